@@ -1,0 +1,1 @@
+typedef int td_agent_room_is_empty;

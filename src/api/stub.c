@@ -1,0 +1,1 @@
+typedef int td_api_room_is_empty;

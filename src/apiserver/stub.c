@@ -1,0 +1,1 @@
+typedef int td_apiserver_room_is_empty;

@@ -1,0 +1,21 @@
+// A binary min-heap of timed entries, embedded in the caller's structs. Not thread-safe.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Put one into your struct; `at` is the key (any unit); `pos` is kept by the heap (0: not in a heap).
+struct td_heap_node {
+	int64_t at;
+	size_t pos;
+};
+struct td_heap {
+	struct td_heap_node **v; // 1-based
+	size_t n, cap;
+};
+void td_heap_push(struct td_heap *h, struct td_heap_node *node);
+struct td_heap_node *td_heap_peek(const struct td_heap *h); // NULL when empty
+struct td_heap_node *td_heap_pop(struct td_heap *h);        // NULL when empty
+void td_heap_remove(struct td_heap *h, struct td_heap_node *node); // not in the heap: nothing happens
+void td_heap_done(struct td_heap *h);
+#define td_container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))

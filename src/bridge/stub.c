@@ -1,0 +1,1 @@
+typedef int td_bridge_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_cli_room_is_empty;

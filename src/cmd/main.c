@@ -1,0 +1,77 @@
+// main: the table of roles and commands.
+#include "cmd/roles.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// A role whose room is not linked in yet is NULL.
+#define ROLE(f) extern int f(int argc, char **argv) __attribute__((weak))
+ROLE(td_apiserver_main);
+ROLE(td_controllers_main);
+ROLE(td_agent_main);
+ROLE(td_sandbox_main);
+ROLE(td_operator_main);
+ROLE(td_bridge_main);
+ROLE(td_supervise_main);
+ROLE(td_up_main);
+ROLE(td_down_main);
+ROLE(td_status_main);
+ROLE(td_env_main);
+ROLE(td_shell_main);
+ROLE(td_why_main);
+ROLE(td_image_main);
+ROLE(td_validate_main);
+
+struct role {
+	const char *name;
+	int (*main)(int, char **);
+	const char *help; // NULL: hidden
+};
+
+static void usage(FILE *f, const struct role *roles, size_t n)
+{
+	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at once.\n\nCommands\n", f);
+	for (size_t i = 0; i < n; i++)
+		if (roles[i].help && roles[i].main)
+			fprintf(f, "  %-12s %s\n", roles[i].name, roles[i].help);
+	fputs("\n`tandem COMMAND --help` says more; exit codes: 0 done, 1 failed, 2 wrong usage.\n", f);
+}
+
+int main(int argc, char **argv)
+{
+	const struct role roles[] = {
+		{"up", td_up_main, "start everything on this machine"},
+		{"down", td_down_main, "stop it; --purge removes its state too"},
+		{"status", td_status_main, "roles, nodes and Slurm, with what is wrong in words"},
+		{"env", td_env_main, "print shell lines that set KUBECONFIG and PATH"},
+		{"shell", td_shell_main, "a shell or a command in the Slurm login pod"},
+		{"why", td_why_main, "why a pod or a job waits, or where it runs"},
+		{"image", td_image_main, "build, list or import container images"},
+		{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
+		{"apiserver", td_apiserver_main, "role: the embedded Kubernetes API"},
+		{"controllers", td_controllers_main, "role: the embedded workload controllers and scheduler"},
+		{"agent", td_agent_main, "role: the node agent"},
+		{"operator", td_operator_main, "role: SlurmCluster and NodeSet"},
+		{"bridge", td_bridge_main, "role: pods to Slurm jobs and back, node state both ways"},
+		{"supervise", td_supervise_main, "role: starts and restarts the embedded roles"},
+		{"sandbox", td_sandbox_main, NULL},
+	};
+	size_t n = sizeof(roles) / sizeof(roles[0]);
+	if (argc < 2) {
+		usage(stderr, roles, n);
+		return 2;
+	}
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+		puts("tandem " TD_VERSION);
+		return 0;
+	}
+	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		usage(stdout, roles, n);
+		return 0;
+	}
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(roles[i].name, argv[1]) && roles[i].main)
+			return roles[i].main(argc - 1, argv + 1);
+	fprintf(stderr, "tandem: unknown command \"%s\". `tandem --help` lists them.\n", argv[1]);
+	return 2;
+}

@@ -1,0 +1,1 @@
+typedef int td_http_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_kube_room_is_empty;

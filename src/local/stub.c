@@ -1,0 +1,1 @@
+typedef int td_local_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_metrics_room_is_empty;

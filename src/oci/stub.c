@@ -1,0 +1,1 @@
+typedef int td_oci_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_operator_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_pool_room_is_empty;

@@ -1,0 +1,1 @@
+typedef int td_slurm_room_is_empty;

@@ -1,0 +1,26 @@
+// The words that tandem-standin speaks: with the node agent's gate (unix socket) and with the bridge's knock port (TCP).
+// Lines of text, at most 4096 bytes, ended by '\n', fields separated by one space; values hold no space. Numeric addresses only.
+//
+// Gate (unix stream socket; the agent checks SO_PEERCRED: uid 0). One request per connection:
+//   acquire job=<id> start=<epoch s, 0 unknown> uid=<uid> node=<slurm node> devices=<ranges "0-1,4" or "-"> timeout=<ms>
+//     -> ok                          the node's table names this job as holder and nobody else's process is left on the devices
+//     -> wait <text>                 (any number, progress) … then ok or fail
+//     -> fail <text>                 the deadline passed or the request is wrong; Prolog must exit 1
+//   ping -> ok
+//
+// Knock (TCP to the bridge). The stand-in sends one hello, then both sides hold the connection:
+//   hello v=1 job=<id> ask=<uid> token=<hex> node=<name>
+//     <- run                         this job is the ask's: hold on
+//     <- end code=<n>                exit with this code now
+//     <- gone                        not ours any more (duplicate, cancelled): exit 0
+//   signal name=TERM|USR1            stand-in → bridge: it was signalled
+//     (after TERM the stand-in exits 143 as soon as the line is out or 1 s has passed)
+//   ping / pong                      either side, every 20 s; a silent peer is dropped after 60 s and the stand-in connects again for ever
+#pragma once
+
+#define TD_WIRE_LINE 4096
+#define TD_WIRE_PING_S 20
+#define TD_WIRE_DEAD_S 60
+// Where things lie inside a slurmd pod.
+#define TD_WIRE_BINARY "/opt/tandem/tandem-standin"
+#define TD_WIRE_GATE "/run/tandem/gate.sock"
