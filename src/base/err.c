@@ -62,8 +62,8 @@ int td_wrap(struct td_error *err, const char *fmt, ...)
 const char *td_code_name(int code)
 {
 	static const char *const names[] = {
-		"OK",	   "NotFound", "Exists",	  "Conflict", "Expired",     "Throttled", "Transient",
-		"Uncertain", "Invalid",	 "Unauthenticated", "Denied",   "Unsupported", "Cancelled", "Internal",
+		"OK",        "NotFound", "Exists",          "Conflict", "Expired",     "Throttled", "Transient",
+		"Uncertain", "Invalid",  "Unauthenticated", "Denied",   "Unsupported", "Cancelled", "Internal",
 	};
 	if (code > 0 || -code >= (int)(sizeof(names) / sizeof(names[0])))
 		return "Unknown";

@@ -14,8 +14,8 @@ struct td_heap {
 	size_t n, cap;
 };
 void td_heap_push(struct td_heap *h, struct td_heap_node *node);
-struct td_heap_node *td_heap_peek(const struct td_heap *h); // NULL when empty
-struct td_heap_node *td_heap_pop(struct td_heap *h);        // NULL when empty
+struct td_heap_node *td_heap_peek(const struct td_heap *h);        // NULL when empty
+struct td_heap_node *td_heap_pop(struct td_heap *h);               // NULL when empty
 void td_heap_remove(struct td_heap *h, struct td_heap_node *node); // not in the heap: nothing happens
 void td_heap_done(struct td_heap *h);
 #define td_container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))

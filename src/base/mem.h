@@ -11,7 +11,7 @@
 void *td_malloc(size_t size);
 void *td_calloc(size_t n, size_t size);
 void *td_realloc(void *p, size_t size);
-char *td_strdup(const char *s);            // NULL stays NULL
+char *td_strdup(const char *s); // NULL stays NULL
 char *td_strndup(const char *s, size_t n);
 void *td_memdup(const void *p, size_t n);
 char *td_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -22,11 +22,11 @@ char *td_vasprintf(const char *fmt, va_list ap);
 //   td_auto_free char *s = td_strdup(x);
 //   TD_DEFINE_AUTO(struct td_json *, td_json_unref)  then  td_auto(td_json_unref) struct td_json *j = …;
 #define td_auto(f) __attribute__((cleanup(f##_auto)))
-#define TD_DEFINE_AUTO(type, f)                       \
-	__attribute__((unused)) static inline void f##_auto(type *p) \
-	{                                             \
-		if (*p)                               \
-			f(*p);                        \
+#define TD_DEFINE_AUTO(type, f)                                                                                                            \
+	__attribute__((unused)) static inline void f##_auto(type *p)                                                                       \
+	{                                                                                                                                  \
+		if (*p)                                                                                                                    \
+			f(*p);                                                                                                             \
 	}
 static inline void td_free_auto(void *p)
 {
@@ -35,12 +35,12 @@ static inline void td_free_auto(void *p)
 #define td_auto_free __attribute__((cleanup(td_free_auto)))
 void td_close_auto(int *fd); // closes fds >= 0
 #define td_auto_close __attribute__((cleanup(td_close_auto)))
-#define td_steal(p)                          \
-	({                                   \
-		__typeof__(p) *td_p_ = &(p); \
-		__typeof__(p) td_v_ = *td_p_; \
-		*td_p_ = NULL;               \
-		td_v_;                       \
+#define td_steal(p)                                                                                                                        \
+	({                                                                                                                                 \
+		__typeof__(p) *td_p_ = &(p);                                                                                               \
+		__typeof__(p) td_v_ = *td_p_;                                                                                              \
+		*td_p_ = NULL;                                                                                                             \
+		td_v_;                                                                                                                     \
 	})
 static inline int td_steal_fd(int *fd)
 {
@@ -61,10 +61,10 @@ void td_buf_puts(struct td_buf *b, const char *s);
 void td_buf_putc(struct td_buf *b, char c);
 void td_buf_printf(struct td_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void td_buf_reserve(struct td_buf *b, size_t extra);
-void td_buf_reset(struct td_buf *b);           // empty, keeps the memory
-void td_buf_done(struct td_buf *b);            // frees
+void td_buf_reset(struct td_buf *b); // empty, keeps the memory
+void td_buf_done(struct td_buf *b);  // frees
 const char *td_buf_str(const struct td_buf *b);
-char *td_buf_take(struct td_buf *b);           // caller owns; b is empty again; never NULL
+char *td_buf_take(struct td_buf *b); // caller owns; b is empty again; never NULL
 #define td_auto_buf __attribute__((cleanup(td_buf_done)))
 
 // ---- list of strings -------------------------------------------------------------------------------------------------

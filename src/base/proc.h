@@ -10,8 +10,8 @@
 // Runs argv (NULL-terminated, argv[0] looked up in PATH) to its end. Output (stdout and stderr together, at most 1 MiB kept)
 // goes to *ret_out when not NULL, else to our stderr. *ret_status: exit code, or 128 + signal. Killed after timeout_ms.
 // TD_NOT_FOUND: no such program; TD_CANCELLED; TD_TRANSIENT: timed out (killed).
-int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_cancel *cancel, int *ret_status,
-	   struct td_buf *ret_out, struct td_error *err);
+int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_cancel *cancel, int *ret_status, struct td_buf *ret_out,
+	   struct td_error *err);
 // As td_run, and any non-zero exit is TD_INTERNAL with the last line of the output in the message.
 int td_run_ok(char *const argv[], int64_t timeout_ms, struct td_cancel *cancel, struct td_error *err);
 

@@ -18,9 +18,13 @@ static bool too_deep(yyjson_val *v, int depth)
 	size_t i, max;
 	yyjson_val *k, *x;
 	if (yyjson_is_arr(v)) {
-		yyjson_arr_foreach(v, i, max, x) if (too_deep(x, depth + 1)) return true;
+		yyjson_arr_foreach (v, i, max, x)
+			if (too_deep(x, depth + 1))
+				return true;
 	} else {
-		yyjson_obj_foreach(v, i, max, k, x) if (too_deep(x, depth + 1)) return true;
+		yyjson_obj_foreach (v, i, max, k, x)
+			if (too_deep(x, depth + 1))
+				return true;
 	}
 	return false;
 }

@@ -13,16 +13,16 @@
 TD_DEFINE_AUTO(yyjson_doc *, yyjson_doc_free)
 TD_DEFINE_AUTO(yyjson_mut_doc *, yyjson_mut_doc_free)
 
-#define TD_JSON_MAX (64u << 20)  // bytes of one document from outside
-#define TD_JSON_DEPTH 128        // nesting of one document from outside
+#define TD_JSON_MAX (64u << 20) // bytes of one document from outside
+#define TD_JSON_DEPTH 128       // nesting of one document from outside
 
 // ---- immutable, shared ------------------------------------------------------------------------------------------------
 struct td_json;
 int td_json_parse(const char *s, size_t len, struct td_json **ret, struct td_error *err); // TD_INVALID with position
-struct td_json *td_json_from_val(const yyjson_val *v);      // deep copy
-struct td_json *td_json_from_mut(const yyjson_mut_val *v);  // deep copy
+struct td_json *td_json_from_val(const yyjson_val *v);                                    // deep copy
+struct td_json *td_json_from_mut(const yyjson_mut_val *v);                                // deep copy
 struct td_json *td_json_ref(struct td_json *j);
-struct td_json *td_json_unref(struct td_json *j); // NULL ok; returns NULL
+struct td_json *td_json_unref(struct td_json *j);  // NULL ok; returns NULL
 yyjson_val *td_json_root(const struct td_json *j); // NULL for NULL
 TD_DEFINE_AUTO(struct td_json *, td_json_unref)
 
@@ -30,24 +30,24 @@ TD_DEFINE_AUTO(struct td_json *, td_json_unref)
 // Paths are keys joined by dots ("spec.template.metadata"); "[2]" as a component is an array index. A key that contains dots
 // (labels, annotations) is read with td_jkey on its map. NULL or a missing step gives NULL / the default; wrong types too.
 yyjson_val *td_jget(const yyjson_val *v, const char *path);
-const char *td_jstr(const yyjson_val *v, const char *path);                  // NULL when absent or no string
+const char *td_jstr(const yyjson_val *v, const char *path); // NULL when absent or no string
 const char *td_jstr_or(const yyjson_val *v, const char *path, const char *def);
-long long td_jint(const yyjson_val *v, const char *path, long long def);     // integral reals too
+long long td_jint(const yyjson_val *v, const char *path, long long def); // integral reals too
 bool td_jbool(const yyjson_val *v, const char *path, bool def);
-yyjson_val *td_jkey(const yyjson_val *map, const char *key);                 // one literal key
+yyjson_val *td_jkey(const yyjson_val *map, const char *key); // one literal key
 const char *td_jkey_str(const yyjson_val *map, const char *key);
 bool td_jequal(const yyjson_val *a, const yyjson_val *b); // order of object keys ignored; NULL equals NULL and JSON null
 
 // ---- writing --------------------------------------------------------------------------------------------------------------
-char *td_json_text(const yyjson_val *v, size_t *ret_len);       // compact; caller frees; len may be NULL
+char *td_json_text(const yyjson_val *v, size_t *ret_len); // compact; caller frees; len may be NULL
 char *td_json_mut_text(const yyjson_mut_val *v, size_t *ret_len);
-char *td_json_pretty(const yyjson_val *v);                      // 4 spaces, as kubectl -o json
-char *td_yaml_text(const yyjson_val *v);                        // YAML 1.2 block style, as kubectl -o yaml
+char *td_json_pretty(const yyjson_val *v); // 4 spaces, as kubectl -o json
+char *td_yaml_text(const yyjson_val *v);   // YAML 1.2 block style, as kubectl -o yaml
 
 // ---- building mutable documents --------------------------------------------------------------------------------------------
 // All strings are copied into the doc. Paths as for td_jget, objects in between are created (indexes are not).
-yyjson_mut_doc *td_jm_new(void);                                 // with an empty object as root
-yyjson_mut_doc *td_jm_copy(const yyjson_val *v);                 // mutable deep copy, v as root
+yyjson_mut_doc *td_jm_new(void);                                                   // with an empty object as root
+yyjson_mut_doc *td_jm_copy(const yyjson_val *v);                                   // mutable deep copy, v as root
 yyjson_mut_val *td_jm_obj(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path); // get or create an object
 yyjson_mut_val *td_jm_arr(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path); // get or create an array
 yyjson_mut_val *td_jm_get(const yyjson_mut_val *v, const char *path);
@@ -58,10 +58,10 @@ void td_jm_strf(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, const ch
 void td_jm_int(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, long long n);
 void td_jm_bool(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, bool b);
 void td_jm_copyval(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, const yyjson_val *v); // deep copy; NULL: nothing
-void td_jm_key_str(yyjson_mut_doc *d, yyjson_mut_val *map, const char *key, const char *s); // one literal key (labels); replaces
-void td_jm_key_set(yyjson_mut_doc *d, yyjson_mut_val *map, const char *key, yyjson_mut_val *v); // one literal key; replaces
-void td_jm_del(yyjson_mut_val *o, const char *path);                                       // absent is fine
-struct td_json *td_jm_done(yyjson_mut_doc *d); // immutable copy of the root; frees d
+void td_jm_key_str(yyjson_mut_doc *d, yyjson_mut_val *map, const char *key, const char *s);      // one literal key (labels); replaces
+void td_jm_key_set(yyjson_mut_doc *d, yyjson_mut_val *map, const char *key, yyjson_mut_val *v);  // one literal key; replaces
+void td_jm_del(yyjson_mut_val *o, const char *path);                                             // absent is fine
+struct td_json *td_jm_done(yyjson_mut_doc *d);                                                   // immutable copy of the root; frees d
 
 // ---- patches ----------------------------------------------------------------------------------------------------------------
 // Both return a new immutable document. `patch` NULL is TD_INVALID.

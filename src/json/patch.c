@@ -8,8 +8,7 @@ int td_json_merge_patch(const yyjson_val *target, const yyjson_val *patch, struc
 	if (!patch)
 		return td_fail(err, TD_INVALID, "merge patch: no document");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(NULL);
-	yyjson_mut_val *v =
-		yyjson_merge_patch(d, (yyjson_val *)(uintptr_t)target, (yyjson_val *)(uintptr_t)patch);
+	yyjson_mut_val *v = yyjson_merge_patch(d, (yyjson_val *)(uintptr_t)target, (yyjson_val *)(uintptr_t)patch);
 	if (!v)
 		return td_fail(err, TD_INTERNAL, "merge patch failed");
 	*ret = td_json_from_mut(v);
@@ -127,8 +126,7 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(target);
 	size_t i, max;
 	yyjson_val *op;
-	yyjson_arr_foreach((yyjson_val *)(uintptr_t)ops, i, max, op)
-	{
+	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)ops, i, max, op) {
 		const char *name = td_jstr(op, "op"), *path = td_jstr(op, "path"), *from = td_jstr(op, "from");
 		yyjson_val *value = td_jget(op, "value");
 		if (!name || !path)

@@ -85,8 +85,7 @@ static yyjson_mut_val *scalar(struct loader *l, const yaml_node_t *n)
 	static const char *const falses[] = {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", NULL};
 	const char *s = (const char *)n->data.scalar.value;
 	size_t len = n->data.scalar.length;
-	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 &&
-			  n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 && n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 	if (n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !tagged_str && strlen(s) == len) {
 		long long i;
 		double d;
@@ -140,8 +139,7 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 		if (strcmp(key, "<<") == 0 && yyjson_mut_is_obj(v)) { // merge key: keys that are there win
 			size_t i, max;
 			yyjson_mut_val *mk, *mv;
-			yyjson_mut_obj_foreach(v, i, max, mk, mv)
-			{
+			yyjson_mut_obj_foreach (v, i, max, mk, mv) {
 				if (!yyjson_mut_obj_get(obj, yyjson_mut_get_str(mk)))
 					td_jm_key_set(l->doc, obj, yyjson_mut_get_str(mk), yyjson_mut_val_mut_copy(l->doc, mv));
 			}
@@ -211,9 +209,9 @@ int td_yaml_parse(const char *s, size_t len, struct td_json_list *ret, struct td
 
 static bool plain_ok(const char *s)
 {
-	static const char *const words[] = {"",	   "~",	  "null", "Null", "NULL", "true", "True", "TRUE", "false", "False", "FALSE",
-					    "yes", "Yes", "YES",  "no",	  "No",	  "NO",	  "on",	  "On",	  "ON",	   "off",   "Off",
-					    "OFF", "y",	  "Y",	  "n",	  "N",	  NULL};
+	static const char *const words[] = {"",      "~",   "null", "Null", "NULL", "true", "True", "TRUE", "false", "False",
+					    "FALSE", "yes", "Yes",  "YES",  "no",   "No",   "NO",   "on",   "On",    "ON",
+					    "off",   "Off", "OFF",  "y",    "Y",    "n",    "N",    NULL};
 	long long i;
 	double d;
 	if (word(s, words) || number(s, &i, &d) || strchr("-?:,[]{}#&*!|>'\"%@` .=<", s[0]))
@@ -261,8 +259,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 	yyjson_val *k, *x;
 	bool first = inline_first;
 	if (yyjson_is_arr(v)) {
-		yyjson_arr_foreach(v, i, max, x)
-		{
+		yyjson_arr_foreach (v, i, max, x) {
 			td_buf_printf(b, "%*s-", first ? 0 : indent, "");
 			first = false;
 			td_buf_putc(b, ' ');
@@ -274,8 +271,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 			}
 		}
 	} else if (yyjson_is_obj(v)) {
-		yyjson_obj_foreach(v, i, max, k, x)
-		{
+		yyjson_obj_foreach (v, i, max, k, x) {
 			td_buf_printf(b, "%*s", first ? 0 : indent, "");
 			first = false;
 			scalar_text(b, k, indent + 2);

@@ -1,1 +1,0 @@
-typedef int td_local_room_is_empty;

@@ -1,0 +1,15 @@
+// The embedded roles: what each is started with. supervise starts, restarts and adopts them; `status` shows them.
+#pragma once
+
+#include "local/instance.h"
+
+struct td_role {
+	const char *name;
+	struct td_strv argv; // argv[0] is the tandem binary
+};
+// In start order. Caller frees with td_roles_done.
+size_t td_roles(const struct td_instance *i, const char *self, struct td_role **ret);
+void td_roles_done(struct td_role *v, size_t n);
+char *td_role_pidfile(const struct td_instance *i, const char *role);
+// Our own binary's path (/proc/self/exe). Caller frees.
+char *td_self_path(void);

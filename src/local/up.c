@@ -1,0 +1,388 @@
+// tandem up: from nothing (or from what a crash left) to four idle Slurm nodes.
+#include "local/up.h"
+
+#include "api/quantity.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/proc.h"
+#include "cmd/roles.h"
+#include "kube/kube.h"
+#include "local/manifests.h"
+#include "local/pki.h"
+#include "local/progress.h"
+#include "local/supervise.h"
+#include "oci/image.h"
+#include "json/json.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char usage[] = "usage: tandem up [--nodes N] [--cpus N] [--memory Q] [--gpus N] [--no-slurm] [--wait D]\n"
+			    "       tandem up --dry-run -o yaml\n"
+			    "\n"
+			    "Starts the embedded control plane, N virtual nodes and a real Slurm cluster on\n"
+			    "this machine, all below $TANDEM_HOME (default /var/lib/tandem). Needs root.\n"
+			    "A second `up` says \"already up\"; after a crash it repairs.\n"
+			    "\n"
+			    "  --nodes N      virtual nodes, 1 to 64 (default 4)\n"
+			    "  --cpus N       CPUs of each node (default 16)\n"
+			    "  --memory Q     memory of each node, as in Kubernetes (default 32Gi)\n"
+			    "  --gpus N       fake GPUs of each node, 0 to 64 (default 8)\n"
+			    "  --no-slurm     only the Kubernetes side\n"
+			    "  --wait D       how long to wait until all is ready: 30s, 5m (default 3m)\n"
+			    "  --dry-run      print the objects that `up` creates, do nothing (with -o yaml)\n"
+			    "\n"
+			    "Sizes are kept for the next `up`; changed ones need `tandem down` first.\n"
+			    "Exit codes: 0 up, 1 failed, 2 wrong usage.\n";
+
+struct options {
+	int nodes, cpus, gpus; // -1: not given
+	const char *memory;
+	bool no_slurm, dry_run;
+	int64_t wait_ms;
+};
+
+static int bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static int bad(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	fputs("tandem up: ", stderr);
+	vfprintf(stderr, fmt, ap);
+	fputs("\n`tandem up --help` says more.\n", stderr);
+	va_end(ap);
+	return 2;
+}
+
+static int number(const char *opt, const char *arg, int lo, int hi, int *ret)
+{
+	long long v;
+	if (!td_parse_i64(arg, &v) || v < lo || v > hi)
+		return bad("--%s is \"%s\": give a number from %d to %d", opt, arg, lo, hi);
+	*ret = (int)v;
+	return 0;
+}
+
+static int duration(const char *arg, int64_t *ret_ms)
+{
+	char *end;
+	double v = strtod(arg, &end);
+	double unit = !strcmp(end, "s") ? 1000 : !strcmp(end, "m") ? 60000 : !strcmp(end, "h") ? 3600000 : 0;
+	if (end == arg || unit == 0 || v < 0 || v > 1e6)
+		return bad("--wait is \"%s\": give a time such as 30s or 5m", arg);
+	*ret_ms = (int64_t)(v * unit);
+	return 0;
+}
+
+// 0 go on; else an exit code + 1.
+static int parse(int argc, char **argv, struct options *o)
+{
+	static const struct option longs[] = {
+		{"nodes", 1, 0, 'n'}, {"cpus", 1, 0, 'c'},    {"memory", 1, 0, 'm'}, {"gpus", 1, 0, 'g'}, {"no-slurm", 0, 0, 'S'},
+		{"wait", 1, 0, 'w'},  {"dry-run", 0, 0, 'd'}, {"output", 1, 0, 'o'}, {"help", 0, 0, 'h'}, {0}};
+	*o = (struct options){-1, -1, -1, NULL, false, false, 180000};
+	const char *output = NULL;
+	int c, r = 0;
+	while ((c = getopt_long(argc, argv, "o:h", longs, NULL)) >= 0) {
+		if (c == 'n')
+			r = number("nodes", optarg, 1, 64, &o->nodes);
+		else if (c == 'c')
+			r = number("cpus", optarg, 2, 1024, &o->cpus);
+		else if (c == 'g')
+			r = number("gpus", optarg, 0, 64, &o->gpus);
+		else if (c == 'm')
+			o->memory = optarg;
+		else if (c == 'S')
+			o->no_slurm = true;
+		else if (c == 'w')
+			r = duration(optarg, &o->wait_ms);
+		else if (c == 'd')
+			o->dry_run = true;
+		else if (c == 'o')
+			output = optarg;
+		else if (c == 'h')
+			return fputs(usage, stdout), 1;
+		else
+			r = bad("unknown option");
+		if (r)
+			return r + 1;
+	}
+	if (optind < argc)
+		return bad("what is \"%s\"?", argv[optind]) + 1;
+	if (output && (!o->dry_run || strcmp(output, "yaml")))
+		return bad("-o %s: only \"--dry-run -o yaml\" prints objects", output) + 1;
+	int64_t mem;
+	struct td_error err = TD_ERROR_INIT;
+	if (o->memory && (td_quantity_ceil(o->memory, &mem, &err) || mem < (2ll << 30)))
+		return bad("--memory is \"%s\": give at least 2Gi, such as 32Gi", o->memory) + 1;
+	return 0;
+}
+
+// ---- steps ----
+
+static int check_tools(struct td_error *err)
+{
+	static const char *const need[] = {"runc", "mmdebstrap"};
+	td_auto_strv struct td_strv dirs = {0};
+	td_strv_split(&dirs, getenv("PATH"), ':');
+	for (size_t k = 0; k < TD_LEN(need); k++) {
+		bool found = false;
+		for (size_t j = 0; j < dirs.n && !found; j++) {
+			td_auto_free char *p = td_asprintf("%s/%s", dirs.v[j], need[k]);
+			found = access(p, X_OK) == 0;
+		}
+		if (!found)
+			return td_fail(err, TD_NOT_FOUND, "%s is not installed: run \"tools/setup\" (or apt-get install %s)", need[k],
+				       need[k]);
+	}
+	return 0;
+}
+
+static void image_progress(void *ctx, int percent, const char *what)
+{
+	td_progress_bar(ctx, percent, what);
+}
+
+static int images(const struct td_instance *i, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+{
+	static const char *const names[] = {"debian:13", "tandem/slurm:24.11"};
+	for (size_t k = 0; k < TD_LEN(names) && (k == 0 || i->slurm); k++) {
+		td_progress_step(p, "image %s", names[k]);
+		int r = td_image_build(i->images, names[k], image_progress, p, c, err);
+		if (r)
+			return td_wrap(err, "image %s", names[k]);
+		td_progress_done(p, "%s", "");
+	}
+	return 0;
+}
+
+// tandem-standin lies beside our binary (build tree: ../standin/).
+static int install_standin(const struct td_instance *i, struct td_error *err)
+{
+	td_auto_free char *self = td_self_path(), *dest = td_asprintf("%s/opt/tandem-standin", i->run),
+			  *opt = td_asprintf("%s/opt", i->run);
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	static const char *const places[] = {"%s/tandem-standin", "%s/../standin/tandem-standin", "%s/../lib/tandem/tandem-standin"};
+	td_auto_buf struct td_buf b = {0};
+	int r = TD_NOT_FOUND;
+	for (size_t k = 0; k < TD_LEN(places) && r == TD_NOT_FOUND; k++) {
+		td_auto_buf struct td_buf path = {0};
+		td_buf_puts(&path, slash ? self : ".");
+		td_buf_puts(&path, places[k] + 2);
+		r = td_file_read(td_buf_str(&path), 64 << 20, &b, err);
+	}
+	if (r)
+		return td_wrap(err, "tandem-standin beside the tandem binary");
+	td_auto_buf struct td_buf old = {0};
+	if (!td_file_read(dest, 64 << 20, &old, NULL) && old.len == b.len && !memcmp(old.s, b.s, b.len))
+		return 0;
+	if ((r = td_mkdir_p(opt, 0755, err)))
+		return r;
+	return td_file_write(dest, b.s, b.len, 0755, err);
+}
+
+static int start_supervise(const struct td_instance *i, struct td_error *err)
+{
+	td_auto_free char *self = td_self_path(), *log = td_instance_path(i, "log/supervise.log"), *logs = td_instance_path(i, "log");
+	int r = td_mkdir_p(logs, 0750, err);
+	if (r)
+		return r;
+	char *argv[] = {self, (char *)(uintptr_t)"supervise", NULL};
+	pid_t pid;
+	return td_spawn(argv, NULL, log, &pid, err);
+}
+
+int td_up_wait_api(struct td_kube *k, int64_t timeout_ms, struct td_cancel *c, struct td_error *err)
+{
+	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
+	for (;;) {
+		int r = td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, c, NULL, err);
+		if (!r || r == TD_CANCELLED)
+			return r;
+		if (td_mono_ms(&td_clock_system) > end)
+			return td_wrap(err, "the API server at %s is not ready", td_kube_server(k));
+		td_cancel_wait(c, 10);
+	}
+}
+
+static bool node_ready(const struct td_object *o)
+{
+	yyjson_val *conds = td_jget(o->root, "status.conditions"), *x;
+	size_t k, max;
+	yyjson_arr_foreach (conds, k, max, x) {
+		if (td_streq(td_jstr(x, "type"), "Ready"))
+			return td_streq(td_jstr(x, "status"), "True");
+	}
+	return false;
+}
+
+static int wait_nodes(struct td_kube *k, int want, int64_t end, struct td_cancel *c, struct td_error *err)
+{
+	for (;;) {
+		td_auto_objects struct td_objects l = {0};
+		int ready = 0, r = td_kube_list(k, &td_nodes, NULL, NULL, NULL, c, &l, err);
+		if (r == TD_CANCELLED)
+			return r;
+		for (size_t j = 0; j < l.n; j++)
+			ready += node_ready(l.v[j]);
+		if (!r && ready >= want)
+			return 0;
+		if (td_mono_ms(&td_clock_system) > end)
+			return td_fail(err, TD_TRANSIENT, "%d of %d nodes are ready: see the agent's log, and `tandem status`", ready,
+				       want);
+		td_cancel_wait(c, 20);
+	}
+}
+
+static int wait_slurm(struct td_kube *k, int want, int64_t end, struct td_cancel *c, struct td_error *err)
+{
+	for (;;) {
+		td_auto(td_object_unref) struct td_object *ns = NULL;
+		int r = td_kube_get(k, &td_nodesets, "slurm", "pool", c, &ns, err);
+		if (r == TD_CANCELLED)
+			return r;
+		yyjson_val *st = ns ? td_jget(ns->root, "status") : NULL;
+		long long idle = td_jint(st, "idle", 0), alloc = td_jint(st, "allocated", 0),
+			  drained = td_jint(st, "drained", 0) + td_jint(st, "draining", 0);
+		if (!r && idle + alloc + drained >= want)
+			return 0;
+		if (td_mono_ms(&td_clock_system) > end)
+			return td_fail(err, TD_TRANSIENT,
+				       "%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`", idle + alloc,
+				       want);
+		td_cancel_wait(c, 20);
+	}
+}
+
+static void tour(const struct td_instance *i)
+{
+	printf("\nTry it:\n"
+	       "  eval \"$(tandem env)\"                          # kubectl talks to this pool\n"
+	       "  kubectl get nodes\n"
+	       "  tandem shell -- sinfo\n"
+	       "  tandem shell -- srun -N%d%s hostname\n"
+	       "  kubectl create deployment web --image=debian:13 -- sleep infinity\n"
+	       "  tandem status                                 # and: tandem why POD|JOBID, tandem down\n",
+	       i->nodes, i->gpus >= 2 ? " --gres=gpu:2" : "");
+}
+
+static int merge_options(struct td_instance *i, const struct options *o, bool fresh, bool running, struct td_error *err)
+{
+	struct td_instance old = *i;
+	if (fresh) {
+		i->nodes = 4;
+		i->cpus = 16;
+		i->gpus = 8;
+		i->memory = td_strdup("32Gi");
+		i->slurm = true;
+	}
+	i->nodes = o->nodes >= 0 ? o->nodes : i->nodes;
+	i->cpus = o->cpus >= 0 ? o->cpus : i->cpus;
+	i->gpus = o->gpus >= 0 ? o->gpus : i->gpus;
+	i->slurm = o->no_slurm ? false : i->slurm;
+	bool memory = o->memory && !td_streq(o->memory, i->memory);
+	if (running && (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
+		return td_fail(err, TD_CONFLICT, "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run \"tandem down\" first",
+			       old.nodes, old.cpus, old.memory, old.gpus);
+	if (memory) {
+		free(i->memory);
+		i->memory = td_strdup(o->memory);
+	}
+	return 0;
+}
+
+static int up(struct td_instance *i, const struct options *o, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+{
+	int r = td_instance_load(i, err);
+	bool fresh = r == TD_NOT_FOUND;
+	if (fresh)
+		r = td_instance_locate(i, err);
+	if (r || (r = check_tools(err)))
+		return r;
+	bool running = td_instance_supervisor(i) != 0;
+	if ((r = merge_options(i, o, fresh, running, err)))
+		return r;
+	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms;
+	if (!running) {
+		if ((r = td_mkdir_p(i->home, 0755, err)))
+			return r;
+		if ((r = images(i, p, c, err)))
+			return r;
+		end = td_mono_ms(&td_clock_system) + o->wait_ms;
+		td_progress_step(p, "certificates and keys");
+		if ((r = td_instance_choose(i, err)) || (r = td_instance_save(i, err)) || (r = td_local_pki(i, err)) ||
+		    (r = install_standin(i, err)))
+			return r;
+		td_progress_done(p, "%s", "");
+		td_progress_step(p, "control plane");
+		if ((r = start_supervise(i, err)))
+			return r;
+	}
+	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	if ((r = td_kube_new(conf, &k, err)) || (r = td_up_wait_api(k, 30000, c, err)) || (i->slurm && (r = td_manifests_apply(k, c, err))))
+		return r;
+	if (!running)
+		td_progress_done(p, "control plane at %s", td_kube_server(k));
+	td_progress_step(p, "%d nodes", i->nodes);
+	if ((r = wait_nodes(k, i->nodes, end, c, err)))
+		return r;
+	if (!running)
+		td_progress_done(p, "%d nodes: %d CPUs, %s, %d GPUs each", i->nodes, i->cpus, i->memory, i->gpus);
+	if (i->slurm) {
+		td_progress_step(p, "Slurm");
+		if ((r = wait_slurm(k, i->nodes, end, c, err)))
+			return r;
+		if (!running)
+			td_progress_done(p, "Slurm: %d nodes", i->nodes);
+	}
+	if (running)
+		printf("%salready up: %d nodes, API at %s\n", p->tty ? "\r\033[K" : "", i->nodes, td_kube_server(k));
+	else
+		printf("%7.2f s  up\n", td_progress_total_s(p));
+	return 0;
+}
+
+int td_up_main(int argc, char **argv)
+{
+	struct options o;
+	int r = parse(argc, argv, &o);
+	if (r)
+		return r - 1;
+	if (o.dry_run) {
+		size_t n;
+		const char *text = td_manifests_text(&n);
+		return fwrite(text, 1, n, stdout) == n ? 0 : 1;
+	}
+	if (geteuid() != 0) {
+		fputs("tandem up: needs root (containers, networks, cgroups). Type: sudo tandem up\n", stderr);
+		return 1;
+	}
+	td_log_init("up", TD_LOG_WARN);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_cancel_on_signals(c);
+	td_auto_instance struct td_instance i = {0};
+	struct td_progress p;
+	td_progress_init(&p);
+	struct td_error err = TD_ERROR_INIT;
+	if (up(&i, &o, &p, c, &err)) {
+		if (p.what[0])
+			td_progress_fail(&p);
+		fprintf(stderr, "tandem up: %s\n", err.msg);
+		if (i.home && td_instance_supervisor(&i))
+			fprintf(stderr, "What did start goes on; logs are in %s/log. `tandem status` shows it, `tandem down` stops it.\n",
+				i.home);
+		return 1;
+	}
+	tour(&i);
+	return 0;
+}
