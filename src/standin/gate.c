@@ -1,0 +1,181 @@
+// gate: Slurm's Prolog. Asks the node's agent to acquire the job's devices and waits for its word; fails closed.
+//
+// Exit 0: the devices are this job's and nobody else's process is left on them, or the job has none. Exit 1: Slurm drains the node.
+// An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline (docs/design: the gate acquires).
+#include "standin/standin.h"
+#include "standin/wire.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { GATE_MS = 45000, DEVICES_MAX = 1024 };
+
+static bool digits(const char *s)
+{
+	return s && *s && strlen(s) < 20 && strspn(s, "0123456789") == strlen(s);
+}
+
+// "0,1,2,5" or "0-2,5" (either may appear) into ranges; false when it is not a list of indexes.
+static bool ranges(const char *s, char *out, size_t n)
+{
+	unsigned char on[DEVICES_MAX] = {0};
+	while (*s) {
+		char *end;
+		if (!isdigit((unsigned char)*s))
+			return false;
+		unsigned long a = strtoul(s, &end, 10), b = a;
+		if (*end == '-') {
+			if (!isdigit((unsigned char)end[1]))
+				return false;
+			b = strtoul(end + 1, &end, 10);
+		}
+		if (a > b || b >= DEVICES_MAX || (*end && *end != ','))
+			return false;
+		for (; a <= b; a++)
+			on[a] = 1;
+		s = *end ? end + 1 : end;
+	}
+	size_t len = 0;
+	for (int i = 0; i < DEVICES_MAX; i++) {
+		if (!on[i])
+			continue;
+		int j = i;
+		while (j + 1 < DEVICES_MAX && on[j + 1])
+			j++;
+		int k = snprintf(out + len, n - len, j > i ? "%s%d-%d" : "%s%d", len ? "," : "", i, j);
+		if (k < 0 || (size_t)k >= n - len)
+			return false;
+		len += (size_t)k;
+		i = j;
+	}
+	return len > 0;
+}
+
+// The job's device indexes on this node. 1: in out; 0: it has none; -1: something is set that we cannot read.
+static int devices(char *out, size_t n)
+{
+	// SLURM_JOB_GPUS holds the node's own indexes; the visible-devices lists hold the same in Prolog, where nothing is renumbered.
+	static const char *const names[] = {"SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *v = getenv(names[i]);
+		if (!v || !*v || !strcmp(v, "NoDevFiles"))
+			continue;
+		if (ranges(v, out, n))
+			return 1;
+		fprintf(stderr, "tandem gate: %s=\"%s\" is not a list of device indexes\n", names[i], v);
+		return -1;
+	}
+	const char *gres = getenv("SLURM_JOB_GRES"); // says that there are some, not which: never guess
+	if (gres && strstr(gres, "gpu")) {
+		fprintf(stderr, "tandem gate: the job has GRES \"%s\" but Slurm did not say which devices (SLURM_JOB_GPUS is unset)\n",
+			gres);
+		return -1;
+	}
+	return 0;
+}
+
+// One conversation. 0: ok; 1: refused for good (said on stderr); -1: try again (*why).
+static int ask(const char *path, const char *request, int64_t deadline, char *why, size_t n_why)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(a.sun_path)) {
+		fprintf(stderr, "tandem gate: socket path \"%s\" is too long\n", path);
+		return 1;
+	}
+	strcpy(a.sun_path, path);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || line_write(fd, request, deadline) < 0) {
+		snprintf(why, n_why, "%s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
+	struct line_reader r = {.fd = fd};
+	int result;
+	for (;;) {
+		char *line;
+		int k = line_read(&r, deadline, &line);
+		if (k == 0) {
+			result = -1; // the last "wait" text is the reason
+			break;
+		}
+		if (k < 0) {
+			snprintf(why, n_why, "the node agent closed the connection without an answer%s%s", errno ? ": " : "",
+				 errno ? strerror(errno) : "");
+			result = -1;
+			break;
+		}
+		if (!strcmp(line, "ok")) {
+			result = 0;
+			break;
+		}
+		if (!strncmp(line, "wait", 4)) {
+			snprintf(why, n_why, "%s", line[4] ? line + 5 : "waiting");
+			continue;
+		}
+		fprintf(stderr, "tandem gate: %s\n", !strncmp(line, "fail ", 5) ? line + 5 : line);
+		result = 1;
+		break;
+	}
+	close(fd);
+	return result;
+}
+
+int standin_gate(int argc, char **argv)
+{
+	const char *path = TD_WIRE_GATE;
+	int64_t timeout = GATE_MS;
+	for (int i = 1; i < argc; i++) {
+		if (i + 1 < argc && !strcmp(argv[i], "--socket")) {
+			path = argv[++i];
+		} else if (i + 1 < argc && !strcmp(argv[i], "--timeout") && digits(argv[i + 1])) {
+			timeout = atoll(argv[++i]);
+		} else {
+			fprintf(stderr, "tandem gate: unknown argument \"%s\"\n", argv[i]);
+			return 2;
+		}
+	}
+	char dev[DEVICES_MAX * 5];
+	int d = devices(dev, sizeof(dev));
+	if (d < 0)
+		return 1;
+	if (d == 0)
+		return 0; // nothing to wait for: jobs without devices run even when the agent is away
+	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
+		   *start = getenv("SLURM_JOB_START_TIME");
+	if (!digits(job) || !digits(uid) || !node || !*node || strpbrk(node, " \n")) {
+		fputs("tandem gate: SLURM_JOB_ID, SLURM_JOB_UID and SLURMD_NODENAME must be set: this runs as Slurm's Prolog\n", stderr);
+		return 1;
+	}
+	int64_t deadline = now_ms() + timeout, back_off = 50;
+	char why[TD_WIRE_LINE] = "no answer";
+	for (;;) {
+		int64_t left = deadline - now_ms();
+		if (left <= 0)
+			break;
+		char request[TD_WIRE_LINE];
+		int n = snprintf(request, sizeof(request), "acquire job=%s start=%s uid=%s node=%s devices=%s timeout=%lld\n", job,
+				 digits(start) ? start : "0", uid, node, dev, (long long)left);
+		if (n < 0 || (size_t)n >= sizeof(request)) {
+			fputs("tandem gate: the request is longer than a line\n", stderr);
+			return 1;
+		}
+		int r = ask(path, request, deadline, why, sizeof(why));
+		if (r >= 0)
+			return r;
+		left = deadline - now_ms();
+		if (left > 0)
+			poll(NULL, 0, (int)(back_off < left ? back_off : left)); // nothing to wake us: the agent's socket may not exist yet
+		back_off = back_off < 500 ? back_off * 2 : 1000;
+	}
+	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n", dev, node, job, (long long)timeout,
+		why);
+	return 1;
+}

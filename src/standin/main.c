@@ -1,0 +1,37 @@
+// tandem-standin: one static program for the places where only libc is.
+//   init CMD [ARG…]   PID 1 of embedded containers (also when the program is called ".init")
+//   gate              Slurm's Prolog: waits until the node's devices are free for this job
+//   run …             the batch job that stands in for a pod
+#include "standin/standin.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int usage(void)
+{
+	fputs("usage: tandem-standin init CMD [ARG…]\n"
+	      "       tandem-standin exec CMD [ARG…]\n"
+	      "       tandem-standin gate [--socket PATH] [--timeout MS]\n"
+	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n",
+	      stderr);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
+	const char *name = argc ? (slash ? slash + 1 : argv[0]) : "";
+	// Bind-mounted as /.init: PID 1 is the container's start, everything else is an exec into it.
+	if (!strcmp(name, ".init"))
+		return argc < 2 ? usage() : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+	if (argc >= 3 && !strcmp(argv[1], "init"))
+		return standin_init(argv + 2);
+	if (argc >= 3 && !strcmp(argv[1], "exec"))
+		return standin_exec(argv + 2);
+	if (argc >= 2 && !strcmp(argv[1], "gate"))
+		return standin_gate(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "run"))
+		return standin_run(argc - 1, argv + 1);
+	return usage();
+}

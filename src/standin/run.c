@@ -1,0 +1,243 @@
+// run: the batch job that stands in for a pod. It holds a connection to the bridge and exits when told to.
+//
+// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s). TERM is reported and then obeyed at once with
+// exit code 143, because a COMPLETING job blocks its whole node; USR1 (preemption and time limit are near) is only reported.
+#include "standin/standin.h"
+#include "standin/wire.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BACKOFF_MIN = 100, BACKOFF_MAX = 5000, CONNECT_MS = 5000, TERM_MS = 1000 };
+
+struct run {
+	struct sockaddr_storage addr;
+	socklen_t addr_len;
+	char hello[TD_WIRE_LINE];
+	int sigfd, fd; // fd: the connection, -1 without one
+	bool usr1;     // to be reported with the next connection
+	struct line_reader in;
+	int64_t heard, pinged;
+};
+
+static bool parse_addr(const char *s, struct run *r)
+{
+	char host[64];
+	const char *colon = strrchr(s, ':');
+	if (!colon || colon == s || (size_t)(colon - s) >= sizeof(host))
+		return false;
+	memcpy(host, s, (size_t)(colon - s));
+	host[colon - s] = '\0';
+	char *end;
+	unsigned long port = strtoul(colon + 1, &end, 10);
+	if (*end || !colon[1] || port == 0 || port > 65535)
+		return false;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&r->addr;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&r->addr;
+	size_t n = strlen(host);
+	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons((uint16_t)port);
+		r->addr_len = sizeof(*v4);
+		return true;
+	}
+	if (host[0] != '[' || host[n - 1] != ']')
+		return false;
+	host[n - 1] = '\0';
+	if (inet_pton(AF_INET6, host + 1, &v6->sin6_addr) != 1)
+		return false;
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons((uint16_t)port);
+	r->addr_len = sizeof(*v6);
+	return true;
+}
+
+static void drop(struct run *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+}
+
+static void say(struct run *r, const char *line, int64_t ms)
+{
+	if (r->fd >= 0 && line_write(r->fd, line, now_ms() + ms) < 0)
+		drop(r);
+}
+
+// Signals that have come. Exits on TERM.
+static void on_signals(struct run *r)
+{
+	struct signalfd_siginfo si;
+	while (read(r->sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+		if (si.ssi_signo == SIGUSR1) {
+			if (r->fd < 0)
+				r->usr1 = true;
+			else
+				say(r, "signal name=USR1\n", TERM_MS);
+			continue;
+		}
+		say(r, "signal name=TERM\n", TERM_MS);
+		_exit(143);
+	}
+}
+
+// Waits until fd has `events`, a signal came (handled here) or the time is over. 1: fd is ready; 0 otherwise.
+static int wait_fd(struct run *r, int fd, short events, int64_t deadline)
+{
+	int64_t left = deadline - now_ms();
+	struct pollfd f[2] = {{r->sigfd, POLLIN, 0}, {fd, events, 0}};
+	int n = poll(f, 2, left < 0 ? 0 : left > 60000 ? 60000 : (int)left);
+	if (n > 0 && f[0].revents)
+		on_signals(r);
+	return n > 0 && f[1].revents && r->fd == fd;
+}
+
+static bool connect_once(struct run *r)
+{
+	r->fd = socket(r->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (r->fd < 0)
+		return false;
+	if (connect(r->fd, (struct sockaddr *)&r->addr, r->addr_len) < 0 && errno != EINPROGRESS) {
+		drop(r);
+		return false;
+	}
+	int64_t deadline = now_ms() + CONNECT_MS;
+	int fd = r->fd, e = ETIMEDOUT;
+	while (r->fd == fd && now_ms() < deadline)
+		if (wait_fd(r, fd, POLLOUT, deadline)) {
+			socklen_t n = sizeof(e);
+			getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
+			break;
+		}
+	if (r->fd < 0 || e) {
+		drop(r);
+		return false;
+	}
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+	r->in = (struct line_reader){.fd = fd};
+	r->heard = r->pinged = now_ms();
+	say(r, r->hello, CONNECT_MS);
+	if (r->fd >= 0 && r->usr1) {
+		say(r, "signal name=USR1\n", TERM_MS);
+		r->usr1 = r->fd < 0;
+	}
+	return r->fd >= 0;
+}
+
+// One line from the bridge. Exits on end and gone.
+static void on_line(struct run *r, const char *line)
+{
+	r->heard = now_ms();
+	if (!strcmp(line, "ping")) {
+		say(r, "pong\n", TERM_MS);
+	} else if (!strcmp(line, "gone")) {
+		_exit(0);
+	} else if (!strncmp(line, "end code=", 9)) {
+		char *end;
+		long code = strtol(line + 9, &end, 10);
+		if (end != line + 9 && !*end && code >= 0 && code <= 255)
+			_exit((int)code);
+		fprintf(stderr, "tandem stand-in: bad line \"%s\" from the bridge\n", line);
+		_exit(1);
+	} // "run", "pong" and words of later versions: hold on
+}
+
+// Holds the connection until it is lost. True when the bridge said anything at all.
+static bool hold(struct run *r)
+{
+	int64_t opened = r->heard;
+	while (r->fd >= 0) {
+		int64_t now = now_ms(), dead = r->heard + TD_WIRE_DEAD_S * 1000, ping = r->pinged + TD_WIRE_PING_S * 1000;
+		if (now >= dead) {
+			drop(r);
+			break;
+		}
+		if (now >= ping) {
+			r->pinged = now;
+			say(r, "ping\n", TERM_MS);
+			continue;
+		}
+		if (!wait_fd(r, r->fd, POLLIN, ping < dead ? ping : dead))
+			continue;
+		char *line;
+		int k;
+		while (r->fd >= 0 && (k = line_read(&r->in, now_ms(), &line)) != 0) {
+			if (k < 0)
+				drop(r);
+			else
+				on_line(r, line);
+		}
+	}
+	return r->heard > opened;
+}
+
+int standin_run(int argc, char **argv)
+{
+	static struct run r;
+	r.fd = -1;
+	const char *knock = NULL, *ask = NULL, *token = NULL, *job = getenv("SLURM_JOB_ID"), *node = getenv("SLURMD_NODENAME");
+	for (int i = 1; i < argc; i++) {
+		const char **v = !strcmp(argv[i], "--knock")   ? &knock
+				 : !strcmp(argv[i], "--ask")   ? &ask
+				 : !strcmp(argv[i], "--token") ? &token
+							       : NULL;
+		if (!v || i + 1 >= argc) {
+			fprintf(stderr, "tandem stand-in: unknown argument \"%s\"\n", argv[i]);
+			return 2;
+		}
+		*v = argv[++i];
+	}
+	if (!knock || !parse_addr(knock, &r)) {
+		fprintf(stderr, "tandem stand-in: --knock \"%s\" is not ADDR:PORT with a numeric address\n", knock ? knock : "");
+		return 2;
+	}
+	if (!ask || !*ask || !token || !*token || !job || !*job) {
+		fputs("tandem stand-in: --ask, --token and SLURM_JOB_ID must be set: this runs as a Slurm batch job\n", stderr);
+		return 2;
+	}
+	char host[256];
+	if (!node || !*node) {
+		gethostname(host, sizeof(host) - 1);
+		host[sizeof(host) - 1] = '\0';
+		node = host;
+	}
+	int n = snprintf(r.hello, sizeof(r.hello), "hello v=1 job=%s ask=%s token=%s node=%s\n", job, ask, token, node);
+	if (n < 0 || (size_t)n >= sizeof(r.hello) || strchr(r.hello, '\n') != r.hello + n - 1 || strpbrk(ask, " ") || strpbrk(token, " ") ||
+	    strpbrk(job, " ") || strpbrk(node, " ")) {
+		fputs("tandem stand-in: --ask, --token, SLURM_JOB_ID and the node's name may not hold spaces\n", stderr);
+		return 2;
+	}
+	sigset_t s;
+	sigemptyset(&s);
+	sigaddset(&s, SIGTERM);
+	sigaddset(&s, SIGINT);
+	sigaddset(&s, SIGUSR1);
+	sigprocmask(SIG_BLOCK, &s, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	r.sigfd = signalfd(-1, &s, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (r.sigfd < 0) {
+		fprintf(stderr, "tandem stand-in: signalfd: %s\n", strerror(errno));
+		return 1;
+	}
+	srandom((unsigned)getpid() ^ (unsigned)time(NULL));
+	for (int64_t back_off = BACKOFF_MIN;;) {
+		if (connect_once(&r) && hold(&r))
+			back_off = BACKOFF_MIN;
+		int64_t until = now_ms() + back_off / 2 + random() % back_off; // jitter: a restarted bridge must not meet everybody at once
+		while (now_ms() < until)
+			wait_fd(&r, -1, 0, until);
+		back_off = back_off * 2 > BACKOFF_MAX ? BACKOFF_MAX : back_off * 2;
+	}
+}

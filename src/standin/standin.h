@@ -1,0 +1,27 @@
+// The modes of tandem-standin. Each returns the process's exit code. libc only: this runs in any Slurm image.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+int standin_init(char **argv);           // argv: the command and its arguments
+int standin_exec(char **argv);           // becomes argv, with a shell's exit codes: 127 not found, 126 not executable
+int standin_gate(int argc, char **argv); // gate.c
+int standin_run(int argc, char **argv);  // run.c
+
+#define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
+
+// line.c: small tools shared by gate and run.
+int64_t now_ms(void); // monotonic
+// Buffered lines from a socket.
+struct line_reader {
+	int fd;
+	size_t len;
+	char buf[4096]; // TD_WIRE_LINE
+};
+// One poll at most until `deadline_ms` (now_ms() time). 1: *ret_line holds the next line without '\n' (valid until the next call); 0: time
+// is over; -1: the peer is gone, or its line is too long; errno says why (0: orderly end).
+int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line);
+// Writes all of s; a peer that does not read for `deadline_ms` is -1.
+int line_write(int fd, const char *s, int64_t deadline_ms);
