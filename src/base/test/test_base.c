@@ -1,0 +1,192 @@
+// base: errors, memory, clock, heap, cancel, files, processes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/file.h"
+#include "base/heap.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "base/rand.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void errors_wrap_and_stay_bounded(void **s)
+{
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_fail(&e, TD_CONFLICT, "row %d", 7), TD_CONFLICT);
+	assert_int_equal(td_wrap(&e, "pod %s", "ml/x"), TD_CONFLICT);
+	assert_string_equal(e.msg, "pod ml/x: row 7");
+	for (int i = 0; i < 100; i++)
+		td_wrap(&e, "a context that is rather long");
+	assert_true(strlen(e.msg) < sizeof(e.msg));
+	assert_int_equal(td_fail(NULL, TD_INVALID, "x"), TD_INVALID);
+	assert_string_equal(td_code_name(TD_UNCERTAIN), "Uncertain");
+}
+
+static void buffers_grow_and_hand_over(void **s)
+{
+	td_auto_buf struct td_buf b = {0};
+	assert_string_equal(td_buf_str(&b), "");
+	for (int i = 0; i < 1000; i++)
+		td_buf_printf(&b, "%d,", i);
+	assert_int_equal(b.len, 3890);
+	td_auto_free char *p = td_buf_take(&b);
+	assert_int_equal(strlen(p), 3890);
+	assert_int_equal(b.cap, 0);
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, ",a,,bc,", ',');
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.v[1], "bc");
+	assert_null(l.v[2]);
+}
+
+static void times_round_trip(void **s)
+{
+	char buf[TD_TIME_LEN];
+	int64_t ms = 0;
+	assert_int_equal(td_time_parse("2026-11-21T13:15:00Z", &ms), 0);
+	assert_int_equal(ms, 1795266900000);
+	assert_string_equal(td_time_format(ms, buf), "2026-11-21T13:15:00Z");
+	assert_int_equal(td_time_parse("2026-11-21T14:15:00.25+01:00", &ms), 0);
+	assert_int_equal(ms, 1795266900250);
+	assert_string_equal(td_time_format_micro(ms, buf), "2026-11-21T13:15:00.250000Z");
+	static const char *const bad[] = {
+		"", "2026", "2026-13-01T00:00:00Z", "2026-11-21T13:15:00", "2026-11-21T13:15:00Zx", "2026-11-21 13:15:00Z"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_time_parse(bad[i], &ms), -1);
+	assert_int_equal(ms, 1795266900250);
+	char age[16];
+	assert_string_equal(td_time_age(119000, age, sizeof(age)), "119s");
+	assert_string_equal(td_time_age(130000, age, sizeof(age)), "2m10s");
+	assert_string_equal(td_time_age(26 * 3600000ll, age, sizeof(age)), "26h");
+}
+
+static void heap_orders_and_removes(void **s)
+{
+	struct td_heap h = {0};
+	struct td_heap_node n[200] = {0};
+	for (int i = 0; i < 200; i++) {
+		n[i].at = (i * 7919) % 200;
+		td_heap_push(&h, &n[i]);
+	}
+	for (int i = 0; i < 200; i += 3)
+		td_heap_remove(&h, &n[i]);
+	td_heap_remove(&h, &n[0]);
+	int64_t last = -1;
+	size_t count = 0;
+	for (struct td_heap_node *x; (x = td_heap_pop(&h)); count++) {
+		assert_true(x->at >= last);
+		last = x->at;
+	}
+	assert_int_equal(count, 133);
+	td_heap_done(&h);
+}
+
+static void *fire(void *c)
+{
+	td_cancel_fire(c);
+	return NULL;
+}
+
+static void cancel_wakes_a_wait(void **s)
+{
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	assert_int_equal(td_cancel_wait(c, 1), 0);
+	pthread_t t;
+	pthread_create(&t, NULL, fire, c);
+	assert_int_equal(td_cancel_wait(c, -1), TD_CANCELLED);
+	pthread_join(t, NULL);
+	assert_true(td_cancelled(c));
+	assert_false(td_cancelled(NULL));
+}
+
+static void files_are_whole_or_absent(void **s)
+{
+	char dir[] = "/tmp/td-base-XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	td_auto_free char *deep = td_asprintf("%s/a/b/c", dir), *f = td_asprintf("%s/x", deep), *link = td_asprintf("%s/a/link", dir);
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);
+	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);
+	assert_int_equal(td_file_write(f, "hello", 5, 0600, &e), 0);
+	assert_int_equal(td_mkdir_p(f, 0755, &e), TD_INTERNAL);
+	td_auto_buf struct td_buf b = {0};
+	assert_int_equal(td_file_read(f, 5, &b, &e), 0);
+	assert_string_equal(td_buf_str(&b), "hello");
+	assert_int_equal(td_file_read(f, 4, &b, &e), TD_INVALID);
+	assert_int_equal(b.len, 5);
+	assert_int_equal(td_file_read("/tmp/no/such", 4, &b, &e), TD_NOT_FOUND);
+	struct stat st;
+	assert_int_equal(symlink("/etc", link), 0);
+	assert_int_equal(td_rm_rf(dir, &e), 0);
+	assert_int_equal(lstat(dir, &st), -1);
+	assert_int_equal(stat("/etc/passwd", &st), 0); // the link was not followed
+	assert_int_equal(td_rm_rf(dir, &e), 0);
+}
+
+static void processes_report_the_truth(void **s)
+{
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_buf struct td_buf out = {0};
+	int st = -1;
+	char *argv[] = {(char *)"sh", (char *)"-c", (char *)"cat; exit 3", NULL};
+	assert_int_equal(td_run(argv, "in", 10000, NULL, &st, &out, &e), 0);
+	assert_int_equal(st, 3);
+	assert_string_equal(td_buf_str(&out), "in");
+	char *slow[] = {(char *)"sleep", (char *)"60", NULL};
+	assert_int_equal(td_run(slow, NULL, 50, NULL, &st, &out, &e), TD_TRANSIENT);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_cancel_fire(c);
+	assert_int_equal(td_run(slow, NULL, 10000, c, &st, &out, &e), TD_CANCELLED);
+	char *none[] = {(char *)"/no/such/program", NULL};
+	assert_int_equal(td_run(none, NULL, 1000, NULL, &st, &out, &e), TD_NOT_FOUND);
+	char *fails[] = {(char *)"sh", (char *)"-c", (char *)"echo one; echo two >&2; exit 1", NULL};
+	assert_int_equal(td_run_ok(fails, 10000, NULL, &e), TD_INTERNAL);
+	assert_non_null(strstr(e.msg, "exited with 1: two"));
+}
+
+static void uuids_are_version_4(void **s)
+{
+	char a[TD_UUID_LEN], b[TD_UUID_LEN];
+	td_uuid(a);
+	td_uuid(b);
+	assert_int_equal(strlen(a), 36);
+	assert_int_equal(a[14], '4');
+	assert_string_not_equal(a, b);
+}
+
+static void arenas_keep_everything_until_the_end(void **s)
+{
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	char *first = td_arena_strdup(a, "first");
+	for (int i = 0; i < 10000; i++)
+		assert_int_equal(((char *)td_arena_alloc(a, (size_t)i % 300))[0], 0);
+	assert_string_equal(first, "first");
+	assert_null(td_arena_strdup(a, NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(errors_wrap_and_stay_bounded),
+		cmocka_unit_test(buffers_grow_and_hand_over),
+		cmocka_unit_test(times_round_trip),
+		cmocka_unit_test(heap_orders_and_removes),
+		cmocka_unit_test(cancel_wakes_a_wait),
+		cmocka_unit_test(files_are_whole_or_absent),
+		cmocka_unit_test(processes_report_the_truth),
+		cmocka_unit_test(uuids_are_version_4),
+		cmocka_unit_test(arenas_keep_everything_until_the_end),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

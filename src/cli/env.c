@@ -1,0 +1,45 @@
+// tandem env: shell lines for this home.
+#include "cli/common.h"
+#include "cmd/roles.h"
+#include "local/supervise.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// For a POSIX shell: in single quotes.
+static void quoted(const char *name, const char *value, const char *tail)
+{
+	printf("export %s='", name);
+	for (; *value; value++)
+		if (*value == '\'')
+			fputs("'\\''", stdout);
+		else
+			putchar(*value);
+	printf("'%s\n", tail);
+}
+
+int td_env_main(int argc, char **argv)
+{
+	if (argc > 1) {
+		if (strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))
+			return td_cli_usage("env", "what is \"%s\"?", argv[1]);
+		fputs("usage: eval \"$(tandem env)\"\n\nPrints shell lines that set KUBECONFIG, PATH and TANDEM_HOME for $TANDEM_HOME.\n\n"
+		      "Exit codes: 0 printed, 1 nothing was ever started there, 2 wrong usage.\n",
+		      stdout);
+		return 0;
+	}
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_instance struct td_instance i = {0};
+	if (td_instance_load(&i, &err)) {
+		fprintf(stderr, "tandem env: %s\n", err.msg);
+		return 1;
+	}
+	td_auto_free char *conf = td_instance_kubeconfig(&i, "admin"), *self = td_self_path();
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = '\0';
+	quoted("TANDEM_HOME", i.home, "");
+	quoted("KUBECONFIG", conf, "");
+	quoted("PATH", self, ":\"$PATH\"");
+	return 0;
+}

@@ -1,0 +1,91 @@
+// tandem image: the local image store.
+#include "oci/image.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "usage: tandem image list [-o json]\n"
+			    "       tandem image build NAME\n"
+			    "       tandem image import NAME ROOTFS.tar\n"
+			    "       tandem image remove NAME\n"
+			    "\n"
+			    "Container images of $TANDEM_HOME. Pods use what is here; nothing is pulled.\n"
+			    "`build` knows debian:13 and tandem/slurm:24.11.\n"
+			    "\n"
+			    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
+
+static void progress(void *ctx, int percent, const char *what)
+{
+	if (isatty(2))
+		fprintf(stderr, "\r\033[K%s: %3d%% %.40s", (const char *)ctx, percent, what ? what : "");
+}
+
+static int list(const char *dir, bool json, struct td_error *err)
+{
+	struct td_image *v = NULL;
+	size_t n = 0;
+	int r = td_image_list(dir, &v, &n, err);
+	if (r)
+		return r;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *items = td_jm_arr(d, yyjson_mut_doc_get_root(d), "items");
+	if (!json)
+		printf("%-28s %8s  %s\n", "IMAGE", "SIZE", "AGE");
+	for (size_t k = 0; k < n; k++) {
+		char age[32];
+		td_time_age(td_real_ms(&td_clock_system) - v[k].created_ms, age, sizeof(age));
+		if (json) {
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, items);
+			td_jm_str(d, o, "name", v[k].name);
+			td_jm_int(d, o, "bytes", v[k].bytes);
+			td_jm_str(d, o, "rootfs", v[k].rootfs);
+		} else {
+			printf("%-28s %5lld MB  %s\n", v[k].name, (long long)(v[k].bytes / 1000000), age);
+		}
+		td_image_done(&v[k]);
+	}
+	free(v);
+	if (json) {
+		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+	}
+	return 0;
+}
+
+int td_image_main(int argc, char **argv)
+{
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return fputs(usage, stdout), 0;
+	const char *verb = argc > 1 ? argv[1] : "";
+	bool is_list = !strcmp(verb, "list"), is_import = !strcmp(verb, "import");
+	bool json = is_list && argc == 4 && !strcmp(argv[2], "-o") && !strcmp(argv[3], "json");
+	if (is_list ? argc != 2 && !json : argc != (is_import ? 4 : 3) || (!is_import && strcmp(verb, "build") && strcmp(verb, "remove")))
+		return td_cli_usage("image", "give list, build NAME, import NAME FILE or remove NAME");
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_instance struct td_instance i = {0};
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_cancel_on_signals(c);
+	int r = td_instance_locate(&i, &err);
+	if (!r && !is_list && geteuid() != 0)
+		r = td_fail(&err, TD_DENIED, "needs root. Type: sudo tandem image %s …", verb);
+	if (!r && is_list)
+		r = list(i.images, json, &err);
+	else if (!r && is_import)
+		r = td_image_import_tar(i.images, argv[2], argv[3], c, &err);
+	else if (!r && !strcmp(verb, "build"))
+		r = td_image_build(i.images, argv[2], progress, argv[2], c, &err);
+	else if (!r)
+		r = td_image_remove(i.images, argv[2], &err);
+	if (isatty(2) && !strcmp(verb, "build"))
+		fputs("\r\033[K", stderr);
+	if (r)
+		fprintf(stderr, "tandem image: %s\n", err.msg);
+	return r ? 1 : 0;
+}

@@ -1,0 +1,72 @@
+// tandem shell: a shell or a command in the Slurm login pod, through kubectl exec; the exit code is the command's own.
+#include "base/mem.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "usage: tandem shell [-- COMMAND [ARG…]]\n"
+			    "\n"
+			    "Opens a shell in the Slurm login pod, or runs a command there:\n"
+			    "  tandem shell -- srun -N2 hostname\n"
+			    "\n"
+			    "Standard input is passed on. Exit codes: the command's own; 1 when the login pod\n"
+			    "cannot be reached, 2 wrong usage.\n";
+
+// The name of a Ready login pod. Caller frees; NULL: none, said on stderr.
+static char *login_pod(struct td_kube *k)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_objects struct td_objects l = {0};
+	if (td_kube_list(k, &td_pods, "slurm", "app.kubernetes.io/name=login", NULL, NULL, &l, &err)) {
+		fprintf(stderr, "tandem shell: %s\n", err.msg);
+		return NULL;
+	}
+	for (size_t i = 0; i < l.n; i++) {
+		yyjson_val *st = td_jget(l.v[i]->root, "status.containerStatuses.[0]");
+		if (td_jbool(st, "ready", false) && !td_object_deleting(l.v[i]))
+			return td_strdup(l.v[i]->name);
+	}
+	fprintf(stderr, "tandem shell: %s. See `tandem status` and `kubectl -n slurm get pods`.\n",
+		l.n ? "the login pod is not running yet" : "there is no login pod (was `tandem up` started with --no-slurm?)");
+	return NULL;
+}
+
+int td_shell_main(int argc, char **argv)
+{
+	int first = 1;
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return fputs(usage, stdout), 0;
+	if (argc > 1 && !strcmp(argv[1], "--"))
+		first = 2;
+	else if (argc > 1)
+		return td_cli_usage("shell", "write \"--\" before the command: tandem shell -- %s", argv[1]);
+	td_auto_instance struct td_instance i = {0};
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	if (td_cli_open("shell", &i, &k))
+		return 1;
+	td_auto_free char *pod = login_pod(k), *conf = td_instance_kubeconfig(&i, "admin");
+	if (!pod)
+		return 1;
+	td_auto_strv struct td_strv a = {0};
+	td_strv_add(&a, "kubectl");
+	td_strv_addf(&a, "--kubeconfig=%s", conf);
+	td_strv_add(&a, "--namespace=slurm");
+	td_strv_add(&a, "exec");
+	td_strv_add(&a, "--quiet");
+	td_strv_add(&a, isatty(0) && isatty(1) ? "-it" : "-i");
+	td_strv_add(&a, pod);
+	td_strv_add(&a, "--");
+	if (first >= argc) {
+		td_strv_add(&a, "bash");
+		td_strv_add(&a, "-l");
+	}
+	for (int n = first; n < argc; n++)
+		td_strv_add(&a, argv[n]);
+	execvp(a.v[0], a.v);
+	fprintf(stderr, "tandem shell: kubectl: %s. Run \"tools/setup\".\n", strerror(errno));
+	return 1;
+}

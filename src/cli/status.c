@@ -1,0 +1,221 @@
+// tandem status: roles, nodes, Slurm, and what is wrong in words.
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+#include "local/supervise.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "usage: tandem status [-o json]\n"
+			    "\n"
+			    "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words.\n"
+			    "\n"
+			    "Exit codes: 0 all is well, 1 something is wrong or nothing runs, 2 wrong usage.\n";
+
+// Everything is gathered into one JSON document first; the table is a view of it.
+struct gather {
+	yyjson_mut_doc *d;
+	yyjson_mut_val *root, *wrong;
+};
+
+static void wrong(struct gather *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void wrong(struct gather *g, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *s = td_vasprintf(fmt, ap);
+	va_end(ap);
+	yyjson_mut_arr_append(g->wrong, yyjson_mut_strcpy(g->d, s));
+}
+
+static long long rss_kib(pid_t pid)
+{
+	td_auto_free char *path = td_asprintf("/proc/%d/statm", (int)pid);
+	FILE *f = fopen(path, "re");
+	long long size = 0, rss = 0;
+	if (f) {
+		if (fscanf(f, "%lld %lld", &size, &rss) != 2)
+			rss = 0;
+		fclose(f);
+	}
+	return rss * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void roles(struct gather *g, const struct td_instance *i)
+{
+	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "roles");
+	struct td_role *v;
+	size_t n = td_roles(i, "tandem", &v);
+	for (size_t k = 0; k <= n; k++) {
+		const char *name = k ? v[k - 1].name : "supervise";
+		td_auto_free char *pf = td_role_pidfile(i, name);
+		pid_t pid = td_pidfile_read(pf);
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
+		td_jm_str(g->d, o, "name", name);
+		td_jm_int(g->d, o, "pid", pid);
+		td_jm_int(g->d, o, "rssKiB", pid ? rss_kib(pid) : 0);
+		if (!pid && k)
+			wrong(g, "role %s is not running: see %s/log/%s.log", name, i->home, name);
+		else if (!pid)
+			wrong(g, "supervise is not running, so nothing is restarted: run \"tandem up\"");
+	}
+	td_roles_done(v, n);
+}
+
+static const char *condition(yyjson_val *obj, const char *type, const char *field)
+{
+	yyjson_val *conds = td_jget(obj, "status.conditions"), *x;
+	size_t k, max;
+	yyjson_arr_foreach (conds, k, max, x) {
+		if (td_streq(td_jstr(x, "type"), type))
+			return td_jstr_or(x, field, "");
+	}
+	return "";
+}
+
+static void nodes(struct gather *g, struct td_kube *k)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_objects struct td_objects l = {0}, pods = {0};
+	if (td_kube_list(k, &td_nodes, NULL, NULL, NULL, NULL, &l, &err) ||
+	    td_kube_list(k, &td_pods, NULL, NULL, NULL, NULL, &pods, &err)) {
+		wrong(g, "nodes and pods cannot be listed: %s", err.msg);
+		return;
+	}
+	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "nodes");
+	for (size_t n = 0; n < l.n; n++) {
+		yyjson_val *root = l.v[n]->root;
+		long long count = 0;
+		for (size_t m = 0; m < pods.n; m++)
+			count += td_streq(td_jstr(pods.v[m]->root, "spec.nodeName"), l.v[n]->name);
+		const char *ready = condition(root, "Ready", "status");
+		const char *slurm = td_object_annotation(l.v[n], "tandem.dev/slurm-state"),
+			   *reason = td_object_annotation(l.v[n], "tandem.dev/slurm-reason");
+		bool cordoned = td_jbool(root, "spec.unschedulable", false);
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
+		td_jm_str(g->d, o, "name", l.v[n]->name);
+		td_jm_bool(g->d, o, "ready", td_streq(ready, "True"));
+		td_jm_bool(g->d, o, "cordoned", cordoned);
+		td_jm_str(g->d, o, "cpus", td_jstr_or(root, "status.allocatable.cpu", "?"));
+		td_jm_str(g->d, o, "gpus", td_jkey_str(td_jget(root, "status.allocatable"), "nvidia.com/gpu"));
+		td_jm_int(g->d, o, "pods", count);
+		td_jm_str(g->d, o, "slurmState", slurm);
+		td_jm_str(g->d, o, "slurmReason", reason);
+		if (!td_streq(ready, "True"))
+			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
+		else if (reason && *reason)
+			wrong(g, "node %s: Slurm says %s: %s", l.v[n]->name, slurm ? slurm : "?", reason);
+	}
+}
+
+static void slurm(struct gather *g, struct td_kube *k)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_object_unref) struct td_object *sc = NULL, *ns = NULL;
+	if (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
+	    td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &ns, &err)) {
+		wrong(g, "Slurm: %s", err.msg);
+		return;
+	}
+	yyjson_mut_val *o = td_jm_obj(g->d, g->root, "slurm");
+	td_jm_str(g->d, o, "phase", td_jstr_or(sc->root, "status.phase", "Unknown"));
+	static const char *const counts[] = {"desired", "ready", "idle", "allocated", "draining", "drained", "down"};
+	for (size_t n = 0; n < TD_LEN(counts); n++) {
+		td_auto_free char *path = td_asprintf("status.%s", counts[n]);
+		td_jm_int(g->d, o, counts[n], td_jint(ns->root, path, 0));
+	}
+	struct td_object *both[] = {sc, ns};
+	for (size_t n = 0; n < 2; n++) {
+		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
+		size_t m, max;
+		yyjson_arr_foreach (conds, m, max, x) {
+			if (td_streq(td_jstr(x, "status"), "False"))
+				wrong(g, "%s %s: %s: %s", n ? "NodeSet" : "SlurmCluster", both[n]->name, td_jstr_or(x, "type", "?"),
+				      td_jstr_or(x, "message", ""));
+		}
+	}
+	if (td_jint(ns->root, "status.down", 0))
+		wrong(g, "Slurm has %lld nodes down: `tandem shell -- sinfo -R` says why", td_jint(ns->root, "status.down", 0));
+}
+
+static void table(yyjson_val *v)
+{
+	size_t k, max;
+	yyjson_val *x;
+	printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"), "ROLE", "PID", "MEMORY");
+	yyjson_arr_foreach (td_jget(v, "roles"), k, max, x) {
+		if (td_jint(x, "pid", 0))
+			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0), (double)td_jint(x, "rssKiB", 0) / 1024);
+		else
+			printf("%-14s %8s\n", td_jstr(x, "name"), "-");
+	}
+	if (td_jget(v, "nodes")) {
+		printf("\n%-10s %-10s %5s %5s %5s  %s\n", "NODE", "STATE", "CPUS", "GPUS", "PODS", "SLURM");
+		yyjson_arr_foreach (td_jget(v, "nodes"), k, max, x) {
+			printf("%-10s %-10s %5s %5s %5lld  %s\n", td_jstr(x, "name"),
+			       !td_jbool(x, "ready", false)     ? "NotReady"
+			       : td_jbool(x, "cordoned", false) ? "Cordoned"
+								: "Ready",
+			       td_jstr_or(x, "cpus", "?"), td_jstr_or(x, "gpus", "0"), td_jint(x, "pods", 0),
+			       td_jstr_or(x, "slurmState", "-"));
+		}
+	}
+	if ((x = td_jget(v, "slurm")))
+		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", td_jstr_or(x, "phase", "?"),
+		       td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
+		       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+	yyjson_val *bad = td_jget(v, "wrong");
+	puts(yyjson_arr_size(bad) ? "\nWrong:" : "\nAll is well.");
+	yyjson_arr_foreach (bad, k, max, x)
+		printf("  %s\n", yyjson_get_str(x));
+}
+
+int td_status_main(int argc, char **argv)
+{
+	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
+		return fputs(usage, stdout), 0;
+	bool json = argc == 3 && !strcmp(argv[1], "-o") && !strcmp(argv[2], "json");
+	if (argc > 1 && !json)
+		return td_cli_usage("status", "it takes only \"-o json\"");
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_instance struct td_instance i = {0};
+	if (td_instance_load(&i, &err)) {
+		fprintf(stderr, "tandem status: %s\n", err.msg);
+		return 1;
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	struct gather g = {d, yyjson_mut_doc_get_root(d), yyjson_mut_arr(d)};
+	td_jm_str(d, g.root, "home", i.home);
+	if (td_instance_supervisor(&i) == 0 && access(i.run, F_OK) < 0) {
+		wrong(&g, "nothing runs: \"tandem up\" starts it");
+	} else {
+		roles(&g, &i);
+		td_auto_free char *conf = td_instance_kubeconfig(&i, "admin");
+		td_auto(td_kube_free) struct td_kube *k = NULL;
+		if (td_kube_new(conf, &k, &err)) {
+			wrong(&g, "%s", err.msg);
+		} else {
+			td_jm_str(d, g.root, "api", td_kube_server(k));
+			if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, NULL, NULL, &err)) {
+				wrong(&g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
+			} else {
+				nodes(&g, k);
+				if (i.slurm)
+					slurm(&g, k);
+			}
+		}
+	}
+	bool bad = yyjson_mut_arr_size(g.wrong) > 0;
+	td_jm_set(d, g.root, "wrong", g.wrong);
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(g.root);
+	if (json) {
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+	} else {
+		table(td_json_root(j));
+	}
+	return bad ? 1 : 0;
+}

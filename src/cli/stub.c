@@ -1,1 +1,0 @@
-typedef int td_cli_room_is_empty;

@@ -1,0 +1,82 @@
+// tandem why: asks the bridge why a pod or a job waits, or where it runs.
+#include "base/mem.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+#include "http/client.h"
+#include "json/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char usage[] = "usage: tandem why [-n NAMESPACE] POD | JOBID [-o json]\n"
+			    "\n"
+			    "Says in plain words why a pod or a Slurm job waits, or where it runs.\n"
+			    "\n"
+			    "Exit codes: 0 answered, 1 no such pod or job, or no answer, 2 wrong usage.\n";
+
+int td_why_main(int argc, char **argv)
+{
+	const char *ns = "default", *what = NULL;
+	bool json = false;
+	for (int n = 1; n < argc; n++) {
+		if (!strcmp(argv[n], "--help") || !strcmp(argv[n], "-h"))
+			return fputs(usage, stdout), 0;
+		if (!strcmp(argv[n], "-n") || !strcmp(argv[n], "--namespace")) {
+			if (++n == argc)
+				return td_cli_usage("why", "-n needs a namespace");
+			ns = argv[n];
+		} else if (!strcmp(argv[n], "-o")) {
+			if (++n == argc || strcmp(argv[n], "json"))
+				return td_cli_usage("why", "-o takes \"json\"");
+			json = true;
+		} else if (argv[n][0] == '-' || what) {
+			return td_cli_usage("why", "what is \"%s\"?", argv[n]);
+		} else {
+			what = argv[n];
+		}
+	}
+	if (!what)
+		return td_cli_usage("why", "name a pod or a job id");
+	if (td_starts(what, "pod/"))
+		what += 4;
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_instance struct td_instance i = {0};
+	if (td_instance_load(&i, &err)) {
+		fprintf(stderr, "tandem why: %s\n", err.msg);
+		return 1;
+	}
+	long long job;
+	td_auto_buf struct td_buf path = {0};
+	if (td_parse_i64(what, &job) && job > 0) {
+		td_buf_printf(&path, "/why?job=%lld", job);
+	} else {
+		td_buf_puts(&path, "/why?pod=");
+		td_url_escape(&path, ns);
+		td_buf_puts(&path, "%2F");
+		td_url_escape(&path, what);
+	}
+	td_auto_free char *sock = td_asprintf("%s/bridge.sock", i.run);
+	const struct td_http_client_opts o = {.base_url = "http://bridge", .unix_socket = sock, .timeout_ms = 10000};
+	td_auto(td_http_client_free) struct td_http_client *c = NULL;
+	const struct td_http_call call = {.method = "GET", .path = td_buf_str(&path)};
+	td_auto_reply struct td_http_reply rep = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_http_client_new(&o, &c, &err);
+	if (!r)
+		r = td_http_do(c, &call, NULL, &rep, &err);
+	if (r) {
+		fprintf(stderr, "tandem why: the bridge does not answer (%s). See `tandem status`.\n", err.msg);
+		return 1;
+	}
+	if (td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, &err)) {
+		fprintf(stderr, "tandem why: the bridge's answer is not readable: %s\n", err.msg);
+		return 1;
+	}
+	if (json) {
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+	} else {
+		fprintf(rep.status == 200 ? stdout : stderr, "%s\n", td_jstr_or(td_json_root(j), "text", "no answer"));
+	}
+	return rep.status == 200 ? 0 : 1;
+}

@@ -1,0 +1,162 @@
+// json: paths, patches, YAML in and out.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "json/json.h"
+
+#include <string.h>
+
+static struct td_json *parse(const char *s)
+{
+	struct td_json *j = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_json_parse(s, strlen(s), &j, &e))
+		fail_msg("%s: %s", s, e.msg);
+	return j;
+}
+
+static void paths_read_what_is_there(void **s)
+{
+	td_auto(td_json_unref) struct td_json *j = parse("{\"a\":{\"b\":[{\"c\":\"x\"},{\"c\":7.0}],\"d.e\":true},\"n\":-3}");
+	yyjson_val *v = td_json_root(j);
+	assert_string_equal(td_jstr(v, "a.b.[0].c"), "x");
+	assert_int_equal(td_jint(v, "a.b.[1].c", 0), 7);
+	assert_int_equal(td_jint(v, "n", 0), -3);
+	assert_int_equal(td_jint(v, "a.b.[0].c", 5), 5);
+	assert_null(td_jget(v, "a.b.[2].c"));
+	assert_null(td_jget(v, "n.x"));
+	assert_true(yyjson_get_bool(td_jkey(td_jget(v, "a"), "d.e")));
+	assert_null(td_jget(NULL, "x"));
+	td_auto_free char *deep = td_malloc(1000);
+	memset(deep, '[', 500);
+	memset(deep + 500, ']', 500);
+	struct td_json *no = NULL;
+	assert_int_equal(td_json_parse(deep, 1000, &no, NULL), TD_INVALID);
+	assert_null(no);
+}
+
+static void building_creates_what_is_between(void **s)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.labels.app", "x");
+	td_jm_str(d, o, "metadata.labels.app", "y");
+	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), "a.b/c", "z");
+	td_jm_int(d, o, "spec.n", 3);
+	td_jm_str(d, o, "spec.none", NULL);
+	td_jm_del(o, "spec.gone.too");
+	td_auto_free char *t = td_json_mut_text(o, NULL);
+	assert_string_equal(t, "{\"metadata\":{\"labels\":{\"app\":\"y\",\"a.b/c\":\"z\"}},\"spec\":{\"n\":3}}");
+}
+
+static void merge_patches(void **s)
+{
+	td_auto(td_json_unref) struct td_json *t = parse("{\"a\":{\"b\":1,\"c\":2},\"l\":[1,2]}"),
+					      *p = parse("{\"a\":{\"b\":null,\"d\":3},\"l\":[9]}");
+	td_auto(td_json_unref) struct td_json *r = NULL, *want = parse("{\"a\":{\"c\":2,\"d\":3},\"l\":[9]}");
+	assert_int_equal(td_json_merge_patch(td_json_root(t), td_json_root(p), &r, NULL), 0);
+	assert_true(td_jequal(td_json_root(r), td_json_root(want)));
+}
+
+static void json_patches(void **s)
+{
+	static const struct {
+		const char *target, *ops, *want; // want NULL: refused
+	} cases[] = {
+		{"{\"a\":1}", "[{\"op\":\"add\",\"path\":\"/b\",\"value\":[1]}]", "{\"a\":1,\"b\":[1]}"},
+		{"{\"b\":[1,3]}", "[{\"op\":\"add\",\"path\":\"/b/1\",\"value\":2}]", "{\"b\":[1,2,3]}"},
+		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/-\",\"value\":2}]", "{\"b\":[1,2]}"},
+		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/2\",\"value\":2}]", NULL},
+		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/01\",\"value\":2}]", NULL},
+		{"{\"a/b\":1,\"m~n\":2}", "[{\"op\":\"remove\",\"path\":\"/a~1b\"},{\"op\":\"replace\",\"path\":\"/m~0n\",\"value\":3}]",
+		 "{\"m~n\":3}"},
+		{"{\"a\":1}", "[{\"op\":\"replace\",\"path\":\"/x\",\"value\":3}]", NULL},
+		{"{\"a\":{\"b\":1}}", "[{\"op\":\"move\",\"from\":\"/a/b\",\"path\":\"/c\"}]", "{\"a\":{},\"c\":1}"},
+		{"{\"a\":{\"b\":1}}", "[{\"op\":\"move\",\"from\":\"/a\",\"path\":\"/a/b\"}]", NULL},
+		{"{\"a\":{\"b\":1}}", "[{\"op\":\"copy\",\"from\":\"/a\",\"path\":\"/c\"}]", "{\"a\":{\"b\":1},\"c\":{\"b\":1}}"},
+		{"{\"a\":1}", "[{\"op\":\"test\",\"path\":\"/a\",\"value\":1}]", "{\"a\":1}"},
+		{"{\"a\":1}", "[{\"op\":\"test\",\"path\":\"/a\",\"value\":2}]", NULL},
+		{"{\"a\":1}", "[{\"op\":\"frob\",\"path\":\"/a\"}]", NULL},
+		{"{\"a\":1}", "{}", NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *t = parse(cases[i].target), *o = parse(cases[i].ops), *r = NULL;
+		int rc = td_json_patch(td_json_root(t), td_json_root(o), &r, NULL);
+		if (!cases[i].want) {
+			assert_true(rc < 0);
+			assert_null(r);
+			continue;
+		}
+		td_auto(td_json_unref) struct td_json *want = parse(cases[i].want);
+		assert_int_equal(rc, 0);
+		assert_true(td_jequal(td_json_root(r), td_json_root(want)));
+	}
+}
+
+static void yaml_reads_as_kubernetes_does(void **s)
+{
+	static const char text[] = "# c\n---\na: 1\nb: \"1\"\nc: yes\nd: null\ne: 1.5\nf: 0777\ng: 12abc\nh: |\n  two\n  lines\ni: {x: [a, "
+				   "2]}\nj: 1e3\nk: 0x10\n"
+				   "---\n---\nx: &q {z: 1}\ny: *q\nw:\n  <<: *q\n  v: 2\n";
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_json_list struct td_json_list l = {0};
+	assert_int_equal(td_yaml_parse(text, strlen(text), &l, &e), 0);
+	assert_int_equal(l.n, 2);
+	td_auto_free char *a = td_json_text(td_json_root(l.v[0]), NULL), *b = td_json_text(td_json_root(l.v[1]), NULL);
+	assert_string_equal(a, "{\"a\":1,\"b\":\"1\",\"c\":true,\"d\":null,\"e\":1.5,\"f\":511,\"g\":\"12abc\",\"h\":\"two\\nlines\\n\","
+			       "\"i\":{\"x\":[\"a\",2]},"
+			       "\"j\":1000.0,\"k\":16}");
+	assert_string_equal(b, "{\"x\":{\"z\":1},\"y\":{\"z\":1},\"w\":{\"z\":1,\"v\":2}}");
+	static const char *const bad[] = {"a: [1", "a: 1\na: 2\n", "? {x: 1}\n: 2\n"};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		struct td_json_list none = {0};
+		assert_int_equal(td_yaml_parse(bad[i], strlen(bad[i]), &none, &e), TD_INVALID);
+		assert_non_null(strstr(e.msg, "line"));
+		assert_int_equal(none.n, 0);
+	}
+	// aliases may not blow up
+	td_auto_buf struct td_buf bomb = {0};
+	td_buf_puts(&bomb, "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+	for (int i = 1; i < 9; i++)
+		td_buf_printf(&bomb, "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1, i - 1, i - 1, i - 1,
+			      i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+	struct td_json_list none = {0};
+	assert_int_equal(td_yaml_parse(td_buf_str(&bomb), bomb.len, &none, &e), TD_INVALID);
+}
+
+static void yaml_written_reads_back(void **s)
+{
+	static const char *const docs[] = {
+		"{\"a\":{\"b\":[{\"c\":1,\"d\":[]},{\"e\":{}}],\"s\":\"two\\nlines\\n\",\"t\":\"no "
+		"end\\nhere\"},\"y\":\"yes\",\"n\":\"12\",\"e\":\"\",\"w\":\" lead\"}",
+		"{\"k: v\":\"a: b\",\"x\":\"# "
+		"no\",\"d\":\"2026-11-21\",\"q\":\"it's\",\"u\":\"ü\",\"c\":\"a\\tb\\u0001\",\"l\":[[1,2],[]],\"m\":\"x\\n\\n\"}",
+		"[1,\"a\",null,true,{\"a\":[]}]",
+		"\"s\"",
+	};
+	for (size_t i = 0; i < TD_LEN(docs); i++) {
+		td_auto(td_json_unref) struct td_json *j = parse(docs[i]);
+		td_auto_free char *y = td_yaml_text(td_json_root(j));
+		td_auto_json_list struct td_json_list l = {0};
+		struct td_error e = TD_ERROR_INIT;
+		if (td_yaml_parse(y, strlen(y), &l, &e) || l.n != 1 || !td_jequal(td_json_root(l.v[0]), td_json_root(j)))
+			fail_msg("document %zu: %s\n%s", i, e.msg, y);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(paths_read_what_is_there),
+		cmocka_unit_test(building_creates_what_is_between),
+		cmocka_unit_test(merge_patches),
+		cmocka_unit_test(json_patches),
+		cmocka_unit_test(yaml_reads_as_kubernetes_does),
+		cmocka_unit_test(yaml_written_reads_back),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
