@@ -1,0 +1,63 @@
+# The few commands a person needs. Everything is built by Meson into build/ (other variants: build-asan, build-tsan).
+TANDEM := build/src/cmd/tandem
+JOBS   := $(shell nproc)
+
+help:
+	@echo "make up       install what is missing, build, start everything on this machine"
+	@echo "make down     stop it (make down ARGS=--purge removes its state too)"
+	@echo "make test     build all variants, run unit and system tests"
+	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
+	@echo "make bench    benchmarks (numbers and ratios, never pass or fail)"
+	@echo "make lint     formatting, include direction, clang-tidy"
+	@echo "make fuzz     each fuzz target for FUZZ_SECONDS (default 30)"
+	@echo "make generate deploy/crds and docs/reference from src/api/kinds"
+	@echo "make install  install into DESTDIR (default /usr/local)"
+
+up: build
+	$(TANDEM) up $(ARGS)
+
+down:
+	$(TANDEM) down $(ARGS)
+
+setup:
+	@tools/setup --for build --for run
+
+build: setup
+	@[ -f build/build.ninja ] || meson setup build -Dbuildtype=release -Db_ndebug=false >/dev/null
+	@ninja -C build --quiet
+
+build-asan: setup
+	@[ -f build-asan/build.ninja ] || meson setup build-asan -Dbuildtype=debugoptimized -Db_sanitize=address,undefined -Dfaults=true >/dev/null
+	@ninja -C build-asan --quiet
+
+build-tsan: setup
+	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Dbuildtype=debugoptimized -Db_sanitize=thread >/dev/null
+	@ninja -C build-tsan --quiet
+
+test-setup:
+	@tools/setup --for build --for run --for test
+
+test: test-setup build build-asan build-tsan
+	@tools/run-tests
+
+unit: test-setup build-asan build-tsan
+	@tools/run-tests unit
+
+bench: build
+	@tools/run-bench
+
+lint:
+	@tools/setup --for lint
+	@tools/lint
+
+fuzz:
+	@tools/setup --for build --for test
+	@tools/run-fuzz
+
+generate: build
+	@tools/generate
+
+install: build
+	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
+
+.PHONY: help up down setup build build-asan build-tsan test-setup test unit bench lint fuzz generate install
