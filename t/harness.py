@@ -1,0 +1,225 @@
+"""What every system test uses: one pool, its commands, waiting for a state, and what is left on the machine."""
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
+KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
+SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
+
+
+def wait_for(what, predicate, seconds=60):
+    """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause."""
+    end = time.monotonic() + seconds
+    last = None
+    while True:
+        try:
+            last = predicate()
+        except subprocess.CalledProcessError as e:
+            last = None
+            error = (e.stderr or "") + (e.stdout or "")
+        else:
+            error = None
+        if last:
+            return last
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
+        time.sleep(0.02)  # poll interval, nothing is synchronised by it
+
+
+class Pool:
+    """One TANDEM_HOME."""
+
+    def __init__(self, tandem, home):
+        self.tandem = tandem
+        self.home = home
+        self.env = {**KEEP, **SANITIZE, "TANDEM_HOME": home, "TANDEM_IMAGES": IMAGES, "KUBECONFIG": f"{home}/kubeconfig/admin.conf"}
+
+    # ---- commands ----
+    def run(self, *argv, check=True, timeout=120, input=None, env=None):
+        r = subprocess.run([str(a) for a in argv], env=env or self.env, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+        if check and r.returncode:
+            raise subprocess.CalledProcessError(r.returncode, argv, r.stdout, r.stderr)
+        return r
+
+    def cmd(self, *argv, **kw):
+        return self.run(self.tandem, *argv, **kw)
+
+    def up(self, *argv, timeout=600):
+        os.makedirs(IMAGES, exist_ok=True)
+        return self.cmd("up", *argv, timeout=timeout).stdout
+
+    def down(self, purge=False, timeout=180):
+        return self.cmd("down", *(["--purge"] if purge else []), timeout=timeout).stdout
+
+    def kubectl(self, *argv, **kw):
+        return self.run("kubectl", *argv, **kw).stdout
+
+    def get(self, *argv):
+        return json.loads(self.kubectl("get", *argv, "-o", "json"))
+
+    def items(self, *argv):
+        return self.get(*argv)["items"]
+
+    def apply(self, *objects):
+        return self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+
+    def shell(self, *argv, **kw):
+        return self.cmd("shell", "--", *argv, **kw).stdout
+
+    @property
+    def instance(self):
+        return json.load(open(f"{self.home}/instance.json"))
+
+    @property
+    def id(self):
+        return self.instance["id"]
+
+    @property
+    def run_dir(self):
+        return f"/run/tandem/{self.id}"
+
+    def role_pid(self, role):
+        try:
+            return int(open(f"{self.run_dir}/{role}.pid").read().split()[0])
+        except FileNotFoundError:
+            return 0
+
+    # ---- Slurm ----
+    def squeue(self):
+        """Jobs in the queue: {job id: {state, name, reason, nodes, user}}."""
+        out = self.shell("squeue", "-h", "-a", "-o", "%A|%T|%j|%r|%N|%u")
+        jobs = {}
+        for line in out.splitlines():
+            f = line.split("|")
+            jobs[int(f[0])] = dict(state=f[1], name=f[2], reason=f[3], nodes=f[4], user=f[5])
+        return jobs
+
+    def sbatch(self, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
+        """Submits a batch job (memory bounded unless given) and returns its id."""
+        args = list(argv)
+        if not any(a.startswith("--mem") for a in args):
+            args.insert(0, "--mem=100M")
+        out = self.shell("sbatch", "--parsable", "-D", "/home", *args, input=script)
+        return int(out.strip().split(";")[0])
+
+    def job(self, job_id):
+        """The fields of scontrol show job, or {} when Slurm does not know it."""
+        r = self.cmd("shell", "--", "scontrol", "-d", "-o", "show", "job", job_id, check=False)
+        if r.returncode:
+            return {}
+        fields = {}
+        for word in r.stdout.split():
+            k, _, v = word.partition("=")
+            fields.setdefault(k, v)
+        return fields
+
+    def job_devices(self, job_id):
+        """{node: set of GPU indexes} that Slurm gave to a running job."""
+        out = self.shell("scontrol", "-d", "-o", "show", "job", job_id)
+        got = {}
+        for nodes, idx in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=gpu:\d+\(IDX:([0-9,-]+)\)", out):
+            for n in expand_hosts(nodes):
+                got[n] = expand_ranges(idx)
+        return got
+
+    # ---- pods ----
+    def pod(self, name, gpus=0, cpu="1", memory="64Mi", scheduler="tandem", command=None, image="debian:13", ns="default", **spec):
+        res = {"cpu": cpu, "memory": memory}
+        if gpus:
+            res["nvidia.com/gpu"] = str(gpus)
+        body = {"schedulerName": scheduler, "terminationGracePeriodSeconds": 2, "containers": [
+            {"name": "main", "image": image, "command": command or ["sleep", "100000"], "resources": {"requests": res, "limits": res}}]}
+        body.update(spec)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": ns}, "spec": body}
+
+    def deployment(self, name, replicas, gpus, scheduler="tandem", **kw):
+        p = self.pod(name, gpus, scheduler=scheduler, **kw)
+        return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"},
+                "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                         "template": {"metadata": {"labels": {"app": name}}, "spec": p["spec"]}}}
+
+    def phase(self, name, ns="default"):
+        p = self.get("pod", name, "-n", ns)
+        return p["status"].get("phase")
+
+    def running(self, *selector):
+        return [p for p in self.items("pods", *selector) if p["status"].get("phase") == "Running" and not p["metadata"].get("deletionTimestamp")]
+
+    def grant(self, pod):
+        """(job id, node, set of GPU indexes) of a bound pod object, or None."""
+        a = pod["metadata"].get("annotations", {})
+        if "tandem.dev/job-id" not in a:
+            return None
+        devices = json.loads(a.get("tandem.dev/devices", "{}"))
+        return int(a["tandem.dev/job-id"]), pod["spec"].get("nodeName"), expand_ranges(devices.get("nvidia.com/gpu", ""))
+
+    def clean(self):
+        """Back to an idle pool: nothing of a test before is left on either side."""
+        for n in self.items("nodes"):
+            if n["spec"].get("unschedulable"):
+                self.kubectl("uncordon", n["metadata"]["name"])
+        self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false", timeout=60)
+        self.shell("sh", "-c", "scancel --state=PENDING,RUNNING,SUSPENDED -u root,researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
+                   " scontrol update nodename=$n state=undrain; done; true")
+        wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
+        wait_for("no jobs left", lambda: not self.squeue() or None, 90) if self.squeue() else None
+        wait_for("all nodes idle", lambda: self.idle_nodes() == self.instance["nodes"], 90)
+
+    def idle_nodes(self):
+        return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
+
+    def describe(self):
+        parts = []
+        for argv in (["kubectl", "get", "pods", "-A", "-o", "wide"], ["kubectl", "get", "nodes"], [self.tandem, "shell", "--", "squeue", "-a"],
+                     [self.tandem, "shell", "--", "sinfo", "-N", "-l"], [self.tandem, "status"]):
+            try:
+                r = self.run(*argv, check=False, timeout=30)
+                parts.append("$ " + " ".join(argv) + "\n" + r.stdout + r.stderr)
+            except Exception as e:  # describing must not hide the failure
+                parts.append(f"$ {argv}: {e}")
+        for log in sorted(glob.glob(f"{self.home}/log/*.log")):
+            parts.append(f"--- {log}\n" + "".join(open(log, errors="replace").readlines()[-25:]))
+        return "\n".join(parts)
+
+
+def expand_ranges(text):
+    """"0-2,5" -> {0, 1, 2, 5}"""
+    got = set()
+    for part in filter(None, text.split(",")):
+        a, _, b = part.partition("-")
+        got |= set(range(int(a), int(b or a) + 1))
+    return got
+
+
+def expand_hosts(text):
+    m = re.fullmatch(r"([a-z]+)\[([0-9,-]+)\]", text)
+    return [f"{m.group(1)}{i}" for i in sorted(expand_ranges(m.group(2)))] if m else text.split(",")
+
+
+def machine_state():
+    """Everything a pool could leave behind, by kind."""
+    def lines(*argv):
+        return set(subprocess.run(argv, stdout=subprocess.PIPE, text=True).stdout.splitlines())
+    links = {l.split(": ")[1].split("@")[0] for l in lines("ip", "-o", "link")}
+    cgroups = {str(p) for p in pathlib.Path("/sys/fs/cgroup").glob("**/tandem-*")}
+    mounts = {l.split()[1] for l in open("/proc/mounts")}
+    procs = set()
+    for d in glob.glob("/proc/[0-9]*/cmdline"):
+        try:
+            cmd = open(d).read().replace("\0", " ").strip()
+        except OSError:
+            continue
+        if "tandem" in cmd or "slurm" in cmd:
+            procs.add(cmd)
+    return {"links": links, "netns": set(os.listdir("/run/netns")) if os.path.isdir("/run/netns") else set(), "cgroups": cgroups, "mounts": mounts,
+            "processes": procs, "devices": set(glob.glob("/dev/tandem*"))}
+
+
+def leftovers(before, after, home_id):
+    """What is new and ours."""
+    return sorted(f"{kind}: {x}" for kind in after for x in after[kind] - before[kind] if home_id in x or kind == "devices")

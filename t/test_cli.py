@@ -1,0 +1,82 @@
+"""The users' commands: help, usage errors, and what they say when nothing runs. No pool is started."""
+import subprocess
+
+import pytest
+
+from harness import KEEP
+
+COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate"]
+
+
+def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):
+    def demote():
+        import os
+        os.setgroups([])
+        os.setgid(uid)
+        os.setuid(uid)
+    return subprocess.run([tandem, *argv], env={**KEEP, "TANDEM_HOME": home}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30,
+                          preexec_fn=demote if uid else None)
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_is_documentation(tandem, command):
+    r = run(tandem, command, "--help")
+    assert r.returncode == 0 and r.stderr == ""
+    assert r.stdout.startswith("usage: ")
+    assert "Exit codes" in r.stdout or command == "env"
+    assert max(len(line) for line in r.stdout.splitlines()) <= 100
+
+
+def test_top_level_help_lists_every_command(tandem):
+    r = run(tandem, "--help")
+    assert r.returncode == 0
+    for c in COMMANDS:
+        assert f"\n  {c} " in r.stdout
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize("argv", [["frob"], [], ["up", "--nodes", "x"], ["up", "--nodes", "0"], ["up", "extra"], ["up", "-o", "yaml"], ["up", "--memory", "1Gi"],
+                                  ["down", "--frob"], ["shell", "squeue"], ["why"], ["status", "-o", "xml"], ["image", "frob"]])
+def test_wrong_usage_exits_2_and_says_what(tandem, argv):
+    r = run(tandem, *argv)
+    assert r.returncode == 2, r
+    assert r.stderr.strip(), "says nothing"
+
+
+@pytest.mark.parametrize("argv,word", [(["status"], "tandem up"), (["env"], "tandem up"), (["shell", "--", "true"], "tandem up"), (["why", "x"], "tandem up")])
+def test_nothing_started_says_what_to_do(tandem, argv, word):
+    r = run(tandem, *argv)
+    assert r.returncode == 1
+    assert word in r.stderr
+
+
+def test_down_of_nothing_is_fine(tandem):
+    r = run(tandem, "down")
+    assert r.returncode == 0 and "nothing to stop" in r.stdout
+
+
+@pytest.mark.parametrize("argv", [["up"], ["down"], ["image", "build", "debian:13"]])
+def test_not_root_says_what_to_type(tandem, argv, tmp_path):
+    copy = "/var/tmp/tandem-t-bin"
+    subprocess.run(["install", "-m", "755", tandem, copy], check=True)
+    try:
+        r = run(copy, *argv, uid=65534)
+    finally:
+        subprocess.run(["rm", "-f", copy], check=True)
+    assert r.returncode == 1
+    assert "sudo tandem " + argv[0] in r.stderr
+
+
+def test_home_must_be_absolute(tandem):
+    r = run(tandem, "status", home="relative")
+    assert r.returncode == 1 and "absolute" in r.stderr
+
+
+def test_dry_run_prints_the_objects(tandem):
+    r = run(tandem, "up", "--dry-run", "-o", "yaml")
+    assert r.returncode == 0
+    import yaml
+    kinds = {d["kind"]: d for d in yaml.safe_load_all(r.stdout) if d}
+    assert kinds["SlurmCluster"]["metadata"]["namespace"] == "slurm"
+    assert kinds["NodeSet"]["metadata"]["namespace"] == "slurm"
