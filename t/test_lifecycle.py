@@ -1,0 +1,56 @@
+"""up and down: a second up, a repair after kill -9 of everything, nothing left behind (row F1)."""
+import os
+import signal
+
+import pytest
+
+from harness import leftovers, machine_state, wait_for
+
+
+@pytest.mark.asan
+@pytest.mark.feature("F1")
+def test_up_twice_kill_everything_up_again_down_leaves_nothing(home):
+    before = machine_state()
+    out = home.up("--nodes", "2")
+    assert "Try it:" in out
+    assert "already up" in home.up("--nodes", "2")
+    home.apply(home.pod("keep", gpus=1))
+    home.kubectl("create", "configmap", "keep", "--from-literal=a=b")
+    wait_for("keep runs", lambda: home.phase("keep") == "Running")
+    ident = home.id
+    # kill -9 of every role and every container's init
+    for role in ("supervise", "bridge", "operator", "controllers", "agent", "apiserver"):
+        os.kill(home.role_pid(role), signal.SIGKILL)
+    kill_cgroup(ident)
+    out = home.up()
+    assert home.get("configmap", "keep")["data"] == {"a": "b"}
+    wait_for("Slurm is back", lambda: home.idle_nodes() >= 1, 120)
+    wait_for("2 nodes idle or in use", lambda: len(set(home.shell("sinfo", "-h", "-N", "-t", "idle,mix,alloc", "-o", "%N").split())) == 2, 120)
+    home.down()
+    assert leftovers(before, machine_state(), ident) == []
+    assert os.path.exists(f"{home.home}/state.db")
+    home.down(purge=True)
+    assert not os.path.exists(home.home)
+
+
+def kill_cgroup(ident):
+    """SIGKILL to every process of the pool's pods."""
+    import glob
+    for path in glob.glob(f"/sys/fs/cgroup/*/tandem-{ident}/**/cgroup.procs", recursive=True) + glob.glob(f"/sys/fs/cgroup/tandem-{ident}/**/cgroup.procs", recursive=True):
+        try:
+            pids = open(path).read().split()
+        except OSError:
+            continue
+        for pid in pids:
+            try:
+                os.kill(int(pid), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+@pytest.mark.feature("F1")
+def test_without_slurm_it_is_a_small_kubernetes(home):
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    home.kubectl("create", "deployment", "web", "--image=debian:13", "--", "sleep", "infinity")
+    wait_for("web runs", lambda: home.running("-l", "app=web"))
+    assert home.cmd("status").returncode == 0

@@ -1,0 +1,196 @@
+"""One queue on one machine: sbatch and kubectl share nodes, GPU by GPU (rows F1 A1 A3 A5 A6 A7 A18)."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from harness import wait_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+GPUS = 8
+
+
+@pytest.fixture(scope="session")
+def probe(shared_pool):
+    """The device probe in the pool's shared directory; gives the command that runs it inside pods and jobs on a node."""
+    os.makedirs(f"{shared_pool.home}/shared/home", exist_ok=True)
+    out = f"{shared_pool.home}/shared/home/probe"
+    subprocess.run(["gcc", "-static", "-O1", "-Wall", "-Werror", "-o", out, str(HERE / "probe.c")], check=True)
+    major = shared_pool.instance["deviceMajor"]
+    return lambda node_index: ["/home/probe", str(major), str(node_index * 64), str(GPUS)]
+
+
+def node_index(name):
+    return int(name[1:])
+
+
+def allowed(text):
+    m = re.search(r"allowed=(\S+) denied=(\S+) other=(\S+)", text)
+    assert m, text
+    assert m.group(3) == "-", text
+    return set() if m.group(1) == "-" else {int(x) for x in m.group(1).split(",")}
+
+
+HOME_VOLUME = {"volumes": [{"name": "home", "hostPath": {"path": "/shared/home"}}]}
+
+
+def with_home(pod_spec):
+    pod_spec.update(HOME_VOLUME)
+    pod_spec["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": "/home"}]
+    return pod_spec
+
+
+@pytest.mark.asan
+@pytest.mark.feature("F1")
+def test_both_sides_see_the_same_nodes(pool):
+    kube = {n["metadata"]["name"]: n for n in pool.items("nodes")}
+    slurm = set(pool.shell("sinfo", "-h", "-N", "-o", "%N").split())
+    assert set(kube) == slurm == {f"n{i}" for i in range(4)}
+    for n in kube.values():
+        assert n["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+        assert n["status"]["capacity"]["cpu"] == "16"
+        assert n["metadata"]["labels"]["tandem.dev/fake-gpus"] == "true"
+
+
+@pytest.mark.asan
+@pytest.mark.feature("F1")
+def test_srun_on_all_nodes_sees_its_devices(pool):
+    out = pool.shell("srun", "-N4", "--mem=100M", "--gres=gpu:2", "sh", "-c", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")
+    seen = dict(line.split() for line in out.splitlines())
+    assert set(seen) == {"n0", "n1", "n2", "n3"}
+    assert all(len(v.split(",")) == 2 for v in seen.values())
+
+
+@pytest.mark.asan
+@pytest.mark.feature("A6")
+def test_a_pod_goes_through_the_queue(pool):
+    pool.apply(pool.pod("one", gpus=2))
+    wait_for("pod one runs", lambda: pool.phase("one") == "Running")
+    p = pool.get("pod", "one")
+    job, node, gpus = pool.grant(p)
+    assert len(gpus) == 2
+    assert pool.job(job)["JobState"] == "RUNNING"
+    assert pool.job_devices(job) == {node: gpus}
+    assert p["metadata"]["uid"] in pool.job(job)["JobName"]
+    assert "runs" in pool.cmd("why", "one").stdout.lower()
+    pool.kubectl("delete", "pod", "one")
+    wait_for("its job is gone", lambda: job not in pool.squeue())
+
+
+@pytest.mark.feature("A7")
+def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
+    """4 pods with 2 GPUs each and a job with 6 on every node: all 32 GPUs, each with one holder; everybody tries every device of its node."""
+    batch = pool.sbatch("-N4", "--gres=gpu:6", "--exclusive=user")
+    wait_for("the job runs", lambda: pool.squeue()[batch]["state"] == "RUNNING")
+    d = pool.deployment("share", 4, 2)
+    with_home(d["spec"]["template"]["spec"])
+    pool.apply(d)
+    pods = wait_for("4 pods run", lambda: (lambda v: v if len(v) == 4 else None)(pool.running("-l", "app=share")))
+    held = pool.job_devices(batch)
+    assert {n: len(g) for n, g in held.items()} == {f"n{i}": 6 for i in range(4)}
+    for p in pods:
+        job, node, gpus = pool.grant(p)
+        assert len(gpus) == 2 and not gpus & held[node], (node, gpus, held)
+        held[node] = held[node] | gpus
+        out = pool.kubectl("exec", p["metadata"]["name"], "--", *probe(node_index(node)))
+        assert allowed(out) == gpus, out
+    assert all(len(g) == GPUS for g in held.values())
+    native = pool.job_devices(batch)
+    for node, gpus in native.items():
+        out = pool.shell("srun", f"--jobid={batch}", "--overlap", "-N1", "-n1", "-w", node, "--gres=gpu:6", *probe(node_index(node)))
+        assert allowed(out) == gpus, (node, out)
+
+
+@pytest.mark.feature("A6")
+def test_full_pool_one_queue_in_slurms_order(pool):
+    """Pods and jobs wait together; what is freed goes to the next in Slurm's order, whichever kind it is."""
+    pool.apply(pool.deployment("fill", 4, 8))
+    wait_for("the pool is full", lambda: len(pool.running("-l", "app=fill")) == 4)
+    pool.apply(pool.pod("second", gpus=8))
+    wait_for("second waits in squeue", lambda: any("second." in j["name"] and j["state"] == "PENDING" for j in pool.squeue().values()))
+    first = pool.sbatch("-N1", "--gres=gpu:8", "--nice=-100", "-J", "first")
+    third = pool.sbatch("-N1", "--gres=gpu:8", "--nice=1000", "-J", "third")
+    wait_for("all wait together", lambda: sum(j["state"] == "PENDING" for j in pool.squeue().values()) == 3)
+    cond = wait_for("the pod says why", lambda: next((c for c in pool.get("pod", "second")["status"].get("conditions", [])
+                                                       if c["type"] == "PodScheduled" and c["status"] == "False"), None))
+    assert cond["message"]
+    assert pool.cmd("why", "second").stdout.strip()
+    pool.kubectl("scale", "deployment", "fill", "--replicas=3")
+    wait_for("the native job is first", lambda: pool.squeue().get(first, {}).get("state") == "RUNNING")
+    assert pool.phase("second") == "Pending"
+    pool.kubectl("scale", "deployment", "fill", "--replicas=2")
+    wait_for("then the pod", lambda: pool.phase("second") == "Running")
+    assert pool.squeue()[third]["state"] == "PENDING"
+    pool.shell("scancel", first)
+    wait_for("then the last", lambda: pool.squeue().get(third, {}).get("state") == "RUNNING")
+
+
+@pytest.mark.feature("A6")
+def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
+    pool.apply(pool.deployment("web", 1, 2))
+    p = wait_for("web runs", lambda: pool.running("-l", "app=web"))[0]
+    job = pool.grant(p)[0]
+    pool.shell("scancel", job)
+    name = p["metadata"]["name"]
+    wait_for("the pod goes", lambda: name not in [x["metadata"]["name"] for x in pool.items("pods", "-l", "app=web")])
+    q = wait_for("another one runs", lambda: pool.running("-l", "app=web"))[0]
+    assert q["metadata"]["uid"] != p["metadata"]["uid"]
+    assert pool.grant(q)[0] != job
+
+
+@pytest.mark.feature("A6")
+def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
+    pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(4)])
+    wait_for("4 pods hold all", lambda: len(pool.running()) == 4)
+    job = pool.sbatch("-N1", "--gres=gpu:8")
+    assert pool.squeue()[job]["state"] == "PENDING"
+    held = pool.grant(pool.get("pod", "hold2"))[0]
+    pool.kubectl("delete", "pod", "hold2", "--wait=false")
+    wait_for("the native job has them", lambda: pool.squeue().get(job, {}).get("state") == "RUNNING")
+    assert held not in pool.squeue()
+
+
+@pytest.mark.feature("A6")
+def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
+    pool.apply(pool.pod("huge", gpus=9))
+    ev = wait_for("an event says so", lambda: [e for e in pool.items("events", "-n", "default") if e["reason"] == "Refused" and e["involvedObject"]["name"] == "huge"])
+    assert "gpu" in ev[0]["message"]
+    assert not [j for j in pool.squeue().values() if j["name"].startswith("huge.")]
+
+
+@pytest.mark.asan
+@pytest.mark.feature("A5")
+def test_cordon_drains_and_uncordon_resumes(pool):
+    pool.kubectl("cordon", "n1")
+    wait_for("our reason is in sinfo -R", lambda: re.search(r"tandem: cordoned.* n1", pool.shell("sinfo", "-h", "-R", "-o", "%E %N")))
+    pool.kubectl("uncordon", "n1")
+    wait_for("resumed", lambda: pool.idle_nodes() == 4)
+
+
+@pytest.mark.feature("A5")
+def test_a_foreign_drain_is_shown_and_left_alone(pool):
+    pool.shell("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")
+    n = wait_for("shown on the node", lambda: (lambda o: o if o["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason") == "bad fan" else None)(pool.get("node", "n2")))
+    assert any(t["key"] == "tandem.dev/slurm-drain" for t in n["spec"].get("taints", []))
+    pool.kubectl("cordon", "n2")
+    pool.kubectl("uncordon", "n2")
+    # a full round of the syncer has passed when another node's cordon has come and gone
+    pool.kubectl("cordon", "n3")
+    wait_for("n3 drained", lambda: "n3" in pool.shell("sinfo", "-h", "-R", "-o", "%N"))
+    pool.kubectl("uncordon", "n3")
+    wait_for("n3 resumed", lambda: "n3" not in pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N"))
+    assert "bad fan" in pool.shell("sinfo", "-h", "-R", "-o", "%E %N")
+    pool.shell("scontrol", "update", "nodename=n2", "state=undrain")
+    wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
+
+
+def test_default_scheduler_pods_run_beside_and_get_no_pool_devices(pool, probe):
+    p = pool.pod("plain", cpu="100m", scheduler="default-scheduler")
+    with_home(p["spec"])
+    pool.apply(p)
+    wait_for("plain runs", lambda: pool.phase("plain") == "Running")
+    node = pool.get("pod", "plain")["spec"]["nodeName"]
+    assert allowed(pool.kubectl("exec", "plain", "--", *probe(node_index(node)))) == set()
+    assert not [j for j in pool.squeue().values() if "plain" in j["name"]]
