@@ -1,0 +1,52 @@
+"""A bare Debian root: tools/setup, build and unit tests pass where nothing is installed (issue 3 §1).
+
+By default only Debian 12 is tried (TANDEM_BARE=bookworm,trixie for both). The root is made by mmdebstrap; the checkout is what git has committed."""
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+RELEASES = os.environ.get("TANDEM_BARE", "bookworm").split(",")
+
+
+def mirror():
+    text = ""
+    for d, _, files in os.walk("/etc/apt"):
+        for f in files:
+            if f.endswith((".list", ".sources")):
+                text += open(os.path.join(d, f)).read() + "\n"
+    for word in text.split():
+        if word.startswith("http") and word.rstrip("/").endswith("/debian") and "snapshot" not in word:
+            return word
+    return None
+
+
+@pytest.mark.feature("F1")
+@pytest.mark.parametrize("release", RELEASES)
+def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):
+    url = mirror()
+    if not url:
+        pytest.skip("no Debian mirror in this machine's apt sources")
+    root = f"/var/tmp/tandem-bare-{release}"
+    shutil.rmtree(root, ignore_errors=True)
+    try:
+        subprocess.run(["mmdebstrap", "--mode=root", "--variant=minbase", "--include=git,make,ca-certificates", release, root, url], check=True, timeout=600,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for f in ("/etc/resolv.conf", "/etc/hosts"):
+            shutil.copy(f, root + f)
+        extra = "/etc/apt/apt.conf.d"
+        for f in os.listdir(extra):
+            if "proxy" in open(f"{extra}/{f}").read().lower():
+                shutil.copy(f"{extra}/{f}", f"{root}{extra}/{f}")
+        subprocess.run(f"git -C {ROOT} archive HEAD | tar -x -C {root}/srv", shell=True, check=True)
+        script = ("mount -t proc proc /proc && cd /srv && make setup && tools/setup --for build --for run --for test && meson setup build >/dev/null && ninja -C build --quiet && "
+                  "meson test -C build --no-suite root --timeout-multiplier 4 --print-errorlogs; rc=$?; umount /proc; exit $rc")
+        r = subprocess.run(["unshare", "-m", "chroot", root, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "DEBIAN_FRONTEND=noninteractive", "sh", "-c", script],
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500)
+        assert r.returncode == 0, r.stdout[-6000:]
+        assert "Fail:               0" in r.stdout or "Fail: 0" in r.stdout.replace(" " * 14, " "), r.stdout[-2000:]
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
