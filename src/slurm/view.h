@@ -1,0 +1,44 @@
+// The cached view of Slurm: what small frequent polls tell, so that nobody asks per pod.
+//
+// Jobs: only ids that somebody watches are polled (/jobs/state/ with a filter: 80 bytes each, however many others there are).
+// Nodes: /nodes/ at a modest rate. The number of other jobs that wait: all of /jobs/state/, rarely. Thread-safe; polls are made by the
+// caller's threads (td_slurm_view_poll_*), one thread per kind of poll.
+#pragma once
+
+#include "slurm/rest.h"
+
+struct td_slurm_view;
+struct td_slurm_view *td_slurm_view_new(void);
+struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v);
+TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
+
+// ---- jobs ----
+// Watching starts with the states the caller knows (0: none yet).
+void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states);
+void td_slurm_view_unwatch(struct td_slurm_view *v, int64_t job);
+size_t td_slurm_view_watched(const struct td_slurm_view *v);
+// One poll of all watched jobs. `changed` is called, without a lock, for each whose states differ from the last poll (absent from the
+// answer: states 0). *ret_gone and *ret_watched: how many were absent and asked for, for the mass-vanish rule. On an error nothing is
+// changed.
+int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
+			    void (*changed)(void *ctx, int64_t job, uint64_t states), void *ctx, size_t *ret_gone, size_t *ret_watched,
+			    struct td_error *err);
+
+// ---- nodes ----
+// A snapshot, immutable, reference-counted. `seq` grows with every poll, `gen` only when something differs from the one before.
+struct td_slurm_snapshot {
+	struct td_slurm_nodes nodes; // sorted by name
+	uint64_t seq, gen;
+	int64_t asked_ms; // mono: the request was *sent* at this time: the data is newer
+	int refs;
+};
+struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v); // a reference; NULL before the first poll
+struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s);
+TD_DEFINE_AUTO(struct td_slurm_snapshot *, td_slurm_snapshot_unref)
+int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c, bool *ret_changed,
+			     struct td_error *err);
+
+// ---- others that wait ----
+// Counts the jobs that wait and are not watched, and a fingerprint of which they are: "the same state of the pool" for the fast path.
+int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
+void td_slurm_view_waiting(const struct td_slurm_view *v, size_t *ret_n, uint64_t *ret_print);
