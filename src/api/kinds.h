@@ -4,17 +4,18 @@
 #include "api/schema.h"
 
 struct td_column { // printer column
-	const char *name, *type, *format, *description, *json_path; // json_path: ".spec.x"; special built-in cells are computed by apiserver/table
+	const char *name, *type, *format, *description,
+		*json_path; // json_path: ".spec.x"; special built-in cells are computed by apiserver/table
 	int priority;
 };
 struct td_kind { // immutable once in a table; strings owned by it
 	char *group, *version, *kind, *plural, *singular, *list_kind;
 	struct td_strv short_names, categories;
-	bool namespaced, status, scale;      // which subresources exist
+	bool namespaced, status, scale;                   // which subresources exist
 	char *scale_spec, *scale_status, *scale_selector; // ".spec.replicas", …
-	struct td_json *source;              // the kind file, or the CRD
-	struct td_schema *schema;            // of the whole object, metadata included
-	yyjson_val *openapi;                 // its raw schema, for /openapi/v3
+	struct td_json *source;                           // the kind file, or the CRD
+	struct td_schema *schema;                         // of the whole object, metadata included
+	yyjson_val *openapi;                              // its raw schema, for /openapi/v3
 	struct td_column *columns;
 	size_t n_columns;
 	bool builtin;

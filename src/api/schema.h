@@ -16,13 +16,16 @@ TD_DEFINE_AUTO(struct td_schema *, td_schema_free)
 void td_schema_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
 // Drops fields the schema does not know, in place; their paths go to ret_unknown ("spec.bogus", "spec.containers[0].x") when not NULL.
 void td_schema_prune(const struct td_schema *s, yyjson_mut_val *obj, struct td_strv *ret_unknown);
-// Checks types, required, enum, pattern, min/max, lengths, formats, list-map keys unique. Adds causes; returns how many were added (stops at 64).
+// Checks types, required, enum, pattern, min/max, lengths, formats, list-map keys unique. Adds causes; returns how many were added (stops
+// at 64).
 size_t td_schema_validate(const struct td_schema *s, const yyjson_val *obj, struct td_causes *ret);
 
 // kubectl's strategic merge patch: $patch, $retainKeys, $setElementOrder, $deleteFromPrimitiveList, merge keys from the schema.
-int td_strategic_merge(const struct td_schema *s, const yyjson_val *target, const yyjson_val *patch, struct td_json **ret, struct td_error *err);
+int td_strategic_merge(const struct td_schema *s, const yyjson_val *target, const yyjson_val *patch, struct td_json **ret,
+		       struct td_error *err);
 
-// Server-side apply. live NULL: create. Returns the merged object with metadata.managedFields updated. TD_CONFLICT fills causes (FieldManagerConflict) unless force.
+// Server-side apply. live NULL: create. Returns the merged object with metadata.managedFields updated. TD_CONFLICT fills causes
+// (FieldManagerConflict) unless force.
 struct td_apply {
 	const char *manager, *subresource; // subresource "" for the main one
 	const char *api_version;

@@ -4,7 +4,8 @@
 #include "base/err.h"
 #include "json/json.h"
 
-// Why a field was refused. reason: FieldValueInvalid, FieldValueRequired, FieldValueDuplicate, FieldValueNotSupported, FieldValueForbidden, …
+// Why a field was refused. reason: FieldValueInvalid, FieldValueRequired, FieldValueDuplicate, FieldValueNotSupported, FieldValueForbidden,
+// …
 struct td_cause {
 	char *reason, *message, *field;
 };

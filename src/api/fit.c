@@ -1,0 +1,189 @@
+// Does a pod fit a node, and what does it ask for: the predicates of Kubernetes' scheduler (NodeAffinity, TaintToleration,
+// NodeUnschedulable, and resource accounting of NodeResourcesFit).
+#include "api/quantity.h"
+#include "api/selector_priv.h"
+
+#include <string.h>
+
+static bool exprs_match(const yyjson_val *exprs, const yyjson_val *node, bool fields)
+{
+	size_t i, max;
+	yyjson_val *x;
+	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)exprs, i, max, x) {
+		enum td_op op;
+		const char *key = td_jstr_or(x, "key", "");
+		if (!td_op_parse(td_jstr(x, "operator"), true, &op))
+			return false;
+		const char *value;
+		if (!fields)
+			value = td_jkey_str(td_jget(node, "metadata.labels"), key);
+		else if (!strcmp(key, "metadata.name"))
+			value = td_jstr(node, "metadata.name");
+		else
+			return false;
+		if (!td_expr_matches(op, td_jkey(x, "values"), value))
+			return false;
+	}
+	return true;
+}
+
+static bool affinity_matches(const yyjson_val *spec, const yyjson_val *node)
+{
+	yyjson_val *req = td_jget(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
+	if (!yyjson_is_obj(req))
+		return true;
+	size_t i, max;
+	yyjson_val *t;
+	yyjson_arr_foreach (td_jkey(req, "nodeSelectorTerms"), i, max, t) {
+		yyjson_val *e = td_jkey(t, "matchExpressions"), *f = td_jkey(t, "matchFields");
+		if (!yyjson_arr_size(e) && !yyjson_arr_size(f))
+			continue; // an empty term selects nothing
+		if (exprs_match(e, node, false) && exprs_match(f, node, true))
+			return true;
+	}
+	return false;
+}
+
+static bool tolerates(const yyjson_val *spec, const char *key, const char *value, const char *effect)
+{
+	size_t i, max;
+	yyjson_val *t;
+	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, max, t) {
+		const char *e = td_jstr_or(t, "effect", ""), *k = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", "");
+		if ((*e && strcmp(e, effect)) || (*k && strcmp(k, key)))
+			continue;
+		if (!strcmp(op, "Exists") || (*k && (!*op || !strcmp(op, "Equal")) && !strcmp(td_jstr_or(t, "value", ""), value)))
+			return true;
+	}
+	return false;
+}
+
+#define UNSCHEDULABLE "node.kubernetes.io/unschedulable"
+
+bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignore_unschedulable, const char **ret_why)
+{
+	const char *dummy;
+	if (!ret_why)
+		ret_why = &dummy;
+	size_t i, max;
+	yyjson_val *k, *x;
+	if (!ignore_unschedulable && td_jbool(node, "spec.unschedulable", false) && !tolerates(spec, UNSCHEDULABLE, "", "NoSchedule")) {
+		*ret_why = "node(s) were unschedulable";
+		return false;
+	}
+	yyjson_val *labels = td_jget(node, "metadata.labels");
+	bool match = affinity_matches(spec, node);
+	yyjson_obj_foreach (td_jkey(spec, "nodeSelector"), i, max, k, x)
+		match = match && td_streq(td_jkey_str(labels, yyjson_get_str(k)), yyjson_get_str(x));
+	if (!match) {
+		*ret_why = "node(s) didn't match Pod's node affinity/selector";
+		return false;
+	}
+	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, max, x) {
+		const char *key = td_jstr_or(x, "key", ""), *effect = td_jstr_or(x, "effect", "");
+		if (strcmp(effect, "NoSchedule") && strcmp(effect, "NoExecute"))
+			continue;
+		if (ignore_unschedulable && !strcmp(key, UNSCHEDULABLE))
+			continue;
+		if (!tolerates(spec, key, td_jstr_or(x, "value", ""), effect)) {
+			*ret_why = "node(s) had untolerated taint(s)";
+			return false;
+		}
+	}
+	return true;
+}
+
+// ---- requests ----
+
+static int64_t amount(const yyjson_val *map, const char *resource)
+{
+	const yyjson_val *v = td_jkey(map, resource);
+	td_auto_free char *number = NULL;
+	const char *s = yyjson_get_str((yyjson_val *)(uintptr_t)v);
+	int64_t n = 0;
+	if (!v)
+		return -1;
+	if (!s)
+		s = number = td_json_text(v, NULL);
+	// What does not parse was refused by validation; here it counts as nothing.
+	if (!strcmp(resource, "cpu"))
+		td_quantity_milli(s, &n, NULL);
+	else
+		td_quantity_ceil(s, &n, NULL);
+	return n > 0 ? n : 0;
+}
+
+// A limit without a request is the request (Kubernetes' defaulting; templates may come here undefaulted).
+static int64_t of_resources(const yyjson_val *resources, const char *resource)
+{
+	int64_t n = amount(td_jkey(resources, "requests"), resource);
+	if (n < 0)
+		n = amount(td_jkey(resources, "limits"), resource);
+	return n;
+}
+
+static int64_t sat_add(int64_t a, int64_t b)
+{
+	int64_t r;
+	return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
+static int64_t of_container(const yyjson_val *c, const char *resource)
+{
+	int64_t n = of_resources(td_jkey(c, "resources"), resource);
+	return n < 0 ? 0 : n;
+}
+
+int64_t td_pod_request(const yyjson_val *spec, const char *resource)
+{
+	int64_t sum = 0, sidecars = 0, peak = 0;
+	size_t i, max;
+	yyjson_val *c;
+	yyjson_arr_foreach (td_jkey(spec, "containers"), i, max, c)
+		sum = sat_add(sum, of_container(c, resource));
+	yyjson_arr_foreach (td_jkey(spec, "initContainers"), i, max, c) {
+		int64_t n = of_container(c, resource), now;
+		if (!strcmp(td_jstr_or(c, "restartPolicy", ""), "Always"))
+			now = sidecars = sat_add(sidecars, n);
+		else
+			now = sat_add(sidecars, n);
+		if (now > peak)
+			peak = now;
+	}
+	sum = sat_add(sum, sidecars);
+	if (peak > sum)
+		sum = peak;
+	// Pod-level resources replace the sum for what they name.
+	if (!strcmp(resource, "cpu") || !strcmp(resource, "memory") || td_starts(resource, "hugepages-")) {
+		int64_t pod = of_resources(td_jkey(spec, "resources"), resource);
+		if (pod >= 0)
+			sum = pod;
+	}
+	int64_t overhead = amount(td_jkey(spec, "overhead"), resource);
+	return overhead > 0 ? sat_add(sum, overhead) : sum;
+}
+
+static void names_of(const yyjson_val *resources, struct td_strv *ret)
+{
+	static const char *const part[] = {"requests", "limits"};
+	for (int p = 0; p < 2; p++) {
+		size_t i, max;
+		yyjson_val *k, *v;
+		yyjson_obj_foreach (td_jkey(resources, part[p]), i, max, k, v) {
+			if (!td_strv_has(ret, yyjson_get_str(k)))
+				td_strv_add(ret, yyjson_get_str(k));
+		}
+	}
+}
+
+void td_pod_request_names(const yyjson_val *spec, struct td_strv *ret)
+{
+	static const char *const lists[] = {"containers", "initContainers"};
+	names_of(td_jkey(spec, "resources"), ret);
+	for (int l = 0; l < 2; l++) {
+		size_t i, max;
+		yyjson_val *c;
+		yyjson_arr_foreach (td_jkey(spec, lists[l]), i, max, c)
+			names_of(td_jkey(c, "resources"), ret);
+	}
+}

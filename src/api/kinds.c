@@ -1,0 +1,169 @@
+// The table of built-in kinds, from the embedded kind files, and the CRD object of Tandem's own.
+#include "api/kinds_priv.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/embedded.h"
+
+enum { KINDS_MAX = 64 };
+static struct td_kind *table[KINDS_MAX];
+static size_t n_table;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct td_json *parse_embedded(const char *text)
+{
+	struct td_json *j = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_json_parse(text, strlen(text), &j, &err)) {
+		fprintf(stderr, "embedded kind: %s\n", err.msg);
+		abort();
+	}
+	return j;
+}
+
+void td_schema_add_meta(yyjson_mut_doc *d, yyjson_mut_val *schema)
+{
+	td_auto(td_json_unref) struct td_json *meta = parse_embedded(td_embedded_meta);
+	yyjson_mut_val *old = yyjson_mut_obj_get(schema, "properties"), *props = yyjson_mut_obj(d), *k, *v, *o;
+	static const char *const words[][2] = {{"apiVersion", "Group and version of this object's form."},
+					       {"kind", "What kind of object this is."}};
+	for (size_t i = 0; i < TD_LEN(words); i++) {
+		o = yyjson_mut_obj(d);
+		td_jm_str(d, o, "type", "string");
+		td_jm_str(d, o, "description", words[i][1]);
+		td_jm_key_set(d, props, words[i][0], o);
+	}
+	td_jm_key_set(d, props, "metadata", yyjson_val_mut_copy(d, td_json_root(meta)));
+	size_t i, max;
+	yyjson_mut_obj_foreach (old, i, max, k, v) {
+		const char *key = yyjson_mut_get_str(k);
+		if (strcmp(key, "apiVersion") && strcmp(key, "kind") && strcmp(key, "metadata"))
+			td_jm_key_set(d, props, key, yyjson_mut_val_mut_copy(d, v));
+	}
+	td_jm_key_set(d, schema, "properties", props);
+}
+
+void td_kind_strings(struct td_strv *l, const yyjson_val *a)
+{
+	size_t i, max;
+	yyjson_val *x;
+	yyjson_arr_foreach (td_unconst(a), i, max, x) {
+		if (yyjson_is_str(x))
+			td_strv_add(l, yyjson_get_str(x));
+	}
+}
+
+void td_kind_columns(struct td_kind *k, const yyjson_val *a)
+{
+	static const struct td_column age = {"Age", "date", NULL, "Time since the object was made.", ".metadata.creationTimestamp", 0};
+	size_t i, max;
+	yyjson_val *x;
+	k->columns = td_calloc(yyjson_arr_size(td_unconst(a)) + 1, sizeof(*k->columns));
+	yyjson_arr_foreach (td_unconst(a), i, max, x) {
+		k->columns[k->n_columns++] = (struct td_column){td_jstr_or(x, "name", ""),     td_jstr_or(x, "type", "string"),
+								td_jstr(x, "format"),          td_jstr_or(x, "description", ""),
+								td_jstr_or(x, "jsonPath", ""), (int)td_jint(x, "priority", 0)};
+	}
+	if (!k->n_columns)
+		k->columns[k->n_columns++] = age;
+}
+
+void td_kind_subresources(struct td_kind *k, const yyjson_val *sub)
+{
+	yyjson_val *status = td_jkey(sub, "status"), *scale = td_jkey(sub, "scale");
+	k->status = yyjson_is_obj(status) || yyjson_is_true(status);
+	k->scale = yyjson_is_obj(scale);
+	k->scale_spec = td_strdup(td_jstr(scale, "specReplicasPath"));
+	k->scale_status = td_strdup(td_jstr(scale, "statusReplicasPath"));
+	k->scale_selector = td_strdup(td_jstr(scale, "labelSelectorPath"));
+}
+
+// The raw schema with apiVersion, kind and metadata, as a document of its own that the compiled schema keeps.
+int td_kind_give_schema(struct td_kind *k, const yyjson_val *raw, struct td_error *err)
+{
+	yyjson_mut_doc *d = td_jm_copy(raw);
+	td_schema_add_meta(d, yyjson_mut_doc_get_root(d));
+	td_auto(td_json_unref) struct td_json *doc = td_jm_done(d);
+	int r = td_schema_compile(doc, td_json_root(doc), &k->schema, err);
+	if (!r)
+		k->openapi = td_json_root(doc);
+	return r;
+}
+
+static struct td_kind *from_file(const char *text)
+{
+	struct td_kind *k = td_calloc(1, sizeof(*k));
+	struct td_error err = TD_ERROR_INIT;
+	k->source = parse_embedded(text);
+	yyjson_val *v = td_json_root(k->source);
+	k->group = td_strdup(td_jstr_or(v, "group", ""));
+	k->version = td_strdup(td_jstr_or(v, "version", ""));
+	k->kind = td_strdup(td_jstr_or(v, "kind", ""));
+	k->plural = td_strdup(td_jstr_or(v, "plural", ""));
+	k->singular = td_strdup(td_jstr_or(v, "singular", ""));
+	k->list_kind = td_asprintf("%sList", k->kind);
+	k->namespaced = strcmp(td_jstr_or(v, "scope", "Namespaced"), "Cluster") != 0;
+	k->builtin = true;
+	td_kind_strings(&k->short_names, td_jkey(v, "shortNames"));
+	td_kind_strings(&k->categories, td_jkey(v, "categories"));
+	td_kind_subresources(k, td_jkey(v, "subresources"));
+	if (!*k->kind || !*k->plural || !*k->version || td_kind_give_schema(k, td_jkey(v, "schema"), &err)) {
+		fprintf(stderr, "embedded kind %s: %s\n", k->kind, err.msg);
+		abort();
+	}
+	td_kind_columns(k, td_jkey(v, "columns"));
+	const struct td_kind_rules *r = td_kind_rules(k->group, k->kind);
+	if (r) {
+		k->check = r->check;
+		k->set_defaults = r->set_defaults;
+	}
+	return k;
+}
+
+static void load(void)
+{
+	for (const char *const *p = td_embedded_kinds; *p && n_table < KINDS_MAX; p++)
+		table[n_table++] = from_file(*p);
+}
+
+const struct td_kind *const *td_kinds_builtin(size_t *ret_n)
+{
+	pthread_once(&once, load);
+	if (ret_n)
+		*ret_n = n_table;
+	return (const struct td_kind *const *)table;
+}
+
+const struct td_kind *td_kind_builtin(const char *group, const char *kind)
+{
+	size_t n;
+	const struct td_kind *const *t = td_kinds_builtin(&n);
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(t[i]->group, group ? group : "") && !strcmp(t[i]->kind, kind))
+			return t[i];
+	return NULL;
+}
+
+struct td_kind *td_kind_free(struct td_kind *k)
+{
+	if (!k || k->builtin)
+		return NULL;
+	free(k->group);
+	free(k->version);
+	free(k->kind);
+	free(k->plural);
+	free(k->singular);
+	free(k->list_kind);
+	free(k->scale_spec);
+	free(k->scale_status);
+	free(k->scale_selector);
+	free(k->columns);
+	td_strv_done(&k->short_names);
+	td_strv_done(&k->categories);
+	td_schema_free(k->schema);
+	td_json_unref(k->source);
+	free(k);
+	return NULL;
+}

@@ -1,0 +1,93 @@
+// Every built-in kind compiles, its defaults are valid against itself, and the defaults are Kubernetes'.
+#include "testlib.h"
+
+#include <time.h>
+
+#include "api/schema_priv.h"
+
+static struct td_json *defaulted(const struct td_kind *k, const yyjson_val *v)
+{
+	yyjson_mut_doc *d = td_jm_copy(v);
+	td_schema_prune(k->schema, yyjson_mut_doc_get_root(d), NULL);
+	td_schema_default(k->schema, d, yyjson_mut_doc_get_root(d));
+	if (k->set_defaults)
+		k->set_defaults(d, yyjson_mut_doc_get_root(d));
+	return td_jm_done(d);
+}
+
+// Every default below a node must be valid where it stands.
+static void walk(const struct td_schema *s, const char *kind)
+{
+	if (s->def) {
+		yyjson_mut_doc *d = td_jm_copy(s->def);
+		td_schema_default(s, d, yyjson_mut_doc_get_root(d));
+		td_auto(td_json_unref) struct td_json *j = td_jm_done(d);
+		td_auto_causes struct td_causes c = {0};
+		if (td_schema_validate(s, td_json_root(j), &c))
+			fail_msg("%s: default refused: %s: %s", kind, c.v[0].field, c.v[0].message);
+	}
+	for (size_t i = 0; i < s->n_props; i++)
+		walk(s->props[i].s, kind);
+	if (s->additional)
+		walk(s->additional, kind);
+	if (s->items)
+		walk(s->items, kind);
+}
+
+static void test_table(void **state)
+{
+	struct timespec a, b;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	size_t n;
+	const struct td_kind *const *t = td_kinds_builtin(&n);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	print_message("%zu kinds in %.1f ms\n", n, (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);
+	assert_true(n >= 15);
+	for (size_t i = 0; i < n; i++) {
+		assert_non_null(t[i]->schema);
+		assert_non_null(td_schema_declared(t[i]->schema, "metadata"));
+		assert_true(t[i]->n_columns > 0);
+		walk(t[i]->schema, t[i]->kind);
+	}
+	assert_non_null(td_kind_builtin("", "Pod"));
+	assert_non_null(td_kind_builtin("apps", "Deployment"));
+	assert_null(td_kind_builtin("", "Deployment"));
+	assert_true(td_kind_builtin("apps", "StatefulSet")->scale);
+	assert_string_equal(td_kind_builtin("apps", "StatefulSet")->scale_spec, ".spec.replicas");
+	assert_false(td_kind_builtin("", "Node")->namespaced);
+}
+
+static void test_pod_defaults(void **state)
+{
+	const struct td_kind *k = td_kind_builtin("", "Pod");
+	td_auto(td_json_unref) struct td_json *in =
+		Y("{apiVersion: v1, kind: Pod, metadata: {name: a, creationTimestamp: null}, spec: {containers: [{name: c, image: debian, "
+		  "resources: {limits: {cpu: 0.5, memory: 1024Mi}}, ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: "
+		  "http}}}], volumes: "
+		  "[{name: v, configMap: {name: x}}], bogus: 1}}");
+	td_auto(td_json_unref) struct td_json *j = defaulted(k, td_json_root(in));
+	const yyjson_val *o = td_json_root(j);
+	td_auto_causes struct td_causes c = {0};
+	if (td_schema_validate(k->schema, o, &c))
+		fail_msg("%s: %s", c.v[0].field, c.v[0].message);
+	assert_null(td_jget(o, "spec.bogus"));
+	assert_string_equal(td_jstr(o, "spec.restartPolicy"), "Always");
+	assert_string_equal(td_jstr(o, "spec.dnsPolicy"), "ClusterFirst");
+	assert_string_equal(td_jstr(o, "spec.schedulerName"), "default-scheduler");
+	assert_int_equal(td_jint(o, "spec.terminationGracePeriodSeconds", 0), 30);
+	assert_string_equal(td_jstr(o, "spec.containers.[0].terminationMessagePath"), "/dev/termination-log");
+	assert_string_equal(td_jstr(o, "spec.containers.[0].ports.[0].protocol"), "TCP");
+	assert_string_equal(td_jstr(o, "spec.containers.[0].resources.limits.cpu"), "500m");
+	assert_string_equal(td_jstr(o, "spec.containers.[0].resources.limits.memory"), "1Gi");
+	assert_int_equal(td_jint(o, "spec.containers.[0].readinessProbe.periodSeconds", 0), 10);
+	assert_int_equal(td_jint(o, "spec.volumes.[0].configMap.defaultMode", 0), 420);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_table),
+		cmocka_unit_test(test_pod_defaults),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
