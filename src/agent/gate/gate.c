@@ -1,0 +1,194 @@
+#include "agent/gate/gate.h"
+
+#include "agent/devices/devices.h"
+#include "agent/gate/gate_priv.h"
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err)
+{
+	int r = td_mkdir_p(o->dir, 0700, err);
+	if (r)
+		return r;
+	struct td_gate *g = td_calloc(1, sizeof(*g));
+	g->o = *o;
+	g->o.dir = td_strdup(o->dir);
+	g->o.run = td_strdup(o->run);
+	g->node = td_calloc((size_t)(o->nodes ? o->nodes : 1), sizeof(*g->node));
+	pthread_mutex_init(&g->mu, NULL);
+	pthread_condattr_t ca;
+	pthread_condattr_init(&ca);
+	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->changed, &ca);
+	pthread_condattr_destroy(&ca);
+	for (int i = 0; i < o->nodes; i++) {
+		pthread_mutex_init(&g->node[i].mu, NULL);
+		pthread_mutex_init(&g->node[i].writer, NULL);
+		g->node[i].path = td_asprintf("%s/n%d.json", o->dir, i);
+	}
+	for (int i = 0; !r && i < o->nodes; i++)
+		r = td_gate_load(g->node[i].path, o->devices, &g->node[i].table, err);
+	if (r) {
+		td_gate_free(g);
+		return r;
+	}
+	*ret = g;
+	return 0;
+}
+
+struct td_gate *td_gate_free(struct td_gate *g)
+{
+	if (!g)
+		return NULL;
+	for (int i = 0; i < g->o.nodes; i++) {
+		pthread_mutex_destroy(&g->node[i].mu);
+		pthread_mutex_destroy(&g->node[i].writer);
+		free(g->node[i].path);
+	}
+	pthread_mutex_destroy(&g->mu);
+	pthread_cond_destroy(&g->changed);
+	free(g->node);
+	free((char *)g->o.dir);
+	free((char *)g->o.run);
+	free(g);
+	return NULL;
+}
+
+// Changes a copy, writes it, then lets it be seen: nobody acts on a claim that a crash could take back.
+static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	struct td_gate_table *t = td_malloc(sizeof(*t));
+	bool changed = false, lost = false;
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	*t = n->table;
+	pthread_mutex_unlock(&n->mu);
+	int r = td_gate_claim(t, mask, h, &changed, err);
+	if (!r && changed) {
+		r = td_gate_save(n->path, t, err);
+		struct td_holder one;
+		lost = td_gate_pending(t, mask, &one, 1) > 0;
+	}
+	if (!r && changed) {
+		pthread_mutex_lock(&n->mu);
+		n->table = *t;
+		pthread_mutex_unlock(&n->mu);
+	}
+	pthread_mutex_unlock(&n->writer);
+	free(t);
+	if (!r && changed && lost && g->o.superseded)
+		g->o.superseded(g->o.ctx, node, mask);
+	return r;
+}
+
+static void forget(struct td_gate *g, int node, const struct td_holder *h)
+{
+	// Not saved at once: after a crash it is only proven again. The next claim writes it.
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	td_gate_forget(&n->table, h);
+	pthread_mutex_unlock(&n->mu);
+	pthread_mutex_unlock(&n->writer);
+}
+
+static int look(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_holder prev[64];
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	bool mine = td_gate_holds(&n->table, mask, h);
+	int k = td_gate_pending(&n->table, mask, prev, 64);
+	pthread_mutex_unlock(&n->mu);
+	if (!mine)
+		return td_fail(err, TD_CONFLICT, "the devices went on to another holder: the grant of job %lld has ended", (long long)h->job);
+	for (int i = 0; i < k; i++) {
+		char why[160] = "";
+		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
+			td_auto_free char *dev = td_dev_format(mask);
+			return td_fail(err, TD_THROTTLED, "devices %s of n%d: held by job %lld (%s)", dev, node, (long long)prev[i].job, why);
+		}
+		forget(g, node, &prev[i]);
+	}
+	return 0;
+}
+
+int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	if (!mask)
+		return 0;
+	int r = claim(g, node, mask, h, err);
+	return r ? r : look(g, node, mask, h, err);
+}
+
+bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h)
+{
+	if (!mask)
+		return true;
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	bool ok = td_gate_holds(&n->table, mask, h);
+	pthread_mutex_unlock(&n->mu);
+	return ok;
+}
+
+void td_gate_kick(struct td_gate *g)
+{
+	pthread_mutex_lock(&g->mu);
+	g->kicks++;
+	pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->mu);
+}
+
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+{
+	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
+	char told[sizeof(err->msg)] = "";
+	if (!mask)
+		return 0;
+	int r = claim(g, node, mask, h, err);
+	if (r && r != TD_THROTTLED)
+		return r;
+	bool claimed = !r;
+	for (int64_t nap = 5;; nap = nap < 100 ? nap * 2 : 100) {
+		pthread_mutex_lock(&g->mu);
+		uint64_t seen = g->kicks;
+		pthread_mutex_unlock(&g->mu);
+		struct td_error e = TD_ERROR_INIT;
+		r = claimed ? 0 : claim(g, node, mask, h, &e);
+		claimed = claimed || !r;
+		if (!r)
+			r = look(g, node, mask, h, &e);
+		if (r != TD_THROTTLED) {
+			if (r && err)
+				*err = e;
+			return r;
+		}
+		if (progress && strcmp(told, e.msg)) {
+			snprintf(told, sizeof(told), "%s", e.msg);
+			if (progress(ctx, told))
+				return td_fail(err, TD_CANCELLED, "the caller is gone");
+		}
+		int64_t left = end - td_mono_ms(g->o.clock);
+		if (td_cancelled(c))
+			return td_fail(err, TD_CANCELLED, "the agent stops");
+		if (left <= 0)
+			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
+		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap is short and bounded.
+		struct timespec ts;
+		int64_t ms = nap < left ? nap : left;
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		ts.tv_nsec += ms % 1000 * 1000000;
+		ts.tv_sec += ms / 1000 + ts.tv_nsec / 1000000000;
+		ts.tv_nsec %= 1000000000;
+		pthread_mutex_lock(&g->mu);
+		while (g->kicks == seen && !pthread_cond_timedwait(&g->changed, &g->mu, &ts))
+			;
+		pthread_mutex_unlock(&g->mu);
+	}
+}

@@ -1,0 +1,42 @@
+// The gate at run time: tables of all nodes, who waits for devices, and the sockets that Prolog speaks to (standin/wire.h).
+//
+// Order that makes I2 hold (no process starts on a device before its last holder's last process is gone): a starter marks itself busy, *then* asks
+// td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving, one of them sees the other.
+#pragma once
+
+#include "agent/gate/table.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+
+struct td_gate;
+struct td_gate_opts {
+	const char *dir;      // of the tables
+	const char *run;      // sockets: <run>/nodes/n<i>/gate.sock
+	int nodes, devices;
+	const struct td_clock *clock;
+	// Is a process of this holder left on the node, or one being started? Fills why (short text). Called without a lock held.
+	bool (*busy)(void *ctx, int node, const struct td_holder *h, char *why, size_t n);
+	// A claim superseded someone on these devices: stop what runs there.
+	void (*superseded)(void *ctx, int node, uint64_t mask);
+	void *ctx;
+};
+int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err); // loads the tables
+struct td_gate *td_gate_free(struct td_gate *g);
+// Claims and looks once. 0: h holds the devices and nobody earlier is left; TD_THROTTLED: somebody is (err says who), try again when
+// something ended; TD_CONFLICT: h itself was superseded.
+int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err);
+// As td_gate_try until 0, TD_CONFLICT or the deadline (TD_TRANSIENT). progress(text) may be NULL; a non-zero return ends with TD_CANCELLED.
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
+bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);
+void td_gate_kick(struct td_gate *g); // something ended: waiters look again
+// Listens on every node's socket and answers until cancel. The tables must be right by then.
+int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err);
+// One request line → holder and mask. Exposed for tests. node: the name that the line must carry.
+struct td_gate_request {
+	struct td_holder h;
+	uint64_t mask;
+	int64_t timeout_ms;
+	bool ping;
+};
+int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err);

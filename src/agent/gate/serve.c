@@ -1,0 +1,248 @@
+// The sockets: one accepting thread, one short-lived thread per request (a request may wait for minutes), at most 256.
+#include "agent/gate/gate_priv.h"
+
+#include "agent/devices/devices.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "standin/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { MAX_REQUESTS = 256, TIMEOUT_MAX_MS = 600000, LINE_MS = 10000 };
+
+struct server {
+	struct td_gate *g;
+	struct td_cancel *cancel;
+	pthread_mutex_t mu; // guards running
+	pthread_cond_t idle;
+	int running;
+};
+struct request {
+	struct server *s;
+	int node, fd;
+};
+
+static int field_i64(const char *v, const char *key, int64_t *ret, struct td_error *err)
+{
+	long long n;
+	if (!td_parse_i64(v, &n) || n < 0)
+		return td_fail(err, TD_INVALID, "%s=%.40s: want a number", key, v);
+	*ret = n;
+	return 0;
+}
+
+int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err)
+{
+	td_auto_strv struct td_strv f = {0};
+	struct td_gate_request q = {.timeout_ms = 45000};
+	bool job = false, dev = false;
+	td_strv_split(&f, line, ' ');
+	if (f.n == 1 && !strcmp(f.v[0], "ping")) {
+		q.ping = true;
+		*ret = q;
+		return 0;
+	}
+	if (!f.n || strcmp(f.v[0], "acquire"))
+		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire or ping", f.n ? f.v[0] : "");
+	for (size_t i = 1; i < f.n; i++) {
+		char *v = strchr(f.v[i], '=');
+		int r = 0;
+		if (!v)
+			return td_fail(err, TD_INVALID, "field \"%.40s\": want key=value", f.v[i]);
+		*v++ = '\0';
+		if (!strcmp(f.v[i], "job")) {
+			r = field_i64(v, "job", &q.h.job, err);
+			job = q.h.job > 0;
+		} else if (!strcmp(f.v[i], "start")) {
+			r = field_i64(v, "start", &q.h.start, err);
+		} else if (!strcmp(f.v[i], "timeout")) {
+			r = field_i64(v, "timeout", &q.timeout_ms, err);
+		} else if (!strcmp(f.v[i], "uid")) {
+			snprintf(q.h.uid, sizeof(q.h.uid), "%s", v);
+		} else if (!strcmp(f.v[i], "node")) {
+			if (strcmp(v, node))
+				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);
+		} else if (!strcmp(f.v[i], "devices")) {
+			r = td_dev_parse(v, devices, &q.mask, err);
+			dev = true;
+		} // fields of a newer peer are not ours to refuse
+		if (r)
+			return r;
+	}
+	if (!job || !dev)
+		return td_fail(err, TD_INVALID, "acquire needs job=<id> and devices=<ranges or ->");
+	if (q.timeout_ms > TIMEOUT_MAX_MS)
+		q.timeout_ms = TIMEOUT_MAX_MS;
+	*ret = q;
+	return 0;
+}
+
+static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
+{
+	size_t n = 0;
+	int64_t end = td_mono_ms(&td_clock_system) + LINE_MS;
+	for (;;) {
+		struct pollfd p[2] = {{fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+		int64_t left = end - td_mono_ms(&td_clock_system);
+		if (left <= 0 || poll(p, 2, (int)left) <= 0 || p[1].revents)
+			return -1;
+		ssize_t k = recv(fd, buf + n, max - 1 - n, MSG_DONTWAIT);
+		if (k < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (k <= 0)
+			return -1;
+		n += (size_t)k;
+		buf[n] = '\0';
+		char *nl = strchr(buf, '\n');
+		if (nl) {
+			*nl = '\0';
+			return 0;
+		}
+		if (n == max - 1)
+			return -1;
+	}
+}
+
+static int say(int fd, const char *word, const char *text)
+{
+	char line[TD_WIRE_LINE];
+	int n = snprintf(line, sizeof(line) - 1, "%s%s%s", word, text ? " " : "", text ? text : "");
+	for (char *s = line; *s; s++)
+		if (*s == '\n')
+			*s = ' ';
+	if (n > (int)sizeof(line) - 2)
+		n = (int)sizeof(line) - 2;
+	line[n++] = '\n';
+	return send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) == n ? 0 : -1;
+}
+
+static int progress(void *ctx, const char *text)
+{
+	const struct request *q = ctx;
+	return say(q->fd, "wait", text);
+}
+
+static void answer(struct request *q)
+{
+	char line[TD_WIRE_LINE], node[16];
+	struct ucred who = {0};
+	socklen_t len = sizeof(who);
+	struct td_error err = TD_ERROR_INIT;
+	struct td_gate_request req;
+	snprintf(node, sizeof(node), "n%d", q->node);
+	if (getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || who.uid != 0) {
+		say(q->fd, "fail", "only root may speak with the gate");
+		return;
+	}
+	if (read_line(q->fd, q->s->cancel, line, sizeof(line)))
+		return;
+	int r = td_gate_parse(line, node, q->s->g->o.devices, &req, &err);
+	if (!r && req.ping) {
+		say(q->fd, "ok", NULL);
+		return;
+	}
+	if (!r)
+		r = td_gate_acquire(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel, progress, q, &err);
+	if (r)
+		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
+	say(q->fd, r ? "fail" : "ok", r ? err.msg : NULL);
+}
+
+static void *run_request(void *arg)
+{
+	struct request *q = arg;
+	struct server *s = q->s;
+	answer(q);
+	close(q->fd);
+	free(q);
+	pthread_mutex_lock(&s->mu);
+	s->running--;
+	pthread_cond_signal(&s->idle);
+	pthread_mutex_unlock(&s->mu);
+	return NULL;
+}
+
+static int listen_on(const char *dir, struct td_error *err)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int r = td_mkdir_p(dir, 0755, err);
+	if (r)
+		return r;
+	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/gate.sock", dir) >= (int)sizeof(a.sun_path))
+		return td_fail(err, TD_INVALID, "%s/gate.sock is too long for a socket: choose a shorter --run", dir);
+	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	// Pods see the directory, not the socket's inode: a new one is seen by those that run.
+	unlink(a.sun_path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, 0600) < 0 || listen(fd, 128) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "listen on %s", a.sun_path);
+	return td_steal_fd(&fd);
+}
+
+static void dispatch(struct server *s, int node, int fd)
+{
+	struct request *q = td_calloc(1, sizeof(*q));
+	*q = (struct request){s, node, fd};
+	pthread_mutex_lock(&s->mu);
+	bool full = s->running >= MAX_REQUESTS;
+	s->running += !full;
+	pthread_mutex_unlock(&s->mu);
+	pthread_t t;
+	pthread_attr_t at;
+	pthread_attr_init(&at);
+	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&at, 256 << 10);
+	if (full || pthread_create(&t, &at, run_request, q)) {
+		say(fd, "fail", "too many requests wait at this gate");
+		close(fd);
+		free(q);
+		if (!full) {
+			pthread_mutex_lock(&s->mu);
+			s->running--;
+			pthread_mutex_unlock(&s->mu);
+		}
+	}
+	pthread_attr_destroy(&at);
+}
+
+int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
+{
+	int n = g->o.nodes, r = 0;
+	struct server s = {.g = g, .cancel = c, .mu = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
+	td_auto_free struct pollfd *p = td_calloc((size_t)n + 1, sizeof(*p));
+	for (int i = 0; i < n; i++)
+		p[i].fd = -1;
+	p[n] = (struct pollfd){td_cancel_fd(c), POLLIN, 0};
+	for (int i = 0; i < n && !r; i++) {
+		td_auto_free char *dir = td_asprintf("%s/nodes/n%d", g->o.run, i);
+		int fd = listen_on(dir, err);
+		if (fd < 0)
+			r = fd;
+		else
+			p[i] = (struct pollfd){fd, POLLIN, 0};
+	}
+	while (!r && !td_cancelled(c)) {
+		if (poll(p, (nfds_t)n + 1, -1) < 0 && errno != EINTR)
+			r = td_fail_errno(err, TD_INTERNAL, errno, "poll");
+		for (int i = 0; i < n && !r; i++) {
+			int fd = p[i].revents & POLLIN ? accept4(p[i].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+			if (fd >= 0)
+				dispatch(&s, i, fd);
+		}
+	}
+	for (int i = 0; i < n; i++)
+		if (p[i].fd >= 0)
+			close(p[i].fd);
+	td_gate_kick(g);
+	pthread_mutex_lock(&s.mu); // requests see the cancel within one nap
+	while (s.running)
+		pthread_cond_wait(&s.idle, &s.mu);
+	pthread_mutex_unlock(&s.mu);
+	return r;
+}

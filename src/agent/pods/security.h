@@ -1,0 +1,21 @@
+// Who a container runs as: securityContext of pod and container over the image's user.
+#pragma once
+
+#include "json/json.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct td_ident {
+	uint32_t uid, gid;
+	uint32_t groups[64];
+	size_t n_groups;
+	struct td_strv caps; // "CAP_CHOWN", …
+	bool privileged, no_new_privileges, read_only_root;
+	bool sys_admin; // sees its own cgroup, writable
+};
+void td_ident_done(struct td_ident *i);
+#define td_auto_ident __attribute__((cleanup(td_ident_done)))
+// rootfs: for user names in its /etc/passwd and /etc/group. TD_INVALID: runAsNonRoot with uid 0, unknown user, unknown capability.
+int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user, struct td_ident *ret,
+		   struct td_error *err);

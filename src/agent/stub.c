@@ -1,1 +1,0 @@
-typedef int td_agent_room_is_empty;
