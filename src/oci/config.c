@@ -1,0 +1,260 @@
+// config.json of a container, from a td_oci_spec. The constants are measured: docs/design/0003-sandboxes.md.
+#include "base/file.h"
+#include "oci/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static const char *const cap_names[] = {"CAP_CHOWN",
+					"CAP_DAC_OVERRIDE",
+					"CAP_DAC_READ_SEARCH",
+					"CAP_FOWNER",
+					"CAP_FSETID",
+					"CAP_KILL",
+					"CAP_SETGID",
+					"CAP_SETUID",
+					"CAP_SETPCAP",
+					"CAP_LINUX_IMMUTABLE",
+					"CAP_NET_BIND_SERVICE",
+					"CAP_NET_BROADCAST",
+					"CAP_NET_ADMIN",
+					"CAP_NET_RAW",
+					"CAP_IPC_LOCK",
+					"CAP_IPC_OWNER",
+					"CAP_SYS_MODULE",
+					"CAP_SYS_RAWIO",
+					"CAP_SYS_CHROOT",
+					"CAP_SYS_PTRACE",
+					"CAP_SYS_PACCT",
+					"CAP_SYS_ADMIN",
+					"CAP_SYS_BOOT",
+					"CAP_SYS_NICE",
+					"CAP_SYS_RESOURCE",
+					"CAP_SYS_TIME",
+					"CAP_SYS_TTY_CONFIG",
+					"CAP_MKNOD",
+					"CAP_LEASE",
+					"CAP_AUDIT_WRITE",
+					"CAP_AUDIT_CONTROL",
+					"CAP_SETFCAP",
+					"CAP_MAC_OVERRIDE",
+					"CAP_MAC_ADMIN",
+					"CAP_SYSLOG",
+					"CAP_WAKE_ALARM",
+					"CAP_BLOCK_SUSPEND",
+					"CAP_AUDIT_READ",
+					"CAP_PERFMON",
+					"CAP_BPF",
+					"CAP_CHECKPOINT_RESTORE"};
+
+// What we may give away: runc fails on a capability that it does not hold itself.
+static uint64_t own_caps(void)
+{
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct d[2] = {0};
+	if (syscall(SYS_capget, &h, d) < 0)
+		return 0;
+	return d[0].permitted | (uint64_t)d[1].permitted << 32;
+}
+
+static yyjson_mut_val *strings(yyjson_mut_doc *d, const char *const *v)
+{
+	yyjson_mut_val *a = yyjson_mut_arr(d);
+	for (; v && *v; v++)
+		yyjson_mut_arr_add_strcpy(d, a, *v);
+	return a;
+}
+
+static int capabilities(yyjson_mut_doc *d, yyjson_mut_val *process, const struct td_oci_spec *s, struct td_error *err)
+{
+	uint64_t own = own_caps(), want = 0;
+	for (size_t i = 0; i < TD_LEN(cap_names) && s->privileged; i++)
+		want |= 1ull << i;
+	for (const char *const *c = s->caps; c && *c; c++) {
+		size_t i = 0;
+		while (i < TD_LEN(cap_names) && strcmp(cap_names[i], *c))
+			i++;
+		if (i == TD_LEN(cap_names))
+			return td_fail(err, TD_INVALID, "container %s: unknown capability \"%s\"", s->id, *c);
+		want |= 1ull << i;
+	}
+	static const char *const sets[] = {"bounding", "effective", "permitted"};
+	for (size_t k = 0; k < TD_LEN(sets); k++) {
+		yyjson_mut_val *a = yyjson_mut_arr(d);
+		for (size_t i = 0; i < TD_LEN(cap_names); i++)
+			if (want & own & 1ull << i)
+				yyjson_mut_arr_add_str(d, a, cap_names[i]);
+		td_jm_set(d, td_jm_obj(d, process, "capabilities"), sets[k], a);
+	}
+	return 0;
+}
+
+static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_spec *s)
+{
+	td_jm_bool(d, p, "terminal", false);
+	td_jm_int(d, p, "user.uid", s->uid);
+	td_jm_int(d, p, "user.gid", s->gid);
+	yyjson_mut_val *g = td_jm_arr(d, p, "user.additionalGids");
+	for (size_t i = 0; i < s->n_groups; i++)
+		yyjson_mut_arr_add_uint(d, g, s->groups[i]);
+	yyjson_mut_val *args = td_jm_arr(d, p, "args");
+	yyjson_mut_arr_add_str(d, args, "/.init");
+	if (s->tty)
+		yyjson_mut_arr_add_str(d, args, "--tty");
+	for (const char *const *a = s->args; *a; a++)
+		yyjson_mut_arr_add_strcpy(d, args, *a);
+	bool path = false;
+	for (const char *const *e = s->env; e && *e; e++)
+		path = path || td_starts(*e, "PATH=");
+	yyjson_mut_val *env = td_jm_arr(d, p, "env");
+	if (!path)
+		yyjson_mut_arr_add_str(d, env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	for (const char *const *e = s->env; e && *e; e++)
+		yyjson_mut_arr_add_strcpy(d, env, *e);
+	td_jm_str(d, p, "cwd", s->cwd && *s->cwd ? s->cwd : "/");
+	td_jm_bool(d, p, "noNewPrivileges", s->no_new_privileges);
+	// As containerd: a generous limit of files, as far as our own hard limit allows (raising it needs CAP_SYS_RESOURCE).
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+		long long n = l.rlim_max == RLIM_INFINITY || l.rlim_max > 1048576 ? 1048576 : (long long)l.rlim_max;
+		yyjson_mut_val *rl = yyjson_mut_arr_add_obj(d, td_jm_arr(d, p, "rlimits"));
+		td_jm_str(d, rl, "type", "RLIMIT_NOFILE");
+		td_jm_int(d, rl, "soft", n);
+		td_jm_int(d, rl, "hard", n);
+	}
+}
+
+static void mount_add(yyjson_mut_doc *d, yyjson_mut_val *mounts, const char *type, const char *source, const char *dest,
+		      const char *options)
+{
+	yyjson_mut_val *m = yyjson_mut_arr_add_obj(d, mounts);
+	td_jm_str(d, m, "destination", dest);
+	td_jm_str(d, m, "type", type);
+	td_jm_str(d, m, "source", source);
+	td_auto_strv struct td_strv o = {0};
+	if (options)
+		td_strv_split(&o, options, ',');
+	if (!strcmp(type, "bind") && !td_strv_has(&o, "bind") && !td_strv_has(&o, "rbind"))
+		td_strv_add(&o, "rbind");
+	td_jm_set(d, m, "options", strings(d, (const char *const *)o.v));
+}
+
+static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_oci_spec *s, struct td_error *err)
+{
+	yyjson_mut_val *m = td_jm_arr(d, root, "mounts");
+	mount_add(d, m, "proc", "proc", "/proc", NULL);
+	mount_add(d, m, "tmpfs", "tmpfs", "/dev", "nosuid,strictatime,mode=755,size=65536k");
+	mount_add(d, m, "devpts", "devpts", "/dev/pts", "nosuid,noexec,newinstance,ptmxmode=0666,mode=0620,gid=5");
+	mount_add(d, m, "tmpfs", "shm", "/dev/shm", "nosuid,noexec,nodev,mode=1777,size=65536k");
+	mount_add(d, m, "mqueue", "mqueue", "/dev/mqueue", "nosuid,noexec,nodev");
+	mount_add(d, m, "sysfs", "sysfs", "/sys", s->privileged ? "nosuid,noexec,nodev,rw" : "nosuid,noexec,nodev,ro");
+	mount_add(d, m, "cgroup", "cgroup", "/sys/fs/cgroup",
+		  s->writable_cgroup || s->privileged ? "nosuid,noexec,nodev,relatime,rw" : "nosuid,noexec,nodev,relatime,ro");
+	mount_add(d, m, "bind", r->init_path, "/.init", "bind,ro");
+	for (size_t i = 0; i < s->n_mounts; i++) {
+		const struct td_oci_mount *x = &s->mounts[i];
+		if (!x->destination || x->destination[0] != '/')
+			return td_fail(err, TD_INVALID, "container %s: mount destination \"%s\" is not an absolute path", s->id,
+				       x->destination ? x->destination : "");
+		if (!x->type)
+			return td_fail(err, TD_INVALID, "container %s: mount at %s has no type", s->id, x->destination);
+		if (!strcmp(x->type, "bind") && (!x->source || x->source[0] != '/'))
+			return td_fail(err, TD_INVALID, "container %s: bind mount at %s: source \"%s\" is not an absolute path", s->id,
+				       x->destination, x->source ? x->source : "");
+		mount_add(d, m, x->type, x->source ? x->source : x->type, x->destination, x->options);
+	}
+	return 0;
+}
+
+static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s, struct td_error *err)
+{
+	// A rule must say "rwm": Slurm's ConstrainDevices can only hand on what it has in full.
+	yyjson_mut_val *rules = td_jm_arr(d, linux_, "resources.devices"), *nodes = td_jm_arr(d, linux_, "devices");
+	yyjson_mut_val *all = yyjson_mut_arr_add_obj(d, rules);
+	td_jm_bool(d, all, "allow", s->privileged);
+	td_jm_str(d, all, "access", "rwm");
+	for (size_t i = 0; i < s->n_devices; i++) {
+		const struct td_oci_device *x = &s->devices[i];
+		if (!x->path || !td_starts(x->path, "/dev/") || (x->type != 'c' && x->type != 'b'))
+			return td_fail(err, TD_INVALID, "container %s: device \"%s\" is not a c or b device below /dev", s->id,
+				       x->path ? x->path : "");
+		char type[2] = {x->type, 0};
+		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, nodes);
+		td_jm_str(d, n, "path", x->path);
+		td_jm_str(d, n, "type", type);
+		td_jm_int(d, n, "major", x->major);
+		td_jm_int(d, n, "minor", x->minor);
+		td_jm_int(d, n, "fileMode", (long long)(x->mode ? x->mode : 0666));
+		td_jm_int(d, n, "uid", 0);
+		td_jm_int(d, n, "gid", 0);
+		yyjson_mut_val *a = yyjson_mut_arr_add_obj(d, rules);
+		td_jm_bool(d, a, "allow", true);
+		td_jm_str(d, a, "type", type);
+		td_jm_int(d, a, "major", x->major);
+		td_jm_int(d, a, "minor", x->minor);
+		td_jm_str(d, a, "access", "rwm");
+	}
+	if (s->memory_max) {
+		if (s->memory_max < 4 << 20)
+			return td_fail(err, TD_INVALID,
+				       "container %s: a memory limit of %lld bytes is too small to start: use at least 4Mi", s->id,
+				       (long long)s->memory_max);
+		td_jm_int(d, linux_, "resources.memory.limit", s->memory_max);
+		if (cg_has_swap_limit(r->v2)) // memory and swap together: no swap
+			td_jm_int(d, linux_, "resources.memory.swap", s->memory_max);
+	}
+	if (s->cpu_milli_max) {
+		long long quota = s->cpu_milli_max * 100;
+		td_jm_int(d, linux_, "resources.cpu.period", 100000);
+		td_jm_int(d, linux_, "resources.cpu.quota", quota < 1000 ? 1000 : quota);
+	}
+	long long shares = s->cpu_milli_request * 1024 / 1000; // as the kubelet; no request is the least
+	td_jm_int(d, linux_, "resources.cpu.shares", shares < 2 ? 2 : shares > 262144 ? 262144 : shares);
+	td_jm_int(d, linux_, "resources.pids.limit", s->pids_max ? s->pids_max : 4096);
+	return 0;
+}
+
+int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"), *p = td_jm_obj(d, root, "process");
+	td_jm_str(d, root, "ociVersion", "1.0.2");
+	td_jm_str(d, root, "hostname", s->hostname && *s->hostname ? s->hostname : s->id);
+	process(d, p, s);
+	int x;
+	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, err)) || (x = resources(r, d, l, s, err)))
+		return x;
+	td_jm_str(d, root, "root.path", "rootfs");
+	td_jm_bool(d, root, "root.readonly", s->read_only_root);
+	td_jm_strf(d, l, "cgroupsPath", "%s/%s", r->cgroup, s->id);
+	yyjson_mut_val *ns = td_jm_arr(d, l, "namespaces");
+	static const char *const kinds[] = {"pid", "ipc", "uts", "mount", "cgroup"};
+	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2; i++) // a cgroup namespace on v1 would hide the subtree that Slurm computes
+		td_jm_str(d, yyjson_mut_arr_add_obj(d, ns), "type", kinds[i]);
+	if (s->netns) {
+		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, ns);
+		td_jm_str(d, n, "type", "network");
+		td_jm_strf(d, n, "path", "/run/netns/%s", s->netns);
+	}
+	if (!s->privileged) {
+		static const char *const masked[] = {
+			"/proc/acpi",       "/proc/asound",      "/proc/kcore",   "/proc/keys", "/proc/latency_stats",
+			"/proc/timer_list", "/proc/sched_debug", "/sys/firmware", "/proc/scsi", NULL};
+		static const char *const ro[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", NULL};
+		td_jm_set(d, l, "maskedPaths", strings(d, masked));
+		td_jm_set(d, l, "readonlyPaths", strings(d, ro));
+	}
+	size_t n = 0;
+	td_auto_free char *text = td_json_mut_text(root, &n);
+	// Not durable on purpose: it is written again at every start.
+	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
+	return td_write_all(fd, text, n, err) ? td_wrap(err, "%s", path) : 0;
+}

@@ -1,0 +1,288 @@
+// Processes inside a running container: `runc exec -d`, which leaves no helper behind. The process becomes our child (we are the
+// subreaper), so that its exit code is the true one; its stdio are our pipes, or a pty of the container's own devpts.
+#include "base/file.h"
+#include "oci/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+enum { EXEC_MS = 30000, FREE_MS = 5000 };
+
+struct td_oci_proc {
+	pid_t pid;
+	int pidfd, in, out, err; // with a tty `in` is a copy of `out`, the master
+	bool tty, ended;
+	int code;
+};
+
+struct files {
+	char *pid, *sock, *log;
+};
+static void files_done(struct files *f)
+{
+	char **const all[] = {&f->pid, &f->sock, &f->log};
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		if (*all[i])
+			unlink(*all[i]);
+		free(*all[i]);
+	}
+}
+#define auto_files __attribute__((cleanup(files_done)))
+
+static int listen_at(const char *path, int *ret, struct td_error *err)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(a.sun_path))
+		return td_fail(err, TD_INVALID, "the runtime's state directory is too long for a socket: %s", path);
+	strcpy(a.sun_path, path);
+	unlink(path);
+	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, 1) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "console socket %s", path);
+	*ret = td_steal_fd(&fd);
+	return 0;
+}
+
+// runc connects once and sends the pty's master.
+static int receive_master(int listener, int *ret, struct td_error *err)
+{
+	struct pollfd p = {listener, POLLIN, 0};
+	if (poll(&p, 1, EXEC_MS) <= 0)
+		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
+	td_auto_close int conn = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (conn < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "console socket");
+	p.fd = conn;
+	if (poll(&p, 1, EXEC_MS) <= 0)
+		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
+	char name[4096];
+	union {
+		struct cmsghdr h;
+		char space[CMSG_SPACE(sizeof(int))];
+	} c;
+	struct iovec io = {name, sizeof(name)};
+	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
+	if (recvmsg(conn, &m, MSG_CMSG_CLOEXEC) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "console socket");
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(sizeof(int)))
+		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
+	memcpy(ret, CMSG_DATA(h), sizeof(int));
+	return 0;
+}
+
+// Runs runc to its end (it only starts the process) with the given stdio. *ret_status: exit code or 128 + signal.
+static int spawn_wait(char *const argv[], int in, int out, int errfd, int *ret_status, struct td_error *err)
+{
+	posix_spawn_file_actions_t fa;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
+	const int fds[] = {in, out, errfd};
+	for (int i = 0; i < 3; i++)
+		if (fds[i] >= 0)
+			posix_spawn_file_actions_adddup2(&fa, fds[i], i);
+		else
+			posix_spawn_file_actions_addopen(&fa, i, "/dev/null", i ? O_WRONLY : O_RDONLY, 0);
+	pid_t pid;
+	int e = posix_spawn(&pid, argv[0], &fa, &attr, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	posix_spawnattr_destroy(&attr);
+	if (e)
+		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s", argv[0]);
+	td_auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	struct pollfd p = {fd, POLLIN, 0};
+	int64_t end = oci_mono_ms() + EXEC_MS;
+	int n;
+	while ((n = poll(&p, 1, (int)(end - oci_mono_ms() > 0 ? end - oci_mono_ms() : 0))) < 0 && errno == EINTR)
+		;
+	if (n == 0)
+		kill(pid, SIGKILL);
+	int status = 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (n == 0)
+		return td_fail(err, TD_TRANSIENT, "runc exec: no end after %d ms, killed", EXEC_MS);
+	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return 0;
+}
+
+static int pipe_pair(int *ret_r, int *ret_w, struct td_error *err)
+{
+	int p[2];
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "pipe");
+	*ret_r = p[0], *ret_w = p[1];
+	return 0;
+}
+
+int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret, struct td_error *err)
+{
+	struct td_oci_status st;
+	int x = td_oci_status(r, id, &st, err);
+	if (x)
+		return x;
+	if (st.state != TD_OCI_RUNNING)
+		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
+	if (!e->args || !e->args[0])
+		return td_fail(err, TD_INVALID, "exec in container %s: no command", id);
+	if ((x = td_mkdir_p(r->exec_dir, 0700, err)))
+		return x;
+	unsigned n = __atomic_add_fetch(&r->next_exec, 1, __ATOMIC_RELAXED);
+	auto_files struct files f = {.pid = td_asprintf("%s/%d-%u.pid", r->exec_dir, (int)getpid(), n),
+				     .sock = td_asprintf("%s/%d-%u", r->exec_dir, (int)getpid(), n),
+				     .log = td_asprintf("%s/%d-%u.log", r->exec_dir, (int)getpid(), n)};
+	unlink(f.pid);
+	unlink(f.log);
+	td_auto_strv struct td_strv a = {0};
+	const char *const head[] = {r->runc, "--root", r->state_dir, "--log",      f.log, "--log-format",
+				    "json",  "exec",   "-d",         "--pid-file", f.pid};
+	for (size_t i = 0; i < TD_LEN(head); i++)
+		td_strv_add(&a, head[i]);
+	bool term = false;
+	for (const char *const *v = e->env; v && *v; v++) {
+		td_strv_add(&a, "--env");
+		td_strv_add(&a, *v);
+		term = term || td_starts(*v, "TERM=");
+	}
+	if (e->tty && !term) {
+		td_strv_add(&a, "--env");
+		td_strv_add(&a, "TERM=xterm");
+	}
+	td_auto_close int listener = -1, in_r = -1, in_w = -1, out_r = -1, out_w = -1, err_r = -1, err_w = -1, master = -1;
+	if (e->tty) {
+		if ((x = listen_at(f.sock, &listener, err)))
+			return x;
+		td_strv_add(&a, "--tty");
+		td_strv_add(&a, "--console-socket");
+		td_strv_add(&a, f.sock);
+	} else if ((e->stdin_open && (x = pipe_pair(&in_r, &in_w, err))) || (x = pipe_pair(&out_r, &out_w, err)) ||
+		   (x = pipe_pair(&err_r, &err_w, err))) {
+		return x;
+	}
+	td_strv_add(&a, id);
+	td_strv_add(&a, "/.init"); // not as PID 1: becomes the command, with a shell's codes for "not found" and "not executable"
+	for (const char *const *v = e->args; *v; v++)
+		td_strv_add(&a, *v);
+	int status = 0;
+	if ((x = spawn_wait(a.v, in_r, out_w, err_w, &status, err)))
+		return td_wrap(err, "exec in container %s", id);
+	if (status) {
+		td_auto_buf struct td_buf words = {0};
+		oci_runc_words(f.log, NULL, &words);
+		return td_fail(err, TD_INVALID, "exec in container %s: %s", id, td_buf_str(&words));
+	}
+	td_auto_buf struct td_buf text = {0};
+	long long pid = 0;
+	if (td_file_read(f.pid, 64, &text, NULL) || !td_parse_i64(td_buf_str(&text), &pid) || pid <= 1)
+		return td_fail(err, TD_INTERNAL, "exec in container %s: runc left no pid", id);
+	td_auto(td_oci_proc_free) struct td_oci_proc *p = td_calloc(1, sizeof(*p));
+	*p = (struct td_oci_proc){.pid = (pid_t)pid, .pidfd = -1, .in = -1, .out = -1, .err = -1, .tty = e->tty};
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0); // our child, not collected: the number cannot be another's
+	if (p->pidfd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s: process %d", id, (int)p->pid);
+	if (e->tty) {
+		if ((x = receive_master(listener, &master, err)))
+			return td_wrap(err, "exec in container %s", id);
+		p->out = td_steal_fd(&master);
+		if (e->stdin_open)
+			p->in = fcntl(p->out, F_DUPFD_CLOEXEC, 3);
+		if (e->rows > 0 && e->cols > 0)
+			td_oci_proc_resize(p, e->rows, e->cols);
+	} else {
+		p->in = td_steal_fd(&in_w);
+		p->out = td_steal_fd(&out_r);
+		p->err = td_steal_fd(&err_r);
+	}
+	*ret = td_steal(p);
+	return 0;
+}
+
+int td_oci_proc_in(const struct td_oci_proc *p)
+{
+	return p->in;
+}
+
+int td_oci_proc_out(const struct td_oci_proc *p)
+{
+	return p->out;
+}
+
+int td_oci_proc_err(const struct td_oci_proc *p)
+{
+	return p->err;
+}
+
+void td_oci_proc_close_in(struct td_oci_proc *p)
+{
+	if (p->in >= 0)
+		close(td_steal_fd(&p->in));
+}
+
+int td_oci_proc_resize(struct td_oci_proc *p, int rows, int cols)
+{
+	struct winsize w = {.ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols};
+	return p->tty && ioctl(p->out, TIOCSWINSZ, &w) == 0 ? 0 : TD_INVALID;
+}
+
+static void collect(struct td_oci_proc *p)
+{
+	siginfo_t si = {0};
+	int r;
+	while ((r = waitid(P_PID, (id_t)p->pid, &si, WEXITED | WNOHANG)) < 0 && errno == EINTR)
+		;
+	p->ended = true;
+	// Not our child (somebody between us is a subreaper): ended, with a code that nobody can tell us.
+	p->code = r < 0 || !si.si_pid ? 255 : si.si_code == CLD_EXITED ? si.si_status : 128 + si.si_status;
+}
+
+int td_oci_proc_wait(struct td_oci_proc *p, struct td_cancel *c, int *ret_code, struct td_error *err)
+{
+	while (!p->ended) {
+		struct pollfd f[2] = {{p->pidfd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+		if (poll(f, 2, -1) < 0 && errno != EINTR)
+			return td_fail_errno(err, TD_INTERNAL, errno, "wait for process %d", (int)p->pid);
+		if (f[0].revents)
+			collect(p);
+		else if (td_cancelled(c))
+			return td_fail(err, TD_CANCELLED, "wait for process %d: cancelled", (int)p->pid);
+	}
+	*ret_code = p->code;
+	return 0;
+}
+
+struct td_oci_proc *td_oci_proc_free(struct td_oci_proc *p)
+{
+	if (!p)
+		return NULL;
+	if (!p->ended && p->pidfd >= 0) {
+		kill(-p->pid, SIGKILL); // it leads a group of its own; uncollected, so the number is still its
+		kill(p->pid, SIGKILL);
+		poll(&(struct pollfd){p->pidfd, POLLIN, 0}, 1, FREE_MS);
+		collect(p);
+	}
+	const int fds[] = {p->pidfd, p->in, p->out, p->err};
+	for (size_t i = 0; i < TD_LEN(fds); i++)
+		if (fds[i] >= 0)
+			close(fds[i]);
+	free(p);
+	return NULL;
+}

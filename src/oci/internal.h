@@ -1,0 +1,42 @@
+// What the files of this room share. Nobody outside includes this.
+#pragma once
+
+#include "base/proc.h"
+#include "oci/oci.h"
+#include "json/json.h"
+
+struct td_oci {
+	char *state_dir, *pods_dir, *cgroup, *init_path, *self_path, *runc;
+	char *exec_dir; // console sockets and pid files of execs; beside state_dir, which holds runc's own directories only
+	bool v2;
+	unsigned next_exec; // atomic
+};
+
+// ---- paths and time (oci.c) ----
+bool oci_id_ok(const char *id);
+char *oci_pod_path(const struct td_oci *r, const char *id, const char *file); // <pods_dir>/<id>[/<file>]
+int64_t oci_mono_ms(void);
+// Field 22 of /proc/PID/stat and the state letter; false when there is no such process.
+bool oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state);
+// The last error of a runc JSON log (or the plain text `out`) in words; never empty.
+void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret);
+// runc with --root and a JSON log; argv without "runc". Non-zero exit: TD_INVALID with runc's words.
+int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms, struct td_cancel *c, struct td_error *err);
+// Collects `pid` when it is a dead child of ours (we are the subreaper of containers and execs).
+void oci_reap(pid_t pid);
+
+// ---- config.c ----
+int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err);
+
+// ---- cgroup.c ----
+bool cg_detect_v2(void);
+bool cg_has_swap_limit(bool v2);
+// <mount>/<cgroup>[/<id>] in each hierarchy (one on v2), those that exist.
+void cg_paths(const struct td_oci *r, const char *id, struct td_strv *ret);
+int64_t cg_oom_kills(const struct td_oci *r, const char *id); // 0 when unknown
+bool cg_busy(const struct td_oci *r, const char *id, const char *sub);
+// SIGKILL to every process below, until none is left. TD_TRANSIENT when some survive `timeout_ms`.
+int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, struct td_error *err);
+// rmdir depth-first. id NULL: everything of this runtime.
+int cg_remove(const struct td_oci *r, const char *id, struct td_error *err);
+void cg_list(const struct td_oci *r, struct td_strv *ret_ids);

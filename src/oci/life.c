@@ -1,0 +1,344 @@
+// A container's life: start, look, signal, delete; and purge. All state is in files and in the kernel: a new process of ours sees
+// the same as the old one did.
+//
+//   <state_dir>/<id>/state.json   runc made it; holds pid and start time of init (both are compared: pids come again)
+//   <pods_dir>/<id>/exit          empty while it runs; init's record {"code","signal","at"} at the end, or ours when init was killed
+#include "base/clock.h"
+#include "base/file.h"
+#include "oci/internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { START_MS = 60000, RUNC_MS = 30000, KILL_MS = 10000 };
+
+static char *state_path(const struct td_oci *r, const char *id, const char *file)
+{
+	return td_asprintf("%s/%s%s%s", r->state_dir, id, file ? "/" : "", file ? file : "");
+}
+
+static int check_id(const char *id, struct td_error *err)
+{
+	return oci_id_ok(id) ? 0 : td_fail(err, TD_INVALID, "container id \"%s\" is not 1 to 80 of a-z, 0-9 and -", id ? id : "");
+}
+
+// ---- start ----
+static bool leftovers(const struct td_oci *r, const char *id)
+{
+	td_auto_free char *state = state_path(r, id, NULL);
+	td_auto_strv struct td_strv cg = {0};
+	cg_paths(r, id, &cg);
+	return cg.n || td_path_exists(state);
+}
+
+static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_error *err)
+{
+	td_auto_free char *p = td_asprintf("%s/%s", dir, name);
+	int x;
+	if ((x = td_rm_rf(p, err)))
+		return x;
+	return mkdir(p, mode) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "create %s", p) : 0;
+}
+
+int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid, struct td_error *err)
+{
+	int x;
+	if ((x = check_id(s->id, err)))
+		return x;
+	if (!s->args || !s->args[0])
+		return td_fail(err, TD_INVALID, "container %s: no command: neither the container nor its image names one", s->id);
+	if (!s->rootfs || s->rootfs[0] != '/' || !td_path_exists(s->rootfs))
+		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
+			       s->rootfs ? s->rootfs : "");
+	if (leftovers(r, s->id) && (x = td_oci_delete(r, s->id, false, err)))
+		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
+	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
+			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
+			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log");
+	// The upper layer starts empty each time, as with a kubelet: a restarted container sees its image again.
+	if ((x = td_mkdir_p(dir, 0711, err)) || (x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
+		return td_wrap(err, "container %s", s->id);
+	td_auto_free char *rootfs = oci_pod_path(r, s->id, "rootfs");
+	if ((x = td_mkdir_p(rootfs, 0755, err)))
+		return td_wrap(err, "container %s", s->id);
+	unlink(pidfile);
+	unlink(exitfile);
+	unlink(log);
+	if ((x = oci_config_write(r, s, config, err)))
+		return x;
+	char *argv[] = {r->self_path, "sandbox",
+			"--dir",      dir,
+			"--lower",    (char *)s->rootfs,
+			"--runc",     r->runc,
+			"--state",    r->state_dir,
+			"--id",       (char *)s->id,
+			"--log",      s->log_path ? (char *)s->log_path : own_log,
+			NULL};
+	td_auto_buf struct td_buf out = {0}, text = {0};
+	int status = 0;
+	struct td_error e2 = TD_ERROR_INIT;
+	long long pid = 0;
+	x = td_run(argv, NULL, START_MS, c, &status, &out, &e2);
+	if (!x && status) {
+		td_auto_buf struct td_buf words = {0};
+		oci_runc_words(log, td_buf_str(&out), &words);
+		x = td_fail(&e2, TD_INVALID, "%s", td_buf_str(&words));
+	}
+	if (!x) {
+		if (td_file_read(pidfile, 64, &text, &e2) || !td_parse_i64(td_buf_str(&text), &pid) || pid <= 1)
+			x = td_fail(&e2, TD_INTERNAL, "runc left no pid in %s", pidfile);
+	}
+	if (x) {
+		td_oci_delete(r, s->id, false, NULL); // runc may have been killed anywhere
+		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
+	}
+	*ret_pid = (pid_t)pid;
+	return 0;
+}
+
+// ---- look ----
+struct record {
+	bool there, oom_known, oom;
+	int code, signal;
+	int64_t at;
+};
+
+static void record_read(const struct td_oci *r, const char *id, struct record *ret)
+{
+	td_auto_free char *p = oci_pod_path(r, id, "exit");
+	td_auto_buf struct td_buf b = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	*ret = (struct record){0};
+	if (td_file_read(p, 4096, &b, NULL) || !b.len || td_json_parse(b.s, b.len, &j, NULL))
+		return;
+	const yyjson_val *v = td_json_root(j);
+	ret->there = true;
+	ret->code = (int)td_jint(v, "code", 137);
+	ret->signal = (int)td_jint(v, "signal", 0);
+	ret->at = td_jint(v, "at", 0);
+	ret->oom_known = td_jget(v, "oom") != NULL;
+	ret->oom = td_jbool(v, "oom", false);
+}
+
+// Init was killed: nobody but us can say so. Written whole beside and renamed, so that every later look says the same.
+static void record_write(const struct td_oci *r, const char *id, const struct record *rec)
+{
+	td_auto_free char *p = oci_pod_path(r, id, "exit");
+	td_auto_free char *text = td_asprintf("{\"code\":%d,\"signal\":%d,\"at\":%lld,\"oom\":%s}\n", rec->code, rec->signal,
+					      (long long)rec->at, rec->oom ? "true" : "false");
+	td_file_write(p, text, strlen(text), 0640, NULL); // when it fails, the next look tries again
+}
+
+struct init {
+	bool known; // runc has a state
+	pid_t pid;
+	uint64_t start;
+	int64_t created_ms;
+	bool alive;   // not dead, not a zombie, the same process
+	bool waiting; // runc's own program still: the command has not been started
+};
+
+static void init_read(const struct td_oci *r, const char *id, struct init *ret)
+{
+	*ret = (struct init){0};
+	td_auto_free char *p = state_path(r, id, "state.json");
+	td_auto_buf struct td_buf b = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (td_file_read(p, 4 << 20, &b, NULL) || td_json_parse(b.s, b.len, &j, NULL))
+		return;
+	const yyjson_val *v = td_json_root(j);
+	ret->known = true;
+	ret->pid = (pid_t)td_jint(v, "init_process_pid", 0);
+	ret->start = (uint64_t)td_jint(v, "init_process_start", 0);
+	td_time_parse(td_jstr_or(v, "created", ""), &ret->created_ms);
+	uint64_t start = 0;
+	char state = 0;
+	ret->alive = oci_proc_stat(ret->pid, &start, &state) && start == ret->start && state != 'Z' && state != 'X';
+	td_auto_free char *fifo = state_path(r, id, "exec.fifo");
+	if (!td_path_exists(fifo))
+		return;
+	// runc was killed on the way, or is on it: the start happened when init is our program already.
+	td_auto_free char *cmd = td_asprintf("/proc/%d/cmdline", (int)ret->pid);
+	td_auto_buf struct td_buf c = {0};
+	ret->waiting = !ret->alive || td_file_read(cmd, 1 << 20, &c, NULL) || !td_starts(td_buf_str(&c), "/.init");
+}
+
+int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	struct td_oci_status s = {0};
+	struct init in;
+	struct record rec;
+	init_read(r, id, &in);
+	record_read(r, id, &rec);
+	s.pid = in.pid;
+	s.start_ticks = in.start;
+	s.started_ms = in.created_ms;
+	if (!in.known || (in.waiting && !rec.there)) {
+		*ret = (struct td_oci_status){.state = TD_OCI_ABSENT};
+		return 0;
+	}
+	if (in.alive) {
+		s.state = TD_OCI_RUNNING;
+		*ret = s;
+		return 0;
+	}
+	oci_reap(in.pid);
+	record_read(r, id, &rec); // it may have come between our two looks
+	if (!rec.oom_known) {
+		if (!rec.there)
+			rec = (struct record){.there = true, .code = 137, .signal = SIGKILL, .at = td_real_ms(&td_clock_system)};
+		// A process that was killed inside a container which then ended well is that container's own business.
+		rec.oom = rec.code == 128 + SIGKILL && cg_oom_kills(r, id) > 0;
+		record_write(r, id, &rec);
+	}
+	s.state = TD_OCI_STOPPED;
+	s.exit_code = rec.code;
+	s.signal = rec.signal;
+	s.oom_killed = rec.oom;
+	s.finished_ms = rec.at;
+	*ret = s;
+	return 0;
+}
+
+int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	struct init in;
+	init_read(r, id, &in);
+	if (!in.known || !in.alive || in.waiting)
+		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
+	td_auto_close int fd = (int)syscall(SYS_pidfd_open, in.pid, 0);
+	if (fd < 0)
+		return td_fail_errno(err, errno == ESRCH ? TD_NOT_FOUND : TD_INTERNAL, errno, "container %s", id);
+	init_read(r, id, &in); // the descriptor is of that process only if it still is that process
+	if (!in.alive)
+		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
+	*ret_fd = td_steal_fd(&fd);
+	return 0;
+}
+
+int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err)
+{
+	td_auto_close int fd = -1;
+	int x = td_oci_pidfd(r, id, &fd, err);
+	if (x)
+		return x;
+	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
+		return td_fail_errno(err, errno == ESRCH ? TD_NOT_FOUND : TD_INTERNAL, errno, "signal container %s", id);
+	return 0;
+}
+
+// ---- delete ----
+static void kill_init(const struct td_oci *r, const char *id)
+{
+	struct init in;
+	init_read(r, id, &in);
+	if (!in.known || in.pid <= 1)
+		return;
+	if (in.alive) {
+		td_auto_close int fd = (int)syscall(SYS_pidfd_open, in.pid, 0);
+		init_read(r, id, &in);
+		if (fd >= 0 && in.alive && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0)
+			poll(&(struct pollfd){fd, POLLIN, 0}, 1, KILL_MS); // the whole pid namespace goes with it
+	}
+	oci_reap(in.pid);
+}
+
+int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	kill_init(r, id);
+	if ((x = cg_kill_all(r, id, KILL_MS, err)))
+		return td_wrap(err, "delete container %s", id);
+	td_auto_free char *state = state_path(r, id, NULL);
+	if (td_path_exists(state)) {
+		const char *argv[] = {"delete", id, NULL}, *force[] = {"delete", "-f", id, NULL};
+		// Half-made ones need -f, which polls for 100 ms; when even that fails the directory is all that is left.
+		if (oci_runc(r, argv, RUNC_MS, NULL, NULL) && oci_runc(r, force, RUNC_MS, NULL, NULL) && (x = td_rm_rf(state, err)))
+			return td_wrap(err, "delete container %s", id);
+		if (td_path_exists(state) && (x = td_rm_rf(state, err)))
+			return td_wrap(err, "delete container %s", id);
+	}
+	if ((x = cg_remove(r, id, err)))
+		return td_wrap(err, "delete container %s", id);
+	if (!purge)
+		return 0;
+	td_auto_free char *dir = oci_pod_path(r, id, NULL);
+	return td_rm_rf(dir, err) ? td_wrap(err, "delete container %s", id) : 0;
+}
+
+int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	if (sub && strchr(sub, '/'))
+		return td_fail(err, TD_INVALID, "cgroup name \"%s\" is not one directory's name", sub);
+	*ret = cg_busy(r, id, sub);
+	return 0;
+}
+
+// ---- purge ----
+
+// Normally there is none: overlays live in the containers' own mount namespaces.
+static void unmount_below(const char *dir)
+{
+	td_auto_buf struct td_buf b = {0};
+	if (td_file_read("/proc/self/mountinfo", 16 << 20, &b, NULL))
+		return;
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, td_buf_str(&b), '\n');
+	size_t n = strlen(dir);
+	for (size_t i = lines.n; i-- > 0;) {
+		td_auto_strv struct td_strv f = {0};
+		td_strv_split(&f, lines.v[i], ' ');
+		if (f.n > 4 && td_starts(f.v[4], dir) && (f.v[4][n] == '/' || !f.v[4][n]))
+			umount2(f.v[4], MNT_DETACH);
+	}
+}
+
+int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *err)
+{
+	struct td_error first = TD_ERROR_INIT, e = TD_ERROR_INIT;
+	// All processes at once, then one by one: a failure of one thing must not keep the rest.
+	if (cg_kill_all(r, NULL, KILL_MS, &e))
+		first = e;
+	td_auto_strv struct td_strv ids = {0}, nets = {0};
+	td_oci_list(r, &ids, NULL);
+	for (size_t i = 0; i < ids.n; i++)
+		if (oci_id_ok(ids.v[i]) && td_oci_delete(r, ids.v[i], true, &e) && !first.code)
+			first = e;
+	if (netns_prefix && *netns_prefix && !td_net_list(netns_prefix, &nets, NULL)) {
+		for (size_t i = 0; i < nets.n; i++)
+			if (td_net_pod_delete(nets.v[i], &e) && !first.code)
+				first = e;
+		// The shared mount that names need (as iproute2 makes it) goes with the last name; whoever needs it again makes it again.
+		td_auto_strv struct td_strv left = {0};
+		if (!td_net_list("", &left, NULL) && !left.n)
+			umount2("/run/netns", 0);
+	}
+	if (cg_remove(r, NULL, &e) && !first.code)
+		first = e;
+	unmount_below(r->pods_dir);
+	const char *const dirs[] = {r->pods_dir, r->state_dir, r->exec_dir};
+	for (size_t i = 0; i < TD_LEN(dirs); i++)
+		if (td_rm_rf(dirs[i], &e) && !first.code)
+			first = e;
+	if (!first.code)
+		return 0;
+	return td_fail(err, first.code, "purge: %s", first.msg);
+}

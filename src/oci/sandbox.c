@@ -1,0 +1,86 @@
+// `tandem sandbox`: one container's start, in a process of its own with one thread. Unshares the mount namespace, mounts the overlay
+// there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this namespace and in the container:
+// when both are gone nothing is left to unmount, whatever crashed.
+//
+//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
+#include "cmd/roles.h"
+#include "oci/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// overlayfs splits its options at ',' and its lower directories at ':'; both may be escaped.
+static char *escape(const char *s)
+{
+	struct td_buf b = {0};
+	for (; *s; s++) {
+		if (strchr(",:\\", *s))
+			td_buf_putc(&b, '\\');
+		td_buf_putc(&b, *s);
+	}
+	return td_buf_take(&b);
+}
+
+static int fail(const char *what, const char *name)
+{
+	fprintf(stderr, "%s%s%s: %s\n", what, name ? " " : "", name ? name : "", strerror(errno));
+	return 1;
+}
+
+int td_sandbox_main(int argc, char **argv)
+{
+	const char *dir = NULL, *lower = NULL, *runc = NULL, *state = NULL, *id = NULL, *log = NULL;
+	struct {
+		const char *name, **value;
+	} const flags[] = {{"--dir", &dir}, {"--lower", &lower}, {"--runc", &runc}, {"--state", &state}, {"--id", &id}, {"--log", &log}};
+	for (int i = 1; i < argc; i++) {
+		size_t k = 0;
+		while (k < TD_LEN(flags) && strcmp(flags[k].name, argv[i]))
+			k++;
+		if (k == TD_LEN(flags) || i + 1 >= argc) {
+			fprintf(stderr, "tandem sandbox: unknown argument \"%s\"\n", argv[i]);
+			return 2;
+		}
+		*flags[k].value = argv[++i];
+	}
+	for (size_t k = 0; k < TD_LEN(flags); k++)
+		if (!*flags[k].value) {
+			fprintf(stderr, "tandem sandbox: %s is missing: the node agent starts this, nobody else\n", flags[k].name);
+			return 2;
+		}
+	if (chdir(dir) < 0)
+		return fail("enter", dir);
+	if (unshare(CLONE_NEWNS) < 0)
+		return fail("unshare the mount namespace", NULL);
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		return fail("make the mounts private", NULL);
+	td_auto_free char *l = escape(lower);
+	// Relative: no path of ours can break the options, and the page that they must fit in is left to the image's path.
+	td_auto_free char *o = td_asprintf("lowerdir=%s,upperdir=upper,workdir=work", l);
+	if (mount("overlay", "rootfs", "overlay", 0, o) < 0) {
+		int e = errno;
+		fprintf(stderr, "mount the overlay of image %s in %s: %s%s\n", lower, dir, strerror(e),
+			e == EINVAL ? " (the directory must be on a file system that can hold an overlay: ext4, xfs, btrfs or tmpfs)" : "");
+		return 1;
+	}
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
+	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
+	if (null < 0 || out < 0 || record < 0)
+		return fail("open the log or the exit record", log);
+	// Above the range that is filled below, so that no source is overwritten.
+	null = fcntl(null, F_DUPFD_CLOEXEC, 10), out = fcntl(out, F_DUPFD_CLOEXEC, 10), record = fcntl(record, F_DUPFD_CLOEXEC, 10);
+	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10);
+	if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(record, 3) < 0)
+		return fail("place the descriptors", NULL);
+	syscall(SYS_close_range, 4u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", "1", "-d", "--pid-file",
+	      "pid", "-b", ".", id, (char *)NULL);
+	dprintf(keep, "run %s: %s\n", runc, strerror(errno));
+	return 1;
+}

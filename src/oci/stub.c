@@ -1,1 +1,0 @@
-typedef int td_oci_room_is_empty;
