@@ -1,1 +1,0 @@
-typedef int td_http_room_is_empty;
