@@ -7,12 +7,12 @@
 struct td_informer;
 struct td_informer_opts {
 	const struct td_gvr *resource;
-	const char *ns;             // NULL: all
+	const char *ns;              // NULL: all
 	const char *labels, *fields; // selectors, or NULL
 };
 struct td_informer *td_informer_new(struct td_kube *k, const struct td_informer_opts *o);
-// Before start. Called from the informer's thread after the store has changed, in order, without a lock held: old NULL = added, now NULL = deleted.
-// A handler only marks keys; references must be taken to keep an object.
+// Before start. Called from the informer's thread after the store has changed, in order, without a lock held: old NULL = added, now NULL =
+// deleted. A handler only marks keys; references must be taken to keep an object.
 void td_informer_on_change(struct td_informer *i, void (*fn)(void *ctx, struct td_object *old, struct td_object *now), void *ctx);
 // Before start. An index: emit(values) for every object; looked up with td_informer_by_index.
 void td_informer_add_index(struct td_informer *i, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values));

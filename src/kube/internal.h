@@ -1,0 +1,35 @@
+// Inside the room: the client struct, kubeconfig, paths, and how replies become codes.
+#pragma once
+
+#include "http/client.h"
+#include "kube/kube.h"
+
+struct td_kube {
+	struct td_http_client *http;
+	char *server;
+	uint64_t requests, bytes; // atomics
+	int fds[3];               // memfds of inline CA, certificate and key; -1: none
+};
+
+// What a kubeconfig or a pod's own files say about one server.
+struct td_kube_config {
+	char *server, *ca_file, *cert_file, *key_file, *token_file, *token;
+	int fds[3];
+};
+int td_kube_config_load(const char *kubeconfig, struct td_kube_config *ret, struct td_error *err);
+void td_kube_config_done(struct td_kube_config *c);
+
+// "/api/v1/namespaces/NS/pods/NAME/SUB"; appends. ns, name and sub may be NULL.
+void td_kube_path(struct td_buf *b, const struct td_gvr *r, const char *ns, const char *name, const char *sub);
+// Fills err from a reply that is not 2xx.
+int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *err);
+// A GET whose 2xx body is streamed; idle_ms as in td_http_call. A refusal becomes an error as for the verbs.
+int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms, int (*on_data)(void *ctx, const char *p, size_t n), void *ctx,
+		   struct td_cancel *c, struct td_error *err);
+// One page of a list: *ret the page's document.
+int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, const char *cont,
+		      int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err);
+// "labelSelector=…&fieldSelector=…" with a leading '&' each; appends.
+void td_kube_selectors(struct td_buf *b, const char *labels, const char *fields);
+// a < b as numbers; false when either is no number (then nothing is known).
+bool td_rv_older(const char *a, const char *b);

@@ -1,0 +1,103 @@
+// Objects of a reply or a cache: reference-counted views into an immutable document.
+#include "kube/internal.h"
+
+#include <string.h>
+
+const struct td_gvr td_pods = {"", "v1", "pods", "Pod", true};
+const struct td_gvr td_nodes = {"", "v1", "nodes", "Node", false};
+const struct td_gvr td_namespaces = {"", "v1", "namespaces", "Namespace", false};
+const struct td_gvr td_configmaps = {"", "v1", "configmaps", "ConfigMap", true};
+const struct td_gvr td_secrets = {"", "v1", "secrets", "Secret", true};
+const struct td_gvr td_services = {"", "v1", "services", "Service", true};
+const struct td_gvr td_serviceaccounts = {"", "v1", "serviceaccounts", "ServiceAccount", true};
+const struct td_gvr td_events = {"", "v1", "events", "Event", true};
+const struct td_gvr td_leases = {"coordination.k8s.io", "v1", "leases", "Lease", true};
+const struct td_gvr td_deployments = {"apps", "v1", "deployments", "Deployment", true};
+const struct td_gvr td_replicasets = {"apps", "v1", "replicasets", "ReplicaSet", true};
+const struct td_gvr td_statefulsets = {"apps", "v1", "statefulsets", "StatefulSet", true};
+const struct td_gvr td_jobs = {"batch", "v1", "jobs", "Job", true};
+const struct td_gvr td_priorityclasses = {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
+const struct td_gvr td_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters", "SlurmCluster", true};
+const struct td_gvr td_nodesets = {"tandem.dev", "v1alpha1", "nodesets", "NodeSet", true};
+
+struct td_object *td_object_new(struct td_json *json)
+{
+	struct td_object *o = td_calloc(1, sizeof(*o));
+	o->json = json;
+	o->root = td_json_root(json);
+	yyjson_val *m = td_jget(o->root, "metadata");
+	o->ns = td_jstr_or(m, "namespace", "");
+	o->name = td_jstr_or(m, "name", "");
+	o->uid = td_jstr_or(m, "uid", "");
+	o->rv = td_jstr_or(m, "resourceVersion", "");
+	o->refs = 1;
+	return o;
+}
+
+struct td_object *td_object_ref(struct td_object *o)
+{
+	if (o)
+		__atomic_add_fetch(&o->refs, 1, __ATOMIC_RELAXED);
+	return o;
+}
+
+struct td_object *td_object_unref(struct td_object *o)
+{
+	if (o && __atomic_sub_fetch(&o->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		td_json_unref(o->json);
+		free(o);
+	}
+	return NULL;
+}
+
+const char *td_object_label(const struct td_object *o, const char *key)
+{
+	return o ? td_jkey_str(td_jget(o->root, "metadata.labels"), key) : NULL;
+}
+
+const char *td_object_annotation(const struct td_object *o, const char *key)
+{
+	return o ? td_jkey_str(td_jget(o->root, "metadata.annotations"), key) : NULL;
+}
+
+bool td_object_deleting(const struct td_object *o)
+{
+	return o && td_jstr(o->root, "metadata.deletionTimestamp");
+}
+
+yyjson_val *td_object_owner(const struct td_object *o)
+{
+	size_t i, n;
+	yyjson_val *ref, *refs = o ? td_jget(o->root, "metadata.ownerReferences") : NULL;
+	yyjson_arr_foreach (refs, i, n, ref)
+		if (td_jbool(ref, "controller", false))
+			return ref;
+	return NULL;
+}
+
+void td_objects_add(struct td_objects *l, struct td_object *o)
+{
+	if (l->n == l->cap) {
+		l->cap = l->cap ? l->cap * 2 : 16;
+		l->v = td_realloc(l->v, l->cap * sizeof(*l->v));
+	}
+	l->v[l->n++] = o;
+}
+
+void td_objects_done(struct td_objects *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		td_object_unref(l->v[i]);
+	free(l->v);
+	free(l->rv);
+	*l = (struct td_objects){0};
+}
+
+bool td_rv_older(const char *a, const char *b)
+{
+	if (!a || !b || !*a || !*b || strspn(a, "0123456789") != strlen(a) || strspn(b, "0123456789") != strlen(b))
+		return false;
+	size_t la = strlen(a), lb = strlen(b);
+	return la != lb ? la < lb : strcmp(a, b) < 0;
+}

@@ -1,1 +1,0 @@
-typedef int td_kube_room_is_empty;
