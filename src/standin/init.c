@@ -1,15 +1,20 @@
 // init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record of the end on
 // descriptor 3, a file outside: {"code":N,"signal":S,"at":MS}\n, written by one write(2). No record means init itself was killed.
 //
+// With --tty first, the child gets a terminal of the container's own, and what it writes goes to our stdout.
 // All signals stay blocked: a blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
 #include "standin/standin.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,44 +38,102 @@ static void record(int code, int sig)
 		;
 }
 
+static int fail(const char *what, bool recorded)
+{
+	fprintf(stderr, "init: %s: %s\n", what, strerror(errno));
+	if (recorded)
+		record(128, 0);
+	return 128;
+}
+
+// The child's side; does not return.
+static void become(char **argv, const char *tty)
+{
+	sigset_t none;
+	sigemptyset(&none);
+	setsid();
+	if (tty) {
+		int fd = open(tty, O_RDWR);
+		if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) < 0)
+			_exit(fail("open the terminal", false));
+		for (int i = 0; i < 3; i++)
+			dup2(fd, i);
+		if (fd > 2)
+			close(fd);
+	}
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	_exit(standin_exec(argv));
+}
+
+// From the terminal to our stdout, as much as is there. False at its end (no process has it open).
+static bool copy(int master)
+{
+	for (;;) {
+		char b[8192];
+		ssize_t n = read(master, b, sizeof(b));
+		if (n <= 0)
+			return n < 0 && (errno == EAGAIN || errno == EINTR);
+		for (ssize_t k, at = 0; at < n; at += k)
+			if ((k = write(1, b + at, (size_t)(n - at))) <= 0)
+				break; // a full disk must not stop the command
+	}
+}
+
+static void reap(pid_t child, int master, bool recorded)
+{
+	int status;
+	pid_t p;
+	while ((p = waitpid(-1, &status, WNOHANG)) > 0) {
+		if (p != child)
+			continue;
+		int s = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = s ? 128 + s : WEXITSTATUS(status);
+		if (master >= 0)
+			copy(master);
+		if (recorded)
+			record(code, s);
+		_exit(code);
+	}
+}
+
 int standin_init(char **argv)
 {
 	bool recorded = fcntl(INIT_RECORD_FD, F_SETFD, FD_CLOEXEC) == 0; // the child must not hold it
-	prctl(PR_SET_CHILD_SUBREAPER, 1);                                // when it is not PID 1: tests
-	sigset_t all, none;
+	bool want_tty = argv[0] && !strcmp(argv[0], "--tty");
+	argv += want_tty;
+	if (!argv[0]) {
+		errno = EINVAL;
+		return fail("no command", recorded);
+	}
+	prctl(PR_SET_CHILD_SUBREAPER, 1); // when it is not PID 1: tests
+	sigset_t all;
 	sigfillset(&all);
-	sigemptyset(&none);
 	sigprocmask(SIG_BLOCK, &all, NULL);
+	int master = -1, sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (sigfd < 0)
+		return fail("signalfd", recorded);
+	char tty[64];
+	if (want_tty) {
+		master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+		if (master < 0 || unlockpt(master) < 0 || ptsname_r(master, tty, sizeof(tty)))
+			return fail("open a terminal", recorded);
+	}
 	pid_t child = fork();
-	if (child < 0) {
-		fprintf(stderr, "init: fork: %s\n", strerror(errno));
-		if (recorded)
-			record(128, 0);
-		return 128;
-	}
-	if (child == 0) {
-		setsid();
-		sigprocmask(SIG_SETMASK, &none, NULL);
-		_exit(standin_exec(argv));
-	}
-	for (;;) {
-		siginfo_t si;
-		int sig = sigwaitinfo(&all, &si);
-		if (sig < 0)
+	if (child < 0)
+		return fail("fork", recorded);
+	if (child == 0)
+		become(argv, want_tty ? tty : NULL);
+	for (bool reading = master >= 0;;) {
+		struct pollfd f[2] = {{sigfd, POLLIN, 0}, {reading ? master : -1, POLLIN, 0}};
+		if (poll(f, 2, -1) < 0)
 			continue;
-		if (sig != SIGCHLD) {
-			kill(child, sig);
-			continue;
-		}
-		int status;
-		pid_t p;
-		while ((p = waitpid(-1, &status, WNOHANG)) > 0) {
-			if (p != child)
-				continue;
-			int s = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = s ? 128 + s : WEXITSTATUS(status);
-			if (recorded)
-				record(code, s);
-			_exit(code);
+		if (f[1].revents)
+			reading = copy(master) || !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
+		struct signalfd_siginfo si;
+		while (read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
+			if (si.ssi_signo == SIGCHLD)
+				reap(child, master, recorded);
+			else
+				kill(child, (int)si.ssi_signo);
 		}
 	}
 }

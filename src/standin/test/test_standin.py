@@ -1,0 +1,325 @@
+"""The three modes of tandem-standin against scripted peers. Waits have deadlines; nothing sleeps to synchronise."""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+EXE = sys.argv.pop(1)
+
+
+def env(**more):
+    e = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "CUDA", "ROCR", "ZE_"))}
+    e.update(more)
+    return e
+
+
+def text(path):
+    try:
+        return pathlib.Path(path).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+class Lines:
+    """A peer's end of a connection."""
+
+    def __init__(self, conn):
+        self.conn = conn
+        conn.settimeout(10)
+        self.file = conn.makefile("rb")
+
+    def read(self):
+        return self.file.readline().decode().rstrip("\n")
+
+    def say(self, text):
+        self.conn.sendall(text.encode() + b"\n")
+
+    def close(self):
+        self.file.close()
+        self.conn.close()
+
+
+class Init(unittest.TestCase):
+    def start(self, *args, **kw):
+        record = tempfile.TemporaryFile()
+        self.addCleanup(record.close)
+        fd = record.fileno()
+
+        def place():  # the record is descriptor 3
+            os.dup2(fd, 3)
+            os.set_inheritable(3, True)  # dup2 of 3 onto itself changes nothing
+
+        p = subprocess.Popen([EXE, "init", *args], preexec_fn=place, close_fds=False, **kw)
+        return p, record
+
+    def record(self, f):
+        f.seek(0)
+        r = json.loads(f.read())
+        self.assertLess(abs(r.pop("at") / 1000 - time.time()), 20)
+        return r
+
+    def test_exit_code_and_record(self):
+        p, f = self.start("sh", "-c", "exit 9")
+        self.assertEqual(p.wait(10), 9)
+        self.assertEqual(self.record(f), {"code": 9, "signal": 0})
+
+    def test_killed_by_signal(self):
+        p, f = self.start("sh", "-c", "kill -SEGV $$")
+        self.assertEqual(p.wait(10), 139)
+        self.assertEqual(self.record(f), {"code": 139, "signal": 11})
+
+    def test_not_found_and_not_executable(self):
+        for cmd, code in (("no-such-thing", 127), ("/etc", 126)):
+            p, f = self.start(cmd, stderr=subprocess.PIPE)
+            err = p.communicate(timeout=10)[1]
+            self.assertEqual(p.returncode, code)
+            self.assertIn(cmd.encode(), err)
+            self.assertEqual(self.record(f), {"code": code, "signal": 0})
+
+    def test_record_is_not_inherited(self):
+        p, f = self.start("sh", "-c", "echo spoiled >&3", stderr=subprocess.DEVNULL)
+        self.assertNotEqual(p.wait(10), 0)
+        self.record(f)
+
+    def test_signals_are_forwarded(self):
+        p, f = self.start("sh", "-c", "trap 'exit 21' TERM; trap 'echo usr1' USR1; echo ready; while :; do sleep 0.02; done",
+                          stdout=subprocess.PIPE)
+        self.assertEqual(p.stdout.readline(), b"ready\n")
+        p.send_signal(signal.SIGUSR1)
+        self.assertEqual(p.stdout.readline(), b"usr1\n")
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(10), 21)
+        p.stdout.close()
+
+    def test_orphans_are_reaped(self):
+        # 20 grandchildren lose their parent and end at once; init must not keep one as a zombie.
+        p, f = self.start("sh", "-c", "for i in 1 2 3 4 5 6 7 8 9 10; do (sh -c : & sh -c : &) ; done; echo done; read x",
+                          stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+        self.assertEqual(p.stdout.readline(), b"done\n")
+        end = time.monotonic() + 5
+        while True:
+            kids = text(f"/proc/{p.pid}/task/{p.pid}/children").split()
+            zombies = [k for k in kids if ") Z" in text(f"/proc/{k}/stat")]
+            if not zombies and len(kids) == 1:
+                break
+            self.assertLess(time.monotonic(), end, zombies)
+        p.stdin.close()
+        p.wait(10)
+        p.stdout.close()
+
+    def test_terminal(self):
+        p, f = self.start("--tty", "sh", "-c", "test -t 0 && test -t 1 && tty; echo last; exit 6", stdout=subprocess.PIPE)
+        out = p.communicate(timeout=10)[0].decode()
+        self.assertEqual(p.returncode, 6)
+        self.assertRegex(out, r"/dev/pts/\d+\r\nlast\r\n$")
+        self.assertEqual(self.record(f), {"code": 6, "signal": 0})
+
+    def test_without_a_record_file(self):
+        p = subprocess.run([EXE, "init", "sh", "-c", "exit 4"], timeout=10)
+        self.assertEqual(p.returncode, 4)
+
+
+class Gate(unittest.TestCase):
+    JOB = dict(SLURM_JOB_ID="17", SLURM_JOB_UID="1000", SLURMD_NODENAME="n0", SLURM_JOB_GPUS="0,1,2,5",
+               SLURM_JOB_START_TIME="1790000000")
+
+    def setUp(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.addCleanup(self.dir.cleanup)
+        self.path = self.dir.name + "/gate.sock"
+        self.requests = []
+
+    def agent(self, *scripts):
+        """Serves one connection per script: a list of lines; None closes."""
+        s = socket.socket(socket.AF_UNIX)
+        s.bind(self.path)
+        s.listen(5)
+        self.addCleanup(s.close)
+
+        def serve():
+            for lines in scripts:
+                conn, _ = s.accept()
+                peer = Lines(conn)
+                self.requests.append(peer.read())
+                for line in lines:
+                    peer.say(line)
+                if lines and lines[-1].startswith("wait"):
+                    peer.read()  # silence until the other side goes
+                peer.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+
+    def gate(self, timeout=5000, **more):
+        t = time.monotonic()
+        p = subprocess.run([EXE, "gate", "--socket", self.path, "--timeout", str(timeout)], env=env(**{**self.JOB, **more}),
+                           capture_output=True, text=True, timeout=30)
+        return p.returncode, p.stderr, time.monotonic() - t
+
+    def test_ok(self):
+        self.agent(["wait pod ml/x ends", "ok"])
+        self.assertEqual(self.gate()[:2], (0, ""))
+        m = re.fullmatch(r"acquire job=17 start=1790000000 uid=1000 node=n0 devices=0-2,5 timeout=(\d+)", self.requests[0])
+        self.assertTrue(m, self.requests)
+        self.assertTrue(4000 <= int(m[1]) <= 5000)
+
+    def test_fail(self):
+        self.agent(["fail held by pod ml/train-3"])
+        code, err, _ = self.gate()
+        self.assertEqual(code, 1)
+        self.assertEqual(err, "tandem gate: held by pod ml/train-3\n")
+
+    def test_no_devices_needs_no_agent(self):
+        self.assertEqual(self.gate(SLURM_JOB_GPUS="")[:2], (0, ""))
+
+    def test_start_unknown_and_ranges(self):
+        self.agent(["ok"])
+        self.assertEqual(self.gate(SLURM_JOB_GPUS="3,0-1", SLURM_JOB_START_TIME="")[0], 0)
+        self.assertIn(" start=0 ", self.requests[0])
+        self.assertIn(" devices=0-1,3 ", self.requests[0])
+
+    def test_fallback_and_nonsense(self):
+        self.agent(["ok"])
+        self.assertEqual(self.gate(SLURM_JOB_GPUS="", CUDA_VISIBLE_DEVICES="4")[0], 0)
+        self.assertIn(" devices=4 ", self.requests[0])
+        for bad in ("GPU-8932", "0,,1", "1-0", "99999", "0;1", "-1"):
+            code, err, _ = self.gate(SLURM_JOB_GPUS=bad)
+            self.assertEqual(code, 1, bad)
+            self.assertIn(bad, err)
+        code, err, _ = self.gate(SLURM_JOB_GPUS="", SLURM_JOB_GRES="gpu:2")
+        self.assertEqual(code, 1)
+        self.assertEqual(self.gate(SLURMD_NODENAME="")[0], 1)
+        self.assertEqual(len(self.requests), 1)
+
+    def test_absent_agent_is_not_free(self):
+        code, err, took = self.gate(timeout=400)
+        self.assertEqual(code, 1)
+        self.assertGreater(took, 0.35)
+        self.assertIn("No such file", err)
+
+    def test_agent_comes_late_and_dies_once(self):
+        p = subprocess.Popen([EXE, "gate", "--socket", self.path, "--timeout", "8000"], env=env(**self.JOB))
+        self.agent([], ["ok"])
+        self.assertEqual(p.wait(10), 0)
+        self.assertEqual(len(self.requests), 2)
+
+    def test_deadline_while_waiting(self):
+        self.agent(["wait held by pod ml/x"])
+        code, err, took = self.gate(timeout=300)
+        self.assertEqual(code, 1)
+        self.assertIn("held by pod ml/x", err)
+        self.assertLess(took, 3)
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        self.s = socket.create_server(("127.0.0.1", 0))
+        self.s.settimeout(15)
+        self.addCleanup(self.s.close)
+        self.port = self.s.getsockname()[1]
+
+    def start(self):
+        p = subprocess.Popen([EXE, "run", "--knock", f"127.0.0.1:{self.port}", "--ask", "uid-1", "--token", "ab12"],
+                             env=env(SLURM_JOB_ID="33", SLURMD_NODENAME="n1"))
+        self.addCleanup(lambda: p.poll() is None and (p.kill(), p.wait()))
+        return p
+
+    def accept(self, hello=True):
+        conn = Lines(self.s.accept()[0])
+        self.addCleanup(conn.close)
+        if hello:
+            self.assertEqual(conn.read(), "hello v=1 job=33 ask=uid-1 token=ab12 node=n1")
+        return conn
+
+    def test_end_code(self):
+        p = self.start()
+        c = self.accept()
+        c.say("run")
+        c.say("end code=42")
+        self.assertEqual(p.wait(10), 42)
+
+    def test_gone(self):
+        p = self.start()
+        self.accept().say("gone")
+        self.assertEqual(p.wait(10), 0)
+
+    def test_term_is_told_and_obeyed(self):
+        p = self.start()
+        c = self.accept()
+        c.say("run")
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(c.read(), "signal name=TERM")
+        self.assertEqual(p.wait(3), 143)
+
+    def test_term_without_a_bridge(self):
+        self.s.close()
+        p = self.start()
+        # The mask must be set before the signal: wait until it blocks TERM.
+        end = time.monotonic() + 5
+        while True:
+            blocked = int(re.search(r"SigBlk:\s*(\w+)", text(f"/proc/{p.pid}/status"))[1], 16)
+            if blocked & (1 << (signal.SIGTERM - 1)):
+                break
+            self.assertLess(time.monotonic(), end)
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(3), 143)
+
+    def test_usr1_is_told_and_survived(self):
+        p = self.start()
+        c = self.accept()
+        p.send_signal(signal.SIGUSR1)
+        self.assertEqual(c.read(), "signal name=USR1")
+        c.say("end code=0")
+        self.assertEqual(p.wait(10), 0)
+
+    def test_ping(self):
+        p = self.start()
+        c = self.accept()
+        c.say("ping")
+        self.assertEqual(c.read(), "pong")
+        p.kill()
+
+    def test_lost_connection_is_not_an_end(self):
+        p = self.start()
+        for _ in range(3):
+            self.accept().close()
+        c = self.accept()
+        self.assertIsNone(p.poll())
+        c.say("some word of a later version")
+        c.say("end code=7")
+        self.assertEqual(p.wait(10), 7)
+
+    def test_split_and_joined_lines(self):
+        p = self.start()
+        c = self.accept()
+        c.conn.sendall(b"run\nen")
+        c.conn.sendall(b"d code=5\nend code=6\n")
+        self.assertEqual(p.wait(10), 5)
+
+    def test_line_without_end_drops_the_connection(self):
+        p = self.start()
+        c = self.accept()
+        try:
+            c.conn.sendall(b"x" * 8192)
+        except OSError:
+            pass
+        self.accept().say("end code=1")
+        self.assertEqual(p.wait(10), 1)
+
+    def test_wrong_usage(self):
+        for args in (["--knock", "host:1", "--ask", "u", "--token", "t"], ["--knock", "127.0.0.1:0", "--ask", "u", "--token", "t"],
+                     ["--knock", "127.0.0.1:9", "--ask", "u"], ["--what"]):
+            p = subprocess.run([EXE, "run", *args], env=env(SLURM_JOB_ID="1"), capture_output=True, timeout=10)
+            self.assertEqual(p.returncode, 2, args)
+            self.assertTrue(p.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
