@@ -1,0 +1,497 @@
+#include "slurm/conf.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+// ---- grammar ----
+static bool all_of(const char *s, size_t max, const char *extra)
+{
+	size_t n = 0;
+	for (; s[n]; n++)
+		if (n >= max ||
+		    !((s[n] >= 'a' && s[n] <= 'z') || (s[n] >= 'A' && s[n] <= 'Z') || (s[n] >= '0' && s[n] <= '9') || strchr(extra, s[n])))
+			return false;
+	return n > 0;
+}
+
+bool td_slurm_is_name(const char *s)
+{
+	return s && all_of(s, 63, "_.-") && !strchr("_.-", s[0]);
+}
+
+bool td_slurm_is_key(const char *s)
+{
+	return s && all_of(s, 64, "_") && s[0] != '_' && (s[0] < '0' || s[0] > '9');
+}
+
+bool td_slurm_is_value(const char *s)
+{
+	size_t n = 0;
+	for (; s && s[n]; n++)
+		if (n >= 4096 || s[n] <= ' ' || s[n] > '~' || strchr("\"#\\", s[n]))
+			return false;
+	return n > 0;
+}
+
+bool td_slurm_is_path(const char *s)
+{
+	return s && s[0] == '/' && all_of(s, 255, "_./-") && !strstr(s, "..");
+}
+
+static const char *digits(const char *s)
+{
+	const char *p = s;
+	while (*p >= '0' && *p <= '9' && p - s < 9)
+		p++;
+	return p;
+}
+
+bool td_slurm_is_time(const char *s)
+{
+	if (!s)
+		return false;
+	if (!strcasecmp(s, "INFINITE") || !strcasecmp(s, "UNLIMITED"))
+		return true;
+	const char *p = digits(s);
+	if (p == s)
+		return false;
+	const char *rest = p;
+	if (*p == '-') {
+		rest = digits(p + 1);
+		if (rest == p + 1)
+			return false;
+	}
+	for (int i = 0; i < 2 && *rest == ':'; i++) {
+		const char *q = digits(rest + 1);
+		if (q == rest + 1)
+			return false;
+		rest = q;
+	}
+	return *rest == '\0';
+}
+
+bool td_slurm_is_user(const char *s)
+{
+	if (!s || !all_of(s, 32, "_-") || s[0] == '-' || (s[0] >= '0' && s[0] <= '9'))
+		return false;
+	for (; *s; s++)
+		if (*s >= 'A' && *s <= 'Z')
+			return false;
+	return true;
+}
+
+// ---- slurm.conf ----
+// Keys that Tandem writes and that an object may not change, and why. fix NULL: merged (a comma list).
+static const struct {
+	const char *key, *value, *fix;
+} base[] = {
+	{"ClusterName", "", "it is metadata.name"},
+	{"SlurmctldHost", "", "Tandem names the controller's pod"},
+	{"SlurmctldPort", "6817", "Services and pods are made for it"},
+	{"SlurmdPort", "6818", "pods are made for it"},
+	{"SlurmUser", "slurm", "keys and state belong to it"},
+	{"SlurmdUser", "root", "slurmd must start jobs as other users"},
+	{"AuthType", "auth/slurm", "set spec.auth.type"},
+	{"AuthInfo", "use_client_ids", "nodes need no users of their own"},
+	{"CredType", "cred/slurm", "it belongs to spec.auth.type"},
+	{"AuthAltTypes", "auth/jwt", "Tandem itself reaches Slurm with tokens"},
+	{"AuthAltParameters", "jwt_key=" TD_SLURM_JWT "/jwt_hs256.key", "Tandem makes the key"},
+	{"StateSaveLocation", TD_SLURM_STATE, "set spec.controller.storage"},
+	{"SlurmdSpoolDir", TD_SLURM_SPOOL, "it is a volume of the slurmd pods"},
+	{"SlurmctldPidFile", "/run/slurmctld/slurmctld.pid", "it is a volume of the controller's pod"},
+	{"SlurmdPidFile", "/run/slurmd.pid", "pods are made for it"},
+	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
+	{"PrologFlags", "Alloc", "the gate must pass on every node before any step"},
+	{"PrologEpilogTimeout", "60", "the gate has its own deadline below it"},
+	{"BatchStartTimeout", "75", "it must exceed the gate's deadline"},
+	{"ProctrackType", "proctrack/cgroup", "jobs are confined to their devices"},
+	{"TaskPlugin", "task/cgroup", "jobs are confined to their devices"},
+	{"SelectType", "select/cons_tres", "GPUs are granted one by one"},
+	{"SelectTypeParameters", "CR_Core_Memory", "pods ask for cores and memory"},
+	{"GresTypes", "gpu", NULL},
+	{"SlurmctldParameters", "enable_configless", NULL},
+	{"SlurmdParameters", "config_overrides", NULL},
+	{"SchedulerParameters", "batch_sched_delay=0,sched_min_interval=0,bf_interval=1,default_queue_depth=1000,nohold_on_prolog_fail",
+	 NULL},
+	{"PreemptParameters", "send_user_signal", NULL},
+	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
+	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
+	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
+	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
+	{"NodeSet", "", "use a NodeSet object"},
+	{"PartitionName", "", "use spec.partitions"},
+	{"DownNodes", "", "nodes register by themselves: drain with scontrol or cordon"},
+	{"FrontendName", "", "front ends are not supported"},
+	{"Include", "", "write the keys themselves"},
+	{"PluginDir", "", "plugins come with the image"},
+	{"PlugStackConfig", "", "plugins come with the image"},
+	{"SlurmctldAddr", "", "Tandem names the controller's pod"},
+	{"ControlMachine", "", "Tandem names the controller's pod"},
+	{"BackupController", "", "Tandem names the controller's pod"},
+	{"ControlAddr", "", "Tandem names the controller's pod"},
+};
+// What an object may change.
+static const struct {
+	const char *key, *value;
+} defaults[] = {
+	{"MpiDefault", "none"},
+	{"MailProg", "/bin/true"},
+	{"JobAcctGatherType", "jobacct_gather/none"},
+	{"SchedulerType", "sched/backfill"},
+	{"SlurmctldTimeout", "120"},
+	{"SlurmdTimeout", "30"},
+	{"KillWait", "10"},
+	{"MinJobAge", "300"},
+	{"MaxJobCount", "50000"},
+	{"MaxNodeCount", "1024"},
+};
+
+static const char *ci_get(yyjson_val *map, const char *key)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with(map);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		if (!strcasecmp(yyjson_get_str(k), key))
+			return yyjson_get_str(yyjson_obj_iter_get_val(k));
+	return NULL;
+}
+
+// Does the comma list hold an option of this name ("bf_interval=1" is named "bf_interval")?
+static bool list_has(const char *list, const char *option)
+{
+	size_t n = strcspn(option, "=,");
+	for (const char *p = list; p && *p; p += strcspn(p, ","), p += *p == ',')
+		if (strcspn(p, "=,") == n && !strncasecmp(p, option, n))
+			return true;
+	return false;
+}
+
+// The object's options first; of ours those that it does not name.
+static void merge_list(struct td_buf *b, const char *ours, const char *theirs)
+{
+	td_buf_puts(b, theirs ? theirs : "");
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, ours, ',');
+	bool first = !theirs;
+	for (size_t i = 0; i < l.n; i++) {
+		if (theirs && list_has(theirs, l.v[i]))
+			continue;
+		td_buf_printf(b, "%s%s", first ? "" : ",", l.v[i]);
+		first = false;
+	}
+}
+
+static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with(map);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
+		if (!td_slurm_is_key(key)) {
+			td_strv_addf(problems, "spec.config.slurmConf: \"%.40s\" is not a slurm.conf key: letters and digits only", key);
+			continue;
+		}
+		if (!td_slurm_is_value(value))
+			td_strv_addf(problems,
+				     "spec.config.slurmConf.%s: the value must be a string of printable characters without blanks, "
+				     "'\"', '#' and '\\'; write one key per line of the map",
+				     key);
+		for (size_t i = 0; i < TD_LEN(base); i++)
+			if (base[i].fix && !strcasecmp(base[i].key, key))
+				td_strv_addf(problems, "spec.config.slurmConf.%s: Tandem sets this key (%s); remove it", key, base[i].fix);
+		yyjson_obj_iter jt = yyjson_obj_iter_with(map);
+		for (yyjson_val *j; (j = yyjson_obj_iter_next(&jt)) && j != k;)
+			if (!strcasecmp(yyjson_get_str(j), key))
+				td_strv_addf(problems, "spec.config.slurmConf.%s: the key is there twice, as \"%s\" too; keep one", key,
+					     yyjson_get_str(j));
+	}
+}
+
+char *td_slurm_set_feature(const char *node_set)
+{
+	return td_asprintf("set.%s", node_set);
+}
+
+static bool in_list(const char *s, const char *const *v, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (td_streq(v[i], s))
+			return true;
+	return false;
+}
+
+static bool one_of(const char *s, const char *list)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, list, '|');
+	for (size_t i = 0; s && i < l.n; i++)
+		if (!strcasecmp(l.v[i], s))
+			return true;
+	return false;
+}
+
+// One option of a partition; the value has passed a grammar or is refused here.
+static void partition_option(struct td_buf *b, size_t at, const char *field, const char *key, const char *value, bool ok, const char *fix,
+			     struct td_strv *problems)
+{
+	if (!value)
+		return;
+	if (ok)
+		td_buf_printf(b, " %s=%s", key, value);
+	else
+		td_strv_addf(problems, "spec.partitions[%zu].%s: \"%.60s\" is not valid: %s", at, field, value, fix);
+}
+
+static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct td_slurm_facts *f, struct td_strv *problems)
+{
+	const char *name = td_jstr(p, "name");
+	if (!td_slurm_is_name(name) || !strcasecmp(name, "DEFAULT")) {
+		td_strv_addf(problems, "spec.partitions[%zu].name: must be letters, digits, '_', '.', '-' (not first), and not DEFAULT",
+			     at);
+		return;
+	}
+	td_buf_printf(b, "PartitionName=%s Nodes=", name);
+	yyjson_val *sets = td_jget(p, "nodeSets"), *x;
+	size_t i, n;
+	if (yyjson_arr_size(sets) == 0)
+		td_buf_puts(b, "ALL");
+	yyjson_arr_foreach (sets, i, n, x) {
+		const char *s = yyjson_get_str(x);
+		if (!td_slurm_is_name(s))
+			td_strv_addf(problems, "spec.partitions[%zu].nodeSets[%zu]: must be the name of a NodeSet", at, i);
+		else if (!in_list(s, f->node_sets, f->n_node_sets))
+			td_strv_addf(problems,
+				     "spec.partitions[%zu].nodeSets[%zu]: there is no NodeSet \"%s\" of this cluster in its namespace", at,
+				     i, s);
+		else
+			td_buf_printf(b, "%sset_%s", i ? "," : "", s);
+	}
+	td_buf_printf(b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
+	const char *v = td_jstr_or(p, "maxTime", "INFINITE");
+	partition_option(b, at, "maxTime", "MaxTime", v, td_slurm_is_time(v), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
+	v = td_jstr(p, "defaultTime");
+	partition_option(b, at, "defaultTime", "DefaultTime", v, td_slurm_is_time(v), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE",
+			 problems);
+	v = td_jstr_or(p, "state", "UP");
+	partition_option(b, at, "state", "State", v, one_of(v, "UP|DOWN|DRAIN|INACTIVE"), "write UP, DOWN, DRAIN or INACTIVE", problems);
+	v = td_jstr(p, "preemptMode");
+	partition_option(b, at, "preemptMode", "PreemptMode", v, one_of(v, "OFF|CANCEL|REQUEUE"), "write OFF, CANCEL or REQUEUE", problems);
+	v = td_jstr(p, "qos");
+	partition_option(b, at, "qos", "QOS", v, td_slurm_is_name(v), "write the name of a QOS", problems);
+	const char *const numbers[][2] = {
+		{"priorityTier", "PriorityTier"}, {"priorityJobFactor", "PriorityJobFactor"}, {"graceTime", "GraceTime"}};
+	for (i = 0; i < TD_LEN(numbers); i++) {
+		long long k = td_jint(p, numbers[i][0], -1);
+		if (k >= 0)
+			td_buf_printf(b, " %s=%lld", numbers[i][1], k);
+	}
+	yyjson_val *k, *groups = td_jget(p, "allowAccounts");
+	yyjson_arr_foreach (groups, i, n, k) {
+		const char *s = yyjson_get_str(k);
+		if (td_slurm_is_name(s))
+			td_buf_printf(b, "%s%s", i ? "," : " AllowAccounts=", s);
+		else
+			td_strv_addf(problems, "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
+	}
+	td_buf_putc(b, '\n');
+}
+
+static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm_facts *f, struct td_strv *problems)
+{
+	yyjson_val *p, *s;
+	size_t i, n, j, m, defaults_seen = 0;
+	td_auto_strv struct td_strv used = {0};
+	yyjson_arr_foreach (list, i, n, p) {
+		yyjson_arr_foreach (td_jget(p, "nodeSets"), j, m, s) {
+			const char *set = yyjson_get_str(s);
+			if (td_slurm_is_name(set) && !td_strv_has(&used, set)) {
+				td_strv_add(&used, set);
+				td_auto_free char *feature = td_slurm_set_feature(set);
+				td_buf_printf(b, "NodeSet=set_%s Feature=%s\n", set, feature);
+			}
+		}
+	}
+	td_auto_strv struct td_strv names = {0};
+	yyjson_arr_foreach (list, i, n, p) {
+		const char *name = td_jstr(p, "name");
+		if (name && td_strv_has(&names, name))
+			td_strv_addf(problems, "spec.partitions[%zu].name: \"%.63s\" is there twice; names must differ", i, name);
+		td_strv_add(&names, name ? name : "");
+		if (td_jbool(p, "default", false) && ++defaults_seen == 2)
+			td_strv_addf(problems, "spec.partitions[%zu].default: another partition is the default already; keep one", i);
+		partition(b, i, p, f, problems);
+	}
+	if (yyjson_arr_size(list) == 0)
+		td_buf_puts(b, "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
+}
+
+static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f, struct td_strv *problems)
+{
+	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
+	check_slurm_conf(user, problems);
+	struct td_buf b = {0};
+	td_buf_printf(&b, "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\nClusterName=%s\n", ns, name, name);
+	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name, name, name, ns);
+	for (size_t i = 0; i < TD_LEN(base); i++) {
+		if (!*base[i].value)
+			continue;
+		const char *theirs = base[i].fix ? NULL : ci_get(user, base[i].key);
+		td_buf_printf(&b, "%s=", base[i].key);
+		merge_list(&b, base[i].value, theirs);
+		td_buf_putc(&b, '\n');
+	}
+	for (size_t i = 0; i < TD_LEN(defaults); i++)
+		if (!ci_get(user, defaults[i].key))
+			td_buf_printf(&b, "%s=%s\n", defaults[i].key, defaults[i].value);
+	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
+		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);
+	yyjson_obj_iter it = yyjson_obj_iter_with(user);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		bool ours = false;
+		for (size_t i = 0; i < TD_LEN(base); i++)
+			ours |= !strcasecmp(base[i].key, yyjson_get_str(k));
+		if (!ours)
+			td_buf_printf(&b, "%s=%s\n", yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+	}
+	partitions(&b, td_jget(o, "spec.partitions"), f, problems);
+	return td_buf_take(&b);
+}
+
+// ---- the other files ----
+static char *gres_conf(const struct td_slurm_facts *f)
+{
+	struct td_buf b = {0};
+	td_buf_puts(&b, "AutoDetect=off\n");
+	for (size_t i = 0; i < f->n_gres; i++)
+		td_buf_printf(&b, "%s%s%sName=%s File=%s\n", f->gres[i].nodes ? "NodeName=" : "", f->gres[i].nodes ? f->gres[i].nodes : "",
+			      f->gres[i].nodes ? " " : "", f->gres[i].name, f->gres[i].file);
+	return td_buf_take(&b);
+}
+
+static bool system_name(const char *s)
+{
+	static const char *const names[] = {"root",   "daemon",  "bin",   "sys",   "adm",   "tty",  "disk",   "mail", "www-data",
+					    "nobody", "nogroup", "slurm", "munge", "users", "sudo", "shadow", "utmp", "kmem"};
+	return in_list(s, names, TD_LEN(names));
+}
+
+static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_strv *problems)
+{
+	td_buf_puts(passwd, "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+			    "bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
+			    "_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+			    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+	td_buf_puts(group, "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:\nsudo:x:27:\n"
+			   "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
+	td_auto_strv struct td_strv names = {0}, gids = {0}, uids = {0};
+	yyjson_val *u;
+	size_t i, n;
+	yyjson_arr_foreach (users, i, n, u) {
+		const char *name = td_jstr(u, "name"), *shell = td_jstr_or(u, "shell", "/bin/bash");
+		long long uid = td_jint(u, "uid", -1), gid = td_jint(u, "gid", uid);
+		if (!td_slurm_is_user(name) || system_name(name)) {
+			td_strv_addf(
+				problems,
+				"spec.users[%zu].name: must be lower-case letters, digits, '_', '-', at most 32, and no system account", i);
+			continue;
+		}
+		td_auto_free char *def_home = td_asprintf("/home/%s", name), *t_uid = td_asprintf("%lld", uid),
+				  *t_gid = td_asprintf("%lld", gid);
+		const char *home = td_jstr_or(u, "home", def_home);
+		if (uid < 1000 || uid > 4294967293 || uid == TD_SLURM_UID || uid == 65534 || td_strv_has(&uids, t_uid))
+			td_strv_addf(problems,
+				     "spec.users[%zu].uid: must be 1000 or more, not 64030 (slurm) or 65534 (nobody), and nobody else's",
+				     i);
+		if (gid < 100 || gid > 4294967293 || gid == TD_SLURM_UID || gid == 65534)
+			td_strv_addf(problems, "spec.users[%zu].gid: must be 100 or more and not 64030 (slurm) or 65534 (nogroup)", i);
+		if (!td_slurm_is_path(home))
+			td_strv_addf(problems, "spec.users[%zu].home: must be an absolute path of letters, digits, '.', '_', '-', '/'", i);
+		if (!td_slurm_is_path(shell))
+			td_strv_addf(problems, "spec.users[%zu].shell: must be an absolute path of letters, digits, '.', '_', '-', '/'", i);
+		if (td_strv_has(&names, name))
+			td_strv_addf(problems, "spec.users[%zu].name: \"%s\" is there twice; names must differ", i, name);
+		td_strv_add(&names, name);
+		td_strv_add(&uids, t_uid);
+		td_buf_printf(passwd, "%s:x:%lld:%lld::%s:%s\n", name, uid, gid, home, shell);
+		if (gid != 100 && !td_strv_has(&gids, t_gid)) {
+			td_buf_printf(group, "%s:x:%lld:\n", name, gid);
+			td_strv_add(&gids, t_gid);
+		}
+	}
+}
+
+// Files of the object's own: fixed names, free text, bounded; an Include could read what is not the cluster's.
+static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_strv *problems)
+{
+	static const char *const allowed[] = {"topology.conf",      "topology.yaml", "acct_gather.conf",
+					      "job_container.conf", "mpi.conf",      "oci.conf"};
+	yyjson_obj_iter it = yyjson_obj_iter_with(map);
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *name = yyjson_get_str(k), *text = yyjson_get_str(yyjson_obj_iter_get_val(k));
+		if (!in_list(name, allowed, TD_LEN(allowed)) || ret->n == TD_LEN(ret->v)) {
+			td_strv_addf(
+				problems,
+				"spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, topology.yaml, acct_gather.conf, "
+				"job_container.conf, mpi.conf, oci.conf (slurm.conf: use slurmConf and partitions; gres.conf and "
+				"cgroup.conf are Tandem's)",
+				name);
+			continue;
+		}
+		if (!text || strlen(text) > 256 << 10) {
+			td_strv_addf(problems, "spec.config.files.%s: must be text of at most 256 KiB", name);
+			continue;
+		}
+		for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
+			const char *p = line + strspn(line, " \t\r");
+			if (!strncasecmp(p, "include", 7) && isspace((unsigned char)p[7]))
+				td_strv_addf(problems, "spec.config.files.%s: Include is not allowed; write the lines themselves", name);
+		}
+		ret->v[ret->n].name = td_strdup(name);
+		ret->v[ret->n++].text = td_strdup(text);
+	}
+}
+
+bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, struct td_slurm_files *ret, struct td_strv *problems)
+{
+	size_t before = problems->n;
+	const char *ns = td_jstr_or(o, "metadata.namespace", "default"), *name = td_jstr_or(o, "metadata.name", "");
+	if (!td_slurm_is_name(name) || strchr(name, '.') || strlen(name) > 40)
+		td_strv_addf(problems,
+			     "metadata.name: must be at most 40 letters, digits and '-', without dots: it becomes Slurm's ClusterName");
+	if (!td_slurm_is_name(ns))
+		td_strv_addf(problems, "metadata.namespace: must be a DNS label");
+	if (!one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
+		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
+	struct td_slurm_files out = {0};
+	struct td_buf passwd = {0}, group = {0};
+	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "passwd", "group"};
+	char *const texts[TD_SLURM_FILES] = {
+		slurm_conf(o, ns, name, f, problems),
+		gres_conf(f),
+		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
+		td_strdup("#!/bin/sh\n# Slurm's Prolog: the node's agent must have given the job its devices.\nexec "
+			  "/opt/tandem/tandem-standin gate\n"),
+		td_buf_take(&passwd),
+		td_buf_take(&group),
+	};
+	for (out.n = 0; out.n < TD_SLURM_FILES; out.n++) {
+		out.v[out.n].name = td_strdup(names[out.n]);
+		out.v[out.n].text = texts[out.n];
+	}
+	own_files(td_jget(o, "spec.config.files"), &out, problems);
+	if (problems->n > before) {
+		td_slurm_files_done(&out);
+		return false;
+	}
+	*ret = out;
+	return true;
+}
+
+void td_slurm_files_done(struct td_slurm_files *f)
+{
+	for (size_t i = 0; i < f->n; i++) {
+		free(f->v[i].name);
+		free(f->v[i].text);
+	}
+	*f = (struct td_slurm_files){0};
+}

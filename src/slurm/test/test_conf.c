@@ -1,0 +1,174 @@
+// Unit tests of the conf writer: golden text, refusals, and that no outside string can add a line or a key.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "slurm/conf.h"
+#include "slurm/keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct td_json *yaml(const char *s)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_yaml_parse(s, strlen(s), &l, &err))
+		fail_msg("%s", err.msg);
+	assert_int_equal(l.n, 1);
+	return td_json_ref(l.v[0]);
+}
+
+#define HEAD "metadata: {name: main, namespace: slurm}\n"
+
+static void test_golden(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec:\n"
+			  "  config: {slurmConf: {KillWait: '5', schedulerparameters: 'bf_interval=3,bf_continue', DebugFlags: 'Gres'}}\n"
+			  "  partitions: [{name: all, default: true}, {name: big, nodeSets: [pool], maxTime: 1-00:00:00, state: DRAIN, "
+			  "priorityTier: 5}]\n"
+			  "  users: [{name: ann, uid: 1000}, {name: bob, uid: 1001, gid: 1000, shell: /bin/sh, home: /srv/bob}]\n");
+	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]"}, {"x[0-1]", "gpu", "/dev/nvidia[0-3]"}};
+	const char *const sets[] = {"pool"};
+	const struct td_slurm_facts f = {gres, 2, 1024, sets, 1};
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	bool ok = td_slurm_files_make(td_json_root(o), &f, &r, &p);
+	if (!ok)
+		fail_msg("%s", p.v[0]);
+	const char *conf = r.v[TD_SLURM_CONF].text;
+	assert_string_equal(r.v[TD_SLURM_CONF].name, "slurm.conf");
+	static const char *const lines[] = {
+		"\nClusterName=main\n",
+		"\nSlurmctldHost=main-slurmctld-0(main-slurmctld-0.main-slurmctld.slurm.svc.cluster.local)\n",
+		"\nKillWait=5\n",
+		"\nDebugFlags=Gres\n",
+		"\nDefMemPerCPU=1024\n",
+		"\nInactiveLimit=0\n",
+		"\nSchedulerParameters=bf_interval=3,bf_continue,batch_sched_delay=0,sched_min_interval=0,default_queue_depth=1000,nohold_"
+		"on_prolog_"
+		"fail\n",
+		"\nNodeSet=set_pool Feature=set.pool\n",
+		"\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+		"\nPartitionName=big Nodes=set_pool Default=NO MaxTime=1-00:00:00 State=DRAIN PriorityTier=5\n",
+	};
+	for (size_t i = 0; i < TD_LEN(lines); i++)
+		if (!strstr(conf, lines[i]))
+			fail_msg("missing:%sin\n%s", lines[i], conf);
+	assert_null(strstr(conf, "KillWait=10"));
+	assert_null(strstr(conf, "bf_interval=1,"));
+	assert_string_equal(r.v[TD_GRES_CONF].text,
+			    "AutoDetect=off\nName=gpu File=/dev/tandem-gpu[0-7]\nNodeName=x[0-1] Name=gpu File=/dev/nvidia[0-3]\n");
+	assert_non_null(strstr(r.v[TD_PASSWD].text, "\nann:x:1000:1000::/home/ann:/bin/bash\nbob:x:1001:1000::/srv/bob:/bin/sh\n"));
+	assert_non_null(strstr(r.v[TD_GROUP].text, "\nann:x:1000:\n"));
+	assert_null(strstr(r.v[TD_GROUP].text, "bob"));
+	assert_non_null(strstr(r.v[TD_CGROUP_CONF].text, "ConstrainDevices=yes"));
+	td_auto_slurm_files struct td_slurm_files again = {0};
+	assert_true(td_slurm_files_make(td_json_root(o), &f, &again, &p));
+	assert_string_equal(conf, again.v[TD_SLURM_CONF].text);
+}
+
+// Every spec here is refused, and the refusal names the field.
+static void test_refused(void **state)
+{
+	static const char *const bad[][2] = {
+		{"config: {slurmConf: {SlurmUser: root}}", "spec.config.slurmConf.SlurmUser"},
+		{"config: {slurmConf: {slurmuser: root}}", "spec.config.slurmConf.slurmuser"},
+		{"config: {slurmConf: {KillWait: '5 SlurmUser=root'}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: \"5\\nSlurmUser=root\"}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: '5#'}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: '5\\'}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: '\"5'}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: ''}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {KillWait: 5}}", "spec.config.slurmConf.KillWait"},
+		{"config: {slurmConf: {'KillWait=1 X': '5'}}", "spec.config.slurmConf"},
+		{"config: {slurmConf: {KillWait: '1', killwait: '2'}}", "spec.config.slurmConf.killwait"},
+		{"config: {slurmConf: {Include: /etc/shadow}}", "spec.config.slurmConf.Include"},
+		{"config: {files: {cgroup.conf: x}}", "spec.config.files"},
+		{"config: {files: {mpi.conf: \"a=1\\n  include /etc/shadow\"}}", "spec.config.files.mpi.conf"},
+		{"partitions: [{name: 'a b'}]", "spec.partitions[0].name"},
+		{"partitions: [{name: DEFAULT}]", "spec.partitions[0].name"},
+		{"partitions: [{name: \"a\\nSlurmUser=root\"}]", "spec.partitions[0].name"},
+		{"partitions: [{name: a, maxTime: '5 Nodes=x'}]", "spec.partitions[0].maxTime"},
+		{"partitions: [{name: a, state: 'UP Hidden=YES'}]", "spec.partitions[0].state"},
+		{"partitions: [{name: a, qos: 'x y'}]", "spec.partitions[0].qos"},
+		{"partitions: [{name: a, nodeSets: [nope]}]", "spec.partitions[0].nodeSets[0]"},
+		{"partitions: [{name: a}, {name: a}]", "spec.partitions[1].name"},
+		{"partitions: [{name: a, default: true}, {name: b, default: true}]", "spec.partitions[1].default"},
+		{"users: [{name: 'x:0:0', uid: 1000}]", "spec.users[0].name"},
+		{"users: [{name: root, uid: 1000}]", "spec.users[0].name"},
+		{"users: [{name: a, uid: 0}]", "spec.users[0].uid"},
+		{"users: [{name: a, uid: 64030}]", "spec.users[0].uid"},
+		{"users: [{name: a, uid: 1000}, {name: b, uid: 1000}]", "spec.users[1].uid"},
+		{"users: [{name: a, uid: 1000, gid: 0}]", "spec.users[0].gid"},
+		{"users: [{name: a, uid: 1000, home: '/x:y'}]", "spec.users[0].home"},
+		{"users: [{name: a, uid: 1000, shell: \"/x\\nroot::0\"}]", "spec.users[0].shell"},
+		{"auth: {type: munge}", "spec.auth.type"},
+	};
+	const struct td_slurm_facts f = {0};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto_free char *text = td_asprintf(HEAD "spec: {%s}\n", bad[i][0]);
+		td_auto(td_json_unref) struct td_json *o = yaml(text);
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		if (td_slurm_files_make(td_json_root(o), &f, &r, &p))
+			fail_msg("accepted: %s", bad[i][0]);
+		assert_int_equal(r.n, 0);
+		bool named = false;
+		for (size_t k = 0; k < p.n; k++) {
+			named |= td_starts(p.v[k], bad[i][1]);
+			assert_null(strchr(p.v[k], '\n'));
+		}
+		if (!named)
+			fail_msg("%s: no line starts with %s but: %s", bad[i][0], bad[i][1], p.v[0]);
+	}
+}
+
+static void test_grammar(void **state)
+{
+	assert_true(td_slurm_is_time("90") && td_slurm_is_time("1:30") && td_slurm_is_time("1-2:3:4") && td_slurm_is_time("infinite"));
+	assert_false(td_slurm_is_time("") || td_slurm_is_time("1-") || td_slurm_is_time("1:2:3:4") || td_slurm_is_time("1 ") ||
+		     td_slurm_is_time(NULL));
+	assert_true(td_slurm_is_value("a=b,c[1-2]:x/*"));
+	assert_false(td_slurm_is_value("a\tb") || td_slurm_is_value("\xc3\xa4") || td_slurm_is_value(NULL));
+	assert_true(td_slurm_is_path("/home/x.y"));
+	assert_false(td_slurm_is_path("x") || td_slurm_is_path("/a/../b") || td_slurm_is_path("/a b"));
+	assert_false(td_slurm_is_name(".a") || td_slurm_is_name("") || td_slurm_is_name("a,b") || td_slurm_is_user("Ann") ||
+		     td_slurm_is_user("1a"));
+}
+
+static void test_base64(void **state)
+{
+	static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}};
+	for (size_t i = 0; i < TD_LEN(pairs); i++) {
+		td_auto_buf struct td_buf e = {0}, d = {0};
+		td_base64_encode(&e, pairs[i][0], strlen(pairs[i][0]));
+		assert_string_equal(td_buf_str(&e), pairs[i][1]);
+		assert_int_equal(td_base64_decode(pairs[i][1], &d, NULL), 0);
+		assert_string_equal(td_buf_str(&d), pairs[i][0]);
+	}
+	td_auto_buf struct td_buf d = {0};
+	assert_int_equal(td_base64_decode("Zg=", &d, NULL), -8);
+	assert_int_equal(td_base64_decode("Z===", &d, NULL), -8);
+	assert_int_equal(td_base64_decode("Zg==Zg==", &d, NULL), -8);
+	assert_int_equal(td_base64_decode("Zm\n9", &d, NULL), -8);
+	td_auto_free char *a = td_slurm_key_new(32), *b = td_slurm_key_new(32);
+	assert_string_not_equal(a, b);
+	assert_int_equal(td_base64_decode(a, &d, NULL), 0);
+	assert_int_equal(d.len, 32);
+}
+
+int main(void)
+{
+	const struct CMUnitTest t[] = {
+		cmocka_unit_test(test_golden),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),
+	};
+	return cmocka_run_group_tests(t, NULL, NULL);
+}
