@@ -61,7 +61,8 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
 	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
 			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
-			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log");
+			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log"),
+			  *half = oci_pod_path(r, s->id, ".pid");
 	// The upper layer starts empty each time, as with a kubelet: a restarted container sees its image again.
 	if ((x = td_mkdir_p(dir, 0711, err)) || (x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
 		return td_wrap(err, "container %s", s->id);
@@ -69,6 +70,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	if ((x = td_mkdir_p(rootfs, 0755, err)))
 		return td_wrap(err, "container %s", s->id);
 	unlink(pidfile);
+	unlink(half); // runc's unfinished pid file: it refuses to start over it
 	unlink(exitfile);
 	unlink(log);
 	if ((x = oci_config_write(r, s, config, err)))

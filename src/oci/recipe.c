@@ -247,9 +247,9 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 	td_auto_free char *mirror = img_mirror("/etc/apt"), *include = td_asprintf("--include=%s", rc->packages);
 	td_auto_strv struct td_strv a = {0}, env = {0};
 	const char *const head[] = {
-		"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", include, "--aptopt=APT::Install-Recommends \"false\"",
-		"--aptopt=Acquire::Retries \"3\"", "--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*",
+		"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", "--verbose", include,
+		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"", "--dpkgopt=path-exclude=/usr/share/doc/*",
+		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
 		// Random, and of no use: Slurm's own key is mounted. The name resolution is the pod's.
 		"--customize-hook=rm -f \"$1/etc/munge/munge.key\"", "--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
 	for (size_t i = 0; i < TD_LEN(head); i++)

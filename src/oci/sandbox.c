@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -78,6 +79,14 @@ int td_sandbox_main(int argc, char **argv)
 	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10);
 	if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(record, 3) < 0)
 		return fail("place the descriptors", NULL);
+	// Blocked signals stay blocked through runc into init, which keeps them so: one that is sent before init is ready waits for it.
+	// (The kernel drops what PID 1 has no handler for.)
+	static const int later[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+	sigset_t block;
+	sigemptyset(&block);
+	for (size_t i = 0; i < TD_LEN(later); i++)
+		sigaddset(&block, later[i]);
+	sigprocmask(SIG_BLOCK, &block, NULL);
 	syscall(SYS_close_range, 4u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", "1", "-d", "--pid-file",
 	      "pid", "-b", ".", id, (char *)NULL);

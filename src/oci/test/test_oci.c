@@ -74,6 +74,18 @@ static void signals_reach_the_command(void **s)
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // absent is fine
 }
 
+static void a_signal_right_after_the_start_is_not_lost(void **s)
+{
+	for (int i = 0; i < 10; i++) {
+		struct td_oci_spec sp = fx_spec("early", "sleep 1000");
+		fx_start(&sp);
+		assert_int_equal(td_oci_signal(fx.r, sp.id, SIGTERM, NULL), 0);
+		assert_int_equal(fx_wait(sp.id).exit_code, 143);
+	}
+	td_auto_free char *id = fx_id("early");
+	assert_int_equal(td_oci_delete(fx.r, id, true, NULL), 0);
+}
+
 static void killed_init_is_137_and_stays_so(void **s)
 {
 	struct td_oci_spec sp = fx_spec("kill", "sleep 1000");
@@ -389,6 +401,7 @@ static int tests(void)
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(exit_codes_and_times_are_true),
 		cmocka_unit_test(signals_reach_the_command),
+		cmocka_unit_test(a_signal_right_after_the_start_is_not_lost),
 		cmocka_unit_test(killed_init_is_137_and_stays_so),
 		cmocka_unit_test(out_of_memory_is_told),
 		cmocka_unit_test(devices_are_exactly_the_listed),

@@ -1,0 +1,206 @@
+// The image store: names, import, list, remove, locks, mirrors. Needs root where a container runs from an image.
+//   test_oci_image build DIR NAME   builds a recipe for real (network, half a minute): by hand
+#include "oci/image.h"
+#include "oci/image_internal.h"
+#include "oci/test/fixture.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/proc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *store(void)
+{
+	return td_asprintf("%s/images", fx.dir);
+}
+
+static char *image_tar(void)
+{
+	char *tar = td_asprintf("%s/busybox.tar.gz", fx.dir);
+	struct td_error e = TD_ERROR_INIT;
+	if (td_run_ok((char *[]){"tar", "-C", fx.image, "-czf", tar, ".", NULL}, 30000, NULL, &e))
+		fail_msg("%s", e.msg);
+	return tar;
+}
+
+static void put(const char *dir, const char *file, const char *text)
+{
+	td_auto_free char *p = td_asprintf("%s/%s", dir, file);
+	assert_int_equal(td_file_write(p, text, strlen(text), 0644, NULL), 0);
+}
+
+static void names(void **s)
+{
+	static const char *const good[][3] = {{"debian:13", "debian", "13"},
+					      {"debian", "debian", "latest"},
+					      {"docker.io/library/debian:13", "debian", "13"},
+					      {"docker.io/nvidia/cuda:12", "nvidia+cuda", "12"},
+					      {"tandem/slurm:24.11", "tandem+slurm", "24.11"},
+					      {"localhost:5000/a/b", "localhost:5000+a+b", "latest"}};
+	for (size_t i = 0; i < TD_LEN(good); i++) {
+		td_auto_free char *n = NULL, *t = NULL;
+		assert_int_equal(img_name(good[i][0], &n, &t, NULL), 0);
+		assert_string_equal(n, good[i][1]);
+		assert_string_equal(t, good[i][2]);
+	}
+	static const char *const bad[] = {"", "..", "../x:1", "a:..", "/etc", "a b", "a:", ":1", "a\n:1", ".lock", NULL};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		char *n = NULL, *t = NULL;
+		assert_int_equal(img_name(bad[i], &n, &t, NULL), TD_INVALID);
+		assert_null(n);
+	}
+}
+
+static void import_list_resolve_remove(void **s)
+{
+	td_auto_free char *dir = store(), *tar = image_tar();
+	struct td_error e = TD_ERROR_INIT;
+	struct td_image *v = NULL, img;
+	size_t n = 9;
+	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0); // no store yet
+	assert_int_equal(n, 0);
+	assert_int_equal(td_image_resolve(dir, "busybox:1", &img, &e), TD_NOT_FOUND);
+	assert_non_null(strstr(e.msg, "tandem image list"));
+	if (td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e))
+		fail_msg("%s", e.msg);
+	if (td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e)) // again: replaced
+		fail_msg("%s", e.msg);
+	assert_int_equal(td_image_resolve(dir, "docker.io/acme/busybox:1", &img, NULL), 0);
+	assert_string_equal(img.name, "acme/busybox:1");
+	assert_int_equal(strlen(img.key), 64);
+	assert_true(img.bytes > 1000000);
+	assert_true(img.created_ms > 0);
+	assert_string_equal(img.cmd.v[0], "/bin/sh");
+	td_auto_free char *sh = td_asprintf("%s/bin/sh", img.rootfs);
+	struct stat st;
+	assert_int_equal(lstat(sh, &st), 0);
+
+	// A container runs from it: neither removed nor replaced.
+	struct td_oci_spec sp = fx_spec("img", "sleep 1000");
+	sp.rootfs = img.rootfs;
+	fx_start(&sp);
+	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), TD_CONFLICT);
+	assert_int_equal(td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e), TD_CONFLICT);
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0);
+	assert_int_equal(n, 1);
+	td_image_done(&v[0]);
+	free(v);
+	td_image_done(&img);
+	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), 0);
+	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), TD_NOT_FOUND);
+	// Nothing half-made stays, of ours or of one that crashed.
+	td_auto_free char *crashed = td_asprintf("%s/.new-dead/rootfs", dir);
+	assert_int_equal(td_mkdir_p(crashed, 0755, NULL), 0);
+	assert_int_equal(td_image_import_tar(dir, "x:1", "/no/such.tar", NULL, NULL), TD_NOT_FOUND);
+	put(fx.dir, "not.tar", "this is no archive");
+	td_auto_free char *bad = td_asprintf("%s/not.tar", fx.dir);
+	assert_int_not_equal(td_image_import_tar(dir, "x:1", bad, NULL, NULL), 0);
+	td_auto_free char *count = td_asprintf("test \"$(ls -A %s)\" = .lock", dir);
+	assert_int_equal(td_run_ok((char *[]){"sh", "-c", count, NULL}, 5000, NULL, NULL), 0);
+}
+
+static void mirrors(void **s)
+{
+	td_auto_free char *apt = td_asprintf("%s/apt", fx.dir), *parts = td_asprintf("%s/apt/sources.list.d", fx.dir);
+	assert_int_equal(td_mkdir_p(parts, 0755, NULL), 0);
+	td_auto_free char *none = img_mirror(apt);
+	assert_string_equal(none, "http://deb.debian.org/debian");
+	put(parts, "debian.sources",
+	    "Types: deb\n# comment\nURIs: http://mirror.example/debian-security\nSuites: x\n\nTypes: deb\nURIs:  "
+	    "http://deb822.example/debian/ \n");
+	td_auto_free char *deb822 = img_mirror(apt);
+	assert_string_equal(deb822, "http://deb822.example/debian");
+	put(apt, "sources.list",
+	    "# deb http://old.example/debian x main\ndeb http://security.example/debian-security x main\n"
+	    "deb [signed-by=/k arch=amd64] https://list.example/debian/ bookworm main\n");
+	td_auto_free char *list = img_mirror(apt);
+	assert_string_equal(list, "https://list.example/debian");
+}
+
+static void the_lock_can_be_cancelled(void **s)
+{
+	td_auto_free char *dir = store(), *tar = image_tar();
+	td_auto_close int lock = -1;
+	assert_int_equal(img_lock(dir, NULL, &lock, NULL), 0);
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_cancel_fire(c);
+	assert_int_equal(td_image_import_tar(dir, "b:1", tar, c, NULL), TD_CANCELLED);
+}
+
+static void *import_one(void *arg)
+{
+	td_auto_free char *dir = store(), *tar = td_asprintf("%s/busybox.tar.gz", fx.dir);
+	return (void *)(intptr_t)td_image_import_tar(dir, arg, tar, NULL, NULL);
+}
+
+static void two_builders_at_once(void **s)
+{
+	td_auto_free char *dir = store(), *tar = image_tar();
+	pthread_t t[4];
+	static const char *const name[] = {"same:1", "same:1", "other:2", "other:2"};
+	for (size_t i = 0; i < TD_LEN(t); i++)
+		assert_int_equal(pthread_create(&t[i], NULL, import_one, (void *)name[i]), 0);
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		void *r;
+		pthread_join(t[i], &r);
+		assert_null(r);
+	}
+	struct td_image *v;
+	size_t n;
+	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0);
+	assert_int_equal(n, 2);
+	assert_string_equal(v[0].name, "other:2");
+	for (size_t i = 0; i < n; i++)
+		td_image_done(&v[i]);
+	free(v);
+}
+
+static void unknown_recipes_are_refused(void **s)
+{
+	td_auto_free char *dir = store();
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_image_build(dir, "no/recipe:1", NULL, NULL, NULL, &e), TD_NOT_FOUND);
+	assert_non_null(strstr(e.msg, "import"));
+	size_t n = 0;
+	for (const char *const *r = td_image_recipes(); *r; r++)
+		n++;
+	assert_int_equal(n, 2);
+}
+
+static void show(void *ctx, int percent, const char *what)
+{
+	printf("%3d%% %s\n", percent, what);
+	fflush(stdout);
+}
+
+static int tests(void)
+{
+	const struct CMUnitTest t[] = {
+		cmocka_unit_test(names),
+		cmocka_unit_test(import_list_resolve_remove),
+		cmocka_unit_test(mirrors),
+		cmocka_unit_test(the_lock_can_be_cancelled),
+		cmocka_unit_test(two_builders_at_once),
+		cmocka_unit_test(unknown_recipes_are_refused),
+	};
+	return cmocka_run_group_tests(t, fx_setup, fx_teardown);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 4 && !strcmp(argv[1], "build")) {
+		struct td_error e = TD_ERROR_INIT;
+		if (td_image_build(argv[2], argv[3], show, NULL, NULL, &e)) {
+			fprintf(stderr, "%s\n", e.msg);
+			return 1;
+		}
+		return 0;
+	}
+	return fx_main(argc, argv, tests);
+}
