@@ -1,0 +1,252 @@
+// Admission: what the server adds to an object or refuses in it, beyond the schema. Runs on every create and update of the main resource
+// and on bindings; d is changed in place.
+#include "apiserver/srv.h"
+
+#include "http/pki.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is(const struct td_kind *k, const char *group, const char *plural)
+{
+	return !strcmp(k->group, group) && !strcmp(k->plural, plural);
+}
+
+static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *m = td_vasprintf(fmt, ap);
+	va_end(ap);
+	td_refuse(r, 403, NULL, "%s%s%s \"%s\" is forbidden: %s", q->plural, *q->group ? "." : "", q->group, name, m);
+	return td_refuse_about(r, q->group, q->plural, name);
+}
+
+// ---- the keys of a grant ----
+static const char *const grant_keys[] = {"tandem.dev/job-id",  "tandem.dev/job-start", "tandem.dev/job-restarts",
+					 "tandem.dev/devices", "tandem.dev/cpus",      "tandem.dev/epoch"};
+#define ALL_DEVICES "tandem.dev/all-devices"
+
+static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
+{
+	const char *a = td_jkey_str(old, key);
+	yyjson_mut_val *v = now ? yyjson_mut_obj_get(now, key) : NULL;
+	const char *b = v ? yyjson_mut_get_str(v) : NULL;
+	return !td_streq(a, b);
+}
+
+// where: "metadata.annotations", or that of a template. template_: nobody may put a grant there.
+static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, const char *where, bool template_,
+		       struct td_refusal *r)
+{
+	yyjson_val *was = old ? td_jget(old->root, where) : NULL;
+	yyjson_mut_val *now = td_jm_get(o, where);
+	bool bridge = td_streq(q->user.name, "system:tandem:bridge") && td_auth_is_role(&q->user);
+	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
+		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
+			return forbid(q, r, name,
+				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds a pod: remove it; "
+				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
+				      where, grant_keys[i]);
+	if (changed(was, now, ALL_DEVICES) && !td_auth_is_role(&q->user))
+		return forbid(q, r, name,
+			      "%s[\"" ALL_DEVICES "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
+			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
+			      where);
+	return 0;
+}
+
+static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, struct td_refusal *r)
+{
+	const struct td_kind *k = q->k;
+	if (is(k, "", "pods")) {
+		int rc = grant_check(q, old, o, name, "metadata.annotations", false, r);
+		if (rc < 0)
+			return rc;
+		const char *scheduler = td_jm_getstr(o, "spec.schedulerName");
+		yyjson_mut_val *notes = td_jm_get(o, "metadata.annotations");
+		if (notes && yyjson_mut_obj_get(notes, "tandem.dev/devices") && (!scheduler || !strcmp(scheduler, "default-scheduler")))
+			return forbid(q, r, name,
+				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set spec.schedulerName "
+				      "to the SlurmCluster's scheduler (\"tandem\")",
+				      scheduler ? scheduler : "");
+		return 0;
+	}
+	// Controllers copy templates into pods with their own rights: what a user may not write into a pod is refused here.
+	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") || is(k, "batch", "jobs"))
+		return grant_check(q, old, o, name, "spec.template.metadata.annotations", true, r);
+	return 0;
+}
+
+// ---- pods ----
+static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
+{
+	struct td_table *t = td_store_table(q->s->store, "scheduling.k8s.io", "priorityclasses");
+	const char *class = td_jm_getstr(o, "spec.priorityClassName");
+	td_auto(td_item_unref) struct td_item *pc = NULL;
+	if (class && *class) {
+		pc = td_store_get(q->s->store, t, "", class);
+		if (!pc)
+			return forbid(q, r, name, "no PriorityClass with name %s was found: create it, or correct spec.priorityClassName",
+				      class);
+	} else {
+		td_auto_items struct td_items l = {0};
+		uint64_t rv;
+		if (td_store_list(q->s->store, t, NULL, 0, &l, &rv, NULL) == 0)
+			for (size_t i = 0; i < l.n && !pc; i++)
+				if (td_jbool(l.v[i]->root, "globalDefault", false))
+					pc = td_item_ref(l.v[i]);
+		if (pc)
+			td_jm_str(d, o, "spec.priorityClassName", pc->name);
+	}
+	long long value = pc ? td_jint(pc->root, "value", 0) : 0;
+	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
+	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
+		return forbid(q, r, name,
+			      "the integer value of priority (%lld) must not be provided in pod spec; priority admission controller "
+			      "computed %lld from the given PriorityClass name",
+			      (long long)yyjson_mut_get_sint(given), value);
+	td_jm_int(d, o, "spec.priority", value);
+	if (!td_jm_get(o, "spec.preemptionPolicy"))
+		td_jm_str(d, o, "spec.preemptionPolicy",
+			  pc ? td_jstr_or(pc->root, "preemptionPolicy", "PreemptLowerPriority") : "PreemptLowerPriority");
+	return 0;
+}
+
+static bool same_requests(yyjson_mut_val *c, bool *any)
+{
+	static const char *const both[] = {"cpu", "memory"};
+	bool guaranteed = true;
+	for (size_t i = 0; i < TD_LEN(both); i++) {
+		yyjson_mut_val *rq = td_jm_get(c, "resources.requests"), *lm = td_jm_get(c, "resources.limits");
+		yyjson_mut_val *a = rq ? yyjson_mut_obj_get(rq, both[i]) : NULL, *b = lm ? yyjson_mut_obj_get(lm, both[i]) : NULL;
+		if (a || b)
+			*any = true;
+		if (!b || (a && !yyjson_mut_equals(a, b)))
+			guaranteed = false;
+	}
+	return guaranteed;
+}
+
+static const char *qos(yyjson_mut_val *o)
+{
+	static const char *const lists[] = {"spec.containers", "spec.initContainers"};
+	bool any = false, guaranteed = true;
+	for (size_t l = 0; l < TD_LEN(lists); l++) {
+		yyjson_mut_val *a = td_jm_get(o, lists[l]), *c;
+		size_t i, n;
+		yyjson_mut_arr_foreach (a, i, n, c)
+			if (!same_requests(c, &any))
+				guaranteed = false;
+	}
+	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
+}
+
+static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
+{
+	int rc = priority(q, d, o, name, r);
+	if (rc < 0)
+		return rc;
+	td_jm_str(d, o, "status.phase", "Pending");
+	td_jm_str(d, o, "status.qosClass", qos(o));
+	if (yyjson_mut_arr_size(td_jm_get(o, "spec.schedulingGates"))) {
+		yyjson_mut_val *c = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "status.conditions"));
+		td_jm_str(d, c, "type", "PodScheduled");
+		td_jm_str(d, c, "status", "False");
+		td_jm_str(d, c, "reason", "SchedulingGated");
+		td_jm_str(d, c, "message", "Scheduling is blocked due to non-empty scheduling gates");
+	}
+	if (!td_jm_getstr(o, "spec.serviceAccountName"))
+		td_jm_str(d, o, "spec.serviceAccountName", "default");
+	td_jm_str(d, o, "spec.serviceAccount", td_jm_getstr(o, "spec.serviceAccountName"));
+	return 0;
+}
+
+// ---- the others ----
+static void job_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name)
+{
+	yyjson_mut_val *manual = td_jm_get(o, "spec.manualSelector");
+	if (manual && yyjson_mut_get_bool(manual))
+		return;
+	const char *uid = td_jm_getstr(o, "metadata.uid");
+	yyjson_mut_val *labels = td_jm_obj(d, o, "spec.template.metadata.labels");
+	td_jm_key_str(d, labels, "batch.kubernetes.io/controller-uid", uid);
+	td_jm_key_str(d, labels, "batch.kubernetes.io/job-name", name);
+	td_jm_key_str(d, labels, "controller-uid", uid);
+	td_jm_key_str(d, labels, "job-name", name);
+	if (!td_jm_get(o, "spec.selector"))
+		td_jm_key_str(d, td_jm_obj(d, o, "spec.selector.matchLabels"), "batch.kubernetes.io/controller-uid", uid);
+}
+
+static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	yyjson_mut_val *plain = td_jm_get(o, "stringData"), *key, *v;
+	size_t i, n;
+	if (!plain)
+		return;
+	yyjson_mut_obj_foreach (plain, i, n, key, v) {
+		td_auto_buf struct td_buf b = {0};
+		if (!yyjson_mut_is_str(v))
+			continue; // validation says so
+		td_base64(&b, yyjson_mut_get_str(v), yyjson_mut_get_len(v));
+		td_jm_key_str(d, td_jm_obj(d, o, "data"), yyjson_mut_get_str(key), td_buf_str(&b));
+	}
+	td_jm_del(o, "stringData");
+}
+
+static int service(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, bool create, struct td_refusal *r)
+{
+	const char *type = td_jm_getstr(o, "spec.type"), *ip = td_jm_getstr(o, "spec.clusterIP");
+	if (type && !strcmp(type, "ExternalName"))
+		return 0;
+	if (create && (!ip || !*ip)) { // no service proxy here: names resolve to the pods themselves
+		td_jm_str(d, o, "spec.clusterIP", "None");
+		td_reply_warn(q, "services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None", name);
+	} else if (ip && *ip && strcmp(ip, "None") != 0) {
+		td_cause_add(&r->causes, "FieldValueInvalid", "spec.clusterIP",
+			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or write None", ip);
+		return td_refuse_invalid(r, "", "Service", name);
+	}
+	if (!td_jm_get(o, "spec.clusterIPs")) {
+		yyjson_mut_val *a = td_jm_arr(d, o, "spec.clusterIPs");
+		yyjson_mut_arr_add_str(d, a, "None");
+	}
+	return 0;
+}
+
+static void namespace_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name)
+{
+	td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), "kubernetes.io/metadata.name", name);
+	yyjson_mut_val *f = td_jm_arr(d, o, "spec.finalizers");
+	if (!yyjson_mut_arr_size(f))
+		yyjson_mut_arr_add_str(d, f, "kubernetes");
+	td_jm_str(d, o, "status.phase", "Active");
+}
+
+int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
+{
+	const struct td_kind *k = q->k;
+	if (!k->builtin)
+		return 0;
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	const char *name = td_jm_getstr(o, "metadata.name");
+	if (!name)
+		name = "";
+	int rc = grants(q, old, o, name, r);
+	if (rc < 0)
+		return rc;
+	if (is(k, "", "pods") && !old)
+		return pod_create(q, d, o, name, r);
+	if (is(k, "", "secrets"))
+		secret_data(d, o);
+	else if (is(k, "", "services"))
+		return service(q, d, o, name, !old, r);
+	else if (is(k, "batch", "jobs") && !old)
+		job_create(d, o, name);
+	else if (is(k, "", "namespaces") && !old)
+		namespace_create(d, o, name);
+	else if (is(k, "", "namespaces") && old && td_jget(old->root, "spec.finalizers"))
+		td_jm_copyval(d, o, "spec.finalizers", td_jget(old->root, "spec.finalizers")); // changes through /finalize only
+	return 0;
+}

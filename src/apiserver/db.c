@@ -1,0 +1,228 @@
+// SQLite, WAL. Durability: synchronous=NORMAL writes the log with write(2) at every commit and syncs it at checkpoints, so a
+// killed process (kill -9, crash, out of memory) loses no acknowledged write: the pages are the kernel's. A power cut or a kernel
+// crash may lose the last commits before the last sync, never an older one and never the file's consistency. TANDEM_DB_SYNC=full
+// syncs every group: a few ms per group on a disk, for machines where the API's state must survive a power cut to the last write.
+#include "apiserver/db.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TOMBSTONES 4096 // kept at least; half as many again before a prune
+
+struct td_db {
+	sqlite3 *h;
+	sqlite3_stmt *put, *del, *tomb, *rev, *count, *prune, *floor_set;
+	uint64_t revision, floor;
+	uint64_t new_tombs; // since the last prune
+};
+
+static int fail(struct td_db *db, struct td_error *err, const char *what)
+{
+	return td_fail(err, TD_INTERNAL, "state database: %s: %s", what, sqlite3_errmsg(db->h));
+}
+
+static int exec(struct td_db *db, const char *sql, struct td_error *err)
+{
+	if (sqlite3_exec(db->h, sql, NULL, NULL, NULL) != SQLITE_OK)
+		return fail(db, err, sql);
+	return 0;
+}
+
+static int prep(struct td_db *db, const char *sql, sqlite3_stmt **ret, struct td_error *err)
+{
+	if (sqlite3_prepare_v2(db->h, sql, -1, ret, NULL) != SQLITE_OK)
+		return fail(db, err, sql);
+	return 0;
+}
+
+static int get_int(struct td_db *db, const char *sql, uint64_t *ret, struct td_error *err)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = prep(db, sql, &st, err);
+	if (rc < 0)
+		return rc;
+	rc = sqlite3_step(st);
+	if (rc == SQLITE_ROW)
+		*ret = (uint64_t)sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : fail(db, err, sql);
+}
+
+struct td_db *td_db_close(struct td_db *db)
+{
+	if (!db)
+		return NULL;
+	sqlite3_stmt *all[] = {db->put, db->del, db->tomb, db->rev, db->count, db->prune, db->floor_set};
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		sqlite3_finalize(all[i]);
+	sqlite3_close(db->h);
+	free(db);
+	return NULL;
+}
+
+int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
+{
+	td_auto(td_db_close) struct td_db *db = td_calloc(1, sizeof(*db));
+	if (sqlite3_open_v2(path, &db->h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
+		return td_fail(err, TD_INTERNAL, "state database %s: %s", path, db->h ? sqlite3_errmsg(db->h) : "out of memory");
+	sqlite3_busy_timeout(db->h, 10000);
+	const char *sync = getenv("TANDEM_DB_SYNC");
+	uint64_t version = 0;
+	int rc;
+	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
+	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
+	    (rc = exec(db, sync && !strcmp(sync, "full") ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err)) < 0 ||
+	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-2048", err)) < 0 ||
+	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
+		return td_wrap(err, "%s", path);
+	if (version > 1)
+		return td_fail(err, TD_INVALID, "state database %s has version %llu, this program knows 1: use the newer program", path,
+			       (unsigned long long)version);
+	if (version == 0 &&
+	    ((rc = exec(db,
+			"BEGIN;"
+			"CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, crv INTEGER "
+			"NOT NULL,"
+			" bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name));"
+			"CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL,"
+			" crv INTEGER NOT NULL, bytes BLOB NOT NULL);"
+			"CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL);"
+			"INSERT INTO meta VALUES('revision', 1), ('floor', 0); PRAGMA user_version=1; COMMIT",
+			err)) < 0))
+		return td_wrap(err, "%s", path);
+	if ((rc = get_int(db, "SELECT v FROM meta WHERE k='revision'", &db->revision, err)) < 0 ||
+	    (rc = get_int(db, "SELECT v FROM meta WHERE k='floor'", &db->floor, err)) < 0 ||
+	    (rc = get_int(db, "SELECT count(*) FROM tombstones", &db->new_tombs, err)) < 0 ||
+	    (rc = prep(db,
+		       "INSERT INTO objects(res,ns,name,rv,crv,bytes) VALUES(?1,?2,?3,?4,?5,?6)"
+		       " ON CONFLICT(res,ns,name) DO UPDATE SET rv=?4, crv=?5, bytes=?6",
+		       &db->put, err)) < 0 ||
+	    (rc = prep(db, "DELETE FROM objects WHERE res=?1 AND ns=?2 AND name=?3", &db->del, err)) < 0 ||
+	    (rc = prep(db, "INSERT INTO tombstones(res,ns,name,rv,crv,bytes) VALUES(?1,?2,?3,?4,?5,?6)", &db->tomb, err)) < 0 ||
+	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='revision'", &db->rev, err)) < 0 ||
+	    (rc = prep(db, "SELECT rv FROM tombstones ORDER BY rv DESC LIMIT 1 OFFSET ?1", &db->count, err)) < 0 ||
+	    (rc = prep(db, "DELETE FROM tombstones WHERE rv<=?1", &db->prune, err)) < 0 ||
+	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_set, err)) < 0)
+		return td_wrap(err, "%s", path);
+	*ret = td_steal(db);
+	return 0;
+}
+
+uint64_t td_db_revision(const struct td_db *db)
+{
+	return db->revision;
+}
+
+uint64_t td_db_floor(const struct td_db *db)
+{
+	return db->floor;
+}
+
+int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r, struct td_error *err), void *ctx, struct td_error *err)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = prep(
+		db,
+		"SELECT res, ns, name, rv, crv, 0, bytes FROM objects UNION ALL SELECT res, ns, name, rv, crv, 1, bytes FROM tombstones"
+		" ORDER BY rv",
+		&st, err);
+	if (rc < 0)
+		return rc;
+	int step;
+	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
+		struct td_db_row r = {
+			.res = (const char *)sqlite3_column_text(st, 0),
+			.ns = (const char *)sqlite3_column_text(st, 1),
+			.name = (const char *)sqlite3_column_text(st, 2),
+			.rv = (uint64_t)sqlite3_column_int64(st, 3),
+			.crv = (uint64_t)sqlite3_column_int64(st, 4),
+			.deleted = sqlite3_column_int(st, 5),
+			.bytes = sqlite3_column_blob(st, 6),
+			.len = (size_t)sqlite3_column_bytes(st, 6),
+		};
+		if ((rc = row(ctx, &r, err)) < 0)
+			break;
+	}
+	if (rc == 0 && step != SQLITE_DONE)
+		rc = fail(db, err, "reading objects");
+	sqlite3_finalize(st);
+	return rc;
+}
+
+static int run(struct td_db *db, sqlite3_stmt *st, struct td_error *err, const char *what)
+{
+	int rc = sqlite3_step(st);
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail(db, err, what);
+}
+
+int td_db_begin(struct td_db *db, struct td_error *err)
+{
+	return exec(db, "BEGIN IMMEDIATE", err);
+}
+
+int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err)
+{
+	if (r->deleted) {
+		sqlite3_bind_text(db->del, 1, r->res, -1, SQLITE_STATIC);
+		sqlite3_bind_text(db->del, 2, r->ns, -1, SQLITE_STATIC);
+		sqlite3_bind_text(db->del, 3, r->name, -1, SQLITE_STATIC);
+		int rc = run(db, db->del, err, "deleting an object");
+		if (rc < 0)
+			return rc;
+		db->new_tombs++;
+	}
+	sqlite3_stmt *st = r->deleted ? db->tomb : db->put;
+	sqlite3_bind_text(st, 1, r->res, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 2, r->ns, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, r->name, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(st, 4, (sqlite3_int64)r->rv);
+	sqlite3_bind_int64(st, 5, (sqlite3_int64)r->crv);
+	sqlite3_bind_blob(st, 6, r->bytes, (int)r->len, SQLITE_STATIC);
+	return run(db, st, err, "writing an object");
+}
+
+// Forgets old tombstones in the same transaction; watches that start below the new floor get 410.
+static int prune(struct td_db *db, uint64_t *ret_floor, struct td_error *err)
+{
+	sqlite3_bind_int64(db->count, 1, TOMBSTONES);
+	uint64_t cut = 0;
+	if (sqlite3_step(db->count) == SQLITE_ROW)
+		cut = (uint64_t)sqlite3_column_int64(db->count, 0);
+	sqlite3_reset(db->count);
+	if (!cut)
+		return 0;
+	sqlite3_bind_int64(db->prune, 1, (sqlite3_int64)cut);
+	int rc = run(db, db->prune, err, "forgetting old deletions");
+	if (rc < 0)
+		return rc;
+	sqlite3_bind_int64(db->floor_set, 1, (sqlite3_int64)cut);
+	rc = run(db, db->floor_set, err, "writing the floor");
+	if (rc == 0)
+		*ret_floor = cut;
+	return rc;
+}
+
+int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
+{
+	uint64_t floor = db->floor;
+	bool pruned = db->new_tombs > TOMBSTONES * 3 / 2;
+	int rc;
+	if (pruned && (rc = prune(db, &floor, err)) < 0)
+		return rc;
+	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)revision);
+	if ((rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
+		return rc;
+	db->revision = revision;
+	db->floor = floor;
+	if (pruned)
+		db->new_tombs = TOMBSTONES;
+	return 0;
+}
+
+void td_db_rollback(struct td_db *db)
+{
+	sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
+}

@@ -1,0 +1,64 @@
+// The throw-away server: see dev.h.
+#include "apiserver/dev.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+#include "base/rand.h"
+#include "http/pki.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const roles[] = {"agent", "operator", "bridge", "controllers"};
+
+int td_dev_pki(const char *dir, struct td_error *err)
+{
+	td_auto_free char *pki = td_asprintf("%s/pki", dir);
+	int rc = td_mkdir_p(pki, 0700, err);
+	if (rc < 0 || (rc = td_pki_ca_ensure(pki, "tandem", err)) < 0)
+		return rc;
+	static const char *const sans[] = {"localhost", "127.0.0.1", "tandem-host", "kubernetes", NULL},
+				 *const masters[] = {"system:masters", NULL}, *const role_org[] = {"tandem:roles", NULL};
+	const struct td_pki_cert server = {.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 365};
+	const struct td_pki_cert admin = {.file = "admin", .cn = "admin", .orgs = masters, .days = 365};
+	if ((rc = td_pki_issue(pki, &server, err)) < 0 || (rc = td_pki_issue(pki, &admin, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < TD_LEN(roles); i++) {
+		td_auto_free char *cn = td_asprintf("system:tandem:%s", roles[i]);
+		const struct td_pki_cert c = {.file = roles[i], .cn = cn, .orgs = role_org, .days = 365};
+		if ((rc = td_pki_issue(pki, &c, err)) < 0)
+			return rc;
+	}
+	td_auto_free char *sa = td_asprintf("%s/sa.key", pki);
+	if (td_path_exists(sa))
+		return 0;
+	char key[48];
+	td_random(key, sizeof(key));
+	return td_file_write(sa, key, sizeof(key), 0600, err);
+}
+
+static int kubeconfig(const char *dir, const char *user, int port, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_free char *path = td_asprintf("%s/kubeconfig/%s.conf", dir, user);
+	td_buf_printf(&b,
+		      "apiVersion: v1\nkind: Config\ncurrent-context: tandem\nclusters:\n- name: tandem\n  cluster:\n    server: "
+		      "https://127.0.0.1:%d\n"
+		      "    certificate-authority: %s/pki/ca.crt\nusers:\n- name: %s\n  user:\n    client-certificate: %s/pki/%s.crt\n    "
+		      "client-key: %s/pki/%s.key\n"
+		      "contexts:\n- name: tandem\n  context: {cluster: tandem, user: %s, namespace: default}\n",
+		      port, dir, user, dir, user, dir, user, user);
+	return td_file_write(path, b.s, b.len, 0600, err);
+}
+
+int td_dev_kubeconfigs(const char *dir, int port, struct td_error *err)
+{
+	td_auto_free char *d = td_asprintf("%s/kubeconfig", dir);
+	int rc = td_mkdir_p(d, 0700, err);
+	if (rc < 0 || (rc = kubeconfig(dir, "admin", port, err)) < 0)
+		return rc;
+	for (size_t i = 0; i < TD_LEN(roles); i++)
+		if ((rc = kubeconfig(dir, roles[i], port, err)) < 0)
+			return rc;
+	return 0;
+}

@@ -1,0 +1,40 @@
+// One version of one stored object: immutable, reference-counted, as JSON bytes and as a parsed document.
+#pragma once
+
+#include "json/json.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct td_item {
+	int refs;
+	uint64_t rv;                 // revision of this version
+	uint64_t crv;                // revision of the object's creation
+	const char *ns, *name, *uid; // point into doc; "" when absent
+	struct td_json *doc;
+	yyjson_val *root;
+	char *bytes; // compact JSON, NUL-terminated
+	size_t len;
+};
+
+// Writes metadata.resourceVersion = rv into d's root and makes an item of it. d stays the caller's.
+struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv);
+// From stored bytes. TD_INVALID when they are not a JSON object.
+int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, struct td_item **ret, struct td_error *err);
+struct td_item *td_item_ref(struct td_item *i);
+struct td_item *td_item_unref(struct td_item *i); // NULL ok; returns NULL
+TD_DEFINE_AUTO(struct td_item *, td_item_unref)
+// Estimated bytes of memory held by it.
+size_t td_item_cost(const struct td_item *i);
+
+// A growing list of owned references.
+struct td_items {
+	struct td_item **v;
+	size_t n, cap;
+};
+void td_items_add(struct td_items *l, struct td_item *i); // takes the reference
+void td_items_done(struct td_items *l);
+#define td_auto_items __attribute__((cleanup(td_items_done)))
+
+// Order of keys: namespace, then name.
+int td_item_cmp(const char *ns_a, const char *name_a, const char *ns_b, const char *name_b);

@@ -1,0 +1,342 @@
+// From what a client sent to what is stored: the order of the steps is that of the real API server.
+#include "apiserver/srv.h"
+
+#include "base/rand.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_core(const struct td_kind *k, const char *plural)
+{
+	return !*k->group && !strcmp(k->plural, plural);
+}
+
+static bool has_generation(const struct td_kind *k)
+{
+	if (!k->builtin)
+		return true;
+	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) || td_is_crd(k);
+}
+
+// ---- unknown fields ----
+static int prune(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
+{
+	td_auto_strv struct td_strv unknown = {0};
+	td_schema_prune(q->k->schema, o, &unknown);
+	if (!unknown.n || q->strictness == TD_FIELDS_IGNORE)
+		return 0;
+	if (q->strictness == TD_FIELDS_WARN) {
+		for (size_t i = 0; i < unknown.n && i < 16; i++)
+			td_reply_warn(q, "unknown field \"%s\"", unknown.v[i]);
+		return 0;
+	}
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < unknown.n && i < 16; i++)
+		td_buf_printf(&b, "%sunknown field \"%s\"", i ? ", " : "", unknown.v[i]);
+	return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s", q->k->kind,
+			 q->k->version, q->k->kind, td_buf_str(&b));
+}
+
+// ---- metadata that belongs to the server ----
+static void keep(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, const char *path)
+{
+	yyjson_val *v = td_jget(old->root, path);
+	if (v)
+		td_jm_copyval(d, o, path, v);
+	else
+		td_jm_del(o, path);
+}
+
+static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, struct td_refusal *r)
+{
+	const char *rv = td_jm_getstr(o, "metadata.resourceVersion"), *name = td_jm_getstr(o, "metadata.name"),
+		   *gen = td_jm_getstr(o, "metadata.generateName");
+	if (rv && *rv)
+		return td_refuse(r, 400, NULL, "resourceVersion should not be set on objects to be created");
+	if ((!name || !*name) && gen && *gen) {
+		char tail[8];
+		td_random_name(tail, 5);
+		size_t max = 63 - 5; // as the real one: so that the name fits a label value
+		td_jm_strf(d, o, "metadata.name", "%.*s%s", (int)max, gen, tail);
+	} else if (!name || !*name) {
+		td_cause_add(&r->causes, "FieldValueRequired", "metadata.name", "Required value: name or generateName is required");
+		return td_refuse_invalid(r, q->k->group, q->k->kind, "");
+	}
+	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
+	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
+	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(q->now, t));
+	static const char *const drop[] = {"metadata.resourceVersion", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
+					   "metadata.generation", "metadata.selfLink"};
+	for (size_t i = 0; i < TD_LEN(drop); i++)
+		td_jm_del(o, drop[i]);
+	if (has_generation(q->k))
+		td_jm_int(d, o, "metadata.generation", 1);
+	return 0;
+}
+
+static void meta_update(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, bool keep_managed)
+{
+	static const char *const fixed[] = {
+		"metadata.uid",        "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
+		"metadata.generation", "metadata.generateName",      "metadata.resourceVersion"};
+	for (size_t i = 0; i < TD_LEN(fixed); i++)
+		keep(d, o, old, fixed[i]);
+	if (keep_managed)
+		keep(d, o, old, "metadata.managedFields");
+}
+
+// Absent and empty say the same where nothing was there before.
+static void drop_empty(yyjson_mut_val *o)
+{
+	static const char *const maps[] = {"metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences",
+					   "metadata.managedFields"};
+	for (size_t i = 0; i < TD_LEN(maps); i++) {
+		yyjson_mut_val *v = td_jm_get(o, maps[i]);
+		if (v && (yyjson_mut_is_null(v) || (yyjson_mut_is_ctn(v) && yyjson_mut_get_len(v) == 0)))
+			td_jm_del(o, maps[i]);
+	}
+}
+
+static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, bool keep_managed)
+{
+	yyjson_mut_val *sent = yyjson_mut_doc_get_root(d), *o = yyjson_val_mut_copy(d, old->root);
+	yyjson_mut_val *status = td_jm_get(sent, "status");
+	if (status)
+		td_jm_set(d, o, "status", yyjson_mut_val_mut_copy(d, status));
+	else
+		td_jm_del(o, "status");
+	// Built-in kinds let status writers change labels and annotations too (kubelets do); custom resources do not.
+	static const char *const meta[] = {"metadata.labels", "metadata.annotations"};
+	for (size_t i = 0; q->k->builtin && i < TD_LEN(meta); i++) {
+		yyjson_mut_val *v = td_jm_get(sent, meta[i]);
+		if (v)
+			td_jm_set(d, o, meta[i], yyjson_mut_val_mut_copy(d, v));
+		else
+			td_jm_del(o, meta[i]);
+	}
+	yyjson_mut_val *managed = td_jm_get(sent, "metadata.managedFields");
+	if (!keep_managed && managed)
+		td_jm_set(d, o, "metadata.managedFields", yyjson_mut_val_mut_copy(d, managed));
+	yyjson_mut_doc_set_root(d, o);
+}
+
+// ---- what changed ----
+// Compares everything but metadata and (when it is a subresource) status.
+static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
+{
+	size_t i, n, seen = 0, others = 0;
+	yyjson_val *key, *v;
+	yyjson_obj_foreach (a, i, n, key, v) {
+		const char *s = yyjson_get_str(key);
+		if (!strcmp(s, "metadata") || !strcmp(s, "apiVersion") || !strcmp(s, "kind") || (k->status && !strcmp(s, "status")))
+			continue;
+		seen++;
+		yyjson_val *w = td_jkey(b, s);
+		if (!w || !td_jequal(v, w))
+			return true;
+	}
+	yyjson_obj_foreach (b, i, n, key, v) {
+		const char *s = yyjson_get_str(key);
+		if (strcmp(s, "metadata") && strcmp(s, "apiVersion") && strcmp(s, "kind") && !(k->status && !strcmp(s, "status")))
+			others++;
+	}
+	return seen != others;
+}
+
+static bool same_maps(yyjson_val *a, yyjson_val *b, const char *skip1, const char *skip2)
+{
+	size_t i, n, na = 0, nb = 0;
+	yyjson_val *key, *v;
+	yyjson_obj_foreach (a, i, n, key, v) {
+		const char *s = yyjson_get_str(key);
+		if (!strcmp(s, skip1) || !strcmp(s, skip2))
+			continue;
+		na++;
+		yyjson_val *w = td_jkey(b, s);
+		if (!w || !td_jequal(v, w))
+			return false;
+	}
+	yyjson_obj_foreach (b, i, n, key, v) {
+		const char *s = yyjson_get_str(key);
+		if (strcmp(s, skip1) && strcmp(s, skip2))
+			nb++;
+	}
+	return na == nb;
+}
+
+// Nothing but managedFields' times would change: nothing is written.
+static bool unchanged(const struct td_item *old, yyjson_val *now, bool with_managed)
+{
+	return same_maps(old->root, now, "metadata", "") &&
+	       same_maps(td_jget(old->root, "metadata"), td_jget(now, "metadata"), "resourceVersion", with_managed ? "" : "managedFields");
+}
+
+static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, struct td_refusal *r)
+{
+	const struct td_kind *k = q->k;
+	const char *name = td_jstr_or(v, "metadata.name", "");
+	size_t n = td_meta_check(k, v, &r->causes);
+	n += td_schema_validate(k->schema, v, &r->causes);
+	for (size_t i = 0; k->builtin && i < r->causes.n; i++)
+		if (td_streq(r->causes.v[i].reason, "FieldValueTypeInvalid")) // the real one cannot decode it
+			return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s: %s", k->kind, k->version,
+					 k->kind, r->causes.v[i].field, r->causes.v[i].message);
+	if (!n && k->check)
+		n += k->check(v, old ? old->root : NULL, &r->causes);
+	return n ? td_refuse_invalid(r, k->group, k->kind, name) : 0;
+}
+
+static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via)
+{
+	td_auto_free char *av = td_asprintf("%s%s%s", q->k->group, *q->k->group ? "/" : "", q->k->version);
+	const struct td_apply a = {
+		.manager = q->manager,
+		.subresource = via == TD_VIA_STATUS  ? "status"
+			       : via == TD_VIA_SCALE ? "scale"
+						     : "",
+		.api_version = av,
+		.now_ms = q->now,
+	};
+	td_schema_track(q->k->schema, old ? old->root : NULL, d, yyjson_mut_doc_get_root(d), &a);
+}
+
+int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r)
+{
+	const struct td_kind *k = q->k;
+	int rc;
+	if ((rc = prune(q, yyjson_mut_doc_get_root(d), r)) < 0)
+		return rc;
+	if (old && via == TD_VIA_STATUS)
+		status_only(q, old, d, track);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	if (!old) {
+		if ((rc = meta_create(q, d, o, r)) < 0)
+			return rc;
+	} else if (via != TD_VIA_SYSTEM) {
+		meta_update(d, o, old, track);
+	}
+	drop_empty(o);
+	if (k->status && !is_core(k, "nodes") && via == TD_VIA_MAIN) { // a new node brings its first status, as kubelets do
+		if (old)
+			keep(d, o, old, "status");
+		else
+			td_jm_del(o, "status");
+	} else if (k->status && via == TD_VIA_MAIN && old) {
+		keep(d, o, old, "status");
+	}
+	td_schema_default(k->schema, d, o);
+	if (k->set_defaults)
+		k->set_defaults(d, o);
+	if (td_is_crd(k))
+		td_crd_prepare(q, old, d);
+	if (via == TD_VIA_MAIN && (rc = td_admit(q, old, d, r)) < 0)
+		return rc;
+	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
+	if (old && has_generation(k) && via != TD_VIA_STATUS && spec_changed(k, old->root, td_json_root(now)))
+		td_jm_int(d, o, "metadata.generation", td_jint(old->root, "metadata.generation", 0) + 1);
+	if ((rc = validate(q, old, td_json_root(now), r)) < 0)
+		return rc;
+	if (track && via != TD_VIA_SYSTEM)
+		track_change(q, old, d, via);
+	return 0;
+}
+
+int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r)
+{
+	td_auto_free char *what = td_asprintf("%s%s%s", q->plural, *q->group ? "." : "", q->group);
+	switch (err->code) {
+	case TD_EXISTS:
+		td_refuse(r, 409, "AlreadyExists", "%s \"%s\" already exists", what, name);
+		td_refuse_about(r, q->group, q->plural, name);
+		return TD_EXISTS;
+	case TD_CONFLICT:
+		td_refuse(r, 409, "Conflict",
+			  "Operation cannot be fulfilled on %s \"%s\": the object has been modified; please apply your changes to the "
+			  "latest version and try again",
+			  what, name);
+		td_refuse_about(r, q->group, q->plural, name);
+		return TD_CONFLICT;
+	case TD_NOT_FOUND:
+		return td_refuse_not_found(q, name, r);
+	case TD_DENIED:
+		if (err->http == 404) {
+			td_refuse(r, 404, NULL, "%s", err->msg);
+			return td_refuse_about(r, "", "namespaces", q->ns);
+		}
+		td_refuse(r, 403, NULL, "%s \"%s\" is forbidden: %s", what, name, err->msg);
+		td_cause_add(&r->causes, "NamespaceTerminating", "metadata.namespace", "namespace %s is being terminated", q->ns);
+		return td_refuse_about(r, q->group, q->plural, name);
+	default:
+		return td_refuse_err(r, err);
+	}
+}
+
+// An object on its way out whose last finalizer is gone is removed by the write that took it away.
+static bool finished(const struct td_kind *k, yyjson_mut_val *o)
+{
+	if (!td_jm_get(o, "metadata.deletionTimestamp"))
+		return false;
+	yyjson_mut_val *f = td_jm_get(o, "metadata.finalizers"), *g = td_jm_get(o, "metadata.deletionGracePeriodSeconds");
+	if (yyjson_mut_arr_size(f) || (g && yyjson_mut_get_sint(g) > 0))
+		return false;
+	return !is_core(k, "namespaces") || !yyjson_mut_arr_size(td_jm_get(o, "spec.finalizers"));
+}
+
+int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret, struct td_refusal *r)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	const char *name = td_jm_getstr(o, "metadata.name");
+	if (q->dry_run) {
+		struct td_error e = TD_ERROR_INIT;
+		if (!old) { // the checks that the store would make
+			td_auto(td_item_unref) struct td_item *there = td_store_get(q->s->store, q->res->table, q->ns, name);
+			if (there) {
+				td_fail(&e, TD_EXISTS, "exists");
+				return td_refuse_write(q, name, &e, r);
+			}
+		}
+		*ret = td_item_new(d, old ? old->rv : 0, 0);
+		return 0;
+	}
+	if (old && finished(q->k, o))
+		return td_object_remove(q, old, ret, r);
+	if (old) {
+		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
+		const char *ct = td_http_header(q->x, "Content-Type");
+		if (unchanged(old, td_json_root(now), ct && td_starts(ct, "application/apply-patch"))) {
+			*ret = td_item_ref(old);
+			return 0;
+		}
+	}
+	td_jm_del(o, "metadata.resourceVersion");
+	const struct td_write w = {
+		.table = q->res->table,
+		.ns = q->k->namespaced ? q->ns : "",
+		.name = name,
+		.base = old ? old->rv : 0,
+		.doc = d,
+		.in_namespace = !old && q->k->namespaced,
+	};
+	struct td_error err = TD_ERROR_INIT;
+	int rc = td_store_write(q->s->store, &w, ret, &err);
+	if (rc < 0)
+		return td_refuse_write(q, name, &err, r);
+	if (td_is_crd(q->k))
+		td_crd_written(q->s);
+	return 0;
+}
+
+int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r)
+{
+	if (q->dry_run) {
+		*ret = td_item_ref(old);
+		return 0;
+	}
+	const struct td_write w = {.table = q->res->table, .ns = old->ns, .name = old->name, .base = old->rv};
+	struct td_error err = TD_ERROR_INIT;
+	int rc = td_store_write(q->s->store, &w, ret, &err);
+	if (rc < 0)
+		return td_refuse_write(q, old->name, &err, r);
+	td_crd_removed(q, *ret);
+	return 0;
+}

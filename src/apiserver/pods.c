@@ -1,0 +1,237 @@
+// What only pods have: binding, eviction, and the streams that the agent serves.
+#include "apiserver/srv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static yyjson_mut_val *condition(yyjson_mut_doc *d, yyjson_mut_val *o, const char *type)
+{
+	yyjson_mut_val *a = td_jm_arr(d, o, "status.conditions"), *c;
+	size_t i, n;
+	yyjson_mut_arr_foreach (a, i, n, c)
+		if (td_streq(td_jm_getstr(c, "type"), type))
+			return c;
+	c = yyjson_mut_arr_add_obj(d, a);
+	td_jm_str(d, c, "type", type);
+	return c;
+}
+
+static void set_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *type, const char *reason, const char *message)
+{
+	char t[TD_TIME_LEN];
+	yyjson_mut_val *c = condition(d, o, type);
+	if (!td_streq(td_jm_getstr(c, "status"), "True"))
+		td_jm_str(d, c, "lastTransitionTime", td_time_format(q->now, t));
+	td_jm_set(d, c, "lastProbeTime", yyjson_mut_null(d));
+	td_jm_str(d, c, "status", "True");
+	td_jm_del(c, "reason");
+	td_jm_del(c, "message");
+	td_jm_str(d, c, "reason", reason);
+	td_jm_str(d, c, "message", message);
+}
+
+// ---- binding ----
+static int conflict(struct td_req *q, struct td_refusal *r, const char *fmt, const char *a, const char *b)
+{
+	td_auto_buf struct td_buf m = {0};
+	td_buf_printf(&m, "Operation cannot be fulfilled on pods/binding \"%s\": ", q->name);
+	for (const char *p = fmt; *p; p++) { // two %s at most
+		if (p[0] == '%' && p[1] == 's') {
+			td_buf_puts(&m, a);
+			a = b;
+			p++;
+		} else {
+			td_buf_putc(&m, *p);
+		}
+	}
+	td_refuse(r, 409, "Conflict", "%s", td_buf_str(&m));
+	td_refuse_about(r, "", "pods/binding", q->name);
+	return TD_DENIED;
+}
+
+static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b, struct td_refusal *r)
+{
+	const char *uid = td_jstr(b, "metadata.uid"), *rv = td_jstr(b, "metadata.resourceVersion");
+	const char *have_rv = td_jstr_or(pod->root, "metadata.resourceVersion", "");
+	if (uid && *uid && strcmp(uid, pod->uid) != 0)
+		return conflict(q, r, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, pod->uid);
+	if (rv && *rv && strcmp(rv, have_rv) != 0)
+		return conflict(q, r, "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", rv,
+				have_rv);
+	if (td_jget(pod->root, "metadata.deletionTimestamp"))
+		return conflict(q, r, "pod %s is being deleted, cannot be assigned to a host", pod->name, "");
+	const char *node = td_jstr_or(pod->root, "spec.nodeName", "");
+	if (*node) {
+		td_auto_free char *quoted = td_asprintf("\"%s\"", node);
+		return conflict(q, r, "pod %s is already assigned to node %s", pod->name, quoted);
+	}
+	if (yyjson_arr_size(td_jget(pod->root, "spec.schedulingGates")))
+		return conflict(q, r, "pod %s has non-empty .spec.schedulingGates", pod->name, "");
+	return 0;
+}
+
+static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct td_refusal *r)
+{
+	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name), *ret = NULL;
+	if (!old)
+		return td_refuse_not_found(q, q->name, r);
+	int rc = bind_check(q, old, b, r);
+	if (rc < 0)
+		return rc;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "spec.nodeName", node);
+	yyjson_val *key, *v, *notes = td_jget(b, "metadata.annotations");
+	size_t i, n;
+	yyjson_obj_foreach (notes, i, n, key, v) {
+		if (!yyjson_is_str(v))
+			return td_refuse(r, 400, NULL, "metadata.annotations of the Binding: the value of \"%s\" is not a string",
+					 yyjson_get_str(key));
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), yyjson_get_str(key), yyjson_get_str(v));
+	}
+	set_condition(q, d, o, "PodScheduled", NULL, NULL);
+	if ((rc = td_admit(q, old, d, r)) < 0)
+		return rc;
+	return td_object_commit(q, old, d, &ret, r);
+}
+
+int td_do_binding(struct td_req *q, struct td_refusal *r)
+{
+	td_auto(td_json_unref) struct td_json *body = NULL;
+	int rc = td_body_read(q, false, &body, r);
+	if (rc < 0)
+		return rc;
+	yyjson_val *b = td_json_root(body);
+	const char *name = td_jstr_or(b, "metadata.name", ""), *kind = td_jstr_or(b, "target.kind", "Node"),
+		   *node = td_jstr_or(b, "target.name", "");
+	if (!td_streq(td_jstr_or(b, "kind", "Binding"), "Binding"))
+		return td_refuse(r, 400, NULL, "the body of a binding has kind Binding, not %s", td_jstr_or(b, "kind", ""));
+	if (!*q->name) // POST …/bindings
+		q->name = td_arena_strdup(q->arena, name);
+	if (*name && strcmp(name, q->name) != 0)
+		return td_refuse(r, 400, NULL, "name in URL does not match name in Binding object");
+	if (*kind && strcmp(kind, "Node") != 0)
+		return td_refuse(r, 500, "",
+				 "Binding \"%s\" is invalid: target.kind: Unsupported value: \"%s\": supported values: \"Node\"", q->name,
+				 kind);
+	if (!*node)
+		return td_refuse(r, 500, "", "Binding \"%s\" is invalid: target.name: Required value", q->name);
+	if (!td_is_dns_subdomain(node))
+		return td_refuse(r, 400, NULL, "target.name: \"%.64s\" is no name of a node", node);
+	for (int tries = 0; tries < 8; tries++) {
+		td_refusal_done(r);
+		rc = bind_once(q, b, node, r);
+		if (rc != TD_CONFLICT)
+			break;
+	}
+	if (rc < 0)
+		return rc;
+	td_reply_success(q, 201, NULL, NULL);
+	return 0;
+}
+
+// ---- eviction ----
+static int mark_disrupted(struct td_req *q, const struct td_item *old, struct td_item **ret, struct td_refusal *r)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	set_condition(q, d, yyjson_mut_doc_get_root(d), "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting");
+	return td_object_commit(q, (struct td_item *)(uintptr_t)old, d, ret, r);
+}
+
+int td_do_eviction(struct td_req *q, struct td_refusal *r)
+{
+	td_auto(td_json_unref) struct td_json *body = NULL;
+	struct td_delete_opts o = {.grace = -1};
+	int rc = td_body_read(q, true, &body, r);
+	if (rc < 0)
+		return rc;
+	yyjson_val *b = td_json_root(body);
+	const char *name = td_jstr_or(b, "metadata.name", "");
+	if (*name && strcmp(name, q->name) != 0)
+		return td_refuse(r, 400, NULL, "name in URL does not match name in Eviction object");
+	yyjson_val *opts = td_jget(b, "deleteOptions");
+	if (opts && (rc = td_delete_opts(q, opts, &o, r)) < 0)
+		return rc;
+	for (int tries = 0; tries < 8; tries++) {
+		td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+		td_auto(td_item_unref) struct td_item *marked = NULL;
+		td_refusal_done(r);
+		if (!old)
+			return td_refuse_not_found(q, q->name, r);
+		if (o.uid && strcmp(o.uid, old->uid) != 0) // the delete below would say so too, but after the mark
+			break;
+		const char *phase = td_jstr_or(old->root, "status.phase", "");
+		if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") || td_jget(old->root, "metadata.deletionTimestamp"))
+			break;
+		rc = mark_disrupted(q, old, &marked, r);
+		if (rc == 0 || rc != TD_CONFLICT)
+			break;
+	}
+	td_auto(td_item_unref) struct td_item *i = NULL;
+	bool gone;
+	if (rc < 0 || (rc = td_delete_item(q, q->ns, q->name, &o, &i, &gone, r)) < 0)
+		return rc;
+	td_reply_success(q, 201, NULL, NULL);
+	return 0;
+}
+
+// ---- log, exec, attach, port-forward ----
+static const char *const container_lists[] = {"spec.containers", "spec.initContainers", "spec.ephemeralContainers"};
+
+static bool has_container(yyjson_val *pod, const char *name)
+{
+	for (size_t l = 0; l < TD_LEN(container_lists); l++) {
+		yyjson_val *a = td_jget(pod, container_lists[l]), *c;
+		size_t i, n;
+		yyjson_arr_foreach (a, i, n, c)
+			if (td_streq(td_jstr(c, "name"), name))
+				return true;
+	}
+	return false;
+}
+
+static int container_of(struct td_req *q, const struct td_item *pod, const char **ret, struct td_refusal *r)
+{
+	const char *c = td_http_query(q->x, "container");
+	yyjson_val *a = td_jget(pod->root, "spec.containers"), *v;
+	if (!c || !*c) {
+		c = yyjson_arr_size(a) == 1
+			    ? td_jstr(yyjson_arr_get_first(a), "name")
+			    : td_jkey_str(td_jget(pod->root, "metadata.annotations"), "kubectl.kubernetes.io/default-container");
+		if (!c || !has_container(pod->root, c)) {
+			td_auto_buf struct td_buf names = {0};
+			size_t i, n;
+			yyjson_arr_foreach (a, i, n, v)
+				td_buf_printf(&names, "%s%s", i ? " " : "", td_jstr_or(v, "name", ""));
+			return td_refuse(r, 400, NULL, "a container name must be specified for pod %s, choose one of: [%s]", pod->name,
+					 td_buf_str(&names));
+		}
+	}
+	if (!has_container(pod->root, c))
+		return td_refuse(r, 400, NULL, "container %s is not valid for pod %s", c, pod->name);
+	*ret = c;
+	return 0;
+}
+
+int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
+{
+	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	if (!pod)
+		return td_refuse_not_found(q, q->name, r);
+	const char *query = strchr(td_http_target(q->x), '?');
+	query = query ? query + 1 : "";
+	bool forward = !strcmp(q->sub, "portforward");
+	const char *c = "";
+	int rc;
+	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
+		return rc;
+	if (!*td_jstr_or(pod->root, "spec.nodeName", ""))
+		return td_refuse(r, 400, NULL, "pod %s does not have a host assigned", pod->name);
+	if (!strcmp(q->sub, "log") && strcmp(q->verb, "get") != 0)
+		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+	const char *what = !strcmp(q->sub, "log") ? "containerLogs" : forward ? "portForward" : q->sub;
+	td_auto_free char *target = forward ? td_asprintf("/%s/%s/%s?%s", what, pod->ns, pod->name, query)
+					    : td_asprintf("/%s/%s/%s/%s?%s", what, pod->ns, pod->name, c, query);
+	td_http_relay(q->x, q->s->agent_socket, target);
+	return 0;
+}

@@ -1,0 +1,304 @@
+// get and list: selectors, revisions, pages.
+#include "apiserver/srv.h"
+
+#include "api/selector.h"
+#include "http/pki.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+// Field selectors that the real API knows, by kind; metadata.name and metadata.namespace everywhere.
+static bool field_known(const struct td_kind *k, const char *path)
+{
+	static const struct {
+		const char *group, *plural, *fields;
+	} known[] = {
+		{"", "pods",
+		 " spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase status.podIP"
+		 " status.nominatedNodeName "},
+		{"", "events",
+		 " involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion"
+		 " involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type "},
+		{"", "nodes", " spec.unschedulable "},
+		{"", "secrets", " type "},
+		{"", "namespaces", " status.phase "},
+		{"", "services", " spec.clusterIP spec.type "},
+		{"batch", "jobs", " status.successful "},
+		{"apps", "replicasets", " status.replicas "},
+	};
+	if (!strcmp(path, "metadata.name") || !strcmp(path, "metadata.namespace"))
+		return true;
+	td_auto_free char *want = td_asprintf(" %s ", path);
+	for (size_t i = 0; i < TD_LEN(known); i++)
+		if (!strcmp(k->group, known[i].group) && !strcmp(k->plural, known[i].plural))
+			return strstr(known[i].fields, want) != NULL;
+	yyjson_val *versions = td_jget(td_json_root(k->source), "spec.versions"), *v, *f;
+	size_t i, n, j, m;
+	yyjson_arr_foreach (versions, i, n, v) {
+		if (!td_streq(td_jstr(v, "name"), k->version))
+			continue;
+		yyjson_arr_foreach (td_jget(v, "selectableFields"), j, m, f) {
+			const char *p = td_jstr(f, "jsonPath");
+			if (p && *p == '.' && !strcmp(p + 1, path))
+				return true;
+		}
+	}
+	return false;
+}
+
+int td_filter_init(const struct td_req *q, struct td_filter *ret, struct td_refusal *r)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_selector_free) struct td_selector *labels = NULL;
+	td_auto(td_field_selector_free) struct td_field_selector *fields = NULL;
+	const char *l = td_http_query(q->x, "labelSelector"), *f = td_http_query(q->x, "fieldSelector");
+	if (l && *l && td_selector_parse(l, &labels, &err) < 0)
+		return td_refuse(r, 400, NULL, "unable to parse requirement: %s", err.msg);
+	if (f && *f && td_field_selector_parse(f, &fields, &err) < 0)
+		return td_refuse(r, 400, NULL, "invalid field selector: %s", err.msg);
+	if (!fields && *q->name) { // watch of one object by its path
+		td_auto_free char *t = td_asprintf("metadata.name=%s", q->name);
+		if (td_field_selector_parse(t, &fields, &err) < 0)
+			return td_refuse(r, 400, NULL, "invalid name: %s", err.msg);
+	}
+	const char *p;
+	for (size_t i = 0; fields && (p = td_field_selector_path(fields, i)); i++)
+		if (!field_known(q->k, p))
+			return td_refuse(r, 400, NULL, "field label not supported: %s", p);
+	*ret = (struct td_filter){.ns = q->ns, .labels = td_steal(labels), .fields = td_steal(fields)};
+	return 0;
+}
+
+bool td_filter_matches(const struct td_filter *f, const struct td_item *i)
+{
+	if (f->ns && *f->ns && strcmp(i->ns, f->ns) != 0)
+		return false;
+	if (f->labels && !td_selector_matches(f->labels, td_jget(i->root, "metadata.labels")))
+		return false;
+	return !f->fields || td_field_selector_matches(f->fields, i->root);
+}
+
+void td_filter_done(struct td_filter *f)
+{
+	td_selector_free(f->labels);
+	td_field_selector_free(f->fields);
+	*f = (struct td_filter){0};
+}
+
+int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r)
+{
+	*ret = 0;
+	if (!text || !*text)
+		return 0;
+	errno = 0;
+	char *end;
+	unsigned long long v = strtoull(text, &end, 10);
+	if (*end || errno || *text < '0' || *text > '9' || v > INT64_MAX)
+		return td_refuse(r, 400, NULL, "invalid %s: Invalid value: \"%.64s\": must be a decimal number", what, text);
+	*ret = v;
+	return 0;
+}
+
+static int too_large(uint64_t want, uint64_t have, struct td_refusal *r)
+{
+	td_refuse(r, 504, "Timeout", "Too large resource version: %llu, current: %llu", (unsigned long long)want, (unsigned long long)have);
+	td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
+	r->retry_after_s = 1;
+	return TD_EXPIRED;
+}
+
+int td_do_get(struct td_req *q, struct td_refusal *r)
+{
+	uint64_t rv;
+	int rc = td_parse_rv(q, "resourceVersion", td_http_query(q->x, "resourceVersion"), &rv, r);
+	if (rc < 0)
+		return rc;
+	uint64_t now = td_store_revision(q->s->store);
+	if (rv > now)
+		return too_large(rv, now, r);
+	td_auto(td_item_unref) struct td_item *i = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	if (!i)
+		return td_refuse_not_found(q, q->name, r);
+	td_reply_item(q, 200, i);
+	return 0;
+}
+
+// ---- continue tokens: base64url of {"v":"meta.k8s.io/v1","rv":N,"start":"ns/name\u0000"} ----
+struct page {
+	uint64_t rv; // 0: inconsistent rest
+	char *ns, *name;
+};
+
+static void page_done(struct page *p)
+{
+	free(p->ns);
+	free(p->name);
+}
+
+static char *page_token(int64_t rv, const struct td_item *last)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "v", "meta.k8s.io/v1");
+	td_jm_int(d, o, "rv", rv);
+	td_jm_strf(d, o, "start", "%s/%s", last->ns, last->name);
+	size_t len;
+	td_auto_free char *text = td_json_mut_text(o, &len);
+	td_auto_buf struct td_buf b = {0};
+	td_base64(&b, text, len);
+	for (size_t i = 0; i < b.len; i++) {
+		if (b.s[i] == '+')
+			b.s[i] = '-';
+		else if (b.s[i] == '/')
+			b.s[i] = '_';
+		else if (b.s[i] == '=') {
+			b.s[i] = 0;
+			b.len = i;
+		}
+	}
+	return td_buf_take(&b);
+}
+
+static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
+{
+	td_auto_buf struct td_buf in = {0}, out = {0};
+	for (const char *p = token; *p && in.len < 4096; p++)
+		td_buf_putc(&in, *p == '-' ? '+' : *p == '_' ? '/' : *p);
+	while (in.len % 4)
+		td_buf_putc(&in, '=');
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	const char *start, *slash;
+	if (td_base64_decode(td_buf_str(&in), &out, NULL) < 0 || td_json_parse(td_buf_str(&out), out.len, &j, NULL) < 0 ||
+	    !(start = td_jstr(td_json_root(j), "start")) || !(slash = strchr(start, '/')))
+		return td_refuse(r, 400, NULL,
+				 "continue key is not valid: use the value of metadata.continue of the page before, unchanged");
+	long long rv = td_jint(td_json_root(j), "rv", 0);
+	ret->rv = rv > 0 ? (uint64_t)rv : 0;
+	ret->ns = td_strndup(start, (size_t)(slash - start));
+	ret->name = td_strdup(slash + 1);
+	return 0;
+}
+
+struct list {
+	struct td_items all;
+	struct td_item **v; // selected; borrowed
+	size_t n;
+	uint64_t rv;
+	char *cont;
+	long long remaining;
+};
+
+static void list_done(struct list *l)
+{
+	td_items_done(&l->all);
+	free(l->v);
+	free(l->cont);
+}
+
+static int read_list(struct td_req *q, const struct td_filter *f, struct list *ret, struct td_refusal *r)
+{
+	__attribute__((cleanup(page_done))) struct page page = {0};
+	uint64_t rv = 0;
+	long long limit = 0;
+	const char *token = td_http_query(q->x, "continue"), *match = td_http_query(q->x, "resourceVersionMatch"),
+		   *lim = td_http_query(q->x, "limit"), *rvs = td_http_query(q->x, "resourceVersion");
+	int rc = td_parse_rv(q, "resourceVersion", rvs, &rv, r);
+	if (rc < 0)
+		return rc;
+	if (lim && *lim && (!td_parse_i64(lim, &limit) || limit < 0))
+		return td_refuse(r, 400, NULL, "limit: Invalid value: \"%.64s\": must be a number of at least 0", lim);
+	bool exact = match && !strcmp(match, "Exact");
+	if (match && *match && !exact && strcmp(match, "NotOlderThan") != 0)
+		return td_refuse(r, 422, "Invalid",
+				 "resourceVersionMatch: Unsupported value: \"%.64s\": supported values: \"Exact\", \"NotOlderThan\"",
+				 match);
+	if (match && *match && (!rvs || !*rvs))
+		return td_refuse(r, 422, "Invalid",
+				 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
+	if (exact && !rv)
+		return td_refuse(r, 422, "Invalid",
+				 "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
+	if (token && *token) {
+		if (rv)
+			return td_refuse(r, 400, NULL, "specifying resource version is not allowed when using continue");
+		if ((rc = page_parse(token, &page, r)) < 0)
+			return rc;
+	}
+	uint64_t now = td_store_revision(q->s->store);
+	if (rv > now || page.rv > now)
+		return too_large(rv > now ? rv : page.rv, now, r);
+	// A page of an old list, an exact list, and (as the real API) a limited list at a revision: the state of then.
+	uint64_t at = page.rv ? page.rv : exact || (rv && limit && !match) ? rv : 0;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_store_list(q->s->store, q->res->table, f->ns, at, &ret->all, &ret->rv, &err) < 0) {
+		td_refuse(r, 410, "Expired", "%s",
+			  page.rv ? "The provided continue parameter is too old to display a consistent list result. You can start a new "
+				    "list without the continue parameter, or use the continue token in this response to retrieve the "
+				    "remainder of the results."
+				  : err.msg);
+		if (page.rv) {
+			struct td_item last = {.ns = page.ns, .name = page.name};
+			r->cont = page_token(-1, &last);
+		}
+		return TD_EXPIRED;
+	}
+	ret->v = td_malloc(ret->all.n * sizeof(*ret->v));
+	for (size_t i = 0; i < ret->all.n; i++) {
+		struct td_item *it = ret->all.v[i];
+		if (page.name && td_item_cmp(it->ns, it->name, page.ns, page.name) <= 0)
+			continue;
+		if (!td_filter_matches(f, it))
+			continue;
+		if (limit && ret->n == (size_t)limit) {
+			ret->remaining++;
+			continue;
+		}
+		ret->v[ret->n++] = it;
+	}
+	if (ret->remaining)
+		ret->cont = page_token((int64_t)ret->rv, ret->v[ret->n - 1]);
+	// remainingItemCount is not told for selected lists (the real one does not know it).
+	if (f->labels || f->fields)
+		ret->remaining = 0;
+	return 0;
+}
+
+int td_do_list(struct td_req *q, struct td_refusal *r)
+{
+	__attribute__((cleanup(td_filter_done))) struct td_filter f = {0};
+	__attribute__((cleanup(list_done))) struct list l = {0};
+	int rc = td_filter_init(q, &f, r);
+	if (rc < 0 || (rc = read_list(q, &f, &l, r)) < 0)
+		return rc;
+	td_auto_buf struct td_buf b = {0};
+	char rv[24];
+	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)l.rv);
+	if (q->as == TD_AS_TABLE) {
+		td_table_write(q->k, l.v, l.n, true, td_http_query(q->x, "includeObject"), rv, l.cont, l.remaining, q->now, &b);
+	} else {
+		const struct td_kind *k = q->k;
+		if (q->as == TD_AS_PARTIAL)
+			td_buf_puts(&b, "{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\"");
+		else
+			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group, *k->group ? "/" : "",
+				      k->version);
+		td_buf_printf(&b, ",\"metadata\":{\"resourceVersion\":\"%s\"", rv);
+		if (l.cont)
+			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont);
+		if (l.cont && l.remaining)
+			td_buf_printf(&b, ",\"remainingItemCount\":%lld", l.remaining);
+		td_buf_puts(&b, "},\"items\":[");
+		for (size_t i = 0; i < l.n; i++) {
+			if (i)
+				td_buf_putc(&b, ',');
+			if (q->as == TD_AS_PARTIAL)
+				td_partial_write(l.v[i], &b);
+			else
+				td_item_write(k, l.v[i], &b);
+		}
+		td_buf_puts(&b, "]}\n");
+	}
+	td_reply_json(q, 200, td_buf_str(&b), b.len);
+	return 0;
+}

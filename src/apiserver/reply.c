@@ -1,0 +1,168 @@
+// What goes out: negotiation of the form, objects, Status documents.
+#include "apiserver/srv.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool td_query_true(const struct td_req *q, const char *name)
+{
+	const char *v = td_http_query(q->x, name);
+	return v && (!strcmp(v, "true") || !strcmp(v, "1") || !strcmp(v, "True") || !strcmp(v, "TRUE") || !*v);
+}
+
+// One element of Accept: the first that we can do wins (clients send their preference in order; q values are rare and then agree).
+static bool accept_one(struct td_req *q, char *item)
+{
+	char *save = NULL;
+	char *type = strtok_r(item, ";", &save);
+	if (!type)
+		return false;
+	type += strspn(type, " \t");
+	type[strcspn(type, " \t")] = 0;
+	const char *as = NULL, *v = NULL;
+	for (char *p = strtok_r(NULL, ";", &save); p; p = strtok_r(NULL, ";", &save)) {
+		p += strspn(p, " \t");
+		if (!strncmp(p, "as=", 3))
+			as = p + 3;
+		else if (!strncmp(p, "v=", 2))
+			v = p + 2;
+	}
+	bool json = !strcmp(type, "application/json") || !strcmp(type, "*/*") || !strcmp(type, "application/*");
+	bool yaml = !strcmp(type, "application/yaml");
+	// Protobuf is answered with JSON: the content type says so, and clients that offer it understand both.
+	if (!json && !yaml && strcmp(type, "application/vnd.kubernetes.protobuf") != 0)
+		return false;
+	if (as) {
+		if (!json || !v || strcmp(v, "v1") != 0)
+			return !strncmp(as, "APIGroupDiscoveryList", 21) && json;
+		if (!strcmp(as, "Table"))
+			q->as = TD_AS_TABLE;
+		else if (!strcmp(as, "PartialObjectMetadata") || !strcmp(as, "PartialObjectMetadataList"))
+			q->as = TD_AS_PARTIAL;
+		else
+			return false;
+	}
+	q->yaml = yaml;
+	return true;
+}
+
+int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
+{
+	const char *h = td_http_header(q->x, "Accept");
+	if (!h || !*h)
+		return 0;
+	td_auto_free char *copy = td_strdup(h);
+	char *save = NULL;
+	for (char *p = strtok_r(copy, ",", &save); p; p = strtok_r(NULL, ",", &save))
+		if (accept_one(q, p))
+			return 0;
+	return td_refuse(r, 406, "NotAcceptable",
+			 "only the following media types are accepted: application/json, application/yaml, "
+			 "application/json;as=Table;g=meta.k8s.io;v=v1");
+}
+
+void td_reply_json(struct td_req *q, int status, const char *text, size_t len)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (q->yaml && td_json_parse(text, len, &j, NULL) == 0) {
+		td_auto_free char *y = td_yaml_text(td_json_root(j));
+		td_http_send(q->x, status, "application/yaml", y, strlen(y));
+		return;
+	}
+	td_http_send(q->x, status, "application/json", text, len);
+}
+
+void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d)
+{
+	size_t len = 0;
+	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
+	td_reply_json(q, status, text, len);
+}
+
+void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out)
+{
+	const char *have = td_jstr_or(i->root, "apiVersion", "");
+	size_t g = strlen(k->group);
+	bool same = g ? !strncmp(have, k->group, g) && have[g] == '/' && !strcmp(have + g + 1, k->version) : !strcmp(have, k->version);
+	if (same) {
+		td_buf_add(out, i->bytes, i->len);
+		return;
+	}
+	// Stored through another served version: conversion "None" changes the apiVersion only.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(i->root);
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version);
+	size_t len = 0;
+	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
+	td_buf_add(out, text, len);
+}
+
+void td_reply_item(struct td_req *q, int status, const struct td_item *i)
+{
+	td_auto_buf struct td_buf b = {0};
+	struct td_item *v[1] = {(struct td_item *)(uintptr_t)i};
+	if (q->as == TD_AS_TABLE) {
+		char rv[24];
+		snprintf(rv, sizeof(rv), "%llu", (unsigned long long)i->rv);
+		td_table_write(q->k, v, 1, true, td_http_query(q->x, "includeObject"), rv, NULL, 0, q->now, &b);
+	} else if (q->as == TD_AS_PARTIAL) {
+		td_partial_write(i, &b);
+	} else {
+		td_item_write(q->k, i, &b);
+	}
+	td_reply_json(q, status, td_buf_str(&b), b.len);
+}
+
+void td_reply_success(struct td_req *q, int status, const char *name, const char *uid)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "kind", "Status");
+	td_jm_str(d, o, "apiVersion", "v1");
+	td_jm_obj(d, o, "metadata");
+	td_jm_str(d, o, "status", "Success");
+	if (name) {
+		td_jm_str(d, o, "details.name", name);
+		if (*q->group)
+			td_jm_str(d, o, "details.group", q->group);
+		td_jm_str(d, o, "details.kind", q->plural);
+		td_jm_str(d, o, "details.uid", uid);
+	} else {
+		td_jm_int(d, o, "code", status);
+	}
+	td_reply_doc(q, status, d);
+}
+
+void td_reply_refusal(struct td_http_x *x, const struct td_refusal *r)
+{
+	size_t len = 0;
+	td_auto_free char *text = td_refusal_text(r, &len);
+	if (r->retry_after_s) {
+		char s[16];
+		snprintf(s, sizeof(s), "%d", r->retry_after_s);
+		td_http_add_header(x, "Retry-After", s);
+	}
+	td_http_send(x, r->http ? r->http : 500, "application/json", text, len);
+}
+
+void td_reply_warn(struct td_req *q, const char *fmt, ...)
+{
+	td_auto_buf struct td_buf b = {0};
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *m = td_vasprintf(fmt, ap);
+	va_end(ap);
+	td_buf_puts(&b, "299 - \"");
+	for (const char *p = m; *p; p++) { // RFC 7230 quoted-string
+		if (*p == '"' || *p == '\\')
+			td_buf_putc(&b, '\\');
+		td_buf_putc(&b, (unsigned char)*p < 0x20 ? ' ' : *p);
+	}
+	td_buf_putc(&b, '"');
+	td_http_add_header(q->x, "Warning", td_buf_str(&b));
+}
+
+int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r)
+{
+	td_refuse(r, 404, NULL, "%s%s%s \"%s\" not found", q->plural, *q->group ? "." : "", q->group, name);
+	return td_refuse_about(r, q->group, q->plural, name);
+}

@@ -1,0 +1,279 @@
+// From a path to a handler: one table in code, in the order of the checks (shape, who, may, what).
+#include "apiserver/srv.h"
+
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Splits the path below /api/V or /apis/G/V: [namespaces/NS/]PLURAL[/NAME[/SUB…]].
+static void split(struct td_req *q, char *rest)
+{
+	q->ns = q->plural = q->name = q->sub = "";
+	char *v[5] = {0};
+	size_t n = 0;
+	for (char *p = rest; p && *p && n < 5; n++) {
+		v[n] = p;
+		p = n < 4 ? strchr(p, '/') : NULL; // the last one keeps what is left
+		if (p)
+			*p++ = 0;
+	}
+	size_t i = 0;
+	// "namespaces/NS/status" and "namespaces/NS/finalize" are the namespace itself.
+	if (n >= 3 && !strcmp(v[0], "namespaces") && !(n == 3 && !*q->group && (!strcmp(v[2], "status") || !strcmp(v[2], "finalize")))) {
+		q->ns = v[1];
+		i = 2;
+	}
+	if (i < n)
+		q->plural = v[i++];
+	if (i < n)
+		q->name = v[i++];
+	if (i < n)
+		q->sub = v[i];
+}
+
+static int verb_of(struct td_req *q, struct td_refusal *r)
+{
+	const char *m = td_http_method(q->x);
+	if (!strcmp(m, "GET") || !strcmp(m, "HEAD"))
+		q->verb = *q->sub ? "get" : td_query_true(q, "watch") ? "watch" : *q->name ? "get" : "list";
+	else if (!strcmp(m, "POST"))
+		q->verb = "create";
+	else if (!strcmp(m, "PUT"))
+		q->verb = "update";
+	else if (!strcmp(m, "PATCH"))
+		q->verb = "patch";
+	else if (!strcmp(m, "DELETE"))
+		q->verb = *q->name ? "delete" : "deletecollection";
+	else
+		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+	return 0;
+}
+
+static int no_method(struct td_req *q, struct td_refusal *r)
+{
+	return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+}
+
+static int no_resource(struct td_refusal *r)
+{
+	return td_refuse(r, 404, NULL, "the server could not find the requested resource");
+}
+
+static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
+{
+	size_t n = strlen(q->verb);
+	for (const char *p = strstr(verbs, q->verb); p; p = strstr(p + 1, q->verb))
+		if ((p == verbs || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
+			return true;
+	return false;
+}
+
+static int subresource(struct td_req *q, struct td_refusal *r)
+{
+	const struct td_kind *k = q->k;
+	bool pod = !*k->group && !strcmp(k->plural, "pods");
+	if (!strcmp(q->sub, "status") && k->status) {
+		if (is_verb(q, "get"))
+			return td_do_get(q, r);
+		if (is_verb(q, "update"))
+			return td_do_update(q, r);
+		return is_verb(q, "patch") ? td_do_patch(q, r) : no_method(q, r);
+	}
+	if (!strcmp(q->sub, "scale") && k->scale)
+		return is_verb(q, "get update patch") ? td_do_scale(q, r) : no_method(q, r);
+	if (pod && !strcmp(q->sub, "binding"))
+		return is_verb(q, "create") ? td_do_binding(q, r) : no_method(q, r);
+	if (pod && !strcmp(q->sub, "eviction"))
+		return is_verb(q, "create") ? td_do_eviction(q, r) : no_method(q, r);
+	if (pod && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward")))
+		return is_verb(q, "get create") ? td_do_pod_stream(q, r) : no_method(q, r);
+	if (!*k->group && !strcmp(k->plural, "namespaces") && !strcmp(q->sub, "finalize"))
+		return is_verb(q, "update") ? td_do_finalize(q, r) : no_method(q, r);
+	if (!*k->group && !strcmp(k->plural, "serviceaccounts") && !strcmp(q->sub, "token"))
+		return is_verb(q, "create") ? td_do_token(q, r) : no_method(q, r);
+	return no_resource(r);
+}
+
+static int options(struct td_req *q, struct td_refusal *r)
+{
+	const char *dry = td_http_query(q->x, "dryRun");
+	if (dry && *dry) {
+		if (strcmp(dry, "All") != 0)
+			return td_refuse(
+				r, 422, "Invalid",
+				"PatchOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: \"%s\": supported values: \"All\"",
+				dry);
+		q->dry_run = true;
+	}
+	const char *fv = td_http_query(q->x, "fieldValidation");
+	if (fv && !strcmp(fv, "Strict"))
+		q->strictness = TD_FIELDS_STRICT;
+	else if (fv && !strcmp(fv, "Ignore"))
+		q->strictness = TD_FIELDS_IGNORE;
+	else if (fv && *fv && strcmp(fv, "Warn") != 0)
+		return td_refuse(r, 422, "Invalid",
+				 "fieldValidation: Unsupported value: \"%s\": supported values: \"Ignore\", \"Strict\", \"Warn\"", fv);
+	const char *m = td_http_query(q->x, "fieldManager");
+	if (m && strlen(m) > 128)
+		return td_refuse(r, 422, "Invalid", "fieldManager: Invalid value: \"%.128s…\": must not be longer than 128 characters", m);
+	if (m && *m) {
+		q->manager = m;
+	} else { // as the real one: the user agent up to the first '/'
+		const char *ua = td_http_header(q->x, "User-Agent");
+		size_t n = ua ? strcspn(ua, "/") : 0;
+		q->manager = n ? td_arena_strndup(q->arena, ua, n > 128 ? 128 : n) : "unknown";
+	}
+	return 0;
+}
+
+static int resource(struct td_req *q, struct td_refusal *r)
+{
+	// POST …/namespaces/NS/bindings is the old way to bind.
+	if (!*q->group && !strcmp(q->plural, "bindings") && !strcmp(q->version, "v1")) {
+		q->plural = "pods";
+		q->sub = "binding";
+	}
+	q->res = td_snap_find(q->snap, q->group, q->version, q->plural);
+	if (q->res)
+		q->k = q->res->kind;
+	int rc = td_auth_may(q, r);
+	if (rc < 0)
+		return rc;
+	if (!q->res) {
+		if (td_snap_has_group(q->snap, q->group, q->version) || !*q->group)
+			return no_resource(r);
+		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
+		return 0;
+	}
+	if (q->k->namespaced && *q->name && !*q->ns)
+		return no_resource(r);
+	if (!q->k->namespaced && *q->ns)
+		return no_resource(r);
+	if ((rc = options(q, r)) < 0)
+		return rc;
+	// Streams negotiate for themselves.
+	bool stream = *q->sub &&
+		      (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward"));
+	if (!stream && (rc = td_reply_negotiate(q, r)) < 0)
+		return rc;
+	if (*q->sub)
+		return subresource(q, r);
+	const struct {
+		const char *verb;
+		int (*f)(struct td_req *, struct td_refusal *);
+		bool named;
+	} verbs[] = {
+		{"get", td_do_get, true},       {"list", td_do_list, false},
+		{"watch", td_do_watch, false},  {"create", td_do_create, false},
+		{"update", td_do_update, true}, {"patch", td_do_patch, true},
+		{"delete", td_do_delete, true}, {"deletecollection", td_do_delete_collection, false},
+	};
+	for (size_t i = 0; i < TD_LEN(verbs); i++)
+		if (!strcmp(verbs[i].verb, q->verb)) {
+			bool fits = !strcmp(q->verb, "watch") || verbs[i].named == (*q->name != 0);
+			if (!strcmp(q->verb, "create") && q->k->namespaced && !*q->ns)
+				fits = false;
+			return fits ? verbs[i].f(q, r) : no_method(q, r);
+		}
+	return no_method(q, r);
+}
+
+static int health(struct td_req *q)
+{
+	bool ready = __atomic_load_n(&q->s->ready, __ATOMIC_ACQUIRE);
+	bool ok = ready || !td_starts(q->path, "/readyz");
+	const char *text = ok ? "ok" : "not ready";
+	td_http_send(q->x, ok ? 200 : 503, "text/plain; charset=utf-8", text, strlen(text));
+	return 0;
+}
+
+static int version(struct td_req *q)
+{
+	static const char text[] = "{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
+				   "\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:00Z\","
+				   "\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
+	td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
+	return 0;
+}
+
+static bool below(const char *path, const char *prefix)
+{
+	size_t n = strlen(prefix);
+	return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
+}
+
+static int route(struct td_req *q, struct td_refusal *r)
+{
+	static const char *const open[] = {"/healthz", "/livez", "/readyz"};
+	for (size_t i = 0; i < TD_LEN(open); i++)
+		if (below(q->path, open[i]))
+			return health(q);
+	if (!strcmp(q->path, "/version") || !strcmp(q->path, "/version/"))
+		return version(q);
+	int rc = td_auth_user(q->s, q->x, &q->user, r);
+	if (rc < 0)
+		return rc;
+	if (!q->user.name)
+		return td_refuse(r, 401, NULL, "Unauthorized");
+	q->snap = td_registry_snap(q->s->reg);
+	char *p = td_arena_strdup(q->arena, q->path);
+	size_t len = strlen(p);
+	while (len > 1 && p[len - 1] == '/')
+		p[--len] = 0;
+	char *rest = NULL;
+	q->group = q->version = q->ns = q->plural = q->name = q->sub = "";
+	if (td_starts(p, "/api/")) {
+		q->version = p + 5;
+		rest = strchr(p + 5, '/');
+	} else if (td_starts(p, "/apis/")) {
+		q->group = p + 6;
+		char *v = strchr(p + 6, '/');
+		if (v) {
+			*v++ = 0;
+			q->version = v;
+			rest = strchr(v, '/');
+		}
+	}
+	if (rest) {
+		*rest++ = 0;
+		if (td_starts(rest, "watch/")) // the old form of ?watch=1
+			return no_resource(r);
+		split(q, rest);
+		rc = verb_of(q, r);
+		return rc < 0 ? rc : resource(q, r);
+	}
+	q->verb = "get";
+	if ((rc = td_auth_may(q, r)) < 0)
+		return rc;
+	if (!strcmp(q->path, "/metrics")) {
+		td_metrics(q);
+		return 0;
+	}
+	rc = td_discovery(q, r);
+	if (rc < 0 && !r->http)
+		rc = td_openapi(q, r);
+	if (rc < 0 && !r->http) {
+		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
+		return 0;
+	}
+	return rc;
+}
+
+void td_srv_handle(struct td_http_x *x, void *ctx)
+{
+	struct td_srv *s = ctx;
+	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
+	td_auto_refusal struct td_refusal r = {0};
+	struct td_req q = {.s = s, .x = x, .arena = arena, .path = td_http_path(x), .now = td_real_ms(s->clock), .manager = "unknown"};
+	q.group = q.version = q.plural = q.ns = q.name = q.sub = "";
+	q.verb = "get";
+	if (route(&q, &r) < 0) {
+		td_debug("%s %s: %d %s", td_http_method(x), td_http_target(x), r.http, r.message ? r.message : "");
+		__atomic_add_fetch(&s->count.refused, 1, __ATOMIC_RELAXED);
+		td_reply_refusal(x, &r);
+	}
+	__atomic_add_fetch(&s->count.requests[2], 1, __ATOMIC_RELAXED);
+	td_user_done(&q.user);
+	td_snap_unref(q.snap);
+}

@@ -1,0 +1,153 @@
+// The server and one request in it. Every handler returns 0 when it has replied, else a negative code with *r filled; the
+// dispatcher then sends the refusal. Handlers run on the connection's thread.
+#pragma once
+
+#include "apiserver/refuse.h"
+#include "apiserver/registry.h"
+#include "apiserver/store.h"
+#include "base/clock.h"
+#include "http/server.h"
+
+struct td_srv {
+	struct td_store *store;
+	struct td_registry *reg;
+	const struct td_clock *clock;
+	char *agent_socket;
+	void *sa_key; // HMAC key of tokens
+	size_t sa_key_len;
+	bool ready;                            // atomic
+	struct td_srv_counts {                 // atomic
+		uint64_t requests[6], refused; // by class of status: [2] 2xx …; [0] watches begun
+		int64_t watches;
+		uint64_t watch_events, watch_expired;
+	} count;
+};
+
+struct td_user {
+	char *name; // NULL: nobody
+	struct td_strv groups;
+};
+void td_user_done(struct td_user *u);
+bool td_user_in(const struct td_user *u, const char *group);
+
+enum td_as { TD_AS_OBJECT, TD_AS_TABLE, TD_AS_PARTIAL };
+enum td_strictness { TD_FIELDS_WARN, TD_FIELDS_STRICT, TD_FIELDS_IGNORE };
+
+struct td_req {
+	struct td_srv *s;
+	struct td_http_x *x;
+	struct td_arena *arena;
+	struct td_user user;
+	struct td_snap *snap;
+	const struct td_res *res;
+	const struct td_kind *k;                                // res->kind
+	const char *verb;                                       // get list watch create update patch delete deletecollection
+	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
+	const char *path;
+	enum td_as as;
+	bool yaml;
+	bool dry_run;
+	enum td_strictness strictness;
+	const char *manager;
+	int64_t now;
+};
+
+void td_srv_handle(struct td_http_x *x, void *ctx); // the handler of the HTTP server; ctx: struct td_srv
+// Creates what always exists: namespaces default, kube-…, system PriorityClasses.
+int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
+
+// ---- auth.c ----
+int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, struct td_refusal *r); // 401; name NULL: nobody
+int td_auth_may(const struct td_req *q, struct td_refusal *r);                                      // 403
+bool td_auth_is_role(const struct td_user *u);                                                      // tandem:roles
+// A token for a service account; caller frees.
+char *td_auth_token(struct td_srv *s, const char *ns, const char *name, const char *sa_uid, int64_t exp_s);
+
+// ---- reply.c ----
+int td_reply_negotiate(struct td_req *q, struct td_refusal *r);                 // Accept → as, yaml
+void td_reply_json(struct td_req *q, int status, const char *text, size_t len); // as YAML when asked
+void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d);             // d stays the caller's
+void td_reply_item(struct td_req *q, int status, const struct td_item *i);      // as object, Table or PartialObjectMetadata
+void td_reply_success(struct td_req *q, int status, const char *name, const char *uid);
+void td_reply_refusal(struct td_http_x *x, const struct td_refusal *r);
+void td_reply_warn(struct td_req *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+bool td_query_true(const struct td_req *q, const char *name);
+// 404 of an object: `pods "x" not found`.
+int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
+// The item's bytes under q's API version and kind, appended.
+void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
+
+// ---- table.c ----
+// One Table document of these items, appended. columns: with columnDefinitions. include: "Metadata", "Object", "None". rv, cont: of the
+// list or NULL.
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
+		    const char *cont, long long remaining, int64_t now, struct td_buf *out);
+void td_partial_write(const struct td_item *i, struct td_buf *out); // one PartialObjectMetadata
+
+// ---- discovery.c, openapi.c, metrics.c: everything below no resource ----
+int td_discovery(struct td_req *q, struct td_refusal *r); // TD_NOT_FOUND with r->http 0: not one of its paths
+int td_openapi(struct td_req *q, struct td_refusal *r);   // the same
+void td_metrics(struct td_req *q);
+
+// ---- read.c, watch.c ----
+struct td_filter {
+	const char *ns; // "": all
+	struct td_selector *labels;
+	struct td_field_selector *fields;
+};
+int td_filter_init(const struct td_req *q, struct td_filter *ret, struct td_refusal *r);
+bool td_filter_matches(const struct td_filter *f, const struct td_item *i);
+void td_filter_done(struct td_filter *f);
+int td_do_get(struct td_req *q, struct td_refusal *r);
+int td_do_list(struct td_req *q, struct td_refusal *r);
+int td_do_watch(struct td_req *q, struct td_refusal *r);
+int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r); // "" or NULL: 0
+
+// ---- body.c: what comes in ----
+// The request's body as one JSON document (JSON or YAML). 400, 413, 415. *ret NULL: empty body (allowed where optional).
+int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
+// As an object of kind k ("" kinds are filled in), name and namespace checked against the URL; a fresh mutable copy.
+int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct td_refusal *r);
+
+// ---- object.c: from what was sent to what is stored ----
+enum td_via { TD_VIA_MAIN, TD_VIA_STATUS, TD_VIA_SCALE, TD_VIA_SYSTEM /* binding, finalize, eviction: what the handler did is right */ };
+// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown fields, defaults, keeps what clients may not
+// change, admission, validation. track: write managedFields for q->manager.
+int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r);
+// Stores it (not with dryRun); an object whose last finalizer went is removed. TD_CONFLICT with r filled when old is no longer the latest.
+int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret, struct td_refusal *r);
+int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
+int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
+
+// ---- write.c, patch.c, delete.c, pods.c, sub.c ----
+int td_do_create(struct td_req *q, struct td_refusal *r);
+int td_do_update(struct td_req *q, struct td_refusal *r);
+int td_do_patch(struct td_req *q, struct td_refusal *r);
+int td_do_delete(struct td_req *q, struct td_refusal *r);
+int td_do_delete_collection(struct td_req *q, struct td_refusal *r);
+struct td_delete_opts {
+	long long grace;                    // -1: not said
+	const char *uid, *rv, *propagation; // point into the body
+};
+int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
+// *ret: what is left of it, or its last state; *ret_gone: whether it is gone.
+int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o, struct td_item **ret, bool *ret_gone,
+		   struct td_refusal *r);
+int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
+int td_do_finalize(struct td_req *q, struct td_refusal *r);
+int td_do_token(struct td_req *q, struct td_refusal *r);
+int td_do_binding(struct td_req *q, struct td_refusal *r);
+int td_do_eviction(struct td_req *q, struct td_refusal *r);
+int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach portforward
+
+// ---- admit.c ----
+int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+
+// ---- crd.c ----
+bool td_is_crd(const struct td_kind *k);
+void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d); // status: Established, names, storedVersions
+void td_crd_written(struct td_srv *s);                                               // serve it
+// After an object is gone: a CRD's objects go with it, and the last object of a CRD that is going lets it go.
+void td_crd_removed(struct td_req *q, const struct td_item *gone);
+// When the deletion of a CRD begins: removes its objects; true when none is left.
+bool td_crd_drain(struct td_req *q, const struct td_item *crd);

@@ -1,1 +1,0 @@
-typedef int td_apiserver_room_is_empty;

@@ -1,0 +1,117 @@
+// Tables: what `kubectl get` prints, computed by the server.
+#include "apiserver/srv.h"
+
+#include "apiserver/cells.h"
+#include "apiserver/jsonpath.h"
+
+#include <string.h>
+
+static void column(struct td_buf *out, bool *first, const char *name, const char *type, const char *format, const char *description,
+		   int priority)
+{
+	td_buf_puts(out, *first ? "{\"name\":" : ",{\"name\":");
+	*first = false;
+	td_cell_str(out, name);
+	td_buf_puts(out, ",\"type\":");
+	td_cell_str(out, type);
+	td_buf_puts(out, ",\"format\":");
+	td_cell_str(out, format);
+	td_buf_puts(out, ",\"description\":");
+	td_cell_str(out, description);
+	td_buf_printf(out, ",\"priority\":%d}", priority);
+}
+
+static void columns_write(const struct td_kind *k, const struct td_celltable *c, struct td_buf *out)
+{
+	bool first = true;
+	if (c) {
+		for (const struct td_cellspec *s = c->columns; s->name; s++)
+			column(out, &first, s->name, s->type, s->format, s->description, s->priority);
+		return;
+	}
+	column(out, &first, "Name", "string", "name", "Name must be unique within a namespace.", 0);
+	for (size_t i = 0; i < k->n_columns; i++)
+		column(out, &first, k->columns[i].name, k->columns[i].type, k->columns[i].format, k->columns[i].description,
+		       k->columns[i].priority);
+	if (!k->n_columns)
+		column(out, &first, "Age", "date", "", "When the object was created.", 0);
+}
+
+static void path_cell(const struct td_column *c, const yyjson_val *root, int64_t now, struct td_buf *out)
+{
+	td_auto_buf struct td_buf text = {0};
+	yyjson_val *v = td_jsonpath_first(root, c->json_path, &text);
+	bool date = td_streq(c->type, "date");
+	if (date) {
+		const char *s = v && yyjson_is_str(v) ? yyjson_get_str(v) : NULL;
+		if (s)
+			td_cell_age(out, s, now);
+		else
+			td_buf_puts(out, "null");
+	} else if (!v) {
+		td_buf_puts(out, "null");
+	} else if (td_streq(c->type, "string") && !yyjson_is_str(v)) {
+		td_cell_str(out, td_buf_str(&text));
+	} else if (yyjson_is_str(v)) {
+		td_cell_str(out, yyjson_get_str(v));
+	} else {
+		td_auto_free char *s = td_json_text(v, NULL);
+		td_buf_puts(out, s);
+	}
+}
+
+static void cells_write(const struct td_kind *k, const struct td_celltable *c, const struct td_item *i, int64_t now, struct td_buf *out)
+{
+	if (c) {
+		c->row(i->root, now, out);
+		return;
+	}
+	td_cell_str(out, i->name);
+	for (size_t n = 0; n < k->n_columns; n++) {
+		td_buf_putc(out, ',');
+		path_cell(&k->columns[n], i->root, now, out);
+	}
+	if (!k->n_columns) {
+		td_buf_putc(out, ',');
+		td_cell_age(out, td_jstr(i->root, "metadata.creationTimestamp"), now);
+	}
+}
+
+void td_partial_write(const struct td_item *i, struct td_buf *out)
+{
+	size_t len = 0;
+	td_auto_free char *meta = td_json_text(td_jget(i->root, "metadata"), &len);
+	td_buf_puts(out, "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
+	td_buf_add(out, meta, len);
+	td_buf_putc(out, '}');
+}
+
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
+		    const char *cont, long long remaining, int64_t now, struct td_buf *out)
+{
+	const struct td_celltable *c = td_cells_find(k->group, k->plural);
+	td_buf_puts(out, "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{");
+	if (rv)
+		td_buf_printf(out, "\"resourceVersion\":\"%s\"", rv);
+	if (cont)
+		td_buf_printf(out, ",\"continue\":\"%s\"", cont);
+	if (cont && remaining)
+		td_buf_printf(out, ",\"remainingItemCount\":%lld", remaining);
+	td_buf_puts(out, "},\"columnDefinitions\":[");
+	if (columns)
+		columns_write(k, c, out);
+	td_buf_puts(out, "],\"rows\":[");
+	for (size_t i = 0; i < n; i++) {
+		td_buf_puts(out, i ? ",{\"cells\":[" : "{\"cells\":[");
+		cells_write(k, c, v[i], now, out);
+		td_buf_puts(out, "],\"object\":");
+		if (td_streq(include, "None"))
+			td_buf_puts(out, "null");
+		else if (td_streq(include, "Object"))
+			td_item_write(k, v[i], out);
+		else
+			td_partial_write(v[i], out);
+		td_buf_putc(out, '}');
+	}
+	td_buf_puts(out, "]}\n");
+}

@@ -1,0 +1,327 @@
+// The store: revisions, conflicts, lists at a revision, ring expiry, restart, many writers, one lost process.
+#include "apiserver/store.h"
+#include "base/file.h"
+#include "base/proc.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64], path[96];
+
+static int setup(void **state)
+{
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/td-store-XXXXXX");
+	if (!mkdtemp(dir))
+		return -1;
+	snprintf(path, sizeof(path), "%s/state.db", dir);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return td_rm_rf(dir, NULL);
+}
+
+static struct td_store *open_store(size_t ring)
+{
+	struct td_store *s = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_store_open(path, ring, 0, &s, &err) < 0)
+		fail_msg("open: %s", err.msg);
+	return s;
+}
+
+static int put(struct td_store *s, struct td_table *t, const char *ns, const char *name, uint64_t base, int value, struct td_item **ret)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.name", name);
+	if (*ns)
+		td_jm_str(d, o, "metadata.namespace", ns);
+	td_jm_int(d, o, "value", value);
+	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
+	struct td_error err = TD_ERROR_INIT;
+	return td_store_write(s, &w, ret, &err);
+}
+
+static int del(struct td_store *s, struct td_table *t, const char *ns, const char *name, uint64_t base)
+{
+	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base};
+	return td_store_write(s, &w, NULL, NULL);
+}
+
+static void writes_and_conflicts(void **state)
+{
+	(void)state;
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "things");
+	td_auto(td_item_unref) struct td_item *a = NULL, *b = NULL;
+	assert_int_equal(put(s, t, "n", "a", 0, 1, &a), 0);
+	assert_int_equal(put(s, t, "n", "a", 0, 2, NULL), TD_EXISTS);
+	assert_int_equal(put(s, t, "n", "a", a->rv, 2, &b), 0);
+	assert_true(b->rv > a->rv);
+	assert_int_equal(b->crv, a->rv);
+	assert_int_equal(put(s, t, "n", "a", a->rv, 3, NULL), TD_CONFLICT);
+	assert_int_equal(put(s, t, "n", "zz", a->rv, 3, NULL), TD_NOT_FOUND);
+	td_auto(td_item_unref) struct td_item *g = td_store_get(s, t, "n", "a");
+	assert_non_null(g);
+	assert_int_equal(td_jint(g->root, "value", 0), 2);
+	char rv[24];
+	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)b->rv);
+	assert_string_equal(td_jstr(g->root, "metadata.resourceVersion"), rv);
+	assert_int_equal(del(s, t, "n", "a", a->rv), TD_CONFLICT);
+	assert_int_equal(del(s, t, "n", "a", b->rv), 0);
+	assert_null(td_store_get(s, t, "n", "a"));
+}
+
+static void lists_at_a_revision(void **state)
+{
+	(void)state;
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "things");
+	td_auto(td_item_unref) struct td_item *a = NULL;
+	put(s, t, "n", "b", 0, 1, NULL);
+	put(s, t, "n", "a", 0, 1, &a);
+	put(s, t, "m", "c", 0, 1, NULL);
+	uint64_t then = td_store_revision(s), rv;
+	put(s, t, "n", "a", a->rv, 2, NULL);
+	put(s, t, "n", "new", 0, 1, NULL);
+	td_auto(td_item_unref) struct td_item *b = td_store_get(s, t, "n", "b");
+	assert_int_equal(del(s, t, "n", "b", b->rv), 0);
+	td_auto_items struct td_items now = {0}, old = {0}, one = {0};
+	assert_int_equal(td_store_list(s, t, NULL, 0, &now, &rv, NULL), 0);
+	assert_int_equal(now.n, 3);
+	assert_string_equal(now.v[0]->name, "c"); // namespace m first
+	assert_string_equal(now.v[1]->name, "a");
+	assert_int_equal(td_store_list(s, t, NULL, then, &old, &rv, NULL), 0);
+	assert_int_equal(rv, then);
+	assert_int_equal(old.n, 3);
+	assert_string_equal(old.v[1]->name, "a");
+	assert_int_equal(td_jint(old.v[1]->root, "value", 0), 1);
+	assert_string_equal(old.v[2]->name, "b");
+	assert_int_equal(td_store_list(s, t, "n", then, &one, &rv, NULL), 0);
+	assert_int_equal(one.n, 2);
+}
+
+static void ring_expires(void **state)
+{
+	(void)state;
+	td_auto(td_store_close) struct td_store *s = open_store(8);
+	struct td_table *t = td_store_table(s, "", "things"), *quiet = td_store_table(s, "", "quiet");
+	uint64_t start = td_store_revision(s), at;
+	struct td_event v[16];
+	size_t n;
+	for (int i = 0; i < 8; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "x%d", i);
+		put(s, t, "", name, 0, i, NULL);
+	}
+	assert_int_equal(td_store_events(s, t, start, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 8);
+	assert_int_equal(at, td_store_revision(s));
+	td_events_done(v, n);
+	assert_int_equal(td_store_events(s, t, start, v, 3, &n, &at, NULL), 0);
+	assert_int_equal(n, 3);
+	assert_int_equal(at, v[2].item->rv); // complete only up to there
+	td_events_done(v, n);
+	put(s, t, "", "one-more", 0, 0, NULL);
+	assert_int_equal(td_store_events(s, t, start, v, 16, &n, &at, NULL), TD_EXPIRED);
+	assert_int_equal(td_store_events(s, t, start + 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 8);
+	td_events_done(v, n);
+	// Another table's changes do not push a quiet table's cursor off.
+	assert_int_equal(td_store_events(s, quiet, start, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(at, td_store_revision(s));
+	td_auto_items struct td_items l = {0};
+	assert_int_equal(td_store_list(s, t, NULL, start, &l, &at, NULL), TD_EXPIRED);
+}
+
+static void survives_reopen(void **state)
+{
+	(void)state;
+	td_auto(td_item_unref) struct td_item *a = NULL, *b = NULL;
+	uint64_t rv, before;
+	{
+		td_auto(td_store_close) struct td_store *s = open_store(0);
+		struct td_table *t = td_store_table(s, "g", "things");
+		put(s, t, "n", "gone", 0, 1, &b);
+		put(s, t, "n", "a", 0, 1, &a);
+		before = a->rv;
+		put(s, t, "n", "a", a->rv, 2, NULL);
+		del(s, t, "n", "gone", b->rv);
+		put(s, t, "n", "c", 0, 3, NULL);
+		rv = td_store_revision(s);
+	}
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "g", "things");
+	assert_int_equal(td_store_revision(s), rv);
+	assert_int_equal(td_store_count(s, t), 2);
+	// A watch that saw everything up to `before` goes on without a gap: a changed, gone deleted, c added.
+	struct td_event v[16];
+	size_t n;
+	uint64_t at;
+	assert_int_equal(td_store_events(s, t, before, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 3);
+	assert_int_equal(v[0].type, TD_EVENT_MODIFIED);
+	assert_int_equal(td_jint(v[0].item->root, "value", 0), 2);
+	assert_int_equal(v[1].type, TD_EVENT_DELETED);
+	assert_string_equal(v[1].item->name, "gone");
+	assert_int_equal(v[2].type, TD_EVENT_ADDED);
+	assert_true(v[2].restored);
+	td_events_done(v, n);
+	td_auto(td_item_unref) struct td_item *c = NULL;
+	assert_int_equal(put(s, t, "n", "d", 0, 4, &c), 0);
+	assert_true(c->rv > rv);
+}
+
+static void namespaces_guard(void **state)
+{
+	(void)state;
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "pods"), *ns = td_store_table(s, "", "namespaces");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.name", "p");
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.namespace", "n");
+	const struct td_write w = {.table = t, .ns = "n", .name = "p", .doc = d, .in_namespace = true};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_store_write(s, &w, NULL, &err), TD_DENIED);
+	assert_int_equal(err.http, 404);
+	td_auto(td_item_unref) struct td_item *n = NULL;
+	put(s, ns, "", "n", 0, 0, &n);
+	assert_int_equal(td_store_write(s, &w, NULL, &err), 0);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *going = td_jm_copy(n->root);
+	td_jm_str(going, yyjson_mut_doc_get_root(going), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
+	const struct td_write term = {.table = ns, .ns = "", .name = "n", .base = n->rv, .doc = going};
+	assert_int_equal(td_store_write(s, &term, NULL, &err), 0);
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.name", "q");
+	const struct td_write w2 = {.table = t, .ns = "n", .name = "q", .doc = d, .in_namespace = true};
+	assert_int_equal(td_store_write(s, &w2, NULL, &err), TD_DENIED);
+	assert_int_equal(err.http, 403);
+}
+
+struct incr {
+	struct td_store *s;
+	struct td_table *t;
+	int times;
+};
+
+static void *increment(void *arg)
+{
+	struct incr *c = arg;
+	for (int i = 0; i < c->times;) {
+		td_auto(td_item_unref) struct td_item *it = td_store_get(c->s, c->t, "", "counter");
+		if (put(c->s, c->t, "", "counter", it->rv, (int)td_jint(it->root, "value", 0) + 1, NULL) == 0)
+			i++;
+	}
+	return NULL;
+}
+
+static void wakes(void *ctx)
+{
+	__atomic_add_fetch((int *)ctx, 1, __ATOMIC_RELAXED);
+}
+
+static void many_writers(void **state)
+{
+	(void)state;
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "things");
+	put(s, t, "", "counter", 0, 0, NULL);
+	uint64_t start = td_store_revision(s), at;
+	int woken = 0;
+	struct td_sub sub = {.wake = wakes, .ctx = &woken};
+	td_store_subscribe(s, t, &sub);
+	struct incr c = {s, t, 100};
+	pthread_t th[8];
+	for (int i = 0; i < 8; i++)
+		pthread_create(&th[i], NULL, increment, &c);
+	for (int i = 0; i < 8; i++)
+		pthread_join(th[i], NULL);
+	td_store_unsubscribe(s, t, &sub);
+	td_auto(td_item_unref) struct td_item *it = td_store_get(s, t, "", "counter");
+	assert_int_equal(td_jint(it->root, "value", 0), 800); // no update was lost
+	assert_true(woken > 0);
+	// The ring tells every one of them, in order.
+	uint64_t cursor = start;
+	int seen = 0;
+	for (;;) {
+		struct td_event v[64];
+		size_t n;
+		assert_int_equal(td_store_events(s, t, cursor, v, 64, &n, &at, NULL), 0);
+		for (size_t i = 0; i < n; i++)
+			assert_int_equal(td_jint(v[i].item->root, "value", 0), ++seen);
+		td_events_done(v, n);
+		cursor = at;
+		if (n < 64)
+			break;
+	}
+	assert_int_equal(seen, 800);
+	assert_int_equal(cursor, td_store_revision(s));
+}
+
+// A child acknowledges writes on a pipe and is killed in the middle: everything acknowledged is there afterwards.
+static void killed_writer(void **state)
+{
+	(void)state;
+	int p[2];
+	assert_int_equal(pipe(p), 0);
+	pid_t pid = fork(); // nothing is threaded yet in this process
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		close(p[0]);
+		struct td_store *s = NULL;
+		if (td_store_open(path, 0, 0, &s, NULL) < 0)
+			_exit(1);
+		struct td_table *t = td_store_table(s, "", "things");
+		for (int i = 0;; i++) {
+			char name[32];
+			snprintf(name, sizeof(name), "w%d", i);
+			if (put(s, t, "", name, 0, i, NULL) < 0 || write(p[1], &i, sizeof(i)) != sizeof(i))
+				_exit(1);
+		}
+	}
+	close(p[1]);
+	int last = -1;
+	while (last < 200)
+		assert_int_equal(read(p[0], &last, sizeof(last)), sizeof(last));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	while (read(p[0], &last, sizeof(last)) == sizeof(last))
+		;
+	close(p[0]);
+	td_auto(td_store_close) struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "things");
+	for (int i = 0; i <= last; i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "w%d", i);
+		td_auto(td_item_unref) struct td_item *it = td_store_get(s, t, "", name);
+		if (!it)
+			fail_msg("write %d of %d was acknowledged and is lost", i, last);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(killed_writer, setup, teardown),
+		cmocka_unit_test_setup_teardown(writes_and_conflicts, setup, teardown),
+		cmocka_unit_test_setup_teardown(lists_at_a_revision, setup, teardown),
+		cmocka_unit_test_setup_teardown(ring_expires, setup, teardown),
+		cmocka_unit_test_setup_teardown(survives_reopen, setup, teardown),
+		cmocka_unit_test_setup_teardown(namespaces_guard, setup, teardown),
+		cmocka_unit_test_setup_teardown(many_writers, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

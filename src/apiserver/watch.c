@@ -1,0 +1,264 @@
+// watch: a cursor (a revision) per watcher over the table's ring. The pump of the HTTP server asks for bytes when the store wakes
+// it; nothing here blocks and a slow reader holds only its own cursor. A cursor that fell off the ring ends with 410 Expired.
+#include "apiserver/srv.h"
+
+#include "api/selector.h"
+#include "base/rand.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FILL_BYTES (256u << 10) // per fill, before the next turn
+#define FILL_EVENTS 128
+#define BOOKMARK_MS 45000
+
+struct watch {
+	struct td_srv *s;
+	struct td_snap *snap; // keeps k
+	const struct td_kind *k;
+	struct td_table *table;
+	char *ns, *include;
+	struct td_filter filter;
+	enum td_as as;
+	bool columns_sent, bookmarks, end_mark;
+	struct td_items initial; // still to be sent as ADDED, from initial_at on
+	size_t initial_at;
+	uint64_t start, cursor;
+	int64_t next_bookmark;
+	struct td_http_push_handle *h;
+	struct td_sub sub;
+};
+
+static void watch_free(struct watch *w)
+{
+	td_filter_done(&w->filter);
+	td_items_done(&w->initial);
+	td_snap_unref(w->snap);
+	free(w->ns);
+	free(w->include);
+	free(w);
+}
+
+static void put_object(struct watch *w, const struct td_item *i, struct td_buf *out)
+{
+	if (w->as == TD_AS_TABLE) {
+		struct td_item *v[1] = {(struct td_item *)(uintptr_t)i};
+		char rv[24];
+		snprintf(rv, sizeof(rv), "%llu", (unsigned long long)i->rv);
+		td_table_write(w->k, v, 1, !w->columns_sent, w->include, rv, NULL, 0, td_real_ms(w->s->clock), out);
+		w->columns_sent = true;
+	} else if (w->as == TD_AS_PARTIAL) {
+		td_partial_write(i, out);
+	} else {
+		td_item_write(w->k, i, out);
+	}
+}
+
+static void put_event(struct watch *w, const char *type, const struct td_item *i, struct td_buf *out)
+{
+	td_buf_printf(out, "{\"type\":\"%s\",\"object\":", type);
+	put_object(w, i, out);
+	td_buf_puts(out, "}\n");
+	__atomic_add_fetch(&w->s->count.watch_events, 1, __ATOMIC_RELAXED);
+}
+
+static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
+{
+	td_buf_puts(out, "{\"type\":\"BOOKMARK\",\"object\":");
+	const char *mark = end_mark ? ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}" : "";
+	const struct td_kind *k = w->k;
+	if (w->as == TD_AS_TABLE)
+		td_buf_printf(out,
+			      "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},"
+			      "\"columnDefinitions\":[],\"rows\":[]}",
+			      (unsigned long long)w->cursor, mark);
+	else
+		td_buf_printf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}}",
+			      w->as == TD_AS_PARTIAL ? "PartialObjectMetadata" : k->kind, w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
+			      w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
+			      (unsigned long long)w->cursor, mark);
+	td_buf_puts(out, "}\n");
+	// Spread, so that a thousand watchers do not speak in the same instant.
+	w->next_bookmark = td_mono_ms(w->s->clock) + BOOKMARK_MS - (int64_t)td_random_below(BOOKMARK_MS / 4);
+}
+
+static void put_expired(const struct td_error *err, struct td_buf *out)
+{
+	td_auto_refusal struct td_refusal r = {0};
+	td_refuse(&r, 410, "Expired", "%s", err->msg);
+	size_t len = 0;
+	td_auto_free char *text = td_refusal_text(&r, &len);
+	td_buf_puts(out, "{\"type\":\"ERROR\",\"object\":");
+	td_buf_add(out, text, len);
+	td_buf_puts(out, "}\n");
+}
+
+// Leaving the selection looks like a deletion: the old object with the revision of the change.
+static void put_left(struct watch *w, const struct td_event *e, struct td_buf *out)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy((e->prev ? e->prev : e->item)->root);
+	td_auto(td_item_unref) struct td_item *i = td_item_new(d, e->item->rv, e->item->crv);
+	put_event(w, "DELETED", i, out);
+}
+
+static void put_change(struct watch *w, const struct td_event *e, struct td_buf *out)
+{
+	const struct td_filter *f = &w->filter;
+	if (f->ns && *f->ns && strcmp(e->item->ns, f->ns) != 0)
+		return;
+	bool now = td_filter_matches(f, e->item);
+	if (e->restored) { // what was before is not known
+		bool seen = e->item->crv <= w->start;
+		if (e->type == TD_EVENT_DELETED ? now : !now) {
+			if (seen)
+				put_event(w, "DELETED", e->item, out);
+		} else if (e->type != TD_EVENT_DELETED) {
+			put_event(w, seen ? "MODIFIED" : "ADDED", e->item, out);
+		}
+		return;
+	}
+	bool before = e->prev && td_filter_matches(f, e->prev);
+	if (e->type == TD_EVENT_DELETED) {
+		if (before)
+			put_event(w, "DELETED", e->item, out);
+	} else if (now) {
+		put_event(w, before ? "MODIFIED" : "ADDED", e->item, out);
+	} else if (before) {
+		put_left(w, e, out);
+	}
+}
+
+static int fill(void *ctx, struct td_buf *out)
+{
+	struct watch *w = ctx;
+	size_t start = out->len;
+	while (w->initial_at < w->initial.n && out->len - start < FILL_BYTES) {
+		struct td_item *i = w->initial.v[w->initial_at++];
+		put_event(w, "ADDED", i, out);
+	}
+	if (w->initial_at < w->initial.n) {
+		td_http_push_wake(w->h);
+		return 0;
+	}
+	if (w->initial.n) {
+		td_items_done(&w->initial);
+		w->initial_at = 0;
+	}
+	if (w->end_mark) {
+		w->end_mark = false;
+		put_bookmark(w, true, out);
+	}
+	while (out->len - start < FILL_BYTES) {
+		struct td_event v[FILL_EVENTS];
+		struct td_error err = TD_ERROR_INIT;
+		size_t n = 0;
+		uint64_t at = 0;
+		if (td_store_events(w->s->store, w->table, w->cursor, v, FILL_EVENTS, &n, &at, &err) < 0) {
+			put_expired(&err, out);
+			__atomic_add_fetch(&w->s->count.watch_expired, 1, __ATOMIC_RELAXED);
+			return 1;
+		}
+		for (size_t i = 0; i < n; i++)
+			put_change(w, &v[i], out);
+		td_events_done(v, n);
+		w->cursor = at;
+		if (n < FILL_EVENTS) {
+			if (w->bookmarks && td_mono_ms(w->s->clock) >= w->next_bookmark)
+				put_bookmark(w, false, out);
+			return 0;
+		}
+	}
+	td_http_push_wake(w->h); // more is there: the next turn, when these bytes are out
+	return 0;
+}
+
+static void wake(void *ctx)
+{
+	struct watch *w = ctx;
+	td_http_push_wake(w->h);
+}
+
+static void closed(void *ctx)
+{
+	struct watch *w = ctx;
+	td_store_unsubscribe(w->s->store, w->table, &w->sub);
+	__atomic_sub_fetch(&w->s->count.watches, 1, __ATOMIC_RELAXED);
+	watch_free(w);
+}
+
+static int begin(struct td_req *q, struct watch *w, struct td_refusal *r)
+{
+	const char *rvs = td_http_query(q->x, "resourceVersion"), *match = td_http_query(q->x, "resourceVersionMatch");
+	bool send_initial = td_http_query(q->x, "sendInitialEvents") && td_query_true(q, "sendInitialEvents");
+	bool have = td_http_query(q->x, "sendInitialEvents") != NULL;
+	uint64_t rv = 0;
+	int rc = td_parse_rv(q, "resourceVersion", rvs, &rv, r);
+	if (rc < 0)
+		return rc;
+	if (have && (!match || strcmp(match, "NotOlderThan") != 0))
+		return td_refuse(r, 422, "Invalid",
+				 "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires "
+				 "setting resourceVersionMatch to NotOlderThan");
+	if (!have && match && *match)
+		return td_refuse(r, 422, "Invalid",
+				 "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is "
+				 "forbidden for watch unless sendInitialEvents is provided");
+	w->bookmarks = td_http_query(q->x, "allowWatchBookmarks") && td_query_true(q, "allowWatchBookmarks");
+	w->next_bookmark = td_mono_ms(q->s->clock) + BOOKMARK_MS;
+	bool initial = have ? send_initial : rv == 0;
+	w->end_mark = initial && w->bookmarks && (have || !rvs || !*rvs);
+	struct td_error err = TD_ERROR_INIT;
+	if (initial) {
+		td_auto_items struct td_items l = {0};
+		if (td_store_list(q->s->store, w->table, w->ns, 0, &l, &w->cursor, &err) < 0)
+			return td_refuse_err(r, &err);
+		if (rv > w->cursor) {
+			td_refuse(r, 504, "Timeout", "Too large resource version: %llu, current: %llu", (unsigned long long)rv,
+				  (unsigned long long)w->cursor);
+			td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
+			r->retry_after_s = 1;
+			return TD_EXPIRED;
+		}
+		for (size_t i = 0; i < l.n; i++)
+			if (td_filter_matches(&w->filter, l.v[i]))
+				td_items_add(&w->initial, td_item_ref(l.v[i]));
+	} else {
+		w->cursor = rv ? rv : td_store_revision(q->s->store);
+	}
+	w->start = w->cursor;
+	return 0;
+}
+
+int td_do_watch(struct td_req *q, struct td_refusal *r)
+{
+	struct watch *w = td_calloc(1, sizeof(*w));
+	w->s = q->s;
+	w->snap = td_snap_ref(q->snap);
+	w->k = q->k;
+	w->table = q->res->table;
+	w->as = q->as;
+	int rc = td_filter_init(q, &w->filter, r);
+	if (rc == 0) {
+		w->ns = td_strdup(q->ns); // the request's strings end with it
+		w->filter.ns = w->ns;
+		w->include = td_strdup(td_http_query(q->x, "includeObject"));
+		rc = begin(q, w, r);
+	}
+	long long timeout = 0;
+	const char *t = td_http_query(q->x, "timeoutSeconds");
+	if (rc == 0 && t && *t && (!td_parse_i64(t, &timeout) || timeout < 0))
+		rc = td_refuse(r, 400, NULL, "timeoutSeconds: Invalid value: \"%.64s\": must be a number of at least 0", t);
+	if (rc < 0) {
+		watch_free(w);
+		return rc;
+	}
+	if (!timeout || timeout > 86400) // as the real one: between 30 and 60 minutes
+		timeout = 1800 + td_random_below(1800);
+	w->sub = (struct td_sub){.wake = wake, .ctx = w};
+	const struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = timeout * 1000};
+	__atomic_add_fetch(&q->s->count.watches, 1, __ATOMIC_RELAXED);
+	w->h = td_http_push(q->x, 200, "application/json", &p);
+	td_store_subscribe(q->s->store, w->table, &w->sub);
+	td_http_push_wake(w->h);
+	return 0;
+}
