@@ -1,1 +1,0 @@
-typedef int td_slurm_room_is_empty;

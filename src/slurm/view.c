@@ -1,0 +1,226 @@
+#include "slurm/view.h"
+
+#include <pthread.h>
+#include <string.h>
+
+struct watched {
+	int64_t job;
+	uint64_t states;
+	uint64_t since; // poll round at which watching began: a reply that was asked for earlier says nothing about it
+};
+struct td_slurm_view {
+	pthread_mutex_t lock; // guards all below
+	struct watched *v;    // sorted by job
+	size_t n, cap;
+	uint64_t round;
+	struct td_slurm_snapshot *snap;
+	size_t waiting;
+	uint64_t print;
+};
+
+struct td_slurm_view *td_slurm_view_new(void)
+{
+	struct td_slurm_view *v = td_calloc(1, sizeof(*v));
+	pthread_mutex_init(&v->lock, NULL);
+	return v;
+}
+
+struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
+{
+	if (!v)
+		return NULL;
+	td_slurm_snapshot_unref(v->snap);
+	pthread_mutex_destroy(&v->lock);
+	free(v->v);
+	free(v);
+	return NULL;
+}
+
+// First position whose job is >= id.
+static size_t find_locked(const struct td_slurm_view *v, int64_t id)
+{
+	size_t a = 0, b = v->n;
+	while (a < b) {
+		size_t m = (a + b) / 2;
+		if (v->v[m].job < id)
+			a = m + 1;
+		else
+			b = m;
+	}
+	return a;
+}
+
+void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
+{
+	pthread_mutex_lock(&v->lock);
+	size_t at = find_locked(v, job);
+	if (at == v->n || v->v[at].job != job) {
+		if (v->n == v->cap) {
+			v->cap = v->cap ? v->cap * 2 : 64;
+			v->v = td_realloc(v->v, v->cap * sizeof(*v->v));
+		}
+		memmove(&v->v[at + 1], &v->v[at], (v->n - at) * sizeof(*v->v));
+		v->n++;
+	}
+	v->v[at] = (struct watched){.job = job, .states = states, .since = v->round};
+	pthread_mutex_unlock(&v->lock);
+}
+
+void td_slurm_view_unwatch(struct td_slurm_view *v, int64_t job)
+{
+	pthread_mutex_lock(&v->lock);
+	size_t at = find_locked(v, job);
+	if (at < v->n && v->v[at].job == job) {
+		memmove(&v->v[at], &v->v[at + 1], (v->n - at - 1) * sizeof(*v->v));
+		v->n--;
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
+size_t td_slurm_view_watched(const struct td_slurm_view *v)
+{
+	pthread_mutex_t *l = (pthread_mutex_t *)(uintptr_t)&v->lock;
+	pthread_mutex_lock(l);
+	size_t n = v->n;
+	pthread_mutex_unlock(l);
+	return n;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	int64_t x = ((const struct td_slurm_state *)a)->id, y = ((const struct td_slurm_state *)b)->id;
+	return x < y ? -1 : x > y;
+}
+
+int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
+			    void (*changed)(void *ctx, int64_t job, uint64_t states), void *ctx, size_t *ret_gone, size_t *ret_watched,
+			    struct td_error *err)
+{
+	pthread_mutex_lock(&v->lock);
+	size_t n = v->n, gone = 0;
+	uint64_t round = ++v->round;
+	td_auto_free int64_t *ids = td_calloc(n ? n : 1, sizeof(*ids));
+	for (size_t i = 0; i < n; i++)
+		ids[i] = v->v[i].job;
+	pthread_mutex_unlock(&v->lock);
+	td_auto_states struct td_slurm_states got = {0};
+	if (n) {
+		int r = td_slurm_job_states(s, ids, n, c, &got, err);
+		if (r)
+			return r;
+		qsort(got.v, got.n, sizeof(*got.v), by_id);
+	}
+	td_auto_states struct td_slurm_states diff = {0};
+	diff.v = td_calloc(n ? n : 1, sizeof(*diff.v));
+	pthread_mutex_lock(&v->lock);
+	for (size_t i = 0; i < v->n; i++) {
+		struct watched *w = &v->v[i];
+		if (w->since >= round)
+			continue;
+		const struct td_slurm_state key = {.id = w->job};
+		const struct td_slurm_state *st = got.n ? bsearch(&key, got.v, got.n, sizeof(*got.v), by_id) : NULL;
+		uint64_t now = st ? st->states : 0;
+		gone += !st;
+		if (now != w->states && diff.n < n)
+			diff.v[diff.n++] = (struct td_slurm_state){.id = w->job, .states = now};
+		w->states = now;
+	}
+	pthread_mutex_unlock(&v->lock);
+	for (size_t i = 0; i < diff.n; i++)
+		changed(ctx, diff.v[i].id, diff.v[i].states);
+	*ret_gone = gone;
+	*ret_watched = n;
+	return 0;
+}
+
+struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v)
+{
+	pthread_mutex_lock(&v->lock);
+	struct td_slurm_snapshot *s = v->snap;
+	if (s)
+		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&v->lock);
+	return s;
+}
+
+struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s)
+{
+	if (s && __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		td_slurm_nodes_done(&s->nodes);
+		free(s);
+	}
+	return NULL;
+}
+
+static bool same_node(const struct td_slurm_node *a, const struct td_slurm_node *b)
+{
+	return td_streq(a->name, b->name) && a->states == b->states && td_streq(a->reason, b->reason) && a->reason_at == b->reason_at &&
+	       td_streq(a->gres, b->gres) && td_streq(a->gres_used, b->gres_used) && a->cpus == b->cpus && a->alloc_cpus == b->alloc_cpus &&
+	       a->memory_mb == b->memory_mb && a->alloc_memory_mb == b->alloc_memory_mb && td_streq(a->partitions, b->partitions) &&
+	       td_streq(a->features, b->features);
+}
+
+int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c, bool *ret_changed,
+			     struct td_error *err)
+{
+	struct td_slurm_snapshot *now = td_calloc(1, sizeof(*now));
+	now->refs = 1;
+	now->asked_ms = now_mono_ms;
+	int r = td_slurm_nodes(s, c, &now->nodes, err);
+	if (r) {
+		td_slurm_snapshot_unref(now);
+		return r;
+	}
+	pthread_mutex_lock(&v->lock);
+	struct td_slurm_snapshot *old = v->snap;
+	bool same = old && old->nodes.n == now->nodes.n;
+	for (size_t i = 0; same && i < now->nodes.n; i++)
+		same = same_node(&old->nodes.v[i], &now->nodes.v[i]);
+	now->seq = old ? old->seq + 1 : 1;
+	now->gen = old ? old->gen + !same : 1;
+	v->snap = now;
+	pthread_mutex_unlock(&v->lock);
+	td_slurm_snapshot_unref(old);
+	*ret_changed = !same;
+	return 0;
+}
+
+static uint64_t mix(uint64_t x)
+{
+	x ^= x >> 33;
+	x *= UINT64_C(0xff51afd7ed558ccd);
+	x ^= x >> 33;
+	x *= UINT64_C(0xc4ceb9fe1a85ec53);
+	return x ^ x >> 33;
+}
+
+int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_states struct td_slurm_states all = {0};
+	int r = td_slurm_job_states(s, NULL, 0, c, &all, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&v->lock);
+	v->waiting = 0;
+	v->print = 0;
+	for (size_t i = 0; i < all.n; i++) {
+		if (td_job_phase(all.v[i].states) != TD_PHASE_WAITING)
+			continue;
+		size_t at = find_locked(v, all.v[i].id);
+		if (at < v->n && v->v[at].job == all.v[i].id)
+			continue;
+		v->waiting++;
+		v->print += mix((uint64_t)all.v[i].id); // a sum: the order of the list does not matter
+	}
+	pthread_mutex_unlock(&v->lock);
+	return 0;
+}
+
+void td_slurm_view_waiting(const struct td_slurm_view *v, size_t *ret_n, uint64_t *ret_print)
+{
+	pthread_mutex_t *l = (pthread_mutex_t *)(uintptr_t)&v->lock;
+	pthread_mutex_lock(l);
+	*ret_n = v->waiting;
+	*ret_print = v->print;
+	pthread_mutex_unlock(l);
+}
