@@ -1,7 +1,7 @@
-// SQLite, WAL. Durability: synchronous=NORMAL writes the log with write(2) at every commit and syncs it at checkpoints, so a
-// killed process (kill -9, crash, out of memory) loses no acknowledged write: the pages are the kernel's. A power cut or a kernel
-// crash may lose the last commits before the last sync, never an older one and never the file's consistency. TANDEM_DB_SYNC=full
-// syncs every group: a few ms per group on a disk, for machines where the API's state must survive a power cut to the last write.
+// SQLite, WAL. Durability: synchronous=FULL syncs the log once per group before anybody hears of it, so neither kill -9 nor a power cut
+// loses an acknowledged write (measured: 0.3 ms per group on the build machine's disk; groups share it). TANDEM_DB_SYNC=normal leaves
+// the sync to checkpoints: kill -9 still loses nothing (the pages are the kernel's), a power cut may lose the last commits, never an older
+// one and never the file's consistency.
 #include "apiserver/db.h"
 
 #include <sqlite3.h>
@@ -72,7 +72,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	int rc;
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
-	    (rc = exec(db, sync && !strcmp(sync, "full") ? "PRAGMA synchronous=FULL" : "PRAGMA synchronous=NORMAL", err)) < 0 ||
+	    (rc = exec(db, sync && !strcmp(sync, "normal") ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
 	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-2048", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
