@@ -7,13 +7,13 @@
 
 // Strings are copied. PEM data wins over nothing: give files or leave NULL.
 struct td_http_client_opts {
-	const char *base_url;    // "https://127.0.0.1:6443", "http://10.77.0.5:6820"; for a unix socket any "http://name"
-	const char *unix_socket; // path, or NULL
-	const char *ca_file;     // PEM; NULL: the system's
+	const char *base_url;             // "https://127.0.0.1:6443", "http://10.77.0.5:6820"; for a unix socket any "http://name"
+	const char *unix_socket;          // path, or NULL
+	const char *ca_file;              // PEM; NULL: the system's
 	const char *cert_file, *key_file; // client certificate (PEM), or NULL
-	const char *token_file;  // bearer token, read again when the file changes; or NULL
-	const char *bearer;      // fixed bearer token; or NULL
-	int64_t timeout_ms;      // whole request, default 30 s; streams: until the first byte
+	const char *token_file;           // bearer token, read again when the file changes; or NULL
+	const char *bearer;               // fixed bearer token; or NULL
+	int64_t timeout_ms;               // whole request, default 30 s; streams: until the first byte
 };
 struct td_http_client;
 int td_http_client_new(const struct td_http_client_opts *o, struct td_http_client **ret, struct td_error *err);
@@ -25,11 +25,11 @@ struct td_http_call {
 	const char *path;   // path and query, already escaped; starts with '/'
 	const void *body;   // NULL: none
 	size_t body_len;
-	const char *content_type;     // of body
-	const char *accept;           // NULL: application/json
-	const char *const *headers;   // "Name: value", NULL-terminated; may be NULL
-	int64_t timeout_ms;           // 0: the client's
-	size_t max_body;              // 0: 64 MiB; a larger reply is TD_INVALID
+	const char *content_type;   // of body
+	const char *accept;         // NULL: application/json
+	const char *const *headers; // "Name: value", NULL-terminated; may be NULL
+	int64_t timeout_ms;         // 0: the client's
+	size_t max_body;            // 0: 64 MiB; a larger reply is TD_INVALID
 	// When set, a 2xx body is streamed to on_data (from the calling thread) instead of kept; a non-zero return ends the call
 	// with that code. There is no total timeout then, only idle_ms without a byte (0: none).
 	int (*on_data)(void *ctx, const char *p, size_t n);

@@ -9,11 +9,11 @@
 // Creates ca.crt and ca.key in dir unless both are there.
 int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *err);
 struct td_pki_cert {
-	const char *file;         // base name: dir/<file>.crt and .key
+	const char *file; // base name: dir/<file>.crt and .key
 	const char *cn;
-	const char *const *orgs;  // NULL-terminated, may be NULL
-	const char *const *sans;  // DNS names and IP addresses; NULL-terminated, may be NULL
-	bool server;              // server and client use; else client only
+	const char *const *orgs; // NULL-terminated, may be NULL
+	const char *const *sans; // DNS names and IP addresses; NULL-terminated, may be NULL
+	bool server;             // server and client use; else client only
 	int days;
 };
 // Issues the certificate unless it is there, still valid for a third of its life, and matches cn, orgs and sans.

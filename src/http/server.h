@@ -1,5 +1,6 @@
 // HTTP/1.1 server of our own: plain or TLS (gnutls), TCP or unix socket. A thread per connection, bounded, every read and
-// write with a deadline; a connection that becomes a watch moves to one epoll thread (the pump). Why our own: docs/design/0001-http-server.md.
+// write with a deadline; a connection that becomes a watch moves to one epoll thread (the pump). Why our own:
+// docs/design/0001-http-server.md.
 #pragma once
 
 #include "base/cancel.h"
@@ -13,13 +14,13 @@ struct td_http_server;
 struct td_http_x; // one exchange: valid inside the handler only, used by its thread only
 
 struct td_http_server_opts {
-	const char *const *listen;     // "127.0.0.1:6443", "[::1]:80", "unix:/path"; NULL-terminated
-	const char *cert_file, *key_file; // server certificate; NULL: plain
-	const char *client_ca_file;    // verify client certificates against it; presenting one stays optional
-	size_t max_body;               // default 3 MiB; larger: 413
-	int max_conns;                 // default 1024; more wait in the backlog
+	const char *const *listen;                     // "127.0.0.1:6443", "[::1]:80", "unix:/path"; NULL-terminated
+	const char *cert_file, *key_file;              // server certificate; NULL: plain
+	const char *client_ca_file;                    // verify client certificates against it; presenting one stays optional
+	size_t max_body;                               // default 3 MiB; larger: 413
+	int max_conns;                                 // default 1024; more wait in the backlog
 	int64_t header_ms, body_ms, write_ms, idle_ms; // defaults 10 s, 30 s, 30 s, 120 s
-	mode_t unix_mode;              // default 0600
+	mode_t unix_mode;                              // default 0600
 	void (*handler)(struct td_http_x *x, void *ctx);
 	void *ctx;
 };
@@ -31,16 +32,16 @@ struct td_http_server *td_http_server_free(struct td_http_server *s);
 
 // ---- the request ----
 const char *td_http_method(const struct td_http_x *x);
-const char *td_http_path(const struct td_http_x *x);      // percent-decoded, without the query; no NUL, "." or ".." inside
-const char *td_http_target(const struct td_http_x *x);    // raw path?query as it came
-const char *td_http_header(const struct td_http_x *x, const char *name);       // NULL when absent
-const char *td_http_query(const struct td_http_x *x, const char *name);        // decoded; first one; NULL when absent
+const char *td_http_path(const struct td_http_x *x);                     // percent-decoded, without the query; no NUL, "." or ".." inside
+const char *td_http_target(const struct td_http_x *x);                   // raw path?query as it came
+const char *td_http_header(const struct td_http_x *x, const char *name); // NULL when absent
+const char *td_http_query(const struct td_http_x *x, const char *name);  // decoded; first one; NULL when absent
 void td_http_query_all(const struct td_http_x *x, const char *name, struct td_strv *ret); // every one, in order
-const char *td_http_body(const struct td_http_x *x, size_t *ret_len);          // NUL-terminated
+const char *td_http_body(const struct td_http_x *x, size_t *ret_len);                     // NUL-terminated
 // Verified client certificate: common name (NULL: none) and organizations.
 const char *td_http_peer_cn(const struct td_http_x *x);
 const struct td_strv *td_http_peer_orgs(const struct td_http_x *x);
-int td_http_peer_uid(const struct td_http_x *x); // SO_PEERCRED on unix sockets; -1 on TCP
+int td_http_peer_uid(const struct td_http_x *x);       // SO_PEERCRED on unix sockets; -1 on TCP
 struct td_cancel *td_http_cancel(struct td_http_x *x); // fires when the peer is gone or the server stops
 
 // ---- one whole reply ----
@@ -76,6 +77,6 @@ int td_ws_send(struct td_ws *ws, bool binary, const void *p, size_t n, struct td
 void td_ws_close(struct td_ws *ws, int code); // sends close, waits shortly for the peer's; ws is freed when the handler returns
 
 // ---- relay ----
-// Sends this request (method, target given, headers without Authorization and Connection: keep-alive) to an HTTP server on a unix socket and copies bytes both
-// ways until both ends are done: streams and upgrades alike. Answers 502 itself when the socket is not there.
+// Sends this request (method, target given, headers without Authorization and Connection: keep-alive) to an HTTP server on a unix socket
+// and copies bytes both ways until both ends are done: streams and upgrades alike. Answers 502 itself when the socket is not there.
 void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target);
