@@ -382,7 +382,7 @@ static void canonical_quantity(yyjson_mut_doc *d, yyjson_mut_val *v)
 		yyjson_mut_set_str(v, yyjson_mut_get_str(yyjson_mut_strcpy(d, buf)));
 }
 
-static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *v)
+static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *v, bool fill)
 {
 	if (!s->has_default)
 		return;
@@ -396,27 +396,32 @@ static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut
 			if (!c->has_default)
 				continue;
 			x = yyjson_mut_obj_get(v, s->props[p].name);
-			if (c->def && (!x || (yyjson_mut_is_null(x) && !c->nullable))) {
+			if (fill && c->def && (!x || (yyjson_mut_is_null(x) && !c->nullable))) {
 				x = yyjson_val_mut_copy(d, c->def);
 				td_jm_key_set(d, v, s->props[p].name, x);
 			}
 			if (x)
-				set_default(c, d, x);
+				set_default(c, d, x, fill);
 		}
 		if (s->additional && s->additional->has_default)
 			yyjson_mut_obj_foreach (v, i, max, k, x) {
 				if (!td_schema_declared(s, yyjson_mut_get_str(k)))
-					set_default(s->additional, d, x);
+					set_default(s->additional, d, x, fill);
 			}
 	} else if (yyjson_mut_is_arr(v) && s->items && s->items->has_default) {
 		yyjson_mut_arr_foreach (v, i, max, x)
-			set_default(s->items, d, x);
+			set_default(s->items, d, x, fill);
 	}
 }
 
 void td_schema_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
-	set_default(s, d, obj);
+	set_default(s, d, obj, true);
+}
+
+void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj)
+{
+	set_default(s, d, obj, false);
 }
 
 // ---- prune ----

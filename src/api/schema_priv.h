@@ -50,6 +50,8 @@ struct td_schema {
 
 const struct td_schema *td_schema_prop(const struct td_schema *s, const char *key); // declared, or of the map; NULL: unknown
 const struct td_schema *td_schema_declared(const struct td_schema *s, const char *key);
+// Writes quantities as they are stored (0.5 → 500m), in place; part of td_schema_default.
+void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
 // Appends ".key" or "[key]" when the key is no plain word.
 void td_path_key(struct td_buf *b, const char *key);
 static inline void td_path_cut(struct td_buf *b, size_t len)

@@ -1,0 +1,305 @@
+// Server-side apply and the bookkeeping of metadata.managedFields (Kubernetes API reference, "Server-Side Apply").
+#include "api/typed.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { UPDATE_MANAGERS_MAX = 10 }; // older Update entries are joined, as the API server does
+
+struct entry {
+	const char *manager, *operation, *version, *time, *sub;
+	struct td_fields *set, *before; // before: as it was read
+	bool fresh;
+};
+struct managers {
+	struct td_arena *a;
+	struct entry *v;
+	size_t n, cap;
+};
+
+static struct entry *find(struct managers *m, const char *manager, const char *operation, const char *version, const char *sub)
+{
+	for (size_t i = 0; i < m->n; i++) {
+		struct entry *e = &m->v[i];
+		if (!strcmp(e->manager, manager) && !strcmp(e->operation, operation) && !strcmp(e->version, version) &&
+		    !strcmp(e->sub, sub))
+			return e;
+	}
+	return NULL;
+}
+
+static struct entry *add(struct managers *m, const char *manager, const char *operation, const char *version, const char *sub,
+			 const char *time)
+{
+	if (m->n == m->cap) {
+		m->cap = m->cap ? m->cap * 2 : 8;
+		m->v = td_realloc(m->v, m->cap * sizeof(*m->v));
+	}
+	struct entry *e = &m->v[m->n++];
+	*e = (struct entry){td_arena_strdup(m->a, manager),
+			    td_arena_strdup(m->a, operation),
+			    td_arena_strdup(m->a, version),
+			    td_arena_strdup(m->a, time),
+			    td_arena_strdup(m->a, sub),
+			    td_fields_new(m->a),
+			    td_fields_new(m->a),
+			    true};
+	return e;
+}
+
+static void read_managers(struct managers *m, const yyjson_val *list)
+{
+	size_t i, max;
+	yyjson_val *x;
+	yyjson_arr_foreach (td_unconst(list), i, max, x) {
+		const char *name = td_jstr(x, "manager"), *op = td_jstr(x, "operation");
+		if (!name || !op)
+			continue;
+		const char *version = td_jstr_or(x, "apiVersion", ""), *sub = td_jstr_or(x, "subresource", "");
+		struct entry *e = find(m, name, op, version, sub);
+		if (!e)
+			e = add(m, name, op, version, sub, td_jstr_or(x, "time", ""));
+		td_fields_add(m->a, e->set, td_fields_parse(m->a, td_jkey(x, "fieldsV1")));
+		td_fields_add(m->a, e->before, e->set);
+		e->fresh = false;
+	}
+}
+
+// Apply before Update, then by time and name: as the API server lists them.
+static int cmp_entry(const void *x, const void *y)
+{
+	const struct entry *a = x, *b = y;
+	int c = strcmp(a->operation, b->operation);
+	if (!c)
+		c = strcmp(a->time, b->time);
+	if (!c)
+		c = strcmp(a->manager, b->manager);
+	return c ? c : strcmp(a->sub, b->sub);
+}
+
+static void cap_updates(struct managers *m)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < m->n; i++)
+		n += !strcmp(m->v[i].operation, "Update") && !*m->v[i].sub && !td_fields_empty(m->v[i].set);
+	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) { // sorted: the oldest come first
+		struct entry *e = &m->v[i];
+		if (strcmp(e->operation, "Update") || *e->sub || td_fields_empty(e->set) || !strcmp(e->manager, "ancient-changes"))
+			continue;
+		struct entry *old = find(m, "ancient-changes", "Update", e->version, "");
+		if (!old) {
+			e->manager = "ancient-changes";
+			e->fresh = true;
+			continue;
+		}
+		td_fields_add(m->a, old->set, e->set);
+		e->set = td_fields_new(m->a);
+		n--;
+	}
+}
+
+static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val *obj, int64_t now_ms)
+{
+	char now[TD_TIME_LEN];
+	td_time_format(now_ms, now);
+	yyjson_mut_val *list = yyjson_mut_arr(d);
+	if (m->n) {
+		qsort(m->v, m->n, sizeof(*m->v), cmp_entry);
+		cap_updates(m);
+	}
+	for (size_t i = 0; i < m->n; i++) {
+		struct entry *e = &m->v[i];
+		if (td_fields_empty(e->set))
+			continue;
+		if (e->fresh || !*e->time || !td_fields_equal(e->set, e->before))
+			e->time = now;
+		yyjson_mut_val *o = yyjson_mut_obj(d);
+		td_jm_str(d, o, "manager", e->manager);
+		td_jm_str(d, o, "operation", e->operation);
+		td_jm_str(d, o, "apiVersion", e->version);
+		td_jm_str(d, o, "time", e->time);
+		td_jm_str(d, o, "fieldsType", "FieldsV1");
+		td_jm_key_set(d, o, "fieldsV1", td_fields_emit(d, e->set));
+		td_jm_str(d, o, "subresource", *e->sub ? e->sub : NULL);
+		yyjson_mut_arr_append(list, o);
+	}
+	yyjson_mut_val *meta = td_jm_obj(d, obj, "metadata");
+	if (yyjson_mut_arr_size(list))
+		td_jm_key_set(d, meta, "managedFields", list);
+	else
+		yyjson_mut_obj_remove_key(meta, "managedFields");
+}
+
+// What the server itself keeps belongs to nobody.
+static void strip(struct td_fields *f)
+{
+	static const char *const meta[] = {"f:name",
+					   "f:namespace",
+					   "f:creationTimestamp",
+					   "f:selfLink",
+					   "f:uid",
+					   "f:resourceVersion",
+					   "f:generation",
+					   "f:managedFields",
+					   "f:generateName",
+					   "f:deletionTimestamp",
+					   "f:deletionGracePeriodSeconds"};
+	td_fields_drop(f, "f:apiVersion");
+	td_fields_drop(f, "f:kind");
+	struct td_fields *m = td_fields_child(f, "f:metadata");
+	for (size_t i = 0; m && i < TD_LEN(meta); i++)
+		td_fields_drop(m, meta[i]);
+	if (m) {
+		m->member = false;
+		if (td_fields_empty(m))
+			td_fields_drop(f, "f:metadata");
+	}
+	f->member = false;
+}
+
+struct conflict {
+	struct td_causes *causes;
+	struct td_strv paths;
+	const char *who;
+};
+
+static void on_conflict(const char *path, void *arg)
+{
+	struct conflict *c = arg;
+	td_strv_add(&c->paths, path);
+	if (c->causes)
+		td_cause_add(c->causes, "FieldManagerConflict", path, "conflict with %s", c->who);
+}
+
+// Fields that `changed` takes from other managers. Returns how many; their text goes to msg.
+static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed, struct td_causes *causes,
+			struct td_buf *msg)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < m->n; i++) {
+		const struct entry *e = &m->v[i];
+		if (e == mine)
+			continue;
+		td_auto_buf struct td_buf who = {0};
+		td_buf_printf(&who, "\"%s\"", e->manager);
+		if (*e->sub)
+			td_buf_printf(&who, " with subresource \"%s\"", e->sub);
+		if (strcmp(e->operation, "Apply"))
+			td_buf_printf(&who, " using %s", e->version);
+		struct conflict c = {causes, {0}, td_buf_str(&who)};
+		td_fields_common(e->set, changed, on_conflict, &c);
+		n += c.paths.n;
+		if (c.paths.n == 1)
+			td_buf_printf(msg, "%sconflict with %s: %s", msg->len ? "\n" : "", td_buf_str(&who), c.paths.v[0]);
+		else if (c.paths.n)
+			td_buf_printf(msg, "%sconflicts with %s:", msg->len ? "\n" : "", td_buf_str(&who));
+		for (size_t p = 0; c.paths.n > 1 && p < c.paths.n; p++)
+			td_buf_printf(msg, "\n- %s", c.paths.v[p]);
+		td_strv_done(&c.paths);
+	}
+	return n;
+}
+
+static void managers_done(struct managers *m)
+{
+	free(m->v);
+	td_arena_free(m->a);
+}
+
+// What is applied, in the form in which it would be stored: no nulls, quantities canonical, no managedFields.
+static struct td_json *normal(const struct td_schema *s, const yyjson_val *v)
+{
+	yyjson_mut_doc *d = td_jm_copy(v);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_schema_prune(s, root, NULL);
+	td_schema_canonical(s, d, root);
+	td_jm_del(root, "metadata.managedFields");
+	return td_jm_done(d);
+}
+
+int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyjson_val *applied_raw, const struct td_apply *o,
+		    struct td_causes *ret_conflicts, struct td_json **ret, struct td_error *err)
+{
+	if (!yyjson_is_obj(td_unconst(applied_raw)))
+		return td_fail(err, TD_INVALID, "apply: an object is needed");
+	if (!o->manager || !*o->manager)
+		return td_fail(err, TD_INVALID, "fieldManager is required for apply patch");
+	if (yyjson_arr_size(td_jget(applied_raw, "metadata.managedFields")))
+		return td_fail(err, TD_INVALID, "metadata.managedFields must be nil");
+	td_auto(td_json_unref) struct td_json *applied_doc = normal(s, applied_raw);
+	const yyjson_val *applied = td_json_root(applied_doc);
+	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
+	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
+	read_managers(&m, td_jget(live, "metadata.managedFields"));
+	struct entry *mine = find(&m, o->manager, "Apply", version, sub);
+	if (!mine)
+		mine = add(&m, o->manager, "Apply", version, sub, "");
+	struct td_fields *last = mine->set;
+	mine->set = td_fields_new(m.a);
+	td_typed_set(m.a, s, applied, false, mine->set);
+	strip(mine->set);
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(NULL);
+	yyjson_mut_val *now = td_typed_merge(d, s, live, applied);
+	struct td_fields *keep = td_fields_new(m.a);
+	for (size_t i = 0; i < m.n; i++)
+		td_fields_add(m.a, keep, m.v[i].set);
+	td_typed_remove(s, now, last, keep);
+	yyjson_mut_doc_set_root(d, now);
+
+	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
+	struct td_fields *changed = td_fields_new(m.a), *removed = td_fields_new(m.a);
+	td_typed_diff(m.a, s, live, td_json_root(now_doc), changed, removed);
+	strip(changed);
+	strip(removed);
+	if (!o->force) {
+		td_auto_buf struct td_buf msg = {0};
+		size_t n = conflicts(&m, mine, changed, ret_conflicts, &msg);
+		if (n)
+			return td_fail(err, TD_CONFLICT, "Apply failed with %zu conflict%s: %s", n, n > 1 ? "s" : "", td_buf_str(&msg));
+	}
+	for (size_t i = 0; i < m.n; i++) {
+		if (&m.v[i] != mine)
+			td_fields_sub(m.v[i].set, changed);
+		td_fields_sub(m.v[i].set, removed);
+	}
+	write_managers(&m, d, now, o->now_ms);
+	*ret = td_json_from_mut(now);
+	return 0;
+}
+
+// The list to start from: what the writer sent, unless it sent none; [{}] starts anew.
+static const yyjson_val *base_list(const yyjson_val *old, const yyjson_val *now)
+{
+	const yyjson_val *sent = td_jget(now, "metadata.managedFields");
+	size_t n = yyjson_arr_size(td_unconst(sent));
+	if (n == 1 && !yyjson_obj_size(yyjson_arr_get_first(td_unconst(sent))))
+		return NULL;
+	return n ? sent : td_jget(old, "metadata.managedFields");
+}
+
+void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now, const struct td_apply *o)
+{
+	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
+	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
+	const char *manager = o->manager && *o->manager ? o->manager : "unknown";
+	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
+	read_managers(&m, base_list(old, td_json_root(now_doc)));
+	struct td_fields *changed = td_fields_new(m.a), *removed = td_fields_new(m.a);
+	td_typed_diff(m.a, s, old, td_json_root(now_doc), changed, removed);
+	strip(changed);
+	strip(removed);
+	for (size_t i = 0; i < m.n; i++) {
+		td_fields_sub(m.v[i].set, changed);
+		td_fields_sub(m.v[i].set, removed);
+	}
+	if (!td_fields_empty(changed)) {
+		struct entry *mine = find(&m, manager, "Update", version, sub);
+		if (!mine)
+			mine = add(&m, manager, "Update", version, sub, "");
+		td_fields_add(m.a, mine->set, changed);
+	}
+	write_managers(&m, d, now, o->now_ms);
+}

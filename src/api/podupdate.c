@@ -1,0 +1,133 @@
+// What may change in a pod once it exists (Kubernetes API reference, "Pod update and replacement").
+#include "api/kinds_priv.h"
+
+#include <string.h>
+
+#define MUTABLE                                                                                                                            \
+	"pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"                          \
+	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"                                        \
+	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+
+// Every element of a is in b.
+static bool within(const yyjson_val *a, const yyjson_val *b)
+{
+	size_t i, max, j, m;
+	yyjson_val *x, *y;
+	yyjson_arr_foreach (td_unconst(a), i, max, x) {
+		bool found = false;
+		yyjson_arr_foreach (td_unconst(b), j, m, y)
+			found = found || td_jequal(x, y);
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+// Makes `key` of the copy what it was, so that it does not count as changed.
+static void restore(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_val *old, const char *key)
+{
+	const yyjson_val *v = td_jkey(old, key);
+	if (v)
+		td_jm_key_set(d, copy, key, yyjson_val_mut_copy(d, td_unconst(v)));
+	else
+		yyjson_mut_obj_remove_key(copy, key);
+}
+
+static void restore_images(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_val *old, const char *list)
+{
+	size_t i, max;
+	yyjson_mut_val *c;
+	yyjson_mut_arr_foreach (yyjson_mut_obj_get(copy, list), i, max, c)
+		restore(d, c, yyjson_arr_get(td_jkey(old, list), i), "image");
+}
+
+static void restore_gated(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_val *old, const yyjson_val *now)
+{
+	size_t i, max;
+	yyjson_val *k, *v;
+	bool superset = true;
+	yyjson_obj_foreach (td_jkey(old, "nodeSelector"), i, max, k, v)
+		superset = superset && td_jequal(v, td_jkey(td_jkey(now, "nodeSelector"), yyjson_get_str(k)));
+	if (superset)
+		restore(d, copy, old, "nodeSelector");
+	if (!td_jget(old, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"))
+		restore(d, copy, old, "affinity");
+}
+
+// Names the first thing that differs, so that the user sees it.
+static void where(const yyjson_val *a, const yyjson_val *b, struct td_buf *path)
+{
+	size_t i, max;
+	yyjson_val *k, *v;
+	if (yyjson_is_obj(td_unconst(a)) && yyjson_is_obj(td_unconst(b))) {
+		const yyjson_val *both[] = {a, b};
+		for (int s = 0; s < 2; s++)
+			yyjson_obj_foreach (td_unconst(both[s]), i, max, k, v) {
+				const char *key = yyjson_get_str(k);
+				if (td_jequal(td_jkey(a, key), td_jkey(b, key)))
+					continue;
+				td_path_key(path, key);
+				where(td_jkey(a, key), td_jkey(b, key), path);
+				return;
+			}
+	} else if (yyjson_is_arr(td_unconst(a)) && yyjson_is_arr(td_unconst(b)) &&
+		   yyjson_arr_size(td_unconst(a)) == yyjson_arr_size(td_unconst(b))) {
+		yyjson_arr_foreach (td_unconst(a), i, max, v) {
+			yyjson_val *w = yyjson_arr_get(td_unconst(b), i);
+			if (td_jequal(v, w))
+				continue;
+			td_buf_printf(path, "[%zu]", i);
+			where(v, w, path);
+			return;
+		}
+	}
+}
+
+static void check_update(const yyjson_val *now, const yyjson_val *old, struct td_causes *ret)
+{
+	static const char *const lists[] = {"containers", "initContainers"};
+	if (td_jequal(now, old))
+		return;
+	for (size_t l = 0; l < TD_LEN(lists); l++)
+		if (yyjson_arr_size(td_jkey(now, lists[l])) != yyjson_arr_size(td_jkey(old, lists[l]))) {
+			td_cause_at(ret, "FieldValueForbidden", "spec.", lists[l],
+				    "Forbidden: pod updates may not add or remove containers");
+			return;
+		}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(now);
+	yyjson_mut_val *copy = yyjson_mut_doc_get_root(d);
+	for (size_t l = 0; l < TD_LEN(lists); l++)
+		restore_images(d, copy, old, lists[l]);
+	restore(d, copy, old, "ephemeralContainers");
+	long long deadline = td_jint(now, "activeDeadlineSeconds", -1), was = td_jint(old, "activeDeadlineSeconds", -1);
+	if (was >= 0 && (deadline < 0 || deadline > was))
+		td_cause_add(ret, "FieldValueInvalid", "spec.activeDeadlineSeconds",
+			     "Invalid value: %lld: must be less than or equal to previous value", deadline);
+	restore(d, copy, old, "activeDeadlineSeconds");
+	if (within(td_jkey(old, "tolerations"), td_jkey(now, "tolerations")))
+		restore(d, copy, old, "tolerations");
+	if (!within(td_jkey(now, "schedulingGates"), td_jkey(old, "schedulingGates")))
+		td_cause_add(ret, "FieldValueForbidden", "spec.schedulingGates",
+			     "Forbidden: only deletion is allowed, but found new scheduling gate");
+	restore(d, copy, old, "schedulingGates");
+	if (yyjson_arr_size(td_jkey(old, "schedulingGates")))
+		restore_gated(d, copy, old, now);
+	if (td_jint(old, "terminationGracePeriodSeconds", 0) < 0 && td_jint(now, "terminationGracePeriodSeconds", 0) == 1)
+		restore(d, copy, old, "terminationGracePeriodSeconds");
+	td_auto(td_json_unref) struct td_json *rest = td_json_from_mut(copy);
+	if (td_jequal(td_json_root(rest), old))
+		return;
+	td_auto_buf struct td_buf path = {0};
+	td_buf_puts(&path, "spec");
+	where(td_json_root(rest), old, &path);
+	td_cause_add(ret, "FieldValueForbidden", "spec", "Forbidden: " MUTABLE "; %s differs", td_buf_str(&path));
+}
+
+size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+{
+	size_t before = ret->n;
+	td_podspec_check(td_jkey(obj, "spec"), "spec", false, ret);
+	if (old)
+		check_update(td_jkey(obj, "spec"), td_jkey(old, "spec"), ret);
+	return ret->n - before;
+}
