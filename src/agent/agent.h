@@ -9,6 +9,8 @@
 #include "kube/controller.h"
 #include "oci/oci.h"
 
+#include <pthread.h>
+
 struct td_agent_opts {
 	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url;
 	int nodes, cpus, gpus, device_major;
@@ -36,6 +38,9 @@ struct td_agent {
 	int subnet;       // second byte of 10.x
 	int prefix;
 	int64_t memory_bytes;
+	pthread_mutex_t hooks_mu; // guards hooks
+	pthread_cond_t hooks_idle;
+	int hooks; // hook threads that run
 };
 
 // nodes.c: registers n0…, heartbeats until cancel. Thread-safe helpers below.

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/err.h"
-#include "json/json.h"
 #include "oci/oci.h"
+#include "json/json.h"
 
 #include <stdint.h>
 
@@ -19,8 +19,8 @@ static inline uint64_t td_dev_all(int n)
 
 // What a pod may touch on its node.
 struct td_grant {
-	bool all;      // annotation tandem.dev/all-devices: every device, held by nobody (slurmd)
-	bool granted;  // annotation tandem.dev/job-id is there: Slurm placed it
+	bool all;     // annotation tandem.dev/all-devices: every device, held by nobody (slurmd)
+	bool granted; // annotation tandem.dev/job-id is there: Slurm placed it
 	int64_t job, start;
 	uint64_t devices; // of tandem.dev/devices
 };

@@ -105,12 +105,14 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 	int k = td_gate_pending(&n->table, mask, prev, 64);
 	pthread_mutex_unlock(&n->mu);
 	if (!mine)
-		return td_fail(err, TD_CONFLICT, "the devices went on to another holder: the grant of job %lld has ended", (long long)h->job);
+		return td_fail(err, TD_CONFLICT, "the devices went on to another holder: the grant of job %lld has ended",
+			       (long long)h->job);
 	for (int i = 0; i < k; i++) {
 		char why[160] = "";
 		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
 			td_auto_free char *dev = td_dev_format(mask);
-			return td_fail(err, TD_THROTTLED, "devices %s of n%d: held by job %lld (%s)", dev, node, (long long)prev[i].job, why);
+			return td_fail(err, TD_THROTTLED, "devices %s of n%d: held by job %lld (%s)", dev, node, (long long)prev[i].job,
+				       why);
 		}
 		forget(g, node, &prev[i]);
 	}

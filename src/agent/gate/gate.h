@@ -1,7 +1,8 @@
 // The gate at run time: tables of all nodes, who waits for devices, and the sockets that Prolog speaks to (standin/wire.h).
 //
-// Order that makes I2 hold (no process starts on a device before its last holder's last process is gone): a starter marks itself busy, *then* asks
-// td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving, one of them sees the other.
+// Order that makes I2 hold (no process starts on a device before its last holder's last process is gone): a starter marks itself busy,
+// *then* asks td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving, one of them sees the
+// other.
 #pragma once
 
 #include "agent/gate/table.h"
@@ -10,8 +11,8 @@
 
 struct td_gate;
 struct td_gate_opts {
-	const char *dir;      // of the tables
-	const char *run;      // sockets: <run>/nodes/n<i>/gate.sock
+	const char *dir; // of the tables
+	const char *run; // sockets: <run>/nodes/n<i>/gate.sock
 	int nodes, devices;
 	const struct td_clock *clock;
 	// Is a process of this holder left on the node, or one being started? Fills why (short text). Called without a lock held.

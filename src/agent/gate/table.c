@@ -162,8 +162,7 @@ int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_e
 		return td_wrap(err, "gate table %s", path);
 	yyjson_val *devs = td_jget(td_json_root(j), "devices"), *v;
 	size_t i, max;
-	yyjson_arr_foreach(devs, i, max, v)
-	{
+	yyjson_arr_foreach (devs, i, max, v) {
 		int at = (int)td_jint(v, "index", -1);
 		if (at < 0 || at >= n)
 			continue;
@@ -172,13 +171,11 @@ int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_e
 		size_t k, m;
 		d->held = td_jget(v, "holder") != NULL;
 		holder_read(td_jget(v, "holder"), &d->now);
-		yyjson_arr_foreach(td_jget(v, "earlier"), k, m, e)
-		{
+		yyjson_arr_foreach (td_jget(v, "earlier"), k, m, e) {
 			if (d->n_prev < TD_GATE_PREV)
 				holder_read(e, &d->prev[d->n_prev++]);
 		}
-		yyjson_arr_foreach(td_jget(v, "past"), k, m, e)
-		{
+		yyjson_arr_foreach (td_jget(v, "past"), k, m, e) {
 			if (d->n_past < TD_GATE_PAST) {
 				d->past[d->n_past].job = td_jint(e, "job", 0);
 				d->past[d->n_past++].start = td_jint(e, "start", 0);

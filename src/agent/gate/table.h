@@ -35,12 +35,14 @@ struct td_gate_table {
 
 bool td_holder_same(const struct td_holder *a, const struct td_holder *b); // the same job run
 // Names `h` as holder of every device in the mask. *ret_changed: the table must be saved before anyone is told.
-// TD_CONFLICT: h was superseded on one of them, or (a pod) a later grant holds it; err says by whom. TD_THROTTLED: TD_GATE_PREV. Nothing changes then.
+// TD_CONFLICT: h was superseded on one of them, or (a pod) a later grant holds it; err says by whom. TD_THROTTLED: TD_GATE_PREV. Nothing
+// changes then.
 int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed, struct td_error *err);
 bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h); // on every device of the mask
 // Distinct unproven earlier holders of any device in the mask; returns how many (at most max).
 int td_gate_pending(const struct td_gate_table *t, uint64_t mask, struct td_holder *out, int max);
-bool td_gate_forget(struct td_gate_table *t, const struct td_holder *h); // proven gone: drops it from every prev; true when something changed
+bool td_gate_forget(struct td_gate_table *t,
+		    const struct td_holder *h); // proven gone: drops it from every prev; true when something changed
 
 int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_error *err); // absent: empty
 int td_gate_save(const char *path, const struct td_gate_table *t, struct td_error *err);    // durable when it returns 0

@@ -50,8 +50,7 @@ void td_object_value_keys(const struct td_object *o, struct td_strv *ret)
 	for (size_t m = 0; m < TD_LEN(maps); m++) {
 		yyjson_val *k, *v;
 		size_t i, n;
-		yyjson_obj_foreach(td_jget(o->root, maps[m]), i, n, k, v)
-		{
+		yyjson_obj_foreach (td_jget(o->root, maps[m]), i, n, k, v) {
 			td_strv_add(ret, yyjson_get_str(k));
 		}
 	}
@@ -110,8 +109,7 @@ static char *map_text(const yyjson_val *map) // as the kubelet: key="escaped val
 	struct td_buf b = {0};
 	yyjson_val *k, *v;
 	size_t i, n;
-	yyjson_obj_foreach((yyjson_val *)map, i, n, k, v)
-	{
+	yyjson_obj_foreach ((yyjson_val *)map, i, n, k, v) {
 		td_auto_free char *text = td_json_text(v, NULL);
 		td_buf_printf(&b, "%s%s=%s", b.len ? "\n" : "", yyjson_get_str(k), text);
 	}
@@ -157,8 +155,7 @@ static const yyjson_val *container_named(const yyjson_val *pod, const char *name
 	for (size_t l = 0; l < TD_LEN(lists); l++) {
 		yyjson_val *v;
 		size_t i, n;
-		yyjson_arr_foreach(td_jget(pod, lists[l]), i, n, v)
-		{
+		yyjson_arr_foreach (td_jget(pod, lists[l]), i, n, v) {
 			if (td_streq(td_jstr(v, "name"), name))
 				return v;
 		}
@@ -172,7 +169,8 @@ int td_env_resource(const struct td_env_src *s, const char *container, const cha
 	const yyjson_val *c = container_named(s->pod, container);
 	bool limits = td_starts(resource, "limits.");
 	if (!c || (!limits && !td_starts(resource, "requests.")))
-		return td_fail(err, TD_INVALID, "resourceFieldRef: container \"%.60s\", resource \"%.60s\": want limits.X or requests.X of a container",
+		return td_fail(err, TD_INVALID,
+			       "resourceFieldRef: container \"%.60s\", resource \"%.60s\": want limits.X or requests.X of a container",
 			       container ? container : "", resource ? resource : "");
 	const char *what = strchr(resource, '.') + 1;
 	yyjson_val *q = td_jkey(td_jget(c, limits ? "resources.limits" : "resources.requests"), what);
@@ -238,14 +236,12 @@ int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct
 	yyjson_val *e;
 	size_t i, n;
 	int r;
-	yyjson_arr_foreach(td_jget(container, "envFrom"), i, n, e)
-	{
+	yyjson_arr_foreach (td_jget(container, "envFrom"), i, n, e) {
 		r = env_from(s, e, ns, ret, err);
 		if (r)
 			return r;
 	}
-	yyjson_arr_foreach(td_jget(container, "env"), i, n, e)
-	{
+	yyjson_arr_foreach (td_jget(container, "env"), i, n, e) {
 		const char *name = td_jstr_or(e, "name", "");
 		yyjson_val *from = td_jget(e, "valueFrom"), *f;
 		td_auto_free char *v = NULL;
@@ -255,8 +251,8 @@ int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct
 		} else if ((f = td_jget(from, "fieldRef"))) {
 			r = td_env_field(s, td_jstr(f, "fieldPath"), &v, err);
 		} else if ((f = td_jget(from, "resourceFieldRef"))) {
-			r = td_env_resource(s, td_jstr_or(f, "containerName", td_jstr_or(container, "name", "")), td_jstr_or(f, "resource", ""),
-					    td_jstr(f, "divisor"), &v, err);
+			r = td_env_resource(s, td_jstr_or(f, "containerName", td_jstr_or(container, "name", "")),
+					    td_jstr_or(f, "resource", ""), td_jstr(f, "divisor"), &v, err);
 		} else {
 			bool secret = td_jget(from, "secretKeyRef") != NULL, have = false;
 			td_auto_buf struct td_buf b = {0};

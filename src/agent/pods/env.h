@@ -5,7 +5,7 @@
 
 // What the values come from.
 struct td_env_src {
-	const yyjson_val *pod;      // whole object
+	const yyjson_val *pod; // whole object
 	const char *host_ip, *pod_ip, *node;
 	int64_t node_cpu_milli, node_memory; // for limits that are not set
 	// A ConfigMap or Secret of the pod's namespace as a reference; NULL: there is none.

@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 // ---- resolving ----
-// Opens `rel` below the directory `root`, O_PATH; symlinks and ".." cannot leave root (absolute links start at root). TD_NOT_FOUND; TD_INVALID:
-// not a path that may be used (a magic link, a loop).
+// Opens `rel` below the directory `root`, O_PATH; symlinks and ".." cannot leave root (absolute links start at root). TD_NOT_FOUND;
+// TD_INVALID: not a path that may be used (a magic link, a loop).
 int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err);
 // As mkdir -p of rel below root, same rules; 0 also when it exists.
 int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err);

@@ -125,8 +125,7 @@ static void service(struct td_agent *a, struct td_buf *b, const struct td_object
 		yyjson_val *labels = td_jget(pods->v[i]->root, "metadata.labels"), *k, *v;
 		size_t at, max;
 		bool match = true;
-		yyjson_obj_foreach(sel, at, max, k, v)
-		{
+		yyjson_obj_foreach (sel, at, max, k, v) {
 			match = match && td_streq(td_jkey_str(labels, yyjson_get_str(k)), yyjson_get_str(v));
 		}
 		td_auto_free char *ip = match ? pod_ip(a, pods->v[i]) : NULL;
@@ -148,7 +147,8 @@ static void text_of(struct td_hosts *h, const char *ns, const struct td_objects 
 		service(h->a, b, services->v[i], pods, ns);
 }
 
-static int write_ns(struct td_hosts *h, const char *ns, const struct td_objects *pods, const struct td_objects *services, struct td_error *err)
+static int write_ns(struct td_hosts *h, const char *ns, const struct td_objects *pods, const struct td_objects *services,
+		    struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free char *path = td_hosts_path(h->a, ns);

@@ -1,4 +1,5 @@
-// Names: one hosts file per namespace, <home>/agent/hosts/<ns>, bind-mounted into its pods and edited in place (a renamed file would not be seen there).
+// Names: one hosts file per namespace, <home>/agent/hosts/<ns>, bind-mounted into its pods and edited in place (a renamed file would not be
+// seen there).
 #pragma once
 
 #include "agent/agent.h"

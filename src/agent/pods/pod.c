@@ -30,6 +30,7 @@ struct td_pod *td_pod_unref(struct td_pod *p)
 		free(c->name);
 		free(c->image);
 		free(c->image_id);
+		free(c->id);
 		free(c->wait_reason);
 		free(c->wait_message);
 		free(c->unhealthy_why);
@@ -88,13 +89,11 @@ int td_pod_from_object(const struct td_agent *a, const struct td_object *o, int 
 	p->n_ctr = p->n_init + yyjson_arr_size(mains);
 	p->ctr = td_calloc(p->n_ctr ? p->n_ctr : 1, sizeof(*p->ctr));
 	size_t i, n;
-	yyjson_arr_foreach(inits, i, n, v)
-	{
+	yyjson_arr_foreach (inits, i, n, v) {
 		bool side = td_streq(td_jstr(v, "restartPolicy"), "Always");
 		ctr_init(&p->ctr[i], v, side ? TD_CTR_SIDECAR : TD_CTR_INIT, (int)i);
 	}
-	yyjson_arr_foreach(mains, i, n, v)
-	{
+	yyjson_arr_foreach (mains, i, n, v) {
 		ctr_init(&p->ctr[p->n_init + i], v, TD_CTR_MAIN, (int)i);
 	}
 	*ret = p;
@@ -148,7 +147,7 @@ struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name)
 	return NULL;
 }
 
-bool td_ctr_busy(const struct td_pod *p)
+bool td_pod_busy(const struct td_pod *p)
 {
 	bool busy = false;
 	struct td_pod *m = (struct td_pod *)p; // only for the lock
@@ -265,7 +264,8 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_agent *a, struc
 	for (struct td_pod *q = t->head; q; q = q->next) {
 		int x, n, h;
 		pthread_mutex_lock(&q->mu);
-		if (q->node == p->node && !q->host_network && !q->cleaned && sscanf(q->ip, "10.%d.%d.%d", &x, &n, &h) == 3 && h > 0 && h < 256)
+		if (q->node == p->node && !q->host_network && !q->cleaned && sscanf(q->ip, "10.%d.%d.%d", &x, &n, &h) == 3 && h > 0 &&
+		    h < 256)
 			used[h] = true;
 		pthread_mutex_unlock(&q->mu);
 	}
@@ -282,7 +282,8 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_agent *a, struc
 		pthread_mutex_unlock(&p->mu);
 	}
 	pthread_mutex_unlock(&t->mu);
-	return got ? 0 : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node, a->subnet, p->node + 1);
+	return got ? 0
+		   : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node, a->subnet, p->node + 1);
 }
 
 int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret, struct td_error *err)

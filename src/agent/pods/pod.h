@@ -1,9 +1,9 @@
 // A pod as this agent runs it, and the table of all of them.
 //
-// Identity and plan (node, address, grant) are fixed before the pod enters the table. Everything else belongs to the sync worker that has the pod's key
-// (never two at once): it reads its own fields freely and writes fields that others read (marked S) under `mu`; others read S fields under `mu`.
-// What must survive the agent is in the record file <home>/agent/pods/<uid>.json, written (by atomic rename, without fsync: when
-// the machine dies the containers die too) before the thing it speaks of is done.
+// Identity and plan (node, address, grant) are fixed before the pod enters the table. Everything else belongs to the sync worker that has
+// the pod's key (never two at once): it reads its own fields freely and writes fields that others read (marked S) under `mu`; others read S
+// fields under `mu`. What must survive the agent is in the record file <home>/agent/pods/<uid>.json, written (by atomic rename, without
+// fsync: when the machine dies the containers die too) before the thing it speaks of is done.
 #pragma once
 
 #include "agent/agent.h"
@@ -30,16 +30,17 @@ struct td_ctr {
 	int index; // among its kind of list: init containers or containers
 	// S:
 	enum td_ctr_state state;
-	int attempt;         // of the current or last run, from 0: also restartCount. -1: never begun
-	bool wanted;         // begun and not known to be over: the gate counts it as running
+	int attempt; // of the current or last run, from 0: also restartCount. -1: never begun
+	bool wanted; // begun and not known to be over: the gate counts it as running
 	int64_t started_ms;
-	bool probe_started;  // startup probe passed, or none
-	bool probe_ready;    // readiness probe passed, or none
-	bool unhealthy;      // liveness or startup probe gave up: to be restarted
+	bool probe_started; // startup probe passed, or none
+	bool probe_ready;   // readiness probe passed, or none
+	bool unhealthy;     // liveness or startup probe gave up: to be restarted
 	enum td_hook post_start, pre_stop;
 	char *unhealthy_why;
 	// worker's own:
 	int pidfd;
+	char *id; // of the current attempt, once it ran
 	char *image_id;
 	char *wait_reason, *wait_message;
 	struct td_ctr_end end, last; // of the current attempt when TERMINATED; of the one before it
@@ -60,7 +61,7 @@ struct td_pod {
 	struct td_grant grant;
 	uint64_t devices; // what it holds in the gate (grant, or own devices); all-devices pods hold none
 	int64_t grace_s;
-	bool slurmd;     // sees all devices: native jobs run in it
+	bool slurmd; // sees all devices: native jobs run in it
 	int64_t req_cpu_milli, req_memory;
 	struct td_ctr *ctr; // inits (in order), then mains
 	size_t n_ctr, n_init;
@@ -68,19 +69,22 @@ struct td_pod {
 	// S:
 	char ip[16];
 	bool net_up;
-	bool stopping;   // nothing is started any more
-	bool terminal;   // phase Succeeded or Failed was decided and nothing runs
-	bool cleaned;    // containers, network and volumes are gone
+	bool stopping; // nothing is started any more
+	bool terminal; // phase Succeeded or Failed was decided and nothing runs
+	bool cleaned;  // containers, network and volumes are gone
 	// worker's own:
 	bool admitted, volumes_ok, recorded;
-	char *fail_reason, *fail_message; // the pod failed as a whole
-	char *wait_reason, *wait_message; // why no container starts yet
+	char *fail_reason, *fail_message;      // the pod failed as a whole
+	char *wait_reason, *wait_message;      // why no container starts yet
 	int64_t start_ms, stop_begun, kill_at; // real ms
-	bool gone_seen;  // the API object is gone
+	bool foreign;                          // was over before we knew it: its status is not ours to write
 	int mount_tries;
-	struct { bool known, value; int64_t since; } cond[TD_CONDS];
+	struct {
+		bool known, value;
+		int64_t since;
+	} cond[TD_CONDS];
 	struct td_json *written; // status as last written
-	struct td_pod *next; // table
+	struct td_pod *next;     // table
 };
 
 struct td_pod *td_pod_ref(struct td_pod *p);
@@ -91,11 +95,11 @@ TD_DEFINE_AUTO(struct td_pod *, td_pod_unref)
 int td_pod_from_object(const struct td_agent *a, const struct td_object *o, int node, struct td_pod **ret, struct td_error *err);
 char *td_pod_container_id(const struct td_agent *a, const struct td_pod *p, const struct td_ctr *c); // of its current attempt
 char *td_pod_netns(const struct td_agent *a, const struct td_pod *p);
-char *td_pod_dir(const struct td_agent *a, const struct td_pod *p);                                    // volumes
+char *td_pod_dir(const struct td_agent *a, const struct td_pod *p); // volumes
 char *td_pod_log_dir(const struct td_agent *a, const struct td_pod *p);
 char *td_pod_log_path(const struct td_agent *a, const struct td_pod *p, const struct td_ctr *c, int attempt);
 struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name); // NULL: none
-bool td_ctr_busy(const struct td_pod *p);                            // takes mu: some container runs or is being started
+bool td_pod_busy(const struct td_pod *p);                            // any thread, takes mu: some container runs or is being started
 void td_ctr_end_clear(struct td_ctr_end *e);
 
 // ---- table: uid → pod; thread-safe ----

@@ -163,8 +163,7 @@ int td_pod_record_load(const struct td_agent *a, const char *uid, struct td_pod 
 	p->n_ctr = yyjson_arr_size(arr);
 	p->ctr = td_calloc(p->n_ctr ? p->n_ctr : 1, sizeof(*p->ctr));
 	size_t i, n;
-	yyjson_arr_foreach(arr, i, n, v)
-	{
+	yyjson_arr_foreach (arr, i, n, v) {
 		ctr_read(v, &p->ctr[i]);
 		if (p->ctr[i].kind != TD_CTR_MAIN)
 			p->n_init++;

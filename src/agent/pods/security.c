@@ -9,14 +9,49 @@
 #include <unistd.h>
 
 // containerd's default set.
-static const char *const default_caps[] = {"CHOWN",  "DAC_OVERRIDE", "FSETID",  "FOWNER",	  "MKNOD",	"NET_RAW", "SETGID",
-					   "SETUID", "SETFCAP",	     "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL",    "AUDIT_WRITE"};
-static const char *const all_caps[] = {
-	"CHOWN",      "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER",     "FSETID",     "KILL",	   "SETGID",	 "SETUID",
-	"SETPCAP",    "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER",
-	"SYS_MODULE", "SYS_RAWIO",    "SYS_CHROOT",	 "SYS_PTRACE", "SYS_PACCT",  "SYS_ADMIN",  "SYS_BOOT",	 "SYS_NICE",
-	"SYS_RESOURCE", "SYS_TIME",   "SYS_TTY_CONFIG",	 "MKNOD",      "LEASE",	     "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP",
-	"MAC_OVERRIDE", "MAC_ADMIN",  "SYSLOG",		 "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF", "CHECKPOINT_RESTORE"};
+static const char *const default_caps[] = {"CHOWN",  "DAC_OVERRIDE", "FSETID",  "FOWNER",           "MKNOD",      "NET_RAW", "SETGID",
+					   "SETUID", "SETFCAP",      "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL",    "AUDIT_WRITE"};
+static const char *const all_caps[] = {"CHOWN",
+				       "DAC_OVERRIDE",
+				       "DAC_READ_SEARCH",
+				       "FOWNER",
+				       "FSETID",
+				       "KILL",
+				       "SETGID",
+				       "SETUID",
+				       "SETPCAP",
+				       "LINUX_IMMUTABLE",
+				       "NET_BIND_SERVICE",
+				       "NET_BROADCAST",
+				       "NET_ADMIN",
+				       "NET_RAW",
+				       "IPC_LOCK",
+				       "IPC_OWNER",
+				       "SYS_MODULE",
+				       "SYS_RAWIO",
+				       "SYS_CHROOT",
+				       "SYS_PTRACE",
+				       "SYS_PACCT",
+				       "SYS_ADMIN",
+				       "SYS_BOOT",
+				       "SYS_NICE",
+				       "SYS_RESOURCE",
+				       "SYS_TIME",
+				       "SYS_TTY_CONFIG",
+				       "MKNOD",
+				       "LEASE",
+				       "AUDIT_WRITE",
+				       "AUDIT_CONTROL",
+				       "SETFCAP",
+				       "MAC_OVERRIDE",
+				       "MAC_ADMIN",
+				       "SYSLOG",
+				       "WAKE_ALARM",
+				       "BLOCK_SUSPEND",
+				       "AUDIT_READ",
+				       "PERFMON",
+				       "BPF",
+				       "CHECKPOINT_RESTORE"};
 
 void td_ident_done(struct td_ident *i)
 {
@@ -35,8 +70,7 @@ static bool listed(const yyjson_val *list, const char *cap)
 {
 	yyjson_val *v;
 	size_t i, n;
-	yyjson_arr_foreach((yyjson_val *)list, i, n, v)
-	{
+	yyjson_arr_foreach ((yyjson_val *)list, i, n, v) {
 		const char *s = yyjson_get_str(v);
 		if (s && td_starts(s, "CAP_"))
 			s += 4;
@@ -50,8 +84,7 @@ static int caps(const yyjson_val *sc, struct td_ident *id, struct td_error *err)
 {
 	yyjson_val *add = td_jget(sc, "capabilities.add"), *drop = td_jget(sc, "capabilities.drop"), *v;
 	size_t i, n;
-	yyjson_arr_foreach(add, i, n, v)
-	{
+	yyjson_arr_foreach (add, i, n, v) {
 		const char *s = yyjson_get_str(v) ? yyjson_get_str(v) : "";
 		if (strcmp(s, "ALL") && !known_cap(td_starts(s, "CAP_") ? s + 4 : s))
 			return td_fail(err, TD_INVALID, "securityContext.capabilities.add: unknown capability \"%.40s\"", s);
@@ -168,8 +201,7 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 		id.groups[id.n_groups++] = (uint32_t)yyjson_get_sint((yyjson_val *)v);
 	yyjson_val *e;
 	size_t i, n;
-	yyjson_arr_foreach(td_jget(psc, "supplementalGroups"), i, n, e)
-	{
+	yyjson_arr_foreach (td_jget(psc, "supplementalGroups"), i, n, e) {
 		if (id.n_groups < TD_LEN(id.groups))
 			id.groups[id.n_groups++] = (uint32_t)yyjson_get_sint(e);
 	}

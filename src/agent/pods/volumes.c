@@ -29,8 +29,7 @@ bool td_vol_follows(const yyjson_val *pod)
 {
 	yyjson_val *v;
 	size_t i, n;
-	yyjson_arr_foreach(td_jget(pod, "spec.volumes"), i, n, v)
-	{
+	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, v) {
 		if (is_payload(v))
 			return true;
 	}
@@ -51,8 +50,7 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 	size_t i, n;
 	int r = 0;
 	if (items) {
-		yyjson_arr_foreach(items, i, n, it)
-		{
+		yyjson_arr_foreach (items, i, n, it) {
 			td_auto_buf struct td_buf b = {0};
 			const char *key = td_jstr_or(it, "key", "");
 			if (td_object_value(o, secret, key, &b))
@@ -79,15 +77,15 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 {
 	yyjson_val *it, *f;
 	size_t i, n;
-	yyjson_arr_foreach(td_jget(src, "items"), i, n, it)
-	{
+	yyjson_arr_foreach (td_jget(src, "items"), i, n, it) {
 		td_auto_free char *v = NULL;
 		int r;
 		if ((f = td_jget(it, "fieldRef")))
 			r = td_env_field(s->env, td_jstr(f, "fieldPath"), &v, err);
 		else
 			r = td_env_resource(s->env, td_jstr(it, "resourceFieldRef.containerName"),
-					    td_jstr_or(it, "resourceFieldRef.resource", ""), td_jstr(it, "resourceFieldRef.divisor"), &v, err);
+					    td_jstr_or(it, "resourceFieldRef.resource", ""), td_jstr(it, "resourceFieldRef.divisor"), &v,
+					    err);
 		if (!r)
 			r = td_payload_add(out, td_jstr_or(it, "path", ""), v, strlen(v), (mode_t)td_jint(it, "mode", def_mode), err);
 		if (r)
@@ -105,7 +103,8 @@ static int add_token(const struct td_vol_src *s, const yyjson_val *src, const ch
 	td_auto_free char *shown = td_asprintf("%s/..data/%s", dir, path);
 	struct stat st;
 	td_auto_buf struct td_buf old = {0};
-	if (!stat(shown, &st) && td_real_ms(&td_clock_system) / 1000 - st.st_mtime < life * 4 / 5 && !td_file_read(shown, 1 << 20, &old, NULL))
+	if (!stat(shown, &st) && td_real_ms(&td_clock_system) / 1000 - st.st_mtime < life * 4 / 5 &&
+	    !td_file_read(shown, 1 << 20, &old, NULL))
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
 	td_auto_free char *token = NULL;
 	int r = s->token(s->token_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, err);
@@ -127,8 +126,7 @@ static int ensure_payload(const struct td_vol_src *s, const yyjson_val *vol, con
 		v = td_jget(vol, "projected");
 		int64_t mode = td_jint(v, "defaultMode", 0644);
 		size_t i, n;
-		yyjson_arr_foreach(td_jget(v, "sources"), i, n, e)
-		{
+		yyjson_arr_foreach (td_jget(v, "sources"), i, n, e) {
 			if ((x = td_jget(e, "configMap")))
 				r = add_object(s, x, false, td_jstr_or(x, "name", ""), mode, &p, err);
 			else if ((x = td_jget(e, "secret")))
@@ -242,7 +240,8 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 				r = td_fail_errno(err, TD_INVALID, errno, "make %s", path);
 		}
 	} else if (r == TD_NOT_FOUND) {
-		return td_fail(err, TD_NOT_FOUND, "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type, root, rel);
+		return td_fail(err, TD_NOT_FOUND, "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type,
+			       root, rel);
 	}
 	if (r || !*type || fd < 0)
 		return r;
@@ -252,12 +251,13 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	const struct {
 		const char *type;
 		mode_t fmt;
-	} kinds[] = {{"Directory", S_IFDIR},	     {"DirectoryOrCreate", S_IFDIR}, {"File", S_IFREG},	    {"FileOrCreate", S_IFREG},
-		     {"Socket", S_IFSOCK},	     {"CharDevice", S_IFCHR},	     {"BlockDevice", S_IFBLK}};
+	} kinds[] = {{"Directory", S_IFDIR}, {"DirectoryOrCreate", S_IFDIR}, {"File", S_IFREG},       {"FileOrCreate", S_IFREG},
+		     {"Socket", S_IFSOCK},   {"CharDevice", S_IFCHR},        {"BlockDevice", S_IFBLK}};
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (!strcmp(type, kinds[i].type))
-			return (st.st_mode & S_IFMT) == kinds[i].fmt ? 0
-								     : td_fail(err, TD_INVALID, "hostPath type check failed: %s is not a %s", path, type);
+			return (st.st_mode & S_IFMT) == kinds[i].fmt
+				       ? 0
+				       : td_fail(err, TD_INVALID, "hostPath type check failed: %s is not a %s", path, type);
 	return td_fail(err, TD_INVALID, "hostPath type \"%s\" is unknown", type);
 }
 
@@ -269,8 +269,7 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 	int r = td_mkdir_p(top, 0755, err);
 	if (r)
 		return r;
-	yyjson_arr_foreach(td_jget(s->env->pod, "spec.volumes"), i, n, vol)
-	{
+	yyjson_arr_foreach (td_jget(s->env->pod, "spec.volumes"), i, n, vol) {
 		const char *name = td_jstr_or(vol, "name", "");
 		td_auto_free char *dir = td_asprintf("%s/%s", top, name);
 		if (is_payload(vol))
@@ -280,7 +279,8 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 		else if ((v = td_jget(vol, "hostPath")))
 			r = check_host_path(s, v, err);
 		else
-			r = td_fail(err, TD_UNSUPPORTED, "embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
+			r = td_fail(err, TD_UNSUPPORTED,
+				    "embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
 		if (r)
 			return td_wrap(err, "volume \"%s\"", name);
 	}
@@ -293,8 +293,7 @@ static const yyjson_val *volume_named(const yyjson_val *pod, const char *name)
 {
 	yyjson_val *v;
 	size_t i, n;
-	yyjson_arr_foreach(td_jget(pod, "spec.volumes"), i, n, v)
-	{
+	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, v) {
 		if (td_streq(td_jstr(v, "name"), name))
 			return v;
 	}
@@ -376,8 +375,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 	const char *cname = td_jstr_or(container, "name", "");
 	yyjson_val *m;
 	size_t i, n, k = 0;
-	yyjson_arr_foreach(td_jget(container, "volumeMounts"), i, n, m)
-	{
+	yyjson_arr_foreach (td_jget(container, "volumeMounts"), i, n, m) {
 		const char *name = td_jstr_or(m, "name", ""), *at = td_jstr_or(m, "mountPath", "");
 		const yyjson_val *vol = volume_named(s->env->pod, name);
 		if (!vol)

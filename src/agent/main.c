@@ -1,0 +1,411 @@
+// The role `agent`: flags, wiring, order of start and stop.
+//
+// Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end, containers stay.
+#include "agent/agent.h"
+#include "agent/gate/gate.h"
+#include "agent/pods/hosts.h"
+#include "agent/pods/pod.h"
+#include "agent/pods/sync.h"
+#include "agent/stream/stream.h"
+#include "api/quantity.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cmd/roles.h"
+
+#include <getopt.h>
+#include <limits.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6, API_WAIT_MS = 120000 };
+
+static const char help[] =
+	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
+	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL\n\n"
+	"The node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
+	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n";
+
+// ---- flags ----
+
+static int number(const char *flag, const char *s, int min, int max, int *ret, struct td_error *err)
+{
+	long long v;
+	if (!td_parse_i64(s, &v) || v < min || v > max)
+		return td_fail(err, TD_INVALID, "--%s %s: want a number from %d to %d", flag, s, min, max);
+	*ret = (int)v;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error *err)
+{
+	enum {
+		F_KUBECONFIG = 256,
+		F_HOME,
+		F_RUN,
+		F_ID,
+		F_IMAGES,
+		F_NODES,
+		F_CPUS,
+		F_MEMORY,
+		F_GPUS,
+		F_MAJOR,
+		F_SWITCH,
+		F_CIDR,
+		F_API,
+		F_HELP
+	};
+	static const struct option opts[] = {{"kubeconfig", 1, 0, F_KUBECONFIG},
+					     {"home", 1, 0, F_HOME},
+					     {"run", 1, 0, F_RUN},
+					     {"id", 1, 0, F_ID},
+					     {"images", 1, 0, F_IMAGES},
+					     {"nodes", 1, 0, F_NODES},
+					     {"cpus", 1, 0, F_CPUS},
+					     {"memory", 1, 0, F_MEMORY},
+					     {"gpus", 1, 0, F_GPUS},
+					     {"device-major", 1, 0, F_MAJOR},
+					     {"switch", 1, 0, F_SWITCH},
+					     {"cidr", 1, 0, F_CIDR},
+					     {"api-url", 1, 0, F_API},
+					     {"help", 0, 0, F_HELP},
+					     {0}};
+	const char *nodes = NULL, *cpus = NULL, *gpus = NULL, *major = NULL;
+	int c;
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		const char **to[] = {&o->kubeconfig, &o->home, &o->run, &o->id,          &o->images, &nodes,     &cpus,
+				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url};
+		if (c == F_HELP)
+			return td_fail(err, TD_OK, "help");
+		if (c < F_KUBECONFIG || c > F_API)
+			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
+		*to[c - F_KUBECONFIG] = optarg;
+	}
+	if (optind < argc)
+		return td_fail(err, TD_INVALID, "unexpected \"%s\"", argv[optind]);
+	const struct {
+		const char *name, *value;
+	} need[] = {{"kubeconfig", o->kubeconfig},
+		    {"home", o->home},
+		    {"run", o->run},
+		    {"id", o->id},
+		    {"images", o->images},
+		    {"nodes", nodes},
+		    {"cpus", cpus},
+		    {"memory", o->memory},
+		    {"gpus", gpus},
+		    {"device-major", major},
+		    {"switch", o->switch_name},
+		    {"cidr", o->cidr},
+		    {"api-url", o->api_url}};
+	for (size_t i = 0; i < TD_LEN(need); i++)
+		if (!need[i].value)
+			return td_fail(err, TD_INVALID, "--%s is missing", need[i].name);
+	int r = number("nodes", nodes, 1, 64, &o->nodes, err);
+	if (!r)
+		r = number("cpus", cpus, 1, 4096, &o->cpus, err);
+	if (!r)
+		r = number("gpus", gpus, 0, TD_DEV_MAX, &o->gpus, err);
+	if (!r)
+		r = number("device-major", major, 1, 4095, &o->device_major, err);
+	return r;
+}
+
+// ---- callbacks of the gate ----
+
+static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
+{
+	struct td_agent *a = ctx;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	char sub[40];
+	snprintf(sub, sizeof(sub), "job_%lld", (long long)h->job);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		if (p->node != node)
+			continue;
+		bool same = h->job ? p->grant.job == h->job && (!h->start || !p->grant.start || p->grant.start == h->start) : false;
+		if ((same || (h->pod && !strcmp(p->uid, h->uid))) && td_pod_busy(p)) {
+			snprintf(why, n, "pod %s/%s still runs", p->ns, p->name);
+			return true;
+		}
+		if (!p->slurmd || !h->job)
+			continue;
+		for (size_t k = 0; k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *id = p->ctr[k].wanted ? td_pod_container_id(a, p, &p->ctr[k]) : NULL;
+			pthread_mutex_unlock(&p->mu);
+			bool busy = false;
+			struct td_error e = TD_ERROR_INIT;
+			// A container that is gone has no processes; one that cannot be looked into is not known to be free.
+			int r = id ? td_oci_busy(a->oci, id, sub, &busy, &e) : 0;
+			if (r && r != TD_NOT_FOUND) {
+				snprintf(why, n, "cannot look into %s: %s", id, e.msg);
+				return true;
+			}
+			if (busy) {
+				snprintf(why, n, "processes of the job are left on the node");
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static void holder_superseded(void *ctx, int node, uint64_t mask)
+{
+	struct td_agent *a = ctx;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		pthread_mutex_lock(&p->mu);
+		bool hit = p->node == node && (p->devices & mask);
+		pthread_mutex_unlock(&p->mu);
+		if (hit)
+			td_queue_add(a->queue, p->uid);
+	}
+}
+
+// ---- wiring ----
+
+static void on_service(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_agent *a = ctx;
+	td_hosts_changed(a->hosts);
+}
+
+static int parse_cidr(struct td_agent *a, struct td_error *err)
+{
+	int x, b, c, d, n = 0;
+	if (sscanf(a->o.cidr, "%d.%d.%d.%d/%d%n", &x, &b, &c, &d, &a->prefix, &n) != 5 || a->o.cidr[n] || x != 10 || b < 0 || b > 255 ||
+	    c != 0 || d != 1 || a->prefix != 16)
+		return td_fail(err, TD_INVALID, "--cidr %s: want 10.X.0.1/16", a->o.cidr);
+	a->subnet = b;
+	snprintf(a->gateway, sizeof(a->gateway), "10.%d.0.1", b);
+	return 0;
+}
+
+static int make_dirs(struct td_agent *a, struct td_error *err)
+{
+	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes", "log/pods", "shared", "pods"};
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(below_home) && !r; i++) {
+		td_auto_free char *d = td_asprintf("%s/%s", a->o.home, below_home[i]);
+		r = td_mkdir_p(d, 0755, err);
+	}
+	for (int i = 0; i < a->o.nodes && !r; i++) {
+		td_auto_free char *root = td_asprintf("%s/nodes/n%d/root", a->o.home, i), *run = td_asprintf("%s/nodes/n%d", a->o.run, i);
+		r = td_mkdir_p(root, 0755, err);
+		if (!r)
+			r = td_mkdir_p(run, 0755, err);
+	}
+	return r;
+}
+
+static int open_runtime(struct td_agent *a, struct td_error *err)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n < 0)
+		return td_fail(err, TD_INTERNAL, "read /proc/self/exe");
+	self[n] = '\0';
+	td_auto_free char *state = td_asprintf("%s/runc", a->o.run), *pods = td_asprintf("%s/pods", a->o.home),
+			  *cg = td_asprintf("/tandem-%s", a->o.id), *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
+	if (!td_path_exists(init))
+		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run", init);
+	struct td_oci_opts o = {.state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = init, .self_path = self};
+	return td_oci_new(&o, &a->oci, err);
+}
+
+static int setup(struct td_agent *a, struct td_error *err)
+{
+	int r = parse_cidr(a, err);
+	if (!r && (r = td_quantity_ceil(a->o.memory, &a->memory_bytes, err)))
+		td_wrap(err, "--memory");
+	if (!r)
+		r = make_dirs(a, err);
+	if (!r)
+		r = open_runtime(a, err);
+	if (!r)
+		r = td_net_switch_ensure(a->o.switch_name, a->o.cidr, err);
+	if (!r)
+		r = td_kube_new(a->o.kubeconfig, &a->kube, err);
+	if (r)
+		return r;
+	a->table = td_pod_table_new();
+	a->queue = td_queue_new(a->clock);
+	a->probes = td_queue_new(a->clock);
+	a->recorder = td_recorder_new(a->kube, "kubelet");
+	a->hosts = td_hosts_new(a);
+	r = td_watch_new(a->queue, &a->watch, err);
+	if (!r)
+		r = td_pods_restore(a, err);
+	if (r)
+		return r;
+	td_auto_free char *dir = td_asprintf("%s/agent/gate", a->o.home);
+	struct td_gate_opts g = {.dir = dir,
+				 .run = a->o.run,
+				 .nodes = a->o.nodes,
+				 .devices = a->o.gpus,
+				 .clock = a->clock,
+				 .busy = holder_busy,
+				 .superseded = holder_superseded,
+				 .ctx = a};
+	return td_gate_new(&g, &a->gate, err);
+}
+
+static int start_informers(struct td_agent *a, struct td_error *err)
+{
+	const struct {
+		struct td_informer **i;
+		const struct td_gvr *gvr;
+		void (*fn)(void *, struct td_object *, struct td_object *);
+	} all[] = {{&a->nodes, &td_nodes, NULL},
+		   {&a->services, &td_services, on_service},
+		   {&a->configmaps, &td_configmaps, td_pods_on_config},
+		   {&a->secrets, &td_secrets, td_pods_on_config},
+		   {&a->pods, &td_pods, td_pods_on_change}};
+	struct td_informer *v[TD_LEN(all)];
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		struct td_informer_opts o = {.resource = all[i].gvr};
+		v[i] = *all[i].i = td_informer_new(a->kube, &o);
+		if (all[i].fn)
+			td_informer_on_change(v[i], all[i].fn, a);
+	}
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
+		r = td_informer_start(v[i], a->cancel, err);
+	return r ? r : td_informers_wait(v, TD_LEN(all), API_WAIT_MS, a->cancel, err);
+}
+
+struct part {
+	struct td_agent *a;
+	const char *name;
+	int (*fn)(struct td_agent *a, struct td_error *err);
+	pthread_t thread;
+	bool started;
+};
+
+static int run_gate(struct td_agent *a, struct td_error *err)
+{
+	return td_gate_serve(a->gate, a->cancel, err);
+}
+static int run_hosts(struct td_agent *a, struct td_error *err)
+{
+	return td_hosts_run(a->hosts, a->cancel, err);
+}
+static int run_nodes(struct td_agent *a, struct td_error *err)
+{
+	return td_agent_nodes_run(a, a->cancel, err);
+}
+static int run_stream(struct td_agent *a, struct td_error *err)
+{
+	return td_stream_run(a, a->cancel, err);
+}
+static int run_sync(struct td_agent *a, struct td_error *err)
+{
+	struct td_controller c = {.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
+	return td_controller_run(&c, a->cancel, err);
+}
+static int run_probes(struct td_agent *a, struct td_error *err)
+{
+	struct td_controller c = {.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
+	return td_controller_run(&c, a->cancel, err);
+}
+
+static void *part_main(void *arg)
+{
+	struct part *p = arg;
+	struct td_error e = TD_ERROR_INIT;
+	int r = p->fn(p->a, &e);
+	if (r && r != TD_CANCELLED && !td_cancelled(p->a->cancel)) {
+		td_err("agent: %s: %s", p->name, e.msg);
+		td_cancel_fire(p->a->cancel); // half an agent is worse than none: supervise starts a whole one
+	}
+	return NULL;
+}
+
+static int serve(struct td_agent *a, struct td_error *err)
+{
+	int r = start_informers(a, err);
+	if (r)
+		return r;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
+		td_queue_add(a->queue, all.v[i]->uid);
+	struct part parts[] = {{a, "gate", run_gate},     {a, "hosts", run_hosts}, {a, "stream", run_stream},
+			       {a, "probes", run_probes}, {a, "pods", run_sync},   {a, "nodes", run_nodes}};
+	for (size_t i = 0; i < TD_LEN(parts); i++) {
+		parts[i].started = !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]);
+		if (!parts[i].started) {
+			r = td_fail(err, TD_INTERNAL, "start thread %s", parts[i].name);
+			td_cancel_fire(a->cancel);
+			break;
+		}
+	}
+	td_info("agent: %d nodes, %zu pods taken over", a->o.nodes, all.n);
+	td_cancel_wait(a->cancel, -1);
+	for (size_t i = 0; i < TD_LEN(parts); i++)
+		if (parts[i].started)
+			pthread_join(parts[i].thread, NULL);
+	return r;
+}
+
+static void teardown(struct td_agent *a)
+{
+	td_cancel_fire(a->cancel);
+	struct td_informer *v[] = {a->pods, a->nodes, a->services, a->configmaps, a->secrets};
+	for (size_t i = 0; i < TD_LEN(v); i++)
+		td_informer_free(v[i]);
+	pthread_mutex_lock(&a->hooks_mu); // hooks see the cancel
+	while (a->hooks)
+		pthread_cond_wait(&a->hooks_idle, &a->hooks_mu);
+	pthread_mutex_unlock(&a->hooks_mu);
+	if (a->watch)
+		td_watch_free(a->watch);
+	td_recorder_free(a->recorder);
+	td_gate_free(a->gate);
+	td_hosts_free(a->hosts);
+	td_pod_table_free(a->table);
+	if (a->queue)
+		td_queue_free(a->queue);
+	if (a->probes)
+		td_queue_free(a->probes);
+	td_kube_free(a->kube);
+	if (a->oci)
+		td_oci_free(a->oci);
+	td_cancel_unref(a->cancel);
+}
+
+int td_agent_main(int argc, char **argv)
+{
+	struct td_agent a = {.clock = &td_clock_system, .hooks_mu = PTHREAD_MUTEX_INITIALIZER, .hooks_idle = PTHREAD_COND_INITIALIZER};
+	struct td_error err = TD_ERROR_INIT;
+	td_log_init("agent", TD_LOG_INFO);
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help")) {
+			fputs(help, stdout);
+			return 0;
+		}
+	if (parse(argc, argv, &a.o, &err)) {
+		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
+		return 2;
+	}
+	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
+	a.cancel = td_cancel_new();
+	td_cancel_on_signals(a.cancel);
+	int r = setup(&a, &err);
+	if (!r)
+		r = serve(&a, &err);
+	bool stopped = r == TD_CANCELLED;
+	if (r && !stopped)
+		td_err("agent: %s", err.msg);
+	teardown(&a);
+	return r && !stopped ? 1 : 0;
+}
