@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -17,7 +16,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
 enum { EXEC_MS = 30000, FREE_MS = 5000 };
 
 struct td_oci_proc {
@@ -83,57 +81,6 @@ static int receive_master(int listener, int *ret, struct td_error *err)
 	return 0;
 }
 
-// Runs runc to its end (it only starts the process) with the given stdio. *ret_status: exit code or 128 + signal.
-static int spawn_wait(char *const argv[], int in, int out, int errfd, int *ret_status, struct td_error *err)
-{
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-	const int fds[] = {in, out, errfd};
-	for (int i = 0; i < 3; i++)
-		if (fds[i] >= 0)
-			posix_spawn_file_actions_adddup2(&fa, fds[i], i);
-		else
-			posix_spawn_file_actions_addopen(&fa, i, "/dev/null", i ? O_WRONLY : O_RDONLY, 0);
-	pid_t pid;
-	int e = posix_spawn(&pid, argv[0], &fa, &attr, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&attr);
-	if (e)
-		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s", argv[0]);
-	td_auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	struct pollfd p = {fd, POLLIN, 0};
-	int64_t end = oci_mono_ms() + EXEC_MS;
-	int n;
-	while ((n = poll(&p, 1, (int)(end - oci_mono_ms() > 0 ? end - oci_mono_ms() : 0))) < 0 && errno == EINTR)
-		;
-	if (n == 0)
-		kill(pid, SIGKILL);
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (n == 0)
-		return td_fail(err, TD_TRANSIENT, "runc exec: no end after %d ms, killed", EXEC_MS);
-	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-	return 0;
-}
-
-static int pipe_pair(int *ret_r, int *ret_w, struct td_error *err)
-{
-	int p[2];
-	if (pipe2(p, O_CLOEXEC) < 0)
-		return td_fail_errno(err, TD_INTERNAL, errno, "pipe");
-	*ret_r = p[0], *ret_w = p[1];
-	return 0;
-}
-
 int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret, struct td_error *err)
 {
 	struct td_oci_status st;
@@ -174,8 +121,8 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		td_strv_add(&a, "--tty");
 		td_strv_add(&a, "--console-socket");
 		td_strv_add(&a, f.sock);
-	} else if ((e->stdin_open && (x = pipe_pair(&in_r, &in_w, err))) || (x = pipe_pair(&out_r, &out_w, err)) ||
-		   (x = pipe_pair(&err_r, &err_w, err))) {
+	} else if ((e->stdin_open && (x = oci_pipe(&in_r, &in_w, err))) || (x = oci_pipe(&out_r, &out_w, err)) ||
+		   (x = oci_pipe(&err_r, &err_w, err))) {
 		return x;
 	}
 	td_strv_add(&a, id);
@@ -183,7 +130,10 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 	for (const char *const *v = e->args; *v; v++)
 		td_strv_add(&a, *v);
 	int status = 0;
-	if ((x = spawn_wait(a.v, in_r, out_w, err_w, &status, err)))
+	if (in_r >= 0)
+		in_r = oci_high_fd(in_r);
+	const int fds[] = {in_r, out_w, err_w};
+	if ((x = oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
 		return td_wrap(err, "exec in container %s", id);
 	if (status) {
 		td_auto_buf struct td_buf words = {0};

@@ -25,6 +25,14 @@ int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms
 // Collects `pid` when it is a dead child of ours (we are the subreaper of containers and execs).
 void oci_reap(pid_t pid);
 
+// ---- spawn.c ----
+// Runs argv (argv[0] a path) to its end with fds[i] as descriptor i, -1: /dev/null, in a session of its own, nothing else inherited.
+// *ret_status: exit code or 128 + signal. Killed with its group when cancelled (TD_CANCELLED) or too late (TD_TRANSIENT).
+int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeout_ms, struct td_cancel *c, int *ret_status,
+		   struct td_error *err);
+int oci_high_fd(int fd); // the same at 10 or above, CLOEXEC; closes fd: what goes into `fds` must not be overwritten on the way
+int oci_pipe(int *ret_r, int *ret_w, struct td_error *err); // the write end is high
+
 // ---- config.c ----
 int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err);
 

@@ -2,22 +2,26 @@
 // the same as the old one did.
 //
 //   <state_dir>/<id>/state.json   runc made it; holds pid and start time of init (both are compared: pids come again)
-//   <pods_dir>/<id>/exit          empty while it runs; init's record {"code","signal","at"} at the end, or ours when init was killed
+//   <pods_dir>/<id>/exit          empty before init is up, "\n" while it runs, then init's record {"code","signal","at"}, or ours when
+//                                 init was killed
+//   <pods_dir>/<id>/lock          (flock) a start or a delete is going on, also when the agent that began it is gone
 #include "base/clock.h"
 #include "base/file.h"
 #include "oci/internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { START_MS = 60000, RUNC_MS = 30000, KILL_MS = 10000 };
+enum { START_MS = 60000, INIT_MS = 10000, RUNC_MS = 30000, KILL_MS = 10000 };
 
 static char *state_path(const struct td_oci *r, const char *id, const char *file)
 {
@@ -27,82 +31,6 @@ static char *state_path(const struct td_oci *r, const char *id, const char *file
 static int check_id(const char *id, struct td_error *err)
 {
 	return oci_id_ok(id) ? 0 : td_fail(err, TD_INVALID, "container id \"%s\" is not 1 to 80 of a-z, 0-9 and -", id ? id : "");
-}
-
-// ---- start ----
-static bool leftovers(const struct td_oci *r, const char *id)
-{
-	td_auto_free char *state = state_path(r, id, NULL);
-	td_auto_strv struct td_strv cg = {0};
-	cg_paths(r, id, &cg);
-	return cg.n || td_path_exists(state);
-}
-
-static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_error *err)
-{
-	td_auto_free char *p = td_asprintf("%s/%s", dir, name);
-	int x;
-	if ((x = td_rm_rf(p, err)))
-		return x;
-	return mkdir(p, mode) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "create %s", p) : 0;
-}
-
-int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid, struct td_error *err)
-{
-	int x;
-	if ((x = check_id(s->id, err)))
-		return x;
-	if (!s->args || !s->args[0])
-		return td_fail(err, TD_INVALID, "container %s: no command: neither the container nor its image names one", s->id);
-	if (!s->rootfs || s->rootfs[0] != '/' || !td_path_exists(s->rootfs))
-		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
-			       s->rootfs ? s->rootfs : "");
-	if (leftovers(r, s->id) && (x = td_oci_delete(r, s->id, false, err)))
-		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
-	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
-			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
-			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log"),
-			  *half = oci_pod_path(r, s->id, ".pid");
-	// The upper layer starts empty each time, as with a kubelet: a restarted container sees its image again.
-	if ((x = td_mkdir_p(dir, 0711, err)) || (x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
-		return td_wrap(err, "container %s", s->id);
-	td_auto_free char *rootfs = oci_pod_path(r, s->id, "rootfs");
-	if ((x = td_mkdir_p(rootfs, 0755, err)))
-		return td_wrap(err, "container %s", s->id);
-	unlink(pidfile);
-	unlink(half); // runc's unfinished pid file: it refuses to start over it
-	unlink(exitfile);
-	unlink(log);
-	if ((x = oci_config_write(r, s, config, err)))
-		return x;
-	char *argv[] = {r->self_path, "sandbox",
-			"--dir",      dir,
-			"--lower",    (char *)s->rootfs,
-			"--runc",     r->runc,
-			"--state",    r->state_dir,
-			"--id",       (char *)s->id,
-			"--log",      s->log_path ? (char *)s->log_path : own_log,
-			NULL};
-	td_auto_buf struct td_buf out = {0}, text = {0};
-	int status = 0;
-	struct td_error e2 = TD_ERROR_INIT;
-	long long pid = 0;
-	x = td_run(argv, NULL, START_MS, c, &status, &out, &e2);
-	if (!x && status) {
-		td_auto_buf struct td_buf words = {0};
-		oci_runc_words(log, td_buf_str(&out), &words);
-		x = td_fail(&e2, TD_INVALID, "%s", td_buf_str(&words));
-	}
-	if (!x) {
-		if (td_file_read(pidfile, 64, &text, &e2) || !td_parse_i64(td_buf_str(&text), &pid) || pid <= 1)
-			x = td_fail(&e2, TD_INTERNAL, "runc left no pid in %s", pidfile);
-	}
-	if (x) {
-		td_oci_delete(r, s->id, false, NULL); // runc may have been killed anywhere
-		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
-	}
-	*ret_pid = (pid_t)pid;
-	return 0;
 }
 
 // ---- look ----
@@ -144,7 +72,7 @@ struct init {
 	uint64_t start;
 	int64_t created_ms;
 	bool alive;   // not dead, not a zombie, the same process
-	bool waiting; // runc's own program still: the command has not been started
+	bool waiting; // init has not come up (or never did)
 };
 
 static void init_read(const struct td_oci *r, const char *id, struct init *ret)
@@ -163,15 +91,140 @@ static void init_read(const struct td_oci *r, const char *id, struct init *ret)
 	uint64_t start = 0;
 	char state = 0;
 	ret->alive = oci_proc_stat(ret->pid, &start, &state) && start == ret->start && state != 'Z' && state != 'X';
-	td_auto_free char *fifo = state_path(r, id, "exec.fifo");
-	if (!td_path_exists(fifo))
-		return;
-	// runc was killed on the way, or is on it: the start happened when init is our program already.
-	td_auto_free char *cmd = td_asprintf("/proc/%d/cmdline", (int)ret->pid);
-	td_auto_buf struct td_buf c = {0};
-	ret->waiting = !ret->alive || td_file_read(cmd, 1 << 20, &c, NULL) || !td_starts(td_buf_str(&c), "/.init");
+	// Before init there is runc's own program in this process, also when runc is gone; it would swallow a signal.
+	td_auto_free char *record = oci_pod_path(r, id, "exit");
+	struct stat st;
+	ret->waiting = stat(record, &st) < 0 || st.st_size == 0;
 }
 
+// ---- start ----
+static bool leftovers(const struct td_oci *r, const char *id)
+{
+	td_auto_free char *state = state_path(r, id, NULL);
+	td_auto_strv struct td_strv cg = {0};
+	cg_paths(r, id, &cg);
+	return cg.n || td_path_exists(state);
+}
+
+static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_error *err)
+{
+	td_auto_free char *p = td_asprintf("%s/%s", dir, name);
+	int x;
+	if ((x = td_rm_rf(p, err)))
+		return x;
+	return mkdir(p, mode) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "create %s", p) : 0;
+}
+
+// Held by whoever starts or deletes the container, and handed down to the sandbox and runc: a start whose agent was killed goes on
+// for some milliseconds, and nobody may act on that container before it has come to its end. -1: waited too long, or no directory.
+static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *c)
+{
+	td_auto_free char *p = oci_pod_path(r, id, "lock");
+	int fd = open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -1;
+	for (int64_t end = oci_mono_ms() + START_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;)
+		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) { // a blocking flock has neither deadline nor cancel
+			close(fd);
+			return -1;
+		}
+	return oci_high_fd(fd);
+}
+
+static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err);
+
+// runc says "started" when its own last program is about to become init.
+static bool wait_for_init(const struct td_oci *r, const char *id, struct td_cancel *c)
+{
+	struct init in;
+	for (int64_t end = oci_mono_ms() + INIT_MS;;) {
+		init_read(r, id, &in);
+		if (in.known && !in.waiting)
+			return true;
+		if (!in.known || !in.alive || oci_mono_ms() > end ||
+		    td_cancel_wait(c, 1)) // some hundred microseconds; no event tells of it
+			return in.known && !in.alive;
+	}
+}
+
+int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid, struct td_error *err)
+{
+	int x;
+	if ((x = check_id(s->id, err)))
+		return x;
+	if (!s->args || !s->args[0])
+		return td_fail(err, TD_INVALID, "container %s: no command: neither the container nor its image names one", s->id);
+	if (!s->rootfs || s->rootfs[0] != '/' || !td_path_exists(s->rootfs))
+		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
+			       s->rootfs ? s->rootfs : "");
+	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
+			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
+			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log"),
+			  *half = oci_pod_path(r, s->id, ".pid");
+	// The upper layer starts empty each time, as with a kubelet: a restarted container sees its image again.
+	if ((x = td_mkdir_p(dir, 0711, err)))
+		return td_wrap(err, "container %s", s->id);
+	td_auto_close int lock = start_lock(r, s->id, c);
+	if (lock < 0)
+		return td_cancelled(c) ? td_fail(err, TD_CANCELLED, "container %s: cancelled", s->id)
+				       : td_fail(err, TD_TRANSIENT, "container %s: an earlier start or delete of it does not end", s->id);
+	if (leftovers(r, s->id) && (x = delete_locked(r, s->id, false, err)))
+		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
+	if ((x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
+		return td_wrap(err, "container %s", s->id);
+	td_auto_free char *rootfs = oci_pod_path(r, s->id, "rootfs");
+	if ((x = td_mkdir_p(rootfs, 0755, err)))
+		return td_wrap(err, "container %s", s->id);
+	unlink(pidfile);
+	unlink(half); // runc's unfinished pid file: it refuses to start over it
+	unlink(exitfile);
+	unlink(log);
+	if ((x = oci_config_write(r, s, config, err)))
+		return x;
+	char *argv[] = {r->self_path, "sandbox",
+			"--dir",      dir,
+			"--lower",    (char *)s->rootfs,
+			"--runc",     r->runc,
+			"--state",    r->state_dir,
+			"--id",       (char *)s->id,
+			"--log",      s->log_path ? (char *)s->log_path : own_log,
+			NULL};
+	td_auto_buf struct td_buf out = {0}, text = {0};
+	td_auto_close int out_r = -1, out_w = -1;
+	if ((x = oci_pipe(&out_r, &out_w, err)))
+		return x;
+	int status = 0;
+	struct td_error e2 = TD_ERROR_INIT;
+	long long pid = 0;
+	const int fds[] = {-1, out_w, out_w, lock};
+	x = oci_spawn_wait(argv, fds, 4, START_MS, c, &status, &e2);
+	if (!x && status) {
+		char buf[4096]; // what the sandbox said before it became runc; far less than a pipe holds
+		fcntl(out_r, F_SETFL, O_NONBLOCK);
+		ssize_t n = read(out_r, buf, sizeof(buf));
+		if (n > 0)
+			td_buf_add(&out, buf, (size_t)n);
+		td_auto_buf struct td_buf words = {0};
+		oci_runc_words(log, td_buf_str(&out), &words);
+		x = td_fail(&e2, TD_INVALID, "%s", td_buf_str(&words));
+	}
+	if (!x) {
+		if (td_file_read(pidfile, 64, &text, &e2) || !td_parse_i64(td_buf_str(&text), &pid) || pid <= 1)
+			x = td_fail(&e2, TD_INTERNAL, "runc left no pid in %s", pidfile);
+	}
+	if (!x && !wait_for_init(r, s->id, c))
+		x = td_cancelled(c)
+			    ? td_fail(&e2, TD_CANCELLED, "cancelled")
+			    : td_fail(&e2, TD_TRANSIENT, "runc started it, but its init did not come up within %d s", INIT_MS / 1000);
+	if (x) {
+		delete_locked(r, s->id, false, NULL); // runc may have been killed anywhere
+		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
+	}
+	*ret_pid = (pid_t)pid;
+	return 0;
+}
+
+// ---- status ----
 int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err)
 {
 	int x = check_id(id, err);
@@ -258,12 +311,10 @@ static void kill_init(const struct td_oci *r, const char *id)
 	oci_reap(in.pid);
 }
 
-int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err)
+static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err)
 {
-	int x = check_id(id, err);
-	if (x)
-		return x;
 	kill_init(r, id);
+	int x;
 	if ((x = cg_kill_all(r, id, KILL_MS, err)))
 		return td_wrap(err, "delete container %s", id);
 	td_auto_free char *state = state_path(r, id, NULL);
@@ -281,6 +332,16 @@ int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error 
 		return 0;
 	td_auto_free char *dir = oci_pod_path(r, id, NULL);
 	return td_rm_rf(dir, err) ? td_wrap(err, "delete container %s", id) : 0;
+}
+
+int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err)
+{
+	int x = check_id(id, err);
+	if (x)
+		return x;
+	td_auto_free char *dir = oci_pod_path(r, id, NULL);
+	td_auto_close int lock = td_path_exists(dir) ? start_lock(r, id, NULL) : -1; // without one we try all the same: it must go
+	return delete_locked(r, id, purge, err);
 }
 
 int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, struct td_error *err)

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -76,18 +75,12 @@ int td_sandbox_main(int argc, char **argv)
 		return fail("open the log or the exit record", log);
 	// Above the range that is filled below, so that no source is overwritten.
 	null = fcntl(null, F_DUPFD_CLOEXEC, 10), out = fcntl(out, F_DUPFD_CLOEXEC, 10), record = fcntl(record, F_DUPFD_CLOEXEC, 10);
-	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10);
+	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10), lock = fcntl(3, F_DUPFD, 10); // descriptor 3: the lock of this start
 	if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(record, 3) < 0)
 		return fail("place the descriptors", NULL);
-	// Blocked signals stay blocked through runc into init, which keeps them so: one that is sent before init is ready waits for it.
-	// (The kernel drops what PID 1 has no handler for.)
-	static const int later[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
-	sigset_t block;
-	sigemptyset(&block);
-	for (size_t i = 0; i < TD_LEN(later); i++)
-		sigaddset(&block, later[i]);
-	sigprocmask(SIG_BLOCK, &block, NULL);
 	syscall(SYS_close_range, 4u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+	if (lock >= 0)
+		fcntl(lock, F_SETFD, 0); // runc holds it to its end; it is closed before init
 	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", "1", "-d", "--pid-file",
 	      "pid", "-b", ".", id, (char *)NULL);
 	dprintf(keep, "run %s: %s\n", runc, strerror(errno));

@@ -1,5 +1,6 @@
-// init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record of the end on
-// descriptor 3, a file outside: {"code":N,"signal":S,"at":MS}\n, written by one write(2). No record means init itself was killed.
+// init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record on descriptor 3, a
+// file outside: "\n" as soon as no signal can be lost any more, then at the end {"code":N,"signal":S,"at":MS}\n by one write(2).
+// Nothing: it never came up. Only the first: init itself was killed.
 //
 // With --tty first, the child gets a terminal of the container's own, and what it writes goes to our stdout.
 // All signals stay blocked: a blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
@@ -111,6 +112,9 @@ int standin_init(char **argv)
 	int master = -1, sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0)
 		return fail("signalfd", recorded);
+	if (recorded)
+		while (write(INIT_RECORD_FD, "\n", 1) < 0 && errno == EINTR)
+			;
 	char tty[64];
 	if (want_tty) {
 		master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);

@@ -62,7 +62,7 @@ class Init(unittest.TestCase):
 
     def record(self, f):
         f.seek(0)
-        r = json.loads(f.read())
+        r = json.loads(f.read())  # after the newline that says "up"
         self.assertLess(abs(r.pop("at") / 1000 - time.time()), 20)
         return r
 
