@@ -96,7 +96,10 @@ static void kill_tree(pid_t pid)
 	if (!td_file_read(p, 65536, &b, NULL))
 		for (char *c = b.s; c && *c;) {
 			long k = strtol(c, &c, 10);
-			if (k > 0)
+			td_auto_free char *cmd = td_asprintf("/proc/%ld/cmdline", k);
+			td_auto_buf struct td_buf text = {0};
+			// The container itself, once runc is gone, is the starter's child too: it must live.
+			if (k > 0 && !td_file_read(cmd, 65536, &text, NULL) && !td_starts(td_buf_str(&text), "/.init"))
 				kill((pid_t)k, SIGKILL);
 			while (*c == ' ')
 				c++;

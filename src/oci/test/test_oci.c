@@ -278,14 +278,14 @@ static void pods_reach_each_other(void **s)
 	td_auto_free char *mac = td_asprintf("/sys/class/net/%s/address", sw);
 	td_auto_buf struct td_buf mac1 = {0}, mac2 = {0};
 	assert_int_equal(td_file_read(mac, 100, &mac1, NULL), 0);
-	char before[64], after[64];
-	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before)) > 0);
+	char before[64] = "", after[64] = "";
+	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before) - 1) > 0);
 	int64_t t0 = td_mono_ms(&td_clock_system);
 	for (int i = 0; i < 3; i++) // replaced each time
 		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) || td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
 			fail_msg("%s", e.msg);
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
-	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after)) > 0);
+	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after) - 1) > 0);
 	assert_string_equal(before, after);
 	assert_int_equal(td_file_read(mac, 100, &mac2, NULL), 0);
 	assert_string_equal(mac1.s, mac2.s); // the ports' addresses do not move it
