@@ -29,7 +29,7 @@ struct td_informer {
 	struct td_kube *kube;
 	const struct td_gvr *gvr;
 	char *ns, *labels, *fields;
-	struct td_store *store;
+	struct td_kstore *store;
 	struct {
 		void (*fn)(void *ctx, struct td_object *old, struct td_object *now);
 		void *ctx;
@@ -58,7 +58,7 @@ struct td_informer *td_informer_new(struct td_kube *k, const struct td_informer_
 	i->ns = td_strdup(o->ns);
 	i->labels = td_strdup(o->labels);
 	i->fields = td_strdup(o->fields);
-	i->store = td_store_new();
+	i->store = td_kstore_new();
 	i->synced_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (i->synced_fd < 0)
 		abort();
@@ -73,7 +73,7 @@ struct td_informer *td_informer_free(struct td_informer *i)
 	if (i->started)
 		pthread_join(i->thread, NULL);
 	td_cancel_unref(i->cancel);
-	td_store_free(i->store);
+	td_kstore_free(i->store);
 	close(i->synced_fd);
 	pthread_mutex_destroy(&i->lock);
 	td_buf_done(&i->line);
@@ -95,7 +95,7 @@ void td_informer_on_change(struct td_informer *i, void (*fn)(void *ctx, struct t
 
 void td_informer_add_index(struct td_informer *i, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values))
 {
-	td_store_add_index(i->store, name, fn);
+	td_kstore_add_index(i->store, name, fn);
 }
 
 bool td_informer_synced(const struct td_informer *i)
@@ -105,17 +105,17 @@ bool td_informer_synced(const struct td_informer *i)
 
 struct td_object *td_informer_get(const struct td_informer *i, const char *ns, const char *name)
 {
-	return name ? td_store_get(i->store, ns, name) : NULL;
+	return name ? td_kstore_get(i->store, ns, name) : NULL;
 }
 
 void td_informer_list(const struct td_informer *i, const char *ns, struct td_objects *ret)
 {
-	td_store_list(i->store, ns, ret);
+	td_kstore_list(i->store, ns, ret);
 }
 
 void td_informer_by_index(const struct td_informer *i, const char *index, const char *value, struct td_objects *ret)
 {
-	td_store_by_index(i->store, index, value, ret);
+	td_kstore_by_index(i->store, index, value, ret);
 }
 
 // ---- changes ----
@@ -129,25 +129,25 @@ static void notify(struct td_informer *i, struct td_object *old, struct td_objec
 // One object's current state; what the store knows already is dropped.
 static void upsert(struct td_informer *i, struct td_object *now)
 {
-	td_auto(td_object_unref) struct td_object *have = td_store_get(i->store, now->ns, now->name);
+	td_auto(td_object_unref) struct td_object *have = td_kstore_get(i->store, now->ns, now->name);
 	bool same = have && td_streq(have->uid, now->uid);
 	if (same && (td_streq(have->rv, now->rv) || td_rv_older(now->rv, have->rv)))
 		return;
 	if (have && !same) { // deleted and made again while we did not look
-		td_object_unref(td_store_take(i->store, have->ns, have->name));
+		td_object_unref(td_kstore_take(i->store, have->ns, have->name));
 		notify(i, have, NULL);
 	}
 	td_auto(td_object_unref) struct td_object *old = NULL;
-	td_store_put(i->store, now, &old);
+	td_kstore_put(i->store, now, &old);
 	notify(i, old, now);
 }
 
 static void removed(struct td_informer *i, const struct td_object *last)
 {
-	td_auto(td_object_unref) struct td_object *have = td_store_get(i->store, last->ns, last->name);
+	td_auto(td_object_unref) struct td_object *have = td_kstore_get(i->store, last->ns, last->name);
 	if (!have || (*last->uid && !td_streq(have->uid, last->uid)))
 		return; // unknown, or already its successor
-	td_object_unref(td_store_take(i->store, last->ns, last->name));
+	td_object_unref(td_kstore_take(i->store, last->ns, last->name));
 	notify(i, have, NULL);
 }
 
@@ -196,7 +196,7 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 		HASH_ADD_KEYPTR(hh, seen, e->key, strlen(e->key), e);
 	}
 	td_auto_objects struct td_objects have = {0};
-	td_store_list(i->store, NULL, &have);
+	td_kstore_list(i->store, NULL, &have);
 	for (size_t n = 0; n < have.n; n++) {
 		td_auto_free char *key = seen_key(have.v[n]);
 		struct seen *e = NULL;

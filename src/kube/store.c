@@ -23,16 +23,16 @@ struct index {
 	void (*fn)(const struct td_object *o, struct td_strv *ret_values);
 	struct bucket *buckets;
 };
-struct td_store {
+struct td_kstore {
 	pthread_rwlock_t lock; // guards everything below
 	struct slot *slots;
 	struct index v[8];
 	size_t n;
 };
 
-struct td_store *td_store_new(void)
+struct td_kstore *td_kstore_new(void)
 {
-	struct td_store *s = td_calloc(1, sizeof(*s));
+	struct td_kstore *s = td_calloc(1, sizeof(*s));
 	pthread_rwlock_init(&s->lock, NULL);
 	return s;
 }
@@ -45,7 +45,7 @@ static void bucket_free(struct index *x, struct bucket *b)
 	free(b);
 }
 
-struct td_store *td_store_free(struct td_store *s)
+struct td_kstore *td_kstore_free(struct td_kstore *s)
 {
 	if (!s)
 		return NULL;
@@ -67,7 +67,7 @@ struct td_store *td_store_free(struct td_store *s)
 	return NULL;
 }
 
-void td_store_add_index(struct td_store *s, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values))
+void td_kstore_add_index(struct td_kstore *s, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values))
 {
 	if (s->n == TD_LEN(s->v))
 		abort(); // a programming error: indexes are chosen in code
@@ -106,7 +106,7 @@ static void index_one_locked(struct index *x, struct td_object *o, bool in)
 	}
 }
 
-static void index_locked(struct td_store *s, struct td_object *o, bool in)
+static void index_locked(struct td_kstore *s, struct td_object *o, bool in)
 {
 	for (size_t i = 0; i < s->n; i++)
 		index_one_locked(&s->v[i], o, in);
@@ -119,7 +119,7 @@ static const char *key_of(char *buf, size_t n, const char *ns, const char *name)
 }
 #define KEY_MAX 520 // two DNS subdomains; longer names are not Kubernetes'
 
-void td_store_put(struct td_store *s, struct td_object *now, struct td_object **ret_old)
+void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object **ret_old)
 {
 	char key[KEY_MAX];
 	key_of(key, sizeof(key), now->ns, now->name);
@@ -139,7 +139,7 @@ void td_store_put(struct td_store *s, struct td_object *now, struct td_object **
 	pthread_rwlock_unlock(&s->lock);
 }
 
-struct td_object *td_store_take(struct td_store *s, const char *ns, const char *name)
+struct td_object *td_kstore_take(struct td_kstore *s, const char *ns, const char *name)
 {
 	char key[KEY_MAX];
 	key_of(key, sizeof(key), ns, name);
@@ -158,7 +158,7 @@ struct td_object *td_store_take(struct td_store *s, const char *ns, const char *
 	return o;
 }
 
-struct td_object *td_store_get(struct td_store *s, const char *ns, const char *name)
+struct td_object *td_kstore_get(struct td_kstore *s, const char *ns, const char *name)
 {
 	char key[KEY_MAX];
 	key_of(key, sizeof(key), ns, name);
@@ -170,7 +170,7 @@ struct td_object *td_store_get(struct td_store *s, const char *ns, const char *n
 	return o;
 }
 
-void td_store_list(struct td_store *s, const char *ns, struct td_objects *ret)
+void td_kstore_list(struct td_kstore *s, const char *ns, struct td_objects *ret)
 {
 	pthread_rwlock_rdlock(&s->lock);
 	for (struct slot *e = s->slots; e; e = e->hh.next)
@@ -179,7 +179,7 @@ void td_store_list(struct td_store *s, const char *ns, struct td_objects *ret)
 	pthread_rwlock_unlock(&s->lock);
 }
 
-void td_store_by_index(struct td_store *s, const char *index, const char *value, struct td_objects *ret)
+void td_kstore_by_index(struct td_kstore *s, const char *index, const char *value, struct td_objects *ret)
 {
 	pthread_rwlock_rdlock(&s->lock);
 	for (size_t i = 0; i < s->n; i++)

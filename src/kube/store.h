@@ -3,15 +3,15 @@
 
 #include "kube/kube.h"
 
-struct td_store;
-struct td_store *td_store_new(void);
-struct td_store *td_store_free(struct td_store *s);
-void td_store_add_index(struct td_store *s, const char *name,
+struct td_kstore;
+struct td_kstore *td_kstore_new(void);
+struct td_kstore *td_kstore_free(struct td_kstore *s);
+void td_kstore_add_index(struct td_kstore *s, const char *name,
 			void (*fn)(const struct td_object *o, struct td_strv *ret_values)); // while empty
 // Puts `now` in (takes a reference); *ret_old: what was there, the caller's reference, or NULL.
-void td_store_put(struct td_store *s, struct td_object *now, struct td_object **ret_old);
+void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object **ret_old);
 // Takes ns/name out; returns the caller's reference, or NULL.
-struct td_object *td_store_take(struct td_store *s, const char *ns, const char *name);
-struct td_object *td_store_get(struct td_store *s, const char *ns, const char *name); // a reference, or NULL
-void td_store_list(struct td_store *s, const char *ns, struct td_objects *ret);
-void td_store_by_index(struct td_store *s, const char *index, const char *value, struct td_objects *ret);
+struct td_object *td_kstore_take(struct td_kstore *s, const char *ns, const char *name);
+struct td_object *td_kstore_get(struct td_kstore *s, const char *ns, const char *name); // a reference, or NULL
+void td_kstore_list(struct td_kstore *s, const char *ns, struct td_objects *ret);
+void td_kstore_by_index(struct td_kstore *s, const char *index, const char *value, struct td_objects *ret);

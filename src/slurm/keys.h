@@ -1,7 +1,6 @@
 // Slurm's secrets: random keys and their base64 form, as a Kubernetes Secret holds them.
 #pragma once
 
-#include "base/err.h"
 #include "base/mem.h"
 
 // Bytes of slurm.key (auth/slurm wants at least 256 bit) and of jwt_hs256.key.
@@ -10,6 +9,3 @@
 
 // n random bytes in base64. Caller frees.
 char *td_slurm_key_new(size_t n);
-// Standard base64 with padding; appends. TD_INVALID says at which character; the decoded size is bounded by the text's.
-void td_base64_encode(struct td_buf *b, const void *p, size_t n);
-int td_base64_decode(const char *s, struct td_buf *ret, struct td_error *err);
