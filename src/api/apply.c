@@ -157,6 +157,11 @@ static void strip(struct td_fields *f)
 			td_fields_drop(f, "f:metadata");
 	}
 	f->member = false;
+	// These are always there, so nobody made them.
+	struct td_fields *parts[] = {td_fields_child(f, "f:spec"), td_fields_child(f, "f:status")};
+	for (size_t i = 0; i < TD_LEN(parts); i++)
+		if (parts[i] && parts[i]->n)
+			parts[i]->member = false;
 }
 
 struct conflict {

@@ -61,14 +61,14 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 		return;
 	}
 	if (kind == MAP) {
-		to->member = to->member || (containers && depth > 1);
+		to->member = to->member || (containers && depth > 0);
 		yyjson_obj_foreach (v, i, max, k, x) {
 			td_auto_free char *pe = key_pe(yyjson_get_str(k));
 			set_of(a, prop(s, yyjson_get_str(k)), x, containers, td_fields_get(a, to, pe), depth + 1);
 		}
 		return;
 	}
-	to->member = to->member || (containers && depth > 1);
+	to->member = to->member || (containers && depth > 0);
 	yyjson_arr_foreach (v, i, max, x) {
 		td_auto_free char *pe = item_pe(s, x);
 		struct td_fields *c = td_fields_get(a, to, pe);

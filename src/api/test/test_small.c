@@ -1,0 +1,285 @@
+// Quantities, selectors, placement, Status: tables of small cases.
+#include "testlib.h"
+
+#include "api/quantity.h"
+#include "api/quantity_priv.h"
+#include "api/selector.h"
+
+static void test_quantity(void **state)
+{
+	static const struct {
+		const char *s;
+		long long milli, ceil;
+		const char *canonical;
+	} ok[] = {
+		{"0", 0, 0, "0"},
+		{"1", 1000, 1, "1"},
+		{"500m", 500, 1, "500m"},
+		{"1500m", 1500, 2, "1500m"},
+		{"0.5", 500, 1, "500m"},
+		{".5", 500, 1, "500m"},
+		{"5.", 5000, 5, "5"},
+		{"2Gi", 2147483648000LL, 2147483648LL, "2Gi"},
+		{"1024Mi", 1073741824000LL, 1073741824LL, "1Gi"},
+		{"1.5Gi", 1610612736000LL, 1610612736LL, "1536Mi"},
+		{"1k", 1000000, 1000, "1k"},
+		{"1000", 1000000, 1000, "1k"},
+		{"1e3", 1000000, 1000, "1e3"},
+		{"1E3", 1000000, 1000, "1e3"},
+		{"1E", 1000000000000000000LL, 1000000000000000000LL, "1E"},
+		{"1e-3", 1, 1, "1m"},
+		{"100u", 1, 1, "1m"},
+		{"1n", 1, 1, "1m"},
+		{"-1", -1000, -1, "-1"},
+		{"-1500m", -1500, -2, "-1500m"},
+		{"+3", 3000, 3, "3"},
+		{"0Mi", 0, 0, "0"},
+		{"512", 512000, 512, "512"},
+		{"1000000000", 1000000000000LL, 1000000000LL, "1G"},
+		{"0.0000000000000000000000001", 1, 1, "1m"},
+	};
+	static const char *const bad[] = {"",         "m",   "1.2.3", "1 Gi", "1g",   "Gi",  "1ki",   "0x10",
+					  "1e",       "1e+", "--1",   "1mm",  "1KiB", "abc", "1e999", "9999999999999999999999999",
+					  "99999999E"};
+	for (size_t i = 0; i < TD_LEN(ok); i++) {
+		int64_t m = -7, c = -7;
+		char buf[TD_QUANTITY_LEN];
+		struct td_error err = TD_ERROR_INIT;
+		if (strcmp(ok[i].s, "1E")) {
+			assert_int_equal(td_quantity_milli(ok[i].s, &m, &err), 0);
+			assert_int_equal(m, ok[i].milli);
+		} else {
+			assert_int_equal(td_quantity_milli(ok[i].s, &m, &err), TD_INVALID);
+			assert_int_equal(m, -7);
+		}
+		assert_int_equal(td_quantity_ceil(ok[i].s, &c, &err), 0);
+		assert_int_equal(c, ok[i].ceil);
+		assert_int_equal(td_quantity_canonical(ok[i].s, buf, &err), 0);
+		assert_string_equal(buf, ok[i].canonical);
+	}
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		int64_t m = -7;
+		struct td_error err = TD_ERROR_INIT;
+		if (td_quantity_milli(bad[i], &m, &err) != TD_INVALID)
+			fail_msg("\"%s\" was taken", bad[i]);
+		assert_int_equal(m, -7);
+		assert_true(err.msg[0]);
+	}
+	char buf[32];
+	assert_string_equal(td_quantity_format_milli(1500, buf, sizeof(buf)), "1500m");
+	assert_string_equal(td_quantity_format_milli(2000, buf, sizeof(buf)), "2");
+	assert_string_equal(td_quantity_format_bytes(20LL << 30, buf, sizeof(buf)), "20Gi");
+	assert_string_equal(td_quantity_format_bytes(1536LL << 20, buf, sizeof(buf)), "1536Mi");
+	assert_string_equal(td_quantity_format_bytes(1000, buf, sizeof(buf)), "1000");
+}
+
+static void test_label_selector(void **state)
+{
+	static const struct {
+		const char *sel, *labels;
+		bool match;
+		const char *text;
+	} t[] = {
+		{"", "{}", true, ""},
+		{"a=b", "{a: b}", true, "a=b"},
+		{"a==b", "{a: b}", true, "a=b"},
+		{"a=b", "{a: c}", false, "a=b"},
+		{"a=", "{a: ''}", true, "a="},
+		{"a!=b", "{}", true, "a!=b"},
+		{"a!=b", "{a: b}", false, "a!=b"},
+		{"e", "{e: x}", true, "e"},
+		{"e", "{}", false, "e"},
+		{"!e", "{}", true, "!e"},
+		{" ! e ", "{e: x}", false, "!e"},
+		{"g in (y, x)", "{g: x}", true, "g in (x,y)"},
+		{"g in (x)", "{g: x}", true, "g=x"},
+		{"g in (x,y)", "{}", false, "g in (x,y)"},
+		{"h notin (z,y)", "{}", true, "h notin (y,z)"},
+		{"h notin (z)", "{h: z}", false, "h!=z"},
+		{"b=1,a=2", "{a: '2', b: '1'}", true, "a=2,b=1"},
+		{"b=1,a=2", "{a: '2'}", false, "a=2,b=1"},
+		{"example.com/in=x", "{example.com/in: x}", true, "example.com/in=x"},
+		{"n>3", "{n: '4'}", true, "n>3"},
+		{"n<3", "{n: '4'}", false, "n<3"},
+		{"n>3", "{n: x}", false, "n>3"},
+	};
+	static const char *const bad[] = {"a in x", "a in (x", "=b",         "a b", "a=b c", "a=b,", "!",
+					  "a!b",    ",",       "a in (x;y)", "-a",  "a=-b",  "a>x",  "a@b"};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto(td_selector_free) struct td_selector *s = NULL;
+		td_auto(td_json_unref) struct td_json *l = Y(t[i].labels);
+		struct td_error err = TD_ERROR_INIT;
+		if (td_selector_parse(t[i].sel, &s, &err))
+			fail_msg("%s: %s", t[i].sel, err.msg);
+		if (td_selector_matches(s, td_json_root(l)) != t[i].match)
+			fail_msg("%s on %s", t[i].sel, t[i].labels);
+		td_auto_free char *text = td_selector_text(s);
+		assert_string_equal(text, t[i].text);
+		td_auto(td_selector_free) struct td_selector *again = NULL;
+		assert_int_equal(td_selector_parse(text, &again, &err), 0);
+	}
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		struct td_selector *s = NULL;
+		if (td_selector_parse(bad[i], &s, NULL) != TD_INVALID)
+			fail_msg("\"%s\" was taken", bad[i]);
+		assert_null(s);
+	}
+}
+
+static void test_selector_object(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		Y("{matchLabels: {a: b}, matchExpressions: [{key: c, operator: In, values: [d, e]}, {key: f, operator: DoesNotExist}]}");
+	td_auto(td_json_unref) struct td_json *yes = Y("{a: b, c: d}"), *no = Y("{a: b, c: d, f: x}"), *empty = Y("{}");
+	td_auto(td_selector_free) struct td_selector *s = NULL, *none = NULL, *all = NULL;
+	assert_int_equal(td_selector_from_object(td_json_root(o), &s, NULL), 0);
+	assert_true(td_selector_matches(s, td_json_root(yes)));
+	assert_false(td_selector_matches(s, td_json_root(no)));
+	td_auto_free char *t = td_selector_text(s);
+	assert_string_equal(t, "a=b,c in (d,e),!f");
+	assert_int_equal(td_selector_from_object(NULL, &none, NULL), 0);
+	assert_false(td_selector_matches(none, td_json_root(yes)));
+	assert_int_equal(td_selector_from_object(td_json_root(empty), &all, NULL), 0);
+	assert_true(td_selector_matches(all, NULL));
+	td_auto(td_json_unref) struct td_json *bad = Y("{matchExpressions: [{key: c, operator: In}]}");
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_selector_from_object(td_json_root(bad), &s, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, "matchExpressions[0].values"));
+}
+
+static void test_field_selector(void **state)
+{
+	td_auto(td_field_selector_free) struct td_field_selector *s = NULL;
+	assert_int_equal(td_field_selector_parse("metadata.name=x,status.phase!=Running", &s, NULL), 0);
+	td_auto(td_json_unref) struct td_json *a = Y("{metadata: {name: x}, status: {phase: Pending}}"),
+					      *b = Y("{metadata: {name: x}, status: {phase: Running}}"), *c = Y("{metadata: {name: x}}"),
+					      *d = Y("{metadata: {name: y}}");
+	assert_true(td_field_selector_matches(s, td_json_root(a)));
+	assert_false(td_field_selector_matches(s, td_json_root(b)));
+	assert_true(td_field_selector_matches(s, td_json_root(c)));
+	assert_false(td_field_selector_matches(s, td_json_root(d)));
+	assert_string_equal(td_field_selector_exact(s, "metadata.name"), "x");
+	assert_null(td_field_selector_exact(s, "status.phase"));
+	assert_string_equal(td_field_selector_path(s, 1), "status.phase");
+	assert_null(td_field_selector_path(s, 2));
+	td_auto(td_field_selector_free) struct td_field_selector *e = NULL, *u = NULL;
+	assert_int_equal(td_field_selector_parse("spec.nodeName=", &e, NULL), 0);
+	assert_true(td_field_selector_matches(e, td_json_root(c)));
+	assert_int_equal(td_field_selector_parse("spec.unschedulable=false", &u, NULL), 0);
+	assert_true(td_field_selector_matches(u, td_json_root(c)));
+	struct td_field_selector *bad = NULL;
+	assert_int_equal(td_field_selector_parse("metadata.name", &bad, NULL), TD_INVALID);
+	assert_int_equal(td_field_selector_parse("=x", &bad, NULL), TD_INVALID);
+}
+
+#define NODE "{metadata: {name: n1, labels: {zone: a, gpus: '8', disk: ssd}}, spec: {taints: [%s], unschedulable: %s}}"
+
+static void test_fit(void **state)
+{
+	static const struct {
+		const char *pod, *taints, *unschedulable;
+		bool ignore, fits;
+	} t[] = {
+		{"{}", "", "false", false, true},
+		{"{nodeSelector: {zone: a}}", "", "false", false, true},
+		{"{nodeSelector: {zone: b}}", "", "false", false, false},
+		{"{}", "", "true", false, false},
+		{"{}", "", "true", true, true},
+		{"{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]}", "", "true", false, true},
+		{"{tolerations: [{operator: Exists}]}", "{key: a, value: b, effect: NoExecute}", "true", false, true},
+		{"{}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
+		{"{}", "{key: a, value: b, effect: PreferNoSchedule}", "false", false, true},
+		{"{tolerations: [{key: a, value: b}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, true},
+		{"{tolerations: [{key: a, value: c}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
+		{"{tolerations: [{key: a, operator: Exists, effect: NoExecute}]}", "{key: a, effect: NoSchedule}", "false", false, false},
+		{"{tolerations: [{key: '', operator: Equal, value: b}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
+		{"{}", "{key: node.kubernetes.io/unschedulable, effect: NoSchedule}", "false", true, true},
+	};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto_free char *n = td_asprintf(NODE, t[i].taints, t[i].unschedulable);
+		td_auto(td_json_unref) struct td_json *node = Y(n), *pod = Y(t[i].pod);
+		const char *why = NULL;
+		if (td_pod_fits_node(td_json_root(pod), td_json_root(node), t[i].ignore, &why) != t[i].fits)
+			fail_msg("case %zu: %s", i, why ? why : "fits");
+		assert_true(t[i].fits || why);
+	}
+	static const struct {
+		const char *terms;
+		bool fits;
+	} aff[] = {
+		{"[{matchExpressions: [{key: gpus, operator: Gt, values: ['4']}]}]", true},
+		{"[{matchExpressions: [{key: gpus, operator: Lt, values: ['8']}]}]", false},
+		{"[{matchExpressions: [{key: zone, operator: In, values: [b]}]}, {matchFields: [{key: metadata.name, operator: In, values: "
+		 "[n1]}]}]",
+		 true},
+		{"[{matchExpressions: [{key: zone, operator: In, values: [a]}, {key: disk, operator: NotIn, values: [ssd]}]}]", false},
+		{"[{matchExpressions: [{key: none, operator: NotIn, values: [x]}, {key: none, operator: DoesNotExist}]}]", true},
+		{"[{}]", false},
+		{"[]", false},
+		{"[{matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]", false},
+	};
+	td_auto_free char *n = td_asprintf(NODE, "", "false");
+	td_auto(td_json_unref) struct td_json *node = Y(n);
+	for (size_t i = 0; i < TD_LEN(aff); i++) {
+		td_auto_free char *p =
+			td_asprintf("{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: %s}}}}",
+				    aff[i].terms);
+		td_auto(td_json_unref) struct td_json *pod = Y(p);
+		if (td_pod_fits_node(td_json_root(pod), td_json_root(node), false, NULL) != aff[i].fits)
+			fail_msg("affinity %s", aff[i].terms);
+	}
+}
+
+static void test_request(void **state)
+{
+	td_auto(td_json_unref) struct td_json *p = Y(
+		"{containers: [{resources: {requests: {cpu: 500m, memory: 1Gi, nvidia.com/gpu: '2'}}}, {resources: {limits: {cpu: '1'}}}],"
+		" initContainers: [{resources: {requests: {cpu: '4'}}}, {restartPolicy: Always, resources: {requests: {cpu: 250m, memory: "
+		"512Mi}}},"
+		" {resources: {requests: {cpu: '1', memory: 3Gi}}}], overhead: {cpu: 100m}}");
+	const yyjson_val *v = td_json_root(p);
+	assert_int_equal(td_pod_request(v, "cpu"), 4100);
+	assert_int_equal(td_pod_request(v, "memory"), (3LL << 30) + (512LL << 20));
+	assert_int_equal(td_pod_request(v, "nvidia.com/gpu"), 2);
+	assert_int_equal(td_pod_request(v, "other"), 0);
+	td_auto_strv struct td_strv names = {0};
+	td_pod_request_names(v, &names);
+	assert_int_equal(names.n, 3);
+	td_auto(td_json_unref) struct td_json *q =
+		Y("{resources: {requests: {cpu: '2'}}, containers: [{resources: {requests: {cpu: '1', memory: 1Gi}}}]}");
+	assert_int_equal(td_pod_request(td_json_root(q), "cpu"), 2000);
+	assert_int_equal(td_pod_request(td_json_root(q), "memory"), 1LL << 30);
+}
+
+static void test_status(void **state)
+{
+	td_auto_causes struct td_causes c = {0};
+	td_cause_add(&c, "FieldValueRequired", "spec.a", "Required value");
+	td_auto_free char *one = td_status_invalid_message("Pod", "x", &c);
+	assert_string_equal(one, "Pod \"x\" is invalid: spec.a: Required value");
+	td_cause_add(&c, "FieldValueInvalid", "spec.b", "Invalid value: %d: too large", 7);
+	td_auto_free char *two = td_status_invalid_message("Pod", "x", &c);
+	assert_string_equal(two, "Pod \"x\" is invalid: [spec.a: Required value, spec.b: Invalid value: 7: too large]");
+	struct td_status s = {422, "Invalid", two, "Pod", "", "x", NULL, &c, 0};
+	td_auto_free char *text = td_status_text(&s, NULL);
+	td_auto(td_json_unref) struct td_json *j = Y(text);
+	assert_string_equal(td_jstr(td_json_root(j), "status"), "Failure");
+	assert_string_equal(td_jstr(td_json_root(j), "details.causes.[1].field"), "spec.b");
+	assert_null(td_jget(td_json_root(j), "details.group"));
+	assert_int_equal(td_jint(td_json_root(j), "code", 0), 422);
+	assert_string_equal(td_status_reason(404), "NotFound");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_quantity),
+		cmocka_unit_test(test_label_selector),
+		cmocka_unit_test(test_selector_object),
+		cmocka_unit_test(test_field_selector),
+		cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_request),
+		cmocka_unit_test(test_status),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
