@@ -1,0 +1,71 @@
+#include "pool/pool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CORDONED "tandem: cordoned"
+#define REQUESTED "tandem: requested"
+#define LOST "tandem: slurm state lost"
+
+static bool starts(const char *s, const char *prefix)
+{
+	return s && strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool td_pool_reason_ours(const char *reason)
+{
+	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, LOST);
+}
+
+bool td_pool_reason_tandem(const char *reason)
+{
+	return starts(reason, "tandem:");
+}
+
+// Appends s to the reason; what has no place in one line of Slurm becomes a blank, and the end is cut on a UTF-8 boundary.
+static void add(char *out, const char *s)
+{
+	size_t n = strlen(out);
+	for (; *s && n + 1 < TD_POOL_REASON_MAX; s++)
+		out[n++] = (unsigned char)*s < ' ' || *s == 127 || *s == '"' || *s == '\'' ? ' ' : *s;
+	if (*s)
+		while (n && ((unsigned char)out[n - 1] & 0x80) && n--)
+			if (((unsigned char)out[n] & 0xC0) == 0xC0)
+				break;
+	out[n] = '\0';
+}
+
+void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node_plan *ret)
+{
+	*ret = (struct td_pool_node_plan){0};
+	if (!f->known)
+		return;
+	ret->decided = true;
+	if (!f->slurm)
+		return; // not a node of Slurm's: nothing to show, nothing to drain
+	bool ours = f->drain && td_pool_reason_ours(f->reason);
+	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
+	if (f->drain || f->bad) {
+		ret->state = f->words;
+		ret->text = f->reason && *f->reason ? f->reason : NULL;
+	}
+	if (!f->k8s)
+		return; // its Node object is gone: the operator's business
+	if (f->lost_state)
+		add(ret->reason, LOST);
+	else if (f->cordoned)
+		add(ret->reason, CORDONED " in Kubernetes");
+	else if (f->request) {
+		add(ret->reason, REQUESTED);
+		if (*f->request) {
+			add(ret->reason, ": ");
+			add(ret->reason, f->request);
+		}
+	}
+	if (*ret->reason && !f->drain)
+		ret->slurm = TD_NODE_DRAIN;
+	else if (*ret->reason && ours && strcmp(ret->reason, f->reason) != 0)
+		ret->slurm = TD_NODE_REASON;
+	else if (!*ret->reason && ours)
+		ret->slurm = TD_NODE_UNDRAIN;
+}

@@ -1,1 +1,0 @@
-typedef int td_pool_room_is_empty;
