@@ -232,6 +232,18 @@ static void cgroups_inside(void **s)
 	assert_non_null(strstr(log, "Read-only file system"));
 }
 
+static void a_terminal_for_the_command(void **s)
+{
+	struct td_oci_spec sp = fx_spec("tty", "test -t 1 && tty; exit 3");
+	sp.tty = true;
+	sp.uid = 1000;
+	fx_start(&sp);
+	assert_int_equal(fx_wait(sp.id).exit_code, 3);
+	td_auto_free char *log = fx_log(sp.id);
+	assert_string_equal(log, "/dev/pts/0\r\n");
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+}
+
 // ---- many at once ----
 static void *start_one(void *arg)
 {
@@ -407,6 +419,7 @@ static int tests(void)
 		cmocka_unit_test(devices_are_exactly_the_listed),
 		cmocka_unit_test(user_mounts_and_limits),
 		cmocka_unit_test(cgroups_inside),
+		cmocka_unit_test(a_terminal_for_the_command),
 		cmocka_unit_test(many_threads_start_at_once),
 		cmocka_unit_test(pods_reach_each_other),
 		cmocka_unit_test(exec_inside),
