@@ -25,7 +25,7 @@ int td_slurm_gpus(const yyjson_val *node)
 	return (int)share_of(node, "nvidia.com/gpu", false);
 }
 
-const char *td_admit(const struct td_admit *x, const yyjson_val *node, char **ret_message)
+const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message)
 {
 	int64_t cpu = x->cpu_milli, mem = x->memory;
 	if (!x->granted) {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct td_admit {
+struct td_pod_admit {
 	bool granted;              // by Slurm: counted against the node, else against what Slurm's share (annotation) leaves
 	int64_t cpu_milli, memory; // the node's
 	int pods;
@@ -15,5 +15,5 @@ struct td_admit {
 	int64_t want_cpu_milli, want_memory;
 };
 // NULL: it fits. Else the reason ("OutOfcpu") and a message (caller frees).
-const char *td_admit(const struct td_admit *x, const yyjson_val *node, char **ret_message);
+const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message);
 int td_slurm_gpus(const yyjson_val *node); // of the share annotation: devices 0 … n-1 are Slurm's

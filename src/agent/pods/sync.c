@@ -90,7 +90,7 @@ static int own_devices(struct td_agent *a, struct td_pod *p, const yyjson_val *p
 
 static void admit(struct td_agent *a, struct td_pod *p, const struct td_object *o)
 {
-	struct td_admit x = {
+	struct td_pod_admit x = {
 		.granted = p->grant.granted,
 		.cpu_milli = (int64_t)a->o.cpus * 1000,
 		.memory = a->memory_bytes,
@@ -115,7 +115,7 @@ static void admit(struct td_agent *a, struct td_pod *p, const struct td_object *
 		x.used_memory += sum ? q->req_memory : 0;
 	}
 	td_auto_free char *message = NULL;
-	const char *reason = td_admit(&x, node ? node->root : NULL, &message);
+	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
 	struct td_error e = TD_ERROR_INIT;
 	if (reason)
 		fail_pod(a, p, o, reason, message);

@@ -1,0 +1,334 @@
+// The gate's table and its waiting: nobody gets a device before its last holder is gone, and no superseded holder comes back.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "agent/devices/devices.h"
+#include "agent/gate/gate.h"
+#include "base/file.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static struct td_holder native(int64_t job, int64_t start)
+{
+	return (struct td_holder){.job = job, .start = start, .uid = "1000"};
+}
+
+static struct td_holder pod(int64_t job, int64_t start, const char *uid)
+{
+	struct td_holder h = {.job = job, .start = start, .pod = true};
+	snprintf(h.uid, sizeof(h.uid), "%s", uid);
+	return h;
+}
+
+static int claim(struct td_gate_table *t, uint64_t mask, struct td_holder h)
+{
+	bool changed = false;
+	return td_gate_claim(t, mask, &h, &changed, NULL);
+}
+
+static void test_devices(void **state)
+{
+	uint64_t m = 99;
+	assert_int_equal(td_dev_parse("0-1,4", 8, &m, NULL), 0);
+	assert_int_equal(m, 0x13);
+	assert_int_equal(td_dev_parse("-", 8, &m, NULL), 0);
+	assert_int_equal(m, 0);
+	m = 99;
+	const char *bad[] = {"8", "1-", "-1", "a", "3-1", "0,", "0;1", "0-99999999999999999999"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_dev_parse(bad[i], 8, &m, NULL), TD_INVALID);
+	assert_int_equal(m, 99);
+	assert_int_equal(td_dev_parse("0-63", 64, &m, NULL), 0);
+	assert_true(m == ~(uint64_t)0 && m == td_dev_all(64));
+	td_auto_free char *s = td_dev_format(0x13), *none = td_dev_format(0), *all = td_dev_format(~(uint64_t)0);
+	assert_string_equal(s, "0-1,4");
+	assert_string_equal(none, "-");
+	assert_string_equal(all, "0-63");
+	struct td_oci_device dev[TD_DEV_MAX];
+	td_auto(td_arena_free) struct td_arena *a = td_arena_new();
+	assert_int_equal(td_dev_nodes(0x12, 2, 240, a, dev), 2);
+	assert_string_equal(dev[1].path, "/dev/tandem-gpu4");
+	assert_int_equal(dev[1].minor, 2 * 64 + 4);
+}
+
+static void test_table_supersede(void **state)
+{
+	struct td_gate_table t = {.n = 8};
+	struct td_holder out[8], a = native(7, 100), b = native(8, 200);
+	assert_int_equal(claim(&t, 0x3, a), 0);
+	assert_true(td_gate_holds(&t, 0x3, &a));
+	assert_int_equal(td_gate_pending(&t, 0x3, out, 8), 0);
+	assert_int_equal(claim(&t, 0x6, b), 0);
+	assert_int_equal(td_gate_pending(&t, 0x6, out, 8), 1);
+	assert_int_equal(out[0].job, 7);
+	assert_false(td_gate_holds(&t, 0x3, &a)); // device 1 went on
+	// The old holder does not get it back, now or when it is proven gone.
+	assert_int_equal(claim(&t, 0x2, a), TD_CONFLICT);
+	assert_true(td_gate_forget(&t, &a));
+	assert_int_equal(td_gate_pending(&t, 0x6, out, 8), 0);
+	assert_int_equal(claim(&t, 0x2, a), TD_CONFLICT);
+	// The same job id with another start is another job: Slurm reuses ids after a crash.
+	assert_int_equal(claim(&t, 0x2, native(7, 300)), 0);
+	assert_int_equal(claim(&t, 1ull << 8, a), TD_INVALID);
+}
+
+static void test_table_same_job(void **state)
+{
+	struct td_gate_table t = {.n = 8};
+	bool changed = true;
+	struct td_holder h = native(7, 0), p = pod(7, 100, "u");
+	assert_int_equal(claim(&t, 0x1, h), 0);
+	assert_int_equal(td_gate_claim(&t, 0x1, &p, &changed, NULL), 0);
+	assert_true(changed && t.dev[0].now.pod && t.dev[0].now.start == 100 && t.dev[0].n_prev == 0);
+	assert_int_equal(td_gate_claim(&t, 0x1, &p, &changed, NULL), 0);
+	assert_false(changed);
+	// A pod whose grant is older than what is there is late; Prolog of a job is never.
+	assert_int_equal(claim(&t, 0x1, pod(5, 50, "v")), TD_CONFLICT);
+	assert_int_equal(claim(&t, 0x1, native(5, 50)), 0);
+	// A refused claim changes nothing, not even the devices before the refused one.
+	struct td_gate_table before = t;
+	assert_int_equal(claim(&t, 0x3, p), TD_CONFLICT);
+	assert_memory_equal(&before, &t, sizeof(t));
+}
+
+static void test_table_overflow(void **state)
+{
+	struct td_gate_table t = {.n = 1};
+	for (int i = 0; i <= TD_GATE_PREV; i++)
+		assert_int_equal(claim(&t, 1, native(100 + i, 1000 + i)), 0);
+	assert_int_equal(claim(&t, 1, native(200, 2000)), TD_THROTTLED);
+	struct td_holder one = native(100, 1000);
+	td_gate_forget(&t, &one);
+	assert_int_equal(claim(&t, 1, native(200, 2000)), 0);
+}
+
+static void test_own_devices(void **state)
+{
+	struct td_gate_table t = {.n = 2};
+	assert_int_equal(claim(&t, 1, pod(0, 0, "a")), 0);
+	struct td_holder a = pod(0, 0, "a"), b = pod(0, 0, "b");
+	assert_false(td_gate_holds(&t, 1, &b));
+	assert_int_equal(claim(&t, 1, b), 0);
+	assert_true(td_gate_holds(&t, 1, &b));
+	assert_false(td_gate_holds(&t, 1, &a));
+}
+
+static void test_save(void **state)
+{
+	char dir[] = "/tmp/td-gate-XXXXXX";
+	assert_non_null(mkdtemp(dir));
+	td_auto_free char *path = td_asprintf("%s/n0.json", dir);
+	struct td_gate_table t = {.n = 8}, u;
+	assert_int_equal(td_gate_load(path, 8, &u, NULL), 0);
+	assert_int_equal(u.n, 8);
+	claim(&t, 0x81, native(7, 100));
+	claim(&t, 0x1, pod(8, 200, "11111111-2222-3333-4444-555555555555"));
+	assert_int_equal(td_gate_save(path, &t, NULL), 0);
+	assert_int_equal(td_gate_load(path, 8, &u, NULL), 0);
+	assert_memory_equal(&t, &u, sizeof(t));
+	assert_int_equal(td_file_write(path, "{", 1, 0600, NULL), 0);
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_gate_load(path, 8, &u, &e), TD_INVALID);
+	td_rm_rf(dir, NULL);
+}
+
+static void test_parse(void **state)
+{
+	struct td_gate_request q;
+	assert_int_equal(td_gate_parse("acquire job=7 start=100 uid=1000 node=n0 devices=0-1 timeout=45000", "n0", 8, &q, NULL), 0);
+	assert_true(q.h.job == 7 && q.h.start == 100 && q.mask == 3 && q.timeout_ms == 45000 && !q.ping);
+	assert_int_equal(td_gate_parse("ping", "n0", 8, &q, NULL), 0);
+	assert_true(q.ping);
+	const char *bad[] = {"",
+			     "acquire",
+			     "acquire job=7",
+			     "acquire job=0 devices=-",
+			     "acquire job=x devices=-",
+			     "acquire job=7 devices=9",
+			     "acquire job=7 devices=- node=n1",
+			     "acquire job=7 devices=- junk",
+			     "release job=7"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_gate_parse(bad[i], "n0", 8, &q, NULL), TD_INVALID);
+}
+
+// ---- the waiting ----
+
+struct world {
+	char dir[32];
+	struct td_gate *g;
+	pthread_mutex_t mu;
+	int64_t busy_job; // 0: nobody
+	int superseded;
+};
+
+static bool busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
+{
+	struct world *w = ctx;
+	pthread_mutex_lock(&w->mu);
+	bool b = w->busy_job == h->job;
+	pthread_mutex_unlock(&w->mu);
+	snprintf(why, n, "test");
+	return b;
+}
+
+static void superseded(void *ctx, int node, uint64_t mask)
+{
+	struct world *w = ctx;
+	pthread_mutex_lock(&w->mu);
+	w->superseded++;
+	pthread_mutex_unlock(&w->mu);
+}
+
+static void open_gate(struct world *w)
+{
+	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, w};
+	assert_int_equal(td_gate_new(&o, &w->g, NULL), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = td_calloc(1, sizeof(*w));
+	strcpy(w->dir, "/tmp/td-gate-XXXXXX");
+	pthread_mutex_init(&w->mu, NULL);
+	assert_non_null(mkdtemp(w->dir));
+	open_gate(w);
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	td_gate_free(w->g);
+	td_rm_rf(w->dir, NULL);
+	pthread_mutex_destroy(&w->mu);
+	free(w);
+	return 0;
+}
+
+static void test_wait_and_timeout(void **state)
+{
+	struct world *w = *state;
+	struct td_holder a = native(1, 10), b = native(2, 20);
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 1000, NULL, NULL, NULL, NULL), 0);
+	w->busy_job = 1;
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, 30, NULL, NULL, NULL, &e), TD_TRANSIENT);
+	assert_non_null(strstr(e.msg, "held by job 1"));
+	assert_int_equal(w->superseded, 1);
+	// The claim stands though the caller gave up: nothing of job 1 starts there any more.
+	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
+	assert_true(td_gate_may_start(w->g, 0, 0x2, &a));
+	// Also after a restart of the agent.
+	td_gate_free(w->g);
+	open_gate(w);
+	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, &e), TD_THROTTLED);
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &a, &e), TD_CONFLICT);
+	w->busy_job = 0;
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, &e), 0);
+	assert_int_equal(td_gate_try(w->g, 0, 0, &a, &e), 0); // nothing asked, nothing refused
+}
+
+static void *release(void *arg)
+{
+	struct world *w = arg;
+	pthread_mutex_lock(&w->mu);
+	w->busy_job = 0;
+	pthread_mutex_unlock(&w->mu);
+	td_gate_kick(w->g);
+	return NULL;
+}
+
+static void test_released(void **state)
+{
+	struct world *w = *state;
+	struct td_holder a = native(1, 10), b = pod(2, 20, "u");
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &a, NULL), 0);
+	w->busy_job = 1;
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, NULL), TD_THROTTLED);
+	pthread_t t;
+	pthread_create(&t, NULL, release, w);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, 20000, NULL, NULL, NULL, NULL), 0);
+	pthread_join(t, NULL);
+}
+
+struct served {
+	struct world *w;
+	struct td_cancel *c;
+};
+
+static void *serve(void *arg)
+{
+	struct served *s = arg;
+	return (void *)(intptr_t)td_gate_serve(s->w->g, s->c, NULL);
+}
+
+static void ask(const char *path, const char *line, char *reply, size_t n)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	int64_t end = td_mono_ms(&td_clock_system) + 5000;
+	while (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) // it listens as soon as its thread runs
+		assert_true(td_mono_ms(&td_clock_system) < end);
+	assert_int_equal(write(fd, line, strlen(line)), strlen(line));
+	size_t got = 0;
+	ssize_t k;
+	while (got < n - 1 && (k = read(fd, reply + got, n - 1 - got)) > 0)
+		got += (size_t)k;
+	reply[got] = '\0';
+	close(fd);
+}
+
+static void test_socket(void **state)
+{
+	struct world *w = *state;
+	struct served s = {w, td_cancel_new()};
+	td_auto_free char *path = td_asprintf("%s/nodes/n0/gate.sock", w->dir);
+	char reply[512];
+	pthread_t t;
+	pthread_create(&t, NULL, serve, &s);
+	ask(path, "ping\n", reply, sizeof(reply));
+	assert_string_equal(reply, "ok\n");
+	ask(path, "acquire job=1 start=10 uid=1000 node=n0 devices=0-1 timeout=1000\n", reply, sizeof(reply));
+	assert_string_equal(reply, "ok\n");
+	w->busy_job = 1;
+	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
+	assert_true(td_starts(reply, "wait devices 1 of n0: held by job 1"));
+	assert_non_null(strstr(reply, "\nfail devices 1 of n0: held by job 1"));
+	ask(path, "acquire job=2 devices=99\n", reply, sizeof(reply));
+	assert_true(td_starts(reply, "fail "));
+	td_cancel_fire(s.c);
+	void *r;
+	pthread_join(t, &r);
+	assert_null(r);
+	td_cancel_unref(s.c);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_table_supersede),
+		cmocka_unit_test(test_table_same_job),
+		cmocka_unit_test(test_table_overflow),
+		cmocka_unit_test(test_own_devices),
+		cmocka_unit_test(test_save),
+		cmocka_unit_test(test_parse),
+		cmocka_unit_test_setup_teardown(test_wait_and_timeout, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_released, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
