@@ -80,7 +80,9 @@ int fx_setup(void **s)
 int fx_teardown(void **s)
 {
 	td_auto_free char *prefix = td_asprintf("td%s-", fx.id);
+	td_auto_free char *sw = td_asprintf("td%s", fx.id);
 	td_oci_purge(fx.r, prefix, NULL);
+	td_net_switch_delete(sw, NULL);
 	fx.r = td_oci_free(fx.r);
 	td_rm_rf(fx.dir, NULL);
 	free(fx.image);
