@@ -416,20 +416,20 @@ static void test_admit(void **state)
 {
 	JSON node =
 		yaml("metadata: {annotations: {tandem.dev/slurm-share: '{\"cpu\":\"12\",\"memory\":\"8Gi\",\"nvidia.com/gpu\":\"8\"}'}}");
-	struct td_admit x = {.cpu_milli = 16000, .memory = 16ll << 30, .pods = 3, .want_cpu_milli = 4000};
+	struct td_pod_admit x = {.cpu_milli = 16000, .memory = 16ll << 30, .pods = 3, .want_cpu_milli = 4000};
 	char *msg = NULL;
-	assert_null(td_admit(&x, td_json_root(node), &msg));
+	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
 	x.used_cpu_milli = 1;
-	assert_string_equal(td_admit(&x, td_json_root(node), &msg), "OutOfcpu");
+	assert_string_equal(td_pod_admit(&x, td_json_root(node), &msg), "OutOfcpu");
 	assert_non_null(strstr(msg, "beside Slurm's share: 4000"));
 	free(msg);
 	x.granted = true;
-	assert_null(td_admit(&x, td_json_root(node), &msg));
+	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
 	x.want_memory = 17ll << 30;
-	assert_string_equal(td_admit(&x, NULL, &msg), "OutOfmemory");
+	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfmemory");
 	free(msg);
 	x.used_pods = 3;
-	assert_string_equal(td_admit(&x, NULL, &msg), "OutOfpods");
+	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfpods");
 	free(msg);
 	assert_int_equal(td_slurm_gpus(td_json_root(node)), 8);
 }
