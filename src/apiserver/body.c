@@ -1,6 +1,8 @@
 // Bodies: content types, JSON and YAML, and the checks of an object against its URL.
 #include "apiserver/srv.h"
 
+#include "apiserver/protobuf.h"
+
 #include <string.h>
 
 static bool type_is(const char *h, const char *t)
@@ -30,6 +32,12 @@ int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct t
 		if (l.n != 1)
 			return td_refuse(r, 400, NULL, "the body holds %zu YAML documents: send exactly one", l.n);
 		*ret = td_json_ref(l.v[0]);
+		return 0;
+	}
+	if (type_is(ct, "application/vnd.kubernetes.protobuf")) {
+		int rc = td_protobuf_parse(b, len, ret, &err);
+		if (rc < 0)
+			return td_refuse(r, rc == TD_UNSUPPORTED ? 415 : 400, NULL, "%s", err.msg);
 		return 0;
 	}
 	if (!type_is(ct, "application/json") && !strstr(ct, "+json"))

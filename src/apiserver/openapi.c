@@ -139,7 +139,19 @@ int td_openapi(struct td_req *q, struct td_refusal *r)
 	if (!strcmp(q->path, "/openapi/v2")) {
 		static const char text[] = "{\"swagger\":\"2.0\",\"info\":{\"title\":\"Tandem\",\"version\":\"" TD_VERSION
 					   "\"},\"paths\":{},\"definitions\":{}}\n";
-		td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
+		// The same as a gnostic.openapi.v2.Document: kubectl asks for nothing else when v3 does not know a kind.
+		static const char proto[] = "\x0a\x03"
+					    "2.0"
+					    "\x12\x0d\x0a\x06"
+					    "Tandem"
+					    "\x12\x03"
+					    "0.1"
+					    "\x42\x00\x4a\x00";
+		const char *accept = td_http_header(q->x, "Accept");
+		if (accept && strstr(accept, "proto-openapi"))
+			td_http_send(q->x, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", proto, sizeof(proto) - 1);
+		else
+			td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
 		return 0;
 	}
 	if (!strcmp(q->path, "/openapi/v3") || !strcmp(q->path, "/openapi/v3/")) {
