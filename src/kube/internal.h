@@ -6,7 +6,7 @@
 
 struct td_kube {
 	struct td_http_client *http;
-	char *server;
+	char *server, *ca_file;
 	uint64_t requests, bytes; // atomics
 	int fds[3];               // memfds of inline CA, certificate and key; -1: none
 };

@@ -1,7 +1,7 @@
 // The client and its verbs.
 #include "kube/kube.h"
 
-#include "base/log.h"
+#include "base/file.h"
 #include "kube/internal.h"
 
 #include <string.h>
@@ -29,6 +29,7 @@ int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *e
 	struct td_kube *k = td_calloc(1, sizeof(*k));
 	k->http = http;
 	k->server = td_steal(c.server);
+	k->ca_file = td_steal(c.ca_file);
 	for (int i = 0; i < 3; i++)
 		k->fds[i] = td_steal_fd(&c.fds[i]);
 	*ret = k;
@@ -43,6 +44,7 @@ struct td_kube *td_kube_free(struct td_kube *k)
 			if (k->fds[i] >= 0)
 				close(k->fds[i]);
 		free(k->server);
+		free(k->ca_file);
 		free(k);
 	}
 	return NULL;
@@ -51,6 +53,15 @@ struct td_kube *td_kube_free(struct td_kube *k)
 const char *td_kube_server(const struct td_kube *k)
 {
 	return k->server;
+}
+
+int td_kube_ca(const struct td_kube *k, char **ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	int r = k->ca_file ? td_file_read(k->ca_file, 1u << 20, &b, err) : 0;
+	if (!r)
+		*ret = k->ca_file ? td_buf_take(&b) : NULL;
+	return r;
 }
 
 void td_kube_stats(const struct td_kube *k, uint64_t *ret_requests, uint64_t *ret_bytes)

@@ -87,5 +87,7 @@ int td_kube_evict(struct td_kube *k, const char *ns, const char *pod, const char
 int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body, size_t len,
 		struct td_cancel *c, struct td_json **ret, struct td_error *err);
 const char *td_kube_server(const struct td_kube *k); // URL
+// The PEM of the CA that the server is checked against; *ret NULL when the system's is used. Caller frees.
+int td_kube_ca(const struct td_kube *k, char **ret, struct td_error *err);
 // Counters since start (for benches and tests): requests sent, bytes received.
 void td_kube_stats(const struct td_kube *k, uint64_t *ret_requests, uint64_t *ret_bytes);

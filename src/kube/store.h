@@ -7,7 +7,7 @@ struct td_kstore;
 struct td_kstore *td_kstore_new(void);
 struct td_kstore *td_kstore_free(struct td_kstore *s);
 void td_kstore_add_index(struct td_kstore *s, const char *name,
-			void (*fn)(const struct td_object *o, struct td_strv *ret_values)); // while empty
+			 void (*fn)(const struct td_object *o, struct td_strv *ret_values)); // while empty
 // Puts `now` in (takes a reference); *ret_old: what was there, the caller's reference, or NULL.
 void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object **ret_old);
 // Takes ns/name out; returns the caller's reference, or NULL.
