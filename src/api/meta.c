@@ -44,7 +44,7 @@ void td_labels_check(const yyjson_val *labels, const char *field, struct td_caus
 	size_t i, max;
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_unconst(labels), i, max, k, v) {
-		const char *key = yyjson_get_str(k), *value = yyjson_get_str(v);
+		const char *key = td_keystr(k), *value = yyjson_get_str(v);
 		if (!td_is_qualified_name(key))
 			td_cause_add(
 				ret, "FieldValueInvalid", field,
@@ -66,7 +66,7 @@ static void check_annotations(const yyjson_val *a, struct td_causes *ret)
 	size_t i, max, total = 0;
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_unconst(a), i, max, k, v) {
-		td_auto_free char *key = td_strdup(yyjson_get_str(k));
+		td_auto_free char *key = td_strdup(td_keystr(k));
 		total += yyjson_get_len(k) + yyjson_get_len(v);
 		for (char *p = key; *p; p++) // keys of annotations may be written in capitals
 			if (*p >= 'A' && *p <= 'Z')
@@ -77,7 +77,7 @@ static void check_annotations(const yyjson_val *a, struct td_causes *ret)
 				"Invalid value: \"%.260s\": name part must consist of alphanumeric characters, '-', '_' or '.', and must "
 				"start and end "
 				"with an alphanumeric character, with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-				yyjson_get_str(k));
+				td_keystr(k));
 	}
 	if (total > ANNOTATIONS_MAX)
 		td_cause_add(ret, "FieldValueTooLong", "metadata.annotations", "Too long: may not be more than %d bytes", ANNOTATIONS_MAX);

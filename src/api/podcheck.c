@@ -34,8 +34,9 @@ static bool amount(const yyjson_val *v, __int128 *ret)
 
 static const char *text(const yyjson_val *v, char buf[40])
 {
-	td_auto_free char *num = yyjson_is_str(td_unconst(v)) ? NULL : td_json_text(v, NULL);
-	snprintf(buf, 40, "%s", num ? num : yyjson_get_str(td_unconst(v)));
+	const char *s = yyjson_get_str(td_unconst(v));
+	td_auto_free char *num = s ? NULL : td_json_text(v, NULL);
+	snprintf(buf, 40, "%s", s ? s : num ? num : "");
 	return buf;
 }
 
@@ -48,7 +49,7 @@ void td_resources_check(const yyjson_val *res, const char *path, struct td_cause
 	char a[40], b[40];
 	for (int p = 0; p < 2; p++) {
 		yyjson_obj_foreach (td_jkey(res, part[p]), i, max, k, v) {
-			const char *name = yyjson_get_str(k);
+			const char *name = td_keystr(k);
 			td_auto_free char *f = td_asprintf("%s.%s[%s]", path, part[p], name);
 			__int128 n;
 			bool native = !strcmp(name, "cpu") || !strcmp(name, "memory") || !strcmp(name, "ephemeral-storage") ||
@@ -204,7 +205,7 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 		td_auto_free char *f = td_asprintf("%s.volumes[%zu]", path, i);
 		int n = 0;
 		yyjson_obj_foreach (v, j, m, k, x) {
-			if (strcmp(yyjson_get_str(k), "name") && yyjson_is_obj(x))
+			if (strcmp(td_keystr(k), "name") && yyjson_is_obj(x))
 				n++;
 		}
 		if (n > 1)

@@ -47,7 +47,7 @@ static void restore_gated(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_
 	yyjson_val *k, *v;
 	bool superset = true;
 	yyjson_obj_foreach (td_jkey(old, "nodeSelector"), i, max, k, v)
-		superset = superset && td_jequal(v, td_jkey(td_jkey(now, "nodeSelector"), yyjson_get_str(k)));
+		superset = superset && td_jequal(v, td_jkey(td_jkey(now, "nodeSelector"), td_keystr(k)));
 	if (superset)
 		restore(d, copy, old, "nodeSelector");
 	if (!td_jget(old, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"))
@@ -63,7 +63,7 @@ static void where(const yyjson_val *a, const yyjson_val *b, struct td_buf *path)
 		const yyjson_val *both[] = {a, b};
 		for (int s = 0; s < 2; s++)
 			yyjson_obj_foreach (td_unconst(both[s]), i, max, k, v) {
-				const char *key = yyjson_get_str(k);
+				const char *key = td_keystr(k);
 				if (td_jequal(td_jkey(a, key), td_jkey(b, key)))
 					continue;
 				td_path_key(path, key);

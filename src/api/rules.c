@@ -231,7 +231,7 @@ static void check_keys(const yyjson_val *map, const char *path, struct td_causes
 	size_t i, max;
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_unconst(map), i, max, k, v) {
-		const char *s = yyjson_get_str(k);
+		const char *s = td_keystr(k);
 		size_t n = strlen(s);
 		if (n && n <= 253 && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == n &&
 		    strcmp(s, ".") && strncmp(s, "..", 2))
@@ -261,9 +261,9 @@ static size_t configmap_check(const yyjson_val *obj, const yyjson_val *old, stru
 	check_keys(td_jkey(obj, "data"), "data", ret);
 	check_keys(td_jkey(obj, "binaryData"), "binaryData", ret);
 	yyjson_obj_foreach (td_jkey(obj, "binaryData"), i, max, k, v) {
-		if (td_jkey(td_jkey(obj, "data"), yyjson_get_str(k)))
+		if (td_jkey(td_jkey(obj, "data"), td_keystr(k)))
 			td_cause_at(ret, "FieldValueInvalid", "data", "", "Invalid value: \"%s\": duplicate of key present in binaryData",
-				    yyjson_get_str(k));
+				    td_keystr(k));
 	}
 	check_frozen(obj, old, fields, ret);
 	return ret->n - before;

@@ -276,8 +276,8 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 	if (yyjson_is_obj(props) && yyjson_obj_size(props)) {
 		s->props = td_arena_alloc(c->root->arena, yyjson_obj_size(props) * sizeof(*s->props));
 		yyjson_obj_foreach (props, i, max, k, x) {
-			td_buf_printf(&c->path, "%sproperties[%s]", len ? "." : "", yyjson_get_str(k));
-			s->props[i] = (struct td_prop){yyjson_get_str(k), compile(c, x, logical, depth + 1)};
+			td_buf_printf(&c->path, "%sproperties[%s]", len ? "." : "", td_keystr(k));
+			s->props[i] = (struct td_prop){td_keystr(k), compile(c, x, logical, depth + 1)};
 			if (!s->props[i].s)
 				return false;
 			s->has_default = s->has_default || s->props[i].s->has_default;

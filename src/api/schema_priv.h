@@ -66,3 +66,9 @@ static inline yyjson_val *td_unconst(const yyjson_val *v)
 {
 	return (yyjson_val *)(uintptr_t)v;
 }
+// A key of an object; keys are always strings.
+static inline const char *td_keystr(yyjson_val *k)
+{
+	const char *s = yyjson_get_str(k);
+	return s ? s : "";
+}

@@ -63,8 +63,8 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 	if (kind == MAP) {
 		to->member = to->member || (containers && depth > 0);
 		yyjson_obj_foreach (v, i, max, k, x) {
-			td_auto_free char *pe = key_pe(yyjson_get_str(k));
-			set_of(a, prop(s, yyjson_get_str(k)), x, containers, td_fields_get(a, to, pe), depth + 1);
+			td_auto_free char *pe = key_pe(td_keystr(k));
+			set_of(a, prop(s, td_keystr(k)), x, containers, td_fields_get(a, to, pe), depth + 1);
 		}
 		return;
 	}
@@ -158,15 +158,15 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 		return;
 	if (kind == MAP) {
 		yyjson_obj_foreach (now, i, max, k, x) {
-			td_auto_free char *pe = key_pe(yyjson_get_str(k));
-			diff(a, prop(s, yyjson_get_str(k)), td_jkey(old, yyjson_get_str(k)), x, td_fields_get(a, changed, pe),
+			td_auto_free char *pe = key_pe(td_keystr(k));
+			diff(a, prop(s, td_keystr(k)), td_jkey(old, td_keystr(k)), x, td_fields_get(a, changed, pe),
 			     td_fields_get(a, removed, pe), depth + 1);
 		}
 		yyjson_obj_foreach (old, i, max, k, x) {
-			if (td_jkey(now, yyjson_get_str(k)))
+			if (td_jkey(now, td_keystr(k)))
 				continue;
-			td_auto_free char *pe = key_pe(yyjson_get_str(k));
-			diff(a, prop(s, yyjson_get_str(k)), x, NULL, td_fields_get(a, changed, pe), td_fields_get(a, removed, pe),
+			td_auto_free char *pe = key_pe(td_keystr(k));
+			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe), td_fields_get(a, removed, pe),
 			     depth + 1);
 		}
 		return;
@@ -252,10 +252,10 @@ static yyjson_mut_val *merge(yyjson_mut_doc *d, const struct td_schema *s, yyjso
 	size_t i, max;
 	yyjson_val *k, *x;
 	yyjson_obj_foreach (base, i, max, k, x)
-		td_jm_key_set(d, o, yyjson_get_str(k), merge(d, prop(s, yyjson_get_str(k)), x, td_jkey(over, yyjson_get_str(k))));
+		td_jm_key_set(d, o, td_keystr(k), merge(d, prop(s, td_keystr(k)), x, td_jkey(over, td_keystr(k))));
 	yyjson_obj_foreach (over, i, max, k, x) {
-		if (!td_jkey(base, yyjson_get_str(k)))
-			td_jm_key_set(d, o, yyjson_get_str(k), yyjson_val_mut_copy(d, x));
+		if (!td_jkey(base, td_keystr(k)))
+			td_jm_key_set(d, o, td_keystr(k), yyjson_val_mut_copy(d, x));
 	}
 	return o;
 }

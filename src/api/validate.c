@@ -232,7 +232,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 	if (!s->n_props && !s->additional)
 		return;
 	yyjson_obj_foreach (v, i, max, k, x) {
-		const char *key = yyjson_get_str(k);
+		const char *key = td_keystr(k);
 		const struct td_schema *p = td_schema_declared(s, key);
 		if (!p && s->additional)
 			td_buf_printf(&c->path, "[%s]", key);
