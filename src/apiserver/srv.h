@@ -88,6 +88,7 @@ void td_partial_write(const struct td_item *i, struct td_buf *out); // one Parti
 int td_discovery(struct td_req *q, struct td_refusal *r); // TD_NOT_FOUND with r->http 0: not one of its paths
 int td_openapi(struct td_req *q, struct td_refusal *r);   // the same
 void td_metrics(struct td_req *q);
+int td_review(struct td_req *q, struct td_refusal *r); // reviews.c; TD_NOT_FOUND with r->http 0: not one
 
 // ---- read.c, watch.c ----
 struct td_filter {
