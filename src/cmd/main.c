@@ -1,6 +1,7 @@
 // main: the table of roles and commands.
 #include "cmd/roles.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,6 +40,7 @@ static void usage(FILE *f, const struct role *roles, size_t n)
 
 int main(int argc, char **argv)
 {
+	mallopt(M_ARENA_MAX, 2); // many mostly idle threads: an arena for each would hold memory for nothing
 	const struct role roles[] = {
 		{"up", td_up_main, "start everything on this machine"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},

@@ -267,12 +267,14 @@ static void tour(const struct td_instance *i)
 {
 	printf("\nTry it:\n"
 	       "  eval \"$(tandem env)\"                          # kubectl talks to this pool\n"
-	       "  kubectl get nodes\n"
-	       "  tandem shell -- sinfo\n"
-	       "  tandem shell -- srun -N%d%s hostname\n"
-	       "  kubectl create deployment web --image=debian:13 -- sleep infinity\n"
-	       "  tandem status                                 # and: tandem why POD|JOBID, tandem down\n",
-	       i->nodes, i->gpus >= 2 ? " --gres=gpu:2" : "");
+	       "  kubectl get nodes\n");
+	if (i->slurm)
+		printf("  tandem shell -- sinfo\n"
+		       "  tandem shell -- srun -N%d%s hostname\n",
+		       i->nodes, i->gpus >= 2 ? " --gres=gpu:2" : "");
+	printf("  kubectl create deployment web --image=debian:13 -- sleep infinity\n"
+	       "  tandem status                                 # and: tandem %sdown\n",
+	       i->slurm ? "why POD|JOBID, tandem " : "");
 }
 
 static int merge_options(struct td_instance *i, const struct options *o, bool fresh, bool running, struct td_error *err)
