@@ -1,0 +1,212 @@
+// Copies one exchange to a server on a unix socket and back.
+//
+// The authorisation was for this one request, so no byte that the client sends behind it may reach the other side, unless that side
+// has agreed to leave HTTP (101): otherwise a pipelined second request would arrive there unauthorised.
+// There is no deadline on a client that reads slowly: a paused `kubectl logs -f | less` is kept, by back-pressure. A client that is
+// gone is seen by its FIN, or by TCP keep-alive.
+#include "http/server_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum { STEP = 32 * 1024, SNIFF = 12 };
+
+struct half {
+	struct td_buf b; // b.s[off .. b.len) is still to be written
+	size_t off;
+	bool eof, shut;
+};
+
+static int dial(const char *path)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	if (strlen(path) >= sizeof(sa.sun_path))
+		return -1;
+	strcpy(sa.sun_path, path);
+	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct timeval t = {.tv_sec = 5}; // bounds a connect() to a full backlog
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+		return -1;
+	return td_steal_fd(&fd);
+}
+
+static bool hop_by_hop(const char *name)
+{
+	static const char *const no[] = {"Authorization",    "Connection", "Keep-Alive", "Proxy-Authorization",
+					 "Proxy-Connection", "TE",         "Trailer",    "Transfer-Encoding",
+					 "Content-Length",   "Expect",     "Upgrade"};
+	for (size_t i = 0; i < TD_LEN(no); i++)
+		if (strcasecmp(name, no[i]) == 0)
+			return true;
+	return false;
+}
+
+static void put_request(struct td_http_x *x, const char *target, const char *upgrade, struct td_buf *b)
+{
+	td_buf_printf(b, "%s %s HTTP/1.1\r\n", x->head.method, target);
+	bool host = false;
+	for (int i = 0; i < x->head.n; i++) {
+		if (hop_by_hop(x->head.h[i].name))
+			continue;
+		host = host || strcasecmp(x->head.h[i].name, "Host") == 0;
+		td_buf_printf(b, "%s: %s\r\n", x->head.h[i].name, x->head.h[i].value);
+	}
+	if (!host)
+		td_buf_puts(b, "Host: relay\r\n");
+	if (upgrade)
+		td_buf_printf(b, "Connection: Upgrade, close\r\nUpgrade: %s\r\n", upgrade);
+	else
+		td_buf_puts(b, "Connection: close\r\n");
+	if (x->body.len || x->head.has_length || x->head.chunked)
+		td_buf_printf(b, "Content-Length: %zu\r\n", x->body.len);
+	td_buf_puts(b, "\r\n");
+	td_buf_add(b, td_buf_str(&x->body), x->body.len);
+}
+
+static bool empty(const struct half *h)
+{
+	return h->off == h->b.len;
+}
+
+static void consume(struct half *h, size_t n)
+{
+	h->off += n;
+	if (!empty(h))
+		return;
+	h->off = 0;
+	if (h->b.cap > 2 * STEP)
+		td_buf_done(&h->b);
+	else
+		td_buf_reset(&h->b);
+}
+
+// Appends one read of the upstream; true when something happened.
+static bool read_up(int fd, struct half *down)
+{
+	td_buf_reserve(&down->b, STEP + 1);
+	ssize_t k = recv(fd, down->b.s + down->b.len, STEP, MSG_DONTWAIT);
+	if (k < 0 && (errno == EAGAIN || errno == EINTR))
+		return errno == EINTR;
+	if (k > 0)
+		down->b.len += (size_t)k;
+	else
+		down->eof = true;
+	return true;
+}
+
+static bool read_client(struct td_conn *c, struct half *up)
+{
+	td_buf_reserve(&up->b, STEP + 1);
+	ssize_t k = td_conn_try_read(c, up->b.s + up->b.len, STEP);
+	if (k == -EAGAIN)
+		return false;
+	if (k > 0)
+		up->b.len += (size_t)k;
+	else
+		up->eof = true;
+	return true;
+}
+
+static bool write_up(int fd, struct half *up)
+{
+	bool moved = false;
+	if (!empty(up)) {
+		ssize_t k = send(fd, up->b.s + up->off, up->b.len - up->off, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (k > 0)
+			consume(up, (size_t)k);
+		else if (errno != EAGAIN && errno != EINTR) { // it does not listen any more, but may still talk
+			consume(up, up->b.len - up->off);
+			up->eof = true;
+		}
+		moved = k > 0 || errno != EAGAIN;
+	}
+	if (up->eof && empty(up) && !up->shut) {
+		shutdown(fd, SHUT_WR);
+		up->shut = true;
+	}
+	return moved;
+}
+
+// Until everything the upstream said is written, the client is gone, or the server stops. False when the upstream said nothing.
+static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down, bool upgrade)
+{
+	struct td_conn *c = x->c;
+	bool sniffed = false, forward = false;
+	for (;;) {
+		bool moved = false;
+		if (!down->eof && (empty(down) || !sniffed))
+			moved = read_up(fd, down);
+		if (!sniffed && (down->b.len >= SNIFF || down->eof)) {
+			if (!down->b.len)
+				return false;
+			sniffed = true;
+			forward = upgrade && down->b.len >= SNIFF && memcmp(down->b.s, "HTTP/1.1 101", SNIFF) == 0;
+		}
+		if (sniffed && !empty(down)) {
+			x->state = TD_X_TAKEN;
+			ssize_t k = td_conn_try_write(c, down->b.s + down->off, down->b.len - down->off);
+			if (k < 0 && k != -EAGAIN)
+				return true;
+			if (k > 0)
+				consume(down, (size_t)k);
+			moved = moved || k > 0;
+		}
+		if (forward && !up->eof && empty(up))
+			moved = read_client(c, up) || moved;
+		moved = write_up(fd, up) || moved;
+		if (sniffed && down->eof && empty(down))
+			return true;
+		if (moved)
+			continue;
+		short to_client = 0, to_up = 0;
+		if (forward && !up->eof && empty(up))
+			to_client |= td_conn_read_events(c);
+		if (!forward && !up->eof)
+			to_client |= POLLRDHUP;
+		if (sniffed && !empty(down))
+			to_client |= POLLOUT;
+		if (!down->eof && (empty(down) || !sniffed))
+			to_up |= POLLIN;
+		if (!empty(up))
+			to_up |= POLLOUT;
+		struct pollfd p[3] = {{c->fd, to_client, 0}, {to_up ? fd : -1, to_up, 0}, {td_cancel_fd(c->stop), POLLIN, 0}};
+		poll(p, 3, -1);
+		if (p[2].revents || p[0].revents & (POLLERR | POLLHUP | POLLNVAL)) {
+			x->state = TD_X_TAKEN;
+			c->broken = c->broken || !p[2].revents;
+			return true;
+		}
+		if (p[0].revents & POLLRDHUP)
+			up->eof = true; // the other side sees it and ends
+	}
+}
+
+void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target)
+{
+	if (x->state != TD_X_FRESH)
+		return;
+	const char *upgrade = td_http_header(x, "Upgrade");
+	if (!td_head_has_token(td_http_header(x, "Connection"), "upgrade"))
+		upgrade = NULL;
+	td_auto_close int fd = dial(unix_socket);
+	struct half up = {0}, down = {0};
+	bool said = false;
+	if (fd >= 0) {
+		put_request(x, target, upgrade, &up.b);
+		said = copy(x, fd, &up, &down, upgrade != NULL);
+	}
+	td_buf_done(&up.b);
+	td_buf_done(&down.b);
+	if (!said) {
+		static const char why[] = "the server behind this one does not answer";
+		td_http_send(x, 502, "text/plain; charset=utf-8", why, sizeof(why) - 1);
+	}
+}

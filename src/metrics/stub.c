@@ -1,1 +1,0 @@
-typedef int td_metrics_room_is_empty;
