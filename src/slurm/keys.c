@@ -15,3 +15,8 @@ char *td_slurm_key_new(size_t n)
 	free(raw);
 	return td_buf_take(&b);
 }
+
+int td_slurm_key_read(const char *base64, struct td_buf *ret, struct td_error *err)
+{
+	return td_base64_decode(base64, ret, err);
+}

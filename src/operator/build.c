@@ -1,0 +1,141 @@
+// Small pure helpers of the builders: our own YAML, hashes, owners, template merge, comparison of wanted with found, conditions.
+#include "operator/operator.h"
+
+#include "api/kinds.h"
+#include "api/quantity.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct td_json *td_op_yaml(const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *text = td_vasprintf(fmt, ap);
+	va_end(ap);
+	td_auto_json_list struct td_json_list l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_yaml_parse(text, strlen(text), &l, &err) || l.n != 1) {
+		fprintf(stderr, "operator: broken template: %s\n%s\n", err.msg, text);
+		abort();
+	}
+	return td_json_ref(l.v[0]);
+}
+
+char *td_op_hash(const char *s, size_t n)
+{
+	uint64_t h = 14695981039346656037u; // FNV-1a: tells changes apart, guards nothing
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)s[i]) * 1099511628211u;
+	return td_asprintf("%016llx", (unsigned long long)h);
+}
+
+char *td_op_files_hash(const struct td_slurm_files *f)
+{
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < f->n; i++) {
+		td_buf_add(&b, f->v[i].name, strlen(f->v[i].name) + 1);
+		td_buf_add(&b, f->v[i].text, strlen(f->v[i].text) + 1);
+	}
+	return td_op_hash(td_buf_str(&b), b.len);
+}
+
+void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr)
+{
+	yyjson_mut_val *a = td_jm_arr(d, obj, "metadata.ownerReferences"), *o = yyjson_mut_obj(d);
+	td_jm_strf(d, o, "apiVersion", "%s/%s", gvr->group, gvr->version);
+	td_jm_str(d, o, "kind", gvr->kind);
+	td_jm_str(d, o, "name", td_jstr(owner, "metadata.name"));
+	td_jm_str(d, o, "uid", td_jstr(owner, "metadata.uid"));
+	td_jm_bool(d, o, "controller", true);
+	td_jm_bool(d, o, "blockOwnerDeletion", true);
+	yyjson_mut_arr_append(a, o);
+}
+
+int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field, struct td_error *err)
+{
+	if (!over || !yyjson_is_obj((yyjson_val *)over) || yyjson_obj_size((yyjson_val *)over) == 0)
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *pd = td_jm_new();
+	yyjson_mut_val *patch = yyjson_mut_doc_get_root(pd);
+	td_jm_copyval(pd, patch, "metadata.labels", td_jget(over, "metadata.labels"));
+	td_jm_copyval(pd, patch, "metadata.annotations", td_jget(over, "metadata.annotations"));
+	td_jm_copyval(pd, patch, "spec", td_jget(over, "spec"));
+	td_auto(td_json_unref) struct td_json *base = td_json_from_mut(at), *p = td_json_from_mut(patch), *merged = NULL;
+	const struct td_kind *pod = td_kind_builtin("", "Pod");
+	if (!pod)
+		return td_fail(err, TD_INTERNAL, "kind Pod is not in the table of kinds");
+	int r = td_strategic_merge(pod->schema, td_json_root(base), td_json_root(p), &merged, err);
+	if (r)
+		return td_wrap(err, "%s", field);
+	// Identity stays ours: selectors, grants and the gate depend on these.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *md = td_jm_copy(td_json_root(merged));
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(md);
+	static const char *const maps[] = {"metadata.labels", "metadata.annotations"};
+	for (size_t i = 0; i < TD_LEN(maps); i++) {
+		yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(td_json_root(base), maps[i]));
+		for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+			td_jm_key_str(md, td_jm_obj(md, root, maps[i]), yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+	}
+	td_auto(td_json_unref) struct td_json *final = td_json_from_mut(root);
+	td_jm_copyval(d, at, "metadata", td_jget(td_json_root(final), "metadata"));
+	td_jm_copyval(d, at, "spec", td_jget(td_json_root(final), "spec"));
+	return 0;
+}
+
+static bool empty(const yyjson_val *v)
+{
+	return !v || yyjson_is_null((yyjson_val *)v) || (yyjson_is_ctn((yyjson_val *)v) && yyjson_get_len((yyjson_val *)v) == 0);
+}
+
+bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
+{
+	yyjson_val *w = (yyjson_val *)want, *l = (yyjson_val *)live;
+	if (empty(w))
+		return empty(l) || (yyjson_is_obj(w) && yyjson_is_obj(l));
+	if (yyjson_is_obj(w)) {
+		if (!yyjson_is_obj(l))
+			return false;
+		yyjson_obj_iter it = yyjson_obj_iter_with(w);
+		for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+			if (!td_op_covers(td_jkey(l, yyjson_get_str(k)), yyjson_obj_iter_get_val(k)))
+				return false;
+		return true;
+	}
+	if (yyjson_is_arr(w)) {
+		if (!yyjson_is_arr(l) || yyjson_arr_size(l) != yyjson_arr_size(w))
+			return false;
+		size_t i, n;
+		yyjson_val *x;
+		yyjson_arr_foreach (w, i, n, x)
+			if (!td_op_covers(yyjson_arr_get(l, i), x))
+				return false;
+		return true;
+	}
+	if (td_jequal(l, w))
+		return true;
+	int64_t a, b;
+	return yyjson_is_str(l) && yyjson_is_str(w) && !td_quantity_milli(yyjson_get_str(l), &a, NULL) &&
+	       !td_quantity_milli(yyjson_get_str(w), &b, NULL) && a == b;
+}
+
+void td_op_condition(yyjson_mut_doc *d, yyjson_mut_val *conditions, const yyjson_val *old_status, const char *type, const char *status,
+		     const char *reason, const char *message, long long generation, int64_t now_ms)
+{
+	char now[TD_TIME_LEN];
+	const char *since = td_time_format(now_ms, now);
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(old_status, "conditions"), i, n, x) {
+		if (td_streq(td_jstr(x, "type"), type) && td_streq(td_jstr(x, "status"), status))
+			since = td_jstr_or(x, "lastTransitionTime", since);
+	}
+	yyjson_mut_val *o = yyjson_mut_obj(d);
+	td_jm_str(d, o, "type", type);
+	td_jm_str(d, o, "status", status);
+	td_jm_int(d, o, "observedGeneration", generation);
+	td_jm_str(d, o, "lastTransitionTime", since);
+	td_jm_str(d, o, "reason", reason);
+	td_jm_str(d, o, "message", message);
+	yyjson_mut_arr_append(conditions, o);
+}

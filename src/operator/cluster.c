@@ -1,0 +1,308 @@
+// SlurmCluster: configuration, objects, status.
+#include "operator/operator.h"
+
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "base/log.h"
+#include "slurm/hostlist.h"
+
+#include <string.h>
+
+// ---- what the configuration needs to know of nodes ----
+struct gpu_group {
+	long long gpus;
+	bool fake;
+	struct td_strv names;
+};
+struct facts {
+	struct gpu_group group[16];
+	size_t n_groups, n_nodes;
+	long long mem_per_cpu;
+	struct td_strv sets, owned; // owned: strings the gres lines point to
+	struct td_slurm_gres gres[16];
+};
+
+static void facts_done(struct facts *f)
+{
+	for (size_t i = 0; i < f->n_groups; i++)
+		td_strv_done(&f->group[i].names);
+	td_strv_done(&f->sets);
+	td_strv_done(&f->owned);
+}
+
+static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
+{
+	bool fake = td_streq(td_object_label(node, "tandem.dev/fake-gpus"), "true");
+	size_t i = 0;
+	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
+		i++;
+	if (i == TD_LEN(f->group))
+		return; // more kinds of nodes than that: the rest gets no line and registers without GPUs, which Slurm shows
+	if (i == f->n_groups)
+		f->group[f->n_groups++] = (struct gpu_group){s->gpus, fake, {0}};
+	td_strv_add(&f->group[i].names, node->name);
+	f->n_nodes++;
+	long long per = s->memory_mb / s->cpus;
+	per -= per > 64 ? per % 64 : 0; // coarse, so that a node with a little less memory changes nothing
+	if (!f->mem_per_cpu || per < f->mem_per_cpu)
+		f->mem_per_cpu = per > 0 ? per : 1;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return td_op_name_cmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
+{
+	for (size_t i = 0; i < sets->n; i++)
+		td_strv_add(&f->sets, sets->v[i]->name);
+	if (f->sets.n)
+		qsort(f->sets.v, f->sets.n, sizeof(char *), by_name);
+	td_auto_objects struct td_objects nodes = {0};
+	td_informer_list(op->nodes, NULL, &nodes);
+	td_op_sort(&nodes); // the caches keep no order, the configuration must
+	for (size_t i = 0; i < nodes.n; i++) {
+		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
+		struct td_op_share s;
+		if (!owner || !td_streq(owner->ns, sc->ns) || !td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name) ||
+		    !td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &s, NULL))
+			continue;
+		add_node(f, nodes.v[i], &s);
+	}
+	// One kind of node: one line for all, so that further nodes of that kind change nothing. Else lines by name.
+	for (size_t i = 0, k = 0; i < f->n_groups; i++) {
+		struct gpu_group *g = &f->group[i];
+		if (!g->gpus)
+			continue;
+		const char *nodes_text = NULL;
+		if (f->n_groups > 1) {
+			qsort(g->names.v, g->names.n, sizeof(char *), by_name);
+			td_strv_steal(&f->owned, td_hostlist_write(&g->names));
+			nodes_text = f->owned.v[f->owned.n - 1];
+		}
+		const char *dev = g->fake ? "/dev/tandem-gpu" : "/dev/nvidia";
+		td_strv_steal(&f->owned, g->gpus == 1 ? td_asprintf("%s0", dev) : td_asprintf("%s[0-%lld]", dev, g->gpus - 1));
+		f->gres[k++] = (struct td_slurm_gres){nodes_text, "gpu", f->owned.v[f->owned.n - 1]};
+	}
+}
+
+static size_t gres_lines(const struct facts *f)
+{
+	size_t k = 0;
+	for (size_t i = 0; i < f->n_groups; i++)
+		k += f->group[i].gpus > 0;
+	return k;
+}
+
+// Rules beyond the configuration's own.
+static void check(const yyjson_val *sc, struct td_strv *problems)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc, "spec.login"), i, n, x) {
+		if (td_starts(td_jstr_or(x, "name", ""), "slurm") || td_streq(td_jstr(x, "name"), "config"))
+			td_strv_addf(problems,
+				     "spec.login[%zu].name: must not begin with \"slurm\" nor be \"config\": Tandem's own objects have "
+				     "those names",
+				     i);
+	}
+	static const char *const reserve[] = {"spec.reserve.cpu", "spec.reserve.memory"};
+	for (i = 0; i < TD_LEN(reserve); i++) {
+		const char *q = td_jstr(sc, reserve[i]);
+		int64_t v;
+		if (q && (td_quantity_milli(q, &v, NULL) || v < 0))
+			td_strv_addf(problems, "%s: \"%.40s\" is not a quantity; write for example 1 or 2Gi", reserve[i], q);
+	}
+}
+
+static char *join(const struct td_strv *l)
+{
+	struct td_buf b = {0};
+	for (size_t i = 0; i < l->n && b.len < 4096; i++)
+		td_buf_printf(&b, "%s%s", i ? "; " : "", l->v[i]);
+	return td_buf_take(&b);
+}
+
+int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
+		       struct td_error *err)
+{
+	__attribute__((cleanup(facts_done))) struct facts f = {0};
+	gather(op, sc, sets, &f);
+	struct td_slurm_facts facts = {f.gres, gres_lines(&f), f.mem_per_cpu, (const char *const *)f.sets.v, f.sets.n};
+	td_auto_strv struct td_strv problems = {0};
+	td_auto_slurm_files struct td_slurm_files files = {0};
+	check(sc->root, &problems);
+	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
+	free(v->problem);
+	free(v->config_hash);
+	v->problem = ok ? NULL : join(&problems);
+	v->config_hash = NULL;
+	if (!ok)
+		return 0; // what runs stays as it is
+	td_auto_wants struct td_op_wants w = {0};
+	struct td_error why = TD_ERROR_INIT;
+	if (td_op_cluster_objects(sc->root, &files, &w, &why)) {
+		v->problem = td_strdup(why.msg);
+		return 0;
+	}
+	v->config_hash = td_op_files_hash(&files);
+	for (size_t i = 0; i < w.n; i++) {
+		int r = td_op_ensure(op, &w.v[i], c, err);
+		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
+			td_debug("%s", err->msg);
+			if (!v->problem)
+				v->problem = td_strdup(err->msg);
+			continue;
+		}
+		if (r)
+			return r;
+	}
+	// Login groups that are no longer wanted.
+	td_auto_objects struct td_objects all = {0};
+	td_informer_list(op->deployments, sc->ns, &all);
+	size_t n_deployments = all.n;
+	td_informer_list(op->services, sc->ns, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		const struct td_gvr *gvr = i < n_deployments ? &td_deployments : &td_services;
+		bool wanted = !td_streq(td_jstr(td_object_owner(all.v[i]), "uid"), sc->uid) || td_object_deleting(all.v[i]);
+		for (size_t k = 0; k < w.n && !wanted; k++)
+			wanted = w.v[k].gvr == gvr && td_streq(td_jstr(td_json_root(w.v[k].obj), "metadata.name"), all.v[i]->name);
+		if (wanted)
+			continue;
+		td_info("SlurmCluster %s: %s %s is not wanted any more", v->key, gvr->kind, all.v[i]->name);
+		const struct td_delete del = {.uid = all.v[i]->uid, .grace_s = -1, .propagation = "Background"};
+		int r = td_kube_delete(op->k, gvr, sc->ns, all.v[i]->name, &del, c, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+	}
+	return 0;
+}
+
+// ---- status ----
+static bool is_of(const struct td_object *p, const char *app, const char *cluster)
+{
+	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
+}
+
+static bool pod_ready(const struct td_object *p)
+{
+	yyjson_val *x;
+	size_t i, n;
+	if (td_object_deleting(p) || !td_streq(td_jstr(p->root, "status.phase"), "Running"))
+		return false;
+	yyjson_arr_foreach (td_jget(p->root, "status.containerStatuses"), i, n, x)
+		if (!td_jbool(x, "ready", false))
+			return false;
+	return n > 0;
+}
+
+// Every slurmctld and slurmrestd pod runs this configuration.
+static bool runs(struct td_op *op, struct td_object *sc, const char *hash)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	bool any = false;
+	for (size_t i = 0; i < pods.n; i++) {
+		if (!is_of(pods.v[i], "slurmctld", sc->name))
+			continue;
+		any = true;
+		if (!pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
+			return false;
+	}
+	return any;
+}
+
+static long long ready_pods(struct td_op *op, struct td_object *sc, const char *app)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	long long k = 0;
+	for (size_t i = 0; i < pods.n; i++)
+		k += is_of(pods.v[i], app, sc->name) && pod_ready(pods.v[i]);
+	return k;
+}
+
+static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_slurm_nodes *l)
+{
+	static const char *const words[] = {"total", "idle", "mixed", "allocated", "draining", "drained", "down"};
+	long long k[TD_LEN(words)] = {(long long)l->n};
+	for (size_t i = 0; i < l->n; i++) {
+		uint64_t s = l->v[i].states;
+		size_t at = 1;
+		if (s & TD_NODE(DRAIN))
+			at = td_node_drained(s) ? 5 : 4;
+		else if (s & (TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) | TD_NODE(UNKNOWN) | TD_NODE(INVALID)))
+			at = 6;
+		else if (s & TD_NODE(MIXED))
+			at = 2;
+		else if (s & (TD_NODE(ALLOCATED) | TD_NODE(COMPLETING)))
+			at = 3;
+		k[at]++;
+	}
+	for (size_t i = 0; i < TD_LEN(words); i++) {
+		td_auto_free char *path = td_asprintf("nodes.%s", words[i]);
+		td_jm_int(d, root, path, k[i]);
+	}
+}
+
+int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
+{
+	yyjson_val *old = td_jget(sc->root, "status");
+	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
+	int64_t now = td_real_ms(&td_clock_system);
+	const char *active = td_jstr_or(old, "configHash", "");
+	// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once.
+	if (v->config_hash && v->fresh && !td_streq(active, v->config_hash) && runs(op, sc, v->config_hash)) {
+		td_auto_buf struct td_buf body = {0};
+		int r = *active ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, c, &body, err) : 0;
+		if (r)
+			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
+		if (*active)
+			td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
+		active = v->config_hash;
+	}
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc->root, "spec.login"), i, n, x)
+		logins_wanted += td_jint(x, "replicas", 1);
+	long long rest = ready_pods(op, sc, "slurmrestd"), logins = ready_pods(op, sc, "login");
+	bool config = !v->problem, ctl = v->fresh, rest_ok = rest > 0, login_ok = logins >= logins_wanted;
+	bool in_force = v->config_hash && td_streq(active, v->config_hash);
+	bool ready = config && ctl && rest_ok && login_ok && in_force;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_int(d, root, "observedGeneration", gen);
+	bool was = td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded");
+	td_jm_str(d, root, "phase", ready ? "Running" : !config && !was ? "Invalid" : was ? "Degraded" : "Starting");
+	td_jm_str(d, root, "slurmVersion", v->version ? v->version : td_jstr(old, "slurmVersion"));
+	if (*active)
+		td_jm_str(d, root, "configHash", active);
+	td_jm_str(d, root, "restUrl", v->url);
+	if (v->known)
+		node_counts(d, root, &v->nodes);
+	yyjson_mut_val *cs = td_jm_arr(d, root, "conditions");
+	td_auto_free char *login_text = td_asprintf("%lld of %lld login pods are ready", logins, logins_wanted);
+	td_op_condition(d, cs, old, "ConfigValid", config ? "True" : "False", config ? "Valid" : "Invalid",
+			config ? "the configuration is written" : v->problem, gen, now);
+	td_op_condition(d, cs, old, "ControllerReady", ctl ? "True" : "False", ctl ? "Answers" : "NoAnswer",
+			ctl ? "slurmctld answers" : "slurmctld does not answer yet", gen, now);
+	td_op_condition(d, cs, old, "RestApiReady", rest_ok ? "True" : "False", rest_ok ? "Running" : "NotRunning",
+			rest_ok ? "slurmrestd runs" : "no slurmrestd pod is ready", gen, now);
+	td_op_condition(d, cs, old, "LoginReady", login_ok ? "True" : "False", login_ok ? "Running" : "NotRunning", login_text, gen, now);
+	td_op_condition(d, cs, old, "Ready", ready ? "True" : "False",
+			ready       ? "Ready"
+			: !config   ? "ConfigInvalid"
+			: !ctl      ? "ControllerNotReady"
+			: !in_force ? "ConfigRollingOut"
+			: !rest_ok  ? "RestApiNotReady"
+				    : "LoginNotReady",
+			ready       ? "the cluster is ready"
+			: !config   ? v->problem
+			: !ctl      ? "slurmctld does not answer yet"
+			: !in_force ? "the new configuration is being rolled out"
+			: !rest_ok  ? "no slurmrestd pod is ready"
+				    : login_text,
+			gen, now);
+	return td_op_status_write(op, &td_slurmclusters, sc, d, c, err);
+}

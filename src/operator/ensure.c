@@ -1,0 +1,110 @@
+// Creates an object or brings what we own of it to the wanted form; writes only when something differs.
+#include "operator/operator.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
+{
+	return g == &td_secrets        ? op->secrets
+	       : g == &td_configmaps   ? op->configmaps
+	       : g == &td_services     ? op->services
+	       : g == &td_statefulsets ? op->statefulsets
+				       : op->deployments;
+}
+
+// A Secret that exists is never changed, but it must hold what the pods mount.
+static int check_keys(const struct td_object *live, const yyjson_val *want, struct td_error *err)
+{
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(want, "data"));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *v = td_jkey_str(td_jget(live->root, "data"), yyjson_get_str(k));
+		if (!v || !*v)
+			return td_fail(err, TD_INVALID, "Secret %s/%s has no key %s: add it, or delete the Secret and a new one is made",
+				       live->ns, live->name, yyjson_get_str(k));
+	}
+	return 0;
+}
+
+static yyjson_mut_val *op_add(yyjson_mut_doc *d, const char *what, const char *path, yyjson_mut_val *value)
+{
+	yyjson_mut_val *o = yyjson_mut_obj(d);
+	td_jm_str(d, o, "op", what);
+	td_jm_str(d, o, "path", path);
+	td_jm_set(d, o, "value", value);
+	yyjson_mut_arr_append(yyjson_mut_doc_get_root(d), o);
+	return o;
+}
+
+// Maps are merged: what others put there stays.
+static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_val *want, const char *path, const char *pointer,
+		       const char *rev)
+{
+	yyjson_val *have = td_jget(live, path);
+	yyjson_mut_val *m = have ? yyjson_val_mut_copy(d, have) : yyjson_mut_obj(d);
+	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(want, path));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
+		td_jm_key_str(d, m, yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+	if (rev)
+		td_jm_key_str(d, m, TD_OP_REVISION, rev);
+	op_add(d, "add", pointer, m);
+}
+
+int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err)
+{
+	yyjson_val *want = td_json_root(w->obj);
+	const char *ns = td_jstr(want, "metadata.namespace"), *name = td_jstr(want, "metadata.name");
+	td_auto(td_object_unref) struct td_object *live = td_informer_get(cache_of(op, w->gvr), ns, name);
+	int r;
+	if (w->once) { // a Secret somebody made beforehand has no label and is not in the cache
+		if (!live && (r = td_kube_get(op->k, w->gvr, ns, name, c, &live, err)) && r != TD_NOT_FOUND)
+			return r;
+		if (live)
+			return check_keys(live, want, err);
+	}
+	td_auto_free char *text = td_json_text(want, NULL), *rev = td_op_hash(text, strlen(text));
+	if (!live) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
+		if (!w->once)
+			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_OP_REVISION, rev);
+		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
+		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
+		return r ? td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name) : 0;
+	}
+	yyjson_val *owner = td_object_owner(live);
+	if (!td_streq(td_jstr(owner, "uid"), td_jstr(want, "metadata.ownerReferences.[0].uid")))
+		return td_fail(err, TD_INVALID, "%s %s/%s exists and belongs to somebody else: delete it, or rename the SlurmCluster",
+			       w->gvr->kind, ns, name);
+	const char *part = td_jget(want, "spec") ? "spec" : "data";
+	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
+	bool same = td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, need);
+	if (same && td_streq(td_object_annotation(live, TD_OP_REVISION), rev))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
+	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, live->uid));
+	op_add(d, "test", "/metadata/resourceVersion", yyjson_mut_strcpy(d, live->rv));
+	merged_map(d, live->root, want, "metadata.labels", "/metadata/labels", NULL);
+	merged_map(d, live->root, want, "metadata.annotations", "/metadata/annotations", rev);
+	op_add(d, "add", td_streq(part, "data") ? "/data" : "/spec", yyjson_val_mut_copy(d, need));
+	r = td_kube_patch(op->k, w->gvr, ns, name, NULL, TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
+	if (r)
+		return td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name);
+	td_info("%s %s/%s: brought to the wanted form", w->gvr->kind, ns, name);
+	return 0;
+}
+
+int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,
+		       struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(status));
+	if (td_jequal(td_jget(o->root, "status"), td_json_root(now)))
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
+	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, o->uid));
+	op_add(d, "add", "/status", yyjson_val_mut_copy(d, td_json_root(now)));
+	int r = td_kube_patch(op->k, gvr, o->ns, o->name, "status", TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
+	return r ? td_wrap(err, "writing the status of %s %s/%s", gvr->kind, o->ns, o->name) : 0;
+}

@@ -1,0 +1,240 @@
+// The role: caches, one queue keyed by SlurmCluster, leader election.
+#include "operator/operator.h"
+
+#include "base/log.h"
+#include "cmd/roles.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static void enqueue(struct td_queue *q, const char *ns, const char *cluster)
+{
+	if (!cluster || !*cluster)
+		return;
+	td_auto_free char *key = td_asprintf("%s/%s", ns, cluster);
+	td_queue_add(q, key);
+}
+
+static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op *op = ctx;
+	struct td_object *o = now ? now : old;
+	// Our own status writes come back as events; only what a person changed counts.
+	if (old && now && td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	    td_object_deleting(old) == td_object_deleting(now))
+		return;
+	enqueue(op->q, o->ns, o->name);
+}
+
+static void on_nodeset(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op *op = ctx;
+	if (old && now && td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	    td_object_deleting(old) == td_object_deleting(now))
+		return;
+	if (old)
+		enqueue(op->q, old->ns, td_jstr(old->root, "spec.clusterName"));
+	if (now)
+		enqueue(op->q, now->ns, td_jstr(now->root, "spec.clusterName"));
+}
+
+static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op *op = ctx;
+	struct td_object *o = now ? now : old;
+	enqueue(op->q, o->ns, td_object_label(o, TD_OP_LABEL_CLUSTER));
+}
+
+static void all_clusters(struct td_op *op)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(op->nodesets, NULL, &l);
+	for (size_t i = 0; i < l.n; i++)
+		enqueue(op->q, l.v[i]->ns, td_jstr(l.v[i]->root, "spec.clusterName"));
+}
+
+static const char *ready_of(const struct td_object *o)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(o->root, "status.conditions"), i, n, x) {
+		if (td_streq(td_jstr(x, "type"), "Ready"))
+			return td_jstr(x, "status");
+	}
+	return NULL;
+}
+
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	// Heartbeats change nothing of interest.
+	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
+	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
+	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_streq(ready_of(old), ready_of(now)) &&
+	    td_streq(td_object_annotation(old, TD_OP_SHARE), td_object_annotation(now, TD_OP_SHARE)) &&
+	    td_object_deleting(old) == td_object_deleting(now))
+		return;
+	all_clusters(ctx);
+}
+
+static void index_node(const struct td_object *o, struct td_strv *ret)
+{
+	const char *n = td_jstr(o->root, "spec.nodeName");
+	if (n)
+		td_strv_add(ret, n);
+}
+
+int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_op *op = ctx;
+	td_auto_free char *ns = NULL, *name = NULL;
+	td_key_split(key, &ns, &name);
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(op->clusters, ns, name);
+	if (sc && td_object_deleting(sc))
+		sc = td_object_unref(sc);
+	td_auto_objects struct td_objects all = {0}, sets = {0};
+	td_informer_list(op->nodesets, ns, &all);
+	td_op_sort(&all);
+	for (size_t i = 0; i < all.n; i++)
+		if (td_streq(td_jstr(all.v[i]->root, "spec.clusterName"), name))
+			td_objects_add(&sets, td_object_ref(all.v[i]));
+	struct td_op_view *v = td_op_view_of(op, key);
+	v->fresh = false;
+	int r = 0, r2;
+	struct td_error e = TD_ERROR_INIT;
+	if (sc) {
+		r = td_op_cluster_sync(op, sc, v, &sets, c, err);
+		td_op_view_refresh(op, sc, v, *again_ms > 0 ? *again_ms : 50, c);
+	}
+	r2 = td_op_nodesets_sync(op, sc, ns, name, v, &sets, again_ms, c, &e);
+	if (!r && r2) {
+		r = r2;
+		if (err)
+			*err = e;
+	}
+	if (sc) {
+		r2 = td_op_cluster_status(op, sc, v, c, &e);
+		if (!r && r2) {
+			r = r2;
+			if (err)
+				*err = e;
+		}
+	} else {
+		*again_ms = 0;
+	}
+	return r;
+}
+
+static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
+{
+	struct td_op *op = ctx;
+	td_info("leading");
+	op->q = td_queue_new(&td_clock_system);
+	const struct {
+		struct td_informer **slot;
+		struct td_informer_opts o;
+		void (*fn)(void *, struct td_object *, struct td_object *);
+	} table[] = {
+		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, on_cluster},
+		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
+		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
+		{&op->pods, {&td_pods, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->configmaps, {&td_configmaps, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->secrets, {&td_secrets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->services, {&td_services, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->statefulsets, {&td_statefulsets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->deployments, {&td_deployments, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+	};
+	struct td_informer *informers[TD_LEN(table)];
+	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new(); // ends the informers also when one of them could not start
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(table); i++)
+		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
+	td_informer_add_index(op->pods, "node", index_node);
+	for (size_t i = 0; i < TD_LEN(table); i++) {
+		td_informer_on_change(informers[i], table[i].fn, op);
+		if (!r)
+			r = td_informer_start(informers[i], stop, err);
+	}
+	op->events = td_recorder_new(op->k, "tandem-operator");
+	// Decisions on half-filled caches would delete what they do not see.
+	while (!r && (r = td_informers_wait(informers, TD_LEN(informers), 10000, c, err)) == TD_TRANSIENT) {
+		td_warn("%s", err ? err->msg : "caches are not filled yet");
+		r = 0;
+		bool all = true;
+		for (size_t i = 0; i < TD_LEN(informers); i++)
+			all &= td_informer_synced(informers[i]);
+		if (all)
+			break;
+	}
+	if (!r) {
+		td_auto_objects struct td_objects l = {0};
+		td_informer_list(op->clusters, NULL, &l);
+		for (size_t i = 0; i < l.n; i++)
+			enqueue(op->q, l.v[i]->ns, l.v[i]->name);
+		all_clusters(op);
+		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
+		r = td_controller_run(&ctl, c, err);
+	}
+	td_cancel_fire(stop);
+	for (size_t i = 0; i < TD_LEN(table); i++)
+		*table[i].slot = td_informer_free(informers[i]);
+	td_op_views_free(op);
+	op->events = td_recorder_free(op->events);
+	op->q = td_queue_free(op->q);
+	return r;
+}
+
+static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--identity NAME] [--log LEVEL]\n"
+			    "\n"
+			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
+			    "kube-system/tandem-operator.\n"
+			    "\n"
+			    "  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
+			    "  --identity NAME    name in the Lease (default: the host's name)\n"
+			    "  --log LEVEL        debug, info, warn, error (default info)\n";
+
+int td_operator_main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"kubeconfig", 1, 0, 'k'}, {"identity", 1, 0, 'i'}, {"log", 1, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
+	const char *conf = NULL, *identity = NULL;
+	int level = TD_LOG_INFO;
+	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+		if (o == 'h')
+			return fputs(usage, stdout), 0;
+		if (o == 'k')
+			conf = optarg;
+		else if (o == 'i')
+			identity = optarg;
+		else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0)
+			continue;
+		else
+			return fputs(usage, stderr), 2;
+	}
+	if (optind < argc)
+		return fputs(usage, stderr), 2;
+	td_log_init("operator", (enum td_log_level)level);
+	char host[256] = "tandem";
+	gethostname(host, sizeof(host) - 1);
+	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
+	td_cancel_on_signals(cancel);
+	struct td_error err = TD_ERROR_INIT;
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	int r = td_kube_new(conf, &op.k, &err);
+	const struct td_lease_opts lease = {"kube-system", "tandem-operator", identity ? identity : host, 15};
+	while (!r && !td_cancelled(cancel)) {
+		r = td_lease_run(op.k, &lease, cancel, lead, &op, &err);
+		if (r == TD_CONFLICT) { // lost the lease: stand in line again
+			td_warn("%s", err.msg);
+			r = 0;
+		}
+	}
+	td_kube_free(op.k);
+	if (r && r != TD_CANCELLED) {
+		td_err("%s", err.msg);
+		return 1;
+	}
+	return 0;
+}

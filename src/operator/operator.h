@@ -1,0 +1,154 @@
+// The operator's own contracts: pure builders of objects, the pure decision about a NodeSet's nodes, and what talks to the two APIs.
+//
+// One key per SlurmCluster ("ns/name"): a reconcile reads the caches, ensures the cluster's objects, then looks at every NodeSet that names
+// it. Nothing is remembered that a restart would miss: Slurm's records, the pods and the objects are the state.
+#pragma once
+
+#include "api/status.h"
+#include "kube/controller.h"
+#include "slurm/conf.h"
+#include "slurm/rest.h"
+
+#include <pthread.h>
+
+// ---- words ----
+#define TD_OP_LABEL_CLUSTER "tandem.dev/cluster"
+#define TD_OP_LABEL_NODESET "tandem.dev/nodeset"
+#define TD_OP_LABEL_NAME "app.kubernetes.io/name"
+#define TD_OP_CONFIG "tandem.dev/config-hash"    // on daemons' pod templates
+#define TD_OP_REVISION "tandem.dev/revision"     // on slurmd pods: hash of the whole wanted pod
+#define TD_OP_SHARE "tandem.dev/slurm-share"     // on nodes: what Slurm gives out there
+#define TD_OP_REASON "tandem: "                  // every reason we write starts with it
+#define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
+#define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
+#define TD_OP_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
+
+// ---- build.c, control.c: the cluster's objects (pure) ----
+struct td_op_want {
+	const struct td_gvr *gvr;
+	struct td_json *obj;
+	bool once; // created when absent, never changed (keys)
+};
+struct td_op_wants {
+	struct td_op_want v[64];
+	size_t n;
+};
+void td_op_wants_done(struct td_op_wants *w);
+#define td_auto_wants __attribute__((cleanup(td_op_wants_done)))
+// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects are marked `once`.
+// TD_INVALID: a template does not merge; err names the field.
+int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, struct td_op_wants *ret, struct td_error *err);
+char *td_op_hash(const char *s, size_t n);                                              // 16 hex digits; caller frees
+char *td_op_files_hash(const struct td_slurm_files *f);                                 // of names and texts
+struct td_json *td_op_yaml(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // our own text: aborts when malformed
+// Adds metadata.ownerReferences with controller=true.
+void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);
+// A pod template ({metadata, spec}) merged over the generated one at `at` of d: the generated identity (labels that selectors need) wins.
+int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field, struct td_error *err);
+// True when everything in `want` is in `live` with the same value: what the server added does not count; quantities compare by value.
+bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
+// A new list of conditions: `now` ([{type,status,reason,message}]) with transition times kept from `old` where the status did not change.
+void td_op_condition(yyjson_mut_doc *d, yyjson_mut_val *conditions, const yyjson_val *old_status, const char *type, const char *status,
+		     const char *reason, const char *message, long long generation, int64_t now_ms);
+
+// ---- slurmd.c: a node's share and pod (pure) ----
+struct td_op_share {
+	long long cpus, memory_mb, gpus;
+};
+// allocatable − reserve. False with a reason in *why (static or from err) when nothing is left or the spec asks for more than there is.
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, struct td_op_share *ret,
+		    struct td_error *why);
+char *td_op_share_text(const struct td_op_share *s); // the annotation's JSON; caller frees
+bool td_op_share_parse(const char *s, struct td_op_share *ret);
+// The wanted slurmd pod, its revision in an annotation. TD_INVALID names the field of the NodeSet.
+int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,
+		     struct td_json **ret, struct td_error *err);
+char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *node); // caller frees
+// "spec.…: what; fix" for every problem of a NodeSet's own fields.
+void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
+
+// ---- decide.c: what to do with a NodeSet's nodes (pure) ----
+enum td_op_act {
+	TD_OP_NONE,
+	TD_OP_CREATE,        // the pod
+	TD_OP_DELETE_POD,    // gracefully
+	TD_OP_DRAIN,         // with `why`
+	TD_OP_UNDRAIN,       // only while the reason is still ours
+	TD_OP_SET_DOWN,      // with `why`: its jobs are requeued
+	TD_OP_DELETE_RECORD, // Slurm's record of a node without slurmd; refused by Slurm while a job refers to it
+};
+struct td_op_node { // in
+	const char *name;
+	bool exists, matched, ready; // the Kubernetes node
+	const char *refuse;          // why it cannot be a Slurm node now; NULL: it can
+	bool pod, pod_ready, pod_deleting, pod_ended, pod_updated;
+	const char *pod_ip;                 // "" when none
+	const struct td_slurm_node *record; // Slurm's, NULL: none or unknown
+	bool record_differs;                // its size is not what the pod would say now
+	// out
+	bool keep;
+	enum td_op_act act;
+	const char *why; // static: the reason to write, or what is waited for
+};
+struct td_op_policy {
+	long long replicas; // -1: all that match
+	bool rolling;       // false: OnDelete
+	long long max_unavailable;
+	int64_t update_force_s, scale_force_s; // jobs are ended when a drain of ours is this old; -1: never
+	bool view;                             // Slurm's answer is fresh; without it nothing is taken away
+	int64_t now_s;                         // Slurm's clock is taken to be ours
+};
+struct td_op_counts {
+	long long desired, matched, assigned, ready, updated, running, idle, allocated, draining, drained, down;
+};
+// nodes: sorted by name. Fills the out fields and the counts.
+void td_op_decide(struct td_op_node *nodes, size_t n, const struct td_op_policy *p, struct td_op_counts *ret);
+bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
+bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
+int td_op_name_cmp(const char *a, const char *b); // n2 before n10
+void td_op_sort(struct td_objects *l);            // by name
+
+// ---- operator.c, cluster.c, nodeset.c ----
+struct td_op;
+struct td_op_view { // one cluster's Slurm, used by the worker that holds the cluster's key
+	char *key;
+	struct td_slurm *slurm;
+	char *url, *jwt; // of `slurm`
+	struct td_slurm_nodes nodes;
+	bool known;                     // nodes are an answer of this slurmrestd
+	bool fresh;                     // of this reconcile
+	int64_t fetched, changed, cost; // monotonic ms
+	uint64_t hash;                  // of nodes
+	char *version;
+	char error[256];   // why there is no answer
+	char *problem;     // of the SlurmCluster's spec, all in one line; NULL: none
+	char *config_hash; // of the configuration it asks for; NULL: none that is valid
+	struct td_op_view *next;
+};
+struct td_op {
+	struct td_kube *k;
+	struct td_queue *q;
+	struct td_recorder *events;
+	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments;
+	struct td_op_view *views; // guarded by lock; an entry belongs to the worker that holds its key
+	pthread_mutex_t lock;
+};
+int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// The NodeSet a node belongs to: the one whose slurmd pod is there, else the oldest that selects it and whose cluster exists. A reference,
+// or NULL.
+struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
+int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
+		       struct td_error *err);
+int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err);
+// sc NULL: the cluster is gone, its slurmd pods go too. *again_ms: when to look again at the latest.
+int td_op_nodesets_sync(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
+			struct td_objects *sets, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// view.c
+struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
+void td_op_views_free(struct td_op *op);
+// Asks Slurm for its nodes when the last answer is older than max_age_ms. Never an error: v->fresh tells.
+void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms, struct td_cancel *c);
+// ensure.c
+int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
+int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,
+		       struct td_error *err);

@@ -1,1 +1,0 @@
-typedef int td_operator_room_is_empty;

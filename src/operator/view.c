@@ -1,0 +1,146 @@
+// One cluster's Slurm as the operator last saw it: which slurmrestd, with which key, and its nodes.
+#include "operator/operator.h"
+
+#include "base/log.h"
+#include "slurm/keys.h"
+
+#include <string.h>
+
+struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
+{
+	pthread_mutex_lock(&op->lock);
+	struct td_op_view *v = op->views;
+	while (v && strcmp(v->key, key))
+		v = v->next;
+	if (!v) {
+		v = td_calloc(1, sizeof(*v));
+		v->key = td_strdup(key);
+		v->next = op->views;
+		op->views = v;
+	}
+	pthread_mutex_unlock(&op->lock);
+	return v;
+}
+
+static void disconnect(struct td_op_view *v)
+{
+	v->slurm = td_slurm_free(v->slurm);
+	free(v->url);
+	free(v->jwt);
+	v->url = v->jwt = NULL;
+	v->known = v->fresh = false;
+	v->fetched = 0;
+}
+
+void td_op_views_free(struct td_op *op)
+{
+	while (op->views) {
+		struct td_op_view *v = op->views;
+		op->views = v->next;
+		disconnect(v);
+		td_slurm_nodes_done(&v->nodes);
+		free(v->version);
+		free(v->problem);
+		free(v->config_hash);
+		free(v->key);
+		free(v);
+	}
+}
+
+// The address of a slurmrestd pod that runs, the first by name. Caller frees; NULL: none.
+static char *rest_url(struct td_op *op, struct td_object *sc)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	struct td_object *best = NULL;
+	for (size_t i = 0; i < pods.n; i++) {
+		struct td_object *p = pods.v[i];
+		if (!td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmrestd") ||
+		    !td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), sc->name) || td_object_deleting(p) ||
+		    !td_streq(td_jstr(p->root, "status.phase"), "Running") || !td_jstr(p->root, "status.podIP"))
+			continue;
+		if (!best || strcmp(p->name, best->name) < 0)
+			best = p;
+	}
+	if (!best)
+		return NULL;
+	const char *ip = td_jstr(best->root, "status.podIP");
+	return strchr(ip, ':') ? td_asprintf("http://[%s]:%d", ip, TD_SLURMRESTD_PORT)
+			       : td_asprintf("http://%s:%d", ip, TD_SLURMRESTD_PORT);
+}
+
+static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free char *url = rest_url(op, sc), *name = td_asprintf("%s-jwt-key", sc->name);
+	if (!url)
+		return td_fail(err, TD_NOT_FOUND, "no slurmrestd pod runs");
+	td_auto(td_object_unref) struct td_object *secret = td_informer_get(op->secrets, sc->ns, name);
+	int r;
+	if (!secret && (r = td_kube_get(op->k, &td_secrets, sc->ns, name, c, &secret, err)))
+		return r;
+	const char *jwt = td_jkey_str(td_jget(secret->root, "data"), "jwt_hs256.key");
+	if (!jwt)
+		return td_fail(err, TD_INVALID, "Secret %s/%s has no key jwt_hs256.key", sc->ns, name);
+	if (v->slurm && td_streq(v->url, url) && td_streq(v->jwt, jwt))
+		return 0;
+	td_auto_buf struct td_buf raw = {0};
+	if ((r = td_slurm_key_read(jwt, &raw, err)))
+		return td_wrap(err, "Secret %s/%s, key jwt_hs256.key", sc->ns, name);
+	disconnect(v);
+	const struct td_slurm_opts o = {.url = url, .key = raw.s, .key_len = raw.len, .timeout_ms = 10000};
+	if ((r = td_slurm_new(&o, &v->slurm, err)))
+		return r;
+	v->url = td_steal(url);
+	v->jwt = td_strdup(jwt);
+	return 0;
+}
+
+static uint64_t hash_nodes(const struct td_slurm_nodes *l)
+{
+	td_auto_buf struct td_buf b = {0};
+	for (size_t i = 0; i < l->n; i++)
+		td_buf_printf(&b, "%s %llx %s %s\n", l->v[i].name, (unsigned long long)l->v[i].states, l->v[i].reason ? l->v[i].reason : "",
+			      l->v[i].address ? l->v[i].address : "");
+	td_auto_free char *h = td_op_hash(td_buf_str(&b), b.len);
+	return strtoull(h, NULL, 16);
+}
+
+void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms, struct td_cancel *c)
+{
+	struct td_error err = TD_ERROR_INIT;
+	int64_t now = td_mono_ms(&td_clock_system);
+	int r = connect_slurm(op, sc, v, c, &err);
+	if (!r && v->known && v->fetched && now - v->fetched < max_age_ms) {
+		v->fresh = true;
+		return;
+	}
+	struct td_slurm_nodes l = {0};
+	if (!r)
+		r = td_slurm_nodes(v->slurm, c, &l, &err);
+	if (!r && !v->version) {
+		td_auto_buf struct td_buf body = {0};
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		if (!td_slurm_raw(v->slurm, "GET", "/ping/", NULL, c, &body, NULL) &&
+		    !td_json_parse(td_buf_str(&body), body.len, &j, NULL) && td_jstr(td_json_root(j), "meta.slurm.release"))
+			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
+	}
+	if (r) {
+		snprintf(v->error, sizeof(v->error), "%s", err.msg);
+		v->fresh = false;
+		v->fetched = 0;
+		if (v->known)
+			td_debug("SlurmCluster %s: %s", v->key, err.msg);
+		return;
+	}
+	int64_t end = td_mono_ms(&td_clock_system);
+	uint64_t h = hash_nodes(&l);
+	if (!v->known || h != v->hash)
+		v->changed = end;
+	v->hash = h;
+	td_slurm_nodes_done(&v->nodes);
+	v->nodes = l;
+	v->known = v->fresh = true;
+	v->fetched = end;
+	v->cost = end - now;
+	v->error[0] = '\0';
+}
