@@ -1,0 +1,290 @@
+// The verbs over a real server in this process.
+#include "harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NS "/api/v1/namespaces/default"
+#define POD(name)                                                                                                                          \
+	"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"" name                                                           \
+	"\"},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"debian:13\"}]}}"
+#define CM(name) "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"" name "\"},\"data\":{\"a\":\"1\"}}"
+
+static int setup(void **state)
+{
+	static struct harness h;
+	harness_start(&h, 0);
+	*state = &h;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	harness_stop(*state);
+	return 0;
+}
+
+// Asks, expects a status, and (want not NULL) a string at a path of the reply.
+static void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status, const char *at,
+		   const char *want)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int got = ask(h, method, path, ctype, body, &j);
+	td_auto_free char *text = j ? td_json_text(td_json_root(j), NULL) : td_strdup("(no JSON)");
+	if (got != status)
+		fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, text);
+	const char *have = at ? td_jstr(td_json_root(j), at) : NULL;
+	if (want && (!have || strcmp(have, want) != 0))
+		fail_msg("%s %s: %s is \"%s\" instead of \"%s\" in %s", method, path, at, have ? have : "(absent)", want, text);
+}
+
+static char *field(struct harness *h, const char *path, const char *at)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(ask(h, "GET", path, NULL, NULL, &j), 200);
+	yyjson_val *v = td_jget(td_json_root(j), at);
+	return v ? td_json_text(v, NULL) : td_strdup("");
+}
+
+static void who_may(void **state)
+{
+	struct harness *h = *state;
+	h->as = NULL;
+	expect(h, "GET", NS "/pods", NULL, NULL, 401, "reason", "Unauthorized");
+	expect(h, "GET", "/version", NULL, NULL, 200, "minor", "33");
+	assert_int_equal(ask(h, "GET", "/healthz", NULL, NULL, NULL), 200);
+	assert_int_equal(ask(h, "GET", "/metrics", NULL, NULL, NULL), 401);
+	h->as = "no.token.atall";
+	expect(h, "GET", NS "/pods", NULL, NULL, 401, "reason", "Unauthorized");
+	h->as = h->nobody;
+	expect(h, "GET", NS "/secrets", NULL, NULL, 403, "message",
+	       "secrets is forbidden: User \"eve\" cannot list resource \"secrets\" in API group \"\" in the namespace \"default\"");
+	expect(h, "GET", "/api/v1/nodes", NULL, NULL, 403, "message",
+	       "nodes is forbidden: User \"eve\" cannot list resource \"nodes\" in API group \"\" at the cluster scope");
+	expect(h, "GET", "/apis", NULL, NULL, 200, "kind", "APIGroupList");
+	h->as = h->admin;
+	expect(h, "GET", NS "/pods", NULL, NULL, 200, "kind", "PodList");
+}
+
+static void objects(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+	expect(h, "POST", NS "/configmaps", JSON, CM("a"), 201, "metadata.namespace", "default");
+	expect(h, "POST", NS "/configmaps", JSON, CM("a"), 409, "reason", "AlreadyExists");
+	expect(h, "POST", "/api/v1/namespaces/nope/configmaps", JSON, CM("a"), 404, "details.kind", "namespaces");
+	expect(h, "POST", NS "/configmaps", JSON, CM("A_"), 422, "details.causes.[0].field", "metadata.name");
+	expect(h, "POST", NS "/configmaps", JSON, "{\"kind\":\"Secret\"}", 400, "reason", "BadRequest");
+	expect(h, "POST", NS "/configmaps", JSON, "{", 400, "reason", "BadRequest");
+	expect(h, "POST", NS "/configmaps", "text/plain", "x", 415, "reason", "UnsupportedMediaType");
+	expect(h, "POST", NS "/configmaps", "application/yaml", "metadata: {name: y}\ndata: {k: v}\n", 201, "data.k", "v");
+	expect(h, "POST", NS "/configmaps?fieldValidation=Strict", JSON, "{\"metadata\":{\"name\":\"s\"},\"bogus\":1}", 400, "message",
+	       "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"bogus\"");
+	expect(h, "POST", NS "/configmaps?dryRun=All", JSON, CM("dry"), 201, "metadata.name", "dry");
+	expect(h, "GET", NS "/configmaps/dry", NULL, NULL, 404, "message", "configmaps \"dry\" not found");
+
+	td_auto_free char *rv = field(h, NS "/configmaps/a", "metadata.resourceVersion");
+	td_auto_free char *stale = td_asprintf("{\"metadata\":{\"name\":\"a\",\"resourceVersion\":%s},\"data\":{\"a\":\"2\"}}", rv);
+	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 200, "data.a", "2");
+	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 409, "message",
+	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest "
+	       "version and try again");
+	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1"); // without a version: unconditional
+	expect(h, "PUT", NS "/configmaps/a", JSON, "{\"metadata\":{\"name\":\"b\"}}", 400, "reason", "BadRequest");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"a\":null,\"b\":\"3\"}}", 200, "data.b", "3");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"uid\":\"other\"}}", 409, "reason", "Conflict");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"resourceVersion\":\"1\"}}", 409, "reason", "Conflict");
+	expect(h, "PATCH", NS "/configmaps/a", "application/json-patch+json", "[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"x\"}]",
+	       422, "reason", "Invalid");
+	// A patch that changes nothing writes nothing.
+	td_auto_free char *before = field(h, NS "/configmaps/a", "metadata.resourceVersion");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"b\":\"3\"}}", 200, NULL, NULL);
+	td_auto_free char *after = field(h, NS "/configmaps/a", "metadata.resourceVersion");
+	assert_string_equal(before, after);
+
+	expect(h, "DELETE", NS "/configmaps/a", JSON, "{\"preconditions\":{\"uid\":\"other\"}}", 409, "details.kind", "ConfigMap");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
+	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap"); // held
+	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
+	assert_true(*ts);
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL);
+	expect(h, "GET", NS "/configmaps/a", NULL, NULL, 404, NULL, NULL);
+	expect(h, "DELETE", NS "/configmaps/y", NULL, NULL, 200, "status", "Success");
+	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"generateName\":\"g-\"}}", 201, NULL, NULL);
+}
+
+static void applying(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+	const char *apply = "application/apply-patch+yaml";
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m1", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '1'}\n", 201, "data.a",
+	       "1");
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 409, "message",
+	       "Apply failed with 1 conflict: conflict with \"m1\": .data.a");
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2&force=true", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 200,
+	       "data.a", "2");
+	expect(h, "PATCH", NS "/configmaps/ap", apply, "apiVersion: v1\nkind: ConfigMap\n", 422, NULL, NULL);
+}
+
+static void grants(void **state)
+{
+	struct harness *h = *state;
+	static const char grant[] = "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":\"{}\"}}}";
+	h->as = h->admin;
+	expect(h, "POST", NS "/pods", JSON,
+	       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulerName\":\"tandem\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}",
+	       201, "status.phase", "Pending");
+	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 403, "reason", "Forbidden");
+	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/all-devices\":\"true\"}}}", 403, "reason",
+	       "Forbidden");
+	expect(h, "POST", "/apis/apps/v1/namespaces/default/deployments", JSON,
+	       "{\"metadata\":{\"name\":\"d\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{\"metadata\":{"
+	       "\"labels\":{\"a\":\"b\"},"
+	       "\"annotations\":{\"tandem.dev/all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
+	       403, "details.name", "d");
+	h->as = h->bridge;
+	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);
+	h->as = h->admin; // what is there may stay, but not change
+	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}", 200, NULL, NULL);
+	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":null}}}", 403, NULL, NULL);
+	h->as = h->bridge; // a pod that Slurm did not place has no devices
+	expect(h, "POST", NS "/pods", JSON, POD("plain"), 201, NULL, NULL);
+	expect(h, "PATCH", NS "/pods/plain", MERGE, grant, 403, NULL, NULL);
+	h->as = h->admin;
+}
+
+static void binding(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->bridge;
+#define BIND(name, uid, node)                                                                                                              \
+	"{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"" name "\",\"uid\":\"" uid                                   \
+	"\"},\"target\":{\"kind\":\"Node\",\"name\":\"" node "\"}}"
+	expect(h, "POST", NS "/pods", JSON, POD("b1"), 201, NULL, NULL);
+	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "other", "n0"), 409, "details.kind", "pods/binding");
+	expect(h, "POST", NS "/pods/zz/binding", JSON, BIND("zz", "", "n0"), 404, "details.kind", "pods");
+	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b2", "", "n0"), 400, "message",
+	       "name in URL does not match name in Binding object");
+	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "", ""), 500, NULL, NULL);
+	expect(h, "POST", NS "/pods/b1/binding", JSON,
+	       "{\"metadata\":{\"name\":\"b1\",\"annotations\":{\"k\":\"v\"}},\"target\":{\"kind\":\"Node\",\"name\":\"n0\"}}", 201,
+	       "status", "Success");
+	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "spec.nodeName", "n0");
+	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "metadata.annotations.k", "v");
+	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "status.conditions.[0].type", "PodScheduled");
+	td_auto_free char *gen = field(h, NS "/pods/b1", "metadata.generation");
+	assert_string_equal(gen, "1");
+	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "", "n1"), 409, "message",
+	       "Operation cannot be fulfilled on pods/binding \"b1\": pod b1 is already assigned to node \"n0\"");
+	expect(h, "PATCH", NS "/pods/b1", MERGE, "{\"spec\":{\"nodeName\":\"n2\"}}", 422, "reason", "Invalid");
+	// Grace: a pod somewhere takes its time; force ends it; an unscheduled one goes at once.
+	expect(h, "DELETE", NS "/pods/b1", NULL, NULL, 200, NULL, NULL);
+	td_auto_free char *grace = field(h, NS "/pods/b1", "metadata.deletionGracePeriodSeconds");
+	assert_string_equal(grace, "30");
+	expect(h, "DELETE", NS "/pods/b1?gracePeriodSeconds=60", NULL, NULL, 200, NULL, NULL);
+	free(grace);
+	grace = field(h, NS "/pods/b1", "metadata.deletionGracePeriodSeconds");
+	assert_string_equal(grace, "30"); // may only get shorter
+	expect(h, "DELETE", NS "/pods/b1?gracePeriodSeconds=0", NULL, NULL, 200, NULL, NULL);
+	expect(h, "GET", NS "/pods/b1", NULL, NULL, 404, NULL, NULL);
+	expect(h, "POST", NS "/pods", JSON, POD("b3"), 201, NULL, NULL);
+	expect(h, "GET", NS "/pods/b3/log", NULL, NULL, 400, "message", "pod b3 does not have a host assigned");
+	expect(h, "GET", NS "/pods/b3/log?container=zz", NULL, NULL, 400, "message", "container zz is not valid for pod b3");
+	expect(h, "DELETE", NS "/pods/b3", NULL, NULL, 200, NULL, NULL);
+	expect(h, "GET", NS "/pods/b3", NULL, NULL, 404, NULL, NULL);
+	h->as = h->admin;
+}
+
+static void namespaces(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+	expect(h, "POST", "/api/v1/namespaces", JSON, "{\"metadata\":{\"name\":\"t\"}}", 201, "status.phase", "Active");
+	expect(h, "POST", "/api/v1/namespaces/t/configmaps", JSON, CM("x"), 201, NULL, NULL);
+	expect(h, "DELETE", "/api/v1/namespaces/t", NULL, NULL, 200, "status.phase", "Terminating");
+	expect(h, "POST", "/api/v1/namespaces/t/configmaps", JSON, CM("y"), 403, "details.causes.[0].reason", "NamespaceTerminating");
+	expect(h, "PUT", "/api/v1/namespaces/t/finalize", JSON, "{\"metadata\":{\"name\":\"t\"},\"spec\":{\"finalizers\":[]}}", 200, NULL,
+	       NULL);
+	expect(h, "GET", "/api/v1/namespaces/t", NULL, NULL, 404, NULL, NULL);
+	expect(h, "DELETE", "/api/v1/namespaces/default", NULL, NULL, 403, NULL, NULL);
+}
+
+static const char crd[] =
+	"{\"apiVersion\":\"apiextensions.k8s.io/"
+	"v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"widgets.x.io\"},\"spec\":{\"group\":\"x.io\","
+	"\"scope\":\"Namespaced\",\"names\":{\"plural\":\"widgets\",\"kind\":\"Widget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
+	"\"storage\":true,"
+	"\"subresources\":{\"status\":{}},\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\",\"properties\":{\"spec\":{\"type\":"
+	"\"object\",\"properties\":"
+	"{\"n\":{\"type\":\"integer\",\"minimum\":1},\"color\":{\"type\":\"string\",\"default\":\"blue\"}}},\"status\":{\"type\":"
+	"\"object\","
+	"\"x-kubernetes-preserve-unknown-fields\":true}}}}}]}}";
+
+static void custom(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+#define W "/apis/x.io/v1/namespaces/default/widgets"
+	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
+	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, crd, 201, "status.conditions.[1].type",
+	       "Established");
+	expect(h, "POST", W, JSON,
+	       "{\"apiVersion\":\"x.io/"
+	       "v1\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"w\"},\"spec\":{\"n\":1,\"junk\":2},\"status\":{\"a\":1}}",
+	       201, "spec.color", "blue");
+	td_auto_free char *junk = field(h, W "/w", "spec.junk"), *status = field(h, W "/w", "status");
+	assert_string_equal(junk, "");
+	assert_string_equal(status, ""); // only through /status
+	expect(h, "PATCH", W "/w", MERGE, "{\"spec\":{\"n\":0}}", 422, "details.causes.[0].field", "spec.n");
+	expect(h, "PATCH", W "/w", "application/strategic-merge-patch+json", "{\"spec\":{\"n\":2}}", 415, NULL, NULL);
+	expect(h, "PATCH", W "/w/status", MERGE, "{\"spec\":{\"n\":5},\"status\":{\"x\":\"y\"}}", 200, "status.x", "y");
+	td_auto_free char *n = field(h, W "/w", "spec.n"), *gen = field(h, W "/w", "metadata.generation");
+	assert_string_equal(n, "1");
+	assert_string_equal(gen, "1");
+	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
+	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 200, NULL, NULL);
+	expect(h, "POST", W, JSON, "{\"metadata\":{\"name\":\"late\"}}", 405, NULL, NULL);
+	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL); // the last object lets the CRD go
+	expect(h, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 404, NULL, NULL);
+	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
+}
+
+static void paging(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+	for (int i = 0; i < 7; i++) {
+		td_auto_free char *b = td_asprintf("{\"metadata\":{\"name\":\"p%d\",\"labels\":{\"page\":\"yes\"}}}", i);
+		expect(h, "POST", NS "/configmaps", JSON, b, 201, NULL, NULL);
+	}
+	td_auto(td_json_unref) struct td_json *one = NULL, *two = NULL;
+	assert_int_equal(ask(h, "GET", NS "/configmaps?labelSelector=page%3Dyes&limit=4", NULL, NULL, &one), 200);
+	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(one), "items")), 4);
+	// What happens between two pages is not seen on the second.
+	expect(h, "DELETE", NS "/configmaps/p6", NULL, NULL, 200, NULL, NULL);
+	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"name\":\"p55\",\"labels\":{\"page\":\"yes\"}}}", 201, NULL, NULL);
+	td_auto_free char *next = td_asprintf(NS "/configmaps?labelSelector=page%%3Dyes&limit=4&continue=%s",
+					      td_jstr(td_json_root(one), "metadata.continue"));
+	assert_int_equal(ask(h, "GET", next, NULL, NULL, &two), 200);
+	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(two), "items")), 3);
+	assert_string_equal(td_jstr(td_json_root(two), "items.[2].metadata.name"), "p6");
+	assert_string_equal(td_jstr(td_json_root(two), "metadata.resourceVersion"), td_jstr(td_json_root(one), "metadata.resourceVersion"));
+	expect(h, "GET", NS "/configmaps?continue=garbage", NULL, NULL, 400, NULL, NULL);
+	expect(h, "GET", NS "/configmaps?fieldSelector=spec.foo%3Dx", NULL, NULL, 400, NULL, NULL);
+	expect(h, "GET", NS "/configmaps?resourceVersion=999999", NULL, NULL, 504, "details.causes.[0].reason", "ResourceVersionTooLarge");
+	expect(h, "DELETE", NS "/configmaps?labelSelector=page", NULL, NULL, 200, NULL, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_may), cmocka_unit_test(objects),    cmocka_unit_test(applying), cmocka_unit_test(grants),
+		cmocka_unit_test(binding), cmocka_unit_test(namespaces), cmocka_unit_test(custom),   cmocka_unit_test(paging),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
