@@ -1,0 +1,368 @@
+// Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the decision about nodes.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "operator/operator.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct td_json *parse(const char *s)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_yaml_parse(s, strlen(s), &l, &err) || l.n != 1)
+		fail_msg("%s", err.msg);
+	return td_json_ref(l.v[0]);
+}
+
+static struct td_json *embedded(const char *kind)
+{
+	td_auto_free char *path = td_asprintf("%s/deploy/embedded.yaml", getenv("TD_SOURCE_ROOT"));
+	td_auto_buf struct td_buf b = {0};
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_json_list struct td_json_list l = {0};
+	if (td_file_read(path, 1 << 20, &b, &err) || td_yaml_parse(td_buf_str(&b), b.len, &l, &err))
+		fail_msg("%s", err.msg);
+	for (size_t i = 0; i < l.n; i++)
+		if (td_streq(td_jstr(td_json_root(l.v[i]), "kind"), kind))
+			return td_json_ref(l.v[i]);
+	fail_msg("no %s in deploy/embedded.yaml", kind);
+	return NULL;
+}
+
+#define NODE                                                                                                                               \
+	"metadata: {name: n0, labels: {topology.tandem.dev/block: b0, topology.tandem.dev/rack: r0, tandem.dev/fake-gpus: 'true'}}\n"      \
+	"status: {allocatable: {cpu: '16', memory: 32Gi, nvidia.com/gpu: '8'}}\n"
+
+static const yyjson_val *wanted(const struct td_op_wants *w, const struct td_gvr *gvr, const char *name)
+{
+	for (size_t i = 0; i < w->n; i++)
+		if (w->v[i].gvr == gvr && td_streq(td_jstr(td_json_root(w->v[i].obj), "metadata.name"), name))
+			return td_json_root(w->v[i].obj);
+	fail_msg("no %s %s", gvr->kind, name);
+	return NULL;
+}
+
+static void test_objects(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster");
+	td_auto_slurm_files struct td_slurm_files f = {0};
+	td_auto_strv struct td_strv p = {0};
+	const struct td_slurm_facts facts = {0};
+	assert_true(td_slurm_files_make(td_json_root(sc), &facts, &f, &p));
+	td_auto_wants struct td_op_wants w = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_op_cluster_objects(td_json_root(sc), &f, &w, &err))
+		fail_msg("%s", err.msg);
+	const yyjson_val *key = wanted(&w, &td_secrets, "main-slurm-key");
+	assert_non_null(td_jkey_str(td_jget(key, "data"), "slurm.key"));
+	assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_secrets, "main-jwt-key"), "data"), "jwt_hs256.key"));
+	static const char *const files[] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "passwd", "group"};
+	for (size_t i = 0; i < TD_LEN(files); i++)
+		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
+	const yyjson_val *ctl = wanted(&w, &td_statefulsets, "main-slurmctld");
+	assert_string_equal(td_jstr(ctl, "spec.serviceName"), "main-slurmctld");
+	const yyjson_val *spec = td_jget(ctl, "spec.template.spec");
+	assert_string_equal(td_jkey_str(td_jget(spec, "nodeSelector"), "kubernetes.io/hostname"), "n0");
+	assert_string_equal(td_jstr(spec, "volumes.[4].hostPath.path"), "/var/lib/slurm-main");
+	assert_null(td_jget(spec, "volumes.[4].emptyDir"));
+	assert_string_equal(td_jstr(spec, "containers.[0].resources.requests.cpu"), "100m");
+	assert_int_equal(td_jint(spec, "volumes.[1].secret.defaultMode", 0), 0400);
+	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_OP_CONFIG));
+	// The login template is merged by name: its mount comes on top of ours.
+	const yyjson_val *login = td_jget(wanted(&w, &td_deployments, "main-login"), "spec.template.spec");
+	bool home = false, conf = false;
+	size_t i, n;
+	yyjson_val *x;
+	yyjson_arr_foreach (td_jget(login, "containers.[0].volumeMounts"), i, n, x) {
+		home |= td_streq(td_jstr(x, "mountPath"), "/home");
+		conf |= td_streq(td_jstr(x, "mountPath"), "/etc/slurm");
+	}
+	assert_true(home && conf);
+	wanted(&w, &td_deployments, "main-slurmrestd");
+	wanted(&w, &td_services, "main-slurmctld");
+	wanted(&w, &td_services, "main-slurmrestd");
+	wanted(&w, &td_services, "main-login");
+	// Two runs differ in nothing but the keys.
+	td_auto_wants struct td_op_wants again = {0};
+	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, &again, &err), 0);
+	for (i = 0; i < w.n; i++)
+		assert_true(td_jequal(td_json_root(w.v[i].obj), td_json_root(again.v[i].obj)) == !w.v[i].once);
+}
+
+static void test_share(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = parse(NODE),
+					      *small = parse("status: {allocatable: {cpu: '1', memory: 32Gi}}"),
+					      *four = parse("spec: {slurm: {gres: 'gpu:4'}}"),
+					      *nine = parse("spec: {slurm: {gres: 'gpu:9'}}");
+	struct td_op_share s = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &err));
+	td_auto_free char *text = td_op_share_text(&s);
+	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), &s, &err));
+	assert_non_null(strstr(err.msg, "spec.reserve"));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), &s, &err));
+	assert_int_equal(s.gpus, 4);
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(nine), td_json_root(node), &s, &err));
+	assert_non_null(strstr(err.msg, "spec.slurm.gres"));
+}
+
+static void test_slurmd(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = parse(NODE), *pod = NULL,
+					      *again = NULL, *other = NULL;
+	const struct td_op_share s = {15, 31744, 8}, s2 = {14, 31744, 8};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &pod, &err))
+		fail_msg("%s", err.msg);
+	yyjson_val *p = td_json_root(pod);
+	assert_string_equal(td_jstr(p, "metadata.name"), "main-pool-n0");
+	assert_string_equal(td_jstr(p, "spec.nodeName"), "n0");
+	assert_string_equal(td_jstr(p, "spec.hostname"), "n0");
+	assert_string_equal(td_jkey_str(td_jget(p, "metadata.annotations"), "tandem.dev/all-devices"), "true");
+	assert_string_equal(td_jkey_str(td_jget(p, "metadata.labels"), TD_OP_LABEL_NODESET), "pool");
+	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
+			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 Feature=set.pool,b0,r0");
+	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &again, &err);
+	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, &other, &err);
+	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_OP_REVISION);
+	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_OP_REVISION));
+	assert_string_not_equal(rev, td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_OP_REVISION));
+}
+
+static void test_nodeset_check(void **state)
+{
+	static const char *const bad[][2] = {
+		{"{features: ['a b']}", "spec.slurm.features[0]"},
+		{"{features: ['a,b Gres=gpu:9']}", "spec.slurm.features[0]"},
+		{"{features: [set.other]}", "spec.slurm.features[0]"},
+		{"{extraConf: {CPUs: '99'}}", "spec.slurm.extraConf.CPUs"},
+		{"{extraConf: {TmpDisk: '1 CPUs=99'}}", "spec.slurm.extraConf.TmpDisk"},
+		{"{extraConf: {TmpDisk: \"1\\nCPUs=99\"}}", "spec.slurm.extraConf.TmpDisk"},
+		{"{extraConf: {'TmpDisk=1 CPUs': '99'}}", "spec.slurm.extraConf"},
+	};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto_free char *text = td_asprintf("metadata: {name: pool}\nspec: {slurm: %s}\n", bad[i][0]);
+		td_auto(td_json_unref) struct td_json *o = parse(text);
+		td_auto_strv struct td_strv p = {0};
+		td_op_nodeset_check(td_json_root(o), &p);
+		if (p.n == 0 || !td_starts(p.v[0], bad[i][1]))
+			fail_msg("%s: %s", bad[i][0], p.n ? p.v[0] : "accepted");
+	}
+	td_auto(td_json_unref) struct td_json *o = embedded("NodeSet");
+	td_auto_strv struct td_strv p = {0};
+	td_op_nodeset_check(td_json_root(o), &p);
+	assert_int_equal(p.n, 0);
+}
+
+static void test_covers(void **state)
+{
+	static const struct {
+		const char *live, *want;
+		bool same;
+	} t[] = {
+		{"{a: 1, b: 2}", "{a: 1}", true},   {"{a: 1}", "{a: 2}", false},
+		{"{a: 1}", "{b: 1}", false},        {"{l: [{x: 1, y: 2}]}", "{l: [{x: 1}]}", true},
+		{"{l: [1, 2]}", "{l: [1]}", false}, {"{m: 1Gi}", "{m: 1024Mi}", true},
+		{"{m: 500m}", "{m: '0.5'}", true},  {"{m: abc}", "{m: abd}", false},
+		{"{e: {}}", "{e: {}}", true},       {"{}", "{e: {}}", true},
+		{"{c: [a]}", "{c: [a, b]}", false}, {"{s: null}", "{s: x}", false},
+	};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto(td_json_unref) struct td_json *l = parse(t[i].live), *w = parse(t[i].want);
+		if (td_op_covers(td_json_root(l), td_json_root(w)) != t[i].same)
+			fail_msg("%s against %s", t[i].live, t[i].want);
+	}
+}
+
+// ---- decisions ----
+#define IDLE (TD_NODE(IDLE) | TD_NODE(DYNAMIC_NORM))
+#define BUSY (TD_NODE(MIXED) | TD_NODE(DYNAMIC_NORM))
+#define DRAIN TD_NODE(DRAIN)
+struct world {
+	struct td_op_node n[4];
+	struct td_slurm_node r[4];
+	struct td_op_policy p;
+	struct td_op_counts k;
+};
+
+static struct world settled(void)
+{
+	static char *const names[] = {"n0", "n1", "n2", "n10"};
+	struct world w = {.p = {.replicas = -1,
+				.rolling = true,
+				.max_unavailable = 1,
+				.update_force_s = -1,
+				.scale_force_s = -1,
+				.view = true,
+				.now_s = 1000}};
+	for (int i = 0; i < 4; i++) {
+		w.r[i] = (struct td_slurm_node){.name = names[i], .reason = "", .address = "10.1.1.1", .states = IDLE};
+		w.n[i] = (struct td_op_node){.name = names[i],
+					     .exists = true,
+					     .matched = true,
+					     .ready = true,
+					     .pod = true,
+					     .pod_ready = true,
+					     .pod_updated = true,
+					     .pod_ip = "10.1.1.1"};
+	}
+	return w;
+}
+
+// The acts of all four nodes as one word each.
+static void expect(struct world *w, const char *want)
+{
+	static const char *const words[] = {"-", "create", "delete", "drain", "undrain", "down", "forget"};
+	for (int i = 0; i < 4; i++)
+		if (w->r[i].name && w->n[i].record != NULL)
+			w->n[i].record = &w->r[i];
+	td_op_decide(w->n, 4, &w->p, &w->k);
+	td_auto_buf struct td_buf b = {0};
+	for (int i = 0; i < 4; i++)
+		td_buf_printf(&b, "%s%s", i ? " " : "", words[w->n[i].act]);
+	assert_string_equal(td_buf_str(&b), want);
+}
+
+static void attach(struct world *w)
+{
+	for (int i = 0; i < 4; i++)
+		w->n[i].record = &w->r[i];
+}
+
+static void test_first(void **state)
+{
+	struct world w = settled();
+	for (int i = 0; i < 4; i++)
+		w.n[i].pod = w.n[i].pod_ready = w.n[i].pod_updated = false;
+	w.p.view = false; // Slurm is not up yet: pods start all the same
+	expect(&w, "create create create create");
+	w.n[1].ready = false;
+	w.n[2].refuse = "too small";
+	expect(&w, "create - - create");
+	assert_int_equal(w.k.desired, 3);
+	assert_string_equal(w.n[2].why, "too small");
+	w = settled();
+	attach(&w);
+	expect(&w, "- - - -");
+	assert_int_equal(w.k.ready, 4);
+	assert_int_equal(w.k.idle, 4);
+}
+
+static void test_scale(void **state)
+{
+	struct world w = settled();
+	attach(&w);
+	w.p.replicas = 3;
+	w.r[3].states = BUSY; // idle nodes leave first, of equals the last by name
+	expect(&w, "- - drain -");
+	w.r[2].states = IDLE | DRAIN;
+	w.r[2].reason = TD_OP_REASON_SCALE_IN;
+	expect(&w, "- - delete -");
+	w.r[2].states = BUSY | DRAIN; // a job still runs there
+	expect(&w, "- - - -");
+	assert_non_null(w.n[2].why);
+	w.p.scale_force_s = 60;
+	w.r[2].reason_at = 950;
+	expect(&w, "- - - -");
+	w.r[2].reason_at = 940;
+	expect(&w, "- - down -");
+	w.p.view = false; // unknown is not idle
+	expect(&w, "- - - -");
+	w = settled();
+	attach(&w);
+	w.p.replicas = 3;
+	w.n[3].pod = w.n[3].pod_ready = false; // its pod has gone, the record not yet
+	w.r[3].states = IDLE | DRAIN;
+	expect(&w, "- - - forget");
+	w.p.replicas = 4; // wanted again
+	w.n[3].pod = w.n[3].pod_ready = true;
+	w.r[3].reason = TD_OP_REASON_SCALE_IN;
+	expect(&w, "- - - undrain");
+	w.r[3].reason = "broken fan"; // somebody else's: never touched
+	expect(&w, "- - - -");
+	w.p.replicas = 3;
+	expect(&w, "- - - delete"); // drained already, and no job: its reason stays
+}
+
+static void test_update(void **state)
+{
+	struct world w = settled();
+	attach(&w);
+	for (int i = 0; i < 4; i++)
+		w.n[i].pod_updated = false;
+	w.r[0].states = BUSY;
+	expect(&w, "- drain - -"); // idle before busy, one at a time
+	w.p.max_unavailable = 3;
+	expect(&w, "- drain drain drain");
+	w.p.max_unavailable = 1;
+	w.r[1].states = IDLE | DRAIN;
+	w.r[1].reason = TD_OP_REASON_UPDATE;
+	expect(&w, "- delete - -");
+	w.n[1].pod_deleting = true;
+	expect(&w, "- - - -");
+	w.n[1].pod = w.n[1].pod_deleting = w.n[1].pod_ready = false;
+	expect(&w, "- create - -");
+	w.n[1].record_differs = true; // the old record would win
+	expect(&w, "- forget - -");
+	w.n[1].record_differs = false;
+	w.n[1].pod = w.n[1].pod_ready = w.n[1].pod_updated = true;
+	w.n[1].pod_ip = "10.1.1.9"; // the new slurmd has not registered yet
+	expect(&w, "- - - -");
+	w.r[1].address = "10.1.1.9";
+	expect(&w, "- undrain - -");
+	w.r[1].states = IDLE;
+	expect(&w, "- - drain -");
+	w.r[3].states = TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM); // the unhealthy first, and it counts
+	expect(&w, "- - - delete");
+	w.p.rolling = false;
+	expect(&w, "- - - -");
+	w.p.rolling = true;
+	w.p.view = false;
+	expect(&w, "- - - -");
+}
+
+static void test_gone(void **state)
+{
+	struct world w = settled();
+	attach(&w);
+	w.n[2].exists = w.n[2].matched = w.n[2].ready = false;
+	w.r[2].states = BUSY;
+	expect(&w, "- - delete -");
+	w.n[2].pod = w.n[2].pod_ready = false;
+	expect(&w, "- - down -");
+	w.r[2].states = TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM);
+	expect(&w, "- - forget -");
+	w.p.view = false;
+	expect(&w, "- - - -");
+	w = settled();
+	attach(&w);
+	w.n[1].matched = false; // the label is gone: it leaves like a scaled-in one
+	expect(&w, "- drain - -");
+	assert_int_equal(w.k.desired, 3);
+}
+
+static void test_names(void **state)
+{
+	assert_true(td_op_name_cmp("n2", "n10") < 0 && td_op_name_cmp("n10", "n9") > 0 && td_op_name_cmp("a", "a") == 0);
+	assert_true(td_op_name_cmp("n02", "n2") == 0 && td_op_name_cmp("a", "ab") < 0 && td_op_name_cmp("a1b", "a1c") < 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest t[] = {
+		cmocka_unit_test(test_objects),       cmocka_unit_test(test_share),  cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers), cmocka_unit_test(test_first),
+		cmocka_unit_test(test_scale),         cmocka_unit_test(test_update), cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_names),
+	};
+	return cmocka_run_group_tests(t, NULL, NULL);
+}
