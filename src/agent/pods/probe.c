@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const char *const kinds[] = {"startupProbe", "livenessProbe", "readinessProbe"};
-enum { OUT_MAX = 1024, HOOK_MS = 600000 };
+enum { OUT_MAX = 1024, HOOK_MS = 600000, FIRST_MS = 100 /* a server needs a moment: else every first probe is an event */ };
 
 // ---- actions ----
 
@@ -190,7 +190,7 @@ void td_probes_begin(struct td_agent *a, struct td_pod *p, const struct td_objec
 		if (!probe)
 			continue;
 		td_auto_free char *key = td_asprintf("%s %s %d %d", p->uid, c->name, c->attempt, k);
-		td_queue_add_after(a->probes, key, td_jint(probe, "initialDelaySeconds", 0) * 1000 + 1);
+		td_queue_add_after(a->probes, key, td_jint(probe, "initialDelaySeconds", 0) * 1000 + FIRST_MS);
 	}
 }
 

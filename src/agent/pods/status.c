@@ -277,7 +277,11 @@ struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const c
 	// A pod that was refused at the door never had containers.
 	if (p->admitted) {
 		put_conditions(d, o, p, pod, phase, now_ms);
-		for (size_t i = 0; i < p->n_ctr; i++) {
+		bool begun = false;
+		for (size_t i = 0; i < p->n_ctr; i++)
+			begun = begun || p->ctr[i].attempt >= 0;
+		// Containers of a pod that failed before its first one wait for nothing: the pod's reason says it all.
+		for (size_t i = 0; i < p->n_ctr && (begun || !p->fail_reason); i++) {
 			arr = td_jm_arr(d, o, i < p->n_init ? "initContainerStatuses" : "containerStatuses");
 			put_ctr(d, arr, p, &p->ctr[i], p->ctr[i].id);
 		}
