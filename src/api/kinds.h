@@ -19,7 +19,9 @@ struct td_kind { // immutable once in a table; strings owned by it
 	struct td_column *columns;
 	size_t n_columns;
 	bool builtin;
-	// Cross-field rules and defaults that a schema cannot say; NULL: none. old NULL on create.
+	// Cross-field rules and defaults that a schema cannot say; NULL: none. old NULL on create. Both take any value, also one that the
+	// schema refused. Order on a write: td_schema_prune, td_schema_default, set_defaults (metadata.uid already given: a Job's selector
+	// is made from it), td_schema_validate, check. A Binding sets spec.nodeName, which check() refuses: it is no update.
 	size_t (*check)(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 	void (*set_defaults)(yyjson_mut_doc *d, yyjson_mut_val *obj);
 };

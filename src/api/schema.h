@@ -1,6 +1,8 @@
 // Structural OpenAPI v3 schemas: validate, default, prune; strategic merge and server-side apply driven by the same schema.
 // Extensions read: x-kubernetes-list-type / list-map-keys / map-type, x-kubernetes-int-or-string, x-kubernetes-preserve-unknown-fields,
-// x-kubernetes-embedded-resource, x-kubernetes-patch-strategy / patch-merge-key.
+// x-kubernetes-embedded-resource, x-kubernetes-patch-strategy / patch-merge-key. Formats: those of OpenAPI, and in kind files quantity,
+// duration, dns-label, dns-subdomain. Patterns are RE2 as far as POSIX can say it; others are refused when compiled.
+// CEL rules (x-kubernetes-validations) are taken and not evaluated.
 #pragma once
 
 #include "api/status.h"
@@ -12,7 +14,7 @@ int td_schema_compile(struct td_json *src, const yyjson_val *schema, struct td_s
 struct td_schema *td_schema_free(struct td_schema *s);
 TD_DEFINE_AUTO(struct td_schema *, td_schema_free)
 
-// Fills in defaults, in place.
+// Fills in defaults, in place; quantities become canonical (0.5 → 500m).
 void td_schema_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
 // Drops fields the schema does not know, in place; their paths go to ret_unknown ("spec.bogus", "spec.containers[0].x") when not NULL.
 void td_schema_prune(const struct td_schema *s, yyjson_mut_val *obj, struct td_strv *ret_unknown);

@@ -166,8 +166,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 			if (td_jkey(now, td_keystr(k)))
 				continue;
 			td_auto_free char *pe = key_pe(td_keystr(k));
-			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe), td_fields_get(a, removed, pe),
-			     depth + 1);
+			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe), td_fields_get(a, removed, pe), depth + 1);
 		}
 		return;
 	}

@@ -1,5 +1,5 @@
 // Every built-in kind compiles, its defaults are valid against itself, and the defaults are Kubernetes'.
-#include "testlib.h"
+#include "api/test/testlib.h"
 
 #include <time.h>
 

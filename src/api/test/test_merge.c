@@ -1,5 +1,5 @@
 // Strategic merge patches and server-side apply on real kinds.
-#include "testlib.h"
+#include "api/test/testlib.h"
 
 static const struct td_schema *of(const char *group, const char *kind)
 {

@@ -1,5 +1,5 @@
 // The cross-field rules of built-in kinds: what users trip over, and what must pass.
-#include "testlib.h"
+#include "api/test/testlib.h"
 
 static struct td_json *stored(const struct td_kind *k, const char *text)
 {

@@ -1,5 +1,5 @@
 // The engine on many small schemas, and CRDs.
-#include "testlib.h"
+#include "api/test/testlib.h"
 
 #include "api/schema_priv.h"
 

@@ -1,5 +1,5 @@
 // Quantities, selectors, placement, Status: tables of small cases.
-#include "testlib.h"
+#include "api/test/testlib.h"
 
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
