@@ -142,13 +142,14 @@ static void upsert(struct td_informer *i, struct td_object *now)
 	notify(i, old, now);
 }
 
-static void removed(struct td_informer *i, const struct td_object *last)
+// `last` as the API sent it with the deletion, or what the store had: handlers get it as `old`.
+static void removed(struct td_informer *i, struct td_object *last)
 {
 	td_auto(td_object_unref) struct td_object *have = td_kstore_get(i->store, last->ns, last->name);
 	if (!have || (*last->uid && !td_streq(have->uid, last->uid)))
 		return; // unknown, or already its successor
 	td_object_unref(td_kstore_take(i->store, last->ns, last->name));
-	notify(i, have, NULL);
+	notify(i, last, NULL);
 }
 
 // ---- list ----
