@@ -225,15 +225,27 @@ static bool node_ready(const struct td_object *o)
 	return false;
 }
 
-static int wait_nodes(struct td_kube *k, int want, int64_t end, struct td_cancel *c, struct td_error *err)
+// A node's Ready condition may be from before the last `down`: its Lease must have been renewed since `since_ms` (wall clock).
+static bool renewed(const struct td_objects *leases, const char *node, int64_t since_ms)
+{
+	int64_t at;
+	for (size_t j = 0; j < leases->n; j++)
+		if (td_streq(leases->v[j]->name, node))
+			return td_time_parse(td_jstr(leases->v[j]->root, "spec.renewTime"), &at) == 0 && at >= since_ms;
+	return false;
+}
+
+static int wait_nodes(struct td_kube *k, int want, int64_t since_ms, int64_t end, struct td_cancel *c, struct td_error *err)
 {
 	for (;;) {
-		td_auto_objects struct td_objects l = {0};
+		td_auto_objects struct td_objects l = {0}, leases = {0};
 		int ready = 0, r = td_kube_list(k, &td_nodes, NULL, NULL, NULL, c, &l, err);
+		if (!r)
+			r = td_kube_list(k, &td_leases, "kube-node-lease", NULL, NULL, c, &leases, err);
 		if (r == TD_CANCELLED)
 			return r;
 		for (size_t j = 0; j < l.n; j++)
-			ready += node_ready(l.v[j]);
+			ready += node_ready(l.v[j]) && renewed(&leases, l.v[j]->name, since_ms);
 		if (!r && ready >= want)
 			return 0;
 		if (td_mono_ms(&td_clock_system) > end)
@@ -241,6 +253,19 @@ static int wait_nodes(struct td_kube *k, int want, int64_t end, struct td_cancel
 				       want);
 		td_cancel_wait(c, 20);
 	}
+}
+
+// What the NodeSet's status said before the last `down` is not so any more: say so, until the operator has looked.
+static int forget_slurm(struct td_kube *k, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	static const char *const counts[] = {"ready", "idle", "allocated", "draining", "drained", "running"};
+	for (size_t j = 0; j < TD_LEN(counts); j++) {
+		td_auto_free char *path = td_asprintf("status.%s", counts[j]);
+		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
+	}
+	int r = td_kube_patch(k, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
+	return r == TD_NOT_FOUND ? 0 : r;
 }
 
 static int wait_slurm(struct td_kube *k, int want, int64_t end, struct td_cancel *c, struct td_error *err)
@@ -313,7 +338,7 @@ static int up(struct td_instance *i, const struct options *o, struct td_progress
 	bool running = td_instance_supervisor(i) != 0;
 	if ((r = merge_options(i, o, fresh, running, err)))
 		return r;
-	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms;
+	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms, since = running ? 0 : td_real_ms(&td_clock_system);
 	if (!running) {
 		if ((r = td_mkdir_p(i->home, 0755, err)))
 			return r;
@@ -331,12 +356,13 @@ static int up(struct td_instance *i, const struct options *o, struct td_progress
 	}
 	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	if ((r = td_kube_new(conf, &k, err)) || (r = td_up_wait_api(k, 30000, c, err)) || (i->slurm && (r = td_manifests_apply(k, c, err))))
+	if ((r = td_kube_new(conf, &k, err)) || (r = td_up_wait_api(k, 30000, c, err)) ||
+	    (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = forget_slurm(k, c, err))))))
 		return r;
 	if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
 	td_progress_step(p, "%d nodes", i->nodes);
-	if ((r = wait_nodes(k, i->nodes, end, c, err)))
+	if ((r = wait_nodes(k, i->nodes, since, end, c, err)))
 		return r;
 	if (!running)
 		td_progress_done(p, "%d nodes: %d CPUs, %s, %d GPUs each", i->nodes, i->cpus, i->memory, i->gpus);
