@@ -501,6 +501,16 @@ static int one(struct td_op *op, struct td_object *sc, struct td_object *set, st
 		.view = v && v->fresh,
 		.now_s = td_real_ms(&td_clock_system) / 1000,
 	};
+	for (size_t i = 0; i < rows.n; i++) {
+		const char *of = rows.v[i].pod ? td_object_label(rows.v[i].pod, TD_OP_LABEL_CLUSTER) : NULL;
+		if (of && !td_streq(of, td_jstr(set->root, "spec.clusterName"))) {
+			td_strv_addf(&problems,
+				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this NodeSet and make a "
+				     "new one",
+				     of);
+			break;
+		}
+	}
 	td_op_decide(flat, rows.n, &p, &k);
 	for (size_t i = 0; i < rows.n; i++)
 		rows.v[i].n = flat[i];
@@ -541,8 +551,10 @@ static int sweep(struct td_op *op, struct td_object *sc, const char *ns, const c
 	for (size_t i = 0; i < pods.n; i++) {
 		bool owned = !is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_CLUSTER), cluster) ||
 			     td_object_deleting(pods.v[i]);
-		for (size_t k = 0; sc && k < sets->n && !owned; k++)
-			owned = td_streq(sets->v[k]->name, td_object_label(pods.v[i], TD_OP_LABEL_NODESET));
+		// A NodeSet that names another cluster now still owns its pods: a slip of the pen ends nothing.
+		td_auto(td_object_unref) struct td_object *set =
+			sc ? td_informer_get(op->nodesets, ns, td_object_label(pods.v[i], TD_OP_LABEL_NODESET)) : NULL;
+		owned |= set != NULL;
 		if (owned)
 			continue;
 		const struct td_delete del = {.uid = pods.v[i]->uid, .grace_s = -1};
