@@ -1,0 +1,498 @@
+"""The embedded plane's controllers against the real API server, with real kubectl. No agent: a fake one here marks pods as running and
+ends those that are deleted, so that only the controllers are under test."""
+import http.client
+import json
+import os
+import pathlib
+import shutil
+import signal
+import ssl
+import subprocess
+import tempfile
+import threading
+import time
+
+import pytest
+
+from harness import KEEP, SANITIZE, wait_for
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NODES = ["n0", "n1", "n2"]
+
+
+class Api:
+    """JSON over the admin certificate, one connection per thread."""
+
+    def __init__(self, home):
+        text = json.loads(subprocess.run(["kubectl", "--kubeconfig", f"{home}/kubeconfig/admin.conf", "config", "view", "--raw", "-o", "json"],
+                                         check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.host = text["clusters"][0]["cluster"]["server"].split("//")[1]
+        self.tls = ssl.create_default_context(cafile=f"{home}/pki/ca.crt")
+        self.tls.load_cert_chain(f"{home}/pki/admin.crt", f"{home}/pki/admin.key")
+        self.local = threading.local()
+
+    def call(self, method, path, body=None, kind="application/json"):
+        for attempt in (1, 2):
+            try:
+                c = getattr(self.local, "c", None)
+                if c is None:
+                    c = self.local.c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=20)
+                c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
+                r = c.getresponse()
+                return r.status, json.loads(r.read() or b"{}")
+            except (OSError, http.client.HTTPException):
+                self.local.c = None
+                if attempt == 2:
+                    raise
+
+    def status(self, path, patch):
+        return self.call("PATCH", path, patch, "application/merge-patch+json")
+
+
+def stamp():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class FakeAgent(threading.Thread):
+    """Nodes, their leases, and pods that do what their annotation t/do says: run (default), wait (never ready), ok, fail."""
+
+    def __init__(self, api, nodes):
+        super().__init__(daemon=True)
+        self.api, self.nodes, self.stop = api, list(nodes), threading.Event()
+        self.started = []  # names in the order they were first run
+        self.paused = False
+        for n in nodes:
+            self.register(n)
+
+    def register(self, n):
+        alloc = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4"}
+        self.api.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": n, "labels": {"kubernetes.io/hostname": n}}})
+        self.api.status(f"/api/v1/nodes/{n}/status", {"status": {"capacity": alloc, "allocatable": alloc, "conditions": [
+            {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": stamp(), "lastTransitionTime": stamp()}]}})
+        self.lease(n)
+
+    def lease(self, n):
+        t = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime()) + "%06dZ" % (time.time_ns() // 1000 % 1000000)
+        spec = {"holderIdentity": n, "leaseDurationSeconds": 40, "renewTime": t}
+        path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        if self.api.status(f"{path}/{n}", {"spec": spec})[0] == 404:
+            self.api.call("POST", path, {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": n}, "spec": spec})
+
+    def one(self, p):
+        m, path = p["metadata"], f"/api/v1/namespaces/{p['metadata']['namespace']}/pods/{p['metadata']['name']}"
+        if m.get("deletionTimestamp"):
+            if not m.get("finalizers"):
+                self.api.call("DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": m["uid"]}})
+            return
+        phase, do = p.get("status", {}).get("phase", "Pending"), m.get("annotations", {}).get("t/do", "run")
+        if phase in ("Succeeded", "Failed"):
+            return
+        if phase == "Pending":
+            self.started.append(m["name"])
+        want = {"ok": "Succeeded", "fail": "Failed"}.get(do, "Running")
+        ready = "True" if do == "run" else "False"
+        conds = [c for c in p.get("status", {}).get("conditions", []) if c["type"] != "Ready"]
+        have = [c for c in p.get("status", {}).get("conditions", []) if c["type"] == "Ready"]
+        if phase == want and have and have[0]["status"] == ready:
+            return
+        conds.append({"type": "Ready", "status": ready, "lastTransitionTime": stamp()})
+        self.api.status(path + "/status", {"metadata": {"uid": m["uid"]}, "status": {"phase": want, "conditions": conds, "startTime": stamp()}})
+
+    def run(self):
+        next_lease = 0
+        while not self.stop.wait(0.03):
+            try:
+                if time.monotonic() > next_lease:
+                    for n in self.nodes:
+                        self.lease(n)
+                    next_lease = time.monotonic() + 3
+                if not self.paused:
+                    for p in self.api.call("GET", "/api/v1/pods")[1]["items"]:
+                        if p["spec"].get("nodeName") in self.nodes:
+                            self.one(p)
+            except (OSError, http.client.HTTPException):
+                pass  # the API server is down in some tests
+
+
+class Plane:
+    def __init__(self, tandem):
+        self.home = tempfile.mkdtemp(prefix="td-t-plane-", dir="/var/tmp")
+        self.tandem = tandem
+        self.env = {**KEEP, **SANITIZE, "KUBECONFIG": f"{self.home}/kubeconfig/admin.conf", "TD_DEV_DIR": self.home}
+        out = subprocess.run([str(ROOT / "tools/dev-apiserver"), tandem], env=self.env, check=True, stdout=subprocess.PIPE, text=True, timeout=60).stdout
+        self.api_pid = int(out.split("TD_DEV_PID=")[1])
+        self.api = Api(self.home)
+        self.controllers = None
+        self.start()
+        self.agent = FakeAgent(self.api, NODES)
+        self.agent.start()
+
+    def start(self):
+        log = open(f"{self.home}/controllers.log", "a")
+        self.controllers = subprocess.Popen([self.tandem, "controllers", "--kubeconfig", f"{self.home}/kubeconfig/controllers.conf", "--log-level", "debug"],
+                                            env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def kill(self):
+        self.controllers.send_signal(signal.SIGKILL)
+        self.controllers.wait(10)
+
+    def close(self):
+        self.agent.stop.set()
+        self.agent.join(10)
+        self.controllers.terminate()
+        code = self.controllers.wait(20)
+        os.kill(self.api_pid, signal.SIGTERM)
+        wait_for("the API server to end", lambda: not pathlib.Path(f"/proc/{self.api_pid}").exists() or "Z" in
+                 pathlib.Path(f"/proc/{self.api_pid}/stat").read_text().split(")")[1][:3], 20)
+        shutil.rmtree(self.home, ignore_errors=True)
+        assert code == 0
+
+    def k(self, *argv, check=True, input=None, timeout=90):
+        r = subprocess.run(["kubectl", *argv], env=self.env, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+        if check and r.returncode:
+            raise AssertionError(f"kubectl {' '.join(argv)}: {r.stderr}{r.stdout}")
+        return r.stdout.strip()
+
+    def apply(self, *objs):
+        self.k("create", "-f", "-", input="\n---\n".join(json.dumps(o) for o in objs))
+
+    def get(self, *argv):
+        r = subprocess.run(["kubectl", "get", *argv, "-o", "json"], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+        return json.loads(r.stdout) if r.returncode == 0 else None
+
+    def pods(self, ns, selector=None):
+        _, l = self.api.call("GET", f"/api/v1/namespaces/{ns}/pods" + (f"?labelSelector={selector}" if selector else ""))
+        return sorted(l["items"], key=lambda p: p["metadata"]["name"])
+
+    def live(self, ns, selector=None):
+        return [p for p in self.pods(ns, selector) if not p["metadata"].get("deletionTimestamp")]
+
+
+@pytest.fixture(scope="module")
+def plane(tandem):
+    p = Plane(tandem)
+    yield p
+    p.close()
+
+
+@pytest.fixture
+def ns(plane, request):
+    name = request.node.name.replace("_", "-").replace("test-", "")[:40]
+    plane.k("create", "ns", name)
+    yield name
+    plane.k("delete", "ns", name, "--wait=false")
+
+
+def template(app, do="run", env=None, **spec):
+    c = {"name": "c", "image": "none", "env": [{"name": "V", "value": env or "1"}]}
+    if "requests" in spec:
+        c["resources"] = {"requests": spec["requests"], "limits": {k: v for k, v in spec.pop("requests").items() if "/" in k}}
+    return {"metadata": {"labels": {"app": app}, "annotations": {"t/do": do}}, "spec": {"containers": [c], **spec}}
+
+
+def deployment(ns, name, replicas, **kw):
+    strategy = kw.pop("strategy", None)
+    extra = kw.pop("extra", {})
+    d = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": ns},
+         "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name, **kw), **extra}}
+    if strategy:
+        d["spec"]["strategy"] = strategy
+    return d
+
+
+def test_deployment_scale_rollout_undo(plane, ns):
+    k = plane.k
+    plane.apply(deployment(ns, "web", 3))
+    assert "successfully rolled out" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    k("-n", ns, "scale", "deploy/web", "--replicas=6")
+    assert "successfully rolled out" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    assert len(plane.live(ns)) == 6
+    first = {p["metadata"]["labels"]["pod-template-hash"] for p in plane.live(ns)}
+    k("-n", ns, "set", "env", "deploy/web", "V=2")
+    assert "successfully rolled out" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    second = {p["metadata"]["labels"]["pod-template-hash"] for p in plane.live(ns)}
+    assert len(first) == len(second) == 1 and first != second
+    history = k("-n", ns, "rollout", "history", "deploy/web")
+    assert [l.split()[0] for l in history.splitlines()[2:]] == ["1", "2"]
+    k("-n", ns, "rollout", "undo", "deploy/web")
+    assert "successfully rolled out" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    assert {p["metadata"]["labels"]["pod-template-hash"] for p in plane.live(ns)} == first
+    history = k("-n", ns, "rollout", "history", "deploy/web")
+    assert [l.split()[0] for l in history.splitlines()[2:]] == ["2", "3"]
+    d = plane.get("-n", ns, "deploy", "web")
+    assert d["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
+    assert {c["type"]: (c["status"], c["reason"]) for c in d["status"]["conditions"]} == {
+        "Available": ("True", "MinimumReplicasAvailable"), "Progressing": ("True", "NewReplicaSetAvailable")}
+    k("-n", ns, "scale", "deploy/web", "--replicas=0")
+    wait_for("no pods", lambda: not plane.pods(ns))
+
+
+def test_rolling_update_keeps_its_bounds(plane, ns):
+    plane.apply(deployment(ns, "web", 6, strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 2, "maxUnavailable": 1}}))
+    plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    seen, stop = [], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            live = plane.live(ns)
+            ready = [p for p in live if any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))]
+            seen.append((len(live), len(ready)))
+
+    t = threading.Thread(target=watch)
+    t.start()
+    plane.k("-n", ns, "set", "env", "deploy/web", "V=2")
+    plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    stop.set()
+    t.join()
+    assert max(n for n, _ in seen) <= 8, seen
+    assert min(r for _, r in seen) >= 5, seen
+
+
+def test_recreate_never_mixes(plane, ns):
+    plane.apply(deployment(ns, "db", 3, strategy={"type": "Recreate"}))
+    plane.k("-n", ns, "rollout", "status", "deploy/db", "--timeout=30s")
+    old = {p["metadata"]["name"] for p in plane.pods(ns)}
+    mixed, stop = [], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            now = {p["metadata"]["name"] for p in plane.pods(ns)}
+            if now & old and now - old:
+                mixed.append(now)
+
+    t = threading.Thread(target=watch)
+    t.start()
+    plane.k("-n", ns, "set", "env", "deploy/db", "V=2")
+    plane.k("-n", ns, "rollout", "status", "deploy/db", "--timeout=40s")
+    stop.set()
+    t.join()
+    assert not mixed
+    assert len(plane.live(ns)) == 3
+
+
+def test_stuck_rollout_times_out_and_undo_mends(plane, ns):
+    plane.apply(deployment(ns, "web", 4, extra={"progressDeadlineSeconds": 2, "revisionHistoryLimit": 1}))
+    plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    plane.k("-n", ns, "patch", "deploy", "web", "-p", json.dumps({"spec": {"template": {"metadata": {"annotations": {"t/do": "wait"}}}}}))
+    r = plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s", check=False)
+    assert "successfully" not in r
+    d = plane.get("-n", ns, "deploy", "web")
+    assert {c["type"]: c["reason"] for c in d["status"]["conditions"]}["Progressing"] == "ProgressDeadlineExceeded"
+    assert d["status"]["availableReplicas"] >= 3
+    plane.k("-n", ns, "rollout", "undo", "deploy/web")
+    assert "successfully" in plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    for v in "56":
+        plane.k("-n", ns, "set", "env", "deploy/web", f"V={v}")
+        plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    wait_for("one old ReplicaSet is kept", lambda: len(plane.get("-n", ns, "rs")["items"]) == 2)
+
+
+def test_pause_resume_and_restart(plane, ns):
+    k = plane.k
+    plane.apply(deployment(ns, "web", 2))
+    k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    k("-n", ns, "rollout", "pause", "deploy/web")
+    k("-n", ns, "set", "env", "deploy/web", "V=2")
+    k("-n", ns, "scale", "deploy/web", "--replicas=3")  # scaling works while paused
+    wait_for("three pods of the old template", lambda: len(plane.live(ns)) == 3 and len(plane.get("-n", ns, "rs")["items"]) == 1)
+    k("-n", ns, "rollout", "resume", "deploy/web")
+    assert "successfully" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    names = {p["metadata"]["name"] for p in plane.live(ns)}
+    k("-n", ns, "rollout", "restart", "deploy/web")
+    assert "successfully" in k("-n", ns, "rollout", "status", "deploy/web", "--timeout=40s")
+    assert not names & {p["metadata"]["name"] for p in plane.live(ns)}
+
+
+def test_replicaset_adopts_releases_and_replaces(plane, ns):
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lonely", "namespace": ns, "labels": {"app": "r"}}, "spec": template("r")["spec"]}
+    plane.apply(pod)
+    plane.apply({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "r", "namespace": ns},
+                 "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "r"}}, "template": template("r")}})
+    wait_for("two pods, one adopted", lambda: len(plane.live(ns)) == 2 and all(p["metadata"].get("ownerReferences") for p in plane.live(ns)))
+    plane.k("-n", ns, "label", "pod", "lonely", "app=free", "--overwrite")
+    wait_for("released and replaced", lambda: len(plane.live(ns)) == 3 and
+             not plane.get("-n", ns, "pod", "lonely")["metadata"].get("ownerReferences"))
+    victim = plane.live(ns, "app=r")[0]["metadata"]["name"]
+    plane.k("-n", ns, "delete", "pod", victim)
+    wait_for("replaced", lambda: len(plane.live(ns, "app=r")) == 2 and victim not in [p["metadata"]["name"] for p in plane.live(ns)])
+
+
+@pytest.mark.parametrize("how,kept", [("background", 0), ("foreground", 0), ("orphan", 2)])
+def test_delete_cascades(plane, ns, how, kept):
+    plane.apply(deployment(ns, "web", 2))
+    plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    plane.k("-n", ns, "delete", "deploy", "web", f"--cascade={how}", "--timeout=30s")
+    if how == "foreground":  # kubectl came back: nothing is left below
+        assert not plane.pods(ns)
+    wait_for("pods", lambda: len(plane.pods(ns)) == kept)
+    if kept:
+        rs = wait_for("the ReplicaSet is nobody's", lambda: [r for r in plane.get("-n", ns, "rs")["items"] if not r["metadata"].get("ownerReferences")])
+        plane.apply(deployment(ns, "web", 2))  # the same again adopts it
+        plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+        assert plane.get("-n", ns, "rs", rs[0]["metadata"]["name"])["metadata"]["ownerReferences"][0]["name"] == "web"
+        assert len(plane.live(ns)) == 2
+
+
+def sts(ns, name, replicas, **spec):
+    t = spec.pop("template", template(name))
+    return {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": name, "namespace": ns},
+            "spec": {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": t, **spec}}
+
+
+def test_statefulset_is_ordered(plane, ns):
+    begin = len(plane.agent.started)
+    plane.apply(sts(ns, "db", 3))
+    assert "3 pods" in plane.k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s") or True
+    wait_for("three ready", lambda: plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 3)
+    assert [n for n in plane.agent.started[begin:] if n.startswith("db-")] == ["db-0", "db-1", "db-2"]
+    p = plane.get("-n", ns, "pod", "db-1")
+    assert p["spec"]["hostname"] == "db-1" and p["spec"]["subdomain"] == "db"
+    assert p["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
+    uids = {x["metadata"]["name"]: x["metadata"]["uid"] for x in plane.live(ns)}
+    plane.k("-n", ns, "delete", "pod", "db-1")
+    wait_for("db-1 is back", lambda: {x["metadata"]["name"] for x in plane.live(ns)} == {"db-0", "db-1", "db-2"} and
+             {x["metadata"]["name"]: x["metadata"]["uid"] for x in plane.live(ns)}["db-1"] != uids["db-1"])
+    plane.k("-n", ns, "scale", "sts/db", "--replicas=1")
+    wait_for("db-0 alone", lambda: [x["metadata"]["name"] for x in plane.pods(ns)] == ["db-0"])
+
+
+def test_statefulset_partition_and_ondelete(plane, ns):
+    plane.apply(sts(ns, "db", 3, podManagementPolicy="Parallel", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}))
+    wait_for("three ready", lambda: plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 3)
+    value = lambda: [p["spec"]["containers"][0]["env"][0]["value"] for p in plane.live(ns)]
+    plane.k("-n", ns, "set", "env", "sts/db", "V=2")
+    wait_for("only db-2 is new", lambda: value() == ["1", "1", "2"] and plane.get("-n", ns, "sts", "db")["status"]["readyReplicas"] == 3)
+    plane.k("-n", ns, "patch", "sts", "db", "-p", '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":0}}}}')
+    assert "complete" in plane.k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s")
+    assert value() == ["2", "2", "2"]
+    plane.k("-n", ns, "patch", "sts", "db", "--type=json", "-p", '[{"op":"replace","path":"/spec/updateStrategy","value":{"type":"OnDelete"}}]')
+    plane.k("-n", ns, "set", "env", "sts/db", "V=3")
+    plane.k("-n", ns, "delete", "pod", "db-1")
+    wait_for("the deleted one is new", lambda: value() == ["2", "3", "2"])
+
+
+def job(ns, name, do="ok", **spec):
+    t = template(name, do=do, restartPolicy="Never")
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": ns}, "spec": {"template": t, **spec}}
+
+
+def test_job_completes(plane, ns):
+    plane.apply(job(ns, "j", completions=5, parallelism=2))
+    plane.k("-n", ns, "wait", "job/j", "--for=condition=Complete", "--timeout=30s")
+    s = plane.get("-n", ns, "job", "j")["status"]
+    assert s["succeeded"] == 5 and s.get("active", 0) == 0 and s["startTime"] and s["completionTime"]
+    assert len(plane.pods(ns)) == 5
+
+
+def test_job_indexed(plane, ns):
+    plane.apply(job(ns, "j", completions=4, parallelism=4, completionMode="Indexed"))
+    plane.k("-n", ns, "wait", "job/j", "--for=condition=Complete", "--timeout=30s")
+    assert plane.get("-n", ns, "job", "j")["status"]["completedIndexes"] == "0-3"
+    pods = plane.pods(ns)
+    assert sorted(p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for p in pods) == ["0", "1", "2", "3"]
+    assert sorted(p["spec"]["hostname"] for p in pods) == ["j-0", "j-1", "j-2", "j-3"]
+    assert all("JOB_COMPLETION_INDEX" in [e["name"] for e in p["spec"]["containers"][0]["env"]] for p in pods)
+
+
+def test_job_fails_ends_and_expires(plane, ns):
+    plane.apply(job(ns, "bad", do="fail", backoffLimit=0), job(ns, "late", do="run", activeDeadlineSeconds=1),
+                job(ns, "gone", ttlSecondsAfterFinished=1))
+    plane.k("-n", ns, "wait", "job/bad", "--for=condition=Failed", "--timeout=30s")
+    plane.k("-n", ns, "wait", "job/late", "--for=condition=Failed", "--timeout=30s")
+    assert plane.get("-n", ns, "job", "bad")["status"]["conditions"][-1]["reason"] == "BackoffLimitExceeded"
+    assert plane.get("-n", ns, "job", "late")["status"]["conditions"][-1]["reason"] == "DeadlineExceeded"
+    wait_for("its pod is ended", lambda: not plane.pods(ns, "app=late"))
+    wait_for("the job and its pod are gone", lambda: plane.get("-n", ns, "job", "gone") is None and not plane.pods(ns, "app=gone"))
+
+
+def test_job_suspend(plane, ns):
+    plane.apply(job(ns, "j", do="run", parallelism=2, completions=2, suspend=True))
+    wait_for("it says so", lambda: plane.get("-n", ns, "job", "j").get("status", {}).get("conditions", [{}])[0].get("type") == "Suspended")
+    assert not plane.pods(ns)
+    plane.k("-n", ns, "patch", "job", "j", "-p", '{"spec":{"suspend":false}}')
+    wait_for("two pods", lambda: len(plane.live(ns)) == 2)
+    plane.k("-n", ns, "patch", "job", "j", "-p", '{"spec":{"suspend":true}}')
+    wait_for("none", lambda: not plane.pods(ns))
+    assert plane.get("-n", ns, "job", "j")["status"].get("startTime") is None
+
+
+def test_namespace_is_emptied(plane):
+    plane.k("create", "ns", "doomed")
+    wait_for("its service account", lambda: plane.get("-n", "doomed", "sa", "default"))
+    assert "BEGIN CERTIFICATE" in plane.get("-n", "doomed", "cm", "kube-root-ca.crt")["data"]["ca.crt"]
+    plane.apply(deployment("doomed", "web", 2), sts("doomed", "db", 2), {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "doomed"}})
+    plane.k("-n", "doomed", "rollout", "status", "deploy/web", "--timeout=30s")
+    plane.k("delete", "ns", "doomed", "--timeout=60s")
+    assert plane.get("ns", "doomed") is None
+
+
+def test_scheduler_room_and_reasons(plane, ns):
+    plane.k("annotate", "node", "n0", 'tandem.dev/slurm-share={"cpu":"8","memory":"16Gi","nvidia.com/gpu":"4"}')
+    plane.k("annotate", "node", "n1", 'tandem.dev/slurm-share={"cpu":"4"}')
+    plane.k("cordon", "n2")
+    try:
+        plane.apply(deployment(ns, "web", 6, requests={"cpu": "1"}))
+        wait_for("four fit beside Slurm's share", lambda: len([p for p in plane.live(ns) if p["spec"].get("nodeName") == "n1"]) == 4)
+        waiting = wait_for("two wait and say why", lambda: [c["message"] for p in plane.live(ns) if not p["spec"].get("nodeName")
+                                                            for c in p["status"].get("conditions", []) if c["type"] == "PodScheduled" and "2 Insufficient cpu" in c["message"]])
+        assert len(waiting) == 2 and waiting[0].startswith("0/3 nodes are available: ")
+        assert "n0" not in [p["spec"].get("nodeName") for p in plane.live(ns)]
+        plane.k("uncordon", "n2")
+        plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+        assert len([p for p in plane.live(ns) if p["spec"]["nodeName"] == "n1"]) == 4
+    finally:
+        plane.k("uncordon", "n2")
+        plane.k("annotate", "node", "n0", "n1", "tandem.dev/slurm-share-")
+
+
+def test_a_burst_does_not_overcommit(plane, ns):
+    plane.apply(deployment(ns, "web", 30, requests={"nvidia.com/gpu": "1"}))
+    bound = lambda: [p["spec"]["nodeName"] for p in plane.live(ns) if p["spec"].get("nodeName")]
+    wait_for("12 GPUs are out", lambda: len(bound()) >= 12)
+    wait_for("18 wait with a reason", lambda: len([p for p in plane.live(ns) if not p["spec"].get("nodeName") and any(
+        c.get("reason") == "Unschedulable" for c in p["status"].get("conditions", []))]) == 18)
+    assert sorted(bound().count(n) for n in NODES) == [4, 4, 4]
+
+
+def test_unplaced_pod_can_be_deleted_and_lost_node_is_cleaned(plane, ns):
+    plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wait", "namespace": ns}, "spec": {**template("x")["spec"], "nodeSelector": {"no": "where"}}})
+    wait_for("its reason", lambda: "didn't match" in json.dumps(plane.get("-n", ns, "pod", "wait")["status"]))
+    plane.k("-n", ns, "delete", "pod", "wait", "--timeout=20s")
+
+
+def test_nothing_is_written_when_nothing_changes(plane, ns):
+    plane.apply(deployment(ns, "web", 2), sts(ns, "db", 1), job(ns, "j"))
+    plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    plane.k("-n", ns, "wait", "job/j", "--for=condition=Complete", "--timeout=30s")
+    wait_for("db", lambda: plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 1)
+
+    def versions():
+        return {o["kind"] + o["metadata"]["name"]: o["metadata"]["resourceVersion"] for o in plane.get("-n", ns, "deploy,rs,sts,jobs,pods,sa,cm")["items"]}
+
+    before = wait_for("it settles", lambda: (lambda a: a if time.sleep(0.5) is None and versions() == a else None)(versions()))
+    plane.kill()  # a restart looks at everything again
+    plane.start()
+    plane.k("create", "ns", ns + "-probe")
+    wait_for("the new one works", lambda: plane.get("-n", ns + "-probe", "sa", "default"))
+    plane.k("delete", "ns", ns + "-probe", "--timeout=30s")
+    assert versions() == before
+
+
+def test_killed_at_any_point(plane, ns):
+    """Scale, roll and run jobs while the controllers are killed again and again: the end state is exact, nothing is made twice."""
+    plane.apply(deployment(ns, "web", 10), job(ns, "j", completions=12, parallelism=4, completionMode="Indexed"), sts(ns, "db", 4))
+    for i in range(8):
+        time.sleep(0.05 + 0.06 * i)  # a random point, not a synchronisation
+        plane.kill()
+        plane.start()
+        if i == 3:
+            plane.k("-n", ns, "set", "env", "deploy/web", "V=2")
+        if i == 5:
+            plane.k("-n", ns, "scale", "deploy/web", "--replicas=7")
+    assert "successfully" in plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=60s")
+    plane.k("-n", ns, "wait", "job/j", "--for=condition=Complete", "--timeout=60s")
+    wait_for("db", lambda: plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 4)
+    wait_for("exactly seven", lambda: len(plane.pods(ns, "app=web")) == 7)
+    assert len(plane.live(ns, "app=db")) == 4
+    done = [p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for p in plane.pods(ns, "app=j") if p["status"]["phase"] == "Succeeded"]
+    assert len(done) == len(set(done)) == 12

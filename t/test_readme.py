@@ -1,0 +1,74 @@
+"""The README's tour is a test: its commands are run as they stand, what they print is compared (times, ids and generated names normalised).
+
+`python3 t/test_readme.py BUILD` runs the tour on a pool of its own and writes the real output into README.md."""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BLOCK = re.compile(r"```console\n(.*?)```", re.S)
+
+
+def steps(text):
+    """[(command, expected output)] of every console block."""
+    got = []
+    for block in BLOCK.findall(text):
+        for part in re.split(r"(?m)^\$ ", block)[1:]:
+            command, _, output = part.partition("\n")
+            got.append((command, output))
+    return got
+
+
+def normal(text):
+    """What differs from run to run: generated names, ids, ages, times, sizes of memory, column widths."""
+    text = re.sub(r"\b(web-[a-z0-9]+)-[a-z0-9]{5}\b", "web-POD", text)
+    text = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "UID", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
+    text = re.sub(r"\b\d+:\d\d\b", "M:SS", text)
+    text = re.sub(r"\b(\d+d)?(\d+h)?(\d+m)?\d+s\b", "AGE", text)
+    text = re.sub(r"\b\d+\.\d MB", "MB", text)
+    text = re.sub(r"(?m)^(supervise|apiserver|agent|controllers|operator|bridge) +\d+", r"\1 PID", text)
+    text = re.sub(r"127\.0\.0\.1:\d+|/var/[a-z]+/[\w./-]+", "PLACE", text)
+    text = re.sub(r"(job |^ *)\d+\b", r"\1N", text, flags=re.M)
+    return sorted(re.sub(r"[ \t]+", " ", line).strip() for line in text.splitlines() if line.strip())
+
+
+def run(command, pool, build):
+    env = dict(pool.env, PATH=f"{build}/src/cmd:{pool.env['PATH']}")
+    r = subprocess.run(["bash", "-c", command], env=env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=180)
+    return r.stdout
+
+
+def test_the_tour(pool, build):
+    tour = steps(README.read_text())
+    assert len(tour) > 10, "the README has no tour"
+    for command, want in tour:
+        got = run(command, pool, build)
+        assert normal(got) == normal(want), f"$ {command}\n{got}\n--- README says\n{want}"
+
+
+def update(build):
+    sys.path.insert(0, str(ROOT / "t"))
+    import tempfile
+    from harness import Pool
+    pool = Pool(f"{build}/src/cmd/tandem", tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp"))
+    pool.up()
+    try:
+        text = README.read_text()
+
+        def fill(m):
+            out = []
+            for part in re.split(r"(?m)^\$ ", m.group(1))[1:]:
+                command = part.partition("\n")[0]
+                out.append(f"$ {command}\n{run(command, pool, build)}")
+            return "```console\n" + "".join(out) + "```"
+        README.write_text(BLOCK.sub(fill, text))
+    finally:
+        pool.down(purge=True)
+
+
+if __name__ == "__main__":
+    update(os.path.abspath(sys.argv[1]))
