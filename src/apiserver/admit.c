@@ -224,6 +224,13 @@ static void namespace_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *n
 	td_jm_str(d, o, "status.phase", "Active");
 }
 
+int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
+{
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	const char *name = td_jm_getstr(o, "metadata.name");
+	return q->k->builtin ? grants(q, old, o, name ? name : "", r) : 0;
+}
+
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;

@@ -8,6 +8,7 @@
 #include "cmd/roles.h"
 
 #include <getopt.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,6 +149,8 @@ int td_apiserver_main(int argc, char **argv)
 		return code - 1;
 	}
 	td_log_init("apiserver", f.level);
+	// A thread per connection and a heap per thread would keep what every busy moment needed: two heaps do.
+	mallopt(M_ARENA_MAX, 2);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
 	struct td_error err = TD_ERROR_INIT;

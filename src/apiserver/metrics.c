@@ -27,7 +27,7 @@ void td_metrics(struct td_req *q)
 		double v;
 	} m[] = {
 		{"tandem_apiserver_requests_total", "counter", "Requests answered",
-		 (double)__atomic_load_n(&c->requests[2], __ATOMIC_RELAXED)},
+		 (double)__atomic_load_n(&c->requests, __ATOMIC_RELAXED)},
 		{"tandem_apiserver_refused_total", "counter", "Requests answered with a Status of failure",
 		 (double)__atomic_load_n(&c->refused, __ATOMIC_RELAXED)},
 		{"tandem_apiserver_watches", "gauge", "Open watches", (double)__atomic_load_n(&c->watches, __ATOMIC_RELAXED)},

@@ -171,12 +171,35 @@ static bool unchanged(const struct td_item *old, yyjson_val *now, bool with_mana
 	       same_maps(td_jget(old->root, "metadata"), td_jget(now, "metadata"), "resourceVersion", with_managed ? "" : "managedFields");
 }
 
+// An object on its way out gets no new finalizers: it would never be sure to go.
+static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct td_causes *ret)
+{
+	yyjson_val *was = td_jget(old->root, "metadata.finalizers"), *f, *g;
+	size_t i, n, j, m, bad = 0;
+	if (!td_jget(old->root, "metadata.deletionTimestamp"))
+		return 0;
+	yyjson_arr_foreach (td_jget(v, "metadata.finalizers"), i, n, f) {
+		bool there = false;
+		yyjson_arr_foreach (was, j, m, g)
+			there |= td_jequal(f, g);
+		if (there)
+			continue;
+		td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
+			     "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizer \"%s\"",
+			     yyjson_is_str(f) ? yyjson_get_str(f) : "");
+		bad++;
+	}
+	return bad;
+}
+
 static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	const char *name = td_jstr_or(v, "metadata.name", "");
 	size_t n = td_meta_check(k, v, &r->causes);
 	n += td_schema_validate(k->schema, v, &r->causes);
+	if (old)
+		n += finalizers_check(old, v, &r->causes);
 	for (size_t i = 0; k->builtin && i < r->causes.n; i++)
 		if (td_streq(r->causes.v[i].reason, "FieldValueTypeInvalid")) // the real one cannot decode it
 			return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s: %s", k->kind, k->version,
@@ -229,7 +252,8 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		k->set_defaults(d, o);
 	if (td_is_crd(k))
 		td_crd_prepare(q, old, d);
-	if (via == TD_VIA_MAIN && (rc = td_admit(q, old, d, r)) < 0)
+	rc = via == TD_VIA_MAIN ? td_admit(q, old, d, r) : via == TD_VIA_STATUS ? td_admit_grants(q, old, d, r) : 0;
+	if (rc < 0)
 		return rc;
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
 	if (old && has_generation(k) && via != TD_VIA_STATUS && spec_changed(k, old->root, td_json_root(now)))

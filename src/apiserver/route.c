@@ -276,7 +276,7 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 		__atomic_add_fetch(&s->count.refused, 1, __ATOMIC_RELAXED);
 		td_reply_refusal(x, &r);
 	}
-	__atomic_add_fetch(&s->count.requests[2], 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&s->count.requests, 1, __ATOMIC_RELAXED);
 	td_user_done(&q.user);
 	td_snap_unref(q.snap);
 }

@@ -15,11 +15,10 @@ struct td_srv {
 	char *agent_socket;
 	void *sa_key; // HMAC key of tokens
 	size_t sa_key_len;
-	bool ready;                            // atomic
-	struct td_srv_counts {                 // atomic
-		uint64_t requests[6], refused; // by class of status: [2] 2xx …; [0] watches begun
+	bool ready;            // atomic
+	struct td_srv_counts { // atomic
+		uint64_t requests, refused, watch_events, watch_expired;
 		int64_t watches;
-		uint64_t watch_events, watch_expired;
 	} count;
 };
 
@@ -143,6 +142,8 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach
 
 // ---- admit.c ----
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+// Only who may write the keys of a grant: for the ways that change metadata but nothing else.
+int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- crd.c ----
 bool td_is_crd(const struct td_kind *k);

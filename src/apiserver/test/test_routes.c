@@ -111,6 +111,8 @@ static void objects(void **state)
 	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap"); // held
 	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
 	assert_true(*ts);
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\",\"x.io/more\"]}}", 422, "reason",
+	       "Invalid");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL);
 	expect(h, "GET", NS "/configmaps/a", NULL, NULL, 404, NULL, NULL);
 	expect(h, "DELETE", NS "/configmaps/y", NULL, NULL, 200, "status", "Success");
@@ -147,6 +149,7 @@ static void grants(void **state)
 	       "\"labels\":{\"a\":\"b\"},"
 	       "\"annotations\":{\"tandem.dev/all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
+	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden"); // no way round by the status
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);
 	h->as = h->admin; // what is there may stay, but not change
