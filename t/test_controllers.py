@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import ssl
@@ -177,7 +178,7 @@ def plane(tandem):
 
 @pytest.fixture
 def ns(plane, request):
-    name = request.node.name.replace("_", "-").replace("test-", "")[:40]
+    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")[:40]
     plane.k("create", "ns", name)
     yield name
     plane.k("delete", "ns", name, "--wait=false")
