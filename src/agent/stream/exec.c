@@ -1,11 +1,10 @@
-// exec and port-forward over WebSocket. Every message's first byte is its channel.
-//   exec: 0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, last), 4 resize {"Width","Height"}, 255 close of the channel named next
+// exec over WebSocket. Every message's first byte is its channel:
+//   0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, last), 4 resize {"Width","Height"}, 255 close of the channel named next
 //   (v5)
 #include "agent/pods/pod.h"
 #include "agent/stream/stream.h"
 #include "api/status.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -14,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BLOCK = 32768, PORTS_MAX = 16, DIAL_MS = 10000 };
+enum { BLOCK = 32768 };
 
 static int send_channel(struct td_ws *ws, char channel, const void *p, size_t n)
 {
@@ -191,129 +190,4 @@ void td_stream_exec(struct td_agent *a, struct td_http_x *x, struct td_pod *p, s
 	}
 	td_oci_proc_free(s.proc);
 	td_ws_close(s.ws, 1000);
-}
-
-// ---- port-forward: for port i, channel 2i data, 2i+1 error; each first carries the port as two bytes, little-endian ----
-
-struct forward {
-	struct td_ws *ws;
-	int fd[PORTS_MAX], port[PORTS_MAX];
-	size_t n;
-	struct td_cancel *stop;
-};
-
-static void *forward_pump(void *arg)
-{
-	struct forward *f = arg;
-	struct pollfd p[PORTS_MAX + 1];
-	td_auto_free char *buf = td_malloc(BLOCK);
-	size_t open = 0;
-	for (size_t i = 0; i < f->n; i++) {
-		p[i] = (struct pollfd){f->fd[i], POLLIN, 0};
-		open += f->fd[i] >= 0;
-	}
-	p[f->n] = (struct pollfd){td_cancel_fd(f->stop), POLLIN, 0};
-	while (open && !td_cancelled(f->stop)) {
-		poll(p, (nfds_t)f->n + 1, -1);
-		for (size_t i = 0; i < f->n; i++) {
-			if (p[i].fd < 0 || !p[i].revents)
-				continue;
-			ssize_t n = recv(p[i].fd, buf, BLOCK, MSG_DONTWAIT);
-			if (n < 0 && (errno == EAGAIN || errno == EINTR))
-				continue;
-			if (n <= 0) {
-				p[i].fd = -1;
-				open--;
-			} else if (send_channel(f->ws, (char)(2 * i), buf, (size_t)n)) {
-				td_cancel_fire(f->stop);
-			}
-		}
-	}
-	td_cancel_fire(f->stop);
-	return NULL;
-}
-
-static int dial(const char *ip, int port, struct td_cancel *c)
-{
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-	inet_pton(AF_INET, ip, &sa.sin_addr);
-	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -1;
-	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 && errno != EINPROGRESS)
-		return -1;
-	struct pollfd p[2] = {{fd, POLLOUT, 0}, {td_cancel_fd(c), POLLIN, 0}};
-	int e = ETIMEDOUT;
-	socklen_t len = sizeof(e);
-	if (poll(p, 2, DIAL_MS) > 0 && p[0].revents)
-		getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len);
-	errno = e;
-	return e ? -1 : td_steal_fd(&fd);
-}
-
-void td_stream_forward(struct td_agent *a, struct td_http_x *x, struct td_pod *p)
-{
-	static const char *const protocols[] = {"v4.channel.k8s.io", "portforward.k8s.io", NULL};
-	td_auto_strv struct td_strv ports = {0}, all = {0};
-	struct forward f = {0};
-	td_http_query_all(x, "ports", &ports);
-	for (size_t i = 0; i < ports.n; i++)
-		td_strv_split(&all, ports.v[i], ',');
-	for (size_t i = 0; i < all.n && f.n < PORTS_MAX; i++) {
-		long long v;
-		if (!td_parse_i64(all.v[i], &v) || v < 1 || v > 65535) {
-			td_stream_error(x, 400, "ports=%s: want numbers from 1 to 65535", all.v[i]);
-			return;
-		}
-		f.port[f.n++] = (int)v;
-	}
-	if (!f.n) {
-		td_stream_error(x, 400, "query parameter \"ports\" is required");
-		return;
-	}
-	char ip[16];
-	pthread_mutex_lock(&p->mu);
-	snprintf(ip, sizeof(ip), "%s", p->host_network ? a->gateway : p->ip);
-	pthread_mutex_unlock(&p->mu);
-	if (td_ws_accept(x, protocols, &f.ws, NULL, NULL))
-		return;
-	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
-	f.stop = stop;
-	for (size_t i = 0; i < f.n; i++) {
-		unsigned char le[2] = {(unsigned char)(f.port[i] & 255), (unsigned char)(f.port[i] >> 8)};
-		send_channel(f.ws, (char)(2 * i), le, 2);
-		send_channel(f.ws, (char)(2 * i + 1), le, 2);
-		f.fd[i] = dial(ip, f.port[i], td_http_cancel(x));
-		if (f.fd[i] < 0) {
-			td_auto_free char *text = td_asprintf("dial tcp %s:%d: %s", ip, f.port[i], strerror(errno));
-			send_channel(f.ws, (char)(2 * i + 1), text, strlen(text));
-		}
-	}
-	pthread_t t;
-	bool started = !pthread_create(&t, NULL, forward_pump, &f);
-	td_auto_buf struct td_buf m = {0};
-	bool binary;
-	for (;;) {
-		td_buf_reset(&m);
-		if (!started || td_ws_recv(f.ws, stop, &m, &binary, NULL))
-			break;
-		size_t ch = m.len ? (unsigned char)m.s[0] : 1;
-		if (ch % 2 || ch / 2 >= f.n || f.fd[ch / 2] < 0)
-			continue;
-		for (size_t at = 1; at < m.len && !td_cancelled(stop);) {
-			struct pollfd w[2] = {{f.fd[ch / 2], POLLOUT, 0}, {td_cancel_fd(stop), POLLIN, 0}};
-			poll(w, 2, -1);
-			ssize_t n = send(f.fd[ch / 2], m.s + at, m.len - at, MSG_NOSIGNAL | MSG_DONTWAIT);
-			if (n < 0 && errno != EAGAIN && errno != EINTR)
-				td_cancel_fire(stop);
-			at += n > 0 ? (size_t)n : 0;
-		}
-	}
-	td_cancel_fire(stop);
-	if (started)
-		pthread_join(t, NULL);
-	for (size_t i = 0; i < f.n; i++)
-		if (f.fd[i] >= 0)
-			close(f.fd[i]);
-	td_ws_close(f.ws, 1000);
 }
