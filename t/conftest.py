@@ -59,10 +59,11 @@ def shared_pool(tandem):
     pool = Pool(tandem, path)
     before = machine_state()
     pool.up()
+    ident = pool.id
     yield pool
     pool.down(purge=True)
     shutil.rmtree(path, ignore_errors=True)
-    assert leftovers(before, machine_state(), pool.id) == []
+    assert leftovers(before, machine_state(), ident) == []
 
 
 @pytest.fixture

@@ -31,6 +31,13 @@ def wait_for(what, predicate, seconds=60):
         time.sleep(0.02)  # poll interval, nothing is synchronised by it
 
 
+class Failed(subprocess.CalledProcessError):
+    """A command that should have worked; its text says what the command said."""
+
+    def __str__(self):
+        return super().__str__() + "\n" + (self.stdout or "")[-2000:] + (self.stderr or "")[-2000:]
+
+
 class Pool:
     """One TANDEM_HOME."""
 
@@ -43,7 +50,7 @@ class Pool:
     def run(self, *argv, check=True, timeout=120, input=None, env=None):
         r = subprocess.run([str(a) for a in argv], env=env or self.env, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
         if check and r.returncode:
-            raise subprocess.CalledProcessError(r.returncode, argv, r.stdout, r.stderr)
+            raise Failed(r.returncode, argv, r.stdout, r.stderr)
         return r
 
     def cmd(self, *argv, **kw):
@@ -161,7 +168,7 @@ class Pool:
     def clean(self):
         """Back to an idle pool: nothing of a test before is left on either side."""
         for n in self.items("nodes"):
-            if n["spec"].get("unschedulable"):
+            if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
         self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false", timeout=60)
         self.shell("sh", "-c", "scancel --state=PENDING,RUNNING,SUSPENDED -u root,researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"

@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -80,6 +81,28 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 	return 0;
 }
 
+// Volumes (tmpfs, subPath) are mounted below the home by the agent: whatever is still mounted there goes, the last one first.
+static int unmount_below(const char *dir, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	int r = td_file_read("/proc/self/mounts", 16 << 20, &b, err);
+	if (r)
+		return r;
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, td_buf_str(&b), '\n');
+	size_t n = strlen(dir);
+	for (size_t k = lines.n; k-- > 0;) {
+		char *at = strchr(lines.v[k], ' ');
+		char *end = at ? strchr(++at, ' ') : NULL;
+		if (!end)
+			continue;
+		*end = '\0';
+		if (strncmp(at, dir, n) == 0 && at[n] == '/' && umount2(at, MNT_DETACH) < 0 && errno != EINVAL && errno != ENOENT)
+			return td_fail_errno(err, TD_INTERNAL, errno, "unmount %s", at);
+	}
+	return 0;
+}
+
 static int down(const struct td_instance *i, bool purge, struct td_progress *p, struct td_error *err)
 {
 	td_progress_step(p, "roles");
@@ -100,7 +123,7 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	if (!r)
 		r = td_oci_purge(oci, netns, err);
 	td_oci_free(oci);
-	if (r || (r = td_net_switch_delete(sw, err)) || (r = td_rm_rf(i->run, err)))
+	if (r || (r = unmount_below(i->home, err)) || (r = td_net_switch_delete(sw, err)) || (r = td_rm_rf(i->run, err)))
 		return r;
 	rmdir("/run/tandem"); // when no other home is up
 	td_progress_done(p, "pods and networks removed");
