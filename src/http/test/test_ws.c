@@ -5,9 +5,11 @@
 #include "serve.h"
 
 #include <stdlib.h>
+#include <sys/un.h>
 
 static char dir[64];
-static char *crt, *key, *sock;
+static char *crt, *key, *sock, *recorded_at;
+static int recorder;
 static struct td_cancel *gone, *entered; // the backend's handler saw its peer go; it began
 
 // ---- frames ---------------------------------------------------------------------------------------------------------------
@@ -127,6 +129,10 @@ static void backend(struct td_http_x *x, void *ctx)
 
 static void front(struct td_http_x *x, void *ctx)
 {
+	if (td_streq(td_http_path(x), "/recorded")) {
+		td_http_relay(x, recorded_at, "/recorded");
+		return;
+	}
 	if (td_streq(td_http_path(x), "/dead"))
 		td_http_relay(x, "/nowhere/at/all", "/");
 	else
@@ -412,6 +418,57 @@ static void test_relay_http(void **state)
 	td_cancel_unref(gone);
 }
 
+// A backend that keeps everything it is sent, answers the first head and stays.
+static void *record(void *arg)
+{
+	struct td_buf *b = arg;
+	td_auto_close int c = accept(recorder, NULL, NULL);
+	char p[4096];
+	ssize_t k;
+	bool said = false;
+	while ((k = recv(c, p, sizeof(p), 0)) > 0) {
+		td_buf_add(b, p, (size_t)k);
+		if (!said && strstr(b->s, "\r\n\r\n")) {
+			static const char say[] = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+			(void)!write(c, say, sizeof(say) - 1);
+			said = true;
+		}
+	}
+	return NULL;
+}
+
+static void test_relay_smuggle(void **state) // what comes behind the authorised request stays here
+{
+	struct both b;
+	both_start(&b);
+	recorded_at = td_asprintf("%s/rec.sock", dir);
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	strcpy(sa.sun_path, recorded_at);
+	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
+	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
+	assert_int_equal(listen(recorder, 4), 0);
+	static const char *const heads[] = {"Host: x\r\n", UPGRADE}; // a plain one, and an upgrade that is not granted
+	for (size_t i = 0; i < TD_LEN(heads); i++) {
+		td_auto_buf struct td_buf got = {0};
+		pthread_t t;
+		pthread_create(&t, NULL, record, &got);
+		struct raw r;
+		raw_open(&r, b.front.port, true);
+		td_auto_free char *req = td_asprintf("GET /recorded HTTP/1.1\r\n%s\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n", heads[i]);
+		raw_puts(&r, req);
+		assert_true(raw_until(&r, "ok"));
+		raw_puts(&r, "third");
+		raw_close(&r);
+		pthread_join(t, NULL); // the recorder saw the end
+		assert_non_null(strstr(got.s, "GET /recorded"));
+		assert_null(strstr(got.s, "second"));
+		assert_null(strstr(got.s, "third"));
+	}
+	both_stop(&b);
+	close(recorder);
+	free(recorded_at);
+}
+
 int main(void)
 {
 	strcpy(dir, "/tmp/td-ws-XXXXXX");
@@ -423,7 +480,7 @@ int main(void)
 	key = td_asprintf("%s/srv.key", dir);
 	sock = td_asprintf("%s/back.sock", dir);
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames), cmocka_unit_test(test_ws), cmocka_unit_test(test_relay_ws),
-				       cmocka_unit_test(test_relay_http)};
+				       cmocka_unit_test(test_relay_http), cmocka_unit_test(test_relay_smuggle)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);
