@@ -1,4 +1,4 @@
-#include "harness.h"
+#include "apiserver/test/harness.h"
 
 #include "base/file.h"
 #include "http/pki.h"

@@ -1,5 +1,5 @@
 // The verbs over a real server in this process.
-#include "harness.h"
+#include "apiserver/test/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

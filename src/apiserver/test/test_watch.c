@@ -1,5 +1,5 @@
 // Watches over a real server in this process: order, selectors, resumption, expiry, restarts, many at once.
-#include "harness.h"
+#include "apiserver/test/harness.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
