@@ -185,19 +185,7 @@ static bool is_of(const struct td_object *p, const char *app, const char *cluste
 	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
 }
 
-static bool pod_ready(const struct td_object *p)
-{
-	yyjson_val *x;
-	size_t i, n;
-	if (td_object_deleting(p) || !td_streq(td_jstr(p->root, "status.phase"), "Running"))
-		return false;
-	yyjson_arr_foreach (td_jget(p->root, "status.containerStatuses"), i, n, x)
-		if (!td_jbool(x, "ready", false))
-			return false;
-	return n > 0;
-}
-
-// Every slurmctld and slurmrestd pod runs this configuration.
+// Every slurmctld pod runs this configuration.
 static bool runs(struct td_op *op, struct td_object *sc, const char *hash)
 {
 	td_auto_objects struct td_objects pods = {0};
@@ -207,7 +195,7 @@ static bool runs(struct td_op *op, struct td_object *sc, const char *hash)
 		if (!is_of(pods.v[i], "slurmctld", sc->name))
 			continue;
 		any = true;
-		if (!pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
+		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
 			return false;
 	}
 	return any;
@@ -219,7 +207,7 @@ static long long ready_pods(struct td_op *op, struct td_object *sc, const char *
 	td_informer_list(op->pods, sc->ns, &pods);
 	long long k = 0;
 	for (size_t i = 0; i < pods.n; i++)
-		k += is_of(pods.v[i], app, sc->name) && pod_ready(pods.v[i]);
+		k += is_of(pods.v[i], app, sc->name) && td_op_pod_ready(pods.v[i]);
 	return k;
 }
 

@@ -1,7 +1,8 @@
 // What to do with the nodes of a NodeSet: 40-protocols.md §3. Pure and level-triggered: every step is found again from the pods and from
 // Slurm's records, so a crash between two steps changes nothing.
 //
-//   update: drain("tandem: update") → no job → delete pod → (resized: delete record) → create pod → it registers → undrain, ours only
+//   update: drain("tandem: update") → no job → delete pod → delete record → create pod → it registers; a record that somebody else has
+//           drained stays, and so does his reason
 //   leave:  drain("tandem: scale-in") → no job → delete pod → delete record
 // Without a fresh answer from Slurm nothing is taken away: unknown is not idle.
 #include "operator/operator.h"
@@ -39,6 +40,12 @@ bool td_op_record_busy(const struct td_slurm_node *r)
 bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason)
 {
 	return r && (r->states & TD_NODE(DRAIN)) && r->reason && td_starts(r->reason, reason);
+}
+
+// Drained by somebody else: the record carries a reason that is not ours to lose.
+static bool foreign(const struct td_slurm_node *r)
+{
+	return (r->states & TD_NODE(DRAIN)) && !td_op_drained_by_us(r, TD_OP_REASON);
 }
 
 // Takes part in the pool: slurmd runs, and Slurm would give it work.
@@ -118,12 +125,10 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_NONE, n->refuse);
 	} else if (!n->pod && !n->ready) {
 		act(n, TD_OP_NONE, "the Kubernetes node is not ready");
-	} else if (!n->pod && r && n->record_differs) {
-		act(n, TD_OP_DELETE_RECORD, "its size changed"); // the old record would win over what the new slurmd says
+	} else if (!n->pod && r && !foreign(r) && (n->record_differs || td_op_drained_by_us(r, TD_OP_REASON_UPDATE))) {
+		act(n, TD_OP_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
 	} else if (!n->pod) {
 		act(n, TD_OP_CREATE, NULL);
-	} else if (n->pod_updated && r && (r->states & TD_NODE(INVALID_REG)) && n->record_differs) {
-		retire(n, TD_OP_REASON_UPDATE, p, p->update_force_s);
 	} else if (n->pod_updated && registered(n) &&
 		   (td_op_drained_by_us(r, TD_OP_REASON_UPDATE) || td_op_drained_by_us(r, TD_OP_REASON_SCALE_IN) ||
 		    td_op_drained_by_us(r, TD_OP_REASON_GONE))) {

@@ -109,23 +109,6 @@ static int cmp_rows(const void *a, const void *b)
 	return td_op_name_cmp(((const struct row *)a)->name, ((const struct row *)b)->name);
 }
 
-static bool node_ready(const struct td_object *node)
-{
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(node->root, "status.conditions"), i, n, x) {
-		if (td_streq(td_jstr(x, "type"), "Ready"))
-			return td_streq(td_jstr(x, "status"), "True");
-	}
-	return false;
-}
-
-static bool pod_runs(const struct td_object *p)
-{
-	return td_streq(td_jstr(p->root, "status.phase"), "Running") &&
-	       td_jbool(td_jget(p->root, "status.containerStatuses.[0]"), "ready", false);
-}
-
 static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 {
 	struct td_gres g[8];
@@ -137,6 +120,28 @@ static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 		if (td_streq(g[i].name, "gpu"))
 			gpus += g[i].count;
 	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || gpus != s->gpus;
+}
+
+// The features of the wanted pod's --conf that the record lacks?
+static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
+{
+	yyjson_val *e;
+	size_t i, n;
+	const char *conf = "";
+	yyjson_arr_foreach (td_jget(pod, "spec.containers.[0].env"), i, n, e) {
+		if (td_streq(td_jstr(e, "name"), "TD_NODE_CONF"))
+			conf = td_jstr_or(e, "value", "");
+	}
+	td_auto_strv struct td_strv words = {0}, want = {0}, have = {0};
+	td_strv_split(&words, conf, ' ');
+	for (i = 0; i < words.n; i++)
+		if (td_starts(words.v[i], "Feature="))
+			td_strv_split(&want, words.v[i] + strlen("Feature="), ',');
+	td_strv_split(&have, r->features ? r->features : "", ',');
+	for (i = 0; i < want.n; i++)
+		if (!td_strv_has(&have, want.v[i]))
+			return true;
+	return false;
 }
 
 static bool has_feature(const struct td_slurm_node *r, const char *feature)
@@ -177,7 +182,7 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		x->node = td_informer_get(op->nodes, NULL, x->name);
 		x->n.name = x->name;
 		x->n.exists = x->node && !td_object_deleting(x->node);
-		x->n.ready = x->node && node_ready(x->node);
+		x->n.ready = x->node && td_op_ready(x->node);
 		x->n.record = v && v->fresh ? td_slurm_node_find(&v->nodes, x->name) : NULL;
 		if (x->n.matched && !sc)
 			x->n.matched = false;
@@ -187,7 +192,8 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 				snprintf(x->why, sizeof(x->why), "%s", err.msg);
 				x->n.refuse = x->why;
 			}
-			x->n.record_differs = x->n.record && x->want && differs(x->n.record, &x->share);
+			x->n.record_differs = x->n.record && x->want &&
+					      (differs(x->n.record, &x->share) || lacks_features(x->n.record, td_json_root(x->want)));
 		}
 		if (!x->pod)
 			continue;
@@ -196,10 +202,18 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		x->n.pod_ip = td_jstr_or(x->pod->root, "status.podIP", "");
 		x->n.pod_deleting = td_object_deleting(x->pod);
 		x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
-		x->n.pod_ready = pod_runs(x->pod);
+		x->n.pod_ready = td_op_pod_ready(x->pod);
 		x->n.pod_updated =
 			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),
 					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_OP_REVISION));
+		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained. The age keeps a
+		// record that never comes right from costing a pod a second.
+		const struct td_slurm_node *r = x->n.record;
+		int64_t born = 0;
+		td_time_parse(td_jstr_or(x->pod->root, "metadata.creationTimestamp", ""), &born);
+		if (x->n.record_differs && (!(r->states & TD_NODE(DRAIN)) || td_op_drained_by_us(r, TD_OP_REASON)) &&
+		    td_real_ms(&td_clock_system) - born > 60000)
+			x->n.pod_updated = false;
 	}
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(struct row), cmp_rows);

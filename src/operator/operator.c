@@ -55,23 +55,12 @@ static void all_clusters(struct td_op *op)
 		enqueue(op->q, l.v[i]->ns, td_jstr(l.v[i]->root, "spec.clusterName"));
 }
 
-static const char *ready_of(const struct td_object *o)
-{
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o->root, "status.conditions"), i, n, x) {
-		if (td_streq(td_jstr(x, "type"), "Ready"))
-			return td_jstr(x, "status");
-	}
-	return NULL;
-}
-
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	// Heartbeats change nothing of interest.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
-	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_streq(ready_of(old), ready_of(now)) &&
+	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_op_ready(old) == td_op_ready(now) &&
 	    td_streq(td_object_annotation(old, TD_OP_SHARE), td_object_annotation(now, TD_OP_SHARE)) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;

@@ -144,6 +144,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 int td_op_nodesets_sync(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
 			struct td_objects *sets, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // view.c
+bool td_op_ready(const struct td_object *o);     // condition Ready of a node or a pod
+bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);
 // Asks Slurm for its nodes when the last answer is older than max_age_ms. Never an error: v->fresh tells.

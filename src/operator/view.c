@@ -22,6 +22,22 @@ struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 	return v;
 }
 
+bool td_op_ready(const struct td_object *o)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(o->root, "status.conditions"), i, n, x) {
+		if (td_streq(td_jstr(x, "type"), "Ready"))
+			return td_streq(td_jstr(x, "status"), "True");
+	}
+	return false;
+}
+
+bool td_op_pod_ready(const struct td_object *p)
+{
+	return !td_object_deleting(p) && td_streq(td_jstr(p->root, "status.phase"), "Running") && td_op_ready(p);
+}
+
 static void disconnect(struct td_op_view *v)
 {
 	v->slurm = td_slurm_free(v->slurm);

@@ -310,10 +310,17 @@ static void test_update(void **state)
 	w.n[1].pod_deleting = true;
 	expect(&w, "- - - -");
 	w.n[1].pod = w.n[1].pod_deleting = w.n[1].pod_ready = false;
+	expect(&w, "- forget - -"); // the old record would win over what the new slurmd says
+	w.r[1].reason = "broken fan";
+	expect(&w, "- create - -"); // but it carries somebody else's reason
+	w.n[1].record_differs = true;
 	expect(&w, "- create - -");
-	w.n[1].record_differs = true; // the old record would win
+	w.r[1].states = IDLE;
 	expect(&w, "- forget - -");
 	w.n[1].record_differs = false;
+	expect(&w, "- create - -"); // a pod that died: same size, same record
+	w.r[1].states = IDLE | DRAIN;
+	w.r[1].reason = TD_OP_REASON_UPDATE;
 	w.n[1].pod = w.n[1].pod_ready = w.n[1].pod_updated = true;
 	w.n[1].pod_ip = "10.1.1.9"; // the new slurmd has not registered yet
 	expect(&w, "- - - -");
