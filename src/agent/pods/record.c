@@ -166,6 +166,8 @@ int td_pod_record_load(const struct td_agent *a, const char *uid, struct td_pod 
 		ctr_read(v, &p->ctr[i]);
 		if (p->ctr[i].kind != TD_CTR_MAIN)
 			p->n_init++;
+		if (p->ctr[i].attempt >= 0)
+			p->ctr[i].id = td_pod_container_id(a, p, &p->ctr[i]);
 	}
 	*ret = p;
 	return 0;
