@@ -4,9 +4,12 @@
 // one and never the file's consistency.
 #include "apiserver/db.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define TOMBSTONES 4096 // kept at least; half as many again before a prune
 
@@ -61,15 +64,27 @@ struct td_db *td_db_close(struct td_db *db)
 	return NULL;
 }
 
+// Secrets are in it: nobody else may read it. SQLite gives the log the same mode. The descriptor is closed before SQLite opens the file:
+// closing it later would drop SQLite's locks.
+static int make_private(const char *path, struct td_error *err)
+{
+	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || fchmod(fd, 0600) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "state database %s", path);
+	return 0;
+}
+
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
 	td_auto(td_db_close) struct td_db *db = td_calloc(1, sizeof(*db));
+	int rc = make_private(path, err);
+	if (rc < 0)
+		return rc;
 	if (sqlite3_open_v2(path, &db->h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
 		return td_fail(err, TD_INTERNAL, "state database %s: %s", path, db->h ? sqlite3_errmsg(db->h) : "out of memory");
 	sqlite3_busy_timeout(db->h, 10000);
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	uint64_t version = 0;
-	int rc;
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
 	    (rc = exec(db, sync && !strcmp(sync, "normal") ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
