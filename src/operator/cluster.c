@@ -239,7 +239,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	yyjson_val *old = td_jget(sc->root, "status");
 	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
 	int64_t now = td_real_ms(&td_clock_system);
-	const char *active = td_jstr_or(old, "configHash", "");
+	const char *active = v->active ? v->active : td_jstr_or(old, "configHash", ""); // our cache may be older than our last write
 	// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once.
 	if (v->config_hash && v->fresh && !td_streq(active, v->config_hash) && runs(op, sc, v->config_hash)) {
 		td_auto_buf struct td_buf body = {0};
@@ -249,6 +249,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		if (*active)
 			td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 		active = v->config_hash;
+		free(v->active);
+		v->active = td_strdup(active);
 	}
 	yyjson_val *x;
 	size_t i, n;

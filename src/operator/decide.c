@@ -10,6 +10,8 @@
 #include <ctype.h>
 #include <string.h>
 
+const char td_op_turn[] = "waits for its turn to be updated";
+
 int td_op_name_cmp(const char *a, const char *b)
 {
 	while (*a && *b) {
@@ -48,8 +50,7 @@ static bool foreign(const struct td_slurm_node *r)
 	return (r->states & TD_NODE(DRAIN)) && !td_op_drained_by_us(r, TD_OP_REASON);
 }
 
-// Takes part in the pool: slurmd runs, and Slurm would give it work.
-static bool available(const struct td_op_node *n)
+bool td_op_available(const struct td_op_node *n)
 {
 	return n->pod && n->pod_ready && !n->pod_deleting && n->record &&
 	       !(n->record->states & (TD_NODE(DOWN) | TD_NODE(NOT_RESPONDING) | TD_NODE(DRAIN) | TD_NODE(FAIL) | TD_NODE(INVALID_REG)));
@@ -140,21 +141,24 @@ static void update(struct td_op_node *v, size_t n, const struct td_op_policy *p)
 {
 	long long away = 0;
 	for (size_t i = 0; i < n; i++)
-		away += v[i].keep && !available(&v[i]);
+		away += v[i].keep && !td_op_available(&v[i]);
 	// First those that are out of service already, then idle ones, then the rest; in order of names.
 	for (int pass = 0; pass < 3; pass++) {
 		for (size_t i = 0; i < n; i++) {
 			struct td_op_node *x = &v[i];
 			if (!x->keep || !x->pod || x->pod_updated || x->pod_deleting || x->act != TD_OP_NONE)
 				continue;
-			bool out = !available(x), busy = td_op_record_busy(x->record);
+			bool out = !td_op_available(x), busy = td_op_record_busy(x->record);
 			if (pass != (out ? 0 : busy ? 2 : 1))
 				continue;
-			if (out || away < p->max_unavailable) {
+			if (x->record && foreign(x->record) && x->record_differs) {
+				// Its record, and with it somebody's reason, would have to go for the new size to count.
+				act(x, TD_OP_NONE, "drained by somebody else: updated when it is resumed");
+			} else if (out || away < p->max_unavailable) {
 				away += !out;
 				retire(x, TD_OP_REASON_UPDATE, p, p->update_force_s);
 			} else {
-				act(x, TD_OP_NONE, "waits for its turn to be updated");
+				act(x, TD_OP_NONE, td_op_turn);
 			}
 		}
 	}

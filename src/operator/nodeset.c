@@ -276,7 +276,9 @@ static int create(struct td_op *op, struct td_object *sc, struct td_object *set,
 	// The share first: from now on nobody else is placed on it; then what was placed before is counted.
 	td_auto_free char *share = td_op_share_text(&x->share);
 	int r = 0;
-	if (!td_streq(td_object_annotation(x->node, TD_OP_SHARE), share))
+	const char *now = td_object_annotation(x->node, TD_OP_SHARE);
+	// A record that must stay (somebody else drained it) still gives out the old share.
+	if (!td_streq(now, share) && !(now && x->n.record && x->n.record_differs))
 		r = annotate(op, x->name, share, c, err);
 	if (!r)
 		r = others_fit(op, sc, x, c, err);
@@ -437,6 +439,11 @@ static int write_status(struct td_op *op, struct td_object *set, struct rows *ro
 		td_jm_int(d, root, counts[i].name, counts[i].slurm && !fresh ? td_jint(old, counts[i].name, 0) : counts[i].n);
 	yyjson_mut_val *nodes = td_jm_arr(d, root, "nodes");
 	const char *waits = NULL, *waits_for = NULL;
+	td_auto_buf struct td_buf turn = {0};
+	td_buf_printf(&turn, "%s; out of service:", td_op_turn);
+	for (size_t i = 0, named = 0; i < rows->n; i++)
+		if (rows->v[i].n.keep && !td_op_available(&rows->v[i].n) && named++ < 8)
+			td_buf_printf(&turn, " %s", rows->v[i].name);
 	long long outdated = 0;
 	for (size_t i = 0; i < rows->n; i++) {
 		struct row *x = &rows->v[i];
@@ -451,9 +458,10 @@ static int write_status(struct td_op *op, struct td_object *set, struct rows *ro
 		td_jm_bool(d, o, "updated", x->n.pod && x->n.pod_updated);
 		bool waiting = x->n.act == TD_OP_NONE || x->n.act == TD_OP_CREATE || x->n.act == TD_OP_DELETE_RECORD;
 		if (x->n.why && waiting) {
-			td_jm_str(d, o, "message", x->n.why);
+			const char *why = x->n.why == td_op_turn ? td_buf_str(&turn) : x->n.why;
+			td_jm_str(d, o, "message", why);
 			if (!waits) {
-				waits = x->n.why;
+				waits = why;
 				waits_for = x->name;
 			}
 		}

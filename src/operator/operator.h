@@ -103,6 +103,8 @@ struct td_op_counts {
 };
 // nodes: sorted by name. Fills the out fields and the counts.
 void td_op_decide(struct td_op_node *nodes, size_t n, const struct td_op_policy *p, struct td_op_counts *ret);
+extern const char td_op_turn[];                        // `why` of a node whose update waits because as many as allowed are out of service
+bool td_op_available(const struct td_op_node *n);      // takes part in the pool: slurmd runs, and Slurm would give it work
 bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
 bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
@@ -123,6 +125,7 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 	char error[256];   // why there is no answer
 	char *problem;     // of the SlurmCluster's spec, all in one line; NULL: none
 	char *config_hash; // of the configuration it asks for; NULL: none that is valid
+	char *active;      // the configuration that was last put in force; NULL: see the object's status
 	struct td_op_view *next;
 };
 struct td_op {

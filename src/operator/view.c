@@ -57,6 +57,7 @@ void td_op_views_free(struct td_op *op)
 		td_slurm_nodes_done(&v->nodes);
 		free(v->version);
 		free(v->problem);
+		free(v->active);
 		free(v->config_hash);
 		free(v->key);
 		free(v);

@@ -330,6 +330,12 @@ static void test_update(void **state)
 	expect(&w, "- - drain -");
 	w.r[3].states = TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM); // the unhealthy first, and it counts
 	expect(&w, "- - - delete");
+	w.r[3].states = IDLE | DRAIN; // somebody else's drain: replaced, unless the record would have to go for it
+	w.r[3].reason = "broken fan";
+	expect(&w, "- - - delete");
+	w.n[3].record_differs = true;
+	expect(&w, "- - - -");
+	w.n[3].record_differs = false;
 	w.p.rolling = false;
 	expect(&w, "- - - -");
 	w.p.rolling = true;
