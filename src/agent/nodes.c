@@ -2,6 +2,7 @@
 #include "agent/agent.h"
 
 #include "api/quantity.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -97,7 +98,11 @@ static void status(struct td_agent *a, yyjson_mut_doc *d, yyjson_mut_val *o, con
 	td_jm_str(d, v, "kubeProxyVersion", "");
 	td_jm_str(d, v, "machineID", a->o.id);
 	td_jm_str(d, v, "systemUUID", name);
-	td_jm_str(d, v, "bootID", a->o.id);
+	td_auto_buf struct td_buf boot = {0};
+	td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL);
+	while (boot.len && boot.s[boot.len - 1] == '\n')
+		boot.s[--boot.len] = '\0';
+	td_jm_str(d, v, "bootID", td_buf_str(&boot));
 }
 
 static int ensure_node(struct td_agent *a, int i, struct td_cancel *c, struct td_error *err)

@@ -17,7 +17,7 @@ bool td_ctr_stop(struct td_agent *a, struct td_pod *p, const struct td_object *o
 	const yyjson_val *spec = o ? td_ctr_spec(o->root, c->name) : NULL;
 	if (!c->stop_begun) {
 		c->stop_begun = now;
-		if (o)
+		if (o && !c->unhealthy) // else its own reason was told
 			td_pod_event(a, o, "Normal", "Killing", "Stopping container %s", c->name);
 		if (td_jget(spec, "lifecycle.preStop") && kill_at > now && c->state == TD_CTR_RUNNING)
 			td_hook_begin(a, p, o, c, "preStop", kill_at - now, &c->pre_stop);
