@@ -16,6 +16,7 @@ enum td_ctr_kind { TD_CTR_INIT, TD_CTR_SIDECAR, TD_CTR_MAIN };
 enum td_ctr_state { TD_CTR_WAITING, TD_CTR_RUNNING, TD_CTR_TERMINATED };
 enum td_hook { TD_HOOK_NONE, TD_HOOK_RUNNING, TD_HOOK_DONE, TD_HOOK_FAILED };
 
+#define TD_END_LOST "ContainerStatusUnknown"
 // How one attempt ended.
 struct td_ctr_end {
 	bool valid;

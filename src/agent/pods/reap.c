@@ -64,7 +64,7 @@ static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 		.signal = st->signal,
 		.started_ms = st->started_ms ? st->started_ms : c->started_ms,
 		.finished_ms = st->finished_ms ? st->finished_ms : td_real_ms(a->clock),
-		.reason = td_strdup(st->state == TD_OCI_ABSENT ? "ContainerStatusUnknown"
+		.reason = td_strdup(st->state == TD_OCI_ABSENT ? TD_END_LOST
 				    : st->oom_killed           ? "OOMKilled"
 				    : code                     ? "Error"
 							       : "Completed"),
@@ -73,6 +73,8 @@ static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 						      : last_words(a, p, c, pod, code),
 		.id = td_strdup(c->id),
 	};
+	if (st->state == TD_OCI_ABSENT)
+		c->backoff_ms = 0;
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	c->pidfd = -1;

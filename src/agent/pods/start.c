@@ -250,7 +250,11 @@ static void begin_attempt(struct td_agent *a, struct td_pod *p, struct td_ctr *c
 		td_ctr_end_clear(&c->last);
 		c->last = c->end;
 		c->end = (struct td_ctr_end){0};
-		td_backoff_next(&c->backoff_ms);
+		// Lost with its machine (or with `tandem down`): that was not the container's fault.
+		if (td_streq(c->last.reason, TD_END_LOST))
+			c->backoff_ms = 0;
+		else
+			td_backoff_next(&c->backoff_ms);
 	}
 	pthread_mutex_lock(&p->mu);
 	c->attempt++;
