@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <gnutls/gnutls.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +31,7 @@ static inline void raw_open(struct raw *r, int port, bool tls)
 	r->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct timeval t = {.tv_sec = 5};
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
+	setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	if (connect(r->fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		fail_msg("connect: %m");
 	if (!tls)

@@ -2,7 +2,6 @@
 #include "raw.h"
 #include "serve.h"
 
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdlib.h>
 
