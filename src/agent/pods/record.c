@@ -83,6 +83,7 @@ int td_pod_record_save(const struct td_agent *a, const struct td_pod *p, struct 
 		td_jm_bool(d, v, "wanted", c->wanted);
 		td_jm_int(d, v, "state", c->state);
 		td_jm_str(d, v, "imageID", c->image_id);
+		td_jm_int(d, v, "started", c->started_ms);
 		end_json(d, v, "end", &c->end);
 		end_json(d, v, "last", &c->last);
 	}
@@ -111,6 +112,7 @@ static void ctr_read(const yyjson_val *v, struct td_ctr *c)
 	c->wanted = td_jbool(v, "wanted", false);
 	c->state = (enum td_ctr_state)td_jint(v, "state", TD_CTR_WAITING);
 	c->image_id = td_strdup(td_jstr(v, "imageID"));
+	c->started_ms = td_jint(v, "started", 0);
 	// The back-off is not kept, as in the kubelet: what a reboot or `tandem down` ended starts again at once.
 	c->pidfd = -1;
 	end_read(td_jget(v, "end"), &c->end);
