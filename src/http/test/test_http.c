@@ -1,6 +1,6 @@
 // Client and server against each other: whole replies, streams, errors, cancel.
-#include "raw.h"
-#include "serve.h"
+#include "http/test/raw.h"
+#include "http/test/serve.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Pushed replies (watches): many at once, peers that go, stall or stay, the end by time, by the filler and by the server.
-#include "raw.h"
-#include "serve.h"
+#include "http/test/raw.h"
+#include "http/test/serve.h"
 
 #include <stdlib.h>
 #include <utlist.h>

@@ -1,8 +1,8 @@
 // WebSocket: frames by the book, an echo over TLS, and both through the relay, with a stream and what must not pass it.
 #include "http/head.h"
+#include "http/test/raw.h"
+#include "http/test/serve.h"
 #include "http/ws_frame.h"
-#include "raw.h"
-#include "serve.h"
 
 #include <stdlib.h>
 #include <sys/un.h>

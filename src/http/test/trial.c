@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/rand.h"
-#include "raw.h"
-#include "serve.h"
+#include "http/test/raw.h"
+#include "http/test/serve.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
