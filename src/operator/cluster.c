@@ -124,6 +124,33 @@ static char *join(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
+static bool is_of(const struct td_object *p, const char *app, const char *cluster)
+{
+	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
+}
+
+// A first configuration that comes a moment before the nodes would be replaced at once, so it waits for them a little. And a slurmctld that
+// is just starting loses a SIGTERM (24.11: seen; its pod then takes the whole grace period to end), so it is left alone until it answers.
+static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f, const char *hash)
+{
+	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system), born;
+	if (!v->first_seen)
+		v->first_seen = now;
+	td_auto_free char *name = td_asprintf("%s-config", sc->name);
+	td_auto(td_object_unref) struct td_object *cm = td_informer_get(op->configmaps, sc->ns, name);
+	if (!cm)
+		return f->n_nodes == 0 && now - v->first_seen < 1500;
+	if (v->known || td_streq(td_object_annotation(cm, TD_OP_CONFIG), hash))
+		return false;
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	for (size_t i = 0; i < pods.n; i++)
+		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) &&
+		    !td_time_parse(td_jstr_or(pods.v[i]->root, "metadata.creationTimestamp", ""), &born) && real - born < 10000)
+			return true;
+	return false;
+}
+
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
 		       struct td_error *err)
 {
@@ -147,6 +174,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		return 0;
 	}
 	v->config_hash = td_op_files_hash(&files);
+	if (too_early(op, sc, v, &f, v->config_hash))
+		return 0;
 	for (size_t i = 0; i < w.n; i++) {
 		int r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
@@ -180,11 +209,6 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 }
 
 // ---- status ----
-static bool is_of(const struct td_object *p, const char *app, const char *cluster)
-{
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
-}
-
 // Every slurmctld pod runs this configuration.
 static bool runs(struct td_op *op, struct td_object *sc, const char *hash)
 {

@@ -175,6 +175,18 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
+// The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would cost seconds.
+static int wait_api(struct td_kube *k, struct td_cancel *c, struct td_error *err)
+{
+	for (int64_t ms = 20;; ms = ms < 500 ? ms + 10 : 500) {
+		int r = td_kube_get(k, &td_namespaces, NULL, "kube-system", c, NULL, err);
+		if (r != TD_TRANSIENT && r != TD_UNCERTAIN && r != TD_NOT_FOUND)
+			return r;
+		if (td_cancel_wait(c, ms))
+			return td_fail(err, TD_CANCELLED, "cancelled");
+	}
+}
+
 static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--identity NAME] [--log LEVEL]\n"
 			    "\n"
 			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
@@ -214,6 +226,8 @@ int td_operator_main(int argc, char **argv)
 	int r = td_kube_new(conf, &op.k, &err);
 	const struct td_lease_opts lease = {"kube-system", "tandem-operator", identity ? identity : host, 15};
 	while (!r && !td_cancelled(cancel)) {
+		if ((r = wait_api(op.k, cancel, &err)))
+			break;
 		r = td_lease_run(op.k, &lease, cancel, lead, &op, &err);
 		if (r == TD_CONFLICT) { // lost the lease: stand in line again
 			td_warn("%s", err.msg);
