@@ -283,8 +283,8 @@ int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_
 
 void td_slurm_job_done(struct td_slurm_job *j)
 {
-	char **const f[] = {&j->name,          &j->user,   &j->account,     &j->partition,      &j->qos,
-			    &j->admin_comment, &j->reason, &j->description, &j->excluded_nodes, &j->nodes_text};
+	char **const f[] = {&j->name,    &j->user,   &j->account,     &j->partition,      &j->qos,       &j->admin_comment,
+			    &j->comment, &j->reason, &j->description, &j->excluded_nodes, &j->nodes_text};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(*f[i]);
 	for (size_t i = 0; i < j->n_nodes; i++) {

@@ -63,7 +63,7 @@ struct td_slurm_job_node {
 struct td_slurm_job {
 	int64_t id;
 	uint64_t states;
-	char *name, *user, *account, *partition, *qos, *admin_comment, *reason, *description, *excluded_nodes, *nodes_text;
+	char *name, *user, *account, *partition, *qos, *admin_comment, *comment, *reason, *description, *excluded_nodes, *nodes_text;
 	int64_t uid, start, end, submit, preempt;              // epoch seconds; 0: not set
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit 0: none
 	int64_t want_cpus, want_memory_mb;

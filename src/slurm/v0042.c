@@ -195,6 +195,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->partition = str(v, "partition");
 	j->qos = str(v, "qos");
 	j->admin_comment = str(v, "admin_comment");
+	j->comment = str(v, "comment");
 	j->reason = str(v, "state_reason");
 	j->description = str(v, "state_description");
 	j->excluded_nodes = str(v, "excluded_nodes");

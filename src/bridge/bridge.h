@@ -1,0 +1,105 @@
+// What the parts of the bridge share. One process, one SlurmCluster; everything here lives while we lead.
+//
+// Threads: one per informer; 8 scheduler workers and 2 syncer workers (a key is never in two of them); one that polls jobs, one that polls
+// nodes; one that connects; the knock thread; the why server's. No lock is held over I/O.
+#pragma once
+
+#include "bridge/settings.h"
+#include "kube/controller.h"
+#include "slurm/view.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+// Annotations, labels, taints (30-api.md).
+#define TD_ANN_JOB "tandem.dev/job-id"
+#define TD_ANN_START "tandem.dev/job-start"
+#define TD_ANN_RESTARTS "tandem.dev/job-restarts"
+#define TD_ANN_DEVICES "tandem.dev/devices"
+#define TD_ANN_CPUS "tandem.dev/cpus"
+#define TD_ANN_EPOCH "tandem.dev/epoch"
+#define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"
+#define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason"
+#define TD_ANN_DRAIN "tandem.dev/drain"
+#define TD_LABEL_NODE_STATE "tandem.dev/node-state"
+#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
+#define TD_COND_DRAIN "SlurmDrain"
+
+struct td_bridge_opts {
+	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
+	const char *slurmrestd, *jwt_key; // for tests: an address and a key file instead of what the cluster's objects say
+	const char *identity;
+};
+
+struct td_asks;
+struct td_knocks;
+struct td_bridge {
+	struct td_bridge_opts o;
+	const struct td_clock *clock;
+	struct td_kube *kube;
+	struct td_cancel *cancel;
+	struct td_recorder *recorder;
+	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds;
+	struct td_queue *pod_queue, *node_queue;
+	struct td_slurm_view *view;
+	struct td_asks *asks;
+	struct td_knocks *knocks;
+
+	pthread_mutex_t lock;         // guards the next four
+	struct td_settings *settings; // NULL: none yet
+	struct td_link *link;         // NULL: no slurmrestd known
+	char link_problem[256];
+	int64_t nodes_changed_ms; // mono: when the set of Slurm's nodes changed last
+
+	atomic_uint_fast64_t
+		feas_gen; // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
+	atomic_bool lost; // Slurm lost its state (mass-vanish): nobody is evicted
+	atomic_int_fast64_t lost_since; // mono
+	atomic_bool listed;             // a complete listing was read since we lead: absence means something
+	atomic_int_fast64_t prolog_us;  // how long a prolog takes, smoothed
+	atomic_uint_fast64_t n_allocated, n_submitted, n_refused_fast, n_bound, n_ended_pods, n_ended_jobs, n_lists;
+
+	int poll_fd;                 // eventfd: wakes the job poller
+	pthread_mutex_t list_lock;   // guards the next two
+	int64_t list_at, list_last;  // mono: when a complete listing is wanted, and the last moment one was wanted for; 0: not
+	atomic_bool unauthenticated; // our tokens were refused: the key must be read again
+	atomic_bool lost_over;       // the lost jobs stayed gone: their asks end now
+};
+
+// ---- the connection to slurmrestd (link.c) ----
+struct td_link { // reference-counted, immutable
+	int refs;
+	struct td_slurm *slurm;
+	char *url;
+	char secret[65]; // derived from the jwt key: knock tokens
+};
+// A reference, or NULL with the reason in err (TD_TRANSIENT).
+struct td_link *td_bridge_link(struct td_bridge *b, struct td_error *err);
+struct td_link *td_link_unref(struct td_link *l);
+TD_DEFINE_AUTO(struct td_link *, td_link_unref)
+// Keeps the link and the settings up to date until cancel.
+void *td_bridge_connect_thread(void *bridge);
+int td_bridge_connect(struct td_bridge *b, struct td_error *err); // one round
+
+struct td_settings *td_bridge_settings(struct td_bridge *b); // a reference, or NULL
+
+// ---- polls (poll.c) ----
+void *td_bridge_jobs_thread(void *bridge);
+void *td_bridge_nodes_thread(void *bridge);
+void td_bridge_poll_now(struct td_bridge *b);                 // wakes the job poller
+void td_bridge_want_list(struct td_bridge *b, int64_t in_ms); // a complete listing, that much later
+
+// ---- syncer ----
+int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now);
+
+// ---- why ----
+int td_why_run(struct td_bridge *b, struct td_cancel *c, struct td_error *err);
+
+// ---- small helpers ----
+static inline int64_t td_now(const struct td_bridge *b)
+{
+	return td_mono_ms(b->clock);
+}
+// The node as the scheduler sees it: our own taint is no input of feasibility. *ret_why as td_pod_fits_node.
+bool td_bridge_pod_fits(const yyjson_val *pod_spec, const yyjson_val *node, const char **ret_why);

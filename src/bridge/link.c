@@ -1,0 +1,171 @@
+// The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches, every 250 ms.
+#include "bridge/bridge.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "http/pki.h"
+
+#include <string.h>
+
+enum { LOOK_MS = 250, PORT = 6820, TOKEN_LIFE_S = 1200 };
+
+struct td_link *td_link_unref(struct td_link *l)
+{
+	if (l && __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+		td_slurm_free(l->slurm);
+		free(l->url);
+		explicit_bzero(l->secret, sizeof(l->secret));
+		free(l);
+	}
+	return NULL;
+}
+
+struct td_link *td_bridge_link(struct td_bridge *b, struct td_error *err)
+{
+	pthread_mutex_lock(&b->lock);
+	struct td_link *l = b->link;
+	if (l)
+		__atomic_add_fetch(&l->refs, 1, __ATOMIC_RELAXED);
+	else
+		td_fail(err, TD_TRANSIENT, "%s", *b->link_problem ? b->link_problem : "slurmrestd is not known yet");
+	pthread_mutex_unlock(&b->lock);
+	return l;
+}
+
+struct td_settings *td_bridge_settings(struct td_bridge *b)
+{
+	pthread_mutex_lock(&b->lock);
+	struct td_settings *s = td_settings_ref(b->settings);
+	pthread_mutex_unlock(&b->lock);
+	return s;
+}
+
+static bool ready(const struct td_object *pod)
+{
+	yyjson_val *c;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod->root, "status.conditions"), i, n, c)
+		if (td_streq(td_jstr(c, "type"), "Ready"))
+			return td_streq(td_jstr(c, "status"), "True");
+	return false;
+}
+
+// The URL of a Ready slurmrestd pod; the one in use is kept while it is Ready. Caller frees; NULL: none.
+static char *find_url(struct td_bridge *b, const char *current)
+{
+	if (b->o.slurmrestd)
+		return td_strdup(b->o.slurmrestd);
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(b->restds, b->o.ns, &pods);
+	td_auto_free char *best = NULL;
+	for (size_t i = 0; i < pods.n; i++) {
+		const char *ip = td_jstr(pods.v[i]->root, "status.podIP");
+		if (!ip || !*ip || td_object_deleting(pods.v[i]) || !ready(pods.v[i]))
+			continue;
+		td_auto_free char *url = td_asprintf(strchr(ip, ':') ? "http://[%s]:%d" : "http://%s:%d", ip, PORT);
+		if (td_streq(url, current))
+			return td_steal(url);
+		if (!best)
+			best = td_steal(url);
+	}
+	return td_steal(best);
+}
+
+static int read_key(struct td_bridge *b, struct td_buf *ret, struct td_error *err)
+{
+	if (b->o.jwt_key)
+		return td_file_read(b->o.jwt_key, 4096, ret, err);
+	td_auto_free char *name = td_asprintf("%s-jwt-key", b->o.cluster);
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	int r = td_kube_get(b->kube, &td_secrets, b->o.ns, name, b->cancel, &o, err);
+	if (r)
+		return td_wrap(err, "Secret %s/%s", b->o.ns, name);
+	const char *text = td_jkey_str(td_jget(o->root, "data"), "jwt_hs256.key");
+	if (!text)
+		return td_fail(err, TD_NOT_FOUND, "Secret %s/%s has no key jwt_hs256.key", b->o.ns, name);
+	return td_base64_decode(text, ret, err);
+}
+
+static void problem(struct td_bridge *b, const char *msg)
+{
+	pthread_mutex_lock(&b->lock);
+	if (strcmp(b->link_problem, msg) != 0) {
+		snprintf(b->link_problem, sizeof(b->link_problem), "%s", msg);
+		td_warn("%s", msg);
+	}
+	pthread_mutex_unlock(&b->lock);
+}
+
+static int settle(struct td_bridge *b, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
+	if (!sc)
+		return td_fail(err, TD_NOT_FOUND, "SlurmCluster %s/%s does not exist", b->o.ns, b->o.cluster);
+	struct td_settings *s = td_settings_read(sc->root), *old;
+	pthread_mutex_lock(&b->lock);
+	old = b->settings;
+	bool same = old && !strcmp(old->text, s->text), other = old && strcmp(old->scheduler, s->scheduler) != 0;
+	if (!same)
+		b->settings = s;
+	pthread_mutex_unlock(&b->lock);
+	td_settings_unref(same ? s : old);
+	if (other) {
+		td_warn("spec.scheduler.schedulerName of SlurmCluster %s/%s changed: starting anew", b->o.ns, b->o.cluster);
+		td_cancel_fire(b->cancel);
+	}
+	if (!same)
+		atomic_fetch_add(&b->feas_gen, 1);
+	return 0;
+}
+
+int td_bridge_connect(struct td_bridge *b, struct td_error *err)
+{
+	int r = settle(b, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&b->lock);
+	td_auto_free char *current = td_strdup(b->link ? b->link->url : NULL);
+	pthread_mutex_unlock(&b->lock);
+	td_auto_free char *url = find_url(b, current);
+	if (!url) {
+		// The old one may be on its way back: what runs on it fails by itself and says so.
+		return current ? 0 : td_fail(err, TD_TRANSIENT, "no slurmrestd pod of SlurmCluster %s/%s is Ready", b->o.ns, b->o.cluster);
+	}
+	if (td_streq(url, current) && !atomic_exchange(&b->unauthenticated, false))
+		return 0;
+	td_auto_buf struct td_buf key = {0};
+	r = read_key(b, &key, err);
+	if (r)
+		return r;
+	struct td_link *l = td_calloc(1, sizeof(*l)), *old;
+	l->refs = 1;
+	l->url = td_strdup(url);
+	td_sha256_hex(key.s, key.len, l->secret);
+	const struct td_slurm_opts o = {.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
+	r = td_slurm_new(&o, &l->slurm, err);
+	explicit_bzero(key.s, key.len);
+	if (r) {
+		td_link_unref(l);
+		return r;
+	}
+	pthread_mutex_lock(&b->lock);
+	old = b->link;
+	b->link = l;
+	b->link_problem[0] = '\0';
+	pthread_mutex_unlock(&b->lock);
+	td_link_unref(old);
+	td_info("slurmrestd at %s", url);
+	td_bridge_poll_now(b);
+	return 0;
+}
+
+void *td_bridge_connect_thread(void *bridge)
+{
+	struct td_bridge *b = bridge;
+	while (!td_cancel_wait(b->cancel, LOOK_MS)) {
+		struct td_error e = TD_ERROR_INIT;
+		if (td_bridge_connect(b, &e) && e.code != TD_CANCELLED)
+			problem(b, e.msg);
+	}
+	return NULL;
+}

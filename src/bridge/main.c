@@ -1,0 +1,310 @@
+// The role bridge: leads by Lease, fills its caches, then runs the scheduler, the syncer, the knock port and the why server.
+#include "bridge/scheduler/ask.h"
+
+#include "base/log.h"
+#include "base/rand.h"
+#include "cmd/roles.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { POD_WORKERS = 8, NODE_WORKERS = 2, SYNC_MS = 60000, LEASE_S = 15, PROLOG_US = 15000 };
+
+static const char usage[] =
+	"usage: tandem bridge --namespace NS --cluster NAME --knock ADDR:PORT [--kubeconfig FILE] [--why unix:PATH] [--metrics ADDR:PORT]\n"
+	"                     [--slurmrestd URL --jwt-key FILE] [--identity NAME] [--log-level LEVEL]\n"
+	"\n"
+	"Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps both sides' nodes in step.\n"
+	"\n"
+	"  --knock ADDR:PORT    where stand-in jobs report; a numeric address that the nodes reach\n"
+	"  --why unix:PATH      answers `tandem why` and /metrics there\n"
+	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
+	"  --jwt-key FILE       instead of the Secret NAME-jwt-key (tests)\n";
+
+static void index_uid(const struct td_object *o, struct td_strv *ret)
+{
+	td_strv_add(ret, o->uid);
+}
+
+static void index_node(const struct td_object *o, struct td_strv *ret)
+{
+	const char *n = td_jstr(o->root, "spec.nodeName");
+	if (n)
+		td_strv_add(ret, n);
+}
+
+static void on_slurmd(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_bridge *b = ctx;
+	const char *n = now ? td_jstr(now->root, "spec.nodeName") : NULL;
+	if (n)
+		td_queue_add(b->node_queue, n);
+}
+
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_bridge *b = ctx;
+	td_queue_add(b->node_queue, now ? now->name : old->name);
+	// What pods may run where depends on labels and taints only (cordon and our own taint do not count); heartbeats are many.
+	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
+	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
+		return;
+	atomic_fetch_add(&b->feas_gen, 1);
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(b->pods, NULL, &pods);
+	for (size_t i = 0; i < pods.n; i++)
+		if (!td_jstr(pods.v[i]->root, "spec.nodeName")) {
+			td_auto_free char *key = td_key_of(pods.v[i]);
+			td_queue_add_after(b->pod_queue, key, 300); // several changes in a row are one
+		}
+}
+
+struct thread {
+	pthread_t id;
+	bool started;
+};
+
+static void *pods_thread(void *p)
+{
+	struct td_bridge *b = p;
+	const struct td_controller c = {
+		.name = "scheduler", .workers = POD_WORKERS, .queue = b->pod_queue, .reconcile = td_scheduler_reconcile, .ctx = b};
+	td_controller_run(&c, b->cancel, NULL);
+	return NULL;
+}
+
+static void *nodes_thread(void *p)
+{
+	struct td_bridge *b = p;
+	const struct td_controller c = {
+		.name = "syncer", .workers = NODE_WORKERS, .queue = b->node_queue, .reconcile = td_syncer_reconcile, .ctx = b};
+	td_controller_run(&c, b->cancel, NULL);
+	return NULL;
+}
+
+static void *knocks_thread(void *p)
+{
+	struct td_bridge *b = p;
+	td_knocks_run(b->knocks, b->cancel, NULL);
+	return NULL;
+}
+
+static void *why_thread(void *p)
+{
+	struct td_bridge *b = p;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_why_run(b, b->cancel, &e) && e.code != TD_CANCELLED) {
+		td_err("%s", e.msg);
+		td_cancel_fire(b->cancel);
+	}
+	return NULL;
+}
+
+// Settings first: they say which pods are ours.
+static int first_settings(struct td_bridge *b, struct td_error *err)
+{
+	bool said = false;
+	for (;;) {
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_bridge_connect(b, &e);
+		td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+		if (s)
+			return 0;
+		if (r && !said) {
+			td_info("%s", e.msg);
+			said = true;
+		}
+		if (td_cancel_wait(b->cancel, 200))
+			return td_fail(err, TD_CANCELLED, "cancelled");
+	}
+}
+
+static int start_informers(struct td_bridge *b, struct td_error *err)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
+			  *slurmds = td_asprintf("app.kubernetes.io/name=slurmd,tandem.dev/cluster=%s", b->o.cluster);
+	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
+				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds};
+	b->pods = td_informer_new(b->kube, &po);
+	b->nodes = td_informer_new(b->kube, &no);
+	b->slurmds = td_informer_new(b->kube, &so);
+	td_informer_add_index(b->pods, "uid", index_uid);
+	td_informer_add_index(b->slurmds, "node", index_node);
+	td_informer_on_change(b->pods, td_enqueue_self, b->pod_queue);
+	td_informer_on_change(b->nodes, on_node, b);
+	td_informer_on_change(b->slurmds, on_slurmd, b);
+	struct td_informer *const all[] = {b->pods, b->nodes, b->slurmds};
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		int r = td_informer_start(all[i], b->cancel, err);
+		if (r)
+			return r;
+	}
+	return td_informers_wait(all, TD_LEN(all), SYNC_MS, b->cancel, err);
+}
+
+static int start_first(struct td_bridge *b, struct td_error *err)
+{
+	td_auto_free char *fields = td_asprintf("metadata.name=%s", b->o.cluster),
+			  *restds = td_asprintf("app.kubernetes.io/name=slurmrestd,tandem.dev/cluster=%s", b->o.cluster);
+	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = b->o.ns, .fields = fields},
+				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds};
+	b->clusters = td_informer_new(b->kube, &co);
+	b->restds = td_informer_new(b->kube, &ro);
+	struct td_informer *const all[] = {b->clusters, b->restds};
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		int r = td_informer_start(all[i], b->cancel, err);
+		if (r)
+			return r;
+	}
+	// The CRD may not be there yet: wait for it as long as it takes.
+	for (;;) {
+		int r = td_informers_wait(all, TD_LEN(all), SYNC_MS, b->cancel, err);
+		if (r != TD_TRANSIENT)
+			return r;
+		td_warn("%s", err->msg);
+	}
+}
+
+static int run(struct td_bridge *b, struct td_error *err)
+{
+	int r = start_first(b, err);
+	if (!r)
+		r = first_settings(b, err);
+	if (!r)
+		r = start_informers(b, err);
+	if (!r) {
+		b->knocks = td_knocks_new(b, b->o.knock, err);
+		if (!b->knocks)
+			r = err->code;
+	}
+	if (r)
+		return r;
+	td_info("leading for SlurmCluster %s/%s", b->o.ns, b->o.cluster);
+	static void *(*const fns[])(void *) = {td_bridge_connect_thread,
+					       td_bridge_jobs_thread,
+					       td_bridge_nodes_thread,
+					       pods_thread,
+					       nodes_thread,
+					       knocks_thread,
+					       why_thread};
+	struct thread t[TD_LEN(fns)] = {0};
+	for (size_t i = 0; i < TD_LEN(fns); i++) {
+		t[i].started = pthread_create(&t[i].id, NULL, fns[i], b) == 0;
+		if (!t[i].started)
+			td_cancel_fire(b->cancel);
+	}
+	td_cancel_wait(b->cancel, -1);
+	for (size_t i = 0; i < TD_LEN(fns); i++)
+		if (t[i].started)
+			pthread_join(t[i].id, NULL);
+	return 0;
+}
+
+static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
+{
+	const struct td_bridge_opts *o = ctx;
+	struct td_bridge b = {.o = *o, .clock = &td_clock_system, .poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+	if (b.poll_fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "eventfd");
+	pthread_mutex_init(&b.lock, NULL);
+	pthread_mutex_init(&b.list_lock, NULL);
+	atomic_store(&b.prolog_us, PROLOG_US);
+	atomic_store(&b.feas_gen, 1);
+	b.cancel = c;
+	int r = td_kube_new(o->kubeconfig, &b.kube, err);
+	if (!r) {
+		b.recorder = td_recorder_new(b.kube, "tandem-bridge");
+		b.pod_queue = td_queue_new(b.clock);
+		b.node_queue = td_queue_new(b.clock);
+		b.view = td_slurm_view_new();
+		b.asks = td_asks_new();
+		r = run(&b, err);
+		td_cancel_fire(c);
+		struct td_informer *const all[] = {b.pods, b.nodes, b.slurmds, b.restds, b.clusters};
+		for (size_t i = 0; i < TD_LEN(all); i++)
+			td_informer_free(all[i]);
+		td_knocks_free(b.knocks);
+		td_recorder_free(b.recorder);
+		td_queue_free(b.pod_queue);
+		td_queue_free(b.node_queue);
+		td_asks_free(b.asks);
+		td_slurm_view_free(b.view);
+	}
+	td_link_unref(b.link);
+	td_settings_unref(b.settings);
+	td_kube_free(b.kube);
+	pthread_mutex_destroy(&b.lock);
+	pthread_mutex_destroy(&b.list_lock);
+	close(b.poll_fd);
+	return r;
+}
+
+static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level)
+{
+	const struct {
+		const char *name;
+		const char **to;
+	} table[] = {
+		{"--kubeconfig", &o->kubeconfig}, {"--namespace", &o->ns},    {"--cluster", &o->cluster},
+		{"--knock", &o->knock},           {"--why", &o->why},         {"--metrics", &o->metrics},
+		{"--slurmrestd", &o->slurmrestd}, {"--jwt-key", &o->jwt_key}, {"--identity", &o->identity},
+	};
+	for (int i = 1; i < argc; i++) {
+		size_t k = 0;
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return fputs(usage, stdout), 1;
+		if (!strcmp(argv[i], "--log-level") && i + 1 < argc) {
+			*ret_level = td_log_level_parse(argv[++i]);
+			if (*ret_level >= 0)
+				continue;
+		}
+		while (k < TD_LEN(table) && strcmp(argv[i], table[k].name) != 0)
+			k++;
+		if (k == TD_LEN(table) || i + 1 >= argc) {
+			fprintf(stderr, "tandem bridge: what is \"%s\"?\n%s", argv[i], usage);
+			return 2;
+		}
+		*table[k].to = argv[++i];
+	}
+	if (!o->ns || !o->cluster || !o->knock) {
+		fprintf(stderr, "tandem bridge: --namespace, --cluster and --knock are needed\n%s", usage);
+		return 2;
+	}
+	if (!o->slurmrestd != !o->jwt_key) {
+		fputs("tandem bridge: --slurmrestd and --jwt-key go together\n", stderr);
+		return 2;
+	}
+	return 0;
+}
+
+int td_bridge_main(int argc, char **argv)
+{
+	struct td_bridge_opts o = {0};
+	int level = TD_LOG_INFO, r = flags(argc, argv, &o, &level);
+	if (r)
+		return r == 1 ? 0 : 2;
+	td_log_init("bridge", (enum td_log_level)level);
+	struct td_cancel *cancel = td_cancel_new();
+	td_cancel_on_signals(cancel);
+	char host[128] = "", uuid[TD_UUID_LEN];
+	gethostname(host, sizeof(host) - 1);
+	// The socket is one per instance and supervise starts us only when the one before is dead: with a name of its own a restart need
+	// not wait for its own old lease.
+	td_auto_free char *id = td_asprintf("%s-%s", host, o.why ? o.why : td_uuid(uuid)),
+			  *lease = td_asprintf("tandem-bridge-%s", o.cluster);
+	const struct td_lease_opts lo = {.ns = o.ns, .name = lease, .identity = o.identity ? o.identity : id, .duration_s = LEASE_S};
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	r = td_kube_new(o.kubeconfig, &k, &err);
+	if (!r)
+		r = td_lease_run(k, &lo, cancel, lead, &o, &err);
+	bool clean = td_cancelled(cancel);
+	if (r && !clean)
+		td_err("%s", err.msg);
+	td_cancel_unref(cancel);
+	return clean ? 0 : 1;
+}

@@ -1,0 +1,241 @@
+// The two polls that keep the view of Slurm current, and what follows from them: keys to look at, the mass-vanish rule, complete listings.
+#include "bridge/scheduler/ask.h"
+
+#include "base/log.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { JOBS_MS = 200, NODES_MS = 250, WAITING_MS = 2000, IDLE_WAITING_MS = 15000, BACKOFF_MS = 500, GAP_MS = 2000, LOST_MS = 120000 };
+
+void td_bridge_poll_now(struct td_bridge *b)
+{
+	uint64_t one = 1;
+	(void)!write(b->poll_fd, &one, sizeof(one));
+}
+
+void td_bridge_want_list(struct td_bridge *b, int64_t in_ms)
+{
+	int64_t at = td_now(b) + in_ms;
+	pthread_mutex_lock(&b->list_lock);
+	if (!b->list_at || at < b->list_at)
+		b->list_at = at;
+	if (at > b->list_last)
+		b->list_last = at;
+	pthread_mutex_unlock(&b->list_lock);
+	td_bridge_poll_now(b);
+}
+
+static void sleep_until(struct td_bridge *b, int fd, int64_t ms)
+{
+	struct pollfd f[2] = {{td_cancel_fd(b->cancel), POLLIN, 0}, {fd, POLLIN, 0}};
+	if (poll(f, fd >= 0 ? 2 : 1, (int)(ms < 1 ? 1 : ms)) > 0 && fd >= 0 && f[1].revents) {
+		uint64_t n;
+		(void)!read(fd, &n, sizeof(n));
+	}
+}
+
+static void enqueue(struct td_bridge *b, struct td_ask *a)
+{
+	pthread_mutex_lock(&b->asks->lock);
+	td_auto_free char *key = td_strdup(a->key);
+	pthread_mutex_unlock(&b->asks->lock);
+	td_queue_add(b->pod_queue, key);
+}
+
+static void changed(void *ctx, int64_t job, uint64_t states)
+{
+	struct td_bridge *b = ctx;
+	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, job);
+	if (!a) {
+		td_slurm_view_unwatch(b->view, job);
+		return;
+	}
+	pthread_mutex_lock(&b->asks->lock);
+	a->polled = states;
+	a->look = true;
+	pthread_mutex_unlock(&b->asks->lock);
+	enqueue(b, a);
+}
+
+static void enqueue_all(struct td_bridge *b)
+{
+	struct td_ask **v;
+	size_t n;
+	td_asks_all(b->asks, &v, &n);
+	for (size_t i = 0; i < n; i++) {
+		enqueue(b, v[i]);
+		td_ask_unref(v[i]);
+	}
+	free(v);
+}
+
+static void enqueue_nodes(struct td_bridge *b)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(b->view);
+	for (size_t i = 0; s && i < s->nodes.n; i++)
+		td_queue_add(b->node_queue, s->nodes.v[i].name);
+}
+
+static void set_lost(struct td_bridge *b, bool lost)
+{
+	if (atomic_exchange(&b->lost, lost) == lost)
+		return;
+	enqueue_nodes(b);
+	enqueue_all(b);
+}
+
+// 40-protocols.md §1 "After a gap or a loss": evict nobody, drain the pool, alarm; when they stay gone or a person confirms, the asks end.
+static void vanish(struct td_bridge *b, size_t gone, size_t watched)
+{
+	int64_t now = td_now(b);
+	if (!td_pool_mass_vanish(gone, watched)) {
+		if (atomic_load(&b->lost))
+			td_info("Slurm's state is back: %zu of %zu jobs are unknown", gone, watched);
+		set_lost(b, false);
+		atomic_store(&b->lost_over, false);
+		return;
+	}
+	if (atomic_load(&b->lost_over))
+		return;
+	if (!atomic_load(&b->lost)) {
+		atomic_store(&b->lost_since, now);
+		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; the pool is drained. "
+		       "It goes on in "
+		       "%d s, or at once with the annotation tandem.dev/confirm-lost-state on SlurmCluster %s/%s",
+		       gone, watched, LOST_MS / 1000, b->o.ns, b->o.cluster);
+		set_lost(b, true);
+		return;
+	}
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
+	bool confirmed = sc && td_object_annotation(sc, "tandem.dev/confirm-lost-state");
+	if (confirmed || now - atomic_load(&b->lost_since) > LOST_MS) {
+		td_err("the jobs that vanished stayed gone%s: their asks end", confirmed ? ", as confirmed" : "");
+		atomic_store(&b->lost_over, true);
+		set_lost(b, false);
+	}
+}
+
+static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
+{
+	int64_t now = td_now(b);
+	pthread_mutex_lock(&b->list_lock);
+	bool due = (b->list_at && now >= b->list_at) || !atomic_load(&b->listed);
+	pthread_mutex_unlock(&b->list_lock);
+	if (!due || now < *retry_at)
+		return;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_scheduler_list(b, s, b->cancel, &e)) {
+		if (e.code != TD_CANCELLED)
+			td_warn("listing Slurm's jobs: %s", e.msg);
+		*retry_at = td_now(b) + 1000;
+		return;
+	}
+	pthread_mutex_lock(&b->list_lock);
+	b->list_at = b->list_last > now ? b->list_last : 0;
+	pthread_mutex_unlock(&b->list_lock);
+	if (!atomic_exchange(&b->listed, true))
+		enqueue_all(b);
+}
+
+void *td_bridge_jobs_thread(void *bridge)
+{
+	struct td_bridge *b = bridge;
+	int64_t gap = 0, retry_at = 0, wait = 0;
+	while (!td_cancelled(b->cancel)) {
+		sleep_until(b, b->poll_fd, wait);
+		wait = JOBS_MS;
+		struct td_error e = TD_ERROR_INIT;
+		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
+		if (!l)
+			continue;
+		list(b, l->slurm, &retry_at);
+		int64_t began = td_now(b);
+		size_t gone, watched;
+		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, changed, b, &gone, &watched, &e);
+		if (r) {
+			if (r != TD_CANCELLED && !gap)
+				td_warn("%s", e.msg);
+			if (r == TD_UNAUTHENTICATED)
+				atomic_store(&b->unauthenticated, true);
+			gap = gap ? gap : began;
+			wait = BACKOFF_MS;
+			continue;
+		}
+		if (gap) {
+			td_info("Slurm answers again after %lld ms", (long long)(began - gap));
+			if (began - gap > GAP_MS)
+				td_bridge_want_list(b, 0);
+			gap = 0;
+		}
+		vanish(b, gone, watched);
+		int64_t took = td_now(b) - began;
+		wait = took * 10 > JOBS_MS ? took * 10 : JOBS_MS;
+		if (!watched)
+			wait = 1000;
+	}
+	return NULL;
+}
+
+static bool same_names(const struct td_slurm_snapshot *a, const struct td_slurm_snapshot *b)
+{
+	if (!a || a->nodes.n != b->nodes.n)
+		return false;
+	for (size_t i = 0; i < a->nodes.n; i++)
+		if (strcmp(a->nodes.v[i].name, b->nodes.v[i].name) != 0 || a->nodes.v[i].cpus != b->nodes.v[i].cpus ||
+		    a->nodes.v[i].memory_mb != b->nodes.v[i].memory_mb || !td_streq(a->nodes.v[i].gres, b->nodes.v[i].gres))
+			return false;
+	return true;
+}
+
+void *td_bridge_nodes_thread(void *bridge)
+{
+	struct td_bridge *b = bridge;
+	int64_t wait = 0, waiting_at = 0;
+	bool failing = false;
+	while (!td_cancelled(b->cancel)) {
+		sleep_until(b, -1, wait);
+		wait = NODES_MS;
+		struct td_error e = TD_ERROR_INIT;
+		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
+		if (!l || td_cancelled(b->cancel))
+			continue;
+		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *old = td_slurm_view_nodes(b->view);
+		bool diff = false;
+		int64_t began = td_now(b);
+		int r = td_slurm_view_poll_nodes(b->view, l->slurm, began, b->cancel, &diff, &e);
+		if (r) {
+			if (r == TD_UNAUTHENTICATED)
+				atomic_store(&b->unauthenticated, true);
+			if (!failing && r != TD_CANCELLED)
+				td_warn("%s", e.msg);
+			failing = true;
+			wait = BACKOFF_MS;
+			continue;
+		}
+		failing = false;
+		if (diff) {
+			td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *now = td_slurm_view_nodes(b->view);
+			if (!same_names(old, now)) {
+				pthread_mutex_lock(&b->lock);
+				b->nodes_changed_ms = began;
+				pthread_mutex_unlock(&b->lock);
+				atomic_fetch_add(&b->feas_gen, 1);
+				enqueue_all(b);
+			}
+			td_syncer_nodes_changed(b, old, now);
+		}
+		int64_t took = td_now(b) - began;
+		wait = took * 20 > NODES_MS ? took * 20 : NODES_MS;
+		if (began >= waiting_at) {
+			int64_t t0 = td_now(b);
+			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &e);
+			took = td_now(b) - t0;
+			int64_t every = td_queue_len(b->pod_queue) ? WAITING_MS : IDLE_WAITING_MS;
+			waiting_at = t0 + (took * 100 > every ? took * 100 : every);
+		}
+	}
+	return NULL;
+}

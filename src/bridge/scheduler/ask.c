@@ -1,0 +1,207 @@
+#define uthash_malloc(n) td_malloc(n)
+#include "bridge/scheduler/ask.h"
+
+#include <string.h>
+
+struct td_asks *td_asks_new(void)
+{
+	struct td_asks *t = td_calloc(1, sizeof(*t));
+	pthread_mutex_init(&t->lock, NULL);
+	return t;
+}
+
+struct td_ask *td_ask_unref(struct td_ask *a)
+{
+	if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL))
+		return NULL;
+	char *const f[] = {a->key,  a->nodes,    a->devices, a->cpus, a->reason, a->excluded,
+			   a->user, a->job_user, a->refused, a->said, a->why};
+	for (size_t i = 0; i < TD_LEN(f); i++)
+		free(f[i]);
+	free(a);
+	return NULL;
+}
+
+struct td_asks *td_asks_free(struct td_asks *t)
+{
+	if (!t)
+		return NULL;
+	struct td_ask *a, *tmp;
+	HASH_ITER (hh, t->by_uid, a, tmp) {
+		HASH_DEL(t->by_uid, a);
+		td_ask_unref(a);
+	}
+	pthread_mutex_destroy(&t->lock);
+	free(t->res);
+	free(t);
+	return NULL;
+}
+
+static struct td_ask *ref(struct td_ask *a)
+{
+	if (a)
+		__atomic_add_fetch(&a->refs, 1, __ATOMIC_RELAXED);
+	return a;
+}
+
+struct td_ask *td_ask_get(struct td_asks *t, const char *uid)
+{
+	struct td_ask *a;
+	pthread_mutex_lock(&t->lock);
+	HASH_FIND_STR(t->by_uid, uid, a);
+	ref(a);
+	pthread_mutex_unlock(&t->lock);
+	return a;
+}
+
+static struct td_ask **key_bucket(struct td_asks *t, const char *key)
+{
+	uint64_t h = UINT64_C(1469598103934665603);
+	for (; *key; key++)
+		h = (h ^ (unsigned char)*key) * UINT64_C(1099511628211);
+	return &t->keys[(h ^ h >> 32) % TD_LEN(t->keys)];
+}
+
+static void set_key_locked(struct td_asks *t, struct td_ask *a, const char *key)
+{
+	for (struct td_ask **p = a->key ? key_bucket(t, a->key) : NULL; p && *p; p = &(*p)->by_key)
+		if (*p == a) {
+			*p = a->by_key;
+			break;
+		}
+	a->by_key = NULL;
+	if (!key)
+		return; // leaves the buckets, keeps the text
+	free(a->key);
+	a->key = td_strdup(key);
+	a->by_key = *key_bucket(t, key);
+	*key_bucket(t, key) = a;
+}
+
+struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key, bool *ret_new)
+{
+	struct td_ask *a;
+	pthread_mutex_lock(&t->lock);
+	HASH_FIND_STR(t->by_uid, uid, a);
+	*ret_new = !a;
+	if (!a) {
+		a = td_calloc(1, sizeof(*a));
+		a->refs = 1;
+		snprintf(a->uid, sizeof(a->uid), "%s", uid);
+		set_key_locked(t, a, key);
+		HASH_ADD_STR(t->by_uid, uid, a);
+	} else if (td_starts(a->key, "uid:") && strcmp(a->key, key) != 0) {
+		set_key_locked(t, a, key);
+	}
+	ref(a);
+	pthread_mutex_unlock(&t->lock);
+	return a;
+}
+
+static struct td_ask **bucket(struct td_asks *t, int64_t job)
+{
+	return &t->jobs[(uint64_t)job % TD_LEN(t->jobs)];
+}
+
+struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job)
+{
+	pthread_mutex_lock(&t->lock);
+	struct td_ask *a = *bucket(t, job);
+	while (a && a->job != job)
+		a = a->by_job;
+	ref(a);
+	pthread_mutex_unlock(&t->lock);
+	return a;
+}
+
+size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max)
+{
+	size_t n = 0;
+	pthread_mutex_lock(&t->lock);
+	for (struct td_ask *a = *key_bucket(t, key); a && n < max; a = a->by_key)
+		if (!strcmp(a->key, key))
+			ret[n++] = ref(a);
+	pthread_mutex_unlock(&t->lock);
+	return n;
+}
+
+void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n)
+{
+	struct td_ask *a, *tmp;
+	size_t n = 0;
+	pthread_mutex_lock(&t->lock);
+	struct td_ask **v = td_calloc(HASH_COUNT(t->by_uid) + 1, sizeof(*v));
+	HASH_ITER (hh, t->by_uid, a, tmp)
+		v[n++] = ref(a);
+	pthread_mutex_unlock(&t->lock);
+	*ret = v;
+	*ret_n = n;
+}
+
+static void unlink_job_locked(struct td_asks *t, struct td_ask *a)
+{
+	if (!a->job)
+		return;
+	for (struct td_ask **p = bucket(t, a->job); *p; p = &(*p)->by_job)
+		if (*p == a) {
+			*p = a->by_job;
+			break;
+		}
+	a->by_job = NULL;
+	a->job = 0;
+}
+
+void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job)
+{
+	pthread_mutex_lock(&t->lock);
+	if (a->job != job) {
+		unlink_job_locked(t, a);
+		a->job = job;
+		a->polled = 0;
+		if (job) {
+			a->by_job = *bucket(t, job);
+			*bucket(t, job) = a;
+		}
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_ask_forget(struct td_asks *t, struct td_ask *a)
+{
+	struct td_ask *found;
+	pthread_mutex_lock(&t->lock);
+	HASH_FIND_STR(t->by_uid, a->uid, found);
+	bool had = found == a;
+	if (had) {
+		unlink_job_locked(t, a);
+		set_key_locked(t, a, NULL);
+		HASH_DEL(t->by_uid, a);
+		t->pending -= a->counted;
+		a->counted = false;
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (had)
+		td_ask_unref(a); // the table's
+}
+
+void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending)
+{
+	pthread_mutex_lock(&t->lock);
+	if (a->counted != pending) {
+		t->pending += pending ? 1 : (size_t)-1;
+		a->counted = pending;
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_ask_str(struct td_asks *t, char **field, const char *s)
+{
+	if (td_streq(*field, s))
+		return;
+	char *now = td_strdup(s);
+	pthread_mutex_lock(&t->lock);
+	char *old = *field;
+	*field = now;
+	pthread_mutex_unlock(&t->lock);
+	free(old);
+}

@@ -1,0 +1,127 @@
+// What a job's record says about its ask.
+#include "bridge/scheduler/ask.h"
+
+#include <string.h>
+
+enum { PROLOG_MAX_S = 70 }; // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (slurm-facts K)
+
+// Learns how long a prolog takes, so that the one look that is needed comes just after it.
+static void learn(struct td_bridge *b, struct td_ask *a)
+{
+	int64_t est = atomic_load(&b->prolog_us), took = (td_now(b) - a->allocated_ms) * 1000;
+	int64_t now = a->waits ? (est * 3 + took) / 4 : est * 15 / 16;
+	atomic_store(&b->prolog_us, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
+}
+
+void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j)
+{
+	enum td_job_phase phase = td_job_phase(j->states);
+	td_auto_free char *devices = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	const char *cpus = NULL;
+	if (j->n_nodes) {
+		cpus = j->nodes[0].cores;
+		if (td_devices_text(s, &j->nodes[0], &devices, &err))
+			devices = td_strdup("?"); // differs from every grant, and is never bound
+	}
+	bool prolog = phase == TD_PHASE_RUNNING && td_streq(j->reason, "Prolog");
+	pthread_mutex_lock(&b->asks->lock);
+	a->know = TD_JOB_READ;
+	a->named = td_streq(td_job_uid(j, s->cluster_uid), a->uid);
+	a->admin_set = j->admin_comment && *j->admin_comment;
+	a->states = a->polled = j->states;
+	a->batch = j->batch;
+	a->started = a->started || j->n_nodes;
+	a->prolog = prolog;
+	a->start = j->start;
+	a->restarts = j->restarts;
+	a->end = j->end;
+	a->limit_min = j->time_limit_min;
+	a->preempt = j->preempt;
+	a->has_cpus = phase == TD_PHASE_ENDED ? 0 : j->want_cpus;
+	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
+	a->expect = phase == TD_PHASE_WAITING ? j->start : 0;
+	a->look = false;
+	a->read_ms = td_now(b);
+	pthread_mutex_unlock(&b->asks->lock);
+	td_ask_str(b->asks, &a->reason, j->reason);
+	td_ask_str(b->asks, &a->job_user, j->user);
+	td_ask_str(b->asks, &a->excluded, j->excluded_nodes);
+	if (j->n_nodes && phase != TD_PHASE_ENDED && phase != TD_PHASE_ENDING) { // an ended job's list of devices is empty
+		td_ask_str(b->asks, &a->nodes, j->nodes_text);
+		td_ask_str(b->asks, &a->devices, devices);
+		td_ask_str(b->asks, &a->cpus, cpus);
+		td_room_where(b, j->id, j->nodes[0].name);
+	}
+	td_ask_pending(b->asks, a, phase == TD_PHASE_WAITING);
+	if (a->allocated_ms && phase == TD_PHASE_RUNNING && !prolog) {
+		learn(b, a);
+		a->allocated_ms = 0;
+	}
+	td_slurm_view_watch(b->view, j->id, j->states);
+}
+
+int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a, struct td_cancel *c,
+		struct td_error *err)
+{
+	td_auto_job struct td_slurm_job j = {0};
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_job(slurm, a->job, c, &j, &e);
+	if (r && r != TD_NOT_FOUND)
+		return td_fail(err, r, "%.500s", e.msg);
+	if (!r) {
+		td_ask_take(b, s, a, &j);
+		return 0;
+	}
+	td_ask_pending(b->asks, a, false);
+	pthread_mutex_lock(&b->asks->lock);
+	a->know = TD_JOB_GONE;
+	a->states = a->polled = 0;
+	a->look = false;
+	a->read_ms = td_now(b);
+	pthread_mutex_unlock(&b->asks->lock);
+	return 0;
+}
+
+static enum td_job_is is(struct td_bridge *b, const struct td_ask *a)
+{
+	switch (td_job_phase(a->states)) {
+	case TD_PHASE_WAITING:
+		return TD_IS_PENDING;
+	case TD_PHASE_STARTING:
+		return TD_IS_STARTING;
+	case TD_PHASE_RUNNING:
+		if (a->prolog && !a->passed && td_real_ms(b->clock) / 1000 - a->start <= PROLOG_MAX_S)
+			return TD_IS_STARTING;
+		return TD_IS_RUNNING;
+	case TD_PHASE_LOST:
+		return TD_IS_LOST;
+	case TD_PHASE_ENDING:
+	case TD_PHASE_ENDED:
+		return TD_IS_ENDED;
+	case TD_PHASE_UNKNOWN:
+	case TD_PHASE_FLAG:
+		break;
+	}
+	return TD_IS_UNKNOWN;
+}
+
+void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret)
+{
+	*ret = (struct td_pool_job){
+		.know = a->know,
+		.is = is(b, a),
+		// A comment may be chosen by anybody: while the admin comment is not set, the owner must be the one that we submit as.
+		.ours = a->named && (a->admin_set || !a->user || td_streq(a->user, a->job_user)),
+		.cancelled = a->states & TD_JOB(CANCELLED),
+		.started = a->started,
+		.warned = a->warned,
+		.same_spec = same_spec,
+		.grant = {.job = a->job,
+			  .start = a->start,
+			  .restarts = a->restarts,
+			  .ask = a->uid,
+			  .nodes = a->nodes,
+			  .devices = a->devices},
+	};
+}

@@ -1,0 +1,59 @@
+// What a waiting pod says: condition PodScheduled=False with Slurm's reason in plain words.
+#include "bridge/scheduler/ask.h"
+
+#include <string.h>
+
+enum { AGAIN_MS = 10000, FAR_S = 300 * 86400 };
+
+char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
+{
+	td_auto_buf struct td_buf b = {0};
+	const char *words = td_pool_reason_words(a->reason), *r = a->reason ? a->reason : "";
+	td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
+	if (!*r || !strcmp(r, "None"))
+		td_buf_puts(&b, ".");
+	else if (words)
+		td_buf_printf(&b, ": %s (%s).", words, r);
+	else
+		td_buf_printf(&b, ": %s.", r);
+	if (a->expect > now_s && a->expect - now_s < FAR_S) { // an endless job before it puts the start a year away: no expectation
+		char t[TD_TIME_LEN];
+		td_buf_printf(&b, " Slurm expects to start it at %s.", td_time_format((a->expect + 59) / 60 * 60 * 1000, t));
+	}
+	return td_buf_take(&b);
+}
+
+int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, const char *reason, const char *text,
+		struct td_cancel *c, struct td_error *err)
+{
+	int64_t now = td_now(b);
+	if (td_streq(a->said, text) || (a->said && now - a->said_ms < AGAIN_MS && !a->refused))
+		return 0;
+	yyjson_val *v, *cond = NULL;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod->root, "status.conditions"), i, n, v)
+		if (td_streq(td_jstr(v, "type"), "PodScheduled"))
+			cond = v;
+	a->said_ms = now;
+	td_ask_str(b->asks, &a->said, text);
+	if (cond && td_streq(td_jstr(cond, "status"), "False") && td_streq(td_jstr(cond, "message"), text) &&
+	    td_streq(td_jstr(cond, "reason"), reason))
+		return 0;
+	char t[TD_TIME_LEN];
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	td_jm_str(d, root, "metadata.uid", pod->uid);
+	td_jm_str(d, o, "type", "PodScheduled");
+	td_jm_str(d, o, "status", "False");
+	td_jm_str(d, o, "reason", reason);
+	td_jm_str(d, o, "message", text);
+	if (!cond || !td_streq(td_jstr(cond, "status"), "False"))
+		td_jm_str(d, o, "lastTransitionTime", td_time_format(td_real_ms(b->clock), t));
+	yyjson_mut_arr_append(list, o);
+	int r = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
+	if (r == TD_NOT_FOUND || r == TD_CONFLICT) // gone, or another pod of that name: the watch tells
+		return 0;
+	if (r)
+		a->said_ms = 0;
+	return r ? td_wrap(err, "saying on pod %s why it waits", a->key) : 0;
+}

@@ -1,0 +1,173 @@
+// From a waiting pod to a job: where it may run, whether it fits now, and the submit itself.
+#include "bridge/scheduler/ask.h"
+
+#include "api/selector.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "http/pki.h"
+#include "slurm/hostlist.h"
+#include "standin/wire.h"
+
+#include <string.h>
+
+bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const char **ret_why)
+{
+	bool tainted = false;
+	yyjson_val *t;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, n, t)
+		tainted |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
+	if (!tainted)
+		return td_pod_fits_node(spec, node, true, ret_why);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(node);
+	yyjson_mut_val *taints = td_jm_get(yyjson_mut_doc_get_root(d), "spec.taints");
+	for (size_t k = yyjson_mut_arr_size(taints); k--;)
+		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key"), TD_TAINT_DRAIN))
+			yyjson_mut_arr_remove(taints, k);
+	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));
+	return td_pod_fits_node(spec, td_json_root(copy), true, ret_why);
+}
+
+bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
+{
+	bool *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
+	const yyjson_val *spec = td_jget(pod->root, "spec");
+	for (size_t i = 0; i < l->n; i++) {
+		td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, l->v[i].name);
+		v[i] = node && td_bridge_pod_fits(spec, node->root, NULL);
+	}
+	return v;
+}
+
+int td_ask_excluded(struct td_bridge *b, const struct td_object *pod, const struct td_want *w, char **ret, bool *ret_ever, char *why,
+		    size_t len, struct td_error *err)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	if (!snap)
+		return td_fail(err, TD_TRANSIENT, "Slurm's nodes are not known yet");
+	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
+	td_auto_free struct td_pool_node *nodes = NULL;
+	td_auto_strv struct td_strv no = {0};
+	for (size_t i = 0; i < snap->nodes.n; i++)
+		if (!ok[i])
+			td_strv_add(&no, snap->nodes.v[i].name);
+	td_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
+	*ret_ever = td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, why, len);
+	bool any = false;
+	for (size_t i = 0; i < snap->nodes.n; i++)
+		any |= nodes[i].feasible;
+	if (!any && no.n < snap->nodes.n && w->ask.partition)
+		snprintf(why, len, "no node that it may use is in partition %s", w->ask.partition);
+	*ret = td_hostlist_write(&no);
+	return 0;
+}
+
+// ---- submit -----------------------------------------------------------------------------------------------------------------
+void td_knock_token(const struct td_link *l, const char *uid, char ret[33])
+{
+	char hex[65];
+	td_auto_free char *text = td_asprintf("%s knock %s", l->secret, uid);
+	td_sha256_hex(text, strlen(text), hex);
+	memcpy(ret, hex, 32);
+	ret[32] = '\0';
+}
+
+static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c)
+{
+	td_auto_free char *text = td_mark(s->cluster_uid, a->uid);
+	const struct td_slurm_job_change ch = {.admin_comment = text};
+	struct td_error e = TD_ERROR_INIT;
+	if (td_slurm_job_update(l->slurm, a->job, &ch, c, &e)) {
+		if (e.code != TD_NOT_FOUND && e.code != TD_CANCELLED)
+			td_debug("marking job %lld: %s", (long long)a->job, e.msg);
+		return;
+	}
+	a->admin_set = true;
+}
+
+void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c)
+{
+	if (!a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
+		set_admin_comment(b, s, l, a, c);
+}
+
+static void took(struct td_bridge *b, struct td_ask *a, int64_t job, uint64_t states, bool batch)
+{
+	td_ask_set_job(b->asks, a, job);
+	pthread_mutex_lock(&b->asks->lock);
+	a->know = TD_JOB_READ;
+	a->states = a->polled = states;
+	a->batch = batch;
+	a->named = true;
+	a->started = a->warned = a->usr1 = a->bound_sent = false;
+	a->admin_set = false;
+	a->start = a->restarts = a->end = a->preempt = a->expect = 0;
+	a->waits = 0;
+	a->ended_ms = 0;
+	a->prolog = true;
+	a->passed = false;
+	a->look = !batch;
+	a->read_ms = td_now(b);
+	pthread_mutex_unlock(&b->asks->lock);
+	td_ask_str(b->asks, &a->job_user, a->user);
+	td_ask_str(b->asks, &a->reason, batch ? "None" : "Prolog");
+	td_slurm_view_watch(b->view, job, states);
+}
+
+int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
+		  struct td_want *w, bool immediate, struct td_cancel *c, struct td_error *err)
+{
+	int64_t job = 0, now = td_now(b);
+	td_auto_free char *script = NULL;
+	a->asked_ms = now;
+	if (td_fault("bridge.submit.before"))
+		return td_fail(err, TD_TRANSIENT, "fault before a submit");
+	struct td_error e = TD_ERROR_INIT;
+	int r;
+	if (immediate) {
+		r = td_slurm_allocate(l->slurm, a->user, &w->ask, c, &job, &e);
+		if (!r) {
+			atomic_fetch_add(&b->n_allocated, 1);
+			td_room_given(b, a, job);
+			took(b, a, job, TD_JOB(RUNNING), false);
+			td_ask_pending(b->asks, a, false);
+			a->allocated_ms = td_now(b);
+			a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us) + 500) / 1000;
+			return 0;
+		}
+		if (r != TD_UNCERTAIN)
+			td_room_given(b, a, 0);
+		if (r == TD_THROTTLED || r == TD_INVALID) { // 2014 too: in the queue it may wait for a node that is down now
+			td_debug("%s: no immediate allocation: %s", a->key, e.msg);
+			td_room_refused(b, a, &e);
+		}
+	} else {
+		char token[33];
+		td_knock_token(l, a->uid, token);
+		script = td_asprintf("#!/bin/sh\nexec " TD_WIRE_BINARY " run --knock %s --ask %s --token %s\n", b->o.knock, a->uid, token);
+		w->ask.script = script;
+		w->ask.warn_usr1 = true;
+		w->ask.warn_delay_s = s->end_grace_s + 60;
+		r = td_slurm_submit(l->slurm, a->user, &w->ask, c, &job, &e);
+		if (!r) {
+			atomic_fetch_add(&b->n_submitted, 1);
+			took(b, a, job, TD_JOB(PENDING), true);
+			td_ask_pending(b->asks, a, true);
+			td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
+			set_admin_comment(b, s, l, a, c);
+			return 0;
+		}
+	}
+	if (td_fault("bridge.submit.after"))
+		return td_fail(err, TD_TRANSIENT, "fault after a submit");
+	if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+		// It may be in Slurm: found by its name before anything is repeated.
+		pthread_mutex_lock(&b->asks->lock);
+		a->know = TD_JOB_UNSURE;
+		pthread_mutex_unlock(&b->asks->lock);
+		td_ask_set_job(b->asks, a, 0);
+		td_bridge_want_list(b, 0);
+		td_bridge_want_list(b, 5000); // a submit that was on its way may land after the first listing
+	}
+	return td_fail(err, r, "%.500s", e.msg);
+}

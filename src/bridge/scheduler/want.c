@@ -1,0 +1,283 @@
+#include "bridge/scheduler/want.h"
+
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "slurm/hostlist.h"
+#include "slurm/token.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { UID_LEN = 36, NAME_CUT = 40 };
+
+char *td_job_name(const char *pod, const char *uid)
+{
+	return td_asprintf("%.*s.%s", NAME_CUT, pod, uid);
+}
+
+static bool is_uid(const char *s)
+{
+	for (int i = 0; i < UID_LEN; i++)
+		if (i == 8 || i == 13 || i == 18 || i == 23 ? s[i] != '-' : !isxdigit((unsigned char)s[i]))
+			return false;
+	return s[UID_LEN] == '\0';
+}
+
+char *td_mark(const char *cluster_uid, const char *uid)
+{
+	return td_asprintf("tandem/%s/%s", cluster_uid, uid);
+}
+
+static const char *mark_uid(const char *c, const char *cluster_uid)
+{
+	size_t n = strlen(cluster_uid);
+	if (!c || strncmp(c, "tandem/", 7) != 0 || strncmp(c + 7, cluster_uid, n) != 0 || c[7 + n] != '/')
+		return NULL;
+	c += 8 + n;
+	return is_uid(c) ? c : NULL;
+}
+
+const char *td_job_uid(const struct td_slurm_job *j, const char *cluster_uid)
+{
+	return mark_uid(j->admin_comment && *j->admin_comment ? j->admin_comment : j->comment, cluster_uid);
+}
+
+int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
+{
+	const char *all = s;
+	int64_t days = -1, part[3];
+	int n = 0;
+	if (!strcmp(s, "UNLIMITED") || !strcmp(s, "INFINITE")) {
+		*ret_min = 0;
+		return 0;
+	}
+	for (;;) {
+		char *end;
+		if (!isdigit((unsigned char)*s) || n == 3)
+			goto bad;
+		long v = strtol(s, &end, 10);
+		if (v > 5000000 || end - s > 9)
+			goto bad;
+		if (*end == '-' && days < 0 && !n) {
+			days = v;
+			s = end + 1;
+			continue;
+		}
+		part[n++] = v;
+		if (!*end)
+			break;
+		if (*end != ':')
+			goto bad;
+		s = end + 1;
+	}
+	int64_t sec;
+	if (days >= 0) // hours[:minutes[:seconds]]
+		sec = days * 86400 + part[0] * 3600 + (n > 1 ? part[1] * 60 : 0) + (n > 2 ? part[2] : 0);
+	else
+		sec = n == 1 ? part[0] * 60 : n == 2 ? part[0] * 60 + part[1] : part[0] * 3600 + part[1] * 60 + part[2];
+	if (sec <= 0)
+		goto bad;
+	*ret_min = (sec + 59) / 60;
+	return 0;
+bad:
+	return td_fail(err, TD_INVALID, "\"%.40s\" is no time limit: write minutes, \"H:MM:SS\", \"D-HH\" or \"D-HH:MM:SS\"", all);
+}
+
+// Characters that a value of Slurm's may hold, whatever it is handed to later.
+static bool plain(const char *s)
+{
+	size_t n = strlen(s);
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)s[i]) && !strchr("_.,:&|()*[]=+@/-", s[i]))
+			return false;
+	return n > 0 && n <= 256;
+}
+
+#define PREFIX "slurm.tandem.dev/"
+
+struct reader {
+	const yyjson_val *notes;
+	struct td_arena *arena;
+	struct td_error *err;
+	int r;
+};
+
+static const char *note(struct reader *rd, const char *key)
+{
+	td_auto_free char *full = td_asprintf(PREFIX "%s", key);
+	const char *s = td_jkey_str(rd->notes, full);
+	if (!s)
+		return NULL;
+	if (!plain(s)) {
+		if (!rd->r)
+			rd->r = td_fail(rd->err, TD_INVALID,
+					"annotation %s: \"%.60s\" is not a value that sbatch would take: letters, digits and "
+					"_.,:&|()*[]=+@/- only, at most 256",
+					full, s);
+		return NULL;
+	}
+	return td_arena_strdup(rd->arena, s);
+}
+
+// GRES of every extended resource that the pod asks for.
+static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, struct td_want *w, struct td_error *err)
+{
+	td_auto_strv struct td_strv names = {0};
+	td_auto_buf struct td_buf tres = {0};
+	int kinds = 0;
+	td_pod_request_names(spec, &names);
+	for (size_t i = 0; i < names.n; i++) {
+		const char *r = names.v[i];
+		if (!strchr(r, '/') || td_starts(r, "kubernetes.io/"))
+			continue; // cpu, memory, ephemeral-storage, hugepages-…: native
+		int64_t n = td_pod_request(spec, r);
+		if (n <= 0)
+			continue;
+		const struct td_gres_map *m = NULL;
+		for (size_t k = 0; k < s->n_gres; k++)
+			if (!strcmp(s->gres[k].resource, r))
+				m = &s->gres[k];
+		if (!m)
+			return td_fail(err, TD_INVALID,
+				       "Slurm does not know the resource %s: add it to spec.scheduler.gresMap of %s, or do not ask for it",
+				       r, name);
+		if (kinds == TD_POOL_KINDS)
+			return td_fail(err, TD_INVALID, "it asks for more than %d kinds of extended resources", TD_POOL_KINDS);
+		const char *kind = td_arena_printf(w->arena, *m->type ? "%s:%s" : "%s", m->name, m->type);
+		w->kinds[kinds] = kind;
+		w->pool.gres[kinds++] = n;
+		td_buf_printf(&tres, "%sgres/%s:%lld", tres.len ? "," : "", kind, (long long)n);
+	}
+	if (tres.len)
+		w->ask.tres_per_node = td_arena_strdup(w->arena, td_buf_str(&tres));
+	return 0;
+}
+
+int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, struct td_want *ret, struct td_error *err)
+{
+	td_auto_want struct td_want w = {.arena = td_arena_new()};
+	const yyjson_val *spec = td_jget(pod, "spec");
+	const char *ns = td_jstr_or(pod, "metadata.namespace", ""), *name = td_jstr_or(pod, "metadata.name", ""),
+		   *uid = td_jstr_or(pod, "metadata.uid", "");
+	struct td_owner o;
+	if (!td_settings_owner(s, ns, &o))
+		return td_fail(err, TD_INVALID,
+			       "namespace %s has no Slurm user: add it to spec.scheduler.namespaces of %s, or set defaultUser there", ns,
+			       settings_name);
+	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"), .arena = w.arena, .err = err};
+	struct td_slurm_ask *a = &w.ask;
+	const char *job_name = note(&rd, "job-name"), *limit = note(&rd, "time-limit"), *nice = note(&rd, "nice"),
+		   *exclusive = note(&rd, "exclusive");
+	const char *account = note(&rd, "account"), *partition = note(&rd, "partition"), *qos = note(&rd, "qos");
+	td_auto_free char *jn = td_job_name(job_name ? job_name : name, uid);
+	td_auto_free char *mark = td_mark(s->cluster_uid, uid);
+	a->name = td_arena_strdup(w.arena, jn);
+	a->comment = td_arena_strdup(w.arena, mark);
+	a->account = account ? account : td_arena_strdup(w.arena, o.account);
+	a->partition = partition ? partition : td_arena_strdup(w.arena, o.partition);
+	a->qos = qos ? qos : td_arena_strdup(w.arena, o.qos);
+	a->constraints = note(&rd, "constraint");
+	a->reservation = note(&rd, "reservation");
+	a->licenses = note(&rd, "licenses");
+	if (rd.r)
+		return rd.r;
+	if (limit && td_time_limit(limit, &a->time_limit_min, err))
+		return td_wrap(err, "annotation " PREFIX "time-limit");
+	long long deadline = td_jint(spec, "activeDeadlineSeconds", 0), n;
+	if (!limit && deadline > 0) // the pod's own deadline comes first; Slurm can plan with it
+		a->time_limit_min = deadline / 60 + 2;
+	if (nice) {
+		if (!td_parse_i64(nice, &n) || n < 0 || n > 2147483645)
+			return td_fail(err, TD_INVALID, "annotation " PREFIX "nice: \"%s\" is no number from 0 up", nice);
+		a->nice = (int)n;
+	}
+	if (exclusive && strcmp(exclusive, "true") != 0 && strcmp(exclusive, "false") != 0)
+		return td_fail(err, TD_INVALID, "annotation " PREFIX "exclusive: write \"true\" or \"false\"");
+	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
+	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
+	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
+	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
+	int r = read_gres(s, settings_name, spec, &w, err);
+	if (r)
+		return r;
+	*ret = w;
+	w.arena = NULL;
+	return 0;
+}
+
+void td_want_done(struct td_want *w)
+{
+	td_arena_free(w->arena);
+	w->arena = NULL;
+}
+
+int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err)
+{
+	struct td_gres g[16];
+	size_t k = 0;
+	int r = td_gres_parse(n->gres, g, TD_LEN(g), &k, err);
+	if (r)
+		return r;
+	td_auto_buf struct td_buf b = {0};
+	td_buf_putc(&b, '{');
+	for (size_t i = 0; i < s->n_gres; i++)
+		for (size_t x = 0; x < k; x++) {
+			// A job that asked for "gpu" on a node with typed GPUs shows the type: the name decides unless the map names a
+			// type.
+			if (strcmp(g[x].name, s->gres[i].name) != 0 || (*s->gres[i].type && strcmp(g[x].type, s->gres[i].type) != 0) ||
+			    !g[x].count)
+				continue;
+			if (!*g[x].index)
+				return td_fail(err, TD_INVALID,
+					       "Slurm does not say which %s it gave out on %s: gres.conf there has no File=", g[x].name,
+					       n->name);
+			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", s->gres[i].resource, g[x].index);
+			break;
+		}
+	td_buf_putc(&b, '}');
+	*ret = td_buf_take(&b);
+	return 0;
+}
+
+static int64_t count_of(const char *gres, const char *kind)
+{
+	struct td_gres g[16];
+	size_t n = 0;
+	int64_t sum = 0;
+	const char *colon = strchr(kind, ':');
+	size_t len = colon ? (size_t)(colon - kind) : strlen(kind);
+	if (td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		if (strlen(g[i].name) == len && !strncmp(g[i].name, kind, len) && (!colon || !strcmp(g[i].type, colon + 1)))
+			sum += g[i].count;
+	return sum;
+}
+
+static bool in_list(const char *list, const char *name)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, list, ',');
+	return td_strv_has(&l, name);
+}
+
+void td_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
+		   struct td_pool_node **ret)
+{
+	struct td_pool_node *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
+	for (size_t i = 0; i < l->n; i++) {
+		const struct td_slurm_node *n = &l->v[i];
+		v[i] = (struct td_pool_node){.name = n->name,
+					     .feasible = feasible[i] && (!partition || in_list(n->partitions, partition)),
+					     .usable = td_node_usable(n->states),
+					     .cpus = n->cpus,
+					     .memory_mb = n->memory_mb,
+					     .used_cpus = n->alloc_cpus,
+					     .used_memory_mb = n->alloc_memory_mb};
+		for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++) {
+			v[i].gres[k] = count_of(n->gres, kinds[k]);
+			v[i].used_gres[k] = count_of(n->gres_used, kinds[k]);
+		}
+	}
+	*ret = v;
+}

@@ -1,0 +1,113 @@
+#include "bridge/settings.h"
+
+#include <ctype.h>
+#include <string.h>
+
+static int by_resource(const void *a, const void *b)
+{
+	return strcmp(((const struct td_gres_map *)a)->resource, ((const struct td_gres_map *)b)->resource);
+}
+
+static void add_gres(struct td_settings *s, const char *resource, const char *gres)
+{
+	if (s->n_gres == TD_LEN(s->gres))
+		return;
+	const char *colon = strchr(gres, ':');
+	s->gres[s->n_gres++] = (struct td_gres_map){.resource = td_strdup(resource),
+						    .name = colon ? td_strndup(gres, (size_t)(colon - gres)) : td_strdup(gres),
+						    .type = td_strdup(colon ? colon + 1 : "")};
+}
+
+// "30s", "2m"
+static int seconds(const char *s, int def)
+{
+	char *end;
+	long v = s && isdigit((unsigned char)*s) ? strtol(s, &end, 10) : -1;
+	if (v < 0 || v > 86400)
+		return def;
+	return !strcmp(end, "m") ? (int)v * 60 : !strcmp(end, "s") ? (int)v : def;
+}
+
+struct td_settings *td_settings_read(const yyjson_val *cluster)
+{
+	struct td_settings *s = td_calloc(1, sizeof(*s));
+	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *k, *x;
+	size_t i, n;
+	s->refs = 1;
+	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}");
+	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
+	s->text = td_asprintf("%s %s", s->cluster_uid, text);
+	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
+	s->default_partition = td_strdup(td_jstr(v, "defaultPartition"));
+	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
+	s->stand_in = td_streq(td_jstr(v, "standIn"), "batch") ? TD_STANDIN_BATCH : TD_STANDIN_AUTO;
+	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
+	yyjson_val *gres = td_jget(v, "gresMap");
+	yyjson_obj_foreach (gres, i, n, k, x)
+		if (yyjson_is_str(x))
+			add_gres(s, yyjson_get_str(k), yyjson_get_str(x));
+	if (!gres)
+		add_gres(s, "nvidia.com/gpu", "gpu");
+	qsort(s->gres, s->n_gres, sizeof(*s->gres), by_resource);
+	yyjson_val *maps = td_jget(v, "namespaces");
+	s->maps = td_calloc(yyjson_arr_size(maps) + 1, sizeof(*s->maps));
+	yyjson_arr_foreach (maps, i, n, x)
+		s->maps[s->n_maps++] = (struct td_ns_map){.ns = td_strdup(td_jstr_or(x, "namespace", "")),
+							  .user = td_strdup(td_jstr(x, "user")),
+							  .account = td_strdup(td_jstr(x, "account")),
+							  .partition = td_strdup(td_jstr(x, "partition")),
+							  .qos = td_strdup(td_jstr(x, "qos"))};
+	return s;
+}
+
+struct td_settings *td_settings_ref(struct td_settings *s)
+{
+	if (s)
+		__atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+	return s;
+}
+
+struct td_settings *td_settings_unref(struct td_settings *s)
+{
+	if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
+		return NULL;
+	for (size_t i = 0; i < s->n_gres; i++) {
+		free(s->gres[i].resource);
+		free(s->gres[i].name);
+		free(s->gres[i].type);
+	}
+	for (size_t i = 0; i < s->n_maps; i++) {
+		free(s->maps[i].ns);
+		free(s->maps[i].user);
+		free(s->maps[i].account);
+		free(s->maps[i].partition);
+		free(s->maps[i].qos);
+	}
+	free(s->maps);
+	free(s->text);
+	free(s->cluster_uid);
+	free(s->scheduler);
+	free(s->default_partition);
+	free(s->default_user);
+	free(s);
+	return NULL;
+}
+
+bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret)
+{
+	struct td_owner o = {.user = s->default_user, .partition = s->default_partition};
+	for (size_t i = 0; i < s->n_maps; i++) {
+		const struct td_ns_map *m = &s->maps[i];
+		if (strcmp(m->ns, "*") != 0 && strcmp(m->ns, ns) != 0)
+			continue;
+		o.user = m->user ? m->user : s->default_user;
+		o.account = m->account;
+		o.partition = m->partition ? m->partition : s->default_partition;
+		o.qos = m->qos;
+		break;
+	}
+	if (!o.user)
+		return false;
+	*ret = o;
+	return true;
+}

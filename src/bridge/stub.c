@@ -1,1 +1,0 @@
-typedef int td_bridge_room_is_empty;

@@ -1,0 +1,242 @@
+// One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right before it writes there.
+#include "bridge/bridge.h"
+#include "pool/pool.h"
+
+#include "base/log.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum { POD_LABEL_MS = 1000, OLD_MS = 5000 };
+
+static bool bad_state(uint64_t s)
+{
+	return s & (TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG) | TD_NODE(INVALID));
+}
+
+static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts *f)
+{
+	f->known = true;
+	f->slurm = n;
+	if (!n)
+		return;
+	const char *r = n->reason;
+	while (isspace((unsigned char)*r)) // an undrain leaves a blank: 24.11 cannot clear a reason
+		r++;
+	f->drain = n->states & TD_NODE(DRAIN);
+	f->reason = r;
+	f->words = td_node_words(n->states);
+	f->bad = bad_state(n->states);
+}
+
+static int act(struct td_bridge *b, const char *name, struct td_pool_node_facts *f, struct td_pool_node_plan *p,
+	       struct td_slurm_nodes *fresh, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+	if (!l)
+		return TD_TRANSIENT;
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_node(l->slurm, name, c, fresh, &e);
+	if (r && r != TD_NOT_FOUND)
+		return td_fail(err, r, "%.500s", e.msg);
+	slurm_facts(r ? NULL : &fresh->v[0], f);
+	td_pool_node_causes(f, p);
+	switch (p->slurm) {
+	case TD_NODE_LEAVE:
+		return 0;
+	case TD_NODE_DRAIN:
+		r = td_slurm_node_update(l->slurm, name, "DRAIN", p->reason, c, err);
+		break;
+	case TD_NODE_REASON:
+		r = td_slurm_node_update(l->slurm, name, NULL, p->reason, c, err);
+		break;
+	case TD_NODE_UNDRAIN:
+		// With a blank for a reason: 24.11 keeps the text, and a later drain without one would look like ours.
+		r = td_slurm_node_update(l->slurm, name, "UNDRAIN", " ", c, err);
+		break;
+	}
+	if (r)
+		return r;
+	td_info("node %s: %s%s%s", name, p->slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *p->reason ? ": " : "", p->reason);
+	// Seen again at once, so that both sides show the new state.
+	td_slurm_nodes_done(fresh);
+	r = td_slurm_node(l->slurm, name, c, fresh, err);
+	if (r)
+		return r;
+	slurm_facts(&fresh->v[0], f);
+	td_pool_node_causes(f, p);
+	return 0;
+}
+
+static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want, bool *changed)
+{
+	const char *have = td_object_annotation(o, key);
+	if (td_streq(have, want))
+		return;
+	*changed = true;
+	yyjson_mut_val *m = td_jm_obj(d, patch, "metadata.annotations");
+	if (want)
+		td_jm_key_str(d, m, key, want);
+	else
+		td_jm_key_set(d, m, key, yyjson_mut_null(d));
+}
+
+// Annotations and the taint of a Node, in one patch on the version that was read.
+static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p, struct td_cancel *c,
+		     struct td_error *err)
+{
+	bool changed = false, has = false;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
+	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
+	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
+	size_t i, n;
+	yyjson_arr_foreach (taints, i, n, t)
+		has |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
+	if (has != p->foreign) { // taints are one atomic list
+		yyjson_mut_val *list = td_jm_arr(d, root, "spec.taints");
+		changed = true;
+		yyjson_arr_foreach (taints, i, n, t)
+			if (!td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN))
+				yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, t));
+		if (p->foreign) {
+			yyjson_mut_val *o = yyjson_mut_obj(d);
+			td_jm_str(d, o, "key", TD_TAINT_DRAIN);
+			td_jm_str(d, o, "effect", "NoSchedule");
+			yyjson_mut_arr_append(list, o);
+		}
+	}
+	if (!changed)
+		return 0;
+	td_jm_str(d, root, "metadata.uid", node->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", node->rv);
+	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
+}
+
+static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p, struct td_cancel *c,
+			  struct td_error *err)
+{
+	yyjson_val *v, *cond = NULL;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(node->root, "status.conditions"), i, n, v)
+		if (td_streq(td_jstr(v, "type"), TD_COND_DRAIN))
+			cond = v;
+	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
+	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True") : !cond)
+		return 0;
+	char now[TD_TIME_LEN];
+	td_time_format(td_real_ms(b->clock), now);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	td_jm_str(d, root, "metadata.uid", node->uid);
+	td_jm_str(d, o, "type", TD_COND_DRAIN);
+	if (p->foreign) {
+		td_jm_str(d, o, "status", "True");
+		td_jm_str(d, o, "reason", "DrainedInSlurm");
+		td_jm_str(d, o, "message", text);
+		td_jm_str(d, o, "lastTransitionTime", cond ? td_jstr_or(cond, "lastTransitionTime", now) : now);
+		td_jm_str(d, o, "lastHeartbeatTime", now);
+	} else {
+		td_jm_str(d, o, "$patch", "delete");
+	}
+	yyjson_mut_arr_append(list, o);
+	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
+}
+
+// "not responding" → "not-responding": words as a label value.
+static char *label_of(const char *words)
+{
+	char *s = td_strdup(words);
+	for (char *p = s; *p; p++)
+		if (*p == ' ')
+			*p = '-';
+	return s;
+}
+
+static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm_node *sn, const struct td_pool_node_plan *p,
+		    struct td_cancel *c, struct td_error *err)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_by_index(b->slurmds, "node", name, &pods);
+	for (size_t i = 0; i < pods.n; i++) {
+		const struct td_object *o = pods.v[i];
+		bool changed = false;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+		td_auto_free char *label = sn ? label_of(td_node_words(sn->states)) : NULL;
+		if (td_object_deleting(o) || !sn)
+			continue;
+		if (!td_streq(td_object_label(o, TD_LABEL_NODE_STATE), label)) {
+			changed = true;
+			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_NODE_STATE, label);
+		}
+		note(d, root, o, "tandem.dev/slurm-node", name, &changed);
+		note(d, root, o, TD_ANN_SLURM_STATE, p->state, &changed);
+		note(d, root, o, TD_ANN_SLURM_REASON, p->text, &changed);
+		if (!changed)
+			continue;
+		td_jm_str(d, root, "metadata.uid", o->uid);
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_kube_patch(b->kube, &td_pods, o->ns, o->name, NULL, TD_PATCH_MERGE, root, c, NULL, &e);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return td_fail(err, r, "pod %s/%s: %.400s", o->ns, o->name, e.msg);
+	}
+	return 0;
+}
+
+int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_bridge *b = bridge;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
+	if (!snap || td_now(b) - snap->asked_ms > OLD_MS)
+		return 0; // unknown: nothing is decided; the next poll brings it back
+	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
+	struct td_pool_node_facts f = {.k8s = node, .lost_state = atomic_load(&b->lost)};
+	if (node) {
+		f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
+		f.request = td_object_annotation(node, TD_ANN_DRAIN);
+	}
+	struct td_pool_node_plan p;
+	td_auto_nodes struct td_slurm_nodes fresh = {0};
+	slurm_facts(sn, &f);
+	td_pool_node_causes(&f, &p);
+	int r = 0;
+	if (p.slurm != TD_NODE_LEAVE) {
+		r = act(b, name, &f, &p, &fresh, c, err);
+		if (r)
+			return td_wrap(err, "node %s", name);
+		if (fresh.n)
+			sn = &fresh.v[0];
+	}
+	if (!node || !p.decided)
+		return 0;
+	struct td_error e = TD_ERROR_INIT;
+	r = show_node(b, node, &p, c, &e);
+	if (!r || r == TD_CONFLICT)
+		r = show_condition(b, node, &p, c, &e);
+	if (!r)
+		r = show_pod(b, name, sn, &p, c, &e);
+	if (r == TD_NOT_FOUND)
+		return 0;
+	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
+}
+
+void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
+{
+	for (size_t i = 0; i < now->nodes.n; i++) {
+		const struct td_slurm_node *n = &now->nodes.v[i], *o = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
+		if (!o ||
+		    ((o->states ^ n->states) & (TD_NODE(DRAIN) | TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG))) ||
+		    !td_streq(o->reason, n->reason) ||
+		    ((n->states & TD_NODE(DRAIN)) && strcmp(td_node_words(o->states), td_node_words(n->states)) != 0))
+			td_queue_add(b->node_queue, n->name);
+		else if (strcmp(td_node_words(o->states), td_node_words(n->states)) !=
+			 0) // idle, mixed, …: a label only, it may come a little later
+			td_queue_add_after(b->node_queue, n->name, POD_LABEL_MS);
+	}
+	for (size_t i = 0; old && i < old->nodes.n; i++)
+		if (!td_slurm_node_find(&now->nodes, old->nodes.v[i].name))
+			td_queue_add(b->node_queue, old->nodes.v[i].name);
+}
