@@ -1,0 +1,109 @@
+// tandem validate: checks SlurmCluster and NodeSet files without a cluster, with the schemas that the API server uses and the grammar of
+// the configuration writer. What only a cluster can know (which nodes there are) is not checked.
+#include "api/kinds.h"
+#include "base/file.h"
+#include "cli/common.h"
+#include "cmd/roles.h"
+#include "slurm/conf.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "usage: tandem validate -f FILE [-f FILE…]\n"
+			    "\n"
+			    "Checks the SlurmCluster and NodeSet objects of YAML or JSON files (\"-\": standard\n"
+			    "input) and says what to write instead. Other kinds are passed over.\n"
+			    "\n"
+			    "Exit codes: 0 all valid, 1 something is not, 2 wrong usage.\n";
+
+static int read_input(const char *path, struct td_buf *ret, struct td_error *err)
+{
+	if (strcmp(path, "-"))
+		return td_file_read(path, TD_JSON_MAX, ret, err);
+	char chunk[65536];
+	for (ssize_t n; (n = read(0, chunk, sizeof(chunk))) > 0;) {
+		td_buf_add(ret, chunk, (size_t)n);
+		if (ret->len > TD_JSON_MAX)
+			return td_fail(err, TD_INVALID, "standard input is longer than %u MiB", TD_JSON_MAX >> 20);
+	}
+	return 0;
+}
+
+// The NodeSets of the file that name this cluster: what its partitions may refer to.
+static void node_sets(const struct td_json_list *docs, const yyjson_val *sc, struct td_strv *ret)
+{
+	for (size_t i = 0; i < docs->n; i++) {
+		yyjson_val *o = td_json_root(docs->v[i]);
+		if (td_streq(td_jstr(o, "kind"), "NodeSet") && td_streq(td_jstr(o, "spec.clusterName"), td_jstr(sc, "metadata.name")) &&
+		    td_jstr(o, "metadata.name"))
+			td_strv_add(ret, td_jstr(o, "metadata.name"));
+	}
+}
+
+static size_t one(const struct td_json_list *docs, const yyjson_val *o, const char *path)
+{
+	const char *kind = td_jstr_or(o, "kind", ""), *name = td_jstr_or(o, "metadata.name", "");
+	const struct td_kind *k = td_kind_builtin("tandem.dev", kind);
+	td_auto_free char *api = k ? td_asprintf("%s/%s", k->group, k->version) : NULL;
+	if (!k || !td_starts(td_jstr_or(o, "apiVersion", ""), "tandem.dev/"))
+		return 0;
+	td_auto_causes struct td_causes causes = {0};
+	td_auto_strv struct td_strv unknown = {0}, problems = {0}, sets = {0};
+	if (!td_streq(td_jstr(o, "apiVersion"), api))
+		td_cause_add(&causes, "FieldValueNotSupported", "apiVersion", "write %s", api);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_schema_prune(k->schema, root, &unknown);
+	td_schema_default(k->schema, d, root);
+	td_auto(td_json_unref) struct td_json *full = td_json_from_mut(root);
+	td_meta_check(k, td_json_root(full), &causes);
+	td_schema_validate(k->schema, td_json_root(full), &causes);
+	// The grammar says more than the schema can; asked only when the shape is right.
+	if (causes.n == 0 && td_streq(kind, "SlurmCluster")) {
+		node_sets(docs, o, &sets);
+		const struct td_slurm_facts facts = {.node_sets = (const char *const *)sets.v, .n_node_sets = sets.n};
+		td_auto_slurm_files struct td_slurm_files files = {0};
+		td_slurm_files_make(td_json_root(full), &facts, &files, &problems);
+	}
+	for (size_t i = 0; i < causes.n; i++)
+		printf("%s: %s %s: %s: %s\n", path, kind, name, causes.v[i].field, causes.v[i].message);
+	for (size_t i = 0; i < unknown.n; i++)
+		printf("%s: %s %s: %s: there is no such field\n", path, kind, name, unknown.v[i]);
+	for (size_t i = 0; i < problems.n; i++)
+		printf("%s: %s %s: %s\n", path, kind, name, problems.v[i]);
+	size_t bad = causes.n + unknown.n + problems.n;
+	if (!bad)
+		printf("%s: %s %s: valid\n", path, kind, name);
+	return bad;
+}
+
+int td_validate_main(int argc, char **argv)
+{
+	td_auto_strv struct td_strv paths = {0};
+	for (int i = 1; i < argc; i++) {
+		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+			return fputs(usage, stdout), 0;
+		if (strcmp(argv[i], "-f") && strcmp(argv[i], "--filename"))
+			return td_cli_usage("validate", "what is \"%s\"?", argv[i]);
+		if (++i == argc)
+			return td_cli_usage("validate", "-f needs a file");
+		td_strv_add(&paths, argv[i]);
+	}
+	if (!paths.n)
+		return td_cli_usage("validate", "name a file with -f");
+	size_t bad = 0;
+	for (size_t i = 0; i < paths.n; i++) {
+		td_auto_buf struct td_buf text = {0};
+		td_auto_json_list struct td_json_list docs = {0};
+		struct td_error err = TD_ERROR_INIT;
+		if (read_input(paths.v[i], &text, &err) || td_yaml_parse(td_buf_str(&text), text.len, &docs, &err)) {
+			fprintf(stderr, "tandem validate: %s: %s\n", paths.v[i], err.msg);
+			bad++;
+			continue;
+		}
+		for (size_t k = 0; k < docs.n; k++)
+			bad += one(&docs, td_json_root(docs.v[k]), paths.v[i]);
+	}
+	return bad ? 1 : 0;
+}
