@@ -158,8 +158,11 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	if (weight > 0)
 		td_buf_printf(&b, " Weight=%lld", weight);
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(nodeset, "spec.slurm.extraConf"));
-	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-		td_buf_printf(&b, " %s=%s", yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
+		if (key && value)
+			td_buf_printf(&b, " %s=%s", key, value);
+	}
 	return td_buf_take(&b);
 }
 
