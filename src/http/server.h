@@ -14,13 +14,14 @@ struct td_http_server;
 struct td_http_x; // one exchange: valid inside the handler only, used by its thread only
 
 struct td_http_server_opts {
-	const char *const *listen;                     // "127.0.0.1:6443", "[::1]:80", "unix:/path"; NULL-terminated
-	const char *cert_file, *key_file;              // server certificate; NULL: plain
-	const char *client_ca_file;                    // verify client certificates against it; presenting one stays optional
-	size_t max_body;                               // default 3 MiB; larger: 413
-	int max_conns;                                 // default 1024; more wait in the backlog
-	int64_t header_ms, body_ms, write_ms, idle_ms; // defaults 10 s, 30 s, 30 s, 120 s
-	mode_t unix_mode;                              // default 0600
+	const char *const *listen;        // "127.0.0.1:6443", "[::1]:80", "unix:/path"; NULL-terminated
+	const char *cert_file, *key_file; // server certificate; NULL: plain. Unix sockets are always plain
+	const char *client_ca_file;       // verify client certificates against it; presenting one stays optional
+	size_t max_body;                  // default 3 MiB; larger: 413
+	int max_conns;                    // default 1024 (watches not counted: 8 times as many); more wait in the backlog
+	// Defaults 10 s, 30 s, 30 s, 120 s. write_ms: without progress; set it high where readers may pause (logs, exec sessions).
+	int64_t header_ms, body_ms, write_ms, idle_ms;
+	mode_t unix_mode; // default 0600
 	void (*handler)(struct td_http_x *x, void *ctx);
 	void *ctx;
 };
@@ -56,12 +57,14 @@ int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td
 struct td_http_push {
 	// Called by the pump when it was woken and all earlier bytes are out: appends what is to be sent (one chunk; nothing: waits for
 	// the next wake). 0: goes on; anything else: sends what was appended, then ends the stream. Must not block.
+	// More than 8 MiB that the peer has not taken cuts it: append at most 1 MiB, wake yourself, and go on in the next call.
 	int (*fill)(void *ctx, struct td_buf *out);
 	void (*closed)(void *ctx); // last call, from the pump: peer gone, stalled, ended, or server stopping. Frees ctx.
 	void *ctx;
 	int64_t timeout_ms; // ends the stream after it; 0: never
 };
 struct td_http_push_handle;
+// With too many watches already the peer gets 503 and only closed() is called.
 // Queues the reply head; call last in the handler. The handle is valid until closed(); wake may be called before the handler has returned.
 struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const char *content_type, const struct td_http_push *p);
 void td_http_push_wake(struct td_http_push_handle *h); // any thread; cheap; coalesced
@@ -71,12 +74,16 @@ struct td_ws;
 // Answers the upgrade with the first of `protocols` (NULL-terminated, our order) that the client offers. On failure it has
 // sent 400 (no upgrade) or 403 (no protocol) itself.
 int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws **ret, const char **ret_protocol, struct td_error *err);
-// One whole message (≤ 4 MiB). 0; TD_NOT_FOUND: the peer closed; TD_CANCELLED; pings are answered inside.
+// One whole message (≤ 4 MiB), appended. 0; TD_NOT_FOUND: the peer closed or is gone; TD_INVALID: it broke the protocol (close was sent);
+// TD_CANCELLED (also when the server stops; the next call goes on where this one was). Pings are answered inside. The handler's thread
+// only.
 int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, bool *ret_binary, struct td_error *err);
 int td_ws_send(struct td_ws *ws, bool binary, const void *p, size_t n, struct td_error *err); // any thread; serialised inside
-void td_ws_close(struct td_ws *ws, int code); // sends close, waits shortly for the peer's; ws is freed when the handler returns
+void td_ws_close(struct td_ws *ws,
+		 int code); // sends close, waits shortly for the peer's; the receiving thread only. ws is freed when the handler returns
 
 // ---- relay ----
 // Sends this request (method, target given, headers without Authorization and Connection: keep-alive) to an HTTP server on a unix socket
-// and copies bytes both ways until both ends are done: streams and upgrades alike. Answers 502 itself when the socket is not there.
+// and copies bytes both ways until the far end has said everything: streams and upgrades alike. What the client sends behind the request
+// passes only after a 101. Answers 502 itself when the socket is not there.
 void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *target);

@@ -29,8 +29,8 @@ static int fill(void *ctx, struct td_buf *out)
 	td_buf_reset(&w->pending);
 	bool last = w->last;
 	if (w->endless) {
-		for (int i = 0; i < 1 << 16; i++)
-			td_buf_puts(out, "0123456789abcdef");
+		static const char mib[1 << 20];
+		td_buf_add(out, mib, sizeof(mib));
 		td_http_push_wake(w->h);
 	}
 	pthread_mutex_unlock(&hub.lock);
@@ -52,14 +52,15 @@ static void closed(void *ctx)
 
 static void handler(struct td_http_x *x, void *ctx)
 {
+	static const char kib[1024] = "h";
 	struct watcher *w = td_calloc(1, sizeof(*w));
 	const char *ms = td_http_query(x, "ms"), *first = td_http_query(x, "first");
 	w->endless = td_http_query(x, "endless");
 	w->last = td_http_query(x, "last");
 	td_buf_puts(&w->pending, first ? first : "");
 	if (td_http_query(x, "huge"))
-		for (int i = 0; i < 20 << 20; i++)
-			td_buf_putc(&w->pending, 'h');
+		for (int i = 0; i < 20 * 1024; i++)
+			td_buf_add(&w->pending, kib, sizeof(kib));
 	struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = ms ? atoi(ms) : 0};
 	pthread_mutex_lock(&hub.lock);
 	w->h = td_http_push(x, 200, "application/json", &p);
@@ -210,7 +211,7 @@ static void test_stalled(void **state)
 	while (raw_more(&huge)) // reads, but 20 MiB at once is too much to owe
 		;
 	assert_true(huge.in.len < 20 << 20);
-	assert_true(test_now() - t < 5000);
+	assert_true(test_now() - t < 4500); // cut, and not the reader's own 5 s
 	raw_close(&lazy);
 	raw_close(&huge);
 	raw_close(&fine);
