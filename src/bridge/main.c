@@ -6,6 +6,7 @@
 #include "cmd/roles.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -245,30 +246,26 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 
 static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level)
 {
-	const struct {
-		const char *name;
-		const char **to;
-	} table[] = {
-		{"--kubeconfig", &o->kubeconfig}, {"--namespace", &o->ns},    {"--cluster", &o->cluster},
-		{"--knock", &o->knock},           {"--why", &o->why},         {"--metrics", &o->metrics},
-		{"--slurmrestd", &o->slurmrestd}, {"--jwt-key", &o->jwt_key}, {"--identity", &o->identity},
-	};
-	for (int i = 1; i < argc; i++) {
-		size_t k = 0;
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+	const char **const to[] = {&o->kubeconfig, &o->ns,         &o->cluster, &o->knock,   &o->why,
+				   &o->metrics,    &o->slurmrestd, &o->jwt_key, &o->identity};
+	static const struct option longs[] = {{"kubeconfig", 1, 0, 0},  {"namespace", 1, 0, 1}, {"cluster", 1, 0, 2},
+					      {"knock", 1, 0, 3},       {"why", 1, 0, 4},       {"metrics", 1, 0, 5},
+					      {"slurmrestd", 1, 0, 6},  {"jwt-key", 1, 0, 7},   {"identity", 1, 0, 8},
+					      {"log-level", 1, 0, 'l'}, {"help", 0, 0, 'h'},    {0}};
+	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
+		if (c == 'h')
 			return fputs(usage, stdout), 1;
-		if (!strcmp(argv[i], "--log-level") && i + 1 < argc) {
-			*ret_level = td_log_level_parse(argv[++i]);
-			if (*ret_level >= 0)
-				continue;
-		}
-		while (k < TD_LEN(table) && strcmp(argv[i], table[k].name) != 0)
-			k++;
-		if (k == TD_LEN(table) || i + 1 >= argc) {
-			fprintf(stderr, "tandem bridge: what is \"%s\"?\n%s", argv[i], usage);
+		if (c == 'l' && (*ret_level = td_log_level_parse(optarg)) >= 0)
+			continue;
+		if (c >= (int)TD_LEN(to)) {
+			fputs(usage, stderr);
 			return 2;
 		}
-		*table[k].to = argv[++i];
+		*to[c] = optarg;
+	}
+	if (optind < argc) {
+		fprintf(stderr, "tandem bridge: what is \"%s\"?\n%s", argv[optind], usage);
+		return 2;
 	}
 	if (!o->ns || !o->cluster || !o->knock) {
 		fprintf(stderr, "tandem bridge: --namespace, --cluster and --knock are needed\n%s", usage);
