@@ -79,8 +79,8 @@ int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws
 // only.
 int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, bool *ret_binary, struct td_error *err);
 int td_ws_send(struct td_ws *ws, bool binary, const void *p, size_t n, struct td_error *err); // any thread; serialised inside
-void td_ws_close(struct td_ws *ws,
-		 int code); // sends close, waits shortly for the peer's; the receiving thread only. ws is freed when the handler returns
+// Sends close and waits shortly for the peer's; the receiving thread only. ws is freed when the handler returns.
+void td_ws_close(struct td_ws *ws, int code);
 
 // ---- relay ----
 // Sends this request (method, target given, headers without Authorization and Connection: keep-alive) to an HTTP server on a unix socket
