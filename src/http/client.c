@@ -343,7 +343,8 @@ static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *
 	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (c->ca_file) {
 		curl_easy_setopt(e, CURLOPT_CAINFO, c->ca_file);
-		curl_easy_setopt(e, CURLOPT_CAPATH, NULL); // else the whole system store is parsed for every connection: 2 MB and 10 ms each
+		curl_easy_setopt(e, CURLOPT_CAPATH,
+				 NULL); // else the whole system store is parsed for every connection: 2 MB and 10 ms each
 	}
 	if (c->cert_file) {
 		curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert_file);
