@@ -222,6 +222,12 @@ int64_t ctl_created(const struct td_object *o)
 	return ctl_time(o->root, "metadata.creationTimestamp");
 }
 
+void ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *))
+{
+	if (l->n > 1)
+		qsort(l->v, l->n, sizeof(*l->v), cmp);
+}
+
 int ctl_by_creation(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;

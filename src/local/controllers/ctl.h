@@ -87,7 +87,8 @@ bool ctl_pod_active(const struct td_object *pod);   // not finished, not being d
 bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64_t now_ms, int64_t *ret_wait_ms);
 int64_t ctl_time(const yyjson_val *v, const char *path); // ms, 0 when absent
 int64_t ctl_created(const struct td_object *o);
-int ctl_by_creation(const void *a, const void *b); // qsort of struct td_object *: older first, then by name
+void ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *)); // qsort of struct td_object *; an empty list is fine
+int ctl_by_creation(const void *a, const void *b);                           // qsort of struct td_object *: older first, then by name
 
 // ---- status (status.c) ----
 // Writes those fields of `status` that differ from o's; nothing when none does.

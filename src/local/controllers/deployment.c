@@ -46,7 +46,7 @@ static bool same_template(const struct td_object *rs, const struct td_object *d)
 
 static void split(struct roll *x, struct td_objects *all)
 {
-	qsort(all->v, all->n, sizeof(*all->v), ctl_by_creation);
+	ctl_sort(all, ctl_by_creation);
 	for (size_t i = 0; i < all->n; i++) {
 		if (!x->now && same_template(all->v[i], x->d)) // the oldest that matches, should there be two
 			x->now = td_object_ref(all->v[i]);
@@ -427,7 +427,7 @@ static int trim_history(struct roll *x, struct td_error *err)
 		    td_jint(rs->root, "status.observedGeneration", 0) >= td_jint(rs->root, "metadata.generation", 0))
 			td_objects_add(&idle, td_object_ref(x->old.v[i]));
 	}
-	qsort(idle.v, idle.n, sizeof(*idle.v), by_revision);
+	ctl_sort(&idle, by_revision);
 	for (size_t i = 0; (long long)(idle.n - i) > keep && i < idle.n; i++) {
 		const struct td_delete opts = {.uid = idle.v[i]->uid, .rv = idle.v[i]->rv, .grace_s = -1, .propagation = "Background"};
 		int r = td_kube_delete(x->c->kube, &td_replicasets, idle.v[i]->ns, idle.v[i]->name, &opts, x->cancel, err);

@@ -225,7 +225,7 @@ static int drop_doubles(struct job *x, struct td_error *err)
 	if (!x->indexed)
 		return 0;
 	td_auto_free unsigned char *seen = td_calloc((size_t)x->completions + 1, 1);
-	qsort(x->active.v, x->active.n, sizeof(*x->active.v), by_progress);
+	ctl_sort(&x->active, by_progress);
 	for (size_t i = 0; i < x->active.n;) {
 		struct td_object *p = x->active.v[i];
 		long long k = index_of(p);
@@ -258,7 +258,7 @@ static int manage(struct job *x, int64_t *again, struct td_error *err)
 	else if (x->completions - x->succeeded < want)
 		want = x->completions - x->succeeded;
 	if (active > want) {
-		qsort(x->active.v, x->active.n, sizeof(*x->active.v), by_progress);
+		ctl_sort(&x->active, by_progress);
 		return delete_pods(x, (size_t)want, err);
 	}
 	if (active >= want)

@@ -137,7 +137,7 @@ static int tick(struct ctl_podgc *g, struct td_cancel *cancel, struct td_error *
 			td_objects_add(&done, td_object_ref(all.v[i]));
 	if (done.n <= FINISHED_MAX)
 		return 0;
-	qsort(done.v, done.n, sizeof(*done.v), ctl_by_creation);
+	ctl_sort(&done, ctl_by_creation);
 	for (size_t i = 0; i < done.n - FINISHED_MAX; i++) {
 		int r = force_delete(g->c, done.v[i], cancel, err);
 		if (r)

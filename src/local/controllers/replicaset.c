@@ -80,7 +80,7 @@ static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *a
 			return r;
 	}
 	if (have > want) {
-		qsort(active->v, active->n, sizeof(*active->v), by_deletion);
+		ctl_sort(active, by_deletion);
 		for (long long i = 0; i < have - want && i < BURST; i++) {
 			int r = ctl_delete_pod(c, c->rs_expect, rs, &td_replicasets, active->v[i], cancel, err);
 			if (r)

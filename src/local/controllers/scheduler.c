@@ -264,7 +264,7 @@ static void all_waiting(struct ctl_scheduler *s)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(s->c->pods, "unbound", "1", &l);
-	qsort(l.v, l.n, sizeof(*l.v), ctl_by_creation);
+	ctl_sort(&l, ctl_by_creation);
 	for (size_t i = 0; i < l.n; i++)
 		if (waits(l.v[i]))
 			td_enqueue_self(s->queue, NULL, l.v[i]);
@@ -299,7 +299,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_pod_request_names(spec, &names);
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(s->c->nodes, NULL, &nodes);
-	qsort(nodes.v, nodes.n, sizeof(*nodes.v), by_name);
+	ctl_sort(&nodes, by_name);
 	struct reasons why __attribute__((cleanup(reasons_done))) = {0};
 	for (size_t i = 0; i < nodes.n; i++) {
 		struct node_view v __attribute__((cleanup(view_done))) = {0};

@@ -90,7 +90,7 @@ static void sort_pods(struct set *x)
 		else if (o >= 0)
 			td_objects_add(&x->excess, td_object_ref(p));
 	}
-	qsort(x->excess.v, x->excess.n, sizeof(*x->excess.v), by_ordinal_down);
+	ctl_sort(&x->excess, by_ordinal_down);
 }
 
 static int claims_refused(struct set *x, struct td_error *err)
