@@ -106,6 +106,8 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 			td_jm_str(d, o, "effect", "NoSchedule");
 			yyjson_mut_arr_append(list, o);
 		}
+		if (!yyjson_mut_arr_size(list))
+			td_jm_set(d, root, "spec.taints", yyjson_mut_null(d));
 	}
 	if (!changed)
 		return 0;
