@@ -65,7 +65,8 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 	for (size_t i = 0; i < nodes.n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
-		if (!owner || !td_streq(owner->ns, sc->ns) || !td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name) ||
+		if (!owner || !td_op_selects(owner, nodes.v[i]) || !td_streq(owner->ns, sc->ns) ||
+		    !td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name) ||
 		    !td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &s, NULL))
 			continue;
 		add_node(f, nodes.v[i], &s);
@@ -267,7 +268,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once.
 	if (v->config_hash && v->fresh && !td_streq(active, v->config_hash) && runs(op, sc, v->config_hash)) {
 		td_auto_buf struct td_buf body = {0};
-		int r = *active ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, c, &body, err) : 0;
+		int r = *active ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err) : 0;
 		if (r)
 			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
 		if (*active)

@@ -20,7 +20,7 @@ void td_op_sort(struct td_objects *l)
 }
 
 // ---- which NodeSet a node belongs to ----
-static bool selects(const struct td_object *set, const struct td_object *node)
+bool td_op_selects(const struct td_object *set, const struct td_object *node)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -54,7 +54,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 			if (is_slurmd(pods.v[k]) && td_streq(pods.v[k]->ns, s->ns) &&
 			    td_streq(td_object_label(pods.v[k], TD_OP_LABEL_NODESET), s->name))
 				return td_object_ref(s);
-		if (!selects(s, node))
+		if (!td_op_selects(s, node))
 			continue;
 		int order = best ? strcmp(td_jstr_or(s->root, "metadata.creationTimestamp", ""),
 					  td_jstr_or(best->root, "metadata.creationTimestamp", ""))
@@ -160,7 +160,7 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		if (!owner || !td_streq(owner->uid, set->uid))
 			continue;
 		struct row *x = row_of(ret, nodes->v[i]->name);
-		x->n.matched = selects(set, nodes->v[i]);
+		x->n.matched = td_op_selects(set, nodes->v[i]);
 	}
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, set->ns, &pods);
@@ -308,7 +308,7 @@ static int create(struct td_op *op, struct td_object *sc, struct td_object *set,
 static int change_state(struct td_op_view *v, struct row *x, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_nodes struct td_slurm_nodes now = {0};
-	int r = td_slurm_node(v->slurm, x->name, c, &now, err);
+	int r = td_slurm_node(v->slurm, x->name, v->call, &now, err);
 	if (r)
 		return r;
 	const struct td_slurm_node *n = td_slurm_node_find(&now, x->name);
@@ -318,11 +318,11 @@ static int change_state(struct td_op_view *v, struct row *x, struct td_cancel *c
 		return 0;
 	switch (x->n.act) {
 	case TD_OP_DRAIN:
-		return drain ? 0 : td_slurm_node_update(v->slurm, x->name, "DRAIN", x->n.why, c, err);
+		return drain ? 0 : td_slurm_node_update(v->slurm, x->name, "DRAIN", x->n.why, v->call, err);
 	case TD_OP_UNDRAIN:
-		return ours ? td_slurm_node_update(v->slurm, x->name, "UNDRAIN", NULL, c, err) : 0;
+		return ours ? td_slurm_node_update(v->slurm, x->name, "UNDRAIN", NULL, v->call, err) : 0;
 	default:
-		return td_slurm_node_update(v->slurm, x->name, "DOWN", drain && !ours ? NULL : x->n.why, c, err);
+		return td_slurm_node_update(v->slurm, x->name, "DOWN", drain && !ours ? NULL : x->n.why, v->call, err);
 	}
 }
 
@@ -352,7 +352,7 @@ static int perform(struct td_op *op, struct td_object *sc, struct td_object *set
 	}
 	case TD_OP_DELETE_RECORD:
 		v->fetched = 0;
-		r = td_slurm_node_delete(v->slurm, x->name, c, err);
+		r = td_slurm_node_delete(v->slurm, x->name, v->call, err);
 		if (r && r != TD_NOT_FOUND) { // a job refers to it: it is waited for
 			snprintf(x->why, sizeof(x->why), "Slurm keeps the record: %s", err->msg);
 			x->n.why = x->why;
@@ -617,8 +617,8 @@ static int sweep(struct td_op *op, struct td_object *sc, const char *ns, const c
 		if (known)
 			continue;
 		struct td_error e = TD_ERROR_INIT;
-		int r = n->states & TD_NODE(DOWN) ? td_slurm_node_delete(v->slurm, n->name, c, &e)
-						  : td_slurm_node_update(v->slurm, n->name, "DOWN", TD_OP_REASON_GONE, c, &e);
+		int r = n->states & TD_NODE(DOWN) ? td_slurm_node_delete(v->slurm, n->name, v->call, &e)
+						  : td_slurm_node_update(v->slurm, n->name, "DOWN", TD_OP_REASON_GONE, v->call, &e);
 		v->fetched = 0;
 		td_info("SlurmCluster %s: node %s belongs to no NodeSet any more: %s", v->key, n->name, r ? e.msg : "its record goes");
 	}

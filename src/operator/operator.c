@@ -5,6 +5,7 @@
 #include "cmd/roles.h"
 
 #include <getopt.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +45,13 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
-	enqueue(op->q, o->ns, td_object_label(o, TD_OP_LABEL_CLUSTER));
+	const char *cluster = td_object_label(o, TD_OP_LABEL_CLUSTER);
+	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait for its time-out.
+	if (cluster && td_streq(td_object_label(o, TD_OP_LABEL_NAME), "slurmrestd") && old && (!now || td_object_deleting(now))) {
+		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
+		td_op_view_abort(op, key);
+	}
+	enqueue(op->q, o->ns, cluster);
 }
 
 static void all_clusters(struct td_op *op)
@@ -90,6 +97,14 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			td_objects_add(&sets, td_object_ref(all.v[i]));
 	struct td_op_view *v = td_op_view_of(op, key);
 	v->fresh = false;
+	if (sc && !td_streq(v->uid, sc->uid)) { // another object of the same name: nothing of the old one holds
+		free(v->uid);
+		v->uid = td_strdup(sc->uid);
+		free(v->active);
+		v->active = NULL;
+		v->first_seen = 0;
+		v->known = false;
+	}
 	int r = 0, r2;
 	struct td_error e = TD_ERROR_INIT;
 	if (sc) {
@@ -112,13 +127,29 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else {
 		*again_ms = 0;
 	}
-	return r;
+	return r == TD_CANCELLED && !td_cancelled(c) ? TD_TRANSIENT : r;
+}
+
+// Hands the operator's end on to calls that wait for Slurm.
+struct stopper {
+	struct td_op *op;
+	struct td_cancel *c, *done;
+};
+static void *pass_on(void *arg)
+{
+	struct stopper *s = arg;
+	struct pollfd p[2] = {{td_cancel_fd(s->c), POLLIN, 0}, {td_cancel_fd(s->done), POLLIN, 0}};
+	while (!td_cancelled(s->c) && !td_cancelled(s->done))
+		poll(p, 2, -1);
+	td_op_view_abort(s->op, NULL);
+	return NULL;
 }
 
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
 	td_info("leading");
+	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
 	const struct {
 		struct td_informer **slot;
@@ -164,7 +195,13 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 			enqueue(op->q, l.v[i]->ns, l.v[i]->name);
 		all_clusters(op);
 		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
+		struct stopper s = {op, c, stop};
+		pthread_t t;
+		bool passed = !pthread_create(&t, NULL, pass_on, &s);
 		r = td_controller_run(&ctl, c, err);
+		td_cancel_fire(stop);
+		if (passed)
+			pthread_join(t, NULL);
 	}
 	td_cancel_fire(stop);
 	for (size_t i = 0; i < TD_LEN(table); i++)

@@ -114,7 +114,9 @@ void td_op_sort(struct td_objects *l);            // by name
 struct td_op;
 struct td_op_view { // one cluster's Slurm, used by the worker that holds the cluster's key
 	char *key;
+	struct td_cancel *call; // ends calls to Slurm: the operator stops, or their slurmrestd is gone. Guarded by td_op.lock
 	struct td_slurm *slurm;
+	char *uid;       // of the SlurmCluster
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
 	bool known;                                 // nodes are an answer of this slurmrestd
@@ -134,11 +136,13 @@ struct td_op {
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments;
 	struct td_op_view *views; // guarded by lock; an entry belongs to the worker that holds its key
+	bool stopping;            // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 };
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // The NodeSet a node belongs to: the one whose slurmd pod is there, else the oldest that selects it and whose cluster exists. A reference,
 // or NULL.
+bool td_op_selects(const struct td_object *set, const struct td_object *node); // by selector, affinity and taints
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
 		       struct td_error *err);
@@ -151,8 +155,11 @@ bool td_op_ready(const struct td_object *o);     // condition Ready of a node or
 bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);
+// Ends what is waiting for this cluster's Slurm (key NULL: for any); the next reconcile starts afresh.
+void td_op_view_abort(struct td_op *op, const char *key);
 // Asks Slurm for its nodes when the last answer is older than max_age_ms. Never an error: v->fresh tells.
 void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms, struct td_cancel *c);
+// Below: every call to Slurm takes v->call, every call to Kubernetes the reconcile's own cancel.
 // ensure.c
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,

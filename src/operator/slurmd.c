@@ -166,12 +166,17 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	return td_buf_take(&b);
 }
 
-// A slurmd that finds no controller tries again only after 10 s, so the pod looks every 20 ms before it starts one; `read` on a pipe of our
-// own is a sleep without a process.
+// A slurmd that finds no controller tries again only after 10 s, so the pod looks every 20 ms before it starts one (`read` on a pipe that
+// nobody writes is a sleep without a process). A try that hangs, on the address of a controller's pod that is gone, is given up after a
+// second and the name is looked up again.
 static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
-				    "exec 9<> <(:)\n"
-				    "until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 9; done 2>/dev/null\n"
-				    "exec 9>&-\n"
+				    "exec 8<> <(:) 9<> <(:)\n"
+				    "while :; do\n"
+				    "  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
+				    "  read -rt 1 -u 9 && break\n"
+				    "  kill $!\n"
+				    "done 2>/dev/null\n"
+				    "exec 8>&- 9>&-\n"
 				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
 
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,

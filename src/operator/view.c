@@ -18,8 +18,22 @@ struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 		v->next = op->views;
 		op->views = v;
 	}
+	if (!v->call || (td_cancelled(v->call) && !op->stopping)) {
+		td_cancel_unref(v->call);
+		v->call = td_cancel_new();
+	}
 	pthread_mutex_unlock(&op->lock);
 	return v;
+}
+
+void td_op_view_abort(struct td_op *op, const char *key)
+{
+	pthread_mutex_lock(&op->lock);
+	op->stopping |= !key;
+	for (struct td_op_view *v = op->views; v; v = v->next)
+		if (v->call && (!key || td_streq(v->key, key)))
+			td_cancel_fire(v->call);
+	pthread_mutex_unlock(&op->lock);
 }
 
 bool td_op_ready(const struct td_object *o)
@@ -54,10 +68,12 @@ void td_op_views_free(struct td_op *op)
 		struct td_op_view *v = op->views;
 		op->views = v->next;
 		disconnect(v);
+		td_cancel_unref(v->call);
 		td_slurm_nodes_done(&v->nodes);
 		free(v->version);
 		free(v->problem);
 		free(v->active);
+		free(v->uid);
 		free(v->config_hash);
 		free(v->key);
 		free(v);
@@ -104,7 +120,7 @@ static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_vi
 	if ((r = td_slurm_key_read(jwt, &raw, err)))
 		return td_wrap(err, "Secret %s/%s, key jwt_hs256.key", sc->ns, name);
 	disconnect(v);
-	const struct td_slurm_opts o = {.url = url, .key = raw.s, .key_len = raw.len, .timeout_ms = 10000};
+	const struct td_slurm_opts o = {.url = url, .key = raw.s, .key_len = raw.len, .timeout_ms = 5000};
 	if ((r = td_slurm_new(&o, &v->slurm, err)))
 		return r;
 	v->url = td_steal(url);
@@ -133,11 +149,11 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 	}
 	struct td_slurm_nodes l = {0};
 	if (!r)
-		r = td_slurm_nodes(v->slurm, c, &l, &err);
+		r = td_slurm_nodes(v->slurm, v->call, &l, &err);
 	if (!r && !v->version) {
 		td_auto_buf struct td_buf body = {0};
 		td_auto(td_json_unref) struct td_json *j = NULL;
-		if (!td_slurm_raw(v->slurm, "GET", "/ping/", NULL, c, &body, NULL) &&
+		if (!td_slurm_raw(v->slurm, "GET", "/ping/", NULL, v->call, &body, NULL) &&
 		    !td_json_parse(td_buf_str(&body), body.len, &j, NULL) && td_jstr(td_json_root(j), "meta.slurm.release"))
 			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
 	}
