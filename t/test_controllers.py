@@ -116,7 +116,8 @@ class FakeAgent(threading.Thread):
 
 
 class Plane:
-    def __init__(self, tandem):
+    def __init__(self, tandem, *flags):
+        self.flags = flags
         self.home = tempfile.mkdtemp(prefix="td-t-plane-", dir="/var/tmp")
         self.tandem = tandem
         self.env = {**KEEP, **SANITIZE, "KUBECONFIG": f"{self.home}/kubeconfig/admin.conf", "TD_DEV_DIR": self.home}
@@ -130,7 +131,7 @@ class Plane:
 
     def start(self):
         log = open(f"{self.home}/controllers.log", "a")
-        self.controllers = subprocess.Popen([self.tandem, "controllers", "--kubeconfig", f"{self.home}/kubeconfig/controllers.conf", "--log-level", "debug"],
+        self.controllers = subprocess.Popen([self.tandem, "controllers", "--kubeconfig", f"{self.home}/kubeconfig/controllers.conf", "--log-level", "debug", *self.flags],
                                             env=self.env, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
     def kill(self):
@@ -435,8 +436,8 @@ def test_scheduler_room_and_reasons(plane, ns):
         plane.apply(deployment(ns, "web", 6, requests={"cpu": "1"}))
         wait_for("four fit beside Slurm's share", lambda: len([p for p in plane.live(ns) if p["spec"].get("nodeName") == "n1"]) == 4)
         waiting = wait_for("two wait and say why", lambda: [c["message"] for p in plane.live(ns) if not p["spec"].get("nodeName")
-                                                            for c in p["status"].get("conditions", []) if c["type"] == "PodScheduled" and "2 Insufficient cpu" in c["message"]])
-        assert len(waiting) == 2 and waiting[0].startswith("0/3 nodes are available: ")
+                                                            for c in p["status"].get("conditions", []) if c["type"] == "PodScheduled" and "2 Insufficient cpu" in c["message"]][1:])
+        assert len(waiting) == 1 and waiting[0].startswith("0/3 nodes are available: ")
         assert "n0" not in [p["spec"].get("nodeName") for p in plane.live(ns)]
         plane.k("uncordon", "n2")
         plane.k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
@@ -455,7 +456,7 @@ def test_a_burst_does_not_overcommit(plane, ns):
     assert sorted(bound().count(n) for n in NODES) == [4, 4, 4]
 
 
-def test_unplaced_pod_can_be_deleted_and_lost_node_is_cleaned(plane, ns):
+def test_unplaced_pod_can_be_deleted(plane, ns):
     plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wait", "namespace": ns}, "spec": {**template("x")["spec"], "nodeSelector": {"no": "where"}}})
     wait_for("its reason", lambda: "didn't match" in json.dumps(plane.get("-n", ns, "pod", "wait")["status"]))
     plane.k("-n", ns, "delete", "pod", "wait", "--timeout=20s")
@@ -497,3 +498,33 @@ def test_killed_at_any_point(plane, ns):
     assert len(plane.live(ns, "app=db")) == 4
     done = [p["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"] for p in plane.pods(ns, "app=j") if p["status"]["phase"] == "Succeeded"]
     assert len(done) == len(set(done)) == 12
+
+
+@pytest.fixture
+def hasty(tandem):
+    p = Plane(tandem, "--node-grace", "8")
+    yield p
+    p.close()
+
+
+def test_silent_nodes_and_pods_without_a_node(hasty):
+    node = lambda n: hasty.get("node", n)
+    ready = lambda n: {c["type"]: c["status"] for c in node(n)["status"]["conditions"]}["Ready"]
+    taints = lambda n: sorted(t["key"] + ":" + t["effect"] for t in node(n).get("spec", {}).get("taints", []))
+    hasty.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "ghost", "namespace": "default"}, "spec": {**template("x")["spec"], "nodeName": "nowhere"}},
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "short", "namespace": "default"}, "spec": {**template("x")["spec"], "nodeName": "n2", "tolerations": [
+                    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 1}]}},
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "long", "namespace": "default"}, "spec": {**template("x")["spec"], "nodeName": "n2", "tolerations": [
+                    {"operator": "Exists"}]}})
+    hasty.agent.nodes.remove("n2")  # its agent died
+    wait_for("n2 is unknown", lambda: ready("n2") == "Unknown", 30)
+    wait_for("n2 is tainted", lambda: taints("n2") == ["node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"])
+    assert ready("n0") == ready("n1") == "True" and not taints("n0")
+    wait_for("the pod of no node is gone", lambda: hasty.get("pod", "ghost") is None, 30)
+    wait_for("the pod that tolerates a second is ended", lambda: hasty.get("pod", "short")["metadata"].get("deletionTimestamp"))
+    assert not hasty.get("pod", "long")["metadata"].get("deletionTimestamp")
+    hasty.agent.register("n2")  # back
+    hasty.agent.nodes.append("n2")
+    wait_for("no taints", lambda: ready("n2") == "True" and not taints("n2"))
+    wait_for("the ended pod is gone", lambda: hasty.get("pod", "short") is None)
+    hasty.k("delete", "node", "n1")

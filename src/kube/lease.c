@@ -13,6 +13,7 @@ struct elector {
 	const struct td_lease_opts *o;
 	int64_t duration, retry, deadline; // ms
 	char *seen;                        // resourceVersion that we saw last
+	bool others;                       // the last try found it held by somebody else
 	int64_t seen_at;                   // when we first saw it
 };
 
@@ -46,6 +47,7 @@ static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_objec
 static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *cur = NULL;
+	e->others = false;
 	int r = td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, c, &cur, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
@@ -63,8 +65,10 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 	}
 	// The holder's own duration counts: it may have been configured with a longer one.
 	int64_t theirs = td_jint(cur->root, "spec.leaseDurationSeconds", 15) * 1000;
-	if (*holder && !td_streq(holder, e->o->identity) && now - e->seen_at < theirs)
+	if (*holder && !td_streq(holder, e->o->identity) && now - e->seen_at < theirs) {
+		e->others = true;
 		return td_fail(err, TD_CONFLICT, "lease %s/%s is held by %s", e->o->ns, e->o->name, holder);
+	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, false);
 	return td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
 }
@@ -114,8 +118,7 @@ static void *renew(void *arg)
 			continue;
 		}
 		td_debug("lease %s/%s: %s", e->o->ns, e->o->name, err.msg);
-		bool taken = r == TD_CONFLICT && strstr(err.msg, "is held by");
-		if (taken || td_mono_ms(&td_clock_system) - w->renewed > e->deadline) {
+		if (e->others || td_mono_ms(&td_clock_system) - w->renewed > e->deadline) {
 			w->lost = true;
 			td_cancel_fire(w->inner);
 			break;

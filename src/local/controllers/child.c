@@ -143,8 +143,6 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	ctl_expect_seen(e, owner->uid, name);
 	if (err)
 		*err = why;
-	if (r == TD_DENIED && strstr(why.msg, "being terminated"))
-		return r; // the namespace goes: the owner goes too
 	if (r != TD_EXISTS && r != TD_CANCELLED)
 		td_record(c->rec, owner, gvr, "Warning", "FailedCreate", "Error creating: %s", why.msg);
 	return r;

@@ -22,7 +22,8 @@ struct ctl {
 	struct ctl_scheduler *scheduler;
 	struct ctl_nodes *node_ages;
 	struct ctl_podgc *podgc;
-	char *ca; // PEM of the API's CA; NULL: none
+	int64_t node_grace_ms; // without a sign of life a node's state is unknown; a pod on a node that is not there is given up
+	char *ca;              // PEM of the API's CA; NULL: none
 };
 
 void ctl_deployment(struct ctl *c, struct td_controller *ret);

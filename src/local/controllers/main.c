@@ -176,17 +176,22 @@ int td_controllers_main(int argc, char **argv)
 {
 	static const struct option options[] = {{"kubeconfig", required_argument, NULL, 'k'},
 						{"log-level", required_argument, NULL, 'l'},
+						{"node-grace", required_argument, NULL, 'g'},
 						{"help", no_argument, NULL, 'h'},
 						{0}};
 	const char *kubeconfig = NULL;
 	int o, level = TD_LOG_INFO;
+	long long grace = 40;
 	while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
 		if (o == 'k') {
 			kubeconfig = optarg;
 		} else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0) {
 			continue;
+		} else if (o == 'g' && td_parse_i64(optarg, &grace) && grace >= 1 && grace <= 3600) {
+			continue;
 		} else {
-			fputs("usage: tandem controllers [--kubeconfig FILE] [--log-level debug|info|warn|error]\n",
+			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] [--log-level "
+			      "debug|info|warn|error]\n",
 			      o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
 		}
@@ -200,7 +205,7 @@ int td_controllers_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
-	struct ctl c = {.kube = kube, .clock = &td_clock_system};
+	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = grace * 1000};
 	if (td_kube_ca(kube, &c.ca, &err))
 		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", err.msg);
 	c.rec = td_recorder_new(kube, "tandem-controllers");

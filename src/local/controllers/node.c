@@ -1,5 +1,5 @@
-// Node lifecycle: a node whose Lease was not renewed for 40 s has an unknown state; taints follow the Ready condition.
-// A lease's age is how long we have seen it unchanged: after our own start every node gets its 40 s again, and clocks are not compared.
+// Node lifecycle: a node whose Lease was not renewed for 40 s (--node-grace) has an unknown state; taints follow the Ready condition.
+// A lease's age is how long we have seen it unchanged: after our own start every node gets its time again, and clocks are not compared.
 #include "local/controllers/ctl.h"
 
 #include <pthread.h>
@@ -7,7 +7,6 @@
 #include <string.h>
 #include <uthash.h>
 
-#define GRACE_MS 40000
 #define LOOK_MS 5000
 #define LEASE_NS "kube-node-lease"
 #define NOT_READY "node.kubernetes.io/not-ready"
@@ -181,12 +180,12 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	}
 	*again = LOOK_MS;
 	int64_t age = lease_age(c, key);
-	if (age >= GRACE_MS) {
+	if (age >= c->node_grace_ms) {
 		int r = set_unknown(c, node, cancel, err);
 		return r ? r : sync_taints(c, node, "Unknown", cancel, err);
 	}
-	if (GRACE_MS - age < *again)
-		*again = GRACE_MS - age;
+	if (c->node_grace_ms - age < *again)
+		*again = c->node_grace_ms - age;
 	const char *ready = td_jstr_or(ctl_find_condition(td_jget(node->root, "status.conditions"), "Ready"), "status", "");
 	// A node that says nothing yet starts as not ready, as in Kubernetes.
 	return sync_taints(c, node, *ready ? ready : "False", cancel, err);

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define QUARANTINE_MS 40000 // a node may be about to register
-#define TICK "~tick"        // no pod's key: it has no '/'
+#define TICK "~tick" // no pod's key: it has no '/'
 #define TICK_MS 20000
 #define FINISHED_MAX 12500
 
@@ -117,7 +116,8 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 	}
-	int64_t left = ctl_created(pod) + QUARANTINE_MS - td_real_ms(c->clock);
+	// A node may be about to register.
+	int64_t left = ctl_created(pod) + c->node_grace_ms - td_real_ms(c->clock);
 	if (left > 0) {
 		*again = left;
 		return 0;
