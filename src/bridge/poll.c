@@ -8,7 +8,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { JOBS_MS = 200, NODES_MS = 250, WAITING_MS = 2000, IDLE_WAITING_MS = 15000, BACKOFF_MS = 500, GAP_MS = 2000, LOST_MS = 120000 };
+enum {
+	JOBS_MS = 200,
+	NODES_MS = 250,
+	WAITING_MS = 2000,
+	IDLE_WAITING_MS = 15000,
+	BACKOFF_MS = 500,
+	GAP_MS = 2000,
+	LOST_MS = 120000,
+	AGAIN_MS = 4000,
+	NET_MS = 600000,
+	ROLLBACK_S = 30
+};
 
 void td_bridge_poll_now(struct td_bridge *b)
 {
@@ -45,19 +56,52 @@ static void enqueue(struct td_bridge *b, struct td_ask *a)
 	td_queue_add(b->pod_queue, key);
 }
 
-static void changed(void *ctx, int64_t job, uint64_t states)
+static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 {
-	struct td_bridge *b = ctx;
-	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, job);
-	if (!a) {
-		td_slurm_view_unwatch(b->view, job);
-		return;
+	for (size_t i = 0; i < l->n; i++) {
+		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, l->v[i].id);
+		if (!a) {
+			td_slurm_view_unwatch(b->view, l->v[i].id);
+			continue;
+		}
+		pthread_mutex_lock(&b->asks->lock);
+		a->polled = l->v[i].states;
+		a->look = true;
+		pthread_mutex_unlock(&b->asks->lock);
+		enqueue(b, a);
 	}
-	pthread_mutex_lock(&b->asks->lock);
-	a->polled = states;
-	a->look = true;
-	pthread_mutex_unlock(&b->asks->lock);
-	enqueue(b, a);
+}
+
+// How many of the absent are old enough that a rolled-back slurmctld does not explain it.
+static size_t old_ones(struct td_bridge *b, const struct td_slurm_states *gone)
+{
+	size_t n = 0;
+	int64_t now = td_real_ms(b->clock) / 1000;
+	for (size_t i = 0; i < gone->n; i++) {
+		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, gone->v[i].id);
+		if (!a)
+			continue;
+		pthread_mutex_lock(&b->asks->lock);
+		n += now - a->born_s > ROLLBACK_S;
+		pthread_mutex_unlock(&b->asks->lock);
+	}
+	return n;
+}
+
+// From here on a worker may act on the absence.
+static void absent(struct td_bridge *b, const struct td_slurm_states *gone)
+{
+	for (size_t i = 0; i < gone->n; i++) {
+		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, gone->v[i].id);
+		if (!a)
+			continue;
+		pthread_mutex_lock(&b->asks->lock);
+		bool is_new = !a->gone_seen;
+		a->gone_seen = true;
+		pthread_mutex_unlock(&b->asks->lock);
+		if (is_new)
+			enqueue(b, a);
+	}
 }
 
 static void enqueue_all(struct td_bridge *b)
@@ -133,10 +177,13 @@ static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
 		*retry_at = td_now(b) + 1000;
 		return;
 	}
+	int64_t took = td_now(b) - now, net = took * 500 > NET_MS ? took * 500 : NET_MS;
+	bool first = !atomic_exchange(&b->listed, true);
 	pthread_mutex_lock(&b->list_lock);
-	b->list_at = b->list_last > now ? b->list_last : 0;
+	// The slow safety net; and once more soon after the first: an allocation that the leader before us had on its way makes no knock.
+	b->list_at = b->list_last > now ? b->list_last : now + (first ? AGAIN_MS : net);
 	pthread_mutex_unlock(&b->list_lock);
-	if (!atomic_exchange(&b->listed, true))
+	if (first)
 		enqueue_all(b);
 }
 
@@ -153,8 +200,9 @@ void *td_bridge_jobs_thread(void *bridge)
 			continue;
 		list(b, l->slurm, &retry_at);
 		int64_t began = td_now(b);
-		size_t gone, watched;
-		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, changed, b, &gone, &watched, &e);
+		size_t watched;
+		td_auto_states struct td_slurm_states diff = {0}, gone = {0};
+		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &watched, &e);
 		if (r) {
 			if (r != TD_CANCELLED && !gap)
 				td_warn("%s", e.msg);
@@ -170,7 +218,9 @@ void *td_bridge_jobs_thread(void *bridge)
 				td_bridge_want_list(b, 0);
 			gap = 0;
 		}
-		vanish(b, gone, watched);
+		vanish(b, old_ones(b, &gone), watched); // before anybody may act on it
+		absent(b, &gone);
+		changed(b, &diff);
 		int64_t took = td_now(b) - began;
 		wait = took * 10 > JOBS_MS ? took * 10 : JOBS_MS;
 		if (!watched)

@@ -92,43 +92,45 @@ static int by_id(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
-			    void (*changed)(void *ctx, int64_t job, uint64_t states), void *ctx, size_t *ret_gone, size_t *ret_watched,
-			    struct td_error *err)
+int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret_changed,
+			    struct td_slurm_states *ret_gone, size_t *ret_watched, struct td_error *err)
 {
 	pthread_mutex_lock(&v->lock);
-	size_t n = v->n, gone = 0;
+	size_t n = v->n;
 	uint64_t round = ++v->round;
 	td_auto_free int64_t *ids = td_calloc(n ? n : 1, sizeof(*ids));
 	for (size_t i = 0; i < n; i++)
 		ids[i] = v->v[i].job;
 	pthread_mutex_unlock(&v->lock);
-	td_auto_states struct td_slurm_states got = {0};
+	td_auto_states struct td_slurm_states got = {0}, diff = {0}, gone = {0};
 	if (n) {
 		int r = td_slurm_job_states(s, ids, n, c, &got, err);
 		if (r)
 			return r;
 		qsort(got.v, got.n, sizeof(*got.v), by_id);
 	}
-	td_auto_states struct td_slurm_states diff = {0};
 	diff.v = td_calloc(n ? n : 1, sizeof(*diff.v));
+	gone.v = td_calloc(n ? n : 1, sizeof(*gone.v));
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
-		if (w->since >= round)
+		if (w->since >= round) // watched since the request was made: the answer says nothing about it
 			continue;
 		const struct td_slurm_state key = {.id = w->job};
 		const struct td_slurm_state *st = got.n ? bsearch(&key, got.v, got.n, sizeof(*got.v), by_id) : NULL;
-		uint64_t now = st ? st->states : 0;
-		gone += !st;
-		if (now != w->states && diff.n < n)
-			diff.v[diff.n++] = (struct td_slurm_state){.id = w->job, .states = now};
-		w->states = now;
+		const struct td_slurm_state now = {.id = w->job, .states = st ? st->states : 0};
+		if (now.states != w->states)
+			diff.v[diff.n++] = now;
+		if (!st)
+			gone.v[gone.n++] = now;
+		w->states = now.states;
 	}
 	pthread_mutex_unlock(&v->lock);
-	for (size_t i = 0; i < diff.n; i++)
-		changed(ctx, diff.v[i].id, diff.v[i].states);
+	td_slurm_states_done(ret_changed);
+	td_slurm_states_done(ret_gone);
+	*ret_changed = diff;
 	*ret_gone = gone;
+	diff = gone = (struct td_slurm_states){0};
 	*ret_watched = n;
 	return 0;
 }

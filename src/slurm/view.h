@@ -17,12 +17,10 @@ TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
 void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states);
 void td_slurm_view_unwatch(struct td_slurm_view *v, int64_t job);
 size_t td_slurm_view_watched(const struct td_slurm_view *v);
-// One poll of all watched jobs. `changed` is called, without a lock, for each whose states differ from the last poll (absent from the
-// answer: states 0). *ret_gone and *ret_watched: how many were absent and asked for, for the mass-vanish rule. On an error nothing is
-// changed.
-int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
-			    void (*changed)(void *ctx, int64_t job, uint64_t states), void *ctx, size_t *ret_gone, size_t *ret_watched,
-			    struct td_error *err);
+// One poll of all watched jobs. *ret_changed: those whose states differ from the last poll; *ret_gone: all that were absent from the answer
+// (they are among the changed, with states 0, the first time). On an error nothing is changed.
+int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret_changed,
+			    struct td_slurm_states *ret_gone, size_t *ret_watched, struct td_error *err);
 
 // ---- nodes ----
 // A snapshot, immutable, reference-counted. `seq` grows with every poll, `gen` only when something differs from the one before.

@@ -45,6 +45,8 @@ struct td_ask {
 	// ---- inbox ----
 	uint64_t polled; // states of the last poll
 	bool look;       // the job must be read
+	bool gone_seen;  // a poll showed it absent, and the mass-vanish rule has been applied
+	int64_t born_s;  // epoch: when its job was submitted or started
 	bool usr1;
 	int64_t knocked; // job id whose stand-in knocked: its prolog has passed
 	int exit_code;

@@ -41,7 +41,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->has_cpus = phase == TD_PHASE_ENDED ? 0 : j->want_cpus;
 	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
 	a->expect = phase == TD_PHASE_WAITING ? j->start : 0;
-	a->look = false;
+	a->look = a->gone_seen = false;
+	a->born_s = j->submit ? j->submit : j->start;
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 	td_ask_str(b->asks, &a->reason, j->reason);

@@ -298,6 +298,18 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 		}
 	}
 	td_ask_job(b, a, same_spec, pj);
+	pthread_mutex_lock(&b->asks->lock);
+	bool unproven = a->know == TD_JOB_GONE && !a->gone_seen;
+	pthread_mutex_unlock(&b->asks->lock);
+	if (unproven) { // absent in one read: the poll decides first whether all of Slurm's state is gone
+		pj->know = TD_JOB_READ;
+		pj->is = TD_IS_UNKNOWN;
+		pj->ours = true;
+		td_slurm_view_watch(b->view, a->job, 0);
+		td_bridge_poll_now(b);
+		again(r, 250);
+		return 0;
+	}
 	if (pa->pod == TD_POD_WAITING && !pa->refused && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms &&
 	    (pj->know == TD_JOB_NONE || pj->know == TD_JOB_GONE || (pj->know == TD_JOB_READ && (!pj->ours || pj->is == TD_IS_ENDED))))
 		pa->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
@@ -508,7 +520,9 @@ static void ask_init(struct td_bridge *b, struct td_ask *a, const struct td_obje
 	td_ask_set_job(b->asks, a, g.job);
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_UNSURE;
+	a->born_s = g.start;
 	pthread_mutex_unlock(&b->asks->lock);
+	td_slurm_view_watch(b->view, g.job, 0);
 }
 
 int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err)

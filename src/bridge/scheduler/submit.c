@@ -107,6 +107,7 @@ static void took(struct td_bridge *b, struct td_ask *a, int64_t job, uint64_t st
 	a->prolog = true;
 	a->passed = false;
 	a->look = !batch;
+	a->born_s = td_real_ms(b->clock) / 1000;
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 	td_ask_str(b->asks, &a->job_user, a->user);
