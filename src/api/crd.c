@@ -15,7 +15,8 @@ static bool crd_schema(struct td_kind *k, const yyjson_val *raw, const char *pat
 			     td_jstr_or(raw, "type", ""));
 		return false;
 	}
-	if (td_kind_give_schema(k, raw, &err)) {
+	k->raw = raw;
+	if (td_schema_compile_kind(k->source, raw, false, &k->schema, &err)) {
 		// "properties[spec].items: what is wrong": the path is part of the field.
 		char *colon = strstr(err.msg, ": ");
 		td_auto_free char *f = colon && strncmp(err.msg, "schema", 6)
@@ -214,7 +215,7 @@ struct td_json *td_kind_crd(const char *kind)
 	if (k->scale)
 		td_jm_copyval(d, v, "subresources.scale", td_jget(src, "subresources.scale"));
 	td_jm_copyval(d, v, "additionalPrinterColumns", td_jkey(src, "columns"));
-	yyjson_mut_val *schema = yyjson_val_mut_copy(d, td_jkey(src, "schema"));
+	yyjson_mut_val *schema = td_shared_inline(d, k->raw);
 	yyjson_mut_val *props = td_jm_obj(d, schema, "properties"), *all = yyjson_mut_obj(d), *pk, *px;
 	static const char *const words[][2] = {{"apiVersion", "string"}, {"kind", "string"}, {"metadata", "object"}};
 	for (size_t i = 0; i < TD_LEN(words); i++) {

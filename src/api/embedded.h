@@ -1,5 +1,8 @@
-// What embed-kinds wrote: every kind file as JSON text with the shared parts inlined.
+// What embed-kinds wrote: every kind file as JSON text, and the parts that they share by name ({"$ref": "podSpec"}).
 #pragma once
 
-extern const char *const td_embedded_meta;    // schema of metadata
-extern const char *const td_embedded_kinds[]; // ends with NULL
+struct td_embedded_kind {
+	const char *group, *kind, *text;
+};
+extern const char *const td_embedded_parts;               // a map: name to schema
+extern const struct td_embedded_kind td_embedded_kinds[]; // ends with kind NULL

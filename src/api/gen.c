@@ -124,7 +124,9 @@ static void fields(struct td_buf *b, const yyjson_val *s, struct td_buf *path)
 static void reference(const struct td_kind *k, const char *dir)
 {
 	td_auto_buf struct td_buf b = {0}, path = {0};
-	const yyjson_val *src = td_json_root(k->source), *schema = td_jkey(src, "schema");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto(td_json_unref) struct td_json *whole = td_json_from_mut(td_shared_inline(d, k->raw));
+	const yyjson_val *schema = td_json_root(whole);
 	td_buf_printf(&b, "# %s\n\n%s\n\n", k->kind, td_jstr_or(schema, "description", ""));
 	td_buf_printf(&b, "`apiVersion: %s/%s`, `kind: %s`; %s; `kubectl get %s`", k->group, k->version, k->kind,
 		      k->namespaced ? "in a namespace" : "cluster-wide", k->plural);

@@ -8,9 +8,8 @@
 #include "api/embedded.h"
 
 enum { KINDS_MAX = 64 };
-static struct td_kind *table[KINDS_MAX];
-static size_t n_table;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct td_kind *table[KINDS_MAX]; // in the order of td_embedded_kinds; NULL: nobody asked yet
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct td_json *parse_embedded(const char *text)
 {
@@ -23,10 +22,10 @@ static struct td_json *parse_embedded(const char *text)
 	return j;
 }
 
-void td_schema_add_meta(yyjson_mut_doc *d, yyjson_mut_val *schema)
+yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d)
 {
-	td_auto(td_json_unref) struct td_json *meta = parse_embedded(td_embedded_meta);
-	yyjson_mut_val *old = yyjson_mut_obj_get(schema, "properties"), *props = yyjson_mut_obj(d), *k, *v, *o;
+	yyjson_mut_val *schema = k->builtin ? td_shared_inline(d, k->raw) : yyjson_val_mut_copy(d, td_unconst(k->raw));
+	yyjson_mut_val *old = yyjson_mut_obj_get(schema, "properties"), *props = yyjson_mut_obj(d), *key, *v, *o;
 	static const char *const words[][2] = {{"apiVersion", "Group and version of this object's form."},
 					       {"kind", "What kind of object this is."}};
 	for (size_t i = 0; i < TD_LEN(words); i++) {
@@ -35,14 +34,15 @@ void td_schema_add_meta(yyjson_mut_doc *d, yyjson_mut_val *schema)
 		td_jm_str(d, o, "description", words[i][1]);
 		td_jm_key_set(d, props, words[i][0], o);
 	}
-	td_jm_key_set(d, props, "metadata", yyjson_val_mut_copy(d, td_json_root(meta)));
+	td_jm_key_set(d, props, "metadata", td_shared_inline(d, td_shared_find("objectMeta")->raw));
 	size_t i, max;
-	yyjson_mut_obj_foreach (old, i, max, k, v) {
-		const char *key = yyjson_mut_get_str(k);
-		if (strcmp(key, "apiVersion") && strcmp(key, "kind") && strcmp(key, "metadata"))
-			td_jm_key_set(d, props, key, yyjson_mut_val_mut_copy(d, v));
+	yyjson_mut_obj_foreach (old, i, max, key, v) {
+		const char *name = yyjson_mut_get_str(key);
+		if (strcmp(name, "apiVersion") && strcmp(name, "kind") && strcmp(name, "metadata"))
+			td_jm_key_set(d, props, name, yyjson_mut_val_mut_copy(d, v));
 	}
 	td_jm_key_set(d, schema, "properties", props);
+	return schema;
 }
 
 void td_kind_strings(struct td_strv *l, const yyjson_val *a)
@@ -81,17 +81,6 @@ void td_kind_subresources(struct td_kind *k, const yyjson_val *sub)
 }
 
 // The raw schema with apiVersion, kind and metadata, as a document of its own that the compiled schema keeps.
-int td_kind_give_schema(struct td_kind *k, const yyjson_val *raw, struct td_error *err)
-{
-	yyjson_mut_doc *d = td_jm_copy(raw);
-	td_schema_add_meta(d, yyjson_mut_doc_get_root(d));
-	td_auto(td_json_unref) struct td_json *doc = td_jm_done(d);
-	int r = td_schema_compile(doc, td_json_root(doc), &k->schema, err);
-	if (!r)
-		k->openapi = td_json_root(doc);
-	return r;
-}
-
 static struct td_kind *from_file(const char *text)
 {
 	struct td_kind *k = td_calloc(1, sizeof(*k));
@@ -109,7 +98,8 @@ static struct td_kind *from_file(const char *text)
 	td_kind_strings(&k->short_names, td_jkey(v, "shortNames"));
 	td_kind_strings(&k->categories, td_jkey(v, "categories"));
 	td_kind_subresources(k, td_jkey(v, "subresources"));
-	if (!*k->kind || !*k->plural || !*k->version || td_kind_give_schema(k, td_jkey(v, "schema"), &err)) {
+	k->raw = td_jkey(v, "schema");
+	if (!*k->kind || !*k->plural || !*k->version || td_schema_compile_kind(k->source, k->raw, true, &k->schema, &err)) {
 		fprintf(stderr, "embedded kind %s: %s\n", k->kind, err.msg);
 		abort();
 	}
@@ -122,27 +112,31 @@ static struct td_kind *from_file(const char *text)
 	return k;
 }
 
-static void load(void)
+static const struct td_kind *at(size_t i)
 {
-	for (const char *const *p = td_embedded_kinds; *p && n_table < KINDS_MAX; p++)
-		table[n_table++] = from_file(*p);
+	pthread_mutex_lock(&lock);
+	if (!table[i])
+		table[i] = from_file(td_embedded_kinds[i].text);
+	pthread_mutex_unlock(&lock);
+	return table[i];
 }
 
 const struct td_kind *const *td_kinds_builtin(size_t *ret_n)
 {
-	pthread_once(&once, load);
+	size_t n = 0;
+	for (; td_embedded_kinds[n].kind && n < KINDS_MAX; n++)
+		at(n);
 	if (ret_n)
-		*ret_n = n_table;
+		*ret_n = n;
 	return (const struct td_kind *const *)table;
 }
 
 const struct td_kind *td_kind_builtin(const char *group, const char *kind)
 {
-	size_t n;
-	const struct td_kind *const *t = td_kinds_builtin(&n);
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(t[i]->group, group ? group : "") && !strcmp(t[i]->kind, kind))
-			return t[i];
+	const struct td_embedded_kind *e = td_embedded_kinds;
+	for (size_t i = 0; e[i].kind && i < KINDS_MAX; i++)
+		if (!strcmp(e[i].group, group ? group : "") && !strcmp(e[i].kind, kind))
+			return at(i);
 	return NULL;
 }
 

@@ -15,7 +15,7 @@ struct td_kind { // immutable once in a table; strings owned by it
 	char *scale_spec, *scale_status, *scale_selector; // ".spec.replicas", …
 	struct td_json *source;                           // the kind file, or the CRD
 	struct td_schema *schema;                         // of the whole object, metadata included
-	yyjson_val *openapi;                              // its raw schema, for /openapi/v3
+	const yyjson_val *raw;                            // the schema as written, in source; read it with td_kind_openapi
 	struct td_column *columns;
 	size_t n_columns;
 	bool builtin;
@@ -26,8 +26,11 @@ struct td_kind { // immutable once in a table; strings owned by it
 	void (*set_defaults)(yyjson_mut_doc *d, yyjson_mut_val *obj);
 };
 // The built-in table (compiled in; parsed once, thread-safe). Never fails: a broken built-in aborts and a unit test shows it.
+// td_kind_builtin makes ready only the kind it is asked for; what kinds share (pod specs, metadata) is in memory once.
 const struct td_kind *const *td_kinds_builtin(size_t *ret_n);
 const struct td_kind *td_kind_builtin(const char *group, const char *kind);
+// The whole schema in d, metadata included and shared parts written out: for /openapi/v3.
+yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d);
 // The CRD object of one of Tandem's kinds ("SlurmCluster", "NodeSet") from its kind file, as YAML text for deploy/crds and `tandem up`.
 struct td_json *td_kind_crd(const char *kind); // apiextensions.k8s.io/v1 CustomResourceDefinition; NULL: not ours
 // One td_kind per served version of a CRD object. TD_INVALID fills causes.

@@ -26,11 +26,7 @@ void td_cause_at(struct td_causes *c, const char *reason, const char *field, con
 	__attribute__((format(printf, 5, 6)));
 
 void td_labels_check(const yyjson_val *labels, const char *field, struct td_causes *ret);
-// Adds apiVersion, kind and metadata to a raw schema object, in place.
-void td_schema_add_meta(yyjson_mut_doc *d, yyjson_mut_val *schema);
-
 // Parts of a kind that its file and a CRD share.
-int td_kind_give_schema(struct td_kind *k, const yyjson_val *raw, struct td_error *err);
 void td_kind_columns(struct td_kind *k, const yyjson_val *array);
 void td_kind_subresources(struct td_kind *k, const yyjson_val *sub);
 void td_kind_strings(struct td_strv *l, const yyjson_val *array);

@@ -1,4 +1,5 @@
-// The compiled schema: one node per structural node, all in one arena, immutable once compiled.
+// The compiled schema: one node per structural node, all in one arena, immutable once compiled. Built-in kinds share the nodes of the parts
+// that they name.
 #pragma once
 
 #include "api/schema.h"
@@ -11,44 +12,58 @@ struct td_prop {
 	const char *name;
 	struct td_schema *s;
 };
-struct td_regex {
-	regex_t re;
-	struct td_regex *next;
+// Rare words of a node stand apart, so that the many plain nodes stay small.
+struct td_limits {
+	const char *pattern;
+	regex_t *re;
+	bool has_min, has_max, ex_min, ex_max, has_multiple;
+	double min, max, multiple;
+	long long min_len, max_len, min_items, max_items, min_props, max_props; // -1: none
+};
+struct td_logic {
+	struct td_schema **all_of, **any_of, **one_of, *not_;
+	size_t n_all, n_any, n_one;
 };
 struct td_schema {
-	// Of the root only: what the whole tree lives in.
-	struct td_json *doc;
-	struct td_arena *arena;
-	struct td_regex *regexes;
-
-	enum td_stype type;
+	uint8_t type;      // enum td_stype
+	uint8_t list_type; // enum td_list_type
 	bool nullable, int_or_string, preserve, embedded, map_atomic, quantity;
 	bool has_default; // here or anywhere below
 	bool allow_dup;   // x-tandem-duplicates: list-map keys serve merging only
 	bool merge_patch; // x-kubernetes-patch-strategy contains "merge"
 	bool retain_keys; // … contains "retainKeys"
-	enum td_list_type list_type;
-	const char **keys; // list-map keys
-	size_t n_keys;
-	const char *merge_key; // x-kubernetes-patch-merge-key
-	struct td_prop *props; // sorted by name
-	size_t n_props;
+	unsigned n_keys, n_props, n_required;
+	const char **keys;            // list-map keys
+	const char *merge_key;        // x-kubernetes-patch-merge-key
+	struct td_prop *props;        // sorted by name
 	struct td_schema *additional; // of maps; NULL: none
 	struct td_schema *items;
-	yyjson_val *def, *enums;
 	// Value validation; NULL or absent: not checked.
+	yyjson_val *def, *enums;
 	const char **required;
-	size_t n_required;
-	const char *pattern, *format;
-	regex_t *re;
-	bool has_min, has_max, ex_min, ex_max, has_multiple;
-	double min, max, multiple;
-	long long min_len, max_len, min_items, max_items, min_props, max_props; // -1: none
-	struct td_schema **all_of, **any_of, **one_of, *not_;
-	size_t n_all, n_any, n_one;
+	const char *format;
+	const struct td_limits *limits;
+	const struct td_logic *logic;
 };
 
+// The schema of a whole object of a kind: raw with apiVersion, kind and metadata. shared: raw may hold $ref to shared parts, and the result
+// lives as long as the process; else as td_schema_compile.
+int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret, struct td_error *err);
+
+// ---- shared.c: parts of built-in kinds, named by $ref ----
+struct td_shared {
+	const char *name;
+	yyjson_val *raw;
+	struct td_schema *s; // once compiled
+};
+struct td_shared *td_shared_find(const char *name);
+// v, a node with a $ref and other words, as one node; $refs below it stay. Kept for ever; callers hold compile.c's lock.
+yyjson_val *td_shared_flat(yyjson_val *v);
+// A copy of v with every $ref written out.
+yyjson_mut_val *td_shared_inline(yyjson_mut_doc *d, const yyjson_val *v);
+
 const struct td_schema *td_schema_prop(const struct td_schema *s, const char *key); // declared, or of the map; NULL: unknown
+int td_schema_cmp_prop(const void *a, const void *b);                               // of struct td_prop, by name
 const struct td_schema *td_schema_declared(const struct td_schema *s, const char *key);
 // Writes quantities as they are stored (0.5 → 500m), in place; part of td_schema_default.
 void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);

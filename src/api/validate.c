@@ -157,6 +157,7 @@ static void check_format(struct check *c, const struct td_schema *s, yyjson_val 
 
 static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val *v)
 {
+	const struct td_limits *l = s->limits;
 	char why[256];
 	if (s->enums) {
 		size_t i, max;
@@ -173,36 +174,36 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 			ADD(c, "FieldValueNotSupported", "Unsupported value: %s: supported values: %s", t, td_buf_str(&b));
 		}
 	}
-	if (yyjson_is_num(v)) {
+	if (l && yyjson_is_num(v)) {
 		double n = yyjson_get_num(v);
-		if (s->has_min && (s->ex_min ? n <= s->min : n < s->min)) {
-			snprintf(why, sizeof(why), "must be greater than %s%.17g", s->ex_min ? "" : "or equal to ", s->min);
+		if (l->has_min && (l->ex_min ? n <= l->min : n < l->min)) {
+			snprintf(why, sizeof(why), "must be greater than %s%.17g", l->ex_min ? "" : "or equal to ", l->min);
 			invalid(c, v, why);
 		}
-		if (s->has_max && (s->ex_max ? n >= s->max : n > s->max)) {
-			snprintf(why, sizeof(why), "must be less than %s%.17g", s->ex_max ? "" : "or equal to ", s->max);
+		if (l->has_max && (l->ex_max ? n >= l->max : n > l->max)) {
+			snprintf(why, sizeof(why), "must be less than %s%.17g", l->ex_max ? "" : "or equal to ", l->max);
 			invalid(c, v, why);
 		}
-		if (s->has_multiple && fabs(n / s->multiple - round(n / s->multiple)) > 1e-9) {
-			snprintf(why, sizeof(why), "must be a multiple of %.17g", s->multiple);
+		if (l->has_multiple && fabs(n / l->multiple - round(n / l->multiple)) > 1e-9) {
+			snprintf(why, sizeof(why), "must be a multiple of %.17g", l->multiple);
 			invalid(c, v, why);
 		}
 	}
-	if (yyjson_is_str(v)) {
+	if (l && yyjson_is_str(v)) {
 		const char *t = yyjson_get_str(v);
-		long long n = s->min_len >= 0 || s->max_len >= 0 ? utf8_len(t) : 0;
-		if (s->min_len >= 0 && n < s->min_len) {
-			if (!n && s->min_len == 1)
+		long long n = l->min_len >= 0 || l->max_len >= 0 ? utf8_len(t) : 0;
+		if (l->min_len >= 0 && n < l->min_len) {
+			if (!n && l->min_len == 1)
 				ADD(c, "FieldValueRequired", "Required value");
 			else {
-				snprintf(why, sizeof(why), "must be at least %lld characters long", s->min_len);
+				snprintf(why, sizeof(why), "must be at least %lld characters long", l->min_len);
 				invalid(c, v, why);
 			}
 		}
-		if (s->max_len >= 0 && n > s->max_len)
-			ADD(c, "FieldValueTooLong", "Too long: may not be more than %lld characters", s->max_len);
-		if (s->re && regexec(s->re, t, 0, NULL, 0)) {
-			snprintf(why, sizeof(why), "must match '%.200s'", s->pattern);
+		if (l->max_len >= 0 && n > l->max_len)
+			ADD(c, "FieldValueTooLong", "Too long: may not be more than %lld characters", l->max_len);
+		if (l->re && regexec(l->re, t, 0, NULL, 0)) {
+			snprintf(why, sizeof(why), "must match '%.200s'", l->pattern);
 			invalid(c, v, why);
 		}
 	}
@@ -222,13 +223,14 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 		ADD(c, "FieldValueRequired", "Required value");
 		td_path_cut(&c->path, len);
 	}
+	const struct td_limits *l = s->limits;
 	long long n = (long long)yyjson_obj_size(v);
-	if (s->min_props >= 0 && n < s->min_props) {
-		snprintf(why, sizeof(why), "must have at least %lld entries", s->min_props);
+	if (l && l->min_props >= 0 && n < l->min_props) {
+		snprintf(why, sizeof(why), "must have at least %lld entries", l->min_props);
 		invalid(c, v, why);
 	}
-	if (s->max_props >= 0 && n > s->max_props)
-		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld entries", n, s->max_props);
+	if (l && l->max_props >= 0 && n > l->max_props)
+		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld entries", n, l->max_props);
 	if (!s->n_props && !s->additional)
 		return;
 	yyjson_obj_foreach (v, i, max, k, x) {
@@ -267,17 +269,18 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 	size_t i, max, len = c->path.len;
 	yyjson_val *x;
 	char why[128];
+	const struct td_limits *l = s->limits;
 	long long n = (long long)yyjson_arr_size(v);
-	if (s->min_items >= 0 && n < s->min_items) {
+	if (l && l->min_items >= 0 && n < l->min_items) {
 		if (!n)
 			ADD(c, "FieldValueRequired", "Required value");
 		else {
-			snprintf(why, sizeof(why), "must have at least %lld items", s->min_items);
+			snprintf(why, sizeof(why), "must have at least %lld items", l->min_items);
 			invalid(c, v, why);
 		}
 	}
-	if (s->max_items >= 0 && n > s->max_items)
-		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld items", n, s->max_items);
+	if (l && l->max_items >= 0 && n > l->max_items)
+		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld items", n, l->max_items);
 	bool unique = s->list_type != TD_L_ATOMIC && !s->allow_dup;
 	yyjson_arr_foreach (v, i, max, x) {
 		td_buf_printf(&c->path, "[%zu]", i);
@@ -311,23 +314,23 @@ static bool valid(const struct td_schema *s, yyjson_val *v)
 	return !c.n;
 }
 
-static void check_logic(struct check *c, const struct td_schema *s, yyjson_val *v)
+static void check_logic(struct check *c, const struct td_logic *l, yyjson_val *v)
 {
-	for (size_t i = 0; i < s->n_all; i++)
-		validate(c, s->all_of[i], v);
+	for (size_t i = 0; i < l->n_all; i++)
+		validate(c, l->all_of[i], v);
 	size_t hits = 0;
-	for (size_t i = 0; i < s->n_any; i++)
-		hits += valid(s->any_of[i], v);
-	if (s->n_any && !hits)
+	for (size_t i = 0; i < l->n_any; i++)
+		hits += valid(l->any_of[i], v);
+	if (l->n_any && !hits)
 		invalid(c, v, "must validate at least one schema (anyOf)");
 	hits = 0;
-	for (size_t i = 0; i < s->n_one; i++)
-		hits += valid(s->one_of[i], v);
-	if (s->n_one && hits != 1)
+	for (size_t i = 0; i < l->n_one; i++)
+		hits += valid(l->one_of[i], v);
+	if (l->n_one && hits != 1)
 		invalid(c, v,
 			hits ? "must validate one and only one schema (oneOf), found more than one"
 			     : "must validate one and only one schema (oneOf), found none");
-	if (s->not_ && valid(s->not_, v))
+	if (l->not_ && valid(l->not_, v))
 		invalid(c, v, "must not validate the schema (not)");
 }
 
@@ -352,8 +355,8 @@ static void validate(struct check *c, const struct td_schema *s, yyjson_val *v)
 	} else {
 		check_scalar(c, s, v);
 	}
-	if (s->n_all || s->n_any || s->n_one || s->not_)
-		check_logic(c, s, v);
+	if (s->logic)
+		check_logic(c, s->logic, v);
 }
 
 size_t td_schema_validate(const struct td_schema *s, const yyjson_val *obj, struct td_causes *ret)

@@ -83,25 +83,14 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 
 static void schema_of(struct td_buf *b, bool *first, const struct td_kind *k)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(k->openapi);
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = td_kind_openapi(k, d);
 	yyjson_mut_val *gvk = yyjson_mut_obj(d), *a = yyjson_mut_arr(d);
 	td_jm_str(d, gvk, "group", k->group);
 	td_jm_str(d, gvk, "version", k->version);
 	td_jm_str(d, gvk, "kind", k->kind);
 	yyjson_mut_arr_append(a, gvk);
 	td_jm_key_set(d, o, "x-kubernetes-group-version-kind", a);
-	yyjson_mut_val *props = td_jm_obj(d, o, "properties");
-	static const struct {
-		const char *name, *text;
-	} base[] = {{"apiVersion", "Group and version of the schema that this object follows."}, {"kind", "What the object is."}};
-	for (size_t i = 0; i < TD_LEN(base); i++)
-		if (!yyjson_mut_obj_get(props, base[i].name)) {
-			yyjson_mut_val *p = yyjson_mut_obj(d);
-			td_jm_str(d, p, "type", "string");
-			td_jm_str(d, p, "description", base[i].text);
-			td_jm_key_set(d, props, base[i].name, p);
-		}
 	size_t len = 0;
 	td_auto_free char *text = td_json_mut_text(o, &len);
 	td_buf_printf(b, "%s\"%s%s%s.%s\":", *first ? "" : ",", *k->group ? k->group : "core", ".", k->version, k->kind);
@@ -125,7 +114,7 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	first = true;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
-		if (!strcmp(k->group, group) && !strcmp(k->version, version) && k->openapi)
+		if (!strcmp(k->group, group) && !strcmp(k->version, version))
 			schema_of(&b, &first, k);
 	}
 	td_buf_puts(&b, "}}}\n");

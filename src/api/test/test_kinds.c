@@ -83,11 +83,46 @@ static void test_pod_defaults(void **state)
 	assert_int_equal(td_jint(o, "spec.volumes.[0].configMap.defaultMode", 0), 420);
 }
 
+// What kinds share is compiled once, words beside a $ref make a node of their own, and nothing of it shows outside.
+static void test_shared(void **state)
+{
+	const struct td_schema *pod = td_kind_builtin("", "Pod")->schema, *dep = td_kind_builtin("apps", "Deployment")->schema;
+	const struct td_schema *template = td_schema_declared(td_schema_declared(dep, "spec"), "template");
+	const struct td_schema *spec = td_schema_declared(pod, "spec");
+	assert_non_null(spec);
+	assert_ptr_equal(td_schema_declared(template, "spec"), spec);
+	assert_ptr_equal(td_schema_declared(pod, "metadata"), td_schema_declared(dep, "metadata"));
+	const struct td_schema *containers = td_schema_declared(spec, "containers"), *init = td_schema_declared(spec, "initContainers");
+	assert_ptr_equal(containers->items, init->items);
+	assert_non_null(containers->limits); // minItems stands beside the $ref
+	assert_int_equal(containers->limits->min_items, 1);
+	assert_null(init->limits);
+	const struct td_schema *debug = td_schema_declared(spec, "ephemeralContainers")->items; // properties beside the $ref
+	assert_non_null(td_schema_declared(debug, "image"));
+	assert_non_null(td_schema_declared(debug, "targetContainerName"));
+	assert_null(td_schema_declared(containers->items, "targetContainerName"));
+
+	size_t n;
+	const struct td_kind *const *t = td_kinds_builtin(&n);
+	for (size_t i = 0; i < n; i++) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		td_auto_free char *text = td_json_mut_text(td_kind_openapi(t[i], d), NULL);
+		assert_null(strstr(text, "$ref"));
+		assert_non_null(strstr(text, "\"generateName\""));
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = td_kind_openapi(td_kind_builtin("apps", "Deployment"), d);
+	assert_string_equal(td_jm_getstr(o, "properties.spec.properties.template.properties.spec.properties.containers.items.properties."
+					    "image.type"),
+			    "string");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_table),
 		cmocka_unit_test(test_pod_defaults),
+		cmocka_unit_test(test_shared),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,445 @@
+// Compiling structural schemas (Kubernetes API reference, "Specifying a structural schema").
+#include "api/schema_priv.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SCHEMA_DEPTH = 64 };
+
+struct td_regex {
+	regex_t re;
+	struct td_regex *next;
+};
+// What a schema lives in. Built-in kinds all live in `builtin`, for ever; every other schema is the first member of its own.
+struct tree {
+	struct td_schema root;
+	struct td_json *doc;
+	struct td_arena *arena;
+	struct td_regex *regexes;
+};
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER; // guards builtin and the shared parts while they are compiled
+static struct tree builtin;
+
+struct compiler {
+	struct tree *tree;
+	bool meta; // the root gets apiVersion, kind and metadata
+	struct td_buf path;
+	struct td_error *err;
+};
+
+static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth);
+
+static void *fail(struct compiler *c, const char *what)
+{
+	td_fail(c->err, TD_INVALID, "%s: %s", c->path.len ? td_buf_str(&c->path) : "schema", what);
+	return NULL;
+}
+
+static const char **strings(struct compiler *c, yyjson_val *a, unsigned *ret_n)
+{
+	*ret_n = 0;
+	if (!yyjson_arr_size(a))
+		return NULL;
+	const char **v = td_arena_alloc(c->tree->arena, yyjson_arr_size(a) * sizeof(*v));
+	size_t i, max;
+	unsigned n = 0;
+	yyjson_val *x;
+	yyjson_arr_foreach (a, i, max, x) {
+		if (yyjson_is_str(x))
+			v[n++] = yyjson_get_str(x);
+	}
+	*ret_n = n;
+	return v;
+}
+
+// RE2 syntax that POSIX lacks: \d \w \s and their complements, (?: groups. What cannot be said makes regcomp fail or is refused here.
+static char *translate(const char *re)
+{
+	static const char *const cls[] = {"d", "0-9", "w", "0-9A-Za-z_", "s", " \t\n\r\f\v"};
+	td_auto_buf struct td_buf b = {0};
+	bool set = false;
+	for (const char *p = re; *p; p++) {
+		if (*p == '\\' && p[1]) {
+			p++;
+			bool done = false;
+			for (size_t k = 0; k < TD_LEN(cls) && !done; k += 2) {
+				bool neg = *p == cls[k][0] - 32;
+				if (*p != cls[k][0] && !neg)
+					continue;
+				if (set && neg)
+					return NULL;
+				td_buf_printf(&b, set ? "%s%s" : "[%s%s]", neg ? "^" : "", cls[k + 1]);
+				done = true;
+			}
+			if (done)
+				continue;
+			if (strchr("bBAzZQEpP", *p))
+				return NULL;
+			static const char ctl[] = "n\nt\tr\rf\fv\v";
+			const char *q = strchr(ctl, *p);
+			if (*p >= 'a' && q && (q - ctl) % 2 == 0)
+				td_buf_putc(&b, q[1]);
+			else if (set) // POSIX sets know no escapes; '-' and ']' have a place instead
+				*p == ']' || *p == '^' ? (void)(td_buf_puts(&b, *p == ']' ? "[.].]" : "[.^.]"))
+				: *p == '-'            ? (void)td_buf_puts(&b, "[.-.]")
+						       : td_buf_putc(&b, *p);
+			else
+				td_buf_printf(&b, "\\%c", *p);
+			continue;
+		}
+		if (!set && p[0] == '(' && p[1] == '?') {
+			if (p[2] != ':')
+				return NULL;
+			td_buf_putc(&b, '(');
+			p += 2;
+			continue;
+		}
+		if (!set && strchr("*+?}", *p) && p[1] == '?') { // lazy: the same language
+			td_buf_putc(&b, *p++);
+			continue;
+		}
+		if (*p == '[' && !set) {
+			set = true;
+			td_buf_putc(&b, '[');
+			if (p[1] == '^')
+				td_buf_putc(&b, *++p);
+			if (p[1] == ']')
+				td_buf_putc(&b, *++p);
+			continue;
+		}
+		if (*p == ']')
+			set = false;
+		td_buf_putc(&b, *p);
+	}
+	return td_buf_take(&b);
+}
+
+static bool compile_pattern(struct compiler *c, struct td_limits *l)
+{
+	td_auto_free char *re = translate(l->pattern);
+	struct td_regex *r = td_calloc(1, sizeof(*r));
+	if (strlen(l->pattern) > 4096 || !re || regcomp(&r->re, re, REG_EXTENDED | REG_NOSUB)) {
+		free(r);
+		fail(c, "pattern: not a regular expression that can be checked here");
+		return false;
+	}
+	r->next = c->tree->regexes;
+	c->tree->regexes = r;
+	l->re = &r->re;
+	return true;
+}
+
+static bool number(yyjson_val *v, const char *key, double *ret)
+{
+	yyjson_val *x = td_jkey(v, key);
+	if (!yyjson_is_num(x))
+		return false;
+	*ret = yyjson_get_num(x);
+	return true;
+}
+
+static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const char *key, size_t *ret_n, int depth, bool *ok)
+{
+	yyjson_val *a = td_jkey(v, key), *x;
+	if (!yyjson_arr_size(a))
+		return NULL;
+	struct td_schema **l = td_arena_alloc(c->tree->arena, yyjson_arr_size(a) * sizeof(*l));
+	size_t i, max, len = c->path.len;
+	yyjson_arr_foreach (a, i, max, x) {
+		td_buf_printf(&c->path, "%s%s[%zu]", len ? "." : "", key, i);
+		l[i] = compile(c, x, true, depth + 1);
+		*ok = *ok && l[i];
+		if (!l[i])
+			return NULL;
+		td_path_cut(&c->path, len);
+	}
+	*ret_n = yyjson_arr_size(a);
+	return l;
+}
+
+static bool has_any(yyjson_val *v, const char *const *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (td_jkey(v, words[i]))
+			return true;
+	return false;
+}
+
+static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *v)
+{
+	static const char *const words[] = {"pattern", "minLength",     "maxLength",     "minItems", "maxItems",
+					    "minimum", "minProperties", "maxProperties", "maximum",  "multipleOf"};
+	if (!has_any(v, words, TD_LEN(words)))
+		return true;
+	struct td_limits *l = td_arena_alloc(c->tree->arena, sizeof(*l));
+	l->min_len = td_jint(v, "minLength", -1);
+	l->max_len = td_jint(v, "maxLength", -1);
+	l->min_items = td_jint(v, "minItems", -1);
+	l->max_items = td_jint(v, "maxItems", -1);
+	l->min_props = td_jint(v, "minProperties", -1);
+	l->max_props = td_jint(v, "maxProperties", -1);
+	l->has_min = number(v, "minimum", &l->min);
+	l->has_max = number(v, "maximum", &l->max);
+	l->has_multiple = number(v, "multipleOf", &l->multiple) && l->multiple > 0;
+	l->ex_min = td_jbool(v, "exclusiveMinimum", false);
+	l->ex_max = td_jbool(v, "exclusiveMaximum", false);
+	l->pattern = td_jkey_str(v, "pattern");
+	s->limits = l;
+	return !l->pattern || compile_pattern(c, l);
+}
+
+static bool compile_logic(struct compiler *c, struct td_schema *s, yyjson_val *v, int depth)
+{
+	static const char *const words[] = {"allOf", "anyOf", "oneOf", "not"};
+	if (!has_any(v, words, TD_LEN(words)))
+		return true;
+	struct td_logic *l = td_arena_alloc(c->tree->arena, sizeof(*l));
+	bool ok = true;
+	l->all_of = logical_list(c, v, "allOf", &l->n_all, depth, &ok);
+	l->any_of = ok ? logical_list(c, v, "anyOf", &l->n_any, depth, &ok) : NULL;
+	l->one_of = ok ? logical_list(c, v, "oneOf", &l->n_one, depth, &ok) : NULL;
+	if (!ok)
+		return false;
+	s->logic = l;
+	if (!td_jkey(v, "not"))
+		return true;
+	size_t len = c->path.len;
+	td_buf_puts(&c->path, len ? ".not" : "not");
+	l->not_ = compile(c, td_jkey(v, "not"), true, depth + 1);
+	td_path_cut(&c->path, len);
+	return l->not_ != NULL;
+}
+
+static bool compile_values(struct compiler *c, struct td_schema *s, yyjson_val *v, int depth)
+{
+	s->required = strings(c, td_jkey(v, "required"), &s->n_required);
+	s->enums = td_jkey(v, "enum");
+	s->format = td_jkey_str(v, "format");
+	s->quantity = s->format && !strcmp(s->format, "quantity");
+	return compile_limits(c, s, v) && compile_logic(c, s, v, depth);
+}
+
+static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical)
+{
+	static const char *const names[] = {"", "object", "array", "string", "integer", "number", "boolean"};
+	const char *t = td_jkey_str(v, "type");
+	s->nullable = td_jbool(v, "nullable", false);
+	s->int_or_string = td_jbool(v, "x-kubernetes-int-or-string", false);
+	s->preserve = td_jbool(v, "x-kubernetes-preserve-unknown-fields", false);
+	s->embedded = td_jbool(v, "x-kubernetes-embedded-resource", false);
+	s->allow_dup = td_jkey(v, "x-tandem-duplicates") != NULL;
+	for (int i = 1; t && i < (int)TD_LEN(names); i++)
+		if (!strcmp(t, names[i]))
+			s->type = (uint8_t)i;
+	if (t && *t && s->type == TD_S_ANY)
+		return fail(c, "type: write object, array, string, integer, number or boolean") != NULL;
+	if (!logical && s->type == TD_S_ANY && !s->int_or_string && !s->preserve)
+		return fail(c, "type: Required value: must not be empty for specified object fields") != NULL;
+	if (s->int_or_string && s->type != TD_S_ANY)
+		return fail(c, "type: must be empty if x-kubernetes-int-or-string is true") != NULL;
+	if (s->embedded && s->type != TD_S_OBJECT)
+		return fail(c, "type: must be object if x-kubernetes-embedded-resource is true") != NULL;
+	static const char *const forbidden[] = {"$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id"};
+	for (size_t i = 0; i < TD_LEN(forbidden); i++)
+		if (td_jkey(v, forbidden[i])) {
+			td_fail(c->err, TD_INVALID, "%s.%s: Forbidden: %s is not supported", td_buf_str(&c->path), forbidden[i],
+				forbidden[i]);
+			return false;
+		}
+	if (td_jbool(v, "uniqueItems", false))
+		return fail(c, "uniqueItems: Forbidden: write x-kubernetes-list-type: set") != NULL;
+	return true;
+}
+
+static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v)
+{
+	const char *l = td_jkey_str(v, "x-kubernetes-list-type"), *m = td_jkey_str(v, "x-kubernetes-map-type");
+	const char *strategy = td_jkey_str(v, "x-kubernetes-patch-strategy");
+	if (l && strcmp(l, "atomic") && strcmp(l, "set") && strcmp(l, "map"))
+		return fail(c, "x-kubernetes-list-type: write atomic, set or map") != NULL;
+	if (l && s->type != TD_S_ARRAY)
+		return fail(c, "x-kubernetes-list-type: only for type array") != NULL;
+	if (m && strcmp(m, "granular") && strcmp(m, "atomic"))
+		return fail(c, "x-kubernetes-map-type: write granular or atomic") != NULL;
+	s->list_type = l && !strcmp(l, "set") ? TD_L_SET : l && !strcmp(l, "map") ? TD_L_MAP : TD_L_ATOMIC;
+	s->map_atomic = m && !strcmp(m, "atomic");
+	s->keys = strings(c, td_jkey(v, "x-kubernetes-list-map-keys"), &s->n_keys);
+	s->merge_key = td_jkey_str(v, "x-kubernetes-patch-merge-key");
+	s->merge_patch = strategy && strstr(strategy, "merge");
+	s->retain_keys = strategy && strstr(strategy, "retainKeys");
+	if (s->list_type != TD_L_MAP)
+		return s->n_keys ? fail(c, "x-kubernetes-list-map-keys: only with x-kubernetes-list-type: map") != NULL : true;
+	if (!s->n_keys)
+		return fail(c, "x-kubernetes-list-map-keys: Required value with x-kubernetes-list-type: map") != NULL;
+	for (size_t i = 0; i < s->n_keys; i++) {
+		const struct td_schema *k = td_schema_declared(s->items, s->keys[i]);
+		bool required = false;
+		for (size_t r = 0; s->items && r < s->items->n_required; r++)
+			required = required || !strcmp(s->items->required[r], s->keys[i]);
+		if (!k || k->type == TD_S_OBJECT || k->type == TD_S_ARRAY || (!required && !k->def && !s->allow_dup)) {
+			td_fail(c->err, TD_INVALID,
+				"%s: x-kubernetes-list-map-keys: %s must be a scalar property of items, required or with a default",
+				td_buf_str(&c->path), s->keys[i]);
+			return false;
+		}
+	}
+	return true;
+}
+
+// Every object has these, whatever its schema says about them.
+static const char *const meta_words[][2] = {{"apiVersion", "string"}, {"kind", "string"}, {"metadata", "objectMeta"}};
+
+static bool is_meta(const char *key)
+{
+	for (size_t i = 0; i < TD_LEN(meta_words); i++)
+		if (!strcmp(key, meta_words[i][0]))
+			return true;
+	return false;
+}
+
+// The part compiled: once, and for all kinds.
+static struct td_schema *shared(struct compiler *c, const char *name)
+{
+	struct td_shared *p = td_shared_find(name);
+	if (!p->s) {
+		struct compiler own = {.tree = &builtin, .err = c->err};
+		p->s = compile(&own, p->raw, false, 1);
+		td_buf_done(&own.path);
+	}
+	return p->s;
+}
+
+static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical, int depth)
+{
+	yyjson_val *props = td_jkey(v, "properties"), *add = td_jkey(v, "additionalProperties"), *items = td_jkey(v, "items");
+	size_t i, max, len = c->path.len;
+	yyjson_val *k, *x;
+	bool meta = c->meta && !depth;
+	if (!logical && (meta || yyjson_obj_size(props)) && (yyjson_is_obj(add) || yyjson_is_true(add)))
+		return fail(c, "additionalProperties: Forbidden: must not be used together with properties") != NULL;
+	if (!logical && yyjson_is_false(add))
+		return fail(c, "additionalProperties: Forbidden: must not be false") != NULL;
+	if (!logical && (props || add) && s->type != TD_S_OBJECT)
+		return fail(c, "type: must be object when properties or additionalProperties are given") != NULL;
+	size_t n = yyjson_obj_size(props) + (meta ? TD_LEN(meta_words) : 0);
+	if (n) {
+		s->props = td_arena_alloc(c->tree->arena, n * sizeof(*s->props));
+		for (i = 0; meta && i < TD_LEN(meta_words); i++)
+			s->props[s->n_props++] = (struct td_prop){meta_words[i][0], shared(c, meta_words[i][1])};
+		yyjson_obj_foreach (props, i, max, k, x) {
+			if (meta && is_meta(td_keystr(k)))
+				continue;
+			td_buf_printf(&c->path, "%sproperties[%s]", len ? "." : "", td_keystr(k));
+			struct td_prop *p = &s->props[s->n_props++];
+			*p = (struct td_prop){td_keystr(k), compile(c, x, logical, depth + 1)};
+			if (!p->s)
+				return false;
+			s->has_default = s->has_default || p->s->has_default;
+			td_path_cut(&c->path, len);
+		}
+		qsort(s->props, s->n_props, sizeof(*s->props), td_schema_cmp_prop);
+	}
+	if (yyjson_is_obj(add)) {
+		td_buf_puts(&c->path, len ? ".additionalProperties" : "additionalProperties");
+		s->additional = compile(c, add, logical, depth + 1);
+		if (!s->additional)
+			return false;
+		s->has_default = s->has_default || s->additional->has_default;
+		td_path_cut(&c->path, len);
+	} else if (yyjson_is_true(add)) {
+		s->preserve = true;
+	}
+	if (!logical && s->type == TD_S_ARRAY && !yyjson_is_obj(items))
+		return fail(c, "items: Required value: must be specified for an array") != NULL;
+	if (yyjson_is_obj(items)) {
+		td_buf_puts(&c->path, len ? ".items" : "items");
+		s->items = compile(c, items, logical, depth + 1);
+		if (!s->items)
+			return false;
+		s->has_default = s->has_default || s->items->has_default;
+		td_path_cut(&c->path, len);
+	}
+	return true;
+}
+
+static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth)
+{
+	if (depth > SCHEMA_DEPTH)
+		return fail(c, "nested too deep");
+	if (!yyjson_is_obj(v))
+		return fail(c, "must be a schema object");
+	const char *ref = c->tree == &builtin ? td_jkey_str(v, "$ref") : NULL;
+	if (ref && yyjson_obj_size(v) == (td_jkey(v, "description") ? 2 : 1))
+		return shared(c, ref);
+	if (ref)
+		v = td_shared_flat(v);
+	struct td_schema *s = depth || c->tree == &builtin ? td_arena_alloc(c->tree->arena, sizeof(*s)) : &c->tree->root;
+	s->def = td_jkey(v, "default");
+	s->has_default = s->def != NULL || td_streq(td_jkey_str(v, "format"), "quantity");
+	bool ok = compile_type(c, s, v, logical) && compile_children(c, s, v, logical, depth) && compile_lists(c, s, v) &&
+		  compile_values(c, s, v, depth);
+	return ok ? s : NULL;
+}
+
+static int compile_root(struct compiler *c, const yyjson_val *schema, struct td_schema **ret, struct td_error *err)
+{
+	struct td_error local = TD_ERROR_INIT;
+	c->err = &local;
+	struct td_schema *s = compile(c, td_unconst(schema), false, 0);
+	td_buf_done(&c->path);
+	if (s) {
+		*ret = s;
+		return 0;
+	}
+	if (err)
+		*err = local;
+	return TD_INVALID;
+}
+
+static struct tree *tree_new(struct td_json *src)
+{
+	struct tree *t = td_calloc(1, sizeof(*t));
+	t->arena = td_arena_new();
+	t->doc = td_json_ref(src);
+	return t;
+}
+
+int td_schema_compile(struct td_json *src, const yyjson_val *schema, struct td_schema **ret, struct td_error *err)
+{
+	struct compiler c = {.tree = tree_new(src)};
+	int r = compile_root(&c, schema, ret, err);
+	if (r)
+		td_schema_free(&c.tree->root);
+	return r;
+}
+
+int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool in_common, struct td_schema **ret, struct td_error *err)
+{
+	struct compiler c = {.tree = in_common ? &builtin : tree_new(src), .meta = true};
+	pthread_mutex_lock(&shared_lock);
+	if (!builtin.arena)
+		builtin.arena = td_arena_new();
+	int r = compile_root(&c, raw, ret, err);
+	pthread_mutex_unlock(&shared_lock);
+	if (r && !in_common)
+		td_schema_free(&c.tree->root);
+	return r;
+}
+
+struct td_schema *td_schema_free(struct td_schema *s)
+{
+	struct tree *t = (struct tree *)s;
+	if (!s)
+		return NULL;
+	while (t->regexes) {
+		struct td_regex *r = t->regexes;
+		t->regexes = r->next;
+		regfree(&r->re);
+		free(r);
+	}
+	td_json_unref(t->doc);
+	td_arena_free(t->arena);
+	free(t);
+	return NULL;
+}
