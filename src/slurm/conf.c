@@ -479,6 +479,9 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		out.v[out.n].text = texts[out.n];
 	}
 	own_files(td_jget(o, "spec.config.files"), &out, problems);
+	for (size_t i = before; i < problems->n; i++) // they quote what they refuse
+		for (char *p = problems->v[i]; *p; p++)
+			*p = (unsigned char)*p < ' ' ? '?' : *p;
 	if (problems->n > before) {
 		td_slurm_files_done(&out);
 		return false;
