@@ -68,9 +68,9 @@ class FakeAgent(threading.Thread):
     def register(self, n):
         alloc = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4"}
         self.api.call("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": n, "labels": {"kubernetes.io/hostname": n}}})
+        self.lease(n)  # first: with an old lease the status below would be overruled
         self.api.status(f"/api/v1/nodes/{n}/status", {"status": {"capacity": alloc, "allocatable": alloc, "conditions": [
             {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": stamp(), "lastTransitionTime": stamp()}]}})
-        self.lease(n)
 
     def lease(self, n):
         t = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime()) + "%06dZ" % (time.time_ns() // 1000 % 1000000)
