@@ -44,10 +44,16 @@ bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason)
 	return r && (r->states & TD_NODE(DRAIN)) && r->reason && td_starts(r->reason, reason);
 }
 
-// Drained by somebody else: the record carries a reason that is not ours to lose.
+bool td_op_reason_ours(const char *reason)
+{
+	return reason &&
+	       (td_starts(reason, TD_OP_REASON_UPDATE) || td_starts(reason, TD_OP_REASON_SCALE_IN) || td_starts(reason, TD_OP_REASON_GONE));
+}
+
+// Drained by somebody else, the bridge included: the record carries a reason that is not ours to lose.
 static bool foreign(const struct td_slurm_node *r)
 {
-	return (r->states & TD_NODE(DRAIN)) && !td_op_drained_by_us(r, TD_OP_REASON);
+	return (r->states & TD_NODE(DRAIN)) && !td_op_reason_ours(r->reason);
 }
 
 bool td_op_available(const struct td_op_node *n)
@@ -130,9 +136,7 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
 	} else if (!n->pod) {
 		act(n, TD_OP_CREATE, NULL);
-	} else if (n->pod_updated && registered(n) &&
-		   (td_op_drained_by_us(r, TD_OP_REASON_UPDATE) || td_op_drained_by_us(r, TD_OP_REASON_SCALE_IN) ||
-		    td_op_drained_by_us(r, TD_OP_REASON_GONE))) {
+	} else if (n->pod_updated && registered(n) && (r->states & TD_NODE(DRAIN)) && td_op_reason_ours(r->reason)) {
 		act(n, TD_OP_UNDRAIN, NULL);
 	}
 }

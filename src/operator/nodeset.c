@@ -211,7 +211,7 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		const struct td_slurm_node *r = x->n.record;
 		int64_t born = 0;
 		td_time_parse(td_jstr_or(x->pod->root, "metadata.creationTimestamp", ""), &born);
-		if (x->n.record_differs && (!(r->states & TD_NODE(DRAIN)) || td_op_drained_by_us(r, TD_OP_REASON)) &&
+		if (x->n.record_differs && (!(r->states & TD_NODE(DRAIN)) || td_op_reason_ours(r->reason)) &&
 		    td_real_ms(&td_clock_system) - born > 60000)
 			x->n.pod_updated = false;
 	}
@@ -312,7 +312,7 @@ static int change_state(struct td_op_view *v, struct row *x, struct td_cancel *c
 	if (r)
 		return r;
 	const struct td_slurm_node *n = td_slurm_node_find(&now, x->name);
-	bool drain = n && (n->states & TD_NODE(DRAIN)), ours = drain && n->reason && td_starts(n->reason, TD_OP_REASON);
+	bool drain = n && (n->states & TD_NODE(DRAIN)), ours = drain && td_op_reason_ours(n->reason);
 	v->fetched = 0; // what we have is old from here on
 	if (!n)
 		return 0;

@@ -18,7 +18,6 @@
 #define TD_OP_CONFIG "tandem.dev/config-hash"    // on daemons' pod templates
 #define TD_OP_REVISION "tandem.dev/revision"     // on slurmd pods: hash of the whole wanted pod
 #define TD_OP_SHARE "tandem.dev/slurm-share"     // on nodes: what Slurm gives out there
-#define TD_OP_REASON "tandem: "                  // every reason we write starts with it
 #define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
 #define TD_OP_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
@@ -106,6 +105,7 @@ void td_op_decide(struct td_op_node *nodes, size_t n, const struct td_op_policy 
 extern const char td_op_turn[];                        // `why` of a node whose update waits because as many as allowed are out of service
 bool td_op_available(const struct td_op_node *n);      // takes part in the pool: slurmd runs, and Slurm would give it work
 bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
+bool td_op_reason_ours(const char *reason);            // one of the three that the operator writes
 bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
 void td_op_sort(struct td_objects *l);            // by name

@@ -289,6 +289,8 @@ static void test_scale(void **state)
 	expect(&w, "- - - undrain");
 	w.r[3].reason = "broken fan"; // somebody else's: never touched
 	expect(&w, "- - - -");
+	w.r[3].reason = "tandem: cordoned in Kubernetes"; // the bridge's
+	expect(&w, "- - - -");
 	w.p.replicas = 3;
 	expect(&w, "- - - delete"); // drained already, and no job: its reason stays
 }
