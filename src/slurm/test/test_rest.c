@@ -1,0 +1,475 @@
+// The REST client against a slurmrestd of our own that answers what real ones answered (slurm-facts 0, A, C, E, H).
+#include "http/pki.h"
+#include "http/server.h"
+#include "slurm/adapter.h"
+#include "slurm/hostlist.h"
+#include "slurm/token.h"
+#include "slurm/view.h"
+#include "json/json.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char key[] = "0123456789abcdef0123456789abcdef";
+
+struct script { // the next answers, in order; the last one is repeated
+	int status;
+	const char *body;
+};
+static struct fake {
+	struct td_http_server *server;
+	struct td_cancel *cancel;
+	pthread_t thread;
+	pthread_mutex_t lock; // guards below
+	const struct script *next;
+	size_t left, asked;
+	char method[16], target[4096], body[8192], user[64];
+} fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void handler(struct td_http_x *x, void *ctx)
+{
+	pthread_mutex_lock(&fake.lock);
+	const struct script *s = fake.next;
+	if (fake.left > 1) {
+		fake.next++;
+		fake.left--;
+	}
+	fake.asked++;
+	size_t n;
+	const char *b = td_http_body(x, &n), *t = td_http_header(x, "X-SLURM-USER-TOKEN");
+	snprintf(fake.method, sizeof(fake.method), "%s", td_http_method(x));
+	snprintf(fake.target, sizeof(fake.target), "%s", td_http_target(x));
+	snprintf(fake.body, sizeof(fake.body), "%s", b ? b : "");
+	td_auto_free char *claims = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	fake.user[0] = '\0';
+	if (t && td_jwt_verify(key, strlen(key), t, &claims, NULL) == 0 && td_json_parse(claims, strlen(claims), &j, NULL) == 0)
+		snprintf(fake.user, sizeof(fake.user), "%s", td_jstr_or(td_json_root(j), "sun", ""));
+	pthread_mutex_unlock(&fake.lock);
+	td_http_send(x, s->status, s->body[0] == '{' ? "application/json" : "text/plain", s->body, strlen(s->body));
+}
+
+static void *serve(void *p)
+{
+	td_http_server_run(fake.server, fake.cancel, NULL);
+	return NULL;
+}
+
+static struct td_slurm *slurm;
+
+static int setup(void **state)
+{
+	const char *const listen[] = {"127.0.0.1:0", NULL};
+	const struct td_http_server_opts o = {.listen = listen, .handler = handler};
+	fake.cancel = td_cancel_new();
+	struct td_error err = TD_ERROR_INIT;
+	if (td_http_server_new(&o, &fake.server, &err))
+		return -1;
+	pthread_create(&fake.thread, NULL, serve, NULL);
+	td_auto_free char *url = td_asprintf("http://127.0.0.1:%d", td_http_server_port(fake.server));
+	const struct td_slurm_opts so = {.url = url, .key = key, .key_len = strlen(key)};
+	return td_slurm_new(&so, &slurm, &err);
+}
+
+static int teardown(void **state)
+{
+	td_slurm_free(slurm);
+	td_cancel_fire(fake.cancel);
+	pthread_join(fake.thread, NULL);
+	td_http_server_free(fake.server);
+	td_cancel_unref(fake.cancel);
+	return 0;
+}
+
+static void answers(const struct script *s, size_t n)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.next = s;
+	fake.left = n;
+	fake.asked = 0;
+	pthread_mutex_unlock(&fake.lock);
+}
+#define ANSWER(...)                                                                                                                        \
+	static const struct script script_[] = {__VA_ARGS__};                                                                              \
+	answers(script_, TD_LEN(script_))
+
+#define ERR(n, text)                                                                                                                       \
+	"{\"errors\":[{\"description\":\"what\",\"error_number\":" #n ",\"error\":\"" text "\",\"source\":\"x\"}],\"warnings\":[]}"
+
+static const struct td_slurm_ask ask = {.name = "a.b",
+					.script = "#!/bin/sh\n",
+					.cpus = 2,
+					.memory_mb = 100,
+					.tres_per_node = "gres/gpu:2",
+					.excluded_nodes = "n[1-2]",
+					.time_limit_min = 5,
+					.warn_usr1 = true,
+					.warn_delay_s = 90};
+
+static void test_submit(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	int64_t job = 0;
+	{
+		ANSWER({200, "{\"job_id\":7,\"step_id\":\"batch\",\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err), 0);
+		assert_int_equal(job, 7);
+		assert_string_equal(fake.method, "POST");
+		assert_string_equal(fake.target, "/slurm/v0.0.42/job/submit");
+		assert_string_equal(fake.user, "alice");
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		assert_int_equal(td_json_parse(fake.body, strlen(fake.body), &j, NULL), 0);
+		yyjson_val *v = td_json_root(j);
+		assert_string_equal(td_jstr(v, "script"), "#!/bin/sh\n");
+		assert_string_equal(td_jstr(v, "job.excluded_nodes.[1]"), "n2");
+		assert_int_equal(td_jint(v, "job.memory_per_node.number", 0), 100);
+		assert_int_equal(td_jint(v, "job.kill_warning_delay.number", 0), 90);
+		assert_false(td_jbool(v, "job.requeue", true));
+		assert_string_equal(td_jstr(v, "job.standard_output"), "/dev/null");
+		assert_null(td_jget(v, "job.immediate"));
+	}
+	{ // trap 0.4: 500 with a job id is a job
+		ANSWER({500, "{\"job_id\":8,\"errors\":[{\"error_number\":9207,\"error\":\"Unknown flag\"}]}"});
+		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), 0);
+		assert_int_equal(job, 8);
+		assert_string_equal(fake.user, "root");
+	}
+	{ // trap 0.5: 200 without one is none
+		ANSWER({200, "{\"errors\":[],\"warnings\":[{\"description\":\"Expected integer\"}]}"});
+		job = 42;
+		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
+		assert_int_equal(job, 42);
+		assert_non_null(strstr(err.msg, "Expected integer"));
+	}
+	{
+		ANSWER({200, "{\"job_id\":0,\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
+	}
+	{
+		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"});
+		assert_int_equal(td_slurm_allocate(slurm, "alice", &ask, NULL, &job, &err), 0);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/job/allocate");
+		assert_non_null(strstr(fake.body, "\"immediate\":true"));
+		assert_null(strstr(fake.body, "script"));
+	}
+	assert_int_equal(td_slurm_submit(slurm, "alice; rm", &ask, NULL, &job, &err), TD_INVALID);
+}
+
+static void refusal(const char *body, int status, int code)
+{
+	const struct script s[] = {{status, body}};
+	struct td_error err = TD_ERROR_INIT;
+	int64_t job = 0;
+	answers(s, 1);
+	int r = td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err);
+	if (r != code)
+		fail_msg("%s: %s, wanted %s: %s", body, td_code_name(r), td_code_name(code), err.msg);
+	assert_int_equal(job, 0);
+}
+
+static void test_refusals(void **state)
+{
+	refusal(ERR(2013, "Immediate execution impossible, insufficient priority"), 500, TD_THROTTLED);
+	refusal(ERR(2016, "Requested nodes are busy"), 422, TD_THROTTLED);
+	refusal(ERR(11, "Resource temporarily unavailable"), 500, TD_THROTTLED);
+	refusal(ERR(2050, "Job violates accounting/QOS policy"), 500, TD_THROTTLED);
+	refusal(ERR(2014, "Requested node configuration is not available"), 500, TD_INVALID);
+	refusal(ERR(2000, "Invalid partition name specified"), 422, TD_INVALID);
+	refusal(ERR(2002, "Access/permission denied"), 500, TD_DENIED);
+	refusal(ERR(1800, "Unable to contact slurm controller"), 502, TD_TRANSIENT);
+	refusal(ERR(5004, "Socket timed out on send/recv operation"), 504, TD_UNCERTAIN);
+	refusal(ERR(-1, "Unspecified error"), 500, TD_UNCERTAIN);
+	refusal("half a re", 200, TD_UNCERTAIN);
+	refusal("Unable to parse query.", 400, TD_INVALID);
+	refusal("Unable find requested URL", 404, TD_UNSUPPORTED);
+	refusal("Authentication failure", 401, TD_UNAUTHENTICATED);
+}
+
+static void test_token_is_minted_again_after_511(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	{
+		ANSWER({511, ERR(1007, "Protocol authentication error")}, {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
+		assert_int_equal(fake.asked, 2);
+	}
+	{
+		ANSWER({511, ERR(1007, "Protocol authentication error")});
+		assert_int_equal(td_slurm_check(slurm, NULL, &err), TD_UNAUTHENTICATED);
+		assert_int_equal(fake.asked, 2);
+		assert_int_equal(err.http, 511);
+	}
+}
+
+#define JOB                                                                                                                                \
+	"{\"job_id\":5,\"name\":\"p.u\",\"user_name\":\"alice\",\"user_id\":2001,\"job_state\":[\"RUNNING\"],\"state_reason\":\"Prolog\"," \
+	"\"nodes\":\"n[1-2]\",\"gres_detail\":[\"gpu:2(IDX:3-4)\",\"gpu:2(IDX:0-1)\"],\"start_time\":{\"set\":true,\"infinite\":false,"    \
+	"\"number\":100},\"time_limit\":{\"set\":true,\"infinite\":true,\"number\":0},\"restart_cnt\":0,\"batch_flag\":false,"             \
+	"\"admin_comment\":\"tandem/c/"                                                                                                    \
+	"u\",\"excluded_nodes\":\"\",\"job_resources\":{\"nodes\":{\"allocation\":[{\"name\":\"n2\",\"cpus\":{"                            \
+	"\"count\":2},\"memory\":{\"allocated\":100},\"sockets\":[{\"index\":1,\"cores\":[{\"index\":0,\"status\":[\"ALLOCATED\"]},{"      \
+	"\"index\":1,\"status\":[\"ALLOCATED\"]}]},{\"index\":0,\"cores\":[{\"index\":0,\"status\":[\"UNALLOCATED\"]},{\"index\":1,"       \
+	"\"status\":[\"ALLOCATED\"]}]}]},{\"name\":\"n1\",\"cpus\":{\"count\":1},\"memory\":{\"allocated\":50},\"sockets\":[]}]}}}"
+
+static void check_job(const struct td_slurm_job *j)
+{
+	assert_int_equal(j->id, 5);
+	assert_int_equal(j->states, TD_JOB(RUNNING));
+	assert_string_equal(j->reason, "Prolog");
+	assert_string_equal(j->admin_comment, "tandem/c/u");
+	assert_int_equal(j->start, 100);
+	assert_int_equal(j->time_limit_min, 0); // infinite
+	assert_int_equal(j->n_nodes, 2);
+	assert_string_equal(j->nodes[0].name, "n1");
+	assert_string_equal(j->nodes[0].gres, "gpu:2(IDX:3-4)");
+	assert_int_equal(j->nodes[0].memory_mb, 50);
+	assert_string_equal(j->nodes[1].cores, "1-3"); // allocation is found by name, sockets in any order
+}
+
+static int one_job(void *ctx, const struct td_slurm_job *j)
+{
+	check_job(j);
+	++*(int *)ctx;
+	return 0;
+}
+
+static int stop(void *ctx, const struct td_slurm_job *j)
+{
+	return TD_CONFLICT;
+}
+
+static void test_jobs(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_job struct td_slurm_job j = {0};
+	{
+		ANSWER({200, "{\"jobs\":[" JOB "],\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), 0);
+		check_job(&j);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5");
+		td_auto_job struct td_slurm_job other = {0};
+		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND); // an answer about another job is none
+		int n = 0;
+		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
+		assert_int_equal(n, 1);
+		assert_int_equal(td_slurm_jobs(slurm, NULL, stop, NULL, &err), TD_CONFLICT);
+	}
+	{
+		ANSWER({404, ERR(2017, "Invalid job id specified")});
+		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
+	}
+	int n = 0;
+	{ // a list that was cut is no list, however many jobs came before
+		ANSWER({200, "{\"jobs\":[" JOB "," JOB ",{\"job_id\""});
+		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
+		assert_int_equal(n, 2);
+	}
+	{
+		ANSWER({200,
+			"{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB " ],\n\"errors\":[]}"});
+		n = 0;
+		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
+		assert_int_equal(n, 2);
+	}
+	{
+		ANSWER({200, "{\"jobs\":[],\"errors\":[{\"error_number\":5004,\"error\":\"Socket timed out\"}]}"});
+		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
+	}
+}
+
+static void test_end(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	{
+		ANSWER({200, "{\"status\":[],\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), 0);
+		assert_string_equal(fake.method, "DELETE");
+		assert_int_equal(td_slurm_job_end(slurm, 5, "USR1", NULL, &err), 0);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5?signal=USR1");
+		assert_int_equal(td_slurm_job_end(slurm, 5, "K&x=y", NULL, &err), TD_INVALID);
+	}
+	{
+		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Job/step already completing or "
+			     "completed\",\"code\":2021},\"step_id\":\"5\"}],"
+			     "\"errors\":[]}"});
+		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_NOT_FOUND);
+	}
+	{
+		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
+		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), 0);
+	}
+	{
+		ANSWER({500, ERR(1, "Operation not permitted")});
+		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_UNCERTAIN);
+	}
+}
+
+static void test_nodes(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_nodes struct td_slurm_nodes l = {0};
+	{
+		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
+			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},"
+			     "\"cpus\":16,\"real_memory\":20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_cpus\":3,\"partitions\":"
+			     "[\"all\",\"x\"]},"
+			     "{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
+		assert_int_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
+		assert_int_equal(l.n, 2);
+		const struct td_slurm_node *n = td_slurm_node_find(&l, "n2");
+		assert_non_null(n);
+		assert_int_equal(n->states, TD_NODE(IDLE) | TD_NODE(DRAIN));
+		assert_string_equal(n->reason, "bad fan");
+		assert_int_equal(n->reason_at, 9);
+		assert_string_equal(n->partitions, "all,x");
+		assert_null(td_slurm_node_find(&l, "n3"));
+	}
+	{ // trap 0.8: an unknown node is HTTP 200; it must not read as a node without DRAIN
+		ANSWER({200, "{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
+			     "error\"}],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_node(slurm, "X", NULL, &l, &err), TD_NOT_FOUND);
+		assert_int_equal(l.n, 2); // untouched
+		assert_int_not_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
+	}
+	{
+		ANSWER({500, ERR(5004, "Socket timed out")});
+		assert_int_equal(td_slurm_node(slurm, "n1", NULL, &l, &err), TD_TRANSIENT);
+	}
+	{
+		ANSWER({500, ERR(2018, "Invalid node name specified")});
+		assert_int_equal(td_slurm_node_update(slurm, "n9", "DRAIN", "x", NULL, &err), TD_NOT_FOUND);
+		assert_int_equal(td_slurm_node_delete(slurm, "n9", NULL, &err), TD_NOT_FOUND);
+	}
+	{
+		ANSWER({200, "{\"errors\":[],\"warnings\":[]}"});
+		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "tandem: cordoned", NULL, &err), 0);
+		assert_string_equal(fake.body, "{\"state\":[\"DRAIN\"],\"reason\":\"tandem: cordoned\"}");
+		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "two\nlines", NULL, &err), TD_INVALID);
+		assert_int_equal(td_slurm_node_update(slurm, "n1,n2", "DRAIN", "x", NULL, &err), TD_INVALID);
+		assert_int_equal(td_slurm_node_update(slurm, "../jobs", "DRAIN", "x", NULL, &err), TD_INVALID);
+	}
+}
+
+static void test_states_and_view(void **state)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	td_auto_states struct td_slurm_states diff = {0}, gone = {0};
+	size_t watched = 9;
+	{
+		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":[\"CANCELLED\","
+			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
+			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
+		assert_int_equal(watched, 0);
+		assert_int_equal(fake.asked, 0); // nothing to ask
+		td_slurm_view_watch(v, 2, TD_JOB(RUNNING));
+		td_slurm_view_watch(v, 1, TD_JOB(RUNNING));
+		td_slurm_view_watch(v, 3, TD_JOB(PENDING));
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=1&job_id=2&job_id=3");
+		assert_int_equal(watched, 3);
+		assert_int_equal(diff.n, 2);
+		assert_int_equal(diff.v[0].id, 2);
+		assert_int_equal(diff.v[0].states, TD_JOB(CANCELLED) | TD_JOB(COMPLETING));
+		assert_int_equal(diff.v[1].id, 3);
+		assert_int_equal(gone.n, 1);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
+		assert_int_equal(diff.n, 0); // said once
+		assert_int_equal(gone.n, 1); // but still absent
+		size_t n;
+		uint64_t print, other;
+		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
+		td_slurm_view_waiting(v, &n, &print);
+		assert_int_equal(n, 1); // 77; array tasks are counted by their array
+		td_slurm_view_watch(v, 77, TD_JOB(PENDING));
+		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
+		td_slurm_view_waiting(v, &n, &other);
+		assert_int_equal(n, 0);
+		assert_true(print != other);
+	}
+	{ // an error changes nothing
+		ANSWER({500, ERR(5004, "Socket timed out")});
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), TD_TRANSIENT);
+		assert_int_equal(gone.n, 1);
+	}
+	{
+		ANSWER({200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
+		       {200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
+		       {200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\",\"DRAIN\"]}],\"errors\":[]}"});
+		bool changed = false;
+		assert_null(td_slurm_view_nodes(v));
+		assert_int_equal(td_slurm_view_poll_nodes(v, slurm, 5, NULL, &changed, &err), 0);
+		assert_true(changed);
+		assert_int_equal(td_slurm_view_poll_nodes(v, slurm, 6, NULL, &changed, &err), 0);
+		assert_false(changed);
+		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *a = td_slurm_view_nodes(v);
+		assert_int_equal(td_slurm_view_poll_nodes(v, slurm, 7, NULL, &changed, &err), 0);
+		assert_true(changed);
+		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *b = td_slurm_view_nodes(v);
+		assert_int_equal(a->seq, 2);
+		assert_int_equal(a->gen, 1);
+		assert_int_equal(b->gen, 2);
+		assert_int_equal(a->nodes.v[0].states, TD_NODE(IDLE)); // an old snapshot stays as it was
+	}
+}
+
+static void test_many_ids_are_asked_in_pieces(void **state)
+{
+	int64_t ids[900];
+	for (int i = 0; i < 900; i++)
+		ids[i] = i + 1;
+	ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]}],\"errors\":[]}"});
+	td_auto_states struct td_slurm_states l = {0};
+	assert_int_equal(td_slurm_job_states(slurm, ids, 900, NULL, &l, NULL), 0);
+	assert_int_equal(fake.asked, 3);
+	assert_int_equal(l.n, 3);
+}
+
+static void test_tokens(void **state)
+{
+	struct td_clock_manual m;
+	td_clock_manual_init(&m, 1000000);
+	td_auto(td_slurm_tokens_free) struct td_slurm_tokens *t = td_slurm_tokens_new(key, strlen(key), 600, &m.clock);
+	td_auto_free char *a = NULL, *b = NULL, *c = NULL, *d = NULL, *claims = NULL;
+	assert_int_equal(td_slurm_token(t, "alice", &a, NULL), 0);
+	assert_int_equal(td_jwt_verify(key, strlen(key), a, &claims, NULL), 0);
+	assert_string_equal(claims, "{\"exp\":1600,\"iat\":1000,\"sun\":\"alice\"}");
+	td_clock_manual_add(&m, 299999);
+	assert_int_equal(td_slurm_token(t, "alice", &b, NULL), 0);
+	assert_string_equal(a, b);
+	td_clock_manual_add(&m, 1); // half of its life
+	assert_int_equal(td_slurm_token(t, "alice", &c, NULL), 0);
+	assert_string_not_equal(a, c);
+	assert_int_equal(td_slurm_token(t, "bob", &d, NULL), 0);
+	assert_string_not_equal(c, d);
+	static const char *const bad[] = {"", "Alice", "a\"b", "a b", "-a", "12x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_false(td_slurm_user_ok(bad[i]));
+	assert_true(td_slurm_user_ok("2001"));
+	assert_true(td_slurm_user_ok("_x-y.z1"));
+	assert_false(td_slurm_user_ok(NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_submit),
+		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(test_token_is_minted_again_after_511),
+		cmocka_unit_test(test_jobs),
+		cmocka_unit_test(test_end),
+		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_states_and_view),
+		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
+		cmocka_unit_test(test_tokens),
+	};
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
