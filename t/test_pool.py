@@ -82,7 +82,7 @@ def test_a_pod_goes_through_the_queue(pool):
 @pytest.mark.feature("A7")
 def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
     """4 pods with 2 GPUs each and a job with 6 on every node: all 32 GPUs, each with one holder; everybody tries every device of its node."""
-    batch = pool.sbatch("-N4", "--gres=gpu:6", "--exclusive=user")
+    batch = pool.sbatch("-N4", "--gres=gpu:6")
     wait_for("the job runs", lambda: pool.squeue()[batch]["state"] == "RUNNING")
     d = pool.deployment("share", 4, 2)
     with_home(d["spec"]["template"]["spec"])

@@ -132,7 +132,7 @@ static void slurm(struct gather *g, struct td_kube *k)
 		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
 		size_t m, max;
 		yyjson_arr_foreach (conds, m, max, x) {
-			if (td_streq(td_jstr(x, "status"), "False"))
+			if (td_streq(td_jstr(x, "status"), "False") && !td_streq(td_jstr(x, "type"), "Progressing"))
 				wrong(g, "%s %s: %s: %s", n ? "NodeSet" : "SlurmCluster", both[n]->name, td_jstr_or(x, "type", "?"),
 				      td_jstr_or(x, "message", ""));
 		}
