@@ -1,0 +1,238 @@
+// A pod in Slurm's words, and the settings that it is read with.
+#include "bridge/scheduler/want.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define UID "5c7f65f6-fdda-46b5-a964-0787cf79ec1d"
+
+static struct td_json *parse(const char *s)
+{
+	struct td_json *j = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_json_parse(s, strlen(s), &j, &err))
+		fail_msg("%s: %s", s, err.msg);
+	return j;
+}
+
+static struct td_settings *settings(const char *scheduler)
+{
+	td_auto_free char *s = td_asprintf("{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":%s}}", scheduler);
+	td_auto(td_json_unref) struct td_json *j = parse(s);
+	return td_settings_read(td_json_root(j));
+}
+
+#define MAPPED                                                                                                                             \
+	"{\"schedulerName\":\"tandem\",\"endGrace\":\"1m\",\"gresMap\":{\"nvidia.com/gpu\":\"gpu\",\"amd.com/"                             \
+	"gpu\":\"gpu:mi300\"},\"namespaces\":["                                                                                            \
+	"{\"namespace\":\"ml\",\"user\":\"alice\",\"account\":\"acc\",\"partition\":\"p\",\"qos\":\"q\"},{\"namespace\":\"*\",\"user\":"   \
+	"\"pods\"}]}"
+
+static void test_settings(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
+	struct td_owner o;
+	assert_int_equal(s->end_grace_s, 60);
+	assert_true(td_settings_owner(s, "ml", &o));
+	assert_string_equal(o.user, "alice");
+	assert_string_equal(o.account, "acc");
+	assert_string_equal(o.partition, "p");
+	assert_string_equal(o.qos, "q");
+	assert_true(td_settings_owner(s, "other", &o));
+	assert_string_equal(o.user, "pods");
+	assert_null(o.account);
+	assert_false(td_settings_owner(d, "ml", &o)); // unmapped: nobody
+	assert_int_equal(d->end_grace_s, 30);
+	assert_string_equal(d->scheduler, "tandem");
+	assert_int_equal(d->n_gres, 1);
+	assert_string_equal(d->gres[0].resource, "nvidia.com/gpu");
+}
+
+static struct td_json *pod(const char *ns, const char *notes, const char *requests, const char *more)
+{
+	td_auto_free char *s = td_asprintf(
+		"{\"metadata\":{\"name\":\"a-pod-whose-name-is-longer-than-forty-characters\",\"namespace\":\"%s\",\"uid\":\"" UID
+		"\",\"annotations\":{%s}},\"spec\":{%s\"containers\":[{\"name\":\"m\",\"resources\":{\"requests\":{%s}}}]}}",
+		ns, notes, more, requests);
+	return parse(s);
+}
+
+static void test_want(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED);
+	struct td_error err = TD_ERROR_INIT;
+	{
+		td_auto(td_json_unref) struct td_json *p =
+			pod("ml", "", "\"cpu\":\"1500m\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"2\"", "");
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_string_equal(w.ask.name, "a-pod-whose-name-is-longer-than-forty-ch." UID);
+		assert_string_equal(w.ask.comment, "tandem/c1/" UID);
+		assert_int_equal(w.ask.cpus, 2);
+		assert_int_equal(w.ask.memory_mb, 1024);
+		assert_string_equal(w.ask.tres_per_node, "gres/gpu:2");
+		assert_string_equal(w.ask.account, "acc");
+		assert_string_equal(w.ask.partition, "p");
+		assert_int_equal(w.pool.gres[0], 2);
+		assert_string_equal(w.kinds[0], "gpu");
+	}
+	{
+		td_auto(td_json_unref) struct td_json *p =
+			pod("x",
+			    "\"slurm.tandem.dev/partition\":\"fast\",\"slurm.tandem.dev/time-limit\":\"1-12\",\"slurm.tandem.dev/"
+			    "nice\":\"5\",\"slurm.tandem.dev/"
+			    "exclusive\":\"true\",\"slurm.tandem.dev/job-name\":\"train\",\"slurm.tandem.dev/constraint\":\"a&(b|c)\"",
+			    "\"amd.com/gpu\":\"1\"", "\"activeDeadlineSeconds\":60,");
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_string_equal(w.ask.name, "train." UID);
+		assert_string_equal(w.ask.partition, "fast");
+		assert_int_equal(w.ask.time_limit_min, 36 * 60); // the annotation, not the deadline
+		assert_int_equal(w.ask.nice, 5);
+		assert_true(w.ask.exclusive);
+		assert_string_equal(w.ask.tres_per_node, "gres/gpu:mi300:1");
+		assert_int_equal(w.ask.cpus, 1);
+		assert_int_equal(w.ask.memory_mb, 1); // never unset: that would be all memory of the node
+	}
+	{
+		td_auto(td_json_unref) struct td_json *p = pod("x", "", "", "\"activeDeadlineSeconds\":90,");
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_int_equal(w.ask.time_limit_min, 3);
+		assert_null(w.ask.tres_per_node);
+	}
+}
+
+static void refused(const struct td_settings *s, struct td_json *p, const char *words)
+{
+	td_auto(td_json_unref) struct td_json *own = p;
+	td_auto_want struct td_want w = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_want_read(s, "SlurmCluster slurm/main", td_json_root(own), &w, &err), TD_INVALID);
+	if (!strstr(err.msg, words))
+		fail_msg("\"%s\" does not say \"%s\"", err.msg, words);
+}
+
+static void test_refusals_say_the_fix(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *none = settings("{}");
+	refused(none, pod("ml", "", "", ""), "add it to spec.scheduler.namespaces of SlurmCluster slurm/main");
+	refused(s, pod("x", "", "\"vendor.example/fpga\":\"1\"", ""), "add it to spec.scheduler.gresMap of SlurmCluster slurm/main");
+	refused(s, pod("x", "\"slurm.tandem.dev/partition\":\"a b\"", "", ""), "slurm.tandem.dev/partition");
+	refused(s, pod("x", "\"slurm.tandem.dev/partition\":\"a\\nb\"", "", ""), "slurm.tandem.dev/partition");
+	refused(s, pod("x", "\"slurm.tandem.dev/qos\":\"\"", "", ""), "slurm.tandem.dev/qos");
+	refused(s, pod("x", "\"slurm.tandem.dev/nice\":\"-5\"", "", ""), "from 0 up");
+	refused(s, pod("x", "\"slurm.tandem.dev/exclusive\":\"yes\"", "", ""), "\"true\" or \"false\"");
+	refused(s, pod("x", "\"slurm.tandem.dev/time-limit\":\"soon\"", "", ""), "D-HH");
+}
+
+static void limit(const char *s, int64_t min)
+{
+	int64_t got = -1;
+	int r = td_time_limit(s, &got, NULL);
+	if (min < 0 ? r != TD_INVALID || got != -1 : r || got != min)
+		fail_msg("%s: %d, %lld", s, r, (long long)got);
+}
+
+static void test_time_limits(void **state)
+{
+	limit("90", 90);
+	limit("1:30", 2); // one minute, thirty seconds
+	limit("2:00:00", 120);
+	limit("1-12", 36 * 60);
+	limit("1-12:30", 36 * 60 + 30);
+	limit("1-00:00:01", 24 * 60 + 1);
+	limit("UNLIMITED", 0);
+	limit("0", -1);
+	limit("", -1);
+	limit("-5", -1);
+	limit("1-", -1);
+	limit("1-2-3", -1);
+	limit("1:2:3:4", -1);
+	limit("5x", -1);
+	limit("99999999999999999999", -1);
+}
+
+static const char *uid_of(const char *admin, const char *comment)
+{
+	const struct td_slurm_job j = {.admin_comment = (char *)(uintptr_t)admin, .comment = (char *)(uintptr_t)comment};
+	return td_job_uid(&j, "c1");
+}
+
+static void test_whose_job(void **state)
+{
+	assert_string_equal(uid_of("tandem/c1/" UID, ""), UID);
+	assert_string_equal(uid_of("", "tandem/c1/" UID), UID); // right after the submit
+	assert_null(uid_of("somebody's", "tandem/c1/" UID));    // an administrator's word counts more than a comment
+	assert_null(uid_of("tandem/c2/" UID, ""));
+	assert_null(uid_of("tandem/c1/" UID "x", ""));
+	assert_null(uid_of("tandem/c1/not-a-uid", ""));
+	assert_null(uid_of("", ""));
+	assert_null(uid_of(NULL, NULL));
+}
+
+static void devices(const struct td_settings *s, const char *gres, const char *want)
+{
+	const struct td_slurm_job_node n = {.name = (char *)(uintptr_t)"n0", .gres = (char *)(uintptr_t)gres};
+	td_auto_free char *got = NULL;
+	int r = td_devices_text(s, &n, &got, NULL);
+	if (want ? r || strcmp(got, want) != 0 : r != TD_INVALID)
+		fail_msg("%s: %d %s", gres, r, got ? got : "");
+}
+
+static void test_devices(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
+	devices(d, "gpu:2(IDX:0-1)", "{\"nvidia.com/gpu\":\"0-1\"}");
+	devices(d, "gpu:2(IDX:1,0)", "{\"nvidia.com/gpu\":\"0-1\"}"); // canonical: grants are compared as text
+	devices(d, "gpu:h100:3(IDX:0,2-3)", "{\"nvidia.com/gpu\":\"0,2-3\"}");
+	devices(d, "", "{}");
+	devices(d, "gpu(CNT:2)", NULL); // which ones is not said: never bound
+	devices(d, "gpu:0", "{}");
+	devices(s, "gpu:mi300:1(IDX:5)", "{\"amd.com/gpu\":\"5\",\"nvidia.com/gpu\":\"5\"}");
+	devices(d, "gpu:2(IDX:0-", NULL);
+}
+
+static void test_pool_nodes(void **state)
+{
+	char n0[] = "n0", n1[] = "n1", gres[] = "gpu:h100:4(S:0),gpu:a:2,shard:9", used[] = "gpu:h100:1(IDX:0),gpu:a:0(IDX:N/A)",
+	     parts[] = "all,fast", one[] = "all";
+	struct td_slurm_node v[] = {
+		{.name = n0,
+		 .gres = gres,
+		 .gres_used = used,
+		 .partitions = parts,
+		 .states = TD_NODE(MIXED),
+		 .cpus = 16,
+		 .alloc_cpus = 3,
+		 .memory_mb = 100},
+		{.name = n1, .gres = gres, .gres_used = used, .partitions = one, .states = TD_NODE(IDLE) | TD_NODE(DRAIN)}};
+	const struct td_slurm_nodes l = {.v = v, .n = 2};
+	const bool ok[] = {true, true};
+	const char *const kinds[TD_POOL_KINDS] = {"gpu", "gpu:h100"};
+	td_auto_free struct td_pool_node *p = NULL;
+	td_pool_nodes(&l, ok, kinds, "fast", &p);
+	assert_true(p[0].feasible && p[0].usable);
+	assert_false(p[1].feasible); // not in the partition
+	assert_false(p[1].usable);
+	assert_int_equal(p[0].gres[0], 6);
+	assert_int_equal(p[0].gres[1], 4);
+	assert_int_equal(p[0].used_gres[0], 1);
+	assert_int_equal(p[0].used_cpus, 3);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_settings),    cmocka_unit_test(test_want),      cmocka_unit_test(test_refusals_say_the_fix),
+		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job), cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_pool_nodes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
