@@ -40,7 +40,7 @@ static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, const char *where, bool template_,
 		       struct td_refusal *r)
 {
-	yyjson_val *was = old ? td_jget(old->root, where) : NULL;
+	yyjson_val *was = old ? td_jget(td_item_root(old), where) : NULL;
 	yyjson_mut_val *now = td_jm_get(o, where);
 	bool bridge = td_streq(q->user.name, "system:tandem:bridge") && td_auth_is_role(&q->user);
 	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
@@ -95,12 +95,12 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 		uint64_t rv;
 		if (td_store_list(q->s->store, t, NULL, 0, &l, &rv, NULL) == 0)
 			for (size_t i = 0; i < l.n && !pc; i++)
-				if (td_jbool(l.v[i]->root, "globalDefault", false))
+				if (td_jbool(td_item_root(l.v[i]), "globalDefault", false))
 					pc = td_item_ref(l.v[i]);
 		if (pc)
 			td_jm_str(d, o, "spec.priorityClassName", pc->name);
 	}
-	long long value = pc ? td_jint(pc->root, "value", 0) : 0;
+	long long value = pc ? td_jint(td_item_root(pc), "value", 0) : 0;
 	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
 		return forbid(q, r, name,
@@ -110,7 +110,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	td_jm_int(d, o, "spec.priority", value);
 	if (!td_jm_get(o, "spec.preemptionPolicy"))
 		td_jm_str(d, o, "spec.preemptionPolicy",
-			  pc ? td_jstr_or(pc->root, "preemptionPolicy", "PreemptLowerPriority") : "PreemptLowerPriority");
+			  pc ? td_jstr_or(td_item_root(pc), "preemptionPolicy", "PreemptLowerPriority") : "PreemptLowerPriority");
 	return 0;
 }
 
@@ -253,7 +253,7 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);
-	else if (is(k, "", "namespaces") && old && td_jget(old->root, "spec.finalizers"))
-		td_jm_copyval(d, o, "spec.finalizers", td_jget(old->root, "spec.finalizers")); // changes through /finalize only
+	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
+		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers")); // changes through /finalize only
 	return 0;
 }

@@ -18,7 +18,7 @@ static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a
 {
 	char t[TD_TIME_LEN];
 	const char *since = NULL;
-	yyjson_val *was = old ? td_jget(old->root, "status.conditions") : NULL, *c;
+	yyjson_val *was = old ? td_jget(td_item_root(old), "status.conditions") : NULL, *c;
 	size_t i, n;
 	yyjson_arr_foreach (was, i, n, c)
 		if (td_streq(td_jstr(c, "type"), type))
@@ -60,7 +60,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	yyjson_mut_val *a = yyjson_mut_arr(d);
 	add_condition(q, d, a, old, "NamesAccepted", "NoConflicts", "no conflicts found");
 	add_condition(q, d, a, old, "Established", "InitialNamesAccepted", "the initial names have been accepted");
-	if (old && td_jget(old->root, "metadata.deletionTimestamp"))
+	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
 	td_jm_set(d, o, "status.conditions", a);
 }
@@ -78,13 +78,13 @@ static bool release(struct td_req *q, const char *name)
 		td_auto(td_item_unref) struct td_item *crd = td_store_get(q->s->store, crds, "", name);
 		if (!crd)
 			return true;
-		if (!td_jget(crd->root, "metadata.deletionTimestamp"))
+		if (!td_jget(td_item_root(crd), "metadata.deletionTimestamp"))
 			return false;
-		struct td_table *t = td_store_table(q->s->store, td_jstr_or(crd->root, "spec.group", ""),
-						    td_jstr_or(crd->root, "spec.names.plural", ""));
+		struct td_table *t = td_store_table(q->s->store, td_jstr_or(td_item_root(crd), "spec.group", ""),
+						    td_jstr_or(td_item_root(crd), "spec.names.plural", ""));
 		if (td_store_count(q->s->store, t))
 			return false;
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(crd->root);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(crd));
 		yyjson_mut_val *f = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.finalizers"), *v;
 		size_t i, n, others = 0;
 		yyjson_mut_arr_foreach (f, i, n, v)
@@ -110,7 +110,8 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 {
 	td_auto(td_snap_unref) struct td_snap *snap = td_registry_snap(q->s->reg); // the one that refuses creates by now
 	const struct td_res *res = NULL;
-	const char *group = td_jstr_or(crd->root, "spec.group", ""), *plural = td_jstr_or(crd->root, "spec.names.plural", "");
+	const char *group = td_jstr_or(td_item_root(crd), "spec.group", ""),
+		   *plural = td_jstr_or(td_item_root(crd), "spec.names.plural", "");
 	for (size_t i = 0; i < snap->n && !res; i++)
 		if (!strcmp(snap->v[i].kind->group, group) && !strcmp(snap->v[i].kind->plural, plural))
 			res = &snap->v[i];

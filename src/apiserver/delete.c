@@ -40,7 +40,7 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 
 static int preconditions(struct td_req *q, const struct td_item *i, const struct td_delete_opts *o, struct td_refusal *r)
 {
-	const char *rv = td_jstr_or(i->root, "metadata.resourceVersion", "");
+	const char *rv = td_jstr_or(td_item_root(i), "metadata.resourceVersion", "");
 	if (o->uid && strcmp(o->uid, i->uid) != 0)
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s \"%s\": the UID in the precondition (%s) does not match the UID in record "
@@ -76,10 +76,10 @@ static long long grace_of(const struct td_kind *k, const struct td_item *i, cons
 {
 	if (*k->group || strcmp(k->plural, "pods") != 0)
 		return 0;
-	const char *phase = td_jstr_or(i->root, "status.phase", "");
-	if (!*td_jstr_or(i->root, "spec.nodeName", "") || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
+	const char *phase = td_jstr_or(td_item_root(i), "status.phase", "");
+	if (!*td_jstr_or(td_item_root(i), "spec.nodeName", "") || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
 		return 0;
-	return o->grace >= 0 ? o->grace : td_jint(i->root, "spec.terminationGracePeriodSeconds", 30);
+	return o->grace >= 0 ? o->grace : td_jint(td_item_root(i), "spec.terminationGracePeriodSeconds", 30);
 }
 
 static bool holds(const struct td_kind *k, yyjson_mut_val *o)
@@ -104,9 +104,9 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		td_refuse(r, 403, NULL, "namespaces \"%s\" is forbidden: this namespace may not be deleted", name);
 		return td_refuse_about(r, "", "namespaces", name);
 	}
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *m = yyjson_mut_doc_get_root(d);
-	bool deleting = td_jget(old->root, "metadata.deletionTimestamp") != NULL;
+	bool deleting = td_jget(td_item_root(old), "metadata.deletionTimestamp") != NULL;
 	if (o->propagation) {
 		set_finalizer(d, m, "foregroundDeletion", !strcmp(o->propagation, "Foreground"));
 		set_finalizer(d, m, "orphan", !strcmp(o->propagation, "Orphan"));
@@ -115,7 +115,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 	}
 	long long grace = grace_of(k, old, o);
 	if (deleting) { // a second delete may only shorten it
-		long long was = td_jint(old->root, "metadata.deletionGracePeriodSeconds", 0);
+		long long was = td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0);
 		if (o->grace < 0 || grace > was)
 			grace = was;
 	}
@@ -126,9 +126,9 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		return td_object_remove(q, old, ret, r);
 	}
 	char t[TD_TIME_LEN];
-	if (!deleting || grace < td_jint(old->root, "metadata.deletionGracePeriodSeconds", 0)) {
-		if (!deleting && td_jget(old->root, "metadata.generation"))
-			td_jm_int(d, m, "metadata.generation", td_jint(old->root, "metadata.generation", 0) + 1);
+	if (!deleting || grace < td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0)) {
+		if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
+			td_jm_int(d, m, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 		td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now + grace * 1000, t));
 		td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
 	}

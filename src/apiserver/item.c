@@ -1,24 +1,33 @@
 // Items: see item.h.
 #include "apiserver/item.h"
 
-#include <stdio.h>
+#include "base/log.h"
+
 #include <string.h>
 
-static struct td_item *wrap(struct td_json *doc, char *bytes, size_t len, uint64_t rv, uint64_t crv)
+// One block: the item, its strings, its bytes.
+static struct td_item *make(const char *const words[4], const char *bytes, size_t len, uint64_t rv, uint64_t crv)
 {
-	struct td_item *i = td_calloc(1, sizeof(*i));
-	i->refs = 1;
-	i->rv = rv;
-	i->crv = crv;
-	i->doc = doc;
-	i->root = td_json_root(doc);
-	i->bytes = bytes;
-	i->len = len;
-	yyjson_val *m = td_jget(i->root, "metadata");
-	i->ns = td_jstr_or(m, "namespace", "");
-	i->name = td_jstr_or(m, "name", "");
-	i->uid = td_jstr_or(m, "uid", "");
+	size_t size = sizeof(struct td_item) + len + 1;
+	for (int n = 0; n < 4; n++)
+		size += strlen(words[n]) + 1;
+	struct td_item *i = td_malloc(size);
+	*i = (struct td_item){.refs = 1, .rv = rv, .crv = crv, .len = len};
+	const char **at[4] = {&i->ns, &i->name, &i->uid, &i->api};
+	char *p = (char *)(i + 1);
+	for (int n = 0; n < 4; n++) {
+		*at[n] = p;
+		p = stpcpy(p, words[n]) + 1;
+	}
+	i->bytes = p;
+	memcpy(p, bytes, len);
+	p[len] = 0;
 	return i;
+}
+
+static const char *or_empty(const char *s)
+{
+	return s ? s : "";
 }
 
 struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv)
@@ -26,8 +35,11 @@ struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv)
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_strf(d, root, "metadata.resourceVersion", "%llu", (unsigned long long)rv);
 	size_t len = 0;
-	char *bytes = td_json_mut_text(root, &len);
-	return wrap(td_json_from_mut(root), bytes, len, rv, crv);
+	td_auto_free char *bytes = td_json_mut_text(root, &len);
+	yyjson_mut_val *m = td_jm_get(root, "metadata");
+	const char *const words[4] = {or_empty(td_jm_getstr(m, "namespace")), or_empty(td_jm_getstr(m, "name")),
+				      or_empty(td_jm_getstr(m, "uid")), or_empty(td_jm_getstr(root, "apiVersion"))};
+	return make(words, bytes, len, rv, crv);
 }
 
 int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, struct td_item **ret, struct td_error *err)
@@ -36,10 +48,52 @@ int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, stru
 	int rc = td_json_parse(bytes, len, &doc, err);
 	if (rc < 0)
 		return rc;
-	if (!yyjson_is_obj(td_json_root(doc)))
+	yyjson_val *root = td_json_root(doc), *m = td_jget(root, "metadata");
+	if (!yyjson_is_obj(root))
 		return td_fail(err, TD_INVALID, "not a JSON object");
-	*ret = wrap(td_steal(doc), td_strndup(bytes, len), len, rv, crv);
+	const char *const words[4] = {td_jstr_or(m, "namespace", ""), td_jstr_or(m, "name", ""), td_jstr_or(m, "uid", ""),
+				      td_jstr_or(root, "apiVersion", "")};
+	*ret = make(words, bytes, len, rv, crv);
 	return 0;
+}
+
+static struct td_json *parse(const struct td_item *i)
+{
+	struct td_json *doc = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_json_parse(i->bytes, i->len, &doc, &err) < 0) {
+		td_err("object %s/%s at revision %llu cannot be read: %s", i->ns, i->name, (unsigned long long)i->rv, err.msg);
+		abort(); // the bytes were written by us or parsed before
+	}
+	return doc;
+}
+
+yyjson_val *td_item_root(const struct td_item *i)
+{
+	struct td_item *w = (struct td_item *)(uintptr_t)i; // only the slot of the parsed form changes
+	struct td_json *have = __atomic_load_n(&w->doc, __ATOMIC_ACQUIRE);
+	if (!have) {
+		struct td_json *mine = parse(i);
+		if (__atomic_compare_exchange_n(&w->doc, &have, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+			have = mine;
+		else
+			td_json_unref(mine); // another was first
+	}
+	return td_json_root(have);
+}
+
+struct td_json *td_item_doc(const struct td_item *i)
+{
+	struct td_json *have = __atomic_load_n(&i->doc, __ATOMIC_ACQUIRE);
+	return have ? td_json_ref(have) : parse(i);
+}
+
+struct td_item *td_item_bare(struct td_item *i)
+{
+	if (!__atomic_load_n(&i->doc, __ATOMIC_ACQUIRE))
+		return td_item_ref(i);
+	const char *const words[4] = {i->ns, i->name, i->uid, i->api};
+	return make(words, i->bytes, i->len, i->rv, i->crv);
 }
 
 struct td_item *td_item_ref(struct td_item *i)
@@ -53,7 +107,6 @@ struct td_item *td_item_unref(struct td_item *i)
 {
 	if (i && __atomic_sub_fetch(&i->refs, 1, __ATOMIC_ACQ_REL) == 0) {
 		td_json_unref(i->doc);
-		free(i->bytes);
 		free(i);
 	}
 	return NULL;
@@ -61,8 +114,7 @@ struct td_item *td_item_unref(struct td_item *i)
 
 size_t td_item_cost(const struct td_item *i)
 {
-	// The parsed document holds its strings once more, and 16 bytes per value (about one value per 16 bytes of text).
-	return sizeof(*i) + i->len * 3;
+	return (size_t)(i->bytes - (const char *)i) + i->len + 1;
 }
 
 void td_items_add(struct td_items *l, struct td_item *i)

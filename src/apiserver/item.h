@@ -1,4 +1,5 @@
-// One version of one stored object: immutable, reference-counted, as JSON bytes and as a parsed document.
+// One version of one stored object: immutable, reference-counted, as JSON bytes. The parsed form is made when somebody asks for it: it
+// takes three times the room, and most versions are only ever sent.
 #pragma once
 
 #include "json/json.h"
@@ -8,13 +9,12 @@
 
 struct td_item {
 	int refs;
-	uint64_t rv;                 // revision of this version
-	uint64_t crv;                // revision of the object's creation
-	const char *ns, *name, *uid; // point into doc; "" when absent
-	struct td_json *doc;
-	yyjson_val *root;
-	char *bytes; // compact JSON, NUL-terminated
+	uint64_t rv;                       // revision of this version
+	uint64_t crv;                      // revision of the object's creation
+	const char *ns, *name, *uid, *api; // "" when absent; api: its apiVersion. Of this block, as bytes
+	const char *bytes;                 // compact JSON, NUL-terminated
 	size_t len;
+	struct td_json *doc; // atomic; td_item_root and td_item_doc know it
 };
 
 // Writes metadata.resourceVersion = rv into d's root and makes an item of it. d stays the caller's.
@@ -24,7 +24,15 @@ int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, stru
 struct td_item *td_item_ref(struct td_item *i);
 struct td_item *td_item_unref(struct td_item *i); // NULL ok; returns NULL
 TD_DEFINE_AUTO(struct td_item *, td_item_unref)
-// Estimated bytes of memory held by it.
+
+// The object, parsed on first use and kept as long as the item: for what reads one object several times (writes).
+yyjson_val *td_item_root(const struct td_item *i);
+// The object for one look at it: what is kept, else parsed for the caller alone. For what goes over many (filters, tables). A new
+// reference.
+struct td_json *td_item_doc(const struct td_item *i);
+// The same version without a parsed form: a new reference, or a new item.
+struct td_item *td_item_bare(struct td_item *i);
+// Bytes of memory held by it, the parsed form apart.
 size_t td_item_cost(const struct td_item *i);
 
 // A growing list of owned references.

@@ -40,7 +40,7 @@ static int prune(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 // ---- metadata that belongs to the server ----
 static void keep(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, const char *path)
 {
-	yyjson_val *v = td_jget(old->root, path);
+	yyjson_val *v = td_jget(td_item_root(old), path);
 	if (v)
 		td_jm_copyval(d, o, path, v);
 	else
@@ -99,7 +99,7 @@ static void drop_empty(yyjson_mut_val *o)
 
 static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, bool keep_managed)
 {
-	yyjson_mut_val *sent = yyjson_mut_doc_get_root(d), *o = yyjson_val_mut_copy(d, old->root);
+	yyjson_mut_val *sent = yyjson_mut_doc_get_root(d), *o = yyjson_val_mut_copy(d, td_item_root(old));
 	yyjson_mut_val *status = td_jm_get(sent, "status");
 	if (status)
 		td_jm_set(d, o, "status", yyjson_mut_val_mut_copy(d, status));
@@ -167,16 +167,17 @@ static bool same_maps(yyjson_val *a, yyjson_val *b, const char *skip1, const cha
 // Nothing but managedFields' times would change: nothing is written.
 static bool unchanged(const struct td_item *old, yyjson_val *now, bool with_managed)
 {
-	return same_maps(old->root, now, "metadata", "") &&
-	       same_maps(td_jget(old->root, "metadata"), td_jget(now, "metadata"), "resourceVersion", with_managed ? "" : "managedFields");
+	return same_maps(td_item_root(old), now, "metadata", "") &&
+	       same_maps(td_jget(td_item_root(old), "metadata"), td_jget(now, "metadata"), "resourceVersion",
+			 with_managed ? "" : "managedFields");
 }
 
 // An object on its way out gets no new finalizers: it would never be sure to go.
 static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct td_causes *ret)
 {
-	yyjson_val *was = td_jget(old->root, "metadata.finalizers"), *f, *g;
+	yyjson_val *was = td_jget(td_item_root(old), "metadata.finalizers"), *f, *g;
 	size_t i, n, j, m, bad = 0;
-	if (!td_jget(old->root, "metadata.deletionTimestamp"))
+	if (!td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		return 0;
 	yyjson_arr_foreach (td_jget(v, "metadata.finalizers"), i, n, f) {
 		bool there = false;
@@ -205,7 +206,7 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 			return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s: %s", k->kind, k->version,
 					 k->kind, r->causes.v[i].field, r->causes.v[i].message);
 	if (!n && k->check)
-		n += k->check(v, old ? old->root : NULL, &r->causes);
+		n += k->check(v, old ? td_item_root(old) : NULL, &r->causes);
 	return n ? td_refuse_invalid(r, k->group, k->kind, name) : 0;
 }
 
@@ -220,7 +221,7 @@ static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut
 		.api_version = av,
 		.now_ms = q->now,
 	};
-	td_schema_track(q->k->schema, old ? old->root : NULL, d, yyjson_mut_doc_get_root(d), &a);
+	td_schema_track(q->k->schema, old ? td_item_root(old) : NULL, d, yyjson_mut_doc_get_root(d), &a);
 }
 
 int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r)
@@ -256,8 +257,8 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	if (rc < 0)
 		return rc;
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
-	if (old && has_generation(k) && via != TD_VIA_STATUS && spec_changed(k, old->root, td_json_root(now)))
-		td_jm_int(d, o, "metadata.generation", td_jint(old->root, "metadata.generation", 0) + 1);
+	if (old && has_generation(k) && via != TD_VIA_STATUS && spec_changed(k, td_item_root(old), td_json_root(now)))
+		td_jm_int(d, o, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 	if ((rc = validate(q, old, td_json_root(now), r)) < 0)
 		return rc;
 	if (track && via != TD_VIA_SYSTEM)

@@ -57,11 +57,11 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	};
 	td_auto(td_json_unref) struct td_json *applied = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	const char *rv = td_jstr(td_json_root(applied), "metadata.resourceVersion");
-	if (rv && *rv && old && strcmp(rv, td_jstr_or(old->root, "metadata.resourceVersion", "")) != 0) {
+	if (rv && *rv && old && strcmp(rv, td_jstr_or(td_item_root(old), "metadata.resourceVersion", "")) != 0) {
 		td_fail(&err, TD_CONFLICT, "changed");
 		return td_refuse_write(q, q->name, &err, r);
 	}
-	rc = td_schema_apply(q->k->schema, old ? old->root : NULL, td_json_root(applied), &a, &r->causes, ret, &err);
+	rc = td_schema_apply(q->k->schema, old ? td_item_root(old) : NULL, td_json_root(applied), &a, &r->causes, ret, &err);
 	if (rc == TD_CONFLICT) {
 		td_auto_buf struct td_buf b = {0};
 		td_buf_printf(&b, "Apply failed with %zu conflict%s: ", r->causes.n, r->causes.n == 1 ? "" : "s");
@@ -82,18 +82,18 @@ static int patched(struct td_req *q, enum type t, const struct td_item *old, yyj
 	case MERGE:
 		if (!yyjson_is_obj(patch))
 			return td_refuse(r, 400, NULL, "a merge patch is an object");
-		return td_json_merge_patch(old->root, patch, ret, &err) < 0 ? td_refuse_err(r, &err) : 0;
+		return td_json_merge_patch(td_item_root(old), patch, ret, &err) < 0 ? td_refuse_err(r, &err) : 0;
 	case STRATEGIC:
 		if (!yyjson_is_obj(patch))
 			return td_refuse(r, 400, NULL, "a strategic merge patch is an object");
-		return td_strategic_merge(q->k->schema, old->root, patch, ret, &err) < 0 ? td_refuse_err(r, &err) : 0;
+		return td_strategic_merge(q->k->schema, td_item_root(old), patch, ret, &err) < 0 ? td_refuse_err(r, &err) : 0;
 	case JSON_PATCH:
 		break;
 	}
 	if (yyjson_is_arr(patch) && yyjson_arr_size(patch) > 10000)
 		return td_refuse(r, 413, "RequestEntityTooLarge", "The allowed maximum operations in a JSON patch is 10000, got %zu",
 				 yyjson_arr_size(patch));
-	int rc = td_json_patch(old->root, patch, ret, &err);
+	int rc = td_json_patch(td_item_root(old), patch, ret, &err);
 	if (rc == TD_CONFLICT)
 		return td_refuse(r, 422, "Invalid", "the server rejected our request due to an error in our request: %s", err.msg),
 		       TD_INVALID;
@@ -117,7 +117,7 @@ static int patch_once(struct td_req *q, enum type t, yyjson_val *patch, struct t
 		const char *uid = td_jm_getstr(o, "metadata.uid"), *rv = td_jm_getstr(o, "metadata.resourceVersion");
 		struct td_error e = TD_ERROR_INIT;
 		if ((uid && *uid && strcmp(uid, old->uid) != 0) ||
-		    (rv && *rv && strcmp(rv, td_jstr_or(old->root, "metadata.resourceVersion", "")) != 0)) {
+		    (rv && *rv && strcmp(rv, td_jstr_or(td_item_root(old), "metadata.resourceVersion", "")) != 0)) {
 			td_fail(&e, TD_CONFLICT, "changed");
 			td_refuse_write(q, q->name, &e, r);
 			return TD_DENIED; // the patch itself says so: not again

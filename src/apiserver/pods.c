@@ -52,20 +52,20 @@ static int conflict(struct td_req *q, struct td_refusal *r, const char *fmt, con
 static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b, struct td_refusal *r)
 {
 	const char *uid = td_jstr(b, "metadata.uid"), *rv = td_jstr(b, "metadata.resourceVersion");
-	const char *have_rv = td_jstr_or(pod->root, "metadata.resourceVersion", "");
+	const char *have_rv = td_jstr_or(td_item_root(pod), "metadata.resourceVersion", "");
 	if (uid && *uid && strcmp(uid, pod->uid) != 0)
 		return conflict(q, r, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, pod->uid);
 	if (rv && *rv && strcmp(rv, have_rv) != 0)
 		return conflict(q, r, "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", rv,
 				have_rv);
-	if (td_jget(pod->root, "metadata.deletionTimestamp"))
+	if (td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
 		return conflict(q, r, "pod %s is being deleted, cannot be assigned to a host", pod->name, "");
-	const char *node = td_jstr_or(pod->root, "spec.nodeName", "");
+	const char *node = td_jstr_or(td_item_root(pod), "spec.nodeName", "");
 	if (*node) {
 		td_auto_free char *quoted = td_asprintf("\"%s\"", node);
 		return conflict(q, r, "pod %s is already assigned to node %s", pod->name, quoted);
 	}
-	if (yyjson_arr_size(td_jget(pod->root, "spec.schedulingGates")))
+	if (yyjson_arr_size(td_jget(td_item_root(pod), "spec.schedulingGates")))
 		return conflict(q, r, "pod %s has non-empty .spec.schedulingGates", pod->name, "");
 	return 0;
 }
@@ -78,7 +78,7 @@ static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct t
 	int rc = bind_check(q, old, b, r);
 	if (rc < 0)
 		return rc;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "spec.nodeName", node);
 	yyjson_val *key, *v, *notes = td_jget(b, "metadata.annotations");
@@ -133,7 +133,7 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 // ---- eviction ----
 static int mark_disrupted(struct td_req *q, const struct td_item *old, struct td_item **ret, struct td_refusal *r)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	set_condition(q, d, yyjson_mut_doc_get_root(d), "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting");
 	return td_object_commit(q, (struct td_item *)(uintptr_t)old, d, ret, r);
 }
@@ -160,8 +160,8 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 			return td_refuse_not_found(q, q->name, r);
 		if (o.uid && strcmp(o.uid, old->uid) != 0) // the delete below would say so too, but after the mark
 			break;
-		const char *phase = td_jstr_or(old->root, "status.phase", "");
-		if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") || td_jget(old->root, "metadata.deletionTimestamp"))
+		const char *phase = td_jstr_or(td_item_root(old), "status.phase", "");
+		if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") || td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 			break;
 		rc = mark_disrupted(q, old, &marked, r);
 		if (rc == 0 || rc != TD_CONFLICT)
@@ -193,12 +193,12 @@ static bool has_container(yyjson_val *pod, const char *name)
 static int container_of(struct td_req *q, const struct td_item *pod, const char **ret, struct td_refusal *r)
 {
 	const char *c = td_http_query(q->x, "container");
-	yyjson_val *a = td_jget(pod->root, "spec.containers"), *v;
+	yyjson_val *a = td_jget(td_item_root(pod), "spec.containers"), *v;
 	if (!c || !*c) {
 		c = yyjson_arr_size(a) == 1
 			    ? td_jstr(yyjson_arr_get_first(a), "name")
-			    : td_jkey_str(td_jget(pod->root, "metadata.annotations"), "kubectl.kubernetes.io/default-container");
-		if (!c || !has_container(pod->root, c)) {
+			    : td_jkey_str(td_jget(td_item_root(pod), "metadata.annotations"), "kubectl.kubernetes.io/default-container");
+		if (!c || !has_container(td_item_root(pod), c)) {
 			td_auto_buf struct td_buf names = {0};
 			size_t i, n;
 			yyjson_arr_foreach (a, i, n, v)
@@ -207,7 +207,7 @@ static int container_of(struct td_req *q, const struct td_item *pod, const char 
 					 td_buf_str(&names));
 		}
 	}
-	if (!has_container(pod->root, c))
+	if (!has_container(td_item_root(pod), c))
 		return td_refuse(r, 400, NULL, "container %s is not valid for pod %s", c, pod->name);
 	*ret = c;
 	return 0;
@@ -225,7 +225,7 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 	int rc;
 	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
 		return rc;
-	if (!*td_jstr_or(pod->root, "spec.nodeName", ""))
+	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", ""))
 		return td_refuse(r, 400, NULL, "pod %s does not have a host assigned", pod->name);
 	if (!strcmp(q->sub, "log") && strcmp(q->verb, "get") != 0)
 		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");

@@ -74,9 +74,12 @@ bool td_filter_matches(const struct td_filter *f, const struct td_item *i)
 {
 	if (f->ns && *f->ns && strcmp(i->ns, f->ns) != 0)
 		return false;
-	if (f->labels && !td_selector_matches(f->labels, td_jget(i->root, "metadata.labels")))
-		return false;
-	return !f->fields || td_field_selector_matches(f->fields, i->root);
+	if (!f->labels && !f->fields)
+		return true;
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
+	yyjson_val *root = td_json_root(doc);
+	return (!f->labels || td_selector_matches(f->labels, td_jget(root, "metadata.labels"))) &&
+	       (!f->fields || td_field_selector_matches(f->fields, root));
 }
 
 void td_filter_done(struct td_filter *f)

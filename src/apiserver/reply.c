@@ -81,7 +81,7 @@ void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d)
 
 void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out)
 {
-	const char *have = td_jstr_or(i->root, "apiVersion", "");
+	const char *have = i->api;
 	size_t g = strlen(k->group);
 	bool same = g ? !strncmp(have, k->group, g) && have[g] == '/' && !strcmp(have + g + 1, k->version) : !strcmp(have, k->version);
 	if (same) {
@@ -89,7 +89,8 @@ void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_b
 		return;
 	}
 	// Stored through another served version: conversion "None" changes the apiVersion only.
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(i->root);
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 	td_jm_strf(d, yyjson_mut_doc_get_root(d), "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version);
 	size_t len = 0;
 	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);

@@ -42,8 +42,9 @@ struct pending {
 
 struct td_store {
 	struct td_db *db;
-	size_t ring_events, ring_bytes;
-	pthread_rwlock_t lock; // tables' contents, rings, revision, list of tables
+	size_t ring_events, ring_bytes; // bounds: of each ring, of all together
+	size_t ring_used;               // bytes of all rings
+	pthread_rwlock_t lock;          // tables' contents, rings, revision, list of tables
 	struct td_table *tables;
 	struct td_table *namespaces;
 	uint64_t revision;
@@ -64,19 +65,21 @@ static struct td_event *ring_at(const struct ring *r, size_t i)
 	return &r->v[(r->head + i) % r->cap];
 }
 
-static void ring_drop(struct ring *r)
+static void ring_drop(struct td_store *s, struct ring *r)
 {
 	struct td_event *e = ring_at(r, 0);
 	r->floor = e->item->rv;
 	r->bytes -= td_item_cost(e->item);
+	s->ring_used -= td_item_cost(e->item);
 	td_item_unref(e->item);
 	td_item_unref(e->prev);
 	r->head = (r->head + 1) % r->cap;
 	r->n--;
 }
 
-static void ring_add(struct ring *r, size_t max_n, size_t max_bytes, struct td_event e)
+static void ring_add(struct td_store *s, struct ring *r, struct td_event e)
 {
+	size_t max_n = s->ring_events;
 	if (r->n == r->cap && r->cap < max_n) {
 		size_t cap = r->cap ? r->cap * 2 : 64;
 		if (cap > max_n)
@@ -90,11 +93,19 @@ static void ring_add(struct ring *r, size_t max_n, size_t max_bytes, struct td_e
 		r->head = 0;
 	}
 	if (r->n == r->cap)
-		ring_drop(r);
+		ring_drop(s, r);
 	*ring_at(r, r->n++) = e;
 	r->bytes += td_item_cost(e.item);
-	while (r->n > 1 && r->bytes > max_bytes)
-		ring_drop(r);
+	s->ring_used += td_item_cost(e.item);
+	while (s->ring_used > s->ring_bytes) {
+		struct td_table *t, *most = NULL;
+		LL_FOREACH (s->tables, t)
+			if (t->ring.n > 1 && (!most || t->ring.bytes > most->ring.bytes))
+				most = t;
+		if (!most)
+			break;
+		ring_drop(s, &most->ring);
+	}
 }
 
 // Index of the first event with revision > after.
@@ -347,7 +358,7 @@ static int check_namespace(struct td_store *s, struct pending *group, struct pen
 	if (!n) {
 		rc = td_fail(&p->err, TD_DENIED, "namespaces \"%s\" not found", ns);
 		p->err.http = 404;
-	} else if (td_jget(n->root, "metadata.deletionTimestamp")) {
+	} else if (td_jget(td_item_root(n), "metadata.deletionTimestamp")) {
 		rc = td_fail(&p->err, TD_DENIED, "unable to create new content in namespace %s because it is being terminated", ns);
 		p->err.http = 403;
 	}
@@ -374,7 +385,7 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 		p->item = td_item_new(w->doc, rv, cur ? cur->crv : rv);
 		p->type = cur ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	} else {
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(cur->root);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(cur));
 		p->item = td_item_new(d, rv, cur->crv);
 		p->type = TD_EVENT_DELETED;
 	}
@@ -400,12 +411,18 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 static void apply_locked(struct td_store *s, struct pending *p)
 {
 	struct td_table *t = p->w->table;
+	// The version that goes lives on in the ring only, to be sent: without its parsed form.
+	td_auto(td_item_unref) struct td_item *prev = p->prev ? td_item_bare(p->prev) : NULL;
+	size_t at = p->prev ? ring_find(&t->ring, p->prev->rv - 1) : t->ring.n;
+	if (at < t->ring.n && ring_at(&t->ring, at)->item == p->prev) {
+		td_item_unref(ring_at(&t->ring, at)->item);
+		ring_at(&t->ring, at)->item = td_item_ref(prev);
+	}
 	if (p->type == TD_EVENT_DELETED)
 		table_del(t, p->item->ns, p->item->name);
 	else
 		table_put(t, td_item_ref(p->item));
-	ring_add(&t->ring, s->ring_events, s->ring_bytes,
-		 (struct td_event){.type = p->type, .item = td_item_ref(p->item), .prev = td_item_ref(p->prev)});
+	ring_add(s, &t->ring, (struct td_event){.type = p->type, .item = td_item_ref(p->item), .prev = td_steal(prev)});
 	t->touched = true;
 }
 
@@ -599,7 +616,7 @@ static int load_row(void *ctx, const struct td_db_row *r, struct td_error *err)
 	if (rc < 0)
 		return td_wrap(err, "state database: object %s %s/%s", r->res, r->ns, r->name);
 	struct td_table *t = table_get_locked(s, r->res, td_db_floor(s->db));
-	ring_add(&t->ring, s->ring_events, s->ring_bytes,
+	ring_add(s, &t->ring,
 		 (struct td_event){.type = r->deleted        ? TD_EVENT_DELETED
 					   : r->rv == r->crv ? TD_EVENT_ADDED
 							     : TD_EVENT_MODIFIED,
@@ -629,7 +646,7 @@ struct td_store *td_store_close(struct td_store *s)
 		for (size_t i = 0; i < t->n; i++)
 			td_item_unref(t->v[i]);
 		while (t->ring.n)
-			ring_drop(&t->ring);
+			ring_drop(s, &t->ring);
 		free(t->ring.v);
 		free(t->v);
 		free(t->name);
@@ -648,7 +665,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 {
 	td_auto(td_store_close) struct td_store *s = td_calloc(1, sizeof(*s));
 	s->ring_events = ring_events ? ring_events : 2048;
-	s->ring_bytes = ring_bytes ? ring_bytes : 6u << 20;
+	s->ring_bytes = ring_bytes ? ring_bytes : 4u << 20;
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
 	// A crowd of readers must not keep the writer thread out.

@@ -60,30 +60,37 @@ static void path_cell(const struct td_column *c, const yyjson_val *root, int64_t
 	}
 }
 
-static void cells_write(const struct td_kind *k, const struct td_celltable *c, const struct td_item *i, int64_t now, struct td_buf *out)
+static void cells_write(const struct td_kind *k, const struct td_celltable *c, const struct td_item *i, const yyjson_val *root, int64_t now,
+			struct td_buf *out)
 {
 	if (c) {
-		c->row(i->root, now, out);
+		c->row(root, now, out);
 		return;
 	}
 	td_cell_str(out, i->name);
 	for (size_t n = 0; n < k->n_columns; n++) {
 		td_buf_putc(out, ',');
-		path_cell(&k->columns[n], i->root, now, out);
+		path_cell(&k->columns[n], root, now, out);
 	}
 	if (!k->n_columns) {
 		td_buf_putc(out, ',');
-		td_cell_age(out, td_jstr(i->root, "metadata.creationTimestamp"), now);
+		td_cell_age(out, td_jstr(root, "metadata.creationTimestamp"), now);
 	}
+}
+
+static void partial_write(const yyjson_val *root, struct td_buf *out)
+{
+	size_t len = 0;
+	td_auto_free char *meta = td_json_text(td_jget(root, "metadata"), &len);
+	td_buf_puts(out, "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
+	td_buf_add(out, meta, len);
+	td_buf_putc(out, '}');
 }
 
 void td_partial_write(const struct td_item *i, struct td_buf *out)
 {
-	size_t len = 0;
-	td_auto_free char *meta = td_json_text(td_jget(i->root, "metadata"), &len);
-	td_buf_puts(out, "{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":");
-	td_buf_add(out, meta, len);
-	td_buf_putc(out, '}');
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
+	partial_write(td_json_root(doc), out);
 }
 
 void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
@@ -102,15 +109,16 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 		columns_write(k, c, out);
 	td_buf_puts(out, "],\"rows\":[");
 	for (size_t i = 0; i < n; i++) {
+		td_auto(td_json_unref) struct td_json *doc = td_item_doc(v[i]);
 		td_buf_puts(out, i ? ",{\"cells\":[" : "{\"cells\":[");
-		cells_write(k, c, v[i], now, out);
+		cells_write(k, c, v[i], td_json_root(doc), now, out);
 		td_buf_puts(out, "],\"object\":");
 		if (td_streq(include, "None"))
 			td_buf_puts(out, "null");
 		else if (td_streq(include, "Object"))
 			td_item_write(k, v[i], out);
 		else
-			td_partial_write(v[i], out);
+			partial_write(td_json_root(doc), out);
 		td_buf_putc(out, '}');
 	}
 	td_buf_puts(out, "]}\n");

@@ -26,8 +26,9 @@ size_t td_events_forget(struct td_srv *s, int64_t now)
 	for (size_t i = 0; i < l.n; i++) {
 		static const char *const times[] = {"series.lastObservedTime", "lastTimestamp", "eventTime", "metadata.creationTimestamp"};
 		int64_t last = 0, v;
+		td_auto(td_json_unref) struct td_json *doc = td_item_doc(l.v[i]);
 		for (size_t k = 0; k < TD_LEN(times); k++) {
-			const char *x = td_jstr(l.v[i]->root, times[k]);
+			const char *x = td_jstr(td_json_root(doc), times[k]);
 			if (x && td_time_parse(x, &v) == 0 && v > last)
 				last = v;
 		}

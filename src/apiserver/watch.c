@@ -96,7 +96,8 @@ static void put_expired(const struct td_error *err, struct td_buf *out)
 // Leaving the selection looks like a deletion: the old object with the revision of the change.
 static void put_left(struct watch *w, const struct td_event *e, struct td_buf *out)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy((e->prev ? e->prev : e->item)->root);
+	td_auto(td_json_unref) struct td_json *was = td_item_doc(e->prev ? e->prev : e->item);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(was));
 	td_auto(td_item_unref) struct td_item *i = td_item_new(d, e->item->rv, e->item->crv);
 	put_event(w, "DELETED", i, out);
 }

@@ -118,11 +118,12 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 	static const char *const meta[] = {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"};
 	for (size_t n = 0; n < TD_LEN(meta); n++) {
 		td_auto_free char *p = td_asprintf("metadata.%s", meta[n]);
-		td_jm_str(d, o, p, td_jstr(i->root, p));
+		td_jm_str(d, o, p, td_jstr(td_item_root(i), p));
 	}
-	td_jm_int(d, o, "spec.replicas", td_jint(i->root, no_dot(q->k->scale_spec), 0));
-	td_jm_int(d, o, "status.replicas", td_jint(i->root, no_dot(q->k->scale_status), 0));
-	yyjson_val *sel = q->k->scale_selector ? td_jget(i->root, no_dot(q->k->scale_selector)) : td_jget(i->root, "spec.selector");
+	td_jm_int(d, o, "spec.replicas", td_jint(td_item_root(i), no_dot(q->k->scale_spec), 0));
+	td_jm_int(d, o, "status.replicas", td_jint(td_item_root(i), no_dot(q->k->scale_status), 0));
+	yyjson_val *sel =
+		q->k->scale_selector ? td_jget(td_item_root(i), no_dot(q->k->scale_selector)) : td_jget(td_item_root(i), "spec.selector");
 	td_auto(td_selector_free) struct td_selector *s = NULL;
 	if (yyjson_is_str(sel)) {
 		td_jm_str(d, o, "status.selector", yyjson_get_str(sel));
@@ -143,8 +144,8 @@ static int scale_sent(struct td_req *q, const struct td_item *old, yyjson_val *b
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_jm_str(d, o, "metadata.resourceVersion", td_jstr(old->root, "metadata.resourceVersion"));
-	td_jm_int(d, o, "spec.replicas", td_jint(old->root, no_dot(q->k->scale_spec), 0));
+	td_jm_str(d, o, "metadata.resourceVersion", td_jstr(td_item_root(old), "metadata.resourceVersion"));
+	td_jm_int(d, o, "spec.replicas", td_jint(td_item_root(old), no_dot(q->k->scale_spec), 0));
 	td_auto(td_json_unref) struct td_json *scale = td_json_from_mut(o);
 	const char *ct = td_http_header(q->x, "Content-Type");
 	int rc = ct && td_starts(ct, "application/json-patch") ? td_json_patch(td_json_root(scale), body, keep, &err)
@@ -169,7 +170,7 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.replicas", "Invalid value: must be a whole number of at least 0");
 		return td_refuse_invalid(r, "autoscaling", "Scale", q->name);
 	}
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *rv = td_jstr(body, "metadata.resourceVersion");
 	if (rv)
@@ -223,7 +224,7 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r)
 		return td_refuse_not_found(q, q->name, r);
 	if ((rc = check_base(q, old, yyjson_mut_doc_get_root(sent), r)) < 0)
 		return rc;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(old->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *f = td_jm_get(yyjson_mut_doc_get_root(sent), "spec.finalizers");
 	if (yyjson_mut_arr_size(f))
 		td_jm_set(d, yyjson_mut_doc_get_root(d), "spec.finalizers", yyjson_mut_val_mut_copy(d, f));

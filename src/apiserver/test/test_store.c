@@ -76,10 +76,10 @@ static void writes_and_conflicts(void **state)
 	assert_int_equal(put(s, t, "n", "zz", a->rv, 3, NULL), TD_NOT_FOUND);
 	td_auto(td_item_unref) struct td_item *g = td_store_get(s, t, "n", "a");
 	assert_non_null(g);
-	assert_int_equal(td_jint(g->root, "value", 0), 2);
+	assert_int_equal(td_jint(td_item_root(g), "value", 0), 2);
 	char rv[24];
 	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)b->rv);
-	assert_string_equal(td_jstr(g->root, "metadata.resourceVersion"), rv);
+	assert_string_equal(td_jstr(td_item_root(g), "metadata.resourceVersion"), rv);
 	assert_int_equal(del(s, t, "n", "a", a->rv), TD_CONFLICT);
 	assert_int_equal(del(s, t, "n", "a", b->rv), 0);
 	assert_null(td_store_get(s, t, "n", "a"));
@@ -108,7 +108,7 @@ static void lists_at_a_revision(void **state)
 	assert_int_equal(rv, then);
 	assert_int_equal(old.n, 3);
 	assert_string_equal(old.v[1]->name, "a");
-	assert_int_equal(td_jint(old.v[1]->root, "value", 0), 1);
+	assert_int_equal(td_jint(td_item_root(old.v[1]), "value", 0), 1);
 	assert_string_equal(old.v[2]->name, "b");
 	assert_int_equal(td_store_list(s, t, "n", then, &one, &rv, NULL), 0);
 	assert_int_equal(one.n, 2);
@@ -148,6 +148,50 @@ static void ring_expires(void **state)
 	assert_int_equal(td_store_list(s, t, NULL, start, &l, &at, NULL), TD_EXPIRED);
 }
 
+// All rings share one bound and the busy one gives way; what is replaced keeps no parsed form in the ring, but for who holds it.
+static void rings_are_bounded(void **state)
+{
+	(void)state;
+	struct td_store *made = NULL;
+	assert_int_equal(td_store_open(path, 0, 16384, &made, NULL), 0);
+	td_auto(td_store_close) struct td_store *s = made;
+	struct td_table *busy = td_store_table(s, "", "busy"), *quiet = td_store_table(s, "", "quiet");
+	uint64_t start = td_store_revision(s), at, rv = 0;
+	struct td_event v[8];
+	size_t n;
+	put(s, quiet, "", "a", 0, 1, NULL);
+	put(s, quiet, "", "b", 0, 1, NULL);
+	struct td_store_stats st;
+	for (int i = 0; i < 300; i++) {
+		td_auto(td_item_unref) struct td_item *now = NULL;
+		assert_int_equal(put(s, busy, "", "x", rv, i, &now), 0);
+		assert_int_equal(td_jint(td_item_root(now), "value", -1), i);
+		rv = now->rv;
+		td_store_stats(s, &st);
+		assert_true(st.ring_bytes <= 16384);
+	}
+	assert_true(st.ring_events > 20);
+	assert_int_equal(td_store_events(s, busy, start, v, 8, &n, &at, NULL), TD_EXPIRED);
+	assert_int_equal(td_store_events(s, quiet, start, v, 8, &n, &at, NULL), 0);
+	assert_int_equal(n, 2);
+	td_events_done(v, n);
+
+	td_auto(td_item_unref) struct td_item *held = td_store_get(s, busy, "", "x");
+	yyjson_val *root = td_item_root(held);
+	put(s, busy, "", "x", rv, 300, NULL);
+	assert_int_equal(td_jint(root, "value", -1), 299);
+	assert_int_equal(td_store_events(s, busy, rv - 1, v, 8, &n, &at, NULL), 0);
+	assert_int_equal(n, 2);
+	assert_ptr_not_equal(v[0].item, held);
+	assert_null(v[0].item->doc);
+	assert_ptr_equal(v[1].prev, v[0].item);
+	assert_string_equal(v[0].item->bytes, held->bytes);
+	assert_string_equal(v[0].item->name, "x");
+	assert_int_equal(v[0].item->rv, rv);
+	assert_int_equal(td_jint(td_item_root(v[0].item), "value", -1), 299);
+	td_events_done(v, n);
+}
+
 static void survives_reopen(void **state)
 {
 	(void)state;
@@ -175,7 +219,7 @@ static void survives_reopen(void **state)
 	assert_int_equal(td_store_events(s, t, before, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 3);
 	assert_int_equal(v[0].type, TD_EVENT_MODIFIED);
-	assert_int_equal(td_jint(v[0].item->root, "value", 0), 2);
+	assert_int_equal(td_jint(td_item_root(v[0].item), "value", 0), 2);
 	assert_int_equal(v[1].type, TD_EVENT_DELETED);
 	assert_string_equal(v[1].item->name, "gone");
 	assert_int_equal(v[2].type, TD_EVENT_ADDED);
@@ -201,7 +245,7 @@ static void namespaces_guard(void **state)
 	td_auto(td_item_unref) struct td_item *n = NULL;
 	put(s, ns, "", "n", 0, 0, &n);
 	assert_int_equal(td_store_write(s, &w, NULL, &err), 0);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *going = td_jm_copy(n->root);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *going = td_jm_copy(td_item_root(n));
 	td_jm_str(going, yyjson_mut_doc_get_root(going), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
 	const struct td_write term = {.table = ns, .ns = "", .name = "n", .base = n->rv, .doc = going};
 	assert_int_equal(td_store_write(s, &term, NULL, &err), 0);
@@ -222,7 +266,7 @@ static void *increment(void *arg)
 	struct incr *c = arg;
 	for (int i = 0; i < c->times;) {
 		td_auto(td_item_unref) struct td_item *it = td_store_get(c->s, c->t, "", "counter");
-		if (put(c->s, c->t, "", "counter", it->rv, (int)td_jint(it->root, "value", 0) + 1, NULL) == 0)
+		if (put(c->s, c->t, "", "counter", it->rv, (int)td_jint(td_item_root(it), "value", 0) + 1, NULL) == 0)
 			i++;
 	}
 	return NULL;
@@ -251,7 +295,7 @@ static void many_writers(void **state)
 		pthread_join(th[i], NULL);
 	td_store_unsubscribe(s, t, &sub);
 	td_auto(td_item_unref) struct td_item *it = td_store_get(s, t, "", "counter");
-	assert_int_equal(td_jint(it->root, "value", 0), 800); // no update was lost
+	assert_int_equal(td_jint(td_item_root(it), "value", 0), 800); // no update was lost
 	assert_true(woken > 0);
 	// The ring tells every one of them, in order.
 	uint64_t cursor = start;
@@ -261,7 +305,7 @@ static void many_writers(void **state)
 		size_t n;
 		assert_int_equal(td_store_events(s, t, cursor, v, 64, &n, &at, NULL), 0);
 		for (size_t i = 0; i < n; i++)
-			assert_int_equal(td_jint(v[i].item->root, "value", 0), ++seen);
+			assert_int_equal(td_jint(td_item_root(v[i].item), "value", 0), ++seen);
 		td_events_done(v, n);
 		cursor = at;
 		if (n < 64)
@@ -319,6 +363,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(writes_and_conflicts, setup, teardown),
 		cmocka_unit_test_setup_teardown(lists_at_a_revision, setup, teardown),
 		cmocka_unit_test_setup_teardown(ring_expires, setup, teardown),
+		cmocka_unit_test_setup_teardown(rings_are_bounded, setup, teardown),
 		cmocka_unit_test_setup_teardown(survives_reopen, setup, teardown),
 		cmocka_unit_test_setup_teardown(namespaces_guard, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_writers, setup, teardown),
