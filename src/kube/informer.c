@@ -247,7 +247,7 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 	}
 	if (!td_jstr(obj, "metadata.name") || !td_jstr(obj, "metadata.resourceVersion"))
 		return td_fail(&i->watch_err, TD_INTERNAL, "a watch event of type \"%s\" without an object", type);
-	td_auto(td_object_unref) struct td_object *o = td_object_new(td_json_from_val(obj));
+	td_auto(td_object_unref) struct td_object *o = td_object_kept(obj);
 	if (td_streq(type, "DELETED"))
 		removed(i, o);
 	else if (td_streq(type, "ADDED") || td_streq(type, "MODIFIED"))

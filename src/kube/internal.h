@@ -29,6 +29,9 @@ int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms, int (*o
 // One page of a list: *ret the page's document.
 int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, const char *cont,
 		      int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err);
+// One object out of a list or an event, with a document of its own and without managedFields: half of its bytes, and nobody reads them
+// from a cache.
+struct td_object *td_object_kept(const yyjson_val *obj);
 // "labelSelector=…&fieldSelector=…" with a leading '&' each; appends.
 void td_kube_selectors(struct td_buf *b, const char *labels, const char *fields);
 // a < b as numbers; false when either is no number (then nothing is known).

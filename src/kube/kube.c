@@ -253,7 +253,7 @@ static int list_pages(struct td_kube *k, const struct td_gvr *r, const char *ns,
 		size_t i, n;
 		// An object keeps its own document: one that lives long must not keep its whole page.
 		yyjson_arr_foreach (items, i, n, it)
-			td_objects_add(&l, td_object_new(td_json_from_val(it)));
+			td_objects_add(&l, td_object_kept(it));
 		free(l.rv);
 		l.rv = td_strdup(rv);
 		free(cont);

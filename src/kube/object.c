@@ -35,6 +35,26 @@ struct td_object *td_object_new(struct td_json *json)
 	return o;
 }
 
+struct td_object *td_object_kept(const yyjson_val *obj)
+{
+	yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *m;
+	size_t i, n, j, l;
+	yyjson_val *k, *v, *mk, *mv;
+	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)obj, i, n, k, v) {
+		if (!yyjson_equals_str(k, "metadata") || !yyjson_is_obj(v)) {
+			yyjson_mut_obj_add(o, yyjson_val_mut_copy(d, k), yyjson_val_mut_copy(d, v));
+			continue;
+		}
+		yyjson_mut_obj_add(o, yyjson_val_mut_copy(d, k), m = yyjson_mut_obj(d));
+		yyjson_obj_foreach (v, j, l, mk, mv) {
+			if (!yyjson_equals_str(mk, "managedFields"))
+				yyjson_mut_obj_add(m, yyjson_val_mut_copy(d, mk), yyjson_val_mut_copy(d, mv));
+		}
+	}
+	return td_object_new(td_jm_done(d));
+}
+
 struct td_object *td_object_ref(struct td_object *o)
 {
 	if (o)

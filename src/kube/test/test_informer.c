@@ -165,6 +165,30 @@ static void pages(void **s)
 	rig_done(r);
 }
 
+// What a cache holds is the object without its managedFields, from lists and events alike.
+static void keeps_no_managed_fields(void **s)
+{
+#define FULL(name, rv)                                                                                                                     \
+	"{\"metadata\":{\"namespace\":\"x\",\"managedFields\":[{\"manager\":\"m\"}],\"name\":\"" name                                      \
+	"\",\"uid\":\"1\",\"resourceVersion\":\"" rv "\",\"labels\":{\"managedFields\":\"stays\"}},\"spec\":{\"managedFields\":7},"        \
+	"\"status\":{\"phase\":\"Running\"}}"
+	static const struct answer lists[] = {{.text = LIST("5", FULL("a", "3"))}};
+	static const struct answer watches[] = {{.text = EV("ADDED", FULL("b", "6")), .hold = true}};
+	struct rig *r = rig(lists, 1, watches, 1);
+	SAW(r, "add a 3", "add b 6");
+	static const char *const names[] = {"a", "b"};
+	for (size_t i = 0; i < 2; i++) {
+		td_auto(td_object_unref) struct td_object *o = td_informer_get(r->i, "x", names[i]);
+		assert_non_null(o);
+		assert_null(td_jget(o->root, "metadata.managedFields"));
+		assert_string_equal(td_object_label(o, "managedFields"), "stays");
+		assert_int_equal(td_jint(o->root, "spec.managedFields", 0), 7);
+		assert_string_equal(td_jstr(o->root, "status.phase"), "Running");
+		assert_string_equal(o->uid, "1");
+	}
+	rig_done(r);
+}
+
 static void cut_in_a_line(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("5", "")}};
@@ -288,6 +312,7 @@ static void wait_says_why(void **s)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(pages),
+					   cmocka_unit_test(keeps_no_managed_fields),
 					   cmocka_unit_test(cut_in_a_line),
 					   cmocka_unit_test(bookmarks),
 					   cmocka_unit_test(gone_is_diffed),
