@@ -13,13 +13,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct td_json *parse_embedded(const char *text)
 {
-	struct td_json *j = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	if (td_json_parse(text, strlen(text), &j, &err)) {
 		fprintf(stderr, "embedded kind: %s\n", err.msg);
 		abort();
 	}
-	return j;
+	return td_json_from_val(td_json_root(j)); // just as large as it must be; it stays
 }
 
 yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d)

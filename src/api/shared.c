@@ -16,13 +16,15 @@ static size_t n_parts;
 
 static void load(void)
 {
+	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	size_t i, max;
 	yyjson_val *k, *v;
-	if (td_json_parse(td_embedded_parts, strlen(td_embedded_parts), &doc, &err)) {
+	if (td_json_parse(td_embedded_parts, strlen(td_embedded_parts), &j, &err)) {
 		fprintf(stderr, "embedded schema parts: %s\n", err.msg);
 		abort();
 	}
+	doc = td_json_from_val(td_json_root(j)); // just as large as it must be; it stays
 	yyjson_val *root = td_json_root(doc);
 	parts = td_calloc(yyjson_obj_size(root) + 1, sizeof(*parts));
 	yyjson_obj_foreach (root, i, max, k, v)
