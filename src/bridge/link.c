@@ -154,7 +154,8 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	b->link_problem[0] = '\0';
 	pthread_mutex_unlock(&b->lock);
 	td_link_unref(old);
-	td_info("slurmrestd at %s", url);
+	if (!td_streq(url, current))
+		td_info("slurmrestd at %s", url);
 	td_bridge_poll_now(b);
 	return 0;
 }

@@ -259,6 +259,13 @@ static int update_excluded(struct run *r, struct td_error *err)
 	// "no longer pending" is a race with its start, not a failure: look again.
 	if (!k || k == TD_CONFLICT || k == TD_NOT_FOUND)
 		return td_ask_read(r->b, r->s, r->l->slurm, r->a, r->c, err);
+	if (k == TD_INVALID) {
+		// The job excludes a node that was deleted since: slurmctld then takes no new list at all (2018), and the job goes on well
+		// with the old one. A node that the new list would exclude is caught before the bind.
+		td_debug("%s: %s", r->a->key, e.msg);
+		td_ask_str(r->b->asks, &r->a->excluded, r->want.ask.excluded_nodes);
+		return 0;
+	}
 	return td_fail(err, k, "%.500s", e.msg);
 }
 
