@@ -150,7 +150,9 @@ int td_pod_record_load(const struct td_agent *a, const char *uid, struct td_pod 
 	p->grace_s = td_jint(o, "grace", 30);
 	p->req_cpu_milli = td_jint(o, "requestCpuMilli", 0);
 	p->req_memory = td_jint(o, "requestMemory", 0);
-	snprintf(p->ip, sizeof(p->ip), "%s", td_jstr_or(o, "ip", ""));
+	int net, third, host; // `up` may have had to choose another subnet since: the pod keeps its place in it
+	if (sscanf(td_jstr_or(o, "ip", ""), "10.%d.%d.%d", &net, &third, &host) == 3)
+		snprintf(p->ip, sizeof(p->ip), "10.%d.%d.%d", a->subnet, third & 255, host & 255);
 	p->start_ms = td_jint(o, "started", 0);
 	p->stop_begun = td_jint(o, "stopBegun", 0);
 	p->kill_at = td_jint(o, "killAt", 0);
