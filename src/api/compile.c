@@ -7,16 +7,12 @@
 
 enum { SCHEMA_DEPTH = 64 };
 
-struct td_regex {
-	regex_t re;
-	struct td_regex *next;
-};
 // What a schema lives in. Built-in kinds all live in `builtin`, for ever; every other schema is the first member of its own.
 struct tree {
 	struct td_schema root;
 	struct td_json *doc;
 	struct td_arena *arena;
-	struct td_regex *regexes;
+	struct td_pattern *patterns;
 };
 static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER; // guards builtin and the shared parts while they are compiled
 static struct tree builtin;
@@ -51,83 +47,6 @@ static const char **strings(struct compiler *c, yyjson_val *a, unsigned *ret_n)
 	}
 	*ret_n = n;
 	return v;
-}
-
-// RE2 syntax that POSIX lacks: \d \w \s and their complements, (?: groups. What cannot be said makes regcomp fail or is refused here.
-static char *translate(const char *re)
-{
-	static const char *const cls[] = {"d", "0-9", "w", "0-9A-Za-z_", "s", " \t\n\r\f\v"};
-	td_auto_buf struct td_buf b = {0};
-	bool set = false;
-	for (const char *p = re; *p; p++) {
-		if (*p == '\\' && p[1]) {
-			p++;
-			bool done = false;
-			for (size_t k = 0; k < TD_LEN(cls) && !done; k += 2) {
-				bool neg = *p == cls[k][0] - 32;
-				if (*p != cls[k][0] && !neg)
-					continue;
-				if (set && neg)
-					return NULL;
-				td_buf_printf(&b, set ? "%s%s" : "[%s%s]", neg ? "^" : "", cls[k + 1]);
-				done = true;
-			}
-			if (done)
-				continue;
-			if (strchr("bBAzZQEpP", *p))
-				return NULL;
-			static const char ctl[] = "n\nt\tr\rf\fv\v";
-			const char *q = strchr(ctl, *p);
-			if (*p >= 'a' && q && (q - ctl) % 2 == 0)
-				td_buf_putc(&b, q[1]);
-			else if (set) // POSIX sets know no escapes; '-' and ']' have a place instead
-				*p == ']' || *p == '^' ? (void)(td_buf_puts(&b, *p == ']' ? "[.].]" : "[.^.]"))
-				: *p == '-'            ? (void)td_buf_puts(&b, "[.-.]")
-						       : td_buf_putc(&b, *p);
-			else
-				td_buf_printf(&b, "\\%c", *p);
-			continue;
-		}
-		if (!set && p[0] == '(' && p[1] == '?') {
-			if (p[2] != ':')
-				return NULL;
-			td_buf_putc(&b, '(');
-			p += 2;
-			continue;
-		}
-		if (!set && strchr("*+?}", *p) && p[1] == '?') { // lazy: the same language
-			td_buf_putc(&b, *p++);
-			continue;
-		}
-		if (*p == '[' && !set) {
-			set = true;
-			td_buf_putc(&b, '[');
-			if (p[1] == '^')
-				td_buf_putc(&b, *++p);
-			if (p[1] == ']')
-				td_buf_putc(&b, *++p);
-			continue;
-		}
-		if (*p == ']')
-			set = false;
-		td_buf_putc(&b, *p);
-	}
-	return td_buf_take(&b);
-}
-
-static bool compile_pattern(struct compiler *c, struct td_limits *l)
-{
-	td_auto_free char *re = translate(l->pattern);
-	struct td_regex *r = td_calloc(1, sizeof(*r));
-	if (strlen(l->pattern) > 4096 || !re || regcomp(&r->re, re, REG_EXTENDED | REG_NOSUB)) {
-		free(r);
-		fail(c, "pattern: not a regular expression that can be checked here");
-		return false;
-	}
-	r->next = c->tree->regexes;
-	c->tree->regexes = r;
-	l->re = &r->re;
-	return true;
 }
 
 static bool number(yyjson_val *v, const char *key, double *ret)
@@ -184,9 +103,19 @@ static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *
 	l->has_multiple = number(v, "multipleOf", &l->multiple) && l->multiple > 0;
 	l->ex_min = td_jbool(v, "exclusiveMinimum", false);
 	l->ex_max = td_jbool(v, "exclusiveMaximum", false);
-	l->pattern = td_jkey_str(v, "pattern");
 	s->limits = l;
-	return !l->pattern || compile_pattern(c, l);
+	const char *pattern = td_jkey_str(v, "pattern");
+	if (!pattern)
+		return true;
+	// Those of the kind files are tried by a unit test.
+	if (c->tree != &builtin && !td_pattern_ok(pattern))
+		return fail(c, "pattern: not a regular expression that can be checked here") != NULL;
+	struct td_pattern *p = td_arena_alloc(c->tree->arena, sizeof(*p));
+	p->text = pattern;
+	p->next = c->tree->patterns;
+	c->tree->patterns = p;
+	l->pattern = p;
+	return true;
 }
 
 static bool compile_logic(struct compiler *c, struct td_schema *s, yyjson_val *v, int depth)
@@ -432,12 +361,8 @@ struct td_schema *td_schema_free(struct td_schema *s)
 	struct tree *t = (struct tree *)s;
 	if (!s)
 		return NULL;
-	while (t->regexes) {
-		struct td_regex *r = t->regexes;
-		t->regexes = r->next;
-		regfree(&r->re);
-		free(r);
-	}
+	for (struct td_pattern *p = t->patterns; p; p = p->next)
+		td_pattern_done(p);
 	td_json_unref(t->doc);
 	td_arena_free(t->arena);
 	free(t);

@@ -12,10 +12,18 @@ struct td_prop {
 	const char *name;
 	struct td_schema *s;
 };
+struct td_pattern { // pattern.c
+	const char *text;
+	regex_t re;
+	bool ready; // atomic: re is there
+	struct td_pattern *next;
+};
+bool td_pattern_ok(const char *pattern);
+bool td_pattern_matches(struct td_pattern *p, const char *s); // thread-safe
+void td_pattern_done(struct td_pattern *p);
 // Rare words of a node stand apart, so that the many plain nodes stay small.
 struct td_limits {
-	const char *pattern;
-	regex_t *re;
+	struct td_pattern *pattern;
 	bool has_min, has_max, ex_min, ex_max, has_multiple;
 	double min, max, multiple;
 	long long min_len, max_len, min_items, max_items, min_props, max_props; // -1: none

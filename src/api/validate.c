@@ -202,8 +202,8 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 		}
 		if (l->max_len >= 0 && n > l->max_len)
 			ADD(c, "FieldValueTooLong", "Too long: may not be more than %lld characters", l->max_len);
-		if (l->re && regexec(l->re, t, 0, NULL, 0)) {
-			snprintf(why, sizeof(why), "must match '%.200s'", l->pattern);
+		if (l->pattern && !td_pattern_matches(l->pattern, t)) {
+			snprintf(why, sizeof(why), "must match '%.200s'", l->pattern->text);
 			invalid(c, v, why);
 		}
 	}

@@ -26,6 +26,8 @@ static void walk(const struct td_schema *s, const char *kind)
 		if (td_schema_validate(s, td_json_root(j), &c))
 			fail_msg("%s: default refused: %s: %s", kind, c.v[0].field, c.v[0].message);
 	}
+	if (s->limits && s->limits->pattern && !td_pattern_ok(s->limits->pattern->text))
+		fail_msg("%s: pattern %s", kind, s->limits->pattern->text);
 	for (size_t i = 0; i < s->n_props; i++)
 		walk(s->props[i].s, kind);
 	if (s->additional)
