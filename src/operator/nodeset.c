@@ -24,11 +24,12 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	static const char *const fields[] = {"nodeSelector", "affinity", "tolerations"};
+	static const char *const fields[] = {"nodeSelector", "affinity"};
 	for (size_t i = 0; i < TD_LEN(fields); i++) {
 		td_auto_free char *path = td_asprintf("spec.%s", fields[i]);
 		td_jm_copyval(d, root, fields[i], td_jget(set->root, path));
 	}
+	td_op_tolerations(d, root, set->root); // a node that Slurm drains or that is not ready stays a member
 	td_auto(td_json_unref) struct td_json *spec = td_json_from_mut(root);
 	return td_pod_fits_node(td_json_root(spec), node->root, true, NULL);
 }

@@ -143,6 +143,8 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 // The NodeSet a node belongs to: the one whose slurmd pod is there, else the oldest that selects it and whose cluster exists. A reference,
 // or NULL.
 bool td_op_selects(const struct td_object *set, const struct td_object *node); // by selector, affinity and taints
+// Appends to spec.tolerations what a slurmd pod tolerates: what a DaemonSet's pods do, the taint that shows a drain, and the NodeSet's own.
+void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset);
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
 		       struct td_error *err);

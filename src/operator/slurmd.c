@@ -179,6 +179,27 @@ static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tande
 				    "exec 8>&- 9>&-\n"
 				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
 
+void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset)
+{
+	yyjson_mut_val *tol = td_jm_arr(d, spec, "tolerations");
+	static const char *const taints[][2] = {
+		{"node.kubernetes.io/not-ready", "NoExecute"},      {"node.kubernetes.io/not-ready", "NoSchedule"},
+		{"node.kubernetes.io/unreachable", "NoExecute"},    {"node.kubernetes.io/unreachable", "NoSchedule"},
+		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {"tandem.dev/slurm-drain", "NoSchedule"}};
+	for (size_t i = 0; i < TD_LEN(taints); i++) {
+		yyjson_mut_val *t = yyjson_mut_obj(d);
+		td_jm_str(d, t, "key", taints[i][0]);
+		td_jm_str(d, t, "operator", "Exists");
+		td_jm_str(d, t, "effect", taints[i][1]);
+		yyjson_mut_arr_append(tol, t);
+	}
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(nodeset, "spec.tolerations"), i, n, x) {
+		yyjson_mut_arr_append(tol, yyjson_val_mut_copy(d, x));
+	}
+}
+
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,
 		     struct td_json **ret, struct td_error *err)
 {
@@ -236,24 +257,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		td_jm_str(d, root, "spec.hostname", name);
 		td_jm_strf(d, root, "spec.subdomain", "%s-slurmd", sc);
 	}
-	// What a DaemonSet's pods tolerate too, and the taint that shows a drain; the NodeSet's own come on top.
-	yyjson_mut_val *tol = td_jm_arr(d, root, "spec.tolerations");
-	static const char *const taints[][2] = {{"node.kubernetes.io/not-ready", "NoExecute"},
-						{"node.kubernetes.io/unreachable", "NoExecute"},
-						{"node.kubernetes.io/unschedulable", "NoSchedule"},
-						{"tandem.dev/slurm-drain", "NoSchedule"}};
-	for (size_t i = 0; i < TD_LEN(taints); i++) {
-		yyjson_mut_val *t = yyjson_mut_obj(d);
-		td_jm_str(d, t, "key", taints[i][0]);
-		td_jm_str(d, t, "operator", "Exists");
-		td_jm_str(d, t, "effect", taints[i][1]);
-		yyjson_mut_arr_append(tol, t);
-	}
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(nodeset, "spec.tolerations"), i, n, x) {
-		yyjson_mut_arr_append(tol, yyjson_val_mut_copy(d, x));
-	}
+	td_op_tolerations(d, td_jm_obj(d, root, "spec"), nodeset);
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)
 		return r;
