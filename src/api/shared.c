@@ -10,7 +10,7 @@
 
 enum { FLAT_MAX = 256 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct td_json *doc;
+__attribute__((used)) static struct td_json *doc; // keeps what parts point into
 static struct td_shared *parts;
 static size_t n_parts;
 
