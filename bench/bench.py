@@ -161,7 +161,7 @@ def bench_burst(pool, results, pods, held):
     r["bridge_cpu_ratio_to_peer"] = r["cpu_ms_per_pod"].get("bridge", float("nan")) / PEER["bridge_cpu_ms_per_pod"].get(held, float("nan"))
     results.setdefault("burst", {})[held] = r
     pool.kubectl("delete", "pods", "--all", "-n", "default", "--grace-period=0", "--force", "--wait=false", timeout=300)
-    pool.shell("scancel", "--state=PENDING", "-u", "root", timeout=300)
+    pool.shell("scancel", "-Q", "-t", "PENDING", "-u", "root", timeout=300)
     pool.clean()
 
 

@@ -77,7 +77,7 @@ def pool(shared_pool):
 def pytest_runtest_makereport(item, call):
     out = yield
     rep = out.get_result()
-    if rep.failed and call.when == "call":
-        for name in ("pool", "home"):
+    if rep.failed and call.when != "teardown":
+        for name in ("shared_pool", "home"):
             if name in item.funcargs:
                 rep.sections.append((f"{name} when it failed", item.funcargs[name].describe()))

@@ -171,10 +171,10 @@ class Pool:
             if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
         self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false", timeout=60)
-        self.shell("sh", "-c", "scancel --state=PENDING,RUNNING,SUSPENDED -u root,researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
+        self.shell("sh", "-c", "scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
                    " scontrol update nodename=$n state=undrain; done; true")
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
-        wait_for("no jobs left", lambda: not self.squeue() or None, 90) if self.squeue() else None
+        wait_for("no jobs left", lambda: not self.squeue(), 90)
         wait_for("all nodes idle", lambda: self.idle_nodes() == self.instance["nodes"], 90)
 
     def idle_nodes(self):

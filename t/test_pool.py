@@ -178,7 +178,7 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     pool.kubectl("uncordon", "n2")
     # a full round of the syncer has passed when another node's cordon has come and gone
     pool.kubectl("cordon", "n3")
-    wait_for("n3 drained", lambda: "n3" in pool.shell("sinfo", "-h", "-R", "-o", "%N"))
+    wait_for("n3 drained", lambda: re.search(r"tandem: cordoned.* n3", pool.shell("sinfo", "-h", "-R", "-o", "%E %N")))
     pool.kubectl("uncordon", "n3")
     wait_for("n3 resumed", lambda: "n3" not in pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N"))
     assert "bad fan" in pool.shell("sinfo", "-h", "-R", "-o", "%E %N")
