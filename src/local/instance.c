@@ -203,9 +203,22 @@ static bool claimed(const struct claims *c, int field, int value)
 	return false;
 }
 
-static int pick_port(const struct claims *c, int field, int first, int last, int *port, struct td_error *err)
+// Whether a role of this home still runs: one that outlived its supervise holds the ports that were chosen for it.
+static bool roles_run(const struct td_instance *i)
 {
-	if (*port && !claimed(c, field, *port) && port_free(*port))
+	td_auto_free char *pattern = td_asprintf("%s/*.pid", i->run);
+	glob_t g = {0};
+	bool any = false;
+	if (glob(pattern, 0, NULL, &g) == 0)
+		for (size_t k = 0; k < g.gl_pathc; k++)
+			any = any || td_pidfile_read(g.gl_pathv[k]);
+	globfree(&g);
+	return any;
+}
+
+static int pick_port(const struct claims *c, int field, bool keep, int first, int last, int *port, struct td_error *err)
+{
+	if (*port && !claimed(c, field, *port) && (keep || port_free(*port)))
 		return 0;
 	for (int p = first; p <= last; p++)
 		if (!claimed(c, field, p) && port_free(p)) {
@@ -234,11 +247,12 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 			return td_fail(err, TD_INTERNAL, "no free network from 10.%d.0.0/16 to 10.%d.0.0/16", SUBNET_FIRST, SUBNET_LAST);
 		i->subnet = s;
 	}
-	if ((r = pick_port(&c, 1, PORT_FIRST, PORT_LAST, &i->api_port, err)) ||
-	    (r = pick_port(&c, 2, KNOCK_FIRST, KNOCK_LAST, &i->knock_port, err)) ||
-	    (r = pick_port(&c, 3, METRICS_FIRST, METRICS_LAST, &i->metrics_port, err)))
+	bool keep = roles_run(i);
+	if ((r = pick_port(&c, 1, keep, PORT_FIRST, PORT_LAST, &i->api_port, err)) ||
+	    (r = pick_port(&c, 2, keep, KNOCK_FIRST, KNOCK_LAST, &i->knock_port, err)) ||
+	    (r = pick_port(&c, 3, keep, METRICS_FIRST, METRICS_LAST, &i->metrics_port, err)))
 		return r;
-	if (!i->device_major || claimed(&c, 4, i->device_major) || !major_free(i->device_major)) {
+	if (!i->device_major || claimed(&c, 4, i->device_major) || (!keep && !major_free(i->device_major))) {
 		static const int local_use[] = {240, 241, 242, 243, 244, 120, 121, 122, 123, 124, 125, 126, 127, 60,
 						61,  62,  63,  245, 246, 247, 248, 249, 250, 251, 252, 253, 254};
 		size_t k = 0;

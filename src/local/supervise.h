@@ -11,5 +11,7 @@ struct td_role {
 size_t td_roles(const struct td_instance *i, const char *self, struct td_role **ret);
 void td_roles_done(struct td_role *v, size_t n);
 char *td_role_pidfile(const struct td_instance *i, const char *role);
+// Starts the roles of $TANDEM_HOME from this binary and keeps them up until SIGTERM; returns the exit code.
+int td_supervise_keep(const char *tandem);
 // Our own binary's path (/proc/self/exe). Caller frees.
 char *td_self_path(void);
