@@ -54,3 +54,18 @@ def test_without_slurm_it_is_a_small_kubernetes(home):
     home.kubectl("create", "deployment", "web", "--image=debian:13", "--", "sleep", "infinity")
     wait_for("web runs", lambda: home.running("-l", "app=web"))
     assert home.cmd("status").returncode == 0
+
+
+@pytest.mark.feature("F1")
+def test_up_after_a_killed_supervise_takes_over_what_runs(home):
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    roles = {r: home.role_pid(r) for r in ("apiserver", "agent", "controllers")}
+    server = home.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
+    os.kill(home.role_pid("supervise"), signal.SIGKILL)
+    wait_for("status says what is wrong", lambda: home.cmd("status", check=False).returncode == 1)
+    home.up()
+    assert {r: home.role_pid(r) for r in roles} == roles
+    assert home.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}") == server
+    assert home.cmd("status").returncode == 0
+    os.kill(roles["controllers"], signal.SIGKILL)
+    wait_for("the new supervise starts it again", lambda: home.role_pid("controllers") not in (None, 0, roles["controllers"]))
