@@ -48,8 +48,10 @@ def home(tandem):
     path = _new_home()
     pool = Pool(tandem, path)
     yield pool
+    reports = pool.crash_reports()
     pool.down(purge=True)
     shutil.rmtree(path, ignore_errors=True)
+    assert reports == []
 
 
 @pytest.fixture(scope="session")
@@ -61,8 +63,10 @@ def shared_pool(tandem):
     pool.up()
     ident = pool.id
     yield pool
+    reports = pool.crash_reports()
     pool.down(purge=True)
     shutil.rmtree(path, ignore_errors=True)
+    assert reports == []
     assert leftovers(before, machine_state(), ident) == []
 
 

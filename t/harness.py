@@ -180,6 +180,11 @@ class Pool:
     def idle_nodes(self):
         return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
 
+    def crash_reports(self):
+        """What sanitizers and aborts left in the roles' logs: a role that dies is started again, so a test alone would not see it."""
+        bad = re.compile(r"Sanitizer|runtime error:|Assertion .* failed|out of memory")
+        return [f"{os.path.basename(log)}: {line.strip()}" for log in sorted(glob.glob(f"{self.home}/log/*.log")) for line in open(log, errors="replace") if bad.search(line)]
+
     def describe(self):
         parts = []
         for argv in (["kubectl", "get", "pods", "-A", "-o", "wide"], ["kubectl", "get", "nodes"], [self.tandem, "shell", "--", "squeue", "-a"],
