@@ -1,0 +1,127 @@
+"""Who can touch which device, by the kernel's word: the observer of the random test.
+
+A holder is a pod or a native job with a process that lives in a cgroup which the kernel lets open a pool device. Not counted: slurmd and its
+stepds, which hold every device and use none; a container that was made but whose program was not started; stand-ins, which are the pod they
+stand for. On pure cgroup v2 the rules cannot be read back: there the container's configuration and the job's SLURM_JOB_GPUS speak."""
+import glob
+import json
+import os
+import re
+import threading
+
+V1 = "/sys/fs/cgroup/devices"
+HEX_UID = re.compile(r"-([0-9a-f]{32})-")
+UID = re.compile(r"\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as f:
+            return f.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _born(pid):
+    """The start time of a live process; None: it is gone or dead."""
+    f = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return f[19] if len(f) > 19 and f[0] not in "ZX" else None
+
+
+def _pids(cgroup):
+    return [int(p) for d, _, _ in os.walk(cgroup) for p in _read(f"{d}/cgroup.procs").split()]
+
+
+class Container:
+    """A container by its runtime id; what is asked here never changes during its life."""
+
+    def __init__(self, home, cid):
+        conf = json.load(open(f"{home}/pods/{cid}/config.json"))
+        self.cid, self.host = cid, conf.get("hostname", "")
+        self.args = " ".join(conf["process"]["args"])
+        self.devices = {(d["major"], d["minor"]) for d in conf["linux"].get("devices", []) if d["path"].startswith("/dev/tandem-gpu")}
+        self.uid = HEX_UID.search(cid).group(1)
+
+    @property
+    def slurmd(self):
+        return "slurmd" in self.args
+
+
+class Observer(threading.Thread):
+    """Looks all the time; `doubles` are the devices that two holders could touch at one moment."""
+
+    def __init__(self, pool):
+        super().__init__(daemon=True)
+        self.home, self.id, self.major = pool.home, pool.id, None
+        self.stop, self.doubles, self.looks, self.seen, self.known = threading.Event(), [], 0, set(), {}
+        self.root = next((p for p in (f"{V1}/tandem-{self.id}", f"/sys/fs/cgroup/tandem-{self.id}") if os.path.isdir(p)), None)
+
+    def container(self, cid):
+        if cid not in self.known:
+            try:
+                self.known[cid] = Container(self.home, cid)
+            except (OSError, ValueError, KeyError, AttributeError):
+                return None
+        return self.known[cid]
+
+    def allowed(self, cgroup, majors):
+        rules = _read(f"{cgroup}/devices.list")
+        return {(int(a), int(b)) for a, b in re.findall(r"^c (\d+):(\d+) \S*[rw]", rules, re.M) if int(a) in majors}
+
+    def holders(self):
+        """[(who, devices, pid, born)] of all processes with a device."""
+        found, majors = [], {m for c in self.known.values() for m, _ in c.devices}
+        for entry in os.listdir(self.root):
+            c = self.container(entry) if os.path.isdir(f"{self.root}/{entry}") else None
+            if not c or not c.devices:
+                continue
+            base = f"{self.root}/{entry}"
+            if c.slurmd:
+                for job in glob.glob(f"{base}/**/job_*", recursive=True):
+                    if os.path.isdir(job) and job.rpartition("_")[2].isdigit():
+                        self.native(c, job, majors, found)
+                continue
+            devices = self.allowed(base, majors) if self.root.startswith(V1) else c.devices
+            for pid in _pids(base):
+                if "runc" not in os.path.basename(_read(f"/proc/{pid}/cmdline").split("\0")[0]):
+                    found.append((c.uid, devices, pid, _born(pid)))
+        return found
+
+    def native(self, c, job, majors, found):
+        for pid in _pids(job):
+            env = dict(e.split("=", 1) for e in _read(f"/proc/{pid}/environ").split("\0") if "=" in e)
+            if "SLURM_JOB_ID" not in env:
+                continue  # the stepd
+            ask = UID.search(env.get("SLURM_JOB_NAME", ""))
+            who = ask.group(1).replace("-", "") if ask else f"job {env['SLURM_JOB_ID']}"
+            if self.root.startswith(V1):
+                devices = self.allowed(job, majors)
+            else:
+                index = [int(i) for i in env.get("SLURM_JOB_GPUS", "").split(",") if i.isdigit()]
+                low = min(c.devices)
+                devices = {(low[0], low[1] + i) for i in index}
+            found.append((who, devices, pid, _born(pid)))
+
+    def look(self):
+        by = {}
+        for who, devices, pid, born in self.holders():
+            for d in devices if born else ():
+                by.setdefault(d, []).append((who, pid, born))
+        self.looks += 1
+        for d, procs in by.items():
+            self.seen |= {who for who, _, _ in procs}
+            # Who was seen and still lives lived at the moment between: those held it together.
+            alive = {who for who, pid, born in procs if len({w for w, _, _ in procs}) > 1 and _born(pid) == born}
+            if len(alive) > 1:
+                self.doubles.append((d, sorted(alive)))
+
+    def run(self):
+        while not self.stop.wait(0.02):
+            try:
+                self.look()
+            except OSError:
+                pass
+
+    def end(self):
+        self.stop.set()
+        self.join(10)
