@@ -31,7 +31,8 @@ struct recipe {
 static const struct recipe recipes[] = {
 	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420},
 	{"tandem/slurm:24.11", "trixie",
-	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,ca-certificates", 760},
+	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,ca-certificates",
+	 760},
 };
 
 const char *const *td_image_recipes(void)

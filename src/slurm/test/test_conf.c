@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "slurm/conf.h"
 #include "http/pki.h"
+#include "slurm/conf.h"
 #include "slurm/keys.h"
 
 #include <stdio.h>
