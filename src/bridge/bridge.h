@@ -1,7 +1,7 @@
 // What the parts of the bridge share. One process, one SlurmCluster; everything here lives while we lead.
 //
 // Threads: one per informer; 8 scheduler workers and 2 syncer workers (a key is never in two of them); one that polls jobs, one that polls
-// nodes; one that connects; the knock thread; the why server's. No lock is held over I/O.
+// nodes, one for complete listings; one that connects; the knock thread; the why server's. No lock is held over I/O.
 #pragma once
 
 #include "bridge/settings.h"
@@ -86,6 +86,7 @@ struct td_settings *td_bridge_settings(struct td_bridge *b); // a reference, or 
 // ---- polls (poll.c) ----
 void *td_bridge_jobs_thread(void *bridge);
 void *td_bridge_nodes_thread(void *bridge);
+void *td_bridge_list_thread(void *bridge);
 void td_bridge_poll_now(struct td_bridge *b);                 // wakes the job poller
 void td_bridge_want_list(struct td_bridge *b, int64_t in_ms); // a complete listing, that much later
 

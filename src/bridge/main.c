@@ -188,6 +188,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 	static void *(*const fns[])(void *) = {td_bridge_connect_thread,
 					       td_bridge_jobs_thread,
 					       td_bridge_nodes_thread,
+					       td_bridge_list_thread,
 					       pods_thread,
 					       nodes_thread,
 					       knocks_thread,
