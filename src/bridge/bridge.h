@@ -54,9 +54,9 @@ struct td_bridge {
 	atomic_uint_fast64_t
 		feas_gen; // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
 	atomic_bool lost; // Slurm lost its state (mass-vanish): nobody is evicted
-	atomic_int_fast64_t lost_since; // mono
-	atomic_bool listed;             // a complete listing was read since we lead: absence means something
-	atomic_int_fast64_t prolog_us;  // how long a prolog takes, smoothed
+	atomic_int_fast64_t lost_since;   // mono
+	atomic_bool listed;               // a complete listing was read since we lead: absence means something
+	atomic_int_fast64_t prolog_us[2]; // how long a prolog takes, smoothed: on a quiet pool, in a burst
 	atomic_uint_fast64_t n_allocated, n_submitted, n_refused_fast, n_bound, n_ended_pods, n_ended_jobs, n_lists;
 
 	int poll_fd;                 // eventfd: wakes the job poller

@@ -214,7 +214,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		return td_fail_errno(err, TD_INTERNAL, errno, "eventfd");
 	pthread_mutex_init(&b.lock, NULL);
 	pthread_mutex_init(&b.list_lock, NULL);
-	atomic_store(&b.prolog_us, PROLOG_US);
+	atomic_store(&b.prolog_us[0], PROLOG_US);
+	atomic_store(&b.prolog_us[1], PROLOG_US);
 	atomic_store(&b.feas_gen, 1);
 	b.cancel = c;
 	int r = td_kube_new(o->kubeconfig, &b.kube, err);

@@ -32,6 +32,7 @@ struct td_ask {
 	int64_t not_before;   // mono: do not read before (a prolog takes its time)
 	int64_t retry_ms;     // mono: do not submit again before
 	int64_t allocated_ms; // mono, of an allocation: to learn how long a prolog takes
+	bool burst;           // it was one of many then
 	int64_t ended_ms;     // mono: when the stand-in was told to end
 	int waits, fails;
 	bool admin_set, bound_sent, pod_end_sent, queued_said;

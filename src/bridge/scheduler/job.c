@@ -8,9 +8,10 @@ enum { PROLOG_MAX_S = 70 }; // PrologEpilogTimeout is 60: later the reason Prolo
 // Learns how long a prolog takes, so that the one look that is needed comes just after it.
 static void learn(struct td_bridge *b, struct td_ask *a)
 {
-	int64_t est = atomic_load(&b->prolog_us), took = (td_now(b) - a->allocated_ms) * 1000;
-	int64_t now = a->waits ? (est * 3 + took) / 4 : est * 15 / 16;
-	atomic_store(&b->prolog_us, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
+	atomic_int_fast64_t *at = &b->prolog_us[a->burst];
+	int64_t est = atomic_load(at), took = (td_now(b) - a->allocated_ms) * 1000;
+	int64_t now = a->waits ? (est * 3 + took) / 4 : est * 7 / 8;
+	atomic_store(at, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
 }
 
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j)

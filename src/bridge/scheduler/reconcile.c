@@ -363,7 +363,11 @@ static int act(struct run *r, struct td_pool_step st, bool *ret_go_on, struct td
 	case TD_DO_SHOW:
 		return show_pending(r, err);
 	case TD_DO_WAIT: {
-		int64_t ms = a->waits < 2 ? 4 : a->waits < 6 ? 12 : a->waits < 12 ? 50 : 250; // a look is 12 KB
+		int64_t ms = a->burst && a->waits < 6 ? 30
+			     : a->waits < 2           ? 4
+			     : a->waits < 6           ? 12
+			     : a->waits < 12          ? 50
+						      : 250; // a look is 12 KB
 		a->waits++;
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;

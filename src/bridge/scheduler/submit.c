@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+enum { BURST = 4 }; // keys in line
+
 bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const char **ret_why)
 {
 	bool tainted = false;
@@ -133,7 +135,8 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 			took(b, a, job, TD_JOB(RUNNING), false);
 			td_ask_pending(b->asks, a, false);
 			a->allocated_ms = td_now(b);
-			a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us) + 500) / 1000;
+			a->burst = td_queue_len(b->pod_queue) > BURST;
+			a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
 			return 0;
 		}
 		if (r != TD_UNCERTAIN)
