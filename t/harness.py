@@ -194,8 +194,8 @@ class Pool:
                 parts.append("$ " + " ".join(argv) + "\n" + r.stdout + r.stderr)
             except Exception as e:  # describing must not hide the failure
                 parts.append(f"$ {argv}: {e}")
-        for log in sorted(glob.glob(f"{self.home}/log/*.log")):
-            parts.append(f"--- {log}\n" + "".join(open(log, errors="replace").readlines()[-25:]))
+        for log in sorted(glob.glob(f"{self.home}/log/*.log")) + sorted(glob.glob(f"{self.home}/log/pods/slurm_*/slurm*/*.log")):
+            parts.append(f"--- {log}\n" + "".join(open(log, errors="replace").readlines()[-40:]))
         return "\n".join(parts)
 
 

@@ -44,7 +44,7 @@ class Container:
 
     @property
     def slurmd(self):
-        return "slurmd" in self.args
+        return bool(re.fullmatch(r"n[0-9]+", self.host))  # the pod of a node has its name
 
 
 class Observer(threading.Thread):
