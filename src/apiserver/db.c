@@ -88,7 +88,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
 	    (rc = exec(db, sync && !strcmp(sync, "normal") ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
-	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-512", err)) < 0 ||
+	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
 	if (version > 1)

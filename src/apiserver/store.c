@@ -665,7 +665,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 {
 	td_auto(td_store_close) struct td_store *s = td_calloc(1, sizeof(*s));
 	s->ring_events = ring_events ? ring_events : 2048;
-	s->ring_bytes = ring_bytes ? ring_bytes : 4u << 20;
+	s->ring_bytes = ring_bytes ? ring_bytes : 3u << 20;
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
 	// A crowd of readers must not keep the writer thread out.

@@ -11,7 +11,7 @@
 struct td_store;
 struct td_table; // all objects of one resource ("group/plural"); lives as long as the store
 
-// ring_events: bound of each table's event ring (0: 2048); ring_bytes: of all rings together (0: 4 MiB), the largest gives way first.
+// ring_events: bound of each table's event ring (0: 2048); ring_bytes: of all rings together (0: 3 MiB), the largest gives way first.
 int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struct td_store **ret, struct td_error *err);
 // No call may run any more. Waits for the writer thread; queued writes are finished first.
 struct td_store *td_store_close(struct td_store *s);
