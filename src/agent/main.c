@@ -24,7 +24,7 @@ enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6, API_WAIT_MS = 120000 };
 
 static const char help[] =
 	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
-	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL\n\n"
+	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--log-level LEVEL]\n\n"
 	"The node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
 	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n";
 
@@ -55,6 +55,7 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 		F_SWITCH,
 		F_CIDR,
 		F_API,
+		F_LOG,
 		F_HELP
 	};
 	static const struct option opts[] = {{"kubeconfig", 1, 0, F_KUBECONFIG},
@@ -70,6 +71,7 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 					     {"switch", 1, 0, F_SWITCH},
 					     {"cidr", 1, 0, F_CIDR},
 					     {"api-url", 1, 0, F_API},
+					     {"log-level", 1, 0, F_LOG},
 					     {"help", 0, 0, F_HELP},
 					     {0}};
 	const char *nodes = NULL, *cpus = NULL, *gpus = NULL, *major = NULL;
@@ -81,6 +83,13 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url};
 		if (c == F_HELP)
 			return td_fail(err, TD_OK, "help");
+		if (c == F_LOG) {
+			int level = td_log_level_parse(optarg);
+			if (level < 0)
+				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
+			td_log_init("agent", (enum td_log_level)level);
+			continue;
+		}
 		if (c < F_KUBECONFIG || c > F_API)
 			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
 		*to[c - F_KUBECONFIG] = optarg;

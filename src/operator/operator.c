@@ -224,19 +224,19 @@ static int wait_api(struct td_kube *k, struct td_cancel *c, struct td_error *err
 	}
 }
 
-static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--identity NAME] [--log LEVEL]\n"
+static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--identity NAME] [--log-level LEVEL]\n"
 			    "\n"
 			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
 			    "kube-system/tandem-operator.\n"
 			    "\n"
 			    "  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
 			    "  --identity NAME    name in the Lease (default: the host's name)\n"
-			    "  --log LEVEL        debug, info, warn, error (default info)\n";
+			    "  --log-level LEVEL  debug, info, warn, error (default info)\n";
 
 int td_operator_main(int argc, char **argv)
 {
 	static const struct option options[] = {
-		{"kubeconfig", 1, 0, 'k'}, {"identity", 1, 0, 'i'}, {"log", 1, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
+		{"kubeconfig", 1, 0, 'k'}, {"identity", 1, 0, 'i'}, {"log-level", 1, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
 	const char *conf = NULL, *identity = NULL;
 	int level = TD_LOG_INFO;
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
