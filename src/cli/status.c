@@ -76,7 +76,19 @@ static const char *condition(yyjson_val *obj, const char *type, const char *fiel
 	return "";
 }
 
-static void nodes(struct gather *g, struct td_kube *k)
+// One node's entry in the NodeSet's status, or NULL.
+static yyjson_val *in_nodeset(const struct td_object *set, const char *node)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (set ? td_jget(set->root, "status.nodes") : NULL, i, n, x) {
+		if (td_streq(td_jstr(x, "name"), node))
+			return x;
+	}
+	return NULL;
+}
+
+static void nodes(struct gather *g, struct td_kube *k, const struct td_object *set)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0}, pods = {0};
@@ -92,8 +104,8 @@ static void nodes(struct gather *g, struct td_kube *k)
 		for (size_t m = 0; m < pods.n; m++)
 			count += td_streq(td_jstr(pods.v[m]->root, "spec.nodeName"), l.v[n]->name);
 		const char *ready = condition(root, "Ready", "status");
-		const char *slurm = td_object_annotation(l.v[n], "tandem.dev/slurm-state"),
-			   *reason = td_object_annotation(l.v[n], "tandem.dev/slurm-reason");
+		yyjson_val *in = in_nodeset(set, l.v[n]->name);
+		const char *slurm = td_jstr(in, "state"), *reason = td_jstr(in, "reason");
 		bool cordoned = td_jbool(root, "spec.unschedulable", false);
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
 		td_jm_str(g->d, o, "name", l.v[n]->name);
@@ -111,15 +123,8 @@ static void nodes(struct gather *g, struct td_kube *k)
 	}
 }
 
-static void slurm(struct gather *g, struct td_kube *k)
+static void slurm(struct gather *g, const struct td_object *sc, const struct td_object *ns)
 {
-	struct td_error err = TD_ERROR_INIT;
-	td_auto(td_object_unref) struct td_object *sc = NULL, *ns = NULL;
-	if (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
-	    td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &ns, &err)) {
-		wrong(g, "Slurm: %s", err.msg);
-		return;
-	}
 	yyjson_mut_val *o = td_jm_obj(g->d, g->root, "slurm");
 	td_jm_str(g->d, o, "phase", td_jstr_or(sc->root, "status.phase", "Unknown"));
 	static const char *const counts[] = {"desired", "ready", "idle", "allocated", "draining", "drained", "down"};
@@ -127,7 +132,7 @@ static void slurm(struct gather *g, struct td_kube *k)
 		td_auto_free char *path = td_asprintf("status.%s", counts[n]);
 		td_jm_int(g->d, o, counts[n], td_jint(ns->root, path, 0));
 	}
-	struct td_object *both[] = {sc, ns};
+	const struct td_object *both[] = {sc, ns};
 	for (size_t n = 0; n < 2; n++) {
 		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
 		size_t m, max;
@@ -202,9 +207,13 @@ int td_status_main(int argc, char **argv)
 			if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, NULL, NULL, &err)) {
 				wrong(&g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
 			} else {
-				nodes(&g, k);
-				if (i.slurm)
-					slurm(&g, k);
+				td_auto(td_object_unref) struct td_object *sc = NULL, *set = NULL;
+				if (i.slurm && (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
+						td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &set, &err)))
+					wrong(&g, "Slurm: %s", err.msg);
+				nodes(&g, k, set);
+				if (sc && set)
+					slurm(&g, sc, set);
 			}
 		}
 	}
