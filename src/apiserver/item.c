@@ -88,10 +88,10 @@ struct td_json *td_item_doc(const struct td_item *i)
 	return have ? td_json_ref(have) : parse(i);
 }
 
-struct td_item *td_item_bare(struct td_item *i)
+struct td_item *td_item_copy(const struct td_item *i)
 {
-	if (!__atomic_load_n(&i->doc, __ATOMIC_ACQUIRE))
-		return td_item_ref(i);
+	if (!i)
+		return NULL;
 	const char *const words[4] = {i->ns, i->name, i->uid, i->api};
 	return make(words, i->bytes, i->len, i->rv, i->crv);
 }

@@ -25,13 +25,14 @@ struct td_item *td_item_ref(struct td_item *i);
 struct td_item *td_item_unref(struct td_item *i); // NULL ok; returns NULL
 TD_DEFINE_AUTO(struct td_item *, td_item_unref)
 
-// The object, parsed on first use and kept as long as the item: for what reads one object several times (writes).
+// The object, parsed on first use and kept as long as the item: for what reads one object several times, on an item of its own (the store
+// gives copies for that).
 yyjson_val *td_item_root(const struct td_item *i);
 // The object for one look at it: what is kept, else parsed for the caller alone. For what goes over many (filters, tables). A new
 // reference.
 struct td_json *td_item_doc(const struct td_item *i);
-// The same version without a parsed form: a new reference, or a new item.
-struct td_item *td_item_bare(struct td_item *i);
+// The same version as an item of one's own. NULL: NULL.
+struct td_item *td_item_copy(const struct td_item *i);
 // Bytes of memory held by it, the parsed form apart.
 size_t td_item_cost(const struct td_item *i);
 

@@ -223,9 +223,9 @@ struct td_item *td_store_get(struct td_store *s, struct td_table *t, const char 
 {
 	size_t at;
 	pthread_rwlock_rdlock(&s->lock);
-	struct td_item *i = find(t->v, t->n, ns ? ns : "", name, &at) ? td_item_ref(t->v[at]) : NULL;
+	td_auto(td_item_unref) struct td_item *i = find(t->v, t->n, ns ? ns : "", name, &at) ? td_item_ref(t->v[at]) : NULL;
 	pthread_rwlock_unlock(&s->lock);
-	return i;
+	return td_item_copy(i);
 }
 
 size_t td_store_count(struct td_store *s, struct td_table *t)
@@ -354,15 +354,17 @@ static int check_namespace(struct td_store *s, struct pending *group, struct pen
 {
 	const char *ns = p->w->ns;
 	struct td_item *n = latest(group, p, s->namespaces, "", ns);
-	int rc = 0;
 	if (!n) {
-		rc = td_fail(&p->err, TD_DENIED, "namespaces \"%s\" not found", ns);
+		td_fail(&p->err, TD_DENIED, "namespaces \"%s\" not found", ns);
 		p->err.http = 404;
-	} else if (td_jget(td_item_root(n), "metadata.deletionTimestamp")) {
-		rc = td_fail(&p->err, TD_DENIED, "unable to create new content in namespace %s because it is being terminated", ns);
-		p->err.http = 403;
+		return TD_DENIED;
 	}
-	return rc;
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(n);
+	if (!td_jget(td_json_root(doc), "metadata.deletionTimestamp"))
+		return 0;
+	td_fail(&p->err, TD_DENIED, "unable to create new content in namespace %s because it is being terminated", ns);
+	p->err.http = 403;
+	return TD_DENIED;
 }
 
 static int prepare(struct td_store *s, struct pending *group, struct pending *p, uint64_t rv)
@@ -385,7 +387,8 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 		p->item = td_item_new(w->doc, rv, cur ? cur->crv : rv);
 		p->type = cur ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	} else {
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(cur));
+		td_auto(td_json_unref) struct td_json *doc = td_item_doc(cur);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 		p->item = td_item_new(d, rv, cur->crv);
 		p->type = TD_EVENT_DELETED;
 	}
@@ -411,18 +414,11 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 static void apply_locked(struct td_store *s, struct pending *p)
 {
 	struct td_table *t = p->w->table;
-	// The version that goes lives on in the ring only, to be sent: without its parsed form.
-	td_auto(td_item_unref) struct td_item *prev = p->prev ? td_item_bare(p->prev) : NULL;
-	size_t at = p->prev ? ring_find(&t->ring, p->prev->rv - 1) : t->ring.n;
-	if (at < t->ring.n && ring_at(&t->ring, at)->item == p->prev) {
-		td_item_unref(ring_at(&t->ring, at)->item);
-		ring_at(&t->ring, at)->item = td_item_ref(prev);
-	}
 	if (p->type == TD_EVENT_DELETED)
 		table_del(t, p->item->ns, p->item->name);
 	else
 		table_put(t, td_item_ref(p->item));
-	ring_add(s, &t->ring, (struct td_event){.type = p->type, .item = td_item_ref(p->item), .prev = td_steal(prev)});
+	ring_add(s, &t->ring, (struct td_event){.type = p->type, .item = td_item_ref(p->item), .prev = td_item_ref(p->prev)});
 	t->touched = true;
 }
 
@@ -545,9 +541,8 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 		return p.rc;
 	}
 	if (ret)
-		*ret = p.item;
-	else
-		td_item_unref(p.item);
+		*ret = td_item_copy(p.item);
+	td_item_unref(p.item);
 	return 0;
 }
 

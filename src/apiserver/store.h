@@ -21,7 +21,7 @@ struct td_table *td_store_table(struct td_store *s, const char *group, const cha
 const char *td_table_name(const struct td_table *t);                                        // "group/plural"
 
 uint64_t td_store_revision(struct td_store *s);                                                         // of the last commit
-struct td_item *td_store_get(struct td_store *s, struct td_table *t, const char *ns, const char *name); // new reference, or NULL
+struct td_item *td_store_get(struct td_store *s, struct td_table *t, const char *ns, const char *name); // a copy, or NULL
 size_t td_store_count(struct td_store *s, struct td_table *t);
 
 // All objects (ns NULL or "": of every namespace), ordered by namespace and name, with the revision at which this is the state.
@@ -36,7 +36,8 @@ struct td_write {
 	yyjson_mut_doc *doc; // the new version (resourceVersion is set here); NULL: delete
 	bool in_namespace;   // ns must exist and must not be terminating (creates)
 };
-// Waits until the write is on file. *ret: the new version, for a delete the last one with the revision of the deletion; may be NULL.
+// Waits until the write is on file. *ret: the new version, for a delete the last one with the revision of the deletion, as a copy; may be
+// NULL.
 // TD_EXISTS, TD_CONFLICT (changed since base), TD_NOT_FOUND (gone), TD_DENIED (namespace absent: err->http 404, terminating: 403),
 // TD_INTERNAL (nothing was written).
 int td_store_write(struct td_store *s, const struct td_write *w, struct td_item **ret, struct td_error *err);
