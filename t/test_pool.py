@@ -3,6 +3,7 @@ import os
 import pathlib
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -194,3 +195,30 @@ def test_default_scheduler_pods_run_beside_and_get_no_pool_devices(pool, probe):
     node = pool.get("pod", "plain")["spec"]["nodeName"]
     assert allowed(pool.kubectl("exec", "plain", "--", *probe(node_index(node)))) == set()
     assert not [j for j in pool.squeue().values() if "plain" in j["name"]]
+
+
+@pytest.mark.feature("F1")
+def test_a_shell_with_a_terminal(pool):
+    """`tandem shell` on a terminal gives a terminal inside; its exit code is the shell's own."""
+    import pty
+    import select
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execvpe(pool.tandem, [pool.tandem, "shell"], pool.env)
+    got, sent, end = b"", False, time.monotonic() + 30
+    while time.monotonic() < end:
+        if select.select([fd], [], [], 0.2)[0]:
+            try:
+                chunk = os.read(fd, 4096)
+            except OSError:
+                break
+            if not chunk:
+                break
+            got += chunk
+        if not sent and got.rstrip().endswith((b"#", b"$")):
+            os.write(fd, b"tty; hostname; exit 5\n")
+            sent = True
+    _, status = os.waitpid(pid, 0)
+    assert b"/dev/pts/" in got, got
+    assert os.waitstatus_to_exitcode(status) == 5, got
+    assert pool.cmd("shell", "--", "sh", "-c", "exit 7", check=False).returncode == 7
