@@ -8,6 +8,7 @@ import json
 import os
 import re
 import threading
+import time
 
 V1 = "/sys/fs/cgroup/devices"
 HEX_UID = re.compile(r"-([0-9a-f]{32})-")
@@ -113,7 +114,16 @@ class Observer(threading.Thread):
             # Who was seen and still lives lived at the moment between: those held it together.
             alive = {who for who, pid, born in procs if len({w for w, _, _ in procs}) > 1 and _born(pid) == born}
             if len(alive) > 1:
-                self.doubles.append((d, sorted(alive)))
+                self.doubles.append((time.time(), d, sorted(alive)))
+
+    def double_words(self):
+        """Who shared a device, from when to when; pods by name."""
+        spans = {}
+        for at, d, who in self.doubles:
+            spans.setdefault((d, tuple(who)), []).append(at)
+        names = {c.uid: c.host for c in self.known.values()}
+        return [f"device {d[1] % 64} of n{d[1] // 64}: {[names.get(w, w) for w in who]}, {len(t)} times in {t[-1] - t[0]:.2f} s from "
+                + time.strftime("%H:%M:%S", time.gmtime(t[0])) for (d, who), t in sorted(spans.items())]
 
     def run(self):
         while not self.stop.wait(0.02):

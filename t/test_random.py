@@ -154,7 +154,8 @@ def test_random_steps(pool, request):
         obs.end()
         request.node.add_report_section("call", f"steps of seed {seed}", "\n".join(log))
     assert obs.looks > 10 and len(obs.seen) > count // 20, "the observer did not see the holders"
-    assert obs.doubles == [], f"seed {seed}"
+    words = obs.double_words()
+    assert not words, f"seed {seed}: two holders of one device:\n" + "\n".join(words)
 
 
 def obs_containers(pool):
