@@ -102,7 +102,7 @@ def rest_counters(pool):
         return {}
     out = {}
     for line in text.splitlines():
-        if line.startswith("tandem_slurm_rest_"):
+        if line.startswith("tandem_bridge_slurm_"):
             name, _, value = line.rpartition(" ")
             name = name.split("{")[0]
             out[name] = out.get(name, 0) + float(value)
@@ -150,7 +150,7 @@ def bench_burst(pool, results, pods, held):
     begin = time.monotonic()
     for i in range(pods):
         # fits at once: no GPU, small CPU (60 CPUs on 4 nodes: 15 × 4 → 250m would be rounded to one CPU, so memory decides)
-        starts[f"burst{held}-{i}"] = w.create(pool.pod(f"burst{held}-{i}", gpus=0, cpu="100m", memory="16Mi", command=["sleep", "5"], restartPolicy="Never"))
+        starts[f"burst{held}-{i}"] = w.create(pool.pod(f"burst{held}-{i}", gpus=0, cpu="100m", memory="16Mi", command=["true"], restartPolicy="Never"))
     ok = w.wait_bound(list(starts), 600)
     took = time.monotonic() - begin
     lat = [(w.bound[n] - s) for n, s in starts.items() if n in w.bound]
