@@ -14,7 +14,7 @@ enum {
 	WAITING_MS = 2000,
 	IDLE_WAITING_MS = 15000,
 	BACKOFF_MS = 500,
-	GAP_MS = 2000,
+	LINGER_MS = 60000,
 	LOST_MS = 120000,
 	AGAIN_MS = 4000,
 	NET_MS = 600000,
@@ -59,18 +59,17 @@ static void enqueue(struct td_bridge *b, struct td_ask *a)
 
 static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 {
+	td_auto_strv struct td_strv keys = {0};
 	for (size_t i = 0; i < l->n; i++) {
-		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, l->v[i].id);
-		if (!a) {
-			td_slurm_view_unwatch(b->view, l->v[i].id);
-			continue;
-		}
-		pthread_mutex_lock(&b->asks->lock);
-		a->polled = l->v[i].states;
-		a->look = true;
-		pthread_mutex_unlock(&b->asks->lock);
-		enqueue(b, a);
+		size_t before = keys.n;
+		td_asks_polled(b->asks, l->v[i].id, l->v[i].states, &keys);
+		// Nobody's any more, and alive: a killed slurmctld brought it back, or its id went to somebody else.
+		enum td_job_phase p = td_job_phase(l->v[i].states);
+		if (keys.n == before && p != TD_PHASE_ENDED && p != TD_PHASE_ENDING && p != TD_PHASE_UNKNOWN)
+			td_bridge_want_list(b, 0);
 	}
+	for (size_t i = 0; i < keys.n; i++)
+		td_queue_add(b->pod_queue, keys.v[i]);
 }
 
 // How many of the absent are old enough that a rolled-back slurmctld does not explain it.
@@ -92,17 +91,11 @@ static size_t old_ones(struct td_bridge *b, const struct td_slurm_states *gone)
 // From here on a worker may act on the absence.
 static void absent(struct td_bridge *b, const struct td_slurm_states *gone)
 {
-	for (size_t i = 0; i < gone->n; i++) {
-		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, gone->v[i].id);
-		if (!a)
-			continue;
-		pthread_mutex_lock(&b->asks->lock);
-		bool is_new = !a->gone_seen;
-		a->gone_seen = true;
-		pthread_mutex_unlock(&b->asks->lock);
-		if (is_new)
-			enqueue(b, a);
-	}
+	td_auto_strv struct td_strv keys = {0};
+	for (size_t i = 0; i < gone->n; i++)
+		td_asks_gone(b->asks, gone->v[i].id, &keys);
+	for (size_t i = 0; i < keys.n; i++)
+		td_queue_add(b->pod_queue, keys.v[i]);
 }
 
 static void enqueue_all(struct td_bridge *b)
@@ -213,9 +206,9 @@ void *td_bridge_jobs_thread(void *bridge)
 		if (!l)
 			continue;
 		int64_t began = td_now(b);
-		size_t watched;
+		size_t watched = td_slurm_view_sweep(b->view, began, LINGER_MS, td_asks_want_job, b->asks);
 		td_auto_states struct td_slurm_states diff = {0}, gone = {0};
-		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &watched, &e);
+		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &e);
 		if (r) {
 			if (r != TD_CANCELLED && !gap)
 				td_warn("%s", e.msg);
@@ -227,8 +220,7 @@ void *td_bridge_jobs_thread(void *bridge)
 		}
 		if (gap) {
 			td_info("Slurm answers again after %lld ms", (long long)(began - gap));
-			if (began - gap > GAP_MS)
-				td_bridge_want_list(b, 0);
+			td_bridge_want_list(b, 0);
 			gap = 0;
 		}
 		vanish(b, old_ones(b, &gone), watched); // before anybody may act on it

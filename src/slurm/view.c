@@ -6,7 +6,8 @@
 struct watched {
 	int64_t job;
 	uint64_t states;
-	uint64_t since; // poll round at which watching began: a reply that was asked for earlier says nothing about it
+	int64_t unwanted_ms; // since when nobody wants it; 0: somebody does
+	uint64_t since;      // poll round at which watching began: a reply that was asked for earlier says nothing about it
 };
 struct td_slurm_view {
 	pthread_mutex_t lock; // guards all below
@@ -66,23 +67,21 @@ void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
 	pthread_mutex_unlock(&v->lock);
 }
 
-void td_slurm_view_unwatch(struct td_slurm_view *v, int64_t job)
+size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep_ms, bool (*wanted)(void *ctx, int64_t job), void *ctx)
 {
+	size_t n = 0, kept = 0;
 	pthread_mutex_lock(&v->lock);
-	size_t at = find_locked(v, job);
-	if (at < v->n && v->v[at].job == job) {
-		memmove(&v->v[at], &v->v[at + 1], (v->n - at - 1) * sizeof(*v->v));
-		v->n--;
+	for (size_t i = 0; i < v->n; i++) {
+		struct watched w = v->v[i];
+		bool yes = wanted(ctx, w.job);
+		if (!yes && w.unwanted_ms && now_ms - w.unwanted_ms > keep_ms)
+			continue;
+		w.unwanted_ms = yes ? 0 : w.unwanted_ms ? w.unwanted_ms : now_ms;
+		n += yes;
+		v->v[kept++] = w;
 	}
+	v->n = kept;
 	pthread_mutex_unlock(&v->lock);
-}
-
-size_t td_slurm_view_watched(const struct td_slurm_view *v)
-{
-	pthread_mutex_t *l = (pthread_mutex_t *)(uintptr_t)&v->lock;
-	pthread_mutex_lock(l);
-	size_t n = v->n;
-	pthread_mutex_unlock(l);
 	return n;
 }
 
@@ -93,7 +92,7 @@ static int by_id(const void *a, const void *b)
 }
 
 int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret_changed,
-			    struct td_slurm_states *ret_gone, size_t *ret_watched, struct td_error *err)
+			    struct td_slurm_states *ret_gone, struct td_error *err)
 {
 	pthread_mutex_lock(&v->lock);
 	size_t n = v->n;
@@ -131,7 +130,6 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	*ret_changed = diff;
 	*ret_gone = gone;
 	diff = gone = (struct td_slurm_states){0};
-	*ret_watched = n;
 	return 0;
 }
 

@@ -15,12 +15,13 @@ TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
 // ---- jobs ----
 // Watching starts with the states the caller knows (0: none yet).
 void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states);
-void td_slurm_view_unwatch(struct td_slurm_view *v, int64_t job);
-size_t td_slurm_view_watched(const struct td_slurm_view *v);
+// Jobs that nobody wants any more stay watched for keep_ms: a slurmctld that was killed brings cancelled jobs back. `wanted` is called
+// under the view's lock. Returns how many are wanted.
+size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep_ms, bool (*wanted)(void *ctx, int64_t job), void *ctx);
 // One poll of all watched jobs. *ret_changed: those whose states differ from the last poll; *ret_gone: all that were absent from the answer
 // (they are among the changed, with states 0, the first time). On an error nothing is changed.
 int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret_changed,
-			    struct td_slurm_states *ret_gone, size_t *ret_watched, struct td_error *err);
+			    struct td_slurm_states *ret_gone, struct td_error *err);
 
 // ---- nodes ----
 // A snapshot, immutable, reference-counted. `seq` grows with every poll, `gen` only when something differs from the one before.

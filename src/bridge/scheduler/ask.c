@@ -114,6 +114,38 @@ struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job)
 	return a;
 }
 
+bool td_asks_want_job(void *asks, int64_t job)
+{
+	struct td_ask *a = td_ask_by_job(asks, job);
+	td_ask_unref(a);
+	return a;
+}
+
+void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_strv *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	for (struct td_ask *a = *bucket(t, job); a; a = a->by_job) {
+		if (a->job != job)
+			continue;
+		a->polled = states;
+		a->look = true;
+		td_strv_add(ret, a->key);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
+void td_asks_gone(struct td_asks *t, int64_t job, struct td_strv *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	for (struct td_ask *a = *bucket(t, job); a; a = a->by_job) {
+		if (a->job != job || a->gone_seen)
+			continue;
+		a->gone_seen = true;
+		td_strv_add(ret, a->key);
+	}
+	pthread_mutex_unlock(&t->lock);
+}
+
 size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max)
 {
 	size_t n = 0;

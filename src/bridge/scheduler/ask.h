@@ -79,9 +79,14 @@ struct td_asks *td_asks_free(struct td_asks *t);
 
 struct td_ask *td_ask_get(struct td_asks *t, const char *uid);                                    // a reference, or NULL
 struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key, bool *ret_new); // a reference; a "uid:" key is replaced
-struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job);                                     // a reference, or NULL
-size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max);       // references
-void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n);                         // references; caller frees the array
+bool td_asks_want_job(void *asks, int64_t job);                                                   // for td_slurm_view_sweep
+// What a poll said of a job, to every ask that holds its id (after a rollback there may be two): their keys go to ret. Absent: only when
+// that is new.
+void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_strv *ret);
+void td_asks_gone(struct td_asks *t, int64_t job, struct td_strv *ret);
+struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job);                               // a reference, or NULL
+size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max); // references
+void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n);                   // references; caller frees the array
 void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job);
 void td_ask_forget(struct td_asks *t, struct td_ask *a);
 struct td_ask *td_ask_unref(struct td_ask *a);

@@ -81,7 +81,6 @@ static int raise_epoch(struct td_bridge *b, const struct td_object *pod, struct 
 
 static void forget_job(struct td_bridge *b, struct td_ask *a)
 {
-	td_slurm_view_unwatch(b->view, a->job);
 	td_ask_pending(b->asks, a, false);
 	td_ask_set_job(b->asks, a, 0);
 	pthread_mutex_lock(&b->asks->lock);

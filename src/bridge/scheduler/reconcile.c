@@ -289,8 +289,11 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 		pa->has_grant = pod_grant(r->pod, &pa->grant);
 	bool same_spec = true;
 	enum td_job_phase phase = a->know == TD_JOB_READ ? td_job_phase(a->states) : TD_PHASE_UNKNOWN;
+	td_ask_job(b, a, true, pj);
 	if (pa->pod == TD_POD_WAITING && a->know != TD_JOB_UNSURE) {
-		bool waits = phase == TD_PHASE_WAITING, runs = phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING;
+		// Another's job under this id is none of ours: a submit follows.
+		bool waits = pj->ours && phase == TD_PHASE_WAITING,
+		     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING);
 		if (!runs && (!waits || a->feas_gen != atomic_load(&b->feas_gen))) {
 			int k = want(r, err);
 			if (k)
@@ -298,7 +301,7 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 			pa->refused = a->refused;
 			if (waits && !a->refused && r->wanted)
 				same_spec = same_names(a->excluded ? a->excluded : "", r->want.ask.excluded_nodes);
-		} else if (phase == TD_PHASE_RUNNING && a->nodes) {
+		} else if (runs && a->nodes) {
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
 			pa->node_fits =
 				node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) && !td_streq(a->devices, "?");
@@ -312,9 +315,11 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 		pj->know = TD_JOB_READ;
 		pj->is = TD_IS_UNKNOWN;
 		pj->ours = true;
-		td_slurm_view_watch(b->view, a->job, 0);
 		td_bridge_poll_now(b);
 		again(r, 250);
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true; // its id may be another's by then
+		pthread_mutex_unlock(&b->asks->lock);
 		return 0;
 	}
 	if (pa->pod == TD_POD_WAITING && !pa->refused && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms &&
@@ -412,8 +417,6 @@ static int act(struct run *r, struct td_pool_step st, bool *ret_go_on, struct td
 	case TD_DO_REFUSE:
 		return refuse(r, err);
 	case TD_DO_FORGET:
-		if (a->job)
-			td_slurm_view_unwatch(b->view, a->job);
 		td_ask_forget(b->asks, a);
 		return 0;
 	}

@@ -123,6 +123,8 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 	int64_t job = 0, now = td_now(b);
 	td_auto_free char *script = NULL;
 	a->asked_ms = now;
+	if (!w->ask.name || !w->ask.comment)
+		return td_fail(err, TD_INTERNAL, "pod %s: a submit without what it wants", a->key);
 	if (td_fault("bridge.submit.before"))
 		return td_fail(err, TD_TRANSIENT, "fault before a submit");
 	struct td_error e = TD_ERROR_INIT;

@@ -357,31 +357,33 @@ static void test_nodes(void **state)
 	}
 }
 
+static bool wanted(void *ctx, int64_t job)
+{
+	return job == 3;
+}
+
 static void test_states_and_view(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
 	td_auto_states struct td_slurm_states diff = {0}, gone = {0};
-	size_t watched = 9;
 	{
 		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":[\"CANCELLED\","
 			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
 			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
-		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
-		assert_int_equal(watched, 0);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_int_equal(fake.asked, 0); // nothing to ask
 		td_slurm_view_watch(v, 2, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 1, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 3, TD_JOB(PENDING));
-		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=1&job_id=2&job_id=3");
-		assert_int_equal(watched, 3);
 		assert_int_equal(diff.n, 2);
 		assert_int_equal(diff.v[0].id, 2);
 		assert_int_equal(diff.v[0].states, TD_JOB(CANCELLED) | TD_JOB(COMPLETING));
 		assert_int_equal(diff.v[1].id, 3);
 		assert_int_equal(gone.n, 1);
-		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), 0);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_int_equal(diff.n, 0); // said once
 		assert_int_equal(gone.n, 1); // but still absent
 		size_t n;
@@ -395,9 +397,18 @@ static void test_states_and_view(void **state)
 		assert_int_equal(n, 0);
 		assert_true(print != other);
 	}
+	{ // what nobody wants any more is watched a little longer
+		assert_int_equal(td_slurm_view_sweep(v, 1000, 500, wanted, NULL), 1);
+		assert_int_equal(td_slurm_view_sweep(v, 1500, 500, wanted, NULL), 1);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
+		assert_non_null(strstr(fake.target, "job_id=3&job_id=77"));
+		assert_int_equal(td_slurm_view_sweep(v, 1501, 500, wanted, NULL), 1);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=3");
+	}
 	{ // an error changes nothing
 		ANSWER({500, ERR(5004, "Socket timed out")});
-		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &watched, &err), TD_TRANSIENT);
+		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), TD_TRANSIENT);
 		assert_int_equal(gone.n, 1);
 	}
 	{
