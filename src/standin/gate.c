@@ -146,8 +146,6 @@ int standin_gate(int argc, char **argv)
 	int d = devices(dev, sizeof(dev));
 	if (d < 0)
 		return 1;
-	if (d == 0)
-		return 0; // nothing to wait for: jobs without devices run even when the agent is away
 	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
 		   *start = getenv("SLURM_JOB_START_TIME");
 	if (!digits(job) || !digits(uid) || !node || !*node || strpbrk(node, " \n")) {
@@ -160,6 +158,21 @@ int standin_gate(int argc, char **argv)
 		int64_t left = deadline - now_ms();
 		if (left <= 0)
 			break;
+		if (d == 0) { // none, or Slurm did not tell (job.c)
+			char said[DEVICES_MAX * 5];
+			int k = standin_job_gpus(job, node, deadline, said, sizeof(said), why, sizeof(why));
+			if (k == 0)
+				return 0; // nothing to wait for: jobs without devices run even when the agent is away
+			if (k > 0 && ranges(said, dev, sizeof(dev)))
+				d = 1;
+		}
+		if (d == 0) {
+			left = deadline - now_ms();
+			if (left > 0)
+				poll(NULL, 0, (int)(back_off < left ? back_off : left)); // slurmctld may be restarting
+			back_off = back_off < 500 ? back_off * 2 : 1000;
+			continue;
+		}
 		char request[TD_WIRE_LINE];
 		int n = snprintf(request, sizeof(request), "acquire job=%s start=%s uid=%s node=%s devices=%s timeout=%lld\n", job,
 				 digits(start) ? start : "0", uid, node, dev, (long long)left);
@@ -175,7 +188,7 @@ int standin_gate(int argc, char **argv)
 			poll(NULL, 0, (int)(back_off < left ? back_off : left)); // nothing to wake us: the agent's socket may not exist yet
 		back_off = back_off < 500 ? back_off * 2 : 1000;
 	}
-	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n", dev, node, job, (long long)timeout,
-		why);
+	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n", d ? dev : "(unknown)", node, job,
+		(long long)timeout, why);
 	return 1;
 }

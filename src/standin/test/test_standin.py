@@ -176,8 +176,60 @@ class Gate(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertEqual(err, "tandem gate: held by pod ml/train-3\n")
 
+    def scontrol(self, *answers):
+        """A scontrol that gives these answers in turn (None: it fails) and then the last again; the environment that finds it."""
+        for i, a in enumerate(answers):
+            if a is not None:
+                pathlib.Path(self.dir.name, f"answer{i}").write_text(a if isinstance(a, str) else json.dumps(a))
+        p = pathlib.Path(self.dir.name, "scontrol")
+        p.write_text(f"""#!/bin/sh
+cd {self.dir.name}
+[ "$*" = "show job 17 --json" ] || exit 2
+n=$(cat count 2>/dev/null || echo 0)
+[ $n -ge {len(answers) - 1} ] || echo $((n + 1)) > count
+cat answer$n
+""")
+        p.chmod(0o755)
+        return {"PATH": f"{self.dir.name}:{os.environ['PATH']}", "SLURM_JOB_GPUS": ""}
+
+    @staticmethod
+    def record(gres, nodes=("n0",), job=17, **more):
+        # The order of the keys is slurmctld's: what users named comes before and after.
+        return {"comment": "x", "gres_detail": list(gres), "job_id": job, "job_resources": {
+            "nodes": {"count": len(nodes), "list": "n[0-9]", "allocation": [{"index": i, "name": n, "cpus": {"count": 1}} for i, n in enumerate(nodes)]},
+            "cpus": 2}, "name": "x", **more}
+
     def test_no_devices_needs_no_agent(self):
-        self.assertEqual(self.gate(SLURM_JOB_GPUS="")[:2], (0, ""))
+        for answer in ({"jobs": [self.record([])]}, {"jobs": [self.record(["", "gpu:1(IDX:3)"], ["n0", "n1"])]}, {"jobs": [self.record(["shard:4(0/4,4/4)"])]}):
+            self.assertEqual(self.gate(**self.scontrol(answer))[:2], (0, ""), answer)
+
+    def test_devices_that_prolog_was_not_told(self):
+        # Slurm 24.11 leaves SLURM_JOB_GPUS out after a restart of slurmctld.
+        lie = '","gres_detail":["gpu:8(IDX:0-7)"],"job_id":17,"'
+        for answer, devices in (
+            ({"jobs": [self.record(["gpu:2(IDX:2-3)"])]}, "2-3"),
+            ({"jobs": [self.record(["gpu:a:1(IDX:7)", "gpu:a:1(IDX:0),gpu:b:2(IDX:3,5)"], ["n1", "n0"])], "meta": {}, "errors": []}, "0,3,5"),
+            ({"jobs": [self.record(["gpu:1(IDX:1)"], job=16), self.record(["gpu:1(IDX:4)"]), self.record(["gpu:1(IDX:2)"], job=18)]}, "4"),
+            ({"jobs": [self.record(["gpu:1(IDX:6)"], name=lie, comment=lie + "\n\\", a=lie)]}, "6"),
+        ):
+            with self.subTest(devices):
+                self.setUp()
+                self.agent(["ok"])
+                self.assertEqual(self.gate(**self.scontrol(answer))[:2], (0, ""))
+                self.assertIn(f" devices={devices} ", self.requests[0])
+
+    def test_devices_that_nobody_tells_are_not_free(self):
+        good = {"jobs": [self.record(["gpu:2(IDX:2-3)"])]}
+        for bad in (None, "", "{", json.dumps(good)[:-9], {"jobs": []}, {"jobs": [self.record(["gpu:2(IDX:2-3)"], job=3)]}, "[" * 10000,
+                    {"jobs": [self.record(["gpu:2"])]}, {"jobs": [self.record(["gpu:2(IDX:)"])]}, {"jobs": [self.record(["gpu:2(IDX:0-1)"], ["n7"])]}):
+            with self.subTest(str(bad)[:80]):
+                self.setUp()
+                code, err, _ = self.gate(timeout=150, **self.scontrol(bad))
+                self.assertEqual(code, 1)
+                self.assertIn("(unknown) on n0", err)
+                self.setUp()
+                self.agent(["ok"])
+                self.assertEqual(self.gate(**self.scontrol(bad, good))[0], 0)  # asked again
 
     def test_start_unknown_and_ranges(self):
         self.agent(["ok"])

@@ -1,0 +1,257 @@
+// What slurmctld says about a job's GPUs on this node: read in Prolog when its environment does not say it.
+//
+// Needed because Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a restarted slurmctld starts before the nodes have
+// registered again; their steps get the GPUs all the same. JSON, not the text form: names and comments of jobs are the users', and in the
+// text a line break in one of them forges any other field.
+#include "standin/standin.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { DEPTH_MAX = 32, TEXT_MAX = 8 << 20, NODES_MAX = 16384 };
+
+struct span {
+	const char *s;
+	size_t n;
+};
+struct reader {
+	const char *p, *end;
+	char path[256]; // "/jobs/#/job_id": '#' is any element of a list
+	// of the record being read
+	long long id;
+	struct span gres[NODES_MAX];
+	size_t n_gres, n_names, at;
+	bool has_at;
+	// what is looked for
+	const char *node;
+	long long want;
+	bool found;
+	int *ret;
+	char *out;
+	size_t n_out;
+};
+
+static void blank(struct reader *r)
+{
+	while (r->p < r->end && strchr(" \t\r\n", *r->p) && *r->p)
+		r->p++;
+}
+
+// A string's inside as it is written; the values used here have no escapes.
+static bool string(struct reader *r, struct span *ret)
+{
+	if (r->p >= r->end || *r->p != '"')
+		return false;
+	const char *s = ++r->p;
+	while (r->p < r->end && *r->p != '"')
+		r->p += *r->p == '\\' ? 2 : 1;
+	if (r->p >= r->end)
+		return false;
+	*ret = (struct span){s, (size_t)(r->p++ - s)};
+	return true;
+}
+
+static void leaf(struct reader *r, struct span v)
+{
+	if (!strcmp(r->path, "/jobs/#/job_id"))
+		r->id = strtoll(v.s, NULL, 10);
+	else if (!strcmp(r->path, "/jobs/#/gres_detail/#") && r->n_gres < NODES_MAX)
+		r->gres[r->n_gres++] = v;
+	else if (!strcmp(r->path, "/jobs/#/job_resources/nodes/allocation/#/name")) {
+		if (v.n == strlen(r->node) && !memcmp(v.s, r->node, v.n)) {
+			r->has_at = true;
+			r->at = r->n_names;
+		}
+		r->n_names++;
+	}
+}
+
+// "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" → "0-1,4". 1; 0: no GPUs; -1: some, and it is not said which.
+static int indexes(struct span g, char *out, size_t n)
+{
+	size_t len = 0;
+	const char *end = g.s + g.n;
+	for (const char *s = g.s; s < end;) {
+		const char *e = s; // commas inside of brackets are the list's own
+		for (int depth = 0; e < end && (depth || *e != ','); e++)
+			depth += *e == '(' ? 1 : *e == ')' ? -1 : 0;
+		if (e - s > 4 && !strncmp(s, "gpu:", 4)) {
+			const char *idx = memmem(s, (size_t)(e - s), "(IDX:", 5);
+			size_t k = idx ? strspn(idx + 5, "0123456789,-") : 0;
+			if (!k || idx + 5 + k >= e || idx[5 + k] != ')' || len + k + 2 > n)
+				return -1;
+			if (len)
+				out[len++] = ',';
+			memcpy(out + len, idx + 5, k);
+			len += k;
+			out[len] = '\0';
+		}
+		s = e + 1;
+	}
+	return len > 0;
+}
+
+static void record(struct reader *r)
+{
+	if (r->id != r->want)
+		return;
+	r->found = true;
+	if (!r->n_gres)
+		*r->ret = 0;
+	else if (!r->has_at || r->at >= r->n_gres)
+		*r->ret = -1;
+	else
+		*r->ret = indexes(r->gres[r->at], r->out, r->n_out);
+}
+
+static bool value(struct reader *r, int depth)
+{
+	size_t len = strlen(r->path);
+	struct span v;
+	blank(r);
+	if (r->p >= r->end || depth > DEPTH_MAX)
+		return false;
+	if (*r->p == '"') {
+		if (!string(r, &v))
+			return false;
+		leaf(r, v);
+		return true;
+	}
+	if (*r->p != '{' && *r->p != '[') { // a number or a word
+		v.s = r->p;
+		while (r->p < r->end && !strchr(" \t\r\n,]}", *r->p))
+			r->p++;
+		v.n = (size_t)(r->p - v.s);
+		leaf(r, v);
+		return v.n > 0;
+	}
+	bool object = *r->p++ == '{', job = !strcmp(r->path, "/jobs/#");
+	if (job) {
+		r->id = -1;
+		r->n_gres = r->n_names = 0;
+		r->has_at = false;
+	}
+	for (bool first = true;; first = false) {
+		blank(r);
+		if (r->p < r->end && *r->p == (object ? '}' : ']')) {
+			r->p++;
+			break;
+		}
+		if (!first && (r->p >= r->end || *r->p++ != ','))
+			return false;
+		blank(r);
+		struct span key = {"#", 1};
+		if (object) {
+			if (!string(r, &key))
+				return false;
+			blank(r);
+			if (r->p >= r->end || *r->p++ != ':')
+				return false;
+		}
+		if (len + key.n + 2 > sizeof(r->path))
+			return false;
+		snprintf(r->path + len, sizeof(r->path) - len, "/%.*s", (int)key.n, key.s);
+		if (!value(r, depth + 1))
+			return false;
+		r->path[len] = '\0';
+	}
+	if (job)
+		record(r);
+	return true;
+}
+
+// All of the command's output. NULL: errno-like words in why.
+static char *output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
+{
+	int fd[2];
+	pid_t pid;
+	if (pipe2(fd, O_CLOEXEC) < 0) {
+		snprintf(why, n_why, "pipe: %s", strerror(errno));
+		return NULL;
+	}
+	posix_spawn_file_actions_t fa;
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_adddup2(&fa, fd[1], 1);
+	int e = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&fa);
+	close(fd[1]);
+	if (e) {
+		snprintf(why, n_why, "%s: %s", argv[0], strerror(e));
+		close(fd[0]);
+		return NULL;
+	}
+	size_t len = 0, cap = 64 << 10;
+	char *buf = malloc(cap);
+	bool whole = false;
+	while (buf) {
+		struct pollfd p = {fd[0], POLLIN, 0};
+		int64_t left = deadline - now_ms();
+		if (left <= 0 || (poll(&p, 1, (int)left) < 0 && errno != EINTR))
+			break;
+		if (!p.revents)
+			continue;
+		if (len == cap) {
+			char *more = cap < TEXT_MAX ? realloc(buf, cap *= 2) : NULL;
+			if (!more)
+				break;
+			buf = more;
+		}
+		ssize_t k = read(fd[0], buf + len, cap - len);
+		if (k == 0)
+			whole = true;
+		if (k <= 0)
+			break;
+		len += (size_t)k;
+	}
+	close(fd[0]);
+	int status = 0;
+	if (!whole)
+		kill(pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!whole || status) {
+		snprintf(why, n_why, "%s %s %s: %s", argv[0], argv[1], argv[2],
+			 whole ? "failed (it needs Slurm's JSON serializer)" : "no answer in time, or too long a one");
+		free(buf);
+		return NULL;
+	}
+	*ret_len = len;
+	return buf;
+}
+
+int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
+{
+	static struct reader r; // too large for a stack; one thread
+	int result = -1;
+	memset(&r, 0, sizeof(r));
+	r.p = json;
+	r.end = json + len;
+	r.node = node;
+	r.want = job;
+	r.ret = &result;
+	r.out = out;
+	r.n_out = n;
+	return value(&r, 0) && r.found ? result : -1;
+}
+
+int standin_job_gpus(const char *job, const char *node, int64_t deadline, char *out, size_t n, char *why, size_t n_why)
+{
+	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
+	size_t len = 0;
+	char *text = output(argv, deadline, &len, why, n_why);
+	if (!text)
+		return -1;
+	int r = standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out, n);
+	if (r < 0)
+		snprintf(why, n_why, "slurmctld does not say which GPUs job %s has on %s", job, node);
+	free(text);
+	return r;
+}
