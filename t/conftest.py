@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
     parser.addoption("--seed", default="1", help="seed of the random tests")
-    parser.addoption("--steps", default="200", help="steps of the random tests")
+    parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
 
 
 def pytest_configure(config):
