@@ -171,11 +171,13 @@ class Pool:
             if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
         self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false", timeout=60)
-        self.shell("sh", "-c", "scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
-                   " scontrol update nodename=$n state=undrain; done; true")
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
-        wait_for("no jobs left", lambda: not self.squeue(), 90)
-        wait_for("all nodes idle", lambda: self.idle_nodes() == self.instance["nodes"], 90)
+        # Again and again: Slurm requeues a job whose prolog fails even when it was cancelled meanwhile, and drains nodes late ("Duplicate
+        # jobid" after a kill of slurmctld, "Prolog error").
+        sweep = ("scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
+                 " scontrol update nodename=$n state=undrain; done; squeue -h -a")
+        wait_for("no jobs left", lambda: not self.shell("sh", "-c", sweep).strip(), 120)
+        wait_for("all nodes idle", lambda: self.shell("sh", "-c", sweep) is not None and self.idle_nodes() == self.instance["nodes"], 90)
 
     def idle_nodes(self):
         return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
