@@ -21,6 +21,6 @@ struct img_meta {
 // Renames a finished `made` (holding rootfs/) into place, in place of an older one. TD_CONFLICT when that one is in use.
 int img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key, const struct img_meta *meta,
 	       struct td_error *err);
-// The first mirror of Debian's main archive that apt uses (apt_dir: "/etc/apt"), else deb.debian.org.
+// The first mirror of Debian's main archive that apt uses (apt_dir: "/etc/apt"); NULL: none, mmdebstrap has a default.
 char *img_mirror(const char *apt_dir);
 int img_file_key(const char *path, struct td_cancel *c, char **ret_hex, struct td_error *err); // sha256 of a file (sha256sum)

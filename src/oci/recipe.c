@@ -110,7 +110,7 @@ char *img_mirror(const char *apt_dir)
 		    mirror_in(td_buf_str(&b), deb822, &m))
 			return m;
 	}
-	return td_strdup("http://deb.debian.org/debian");
+	return NULL;
 }
 
 // ---- mmdebstrap ----
@@ -260,7 +260,8 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 		td_strv_add(&a, "--keyring=" KEYRING);
 	td_strv_add(&a, rc->suite);
 	td_strv_add(&a, rootfs);
-	td_strv_add(&a, mirror);
+	if (mirror)
+		td_strv_add(&a, mirror);
 	for (char **e = environ; *e; e++)
 		if (!td_starts(*e, "SOURCE_DATE_EPOCH=") && !td_starts(*e, "LC_") && !td_starts(*e, "LANG") && !td_starts(*e, "TMPDIR="))
 			td_strv_add(&env, *e);
@@ -270,8 +271,8 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 	if (r)
 		return r;
 	if (status)
-		return td_fail(err, TD_TRANSIENT, "mmdebstrap %s from %s exited with %d: %s", rc->suite, mirror, status,
-			       td_buf_str(&p->tail));
+		return td_fail(err, TD_TRANSIENT, "mmdebstrap %s from %s exited with %d: %s", rc->suite,
+			       mirror ? mirror : "its default mirror", status, td_buf_str(&p->tail));
 	return 0;
 }
 

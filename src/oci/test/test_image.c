@@ -109,8 +109,7 @@ static void mirrors(void **s)
 {
 	td_auto_free char *apt = td_asprintf("%s/apt", fx.dir), *parts = td_asprintf("%s/apt/sources.list.d", fx.dir);
 	assert_int_equal(td_mkdir_p(parts, 0755, NULL), 0);
-	td_auto_free char *none = img_mirror(apt);
-	assert_string_equal(none, "http://deb.debian.org/debian");
+	assert_null(img_mirror(apt));
 	put(parts, "debian.sources",
 	    "Types: deb\n# comment\nURIs: http://mirror.example/debian-security\nSuites: x\n\nTypes: deb\nURIs:  "
 	    "http://deb822.example/debian/ \n");
