@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OWN_GROUP "tandem.dev"
+
 // Compiles one version's schema and checks what only CRDs must obey. False: causes say why.
 static bool crd_schema(struct td_kind *k, const yyjson_val *raw, const char *path, struct td_causes *causes)
 {
@@ -97,6 +99,9 @@ static struct td_kind *of_version(const yyjson_val *crd, struct td_json *source,
 	if (!crd_schema(k, raw, td_buf_str(&p), causes))
 		return td_kind_free(k);
 	check_defaults(k->schema, &p, causes);
+	const struct td_kind_rules *rules = td_kind_rules(k->group, k->kind);
+	if (rules && td_kind_has_crd(k)) // what the schema cannot say about Tandem's own kinds; another group's CRD must not borrow rules
+		k->check = rules->check;
 	return k;
 }
 
@@ -187,9 +192,14 @@ static void strip_own(yyjson_mut_val *v)
 		strip_own(x);
 }
 
+bool td_kind_has_crd(const struct td_kind *k)
+{
+	return !strcmp(k->group, OWN_GROUP);
+}
+
 struct td_json *td_kind_crd(const char *kind)
 {
-	const struct td_kind *k = td_kind_builtin("tandem.dev", kind);
+	const struct td_kind *k = td_kind_builtin(OWN_GROUP, kind);
 	if (!k)
 		return NULL;
 	const yyjson_val *src = td_json_root(k->source);

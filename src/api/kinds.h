@@ -33,6 +33,7 @@ const struct td_kind *td_kind_builtin(const char *group, const char *kind);
 yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d);
 // The CRD object of one of Tandem's kinds ("SlurmCluster", "NodeSet") from its kind file, as YAML text for deploy/crds and `tandem up`.
 struct td_json *td_kind_crd(const char *kind); // apiextensions.k8s.io/v1 CustomResourceDefinition; NULL: not ours
+bool td_kind_has_crd(const struct td_kind *k); // one of Tandem's: an API server serves it through its CRD only
 // One td_kind per served version of a CRD object. TD_INVALID fills causes.
 int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n, struct td_causes *causes, struct td_error *err);
 struct td_kind *td_kind_free(struct td_kind *k); // not for built-ins

@@ -69,7 +69,7 @@ void td_registry_reload(struct td_registry *r)
 	const struct td_kind *const *builtin = td_kinds_builtin(&n);
 	struct td_table *crds = td_store_table(r->store, "apiextensions.k8s.io", "customresourcedefinitions");
 	for (size_t i = 0; i < n; i++)
-		if (builtin[i]->builtin) // Tandem's own kinds are in the table too, and served through their CRDs
+		if (!td_kind_has_crd(builtin[i]))
 			add(s, r->store, builtin[i], true);
 	td_auto_items struct td_items l = {0};
 	uint64_t rv;

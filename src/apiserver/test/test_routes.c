@@ -257,6 +257,23 @@ static void custom(void **state)
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
 }
 
+// Tandem's own kinds are in the table of kinds, but a server has them only when somebody applied their CRD, as a real one.
+static void own_kinds(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+	td_auto(td_json_unref) struct td_json *own = td_kind_crd("NodeSet");
+	td_auto_free char *text = td_json_text(td_json_root(own), NULL);
+	td_auto_free char *version = td_asprintf("/apis/tandem.dev/%s", td_jstr(td_json_root(own), "spec.versions.[0].name"));
+	td_auto_free char *list = td_asprintf("%s/namespaces/default/nodesets", version);
+	assert_int_equal(ask(h, "GET", list, NULL, NULL, NULL), 404);
+	assert_int_equal(ask(h, "GET", version, NULL, NULL, NULL), 404);
+	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, text, 201, "spec.names.kind", "NodeSet");
+	expect(h, "GET", list, NULL, NULL, 200, "kind", "NodeSetList");
+	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodesets.tandem.dev", NULL, NULL, 200, NULL, NULL);
+	assert_int_equal(ask(h, "GET", list, NULL, NULL, NULL), 404);
+}
+
 static void paging(void **state)
 {
 	struct harness *h = *state;
@@ -286,8 +303,9 @@ static void paging(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_may), cmocka_unit_test(objects),    cmocka_unit_test(applying), cmocka_unit_test(grants),
-		cmocka_unit_test(binding), cmocka_unit_test(namespaces), cmocka_unit_test(custom),   cmocka_unit_test(paging),
+		cmocka_unit_test(who_may), cmocka_unit_test(objects),   cmocka_unit_test(applying),
+		cmocka_unit_test(grants),  cmocka_unit_test(binding),   cmocka_unit_test(namespaces),
+		cmocka_unit_test(custom),  cmocka_unit_test(own_kinds), cmocka_unit_test(paging),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
