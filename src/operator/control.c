@@ -172,7 +172,10 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 				   "      containers:\n"
 				   "      - name: slurmrestd\n"
 				   "        command: [slurmrestd, -a, rest_auth/jwt, -s, slurmctld, '0.0.0.0:6820']\n"
-				   "        env: [{name: SLURM_JWT, value: daemon}]\n"
+				   "        env:\n"
+				   "        - {name: SLURM_JWT, value: daemon}\n"
+				   "        - {name: SLURM_JSON, value: compact}\n"      // half of a reply would be spaces
+				   "        - {name: SLURMRESTD_JSON, value: compact}\n" // the name that 24.11 knows
 				   "        ports: [{name: slurmrestd, containerPort: 6820, protocol: TCP}]\n" UNPRIVILEGED
 				   "        volumeMounts:\n"
 				   "        - {name: config, mountPath: " TD_SLURM_ETC ", readOnly: true}\n" USERS_BY_FILE
