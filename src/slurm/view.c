@@ -3,11 +3,14 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { UNWANTED_EVERY = 10 }; // rounds: jobs that only a killed slurmctld could bring back are looked at that much more rarely
+
 struct watched {
 	int64_t job;
 	uint64_t states;
 	int64_t unwanted_ms; // since when nobody wants it; 0: somebody does
 	uint64_t since;      // poll round at which watching began: a reply that was asked for earlier says nothing about it
+	bool asked;          // in the round that is under way
 };
 struct td_slurm_view {
 	pthread_mutex_t lock; // guards all below
@@ -95,11 +98,19 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 			    struct td_slurm_states *ret_gone, struct td_error *err)
 {
 	pthread_mutex_lock(&v->lock);
-	size_t n = v->n;
+	size_t n = 0;
 	uint64_t round = ++v->round;
-	td_auto_free int64_t *ids = td_calloc(n ? n : 1, sizeof(*ids));
-	for (size_t i = 0; i < n; i++)
-		ids[i] = v->v[i].job;
+	bool all = true;
+	for (size_t i = 0; i < v->n && all; i++)
+		all = v->v[i].unwanted_ms;
+	all = all || round % UNWANTED_EVERY == 0;
+	td_auto_free int64_t *ids = td_calloc(v->n ? v->n : 1, sizeof(*ids));
+	for (size_t i = 0; i < v->n; i++) {
+		struct watched *w = &v->v[i];
+		w->asked = all || !w->unwanted_ms;
+		if (w->asked)
+			ids[n++] = w->job;
+	}
 	pthread_mutex_unlock(&v->lock);
 	td_auto_states struct td_slurm_states got = {0}, diff = {0}, gone = {0};
 	if (n) {
@@ -113,7 +124,7 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
-		if (w->since >= round) // watched since the request was made: the answer says nothing about it
+		if (!w->asked || w->since >= round) // watched since the request was made: the answer says nothing about it
 			continue;
 		const struct td_slurm_state key = {.id = w->job};
 		const struct td_slurm_state *st = got.n ? bsearch(&key, got.v, got.n, sizeof(*got.v), by_id) : NULL;
