@@ -3,6 +3,7 @@
 #include "apiserver/store.h"
 
 #include "apiserver/db.h"
+#include "base/fault.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -459,7 +460,7 @@ static void commit_group(struct td_store *s, struct pending *group)
 			err = p->err;
 		}
 	}
-	if (broken || (n && td_db_commit(s->db, rv, &err) < 0)) {
+	if (broken || (n && (td_fault_at(&err, "apiserver.commit.before") < 0 || td_db_commit(s->db, rv, &err) < 0))) {
 		td_db_rollback(s->db);
 		fail_group(group, &err);
 		return;
@@ -468,6 +469,7 @@ static void commit_group(struct td_store *s, struct pending *group)
 		td_db_rollback(s->db);
 		return;
 	}
+	(void)td_fault_at(NULL, "apiserver.commit.after"); // crash and delay only: what is in the file must be in memory
 	__atomic_add_fetch(&s->writes, n, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->groups, 1, __ATOMIC_RELAXED);
 	pthread_rwlock_wrlock(&s->lock);

@@ -1,6 +1,7 @@
 // The client and its verbs.
 #include "kube/kube.h"
 
+#include "base/fault.h"
 #include "base/file.h"
 #include "kube/internal.h"
 
@@ -155,13 +156,39 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 	return code;
 }
 
+// "kube.patch.pods.status" for PATCH /api/v1/namespaces/ns/pods/name/status: the name of a write's fault points.
+#ifdef TD_FAULTS
+static int fault(const struct td_http_call *call, const char *when, struct td_error *err)
+{
+	static const char *const verbs[][2] = {{"POST", "create"}, {"PUT", "update"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
+	td_auto_strv struct td_strv p = {0};
+	td_auto_free char *path = td_strndup(call->path, strcspn(call->path, "?"));
+	const char *verb = call->method;
+	for (size_t i = 0; i < TD_LEN(verbs); i++)
+		verb = strcmp(verb, verbs[i][0]) == 0 ? verbs[i][1] : verb;
+	td_strv_split(&p, path, '/');
+	size_t at = p.n && !strcmp(p.v[0], "api") ? 2 : 3;
+	if (at + 2 < p.n && !strcmp(p.v[at], "namespaces"))
+		at += 2;
+	if (at >= p.n)
+		return 0;
+	return td_fault_at(err, "kube.%s.%s%s%s.%s", verb, p.v[at], at + 2 < p.n ? "." : "", at + 2 < p.n ? p.v[at + 2] : "", when);
+}
+#else
+#define fault(call, when, err) 0
+#endif
+
 static int request(struct td_kube *k, struct td_http_call *call, struct td_cancel *c, struct td_http_reply *ret, struct td_error *err)
 {
 	bool write = strcmp(call->method, "GET") != 0;
 	td_auto_reply struct td_http_reply reply = {0};
 	__atomic_add_fetch(&k->requests, 1, __ATOMIC_RELAXED);
 	struct td_error e = TD_ERROR_INIT;
-	int r = td_http_do(k->http, call, c, &reply, &e);
+	int r = write ? fault(call, "before", &e) : 0;
+	if (!r)
+		r = td_http_do(k->http, call, c, &reply, &e);
+	if (!r && write)
+		r = fault(call, "after", &e);
 	if (r == TD_UNCERTAIN && !write)
 		e.code = r = TD_TRANSIENT;
 	if (r) {

@@ -71,6 +71,7 @@ void td_slurm_stats(const struct td_slurm *s, uint64_t *ret_requests, uint64_t *
 
 // ---- one call -------------------------------------------------------------------------------------------------------------
 struct call {
+	const char *write;                       // what it changes, "job-submit": its fault points; NULL: it only reads
 	const char *user, *method, *path, *body; // path below /slurm/<version>
 	size_t max_body;
 	int64_t timeout_ms;
@@ -178,11 +179,16 @@ static int send_once(struct td_slurm *s, const struct call *k, struct td_cancel 
 // more with a fresh one: nothing was done.
 static int call(struct td_slurm *s, const struct call *k, struct td_cancel *c, int *ret_status, struct td_json **ret, struct td_error *err)
 {
+	int fault = k->write ? td_fault_at(err, "slurm.%s.before", k->write) : 0;
+	if (fault)
+		return fault;
 	for (int tries = 0;; tries++) {
 		td_auto_reply struct td_http_reply rep = {0};
 		int r = send_once(s, k, c, &rep, err);
 		if (r)
 			return td_wrap(err, "slurmrestd");
+		if (k->write && (r = td_fault_at(err, "slurm.%s.after", k->write)))
+			return r;
 		if (rep.status == 511 && !tries) {
 			td_slurm_tokens_drop(s->tokens);
 			continue;
@@ -250,11 +256,13 @@ static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *
 	       struct td_error *err)
 {
 	td_auto_free char *body = s->a->ask_body(a, immediate);
-	const struct call k = {.user = user, .method = "POST", .path = immediate ? "/job/allocate" : "/job/submit", .body = body};
+	const struct call k = {.write = immediate ? "job-allocate" : "job-submit",
+			       .user = user,
+			       .method = "POST",
+			       .path = immediate ? "/job/allocate" : "/job/submit",
+			       .body = body};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int status = 0, r = call(s, &k, c, &status, &j, err);
-	if (td_fault("slurm.submit.lost"))
-		return td_fail(err, TD_UNCERTAIN, "fault: the reply to a submit was lost");
 	if (r)
 		return r;
 	yyjson_val *id = td_jget(td_json_root(j), "job_id");
@@ -429,7 +437,7 @@ int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_jo
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
 	td_auto_free char *body = s->a->job_change_body(ch);
-	const struct call k = {.method = "POST", .path = path, .body = body};
+	const struct call k = {.write = "job-update", .method = "POST", .path = path, .body = body};
 	int r = call_ok(s, &k, c, NULL, err);
 	return r ? td_wrap(err, "updating job %" PRId64, id) : 0;
 }
@@ -441,7 +449,7 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *signal, struct 
 		if (!isupper((unsigned char)*p) && !isdigit((unsigned char)*p))
 			return td_fail(err, TD_INVALID, "\"%.20s\" is no signal", signal);
 	snprintf(path, sizeof(path), "/job/%" PRId64 "%s%.20s", id, signal ? "?signal=" : "", signal ? signal : "");
-	const struct call k = {.method = "DELETE", .path = path};
+	const struct call k = {.write = "job-end", .method = "DELETE", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = call_ok(s, &k, c, &j, err);
 	if (r)
@@ -557,7 +565,7 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 		if ((unsigned char)*p < ' ' || *p == 127)
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
 	td_auto_free char *body = s->a->node_change_body(state, reason);
-	const struct call k = {.method = "POST", .path = td_buf_str(&path), .body = body};
+	const struct call k = {.write = "node-update", .method = "POST", .path = td_buf_str(&path), .body = body};
 	r = call_ok(s, &k, c, NULL, err);
 	if (r == TD_INVALID && err && strstr(err->msg, "(2018)"))
 		r = td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
@@ -570,7 +578,7 @@ int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel 
 	int r = node_path(name, &path, err);
 	if (r)
 		return r;
-	const struct call k = {.method = "DELETE", .path = td_buf_str(&path)};
+	const struct call k = {.write = "node-delete", .method = "DELETE", .path = td_buf_str(&path)};
 	struct td_error e = TD_ERROR_INIT;
 	r = call_ok(s, &k, c, NULL, &e);
 	if (r == TD_INVALID && strstr(e.msg, "(2018)"))

@@ -2,6 +2,7 @@
 
 #include "agent/devices/devices.h"
 #include "agent/gate/gate_priv.h"
+#include "base/fault.h"
 #include "base/file.h"
 
 #include <stdio.h>
@@ -69,7 +70,11 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	pthread_mutex_unlock(&n->mu);
 	int r = td_gate_claim(t, mask, h, &changed, err);
 	if (!r && changed) {
-		r = td_gate_save(n->path, t, err);
+		r = td_fault_at(err, "agent.gate-save.before");
+		if (!r)
+			r = td_gate_save(n->path, t, err);
+		if (!r)
+			r = td_fault_at(err, "agent.gate-save.after");
 		struct td_holder one;
 		lost = td_gate_pending(t, mask, &one, 1) > 0;
 	}

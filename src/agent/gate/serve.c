@@ -2,6 +2,7 @@
 #include "agent/gate/gate_priv.h"
 
 #include "agent/devices/devices.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "standin/wire.h"
@@ -152,6 +153,8 @@ static void answer(struct request *q)
 		r = td_gate_acquire(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel, progress, q, &err);
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
+	if (td_fault_at(NULL, "agent.gate-answer.before"))
+		return;
 	say(q->fd, r ? "fail" : "ok", r ? err.msg : NULL);
 }
 

@@ -1,6 +1,7 @@
 // Ends of containers: how, why, and what the container said itself.
 #include "agent/gate/gate.h"
 #include "agent/pods/sync.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -81,7 +82,7 @@ static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 	// The container is deleted first: only then is nothing of it left in any cgroup.
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
-	if (td_oci_delete(a->oci, id, true, &e))
+	if (td_fault_at(&e, "agent.container-reap.before") || td_oci_delete(a->oci, id, true, &e))
 		td_warn("agent: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
 	pthread_mutex_lock(&p->mu);
 	c->state = TD_CTR_TERMINATED;

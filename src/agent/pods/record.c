@@ -1,5 +1,6 @@
 // Records on disk and their meeting with the runtime at start.
 #include "agent/pods/pod.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -94,12 +95,14 @@ int td_pod_record_save(const struct td_agent *a, const struct td_pod *p, struct 
 	td_auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", tmp);
-	int r = td_write_all(fd, s, len, err);
+	int r = td_fault_at(err, "agent.record-save.before");
+	if (!r)
+		r = td_write_all(fd, s, len, err);
 	if (r)
 		return td_wrap(err, "write %s", tmp);
 	if (rename(tmp, path) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "rename %s", tmp);
-	return 0;
+	return td_fault_at(err, "agent.record-save.after");
 }
 
 static void ctr_read(const yyjson_val *v, struct td_ctr *c)

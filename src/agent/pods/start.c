@@ -6,6 +6,7 @@
 #include "agent/pods/sync.h"
 #include "agent/pods/volumes.h"
 #include "api/quantity.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "oci/image.h"
 
@@ -313,7 +314,11 @@ void td_ctr_start(struct td_agent *a, struct td_pod *p, const struct td_object *
 		r = td_fail(&e, TD_CONFLICT, "the grant of its devices has ended");
 	pid_t pid = 0;
 	if (!r)
+		r = td_fault_at(&e, "agent.container-start.before");
+	if (!r)
 		r = td_oci_start(a->oci, &x.spec, cancel, &pid, &e);
+	if (!r)
+		r = td_fault_at(&e, "agent.container-start.after");
 	if (!r)
 		r = td_oci_pidfd(a->oci, x.cid, &c->pidfd, &e);
 	if (r == TD_NOT_FOUND) // it ended at once: reap finds how

@@ -2,6 +2,7 @@
 #include "agent/gate/gate.h"
 #include "agent/pods/sync.h"
 #include "agent/pods/volumes.h"
+#include "base/fault.h"
 #include "base/log.h"
 
 #include <signal.h>
@@ -36,7 +37,8 @@ bool td_ctr_stop(struct td_agent *a, struct td_pod *p, const struct td_object *o
 	}
 	if (!c->term_sent && !hook) {
 		c->term_sent = true;
-		td_oci_signal(a->oci, c->id, SIGTERM, NULL);
+		if (!td_fault_at(NULL, "agent.container-term.before"))
+			td_oci_signal(a->oci, c->id, SIGTERM, NULL);
 	}
 	td_sooner(again_ms, left);
 	return false;
@@ -73,7 +75,11 @@ int td_pod_clean(struct td_agent *a, struct td_pod *p, struct td_error *err)
 		if (p->ctr[i].attempt < 0)
 			continue;
 		td_auto_free char *id = td_pod_container_id(a, p, &p->ctr[i]);
-		int r = td_oci_delete(a->oci, id, true, err);
+		int r = td_fault_at(err, "agent.container-delete.before");
+		if (!r)
+			r = td_oci_delete(a->oci, id, true, err);
+		if (!r)
+			r = td_fault_at(err, "agent.container-delete.after");
 		if (r)
 			return r;
 	}

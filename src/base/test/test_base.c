@@ -9,6 +9,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/heap.h"
 #include "base/mem.h"
@@ -16,8 +17,10 @@
 #include "base/rand.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void errors_wrap_and_stay_bounded(void **s)
@@ -175,6 +178,36 @@ static void arenas_keep_everything_until_the_end(void **s)
 	assert_null(td_arena_strdup(a, NULL));
 }
 
+#ifdef TD_FAULTS
+static void a_fault_fires_once_where_it_is_set(void **s)
+{
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_fault_at(&e, "kube.%s.before", "none"), 0);
+	setenv("TD_FAULT", "kube.*.pods.after:lose#2", 1);
+	assert_int_equal(td_fault_at(&e, "kube.patch.pods.before"), 0);
+	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), 0);
+	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), TD_UNCERTAIN);
+	assert_non_null(strstr(e.msg, "kube.patch.pods.after"));
+	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), 0);
+	setenv("TD_FAULT", "x.before:fail", 1);
+	assert_int_equal(td_fault_at(&e, "x.before"), TD_TRANSIENT);
+	setenv("TD_FAULT", "x.after:delay=30", 1);
+	int64_t from = td_mono_ms(&td_clock_system);
+	assert_int_equal(td_fault_at(&e, "x.after"), 0);
+	assert_true(td_mono_ms(&td_clock_system) - from >= 30);
+	setenv("TD_FAULT", "x.after:crash", 1);
+	pid_t pid = fork();
+	if (!pid) {
+		td_fault_at(&e, "x.after");
+		_exit(0);
+	}
+	int st = 0;
+	assert_int_equal(waitpid(pid, &st, 0), pid);
+	assert_true(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL);
+	unsetenv("TD_FAULT");
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -187,6 +220,9 @@ int main(void)
 		cmocka_unit_test(processes_report_the_truth),
 		cmocka_unit_test(uuids_are_version_4),
 		cmocka_unit_test(arenas_keep_everything_until_the_end),
+#ifdef TD_FAULTS
+		cmocka_unit_test(a_fault_fires_once_where_it_is_set),
+#endif
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
 // Binding a pod to its grant, and the two ends: of the job, of the pod.
 #include "bridge/scheduler/ask.h"
 
-#include "base/fault.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -26,8 +25,6 @@ int td_ask_bind(struct td_bridge *b, struct td_ask *a, const struct td_object *p
 	if (!a->nodes || !*a->nodes || strpbrk(a->nodes, ",["))
 		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for", (long long)a->job,
 			       a->nodes ? a->nodes : "");
-	if (td_fault("bridge.bind.before"))
-		return td_fail(err, TD_TRANSIENT, "fault before a bind");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *notes = grant_notes(d, a);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
@@ -35,8 +32,6 @@ int td_ask_bind(struct td_bridge *b, struct td_ask *a, const struct td_object *p
 	for (int tries = 0;; tries++) {
 		struct td_error e = TD_ERROR_INIT;
 		int r = td_kube_bind(b->kube, pod->ns, pod->name, pod->uid, rv, a->nodes, notes, c, &e);
-		if (!r && td_fault("bridge.bind.after"))
-			r = td_fail(&e, TD_UNCERTAIN, "fault after a bind");
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
 			a->bound_sent = true;
@@ -120,12 +115,8 @@ int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_l
 			return 0;
 		}
 	}
-	if (td_fault("bridge.endjob.before"))
-		return td_fail(err, TD_TRANSIENT, "fault before the end of a job");
 	struct td_error e = TD_ERROR_INIT;
 	r = td_slurm_job_end(l->slurm, a->job, NULL, c, &e);
-	if (!r && td_fault("bridge.endjob.after"))
-		r = td_fail(&e, TD_UNCERTAIN, "fault after the end of a job");
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg); // read again before it is repeated
 	td_debug("%s: ended job %lld", a->key, (long long)a->job);

@@ -2,7 +2,6 @@
 #include "bridge/scheduler/ask.h"
 
 #include "api/selector.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "http/pki.h"
 #include "slurm/hostlist.h"
@@ -125,8 +124,6 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 	a->asked_ms = now;
 	if (!w->ask.name || !w->ask.comment)
 		return td_fail(err, TD_INTERNAL, "pod %s: a submit without what it wants", a->key);
-	if (td_fault("bridge.submit.before"))
-		return td_fail(err, TD_TRANSIENT, "fault before a submit");
 	struct td_error e = TD_ERROR_INIT;
 	int r;
 	if (immediate) {
@@ -164,8 +161,6 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 			return 0;
 		}
 	}
-	if (td_fault("bridge.submit.after"))
-		return td_fail(err, TD_TRANSIENT, "fault after a submit");
 	if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
 		// It may be in Slurm: found by its name before anything is repeated.
 		pthread_mutex_lock(&b->asks->lock);
