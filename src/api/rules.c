@@ -44,6 +44,7 @@ static void check_template(const yyjson_val *obj, const char *const *policies, s
 	const yyjson_val *t = td_jget(obj, "spec.template");
 	td_labels_check(td_jget(t, "metadata.labels"), "spec.template.labels", ret);
 	td_podspec_check(td_jkey(t, "spec"), "spec.template.spec", true, ret);
+	td_podspec_served(td_jkey(t, "spec"), "spec.template.spec", ret);
 	if (t && !td_jkey(t, "spec"))
 		td_cause_add(ret, "FieldValueRequired", "spec.template.spec.containers", "Required value");
 	const char *p = td_jstr_or(t, "spec.restartPolicy", "");
@@ -379,6 +380,28 @@ static size_t priorityclass_check(const yyjson_val *obj, const yyjson_val *old, 
 	return ret->n - before;
 }
 
+static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+{
+	static const char *const fields[] = {"spec.minAvailable", "spec.maxUnavailable"};
+	size_t before = ret->n;
+	if (td_jget(obj, fields[0]) && td_jget(obj, fields[1]))
+		td_cause_add(ret, "FieldValueInvalid", "spec", "Invalid value: minAvailable and maxUnavailable cannot be both set");
+	for (size_t i = 0; i < TD_LEN(fields); i++) {
+		const char *s = td_jstr(obj, fields[i]);
+		long long n;
+		td_auto_free char *digits = s ? td_strndup(s, strcspn(s, "%")) : NULL;
+		check_percent(obj, fields[i], ret);
+		if (digits && td_parse_i64(digits, &n) && n > 100)
+			td_cause_add(ret, "FieldValueInvalid", fields[i], "Invalid value: \"%s\": must not be greater than 100%%", s);
+	}
+	yyjson_val *sel = td_jget(obj, "spec.selector");
+	td_auto(td_selector_free) struct td_selector *parsed = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (sel && td_selector_from_object(sel, &parsed, &err) < 0)
+		td_cause_add(ret, "FieldValueInvalid", "spec.selector", "Invalid value: %s", err.msg);
+	return ret->n - before;
+}
+
 static size_t crd_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n, n = 0;
@@ -425,6 +448,7 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"apps", "StatefulSet", statefulset_check, statefulset_defaults},
 		{"batch", "Job", job_check, job_defaults},
 		{"scheduling.k8s.io", "PriorityClass", priorityclass_check, NULL},
+		{"policy", "PodDisruptionBudget", pdb_check, NULL},
 		{"apiextensions.k8s.io", "CustomResourceDefinition", crd_check, crd_defaults},
 	};
 	for (size_t i = 0; i < TD_LEN(rules); i++)

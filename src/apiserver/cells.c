@@ -471,6 +471,27 @@ static void pc_row(const yyjson_val *o, int64_t now, struct td_buf *out)
 	str(out, td_jstr_or(o, "preemptionPolicy", "PreemptLowerPriority"));
 }
 
+static const struct td_cellspec pdb_cols[] = {NAME,
+					      {"Min Available", "string", "", "Pods that must stay healthy.", 0},
+					      {"Max Unavailable", "string", "", "Pods that may be missing.", 0},
+					      {"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0},
+					      AGE,
+					      {0}};
+static void pdb_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	static const char *const limits[] = {"spec.minAvailable", "spec.maxUnavailable"};
+	name_sep(o, out);
+	for (size_t i = 0; i < TD_LEN(limits); i++) {
+		yyjson_val *v = td_jget(o, limits[i]);
+		char b[32] = "N/A";
+		if (yyjson_is_int(v))
+			snprintf(b, sizeof(b), "%lld", (long long)yyjson_get_sint(v));
+		str_sep(out, yyjson_is_str(v) ? yyjson_get_str(v) : b);
+	}
+	int_sep(out, td_jint(o, "status.disruptionsAllowed", 0));
+	age(o, now, out);
+}
+
 static const struct td_cellspec crd_cols[] = {NAME, {"Created At", "date", "", "When it was created.", 0}, {0}};
 static void crd_row(const yyjson_val *o, int64_t now, struct td_buf *out)
 {
@@ -544,6 +565,7 @@ static const struct td_celltable tables[] = {
 	{"", "events", event_cols, event_row},
 	{"coordination.k8s.io", "leases", lease_cols, lease_row},
 	{"scheduling.k8s.io", "priorityclasses", pc_cols, pc_row},
+	{"policy", "poddisruptionbudgets", pdb_cols, pdb_row},
 	{"apiextensions.k8s.io", "customresourcedefinitions", crd_cols, crd_row},
 };
 

@@ -1,4 +1,4 @@
-// What only pods have: binding, eviction, and the streams that the agent serves.
+// What only pods have: binding, and the streams that the agent serves. Eviction: evict.c.
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -16,8 +16,9 @@ static yyjson_mut_val *condition(yyjson_mut_doc *d, yyjson_mut_val *o, const cha
 	return c;
 }
 
-static void set_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *type, const char *reason, const char *message)
+void td_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason, const char *message)
 {
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	char t[TD_TIME_LEN];
 	yyjson_mut_val *c = condition(d, o, type);
 	if (!td_streq(td_jm_getstr(c, "status"), "True"))
@@ -89,7 +90,7 @@ static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct t
 					 yyjson_get_str(key));
 		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), yyjson_get_str(key), yyjson_get_str(v));
 	}
-	set_condition(q, d, o, "PodScheduled", NULL, NULL);
+	td_pod_condition(q, d, "PodScheduled", NULL, NULL);
 	if ((rc = td_admit(q, old, d, r)) < 0)
 		return rc;
 	return td_object_commit(q, old, d, &ret, r);
@@ -125,51 +126,6 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 			break;
 	}
 	if (rc < 0)
-		return rc;
-	td_reply_success(q, 201, NULL, NULL);
-	return 0;
-}
-
-// ---- eviction ----
-static int mark_disrupted(struct td_req *q, const struct td_item *old, struct td_item **ret, struct td_refusal *r)
-{
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
-	set_condition(q, d, yyjson_mut_doc_get_root(d), "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting");
-	return td_object_commit(q, (struct td_item *)(uintptr_t)old, d, ret, r);
-}
-
-int td_do_eviction(struct td_req *q, struct td_refusal *r)
-{
-	td_auto(td_json_unref) struct td_json *body = NULL;
-	struct td_delete_opts o = {.grace = -1};
-	int rc = td_body_read(q, true, &body, r);
-	if (rc < 0)
-		return rc;
-	yyjson_val *b = td_json_root(body);
-	const char *name = td_jstr_or(b, "metadata.name", "");
-	if (*name && strcmp(name, q->name) != 0)
-		return td_refuse(r, 400, NULL, "name in URL does not match name in Eviction object");
-	yyjson_val *opts = td_jget(b, "deleteOptions");
-	if (opts && (rc = td_delete_opts(q, opts, &o, r)) < 0)
-		return rc;
-	for (int tries = 0; tries < 8; tries++) {
-		td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
-		td_auto(td_item_unref) struct td_item *marked = NULL;
-		td_refusal_done(r);
-		if (!old)
-			return td_refuse_not_found(q, q->name, r);
-		if (o.uid && strcmp(o.uid, old->uid) != 0) // the delete below would say so too, but after the mark
-			break;
-		const char *phase = td_jstr_or(td_item_root(old), "status.phase", "");
-		if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") || td_jget(td_item_root(old), "metadata.deletionTimestamp"))
-			break;
-		rc = mark_disrupted(q, old, &marked, r);
-		if (rc == 0 || rc != TD_CONFLICT)
-			break;
-	}
-	td_auto(td_item_unref) struct td_item *i = NULL;
-	bool gone;
-	if (rc < 0 || (rc = td_delete_item(q, q->ns, q->name, &o, &i, &gone, r)) < 0)
 		return rc;
 	td_reply_success(q, 201, NULL, NULL);
 	return 0;

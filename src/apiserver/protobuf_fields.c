@@ -10,119 +10,123 @@
 // clang-format off
 const struct td_pb_field td_pb_fields[] = {
 	// 0: core.Namespace
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 25},
-	{"status", 3, TD_PB_MSG, O, 26},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 26},
+	{"status", 3, TD_PB_MSG, O, 27},
 	// 1: core.Node
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 27},
-	{"status", 3, TD_PB_MSG, O, 28},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 28},
+	{"status", 3, TD_PB_MSG, O, 29},
 	// 2: core.Pod
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 29},
-	{"status", 3, TD_PB_MSG, O, 30},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 30},
+	{"status", 3, TD_PB_MSG, O, 31},
 	// 3: core.ConfigMap
-	{"metadata", 1, TD_PB_MSG, O, 24},
+	{"metadata", 1, TD_PB_MSG, O, 25},
 	{"immutable", 4, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_STRING, O|M, 0},
 	{"binaryData", 3, TD_PB_BYTES, O|M, 0},
 	// 4: core.Secret
-	{"metadata", 1, TD_PB_MSG, O, 24},
+	{"metadata", 1, TD_PB_MSG, O, 25},
 	{"immutable", 5, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_BYTES, O|M, 0},
 	{"stringData", 4, TD_PB_STRING, O|M, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	// 5: core.Service
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 31},
-	{"status", 3, TD_PB_MSG, O, 32},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 32},
+	{"status", 3, TD_PB_MSG, O, 33},
 	// 6: core.ServiceAccount
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"secrets", 2, TD_PB_MSG, O|R, 33},
-	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 34},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"secrets", 2, TD_PB_MSG, O|R, 34},
+	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 35},
 	{"automountServiceAccountToken", 4, TD_PB_BOOL, P|O, 0},
 	// 7: core.Event
-	{"metadata", 1, TD_PB_MSG, 0, 24},
-	{"involvedObject", 2, TD_PB_MSG, 0, 33},
+	{"metadata", 1, TD_PB_MSG, 0, 25},
+	{"involvedObject", 2, TD_PB_MSG, 0, 34},
 	{"reason", 3, TD_PB_STRING, O, 0},
 	{"message", 4, TD_PB_STRING, O, 0},
-	{"source", 5, TD_PB_MSG, O, 35},
+	{"source", 5, TD_PB_MSG, O, 36},
 	{"firstTimestamp", 6, TD_PB_TIME, O, 0},
 	{"lastTimestamp", 7, TD_PB_TIME, O, 0},
 	{"count", 8, TD_PB_INT, O, 0},
 	{"type", 9, TD_PB_STRING, O, 0},
 	{"eventTime", 10, TD_PB_TIME, O, 0},
-	{"series", 11, TD_PB_MSG, P|O, 36},
+	{"series", 11, TD_PB_MSG, P|O, 37},
 	{"action", 12, TD_PB_STRING, O, 0},
-	{"related", 13, TD_PB_MSG, P|O, 33},
+	{"related", 13, TD_PB_MSG, P|O, 34},
 	{"reportingComponent", 14, TD_PB_STRING, 0, 0},
 	{"reportingInstance", 15, TD_PB_STRING, 0, 0},
 	// 8: core.Binding
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"target", 2, TD_PB_MSG, 0, 33},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"target", 2, TD_PB_MSG, 0, 34},
 	// 9: apps.Deployment
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 37},
-	{"status", 3, TD_PB_MSG, O, 38},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 38},
+	{"status", 3, TD_PB_MSG, O, 39},
 	// 10: apps.ReplicaSet
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 39},
-	{"status", 3, TD_PB_MSG, O, 40},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 40},
+	{"status", 3, TD_PB_MSG, O, 41},
 	// 11: apps.StatefulSet
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 41},
-	{"status", 3, TD_PB_MSG, O, 42},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 42},
+	{"status", 3, TD_PB_MSG, O, 43},
 	// 12: batch.Job
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 43},
-	{"status", 3, TD_PB_MSG, O, 44},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 44},
+	{"status", 3, TD_PB_MSG, O, 45},
 	// 13: policy.Eviction
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"deleteOptions", 2, TD_PB_MSG, P|O, 23},
-	// 14: coordination.Lease
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 45},
-	// 15: scheduling.PriorityClass
-	{"metadata", 1, TD_PB_MSG, O, 24},
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"deleteOptions", 2, TD_PB_MSG, P|O, 24},
+	// 14: policy.PodDisruptionBudget
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 46},
+	{"status", 3, TD_PB_MSG, O, 47},
+	// 15: coordination.Lease
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 48},
+	// 16: scheduling.PriorityClass
+	{"metadata", 1, TD_PB_MSG, O, 25},
 	{"value", 2, TD_PB_INT, 0, 0},
 	{"globalDefault", 3, TD_PB_BOOL, O, 0},
 	{"description", 4, TD_PB_STRING, O, 0},
 	{"preemptionPolicy", 5, TD_PB_STRING, P|O, 0},
-	// 16: authentication.TokenRequest
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, 0, 46},
-	{"status", 3, TD_PB_MSG, O, 47},
-	// 17: authorization.SelfSubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, 0, 48},
-	{"status", 3, TD_PB_MSG, O, 49},
-	// 18: authorization.SubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, 0, 50},
-	{"status", 3, TD_PB_MSG, O, 49},
-	// 19: authorization.SelfSubjectRulesReview
-	{"metadata", 1, TD_PB_MSG, O, 24},
+	// 17: authentication.TokenRequest
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, 0, 49},
+	{"status", 3, TD_PB_MSG, O, 50},
+	// 18: authorization.SelfSubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 25},
 	{"spec", 2, TD_PB_MSG, 0, 51},
 	{"status", 3, TD_PB_MSG, O, 52},
-	// 20: authentication.SelfSubjectReview
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"status", 2, TD_PB_MSG, O, 53},
-	// 21: authentication.TokenReview
-	{"metadata", 1, TD_PB_MSG, O, 24},
+	// 19: authorization.SubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, 0, 53},
+	{"status", 3, TD_PB_MSG, O, 52},
+	// 20: authorization.SelfSubjectRulesReview
+	{"metadata", 1, TD_PB_MSG, O, 25},
 	{"spec", 2, TD_PB_MSG, 0, 54},
 	{"status", 3, TD_PB_MSG, O, 55},
-	// 22: autoscaling.Scale
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 56},
-	{"status", 3, TD_PB_MSG, O, 57},
-	// 23: meta.DeleteOptions
+	// 21: authentication.SelfSubjectReview
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"status", 2, TD_PB_MSG, O, 56},
+	// 22: authentication.TokenReview
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, 0, 57},
+	{"status", 3, TD_PB_MSG, O, 58},
+	// 23: autoscaling.Scale
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 59},
+	{"status", 3, TD_PB_MSG, O, 60},
+	// 24: meta.DeleteOptions
 	{"gracePeriodSeconds", 1, TD_PB_INT, P|O, 0},
-	{"preconditions", 2, TD_PB_MSG, P|O, 58},
+	{"preconditions", 2, TD_PB_MSG, P|O, 61},
 	{"orphanDependents", 3, TD_PB_BOOL, P|O, 0},
 	{"propagationPolicy", 4, TD_PB_STRING, P|O, 0},
 	{"dryRun", 5, TD_PB_STRING, O|R, 0},
 	{"ignoreStoreReadErrorWithClusterBreakingPotential", 6, TD_PB_BOOL, P|O, 0},
-	// 24: meta.ObjectMeta
+	// 25: meta.ObjectMeta
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"generateName", 2, TD_PB_STRING, O, 0},
 	{"namespace", 3, TD_PB_STRING, O, 0},
@@ -135,43 +139,43 @@ const struct td_pb_field td_pb_fields[] = {
 	{"deletionGracePeriodSeconds", 10, TD_PB_INT, P|O, 0},
 	{"labels", 11, TD_PB_STRING, O|M, 0},
 	{"annotations", 12, TD_PB_STRING, O|M, 0},
-	{"ownerReferences", 13, TD_PB_MSG, O|R, 59},
+	{"ownerReferences", 13, TD_PB_MSG, O|R, 62},
 	{"finalizers", 14, TD_PB_STRING, O|R, 0},
-	{"managedFields", 17, TD_PB_MSG, O|R, 60},
-	// 25: core.NamespaceSpec
+	{"managedFields", 17, TD_PB_MSG, O|R, 63},
+	// 26: core.NamespaceSpec
 	{"finalizers", 1, TD_PB_STRING, O|R, 0},
-	// 26: core.NamespaceStatus
+	// 27: core.NamespaceStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 61},
-	// 27: core.NodeSpec
+	{"conditions", 2, TD_PB_MSG, O|R, 64},
+	// 28: core.NodeSpec
 	{"podCIDR", 1, TD_PB_STRING, O, 0},
 	{"podCIDRs", 7, TD_PB_STRING, O|R, 0},
 	{"providerID", 3, TD_PB_STRING, O, 0},
 	{"unschedulable", 4, TD_PB_BOOL, O, 0},
-	{"taints", 5, TD_PB_MSG, O|R, 62},
-	{"configSource", 6, TD_PB_MSG, P|O, 63},
+	{"taints", 5, TD_PB_MSG, O|R, 65},
+	{"configSource", 6, TD_PB_MSG, P|O, 66},
 	{"externalID", 2, TD_PB_STRING, O, 0},
-	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 64},
-	// 28: core.NodeStatus
+	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 67},
+	// 29: core.NodeStatus
 	{"capacity", 1, TD_PB_QUANTITY, O|M, 0},
 	{"allocatable", 2, TD_PB_QUANTITY, O|M, 0},
 	{"phase", 3, TD_PB_STRING, O, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 65},
-	{"addresses", 5, TD_PB_MSG, O|R, 66},
-	{"daemonEndpoints", 6, TD_PB_MSG, O, 67},
-	{"nodeInfo", 7, TD_PB_MSG, O, 68},
-	{"images", 8, TD_PB_MSG, O|R, 69},
+	{"conditions", 4, TD_PB_MSG, O|R, 68},
+	{"addresses", 5, TD_PB_MSG, O|R, 69},
+	{"daemonEndpoints", 6, TD_PB_MSG, O, 70},
+	{"nodeInfo", 7, TD_PB_MSG, O, 71},
+	{"images", 8, TD_PB_MSG, O|R, 72},
 	{"volumesInUse", 9, TD_PB_STRING, O|R, 0},
-	{"volumesAttached", 10, TD_PB_MSG, O|R, 70},
-	{"config", 11, TD_PB_MSG, P|O, 71},
-	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 72},
-	{"features", 13, TD_PB_MSG, P|O, 73},
+	{"volumesAttached", 10, TD_PB_MSG, O|R, 73},
+	{"config", 11, TD_PB_MSG, P|O, 74},
+	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 75},
+	{"features", 13, TD_PB_MSG, P|O, 76},
 	{"declaredFeatures", 14, TD_PB_STRING, O|R, 0},
-	// 29: core.PodSpec
-	{"volumes", 1, TD_PB_MSG, O|R, 74},
-	{"initContainers", 20, TD_PB_MSG, O|R, 75},
-	{"containers", 2, TD_PB_MSG, R, 75},
-	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 76},
+	// 30: core.PodSpec
+	{"volumes", 1, TD_PB_MSG, O|R, 77},
+	{"initContainers", 20, TD_PB_MSG, O|R, 78},
+	{"containers", 2, TD_PB_MSG, R, 78},
+	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 79},
 	{"restartPolicy", 3, TD_PB_STRING, O, 0},
 	{"terminationGracePeriodSeconds", 4, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 5, TD_PB_INT, P|O, 0},
@@ -185,57 +189,57 @@ const struct td_pb_field td_pb_fields[] = {
 	{"hostPID", 12, TD_PB_BOOL, O, 0},
 	{"hostIPC", 13, TD_PB_BOOL, O, 0},
 	{"shareProcessNamespace", 27, TD_PB_BOOL, P|O, 0},
-	{"securityContext", 14, TD_PB_MSG, P|O, 77},
-	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 34},
+	{"securityContext", 14, TD_PB_MSG, P|O, 80},
+	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 35},
 	{"hostname", 16, TD_PB_STRING, O, 0},
 	{"subdomain", 17, TD_PB_STRING, O, 0},
-	{"affinity", 18, TD_PB_MSG, P|O, 78},
+	{"affinity", 18, TD_PB_MSG, P|O, 81},
 	{"schedulerName", 19, TD_PB_STRING, O, 0},
-	{"tolerations", 22, TD_PB_MSG, O|R, 79},
-	{"hostAliases", 23, TD_PB_MSG, O|R, 80},
+	{"tolerations", 22, TD_PB_MSG, O|R, 82},
+	{"hostAliases", 23, TD_PB_MSG, O|R, 83},
 	{"priorityClassName", 24, TD_PB_STRING, O, 0},
 	{"priority", 25, TD_PB_INT, P|O, 0},
-	{"dnsConfig", 26, TD_PB_MSG, P|O, 81},
-	{"readinessGates", 28, TD_PB_MSG, O|R, 82},
+	{"dnsConfig", 26, TD_PB_MSG, P|O, 84},
+	{"readinessGates", 28, TD_PB_MSG, O|R, 85},
 	{"runtimeClassName", 29, TD_PB_STRING, P|O, 0},
 	{"enableServiceLinks", 30, TD_PB_BOOL, P|O, 0},
 	{"preemptionPolicy", 31, TD_PB_STRING, P|O, 0},
 	{"overhead", 32, TD_PB_QUANTITY, O|M, 0},
-	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 83},
+	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 86},
 	{"setHostnameAsFQDN", 35, TD_PB_BOOL, P|O, 0},
-	{"os", 36, TD_PB_MSG, P|O, 84},
+	{"os", 36, TD_PB_MSG, P|O, 87},
 	{"hostUsers", 37, TD_PB_BOOL, P|O, 0},
-	{"schedulingGates", 38, TD_PB_MSG, O|R, 85},
-	{"resourceClaims", 39, TD_PB_MSG, O|R, 86},
-	{"resources", 40, TD_PB_MSG, P|O, 87},
+	{"schedulingGates", 38, TD_PB_MSG, O|R, 88},
+	{"resourceClaims", 39, TD_PB_MSG, O|R, 89},
+	{"resources", 40, TD_PB_MSG, P|O, 90},
 	{"hostnameOverride", 41, TD_PB_STRING, P|O, 0},
-	{"schedulingGroup", 43, TD_PB_MSG, P|O, 88},
-	{"evictionResponders", 44, TD_PB_MSG, O|R, 89},
-	// 30: core.PodStatus
+	{"schedulingGroup", 43, TD_PB_MSG, P|O, 91},
+	{"evictionResponders", 44, TD_PB_MSG, O|R, 92},
+	// 31: core.PodStatus
 	{"observedGeneration", 17, TD_PB_INT, O, 0},
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 90},
+	{"conditions", 2, TD_PB_MSG, O|R, 93},
 	{"message", 3, TD_PB_STRING, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"nominatedNodeName", 11, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	{"hostIPs", 16, TD_PB_MSG, O|R, 91},
+	{"hostIPs", 16, TD_PB_MSG, O|R, 94},
 	{"podIP", 6, TD_PB_STRING, O, 0},
-	{"podIPs", 12, TD_PB_MSG, O|R, 92},
+	{"podIPs", 12, TD_PB_MSG, O|R, 95},
 	{"startTime", 7, TD_PB_TIME, P|O, 0},
-	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 93},
-	{"containerStatuses", 8, TD_PB_MSG, O|R, 93},
+	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 96},
+	{"containerStatuses", 8, TD_PB_MSG, O|R, 96},
 	{"qosClass", 9, TD_PB_STRING, O, 0},
-	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 93},
+	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 96},
 	{"resize", 14, TD_PB_STRING, O, 0},
-	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 94},
-	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 95},
+	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 97},
+	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 98},
 	{"allocatedResources", 19, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 20, TD_PB_MSG, P|O, 87},
-	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 96},
-	{"volumeHealth", 22, TD_PB_MSG, O|R, 97},
-	// 31: core.ServiceSpec
-	{"ports", 1, TD_PB_MSG, O|R, 98},
+	{"resources", 20, TD_PB_MSG, P|O, 90},
+	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 99},
+	{"volumeHealth", 22, TD_PB_MSG, O|R, 100},
+	// 32: core.ServiceSpec
+	{"ports", 1, TD_PB_MSG, O|R, 101},
 	{"selector", 2, TD_PB_STRING, O|M, 0},
 	{"clusterIP", 3, TD_PB_STRING, O, 0},
 	{"clusterIPs", 18, TD_PB_STRING, O|R, 0},
@@ -248,17 +252,17 @@ const struct td_pb_field td_pb_fields[] = {
 	{"externalTrafficPolicy", 11, TD_PB_STRING, O, 0},
 	{"healthCheckNodePort", 12, TD_PB_INT, O, 0},
 	{"publishNotReadyAddresses", 13, TD_PB_BOOL, O, 0},
-	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 99},
+	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 102},
 	{"ipFamilies", 19, TD_PB_STRING, O|R, 0},
 	{"ipFamilyPolicy", 17, TD_PB_STRING, P|O, 0},
 	{"allocateLoadBalancerNodePorts", 20, TD_PB_BOOL, P|O, 0},
 	{"loadBalancerClass", 21, TD_PB_STRING, P|O, 0},
 	{"internalTrafficPolicy", 22, TD_PB_STRING, P|O, 0},
 	{"trafficDistribution", 23, TD_PB_STRING, P|O, 0},
-	// 32: core.ServiceStatus
-	{"loadBalancer", 1, TD_PB_MSG, O, 100},
-	{"conditions", 2, TD_PB_MSG, O|R, 101},
-	// 33: core.ObjectReference
+	// 33: core.ServiceStatus
+	{"loadBalancer", 1, TD_PB_MSG, O, 103},
+	{"conditions", 2, TD_PB_MSG, O|R, 104},
+	// 34: core.ObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"namespace", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
@@ -266,24 +270,24 @@ const struct td_pb_field td_pb_fields[] = {
 	{"apiVersion", 5, TD_PB_STRING, O, 0},
 	{"resourceVersion", 6, TD_PB_STRING, O, 0},
 	{"fieldPath", 7, TD_PB_STRING, O, 0},
-	// 34: core.LocalObjectReference
+	// 35: core.LocalObjectReference
 	{"name", 1, TD_PB_STRING, O, 0},
-	// 35: core.EventSource
+	// 36: core.EventSource
 	{"component", 1, TD_PB_STRING, O, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 36: core.EventSeries
+	// 37: core.EventSeries
 	{"count", 1, TD_PB_INT, O, 0},
 	{"lastObservedTime", 2, TD_PB_TIME, O, 0},
-	// 37: apps.DeploymentSpec
+	// 38: apps.DeploymentSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 102},
-	{"template", 3, TD_PB_MSG, 0, 103},
-	{"strategy", 4, TD_PB_MSG, O, 104},
+	{"selector", 2, TD_PB_MSG, P, 105},
+	{"template", 3, TD_PB_MSG, 0, 106},
+	{"strategy", 4, TD_PB_MSG, O, 107},
 	{"minReadySeconds", 5, TD_PB_INT, O, 0},
 	{"revisionHistoryLimit", 6, TD_PB_INT, P|O, 0},
 	{"paused", 7, TD_PB_BOOL, O, 0},
 	{"progressDeadlineSeconds", 9, TD_PB_INT, P|O, 0},
-	// 38: apps.DeploymentStatus
+	// 39: apps.DeploymentStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, O, 0},
 	{"updatedReplicas", 3, TD_PB_INT, O, 0},
@@ -291,34 +295,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"availableReplicas", 4, TD_PB_INT, O, 0},
 	{"unavailableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 105},
+	{"conditions", 6, TD_PB_MSG, O|R, 108},
 	{"collisionCount", 8, TD_PB_INT, P|O, 0},
-	// 39: apps.ReplicaSetSpec
+	// 40: apps.ReplicaSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 4, TD_PB_INT, O, 0},
-	{"selector", 2, TD_PB_MSG, P, 102},
-	{"template", 3, TD_PB_MSG, O, 103},
-	// 40: apps.ReplicaSetStatus
+	{"selector", 2, TD_PB_MSG, P, 105},
+	{"template", 3, TD_PB_MSG, O, 106},
+	// 41: apps.ReplicaSetStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"fullyLabeledReplicas", 2, TD_PB_INT, O, 0},
 	{"readyReplicas", 4, TD_PB_INT, O, 0},
 	{"availableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 7, TD_PB_INT, P|O, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 106},
-	// 41: apps.StatefulSetSpec
+	{"conditions", 6, TD_PB_MSG, O|R, 109},
+	// 42: apps.StatefulSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 102},
-	{"template", 3, TD_PB_MSG, 0, 103},
-	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 107},
+	{"selector", 2, TD_PB_MSG, P, 105},
+	{"template", 3, TD_PB_MSG, 0, 106},
+	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 110},
 	{"serviceName", 5, TD_PB_STRING, 0, 0},
 	{"podManagementPolicy", 6, TD_PB_STRING, O, 0},
-	{"updateStrategy", 7, TD_PB_MSG, O, 108},
+	{"updateStrategy", 7, TD_PB_MSG, O, 111},
 	{"revisionHistoryLimit", 8, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 9, TD_PB_INT, O, 0},
-	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 109},
-	{"ordinals", 11, TD_PB_MSG, P|O, 110},
-	// 42: apps.StatefulSetStatus
+	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 112},
+	{"ordinals", 11, TD_PB_MSG, P|O, 113},
+	// 43: apps.StatefulSetStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, 0, 0},
 	{"readyReplicas", 3, TD_PB_INT, O, 0},
@@ -327,28 +331,28 @@ const struct td_pb_field td_pb_fields[] = {
 	{"currentRevision", 6, TD_PB_STRING, O, 0},
 	{"updateRevision", 7, TD_PB_STRING, O, 0},
 	{"collisionCount", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 10, TD_PB_MSG, O|R, 111},
+	{"conditions", 10, TD_PB_MSG, O|R, 114},
 	{"availableReplicas", 11, TD_PB_INT, 0, 0},
-	// 43: batch.JobSpec
+	// 44: batch.JobSpec
 	{"parallelism", 1, TD_PB_INT, P|O, 0},
 	{"completions", 2, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 3, TD_PB_INT, P|O, 0},
-	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 112},
-	{"successPolicy", 16, TD_PB_MSG, P|O, 113},
+	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 115},
+	{"successPolicy", 16, TD_PB_MSG, P|O, 116},
 	{"backoffLimit", 7, TD_PB_INT, P|O, 0},
 	{"backoffLimitPerIndex", 12, TD_PB_INT, P|O, 0},
 	{"maxFailedIndexes", 13, TD_PB_INT, P|O, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 102},
+	{"selector", 4, TD_PB_MSG, P|O, 105},
 	{"manualSelector", 5, TD_PB_BOOL, P|O, 0},
-	{"template", 6, TD_PB_MSG, 0, 103},
+	{"template", 6, TD_PB_MSG, 0, 106},
 	{"ttlSecondsAfterFinished", 8, TD_PB_INT, P|O, 0},
 	{"completionMode", 9, TD_PB_STRING, P|O, 0},
 	{"suspend", 10, TD_PB_BOOL, P|O, 0},
 	{"podReplacementPolicy", 14, TD_PB_STRING, P|O, 0},
 	{"managedBy", 15, TD_PB_STRING, P|O, 0},
-	{"scheduling", 17, TD_PB_MSG, P|O, 114},
-	// 44: batch.JobStatus
-	{"conditions", 1, TD_PB_MSG, O|R, 115},
+	{"scheduling", 17, TD_PB_MSG, P|O, 117},
+	// 45: batch.JobStatus
+	{"conditions", 1, TD_PB_MSG, O|R, 118},
 	{"startTime", 2, TD_PB_TIME, P|O, 0},
 	{"completionTime", 3, TD_PB_TIME, P|O, 0},
 	{"active", 4, TD_PB_INT, O, 0},
@@ -357,9 +361,22 @@ const struct td_pb_field td_pb_fields[] = {
 	{"terminating", 11, TD_PB_INT, P|O, 0},
 	{"completedIndexes", 7, TD_PB_STRING, O, 0},
 	{"failedIndexes", 10, TD_PB_STRING, P|O, 0},
-	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 116},
+	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 119},
 	{"ready", 9, TD_PB_INT, P|O, 0},
-	// 45: coordination.LeaseSpec
+	// 46: policy.PodDisruptionBudgetSpec
+	{"minAvailable", 1, TD_PB_INTSTR, P|O, 0},
+	{"selector", 2, TD_PB_MSG, P|O, 105},
+	{"maxUnavailable", 3, TD_PB_INTSTR, P|O, 0},
+	{"unhealthyPodEvictionPolicy", 4, TD_PB_STRING, P|O, 0},
+	// 47: policy.PodDisruptionBudgetStatus
+	{"observedGeneration", 1, TD_PB_INT, O, 0},
+	{"disruptedPods", 2, TD_PB_TIME, O|M, 0},
+	{"disruptionsAllowed", 3, TD_PB_INT, 0, 0},
+	{"currentHealthy", 4, TD_PB_INT, 0, 0},
+	{"desiredHealthy", 5, TD_PB_INT, 0, 0},
+	{"expectedPods", 6, TD_PB_INT, 0, 0},
+	{"conditions", 7, TD_PB_MSG, O|R, 104},
+	// 48: coordination.LeaseSpec
 	{"holderIdentity", 1, TD_PB_STRING, P|O, 0},
 	{"leaseDurationSeconds", 2, TD_PB_INT, P|O, 0},
 	{"acquireTime", 3, TD_PB_TIME, P|O, 0},
@@ -367,62 +384,62 @@ const struct td_pb_field td_pb_fields[] = {
 	{"leaseTransitions", 5, TD_PB_INT, P|O, 0},
 	{"strategy", 6, TD_PB_STRING, P|O, 0},
 	{"preferredHolder", 7, TD_PB_STRING, P|O, 0},
-	// 46: authentication.TokenRequestSpec
+	// 49: authentication.TokenRequestSpec
 	{"audiences", 1, TD_PB_STRING, R, 0},
 	{"expirationSeconds", 4, TD_PB_INT, P, 0},
-	{"boundObjectRef", 3, TD_PB_MSG, P, 117},
+	{"boundObjectRef", 3, TD_PB_MSG, P, 120},
 	{"attestations", 5, TD_PB_STRING, O|R|M, 0},
-	// 47: authentication.TokenRequestStatus
+	// 50: authentication.TokenRequestStatus
 	{"token", 1, TD_PB_STRING, 0, 0},
 	{"expirationTimestamp", 2, TD_PB_TIME, 0, 0},
-	// 48: authorization.SelfSubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 118},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 119},
-	// 49: authorization.SubjectAccessReviewStatus
+	// 51: authorization.SelfSubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 121},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 122},
+	// 52: authorization.SubjectAccessReviewStatus
 	{"allowed", 1, TD_PB_BOOL, 0, 0},
 	{"denied", 4, TD_PB_BOOL, O, 0},
 	{"reason", 2, TD_PB_STRING, O, 0},
 	{"evaluationError", 3, TD_PB_STRING, O, 0},
-	// 50: authorization.SubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 118},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 119},
+	// 53: authorization.SubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 121},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 122},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"groups", 4, TD_PB_STRING, O|R, 0},
 	{"extra", 5, TD_PB_STRING, O|R|M, 0},
 	{"uid", 6, TD_PB_STRING, O, 0},
-	// 51: authorization.SelfSubjectRulesReviewSpec
+	// 54: authorization.SelfSubjectRulesReviewSpec
 	{"namespace", 1, TD_PB_STRING, O, 0},
-	// 52: authorization.SubjectRulesReviewStatus
-	{"resourceRules", 1, TD_PB_MSG, R, 120},
-	{"nonResourceRules", 2, TD_PB_MSG, R, 121},
+	// 55: authorization.SubjectRulesReviewStatus
+	{"resourceRules", 1, TD_PB_MSG, R, 123},
+	{"nonResourceRules", 2, TD_PB_MSG, R, 124},
 	{"incomplete", 3, TD_PB_BOOL, 0, 0},
 	{"evaluationError", 4, TD_PB_STRING, O, 0},
-	// 53: authentication.SelfSubjectReviewStatus
-	{"userInfo", 1, TD_PB_MSG, O, 122},
-	// 54: authentication.TokenReviewSpec
+	// 56: authentication.SelfSubjectReviewStatus
+	{"userInfo", 1, TD_PB_MSG, O, 125},
+	// 57: authentication.TokenReviewSpec
 	{"token", 1, TD_PB_STRING, O, 0},
 	{"audiences", 2, TD_PB_STRING, O|R, 0},
-	// 55: authentication.TokenReviewStatus
+	// 58: authentication.TokenReviewStatus
 	{"authenticated", 1, TD_PB_BOOL, O, 0},
-	{"user", 2, TD_PB_MSG, O, 122},
+	{"user", 2, TD_PB_MSG, O, 125},
 	{"audiences", 4, TD_PB_STRING, O|R, 0},
 	{"error", 3, TD_PB_STRING, O, 0},
-	// 56: autoscaling.ScaleSpec
+	// 59: autoscaling.ScaleSpec
 	{"replicas", 1, TD_PB_INT, O, 0},
-	// 57: autoscaling.ScaleStatus
+	// 60: autoscaling.ScaleStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"selector", 2, TD_PB_STRING, O, 0},
-	// 58: meta.Preconditions
+	// 61: meta.Preconditions
 	{"uid", 1, TD_PB_STRING, P|O, 0},
 	{"resourceVersion", 2, TD_PB_STRING, P|O, 0},
-	// 59: meta.OwnerReference
+	// 62: meta.OwnerReference
 	{"apiVersion", 5, TD_PB_STRING, 0, 0},
 	{"kind", 1, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"uid", 4, TD_PB_STRING, 0, 0},
 	{"controller", 6, TD_PB_BOOL, P|O, 0},
 	{"blockOwnerDeletion", 7, TD_PB_BOOL, P|O, 0},
-	// 60: meta.ManagedFieldsEntry
+	// 63: meta.ManagedFieldsEntry
 	{"manager", 1, TD_PB_STRING, O, 0},
 	{"operation", 2, TD_PB_STRING, O, 0},
 	{"apiVersion", 3, TD_PB_STRING, O, 0},
@@ -430,34 +447,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"fieldsType", 6, TD_PB_STRING, O, 0},
 	{"fieldsV1", 7, TD_PB_RAW, P|O, 0},
 	{"subresource", 8, TD_PB_STRING, O, 0},
-	// 61: core.NamespaceCondition
+	// 64: core.NamespaceCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 62: core.Taint
+	// 65: core.Taint
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
 	{"effect", 3, TD_PB_STRING, 0, 0},
 	{"timeAdded", 4, TD_PB_TIME, P|O, 0},
-	// 63: core.NodeConfigSource
-	{"configMap", 2, TD_PB_MSG, P|O, 123},
-	// 64: core.NodePodPreemptionPolicy
+	// 66: core.NodeConfigSource
+	{"configMap", 2, TD_PB_MSG, P|O, 126},
+	// 67: core.NodePodPreemptionPolicy
 	{"disableResizePreemption", 1, TD_PB_STRING, O|R, 0},
-	// 65: core.NodeCondition
+	// 68: core.NodeCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastHeartbeatTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 66: core.NodeAddress
+	// 69: core.NodeAddress
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"address", 2, TD_PB_STRING, 0, 0},
-	// 67: core.NodeDaemonEndpoints
-	{"kubeletEndpoint", 1, TD_PB_MSG, O, 124},
-	// 68: core.NodeSystemInfo
+	// 70: core.NodeDaemonEndpoints
+	{"kubeletEndpoint", 1, TD_PB_MSG, O, 127},
+	// 71: core.NodeSystemInfo
 	{"machineID", 1, TD_PB_STRING, 0, 0},
 	{"systemUUID", 2, TD_PB_STRING, 0, 0},
 	{"bootID", 3, TD_PB_STRING, 0, 0},
@@ -468,115 +485,116 @@ const struct td_pb_field td_pb_fields[] = {
 	{"kubeProxyVersion", 8, TD_PB_STRING, 0, 0},
 	{"operatingSystem", 9, TD_PB_STRING, 0, 0},
 	{"architecture", 10, TD_PB_STRING, 0, 0},
-	{"swap", 11, TD_PB_MSG, P|O, 125},
-	// 69: core.ContainerImage
+	{"swap", 11, TD_PB_MSG, P|O, 128},
+	{"runningInUserNamespace", 12, TD_PB_BOOL, P|O, 0},
+	// 72: core.ContainerImage
 	{"names", 1, TD_PB_STRING, R, 0},
 	{"sizeBytes", 2, TD_PB_INT, O, 0},
-	// 70: core.AttachedVolume
+	// 73: core.AttachedVolume
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 71: core.NodeConfigStatus
-	{"assigned", 1, TD_PB_MSG, P|O, 63},
-	{"active", 2, TD_PB_MSG, P|O, 63},
-	{"lastKnownGood", 3, TD_PB_MSG, P|O, 63},
+	// 74: core.NodeConfigStatus
+	{"assigned", 1, TD_PB_MSG, P|O, 66},
+	{"active", 2, TD_PB_MSG, P|O, 66},
+	{"lastKnownGood", 3, TD_PB_MSG, P|O, 66},
 	{"error", 4, TD_PB_STRING, O, 0},
-	// 72: core.NodeRuntimeHandler
+	// 75: core.NodeRuntimeHandler
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"features", 2, TD_PB_MSG, P|O, 126},
-	// 73: core.NodeFeatures
+	{"features", 2, TD_PB_MSG, P|O, 129},
+	// 76: core.NodeFeatures
 	{"supplementalGroupsPolicy", 1, TD_PB_BOOL, P|O, 0},
-	// 74: core.Volume
+	// 77: core.Volume
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"", 2, TD_PB_MSG, I, 127},
-	// 75: core.Container
+	{"", 2, TD_PB_MSG, I, 130},
+	// 78: core.Container
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 128},
-	{"envFrom", 19, TD_PB_MSG, O|R, 129},
-	{"env", 7, TD_PB_MSG, O|R, 130},
-	{"resources", 8, TD_PB_MSG, O, 87},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 131},
+	{"ports", 6, TD_PB_MSG, O|R, 131},
+	{"envFrom", 19, TD_PB_MSG, O|R, 132},
+	{"env", 7, TD_PB_MSG, O|R, 133},
+	{"resources", 8, TD_PB_MSG, O, 90},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 134},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 132},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 133},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 134},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 135},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 135},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 135},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 136},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 135},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 136},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 137},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 138},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 138},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 138},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 139},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 137},
+	{"securityContext", 15, TD_PB_MSG, P|O, 140},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 76: core.EphemeralContainer
-	{"", 1, TD_PB_MSG, I, 138},
+	// 79: core.EphemeralContainer
+	{"", 1, TD_PB_MSG, I, 141},
 	{"targetContainerName", 2, TD_PB_STRING, O, 0},
-	// 77: core.PodSecurityContext
-	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 139},
-	{"windowsOptions", 8, TD_PB_MSG, P|O, 140},
+	// 80: core.PodSecurityContext
+	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 142},
+	{"windowsOptions", 8, TD_PB_MSG, P|O, 143},
 	{"runAsUser", 2, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 6, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 3, TD_PB_BOOL, P|O, 0},
 	{"supplementalGroups", 4, TD_PB_INT, O|R, 0},
 	{"supplementalGroupsPolicy", 12, TD_PB_STRING, P|O, 0},
 	{"fsGroup", 5, TD_PB_INT, P|O, 0},
-	{"sysctls", 7, TD_PB_MSG, O|R, 141},
+	{"sysctls", 7, TD_PB_MSG, O|R, 144},
 	{"fsGroupChangePolicy", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 10, TD_PB_MSG, P|O, 142},
-	{"appArmorProfile", 11, TD_PB_MSG, P|O, 143},
+	{"seccompProfile", 10, TD_PB_MSG, P|O, 145},
+	{"appArmorProfile", 11, TD_PB_MSG, P|O, 146},
 	{"seLinuxChangePolicy", 13, TD_PB_STRING, P|O, 0},
-	// 78: core.Affinity
-	{"nodeAffinity", 1, TD_PB_MSG, P|O, 144},
-	{"podAffinity", 2, TD_PB_MSG, P|O, 145},
-	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 146},
-	// 79: core.Toleration
+	// 81: core.Affinity
+	{"nodeAffinity", 1, TD_PB_MSG, P|O, 147},
+	{"podAffinity", 2, TD_PB_MSG, P|O, 148},
+	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 149},
+	// 82: core.Toleration
 	{"key", 1, TD_PB_STRING, O, 0},
 	{"operator", 2, TD_PB_STRING, O, 0},
 	{"value", 3, TD_PB_STRING, O, 0},
 	{"effect", 4, TD_PB_STRING, O, 0},
 	{"tolerationSeconds", 5, TD_PB_INT, P|O, 0},
-	// 80: core.HostAlias
+	// 83: core.HostAlias
 	{"ip", 1, TD_PB_STRING, 0, 0},
 	{"hostnames", 2, TD_PB_STRING, O|R, 0},
-	// 81: core.PodDNSConfig
+	// 84: core.PodDNSConfig
 	{"nameservers", 1, TD_PB_STRING, O|R, 0},
 	{"searches", 2, TD_PB_STRING, O|R, 0},
-	{"options", 3, TD_PB_MSG, O|R, 147},
-	// 82: core.PodReadinessGate
+	{"options", 3, TD_PB_MSG, O|R, 150},
+	// 85: core.PodReadinessGate
 	{"conditionType", 1, TD_PB_STRING, 0, 0},
-	// 83: core.TopologySpreadConstraint
+	// 86: core.TopologySpreadConstraint
 	{"maxSkew", 1, TD_PB_INT, 0, 0},
 	{"topologyKey", 2, TD_PB_STRING, 0, 0},
 	{"whenUnsatisfiable", 3, TD_PB_STRING, 0, 0},
-	{"labelSelector", 4, TD_PB_MSG, P|O, 102},
+	{"labelSelector", 4, TD_PB_MSG, P|O, 105},
 	{"minDomains", 5, TD_PB_INT, P|O, 0},
 	{"nodeAffinityPolicy", 6, TD_PB_STRING, P|O, 0},
 	{"nodeTaintsPolicy", 7, TD_PB_STRING, P|O, 0},
 	{"matchLabelKeys", 8, TD_PB_STRING, O|R, 0},
-	// 84: core.PodOS
+	// 87: core.PodOS
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 85: core.PodSchedulingGate
+	// 88: core.PodSchedulingGate
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 86: core.PodResourceClaim
+	// 89: core.PodResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 3, TD_PB_STRING, P|O, 0},
 	{"resourceClaimTemplateName", 4, TD_PB_STRING, P|O, 0},
-	// 87: core.ResourceRequirements
+	// 90: core.ResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	{"claims", 3, TD_PB_MSG, O|R, 148},
-	// 88: core.PodSchedulingGroup
+	{"claims", 3, TD_PB_MSG, O|R, 151},
+	// 91: core.PodSchedulingGroup
 	{"podGroupName", 1, TD_PB_STRING, P|O, 0},
-	// 89: core.EvictionResponder
+	// 92: core.EvictionResponder
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"priority", 2, TD_PB_INT, P, 0},
-	// 90: core.PodCondition
+	// 93: core.PodCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 7, TD_PB_INT, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
@@ -584,14 +602,14 @@ const struct td_pb_field td_pb_fields[] = {
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 91: core.HostIP
+	// 94: core.HostIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 92: core.PodIP
+	// 95: core.PodIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 93: core.ContainerStatus
+	// 96: core.ContainerStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"state", 2, TD_PB_MSG, O, 149},
-	{"lastState", 3, TD_PB_MSG, O, 149},
+	{"state", 2, TD_PB_MSG, O, 152},
+	{"lastState", 3, TD_PB_MSG, O, 152},
 	{"ready", 4, TD_PB_BOOL, 0, 0},
 	{"restartCount", 5, TD_PB_INT, 0, 0},
 	{"image", 6, TD_PB_STRING, 0, 0},
@@ -599,105 +617,105 @@ const struct td_pb_field td_pb_fields[] = {
 	{"containerID", 8, TD_PB_STRING, O, 0},
 	{"started", 9, TD_PB_BOOL, P|O, 0},
 	{"allocatedResources", 10, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 11, TD_PB_MSG, P|O, 87},
-	{"volumeMounts", 12, TD_PB_MSG, O|R, 150},
-	{"user", 13, TD_PB_MSG, P|O, 151},
-	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 152},
+	{"resources", 11, TD_PB_MSG, P|O, 90},
+	{"volumeMounts", 12, TD_PB_MSG, O|R, 153},
+	{"user", 13, TD_PB_MSG, P|O, 154},
+	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 155},
 	{"stopSignal", 15, TD_PB_STRING, P|O, 0},
-	// 94: core.PodResourceClaimStatus
+	// 97: core.PodResourceClaimStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 2, TD_PB_STRING, P|O, 0},
-	// 95: core.PodExtendedResourceClaimStatus
-	{"requestMappings", 1, TD_PB_MSG, R, 153},
+	// 98: core.PodExtendedResourceClaimStatus
+	{"requestMappings", 1, TD_PB_MSG, R, 156},
 	{"resourceClaimName", 2, TD_PB_STRING, 0, 0},
-	// 96: core.NodeAllocatableResourceClaimStatus
+	// 99: core.NodeAllocatableResourceClaimStatus
 	{"resourceClaimName", 1, TD_PB_STRING, 0, 0},
 	{"containers", 2, TD_PB_STRING, O|R, 0},
-	{"mapping", 4, TD_PB_MSG, O|R, 154},
-	{"overhead", 5, TD_PB_MSG, O|R, 155},
-	// 97: core.PodVolumeHealth
+	{"mapping", 4, TD_PB_MSG, O|R, 157},
+	{"overhead", 5, TD_PB_MSG, O|R, 158},
+	// 100: core.PodVolumeHealth
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"healthConditions", 2, TD_PB_MSG, O|R, 156},
+	{"healthConditions", 2, TD_PB_MSG, O|R, 159},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
-	// 98: core.ServicePort
+	// 101: core.ServicePort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"protocol", 2, TD_PB_STRING, O, 0},
 	{"appProtocol", 6, TD_PB_STRING, P|O, 0},
 	{"port", 3, TD_PB_INT, 0, 0},
 	{"targetPort", 4, TD_PB_INTSTR, O, 0},
 	{"nodePort", 5, TD_PB_INT, O, 0},
-	// 99: core.SessionAffinityConfig
-	{"clientIP", 1, TD_PB_MSG, P|O, 157},
-	// 100: core.LoadBalancerStatus
-	{"ingress", 1, TD_PB_MSG, O|R, 158},
-	// 101: meta.Condition
+	// 102: core.SessionAffinityConfig
+	{"clientIP", 1, TD_PB_MSG, P|O, 160},
+	// 103: core.LoadBalancerStatus
+	{"ingress", 1, TD_PB_MSG, O|R, 161},
+	// 104: meta.Condition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, 0, 0},
 	{"reason", 5, TD_PB_STRING, 0, 0},
 	{"message", 6, TD_PB_STRING, 0, 0},
-	// 102: meta.LabelSelector
+	// 105: meta.LabelSelector
 	{"matchLabels", 1, TD_PB_STRING, O|M, 0},
-	{"matchExpressions", 2, TD_PB_MSG, O|R, 159},
-	// 103: core.PodTemplateSpec
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 29},
-	// 104: apps.DeploymentStrategy
+	{"matchExpressions", 2, TD_PB_MSG, O|R, 162},
+	// 106: core.PodTemplateSpec
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 30},
+	// 107: apps.DeploymentStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 160},
-	// 105: apps.DeploymentCondition
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 163},
+	// 108: apps.DeploymentCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastUpdateTime", 6, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 7, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 106: apps.ReplicaSetCondition
+	// 109: apps.ReplicaSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 107: core.PersistentVolumeClaim
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, O, 161},
-	{"status", 3, TD_PB_MSG, O, 162},
-	// 108: apps.StatefulSetUpdateStrategy
+	// 110: core.PersistentVolumeClaim
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, O, 164},
+	{"status", 3, TD_PB_MSG, O, 165},
+	// 111: apps.StatefulSetUpdateStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 163},
-	// 109: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 166},
+	// 112: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
 	{"whenDeleted", 1, TD_PB_STRING, O, 0},
 	{"whenScaled", 2, TD_PB_STRING, O, 0},
-	// 110: apps.StatefulSetOrdinals
+	// 113: apps.StatefulSetOrdinals
 	{"start", 1, TD_PB_INT, 0, 0},
-	// 111: apps.StatefulSetCondition
+	// 114: apps.StatefulSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 112: batch.PodFailurePolicy
-	{"rules", 1, TD_PB_MSG, R, 164},
-	// 113: batch.SuccessPolicy
-	{"rules", 1, TD_PB_MSG, R, 165},
-	// 114: batch.JobSchedulingConfiguration
-	// 115: batch.JobCondition
+	// 115: batch.PodFailurePolicy
+	{"rules", 1, TD_PB_MSG, R, 167},
+	// 116: batch.SuccessPolicy
+	{"rules", 1, TD_PB_MSG, R, 168},
+	// 117: batch.JobSchedulingConfiguration
+	// 118: batch.JobCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 116: batch.UncountedTerminatedPods
+	// 119: batch.UncountedTerminatedPods
 	{"succeeded", 1, TD_PB_STRING, O|R, 0},
 	{"failed", 2, TD_PB_STRING, O|R, 0},
-	// 117: authentication.BoundObjectReference
+	// 120: authentication.BoundObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"apiVersion", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
 	{"uid", 4, TD_PB_STRING, O, 0},
-	// 118: authorization.ResourceAttributes
+	// 121: authorization.ResourceAttributes
 	{"namespace", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
 	{"group", 3, TD_PB_STRING, O, 0},
@@ -705,89 +723,89 @@ const struct td_pb_field td_pb_fields[] = {
 	{"resource", 5, TD_PB_STRING, O, 0},
 	{"subresource", 6, TD_PB_STRING, O, 0},
 	{"name", 7, TD_PB_STRING, O, 0},
-	{"fieldSelector", 8, TD_PB_MSG, P|O, 166},
-	{"labelSelector", 9, TD_PB_MSG, P|O, 167},
-	// 119: authorization.NonResourceAttributes
+	{"fieldSelector", 8, TD_PB_MSG, P|O, 169},
+	{"labelSelector", 9, TD_PB_MSG, P|O, 170},
+	// 122: authorization.NonResourceAttributes
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
-	// 120: authorization.ResourceRule
+	// 123: authorization.ResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"apiGroups", 2, TD_PB_STRING, O|R, 0},
 	{"resources", 3, TD_PB_STRING, O|R, 0},
 	{"resourceNames", 4, TD_PB_STRING, O|R, 0},
-	// 121: authorization.NonResourceRule
+	// 124: authorization.NonResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"nonResourceURLs", 2, TD_PB_STRING, O|R, 0},
-	// 122: authentication.UserInfo
+	// 125: authentication.UserInfo
 	{"username", 1, TD_PB_STRING, O, 0},
 	{"uid", 2, TD_PB_STRING, O, 0},
 	{"groups", 3, TD_PB_STRING, O|R, 0},
 	{"extra", 4, TD_PB_STRING, O|R|M, 0},
-	// 123: core.ConfigMapNodeConfigSource
+	// 126: core.ConfigMapNodeConfigSource
 	{"namespace", 1, TD_PB_STRING, 0, 0},
 	{"name", 2, TD_PB_STRING, 0, 0},
 	{"uid", 3, TD_PB_STRING, O, 0},
 	{"resourceVersion", 4, TD_PB_STRING, O, 0},
 	{"kubeletConfigKey", 5, TD_PB_STRING, 0, 0},
-	// 124: core.DaemonEndpoint
+	// 127: core.DaemonEndpoint
 	{"Port", 1, TD_PB_INT, 0, 0},
-	// 125: core.NodeSwapStatus
+	// 128: core.NodeSwapStatus
 	{"capacity", 1, TD_PB_INT, P|O, 0},
-	// 126: core.NodeRuntimeHandlerFeatures
+	// 129: core.NodeRuntimeHandlerFeatures
 	{"recursiveReadOnlyMounts", 1, TD_PB_BOOL, P|O, 0},
 	{"userNamespaces", 2, TD_PB_BOOL, P|O, 0},
-	// 127: core.VolumeSource
-	{"hostPath", 1, TD_PB_MSG, P|O, 168},
-	{"emptyDir", 2, TD_PB_MSG, P|O, 169},
-	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 170},
-	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 171},
-	{"gitRepo", 5, TD_PB_MSG, P|O, 172},
-	{"secret", 6, TD_PB_MSG, P|O, 173},
-	{"nfs", 7, TD_PB_MSG, P|O, 174},
-	{"iscsi", 8, TD_PB_MSG, P|O, 175},
-	{"glusterfs", 9, TD_PB_MSG, P|O, 176},
-	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 177},
-	{"rbd", 11, TD_PB_MSG, P|O, 178},
-	{"flexVolume", 12, TD_PB_MSG, P|O, 179},
-	{"cinder", 13, TD_PB_MSG, P|O, 180},
-	{"cephfs", 14, TD_PB_MSG, P|O, 181},
-	{"flocker", 15, TD_PB_MSG, P|O, 182},
-	{"downwardAPI", 16, TD_PB_MSG, P|O, 183},
-	{"fc", 17, TD_PB_MSG, P|O, 184},
-	{"azureFile", 18, TD_PB_MSG, P|O, 185},
-	{"configMap", 19, TD_PB_MSG, P|O, 186},
-	{"vsphereVolume", 20, TD_PB_MSG, P|O, 187},
-	{"quobyte", 21, TD_PB_MSG, P|O, 188},
-	{"azureDisk", 22, TD_PB_MSG, P|O, 189},
-	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 190},
-	{"projected", 26, TD_PB_MSG, P|O, 191},
-	{"portworxVolume", 24, TD_PB_MSG, P|O, 192},
-	{"scaleIO", 25, TD_PB_MSG, P|O, 193},
-	{"storageos", 27, TD_PB_MSG, P|O, 194},
-	{"csi", 28, TD_PB_MSG, P|O, 195},
-	{"ephemeral", 29, TD_PB_MSG, P|O, 196},
-	{"image", 30, TD_PB_MSG, P|O, 197},
-	// 128: core.ContainerPort
+	// 130: core.VolumeSource
+	{"hostPath", 1, TD_PB_MSG, P|O, 171},
+	{"emptyDir", 2, TD_PB_MSG, P|O, 172},
+	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 173},
+	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 174},
+	{"gitRepo", 5, TD_PB_MSG, P|O, 175},
+	{"secret", 6, TD_PB_MSG, P|O, 176},
+	{"nfs", 7, TD_PB_MSG, P|O, 177},
+	{"iscsi", 8, TD_PB_MSG, P|O, 178},
+	{"glusterfs", 9, TD_PB_MSG, P|O, 179},
+	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 180},
+	{"rbd", 11, TD_PB_MSG, P|O, 181},
+	{"flexVolume", 12, TD_PB_MSG, P|O, 182},
+	{"cinder", 13, TD_PB_MSG, P|O, 183},
+	{"cephfs", 14, TD_PB_MSG, P|O, 184},
+	{"flocker", 15, TD_PB_MSG, P|O, 185},
+	{"downwardAPI", 16, TD_PB_MSG, P|O, 186},
+	{"fc", 17, TD_PB_MSG, P|O, 187},
+	{"azureFile", 18, TD_PB_MSG, P|O, 188},
+	{"configMap", 19, TD_PB_MSG, P|O, 189},
+	{"vsphereVolume", 20, TD_PB_MSG, P|O, 190},
+	{"quobyte", 21, TD_PB_MSG, P|O, 191},
+	{"azureDisk", 22, TD_PB_MSG, P|O, 192},
+	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 193},
+	{"projected", 26, TD_PB_MSG, P|O, 194},
+	{"portworxVolume", 24, TD_PB_MSG, P|O, 195},
+	{"scaleIO", 25, TD_PB_MSG, P|O, 196},
+	{"storageos", 27, TD_PB_MSG, P|O, 197},
+	{"csi", 28, TD_PB_MSG, P|O, 198},
+	{"ephemeral", 29, TD_PB_MSG, P|O, 199},
+	{"image", 30, TD_PB_MSG, P|O, 200},
+	// 131: core.ContainerPort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"hostPort", 2, TD_PB_INT, O, 0},
 	{"containerPort", 3, TD_PB_INT, 0, 0},
 	{"protocol", 4, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	// 129: core.EnvFromSource
+	// 132: core.EnvFromSource
 	{"prefix", 1, TD_PB_STRING, O, 0},
-	{"configMapRef", 2, TD_PB_MSG, P|O, 198},
-	{"secretRef", 3, TD_PB_MSG, P|O, 199},
-	// 130: core.EnvVar
+	{"configMapRef", 2, TD_PB_MSG, P|O, 201},
+	{"secretRef", 3, TD_PB_MSG, P|O, 202},
+	// 133: core.EnvVar
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
-	{"valueFrom", 3, TD_PB_MSG, P|O, 200},
-	// 131: core.ContainerResizePolicy
+	{"valueFrom", 3, TD_PB_MSG, P|O, 203},
+	// 134: core.ContainerResizePolicy
 	{"resourceName", 1, TD_PB_STRING, 0, 0},
 	{"restartPolicy", 2, TD_PB_STRING, 0, 0},
-	// 132: core.ContainerRestartRule
+	// 135: core.ContainerRestartRule
 	{"action", 1, TD_PB_STRING, O, 0},
-	{"exitCodes", 2, TD_PB_MSG, P|O, 201},
-	// 133: core.VolumeMount
+	{"exitCodes", 2, TD_PB_MSG, P|O, 204},
+	// 136: core.VolumeMount
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 7, TD_PB_STRING, P|O, 0},
@@ -796,206 +814,206 @@ const struct td_pb_field td_pb_fields[] = {
 	{"mountPropagation", 5, TD_PB_STRING, P|O, 0},
 	{"subPathExpr", 6, TD_PB_STRING, O, 0},
 	{"bindMountOptions", 8, TD_PB_STRING, O|R, 0},
-	// 134: core.VolumeDevice
+	// 137: core.VolumeDevice
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 135: core.Probe
-	{"", 1, TD_PB_MSG, I, 202},
+	// 138: core.Probe
+	{"", 1, TD_PB_MSG, I, 205},
 	{"initialDelaySeconds", 2, TD_PB_INT, O, 0},
 	{"timeoutSeconds", 3, TD_PB_INT, O, 0},
 	{"periodSeconds", 4, TD_PB_INT, O, 0},
 	{"successThreshold", 5, TD_PB_INT, O, 0},
 	{"failureThreshold", 6, TD_PB_INT, O, 0},
 	{"terminationGracePeriodSeconds", 7, TD_PB_INT, P|O, 0},
-	// 136: core.Lifecycle
-	{"postStart", 1, TD_PB_MSG, P|O, 203},
-	{"preStop", 2, TD_PB_MSG, P|O, 203},
+	// 139: core.Lifecycle
+	{"postStart", 1, TD_PB_MSG, P|O, 206},
+	{"preStop", 2, TD_PB_MSG, P|O, 206},
 	{"stopSignal", 3, TD_PB_STRING, P|O, 0},
-	// 137: core.SecurityContext
-	{"capabilities", 1, TD_PB_MSG, P|O, 204},
+	// 140: core.SecurityContext
+	{"capabilities", 1, TD_PB_MSG, P|O, 207},
 	{"privileged", 2, TD_PB_BOOL, P|O, 0},
-	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 139},
-	{"windowsOptions", 10, TD_PB_MSG, P|O, 140},
+	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 142},
+	{"windowsOptions", 10, TD_PB_MSG, P|O, 143},
 	{"runAsUser", 4, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 8, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 5, TD_PB_BOOL, P|O, 0},
 	{"readOnlyRootFilesystem", 6, TD_PB_BOOL, P|O, 0},
 	{"allowPrivilegeEscalation", 7, TD_PB_BOOL, P|O, 0},
 	{"procMount", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 11, TD_PB_MSG, P|O, 142},
-	{"appArmorProfile", 12, TD_PB_MSG, P|O, 143},
-	// 138: core.EphemeralContainerCommon
+	{"seccompProfile", 11, TD_PB_MSG, P|O, 145},
+	{"appArmorProfile", 12, TD_PB_MSG, P|O, 146},
+	// 141: core.EphemeralContainerCommon
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 128},
-	{"envFrom", 19, TD_PB_MSG, O|R, 129},
-	{"env", 7, TD_PB_MSG, O|R, 130},
-	{"resources", 8, TD_PB_MSG, O, 87},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 131},
+	{"ports", 6, TD_PB_MSG, O|R, 131},
+	{"envFrom", 19, TD_PB_MSG, O|R, 132},
+	{"env", 7, TD_PB_MSG, O|R, 133},
+	{"resources", 8, TD_PB_MSG, O, 90},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 134},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 132},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 133},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 134},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 135},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 135},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 135},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 136},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 135},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 136},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 137},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 138},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 138},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 138},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 139},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 137},
+	{"securityContext", 15, TD_PB_MSG, P|O, 140},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 139: core.SELinuxOptions
+	// 142: core.SELinuxOptions
 	{"user", 1, TD_PB_STRING, O, 0},
 	{"role", 2, TD_PB_STRING, O, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	{"level", 4, TD_PB_STRING, O, 0},
-	// 140: core.WindowsSecurityContextOptions
+	// 143: core.WindowsSecurityContextOptions
 	{"gmsaCredentialSpecName", 1, TD_PB_STRING, P|O, 0},
 	{"gmsaCredentialSpec", 2, TD_PB_STRING, P|O, 0},
 	{"runAsUserName", 3, TD_PB_STRING, P|O, 0},
 	{"hostProcess", 4, TD_PB_BOOL, P|O, 0},
-	// 141: core.Sysctl
+	// 144: core.Sysctl
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 142: core.SeccompProfile
+	// 145: core.SeccompProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 143: core.AppArmorProfile
+	// 146: core.AppArmorProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 144: core.NodeAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 205},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 206},
-	// 145: core.PodAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 207},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 208},
-	// 146: core.PodAntiAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 207},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 208},
-	// 147: core.PodDNSConfigOption
+	// 147: core.NodeAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 208},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 209},
+	// 148: core.PodAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 210},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 211},
+	// 149: core.PodAntiAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 210},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 211},
+	// 150: core.PodDNSConfigOption
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"value", 2, TD_PB_STRING, P|O, 0},
-	// 148: core.ResourceClaim
+	// 151: core.ResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"request", 2, TD_PB_STRING, O, 0},
-	// 149: core.ContainerState
-	{"waiting", 1, TD_PB_MSG, P|O, 209},
-	{"running", 2, TD_PB_MSG, P|O, 210},
-	{"terminated", 3, TD_PB_MSG, P|O, 211},
-	// 150: core.VolumeMountStatus
+	// 152: core.ContainerState
+	{"waiting", 1, TD_PB_MSG, P|O, 212},
+	{"running", 2, TD_PB_MSG, P|O, 213},
+	{"terminated", 3, TD_PB_MSG, P|O, 214},
+	// 153: core.VolumeMountStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"mountPath", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 4, TD_PB_STRING, P|O, 0},
-	{"volumeStatus", 5, TD_PB_MSG, P|O, 212},
-	// 151: core.ContainerUser
-	{"linux", 1, TD_PB_MSG, P|O, 213},
-	// 152: core.ResourceStatus
+	{"volumeStatus", 5, TD_PB_MSG, P|O, 215},
+	// 154: core.ContainerUser
+	{"linux", 1, TD_PB_MSG, P|O, 216},
+	// 155: core.ResourceStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"resources", 2, TD_PB_MSG, O|R, 214},
-	// 153: core.ContainerExtendedResourceRequest
+	{"resources", 2, TD_PB_MSG, O|R, 217},
+	// 156: core.ContainerExtendedResourceRequest
 	{"containerName", 1, TD_PB_STRING, 0, 0},
 	{"resourceName", 2, TD_PB_STRING, 0, 0},
 	{"requestName", 3, TD_PB_STRING, 0, 0},
-	// 154: core.NodeAllocatableMappedResources
+	// 157: core.NodeAllocatableMappedResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"quantity", 2, TD_PB_QUANTITY, P, 0},
-	// 155: core.NodeAllocatableOverheadResources
+	// 158: core.NodeAllocatableOverheadResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"perPod", 2, TD_PB_QUANTITY, P|O, 0},
 	{"perContainer", 3, TD_PB_QUANTITY, P|O, 0},
-	// 156: core.VolumeHealthCondition
+	// 159: core.VolumeHealthCondition
 	{"status", 1, TD_PB_STRING, 0, 0},
 	{"reason", 2, TD_PB_STRING, 0, 0},
 	{"message", 3, TD_PB_STRING, O, 0},
-	// 157: core.ClientIPConfig
+	// 160: core.ClientIPConfig
 	{"timeoutSeconds", 1, TD_PB_INT, P|O, 0},
-	// 158: core.LoadBalancerIngress
+	// 161: core.LoadBalancerIngress
 	{"ip", 1, TD_PB_STRING, O, 0},
 	{"hostname", 2, TD_PB_STRING, O, 0},
 	{"ipMode", 3, TD_PB_STRING, P|O, 0},
-	{"ports", 4, TD_PB_MSG, O|R, 215},
-	// 159: meta.LabelSelectorRequirement
+	{"ports", 4, TD_PB_MSG, O|R, 218},
+	// 162: meta.LabelSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 160: apps.RollingUpdateDeployment
+	// 163: apps.RollingUpdateDeployment
 	{"maxUnavailable", 1, TD_PB_INTSTR, P|O, 0},
 	{"maxSurge", 2, TD_PB_INTSTR, P|O, 0},
-	// 161: core.PersistentVolumeClaimSpec
+	// 164: core.PersistentVolumeClaimSpec
 	{"accessModes", 1, TD_PB_STRING, O|R, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 102},
-	{"resources", 2, TD_PB_MSG, O, 216},
+	{"selector", 4, TD_PB_MSG, P|O, 105},
+	{"resources", 2, TD_PB_MSG, O, 219},
 	{"volumeName", 3, TD_PB_STRING, O, 0},
 	{"storageClassName", 5, TD_PB_STRING, P|O, 0},
 	{"volumeMode", 6, TD_PB_STRING, P|O, 0},
-	{"dataSource", 7, TD_PB_MSG, P|O, 217},
-	{"dataSourceRef", 8, TD_PB_MSG, P|O, 218},
+	{"dataSource", 7, TD_PB_MSG, P|O, 220},
+	{"dataSourceRef", 8, TD_PB_MSG, P|O, 221},
 	{"volumeAttributesClassName", 9, TD_PB_STRING, P|O, 0},
-	// 162: core.PersistentVolumeClaimStatus
+	// 165: core.PersistentVolumeClaimStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
 	{"accessModes", 2, TD_PB_STRING, O|R, 0},
 	{"capacity", 3, TD_PB_QUANTITY, O|M, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 219},
+	{"conditions", 4, TD_PB_MSG, O|R, 222},
 	{"allocatedResources", 5, TD_PB_QUANTITY, O|M, 0},
 	{"allocatedResourceStatuses", 7, TD_PB_STRING, O|M, 0},
 	{"currentVolumeAttributesClassName", 8, TD_PB_STRING, P|O, 0},
-	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 220},
-	{"healthStatus", 10, TD_PB_MSG, P|O, 221},
-	// 163: apps.RollingUpdateStatefulSetStrategy
+	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 223},
+	{"healthStatus", 10, TD_PB_MSG, P|O, 224},
+	// 166: apps.RollingUpdateStatefulSetStrategy
 	{"partition", 1, TD_PB_INT, P|O, 0},
 	{"maxUnavailable", 2, TD_PB_INTSTR, P|O, 0},
-	// 164: batch.PodFailurePolicyRule
+	// 167: batch.PodFailurePolicyRule
 	{"action", 1, TD_PB_STRING, 0, 0},
-	{"onExitCodes", 2, TD_PB_MSG, P|O, 222},
-	{"onPodConditions", 3, TD_PB_MSG, O|R, 223},
-	// 165: batch.SuccessPolicyRule
+	{"onExitCodes", 2, TD_PB_MSG, P|O, 225},
+	{"onPodConditions", 3, TD_PB_MSG, O|R, 226},
+	// 168: batch.SuccessPolicyRule
 	{"succeededIndexes", 1, TD_PB_STRING, P|O, 0},
 	{"succeededCount", 2, TD_PB_INT, P|O, 0},
-	// 166: authorization.FieldSelectorAttributes
+	// 169: authorization.FieldSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 224},
-	// 167: authorization.LabelSelectorAttributes
+	{"requirements", 2, TD_PB_MSG, O|R, 227},
+	// 170: authorization.LabelSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 159},
-	// 168: core.HostPathVolumeSource
+	{"requirements", 2, TD_PB_MSG, O|R, 162},
+	// 171: core.HostPathVolumeSource
 	{"path", 1, TD_PB_STRING, 0, 0},
 	{"type", 2, TD_PB_STRING, P|O, 0},
-	// 169: core.EmptyDirVolumeSource
+	// 172: core.EmptyDirVolumeSource
 	{"medium", 1, TD_PB_STRING, O, 0},
 	{"sizeLimit", 2, TD_PB_QUANTITY, P|O, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
-	// 170: core.GCEPersistentDiskVolumeSource
+	// 173: core.GCEPersistentDiskVolumeSource
 	{"pdName", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 171: core.AWSElasticBlockStoreVolumeSource
+	// 174: core.AWSElasticBlockStoreVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 172: core.GitRepoVolumeSource
+	// 175: core.GitRepoVolumeSource
 	{"repository", 1, TD_PB_STRING, 0, 0},
 	{"revision", 2, TD_PB_STRING, O, 0},
 	{"directory", 3, TD_PB_STRING, O, 0},
-	// 173: core.SecretVolumeSource
+	// 176: core.SecretVolumeSource
 	{"secretName", 1, TD_PB_STRING, O, 0},
-	{"items", 2, TD_PB_MSG, O|R, 225},
+	{"items", 2, TD_PB_MSG, O|R, 228},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 174: core.NFSVolumeSource
+	// 177: core.NFSVolumeSource
 	{"server", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 175: core.ISCSIVolumeSource
+	// 178: core.ISCSIVolumeSource
 	{"targetPortal", 1, TD_PB_STRING, 0, 0},
 	{"iqn", 2, TD_PB_STRING, 0, 0},
 	{"lun", 3, TD_PB_INT, 0, 0},
@@ -1005,99 +1023,99 @@ const struct td_pb_field td_pb_fields[] = {
 	{"portals", 7, TD_PB_STRING, O|R, 0},
 	{"chapAuthDiscovery", 8, TD_PB_BOOL, O, 0},
 	{"chapAuthSession", 11, TD_PB_BOOL, O, 0},
-	{"secretRef", 10, TD_PB_MSG, P|O, 34},
+	{"secretRef", 10, TD_PB_MSG, P|O, 35},
 	{"initiatorName", 12, TD_PB_STRING, P|O, 0},
-	// 176: core.GlusterfsVolumeSource
+	// 179: core.GlusterfsVolumeSource
 	{"endpoints", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 177: core.PersistentVolumeClaimVolumeSource
+	// 180: core.PersistentVolumeClaimVolumeSource
 	{"claimName", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
-	// 178: core.RBDVolumeSource
+	// 181: core.RBDVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"image", 2, TD_PB_STRING, 0, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"pool", 4, TD_PB_STRING, O, 0},
 	{"user", 5, TD_PB_STRING, O, 0},
 	{"keyring", 6, TD_PB_STRING, O, 0},
-	{"secretRef", 7, TD_PB_MSG, P|O, 34},
+	{"secretRef", 7, TD_PB_MSG, P|O, 35},
 	{"readOnly", 8, TD_PB_BOOL, O, 0},
-	// 179: core.FlexVolumeSource
+	// 182: core.FlexVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	{"secretRef", 3, TD_PB_MSG, P|O, 34},
+	{"secretRef", 3, TD_PB_MSG, P|O, 35},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"options", 5, TD_PB_STRING, O|M, 0},
-	// 180: core.CinderVolumeSource
+	// 183: core.CinderVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	{"secretRef", 4, TD_PB_MSG, P|O, 34},
-	// 181: core.CephFSVolumeSource
+	{"secretRef", 4, TD_PB_MSG, P|O, 35},
+	// 184: core.CephFSVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"path", 2, TD_PB_STRING, O, 0},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"secretFile", 4, TD_PB_STRING, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 34},
+	{"secretRef", 5, TD_PB_MSG, P|O, 35},
 	{"readOnly", 6, TD_PB_BOOL, O, 0},
-	// 182: core.FlockerVolumeSource
+	// 185: core.FlockerVolumeSource
 	{"datasetName", 1, TD_PB_STRING, O, 0},
 	{"datasetUUID", 2, TD_PB_STRING, O, 0},
-	// 183: core.DownwardAPIVolumeSource
-	{"items", 1, TD_PB_MSG, O|R, 226},
+	// 186: core.DownwardAPIVolumeSource
+	{"items", 1, TD_PB_MSG, O|R, 229},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 184: core.FCVolumeSource
+	// 187: core.FCVolumeSource
 	{"targetWWNs", 1, TD_PB_STRING, O|R, 0},
 	{"lun", 2, TD_PB_INT, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"wwids", 5, TD_PB_STRING, O|R, 0},
-	// 185: core.AzureFileVolumeSource
+	// 188: core.AzureFileVolumeSource
 	{"secretName", 1, TD_PB_STRING, 0, 0},
 	{"shareName", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 186: core.ConfigMapVolumeSource
-	{"", 1, TD_PB_MSG, I, 34},
-	{"items", 2, TD_PB_MSG, O|R, 225},
+	// 189: core.ConfigMapVolumeSource
+	{"", 1, TD_PB_MSG, I, 35},
+	{"items", 2, TD_PB_MSG, O|R, 228},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 187: core.VsphereVirtualDiskVolumeSource
+	// 190: core.VsphereVirtualDiskVolumeSource
 	{"volumePath", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"storagePolicyName", 3, TD_PB_STRING, O, 0},
 	{"storagePolicyID", 4, TD_PB_STRING, O, 0},
-	// 188: core.QuobyteVolumeSource
+	// 191: core.QuobyteVolumeSource
 	{"registry", 1, TD_PB_STRING, 0, 0},
 	{"volume", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"user", 4, TD_PB_STRING, O, 0},
 	{"group", 5, TD_PB_STRING, O, 0},
 	{"tenant", 6, TD_PB_STRING, O, 0},
-	// 189: core.AzureDiskVolumeSource
+	// 192: core.AzureDiskVolumeSource
 	{"diskName", 1, TD_PB_STRING, 0, 0},
 	{"diskURI", 2, TD_PB_STRING, 0, 0},
 	{"cachingMode", 3, TD_PB_STRING, P|O, 0},
 	{"fsType", 4, TD_PB_STRING, P|O, 0},
 	{"readOnly", 5, TD_PB_BOOL, P|O, 0},
 	{"kind", 6, TD_PB_STRING, P|O, 0},
-	// 190: core.PhotonPersistentDiskVolumeSource
+	// 193: core.PhotonPersistentDiskVolumeSource
 	{"pdID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	// 191: core.ProjectedVolumeSource
-	{"sources", 1, TD_PB_MSG, R, 227},
+	// 194: core.ProjectedVolumeSource
+	{"sources", 1, TD_PB_MSG, R, 230},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 192: core.PortworxVolumeSource
+	// 195: core.PortworxVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 193: core.ScaleIOVolumeSource
+	// 196: core.ScaleIOVolumeSource
 	{"gateway", 1, TD_PB_STRING, 0, 0},
 	{"system", 2, TD_PB_STRING, 0, 0},
-	{"secretRef", 3, TD_PB_MSG, P, 34},
+	{"secretRef", 3, TD_PB_MSG, P, 35},
 	{"sslEnabled", 4, TD_PB_BOOL, O, 0},
 	{"protectionDomain", 5, TD_PB_STRING, O, 0},
 	{"storagePool", 6, TD_PB_STRING, O, 0},
@@ -1105,72 +1123,72 @@ const struct td_pb_field td_pb_fields[] = {
 	{"volumeName", 8, TD_PB_STRING, O, 0},
 	{"fsType", 9, TD_PB_STRING, O, 0},
 	{"readOnly", 10, TD_PB_BOOL, O, 0},
-	// 194: core.StorageOSVolumeSource
+	// 197: core.StorageOSVolumeSource
 	{"volumeName", 1, TD_PB_STRING, O, 0},
 	{"volumeNamespace", 2, TD_PB_STRING, O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 34},
-	// 195: core.CSIVolumeSource
+	{"secretRef", 5, TD_PB_MSG, P|O, 35},
+	// 198: core.CSIVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, P|O, 0},
 	{"volumeAttributes", 4, TD_PB_STRING, O|M, 0},
-	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 34},
-	// 196: core.EphemeralVolumeSource
-	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 228},
-	// 197: core.ImageVolumeSource
+	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 35},
+	// 199: core.EphemeralVolumeSource
+	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 231},
+	// 200: core.ImageVolumeSource
 	{"reference", 1, TD_PB_STRING, O, 0},
 	{"pullPolicy", 2, TD_PB_STRING, O, 0},
-	// 198: core.ConfigMapEnvSource
-	{"", 1, TD_PB_MSG, I, 34},
+	// 201: core.ConfigMapEnvSource
+	{"", 1, TD_PB_MSG, I, 35},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 199: core.SecretEnvSource
-	{"", 1, TD_PB_MSG, I, 34},
+	// 202: core.SecretEnvSource
+	{"", 1, TD_PB_MSG, I, 35},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 200: core.EnvVarSource
-	{"fieldRef", 1, TD_PB_MSG, P|O, 229},
-	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 230},
-	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 231},
-	{"secretKeyRef", 4, TD_PB_MSG, P|O, 232},
-	{"fileKeyRef", 5, TD_PB_MSG, P|O, 233},
-	// 201: core.ContainerRestartRuleOnExitCodes
+	// 203: core.EnvVarSource
+	{"fieldRef", 1, TD_PB_MSG, P|O, 232},
+	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 233},
+	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 234},
+	{"secretKeyRef", 4, TD_PB_MSG, P|O, 235},
+	{"fileKeyRef", 5, TD_PB_MSG, P|O, 236},
+	// 204: core.ContainerRestartRuleOnExitCodes
 	{"operator", 1, TD_PB_STRING, O, 0},
 	{"values", 2, TD_PB_INT, O|R, 0},
-	// 202: core.ProbeHandler
-	{"exec", 1, TD_PB_MSG, P|O, 234},
-	{"httpGet", 2, TD_PB_MSG, P|O, 235},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 236},
-	{"grpc", 4, TD_PB_MSG, P|O, 237},
-	// 203: core.LifecycleHandler
-	{"exec", 1, TD_PB_MSG, P|O, 234},
-	{"httpGet", 2, TD_PB_MSG, P|O, 235},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 236},
-	{"sleep", 4, TD_PB_MSG, P|O, 238},
-	// 204: core.Capabilities
+	// 205: core.ProbeHandler
+	{"exec", 1, TD_PB_MSG, P|O, 237},
+	{"httpGet", 2, TD_PB_MSG, P|O, 238},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 239},
+	{"grpc", 4, TD_PB_MSG, P|O, 240},
+	// 206: core.LifecycleHandler
+	{"exec", 1, TD_PB_MSG, P|O, 237},
+	{"httpGet", 2, TD_PB_MSG, P|O, 238},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 239},
+	{"sleep", 4, TD_PB_MSG, P|O, 241},
+	// 207: core.Capabilities
 	{"add", 1, TD_PB_STRING, O|R, 0},
 	{"drop", 2, TD_PB_STRING, O|R, 0},
-	// 205: core.NodeSelector
-	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 239},
-	// 206: core.PreferredSchedulingTerm
+	// 208: core.NodeSelector
+	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 242},
+	// 209: core.PreferredSchedulingTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"preference", 2, TD_PB_MSG, 0, 239},
-	// 207: core.PodAffinityTerm
-	{"labelSelector", 1, TD_PB_MSG, P|O, 102},
+	{"preference", 2, TD_PB_MSG, 0, 242},
+	// 210: core.PodAffinityTerm
+	{"labelSelector", 1, TD_PB_MSG, P|O, 105},
 	{"namespaces", 2, TD_PB_STRING, O|R, 0},
 	{"topologyKey", 3, TD_PB_STRING, 0, 0},
-	{"namespaceSelector", 4, TD_PB_MSG, P|O, 102},
+	{"namespaceSelector", 4, TD_PB_MSG, P|O, 105},
 	{"matchLabelKeys", 5, TD_PB_STRING, O|R, 0},
 	{"mismatchLabelKeys", 6, TD_PB_STRING, O|R, 0},
-	// 208: core.WeightedPodAffinityTerm
+	// 211: core.WeightedPodAffinityTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"podAffinityTerm", 2, TD_PB_MSG, 0, 207},
-	// 209: core.ContainerStateWaiting
+	{"podAffinityTerm", 2, TD_PB_MSG, 0, 210},
+	// 212: core.ContainerStateWaiting
 	{"reason", 1, TD_PB_STRING, O, 0},
 	{"message", 2, TD_PB_STRING, O, 0},
-	// 210: core.ContainerStateRunning
+	// 213: core.ContainerStateRunning
 	{"startedAt", 1, TD_PB_TIME, O, 0},
-	// 211: core.ContainerStateTerminated
+	// 214: core.ContainerStateTerminated
 	{"exitCode", 1, TD_PB_INT, 0, 0},
 	{"signal", 2, TD_PB_INT, O, 0},
 	{"reason", 3, TD_PB_STRING, O, 0},
@@ -1178,143 +1196,143 @@ const struct td_pb_field td_pb_fields[] = {
 	{"startedAt", 5, TD_PB_TIME, O, 0},
 	{"finishedAt", 6, TD_PB_TIME, O, 0},
 	{"containerID", 7, TD_PB_STRING, O, 0},
-	// 212: core.VolumeStatus
-	{"image", 1, TD_PB_MSG, P|O, 240},
-	// 213: core.LinuxContainerUser
+	// 215: core.VolumeStatus
+	{"image", 1, TD_PB_MSG, P|O, 243},
+	// 216: core.LinuxContainerUser
 	{"uid", 1, TD_PB_INT, 0, 0},
 	{"gid", 2, TD_PB_INT, 0, 0},
 	{"supplementalGroups", 3, TD_PB_INT, O|R, 0},
-	// 214: core.ResourceHealth
+	// 217: core.ResourceHealth
 	{"resourceID", 1, TD_PB_STRING, 0, 0},
 	{"health", 2, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, P|O, 0},
-	// 215: core.PortStatus
+	// 218: core.PortStatus
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"protocol", 2, TD_PB_STRING, 0, 0},
 	{"error", 3, TD_PB_STRING, P|O, 0},
-	// 216: core.VolumeResourceRequirements
+	// 219: core.VolumeResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	// 217: core.TypedLocalObjectReference
+	// 220: core.TypedLocalObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
-	// 218: core.TypedObjectReference
+	// 221: core.TypedObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"namespace", 4, TD_PB_STRING, P|O, 0},
-	// 219: core.PersistentVolumeClaimCondition
+	// 222: core.PersistentVolumeClaimCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 220: core.ModifyVolumeStatus
+	// 223: core.ModifyVolumeStatus
 	{"targetVolumeAttributesClassName", 1, TD_PB_STRING, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 221: core.VolumeHealthStatus
-	{"healthConditions", 1, TD_PB_MSG, O|R, 156},
+	// 224: core.VolumeHealthStatus
+	{"healthConditions", 1, TD_PB_MSG, O|R, 159},
 	{"lastTransitionTime", 2, TD_PB_TIME, O, 0},
-	// 222: batch.PodFailurePolicyOnExitCodesRequirement
+	// 225: batch.PodFailurePolicyOnExitCodesRequirement
 	{"containerName", 1, TD_PB_STRING, P|O, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_INT, R, 0},
-	// 223: batch.PodFailurePolicyOnPodConditionsPattern
+	// 226: batch.PodFailurePolicyOnPodConditionsPattern
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 224: meta.FieldSelectorRequirement
+	// 227: meta.FieldSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 225: core.KeyToPath
+	// 228: core.KeyToPath
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 226: core.DownwardAPIVolumeFile
+	// 229: core.DownwardAPIVolumeFile
 	{"path", 1, TD_PB_STRING, 0, 0},
-	{"fieldRef", 2, TD_PB_MSG, P|O, 229},
-	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 230},
+	{"fieldRef", 2, TD_PB_MSG, P|O, 232},
+	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 233},
 	{"mode", 4, TD_PB_INT, P|O, 0},
 	{"user", 5, TD_PB_INT, P|O, 0},
-	// 227: core.VolumeProjection
-	{"secret", 1, TD_PB_MSG, P|O, 241},
-	{"downwardAPI", 2, TD_PB_MSG, P|O, 242},
-	{"configMap", 3, TD_PB_MSG, P|O, 243},
-	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 244},
-	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 245},
-	{"podCertificate", 6, TD_PB_MSG, P|O, 246},
-	// 228: core.PersistentVolumeClaimTemplate
-	{"metadata", 1, TD_PB_MSG, O, 24},
-	{"spec", 2, TD_PB_MSG, 0, 161},
-	// 229: core.ObjectFieldSelector
+	// 230: core.VolumeProjection
+	{"secret", 1, TD_PB_MSG, P|O, 244},
+	{"downwardAPI", 2, TD_PB_MSG, P|O, 245},
+	{"configMap", 3, TD_PB_MSG, P|O, 246},
+	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 247},
+	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 248},
+	{"podCertificate", 6, TD_PB_MSG, P|O, 249},
+	// 231: core.PersistentVolumeClaimTemplate
+	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"spec", 2, TD_PB_MSG, 0, 164},
+	// 232: core.ObjectFieldSelector
 	{"apiVersion", 1, TD_PB_STRING, O, 0},
 	{"fieldPath", 2, TD_PB_STRING, 0, 0},
-	// 230: core.ResourceFieldSelector
+	// 233: core.ResourceFieldSelector
 	{"containerName", 1, TD_PB_STRING, O, 0},
 	{"resource", 2, TD_PB_STRING, 0, 0},
 	{"divisor", 3, TD_PB_QUANTITY, O, 0},
-	// 231: core.ConfigMapKeySelector
-	{"", 1, TD_PB_MSG, I, 34},
+	// 234: core.ConfigMapKeySelector
+	{"", 1, TD_PB_MSG, I, 35},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 232: core.SecretKeySelector
-	{"", 1, TD_PB_MSG, I, 34},
+	// 235: core.SecretKeySelector
+	{"", 1, TD_PB_MSG, I, 35},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 233: core.FileKeySelector
+	// 236: core.FileKeySelector
 	{"volumeName", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"key", 3, TD_PB_STRING, 0, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 234: core.ExecAction
+	// 237: core.ExecAction
 	{"command", 1, TD_PB_STRING, O|R, 0},
-	// 235: core.HTTPGetAction
+	// 238: core.HTTPGetAction
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"port", 2, TD_PB_INTSTR, 0, 0},
 	{"host", 3, TD_PB_STRING, O, 0},
 	{"scheme", 4, TD_PB_STRING, O, 0},
-	{"httpHeaders", 5, TD_PB_MSG, O|R, 247},
+	{"httpHeaders", 5, TD_PB_MSG, O|R, 250},
 	{"protocol", 6, TD_PB_STRING, P|O, 0},
-	// 236: core.TCPSocketAction
+	// 239: core.TCPSocketAction
 	{"port", 1, TD_PB_INTSTR, 0, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 237: core.GRPCAction
+	// 240: core.GRPCAction
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"service", 2, TD_PB_STRING, P, 0},
 	{"mode", 3, TD_PB_STRING, P|O, 0},
-	// 238: core.SleepAction
+	// 241: core.SleepAction
 	{"seconds", 1, TD_PB_INT, 0, 0},
-	// 239: core.NodeSelectorTerm
-	{"matchExpressions", 1, TD_PB_MSG, O|R, 248},
-	{"matchFields", 2, TD_PB_MSG, O|R, 248},
-	// 240: core.ImageVolumeStatus
+	// 242: core.NodeSelectorTerm
+	{"matchExpressions", 1, TD_PB_MSG, O|R, 251},
+	{"matchFields", 2, TD_PB_MSG, O|R, 251},
+	// 243: core.ImageVolumeStatus
 	{"imageRef", 1, TD_PB_STRING, O, 0},
-	// 241: core.SecretProjection
-	{"", 1, TD_PB_MSG, I, 34},
-	{"items", 2, TD_PB_MSG, O|R, 225},
+	// 244: core.SecretProjection
+	{"", 1, TD_PB_MSG, I, 35},
+	{"items", 2, TD_PB_MSG, O|R, 228},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 242: core.DownwardAPIProjection
-	{"items", 1, TD_PB_MSG, O|R, 226},
-	// 243: core.ConfigMapProjection
-	{"", 1, TD_PB_MSG, I, 34},
-	{"items", 2, TD_PB_MSG, O|R, 225},
+	// 245: core.DownwardAPIProjection
+	{"items", 1, TD_PB_MSG, O|R, 229},
+	// 246: core.ConfigMapProjection
+	{"", 1, TD_PB_MSG, I, 35},
+	{"items", 2, TD_PB_MSG, O|R, 228},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 244: core.ServiceAccountTokenProjection
+	// 247: core.ServiceAccountTokenProjection
 	{"audience", 1, TD_PB_STRING, O, 0},
 	{"expirationSeconds", 2, TD_PB_INT, P|O, 0},
 	{"path", 3, TD_PB_STRING, 0, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 245: core.ClusterTrustBundleProjection
+	// 248: core.ClusterTrustBundleProjection
 	{"name", 1, TD_PB_STRING, P|O, 0},
 	{"signerName", 2, TD_PB_STRING, P|O, 0},
-	{"labelSelector", 3, TD_PB_MSG, P|O, 102},
+	{"labelSelector", 3, TD_PB_MSG, P|O, 105},
 	{"optional", 5, TD_PB_BOOL, P|O, 0},
 	{"path", 4, TD_PB_STRING, 0, 0},
 	{"user", 6, TD_PB_INT, P|O, 0},
-	// 246: core.PodCertificateProjection
+	// 249: core.PodCertificateProjection
 	{"signerName", 1, TD_PB_STRING, O, 0},
 	{"keyType", 2, TD_PB_STRING, O, 0},
 	{"maxExpirationSeconds", 3, TD_PB_INT, P|O, 0},
@@ -1323,10 +1341,10 @@ const struct td_pb_field td_pb_fields[] = {
 	{"certificateChainPath", 6, TD_PB_STRING, O, 0},
 	{"userAnnotations", 7, TD_PB_STRING, O|M, 0},
 	{"user", 8, TD_PB_INT, P|O, 0},
-	// 247: core.HTTPHeader
+	// 250: core.HTTPHeader
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 248: core.NodeSelectorRequirement
+	// 251: core.NodeSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
@@ -1347,241 +1365,244 @@ const struct td_pb_message td_pb_messages[] = {
 	{48, 3},
 	{51, 3},
 	{54, 2},
-	{56, 2},
-	{58, 5},
-	{63, 3},
+	{56, 3},
+	{59, 2},
+	{61, 5},
 	{66, 3},
 	{69, 3},
 	{72, 3},
-	{75, 2},
-	{77, 3},
+	{75, 3},
+	{78, 2},
 	{80, 3},
-	{83, 6},
-	{89, 15},
-	{104, 1},
-	{105, 2},
-	{107, 8},
-	{115, 14},
-	{129, 43},
-	{172, 22},
-	{194, 20},
-	{214, 2},
-	{216, 7},
-	{223, 1},
-	{224, 2},
-	{226, 2},
-	{228, 8},
-	{236, 9},
-	{245, 4},
-	{249, 7},
-	{256, 11},
-	{267, 10},
-	{277, 17},
-	{294, 11},
-	{305, 7},
-	{312, 4},
-	{316, 2},
-	{318, 2},
-	{320, 4},
-	{324, 6},
-	{330, 1},
-	{331, 4},
-	{335, 1},
-	{336, 2},
-	{338, 4},
-	{342, 1},
-	{343, 2},
-	{345, 2},
-	{347, 6},
-	{353, 7},
-	{360, 5},
-	{365, 4},
-	{369, 1},
-	{370, 1},
-	{371, 6},
-	{377, 2},
-	{379, 1},
-	{380, 11},
+	{83, 3},
+	{86, 6},
+	{92, 15},
+	{107, 1},
+	{108, 2},
+	{110, 8},
+	{118, 14},
+	{132, 43},
+	{175, 22},
+	{197, 20},
+	{217, 2},
+	{219, 7},
+	{226, 1},
+	{227, 2},
+	{229, 2},
+	{231, 8},
+	{239, 9},
+	{248, 4},
+	{252, 7},
+	{259, 11},
+	{270, 10},
+	{280, 17},
+	{297, 11},
+	{308, 4},
+	{312, 7},
+	{319, 7},
+	{326, 4},
+	{330, 2},
+	{332, 2},
+	{334, 4},
+	{338, 6},
+	{344, 1},
+	{345, 4},
+	{349, 1},
+	{350, 2},
+	{352, 4},
+	{356, 1},
+	{357, 2},
+	{359, 2},
+	{361, 6},
+	{367, 7},
+	{374, 5},
+	{379, 4},
+	{383, 1},
+	{384, 1},
+	{385, 6},
 	{391, 2},
-	{393, 2},
-	{395, 4},
-	{399, 2},
-	{401, 1},
-	{402, 2},
-	{404, 25},
-	{429, 2},
-	{431, 13},
-	{444, 3},
-	{447, 5},
-	{452, 2},
-	{454, 3},
-	{457, 1},
-	{458, 8},
-	{466, 1},
-	{467, 1},
-	{468, 3},
-	{471, 3},
-	{474, 1},
-	{475, 2},
-	{477, 7},
-	{484, 1},
-	{485, 1},
-	{486, 15},
-	{501, 2},
-	{503, 2},
-	{505, 4},
-	{509, 3},
-	{512, 6},
-	{518, 1},
-	{519, 1},
-	{520, 6},
-	{526, 2},
-	{528, 2},
-	{530, 2},
-	{532, 6},
-	{538, 5},
-	{543, 3},
-	{546, 2},
-	{548, 2},
-	{550, 1},
-	{551, 5},
-	{556, 1},
-	{557, 1},
-	{558, 0},
-	{558, 6},
-	{564, 2},
-	{566, 4},
-	{570, 9},
+	{393, 1},
+	{394, 12},
+	{406, 2},
+	{408, 2},
+	{410, 4},
+	{414, 2},
+	{416, 1},
+	{417, 2},
+	{419, 25},
+	{444, 2},
+	{446, 13},
+	{459, 3},
+	{462, 5},
+	{467, 2},
+	{469, 3},
+	{472, 1},
+	{473, 8},
+	{481, 1},
+	{482, 1},
+	{483, 3},
+	{486, 3},
+	{489, 1},
+	{490, 2},
+	{492, 7},
+	{499, 1},
+	{500, 1},
+	{501, 15},
+	{516, 2},
+	{518, 2},
+	{520, 4},
+	{524, 3},
+	{527, 6},
+	{533, 1},
+	{534, 1},
+	{535, 6},
+	{541, 2},
+	{543, 2},
+	{545, 2},
+	{547, 6},
+	{553, 5},
+	{558, 3},
+	{561, 2},
+	{563, 2},
+	{565, 1},
+	{566, 5},
+	{571, 1},
+	{572, 1},
+	{573, 0},
+	{573, 6},
 	{579, 2},
 	{581, 4},
-	{585, 2},
-	{587, 4},
-	{591, 5},
-	{596, 1},
-	{597, 1},
-	{598, 2},
-	{600, 30},
-	{630, 5},
-	{635, 3},
-	{638, 3},
-	{641, 2},
-	{643, 2},
-	{645, 8},
-	{653, 2},
-	{655, 7},
-	{662, 3},
-	{665, 12},
-	{677, 25},
-	{702, 4},
-	{706, 4},
-	{710, 2},
-	{712, 2},
-	{714, 2},
-	{716, 2},
-	{718, 2},
-	{720, 2},
-	{722, 2},
-	{724, 2},
-	{726, 3},
-	{729, 5},
-	{734, 1},
+	{585, 9},
+	{594, 2},
+	{596, 4},
+	{600, 2},
+	{602, 4},
+	{606, 5},
+	{611, 1},
+	{612, 1},
+	{613, 2},
+	{615, 30},
+	{645, 5},
+	{650, 3},
+	{653, 3},
+	{656, 2},
+	{658, 2},
+	{660, 8},
+	{668, 2},
+	{670, 7},
+	{677, 3},
+	{680, 12},
+	{692, 25},
+	{717, 4},
+	{721, 4},
+	{725, 2},
+	{727, 2},
+	{729, 2},
+	{731, 2},
+	{733, 2},
 	{735, 2},
-	{737, 3},
-	{740, 2},
-	{742, 3},
-	{745, 3},
-	{748, 1},
-	{749, 4},
-	{753, 3},
-	{756, 2},
-	{758, 9},
-	{767, 9},
-	{776, 2},
-	{778, 3},
-	{781, 2},
-	{783, 2},
-	{785, 2},
-	{787, 2},
-	{789, 3},
-	{792, 4},
-	{796, 4},
-	{800, 3},
-	{803, 5},
-	{808, 3},
-	{811, 11},
-	{822, 3},
-	{825, 2},
-	{827, 8},
-	{835, 5},
-	{840, 4},
-	{844, 6},
-	{850, 2},
-	{852, 3},
-	{855, 5},
-	{860, 3},
-	{863, 5},
-	{868, 4},
-	{872, 6},
-	{878, 6},
-	{884, 2},
-	{886, 3},
-	{889, 3},
-	{892, 10},
-	{902, 5},
-	{907, 5},
-	{912, 1},
-	{913, 2},
-	{915, 2},
-	{917, 2},
-	{919, 5},
-	{924, 2},
-	{926, 4},
-	{930, 4},
-	{934, 2},
-	{936, 1},
-	{937, 2},
-	{939, 6},
-	{945, 2},
-	{947, 2},
-	{949, 1},
-	{950, 7},
-	{957, 1},
-	{958, 3},
-	{961, 3},
-	{964, 3},
-	{967, 2},
-	{969, 3},
-	{972, 4},
-	{976, 6},
+	{737, 2},
+	{739, 2},
+	{741, 3},
+	{744, 5},
+	{749, 1},
+	{750, 2},
+	{752, 3},
+	{755, 2},
+	{757, 3},
+	{760, 3},
+	{763, 1},
+	{764, 4},
+	{768, 3},
+	{771, 2},
+	{773, 9},
+	{782, 9},
+	{791, 2},
+	{793, 3},
+	{796, 2},
+	{798, 2},
+	{800, 2},
+	{802, 2},
+	{804, 3},
+	{807, 4},
+	{811, 4},
+	{815, 3},
+	{818, 5},
+	{823, 3},
+	{826, 11},
+	{837, 3},
+	{840, 2},
+	{842, 8},
+	{850, 5},
+	{855, 4},
+	{859, 6},
+	{865, 2},
+	{867, 3},
+	{870, 5},
+	{875, 3},
+	{878, 5},
+	{883, 4},
+	{887, 6},
+	{893, 6},
+	{899, 2},
+	{901, 3},
+	{904, 3},
+	{907, 10},
+	{917, 5},
+	{922, 5},
+	{927, 1},
+	{928, 2},
+	{930, 2},
+	{932, 2},
+	{934, 5},
+	{939, 2},
+	{941, 4},
+	{945, 4},
+	{949, 2},
+	{951, 1},
+	{952, 2},
+	{954, 6},
+	{960, 2},
+	{962, 2},
+	{964, 1},
+	{965, 7},
+	{972, 1},
+	{973, 3},
+	{976, 3},
+	{979, 3},
 	{982, 2},
-	{984, 2},
-	{986, 3},
-	{989, 2},
-	{991, 3},
-	{994, 4},
-	{998, 5},
-	{1003, 6},
-	{1009, 2},
-	{1011, 2},
-	{1013, 3},
-	{1016, 3},
-	{1019, 3},
-	{1022, 4},
-	{1026, 1},
-	{1027, 6},
-	{1033, 2},
-	{1035, 3},
-	{1038, 1},
-	{1039, 2},
+	{984, 3},
+	{987, 4},
+	{991, 6},
+	{997, 2},
+	{999, 2},
+	{1001, 3},
+	{1004, 2},
+	{1006, 3},
+	{1009, 4},
+	{1013, 5},
+	{1018, 6},
+	{1024, 2},
+	{1026, 2},
+	{1028, 3},
+	{1031, 3},
+	{1034, 3},
+	{1037, 4},
 	{1041, 1},
-	{1042, 3},
-	{1045, 1},
-	{1046, 3},
-	{1049, 4},
-	{1053, 6},
-	{1059, 8},
-	{1067, 2},
-	{1069, 3},
+	{1042, 6},
+	{1048, 2},
+	{1050, 3},
+	{1053, 1},
+	{1054, 2},
+	{1056, 1},
+	{1057, 3},
+	{1060, 1},
+	{1061, 3},
+	{1064, 4},
+	{1068, 6},
+	{1074, 8},
+	{1082, 2},
+	{1084, 3},
 };
 
 const struct td_pb_root td_pb_roots[] = {
@@ -1599,15 +1620,16 @@ const struct td_pb_root td_pb_roots[] = {
 	{"apps", "StatefulSet", 11},
 	{"batch", "Job", 12},
 	{"policy", "Eviction", 13},
-	{"coordination.k8s.io", "Lease", 14},
-	{"scheduling.k8s.io", "PriorityClass", 15},
-	{"authentication.k8s.io", "TokenRequest", 16},
-	{"authorization.k8s.io", "SelfSubjectAccessReview", 17},
-	{"authorization.k8s.io", "SubjectAccessReview", 18},
-	{"authorization.k8s.io", "SelfSubjectRulesReview", 19},
-	{"authentication.k8s.io", "SelfSubjectReview", 20},
-	{"authentication.k8s.io", "TokenReview", 21},
-	{"autoscaling", "Scale", 22},
-	{"", "DeleteOptions", 23},
+	{"policy", "PodDisruptionBudget", 14},
+	{"coordination.k8s.io", "Lease", 15},
+	{"scheduling.k8s.io", "PriorityClass", 16},
+	{"authentication.k8s.io", "TokenRequest", 17},
+	{"authorization.k8s.io", "SelfSubjectAccessReview", 18},
+	{"authorization.k8s.io", "SubjectAccessReview", 19},
+	{"authorization.k8s.io", "SelfSubjectRulesReview", 20},
+	{"authentication.k8s.io", "SelfSubjectReview", 21},
+	{"authentication.k8s.io", "TokenReview", 22},
+	{"autoscaling", "Scale", 23},
+	{"", "DeleteOptions", 24},
 	{0},
 };

@@ -119,7 +119,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
 int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
 
-// ---- write.c, patch.c, delete.c, pods.c, sub.c ----
+// ---- write.c, patch.c, delete.c, evict.c, pods.c ----
 int td_do_create(struct td_req *q, struct td_refusal *r);
 int td_do_update(struct td_req *q, struct td_refusal *r);
 int td_do_patch(struct td_req *q, struct td_refusal *r);
@@ -138,6 +138,8 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r);
 int td_do_token(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);
 int td_do_eviction(struct td_req *q, struct td_refusal *r);
+// Sets a condition of the pod d to True.
+void td_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason, const char *message);
 int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach portforward
 
 // ---- admit.c ----

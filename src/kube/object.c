@@ -17,6 +17,7 @@ const struct td_gvr td_replicasets = {"apps", "v1", "replicasets", "ReplicaSet",
 const struct td_gvr td_statefulsets = {"apps", "v1", "statefulsets", "StatefulSet", true};
 const struct td_gvr td_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct td_gvr td_priorityclasses = {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
+const struct td_gvr td_pdbs = {"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
 const struct td_gvr td_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
 const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters", "SlurmCluster", true};
 const struct td_gvr td_nodesets = {"tandem.dev", "v1alpha1", "nodesets", "NodeSet", true};

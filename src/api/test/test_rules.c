@@ -219,11 +219,28 @@ static void test_meta(void **state)
 	}
 }
 
+static void test_budget(void **state)
+{
+#define PDB(spec) "{metadata: {name: a}, spec: {" spec ", selector: {matchLabels: {a: b}}}}"
+#define REFUSED(spec, field, part) check("policy", "PodDisruptionBudget", PDB(spec), NULL, "FieldValueInvalid", field, part)
+	check("policy", "PodDisruptionBudget", PDB("minAvailable: 3"), NULL, NULL, NULL, NULL);
+	check("policy", "PodDisruptionBudget", PDB("maxUnavailable: 100%"), NULL, NULL, NULL, NULL);
+	REFUSED("minAvailable: 1, maxUnavailable: 1", "spec", "cannot be both set");
+	REFUSED("minAvailable: -1", "spec.minAvailable", "non-negative");
+	REFUSED("maxUnavailable: 101%", "spec.maxUnavailable", "100%");
+	REFUSED("maxUnavailable: half", "spec.maxUnavailable", "percentage");
+	check("policy", "PodDisruptionBudget", PDB("unhealthyPodEvictionPolicy: Never"), NULL, "FieldValueNotSupported",
+	      "spec.unhealthyPodEvictionPolicy", "IfHealthyBudget");
+	check("policy", "PodDisruptionBudget", "{metadata: {name: a}, spec: {selector: {matchExpressions: [{key: a, operator: In}]}}}",
+	      NULL, "FieldValueInvalid", "spec.selector", "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pod), cmocka_unit_test(test_pod_update), cmocka_unit_test(test_workloads),
-		cmocka_unit_test(test_job), cmocka_unit_test(test_core),       cmocka_unit_test(test_meta),
+		cmocka_unit_test(test_budget),    cmocka_unit_test(test_pod), cmocka_unit_test(test_pod_update),
+		cmocka_unit_test(test_workloads), cmocka_unit_test(test_job), cmocka_unit_test(test_core),
+		cmocka_unit_test(test_meta),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -203,6 +203,108 @@ static void binding(void **state)
 	h->as = h->admin;
 }
 
+static void budget_status(struct harness *h, const char *status)
+{
+	td_auto_free char *body = td_asprintf("{\"status\":%s}", status);
+	expect(h, "PATCH", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web/status", MERGE, body, 200, NULL, NULL);
+}
+
+static void pod_of(struct harness *h, const char *name, const char *phase, bool ready)
+{
+	td_auto_free char *body =
+		td_asprintf("{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app\":\"web\"}},\"spec\":{\"containers\":[{\"name\":"
+			    "\"c\",\"image\":\"i\"}]}}",
+			    name);
+	td_auto_free char *path = td_asprintf(NS "/pods/%s/status", name);
+	td_auto_free char *status = td_asprintf("{\"status\":{\"phase\":\"%s\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
+						phase, ready ? "True" : "False");
+	expect(h, "POST", NS "/pods", JSON, body, 201, NULL, NULL);
+	expect(h, "PATCH", path, MERGE, status, 200, NULL, NULL);
+}
+
+static void eviction(void **state)
+{
+	struct harness *h = *state;
+	h->as = h->admin;
+#define EVICT(name) "{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{\"name\":\"" name "\"}}"
+#define PDB(name) "/apis/policy/v1/namespaces/default/poddisruptionbudgets" name
+#define CAUSE "details.causes.[0].message"
+	static const char web[] =
+		"{\"metadata\":{\"name\":\"web\"},\"spec\":{\"minAvailable\":1,\"selector\":{\"matchLabels\":{\"app\":\"web\"}}}}";
+	expect(h, "POST", PDB(""), JSON, web, 201, NULL, NULL);
+	td_auto_free char *zero = field(h, PDB("/web"), "status.disruptionsAllowed");
+	assert_string_equal(zero, "0");
+	pod_of(h, "e1", "Running", true);
+	pod_of(h, "e2", "Running", true);
+	// Nobody has looked at the budget yet.
+	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
+	       "The disruption budget web is still being processed by the server.");
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	ask(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), &j);
+	assert_int_equal(td_jint(td_json_root(j), "details.retryAfterSeconds", 0), 10);
+	assert_string_equal(td_jstr(td_json_root(j), "reason"), "TooManyRequests");
+	assert_string_equal(td_jstr(td_json_root(j), "details.causes.[0].reason"), "DisruptionBudget");
+	assert_string_equal(td_jstr(td_json_root(j), "message"), "Cannot evict pod as it would violate the pod's disruption budget.");
+	budget_status(h,
+		      "{\"observedGeneration\":1,\"disruptionsAllowed\":0,\"desiredHealthy\":6,\"currentHealthy\":6,\"expectedPods\":6}");
+	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
+	       "The disruption budget web needs 6 healthy pods and has 6 currently");
+	td_json_unref(j);
+	ask(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), &j);
+	assert_null(td_jget(td_json_root(j), "details.retryAfterSeconds"));
+	budget_status(h, "{\"conditions\":[{\"type\":\"DisruptionAllowed\",\"status\":\"False\",\"reason\":\"SyncFailed\",\"message\":\"no "
+			 "scale\"}]}");
+	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
+	       "The disruption budget web does not allow evicting pods currently because it failed sync: no scale");
+	// One is allowed: a dry run takes nothing, the first takes it, the second is refused, with nothing but the status changed.
+	budget_status(h,
+		      "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{\"type\":\"DisruptionAllowed\","
+		      "\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
+	expect(h, "POST", NS "/pods/e1/eviction?dryRun=All", JSON, EVICT("e1"), 201, "status", "Success");
+	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 201, "status", "Success");
+	expect(h, "GET", NS "/pods/e1", NULL, NULL, 404, NULL, NULL);
+	td_auto_free char *left = field(h, PDB("/web"), "status.disruptionsAllowed"),
+			  *e1 = field(h, PDB("/web"), "status.disruptedPods.e1");
+	assert_string_equal(left, "0");
+	assert_true(*e1);
+	expect(h, "GET", PDB("/web"), NULL, NULL, 200, "status.conditions.[0].reason", "InsufficientPods");
+	expect(h, "POST", NS "/pods/e2/eviction", JSON, EVICT("e2"), 429, NULL, NULL);
+	expect(h, "DELETE", NS "/pods/e2", NULL, NULL, 200, NULL, NULL); // a plain delete asks nobody
+	// What does not count as healthy goes while enough others are.
+	pod_of(h, "e3", "Running", false);
+	budget_status(h, "{\"currentHealthy\":0}");
+	expect(h, "POST", NS "/pods/e3/eviction", JSON, EVICT("e3"), 429, NULL, NULL);
+	budget_status(h, "{\"currentHealthy\":1}");
+	expect(h, "POST", NS "/pods/e3/eviction", JSON, EVICT("e3"), 201, NULL, NULL);
+	pod_of(h, "e4", "Running", false);
+	budget_status(h, "{\"currentHealthy\":0}");
+	expect(h, "PATCH", PDB("/web"), MERGE, "{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}", 200, NULL, NULL);
+	expect(h, "POST", NS "/pods/e4/eviction", JSON, EVICT("e4"), 201, NULL, NULL);
+	// Pods that run nowhere yet and pods that are done disrupt nobody.
+	pod_of(h, "e5", "Pending", false);
+	expect(h, "POST", NS "/pods/e5/eviction", JSON, EVICT("e5"), 201, NULL, NULL);
+	pod_of(h, "e6", "Failed", false);
+	expect(h, "POST", NS "/pods/e6/eviction", JSON, EVICT("e6"), 201, NULL, NULL);
+	// A version that is no longer the latest, and one that is.
+	pod_of(h, "e7", "Pending", false);
+	expect(h, "POST", NS "/pods/e7/eviction", JSON,
+	       "{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":\"1\"}}}", 409, "reason",
+	       "Conflict");
+	td_auto_free char *rv = field(h, NS "/pods/e7", "metadata.resourceVersion");
+	td_auto_free char *good =
+		td_asprintf("{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":%s}}}", rv);
+	expect(h, "POST", NS "/pods/e7/eviction", JSON, good, 201, NULL, NULL);
+	// Two budgets of one pod.
+	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{}}}", 201, NULL, NULL);
+	pod_of(h, "e8", "Running", true);
+	expect(h, "POST", NS "/pods/e8/eviction", JSON, EVICT("e8"), 500, "message",
+	       "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.");
+	expect(h, "DELETE", NS "/pods/e8", NULL, NULL, 200, NULL, NULL);
+	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"minAvailable\":1,\"maxUnavailable\":1}}", 422,
+	       "details.causes.[0].field", "spec");
+	expect(h, "DELETE", PDB(""), NULL, NULL, 200, NULL, NULL);
+}
+
 static void namespaces(void **state)
 {
 	struct harness *h = *state;
@@ -303,9 +405,9 @@ static void paging(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(who_may), cmocka_unit_test(objects),   cmocka_unit_test(applying),
-		cmocka_unit_test(grants),  cmocka_unit_test(binding),   cmocka_unit_test(namespaces),
-		cmocka_unit_test(custom),  cmocka_unit_test(own_kinds), cmocka_unit_test(paging),
+		cmocka_unit_test(who_may),   cmocka_unit_test(objects),  cmocka_unit_test(applying),   cmocka_unit_test(grants),
+		cmocka_unit_test(binding),   cmocka_unit_test(eviction), cmocka_unit_test(namespaces), cmocka_unit_test(custom),
+		cmocka_unit_test(own_kinds), cmocka_unit_test(paging),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }
