@@ -9,11 +9,13 @@ import time
 
 IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
 KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
+SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))  # every deadline is this many times longer: emulated machines
 SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
 def wait_for(what, predicate, seconds=60):
     """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause."""
+    seconds *= SLOW
     end = time.monotonic() + seconds
     last = None
     while True:
@@ -28,7 +30,7 @@ def wait_for(what, predicate, seconds=60):
             return last
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
-        time.sleep(0.02)  # poll interval, nothing is synchronised by it
+        time.sleep(0.02 * SLOW)  # poll interval, nothing is synchronised by it
 
 
 class Failed(subprocess.CalledProcessError):
@@ -48,7 +50,7 @@ class Pool:
 
     # ---- commands ----
     def run(self, *argv, check=True, timeout=120, input=None, env=None):
-        r = subprocess.run([str(a) for a in argv], env=env or self.env, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
+        r = subprocess.run([str(a) for a in argv], env=env or self.env, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout * SLOW)
         if check and r.returncode:
             raise Failed(r.returncode, argv, r.stdout, r.stderr)
         return r
@@ -58,6 +60,8 @@ class Pool:
 
     def up(self, *argv, timeout=600):
         os.makedirs(IMAGES, exist_ok=True)
+        if SLOW > 1 and "--wait" not in argv:
+            argv += ("--wait", f"{int(180 * SLOW)}s")
         return self.cmd("up", *argv, timeout=timeout).stdout
 
     def down(self, purge=False, timeout=180):
