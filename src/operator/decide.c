@@ -128,6 +128,8 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_NONE, "the slurmd pod is ending");
 	} else if (n->pod && n->pod_ended) {
 		act(n, TD_OP_DELETE_POD, NULL);
+	} else if (n->pod && n->forgotten && p->view && !r) {
+		act(n, TD_OP_DELETE_POD, "Slurm forgot the node; a new slurmd registers it again");
 	} else if (!n->pod && n->refuse) {
 		act(n, TD_OP_NONE, n->refuse);
 	} else if (!n->pod && !n->ready) {

@@ -204,6 +204,10 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		x->n.pod_deleting = td_object_deleting(x->pod);
 		x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
 		x->n.pod_ready = td_op_pod_ready(x->pod);
+		if (v) {
+			enum td_op_sight sight = !v->fresh || !x->n.pod_ready ? TD_OP_UNSEEN : x->n.record ? TD_OP_PRESENT : TD_OP_ABSENT;
+			x->n.forgotten = td_op_missing_look(&v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system)) == 0;
+		}
 		x->n.pod_updated =
 			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),
 					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_OP_REVISION));
@@ -349,6 +353,8 @@ static int perform(struct td_op *op, struct td_object *sc, struct td_object *set
 		const struct td_delete del = {.uid = x->pod->uid, .grace_s = x->n.exists ? -1 : 0};
 		r = td_kube_delete(op->k, &td_pods, set->ns, x->pod->name, &del, c, err);
 		r = r == TD_NOT_FOUND ? 0 : r;
+		if (!r && x->n.forgotten)
+			td_op_missing_restarted(&v->missing, x->name);
 		break;
 	}
 	case TD_OP_DELETE_RECORD:

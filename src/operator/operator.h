@@ -1,7 +1,8 @@
 // The operator's own contracts: pure builders of objects, the pure decision about a NodeSet's nodes, and what talks to the two APIs.
 //
 // One key per SlurmCluster ("ns/name"): a reconcile reads the caches, ensures the cluster's objects, then looks at every NodeSet that names
-// it. Nothing is remembered that a restart would miss: Slurm's records, the pods and the objects are the state.
+// it. Nothing is remembered that a restart would miss (how long something has been so is counted anew): Slurm's records, the pods and the
+// objects are the state.
 #pragma once
 
 #include "api/status.h"
@@ -84,6 +85,7 @@ struct td_op_node { // in
 	const char *pod_ip;                 // "" when none
 	const struct td_slurm_node *record; // Slurm's, NULL: none or unknown
 	bool record_differs;                // its size is not what the pod would say now
+	bool forgotten;                     // Slurm answers without a record although slurmd runs: missing.c says that it will stay so
 	// out
 	bool keep;
 	enum td_op_act act;
@@ -110,6 +112,26 @@ bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
 void td_op_sort(struct td_objects *l);            // by name
 
+// ---- missing.c: slurmds that Slurm has forgotten (pure) ----
+enum td_op_sight {
+	TD_OP_UNSEEN,  // Slurm gave no complete answer, or no slurmd pod is Ready there: nothing is known
+	TD_OP_PRESENT, // Slurm has a record of the node
+	TD_OP_ABSENT,  // a complete answer without it, while the slurmd pod is Ready
+};
+struct td_op_absent {
+	char *node, *pod; // uid of the pod since when it is missed; NULL: not missed now
+	int64_t since, looked;
+	int tries; // restarts in vain
+};
+struct td_op_missing {
+	struct td_op_absent *v;
+	size_t n;
+};
+// One look at one node. Returns -1: nothing is wrong; 0: the pod must be replaced; else after how many ms of the same it must be.
+int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_op_sight sight, int64_t now_ms);
+void td_op_missing_restarted(struct td_op_missing *m, const char *node); // its pod is being replaced
+void td_op_missing_done(struct td_op_missing *m);
+
 // ---- operator.c, cluster.c, nodeset.c ----
 struct td_op;
 struct td_op_view { // one cluster's Slurm, used by the worker that holds the cluster's key
@@ -124,10 +146,11 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 	int64_t fetched, changed, cost, first_seen; // monotonic ms
 	uint64_t hash;                              // of nodes
 	char *version;
-	char error[256];   // why there is no answer
-	char *problem;     // of the SlurmCluster's spec, all in one line; NULL: none
-	char *config_hash; // of the configuration it asks for; NULL: none that is valid
-	char *active;      // the configuration that was last put in force; NULL: see the object's status
+	char error[256];              // why there is no answer
+	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
+	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
+	char *active;                 // the configuration that was last put in force; NULL: see the object's status
+	struct td_op_missing missing; // a new leader starts to count anew
 	struct td_op_view *next;
 };
 struct td_op {

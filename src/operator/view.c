@@ -70,6 +70,7 @@ void td_op_views_free(struct td_op *op)
 		disconnect(v);
 		td_cancel_unref(v->call);
 		td_slurm_nodes_done(&v->nodes);
+		td_op_missing_done(&v->missing);
 		free(v->version);
 		free(v->problem);
 		free(v->active);

@@ -365,6 +365,51 @@ static void test_gone(void **state)
 	assert_int_equal(w.k.desired, 3);
 }
 
+static void test_forgotten(void **state)
+{
+	struct world w = settled();
+	attach(&w);
+	w.n[1].record = NULL; // just started, or a slow answer: nothing is done about it
+	expect(&w, "- - - -");
+	w.n[1].forgotten = true;
+	expect(&w, "- delete - -");
+	w.p.rolling = false;
+	expect(&w, "- delete - -"); // no update: OnDelete has no say
+	w.p.view = false;
+	expect(&w, "- - - -");
+	w.p.view = true;
+	w.n[1].pod_deleting = true;
+	expect(&w, "- - - -");
+}
+
+static void test_missing(void **state)
+{
+	struct td_op_missing m = {0};
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_PRESENT, 0), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 1000), 15000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 9000), 15000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 15000), 1000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16000), 0);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16500), 0); // the pod could not be deleted: still due
+	td_op_missing_restarted(&m, "n0");
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 17000), 30000); // in vain: twice as long
+	// An unknown answer is no sign of absence: the time starts again, the tries are kept.
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_UNSEEN, 46000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 47000), 30000);
+	for (int i = 0; i < 9; i++)
+		td_op_missing_restarted(&m, "n0");
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 50000), 480000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_PRESENT, 60000), -1); // it came: all is forgiven
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 61000), 15000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 24000), 0);     // each node has its own time
+	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_OP_ABSENT, 25000), 15000); // another pod, another time
+	assert_int_equal(m.n, 2);
+	td_op_missing_look(&m, "n2", NULL, TD_OP_UNSEEN, 4000000); // nodes that left do not stay for ever
+	assert_int_equal(m.n, 0);
+	td_op_missing_look(&m, "n2", "z", TD_OP_ABSENT, 4000000);
+	td_op_missing_done(&m);
+}
+
 static void test_names(void **state)
 {
 	assert_true(td_op_name_cmp("n2", "n10") < 0 && td_op_name_cmp("n10", "n9") > 0 && td_op_name_cmp("a", "a") == 0);
@@ -374,10 +419,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),       cmocka_unit_test(test_share),  cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers), cmocka_unit_test(test_first),
-		cmocka_unit_test(test_scale),         cmocka_unit_test(test_update), cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_objects),       cmocka_unit_test(test_share),   cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),  cmocka_unit_test(test_first),
+		cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),  cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_missing), cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
