@@ -528,3 +528,118 @@ def test_silent_nodes_and_pods_without_a_node(hasty):
     wait_for("no taints", lambda: ready("n2") == "True" and not taints("n2"))
     wait_for("the ended pod is gone", lambda: hasty.get("pod", "short") is None)
     hasty.k("delete", "node", "n1")
+
+
+def budget(ns, name, **spec):
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name, "namespace": ns}, "spec": spec}
+
+
+def counts(plane, ns, name):
+    """(expected, desired, healthy, allowed) once the budget was looked at in its present form."""
+    b = plane.get("-n", ns, "pdb", name)
+    s = b["status"]
+    if s.get("observedGeneration") != b["metadata"]["generation"]:
+        return None
+    return s["expectedPods"], s["desiredHealthy"], s["currentHealthy"], s["disruptionsAllowed"]
+
+
+def ready(p):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in p["status"].get("conditions", []))
+
+
+def test_drain_respects_disruption_budgets(plane, ns):
+    k = plane.k
+    plane.apply(deployment(ns, "web", 5))
+    k("-n", ns, "rollout", "status", "deploy/web", "--timeout=30s")
+    k("-n", ns, "create", "pdb", "web", "--selector=app=web", "--min-available=4")  # protobuf on the wire
+    wait_for("one may go", lambda: counts(plane, ns, "web") == (5, 4, 5, 1), 10)
+    row = k("-n", ns, "get", "pdb", "web").splitlines()
+    assert row[0].split("  ")[0] == "NAME" and re.sub(r" +", " ", row[0]) == "NAME MIN AVAILABLE MAX UNAVAILABLE ALLOWED DISRUPTIONS AGE"
+    assert row[1].split()[:4] == ["web", "4", "N/A", "1"]
+    seen, stop = [], threading.Event()
+
+    def watch():
+        while not stop.is_set():
+            seen.append(len([p for p in plane.live(ns) if ready(p)]))
+
+    t = threading.Thread(target=watch)
+    t.start()
+    node = plane.live(ns)[0]["spec"]["nodeName"]
+    try:
+        out = k("drain", node, "--pod-selector=app=web", "--timeout=60s")
+        assert "drained" in out
+        assert not [p for p in plane.live(ns) if p["spec"]["nodeName"] == node]
+        wait_for("five again", lambda: counts(plane, ns, "web") == (5, 4, 5, 1), 20)
+    finally:
+        stop.set()
+        t.join()
+        k("uncordon", node)
+    assert min(seen) >= 4, seen
+    # No room: the drain waits and says why; nothing is gone.
+    k("-n", ns, "patch", "pdb", "web", "-p", '{"spec":{"minAvailable":5}}')
+    wait_for("none may go", lambda: counts(plane, ns, "web") == (5, 5, 5, 0), 10)
+    before = {p["metadata"]["uid"] for p in plane.live(ns)}
+    node = plane.live(ns)[0]["spec"]["nodeName"]
+    r = subprocess.run(["kubectl", "drain", node, "--pod-selector=app=web", "--timeout=7s"], env=plane.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+    k("uncordon", node)
+    assert r.returncode and "Cannot evict pod as it would violate the pod's disruption budget." in r.stdout, r.stdout
+    assert {p["metadata"]["uid"] for p in plane.live(ns)} == before
+    code, status = plane.api.call("POST", f"/api/v1/namespaces/{ns}/pods/{plane.live(ns)[0]['metadata']['name']}/eviction",
+                                  {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": plane.live(ns)[0]["metadata"]["name"]}})
+    assert code == 429 and status["details"]["causes"][0] == {"reason": "DisruptionBudget", "message": "The disruption budget web needs 5 healthy pods and has 5 currently"}
+
+
+def test_disruption_budget_counts(plane, ns):
+    plane.apply(deployment(ns, "web", 5), budget(ns, "share", minAvailable="50%", selector={"matchLabels": {"app": "web"}}),
+                budget(ns, "down", maxUnavailable="30%", selector={"matchLabels": {"app": "web"}}))
+    wait_for("a share, rounded up", lambda: counts(plane, ns, "share") == (5, 3, 5, 2), 20)
+    wait_for("what may be missing, rounded up", lambda: counts(plane, ns, "down") == (5, 3, 5, 2), 10)
+    plane.k("-n", ns, "scale", "deploy/web", "--replicas=2")
+    wait_for("the share follows the scale", lambda: counts(plane, ns, "share") == (2, 1, 2, 1), 20)
+    # Pods without a controller are not counted in a share; a budget without pods lets nothing go.
+    plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": ns, "labels": {"app": "bare"}}, "spec": template("x")["spec"]},
+                budget(ns, "bare", maxUnavailable=1, selector={"matchLabels": {"app": "bare"}}), budget(ns, "none", minAvailable=1, selector={"matchLabels": {"app": "nobody"}}),
+                budget(ns, "bare-int", minAvailable=0, selector={"matchLabels": {"app": "bare"}}))
+    wait_for("unmanaged", lambda: counts(plane, ns, "bare") == (0, 0, 1, 0), 20)
+    wait_for("a number counts them", lambda: counts(plane, ns, "bare-int") == (1, 0, 1, 1), 20)
+    wait_for("no pods", lambda: counts(plane, ns, "none") == (0, 1, 0, 0), 10)
+    # A Job has no scale: the budget says so and lets nothing go.
+    plane.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": ns},
+                 "spec": {"template": {**template("job"), "spec": {**template("job")["spec"], "restartPolicy": "Never"}}}},
+                budget(ns, "job", maxUnavailable=1, selector={"matchLabels": {"app": "job"}}))
+    wait_for("the reason", lambda: any(c["reason"] == "SyncFailed" and c["message"] == "jobs.batch does not implement the scale subresource" for c in
+             plane.get("-n", ns, "pdb", "job")["status"].get("conditions", [])), 20)
+    # A custom resource with a scale.
+    plane.apply({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "herds.t.example"}, "spec": {
+        "group": "t.example", "scope": "Namespaced", "names": {"plural": "herds", "kind": "Herd"}, "versions": [{
+            "name": "v1", "served": True, "storage": True, "subresources": {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": {"n": {"type": "integer"}}}}}}}]}})
+    plane.apply({"apiVersion": "t.example/v1", "kind": "Herd", "metadata": {"name": "h", "namespace": ns}, "spec": {"n": 4}})
+    uid = plane.get("-n", ns, "herd", "h")["metadata"]["uid"]
+    plane.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "cow", "namespace": ns, "labels": {"app": "herd"}, "ownerReferences": [
+        {"apiVersion": "t.example/v1", "kind": "Herd", "name": "h", "uid": uid, "controller": True}]}, "spec": template("x")["spec"]},
+        budget(ns, "herd", maxUnavailable=3, selector={"matchLabels": {"app": "herd"}}))
+    wait_for("its scale counts", lambda: counts(plane, ns, "herd") == (4, 1, 1, 0), 20)
+    plane.k("delete", "crd", "herds.t.example")
+
+
+def test_a_granted_eviction_is_not_granted_twice(plane, ns):
+    """Between the grant and the sight of the deletion the pod does not count as healthy: many at once get no more than the budget has."""
+    plane.apply(deployment(ns, "web", 6), budget(ns, "web", maxUnavailable=2, selector={"matchLabels": {"app": "web"}}))
+    wait_for("two may go", lambda: counts(plane, ns, "web") == (6, 4, 6, 2), 20)
+    plane.agent.paused = True  # nothing becomes ready again meanwhile
+    try:
+        answers = []
+
+        def evict(name):
+            answers.append(plane.api.call("POST", f"/api/v1/namespaces/{ns}/pods/{name}/eviction", {"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": name}})[0])
+        threads = [threading.Thread(target=evict, args=(p["metadata"]["name"],)) for p in plane.live(ns)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert sorted(answers) == [201, 201, 429, 429, 429, 429]
+    finally:
+        plane.agent.paused = False
+    wait_for("two may go again, and no grant is left over", lambda: counts(plane, ns, "web") == (6, 4, 6, 2) and not
+             plane.get("-n", ns, "pdb", "web")["status"].get("disruptedPods"), 20)

@@ -16,7 +16,7 @@ struct ctl {
 	struct td_recorder *rec;
 	const struct td_clock *clock;
 	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases, *deployments,
-		*replicasets, *statefulsets, *jobs, *priorityclasses, *crds;
+		*replicasets, *statefulsets, *jobs, *priorityclasses, *pdbs, *crds;
 	struct ctl_expect *rs_expect, *sts_expect, *job_expect;
 	struct ctl_gc *gc;
 	struct ctl_scheduler *scheduler;
@@ -36,6 +36,7 @@ void ctl_node(struct ctl *c, struct td_controller *ret);
 void ctl_podgc(struct ctl *c, struct td_controller *ret);
 void ctl_scheduler(struct ctl *c, struct td_controller *ret);
 void ctl_serviceaccount(struct ctl *c, struct td_controller *ret);
+void ctl_disruption(struct ctl *c, struct td_controller *ret);
 // What a controller keeps beside its queue; NULL ok.
 void ctl_gc_free(struct ctl_gc *g);
 void ctl_nodes_free(struct ctl_nodes *n);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t n_informers = 14;
+static const size_t n_informers = 15;
 
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
@@ -30,8 +30,9 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_statefulsets, c->statefulsets},
 		   {&td_jobs, c->jobs},
 		   {&td_priorityclasses, c->priorityclasses},
+		   {&td_pdbs, c->pdbs},
 		   {&td_crds, c->crds}};
-	_Static_assert(TD_LEN(all) == 14, "n_informers");
+	_Static_assert(TD_LEN(all) == 15, "n_informers");
 	if (i >= TD_LEN(all))
 		return false;
 	*ret_gvr = all[i].gvr;
@@ -93,6 +94,7 @@ static void make_informers(struct ctl *c)
 		   {&td_statefulsets, &c->statefulsets},
 		   {&td_jobs, &c->jobs},
 		   {&td_priorityclasses, &c->priorityclasses},
+		   {&td_pdbs, &c->pdbs},
 		   {&td_crds, &c->crds}};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});
@@ -121,9 +123,9 @@ static void *run_one(void *arg)
 
 static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 {
-	void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,    ctl_statefulset, ctl_job,
-									ctl_gc,         ctl_namespace,     ctl_node,        ctl_podgc,
-									ctl_scheduler,  ctl_serviceaccount};
+	void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,     ctl_statefulset, ctl_job,
+									ctl_gc,         ctl_namespace,      ctl_node,        ctl_podgc,
+									ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
 	struct td_controller v[TD_LEN(makers)];
 	struct running t[TD_LEN(makers)];
 	size_t n = TD_LEN(makers), started = 0;
