@@ -168,13 +168,27 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	}
 }
 
+static void slurm_metrics(struct td_bridge *b, struct td_buf *t)
+{
+	static const char *const names[] = {"requests", "bytes"}, *const help[] = {"Requests to slurmrestd.",
+										   "Bytes received from slurmrestd."};
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
+	for (size_t k = 0; l && k < TD_LEN(names); k++) {
+		td_buf_printf(t, "# HELP tandem_bridge_slurm_%s_total %s\n# TYPE tandem_bridge_slurm_%s_total counter\n", names[k], help[k],
+			      names[k]);
+		for (enum td_slurm_op op = 0; op < TD_SLURM_OPS; op++) {
+			uint64_t v[2];
+			td_slurm_stats(l->slurm, op, &v[0], &v[1]);
+			td_buf_printf(t, "tandem_bridge_slurm_%s_total{op=\"%s\"} %llu\n", names[k], td_slurm_op_name(op),
+				      (unsigned long long)v[k]);
+		}
+	}
+}
+
 static void metrics(struct td_bridge *b, struct td_http_x *x)
 {
 	td_auto_buf struct td_buf t = {0};
-	uint64_t reqs = 0, bytes = 0, kr, kb;
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
-	if (l)
-		td_slurm_stats(l->slurm, &reqs, &bytes);
+	uint64_t kr, kb;
 	td_kube_stats(b->kube, &kr, &kb);
 	pthread_mutex_lock(&b->asks->lock);
 	size_t asks = HASH_COUNT(b->asks->by_uid), pending = b->asks->pending;
@@ -193,8 +207,6 @@ static void metrics(struct td_bridge *b, struct td_http_x *x)
 		{"tandem_bridge_pods_ended_total", "counter", "Pods ended because their grant ended.", atomic_load(&b->n_ended_pods)},
 		{"tandem_bridge_jobs_ended_total", "counter", "Jobs ended because their pod ended.", atomic_load(&b->n_ended_jobs)},
 		{"tandem_bridge_job_lists_total", "counter", "Complete listings of Slurm's jobs.", atomic_load(&b->n_lists)},
-		{"tandem_bridge_slurm_requests_total", "counter", "Requests to slurmrestd.", reqs},
-		{"tandem_bridge_slurm_bytes_total", "counter", "Bytes received from slurmrestd.", bytes},
 		{"tandem_bridge_kube_requests_total", "counter", "Requests to the API server.", kr},
 		{"tandem_bridge_kube_bytes_total", "counter", "Bytes received from the API server.", kb},
 		{"tandem_bridge_slurm_state_lost", "gauge", "1 while Slurm seems to have lost its state.", atomic_load(&b->lost)},
@@ -202,6 +214,7 @@ static void metrics(struct td_bridge *b, struct td_http_x *x)
 	for (size_t i = 0; i < TD_LEN(rows); i++)
 		td_buf_printf(&t, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", rows[i].name, rows[i].help, rows[i].name, rows[i].type,
 			      rows[i].name, (unsigned long long)rows[i].v);
+	slurm_metrics(b, &t);
 	td_http_send(x, 200, "text/plain; version=0.0.4", td_buf_str(&t), t.len);
 }
 

@@ -8,6 +8,7 @@ struct td_slurm_adapter {
 	const char *version;                                             // "v0.0.42"
 	char *(*ask_body)(const struct td_slurm_ask *a, bool immediate); // caller frees
 	char *(*job_change_body)(const struct td_slurm_job_change *c);
+	char *(*job_end_body)(int64_t id, const char *name);
 	char *(*node_change_body)(const char *state, const char *reason);
 	// Fill *ret (zeroed by the caller); TD_INVALID when the value is not what its schema says. On failure *ret is to be freed all the
 	// same.

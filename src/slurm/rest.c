@@ -6,7 +6,6 @@
 #include "slurm/adapter.h"
 #include "slurm/token.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,7 +19,9 @@ struct td_slurm {
 	const struct td_slurm_adapter *a;
 	char *url, *user;
 	int64_t timeout_ms;
-	atomic_uint_fast64_t requests, bytes;
+	struct {
+		atomic_uint_fast64_t requests, bytes;
+	} sum[TD_SLURM_OPS];
 };
 
 int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td_error *err)
@@ -63,15 +64,22 @@ const char *td_slurm_url(const struct td_slurm *s)
 	return s->url;
 }
 
-void td_slurm_stats(const struct td_slurm *s, uint64_t *ret_requests, uint64_t *ret_bytes)
+const char *td_slurm_op_name(enum td_slurm_op op)
 {
-	*ret_requests = atomic_load(&s->requests);
-	*ret_bytes = atomic_load(&s->bytes);
+	static const char *const names[TD_SLURM_OPS] = {"other",       "job-allocate", "job-submit", "job-update", "job-end", "node-update",
+							"node-delete", "job",          "jobs",       "job-states", "nodes",   "node"};
+	return op < TD_SLURM_OPS ? names[op] : "?";
+}
+
+void td_slurm_stats(const struct td_slurm *s, enum td_slurm_op op, uint64_t *ret_requests, uint64_t *ret_bytes)
+{
+	*ret_requests = atomic_load(&s->sum[op].requests);
+	*ret_bytes = atomic_load(&s->sum[op].bytes);
 }
 
 // ---- one call -------------------------------------------------------------------------------------------------------------
 struct call {
-	const char *write;                       // what it changes, "job-submit": its fault points; NULL: it only reads
+	enum td_slurm_op op;                     // for the sums; a write's name is that of its fault points too
 	const char *user, *method, *path, *body; // path below /slurm/<version>
 	size_t max_body;
 	int64_t timeout_ms;
@@ -105,6 +113,7 @@ static int code_of(long long number, bool read)
 	case 2020: // ESLURM_TRANSITION_STATE_NO_UPDATE
 	case 2024: // ESLURM_JOB_PENDING
 	case 2073: // job is no longer pending execution
+	case 2172: // ESLURM_JOB_SIGNAL_FAILED: not the name that was said
 		return TD_CONFLICT;
 	case 1800: // SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR: nothing was sent
 	case 2027: // ESLURM_IN_STANDBY_MODE
@@ -166,12 +175,12 @@ static int send_once(struct td_slurm *s, const struct call *k, struct td_cancel 
 		.ctx = k->ctx,
 		.idle_ms = k->on_data ? 60000 : 0,
 	};
-	atomic_fetch_add(&s->requests, 1);
+	atomic_fetch_add(&s->sum[k->op].requests, 1);
 	r = td_http_do(s->http, &hc, c, ret, err);
 	if (r == TD_UNCERTAIN && is_read(k))
 		r = err ? (err->code = TD_TRANSIENT) : TD_TRANSIENT;
 	if (!r)
-		atomic_fetch_add(&s->bytes, ret->body.len);
+		atomic_fetch_add(&s->sum[k->op].bytes, ret->body.len);
 	return r;
 }
 
@@ -179,7 +188,8 @@ static int send_once(struct td_slurm *s, const struct call *k, struct td_cancel 
 // more with a fresh one: nothing was done.
 static int call(struct td_slurm *s, const struct call *k, struct td_cancel *c, int *ret_status, struct td_json **ret, struct td_error *err)
 {
-	int fault = k->write ? td_fault_at(err, "slurm.%s.before", k->write) : 0;
+	bool write = !is_read(k);
+	int fault = write ? td_fault_at(err, "slurm.%s.before", td_slurm_op_name(k->op)) : 0;
 	if (fault)
 		return fault;
 	for (int tries = 0;; tries++) {
@@ -187,7 +197,7 @@ static int call(struct td_slurm *s, const struct call *k, struct td_cancel *c, i
 		int r = send_once(s, k, c, &rep, err);
 		if (r)
 			return td_wrap(err, "slurmrestd");
-		if (k->write && (r = td_fault_at(err, "slurm.%s.after", k->write)))
+		if (write && (r = td_fault_at(err, "slurm.%s.after", td_slurm_op_name(k->op))))
 			return r;
 		if (rep.status == 511 && !tries) {
 			td_slurm_tokens_drop(s->tokens);
@@ -247,7 +257,7 @@ int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err)
 {
 	// Refused without a valid token, and small: a filter that no job matches.
-	const struct call k = {.method = "GET", .path = "/jobs/state/?job_id=4294967000", .timeout_ms = 5000};
+	const struct call k = {.op = TD_SLURM_JOB_STATES, .method = "GET", .path = "/jobs/state/?job_id=4294967000", .timeout_ms = 5000};
 	return call_ok(s, &k, c, NULL, err);
 }
 
@@ -256,7 +266,7 @@ static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *
 	       struct td_error *err)
 {
 	td_auto_free char *body = s->a->ask_body(a, immediate);
-	const struct call k = {.write = immediate ? "job-allocate" : "job-submit",
+	const struct call k = {.op = immediate ? TD_SLURM_ALLOCATE : TD_SLURM_SUBMIT,
 			       .user = user,
 			       .method = "POST",
 			       .path = immediate ? "/job/allocate" : "/job/submit",
@@ -308,7 +318,7 @@ int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
-	const struct call k = {.method = "GET", .path = path};
+	const struct call k = {.op = TD_SLURM_JOB, .method = "GET", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = call_ok(s, &k, c, &j, err);
 	if (r)
@@ -351,7 +361,7 @@ static int each_element(void *ctx, const char *p, size_t n)
 static int each_data(void *ctx, const char *p, size_t n)
 {
 	struct each *e = ctx;
-	atomic_fetch_add(&e->s->bytes, n);
+	atomic_fetch_add(&e->s->sum[TD_SLURM_JOBS].bytes, n);
 	return td_json_split(&e->split, p, n, &e->err);
 }
 
@@ -360,7 +370,8 @@ int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, 
 {
 	struct each e = {.s = s, .fn = fn, .ctx = ctx, .split = {.list = "jobs", .each = each_element}};
 	e.split.ctx = &e;
-	const struct call k = {.method = "GET", .path = "/jobs/", .on_data = each_data, .ctx = &e, .timeout_ms = 120000};
+	const struct call k = {
+		.op = TD_SLURM_JOBS, .method = "GET", .path = "/jobs/", .on_data = each_data, .ctx = &e, .timeout_ms = 120000};
 	td_auto(td_json_unref) struct td_json *none = NULL, *rest = NULL;
 	int r = call(s, &k, c, NULL, &none, err);
 	if (r && e.err.code)
@@ -393,7 +404,7 @@ static void add_state(struct td_slurm_states *l, const struct td_slurm_state *st
 
 static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c, struct td_slurm_states *l, struct td_error *err)
 {
-	const struct call k = {.method = "GET", .path = path};
+	const struct call k = {.op = TD_SLURM_JOB_STATES, .method = "GET", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = call_ok(s, &k, c, &j, err);
 	if (r)
@@ -437,19 +448,17 @@ int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_jo
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
 	td_auto_free char *body = s->a->job_change_body(ch);
-	const struct call k = {.write = "job-update", .method = "POST", .path = path, .body = body};
+	const struct call k = {.op = TD_SLURM_JOB_UPDATE, .method = "POST", .path = path, .body = body};
 	int r = call_ok(s, &k, c, NULL, err);
 	return r ? td_wrap(err, "updating job %" PRId64, id) : 0;
 }
 
-int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *signal, struct td_cancel *c, struct td_error *err)
+int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err)
 {
-	char path[96];
-	for (const char *p = signal; p && *p; p++)
-		if (!isupper((unsigned char)*p) && !isdigit((unsigned char)*p))
-			return td_fail(err, TD_INVALID, "\"%.20s\" is no signal", signal);
-	snprintf(path, sizeof(path), "/job/%" PRId64 "%s%.20s", id, signal ? "?signal=" : "", signal ? signal : "");
-	const struct call k = {.write = "job-end", .method = "DELETE", .path = path};
+	if (id <= 0 || !name || !*name)
+		return td_fail(err, TD_INVALID, "job %" PRId64 " is not ended without its name", id);
+	td_auto_free char *body = s->a->job_end_body(id, name);
+	const struct call k = {.op = TD_SLURM_JOB_END, .method = "DELETE", .path = "/jobs/", .body = body};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = call_ok(s, &k, c, &j, err);
 	if (r)
@@ -460,7 +469,7 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *signal, struct 
 		long long code = td_jint(v, "error.code", 0);
 		if (code)
 			return td_fail(err, code_of(code, false), "ending job %" PRId64 ": %s (%lld)", id,
-				       td_jstr_or(v, "error.string", "refused"), code);
+				       td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
 	}
 	return 0;
 }
@@ -505,7 +514,7 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
 {
-	const struct call k = {.method = "GET", .path = "/nodes/", .max_body = 512u << 20};
+	const struct call k = {.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = call_ok(s, &k, c, &j, err);
 	if (r)
@@ -531,7 +540,7 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 	int r = node_path(name, &path, err);
 	if (r)
 		return r;
-	const struct call k = {.method = "GET", .path = td_buf_str(&path)};
+	const struct call k = {.op = TD_SLURM_NODE, .method = "GET", .path = td_buf_str(&path)};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int status = 0;
 	r = call(s, &k, c, &status, &j, err);
@@ -565,7 +574,7 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 		if ((unsigned char)*p < ' ' || *p == 127)
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
 	td_auto_free char *body = s->a->node_change_body(state, reason);
-	const struct call k = {.write = "node-update", .method = "POST", .path = td_buf_str(&path), .body = body};
+	const struct call k = {.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
 	r = call_ok(s, &k, c, NULL, err);
 	if (r == TD_INVALID && err && strstr(err->msg, "(2018)"))
 		r = td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
@@ -578,7 +587,7 @@ int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel 
 	int r = node_path(name, &path, err);
 	if (r)
 		return r;
-	const struct call k = {.write = "node-delete", .method = "DELETE", .path = td_buf_str(&path)};
+	const struct call k = {.op = TD_SLURM_NODE_DELETE, .method = "DELETE", .path = td_buf_str(&path)};
 	struct td_error e = TD_ERROR_INIT;
 	r = call_ok(s, &k, c, NULL, &e);
 	if (r == TD_INVALID && strstr(e.msg, "(2018)"))

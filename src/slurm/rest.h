@@ -28,7 +28,24 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 struct td_slurm *td_slurm_free(struct td_slurm *s);
 TD_DEFINE_AUTO(struct td_slurm *, td_slurm_free)
 const char *td_slurm_url(const struct td_slurm *s);
-void td_slurm_stats(const struct td_slurm *s, uint64_t *ret_requests, uint64_t *ret_bytes); // since start: sent, received
+enum td_slurm_op {
+	TD_SLURM_OTHER,
+	TD_SLURM_ALLOCATE,
+	TD_SLURM_SUBMIT,
+	TD_SLURM_JOB_UPDATE,
+	TD_SLURM_JOB_END,
+	TD_SLURM_NODE_UPDATE,
+	TD_SLURM_NODE_DELETE,
+	TD_SLURM_JOB,
+	TD_SLURM_JOBS,
+	TD_SLURM_JOB_STATES,
+	TD_SLURM_NODES,
+	TD_SLURM_NODE,
+	TD_SLURM_OPS,
+};
+const char *td_slurm_op_name(enum td_slurm_op op); // "job-allocate"
+// Since start: requests, and bytes of the replies' bodies.
+void td_slurm_stats(const struct td_slurm *s, enum td_slurm_op op, uint64_t *ret_requests, uint64_t *ret_bytes);
 // 0: slurmctld answers and takes our token (a node list is asked for: /ping lies, slurm-facts 0.2).
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 
@@ -98,9 +115,10 @@ struct td_slurm_job_change { // NULL and 0 are left alone
 	bool release; // hold: false
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c, struct td_error *err);
-// Ends one job. Only after a fresh read that showed it ours and alive, and always as SlurmUser or root: a refused DELETE freezes slurmctld
-// (slurm-facts 0.1). Already ended or unknown: TD_NOT_FOUND. signal NULL: cancel, which frees at once; else only that signal ("USR1").
-int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *signal, struct td_cancel *c, struct td_error *err);
+// Ends the job of this id if its name is `name`: slurmctld compares it in the same breath, so that an id which went to somebody else ends
+// nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (slurm-facts 0.1).
+// Already ended or unknown: TD_NOT_FOUND.
+int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err);
 
 // ---- nodes ----
 struct td_slurm_node {

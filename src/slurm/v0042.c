@@ -2,6 +2,7 @@
 #include "slurm/adapter.h"
 #include "slurm/hostlist.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // ---- writing ------------------------------------------------------------------------------------------------------------
@@ -90,6 +91,17 @@ static char *job_change_body(const struct td_slurm_job_change *c)
 	names(d, root, "excluded_nodes", c->excluded_nodes);
 	if (c->release)
 		td_jm_bool(d, root, "hold", false);
+	return td_json_mut_text(root, NULL);
+}
+
+static char *job_end_body(int64_t id, const char *name)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	char text[24];
+	snprintf(text, sizeof(text), "%lld", (long long)id);
+	strings(d, root, "jobs", text); // never empty: that would be every job
+	td_jm_str(d, root, "job_name", name);
 	return td_json_mut_text(root, NULL);
 }
 
@@ -268,6 +280,7 @@ const struct td_slurm_adapter td_slurm_v0042 = {
 	.version = "v0.0.42",
 	.ask_body = ask_body,
 	.job_change_body = job_change_body,
+	.job_end_body = job_end_body,
 	.node_change_body = node_change_body,
 	.read_job = read_job,
 	.read_node = read_node,

@@ -27,7 +27,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(slurm, job, c, &j, &e);
 	if (!r && td_streq(td_job_uid(&j, s->cluster_uid), uid) && !td_job_ended(j.states)) {
-		r = td_slurm_job_end(slurm, job, NULL, c, &e);
+		r = td_slurm_job_end(slurm, job, j.name, c, &e);
 		td_info("job %lld is an extra of ask %s: ended", (long long)job, uid);
 		atomic_fetch_add(&b->n_ended_jobs, 1);
 		if (b->knocks)

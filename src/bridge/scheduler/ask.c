@@ -14,8 +14,8 @@ struct td_ask *td_ask_unref(struct td_ask *a)
 {
 	if (!a || __atomic_sub_fetch(&a->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
-	char *const f[] = {a->key,  a->nodes,    a->devices, a->cpus, a->reason, a->excluded,
-			   a->user, a->job_user, a->refused, a->said, a->why};
+	char *const f[] = {a->key,  a->nodes,    a->devices,  a->cpus,    a->reason, a->excluded,
+			   a->user, a->job_user, a->job_name, a->refused, a->said,   a->why};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
 	free(a);
@@ -127,8 +127,7 @@ void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_s
 	for (struct td_ask *a = *bucket(t, job); a; a = a->by_job) {
 		if (a->job != job)
 			continue;
-		a->polled = states;
-		a->look = true;
+		a->polled = states; // what it means is the worker's to decide: not every change needs a read
 		td_strv_add(ret, a->key);
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -25,11 +25,12 @@ struct td_ask {
 		warned; // named: the job carries this UID; passed: its stand-in knocked, so the prolog has passed
 	int64_t start, restarts, end, preempt, expect, limit_min, has_cpus, has_memory_mb;
 	int64_t res_tag; // of its reservation; 0: none
-	char *nodes, *devices, *cpus, *reason, *excluded, *job_user;
+	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name;
 	char *user;           // that the mapping gives
 	int64_t read_ms;      // mono: when the job was read last
 	int64_t asked_ms;     // mono: when the last submit was sent (for listings: what was listed before says nothing)
-	int64_t not_before;   // mono: do not read before (a prolog takes its time)
+	int64_t not_before;   // mono: do not read before (a prolog takes its time); a knock goes before it
+	int64_t knock_ms;     // mono, of a batch job that a poll showed running: until then its knock is waited for
 	int64_t retry_ms;     // mono: do not submit again before
 	int64_t allocated_ms; // mono, of an allocation: to learn how long a prolog takes
 	bool burst;           // it was one of many then

@@ -89,10 +89,15 @@ static void forget_job(struct td_bridge *b, struct td_ask *a)
 int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
 		   int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
-	// Only what a fresh read shows to be ours and alive is ended (slurm-facts 0.1).
-	int r = td_ask_read(b, s, l->slurm, a, c, err);
-	if (r)
-		return r;
+	int r;
+	bool unbound = pod && !td_jstr(pod->root, "spec.nodeName") && !td_object_deleting(pod);
+	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any surer. One is needed
+	// when its owner gave it another name, and when a leader before us could still bind the pod (is it running?).
+	if (unbound || !a->job_name || !td_ends(a->job_name, a->uid)) {
+		r = td_ask_read(b, s, l->slurm, a, c, err);
+		if (r)
+			return r;
+	}
 	struct td_pool_job j;
 	td_ask_job(b, a, true, &j);
 	if (j.know != TD_JOB_READ || !j.ours || j.is == TD_IS_ENDED) {
@@ -101,7 +106,6 @@ int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_l
 		forget_job(b, a); // a waiting pod whose job we gave back: its end is not the user's scancel
 		return 0;
 	}
-	bool unbound = pod && !td_jstr(pod->root, "spec.nodeName") && !td_object_deleting(pod);
 	if (unbound && j.is == TD_IS_RUNNING && (r = raise_epoch(b, pod, c, err)))
 		return r;
 	if (!unbound && a->batch && j.is == TD_IS_RUNNING) {
@@ -116,7 +120,11 @@ int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_l
 		}
 	}
 	struct td_error e = TD_ERROR_INIT;
-	r = td_slurm_job_end(l->slurm, a->job, NULL, c, &e);
+	r = td_slurm_job_end(l->slurm, a->job, a->job_name, c, &e);
+	if (r == TD_CONFLICT) { // renamed, or the id is another's now: decided again with what a read shows
+		td_ask_str(b->asks, &a->job_name, NULL);
+		return td_ask_read(b, s, l->slurm, a, c, err);
+	}
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg); // read again before it is repeated
 	td_debug("%s: ended job %lld", a->key, (long long)a->job);

@@ -43,11 +43,13 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
 	a->expect = phase == TD_PHASE_WAITING ? j->start : 0;
 	a->look = a->gone_seen = false;
+	a->knock_ms = 0;
 	a->born_s = j->submit ? j->submit : j->start;
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 	td_ask_str(b->asks, &a->reason, j->reason);
 	td_ask_str(b->asks, &a->job_user, j->user);
+	td_ask_str(b->asks, &a->job_name, j->name);
 	td_ask_str(b->asks, &a->excluded, j->excluded_nodes);
 	if (j->n_nodes && phase != TD_PHASE_ENDED && phase != TD_PHASE_ENDING) { // an ended job's list of devices is empty
 		td_ask_str(b->asks, &a->nodes, j->nodes_text);

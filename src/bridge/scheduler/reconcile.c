@@ -6,7 +6,15 @@
 
 #include <string.h>
 
-enum { STEPS_MAX = 8, KEY_ASKS = 16, REFUSED_AGAIN_MS = 60000, SHOW_AFTER_MS = 700, READ_PENDING_MS = 10000, SWEEP_MS = 60000 };
+enum {
+	STEPS_MAX = 8,
+	KEY_ASKS = 16,
+	REFUSED_AGAIN_MS = 60000,
+	SHOW_AFTER_MS = 700,
+	READ_PENDING_MS = 10000,
+	SWEEP_MS = 60000,
+	KNOCK_MS = 500 // a stand-in that runs and has not knocked by then is looked at all the same
+};
 
 struct run {
 	struct td_bridge *b;
@@ -131,6 +139,34 @@ static bool same_names(const char *x, const char *y)
 	return true;
 }
 
+// What the last poll says, where that is enough and no read is needed (one read is 6 KB, a state in a poll 40 bytes). False: read it.
+static bool poll_is_enough(struct run *r)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	bool enough = false;
+	pthread_mutex_lock(&b->asks->lock);
+	enum td_job_phase now = td_job_phase(a->polled);
+	if (a->know != TD_JOB_READ || a->look || a->usr1 || !a->named)
+		;
+	else if ((now == TD_PHASE_ENDED || now == TD_PHASE_ENDING) && pod_state(r->pod) != TD_POD_WAITING) {
+		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be submitted again or not:
+		// that needs to be sure.)
+		a->states = a->polled;
+		a->has_cpus = a->has_memory_mb = 0;
+		enough = true;
+	} else if (a->batch && now == TD_PHASE_RUNNING && !a->passed) {
+		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
+		int64_t t = td_now(b);
+		a->knock_ms = a->knock_ms ? a->knock_ms : t + KNOCK_MS;
+		a->not_before = a->knock_ms;
+	}
+	pthread_mutex_unlock(&b->asks->lock);
+	if (enough)
+		td_ask_pending(b->asks, a, false);
+	return enough;
+}
+
 // Reads the job when something says that it may have changed. False: not yet (again is set).
 static int refresh(struct run *r, bool *ret_wait, struct td_error *err)
 {
@@ -142,14 +178,16 @@ static int refresh(struct run *r, bool *ret_wait, struct td_error *err)
 	pthread_mutex_lock(&b->asks->lock);
 	if (a->found && a->found == a->job)
 		a->found = 0;
-	if (a->knocked && a->knocked == a->job)
+	if (a->knocked && a->knocked == a->job && !a->passed) {
 		a->passed = true;
-	bool need = a->know == TD_JOB_UNSURE || a->look || (a->know == TD_JOB_READ && a->polled != a->states);
+		a->not_before = 0;
+	}
+	bool changed = a->know != TD_JOB_NONE && a->polled != a->states, need = a->know == TD_JOB_UNSURE || a->look || changed;
 	bool usr1 = a->usr1;
-	int64_t now = td_now(b), before = a->not_before;
 	pthread_mutex_unlock(&b->asks->lock);
-	if (!need && !usr1)
+	if ((!need && !usr1) || poll_is_enough(r))
 		return 0;
+	int64_t now = td_now(b), before = a->not_before;
 	if (now < before) {
 		again(r, before - now);
 		*ret_wait = true;
@@ -225,18 +263,19 @@ static int show_pending(struct run *r, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
-	int64_t now = td_now(b), every = READ_PENDING_MS;
+	int64_t now = td_now(b), every = READ_PENDING_MS, first = SHOW_AFTER_MS;
 	pthread_mutex_lock(&b->asks->lock);
-	if ((int64_t)b->asks->pending * 20 > every) // the more wait, the slower each one's words
-		every = (int64_t)b->asks->pending * 20;
+	int64_t slow = (int64_t)b->asks->pending * 20; // the more wait, the slower each one's words
 	pthread_mutex_unlock(&b->asks->lock);
+	every = slow > every ? slow : every;
+	first = slow > first ? slow : first;
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
 			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s", (long long)a->job,
 				  a->user ? a->user : "?");
 		}
-		int64_t due = a->read_ms + (td_streq(a->reason, "None") ? SHOW_AFTER_MS : every) - now;
+		int64_t due = a->read_ms + (td_streq(a->reason, "None") ? first : every) - now;
 		if (due <= 0 && r->l) {
 			int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
 			if (k)
@@ -368,11 +407,12 @@ static int act(struct run *r, struct td_pool_step st, bool *ret_go_on, struct td
 	case TD_DO_SHOW:
 		return show_pending(r, err);
 	case TD_DO_WAIT: {
-		int64_t ms = a->burst && a->waits < 6 ? 30
-			     : a->waits < 2           ? 4
-			     : a->waits < 6           ? 12
-			     : a->waits < 12          ? 50
-						      : 250; // a look is 12 KB
+		int64_t ms = a->batch                   ? KNOCK_MS // its knock goes before it
+			     : a->burst && a->waits < 6 ? 30
+			     : a->waits < 2             ? 4
+			     : a->waits < 6             ? 12
+			     : a->waits < 12            ? 50
+							: 250; // a look is 6 KB
 		a->waits++;
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;

@@ -92,7 +92,7 @@ void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_lin
 		set_admin_comment(b, s, l, a, c);
 }
 
-static void took(struct td_bridge *b, struct td_ask *a, int64_t job, uint64_t states, bool batch)
+static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_t job, uint64_t states, bool batch)
 {
 	td_ask_set_job(b->asks, a, job);
 	pthread_mutex_lock(&b->asks->lock);
@@ -104,7 +104,7 @@ static void took(struct td_bridge *b, struct td_ask *a, int64_t job, uint64_t st
 	a->admin_set = false;
 	a->start = a->restarts = a->end = a->preempt = a->expect = 0;
 	a->waits = 0;
-	a->ended_ms = 0;
+	a->ended_ms = a->knock_ms = a->not_before = 0;
 	a->prolog = true;
 	a->passed = false;
 	a->look = !batch;
@@ -112,6 +112,7 @@ static void took(struct td_bridge *b, struct td_ask *a, int64_t job, uint64_t st
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 	td_ask_str(b->asks, &a->job_user, a->user);
+	td_ask_str(b->asks, &a->job_name, name);
 	td_ask_str(b->asks, &a->reason, batch ? "None" : "Prolog");
 	td_slurm_view_watch(b->view, job, states);
 }
@@ -131,7 +132,7 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 		if (!r) {
 			atomic_fetch_add(&b->n_allocated, 1);
 			td_room_given(b, a, job);
-			took(b, a, job, TD_JOB(RUNNING), false);
+			took(b, a, w->ask.name, job, TD_JOB(RUNNING), false);
 			td_ask_pending(b->asks, a, false);
 			a->allocated_ms = td_now(b);
 			a->burst = td_queue_len(b->pod_queue) > BURST;
@@ -154,7 +155,7 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 		r = td_slurm_submit(l->slurm, a->user, &w->ask, c, &job, &e);
 		if (!r) {
 			atomic_fetch_add(&b->n_submitted, 1);
-			took(b, a, job, TD_JOB(PENDING), true);
+			took(b, a, w->ask.name, job, TD_JOB(PENDING), true);
 			td_ask_pending(b->asks, a, true);
 			td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
 			set_admin_comment(b, s, l, a, c);

@@ -288,26 +288,39 @@ static void test_end(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	{
+		uint64_t n, before, bytes;
+		td_slurm_stats(slurm, TD_SLURM_JOB_END, &before, &bytes);
 		ANSWER({200, "{\"status\":[],\"errors\":[],\"warnings\":[]}"});
-		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), 0);
+		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 		assert_string_equal(fake.method, "DELETE");
-		assert_int_equal(td_slurm_job_end(slurm, 5, "USR1", NULL, &err), 0);
-		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5?signal=USR1");
-		assert_int_equal(td_slurm_job_end(slurm, 5, "K&x=y", NULL, &err), TD_INVALID);
+		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/");
+		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}"); // with a list, or it would be every job
+		td_slurm_stats(slurm, TD_SLURM_JOB_END, &n, &bytes);
+		assert_int_equal(n, before + 1);
+		assert_true(bytes > 20);
+		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_INVALID);
+		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
+		assert_int_equal(td_slurm_job_end(slurm, 0, "a.b", NULL, &err), TD_INVALID);
 	}
 	{
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Job/step already completing or "
 			     "completed\",\"code\":2021},\"step_id\":\"5\"}],"
 			     "\"errors\":[]}"});
-		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_NOT_FOUND);
+		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
+	}
+	{ // the id is another's job now, or its owner gave it another name
+		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal job\",\"code\":2172,\"message\":\"Job name x != filter "
+			     "name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
+		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_CONFLICT);
+		assert_non_null(strstr(err.msg, "Job name x"));
 	}
 	{
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
-		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), 0);
+		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 	}
 	{
 		ANSWER({500, ERR(1, "Operation not permitted")});
-		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_UNCERTAIN);
+		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_UNCERTAIN);
 	}
 }
 
