@@ -167,7 +167,7 @@ static int images(const struct td_instance *i, struct td_progress *p, struct td_
 static int install_standin(const struct td_instance *i, struct td_error *err)
 {
 	td_auto_free char *self = td_self_path(), *dest = td_asprintf("%s/opt/tandem-standin", i->run),
-			  *opt = td_asprintf("%s/opt", i->run);
+			  *opt = td_asprintf("%s/opt", i->run), *task = td_asprintf("%s/opt/task-prolog", i->run);
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
@@ -183,11 +183,15 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 	if (r)
 		return td_wrap(err, "tandem-standin beside the tandem binary");
 	td_auto_buf struct td_buf old = {0};
-	if (!td_file_read(dest, 64 << 20, &old, NULL) && old.len == b.len && !memcmp(old.s, b.s, b.len))
-		return 0;
-	if ((r = td_mkdir_p(opt, 0755, err)))
-		return r;
-	return td_file_write(dest, b.s, b.len, 0755, err);
+	if (td_file_read(dest, 64 << 20, &old, NULL) || old.len != b.len || memcmp(old.s, b.s, b.len)) {
+		r = td_mkdir_p(opt, 0755, err);
+		if (!r)
+			r = td_file_write(dest, b.s, b.len, 0755, err);
+	}
+	// Slurm's TaskProlog takes no arguments: the program knows by this name what to do (standin/wire.h).
+	if (!r && symlink("tandem-standin", task) && errno != EEXIST)
+		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", task);
+	return r;
 }
 
 static int start_supervise(const struct td_instance *i, struct td_error *err)

@@ -102,6 +102,7 @@ static const struct {
 	{"SlurmctldPidFile", "/run/slurmctld/slurmctld.pid", "it is a volume of the controller's pod"},
 	{"SlurmdPidFile", "/run/slurmd.pid", "pods are made for it"},
 	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
+	{"TaskProlog", "/opt/tandem/task-prolog", "the gate looks once more before a task starts; users have srun --task-prolog"},
 	{"PrologFlags", "Alloc", "the gate must pass on every node before any step"},
 	{"PrologEpilogTimeout", "60", "the gate has its own deadline below it"},
 	{"BatchStartTimeout", "75", "it must exceed the gate's deadline"},

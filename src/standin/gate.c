@@ -81,8 +81,7 @@ static int devices(char *out, size_t n)
 	return 0;
 }
 
-// One conversation. 0: ok; 1: refused for good (said on stderr); -1: try again (*why).
-static int ask(const char *path, const char *request, int64_t deadline, char *why, size_t n_why)
+int standin_ask(const char *path, const char *request, int64_t deadline, char *why, size_t n_why)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof(a.sun_path)) {
@@ -120,8 +119,9 @@ static int ask(const char *path, const char *request, int64_t deadline, char *wh
 			snprintf(why, n_why, "%s", line[4] ? line + 5 : "waiting");
 			continue;
 		}
-		fprintf(stderr, "tandem gate: %s\n", !strncmp(line, "fail ", 5) ? line + 5 : line);
-		result = 1;
+		bool again = !strncmp(line, "again ", 6);
+		fprintf(stderr, "tandem gate: %s\n", again ? line + 6 : !strncmp(line, "fail ", 5) ? line + 5 : line);
+		result = again ? 2 : 1;
 		break;
 	}
 	close(fd);
@@ -180,7 +180,7 @@ int standin_gate(int argc, char **argv)
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;
 		}
-		int r = ask(path, request, deadline, why, sizeof(why));
+		int r = standin_ask(path, request, deadline, why, sizeof(why));
 		if (r >= 0)
 			return r;
 		left = deadline - now_ms();

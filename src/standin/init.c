@@ -2,7 +2,9 @@
 // file outside: "\n" as soon as no signal can be lost any more, then at the end {"code":N,"signal":S,"at":MS}\n by one write(2).
 // Nothing: it never came up. Only the first: init itself was killed.
 //
-// With --tty first, the child gets a terminal of the container's own, and what it writes goes to our stdout.
+// With --log BYTES first, what the container writes to its stdout and stderr comes to us by pipes and goes to its log (log.c); the pipes
+// are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --tty, the child gets a terminal of the
+// container's own; what it writes counts as stdout.
 // All signals stay blocked: a blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
 #include "standin/standin.h"
 
@@ -66,21 +68,30 @@ static void become(char **argv, const char *tty)
 	_exit(standin_exec(argv));
 }
 
-// From the terminal to our stdout, as much as is there. False at its end (no process has it open).
-static bool copy(int master)
+static bool logging;
+static int from[3] = {-1, -1, -1}; // the terminal, stdout's pipe, stderr's pipe
+
+// What is there, but no more than 1 MiB: who writes without end must not keep us from the signals. False at its end (no process has it
+// open).
+static bool copy(int which)
 {
-	for (;;) {
-		char b[8192];
-		ssize_t n = read(master, b, sizeof(b));
+	for (int i = 0; i < 32; i++) {
+		static char b[32768];
+		ssize_t n = from[which] < 0 ? 0 : read(from[which], b, sizeof(b));
 		if (n <= 0)
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
+		if (logging) {
+			log_add(which == 2, b, (size_t)n);
+			continue;
+		}
 		for (ssize_t k, at = 0; at < n; at += k)
 			if ((k = write(1, b + at, (size_t)(n - at))) <= 0)
 				break; // a full disk must not stop the command
 	}
+	return true;
 }
 
-static void reap(pid_t child, int master, bool recorded)
+static void reap(pid_t child, bool recorded)
 {
 	int status;
 	pid_t p;
@@ -88,8 +99,10 @@ static void reap(pid_t child, int master, bool recorded)
 		if (p != child)
 			continue;
 		int s = WIFSIGNALED(status) ? WTERMSIG(status) : 0, code = s ? 128 + s : WEXITSTATUS(status);
-		if (master >= 0)
-			copy(master);
+		for (int i = 0; i < 3; i++)
+			copy(i);
+		if (logging)
+			log_end();
 		if (recorded)
 			record(code, s);
 		_exit(code);
@@ -99,6 +112,10 @@ static void reap(pid_t child, int master, bool recorded)
 int standin_init(char **argv)
 {
 	bool recorded = fcntl(INIT_RECORD_FD, F_SETFD, FD_CLOEXEC) == 0; // the child must not hold it
+	if (argv[0] && argv[1] && !strcmp(argv[0], "--log")) {
+		logging = log_open(atoll(argv[1]));
+		argv += 2;
+	}
 	bool want_tty = argv[0] && !strcmp(argv[0], "--tty");
 	argv += want_tty;
 	if (!argv[0]) {
@@ -109,7 +126,7 @@ int standin_init(char **argv)
 	sigset_t all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
-	int master = -1, sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
+	int sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0)
 		return fail("signalfd", recorded);
 	if (recorded)
@@ -117,25 +134,36 @@ int standin_init(char **argv)
 			;
 	char tty[64];
 	if (want_tty) {
-		master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
-		if (master < 0 || unlockpt(master) < 0 || ptsname_r(master, tty, sizeof(tty)))
+		from[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+		if (from[0] < 0 || unlockpt(from[0]) < 0 || ptsname_r(from[0], tty, sizeof(tty)))
 			return fail("open a terminal", recorded);
+	}
+	for (int i = 1; logging && i < 3; i++) {
+		int p[2];
+		// Not blocking on our side only: the container's side is a description of its own.
+		if (pipe2(p, O_CLOEXEC) < 0 || fcntl(p[0], F_SETFL, O_NONBLOCK) < 0 || dup2(p[1], i) < 0)
+			return fail("open the pipes of the log", recorded);
+		close(p[1]);
+		from[i] = p[0];
 	}
 	pid_t child = fork();
 	if (child < 0)
 		return fail("fork", recorded);
 	if (child == 0)
 		become(argv, want_tty ? tty : NULL);
-	for (bool reading = master >= 0;;) {
-		struct pollfd f[2] = {{sigfd, POLLIN, 0}, {reading ? master : -1, POLLIN, 0}};
-		if (poll(f, 2, -1) < 0)
+	for (bool reading = from[0] >= 0;;) {
+		struct pollfd f[4] = {{sigfd, POLLIN, 0}, {reading ? from[0] : -1, POLLIN, 0}, {from[1], POLLIN, 0}, {from[2], POLLIN, 0}};
+		if (poll(f, 4, -1) < 0)
 			continue;
 		if (f[1].revents)
-			reading = copy(master) || !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
+			reading = copy(0) || !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
+		for (int i = 1; i < 3; i++)
+			if (f[i + 1].revents)
+				copy(i);
 		struct signalfd_siginfo si;
 		while (read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 			if (si.ssi_signo == SIGCHLD)
-				reap(child, master, recorded);
+				reap(child, recorded);
 			else
 				kill(child, (int)si.ssi_signo);
 		}

@@ -1,6 +1,7 @@
 // tandem-standin: one static program for the places where only libc is.
 //   init CMD [ARG…]   PID 1 of embedded containers (also when the program is called ".init")
 //   gate              Slurm's Prolog: waits until the node's devices are free for this job
+//   task-prolog       Slurm's TaskProlog (also when called by this name): has the gate let this job in?
 //   run …             the batch job that stands in for a pod
 #include "standin/standin.h"
 
@@ -13,6 +14,7 @@ static int usage(void)
 	fputs("usage: tandem-standin init CMD [ARG…]\n"
 	      "       tandem-standin exec CMD [ARG…]\n"
 	      "       tandem-standin gate [--socket PATH] [--timeout MS]\n"
+	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n",
 	      stderr);
 	return 2;
@@ -25,6 +27,10 @@ int main(int argc, char **argv)
 	// Bind-mounted as /.init: PID 1 is the container's start, everything else is an exec into it.
 	if (!strcmp(name, ".init"))
 		return argc < 2 ? usage() : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+	if (!strcmp(name, "task-prolog"))
+		return standin_task(argc, argv);
+	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
+		return standin_task(argc - 1, argv + 1);
 	if (argc >= 3 && !strcmp(argv[1], "init"))
 		return standin_init(argv + 2);
 	if (argc >= 3 && !strcmp(argv[1], "exec"))

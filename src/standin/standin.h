@@ -8,9 +8,22 @@
 int standin_init(char **argv);           // argv: the command and its arguments
 int standin_exec(char **argv);           // becomes argv, with a shell's exit codes: 127 not found, 126 not executable
 int standin_gate(int argc, char **argv); // gate.c
+int standin_task(int argc, char **argv); // task.c
 int standin_run(int argc, char **argv);  // run.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
+// With --log BYTES: the two files of the container's log (log.c).
+#define INIT_LOG_FD 4
+#define INIT_LOG_OLD_FD 5
+
+// log.c: false: the descriptors are not there, everything is written as before.
+bool log_open(long long max);
+void log_add(int stream, const char *p, size_t n); // 0 stdout, 1 stderr
+void log_end(void);                                // what has no line end yet
+
+// gate.c: one conversation with the agent, until its last word. 0: ok; 1: refused for good (said on stderr); 2: "again" (said on stderr);
+// -1: try again (why in words).
+int standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
 // line.c: small tools shared by gate and run.
 int64_t now_ms(void); // monotonic

@@ -8,6 +8,12 @@
 //     -> fail <text>                 the deadline passed or the request is wrong; Prolog must exit 1
 //   ping -> ok
 //
+// Task check (a second unix stream socket, for anybody: it changes nothing). One request per connection, from Slurm's TaskProlog:
+//   check start=<epoch s, 0 unknown> node=<slurm node> devices=<ranges, "-" unknown> timeout=<ms>
+//     the job is the one whose cgroup the caller is in (SO_PEERCRED), never a number that it says
+//     -> ok | wait <text> | fail <text>   as above
+//     -> again <text>                     this run of the job was never let in: Slurm skipped its Prolog. Nothing of it may start here
+//
 // Knock (TCP to the bridge). The stand-in sends one hello, then both sides hold the connection:
 //   hello v=1 job=<id> ask=<uid> token=<hex> node=<name>
 //     <- run                         this job is the ask's: hold on
@@ -23,4 +29,6 @@
 #define TD_WIRE_DEAD_S 60
 // Where things lie inside a slurmd pod.
 #define TD_WIRE_BINARY "/opt/tandem/tandem-standin"
+#define TD_WIRE_TASK_PROLOG "/opt/tandem/task-prolog" // the same program: what its name says
 #define TD_WIRE_GATE "/run/tandem/gate.sock"
+#define TD_WIRE_TASK "/run/tandem/task.sock"

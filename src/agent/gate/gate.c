@@ -151,26 +151,35 @@ void td_gate_kick(struct td_gate *g)
 	pthread_mutex_unlock(&g->mu);
 }
 
-int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
-		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+struct waiter {
+	struct td_gate *g;
+	int node;
+	uint64_t mask;
+	const struct td_holder *h;
+	bool claimed; // nothing is left to claim, only to wait
+};
+
+static int once(struct waiter *w, struct td_error *err)
 {
+	int r = w->claimed ? 0 : claim(w->g, w->node, w->mask, w->h, err);
+	if (r)
+		return r;
+	w->claimed = true;
+	return look(w->g, w->node, w->mask, w->h, err);
+}
+
+static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c, int (*progress)(void *ctx, const char *text),
+			   void *ctx, struct td_error *err)
+{
+	struct td_gate *g = w->g;
 	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
 	char told[sizeof(err->msg)] = "";
-	if (!mask)
-		return 0;
-	int r = claim(g, node, mask, h, err);
-	if (r && r != TD_THROTTLED)
-		return r;
-	bool claimed = !r;
 	for (int64_t nap = 5;; nap = nap < 100 ? nap * 2 : 100) {
 		pthread_mutex_lock(&g->mu);
 		uint64_t seen = g->kicks;
 		pthread_mutex_unlock(&g->mu);
 		struct td_error e = TD_ERROR_INIT;
-		r = claimed ? 0 : claim(g, node, mask, h, &e);
-		claimed = claimed || !r;
-		if (!r)
-			r = look(g, node, mask, h, &e);
+		int r = once(w, &e);
 		if (r != TD_THROTTLED) {
 			if (r && err)
 				*err = e;
@@ -198,4 +207,27 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 			;
 		pthread_mutex_unlock(&g->mu);
 	}
+}
+
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+{
+	struct waiter w = {g, node, mask, h, false};
+	return mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
+}
+
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	uint64_t held = td_gate_held(&n->table, h);
+	pthread_mutex_unlock(&n->mu);
+	if (!held || (mask & ~held)) {
+		td_auto_free char *dev = td_dev_format(mask);
+		return td_fail(err, TD_CONFLICT, "job %lld was not let in to devices %s of n%d: Slurm started it there without its Prolog",
+			       (long long)h->job, mask ? dev : "(any)", node);
+	}
+	struct waiter w = {g, node, mask ? mask : held, h, true};
+	return wait_until_free(&w, timeout_ms, c, progress, ctx, err);
 }

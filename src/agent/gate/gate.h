@@ -29,6 +29,10 @@ int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 // As td_gate_try until 0, TD_CONFLICT or the deadline (TD_TRANSIENT). progress(text) may be NULL; a non-zero return ends with TD_CANCELLED.
 int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
 		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
+// The second check, at the start of a task: h (its start may be 0) must hold all of the mask already (mask 0: any device), and nobody
+// earlier may be left; waits for that like td_gate_acquire. Claims nothing. TD_CONFLICT: h was never let in.
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
 bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);
 void td_gate_kick(struct td_gate *g); // something ended: waiters look again
 // Listens on every node's socket and answers until cancel. The tables must be right by then.
@@ -38,6 +42,7 @@ struct td_gate_request {
 	struct td_holder h;
 	uint64_t mask;
 	int64_t timeout_ms;
-	bool ping;
+	bool ping, check; // check: td_gate_check; h.job is the peer's, not the line's
 };
+int64_t td_gate_cgroup_job(const char *cgroups); // Slurm's job in the text of a /proc/PID/cgroup; 0: none
 int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err);

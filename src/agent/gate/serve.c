@@ -28,6 +28,7 @@ struct server {
 struct request {
 	struct server *s;
 	int node, fd;
+	bool anybody; // came by the socket for tasks: may only check
 };
 
 static int field_i64(const char *v, const char *key, int64_t *ret, struct td_error *err)
@@ -50,15 +51,16 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		*ret = q;
 		return 0;
 	}
-	if (!f.n || strcmp(f.v[0], "acquire"))
-		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire or ping", f.n ? f.v[0] : "");
+	q.check = f.n && !strcmp(f.v[0], "check");
+	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check))
+		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping", f.n ? f.v[0] : "");
 	for (size_t i = 1; i < f.n; i++) {
 		char *v = strchr(f.v[i], '=');
 		int r = 0;
 		if (!v)
 			return td_fail(err, TD_INVALID, "field \"%.40s\": want key=value", f.v[i]);
 		*v++ = '\0';
-		if (!strcmp(f.v[i], "job")) {
+		if (!strcmp(f.v[i], "job") && !q.check) {
 			r = field_i64(v, "job", &q.h.job, err);
 			job = q.h.job > 0;
 		} else if (!strcmp(f.v[i], "start")) {
@@ -77,12 +79,37 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		if (r)
 			return r;
 	}
-	if (!job || !dev)
-		return td_fail(err, TD_INVALID, "acquire needs job=<id> and devices=<ranges or ->");
+	if (!dev || (!job && !q.check))
+		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->", q.check ? "check needs" : "acquire needs job=<id> and");
 	if (q.timeout_ms > TIMEOUT_MAX_MS)
 		q.timeout_ms = TIMEOUT_MAX_MS;
 	*ret = q;
 	return 0;
+}
+
+int64_t td_gate_cgroup_job(const char *cgroups)
+{
+	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it everything is the job's own.
+	int64_t job = 0;
+	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
+		char *end;
+		s += strlen("/job_");
+		unsigned long long n = strtoull(s, &end, 10);
+		if (end > s && end - s < 12 && (*end == '/' || *end == '\n' || !*end))
+			job = (int64_t)n;
+	}
+	return job;
+}
+
+static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
+	int r = td_file_read(path, 64 << 10, &b, err);
+	if (r)
+		return r;
+	*ret = td_gate_cgroup_job(td_buf_str(&b));
+	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
 }
 
 static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
@@ -138,7 +165,7 @@ static void answer(struct request *q)
 	struct td_error err = TD_ERROR_INIT;
 	struct td_gate_request req;
 	snprintf(node, sizeof(node), "n%d", q->node);
-	if (getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || who.uid != 0) {
+	if (getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || (who.uid != 0 && !q->anybody)) {
 		say(q->fd, "fail", "only root may speak with the gate");
 		return;
 	}
@@ -149,13 +176,18 @@ static void answer(struct request *q)
 		say(q->fd, "ok", NULL);
 		return;
 	}
+	if (!r && req.check != q->anybody)
+		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
+	if (!r && req.check)
+		r = peer_job(who.pid, &req.h.job, &err);
 	if (!r)
-		r = td_gate_acquire(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel, progress, q, &err);
+		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel,
+								  progress, q, &err);
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
 	if (td_fault_at(NULL, "agent.gate-answer.before"))
 		return;
-	say(q->fd, r ? "fail" : "ok", r ? err.msg : NULL);
+	say(q->fd, !r ? "ok" : req.check && r == TD_CONFLICT ? "again" : "fail", r ? err.msg : NULL);
 }
 
 static void *run_request(void *arg)
@@ -172,26 +204,26 @@ static void *run_request(void *arg)
 	return NULL;
 }
 
-static int listen_on(const char *dir, struct td_error *err)
+static int listen_on(const char *dir, const char *name, mode_t mode, struct td_error *err)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int r = td_mkdir_p(dir, 0755, err);
 	if (r)
 		return r;
-	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/gate.sock", dir) >= (int)sizeof(a.sun_path))
-		return td_fail(err, TD_INVALID, "%s/gate.sock is too long for a socket: choose a shorter --run", dir);
+	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", dir, name) >= (int)sizeof(a.sun_path))
+		return td_fail(err, TD_INVALID, "%s/%s is too long for a socket: choose a shorter --run", dir, name);
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	// Pods see the directory, not the socket's inode: a new one is seen by those that run.
 	unlink(a.sun_path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, 0600) < 0 || listen(fd, 128) < 0)
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, mode) < 0 || listen(fd, 128) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "listen on %s", a.sun_path);
 	return td_steal_fd(&fd);
 }
 
-static void dispatch(struct server *s, int node, int fd)
+static void dispatch(struct server *s, int node, int fd, bool anybody)
 {
 	struct request *q = td_calloc(1, sizeof(*q));
-	*q = (struct request){s, node, fd};
+	*q = (struct request){s, node, fd, anybody};
 	pthread_mutex_lock(&s->mu);
 	bool full = s->running >= MAX_REQUESTS;
 	s->running += !full;
@@ -216,15 +248,19 @@ static void dispatch(struct server *s, int node, int fd)
 
 int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 {
-	int n = g->o.nodes, r = 0;
+	static const struct {
+		const char *name;
+		mode_t mode;
+	} sockets[] = {{"gate.sock", 0600}, {"task.sock", 0666}};
+	int n = g->o.nodes * 2, r = 0; // node i: 2i for Prolog, 2i + 1 for tasks
 	struct server s = {.g = g, .cancel = c, .mu = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
 	td_auto_free struct pollfd *p = td_calloc((size_t)n + 1, sizeof(*p));
 	for (int i = 0; i < n; i++)
 		p[i].fd = -1;
 	p[n] = (struct pollfd){td_cancel_fd(c), POLLIN, 0};
 	for (int i = 0; i < n && !r; i++) {
-		td_auto_free char *dir = td_asprintf("%s/nodes/n%d", g->o.run, i);
-		int fd = listen_on(dir, err);
+		td_auto_free char *dir = td_asprintf("%s/nodes/n%d", g->o.run, i / 2);
+		int fd = listen_on(dir, sockets[i % 2].name, sockets[i % 2].mode, err);
 		if (fd < 0)
 			r = fd;
 		else
@@ -236,7 +272,7 @@ int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 		for (int i = 0; i < n && !r; i++) {
 			int fd = p[i].revents & POLLIN ? accept4(p[i].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
 			if (fd >= 0)
-				dispatch(&s, i, fd);
+				dispatch(&s, i / 2, fd, i % 2);
 		}
 	}
 	for (int i = 0; i < n; i++)

@@ -91,6 +91,15 @@ bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td
 	return true;
 }
 
+uint64_t td_gate_held(const struct td_gate_table *t, const struct td_holder *h)
+{
+	uint64_t mask = 0;
+	for (int i = 0; i < t->n; i++)
+		if (t->dev[i].held && td_holder_same(&t->dev[i].now, h))
+			mask |= (uint64_t)1 << i;
+	return mask;
+}
+
 int td_gate_pending(const struct td_gate_table *t, uint64_t mask, struct td_holder *out, int max)
 {
 	int n = 0;

@@ -39,6 +39,7 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b); // th
 // changes then.
 int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed, struct td_error *err);
 bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h); // on every device of the mask
+uint64_t td_gate_held(const struct td_gate_table *t, const struct td_holder *h);             // every device that h holds
 // Distinct unproven earlier holders of any device in the mask; returns how many (at most max).
 int td_gate_pending(const struct td_gate_table *t, uint64_t mask, struct td_holder *out, int max);
 bool td_gate_forget(struct td_gate_table *t,

@@ -148,7 +148,12 @@ static void test_parse(void **state)
 	assert_true(q.h.job == 7 && q.h.start == 100 && q.mask == 3 && q.timeout_ms == 45000 && !q.ping);
 	assert_int_equal(td_gate_parse("ping", "n0", 8, &q, NULL), 0);
 	assert_true(q.ping);
+	assert_int_equal(td_gate_parse("check start=100 node=n0 devices=4 timeout=10", "n0", 8, &q, NULL), 0);
+	assert_true(q.check && q.h.job == 0 && q.h.start == 100 && q.mask == 0x10);
+	assert_int_equal(td_gate_parse("check job=7 devices=-", "n0", 8, &q, NULL), 0);
+	assert_true(q.h.job == 0); // whose job it is, the kernel says
 	const char *bad[] = {"",
+			     "check start=1",
 			     "acquire",
 			     "acquire job=7",
 			     "acquire job=0 devices=-",
@@ -159,6 +164,15 @@ static void test_parse(void **state)
 			     "release job=7"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_gate_parse(bad[i], "n0", 8, &q, NULL), TD_INVALID);
+}
+
+static void test_cgroup_job(void **state)
+{
+	assert_int_equal(td_gate_cgroup_job("5:devices:/tandem-1/td1-c0/slurm_n0/uid_0/job_3/step_0/task_0\n0::/tandem-1/td1-c0\n"), 3);
+	assert_int_equal(td_gate_cgroup_job("0::/system.slice/n0_slurmstepd.scope/job_12/step_batch/user/task_0\n"), 12);
+	assert_int_equal(td_gate_cgroup_job("0::/a/job_12\n"), 12);
+	assert_int_equal(td_gate_cgroup_job("0::/a/job_12x/b\n0::/job_/c\n0::/job_999999999999999\n"), 0);
+	assert_int_equal(td_gate_cgroup_job(""), 0);
 }
 
 // ---- the waiting ----
@@ -240,6 +254,29 @@ static void test_wait_and_timeout(void **state)
 	assert_int_equal(td_gate_try(w->g, 0, 0, &a, &e), 0); // nothing asked, nothing refused
 }
 
+// Slurm gives an id out twice after a crash, and slurmd runs no Prolog for the second job: it may start nothing.
+static void test_check(void **state)
+{
+	struct world *w = *state;
+	struct td_holder old = pod(5, 10, "u"), again = native(5, 12), next = native(6, 11);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &old, 100, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0, &old, 100, NULL, NULL, NULL, NULL), 0);
+	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, 100, NULL, NULL, NULL, &e), TD_CONFLICT);
+	assert_non_null(strstr(e.msg, "job 5 was not let in to devices 0 of n0"));
+	assert_int_equal(td_gate_check(w->g, 0, 0, &again, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
+	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT); // device 2 is not its own
+	// A check claims nothing, and waits for who was there before.
+	assert_int_equal(td_gate_try(w->g, 0, 0x3, &old, NULL), 0);
+	w->busy_job = 5;
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &next, 10, NULL, NULL, NULL, NULL), TD_TRANSIENT);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, 10, NULL, NULL, NULL, NULL), TD_TRANSIENT);
+	w->busy_job = 0;
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, 1000, NULL, NULL, NULL, NULL), 0);
+}
+
 static void *release(void *arg)
 {
 	struct world *w = arg;
@@ -309,6 +346,11 @@ static void test_socket(void **state)
 	assert_non_null(strstr(reply, "\nfail devices 1 of n0: held by job 1"));
 	ask(path, "acquire job=2 devices=99\n", reply, sizeof(reply));
 	assert_true(td_starts(reply, "fail "));
+	td_auto_free char *tasks = td_asprintf("%s/nodes/n0/task.sock", w->dir);
+	ask(tasks, "acquire job=2 start=20 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
+	assert_string_equal(reply, "fail this socket takes check only\n");
+	ask(tasks, "check start=10 node=n0 devices=0\n", reply, sizeof(reply)); // we are no task of a job
+	assert_string_equal(reply, "fail only tasks of Slurm jobs may ask here\n");
 	td_cancel_fire(s.c);
 	void *r;
 	pthread_join(t, &r);
@@ -326,7 +368,9 @@ int main(void)
 		cmocka_unit_test(test_own_devices),
 		cmocka_unit_test(test_save),
 		cmocka_unit_test(test_parse),
+		cmocka_unit_test(test_cgroup_job),
 		cmocka_unit_test_setup_teardown(test_wait_and_timeout, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_check, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_released, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
 	};

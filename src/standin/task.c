@@ -1,0 +1,76 @@
+// task-prolog: Slurm's TaskProlog. The second check, right before a task of a job starts: did the gate let this run of the job in?
+//
+// Needed because slurmd runs no Prolog for a job id that it still knows, and a slurmctld that was killed gives the ids of its last seconds
+// out again (24.11.5). Runs as the job's user and can change nothing: the agent takes the job's number from our cgroup. Exit 1 ends the
+// task.
+#include "standin/standin.h"
+#include "standin/wire.h"
+
+#include <poll.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TASK_MS = 45000 };
+
+// A list of indexes that fits a request; NULL: unset, or nothing that the agent could read.
+static const char *list(const char *name)
+{
+	const char *v = getenv(name);
+	return v && *v && strlen(v) < TD_WIRE_LINE / 2 && strspn(v, "0123456789,-") == strlen(v) ? v : NULL;
+}
+
+// A batch job may be started anew, and then slurmd has forgotten it. What srun started can only be started by its user.
+static void requeue(const char *job)
+{
+	char *argv[] = {"scontrol", "requeue", (char *)job, NULL};
+	pid_t pid;
+	int status = 0;
+	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) || waitpid(pid, &status, 0) < 0 || status)
+		fprintf(stderr, "tandem gate: job %s could not be requeued: submit it again\n", job);
+	else
+		fprintf(stderr, "tandem gate: job %s goes back to the queue\n", job);
+}
+
+int standin_task(int argc, char **argv)
+{
+	const char *path = TD_WIRE_TASK;
+	for (int i = 1; i < argc; i++) {
+		if (i + 1 < argc && !strcmp(argv[i], "--socket")) {
+			path = argv[++i];
+		} else {
+			fprintf(stderr, "tandem gate: unknown argument \"%s\"\n", argv[i]);
+			return 2;
+		}
+	}
+	// The step's indexes first: a batch script hands the job's on to the steps it starts. Both are the node's own.
+	const char *dev = list("SLURM_STEP_GPUS"), *start = list("SLURM_JOB_START_TIME"), *node = getenv("SLURMD_NODENAME"),
+		   *job = list("SLURM_JOB_ID"), *on_node = getenv("SLURM_GPUS_ON_NODE");
+	if (!dev)
+		dev = list("SLURM_JOB_GPUS");
+	if (!dev && (!on_node || !*on_node || !strcmp(on_node, "0")))
+		return 0; // no devices, nothing to check
+	if (!node || !*node || strpbrk(node, " \n") || strlen(node) > 255) {
+		fputs("tandem gate: SLURMD_NODENAME must be set: this runs as Slurm's TaskProlog\n", stderr);
+		return 1;
+	}
+	char request[TD_WIRE_LINE], why[TD_WIRE_LINE] = "no answer";
+	snprintf(request, sizeof(request), "check start=%s node=%s devices=%s timeout=%d\n", start ? start : "0", node, dev ? dev : "-",
+		 TASK_MS);
+	int64_t deadline = now_ms() + TASK_MS, nap = 20;
+	for (int64_t left; (left = deadline - now_ms()) > 0;) {
+		int r = standin_ask(path, request, deadline, why, sizeof(why));
+		if (r == 2 && job && !getenv("SLURM_STEP_ID"))
+			requeue(job);
+		if (r >= 0)
+			return r > 0;
+		poll(NULL, 0, (int)(nap < left ? nap : left)); // the agent's socket may not exist yet: it restarts
+		nap = nap < 500 ? nap * 2 : 1000;
+	}
+	fprintf(stderr, "tandem gate: devices %s on %s: no word from the node's agent after %d s: %s\n", dev ? dev : "(unknown)", node,
+		TASK_MS / 1000, why);
+	return 1;
+}
