@@ -246,6 +246,17 @@ static void list_locked(const struct td_table *t, const char *ns, struct td_item
 		td_items_add(ret, td_item_ref(t->v[at]));
 }
 
+void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const char *name, size_t max, struct td_items *ret)
+{
+	size_t at = 0;
+	pthread_rwlock_rdlock(&s->lock);
+	if (name && find(t->v, t->n, ns ? ns : "", name, &at))
+		at++;
+	for (size_t n = 0; at < t->n && n < max; at++, n++)
+		td_items_add(ret, td_item_ref(t->v[at]));
+	pthread_rwlock_unlock(&s->lock);
+}
+
 // Undoes the events after `at`, newest first, on a list of the present state.
 static int rewind_locked(const struct td_table *t, const char *ns, uint64_t at, struct td_items *l, struct td_error *err)
 {

@@ -28,6 +28,8 @@ size_t td_store_count(struct td_store *s, struct td_table *t);
 // at 0: now. Else the state at that revision, from the ring: TD_EXPIRED when the ring no longer reaches back so far.
 int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64_t at, struct td_items *ret, uint64_t *ret_rv,
 		  struct td_error *err);
+// At most max objects in that order, after ns/name (name NULL: from the beginning).
+void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const char *name, size_t max, struct td_items *ret);
 
 struct td_write {
 	struct td_table *table;

@@ -1,4 +1,5 @@
 // The store: revisions, conflicts, lists at a revision, ring expiry, restart, many writers, one lost process.
+#include "apiserver/expiry.h"
 #include "apiserver/store.h"
 #include "base/file.h"
 #include "base/proc.h"
@@ -356,6 +357,74 @@ static void killed_writer(void **state)
 	}
 }
 
+// ---- Events expire ----
+static void event(struct td_store *s, const char *name, int64_t last_ms)
+{
+	char t[TD_TIME_LEN];
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto(td_item_unref) struct td_item *old = td_store_get(s, td_store_table(s, "", "events"), "a", name);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "metadata.name", name);
+	td_jm_str(d, o, "metadata.namespace", "a");
+	td_jm_str(d, o, "lastTimestamp", td_time_format(last_ms, t));
+	const struct td_write w = {.table = td_store_table(s, "", "events"), .ns = "a", .name = name, .base = old ? old->rv : 0, .doc = d};
+	assert_int_equal(td_store_write(s, &w, NULL, NULL), 0);
+}
+
+static size_t minutes(struct td_expiry *e, struct td_clock_manual *clock, int n)
+{
+	size_t gone = 0;
+	for (int i = 0; i < n; i++) {
+		td_clock_manual_add(clock, 60000);
+		gone += td_expiry_turn(e);
+	}
+	return gone;
+}
+
+static void events_expire(void **state)
+{
+	(void)state;
+	const int64_t day = 1700000000000;
+	struct td_clock_manual clock;
+	td_clock_manual_init(&clock, day);
+	struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "events");
+	event(s, "before", day); // from an earlier life of the server: its own time counts
+	event(s, "long-before", day - 3500000);
+	struct td_expiry *e = td_expiry_new(s, &clock.clock);
+	assert_int_equal(td_expiry_turn(e), 0);
+	event(s, "old-times", 0); // written now: what it says does not count
+	event(s, "again", day);
+	assert_int_equal(minutes(e, &clock, 2), 1);
+	td_auto(td_item_unref) struct td_item *long_before = td_store_get(s, t, "a", "long-before");
+	assert_null(long_before);
+	assert_int_equal(minutes(e, &clock, 56), 0);
+	event(s, "again", day);                     // a new write is a new hour
+	assert_int_equal(minutes(e, &clock, 2), 1); // before
+	assert_int_equal(minutes(e, &clock, 1), 1); // old-times, a minute late at most
+	assert_int_equal(td_store_count(s, t), 1);
+	clock.real -= 7200000; // the machine's clock goes back: nothing changes
+	assert_int_equal(minutes(e, &clock, 54), 0);
+	assert_int_equal(minutes(e, &clock, 6), 1);
+	assert_int_equal(td_store_count(s, t), 0);
+	// A turn is bounded, and the next one goes on.
+	for (int i = 0; i < 700; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "e%03d", i);
+		event(s, name, day);
+	}
+	td_expiry_turn(e);
+	td_clock_manual_add(&clock, 60000);
+	td_expiry_turn(e);
+	td_clock_manual_add(&clock, 3600000);
+	assert_int_equal(td_expiry_turn(e), TD_EXPIRY_DELETES);
+	assert_int_equal(td_expiry_turn(e), TD_EXPIRY_DELETES);
+	assert_int_equal(td_expiry_turn(e), 700 - 2 * TD_EXPIRY_DELETES);
+	assert_int_equal(td_store_count(s, t), 0);
+	td_expiry_free(e);
+	td_store_close(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +436,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(survives_reopen, setup, teardown),
 		cmocka_unit_test_setup_teardown(namespaces_guard, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_writers, setup, teardown),
+		cmocka_unit_test_setup_teardown(events_expire, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
