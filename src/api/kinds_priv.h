@@ -16,6 +16,8 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind); 
 
 // Pod specs, wherever they are. `path`: of the spec in the object ("spec", "spec.template.spec").
 void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template, struct td_causes *ret);
+// What embedded nodes do not serve, by name (podserved.c). For new objects only: what is stored stays writable.
+void td_podspec_served(const yyjson_val *spec, const char *path, struct td_causes *ret);
 void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec);
 size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);

@@ -120,6 +120,46 @@ static void check_probe(const yyjson_val *c, const char *which, const char *path
 			    td_jint(p, "successThreshold", 1));
 }
 
+// The pod's fields and container resources that variables (`env`) and volumes may show.
+static void check_refs(const yyjson_val *v, bool env, const char *path, struct td_causes *ret)
+{
+	static const char *const both[] = {"metadata.name", "metadata.namespace", "metadata.uid"};
+	static const char *const only_env[] = {
+		"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"};
+	static const char *const maps[] = {"metadata.labels", "metadata.annotations"};
+	static const char *const resources[] = {"limits.cpu",   "limits.memory",   "limits.ephemeral-storage",
+						"requests.cpu", "requests.memory", "requests.ephemeral-storage"};
+	const char *f = td_jget(v, "fieldRef") ? td_jstr_or(v, "fieldRef.fieldPath", "") : NULL;
+	bool ok = !f;
+	for (size_t i = 0; f && i < TD_LEN(both); i++)
+		ok = ok || !strcmp(f, both[i]);
+	for (size_t i = 0; f && env && i < TD_LEN(only_env); i++)
+		ok = ok || !strcmp(f, only_env[i]);
+	for (size_t i = 0; f && i < TD_LEN(maps); i++) {
+		size_t n = strlen(maps[i]), len = strlen(f);
+		ok = ok || (!env && !strcmp(f, maps[i])) ||
+		     (len > n + 4 && !strncmp(f, maps[i], n) && !strncmp(f + n, "['", 2) && !strcmp(f + len - 2, "']"));
+	}
+	if (!ok)
+		td_cause_at(ret, "FieldValueNotSupported", path, ".fieldRef.fieldPath",
+			    "Unsupported value: \"%.100s\": supported values: \"metadata.name\", \"metadata.namespace\", \"metadata.uid\", "
+			    "\"metadata.labels['<KEY>']\", \"metadata.annotations['<KEY>']\"%s",
+			    f,
+			    env ? ", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", \"status.hostIPs\", "
+				  "\"status.podIP\", \"status.podIPs\""
+				: ", \"metadata.labels\", \"metadata.annotations\"");
+	const char *res = td_jget(v, "resourceFieldRef") ? td_jstr_or(v, "resourceFieldRef.resource", "") : NULL;
+	ok = !res;
+	for (size_t i = 0; res && i < TD_LEN(resources); i++)
+		ok = ok || !strcmp(res, resources[i]);
+	if (!ok)
+		td_cause_at(ret, "FieldValueNotSupported", path, ".resourceFieldRef.resource",
+			    "Unsupported value: \"%.100s\": supported values: limits and requests of cpu, memory and ephemeral-storage",
+			    res);
+	if (res && !env && !*td_jstr_or(v, "resourceFieldRef.containerName", ""))
+		td_cause_at(ret, "FieldValueRequired", path, ".resourceFieldRef.containerName", "Required value");
+}
+
 static void check_env(const yyjson_val *c, const char *path, struct td_causes *ret)
 {
 	static const char *const sources[] = {"fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", NULL};
@@ -137,6 +177,7 @@ static void check_env(const yyjson_val *c, const char *path, struct td_causes *r
 			td_cause_at(ret, "FieldValueInvalid", f, "",
 				    "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or "
 				    "`secretKeyRef`");
+		check_refs(from, true, f, ret);
 	}
 }
 
@@ -197,6 +238,42 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 
 // ---- the spec ----
 
+// File names that a volume makes in its own directory.
+static void check_file_paths(const yyjson_val *items, const char *path, const char *name, struct td_causes *ret)
+{
+	size_t i, max;
+	yyjson_val *it;
+	yyjson_arr_foreach (td_unconst(items), i, max, it) {
+		const char *s = td_jstr_or(it, "path", ""), *bad = *s == '/' ? "must be a relative path" : NULL;
+		td_auto_free char *f = td_asprintf("%s.%s[%zu]", path, name, i);
+		for (const char *p = s; *p && !bad; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
+			if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
+				bad = "must not contain '..'";
+		if (!bad && td_starts(s, ".."))
+			bad = "must not start with '..'";
+		if (!*s)
+			td_cause_at(ret, "FieldValueRequired", f, ".path", "Required value");
+		if (bad)
+			td_cause_at(ret, "FieldValueInvalid", f, ".path", "Invalid value: \"%.100s\": %s", s, bad);
+		check_refs(it, false, f, ret);
+	}
+}
+
+static void check_payload(const yyjson_val *v, const char *f, struct td_causes *ret)
+{
+	static const char *const kinds[] = {"configMap", "secret", "downwardAPI"};
+	size_t i, max;
+	yyjson_val *src;
+	for (size_t k = 0; k < TD_LEN(kinds); k++) {
+		td_auto_free char *at = td_asprintf("%s.%s", f, kinds[k]);
+		check_file_paths(td_jkey(td_jkey(v, kinds[k]), "items"), at, "items", ret);
+	}
+	yyjson_arr_foreach (td_jget(v, "projected.sources"), i, max, src) {
+		td_auto_free char *at = td_asprintf("%s.projected.sources[%zu]", f, i);
+		check_payload(src, at, ret);
+	}
+}
+
 static void check_volumes(const yyjson_val *spec, const char *path, struct td_causes *ret)
 {
 	size_t i, max, j, m;
@@ -214,6 +291,7 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 			td_cause_at(ret, "FieldValueRequired", f, ".secret.secretName", "Required value");
 		if (td_jkey(v, "configMap") && !*td_jstr_or(v, "configMap.name", ""))
 			td_cause_at(ret, "FieldValueRequired", f, ".configMap.name", "Required value");
+		check_payload(v, f, ret);
 		const char *host = td_jstr_or(v, "hostPath.path", "");
 		for (const char *p = host; *p; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
 			if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/')) {

@@ -127,7 +127,9 @@ size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 {
 	size_t before = ret->n;
 	td_podspec_check(td_jkey(obj, "spec"), "spec", false, ret);
-	if (old)
+	if (!old)
+		td_podspec_served(td_jkey(obj, "spec"), "spec", ret);
+	else
 		check_update(td_jkey(obj, "spec"), td_jkey(old, "spec"), ret);
 	return ret->n - before;
 }

@@ -105,6 +105,11 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 		yyjson_mut_arr_add_uint(d, g, s->groups[i]);
 	yyjson_mut_val *args = td_jm_arr(d, p, "args");
 	yyjson_mut_arr_add_str(d, args, "/.init");
+	if (s->log_max) {
+		td_auto_free char *max = td_asprintf("%lld", (long long)s->log_max);
+		yyjson_mut_arr_add_str(d, args, "--log");
+		yyjson_mut_arr_add_strcpy(d, args, max);
+	}
 	if (s->tty)
 		yyjson_mut_arr_add_str(d, args, "--tty");
 	for (const char *const *a = s->args; *a; a++)

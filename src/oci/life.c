@@ -181,13 +181,21 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	unlink(log);
 	if ((x = oci_config_write(r, s, config, err)))
 		return x;
-	char *argv[] = {r->self_path, "sandbox",
-			"--dir",      dir,
-			"--lower",    (char *)s->rootfs,
-			"--runc",     r->runc,
-			"--state",    r->state_dir,
-			"--id",       (char *)s->id,
-			"--log",      s->log_path ? (char *)s->log_path : own_log,
+	char *argv[] = {r->self_path,
+			"sandbox",
+			"--dir",
+			dir,
+			"--lower",
+			(char *)s->rootfs,
+			"--runc",
+			r->runc,
+			"--state",
+			r->state_dir,
+			"--id",
+			(char *)s->id,
+			"--log",
+			s->log_path ? (char *)s->log_path : own_log,
+			s->log_max ? "--rotate" : NULL,
 			NULL};
 	td_auto_buf struct td_buf out = {0}, text = {0};
 	td_auto_close int out_r = -1, out_w = -1;

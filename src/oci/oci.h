@@ -72,9 +72,11 @@ struct td_oci_spec {
 	int64_t cpu_milli_max; // 0: none
 	int64_t cpu_milli_request;
 	int64_t pids_max; // 0: 4096
-	// stdout and stderr, appended raw (no stamps, no "stdout F"): the container holds the file itself, so that it goes on logging while
-	// the agent is away, and a copy-and-truncate rotates it. NULL: pods_dir/<id>/log.
+	// stdout and stderr. The container's own init writes the file, so that it goes on logging while the agent is away. NULL:
+	// pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when the file is that large its content
+	// moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes, for ever.
 	const char *log_path;
+	int64_t log_max;
 };
 // Per container pods_dir/<id>/ holds upper, work, rootfs, config.json, log, exit, pid. The container is running when this returns 0;
 // its PID 1 is /.init. A leftover of the same id is removed first. TD_INVALID: runc refused (its text).

@@ -2,7 +2,9 @@
 // there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this namespace and in the container:
 // when both are gone nothing is left to unmount, whatever crashed.
 //
-//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
+//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE [--rotate]
+//
+// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and stderr).
 #include "cmd/roles.h"
 #include "oci/internal.h"
 
@@ -39,6 +41,8 @@ int td_sandbox_main(int argc, char **argv)
 	struct {
 		const char *name, **value;
 	} const flags[] = {{"--dir", &dir}, {"--lower", &lower}, {"--runc", &runc}, {"--state", &state}, {"--id", &id}, {"--log", &log}};
+	bool rotate = argc > 1 && !strcmp(argv[argc - 1], "--rotate");
+	argc -= rotate;
 	for (int i = 1; i < argc; i++) {
 		size_t k = 0;
 		while (k < TD_LEN(flags) && strcmp(flags[k].name, argv[i]))
@@ -69,20 +73,26 @@ int td_sandbox_main(int argc, char **argv)
 			e == EINVAL ? " (the directory must be on a file system that can hold an overlay: ext4, xfs, btrfs or tmpfs)" : "");
 		return 1;
 	}
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
-	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640);
-	if (null < 0 || out < 0 || record < 0)
+	td_auto_free char *old_log = td_asprintf("%s.1", log);
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
+	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640),
+	    old = rotate ? open(old_log, O_RDWR | O_CREAT | O_CLOEXEC, 0640) : null;
+	if (null < 0 || out < 0 || record < 0 || old < 0)
 		return fail("open the log or the exit record", log);
 	// Above the range that is filled below, so that no source is overwritten.
-	null = fcntl(null, F_DUPFD_CLOEXEC, 10), out = fcntl(out, F_DUPFD_CLOEXEC, 10), record = fcntl(record, F_DUPFD_CLOEXEC, 10);
 	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10), lock = fcntl(3, F_DUPFD, 10); // descriptor 3: the lock of this start
-	if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0 || dup2(record, 3) < 0)
-		return fail("place the descriptors", NULL);
-	syscall(SYS_close_range, 4u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
+	const int to[] = {null, out, out, record, out, old};
+	int src[TD_LEN(to)], n = rotate ? 6 : 4;
+	for (int i = 0; i < n; i++)
+		src[i] = fcntl(to[i], F_DUPFD_CLOEXEC, 10);
+	for (int i = 0; i < n; i++)
+		if (src[i] < 0 || dup2(src[i], i) < 0)
+			return fail("place the descriptors", NULL);
+	syscall(SYS_close_range, (unsigned)n, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 	if (lock >= 0)
 		fcntl(lock, F_SETFD, 0); // runc holds it to its end; it is closed before init
-	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", "1", "-d", "--pid-file",
-	      "pid", "-b", ".", id, (char *)NULL);
+	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", rotate ? "3" : "1", "-d",
+	      "--pid-file", "pid", "-b", ".", id, (char *)NULL);
 	dprintf(keep, "run %s: %s\n", runc, strerror(errno));
 	return 1;
 }

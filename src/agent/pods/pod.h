@@ -80,6 +80,8 @@ struct td_pod {
 	int64_t start_ms, stop_begun, kill_at; // real ms
 	bool foreign;                          // was over before we knew it: its status is not ours to write
 	int mount_tries;
+	bool disk_unlimited; // nothing of it is to be measured (usage.c)
+	int64_t disk_at;     // monotonic ms: when it is measured next
 	struct {
 		bool known, value;
 		int64_t since;

@@ -1,5 +1,6 @@
 // Ends of containers: how, why, and what the container said itself.
 #include "agent/gate/gate.h"
+#include "agent/pods/logfile.h"
 #include "agent/pods/sync.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -14,18 +15,9 @@
 
 enum { MESSAGE_MAX = 4096, LOG_TAIL_MAX = 2048 };
 
-// The last bytes of a file; follows no link (the container may have made the file what it likes).
-static char *tail(const char *path, size_t max)
+// Status must be UTF-8: what is not becomes '?'.
+static void make_utf8(char *s)
 {
-	td_auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	struct stat st;
-	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size)
-		return NULL;
-	size_t n = (size_t)st.st_size < max ? (size_t)st.st_size : max;
-	char *s = td_malloc(n + 1);
-	ssize_t k = pread(fd, s, n, st.st_size - (off_t)n);
-	s[k > 0 ? k : 0] = '\0';
-	// Status must be UTF-8: what is not becomes '?'.
 	for (unsigned char *u = (unsigned char *)s; *u;) {
 		int len = *u < 0x80 ? 1 : *u >= 0xc2 && *u < 0xe0 ? 2 : *u >= 0xe0 && *u < 0xf0 ? 3 : *u >= 0xf0 && *u < 0xf5 ? 4 : 0;
 		bool ok = len > 0;
@@ -40,9 +32,22 @@ static char *tail(const char *path, size_t max)
 		else
 			u += len;
 	}
-	return s;
 }
 
+// The last bytes of a file; follows no link (the container may have made the file what it likes).
+static char *tail(const char *path, size_t max)
+{
+	td_auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size)
+		return NULL;
+	size_t n = (size_t)st.st_size < max ? (size_t)st.st_size : max;
+	char *s = td_malloc(n + 1);
+	ssize_t k = pread(fd, s, n, st.st_size - (off_t)n);
+	s[k > 0 ? k : 0] = '\0';
+	make_utf8(s);
+	return s;
+}
 static char *last_words(const struct td_agent *a, const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod, int code)
 {
 	td_auto_free char *dir = td_pod_dir(a, p);
@@ -52,7 +57,10 @@ static char *last_words(const struct td_agent *a, const struct td_pod *p, const 
 	if (s || !code || !td_streq(td_jstr(spec, "terminationMessagePolicy"), "FallbackToLogsOnError"))
 		return s;
 	td_auto_free char *log = td_pod_log_path(a, p, c, c->attempt);
-	return tail(log, LOG_TAIL_MAX);
+	s = td_logfile_last(log, LOG_TAIL_MAX);
+	if (s)
+		make_utf8(s);
+	return s;
 }
 
 static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const yyjson_val *pod, const struct td_oci_status *st)

@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOUNTS_MAX = 128, RETRY_MS = 5000, IMAGE_RETRY_MS = 10000 };
+enum { MOUNTS_MAX = 128, RETRY_MS = 5000, IMAGE_RETRY_MS = 10000, LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */ };
 
 const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name)
 {
@@ -242,7 +242,9 @@ static void drop_old_logs(const struct td_agent *a, const struct td_pod *p, cons
 	if (c->attempt < 2)
 		return;
 	td_auto_free char *old = td_pod_log_path(a, p, c, c->attempt - 2); // --previous needs the last one only
+	td_auto_free char *older = td_asprintf("%s.1", old);
 	unlink(old);
+	unlink(older);
 }
 
 static void begin_attempt(struct td_agent *a, struct td_pod *p, struct td_ctr *c)
@@ -300,6 +302,7 @@ void td_ctr_start(struct td_agent *a, struct td_pod *p, const struct td_object *
 	x.log = td_pod_log_path(a, p, c, c->attempt);
 	x.spec.id = x.cid;
 	x.spec.log_path = x.log;
+	x.spec.log_max = LOG_MAX;
 	drop_old_logs(a, p, c);
 	free(c->id);
 	c->id = td_strdup(x.cid);

@@ -319,6 +319,11 @@ static void run(struct td_agent *a, struct td_pod *p, const struct td_object *o,
 	}
 	if (devices_ready(a, p, o, again_ms) || prepare(a, p, o, again_ms) || volumes(a, p, o, again_ms))
 		return;
+	td_auto_free char *disk = td_pod_over_disk(a, p, o->root, again_ms);
+	if (disk) {
+		fail_pod(a, p, o, "Evicted", disk);
+		return;
+	}
 	containers(a, p, o, again_ms, cancel);
 }
 
@@ -331,6 +336,8 @@ static void begin_stop(struct td_agent *a, struct td_pod *p, const struct td_obj
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
 		grace = END_GRACE_MS;
+	if (td_streq(p->fail_reason, "Evicted")) // as the kubelet: what fills the disk is stopped at once
+		grace = 0;
 	// A second delete may shorten the grace, never lengthen it.
 	if (p->stop_begun && (p->kill_at <= p->stop_begun + grace))
 		return;

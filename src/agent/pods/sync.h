@@ -43,6 +43,10 @@ void td_pod_holder(const struct td_pod *p, struct td_holder *ret);
 // Takes note of containers that ended; after a restart of the agent: finds those that still run.
 void td_pod_reap(struct td_agent *a, struct td_pod *p, const struct td_object *o);
 
+// ---- usage.c ----
+// Why the pod is to be evicted for the disk it uses, in words; NULL: it is not. Caller frees.
+char *td_pod_over_disk(const struct td_agent *a, struct td_pod *p, const yyjson_val *pod, int64_t *again_ms);
+
 // ---- stop.c ----
 // Brings every container to its end (preStop, TERM, KILL at p->kill_at). True: nothing is left.
 bool td_pod_stop(struct td_agent *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms);

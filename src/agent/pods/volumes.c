@@ -156,6 +156,28 @@ static bool is_mount_point(const char *path)
 	return !stat(path, &a) && !stat(up, &b) && a.st_dev != b.st_dev;
 }
 
+static int ensure_tmpfs(const char *dir, const char *options, struct td_error *err)
+{
+	int r = td_mkdir_p(dir, 0755, err);
+	if (r || is_mount_point(dir))
+		return r;
+	return mount("tmpfs", dir, "tmpfs", MS_NOSUID | MS_NODEV, options) < 0
+		       ? td_fail_errno(err, TD_TRANSIENT, errno, "mount tmpfs on %s", dir)
+		       : 0;
+}
+
+// Secrets and tokens never reach a disk.
+static bool is_secret(const yyjson_val *vol)
+{
+	yyjson_val *e;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(vol, "projected.sources"), i, n, e) {
+		if (td_jget(e, "secret") || td_jget(e, "serviceAccountToken"))
+			return true;
+	}
+	return td_jget(vol, "secret") != NULL;
+}
+
 static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const char *dir, struct td_error *err)
 {
 	struct stat st;
@@ -171,8 +193,9 @@ static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const c
 		if (q && td_quantity_ceil(num ? num : yyjson_get_str(q), &size, err))
 			return td_wrap(err, "sizeLimit");
 		td_auto_free char *opts = size > 0 ? td_asprintf("mode=777,size=%lld", (long long)size) : td_strdup("mode=777");
-		if (mount("tmpfs", dir, "tmpfs", MS_NOSUID | MS_NODEV, opts) < 0)
-			return td_fail_errno(err, TD_TRANSIENT, errno, "mount tmpfs on %s", dir);
+		r = ensure_tmpfs(dir, opts, err);
+		if (r)
+			return r;
 		fresh = true;
 	} else if (*medium && strcmp(medium, "Memory")) {
 		return td_fail(err, TD_UNSUPPORTED, "emptyDir medium \"%s\": want \"\" or \"Memory\"", medium);
@@ -272,15 +295,17 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 	yyjson_arr_foreach (td_jget(s->env->pod, "spec.volumes"), i, n, vol) {
 		const char *name = td_jstr_or(vol, "name", "");
 		td_auto_free char *dir = td_asprintf("%s/%s", top, name);
-		if (is_payload(vol))
-			r = ensure_payload(s, vol, dir, err);
-		else if ((v = td_jget(vol, "emptyDir")))
+		if (is_payload(vol)) {
+			r = is_secret(vol) ? ensure_tmpfs(dir, "mode=755", err) : 0;
+			r = r ? r : ensure_payload(s, vol, dir, err);
+		} else if ((v = td_jget(vol, "emptyDir"))) {
 			r = ensure_empty(s, v, dir, err);
-		else if ((v = td_jget(vol, "hostPath")))
+		} else if ((v = td_jget(vol, "hostPath"))) {
 			r = check_host_path(s, v, err);
-		else
+		} else {
 			r = td_fail(err, TD_UNSUPPORTED,
 				    "embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
+		}
 		if (r)
 			return td_wrap(err, "volume \"%s\"", name);
 	}

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { PAUSE_MS = 7 * 24 * 3600 * 1000 };
+
 void td_stream_error(struct td_http_x *x, int status, const char *fmt, ...)
 {
 	va_list ap;
@@ -109,7 +111,9 @@ int td_stream_run(struct td_agent *a, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf("%s/agent.sock", a->o.run), *listen = td_asprintf("unix:%s", path);
 	const char *const addrs[] = {listen, NULL};
-	struct td_http_server_opts o = {.listen = addrs, .max_conns = 256, .unix_mode = 0600, .handler = handle, .ctx = a};
+	// A reader may pause as long as it likes (`kubectl logs -f | less`, a stopped terminal): only the container waits for it.
+	struct td_http_server_opts o = {
+		.listen = addrs, .max_conns = 256, .unix_mode = 0600, .write_ms = PAUSE_MS, .handler = handle, .ctx = a};
 	struct td_http_server *s = NULL;
 	unlink(path);
 	int r = td_http_server_new(&o, &s, err);

@@ -17,5 +17,3 @@ void td_stream_logs(struct td_agent *a, struct td_http_x *x, struct td_pod *p, s
 void td_stream_exec(struct td_agent *a, struct td_http_x *x, struct td_pod *p, struct td_ctr *c);
 void td_stream_error(struct td_http_x *x, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool td_stream_flag(const struct td_http_x *x, const char *name); // query: "true" or "1"
-// Where the last n lines of the file begin (n < 0: 0). An unfinished last line counts.
-int64_t td_log_tail_offset(int fd, int64_t size, int64_t lines);

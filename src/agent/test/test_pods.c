@@ -13,7 +13,7 @@
 #include "agent/pods/security.h"
 #include "agent/pods/status.h"
 #include "agent/pods/volumes.h"
-#include "agent/stream/stream.h"
+#include "agent/pods/logfile.h"
 #include "base/file.h"
 
 #include <fcntl.h>
