@@ -18,6 +18,7 @@ def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
     parser.addoption("--seed", default="1", help="seed of the random tests")
     parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
+    parser.addoption("--faults", default="ci", help="faults of test_faults.py: ci, all, or one as \"ROLE POINT:ACTION\"")
 
 
 def pytest_configure(config):

@@ -1,0 +1,321 @@
+"""A role that dies, or whose reply is lost, at a write: afterwards nothing leaked, nothing doubled, nothing killed that should live (I1-I4).
+
+Builds with fault points only (build-asan). The faults of CI are the list below; `--faults all` finds every point that the two scenarios pass
+and tries each (twenty minutes); `--faults "bridge kube.create.pods.binding.after:crash"` tries one. See src/base/fault.h."""
+import collections
+import json
+import os
+import re
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from harness import wait_for
+from observer import Observer
+from test_random import differences, obs_containers
+
+EXTRA_S, SETTLE_S = 10, 60
+ROLES = ["bridge", "agent", "operator", "controllers", "apiserver"]
+CI = [
+    "bridge slurm.job-allocate.after:lose",       # the job runs, and nobody knows its id
+    "agent agent.gate-save.after:crash",          # the claim is on disk, nobody was told
+    "bridge kube.create.pods.binding.after:crash",
+    "agent agent.container-start.after:crash",    # a container runs that no record calls running
+    "bridge slurm.job-submit.after:crash",        # adopted by its name
+    "operator slurm.node-delete.after:crash",
+    "bridge slurm.job-submit.after:lose",
+    "agent agent.container-delete.before:crash",
+    "bridge slurm.job-end.before:crash",
+]
+ACTIONS = {"before": ["crash", "lose"], "after": ["crash", "lose"]}
+OPEN = {}  # fault: why it fails and what ends that
+
+
+def has_points(tandem):
+    return b"is no action (crash, lose" in open(tandem, "rb").read()
+
+
+def test_a_release_build_has_no_fault_points(tandem):
+    if has_points(tandem):
+        pytest.skip("a build with -Dfaults=true")
+    text = open(tandem, "rb").read()
+    assert b"TD_FAULT" not in text and b"td_fault" not in text and b"/fault/" not in text and b"gate-save" not in text
+
+
+class Pods(threading.Thread):
+    """Every version of every pod: what each was bound to during its life."""
+
+    def __init__(self, pool):
+        super().__init__(daemon=True)
+        ctx = ssl.create_default_context(cafile=f"{pool.home}/pki/ca.crt")
+        ctx.load_cert_chain(f"{pool.home}/pki/admin.crt", f"{pool.home}/pki/admin.key")
+        self.ctx, self.base = ctx, f"https://127.0.0.1:{pool.instance['apiPort']}/api/v1/namespaces/default/pods"
+        self.bound, self.names, self.stop, self.rv = collections.defaultdict(set), {}, False, ""
+
+    def see(self, pod):
+        m = pod["metadata"]
+        if pod["spec"].get("schedulerName") == "tandem" and pod["spec"].get("nodeName"):
+            self.names[m["uid"]] = m["name"]
+            self.bound[m["uid"]].add((pod["spec"]["nodeName"], m.get("annotations", {}).get("tandem.dev/job-id")))
+
+    def get(self, query, timeout):
+        return urllib.request.urlopen(urllib.request.Request(self.base + query), context=self.ctx, timeout=timeout)
+
+    def run(self):
+        while not self.stop:
+            try:
+                if not self.rv:
+                    with self.get("", 5) as r:
+                        body = json.load(r)
+                    for p in body["items"]:
+                        self.see(p)
+                    self.rv = body["metadata"]["resourceVersion"]
+                with self.get(f"?watch=1&resourceVersion={self.rv}&timeoutSeconds=20", 30) as r:
+                    for line in r:
+                        ev = json.loads(line)
+                        if ev["type"] == "ERROR":
+                            self.rv = ""
+                            break
+                        self.rv = ev["object"]["metadata"]["resourceVersion"]
+                        self.see(ev["object"])
+                        if self.stop:
+                            return
+            except (OSError, ValueError, urllib.error.URLError):
+                time.sleep(0.02)  # the server is being started again: ask until it answers
+
+    def words(self):
+        return [f"pod {self.names[u]} was bound as {sorted(map(str, b))}" for u, b in self.bound.items() if len(b) > 1]
+
+
+class Queue(threading.Thread):
+    """How long an ask had more than one job that had not ended."""
+
+    LOOP = "while :; do squeue -h -a -o '%A|%j|%T' && echo .; sleep 0.2; done"
+
+    def __init__(self, pool):
+        super().__init__(daemon=True)
+        self.pool, self.since, self.worst, self.stop, self.looks = pool, {}, {}, False, 0
+
+    def look(self, jobs):
+        by = collections.defaultdict(list)
+        for number, name, state in jobs:
+            uid = name.rpartition(".")[2]
+            if len(uid) == 36 and state not in ("COMPLETING", "CANCELLED", "COMPLETED", "FAILED"):
+                by[uid].append(number)
+        now = time.monotonic()
+        self.looks += 1
+        for uid, ids in by.items():
+            if len(ids) < 2:
+                self.since.pop(uid, None)
+                continue
+            first = self.since.setdefault(uid, now)
+            self.worst[uid] = (max(now - first, self.worst.get(uid, (0,))[0]), ids)
+
+    def run(self):
+        while not self.stop:
+            p = subprocess.Popen([self.pool.tandem, "shell", "--", "sh", "-c", self.LOOP], env=self.pool.env, stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            jobs = []
+            for line in p.stdout:
+                if line.strip() == ".":
+                    self.look(jobs)
+                    jobs = []
+                elif line.count("|") == 2:
+                    jobs.append(line.strip().split("|"))
+                if self.stop:
+                    break
+            p.kill()
+            p.wait()
+
+    def words(self):
+        return [f"ask {u} had the jobs {ids} for {t:.1f} s" for u, (t, ids) in self.worst.items() if t > EXTRA_S]
+
+
+# ---- what happens while something breaks; every step may be repeated, for whoever carries it out may be dead ----
+def steady(pool, what, f, seconds=SETTLE_S):
+    return wait_for(what, lambda: f() or True, seconds)
+
+
+def pod_of(pool, name):
+    return next(iter(p for p in pool.items("pods", "-n", "default") if p["metadata"]["name"] == name), None)
+
+
+def running(pool, name):
+    p = pod_of(pool, name)
+    return p and p["status"].get("phase") == "Running" and p
+
+
+def native(pool, name, *argv):
+    """A native job by its name: submitted once, whatever becomes of the reply."""
+    def find():
+        return next((i for i, j in pool.squeue().items() if j["name"] == name), None)
+    return wait_for(f"job {name}", lambda: find() or pool.sbatch("-J", name, *argv), SETTLE_S)
+
+
+def queue(pool, n):
+    """Two pods at once and one that must wait, a native job; scancel, delete, cordon."""
+    job = native(pool, f"native{n}", "-N3", "--gres=gpu:8")
+    wait_for("the native job runs", lambda: pool.squeue().get(job, {}).get("state") == "RUNNING", SETTLE_S)
+    a, b, d = (pool.pod(f"{x}{n}", gpus=g, cpu="500m") for x, g in (("a", 2), ("b", 1), ("d", 6)))
+    steady(pool, "apply", lambda: pool.apply(a, b, d))
+    wait_for("a runs", lambda: running(pool, f"a{n}"), SETTLE_S)
+    wait_for("b runs", lambda: running(pool, f"b{n}"), SETTLE_S)
+    wait_for("d queues", lambda: any(j["name"].startswith(f"d{n}.") for j in pool.squeue().values()), SETTLE_S)
+    steady(pool, "scancel", lambda: pool.shell("scancel", pool.grant(pod_of(pool, f"a{n}"))[0]))
+    wait_for("a has ended", lambda: not pod_of(pool, f"a{n}"), SETTLE_S)
+    steady(pool, "delete", lambda: pool.kubectl("delete", "pod", f"b{n}", "--wait=false", "--ignore-not-found"))
+    node = wait_for("d runs", lambda: running(pool, f"d{n}"), SETTLE_S)["spec"]["nodeName"]
+    steady(pool, "cordon", lambda: pool.kubectl("cordon", node))
+    wait_for("drained", lambda: "drain" in pool.shell("sinfo", "-h", "-N", "-n", node, "-o", "%T"), SETTLE_S)
+    steady(pool, "uncordon", lambda: pool.kubectl("uncordon", node))
+    steady(pool, "delete", lambda: pool.kubectl("delete", "pod", f"d{n}", "--wait=false", "--ignore-not-found"))
+    steady(pool, "scancel", lambda: pool.shell("scancel", "-Q", job))
+
+
+def nodes(pool, n):
+    """A node leaves the pool and comes back."""
+    node = f"n{pool.instance['nodes'] - 1}"
+
+    def has():
+        return node in pool.shell("sinfo", "-h", "-N", "-o", "%N").split()
+    steady(pool, "label", lambda: pool.kubectl("label", "node", node, "tandem.dev/fake-gpus-"))
+    wait_for("the node's record is gone", lambda: not has(), SETTLE_S)
+    steady(pool, "label", lambda: pool.kubectl("label", "node", node, "tandem.dev/fake-gpus=true", "--overwrite"))
+    wait_for("the node is back", has, SETTLE_S)
+
+
+# ---- one fault ----
+class Stage:
+    """The pool, and a pod that must live through everything."""
+
+    def __init__(self, pool):
+        self.pool, self.keep, self.n = pool, None, 0
+        self.dir = f"{pool.home}/fault"
+        os.makedirs(self.dir, exist_ok=True)
+
+    def ready(self):
+        if self.keep:
+            return
+        self.pool.clean()
+        self.pool.apply(self.pool.pod("keep", gpus=1, cpu="500m", nodeSelector={"kubernetes.io/hostname": "n0"}))
+        self.keep = self.life(wait_for("keep runs", lambda: running(self.pool, "keep"), SETTLE_S))
+
+    @staticmethod
+    def life(p):
+        c = p["status"]["containerStatuses"][0]
+        return p["metadata"]["uid"], c.get("containerID"), c["restartCount"], p["metadata"]["annotations"]["tandem.dev/job-id"]
+
+    def wrong(self):
+        """What is not as it was before, in words."""
+        pool, found = self.pool, differences(self.pool)
+        pods = pool.items("pods", "-n", "default")
+        if [self.life(p) for p in pods if p["metadata"]["name"] == "keep"] != [self.keep]:
+            found.append(f"the pod that should live: was {self.keep}, is {[self.life(p) for p in pods]}")
+        found += [f"pod {p['metadata']['name']} is left" for p in pods if p["metadata"]["name"] != "keep"]
+        found += [f"job {i} is left: {j}" for i, j in pool.squeue().items() if str(i) != self.keep[3]]
+        for line in pool.shell("sinfo", "-h", "-N", "-o", "%N|%T|%E").splitlines():
+            node, state, why = line.split("|", 2)
+            if state not in ("idle", "mixed"):
+                found.append(f"node {node} is {state}: {why}")
+        if pool.idle_nodes() != pool.instance["nodes"] - 1:
+            found.append(f"{pool.idle_nodes()} nodes are idle")
+        uid = self.keep[0].replace("-", "")
+        found += [f"container {c.cid} is left" for c in obs_containers(pool) if not (c.host.startswith("main-") or c.slurmd or c.uid == uid)]
+        return found
+
+    def settle(self):
+        last = ["nothing could be asked"]
+
+        def fine():
+            last[:] = self.wrong()
+            return not last
+        try:
+            wait_for("settled", fine, SETTLE_S)
+        except AssertionError:
+            return last
+        return []
+
+    def one(self, scenario, role=None, line=None):
+        """Runs a scenario with one fault; returns what went wrong, and whether it fired."""
+        self.ready()
+        self.n += 1
+        armed, fired = f"{self.dir}/{role}", f"{self.dir}/{role}.fired"
+        for f in (armed, fired):
+            if os.path.exists(f):
+                os.unlink(f)
+        watchers = [Observer(self.pool), Pods(self.pool), Queue(self.pool)]
+        for w in watchers:
+            w.start()
+        words = []
+        if role:
+            with open(armed + ".new", "w") as f:
+                f.write(line + "\n")
+            os.rename(armed + ".new", armed)
+        try:
+            scenario(self.pool, self.n)
+        except AssertionError as e:
+            words.append(str(e))
+        if role and os.path.exists(armed):
+            os.unlink(armed)
+        words += self.settle()
+        watchers[0].end()
+        for w in watchers[1:]:
+            w.stop = True
+        assert watchers[0].looks > 10 and watchers[0].seen and watchers[1].bound and watchers[2].looks > 3, "the watchers did not see anything"
+        words += [f"two holders: {w}" for w in watchers[0].double_words()] + watchers[1].words() + watchers[2].words()
+        if words:
+            self.keep = None
+        return words, bool(role) and os.path.exists(fired)
+
+    def points(self):
+        """[(scenario, role, point)] of everything that both scenarios pass."""
+        found = {}
+        for scenario in (queue, nodes):
+            for r in ROLES:
+                open(f"{self.dir}/{r}.trace", "w").close()
+            words, _ = self.one(scenario)
+            assert not words, f"without any fault: {words}"
+            for r in ROLES:
+                for p in open(f"{self.dir}/{r}.trace").read().split():
+                    found.setdefault((r, p), scenario)
+                os.unlink(f"{self.dir}/{r}.trace")
+        return [(s, r, p) for (r, p), s in sorted(found.items())]
+
+
+def log_tail(pool, role, since):
+    lines = open(f"{pool.home}/log/{role}.log", errors="replace").readlines() + open(f"{pool.home}/log/supervise.log", errors="replace").readlines()
+    return "".join(sorted(x for x in lines if x[:19] >= since)[-60:])
+
+
+@pytest.mark.asan
+@pytest.mark.feature("A7")
+def test_faults(pool, request):
+    if not has_points(pool.tandem):
+        pytest.skip("a build without fault points (-Dfaults=true)")
+    which, stage = request.config.getoption("--faults"), Stage(pool)
+    if which == "all":
+        todo = [(s, r, f"{p}:{a}") for s, r, p in stage.points() for a in ACTIONS[p.rpartition(".")[2]] if a == "crash" or r != "apiserver"]
+        todo = sorted(todo, key=lambda t: (t[0].__name__, t[2].rpartition(":")[2], t[2]))  # roles take turns: a role that dies often is started late
+    else:
+        todo = [(nodes if r == "operator" else queue, r, line) for r, line in (f.split() for f in (CI if which == "ci" else [which]))]
+    failures, report = [], []
+    for scenario, role, line in todo:
+        began, stamp = time.monotonic(), time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+        words, fired = stage.one(scenario, role, line)
+        if not fired and which != "all":
+            words.append("the fault was not met")
+        text = f"{role} {line}: {'met' if fired else 'not met'}, {time.monotonic() - began:.1f} s: {words or 'ok'}"
+        report.append(text)
+        if which == "all":
+            print(text, flush=True)
+        if words:
+            failures.append(f"{text}\n{log_tail(pool, role, stamp)}")
+            if which == "all":
+                print(failures[-1], flush=True)
+    request.node.add_report_section("call", "faults", "\n".join(report))
+    assert not failures, "\n\n".join(failures)
