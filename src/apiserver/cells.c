@@ -4,7 +4,6 @@
 #include "api/selector.h"
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void td_cell_str(struct td_buf *out, const char *s)
@@ -23,329 +22,85 @@ void td_cell_str(struct td_buf *out, const char *s)
 	td_buf_putc(out, '"');
 }
 
-static void age_text(const char *since, int64_t now, char *buf, size_t n)
-{
-	int64_t t;
-	if (!since || td_time_parse(since, &t) < 0)
-		snprintf(buf, n, "<unknown>");
-	else
-		td_time_age(now - t < 0 ? 0 : now - t, buf, n);
-}
-
 void td_cell_age(struct td_buf *out, const char *since, int64_t now)
 {
 	char b[32];
-	age_text(since, now, b, sizeof(b));
-	td_cell_str(out, b);
+	int64_t t;
+	bool known = since && td_time_parse(since, &t) == 0;
+	td_cell_str(out, known ? td_time_age(now - t < 0 ? 0 : now - t, b, sizeof(b)) : "<unknown>");
 }
 
-static void sep(struct td_buf *out)
+// ---- cells by what they read ----
+void td_cell_text(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	td_buf_putc(out, ',');
+	const char *s = *c->path ? td_jstr(o, c->path) : NULL;
+	td_cell_str(out, s && *s ? s : c->other);
 }
-static void str(struct td_buf *out, const char *s)
-{
-	td_cell_str(out, s);
-}
-static void str_sep(struct td_buf *out, const char *s)
-{
-	td_cell_str(out, s);
-	sep(out);
-}
-static void int_sep(struct td_buf *out, long long n)
-{
-	td_buf_printf(out, "%lld,", n);
-}
-static void name_sep(const yyjson_val *o, struct td_buf *out)
-{
-	str_sep(out, td_jstr_or(o, "metadata.name", ""));
-}
-static void age(const yyjson_val *o, int64_t now, struct td_buf *out)
+
+void td_cell_since(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	td_cell_age(out, td_jstr(o, "metadata.creationTimestamp"), now);
 }
 
-static void containers(const yyjson_val *list, const char *field, struct td_buf *out)
+static void number(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	td_auto_buf struct td_buf b = {0};
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)list, i, n, c)
-		td_buf_printf(&b, "%s%s", i ? "," : "", td_jstr_or(c, field, ""));
-	str(out, td_buf_str(&b));
+	td_buf_printf(out, "%lld", td_jint(o, c->path, 0));
 }
 
-static void selector(const yyjson_val *v, struct td_buf *out)
+static void flag(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
+	td_buf_puts(out, td_jbool(o, c->path, false) ? "true" : "false");
+}
+
+// "1/3": the numbers at path and other.
+static void share(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	td_buf_printf(out, "\"%lld/%lld\"", td_jint(o, c->path, 0), td_jint(o, c->other, 0));
+}
+
+// How many entries path and other have together.
+static void entries(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	const char *const paths[] = {c->path, c->other};
+	size_t n = 0;
+	for (size_t i = 0; i < TD_LEN(paths); i++)
+		if (paths[i])
+			n += yyjson_get_len(td_jget(o, paths[i]));
+	td_buf_printf(out, "%zu", n);
+}
+
+// A number, a percentage, or "N/A".
+static void limit(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	yyjson_val *v = td_jget(o, c->path);
+	if (yyjson_is_int(v))
+		td_buf_printf(out, "\"%lld\"", (long long)yyjson_get_sint(v));
+	else
+		td_cell_str(out, yyjson_is_str(v) ? yyjson_get_str(v) : "N/A");
+}
+
+static void selector(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	yyjson_val *v = td_jget(o, "spec.selector");
 	td_auto(td_selector_free) struct td_selector *s = NULL;
 	td_auto_free char *text = NULL;
 	if (v && td_selector_from_object(v, &s, NULL) == 0)
 		text = td_selector_text(s);
-	str(out, text && *text ? text : "<none>");
+	td_cell_str(out, text && *text ? text : "<none>");
 }
 
-// ---- pods ----
-static const struct td_cellspec pod_cols[] = {
-	{"Name", "string", "name", "Name must be unique within a namespace.", 0},
-	{"Ready", "string", "", "The aggregate readiness state of this pod for accepting traffic.", 0},
-	{"Status", "string", "", "The aggregate status of the containers in this pod.", 0},
-	{"Restarts", "string", "",
-	 "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.", 0},
-	{"Age", "string", "", "When the object was created.", 0},
-	{"IP", "string", "", "The pod's address.", 1},
-	{"Node", "string", "", "The node that the pod is on.", 1},
-	{"Nominated Node", "string", "", "The node that the pod may get.", 1},
-	{"Readiness Gates", "string", "", "Conditions that count for readiness.", 1},
-	{0},
-};
-
-static bool container_ready(const yyjson_val *c)
+// The field `path` of every container of the template.
+static void containers(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	return td_jbool(c, "ready", false);
-}
-
-// The reason of the first init container that is not done; false: all are.
-static bool init_reason(const yyjson_val *o, char *reason, size_t size)
-{
-	yyjson_val *list = td_jget(o, "status.initContainerStatuses"), *c;
-	size_t i, n, total = yyjson_arr_size(td_jget(o, "spec.initContainers"));
-	yyjson_arr_foreach (list, i, n, c) {
-		yyjson_val *t = td_jget(c, "state.terminated");
-		const char *why;
-		if (t && td_jint(t, "exitCode", 0) == 0)
-			continue;
-		if (td_jbool(c, "started", false) && td_jget(c, "state.running")) // a sidecar
-			continue;
-		if (t) {
-			why = td_jstr_or(t, "reason", "");
-			if (*why)
-				snprintf(reason, size, "Init:%s", why);
-			else if (td_jint(t, "signal", 0))
-				snprintf(reason, size, "Init:Signal:%lld", td_jint(t, "signal", 0));
-			else
-				snprintf(reason, size, "Init:ExitCode:%lld", td_jint(t, "exitCode", 0));
-		} else if ((why = td_jstr(c, "state.waiting.reason")) && *why && strcmp(why, "PodInitializing") != 0) {
-			snprintf(reason, size, "Init:%s", why);
-		} else {
-			snprintf(reason, size, "Init:%zu/%zu", i, total);
-		}
-		return true;
-	}
-	return false;
-}
-
-static void pod_reason(const yyjson_val *o, char *reason, size_t size)
-{
-	yyjson_val *c;
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *v;
 	size_t i, n;
-	const char *r = td_jstr(o, "status.reason");
-	snprintf(reason, size, "%s", r && *r ? r : td_jstr_or(o, "status.phase", ""));
-	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "PodScheduled") && td_streq(td_jstr(c, "reason"), "SchedulingGated"))
-			snprintf(reason, size, "SchedulingGated");
-	bool initializing = init_reason(o, reason, size), running = false;
-	yyjson_val *list = td_jget(o, "status.containerStatuses");
-	for (i = initializing ? 0 : yyjson_arr_size(list); i-- > 0;) {
-		c = yyjson_arr_get(list, i);
-		yyjson_val *t = td_jget(c, "state.terminated");
-		const char *w = td_jstr_or(c, "state.waiting.reason", ""), *tr = td_jstr_or(t, "reason", "");
-		if (*w)
-			snprintf(reason, size, "%s", w);
-		else if (t && *tr)
-			snprintf(reason, size, "%s", tr);
-		else if (t && td_jint(t, "signal", 0))
-			snprintf(reason, size, "Signal:%lld", td_jint(t, "signal", 0));
-		else if (t)
-			snprintf(reason, size, "ExitCode:%lld", td_jint(t, "exitCode", 0));
-		else if (container_ready(c) && td_jget(c, "state.running"))
-			running = true;
-	}
-	if (!strcmp(reason, "Completed") && running) {
-		bool ready = false;
-		yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-			if (td_streq(td_jstr(c, "type"), "Ready") && td_streq(td_jstr(c, "status"), "True"))
-				ready = true;
-		snprintf(reason, size, "%s", ready ? "Running" : "NotReady");
-	}
-	const char *phase = td_jstr_or(o, "status.phase", "");
-	if (td_jget(o, "metadata.deletionTimestamp")) {
-		if (td_streq(r, "NodeLost"))
-			snprintf(reason, size, "Unknown");
-		else if (strcmp(phase, "Failed") && strcmp(phase, "Succeeded"))
-			snprintf(reason, size, "Terminating");
-	}
+	yyjson_arr_foreach (td_jget(o, "spec.template.spec.containers"), i, n, v)
+		td_buf_printf(&b, "%s%s", i ? "," : "", td_jstr_or(v, c->path, ""));
+	td_cell_str(out, td_buf_str(&b));
 }
 
-static void pod_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	char b[192], reason[128];
-	yyjson_val *c, *list = td_jget(o, "status.containerStatuses");
-	size_t i, n, ready = 0, total = yyjson_arr_size(td_jget(o, "spec.containers"));
-	long long restarts = 0;
-	int64_t last = 0, t;
-	yyjson_arr_foreach (list, i, n, c) {
-		ready += container_ready(c) && td_jget(c, "state.running");
-		restarts += td_jint(c, "restartCount", 0);
-		const char *f = td_jstr(c, "lastState.terminated.finishedAt");
-		if (f && td_time_parse(f, &t) == 0 && t > last)
-			last = t;
-	}
-	pod_reason(o, reason, sizeof(reason));
-	name_sep(o, out);
-	snprintf(b, sizeof(b), "%zu/%zu", ready, total);
-	str_sep(out, b);
-	str_sep(out, reason);
-	if (restarts && last) {
-		char a[32];
-		td_time_age(now - last < 0 ? 0 : now - last, a, sizeof(a));
-		snprintf(b, sizeof(b), "%lld (%s ago)", restarts, a);
-	} else {
-		snprintf(b, sizeof(b), "%lld", restarts);
-	}
-	str_sep(out, b);
-	age(o, now, out);
-	sep(out);
-	const char *ip = td_jstr(o, "status.podIP"), *node = td_jstr(o, "spec.nodeName"), *nom = td_jstr(o, "status.nominatedNodeName");
-	str_sep(out, ip && *ip ? ip : "<none>");
-	str_sep(out, node && *node ? node : "<none>");
-	str_sep(out, nom && *nom ? nom : "<none>");
-	str(out, "<none>");
-}
-
-// ---- nodes ----
-static const struct td_cellspec node_cols[] = {
-	{"Name", "string", "name", "Name of the node.", 0},
-	{"Status", "string", "", "The status of the node.", 0},
-	{"Roles", "string", "", "The roles of the node.", 0},
-	{"Age", "string", "", "When the object was created.", 0},
-	{"Version", "string", "", "Version of its kubelet.", 0},
-	{"Internal-IP", "string", "", "Its address.", 1},
-	{"External-IP", "string", "", "Its outer address.", 1},
-	{"OS-Image", "string", "", "Operating system.", 1},
-	{"Kernel-Version", "string", "", "Kernel.", 1},
-	{"Container-Runtime", "string", "", "Runtime.", 1},
-	{0},
-};
-
-static const char *address(const yyjson_val *o, const char *type)
-{
-	yyjson_val *a;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o, "status.addresses"), i, n, a)
-		if (td_streq(td_jstr(a, "type"), type))
-			return td_jstr_or(a, "address", "<none>");
-	return "<none>";
-}
-
-static void node_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	yyjson_val *c, *k;
-	size_t i, n;
-	const char *ready = "Unknown";
-	td_auto_buf struct td_buf roles = {0};
-	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "Ready"))
-			ready = td_streq(td_jstr(c, "status"), "True") ? "Ready" : "NotReady";
-	yyjson_obj_foreach (td_jget(o, "metadata.labels"), i, n, k, c) {
-		const char *s = yyjson_get_str(k);
-		if (td_starts(s, "node-role.kubernetes.io/") && s[24])
-			td_buf_printf(&roles, "%s%s", roles.len ? "," : "", s + 24);
-	}
-	name_sep(o, out);
-	char b[64];
-	snprintf(b, sizeof(b), "%s%s", ready, td_jbool(o, "spec.unschedulable", false) ? ",SchedulingDisabled" : "");
-	str_sep(out, b);
-	str_sep(out, roles.len ? td_buf_str(&roles) : "<none>");
-	age(o, now, out);
-	sep(out);
-	str_sep(out, td_jstr_or(o, "status.nodeInfo.kubeletVersion", ""));
-	str_sep(out, address(o, "InternalIP"));
-	str_sep(out, address(o, "ExternalIP"));
-	str_sep(out, td_jstr_or(o, "status.nodeInfo.osImage", "<unknown>"));
-	str_sep(out, td_jstr_or(o, "status.nodeInfo.kernelVersion", "<unknown>"));
-	str(out, td_jstr_or(o, "status.nodeInfo.containerRuntimeVersion", "<unknown>"));
-}
-
-// ---- workloads ----
-#define NAME {"Name", "string", "name", "Name must be unique within a namespace.", 0}
-#define AGE {"Age", "string", "", "When the object was created.", 0}
-#define TEMPLATE_COLS                                                                                                                      \
-	{"Containers", "string", "", "Names of each container in the template.", 1},                                                       \
-		{"Images", "string", "", "Images referenced by each container in the template.", 1}
-#define SELECTOR {"Selector", "string", "", "Label selector for its pods.", 1}
-
-static void template_cells(const yyjson_val *o, struct td_buf *out)
-{
-	yyjson_val *c = td_jget(o, "spec.template.spec.containers");
-	sep(out);
-	containers(c, "name", out);
-	sep(out);
-	containers(c, "image", out);
-}
-
-static const struct td_cellspec deploy_cols[] = {NAME,
-						 {"Ready", "string", "", "Number of the pod with ready state", 0},
-						 {"Up-to-date", "integer", "", "Pods of the newest template.", 0},
-						 {"Available", "integer", "", "Pods ready long enough.", 0},
-						 AGE,
-						 TEMPLATE_COLS,
-						 SELECTOR,
-						 {0}};
-static void deploy_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	char b[64];
-	name_sep(o, out);
-	snprintf(b, sizeof(b), "%lld/%lld", td_jint(o, "status.readyReplicas", 0), td_jint(o, "spec.replicas", 0));
-	str_sep(out, b);
-	int_sep(out, td_jint(o, "status.updatedReplicas", 0));
-	int_sep(out, td_jint(o, "status.availableReplicas", 0));
-	age(o, now, out);
-	template_cells(o, out);
-	sep(out);
-	selector(td_jget(o, "spec.selector"), out);
-}
-
-static const struct td_cellspec rs_cols[] = {NAME,
-					     {"Desired", "integer", "", "Pods wanted.", 0},
-					     {"Current", "integer", "", "Pods there.", 0},
-					     {"Ready", "integer", "", "Pods ready.", 0},
-					     AGE,
-					     TEMPLATE_COLS,
-					     SELECTOR,
-					     {0}};
-static void rs_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	name_sep(o, out);
-	int_sep(out, td_jint(o, "spec.replicas", 0));
-	int_sep(out, td_jint(o, "status.replicas", 0));
-	int_sep(out, td_jint(o, "status.readyReplicas", 0));
-	age(o, now, out);
-	template_cells(o, out);
-	sep(out);
-	selector(td_jget(o, "spec.selector"), out);
-}
-
-static const struct td_cellspec sts_cols[] = {
-	NAME, {"Ready", "string", "", "Number of the pod with ready state", 0}, AGE, TEMPLATE_COLS, {0}};
-static void sts_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	char b[64];
-	name_sep(o, out);
-	snprintf(b, sizeof(b), "%lld/%lld", td_jint(o, "status.readyReplicas", 0), td_jint(o, "spec.replicas", 0));
-	str_sep(out, b);
-	age(o, now, out);
-	template_cells(o, out);
-}
-
-static const struct td_cellspec job_cols[] = {NAME,
-					      {"Status", "string", "", "Status of the job.", 0},
-					      {"Completions", "string", "", "Done of wanted.", 0},
-					      {"Duration", "string", "", "How long it ran.", 0},
-					      AGE,
-					      TEMPLATE_COLS,
-					      SELECTOR,
-					      {0}};
-static bool has_condition(const yyjson_val *o, const char *type)
+bool td_has_condition(const yyjson_val *o, const char *type)
 {
 	yyjson_val *c;
 	size_t i, n;
@@ -354,219 +109,245 @@ static bool has_condition(const yyjson_val *o, const char *type)
 			return true;
 	return false;
 }
-static void job_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+
+// ---- nodes ----
+static void node_status(const struct td_cellspec *spec, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	char b[64];
-	int64_t s, e = now;
+	const char *ready = "Unknown";
+	yyjson_val *c;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
+		if (td_streq(td_jstr(c, "type"), "Ready"))
+			ready = td_streq(td_jstr(c, "status"), "True") ? "Ready" : "NotReady";
+	td_buf_printf(out, "\"%s%s\"", ready, td_jbool(o, "spec.unschedulable", false) ? ",SchedulingDisabled" : "");
+}
+
+static void node_roles(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	static const char prefix[] = "node-role.kubernetes.io/";
+	td_auto_buf struct td_buf roles = {0};
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (td_jget(o, "metadata.labels"), i, n, k, v) {
+		const char *s = yyjson_get_str(k);
+		if (td_starts(s, prefix) && s[sizeof(prefix) - 1])
+			td_buf_printf(&roles, "%s%s", roles.len ? "," : "", s + sizeof(prefix) - 1);
+	}
+	td_cell_str(out, roles.len ? td_buf_str(&roles) : "<none>");
+}
+
+static void address(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	const char *found = "<none>";
+	yyjson_val *a;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(o, "status.addresses"), i, n, a)
+		if (td_streq(td_jstr(a, "type"), c->path)) {
+			found = td_jstr_or(a, "address", found);
+			break;
+		}
+	td_cell_str(out, found);
+}
+
+// ---- jobs ----
+static void job_status(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	static const char *const before[] = {"Complete", "Failed"}, *const after[] = {"Suspended", "FailureTarget", "SuccessCriteriaMet"};
+	const char *s = td_jget(o, "metadata.deletionTimestamp") ? "Terminating" : NULL;
+	for (size_t i = 0; !s && i < TD_LEN(after); i++)
+		s = td_has_condition(o, after[i]) ? after[i] : NULL;
+	for (size_t i = TD_LEN(before); i-- > 0;)
+		s = td_has_condition(o, before[i]) ? before[i] : s;
+	td_cell_str(out, s ? s : "Running");
+}
+
+static void job_completions(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
 	long long done = td_jint(o, "status.succeeded", 0), par = td_jint(o, "spec.parallelism", 1);
-	name_sep(o, out);
-	str_sep(out, has_condition(o, "Complete")               ? "Complete"
-		     : has_condition(o, "Failed")               ? "Failed"
-		     : td_jget(o, "metadata.deletionTimestamp") ? "Terminating"
-		     : has_condition(o, "Suspended")            ? "Suspended"
-		     : has_condition(o, "FailureTarget")        ? "FailureTarget"
-		     : has_condition(o, "SuccessCriteriaMet")   ? "SuccessCriteriaMet"
-								: "Running");
 	if (td_jget(o, "spec.completions"))
-		snprintf(b, sizeof(b), "%lld/%lld", done, td_jint(o, "spec.completions", 0));
+		td_buf_printf(out, "\"%lld/%lld\"", done, td_jint(o, "spec.completions", 0));
 	else if (par > 1)
-		snprintf(b, sizeof(b), "%lld/1 of %lld", done, par);
+		td_buf_printf(out, "\"%lld/1 of %lld\"", done, par);
 	else
-		snprintf(b, sizeof(b), "%lld/1", done);
-	str_sep(out, b);
+		td_buf_printf(out, "\"%lld/1\"", done);
+}
+
+static void job_duration(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	char b[32] = "";
+	int64_t s, e = now;
 	const char *st = td_jstr(o, "status.startTime"), *ct = td_jstr(o, "status.completionTime");
-	b[0] = 0;
 	if (st && td_time_parse(st, &s) == 0 && (!ct || td_time_parse(ct, &e) == 0))
 		td_time_age(e - s < 0 ? 0 : e - s, b, sizeof(b));
-	str_sep(out, b);
-	age(o, now, out);
-	template_cells(o, out);
-	sep(out);
-	selector(td_jget(o, "spec.selector"), out);
+	td_cell_str(out, b);
 }
 
-// ---- services, configuration, the rest ----
-static const struct td_cellspec svc_cols[] = {NAME,
-					      {"Type", "string", "", "How it is reached.", 0},
-					      {"Cluster-IP", "string", "", "Its address.", 0},
-					      {"External-IP", "string", "", "Its outer address.", 0},
-					      {"Port(s)", "string", "", "Its ports.", 0},
-					      AGE,
-					      SELECTOR,
-					      {0}};
-static void svc_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+// ---- services ----
+static void ports(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	td_auto_buf struct td_buf ports = {0}, sel = {0};
-	yyjson_val *p, *k;
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *p;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(o, "spec.ports"), i, n, p)
-		td_buf_printf(&ports, "%s%lld/%s", i ? "," : "", td_jint(p, "port", 0), td_jstr_or(p, "protocol", "TCP"));
-	yyjson_obj_foreach (td_jget(o, "spec.selector"), i, n, k, p)
-		td_buf_printf(&sel, "%s%s=%s", i ? "," : "", yyjson_get_str(k), yyjson_is_str(p) ? yyjson_get_str(p) : "");
-	name_sep(o, out);
-	str_sep(out, td_jstr_or(o, "spec.type", "ClusterIP"));
-	str_sep(out, td_jstr_or(o, "spec.clusterIP", "<none>"));
-	str_sep(out, td_jstr_or(o, "spec.externalName", "<none>"));
-	str_sep(out, ports.len ? td_buf_str(&ports) : "<none>");
-	age(o, now, out);
-	sep(out);
-	str(out, sel.len ? td_buf_str(&sel) : "<none>");
+		td_buf_printf(&b, "%s%lld/%s", i ? "," : "", td_jint(p, "port", 0), td_jstr_or(p, "protocol", "TCP"));
+	td_cell_str(out, b.len ? td_buf_str(&b) : "<none>");
 }
 
-static const struct td_cellspec cm_cols[] = {NAME, {"Data", "integer", "", "Number of entries.", 0}, AGE, {0}};
-static void cm_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+static void pairs(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	name_sep(o, out);
-	int_sep(out, (long long)(yyjson_obj_size(td_jget(o, "data")) + yyjson_obj_size(td_jget(o, "binaryData"))));
-	age(o, now, out);
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach (td_jget(o, c->path), i, n, k, v)
+		td_buf_printf(&b, "%s%s=%s", i ? "," : "", yyjson_get_str(k), yyjson_is_str(v) ? yyjson_get_str(v) : "");
+	td_cell_str(out, b.len ? td_buf_str(&b) : "<none>");
 }
 
-static const struct td_cellspec secret_cols[] = {
-	NAME, {"Type", "string", "", "What is in it.", 0}, {"Data", "integer", "", "Number of entries.", 0}, AGE, {0}};
-static void secret_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+// ---- events ----
+// Since the first of path, eventTime and the creation that is set; what a series says comes before.
+static void event_seen(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	name_sep(o, out);
-	str_sep(out, td_jstr_or(o, "type", "Opaque"));
-	int_sep(out, (long long)yyjson_obj_size(td_jget(o, "data")));
-	age(o, now, out);
+	const char *const paths[] = {c->other, c->path, "eventTime", "metadata.creationTimestamp"};
+	const char *s = NULL;
+	for (size_t i = 0; i < TD_LEN(paths) && (!s || !*s); i++)
+		s = paths[i] ? td_jstr(o, paths[i]) : NULL;
+	td_cell_age(out, s, now);
 }
 
-static const struct td_cellspec sa_cols[] = {NAME, {"Secrets", "string", "", "Number of its secrets.", 0}, AGE, {0}};
-static void sa_row(const yyjson_val *o, int64_t now, struct td_buf *out)
+static void event_object(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	name_sep(o, out);
-	int_sep(out, (long long)yyjson_arr_size(td_jget(o, "secrets")));
-	age(o, now, out);
-}
-
-static const struct td_cellspec ns_cols[] = {NAME, {"Status", "string", "", "The status of the namespace.", 0}, AGE, {0}};
-static void ns_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	name_sep(o, out);
-	str_sep(out, td_jstr_or(o, "status.phase", "Active"));
-	age(o, now, out);
-}
-
-static const struct td_cellspec lease_cols[] = {NAME, {"Holder", "string", "", "Who holds it.", 0}, AGE, {0}};
-static void lease_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	name_sep(o, out);
-	str_sep(out, td_jstr_or(o, "spec.holderIdentity", ""));
-	age(o, now, out);
-}
-
-static const struct td_cellspec pc_cols[] = {NAME,
-					     {"Value", "integer", "", "Its priority.", 0},
-					     {"Global-Default", "boolean", "", "For pods that name none.", 0},
-					     AGE,
-					     {"PreemptionPolicy", "string", "", "Whether it preempts.", 0},
-					     {0}};
-static void pc_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	name_sep(o, out);
-	int_sep(out, td_jint(o, "value", 0));
-	td_buf_puts(out, td_jbool(o, "globalDefault", false) ? "true," : "false,");
-	age(o, now, out);
-	sep(out);
-	str(out, td_jstr_or(o, "preemptionPolicy", "PreemptLowerPriority"));
-}
-
-static const struct td_cellspec pdb_cols[] = {NAME,
-					      {"Min Available", "string", "", "Pods that must stay healthy.", 0},
-					      {"Max Unavailable", "string", "", "Pods that may be missing.", 0},
-					      {"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0},
-					      AGE,
-					      {0}};
-static void pdb_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	static const char *const limits[] = {"spec.minAvailable", "spec.maxUnavailable"};
-	name_sep(o, out);
-	for (size_t i = 0; i < TD_LEN(limits); i++) {
-		yyjson_val *v = td_jget(o, limits[i]);
-		char b[32] = "N/A";
-		if (yyjson_is_int(v))
-			snprintf(b, sizeof(b), "%lld", (long long)yyjson_get_sint(v));
-		str_sep(out, yyjson_is_str(v) ? yyjson_get_str(v) : b);
-	}
-	int_sep(out, td_jint(o, "status.disruptionsAllowed", 0));
-	age(o, now, out);
-}
-
-static const struct td_cellspec crd_cols[] = {NAME, {"Created At", "date", "", "When it was created.", 0}, {0}};
-static void crd_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	(void)now;
-	name_sep(o, out);
-	str(out, td_jstr_or(o, "metadata.creationTimestamp", ""));
-}
-
-static const struct td_cellspec event_cols[] = {
-	{"Last Seen", "string", "", "When it happened last.", 0},
-	{"Type", "string", "", "Normal or Warning.", 0},
-	{"Reason", "string", "", "What, in one word.", 0},
-	{"Object", "string", "", "To what.", 0},
-	{"Subobject", "string", "", "To which part.", 1},
-	{"Source", "string", "", "Who says so.", 1},
-	{"Message", "string", "", "What, in words.", 0},
-	{"First Seen", "string", "", "When it happened first.", 1},
-	{"Count", "string", "", "How often.", 1},
-	{"Name", "string", "name", "Name of the event.", 1},
-	{0},
-};
-static const char *first_of(const yyjson_val *o, const char *a, const char *b, const char *c)
-{
-	const char *s = td_jstr(o, a);
-	if (!s || !*s)
-		s = td_jstr(o, b);
-	if (!s || !*s)
-		s = td_jstr(o, c);
-	return s;
-}
-static void event_row(const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	char first[32], last[32], kind[128], b[512];
-	long long count = td_jint(o, "series.count", td_jint(o, "count", 1));
-	age_text(first_of(o, "firstTimestamp", "eventTime", "metadata.creationTimestamp"), now, first, sizeof(first));
-	const char *l = td_jstr(o, "series.lastObservedTime");
-	age_text(l ? l : first_of(o, "lastTimestamp", "eventTime", "metadata.creationTimestamp"), now, last, sizeof(last));
-	snprintf(kind, sizeof(kind), "%s", td_jstr_or(o, "involvedObject.kind", ""));
-	for (char *p = kind; *p; p++)
+	td_auto_free char *s = td_asprintf("%s/%s", td_jstr_or(o, "involvedObject.kind", ""), td_jstr_or(o, "involvedObject.name", ""));
+	for (char *p = s; *p && *p != '/'; p++)
 		if (*p >= 'A' && *p <= 'Z')
 			*p = (char)(*p + 32);
-	str_sep(out, last);
-	str_sep(out, td_jstr_or(o, "type", ""));
-	str_sep(out, td_jstr_or(o, "reason", ""));
-	snprintf(b, sizeof(b), "%s/%s", kind, td_jstr_or(o, "involvedObject.name", ""));
-	str_sep(out, b);
-	str_sep(out, td_jstr_or(o, "involvedObject.fieldPath", ""));
-	const char *host = td_jstr_or(o, "source.host", "");
-	const char *from = td_jstr_or(o, "source.component", "");
-	snprintf(b, sizeof(b), "%s%s%s", *from ? from : td_jstr_or(o, "reportingComponent", ""), *host ? ", " : "", host);
-	str_sep(out, b);
-	str_sep(out, td_jstr_or(o, "message", ""));
-	str_sep(out, first);
-	snprintf(b, sizeof(b), "%lld", count);
-	str_sep(out, b);
-	str(out, td_jstr_or(o, "metadata.name", ""));
+	td_cell_str(out, s);
 }
 
+static void event_source(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	const char *from = td_jstr_or(o, "source.component", ""), *host = td_jstr_or(o, "source.host", "");
+	td_auto_free char *s = td_asprintf("%s%s%s", *from ? from : td_jstr_or(o, "reportingComponent", ""), *host ? ", " : "", host);
+	td_cell_str(out, s);
+}
+
+static void event_count(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	td_buf_printf(out, "\"%lld\"", td_jint(o, "series.count", td_jint(o, "count", 1)));
+}
+
+// ---- the columns ----
+#define NAME TD_CELL_NAME
+#define AGE TD_CELL_AGE
+#define CONTAINERS {"Containers", "string", "", "Names of each container in the template.", 1, containers, "name", NULL}
+#define IMAGES {"Images", "string", "", "Images referenced by each container in the template.", 1, containers, "image", NULL}
+#define SELECTOR {"Selector", "string", "", "Label selector for its pods.", 1, selector, NULL, NULL}
+#define READY {"Ready", "string", "", "Number of the pod with ready state", 0, share, "status.readyReplicas", "spec.replicas"}
+#define UNKNOWN "<unknown>"
+#define NODEINFO "status.nodeInfo."
+
+// clang-format off
+static const struct td_cellspec nodes[] = {
+	NAME,
+	{"Status", "string", "", "The status of the node.", 0, node_status, NULL, NULL},
+	{"Roles", "string", "", "The roles of the node.", 0, node_roles, NULL, NULL},
+	AGE,
+	{"Version", "string", "", "Version of its kubelet.", 0, td_cell_text, NODEINFO "kubeletVersion", NULL},
+	{"Internal-IP", "string", "", "Its address.", 1, address, "InternalIP", NULL},
+	{"External-IP", "string", "", "Its outer address.", 1, address, "ExternalIP", NULL},
+	{"OS-Image", "string", "", "Operating system.", 1, td_cell_text, NODEINFO "osImage", UNKNOWN},
+	{"Kernel-Version", "string", "", "Kernel.", 1, td_cell_text, NODEINFO "kernelVersion", UNKNOWN},
+	{"Container-Runtime", "string", "", "Runtime.", 1, td_cell_text, NODEINFO "containerRuntimeVersion", UNKNOWN},
+	{0},
+};
+static const struct td_cellspec deployments[] = {
+	NAME, READY,
+	{"Up-to-date", "integer", "", "Pods of the newest template.", 0, number, "status.updatedReplicas", NULL},
+	{"Available", "integer", "", "Pods ready long enough.", 0, number, "status.availableReplicas", NULL},
+	AGE, CONTAINERS, IMAGES, SELECTOR, {0},
+};
+static const struct td_cellspec replicasets[] = {
+	NAME,
+	{"Desired", "integer", "", "Pods wanted.", 0, number, "spec.replicas", NULL},
+	{"Current", "integer", "", "Pods there.", 0, number, "status.replicas", NULL},
+	{"Ready", "integer", "", "Pods ready.", 0, number, "status.readyReplicas", NULL},
+	AGE, CONTAINERS, IMAGES, SELECTOR, {0},
+};
+static const struct td_cellspec statefulsets[] = {NAME, READY, AGE, CONTAINERS, IMAGES, {0}};
+static const struct td_cellspec jobs[] = {
+	NAME,
+	{"Status", "string", "", "Status of the job.", 0, job_status, NULL, NULL},
+	{"Completions", "string", "", "Done of wanted.", 0, job_completions, NULL, NULL},
+	{"Duration", "string", "", "How long it ran.", 0, job_duration, NULL, NULL},
+	AGE, CONTAINERS, IMAGES, SELECTOR, {0},
+};
+static const struct td_cellspec services[] = {
+	NAME,
+	{"Type", "string", "", "How it is reached.", 0, td_cell_text, "spec.type", "ClusterIP"},
+	{"Cluster-IP", "string", "", "Its address.", 0, td_cell_text, "spec.clusterIP", "<none>"},
+	{"External-IP", "string", "", "Its outer address.", 0, td_cell_text, "spec.externalName", "<none>"},
+	{"Port(s)", "string", "", "Its ports.", 0, ports, NULL, NULL},
+	AGE,
+	{"Selector", "string", "", "Label selector for its pods.", 1, pairs, "spec.selector", NULL},
+	{0},
+};
+static const struct td_cellspec configmaps[] = {NAME, {"Data", "integer", "", "Number of entries.", 0, entries, "data", "binaryData"}, AGE, {0}};
+static const struct td_cellspec secrets[] = {
+	NAME,
+	{"Type", "string", "", "What is in it.", 0, td_cell_text, "type", "Opaque"},
+	{"Data", "integer", "", "Number of entries.", 0, entries, "data", NULL},
+	AGE, {0},
+};
+static const struct td_cellspec serviceaccounts[] = {NAME, {"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL}, AGE, {0}};
+static const struct td_cellspec namespaces[] = {NAME, {"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"}, AGE, {0}};
+static const struct td_cellspec leases[] = {NAME, {"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL}, AGE, {0}};
+static const struct td_cellspec priorityclasses[] = {
+	NAME,
+	{"Value", "integer", "", "Its priority.", 0, number, "value", NULL},
+	{"Global-Default", "boolean", "", "For pods that name none.", 0, flag, "globalDefault", NULL},
+	AGE,
+	{"PreemptionPolicy", "string", "", "Whether it preempts.", 0, td_cell_text, "preemptionPolicy", "PreemptLowerPriority"},
+	{0},
+};
+static const struct td_cellspec budgets[] = {
+	NAME,
+	{"Min Available", "string", "", "Pods that must stay healthy.", 0, limit, "spec.minAvailable", NULL},
+	{"Max Unavailable", "string", "", "Pods that may be missing.", 0, limit, "spec.maxUnavailable", NULL},
+	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number, "status.disruptionsAllowed", NULL},
+	AGE, {0},
+};
+static const struct td_cellspec crds[] = {NAME, {"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL}, {0}};
+static const struct td_cellspec events[] = {
+	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp", "series.lastObservedTime"},
+	{"Type", "string", "", "Normal or Warning.", 0, td_cell_text, "type", NULL},
+	{"Reason", "string", "", "What, in one word.", 0, td_cell_text, "reason", NULL},
+	{"Object", "string", "", "To what.", 0, event_object, NULL, NULL},
+	{"Subobject", "string", "", "To which part.", 1, td_cell_text, "involvedObject.fieldPath", NULL},
+	{"Source", "string", "", "Who says so.", 1, event_source, NULL, NULL},
+	{"Message", "string", "", "What, in words.", 0, td_cell_text, "message", NULL},
+	{"First Seen", "string", "", "When it happened first.", 1, event_seen, "firstTimestamp", NULL},
+	{"Count", "string", "", "How often.", 1, event_count, NULL, NULL},
+	{"Name", "string", "name", "Name of the event.", 1, td_cell_text, "metadata.name", NULL},
+	{0},
+};
+// clang-format on
+
 static const struct td_celltable tables[] = {
-	{"", "pods", pod_cols, pod_row},
-	{"", "nodes", node_cols, node_row},
-	{"apps", "deployments", deploy_cols, deploy_row},
-	{"apps", "replicasets", rs_cols, rs_row},
-	{"apps", "statefulsets", sts_cols, sts_row},
-	{"batch", "jobs", job_cols, job_row},
-	{"", "services", svc_cols, svc_row},
-	{"", "configmaps", cm_cols, cm_row},
-	{"", "secrets", secret_cols, secret_row},
-	{"", "serviceaccounts", sa_cols, sa_row},
-	{"", "namespaces", ns_cols, ns_row},
-	{"", "events", event_cols, event_row},
-	{"coordination.k8s.io", "leases", lease_cols, lease_row},
-	{"scheduling.k8s.io", "priorityclasses", pc_cols, pc_row},
-	{"policy", "poddisruptionbudgets", pdb_cols, pdb_row},
-	{"apiextensions.k8s.io", "customresourcedefinitions", crd_cols, crd_row},
+	{"", "pods", td_pod_cells},
+	{"", "nodes", nodes},
+	{"apps", "deployments", deployments},
+	{"apps", "replicasets", replicasets},
+	{"apps", "statefulsets", statefulsets},
+	{"batch", "jobs", jobs},
+	{"", "services", services},
+	{"", "configmaps", configmaps},
+	{"", "secrets", secrets},
+	{"", "serviceaccounts", serviceaccounts},
+	{"", "namespaces", namespaces},
+	{"", "events", events},
+	{"coordination.k8s.io", "leases", leases},
+	{"scheduling.k8s.io", "priorityclasses", priorityclasses},
+	{"policy", "poddisruptionbudgets", budgets},
+	{"apiextensions.k8s.io", "customresourcedefinitions", crds},
 };
 
 const struct td_celltable *td_cells_find(const char *group, const char *plural)

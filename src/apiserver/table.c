@@ -64,7 +64,11 @@ static void cells_write(const struct td_kind *k, const struct td_celltable *c, c
 			struct td_buf *out)
 {
 	if (c) {
-		c->row(root, now, out);
+		for (const struct td_cellspec *s = c->columns; s->name; s++) {
+			if (s != c->columns)
+				td_buf_putc(out, ',');
+			s->cell(s, root, now, out);
+		}
 		return;
 	}
 	td_cell_str(out, i->name);
