@@ -232,7 +232,7 @@ static int recipe_key(const struct recipe *rc, struct td_cancel *c, char **ret, 
 {
 	char *version[] = {"mmdebstrap", "--version", NULL};
 	td_auto_buf struct td_buf v = {0};
-	int status = 0, r = td_run(version, NULL, 10000, c, &status, &v, err);
+	int status = 0, r = td_run(version, NULL, 60000, c, &status, &v, err);
 	if (r)
 		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap") : r;
 	struct utsname u;
