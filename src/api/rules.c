@@ -136,6 +136,11 @@ static size_t statefulset_check(const yyjson_val *obj, const yyjson_val *old, st
 		td_cause_add(ret, "FieldValueInvalid", "spec.updateStrategy.rollingUpdate",
 			     "Invalid value: only allowed for updateStrategy 'RollingUpdate'");
 	check_percent(obj, "spec.updateStrategy.rollingUpdate.maxUnavailable", ret);
+	if (!old && yyjson_arr_size(td_jget(obj, "spec.volumeClaimTemplates"))) // what is stored stays writable
+		td_cause_add(
+			ret, "FieldValueForbidden", "spec.volumeClaimTemplates",
+			"Forbidden: is not served by embedded nodes: there are no PersistentVolumes; use a hostPath volume below /shared "
+			"(the same on every node) or an emptyDir in spec.template.spec.volumes");
 	if (!old || td_jequal(td_jkey(obj, "spec"), td_jkey(old, "spec")))
 		return ret->n - before;
 	yyjson_mut_doc *d[] = {td_jm_copy(td_jkey(obj, "spec")), td_jm_copy(td_jkey(old, "spec"))};

@@ -137,6 +137,11 @@ static void test_workloads(void **state)
 	td_auto(td_json_unref) struct td_json *s = stored(ss, DEPLOY("a: b", "a: b", ""));
 	assert_string_equal(td_jstr(td_json_root(s), "spec.podManagementPolicy"), "OrderedReady");
 	assert_int_equal(td_jint(td_json_root(s), "spec.updateStrategy.rollingUpdate.partition", -1), 0);
+	static const char claims[] =
+		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: {matchLabels: {a: b}}, "
+		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
+	check("apps", "StatefulSet", claims, NULL, "FieldValueForbidden", "spec.volumeClaimTemplates", "emptyDir");
+	check("apps", "StatefulSet", claims, claims, NULL, NULL, NULL);
 }
 
 #define JOB(more, pod)                                                                                                                     \

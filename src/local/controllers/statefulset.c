@@ -93,15 +93,6 @@ static void sort_pods(struct set *x)
 	ctl_sort(&x->excess, by_ordinal_down);
 }
 
-static int claims_refused(struct set *x, struct td_error *err)
-{
-	if (!yyjson_arr_size(td_jget(x->s->root, "spec.volumeClaimTemplates")))
-		return 0;
-	td_record(x->c->rec, x->s, &td_statefulsets, "Warning", "FailedCreate",
-		  "spec.volumeClaimTemplates: the embedded plane has no PersistentVolumes; use a hostPath or emptyDir volume");
-	return td_fail(err, TD_UNSUPPORTED, "spec.volumeClaimTemplates is not supported; use a hostPath or emptyDir volume");
-}
-
 // Everything but updates. *ret_settled: all wanted pods are there and healthy and no excess one is left, so updates may go on.
 static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 {
@@ -244,9 +235,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	struct td_error why = TD_ERROR_INIT;
 	bool settled = false;
 	if (seen_all && !td_object_deleting(s)) {
-		r = x.want ? claims_refused(&x, &why) : 0;
-		if (!r)
-			r = keep(&x, &settled, &why);
+		r = keep(&x, &settled, &why);
 		if (!r && settled)
 			r = update(&x, &why);
 	}
