@@ -16,6 +16,8 @@ struct td_agent_opts {
 	int nodes, cpus, gpus, device_major;
 };
 
+#define TD_ANN_GATE_HELD "tandem.dev/gate-held"
+
 struct td_gate;
 struct td_hosts;
 struct td_pod_table;
@@ -27,6 +29,9 @@ struct td_agent {
 	struct td_oci *oci;
 	struct td_informer *pods, *nodes, *services, *configmaps, *secrets;
 	struct td_queue *queue;  // pod uids
+	struct td_queue *held;   // names of nodes: held.c
+	pthread_mutex_t late_mu; // guards late
+	uint64_t late;           // nodes whose gate somebody has waited at in vain, until held.c has looked
 	struct td_queue *probes; // "uid container attempt kind"
 	struct td_recorder *recorder;
 	struct td_cancel *cancel;
@@ -42,6 +47,10 @@ struct td_agent {
 	pthread_cond_t hooks_idle;
 	int hooks; // hook threads that run
 };
+
+// held.c: callback of the gate, and the reconciler of the annotation; key: a node's name.
+void td_agent_gate_late(void *agent, int node);
+int td_agent_held_sync(void *agent, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 
 // nodes.c: registers n0…, heartbeats until cancel. Thread-safe helpers below.
 int td_agent_nodes_run(struct td_agent *a, struct td_cancel *c, struct td_error *err);

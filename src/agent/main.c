@@ -188,6 +188,13 @@ static void on_service(void *ctx, struct td_object *old, struct td_object *now)
 	td_hosts_changed(a->hosts);
 }
 
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_agent *a = ctx;
+	if (now && td_object_annotation(now, TD_ANN_GATE_HELD))
+		td_queue_add(a->held, now->name);
+}
+
 static int parse_cidr(struct td_agent *a, struct td_error *err)
 {
 	int x, b, c, d, n = 0;
@@ -249,6 +256,7 @@ static int setup(struct td_agent *a, struct td_error *err)
 	a->table = td_pod_table_new();
 	a->queue = td_queue_new(a->clock);
 	a->probes = td_queue_new(a->clock);
+	a->held = td_queue_new(a->clock);
 	a->recorder = td_recorder_new(a->kube, "kubelet");
 	a->hosts = td_hosts_new(a);
 	r = td_watch_new(a->queue, &a->watch, err);
@@ -264,6 +272,7 @@ static int setup(struct td_agent *a, struct td_error *err)
 				 .clock = a->clock,
 				 .busy = holder_busy,
 				 .superseded = holder_superseded,
+				 .late = td_agent_gate_late,
 				 .ctx = a};
 	return td_gate_new(&g, &a->gate, err);
 }
@@ -274,7 +283,7 @@ static int start_informers(struct td_agent *a, struct td_error *err)
 		struct td_informer **i;
 		const struct td_gvr *gvr;
 		void (*fn)(void *, struct td_object *, struct td_object *);
-	} all[] = {{&a->nodes, &td_nodes, NULL},
+	} all[] = {{&a->nodes, &td_nodes, on_node},
 		   {&a->services, &td_services, on_service},
 		   {&a->configmaps, &td_configmaps, td_pods_on_config},
 		   {&a->secrets, &td_secrets, td_pods_on_config},
@@ -321,6 +330,11 @@ static int run_sync(struct td_agent *a, struct td_error *err)
 	struct td_controller c = {.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
+static int run_held(struct td_agent *a, struct td_error *err)
+{
+	struct td_controller c = {.name = "held", .workers = 1, .queue = a->held, .reconcile = td_agent_held_sync, .ctx = a};
+	return td_controller_run(&c, a->cancel, err);
+}
 static int run_probes(struct td_agent *a, struct td_error *err)
 {
 	struct td_controller c = {.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
@@ -348,8 +362,8 @@ static int serve(struct td_agent *a, struct td_error *err)
 	td_pod_table_all(a->table, &all);
 	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
 		td_queue_add(a->queue, all.v[i]->uid);
-	struct part parts[] = {{a, "gate", run_gate},     {a, "hosts", run_hosts}, {a, "stream", run_stream},
-			       {a, "probes", run_probes}, {a, "pods", run_sync},   {a, "nodes", run_nodes}};
+	struct part parts[] = {{a, "gate", run_gate}, {a, "hosts", run_hosts}, {a, "stream", run_stream}, {a, "probes", run_probes},
+			       {a, "pods", run_sync}, {a, "nodes", run_nodes}, {a, "held", run_held}};
 	for (size_t i = 0; i < TD_LEN(parts); i++) {
 		parts[i].started = !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]);
 		if (!parts[i].started) {
@@ -384,6 +398,8 @@ static void teardown(struct td_agent *a)
 	td_pod_table_free(a->table);
 	if (a->queue)
 		td_queue_free(a->queue);
+	if (a->held)
+		td_queue_free(a->held);
 	if (a->probes)
 		td_queue_free(a->probes);
 	td_kube_free(a->kube);
@@ -394,7 +410,10 @@ static void teardown(struct td_agent *a)
 
 int td_agent_main(int argc, char **argv)
 {
-	struct td_agent a = {.clock = &td_clock_system, .hooks_mu = PTHREAD_MUTEX_INITIALIZER, .hooks_idle = PTHREAD_COND_INITIALIZER};
+	struct td_agent a = {.clock = &td_clock_system,
+			     .late_mu = PTHREAD_MUTEX_INITIALIZER,
+			     .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
+			     .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
 	td_log_init("agent", TD_LOG_INFO);
 	for (int i = 1; i < argc; i++)

@@ -21,6 +21,7 @@
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason"
 #define TD_ANN_DRAIN "tandem.dev/drain"
+#define TD_ANN_GATE_HELD "tandem.dev/gate-held" // the agent's
 #define TD_LABEL_NODE_STATE "tandem.dev/node-state"
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
 #define TD_COND_DRAIN "SlurmDrain"
@@ -52,8 +53,9 @@ struct td_bridge {
 	int64_t nodes_changed_ms; // mono: when the set of Slurm's nodes changed last
 
 	atomic_uint_fast64_t
-		feas_gen; // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
-	atomic_bool lost; // Slurm lost its state (mass-vanish): nobody is evicted
+		feas_gen;       // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
+	atomic_bool gate_alarm; // said once: see syncer.c
+	atomic_bool lost;       // Slurm lost its state (mass-vanish): nobody is evicted
 	atomic_int_fast64_t lost_since;   // mono
 	atomic_bool listed;               // a complete listing was read since we lead: absence means something
 	atomic_int_fast64_t prolog_us[2]; // how long a prolog takes, smoothed: on a quiet pool, in a burst

@@ -5,6 +5,7 @@
 
 #define CORDONED "tandem: cordoned"
 #define REQUESTED "tandem: requested"
+#define GATE "tandem: gate"
 #define LOST "tandem: slurm state lost"
 
 static bool starts(const char *s, const char *prefix)
@@ -14,7 +15,7 @@ static bool starts(const char *s, const char *prefix)
 
 bool td_pool_reason_ours(const char *reason)
 {
-	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, LOST);
+	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, GATE) || starts(reason, LOST);
 }
 
 bool td_pool_reason_tandem(const char *reason)
@@ -61,6 +62,9 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 			add(ret->reason, ": ");
 			add(ret->reason, f->request);
 		}
+	} else if (f->gate && (ours || !f->gate_alarm)) {
+		add(ret->reason, GATE ", ");
+		add(ret->reason, f->gate);
 	}
 	if (*ret->reason && !f->drain)
 		ret->slurm = TD_NODE_DRAIN;

@@ -109,6 +109,8 @@ struct td_pool_node_facts {
 	bool k8s;            // there is a Node object
 	bool cordoned;       // spec.unschedulable
 	const char *request; // annotation tandem.dev/drain: somebody asks for a drain; NULL: nobody
+	const char *gate;    // a device was not let go in time: the agent's words; NULL: none
+	bool gate_alarm;     // so many nodes say that, that something else is wrong: no more of them are drained
 	bool lost_state;     // the pool is stopped: Slurm lost its state
 	// Slurm
 	bool known;                 // false: the look-up failed or is old. Unknown is unknown: nothing is decided

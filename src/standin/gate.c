@@ -85,7 +85,7 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof(a.sun_path)) {
-		fprintf(stderr, "tandem gate: socket path \"%s\" is too long\n", path);
+		snprintf(why, n_why, "socket path \"%s\" is too long", path);
 		return 1;
 	}
 	strcpy(a.sun_path, path);
@@ -120,7 +120,7 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 			continue;
 		}
 		bool again = !strncmp(line, "again ", 6);
-		fprintf(stderr, "tandem gate: %s\n", again ? line + 6 : !strncmp(line, "fail ", 5) ? line + 5 : line);
+		snprintf(why, n_why, "%s", again ? line + 6 : !strncmp(line, "fail ", 5) ? line + 5 : line);
 		result = again ? 2 : 1;
 		break;
 	}
@@ -181,8 +181,10 @@ int standin_gate(int argc, char **argv)
 			return 1;
 		}
 		int r = standin_ask(path, request, deadline, why, sizeof(why));
+		if (r > 0)
+			fprintf(stderr, "tandem gate: %s\n", why);
 		if (r >= 0)
-			return r;
+			return r > 0;
 		left = deadline - now_ms();
 		if (left > 0)
 			poll(NULL, 0, (int)(back_off < left ? back_off : left)); // nothing to wake us: the agent's socket may not exist yet

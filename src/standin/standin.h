@@ -21,8 +21,8 @@ bool log_open(long long max);
 void log_add(int stream, const char *p, size_t n); // 0 stdout, 1 stderr
 void log_end(void);                                // what has no line end yet
 
-// gate.c: one conversation with the agent, until its last word. 0: ok; 1: refused for good (said on stderr); 2: "again" (said on stderr);
-// -1: try again (why in words).
+// gate.c: one conversation with the agent, until its last word. 0: ok; 1: refused for good; 2: "again"; -1: no word, try again. why: in
+// words, when it is not 0.
 int standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
 
 // line.c: small tools shared by gate and run.

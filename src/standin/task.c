@@ -23,16 +23,23 @@ static const char *list(const char *name)
 	return v && *v && strlen(v) < TD_WIRE_LINE / 2 && strspn(v, "0123456789,-") == strlen(v) ? v : NULL;
 }
 
+// slurmstepd shows nobody what a TaskProlog writes on stderr; a line "print …" on stdout goes to the task's own output.
+static int refuse(const char *why, const char *more)
+{
+	printf("print tandem gate: %s%s\n", why, more);
+	return 1;
+}
+
 // A batch job may be started anew, and then slurmd has forgotten it. What srun started can only be started by its user.
-static void requeue(const char *job)
+static const char *requeue(const char *job)
 {
 	char *argv[] = {"scontrol", "requeue", (char *)job, NULL};
 	pid_t pid;
 	int status = 0;
+	fflush(stdout);
 	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) || waitpid(pid, &status, 0) < 0 || status)
-		fprintf(stderr, "tandem gate: job %s could not be requeued: submit it again\n", job);
-	else
-		fprintf(stderr, "tandem gate: job %s goes back to the queue\n", job);
+		return "; it could not be requeued: submit it again";
+	return "; it goes back to the queue";
 }
 
 int standin_task(int argc, char **argv)
@@ -55,7 +62,7 @@ int standin_task(int argc, char **argv)
 		return 0; // no devices, nothing to check
 	if (!node || !*node || strpbrk(node, " \n") || strlen(node) > 255) {
 		fputs("tandem gate: SLURMD_NODENAME must be set: this runs as Slurm's TaskProlog\n", stderr);
-		return 1;
+		return 2;
 	}
 	char request[TD_WIRE_LINE], why[TD_WIRE_LINE] = "no answer";
 	snprintf(request, sizeof(request), "check start=%s node=%s devices=%s timeout=%d\n", start ? start : "0", node, dev ? dev : "-",
@@ -63,14 +70,14 @@ int standin_task(int argc, char **argv)
 	int64_t deadline = now_ms() + TASK_MS, nap = 20;
 	for (int64_t left; (left = deadline - now_ms()) > 0;) {
 		int r = standin_ask(path, request, deadline, why, sizeof(why));
-		if (r == 2 && job && !getenv("SLURM_STEP_ID"))
-			requeue(job);
+		if (r == 2)
+			return refuse(why, job && !getenv("SLURM_STEP_ID") ? requeue(job) : "; submit it again");
 		if (r >= 0)
-			return r > 0;
+			return r ? refuse(why, "") : 0;
 		poll(NULL, 0, (int)(nap < left ? nap : left)); // the agent's socket may not exist yet: it restarts
 		nap = nap < 500 ? nap * 2 : 1000;
 	}
-	fprintf(stderr, "tandem gate: devices %s on %s: no word from the node's agent after %d s: %s\n", dev ? dev : "(unknown)", node,
-		TASK_MS / 1000, why);
-	return 1;
+	char none[128];
+	snprintf(none, sizeof(none), "no word from the agent of %.60s after %d s: ", node, TASK_MS / 1000);
+	return refuse(none, why);
 }

@@ -124,6 +124,23 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 	return 0;
 }
 
+bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n)
+{
+	struct td_holder prev[64];
+	pthread_mutex_lock(&g->node[node].mu);
+	int k = td_gate_pending(&g->node[node].table, td_dev_all(g->o.devices), prev, 64);
+	pthread_mutex_unlock(&g->node[node].mu);
+	for (int i = 0; i < k; i++) {
+		char why[160] = "";
+		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
+			snprintf(ret, n, "held by job %lld (%s)", (long long)prev[i].job, why);
+			return true;
+		}
+		forget(g, node, &prev[i]);
+	}
+	return false;
+}
+
 int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
 	if (!mask)
@@ -174,6 +191,7 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 	struct td_gate *g = w->g;
 	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
 	char told[sizeof(err->msg)] = "";
+	bool late = false;
 	for (int64_t nap = 5;; nap = nap < 100 ? nap * 2 : 100) {
 		pthread_mutex_lock(&g->mu);
 		uint64_t seen = g->kicks;
@@ -193,6 +211,10 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 		int64_t left = end - td_mono_ms(g->o.clock);
 		if (td_cancelled(c))
 			return td_fail(err, TD_CANCELLED, "the agent stops");
+		if (!late && left <= TD_GATE_LATE_MS && g->o.late) {
+			late = true;
+			g->o.late(g->o.ctx, w->node);
+		}
 		if (left <= 0)
 			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
 		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap is short and bounded.

@@ -9,6 +9,8 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 
+#define TD_GATE_LATE_MS 5000
+
 struct td_gate;
 struct td_gate_opts {
 	const char *dir; // of the tables
@@ -19,6 +21,9 @@ struct td_gate_opts {
 	bool (*busy)(void *ctx, int node, const struct td_holder *h, char *why, size_t n);
 	// A claim superseded someone on these devices: stop what runs there.
 	void (*superseded)(void *ctx, int node, uint64_t mask);
+	// Somebody will soon have waited in vain (TD_GATE_LATE_MS before the deadline): the node should be drained with our words before
+	// Slurm drains it with its own. May be NULL.
+	void (*late)(void *ctx, int node);
 	void *ctx;
 };
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err); // loads the tables
@@ -34,6 +39,8 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
 		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
 bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);
+// Is an earlier holder left on any device of the node that was handed on? Says who: "held by job 7 (pod ml/x still runs)".
+bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);
 void td_gate_kick(struct td_gate *g); // something ended: waiters look again
 // Listens on every node's socket and answers until cancel. The tables must be right by then.
 int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err);

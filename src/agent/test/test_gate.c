@@ -182,7 +182,7 @@ struct world {
 	struct td_gate *g;
 	pthread_mutex_t mu;
 	int64_t busy_job; // 0: nobody
-	int superseded;
+	int superseded, late;
 };
 
 static bool busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
@@ -203,9 +203,17 @@ static void superseded(void *ctx, int node, uint64_t mask)
 	pthread_mutex_unlock(&w->mu);
 }
 
+static void late(void *ctx, int node)
+{
+	struct world *w = ctx;
+	pthread_mutex_lock(&w->mu);
+	w->late++;
+	pthread_mutex_unlock(&w->mu);
+}
+
 static void open_gate(struct world *w)
 {
-	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, w};
+	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, late, w};
 	assert_int_equal(td_gate_new(&o, &w->g, NULL), 0);
 }
 
@@ -240,6 +248,10 @@ static void test_wait_and_timeout(void **state)
 	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, 30, NULL, NULL, NULL, &e), TD_TRANSIENT);
 	assert_non_null(strstr(e.msg, "held by job 1"));
 	assert_int_equal(w->superseded, 1);
+	assert_int_equal(w->late, 1); // once a wait
+	char text[64];
+	assert_true(td_gate_held_up(w->g, 0, text, sizeof(text)));
+	assert_string_equal(text, "held by job 1 (test)");
 	// The claim stands though the caller gave up: nothing of job 1 starts there any more.
 	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
 	assert_true(td_gate_may_start(w->g, 0, 0x2, &a));
@@ -250,6 +262,7 @@ static void test_wait_and_timeout(void **state)
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, &e), TD_THROTTLED);
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &a, &e), TD_CONFLICT);
 	w->busy_job = 0;
+	assert_false(td_gate_held_up(w->g, 0, text, sizeof(text)));
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, &e), 0);
 	assert_int_equal(td_gate_try(w->g, 0, 0, &a, &e), 0); // nothing asked, nothing refused
 }

@@ -187,6 +187,22 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 	return 0;
 }
 
+// Slow ends of pods come one by one. When many gates are stuck at once, draining them all would only stop the pool.
+static bool gate_alarm(struct td_bridge *b)
+{
+	td_auto_objects struct td_objects all = {0};
+	size_t held = 0;
+	td_informer_list(b->nodes, NULL, &all);
+	for (size_t i = 0; i < all.n; i++)
+		held += td_object_annotation(all.v[i], TD_ANN_GATE_HELD) != NULL;
+	bool alarm = held > 2 && held * 5 > all.n;
+	if (alarm && !atomic_exchange(&b->gate_alarm, true))
+		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it", held, all.n);
+	else if (!alarm)
+		atomic_store(&b->gate_alarm, false);
+	return alarm;
+}
+
 int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_bridge *b = bridge;
@@ -199,6 +215,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	if (node) {
 		f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
 		f.request = td_object_annotation(node, TD_ANN_DRAIN);
+		f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
+		f.gate_alarm = f.gate && gate_alarm(b);
 	}
 	struct td_pool_node_plan p;
 	td_auto_nodes struct td_slurm_nodes fresh = {0};

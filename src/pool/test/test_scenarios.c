@@ -137,6 +137,8 @@ static void given(struct scenario *s, const struct words *w)
 		s->node = (struct td_pool_node_facts){.k8s = !has(w, "no-object"),
 						      .cordoned = has(w, "cordoned"),
 						      .request = val(w, "request", NULL),
+						      .gate = val(w, "gate", NULL),
+						      .gate_alarm = has(w, "gate-alarm"),
 						      .lost_state = has(w, "lost-state"),
 						      .known = !has(w, "unknown"),
 						      .slurm = !has(w, "not-in-slurm"),
@@ -281,7 +283,7 @@ static void test_nodes_settle(void **state)
 					      "tandem: update",
 					      "tandem: gate n0, held by 7",
 					      "tandem"};
-	for (unsigned bits = 0; bits < 64; bits++)
+	for (unsigned bits = 0; bits < 256; bits++)
 		for (size_t r = 0; r < TD_LEN(reasons); r++) {
 			char reason[TD_POOL_REASON_MAX];
 			snprintf(reason, sizeof(reason), "%s", reasons[r]);
@@ -294,6 +296,8 @@ static void test_nodes_settle(void **state)
 						       .request = bits & 4 ? "x" : NULL,
 						       .lost_state = bits & 8,
 						       .bad = bits & 16,
+						       .gate = bits & 32 ? "held by job 7" : NULL,
+						       .gate_alarm = bits & 64,
 						       .reason = reason};
 			int steps = 0;
 			for (;; steps++) {

@@ -160,8 +160,8 @@ class Gate(unittest.TestCase):
     def task(self, **more):
         e = env(SLURMD_NODENAME="n0", SLURM_JOB_ID="17", SLURM_JOB_START_TIME="1790000000", PATH=self.dir.name + ":" + os.environ["PATH"], **more)
         p = subprocess.run([EXE, "task-prolog", "--socket", self.path], env=e, capture_output=True, text=True, timeout=30)
-        self.assertEqual(p.stdout, "")  # Slurm reads orders from it
-        return p.returncode, p.stderr
+        self.assertEqual(p.stderr, "")  # nobody would see it
+        return p.returncode, p.stdout
 
     def test_task(self):
         self.assertEqual(self.task(), (0, ""))  # no devices, nothing asked: nobody listens yet
@@ -173,7 +173,7 @@ class Gate(unittest.TestCase):
         self.assertIn(" devices=4-5 ", self.requests[2])
         self.assertEqual(self.task(SLURM_GPUS_ON_NODE="2"), (0, ""))  # some, not known which
         self.assertIn(" devices=- ", self.requests[3])
-        self.assertEqual(self.task(SLURM_JOB_GPUS="0"), (1, "tandem gate: held by pod ml/x\n"))
+        self.assertEqual(self.task(SLURM_JOB_GPUS="0"), (1, "print tandem gate: held by pod ml/x\n"))
 
     def test_task_without_a_prolog(self):
         tool = pathlib.Path(self.dir.name, "scontrol")
@@ -181,11 +181,11 @@ class Gate(unittest.TestCase):
         tool.chmod(0o755)
         self.agent(*[["again job 17 was not let in"]] * 3)
         code, err = self.task(SLURM_JOB_GPUS="0")
-        self.assertEqual((code, err), (1, "tandem gate: job 17 was not let in\ntandem gate: job 17 goes back to the queue\n"))
-        self.assertEqual(self.task(SLURM_STEP_GPUS="0", SLURM_STEP_ID="0"), (1, "tandem gate: job 17 was not let in\n"))
+        self.assertEqual((code, err), (1, "print tandem gate: job 17 was not let in; it goes back to the queue\n"))
+        self.assertEqual(self.task(SLURM_STEP_GPUS="0", SLURM_STEP_ID="0"), (1, "print tandem gate: job 17 was not let in; submit it again\n"))
         self.assertEqual(text(f"{self.dir.name}/calls"), "requeue 17\n")
         pathlib.Path(self.dir.name, "refuse").touch()
-        self.assertIn("submit it again", self.task(SLURM_JOB_GPUS="0")[1])
+        self.assertIn("could not be requeued: submit it again", self.task(SLURM_JOB_GPUS="0")[1])
 
     def gate(self, timeout=5000, **more):
         t = time.monotonic()
