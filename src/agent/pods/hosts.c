@@ -113,9 +113,21 @@ static char *pod_ip(struct td_agent *a, const struct td_object *o)
 	return ip && *ip ? td_strdup(ip) : NULL;
 }
 
+static bool is_ready(const yyjson_val *pod)
+{
+	yyjson_val *c;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod, "status.conditions"), i, n, c) {
+		if (td_streq(td_jstr(c, "type"), "Ready"))
+			return td_streq(td_jstr(c, "status"), "True");
+	}
+	return false;
+}
+
 static void service(struct td_agent *a, struct td_buf *b, const struct td_object *svc, const struct td_objects *pods, const char *ns)
 {
 	yyjson_val *sel = td_jget(svc->root, "spec.selector");
+	bool early = td_jbool(svc->root, "spec.publishNotReadyAddresses", false);
 	td_auto_strv struct td_strv ips = {0};
 	if (!yyjson_obj_size(sel))
 		return;
@@ -128,6 +140,7 @@ static void service(struct td_agent *a, struct td_buf *b, const struct td_object
 		yyjson_obj_foreach (sel, at, max, k, v) {
 			match = match && td_streq(td_jkey_str(labels, yyjson_get_str(k)), yyjson_get_str(v));
 		}
+		match = match && (early || is_ready(pods->v[i]->root));
 		td_auto_free char *ip = match ? pod_ip(a, pods->v[i]) : NULL;
 		if (ip && !td_strv_has(&ips, ip))
 			td_strv_add(&ips, ip);

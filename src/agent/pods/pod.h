@@ -39,6 +39,7 @@ struct td_ctr {
 	bool unhealthy;     // liveness or startup probe gave up: to be restarted
 	enum td_hook post_start, pre_stop;
 	char *unhealthy_why;
+	int64_t unhealthy_grace_s; // of the probe that gave up; -1: the pod's
 	// worker's own:
 	int pidfd;
 	char *id; // of the current attempt, once it ran

@@ -215,6 +215,7 @@ static bool result(struct td_pod *p, struct td_ctr *c, int kind, const yyjson_va
 		c->unhealthy = changed = true;
 		free(c->unhealthy_why);
 		c->unhealthy_why = td_strdup(text);
+		c->unhealthy_grace_s = td_jint(probe, "terminationGracePeriodSeconds", -1);
 	}
 	pthread_mutex_unlock(&p->mu);
 	return changed;
@@ -309,6 +310,7 @@ static void *hook_run(void *arg)
 		h->c->unhealthy = true;
 		free(h->c->unhealthy_why);
 		h->c->unhealthy_why = td_strdup("FailedPostStartHook");
+		h->c->unhealthy_grace_s = -1;
 	}
 	pthread_mutex_unlock(&h->p->mu);
 	td_queue_add(h->a->queue, h->p->uid);

@@ -70,7 +70,7 @@ bool td_status_initialized(const struct td_pod *p)
 	return !p->n_init;
 }
 
-const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod)
+const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 {
 	size_t over = 0, failed = 0, begun = 0, mains = p->n_ctr - p->n_init;
 	bool busy = false;
@@ -98,6 +98,16 @@ const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod)
 	if (over < mains)
 		return begun ? "Running" : "Pending";
 	return failed ? "Failed" : "Succeeded";
+}
+
+const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod)
+{
+	const char *outcome = td_status_outcome(p, pod);
+	bool over = !strcmp(outcome, "Succeeded") || !strcmp(outcome, "Failed");
+	for (size_t i = 0; i < p->n_ctr && over; i++)
+		if (p->ctr[i].wanted)
+			return "Running";
+	return outcome;
 }
 
 static bool resources_of(const yyjson_val *c, bool *any, bool *guaranteed)

@@ -3,7 +3,9 @@
 
 #include "agent/pods/pod.h"
 
-// "Pending", "Running", "Succeeded", "Failed" by the rules of the kubelet.
+// What its containers make of the pod: "Pending", "Running", "Succeeded", "Failed", by the rules of the kubelet.
+const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod);
+// The same as it is told: Running until the last container (a sidecar, say) is over.
 const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod);
 // May this terminated container be run again under the pod's restart policy?
 bool td_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod);

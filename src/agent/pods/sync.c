@@ -17,7 +17,8 @@ enum {
 	PODS_PER_NODE = 110,
 	DEVICE_WAIT_MS = 100,
 	FOLLOW_MS = 60000,
-	END_GRACE_MS = 30000, // a pod whose grant has ended (40-protocols.md §1)
+	END_GRACE_MS = 30000,   // a pod whose grant has ended (40-protocols.md §1)
+	FORCED_GRACE_MS = 2000, // as the kubelet
 	MOUNT_RETRY_MS = 500,
 	MOUNT_RETRY_MAX_MS = 30000,
 };
@@ -238,12 +239,13 @@ static void drive(struct td_agent *a, struct td_pod *p, const struct td_object *
 	if (c->wanted) {
 		pthread_mutex_lock(&p->mu);
 		bool bad = c->unhealthy;
+		int64_t grace = c->unhealthy_grace_s >= 0 ? c->unhealthy_grace_s : p->grace_s;
 		td_auto_free char *why = td_strdup(c->unhealthy_why);
 		pthread_mutex_unlock(&p->mu);
 		if (!bad)
 			return;
 		if (!c->kill_at) {
-			c->kill_at = now + p->grace_s * 1000;
+			c->kill_at = now + grace * 1000;
 			td_pod_event(a, o, "Normal", "Killing", "%s", why ? why : "unhealthy");
 		}
 		td_ctr_stop(a, p, o, c, c->kill_at, again_ms);
@@ -334,6 +336,8 @@ static void begin_stop(struct td_agent *a, struct td_pod *p, const struct td_obj
 	int64_t now = td_real_ms(a->clock), grace = p->grace_s * 1000;
 	if (o && td_object_deleting(o))
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
+	if (!o && grace > FORCED_GRACE_MS) // nobody waits for it any more: deleted by force
+		grace = FORCED_GRACE_MS;
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
 		grace = END_GRACE_MS;
 	if (td_streq(p->fail_reason, "Evicted")) // as the kubelet: what fills the disk is stopped at once
@@ -356,7 +360,7 @@ static void begin_stop(struct td_agent *a, struct td_pod *p, const struct td_obj
 
 static bool done(const struct td_pod *p, const yyjson_val *pod)
 {
-	const char *phase = td_status_phase(p, pod);
+	const char *phase = td_status_outcome(p, pod);
 	return !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
 }
 

@@ -301,21 +301,21 @@ static void test_phase(void **state)
 			  "initContainers: [{name: i}, {name: s, restartPolicy: Always}]}");
 	const yyjson_val *r = td_json_root(never);
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
-	assert_string_equal(td_status_phase(p, r), "Pending");
+	assert_string_equal(td_status_outcome(p, r), "Pending");
 	assert_false(td_status_initialized(p));
 	ends(&p->ctr[0], 0);
 	runs(&p->ctr[1]);
 	assert_true(td_status_initialized(p));
-	assert_string_equal(td_status_phase(p, r), "Pending");
+	assert_string_equal(td_status_outcome(p, r), "Pending");
 	runs(&p->ctr[2]);
 	runs(&p->ctr[3]);
-	assert_string_equal(td_status_phase(p, r), "Running");
+	assert_string_equal(td_status_outcome(p, r), "Running");
 	ends(&p->ctr[2], 0);
-	assert_string_equal(td_status_phase(p, r), "Running");
+	assert_string_equal(td_status_outcome(p, r), "Running");
 	ends(&p->ctr[3], 0);
-	assert_string_equal(td_status_phase(p, r), "Succeeded"); // the sidecar does not count
+	assert_string_equal(td_status_outcome(p, r), "Succeeded"); // the sidecar does not count
 	ends(&p->ctr[3], 3);
-	assert_string_equal(td_status_phase(p, r), "Failed");
+	assert_string_equal(td_status_outcome(p, r), "Failed");
 	assert_false(td_status_restarts(p, &p->ctr[3], r));
 	assert_true(td_status_restarts(p, &p->ctr[1], r) == false);
 	ends(&p->ctr[1], 0);
