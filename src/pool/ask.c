@@ -70,6 +70,9 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 			return step(TD_DO_END_JOB, "granted, and about to be taken away");
 		if (!a->node_fits)
 			return step(TD_DO_END_JOB, "the pod may not run on the node it was granted");
+		if (a->short_of) // seen after a restart of slurmctld, until the nodes have registered again
+			return a->waited ? step(TD_DO_END_JOB, "Slurm does not name all devices of its grant")
+					 : step(TD_DO_WAIT, "Slurm does not name all devices of its grant yet");
 		return step(TD_DO_BIND, "granted");
 	case TD_IS_LOST:
 		return step(TD_DO_END_JOB, "its job does not run as granted");

@@ -13,6 +13,7 @@ enum {
 	SHOW_AFTER_MS = 700,
 	READ_PENDING_MS = 10000,
 	SWEEP_MS = 60000,
+	SHORT_S = 60,  // how long a grant may lack devices: nodes register again long before
 	KNOCK_MS = 500 // a stand-in that runs and has not knocked by then is looked at all the same
 };
 
@@ -344,6 +345,8 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
 			pa->node_fits =
 				node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) && !td_streq(a->devices, "?");
+			pa->short_of = !td_devices_cover(r->s, r->pod->root, a->devices);
+			pa->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
 		}
 	}
 	td_ask_job(b, a, same_spec, pj);

@@ -239,6 +239,33 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 	return 0;
 }
 
+// "0-1,4" → 3; what is no list counts nothing.
+static int64_t count_list(const char *s)
+{
+	int64_t n = 0;
+	while (s && *s) {
+		char *e;
+		long long a = strtoll(s, &e, 10), b = a;
+		if (e == s || (*e == '-' && (b = strtoll(s = e + 1, &e, 10), e == s)) || b < a)
+			return 0;
+		n += b - a + 1;
+		s = *e == ',' ? e + 1 : NULL;
+	}
+	return n;
+}
+
+bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, const char *devices)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
+		return false;
+	for (size_t i = 0; i < s->n_gres; i++)
+		if (count_list(td_jkey_str(td_json_root(j), s->gres[i].resource)) <
+		    td_pod_request(td_jget(pod, "spec"), s->gres[i].resource))
+			return false;
+	return true;
+}
+
 static int64_t count_of(const char *gres, const char *kind)
 {
 	struct td_gres g[16];

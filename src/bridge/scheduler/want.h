@@ -28,6 +28,8 @@ const char *td_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
 // The devices of a running job as in the annotation tandem.dev/devices: {"nvidia.com/gpu":"0-1"}; keys sorted. TD_INVALID when Slurm does
 // not say which (no File= in gres.conf). Caller frees.
 int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err);
+// Do these devices (text of td_devices_text) hold as many of each kind as the pod asks for?
+bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, const char *devices);
 
 // Slurm's nodes as the pool sees them, in the snapshot's order. feasible[i] comes from the caller. Caller frees *ret.
 void td_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,

@@ -199,6 +199,27 @@ static void test_devices(void **state)
 	devices(d, "gpu:2(IDX:0-", NULL);
 }
 
+static bool cover(const struct td_settings *s, const char *limits, const char *devices)
+{
+	td_auto_free char *text = td_asprintf("{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{%s}}}]}}", limits);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	return td_devices_cover(s, td_json_root(j), devices);
+}
+
+static void test_cover(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *d = settings("{}");
+	const char *three = "\"cpu\":\"1\",\"nvidia.com/gpu\":\"3\"";
+	assert_true(cover(d, three, "{\"nvidia.com/gpu\":\"0,2-3\"}"));
+	assert_true(cover(d, three, "{\"nvidia.com/gpu\":\"0-7\"}")); // exclusive: the whole node
+	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-1\"}"));
+	assert_false(cover(d, three, "{}"));
+	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-\"}"));
+	assert_false(cover(d, three, "?"));
+	assert_true(cover(d, "\"cpu\":\"1\"", "{}"));
+}
+
 static void test_pool_nodes(void **state)
 {
 	char n0[] = "n0", n1[] = "n1", gres[] = "gpu:h100:4(S:0),gpu:a:2,shard:9", used[] = "gpu:h100:1(IDX:0),gpu:a:0(IDX:N/A)",
@@ -230,9 +251,9 @@ static void test_pool_nodes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_settings),    cmocka_unit_test(test_want),      cmocka_unit_test(test_refusals_say_the_fix),
-		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job), cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_pool_nodes),
+		cmocka_unit_test(test_settings),    cmocka_unit_test(test_want),       cmocka_unit_test(test_refusals_say_the_fix),
+		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job),  cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_cover),       cmocka_unit_test(test_pool_nodes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

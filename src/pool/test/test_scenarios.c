@@ -122,6 +122,8 @@ static void given(struct scenario *s, const struct words *w)
 					      .has_grant = has(w, "job"),
 					      .fits_now = has(w, "fits-now"),
 					      .node_fits = !has(w, "node-unfit"),
+					      .short_of = has(w, "short"),
+					      .waited = has(w, "waited"),
 					      .lost_state = has(w, "lost-state")};
 		grant(w, &s->ask.grant, "u1");
 	} else if (!strcmp(what, "job")) {
