@@ -1,237 +1,309 @@
-"""Benchmarks of the main job (issue 3 §8): numbers and ratios, never pass or fail. Run by `make bench` as root on a quiet machine.
+#!/usr/bin/env python3
+"""Benchmarks: numbers and ratios, never pass or fail. Run as root, best on a quiet machine.
 
-usage: bench/bench.py [--build DIR] [--only up,single,burst,other,rss] [--held 0,1000,5000] [--pods 200] [--singles 60] [-o json]
+usage: bench/bench.py [--build DIR] [--only RUN,…] [--pods 200] [--held 0,1000,5000]
+                      [--singles 60] [-o table|json]
 
-The peer's figures (docs/BENCHMARKS.md) were measured by others on a 2-core machine; a ratio below 1 means that Tandem needs less."""
+Runs (all by default). `up` and `single` use what `tandem up` makes: 4 nodes of 16 CPUs.
+The others use 4 nodes of 64 CPUs, so that 200 pods fit at once.
+  up      empty home, images cached → 4 idle Slurm nodes; then a pod and a job done
+  single  one pod at a time at random moments: created → bound
+  rss     memory of every role with PODS running pods
+  other   scancel, cordon, drain → seen on the other side, with PODS bound pods
+  burst   PODS pods at once, beside each number of HELD jobs that only wait in Slurm.
+          Latency is created → bound. CPU and REST are of whole lives: from the first
+          pod's creation until the last job is over, polls in between included.
+
+Times of `other` start before the request that makes the change, and end when the other
+API's watch (or a look every 5 ms) shows it. REST bytes are those of the replies' bodies.
+Ratios are beside the nearest peer as it was measured on another 2-core machine
+(docs/BENCHMARKS.md): below 1 means that Tandem needs less.
+
+clients.py holds the two API clients, the watch and /proc. docs/BENCHMARKS.md holds the
+figures of the last full run."""
 import argparse
 import json
 import os
 import pathlib
 import random
-import ssl
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "t"))
+sys.path[:0] = [str(ROOT / "t"), str(ROOT / "bench")]
+from clients import Api, Slurm, Watch, cpu_s, memory_mb, pct, processes, rest_counters  # noqa: E402
 from harness import Pool, wait_for  # noqa: E402
 
-TICK = os.sysconf("SC_CLK_TCK")
-PEER = {"single_p50_ms": 1960.0, "bridge_cpu_ms_per_pod": {0: 120.0, 1000: 621.0, 5000: 5600.0}, "rest_kb_per_pod": {0: 3100.0, 1000: 17900.0, 5000: 123000.0},
-        "pods_per_s": 3.35}
+RUNS = ("up", "single", "rss", "other", "burst")
+LARGE = ("--cpus", "64", "--gpus", "8")
+PEER = {"single_p50_ms": 1960.0, "pods_per_s": 3.35, "bridge_ms": {0: 120.0, 1000: 621.0, 5000: 5600.0}, "restd_ms": {0: 109.0, 1000: 894.0, 5000: 7400.0},
+        "rest_kb": {0: 3100.0, 1000: 17900.0, 5000: 123000.0}}
+OURS = ("bridge", "apiserver", "agent", "slurmrestd", "slurmctld")
 
 
-def pct(values, p):
-    v = sorted(values)
-    return v[min(len(v) - 1, int(len(v) * p / 100))] if v else float("nan")
+class Progress:
+    """One line on a terminal that says what goes on; single lines elsewhere."""
+
+    def __init__(self):
+        self.tty, self.last, self.long = sys.stderr.isatty(), 0.0, False
+
+    def __call__(self, text):
+        now = time.monotonic()
+        if self.tty and now - self.last > 0.1:
+            sys.stderr.write(f"\r\x1b[K{text}"[:90])
+            sys.stderr.flush()
+            self.last, self.long = now, True
+
+    def step(self, text):
+        sys.stderr.write(("\r\x1b[K" if self.long else "") + f"{time.strftime('%H:%M:%S')} {text}\n")
+        sys.stderr.flush()
+        self.long = False
 
 
-def cpu_s(pid):
-    f = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
-    return (int(f[11]) + int(f[12])) / TICK
+say = Progress()
 
 
-def rss_kb(pid):
-    return int(open(f"/proc/{pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+class Bench:
+    def __init__(self, tandem, options):
+        self.tandem, self.o, self.pool, self.large = tandem, options, None, None
+        self.results = {"load_before": os.getloadavg()[0]}
 
-
-class Watcher(threading.Thread):
-    """Pods as the API shows them, by one watch: when each was created by us and first seen bound."""
-
-    def __init__(self, pool):
-        super().__init__(daemon=True)
-        self.bound, self.gone, self.cond = {}, set(), threading.Condition()
-        self.ctx = ssl.create_default_context(cafile=f"{pool.home}/pki/ca.crt")
-        self.ctx.load_cert_chain(f"{pool.home}/pki/admin.crt", f"{pool.home}/pki/admin.key")
-        self.ctx.check_hostname = False
-        self.base = f"https://127.0.0.1:{pool.instance['apiPort']}"
-        self.stream = urllib.request.urlopen(self.base + "/api/v1/namespaces/default/pods?watch=1", context=self.ctx)
-        self.start()
-
-    def run(self):
-        for line in self.stream:
-            ev = json.loads(line)
-            now = time.monotonic()
-            name = ev["object"]["metadata"].get("name")
-            with self.cond:
-                if ev["type"] == "DELETED":
-                    self.gone.add(name)
-                elif ev["object"]["spec"].get("nodeName") and name not in self.bound:
-                    self.bound[name] = now
-                self.cond.notify_all()
-
-    def create(self, pod):
-        req = urllib.request.Request(self.base + "/api/v1/namespaces/default/pods", json.dumps(pod).encode(), {"Content-Type": "application/json"}, method="POST")
+    def need(self, large):
+        """A pool of that shape, with nothing on it."""
+        if self.pool and self.large == large:
+            return self.pool
+        self.close()
+        self.pool, self.large = Pool(self.tandem, tempfile.mkdtemp(prefix="tandem-bench-", dir="/var/tmp")), large
+        for image in ("debian:13", "tandem/slurm:24.11"):  # built once, cached
+            self.pool.run(self.tandem, "image", "build", image, timeout=900)
+        say.step("tandem up " + " ".join(LARGE if large else ()))
         start = time.monotonic()
-        urllib.request.urlopen(req, context=self.ctx).read()
-        return start
+        self.pool.up(*(LARGE if large else ()))
+        self.up_s = time.monotonic() - start
+        self.api, self.slurm = Api(self.pool), Slurm(self.pool)
+        self.slurm.held = 0
+        wait_for("the bridge leads", self.leads, 60)
+        return self.pool
 
-    def wait_bound(self, names, seconds):
-        end = time.monotonic() + seconds
-        with self.cond:
-            while not all(n in self.bound for n in names):
+    def leads(self):
+        try:
+            return rest_counters(self.pool)["bytes"]
+        except OSError:
+            return None
+
+    def close(self):
+        if self.pool:
+            self.pool.down(purge=True)
+            os.rmdir(self.pool.home) if os.path.isdir(self.pool.home) and not os.listdir(self.pool.home) else None
+        self.pool = None
+
+    def tiny(self, name, command=("sleep", "100000")):
+        return self.pool.pod(name, gpus=0, cpu="500m", memory="16Mi", command=list(command), restartPolicy="Never")
+
+    def fill(self, prefix, n):
+        """n pods, all running."""
+        w = Watch(self.api)
+        for i in range(n):
+            self.api.create(self.tiny(f"{prefix}{i}"))
+            say(f"{prefix}: {i + 1} of {n} pods created")
+        wait_for(f"{n} pods run", lambda: self.count("Running", n), 300)
+        w.close()
+
+    def count(self, phase, n):
+        got = len(self.api.pods(f"fieldSelector=status.phase%3D{phase}"))
+        say(f"{got} of {n} pods {phase}")
+        return got >= n
+
+    def empty(self):
+        """No pod and no job of ours any more; held jobs stay."""
+        self.api.delete_all()
+        wait_for("no pods left", lambda: not self.api.pods(), 180)
+        wait_for("no job runs", lambda: not any(s & {"RUNNING", "COMPLETING"} for s in self.slurm.states().values()), 120)
+
+    # ---- the runs ----
+    def up(self):
+        p = self.need(False)
+        self.results["up_s"] = self.up_s
+        start = time.monotonic()
+        p.apply(p.pod("first", gpus=1, command=["true"], restartPolicy="Never"))
+        p.shell("srun", "--mem=100M", "--gres=gpu:1", "true")
+        wait_for("first pod done", lambda: p.phase("first") == "Succeeded", 60)
+        self.results["first_pod_and_job_s"] = time.monotonic() - start
+        self.empty()
+
+    def single(self):
+        p, rng, lat = self.need(False), random.Random(1), []
+        w = Watch(self.api)
+        for i in range(self.o.singles):
+            time.sleep(rng.uniform(0.2, 1.2))  # random moments: what is measured must not be in step with any tick
+            name = f"single{i}"
+            start = self.api.create(p.pod(name, gpus=1))
+            if w.wait(lambda: name in w.bound, 30):
+                lat.append((w.bound[name] - start) * 1000)
+            self.api.call("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+            say(f"single: {i + 1} of {self.o.singles}, p50 {pct(lat, 50):.0f} ms")
+        w.close()
+        self.results["single"] = {"n": len(lat), "p50_ms": pct(lat, 50), "p99_ms": pct(lat, 99), "max_ms": max(lat)}
+        self.empty()
+
+    def rss(self):
+        p, n = self.need(True), self.o.pods
+        self.fill("rss", n)
+        self.results["rss"] = {"pods": n, "mb": {r: memory_mb(pid) for r, pid in processes(p).items()}}
+        self.empty()
+
+    def other(self):
+        """Each change on one side, with PODS bound pods: milliseconds until the other side shows it."""
+        self.need(True)
+        n, times, rng = self.o.pods, 30, random.Random(2)
+        self.fill("side", n + times)
+        jobs = {o["metadata"]["name"]: o["metadata"]["annotations"]["tandem.dev/job-id"] for o in self.api.pods()}
+        w, out = Watch(self.api), {"scancel → its pod ends": [], "cordon → drained in Slurm": [], "drain → taint on the Node": []}
+        wait_for("nodes known", lambda: len(w.nodes) >= self.pool.instance["nodes"], 30)
+
+        def tainted(node):
+            return any(t["key"] == "tandem.dev/slurm-drain" for t in w.nodes[node]["spec"].get("taints") or ())
+
+        def drained(node):
+            return "DRAIN" in self.slurm.node_states(node)
+
+        def moment():
+            time.sleep(rng.uniform(0.5, 1.5))  # nothing may still be in hand from the change before, and no poll in step
+            return time.monotonic()
+
+        def until(true):
+            end = time.monotonic() + 30
+            while not true():
                 if time.monotonic() > end:
-                    return False
-                self.cond.wait(0.5)
-        return True
+                    raise AssertionError("not shown within 30 s")
+                time.sleep(0.005)  # the look at Slurm
+            return time.monotonic()
+
+        for i in range(times):
+            say(f"other side: {i + 1} of {times}")
+            name, node, start = f"side{i}", f"n{i % 4}", moment()
+            self.slurm.cancel(jobs[name])
+            assert w.wait(lambda: name in w.leaving, 30), f"{name} stays"
+            out["scancel → its pod ends"].append((w.leaving[name] - start) * 1000)
+            start = moment()
+            self.api.cordon(node, True)
+            out["cordon → drained in Slurm"].append((until(lambda: drained(node)) - start) * 1000)
+            self.api.cordon(node, False)
+            until(lambda: not drained(node))
+            start = moment()
+            self.slurm.drain(node, True)
+            out["drain → taint on the Node"].append((w.wait(lambda: tainted(node), 30) - start) * 1000)
+            self.slurm.drain(node, False)
+            w.wait(lambda: not tainted(node), 30)
+        w.close()
+        self.results["other_side"] = {"pods": n, "n": times, "ms": {k: {"p50": pct(v, 50), "p99": pct(v, 99), "all": [round(x) for x in v]} for k, v in out.items()}}
+        self.empty()
+
+    def burst(self):
+        p, n = self.need(True), self.o.pods
+        for held in self.o.held:
+            say.step(f"burst of {n} pods, {held} held jobs")
+            more = held - self.slurm.held
+            self.slurm.hold(more, lambda i: say(f"{i} of {more} more jobs held"))
+            self.slurm.held = held
+            self.results.setdefault("burst", {})[held] = self.one_burst(p, n, held)
+            self.empty()
+
+    def one_burst(self, p, n, held):
+        pids, known = processes(p), set(self.slurm.states())
+        w, names = Watch(self.api), [f"burst{held}-{i}" for i in range(n)]
+        rest0, cpu0, starts, begin = rest_counters(p), {r: cpu_s(pid) for r, pid in pids.items()}, {}, time.monotonic()
+        for name in names:
+            starts[name] = self.api.create(self.tiny(name, ("true",)))
+        w.wait(lambda: len(w.ended) >= n, 600, lambda: say(f"burst: {len(w.bound)} bound, {len(w.ended)} ended of {n}"))
+        wait_for("its jobs are over", lambda: not any(s & {"PENDING", "RUNNING", "COMPLETING"} for j, s in self.slurm.states().items() if j not in known), 120)
+        took, rest1 = time.monotonic() - begin, rest_counters(p)
+        lat = [w.bound[x] - s for x, s in starts.items() if x in w.bound]
+        w.close()
+        one = max(len(lat), 1)
+        per = {k: {op: (v - rest0[k].get(op, 0)) / one for op, v in rest1[k].items() if v > rest0[k].get(op, 0)} for k in rest1}
+        return {"pods": n, "bound": len(lat), "bound_per_s": len(lat) / (max(w.bound.values()) - begin), "all_over_s": took,
+                "p50_s": pct(lat, 50), "p99_s": pct(lat, 99), "load": os.getloadavg()[0],
+                "cpu_ms_per_pod": {r: (cpu_s(pid) - cpu0[r]) * 1000 / one for r, pid in pids.items() if os.path.exists(f"/proc/{pid}")},
+                "rest_requests": sum(per["requests"].values()), "rest_kb": sum(per["bytes"].values()) / 1000,
+                "rest_by_call": {op: {"requests": per["requests"].get(op, 0), "kb": v / 1000} for op, v in per["bytes"].items()}}
 
 
-def pids_of(pool):
-    got = {r: pool.role_pid(r) for r in ("apiserver", "agent", "controllers", "operator", "bridge", "supervise")}
-    for d in os.listdir("/proc"):
-        if d.isdigit():
-            try:
-                comm = open(f"/proc/{d}/comm").read().strip()
-                cgroup = open(f"/proc/{d}/cgroup").read()
-            except OSError:
-                continue
-            if comm in ("slurmctld", "slurmrestd") and pool.id in cgroup:
-                got[comm] = int(d)
-    return got
+# ---- the table -------------------------------------------------------------------------------------------------------------------
 
 
-def rest_counters(pool):
-    """Requests and bytes that the bridge exchanged with slurmrestd, from its metrics."""
-    try:
-        text = urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort']}/metrics", timeout=5).read().decode()
-    except OSError:
-        return {}
-    out = {}
-    for line in text.splitlines():
-        if line.startswith("tandem_bridge_slurm_"):
-            name, _, value = line.rpartition(" ")
-            name = name.split("{")[0]
-            out[name] = out.get(name, 0) + float(value)
-    return out
+def row(what, value, goal="", peer=""):
+    print(f"{what:<40.40} {value:>16.16} {goal:>10.10} {peer:>10.10}")
 
 
-def bench_up(tandem, results):
-    home = tempfile.mkdtemp(prefix="tandem-bench-", dir="/var/tmp")
-    pool = Pool(tandem, home)
-    pool.run(tandem, "image", "build", "debian:13", timeout=900)
-    pool.run(tandem, "image", "build", "tandem/slurm:24.11", timeout=900)
-    start = time.monotonic()
-    pool.up()
-    results["up_s"] = time.monotonic() - start
-    start = time.monotonic()
-    pool.apply(pool.pod("first", gpus=1, command=["true"], restartPolicy="Never"))
-    pool.shell("srun", "--mem=100M", "--gres=gpu:1", "true")
-    wait_for("first pod done", lambda: pool.phase("first") == "Succeeded", 60)
-    results["first_pod_and_job_s"] = time.monotonic() - start
-    return pool
+def ratio(ours, peer):
+    return f"{ours / peer:.3f}" if peer and ours == ours else ""
 
 
-def bench_single(pool, results, n):
-    rng, w, lat = random.Random(1), Watcher(pool), []
-    for i in range(n):
-        time.sleep(rng.uniform(0.2, 1.2))  # random moments: what is measured must not be in step with any tick
-        name = f"single{i}"
-        start = w.create(pool.pod(name, gpus=1, command=["sleep", "1000"]))
-        if w.wait_bound([name], 30):
-            lat.append((w.bound[name] - start) * 1000)
-        pool.kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
-    results["single"] = {"n": len(lat), "p50_ms": pct(lat, 50), "p90_ms": pct(lat, 90), "p99_ms": pct(lat, 99), "max_ms": max(lat or [float("nan")])}
-    results["single"]["ratio_to_peer_p50"] = results["single"]["p50_ms"] / PEER["single_p50_ms"]
-    pool.clean()
+def table(r):
+    row("", "measured", "goal", "of peer's")
+    if "up_s" in r:
+        row("tandem up, to 4 idle Slurm nodes", f"{r['up_s']:.2f} s", "3 s")
+        row("then first pod and first job done", f"{r['first_pod_and_job_s']:.2f} s", "2 s")
+    if "single" in r:
+        s = r["single"]
+        row(f"one pod, created → bound: p50 (n={s['n']})", f"{s['p50_ms']:.0f} ms", "50 ms", ratio(s["p50_ms"], PEER["single_p50_ms"]))
+        row("  p99", f"{s['p99_ms']:.0f} ms", "250 ms")
+    for held, b in r.get("burst", {}).items():
+        cpu = b["cpu_ms_per_pod"]
+        row(f"burst of {b['pods']} pods, {held} jobs held", f"{b['bound_per_s']:.1f} pods/s", "", ratio(PEER["pods_per_s"], b["bound_per_s"]) if not held else "")
+        row("  created → bound: p50, p99", f"{b['p50_s']:.1f} s, {b['p99_s']:.1f} s")
+        row("  bridge, CPU per pod", f"{cpu.get('bridge', 0):.2f} ms", "2 ms", ratio(cpu.get("bridge", 0), PEER["bridge_ms"].get(held)))
+        row("  slurmrestd", f"{cpu.get('slurmrestd', 0):.2f} ms", "", ratio(cpu.get("slurmrestd", 0), PEER["restd_ms"].get(held)))
+        for role in ("slurmctld", "apiserver", "agent"):
+            row(f"  {role}", f"{cpu.get(role, 0):.2f} ms")
+        row("  REST per pod", f"{b['rest_kb']:.1f} kB", "25 kB", ratio(b["rest_kb"], PEER["rest_kb"].get(held)))
+        for op, v in sorted(b["rest_by_call"].items(), key=lambda x: -x[1]["kb"]):
+            row(f"    {op}", f"{v['requests']:.2f} × {v['kb'] / v['requests'] if v['requests'] else 0:.1f} kB")
+    if "other_side" in r:
+        o = r["other_side"]
+        for what, v in o["ms"].items():
+            row(f"{what}: p50", f"{v['p50']:.0f} ms")
+            row(f"  p99 ({o['pods']} bound pods, n={o['n']})", f"{v['p99']:.0f} ms", "500 ms")
+    if "rss" in r:
+        m = r["rss"]["mb"]
+        tandem = {k: v for k, v in m.items() if not k.startswith("slurm")}
+        row(f"memory, {r['rss']['pods']} running pods: RSS of all roles", f"{sum(v['rss'] for v in tandem.values()):.1f} MB", "60 MB")
+        row("  PSS (a shared page counts once)", f"{sum(v['pss'] for v in tandem.values()):.1f} MB")
+        row("    of each:", "RSS   PSS   own")
+        for role, v in m.items():
+            row(f"    {role}", f"{v['rss']:.1f} {v['pss']:5.1f} {v['private']:5.1f}")
+    print(f"load average before: {r['load_before']:.1f}, after: {os.getloadavg()[0]:.1f}")
 
 
-def bench_burst(pool, results, pods, held):
-    if held:
-        pool.shell("sh", "-c", f"i=0; while [ $i -lt {held} ]; do echo $i; i=$((i+1)); done | xargs -P 8 -n 1 sh -c 'sbatch -Q -H --mem=1M -N1 -D /home -o /dev/null --wrap true >/dev/null'",
-                   timeout=900)
-    w = Watcher(pool)
-    pids, before, cpu0 = pids_of(pool), rest_counters(pool), {}
-    cpu0 = {r: cpu_s(p) for r, p in pids.items() if p}
-    starts = {}
-    begin = time.monotonic()
-    for i in range(pods):
-        # fits at once: no GPU, small CPU (60 CPUs on 4 nodes: 15 × 4 → 250m would be rounded to one CPU, so memory decides)
-        starts[f"burst{held}-{i}"] = w.create(pool.pod(f"burst{held}-{i}", gpus=0, cpu="100m", memory="16Mi", command=["true"], restartPolicy="Never"))
-    ok = w.wait_bound(list(starts), 600)
-    took = time.monotonic() - begin
-    lat = [(w.bound[n] - s) for n, s in starts.items() if n in w.bound]
-    after = rest_counters(pool)
-    r = {"bound": len(lat), "all": ok, "pods_per_s": len(lat) / took, "p50_s": pct(lat, 50), "p99_s": pct(lat, 99),
-         "cpu_ms_per_pod": {k: (cpu_s(p) - cpu0[k]) * 1000 / max(len(lat), 1) for k, p in pids.items() if k in cpu0 and os.path.exists(f"/proc/{p}")},
-         "rest_per_pod": {k: (after.get(k, 0) - before.get(k, 0)) / max(len(lat), 1) for k in after}}
-    r["bridge_cpu_ratio_to_peer"] = r["cpu_ms_per_pod"].get("bridge", float("nan")) / PEER["bridge_cpu_ms_per_pod"].get(held, float("nan"))
-    results.setdefault("burst", {})[held] = r
-    pool.kubectl("delete", "pods", "--all", "-n", "default", "--grace-period=0", "--force", "--wait=false", timeout=300)
-    pool.shell("scancel", "-Q", "-t", "PENDING", "-u", "root", timeout=300)
-    pool.clean()
-
-
-def bench_other_side(pool, results, n=30):
-    """scancel → pod deleting, cordon → drained, drain → annotation: milliseconds, with bound pods around."""
-    out = {"scancel": [], "cordon": [], "drain": []}
-    pool.apply(*[pool.pod(f"side{i}", gpus=0, cpu="100m", memory="16Mi") for i in range(40)])
-    wait_for("40 bound", lambda: sum(bool(pool.grant(p)) for p in pool.items("pods", "-n", "default")) == 40, 120)
-    for i in range(n):
-        p = pool.get("pod", f"side{i}")
-        job = pool.grant(p)[0]
-        w = Watcher(pool)
-        pool.shell("scancel", job)
-        start = time.monotonic()
-        with w.cond:
-            while f"side{i}" not in w.gone and time.monotonic() - start < 30:
-                w.cond.wait(0.1)
-        out["scancel"].append((time.monotonic() - start) * 1000)
-    for i in range(5):
-        pool.kubectl("cordon", "n1")
-        start = time.monotonic()
-        wait_for("drained", lambda: "tandem: cordoned" in pool.shell("sinfo", "-h", "-R", "-o", "%E"), 30)
-        out["cordon"].append((time.monotonic() - start) * 1000)
-        pool.kubectl("uncordon", "n1")
-        wait_for("resumed", lambda: "cordoned" not in pool.shell("sinfo", "-h", "-R", "-o", "%E"), 30)
-        pool.shell("scontrol", "update", "nodename=n2", "state=drain", "reason=bench")
-        start = time.monotonic()
-        wait_for("shown", lambda: pool.get("node", "n2")["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason") == "bench", 30)
-        out["drain"].append((time.monotonic() - start) * 1000)
-        pool.shell("scontrol", "update", "nodename=n2", "state=undrain")
-        wait_for("gone", lambda: not pool.get("node", "n2")["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason"), 30)
-    results["other_side_ms"] = {k: {"p50": pct(v, 50), "p99": pct(v, 99)} for k, v in out.items()}
-    results["other_side_ms"]["note"] = "cordon and drain include one kubectl or sinfo run (60-150 ms each)"
-    pool.clean()
-
-
-def bench_rss(pool, results):
-    pool.apply(*[pool.pod(f"rss{i}", gpus=0, cpu="100m", memory="16Mi", scheduler="tandem") for i in range(56)])
-    wait_for("56 run", lambda: len(pool.running("-n", "default")) >= 56, 180)
-    pids = pids_of(pool)
-    results["rss_mb"] = {k: round(rss_kb(p) / 1024, 1) for k, p in pids.items() if p}
-    results["rss_mb"]["tandem_total"] = round(sum(v for k, v in results["rss_mb"].items() if not k.startswith("slurm")), 1)
-    results["rss_mb"]["pods"] = 56
-    pool.clean()
+def numbers(text):
+    return sorted(int(x) for x in text.split(","))
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     a.add_argument("--build", default=str(ROOT / "build"))
-    a.add_argument("--only", default="up,single,burst,other,rss")
-    a.add_argument("--held", default="0,1000,5000")
+    a.add_argument("--only", default=",".join(RUNS))
+    a.add_argument("--held", type=numbers, default=[0, 1000, 5000])
     a.add_argument("--pods", type=int, default=200)
     a.add_argument("--singles", type=int, default=60)
-    a.add_argument("-o", dest="output", default="text")
+    a.add_argument("-o", dest="output", choices=("table", "json"), default="table")
     o = a.parse_args()
-    only, results = set(o.only.split(",")), {}
-    pool = bench_up(f"{o.build}/src/cmd/tandem", results)
+    runs = o.only.split(",")
+    if set(runs) - set(RUNS):
+        a.error(f"--only: choose from {', '.join(RUNS)}")
+    bench = Bench(f"{o.build}/src/cmd/tandem", o)
     try:
-        if "single" in only:
-            bench_single(pool, results, o.singles)
-        if "rss" in only:
-            bench_rss(pool, results)
-        if "other" in only:
-            bench_other_side(pool, results)
-        if "burst" in only:
-            for h in (int(x) for x in o.held.split(",")):
-                bench_burst(pool, results, o.pods, h)
+        for run in (r for r in RUNS if r in runs):
+            say.step(run)
+            getattr(bench, run)()
     finally:
-        print(json.dumps(results, indent=None if o.output == "json" else 2))
-        pool.down(purge=True)
+        if o.output == "json":
+            print(json.dumps(bench.results))
+        else:
+            table(bench.results)
+        bench.close()
 
 
 if __name__ == "__main__":

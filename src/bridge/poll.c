@@ -198,6 +198,7 @@ void *td_bridge_jobs_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
 	int64_t gap = 0, wait = 0;
+	struct td_slurm_pace pace = {0};
 	while (!td_cancelled(b->cancel)) {
 		sleep_until(b, b->poll_fd, wait);
 		wait = JOBS_MS;
@@ -226,8 +227,7 @@ void *td_bridge_jobs_thread(void *bridge)
 		vanish(b, old_ones(b, &gone), watched); // before anybody may act on it
 		absent(b, &gone);
 		changed(b, &diff);
-		int64_t took = td_now(b) - began;
-		wait = took * 10 > JOBS_MS ? took * 10 : JOBS_MS;
+		wait = td_slurm_pace_wait(&pace, td_now(b) - began, 10, JOBS_MS);
 		if (!watched)
 			wait = 1000;
 	}
@@ -249,6 +249,7 @@ void *td_bridge_nodes_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
 	int64_t wait = 0, waiting_at = 0;
+	struct td_slurm_pace pace = {0};
 	bool failing = false;
 	while (!td_cancelled(b->cancel)) {
 		sleep_until(b, -1, wait);
@@ -282,12 +283,11 @@ void *td_bridge_nodes_thread(void *bridge)
 			}
 			td_syncer_nodes_changed(b, old, now);
 		}
-		int64_t took = td_now(b) - began;
-		wait = took * 20 > NODES_MS ? took * 20 : NODES_MS;
+		wait = td_slurm_pace_wait(&pace, td_now(b) - began, 20, NODES_MS);
 		if (began >= waiting_at) {
 			int64_t t0 = td_now(b);
 			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &e);
-			took = td_now(b) - t0;
+			int64_t took = td_now(b) - t0;
 			int64_t every = td_queue_len(b->pod_queue) ? WAITING_MS : IDLE_WAITING_MS;
 			waiting_at = t0 + (took * 100 > every ? took * 100 : every);
 		}

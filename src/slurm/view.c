@@ -40,6 +40,15 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
 	return NULL;
 }
 
+int64_t td_slurm_pace_wait(struct td_slurm_pace *p, int64_t took_ms, int64_t times, int64_t min_ms)
+{
+	int64_t least = took_ms;
+	p->took[p->n++ % TD_LEN(p->took)] = took_ms;
+	for (size_t i = 0; i < TD_LEN(p->took) && i < p->n; i++)
+		least = p->took[i] < least ? p->took[i] : least;
+	return least * times > min_ms ? least * times : min_ms;
+}
+
 // First position whose job is >= id.
 static size_t find_locked(const struct td_slurm_view *v, int64_t id)
 {

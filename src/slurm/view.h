@@ -12,6 +12,14 @@ struct td_slurm_view *td_slurm_view_new(void);
 struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v);
 TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
 
+// How long to wait for the next poll: `times` as long as one takes, so that Slurm has its time for others, and at least min_ms. The
+// quickest of the last few counts: one that was slow, because the machine was busy for a moment, must not make us blind for seconds.
+struct td_slurm_pace {
+	int64_t took[8];
+	size_t n;
+};
+int64_t td_slurm_pace_wait(struct td_slurm_pace *p, int64_t took_ms, int64_t times, int64_t min_ms);
+
 // ---- jobs ----
 // Watching starts with the states the caller knows (0: none yet).
 void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states);

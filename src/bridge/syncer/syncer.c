@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { POD_LABEL_MS = 1000, OLD_MS = 5000 };
+enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250 };
 
 static bool bad_state(uint64_t s)
 {
@@ -208,8 +208,10 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	struct td_bridge *b = bridge;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
-	if (!snap || td_now(b) - snap->asked_ms > OLD_MS)
-		return 0; // unknown: nothing is decided; the next poll brings it back
+	if (!snap || td_now(b) - snap->asked_ms > OLD_MS) {
+		*again_ms = LOOK_MS; // unknown: nothing is decided. The next poll brings it back only when Slurm's side changed
+		return 0;
+	}
 	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
 	struct td_pool_node_facts f = {.k8s = node, .lost_state = atomic_load(&b->lost)};
 	if (node) {

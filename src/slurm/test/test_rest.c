@@ -370,6 +370,17 @@ static void test_nodes(void **state)
 	}
 }
 
+static void test_pace(void **state)
+{
+	struct td_slurm_pace p = {0};
+	assert_int_equal(td_slurm_pace_wait(&p, 5, 10, 200), 200);
+	assert_int_equal(td_slurm_pace_wait(&p, 50, 10, 200), 200);
+	assert_int_equal(td_slurm_pace_wait(&p, 800, 10, 200), 200); // a hiccup
+	for (int i = 0; i < 7; i++)
+		td_slurm_pace_wait(&p, 50 + i, 10, 200);
+	assert_int_equal(td_slurm_pace_wait(&p, 60, 10, 200), 500); // always that slow: a tenth of the time
+}
+
 static bool wanted(void *ctx, int64_t job)
 {
 	return job == 3;
@@ -508,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_jobs),
 		cmocka_unit_test(test_end),
 		cmocka_unit_test(test_nodes),
+		cmocka_unit_test(test_pace),
 		cmocka_unit_test(test_states_and_view),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
