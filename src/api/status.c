@@ -45,6 +45,8 @@ const char *td_status_reason(int http)
 	case 406:
 		return "NotAcceptable";
 	case 408:
+	case 507:
+		return "InsufficientStorage";
 	case 504:
 		return "Timeout";
 	case 409:

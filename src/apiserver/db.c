@@ -4,12 +4,15 @@
 // one and never the file's consistency.
 #include "apiserver/db.h"
 
+#include "apiserver/mark.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define TOMBSTONES 4096 // kept at least; half as many again before a prune
 
@@ -17,12 +20,21 @@ struct td_db {
 	sqlite3 *h;
 	sqlite3_stmt *put, *del, *tomb, *rev, *count, *prune, *floor_set;
 	uint64_t revision, floor;
-	uint64_t new_tombs; // since the last prune
+	uint64_t new_tombs;   // since the last prune
+	uint64_t group_tombs; // of them in the group that is being written
+	int mark;
 };
 
 static int fail(struct td_db *db, struct td_error *err, const char *what)
 {
-	return td_fail(err, TD_INTERNAL, "state database: %s: %s", what, sqlite3_errmsg(db->h));
+	int code = sqlite3_errcode(db->h), rc;
+	rc = td_fail(err, TD_INTERNAL, "state database: %s: %s", what, sqlite3_errmsg(db->h));
+	if (code == SQLITE_FULL && err) {
+		td_fail(err, TD_INTERNAL, "state database: the file system is full: nothing was written; free some space and try again");
+		err->http = 507;
+		err->retry_after_ms = 5000;
+	}
+	return rc;
 }
 
 static int exec(struct td_db *db, const char *sql, struct td_error *err)
@@ -60,6 +72,8 @@ struct td_db *td_db_close(struct td_db *db)
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		sqlite3_finalize(all[i]);
 	sqlite3_close(db->h);
+	if (db->mark >= 0)
+		close(db->mark);
 	free(db);
 	return NULL;
 }
@@ -74,9 +88,36 @@ static int make_private(const char *path, struct td_error *err)
 	return 0;
 }
 
+static int run(struct td_db *db, sqlite3_stmt *st, struct td_error *err, const char *what)
+{
+	int rc = sqlite3_step(st);
+	sqlite3_reset(st);
+	sqlite3_clear_bindings(st);
+	return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail(db, err, what);
+}
+
+// Revisions that were given out for writes that are lost are not given out again, and every watch starts anew.
+static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_error *err)
+{
+	uint64_t jump = 0;
+	int rc = td_mark_open(path, db->revision, lossy, &db->mark, &jump, err);
+	if (rc < 0 || !jump)
+		return rc;
+	sqlite3_bind_int64(db->floor_set, 1, (sqlite3_int64)jump);
+	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)jump);
+	if ((rc = exec(db, "BEGIN IMMEDIATE", err)) < 0 || (rc = run(db, db->floor_set, err, "writing the floor")) < 0 ||
+	    (rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
+		return td_wrap(err, "%s", path);
+	db->revision = db->floor = jump;
+	td_mark_set(db->mark, jump);
+	td_mark_accepted(path);
+	return 0;
+}
+
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
 	td_auto(td_db_close) struct td_db *db = td_calloc(1, sizeof(*db));
+	db->mark = -1;
 	int rc = make_private(path, err);
 	if (rc < 0)
 		return rc;
@@ -84,10 +125,11 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 		return td_fail(err, TD_INTERNAL, "state database %s: %s", path, db->h ? sqlite3_errmsg(db->h) : "out of memory");
 	sqlite3_busy_timeout(db->h, 10000);
 	const char *sync = getenv("TANDEM_DB_SYNC");
+	bool lossy = sync && !strcmp(sync, "normal");
 	uint64_t version = 0;
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
-	    (rc = exec(db, sync && !strcmp(sync, "normal") ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
+	    (rc = exec(db, lossy ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
 	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
@@ -120,6 +162,8 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = prep(db, "DELETE FROM tombstones WHERE rv<=?1", &db->prune, err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_set, err)) < 0)
 		return td_wrap(err, "%s", path);
+	if ((rc = open_mark(db, path, lossy, err)) < 0)
+		return rc;
 	*ret = td_steal(db);
 	return 0;
 }
@@ -165,16 +209,9 @@ int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r
 	return rc;
 }
 
-static int run(struct td_db *db, sqlite3_stmt *st, struct td_error *err, const char *what)
-{
-	int rc = sqlite3_step(st);
-	sqlite3_reset(st);
-	sqlite3_clear_bindings(st);
-	return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail(db, err, what);
-}
-
 int td_db_begin(struct td_db *db, struct td_error *err)
 {
+	db->group_tombs = 0;
 	return exec(db, "BEGIN IMMEDIATE", err);
 }
 
@@ -187,7 +224,7 @@ int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err)
 		int rc = run(db, db->del, err, "deleting an object");
 		if (rc < 0)
 			return rc;
-		db->new_tombs++;
+		db->group_tombs++;
 	}
 	sqlite3_stmt *st = r->deleted ? db->tomb : db->put;
 	sqlite3_bind_text(st, 1, r->res, -1, SQLITE_STATIC);
@@ -223,17 +260,17 @@ static int prune(struct td_db *db, uint64_t *ret_floor, struct td_error *err)
 int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 {
 	uint64_t floor = db->floor;
-	bool pruned = db->new_tombs > TOMBSTONES * 3 / 2;
+	bool pruned = db->new_tombs + db->group_tombs > TOMBSTONES * 3 / 2;
 	int rc;
 	if (pruned && (rc = prune(db, &floor, err)) < 0)
 		return rc;
 	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)revision);
 	if ((rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
 		return rc;
+	td_mark_set(db->mark, revision);
 	db->revision = revision;
 	db->floor = floor;
-	if (pruned)
-		db->new_tombs = TOMBSTONES;
+	db->new_tombs = pruned ? TOMBSTONES : db->new_tombs + db->group_tombs;
 	return 0;
 }
 

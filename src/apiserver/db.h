@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct td_db;
-// Creates the file when it is absent. TD_INVALID names a file of another version.
+// Creates the file when it is absent. TD_INVALID: a file of another version, or one that lost acknowledged writes (mark.h).
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err);
 struct td_db *td_db_close(struct td_db *db); // NULL ok
 TD_DEFINE_AUTO(struct td_db *, td_db_close)
@@ -27,7 +27,7 @@ struct td_db_row {
 // Every object and tombstone, in order of revision.
 int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r, struct td_error *err), void *ctx, struct td_error *err);
 
-// One group: begin, puts, commit. After a failure: rollback; nothing of the group is there.
+// One group: begin, puts, commit. After a failure: rollback; nothing of the group is there. A full disk: err->http 507.
 int td_db_begin(struct td_db *db, struct td_error *err);
 int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err); // deleted: removes the object, writes the tombstone
 int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err);

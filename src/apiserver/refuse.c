@@ -97,7 +97,7 @@ int td_refuse_err(struct td_refusal *r, const struct td_error *err)
 		default:
 			http = 500;
 		}
-	if (err->code == TD_THROTTLED)
+	if (err->code == TD_THROTTLED || err->retry_after_ms)
 		r->retry_after_s = err->retry_after_ms > 1000 ? err->retry_after_ms / 1000 : 1;
 	return td_refuse(r, http, err->code == TD_EXISTS ? "AlreadyExists" : NULL, "%s", err->msg);
 }

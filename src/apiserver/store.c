@@ -69,7 +69,8 @@ static struct td_event *ring_at(const struct ring *r, size_t i)
 static void ring_drop(struct td_store *s, struct ring *r)
 {
 	struct td_event *e = ring_at(r, 0);
-	r->floor = e->item->rv;
+	if (e->item->rv > r->floor) // what the file forgot lies above objects that it still has
+		r->floor = e->item->rv;
 	r->bytes -= td_item_cost(e->item);
 	s->ring_used -= td_item_cost(e->item);
 	td_item_unref(e->item);

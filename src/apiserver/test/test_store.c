@@ -357,6 +357,120 @@ static void killed_writer(void **state)
 	}
 }
 
+// ---- a damaged log ----
+static void copy(const char *from, const char *to, size_t cut, size_t garble)
+{
+	td_auto_buf struct td_buf b = {0};
+	assert_int_equal(td_file_read(from, 64 << 20, &b, NULL), 0);
+	assert_true(b.len > cut && b.len > garble);
+	if (garble)
+		b.s[b.len - garble] ^= 0x55;
+	assert_int_equal(td_file_write(to, b.s, b.len - cut, 0600, NULL), 0);
+}
+
+// The files as kill -9 would leave them now, with `cut` bytes missing at the end of the log and one byte changed `garble` from its end.
+static char *crashed(size_t cut, size_t garble)
+{
+	static const char *const tails[] = {"", "-wal", "-mark"};
+	char *to = td_asprintf("%s/copy.db", dir);
+	for (size_t i = 0; i < TD_LEN(tails); i++) {
+		td_auto_free char *a = td_asprintf("%s%s", path, tails[i]), *b = td_asprintf("%s%s", to, tails[i]);
+		copy(a, b, i == 1 ? cut : 0, i == 1 ? garble : 0);
+	}
+	return to;
+}
+
+static void damaged_log(void **state)
+{
+	(void)state;
+	struct td_store *s = open_store(0), *c = NULL;
+	struct td_table *t = td_store_table(s, "", "things");
+	char name[16];
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "w%02d", i);
+		assert_int_equal(put(s, t, "", name, 0, i, NULL), 0);
+	}
+	uint64_t acknowledged = td_store_revision(s);
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_free char *whole = crashed(0, 0);
+	assert_int_equal(td_store_open(whole, 0, 0, &c, &err), 0);
+	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
+	c = td_store_close(c);
+	// Bytes of a write that nobody was told of: nothing is missing.
+	td_auto_free char *more = crashed(0, 0), *wal = td_asprintf("%s-wal", more);
+	FILE *f = fopen(wal, "a");
+	assert_non_null(f);
+	for (int i = 0; i < 5000; i++)
+		fputc(i, f);
+	fclose(f);
+	assert_int_equal(td_store_open(more, 0, 0, &c, &err), 0);
+	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
+	c = td_store_close(c);
+	// The end is cut off, or a byte in the middle is wrong: SQLite alone would go on with what is before it.
+	const size_t damage[][2] = {{1, 0}, {9000, 0}, {0, 30000}};
+	for (size_t i = 0; i < TD_LEN(damage); i++) {
+		td_auto_free char *torn = crashed(damage[i][0], damage[i][1]);
+		err = TD_ERROR_INIT;
+		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID);
+		assert_non_null(strstr(err.msg, "acknowledged writes are missing"));
+		assert_non_null(strstr(err.msg, "mv "));
+		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID); // asking again changes nothing
+		td_auto_free char *mark = td_asprintf("%s-mark", torn), *accepted = td_asprintf("%s-mark.accepted", torn);
+		assert_int_equal(rename(mark, accepted), 0);
+		if (td_store_open(torn, 0, 0, &c, &err) < 0)
+			fail_msg("%s", err.msg);
+		struct td_table *things = td_store_table(c, "", "things");
+		size_t n = td_store_count(c, things);
+		assert_true(n > 0 && n < 20);
+		for (size_t k = 0; k < n; k++) { // what is before the damage is there
+			snprintf(name, sizeof(name), "w%02zu", k);
+			td_auto(td_item_unref) struct td_item *x = td_store_get(c, things, "", name);
+			assert_non_null(x);
+		}
+		// Who saw the lost writes must list again, and no revision is given out twice.
+		struct td_event ev[4];
+		uint64_t at;
+		assert_int_equal(td_store_events(c, things, acknowledged, ev, 4, &n, &at, &err), TD_EXPIRED);
+		assert_true(td_store_revision(c) > acknowledged);
+		assert_int_equal(put(c, things, "", "new", 0, 1, NULL), 0);
+		c = td_store_close(c);
+		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), 0); // accepted once and for all
+		c = td_store_close(c);
+	}
+	td_store_close(s);
+}
+
+// The file forgets deletions below its floor while older objects live on: dropping those from the ring must not lower the floor.
+static void floor_never_falls(void **state)
+{
+	(void)state;
+	setenv("TANDEM_DB_SYNC", "normal", 1); // 12,000 writes
+	struct td_store *s = open_store(0);
+	struct td_table *t = td_store_table(s, "", "things"), *other = td_store_table(s, "", "others");
+	char name[16];
+	for (int i = 0; i < 40; i++) {
+		snprintf(name, sizeof(name), "old%02d", i);
+		assert_int_equal(put(s, t, "", name, 0, i, NULL), 0);
+	}
+	td_auto(td_item_unref) struct td_item *victim = NULL;
+	assert_int_equal(put(s, t, "", "victim", 0, 1, &victim), 0);
+	uint64_t before = td_store_revision(s); // somebody sees the victim, and its end will be forgotten
+	assert_int_equal(del(s, t, "", "victim", victim->rv), 0);
+	for (int i = 0; i < 6200; i++) {
+		td_auto(td_item_unref) struct td_item *x = NULL;
+		assert_int_equal(put(s, other, "", "brief", 0, i, &x), 0);
+		assert_int_equal(del(s, other, "", "brief", x->rv), 0);
+	}
+	td_store_close(s);
+	s = open_store(8);
+	struct td_event ev[4];
+	size_t n;
+	uint64_t at;
+	assert_int_equal(td_store_events(s, td_store_table(s, "", "things"), before, ev, 4, &n, &at, NULL), TD_EXPIRED);
+	td_store_close(s);
+	unsetenv("TANDEM_DB_SYNC");
+}
+
 // ---- Events expire ----
 static void event(struct td_store *s, const char *name, int64_t last_ms)
 {
@@ -437,6 +551,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(namespaces_guard, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_writers, setup, teardown),
 		cmocka_unit_test_setup_teardown(events_expire, setup, teardown),
+		cmocka_unit_test_setup_teardown(damaged_log, setup, teardown),
+		cmocka_unit_test_setup_teardown(floor_never_falls, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
