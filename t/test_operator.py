@@ -3,6 +3,7 @@ import glob
 import json
 import os
 import signal
+import threading
 
 import pytest
 
@@ -63,3 +64,80 @@ def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
     assert {n for n in before if after.get(n) != before[n]} == {"main-pool-n0", "main-pool-n1"}, "only the slurmd pods are replaced"
     assert home.get("pod", "beside")["status"]["containerStatuses"][0] == beside, "what runs beside slurmd goes on"
     assert home.shell("srun", "-N2", "--mem=100M", "hostname").split()
+
+
+def kill_slurmd(pool, node):
+    """kill -9 of a slurmd container's init: every process in it dies, the agent starts it again in the same pod."""
+    uid = pool.get("pod", f"main-pool-{node}", "-n", "slurm")["metadata"]["uid"].replace("-", "")
+    (cid, init), = [(c, p) for c, p in containers(pool, "slurmd -D").items() if uid in c]
+    os.kill(init, signal.SIGKILL)
+    wait_for("slurmd runs again", lambda: [1 for c, p in containers(pool, "slurmd -D").items() if uid in c and p != init])
+
+
+class Client(threading.Thread):
+    """A command in the login pod that stays; `code` when it has ended."""
+
+    def __init__(self, pool, *argv):
+        super().__init__(daemon=True)
+        self.pool, self.argv, self.code = pool, argv, None
+        self.start()
+
+    def run(self):
+        self.code = self.pool.cmd("shell", "--", *self.argv, check=False, timeout=300).returncode
+
+
+def native_jobs(pool, node):
+    """One of each kind on the node, all running: (may be requeued, may not, srun's, its client)."""
+    again = pool.sbatch("-w", node, "--requeue", "-J", "again")
+    never = pool.sbatch("-w", node, "--no-requeue", "-J", "never")
+    client = Client(pool, "srun", "-J", "cli", "--mem=100M", "-w", node, "sleep", "100000")
+    cli = wait_for("srun's job", lambda: next((i for i, j in pool.squeue().items() if j["name"] == "cli"), 0))
+    wait_for("all have processes", lambda: {f"{again}.batch", f"{never}.batch", f"{cli}.0"} <= set(pool.shell("squeue", "-h", "-s", "-w", node, "-o", "%i").split()))
+    return again, never, cli, client
+
+
+@pytest.mark.feature("A3")
+def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
+    home.up("--nodes", "2")
+    other = home.sbatch("-w", "n0")
+    both = home.sbatch("-N2", "--requeue", script="#!/bin/sh\nsrun sleep 100000\n")
+    again, never, cli, client = native_jobs(home, "n1")
+    kill_slurmd(home, "n1")
+    wait_for("what may be requeued is", lambda: all(home.squeue()[j]["state"] == "PENDING" for j in (again, both)), 15)
+    assert home.job(again)["Restarts"] == "1"
+    assert home.job(never)["JobState"] == "NODE_FAIL"
+    assert home.job(cli)["JobState"] == "NODE_FAIL"
+    wait_for("srun has ended", lambda: client.code is not None)
+    assert client.code != 0
+    assert home.squeue()[other]["state"] == "RUNNING"
+    wait_for("the node is back", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").strip() == "idle")
+    assert "slurmd died" not in home.shell("sinfo", "-h", "-R", "-o", "%E")
+    home.shell("srun", "-w", "n1", "--mem=100M", "true")
+    # A drained node keeps its reason: there the jobs end one by one.
+    again, never, cli, client = native_jobs(home, "n1")
+    home.shell("scontrol", "update", "nodename=n1", "state=drain", "reason=bad fan")
+    kill_slurmd(home, "n1")
+    wait_for("requeued", lambda: home.squeue()[again]["state"] == "PENDING", 15)
+    wait_for("srun has ended", lambda: client.code is not None)
+    assert home.shell("sinfo", "-h", "-n", "n1", "-o", "%E").strip() == "bad fan"
+
+
+@pytest.mark.feature("A3")
+def test_pods_beside_a_dead_slurmd_container_go_on(home):
+    home.up("--nodes", "2")
+    home.apply(*[home.pod(f"p{i}", gpus=5) for i in range(2)])  # one on each node
+    wait_for("both run", lambda: len(home.running()) == 2)
+    pod = next(p for p in home.running() if p["spec"]["nodeName"] == "n1")
+    job, _, gpus = home.grant(pod)
+    again, never, cli, client = native_jobs(home, "n1")
+    kill_slurmd(home, "n1")
+    wait_for("requeued", lambda: home.squeue()[again]["state"] == "PENDING", 15)
+    wait_for("srun has ended", lambda: client.code is not None and cli not in home.squeue())
+    assert home.squeue()[job]["state"] == "RUNNING"
+    now = home.get("pod", pod["metadata"]["name"])
+    assert home.grant(now) == (job, "n1", gpus) and now["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert now["status"]["containerStatuses"][0]["restartCount"] == 0 and now["status"]["phase"] == "Running"
+    assert "slurmd died" not in home.shell("sinfo", "-h", "-R", "-o", "%E")
+    # slurmctld itself ends the one that may not be requeued, when the node registers next.
+    wait_for("no job is left without processes", lambda: home.job(never)["JobState"] == "NODE_FAIL", 300)
+    assert home.squeue()[job]["state"] == "RUNNING"

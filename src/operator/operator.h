@@ -22,6 +22,7 @@
 #define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
 #define TD_OP_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
+#define TD_OP_REASON_DEAD "tandem: slurmd died"  // its container; Slurm takes the node back when the next slurmd registers
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {

@@ -169,15 +169,53 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 // A slurmd that finds no controller tries again only after 10 s, so the pod looks every 20 ms before it starts one (`read` on a pipe that
 // nobody writes is a sleep without a process). A try that hangs, on the address of a controller's pod that is gone, is given up after a
 // second and the name is looked up again.
-static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
-				    "exec 8<> <(:) 9<> <(:)\n"
-				    "while :; do\n"
-				    "  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
-				    "  read -rt 1 -u 9 && break\n"
-				    "  kill $!\n"
-				    "done 2>/dev/null\n"
-				    "exec 8>&- 9>&-\n"
-				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
+//
+// Then the dead are cleared away. What Slurm counts on this node before its slurmd starts ran in a container before this one, so its
+// processes are gone (a container has its own PID namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never
+// (srun: measured for 10 minutes). With no pod's stand-in there and nobody's mark on the node it is set DOWN for the moment: Slurm then
+// requeues what may be requeued and fails the rest, and takes the node back when slurmd registers (ReturnToService=2). Else one by one:
+// what may be requeued is, what srun or salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is left
+// to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live beside this container.
+// Clients need sackd's socket until slurmd has its own.
+static const char slurmd_script[] =
+	"for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
+	"exec 8<> <(:) 9<> <(:)\n"
+	"conf=/etc/tandem/users/slurm.conf sack=\n"
+	"mkdir -p /run/slurm\n"
+	"command -v sackd >/dev/null && { sackd -D -f $conf 2>/dev/null & sack=$!; }\n"
+	"while :; do\n"
+	"  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
+	"  read -rt 1 -u 9 && break\n"
+	"  kill $!\n"
+	"done 2>/dev/null\n"
+	"slurm() { SLURM_CONF=$conf timeout 10 \"$@\" </dev/null; }\n"
+	"clear_dead() {\n"
+	"  local lost state job batch requeue host ask\n"
+	"  for _ in {1..100}; do [ -S /run/slurm/sack.socket ] && break; read -rt 0.02 -u 8; done\n"
+	"  if ! lost=$(slurm squeue -h -w \"$TD_NODE\" -t R,S,ST -O JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8 2>&1); "
+	"then\n"
+	"    case $lost in *'Invalid node name'*) ;; *) echo \"tandem: which jobs died here is not known: $lost\" ;; esac\n"
+	"    return\n"
+	"  fi\n"
+	"  [ -n \"$lost\" ] || return\n"
+	"  state=$(slurm sinfo -h -N -n \"$TD_NODE\" -o %T)\n"
+	"  case ${state%%$'\\n'*} in\n"
+	"  idle|idle\\*|mixed|mixed\\*|allocated|allocated\\*|completing|completing\\*)\n"
+	"    if [[ $lost != *tandem/* ]]; then\n"
+	"      slurm scontrol update nodename=\"$TD_NODE\" state=DOWN reason='" TD_OP_REASON_DEAD "' && return\n"
+	"    fi ;;\n"
+	"  esac\n"
+	"  while read -r job batch requeue host ask; do\n"
+	"    case $ask in tandem/*) continue ;; esac\n"
+	"    [ -n \"$(slurm squeue -h -s -w \"$TD_NODE\" -j \"$job\" -o %i)\" ] || continue\n"
+	"    echo \"tandem: job $job had processes in a slurmd container that died\"\n"
+	"    if [ \"$batch\" != 0 ] && [ \"$requeue\" = 1 ]; then slurm scontrol requeue \"$job\"\n"
+	"    elif [ \"$batch\" = 0 ] || [ \"$host\" != \"$TD_NODE\" ]; then slurm scancel \"$job\"; fi\n"
+	"  done <<<\"$lost\"\n"
+	"}\n"
+	"[ -z \"$sack\" ] || { clear_dead; kill $sack; wait $sack; } >&2\n"
+	"exec 8>&- 9>&-\n"
+	"exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
 
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset)
 {
@@ -209,45 +247,47 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (strlen(pod) > 253)
 		return td_fail(err, TD_INVALID, "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have", sc,
 			       set, name);
-	td_auto(td_json_unref) struct td_json *skeleton = td_op_yaml(
-		"metadata:\n"
-		"  labels: {app.kubernetes.io/name: slurmd, app.kubernetes.io/managed-by: tandem, tandem.dev/cluster: %s, "
-		"tandem.dev/nodeset: %s}\n"
-		"  annotations: {tandem.dev/all-devices: 'true', tandem.dev/slurm-node: '%s'}\n"
-		"spec:\n"
-		"  nodeName: '%s'\n"
-		"  restartPolicy: Always\n"
-		"  terminationGracePeriodSeconds: 10\n"
-		"  enableServiceLinks: false\n"
-		"  automountServiceAccountToken: false\n"
-		"  containers:\n"
-		"  - name: slurmd\n"
-		"    imagePullPolicy: IfNotPresent\n"
-		"    command: [bash, -c]\n"
-		"    env:\n"
-		"    - {name: SLURM_SACK_KEY, value: " TD_SLURM_KEYS "/slurm.key}\n"
-		"    - {name: TD_CONTROLLER, value: %s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local}\n"
-		"    - {name: TD_NODE, value: '%s'}\n"
-		"    - {name: TD_NODE_CONF}\n"
-		"    ports: [{name: slurmd, containerPort: 6818, protocol: TCP}]\n"
-		"    resources: {requests: {cpu: 100m, memory: 128Mi}}\n"
-		"    securityContext:\n"
-		"      runAsUser: 0\n"
-		"      allowPrivilegeEscalation: false\n"
-		"      capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SYS_ADMIN]}\n"
-		"    volumeMounts:\n"
-		"    - {name: key, mountPath: " TD_SLURM_KEYS ", readOnly: true}\n"
-		"    - {name: users, mountPath: /etc/tandem/users, readOnly: true}\n"
-		"    - {name: spool, mountPath: " TD_SLURM_SPOOL "}\n"
-		"    - {name: tandem-bin, mountPath: /opt/tandem, readOnly: true}\n"
-		"    - {name: tandem-run, mountPath: /run/tandem}\n"
-		"  volumes:\n"
-		"  - {name: key, secret: {secretName: %s-slurm-key, defaultMode: 256}}\n"
-		"  - {name: users, configMap: {name: %s-config, items: [{key: passwd, path: passwd}, {key: group, path: group}]}}\n"
-		"  - {name: spool, emptyDir: {}}\n"
-		"  - {name: tandem-bin, hostPath: {path: /opt/tandem}}\n"
-		"  - {name: tandem-run, hostPath: {path: /run/tandem}}\n",
-		sc, set, name, name, sc, sc, ns, name, sc, sc);
+	td_auto(td_json_unref) struct td_json *skeleton =
+		td_op_yaml("metadata:\n"
+			   "  labels: {app.kubernetes.io/name: slurmd, app.kubernetes.io/managed-by: tandem, tandem.dev/cluster: %s, "
+			   "tandem.dev/nodeset: %s}\n"
+			   "  annotations: {tandem.dev/all-devices: 'true', tandem.dev/slurm-node: '%s'}\n"
+			   "spec:\n"
+			   "  nodeName: '%s'\n"
+			   "  restartPolicy: Always\n"
+			   "  terminationGracePeriodSeconds: 10\n"
+			   "  enableServiceLinks: false\n"
+			   "  automountServiceAccountToken: false\n"
+			   "  containers:\n"
+			   "  - name: slurmd\n"
+			   "    imagePullPolicy: IfNotPresent\n"
+			   "    command: [bash, -c]\n"
+			   "    env:\n"
+			   "    - {name: SLURM_SACK_KEY, value: " TD_SLURM_KEYS "/slurm.key}\n"
+			   "    - {name: TD_CONTROLLER, value: %s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local}\n"
+			   "    - {name: TD_NODE, value: '%s'}\n"
+			   "    - {name: TD_NODE_CONF}\n"
+			   "    ports: [{name: slurmd, containerPort: 6818, protocol: TCP}]\n"
+			   "    resources: {requests: {cpu: 100m, memory: 128Mi}}\n"
+			   "    securityContext:\n"
+			   "      runAsUser: 0\n"
+			   "      allowPrivilegeEscalation: false\n"
+			   "      capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SYS_ADMIN]}\n"
+			   "    volumeMounts:\n"
+			   "    - {name: key, mountPath: " TD_SLURM_KEYS ", readOnly: true}\n"
+			   "    - {name: users, mountPath: /etc/tandem/users, readOnly: true}\n"
+			   "    - {name: spool, mountPath: " TD_SLURM_SPOOL "}\n"
+			   "    - {name: tandem-bin, mountPath: /opt/tandem, readOnly: true}\n"
+			   "    - {name: tandem-run, mountPath: /run/tandem}\n"
+			   "  volumes:\n"
+			   "  - {name: key, secret: {secretName: %s-slurm-key, defaultMode: 256}}\n"
+			   "  - {name: users, configMap: {name: %s-config, items: [{key: passwd, path: passwd}, {key: group, path: group}, "
+			   "{key: slurm.conf, "
+			   "path: slurm.conf}]}}\n"
+			   "  - {name: spool, emptyDir: {}}\n"
+			   "  - {name: tandem-bin, hostPath: {path: /opt/tandem}}\n"
+			   "  - {name: tandem-run, hostPath: {path: /run/tandem}}\n",
+			   sc, set, name, name, sc, sc, ns, name, sc, sc);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(skeleton));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *c = td_jm_get(root, "spec.containers.[0]");
 	td_jm_str(d, c, "image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11"));
