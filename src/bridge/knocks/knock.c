@@ -1,6 +1,7 @@
 // The knock port: stand-ins connect here and hold on (standin/wire.h). One epoll thread; a knock is a hint to look, the open connection is
 // the wait for the end. Losing a connection means nothing.
 #define uthash_malloc(n) td_malloc(n)
+#include "bridge/knocks/line.h"
 #include "bridge/scheduler/ask.h"
 #include "standin/wire.h"
 
@@ -171,24 +172,6 @@ static void accept_all(struct td_knocks *k)
 	}
 }
 
-static bool field(const char *line, const char *key, char *ret, size_t n)
-{
-	size_t len = strlen(key);
-	for (const char *p = line; p; p = strchr(p, ' ')) {
-		p += *p == ' ';
-		if (strncmp(p, key, len) != 0 || p[len] != '=')
-			continue;
-		p += len + 1;
-		size_t v = strcspn(p, " ");
-		if (v >= n)
-			return false;
-		memcpy(ret, p, v);
-		ret[v] = '\0';
-		return true;
-	}
-	return false;
-}
-
 static bool same_token(const char *a, const char *b)
 {
 	unsigned char d = 0;
@@ -200,23 +183,20 @@ static bool same_token(const char *a, const char *b)
 }
 
 // False: the connection is to be dropped.
-static bool hello(struct td_knocks *k, struct conn *c, const char *line)
+static bool hello(struct td_knocks *k, struct conn *c, const struct td_knock_line *line)
 {
 	struct td_bridge *b = k->b;
-	char v[8], job[24], uid[64], token[64], want[33];
-	long long id;
-	if (!field(line, "v", v, sizeof(v)) || strcmp(v, "1") != 0 || !field(line, "job", job, sizeof(job)) || !td_parse_i64(job, &id) ||
-	    id <= 0 || !field(line, "ask", uid, sizeof(uid)) || !field(line, "token", token, sizeof(token)))
-		return false;
+	const char *uid = line->uid;
+	char want[33];
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
 	if (!l)
 		return false; // it comes again
 	td_knock_token(l, uid, want);
-	if (!same_token(token, want)) {
-		td_debug("knock of job %lld for ask %.40s with a wrong token", id, uid);
+	if (!same_token(line->token, want)) {
+		td_debug("knock of job %lld for ask %.40s with a wrong token", (long long)line->job, uid);
 		return false;
 	}
-	c->job = id;
+	c->job = line->job;
 	pthread_mutex_lock(&k->lock);
 	struct conn *old = NULL;
 	HASH_FIND(hh, k->by_job, &c->job, sizeof(c->job), old);
@@ -234,12 +214,12 @@ static bool hello(struct td_knocks *k, struct conn *c, const char *line)
 		return say(c, "run\n");
 	}
 	pthread_mutex_lock(&b->asks->lock);
-	bool its = a->job == id, other = a->job && a->job != id;
+	bool its = a->job == c->job, other = a->job && a->job != c->job;
 	if (!other) {
-		a->knocked = id;
+		a->knocked = c->job;
 		a->look = true;
 		if (!its)
-			a->found = id;
+			a->found = c->job;
 	}
 	td_auto_free char *key = td_strdup(a->key);
 	pthread_mutex_unlock(&b->asks->lock);
@@ -253,21 +233,23 @@ static bool hello(struct td_knocks *k, struct conn *c, const char *line)
 static bool on_line(struct td_knocks *k, struct conn *c, const char *line)
 {
 	struct td_bridge *b = k->b;
+	struct td_knock_line l;
 	c->heard = td_now(b);
-	if (!strcmp(line, "ping"))
+	if (!td_knock_line_parse(line, &l))
+		return false;
+	if (l.what == TD_KNOCK_PING)
 		return say(c, "pong\n");
-	if (!strcmp(line, "pong"))
+	if (l.what == TD_KNOCK_PONG)
 		return true;
-	if (td_starts(line, "hello "))
-		return !c->job && hello(k, c, line);
-	if (td_starts(line, "signal ") && c->job) {
-		char name[16];
+	if (l.what == TD_KNOCK_HELLO)
+		return !c->job && hello(k, c, &l);
+	if (l.what == TD_KNOCK_SIGNAL && c->job) {
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, c->job);
-		if (!a || !field(line, "name", name, sizeof(name)))
+		if (!a || !l.name[0])
 			return true;
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;
-		if (!strcmp(name, "USR1"))
+		if (!strcmp(l.name, "USR1"))
 			a->usr1 = true;
 		td_auto_free char *key = td_strdup(a->key);
 		pthread_mutex_unlock(&b->asks->lock);
