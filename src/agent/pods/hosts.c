@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -45,6 +46,18 @@ char *td_hosts_path(const struct td_agent *a, const char *ns)
 	return td_asprintf("%s/agent/hosts/%s", a->o.home, ns);
 }
 
+// Names and addresses come from objects: whoever may write a status must not be able to write a line.
+static bool address(const char *s)
+{
+	unsigned char to[16];
+	return inet_pton(AF_INET, s, to) == 1 || inet_pton(AF_INET6, s, to) == 1;
+}
+
+static bool name_ok(const char *s)
+{
+	return s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-.")] == '\0';
+}
+
 void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, const char *in_ns)
 {
 	const char *name = td_jstr_or(pod, "metadata.name", ""), *ns = td_jstr_or(pod, "metadata.namespace", "");
@@ -52,7 +65,7 @@ void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, 
 	bool own = !strcmp(ns, in_ns);
 	if (!ip)
 		ip = td_jstr_or(pod, "status.podIP", "");
-	if (!*ip || (!own && !*sub))
+	if (!address(ip) || (!own && !*sub) || !name_ok(name) || !name_ok(ns) || !name_ok(host) || !name_ok(sub))
 		return;
 	td_buf_puts(b, ip);
 	if (*sub)
@@ -70,7 +83,9 @@ void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, 
 void td_hosts_service_lines(struct td_buf *b, const yyjson_val *svc, const struct td_strv *ips, const char *in_ns)
 {
 	const char *name = td_jstr_or(svc, "metadata.name", ""), *ns = td_jstr_or(svc, "metadata.namespace", "");
-	for (size_t i = 0; i < ips->n; i++) {
+	for (size_t i = 0; name_ok(name) && name_ok(ns) && i < ips->n; i++) {
+		if (!address(ips->v[i]))
+			continue;
 		td_buf_printf(b, "%s %s.%s.svc.cluster.local %s.%s.svc %s.%s", ips->v[i], name, ns, name, ns, name, ns);
 		if (!strcmp(ns, in_ns))
 			td_buf_printf(b, " %s", name);
