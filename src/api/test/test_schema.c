@@ -121,8 +121,8 @@ static void test_structural(void **state)
 		"{type: object, properties: {a: {type: string, pattern: '(?=x)'}}}",
 		"{type: array, items: {type: string}, uniqueItems: true}",
 		"{type: array, items: {type: object}, x-kubernetes-list-type: map}",
-		"{type: array, items: {type: object, properties: {n: {type: string}}}, x-kubernetes-list-type: map, "
-		"x-kubernetes-list-map-keys: [n]}",
+		("{type: array, items: {type: object, properties: {n: {type: string}}}, x-kubernetes-list-type: map, "
+		 "x-kubernetes-list-map-keys: [n]}"),
 		"{type: array, items: {type: object}, x-kubernetes-list-type: bag}",
 		"{type: string, x-kubernetes-int-or-string: true}",
 		"{type: string, x-kubernetes-embedded-resource: true}",
