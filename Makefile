@@ -9,7 +9,7 @@ help:
 	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
 	@echo "make bench    benchmarks (numbers and ratios, never pass or fail)"
 	@echo "make lint     formatting, include direction, clang-tidy"
-	@echo "make fuzz     each fuzz target for FUZZ_SECONDS (default 30)"
+	@echo "make fuzz     each fuzz target for FUZZ_SECONDS (default 30); ARGS=\"json ws\" only these"
 	@echo "make generate deploy/crds and docs/reference from src/api/kinds"
 	@echo "make install  install into DESTDIR (default /usr/local)"
 
@@ -51,8 +51,8 @@ lint:
 	@tools/lint
 
 fuzz:
-	@tools/setup --for build --for test
-	@tools/run-fuzz
+	@tools/setup --for build --for test --for fuzz
+	@tools/run-fuzz $(ARGS)
 
 generate: build
 	@tools/generate
