@@ -30,7 +30,7 @@ def wait_for(what, predicate, seconds=60):
             return last
         if time.monotonic() > end:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
-        time.sleep(0.02 * SLOW)  # poll interval, nothing is synchronised by it
+        time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval, nothing is synchronised by it
 
 
 class Failed(subprocess.CalledProcessError):
