@@ -14,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { PEM_MAX = 256 * 1024, CA_DAYS = 3650, BACKDATE_S = 300 };
+// Valid from a day ago: a clock that is set back by hours (a hardware clock in local time, say) locks nobody out.
+enum { PEM_MAX = 256 * 1024, CA_DAYS = 3650, BACKDATE_S = 86400 };
 
 static void crt_free(gnutls_x509_crt_t c)
 {

@@ -38,7 +38,7 @@ static void rows(void **state)
 		 "'a','0/1','Init:1/2','1','60m','<none>','<none>','<none>','<none>'"},
 		{"", "pods",
 		 "{" META "}, spec: {containers: [{}], initContainers: [{name: x}]}, status: {phase: Pending, initContainerStatuses: "
-			  "[{name: x, state: "
+		 "[{name: x, state: "
 		 "{terminated: {exitCode: 3}}}]}}",
 		 "'a','0/1','Init:ExitCode:3','0','60m','<none>','<none>','<none>','<none>'"},
 		// A sidecar counts as one of the containers, and only its restarts do once the others run.
@@ -51,7 +51,7 @@ static void rows(void **state)
 		 "'a','2/2','Running','3','60m','<none>','<none>','<none>','<none>'"},
 		{"", "pods",
 		 "{" META "}, spec: {containers: [{}, {}]}, status: {phase: Running, containerStatuses: [{state: {terminated: {reason: "
-			  "Completed}}}, {" RUNNING "}], conditions: [{type: Ready, status: 'False'}]}}",
+		 "Completed}}}, {" RUNNING "}], conditions: [{type: Ready, status: 'False'}]}}",
 		 "'a','1/2','NotReady','0','60m','<none>','<none>','<none>','<none>'"},
 		{"", "pods",
 		 "{" META ", deletionTimestamp: '" NOW
@@ -65,20 +65,20 @@ static void rows(void **state)
 		// ---- the others ----
 		{"", "nodes",
 		 "{" META ", labels: {node-role.kubernetes.io/x: ''}}, spec: {unschedulable: true}, status: {conditions: [{type: Ready, "
-			  "status: 'True'}], "
+		 "status: 'True'}], "
 		 "addresses: [{type: InternalIP, address: 10.0.0.1}], nodeInfo: {kubeletVersion: v1, osImage: Debian}}}",
 		 "'a','Ready,SchedulingDisabled','x','60m','v1','10.0.0.1','<none>','Debian','<unknown>','<unknown>'"},
 		{"", "nodes", "{" META "}}", "'a','Unknown','<none>','60m','','<none>','<none>','<unknown>','<unknown>','<unknown>'"},
 		{"apps", "deployments",
 		 "{" META "}, spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {spec: {containers: [{name: c, image: i}, "
-			  "{name: d, image: "
+		 "{name: d, image: "
 		 "j}]}}}, status: {readyReplicas: 1, updatedReplicas: 2, availableReplicas: 1}}",
 		 "'a','1/3',2,1,'60m','c,d','i,j','a=b'"},
 		{"apps", "replicasets", "{" META "}, spec: {replicas: 3}, status: {replicas: 2}}", "'a',3,2,0,'60m','','','<none>'"},
 		{"apps", "statefulsets", "{" META "}, spec: {replicas: 3}}", "'a','0/3','60m','',''"},
 		{"batch", "jobs",
 		 "{" META "}, spec: {completions: 4}, status: {succeeded: 1, startTime: '2026-01-01T00:30:00Z', conditions: [{type: "
-			  "Suspended, status: "
+		 "Suspended, status: "
 		 "'True'}]}}",
 		 "'a','Suspended','1/4','30m','60m','','','<none>'"},
 		{"batch", "jobs",
@@ -100,12 +100,12 @@ static void rows(void **state)
 		{"apiextensions.k8s.io", "customresourcedefinitions", "{" META "}}", "'a','2026-01-01T00:00:00Z'"},
 		{"", "events",
 		 "{" META "}, type: Warning, reason: R, message: 'm \"q\"', count: 3, involvedObject: {kind: Pod, name: P}, source: "
-			  "{component: c, host: h}, "
+		 "{component: c, host: h}, "
 		 "firstTimestamp: '2026-01-01T00:10:00Z', lastTimestamp: '2026-01-01T00:59:00Z'}",
 		 "'60s','Warning','R','pod/P','','c, h','m \\\"q\\\"','50m','3','a'"},
 		{"", "events",
 		 "{" META "}, series: {count: 9, lastObservedTime: '2026-01-01T00:59:30Z'}, eventTime: '2026-01-01T00:30:00Z', "
-			  "reportingComponent: rc}",
+		 "reportingComponent: rc}",
 		 "'30s','','','/','','rc','','30m','9','a'"},
 	};
 	int64_t now;
