@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { RELEASE_MS = 500 };
+
 struct elector {
 	struct td_kube *k;
 	const struct td_lease_opts *o;
@@ -73,14 +75,35 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 	return td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
 }
 
+struct farewell {
+	struct td_cancel *done, *enough;
+};
+
+static void *watchdog(void *arg)
+{
+	struct farewell *w = arg;
+	if (!td_cancel_wait(w->done, RELEASE_MS))
+		td_cancel_fire(w->enough);
+	return NULL;
+}
+
+// A courtesy to whoever comes next: an API server that does not answer must not keep us from ending.
 static void release(struct elector *e)
 {
 	td_auto(td_object_unref) struct td_object *cur = NULL;
-	if (td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, NULL, &cur, NULL) ||
-	    !td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity))
+	td_auto(td_cancel_unref) struct td_cancel *done = td_cancel_new(), *enough = td_cancel_new();
+	struct farewell w = {done, enough};
+	pthread_t t;
+	if (pthread_create(&t, NULL, watchdog, &w))
 		return;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
-	(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), NULL, NULL, NULL);
+	if (!td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, enough, &cur, NULL) &&
+	    td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity)) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
+		(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), enough, NULL,
+				    NULL);
+	}
+	td_cancel_fire(done);
+	pthread_join(t, NULL);
 }
 
 struct renewal {

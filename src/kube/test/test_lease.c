@@ -17,6 +17,8 @@ struct api {
 	pthread_mutex_t lock; // guards lease and rv
 	struct td_json *lease;
 	int rv, refuse; // refuse: every write fails
+	bool frozen;    // nothing is answered
+	pthread_cond_t thaw;
 };
 
 static void put_locked(struct api *a, struct td_json *j)
@@ -36,6 +38,8 @@ static void handle(struct td_http_x *x, void *ctx)
 	const char *m = td_http_method(x), *body = td_http_body(x, &n);
 	int status = 200;
 	pthread_mutex_lock(&a->lock);
+	while (a->frozen)
+		pthread_cond_wait(&a->thaw, &a->lock);
 	struct td_json *in = NULL, *out = NULL;
 	if (strcmp(m, "GET") != 0) {
 		assert_int_equal(td_json_parse(body, n, &in, NULL), 0);
@@ -129,7 +133,7 @@ static void done(struct api *a, struct fake *f)
 }
 
 #define API                                                                                                                                \
-	struct api a = {.lock = PTHREAD_MUTEX_INITIALIZER};                                                                                \
+	struct api a = {.lock = PTHREAD_MUTEX_INITIALIZER, .thaw = PTHREAD_COND_INITIALIZER};                                              \
 	struct fake *f = fake_start(handle, &a)
 
 static void one_leads_and_hands_over(void **s)
@@ -197,6 +201,28 @@ static void cannot_renew(void **s)
 	done(&a, f);
 }
 
+static void freeze(struct api *a, bool yes)
+{
+	pthread_mutex_lock(&a->lock);
+	a->frozen = yes;
+	pthread_cond_broadcast(&a->thaw);
+	pthread_mutex_unlock(&a->lock);
+}
+
+static void frozen_api_delays_no_end(void **s)
+{
+	API;
+	struct candidate x;
+	start(&x, f, "x");
+	assert_true(fake_reached(&x.leads, 1));
+	freeze(&a, true);
+	int64_t t = td_mono_ms(&td_clock_system);
+	finish(&x);
+	assert_true(td_mono_ms(&td_clock_system) - t < 3000);
+	freeze(&a, false);
+	done(&a, f);
+}
+
 static void ends_by_itself(void **s)
 {
 	API;
@@ -212,7 +238,11 @@ static void ends_by_itself(void **s)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(one_leads_and_hands_over), cmocka_unit_test(dead_leader),
-					   cmocka_unit_test(taken_away), cmocka_unit_test(cannot_renew), cmocka_unit_test(ends_by_itself)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(one_leads_and_hands_over),
+					   cmocka_unit_test(dead_leader),
+					   cmocka_unit_test(taken_away),
+					   cmocka_unit_test(cannot_renew),
+					   cmocka_unit_test(frozen_api_delays_no_end),
+					   cmocka_unit_test(ends_by_itself)};
 	return cmocka_run_group_tests_name("lease", tests, NULL, NULL);
 }
