@@ -35,6 +35,7 @@ int td_ask_bind(struct td_bridge *b, struct td_ask *a, const struct td_object *p
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
 			a->bound_sent = true;
+			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job, a->devices);
 			td_record(b->recorder, pod, &td_pods, "Normal", "Bound", "bound to %s by Slurm job %lld, devices %s", a->nodes,
 				  (long long)a->job, a->devices);
 			return 0;
@@ -127,7 +128,7 @@ int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_l
 	}
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg); // read again before it is repeated
-	td_debug("%s: ended job %lld", a->key, (long long)a->job);
+	td_info("pod %s: Slurm job %lld ended: %s", a->key, (long long)a->job, a->why ? a->why : "nobody wants it");
 	atomic_fetch_add(&b->n_ended_jobs, 1);
 	forget_job(b, a);
 	return 0;

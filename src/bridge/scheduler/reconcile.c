@@ -313,8 +313,10 @@ static int refuse(struct run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
-	if (!td_streq(a->said, text))
+	if (!td_streq(a->said, text)) {
+		td_info("pod %s: refused: %s", a->key, a->refused);
 		td_record(r->b->recorder, r->pod, &td_pods, "Warning", "Refused", "%s", a->refused);
+	}
 	again(r, a->retry_ms - td_now(r->b));
 	return td_ask_show(r->b, a, r->pod, "Refused", text, r->c, err);
 }

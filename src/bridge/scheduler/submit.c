@@ -155,6 +155,7 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 		r = td_slurm_submit(l->slurm, a->user, &w->ask, c, &job, &e);
 		if (!r) {
 			atomic_fetch_add(&b->n_submitted, 1);
+			td_info("pod %s: waits as Slurm job %lld", a->key, (long long)job);
 			took(b, a, w->ask.name, job, TD_JOB(PENDING), true);
 			td_ask_pending(b->asks, a, true);
 			td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
