@@ -1,0 +1,224 @@
+"""kubectl logs, exec, cp, attach and port-forward on embedded pods."""
+import concurrent.futures
+import contextlib
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import subprocess
+import termios
+import threading
+import time
+import urllib.request
+
+import pytest
+
+from harness import wait_for
+from podplane import IMAGE, plane, state  # noqa: F401 (plane is a fixture)
+
+STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (.*)$")
+
+
+@pytest.fixture(scope="module")
+def box(plane):
+    """A pod to look into."""
+    with plane.pod("sleep 100000", "box", restartPolicy="Always") as name:
+        plane.running(name)
+        yield name
+
+
+@contextlib.contextmanager
+def spawn(plane, *argv, **kw):
+    p = subprocess.Popen(["kubectl", *argv], env=plane.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw)
+    deadline = threading.Timer(100, p.kill)  # a read below then ends too
+    deadline.start()
+    try:
+        yield p
+    finally:
+        deadline.cancel()
+        p.kill()
+        p.wait(10)
+        for f in (p.stdin, p.stdout, p.stderr):
+            if f:
+                f.close()
+
+
+# ---- logs ----
+
+def test_logs(plane):
+    script = "echo one; echo two >&2; printf 'no end'; sleep 1.2; printf ' of line\\n'; echo three; printf last"
+    containers = [{"name": "c", "image": IMAGE, "command": ["sh", "-c", script]}, {"name": "other", "image": IMAGE, "command": ["echo", "hello"]}]
+    with plane.pod(stem="logs", labels={"app": "logs"}, containers=containers) as name:
+        plane.over(name)
+        argv = [("-c", "c"), ("-c", "c", "--tail=2"), ("-c", "c", "--tail=0"), ("-c", "c", "--timestamps"), ("-c", "c", "--since=1h"), ("--all-containers", "--prefix"), ("-c", "c", "--limit-bytes=5"),
+                ("-c", "c", "-f"), ("-c", "nope",), (), ("-l", "app=logs", "-c", "other")]
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            got = list(pool.map(lambda a: plane.run("kubectl", "logs", *(a if "-l" in a else (name, *a)), check=False), argv))
+        out = [r.stdout for r in got]
+        whole = "one\ntwo\nno end of line\nthree\nlast"
+        assert out[0] == whole and out[1] == "three\nlast" and out[2] == "" and out[4] == whole and out[6] == "one\nt" and out[7] == whole
+        stamped = [STAMP.match(l) for l in out[3].splitlines()]
+        assert all(stamped) and [m.group(1) for m in stamped] == whole.split("\n")
+        times = [l.split(" ")[0] for l in out[3].splitlines()]
+        assert times == sorted(times) and times[3] > times[1]
+        assert "[pod/%s/c] one" % name in out[5] and "[pod/%s/other] hello" % name in out[5]
+        assert got[8].returncode and "container nope is not valid for pod" in got[8].stderr
+        assert out[9] == whole and "Defaulted container" in got[9].stderr and out[10] == "hello\n"
+        # since a time: exactly the lines from it on
+        assert plane.kubectl("logs", name, "-c", "c", f"--since-time={times[2]}") in ("no end of line\nthree\nlast", "three\nlast")
+        assert plane.text(name, container="c", sinceTime=times[3][:23] + "Z").endswith("three\nlast") and "one" not in plane.text(name, container="c", sinceTime=times[3][:23] + "Z")
+
+
+def test_logs_follow_and_previous(plane):
+    script = "echo run; for i in 1 2 3 4 5; do sleep 0.15; echo line $i; done; [ -e /v/x ] && sleep 1000; touch /v/x; exit 1"
+    with plane.pod(script, "follow", restartPolicy="Always", volumes=[{"name": "v", "emptyDir": {}}], volumeMounts=[{"name": "v", "mountPath": "/v"}]) as name:
+        plane.running(name)
+        t = time.monotonic()
+        assert plane.kubectl("logs", "-f", name).split("\n")[-2] == "line 5" and time.monotonic() - t > 0.3  # to the end of this run
+        plane.wait(name, "second run", lambda p: state(p)["restartCount"] == 1 and "running" in state(p)["state"])
+        assert plane.kubectl("logs", "--previous", name) == "run\n" + "".join(f"line {i}\n" for i in range(1, 6))
+        with spawn(plane, "logs", "-f", "--tail=1", name) as p:
+            assert p.stdout.readline()[:4] in (b"run\n", b"line")
+    with plane.pod("sleep 1000", "noprev") as name:
+        plane.running(name)
+        r = plane.run("kubectl", "logs", "-p", name, check=False)
+        assert r.returncode and 'previous terminated container "c" in pod' in r.stderr
+
+
+def test_logs_are_bounded_and_followed_over_a_rotation(plane):
+    """26 MB of numbered lines: nothing is lost for who follows, two files of at most 10 MiB stay, the newest lines are whole and in order."""
+    script = "sleep 0.5; seq -f 'line %.0f xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' 1 160000; sleep 1"
+    with plane.pod(script, "rotate") as name:
+        plane.running(name)
+        followed = plane.kubectl("logs", "-f", name).splitlines()
+        uid = plane.over(name)["metadata"]["uid"]
+        sizes = [os.path.getsize(f) for f in glob.glob(f"{plane.home}/log/pods/*{uid}/c/*")]
+        assert len(sizes) == 2 and max(sizes) <= 10 << 20
+        kept = [int(l.split()[1]) for l in plane.text(name).splitlines()]
+        assert kept == list(range(kept[0], 160001)) and len(kept) > 60000
+        assert len(plane.kubectl("logs", name, "--tail=100000").splitlines()) == min(100000, len(kept))
+        assert plane.kubectl("logs", name, "--tail=1").split()[1] == "160000"
+        nums = [int(l.split()[1]) for l in followed]
+        assert nums == sorted(nums) and len(set(nums)) == len(nums) and nums[0] == 1 and nums[-1] == 160000
+        assert len(nums) == 160000, f"{160000 - len(nums)} lines lost"
+
+
+def test_very_long_lines_stay_whole(plane):
+    with plane.pod("head -c 100000 /dev/zero | tr '\\0' y; echo; head -c 16384 /dev/zero | tr '\\0' z; echo; printf '\\377\\001\\n'", "long") as name:
+        plane.over(name)
+        r = subprocess.run(["kubectl", "logs", name], env=plane.env, stdout=subprocess.PIPE).stdout
+        assert r == b"y" * 100000 + b"\n" + b"z" * 16384 + b"\n" + b"\377\001\n"
+
+
+def test_who_writes_to_the_stdout_of_the_first_process_is_logged(plane):
+    with plane.pod("(echo a > /proc/1/fd/1); (echo b > /dev/stderr); sh -c 'echo c >&2'", "fd", securityContext={"runAsUser": 1000}) as name:
+        assert sorted(plane.output(name).split()) == ["a", "b", "c"]
+
+
+def test_a_paused_reader_is_not_cut(plane):
+    """A reader that stops reading for 40 s gets everything afterwards, and the container is not held up by it."""
+    script = "i=0; while [ $i -lt 400 ]; do i=$((i+1)); head -c 40000 /dev/zero | tr '\\0' q; echo \" $i\"; done; echo END; sleep 1000"
+    with plane.pod(script, "paused") as name:
+        plane.running(name)
+        with spawn(plane, "logs", "-f", name) as p, spawn(plane, "exec", name, "--", "sh", "-c", "head -c 30000000 /dev/zero; echo DONE") as e:
+            p.stdout.read(10), e.stdout.read(10)
+            time.sleep(40)  # the pause itself is what is tested
+            assert "END" in plane.text(name, tailLines=1)
+            n = 0
+            while b"END" not in (line := p.stdout.readline()):
+                assert line, (p.poll(), p.stderr.read())
+                n += 1
+            assert n >= 190  # the older lines were rotated away before they were read
+            rest = e.stdout.read()
+            assert rest.endswith(b"DONE\n") and len(rest) == 30000000 - 10 + 5 and e.wait(10) == 0
+
+
+# ---- exec ----
+
+def test_exec(plane, box):
+    run = lambda *a, **kw: plane.run("kubectl", "exec", *a, check=False, **kw)
+    calls = [(box, "--", "sh", "-c", "echo out; echo err >&2; exit 7"), (box, "--", "true"), (box, "--", "no-such-program"), (box, "--", "/etc/passwd"), (box, "--", "sh", "-c", "kill -9 $$"),
+             (box, "-c", "nope", "--", "true"), ("no-such-pod", "--", "true"), (box, "--", "sh", "-c", "echo $HOSTNAME; pwd; id -u")]
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        got = list(pool.map(lambda a: run(*a), calls))
+    assert (got[0].returncode, got[0].stdout, got[0].stderr) == (7, "out\n", "err\ncommand terminated with exit code 7\n")
+    assert [r.returncode for r in got[1:5]] == [0, 127, 126, 137]
+    assert "not found" in got[2].stderr and "container nope is not valid for pod" in got[5].stderr and 'pods "no-such-pod" not found' in got[6].stderr
+    assert got[7].stdout.split() == [box, "/", "0"]
+    assert run("-i", box, "--", "cat", input="x" * 300000).stdout == "x" * 300000
+    assert run("-i", box, "--", "sh", "-c", "read a; echo got $a", input="one\ntwo\n").stdout == "got one\n"
+    big = subprocess.run(["kubectl", "exec", box, "--", "head", "-c", "20000000", "/dev/zero"], env=plane.env, stdout=subprocess.PIPE, timeout=60)
+    assert big.returncode == 0 and big.stdout == b"\0" * 20000000
+
+
+def test_a_session_that_is_cut_ends_its_process(plane, box):
+    with spawn(plane, "exec", box, "--", "sh", "-c", "echo up; exec sleep 7654") as p:
+        assert p.stdout.readline() == b"up\n"
+    wait_for("the process to end", lambda: "7654" not in plane.ex(box, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"), 10)
+
+
+def read_tty(fd, until, seconds=20):
+    got, end = b"", time.monotonic() + seconds
+    while until not in got:
+        assert time.monotonic() < end, got
+        if select.select([fd], [], [], 0.2)[0]:
+            got += os.read(fd, 65536)
+    return got
+
+
+def test_a_terminal_and_its_size(plane, box):
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execvpe("kubectl", ["kubectl", "exec", "-it", box, "--", "bash", "--norc"], plane.env)
+    try:
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 31, 97, 0, 0))
+        os.kill(pid, signal.SIGWINCH)
+        read_tty(fd, b"#")
+        os.write(fd, b"until [ \"$(stty size)\" = '31 97' ]; do sleep 0.05; done; tty; echo size-$((1+1))\n")
+        assert b"/dev/pts/" in read_tty(fd, b"size-2")
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 120, 0, 0))
+        os.kill(pid, signal.SIGWINCH)
+        os.write(fd, b"until [ \"$(stty size)\" = '44 120' ]; do sleep 0.05; done; echo again-$((1+1))\n")
+        read_tty(fd, b"again-2")
+        os.write(fd, b"echo go-$((1+1)); sleep 1000\n")
+        read_tty(fd, b"go-2")
+        os.write(fd, b"\x03")  # goes to the job
+        read_tty(fd, b"#")
+        os.write(fd, b"echo int-$((1+1))\n")
+        read_tty(fd, b"int-2")
+        os.write(fd, b"exit 5\n")
+        _, status = os.waitpid(pid, 0)
+        assert os.waitstatus_to_exitcode(status) == 5
+    finally:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+        os.close(fd)
+
+
+# ---- cp ----
+
+def test_cp_both_ways(plane, box, tmp_path):
+    (tmp_path / "d/sub").mkdir(parents=True)
+    (tmp_path / "d/sub/f").write_bytes(os.urandom(3000000))
+    (tmp_path / "d/x").write_text("x")
+    os.chmod(tmp_path / "d/x", 0o750)
+    plane.kubectl("cp", str(tmp_path / "d"), f"{box}:/tmp/d")
+    plane.kubectl("cp", str(tmp_path / "d/x"), f"{box}:/tmp/one")
+    sums = plane.ex(box, "sh", "-c", "md5sum /tmp/d/sub/f; stat -c %a /tmp/d/x; cat /tmp/one").split()
+    assert sums[0] == hashlib.md5((tmp_path / "d/sub/f").read_bytes()).hexdigest() and sums[2:] == ["750", "x"]
+    plane.kubectl("cp", f"{box}:/tmp/d", str(tmp_path / "back"))
+    assert (tmp_path / "back/sub/f").read_bytes() == (tmp_path / "d/sub/f").read_bytes()
+    # a tar of the pod's own making must not reach out of the target: kubectl refuses links that lead out of it
+    plane.ex(box, "sh", "-c", "mkdir -p /tmp/evil; ln -s /etc/passwd /tmp/evil/link; echo ok > /tmp/evil/file")
+    plane.run("kubectl", "cp", f"{box}:/tmp/evil", str(tmp_path / "evil"), check=False)
+    assert (tmp_path / "evil/file").read_text() == "ok\n" and not (tmp_path / "evil/link").exists()
+    plane.run("kubectl", "cp", f"{box}:/no/such", str(tmp_path / "no"), check=False)  # kubectl itself often says nothing: it takes tar's empty end for success
+    assert not (tmp_path / "no").exists()
