@@ -12,22 +12,40 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { OUT_MAX = 1 << 20 };
 
-static void clean_signals(posix_spawnattr_t *attr, short extra)
+int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, short flags, pid_t *ret_pid, struct td_error *err)
 {
+	posix_spawn_file_actions_t fa;
+	posix_spawnattr_t attr;
 	sigset_t none, all;
 	sigemptyset(&none);
 	sigfillset(&all);
-	posix_spawnattr_setsigmask(attr, &none);
-	posix_spawnattr_setsigdefault(attr, &all);
-	posix_spawnattr_setflags(attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | extra));
+	posix_spawn_file_actions_init(&fa);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | flags));
+	for (int i = 0; i < n_fds; i++)
+		if (fds[i] >= 0)
+			posix_spawn_file_actions_adddup2(&fa, fds[i], i);
+		else
+			posix_spawn_file_actions_addopen(&fa, i, "/dev/null", i ? O_WRONLY : O_RDONLY, 0);
+	pid_t pid;
+	int e = posix_spawnp(&pid, argv[0], &fa, &attr, argv, envp ? envp : environ);
+	posix_spawn_file_actions_destroy(&fa);
+	posix_spawnattr_destroy(&attr);
+	if (e)
+		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s", argv[0]);
+	*ret_pid = pid;
+	return 0;
 }
 
-static int code_of(int status)
+int td_wait_code(pid_t pid)
 {
+	int status = 255 << 8; // somebody else collected it: not known, so no success
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -45,27 +63,11 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 		ir = p[0], iw = p[1];
 		fcntl(iw, F_SETFL, O_NONBLOCK);
 	}
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t attr;
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&attr);
-	clean_signals(&attr, POSIX_SPAWN_SETPGROUP);
-	if (in)
-		posix_spawn_file_actions_adddup2(&fa, ir, 0);
-	else
-		posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	if (ret_out) {
-		posix_spawn_file_actions_adddup2(&fa, ow, 1);
-		posix_spawn_file_actions_adddup2(&fa, ow, 2);
-	} else {
-		posix_spawn_file_actions_adddup2(&fa, 2, 1);
-	}
 	pid_t pid;
-	int e = posix_spawnp(&pid, argv[0], &fa, &attr, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&attr);
-	if (e)
-		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s", argv[0]);
+	const int fds[] = {ir, ret_out ? ow : 2, ret_out ? ow : 2};
+	int r = td_start(argv, NULL, fds, 3, POSIX_SPAWN_SETPGROUP, &pid, err);
+	if (r)
+		return r;
 	close(td_steal_fd(&ow));
 	if (ir >= 0)
 		close(td_steal_fd(&ir));
@@ -73,7 +75,6 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 	td_auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	size_t left = in ? strlen(in) : 0;
-	int r = 0;
 	bool exited = false;
 	while (!exited || (ret_out && or >= 0)) {
 		if (iw >= 0 && !left)
@@ -112,11 +113,9 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 	}
 	if (r)
 		kill(-pid, SIGKILL);
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+	int code = td_wait_code(pid);
 	if (!r && ret_status)
-		*ret_status = code_of(status);
+		*ret_status = code;
 	return r;
 }
 
@@ -135,20 +134,9 @@ int td_run_ok(char *const argv[], int64_t timeout_ms, struct td_cancel *cancel, 
 
 int td_spawn(char *const argv[], char *const envp[], const char *log_path, pid_t *ret_pid, struct td_error *err)
 {
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t attr;
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&attr);
-	clean_signals(&attr, POSIX_SPAWN_SETSID);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&fa, 1, log_path, O_WRONLY | O_CREAT | O_APPEND, 0640);
-	posix_spawn_file_actions_adddup2(&fa, 1, 2);
-	pid_t pid;
-	int e = posix_spawnp(&pid, argv[0], &fa, &attr, argv, envp ? envp : environ);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&attr);
-	if (e)
-		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "start %s", argv[0]);
-	*ret_pid = pid;
-	return 0;
+	td_auto_close int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+	if (log < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "start %s: log %s", argv[0], log_path);
+	const int fds[] = {-1, log, log};
+	return td_start(argv, envp, fds, 3, POSIX_SPAWN_SETSID, ret_pid, err);
 }

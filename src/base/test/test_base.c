@@ -16,8 +16,10 @@
 #include "base/proc.h"
 #include "base/rand.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -158,6 +160,36 @@ static void processes_report_the_truth(void **s)
 	assert_non_null(strstr(e.msg, "exited with 1: two"));
 }
 
+// A blocked and an ignored signal of ours end the child all the same; only what was given is written to.
+static void children_start_clean(void **s)
+{
+	static const int sigs[] = {SIGTERM, SIGPIPE};
+	sigset_t term, old;
+	sigemptyset(&term);
+	sigaddset(&term, SIGTERM);
+	for (size_t i = 0; i < TD_LEN(sigs); i++) {
+		int p[2];
+		assert_int_equal(pipe2(p, O_CLOEXEC), 0);
+		td_auto_free char *script = td_asprintf("echo out; echo lost >&2; kill -%d $$; sleep 60", sigs[i]);
+		char *argv[] = {(char *)"sh", (char *)"-c", script, NULL};
+		const int fds[] = {-1, p[1], -1};
+		pid_t pid;
+		pthread_sigmask(SIG_BLOCK, &term, &old);
+		void (*pipe_was)(int) = signal(SIGPIPE, SIG_IGN);
+		int r = td_start(argv, NULL, fds, 3, POSIX_SPAWN_SETSID, &pid, NULL);
+		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		signal(SIGPIPE, pipe_was);
+		close(p[1]);
+		assert_int_equal(r, 0);
+		assert_int_equal(getsid(pid), pid);
+		assert_int_equal(td_wait_code(pid), 128 + sigs[i]);
+		char text[64] = "";
+		assert_int_equal(read(p[0], text, sizeof(text) - 1), 4);
+		assert_string_equal(text, "out\n");
+		close(p[0]);
+	}
+}
+
 static void uuids_are_version_4(void **s)
 {
 	char a[TD_UUID_LEN], b[TD_UUID_LEN];
@@ -218,6 +250,7 @@ int main(void)
 		cmocka_unit_test(cancel_wakes_a_wait),
 		cmocka_unit_test(files_are_whole_or_absent),
 		cmocka_unit_test(processes_report_the_truth),
+		cmocka_unit_test(children_start_clean),
 		cmocka_unit_test(uuids_are_version_4),
 		cmocka_unit_test(arenas_keep_everything_until_the_end),
 #ifdef TD_FAULTS
