@@ -22,6 +22,7 @@ void td_image_done(struct td_image *i)
 	free(i->name);
 	free(i->rootfs);
 	free(i->key);
+	free(i->tool);
 	free(i->user);
 	free(i->workdir);
 	td_strv_done(&i->env);
@@ -96,6 +97,7 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 	*ret = (struct td_image){.name = shown_name(name, tag),
 				 .rootfs = td_steal(rootfs),
 				 .key = td_strdup(td_jstr_or(v, "key", "")),
+				 .tool = td_strdup(td_jstr_or(v, "tool", "")),
 				 .user = td_strdup(td_jstr_or(v, "user", "")),
 				 .workdir = td_strdup(td_jstr_or(v, "workdir", "")),
 				 .bytes = td_jint(v, "bytes", 0),
@@ -264,6 +266,7 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	td_auto_free char *shown = shown_name(name, tag);
 	td_jm_str(d, o, "name", shown);
 	td_jm_str(d, o, "key", key);
+	td_jm_str(d, o, "tool", meta->tool);
 	td_jm_int(d, o, "bytes", size_sum);
 	td_jm_int(d, o, "created", td_real_ms(&td_clock_system));
 	const struct {

@@ -10,6 +10,7 @@ struct td_image {
 	char *name;   // "debian:13"
 	char *rootfs; // directory
 	char *key;    // content key of the recipe (sha256 hex)
+	char *tool;   // "mmdebstrap 1.5.7": what built it; "" when it was imported
 	struct td_strv env, entrypoint, cmd;
 	char *user, *workdir;
 	int64_t bytes, created_ms;

@@ -17,6 +17,7 @@ bool img_in_use(const char *rootfs); // some container runs from it
 struct img_meta {
 	const char *const *env, *const *entrypoint, *const *cmd;
 	const char *user, *workdir;
+	const char *tool; // what built it, with its version; NULL: imported
 };
 // Renames a finished `made` (holding rootfs/) into place, in place of an older one. TD_CONFLICT when that one is in use.
 int img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key, const struct img_meta *meta,

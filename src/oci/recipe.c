@@ -15,10 +15,8 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
 #define EPOCH "1750000000"
 #define KEYRING "/usr/share/keyrings/debian-archive-keyring.gpg"
 enum { BUILD_MS = 30 * 60 * 1000 };
@@ -175,30 +173,14 @@ static int run_streamed(char *const argv[], char *const envp[], struct progress 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "pipe");
 	td_auto_close int out = fds[0];
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&attr);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_adddup2(&fa, fds[1], 1);
-	posix_spawn_file_actions_adddup2(&fa, fds[1], 2);
 	pid_t pid;
-	int e = posix_spawnp(&pid, argv[0], &fa, &attr, argv, envp);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&attr);
+	const int to[] = {-1, fds[1], fds[1]};
+	int r = td_start(argv, envp, to, 3, POSIX_SPAWN_SETPGROUP, &pid, err);
 	close(fds[1]);
-	if (e)
-		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s%s", argv[0],
-				     e == ENOENT ? " (apt-get install mmdebstrap)" : "");
+	if (r)
+		return r;
 	td_auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	int64_t end = td_mono_ms(&td_clock_system) + BUILD_MS;
-	int r = 0;
 	for (bool open_ = true, alive = true; alive;) {
 		int64_t left = end - td_mono_ms(&td_clock_system);
 		if (td_cancelled(c) || left <= 0) {
@@ -221,26 +203,41 @@ static int run_streamed(char *const argv[], char *const envp[], struct progress 
 			alive = false; // and the pipe is empty: what a grandchild still says is of no use
 		}
 	}
-	int status = 0;
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	*ret_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	*ret_status = td_wait_code(pid);
 	return r;
 }
 
-static int recipe_key(const struct recipe *rc, struct td_cancel *c, char **ret, struct td_error *err)
+static int tool_version(struct td_cancel *c, char **ret, struct td_error *err)
 {
 	char *version[] = {"mmdebstrap", "--version", NULL};
 	td_auto_buf struct td_buf v = {0};
 	int status = 0, r = td_run(version, NULL, 60000, c, &status, &v, err);
 	if (r)
 		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap") : r;
+	*ret = td_buf_take(&v);
+	return 0;
+}
+
+static int recipe_key(const struct recipe *rc, const char *tool, struct td_cancel *c, char **ret, struct td_error *err)
+{
 	struct utsname u;
 	uname(&u);
-	td_auto_free char *text =
-		td_asprintf("1\n%s\n%s\n%s\n%s\n%s\n%s", rc->name, rc->suite, rc->packages, EPOCH, u.machine, td_buf_str(&v));
+	td_auto_free char *text = td_asprintf("1\n%s\n%s\n%s\n%s\n%s\n%s", rc->name, rc->suite, rc->packages, EPOCH, u.machine, tool);
 	char *argv[] = {"sha256sum", NULL};
 	return sha256(argv, text, c, ret, err);
+}
+
+// Is what lies there built from this recipe, by whatever version of mmdebstrap? Then a newer one is no reason to build again, and it is not
+// even asked for its version.
+static int is_built(const struct recipe *rc, const struct td_image *old, struct td_cancel *c, bool *ret, struct td_error *err)
+{
+	td_auto_free char *tool = *old->tool ? td_strdup(old->tool) : NULL, *key = NULL;
+	int r = tool ? 0 : tool_version(c, &tool, err); // older images do not say it
+	if (!r)
+		r = recipe_key(rc, tool, c, &key, err);
+	if (!r)
+		*ret = td_streq(old->key, key);
+	return r;
 }
 
 static int build(const struct recipe *rc, const char *rootfs, struct progress *p, struct td_cancel *c, struct td_error *err)
@@ -269,7 +266,7 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 	td_strv_add(&env, "LC_ALL=C.UTF-8");
 	int status = 0, r = run_streamed(a.v, env.v, p, c, &status, err);
 	if (r)
-		return r;
+		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap") : r;
 	if (status)
 		return td_fail(err, TD_TRANSIENT, "mmdebstrap %s from %s exited with %d: %s", rc->suite,
 			       mirror ? mirror : "its default mirror", status, td_buf_str(&p->tail));
@@ -279,7 +276,7 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx, int percent, const char *what), void *ctx,
 		   struct td_cancel *c, struct td_error *err)
 {
-	td_auto_free char *name = NULL, *tag = NULL, *key = NULL;
+	td_auto_free char *name = NULL, *tag = NULL, *key = NULL, *tool = NULL;
 	int r = img_name(ref, &name, &tag, err);
 	if (r)
 		return r;
@@ -292,22 +289,25 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	if (!rc)
 		return td_fail(err, TD_NOT_FOUND, "there is no recipe for image \"%s\"; `tandem image import` takes a tar of its root",
 			       ref);
-	if ((r = recipe_key(rc, c, &key, err)))
-		return td_wrap(err, "build image %s", ref);
 	// Two homes may share the store: the second waits here and then finds the first one's work.
 	td_auto_close int lock = -1;
 	if ((r = img_lock(dir, c, &lock, err)))
 		return r;
 	struct td_image old = {0};
 	if (!img_read(dir, name, tag, &old, NULL)) {
-		bool same = td_streq(old.key, key);
+		bool same = false;
+		r = is_built(rc, &old, c, &same, err);
 		td_image_done(&old);
+		if (r)
+			return td_wrap(err, "build image %s", ref);
 		if (same) {
 			if (progress)
 				progress(ctx, 100, "already there");
 			return 0;
 		}
 	}
+	if ((r = tool_version(c, &tool, err)) || (r = recipe_key(rc, tool, c, &key, err)))
+		return td_wrap(err, "build image %s", ref);
 	img_sweep(dir);
 	td_auto_free char *made = img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
 	if ((r = td_mkdir_p(made, 0755, err)))
@@ -318,7 +318,8 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	static const char *const env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
 	static const char *const cmd[] = {"/bin/bash", NULL};
 	if (!(r = build(rc, rootfs, &p, c, err)))
-		r = img_commit(dir, made, name, tag, key, &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/"}, err);
+		r = img_commit(dir, made, name, tag, key,
+			       &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool}, err);
 	td_buf_done(&p.line);
 	td_buf_done(&p.tail);
 	if (r) {

@@ -172,6 +172,36 @@ static void unknown_recipes_are_refused(void **s)
 	assert_int_equal(n, 2);
 }
 
+// A stand-in for mmdebstrap that says its version, makes a root, and counts its runs.
+static void an_image_that_is_there_needs_no_tool(void **s)
+{
+	td_auto_free char *dir = store(), *bin = td_asprintf("%s/bin", fx.dir), *tool = td_asprintf("%s/mmdebstrap", bin),
+			  *runs = td_asprintf("%s/runs", fx.dir), *path = td_asprintf("%s:%s", bin, getenv("PATH")),
+			  *before = td_strdup(getenv("PATH"));
+	td_auto_free char *script = td_asprintf("#!/bin/sh\n"
+						"echo run >>%s\n"
+						"if [ \"$1\" = --version ]; then echo fake 1; exit 0; fi\n"
+						"for a; do case $a in /*) mkdir -p \"$a\";; esac; done\n",
+						runs);
+	struct td_error e = TD_ERROR_INIT;
+	struct td_image img;
+	assert_int_equal(td_mkdir_p(bin, 0755, NULL), 0);
+	assert_int_equal(td_file_write(tool, script, strlen(script), 0755, NULL), 0);
+	setenv("PATH", path, 1);
+	int r = td_image_build(dir, "debian:13", NULL, NULL, NULL, &e);
+	if (!r)
+		r = td_image_build(dir, "debian:13", NULL, NULL, NULL, &e);
+	setenv("PATH", before, 1);
+	if (r)
+		fail_msg("%s", e.msg);
+	assert_int_equal(td_image_resolve(dir, "debian:13", &img, NULL), 0);
+	assert_string_equal(img.tool, "fake 1\n");
+	td_image_done(&img);
+	td_auto_buf struct td_buf log = {0};
+	assert_int_equal(td_file_read(runs, 4096, &log, NULL), 0);
+	assert_string_equal(td_buf_str(&log), "run\nrun\n"); // the version and the build; nothing the second time
+}
+
 static void show(void *ctx, int percent, const char *what)
 {
 	printf("%3d%% %s\n", percent, what);
@@ -187,6 +217,7 @@ static int tests(void)
 		cmocka_unit_test(the_lock_can_be_cancelled),
 		cmocka_unit_test(two_builders_at_once),
 		cmocka_unit_test(unknown_recipes_are_refused),
+		cmocka_unit_test(an_image_that_is_there_needs_no_tool),
 	};
 	return cmocka_run_group_tests(t, fx_setup, fx_teardown);
 }
