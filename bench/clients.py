@@ -5,6 +5,7 @@ import hmac
 import http.client
 import json
 import os
+import socket
 import ssl
 import threading
 import time
@@ -109,14 +110,29 @@ class Watch(threading.Thread):
             c.close()
 
 
+class OverSocket(http.client.HTTPConnection):
+    """HTTP over a unix socket."""
+
+    def __init__(self, path):
+        super().__init__("localhost", timeout=120)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
 class Slurm:
     """slurmrestd, as root."""
 
     def __init__(self, pool):
         name = next(s for s in pool.items("secrets", "-n", "slurm") if s["metadata"]["name"].endswith("-jwt-key"))
         self.key = base64.b64decode(name["data"]["jwt_hs256.key"])
-        self.ip = pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmrestd")[0]["status"]["podIP"]
-        self.conn = http.client.HTTPConnection(self.ip, 6820, timeout=120)
+        pod = pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmrestd")[0]
+        # It listens only on a socket in a volume of its pod; held open by its directory, because such a path may be longer than an address.
+        self.dir = os.open(f"{pool.home}/agent/volumes/{pod['metadata']['uid']}/v/rest/private", os.O_PATH)
+        self.conn = OverSocket(f"/proc/self/fd/{self.dir}/api.sock")
 
     def token(self):
         def b64(b):

@@ -141,3 +141,35 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
     # slurmctld itself ends the one that may not be requeued, when the node registers next.
     wait_for("no job is left without processes", lambda: home.job(never)["JobState"] == "NODE_FAIL", 300)
     assert home.squeue()[job]["state"] == "RUNNING"
+
+
+@pytest.mark.feature("A2")
+def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
+    """A refused request of anybody can freeze slurmctld, so nobody else may even connect."""
+    home.up("--nodes", "1")
+    connect = "for p in 6820 1 65535; do exec 3<>/dev/tcp/$IP/$p && echo open $p; done 2>/dev/null; ss -tlnH 2>/dev/null; echo tried"
+    try_from = {"default": ["kubectl", "exec", "other", "--"], "login": [home.tandem, "shell", "--"]}
+
+    def rest():
+        return next(p for p in home.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmrestd") if not p["metadata"].get("deletionTimestamp"))
+
+    def tries():
+        ip = rest()["status"]["podIP"]
+        return {who: home.run(*argv, "env", f"IP={ip}", "bash", "-c", connect).stdout.split() for who, argv in try_from.items()}
+
+    home.apply(home.pod("other", gpus=1))  # the bridge reaches it: a pod goes through the queue
+    wait_for("other runs", lambda: home.phase("other") == "Running")
+    assert all("open" not in t and "tried" in t for t in tries().values()), tries()
+    assert home.run("kubectl", "-n", "slurm", "exec", rest()["metadata"]["name"], "--", "cat", "/proc/net/tcp", "/proc/net/tcp6").stdout.count(" 0A ") == 0, "nothing listens on its addresses"
+    url = home.get("slurmcluster", "main", "-n", "slurm")["status"]["restUrl"]
+    assert url.startswith("unix:") and os.stat(os.path.dirname(url[5:])).st_mode & 0o777 == 0o700
+    assert not [s for s in home.items("services", "-n", "slurm") if s["metadata"]["name"] == "main-slurmrestd"]
+    # No other pod can have that volume; the object says which way, and the other one works too.
+    home.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"restApi":{"access":"network"}}}')
+    wait_for("it listens on its address", lambda: all("open" in t for t in tries().values()))
+    wait_for("the status says where", lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["restUrl"].startswith("http:"))
+    home.apply(home.pod("second", gpus=1))
+    wait_for("second runs", lambda: home.phase("second") == "Running")
+    home.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"restApi":{"access":"socket"}}}')
+    wait_for("and back", lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["restUrl"].startswith("unix:"))
+    assert home.cmd("status").returncode == 0

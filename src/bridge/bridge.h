@@ -28,6 +28,7 @@
 
 struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
+	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *slurmrestd, *jwt_key; // for tests: an address and a key file instead of what the cluster's objects say
 	const char *identity;
 };

@@ -4,10 +4,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "http/pki.h"
+#include "slurm/where.h"
 
 #include <string.h>
 
-enum { LOOK_MS = 250, PORT = 6820, TOKEN_LIFE_S = 1200 };
+enum { LOOK_MS = 250, TOKEN_LIFE_S = 1200 };
 
 struct td_link *td_link_unref(struct td_link *l)
 {
@@ -50,20 +51,21 @@ static bool ready(const struct td_object *pod)
 	return false;
 }
 
-// The URL of a Ready slurmrestd pod; the one in use is kept while it is Ready. Caller frees; NULL: none.
-static char *find_url(struct td_bridge *b, const char *current)
+// The URL of a Ready slurmrestd pod; the one in use is kept while it is Ready. Caller frees; NULL: err says why.
+static char *find_url(struct td_bridge *b, const char *current, struct td_error *err)
 {
 	if (b->o.slurmrestd)
 		return td_strdup(b->o.slurmrestd);
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(b->restds, b->o.ns, &pods);
 	td_auto_free char *best = NULL;
+	td_fail(err, TD_TRANSIENT, "no slurmrestd pod of SlurmCluster %s/%s is Ready", b->o.ns, b->o.cluster);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *ip = td_jstr(pods.v[i]->root, "status.podIP");
 		if (!ip || !*ip || td_object_deleting(pods.v[i]) || !ready(pods.v[i]))
 			continue;
-		td_auto_free char *url = td_asprintf(strchr(ip, ':') ? "http://[%s]:%d" : "http://%s:%d", ip, PORT);
-		if (td_streq(url, current))
+		td_auto_free char *url = td_slurm_pod_url(pods.v[i]->root, b->o.empty_dirs, err);
+		if (url && td_streq(url, current))
 			return td_steal(url);
 		if (!best)
 			best = td_steal(url);
@@ -126,10 +128,11 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	pthread_mutex_lock(&b->lock);
 	td_auto_free char *current = td_strdup(b->link ? b->link->url : NULL);
 	pthread_mutex_unlock(&b->lock);
-	td_auto_free char *url = find_url(b, current);
+	struct td_error none = TD_ERROR_INIT;
+	td_auto_free char *url = find_url(b, current, &none);
 	if (!url) {
 		// The old one may be on its way back: what runs on it fails by itself and says so.
-		return current ? 0 : td_fail(err, TD_TRANSIENT, "no slurmrestd pod of SlurmCluster %s/%s is Ready", b->o.ns, b->o.cluster);
+		return current ? 0 : td_fail(err, none.code, "%s", none.msg);
 	}
 	if (td_streq(url, current) && !atomic_exchange(&b->unauthenticated, false))
 		return 0;

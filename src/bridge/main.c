@@ -16,12 +16,14 @@ enum { POD_WORKERS = 8, NODE_WORKERS = 2, SYNC_MS = 60000, LEASE_S = 15, PROLOG_
 
 static const char usage[] =
 	"usage: tandem bridge --namespace NS --cluster NAME --knock ADDR:PORT [--kubeconfig FILE] [--why unix:PATH] [--metrics ADDR:PORT]\n"
-	"                     [--slurmrestd URL --jwt-key FILE] [--identity NAME] [--log-level LEVEL]\n"
+	"                     [--empty-dirs PATH] [--slurmrestd URL --jwt-key FILE] [--identity NAME] [--log-level LEVEL]\n"
 	"\n"
 	"Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps both sides' nodes in step.\n"
 	"\n"
 	"  --knock ADDR:PORT    where stand-in jobs report; a numeric address that the nodes reach\n"
 	"  --why unix:PATH      answers `tandem why` and /metrics there\n"
+	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a slurmrestd\n"
+	"                       whose SlurmCluster says spec.restApi.access socket\n"
 	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
 	"  --jwt-key FILE       instead of the Secret NAME-jwt-key (tests)\n";
 
@@ -248,12 +250,21 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 
 static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level)
 {
-	const char **const to[] = {&o->kubeconfig, &o->ns,         &o->cluster, &o->knock,   &o->why,
-				   &o->metrics,    &o->slurmrestd, &o->jwt_key, &o->identity};
-	static const struct option longs[] = {{"kubeconfig", 1, 0, 0},  {"namespace", 1, 0, 1}, {"cluster", 1, 0, 2},
-					      {"knock", 1, 0, 3},       {"why", 1, 0, 4},       {"metrics", 1, 0, 5},
-					      {"slurmrestd", 1, 0, 6},  {"jwt-key", 1, 0, 7},   {"identity", 1, 0, 8},
-					      {"log-level", 1, 0, 'l'}, {"help", 0, 0, 'h'},    {0}};
+	const char **const to[] = {&o->kubeconfig, &o->ns,         &o->cluster, &o->knock,    &o->why,
+				   &o->metrics,    &o->slurmrestd, &o->jwt_key, &o->identity, &o->empty_dirs};
+	static const struct option longs[] = {{"kubeconfig", 1, 0, 0},
+					      {"namespace", 1, 0, 1},
+					      {"cluster", 1, 0, 2},
+					      {"knock", 1, 0, 3},
+					      {"why", 1, 0, 4},
+					      {"metrics", 1, 0, 5},
+					      {"slurmrestd", 1, 0, 6},
+					      {"jwt-key", 1, 0, 7},
+					      {"identity", 1, 0, 8},
+					      {"empty-dirs", 1, 0, 9},
+					      {"log-level", 1, 0, 'l'},
+					      {"help", 0, 0, 'h'},
+					      {0}};
 	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
 		if (c == 'h')
 			return fputs(usage, stdout), 1;

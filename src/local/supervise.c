@@ -73,8 +73,10 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 	if (i->slurm) {
 		a = role(&v, &n, self, "operator");
 		kubeconfig(a, i, "operator");
+		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
 		a = role(&v, &n, self, "bridge");
 		kubeconfig(a, i, "bridge");
+		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
 		td_strv_add(a, "--namespace=slurm");
 		td_strv_add(a, "--cluster=main");
 		td_strv_addf(a, "--knock=10.%d.0.1:%d", i->subnet, i->knock_port);

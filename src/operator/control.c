@@ -2,6 +2,7 @@
 #include "operator/operator.h"
 
 #include "slurm/keys.h"
+#include "slurm/where.h"
 
 #include <string.h>
 
@@ -156,8 +157,20 @@ static int slurmctld(struct builder *b, struct td_error *err)
 	return workload(b, &td_statefulsets, td_json_from_mut(yyjson_mut_doc_get_root(d)), part, "spec.controller", err);
 }
 
+static bool by_socket(const struct builder *b)
+{
+	return td_streq(td_jstr(b->sc, "spec.restApi.access"), "socket");
+}
+
+// A refused request of anybody can freeze slurmctld (slurm-facts 0.1), so with access "socket" slurmrestd has no port at all: its socket is
+// in a volume that no other pod can mount (slurm/where.h).
 static int slurmrestd(struct builder *b, struct td_error *err)
 {
+	bool sock = by_socket(b);
+	const char *command =
+		sock ? "[sh, -c, 'umask 077 && mkdir -p /run/slurmrestd/private && exec slurmrestd -a rest_auth/jwt -s slurmctld "
+		       "unix:/run/slurmrestd/" TD_SLURM_REST_SOCKET "']"
+		     : "[slurmrestd, -a, rest_auth/jwt, -s, slurmctld, '0.0.0.0:6820']";
 	return workload(b, &td_deployments,
 			td_op_yaml("apiVersion: apps/v1\nkind: Deployment\n"
 				   "metadata: {name: %s-slurmrestd, labels: {app.kubernetes.io/name: slurmrestd}}\n"
@@ -165,23 +178,27 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 				   "  replicas: %lld\n"
 				   "  selector: {matchLabels: {app.kubernetes.io/name: slurmrestd, tandem.dev/cluster: %s}}\n"
 				   "  template:\n"
-				   "    metadata: {labels: {app.kubernetes.io/name: slurmrestd}}\n"
+				   "    metadata:\n"
+				   "      labels: {app.kubernetes.io/name: slurmrestd}\n"
+				   "      annotations: {" TD_SLURM_ACCESS ": %s}\n"
 				   "    spec:\n"
 				   "      terminationGracePeriodSeconds: 5\n"
 				   "      securityContext: {runAsUser: 65534, runAsGroup: 65534, runAsNonRoot: true}\n"
 				   "      containers:\n"
 				   "      - name: slurmrestd\n"
-				   "        command: [slurmrestd, -a, rest_auth/jwt, -s, slurmctld, '0.0.0.0:6820']\n"
+				   "        command: %s\n"
 				   "        env:\n"
 				   "        - {name: SLURM_JWT, value: daemon}\n"
 				   "        - {name: SLURM_JSON, value: compact}\n"      // half of a reply would be spaces
 				   "        - {name: SLURMRESTD_JSON, value: compact}\n" // the name that 24.11 knows
-				   "        ports: [{name: slurmrestd, containerPort: 6820, protocol: TCP}]\n" UNPRIVILEGED
-				   "        volumeMounts:\n"
-				   "        - {name: config, mountPath: " TD_SLURM_ETC ", readOnly: true}\n" USERS_BY_FILE
+				   "        ports: [%s]\n" UNPRIVILEGED "        volumeMounts:\n"
+				   "        - {name: config, mountPath: " TD_SLURM_ETC ", readOnly: true}\n" USERS_BY_FILE "%s"
 				   "      volumes:\n"
-				   "      - {name: config, configMap: {name: %s-config}}\n",
-				   b->name, td_jint(b->sc, "spec.restApi.replicas", 1), b->name, b->name),
+				   "      - {name: config, configMap: {name: %s-config}}\n%s",
+				   b->name, td_jint(b->sc, "spec.restApi.replicas", 1), b->name, sock ? "socket" : "network", command,
+				   sock ? "" : "{name: slurmrestd, containerPort: 6820, protocol: TCP}",
+				   sock ? "        - {name: " TD_SLURM_REST_VOLUME ", mountPath: /run/slurmrestd}\n" : "", b->name,
+				   sock ? "      - {name: " TD_SLURM_REST_VOLUME ", emptyDir: {}}\n" : ""),
 			td_jget(b->sc, "spec.restApi"), "spec.restApi", err);
 }
 
@@ -254,7 +271,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	if ((r = secret(&b, "slurm-key", "slurm.key", TD_SLURM_KEY_BYTES, err)) ||
 	    (r = secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES, err)) || (r = config_map(&b, files, err)) ||
 	    (r = service(&b, "slurmctld", "slurmctld", TD_SLURMCTLD_PORT, err)) ||
-	    (r = service(&b, "slurmrestd", "slurmrestd", TD_SLURMRESTD_PORT, err)) ||
+	    (!by_socket(&b) && (r = service(&b, "slurmrestd", "slurmrestd", TD_SLURMRESTD_PORT, err))) ||
 	    (r = service(&b, "slurmd", "slurmd", TD_SLURMD_PORT, err)) || (r = slurmctld(&b, err)) || (r = slurmrestd(&b, err)))
 		return r;
 	yyjson_val *x;

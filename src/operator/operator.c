@@ -224,20 +224,22 @@ static int wait_api(struct td_kube *k, struct td_cancel *c, struct td_error *err
 	}
 }
 
-static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--identity NAME] [--log-level LEVEL]\n"
+static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--empty-dirs PATH] [--identity NAME] [--log-level LEVEL]\n"
 			    "\n"
 			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
 			    "kube-system/tandem-operator.\n"
 			    "\n"
 			    "  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
+			    "  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
+			    "                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
 			    "  --identity NAME    name in the Lease (default: the host's name)\n"
 			    "  --log-level LEVEL  debug, info, warn, error (default info)\n";
 
 int td_operator_main(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"kubeconfig", 1, 0, 'k'}, {"identity", 1, 0, 'i'}, {"log-level", 1, 0, 'l'}, {"help", 0, 0, 'h'}, {0}};
-	const char *conf = NULL, *identity = NULL;
+	static const struct option options[] = {{"kubeconfig", 1, 0, 'k'}, {"empty-dirs", 1, 0, 'e'}, {"identity", 1, 0, 'i'},
+						{"log-level", 1, 0, 'l'},  {"help", 0, 0, 'h'},       {0}};
+	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL;
 	int level = TD_LOG_INFO;
 	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
 		if (o == 'h')
@@ -246,6 +248,8 @@ int td_operator_main(int argc, char **argv)
 			conf = optarg;
 		else if (o == 'i')
 			identity = optarg;
+		else if (o == 'e')
+			empty_dirs = optarg;
 		else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0)
 			continue;
 		else
@@ -259,7 +263,7 @@ int td_operator_main(int argc, char **argv)
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
 	struct td_error err = TD_ERROR_INIT;
-	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER, .empty_dirs = empty_dirs};
 	int r = td_kube_new(conf, &op.k, &err);
 	const struct td_lease_opts lease = {"kube-system", "tandem-operator", identity ? identity : host, 15};
 	while (!r && !td_cancelled(cancel)) {

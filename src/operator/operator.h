@@ -156,6 +156,7 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 };
 struct td_op {
 	struct td_kube *k;
+	const char *empty_dirs; // slurm/where.h; NULL: not known
 	struct td_queue *q;
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments;

@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "slurm/keys.h"
+#include "slurm/where.h"
 
 #include <string.h>
 
@@ -81,8 +82,8 @@ void td_op_views_free(struct td_op *op)
 	}
 }
 
-// The address of a slurmrestd pod that runs, the first by name. Caller frees; NULL: none.
-static char *rest_url(struct td_op *op, struct td_object *sc)
+// Where a slurmrestd pod that runs listens, the first by name. Caller frees; NULL: err says why.
+static char *rest_url(struct td_op *op, struct td_object *sc, struct td_error *err)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
@@ -96,18 +97,18 @@ static char *rest_url(struct td_op *op, struct td_object *sc)
 		if (!best || strcmp(p->name, best->name) < 0)
 			best = p;
 	}
-	if (!best)
-		return NULL;
-	const char *ip = td_jstr(best->root, "status.podIP");
-	return strchr(ip, ':') ? td_asprintf("http://[%s]:%d", ip, TD_SLURMRESTD_PORT)
-			       : td_asprintf("http://%s:%d", ip, TD_SLURMRESTD_PORT);
+	if (best)
+		return td_slurm_pod_url(best->root, op->empty_dirs, err);
+	td_fail(err, TD_NOT_FOUND, "no slurmrestd pod runs");
+	return NULL;
 }
 
 static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_free char *url = rest_url(op, sc), *name = td_asprintf("%s-jwt-key", sc->name);
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_free char *url = rest_url(op, sc, &e), *name = td_asprintf("%s-jwt-key", sc->name);
 	if (!url)
-		return td_fail(err, TD_NOT_FOUND, "no slurmrestd pod runs");
+		return td_fail(err, e.code, "%s", e.msg);
 	td_auto(td_object_unref) struct td_object *secret = td_informer_get(op->secrets, sc->ns, name);
 	int r;
 	if (!secret && (r = td_kube_get(op->k, &td_secrets, sc->ns, name, c, &secret, err)))

@@ -6,10 +6,13 @@
 #include "slurm/adapter.h"
 #include "slurm/token.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { STATES_PER_CALL = 400 }; // ids in one filter: about 6 KB of URL
 
@@ -18,6 +21,7 @@ struct td_slurm {
 	struct td_slurm_tokens *tokens;
 	const struct td_slurm_adapter *a;
 	char *url, *user;
+	int dir; // of the socket; -1: reached over the network
 	int64_t timeout_ms;
 	struct {
 		atomic_uint_fast64_t requests, bytes;
@@ -31,7 +35,19 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 	const char *user = o->user ? o->user : "root";
 	if (!td_slurm_user_ok(user))
 		return td_fail(err, TD_INVALID, "\"%.40s\" is no Slurm user name", user);
-	const struct td_http_client_opts ho = {.base_url = o->url, .timeout_ms = o->timeout_ms ? o->timeout_ms : 15000};
+	struct td_http_client_opts ho = {.base_url = o->url, .timeout_ms = o->timeout_ms ? o->timeout_ms : 15000};
+	// A socket's path may be longer than the 107 bytes of an address: it is reached through its directory, held open.
+	td_auto_close int dir = -1;
+	td_auto_free char *sock = NULL;
+	if (o->url && td_starts(o->url, "unix:/")) {
+		const char *path = o->url + strlen("unix:"), *base = strrchr(path, '/');
+		td_auto_free char *parent = td_strndup(path, (size_t)(base - path));
+		dir = open(parent, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (dir < 0)
+			return td_fail_errno(err, TD_TRANSIENT, errno, "slurmrestd's socket %s", path);
+		ho.unix_socket = sock = td_asprintf("/proc/self/fd/%d%s", dir, base);
+		ho.base_url = "http://slurmrestd";
+	}
 	struct td_http_client *http;
 	int r = td_http_client_new(&ho, &http, err);
 	if (r)
@@ -41,6 +57,8 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 	s->tokens = td_slurm_tokens_new(o->key, o->key_len, o->token_life_s, o->clock);
 	s->a = &td_slurm_v0042;
 	s->url = td_strdup(o->url);
+	s->dir = dir;
+	dir = -1;
 	s->user = td_strdup(user);
 	s->timeout_ms = ho.timeout_ms;
 	*ret = s;
@@ -53,6 +71,8 @@ struct td_slurm *td_slurm_free(struct td_slurm *s)
 		return NULL;
 	td_http_client_free(s->http);
 	td_slurm_tokens_free(s->tokens);
+	if (s->dir >= 0)
+		close(s->dir);
 	free(s->url);
 	free(s->user);
 	free(s);

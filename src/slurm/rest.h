@@ -16,7 +16,7 @@
 
 struct td_slurm;
 struct td_slurm_opts {
-	const char *url; // "http://10.77.0.5:6820"
+	const char *url; // "http://10.77.0.5:6820", or a socket: "unix:/var/lib/…/rest.sock"
 	const void *key; // jwt_hs256.key, raw bytes
 	size_t key_len;
 	const char *user;             // acts as this user unless a call names one: root or SlurmUser. NULL: "root"

@@ -5,6 +5,7 @@
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
 #include "slurm/view.h"
+#include "slurm/where.h"
 #include "json/json.h"
 
 #include <pthread.h>
@@ -13,7 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -510,6 +514,72 @@ static void test_tokens(void **state)
 	assert_false(td_slurm_user_ok(NULL));
 }
 
+static void *serve_socket(void *server)
+{
+	td_http_server_run(server, fake.cancel, NULL);
+	return NULL;
+}
+
+static void test_a_socket_with_a_long_path(void **state)
+{
+	char top[] = "/tmp/td-rest-XXXXXX";
+	assert_non_null(mkdtemp(top));
+	td_auto_free char *at = td_asprintf("unix:%s/s", top), *dir = td_asprintf("%s/%0150d", top, 7),
+			  *sock = td_asprintf("%s/api.sock", dir), *url = td_asprintf("unix:%s", sock);
+	const char *const listen[] = {at, NULL};
+	const struct td_http_server_opts o = {.listen = listen, .handler = handler};
+	const struct td_slurm_opts so = {.url = url, .key = key, .key_len = strlen(key)};
+	struct td_http_server *server;
+	struct td_slurm *s = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	pthread_t t;
+	// The pod is just starting: surely nothing was sent.
+	assert_int_equal(td_slurm_new(&so, &s, &err), TD_TRANSIENT);
+	assert_int_equal(mkdir(dir, 0700), 0);
+	assert_int_equal(td_slurm_new(&so, &s, &err), 0);
+	assert_int_equal(td_slurm_check(s, NULL, &err), TD_TRANSIENT);
+	assert_int_equal(td_http_server_new(&o, &server, &err), 0);
+	assert_int_equal(rename(at + strlen("unix:"), sock), 0);
+	pthread_create(&t, NULL, serve_socket, server);
+	ANSWER({200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
+	assert_int_equal(td_slurm_check(s, NULL, &err), 0);
+	assert_string_equal(td_slurm_url(s), url);
+	td_slurm_free(s);
+	td_cancel_fire(fake.cancel); // the last test: both servers end
+	pthread_join(t, NULL);
+	td_http_server_free(server);
+	unlink(sock);
+	rmdir(dir);
+	rmdir(top);
+}
+
+static void test_where(void **state)
+{
+	static const char pattern[] = "/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~empty-dir/{name}";
+	static const struct {
+		const char *pod, *dirs, *url;
+		int code;
+	} t[] = {
+		{"{\"status\":{\"podIP\":\"10.1.2.3\"}}", pattern, "http://10.1.2.3:6820", 0},
+		{"{\"status\":{\"podIP\":\"fd00::1\"}}", NULL, "http://[fd00::1]:6820", 0},
+		{"{\"status\":{}}", pattern, NULL, TD_TRANSIENT},
+		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", pattern,
+		 "unix:/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~empty-dir/rest/private/api.sock", 0},
+		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", NULL, NULL, TD_INVALID},
+	};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		struct td_error err = TD_ERROR_INIT;
+		assert_int_equal(td_json_parse(t[i].pod, strlen(t[i].pod), &j, NULL), 0);
+		td_auto_free char *url = td_slurm_pod_url(td_json_root(j), t[i].dirs, &err);
+		assert_int_equal(err.code, t[i].code);
+		if (t[i].url)
+			assert_string_equal(url, t[i].url);
+		else
+			assert_null(url);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -523,6 +593,8 @@ int main(void)
 		cmocka_unit_test(test_states_and_view),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
+		cmocka_unit_test(test_where),
+		cmocka_unit_test(test_a_socket_with_a_long_path),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,43 @@
+#include "slurm/where.h"
+
+#include "slurm/conf.h"
+
+#include <string.h>
+
+static char *fill(const char *pattern, const char *uid, const char *name)
+{
+	struct td_buf b = {0};
+	for (const char *p = pattern; *p; p++) {
+		if (td_starts(p, "{uid}")) {
+			td_buf_puts(&b, uid);
+			p += strlen("{uid}") - 1;
+		} else if (td_starts(p, "{name}")) {
+			td_buf_puts(&b, name);
+			p += strlen("{name}") - 1;
+		} else {
+			td_buf_putc(&b, *p);
+		}
+	}
+	return td_buf_take(&b);
+}
+
+char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_error *err)
+{
+	const char *access = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_SLURM_ACCESS), *ip = td_jstr_or(pod, "status.podIP", "");
+	if (td_streq(access, "socket")) {
+		if (!empty_dirs) {
+			td_fail(err, TD_INVALID,
+				"slurmrestd pod %s listens on a socket only (spec.restApi.access of the SlurmCluster): start this with "
+				"--empty-dirs on the pod's node, or set access to network",
+				td_jstr_or(pod, "metadata.name", ""));
+			return NULL;
+		}
+		td_auto_free char *dir = fill(empty_dirs, td_jstr_or(pod, "metadata.uid", ""), TD_SLURM_REST_VOLUME);
+		return td_asprintf("unix:%s/" TD_SLURM_REST_SOCKET, dir);
+	}
+	if (!*ip) {
+		td_fail(err, TD_TRANSIENT, "slurmrestd pod %s has no address yet", td_jstr_or(pod, "metadata.name", ""));
+		return NULL;
+	}
+	return td_asprintf(strchr(ip, ':') ? "http://[%s]:%d" : "http://%s:%d", ip, TD_SLURMRESTD_PORT);
+}
