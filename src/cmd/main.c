@@ -2,40 +2,43 @@
 #include "cmd/roles.h"
 
 #include <malloc.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-// A role whose room is not linked in yet is NULL.
-#define ROLE(f) extern int f(int argc, char **argv) __attribute__((weak))
-ROLE(td_apiserver_main);
-ROLE(td_controllers_main);
-ROLE(td_agent_main);
-ROLE(td_sandbox_main);
-ROLE(td_operator_main);
-ROLE(td_bridge_main);
-ROLE(td_supervise_main);
-ROLE(td_up_main);
-ROLE(td_down_main);
-ROLE(td_status_main);
-ROLE(td_env_main);
-ROLE(td_shell_main);
-ROLE(td_why_main);
-ROLE(td_image_main);
-ROLE(td_validate_main);
+#include <sys/resource.h>
 
 struct role {
 	const char *name;
 	int (*main)(int, char **);
 	const char *help; // NULL: hidden
+	bool serves;      // runs for long and holds many connections
 };
 
 static void usage(FILE *f, const struct role *roles, size_t n)
 {
 	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at once.\n\nCommands\n", f);
 	for (size_t i = 0; i < n; i++)
-		if (roles[i].help && roles[i].main)
+		if (roles[i].help)
 			fprintf(f, "  %-12s %s\n", roles[i].name, roles[i].help);
 	fputs("\n`tandem COMMAND --help` says more; exit codes: 0 done, 1 failed, 2 wrong usage.\n", f);
+}
+
+// The usual soft limit of 1,024 descriptors is there for programs that use select(); a thousand watchers need more. Bounded: some
+// programs close every descriptor that they might have been given.
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+	if (getrlimit(RLIMIT_NOFILE, &l) < 0)
+		return;
+	l.rlim_cur = l.rlim_max > 1 << 20 ? 1 << 20 : l.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &l);
+}
+
+static int run(const struct role *r, int argc, char **argv)
+{
+	if (r->serves)
+		raise_file_limit();
+	return r->main(argc, argv);
 }
 
 int main(int argc, char **argv)
@@ -50,11 +53,11 @@ int main(int argc, char **argv)
 		{"why", td_why_main, "why a pod or a job waits, or where it runs"},
 		{"image", td_image_main, "build, list or import container images"},
 		{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
-		{"apiserver", td_apiserver_main, "role: the embedded Kubernetes API"},
-		{"controllers", td_controllers_main, "role: the embedded workload controllers and scheduler"},
-		{"agent", td_agent_main, "role: the node agent"},
-		{"operator", td_operator_main, "role: SlurmCluster and NodeSet"},
-		{"bridge", td_bridge_main, "role: pods to Slurm jobs and back, node state both ways"},
+		{"apiserver", td_apiserver_main, "role: the embedded Kubernetes API", true},
+		{"controllers", td_controllers_main, "role: the embedded workload controllers and scheduler", true},
+		{"agent", td_agent_main, "role: the node agent", true},
+		{"operator", td_operator_main, "role: SlurmCluster and NodeSet", true},
+		{"bridge", td_bridge_main, "role: pods to Slurm jobs and back, node state both ways", true},
 		{"supervise", td_supervise_main, "role: starts and restarts the embedded roles"},
 		{"sandbox", td_sandbox_main, NULL},
 	};
@@ -72,8 +75,8 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	for (size_t i = 0; i < n; i++)
-		if (!strcmp(roles[i].name, argv[1]) && roles[i].main)
-			return roles[i].main(argc - 1, argv + 1);
+		if (!strcmp(roles[i].name, argv[1]))
+			return run(&roles[i], argc - 1, argv + 1);
 	fprintf(stderr, "tandem: unknown command \"%s\". `tandem --help` lists them.\n", argv[1]);
 	return 2;
 }
