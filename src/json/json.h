@@ -10,6 +10,13 @@
 
 #include <yyjson.h>
 
+// yyjson's own computes NULL + 1 for no object at all: never read, but undefined (clang's UBSan says so). Absent objects are common here.
+#undef yyjson_obj_foreach
+#define yyjson_obj_foreach(obj, idx, max, key, val)                                                                                        \
+	for ((idx) = 0, (max) = yyjson_obj_size(obj), (key) = (max) ? unsafe_yyjson_get_first(obj) : NULL,                                 \
+	    (val) = (key) ? (key) + 1 : NULL;                                                                                              \
+	     (idx) < (max); (idx)++, (key) = unsafe_yyjson_get_next(val), (val) = (key) + 1)
+
 TD_DEFINE_AUTO(yyjson_doc *, yyjson_doc_free)
 TD_DEFINE_AUTO(yyjson_mut_doc *, yyjson_mut_doc_free)
 
