@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/utsname.h>
 
 enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
@@ -37,6 +38,11 @@ static void resources(struct td_agent *a, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	char mem[32];
 	td_quantity_format_bytes(a->memory_bytes, mem, sizeof(mem));
+	// All virtual nodes share the machine's disk: each shows all of it, as `df` does.
+	struct statvfs fs;
+	char disk[32] = "";
+	if (!statvfs(a->o.home, &fs))
+		snprintf(disk, sizeof(disk), "%lluKi", (unsigned long long)fs.f_blocks * fs.f_frsize / 1024);
 	const char *maps[] = {"status.capacity", "status.allocatable"};
 	for (size_t k = 0; k < TD_LEN(maps); k++) {
 		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
@@ -46,6 +52,8 @@ static void resources(struct td_agent *a, yyjson_mut_doc *d, yyjson_mut_val *o)
 		td_jm_key_str(d, m, "cpu", cpu);
 		td_jm_key_str(d, m, "memory", mem);
 		td_jm_key_str(d, m, "pods", "110");
+		if (disk[0])
+			td_jm_key_str(d, m, "ephemeral-storage", disk);
 		td_jm_key_str(d, m, "nvidia.com/gpu", gpu);
 	}
 }
@@ -78,6 +86,8 @@ static void status(struct td_agent *a, yyjson_mut_doc *d, yyjson_mut_val *o, con
 	resources(a, d, o);
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
 	v = yyjson_mut_arr_add_obj(d, arr);
+	// Every virtual node is this machine: its address on the pod switch, which pods reach and on which hostNetwork pods listen. An
+	// address per node would lead to the same sockets.
 	td_jm_str(d, v, "type", "InternalIP");
 	td_jm_str(d, v, "address", a->gateway);
 	v = yyjson_mut_arr_add_obj(d, arr);

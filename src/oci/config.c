@@ -230,7 +230,7 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"), *p = td_jm_obj(d, root, "process");
 	td_jm_str(d, root, "ociVersion", "1.0.2");
-	td_jm_strf(d, root, "hostname", "%.63s", s->hostname && *s->hostname ? s->hostname : s->id); // sethostname(2) takes 64 at most
+	td_jm_strf(d, root, "hostname", "%.64s", s->hostname && *s->hostname ? s->hostname : s->id); // sethostname(2) takes 64 at most
 	process(d, p, s);
 	int x;
 	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, err)) || (x = resources(r, d, l, s, err)))
@@ -247,6 +247,8 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 		td_jm_str(d, n, "type", "network");
 		td_jm_strf(d, n, "path", "/run/netns/%s", s->netns);
 	}
+	if (s->seccomp && !s->privileged)
+		oci_seccomp(d, l, s);
 	if (!s->privileged) {
 		static const char *const masked[] = {
 			"/proc/acpi",       "/proc/asound",      "/proc/kcore",   "/proc/keys", "/proc/latency_stats",

@@ -36,6 +36,9 @@ int oci_pipe(int *ret_r, int *ret_w, struct td_error *err); // the write end is 
 // ---- config.c ----
 int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err);
 
+// ---- seccomp.c ----
+void oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s); // the default filter into the config
+
 // ---- cgroup.c ----
 bool cg_detect_v2(void);
 bool cg_has_swap_limit(bool v2);

@@ -63,6 +63,7 @@ struct td_oci_spec {
 	size_t n_groups;         // supplementary
 	const char *const *caps; // "CAP_CHOWN", …: bounding, effective, permitted (and ambient when uid != 0 is *not* set, as Kubernetes)
 	bool no_new_privileges, read_only_root, privileged, tty;
+	bool seccomp;         // the default filter of system calls (seccomp.c); never with privileged
 	bool writable_cgroup; // its own cgroup subtree at /sys/fs/cgroup, writable (Slurm's ConstrainDevices); else a read-only view
 	const struct td_oci_mount *mounts;
 	size_t n_mounts;
@@ -73,8 +74,8 @@ struct td_oci_spec {
 	int64_t cpu_milli_request;
 	int64_t pids_max; // 0: 4096
 	// stdout and stderr. The container's own init writes the file, so that it goes on logging while the agent is away. NULL:
-	// pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when the file is that large its content
-	// moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes, for ever.
+	// pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when the file is that large its
+	// content moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes, for ever.
 	const char *log_path;
 	int64_t log_max;
 };

@@ -106,8 +106,8 @@ static int caps(const yyjson_val *sc, struct td_ident *id, struct td_error *err)
 	return 0;
 }
 
-// Finds name (or the decimal id) in <rootfs>/etc/<file>; fields are split at ':'.
-static bool lookup(const char *rootfs, const char *file, const char *name, long long id, struct td_strv *ret)
+// The lines of <rootfs>/etc/<file>.
+static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret)
 {
 	td_auto_close int fd = -1;
 	td_auto_free char *rel = td_asprintf("etc/%s", file);
@@ -116,10 +116,18 @@ static bool lookup(const char *rootfs, const char *file, const char *name, long 
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	td_auto_buf struct td_buf b = {0};
-	td_auto_strv struct td_strv lines = {0};
 	if (td_file_read(path, 1 << 20, &b, NULL))
 		return false;
-	td_strv_split(&lines, td_buf_str(&b), '\n');
+	td_strv_split(ret, td_buf_str(&b), '\n');
+	return true;
+}
+
+// Finds name (or the decimal id) in <rootfs>/etc/<file>; fields are split at ':'.
+static bool lookup(const char *rootfs, const char *file, const char *name, long long id, struct td_strv *ret)
+{
+	td_auto_strv struct td_strv lines = {0};
+	if (!read_lines(rootfs, file, &lines))
+		return false;
 	for (size_t i = 0; i < lines.n; i++) {
 		td_auto_strv struct td_strv f = {0};
 		long long have = -1;
@@ -165,6 +173,33 @@ static int image_ids(const char *rootfs, const char *user, struct td_ident *id, 
 	return 0;
 }
 
+static void add_group(struct td_ident *id, int64_t gid)
+{
+	for (size_t i = 0; i < id->n_groups; i++)
+		if (id->groups[i] == (uint32_t)gid)
+			return;
+	if (id->n_groups < TD_LEN(id->groups))
+		id->groups[id->n_groups++] = (uint32_t)gid;
+}
+
+// Groups whose lines in the image's /etc/group name the user.
+static void image_groups(const char *rootfs, struct td_ident *id)
+{
+	td_auto_strv struct td_strv user = {0}, lines = {0};
+	if (!lookup(rootfs, "passwd", NULL, id->uid, &user) || !read_lines(rootfs, "group", &lines))
+		return;
+	for (size_t i = 0; i < lines.n; i++) {
+		td_auto_strv struct td_strv f = {0}, members = {0};
+		long long gid;
+		td_strv_split(&f, lines.v[i], ':');
+		if (f.n < 4 || !td_parse_i64(f.v[2], &gid))
+			continue;
+		td_strv_split(&members, f.v[3], ',');
+		if (td_strv_has(&members, user.v[0]))
+			add_group(id, gid);
+	}
+}
+
 static const yyjson_val *either(const yyjson_val *c, const yyjson_val *p, const char *key)
 {
 	yyjson_val *v = td_jget(c, key);
@@ -196,15 +231,21 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 	v = either(sc, psc, "runAsNonRoot");
 	if (v && yyjson_get_bool((yyjson_val *)v) && !id.uid)
 		return td_fail(err, TD_INVALID, "container has runAsNonRoot and image will run as root (set securityContext.runAsUser)");
+	// As containerd: the first group is also among the others, and the image's own groups of the user count unless the policy is
+	// Strict.
+	add_group(&id, id.gid);
 	v = td_jget(psc, "fsGroup");
 	if (v)
-		id.groups[id.n_groups++] = (uint32_t)yyjson_get_sint((yyjson_val *)v);
+		add_group(&id, yyjson_get_sint((yyjson_val *)v));
 	yyjson_val *e;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(psc, "supplementalGroups"), i, n, e) {
-		if (id.n_groups < TD_LEN(id.groups))
-			id.groups[id.n_groups++] = (uint32_t)yyjson_get_sint(e);
+		add_group(&id, yyjson_get_sint(e));
 	}
+	if (!td_streq(td_jstr(psc, "supplementalGroupsPolicy"), "Strict"))
+		image_groups(rootfs, &id);
+	id.seccomp = td_streq(yyjson_get_str((yyjson_val *)either(td_jget(sc, "seccompProfile"), td_jget(psc, "seccompProfile"), "type")),
+			      "RuntimeDefault");
 	id.privileged = td_jbool(sc, "privileged", false);
 	id.read_only_root = td_jbool(sc, "readOnlyRootFilesystem", false);
 	id.no_new_privileges = !td_jbool(sc, "allowPrivilegeEscalation", true) && !id.privileged;

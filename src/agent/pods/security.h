@@ -11,6 +11,7 @@ struct td_ident {
 	uint32_t groups[64];
 	size_t n_groups;
 	struct td_strv caps; // "CAP_CHOWN", …
+	bool seccomp;        // RuntimeDefault
 	bool privileged, no_new_privileges, read_only_root;
 	bool sys_admin; // sees its own cgroup, writable
 };

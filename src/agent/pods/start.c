@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -125,11 +126,13 @@ static int plan_mounts(struct td_agent *a, struct td_pod *p, const yyjson_val *s
 {
 	size_t n = 0, more = 0;
 	x->hosts = td_hosts_path(a, p->ns);
-	x->resolv = td_asprintf("%s/agent/resolv.conf", a->o.home);
+	td_auto_free char *empty = td_asprintf("%s/agent/resolv.conf", a->o.home);
 	x->term = td_asprintf("%s/term/%s", x->dir, td_jstr_or(spec, "name", ""));
 	int r = touch(x->term, 0666, err);
 	if (!r)
-		r = touch(x->resolv, 0644, err);
+		r = touch(empty, 0644, err);
+	if (!r)
+		r = td_resolv_conf(a, p, vol->env->pod, x->dir, &x->resolv, err);
 	if (!r && truncate(x->term, 0) < 0)
 		r = td_fail_errno(err, TD_TRANSIENT, errno, "truncate %s", x->term);
 	if (!r)
@@ -137,7 +140,7 @@ static int plan_mounts(struct td_agent *a, struct td_pod *p, const yyjson_val *s
 	if (r)
 		return r;
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
-	x->mounts[n++] = (struct td_oci_mount){"bind", p->host_network ? "/etc/resolv.conf" : x->resolv, "/etc/resolv.conf", "bind,ro"};
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->resolv, "/etc/resolv.conf", "bind,ro"};
 	x->mounts[n++] =
 		(struct td_oci_mount){"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
 	// A volume on a place of ours wins.
@@ -182,6 +185,15 @@ static int plan_make(struct td_agent *a, struct td_pod *p, const yyjson_val *pod
 	*ret_image = false;
 	// RFC 1123: a host name has at most 63 characters.
 	char *hostname = td_arena_strndup(x->arena, td_jstr_or(pod, "spec.hostname", p->name), 63);
+	const char *sub = td_jstr(pod, "spec.subdomain");
+	if (td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
+		hostname = td_arena_printf(x->arena, "%s.%s.%s.svc.cluster.local", hostname, sub, p->ns);
+		if (strlen(hostname) > HOST_NAME_MAX)
+			return td_fail(err, TD_INVALID,
+				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d "
+				       "characters is the max)",
+				       hostname, HOST_NAME_MAX);
+	}
 	environment(a, &x->img, hostname, &x->env);
 	r = td_env_build(&env, spec, &x->env, err);
 	if (!r)
@@ -211,6 +223,7 @@ static int plan_make(struct td_agent *a, struct td_pod *p, const yyjson_val *pod
 	x->spec.no_new_privileges = x->id.no_new_privileges;
 	x->spec.read_only_root = x->id.read_only_root;
 	x->spec.privileged = x->id.privileged;
+	x->spec.seccomp = x->id.seccomp;
 	x->spec.tty = td_jbool(spec, "tty", false);
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;

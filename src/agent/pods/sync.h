@@ -30,6 +30,11 @@ struct td_vol_src;
 void td_pod_sources(struct td_agent *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env, struct td_vol_src *vol,
 		    char node[16], char **ret_dir);
 
+// ---- resolv.c ----
+// The file that the pod sees as /etc/resolv.conf (caller frees the path); dir: the pod's own, where one is made when it is the pod's alone.
+int td_resolv_conf(const struct td_agent *a, const struct td_pod *p, const yyjson_val *pod, const char *dir, char **ret,
+		   struct td_error *err);
+
 // ---- start.c ----
 // Starts the next attempt of the container. Failures become its waiting reason or a StartError end, never an error. Sets again_ms when it
 // has to be tried again.
