@@ -44,6 +44,10 @@ static int run(const struct role *r, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	mallopt(M_ARENA_MAX, 2); // many mostly idle threads: an arena for each would hold memory for nothing
+	// Whole lists (megabytes, at start and after a gap) go back to the kernel when they are read. Left alone, malloc takes the first
+	// one for the usual size and keeps that much of the heap for ever.
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
+	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 	const struct role roles[] = {
 		{"up", td_up_main, "start everything on this machine"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},

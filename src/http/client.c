@@ -25,6 +25,9 @@ enum {
 	CONNECT_MS = 10000,    // at most, TLS handshake included
 	TOKEN_MAX = 64 * 1024, // bytes of a token file
 	BODY_MAX = 64 << 20,   // default bound of a kept reply
+	READ_BUFFER = 16384,   // per connection
+	STREAM_BUFFER = 4096,
+	UPLOAD_BUFFER = 16384, // the least that curl takes
 };
 
 struct slot {
@@ -330,6 +333,9 @@ static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *
 #if LIBCURL_VERSION_NUM >= 0x075700
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); // a cancelled call does not wait for a resolver thread
 #endif
+	// A stream lives as long as its role, and a role has dozens: curl's defaults of 16 and 64 KB each would be most of its memory.
+	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)(call->on_data ? STREAM_BUFFER : READ_BUFFER));
+	curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
 	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, errbuf);
 	curl_easy_setopt(e, CURLOPT_HTTPHEADER, hdrs);
 	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
