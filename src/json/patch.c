@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define COPIED_MAX (3u << 20) // all copies of one patch
+
 int td_json_merge_patch(const yyjson_val *target, const yyjson_val *patch, struct td_json **ret, struct td_error *err)
 {
 	if (!patch)
@@ -119,14 +121,48 @@ static bool cut(yyjson_mut_doc *d, const char *ptr)
 	return yyjson_mut_obj_remove_key(p, last) != NULL;
 }
 
+// Whether v may stand at this depth; adds what it takes to *bytes.
+static bool measure(yyjson_mut_val *v, int depth, size_t *bytes)
+{
+	size_t i, max;
+	yyjson_mut_val *k, *x;
+	*bytes += 16 + (yyjson_mut_is_ctn(v) ? 0 : yyjson_mut_get_len(v));
+	if (!yyjson_mut_is_ctn(v))
+		return true;
+	if (depth >= TD_JSON_DEPTH)
+		return false;
+	if (yyjson_mut_is_arr(v)) {
+		yyjson_mut_arr_foreach (v, i, max, x)
+			if (!measure(x, depth + 1, bytes))
+				return false;
+		return true;
+	}
+	yyjson_mut_obj_foreach (v, i, max, k, x) {
+		*bytes += yyjson_mut_get_len(k);
+		if (!measure(x, depth + 1, bytes))
+			return false;
+	}
+	return true;
+}
+
+static int depth_of(const char *ptr)
+{
+	int n = 0;
+	for (; *ptr; ptr++)
+		n += *ptr == '/';
+	return n;
+}
+
 int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_json **ret, struct td_error *err)
 {
 	if (!yyjson_is_arr((yyjson_val *)(uintptr_t)ops))
 		return td_fail(err, TD_INVALID, "JSON patch must be a list of operations");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(target);
-	size_t i, max;
+	size_t i, max, copied = 0;
 	yyjson_val *op;
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)ops, i, max, op) {
+		size_t bytes = 0;
+		bool fits = true;
 		const char *name = td_jstr(op, "op"), *path = td_jstr(op, "path"), *from = td_jstr(op, "from");
 		yyjson_val *value = td_jget(op, "value");
 		if (!name || !path)
@@ -138,7 +174,9 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 		if ((is_move || is_copy) && !from)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): from is required", i, name, path);
 		if (is_add || is_replace) {
-			done = add(d, path, yyjson_val_mut_copy(d, value), is_replace);
+			yyjson_mut_val *v = yyjson_val_mut_copy(d, value);
+			fits = measure(v, depth_of(path), &bytes);
+			done = fits && add(d, path, v, is_replace);
 		} else if (!strcmp(name, "remove")) {
 			done = cut(d, path);
 		} else if (is_move || is_copy) {
@@ -146,7 +184,12 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 			yyjson_mut_val *v = lookup(yyjson_mut_doc_get_root(d), from);
 			bool into_itself = is_move && !strncmp(path, from, fl) && path[fl] == '/';
 			done = v && !into_itself;
-			if (done) {
+			fits = !done || measure(v, depth_of(path), &bytes);
+			copied += is_copy ? bytes : 0;
+			if (copied > COPIED_MAX) // a few copies of copies would fill the memory
+				return td_fail(err, TD_INVALID, "JSON patch operation %zu (copy): more than %u bytes are copied", i,
+					       COPIED_MAX);
+			if (done && fits) {
 				v = yyjson_mut_val_mut_copy(d, v);
 				done = (is_copy || cut(d, from)) && add(d, path, v, false);
 			}
@@ -157,6 +200,9 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 		} else {
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu: unknown op \"%s\"", i, name);
 		}
+		if (!fits)
+			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): nested deeper than %d", i, name, path,
+				       TD_JSON_DEPTH);
 		if (!done)
 			return td_fail(err, TD_CONFLICT, "JSON patch operation %zu (%s %s) %s", i, name, path,
 				       is_test ? "failed: the value differs" : "does not apply: no such path");

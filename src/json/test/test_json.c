@@ -97,6 +97,37 @@ static void json_patches(void **s)
 	}
 }
 
+// Copies of copies double what is there, and deepen it: 40 of them would be more than there is memory.
+static void patches_are_bounded(void **s)
+{
+	td_auto_buf struct td_buf wide = {0}, deep = {0};
+	td_buf_puts(&wide, "[");
+	for (int i = 0; i < 40; i++)
+		td_buf_printf(&wide, "%s{\"op\":\"copy\",\"from\":\"\",\"path\":\"/k%d\"}", i ? "," : "", i);
+	td_buf_puts(&wide, "]");
+	td_buf_puts(&deep, "[{\"op\":\"add\",\"path\":\"");
+	for (int i = 0; i < 100; i++)
+		td_buf_puts(&deep, "/a");
+	td_buf_puts(&deep, "\",\"value\":");
+	for (int i = 0; i < 100; i++)
+		td_buf_puts(&deep, "{\"a\":");
+	td_buf_puts(&deep, "1");
+	for (int i = 0; i < 100; i++)
+		td_buf_puts(&deep, "}");
+	td_buf_puts(&deep, "}]");
+	td_auto_buf struct td_buf nest = {0};
+	for (int i = 0; i < 100; i++)
+		td_buf_puts(&nest, "{\"a\":");
+	td_buf_puts(&nest, "{}");
+	for (int i = 0; i < 100; i++)
+		td_buf_puts(&nest, "}");
+	td_auto(td_json_unref) struct td_json *small = parse("{\"a\":\"bbbbbbbbbb\"}"), *nested = parse(td_buf_str(&nest)),
+					      *w = parse(td_buf_str(&wide)), *d = parse(td_buf_str(&deep)), *r = NULL;
+	assert_int_equal(td_json_patch(td_json_root(small), td_json_root(w), &r, NULL), TD_INVALID);
+	assert_int_equal(td_json_patch(td_json_root(nested), td_json_root(d), &r, NULL), TD_INVALID);
+	assert_null(r);
+}
+
 static void yaml_reads_as_kubernetes_does(void **s)
 {
 	static const char text[] = "# c\n---\na: 1\nb: \"1\"\nc: yes\nd: null\ne: 1.5\nf: 0777\ng: 12abc\nh: |\n  two\n  lines\ni: {x: [a, "
@@ -155,6 +186,7 @@ int main(void)
 		cmocka_unit_test(building_creates_what_is_between),
 		cmocka_unit_test(merge_patches),
 		cmocka_unit_test(json_patches),
+		cmocka_unit_test(patches_are_bounded),
 		cmocka_unit_test(yaml_reads_as_kubernetes_does),
 		cmocka_unit_test(yaml_written_reads_back),
 	};
