@@ -33,6 +33,8 @@ const char *td_status_reason(int http)
 {
 	switch (http) {
 	case 400:
+	case 414:
+	case 431:
 		return "BadRequest";
 	case 401:
 		return "Unauthorized";
@@ -45,10 +47,10 @@ const char *td_status_reason(int http)
 	case 406:
 		return "NotAcceptable";
 	case 408:
-	case 507:
-		return "InsufficientStorage";
 	case 504:
 		return "Timeout";
+	case 507:
+		return "InsufficientStorage";
 	case 409:
 		return "Conflict";
 	case 410:
@@ -69,6 +71,56 @@ const char *td_status_reason(int http)
 	return "Unknown";
 }
 
+// Bytes of the UTF-8 character at p (RFC 3629: no surrogates, nothing overlong); 0: none. p is NUL-terminated.
+static size_t utf8_len(const unsigned char *p)
+{
+	if (*p < 0x80)
+		return 1;
+	size_t n = *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
+	unsigned long c = *p & (0x7fu >> n);
+	if (*p < 0xc2 || *p > 0xf4)
+		return 0;
+	for (size_t i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return 0;
+		c = c << 6 | (p[i] & 0x3f);
+	}
+	bool bad = (n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)) || (c >= 0xd800 && c <= 0xdfff);
+	return bad ? 0 : n;
+}
+
+char *td_text_clean(const char *s)
+{
+	td_auto_buf struct td_buf b = {0};
+	while (*s) {
+		size_t n = utf8_len((const unsigned char *)s);
+		if (n)
+			td_buf_add(&b, s, n);
+		else
+			td_buf_puts(&b, "\xef\xbf\xbd");
+		s += n ? n : 1;
+	}
+	return b.len ? td_buf_take(&b) : td_strdup("");
+}
+
+bool td_text_printable(const char *s)
+{
+	for (const unsigned char *p = (const unsigned char *)s; *p;) {
+		size_t n = utf8_len(p);
+		if (!n || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0))
+			return false;
+		p += n;
+	}
+	return true;
+}
+
+// Names and messages quote what clients sent.
+static void put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, const char *s)
+{
+	td_auto_free char *clean = s ? td_text_clean(s) : NULL;
+	td_jm_str(d, o, key, clean);
+}
+
 char *td_status_text(const struct td_status *s, size_t *ret_len)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -78,11 +130,11 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_obj(d, o, "metadata");
 	td_jm_str(d, o, "status", failure ? "Failure" : "Success");
-	td_jm_str(d, o, "message", s->message);
+	put(d, o, "message", s->message);
 	td_jm_str(d, o, "reason", s->reason);
 	if (s->name || s->kind || s->uid || s->retry_after_s || (s->causes && s->causes->n) || s->code == 404) {
 		yyjson_mut_val *t = td_jm_obj(d, o, "details");
-		td_jm_str(d, t, "name", s->name);
+		put(d, t, "name", s->name);
 		td_jm_str(d, t, "group", s->group && *s->group ? s->group : NULL);
 		td_jm_str(d, t, "kind", s->kind);
 		td_jm_str(d, t, "uid", s->uid);
@@ -92,8 +144,8 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 				const struct td_cause *c = &s->causes->v[i];
 				yyjson_mut_val *e = yyjson_mut_obj(d);
 				td_jm_str(d, e, "reason", c->reason);
-				td_jm_str(d, e, "message", c->message);
-				td_jm_str(d, e, "field", c->field && *c->field ? c->field : NULL);
+				put(d, e, "message", c->message);
+				put(d, e, "field", c->field && *c->field ? c->field : NULL);
 				yyjson_mut_arr_append(a, e);
 			}
 		}

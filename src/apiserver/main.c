@@ -117,7 +117,9 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		.cert_file = cert,
 		.key_file = key,
 		.client_ca_file = ca,
+		.max_body = TD_BODY_MAX,
 		.handler = td_srv_handle,
+		.refused = td_srv_refused,
 		.ctx = &s,
 	};
 	struct td_http_server *http = NULL;

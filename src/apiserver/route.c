@@ -117,12 +117,16 @@ static int options(struct td_req *q, struct td_refusal *r)
 	const char *m = td_http_query(q->x, "fieldManager");
 	if (m && strlen(m) > 128)
 		return td_refuse(r, 422, "Invalid", "fieldManager: Invalid value: \"%.128s…\": must not be longer than 128 characters", m);
+	if (m && !td_text_printable(m))
+		return td_refuse(r, 422, "Invalid", "fieldManager: Invalid value: \"%s\": should only contain printable characters", m);
 	if (m && *m) {
 		q->manager = m;
 	} else { // as the real one: the user agent up to the first '/'
 		const char *ua = td_http_header(q->x, "User-Agent");
 		size_t n = ua ? strcspn(ua, "/") : 0;
 		q->manager = n ? td_arena_strndup(q->arena, ua, n > 128 ? 128 : n) : "unknown";
+		if (!td_text_printable(q->manager))
+			q->manager = "unknown";
 	}
 	return 0;
 }
@@ -261,6 +265,18 @@ static int route(struct td_req *q, struct td_refusal *r)
 		return 0;
 	}
 	return rc;
+}
+
+void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx)
+{
+	struct td_srv *s = ctx;
+	td_auto_refusal struct td_refusal r = {0};
+	if (status == 413)
+		td_refuse(&r, 413, NULL, "Request entity too large: limit is %d", TD_BODY_MAX);
+	else
+		td_refuse(&r, status, NULL, "%s", why);
+	__atomic_add_fetch(&s->count.refused, 1, __ATOMIC_RELAXED);
+	td_reply_refusal(x, &r);
 }
 
 void td_srv_handle(struct td_http_x *x, void *ctx)

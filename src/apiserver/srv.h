@@ -8,6 +8,8 @@
 #include "base/clock.h"
 #include "http/server.h"
 
+enum { TD_BODY_MAX = 3 << 20 }; // as the real one
+
 struct td_srv {
 	struct td_store *store;
 	struct td_registry *reg;
@@ -51,7 +53,8 @@ struct td_req {
 	int64_t now;
 };
 
-void td_srv_handle(struct td_http_x *x, void *ctx); // the handler of the HTTP server; ctx: struct td_srv
+void td_srv_handle(struct td_http_x *x, void *ctx);                               // the handler of the HTTP server; ctx: struct td_srv
+void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx); // its answer to what could not be read
 // Creates what always exists: namespaces default, kube-…, system PriorityClasses.
 int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
 

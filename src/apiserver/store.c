@@ -380,6 +380,20 @@ static int check_namespace(struct td_store *s, struct pending *group, struct pen
 	return TD_DENIED;
 }
 
+// What is written can be read again, by us and by everybody: text that is UTF-8, no deeper and no larger than what is let in.
+static int check_readable(struct pending *p)
+{
+	td_auto(td_json_unref) struct td_json *doc = NULL;
+	if (p->item->len > TD_OBJECT_MAX) {
+		td_fail(&p->err, TD_INVALID, "%s \"%s\" of %zu bytes is too large: limit is %d", p->w->table->name, p->w->name,
+			p->item->len, TD_OBJECT_MAX);
+		p->err.http = 413;
+		return TD_INVALID;
+	}
+	int rc = td_json_parse(p->item->bytes, p->item->len, &doc, &p->err);
+	return rc < 0 ? td_wrap(&p->err, "%s \"%s\" cannot be stored", p->w->table->name, p->w->name) : 0;
+}
+
 static int prepare(struct td_store *s, struct pending *group, struct pending *p, uint64_t rv)
 {
 	const struct td_write *w = p->w;
@@ -406,6 +420,7 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 		p->type = TD_EVENT_DELETED;
 	}
 	p->prev = td_item_ref(cur);
+	rc = w->doc ? check_readable(p) : 0;
 	const struct td_db_row row = {
 		.res = w->table->name,
 		.ns = ns,
@@ -416,7 +431,7 @@ static int prepare(struct td_store *s, struct pending *group, struct pending *p,
 		.bytes = p->item->bytes,
 		.len = p->item->len,
 	};
-	rc = td_db_put(s->db, &row, &p->err);
+	rc = rc < 0 ? rc : td_db_put(s->db, &row, &p->err);
 	if (rc < 0) {
 		p->item = td_item_unref(p->item);
 		p->prev = td_item_unref(p->prev);

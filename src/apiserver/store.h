@@ -31,6 +31,8 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 // At most max objects in that order, after ns/name (name NULL: from the beginning).
 void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const char *name, size_t max, struct td_items *ret);
 
+enum { TD_OBJECT_MAX = 1536 << 10 }; // bytes of one object, as etcd's
+
 struct td_write {
 	struct td_table *table;
 	const char *ns, *name;
@@ -41,7 +43,7 @@ struct td_write {
 // Waits until the write is on file. *ret: the new version, for a delete the last one with the revision of the deletion, as a copy; may be
 // NULL.
 // TD_EXISTS, TD_CONFLICT (changed since base), TD_NOT_FOUND (gone), TD_DENIED (namespace absent: err->http 404, terminating: 403),
-// TD_INTERNAL (nothing was written).
+// TD_INVALID (too large: err->http 413; too deep, not UTF-8), TD_INTERNAL (nothing was written; full disk: err->http 507).
 int td_store_write(struct td_store *s, const struct td_write *w, struct td_item **ret, struct td_error *err);
 
 // ---- events ----

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_STEP = 16 * 1024, DRAIN_MAX = 1 << 20 };
+enum { READ_STEP = 16 * 1024, DRAIN_MAX = 16 << 20 }; // DRAIN_MAX: clients that first send it all shall still see why it was refused
 
 int64_t td_now(void)
 {

@@ -9,7 +9,10 @@ enum { TRAILER_MAX = 8 * 1024, LINGER_MS = 1000 };
 static bool refuse(struct td_http_x *x, int status, const char *why)
 {
 	x->keep_alive = false;
-	td_http_send(x, status, "text/plain; charset=utf-8", why, strlen(why));
+	if (x->s->o.refused)
+		x->s->o.refused(x, status, why, x->s->o.ctx);
+	else
+		td_http_send(x, status, "text/plain; charset=utf-8", why, strlen(why));
 	return false;
 }
 

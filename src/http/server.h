@@ -23,6 +23,9 @@ struct td_http_server_opts {
 	int64_t header_ms, body_ms, write_ms, idle_ms;
 	mode_t unix_mode; // default 0600
 	void (*handler)(struct td_http_x *x, void *ctx);
+	// Answers a request that could not be read (400, 408, 413, 414, 431, …) by td_http_send; NULL: `why` as text. x has no path or
+	// body to speak of, and the connection ends.
+	void (*refused)(struct td_http_x *x, int status, const char *why, void *ctx);
 	void *ctx;
 };
 int td_http_server_new(const struct td_http_server_opts *o, struct td_http_server **ret, struct td_error *err); // listens

@@ -37,7 +37,7 @@ static void start(struct harness *h, size_t ring)
 		fail_msg("store: %s", err.msg);
 	h->srv.reg = td_registry_new(h->srv.store);
 	const char *listen[] = {"127.0.0.1:0", NULL};
-	const struct td_http_server_opts o = {.listen = listen, .handler = td_srv_handle, .ctx = &h->srv};
+	const struct td_http_server_opts o = {.listen = listen, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &h->srv};
 	if (td_http_server_new(&o, &h->http, &err) < 0)
 		fail_msg("server: %s", err.msg);
 	h->cancel = td_cancel_new();
