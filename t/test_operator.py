@@ -173,3 +173,120 @@ def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
     home.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"restApi":{"access":"socket"}}}')
     wait_for("and back", lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["restUrl"].startswith("unix:"))
     assert home.cmd("status").returncode == 0
+
+
+def patch(pool, kind, name, spec):
+    return pool.run("kubectl", "patch", kind, name, "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}), check=False)
+
+
+# What somebody may write wrongly, what it must be answered with, and how it is set back.
+REFUSED = [  # by the API, before it is stored
+    ("slurmcluster", "main", {"restApi": {"access": "everybody"}}, ["spec.restApi.access", '"network"', '"socket"']),
+    ("slurmcluster", "main", {"restApi": {"replicas": 0}}, ["spec.restApi.replicas", "greater than or equal to 1"]),
+    ("slurmcluster", "main", {"users": [{"name": "Bad Name", "uid": 1001}]}, ["spec.users[0].name"]),
+    ("slurmcluster", "main", {"users": [{"name": "low", "uid": 5}]}, ["spec.users[0].uid", "greater than or equal to 1000"]),
+    ("slurmcluster", "main", {"partitions": [{"name": "p", "maxTime": "soon"}]}, ["spec.partitions[0].maxTime"]),
+    ("slurmcluster", "main", {"reserve": {"cpu": "much"}}, ["spec.reserve.cpu", "must match"]),
+    ("nodeset", "pool", {"replicas": -1}, ["spec.replicas", "greater than or equal to 0"]),
+    ("nodeset", "pool", {"slurm": {"gres": "two"}}, ["spec.slurm.gres"]),
+    ("nodeset", "pool", {"updateStrategy": {"maxUnavailable": "0%"}}, ["spec.updateStrategy.maxUnavailable"]),
+    ("nodeset", "pool", {"slurm": {"extraConf": {"TmpDisk": "1 CPUs=99"}}}, ["spec.slurm.extraConf"]),
+]
+CONDITIONS = [  # what only the operator can know
+    ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"Prolog": "/bin/true"}}}, {"config": None},
+     ["spec.config.slurmConf.Prolog", "the gate", "remove it"]),
+    ("slurmcluster", "main", "ConfigValid", {"partitions": [{"name": "all", "nodeSets": ["nobody"]}]}, {"partitions": [{"name": "all", "default": True, "maxTime": "INFINITE"}]},
+     ["spec.partitions[0].nodeSets", "nobody"]),
+    ("slurmcluster", "main", "ConfigValid", {"users": [{"name": "a", "uid": 1001}, {"name": "b", "uid": 1001}]}, None, ["spec.users[1].uid", "nobody else's"]),
+    ("nodeset", "pool", "Ready", {"slurm": {"gres": "gpu:9"}}, {"slurm": {"gres": "auto"}}, ["spec.slurm.gres asks for 9 GPUs, the node has 8"]),
+    ("slurmcluster", "main", "ConfigValid", {"restApi": {"template": {"spec": {"containers": [{"name": "slurmrestd", "env": "x"}]}}}}, {"restApi": {"template": None}},
+     ["spec.restApi.template", "correct it", "env"]),
+    ("nodeset", "pool", "SpecValid", {"slurm": {"features": ["set.other"]}}, {"slurm": {"features": None}}, ["spec.slurm.features[0]", "set."]),
+    ("nodeset", "pool", "SpecValid", {"slurm": {"extraConf": {"CPUs": "99"}}}, {"slurm": {"extraConf": None}}, ["spec.slurm.extraConf.CPUs", "remove it"]),
+    ("nodeset", "pool", "SpecValid", {"clusterName": "nowhere"}, {"clusterName": "main"}, ["spec.clusterName", "nowhere", "create it or correct the name"]),
+]
+
+
+@pytest.mark.feature("A2")
+@pytest.mark.feature("A3")
+def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
+    home.up("--nodes", "2")
+    users = home.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
+    job = home.sbatch("-N2")
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    for kind, name, spec, words in REFUSED:
+        r = patch(home, kind, name, spec)
+        assert r.returncode and all(w in r.stderr for w in words), (spec, r.stderr)
+    for kind, name, which, spec, back, words in CONDITIONS:
+        r = patch(home, kind, name, spec)
+        assert r.returncode == 0, (spec, r.stderr)
+        want = home.get(kind, name, "-n", "slurm")["metadata"]["generation"]
+
+        def seen(status):
+            o = home.get(kind, name, "-n", "slurm")
+            c = condition(o, which)
+            return c if c.get("status") == status and c.get("observedGeneration", 0) >= want else None
+
+        c = wait_for(f"{which} is False for {spec}", lambda: seen("False"))
+        assert all(w in c["message"] for w in words), (spec, c["message"])
+        r = patch(home, kind, name, back or {"users": users})
+        assert r.returncode == 0, r.stderr
+        want = home.get(kind, name, "-n", "slurm")["metadata"]["generation"]
+        wait_for(f"{which} is True again after {spec}", lambda: seen("True"))
+    # Nothing that ran was touched by all that.
+    wait_for("all is well", lambda: home.cmd("status", check=False).returncode == 0)
+    assert {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")} == pods
+    assert home.squeue()[job]["state"] == "RUNNING"
+
+
+def counts(pool):
+    """(what the NodeSet's status says, what sinfo says): they must be equal."""
+    s = pool.get("nodeset", "pool", "-n", "slurm")["status"]
+    words = [l.rstrip("*~#!%$@^-") for l in pool.shell("sinfo", "-h", "-N", "-o", "%T").split()]
+    there = {"idle": words.count("idle"), "allocated": sum(w in ("allocated", "mixed", "completing") for w in words), "draining": words.count("draining"),
+             "drained": words.count("drained"), "down": words.count("down")}
+    return {k: s.get(k) for k in there}, there
+
+
+def counts_agree(pool, **want):
+    def look():
+        ours, theirs = counts(pool)
+        return ours == theirs and all(ours[k] == v for k, v in want.items())
+    wait_for(f"the status counts as sinfo does, with {want}", look)
+
+
+@pytest.mark.feature("A3")
+def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
+    home.up("--nodes", "3")
+    counts_agree(home, idle=3)
+    home.shell("scontrol", "update", "nodename=n0", "state=drain", "reason=bad fan")
+    job = home.sbatch("-w", "n1")
+    counts_agree(home, idle=1, allocated=1, drained=1)
+    home.shell("scontrol", "update", "nodename=n0", "state=undrain")
+    # A label of the node becomes a feature: when its job has ended, and no other node is touched.
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    home.kubectl("label", "node", "n1", "topology.tandem.dev/rack=r7", "--overwrite")
+    wait_for("it drains and waits for the job", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%T").strip() == "draining")
+    counts_agree(home, idle=2, draining=1)
+    assert "waiting for its jobs" in wait_for("the status says for what", lambda: node_status(home, "n1").get("message"))
+    home.shell("scancel", job)
+    wait_for("the feature is there", lambda: "r7" in home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%f").strip().split(","))
+    counts_agree(home, idle=3)
+    home.shell("srun", "-C", "r7", "--mem=100M", "true")
+    now = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    assert {n for n in pods if now.get(n) != pods[n]} == {"main-pool-n1"}
+    # Deleted: records, pods and shares go, nothing else does.
+    spec = home.get("nodeset", "pool", "-n", "slurm")["spec"]
+    home.kubectl("delete", "nodeset", "pool", "-n", "slurm")
+    wait_for("Slurm has no node", lambda: not slurm_nodes(home))
+    wait_for("no slurmd pod is left", lambda: not home.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd"))
+    wait_for("nodes are whole again", lambda: not any("tandem.dev/slurm-share" in n["metadata"].get("annotations", {}) for n in home.items("nodes")))
+    assert home.get("slurmcluster", "main", "-n", "slurm")["status"]["nodes"]["total"] == 0
+    home.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "pool", "namespace": "slurm"}, "spec": {**spec, "replicas": 2}})
+    wait_for("two nodes are back", lambda: home.idle_nodes() == 2)
+    counts_agree(home, idle=2)
+    s = home.get("nodeset", "pool", "-n", "slurm")["status"]
+    assert (s["desired"], s["matched"], s["assigned"], s["ready"], s["updated"], s["running"]) == (2, 3, 2, 2, 2, 2)
+    home.shell("srun", "-N2", "--mem=100M", "true")
+    home.kubectl("scale", "nodeset", "pool", "-n", "slurm", "--replicas=3")
+    counts_agree(home, idle=3)

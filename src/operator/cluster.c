@@ -48,9 +48,27 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 		f->mem_per_cpu = per > 0 ? per : 1;
 }
 
+static bool is_of(const struct td_object *p, const char *app, const char *cluster)
+{
+	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
+}
+
 static int by_name(const void *a, const void *b)
 {
 	return td_op_name_cmp(*(char *const *)a, *(char *const *)b);
+}
+
+// A node whose NodeSet is wrong for the moment (a slip in clusterName or gres) keeps its slurmd, so the configuration keeps the node too,
+// with the share it has.
+static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_object *node, struct td_op_share *ret)
+{
+	const char *share = td_object_annotation(node, TD_OP_SHARE);
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_by_index(op->pods, "node", node->name, &pods);
+	for (size_t i = 0; share && i < pods.n; i++)
+		if (td_streq(pods.v[i]->ns, sc->ns) && is_of(pods.v[i], "slurmd", sc->name) && !td_object_deleting(pods.v[i]))
+			return td_op_share_parse(share, ret);
+	return false;
 }
 
 static void gather(struct td_op *op, struct td_object *sc, struct td_objects *sets, struct facts *f)
@@ -65,11 +83,10 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 	for (size_t i = 0; i < nodes.n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
-		if (!owner || !td_op_selects(owner, nodes.v[i]) || !td_streq(owner->ns, sc->ns) ||
-		    !td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name) ||
-		    !td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &s, NULL))
-			continue;
-		add_node(f, nodes.v[i], &s);
+		bool ours = owner && td_op_selects(owner, nodes.v[i]) && td_streq(owner->ns, sc->ns) &&
+			    td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
+		if ((ours && td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &s, NULL)) || runs_here(op, sc, nodes.v[i], &s))
+			add_node(f, nodes.v[i], &s);
 	}
 	// One kind of node: one line for all, so that further nodes of that kind change nothing. Else lines by name.
 	for (size_t i = 0, k = 0; i < f->n_groups; i++) {
@@ -123,11 +140,6 @@ static char *join(const struct td_strv *l)
 	for (size_t i = 0; i < l->n && b.len < 4096; i++)
 		td_buf_printf(&b, "%s%s", i ? "; " : "", l->v[i]);
 	return td_buf_take(&b);
-}
-
-static bool is_of(const struct td_object *p, const char *app, const char *cluster)
-{
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
 }
 
 // A first configuration that comes a moment before the nodes would be replaced at once, so it waits for them a little. And a slurmctld that

@@ -8,8 +8,10 @@
 
 void td_op_wants_done(struct td_op_wants *w)
 {
-	for (size_t i = 0; i < w->n; i++)
+	for (size_t i = 0; i < w->n; i++) {
 		td_json_unref(w->v[i].obj);
+		free(w->v[i].field);
+	}
 	w->n = 0;
 }
 
@@ -30,7 +32,7 @@ static int add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, b
 	td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER, b->name);
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
 	td_op_own(d, root, b->sc, &td_slurmclusters);
-	b->out->v[b->out->n++] = (struct td_op_want){gvr, td_json_from_mut(root), once};
+	b->out->v[b->out->n++] = (struct td_op_want){.gvr = gvr, .obj = td_json_from_mut(root), .once = once};
 	return 0;
 }
 
@@ -100,7 +102,10 @@ static int workload(struct builder *b, const struct td_gvr *gvr, struct td_json 
 	}
 	td_auto_free char *f = td_asprintf("%s.template", field);
 	int r = td_op_merge_template(d, t, td_jget(part, "template"), f, err);
-	return r ? r : add(b, gvr, d, false, err);
+	if (r || (r = add(b, gvr, d, false, err)))
+		return r;
+	b->out->v[b->out->n - 1].field = td_strdup(field);
+	return 0;
 }
 
 #define USERS_BY_FILE                                                                                                                      \

@@ -140,6 +140,8 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_CREATE, NULL);
 	} else if (n->pod_updated && registered(n) && (r->states & TD_NODE(DRAIN)) && td_op_reason_ours(r->reason)) {
 		act(n, TD_OP_UNDRAIN, NULL);
+	} else if (n->refuse) {
+		act(n, TD_OP_NONE, n->refuse); // it goes on as it is; what is asked for now cannot be
 	}
 }
 

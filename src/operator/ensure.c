@@ -51,6 +51,13 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	op_add(d, "add", pointer, m);
 }
 
+// What a person wrote in a template is refused in words about the object that we made of it: they are told where they wrote it.
+static int refused(const struct td_op_want *w, int code, int wrapped, struct td_error *err)
+{
+	return code == TD_INVALID && w->field ? td_wrap(err, "%s.template or %s.resources cannot be used; correct it", w->field, w->field)
+					      : wrapped;
+}
+
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err)
 {
 	yyjson_val *want = td_json_root(w->obj);
@@ -70,7 +77,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_OP_REVISION, rev);
 		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
 		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
-		return r ? td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name) : 0;
+		return r ? refused(w, r, td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name), err) : 0;
 	}
 	yyjson_val *owner = td_object_owner(live);
 	if (!td_streq(td_jstr(owner, "uid"), td_jstr(want, "metadata.ownerReferences.[0].uid")))
@@ -90,7 +97,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	op_add(d, "add", td_streq(part, "data") ? "/data" : "/spec", yyjson_val_mut_copy(d, need));
 	r = td_kube_patch(op->k, w->gvr, ns, name, NULL, TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
 	if (r)
-		return td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name);
+		return refused(w, r, td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name), err);
 	td_info("%s %s/%s: brought to the wanted form", w->gvr->kind, ns, name);
 	return 0;
 }

@@ -452,8 +452,10 @@ static int write_status(struct td_op *op, struct td_object *set, struct rows *ro
 		if (rows->v[i].n.keep && !td_op_available(&rows->v[i].n) && named++ < 8)
 			td_buf_printf(&turn, " %s", rows->v[i].name);
 	long long outdated = 0;
+	bool refused = false;
 	for (size_t i = 0; i < rows->n; i++) {
 		struct row *x = &rows->v[i];
+		refused |= x->n.keep && x->n.refuse;
 		yyjson_mut_val *o = yyjson_mut_obj(d);
 		td_jm_str(d, o, "name", x->name);
 		if (x->pod)
@@ -480,7 +482,7 @@ static int write_status(struct td_op *op, struct td_object *set, struct rows *ro
 			problem ? problem : "every field can be used", gen, now);
 	td_auto_free char *text = waits ? td_asprintf("%lld of %lld nodes are ready; %s: %s", k->ready, k->desired, waits_for, waits)
 					: td_asprintf("%lld of %lld nodes are ready", k->ready, k->desired);
-	bool ready = !problem && fresh && k->ready == k->desired && k->desired == k->assigned;
+	bool ready = !problem && !refused && fresh && k->ready == k->desired && k->desired == k->assigned;
 	td_op_condition(d, cs, old, "Ready", ready ? "True" : "False",
 			problem  ? "Invalid"
 			: !v     ? "NoCluster"

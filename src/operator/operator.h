@@ -28,7 +28,8 @@
 struct td_op_want {
 	const struct td_gvr *gvr;
 	struct td_json *obj;
-	bool once; // created when absent, never changed (keys)
+	bool once;   // created when absent, never changed (keys)
+	char *field; // of the SlurmCluster, "spec.login[0]": whose template shaped it; NULL: none
 };
 struct td_op_wants {
 	struct td_op_want v[64];

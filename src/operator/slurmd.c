@@ -83,6 +83,18 @@ char *td_op_share_text(const struct td_op_share *s)
 	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"" GPU "\":\"%lld\"}", s->cpus, s->memory_mb, s->gpus);
 }
 
+bool td_op_share_parse(const char *text, struct td_op_share *ret)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int64_t cpus, mem, gpus;
+	if (td_json_parse(text, strlen(text), &j, NULL) || td_quantity_ceil(td_jkey_str(td_json_root(j), "cpu"), &cpus, NULL) ||
+	    td_quantity_ceil(td_jkey_str(td_json_root(j), "memory"), &mem, NULL) ||
+	    td_quantity_ceil(td_jkey_str(td_json_root(j), GPU), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 || gpus < 0)
+		return false;
+	*ret = (struct td_op_share){cpus, mem >> 20, gpus};
+	return true;
+}
+
 // Keys of a node's line that Tandem writes.
 static bool own_key(const char *k)
 {

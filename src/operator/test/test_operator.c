@@ -124,6 +124,16 @@ static void test_share(void **state)
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &err));
 	td_auto_free char *text = td_op_share_text(&s);
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
+	struct td_op_share back = {0};
+	assert_true(td_op_share_parse(text, &back) && back.cpus == 15 && back.memory_mb == 31744 && back.gpus == 8);
+	static const char *const bad[] = {"",
+					  "{}",
+					  "[]",
+					  "{\"cpu\":\"0\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"0\"}",
+					  "{\"cpu\":\"many\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"0\"}",
+					  "{\"cpu\":\"1\",\"memory\":\"1Gi\"}"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_false(td_op_share_parse(bad[i], &back));
 	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), &s, &err));
 	assert_non_null(strstr(err.msg, "spec.reserve"));
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), &s, &err));
@@ -269,6 +279,11 @@ static void test_first(void **state)
 	assert_string_equal(w.n[2].why, "too small");
 	w = settled();
 	attach(&w);
+	w.n[1].refuse = "no GPU left"; // runs already: it goes on, and why it is not as asked is told
+	expect(&w, "- - - -");
+	assert_true(w.n[1].keep);
+	assert_string_equal(w.n[1].why, "no GPU left");
+	w.n[1].refuse = NULL;
 	expect(&w, "- - - -");
 	assert_int_equal(w.k.ready, 4);
 	assert_int_equal(w.k.idle, 4);
