@@ -26,7 +26,9 @@ static const char help[] =
 	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
 	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--log-level LEVEL]\n\n"
 	"The node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
-	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n";
+	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
+	"tandem-agent(8) says what each flag is.\n\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 // ---- flags ----
 

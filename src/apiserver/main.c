@@ -27,7 +27,8 @@ static void usage(FILE *f)
 	      "  --pki DIR            ca.crt, apiserver.crt, apiserver.key, sa.key\n"
 	      "  --db FILE            SQLite file with every object\n"
 	      "  --agent-socket PATH  the agent's unix socket: logs and exec go there\n"
-	      "  --dev DIR            instead of the above: a throw-away server with all of it in DIR; see tools/dev-apiserver\n",
+	      "  --dev DIR            instead of the above: a throw-away server with all of it in DIR; see tools/dev-apiserver\n"
+	      "\nExit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
 	      f);
 }
 

@@ -25,7 +25,9 @@ static const char usage[] =
 	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a slurmrestd\n"
 	"                       whose SlurmCluster says spec.restApi.access socket\n"
 	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
-	"  --jwt-key FILE       instead of the Secret NAME-jwt-key (tests)\n";
+	"  --jwt-key FILE       instead of the Secret NAME-jwt-key (tests)\n"
+	"\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 static void index_uid(const struct td_object *o, struct td_strv *ret)
 {

@@ -116,8 +116,11 @@ static void become_small(const char *tandem)
 int td_supervise_main(int argc, char **argv)
 {
 	if (argc > 1) {
-		printf("usage: tandem supervise\n\nStarts and restarts the embedded roles of $TANDEM_HOME. `tandem up` starts it.\n");
-		return strcmp(argv[1], "--help") == 0 ? 0 : 2;
+		bool asked = !strcmp(argv[1], "--help");
+		fputs("usage: tandem supervise\n\nStarts and restarts the embedded roles of $TANDEM_HOME. `tandem up` starts it.\n\n"
+		      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
+		      asked ? stdout : stderr);
+		return asked ? 0 : 2;
 	}
 	td_auto_free char *self = td_self_path();
 	become_small(self);

@@ -233,7 +233,9 @@ static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--empty
 			    "  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
 			    "                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
 			    "  --identity NAME    name in the Lease (default: the host's name)\n"
-			    "  --log-level LEVEL  debug, info, warn, error (default info)\n";
+			    "  --log-level LEVEL  debug, info, warn, error (default info)\n"
+			    "\n"
+			    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 int td_operator_main(int argc, char **argv)
 {

@@ -9,15 +9,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static int usage(void)
+static int usage(FILE *f)
 {
-	fputs("usage: tandem-standin init CMD [ARG…]\n"
+	fputs("usage: tandem-standin init [--log BYTES] [--tty] CMD [ARG…]\n"
 	      "       tandem-standin exec CMD [ARG…]\n"
 	      "       tandem-standin gate [--socket PATH] [--timeout MS]\n"
 	      "       tandem-standin task-prolog [--socket PATH]\n"
-	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n",
-	      stderr);
-	return 2;
+	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
+	      "\n"
+	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
+	      "\n"
+	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be run,\n"
+	      "127 not found, 128 could not be started, 143 told to end; else the command's own.\n",
+	      f);
+	return f == stdout ? 0 : 2;
 }
 
 int main(int argc, char **argv)
@@ -26,7 +31,7 @@ int main(int argc, char **argv)
 	const char *name = argc ? (slash ? slash + 1 : argv[0]) : "";
 	// Bind-mounted as /.init: PID 1 is the container's start, everything else is an exec into it.
 	if (!strcmp(name, ".init"))
-		return argc < 2 ? usage() : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+		return argc < 2 ? usage(stderr) : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
 	if (!strcmp(name, "task-prolog"))
 		return standin_task(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
@@ -39,5 +44,5 @@ int main(int argc, char **argv)
 		return standin_gate(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "run"))
 		return standin_run(argc - 1, argv + 1);
-	return usage();
+	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

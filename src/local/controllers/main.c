@@ -193,7 +193,9 @@ int td_controllers_main(int argc, char **argv)
 			continue;
 		} else {
 			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] [--log-level "
-			      "debug|info|warn|error]\n",
+			      "debug|info|warn|error]\n"
+			      "\nThe workload controllers and the scheduler of the embedded plane.\n\n"
+			      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
 			      o == 'h' ? stdout : stderr);
 			return o == 'h' ? 0 : 2;
 		}
