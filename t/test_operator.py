@@ -290,3 +290,35 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     home.shell("srun", "-N2", "--mem=100M", "true")
     home.kubectl("scale", "nodeset", "pool", "-n", "slurm", "--replicas=3")
     counts_agree(home, idle=3)
+
+
+def evict(pool, pod):
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "slurm"}}
+    return pool.run("kubectl", "create", "--raw", f"/api/v1/namespaces/slurm/pods/{pod}/eviction", "-f", "-", input=json.dumps(body), check=False)
+
+
+@pytest.mark.feature("A3")
+def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):
+    home.up("--nodes", "2")
+
+    def uid():
+        return home.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["uid"]
+
+    job = home.sbatch("-w", "n1")
+    wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING")
+    first = uid()
+    r = evict(home, "main-pool-n1")
+    assert r.returncode and "disruption budget" in r.stderr, r.stderr
+    assert evict(home, "main-pool-n0").returncode, "an idle node gets a job at any moment"
+    # kubectl drain waits for the job, and goes on when it has ended.
+    drain = ["kubectl", "drain", "n1", "--pod-selector=app.kubernetes.io/name=slurmd", "--delete-emptydir-data"]
+    r = home.run(*drain, "--timeout=6s", check=False)
+    assert r.returncode and uid() == first and home.squeue()[job]["state"] == "RUNNING", r.stderr
+    home.shell("scancel", job)
+    home.run(*drain, "--timeout=60s")
+    wait_for("a new slurmd pod is there", lambda: home.items("pods", "-n", "slurm", "--field-selector=metadata.name=main-pool-n1,status.phase=Running") and uid() != first)
+    assert evict(home, "main-pool-n0").returncode
+    home.kubectl("uncordon", "n1")
+    wait_for("n1 takes jobs again", lambda: home.idle_nodes() == 2)
+    wait_for("and is protected again", lambda: "tandem.dev/evictable" not in home.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["labels"])
+    assert evict(home, "main-pool-n1").returncode

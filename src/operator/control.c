@@ -162,6 +162,24 @@ static int slurmctld(struct builder *b, struct td_error *err)
 	return workload(b, &td_statefulsets, td_json_from_mut(yyjson_mut_doc_get_root(d)), part, "spec.controller", err);
 }
 
+// Evictions (kubectl drain, autoscalers) keep off slurmd pods as long as a job is or could be there: all but those that the operator
+// labels, because a node that takes no more jobs cannot get one between the look and the eviction. A number, not maxUnavailable: that is
+// counted against the replicas of the NodeSet, which nobody needs to set. Until the node is drained (cordon it) an eviction is refused and
+// tried again by who asked.
+static int budget(struct builder *b, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		doc(td_op_yaml("apiVersion: policy/v1\nkind: PodDisruptionBudget\n"
+			       "metadata: {name: %s-drain-first, labels: {app.kubernetes.io/name: slurmd}}\n"
+			       "spec:\n"
+			       "  minAvailable: 2147483647\n"
+			       "  selector:\n"
+			       "    matchLabels: {app.kubernetes.io/name: slurmd, tandem.dev/cluster: %s}\n"
+			       "    matchExpressions: [{key: " TD_OP_EVICTABLE ", operator: DoesNotExist}]\n",
+			       b->name, b->name));
+	return add(b, &td_pdbs, d, false, err);
+}
+
 static bool by_socket(const struct builder *b)
 {
 	return td_streq(td_jstr(b->sc, "spec.restApi.access"), "socket");
@@ -277,7 +295,8 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	    (r = secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES, err)) || (r = config_map(&b, files, err)) ||
 	    (r = service(&b, "slurmctld", "slurmctld", TD_SLURMCTLD_PORT, err)) ||
 	    (!by_socket(&b) && (r = service(&b, "slurmrestd", "slurmrestd", TD_SLURMRESTD_PORT, err))) ||
-	    (r = service(&b, "slurmd", "slurmd", TD_SLURMD_PORT, err)) || (r = slurmctld(&b, err)) || (r = slurmrestd(&b, err)))
+	    (r = service(&b, "slurmd", "slurmd", TD_SLURMD_PORT, err)) || (r = budget(&b, err)) || (r = slurmctld(&b, err)) ||
+	    (r = slurmrestd(&b, err)))
 		return r;
 	yyjson_val *x;
 	size_t i, n;

@@ -202,6 +202,7 @@ void td_op_decide(struct td_op_node *v, size_t n, const struct td_op_policy *p, 
 	for (size_t i = 0; i < n; i++) {
 		v[i].keep = v[i].exists && v[i].matched && (v[i].pod || !v[i].refuse);
 		act(&v[i], TD_OP_NONE, NULL);
+		v[i].evictable = v[i].record && !td_op_record_busy(v[i].record) && (v[i].record->states & (TD_NODE(DRAIN) | TD_NODE(DOWN)));
 		able += v[i].keep;
 	}
 	c.desired = p->replicas < 0 || p->replicas > (long long)able ? (long long)able : p->replicas;

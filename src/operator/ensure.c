@@ -11,6 +11,7 @@ static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 	       : g == &td_configmaps   ? op->configmaps
 	       : g == &td_services     ? op->services
 	       : g == &td_statefulsets ? op->statefulsets
+	       : g == &td_pdbs         ? op->budgets
 				       : op->deployments;
 }
 

@@ -331,6 +331,21 @@ static int change_state(struct td_op_view *v, struct row *x, struct td_cancel *c
 	}
 }
 
+// Says on the pod whether it may be evicted; without Slurm's answer what was said stands.
+static int mark_evictable(struct td_op *op, struct td_op_view *v, struct row *x, struct td_cancel *c, struct td_error *err)
+{
+	bool said = x->pod && td_object_label(x->pod, TD_OP_EVICTABLE);
+	if (!v->fresh || !x->pod || x->n.pod_deleting || said == x->n.evictable || x->n.act == TD_OP_DELETE_POD)
+		return 0;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "metadata.uid", x->pod->uid);
+	td_jm_key_set(d, td_jm_obj(d, root, "metadata.labels"), TD_OP_EVICTABLE,
+		      x->n.evictable ? yyjson_mut_str(d, "true") : yyjson_mut_null(d));
+	int r = td_kube_patch(op->k, &td_pods, x->pod->ns, x->pod->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
+	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r ? td_wrap(err, "labelling pod %s/%s", x->pod->ns, x->pod->name) : 0;
+}
+
 static int perform(struct td_op *op, struct td_object *sc, struct td_object *set, struct td_op_view *v, struct row *x, struct td_cancel *c,
 		   struct td_error *err)
 {
@@ -549,10 +564,13 @@ static int one(struct td_op *op, struct td_object *sc, struct td_object *set, st
 	// A spec with problems changes nothing: what runs goes on running. One failing node does not hold up the others.
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
-	for (size_t i = 0; i < rows.n && problems.n == 0 && sc; i++) {
+	for (size_t i = 0; i < rows.n && sc; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = perform(op, sc, set, v, &rows.v[i], c, &e);
-		*unsettled |= rows.v[i].n.act != TD_OP_NONE || rows.v[i].n.why;
+		int r = mark_evictable(op, v, &rows.v[i], c, &e);
+		if (!r && problems.n == 0) {
+			r = perform(op, sc, set, v, &rows.v[i], c, &e);
+			*unsettled |= rows.v[i].n.act != TD_OP_NONE || rows.v[i].n.why;
+		}
 		if (r && !first) {
 			first = r;
 			first_err = e;

@@ -54,6 +54,13 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 	enqueue(op->q, o->ns, cluster);
 }
 
+static void on_budget(void *ctx, struct td_object *old, struct td_object *now)
+{
+	// Its status changes with every pod that comes or goes.
+	if (!old || !now || td_jint(old->root, "metadata.generation", 0) != td_jint(now->root, "metadata.generation", -1))
+		on_owned(ctx, old, now);
+}
+
 static void all_clusters(struct td_op *op)
 {
 	td_auto_objects struct td_objects l = {0};
@@ -165,6 +172,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->services, {&td_services, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->deployments, {&td_deployments, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->budgets, {&td_pdbs, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_budget},
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new(); // ends the informers also when one of them could not start

@@ -18,6 +18,7 @@
 #define TD_OP_LABEL_NAME "app.kubernetes.io/name"
 #define TD_OP_CONFIG "tandem.dev/config-hash"    // on daemons' pod templates
 #define TD_OP_REVISION "tandem.dev/revision"     // on slurmd pods: hash of the whole wanted pod
+#define TD_OP_EVICTABLE "tandem.dev/evictable"   // label on slurmd pods of nodes that are drained or down and hold no job
 #define TD_OP_SHARE "tandem.dev/slurm-share"     // on nodes: what Slurm gives out there
 #define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
@@ -90,6 +91,7 @@ struct td_op_node { // in
 	bool forgotten;                     // Slurm answers without a record although slurmd runs: missing.c says that it will stay so
 	// out
 	bool keep;
+	bool evictable; // no job is on it and none can start: whoever evicts its pod ends nothing
 	enum td_op_act act;
 	const char *why; // static: the reason to write, or what is waited for
 };
@@ -160,7 +162,7 @@ struct td_op {
 	const char *empty_dirs; // slurm/where.h; NULL: not known
 	struct td_queue *q;
 	struct td_recorder *events;
-	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments;
+	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments, *budgets;
 	struct td_op_view *views; // guarded by lock; an entry belongs to the worker that holds its key
 	bool stopping;            // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;

@@ -88,6 +88,9 @@ static void test_objects(void **state)
 	assert_true(home && conf);
 	wanted(&w, &td_deployments, "main-slurmrestd");
 	wanted(&w, &td_services, "main-slurmctld");
+	const yyjson_val *pdb = td_jget(wanted(&w, &td_pdbs, "main-drain-first"), "spec");
+	assert_true(td_jint(pdb, "minAvailable", 0) == INT32_MAX && !td_jget(pdb, "maxUnavailable"));
+	assert_string_equal(td_jstr(pdb, "selector.matchExpressions.[0].key"), TD_OP_EVICTABLE);
 	// slurmrestd has a socket in a volume of its own, and nothing to connect to from outside.
 	const yyjson_val *rest = td_jget(wanted(&w, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
@@ -442,6 +445,36 @@ static void test_missing(void **state)
 	td_op_missing_done(&m);
 }
 
+static void test_evictable(void **state)
+{
+	static const struct {
+		uint64_t states;
+		long long cpus;
+		bool yes;
+	} t[] = {
+		{IDLE, 0, false}, // a job may start there at any moment
+		{BUSY, 2, false},
+		{IDLE | DRAIN, 0, true},
+		{BUSY | DRAIN, 2, false},
+		{IDLE | DRAIN, 2, false}, // the two lag behind each other
+		{IDLE | DRAIN | TD_NODE(COMPLETING), 0, false},
+		{TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM), 0, true},
+	};
+	for (size_t i = 0; i < TD_LEN(t); i++) {
+		struct world w = settled();
+		attach(&w);
+		w.r[1].states = t[i].states;
+		w.r[1].alloc_cpus = t[i].cpus;
+		w.r[1].reason = "bad fan";
+		expect(&w, "- - - -");
+		if (w.n[1].evictable != t[i].yes)
+			fail_msg("case %zu", i);
+	}
+	struct world w = settled(); // no record: unknown is not idle
+	expect(&w, "- - - -");
+	assert_false(w.n[1].evictable);
+}
+
 static void test_names(void **state)
 {
 	assert_true(td_op_name_cmp("n2", "n10") < 0 && td_op_name_cmp("n10", "n9") > 0 && td_op_name_cmp("a", "a") == 0);
@@ -454,7 +487,8 @@ int main(void)
 		cmocka_unit_test(test_objects),       cmocka_unit_test(test_share),   cmocka_unit_test(test_slurmd),
 		cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),  cmocka_unit_test(test_first),
 		cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),  cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_missing), cmocka_unit_test(test_names),
+		cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_missing), cmocka_unit_test(test_evictable),
+		cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
