@@ -153,6 +153,21 @@ def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
     assert held not in pool.squeue()
 
 
+def test_a_renamed_job_still_ends_with_its_pod(pool):
+    """Jobs are ended by id and name in one request; who owns a job may rename it."""
+    pool.apply(pool.pod("renamed"), pool.pod("waits", gpus=8), *[pool.pod(f"hold{i}", gpus=8) for i in range(4)])
+    pods = ["renamed"] + [f"hold{i}" for i in range(4)]
+    wait_for("all that fit are bound", lambda: all(pool.grant(pool.get("pod", p)) for p in pods[:1]) and len(pool.running()) == 5)
+    job = pool.grant(pool.get("pod", "renamed"))[0]
+    waits = wait_for("one waits", lambda: [j for j, v in pool.squeue().items() if v["state"] == "PENDING"])[0]
+    pool.shell("scontrol", "update", f"jobid={job}", "name=something-else")
+    pool.shell("scontrol", "update", f"jobid={waits}", "name=another")
+    waiting = [p["metadata"]["name"] for p in pool.items("pods", "-n", "default") if not pool.grant(p)]
+    pool.kubectl("delete", "pod", "renamed", *waiting, "--wait=false")
+    wait_for("both jobs are over", lambda: not {job, waits} & set(pool.squeue()), 30)
+    assert len(pool.squeue()) == 4  # the others live
+
+
 @pytest.mark.feature("A6")
 def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
     pool.apply(pool.pod("huge", gpus=9))
