@@ -185,6 +185,12 @@ static int once(struct waiter *w, struct td_error *err)
 	return look(w->g, w->node, w->mask, w->h, err);
 }
 
+// A claim that could not be written (a full disk) is no reason to fail a Prolog at once, which drains its node.
+static bool later(int r)
+{
+	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
+}
+
 static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c, int (*progress)(void *ctx, const char *text),
 			   void *ctx, struct td_error *err)
 {
@@ -198,7 +204,7 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 		pthread_mutex_unlock(&g->mu);
 		struct td_error e = TD_ERROR_INIT;
 		int r = once(w, &e);
-		if (r != TD_THROTTLED) {
+		if (!later(r)) {
 			if (r && err)
 				*err = e;
 			return r;

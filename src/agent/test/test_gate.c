@@ -371,6 +371,26 @@ static void test_socket(void **state)
 	td_cancel_unref(s.c);
 }
 
+static int room_again(void *ctx, const char *text)
+{
+	struct world *w = ctx;
+	assert_non_null(strstr(text, "create "));
+	return td_mkdir_p(w->dir, 0700, NULL);
+}
+
+static void test_a_table_that_cannot_be_written_is_tried_again(void **state)
+{
+	struct world *w = *state;
+	struct td_holder a = native(1, 10);
+	assert_int_equal(td_rm_rf(w->dir, NULL), 0);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 20, NULL, NULL, NULL, NULL), TD_TRANSIENT);
+	assert_false(td_gate_may_start(w->g, 0, 0x3, &a)); // what is not on disk holds nothing
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 20000, NULL, room_again, w, NULL), 0);
+	td_gate_free(w->g);
+	open_gate(w);
+	assert_true(td_gate_may_start(w->g, 0, 0x3, &a));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +406,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_check, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_released, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_table_that_cannot_be_written_is_tried_again, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
