@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MESSAGE_MAX = 4096, LOG_TAIL_MAX = 2048 };
+enum { MESSAGE_MAX = 4096, LOG_TAIL_MAX = 2048, DELETE_RETRY_MS = 500 };
 
 // Status must be UTF-8: what is not becomes '?'.
 static void make_utf8(char *s)
@@ -63,6 +63,28 @@ static char *last_words(const struct td_agent *a, const struct td_pod *p, const 
 	return s;
 }
 
+// c->end is known, and in the record.
+static void put_away(struct td_agent *a, struct td_pod *p, struct td_ctr *c)
+{
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	c->pidfd = -1;
+	// The container is deleted first: only then is nothing of it left in any cgroup.
+	td_auto_free char *id = td_pod_container_id(a, p, c);
+	struct td_error e = TD_ERROR_INIT;
+	if (td_fault_at(&e, "agent.container-reap.before") || td_oci_delete(a->oci, id, true, &e)) {
+		td_warn("agent: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
+		td_queue_add_after(a->queue, p->uid, DELETE_RETRY_MS); // stays wanted: reap comes here again
+		return;
+	}
+	pthread_mutex_lock(&p->mu);
+	c->state = TD_CTR_TERMINATED;
+	c->wanted = false;
+	pthread_mutex_unlock(&p->mu);
+	td_pod_record_save(a, p, NULL);
+	td_gate_kick(a->gate);
+}
+
 static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const yyjson_val *pod, const struct td_oci_status *st)
 {
 	int code = st->signal ? 128 + st->signal : st->exit_code;
@@ -84,26 +106,19 @@ static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 	};
 	if (st->state == TD_OCI_ABSENT)
 		c->backoff_ms = 0;
-	if (c->pidfd >= 0)
-		close(c->pidfd);
-	c->pidfd = -1;
-	// The container is deleted first: only then is nothing of it left in any cgroup.
-	td_auto_free char *id = td_pod_container_id(a, p, c);
-	struct td_error e = TD_ERROR_INIT;
-	if (td_fault_at(&e, "agent.container-reap.before") || td_oci_delete(a->oci, id, true, &e))
-		td_warn("agent: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
-	pthread_mutex_lock(&p->mu);
-	c->state = TD_CTR_TERMINATED;
-	c->wanted = false;
-	pthread_mutex_unlock(&p->mu);
+	// The runtime forgets how it ended with the delete below: an agent that dies in between must not.
 	td_pod_record_save(a, p, NULL);
-	td_gate_kick(a->gate);
+	put_away(a, p, c);
 }
 
 // Found by a new agent: running, ended meanwhile, or never come to life.
 static void adopt(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const struct td_object *o)
 {
 	struct td_oci_status st = {0};
+	if (c->end.valid) { // the last agent died while it put it away
+		put_away(a, p, c);
+		return;
+	}
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_status(a->oci, id, &st, &e)) {
