@@ -18,6 +18,7 @@
 struct item {
 	char *key;
 	bool queued, working, again;
+	bool due; // in q->due, not in q->line
 	int failures;
 	struct td_heap_node later;
 	struct item *prev, *next; // in line
@@ -27,7 +28,11 @@ struct td_queue {
 	const struct td_clock *clock;
 	int fd;
 	pthread_mutex_t lock; // guards everything below
-	struct item *items, *line;
+	struct item *items;
+	// Two lines, served in turns: keys whose own time came are work that was begun, and in a burst they would stand behind everything
+	// that is new: nothing would be finished before the last was begun.
+	struct item *line, *due;
+	bool due_next;
 	struct td_heap later;
 	size_t len;
 };
@@ -87,13 +92,17 @@ static void drop_if_idle_locked(struct td_queue *q, struct item *e)
 	free(e);
 }
 
-static void add_locked(struct td_queue *q, struct item *e)
+static void add_locked(struct td_queue *q, struct item *e, bool due)
 {
 	if (e->working) {
 		e->again = true;
 	} else if (!e->queued) {
 		e->queued = true;
-		DL_APPEND(q->line, e);
+		e->due = due;
+		if (due)
+			DL_APPEND(q->due, e);
+		else
+			DL_APPEND(q->line, e);
 		q->len++;
 		wake(q);
 	}
@@ -114,7 +123,7 @@ static void after_locked(struct td_queue *q, struct item *e, int64_t ms)
 void td_queue_add(struct td_queue *q, const char *key)
 {
 	pthread_mutex_lock(&q->lock);
-	add_locked(q, item_locked(q, key));
+	add_locked(q, item_locked(q, key), false);
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -123,7 +132,7 @@ void td_queue_add_after(struct td_queue *q, const char *key, int64_t ms)
 	pthread_mutex_lock(&q->lock);
 	struct item *e = item_locked(q, key);
 	if (ms <= 0)
-		add_locked(q, e);
+		add_locked(q, e, false);
 	else
 		after_locked(q, e, ms);
 	pthread_mutex_unlock(&q->lock);
@@ -160,16 +169,20 @@ static struct item *take_locked(struct td_queue *q, int64_t *ret_wait)
 	struct td_heap_node *h;
 	while ((h = td_heap_peek(&q->later)) && h->at <= now) {
 		td_heap_pop(&q->later);
-		add_locked(q, td_container_of(h, struct item, later));
+		add_locked(q, td_container_of(h, struct item, later), true);
 	}
 	*ret_wait = h ? h->at - now : -1;
-	struct item *e = q->line;
+	struct item *e = q->due && (q->due_next || !q->line) ? q->due : q->line;
+	q->due_next = q->due && q->line && !q->due_next;
 	if (e) {
-		DL_DELETE(q->line, e);
+		if (e->due)
+			DL_DELETE(q->due, e);
+		else
+			DL_DELETE(q->line, e);
 		q->len--;
 		e->queued = false;
 		e->working = true;
-		if (q->line || h)
+		if (q->line || q->due || h)
 			wake(q); // the others must look too: they may sleep longer than until the next delayed key
 	}
 	return e;
@@ -206,7 +219,7 @@ void td_queue_done(struct td_queue *q, const char *key)
 		e->working = false;
 		if (e->again) {
 			e->again = false;
-			add_locked(q, e);
+			add_locked(q, e, false);
 		}
 		drop_if_idle_locked(q, e);
 	}

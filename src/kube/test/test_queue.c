@@ -83,6 +83,26 @@ static void delays(void **s)
 	td_queue_free(q);
 }
 
+static void begun_and_new_work_take_turns(void **s)
+{
+	struct td_clock_manual m;
+	td_clock_manual_init(&m, 0);
+	struct td_queue *q = td_queue_new(&m.clock);
+	static const char *const begun[] = {"b1", "b2", "b3"}, *const new_[] = {"n1", "n2", "n3", "n4"};
+	for (size_t i = 0; i < TD_LEN(begun); i++)
+		td_queue_add_after(q, begun[i], 10 + (int64_t)i);
+	for (size_t i = 0; i < TD_LEN(new_); i++)
+		td_queue_add(q, new_[i]);
+	td_clock_manual_add(&m, 12);
+	static const char *const order[] = {"n1", "b1", "n2", "b2", "n3", "b3", "n4"};
+	for (size_t i = 0; i < TD_LEN(order); i++) {
+		TAKES(q, order[i]);
+		td_queue_done(q, order[i]);
+	}
+	assert_int_equal(td_queue_len(q), 0);
+	td_queue_free(q);
+}
+
 static void backoff(void **s)
 {
 	struct td_clock_manual m;
@@ -214,7 +234,9 @@ static void keys(void **s)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(once_in_line), cmocka_unit_test(delays), cmocka_unit_test(backoff),
-					   cmocka_unit_test(workers),      cmocka_unit_test(baton),  cmocka_unit_test(keys)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(once_in_line), cmocka_unit_test(delays),  cmocka_unit_test(begun_and_new_work_take_turns),
+		cmocka_unit_test(backoff),      cmocka_unit_test(workers), cmocka_unit_test(baton),
+		cmocka_unit_test(keys)};
 	return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }
