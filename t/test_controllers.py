@@ -373,6 +373,39 @@ def test_statefulset_partition_and_ondelete(plane, ns):
     wait_for("the deleted one is new", lambda: value() == ["2", "3", "2"])
 
 
+def test_statefulset_history_and_undo(plane, ns):
+    k, value = plane.k, lambda: [p["spec"]["containers"][0]["env"][0]["value"] for p in plane.live(ns)]
+    numbers = lambda: [l.split()[0] for l in k("-n", ns, "rollout", "history", "sts/db").splitlines()[2:]]
+    plane.apply(sts(ns, "db", 2))
+    k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s")
+    k("-n", ns, "set", "env", "sts/db", "V=2")
+    k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s")
+    assert numbers() == ["1", "2"] and value() == ["2", "2"]
+    assert "V:\t1" in k("-n", ns, "rollout", "history", "sts/db", "--revision=1")
+    k("-n", ns, "rollout", "undo", "sts/db")
+    wait_for("the first template", lambda: value() == ["1", "1"])
+    k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s")
+    assert numbers() == ["2", "3"]  # the same revision, with a new number
+    row = k("-n", ns, "get", "controllerrevisions", "--sort-by=.revision").splitlines()[-1].split()
+    assert row[1:3] == ["statefulset.apps/db", "3"]
+    assert row[0] == plane.get("-n", ns, "sts", "db")["status"]["currentRevision"]
+    # Below the partition a pod that has to be made again is what it was.
+    k("-n", ns, "patch", "sts", "db", "-p", '{"spec":{"updateStrategy":{"rollingUpdate":{"partition":1}}}}')
+    k("-n", ns, "set", "env", "sts/db", "V=3")
+    wait_for("only db-1 is new", lambda: value() == ["1", "3"] and plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 2)
+    uid = plane.get("-n", ns, "pod", "db-0")["metadata"]["uid"]
+    k("-n", ns, "delete", "pod", "db-0")
+    wait_for("db-0 is back as it was", lambda: value() == ["1", "3"] and plane.get("-n", ns, "pod", "db-0")["metadata"]["uid"] != uid)
+    # Old ones go, those in use stay.
+    k("-n", ns, "patch", "sts", "db", "-p", '{"spec":{"revisionHistoryLimit":1,"updateStrategy":{"rollingUpdate":{"partition":0}}}}')
+    for v in ("4", "5", "6"):
+        k("-n", ns, "set", "env", "sts/db", f"V={v}")
+        k("-n", ns, "rollout", "status", "sts/db", "--timeout=30s")
+    wait_for("one old one is kept", lambda: len(numbers()) == 2)
+    k("-n", ns, "delete", "sts", "db")
+    wait_for("they go with their set", lambda: not plane.get("-n", ns, "controllerrevisions")["items"])
+
+
 def job(ns, name, do="ok", **spec):
     t = template(name, do=do, restartPolicy="Never")
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": ns}, "spec": {"template": t, **spec}}

@@ -385,6 +385,17 @@ static size_t priorityclass_check(const yyjson_val *obj, const yyjson_val *old, 
 	return ret->n - before;
 }
 
+static size_t revision_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+{
+	size_t before = ret->n;
+	if (td_jint(obj, "revision", 0) < 0)
+		td_cause_add(ret, "FieldValueInvalid", "revision", "Invalid value: %lld: must be greater than or equal to 0",
+			     td_jint(obj, "revision", 0));
+	if (old && !td_jequal(td_jkey(obj, "data"), td_jkey(old, "data")))
+		td_cause_add(ret, "FieldValueInvalid", "data", "Invalid value: field is immutable");
+	return ret->n - before;
+}
+
 static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	static const char *const fields[] = {"spec.minAvailable", "spec.maxUnavailable"};
@@ -453,6 +464,7 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"apps", "StatefulSet", statefulset_check, statefulset_defaults},
 		{"batch", "Job", job_check, job_defaults},
 		{"scheduling.k8s.io", "PriorityClass", priorityclass_check, NULL},
+		{"apps", "ControllerRevision", revision_check, NULL},
 		{"policy", "PodDisruptionBudget", pdb_check, NULL},
 		{"apiextensions.k8s.io", "CustomResourceDefinition", crd_check, crd_defaults},
 	};

@@ -10,123 +10,127 @@
 // clang-format off
 const struct td_pb_field td_pb_fields[] = {
 	// 0: core.Namespace
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 26},
-	{"status", 3, TD_PB_MSG, O, 27},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 27},
+	{"status", 3, TD_PB_MSG, O, 28},
 	// 1: core.Node
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 28},
-	{"status", 3, TD_PB_MSG, O, 29},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 29},
+	{"status", 3, TD_PB_MSG, O, 30},
 	// 2: core.Pod
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 30},
-	{"status", 3, TD_PB_MSG, O, 31},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 31},
+	{"status", 3, TD_PB_MSG, O, 32},
 	// 3: core.ConfigMap
-	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"metadata", 1, TD_PB_MSG, O, 26},
 	{"immutable", 4, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_STRING, O|M, 0},
 	{"binaryData", 3, TD_PB_BYTES, O|M, 0},
 	// 4: core.Secret
-	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"metadata", 1, TD_PB_MSG, O, 26},
 	{"immutable", 5, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_BYTES, O|M, 0},
 	{"stringData", 4, TD_PB_STRING, O|M, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	// 5: core.Service
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 32},
-	{"status", 3, TD_PB_MSG, O, 33},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 33},
+	{"status", 3, TD_PB_MSG, O, 34},
 	// 6: core.ServiceAccount
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"secrets", 2, TD_PB_MSG, O|R, 34},
-	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 35},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"secrets", 2, TD_PB_MSG, O|R, 35},
+	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 36},
 	{"automountServiceAccountToken", 4, TD_PB_BOOL, P|O, 0},
 	// 7: core.Event
-	{"metadata", 1, TD_PB_MSG, 0, 25},
-	{"involvedObject", 2, TD_PB_MSG, 0, 34},
+	{"metadata", 1, TD_PB_MSG, 0, 26},
+	{"involvedObject", 2, TD_PB_MSG, 0, 35},
 	{"reason", 3, TD_PB_STRING, O, 0},
 	{"message", 4, TD_PB_STRING, O, 0},
-	{"source", 5, TD_PB_MSG, O, 36},
+	{"source", 5, TD_PB_MSG, O, 37},
 	{"firstTimestamp", 6, TD_PB_TIME, O, 0},
 	{"lastTimestamp", 7, TD_PB_TIME, O, 0},
 	{"count", 8, TD_PB_INT, O, 0},
 	{"type", 9, TD_PB_STRING, O, 0},
 	{"eventTime", 10, TD_PB_TIME, O, 0},
-	{"series", 11, TD_PB_MSG, P|O, 37},
+	{"series", 11, TD_PB_MSG, P|O, 38},
 	{"action", 12, TD_PB_STRING, O, 0},
-	{"related", 13, TD_PB_MSG, P|O, 34},
+	{"related", 13, TD_PB_MSG, P|O, 35},
 	{"reportingComponent", 14, TD_PB_STRING, 0, 0},
 	{"reportingInstance", 15, TD_PB_STRING, 0, 0},
 	// 8: core.Binding
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"target", 2, TD_PB_MSG, 0, 34},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"target", 2, TD_PB_MSG, 0, 35},
 	// 9: apps.Deployment
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 38},
-	{"status", 3, TD_PB_MSG, O, 39},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 39},
+	{"status", 3, TD_PB_MSG, O, 40},
 	// 10: apps.ReplicaSet
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 40},
-	{"status", 3, TD_PB_MSG, O, 41},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 41},
+	{"status", 3, TD_PB_MSG, O, 42},
 	// 11: apps.StatefulSet
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 42},
-	{"status", 3, TD_PB_MSG, O, 43},
-	// 12: batch.Job
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 44},
-	{"status", 3, TD_PB_MSG, O, 45},
-	// 13: policy.Eviction
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"deleteOptions", 2, TD_PB_MSG, P|O, 24},
-	// 14: policy.PodDisruptionBudget
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 46},
-	{"status", 3, TD_PB_MSG, O, 47},
-	// 15: coordination.Lease
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 48},
-	// 16: scheduling.PriorityClass
-	{"metadata", 1, TD_PB_MSG, O, 25},
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 43},
+	{"status", 3, TD_PB_MSG, O, 44},
+	// 12: apps.ControllerRevision
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"data", 2, TD_PB_RAW, 0, 0},
+	{"revision", 3, TD_PB_INT, 0, 0},
+	// 13: batch.Job
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 45},
+	{"status", 3, TD_PB_MSG, O, 46},
+	// 14: policy.Eviction
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"deleteOptions", 2, TD_PB_MSG, P|O, 25},
+	// 15: policy.PodDisruptionBudget
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 47},
+	{"status", 3, TD_PB_MSG, O, 48},
+	// 16: coordination.Lease
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 49},
+	// 17: scheduling.PriorityClass
+	{"metadata", 1, TD_PB_MSG, O, 26},
 	{"value", 2, TD_PB_INT, 0, 0},
 	{"globalDefault", 3, TD_PB_BOOL, O, 0},
 	{"description", 4, TD_PB_STRING, O, 0},
 	{"preemptionPolicy", 5, TD_PB_STRING, P|O, 0},
-	// 17: authentication.TokenRequest
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, 0, 49},
-	{"status", 3, TD_PB_MSG, O, 50},
-	// 18: authorization.SelfSubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, 0, 51},
-	{"status", 3, TD_PB_MSG, O, 52},
-	// 19: authorization.SubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, 0, 53},
-	{"status", 3, TD_PB_MSG, O, 52},
-	// 20: authorization.SelfSubjectRulesReview
-	{"metadata", 1, TD_PB_MSG, O, 25},
+	// 18: authentication.TokenRequest
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, 0, 50},
+	{"status", 3, TD_PB_MSG, O, 51},
+	// 19: authorization.SelfSubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, 0, 52},
+	{"status", 3, TD_PB_MSG, O, 53},
+	// 20: authorization.SubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 26},
 	{"spec", 2, TD_PB_MSG, 0, 54},
-	{"status", 3, TD_PB_MSG, O, 55},
-	// 21: authentication.SelfSubjectReview
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"status", 2, TD_PB_MSG, O, 56},
-	// 22: authentication.TokenReview
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, 0, 57},
-	{"status", 3, TD_PB_MSG, O, 58},
-	// 23: autoscaling.Scale
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 59},
-	{"status", 3, TD_PB_MSG, O, 60},
-	// 24: meta.DeleteOptions
+	{"status", 3, TD_PB_MSG, O, 53},
+	// 21: authorization.SelfSubjectRulesReview
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, 0, 55},
+	{"status", 3, TD_PB_MSG, O, 56},
+	// 22: authentication.SelfSubjectReview
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"status", 2, TD_PB_MSG, O, 57},
+	// 23: authentication.TokenReview
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, 0, 58},
+	{"status", 3, TD_PB_MSG, O, 59},
+	// 24: autoscaling.Scale
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 60},
+	{"status", 3, TD_PB_MSG, O, 61},
+	// 25: meta.DeleteOptions
 	{"gracePeriodSeconds", 1, TD_PB_INT, P|O, 0},
-	{"preconditions", 2, TD_PB_MSG, P|O, 61},
+	{"preconditions", 2, TD_PB_MSG, P|O, 62},
 	{"orphanDependents", 3, TD_PB_BOOL, P|O, 0},
 	{"propagationPolicy", 4, TD_PB_STRING, P|O, 0},
 	{"dryRun", 5, TD_PB_STRING, O|R, 0},
 	{"ignoreStoreReadErrorWithClusterBreakingPotential", 6, TD_PB_BOOL, P|O, 0},
-	// 25: meta.ObjectMeta
+	// 26: meta.ObjectMeta
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"generateName", 2, TD_PB_STRING, O, 0},
 	{"namespace", 3, TD_PB_STRING, O, 0},
@@ -139,43 +143,43 @@ const struct td_pb_field td_pb_fields[] = {
 	{"deletionGracePeriodSeconds", 10, TD_PB_INT, P|O, 0},
 	{"labels", 11, TD_PB_STRING, O|M, 0},
 	{"annotations", 12, TD_PB_STRING, O|M, 0},
-	{"ownerReferences", 13, TD_PB_MSG, O|R, 62},
+	{"ownerReferences", 13, TD_PB_MSG, O|R, 63},
 	{"finalizers", 14, TD_PB_STRING, O|R, 0},
-	{"managedFields", 17, TD_PB_MSG, O|R, 63},
-	// 26: core.NamespaceSpec
+	{"managedFields", 17, TD_PB_MSG, O|R, 64},
+	// 27: core.NamespaceSpec
 	{"finalizers", 1, TD_PB_STRING, O|R, 0},
-	// 27: core.NamespaceStatus
+	// 28: core.NamespaceStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 64},
-	// 28: core.NodeSpec
+	{"conditions", 2, TD_PB_MSG, O|R, 65},
+	// 29: core.NodeSpec
 	{"podCIDR", 1, TD_PB_STRING, O, 0},
 	{"podCIDRs", 7, TD_PB_STRING, O|R, 0},
 	{"providerID", 3, TD_PB_STRING, O, 0},
 	{"unschedulable", 4, TD_PB_BOOL, O, 0},
-	{"taints", 5, TD_PB_MSG, O|R, 65},
-	{"configSource", 6, TD_PB_MSG, P|O, 66},
+	{"taints", 5, TD_PB_MSG, O|R, 66},
+	{"configSource", 6, TD_PB_MSG, P|O, 67},
 	{"externalID", 2, TD_PB_STRING, O, 0},
-	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 67},
-	// 29: core.NodeStatus
+	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 68},
+	// 30: core.NodeStatus
 	{"capacity", 1, TD_PB_QUANTITY, O|M, 0},
 	{"allocatable", 2, TD_PB_QUANTITY, O|M, 0},
 	{"phase", 3, TD_PB_STRING, O, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 68},
-	{"addresses", 5, TD_PB_MSG, O|R, 69},
-	{"daemonEndpoints", 6, TD_PB_MSG, O, 70},
-	{"nodeInfo", 7, TD_PB_MSG, O, 71},
-	{"images", 8, TD_PB_MSG, O|R, 72},
+	{"conditions", 4, TD_PB_MSG, O|R, 69},
+	{"addresses", 5, TD_PB_MSG, O|R, 70},
+	{"daemonEndpoints", 6, TD_PB_MSG, O, 71},
+	{"nodeInfo", 7, TD_PB_MSG, O, 72},
+	{"images", 8, TD_PB_MSG, O|R, 73},
 	{"volumesInUse", 9, TD_PB_STRING, O|R, 0},
-	{"volumesAttached", 10, TD_PB_MSG, O|R, 73},
-	{"config", 11, TD_PB_MSG, P|O, 74},
-	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 75},
-	{"features", 13, TD_PB_MSG, P|O, 76},
+	{"volumesAttached", 10, TD_PB_MSG, O|R, 74},
+	{"config", 11, TD_PB_MSG, P|O, 75},
+	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 76},
+	{"features", 13, TD_PB_MSG, P|O, 77},
 	{"declaredFeatures", 14, TD_PB_STRING, O|R, 0},
-	// 30: core.PodSpec
-	{"volumes", 1, TD_PB_MSG, O|R, 77},
-	{"initContainers", 20, TD_PB_MSG, O|R, 78},
-	{"containers", 2, TD_PB_MSG, R, 78},
-	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 79},
+	// 31: core.PodSpec
+	{"volumes", 1, TD_PB_MSG, O|R, 78},
+	{"initContainers", 20, TD_PB_MSG, O|R, 79},
+	{"containers", 2, TD_PB_MSG, R, 79},
+	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 80},
 	{"restartPolicy", 3, TD_PB_STRING, O, 0},
 	{"terminationGracePeriodSeconds", 4, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 5, TD_PB_INT, P|O, 0},
@@ -189,57 +193,57 @@ const struct td_pb_field td_pb_fields[] = {
 	{"hostPID", 12, TD_PB_BOOL, O, 0},
 	{"hostIPC", 13, TD_PB_BOOL, O, 0},
 	{"shareProcessNamespace", 27, TD_PB_BOOL, P|O, 0},
-	{"securityContext", 14, TD_PB_MSG, P|O, 80},
-	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 35},
+	{"securityContext", 14, TD_PB_MSG, P|O, 81},
+	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 36},
 	{"hostname", 16, TD_PB_STRING, O, 0},
 	{"subdomain", 17, TD_PB_STRING, O, 0},
-	{"affinity", 18, TD_PB_MSG, P|O, 81},
+	{"affinity", 18, TD_PB_MSG, P|O, 82},
 	{"schedulerName", 19, TD_PB_STRING, O, 0},
-	{"tolerations", 22, TD_PB_MSG, O|R, 82},
-	{"hostAliases", 23, TD_PB_MSG, O|R, 83},
+	{"tolerations", 22, TD_PB_MSG, O|R, 83},
+	{"hostAliases", 23, TD_PB_MSG, O|R, 84},
 	{"priorityClassName", 24, TD_PB_STRING, O, 0},
 	{"priority", 25, TD_PB_INT, P|O, 0},
-	{"dnsConfig", 26, TD_PB_MSG, P|O, 84},
-	{"readinessGates", 28, TD_PB_MSG, O|R, 85},
+	{"dnsConfig", 26, TD_PB_MSG, P|O, 85},
+	{"readinessGates", 28, TD_PB_MSG, O|R, 86},
 	{"runtimeClassName", 29, TD_PB_STRING, P|O, 0},
 	{"enableServiceLinks", 30, TD_PB_BOOL, P|O, 0},
 	{"preemptionPolicy", 31, TD_PB_STRING, P|O, 0},
 	{"overhead", 32, TD_PB_QUANTITY, O|M, 0},
-	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 86},
+	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 87},
 	{"setHostnameAsFQDN", 35, TD_PB_BOOL, P|O, 0},
-	{"os", 36, TD_PB_MSG, P|O, 87},
+	{"os", 36, TD_PB_MSG, P|O, 88},
 	{"hostUsers", 37, TD_PB_BOOL, P|O, 0},
-	{"schedulingGates", 38, TD_PB_MSG, O|R, 88},
-	{"resourceClaims", 39, TD_PB_MSG, O|R, 89},
-	{"resources", 40, TD_PB_MSG, P|O, 90},
+	{"schedulingGates", 38, TD_PB_MSG, O|R, 89},
+	{"resourceClaims", 39, TD_PB_MSG, O|R, 90},
+	{"resources", 40, TD_PB_MSG, P|O, 91},
 	{"hostnameOverride", 41, TD_PB_STRING, P|O, 0},
-	{"schedulingGroup", 43, TD_PB_MSG, P|O, 91},
-	{"evictionResponders", 44, TD_PB_MSG, O|R, 92},
-	// 31: core.PodStatus
+	{"schedulingGroup", 43, TD_PB_MSG, P|O, 92},
+	{"evictionResponders", 44, TD_PB_MSG, O|R, 93},
+	// 32: core.PodStatus
 	{"observedGeneration", 17, TD_PB_INT, O, 0},
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 93},
+	{"conditions", 2, TD_PB_MSG, O|R, 94},
 	{"message", 3, TD_PB_STRING, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"nominatedNodeName", 11, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	{"hostIPs", 16, TD_PB_MSG, O|R, 94},
+	{"hostIPs", 16, TD_PB_MSG, O|R, 95},
 	{"podIP", 6, TD_PB_STRING, O, 0},
-	{"podIPs", 12, TD_PB_MSG, O|R, 95},
+	{"podIPs", 12, TD_PB_MSG, O|R, 96},
 	{"startTime", 7, TD_PB_TIME, P|O, 0},
-	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 96},
-	{"containerStatuses", 8, TD_PB_MSG, O|R, 96},
+	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 97},
+	{"containerStatuses", 8, TD_PB_MSG, O|R, 97},
 	{"qosClass", 9, TD_PB_STRING, O, 0},
-	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 96},
+	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 97},
 	{"resize", 14, TD_PB_STRING, O, 0},
-	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 97},
-	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 98},
+	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 98},
+	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 99},
 	{"allocatedResources", 19, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 20, TD_PB_MSG, P|O, 90},
-	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 99},
-	{"volumeHealth", 22, TD_PB_MSG, O|R, 100},
-	// 32: core.ServiceSpec
-	{"ports", 1, TD_PB_MSG, O|R, 101},
+	{"resources", 20, TD_PB_MSG, P|O, 91},
+	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 100},
+	{"volumeHealth", 22, TD_PB_MSG, O|R, 101},
+	// 33: core.ServiceSpec
+	{"ports", 1, TD_PB_MSG, O|R, 102},
 	{"selector", 2, TD_PB_STRING, O|M, 0},
 	{"clusterIP", 3, TD_PB_STRING, O, 0},
 	{"clusterIPs", 18, TD_PB_STRING, O|R, 0},
@@ -252,17 +256,17 @@ const struct td_pb_field td_pb_fields[] = {
 	{"externalTrafficPolicy", 11, TD_PB_STRING, O, 0},
 	{"healthCheckNodePort", 12, TD_PB_INT, O, 0},
 	{"publishNotReadyAddresses", 13, TD_PB_BOOL, O, 0},
-	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 102},
+	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 103},
 	{"ipFamilies", 19, TD_PB_STRING, O|R, 0},
 	{"ipFamilyPolicy", 17, TD_PB_STRING, P|O, 0},
 	{"allocateLoadBalancerNodePorts", 20, TD_PB_BOOL, P|O, 0},
 	{"loadBalancerClass", 21, TD_PB_STRING, P|O, 0},
 	{"internalTrafficPolicy", 22, TD_PB_STRING, P|O, 0},
 	{"trafficDistribution", 23, TD_PB_STRING, P|O, 0},
-	// 33: core.ServiceStatus
-	{"loadBalancer", 1, TD_PB_MSG, O, 103},
-	{"conditions", 2, TD_PB_MSG, O|R, 104},
-	// 34: core.ObjectReference
+	// 34: core.ServiceStatus
+	{"loadBalancer", 1, TD_PB_MSG, O, 104},
+	{"conditions", 2, TD_PB_MSG, O|R, 105},
+	// 35: core.ObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"namespace", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
@@ -270,24 +274,24 @@ const struct td_pb_field td_pb_fields[] = {
 	{"apiVersion", 5, TD_PB_STRING, O, 0},
 	{"resourceVersion", 6, TD_PB_STRING, O, 0},
 	{"fieldPath", 7, TD_PB_STRING, O, 0},
-	// 35: core.LocalObjectReference
+	// 36: core.LocalObjectReference
 	{"name", 1, TD_PB_STRING, O, 0},
-	// 36: core.EventSource
+	// 37: core.EventSource
 	{"component", 1, TD_PB_STRING, O, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 37: core.EventSeries
+	// 38: core.EventSeries
 	{"count", 1, TD_PB_INT, O, 0},
 	{"lastObservedTime", 2, TD_PB_TIME, O, 0},
-	// 38: apps.DeploymentSpec
+	// 39: apps.DeploymentSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 105},
-	{"template", 3, TD_PB_MSG, 0, 106},
-	{"strategy", 4, TD_PB_MSG, O, 107},
+	{"selector", 2, TD_PB_MSG, P, 106},
+	{"template", 3, TD_PB_MSG, 0, 107},
+	{"strategy", 4, TD_PB_MSG, O, 108},
 	{"minReadySeconds", 5, TD_PB_INT, O, 0},
 	{"revisionHistoryLimit", 6, TD_PB_INT, P|O, 0},
 	{"paused", 7, TD_PB_BOOL, O, 0},
 	{"progressDeadlineSeconds", 9, TD_PB_INT, P|O, 0},
-	// 39: apps.DeploymentStatus
+	// 40: apps.DeploymentStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, O, 0},
 	{"updatedReplicas", 3, TD_PB_INT, O, 0},
@@ -295,34 +299,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"availableReplicas", 4, TD_PB_INT, O, 0},
 	{"unavailableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 108},
+	{"conditions", 6, TD_PB_MSG, O|R, 109},
 	{"collisionCount", 8, TD_PB_INT, P|O, 0},
-	// 40: apps.ReplicaSetSpec
+	// 41: apps.ReplicaSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 4, TD_PB_INT, O, 0},
-	{"selector", 2, TD_PB_MSG, P, 105},
-	{"template", 3, TD_PB_MSG, O, 106},
-	// 41: apps.ReplicaSetStatus
+	{"selector", 2, TD_PB_MSG, P, 106},
+	{"template", 3, TD_PB_MSG, O, 107},
+	// 42: apps.ReplicaSetStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"fullyLabeledReplicas", 2, TD_PB_INT, O, 0},
 	{"readyReplicas", 4, TD_PB_INT, O, 0},
 	{"availableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 7, TD_PB_INT, P|O, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 109},
-	// 42: apps.StatefulSetSpec
+	{"conditions", 6, TD_PB_MSG, O|R, 110},
+	// 43: apps.StatefulSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 105},
-	{"template", 3, TD_PB_MSG, 0, 106},
-	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 110},
+	{"selector", 2, TD_PB_MSG, P, 106},
+	{"template", 3, TD_PB_MSG, 0, 107},
+	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 111},
 	{"serviceName", 5, TD_PB_STRING, 0, 0},
 	{"podManagementPolicy", 6, TD_PB_STRING, O, 0},
-	{"updateStrategy", 7, TD_PB_MSG, O, 111},
+	{"updateStrategy", 7, TD_PB_MSG, O, 112},
 	{"revisionHistoryLimit", 8, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 9, TD_PB_INT, O, 0},
-	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 112},
-	{"ordinals", 11, TD_PB_MSG, P|O, 113},
-	// 43: apps.StatefulSetStatus
+	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 113},
+	{"ordinals", 11, TD_PB_MSG, P|O, 114},
+	// 44: apps.StatefulSetStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, 0, 0},
 	{"readyReplicas", 3, TD_PB_INT, O, 0},
@@ -331,28 +335,28 @@ const struct td_pb_field td_pb_fields[] = {
 	{"currentRevision", 6, TD_PB_STRING, O, 0},
 	{"updateRevision", 7, TD_PB_STRING, O, 0},
 	{"collisionCount", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 10, TD_PB_MSG, O|R, 114},
+	{"conditions", 10, TD_PB_MSG, O|R, 115},
 	{"availableReplicas", 11, TD_PB_INT, 0, 0},
-	// 44: batch.JobSpec
+	// 45: batch.JobSpec
 	{"parallelism", 1, TD_PB_INT, P|O, 0},
 	{"completions", 2, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 3, TD_PB_INT, P|O, 0},
-	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 115},
-	{"successPolicy", 16, TD_PB_MSG, P|O, 116},
+	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 116},
+	{"successPolicy", 16, TD_PB_MSG, P|O, 117},
 	{"backoffLimit", 7, TD_PB_INT, P|O, 0},
 	{"backoffLimitPerIndex", 12, TD_PB_INT, P|O, 0},
 	{"maxFailedIndexes", 13, TD_PB_INT, P|O, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 105},
+	{"selector", 4, TD_PB_MSG, P|O, 106},
 	{"manualSelector", 5, TD_PB_BOOL, P|O, 0},
-	{"template", 6, TD_PB_MSG, 0, 106},
+	{"template", 6, TD_PB_MSG, 0, 107},
 	{"ttlSecondsAfterFinished", 8, TD_PB_INT, P|O, 0},
 	{"completionMode", 9, TD_PB_STRING, P|O, 0},
 	{"suspend", 10, TD_PB_BOOL, P|O, 0},
 	{"podReplacementPolicy", 14, TD_PB_STRING, P|O, 0},
 	{"managedBy", 15, TD_PB_STRING, P|O, 0},
-	{"scheduling", 17, TD_PB_MSG, P|O, 117},
-	// 45: batch.JobStatus
-	{"conditions", 1, TD_PB_MSG, O|R, 118},
+	{"scheduling", 17, TD_PB_MSG, P|O, 118},
+	// 46: batch.JobStatus
+	{"conditions", 1, TD_PB_MSG, O|R, 119},
 	{"startTime", 2, TD_PB_TIME, P|O, 0},
 	{"completionTime", 3, TD_PB_TIME, P|O, 0},
 	{"active", 4, TD_PB_INT, O, 0},
@@ -361,22 +365,22 @@ const struct td_pb_field td_pb_fields[] = {
 	{"terminating", 11, TD_PB_INT, P|O, 0},
 	{"completedIndexes", 7, TD_PB_STRING, O, 0},
 	{"failedIndexes", 10, TD_PB_STRING, P|O, 0},
-	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 119},
+	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 120},
 	{"ready", 9, TD_PB_INT, P|O, 0},
-	// 46: policy.PodDisruptionBudgetSpec
+	// 47: policy.PodDisruptionBudgetSpec
 	{"minAvailable", 1, TD_PB_INTSTR, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P|O, 105},
+	{"selector", 2, TD_PB_MSG, P|O, 106},
 	{"maxUnavailable", 3, TD_PB_INTSTR, P|O, 0},
 	{"unhealthyPodEvictionPolicy", 4, TD_PB_STRING, P|O, 0},
-	// 47: policy.PodDisruptionBudgetStatus
+	// 48: policy.PodDisruptionBudgetStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"disruptedPods", 2, TD_PB_TIME, O|M, 0},
 	{"disruptionsAllowed", 3, TD_PB_INT, 0, 0},
 	{"currentHealthy", 4, TD_PB_INT, 0, 0},
 	{"desiredHealthy", 5, TD_PB_INT, 0, 0},
 	{"expectedPods", 6, TD_PB_INT, 0, 0},
-	{"conditions", 7, TD_PB_MSG, O|R, 104},
-	// 48: coordination.LeaseSpec
+	{"conditions", 7, TD_PB_MSG, O|R, 105},
+	// 49: coordination.LeaseSpec
 	{"holderIdentity", 1, TD_PB_STRING, P|O, 0},
 	{"leaseDurationSeconds", 2, TD_PB_INT, P|O, 0},
 	{"acquireTime", 3, TD_PB_TIME, P|O, 0},
@@ -384,62 +388,62 @@ const struct td_pb_field td_pb_fields[] = {
 	{"leaseTransitions", 5, TD_PB_INT, P|O, 0},
 	{"strategy", 6, TD_PB_STRING, P|O, 0},
 	{"preferredHolder", 7, TD_PB_STRING, P|O, 0},
-	// 49: authentication.TokenRequestSpec
+	// 50: authentication.TokenRequestSpec
 	{"audiences", 1, TD_PB_STRING, R, 0},
 	{"expirationSeconds", 4, TD_PB_INT, P, 0},
-	{"boundObjectRef", 3, TD_PB_MSG, P, 120},
+	{"boundObjectRef", 3, TD_PB_MSG, P, 121},
 	{"attestations", 5, TD_PB_STRING, O|R|M, 0},
-	// 50: authentication.TokenRequestStatus
+	// 51: authentication.TokenRequestStatus
 	{"token", 1, TD_PB_STRING, 0, 0},
 	{"expirationTimestamp", 2, TD_PB_TIME, 0, 0},
-	// 51: authorization.SelfSubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 121},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 122},
-	// 52: authorization.SubjectAccessReviewStatus
+	// 52: authorization.SelfSubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 122},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 123},
+	// 53: authorization.SubjectAccessReviewStatus
 	{"allowed", 1, TD_PB_BOOL, 0, 0},
 	{"denied", 4, TD_PB_BOOL, O, 0},
 	{"reason", 2, TD_PB_STRING, O, 0},
 	{"evaluationError", 3, TD_PB_STRING, O, 0},
-	// 53: authorization.SubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 121},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 122},
+	// 54: authorization.SubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 122},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 123},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"groups", 4, TD_PB_STRING, O|R, 0},
 	{"extra", 5, TD_PB_STRING, O|R|M, 0},
 	{"uid", 6, TD_PB_STRING, O, 0},
-	// 54: authorization.SelfSubjectRulesReviewSpec
+	// 55: authorization.SelfSubjectRulesReviewSpec
 	{"namespace", 1, TD_PB_STRING, O, 0},
-	// 55: authorization.SubjectRulesReviewStatus
-	{"resourceRules", 1, TD_PB_MSG, R, 123},
-	{"nonResourceRules", 2, TD_PB_MSG, R, 124},
+	// 56: authorization.SubjectRulesReviewStatus
+	{"resourceRules", 1, TD_PB_MSG, R, 124},
+	{"nonResourceRules", 2, TD_PB_MSG, R, 125},
 	{"incomplete", 3, TD_PB_BOOL, 0, 0},
 	{"evaluationError", 4, TD_PB_STRING, O, 0},
-	// 56: authentication.SelfSubjectReviewStatus
-	{"userInfo", 1, TD_PB_MSG, O, 125},
-	// 57: authentication.TokenReviewSpec
+	// 57: authentication.SelfSubjectReviewStatus
+	{"userInfo", 1, TD_PB_MSG, O, 126},
+	// 58: authentication.TokenReviewSpec
 	{"token", 1, TD_PB_STRING, O, 0},
 	{"audiences", 2, TD_PB_STRING, O|R, 0},
-	// 58: authentication.TokenReviewStatus
+	// 59: authentication.TokenReviewStatus
 	{"authenticated", 1, TD_PB_BOOL, O, 0},
-	{"user", 2, TD_PB_MSG, O, 125},
+	{"user", 2, TD_PB_MSG, O, 126},
 	{"audiences", 4, TD_PB_STRING, O|R, 0},
 	{"error", 3, TD_PB_STRING, O, 0},
-	// 59: autoscaling.ScaleSpec
+	// 60: autoscaling.ScaleSpec
 	{"replicas", 1, TD_PB_INT, O, 0},
-	// 60: autoscaling.ScaleStatus
+	// 61: autoscaling.ScaleStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"selector", 2, TD_PB_STRING, O, 0},
-	// 61: meta.Preconditions
+	// 62: meta.Preconditions
 	{"uid", 1, TD_PB_STRING, P|O, 0},
 	{"resourceVersion", 2, TD_PB_STRING, P|O, 0},
-	// 62: meta.OwnerReference
+	// 63: meta.OwnerReference
 	{"apiVersion", 5, TD_PB_STRING, 0, 0},
 	{"kind", 1, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"uid", 4, TD_PB_STRING, 0, 0},
 	{"controller", 6, TD_PB_BOOL, P|O, 0},
 	{"blockOwnerDeletion", 7, TD_PB_BOOL, P|O, 0},
-	// 63: meta.ManagedFieldsEntry
+	// 64: meta.ManagedFieldsEntry
 	{"manager", 1, TD_PB_STRING, O, 0},
 	{"operation", 2, TD_PB_STRING, O, 0},
 	{"apiVersion", 3, TD_PB_STRING, O, 0},
@@ -447,34 +451,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"fieldsType", 6, TD_PB_STRING, O, 0},
 	{"fieldsV1", 7, TD_PB_RAW, P|O, 0},
 	{"subresource", 8, TD_PB_STRING, O, 0},
-	// 64: core.NamespaceCondition
+	// 65: core.NamespaceCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 65: core.Taint
+	// 66: core.Taint
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
 	{"effect", 3, TD_PB_STRING, 0, 0},
 	{"timeAdded", 4, TD_PB_TIME, P|O, 0},
-	// 66: core.NodeConfigSource
-	{"configMap", 2, TD_PB_MSG, P|O, 126},
-	// 67: core.NodePodPreemptionPolicy
+	// 67: core.NodeConfigSource
+	{"configMap", 2, TD_PB_MSG, P|O, 127},
+	// 68: core.NodePodPreemptionPolicy
 	{"disableResizePreemption", 1, TD_PB_STRING, O|R, 0},
-	// 68: core.NodeCondition
+	// 69: core.NodeCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastHeartbeatTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 69: core.NodeAddress
+	// 70: core.NodeAddress
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"address", 2, TD_PB_STRING, 0, 0},
-	// 70: core.NodeDaemonEndpoints
-	{"kubeletEndpoint", 1, TD_PB_MSG, O, 127},
-	// 71: core.NodeSystemInfo
+	// 71: core.NodeDaemonEndpoints
+	{"kubeletEndpoint", 1, TD_PB_MSG, O, 128},
+	// 72: core.NodeSystemInfo
 	{"machineID", 1, TD_PB_STRING, 0, 0},
 	{"systemUUID", 2, TD_PB_STRING, 0, 0},
 	{"bootID", 3, TD_PB_STRING, 0, 0},
@@ -485,116 +489,116 @@ const struct td_pb_field td_pb_fields[] = {
 	{"kubeProxyVersion", 8, TD_PB_STRING, 0, 0},
 	{"operatingSystem", 9, TD_PB_STRING, 0, 0},
 	{"architecture", 10, TD_PB_STRING, 0, 0},
-	{"swap", 11, TD_PB_MSG, P|O, 128},
+	{"swap", 11, TD_PB_MSG, P|O, 129},
 	{"runningInUserNamespace", 12, TD_PB_BOOL, P|O, 0},
-	// 72: core.ContainerImage
+	// 73: core.ContainerImage
 	{"names", 1, TD_PB_STRING, R, 0},
 	{"sizeBytes", 2, TD_PB_INT, O, 0},
-	// 73: core.AttachedVolume
+	// 74: core.AttachedVolume
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 74: core.NodeConfigStatus
-	{"assigned", 1, TD_PB_MSG, P|O, 66},
-	{"active", 2, TD_PB_MSG, P|O, 66},
-	{"lastKnownGood", 3, TD_PB_MSG, P|O, 66},
+	// 75: core.NodeConfigStatus
+	{"assigned", 1, TD_PB_MSG, P|O, 67},
+	{"active", 2, TD_PB_MSG, P|O, 67},
+	{"lastKnownGood", 3, TD_PB_MSG, P|O, 67},
 	{"error", 4, TD_PB_STRING, O, 0},
-	// 75: core.NodeRuntimeHandler
+	// 76: core.NodeRuntimeHandler
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"features", 2, TD_PB_MSG, P|O, 129},
-	// 76: core.NodeFeatures
+	{"features", 2, TD_PB_MSG, P|O, 130},
+	// 77: core.NodeFeatures
 	{"supplementalGroupsPolicy", 1, TD_PB_BOOL, P|O, 0},
-	// 77: core.Volume
+	// 78: core.Volume
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"", 2, TD_PB_MSG, I, 130},
-	// 78: core.Container
+	{"", 2, TD_PB_MSG, I, 131},
+	// 79: core.Container
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 131},
-	{"envFrom", 19, TD_PB_MSG, O|R, 132},
-	{"env", 7, TD_PB_MSG, O|R, 133},
-	{"resources", 8, TD_PB_MSG, O, 90},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 134},
+	{"ports", 6, TD_PB_MSG, O|R, 132},
+	{"envFrom", 19, TD_PB_MSG, O|R, 133},
+	{"env", 7, TD_PB_MSG, O|R, 134},
+	{"resources", 8, TD_PB_MSG, O, 91},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 135},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 135},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 136},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 137},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 138},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 138},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 138},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 139},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 136},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 137},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 138},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 139},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 139},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 139},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 140},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 140},
+	{"securityContext", 15, TD_PB_MSG, P|O, 141},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 79: core.EphemeralContainer
-	{"", 1, TD_PB_MSG, I, 141},
+	// 80: core.EphemeralContainer
+	{"", 1, TD_PB_MSG, I, 142},
 	{"targetContainerName", 2, TD_PB_STRING, O, 0},
-	// 80: core.PodSecurityContext
-	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 142},
-	{"windowsOptions", 8, TD_PB_MSG, P|O, 143},
+	// 81: core.PodSecurityContext
+	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 143},
+	{"windowsOptions", 8, TD_PB_MSG, P|O, 144},
 	{"runAsUser", 2, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 6, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 3, TD_PB_BOOL, P|O, 0},
 	{"supplementalGroups", 4, TD_PB_INT, O|R, 0},
 	{"supplementalGroupsPolicy", 12, TD_PB_STRING, P|O, 0},
 	{"fsGroup", 5, TD_PB_INT, P|O, 0},
-	{"sysctls", 7, TD_PB_MSG, O|R, 144},
+	{"sysctls", 7, TD_PB_MSG, O|R, 145},
 	{"fsGroupChangePolicy", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 10, TD_PB_MSG, P|O, 145},
-	{"appArmorProfile", 11, TD_PB_MSG, P|O, 146},
+	{"seccompProfile", 10, TD_PB_MSG, P|O, 146},
+	{"appArmorProfile", 11, TD_PB_MSG, P|O, 147},
 	{"seLinuxChangePolicy", 13, TD_PB_STRING, P|O, 0},
-	// 81: core.Affinity
-	{"nodeAffinity", 1, TD_PB_MSG, P|O, 147},
-	{"podAffinity", 2, TD_PB_MSG, P|O, 148},
-	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 149},
-	// 82: core.Toleration
+	// 82: core.Affinity
+	{"nodeAffinity", 1, TD_PB_MSG, P|O, 148},
+	{"podAffinity", 2, TD_PB_MSG, P|O, 149},
+	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 150},
+	// 83: core.Toleration
 	{"key", 1, TD_PB_STRING, O, 0},
 	{"operator", 2, TD_PB_STRING, O, 0},
 	{"value", 3, TD_PB_STRING, O, 0},
 	{"effect", 4, TD_PB_STRING, O, 0},
 	{"tolerationSeconds", 5, TD_PB_INT, P|O, 0},
-	// 83: core.HostAlias
+	// 84: core.HostAlias
 	{"ip", 1, TD_PB_STRING, 0, 0},
 	{"hostnames", 2, TD_PB_STRING, O|R, 0},
-	// 84: core.PodDNSConfig
+	// 85: core.PodDNSConfig
 	{"nameservers", 1, TD_PB_STRING, O|R, 0},
 	{"searches", 2, TD_PB_STRING, O|R, 0},
-	{"options", 3, TD_PB_MSG, O|R, 150},
-	// 85: core.PodReadinessGate
+	{"options", 3, TD_PB_MSG, O|R, 151},
+	// 86: core.PodReadinessGate
 	{"conditionType", 1, TD_PB_STRING, 0, 0},
-	// 86: core.TopologySpreadConstraint
+	// 87: core.TopologySpreadConstraint
 	{"maxSkew", 1, TD_PB_INT, 0, 0},
 	{"topologyKey", 2, TD_PB_STRING, 0, 0},
 	{"whenUnsatisfiable", 3, TD_PB_STRING, 0, 0},
-	{"labelSelector", 4, TD_PB_MSG, P|O, 105},
+	{"labelSelector", 4, TD_PB_MSG, P|O, 106},
 	{"minDomains", 5, TD_PB_INT, P|O, 0},
 	{"nodeAffinityPolicy", 6, TD_PB_STRING, P|O, 0},
 	{"nodeTaintsPolicy", 7, TD_PB_STRING, P|O, 0},
 	{"matchLabelKeys", 8, TD_PB_STRING, O|R, 0},
-	// 87: core.PodOS
+	// 88: core.PodOS
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 88: core.PodSchedulingGate
+	// 89: core.PodSchedulingGate
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 89: core.PodResourceClaim
+	// 90: core.PodResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 3, TD_PB_STRING, P|O, 0},
 	{"resourceClaimTemplateName", 4, TD_PB_STRING, P|O, 0},
-	// 90: core.ResourceRequirements
+	// 91: core.ResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	{"claims", 3, TD_PB_MSG, O|R, 151},
-	// 91: core.PodSchedulingGroup
+	{"claims", 3, TD_PB_MSG, O|R, 152},
+	// 92: core.PodSchedulingGroup
 	{"podGroupName", 1, TD_PB_STRING, P|O, 0},
-	// 92: core.EvictionResponder
+	// 93: core.EvictionResponder
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"priority", 2, TD_PB_INT, P, 0},
-	// 93: core.PodCondition
+	// 94: core.PodCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 7, TD_PB_INT, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
@@ -602,14 +606,14 @@ const struct td_pb_field td_pb_fields[] = {
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 94: core.HostIP
+	// 95: core.HostIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 95: core.PodIP
+	// 96: core.PodIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 96: core.ContainerStatus
+	// 97: core.ContainerStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"state", 2, TD_PB_MSG, O, 152},
-	{"lastState", 3, TD_PB_MSG, O, 152},
+	{"state", 2, TD_PB_MSG, O, 153},
+	{"lastState", 3, TD_PB_MSG, O, 153},
 	{"ready", 4, TD_PB_BOOL, 0, 0},
 	{"restartCount", 5, TD_PB_INT, 0, 0},
 	{"image", 6, TD_PB_STRING, 0, 0},
@@ -617,105 +621,105 @@ const struct td_pb_field td_pb_fields[] = {
 	{"containerID", 8, TD_PB_STRING, O, 0},
 	{"started", 9, TD_PB_BOOL, P|O, 0},
 	{"allocatedResources", 10, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 11, TD_PB_MSG, P|O, 90},
-	{"volumeMounts", 12, TD_PB_MSG, O|R, 153},
-	{"user", 13, TD_PB_MSG, P|O, 154},
-	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 155},
+	{"resources", 11, TD_PB_MSG, P|O, 91},
+	{"volumeMounts", 12, TD_PB_MSG, O|R, 154},
+	{"user", 13, TD_PB_MSG, P|O, 155},
+	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 156},
 	{"stopSignal", 15, TD_PB_STRING, P|O, 0},
-	// 97: core.PodResourceClaimStatus
+	// 98: core.PodResourceClaimStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 2, TD_PB_STRING, P|O, 0},
-	// 98: core.PodExtendedResourceClaimStatus
-	{"requestMappings", 1, TD_PB_MSG, R, 156},
+	// 99: core.PodExtendedResourceClaimStatus
+	{"requestMappings", 1, TD_PB_MSG, R, 157},
 	{"resourceClaimName", 2, TD_PB_STRING, 0, 0},
-	// 99: core.NodeAllocatableResourceClaimStatus
+	// 100: core.NodeAllocatableResourceClaimStatus
 	{"resourceClaimName", 1, TD_PB_STRING, 0, 0},
 	{"containers", 2, TD_PB_STRING, O|R, 0},
-	{"mapping", 4, TD_PB_MSG, O|R, 157},
-	{"overhead", 5, TD_PB_MSG, O|R, 158},
-	// 100: core.PodVolumeHealth
+	{"mapping", 4, TD_PB_MSG, O|R, 158},
+	{"overhead", 5, TD_PB_MSG, O|R, 159},
+	// 101: core.PodVolumeHealth
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"healthConditions", 2, TD_PB_MSG, O|R, 159},
+	{"healthConditions", 2, TD_PB_MSG, O|R, 160},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
-	// 101: core.ServicePort
+	// 102: core.ServicePort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"protocol", 2, TD_PB_STRING, O, 0},
 	{"appProtocol", 6, TD_PB_STRING, P|O, 0},
 	{"port", 3, TD_PB_INT, 0, 0},
 	{"targetPort", 4, TD_PB_INTSTR, O, 0},
 	{"nodePort", 5, TD_PB_INT, O, 0},
-	// 102: core.SessionAffinityConfig
-	{"clientIP", 1, TD_PB_MSG, P|O, 160},
-	// 103: core.LoadBalancerStatus
-	{"ingress", 1, TD_PB_MSG, O|R, 161},
-	// 104: meta.Condition
+	// 103: core.SessionAffinityConfig
+	{"clientIP", 1, TD_PB_MSG, P|O, 161},
+	// 104: core.LoadBalancerStatus
+	{"ingress", 1, TD_PB_MSG, O|R, 162},
+	// 105: meta.Condition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, 0, 0},
 	{"reason", 5, TD_PB_STRING, 0, 0},
 	{"message", 6, TD_PB_STRING, 0, 0},
-	// 105: meta.LabelSelector
+	// 106: meta.LabelSelector
 	{"matchLabels", 1, TD_PB_STRING, O|M, 0},
-	{"matchExpressions", 2, TD_PB_MSG, O|R, 162},
-	// 106: core.PodTemplateSpec
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 30},
-	// 107: apps.DeploymentStrategy
+	{"matchExpressions", 2, TD_PB_MSG, O|R, 163},
+	// 107: core.PodTemplateSpec
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 31},
+	// 108: apps.DeploymentStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 163},
-	// 108: apps.DeploymentCondition
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 164},
+	// 109: apps.DeploymentCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastUpdateTime", 6, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 7, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 109: apps.ReplicaSetCondition
+	// 110: apps.ReplicaSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 110: core.PersistentVolumeClaim
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, O, 164},
-	{"status", 3, TD_PB_MSG, O, 165},
-	// 111: apps.StatefulSetUpdateStrategy
+	// 111: core.PersistentVolumeClaim
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, O, 165},
+	{"status", 3, TD_PB_MSG, O, 166},
+	// 112: apps.StatefulSetUpdateStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 166},
-	// 112: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 167},
+	// 113: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
 	{"whenDeleted", 1, TD_PB_STRING, O, 0},
 	{"whenScaled", 2, TD_PB_STRING, O, 0},
-	// 113: apps.StatefulSetOrdinals
+	// 114: apps.StatefulSetOrdinals
 	{"start", 1, TD_PB_INT, 0, 0},
-	// 114: apps.StatefulSetCondition
+	// 115: apps.StatefulSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 115: batch.PodFailurePolicy
-	{"rules", 1, TD_PB_MSG, R, 167},
-	// 116: batch.SuccessPolicy
+	// 116: batch.PodFailurePolicy
 	{"rules", 1, TD_PB_MSG, R, 168},
-	// 117: batch.JobSchedulingConfiguration
-	// 118: batch.JobCondition
+	// 117: batch.SuccessPolicy
+	{"rules", 1, TD_PB_MSG, R, 169},
+	// 118: batch.JobSchedulingConfiguration
+	// 119: batch.JobCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 119: batch.UncountedTerminatedPods
+	// 120: batch.UncountedTerminatedPods
 	{"succeeded", 1, TD_PB_STRING, O|R, 0},
 	{"failed", 2, TD_PB_STRING, O|R, 0},
-	// 120: authentication.BoundObjectReference
+	// 121: authentication.BoundObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"apiVersion", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
 	{"uid", 4, TD_PB_STRING, O, 0},
-	// 121: authorization.ResourceAttributes
+	// 122: authorization.ResourceAttributes
 	{"namespace", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
 	{"group", 3, TD_PB_STRING, O, 0},
@@ -723,89 +727,89 @@ const struct td_pb_field td_pb_fields[] = {
 	{"resource", 5, TD_PB_STRING, O, 0},
 	{"subresource", 6, TD_PB_STRING, O, 0},
 	{"name", 7, TD_PB_STRING, O, 0},
-	{"fieldSelector", 8, TD_PB_MSG, P|O, 169},
-	{"labelSelector", 9, TD_PB_MSG, P|O, 170},
-	// 122: authorization.NonResourceAttributes
+	{"fieldSelector", 8, TD_PB_MSG, P|O, 170},
+	{"labelSelector", 9, TD_PB_MSG, P|O, 171},
+	// 123: authorization.NonResourceAttributes
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
-	// 123: authorization.ResourceRule
+	// 124: authorization.ResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"apiGroups", 2, TD_PB_STRING, O|R, 0},
 	{"resources", 3, TD_PB_STRING, O|R, 0},
 	{"resourceNames", 4, TD_PB_STRING, O|R, 0},
-	// 124: authorization.NonResourceRule
+	// 125: authorization.NonResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"nonResourceURLs", 2, TD_PB_STRING, O|R, 0},
-	// 125: authentication.UserInfo
+	// 126: authentication.UserInfo
 	{"username", 1, TD_PB_STRING, O, 0},
 	{"uid", 2, TD_PB_STRING, O, 0},
 	{"groups", 3, TD_PB_STRING, O|R, 0},
 	{"extra", 4, TD_PB_STRING, O|R|M, 0},
-	// 126: core.ConfigMapNodeConfigSource
+	// 127: core.ConfigMapNodeConfigSource
 	{"namespace", 1, TD_PB_STRING, 0, 0},
 	{"name", 2, TD_PB_STRING, 0, 0},
 	{"uid", 3, TD_PB_STRING, O, 0},
 	{"resourceVersion", 4, TD_PB_STRING, O, 0},
 	{"kubeletConfigKey", 5, TD_PB_STRING, 0, 0},
-	// 127: core.DaemonEndpoint
+	// 128: core.DaemonEndpoint
 	{"Port", 1, TD_PB_INT, 0, 0},
-	// 128: core.NodeSwapStatus
+	// 129: core.NodeSwapStatus
 	{"capacity", 1, TD_PB_INT, P|O, 0},
-	// 129: core.NodeRuntimeHandlerFeatures
+	// 130: core.NodeRuntimeHandlerFeatures
 	{"recursiveReadOnlyMounts", 1, TD_PB_BOOL, P|O, 0},
 	{"userNamespaces", 2, TD_PB_BOOL, P|O, 0},
-	// 130: core.VolumeSource
-	{"hostPath", 1, TD_PB_MSG, P|O, 171},
-	{"emptyDir", 2, TD_PB_MSG, P|O, 172},
-	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 173},
-	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 174},
-	{"gitRepo", 5, TD_PB_MSG, P|O, 175},
-	{"secret", 6, TD_PB_MSG, P|O, 176},
-	{"nfs", 7, TD_PB_MSG, P|O, 177},
-	{"iscsi", 8, TD_PB_MSG, P|O, 178},
-	{"glusterfs", 9, TD_PB_MSG, P|O, 179},
-	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 180},
-	{"rbd", 11, TD_PB_MSG, P|O, 181},
-	{"flexVolume", 12, TD_PB_MSG, P|O, 182},
-	{"cinder", 13, TD_PB_MSG, P|O, 183},
-	{"cephfs", 14, TD_PB_MSG, P|O, 184},
-	{"flocker", 15, TD_PB_MSG, P|O, 185},
-	{"downwardAPI", 16, TD_PB_MSG, P|O, 186},
-	{"fc", 17, TD_PB_MSG, P|O, 187},
-	{"azureFile", 18, TD_PB_MSG, P|O, 188},
-	{"configMap", 19, TD_PB_MSG, P|O, 189},
-	{"vsphereVolume", 20, TD_PB_MSG, P|O, 190},
-	{"quobyte", 21, TD_PB_MSG, P|O, 191},
-	{"azureDisk", 22, TD_PB_MSG, P|O, 192},
-	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 193},
-	{"projected", 26, TD_PB_MSG, P|O, 194},
-	{"portworxVolume", 24, TD_PB_MSG, P|O, 195},
-	{"scaleIO", 25, TD_PB_MSG, P|O, 196},
-	{"storageos", 27, TD_PB_MSG, P|O, 197},
-	{"csi", 28, TD_PB_MSG, P|O, 198},
-	{"ephemeral", 29, TD_PB_MSG, P|O, 199},
-	{"image", 30, TD_PB_MSG, P|O, 200},
-	// 131: core.ContainerPort
+	// 131: core.VolumeSource
+	{"hostPath", 1, TD_PB_MSG, P|O, 172},
+	{"emptyDir", 2, TD_PB_MSG, P|O, 173},
+	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 174},
+	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 175},
+	{"gitRepo", 5, TD_PB_MSG, P|O, 176},
+	{"secret", 6, TD_PB_MSG, P|O, 177},
+	{"nfs", 7, TD_PB_MSG, P|O, 178},
+	{"iscsi", 8, TD_PB_MSG, P|O, 179},
+	{"glusterfs", 9, TD_PB_MSG, P|O, 180},
+	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 181},
+	{"rbd", 11, TD_PB_MSG, P|O, 182},
+	{"flexVolume", 12, TD_PB_MSG, P|O, 183},
+	{"cinder", 13, TD_PB_MSG, P|O, 184},
+	{"cephfs", 14, TD_PB_MSG, P|O, 185},
+	{"flocker", 15, TD_PB_MSG, P|O, 186},
+	{"downwardAPI", 16, TD_PB_MSG, P|O, 187},
+	{"fc", 17, TD_PB_MSG, P|O, 188},
+	{"azureFile", 18, TD_PB_MSG, P|O, 189},
+	{"configMap", 19, TD_PB_MSG, P|O, 190},
+	{"vsphereVolume", 20, TD_PB_MSG, P|O, 191},
+	{"quobyte", 21, TD_PB_MSG, P|O, 192},
+	{"azureDisk", 22, TD_PB_MSG, P|O, 193},
+	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 194},
+	{"projected", 26, TD_PB_MSG, P|O, 195},
+	{"portworxVolume", 24, TD_PB_MSG, P|O, 196},
+	{"scaleIO", 25, TD_PB_MSG, P|O, 197},
+	{"storageos", 27, TD_PB_MSG, P|O, 198},
+	{"csi", 28, TD_PB_MSG, P|O, 199},
+	{"ephemeral", 29, TD_PB_MSG, P|O, 200},
+	{"image", 30, TD_PB_MSG, P|O, 201},
+	// 132: core.ContainerPort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"hostPort", 2, TD_PB_INT, O, 0},
 	{"containerPort", 3, TD_PB_INT, 0, 0},
 	{"protocol", 4, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	// 132: core.EnvFromSource
+	// 133: core.EnvFromSource
 	{"prefix", 1, TD_PB_STRING, O, 0},
-	{"configMapRef", 2, TD_PB_MSG, P|O, 201},
-	{"secretRef", 3, TD_PB_MSG, P|O, 202},
-	// 133: core.EnvVar
+	{"configMapRef", 2, TD_PB_MSG, P|O, 202},
+	{"secretRef", 3, TD_PB_MSG, P|O, 203},
+	// 134: core.EnvVar
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
-	{"valueFrom", 3, TD_PB_MSG, P|O, 203},
-	// 134: core.ContainerResizePolicy
+	{"valueFrom", 3, TD_PB_MSG, P|O, 204},
+	// 135: core.ContainerResizePolicy
 	{"resourceName", 1, TD_PB_STRING, 0, 0},
 	{"restartPolicy", 2, TD_PB_STRING, 0, 0},
-	// 135: core.ContainerRestartRule
+	// 136: core.ContainerRestartRule
 	{"action", 1, TD_PB_STRING, O, 0},
-	{"exitCodes", 2, TD_PB_MSG, P|O, 204},
-	// 136: core.VolumeMount
+	{"exitCodes", 2, TD_PB_MSG, P|O, 205},
+	// 137: core.VolumeMount
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 7, TD_PB_STRING, P|O, 0},
@@ -814,206 +818,206 @@ const struct td_pb_field td_pb_fields[] = {
 	{"mountPropagation", 5, TD_PB_STRING, P|O, 0},
 	{"subPathExpr", 6, TD_PB_STRING, O, 0},
 	{"bindMountOptions", 8, TD_PB_STRING, O|R, 0},
-	// 137: core.VolumeDevice
+	// 138: core.VolumeDevice
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 138: core.Probe
-	{"", 1, TD_PB_MSG, I, 205},
+	// 139: core.Probe
+	{"", 1, TD_PB_MSG, I, 206},
 	{"initialDelaySeconds", 2, TD_PB_INT, O, 0},
 	{"timeoutSeconds", 3, TD_PB_INT, O, 0},
 	{"periodSeconds", 4, TD_PB_INT, O, 0},
 	{"successThreshold", 5, TD_PB_INT, O, 0},
 	{"failureThreshold", 6, TD_PB_INT, O, 0},
 	{"terminationGracePeriodSeconds", 7, TD_PB_INT, P|O, 0},
-	// 139: core.Lifecycle
-	{"postStart", 1, TD_PB_MSG, P|O, 206},
-	{"preStop", 2, TD_PB_MSG, P|O, 206},
+	// 140: core.Lifecycle
+	{"postStart", 1, TD_PB_MSG, P|O, 207},
+	{"preStop", 2, TD_PB_MSG, P|O, 207},
 	{"stopSignal", 3, TD_PB_STRING, P|O, 0},
-	// 140: core.SecurityContext
-	{"capabilities", 1, TD_PB_MSG, P|O, 207},
+	// 141: core.SecurityContext
+	{"capabilities", 1, TD_PB_MSG, P|O, 208},
 	{"privileged", 2, TD_PB_BOOL, P|O, 0},
-	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 142},
-	{"windowsOptions", 10, TD_PB_MSG, P|O, 143},
+	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 143},
+	{"windowsOptions", 10, TD_PB_MSG, P|O, 144},
 	{"runAsUser", 4, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 8, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 5, TD_PB_BOOL, P|O, 0},
 	{"readOnlyRootFilesystem", 6, TD_PB_BOOL, P|O, 0},
 	{"allowPrivilegeEscalation", 7, TD_PB_BOOL, P|O, 0},
 	{"procMount", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 11, TD_PB_MSG, P|O, 145},
-	{"appArmorProfile", 12, TD_PB_MSG, P|O, 146},
-	// 141: core.EphemeralContainerCommon
+	{"seccompProfile", 11, TD_PB_MSG, P|O, 146},
+	{"appArmorProfile", 12, TD_PB_MSG, P|O, 147},
+	// 142: core.EphemeralContainerCommon
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 131},
-	{"envFrom", 19, TD_PB_MSG, O|R, 132},
-	{"env", 7, TD_PB_MSG, O|R, 133},
-	{"resources", 8, TD_PB_MSG, O, 90},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 134},
+	{"ports", 6, TD_PB_MSG, O|R, 132},
+	{"envFrom", 19, TD_PB_MSG, O|R, 133},
+	{"env", 7, TD_PB_MSG, O|R, 134},
+	{"resources", 8, TD_PB_MSG, O, 91},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 135},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 135},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 136},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 137},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 138},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 138},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 138},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 139},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 136},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 137},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 138},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 139},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 139},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 139},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 140},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 140},
+	{"securityContext", 15, TD_PB_MSG, P|O, 141},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 142: core.SELinuxOptions
+	// 143: core.SELinuxOptions
 	{"user", 1, TD_PB_STRING, O, 0},
 	{"role", 2, TD_PB_STRING, O, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	{"level", 4, TD_PB_STRING, O, 0},
-	// 143: core.WindowsSecurityContextOptions
+	// 144: core.WindowsSecurityContextOptions
 	{"gmsaCredentialSpecName", 1, TD_PB_STRING, P|O, 0},
 	{"gmsaCredentialSpec", 2, TD_PB_STRING, P|O, 0},
 	{"runAsUserName", 3, TD_PB_STRING, P|O, 0},
 	{"hostProcess", 4, TD_PB_BOOL, P|O, 0},
-	// 144: core.Sysctl
+	// 145: core.Sysctl
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 145: core.SeccompProfile
+	// 146: core.SeccompProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 146: core.AppArmorProfile
+	// 147: core.AppArmorProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 147: core.NodeAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 208},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 209},
-	// 148: core.PodAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 210},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 211},
-	// 149: core.PodAntiAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 210},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 211},
-	// 150: core.PodDNSConfigOption
+	// 148: core.NodeAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 209},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 210},
+	// 149: core.PodAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 211},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 212},
+	// 150: core.PodAntiAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 211},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 212},
+	// 151: core.PodDNSConfigOption
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"value", 2, TD_PB_STRING, P|O, 0},
-	// 151: core.ResourceClaim
+	// 152: core.ResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"request", 2, TD_PB_STRING, O, 0},
-	// 152: core.ContainerState
-	{"waiting", 1, TD_PB_MSG, P|O, 212},
-	{"running", 2, TD_PB_MSG, P|O, 213},
-	{"terminated", 3, TD_PB_MSG, P|O, 214},
-	// 153: core.VolumeMountStatus
+	// 153: core.ContainerState
+	{"waiting", 1, TD_PB_MSG, P|O, 213},
+	{"running", 2, TD_PB_MSG, P|O, 214},
+	{"terminated", 3, TD_PB_MSG, P|O, 215},
+	// 154: core.VolumeMountStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"mountPath", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 4, TD_PB_STRING, P|O, 0},
-	{"volumeStatus", 5, TD_PB_MSG, P|O, 215},
-	// 154: core.ContainerUser
-	{"linux", 1, TD_PB_MSG, P|O, 216},
-	// 155: core.ResourceStatus
+	{"volumeStatus", 5, TD_PB_MSG, P|O, 216},
+	// 155: core.ContainerUser
+	{"linux", 1, TD_PB_MSG, P|O, 217},
+	// 156: core.ResourceStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"resources", 2, TD_PB_MSG, O|R, 217},
-	// 156: core.ContainerExtendedResourceRequest
+	{"resources", 2, TD_PB_MSG, O|R, 218},
+	// 157: core.ContainerExtendedResourceRequest
 	{"containerName", 1, TD_PB_STRING, 0, 0},
 	{"resourceName", 2, TD_PB_STRING, 0, 0},
 	{"requestName", 3, TD_PB_STRING, 0, 0},
-	// 157: core.NodeAllocatableMappedResources
+	// 158: core.NodeAllocatableMappedResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"quantity", 2, TD_PB_QUANTITY, P, 0},
-	// 158: core.NodeAllocatableOverheadResources
+	// 159: core.NodeAllocatableOverheadResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"perPod", 2, TD_PB_QUANTITY, P|O, 0},
 	{"perContainer", 3, TD_PB_QUANTITY, P|O, 0},
-	// 159: core.VolumeHealthCondition
+	// 160: core.VolumeHealthCondition
 	{"status", 1, TD_PB_STRING, 0, 0},
 	{"reason", 2, TD_PB_STRING, 0, 0},
 	{"message", 3, TD_PB_STRING, O, 0},
-	// 160: core.ClientIPConfig
+	// 161: core.ClientIPConfig
 	{"timeoutSeconds", 1, TD_PB_INT, P|O, 0},
-	// 161: core.LoadBalancerIngress
+	// 162: core.LoadBalancerIngress
 	{"ip", 1, TD_PB_STRING, O, 0},
 	{"hostname", 2, TD_PB_STRING, O, 0},
 	{"ipMode", 3, TD_PB_STRING, P|O, 0},
-	{"ports", 4, TD_PB_MSG, O|R, 218},
-	// 162: meta.LabelSelectorRequirement
+	{"ports", 4, TD_PB_MSG, O|R, 219},
+	// 163: meta.LabelSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 163: apps.RollingUpdateDeployment
+	// 164: apps.RollingUpdateDeployment
 	{"maxUnavailable", 1, TD_PB_INTSTR, P|O, 0},
 	{"maxSurge", 2, TD_PB_INTSTR, P|O, 0},
-	// 164: core.PersistentVolumeClaimSpec
+	// 165: core.PersistentVolumeClaimSpec
 	{"accessModes", 1, TD_PB_STRING, O|R, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 105},
-	{"resources", 2, TD_PB_MSG, O, 219},
+	{"selector", 4, TD_PB_MSG, P|O, 106},
+	{"resources", 2, TD_PB_MSG, O, 220},
 	{"volumeName", 3, TD_PB_STRING, O, 0},
 	{"storageClassName", 5, TD_PB_STRING, P|O, 0},
 	{"volumeMode", 6, TD_PB_STRING, P|O, 0},
-	{"dataSource", 7, TD_PB_MSG, P|O, 220},
-	{"dataSourceRef", 8, TD_PB_MSG, P|O, 221},
+	{"dataSource", 7, TD_PB_MSG, P|O, 221},
+	{"dataSourceRef", 8, TD_PB_MSG, P|O, 222},
 	{"volumeAttributesClassName", 9, TD_PB_STRING, P|O, 0},
-	// 165: core.PersistentVolumeClaimStatus
+	// 166: core.PersistentVolumeClaimStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
 	{"accessModes", 2, TD_PB_STRING, O|R, 0},
 	{"capacity", 3, TD_PB_QUANTITY, O|M, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 222},
+	{"conditions", 4, TD_PB_MSG, O|R, 223},
 	{"allocatedResources", 5, TD_PB_QUANTITY, O|M, 0},
 	{"allocatedResourceStatuses", 7, TD_PB_STRING, O|M, 0},
 	{"currentVolumeAttributesClassName", 8, TD_PB_STRING, P|O, 0},
-	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 223},
-	{"healthStatus", 10, TD_PB_MSG, P|O, 224},
-	// 166: apps.RollingUpdateStatefulSetStrategy
+	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 224},
+	{"healthStatus", 10, TD_PB_MSG, P|O, 225},
+	// 167: apps.RollingUpdateStatefulSetStrategy
 	{"partition", 1, TD_PB_INT, P|O, 0},
 	{"maxUnavailable", 2, TD_PB_INTSTR, P|O, 0},
-	// 167: batch.PodFailurePolicyRule
+	// 168: batch.PodFailurePolicyRule
 	{"action", 1, TD_PB_STRING, 0, 0},
-	{"onExitCodes", 2, TD_PB_MSG, P|O, 225},
-	{"onPodConditions", 3, TD_PB_MSG, O|R, 226},
-	// 168: batch.SuccessPolicyRule
+	{"onExitCodes", 2, TD_PB_MSG, P|O, 226},
+	{"onPodConditions", 3, TD_PB_MSG, O|R, 227},
+	// 169: batch.SuccessPolicyRule
 	{"succeededIndexes", 1, TD_PB_STRING, P|O, 0},
 	{"succeededCount", 2, TD_PB_INT, P|O, 0},
-	// 169: authorization.FieldSelectorAttributes
+	// 170: authorization.FieldSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 227},
-	// 170: authorization.LabelSelectorAttributes
+	{"requirements", 2, TD_PB_MSG, O|R, 228},
+	// 171: authorization.LabelSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 162},
-	// 171: core.HostPathVolumeSource
+	{"requirements", 2, TD_PB_MSG, O|R, 163},
+	// 172: core.HostPathVolumeSource
 	{"path", 1, TD_PB_STRING, 0, 0},
 	{"type", 2, TD_PB_STRING, P|O, 0},
-	// 172: core.EmptyDirVolumeSource
+	// 173: core.EmptyDirVolumeSource
 	{"medium", 1, TD_PB_STRING, O, 0},
 	{"sizeLimit", 2, TD_PB_QUANTITY, P|O, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
-	// 173: core.GCEPersistentDiskVolumeSource
+	// 174: core.GCEPersistentDiskVolumeSource
 	{"pdName", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 174: core.AWSElasticBlockStoreVolumeSource
+	// 175: core.AWSElasticBlockStoreVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 175: core.GitRepoVolumeSource
+	// 176: core.GitRepoVolumeSource
 	{"repository", 1, TD_PB_STRING, 0, 0},
 	{"revision", 2, TD_PB_STRING, O, 0},
 	{"directory", 3, TD_PB_STRING, O, 0},
-	// 176: core.SecretVolumeSource
+	// 177: core.SecretVolumeSource
 	{"secretName", 1, TD_PB_STRING, O, 0},
-	{"items", 2, TD_PB_MSG, O|R, 228},
+	{"items", 2, TD_PB_MSG, O|R, 229},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 177: core.NFSVolumeSource
+	// 178: core.NFSVolumeSource
 	{"server", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 178: core.ISCSIVolumeSource
+	// 179: core.ISCSIVolumeSource
 	{"targetPortal", 1, TD_PB_STRING, 0, 0},
 	{"iqn", 2, TD_PB_STRING, 0, 0},
 	{"lun", 3, TD_PB_INT, 0, 0},
@@ -1023,99 +1027,99 @@ const struct td_pb_field td_pb_fields[] = {
 	{"portals", 7, TD_PB_STRING, O|R, 0},
 	{"chapAuthDiscovery", 8, TD_PB_BOOL, O, 0},
 	{"chapAuthSession", 11, TD_PB_BOOL, O, 0},
-	{"secretRef", 10, TD_PB_MSG, P|O, 35},
+	{"secretRef", 10, TD_PB_MSG, P|O, 36},
 	{"initiatorName", 12, TD_PB_STRING, P|O, 0},
-	// 179: core.GlusterfsVolumeSource
+	// 180: core.GlusterfsVolumeSource
 	{"endpoints", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 180: core.PersistentVolumeClaimVolumeSource
+	// 181: core.PersistentVolumeClaimVolumeSource
 	{"claimName", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
-	// 181: core.RBDVolumeSource
+	// 182: core.RBDVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"image", 2, TD_PB_STRING, 0, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"pool", 4, TD_PB_STRING, O, 0},
 	{"user", 5, TD_PB_STRING, O, 0},
 	{"keyring", 6, TD_PB_STRING, O, 0},
-	{"secretRef", 7, TD_PB_MSG, P|O, 35},
+	{"secretRef", 7, TD_PB_MSG, P|O, 36},
 	{"readOnly", 8, TD_PB_BOOL, O, 0},
-	// 182: core.FlexVolumeSource
+	// 183: core.FlexVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	{"secretRef", 3, TD_PB_MSG, P|O, 35},
+	{"secretRef", 3, TD_PB_MSG, P|O, 36},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"options", 5, TD_PB_STRING, O|M, 0},
-	// 183: core.CinderVolumeSource
+	// 184: core.CinderVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	{"secretRef", 4, TD_PB_MSG, P|O, 35},
-	// 184: core.CephFSVolumeSource
+	{"secretRef", 4, TD_PB_MSG, P|O, 36},
+	// 185: core.CephFSVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"path", 2, TD_PB_STRING, O, 0},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"secretFile", 4, TD_PB_STRING, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 35},
+	{"secretRef", 5, TD_PB_MSG, P|O, 36},
 	{"readOnly", 6, TD_PB_BOOL, O, 0},
-	// 185: core.FlockerVolumeSource
+	// 186: core.FlockerVolumeSource
 	{"datasetName", 1, TD_PB_STRING, O, 0},
 	{"datasetUUID", 2, TD_PB_STRING, O, 0},
-	// 186: core.DownwardAPIVolumeSource
-	{"items", 1, TD_PB_MSG, O|R, 229},
+	// 187: core.DownwardAPIVolumeSource
+	{"items", 1, TD_PB_MSG, O|R, 230},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 187: core.FCVolumeSource
+	// 188: core.FCVolumeSource
 	{"targetWWNs", 1, TD_PB_STRING, O|R, 0},
 	{"lun", 2, TD_PB_INT, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"wwids", 5, TD_PB_STRING, O|R, 0},
-	// 188: core.AzureFileVolumeSource
+	// 189: core.AzureFileVolumeSource
 	{"secretName", 1, TD_PB_STRING, 0, 0},
 	{"shareName", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 189: core.ConfigMapVolumeSource
-	{"", 1, TD_PB_MSG, I, 35},
-	{"items", 2, TD_PB_MSG, O|R, 228},
+	// 190: core.ConfigMapVolumeSource
+	{"", 1, TD_PB_MSG, I, 36},
+	{"items", 2, TD_PB_MSG, O|R, 229},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 190: core.VsphereVirtualDiskVolumeSource
+	// 191: core.VsphereVirtualDiskVolumeSource
 	{"volumePath", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"storagePolicyName", 3, TD_PB_STRING, O, 0},
 	{"storagePolicyID", 4, TD_PB_STRING, O, 0},
-	// 191: core.QuobyteVolumeSource
+	// 192: core.QuobyteVolumeSource
 	{"registry", 1, TD_PB_STRING, 0, 0},
 	{"volume", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"user", 4, TD_PB_STRING, O, 0},
 	{"group", 5, TD_PB_STRING, O, 0},
 	{"tenant", 6, TD_PB_STRING, O, 0},
-	// 192: core.AzureDiskVolumeSource
+	// 193: core.AzureDiskVolumeSource
 	{"diskName", 1, TD_PB_STRING, 0, 0},
 	{"diskURI", 2, TD_PB_STRING, 0, 0},
 	{"cachingMode", 3, TD_PB_STRING, P|O, 0},
 	{"fsType", 4, TD_PB_STRING, P|O, 0},
 	{"readOnly", 5, TD_PB_BOOL, P|O, 0},
 	{"kind", 6, TD_PB_STRING, P|O, 0},
-	// 193: core.PhotonPersistentDiskVolumeSource
+	// 194: core.PhotonPersistentDiskVolumeSource
 	{"pdID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	// 194: core.ProjectedVolumeSource
-	{"sources", 1, TD_PB_MSG, R, 230},
+	// 195: core.ProjectedVolumeSource
+	{"sources", 1, TD_PB_MSG, R, 231},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 195: core.PortworxVolumeSource
+	// 196: core.PortworxVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 196: core.ScaleIOVolumeSource
+	// 197: core.ScaleIOVolumeSource
 	{"gateway", 1, TD_PB_STRING, 0, 0},
 	{"system", 2, TD_PB_STRING, 0, 0},
-	{"secretRef", 3, TD_PB_MSG, P, 35},
+	{"secretRef", 3, TD_PB_MSG, P, 36},
 	{"sslEnabled", 4, TD_PB_BOOL, O, 0},
 	{"protectionDomain", 5, TD_PB_STRING, O, 0},
 	{"storagePool", 6, TD_PB_STRING, O, 0},
@@ -1123,72 +1127,72 @@ const struct td_pb_field td_pb_fields[] = {
 	{"volumeName", 8, TD_PB_STRING, O, 0},
 	{"fsType", 9, TD_PB_STRING, O, 0},
 	{"readOnly", 10, TD_PB_BOOL, O, 0},
-	// 197: core.StorageOSVolumeSource
+	// 198: core.StorageOSVolumeSource
 	{"volumeName", 1, TD_PB_STRING, O, 0},
 	{"volumeNamespace", 2, TD_PB_STRING, O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 35},
-	// 198: core.CSIVolumeSource
+	{"secretRef", 5, TD_PB_MSG, P|O, 36},
+	// 199: core.CSIVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, P|O, 0},
 	{"volumeAttributes", 4, TD_PB_STRING, O|M, 0},
-	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 35},
-	// 199: core.EphemeralVolumeSource
-	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 231},
-	// 200: core.ImageVolumeSource
+	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 36},
+	// 200: core.EphemeralVolumeSource
+	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 232},
+	// 201: core.ImageVolumeSource
 	{"reference", 1, TD_PB_STRING, O, 0},
 	{"pullPolicy", 2, TD_PB_STRING, O, 0},
-	// 201: core.ConfigMapEnvSource
-	{"", 1, TD_PB_MSG, I, 35},
+	// 202: core.ConfigMapEnvSource
+	{"", 1, TD_PB_MSG, I, 36},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 202: core.SecretEnvSource
-	{"", 1, TD_PB_MSG, I, 35},
+	// 203: core.SecretEnvSource
+	{"", 1, TD_PB_MSG, I, 36},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 203: core.EnvVarSource
-	{"fieldRef", 1, TD_PB_MSG, P|O, 232},
-	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 233},
-	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 234},
-	{"secretKeyRef", 4, TD_PB_MSG, P|O, 235},
-	{"fileKeyRef", 5, TD_PB_MSG, P|O, 236},
-	// 204: core.ContainerRestartRuleOnExitCodes
+	// 204: core.EnvVarSource
+	{"fieldRef", 1, TD_PB_MSG, P|O, 233},
+	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 234},
+	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 235},
+	{"secretKeyRef", 4, TD_PB_MSG, P|O, 236},
+	{"fileKeyRef", 5, TD_PB_MSG, P|O, 237},
+	// 205: core.ContainerRestartRuleOnExitCodes
 	{"operator", 1, TD_PB_STRING, O, 0},
 	{"values", 2, TD_PB_INT, O|R, 0},
-	// 205: core.ProbeHandler
-	{"exec", 1, TD_PB_MSG, P|O, 237},
-	{"httpGet", 2, TD_PB_MSG, P|O, 238},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 239},
-	{"grpc", 4, TD_PB_MSG, P|O, 240},
-	// 206: core.LifecycleHandler
-	{"exec", 1, TD_PB_MSG, P|O, 237},
-	{"httpGet", 2, TD_PB_MSG, P|O, 238},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 239},
-	{"sleep", 4, TD_PB_MSG, P|O, 241},
-	// 207: core.Capabilities
+	// 206: core.ProbeHandler
+	{"exec", 1, TD_PB_MSG, P|O, 238},
+	{"httpGet", 2, TD_PB_MSG, P|O, 239},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 240},
+	{"grpc", 4, TD_PB_MSG, P|O, 241},
+	// 207: core.LifecycleHandler
+	{"exec", 1, TD_PB_MSG, P|O, 238},
+	{"httpGet", 2, TD_PB_MSG, P|O, 239},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 240},
+	{"sleep", 4, TD_PB_MSG, P|O, 242},
+	// 208: core.Capabilities
 	{"add", 1, TD_PB_STRING, O|R, 0},
 	{"drop", 2, TD_PB_STRING, O|R, 0},
-	// 208: core.NodeSelector
-	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 242},
-	// 209: core.PreferredSchedulingTerm
+	// 209: core.NodeSelector
+	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 243},
+	// 210: core.PreferredSchedulingTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"preference", 2, TD_PB_MSG, 0, 242},
-	// 210: core.PodAffinityTerm
-	{"labelSelector", 1, TD_PB_MSG, P|O, 105},
+	{"preference", 2, TD_PB_MSG, 0, 243},
+	// 211: core.PodAffinityTerm
+	{"labelSelector", 1, TD_PB_MSG, P|O, 106},
 	{"namespaces", 2, TD_PB_STRING, O|R, 0},
 	{"topologyKey", 3, TD_PB_STRING, 0, 0},
-	{"namespaceSelector", 4, TD_PB_MSG, P|O, 105},
+	{"namespaceSelector", 4, TD_PB_MSG, P|O, 106},
 	{"matchLabelKeys", 5, TD_PB_STRING, O|R, 0},
 	{"mismatchLabelKeys", 6, TD_PB_STRING, O|R, 0},
-	// 211: core.WeightedPodAffinityTerm
+	// 212: core.WeightedPodAffinityTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"podAffinityTerm", 2, TD_PB_MSG, 0, 210},
-	// 212: core.ContainerStateWaiting
+	{"podAffinityTerm", 2, TD_PB_MSG, 0, 211},
+	// 213: core.ContainerStateWaiting
 	{"reason", 1, TD_PB_STRING, O, 0},
 	{"message", 2, TD_PB_STRING, O, 0},
-	// 213: core.ContainerStateRunning
+	// 214: core.ContainerStateRunning
 	{"startedAt", 1, TD_PB_TIME, O, 0},
-	// 214: core.ContainerStateTerminated
+	// 215: core.ContainerStateTerminated
 	{"exitCode", 1, TD_PB_INT, 0, 0},
 	{"signal", 2, TD_PB_INT, O, 0},
 	{"reason", 3, TD_PB_STRING, O, 0},
@@ -1196,143 +1200,143 @@ const struct td_pb_field td_pb_fields[] = {
 	{"startedAt", 5, TD_PB_TIME, O, 0},
 	{"finishedAt", 6, TD_PB_TIME, O, 0},
 	{"containerID", 7, TD_PB_STRING, O, 0},
-	// 215: core.VolumeStatus
-	{"image", 1, TD_PB_MSG, P|O, 243},
-	// 216: core.LinuxContainerUser
+	// 216: core.VolumeStatus
+	{"image", 1, TD_PB_MSG, P|O, 244},
+	// 217: core.LinuxContainerUser
 	{"uid", 1, TD_PB_INT, 0, 0},
 	{"gid", 2, TD_PB_INT, 0, 0},
 	{"supplementalGroups", 3, TD_PB_INT, O|R, 0},
-	// 217: core.ResourceHealth
+	// 218: core.ResourceHealth
 	{"resourceID", 1, TD_PB_STRING, 0, 0},
 	{"health", 2, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, P|O, 0},
-	// 218: core.PortStatus
+	// 219: core.PortStatus
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"protocol", 2, TD_PB_STRING, 0, 0},
 	{"error", 3, TD_PB_STRING, P|O, 0},
-	// 219: core.VolumeResourceRequirements
+	// 220: core.VolumeResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	// 220: core.TypedLocalObjectReference
+	// 221: core.TypedLocalObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
-	// 221: core.TypedObjectReference
+	// 222: core.TypedObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"namespace", 4, TD_PB_STRING, P|O, 0},
-	// 222: core.PersistentVolumeClaimCondition
+	// 223: core.PersistentVolumeClaimCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 223: core.ModifyVolumeStatus
+	// 224: core.ModifyVolumeStatus
 	{"targetVolumeAttributesClassName", 1, TD_PB_STRING, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 224: core.VolumeHealthStatus
-	{"healthConditions", 1, TD_PB_MSG, O|R, 159},
+	// 225: core.VolumeHealthStatus
+	{"healthConditions", 1, TD_PB_MSG, O|R, 160},
 	{"lastTransitionTime", 2, TD_PB_TIME, O, 0},
-	// 225: batch.PodFailurePolicyOnExitCodesRequirement
+	// 226: batch.PodFailurePolicyOnExitCodesRequirement
 	{"containerName", 1, TD_PB_STRING, P|O, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_INT, R, 0},
-	// 226: batch.PodFailurePolicyOnPodConditionsPattern
+	// 227: batch.PodFailurePolicyOnPodConditionsPattern
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 227: meta.FieldSelectorRequirement
+	// 228: meta.FieldSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 228: core.KeyToPath
+	// 229: core.KeyToPath
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 229: core.DownwardAPIVolumeFile
+	// 230: core.DownwardAPIVolumeFile
 	{"path", 1, TD_PB_STRING, 0, 0},
-	{"fieldRef", 2, TD_PB_MSG, P|O, 232},
-	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 233},
+	{"fieldRef", 2, TD_PB_MSG, P|O, 233},
+	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 234},
 	{"mode", 4, TD_PB_INT, P|O, 0},
 	{"user", 5, TD_PB_INT, P|O, 0},
-	// 230: core.VolumeProjection
-	{"secret", 1, TD_PB_MSG, P|O, 244},
-	{"downwardAPI", 2, TD_PB_MSG, P|O, 245},
-	{"configMap", 3, TD_PB_MSG, P|O, 246},
-	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 247},
-	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 248},
-	{"podCertificate", 6, TD_PB_MSG, P|O, 249},
-	// 231: core.PersistentVolumeClaimTemplate
-	{"metadata", 1, TD_PB_MSG, O, 25},
-	{"spec", 2, TD_PB_MSG, 0, 164},
-	// 232: core.ObjectFieldSelector
+	// 231: core.VolumeProjection
+	{"secret", 1, TD_PB_MSG, P|O, 245},
+	{"downwardAPI", 2, TD_PB_MSG, P|O, 246},
+	{"configMap", 3, TD_PB_MSG, P|O, 247},
+	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 248},
+	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 249},
+	{"podCertificate", 6, TD_PB_MSG, P|O, 250},
+	// 232: core.PersistentVolumeClaimTemplate
+	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"spec", 2, TD_PB_MSG, 0, 165},
+	// 233: core.ObjectFieldSelector
 	{"apiVersion", 1, TD_PB_STRING, O, 0},
 	{"fieldPath", 2, TD_PB_STRING, 0, 0},
-	// 233: core.ResourceFieldSelector
+	// 234: core.ResourceFieldSelector
 	{"containerName", 1, TD_PB_STRING, O, 0},
 	{"resource", 2, TD_PB_STRING, 0, 0},
 	{"divisor", 3, TD_PB_QUANTITY, O, 0},
-	// 234: core.ConfigMapKeySelector
-	{"", 1, TD_PB_MSG, I, 35},
+	// 235: core.ConfigMapKeySelector
+	{"", 1, TD_PB_MSG, I, 36},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 235: core.SecretKeySelector
-	{"", 1, TD_PB_MSG, I, 35},
+	// 236: core.SecretKeySelector
+	{"", 1, TD_PB_MSG, I, 36},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 236: core.FileKeySelector
+	// 237: core.FileKeySelector
 	{"volumeName", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"key", 3, TD_PB_STRING, 0, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 237: core.ExecAction
+	// 238: core.ExecAction
 	{"command", 1, TD_PB_STRING, O|R, 0},
-	// 238: core.HTTPGetAction
+	// 239: core.HTTPGetAction
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"port", 2, TD_PB_INTSTR, 0, 0},
 	{"host", 3, TD_PB_STRING, O, 0},
 	{"scheme", 4, TD_PB_STRING, O, 0},
-	{"httpHeaders", 5, TD_PB_MSG, O|R, 250},
+	{"httpHeaders", 5, TD_PB_MSG, O|R, 251},
 	{"protocol", 6, TD_PB_STRING, P|O, 0},
-	// 239: core.TCPSocketAction
+	// 240: core.TCPSocketAction
 	{"port", 1, TD_PB_INTSTR, 0, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 240: core.GRPCAction
+	// 241: core.GRPCAction
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"service", 2, TD_PB_STRING, P, 0},
 	{"mode", 3, TD_PB_STRING, P|O, 0},
-	// 241: core.SleepAction
+	// 242: core.SleepAction
 	{"seconds", 1, TD_PB_INT, 0, 0},
-	// 242: core.NodeSelectorTerm
-	{"matchExpressions", 1, TD_PB_MSG, O|R, 251},
-	{"matchFields", 2, TD_PB_MSG, O|R, 251},
-	// 243: core.ImageVolumeStatus
+	// 243: core.NodeSelectorTerm
+	{"matchExpressions", 1, TD_PB_MSG, O|R, 252},
+	{"matchFields", 2, TD_PB_MSG, O|R, 252},
+	// 244: core.ImageVolumeStatus
 	{"imageRef", 1, TD_PB_STRING, O, 0},
-	// 244: core.SecretProjection
-	{"", 1, TD_PB_MSG, I, 35},
-	{"items", 2, TD_PB_MSG, O|R, 228},
+	// 245: core.SecretProjection
+	{"", 1, TD_PB_MSG, I, 36},
+	{"items", 2, TD_PB_MSG, O|R, 229},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 245: core.DownwardAPIProjection
-	{"items", 1, TD_PB_MSG, O|R, 229},
-	// 246: core.ConfigMapProjection
-	{"", 1, TD_PB_MSG, I, 35},
-	{"items", 2, TD_PB_MSG, O|R, 228},
+	// 246: core.DownwardAPIProjection
+	{"items", 1, TD_PB_MSG, O|R, 230},
+	// 247: core.ConfigMapProjection
+	{"", 1, TD_PB_MSG, I, 36},
+	{"items", 2, TD_PB_MSG, O|R, 229},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 247: core.ServiceAccountTokenProjection
+	// 248: core.ServiceAccountTokenProjection
 	{"audience", 1, TD_PB_STRING, O, 0},
 	{"expirationSeconds", 2, TD_PB_INT, P|O, 0},
 	{"path", 3, TD_PB_STRING, 0, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 248: core.ClusterTrustBundleProjection
+	// 249: core.ClusterTrustBundleProjection
 	{"name", 1, TD_PB_STRING, P|O, 0},
 	{"signerName", 2, TD_PB_STRING, P|O, 0},
-	{"labelSelector", 3, TD_PB_MSG, P|O, 105},
+	{"labelSelector", 3, TD_PB_MSG, P|O, 106},
 	{"optional", 5, TD_PB_BOOL, P|O, 0},
 	{"path", 4, TD_PB_STRING, 0, 0},
 	{"user", 6, TD_PB_INT, P|O, 0},
-	// 249: core.PodCertificateProjection
+	// 250: core.PodCertificateProjection
 	{"signerName", 1, TD_PB_STRING, O, 0},
 	{"keyType", 2, TD_PB_STRING, O, 0},
 	{"maxExpirationSeconds", 3, TD_PB_INT, P|O, 0},
@@ -1341,10 +1345,10 @@ const struct td_pb_field td_pb_fields[] = {
 	{"certificateChainPath", 6, TD_PB_STRING, O, 0},
 	{"userAnnotations", 7, TD_PB_STRING, O|M, 0},
 	{"user", 8, TD_PB_INT, P|O, 0},
-	// 250: core.HTTPHeader
+	// 251: core.HTTPHeader
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 251: core.NodeSelectorRequirement
+	// 252: core.NodeSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
@@ -1364,245 +1368,246 @@ const struct td_pb_message td_pb_messages[] = {
 	{45, 3},
 	{48, 3},
 	{51, 3},
-	{54, 2},
-	{56, 3},
-	{59, 2},
-	{61, 5},
-	{66, 3},
+	{54, 3},
+	{57, 2},
+	{59, 3},
+	{62, 2},
+	{64, 5},
 	{69, 3},
 	{72, 3},
 	{75, 3},
-	{78, 2},
-	{80, 3},
+	{78, 3},
+	{81, 2},
 	{83, 3},
-	{86, 6},
-	{92, 15},
-	{107, 1},
-	{108, 2},
-	{110, 8},
-	{118, 14},
-	{132, 43},
-	{175, 22},
-	{197, 20},
-	{217, 2},
-	{219, 7},
-	{226, 1},
-	{227, 2},
-	{229, 2},
-	{231, 8},
-	{239, 9},
-	{248, 4},
-	{252, 7},
-	{259, 11},
-	{270, 10},
-	{280, 17},
-	{297, 11},
-	{308, 4},
-	{312, 7},
-	{319, 7},
-	{326, 4},
-	{330, 2},
-	{332, 2},
-	{334, 4},
-	{338, 6},
-	{344, 1},
-	{345, 4},
-	{349, 1},
-	{350, 2},
-	{352, 4},
-	{356, 1},
-	{357, 2},
-	{359, 2},
-	{361, 6},
-	{367, 7},
-	{374, 5},
-	{379, 4},
-	{383, 1},
-	{384, 1},
-	{385, 6},
-	{391, 2},
-	{393, 1},
-	{394, 12},
-	{406, 2},
-	{408, 2},
-	{410, 4},
-	{414, 2},
-	{416, 1},
+	{86, 3},
+	{89, 6},
+	{95, 15},
+	{110, 1},
+	{111, 2},
+	{113, 8},
+	{121, 14},
+	{135, 43},
+	{178, 22},
+	{200, 20},
+	{220, 2},
+	{222, 7},
+	{229, 1},
+	{230, 2},
+	{232, 2},
+	{234, 8},
+	{242, 9},
+	{251, 4},
+	{255, 7},
+	{262, 11},
+	{273, 10},
+	{283, 17},
+	{300, 11},
+	{311, 4},
+	{315, 7},
+	{322, 7},
+	{329, 4},
+	{333, 2},
+	{335, 2},
+	{337, 4},
+	{341, 6},
+	{347, 1},
+	{348, 4},
+	{352, 1},
+	{353, 2},
+	{355, 4},
+	{359, 1},
+	{360, 2},
+	{362, 2},
+	{364, 6},
+	{370, 7},
+	{377, 5},
+	{382, 4},
+	{386, 1},
+	{387, 1},
+	{388, 6},
+	{394, 2},
+	{396, 1},
+	{397, 12},
+	{409, 2},
+	{411, 2},
+	{413, 4},
 	{417, 2},
-	{419, 25},
-	{444, 2},
-	{446, 13},
-	{459, 3},
-	{462, 5},
-	{467, 2},
-	{469, 3},
-	{472, 1},
-	{473, 8},
-	{481, 1},
-	{482, 1},
-	{483, 3},
+	{419, 1},
+	{420, 2},
+	{422, 25},
+	{447, 2},
+	{449, 13},
+	{462, 3},
+	{465, 5},
+	{470, 2},
+	{472, 3},
+	{475, 1},
+	{476, 8},
+	{484, 1},
+	{485, 1},
 	{486, 3},
-	{489, 1},
-	{490, 2},
-	{492, 7},
-	{499, 1},
-	{500, 1},
-	{501, 15},
-	{516, 2},
-	{518, 2},
-	{520, 4},
-	{524, 3},
-	{527, 6},
-	{533, 1},
-	{534, 1},
-	{535, 6},
-	{541, 2},
-	{543, 2},
-	{545, 2},
-	{547, 6},
-	{553, 5},
-	{558, 3},
-	{561, 2},
-	{563, 2},
-	{565, 1},
-	{566, 5},
-	{571, 1},
-	{572, 1},
-	{573, 0},
-	{573, 6},
-	{579, 2},
-	{581, 4},
-	{585, 9},
-	{594, 2},
-	{596, 4},
-	{600, 2},
-	{602, 4},
-	{606, 5},
-	{611, 1},
-	{612, 1},
-	{613, 2},
-	{615, 30},
-	{645, 5},
-	{650, 3},
+	{489, 3},
+	{492, 1},
+	{493, 2},
+	{495, 7},
+	{502, 1},
+	{503, 1},
+	{504, 15},
+	{519, 2},
+	{521, 2},
+	{523, 4},
+	{527, 3},
+	{530, 6},
+	{536, 1},
+	{537, 1},
+	{538, 6},
+	{544, 2},
+	{546, 2},
+	{548, 2},
+	{550, 6},
+	{556, 5},
+	{561, 3},
+	{564, 2},
+	{566, 2},
+	{568, 1},
+	{569, 5},
+	{574, 1},
+	{575, 1},
+	{576, 0},
+	{576, 6},
+	{582, 2},
+	{584, 4},
+	{588, 9},
+	{597, 2},
+	{599, 4},
+	{603, 2},
+	{605, 4},
+	{609, 5},
+	{614, 1},
+	{615, 1},
+	{616, 2},
+	{618, 30},
+	{648, 5},
 	{653, 3},
-	{656, 2},
-	{658, 2},
-	{660, 8},
-	{668, 2},
-	{670, 7},
-	{677, 3},
-	{680, 12},
-	{692, 25},
-	{717, 4},
-	{721, 4},
-	{725, 2},
-	{727, 2},
-	{729, 2},
-	{731, 2},
-	{733, 2},
-	{735, 2},
-	{737, 2},
-	{739, 2},
-	{741, 3},
-	{744, 5},
-	{749, 1},
-	{750, 2},
-	{752, 3},
-	{755, 2},
-	{757, 3},
+	{656, 3},
+	{659, 2},
+	{661, 2},
+	{663, 8},
+	{671, 2},
+	{673, 7},
+	{680, 3},
+	{683, 12},
+	{695, 25},
+	{720, 4},
+	{724, 4},
+	{728, 2},
+	{730, 2},
+	{732, 2},
+	{734, 2},
+	{736, 2},
+	{738, 2},
+	{740, 2},
+	{742, 2},
+	{744, 3},
+	{747, 5},
+	{752, 1},
+	{753, 2},
+	{755, 3},
+	{758, 2},
 	{760, 3},
-	{763, 1},
-	{764, 4},
-	{768, 3},
-	{771, 2},
-	{773, 9},
-	{782, 9},
-	{791, 2},
-	{793, 3},
-	{796, 2},
-	{798, 2},
-	{800, 2},
-	{802, 2},
-	{804, 3},
-	{807, 4},
-	{811, 4},
-	{815, 3},
-	{818, 5},
-	{823, 3},
-	{826, 11},
-	{837, 3},
-	{840, 2},
-	{842, 8},
-	{850, 5},
-	{855, 4},
-	{859, 6},
-	{865, 2},
-	{867, 3},
-	{870, 5},
-	{875, 3},
-	{878, 5},
-	{883, 4},
-	{887, 6},
-	{893, 6},
-	{899, 2},
-	{901, 3},
+	{763, 3},
+	{766, 1},
+	{767, 4},
+	{771, 3},
+	{774, 2},
+	{776, 9},
+	{785, 9},
+	{794, 2},
+	{796, 3},
+	{799, 2},
+	{801, 2},
+	{803, 2},
+	{805, 2},
+	{807, 3},
+	{810, 4},
+	{814, 4},
+	{818, 3},
+	{821, 5},
+	{826, 3},
+	{829, 11},
+	{840, 3},
+	{843, 2},
+	{845, 8},
+	{853, 5},
+	{858, 4},
+	{862, 6},
+	{868, 2},
+	{870, 3},
+	{873, 5},
+	{878, 3},
+	{881, 5},
+	{886, 4},
+	{890, 6},
+	{896, 6},
+	{902, 2},
 	{904, 3},
-	{907, 10},
-	{917, 5},
-	{922, 5},
-	{927, 1},
-	{928, 2},
-	{930, 2},
-	{932, 2},
-	{934, 5},
-	{939, 2},
-	{941, 4},
-	{945, 4},
-	{949, 2},
-	{951, 1},
+	{907, 3},
+	{910, 10},
+	{920, 5},
+	{925, 5},
+	{930, 1},
+	{931, 2},
+	{933, 2},
+	{935, 2},
+	{937, 5},
+	{942, 2},
+	{944, 4},
+	{948, 4},
 	{952, 2},
-	{954, 6},
-	{960, 2},
-	{962, 2},
-	{964, 1},
-	{965, 7},
-	{972, 1},
-	{973, 3},
+	{954, 1},
+	{955, 2},
+	{957, 6},
+	{963, 2},
+	{965, 2},
+	{967, 1},
+	{968, 7},
+	{975, 1},
 	{976, 3},
 	{979, 3},
-	{982, 2},
-	{984, 3},
-	{987, 4},
-	{991, 6},
-	{997, 2},
-	{999, 2},
-	{1001, 3},
-	{1004, 2},
-	{1006, 3},
-	{1009, 4},
-	{1013, 5},
-	{1018, 6},
-	{1024, 2},
-	{1026, 2},
-	{1028, 3},
+	{982, 3},
+	{985, 2},
+	{987, 3},
+	{990, 4},
+	{994, 6},
+	{1000, 2},
+	{1002, 2},
+	{1004, 3},
+	{1007, 2},
+	{1009, 3},
+	{1012, 4},
+	{1016, 5},
+	{1021, 6},
+	{1027, 2},
+	{1029, 2},
 	{1031, 3},
 	{1034, 3},
-	{1037, 4},
-	{1041, 1},
-	{1042, 6},
-	{1048, 2},
-	{1050, 3},
-	{1053, 1},
-	{1054, 2},
+	{1037, 3},
+	{1040, 4},
+	{1044, 1},
+	{1045, 6},
+	{1051, 2},
+	{1053, 3},
 	{1056, 1},
-	{1057, 3},
-	{1060, 1},
-	{1061, 3},
-	{1064, 4},
-	{1068, 6},
-	{1074, 8},
-	{1082, 2},
-	{1084, 3},
+	{1057, 2},
+	{1059, 1},
+	{1060, 3},
+	{1063, 1},
+	{1064, 3},
+	{1067, 4},
+	{1071, 6},
+	{1077, 8},
+	{1085, 2},
+	{1087, 3},
 };
 
 const struct td_pb_root td_pb_roots[] = {
@@ -1618,18 +1623,19 @@ const struct td_pb_root td_pb_roots[] = {
 	{"apps", "Deployment", 9},
 	{"apps", "ReplicaSet", 10},
 	{"apps", "StatefulSet", 11},
-	{"batch", "Job", 12},
-	{"policy", "Eviction", 13},
-	{"policy", "PodDisruptionBudget", 14},
-	{"coordination.k8s.io", "Lease", 15},
-	{"scheduling.k8s.io", "PriorityClass", 16},
-	{"authentication.k8s.io", "TokenRequest", 17},
-	{"authorization.k8s.io", "SelfSubjectAccessReview", 18},
-	{"authorization.k8s.io", "SubjectAccessReview", 19},
-	{"authorization.k8s.io", "SelfSubjectRulesReview", 20},
-	{"authentication.k8s.io", "SelfSubjectReview", 21},
-	{"authentication.k8s.io", "TokenReview", 22},
-	{"autoscaling", "Scale", 23},
-	{"", "DeleteOptions", 24},
+	{"apps", "ControllerRevision", 12},
+	{"batch", "Job", 13},
+	{"policy", "Eviction", 14},
+	{"policy", "PodDisruptionBudget", 15},
+	{"coordination.k8s.io", "Lease", 16},
+	{"scheduling.k8s.io", "PriorityClass", 17},
+	{"authentication.k8s.io", "TokenRequest", 18},
+	{"authorization.k8s.io", "SelfSubjectAccessReview", 19},
+	{"authorization.k8s.io", "SubjectAccessReview", 20},
+	{"authorization.k8s.io", "SelfSubjectRulesReview", 21},
+	{"authentication.k8s.io", "SelfSubjectReview", 22},
+	{"authentication.k8s.io", "TokenReview", 23},
+	{"autoscaling", "Scale", 24},
+	{"", "DeleteOptions", 25},
 	{0},
 };

@@ -27,8 +27,8 @@ struct td_gvr {
 	bool namespaced;
 };
 extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_secrets, td_services, td_serviceaccounts, td_events,
-	td_leases, td_deployments, td_replicasets, td_statefulsets, td_jobs, td_priorityclasses, td_pdbs, td_crds, td_slurmclusters,
-	td_nodesets;
+	td_leases, td_deployments, td_replicasets, td_statefulsets, td_revisions, td_jobs, td_priorityclasses, td_pdbs, td_crds,
+	td_slurmclusters, td_nodesets;
 
 // ---- objects ----
 // An object in a cache or a reply: reference-counted, immutable; strings point into it. Absent strings are "".

@@ -112,7 +112,11 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 
 yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr *gvr, const char *name)
 {
-	yyjson_val *t = td_jget(owner->root, "spec.template");
+	return ctl_pod_of(owner, gvr, name, td_jget(owner->root, "spec.template"));
+}
+
+yyjson_mut_doc *ctl_pod_of(const struct td_object *owner, const struct td_gvr *gvr, const char *name, yyjson_val *t)
+{
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "apiVersion", "v1");

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t n_informers = 15;
+static const size_t n_informers = 16;
 
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
@@ -28,11 +28,12 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_deployments, c->deployments},
 		   {&td_replicasets, c->replicasets},
 		   {&td_statefulsets, c->statefulsets},
+		   {&td_revisions, c->revisions},
 		   {&td_jobs, c->jobs},
 		   {&td_priorityclasses, c->priorityclasses},
 		   {&td_pdbs, c->pdbs},
 		   {&td_crds, c->crds}};
-	_Static_assert(TD_LEN(all) == 15, "n_informers");
+	_Static_assert(TD_LEN(all) == 16, "n_informers");
 	if (i >= TD_LEN(all))
 		return false;
 	*ret_gvr = all[i].gvr;
@@ -92,6 +93,7 @@ static void make_informers(struct ctl *c)
 		   {&td_deployments, &c->deployments},
 		   {&td_replicasets, &c->replicasets},
 		   {&td_statefulsets, &c->statefulsets},
+		   {&td_revisions, &c->revisions},
 		   {&td_jobs, &c->jobs},
 		   {&td_priorityclasses, &c->priorityclasses},
 		   {&td_pdbs, &c->pdbs},
