@@ -83,24 +83,31 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	return td_object_commit(q, old, d, ret, r);
 }
 
-int td_do_update(struct td_req *q, struct td_refusal *r)
+// Reads the body and writes it. One that names no version wins against whoever was faster.
+static int write_body(struct td_req *q, int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+		      struct td_item **ret, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
-	td_auto(td_item_unref) struct td_item *i = NULL;
 	int rc = td_body_read(q, false, &body, r);
 	if (rc < 0)
 		return rc;
 	const char *rv = td_jstr(td_json_root(body), "metadata.resourceVersion");
 	for (int tries = 0; tries < 5; tries++) {
 		td_refusal_done(r);
-		rc = update_once(q, td_json_root(body), &i, r);
-		if (rc != TD_CONFLICT || (rv && *rv)) // an unconditional PUT wins against whoever was faster
+		rc = once(q, td_json_root(body), ret, r);
+		if (rc != TD_CONFLICT || (rv && *rv))
 			break;
 	}
-	if (rc < 0)
-		return rc;
-	td_reply_item(q, 200, i);
-	return 0;
+	return rc;
+}
+
+int td_do_update(struct td_req *q, struct td_refusal *r)
+{
+	td_auto(td_item_unref) struct td_item *i = NULL;
+	int rc = write_body(q, update_once, &i, r);
+	if (rc == 0)
+		td_reply_item(q, 200, i);
+	return rc;
 }
 
 // ---- scale ----
@@ -193,21 +200,10 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 		reply_scale(q, i);
 		return 0;
 	}
-	td_auto(td_json_unref) struct td_json *body = NULL;
-	int rc = td_body_read(q, false, &body, r);
-	if (rc < 0)
-		return rc;
-	const char *rv = td_jstr(td_json_root(body), "metadata.resourceVersion");
-	for (int tries = 0; tries < 5; tries++) {
-		td_refusal_done(r);
-		rc = scale_once(q, td_json_root(body), &i, r);
-		if (rc != TD_CONFLICT || (rv && *rv))
-			break;
-	}
-	if (rc < 0)
-		return rc;
-	reply_scale(q, i);
-	return 0;
+	int rc = write_body(q, scale_once, &i, r);
+	if (rc == 0)
+		reply_scale(q, i);
+	return rc;
 }
 
 // ---- namespaces/finalize ----
