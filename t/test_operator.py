@@ -137,7 +137,7 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
     now = home.get("pod", pod["metadata"]["name"])
     assert home.grant(now) == (job, "n1", gpus) and now["metadata"]["uid"] == pod["metadata"]["uid"]
     assert now["status"]["containerStatuses"][0]["restartCount"] == 0 and now["status"]["phase"] == "Running"
-    assert "slurmd died" not in home.shell("sinfo", "-h", "-R", "-o", "%E")
+    wait_for("the node takes jobs again", lambda: "slurmd died" not in home.shell("sinfo", "-h", "-R", "-o", "%E"))
     # slurmctld itself ends the one that may not be requeued, when the node registers next.
     wait_for("no job is left without processes", lambda: home.job(never)["JobState"] == "NODE_FAIL", 300)
     assert home.squeue()[job]["state"] == "RUNNING"
@@ -281,7 +281,7 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     wait_for("Slurm has no node", lambda: not slurm_nodes(home))
     wait_for("no slurmd pod is left", lambda: not home.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd"))
     wait_for("nodes are whole again", lambda: not any("tandem.dev/slurm-share" in n["metadata"].get("annotations", {}) for n in home.items("nodes")))
-    assert home.get("slurmcluster", "main", "-n", "slurm")["status"]["nodes"]["total"] == 0
+    wait_for("the cluster's status counts none", lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["nodes"]["total"] == 0)
     home.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "pool", "namespace": "slurm"}, "spec": {**spec, "replicas": 2}})
     wait_for("two nodes are back", lambda: home.idle_nodes() == 2)
     counts_agree(home, idle=2)

@@ -46,8 +46,11 @@ bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason)
 
 bool td_op_reason_ours(const char *reason)
 {
-	return reason &&
-	       (td_starts(reason, TD_OP_REASON_UPDATE) || td_starts(reason, TD_OP_REASON_SCALE_IN) || td_starts(reason, TD_OP_REASON_GONE));
+	static const char *const ours[] = {TD_OP_REASON_UPDATE, TD_OP_REASON_SCALE_IN, TD_OP_REASON_GONE, TD_OP_REASON_DEAD};
+	for (size_t i = 0; reason && i < TD_LEN(ours); i++)
+		if (td_starts(reason, ours[i]))
+			return true;
+	return false;
 }
 
 // Drained by somebody else, the bridge included: the record carries a reason that is not ours to lose.

@@ -23,7 +23,7 @@
 #define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
 #define TD_OP_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
-#define TD_OP_REASON_DEAD "tandem: slurmd died"  // its container; Slurm takes the node back when the next slurmd registers
+#define TD_OP_REASON_DEAD "tandem: slurmd died"  // its container; the next one clears its jobs away (slurmd.c)
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {
@@ -111,7 +111,7 @@ void td_op_decide(struct td_op_node *nodes, size_t n, const struct td_op_policy 
 extern const char td_op_turn[];                        // `why` of a node whose update waits because as many as allowed are out of service
 bool td_op_available(const struct td_op_node *n);      // takes part in the pool: slurmd runs, and Slurm would give it work
 bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
-bool td_op_reason_ours(const char *reason);            // one of the three that the operator writes
+bool td_op_reason_ours(const char *reason);            // one of those that the operator and slurmd's pod write
 bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
 void td_op_sort(struct td_objects *l);            // by name

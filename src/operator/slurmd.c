@@ -184,50 +184,57 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 //
 // Then the dead are cleared away. What Slurm counts on this node before its slurmd starts ran in a container before this one, so its
 // processes are gone (a container has its own PID namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never
-// (srun: measured for 10 minutes). With no pod's stand-in there and nobody's mark on the node it is set DOWN for the moment: Slurm then
-// requeues what may be requeued and fails the rest, and takes the node back when slurmd registers (ReturnToService=2). Else one by one:
-// what may be requeued is, what srun or salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is left
-// to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live beside this container.
+// (srun: measured for 10 minutes). A node that nobody has marked is drained, so that nothing new starts meanwhile; the operator resumes it
+// when slurmd has registered. With no pod's stand-in there it is then set DOWN: Slurm requeues what may be requeued and fails the rest, and
+// takes the node back when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or salloc lost a step
+// of is cancelled, and the batch script of a job that may not be requeued is left to slurmctld, which ends it as NODE_FAIL. Stand-ins are
+// never touched: their pods live beside this container.
 // Clients need sackd's socket until slurmd has its own.
-static const char slurmd_script[] =
-	"for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
-	"exec 8<> <(:) 9<> <(:)\n"
-	"conf=/etc/tandem/users/slurm.conf sack=\n"
-	"mkdir -p /run/slurm\n"
-	"command -v sackd >/dev/null && { sackd -D -f $conf 2>/dev/null & sack=$!; }\n"
-	"while :; do\n"
-	"  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
-	"  read -rt 1 -u 9 && break\n"
-	"  kill $!\n"
-	"done 2>/dev/null\n"
-	"slurm() { SLURM_CONF=$conf timeout 10 \"$@\" </dev/null; }\n"
-	"clear_dead() {\n"
-	"  local lost state job batch requeue host ask\n"
-	"  for _ in {1..100}; do [ -S /run/slurm/sack.socket ] && break; read -rt 0.02 -u 8; done\n"
-	"  if ! lost=$(slurm squeue -h -w \"$TD_NODE\" -t R,S,ST -O JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8 2>&1); "
-	"then\n"
-	"    case $lost in *'Invalid node name'*) ;; *) echo \"tandem: which jobs died here is not known: $lost\" ;; esac\n"
-	"    return\n"
-	"  fi\n"
-	"  [ -n \"$lost\" ] || return\n"
-	"  state=$(slurm sinfo -h -N -n \"$TD_NODE\" -o %T)\n"
-	"  case ${state%%$'\\n'*} in\n"
-	"  idle|idle\\*|mixed|mixed\\*|allocated|allocated\\*|completing|completing\\*)\n"
-	"    if [[ $lost != *tandem/* ]]; then\n"
-	"      slurm scontrol update nodename=\"$TD_NODE\" state=DOWN reason='" TD_OP_REASON_DEAD "' && return\n"
-	"    fi ;;\n"
-	"  esac\n"
-	"  while read -r job batch requeue host ask; do\n"
-	"    case $ask in tandem/*) continue ;; esac\n"
-	"    [ -n \"$(slurm squeue -h -s -w \"$TD_NODE\" -j \"$job\" -o %i)\" ] || continue\n"
-	"    echo \"tandem: job $job had processes in a slurmd container that died\"\n"
-	"    if [ \"$batch\" != 0 ] && [ \"$requeue\" = 1 ]; then slurm scontrol requeue \"$job\"\n"
-	"    elif [ \"$batch\" = 0 ] || [ \"$host\" != \"$TD_NODE\" ]; then slurm scancel \"$job\"; fi\n"
-	"  done <<<\"$lost\"\n"
-	"}\n"
-	"[ -z \"$sack\" ] || { clear_dead; kill $sack; wait $sack; } >&2\n"
-	"exec 8>&- 9>&-\n"
-	"exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
+static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
+				    "exec 8<> <(:) 9<> <(:)\n"
+				    "conf=/etc/tandem/users/slurm.conf sack=\n"
+				    "mkdir -p /run/slurm\n"
+				    "command -v sackd >/dev/null && { sackd -D -f $conf 2>/dev/null & sack=$!; }\n"
+				    "while :; do\n"
+				    "  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
+				    "  read -rt 1 -u 9 && break\n"
+				    "  kill $!\n"
+				    "done 2>/dev/null\n"
+				    "slurm() { SLURM_CONF=$conf timeout 10 \"$@\" </dev/null; }\n"
+				    "list() {\n"
+				    "  for _ in {1..100}; do [ -S /run/slurm/sack.socket ] && break; read -rt 0.02 -u 8; done\n"
+				    "  lost=$(slurm squeue -h -w \"$TD_NODE\" -t R,S,ST -O "
+				    "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8 2>&1) && return\n"
+				    "  [[ $lost = *'Invalid node name'* ]] || echo \"tandem: which jobs died here is not known: $lost\"\n"
+				    "  lost=\n"
+				    "}\n"
+				    "node() { slurm scontrol update nodename=\"$TD_NODE\" \"$@\"; }\n"
+				    "one_by_one() {\n"
+				    "  local job batch requeue host ask\n"
+				    "  while read -r job batch requeue host ask; do\n"
+				    "    case $ask in tandem/*) continue ;; esac\n"
+				    "    [ -n \"$(slurm squeue -h -s -w \"$TD_NODE\" -j \"$job\" -o %i)\" ] || continue\n"
+				    "    echo \"tandem: job $job had processes in a slurmd container that died\"\n"
+				    "    if [ \"$batch\" != 0 ] && [ \"$requeue\" = 1 ]; then slurm scontrol requeue \"$job\"\n"
+				    "    elif [ \"$batch\" = 0 ] || [ \"$host\" != \"$TD_NODE\" ]; then slurm scancel \"$job\"; fi\n"
+				    "  done <<<\"$lost\"\n"
+				    "}\n"
+				    "clear_dead() {\n"
+				    "  local lost state why='reason=" TD_OP_REASON_DEAD "'\n"
+				    "  list\n"
+				    "  [ -n \"$lost\" ] || return\n"
+				    "  state=$(slurm sinfo -h -N -n \"$TD_NODE\" -o %T)\n"
+				    "  case ${state%%$'\\n'*} in\n"
+				    "  idle|idle\\*|mixed|mixed\\*|allocated|allocated\\*|completing|completing\\*)\n"
+				    "    node state=DRAIN \"$why\"\n" // nothing new starts between the look and the deed
+				    "    list\n"
+				    "    if [[ $lost != *tandem/* ]]; then node state=DOWN \"$why\"; else one_by_one; fi ;;\n"
+				    "  *) one_by_one ;;\n"
+				    "  esac\n"
+				    "}\n"
+				    "[ -z \"$sack\" ] || { clear_dead; kill $sack; wait $sack; } >&2\n"
+				    "exec 8>&- 9>&-\n"
+				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
 
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset)
 {

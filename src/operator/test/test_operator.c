@@ -322,6 +322,8 @@ static void test_scale(void **state)
 	w.n[3].pod = w.n[3].pod_ready = true;
 	w.r[3].reason = TD_OP_REASON_SCALE_IN;
 	expect(&w, "- - - undrain");
+	w.r[3].reason = TD_OP_REASON_DEAD; // slurmd's container died and its jobs are cleared away
+	expect(&w, "- - - undrain");
 	w.r[3].reason = "broken fan"; // somebody else's: never touched
 	expect(&w, "- - - -");
 	w.r[3].reason = "tandem: cordoned in Kubernetes"; // the bridge's
