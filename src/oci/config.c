@@ -109,6 +109,8 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 		td_auto_free char *max = td_asprintf("%lld", (long long)s->log_max);
 		yyjson_mut_arr_add_str(d, args, "--log");
 		yyjson_mut_arr_add_strcpy(d, args, max);
+		if (s->stdin_open)
+			yyjson_mut_arr_add_str(d, args, "--stdin");
 	}
 	if (s->tty)
 		yyjson_mut_arr_add_str(d, args, "--tty");

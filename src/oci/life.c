@@ -195,7 +195,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 			(char *)s->id,
 			"--log",
 			s->log_path ? (char *)s->log_path : own_log,
-			s->log_max ? "--rotate" : NULL,
+			s->log_max ? (s->stdin_open ? "--rotate-stdin" : "--rotate") : NULL,
 			NULL};
 	td_auto_buf struct td_buf out = {0}, text = {0};
 	td_auto_close int out_r = -1, out_w = -1;
@@ -289,6 +289,16 @@ int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error 
 	if (!in.alive)
 		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
 	*ret_fd = td_steal_fd(&fd);
+	return 0;
+}
+
+int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err)
+{
+	td_auto_free char *p = oci_id_ok(id) ? oci_pod_path(r, id, "stdin") : NULL;
+	int fd = p ? open(p, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+	if (fd < 0)
+		return td_fail(err, TD_NOT_FOUND, "container %s has no open standard input", id);
+	*ret_fd = fd;
 	return 0;
 }
 

@@ -78,6 +78,7 @@ struct td_oci_spec {
 	// content moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes, for ever.
 	const char *log_path;
 	int64_t log_max;
+	bool stdin_open; // with log_max: td_oci_input writes to its standard input; else that is empty
 };
 // Per container pods_dir/<id>/ holds upper, work, rootfs, config.json, log, exit, pid. The container is running when this returns 0;
 // its PID 1 is /.init. A leftover of the same id is removed first. TD_INVALID: runc refused (its text).
@@ -95,6 +96,8 @@ struct td_oci_status {
 int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err);
 // A descriptor that becomes readable when the container's init is gone (pidfd); caller closes. TD_NOT_FOUND when it does not run.
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
+// A descriptor for messages to its standard input (standin.h: input.c); not blocking; caller closes. TD_NOT_FOUND: it has none.
+int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
 int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err); // TD_NOT_FOUND when not running
 // Kills what is left, deletes runc state and cgroup; removes the directory when purge. Absent is fine.
 int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err);

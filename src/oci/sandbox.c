@@ -2,9 +2,10 @@
 // there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this namespace and in the container:
 // when both are gone nothing is left to unmount, whatever crashed.
 //
-//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE [--rotate]
+//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE [--rotate | --rotate-stdin]
 //
-// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and stderr).
+// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and stderr),
+// and 6 with -stdin the FIFO DIR/stdin.
 #include "cmd/roles.h"
 #include "oci/internal.h"
 
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -41,7 +43,8 @@ int td_sandbox_main(int argc, char **argv)
 	struct {
 		const char *name, **value;
 	} const flags[] = {{"--dir", &dir}, {"--lower", &lower}, {"--runc", &runc}, {"--state", &state}, {"--id", &id}, {"--log", &log}};
-	bool rotate = argc > 1 && !strcmp(argv[argc - 1], "--rotate");
+	bool input = argc > 1 && !strcmp(argv[argc - 1], "--rotate-stdin");
+	bool rotate = input || (argc > 1 && !strcmp(argv[argc - 1], "--rotate"));
 	argc -= rotate;
 	for (int i = 1; i < argc; i++) {
 		size_t k = 0;
@@ -77,12 +80,15 @@ int td_sandbox_main(int argc, char **argv)
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
 	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640),
 	    old = rotate ? open(old_log, O_RDWR | O_CREAT | O_CLOEXEC, 0640) : null;
-	if (null < 0 || out < 0 || record < 0 || old < 0)
+	unlink("stdin");
+	// Open for both: it has no end when a session goes, and can be opened when none is there.
+	int in = !input ? null : mkfifo("stdin", 0600) < 0 ? -1 : open("stdin", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (null < 0 || out < 0 || record < 0 || old < 0 || in < 0)
 		return fail("open the log or the exit record", log);
 	// Above the range that is filled below, so that no source is overwritten.
 	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10), lock = fcntl(3, F_DUPFD, 10); // descriptor 3: the lock of this start
-	const int to[] = {null, out, out, record, out, old};
-	int src[TD_LEN(to)], n = rotate ? 6 : 4;
+	const int to[] = {null, out, out, record, out, old, in};
+	int src[TD_LEN(to)], n = input ? 7 : rotate ? 6 : 4;
 	for (int i = 0; i < n; i++)
 		src[i] = fcntl(to[i], F_DUPFD_CLOEXEC, 10);
 	for (int i = 0; i < n; i++)
@@ -91,8 +97,11 @@ int td_sandbox_main(int argc, char **argv)
 	syscall(SYS_close_range, (unsigned)n, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 	if (lock >= 0)
 		fcntl(lock, F_SETFD, 0); // runc holds it to its end; it is closed before init
-	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds", rotate ? "3" : "1", "-d",
-	      "--pid-file", "pid", "-b", ".", id, (char *)NULL);
+	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds",
+	      input    ? "4"
+	      : rotate ? "3"
+		       : "1",
+	      "-d", "--pid-file", "pid", "-b", ".", id, (char *)NULL);
 	dprintf(keep, "run %s: %s\n", runc, strerror(errno));
 	return 1;
 }

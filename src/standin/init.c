@@ -3,9 +3,9 @@
 // Nothing: it never came up. Only the first: init itself was killed.
 //
 // With --log BYTES first, what the container writes to its stdout and stderr comes to us by pipes and goes to its log (log.c); the pipes
-// are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --tty, the child gets a terminal of the
-// container's own; what it writes counts as stdout.
-// All signals stay blocked: a blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
+// are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --stdin, it gets an input (input.c), and with
+// --tty the child gets a terminal of the container's own; what it writes counts as stdout. All signals stay blocked: a blocked signal is
+// queued even for PID 1, whose unhandled signals the kernel would drop.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -116,6 +116,8 @@ int standin_init(char **argv)
 		logging = log_open(atoll(argv[1]));
 		argv += 2;
 	}
+	bool want_stdin = argv[0] && !strcmp(argv[0], "--stdin");
+	argv += want_stdin;
 	bool want_tty = argv[0] && !strcmp(argv[0], "--tty");
 	argv += want_tty;
 	if (!argv[0]) {
@@ -146,15 +148,31 @@ int standin_init(char **argv)
 		close(p[1]);
 		from[i] = p[0];
 	}
+	if (logging && (want_stdin || want_tty))
+		log_at_once();
+	if (want_stdin) {
+		int p[2] = {-1, from[0]};
+		if ((!want_tty && (pipe2(p, O_CLOEXEC) < 0 || dup2(p[0], 0) < 0)) || input_open(p[1], want_tty) < 0)
+			return fail("open the input", recorded);
+		if (p[0] >= 0)
+			close(p[0]);
+	}
 	pid_t child = fork();
 	if (child < 0)
 		return fail("fork", recorded);
 	if (child == 0)
 		become(argv, want_tty ? tty : NULL);
 	for (bool reading = from[0] >= 0;;) {
-		struct pollfd f[4] = {{sigfd, POLLIN, 0}, {reading ? from[0] : -1, POLLIN, 0}, {from[1], POLLIN, 0}, {from[2], POLLIN, 0}};
-		if (poll(f, 4, -1) < 0)
+		struct pollfd f[6] = {{sigfd, POLLIN, 0},
+				      {reading ? from[0] : -1, POLLIN, 0},
+				      {from[1], POLLIN, 0},
+				      {from[2], POLLIN, 0},
+				      {input_wants() ? INIT_INPUT_FD : -1, input_wants(), 0},
+				      {input_blocked() ? input_to() : -1, input_blocked(), 0}};
+		if (poll(f, 6, -1) < 0)
 			continue;
+		if (f[4].revents || f[5].revents)
+			input_move();
 		if (f[1].revents)
 			reading = copy(0) || !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
 		for (int i = 1; i < 3; i++)

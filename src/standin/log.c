@@ -22,6 +22,7 @@ static struct {
 	size_t n[2];
 	char out[OUT_MAX];
 	size_t out_n;
+	bool at_once;
 } l;
 
 static void write_all(const char *p, size_t n)
@@ -93,6 +94,11 @@ bool log_open(long long max)
 	return true;
 }
 
+void log_at_once(void)
+{
+	l.at_once = true;
+}
+
 void log_add(int stream, const char *p, size_t n)
 {
 	char stamp[40];
@@ -111,6 +117,10 @@ void log_add(int stream, const char *p, size_t n)
 			put(stamp, stream, whole ? 'F' : 'P', l.part[stream], l.n[stream]);
 			l.n[stream] = 0;
 		}
+	}
+	if (l.at_once && l.n[stream]) {
+		put(stamp, stream, 'P', l.part[stream], l.n[stream]);
+		l.n[stream] = 0;
 	}
 	flush();
 }

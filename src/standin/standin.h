@@ -15,11 +15,23 @@ int standin_run(int argc, char **argv);  // run.c
 // With --log BYTES: the two files of the container's log (log.c).
 #define INIT_LOG_FD 4
 #define INIT_LOG_OLD_FD 5
+// With --stdin: a FIFO of messages for the container's standard input (input.c).
+#define INIT_INPUT_FD 6
 
-// log.c: false: the descriptors are not there, everything is written as before.
+// log.c: false: the descriptors are not there, everything is written as before. at_once: also what has no line end yet, for people who
+// look at prompts.
 bool log_open(long long max);
+void log_at_once(void);
 void log_add(int stream, const char *p, size_t n); // 0 stdout, 1 stderr
 void log_end(void);                                // what has no line end yet
+
+// input.c: messages 'd' (bytes), 'w' (rows and columns, two bytes each), 'c' (close), each with a length of two bytes before its data;
+// numbers are little-endian, a message has at most PIPE_BUF bytes. To a terminal, or to a pipe (terminal false).
+int input_open(int to, bool terminal); // 0; -1: no descriptor
+short input_wants(void);               // what to poll INIT_INPUT_FD for
+short input_blocked(void);             // what to poll `to` for
+void input_move(void);                 // as much as goes
+int input_to(void);                    // the descriptor; -1: closed
 
 // gate.c: one conversation with the agent, until its last word. 0: ok; 1: refused for good; 2: "again"; -1: no word, try again. why: in
 // words, when it is not 0.

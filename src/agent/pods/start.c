@@ -225,6 +225,7 @@ static int plan_make(struct td_agent *a, struct td_pod *p, const yyjson_val *pod
 	x->spec.privileged = x->id.privileged;
 	x->spec.seccomp = x->id.seccomp;
 	x->spec.tty = td_jbool(spec, "tty", false);
+	x->spec.stdin_open = td_jbool(spec, "stdin", false);
 	x->spec.writable_cgroup = x->id.sys_admin;
 	x->spec.devices = x->devices;
 	x->spec.n_devices = td_dev_nodes(mask, p->node, a->o.device_major, x->arena, x->devices);

@@ -104,7 +104,7 @@ static void handle(struct td_http_x *x, void *ctx)
 	else if (exec)
 		td_stream_exec(a, x, p, c);
 	else
-		td_stream_error(x, 501, "attach is not there on embedded nodes: use `kubectl logs -f` to read, `kubectl exec -it` to type");
+		td_stream_attach(a, x, p, c);
 }
 
 int td_stream_run(struct td_agent *a, struct td_cancel *c, struct td_error *err)

@@ -10,10 +10,10 @@
 #include "agent/pods/env.h"
 #include "agent/pods/files.h"
 #include "agent/pods/hosts.h"
+#include "agent/pods/logfile.h"
 #include "agent/pods/security.h"
 #include "agent/pods/status.h"
 #include "agent/pods/volumes.h"
-#include "agent/pods/logfile.h"
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -483,6 +483,46 @@ static void test_log_tail(void **state)
 	assert_int_equal(td_log_tail_offset(fd, n + 1, 1), 14);
 }
 
+static void put(const char *path, int flags, const char *text)
+{
+	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | flags, 0600);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+}
+
+#define ST "2026-11-21T10:00:00.000000000Z stdout "
+static void test_log_file(void **state)
+{
+	td_auto_free char *path = td_asprintf("%s/c.log", (char *)*state), *old = td_asprintf("%s.1", path);
+	struct td_logfile f;
+	char b[4096];
+	assert_int_equal(td_logfile_open(path, &f, NULL), TD_NOT_FOUND);
+	put(old, O_TRUNC, "");
+	put(path, O_TRUNC, ST "F one\n" ST "P tw");
+	assert_int_equal(td_logfile_open(path, &f, NULL), 0);
+	ssize_t n = td_logfile_read(&f, b, sizeof(b), NULL);
+	assert_int_equal(n, strlen(ST "F one\n" ST "P tw"));
+	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
+	// Rotated: the rest of what was in the newer file is read in the older one, then the newer one from its beginning.
+	td_cancel_wait(NULL, 20); // the file system's clock tells rotations apart
+	put(old, O_TRUNC, ST "F one\n" ST "P two\n" ST "F three\n");
+	put(path, O_TRUNC, ST "F four\n");
+	n = td_logfile_read(&f, b, sizeof(b), NULL);
+	assert_int_equal(n, strlen("o\n" ST "F three\n"));
+	n = td_logfile_read(&f, b, sizeof(b), NULL);
+	assert_int_equal(n, strlen(ST "F four\n"));
+	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
+	td_logfile_tail(&f, 2); // one of each file
+	assert_true(f.in_old && td_logfile_read(&f, b, sizeof(b), NULL) == (ssize_t)strlen(ST "F three\n"));
+	td_logfile_close(&f);
+	td_auto_free char *last = td_logfile_last(path, 10);
+	assert_string_equal(last, "hree\nfour\n");
+	struct td_logline l;
+	assert_true(td_logline_parse(ST "P a b", strlen(ST "P a b"), &l) && l.part && !l.err && l.len == 3 && l.stamp_len == 30);
+	assert_true(td_logline_parse(ST "F ", strlen(ST "F "), &l) && !l.len && !l.part);
+	assert_false(td_logline_parse("exec /.init: gone", 17, &l));
+	assert_int_equal(l.len, 17);
+}
+
 static void test_grant(void **state)
 {
 	struct td_grant g;
@@ -516,6 +556,7 @@ int main(void)
 		cmocka_unit_test(test_admit),
 		cmocka_unit_test_setup_teardown(test_ident, tmp_setup, tmp_teardown),
 		cmocka_unit_test_setup_teardown(test_log_tail, tmp_setup, tmp_teardown),
+		cmocka_unit_test_setup_teardown(test_log_file, tmp_setup, tmp_teardown),
 		cmocka_unit_test(test_grant),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,6 +122,48 @@ class Init(unittest.TestCase):
         self.assertRegex(out, r"/dev/pts/\d+\r\nlast\r\n$")
         self.assertEqual(self.record(f), {"code": 6, "signal": 0})
 
+    def logged(self, size, *args, **kw):
+        """Runs init with a log and returns (exit code, newer file, older file)."""
+        fds = [os.open(self.tmp(), os.O_RDWR | os.O_CREAT | flag, 0o600) for flag in (os.O_APPEND, 0)]
+        record = tempfile.TemporaryFile()
+        self.addCleanup(record.close)
+
+        def place():
+            for to, fd in zip((3, 4, 5), [os.dup2(record.fileno(), 20), *(os.dup2(f, 21 + i) for i, f in enumerate(fds))]):
+                os.dup2(fd, to)
+
+        p = subprocess.Popen([EXE, "init", "--log", str(size), *args], preexec_fn=place, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **kw)
+        self.assertIsNotNone(p.wait(30))
+        got = []
+        for fd in fds:
+            os.lseek(fd, 0, 0)
+            got.append(os.fdopen(fd, "rb").read())
+        return p.returncode, got[0], got[1]
+
+    def tmp(self):
+        d = tempfile.mkdtemp()
+        self.addCleanup(lambda: subprocess.run(["rm", "-rf", d]))
+        return f"{d}/log"
+
+    def test_log_lines(self):
+        code, new, old = self.logged(1 << 20, "sh", "-c", "echo out; echo err >&2; head -c 40000 /dev/zero | tr '\\0' x; echo; printf last; exit 3")
+        lines = [re.fullmatch(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([FP]) (.*)", l).groups() for l in new.splitlines()]
+        self.assertEqual((code, old), (3, b""))
+        self.assertEqual([l[3] for l in lines if l[1] == b"stderr"], [b"err"])
+        out = [(l[2], l[3]) for l in lines if l[1] == b"stdout"]
+        self.assertEqual((out[0], out[-1]), ((b"F", b"out"), (b"P", b"last")))
+        self.assertEqual([t for t, _ in out[1:-1]], [b"P", b"P", b"F"])
+        self.assertEqual(b"".join(x for _, x in out[1:-1]), b"x" * 40000)
+        self.assertEqual([l[0] for l in lines], sorted(l[0] for l in lines))
+
+    def test_log_rotates(self):
+        code, new, old = self.logged(200000, "seq", "1", "50000")
+        self.assertEqual(code, 0)
+        self.assertLessEqual(max(len(new), len(old)), 200000)
+        nums = [int(l.split()[3]) for l in (old + new).splitlines()]
+        self.assertEqual(nums, list(range(nums[0], 50001)))
+        self.assertGreater(len(old), 100000)
+
     def test_without_a_record_file(self):
         p = subprocess.run([EXE, "init", "sh", "-c", "exit 4"], timeout=10)
         self.assertEqual(p.returncode, 4)
