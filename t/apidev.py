@@ -30,17 +30,23 @@ def cm(name, **data):
 
 
 class Server:
-    def __init__(self, tandem, dir=None, env=None):
-        self.tandem, self.extra = tandem, env or {}
-        self.dir = dir or tempfile.mkdtemp(prefix="td-t-api-", dir="/var/tmp")
+    def __init__(self, tandem, env=None, db=None):
+        """db: the database lies elsewhere, as in a pool; else everything is in one directory."""
+        self.tandem, self.extra, self.db = tandem, env or {}, None
+        self.dir = tempfile.mkdtemp(prefix="td-t-api-", dir="/var/tmp")
         self.port = free_port()
         self.process = None
         self.start()
+        if db:
+            self.stop()
+            self.db = db
+            self.start()
 
     # ---- life ----
     def spawn(self):
         log = open(f"{self.dir}/log", "ab")
-        self.process = subprocess.Popen([self.tandem, "apiserver", "--dev", self.dir, "--listen", f"127.0.0.1:{self.port}"], env={**KEEP, **SANITIZE, **self.extra},
+        where = ["--pki", f"{self.dir}/pki", "--db", self.db, "--agent-socket", f"{self.dir}/agent.sock"] if self.db else ["--dev", self.dir]
+        self.process = subprocess.Popen([self.tandem, "apiserver", *where, "--listen", f"127.0.0.1:{self.port}"], env={**KEEP, **SANITIZE, **self.extra},
                                         stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         return self.process
 
