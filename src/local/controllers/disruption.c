@@ -29,11 +29,12 @@ static struct disruption { // one per process, as the controller is
 	struct td_queue *queue;
 } self;
 
-static bool selects(const struct td_object *b, const struct td_object *pod)
+// NULL: it selects nothing.
+static struct td_selector *selector_of(const struct td_object *b)
 {
-	td_auto(td_selector_free) struct td_selector *s = NULL;
+	struct td_selector *s = NULL;
 	yyjson_val *sel = td_jget(b->root, "spec.selector");
-	return sel && td_selector_from_object(sel, &s, NULL) == 0 && td_selector_matches(s, td_jget(pod->root, "metadata.labels"));
+	return sel && td_selector_from_object(sel, &s, NULL) == 0 ? s : NULL;
 }
 
 // ---- how many pods there should be: the sum of the scales of their controllers ----
@@ -259,9 +260,11 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return 0;
 	struct budget x __attribute__((cleanup(budget_done))) = {.c = c, .b = b, .cancel = cancel, .now = td_real_ms(c->clock)};
 	td_auto_objects struct td_objects all = {0};
-	td_informer_list(c->pods, ns, &all);
+	td_auto(td_selector_free) struct td_selector *sel = selector_of(b);
+	if (sel)
+		td_informer_list(c->pods, ns, &all);
 	for (size_t i = 0; i < all.n; i++)
-		if (selects(b, all.v[i]))
+		if (td_selector_matches(sel, td_jget(all.v[i]->root, "metadata.labels")))
 			td_objects_add(&x.pods, td_object_ref(all.v[i]));
 	struct td_error why = TD_ERROR_INIT;
 	int r = count(&x, &why);
@@ -277,9 +280,12 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	struct disruption *x = ctx;
 	td_auto_objects struct td_objects l = {0};
 	td_informer_list(x->c->pdbs, now ? now->ns : old->ns, &l);
-	for (size_t i = 0; i < l.n; i++)
-		if ((now && selects(l.v[i], now)) || (old && selects(l.v[i], old)))
+	for (size_t i = 0; i < l.n; i++) {
+		td_auto(td_selector_free) struct td_selector *s = selector_of(l.v[i]);
+		if (s && ((now && td_selector_matches(s, td_jget(now->root, "metadata.labels"))) ||
+			  (old && td_selector_matches(s, td_jget(old->root, "metadata.labels")))))
 			td_enqueue_self(x->queue, NULL, l.v[i]);
+	}
 }
 
 void ctl_disruption(struct ctl *c, struct td_controller *ret)
