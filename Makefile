@@ -9,6 +9,7 @@ help:
 	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
 	@echo "make bench    benchmarks (numbers and ratios, never pass or fail)"
 	@echo "make lint     formatting, include direction, clang-tidy"
+	@echo "make model    the ask protocol in every order of its steps (spin)"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS (default 30); ARGS=\"json ws\" only these"
 	@echo "make generate deploy/crds and docs/reference from src/api/kinds"
 	@echo "make install  install into DESTDIR (default /usr/local)"
@@ -47,8 +48,12 @@ bench: build
 	@tools/run-bench
 
 lint:
-	@tools/setup --for lint
+	@tools/setup --for build --for test --for lint
 	@tools/lint
+
+model:
+	@tools/setup --for test
+	@docs/model/check
 
 fuzz:
 	@tools/setup --for build --for test --for fuzz
@@ -60,4 +65,4 @@ generate: build
 install: build
 	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
 
-.PHONY: help up down setup build build-asan build-tsan test-setup test unit bench lint fuzz generate install
+.PHONY: help up down setup build build-asan build-tsan test-setup test unit bench lint model fuzz generate install
