@@ -108,6 +108,10 @@ static int rm_at(int dirfd, const char *name, dev_t dev, struct td_error *err)
 		return td_fail(err, TD_INTERNAL, "remove %s: another file system is mounted there", name);
 	}
 	DIR *d = fdopendir(fd);
+	if (!d) {
+		close(fd);
+		return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+	}
 	int r = 0;
 	for (struct dirent *e; !r && (e = readdir(d));)
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))

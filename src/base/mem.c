@@ -285,7 +285,7 @@ bool td_starts(const char *s, const char *prefix)
 bool td_ends(const char *s, const char *suffix)
 {
 	size_t n = s ? strlen(s) : 0, m = strlen(suffix);
-	return n >= m && strcmp(s + n - m, suffix) == 0;
+	return s && n >= m && strcmp(s + n - m, suffix) == 0;
 }
 
 bool td_parse_i64(const char *s, long long *ret)

@@ -63,7 +63,7 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 		ir = p[0], iw = p[1];
 		fcntl(iw, F_SETFL, O_NONBLOCK);
 	}
-	pid_t pid;
+	pid_t pid = 0;
 	const int fds[] = {ir, ret_out ? ow : 2, ret_out ? ow : 2};
 	int r = td_start(argv, NULL, fds, 3, POSIX_SPAWN_SETPGROUP, &pid, err);
 	if (r)

@@ -97,6 +97,15 @@ static void heap_orders_and_removes(void **s)
 	td_heap_done(&h);
 }
 
+static void strings_may_be_absent(void **s)
+{
+	assert_false(td_starts(NULL, ""));
+	assert_false(td_ends(NULL, ""));
+	assert_true(td_ends("a.sock", ".sock"));
+	assert_true(td_ends("", ""));
+	assert_false(td_ends("k", ".sock"));
+}
+
 static void *fire(void *c)
 {
 	td_cancel_fire(c);
@@ -249,6 +258,7 @@ int main(void)
 		cmocka_unit_test(heap_orders_and_removes),
 		cmocka_unit_test(cancel_wakes_a_wait),
 		cmocka_unit_test(files_are_whole_or_absent),
+		cmocka_unit_test(strings_may_be_absent),
 		cmocka_unit_test(processes_report_the_truth),
 		cmocka_unit_test(children_start_clean),
 		cmocka_unit_test(uuids_are_version_4),
