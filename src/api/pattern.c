@@ -36,8 +36,8 @@ static char *translate(const char *re)
 			if (*p >= 'a' && q && (q - ctl) % 2 == 0)
 				td_buf_putc(&b, q[1]);
 			else if (set) // POSIX sets know no escapes; '-' and ']' have a place instead
-				*p == ']' || *p == '^' ? (void)(td_buf_puts(&b, *p == ']' ? "[.].]" : "[.^.]"))
-				: *p == '-'            ? (void)td_buf_puts(&b, "[.-.]")
+				*p == ']' || *p == '^' ? td_buf_puts(&b, *p == ']' ? "[.].]" : "[.^.]")
+				: *p == '-'            ? td_buf_puts(&b, "[.-.]")
 						       : td_buf_putc(&b, *p);
 			else
 				td_buf_printf(&b, "\\%c", *p);

@@ -155,8 +155,8 @@ const char *td_quantity_format_bytes(int64_t bytes, char *buf, unsigned n)
 int td_quantity_canonical(const char *s, char buf[TD_QUANTITY_LEN], struct td_error *err)
 {
 	static const char *const si[] = {"", "k", "M", "G", "T", "P", "E"};
-	__int128 m;
-	enum td_quantity_family f;
+	__int128 m = 0;
+	enum td_quantity_family f = TD_Q_DECIMAL;
 	int r = td_quantity_read(s, &m, &f, err);
 	if (r)
 		return r;

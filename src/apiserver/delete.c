@@ -158,7 +158,7 @@ int td_do_delete(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	td_auto(td_item_unref) struct td_item *i = NULL;
-	struct td_delete_opts o;
+	struct td_delete_opts o = {0};
 	bool gone = false;
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 ||
@@ -177,7 +177,7 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	__attribute__((cleanup(td_filter_done))) struct td_filter f = {0};
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	td_auto_items struct td_items l = {0};
-	struct td_delete_opts o;
+	struct td_delete_opts o = {0};
 	uint64_t rv;
 	struct td_error err = TD_ERROR_INIT;
 	int rc = td_body_read(q, true, &body, r);

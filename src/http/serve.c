@@ -103,7 +103,7 @@ static int read_chunked(struct td_http_x *x, int64_t deadline)
 		while (c->in.len - c->in_off < 2)
 			if ((rc = more(x, 4096, deadline)) != 0)
 				return rc;
-		if (memcmp(c->in.s + c->in_off, "\r\n", 2) != 0)
+		if (memcmp(td_buf_str(&c->in) + c->in_off, "\r\n", 2) != 0)
 			return 400;
 		c->in_off += 2;
 	}

@@ -42,7 +42,7 @@ size_t td_ws_frame_put(uint8_t out[TD_WS_HEAD_MAX], int op, uint64_t len)
 	out[1] = ext == 2 ? 126 : 127;
 	for (int i = 0; i < ext; i++)
 		out[2 + i] = (uint8_t)(len >> (8 * (ext - 1 - i)));
-	return (size_t)(2 + ext);
+	return (size_t)ext + 2;
 }
 
 bool td_utf8_valid(const char *s, size_t n)

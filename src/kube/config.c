@@ -192,17 +192,18 @@ int td_kube_config_load(const char *kubeconfig, struct td_kube_config *ret, stru
 {
 	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
 	struct files f __attribute__((cleanup(files_done))) = {0};
+	const char *env = getenv("KUBECONFIG");
 	int r = 0;
 	if (kubeconfig) {
 		r = load(&f, kubeconfig, err);
-	} else if (getenv("KUBECONFIG") && *getenv("KUBECONFIG")) {
+	} else if (env && *env) {
 		td_auto_strv struct td_strv paths = {0};
-		td_strv_split(&paths, getenv("KUBECONFIG"), ':');
+		td_strv_split(&paths, env, ':');
 		for (size_t i = 0; i < paths.n && !r; i++)
 			if (paths.n == 1 || td_path_exists(paths.v[i])) // in a list missing files are skipped, as kubectl does
 				r = load(&f, paths.v[i], err);
 		if (!r && !f.n)
-			r = td_fail(err, TD_INVALID, "no file of KUBECONFIG=%s exists", getenv("KUBECONFIG"));
+			r = td_fail(err, TD_INVALID, "no file of KUBECONFIG=%s exists", env);
 	}
 	if (r)
 		return r;

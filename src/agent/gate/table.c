@@ -64,7 +64,7 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 				d->now.pod = true;
 				memcpy(d->now.uid, h->uid, sizeof(h->uid));
 			}
-			changed = changed || memcmp(&was, &d->now, sizeof(was));
+			changed = changed || was.start != d->now.start || was.pod != d->now.pod || strcmp(was.uid, d->now.uid);
 			continue;
 		}
 		if (d->held) {

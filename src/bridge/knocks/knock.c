@@ -77,7 +77,7 @@ static int parse_addr(const char *s, struct sockaddr_storage *ret, socklen_t *re
 
 struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen_at, struct td_error *err)
 {
-	struct sockaddr_storage a;
+	struct sockaddr_storage a = {0};
 	socklen_t len = 0;
 	if (parse_addr(listen_at, &a, &len, err))
 		return NULL;
