@@ -59,10 +59,21 @@ static bool string(struct reader *r, struct span *ret)
 	return true;
 }
 
+// The text is not NUL-terminated: a number may be its last bytes.
+static long long number(struct span v)
+{
+	char b[24];
+	if (v.n >= sizeof(b))
+		return -1;
+	memcpy(b, v.s, v.n);
+	b[v.n] = '\0';
+	return strtoll(b, NULL, 10);
+}
+
 static void leaf(struct reader *r, struct span v)
 {
 	if (!strcmp(r->path, "/jobs/#/job_id"))
-		r->id = strtoll(v.s, NULL, 10);
+		r->id = number(v);
 	else if (!strcmp(r->path, "/jobs/#/gres_detail/#") && r->n_gres < NODES_MAX)
 		r->gres[r->n_gres++] = v;
 	else if (!strcmp(r->path, "/jobs/#/job_resources/nodes/allocation/#/name")) {
