@@ -133,6 +133,8 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_DELETE_POD, NULL);
 	} else if (n->pod && n->forgotten && p->view && !r) {
 		act(n, TD_OP_DELETE_POD, "Slurm forgot the node; a new slurmd registers it again");
+	} else if (n->missing && p->view && !r) {
+		act(n, TD_OP_NONE, "Slurm has no record of the node; its slurmd is started again if that lasts");
 	} else if (!n->pod && n->refuse) {
 		act(n, TD_OP_NONE, n->refuse);
 	} else if (!n->pod && !n->ready) {

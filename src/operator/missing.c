@@ -14,7 +14,8 @@
 
 // A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s: who is not there after 15 s of answers is not on his way.
 // Each restart in vain doubles the wait (a full node table helps nobody), up to 8 minutes.
-enum { WAIT_MS = 15000, TRIES_MAX = 5, KEEP_MS = 3600000 };
+// A new slurmd is Ready before it has registered, so the first second of absence is no news.
+enum { NEWS_MS = 1000, WAIT_MS = 15000, TRIES_MAX = 5, KEEP_MS = 3600000 };
 
 static struct td_op_absent *entry(struct td_op_missing *m, const char *node, bool make)
 {
@@ -53,7 +54,7 @@ int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char
 		e->pod = td_strdup(sight == TD_OP_ABSENT ? pod : NULL);
 		e->since = now_ms;
 	}
-	if (sight != TD_OP_ABSENT)
+	if (sight != TD_OP_ABSENT || now_ms - e->since < NEWS_MS)
 		return -1;
 	int64_t left = e->since + ((int64_t)WAIT_MS << e->tries) - now_ms;
 	return left > 0 ? left : 0;

@@ -206,7 +206,9 @@ static void collect(struct td_op *op, struct td_object *sc, struct td_object *se
 		x->n.pod_ready = td_op_pod_ready(x->pod);
 		if (v) {
 			enum td_op_sight sight = !v->fresh || !x->n.pod_ready ? TD_OP_UNSEEN : x->n.record ? TD_OP_PRESENT : TD_OP_ABSENT;
-			x->n.forgotten = td_op_missing_look(&v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system)) == 0;
+			int64_t left = td_op_missing_look(&v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));
+			x->n.missing = left >= 0;
+			x->n.forgotten = left == 0;
 		}
 		x->n.pod_updated =
 			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),

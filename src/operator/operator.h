@@ -88,7 +88,8 @@ struct td_op_node { // in
 	const char *pod_ip;                 // "" when none
 	const struct td_slurm_node *record; // Slurm's, NULL: none or unknown
 	bool record_differs;                // its size is not what the pod would say now
-	bool forgotten;                     // Slurm answers without a record although slurmd runs: missing.c says that it will stay so
+	bool missing;                       // slurmd runs, and Slurm answers without a record of the node
+	bool forgotten;                     // so long that it will stay so (missing.c)
 	// out
 	bool keep;
 	bool evictable; // no job is on it and none can start: whoever evicts its pod ends nothing
@@ -131,7 +132,7 @@ struct td_op_missing {
 	struct td_op_absent *v;
 	size_t n;
 };
-// One look at one node. Returns -1: nothing is wrong; 0: the pod must be replaced; else after how many ms of the same it must be.
+// One look at one node. Returns -1: nothing is wrong (yet); 0: the pod must be replaced; else after how many ms of the same it must be.
 int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_op_sight sight, int64_t now_ms);
 void td_op_missing_restarted(struct td_op_missing *m, const char *node); // its pod is being replaced
 void td_op_missing_done(struct td_op_missing *m);

@@ -408,6 +408,9 @@ static void test_forgotten(void **state)
 	attach(&w);
 	w.n[1].record = NULL; // just started, or a slow answer: nothing is done about it
 	expect(&w, "- - - -");
+	w.n[1].missing = true;
+	expect(&w, "- - - -");
+	assert_non_null(w.n[1].why);
 	w.n[1].forgotten = true;
 	expect(&w, "- delete - -");
 	w.p.rolling = false;
@@ -423,23 +426,28 @@ static void test_missing(void **state)
 {
 	struct td_op_missing m = {0};
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_PRESENT, 0), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 1000), 15000);
-	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 9000), 15000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 1000), -1); // just started
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 2000), 14000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 9000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 15000), 1000);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16000), 0);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16500), 0); // the pod could not be deleted: still due
 	td_op_missing_restarted(&m, "n0");
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 17000), 30000); // in vain: twice as long
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 17000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 18000), 29000); // in vain: twice as long
 	// An unknown answer is no sign of absence: the time starts again, the tries are kept.
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_UNSEEN, 46000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 47000), 30000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 47000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 48000), 29000);
 	for (int i = 0; i < 9; i++)
 		td_op_missing_restarted(&m, "n0");
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 50000), 480000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 50000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 51000), 479000);
 	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_PRESENT, 60000), -1); // it came: all is forgiven
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 61000), 15000);
-	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 24000), 0);     // each node has its own time
-	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_OP_ABSENT, 25000), 15000); // another pod, another time
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 61000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 63000), 13000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 24000), 0);  // each node has its own time
+	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_OP_ABSENT, 25000), -1); // another pod, another time
 	assert_int_equal(m.n, 2);
 	td_op_missing_look(&m, "n2", NULL, TD_OP_UNSEEN, 4000000); // nodes that left do not stay for ever
 	assert_int_equal(m.n, 0);
