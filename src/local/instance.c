@@ -1,7 +1,7 @@
 #include "local/instance.h"
 
 #include "base/file.h"
-#include "json/json.h"
+#include "json/record.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -83,16 +83,12 @@ int td_instance_load(struct td_instance *ret, struct td_error *err)
 	if (r)
 		return r;
 	td_auto_free char *path = td_instance_path(&i, "instance.json");
-	td_auto_buf struct td_buf b = {0};
-	r = td_file_read(path, 1 << 20, &b, err);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	r = td_record_read(path, &j, err);
 	if (r == TD_NOT_FOUND)
 		return td_fail(err, TD_NOT_FOUND, "nothing was ever started in %s: run \"tandem up\"", i.home);
 	if (r)
 		return r;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	r = td_json_parse(td_buf_str(&b), b.len, &j, err);
-	if (r)
-		return td_wrap(err, "%s", path);
 	yyjson_val *v = td_json_root(j);
 	i.nodes = (int)td_jint(v, "nodes", 4);
 	i.cpus = (int)td_jint(v, "cpus", 16);
@@ -125,8 +121,8 @@ int td_instance_save(const struct td_instance *i, struct td_error *err)
 	td_jm_int(d, o, "metricsPort", i->metrics_port);
 	td_jm_int(d, o, "subnet", i->subnet);
 	td_jm_int(d, o, "deviceMajor", i->device_major);
-	td_auto_free char *text = td_json_mut_text(o, NULL), *path = td_instance_path(i, "instance.json");
-	return td_file_write(path, text, strlen(text), 0644, err);
+	td_auto_free char *path = td_instance_path(i, "instance.json");
+	return td_record_write(path, o, 0644, err);
 }
 
 // ---- choosing what is free on this machine ----

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/rand.h"
 #include "oci/image_internal.h"
+#include "json/record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -86,13 +87,10 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 {
 	td_auto_free char *meta = td_asprintf("%s/%s/%s/image.json", dir, name, tag),
 			  *rootfs = td_asprintf("%s/%s/%s/rootfs", dir, name, tag);
-	td_auto_buf struct td_buf b = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_file_read(meta, 1 << 20, &b, err);
+	int r = td_record_read(meta, &j, err);
 	if (r)
 		return r;
-	if ((r = td_json_parse(td_buf_str(&b), b.len, &j, err)))
-		return td_wrap(err, "%s", meta);
 	const yyjson_val *v = td_json_root(j);
 	*ret = (struct td_image){.name = shown_name(name, tag),
 				 .rootfs = td_steal(rootfs),
@@ -277,10 +275,8 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 			yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, o, lists[i].key), *s);
 	td_jm_str(d, o, "user", meta->user);
 	td_jm_str(d, o, "workdir", meta->workdir);
-	size_t n;
-	td_auto_free char *text = td_json_mut_text(o, &n);
 	int r;
-	if ((r = td_file_write(file, text, n, 0644, err)) || (r = td_mkdir_p(parent, 0755, err)))
+	if ((r = td_record_write(file, o, 0644, err)) || (r = td_mkdir_p(parent, 0755, err)))
 		return r;
 	if (td_path_exists(dest) && img_in_use(dest_root))
 		return td_fail(err, TD_CONFLICT, "image %s is in use: delete the pods that run from it, then try again", shown);

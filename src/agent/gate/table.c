@@ -1,7 +1,6 @@
 #include "agent/gate/table.h"
 
-#include "base/file.h"
-#include "json/json.h"
+#include "json/record.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -156,19 +155,15 @@ static void holder_read(const yyjson_val *v, struct td_holder *ret)
 
 int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_error *err)
 {
-	td_auto_buf struct td_buf b = {0};
+	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_gate_table t = {.n = n};
-	int r = td_file_read(path, 1 << 20, &b, err);
+	int r = td_record_read(path, &j, err);
 	if (r == TD_NOT_FOUND) {
 		*ret = t;
 		return 0;
 	}
 	if (r)
-		return r;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	r = td_json_parse(td_buf_str(&b), b.len, &j, err);
-	if (r)
-		return td_wrap(err, "gate table %s", path);
+		return td_wrap(err, "gate table");
 	yyjson_val *devs = td_jget(td_json_root(j), "devices"), *v;
 	size_t i, max;
 	yyjson_arr_foreach (devs, i, max, v) {
@@ -216,7 +211,5 @@ int td_gate_save(const char *path, const struct td_gate_table *t, struct td_erro
 			td_jm_int(d, p, "start", v->past[k].start);
 		}
 	}
-	size_t len;
-	td_auto_free char *s = td_json_mut_text(root, &len);
-	return td_file_write(path, s, len, 0600, err);
+	return td_record_write(path, root, 0600, err);
 }

@@ -1,5 +1,6 @@
 #include "agent/pods/env.h"
 
+#include "agent/pods/sync.h"
 #include "api/quantity.h"
 
 #include <stdio.h>
@@ -149,24 +150,10 @@ int td_env_field(const struct td_env_src *s, const char *path, char **ret, struc
 	return td_fail(err, TD_INVALID, "fieldPath \"%.100s\" is not supported", path ? path : "");
 }
 
-static const yyjson_val *container_named(const yyjson_val *pod, const char *name)
-{
-	const char *lists[] = {"spec.containers", "spec.initContainers"};
-	for (size_t l = 0; l < TD_LEN(lists); l++) {
-		yyjson_val *v;
-		size_t i, n;
-		yyjson_arr_foreach (td_jget(pod, lists[l]), i, n, v) {
-			if (td_streq(td_jstr(v, "name"), name))
-				return v;
-		}
-	}
-	return NULL;
-}
-
 int td_env_resource(const struct td_env_src *s, const char *container, const char *resource, const char *divisor, char **ret,
 		    struct td_error *err)
 {
-	const yyjson_val *c = container_named(s->pod, container);
+	const yyjson_val *c = td_ctr_spec(s->pod, container);
 	bool limits = td_starts(resource, "limits.");
 	if (!c || (!limits && !td_starts(resource, "requests.")))
 		return td_fail(err, TD_INVALID,

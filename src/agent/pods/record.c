@@ -1,4 +1,5 @@
 // Records on disk and their meeting with the runtime at start.
+#include "json/record.h"
 #include "agent/pods/pod.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -125,14 +126,10 @@ static void ctr_read(const yyjson_val *v, struct td_ctr *c)
 int td_pod_record_load(const struct td_agent *a, const char *uid, struct td_pod **ret, struct td_error *err)
 {
 	td_auto_free char *path = record_path(a, uid);
-	td_auto_buf struct td_buf b = {0};
-	int r = td_file_read(path, 1 << 20, &b, err);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_record_read(path, &j, err);
 	if (r)
 		return r;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	r = td_json_parse(td_buf_str(&b), b.len, &j, err);
-	if (r)
-		return td_wrap(err, "record %s", path);
 	yyjson_val *o = td_json_root(j), *v;
 	int node = (int)td_jint(o, "node", -1);
 	if (!td_streq(td_jstr(o, "uid"), uid) || !td_jstr(o, "name") || !td_jstr(o, "namespace") || node < 0 || node >= 64)

@@ -6,9 +6,10 @@
 
 #include <cmocka.h>
 
-#include "json/json.h"
+#include "json/record.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static struct td_json *parse(const char *s)
 {
@@ -179,9 +180,30 @@ static void yaml_written_reads_back(void **s)
 	}
 }
 
+static void records_come_back_whole(void **state)
+{
+	char path[] = "/tmp/td-record-XXXXXX";
+	struct td_error e = TD_ERROR_INIT;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	close(mkstemp(path));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_jm_int(d, yyjson_mut_doc_get_root(d), "a.b", 7);
+	assert_int_equal(td_record_write(path, yyjson_mut_doc_get_root(d), 0600, &e), 0);
+	assert_int_equal(td_record_read(path, &j, &e), 0);
+	assert_int_equal(td_jint(td_json_root(j), "a.b", 0), 7);
+	struct td_json *none = NULL;
+	assert_int_equal(truncate(path, 5), 0);
+	assert_int_equal(td_record_read(path, &none, &e), TD_INVALID);
+	assert_non_null(strstr(e.msg, path));
+	assert_null(none);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(td_record_read(path, &none, &e), TD_NOT_FOUND);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(records_come_back_whole),
 		cmocka_unit_test(paths_read_what_is_there),
 		cmocka_unit_test(building_creates_what_is_between),
 		cmocka_unit_test(merge_patches),
