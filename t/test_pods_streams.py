@@ -281,6 +281,29 @@ def drain(fd):
         os.read(fd, 65536)
 
 
-def test_port_forward_is_refused_in_words(plane, box):
-    r = plane.run("kubectl", "port-forward", box, "18080:80", check=False, timeout=30)
-    assert r.returncode and "the pod answers at its own address" in r.stderr, r.stderr
+ECHO = "use IO::Socket::INET; $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => 7, Listen => 20) or die; while ($c = $s->accept) { if (fork) { close $c; next } while (sysread($c, $b, 65536)) { syswrite($c, $b) } exit }"
+
+
+def test_port_forward(plane):
+    with plane.pod(stem="fwd", command=["perl", "-e", "$SIG{CHLD} = 'IGNORE'; " + ECHO]) as name:
+        plane.running(name)
+        wait_for("the server", lambda: plane.run("kubectl", "exec", name, "--", "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/7", check=False).returncode == 0, 20)
+        with spawn(plane, "port-forward", name, ":7", ":9") as p:
+            ports = [int(re.search(rb":(\d+) ->", p.stdout.readline()).group(1)) for _ in range(4)]
+            echo, closed = ports[0], ports[2]
+
+            def talk(data):
+                with socket.create_connection(("127.0.0.1", echo), timeout=30) as c:
+                    threading.Thread(target=lambda: (c.sendall(data), c.shutdown(socket.SHUT_WR)), daemon=True).start()
+                    got = b""
+                    while k := c.recv(65536):
+                        got += k
+                    return got
+            assert talk(b"hello") == b"hello"
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:  # several at once, one of them large
+                sent = [os.urandom(n) for n in (1, 70000, 5000000, 300)]
+                assert list(pool.map(talk, sent)) == sent
+            with socket.create_connection(("127.0.0.1", closed), timeout=30) as c, contextlib.suppress(ConnectionResetError):
+                assert c.recv(10) == b""
+            err = p.stderr.read().decode()  # kubectl ends its session at the first connection that fails
+            assert "error forwarding port 9 to pod " + name in err and "onnection refused" in err, err

@@ -371,6 +371,40 @@ int td_net_pod_delete(const char *netns, struct td_error *err)
 	return 0;
 }
 
+struct inside {
+	int ns, fd, e;
+};
+
+static void *socket_inside(void *arg)
+{
+	struct inside *i = arg;
+	if (i->ns < 0 || setns(i->ns, CLONE_NEWNET) == 0)
+		i->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	i->e = i->fd < 0 ? errno : 0;
+	return NULL;
+}
+
+int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err)
+{
+	struct inside i = {.ns = -1, .fd = -1};
+	if (netns && !name_ok(netns))
+		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name", netns);
+	td_auto_free char *path = netns ? td_asprintf(NETNS_DIR "/%s", netns) : NULL;
+	td_auto_close int ns = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	if (path && ns < 0)
+		return td_fail_errno(err, TD_NOT_FOUND, errno, "pod network %s", netns);
+	i.ns = ns;
+	pthread_t t;
+	int e = pthread_create(&t, NULL, socket_inside, &i);
+	if (e)
+		return td_fail_errno(err, TD_INTERNAL, e, "pod network %s: thread", netns ? netns : "");
+	pthread_join(t, NULL);
+	if (i.fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, i.e, "socket in pod network %s", netns ? netns : "");
+	*ret_fd = i.fd;
+	return 0;
+}
+
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err)
 {
 	DIR *d = opendir(NETNS_DIR);

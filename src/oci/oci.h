@@ -35,6 +35,8 @@ int td_net_switch_delete(const char *name, struct td_error *err); // absent is f
 // replaced.
 int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw, struct td_error *err);
 int td_net_pod_delete(const char *netns, struct td_error *err); // absent is fine
+// A TCP (IPv4) socket inside that netns, not blocking; NULL: the machine's own. Caller closes.
+int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err);
 // Names below /run/netns that start with prefix.
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err);
 

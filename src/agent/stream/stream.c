@@ -89,11 +89,8 @@ static void handle(struct td_http_x *x, void *ctx)
 		td_stream_error(x, 404, "pod %s/%s is not on this agent's nodes", f.v[1], f.v[2]);
 		return;
 	}
-	if (forward) { // kubectl speaks SPDY inside a WebSocket there
-		td_stream_error(x, 501,
-				"port-forward is not there on embedded nodes, and not needed: from this machine the pod answers at its own "
-				"address, %s",
-				p->host_network ? a->gateway : p->ip);
+	if (forward) {
+		td_stream_forward(a, x, p);
 		return;
 	}
 	struct td_ctr *c = td_pod_ctr(p, f.v[3]);
