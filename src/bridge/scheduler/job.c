@@ -10,7 +10,8 @@ static void learn(struct td_bridge *b, struct td_ask *a)
 {
 	atomic_int_fast64_t *at = &b->prolog_us[a->burst];
 	int64_t est = atomic_load(at), took = (td_now(b) - a->allocated_ms) * 1000;
-	int64_t now = a->waits ? (est * 3 + took) / 4 : est * 7 / 8;
+	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must.
+	int64_t now = a->burst ? (a->waits ? (est + took) / 2 : est * 63 / 64) : a->waits ? (est * 3 + took) / 4 : est * 7 / 8;
 	atomic_store(at, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
 }
 

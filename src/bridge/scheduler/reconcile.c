@@ -412,12 +412,16 @@ static int act(struct run *r, struct td_pool_step st, bool *ret_go_on, struct td
 	case TD_DO_SHOW:
 		return show_pending(r, err);
 	case TD_DO_WAIT: {
-		int64_t ms = a->batch                   ? KNOCK_MS // its knock goes before it
-			     : a->burst && a->waits < 6 ? 30
-			     : a->waits < 2             ? 4
-			     : a->waits < 6             ? 12
-			     : a->waits < 12            ? 50
-							: 250; // a look is 6 KB
+		// A look is 6 KB. A lone pod is looked at again soon; of many, each after as long again as it has waited.
+		int64_t waited = td_now(b) - a->allocated_ms;
+		int64_t ms = a->batch        ? KNOCK_MS // its knock goes before it
+			     : a->burst      ? (waited < 30     ? 30
+						: waited < 1000 ? waited
+								: 1000)
+			     : a->waits < 2  ? 4
+			     : a->waits < 6  ? 12
+			     : a->waits < 12 ? 50
+					     : 250;
 		a->waits++;
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;
