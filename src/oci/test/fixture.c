@@ -65,8 +65,7 @@ int fx_setup(void **s)
 			  *box = td_asprintf("%s/busybox", bin);
 	assert_int_equal(symlink(".", usr), 0);
 	ok((char *[]){"cp", "/bin/busybox", box, NULL});
-	td_auto_free char *sh = td_asprintf("for a in $(%s --list); do ln -s busybox %s/$a 2>/dev/null; done; true", box, bin);
-	ok((char *[]){"/bin/sh", "-c", sh, NULL});
+	ok((char *[]){box, "--install", bin, NULL}); // hard links: one process also where a process costs a tenth of a second
 	td_auto_free char *me = self();
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_new(
@@ -81,6 +80,8 @@ int fx_teardown(void **s)
 {
 	td_auto_free char *prefix = td_asprintf("td%s-", fx.id);
 	td_auto_free char *sw = td_asprintf("td%s", fx.id);
+	if (!fx.r)
+		return 0; // setup failed and has said why
 	td_oci_purge(fx.r, prefix, NULL);
 	td_net_switch_delete(sw, NULL);
 	fx.r = td_oci_free(fx.r);
