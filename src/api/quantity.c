@@ -169,7 +169,13 @@ int td_quantity_canonical(const char *s, char buf[TD_QUANTITY_LEN], struct td_er
 		return 0;
 	}
 	if (m % 1000) {
-		snprintf(buf, TD_QUANTITY_LEN, "%lldm", (long long)m);
+		int64_t whole = (int64_t)(abs / 1000); // in two parts: thousandths of large values have more bits than printf takes
+		int part = (int)(abs % 1000);
+		const char *sign = m < 0 ? "-" : "";
+		if (whole)
+			snprintf(buf, TD_QUANTITY_LEN, "%s%lld%03dm", sign, (long long)whole, part);
+		else
+			snprintf(buf, TD_QUANTITY_LEN, "%s%dm", sign, part);
 		return 0;
 	}
 	int64_t v = (int64_t)(m / 1000);

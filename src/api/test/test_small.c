@@ -65,6 +65,13 @@ static void test_quantity(void **state)
 		assert_int_equal(m, -7);
 		assert_true(err.msg[0]);
 	}
+	// Thousandths of more than 64 bits: no schema number takes them, but an object may hold them.
+	static const char *const large[] = {"100001000000000000010m", "-100001000000000000010m", "9223372036854775806001m"};
+	for (size_t i = 0; i < TD_LEN(large); i++) {
+		char same[TD_QUANTITY_LEN];
+		assert_int_equal(td_quantity_canonical(large[i], same, NULL), 0);
+		assert_string_equal(same, large[i]);
+	}
 	char buf[32];
 	assert_string_equal(td_quantity_format_milli(1500, buf, sizeof(buf)), "1500m");
 	assert_string_equal(td_quantity_format_milli(2000, buf, sizeof(buf)), "2");
