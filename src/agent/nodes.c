@@ -174,38 +174,47 @@ static int beat(struct td_agent *a, int i, struct td_cancel *c, struct td_error 
 	return r == TD_EXISTS ? 0 : r;
 }
 
+// As the API shows it. A node that somebody deleted, or that was found silent while we were away, is to be told of anew.
+static bool shown_ready(struct td_agent *a, int i)
+{
+	char name[16];
+	snprintf(name, sizeof(name), "n%d", i);
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(a->nodes, NULL, name);
+	yyjson_val *v;
+	size_t k, n;
+	yyjson_arr_foreach (td_jget(o ? o->root : NULL, "status.conditions"), k, n, v) {
+		if (td_streq(td_jstr(v, "type"), "Ready"))
+			return td_streq(td_jstr(v, "status"), "True");
+	}
+	return false;
+}
+
 int td_agent_nodes_run(struct td_agent *a, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free int64_t *next = td_calloc((size_t)a->o.nodes, sizeof(*next)); // when its status is due
 	while (!td_cancelled(c)) {
-		bool failed = false;
+		bool soon = false;
 		for (int i = 0; i < a->o.nodes && !td_cancelled(c); i++) {
 			struct td_error e = TD_ERROR_INIT;
 			int64_t now = td_mono_ms(a->clock);
-			int r = 0;
-			if (!next[i] || now >= next[i]) {
+			if (td_informer_synced(a->nodes) && !shown_ready(a, i)) {
+				next[i] = 0;
+				soon = true; // look again: what is written below may be overruled by who has not seen the heartbeat yet
+			}
+			// The heartbeat first: with an old one the status would be overruled.
+			int r = beat(a, i, c, &e);
+			if (!r && (!next[i] || now >= next[i])) {
 				r = ensure_node(a, i, c, &e);
 				if (!r)
 					next[i] = now + STATUS_MS;
 			}
-			if (!r)
-				r = beat(a, i, c, &e);
 			if (r && r != TD_CANCELLED) {
 				td_warn("agent: node n%d: %s", i, e.msg);
 				next[i] = 0;
-				failed = true;
-			}
-			// A node that somebody deleted is made again by the next beat.
-			td_auto(td_object_unref) struct td_object *o = NULL;
-			char name[16];
-			snprintf(name, sizeof(name), "n%d", i);
-			if (!r && td_informer_synced(a->nodes)) {
-				o = td_informer_get(a->nodes, NULL, name);
-				if (!o && now + STATUS_MS != next[i])
-					next[i] = 0;
+				soon = true;
 			}
 		}
-		td_cancel_wait(c, failed ? RETRY_MS : BEAT_MS);
+		td_cancel_wait(c, soon ? RETRY_MS : BEAT_MS);
 	}
 	return 0;
 }
