@@ -116,11 +116,14 @@ def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     home.shell("srun", "-w", "n1", "--mem=100M", "true")
     # A drained node keeps its reason: there the jobs end one by one.
     again, never, cli, client = native_jobs(home, "n1")
+    young = home.sbatch("-w", "n1", "--comment=tandem/uid/uid")  # a stand-in whose admin comment is not written yet
+    wait_for("it runs", lambda: home.squeue()[young]["state"] == "RUNNING")
     home.shell("scontrol", "update", "nodename=n1", "state=drain", "reason=bad fan")
     kill_slurmd(home, "n1")
     wait_for("requeued", lambda: home.squeue()[again]["state"] == "PENDING", 15)
     wait_for("srun has ended", lambda: client.code is not None)
     assert home.shell("sinfo", "-h", "-n", "n1", "-o", "%E").strip() == "bad fan"
+    assert home.squeue()[young]["state"] == "RUNNING"
 
 
 @pytest.mark.feature("A3")

@@ -188,7 +188,7 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 // when slurmd has registered. With no pod's stand-in there it is then set DOWN: Slurm requeues what may be requeued and fails the rest, and
 // takes the node back when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or salloc lost a step
 // of is cancelled, and the batch script of a job that may not be requeued is left to slurmctld, which ends it as NODE_FAIL. Stand-ins are
-// never touched: their pods live beside this container.
+// never touched: their pods live beside this container (a stand-in's mark is its comment until its admin comment is written).
 // Clients need sackd's socket until slurmd has its own.
 static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
 				    "exec 8<> <(:) 9<> <(:)\n"
@@ -204,7 +204,7 @@ static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tande
 				    "list() {\n"
 				    "  for _ in {1..100}; do [ -S /run/slurm/sack.socket ] && break; read -rt 0.02 -u 8; done\n"
 				    "  lost=$(slurm squeue -h -w \"$TD_NODE\" -t R,S,ST -O "
-				    "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8 2>&1) && return\n"
+				    "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8 2>&1) && return\n"
 				    "  [[ $lost = *'Invalid node name'* ]] || echo \"tandem: which jobs died here is not known: $lost\"\n"
 				    "  lost=\n"
 				    "}\n"
@@ -212,7 +212,7 @@ static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tande
 				    "one_by_one() {\n"
 				    "  local job batch requeue host ask\n"
 				    "  while read -r job batch requeue host ask; do\n"
-				    "    case $ask in tandem/*) continue ;; esac\n"
+				    "    case $ask in *tandem/*) continue ;; esac\n"
 				    "    [ -n \"$(slurm squeue -h -s -w \"$TD_NODE\" -j \"$job\" -o %i)\" ] || continue\n"
 				    "    echo \"tandem: job $job had processes in a slurmd container that died\"\n"
 				    "    if [ \"$batch\" != 0 ] && [ \"$requeue\" = 1 ]; then slurm scontrol requeue \"$job\"\n"
