@@ -94,7 +94,7 @@ def test_logs_follow_and_previous(plane):
 
 def test_logs_are_bounded_and_followed_over_a_rotation(plane):
     """26 MB of numbered lines: nothing is lost for who follows, two files of at most 10 MiB stay, the newest lines are whole and in order."""
-    script = "sleep 0.5; seq -f 'line %.0f xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx' 1 160000; sleep 1"
+    script = "sleep 0.5; for i in $(seq 0 10000 150000); do seq -f 'line %.0f " + "x" * 120 + "' $((i+1)) $((i+10000)); sleep 0.1; done; sleep 1"
     with plane.pod(script, "rotate") as name:
         plane.running(name)
         followed = plane.kubectl("logs", "-f", name).splitlines()

@@ -46,6 +46,16 @@ static void lock(const struct td_logfile *f, struct td_cancel *c)
 			return;
 }
 
+static void remember(struct td_logfile *f)
+{
+	f->n_seen = 0;
+	if (f->in_old || f->at <= 0)
+		return;
+	size_t n = f->at < (int64_t)sizeof(f->seen) ? (size_t)f->at : sizeof(f->seen);
+	if (pread(f->now, f->seen, n, f->at - (off_t)n) == (ssize_t)n)
+		f->n_seen = n;
+}
+
 // Were the files rotated since the last look? Then what was in the newer one is in the older one, at the same place.
 static void follow_move(struct td_logfile *f)
 {
@@ -56,8 +66,13 @@ static void follow_move(struct td_logfile *f)
 	if (moved == f->moved_ns)
 		return;
 	f->moved_ns = moved;
-	if (f->in_old) // what was left of the older file is gone; the next bytes are the former newer file's
+	char is[sizeof(f->seen)];
+	bool once = !f->in_old && pread(f->old, is, f->n_seen, f->at - (off_t)f->n_seen) == (ssize_t)f->n_seen &&
+		    !memcmp(is, f->seen, f->n_seen);
+	if (!once) { // what was left to read is gone; the next bytes are those of a former newer file, which we have not seen
 		f->at = 0;
+		f->lost = true;
+	}
 	f->in_old = true;
 }
 
@@ -77,6 +92,7 @@ ssize_t td_logfile_read(struct td_logfile *f, char *buf, size_t n, struct td_can
 	while (k < 0 && errno == EINTR);
 	if (k > 0)
 		f->at += k;
+	remember(f);
 	flock(f->now, LOCK_UN);
 	return k > 0 ? k : 0;
 }
@@ -127,6 +143,8 @@ void td_logfile_tail(struct td_logfile *f, int64_t lines)
 	f->in_old = lines < 0 || in_new < lines;
 	f->at = f->in_old ? td_log_tail_offset(f->old, size_of(f->old), lines < 0 ? -1 : lines - in_new)
 			  : td_log_tail_offset(f->now, size, lines);
+	f->lost = false;
+	remember(f);
 	flock(f->now, LOCK_UN);
 }
 

@@ -52,6 +52,10 @@ static int copy(struct session *s, struct td_buf *in)
 	td_auto_free char *buf = td_malloc(BLOCK);
 	for (ssize_t n; (n = td_logfile_read(&s->log, buf, BLOCK, s->gone)) > 0;) {
 		size_t at = 0;
+		if (s->log.lost) {
+			td_buf_reset(in);
+			s->log.lost = false;
+		}
 		td_buf_add(in, buf, (size_t)n);
 		for (const char *end; (end = memchr(in->s + at, '\n', in->len - at)); at = (size_t)(end - in->s) + 1)
 			if (send_line(s, in->s + at, (size_t)(end - in->s) - at))

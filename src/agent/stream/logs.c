@@ -74,6 +74,10 @@ static int copy(struct out *o, struct td_logfile *f)
 	for (ssize_t n; (n = td_logfile_read(f, buf, BLOCK, td_http_cancel(o->x))) > 0;) {
 		td_auto_buf struct td_buf b = {0};
 		size_t at = 0;
+		if (f->lost) {
+			td_buf_reset(&o->in);
+			f->lost = false;
+		}
 		td_buf_add(&o->in, buf, (size_t)n);
 		for (const char *end; (end = memchr(o->in.s + at, '\n', o->in.len - at)); at = (size_t)(end - o->in.s) + 1)
 			put_line(o, o->in.s + at, (size_t)(end - o->in.s) - at, &b);

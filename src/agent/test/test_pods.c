@@ -511,6 +511,16 @@ static void test_log_file(void **state)
 	n = td_logfile_read(&f, b, sizeof(b), NULL);
 	assert_int_equal(n, strlen(ST "F four\n"));
 	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
+	assert_false(f.lost);
+	// Rotated twice between two looks: the rest is gone, reading goes on with a whole line.
+	td_cancel_wait(NULL, 20);
+	put(old, O_TRUNC, ST "F somewhat longer lines five\n" ST "F six\n");
+	put(path, O_TRUNC, ST "F seven\n");
+	n = td_logfile_read(&f, b, sizeof(b), NULL);
+	assert_true(f.lost && n == (ssize_t)strlen(ST "F somewhat longer lines five\n" ST "F six\n"));
+	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), strlen(ST "F seven\n"));
+	put(old, O_TRUNC, ST "F one\n" ST "P two\n" ST "F three\n");
+	put(path, O_TRUNC, ST "F four\n");
 	td_logfile_tail(&f, 2); // one of each file
 	assert_true(f.in_old && td_logfile_read(&f, b, sizeof(b), NULL) == (ssize_t)strlen(ST "F three\n"));
 	td_logfile_close(&f);
