@@ -7,6 +7,7 @@ import collections
 import json
 import os
 import re
+import signal
 import ssl
 import subprocess
 import threading
@@ -16,6 +17,7 @@ import urllib.request
 
 import pytest
 
+from faultproxy import Proxy
 from harness import wait_for
 from observer import Observer
 from test_random import differences, obs_containers
@@ -321,3 +323,21 @@ def test_faults(pool, request):
     assert not failures, "\n\n".join(failures)
     # Which way a pod takes through Slurm, and who is first to end it, depends on how fast the machine is: not each point is passed each time.
     assert met * 4 >= len(todo) * 3, f"only {met} of {len(todo)} faults were met:\n" + "\n".join(report)
+
+
+@pytest.mark.feature("A7")
+def test_the_bridge_behind_a_bad_network(pool, request):
+    """409, 410, 429, 500, slow and half-written replies, lost replies of writes that took effect, watches that are cut."""
+    seed, stage = int(request.config.getoption("--seed")), Stage(pool)
+    stage.ready()
+
+    def again():
+        os.kill(pool.role_pid("bridge"), signal.SIGKILL)
+    with Proxy(pool, "bridge", seed) as proxy:
+        again()
+        wait_for("the bridge speaks through the proxy", lambda: sum(proxy.done.values()) > 3, 60)
+        words, _ = stage.one(queue)
+        request.node.add_report_section("call", f"faults of seed {seed}", str(proxy.done))
+    again()
+    assert not words, f"seed {seed}: {words}; {proxy.done}"
+    assert sum(proxy.done.values()) >= 8 and "cut" in proxy.done, proxy.done
