@@ -69,3 +69,16 @@ def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     assert home.cmd("status").returncode == 0
     os.kill(roles["controllers"], signal.SIGKILL)
     wait_for("the new supervise starts it again", lambda: home.role_pid("controllers") not in (None, 0, roles["controllers"]))
+
+
+@pytest.mark.feature("F1")
+def test_up_says_why_the_api_server_does_not_start(home):
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    for role in ("supervise", "apiserver", "agent", "controllers"):
+        os.kill(home.role_pid(role), signal.SIGKILL)
+    wait_for("the API server is dead", lambda: not os.path.exists(f"/proc/{home.role_pid('apiserver')}"))
+    os.unlink(f"{home.home}/state.db-wal")
+    r = home.cmd("up", check=False)
+    assert r.returncode == 1
+    assert "tandem up: apiserver does not start: state database" in r.stderr and "acknowledged writes are missing" in r.stderr, r.stderr
+    assert "go on without those writes: mv " in r.stderr, r.stderr

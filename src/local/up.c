@@ -16,6 +16,7 @@
 #include "json/json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -218,6 +219,32 @@ int td_up_wait_api(struct td_kube *k, int64_t timeout_ms, struct td_cancel *c, s
 	}
 }
 
+// A role that does not start has said why in its log: its last error since then goes to err.
+static void add_log_error(const struct td_instance *i, const char *role, int64_t since_ms, struct td_error *err)
+{
+	enum { TAIL = 64 << 10 };
+	td_auto_free char *name = td_asprintf("log/%s.log", role), *path = td_instance_path(i, name), *text = td_malloc(TAIL + 1);
+	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	ssize_t n = size < 0 ? -1 : pread(fd, text, TAIL, size > TAIL ? size - TAIL : 0);
+	if (n <= 0)
+		return;
+	text[n] = '\0';
+	const char *last = NULL;
+	char *rest = text;
+	for (char *line; (line = strsep(&rest, "\n"));) {
+		char *mark = strchr(line, ' ');
+		int64_t at;
+		if (!mark || !td_starts(mark, " ERROR "))
+			continue;
+		*mark = '\0';
+		if (td_time_parse(line, &at) == 0 && at >= since_ms)
+			last = mark + strlen(" ERROR ");
+	}
+	if (last)
+		td_fail(err, err->code, "%s does not start: %s", role, td_starts(last, role) ? last + strlen(role) + 2 : last);
+}
+
 static bool node_ready(const struct td_object *o)
 {
 	yyjson_val *conds = td_jget(o->root, "status.conditions"), *x;
@@ -360,8 +387,13 @@ static int up(struct td_instance *i, const struct options *o, struct td_progress
 	}
 	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	if ((r = td_kube_new(conf, &k, err)) || (r = td_up_wait_api(k, 30000, c, err)) ||
-	    (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = forget_slurm(k, c, err))))))
+	if ((r = td_kube_new(conf, &k, err)))
+		return r;
+	if ((r = td_up_wait_api(k, 30000, c, err))) {
+		add_log_error(i, "apiserver", since, err);
+		return r;
+	}
+	if ((i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = forget_slurm(k, c, err))))))
 		return r;
 	if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
