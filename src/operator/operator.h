@@ -146,10 +146,10 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 	char *uid;       // of the SlurmCluster
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
-	bool known;                                 // nodes are an answer of this slurmrestd
-	bool fresh;                                 // of this reconcile
-	int64_t fetched, changed, cost, first_seen; // monotonic ms
-	uint64_t hash;                              // of nodes
+	bool known;                                            // nodes are an answer of this slurmrestd
+	bool fresh;                                            // of this reconcile
+	int64_t fetched, changed, cost, last_cost, first_seen; // monotonic ms
+	uint64_t hash;                                         // of nodes
 	char *version;
 	char error[256];              // why there is no answer
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none

@@ -176,6 +176,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 	v->nodes = l;
 	v->known = v->fresh = true;
 	v->fetched = end;
-	v->cost = end - now;
+	v->cost = end - now < v->last_cost ? end - now : v->last_cost; // one slow answer alone makes nobody blind
+	v->last_cost = end - now;
 	v->error[0] = '\0';
 }
