@@ -60,9 +60,9 @@ class Proxy:
 
     def draw(self, method, watch):
         """What happens to this request; None: nothing."""
-        ways = ["cut", "410", "429", "500"] if watch else ["429", "500", "half", "slow"] if method == "GET" else ["409", "429", "500", "half", "lose", "slow"]
+        ways = ["cut", "cut", "cut", "410", "429", "500"] if watch else ["429", "500", "half", "slow"] if method == "GET" else ["409", "429", "500", "half", "lose", "slow"]
         with self.lock:
-            way = self.rng.choice(ways) if self.rng.random() < (0.5 if watch else self.rate) else None
+            way = self.rng.choice(ways) if watch or self.rng.random() < self.rate else None  # no watch lives long
             if way:
                 self.done[way] += 1
         return way
