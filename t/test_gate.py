@@ -33,6 +33,7 @@ def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     assert pool.get("node", node)["metadata"]["annotations"]["tandem.dev/slurm-reason"] == reason
     wait_for("the node is back", lambda: pool.idle_nodes() == 4 or pool.squeue())
     wait_for("nothing is left of it", lambda: "tandem.dev/gate-held" not in pool.get("node", node)["metadata"]["annotations"])
+    wait_for("its pod is gone, as after scancel", lambda: not pool.items("pods", "-n", "default"))
     assert acquire(pool, node, devices, 1000) == "ok"
 
 

@@ -125,6 +125,9 @@ struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const str
 	case TD_POD_GONE:
 		return release(j, "its pod is gone");
 	case TD_POD_DONE:
+		// The agent was quicker than we: the end of a grant means the same whoever saw it first.
+		if (a->superseded && j->know != TD_JOB_UNSURE && !alive(j) && !a->lost_state)
+			return step(TD_DO_END_POD, "its devices went on to another job");
 		return release(j, "its pod is done");
 	case TD_POD_WAITING:
 		return waiting(a, j);

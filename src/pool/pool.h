@@ -56,6 +56,7 @@ struct td_pool_ask {
 	struct td_grant grant;
 	bool fits_now;   // Slurm could start it now and nobody waits before it: the fast path
 	bool node_fits;  // (job RUNNING) the pod may still run on the node that was granted
+	bool superseded; // (done) its agent ended it, because the devices went on to another job
 	bool short_of;   // (job RUNNING) Slurm does not name as many devices as the pod asks for
 	bool waited;     // … and has not for a while
 	bool lost_state; // mass-vanish: Slurm may have lost its state; GONE proves nothing

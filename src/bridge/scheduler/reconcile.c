@@ -327,8 +327,10 @@ static int facts(struct run *r, struct td_pool_ask *pa, struct td_pool_job *pj, 
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	*pa = (struct td_pool_ask){.uid = a->uid, .pod = pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
-	if (r->pod)
+	if (r->pod) {
 		pa->has_grant = pod_grant(r->pod, &pa->grant);
+		pa->superseded = pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
+	}
 	bool same_spec = true;
 	enum td_job_phase phase = a->know == TD_JOB_READ ? td_job_phase(a->states) : TD_PHASE_UNKNOWN;
 	td_ask_job(b, a, true, pj);

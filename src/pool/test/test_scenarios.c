@@ -122,6 +122,7 @@ static void given(struct scenario *s, const struct words *w)
 					      .has_grant = has(w, "job"),
 					      .fits_now = has(w, "fits-now"),
 					      .node_fits = !has(w, "node-unfit"),
+					      .superseded = has(w, "superseded"),
 					      .short_of = has(w, "short"),
 					      .waited = has(w, "waited"),
 					      .lost_state = has(w, "lost-state")};
