@@ -133,7 +133,8 @@ static void adopt(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 		bool was = c->state == TD_CTR_RUNNING;
 		pthread_mutex_lock(&p->mu);
 		c->state = TD_CTR_RUNNING;
-		c->started_ms = st.started_ms;
+		if (!was || !c->started_ms) // else what the API was told stays true: the runtime's own time is a moment earlier
+			c->started_ms = st.started_ms;
 		c->post_start = TD_HOOK_NONE; // its hook ran, or died with the agent: as with a kubelet it is not repeated
 		if (!was || !c->probe_started)
 			c->probe_started = !td_jget(spec, "startupProbe");
