@@ -93,7 +93,7 @@ static void ended(struct td_agent *a, struct td_pod *p, struct td_ctr *c, const 
 		.valid = true,
 		.exit_code = code,
 		.signal = st->signal,
-		.started_ms = st->started_ms ? st->started_ms : c->started_ms,
+		.started_ms = c->state == TD_CTR_RUNNING && c->started_ms ? c->started_ms : st->started_ms, // what was told stays
 		.finished_ms = st->finished_ms ? st->finished_ms : td_real_ms(a->clock),
 		.reason = td_strdup(st->state == TD_OCI_ABSENT ? TD_END_LOST
 				    : st->oom_killed           ? "OOMKilled"
