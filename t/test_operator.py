@@ -158,11 +158,12 @@ def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
     try_from = {"default": ["kubectl", "exec", "other", "--"], "login": [home.tandem, "shell", "--"]}
 
     def rest():
-        return next(p for p in home.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmrestd") if not p["metadata"].get("deletionTimestamp"))
+        pods = lambda: [p for p in home.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmrestd") if not p["metadata"].get("deletionTimestamp")]
+        return wait_for("a slurmrestd", pods)[0]
 
     def tries():
-        ip = rest()["status"]["podIP"]
-        return {who: home.run(*argv, "env", f"IP={ip}", "bash", "-c", connect).stdout.split() for who, argv in try_from.items()}
+        ip = rest()["status"].get("podIP")
+        return {who: [] for who in try_from} if not ip else {who: home.run(*argv, "env", f"IP={ip}", "bash", "-c", connect).stdout.split() for who, argv in try_from.items()}
 
     home.apply(home.pod("other", gpus=1))  # the bridge reaches it: a pod goes through the queue
     wait_for("other runs", lambda: home.phase("other") == "Running")
