@@ -1,0 +1,390 @@
+#!/usr/bin/env python3
+"""A real Kubernetes of three nodes on one machine, for tests and for people: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, CoreDNS
+in a hub network namespace, and one process tree a node (containerd, kubelet) in namespaces of its own. Nothing listens on the machine itself.
+
+usage: cluster.py up [--nodes N] | down | status        state: $TANDEM_KUBE_HOME (default /var/lib/tandem-kube)
+
+The machine's own namespace has one link into the hub, so that it reaches the API (https://10.B.0.1), nodes (10.B.0.1i) and pods (10.B+1.i.0/24).
+The Service address of the API is routed to the hub, so that pods reach it without kube-proxy; other ClusterIPs need `--proxy` (kube-proxy, nft)."""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import image  # beside this file
+
+HERE = pathlib.Path(__file__).resolve().parent
+DAYS = "3650"
+
+
+def sh(*argv, check=True, timeout=120, **kw):
+    r = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, **kw)
+    if check and r.returncode:
+        raise RuntimeError(f"{' '.join(map(str, argv))}: exit {r.returncode}\n{r.stdout[-1000:]}{r.stderr[-2000:]}")
+    return r.stdout
+
+
+def wait_for(what, predicate, seconds=120):
+    end = time.monotonic() + seconds
+    while True:
+        got = predicate()
+        if got:
+            return got
+        if time.monotonic() > end:
+            raise RuntimeError(f"not within {seconds} s: {what}")
+        time.sleep(0.05)
+
+
+class Pki:
+    """One CA, EC P-256 keys, made with openssl."""
+
+    def __init__(self, path):
+        self.dir = pathlib.Path(path)
+        self.dir.mkdir(parents=True, exist_ok=True)
+
+    def ca(self):
+        sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", DAYS, "-subj", "/CN=tandem-kube",
+           "-keyout", self.dir / "ca.key", "-out", self.dir / "ca.crt")
+        sh("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", self.dir / "sa.key")
+        sh("openssl", "ec", "-in", self.dir / "sa.key", "-pubout", "-out", self.dir / "sa.pub")
+
+    def cert(self, name, cn, group=None, san=()):
+        ext = "extendedKeyUsage=clientAuth,serverAuth\n" + (f"subjectAltName={','.join(san)}\n" if san else "")
+        (self.dir / f"{name}.ext").write_text(ext)
+        sh("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", (f"/O={group}" if group else "") + f"/CN={cn}",
+           "-keyout", self.dir / f"{name}.key", "-out", self.dir / f"{name}.csr")
+        sh("openssl", "x509", "-req", "-in", self.dir / f"{name}.csr", "-CA", self.dir / "ca.crt", "-CAkey", self.dir / "ca.key", "-CAcreateserial",
+           "-days", DAYS, "-extfile", self.dir / f"{name}.ext", "-out", self.dir / f"{name}.crt")
+
+    def kubeconfig(self, name, server, path):
+        conf = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority": str(self.dir / "ca.crt")}}],
+                "users": [{"name": "u", "user": {"client-certificate": str(self.dir / f"{name}.crt"), "client-key": str(self.dir / f"{name}.key")}}]}
+        pathlib.Path(path).write_text(json.dumps(conf))
+
+
+HUB = """set -u
+cd {dir}
+{env}
+etcd --data-dir etcd --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \\
+  --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync --log-level warn >> log/etcd.log 2>&1 &
+kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --secure-port 443 --advertise-address {api} \\
+  --tls-cert-file pki/apiserver.crt --tls-private-key-file pki/apiserver.key --client-ca-file pki/ca.crt \\
+  --kubelet-preferred-address-types InternalIP --kubelet-certificate-authority pki/ca.crt --kubelet-client-certificate pki/kubelet-client.crt \\
+  --kubelet-client-key pki/kubelet-client.key --authorization-mode Node,RBAC --enable-admission-plugins NodeRestriction --allow-privileged \\
+  --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
+  --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
+  --audit-policy-file audit.yaml --audit-log-path log/audit.log >> log/apiserver.log 2>&1 &
+kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt \\
+  --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s \\
+  >> log/controller-manager.log 2>&1 &
+kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 >> log/scheduler.log 2>&1 &
+coredns -conf Corefile >> log/coredns.log 2>&1 &
+echo ready > hub.ready
+while :; do wait -n; [ $? -ne 127 ] || exec sleep infinity; done
+"""
+
+COREDNS = """.:53 {{
+  bind {api}
+  errors
+  ready {api}:8181
+  kubernetes cluster.local in-addr.arpa {{
+    kubeconfig {dir}/conf/admin.conf c
+    ttl 0
+  }}
+}}
+"""
+
+# pid 1 of a node: its own /proc, /run, cgroups rooted at its own; then containerd and kubelet.
+NODE = """set -eu
+hostname {name}
+mount -t proc proc /proc
+mount --make-rshared /
+if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
+  umount -R /sys/fs/cgroup; mount -t cgroup2 cgroup2 /sys/fs/cgroup
+else
+  ctl=$(ls /sys/fs/cgroup); umount -R /sys/fs/cgroup; mount -t tmpfs cg /sys/fs/cgroup
+  for c in $ctl; do mkdir /sys/fs/cgroup/$c; case $c in unified) mount -t cgroup2 cgroup2 /sys/fs/cgroup/$c ;;
+    systemd) mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/$c ;; *) mount -t cgroup -o $c cgroup /sys/fs/cgroup/$c ;; esac; done
+fi
+mkdir -p /var/lib/cni /var/log/containers /var/lib/containerd /var/lib/kubelet /var/log/pods
+mount -t tmpfs -o mode=755 run /run
+mount -t tmpfs cni /var/lib/cni
+mount -t tmpfs logs /var/log/containers
+mount --bind {dir}/{name}/ctr /var/lib/containerd
+mount --bind {dir}/{name}/kubelet /var/lib/kubelet
+mount --bind {dir}/{name}/pods /var/log/pods
+mount --make-rshared /
+mkdir -p /run/tandem-fake
+for g in 0 1 2 3 4 5 6 7; do mknod -m 666 /run/tandem-fake/gpu$g c {major} $(({index} * 64 + g)); done
+cd {dir}/{name}
+{env}
+containerd --config containerd.toml >> ../log/containerd-{name}.log 2>&1 &
+until ctr -n k8s.io version > /dev/null 2>&1; do sleep 0.1; done
+for i in {dir}/images/*.tar; do
+  [ -e "$i" ] || continue
+  stamp=ctr/.$(basename $i).$(stat -c %Y.%s $i)
+  [ -e $stamp ] || {{ ctr -n k8s.io images import $i >> ../log/import-{name}.log 2>&1 && touch $stamp; }}
+done
+until [ -e ../api.ready ]; do sleep 0.05; done
+kubelet --config kubelet.yaml --kubeconfig ../conf/{name}.conf --hostname-override {name} --node-ip {ip} --root-dir /var/lib/kubelet \\
+  --node-labels kubernetes.io/hostname={name} >> ../log/kubelet-{name}.log 2>&1 &
+while :; do wait -n; [ $? -ne 127 ] || exec sleep infinity; done
+"""
+
+CONTAINERD = """version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  restrict_oom_score_adj = true
+  sandbox_image = "tandem.dev/pause:1"
+  enable_cdi = true
+  cdi_spec_dirs = ["/run/cdi"]
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{assets}/cni"
+    conf_dir = "{dir}/{name}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+      SystemdCgroup = false
+"""
+
+
+class Cluster:
+    def __init__(self, home=None, assets=None, nodes=3, grace=8):
+        self.dir = pathlib.Path(home or os.environ.get("TANDEM_KUBE_HOME", "/var/lib/tandem-kube"))
+        self.assets = pathlib.Path(assets) if assets else None
+        self.n, self.grace = nodes, grace
+        self.file = self.dir / "cluster.json"
+        if self.file.exists():
+            self.__dict__.update({k: v for k, v in json.loads(self.file.read_text()).items() if k in ("b", "id", "n", "pids", "major")})
+            if self.assets is None:
+                self.assets = pathlib.Path(json.loads(self.file.read_text())["assets"])
+        else:
+            self.id, self.b, self.pids, self.major = None, None, {}, 0
+
+    # ---- names ----
+    @property
+    def kubeconfig(self):
+        return str(self.dir / "conf/admin.conf")
+
+    @property
+    def api(self):
+        return f"10.{self.b}.0.1"
+
+    def name(self, i):
+        return f"n{i}"
+
+    def ip(self, i):
+        return f"10.{self.b}.0.{10 + i}"
+
+    def ns(self, what):
+        return f"tk{self.id}-{what}"
+
+    def save(self):
+        tmp = self.file.with_suffix(".tmp")
+        tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major}))
+        tmp.rename(self.file)
+
+    # ---- up ----
+    def up(self, say=lambda text: None):
+        if self.file.exists():
+            raise RuntimeError(f"{self.dir} has a cluster already: take it down first")
+        for d in ("pki", "conf", "log", "images", "etcd"):
+            (self.dir / d).mkdir(parents=True, exist_ok=True)
+        (self.dir / "etcd").chmod(0o700)
+        self.id = os.urandom(2).hex()
+        used = set(re.findall(r"10\.(\d+)\.", sh("ip", "-4", "addr") + sh("ip", "-4", "route")))
+        self.b = next(b for b in range(100, 250, 3) if not used & {str(b), str(b + 1), str(b + 2)})
+        majors = set(re.findall(r"^ *(\d+) ", pathlib.Path("/proc/devices").read_text().split("Block")[0], re.M))
+        self.major = next(m for m in range(254, 200, -1) if str(m) not in majors)
+        self.save()
+        self._pki()
+        self._network()
+        if not (self.dir / "images/pause.tar").exists():
+            image.pause(self.dir / "images/pause.tar")
+        say("network and keys")
+        self._hub()
+        for i in range(self.n):
+            self.start_node(i)
+        wait_for("the API answers", lambda: self._ready(), 180)
+        (self.dir / "api.ready").touch()
+        say("API ready")
+        wait_for("nodes are Ready", lambda: len(self.ready_nodes()) == self.n, 300)
+        say(f"{self.n} nodes Ready")
+
+    def _ready(self):
+        r = subprocess.run([self.assets / "kubectl", "--kubeconfig", self.kubeconfig, "get", "--raw", "/readyz"], capture_output=True, timeout=30)
+        return r.stdout == b"ok"
+
+    def kubectl(self, *argv, **kw):
+        return sh(self.assets / "kubectl", "--kubeconfig", self.kubeconfig, *argv, **kw)
+
+    def ready_nodes(self):
+        out = self.kubectl("get", "nodes", "-o", "json", check=False)
+        nodes = json.loads(out)["items"] if out else []
+        return [n["metadata"]["name"] for n in nodes if any(c["type"] == "Ready" and c["status"] == "True" for c in n["status"].get("conditions", []))]
+
+    def _pki(self):
+        p = Pki(self.dir / "pki")
+        p.ca()
+        p.cert("apiserver", "kube-apiserver", san=["DNS:kubernetes", "DNS:kubernetes.default", "DNS:kubernetes.default.svc",
+                                                   "DNS:kubernetes.default.svc.cluster.local", f"IP:{self.api}", f"IP:10.{self.b + 2}.0.1"])
+        p.cert("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
+        users = {"admin": ("admin", "system:masters"), "controller-manager": ("system:kube-controller-manager", None),
+                 "scheduler": ("system:kube-scheduler", None), "proxy": ("system:kube-proxy", None)}
+        for name, (cn, group) in users.items():
+            p.cert(name, cn, group)
+            p.kubeconfig(name, f"https://{self.api}", self.dir / f"conf/{name}.conf")
+        for i in range(self.n):
+            p.cert(self.name(i), f"system:node:{self.name(i)}", "system:nodes", [f"DNS:{self.name(i)}", f"IP:{self.ip(i)}"])
+            p.kubeconfig(self.name(i), f"https://{self.api}", self.dir / f"conf/{self.name(i)}.conf")
+
+    def _network(self):
+        hub = self.ns("hub")
+        sh("ip", "netns", "add", hub)
+        self._in(hub, "ip link set lo up; ip link add br0 type bridge; ip link set br0 up"
+                      f"; ip addr add {self.api}/16 dev br0; ip addr add 10.{self.b + 2}.0.1/32 dev lo; sysctl -qw net.ipv4.ip_forward=1")
+        sh("ip", "link", "add", f"tk{self.id}", "type", "veth", "peer", "name", "root", "netns", hub)
+        self._in(hub, "ip link set root master br0 up")
+        sh("ip", "addr", "add", f"10.{self.b}.255.254/16", "dev", f"tk{self.id}")
+        sh("ip", "link", "set", f"tk{self.id}", "up")
+        for i in range(self.n):
+            ns = self.ns(self.name(i))
+            sh("ip", "netns", "add", ns)
+            sh("ip", "link", "add", "eth0", "netns", ns, "type", "veth", "peer", "name", self.name(i), "netns", hub)
+            self._in(hub, f"ip link set {self.name(i)} master br0 up")
+            self._in(ns, f"ip link set lo up; ip addr add {self.ip(i)}/16 dev eth0; ip link set eth0 up; ip route add default via {self.api}"
+                         "; sysctl -qw net.ipv4.ip_forward=1")
+        for i in range(self.n):
+            route = f"10.{self.b + 1}.{i}.0/24 via {self.ip(i)}"
+            self._in(hub, f"ip route add {route}")
+            sh("ip", "route", "add", *route.split())
+            for k in range(self.n):
+                if k != i:
+                    self._in(self.ns(self.name(k)), f"ip route add {route}")
+
+    def _in(self, ns, script):
+        # not `ip netns exec`: that takes /sys/fs/cgroup away
+        return sh("nsenter", f"--net=/run/netns/{ns}", "sh", "-ec", script)
+
+    def _env(self):
+        return f"export PATH={self.assets}:/usr/sbin:/usr/bin:/sbin:/bin HOME={self.dir} GOMAXPROCS=2"
+
+    def _hub(self):
+        (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
+        (self.dir / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n")
+        text = HUB.format(dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace)
+        (self.dir / "hub.sh").write_text(text)
+        self._spawn("hub", ["nsenter", f"--net=/run/netns/{self.ns('hub')}", "unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "bash", self.dir / "hub.sh"])
+
+    def _spawn(self, name, argv):
+        with open(self.dir / f"log/{name}.log", "ab") as log:
+            p = subprocess.Popen([str(a) for a in argv], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.pids[name] = p.pid
+        self.save()
+
+    def cgroups(self, *below):
+        root = pathlib.Path("/sys/fs/cgroup")
+        tops = [root] if (root / "cgroup.controllers").exists() else [d for d in root.iterdir() if d.is_dir() and not d.is_symlink()]
+        return [t.joinpath(f"tandem-kube-{self.id}", *below) for t in tops]
+
+    def start_node(self, i):
+        name, d = self.name(i), self.dir / self.name(i)
+        for sub in ("ctr", "kubelet", "pods", "cni"):
+            (d / sub).mkdir(parents=True, exist_ok=True)
+        for cg in self.cgroups(name):
+            cg.mkdir(parents=True, exist_ok=True)
+            for f in ("cpuset.cpus", "cpuset.mems"):
+                for at in (cg.parent, cg):
+                    if (at / f).exists() and not (at / f).read_text().strip() and (at.parent / f).exists():
+                        (at / f).write_text((at.parent / f).read_text())
+        (d / "containerd.toml").write_text(CONTAINERD.format(assets=self.assets, dir=self.dir, name=name))
+        (d / "cni/10-bridge.conflist").write_text(json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": [
+            {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True,
+             "ipam": {"type": "host-local", "ranges": [[{"subnet": f"10.{self.b + 1}.{i}.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+            {"type": "portmap", "capabilities": {"portMappings": True}}]}))
+        (d / "kubelet.yaml").write_text(json.dumps({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
+            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}, "x509": {"clientCAFile": f"{self.dir}/pki/ca.crt"}},
+            "authorization": {"mode": "Webhook"}, "tlsCertFile": f"{self.dir}/pki/{name}.crt", "tlsPrivateKeyFile": f"{self.dir}/pki/{name}.key",
+            "cgroupDriver": "cgroupfs", "failSwapOn": False, "failCgroupV1": False, "localStorageCapacityIsolation": False, "resolvConf": "",
+            "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
+            "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
+            "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
+        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major))
+        join = "for c in " + " ".join(f"{c}" for c in self.cgroups(name)) + "; do echo $$ > $c/cgroup.procs; done"
+        self._spawn(name, ["nsenter", f"--net=/run/netns/{self.ns(name)}", "bash", "-c",
+                           f"{join}; exec unshare -m -p -f -u -i -C --kill-child --propagation private bash {d}/node.sh"])
+
+    def kill(self, name):
+        """A node (or the hub) dies at once with everything in it."""
+        pid = self.pids.pop(name, None)
+        if pid:
+            self.save()
+            try:
+                os.killpg(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            wait_for(f"{name} is gone", lambda: not pathlib.Path(f"/proc/{pid}").exists() or reap(pid), 30)
+
+    # ---- down ----
+    def down(self, keep_images=True):
+        for name in list(self.pids):
+            self.kill(name)
+        if self.id:
+            def clear():
+                left = [c for c in self.cgroups() if c.exists()]
+                for c in left:
+                    subprocess.run(["find", c, "-depth", "-type", "d", "-exec", "rmdir", "{}", "+"], stderr=subprocess.DEVNULL)
+                return not [c for c in left if c.exists()]
+            wait_for("the cgroups are empty", clear, 60)
+            for ns in [self.ns("hub")] + [self.ns(self.name(i)) for i in range(self.n)]:
+                sh("ip", "netns", "del", ns, check=False)
+            sh("ip", "link", "del", f"tk{self.id}", check=False)
+        for p in self.dir.iterdir() if self.dir.exists() else ():
+            if keep_images and re.fullmatch(r"n\d+", p.name):
+                for q in p.iterdir():
+                    if q.name != "ctr":
+                        shutil.rmtree(q, ignore_errors=True) if q.is_dir() else q.unlink()
+            elif not (keep_images and p.name == "images"):
+                shutil.rmtree(p, ignore_errors=True) if p.is_dir() else p.unlink()
+        if not keep_images:
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def reap(pid):
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return not pathlib.Path(f"/proc/{pid}").exists()
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("what", choices=["up", "down", "status"])
+    a.add_argument("--nodes", type=int, default=3)
+    a.add_argument("--assets", help="directory of the binaries (default: what tools/kube-assets prints)")
+    a.add_argument("--purge", action="store_true", help="down: remove imported images too")
+    o = a.parse_args()
+    if os.geteuid():
+        sys.exit("cluster.py: namespaces and cgroups need root. Run: sudo tools/kube-up")
+    c = Cluster(assets=o.assets, nodes=o.nodes)
+    if o.what == "up":
+        if c.assets is None:
+            c.assets = pathlib.Path(sh(HERE.parent.parent / "tools/kube-assets", timeout=3600).strip().splitlines()[-1])
+        start = time.monotonic()
+        c.up(lambda text: print(f"{time.monotonic() - start:5.1f} s  {text}", file=sys.stderr, flush=True))
+        print(f"export KUBECONFIG={c.kubeconfig}")
+    elif o.what == "down":
+        c.down(keep_images=not o.purge)
+    else:
+        print(c.kubectl("get", "nodes") if c.file.exists() else "no cluster")
+
+
+if __name__ == "__main__":
+    main()
