@@ -11,7 +11,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { GPUS = 8, STEPS_MAX = 20, LOST = 20, FAULT = 400 }; // one submit in LOST loses its reply; one job in FAULT and second meets something
+enum {
+	GPUS = 8,
+	STEPS_MAX = 20,
+	LOST = 20,
+	FAULT = 400
+}; // one submit in LOST loses its reply; one job in FAULT and second meets something
 
 struct job {
 	enum td_job_is is;   // TD_IS_UNKNOWN: Slurm has forgotten it
