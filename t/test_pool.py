@@ -198,7 +198,8 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     pool.kubectl("uncordon", "n3")
     wait_for("n3 resumed", lambda: "n3" not in pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N"))
     assert "bad fan" in pool.shell("sinfo", "-h", "-R", "-o", "%E %N")
-    pool.shell("scontrol", "update", "nodename=n2", "state=undrain")
+    said = wait_for("status says what to do", lambda: re.search(r"node n2: Slurm says drained: bad fan. To resume it: tandem (shell -- .*)", pool.cmd("status", check=False).stdout))
+    pool.cmd(*said.group(1).split())
     wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
 
 

@@ -118,6 +118,9 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_object *s
 		td_jm_str(g->d, o, "slurmReason", reason);
 		if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
+		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) // nobody else lifts it
+			wrong(g, "node %s: Slurm says %s: %s. To resume it: tandem shell -- scontrol update nodename=%s state=undrain",
+			      l.v[n]->name, slurm, reason, l.v[n]->name);
 		else if (reason && *reason)
 			wrong(g, "node %s: Slurm says %s: %s", l.v[n]->name, slurm ? slurm : "?", reason);
 	}
