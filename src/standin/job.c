@@ -34,7 +34,7 @@ struct reader {
 	const char *node;
 	long long want;
 	bool found;
-	int *ret;
+	int result; // of the record: see standin_job_gpus_read
 	char *out;
 	size_t n_out;
 };
@@ -116,11 +116,11 @@ static void record(struct reader *r)
 		return;
 	r->found = true;
 	if (!r->n_gres)
-		*r->ret = 0;
+		r->result = 0;
 	else if (!r->has_at || r->at >= r->n_gres)
-		*r->ret = -1;
+		r->result = -1;
 	else
-		*r->ret = indexes(r->gres[r->at], r->out, r->n_out);
+		r->result = indexes(r->gres[r->at], r->out, r->n_out);
 }
 
 static bool value(struct reader *r, int depth)
@@ -241,16 +241,15 @@ static char *output(char *const argv[], int64_t deadline, size_t *ret_len, char 
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
 {
 	static struct reader r; // too large for a stack; one thread
-	int result = -1;
 	memset(&r, 0, sizeof(r));
+	r.result = -1;
 	r.p = json;
 	r.end = json + len;
 	r.node = node;
 	r.want = job;
-	r.ret = &result;
 	r.out = out;
 	r.n_out = n;
-	return value(&r, 0) && r.found ? result : -1;
+	return value(&r, 0) && r.found ? r.result : -1;
 }
 
 int standin_job_gpus(const char *job, const char *node, int64_t deadline, char *out, size_t n, char *why, size_t n_why)
