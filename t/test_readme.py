@@ -29,7 +29,7 @@ def normal(text):
     text = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "TIME", text)
     text = re.sub(r"(?m)^(.*\bweb-.*)$", lambda m: re.sub(r"\d+", "N", re.sub(r"\bweb-[\w.-]+", "web-POD", m.group(1))), text)
     text = re.sub(r"\b\d+:\d\d\b", "M:SS", text)
-    text = re.sub(r"\b(\d+d)?(\d+h)?(\d+m)?\d+s\b", "AGE", text)
+    text = re.sub(r"\b(?:\d+d\d+h|\d+h\d+m|\d+m\d+s|\d+[dhms])\b", "AGE", text)
     text = re.sub(r"\b\d+\.\d MB", "MB", text)
     text = re.sub(r"(?m)^(supervise|apiserver|agent|controllers|operator|bridge) +\d+", r"\1 PID", text)
     text = re.sub(r"(?m)^(n\d +\w+ +\d+ +\d+) +\d+", r"\1 PODS", text)
