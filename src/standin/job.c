@@ -179,8 +179,7 @@ static bool value(struct reader *r, int depth)
 	return true;
 }
 
-// All of the command's output. NULL: errno-like words in why.
-static char *output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
+char *standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
 {
 	int fd[2];
 	pid_t pid;
@@ -256,7 +255,7 @@ int standin_job_gpus(const char *job, const char *node, int64_t deadline, char *
 {
 	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	size_t len = 0;
-	char *text = output(argv, deadline, &len, why, n_why);
+	char *text = standin_output(argv, deadline, &len, why, n_why);
 	if (!text)
 		return -1;
 	int r = standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out, n);

@@ -51,6 +51,9 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line);
 // Writes all of s; a peer that does not read for `deadline_ms` is -1.
 int line_write(int fd, const char *s, int64_t deadline_ms);
 
+// job.c: all that a command writes on stdout; at the deadline it is killed. NULL: it failed, why in words. argv: at least three. Caller
+// frees.
+char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
 // job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not known, why in words.
 int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, char *out, size_t n, char *why, size_t n_why);
 // The same from the text of `scontrol show job --json`.

@@ -7,12 +7,9 @@
 #include "standin/wire.h"
 
 #include <poll.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 enum { TASK_MS = 45000 };
 
@@ -31,14 +28,14 @@ static int refuse(const char *why, const char *more)
 }
 
 // A batch job may be started anew, and then slurmd has forgotten it. What srun started can only be started by its user.
-static const char *requeue(const char *job)
+static const char *requeue(const char *job, int64_t deadline)
 {
-	char *argv[] = {"scontrol", "requeue", (char *)job, NULL};
-	pid_t pid;
-	int status = 0;
-	fflush(stdout);
-	if (posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ) || waitpid(pid, &status, 0) < 0 || status)
+	char *argv[] = {"scontrol", "requeue", (char *)job, NULL}, why[TD_WIRE_LINE];
+	size_t len;
+	char *said = standin_output(argv, deadline, &len, why, sizeof(why));
+	if (!said)
 		return "; it could not be requeued: submit it again";
+	free(said);
 	return "; it goes back to the queue";
 }
 
@@ -71,7 +68,7 @@ int standin_task(int argc, char **argv)
 	for (int64_t left; (left = deadline - now_ms()) > 0;) {
 		int r = standin_ask(path, request, deadline, why, sizeof(why));
 		if (r == 2)
-			return refuse(why, job && !getenv("SLURM_STEP_ID") ? requeue(job) : "; submit it again");
+			return refuse(why, job && !getenv("SLURM_STEP_ID") ? requeue(job, deadline) : "; submit it again");
 		if (r >= 0)
 			return r ? refuse(why, "") : 0;
 		poll(NULL, 0, (int)(nap < left ? nap : left)); // the agent's socket may not exist yet: it restarts

@@ -16,14 +16,19 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MAX_REQUESTS = 256, TIMEOUT_MAX_MS = 600000, LINE_MS = 10000 };
+enum {
+	MAX_REQUESTS = 256,
+	MAX_TASKS = MAX_REQUESTS / 2 /* anybody may ask: never all of them */,
+	TIMEOUT_MAX_MS = 600000,
+	LINE_MS = 10000
+};
 
 struct server {
 	struct td_gate *g;
 	struct td_cancel *cancel;
-	pthread_mutex_t mu; // guards running
+	pthread_mutex_t mu; // guards running and tasks
 	pthread_cond_t idle;
-	int running;
+	int running, tasks; // tasks: those of them that came by the socket for tasks
 };
 struct request {
 	struct server *s;
@@ -190,17 +195,34 @@ static void answer(struct request *q)
 	say(q->fd, !r ? "ok" : req.check && r == TD_CONFLICT ? "again" : "fail", r ? err.msg : NULL);
 }
 
+static bool enter(struct server *s, bool anybody)
+{
+	pthread_mutex_lock(&s->mu);
+	bool room = s->running < MAX_REQUESTS && (!anybody || s->tasks < MAX_TASKS);
+	s->running += room;
+	s->tasks += room && anybody;
+	pthread_mutex_unlock(&s->mu);
+	return room;
+}
+
+static void leave(struct server *s, bool anybody)
+{
+	pthread_mutex_lock(&s->mu);
+	s->running--;
+	s->tasks -= anybody;
+	pthread_cond_signal(&s->idle);
+	pthread_mutex_unlock(&s->mu);
+}
+
 static void *run_request(void *arg)
 {
 	struct request *q = arg;
 	struct server *s = q->s;
+	bool anybody = q->anybody;
 	answer(q);
 	close(q->fd);
 	free(q);
-	pthread_mutex_lock(&s->mu);
-	s->running--;
-	pthread_cond_signal(&s->idle);
-	pthread_mutex_unlock(&s->mu);
+	leave(s, anybody);
 	return NULL;
 }
 
@@ -224,24 +246,19 @@ static void dispatch(struct server *s, int node, int fd, bool anybody)
 {
 	struct request *q = td_calloc(1, sizeof(*q));
 	*q = (struct request){s, node, fd, anybody};
-	pthread_mutex_lock(&s->mu);
-	bool full = s->running >= MAX_REQUESTS;
-	s->running += !full;
-	pthread_mutex_unlock(&s->mu);
+	bool room = enter(s, anybody);
 	pthread_t t;
 	pthread_attr_t at;
 	pthread_attr_init(&at);
 	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&at, 256 << 10);
-	if (full || pthread_create(&t, &at, run_request, q)) {
-		say(fd, "fail", "too many requests wait at this gate");
+	if (!room || pthread_create(&t, &at, run_request, q)) {
+		if (!anybody) // a task that gets no word asks again until its deadline
+			say(fd, "fail", "too many requests wait at this gate");
 		close(fd);
 		free(q);
-		if (!full) {
-			pthread_mutex_lock(&s->mu);
-			s->running--;
-			pthread_mutex_unlock(&s->mu);
-		}
+		if (room)
+			leave(s, anybody);
 	}
 	pthread_attr_destroy(&at);
 }

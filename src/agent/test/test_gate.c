@@ -362,6 +362,22 @@ static void test_socket(void **state)
 	td_auto_free char *tasks = td_asprintf("%s/nodes/n0/task.sock", w->dir);
 	ask(tasks, "acquire job=2 start=20 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
 	assert_string_equal(reply, "fail this socket takes check only\n");
+	// Anybody may hold connections there, and Prolog still gets its word.
+	int held[300];
+	for (size_t i = 0; i < TD_LEN(held); i++) {
+		struct sockaddr_un to = {.sun_family = AF_UNIX};
+		snprintf(to.sun_path, sizeof(to.sun_path), "%s", tasks);
+		held[i] = socket(AF_UNIX, SOCK_STREAM, 0);
+		assert_int_equal(connect(held[i], (struct sockaddr *)&to, sizeof(to)), 0);
+	}
+	ask(path, "ping\n", reply, sizeof(reply));
+	assert_string_equal(reply, "ok\n");
+	for (size_t i = 0; i < TD_LEN(held); i++)
+		close(held[i]);
+	do // no room: no word, ask again
+		ask(tasks, "ping\n", reply, sizeof(reply));
+	while (!*reply);
+	assert_string_equal(reply, "ok\n");
 	ask(tasks, "check start=10 node=n0 devices=0\n", reply, sizeof(reply)); // we are no task of a job
 	assert_string_equal(reply, "fail only tasks of Slurm jobs may ask here\n");
 	td_cancel_fire(s.c);
