@@ -5,7 +5,7 @@ in a hub network namespace, and one process tree a node (containerd, kubelet) in
 usage: cluster.py up [--nodes N] | down | status        state: $TANDEM_KUBE_HOME (default /var/lib/tandem-kube)
 
 The machine's own namespace has one link into the hub, so that it reaches the API (https://10.B.0.1), nodes (10.B.0.1i) and pods (10.B+1.i.0/24).
-The Service address of the API is routed to the hub, so that pods reach it without kube-proxy; other ClusterIPs need `--proxy` (kube-proxy, nft)."""
+The Service address of the API is routed to the hub, so that pods reach it without kube-proxy; other ClusterIPs lead nowhere."""
 import argparse
 import json
 import os
@@ -236,7 +236,7 @@ class Cluster:
                                                    "DNS:kubernetes.default.svc.cluster.local", f"IP:{self.api}", f"IP:10.{self.b + 2}.0.1"])
         p.cert("kubelet-client", "kube-apiserver-kubelet-client", "system:masters")
         users = {"admin": ("admin", "system:masters"), "controller-manager": ("system:kube-controller-manager", None),
-                 "scheduler": ("system:kube-scheduler", None), "proxy": ("system:kube-proxy", None)}
+                 "scheduler": ("system:kube-scheduler", None)}
         for name, (cn, group) in users.items():
             p.cert(name, cn, group)
             p.kubeconfig(name, f"https://{self.api}", self.dir / f"conf/{name}.conf")
