@@ -11,7 +11,7 @@ help:
 	@echo "make lint     formatting, include direction, clang-tidy"
 	@echo "make model    the ask protocol in every order of its steps (spin)"
 	@echo "make fuzz     each fuzz target for FUZZ_SECONDS (default 30); ARGS=\"json ws\" only these"
-	@echo "make generate deploy/crds and docs/reference from src/api/kinds"
+	@echo "make generate CRDs, reference, manifests and chart from their sources"
 	@echo "make install  install into DESTDIR (default /usr/local)"
 
 up: build

@@ -55,6 +55,15 @@ class Api:
         self.call("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": yes or None}}, "application/merge-patch+json")
 
 
+def end_stream(conn, sock):
+    """Ends a response that a thread reads, now: close() alone would wait until the stream says something. `sock`: conn.sock from before the request."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # the server ended it
+    conn.close()
+
+
 class Watch(threading.Thread):
     """Pods of the namespace default and all nodes, as two watches show them. `pods`: what was first seen when."""
 
@@ -65,9 +74,11 @@ class Watch(threading.Thread):
         self.streams = []
         for path in ("/api/v1/namespaces/default/pods?watch=1", "/api/v1/nodes?watch=1"):
             conn = api.connect()
+            conn.connect()
+            sock = conn.sock
             conn.request("GET", path)
             stream = conn.getresponse()
-            self.streams.append(conn)
+            self.streams.append((conn, sock))
             threading.Thread(target=self.read, args=(stream,), daemon=True).start()
 
     def read(self, stream):
@@ -106,8 +117,8 @@ class Watch(threading.Thread):
         return time.monotonic()
 
     def close(self):
-        for c in self.streams:
-            c.close()
+        for c, sock in self.streams:
+            end_stream(c, sock)
 
 
 class OverSocket(http.client.HTTPConnection):
@@ -210,7 +221,8 @@ def rest_counters(pool):
     conn.request("GET", "/metrics")
     got = {"requests": {}, "bytes": {}}
     for line in conn.getresponse().read().decode().splitlines():
-        if line.startswith("tandem_bridge_slurm_requests_total{") or line.startswith("tandem_bridge_slurm_bytes_total{"):
-            name, _, value = line.rpartition(" ")
-            got["bytes" if "_bytes_" in name else "requests"][name.split('"')[1]] = int(value)
+        for name, kind in (("tandem_slurm_requests_total{", "requests"), ("tandem_slurm_received_bytes_total{", "bytes")):
+            if line.startswith(name):
+                op, n = line.split('op="')[1].split('"')[0], int(line.rpartition(" ")[2])
+                got[kind][op] = got[kind].get(op, 0) + n
     return got

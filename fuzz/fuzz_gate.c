@@ -44,7 +44,7 @@ static void table(const uint8_t *data, size_t size)
 	struct td_gate_table *t = td_calloc(1, sizeof(*t));
 	check(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (td_gate_load(path, 8, t, NULL) == 0) {
+	if (td_gate_load(path, 8, NULL, t, NULL) == 0) {
 		struct td_holder h = {.job = 1}, out[4];
 		bool changed;
 		check(t->n == 8);

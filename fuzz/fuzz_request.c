@@ -1,5 +1,9 @@
 // "METHOD TARGET\nCONTENT-TYPE\nBODY": a whole request to a whole API server in this process, as an administrator: paths, queries, bodies,
-// patches, and all that the server does with them. Every answer is one, and what is stored can be listed.
+// patches, and all that the server does with them. Every answer is one, and what is stored can be listed. "{CLAIMS} CONTENT-TYPE": with a
+// token of these claims, in which "@" is the UID of service account x.
+//
+// Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz turns libFuzzer's
+// own look after each input off, which sees what is just going from hand to hand as lost).
 #include "apiserver/srv.h"
 #include "base/cancel.h"
 #include "base/file.h"
@@ -25,9 +29,11 @@ static struct {
 	struct td_http_server *http;
 	struct td_cancel *cancel;
 	pthread_t thread;
-	char *token;
+	char *token, uid[40];
 	unsigned inputs;
 } f;
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); // in programs with ASan only
+
 static const char key[] = "0123456789abcdef0123456789abcdef";
 
 static void *serve(void *arg)
@@ -44,11 +50,15 @@ static void stop(void)
 	pthread_join(f.thread, NULL);
 	f.http = td_http_server_free(f.http);
 	td_registry_free(f.srv.reg);
+	td_rbac_cache_free(f.srv.rbac);
 	td_store_close(f.srv.store);
 	f.cancel = td_cancel_unref(f.cancel);
 	free(f.srv.agent_socket);
 	free(f.token);
+	f.token = NULL;
 	td_rm_rf(f.dir, NULL);
+	if (__lsan_do_recoverable_leak_check && __lsan_do_recoverable_leak_check())
+		abort();
 }
 
 // Sends the request; what comes back first, NUL-terminated.
@@ -73,8 +83,8 @@ static void ask(const char *head, size_t head_len, const char *body, size_t len,
 	close(fd);
 }
 
-static void call(const char *method, const char *target, size_t target_len, const char *ct, const char *body, size_t len, char *ret,
-		 size_t max)
+static void call(const char *token, const char *method, const char *target, size_t target_len, const char *ct, const char *body, size_t len,
+		 char *ret, size_t max)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(&b, "%s ", method);
@@ -82,14 +92,14 @@ static void call(const char *method, const char *target, size_t target_len, cons
 	td_buf_printf(&b,
 		      " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: "
 		      "close\r\n\r\n",
-		      f.token, ct, len);
+		      token, ct, len);
 	ask(td_buf_str(&b), b.len, body, len, ret, max);
 }
 
 static void put(const char *target, const char *ct, const char *body)
 {
 	char reply[4096];
-	call("POST", target, strlen(target), ct, body, strlen(body), reply, sizeof(reply));
+	call(f.token, "POST", target, strlen(target), ct, body, strlen(body), reply, sizeof(reply));
 	if (strncmp(reply, "HTTP/1.1 201", 12) != 0) {
 		fprintf(stderr, "%s: %s\n", target, reply);
 		abort();
@@ -108,10 +118,11 @@ static void start(void)
 	td_auto_free char *db = td_asprintf("%s/state.db", f.dir), *listen = td_asprintf("unix:%s", f.sock);
 	f.srv = (struct td_srv){.clock = &td_clock_system, .sa_key = (void *)(uintptr_t)key, .sa_key_len = sizeof(key) - 1, .ready = true};
 	f.srv.agent_socket = td_asprintf("%s/agent.sock", f.dir);
-	f.token = td_jwt_sign(key, sizeof(key) - 1, "{\"sub\":\"admin\",\"groups\":[\"system:masters\"]}");
+	f.token = td_jwt_sign(key, sizeof(key) - 1, "{\"sub\":\"admin\",\"groups\":[\"system:masters\"],\"exp\":32503680000}");
 	if (td_store_open(db, 0, 0, &f.srv.store, &err) < 0 || td_srv_bootstrap(&f.srv, &err) < 0)
 		abort();
 	f.srv.reg = td_registry_new(f.srv.store);
+	f.srv.rbac = td_rbac_cache_new(f.srv.store);
 	const char *listens[] = {listen, NULL};
 	const struct td_http_server_opts o = {.listen = listens, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &f.srv};
 	if (td_http_server_new(&o, &f.http, &err) < 0)
@@ -132,10 +143,25 @@ static void start(void)
 	    "{specReplicasPath: .spec.n, statusReplicasPath: .status.n}}, schema: {openAPIV3Schema: {type: object, "
 	    "x-kubernetes-preserve-unknown-fields: true}}}]}}");
 	put("/apis/x.io/v1/namespaces/default/ws", yaml, "{apiVersion: x.io/v1, kind: W, metadata: {name: w}, spec: {n: 1}}");
+	put("/api/v1/namespaces/default/serviceaccounts", yaml, "{metadata: {name: x}}");
+	td_auto(td_item_unref) struct td_item *account =
+		td_store_get(f.srv.store, td_store_table(f.srv.store, "", "serviceaccounts"), "default", "x");
+	snprintf(f.uid, sizeof(f.uid), "%s", account->uid);
 	static bool once;
 	if (!once)
 		atexit(stop);
 	once = true;
+}
+
+static char *token_of(const char *claims, const char *end)
+{
+	td_auto_buf struct td_buf b = {0};
+	for (; claims < end; claims++)
+		if (*claims == '@')
+			td_buf_puts(&b, f.uid);
+		else
+			td_buf_putc(&b, *claims);
+	return td_jwt_sign(key, sizeof(key) - 1, td_buf_str(&b));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -157,7 +183,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (char *c = ct; *c; c++)
 		if (*c == '\r')
 			return 0;
-	call(method, sp + 1, (size_t)(nl - sp - 1), ct, nl2 + 1, (size_t)(end - nl2 - 1), reply, sizeof(reply));
+	char *type = ct, *blank = *ct == '{' ? strrchr(ct, ' ') : NULL;
+	td_auto_free char *token = blank ? token_of(ct, blank) : NULL;
+	if (blank)
+		type = blank + 1;
+	call(token ? token : f.token, method, sp + 1, (size_t)(nl - sp - 1), type, nl2 + 1, (size_t)(end - nl2 - 1), reply, sizeof(reply));
 	if (strncmp(reply, "HTTP/1.1 ", 9) != 0)
 		abort();
 	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError")) // our fault, whatever was sent

@@ -12,6 +12,18 @@ static void clean(const char *s)
 			abort();
 }
 
+// Names and uids are the API server's, words of a SlurmCluster fit the patterns of its CRD: what they cannot be is not tried.
+static bool possible(const yyjson_val *cluster, const yyjson_val *pod)
+{
+	static const char *const names[] = {"metadata.namespace", "metadata.name", "metadata.uid"};
+	td_auto_free char *text = td_json_text(cluster, NULL);
+	bool ok = !strchr(text, '\\');
+	for (size_t i = 0; i < TD_LEN(names); i++)
+		for (const char *s = td_jstr_or(pod, names[i], ""); *s; s++)
+			ok &= (unsigned char)*s >= ' ';
+	return ok;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -25,9 +37,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (td_yaml_parse((const char *)data, size, &l, NULL) || !l.n)
 		return 0;
 	const yyjson_val *cluster = td_json_root(l.v[0]), *pod = td_json_root(l.v[l.n > 1]);
+	if (!possible(cluster, pod))
+		return 0;
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(cluster);
 	td_auto_want struct td_want w = {0};
-	if (td_want_read(s, "main", pod, &w, NULL))
+	if (td_want_read(s, "main", pod, 0, &w, NULL))
 		return 0;
 	const char *const strings[] = {w.ask.name,        w.ask.account,     w.ask.partition,     w.ask.qos,
 				       w.ask.constraints, w.ask.reservation, w.ask.licenses,      w.ask.required_nodes,

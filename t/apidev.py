@@ -1,11 +1,13 @@
 """One API server of a test's own (`tandem apiserver --dev`), with nothing else around it: to be killed, filled up and lied to."""
 import base64
+import contextlib
 import hashlib
 import hmac
 import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -20,9 +22,14 @@ CMS = "/api/v1/namespaces/default/configmaps"
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below those that the kernel gives to connections and to who binds to port 0: one of them may take it before the server binds, or while it is being started again."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(12000, first) if first > 13000 else 0
+        with socket.socket() as s:
+            with contextlib.suppress(OSError):
+                s.bind(("127.0.0.1", port))
+                return s.getsockname()[1]
 
 
 def cm(name, **data):
@@ -56,19 +63,19 @@ class Server:
         def ready():
             assert self.process.poll() is None, self.log()
             try:
-                return self.call("GET", "/readyz", user=None)[0] == 200
+                return self.call("GET", "/readyz", user=None, timeout=20)[0] == 200
             except (OSError, http.client.HTTPException):
                 return False
-        wait_for("the API server answers", ready, 30)
+        wait_for("the API server answers", ready)
 
     def kill9(self):
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
     def close(self):
         code = self.stop()
@@ -98,10 +105,10 @@ class Server:
             ctx.load_cert_chain(f"{pki}/{user}.crt", f"{pki}/{user}.key")
         return ctx
 
-    def connection(self, user="admin", timeout=20, pki=None):
+    def connection(self, user="admin", timeout=60, pki=None):
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(user, pki), timeout=timeout)
 
-    def call(self, method, path, body=None, user="admin", headers=None, timeout=20, pki=None):
+    def call(self, method, path, body=None, user="admin", headers=None, timeout=60, pki=None):
         """(status, document or text)"""
         c = self.connection(user, timeout, pki)
         try:
@@ -120,7 +127,7 @@ class Server:
     def get_text(self, path):
         return self.call("GET", path)[1]
 
-    def socket(self, user="admin", receive_buffer=None, timeout=20):
+    def socket(self, user="admin", receive_buffer=None, timeout=60):
         """A raw TLS connection."""
         s = socket.socket()
         if receive_buffer:

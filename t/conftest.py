@@ -9,28 +9,51 @@ import tempfile
 
 import pytest
 
-from harness import Pool, leftovers, machine_state
+from harness import SLOW, Pool, leftovers, machine_state
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# The files that need what tools/kube-assets builds: CI runs them last, when that has been built.
+NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_kubectl", "test_kubectl_change", "test_kubectl_pods", "test_netpol", "test_openapi", "test_parity", "test_policy"}
 
 
 def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
+    parser.addoption("--plane", default="embedded", choices=["embedded", "real"], help="where Tandem runs: its own control plane, or a real Kubernetes (t/realpool.py)")
+    parser.addoption("--kube", default="any", choices=["any", "no", "only"], help="the files that need the binaries of a real Kubernetes: with the others, none of them, only them")
     parser.addoption("--seed", default="1", help="seed of the random tests")
     parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
+    parser.addoption("--keep", action="store_true", help="leave the real plane's pool up at the end (tools/kube-down with its TANDEM_KUBE_HOME takes it down)")
     parser.addoption("--faults", default="ci", help="faults of test_faults.py: ci, all, or one as \"ROLE POINT:ACTION\"")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "asan: also run on the ASan build")
+    config.addinivalue_line("markers", "planes: on both planes; on the embedded one with a pool of its own")
+    config.addinivalue_line("markers", "embedded: only on the embedded plane (the reason is said beside it)")
+    config.addinivalue_line("markers", "real: only on the real plane (the reason is said beside it)")
     config.addinivalue_line("markers", "feature(id): the promise of the mission that the test shows")
     if os.geteuid() != 0:
         pytest.exit("system tests need root: containers, networks, cgroups", 1)
 
 
+def pytest_collection_modifyitems(config, items):
+    """--plane real runs the tests of one shared pool; those that start planes of their own choose theirs themselves."""
+    plane, kube = config.getoption("--plane"), config.getoption("--kube")
+
+    def wanted(i):
+        if plane == "real":
+            ours = "shared_pool" in i.fixturenames or i.get_closest_marker("planes")
+            return ours and i.path.stem not in NEED_KUBE and not i.get_closest_marker("embedded")
+        if i.get_closest_marker("real"):
+            return False
+        return kube == "any" or (i.path.stem in NEED_KUBE) == (kube == "only")
+    config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])
+    items[:] = [i for i in items if wanted(i)]
+
+
 @pytest.fixture(scope="session")
 def build(request):
-    return pathlib.Path(request.config.getoption("--build"))
+    return pathlib.Path(request.config.getoption("--build")).resolve()
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +79,14 @@ def home(tandem):
 
 
 @pytest.fixture(scope="session")
-def shared_pool(tandem):
-    """One pool that is up for the whole session."""
+def shared_pool(request, tandem, build):
+    """One pool that is up for the whole session, on the plane that --plane names."""
+    if request.config.getoption("--plane") == "real":
+        from realpool import RealPool, lend  # needs the real binaries
+        pool = RealPool(tandem, build, restart=True)
+        yield from lend(request, pool)
+        assert request.config.getoption("--keep") or pool.traces() == []
+        return
     path = _new_home()
     pool = Pool(tandem, path)
     before = machine_state()
@@ -71,6 +100,23 @@ def shared_pool(tandem):
     assert leftovers(before, machine_state(), ident) == []
 
 
+@pytest.fixture(scope="module")
+def own_pool(request, tandem):
+    """A pool of two nodes for the tests of one file, which change it as they like. On the real plane the session's: who changes that puts it back."""
+    if request.config.getoption("--plane") == "real":
+        yield request.getfixturevalue("shared_pool")
+        return
+    path = _new_home()
+    pool = Pool(tandem, path)
+    try:
+        pool.up("--nodes", "2")
+        yield pool
+        assert pool.crash_reports() == []
+    finally:
+        pool.down(purge=True)
+        shutil.rmtree(path, ignore_errors=True)
+
+
 @pytest.fixture
 def pool(shared_pool):
     """The shared pool, idle: what the test leaves is removed before the next."""
@@ -78,11 +124,24 @@ def pool(shared_pool):
     yield shared_pool
 
 
+def _too_long(signum, frame):
+    raise TimeoutError("the test took 15 minutes: something that it waits for has no deadline")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item):
+    """No test may hang: CI would end without a word of it."""
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(int(900 * SLOW))
+    yield
+    signal.alarm(0)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     out = yield
     rep = out.get_result()
     if rep.failed and call.when != "teardown":
-        for name in ("shared_pool", "home"):
+        for name in ("shared_pool", "own_pool", "home"):
             if name in item.funcargs:
                 rep.sections.append((f"{name} when it failed", item.funcargs[name].describe()))

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import time
 
@@ -13,22 +14,41 @@ SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))  # every deadline is this 
 SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
-def wait_for(what, predicate, seconds=60):
-    """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause."""
-    seconds *= SLOW
-    end = time.monotonic() + seconds
+def patience():
+    """How much longer things take on this machine now: what it has to do per CPU."""
+    return SLOW * max(1, os.getloadavg()[0] / os.cpu_count())
+
+
+def ended(pid):
+    """Whether a process is gone, or a zombie that holds no file or socket any more: its first thread is one while others still do."""
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] == "Z" and os.listdir(f"/proc/{pid}/task") == [str(pid)]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_for(what, predicate, seconds=60, at_most=None):
+    """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause.
+    The deadline only ends a test that hangs: never below a minute. at_most: the time itself is what the test is about, on a machine with nothing else to do."""
+    seconds = at_most * patience() if at_most else max(seconds, 60) * SLOW
+    start = time.monotonic()
     last = None
     while True:
         try:
             last = predicate()
-        except subprocess.CalledProcessError as e:
+        except subprocess.CalledProcessError as e:  # a command that fails: not yet
             last = None
             error = (e.stderr or "") + (e.stdout or "")
+        except subprocess.TimeoutExpired as e:
+            last, error = None, str(e)
         else:
             error = None
         if last:
             return last
-        if time.monotonic() > end:
+        if at_most:
+            seconds = max(seconds, at_most * patience())  # the machine may have become busy meanwhile
+        if time.monotonic() > start + seconds:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
         time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval, nothing is synchronised by it
 
@@ -41,7 +61,10 @@ class Failed(subprocess.CalledProcessError):
 
 
 class Pool:
-    """One TANDEM_HOME."""
+    """One TANDEM_HOME. realpool.RealPool is the same on a real Kubernetes."""
+
+    plane = "embedded"
+    shared_home = "/shared/home"  # what hostPath volumes of pods and jobs share on all nodes
 
     def __init__(self, tandem, home):
         self.tandem = tandem
@@ -91,6 +114,15 @@ class Pool:
         return self.instance["id"]
 
     @property
+    def shared_dir(self):
+        """Where shared_home lies on this machine."""
+        return f"{self.home}/shared/home"
+
+    @property
+    def nodes(self):
+        return [f"n{i}" for i in range(self.instance["nodes"])]
+
+    @property
     def run_dir(self):
         return f"/run/tandem/{self.id}"
 
@@ -99,6 +131,29 @@ class Pool:
             return int(open(f"{self.run_dir}/{role}.pid").read().split()[0])
         except FileNotFoundError:
             return 0
+
+    roles = ("apiserver", "agent", "controllers", "operator", "bridge")
+
+    def kill_role(self, role):
+        """kill -9; supervise starts another."""
+        pid = self.role_pid(role)
+        assert pid, f"{role} does not run"  # 0 would be everybody of this session
+        os.kill(pid, signal.SIGKILL)
+
+    def daemons(self, name):
+        """{host: pid of its container's init, as this machine sees it} of slurmctld, slurmrestd or the slurmds."""
+        found = {}
+        for cid in os.listdir(f"{self.run_dir}/runc"):
+            try:
+                conf = json.load(open(f"{self.home}/pods/{cid}/config.json"))
+                if f"{name} -" in " ".join(conf["process"]["args"]):
+                    found[conf["hostname"]] = json.load(open(f"{self.run_dir}/runc/{cid}/state.json"))["init_process_pid"]
+            except (OSError, ValueError, KeyError):
+                continue  # it comes or goes just now
+        return found
+
+    def gate_socket(self, node):
+        return f"{self.run_dir}/nodes/{node}/gate.sock"
 
     # ---- Slurm ----
     def squeue(self):
@@ -174,7 +229,7 @@ class Pool:
         for n in self.items("nodes"):
             if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
-        self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false", timeout=60)
+        self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false")
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
         # Again and again: Slurm requeues a job whose prolog fails even when it was cancelled meanwhile, and drains nodes late ("Duplicate
         # jobid" after a kill of slurmctld, "Prolog error").
@@ -193,10 +248,10 @@ class Pool:
 
     def describe(self):
         parts = []
-        for argv in (["kubectl", "get", "pods", "-A", "-o", "wide"], ["kubectl", "get", "nodes"], [self.tandem, "shell", "--", "squeue", "-a"],
-                     [self.tandem, "shell", "--", "sinfo", "-N", "-l"], [self.tandem, "status"]):
+        for run, argv in ((self.run, ("kubectl", "get", "pods", "-A", "-o", "wide")), (self.run, ("kubectl", "get", "nodes")), (self.cmd, ("shell", "--", "squeue", "-a")),
+                          (self.cmd, ("shell", "--", "sinfo", "-N", "-l")), (self.cmd, ("status",))):
             try:
-                r = self.run(*argv, check=False, timeout=30)
+                r = run(*argv, check=False, timeout=30)
                 parts.append("$ " + " ".join(argv) + "\n" + r.stdout + r.stderr)
             except Exception as e:  # describing must not hide the failure
                 parts.append(f"$ {argv}: {e}")
@@ -229,7 +284,7 @@ def machine_state():
     procs = set()
     for d in glob.glob("/proc/[0-9]*/cmdline"):
         try:
-            cmd = open(d).read().replace("\0", " ").strip()
+            cmd = open(d, errors="replace").read().replace("\0", " ").strip()
         except OSError:
             continue
         if "tandem" in cmd or "slurm" in cmd:
@@ -239,5 +294,6 @@ def machine_state():
 
 
 def leftovers(before, after, home_id):
-    """What is new and ours."""
-    return sorted(f"{kind}: {x}" for kind in after for x in after[kind] - before[kind] if home_id in x or kind == "devices")
+    """What is new and ours. The id stands alone or behind "td": within the longer hexadecimal numbers of others' names it means nothing."""
+    ours = re.compile(rf"(?:\btd|(?<![0-9a-f])){home_id}(?![0-9a-f])")
+    return sorted(f"{kind}: {x}" for kind in after for x in after[kind] - before[kind] if ours.search(x) or kind == "devices")

@@ -35,6 +35,13 @@ def _pids(cgroup):
     return [int(p) for d, _, _ in os.walk(cgroup) for p in _read(f"{d}/cgroup.procs").split()]
 
 
+def _words(pid):
+    """What a process is, for people: its state, its program, what the kernel waits for in it, its cgroup of the device hierarchy."""
+    f = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    where = next((line.rpartition(":")[2] for line in _read(f"/proc/{pid}/cgroup").splitlines() if ":devices:" in line or line.startswith("0::/")), "")
+    return f"{pid} {f[0] if f else 'gone'} {_read(f'/proc/{pid}/cmdline').split(chr(0))[:4]} {_read(f'/proc/{pid}/comm').strip()} {where[-60:]}"
+
+
 class Container:
     """A container by its runtime id; what is asked here never changes during its life."""
 
@@ -55,9 +62,19 @@ class Observer(threading.Thread):
 
     def __init__(self, pool):
         super().__init__(daemon=True)
-        self.home, self.id, self.major = pool.home, pool.id, None
-        self.stop, self.doubles, self.looks, self.seen, self.known = threading.Event(), [], 0, set(), {}
+        self.home, self.id = pool.home, pool.id
+        self.stop, self.doubles, self.evidence, self.looks, self.seen, self.known = threading.Event(), [], [], 0, set(), {}
         self.root = next((p for p in (f"{V1}/tandem-{self.id}", f"/sys/fs/cgroup/tandem-{self.id}") if os.path.isdir(p)), None)
+
+    def names(self):
+        """{uid: a name for people}"""
+        return {c.uid: c.host for c in list(self.known.values())}
+
+    def pods_left(self):
+        """Pods that are neither Slurm's daemons nor gone."""
+        runc = f"/run/tandem/{self.id}/runc"
+        there = [self.container(c) for c in os.listdir(runc)]
+        return [c.host for c in there if c and not c.slurmd and not c.host.startswith("main-")]
 
     def container(self, cid):
         if cid not in self.known:
@@ -73,7 +90,7 @@ class Observer(threading.Thread):
 
     def holders(self):
         """[(who, devices, pid, born)] of all processes with a device."""
-        found, majors = [], {m for c in self.known.values() for m, _ in c.devices}
+        found, majors = [], {m for c in list(self.known.values()) for m, _ in c.devices}
         for entry in os.listdir(self.root):
             c = self.container(entry) if os.path.isdir(f"{self.root}/{entry}") else None
             if not c or not c.devices:
@@ -95,6 +112,8 @@ class Observer(threading.Thread):
             env = dict(e.split("=", 1) for e in _read(f"/proc/{pid}/environ").split("\0") if "=" in e)
             if "SLURM_JOB_ID" not in env:
                 continue  # the stepd
+            if _read(f"/proc/{pid}/cmdline").split("\0")[0].endswith("/task-prolog"):
+                continue  # the gate's own question, before anything of the task runs
             ask = UID.search(env.get("SLURM_JOB_NAME", ""))
             who = ask.group(1).replace("-", "") if ask else f"job {env['SLURM_JOB_ID']}"
             if self.root.startswith(V1):
@@ -117,13 +136,14 @@ class Observer(threading.Thread):
             alive = {who for who, pid, born in procs if len({w for w, _, _ in procs}) > 1 and _born(pid) == born}
             if len(alive) > 1:
                 self.doubles.append((time.time(), d, sorted(alive)))
+                self.evidence.append(f"{time.strftime('%H:%M:%S')} {d} " + "; ".join(f"{who}: {_words(pid)}" for who, pid, _ in procs))
 
     def double_words(self):
         """Who shared a device, from when to when; pods by name."""
         spans = {}
         for at, d, who in self.doubles:
             spans.setdefault((d, tuple(who)), []).append(at)
-        names = {c.uid: c.host for c in self.known.values()}
+        names = self.names()
         return [f"device {d[1] % 64} of n{d[1] // 64}: {[names.get(w, w) for w in who]}, {len(t)} times in {t[-1] - t[0]:.2f} s from "
                 + time.strftime("%H:%M:%S", time.gmtime(t[0])) for (d, who), t in sorted(spans.items())]
 
@@ -137,3 +157,40 @@ class Observer(threading.Thread):
     def end(self):
         self.stop.set()
         self.join(10)
+
+
+class KubeletObserver(Observer):
+    """The same, where kubelets and containerd make the cgroups (v1: the kernel's rules are read back)."""
+
+    def __init__(self, pool):
+        super().__init__(pool)
+        self.root, self.major, self.where = f"{V1}/tandem-kube-{self.id}", pool.instance["deviceMajor"], {}
+
+    def names(self):
+        return {uid.replace("-", ""): f"{node}/{uid}" for uid, node in list(self.where.items())}
+
+    def pods(self):
+        """(node, uid, its cgroup, is it slurmd's)"""
+        for at in glob.glob(f"{self.root}/n*/kubepods/pod*") + glob.glob(f"{self.root}/n*/kubepods/*/pod*"):
+            node, uid = at[len(self.root) + 1:].split("/")[0], os.path.basename(at)[3:]
+            self.where[uid] = node
+            yield node, uid, at, bool(glob.glob(f"{self.home}/kube/{node}/kubelet/pods/{uid}/containers/slurmd"))
+
+    def pods_left(self):
+        daemons = ("slurmd", "slurmctld", "slurmrestd", "login", "coredns")
+        return [f"{node}/{uid}" for node, uid, at, _ in self.pods() if not any(glob.glob(f"{self.home}/kube/{node}/kubelet/pods/{uid}/containers/{d}") for d in daemons)]
+
+    def holders(self):
+        found, majors = [], {self.major}
+        for node, uid, at, slurmd in self.pods():
+            if slurmd:
+                for job in glob.glob(f"{at}/*/slurm*/**/job_*", recursive=True):
+                    if os.path.isdir(job) and job.rpartition("_")[2].isdigit():
+                        self.native(None, job, majors, found)
+                continue
+            for base in glob.glob(f"{at}/*/"):
+                devices = self.allowed(base, majors)
+                for pid in _pids(base) if devices else ():
+                    if "runc" not in os.path.basename(_read(f"/proc/{pid}/cmdline").split("\0")[0]):
+                        found.append((uid.replace("-", ""), devices, pid, _born(pid)))
+        return found

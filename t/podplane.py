@@ -117,6 +117,11 @@ class PodPlane(Pool):
         assert r.status == 200, body
         return body
 
+    def said(self, name, what):
+        """Waits for a line of the log: what the script does before it says so is done, which is not sure when it runs."""
+        self.running(name)
+        wait_for(f"pod {name} says {what}", lambda: what in self.text(name).splitlines())
+
     def output(self, name, seconds=60):
         """What a pod that must end well said."""
         p = self.over(name, seconds)
@@ -129,7 +134,7 @@ class PodPlane(Pool):
         l = self.call("GET", "/api/v1/namespaces/default/events")["items"]
         return [(e["reason"], e.get("message", "")) for e in l if e["involvedObject"].get("name") == name]
 
-    def event(self, name, reason, seconds=20):
+    def event(self, name, reason, seconds=60):
         return wait_for(f"event {reason} of {name}", lambda: [m for r, m in self.events(name) if r == reason], seconds)
 
     def ex(self, name, *argv, **kw):

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from apidev import CMS, Server, cm
-from harness import wait_for
+from harness import patience, wait_for
 
 NS = "/api/v1/namespaces/default"
 
@@ -95,8 +95,11 @@ def raw(server, data, timeout=60):
     """Sends these bytes; the status line's number (0: none) and what follows."""
     s = server.socket(timeout=timeout)
     try:
-        s.sendall(data)
         got = b""
+        try:
+            s.sendall(data)
+        except (ssl.SSLError, ConnectionError):
+            pass  # cut while we were still sending: it may have said why
         while True:
             try:
                 part = s.recv(65536)
@@ -127,8 +130,8 @@ def test_paths(server):
             (f"{CMS}/pl%00ain", 400), (f"{CMS}/plain%", 400), (f"{CMS}/plain%2", 400), (f"{CMS}/plain%zz", 400), (f"{CMS}/%c0%ae%c0%ae/x", 404), (f"{CMS}//plain", 404),
             (f"//api/v1/namespaces", 404), ("/api/v1/namespaces/default%2Fconfigmaps/plain", 200),  # one reading of the path for all: as Go's URL.Path
             (f"{CMS}/plain%2Fstatus", 404), (f"{CMS}/plain/exec", 404), ("/api/v1/watch/namespaces", 404), ("/api/v2/namespaces", 404), ("/apis/nope/v1/x", 404), ("/apis//v1/x", 404),
-            (f"{CMS}?labelSelector=a%3D%3D%3D", 400), (f"{CMS}?fieldSelector=%ff", 400), (f"{CMS}?limit=-1", 400), (f"{CMS}?limit=99999999999999999999", 400),
-            (f"{CMS}?resourceVersion=abc", 400), (f"{CMS}?watch=1&timeoutSeconds=-5", 400), (f"{CMS}?continue=%00", 400), (f"{CMS}?" + "a=b&" * 2000, 200),
+            (f"{CMS}?labelSelector=a%3D%3D%3D", 400), (f"{CMS}?fieldSelector=%ff", 400), (f"{CMS}?limit=-1", 200), (f"{CMS}?limit=99999999999999999999", 400),
+            (f"{CMS}?resourceVersion=abc", 400), (f"{CMS}?watch=1&timeoutSeconds=-5", 200), (f"{CMS}?continue=%00", 400), (f"{CMS}?" + "a=b&" * 2000, 200),
             ("/api/v1/" + "x" * 30000, 404), ("/api/v1/" + "x" * 100000, 431), ("http://x" + f"{CMS}/plain", 200), ("*", 400), ("relative", 400), ("/api/v1/namespaces/" + "a/" * 500, 404)]:
         status, body = get(server, target)
         assert status == want, (target[:100], status, body[:200])
@@ -219,14 +222,15 @@ def test_large_bodies(server):
 
 def test_slow_requests_are_cut(server):
     """A head has 10 s and a body 30 s in all, however often a byte comes."""
+    begin, ended = time.monotonic(), {}
     heads = [server.socket(timeout=60) for _ in range(5)]
     bodies = [server.socket(timeout=60) for _ in range(5)]
     for s in heads:
         s.sendall(b"GET / HTTP/1.1\r\nHost: ")
     for s in bodies:
         s.sendall(f"POST {CMS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{".encode())
-    begin, ended = time.monotonic(), {}
-    while len(ended) < 10 and time.monotonic() < begin + 50:
+    sent, slow = time.monotonic(), patience()
+    while len(ended) < 10 and time.monotonic() < sent + 50 * slow:
         for s in heads + bodies:
             if s in ended:
                 continue
@@ -238,16 +242,16 @@ def test_slow_requests_are_cut(server):
                 continue
             except (OSError, ssl.SSLError):
                 part = b""
-            ended[s] = (time.monotonic() - begin, part)
+            ended[s] = (time.monotonic() - begin, time.monotonic() - sent, part)
         assert server.call("GET", "/readyz")[0] == 200
         time.sleep(0.5)  # a drop at a time is what is tested
     assert len(ended) == 10
     for s in heads:
-        assert 5 < ended[s][0] < 20, ended[s]
+        assert 5 < ended[s][0] and ended[s][1] < 20 * slow, ended[s]
     for s in bodies:
-        assert 20 < ended[s][0] < 45, ended[s]
-        if ended[s][1]:
-            assert b" 408 " in ended[s][1].split(b"\r\n")[0] and b'"kind":"Status"' in ended[s][1]
+        assert 20 < ended[s][0] and ended[s][1] < 45 * slow, ended[s]
+        if ended[s][2]:
+            assert b" 408 " in ended[s][2].split(b"\r\n")[0] and b'"kind":"Status"' in ended[s][2]
     for s in heads + bodies:
         s.close()
 
@@ -270,7 +274,7 @@ def test_many_watchers(tandem):
             s = server.socket(timeout=60)
             s.sendall(f"GET {CMS}?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             socks.append(s)
-        wait_for("all of them watch", lambda: server.metric("tandem_apiserver_watches") == want, 30)
+        wait_for("all of them watch", lambda: server.metric("tandem_apiserver_watches") == want)
         each = (server.memory() - before) / want
         begin = time.monotonic()
         assert server.call("POST", CMS, cm("news"))[0] == 201
@@ -284,7 +288,7 @@ def test_many_watchers(tandem):
         assert each < 128 << 10
         for s in socks:
             s.close()
-        wait_for("they are gone", lambda: server.metric("tandem_apiserver_watches") == 0, 30)
+        wait_for("they are gone", lambda: server.metric("tandem_apiserver_watches") == 0)
     finally:
         for s in socks:
             s.close()

@@ -1,5 +1,10 @@
 """The users' commands: help, usage errors, and what they say when nothing runs. No pool is started."""
+import http.server
+import json
+import os
 import subprocess
+import tempfile
+import threading
 
 import pytest
 
@@ -10,7 +15,6 @@ COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate"]
 
 def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):
     def demote():
-        import os
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
@@ -58,14 +62,42 @@ def test_down_of_nothing_is_fine(tandem):
 
 @pytest.mark.parametrize("argv", [["up"], ["down"], ["image", "build", "debian:13"]])
 def test_not_root_says_what_to_type(tandem, argv, tmp_path):
-    copy = "/var/tmp/tandem-t-bin"
-    subprocess.run(["install", "-m", "755", tandem, copy], check=True)
-    try:
-        r = run(copy, *argv, uid=65534)
-    finally:
-        subprocess.run(["rm", "-f", copy], check=True)
+    with tempfile.TemporaryDirectory(prefix="tandem-t-bin-", dir="/var/tmp") as there:
+        os.chmod(there, 0o755)
+        subprocess.run(["install", "-m", "755", tandem, f"{there}/tandem"], check=True)
+        r = run(f"{there}/tandem", *argv, uid=65534)
     assert r.returncode == 1
     assert "sudo tandem " + argv[0] in r.stderr
+
+
+def test_hints_lead_to_the_cluster_that_was_given(tandem, tmp_path):
+    """A kubeconfig of a server that has no Tandem; its path needs quotes."""
+    class Empty(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not here"}
+                              if "tandem.dev" in self.path.partition("?")[0] else {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": []}).encode()
+            self.send_response(404 if b"Failure" in body else 200)
+            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *argv):
+            pass
+    conf = tmp_path / "its admin.conf"
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Empty) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        conf.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                                    "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}], "users": [{"name": "u", "user": {}}]}))
+        there, install = ["--kubeconfig", str(conf)], f"`tandem install --kubeconfig '{conf}'`"
+        r = run(tandem, "status", *there)
+        assert r.returncode == 1 and r.stdout.count(install) == 2, r
+        for argv in (["shell", *there, "--", "true"], ["why", *there, "x"]):
+            r = run(tandem, *argv)
+            assert r.returncode == 1 and install in r.stderr, r
+        r = run(tandem, "shell", *there, "--cluster", "slurm/main", "squeue")
+        assert r.returncode == 2 and f"tandem shell --kubeconfig '{conf}' --cluster slurm/main -- squeue" in r.stderr
+        server.shutdown()
 
 
 def test_home_must_be_absolute(tandem):

@@ -1,117 +1,86 @@
-"""kill -9 of the embedded API under writes: every acknowledged write is there, none twice, and a watch resumes without a gap (issue 3 §4)."""
+"""kill -9 of the embedded API under writes: every acknowledged write is there, none twice, and a watch resumes without a gap; torn log, full
+disk, deaf watchers, clock jumps (issue 4 §4). killmodel.py is the model of what was acknowledged."""
+import http.client
 import json
 import os
 import signal
 import ssl
 import subprocess
 import tempfile
-import threading
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
 from apidev import CMS, Server, Watch, cm
 from harness import wait_for
+from killmodel import Client, Model
 
-KILLS = int(os.environ.get("TD_KILLS", "6"))  # by hand: 200
-
-
-def client(pool):
-    ctx = ssl.create_default_context(cafile=f"{pool.home}/pki/ca.crt")
-    ctx.load_cert_chain(f"{pool.home}/pki/admin.crt", f"{pool.home}/pki/admin.key")
-    base = f"https://127.0.0.1:{pool.instance['apiPort']}/api/v1/namespaces/default/configmaps"
-
-    def call(method, path="", body=None, timeout=5):
-        req = urllib.request.Request(base + path, json.dumps(body).encode() if body is not None else None, {"Content-Type": "application/json"}, method=method)
-        return urllib.request.urlopen(req, context=ctx, timeout=timeout)
-    return call
+KILLS = int(os.environ.get("TD_KILLS", "30"))  # by hand: 200
 
 
-class Follower(threading.Thread):
-    """Watches from where it was after every cut; keeps what the events say."""
-
-    def __init__(self, call, rv):
-        super().__init__(daemon=True)
-        self.call, self.rv, self.state, self.lists, self.stop = call, rv, {}, 0, False
-
-    def run(self):
-        while not self.stop:
-            try:
-                with self.call("GET", f"?watch=1&resourceVersion={self.rv}&allowWatchBookmarks=true&timeoutSeconds=20", timeout=30) as r:
-                    for line in r:
-                        ev = json.loads(line)
-                        if ev["type"] == "ERROR":
-                            self.lists += 1  # 410: events were lost, which must not happen here
-                            return
-                        meta = ev["object"]["metadata"]
-                        self.rv = meta["resourceVersion"]
-                        if ev["type"] == "DELETED":
-                            self.state.pop(meta["name"], None)
-                        elif ev["type"] != "BOOKMARK":
-                            self.state[meta["name"]] = ev["object"].get("data")
-            except (OSError, ValueError, urllib.error.URLError):
-                time.sleep(0.02)  # the server is being started again: ask until it answers
-
-
-@pytest.mark.feature("F1")
-def test_acknowledged_writes_survive_kill_9(home):
-    home.up("--nodes", "1", "--no-slurm")
-    call = client(home)
-    start = json.load(call("GET"))
-    follower = Follower(call, start["metadata"]["resourceVersion"])
-    follower.state = {o["metadata"]["name"]: o.get("data") for o in start["items"]}
-    follower.start()
-    acked, unsure, done = {}, set(), threading.Event()
-
-    def writer(k):
-        n = 0
-        while not done.is_set():
-            name, n = f"w{k}-{n}", n + 1
-            try:
-                call("POST", "", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"n": "0"}}).read()
-                acked[name] = {"n": "0"}
-                call("PUT", "/" + name, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"n": "1"}}).read()
-                acked[name] = {"n": "1"}
-                if n % 5 == 0:
-                    acked[name] = None
-                    call("DELETE", "/" + name).read()
-            except (OSError, urllib.error.URLError):
-                unsure.add(name)  # no answer: it may be there or not, in either form
-
-    writers = [threading.Thread(target=writer, args=(k,)) for k in range(4)]
-    for w in writers:
-        w.start()
-    for i in range(KILLS):
-        pid = home.role_pid("apiserver")
-        before = len(acked)
-        wait_for("some writes", lambda: len(acked) > before + 50, 30)
-        os.kill(pid, signal.SIGKILL)
-        wait_for("started again", lambda: home.role_pid("apiserver") not in (0, pid), 30)
-    done.set()
-    for w in writers:
-        w.join(30)
-    wait_for("the API answers", lambda: home.kubectl("get", "--raw", "/readyz") == "ok", 30)
-    items = json.load(call("GET"))
-    now = {o["metadata"]["name"]: o.get("data") for o in items["items"]}
-    lost = {n: (want, now.get(n)) for n, want in acked.items() if n not in unsure and now.get(n) != want}
-    assert not lost, dict(list(lost.items())[:5])
-    assert len(now) == len(items["items"])
-    assert len({o["metadata"]["uid"] for o in items["items"]}) == len(items["items"])
-    wait_for("the watch has caught up", lambda: follower.state == now, 30)
-    assert follower.lists == 0
-    follower.stop = True
-    assert len(acked) > 300
-
-
-# ---- one API server alone: its files are damaged, its disk is full, its watchers sleep, its clock jumps ----
 @pytest.fixture
 def server(tandem):
     s = Server(tandem)
     yield s
     s.close()
 
+
+class Alone:
+    """The API server alone: comes up within a tenth of a second, so that a minute has room for many kills."""
+
+    def __init__(self, server):
+        self.server, self.connection, self.kill, self.spawn, self.start = server, server.connection, server.kill9, server.spawn, server.start
+
+
+class Pooled:
+    """The API server of a pool: what is killed is started again by the pool, and every role goes on watching it."""
+
+    def __init__(self, pool):
+        self.pool, self.pid = pool, 0
+        self.ctx = ssl.create_default_context(cafile=f"{pool.home}/pki/ca.crt")
+        self.ctx.load_cert_chain(f"{pool.home}/pki/admin.crt", f"{pool.home}/pki/admin.key")
+
+    def connection(self, timeout):
+        return http.client.HTTPSConnection("127.0.0.1", self.pool.instance["apiPort"], context=self.ctx, timeout=timeout)
+
+    def kill(self):
+        pid = wait_for("it runs again", lambda: (p := self.pool.role_pid("apiserver")) not in (0, self.pid) and p)
+        os.kill(pid, signal.SIGKILL)
+        self.pid = pid
+
+    def spawn(self):
+        pass
+
+    def start(self):
+        wait_for("it runs again", lambda: self.pool.role_pid("apiserver") not in (0, self.pid))
+        wait_for("it answers", lambda: Client(self).ask("GET", "/version")[0] == 200)
+
+
+def killed_under_writes(target, kills):
+    seed = int(os.environ.get("TD_SEED", time.time_ns() % 1000000))
+    print(f"seed {seed}")
+    begin = time.monotonic()
+    m = Model(target, seed)
+    while m.kills < kills:
+        m.kill()
+    told = m.end()
+    print(json.dumps({"kills": m.kills, "seconds": round(time.monotonic() - begin), "acknowledged": len(m.ledger.rvs) + sum(h == "acked" for h in m.ledger.gone.values()),
+                      **dict(sorted(m.ledger.counts.items())), **told}))
+    assert len(m.ledger.rvs) > kills * 5 and m.ledger.counts["seen"] + m.ledger.counts["absent"] > kills // 5
+
+
+@pytest.mark.feature("F1")
+def test_acknowledged_writes_survive_kill_9(server):
+    killed_under_writes(Alone(server), KILLS)
+
+
+@pytest.mark.feature("F1")
+def test_acknowledged_writes_survive_kill_9_in_a_pool(home):
+    home.up("--nodes", "1", "--no-slurm")
+    killed_under_writes(Pooled(home), max(3, KILLS // 20))
+
+
+# ---- one API server alone: its files are damaged, its disk is full, its watchers sleep, its clock jumps ----
 
 def damage(kind, wal):
     size = os.path.getsize(wal)
@@ -137,7 +106,7 @@ def test_torn_log_is_told(server, kind):
     server.kill9()
     damage(kind, f"{server.dir}/state.db-wal")
     server.spawn()
-    assert server.process.wait(30) == 1
+    assert server.process.wait(60) == 1
     assert "acknowledged writes are missing" in server.log()
     command = server.log().strip().splitlines()[-1].split("without those writes: ")[1]
     subprocess.run(["sh", "-c", command], check=True)
@@ -176,11 +145,10 @@ def test_full_disk(tandem):
         for i in range(5):
             assert server.call("POST", CMS, cm(f"a{i}", d="x" * 1000))[0] == 201
             acked[f"a{i}"] = True
-        filler = open(f"{dir}/filler", "wb")
+        filler = open(f"{dir}/filler", "wb", buffering=0)
         try:
             while True:
                 filler.write(b"x" * 65536)
-                filler.flush()
         except OSError:
             pass
         refused = None
@@ -233,14 +201,14 @@ def test_a_watcher_that_does_not_read(server):
         s.sendall(f"GET {CMS}?watch=1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         deaf.append(s)
     w = Watch(server, f"{CMS}?watch=1")
-    wait_for("all of them watch", lambda: server.metric("tandem_apiserver_watches") == 21, 10)
+    wait_for("all of them watch", lambda: server.metric("tandem_apiserver_watches") == 21)
     before, slow, begin = server.memory(), 0, time.monotonic()
     for i in range(200):
         t = time.monotonic()
         assert server.call("POST", CMS, cm(f"c{i:03}", d="x" * 100000))[0] == 201
         assert w.next()["object"]["metadata"]["name"] == f"c{i:03}"
         slow = max(slow, time.monotonic() - t)
-    assert slow < 5
+    assert slow < 15  # the deaf are waited for 30 s
     assert server.memory() - before < 48 << 20  # 20 MB of objects, 3 MB of ring, and little for each of the deaf
     wait_for("they are cut", lambda: server.metric("tandem_apiserver_watches") == 1, 60)
     assert server.call("POST", CMS, cm("last"))[0] == 201
@@ -310,7 +278,10 @@ def test_clock_jumps(tandem, tmp_path):
             assert fresh.next()["object"]["metadata"]["name"] == name
             fresh.close()
             server.call("PATCH", f"{CMS}/{name}", {"data": {"a": "b"}}, headers={"Content-Type": "application/merge-patch+json"})
-            assert w.next()["type"] == "MODIFIED"
+            e = w.next()
+            while e["type"] == "BOOKMARK":
+                e = w.next()
+            assert e["type"] == "MODIFIED"
         assert created[-12 * 3600] < created[0] < created[24 * 3600]  # the shim works
         w.close()
         server.kill9()

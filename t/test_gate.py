@@ -7,15 +7,15 @@ import pytest
 
 from harness import wait_for
 
-STUBBORN = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]  # ends by KILL only
+STUBBORN = ["sh", "-c", "trap '' TERM; until [ -e /end ]; do sleep 0.1; done"]  # ends when the test says so
 OTHER = 424242  # a job that Slurm knows nothing of
 
 
 def acquire(pool, node, devices, timeout_ms):
     """What Prolog of another job says at the node's gate, and the last line of the answer."""
     with socket.socket(socket.AF_UNIX) as s:
-        s.settimeout(60)
-        s.connect(f"{pool.run_dir}/nodes/{node}/gate.sock")
+        s.settimeout(60 + timeout_ms / 1000)
+        s.connect(pool.gate_socket(node))
         s.sendall(f"acquire job={OTHER} start={int(time.time())} uid=0 node={node} devices={','.join(map(str, devices))} timeout={timeout_ms}\n".encode())
         return s.makefile().read().splitlines()[-1]
 
@@ -23,28 +23,34 @@ def acquire(pool, node, devices, timeout_ms):
 @pytest.mark.asan
 @pytest.mark.feature("A7")
 def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
-    pool.apply(pool.pod("hold", gpus=2, command=STUBBORN, terminationGracePeriodSeconds=6))
+    pool.apply(pool.pod("hold", gpus=2, command=STUBBORN, terminationGracePeriodSeconds=60))
     wait_for("it runs", lambda: pool.phase("hold") == "Running")
     job, node, devices = pool.grant(pool.get("pod", "hold"))
     said = acquire(pool, node, devices, 1000)
-    assert said.startswith("fail ") and f"held by job {job} (pod default/hold still runs)" in said
-    reason = f"tandem: gate, held by job {job} (pod default/hold still runs)"
+    # A stand-in of the batch kind is a process of the job; an agent beside a kubelet looks at those first.
+    words = re.search(rf"held by job {job} \((pod default/hold still runs|processes of the job are left on the node)\)", said)
+    assert said.startswith("fail ") and words, said
+    reason = f"tandem: gate, {words.group(0)}"
     wait_for("sinfo says why", lambda: re.search(re.escape(reason) + f" +{node}$", pool.shell("sinfo", "-h", "-R", "-o", "%E %N"), re.M))
-    assert pool.get("node", node)["metadata"]["annotations"]["tandem.dev/slurm-reason"] == reason
-    wait_for("the node is back", lambda: pool.idle_nodes() == 4 or pool.squeue())
+    wait_for("the node says why", lambda: pool.get("node", node)["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason") == reason)  # written after Slurm's
+    if pool.plane == "real":  # there agents end no pod: the bridge does, when it sees that the grant has ended (docs/design/0010)
+        pool.shell("scancel", job)
+        wait_for("its pod is told to end", lambda: "deletionTimestamp" in pool.get("pod", "hold")["metadata"])
+    pool.kubectl("exec", "hold", "--", "touch", "/end")
+    wait_for("the node is back", lambda: pool.idle_nodes() == len(pool.nodes) or pool.squeue())
     wait_for("nothing is left of it", lambda: "tandem.dev/gate-held" not in pool.get("node", node)["metadata"]["annotations"])
     wait_for("its pod is gone, as after scancel", lambda: not pool.items("pods", "-n", "default"))
-    assert acquire(pool, node, devices, 1000) == "ok"
+    assert acquire(pool, node, devices, 60000) == "ok"
 
 
 @pytest.mark.feature("A7")
 def test_a_task_of_a_job_that_was_never_let_in_does_not_start(pool):
     """slurmd runs no Prolog for a job id that it still knows; a killed slurmctld gives ids out again. Here the gate's table is made to look so."""
-    job = int(re.search(r"allocation (\d+)", pool.run(pool.tandem, "shell", "--", "salloc", "--no-shell", "--gres=gpu:2", "--mem=100M").stderr).group(1))
+    job = int(re.search(r"allocation (\d+)", pool.cmd("shell", "--", "salloc", "--no-shell", "--gres=gpu:2", "--mem=100M").stderr).group(1))
     srun = ["shell", "--", "srun", f"--jobid={job}", "--overlap", "hostname"]
     (node, devices), = pool.job_devices(job).items()
     assert pool.cmd(*srun).stdout.strip() == node
-    assert acquire(pool, node, devices, 5000) == "ok"
+    assert acquire(pool, node, devices, 60000) == "ok"
     r = pool.cmd(*srun, check=False)
     assert r.returncode == 1, r
     assert r.stdout.startswith(f"tandem gate: job {job} was not let in to devices") and node not in r.stdout.splitlines(), r.stdout

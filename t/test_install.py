@@ -9,8 +9,9 @@ import subprocess
 import pytest
 
 from conftest import ROOT
+from harness import IMAGES
 
-COMMANDS = "up down status env shell why image validate".split()
+COMMANDS = "up down status env shell why image validate install uninstall".split()
 ROLES = "apiserver controllers agent operator bridge supervise".split()
 PAGES = ["tandem.1", *(f"tandem-{c}.1" for c in COMMANDS), *(f"tandem-{r}.8" for r in [*ROLES, "standin"])]
 
@@ -79,8 +80,9 @@ def test_installed_programs_work(build, tmp_path):
     want |= {f"{prefix}share/man/man{p[-1]}/{p}" for p in PAGES}
     want |= {f"{prefix}share/tandem/crds/{p.name}" for p in (ROOT / "deploy/crds").iterdir()}
     assert files == want
+    os.makedirs(IMAGES, exist_ok=True)
     tandem, home = tmp_path / prefix / "bin/tandem", tmp_path / "home"
-    env = {**os.environ, "TANDEM_HOME": str(home), "PATH": f"{tandem.parent}:{os.environ['PATH']}"}
+    env = {**os.environ, "TANDEM_HOME": str(home), "TANDEM_IMAGES": IMAGES, "PATH": f"{tandem.parent}:{os.environ['PATH']}"}
     try:
         r = run("tandem", "up", "--nodes", "1", "--gpus", "1", "--no-slurm", timeout=300, env=env)
         assert r.returncode == 0, r.stdout + r.stderr
@@ -92,5 +94,5 @@ def test_installed_programs_work(build, tmp_path):
         r = run("kubectl", "--kubeconfig", str(conf), "get", "nodes", "-o", "name", env=env)
         assert r.stdout == "node/n0\n", r
     finally:
-        r = run("tandem", "down", "--purge", timeout=120, env=env)
+        r = run("tandem", "down", "--purge", timeout=180, env=env)
     assert r.returncode == 0, r.stderr

@@ -1,10 +1,13 @@
 """up and down: a second up, a repair after kill -9 of everything, nothing left behind (row F1)."""
 import os
 import signal
+import socket
+import subprocess
+import time
 
 import pytest
 
-from harness import leftovers, machine_state, wait_for
+from harness import ended, leftovers, machine_state, wait_for
 
 
 @pytest.mark.asan
@@ -57,6 +60,68 @@ def test_without_slurm_it_is_a_small_kubernetes(home):
 
 
 @pytest.mark.feature("F1")
+def test_up_that_met_a_supervise_about_to_end_starts_another(home):
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    supervise, roles = home.role_pid("supervise"), [home.role_pid(r) for r in ("controllers", "agent", "apiserver")]
+    os.kill(supervise, signal.SIGSTOP)  # found running, and starts nothing any more
+    for pid in roles:
+        os.kill(pid, signal.SIGKILL)
+    wait_for("they ended", lambda: all(ended(pid) for pid in roles))
+    with socket.socket() as door:  # in the place of the API: who asks there has found the supervise
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(("127.0.0.1", home.instance["apiPort"]))
+        door.listen()
+        door.settimeout(60)
+        up = subprocess.Popen([home.tandem, "up"], env=home.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        door.accept()[0].close()
+    os.kill(supervise, signal.SIGKILL)
+    try:
+        out = up.communicate(timeout=120)[0]
+    finally:
+        up.kill()
+    assert up.returncode == 0 and "Try it:" in out, out
+    assert home.cmd("status").returncode == 0
+
+
+def supervises(home):
+    """Process ids of every supervise of this home."""
+    found = []
+    for d in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.path.basename(os.readlink(f"/proc/{d}/exe")) == "tandem-supervise" and f"TANDEM_HOME={home.home}\0" in open(f"/proc/{d}/environ").read():
+                found.append(int(d))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.feature("F1")
+def test_up_and_down_of_one_home_take_turns(home):
+    before = machine_state()
+
+    def start(*argv):
+        return subprocess.Popen([home.tandem, *argv], env=home.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    up = ("up", "--nodes", "1", "--gpus", "0", "--no-slurm")
+    for p in [start(*up), start(*up), start(*up)]:  # of a home that nobody has made yet
+        out = p.communicate(timeout=240)[0]
+        assert p.returncode == 0 and "Try it:" in out, out
+    assert supervises(home) == [home.role_pid("supervise")] and home.cmd("status").returncode == 0
+    ident = home.id
+    for round, purge in enumerate((False, True, False, True, False, True)):
+        ups, down = [start(*up)], start("down", *(["--purge"] if purge else []))
+        time.sleep(round * 0.05)  # into another of its steps
+        ups.append(start(*up))
+        out = down.communicate(timeout=240)[0]
+        assert down.returncode == 0, out
+        for p in ups:
+            out = p.communicate(timeout=240)[0]
+            assert p.returncode == 0 and "Try it:" in out or p.returncode == 1 and "stopped meanwhile" in out, out
+        assert len(supervises(home)) <= 1
+    home.down(purge=True)
+    assert supervises(home) == [] and leftovers(before, machine_state(), ident) == []
+
+
+@pytest.mark.feature("F1")
 def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
     roles = {r: home.role_pid(r) for r in ("apiserver", "agent", "controllers")}
@@ -68,15 +133,16 @@ def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     assert home.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}") == server
     assert home.cmd("status").returncode == 0
     os.kill(roles["controllers"], signal.SIGKILL)
-    wait_for("the new supervise starts it again", lambda: home.role_pid("controllers") not in (None, 0, roles["controllers"]))
+    wait_for("the new supervise starts it again", lambda: home.role_pid("controllers") not in (0, roles["controllers"]))
 
 
 @pytest.mark.feature("F1")
 def test_up_says_why_the_api_server_does_not_start(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
-    for role in ("supervise", "apiserver", "agent", "controllers"):
-        os.kill(home.role_pid(role), signal.SIGKILL)
-    wait_for("the API server is dead", lambda: not os.path.exists(f"/proc/{home.role_pid('apiserver')}"))
+    pids = [home.role_pid(role) for role in ("supervise", "apiserver", "agent", "controllers")]
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    wait_for("they ended", lambda: all(ended(pid) for pid in pids))
     os.unlink(f"{home.home}/state.db-wal")
     r = home.cmd("up", check=False)
     assert r.returncode == 1

@@ -20,11 +20,11 @@ def kill_agent(plane):
             return True
         except ProcessLookupError:
             return False
-    wait_for("an agent to kill", kill, 20)
+    wait_for("an agent to kill", kill)
 
 
 def agent_is_back(plane, old):
-    wait_for("a new agent", lambda: plane.role_pid("agent") not in (0, old) and os.path.exists(f"/proc/{plane.role_pid('agent')}"), 20)
+    wait_for("a new agent", lambda: plane.role_pid("agent") not in (0, old) and os.path.exists(f"/proc/{plane.role_pid('agent')}"))
 
 
 def hold_agent(plane):
@@ -42,7 +42,8 @@ def ours(plane):
         "cgroups": {os.path.basename(p) for p in glob.glob(f"/sys/fs/cgroup/tandem-{ident}/td*") + glob.glob(f"/sys/fs/cgroup/*/tandem-{ident}/td*")},
         "netns": {n for n in os.listdir("/run/netns") if n.startswith(f"td{ident}-")},
         "links": {l.split(": ")[1].split("@")[0] for l in run("ip", "-o", "link").splitlines() if f": tv{ident[:4]}" in l},
-        "mounts": {l.split()[1] for l in open("/proc/mounts") if plane.home in l},
+        # The agent's one tmpfs for what must not reach a disk stays as long as the home is up.
+        "mounts": {l.split()[1] for l in open("/proc/mounts") if plane.home in l} - {f"{plane.home}/agent/secrets"},
         "records": set(os.listdir(f"{plane.home}/agent/pods")),
         "volumes": set(os.listdir(f"{plane.home}/agent/volumes")),
         "logs": set(os.listdir(f"{plane.home}/log/pods")),
@@ -74,7 +75,7 @@ def test_a_killed_agent_adopts_what_runs_and_tells_what_ended(plane):
         kill_agent(plane)
         open(f"{plane.home}/shared/go", "w").close()
         # They end without an agent: seen in the runtime's own records.
-        wait_for("four ends", lambda: sum(b'"code"' in open(f, "rb").read() for f in glob.glob(f"{plane.home}/pods/*/exit")) >= 4, 20)
+        wait_for("four ends", lambda: sum(b'"code"' in open(f, "rb").read() for f in glob.glob(f"{plane.home}/pods/*/exit")) >= 4)
     finally:
         os.kill(sup, signal.SIGCONT)
     agent_is_back(plane, agent)
@@ -90,12 +91,12 @@ def test_a_killed_agent_adopts_what_runs_and_tells_what_ended(plane):
     nums = [int(x) for x in plane.text(names["runs"]).split()]
     assert nums == list(range(1, len(nums) + 1))  # it went on logging, without a gap
     n = len(nums)
-    wait_for("more lines", lambda: len(plane.text(names["runs"]).split()) > n, 10)
+    wait_for("more lines", lambda: len(plane.text(names["runs"]).split()) > n)
     assert plane.ex(names["runs"], "cat", "/s/k") == "v"
     p = plane.ready(names["probed"])
     assert state(p)["restartCount"] == 0
     plane.kubectl("delete", "pod", *names.values())
-    wait_for("nothing left", lambda: nothing(plane), 20)
+    wait_for("nothing left", lambda: nothing(plane))
 
 
 def test_kills_at_any_moment_leave_nothing(plane, request):
@@ -117,20 +118,20 @@ def test_kills_at_any_moment_leave_nothing(plane, request):
         kill_agent(plane)
         for n, want in names:
             if want:
-                p = plane.over(n, 40)
+                p = plane.over(n)
                 assert p["status"]["phase"] == want and "terminated" in state(p)["state"] and ended(p)["exitCode"] == (0 if want == "Succeeded" else 4), (n, json.dumps(p["status"]), plane.events(n), [l for l in open(f"{plane.home}/log/agent.log") if n in l])
                 assert state(p)["restartCount"] == 0, (n, p["status"])
             else:
-                p = plane.running(n, 40)
+                p = plane.running(n)
                 assert state(p)["restartCount"] == 0
         for n, _ in names:
             plane.api.call("DELETE", f"/api/v1/namespaces/default/pods/{n}")
         time.sleep(rng.uniform(0, 0.4))
         kill_agent(plane)
         for n, _ in names:
-            plane.gone(n, 40)
+            plane.gone(n)
         try:
-            wait_for("nothing new left", lambda: not any(v - before[k] for k, v in ours(plane).items()), 15)
+            wait_for("nothing new left", lambda: not any(v - before[k] for k, v in ours(plane).items()))
         except AssertionError:
             raise AssertionError(f"round {round_}: left: { {k: v - before[k] for k, v in ours(plane).items() if v - before[k]} }") from None
 
@@ -148,13 +149,26 @@ def test_a_node_without_its_agent_is_not_ready_and_comes_back(plane):
             kill_agent(plane)
             wait_for("the node to be unknown", lambda: ready()["status"] == "Unknown", 70)
             assert ready()["reason"] == "NodeStatusUnknown"
-            wait_for("the taint", lambda: any(t["key"] == "node.kubernetes.io/unreachable" for t in node().get("spec", {}).get("taints", [])), 10)
+            wait_for("the taint", lambda: any(t["key"] == "node.kubernetes.io/unreachable" for t in node().get("spec", {}).get("taints", [])))
             assert plane.pod_of(name)["status"]["phase"] == "Running"  # nobody can say otherwise
         finally:
             os.kill(sup, signal.SIGCONT)
         agent_is_back(plane, agent)
-        wait_for("the node to be ready", lambda: ready()["status"] == "True", 30)
-        wait_for("no taints", lambda: not any("unreachable" in t["key"] or "not-ready" in t["key"] for t in node().get("spec", {}).get("taints", [])), 20)
+        wait_for("the node to be ready", lambda: ready()["status"] == "True")
+        wait_for("no taints", lambda: not any("unreachable" in t["key"] or "not-ready" in t["key"] for t in node().get("spec", {}).get("taints", [])))
         p = plane.ready(name)
         assert state(p)["containerID"] == cid and state(p)["restartCount"] == 0
-        assert lease() > old
+        wait_for("its lease is renewed", lambda: lease() > old)
+
+
+def test_a_node_keeps_the_labels_that_a_person_gave_it(plane):
+    """Out of the pool is out of the pool: only the well-known labels come back, as with a kubelet."""
+    labels = lambda: plane.call("GET", "/api/v1/nodes/n1")["metadata"]["labels"]
+    assert labels()["tandem.dev/fake-gpus"] == "true"
+    plane.kubectl("label", "node", "n1", "--overwrite", "tandem.dev/fake-gpus-", "topology.tandem.dev/rack=r7", "kubernetes.io/os=other")
+    try:
+        kill_agent(plane)
+        wait_for("the agent wrote the labels that are its own", lambda: labels()["kubernetes.io/os"] == "linux", 30)
+        assert "tandem.dev/fake-gpus" not in labels() and labels()["topology.tandem.dev/rack"] == "r7"
+    finally:
+        plane.kubectl("label", "node", "n1", "--overwrite", "tandem.dev/fake-gpus=true", "topology.tandem.dev/rack=r0")

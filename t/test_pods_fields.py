@@ -1,144 +1,201 @@
-"""Every field of a pod's specification is served, has no effect by nature, or is refused by its name: a walk over the API's own schema."""
-import json
+"""Fields whose effect no other test shows: readiness gates, placing by affinity, priority and gates, counting by minReadySeconds, ordinals, what is told
+about pods and nodes. t/test_openapi.py walks all fields, and names for each the test that shows it (t/openapi/served.yaml)."""
+import os
+import subprocess
 
-from podplane import IMAGE, plane  # noqa: F401 (plane is a fixture)
+import pytest
 
-C = "containers[]."
-PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-# Shown by the tests named; a field below one of these is served with it.
-SERVED = {
-    # test_pods.py
-    "volumes[].name", "volumes[].configMap", "volumes[].secret", "volumes[].emptyDir", "volumes[].hostPath", "volumes[].downwardAPI", "volumes[].projected",
-    C + "volumeMounts[]", C + "env", C + "envFrom", C + "command", C + "args", C + "workingDir", C + "name", C + "image",
-    # test_pods_life.py
-    *(C + p for p in PROBES), C + "lifecycle", C + "restartPolicy", C + "terminationMessagePath", C + "terminationMessagePolicy", "restartPolicy",
-    "terminationGracePeriodSeconds", "activeDeadlineSeconds", "readinessGates",
-    # test_pods_rights.py
-    C + "securityContext", "securityContext", C + "resources.limits", C + "resources.requests", "hostNetwork", "hostname", "subdomain", "setHostnameAsFQDN", "dnsPolicy", "dnsConfig",
-    # test_pods_streams.py
-    C + "tty", C + "stdin", C + "stdinOnce",
-    # placing: test_controllers.py, test_pool.py
-    "nodeName", "nodeSelector", "affinity.nodeAffinity", "tolerations", "schedulerName", "schedulingGates", "priorityClassName", "priority", "preemptionPolicy",
-    "serviceAccountName", "serviceAccount", "automountServiceAccountToken",
-}
-# They may say what they like here, and what they say is true: why.
-NO_EFFECT = {
-    "imagePullSecrets": "images are in the local store",
-    C + "imagePullPolicy": "the local store is the registry: it is looked at on every start",
-    "enableServiceLinks": "variables are made for Services with a cluster address; there are none",
-    C + "ports[].name": "names for probes", C + "ports[].containerPort": "information", C + "ports[].protocol": "information",
-    "securityContext.fsGroupChangePolicy": "ownership is set when a volume is made, nothing is changed later",
-    "os": "Linux only",
-    C + "resizePolicy": "resources of a running pod cannot be changed here (the API says so)",
-}
-# A value that is refused, and the field that the answer names. None: the value for the key itself.
-true, obj = True, {}
-probe = {"periodSeconds": 1}
-REFUSED = {
-    "ephemeralContainers": [{"name": "e", "image": IMAGE}], "hostPID": true, "hostIPC": true, "hostUsers": False, "shareProcessNamespace": true, "hostAliases": [{"ip": "1.2.3.4", "hostnames": ["x"]}],
-    "hostnameOverride": "x", "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "os.name": "windows", "resources": {"limits": {"cpu": "1"}}, "resourceClaims": [{"name": "x", "resourceClaimName": "x"}],
-    "affinity.podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]}, "affinity.podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "a"}]},
-    "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}],
-    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}],
-    "securityContext.sysctls": [{"name": "net.core.somaxconn", "value": "1"}], "securityContext.seLinuxOptions": {"type": "x"}, "securityContext.seLinuxChangePolicy": "Recursive",
-    "securityContext.seccompProfile.type": "Localhost", "securityContext.appArmorProfile.type": "RuntimeDefault", "securityContext.windowsOptions": {"runAsUserName": "x"},
-    C + "securityContext.procMount": "Unmasked", C + "securityContext.seLinuxOptions": {"type": "x"}, C + "securityContext.seccompProfile.type": "Localhost", C + "securityContext.appArmorProfile.type": "Localhost",
-    C + "securityContext.windowsOptions": {"runAsUserName": "x"}, C + "ports[].hostIP": "1.2.3.4", C + "ports[].hostPort": 80, C + "resources.claims": [{"name": "x"}],
-    C + "restartPolicyRules": [{"action": "Restart"}], C + "restartPolicy": "OnFailure", C + "volumeMounts[].recursiveReadOnly": "Enabled", C + "volumeMounts[].mountPropagation": "Bidirectional",
-    C + "volumeDevices": [{"name": "x", "devicePath": "/dev/x"}], C + "lifecycle.stopSignal": "SIGUSR1", C + "lifecycle.postStart.tcpSocket": {"port": 1}, C + "lifecycle.preStop.tcpSocket": {"port": 1},
-    C + "lifecycle.preStop.httpGet.scheme": "HTTPS", C + "lifecycle.postStart.httpGet.scheme": "HTTPS",
-    **{C + p + ".grpc": {"port": 1} for p in PROBES}, **{C + p + ".httpGet.scheme": "HTTPS" for p in PROBES},
-    "volumes[].emptyDir.medium": "HugePages", "volumes[].projected.sources[].clusterTrustBundle": {"path": "x", "name": "x"}, "volumes[].persistentVolumeClaim": {"claimName": "x"}, "volumes[].nfs": {"server": "x", "path": "/"},
-    **{f"volumes[].{v}": {} for v in ("ephemeral", "image", "csi", "iscsi", "cephfs", "rbd", "fc", "gitRepo", "glusterfs", "flexVolume", "awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "azureFile",
-                                      "vsphereVolume", "portworxVolume")},
-}
-# What a field needs beside it to be reached by its own rule.
-BESIDE = {"ports[]": {"containerPort": 80}, "volumeMounts[]": {"name": "v", "mountPath": "/v"}, "httpGet": {"port": 1}, "volumes[]": {"name": "v"}}
+from harness import wait_for
+from podplane import IMAGE, condition, plane  # noqa: F401 (plane is a fixture)
+
+NS = "/api/v1/namespaces/default"
+APPS = "/apis/apps/v1/namespaces/default"
 
 
-def leaves(schema, defs, path="", depth=0):
-    """Paths of every field; stops at maps, scalars and what is served as a whole."""
-    while "$ref" in schema or "allOf" in schema:
-        schema = {**defs[(schema.get("$ref") or schema["allOf"][0]["$ref"]).rsplit("/", 1)[1]], **{k: v for k, v in schema.items() if k not in ("$ref", "allOf")}}
-    if "items" in schema:
-        yield from leaves(schema["items"], defs, path + "[]", depth + 1)
-    elif schema.get("properties") and depth < 12:
-        for k, v in schema["properties"].items():
-            yield from leaves(v, defs, f"{path}.{k}" if path else k, depth + 1)
-    else:
-        yield path
+def patch(plane, path, body):  # noqa: F811
+    code, obj = plane.api.call("PATCH", path, body, "application/merge-patch+json")
+    assert code == 200, obj
+    return obj
 
 
-def known(path):
-    parts = path.replace("[]", "/[]").replace(".", "/").split("/")
-    for n in range(len(parts), 0, -1):  # the longest name decides
-        p = ".".join(parts[:n]).replace(".[]", "[]")
-        for table in (REFUSED, NO_EFFECT, SERVED):
-            if p in table or p.removesuffix("[]") in table:
-                return p
-    return None
+@pytest.fixture
+def made(plane):  # noqa: F811
+    """Makes objects and takes them away behind the test."""
+    paths = []
+
+    def make(path, body, want=(201,)):
+        obj = plane.call("POST", path, body, want)
+        paths.append(f"{path}/{obj['metadata']['name']}")
+        return obj
+    yield make
+    for p in reversed(paths):
+        plane.api.call("DELETE", p + "?gracePeriodSeconds=0&propagationPolicy=Background")
 
 
-def build(path, value):
-    """The nested value for a path."""
-    head, _, rest = path.partition(".")
-    key, is_list = head.removesuffix("[]"), head.endswith("[]")
-    inner = value if not rest else {**BESIDE.get(head, {}), **build(rest, value)}
-    if is_list and not rest:
-        return {key: [value]}
-    return {key: [inner] if is_list else inner}
+def cmdline(pid):
+    try:
+        return open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
-def merge(a, b):
-    for k, v in b.items():
-        if isinstance(v, dict) and isinstance(a.get(k), dict):
-            merge(a[k], v)
-        elif isinstance(v, list) and isinstance(a.get(k), list) and v and isinstance(v[0], dict) and a[k]:
-            merge(a[k][0], v[0])
-        else:
-            a[k] = v
-    return a
+def template(app, script="sleep 1000", **meta):
+    return {"metadata": {"labels": {"app": app}, **meta}, "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": IMAGE, "command": ["sh", "-c", script]}]}}
 
 
-def schema(plane):
-    doc = plane.call("GET", "/openapi/v3/api/v1")
-    defs = doc["components"]["schemas"]
-    pod = next(v for k, v in defs.items() if k.endswith("core.v1.Pod"))
-    return pod["properties"]["spec"], defs
+def workload(name, **spec):
+    return {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": {"app": name}}, "template": template(name), **spec}}
 
 
-def test_every_field_is_in_one_of_the_tables(plane):
-    spec, defs = schema(plane)
-    paths = sorted(set(leaves(spec, defs)))
-    assert len(paths) > 300, "the walk went wrong"
-    norm = lambda p: p.replace("initContainers[].", C)
-    unknown = [p for p in paths if not p.startswith("ephemeralContainers") and not known(norm(p))]
-    assert unknown == []
-    missing = [p for p in (*REFUSED, *NO_EFFECT, *SERVED) if p != "os.name" and not any(norm(q).startswith(p) for q in paths)]
-    assert missing == [], "a table names what the schema has not"
+def status(plane, path):  # noqa: F811
+    return plane.call("GET", path).get("status", {})
 
 
-def test_what_is_not_served_is_refused_by_name(plane):
-    for path, value in REFUSED.items():
-        spec = {"containers": [{"name": "c", "image": IMAGE, "command": ["true"]}], "volumes": [{"name": "v"}]}
-        merge(spec, build(path, value))
-        code, r = plane.api.call("POST", "/api/v1/namespaces/default/pods?dryRun=All", {"metadata": {"name": "x"}, "spec": spec})
-        field = "spec." + path.replace("[]", "[0]")
-        assert code == 422, (path, code, r)
-        hits = [c for c in r["details"]["causes"] if c["field"] == field]
-        assert hits, (path, r["message"])
-        assert "not served by embedded nodes: " in hits[0]["message"], (path, hits)
-        if path.startswith(C) and path != C + "restartPolicy":  # init containers too
-            spec["initContainers"] = [{**spec["containers"][0], "name": "i", **({"restartPolicy": "Always"} if "Probe" in path or "lifecycle" in path else {})}]
-            spec["containers"] = [{"name": "c", "image": IMAGE}]
-            code, r = plane.api.call("POST", "/api/v1/namespaces/default/pods?dryRun=All", {"metadata": {"name": "x"}, "spec": spec})
-            assert code == 422 and any(c["field"] == field.replace("containers", "initContainers") for c in r["details"]["causes"]), (path, r.get("message"))
+# ---- pods ----
+
+def test_readiness_gates(plane):  # noqa: F811
+    with plane.pod("sleep 1000", readinessGates=[{"conditionType": "example.com/let-in"}]) as name:
+        p = plane.wait(name, "its containers ready", lambda p: condition(p, "ContainersReady") == "True")
+        assert condition(p, "Ready") == "False"
+        conditions = p["status"]["conditions"] + [{"type": "example.com/let-in", "status": "True"}]
+        patch(plane, f"{NS}/pods/{name}/status", {"status": {"conditions": conditions}})
+        plane.ready(name)
 
 
-def test_templates_are_refused_at_the_workload(plane):
-    spec = {"hostPID": True, "containers": [{"name": "c", "image": IMAGE}]}
-    body = {"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}}
-    code, r = plane.api.call("POST", "/apis/apps/v1/namespaces/default/deployments", body)
-    assert code == 422 and "spec.template.spec.hostPID" in r["message"], r
-    r = plane.run("kubectl", "run", "x", "--image", IMAGE, "--overrides", json.dumps({"spec": {"hostIPC": True}}), check=False)
-    assert r.returncode and "spec.hostIPC: Forbidden: is not served by embedded nodes" in r.stderr
+def test_mount_propagation(plane):  # noqa: F811
+    """HostToContainer: a mount that is made on the node later is seen inside; None: it is not."""
+    root = f"{plane.home}/nodes/n0/root/t/prop"
+    os.makedirs(root + "/sub", exist_ok=True)
+    agent = next(pid for pid in os.listdir("/proc") if pid.isdigit() and plane.home in cmdline(pid) and " agent" in cmdline(pid))
+    enter = ["nsenter", "-t", agent, "-m"]
+    for argv in (["--bind", root, root], ["--make-shared", root]):  # as a machine's root is, where systemd made it
+        subprocess.run([*enter, "mount", *argv], check=True)
+    mounts = [{"name": "v", "mountPath": "/seen", "mountPropagation": "HostToContainer"}, {"name": "v", "mountPath": "/unseen", "mountPropagation": "None"}]
+    with plane.pod("sleep 1000", nodeName="n0", volumes=[{"name": "v", "hostPath": {"path": "/t/prop"}}], volumeMounts=mounts) as name:
+        plane.running(name)
+        subprocess.run([*enter, "mount", "-t", "tmpfs", "t", root + "/sub"], check=True)
+        try:
+            subprocess.run([*enter, "touch", root + "/sub/file"], check=True)
+            assert plane.ex(name, "ls", "/seen/sub") == "file\n" and plane.ex(name, "ls", "/unseen/sub") == ""
+        finally:
+            subprocess.run([*enter, "umount", root + "/sub"], check=True)
+            subprocess.run([*enter, "umount", "-l", root], check=True)
+
+
+def test_node_affinity(plane):  # noqa: F811
+    def wants(operator, *values):
+        terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": operator, "values": list(values)}]}]
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    for operator, values, node in (("In", ["n1"], "n1"), ("NotIn", ["n0"], "n1"), ("In", ["n0", "nowhere"], "n0")):
+        name = plane.name("aff")
+        plane.post(name, {**plane.spec("sleep 1000"), "affinity": wants(operator, *values)})
+        assert plane.running(name)["spec"]["nodeName"] == node
+        plane.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
+    name = plane.name("aff")
+    plane.post(name, {**plane.spec("true"), "affinity": wants("In", "nowhere")})
+    plane.event(name, "FailedScheduling")
+    plane.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
+
+
+def test_priority_and_gates(plane, made):  # noqa: F811
+    pcs = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    made(pcs, {"metadata": {"name": "high"}, "value": 1000})
+    p = made(f"{NS}/pods", {"metadata": {"name": "of-class"}, "spec": {**plane.spec("true"), "priorityClassName": "high", "schedulingGates": [{"name": "example.com/wait"}], "schedulerName": "default-scheduler"}})
+    assert p["spec"]["priority"] == 1000 and p["spec"]["serviceAccount"] == "default" and condition(p, "PodScheduled") == "False"
+    code, r = plane.api.call("POST", f"{NS}/pods", {"metadata": {"name": "x"}, "spec": {**plane.spec("true"), "priorityClassName": "none-such"}})
+    assert code == 403 and "no PriorityClass with name none-such was found" in r["message"]
+    made(pcs, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
+    with plane.pod("true") as name:  # it starts, and the gated one does not, although it came first
+        assert plane.over(name)["spec"]["priority"] == 7
+        assert plane.pod_of("of-class")["spec"].get("nodeName") is None
+    # A scheduler that nobody is: the pod waits for it.
+    foreign = made(f"{NS}/pods", {"metadata": {"name": "foreign"}, "spec": {**plane.spec("true"), "schedulerName": "somebody-elses"}})
+    patch(plane, f"{NS}/pods/of-class", {"spec": {"schedulingGates": []}})
+    assert plane.over("of-class")["status"]["phase"] == "Succeeded"
+    assert plane.pod_of(foreign["metadata"]["name"])["spec"].get("nodeName") is None
+
+
+def test_what_is_told_about_a_pod(plane):  # noqa: F811
+    with plane.pod("sleep 1000", resources={"limits": {"cpu": "1", "memory": "64Mi"}}) as name:
+        p = plane.ready(name)
+        s = p["status"]
+        assert s["hostIPs"] == [{"ip": s["hostIP"]}] and s["podIPs"] == [{"ip": s["podIP"]}] and s["qosClass"] == "Guaranteed"
+        assert p["metadata"]["creationTimestamp"] <= s["startTime"] <= s["containerStatuses"][0]["state"]["running"]["startedAt"]
+
+
+# ---- workloads ----
+
+def test_templates_give_finalizers(plane, made):  # noqa: F811
+    body = workload("fin", replicas=1)
+    body["spec"]["template"]["metadata"]["finalizers"] = ["example.com/hold"]
+    made(f"{APPS}/replicasets", body)
+    pods = wait_for("its pod", lambda: plane.call("GET", f"{NS}/pods?labelSelector=app=fin")["items"])
+    assert pods[0]["metadata"]["finalizers"] == ["example.com/hold"]
+    patch(plane, f"{NS}/pods/{pods[0]['metadata']['name']}", {"metadata": {"finalizers": None}})
+
+
+def test_min_ready_seconds(plane, made):  # noqa: F811
+    """A pod counts as available only when it was ready that long."""
+    made(f"{APPS}/deployments", workload("dep", minReadySeconds=500))
+    made(f"{APPS}/replicasets", workload("set", minReadySeconds=2))
+    made(f"{APPS}/statefulsets", workload("sts", replicas=2, minReadySeconds=500, serviceName="sts"))
+    path = f"{APPS}/deployments/dep"
+    wait_for("the pod is ready", lambda: status(plane, path).get("readyReplicas") == 1)
+    s = status(plane, path)
+    assert s.get("availableReplicas", 0) == 0 and s["unavailableReplicas"] == 1
+    patch(plane, path, {"spec": {"minReadySeconds": 0}})
+    wait_for("it is available", lambda: status(plane, path).get("availableReplicas") == 1)
+    wait_for("after 2 s the other one", lambda: status(plane, f"{APPS}/replicasets/set").get("availableReplicas") == 1)
+    rs = plane.call("GET", f"{APPS}/replicasets/set")
+    pod = plane.call("GET", f"{NS}/pods?labelSelector=app=set")["items"][0]
+    assert rs["status"]["fullyLabeledReplicas"] == 1 and rs["status"]["observedGeneration"] == rs["metadata"]["generation"] and condition(pod, "Ready") == "True"
+    wait_for("the first of the set is ready", lambda: status(plane, f"{APPS}/statefulsets/sts").get("readyReplicas") == 1)
+    assert plane.pod_of("sts-1") is None, "the second waits until the first is available"
+
+
+def test_ordinals(plane, made):  # noqa: F811
+    made(f"{APPS}/statefulsets", workload("ord", replicas=2, ordinals={"start": 5}, serviceName="ord"))
+    wait_for("both run", lambda: status(plane, f"{APPS}/statefulsets/ord").get("readyReplicas") == 2)
+    assert sorted(p["metadata"]["name"] for p in plane.call("GET", f"{NS}/pods?labelSelector=app=ord")["items"]) == ["ord-5", "ord-6"]
+
+
+def test_job_fields(plane, made):  # noqa: F811
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    once = lambda name, script="true", **spec: {"metadata": {"name": name}, "spec": {"template": {"metadata": {"labels": {"mine": name}}, "spec": plane.spec(script)}, **spec}}
+    # The selector is made from the Job's uid, or by hand.
+    job = made(jobs, once("by-uid"))
+    assert job["spec"]["selector"]["matchLabels"] == {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
+    job = made(jobs, once("by-hand", manualSelector=True, selector={"matchLabels": {"mine": "by-hand"}}))
+    assert job["spec"]["selector"]["matchLabels"] == {"mine": "by-hand"}
+    for name in ("by-uid", "by-hand"):
+        wait_for(f"{name} is done", lambda: status(plane, f"{jobs}/{name}").get("succeeded") == 1)
+    # Somebody else's is left alone.
+    made(jobs, once("foreign", managedBy="example.com/other"))
+    # podReplacementPolicy Failed: no new pod while the old one ends.
+    made(jobs, once("replace", "trap 'sleep 1000 & wait' TERM; echo up; sleep 1000 & wait; wait", podReplacementPolicy="Failed"))
+    pods = lambda: plane.call("GET", f"{NS}/pods?labelSelector=mine=replace")["items"]
+    first = wait_for("its pod", pods)[0]["metadata"]["name"]
+    plane.said(first, "up")
+    plane.call("DELETE", f"{NS}/pods/{first}?gracePeriodSeconds=1000")
+    wait_for("the pod is ending", lambda: status(plane, f"{jobs}/replace").get("terminating") == 1)
+    assert len(pods()) == 1
+    plane.call("DELETE", f"{NS}/pods/{first}?gracePeriodSeconds=0")
+    wait_for("then comes the next", lambda: [p for p in pods() if p["metadata"]["name"] != first])
+    assert plane.call("GET", f"{NS}/pods?labelSelector=mine=foreign")["items"] == []
+
+
+# ---- nodes and Services ----
+
+def test_what_is_told_about_a_node(plane):  # noqa: F811
+    n = plane.call("GET", "/api/v1/nodes/n0")
+    s = n["status"]
+    assert s["capacity"]["cpu"] >= s["allocatable"]["cpu"] and "memory" in s["capacity"] and int(s["allocatable"]["pods"]) > 0
+    addresses = {a["type"]: a["address"] for a in s["addresses"]}
+    assert addresses["Hostname"] == "n0" and addresses["InternalIP"]
+    info = s["nodeInfo"]
+    assert info["operatingSystem"] == "linux" and info["kernelVersion"] == os.uname().release and "tandem" in info["kubeletVersion"]
+
+
+def test_what_is_told_about_a_service(plane, made):  # noqa: F811
+    s = made(f"{NS}/services", {"metadata": {"name": "svc"}, "spec": {"ports": [{"port": 80}]}})
+    assert s["spec"]["clusterIP"] == "None" and s["spec"]["clusterIPs"] == ["None"] and s["spec"]["type"] == "ClusterIP" and s["spec"]["sessionAffinity"] == "None"

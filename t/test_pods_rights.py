@@ -88,7 +88,7 @@ def test_limits_become_cgroup_values(plane):
 def test_disk_limits(plane):
     """ephemeral-storage: the writable layer and the log count."""
     with plane.pod("head -c 6000000 /dev/zero > /f; sleep 1000", "disk", resources={"limits": {"ephemeral-storage": "3Mi"}}) as name:
-        p = plane.over(name, 20)
+        p = plane.over(name)
         assert (p["status"]["phase"], p["status"]["reason"]) == ("Failed", "Evicted") and 'Container c exceeded its local ephemeral storage limit "3Mi"' in p["status"]["message"]
 
 
@@ -122,6 +122,27 @@ def test_names_of_the_pod(plane):
         assert plane.output(name).strip() == "0"
 
 
+def test_etc_hostname(plane):
+    """As a runtime beside a kubelet makes it: seen on a real one."""
+    script = "stat -c %a:%u /etc/hostname; cat /etc/hostname; hostname; echo $HOSTNAME; echo mine > /etc/hostname && cat /etc/hostname; hostname"
+    with plane.pod(script, "own") as name:
+        assert plane.output(name).split() == ["644:0", name, name, name, "mine", name]
+    with plane.pod("cat /etc/hostname; echo x > /etc/hostname", "ro", hostname="web", securityContext={"readOnlyRootFilesystem": True}) as name:
+        assert plane.over(name)["status"]["phase"] == "Failed" and plane.text(name).split()[0] == "web" and "Read-only" in plane.text(name)
+    with plane.pod("cat /etc/hostname; hostname", "long", hostname="h", subdomain="sub", setHostnameAsFQDN=True) as name:
+        assert plane.output(name).split() == ["h.sub.default.svc.cluster.local"] * 2
+    with plane.pod("cat /etc/hostname; hostname; echo $HOSTNAME", "node", hostname="web", hostNetwork=True, nodeName="n1") as name:
+        assert plane.output(name).split() == ["n1"] * 3
+    plane.make("configmaps", "names", data={"hostname": "of-the-volume"})
+    with plane.pod("cat /etc/hostname", "vol", volumes=[{"name": "v", "configMap": {"name": "names"}}], volumeMounts=[{"name": "v", "mountPath": "/etc/hostname", "subPath": "hostname"}]) as name:
+        assert plane.output(name) == "of-the-volume"
+    # One file for all containers of a pod.
+    two = [{"name": n, "image": IMAGE, "command": ["sh", "-c", s]} for n, s in (("a", "echo told > /etc/hostname; sleep 1000"), ("b", "until grep -q told /etc/hostname; do sleep 0.05; done; echo seen; sleep 1000"))]
+    with plane.pod(stem="both", containers=two) as name:
+        plane.running(name)
+        wait_for("b sees it", lambda: "seen" in plane.text(name, container="b"))
+
+
 def test_networks(plane):
     with plane.pod("cat /proc/net/route | wc -l; ls /sys/class/net", "net") as name:
         assert plane.output(name).split()[1:] == ["eth0", "lo"]
@@ -133,6 +154,6 @@ def test_networks(plane):
     # pods reach each other and the machine, over nodes
     with plane.pod("exec perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalPort => 7000, Listen => 5) or die; while ($c = $s->accept) { print $c \"hello\\n\"; close $c }'", "srv", nodeName="n0") as srv:
         ip = plane.running(srv)["status"]["podIP"]
-        ask = f"for i in 1 2 3 4 5 6 7 8 9; do bash -c 'cat < /dev/tcp/{srv}/7000' && break; sleep 0.1; done"
+        ask = f"until bash -c 'cat < /dev/tcp/{srv}/7000'; do sleep 0.1; done"
         with plane.pod(ask, "cli", nodeName="n1") as cli:
             assert "hello" in plane.output(cli) and ip.split(".")[2] == "1"

@@ -5,11 +5,14 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 
 from conftest import ROOT
 
+# What the tests call besides what every Debian has.
+PROGRAMS = "bzip2 gcc git ip kubectl man meson mmdebstrap openssl pgrep ps runc setpriv spin sysctl unshare xz zstd"
 RELEASES = os.environ.get("TANDEM_BARE", "bookworm").split(",")
 
 
@@ -31,8 +34,8 @@ def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):
     url = mirror()
     if not url:
         pytest.skip("no Debian mirror in this machine's apt sources")
-    root = f"/var/tmp/tandem-bare-{release}"
-    shutil.rmtree(root, ignore_errors=True)
+    root = tempfile.mkdtemp(prefix=f"tandem-bare-{release}-", dir="/var/tmp")
+    os.chmod(root, 0o755)
     try:
         subprocess.run(["mmdebstrap", "--mode=root", "--variant=minbase", "--include=git,make,ca-certificates", release, root, url], check=True, timeout=600,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -47,6 +50,7 @@ def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):
         enter = ("set -e; mount --rbind $R $R; mount --rbind /sys $R/sys; mount --rbind /dev $R/dev; mount -t proc proc $R/proc; cd $R; mkdir -p old; pivot_root . old; cd /; "
                  "umount -l /old; exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive sh -c \"$SCRIPT\"")
         script = ("cd /srv && make setup && tools/setup --for build --for run --for test && meson setup build >/dev/null && ninja -C build --quiet && "
+                  f"for p in {PROGRAMS}; do command -v $p >/dev/null || {{ echo \"tools/setup brings no $p\"; exit 1; }}; done && "
                   "meson test -C build --timeout-multiplier 4 --print-errorlogs")
         r = subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", enter], env={**os.environ, "R": root, "SCRIPT": script},
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1500)

@@ -3,7 +3,8 @@
  * Every actor does one step at a time; whatever two steps can happen in either order are tried in both. Each step has a guard of its own,
  * CAN_…, and a run is quiet when no guard but those of faults and people holds: then everything must be as it should be (quiet, below).
  * -DBUG_… takes one rule of the protocol away: then spin must find what that rule is for. -DLIVELOCK: searched for cycles instead, for every
- * run must come to its end. */
+ * run must come to its end. -DKUBELET: a real kubelet starts the containers and asks nobody; the agent's gate sees pods and processes, and fences
+ * (docs/design/0010). */
 #define IDS 4    /* job ids that slurmctld gives out, and … */
 #define STARTS 4 /* … starts of jobs: runs that need more are cut there */
 #ifndef FAULTS
@@ -56,6 +57,10 @@ byte process = 0;        /* of the native job: its start; 0: none */
 
 byte pod[2], gjob[2], gstart[2], epoch[2]; /* the API's: state, the grant it carries, its epoch (resourceVersion) */
 byte ctr[2], cstart[2];
+#ifdef KUBELET
+byte whose[STARTS + 1]; /* the ask that a start's comment names */
+byte fence[2];          /* the start that the pod was fenced for, last */
+#endif
 
 /* the bridge's memory */
 byte know[2], jid[2];
@@ -79,7 +84,16 @@ byte i, k; /* scratch, 0 between steps */
 #define DEVICE_FREE (ctr[0] != ON && ctr[1] != ON && process == 0)
 /* a process of that start lives on the device, or is about to be started */
 #define BUSY(s) ((ctr[0] != OFF && cstart[0] == s) || (ctr[1] != OFF && cstart[1] == s) || process == s)
+#ifdef KUBELET
+/* A pod of that start is bound, so its kubelet may start it at any time. */
+#define HERE(a, s) ((pod[a] == BOUND || pod[a] == LEAVING) && gstart[a] == s)
+#define CAN_PROVE(s) (prev[s] && !BUSY(s) && !HERE(0, s) && !HERE(1, s))
+#define EARLIER_LEFT (prev[1] || prev[2] || prev[3] || prev[4])
+#define FENCED(a) (fence[a] != 0 && fence[a] == job[jid[a]].start)
+#else
+#define FENCED(a) (false)
 #define EARLIER_LEFT ((prev[1] && BUSY(1)) || (prev[2] && BUSY(2)) || (prev[3] && BUSY(3)) || (prev[4] && BUSY(4)))
+#endif
 #define ANY(what) (job[1].st == what || job[2].st == what || job[3].st == what || job[4].st == what)
 #define FIRST(what) (job[1].st == what -> 1 : (job[2].st == what -> 2 : (job[3].st == what -> 3 : 4)))
 #define RUNNING_START job[FIRST(RUN)].start
@@ -91,10 +105,16 @@ inline stop_here()
 		pod[i] = GONE; gjob[i] = 0; gstart[i] = 0; epoch[i] = 0; ctr[i] = OFF; cstart[i] = 0; know[i] = NONE; jid[i] = 0; waits[i] = 0;
 		sub[i] = 0; late[i] = 0; bstart[i] = 0; bjob[i] = 0; bepoch[i] = 0; unfit[i] = 0; checked[i] = 0
 	}
+#ifdef KUBELET
+	fence[0] = 0; fence[1] = 0;
+#endif
 	for (i : 1 .. IDS) {
 		job[i].st = NO; job[i].ask = 0; job[i].start = 0; saved[i].st = NO; saved[i].ask = 0; saved[i].start = 0
 	}
 	for (i : 1 .. STARTS) {
+#ifdef KUBELET
+		whose[i] = 0;
+#endif
 		native[i] = 0; ended[i] = 0; gave_back[i] = 0; prolog[i] = 0; prev[i] = 0
 	}
 	next = 1; saved_next = 1; clock = 0; hold = 0; process = 0; faults = 0; users = 0; rolled = 0; snapped = 0;
@@ -137,6 +157,9 @@ inline run_job(n)
 	:: else ->
 		clock++;
 		job[n].st = RUN; job[n].start = clock;
+#ifdef KUBELET
+		whose[clock] = job[n].ask;
+#endif
 		native[clock] = (job[n].ask == NATIVE)
 	fi
 }
@@ -181,21 +204,45 @@ end:	do
 }
 
 /* ---- the agent: the gate and the containers ---- */
-#ifdef BUG_CHECK_FIRST
+#ifdef KUBELET
+#define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND)
+#define CAN_RUN(a) (false)
+#elif defined(BUG_CHECK_FIRST)
 #define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && hold == gstart[a] && !EARLIER_LEFT && !checked[a])
 #define CAN_RUN(a) (checked[a])
 #else
 #define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && hold == gstart[a] && !EARLIER_LEFT)
 #define CAN_RUN(a) (ctr[a] == WANTED)
 #endif
+#ifdef KUBELET
+#define CAN_FAIL(a) (false)
+#else
 #define CAN_FAIL(a) (pod[a] == BOUND && hold != gstart[a] && ctr[a] != WANTED && !checked[a])
+#endif
 #define CAN_STOP(a) ((pod[a] == LEAVING || pod[a] == GONE) && ctr[a] != OFF)
 #define CAN_GO(a) (pod[a] == LEAVING && ctr[a] == OFF && !checked[a])
+
+#ifdef KUBELET
+/* The gate: an earlier holder is proven gone. Its pod that waits is fenced before: a Binding on its way fails then. */
+inline prove(s)
+{
+	d_step { CAN_PROVE(s) ->
+#ifndef BUG_NO_FENCE
+		if
+		:: !native[s] && pod[whose[s]] == WAIT -> epoch[whose[s]]++; fence[whose[s]] = s
+		:: else
+		fi;
+#endif
+		prev[s] = 0 }
+}
+#endif
 
 inline container(a)
 {
 	if
-#ifdef BUG_CHECK_FIRST
+#ifdef KUBELET
+	:: d_step { CAN_WANT(a) -> assert(DEVICE_FREE); /* I2 */ ctr[a] = ON; cstart[a] = gstart[a] }
+#elif defined(BUG_CHECK_FIRST)
 	:: d_step { CAN_WANT(a) -> checked[a] = 1; cstart[a] = gstart[a] }
 	:: d_step { CAN_RUN(a) -> checked[a] = 0; assert(DEVICE_FREE); /* I2 */ ctr[a] = ON }
 #else
@@ -207,9 +254,11 @@ inline container(a)
 		:: else -> ctr[a] = OFF; cstart[a] = 0
 		fi }
 #endif
+#ifndef KUBELET
 	/* its devices went on to somebody else: nothing is started any more, what runs is stopped, the pod is Failed */
 	:: d_step { CAN_FAIL(a) -> assert(ended[gstart[a]]); /* I4: nothing is killed that should live */
 		ctr[a] = OFF; cstart[a] = 0; pod[a] = LEAVING }
+#endif
 	/* the pod is ending, or was deleted by force: its processes go, some time later; then its object */
 	:: d_step { CAN_STOP(a) -> ctr[a] = OFF; cstart[a] = 0 }
 	:: d_step { CAN_GO(a) -> pod[a] = GONE; gjob[a] = 0; gstart[a] = 0 }
@@ -221,6 +270,12 @@ proctype Agent()
 end:	do
 	:: container(0)
 	:: container(1)
+#ifdef KUBELET
+	:: prove(1)
+	:: prove(2)
+	:: prove(3)
+	:: prove(4)
+#endif
 	od
 }
 
@@ -274,8 +329,8 @@ end:	do
 #endif
 #define CAN_SUBMIT(a) (pod[a] == WAIT && !waits[a] && know[a] == NONE)
 #define CAN_FORGET(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && JOB_ENDED(a))
-#define CAN_BIND(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && bstart[a] == 0 && !unfit[a] && GRANTED(a) && prolog[job[jid[a]].start] == 2)
-#define CAN_GIVE_BACK(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && unfit[a] && GRANTED(a))
+#define CAN_BIND(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && bstart[a] == 0 && !unfit[a] && !FENCED(a) && GRANTED(a) && prolog[job[jid[a]].start] == 2)
+#define CAN_GIVE_BACK(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && (unfit[a] || FENCED(a)) && GRANTED(a))
 #define CAN_ADOPT(a) (pod[a] == BOUND && !waits[a] && know[a] != UNSURE && (know[a] != READ || jid[a] != gjob[a]))
 #define CAN_END_POD(a) (pod[a] == BOUND && !waits[a] && know[a] == READ && jid[a] == gjob[a] && !GRANT_HOLDS(a))
 #define CAN_RELEASE(a) (pod[a] == GONE && !waits[a] && know[a] == READ)
@@ -421,7 +476,12 @@ end:	do
 /* ---- nobody can do anything any more: everything is as it should be ---- */
 #define IDLE(a) !(CAN_WANT(a) || CAN_RUN(a) || CAN_FAIL(a) || CAN_STOP(a) || CAN_GO(a) || CAN_LAND(a) || CAN_LIST(a) || CAN_SUBMIT(a) || \
 		  CAN_FORGET(a) || CAN_BIND(a) || CAN_GIVE_BACK(a) || CAN_ADOPT(a) || CAN_END_POD(a) || CAN_RELEASE(a))
-#define QUIET (!cut && !CAN_START && !CAN_CLAIM && !CAN_PASS && !CAN_REFUSE && !CAN_EXEC && !CAN_FINISH && !CAN_KILL && IDLE(0) && IDLE(1))
+#ifdef KUBELET
+#define PROVEN (!CAN_PROVE(1) && !CAN_PROVE(2) && !CAN_PROVE(3) && !CAN_PROVE(4))
+#else
+#define PROVEN (true)
+#endif
+#define QUIET (!cut && PROVEN && !CAN_START && !CAN_CLAIM && !CAN_PASS && !CAN_REFUSE && !CAN_EXEC && !CAN_FINISH && !CAN_KILL && IDLE(0) && IDLE(1))
 inline right(a)
 {
 	assert(pod[a] != LEAVING && know[a] != UNSURE && !waits[a]);

@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 struct td_agent_opts {
-	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url;
+	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url, *metrics;
 	int nodes, cpus, gpus, device_major;
 };
 
@@ -24,6 +24,7 @@ struct td_pod_table;
 
 struct td_agent {
 	struct td_agent_opts o;
+	const char *node; // beside a kubelet: the one node's name; NULL: the nodes are n0, n1, …
 	const struct td_clock *clock;
 	struct td_kube *kube;
 	struct td_oci *oci;

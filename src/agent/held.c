@@ -16,13 +16,13 @@ void td_agent_gate_late(void *ctx, int node)
 	pthread_mutex_lock(&a->late_mu);
 	a->late |= (uint64_t)1 << node;
 	pthread_mutex_unlock(&a->late_mu);
-	td_queue_add(a->held, name);
+	td_queue_add(a->held, a->node ? a->node : name);
 }
 
 int td_agent_held_sync(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_agent *a = ctx;
-	int node = td_agent_node_index(a, name);
+	int node = !a->node ? td_agent_node_index(a, name) : td_streq(a->node, name) ? 0 : -1;
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(a->nodes, NULL, name);
 	if (node < 0 || !o)
 		return 0;

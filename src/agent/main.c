@@ -3,6 +3,8 @@
 // Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end, containers stay.
 #include "agent/agent.h"
 #include "agent/gate/gate.h"
+#include "agent/kubelet/kubelet.h"
+#include "agent/metrics.h"
 #include "agent/pods/hosts.h"
 #include "agent/pods/pod.h"
 #include "agent/pods/sync.h"
@@ -11,21 +13,28 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"
+#include "kube/health.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6, API_WAIT_MS = 120000 };
+enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6 };
 
 static const char help[] =
 	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
-	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--log-level LEVEL]\n\n"
-	"The node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
+	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
+	"                    [--log-level LEVEL]\n"
+	"       tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
+	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
+	"The second form is the gate on one node of a real cluster, beside its kubelet.\n"
+	"The first is the node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
 	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
 	"tandem-agent(8) says what each flag is.\n\n"
 	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
@@ -57,6 +66,7 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 		F_SWITCH,
 		F_CIDR,
 		F_API,
+		F_METRICS,
 		F_LOG,
 		F_HELP
 	};
@@ -73,6 +83,7 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 					     {"switch", 1, 0, F_SWITCH},
 					     {"cidr", 1, 0, F_CIDR},
 					     {"api-url", 1, 0, F_API},
+					     {"metrics", 1, 0, F_METRICS},
 					     {"log-level", 1, 0, F_LOG},
 					     {"help", 0, 0, F_HELP},
 					     {0}};
@@ -81,8 +92,8 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 	opterr = 0;
 	optind = 1;
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		const char **to[] = {&o->kubeconfig, &o->home, &o->run, &o->id,          &o->images, &nodes,     &cpus,
-				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url};
+		const char **to[] = {&o->kubeconfig, &o->home, &o->run, &o->id,          &o->images, &nodes,      &cpus,
+				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url, &o->metrics};
 		if (c == F_HELP)
 			return td_fail(err, TD_OK, "help");
 		if (c == F_LOG) {
@@ -92,7 +103,7 @@ static int parse(int argc, char **argv, struct td_agent_opts *o, struct td_error
 			td_log_init("agent", (enum td_log_level)level);
 			continue;
 		}
-		if (c < F_KUBECONFIG || c > F_API)
+		if (c < F_KUBECONFIG || c > F_METRICS)
 			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
 		*to[c - F_KUBECONFIG] = optarg;
 	}
@@ -182,6 +193,38 @@ static void holder_superseded(void *ctx, int node, uint64_t mask)
 	}
 }
 
+// A container's name stands right below our own cgroup, in every hierarchy: what lies deeper is the container's to name.
+static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
+{
+	struct td_agent *a = ctx;
+	td_auto_free char *ours = td_asprintf("/tandem-%s/", a->o.id);
+	const char *at = strstr(cgroups, ours);
+	if (!at)
+		return true;
+	at += strlen(ours);
+	td_auto_free char *id = td_strndup(at, strcspn(at, "/\n"));
+	char *attempt = strrchr(id, '-'); // an earlier one may be on its way out
+	size_t len = attempt ? (size_t)(attempt - id) + 1 : 0;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		for (size_t k = 0; k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *its = td_pod_container_id(a, p, &p->ctr[k]);
+			pthread_mutex_unlock(&p->mu);
+			if (!len || strncmp(its, id, len))
+				continue;
+			if (p->slurmd && p->node == node)
+				return true;
+			snprintf(why, n, "pod %s/%s is no slurmd of this node: only Slurm's Prolog claims devices", p->ns, p->name);
+			return false;
+		}
+	}
+	snprintf(why, n, "container %.64s is of no slurmd pod of this node: only Slurm's Prolog claims devices", id);
+	return false;
+}
+
 // ---- wiring ----
 
 static void on_service(void *ctx, struct td_object *old, struct td_object *now)
@@ -211,6 +254,11 @@ static int parse_cidr(struct td_agent *a, struct td_error *err)
 static int make_dirs(struct td_agent *a, struct td_error *err)
 {
 	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes", "log/pods", "shared", "pods"};
+	// What containers made is for containers: files that all may read in there (a token, a Secret) and programs that become root
+	// are not for everybody on the machine, nor is the socket that is for every task. A mount needs no way through the directories
+	// above it. (`shared` is itself what pods see: the home is closed, local/up.c.)
+	char *closed[] = {td_asprintf("%s/agent", a->o.home), td_asprintf("%s/pods", a->o.home), td_asprintf("%s/nodes", a->o.home),
+			  td_asprintf("%s/nodes", a->o.run)};
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(below_home) && !r; i++) {
 		td_auto_free char *d = td_asprintf("%s/%s", a->o.home, below_home[i]);
@@ -221,6 +269,11 @@ static int make_dirs(struct td_agent *a, struct td_error *err)
 		r = td_mkdir_p(root, 0755, err);
 		if (!r)
 			r = td_mkdir_p(run, 0755, err);
+	}
+	for (size_t i = 0; i < TD_LEN(closed); i++) {
+		if (!r && chmod(closed[i], 0700) < 0)
+			r = td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", closed[i]);
+		free(closed[i]);
 	}
 	return r;
 }
@@ -275,6 +328,7 @@ static int setup(struct td_agent *a, struct td_error *err)
 				 .busy = holder_busy,
 				 .superseded = holder_superseded,
 				 .late = td_agent_gate_late,
+				 .may_claim = may_claim,
 				 .ctx = a};
 	return td_gate_new(&g, &a->gate, err);
 }
@@ -300,7 +354,7 @@ static int start_informers(struct td_agent *a, struct td_error *err)
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
 		r = td_informer_start(v[i], a->cancel, err);
-	return r ? r : td_informers_wait(v, TD_LEN(all), API_WAIT_MS, a->cancel, err);
+	return r ? r : td_informers_fill(v, TD_LEN(all), "the agent waits", a->cancel, err);
 }
 
 struct part {
@@ -375,6 +429,7 @@ static int serve(struct td_agent *a, struct td_error *err)
 		}
 	}
 	td_info("agent: %d nodes, %zu pods taken over", a->o.nodes, all.n);
+	td_health_set("start", r ? "a part could not start" : NULL);
 	td_cancel_wait(a->cancel, -1);
 	for (size_t i = 0; i < TD_LEN(parts); i++)
 		if (parts[i].started)
@@ -423,6 +478,9 @@ int td_agent_main(int argc, char **argv)
 			fputs(help, stdout);
 			return 0;
 		}
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--node") || td_starts(argv[i], "--node="))
+			return td_kubelet_main(argc, argv);
 	if (parse(argc, argv, &a.o, &err)) {
 		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
 		return 2;
@@ -430,12 +488,20 @@ int td_agent_main(int argc, char **argv)
 	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
-	int r = setup(&a, &err);
+	struct td_health *health;
+	td_health_set("start", "it takes over what runs, and fills its caches");
+	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)
+		r = setup(&a, &err);
+	if (!r) {
+		td_agent_measure(&a);
 		r = serve(&a, &err);
+		td_agent_measure(NULL);
+	}
 	bool stopped = r == TD_CANCELLED;
 	if (r && !stopped)
 		td_err("agent: %s", err.msg);
+	td_health_end(health);
 	teardown(&a);
 	return r && !stopped ? 1 : 0;
 }

@@ -1,6 +1,7 @@
 // The virtual nodes: created or patched field by field (what others put on a node stays theirs), heartbeats by Lease.
 #include "agent/agent.h"
 
+#include "api/condition.h"
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -20,15 +21,23 @@ int td_agent_node_index(const struct td_agent *a, const char *name)
 	return (int)n;
 }
 
+// Kept as a kubelet keeps them: whoever changes them gets them back.
+static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const char *arch)
+{
+	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
+	td_jm_key_str(d, l, "kubernetes.io/hostname", name);
+	td_jm_key_str(d, l, "kubernetes.io/os", "linux");
+	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
+}
+
+// The rest, as --node-labels of a kubelet, once: who takes a node out of the pool by its label finds it out of the pool tomorrow.
 static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
 {
 	char block[16], rack[16];
 	snprintf(block, sizeof(block), "b%d", i / 4);
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
+	well_known(d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
-	td_jm_key_str(d, l, "kubernetes.io/hostname", name);
-	td_jm_key_str(d, l, "kubernetes.io/os", "linux");
-	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
 	td_jm_key_str(d, l, "tandem.dev/fake-gpus", "true");
 	td_jm_key_str(d, l, "topology.tandem.dev/block", block);
 	td_jm_key_str(d, l, "topology.tandem.dev/rack", rack);
@@ -61,18 +70,11 @@ static void resources(struct td_agent *a, yyjson_mut_doc *d, yyjson_mut_val *o)
 static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *live, const char *type, const char *status,
 		      const char *reason, const char *message, const char *now)
 {
-	const char *since = now;
-	yyjson_val *v;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(live, "status.conditions"), i, n, v) {
-		if (td_streq(td_jstr(v, "type"), type) && td_streq(td_jstr(v, "status"), status))
-			since = td_jstr_or(v, "lastTransitionTime", now);
-	}
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
 	td_jm_str(d, o, "type", type);
 	td_jm_str(d, o, "status", status);
 	td_jm_str(d, o, "lastHeartbeatTime", now);
-	td_jm_str(d, o, "lastTransitionTime", since);
+	td_jm_str(d, o, "lastTransitionTime", td_condition_since(live, type, status, now));
 	td_jm_str(d, o, "reason", reason);
 	td_jm_str(d, o, "message", message);
 }
@@ -137,7 +139,7 @@ static int ensure_node(struct td_agent *a, int i, struct td_cancel *c, struct td
 	} else if (r) {
 		return r;
 	} else {
-		labels(d, o, i, name, arch);
+		well_known(d, o, name, arch);
 		bool differs = false;
 		yyjson_mut_val *k, *v;
 		size_t at, n;
@@ -180,13 +182,7 @@ static bool shown_ready(struct td_agent *a, int i)
 	char name[16];
 	snprintf(name, sizeof(name), "n%d", i);
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(a->nodes, NULL, name);
-	yyjson_val *v;
-	size_t k, n;
-	yyjson_arr_foreach (td_jget(o ? o->root : NULL, "status.conditions"), k, n, v) {
-		if (td_streq(td_jstr(v, "type"), "Ready"))
-			return td_streq(td_jstr(v, "status"), "True");
-	}
-	return false;
+	return o && td_condition_true(o->root, "Ready");
 }
 
 int td_agent_nodes_run(struct td_agent *a, struct td_cancel *c, struct td_error *err)

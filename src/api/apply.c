@@ -76,6 +76,8 @@ static int cmp_entry(const void *x, const void *y)
 		c = strcmp(a->time, b->time);
 	if (!c)
 		c = strcmp(a->manager, b->manager);
+	if (!c)
+		c = strcmp(a->version, b->version);
 	return c ? c : strcmp(a->sub, b->sub);
 }
 
@@ -113,13 +115,14 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 		struct entry *e = &m->v[i];
 		if (td_fields_empty(e->set))
 			continue;
-		if (e->fresh || !*e->time || !td_fields_equal(e->set, e->before))
-			e->time = now;
+		bool scale = !strcmp(e->sub, "scale"); // as the real one: by itself without a time
+		if (scale ? e->fresh : (e->fresh || !*e->time || !td_fields_equal(e->set, e->before)))
+			e->time = scale ? "" : now;
 		yyjson_mut_val *o = yyjson_mut_obj(d);
 		td_jm_str(d, o, "manager", e->manager);
 		td_jm_str(d, o, "operation", e->operation);
 		td_jm_str(d, o, "apiVersion", e->version);
-		td_jm_str(d, o, "time", e->time);
+		td_jm_str(d, o, "time", *e->time ? e->time : NULL);
 		td_jm_str(d, o, "fieldsType", "FieldsV1");
 		td_jm_key_set(d, o, "fieldsV1", td_fields_emit(d, e->set));
 		td_jm_str(d, o, "subresource", *e->sub ? e->sub : NULL);
@@ -133,7 +136,22 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 }
 
 // What the server itself keeps belongs to nobody.
-static void strip(struct td_fields *f)
+// Structures that an object of a built-in kind has from the beginning, however empty: the real one's types say so. In items of lists
+// nothing is there before the item.
+static void unwrap(struct td_fields *f)
+{
+	static const char *const always[] = {
+		"f:spec",     "f:status",          "f:template",        "f:metadata", "f:strategy",      "f:updateStrategy", "f:containers",
+		"f:nodeInfo", "f:daemonEndpoints", "f:kubeletEndpoint", "f:names",    "f:acceptedNames", "f:loadBalancer",   "f:source"};
+	for (size_t i = 0; i < f->n; i++)
+		for (size_t k = 0; k < TD_LEN(always); k++)
+			if (!strcmp(f->v[i]->pe, always[k]) && f->v[i]->n) {
+				f->v[i]->member = false;
+				unwrap(f->v[i]);
+			}
+}
+
+static void strip(struct td_fields *f, const struct td_apply *o)
 {
 	static const char *const meta[] = {"f:name",
 					   "f:namespace",
@@ -143,7 +161,6 @@ static void strip(struct td_fields *f)
 					   "f:resourceVersion",
 					   "f:generation",
 					   "f:managedFields",
-					   "f:generateName",
 					   "f:deletionTimestamp",
 					   "f:deletionGracePeriodSeconds"};
 	td_fields_drop(f, "f:apiVersion");
@@ -157,11 +174,10 @@ static void strip(struct td_fields *f)
 			td_fields_drop(f, "f:metadata");
 	}
 	f->member = false;
-	// These are always there, so nobody made them.
-	struct td_fields *parts[] = {td_fields_child(f, "f:spec"), td_fields_child(f, "f:status")};
-	for (size_t i = 0; i < TD_LEN(parts); i++)
-		if (parts[i] && parts[i]->n)
-			parts[i]->member = false;
+	if (o->no_status)
+		td_fields_drop(f, "f:status");
+	if (o->typed)
+		unwrap(f);
 }
 
 struct conflict {
@@ -179,12 +195,21 @@ static void on_conflict(const char *path, void *arg)
 }
 
 // Fields that `changed` takes from other managers. Returns how many; their text goes to msg.
-static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed, struct td_causes *causes,
-			struct td_buf *msg)
+static int cmp_manager(const void *x, const void *y)
+{
+	return strcmp((*(const struct entry *const *)x)->manager, (*(const struct entry *const *)y)->manager);
+}
+
+static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed, const char *version,
+			struct td_causes *causes, struct td_buf *msg)
 {
 	size_t n = 0;
+	td_auto_free const struct entry **by_name = td_malloc((m->n + 1) * sizeof(*by_name));
+	for (size_t i = 0; i < m->n; i++)
+		by_name[i] = &m->v[i];
+	qsort(by_name, m->n, sizeof(*by_name), cmp_manager);
 	for (size_t i = 0; i < m->n; i++) {
-		const struct entry *e = &m->v[i];
+		const struct entry *e = by_name[i];
 		if (e == mine)
 			continue;
 		td_auto_buf struct td_buf who = {0};
@@ -192,7 +217,7 @@ static size_t conflicts(struct managers *m, const struct entry *mine, const stru
 		if (*e->sub)
 			td_buf_printf(&who, " with subresource \"%s\"", e->sub);
 		if (strcmp(e->operation, "Apply"))
-			td_buf_printf(&who, " using %s", e->version);
+			td_buf_printf(&who, " using %s", version ? version : e->version);
 		struct conflict c = {causes, {0}, td_buf_str(&who)};
 		td_fields_common(e->set, changed, on_conflict, &c);
 		n += c.paths.n;
@@ -205,6 +230,28 @@ static size_t conflicts(struct managers *m, const struct entry *mine, const stru
 		td_strv_done(&c.paths);
 	}
 	return n;
+}
+
+static void on_owned(const char *path, void *arg)
+{
+	*(bool *)arg = true;
+}
+
+static bool owned(const struct managers *m, const struct entry *but, const struct td_fields *f)
+{
+	bool any = false;
+	for (size_t i = 0; i < m->n; i++)
+		if (&m->v[i] != but)
+			td_fields_common(m->v[i].set, f, on_owned, &any);
+	return any;
+}
+
+// What was there before anybody applied: of this manager, so that taking it is a conflict.
+static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live, const struct td_apply *o)
+{
+	struct entry *e = add(m, "before-first-apply", "Update", o->api_version ? o->api_version : "", "", "");
+	td_typed_set(m->a, s, live, true, e->set);
+	strip(e->set, o);
 }
 
 static void managers_done(struct managers *m)
@@ -238,13 +285,21 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
 	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
 	read_managers(&m, td_jget(live, "metadata.managedFields"));
+	if (live && !m.n && !*sub)
+		before_first(&m, s, live, o);
 	struct entry *mine = find(&m, o->manager, "Apply", version, sub);
 	if (!mine)
 		mine = add(&m, o->manager, "Apply", version, sub, "");
 	struct td_fields *last = mine->set;
 	mine->set = td_fields_new(m.a);
 	td_typed_set(m.a, s, applied, false, mine->set);
-	strip(mine->set);
+	strip(mine->set, o);
+	if (!strcmp(sub, "scale") && !o->disown && !td_fields_empty(mine->set) && td_fields_empty(last) && !owned(&m, mine, mine->set)) {
+		struct td_fields *said = mine->set; // add() may move what mine points to
+		struct entry *e = add(&m, "before-first-apply", "Update", version, sub, "");
+		td_fields_add(m.a, e->set, said);
+		mine = find(&m, o->manager, "Apply", version, sub);
+	}
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(NULL);
 	yyjson_mut_val *now = td_typed_merge(d, s, live, applied);
@@ -257,11 +312,11 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
 	struct td_fields *changed = td_fields_new(m.a), *removed = td_fields_new(m.a);
 	td_typed_diff(m.a, s, live, td_json_root(now_doc), changed, removed);
-	strip(changed);
-	strip(removed);
+	strip(changed, o);
+	strip(removed, o);
 	if (!o->force) {
 		td_auto_buf struct td_buf msg = {0};
-		size_t n = conflicts(&m, mine, changed, ret_conflicts, &msg);
+		size_t n = conflicts(&m, mine, changed, o->shown_version, ret_conflicts, &msg);
 		if (n)
 			return td_fail(err, TD_CONFLICT, "Apply failed with %zu conflict%s: %s", n, n > 1 ? "s" : "", td_buf_str(&msg));
 	}
@@ -285,22 +340,46 @@ static const yyjson_val *base_list(const yyjson_val *old, const yyjson_val *now)
 	return n ? sent : td_jget(old, "metadata.managedFields");
 }
 
+// Text that is empty was not set: the types of built-in kinds cannot tell.
+static void drop_zero(struct td_fields *f, yyjson_val *v, bool root)
+{
+	size_t i, max;
+	yyjson_val *k, *x;
+	yyjson_obj_foreach (v, i, max, k, x) {
+		td_auto_free char *pe = td_asprintf("f:%s", yyjson_get_str(k));
+		struct td_fields *c = td_fields_child(f, pe);
+		if (c && c->n && !strcmp(pe, "f:spec"))
+			drop_zero(c, x, false);
+		else if (c && (yyjson_is_null(x) || ((yyjson_is_str(x) || (root && yyjson_is_obj(x))) && !yyjson_get_len(x))))
+			td_fields_drop(f, pe);
+	}
+}
+
 void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now, const struct td_apply *o)
 {
 	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
 	const char *manager = o->manager && *o->manager ? o->manager : "unknown";
 	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
-	read_managers(&m, base_list(old, td_json_root(now_doc)));
+	const yyjson_val *base = base_list(old, td_json_root(now_doc));
+	if (old && !yyjson_arr_size(td_unconst(base))) { // as the real one: who started anew is not watched until the next apply
+		td_jm_del(now, "metadata.managedFields");
+		return;
+	}
+	read_managers(&m, base);
 	struct td_fields *changed = td_fields_new(m.a), *removed = td_fields_new(m.a);
 	td_typed_diff(m.a, s, old, td_json_root(now_doc), changed, removed);
-	strip(changed);
-	strip(removed);
+	strip(changed, o);
+	strip(removed, o);
+	if (o->typed && !old)
+		drop_zero(changed, td_json_root(now_doc), true);
+	// As the real one: what nobody owns is not watched, and a Scale has one field only.
+	bool watched = strcmp(sub, "scale") != 0 || (!o->disown && owned(&m, NULL, changed));
 	for (size_t i = 0; i < m.n; i++) {
 		td_fields_sub(m.v[i].set, changed);
 		td_fields_sub(m.v[i].set, removed);
 	}
-	if (!td_fields_empty(changed)) {
+	if (!td_fields_empty(changed) && watched) {
 		struct entry *mine = find(&m, manager, "Update", version, sub);
 		if (!mine)
 			mine = add(&m, manager, "Update", version, sub, "");

@@ -19,7 +19,8 @@ static struct tree builtin;
 
 struct compiler {
 	struct tree *tree;
-	bool meta; // the root gets apiVersion, kind and metadata
+	bool meta;        // the root gets apiVersion, kind and metadata
+	bool types_below; // the rules at hand may say types
 	struct td_buf path;
 	struct td_error *err;
 };
@@ -118,16 +119,36 @@ static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *
 	return true;
 }
 
+// A number or a text is written with these two, the one place where rules say types.
+static bool int_or_string_types(yyjson_val *v)
+{
+	yyjson_val *any = td_jkey(v, "anyOf"), *all = td_jkey(v, "allOf");
+	if (!any && all)
+		any = td_jkey(yyjson_arr_get_first(all), "anyOf");
+	yyjson_val *a = yyjson_arr_get(any, 0), *b = yyjson_arr_get(any, 1);
+	return td_jbool(v, "x-kubernetes-int-or-string", false) && yyjson_arr_size(any) == 2 && yyjson_obj_size(a) == 1 &&
+	       yyjson_obj_size(b) == 1 && td_streq(td_jkey_str(a, "type"), "integer") && td_streq(td_jkey_str(b, "type"), "string");
+}
+
+static bool compile_words(struct compiler *c, struct td_logic *l, yyjson_val *v, int depth)
+{
+	bool ok = true;
+	l->all_of = logical_list(c, v, "allOf", &l->n_all, depth, &ok);
+	l->any_of = ok ? logical_list(c, v, "anyOf", &l->n_any, depth, &ok) : NULL;
+	l->one_of = ok ? logical_list(c, v, "oneOf", &l->n_one, depth, &ok) : NULL;
+	return ok;
+}
+
 static bool compile_logic(struct compiler *c, struct td_schema *s, yyjson_val *v, int depth)
 {
 	static const char *const words[] = {"allOf", "anyOf", "oneOf", "not"};
 	if (!has_any(v, words, TD_LEN(words)))
 		return true;
 	struct td_logic *l = td_arena_alloc(c->tree->arena, sizeof(*l));
-	bool ok = true;
-	l->all_of = logical_list(c, v, "allOf", &l->n_all, depth, &ok);
-	l->any_of = ok ? logical_list(c, v, "anyOf", &l->n_any, depth, &ok) : NULL;
-	l->one_of = ok ? logical_list(c, v, "oneOf", &l->n_one, depth, &ok) : NULL;
+	bool was = c->types_below;
+	c->types_below = was || int_or_string_types(v);
+	bool ok = compile_words(c, l, v, depth);
+	c->types_below = was;
 	if (!ok)
 		return false;
 	s->logic = l;
@@ -149,10 +170,40 @@ static bool compile_values(struct compiler *c, struct td_schema *s, yyjson_val *
 	return compile_limits(c, s, v) && compile_logic(c, s, v, depth);
 }
 
+// Below allOf, anyOf, oneOf and not of a CRD stand rules for values only: what a thing is, its own place says.
+static bool only_rules(struct compiler *c, yyjson_val *v)
+{
+	static const char *const words[] = {"type",
+					    "additionalProperties",
+					    "default",
+					    "title",
+					    "description",
+					    "nullable",
+					    "x-kubernetes-preserve-unknown-fields",
+					    "x-kubernetes-embedded-resource",
+					    "x-kubernetes-int-or-string",
+					    "x-kubernetes-list-type",
+					    "x-kubernetes-list-map-keys",
+					    "x-kubernetes-map-type"};
+	for (size_t i = 0; i < TD_LEN(words); i++)
+		if (td_jkey(v, words[i])) {
+			const char *how =
+				!strcmp(words[i], "nullable") ? "false"
+				: !strcmp(words[i], "default") || !strcmp(words[i], "additionalProperties") || td_starts(words[i], "x-")
+					? "undefined"
+					: "empty";
+			td_fail(c->err, TD_INVALID, "%s.%s: Forbidden: must be %s to be structural", td_buf_str(&c->path), words[i], how);
+			return false;
+		}
+	return true;
+}
+
 static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical)
 {
 	static const char *const names[] = {"", "object", "array", "string", "integer", "number", "boolean"};
 	const char *t = td_jkey_str(v, "type");
+	if (logical && c->tree != &builtin && !c->types_below && !only_rules(c, v))
+		return false;
 	s->nullable = td_jbool(v, "nullable", false);
 	s->int_or_string = td_jbool(v, "x-kubernetes-int-or-string", false);
 	s->preserve = td_jbool(v, "x-kubernetes-preserve-unknown-fields", false);
@@ -239,6 +290,35 @@ static struct td_schema *shared(struct compiler *c, const char *name)
 	return p->s;
 }
 
+// What a CRD may say of apiVersion, kind and metadata, which every object has: of metadata, names only.
+static bool meta_words_ok(struct compiler *c, yyjson_val *props)
+{
+	size_t i, max;
+	yyjson_val *k, *x, *m = td_jkey(props, "metadata");
+	for (i = 0; i < TD_LEN(meta_words); i++) {
+		const char *type = i < 2 ? "string" : "object";
+		yyjson_val *p = td_jkey(props, meta_words[i][0]);
+		if (!p || td_streq(td_jkey_str(p, "type"), type))
+			continue;
+		td_fail(c->err, TD_INVALID, "%s%sproperties[%s].type: Invalid value: must be %s", td_buf_str(&c->path),
+			c->path.len ? "." : "", meta_words[i][0], type);
+		return false;
+	}
+	bool only_names = true;
+	yyjson_obj_foreach (m, i, max, k, x)
+		only_names = only_names &&
+			     (yyjson_equals_str(k, "type") || yyjson_equals_str(k, "properties") || yyjson_equals_str(k, "default"));
+	yyjson_obj_foreach (td_jkey(m, "properties"), i, max, k, x)
+		only_names = only_names && (yyjson_equals_str(k, "name") || yyjson_equals_str(k, "generateName"));
+	if (only_names)
+		return true;
+	td_fail(c->err, TD_INVALID,
+		"%s%sproperties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is "
+		"implicitly specified",
+		td_buf_str(&c->path), c->path.len ? "." : "");
+	return false;
+}
+
 static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical, int depth)
 {
 	yyjson_val *props = td_jkey(v, "properties"), *add = td_jkey(v, "additionalProperties"), *items = td_jkey(v, "items");
@@ -251,6 +331,8 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 		return fail(c, "additionalProperties: Forbidden: must not be false") != NULL;
 	if (!logical && (props || add) && s->type != TD_S_OBJECT)
 		return fail(c, "type: must be object when properties or additionalProperties are given") != NULL;
+	if (meta && !logical && c->tree != &builtin && !meta_words_ok(c, props))
+		return false;
 	size_t n = yyjson_obj_size(props) + (meta ? TD_LEN(meta_words) : 0);
 	if (n) {
 		s->props = td_arena_alloc(c->tree->arena, n * sizeof(*s->props));
@@ -305,7 +387,11 @@ static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical
 		v = td_shared_flat(v);
 	struct td_schema *s = depth || c->tree == &builtin ? td_arena_alloc(c->tree->arena, sizeof(*s)) : &c->tree->root;
 	s->def = td_jkey(v, "default");
-	s->has_default = s->def != NULL || td_streq(td_jkey_str(v, "format"), "quantity");
+	if (c->tree != &builtin && yyjson_is_null(s->def)) // says nothing there
+		s->def = NULL;
+	const char *format = td_jkey_str(v, "format");
+	s->is_time = c->tree == &builtin && (td_streq(format, "date-time") || td_streq(format, "micro-time"));
+	s->has_default = s->def != NULL || td_streq(format, "quantity") || s->is_time;
 	bool ok = compile_type(c, s, v, logical) && compile_children(c, s, v, logical, depth) && compile_lists(c, s, v) &&
 		  compile_values(c, s, v, depth);
 	return ok ? s : NULL;

@@ -1,5 +1,6 @@
 // CustomResourceDefinitions: kinds out of them, and those of Tandem's own kinds out of the kind files.
 #include "api/kinds_priv.h"
+#include "api/names.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -24,22 +25,32 @@ static bool crd_schema(struct td_kind *k, const yyjson_val *raw, const char *pat
 		td_auto_free char *f = colon && strncmp(err.msg, "schema", 6)
 					       ? td_asprintf("%s.%.*s", path, (int)(colon - err.msg), err.msg)
 					       : td_strdup(path);
-		td_cause_add(causes, "FieldValueInvalid", f, "%s", colon ? colon + 2 : err.msg);
+		const char *why = colon ? colon + 2 : err.msg;
+		td_cause_add(causes, strstr(why, "Forbidden: ") ? "FieldValueForbidden" : "FieldValueInvalid", f, "%s", why);
 		return false;
 	}
 	return true;
 }
 
-// A default must be valid where it stands, unknown fields dropped and its own defaults filled in.
+// A default must be valid where it stands, its own defaults filled in, and say nothing that the schema does not know.
 static void check_defaults(const struct td_schema *s, struct td_buf *path, struct td_causes *causes)
 {
 	size_t len = path->len;
 	if (s->def) {
 		yyjson_mut_doc *d = td_jm_copy(s->def);
+		td_auto_strv struct td_strv unknown = {0};
+		td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);
 		td_schema_default(s, d, yyjson_mut_doc_get_root(d));
 		td_auto(td_json_unref) struct td_json *v = td_jm_done(d);
 		td_auto_causes struct td_causes inner = {0};
-		if (td_schema_validate(s, td_json_root(v), &inner)) {
+		if (unknown.n) {
+			td_buf_puts(path, ".default");
+			td_cause_add(causes, "FieldValueInvalid", td_buf_str(path),
+				     "Invalid value: must not have unknown fields, but has \"%s\": name it in the schema, or write "
+				     "x-kubernetes-preserve-unknown-fields there",
+				     unknown.v[0]);
+			td_path_cut(path, len);
+		} else if (td_schema_validate(s, td_json_root(v), &inner)) {
 			td_buf_puts(path, ".default");
 			td_cause_add(causes, "FieldValueInvalid", td_buf_str(path), "%s%s%s", inner.v[0].field,
 				     *inner.v[0].field ? ": " : "", inner.v[0].message);
@@ -86,8 +97,8 @@ static struct td_kind *of_version(const yyjson_val *crd, struct td_json *source,
 	const char *list = td_jstr_or(names, "listKind", "");
 	k->list_kind = *list ? td_strdup(list) : td_asprintf("%sList", k->kind);
 	k->namespaced = !td_streq(td_jstr(spec, "scope"), "Cluster");
-	td_kind_strings(&k->short_names, td_jkey(names, "shortNames"));
-	td_kind_strings(&k->categories, td_jkey(names, "categories"));
+	td_jstrs(td_jkey(names, "shortNames"), &k->short_names);
+	td_jstrs(td_jkey(names, "categories"), &k->categories);
 	td_kind_subresources(k, td_jkey(v, "subresources"));
 	td_kind_columns(k, td_jkey(v, "additionalPrinterColumns"));
 	td_auto_buf struct td_buf p = {0};
@@ -105,6 +116,38 @@ static struct td_kind *of_version(const yyjson_val *crd, struct td_json *source,
 	return k;
 }
 
+static void check_path(const char *s, const char *at, const char *tail, struct td_causes *causes)
+{
+	td_auto_free char *f = td_asprintf("%s.%s", at, tail);
+	if (s && *s && *s != '.')
+		td_cause_add(causes, "FieldValueInvalid", f, "Invalid value: \"%.100s\": must be a simple json path starting with .", s);
+}
+
+// Columns and subresources of one version.
+static void check_parts(const yyjson_val *v, const char *path, struct td_causes *causes)
+{
+	static const char *const types[] = {"boolean", "date", "integer", "number", "string"};
+	static const char *const paths[] = {"specReplicasPath", "statusReplicasPath", "labelSelectorPath"};
+	size_t i, max;
+	yyjson_val *x;
+	yyjson_arr_foreach (td_jkey(v, "additionalPrinterColumns"), i, max, x) {
+		td_auto_free char *at = td_asprintf("%s.additionalPrinterColumns[%zu]", path, i);
+		const char *type = td_jstr_or(x, "type", "");
+		bool known = !*type;
+		for (size_t t = 0; t < TD_LEN(types); t++)
+			known = known || !strcmp(type, types[t]);
+		td_auto_free char *f = td_asprintf("%s.type", at);
+		if (!known)
+			td_cause_add(causes, "FieldValueInvalid", f,
+				     "Invalid value: \"%.60s\": must be one of boolean,date,integer,number,string", type);
+		check_path(td_jstr(x, "jsonPath"), at, "jsonPath", causes);
+	}
+	const yyjson_val *scale = td_jget(v, "subresources.scale");
+	td_auto_free char *at = td_asprintf("%s.subresources.scale", path);
+	for (size_t p = 0; p < TD_LEN(paths); p++)
+		check_path(td_jstr(scale, paths[p]), at, paths[p], causes);
+}
+
 static void check_names(const yyjson_val *crd, struct td_causes *causes)
 {
 	const yyjson_val *spec = td_jkey(crd, "spec"), *names = td_jkey(spec, "names");
@@ -118,6 +161,16 @@ static void check_names(const yyjson_val *crd, struct td_causes *causes)
 		td_cause_add(causes, "FieldValueInvalid", "spec.names.plural", "Invalid value: \"%s\": must be a DNS-1035 label", plural);
 	if (!*td_jstr_or(names, "kind", ""))
 		td_cause_add(causes, "FieldValueRequired", "spec.names.kind", "Required value");
+	size_t i, max;
+	yyjson_val *x;
+	yyjson_arr_foreach (td_jkey(names, "shortNames"), i, max, x) {
+		td_auto_strv struct td_strv l = {0};
+		td_auto_free char *f = td_asprintf("spec.names.shortNames[%zu]", i);
+		td_name_faults(TD_N_LABEL_1035, yyjson_is_str(x) ? yyjson_get_str(x) : "", &l);
+		for (size_t n = 0; n < l.n; n++)
+			td_cause_add(causes, "FieldValueInvalid", f, "Invalid value: \"%.100s\": %s",
+				     yyjson_is_str(x) ? yyjson_get_str(x) : "", l.v[n]);
+	}
 	if (strcmp(name, want))
 		td_cause_add(causes, "FieldValueInvalid", "metadata.name",
 			     "Invalid value: \"%s\": must be spec.names.plural+\".\"+spec.group (%s)", name, want);
@@ -146,6 +199,7 @@ int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n
 			if (j < i && td_streq(td_jstr(v, "name"), td_jstr(w, "name")))
 				td_cause_add(c, "FieldValueDuplicate", path, "Duplicate value: \"%s\"", td_jstr_or(v, "name", ""));
 		}
+		check_parts(v, path, c);
 		struct td_kind *k = of_version(root, source, v, path, c);
 		if (k && td_jbool(v, "served", false))
 			list[n++] = k;

@@ -22,9 +22,9 @@ static struct td_json *parse_embedded(const char *text)
 	return td_json_from_val(td_json_root(j)); // just as large as it must be; it stays
 }
 
-yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d)
+// With apiVersion, kind and metadata.
+static yyjson_mut_val *whole(yyjson_mut_doc *d, yyjson_mut_val *schema)
 {
-	yyjson_mut_val *schema = k->builtin ? td_shared_inline(d, k->raw) : yyjson_val_mut_copy(d, td_unconst(k->raw));
 	yyjson_mut_val *old = yyjson_mut_obj_get(schema, "properties"), *props = yyjson_mut_obj(d), *key, *v, *o;
 	static const char *const words[][2] = {{"apiVersion", "Group and version of this object's form."},
 					       {"kind", "What kind of object this is."}};
@@ -45,14 +45,14 @@ yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d)
 	return schema;
 }
 
-void td_kind_strings(struct td_strv *l, const yyjson_val *a)
+yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d)
 {
-	size_t i, max;
-	yyjson_val *x;
-	yyjson_arr_foreach (td_unconst(a), i, max, x) {
-		if (yyjson_is_str(x))
-			td_strv_add(l, yyjson_get_str(x));
-	}
+	return whole(d, k->builtin ? td_shared_inline(d, k->raw) : yyjson_val_mut_copy(d, td_unconst(k->raw)));
+}
+
+yyjson_mut_val *td_part_openapi(const char *part, yyjson_mut_doc *d)
+{
+	return whole(d, td_shared_inline(d, td_shared_find(part)->raw));
 }
 
 void td_kind_columns(struct td_kind *k, const yyjson_val *a)
@@ -95,8 +95,8 @@ static struct td_kind *from_file(const char *text)
 	k->list_kind = td_asprintf("%sList", k->kind);
 	k->namespaced = strcmp(td_jstr_or(v, "scope", "Namespaced"), "Cluster") != 0;
 	k->builtin = true;
-	td_kind_strings(&k->short_names, td_jkey(v, "shortNames"));
-	td_kind_strings(&k->categories, td_jkey(v, "categories"));
+	td_jstrs(td_jkey(v, "shortNames"), &k->short_names);
+	td_jstrs(td_jkey(v, "categories"), &k->categories);
 	td_kind_subresources(k, td_jkey(v, "subresources"));
 	k->raw = td_jkey(v, "schema");
 	if (!*k->kind || !*k->plural || !*k->version || td_schema_compile_kind(k->source, k->raw, true, &k->schema, &err)) {

@@ -31,6 +31,11 @@ const struct td_kind *const *td_kinds_builtin(size_t *ret_n);
 const struct td_kind *td_kind_builtin(const char *group, const char *kind);
 // The whole schema in d, metadata included and shared parts written out: for /openapi/v3.
 yyjson_mut_val *td_kind_openapi(const struct td_kind *k, yyjson_mut_doc *d);
+// The same of an object that is asked and never stored: a part of kinds/defs.yaml.
+yyjson_mut_val *td_part_openapi(const char *part, yyjson_mut_doc *d);
+// What embedded nodes and the embedded API do not serve, by name (podserved.c); `old`, where there is one: what it has already stays
+// writable. Only the API server asks: a file that is meant for another cluster is fine.
+size_t td_served_check(const struct td_kind *k, const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 // The CRD object of one of Tandem's kinds ("SlurmCluster", "NodeSet") from its kind file, as YAML text for deploy/crds and `tandem up`.
 struct td_json *td_kind_crd(const char *kind); // apiextensions.k8s.io/v1 CustomResourceDefinition; NULL: not ours
 bool td_kind_has_crd(const struct td_kind *k); // one of Tandem's: an API server serves it through its CRD only

@@ -5,7 +5,9 @@
 
 #include "api/schema_priv.h"
 
+// Appends what is wrong and returns how many causes that were; old NULL: a create.
 typedef size_t (*td_kind_check_f)(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+// Fills in what depends on other fields, where it is absent.
 typedef void (*td_kind_defaults_f)(yyjson_mut_doc *d, yyjson_mut_val *obj);
 struct td_kind_rules {
 	const char *group, *kind;
@@ -16,19 +18,52 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind); 
 
 // Pod specs, wherever they are. `path`: of the spec in the object ("spec", "spec.template.spec").
 void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template, struct td_causes *ret);
-// What embedded nodes do not serve, by name (podserved.c). For new objects only: what is stored stays writable.
-void td_podspec_served(const yyjson_val *spec, const char *path, struct td_causes *ret);
+// Single parts of containers and specs (podparts.c).
+void td_container_parts_check(const yyjson_val *container, const char *path, struct td_causes *ret);
+void td_port_name_check(const char *s, const char *path, const char *tail, struct td_causes *ret);
+void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_causes *ret);
 void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec);
 size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj); // part of it
 // Requests and limits of one container: valid, limits not below requests, extended resources whole and equal.
 void td_resources_check(const yyjson_val *resources, const char *path, struct td_causes *ret);
+size_t td_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+bool td_is_ip(const char *s, bool *ret_v6); // IPv4 or IPv6; ret_v6 may be NULL
 // td_cause_add with a formatted field.
 void td_cause_at(struct td_causes *c, const char *reason, const char *field, const char *tail, const char *fmt, ...)
 	__attribute__((format(printf, 5, 6)));
 
 void td_labels_check(const yyjson_val *labels, const char *field, struct td_causes *ret);
+// Parts that the rules of several kinds share (rules.c). A field that may not change; old NULL: a create, which may.
+void td_immutable_check(const yyjson_val *obj, const yyjson_val *old, const char *path, struct td_causes *ret);
+bool td_is_percent_or_count(const yyjson_val *v); // NULL is one
+void td_percent_check(const yyjson_val *obj, const char *path, struct td_causes *ret);
+// workloadcheck.c
+size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_deployment_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_replicaset_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_template_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_statefulset_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+// datacheck.c
+size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_secret_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+// crdcheck.c
+size_t td_crd_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_crd_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+// rbac.c
+size_t td_role_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+size_t td_clusterrole_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+size_t td_rolebinding_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+size_t td_clusterrolebinding_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_binding_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+const char *td_path_segment_fault(const char *name); // NULL: it can be a name in a path
 // Parts of a kind that its file and a CRD share.
 void td_kind_columns(struct td_kind *k, const yyjson_val *array);
 void td_kind_subresources(struct td_kind *k, const yyjson_val *sub);
-void td_kind_strings(struct td_strv *l, const yyjson_val *array);

@@ -7,36 +7,53 @@
 #include "api/names.h"
 
 enum { ANNOTATIONS_MAX = 256 << 10 };
-#define SUBDOMAIN                                                                                                                          \
-	"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an "   \
-	"alphanumeric character (e.g. 'example.com')"
-#define LABEL                                                                                                                              \
-	"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "            \
-	"alphanumeric "                                                                                                                    \
-	"character (e.g. 'my-name'), at most 63 characters"
+
+static void faults(enum td_name_rule rule, const char *s, const char *shown, const char *field, struct td_causes *ret)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_name_faults(rule, s, &l);
+	for (size_t i = 0; i < l.n; i++)
+		td_cause_add(ret, "FieldValueInvalid", field, "Invalid value: \"%.260s\": %s", shown, l.v[i]);
+}
+
+static enum td_name_rule rule_of(const struct td_kind *k)
+{
+	if (k && !*k->group && !strcmp(k->kind, "Namespace"))
+		return TD_N_LABEL;
+	if (k && !*k->group && !strcmp(k->kind, "Service"))
+		return TD_N_LABEL_1035;
+	if (k && !strcmp(k->group, "apps") && !strcmp(k->kind, "StatefulSet"))
+		return TD_N_LABEL;
+	return TD_N_SUBDOMAIN;
+}
 
 static void check_name(const struct td_kind *k, const yyjson_val *meta, struct td_causes *ret)
 {
-	static const char *const label_kinds[] = {"Namespace", "Service"};
-	bool label = false;
-	for (size_t i = 0; k && !*k->group && i < TD_LEN(label_kinds); i++)
-		label = label || !strcmp(k->kind, label_kinds[i]);
 	const char *name = td_jstr(meta, "name"), *gen = td_jstr(meta, "generateName"), *ns = td_jstr(meta, "namespace");
 	if (!name && !gen)
 		td_cause_add(ret, "FieldValueRequired", "metadata.name", "Required value: name or generateName is required");
-	if (name && !(label ? td_is_dns_label(name) : td_is_dns_subdomain(name)))
-		td_cause_add(ret, "FieldValueInvalid", "metadata.name", "Invalid value: \"%.260s\": %s", name, label ? LABEL : SUBDOMAIN);
-	if (gen && !name) {
-		td_auto_free char *probe = td_asprintf("%sx", gen);
-		if (!td_is_dns_subdomain(probe))
-			td_cause_add(ret, "FieldValueInvalid", "metadata.generateName", "Invalid value: \"%.260s\": %s", gen, SUBDOMAIN);
+	// As the real one: roles and their bindings have any name that a path can carry ("system:node").
+	// Those of events too, and those of PodDisruptionBudgets are not looked at.
+	bool rbac = k && (!strcmp(k->group, "rbac.authorization.k8s.io") || (!*k->group && !strcmp(k->kind, "Event")));
+	bool any = k && !strcmp(k->kind, "PodDisruptionBudget");
+	const char *fault = rbac && name ? td_path_segment_fault(name) : NULL;
+	if (fault)
+		td_cause_add(ret, "FieldValueInvalid", "metadata.name", "Invalid value: \"%.260s\": %s", name, fault);
+	if (name && !rbac && !any)
+		faults(rule_of(k), name, name, "metadata.name", ret);
+	if (gen && *gen && !rbac && !any) { // what follows it is right: a '-' at its end is, too
+		td_auto_free char *probe = td_strdup(gen);
+		size_t n = strlen(probe);
+		if (n > 1 && probe[n - 1] == '-')
+			probe[n - 1] = 'a';
+		faults(rule_of(k), probe, gen, "metadata.generateName", ret);
 	}
 	if (k && k->namespaced && !ns)
 		td_cause_add(ret, "FieldValueRequired", "metadata.namespace", "Required value");
 	if (k && !k->namespaced && ns)
 		td_cause_add(ret, "FieldValueForbidden", "metadata.namespace", "Forbidden: not allowed on this type");
-	if (k && k->namespaced && ns && !td_is_dns_label(ns))
-		td_cause_add(ret, "FieldValueInvalid", "metadata.namespace", "Invalid value: \"%.260s\": %s", ns, LABEL);
+	if (k && k->namespaced && ns)
+		faults(TD_N_LABEL, ns, ns, "metadata.namespace", ret);
 }
 
 void td_labels_check(const yyjson_val *labels, const char *field, struct td_causes *ret)
@@ -45,19 +62,9 @@ void td_labels_check(const yyjson_val *labels, const char *field, struct td_caus
 	yyjson_val *k, *v;
 	yyjson_obj_foreach (td_unconst(labels), i, max, k, v) {
 		const char *key = td_keystr(k), *value = yyjson_get_str(v);
-		if (!td_is_qualified_name(key))
-			td_cause_add(
-				ret, "FieldValueInvalid", field,
-				"Invalid value: \"%.260s\": name part must consist of alphanumeric characters, '-', '_' or '.', and must "
-				"start and end "
-				"with an alphanumeric character, with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-				key);
-		if (value && !td_is_label_value(value))
-			td_cause_add(ret, "FieldValueInvalid", field,
-				     "Invalid value: \"%.260s\": a valid label must be an empty string or consist of alphanumeric "
-				     "characters, '-', '_' or "
-				     "'.', and must start and end with an alphanumeric character, at most 63 characters",
-				     value);
+		faults(TD_N_QUALIFIED, key, key, field, ret);
+		if (value)
+			faults(TD_N_LABEL_VALUE, value, value, field, ret);
 	}
 }
 
@@ -71,13 +78,7 @@ static void check_annotations(const yyjson_val *a, struct td_causes *ret)
 		for (char *p = key; *p; p++) // keys of annotations may be written in capitals
 			if (*p >= 'A' && *p <= 'Z')
 				*p = (char)(*p + 32);
-		if (!td_is_qualified_name(key))
-			td_cause_add(
-				ret, "FieldValueInvalid", "metadata.annotations",
-				"Invalid value: \"%.260s\": name part must consist of alphanumeric characters, '-', '_' or '.', and must "
-				"start and end "
-				"with an alphanumeric character, with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-				td_keystr(k));
+		faults(TD_N_QUALIFIED, key, td_keystr(k), "metadata.annotations", ret);
 	}
 	if (total > ANNOTATIONS_MAX)
 		td_cause_add(ret, "FieldValueTooLong", "metadata.annotations", "Too long: may not be more than %d bytes", ANNOTATIONS_MAX);
@@ -87,42 +88,76 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 {
 	size_t i, max;
 	yyjson_val *o;
-	const char *controller = NULL;
+	const yyjson_val *controller = NULL;
 	yyjson_arr_foreach (td_unconst(owners), i, max, o) {
 		static const char *const need[] = {"apiVersion", "kind", "name", "uid"};
 		for (size_t n = 0; n < TD_LEN(need); n++) {
-			const char *s = td_jstr(o, need[n]);
-			if (s && *s)
+			const char *s = td_jstr(o, need[n]), *slash = s ? strchr(s, '/') : NULL;
+			if (s && *s && !(n == 0 && slash && strchr(slash + 1, '/')))
 				continue;
-			td_auto_free char *f = td_asprintf("metadata.ownerReferences[%zu].%s", i, need[n]);
-			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"\": must not be empty");
+			td_auto_free char *f = td_asprintf("metadata.ownerReferences.%s", need[n]);
+			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%s\": %smust not be empty", s ? s : "",
+				     n ? "" : "version ");
+		}
+		if (td_streq(td_jstr(o, "kind"), "Event") &&
+		    (td_streq(td_jstr(o, "apiVersion"), "v1") || td_streq(td_jstr(o, "apiVersion"), "events.k8s.io/v1"))) {
+			td_auto_free char *t = td_json_text(o, NULL);
+			td_cause_add(ret, "FieldValueInvalid", "metadata.ownerReferences",
+				     "Invalid value: %s: %s, Kind=Event is disallowed from being an owner", t,
+				     td_streq(td_jstr(o, "apiVersion"), "v1") ? "/v1" : "events.k8s.io/v1");
 		}
 		if (!td_jbool(o, "controller", false))
 			continue;
-		if (controller)
+		if (controller) {
+			td_auto_free char *all = td_json_text(owners, NULL);
 			td_cause_add(ret, "FieldValueInvalid", "metadata.ownerReferences",
-				     "Invalid value: \"%s\": Only one reference can have Controller set to true. Found \"true\" in "
-				     "references for %s and %s",
-				     td_jstr_or(o, "name", ""), controller, td_jstr_or(o, "name", ""));
-		controller = td_jstr_or(o, "name", "");
+				     "Invalid value: %s: Only one reference can have Controller set to true. Found \"true\" in "
+				     "references for %s/%s and %s/%s",
+				     all, td_jstr_or(controller, "kind", ""), td_jstr_or(controller, "name", ""), td_jstr_or(o, "kind", ""),
+				     td_jstr_or(o, "name", ""));
+		}
+		controller = o;
 	}
+}
+
+static void check_finalizers(const yyjson_val *list, struct td_causes *ret)
+{
+	static const char *const standard[] = {"kubernetes", "orphan", "foregroundDeletion"};
+	size_t i, max;
+	yyjson_val *f;
+	bool seen[TD_LEN(standard)] = {0};
+	yyjson_arr_foreach (td_unconst(list), i, max, f) {
+		const char *s = yyjson_is_str(f) ? yyjson_get_str(f) : "";
+		bool known = strchr(s, '/') != NULL;
+		faults(TD_N_QUALIFIED, s, s, "metadata.finalizers", ret);
+		for (size_t k = 0; k < TD_LEN(standard); k++)
+			if (!strcmp(s, standard[k]))
+				known = seen[k] = true;
+		if (known)
+			continue;
+		td_auto_free char *field = td_asprintf("metadata.finalizers[%zu]", i);
+		td_cause_add(ret, "FieldValueInvalid", field,
+			     "Invalid value: \"%.200s\": name is neither a standard finalizer name nor is it fully qualified", s);
+	}
+	if (!seen[1] || !seen[2])
+		return;
+	td_auto_free char *all = td_json_text(list, NULL);
+	td_cause_add(ret, "FieldValueInvalid", "metadata.finalizers",
+		     "Invalid value: %s: finalizer orphan and foregroundDeletion cannot be both set", all);
 }
 
 size_t td_meta_check(const struct td_kind *k, const yyjson_val *obj, struct td_causes *ret)
 {
-	size_t before = ret->n, i, max;
-	yyjson_val *meta = td_jkey(obj, "metadata"), *f;
+	size_t before = ret->n;
+	yyjson_val *meta = td_jkey(obj, "metadata");
 	check_name(k, meta, ret);
 	td_labels_check(td_jkey(meta, "labels"), "metadata.labels", ret);
 	check_annotations(td_jkey(meta, "annotations"), ret);
 	check_owners(td_jkey(meta, "ownerReferences"), ret);
-	yyjson_arr_foreach (td_jkey(meta, "finalizers"), i, max, f) {
-		const char *s = yyjson_get_str(f);
-		if (s && td_is_qualified_name(s) &&
-		    (strchr(s, '/') || !strcmp(s, "orphan") || !strcmp(s, "foregroundDeletion") || !strcmp(s, "kubernetes")))
-			continue;
-		td_auto_free char *field = td_asprintf("metadata.finalizers[%zu]", i);
-		td_cause_add(ret, "FieldValueInvalid", field, "Invalid value: \"%.200s\": write <domain>/<name>", s ? s : "");
-	}
+	check_finalizers(td_jkey(meta, "finalizers"), ret);
+	long long generation = td_jint(meta, "generation", 0);
+	if (generation < 0)
+		td_cause_add(ret, "FieldValueInvalid", "metadata.generation", "Invalid value: %lld: must be greater than or equal to 0",
+			     generation);
 	return ret->n - before;
 }

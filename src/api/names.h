@@ -5,3 +5,8 @@
 
 bool td_is_qualified_name(const char *s); // a label key: [subdomain/]name
 bool td_is_label_value(const char *s);
+
+// What is wrong with a name, in Kubernetes' words, each appended to *ret; nothing when it is right.
+enum td_name_rule { TD_N_SUBDOMAIN, TD_N_LABEL, TD_N_LABEL_1035, TD_N_QUALIFIED, TD_N_LABEL_VALUE, TD_N_CONFIG_KEY };
+struct td_strv;
+void td_name_faults(enum td_name_rule rule, const char *s, struct td_strv *ret);

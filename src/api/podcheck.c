@@ -67,14 +67,15 @@ void td_resources_check(const yyjson_val *res, const char *path, struct td_cause
 				td_cause_at(ret, "FieldValueInvalid", f, "", "Invalid value: \"%s\": must be an integer", text(v, a));
 			const yyjson_val *other = td_jkey(p ? limits : requests, name);
 			__int128 m;
+			td_auto_free char *all = td_asprintf("%s.%s", path, p == 1 && is_extended(name) && !other ? "limits" : "requests");
 			if (p == 1 && is_extended(name) && !other)
-				td_cause_at(ret, "FieldValueRequired", f, "",
+				td_cause_at(ret, "FieldValueRequired", all, "",
 					    "Required value: Limit must be set for non overcommitable resources");
 			else if (p == 1 && amount(other, &m) && is_extended(name) && n != m)
-				td_cause_at(ret, "FieldValueInvalid", f, "", "Invalid value: \"%s\": must be equal to %s limit of %s",
+				td_cause_at(ret, "FieldValueInvalid", all, "", "Invalid value: \"%s\": must be equal to %s limit of %s",
 					    text(v, a), name, text(other, b));
 			else if (p == 1 && amount(other, &m) && n > m)
-				td_cause_at(ret, "FieldValueInvalid", f, "",
+				td_cause_at(ret, "FieldValueInvalid", all, "",
 					    "Invalid value: \"%s\": must be less than or equal to %s limit of %s", text(v, a), name,
 					    text(other, b));
 		}
@@ -191,10 +192,12 @@ static void check_mounts(const yyjson_val *c, const yyjson_val *volumes, const c
 		if (!named(volumes, name))
 			td_cause_at(ret, "FieldValueNotFound", f, ".name", "Not found: \"%s\"", name);
 		if (*sub == '/')
-			td_cause_at(ret, "FieldValueInvalid", f, ".subPath", "Invalid value: \"%s\": must be a relative path", sub);
+			td_cause_at(ret, "FieldValueInvalid", path, ".volumeMounts.subPath",
+				    "Invalid value: \"%s\": must be a relative path", sub);
 		for (const char *p = sub; *p; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
 			if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/')) {
-				td_cause_at(ret, "FieldValueInvalid", f, ".subPath", "Invalid value: \"%s\": must not contain '..'", sub);
+				td_cause_at(ret, "FieldValueInvalid", path, ".volumeMounts.subPath",
+					    "Invalid value: \"%s\": must not contain '..'", sub);
 				break;
 			}
 		if (*sub && *td_jstr_or(m, "subPathExpr", ""))
@@ -238,23 +241,28 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 
 // ---- the spec ----
 
-// File names that a volume makes in its own directory.
+// A file name that a volume makes in its own directory.
+static void check_file_path(const char *s, const char *f, struct td_causes *ret)
+{
+	const char *bad = *s == '/' ? "must be a relative path" : NULL;
+	for (const char *p = s; *p && !bad; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
+		if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
+			bad = "must not contain '..'";
+	if (!bad && td_starts(s, ".."))
+		bad = "must not start with '..'";
+	if (!*s)
+		td_cause_at(ret, "FieldValueRequired", f, ".path", "Required value");
+	if (bad)
+		td_cause_at(ret, "FieldValueInvalid", f, ".path", "Invalid value: \"%.100s\": %s", s, bad);
+}
+
 static void check_file_paths(const yyjson_val *items, const char *path, const char *name, struct td_causes *ret)
 {
 	size_t i, max;
 	yyjson_val *it;
 	yyjson_arr_foreach (td_unconst(items), i, max, it) {
-		const char *s = td_jstr_or(it, "path", ""), *bad = *s == '/' ? "must be a relative path" : NULL;
 		td_auto_free char *f = td_asprintf("%s.%s[%zu]", path, name, i);
-		for (const char *p = s; *p && !bad; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
-			if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
-				bad = "must not contain '..'";
-		if (!bad && td_starts(s, ".."))
-			bad = "must not start with '..'";
-		if (!*s)
-			td_cause_at(ret, "FieldValueRequired", f, ".path", "Required value");
-		if (bad)
-			td_cause_at(ret, "FieldValueInvalid", f, ".path", "Invalid value: \"%.100s\": %s", s, bad);
+		check_file_path(td_jstr_or(it, "path", ""), f, ret);
 		check_refs(it, false, f, ret);
 	}
 }
@@ -271,6 +279,9 @@ static void check_payload(const yyjson_val *v, const char *f, struct td_causes *
 	yyjson_arr_foreach (td_jget(v, "projected.sources"), i, max, src) {
 		td_auto_free char *at = td_asprintf("%s.projected.sources[%zu]", f, i);
 		check_payload(src, at, ret);
+		td_auto_free char *token = td_asprintf("%s.serviceAccountToken", at);
+		if (td_jkey(src, "serviceAccountToken"))
+			check_file_path(td_jstr_or(src, "serviceAccountToken.path", ""), token, ret);
 	}
 }
 
@@ -368,13 +379,12 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 				if (named(td_jkey(spec, lists[e]), name))
 					td_cause_at(ret, "FieldValueDuplicate", f, ".name", "Duplicate value: \"%s\"", name);
 			check_container(c, spec, f, l == 0, ret);
+			td_container_parts_check(c, f, ret);
 		}
+	td_spec_parts_check(spec, path, ret);
 	check_volumes(spec, path, ret);
 	check_tolerations(spec, path, ret);
 	check_affinity(spec, path, ret);
-	if (td_jint(spec, "terminationGracePeriodSeconds", 0) < 0)
-		td_cause_at(ret, "FieldValueInvalid", path, ".terminationGracePeriodSeconds",
-			    "Invalid value: %lld: must be greater than or equal to 0", td_jint(spec, "terminationGracePeriodSeconds", 0));
 	if (!is_template && yyjson_arr_size(td_jkey(spec, "schedulingGates")) && *td_jstr_or(spec, "nodeName", ""))
 		td_cause_at(ret, "FieldValueForbidden", path, ".nodeName",
 			    "Forbidden: cannot be set until all schedulingGates have been cleared");
@@ -402,15 +412,22 @@ static void container_defaults(yyjson_mut_doc *d, yyjson_mut_val *c)
 	if (!td_jm_getstr(c, "imagePullPolicy"))
 		td_jm_str(d, c, "imagePullPolicy",
 			  tag_is_latest(td_jm_getstr(c, "image") ? td_jm_getstr(c, "image") : "") ? "Always" : "IfNotPresent");
-	yyjson_mut_val *limits = td_jm_get(c, "resources.limits"), *k, *v;
-	if (!yyjson_mut_is_obj(limits))
-		return;
-	size_t i, max;
-	yyjson_mut_obj_foreach (limits, i, max, k, v) {
-		yyjson_mut_val *requests = td_jm_obj(d, c, "resources.requests");
-		if (!yyjson_mut_obj_get(requests, yyjson_mut_get_str(k)))
-			td_jm_key_set(d, requests, yyjson_mut_get_str(k), yyjson_mut_val_mut_copy(d, v));
-	}
+}
+
+// A limit without a request is also the request: in pods, not in templates.
+static void request_limits(yyjson_mut_doc *d, yyjson_mut_val *spec)
+{
+	static const char *const lists[] = {"initContainers", "containers"};
+	size_t i, max, j, m;
+	yyjson_mut_val *c, *k, *v;
+	for (size_t l = 0; l < TD_LEN(lists); l++)
+		yyjson_mut_arr_foreach (td_jm_get(spec, lists[l]), i, max, c) {
+			yyjson_mut_obj_foreach (td_jm_get(c, "resources.limits"), j, m, k, v) {
+				yyjson_mut_val *requests = td_jm_obj(d, c, "resources.requests");
+				if (!yyjson_mut_obj_get(requests, yyjson_mut_get_str(k)))
+					td_jm_key_set(d, requests, yyjson_mut_get_str(k), yyjson_mut_val_mut_copy(d, v));
+			}
+		}
 }
 
 void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
@@ -449,6 +466,14 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	td_podspec_defaults(d, td_jm_get(obj, "spec"));
+	request_limits(d, td_jm_get(obj, "spec"));
+	if (yyjson_mut_is_obj(td_jm_get(obj, "spec")) && !td_jm_get(obj, "spec.enableServiceLinks")) // in pods, not in templates
+		td_jm_bool(d, obj, "spec.enableServiceLinks", true);
 	if (!td_jm_getstr(obj, "status.phase"))
 		td_jm_str(d, obj, "status.phase", "Pending");
+	td_pod_addresses(d, obj);
+	// The short form of a negative grace, as the real one keeps it.
+	yyjson_mut_val *grace = td_jm_get(obj, "spec.terminationGracePeriodSeconds");
+	if (grace && yyjson_mut_is_int(grace) && yyjson_mut_get_sint(grace) < 0)
+		td_jm_int(d, obj, "spec.terminationGracePeriodSeconds", 1);
 }

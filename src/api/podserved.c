@@ -1,13 +1,13 @@
-// Fields that are valid Kubernetes, but that embedded nodes do not serve: refused at the door by name, with what to do instead. Nothing
-// is ignored silently: t/test_pods_fields.py walks the schema and knows for every field whether it is served, without effect by nature
-// (imagePullSecrets: images are local), or in this table.
+// Fields that are valid Kubernetes, but that embedded nodes and the embedded API do not serve: refused at the door by name, with what to do
+// instead. Nothing is ignored silently: t/test_openapi.py walks the fields of a real Kubernetes and knows for every one whether it is
+// served, without effect by nature (imagePullSecrets: images are local), or in this file.
 #include "api/kinds_priv.h"
 
 #include <string.h>
 
 enum when { SET, IS_TRUE, IS_FALSE, NOT_IN };
 struct rule {
-	const char *path; // below the spec; "[]": each element; "*.": containers and init containers
+	const char *path; // below the spec; "[]": each element; "*.": containers and init containers (of pods)
 	enum when when;
 	const char *values; // NOT_IN: what is served, " " between
 	const char *why;
@@ -19,7 +19,7 @@ struct rule {
 #define PROBE "embedded nodes have exec, httpGet (HTTP) and tcpSocket probes"
 #define SC "securityContext."
 
-static const struct rule rules[] = {
+static const struct rule pod_rules[] = {
 	{"ephemeralContainers", SET, NULL, "use `kubectl exec` to look into a running container"},
 	{"hostPID", IS_TRUE, NULL, "every container has its own process namespace"},
 	{"hostIPC", IS_TRUE, NULL, "every container has its own IPC namespace"},
@@ -47,6 +47,8 @@ static const struct rule rules[] = {
 	{"*." SC "seccompProfile.type", NOT_IN, "RuntimeDefault Unconfined", "profiles of your own are not loaded"},
 	{"*." SC "appArmorProfile.type", NOT_IN, "Unconfined", "embedded nodes have no AppArmor"},
 	{"*." SC "windowsOptions", SET, NULL, "embedded nodes run Linux"},
+	{"*.env[].valueFrom.fileKeyRef", SET, NULL,
+	 "variables come from value, configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef"},
 	{"*.ports[].hostIP", SET, NULL, "nodes forward no ports; the pod answers at its own address, also from this machine"},
 	{"*.resources.claims", SET, NULL, DRA},
 	{"*.restartPolicyRules", SET, NULL, "use the pod's restartPolicy"},
@@ -66,6 +68,7 @@ static const struct rule rules[] = {
 	{"*.lifecycle.preStop.tcpSocket", SET, NULL, "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
 	{"volumes[].emptyDir.medium", NOT_IN, "Memory", "use \"\" or Memory"},
 	{"volumes[].projected.sources[].clusterTrustBundle", SET, NULL, "use a configMap source"},
+	{"volumes[].projected.sources[].podCertificate", SET, NULL, "use a secret source"},
 	{"volumes[].persistentVolumeClaim", SET, NULL, VOL},
 	{"volumes[].ephemeral", SET, NULL, VOL},
 	{"volumes[].image", SET, NULL, VOL},
@@ -84,6 +87,70 @@ static const struct rule rules[] = {
 	{"volumes[].azureFile", SET, NULL, VOL},
 	{"volumes[].vsphereVolume", SET, NULL, VOL},
 	{"volumes[].portworxVolume", SET, NULL, VOL},
+	{"volumes[].cinder", SET, NULL, VOL},
+	{"volumes[].flocker", SET, NULL, VOL},
+	{"volumes[].photonPersistentDisk", SET, NULL, VOL},
+	{"volumes[].quobyte", SET, NULL, VOL},
+	{"volumes[].scaleIO", SET, NULL, VOL},
+	{"volumes[].storageos", SET, NULL, VOL},
+};
+
+#define INDEXES "failures of the whole Job are counted: use backoffLimit"
+#define HEADLESS "Services are headless here, names lead to the pods themselves"
+static const struct rule job_rules[] = {
+	{"backoffLimitPerIndex", SET, NULL, INDEXES},
+	{"maxFailedIndexes", SET, NULL, INDEXES},
+	{"podFailurePolicy", SET, NULL, "every failure counts: use backoffLimit and the pods' restartPolicy"},
+	{"successPolicy", SET, NULL, "a Job is done when its completions are"},
+	{0},
+};
+static const struct rule set_rules[] = {
+	{"volumeClaimTemplates", SET, NULL,
+	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir in "
+	 "spec.template.spec.volumes"},
+	{0},
+};
+static const struct rule service_rules[] = {
+	{"type", NOT_IN, "ClusterIP", HEADLESS "; kubectl port-forward reaches a pod from outside"},
+	{"externalName", SET, NULL, HEADLESS},
+	{"externalIPs", SET, NULL, HEADLESS},
+	{"ports[].nodePort", SET, NULL, HEADLESS},
+	{"sessionAffinity", NOT_IN, "None", HEADLESS},
+	{"sessionAffinityConfig", SET, NULL, HEADLESS},
+	{"externalTrafficPolicy", SET, NULL, HEADLESS},
+	{"internalTrafficPolicy", NOT_IN, "Cluster", HEADLESS},
+	{"trafficDistribution", SET, NULL, HEADLESS},
+	{"ipFamilyPolicy", NOT_IN, "SingleStack", "pods have IPv4 addresses only"},
+	{"ipFamilies[]", NOT_IN, "IPv4", "pods have IPv4 addresses only"},
+	{"allocateLoadBalancerNodePorts", SET, NULL, HEADLESS},
+	{"healthCheckNodePort", SET, NULL, HEADLESS},
+	{"loadBalancerIP", SET, NULL, HEADLESS},
+	{"loadBalancerClass", SET, NULL, HEADLESS},
+	{"loadBalancerSourceRanges", SET, NULL, HEADLESS},
+	{0},
+};
+static const struct rule lease_rules[] = {
+	{"strategy", SET, NULL, "there is no coordinator; whoever takes the Lease holds it"},
+	{"preferredHolder", SET, NULL, "there is no coordinator; whoever takes the Lease holds it"},
+	{0},
+};
+static const struct rule crd_rules[] = {
+	{"conversion.strategy", NOT_IN, "None", "every version must have the same fields"},
+	{"conversion.webhook", SET, NULL, "every version must have the same fields"},
+	{0},
+};
+static const struct {
+	const char *group, *kind;
+	const struct rule *rules;
+	bool template;
+} kind_rules[] = {
+	{"apps", "Deployment", NULL, true},
+	{"apps", "ReplicaSet", NULL, true},
+	{"apps", "StatefulSet", set_rules, true},
+	{"batch", "Job", job_rules, true},
+	{"", "Service", service_rules, false},
+	{"coordination.k8s.io", "Lease", lease_rules, false},
+	{"apiextensions.k8s.io", "CustomResourceDefinition", crd_rules, false},
 };
 
 static bool one_of(const char *list, const char *s)
@@ -112,7 +179,7 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 }
 
 // Walks `path` down from v; `at` is where v lies in the object.
-static void walk(const struct rule *r, const char *path, const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
+static void walk(const struct rule *r, const char *path, const yyjson_val *v, const char *by, struct td_buf *at, struct td_causes *ret)
 {
 	if (!v)
 		return;
@@ -120,8 +187,7 @@ static void walk(const struct rule *r, const char *path, const yyjson_val *v, st
 		if (!hit(r, v))
 			return;
 		td_auto_free char *text = yyjson_is_str(td_unconst(v)) ? td_asprintf(" %s", yyjson_get_str(td_unconst(v))) : td_strdup("");
-		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), "", "Forbidden:%s is not served by embedded nodes: %s", text,
-			    r->why);
+		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), "", "Forbidden:%s is not served by %s: %s", text, by, r->why);
 		return;
 	}
 	size_t len = at->len, n = strcspn(path, ".["), i, max;
@@ -135,11 +201,11 @@ static void walk(const struct rule *r, const char *path, const yyjson_val *v, st
 		yyjson_arr_foreach (td_unconst(x), i, max, e) {
 			size_t here = at->len;
 			td_buf_printf(at, "[%zu]", i);
-			walk(r, path, e, at, ret);
+			walk(r, path, e, by, at, ret);
 			td_path_cut(at, here);
 		}
 	} else {
-		walk(r, *path == '.' ? path + 1 : path, x, at, ret);
+		walk(r, *path == '.' ? path + 1 : path, x, by, at, ret);
 	}
 	td_path_cut(at, len);
 }
@@ -172,20 +238,82 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 		}
 }
 
-void td_podspec_served(const yyjson_val *spec, const char *path, struct td_causes *ret)
+static void podspec(const yyjson_val *spec, const char *path, struct td_causes *ret)
 {
 	td_auto_buf struct td_buf at = {0};
-	if (!yyjson_is_obj(td_unconst(spec)))
-		return;
-	for (size_t i = 0; i < TD_LEN(rules); i++) {
+	for (size_t i = 0; i < TD_LEN(pod_rules); i++) {
 		static const char *const lists[] = {"initContainers[].", "containers[]."};
-		bool both = td_starts(rules[i].path, "*.");
+		const struct rule *r = &pod_rules[i];
+		bool both = td_starts(r->path, "*.");
 		for (size_t l = 0; l < (both ? TD_LEN(lists) : 1); l++) {
-			td_auto_free char *p = td_asprintf("%s%s", both ? lists[l] : "", rules[i].path + (both ? 2 : 0));
+			td_auto_free char *p = td_asprintf("%s%s", both ? lists[l] : "", r->path + (both ? 2 : 0));
 			td_buf_reset(&at);
 			td_buf_puts(&at, path);
-			walk(&rules[i], p, spec, &at, ret);
+			walk(r, p, spec, "embedded nodes", &at, ret);
 		}
 	}
 	container_rules(spec, path, ret);
+}
+
+// Rules in CEL anywhere in the schemas of a CRD: taken without being checked they would promise what nobody keeps.
+static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
+{
+	size_t i, max, len = at->len;
+	yyjson_val *k, *x;
+	if (yyjson_arr_size(td_jkey(v, "x-kubernetes-validations")))
+		td_cause_at(
+			ret, "FieldValueForbidden", td_buf_str(at), ".x-kubernetes-validations",
+			"Forbidden: is not served by the embedded API: rules in CEL are not checked here; use pattern, enum, minimum and "
+			"the like");
+	yyjson_arr_foreach (td_unconst(v), i, max, x) {
+		td_buf_printf(at, "[%zu]", i);
+		cel(x, at, ret);
+		td_path_cut(at, len);
+	}
+	yyjson_obj_foreach (td_unconst(v), i, max, k, x) {
+		td_path_key(at, td_keystr(k));
+		cel(x, at, ret);
+		td_path_cut(at, len);
+	}
+}
+
+static void object(const struct td_kind *k, const yyjson_val *obj, struct td_causes *ret)
+{
+	const yyjson_val *spec = td_jkey(obj, "spec");
+	td_auto_buf struct td_buf at = {0};
+	if (!*k->group && !strcmp(k->kind, "Pod"))
+		podspec(spec, "spec", ret);
+	for (size_t i = 0; i < TD_LEN(kind_rules); i++) {
+		if (strcmp(kind_rules[i].group, k->group) || strcmp(kind_rules[i].kind, k->kind))
+			continue;
+		if (kind_rules[i].template)
+			podspec(td_jget(spec, "template.spec"), "spec.template.spec", ret);
+		for (const struct rule *r = kind_rules[i].rules; r && r->path; r++) {
+			td_buf_reset(&at);
+			td_buf_puts(&at, "spec");
+			walk(r, r->path, spec, "the embedded API", &at, ret);
+		}
+	}
+	if (!strcmp(k->kind, "CustomResourceDefinition")) {
+		td_buf_reset(&at);
+		td_buf_puts(&at, "spec.versions");
+		cel(td_jkey(spec, "versions"), &at, ret);
+	}
+}
+
+size_t td_served_check(const struct td_kind *k, const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+{
+	td_auto_causes struct td_causes now = {0}, was = {0};
+	size_t before = ret->n;
+	object(k, obj, &now);
+	if (now.n && old)
+		object(k, old, &was);
+	for (size_t i = 0; i < now.n; i++) {
+		bool stored = false;
+		for (size_t j = 0; j < was.n; j++)
+			stored = stored || (!strcmp(now.v[i].field, was.v[j].field) && !strcmp(now.v[i].message, was.v[j].message));
+		if (!stored)
+			td_cause_add(ret, now.v[i].reason, now.v[i].field, "%s", now.v[i].message);
+	}
+	return ret->n - before;
 }

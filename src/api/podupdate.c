@@ -23,6 +23,28 @@ static bool within(const yyjson_val *a, const yyjson_val *b)
 	return true;
 }
 
+// Tolerations stay; only how long may change.
+static bool tolerations_stay(const yyjson_val *old, const yyjson_val *now)
+{
+	size_t i, max, j, m, k, n;
+	yyjson_val *x, *y, *key, *v;
+	yyjson_arr_foreach (td_unconst(old), i, max, x) {
+		bool found = false;
+		yyjson_arr_foreach (td_unconst(now), j, m, y) {
+			bool same = true;
+			const yyjson_val *both[] = {x, y};
+			for (int s = 0; s < 2; s++)
+				yyjson_obj_foreach (td_unconst(both[s]), k, n, key, v)
+					same = same && (yyjson_equals_str(key, "tolerationSeconds") ||
+							td_jequal(v, td_jkey(both[!s], td_keystr(key))));
+			found = found || same;
+		}
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
 // Makes `key` of the copy what it was, so that it does not count as changed.
 static void restore(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_val *old, const char *key)
 {
@@ -104,8 +126,10 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 		td_cause_add(ret, "FieldValueInvalid", "spec.activeDeadlineSeconds",
 			     "Invalid value: %lld: must be less than or equal to previous value", deadline);
 	restore(d, copy, old, "activeDeadlineSeconds");
-	if (within(td_jkey(old, "tolerations"), td_jkey(now, "tolerations")))
-		restore(d, copy, old, "tolerations");
+	if (!tolerations_stay(td_jkey(old, "tolerations"), td_jkey(now, "tolerations")))
+		td_cause_add(ret, "FieldValueForbidden", "spec.tolerations",
+			     "Forbidden: existing toleration can not be modified except its tolerationSeconds");
+	restore(d, copy, old, "tolerations");
 	if (!within(td_jkey(now, "schedulingGates"), td_jkey(old, "schedulingGates")))
 		td_cause_add(ret, "FieldValueForbidden", "spec.schedulingGates",
 			     "Forbidden: only deletion is allowed, but found new scheduling gate");
@@ -123,13 +147,55 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 	td_cause_add(ret, "FieldValueForbidden", "spec", "Forbidden: " MUTABLE "; %s differs", td_buf_str(&path));
 }
 
+// podIP is the first of podIPs, and wins where they differ, as the real one's conversion makes them.
+void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj)
+{
+	yyjson_mut_val *list = td_jm_get(obj, "status.podIPs"), *first = yyjson_mut_arr_get_first(list);
+	const char *one = td_jm_getstr(obj, "status.podIP"), *ip = first ? td_jm_getstr(first, "ip") : NULL;
+	if (one && !*one) {
+		td_jm_del(obj, "status.podIP");
+		one = NULL;
+	}
+	if (one && !td_streq(ip, one)) {
+		td_jm_del(obj, "status.podIPs");
+		td_jm_str(d, yyjson_mut_arr_add_obj(d, td_jm_arr(d, obj, "status.podIPs")), "ip", one);
+	} else if (!one && ip) {
+		td_jm_str(d, obj, "status.podIP", ip);
+	}
+}
+
+// Addresses of a status: one of each family at most.
+static void check_addresses(const yyjson_val *status, const char *key, struct td_causes *ret)
+{
+	size_t i, max, families[2] = {0};
+	yyjson_val *x, *list = td_jkey(status, key);
+	yyjson_arr_foreach (list, i, max, x) {
+		const char *ip = td_jstr_or(x, "ip", "");
+		bool six = false;
+		td_auto_free char *at = td_asprintf("status.%s[%zu]", key, i);
+		if (!td_is_ip(ip, &six))
+			td_cause_add(ret, "FieldValueInvalid", at,
+				     "Invalid value: \"%.100s\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", ip);
+		else
+			families[six]++;
+	}
+	td_auto_free char *at = td_asprintf("status.%s", key), *one = td_strndup(key, strlen(key) - 1);
+	const char *first = td_jstr(yyjson_arr_get_first(list), "ip"), *alone = td_jkey_str(status, one);
+	if (first && alone && strcmp(first, alone) != 0)
+		td_cause_at(ret, "FieldValueInvalid", at, "[0].ip", "Invalid value: \"%.100s\": must be equal to `%s`", first, one);
+	if (families[0] > 1 || families[1] > 1)
+		td_cause_add(ret, "FieldValueInvalid", at, "Invalid value: may specify no more than one IP for each IP family");
+}
+
 size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n;
 	td_podspec_check(td_jkey(obj, "spec"), "spec", false, ret);
-	if (!old)
-		td_podspec_served(td_jkey(obj, "spec"), "spec", ret);
-	else
+	if (old && !td_jequal(td_jkey(obj, "status"), td_jkey(old, "status"))) {
+		check_addresses(td_jkey(obj, "status"), "podIPs", ret);
+		check_addresses(td_jkey(obj, "status"), "hostIPs", ret);
+	}
+	if (old)
 		check_update(td_jkey(obj, "spec"), td_jkey(old, "spec"), ret);
 	return ret->n - before;
 }

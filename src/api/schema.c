@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/quantity_priv.h"
+#include "base/clock.h"
 
 int td_schema_cmp_prop(const void *a, const void *b)
 {
@@ -50,10 +51,28 @@ static void canonical_quantity(yyjson_mut_doc *d, yyjson_mut_val *v)
 		yyjson_mut_set_str(v, yyjson_mut_get_str(yyjson_mut_strcpy(d, buf)));
 }
 
+// In UTC, whole seconds or six digits, as the real one's types write them.
+static void canonical_time(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *v)
+{
+	const char *t = yyjson_mut_get_str(v), *dot = t ? strchr(t, '.') : NULL;
+	bool micro = !strcmp(s->format, "micro-time");
+	size_t n = yyjson_mut_get_len(v), digits = dot ? strspn(dot + 1, "0123456789") : 0;
+	int64_t ms;
+	char buf[TD_TIME_LEN], out[TD_TIME_LEN + 8];
+	if (!t || (t[n ? n - 1 : 0] == 'Z' && n == (micro ? 27 : 20)) || (micro && digits != 6) || strpbrk(t, "tz") ||
+	    td_time_parse(t, &ms))
+		return; // as it is to be, or to be refused
+	td_time_format(ms, buf);
+	snprintf(out, sizeof(out), "%.19s%.*sZ", buf, micro ? 7 : 0, dot ? dot : "");
+	yyjson_mut_set_str(v, yyjson_mut_get_str(yyjson_mut_strcpy(d, out)));
+}
+
 static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *v, bool fill)
 {
 	if (!s->has_default)
 		return;
+	if (s->is_time)
+		canonical_time(s, d, v);
 	if (s->quantity)
 		canonical_quantity(d, v);
 	size_t i, max;
@@ -127,7 +146,11 @@ static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *p
 			td_path_key(path, key);
 		if (unknown && ret)
 			td_strv_add(ret, td_buf_str(path));
-		// A null where none is allowed means "not given", as it does to Kubernetes' own types.
+		// A null where none is allowed means "not given", as it does to Kubernetes' own types; in a map of strings, an empty one.
+		if (c && yyjson_mut_is_null(x) && c == s->additional && c->type == TD_S_STRING && !c->nullable) {
+			yyjson_mut_set_str(x, "");
+			continue;
+		}
 		if (unknown || (c && !c->nullable && yyjson_mut_is_null(x) && (c->type != TD_S_ANY || c->int_or_string)))
 			yyjson_mut_obj_iter_remove(&it);
 		else if (c && yyjson_mut_is_ctn(x))
@@ -140,4 +163,36 @@ void td_schema_prune(const struct td_schema *s, yyjson_mut_val *obj, struct td_s
 {
 	td_auto_buf struct td_buf path = {0};
 	prune(s, obj, &path, ret_unknown);
+}
+
+// ---- tidy ----
+
+static bool vanishes(const struct td_schema *s, yyjson_mut_val *v)
+{
+	if (yyjson_mut_is_arr(v)) // of the right type: what is wrong is to be refused
+		return !yyjson_mut_arr_size(v) && s->type == TD_S_ARRAY;
+	return yyjson_mut_is_obj(v) && !yyjson_mut_obj_size(v) && s->additional && !s->n_props;
+}
+
+void td_schema_tidy(const struct td_schema *s, yyjson_mut_val *obj)
+{
+	size_t i, max;
+	yyjson_mut_val *k, *v;
+	if (yyjson_mut_is_arr(obj) && s->items)
+		yyjson_mut_arr_foreach (obj, i, max, v)
+			td_schema_tidy(s->items, v);
+	if (!yyjson_mut_is_obj(obj) || (!s->n_props && !s->additional))
+		return; // of no known form: as it is
+	yyjson_mut_obj_iter it;
+	yyjson_mut_obj_iter_init(obj, &it);
+	while ((k = yyjson_mut_obj_iter_next(&it))) {
+		v = yyjson_mut_obj_iter_get_val(k);
+		const struct td_schema *c = td_schema_prop(s, yyjson_mut_get_str(k));
+		if (!c)
+			continue;
+		if (vanishes(c, v))
+			yyjson_mut_obj_iter_remove(&it);
+		else
+			td_schema_tidy(c, v);
+	}
 }

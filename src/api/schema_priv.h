@@ -36,6 +36,7 @@ struct td_schema {
 	uint8_t type;      // enum td_stype
 	uint8_t list_type; // enum td_list_type
 	bool nullable, int_or_string, preserve, embedded, map_atomic, quantity;
+	bool is_time;     // of a built-in kind: stored in UTC, with as many digits as its type has
 	bool has_default; // here or anywhere below
 	bool allow_dup;   // x-tandem-duplicates: list-map keys serve merging only
 	bool merge_patch; // x-kubernetes-patch-strategy contains "merge"

@@ -1,6 +1,7 @@
 // Label selectors (query form and LabelSelector objects) and field selectors.
 #include "api/selector_priv.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "api/names.h"
@@ -371,6 +372,11 @@ bool td_field_selector_matches(const struct td_field_selector *s, const yyjson_v
 	for (size_t i = 0; i < s->n; i++) {
 		const yyjson_val *v = td_jget(obj, s->v[i].path);
 		const char *have = yyjson_get_str((yyjson_val *)(uintptr_t)v);
+		char number[32];
+		if (yyjson_is_int((yyjson_val *)(uintptr_t)v)) { // a selectable field of a custom resource
+			snprintf(number, sizeof(number), "%lld", (long long)yyjson_get_sint((yyjson_val *)(uintptr_t)v));
+			have = number;
+		}
 		if (!have)
 			have = yyjson_is_true((yyjson_val *)(uintptr_t)v)    ? "true"
 			       : yyjson_is_false((yyjson_val *)(uintptr_t)v) ? "false"

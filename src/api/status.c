@@ -131,10 +131,11 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 	td_jm_obj(d, o, "metadata");
 	td_jm_str(d, o, "status", failure ? "Failure" : "Success");
 	put(d, o, "message", s->message);
-	td_jm_str(d, o, "reason", s->reason);
-	if (s->name || s->kind || s->uid || s->retry_after_s || (s->causes && s->causes->n) || s->code == 404) {
+	td_jm_str(d, o, "reason", s->reason && *s->reason ? s->reason : NULL);
+	const char *name = s->name && *s->name ? s->name : NULL;
+	if (name || s->kind || s->uid || s->retry_after_s || (s->causes && s->causes->n) || s->details) {
 		yyjson_mut_val *t = td_jm_obj(d, o, "details");
-		put(d, t, "name", s->name);
+		put(d, t, "name", name);
 		td_jm_str(d, t, "group", s->group && *s->group ? s->group : NULL);
 		td_jm_str(d, t, "kind", s->kind);
 		td_jm_str(d, t, "uid", s->uid);
@@ -156,10 +157,10 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 	return td_json_mut_text(o, ret_len);
 }
 
-char *td_status_invalid_message(const char *kind, const char *name, const struct td_causes *c)
+char *td_status_invalid_message(const char *group, const char *kind, const char *name, const struct td_causes *c)
 {
 	td_auto_buf struct td_buf b = {0};
-	td_buf_printf(&b, "%s \"%s\" is invalid", kind ? kind : "", name ? name : "");
+	td_buf_printf(&b, "%s%s%s \"%s\" is invalid", kind ? kind : "", group && *group ? "." : "", group ? group : "", name ? name : "");
 	size_t n = c ? c->n : 0;
 	if (n)
 		td_buf_puts(&b, n > 1 ? ": [" : ": ");

@@ -23,11 +23,12 @@ struct td_status {
 	const char *reason, *message, *kind, *group, *name, *uid;
 	const struct td_causes *causes;
 	int retry_after_s;
+	bool details; // written even when they are empty
 };
 // Text from outside as it may stand in a reply or an object: UTF-8, invalid bytes as U+FFFD. Caller frees.
 char *td_text_clean(const char *s);
 bool td_text_printable(const char *s);                            // UTF-8 without control characters
 char *td_status_text(const struct td_status *s, size_t *ret_len); // JSON text; caller frees
-// Kubernetes' message for an invalid object: `Pod "x" is invalid: [a: Invalid value…, b]`. Caller frees.
-char *td_status_invalid_message(const char *kind, const char *name, const struct td_causes *c);
+// Kubernetes' message for an invalid object: `Deployment.apps "x" is invalid: [a: Invalid value…, b]`. Caller frees.
+char *td_status_invalid_message(const char *group, const char *kind, const char *name, const struct td_causes *c);
 const char *td_status_reason(int http); // 404 → "NotFound", …

@@ -131,7 +131,7 @@ static size_t index_in(const yyjson_mut_val *list, const char *key, const yyjson
 	return SIZE_MAX;
 }
 
-// Sorts the named elements as `order` says; the others keep their place relative to the order before (`before`).
+// Sorts the named elements as `order` says; the others keep their place relative to the order before (`before`), behind what is new.
 static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, const yyjson_mut_val *before, yyjson_val *order)
 {
 	yyjson_mut_val *named = yyjson_mut_arr(m->d), *rest = yyjson_mut_arr(m->d), *x;
@@ -154,7 +154,7 @@ static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, cons
 		bool left = a && !b;
 		if (a && b) {
 			size_t ia = index_in(before, key, a), ib = index_in(before, key, b);
-			left = ia != SIZE_MAX && ib != SIZE_MAX && ia < ib;
+			left = ia == SIZE_MAX || ib == SIZE_MAX || ia < ib;
 		}
 		yyjson_mut_arr_append(list, yyjson_mut_arr_remove_first(left ? named : rest));
 	}
@@ -228,11 +228,13 @@ static int merge_map(struct smp *m, const struct td_schema *s, yyjson_mut_val *t
 		}
 		td_auto_free char *order_key = td_asprintf(ORDER "%s", key);
 		yyjson_val *order = td_jkey(patch, order_key);
+		const struct td_schema *f = field(s, key);
+		if (!order && f && f->merge_patch && yyjson_is_arr(p))
+			order = p; // what is sent without an order says one itself
 		yyjson_mut_val *before = order ? yyjson_mut_val_mut_copy(m->d, yyjson_mut_obj_get(target, key)) : NULL;
 		int r = merge_field(m, s, target, key, p);
 		if (r)
 			return r;
-		const struct td_schema *f = field(s, key);
 		yyjson_mut_val *list = yyjson_mut_obj_get(target, key);
 		if (order && f && f->merge_patch && yyjson_mut_is_arr(list))
 			set_order(m, f->merge_key, list, before, order);

@@ -221,20 +221,33 @@ static yyjson_mut_val *merge_lists(yyjson_mut_doc *d, const struct td_schema *s,
 	td_auto_items struct items was = {0}, is = {0};
 	items_init(&was, s, base);
 	items_init(&is, s, over);
-	size_t next = 0; // items that only the base has keep their place in front of the item they stood before
-	for (size_t i = 0; i < is.n; i++) {
-		if (items_find(&is, is.v[i].pe)->pos != i)
-			continue; // the same item twice: the first counts
-		const struct entry *old = items_find(&was, is.v[i].pe);
-		for (; old && next < old->pos; next++)
-			if (!items_find(&is, was.v[next].pe))
-				yyjson_mut_arr_append(out, yyjson_val_mut_copy(d, was.v[next].v));
-		yyjson_mut_arr_append(out, s->list_type == TD_L_MAP && old ? merge(d, s->items, old->v, is.v[i].v)
-									   : yyjson_val_mut_copy(d, is.v[i].v));
+	// What is applied keeps its order; what only the base has stays in front of what it stood before, as far as that is possible.
+	size_t next = 0, b = 0;
+	td_auto_free bool *done = td_calloc(is.n + 1, sizeof(*done));
+	for (size_t i = 0; i < is.n || b < was.n;) {
+		while (next < is.n && (done[next] || !items_find(&was, is.v[next].pe)))
+			next++; // the next one that both have
+		const struct entry *twin = b < was.n ? items_find(&is, was.v[b].pe) : NULL;
+		if (b < was.n && !twin) {
+			yyjson_mut_arr_append(out, yyjson_val_mut_copy(d, was.v[b++].v));
+			continue;
+		}
+		if (b < was.n && (done[twin->pos] || (i < is.n && twin->pos != i && twin->pos != next))) {
+			b++;
+			continue;
+		}
+		if (i >= is.n)
+			break;
+		if (!done[i] && items_find(&is, is.v[i].pe)->pos == i) { // the same item twice: the first counts
+			const struct entry *old = items_find(&was, is.v[i].pe);
+			yyjson_mut_arr_append(out, s->list_type == TD_L_MAP && old ? merge(d, s->items, old->v, is.v[i].v)
+										   : yyjson_val_mut_copy(d, is.v[i].v));
+		}
+		done[i] = true;
+		if (twin && twin->pos == i)
+			b++;
+		i++;
 	}
-	for (; next < was.n; next++)
-		if (!items_find(&is, was.v[next].pe))
-			yyjson_mut_arr_append(out, yyjson_val_mut_copy(d, was.v[next].v));
 	return out;
 }
 

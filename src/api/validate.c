@@ -1,4 +1,5 @@
 // Validating a value against a compiled schema. Messages follow Kubernetes' field errors, so that tools that read them work.
+#include "api/names.h"
 #include "api/schema_priv.h"
 
 #include <math.h>
@@ -123,6 +124,14 @@ static bool duration_ok(const char *s) // Go's: 1h30m, 500ms
 	return any;
 }
 
+static bool micro_ok(const char *s)
+{
+	int64_t ms;
+	const char *dot = strchr(s, '.');
+	return td_time_parse(s, &ms) == 0 && dot && strspn(dot + 1, "0123456789") == 6 && strchr(s, 'T') && !strchr(s, 'z') &&
+	       strncmp(dot - 2, "60", 2) != 0;
+}
+
 static void check_format(struct check *c, const struct td_schema *s, yyjson_val *v)
 {
 	const char *t = yyjson_get_str(v), *f = s->format;
@@ -141,18 +150,18 @@ static void check_format(struct check *c, const struct td_schema *s, yyjson_val 
 		return;
 	if (!strcmp(f, "date-time") && td_time_parse(t, &ms))
 		invalid(c, v, "must be an RFC 3339 time such as 2026-01-31T12:00:00Z");
+	else if (!strcmp(f, "micro-time") && !micro_ok(t))
+		invalid(c, v, "must be an RFC 3339 time with microseconds such as 2026-01-31T12:00:00.000000Z");
 	else if (!strcmp(f, "byte") && !base64_ok(t))
 		invalid(c, v, "must be base64");
 	else if (!strcmp(f, "duration") && !duration_ok(t))
 		invalid(c, v, "must be a duration such as 30s, 5m or 1h30m");
-	else if (!strcmp(f, "dns-label") && !td_is_dns_label(t))
-		invalid(c, v,
-			"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with "
-			"an alphanumeric character, at most 63 characters");
-	else if (!strcmp(f, "dns-subdomain") && !td_is_dns_subdomain(t))
-		invalid(c, v,
-			"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-			"end with an alphanumeric character");
+	else if (!strcmp(f, "dns-label") || !strcmp(f, "dns-subdomain")) {
+		td_auto_strv struct td_strv l = {0};
+		td_name_faults(!strcmp(f, "dns-label") ? TD_N_LABEL : TD_N_SUBDOMAIN, t, &l);
+		for (size_t i = 0; i < l.n; i++)
+			invalid(c, v, l.v[i]);
+	}
 }
 
 static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val *v)
@@ -292,7 +301,8 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 			if (!same_item(s, x, y))
 				continue;
 			const yyjson_val *show = s->list_type == TD_L_MAP && s->n_keys == 1 ? td_item_key(s, x, s->keys[0]) : x;
-			td_auto_free char *t = c->out ? shown(show) : NULL;
+			// Two without their key are alike too.
+			td_auto_free char *t = !c->out ? NULL : show ? shown(show) : td_strdup("\"\"");
 			size_t here = c->path.len;
 			if (s->list_type == TD_L_MAP && s->n_keys == 1)
 				td_path_key(&c->path, s->keys[0]);

@@ -49,7 +49,8 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds a pod: remove it; "
 				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
-	if (changed(was, now, ALL_DEVICES) && !td_auth_is_role(&q->user))
+	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
+	if (changed(was, now, ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
 			      "%s[\"" ALL_DEVICES "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
 			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
@@ -143,6 +144,32 @@ static const char *qos(yyjson_mut_val *o)
 	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 
+// Admission plugin DefaultTolerationSeconds: a pod that says nothing of these two taints stays for a while on a node that has them.
+static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	static const char *const keys[] = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"};
+	yyjson_mut_val *list = td_jm_get(o, "spec.tolerations"), *t;
+	bool said[TD_LEN(keys)] = {0};
+	size_t i, n;
+	if (list && !yyjson_mut_is_arr(list))
+		return; // validation says so
+	yyjson_mut_arr_foreach (list, i, n, t) {
+		const char *key = td_jm_getstr(t, "key"), *effect = td_jm_getstr(t, "effect");
+		for (size_t k = 0; k < TD_LEN(keys); k++)
+			said[k] = said[k] ||
+				  ((!key || !*key || !strcmp(key, keys[k])) && (!effect || !*effect || !strcmp(effect, "NoExecute")));
+	}
+	for (size_t k = 0; k < TD_LEN(keys); k++) {
+		if (said[k])
+			continue;
+		t = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "spec.tolerations"));
+		td_jm_str(d, t, "key", keys[k]);
+		td_jm_str(d, t, "operator", "Exists");
+		td_jm_str(d, t, "effect", "NoExecute");
+		td_jm_int(d, t, "tolerationSeconds", 300);
+	}
+}
+
 static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
 {
 	int rc = priority(q, d, o, name, r);
@@ -157,13 +184,17 @@ static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, co
 		td_jm_str(d, c, "reason", "SchedulingGated");
 		td_jm_str(d, c, "message", "Scheduling is blocked due to non-empty scheduling gates");
 	}
-	if (!td_jm_getstr(o, "spec.serviceAccountName"))
-		td_jm_str(d, o, "spec.serviceAccountName", "default");
-	td_jm_str(d, o, "spec.serviceAccount", td_jm_getstr(o, "spec.serviceAccountName"));
-	return 0;
+	return td_account_admit(q, d, name, r);
 }
 
 // ---- the others ----
+// What is there already is validation's to refuse.
+static void add_label(yyjson_mut_doc *d, yyjson_mut_val *labels, const char *key, const char *value)
+{
+	if (yyjson_mut_is_obj(labels) && !yyjson_mut_obj_get(labels, key))
+		td_jm_key_str(d, labels, key, value);
+}
+
 static void job_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name)
 {
 	yyjson_mut_val *manual = td_jm_get(o, "spec.manualSelector");
@@ -171,12 +202,11 @@ static void job_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name)
 		return;
 	const char *uid = td_jm_getstr(o, "metadata.uid");
 	yyjson_mut_val *labels = td_jm_obj(d, o, "spec.template.metadata.labels");
-	td_jm_key_str(d, labels, "batch.kubernetes.io/controller-uid", uid);
-	td_jm_key_str(d, labels, "batch.kubernetes.io/job-name", name);
-	td_jm_key_str(d, labels, "controller-uid", uid);
-	td_jm_key_str(d, labels, "job-name", name);
-	if (!td_jm_get(o, "spec.selector"))
-		td_jm_key_str(d, td_jm_obj(d, o, "spec.selector.matchLabels"), "batch.kubernetes.io/controller-uid", uid);
+	add_label(d, labels, "batch.kubernetes.io/controller-uid", uid);
+	add_label(d, labels, "batch.kubernetes.io/job-name", name);
+	add_label(d, labels, "controller-uid", uid);
+	add_label(d, labels, "job-name", name);
+	add_label(d, td_jm_obj(d, o, "spec.selector.matchLabels"), "batch.kubernetes.io/controller-uid", uid);
 }
 
 static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
@@ -195,14 +225,32 @@ static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
 	td_jm_del(o, "stringData");
 }
 
-static int service(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, bool create, struct td_refusal *r)
+static int secret(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
 {
+	static const char token[] = "kubernetes.io/service-account-token";
+	if (!old && td_streq(td_jm_getstr(o, "type"), token)) {
+		td_cause_add(&r->causes, "FieldValueNotSupported", "type",
+			     "Unsupported value: \"%s\": the embedded API makes no tokens that never end: use `kubectl create token`, or "
+			     "spec.volumes[].projected.sources[].serviceAccountToken in the pod",
+			     token);
+		return td_refuse_invalid(r, "", "Secret", name);
+	}
+	secret_data(d, o);
+	return 0;
+}
+
+static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name,
+		   struct td_refusal *r)
+{
+	bool create = !old;
 	const char *type = td_jm_getstr(o, "spec.type"), *ip = td_jm_getstr(o, "spec.clusterIP");
 	if (type && !strcmp(type, "ExternalName"))
 		return 0;
 	if (create && (!ip || !*ip)) { // no service proxy here: names resolve to the pods themselves
 		td_jm_str(d, o, "spec.clusterIP", "None");
 		td_reply_warn(q, "services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None", name);
+	} else if (old && ip && td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) { // default/kubernetes has one
+		return 0;
 	} else if (ip && *ip && strcmp(ip, "None") != 0) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.clusterIP",
 			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or write None", ip);
@@ -224,6 +272,21 @@ static void namespace_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *n
 	td_jm_str(d, o, "status.phase", "Active");
 }
 
+// Never silent: a label that keeps pods from much on other clusters does nothing here.
+static void pod_security(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name)
+{
+	static const char key[] = "pod-security.kubernetes.io/enforce";
+	yyjson_mut_val *labels = td_jm_get(o, "metadata.labels"), *v = labels ? yyjson_mut_obj_get(labels, key) : NULL;
+	const char *level = v ? yyjson_mut_get_str(v) : NULL;
+	if (!level || !strcmp(level, "privileged") ||
+	    (old && td_streq(td_jkey_str(td_jget(td_item_root(old), "metadata.labels"), key), level)))
+		return;
+	td_reply_warn(q,
+		      "namespaces \"%s\": the embedded API does not enforce pod security: with %s=%.40s pods are not refused here "
+		      "(docs/SECURITY.md)",
+		      name, key, level);
+}
+
 int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
@@ -241,15 +304,19 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	if (!name)
 		name = "";
 	int rc = grants(q, old, o, name, r);
-	if (rc < 0)
+	if (rc < 0 || (rc = td_grant_check(q, old, d, r)) < 0)
 		return rc;
+	if (is(k, "", "pods"))
+		tolerations(d, o);
 	if (is(k, "", "pods") && !old)
 		return pod_create(q, d, o, name, r);
 	if (is(k, "", "secrets"))
-		secret_data(d, o);
-	else if (is(k, "", "services"))
-		return service(q, d, o, name, !old, r);
-	else if (is(k, "batch", "jobs") && !old)
+		return secret(q, old, d, o, name, r);
+	if (is(k, "", "services"))
+		return service(q, old, d, o, name, r);
+	if (is(k, "", "namespaces"))
+		pod_security(q, old, o, name);
+	if (is(k, "batch", "jobs") && !old)
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);

@@ -1,4 +1,4 @@
-// What always exists: namespaces and system PriorityClasses.
+// What always exists: namespaces and system PriorityClasses; roles: bootstrap_rbac.c.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -34,7 +34,7 @@ int td_srv_bootstrap(struct td_srv *s, struct td_error *err)
 		yyjson_mut_arr_add_str(d, td_jm_arr(d, o, "spec.finalizers"), "kubernetes");
 		td_jm_str(d, o, "status.phase", "Active");
 		int rc = ensure(s, "", "namespaces", spaces[i], d, err);
-		if (rc < 0)
+		if (rc < 0 || (rc = td_account_ensure(s, spaces[i], err)) < 0)
 			return rc;
 	}
 	static const struct {
@@ -58,5 +58,5 @@ int td_srv_bootstrap(struct td_srv *s, struct td_error *err)
 		if (rc < 0)
 			return rc;
 	}
-	return 0;
+	return td_srv_bootstrap_rbac(s, err);
 }

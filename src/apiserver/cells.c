@@ -1,6 +1,7 @@
 // Cells: see cells.h. The rules are those of kubernetes/pkg/printers/internalversion.
 #include "apiserver/cells.h"
 
+#include "api/condition.h"
 #include "api/selector.h"
 #include "base/clock.h"
 
@@ -100,25 +101,10 @@ static void containers(const struct td_cellspec *c, const yyjson_val *o, int64_t
 	td_cell_str(out, td_buf_str(&b));
 }
 
-bool td_has_condition(const yyjson_val *o, const char *type)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), type) && td_streq(td_jstr(c, "status"), "True"))
-			return true;
-	return false;
-}
-
 // ---- nodes ----
 static void node_status(const struct td_cellspec *spec, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	const char *ready = "Unknown";
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "Ready"))
-			ready = td_streq(td_jstr(c, "status"), "True") ? "Ready" : "NotReady";
+	const char *ready = !td_condition(o, "Ready") ? "Unknown" : td_condition_true(o, "Ready") ? "Ready" : "NotReady";
 	td_buf_printf(out, "\"%s%s\"", ready, td_jbool(o, "spec.unschedulable", false) ? ",SchedulingDisabled" : "");
 }
 
@@ -155,9 +141,9 @@ static void job_status(const struct td_cellspec *c, const yyjson_val *o, int64_t
 	static const char *const before[] = {"Complete", "Failed"}, *const after[] = {"Suspended", "FailureTarget", "SuccessCriteriaMet"};
 	const char *s = td_jget(o, "metadata.deletionTimestamp") ? "Terminating" : NULL;
 	for (size_t i = 0; !s && i < TD_LEN(after); i++)
-		s = td_has_condition(o, after[i]) ? after[i] : NULL;
+		s = td_condition_true(o, after[i]) ? after[i] : NULL;
 	for (size_t i = TD_LEN(before); i-- > 0;)
-		s = td_has_condition(o, before[i]) ? before[i] : s;
+		s = td_condition_true(o, before[i]) ? before[i] : s;
 	td_cell_str(out, s ? s : "Running");
 }
 
@@ -279,8 +265,8 @@ static const struct td_cellspec nodes[] = {
 };
 static const struct td_cellspec deployments[] = {
 	NAME, READY,
-	{"Up-to-date", "integer", "", "Pods of the newest template.", 0, number, "status.updatedReplicas", NULL},
-	{"Available", "integer", "", "Pods ready long enough.", 0, number, "status.availableReplicas", NULL},
+	{"Up-to-date", "string", "", "Pods of the newest template.", 0, number, "status.updatedReplicas", NULL},
+	{"Available", "string", "", "Pods ready long enough.", 0, number, "status.availableReplicas", NULL},
 	AGE, CONTAINERS, IMAGES, SELECTOR, {0},
 };
 static const struct td_cellspec replicasets[] = {
@@ -314,11 +300,11 @@ static const struct td_cellspec services[] = {
 	{"Selector", "string", "", "Label selector for its pods.", 1, pairs, "spec.selector", NULL},
 	{0},
 };
-static const struct td_cellspec configmaps[] = {NAME, {"Data", "integer", "", "Number of entries.", 0, entries, "data", "binaryData"}, AGE, {0}};
+static const struct td_cellspec configmaps[] = {NAME, {"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"}, AGE, {0}};
 static const struct td_cellspec secrets[] = {
 	NAME,
 	{"Type", "string", "", "What is in it.", 0, td_cell_text, "type", "Opaque"},
-	{"Data", "integer", "", "Number of entries.", 0, entries, "data", NULL},
+	{"Data", "string", "", "Number of entries.", 0, entries, "data", NULL},
 	AGE, {0},
 };
 static const struct td_cellspec serviceaccounts[] = {NAME, {"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL}, AGE, {0}};
@@ -373,6 +359,12 @@ static const struct td_celltable tables[] = {
 	{"scheduling.k8s.io", "priorityclasses", priorityclasses},
 	{"policy", "poddisruptionbudgets", budgets},
 	{"apiextensions.k8s.io", "customresourcedefinitions", crds},
+	{"rbac.authorization.k8s.io", "roles", td_role_cells},
+	{"rbac.authorization.k8s.io", "clusterroles", td_role_cells},
+	{"rbac.authorization.k8s.io", "rolebindings", td_binding_cells},
+	{"rbac.authorization.k8s.io", "clusterrolebindings", td_binding_cells},
+	{"", "endpoints", td_endpoints_cells},
+	{"discovery.k8s.io", "endpointslices", td_slice_cells},
 };
 
 const struct td_celltable *td_cells_find(const char *group, const char *plural)

@@ -1,6 +1,7 @@
 // The cells of a Pod. The rules are those of printPod in kubernetes/pkg/printers/internalversion.
 #include "apiserver/cells.h"
 
+#include "api/condition.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -92,7 +93,7 @@ static void containers(const yyjson_val *o, struct summary *s)
 		}
 	}
 	if (running && !strcmp(s->reason, "Completed"))
-		snprintf(s->reason, sizeof(s->reason), "%s", td_has_condition(o, "Ready") ? "Running" : "NotReady");
+		snprintf(s->reason, sizeof(s->reason), "%s", td_condition_true(o, "Ready") ? "Running" : "NotReady");
 }
 
 static void summarise(const yyjson_val *o, struct summary *s)
@@ -105,10 +106,9 @@ static void summarise(const yyjson_val *o, struct summary *s)
 	yyjson_arr_foreach (td_jget(o, "spec.initContainers"), i, n, c)
 		s->total += td_streq(td_jstr(c, "restartPolicy"), "Always");
 	snprintf(s->reason, sizeof(s->reason), "%s", *r ? r : phase);
-	yyjson_arr_foreach (td_jget(o, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "PodScheduled") && td_streq(td_jstr(c, "reason"), "SchedulingGated"))
-			snprintf(s->reason, sizeof(s->reason), "SchedulingGated");
-	if (!initializing(o, s, &side) || td_has_condition(o, "Initialized")) {
+	if (td_streq(td_jstr(td_condition(o, "PodScheduled"), "reason"), "SchedulingGated"))
+		snprintf(s->reason, sizeof(s->reason), "SchedulingGated");
+	if (!initializing(o, s, &side) || td_condition_true(o, "Initialized")) {
 		s->restarts = side.restarts;
 		s->last = side.last;
 		containers(o, s);

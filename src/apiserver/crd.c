@@ -1,6 +1,7 @@
 // CustomResourceDefinitions: established at once, served at once, and on deletion their objects go first.
 #include "apiserver/srv.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 
 #include <ctype.h>
@@ -17,16 +18,10 @@ static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a
 			  const char *reason, const char *message)
 {
 	char t[TD_TIME_LEN];
-	const char *since = NULL;
-	yyjson_val *was = old ? td_jget(td_item_root(old), "status.conditions") : NULL, *c;
-	size_t i, n;
-	yyjson_arr_foreach (was, i, n, c)
-		if (td_streq(td_jstr(c, "type"), type))
-			since = td_jstr(c, "lastTransitionTime");
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, a);
 	td_jm_str(d, o, "type", type);
 	td_jm_str(d, o, "status", "True");
-	td_jm_str(d, o, "lastTransitionTime", since ? since : td_time_format(q->now, t));
+	td_jm_str(d, o, "lastTransitionTime", td_condition_since(old ? td_item_root(old) : NULL, type, "True", td_time_format(q->now, t)));
 	td_jm_str(d, o, "reason", reason);
 	td_jm_str(d, o, "message", message);
 }

@@ -14,14 +14,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TOMBSTONES 4096 // kept at least; half as many again before a prune
+// The past that is kept at least, and how much more gathers before some of it goes: a few pages are then written once for many rows.
+#define PAST_ROWS 4096
+#define PAST_BYTES (8u << 20)
+#define SLACK_ROWS 512
+#define SLACK_BYTES (1u << 20)
+
+// A row that is not current. It goes when nobody can ask for the event that replaced it: that event tells what was before.
+struct past {
+	uint64_t rv, until; // until: the revision of that event
+	size_t len;
+};
 
 struct td_db {
 	sqlite3 *h;
-	sqlite3_stmt *put, *del, *tomb, *rev, *count, *prune, *floor_set;
+	sqlite3_stmt *put, *rev, *forget, *floor_of, *floor_all;
 	uint64_t revision, floor;
-	uint64_t new_tombs;   // since the last prune
-	uint64_t group_tombs; // of them in the group that is being written
+	struct past *past; // in order of `until`
+	size_t n, cap;
+	size_t group_n; // of them from the group that is being written
+	uint64_t bytes; // of past
 	int mark;
 };
 
@@ -68,12 +80,13 @@ struct td_db *td_db_close(struct td_db *db)
 {
 	if (!db)
 		return NULL;
-	sqlite3_stmt *all[] = {db->put, db->del, db->tomb, db->rev, db->count, db->prune, db->floor_set};
+	sqlite3_stmt *all[] = {db->put, db->rev, db->forget, db->floor_of, db->floor_all};
 	for (size_t i = 0; i < TD_LEN(all); i++)
 		sqlite3_finalize(all[i]);
 	sqlite3_close(db->h);
 	if (db->mark >= 0)
 		close(db->mark);
+	free(db->past);
 	free(db);
 	return NULL;
 }
@@ -103,9 +116,9 @@ static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_e
 	int rc = td_mark_open(path, db->revision, lossy, &db->mark, &jump, err);
 	if (rc < 0 || !jump)
 		return rc;
-	sqlite3_bind_int64(db->floor_set, 1, (sqlite3_int64)jump);
+	sqlite3_bind_int64(db->floor_all, 1, (sqlite3_int64)jump);
 	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)jump);
-	if ((rc = exec(db, "BEGIN IMMEDIATE", err)) < 0 || (rc = run(db, db->floor_set, err, "writing the floor")) < 0 ||
+	if ((rc = exec(db, "BEGIN IMMEDIATE", err)) < 0 || (rc = run(db, db->floor_all, err, "writing the floor")) < 0 ||
 	    (rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
 		return td_wrap(err, "%s", path);
 	db->revision = db->floor = jump;
@@ -113,6 +126,17 @@ static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_e
 	td_mark_accepted(path);
 	return 0;
 }
+
+#define TABLES                                                                                                                             \
+	"CREATE TABLE log(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, crv INTEGER NOT NULL,"          \
+	" deleted INTEGER NOT NULL, bytes BLOB NOT NULL);"                                                                                 \
+	"CREATE TABLE floors(res TEXT PRIMARY KEY, rv INTEGER NOT NULL);"
+#define META "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 1), ('floor', 0);"
+// Version 1 kept no past but deletions: watches start anew.
+#define FROM_1                                                                                                                             \
+	"INSERT INTO log SELECT rv, res, ns, name, crv, 0, bytes FROM objects;"                                                            \
+	"UPDATE meta SET v=(SELECT v FROM meta WHERE k='revision') WHERE k='floor';"                                                       \
+	"DROP TABLE objects; DROP TABLE tombstones;"
 
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
@@ -133,34 +157,20 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
-	if (version > 1)
-		return td_fail(err, TD_INVALID, "state database %s has version %llu, this program knows 1: use the newer program", path,
+	if (version > 2)
+		return td_fail(err, TD_INVALID, "state database %s has version %llu, this program knows 2: use the newer program", path,
 			       (unsigned long long)version);
-	if (version == 0 &&
-	    ((rc = exec(db,
-			"BEGIN;"
-			"CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, crv INTEGER "
-			"NOT NULL,"
-			" bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name));"
-			"CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL,"
-			" crv INTEGER NOT NULL, bytes BLOB NOT NULL);"
-			"CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL);"
-			"INSERT INTO meta VALUES('revision', 1), ('floor', 0); PRAGMA user_version=1; COMMIT",
-			err)) < 0))
+	if ((version == 0 && (rc = exec(db, "BEGIN;" TABLES META "PRAGMA user_version=2; COMMIT", err)) < 0) ||
+	    (version == 1 && (rc = exec(db, "BEGIN;" TABLES FROM_1 "PRAGMA user_version=2; COMMIT", err)) < 0))
 		return td_wrap(err, "%s", path);
 	if ((rc = get_int(db, "SELECT v FROM meta WHERE k='revision'", &db->revision, err)) < 0 ||
 	    (rc = get_int(db, "SELECT v FROM meta WHERE k='floor'", &db->floor, err)) < 0 ||
-	    (rc = get_int(db, "SELECT count(*) FROM tombstones", &db->new_tombs, err)) < 0 ||
-	    (rc = prep(db,
-		       "INSERT INTO objects(res,ns,name,rv,crv,bytes) VALUES(?1,?2,?3,?4,?5,?6)"
-		       " ON CONFLICT(res,ns,name) DO UPDATE SET rv=?4, crv=?5, bytes=?6",
-		       &db->put, err)) < 0 ||
-	    (rc = prep(db, "DELETE FROM objects WHERE res=?1 AND ns=?2 AND name=?3", &db->del, err)) < 0 ||
-	    (rc = prep(db, "INSERT INTO tombstones(res,ns,name,rv,crv,bytes) VALUES(?1,?2,?3,?4,?5,?6)", &db->tomb, err)) < 0 ||
+	    (rc = prep(db, "INSERT INTO log(rv,res,ns,name,crv,deleted,bytes) VALUES(?1,?2,?3,?4,?5,?6,?7)", &db->put, err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='revision'", &db->rev, err)) < 0 ||
-	    (rc = prep(db, "SELECT rv FROM tombstones ORDER BY rv DESC LIMIT 1 OFFSET ?1", &db->count, err)) < 0 ||
-	    (rc = prep(db, "DELETE FROM tombstones WHERE rv<=?1", &db->prune, err)) < 0 ||
-	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_set, err)) < 0)
+	    (rc = prep(db, "INSERT INTO floors(res,rv) SELECT res, ?2 FROM log WHERE rv=?1 ON CONFLICT(res) DO UPDATE SET rv=?2",
+		       &db->floor_of, err)) < 0 ||
+	    (rc = prep(db, "DELETE FROM log WHERE rv=?1", &db->forget, err)) < 0 ||
+	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_all, err)) < 0)
 		return td_wrap(err, "%s", path);
 	if ((rc = open_mark(db, path, lossy, err)) < 0)
 		return rc;
@@ -178,15 +188,45 @@ uint64_t td_db_floor(const struct td_db *db)
 	return db->floor;
 }
 
-int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r, struct td_error *err), void *ctx, struct td_error *err)
+static void add_past(struct td_db *db, uint64_t rv, uint64_t until, size_t len)
+{
+	if (db->n == db->cap) {
+		db->cap = db->cap ? db->cap * 2 : 256;
+		db->past = td_realloc(db->past, db->cap * sizeof(*db->past));
+	}
+	db->past[db->n++] = (struct past){rv, until, len};
+	db->bytes += len;
+	db->group_n++;
+}
+
+static void add_row(struct td_db *db, const struct td_db_row *r)
+{
+	if (r->prev)
+		add_past(db, r->prev, r->rv, r->prev_len);
+	if (r->deleted)
+		add_past(db, r->rv, r->rv, r->len);
+}
+
+static int load_floors(struct td_db *db, const struct td_db_loader *l, struct td_error *err)
 {
 	sqlite3_stmt *st = NULL;
-	int rc = prep(
-		db,
-		"SELECT res, ns, name, rv, crv, 0, bytes FROM objects UNION ALL SELECT res, ns, name, rv, crv, 1, bytes FROM tombstones"
-		" ORDER BY rv",
-		&st, err);
+	int rc = prep(db, "SELECT res, rv FROM floors", &st, err);
 	if (rc < 0)
+		return rc;
+	int step;
+	while ((step = sqlite3_step(st)) == SQLITE_ROW)
+		l->floor(l->ctx, (const char *)sqlite3_column_text(st, 0), (uint64_t)sqlite3_column_int64(st, 1));
+	if (step != SQLITE_DONE)
+		rc = fail(db, err, "reading floors");
+	sqlite3_finalize(st);
+	return rc;
+}
+
+int td_db_load(struct td_db *db, const struct td_db_loader *l, struct td_error *err)
+{
+	sqlite3_stmt *st = NULL;
+	int rc = load_floors(db, l, err);
+	if (rc < 0 || (rc = prep(db, "SELECT res, ns, name, rv, crv, deleted, bytes FROM log ORDER BY rv", &st, err)) < 0)
 		return rc;
 	int step;
 	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
@@ -200,8 +240,9 @@ int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r
 			.bytes = sqlite3_column_blob(st, 6),
 			.len = (size_t)sqlite3_column_bytes(st, 6),
 		};
-		if ((rc = row(ctx, &r, err)) < 0)
+		if ((rc = l->row(l->ctx, &r, err)) < 0)
 			break;
+		add_row(db, &r);
 	}
 	if (rc == 0 && step != SQLITE_DONE)
 		rc = fail(db, err, "reading objects");
@@ -211,70 +252,68 @@ int td_db_load(struct td_db *db, int (*row)(void *ctx, const struct td_db_row *r
 
 int td_db_begin(struct td_db *db, struct td_error *err)
 {
-	db->group_tombs = 0;
+	db->group_n = 0;
 	return exec(db, "BEGIN IMMEDIATE", err);
 }
 
 int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err)
 {
-	if (r->deleted) {
-		sqlite3_bind_text(db->del, 1, r->res, -1, SQLITE_STATIC);
-		sqlite3_bind_text(db->del, 2, r->ns, -1, SQLITE_STATIC);
-		sqlite3_bind_text(db->del, 3, r->name, -1, SQLITE_STATIC);
-		int rc = run(db, db->del, err, "deleting an object");
-		if (rc < 0)
-			return rc;
-		db->group_tombs++;
-	}
-	sqlite3_stmt *st = r->deleted ? db->tomb : db->put;
-	sqlite3_bind_text(st, 1, r->res, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 2, r->ns, -1, SQLITE_STATIC);
-	sqlite3_bind_text(st, 3, r->name, -1, SQLITE_STATIC);
-	sqlite3_bind_int64(st, 4, (sqlite3_int64)r->rv);
+	sqlite3_stmt *st = db->put;
+	sqlite3_bind_int64(st, 1, (sqlite3_int64)r->rv);
+	sqlite3_bind_text(st, 2, r->res, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 3, r->ns, -1, SQLITE_STATIC);
+	sqlite3_bind_text(st, 4, r->name, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(st, 5, (sqlite3_int64)r->crv);
-	sqlite3_bind_blob(st, 6, r->bytes, (int)r->len, SQLITE_STATIC);
-	return run(db, st, err, "writing an object");
+	sqlite3_bind_int(st, 6, r->deleted);
+	sqlite3_bind_blob(st, 7, r->bytes, (int)r->len, SQLITE_STATIC);
+	int rc = run(db, st, err, "writing an object");
+	if (rc == 0)
+		add_row(db, r);
+	return rc;
 }
 
-// Forgets old tombstones in the same transaction; watches that start below the new floor get 410.
-static int prune(struct td_db *db, uint64_t *ret_floor, struct td_error *err)
+// Forgets the oldest part of the past in the same transaction; watches that start before it get 410.
+static int forget(struct td_db *db, size_t *ret_n, uint64_t *ret_bytes, struct td_error *err)
 {
-	sqlite3_bind_int64(db->count, 1, TOMBSTONES);
-	uint64_t cut = 0;
-	if (sqlite3_step(db->count) == SQLITE_ROW)
-		cut = (uint64_t)sqlite3_column_int64(db->count, 0);
-	sqlite3_reset(db->count);
-	if (!cut)
-		return 0;
-	sqlite3_bind_int64(db->prune, 1, (sqlite3_int64)cut);
-	int rc = run(db, db->prune, err, "forgetting old deletions");
-	if (rc < 0)
-		return rc;
-	sqlite3_bind_int64(db->floor_set, 1, (sqlite3_int64)cut);
-	rc = run(db, db->floor_set, err, "writing the floor");
-	if (rc == 0)
-		*ret_floor = cut;
-	return rc;
+	size_t n = 0;
+	uint64_t bytes = 0;
+	for (; n < db->n && (db->n - n > PAST_ROWS || db->bytes - bytes > PAST_BYTES); n++) {
+		const struct past *p = &db->past[n];
+		sqlite3_bind_int64(db->floor_of, 1, (sqlite3_int64)p->rv);
+		sqlite3_bind_int64(db->floor_of, 2, (sqlite3_int64)p->until);
+		sqlite3_bind_int64(db->forget, 1, (sqlite3_int64)p->rv);
+		int rc = run(db, db->floor_of, err, "writing a floor");
+		if (rc < 0 || (rc = run(db, db->forget, err, "forgetting an old version")) < 0)
+			return rc;
+		bytes += p->len;
+	}
+	*ret_n = n;
+	*ret_bytes = bytes;
+	return 0;
 }
 
 int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 {
-	uint64_t floor = db->floor;
-	bool pruned = db->new_tombs + db->group_tombs > TOMBSTONES * 3 / 2;
+	size_t n = 0;
+	uint64_t bytes = 0;
 	int rc;
-	if (pruned && (rc = prune(db, &floor, err)) < 0)
+	if ((db->n > PAST_ROWS + SLACK_ROWS || db->bytes > PAST_BYTES + SLACK_BYTES) && (rc = forget(db, &n, &bytes, err)) < 0)
 		return rc;
 	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)revision);
 	if ((rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
 		return rc;
 	td_mark_set(db->mark, revision);
 	db->revision = revision;
-	db->floor = floor;
-	db->new_tombs = pruned ? TOMBSTONES : db->new_tombs + db->group_tombs;
+	db->n -= n;
+	db->bytes -= bytes;
+	if (n)
+		memmove(db->past, db->past + n, db->n * sizeof(*db->past));
 	return 0;
 }
 
 void td_db_rollback(struct td_db *db)
 {
+	for (; db->group_n; db->group_n--)
+		db->bytes -= db->past[--db->n].len;
 	sqlite3_exec(db->h, "ROLLBACK", NULL, NULL, NULL);
 }

@@ -23,16 +23,31 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 			o.propagation = td_jbool(body, "orphanDependents", false) ? "Orphan" : "Background";
 		o.uid = td_jstr(body, "preconditions.uid");
 		o.rv = td_jstr(body, "preconditions.resourceVersion");
-		if (td_streq(td_jstr(body, "dryRun.[0]"), "All"))
-			q->dry_run = true;
+		size_t i, n;
+		yyjson_val *dry;
+		yyjson_arr_foreach (td_jget(body, "dryRun"), i, n, dry)
+			td_dry_run(q, yyjson_is_str(dry) ? yyjson_get_str(dry) : "", r);
+		if (td_jstr(body, "propagationPolicy") && yyjson_is_bool(td_jget(body, "orphanDependents")))
+			td_cause_add(&r->causes, "FieldValueInvalid", "propagationPolicy",
+				     "Invalid value: \"%.64s\": orphanDependents and deletionPropagation cannot be both set",
+				     o.propagation);
 	}
 	if (o.grace < -1)
 		o.grace = 1; // as the real one: negative means at once, but with a trace
 	if (o.propagation && strcmp(o.propagation, "Background") && strcmp(o.propagation, "Foreground") &&
 	    strcmp(o.propagation, "Orphan")) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "propagationPolicy",
-			     "Unsupported value: \"%.64s\": supported values: \"Background\", \"Foreground\", \"Orphan\"", o.propagation);
-		return td_refuse_invalid(r, "meta.k8s.io", "DeleteOptions", "");
+			     "Unsupported value: \"%.64s\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+			     o.propagation);
+	}
+	if (r->causes.n)
+		return td_refuse_options(r, "DeleteOptions");
+	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") && !strcmp(q->k->plural, "jobs")) { // their default is of old
+		o.propagation = "Orphan";
+		td_reply_warn(
+			q,
+			"child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+			"propagationPolicy=Orphan to suppress this warning");
 	}
 	*ret = o;
 	return 0;
@@ -104,6 +119,12 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		td_refuse(r, 403, NULL, "namespaces \"%s\" is forbidden: this namespace may not be deleted", name);
 		return td_refuse_about(r, "", "namespaces", name);
 	}
+	if (!strcmp(k->plural, "priorityclasses") && (!strcmp(name, "system-node-critical") || !strcmp(name, "system-cluster-critical"))) {
+		td_refuse(r, 403, NULL,
+			  "priorityclasses.scheduling.k8s.io \"%s\" is forbidden: this is a system priority class and cannot be deleted",
+			  name);
+		return td_refuse_about(r, k->group, k->plural, name);
+	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *m = yyjson_mut_doc_get_root(d);
 	bool deleting = td_jget(td_item_root(old), "metadata.deletionTimestamp") != NULL;
@@ -121,16 +142,29 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 	}
 	if (td_is_crd(k) && !q->dry_run)
 		set_finalizer(d, m, "customresourcecleanup.apiextensions.k8s.io", true);
-	if (grace == 0 && !holds(k, m)) {
-		*ret_gone = true;
-		return td_object_remove(q, old, ret, r);
-	}
 	char t[TD_TIME_LEN];
+	if (grace == 0 && !holds(k, m)) {
+		td_auto(td_item_unref) struct td_item *gone = NULL;
+		if ((rc = td_object_remove(q, old, &gone, r)) < 0)
+			return rc;
+		if (!*k->group && !strcmp(k->plural, "pods")) { // its last state says that it was deleted
+			if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
+				td_jm_int(d, m, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
+			td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now, t));
+			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", 0);
+		}
+		// Those that are answered with their last state; others are told of in lists only, as they were there.
+		bool told = !*k->group && (!strcmp(k->plural, "pods") || (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
+		*ret = td_item_new(d, told ? gone->rv : old->rv, old->crv);
+		*ret_gone = true;
+		return 0;
+	}
 	if (!deleting || grace < td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0)) {
 		if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
 			td_jm_int(d, m, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 		td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now + grace * 1000, t));
-		td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
+		if (!is_ns)
+			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
 	}
 	if (is_ns)
 		td_jm_str(d, m, "status.phase", "Terminating");
@@ -164,7 +198,7 @@ int td_do_delete(struct td_req *q, struct td_refusal *r)
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 ||
 	    (rc = td_delete_item(q, q->ns, q->name, &o, &i, &gone, r)) < 0)
 		return rc;
-	bool pod = !*q->group && !strcmp(q->plural, "pods");
+	bool pod = !*q->group && (!strcmp(q->plural, "pods") || !strcmp(q->plural, "services"));
 	if (gone && !pod) // pods are answered with their last state, as the real one does
 		td_reply_success(q, 200, q->name, i->uid);
 	else
@@ -184,16 +218,19 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 || (rc = td_filter_init(q, &f, r)) < 0)
 		return rc;
 	if (q->k->namespaced && !*q->ns)
-		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+		return td_refuse_method(r);
 	if (!q->k->namespaced && !strcmp(q->plural, "namespaces"))
-		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+		return td_refuse_method(r);
 	if (td_store_list(q->s->store, q->res->table, q->ns, 0, &l, &rv, &err) < 0)
 		return td_refuse_err(r, &err);
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"},\"items\":[",
 		      q->k->list_kind, q->group, *q->group ? "/" : "", q->version, (unsigned long long)rv);
 	size_t n = 0;
-	for (size_t i = 0; i < l.n; i++) {
+	struct td_list_options lo = {0};
+	if ((rc = td_list_options(q, &lo, r)) < 0)
+		return rc;
+	for (size_t i = 0; i < l.n && !(lo.limit && n == (size_t)lo.limit); i++) {
 		td_auto(td_item_unref) struct td_item *gone_item = NULL;
 		bool gone;
 		if (!td_filter_matches(&f, l.v[i]))
@@ -207,9 +244,9 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 			return rc;
 		if (n++)
 			td_buf_putc(&b, ',');
-		td_item_write(q->k, gone_item, &b);
+		td_item_write_in_list(q->k, gone_item, &b);
 	}
-	td_buf_puts(&b, "]}");
+	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 	return 0;
 }

@@ -1,4 +1,4 @@
-// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one.
+// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. What is told of a kind is the same in both.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"
@@ -6,96 +6,198 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define ALL "[\"create\",\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"update\",\"watch\"]"
+#define RW "[\"get\",\"patch\",\"update\"]"
+#define STREAM "[\"create\",\"get\"]"
+#define CREATE "[\"create\"]"
+
+struct entry {
+	const char *group, *version, *plural, *singular, *kind, *verbs;
+	const char *sub;                         // "" or the subresource, which stands behind its resource
+	const char *other_group, *other_version; // of what it answers with, where that is another group's
+	bool namespaced;
+	const struct td_kind *k; // short names and categories
+};
+struct entries {
+	struct entry *v;
+	size_t n;
+};
+
+static void entries_done(struct entries *l)
+{
+	free(l->v);
+}
+#define td_auto_entries __attribute__((cleanup(entries_done)))
+
+// What is served without being stored.
+static const struct entry virtual[] = {
+	{"", "v1", "bindings", "binding", "Binding", CREATE, "", NULL, NULL, true, NULL},
+	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "", NULL, NULL, false,
+	 NULL},
+	{"authentication.k8s.io", "v1", "tokenreviews", "tokenreview", "TokenReview", CREATE, "", NULL, NULL, false, NULL},
+	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview", CREATE, "",
+	 NULL, NULL, true, NULL},
+	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview", CREATE, "", NULL,
+	 NULL, false, NULL},
+	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview", CREATE, "", NULL,
+	 NULL, false, NULL},
+	{"authorization.k8s.io", "v1", "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview", CREATE, "", NULL, NULL, false,
+	 NULL},
+};
+
+static const struct {
+	const char *plural, *sub, *kind, *verbs, *group, *version;
+} subresources[] = {
+	{"namespaces", "finalize", "Namespace", "[\"update\"]", NULL, NULL},
+	{"pods", "attach", "PodAttachOptions", STREAM, NULL, NULL},
+	{"pods", "binding", "Binding", CREATE, NULL, NULL},
+	{"pods", "eviction", "Eviction", CREATE, "policy", "v1"},
+	{"pods", "exec", "PodExecOptions", STREAM, NULL, NULL},
+	{"pods", "log", "Pod", "[\"get\"]", NULL, NULL},
+	{"pods", "portforward", "PodPortForwardOptions", STREAM, NULL, NULL},
+	{"serviceaccounts", "token", "TokenRequest", CREATE, "authentication.k8s.io", "v1"},
+};
+
+static void add(struct entries *l, const struct entry *e)
+{
+	l->v = td_realloc(l->v, (l->n + 1) * sizeof(*l->v));
+	l->v[l->n++] = *e;
+}
+
+static void add_kind(struct entries *l, const struct td_kind *k)
+{
+	bool ns = !*k->group && !strcmp(k->plural, "namespaces");
+	struct entry e = {k->group, k->version, k->plural, k->singular, k->kind, ALL, "", NULL, NULL, k->namespaced, k};
+	if (!k->builtin)
+		e.verbs = "[\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"create\",\"update\",\"watch\"]";
+	if (ns)
+		e.verbs = "[\"create\",\"delete\",\"get\",\"list\",\"patch\",\"update\",\"watch\"]";
+	add(l, &e);
+	e.k = NULL;
+	e.singular = "";
+	for (size_t i = 0; !*k->group && i < TD_LEN(subresources); i++) {
+		if (strcmp(subresources[i].plural, k->plural) != 0)
+			continue;
+		e.sub = subresources[i].sub;
+		e.kind = subresources[i].kind;
+		e.verbs = subresources[i].verbs;
+		e.other_group = subresources[i].group;
+		e.other_version = subresources[i].version;
+		add(l, &e);
+	}
+	e = (struct entry){k->group, k->version, k->plural, "", k->kind, RW, "status", NULL, NULL, k->namespaced, NULL};
+	if (k->status)
+		add(l, &e);
+	if (k->scale) {
+		e.sub = "scale";
+		e.kind = "Scale";
+		e.other_group = "autoscaling";
+		e.other_version = "v1";
+		add(l, &e);
+	}
+}
+
+static int cmp_entry(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int c = strcmp(x->plural, y->plural);
+	return c ? c : strcmp(x->sub, y->sub);
+}
+
+// Resources of a group version by name, each followed by its subresources.
+static void entries_of(const struct td_snap *s, const char *group, const char *version, struct entries *ret)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (!strcmp(s->v[i].kind->group, group) && !strcmp(s->v[i].kind->version, version))
+			add_kind(ret, s->v[i].kind);
+	for (size_t i = 0; i < TD_LEN(virtual); i++)
+		if (!strcmp(virtual[i].group, group) && !strcmp(virtual[i].version, version))
+			add(ret, &virtual[i]);
+	if (ret->n)
+		qsort(ret->v, ret->n, sizeof(*ret->v), cmp_entry);
+}
+
 struct group { // one group version, in the order of the snapshot
 	const char *group, *version;
 };
 
+static void group_add(struct group *v, size_t *n, const char *group, const char *version)
+{
+	for (size_t j = 0; j < *n; j++)
+		if (!strcmp(v[j].group, group) && !strcmp(v[j].version, version))
+			return;
+	v[(*n)++] = (struct group){group, version};
+}
+
 static void groups_of(const struct td_snap *s, struct group **ret, size_t *ret_n)
 {
-	struct group *v = td_malloc((s->n + 1) * sizeof(*v));
+	struct group *v = td_malloc((s->n + TD_LEN(virtual)) * sizeof(*v));
 	size_t n = 0;
-	for (size_t i = 0; i < s->n; i++) {
-		const struct td_kind *k = s->v[i].kind;
-		size_t j;
-		for (j = 0; j < n && (strcmp(v[j].group, k->group) || strcmp(v[j].version, k->version)); j++)
-			;
-		if (j == n)
-			v[n++] = (struct group){k->group, k->version};
-	}
+	for (size_t i = 0; i < s->n; i++)
+		if (s->v[i].kind->builtin)
+			group_add(v, &n, s->v[i].kind->group, s->v[i].kind->version);
+	for (size_t i = 0; i < TD_LEN(virtual); i++)
+		group_add(v, &n, virtual[i].group, virtual[i].version);
+	for (size_t i = 0; i < s->n; i++)
+		group_add(v, &n, s->v[i].kind->group, s->v[i].kind->version);
 	*ret = v;
 	*ret_n = n;
 }
 
-static void strings(struct td_buf *b, const struct td_strv *l)
+static bool first_of(const struct group *g, size_t i)
 {
-	td_buf_putc(b, '[');
+	for (size_t j = 0; j < i; j++)
+		if (!strcmp(g[j].group, g[i].group))
+			return false;
+	return true;
+}
+
+static void strings(struct td_buf *b, const char *key, const struct td_strv *l)
+{
 	for (size_t i = 0; i < l->n; i++) {
-		if (i)
+		if (!i)
+			td_buf_printf(b, ",\"%s\":[", key);
+		else
 			td_buf_putc(b, ',');
 		td_cell_str(b, l->v[i]);
 	}
-	td_buf_putc(b, ']');
+	if (l->n)
+		td_buf_putc(b, ']');
 }
 
-struct sub {
-	const char *name, *kind, *group, *version, *verbs;
-};
-
-// The subresources of a kind: at most 8.
-static size_t subs_of(const struct td_kind *k, struct sub *v)
+static void names(struct td_buf *b, const struct td_kind *k)
 {
-	size_t n = 0;
-	bool core = !*k->group;
-	if (k->status)
-		v[n++] = (struct sub){"status", k->kind, k->group, k->version, "[\"get\",\"patch\",\"update\"]"};
-	if (k->scale)
-		v[n++] = (struct sub){"scale", "Scale", "autoscaling", "v1", "[\"get\",\"patch\",\"update\"]"};
-	if (core && !strcmp(k->plural, "pods")) {
-		v[n++] = (struct sub){"binding", "Binding", "", "v1", "[\"create\"]"};
-		v[n++] = (struct sub){"eviction", "Eviction", "policy", "v1", "[\"create\"]"};
-		v[n++] = (struct sub){"log", "Pod", "", "v1", "[\"get\"]"};
-		v[n++] = (struct sub){"exec", "PodExecOptions", "", "v1", "[\"create\",\"get\"]"};
-		v[n++] = (struct sub){"attach", "PodAttachOptions", "", "v1", "[\"create\",\"get\"]"};
-		v[n++] = (struct sub){"portforward", "PodPortForwardOptions", "", "v1", "[\"create\",\"get\"]"};
-	} else if (core && !strcmp(k->plural, "namespaces")) {
-		v[n++] = (struct sub){"finalize", "Namespace", "", "v1", "[\"update\"]"};
-	} else if (core && !strcmp(k->plural, "serviceaccounts")) {
-		v[n++] = (struct sub){"token", "TokenRequest", "authentication.k8s.io", "v1", "[\"create\"]"};
-	}
-	return n;
-}
-
-static const char *verbs_of(const struct td_kind *k)
-{
-	return !*k->group && !strcmp(k->plural, "namespaces")
-		       ? "[\"create\",\"delete\",\"get\",\"list\",\"patch\",\"update\",\"watch\"]"
-		       : "[\"create\",\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"update\",\"watch\"]";
+	if (k)
+		strings(b, "shortNames", &k->short_names);
+	if (k)
+		strings(b, "categories", &k->categories);
 }
 
 // ---- aggregated ----
-static void resource_v2(struct td_buf *b, const struct td_kind *k)
+static void response_kind(struct td_buf *b, const struct entry *e)
 {
-	struct sub subs[8];
-	size_t n = subs_of(k, subs);
-	td_buf_printf(b,
-		      "{\"resource\":\"%s\",\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"},\"scope\":\"%s\","
-		      "\"singularResource\":\"%s\",\"verbs\":%s",
-		      k->plural, k->group, k->version, k->kind, k->namespaced ? "Namespaced" : "Cluster", k->singular, verbs_of(k));
-	if (k->short_names.n) {
-		td_buf_puts(b, ",\"shortNames\":");
-		strings(b, &k->short_names);
+	td_buf_printf(b, "\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"}", e->other_group ? e->other_group : "",
+		      e->other_version ? e->other_version : "", e->kind);
+}
+
+static void resources_v2(struct td_buf *b, const struct entries *l)
+{
+	for (size_t i = 0; i < l->n;) {
+		const struct entry *e = &l->v[i];
+		td_buf_printf(b, "%s{\"resource\":\"%s\",", i ? "," : "", e->plural);
+		response_kind(b, e);
+		td_buf_printf(b, ",\"scope\":\"%s\",\"singularResource\":\"%s\",\"verbs\":%s", e->namespaced ? "Namespaced" : "Cluster",
+			      e->singular, e->verbs);
+		names(b, e->k);
+		bool any = false;
+		for (i++; i < l->n && *l->v[i].sub && !strcmp(l->v[i].plural, e->plural); i++) {
+			td_buf_printf(b, "%s{\"subresource\":\"%s\",", any ? "," : ",\"subresources\":[", l->v[i].sub);
+			response_kind(b, &l->v[i]);
+			td_buf_printf(b, ",\"verbs\":%s}", l->v[i].verbs);
+			any = true;
+		}
+		td_buf_puts(b, any ? "]}" : "}");
 	}
-	if (k->categories.n) {
-		td_buf_puts(b, ",\"categories\":");
-		strings(b, &k->categories);
-	}
-	if (n)
-		td_buf_puts(b, ",\"subresources\":[");
-	for (size_t i = 0; i < n; i++)
-		td_buf_printf(
-			b, "%s{\"subresource\":\"%s\",\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"},\"verbs\":%s}",
-			i ? "," : "", subs[i].name, subs[i].group, subs[i].version, subs[i].kind, subs[i].verbs);
-	td_buf_puts(b, n ? "]}" : "}");
 }
 
 static void aggregated(struct td_req *q, bool core, bool beta)
@@ -108,31 +210,23 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 	td_buf_printf(&b, "{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"apidiscovery.k8s.io/%s\",\"metadata\":{},\"items\":[", v);
 	bool first = true;
 	for (size_t i = 0; i < n; i++) {
-		bool seen = false;
-		for (size_t j = 0; j < i; j++)
-			seen |= !strcmp(g[j].group, g[i].group);
-		if (seen || (*g[i].group == 0) != core)
+		if (!first_of(g, i) || (*g[i].group == 0) != core)
 			continue;
-		td_buf_printf(&b, "%s{\"metadata\":{\"name\":\"%s\",\"creationTimestamp\":null},\"versions\":[", first ? "" : ",",
-			      g[i].group);
+		td_buf_puts(&b, first ? "{\"metadata\":{" : ",{\"metadata\":{");
+		if (!core)
+			td_buf_printf(&b, "\"name\":\"%s\"", g[i].group);
+		td_buf_puts(&b, "},\"versions\":[");
 		first = false;
 		bool first_version = true;
 		for (size_t j = i; j < n; j++) {
 			if (strcmp(g[j].group, g[i].group) != 0)
 				continue;
+			td_auto_entries struct entries l = {0};
+			entries_of(q->snap, g[j].group, g[j].version, &l);
 			td_buf_printf(&b, "%s{\"version\":\"%s\",\"freshness\":\"Current\",\"resources\":[", first_version ? "" : ",",
 				      g[j].version);
 			first_version = false;
-			bool first_res = true;
-			for (size_t k = 0; k < q->snap->n; k++) {
-				const struct td_kind *kind = q->snap->v[k].kind;
-				if (strcmp(kind->group, g[j].group) || strcmp(kind->version, g[j].version))
-					continue;
-				if (!first_res)
-					td_buf_putc(&b, ',');
-				first_res = false;
-				resource_v2(&b, kind);
-			}
+			resources_v2(&b, &l);
 			td_buf_puts(&b, "]}");
 		}
 		td_buf_puts(&b, "]}");
@@ -169,10 +263,7 @@ static void list_legacy(struct td_req *q)
 	groups_of(q->snap, &g, &n);
 	td_buf_puts(&b, "{\"kind\":\"APIGroupList\",\"apiVersion\":\"v1\",\"groups\":[");
 	for (size_t i = 0; i < n; i++) {
-		bool seen = !*g[i].group;
-		for (size_t j = 0; j < i; j++)
-			seen |= !strcmp(g[j].group, g[i].group);
-		if (seen)
+		if (!*g[i].group || !first_of(g, i))
 			continue;
 		if (out++)
 			td_buf_putc(&b, ',');
@@ -182,77 +273,95 @@ static void list_legacy(struct td_req *q)
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 }
 
-static void resources_legacy(struct td_req *q, const char *group, const char *version)
+static void resources_legacy(struct td_req *q, const struct entries *l)
 {
 	td_auto_buf struct td_buf b = {0};
-	td_buf_printf(&b, "{\"kind\":\"APIResourceList\",\"apiVersion\":\"v1\",\"groupVersion\":\"%s%s%s\",\"resources\":[", group,
-		      *group ? "/" : "", version);
-	bool first = true;
-	for (size_t i = 0; i < q->snap->n; i++) {
-		const struct td_kind *k = q->snap->v[i].kind;
-		struct sub subs[8];
-		if (strcmp(k->group, group) || strcmp(k->version, version))
-			continue;
-		td_buf_printf(&b, "%s{\"name\":\"%s\",\"singularName\":\"%s\",\"namespaced\":%s,\"kind\":\"%s\",\"verbs\":%s",
-			      first ? "" : ",", k->plural, k->singular, k->namespaced ? "true" : "false", k->kind, verbs_of(k));
-		first = false;
-		if (k->short_names.n) {
-			td_buf_puts(&b, ",\"shortNames\":");
-			strings(&b, &k->short_names);
-		}
-		if (k->categories.n) {
-			td_buf_puts(&b, ",\"categories\":");
-			strings(&b, &k->categories);
-		}
+	// As the real one: the core group's list says no apiVersion of its own.
+	td_buf_printf(&b, "{\"kind\":\"APIResourceList\",%s\"groupVersion\":\"%s%s%s\",\"resources\":[",
+		      *q->group ? "\"apiVersion\":\"v1\"," : "", q->group, *q->group ? "/" : "", q->version);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct entry *e = &l->v[i];
+		td_buf_printf(&b, "%s{\"name\":\"%s%s%s\",\"singularName\":\"%s\",\"namespaced\":%s,", i ? "," : "", e->plural,
+			      *e->sub ? "/" : "", e->sub, e->singular, e->namespaced ? "true" : "false");
+		if (e->other_group)
+			td_buf_printf(&b, "\"group\":\"%s\",\"version\":\"%s\",", e->other_group, e->other_version);
+		td_buf_printf(&b, "\"kind\":\"%s\",\"verbs\":%s", e->kind, e->verbs);
+		names(&b, e->k);
 		td_buf_putc(&b, '}');
-		size_t n = subs_of(k, subs);
-		for (size_t j = 0; j < n; j++) {
-			td_buf_printf(&b, ",{\"name\":\"%s/%s\",\"singularName\":\"\",\"namespaced\":%s,", k->plural, subs[j].name,
-				      k->namespaced ? "true" : "false");
-			if (strcmp(subs[j].group, k->group) || strcmp(subs[j].version, k->version))
-				td_buf_printf(&b, "\"group\":\"%s\",\"version\":\"%s\",", subs[j].group, subs[j].version);
-			td_buf_printf(&b, "\"kind\":\"%s\",\"verbs\":%s}", subs[j].kind, subs[j].verbs);
-		}
 	}
 	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 }
 
+static void versions(struct td_req *q)
+{
+	td_auto_buf struct td_buf b = {0};
+	const char *host = td_http_header(q->x, "Host");
+	td_buf_puts(&b, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":[{\"clientCIDR\":\"0.0.0.0/0\","
+			"\"serverAddress\":");
+	td_cell_str(&b, host);
+	td_buf_puts(&b, "}]}\n");
+	td_reply_json(q, 200, td_buf_str(&b), b.len);
+}
+
+static bool has_group(const struct td_req *q, const char *group, const char *version)
+{
+	for (size_t i = 0; i < TD_LEN(virtual); i++)
+		if (!strcmp(virtual[i].group, group) && (!version || !strcmp(virtual[i].version, version)))
+			return true;
+	return td_snap_has_group(q->snap, group, version);
+}
+
+enum what { NOTHING, CORE, APIS, GROUP, RESOURCES };
+
+// route() has split the path: /apis/G or /apis/G/V without anything below.
+static enum what what_of(const struct td_req *q)
+{
+	size_t len = strlen(q->path);
+	if (len > 1 && q->path[len - 1] == '/')
+		len--;
+	if (len == 4 && !strncmp(q->path, "/api", 4))
+		return CORE;
+	if (len == 5 && !strncmp(q->path, "/apis", 5))
+		return APIS;
+	if (*q->version && has_group(q, q->group, q->version))
+		return RESOURCES;
+	return *q->group && !*q->version && has_group(q, q->group, NULL) ? GROUP : NOTHING;
+}
+
 int td_discovery(struct td_req *q, struct td_refusal *r)
 {
 	const char *accept = td_http_header(q->x, "Accept");
-	const char *p = q->path;
-	size_t len = strlen(p);
-	if (len > 1 && p[len - 1] == '/')
-		len--;
-	bool core = len == 4 && !strncmp(p, "/api", 4), apis = len == 5 && !strncmp(p, "/apis", 5);
-	if (core || apis) {
-		const char *agg = accept ? strstr(accept, "as=APIGroupDiscoveryList") : NULL;
-		if (agg) {
-			aggregated(q, core, !strstr(accept, ";v=v2;"));
-			return 0;
-		}
-		if (apis) {
-			list_legacy(q);
-			return 0;
-		}
-		static const char text[] = "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":[]}\n";
-		td_reply_json(q, 200, text, sizeof(text) - 1);
+	enum what what = what_of(q);
+	if (what == NOTHING) {
+		if (*q->version && (!*q->group || has_group(q, q->group, NULL)))
+			return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
+		return TD_NOT_FOUND;
+	}
+	if (strcmp(td_http_method(q->x), "GET") != 0)
+		return td_refuse_method(r);
+	if ((what == CORE || what == APIS) && accept && strstr(accept, "as=APIGroupDiscoveryList")) {
+		aggregated(q, what == CORE, !strstr(accept, ";v=v2;"));
 		return 0;
 	}
-	// route() has split the path: version without anything below it.
-	if (*q->version && td_snap_has_group(q->snap, q->group, q->version)) {
-		resources_legacy(q, q->group, q->version);
-		return 0;
-	}
-	if (*q->group && !*q->version && td_snap_has_group(q->snap, q->group, NULL)) {
+	int rc = td_reply_negotiate(q, r);
+	if (rc < 0)
+		return rc;
+	if (what == CORE) {
+		versions(q);
+	} else if (what == APIS) {
+		list_legacy(q);
+	} else if (what == RESOURCES) {
+		td_auto_entries struct entries l = {0};
+		entries_of(q->snap, q->group, q->version, &l);
+		resources_legacy(q, &l);
+	} else {
 		td_auto_buf struct td_buf b = {0};
 		td_auto_free struct group *g = NULL;
 		size_t n = 0;
 		groups_of(q->snap, &g, &n);
 		group_legacy(&b, g, n, q->group, true);
 		td_reply_json(q, 200, td_buf_str(&b), b.len);
-		return 0;
 	}
-	return TD_NOT_FOUND;
+	return 0;
 }

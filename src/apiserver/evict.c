@@ -4,6 +4,7 @@
 // between costs the budget one disruption for two minutes, never a pod too many.
 #include "apiserver/srv.h"
 
+#include "api/condition.h"
 #include "api/selector.h"
 
 #include <string.h>
@@ -19,16 +20,6 @@ struct eviction {
 	bool unready; // let go because it does not count as healthy: only in the version that was looked at
 	char *budget; // the one that was asked
 };
-
-static bool is_ready(const yyjson_val *pod)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(pod, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "Ready"))
-			return td_streq(td_jstr(c, "status"), "True");
-	return false;
-}
 
 static int too_many(struct td_refusal *r, int retry_after_s, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 static int too_many(struct td_refusal *r, int retry_after_s, const char *fmt, ...)
@@ -126,8 +117,9 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 		e->budget = td_strdup(b->name);
 		yyjson_val *v = td_item_root(b);
 		long long desired = td_jint(v, "status.desiredHealthy", 0);
-		if (!is_ready(td_item_root(pod)) && (td_streq(td_jstr(v, "spec.unhealthyPodEvictionPolicy"), "AlwaysAllow") ||
-						     (desired > 0 && td_jint(v, "status.currentHealthy", 0) >= desired))) {
+		if (!td_condition_true(td_item_root(pod), "Ready") &&
+		    (td_streq(td_jstr(v, "spec.unhealthyPodEvictionPolicy"), "AlwaysAllow") ||
+		     (desired > 0 && td_jint(v, "status.currentHealthy", 0) >= desired))) {
 			e->unready = true;
 			return 0;
 		}
@@ -194,6 +186,8 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 		return rc;
 	yyjson_val *b = td_json_root(body);
 	const char *name = td_jstr_or(b, "metadata.name", "");
+	if (!td_streq(td_jstr_or(b, "kind", "Eviction"), "Eviction"))
+		return td_refuse(r, 400, NULL, "the body of an eviction has kind Eviction, not %.100s", td_jstr_or(b, "kind", ""));
 	if (*name && strcmp(name, q->name) != 0)
 		return td_refuse(r, 400, NULL, "name in URL does not match name in Eviction object");
 	yyjson_val *opts = td_jget(b, "deleteOptions");

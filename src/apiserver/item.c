@@ -33,7 +33,10 @@ static const char *or_empty(const char *s)
 struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv)
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-	td_jm_strf(d, root, "metadata.resourceVersion", "%llu", (unsigned long long)rv);
+	if (rv)
+		td_jm_strf(d, root, "metadata.resourceVersion", "%llu", (unsigned long long)rv);
+	else
+		td_jm_del(root, "metadata.resourceVersion");
 	size_t len = 0;
 	td_auto_free char *bytes = td_json_mut_text(root, &len);
 	yyjson_mut_val *m = td_jm_get(root, "metadata");

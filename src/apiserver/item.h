@@ -17,7 +17,7 @@ struct td_item {
 	struct td_json *doc; // atomic; td_item_root and td_item_doc know it
 };
 
-// Writes metadata.resourceVersion = rv into d's root and makes an item of it. d stays the caller's.
+// Writes metadata.resourceVersion = rv (0: none, of what is stored nowhere) into d's root and makes an item of it. d stays the caller's.
 struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv);
 // From stored bytes. TD_INVALID when they are not a JSON object.
 int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, struct td_item **ret, struct td_error *err);

@@ -90,6 +90,17 @@ static int parse(int argc, char **argv, struct flags *f)
 	return 0;
 }
 
+// The address among those we listen on that others can reach: "10.1.0.1:6443" gives "10.1.0.1". Caller frees; NULL: none.
+static char *reachable(const struct td_strv *listen)
+{
+	for (size_t i = 0; i < listen->n; i++) {
+		const char *s = listen->v[i], *colon = strrchr(s, ':');
+		if (*s >= '1' && *s <= '9' && !td_starts(s, "127.") && colon)
+			return td_strndup(s, (size_t)(colon - s));
+	}
+	return NULL;
+}
+
 static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto_free char *pki = f->dev ? td_asprintf("%s/pki", f->dev) : td_strdup(f->pki);
@@ -112,6 +123,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	s.store = store;
 	if ((rc = td_srv_bootstrap(&s, err)) < 0)
 		return rc;
+	s.rbac = td_rbac_cache_new(store);
 	s.reg = td_registry_new(store);
 	const struct td_http_server_opts o = {
 		.listen = (const char *const *)f->listen.v,
@@ -127,6 +139,12 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	rc = td_http_server_new(&o, &http, err);
 	if (rc == 0 && f->dev)
 		rc = td_dev_kubeconfigs(f->dev, td_http_server_port(http), err);
+	td_auto_free char *address = reachable(&f->listen);
+	if (rc == 0) {
+		s.address = address;
+		s.port = td_http_server_port(http);
+		rc = td_srv_bootstrap_api(&s, err);
+	}
 	if (rc == 0) {
 		struct td_store_stats st;
 		td_store_stats(store, &st);
@@ -140,6 +158,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	}
 	td_http_server_free(http);
 	td_registry_free(s.reg);
+	td_rbac_cache_free(s.rbac);
 	return rc;
 }
 

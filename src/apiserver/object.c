@@ -1,6 +1,8 @@
 // From what a client sent to what is stored: the order of the steps is that of the real API server.
 #include "apiserver/srv.h"
 
+#include "api/names.h"
+#include "base/log.h"
 #include "base/rand.h"
 
 #include <stdio.h>
@@ -15,7 +17,8 @@ static bool has_generation(const struct td_kind *k)
 {
 	if (!k->builtin)
 		return true;
-	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) || td_is_crd(k);
+	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) || td_is_crd(k) ||
+	       !strcmp(k->plural, "priorityclasses");
 }
 
 // ---- unknown fields ----
@@ -33,8 +36,7 @@ static int prune(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < unknown.n && i < 16; i++)
 		td_buf_printf(&b, "%sunknown field \"%s\"", i ? ", " : "", unknown.v[i]);
-	return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: strict decoding error: %s", q->k->kind,
-			 q->k->version, q->k->kind, td_buf_str(&b));
+	return td_refuse_decode(q, r, "strict decoding error: %s", td_buf_str(&b));
 }
 
 // ---- metadata that belongs to the server ----
@@ -45,6 +47,21 @@ static void keep(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old
 		td_jm_copyval(d, o, path, v);
 	else
 		td_jm_del(o, path);
+}
+
+// What becomes part of hostnames should be a label.
+static void warn_name(struct td_req *q, const char *name)
+{
+	const struct td_kind *k = q->k;
+	bool pod = is_core(k, "pods");
+	if (!pod && strcmp(k->plural, "deployments") && strcmp(k->plural, "replicasets") && strcmp(k->plural, "jobs"))
+		return;
+	td_auto_strv struct td_strv l = {0};
+	td_name_faults(TD_N_LABEL, name, &l);
+	if (l.n && k->builtin && td_is_dns_subdomain(name))
+		td_reply_warn(
+			q, "metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: [%s]",
+			pod ? "the Pod's hostname" : "Pod names and hostnames", l.v[0]);
 }
 
 static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, struct td_refusal *r)
@@ -62,26 +79,51 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 		td_cause_add(&r->causes, "FieldValueRequired", "metadata.name", "Required value: name or generateName is required");
 		return td_refuse_invalid(r, q->k->group, q->k->kind, "");
 	}
+	warn_name(q, td_jm_getstr(o, "metadata.name"));
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(q->now, t));
 	static const char *const drop[] = {"metadata.resourceVersion", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
-					   "metadata.generation", "metadata.selfLink"};
+					   "metadata.selfLink"};
 	for (size_t i = 0; i < TD_LEN(drop); i++)
 		td_jm_del(o, drop[i]);
-	if (has_generation(q->k))
+	if (has_generation(q->k)) // others keep what was sent, as in the real one
 		td_jm_int(d, o, "metadata.generation", 1);
 	return 0;
+}
+
+// What a client sends of a deletion must be what is there. Said twice, as the real one does.
+static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_causes *ret)
+{
+	static const char *const paths[] = {"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds"};
+	bool ok = true;
+	for (size_t i = 0; i < TD_LEN(paths); i++) {
+		yyjson_mut_val *v = td_jm_get(o, paths[i]);
+		if (!v || yyjson_mut_is_null(v))
+			continue;
+		td_auto(td_json_unref) struct td_json *sent = td_json_from_mut(v);
+		yyjson_val *was = td_jget(td_item_root(old), paths[i]);
+		if (was && td_jequal(was, td_json_root(sent)))
+			continue;
+		td_auto_free char *t = td_json_text(td_json_root(sent), NULL);
+		for (int twice = 0; twice < 2; twice++)
+			td_cause_add(ret, "FieldValueInvalid", paths[i], "Invalid value: %s: field is immutable", t);
+		ok = false;
+	}
+	return ok;
 }
 
 static void meta_update(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, bool keep_managed)
 {
 	static const char *const fixed[] = {
 		"metadata.uid",        "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
-		"metadata.generation", "metadata.generateName",      "metadata.resourceVersion"};
+		"metadata.generation", "metadata.resourceVersion"};
 	for (size_t i = 0; i < TD_LEN(fixed); i++)
 		keep(d, o, old, fixed[i]);
-	if (keep_managed)
+	yyjson_mut_val *sent = td_jm_get(o, "metadata.managedFields");
+	bool anew = yyjson_mut_arr_size(sent) == 1 && yyjson_mut_is_obj(yyjson_mut_arr_get_first(sent)) &&
+		    !yyjson_mut_obj_size(yyjson_mut_arr_get_first(sent)); // [{}]: start anew
+	if (keep_managed && !anew)
 		keep(d, o, old, "metadata.managedFields");
 }
 
@@ -92,7 +134,8 @@ static void drop_empty(yyjson_mut_val *o)
 					   "metadata.managedFields"};
 	for (size_t i = 0; i < TD_LEN(maps); i++) {
 		yyjson_mut_val *v = td_jm_get(o, maps[i]);
-		if (v && (yyjson_mut_is_null(v) || (yyjson_mut_is_ctn(v) && yyjson_mut_get_len(v) == 0)))
+		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v); // what is wrong is to be refused
+		if (v && (yyjson_mut_is_null(v) || (fits && yyjson_mut_get_len(v) == 0)))
 			td_jm_del(o, maps[i]);
 	}
 }
@@ -107,7 +150,7 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 		td_jm_del(o, "status");
 	// Built-in kinds let status writers change labels and annotations too (kubelets do); custom resources do not.
 	static const char *const meta[] = {"metadata.labels", "metadata.annotations"};
-	for (size_t i = 0; q->k->builtin && i < TD_LEN(meta); i++) {
+	for (size_t i = !strcmp(q->k->plural, "deployments") ? 1 : 0; q->k->builtin && i < TD_LEN(meta); i++) { // not their labels
 		yyjson_mut_val *v = td_jm_get(sent, meta[i]);
 		if (v)
 			td_jm_set(d, o, meta[i], yyjson_mut_val_mut_copy(d, v));
@@ -185,15 +228,17 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 			there |= td_jequal(f, g);
 		if (there)
 			continue;
-		td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
-			     "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizer \"%s\"",
-			     yyjson_is_str(f) ? yyjson_get_str(f) : "");
+		for (int twice = 0; twice < 2; twice++) // as the real one says it
+			td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
+				     "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
+				     "[]string{\"%s\"}",
+				     yyjson_is_str(f) ? yyjson_get_str(f) : "");
 		bad++;
 	}
 	return bad;
 }
 
-static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, struct td_refusal *r)
+static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, enum td_via via, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	const char *name = td_jstr_or(v, "metadata.name", "");
@@ -202,12 +247,25 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 	if (old)
 		n += finalizers_check(old, v, &r->causes);
 	for (size_t i = 0; k->builtin && i < r->causes.n; i++)
-		if (td_streq(r->causes.v[i].reason, "FieldValueTypeInvalid")) // the real one cannot decode it
-			return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s: %s", k->kind, k->version,
-					 k->kind, r->causes.v[i].field, r->causes.v[i].message);
+		if (td_streq(r->causes.v[i].reason, "FieldValueTypeInvalid") || strstr(r->causes.v[i].message, ": must be base64") ||
+		    strstr(r->causes.v[i].message, ": must be an RFC 3339 time") ||
+		    strstr(r->causes.v[i].message, ": must fit into 32 bits") ||
+		    strstr(r->causes.v[i].message, ": quantity \"")) { // the real one cannot decode it
+			td_auto_free char *why = td_asprintf("%s: %s", r->causes.v[i].field, r->causes.v[i].message);
+			return td_refuse_decode(q, r, "%s", why);
+		}
 	if (!n && k->check)
 		n += k->check(v, old ? td_item_root(old) : NULL, &r->causes);
+	if (k->builtin && via == TD_VIA_MAIN)
+		n += td_served_check(k, v, old ? td_item_root(old) : NULL, &r->causes);
 	return n ? td_refuse_invalid(r, k->group, k->kind, name) : 0;
+}
+
+static bool any_replicas(const struct td_kind *k, yyjson_mut_val *o)
+{
+	const char *path = k->scale_spec + (*k->scale_spec == '.');
+	yyjson_mut_val *v = td_jm_get(o, path);
+	return v && yyjson_mut_get_sint(v);
 }
 
 static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via)
@@ -219,9 +277,29 @@ static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut
 			       : via == TD_VIA_SCALE ? "scale"
 						     : "",
 		.api_version = av,
+		.typed = q->k->builtin,
+		.no_status = q->k->builtin && q->k->status && via != TD_VIA_STATUS,
+		.disown = via == TD_VIA_SCALE && !any_replicas(q->k, yyjson_mut_doc_get_root(d)),
 		.now_ms = q->now,
 	};
 	td_schema_track(q->k->schema, old ? td_item_root(old) : NULL, d, yyjson_mut_doc_get_root(d), &a);
+}
+
+// A Job without labels has those of its pods.
+static bool same_labels(yyjson_mut_val *job)
+{
+	yyjson_mut_val *own = td_jm_get(job, "metadata.labels"), *pods = td_jm_get(job, "spec.template.metadata.labels");
+	yyjson_mut_val *manual = td_jm_get(job, "spec.manualSelector");
+	return !(manual && yyjson_mut_is_true(manual)) && (!own || (pods && yyjson_mut_equals(own, pods)));
+}
+
+// Given by the server, as addresses are.
+static void service_families(yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	if (!td_jm_get(o, "spec.ipFamilies"))
+		yyjson_mut_arr_add_str(d, td_jm_arr(d, o, "spec.ipFamilies"), "IPv4");
+	if (!td_jm_get(o, "spec.ipFamilyPolicy"))
+		td_jm_str(d, o, "spec.ipFamilyPolicy", "SingleStack");
 }
 
 int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r)
@@ -230,9 +308,13 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	int rc;
 	if ((rc = prune(q, yyjson_mut_doc_get_root(d), r)) < 0)
 		return rc;
+	if (old && via == TD_VIA_MAIN && !frozen_meta(old, yyjson_mut_doc_get_root(d), &r->causes))
+		return td_refuse_invalid(r, k->group, k->kind, old->name);
 	if (old && via == TD_VIA_STATUS)
 		status_only(q, old, d, track);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	if (k->builtin)
+		td_schema_tidy(k->schema, o);
 	if (!old) {
 		if ((rc = meta_create(q, d, o, r)) < 0)
 			return rc;
@@ -253,16 +335,23 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		k->set_defaults(d, o);
 	if (td_is_crd(k))
 		td_crd_prepare(q, old, d);
+	// Before admission: what the server adds belongs to nobody.
+	if (track && via != TD_VIA_SYSTEM)
+		track_change(q, old, d, via);
+	bool job_labels = !old && !strcmp(k->group, "batch") && same_labels(o);
 	rc = via == TD_VIA_MAIN ? td_admit(q, old, d, r) : via == TD_VIA_STATUS ? td_admit_grants(q, old, d, r) : 0;
 	if (rc < 0)
 		return rc;
+	if (!old && is_core(k, "services"))
+		service_families(d, o);
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
-	if (old && has_generation(k) && via != TD_VIA_STATUS && spec_changed(k, td_item_root(old), td_json_root(now)))
+	if (old && has_generation(k) && strcmp(k->plural, "priorityclasses") && via != TD_VIA_STATUS &&
+	    spec_changed(k, td_item_root(old), td_json_root(now)))
 		td_jm_int(d, o, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
-	if ((rc = validate(q, old, td_json_root(now), r)) < 0)
+	if ((rc = validate(q, old, td_json_root(now), via, r)) < 0)
 		return rc;
-	if (track && via != TD_VIA_SYSTEM)
-		track_change(q, old, d, via);
+	if (job_labels) // the same map in the real one's defaulting, so what the server adds to the template's is here too
+		td_jm_set(d, o, "metadata.labels", yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.template.metadata.labels")));
 	return 0;
 }
 
@@ -323,12 +412,19 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		*ret = td_item_new(d, old ? old->rv : 0, 0);
 		return 0;
 	}
-	if (old && finished(q->k, o))
-		return td_object_remove(q, old, ret, r);
+	if (old && finished(q->k, o)) {
+		td_auto(td_item_unref) struct td_item *gone = NULL;
+		int rc = td_object_remove(q, old, &gone, r);
+		if (rc == 0)
+			*ret = td_item_new(d, old->rv, old->crv); // what was written, which is nowhere any more
+		return rc;
+	}
 	if (old) {
 		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
 		const char *ct = td_http_header(q->x, "Content-Type");
-		if (unchanged(old, td_json_root(now), ct && td_starts(ct, "application/apply-patch"))) {
+		bool watched = td_jget(td_item_root(old), "metadata.managedFields"),
+		     watch = td_jget(td_json_root(now), "metadata.managedFields");
+		if (unchanged(old, td_json_root(now), watched != watch || (ct && td_starts(ct, "application/apply-patch")))) {
 			*ret = td_item_ref(old);
 			return 0;
 		}
@@ -348,6 +444,10 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		return td_refuse_write(q, name, &err, r);
 	if (td_is_crd(q->k))
 		td_crd_written(q->s);
+	td_grant_written(q->s, q->k);
+	// At once, so that the namespace's first pod finds it. The controller brings back what is deleted, or what a crash left out here.
+	if (!old && is_core(q->k, "namespaces") && td_account_ensure(q->s, name, &err) < 0)
+		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
 	return 0;
 }
 
@@ -363,5 +463,6 @@ int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret
 	if (rc < 0)
 		return td_refuse_write(q, old->name, &err, r);
 	td_crd_removed(q, *ret);
+	td_grant_written(q->s, q->k);
 	return 0;
 }

@@ -5,6 +5,28 @@
 #include <stdio.h>
 #include <string.h>
 
+// What is asked and never stored.
+static const struct asked {
+	const char *group, *version, *plural, *kind, *part;
+	bool namespaced;
+} asked[] = {
+	{"", "v1", "bindings", "Binding", "binding", true},
+	{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "selfSubjectReview", false},
+	{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", "tokenReview", false},
+	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", "subjectAccessReview", true},
+	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfSubjectAccessReview", false},
+	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfSubjectRulesReview", false},
+	{"authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", "subjectAccessReview", false},
+};
+
+static bool asked_in(const char *group, const char *version)
+{
+	for (size_t i = 0; i < TD_LEN(asked); i++)
+		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
+			return true;
+	return false;
+}
+
 static void index_v3(struct td_req *q)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -23,6 +45,14 @@ static void index_v3(struct td_req *q)
 			      q->snap->gen);
 		first = false;
 	}
+	for (size_t i = 0; i < TD_LEN(asked); i++) { // groups in which nothing is stored
+		const struct asked *a = &asked[i];
+		if (td_snap_has_group(q->snap, a->group, a->version) || (i && !strcmp(a->group, asked[i - 1].group)))
+			continue;
+		td_buf_printf(&b, "%s\"apis/%s/%s\":{\"serverRelativeURL\":\"/openapi/v3/apis/%s/%s?hash=" TD_VERSION "\"}",
+			      first ? "" : ",", a->group, a->version, a->group, a->version);
+		first = false;
+	}
 	td_buf_puts(&b, "}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);
 }
@@ -34,13 +64,14 @@ static void param(struct td_buf *b, bool *first, const char *name)
 	*first = false;
 }
 
-static void operation(struct td_buf *b, bool *first, const struct td_kind *k, const char *method, const char *action, const char *params)
+static void operation(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind, const char *method,
+		      const char *action, const char *params)
 {
 	td_buf_printf(b,
 		      "%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\",\"version\":\"%s\","
 		      "\"kind\":\"%s\"},"
 		      "\"responses\":{\"200\":{\"description\":\"OK\"}},\"parameters\":[",
-		      *first ? "" : ",", method, action, k->group, k->version, k->kind);
+		      *first ? "" : ",", method, action, group, version, kind);
 	*first = false;
 	bool first_param = true;
 	td_auto_free char *copy = td_strdup(params);
@@ -63,44 +94,87 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 	if (k->namespaced) {
 		td_buf_printf(b, "%s\"%s/%s\":{", *first ? "" : ",", base, k->plural);
 		*first = false;
-		operation(b, &op, k, "get", "list", LIST_PARAMS);
+		operation(b, &op, k->group, k->version, k->kind, "get", "list", LIST_PARAMS);
 		td_buf_putc(b, '}');
 		op = true;
 	}
 	td_buf_printf(b, "%s\"%s%s/%s\":{", *first ? "" : ",", base, ns, k->plural);
 	*first = false;
-	operation(b, &op, k, "get", "list", LIST_PARAMS);
-	operation(b, &op, k, "post", "post", WRITE_PARAMS);
-	operation(b, &op, k, "delete", "deletecollection", LIST_PARAMS " dryRun gracePeriodSeconds propagationPolicy");
+	operation(b, &op, k->group, k->version, k->kind, "get", "list", LIST_PARAMS);
+	operation(b, &op, k->group, k->version, k->kind, "post", "post", WRITE_PARAMS);
+	operation(b, &op, k->group, k->version, k->kind, "delete", "deletecollection",
+		  LIST_PARAMS " dryRun gracePeriodSeconds propagationPolicy");
 	op = true;
 	td_buf_printf(b, "},\"%s%s/%s/{name}\":{", base, ns, k->plural);
-	operation(b, &op, k, "get", "get", "resourceVersion");
-	operation(b, &op, k, "put", "put", WRITE_PARAMS);
-	operation(b, &op, k, "patch", "patch", WRITE_PARAMS " force");
-	operation(b, &op, k, "delete", "delete", "dryRun gracePeriodSeconds propagationPolicy");
+	operation(b, &op, k->group, k->version, k->kind, "get", "get", "resourceVersion");
+	operation(b, &op, k->group, k->version, k->kind, "put", "put", WRITE_PARAMS);
+	operation(b, &op, k->group, k->version, k->kind, "patch", "patch", WRITE_PARAMS " force");
+	operation(b, &op, k->group, k->version, k->kind, "delete", "delete", "dryRun gracePeriodSeconds propagationPolicy");
 	td_buf_putc(b, '}');
 }
 
-static void schema_of(struct td_buf *b, bool *first, const struct td_kind *k)
+#define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+#define QUANTITY "io.k8s.apimachinery.pkg.api.resource.Quantity"
+
+// What may be a number or a text has a name in the real API, and `explain` shows that; our own formats mean nothing to clients.
+static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *o = td_kind_openapi(k, d);
+	size_t i, max;
+	yyjson_mut_val *k, *x;
+	if (yyjson_mut_is_arr(v)) {
+		yyjson_mut_arr_foreach (v, i, max, x)
+			publish(d, x);
+		return;
+	}
+	if (!yyjson_mut_is_obj(v))
+		return;
+	yyjson_mut_val *format = yyjson_mut_obj_get(v, "format");
+	bool quantity = yyjson_mut_is_str(format) && td_streq(yyjson_mut_get_str(format), "quantity");
+	if (quantity || (yyjson_mut_is_str(format) && td_starts(yyjson_mut_get_str(format), "dns-")))
+		yyjson_mut_obj_remove_key(v, "format");
+	else if (yyjson_mut_is_str(format) && td_streq(yyjson_mut_get_str(format), "micro-time"))
+		yyjson_mut_set_str(format, "date-time");
+	yyjson_mut_obj_remove_key(v, "x-tandem-duplicates");
+	if (yyjson_mut_is_true(yyjson_mut_obj_get(v, "x-kubernetes-int-or-string"))) {
+		yyjson_mut_val *ref = yyjson_mut_obj(d);
+		td_jm_key_str(d, ref, "$ref", quantity ? "#/components/schemas/" QUANTITY : "#/components/schemas/" INT_OR_STRING);
+		td_jm_key_set(d, v, "allOf", yyjson_mut_arr(d));
+		yyjson_mut_arr_append(yyjson_mut_obj_get(v, "allOf"), ref);
+	}
+	yyjson_mut_obj_foreach (v, i, max, k, x)
+		publish(d, x);
+}
+
+static void path_of(struct td_buf *b, bool *first, const struct asked *a)
+{
+	bool op = true;
+	td_buf_printf(b, "%s\"/%s%s/%s%s/%s\":{", *first ? "" : ",", *a->group ? "apis/" : "api", a->group, a->version,
+		      a->namespaced ? "/namespaces/{namespace}" : "", a->plural);
+	*first = false;
+	operation(b, &op, a->group, a->version, a->kind, "post", "post", WRITE_PARAMS);
+	td_buf_putc(b, '}');
+}
+
+static void schema_of(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind, yyjson_mut_doc *d,
+		      yyjson_mut_val *o)
+{
 	yyjson_mut_val *gvk = yyjson_mut_obj(d), *a = yyjson_mut_arr(d);
-	td_jm_str(d, gvk, "group", k->group);
-	td_jm_str(d, gvk, "version", k->version);
-	td_jm_str(d, gvk, "kind", k->kind);
+	td_jm_str(d, gvk, "group", group);
+	td_jm_str(d, gvk, "version", version);
+	td_jm_str(d, gvk, "kind", kind);
 	yyjson_mut_arr_append(a, gvk);
 	td_jm_key_set(d, o, "x-kubernetes-group-version-kind", a);
+	publish(d, o);
 	size_t len = 0;
 	td_auto_free char *text = td_json_mut_text(o, &len);
-	td_buf_printf(b, "%s\"%s%s%s.%s\":", *first ? "" : ",", *k->group ? k->group : "core", ".", k->version, k->kind);
+	td_buf_printf(b, "%s\"%s%s%s.%s\":", *first ? "" : ",", *group ? group : "core", ".", version, kind);
 	*first = false;
 	td_buf_add(b, text, len);
 }
 
 static bool document(struct td_req *q, const char *group, const char *version)
 {
-	if (!td_snap_has_group(q->snap, group, version))
+	if (!td_snap_has_group(q->snap, group, version) && !asked_in(group, version))
 		return false;
 	td_auto_buf struct td_buf b = {0};
 	td_buf_puts(&b, "{\"openapi\":\"3.0.0\",\"info\":{\"title\":\"Tandem\",\"version\":\"" TD_VERSION "\"},\"paths\":{");
@@ -110,12 +184,27 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		if (!strcmp(k->group, group) && !strcmp(k->version, version))
 			paths_of(&b, &first, k);
 	}
-	td_buf_puts(&b, "},\"components\":{\"schemas\":{");
-	first = true;
+	for (size_t i = 0; i < TD_LEN(asked); i++)
+		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
+			path_of(&b, &first, &asked[i]);
+	td_buf_puts(&b, "},\"components\":{\"schemas\":{\"" INT_OR_STRING
+			"\":{\"description\":\"A whole number or a text.\",\"format\":\"int-or-string\","
+			"\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]},\"" QUANTITY
+			"\":{\"description\":\"An amount: a number with or without a unit, for example 500m, 2 or 4Gi.\","
+			"\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
+	first = false;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
-		if (!strcmp(k->group, group) && !strcmp(k->version, version))
-			schema_of(&b, &first, k);
+		if (strcmp(k->group, group) || strcmp(k->version, version))
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		schema_of(&b, &first, group, version, k->kind, d, td_kind_openapi(k, d));
+	}
+	for (size_t i = 0; i < TD_LEN(asked); i++) {
+		if (strcmp(asked[i].group, group) || strcmp(asked[i].version, version))
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		schema_of(&b, &first, group, version, asked[i].kind, d, td_part_openapi(asked[i].part, d));
 	}
 	td_buf_puts(&b, "}}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);

@@ -54,11 +54,17 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 {
 	const char *uid = td_jstr(b, "metadata.uid"), *rv = td_jstr(b, "metadata.resourceVersion");
 	const char *have_rv = td_jstr_or(td_item_root(pod), "metadata.resourceVersion", "");
-	if (uid && *uid && strcmp(uid, pod->uid) != 0)
-		return conflict(q, r, "Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, pod->uid);
-	if (rv && *rv && strcmp(rv, have_rv) != 0)
-		return conflict(q, r, "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s", rv,
-				have_rv);
+	bool other = uid && *uid && strcmp(uid, pod->uid) != 0;
+	if (other || (rv && *rv && strcmp(rv, have_rv) != 0)) {
+		const char *what = other ? "UID" : "ResourceVersion";
+		td_refuse(r, 409, "Conflict",
+			  "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, AdditionalErrorMsg: "
+			  "Precondition "
+			  "failed: %s in precondition: %s, %s in object meta: %s",
+			  q->name, what, other ? uid : rv, what, other ? pod->uid : have_rv);
+		td_refuse_about(r, "", "pods", q->name);
+		return TD_DENIED;
+	}
 	if (td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
 		return conflict(q, r, "pod %s is being deleted, cannot be assigned to a host", pod->name, "");
 	const char *node = td_jstr_or(td_item_root(pod), "spec.nodeName", "");
@@ -109,7 +115,7 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 		return td_refuse(r, 400, NULL, "the body of a binding has kind Binding, not %s", td_jstr_or(b, "kind", ""));
 	if (!*q->name) // POST …/bindings
 		q->name = td_arena_strdup(q->arena, name);
-	if (*name && strcmp(name, q->name) != 0)
+	if (strcmp(name, q->name) != 0)
 		return td_refuse(r, 400, NULL, "name in URL does not match name in Binding object");
 	if (*kind && strcmp(kind, "Node") != 0)
 		return td_refuse(r, 500, "",
@@ -169,8 +175,37 @@ static int container_of(struct td_req *q, const struct td_item *pod, const char 
 	return 0;
 }
 
+static int log_options(struct td_req *q, struct td_refusal *r)
+{
+	static const struct {
+		const char *name, *words;
+		long long min;
+	} numbers[] = {
+		{"tailLines", "greater than or equal to 0", 0}, {"sinceSeconds", "greater than 0", 1}, {"limitBytes", "greater than 0", 1}};
+	for (size_t i = 0; i < TD_LEN(numbers); i++) {
+		const char *v = td_http_query(q->x, numbers[i].name);
+		long long n = 0;
+		if (!v || !*v)
+			continue;
+		if (!td_parse_i64(v, &n))
+			return td_refuse(r, 400, NULL, "%s: Invalid value: \"%.64s\": must be a number", numbers[i].name, v);
+		if (n < numbers[i].min)
+			td_cause_add(&r->causes, "FieldValueInvalid", numbers[i].name, "Invalid value: %lld: must be %s", n,
+				     numbers[i].words);
+	}
+	const char *since = td_http_query(q->x, "sinceTime");
+	int64_t ms;
+	if (since && *since && td_time_parse(since, &ms) != 0)
+		return td_refuse(r, 400, NULL, "sinceTime: Invalid value: \"%.64s\": must be an RFC 3339 time such as 2026-01-31T12:00:00Z",
+				 since);
+	return r->causes.n ? td_refuse_invalid(r, "", "PodLogOptions", q->name) : 0;
+}
+
 int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 {
+	bool log = !strcmp(q->sub, "log");
+	if (log && strcmp(q->verb, "get") != 0)
+		return td_refuse_method(r);
 	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name);
 	if (!pod)
 		return td_refuse_not_found(q, q->name, r);
@@ -178,13 +213,17 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 	query = query ? query + 1 : "";
 	bool forward = !strcmp(q->sub, "portforward");
 	const char *c = "";
-	int rc;
+	int rc = log ? log_options(q, r) : 0;
+	if (rc < 0)
+		return rc;
 	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
 		return rc;
+	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) { // nothing was said yet
+		td_http_send(q->x, 204, "text/plain", "", 0);
+		return 0;
+	}
 	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", ""))
 		return td_refuse(r, 400, NULL, "pod %s does not have a host assigned", pod->name);
-	if (!strcmp(q->sub, "log") && strcmp(q->verb, "get") != 0)
-		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
 	const char *what = !strcmp(q->sub, "log") ? "containerLogs" : forward ? "portForward" : q->sub;
 	td_auto_free char *target = forward ? td_asprintf("/%s/%s/%s?%s", what, pod->ns, pod->name, query)
 					    : td_asprintf("/%s/%s/%s/%s?%s", what, pod->ns, pod->name, c, query);

@@ -74,7 +74,7 @@ static yyjson_mut_val *text(yyjson_mut_doc *d, struct in in)
 	return yyjson_mut_strncpy(d, (const char *)in.p, (size_t)(in.end - in.p));
 }
 
-static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in)
+static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 {
 	struct tag t;
 	int64_t s = 0, ns = 0;
@@ -91,11 +91,14 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in)
 		return NULL;
 	if (!any)
 		return yyjson_mut_null(d);
-	char b[TD_TIME_LEN];
+	char b[TD_TIME_LEN], m[TD_TIME_LEN + 8];
 	if (s < -62135596800 || s > 253402300799 || ns < 0 || ns > 999999999)
 		return NULL;
-	const char *r = ns ? td_time_format_micro(s * 1000 + ns / 1000000, b) : td_time_format(s * 1000, b);
-	return yyjson_mut_strcpy(d, r);
+	td_time_format(s * 1000, b);
+	if (!micro)
+		return yyjson_mut_strcpy(d, b);
+	snprintf(m, sizeof(m), "%.19s.%06dZ", b, (int)(ns / 1000));
+	return yyjson_mut_strcpy(d, m);
 }
 
 static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
@@ -156,7 +159,9 @@ static yyjson_mut_val *value(yyjson_mut_doc *d, const struct td_pb_field *f, con
 	case TD_PB_MSG:
 		return length ? message(d, f->message, t->sub, yyjson_mut_obj(d), depth + 1) : NULL;
 	case TD_PB_TIME:
-		return length ? time_value(d, t->sub) : NULL;
+		return length ? time_value(d, t->sub, false) : NULL;
+	case TD_PB_MICROTIME:
+		return length ? time_value(d, t->sub, true) : NULL;
 	case TD_PB_QUANTITY:
 		if (!length || !wrapped(t->sub, &w))
 			return NULL;
@@ -228,8 +233,8 @@ static bool field(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_pb_field
 	yyjson_mut_val *v = value(d, f, t, depth);
 	if (!v)
 		return false;
-	bool drop =
-		!(f->flags & TD_PB_POINTER) && empty(v) && ((f->flags & TD_PB_OMITEMPTY) || f->kind == TD_PB_MSG || f->kind == TD_PB_TIME);
+	bool drop = !(f->flags & TD_PB_POINTER) && empty(v) &&
+		    ((f->flags & TD_PB_OMITEMPTY) || f->kind == TD_PB_MSG || f->kind == TD_PB_TIME || f->kind == TD_PB_MICROTIME);
 	return drop || yyjson_mut_obj_put(o, yyjson_mut_str(d, f->json), v);
 }
 

@@ -10,127 +10,154 @@
 // clang-format off
 const struct td_pb_field td_pb_fields[] = {
 	// 0: core.Namespace
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 27},
-	{"status", 3, TD_PB_MSG, O, 28},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 34},
+	{"status", 3, TD_PB_MSG, O, 35},
 	// 1: core.Node
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 29},
-	{"status", 3, TD_PB_MSG, O, 30},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 36},
+	{"status", 3, TD_PB_MSG, O, 37},
 	// 2: core.Pod
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 31},
-	{"status", 3, TD_PB_MSG, O, 32},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 38},
+	{"status", 3, TD_PB_MSG, O, 39},
 	// 3: core.ConfigMap
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"immutable", 4, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_STRING, O|M, 0},
 	{"binaryData", 3, TD_PB_BYTES, O|M, 0},
 	// 4: core.Secret
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"immutable", 5, TD_PB_BOOL, P|O, 0},
 	{"data", 2, TD_PB_BYTES, O|M, 0},
 	{"stringData", 4, TD_PB_STRING, O|M, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	// 5: core.Service
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 33},
-	{"status", 3, TD_PB_MSG, O, 34},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 40},
+	{"status", 3, TD_PB_MSG, O, 41},
 	// 6: core.ServiceAccount
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"secrets", 2, TD_PB_MSG, O|R, 35},
-	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 36},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"secrets", 2, TD_PB_MSG, O|R, 42},
+	{"imagePullSecrets", 3, TD_PB_MSG, O|R, 43},
 	{"automountServiceAccountToken", 4, TD_PB_BOOL, P|O, 0},
 	// 7: core.Event
-	{"metadata", 1, TD_PB_MSG, 0, 26},
-	{"involvedObject", 2, TD_PB_MSG, 0, 35},
+	{"metadata", 1, TD_PB_MSG, 0, 33},
+	{"involvedObject", 2, TD_PB_MSG, 0, 42},
 	{"reason", 3, TD_PB_STRING, O, 0},
 	{"message", 4, TD_PB_STRING, O, 0},
-	{"source", 5, TD_PB_MSG, O, 37},
+	{"source", 5, TD_PB_MSG, O, 44},
 	{"firstTimestamp", 6, TD_PB_TIME, O, 0},
 	{"lastTimestamp", 7, TD_PB_TIME, O, 0},
 	{"count", 8, TD_PB_INT, O, 0},
 	{"type", 9, TD_PB_STRING, O, 0},
-	{"eventTime", 10, TD_PB_TIME, O, 0},
-	{"series", 11, TD_PB_MSG, P|O, 38},
+	{"eventTime", 10, TD_PB_MICROTIME, O, 0},
+	{"series", 11, TD_PB_MSG, P|O, 45},
 	{"action", 12, TD_PB_STRING, O, 0},
-	{"related", 13, TD_PB_MSG, P|O, 35},
+	{"related", 13, TD_PB_MSG, P|O, 42},
 	{"reportingComponent", 14, TD_PB_STRING, 0, 0},
 	{"reportingInstance", 15, TD_PB_STRING, 0, 0},
 	// 8: core.Binding
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"target", 2, TD_PB_MSG, 0, 35},
-	// 9: apps.Deployment
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 39},
-	{"status", 3, TD_PB_MSG, O, 40},
-	// 10: apps.ReplicaSet
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 41},
-	{"status", 3, TD_PB_MSG, O, 42},
-	// 11: apps.StatefulSet
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 43},
-	{"status", 3, TD_PB_MSG, O, 44},
-	// 12: apps.ControllerRevision
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"data", 2, TD_PB_RAW, 0, 0},
-	{"revision", 3, TD_PB_INT, 0, 0},
-	// 13: batch.Job
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 45},
-	{"status", 3, TD_PB_MSG, O, 46},
-	// 14: policy.Eviction
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"deleteOptions", 2, TD_PB_MSG, P|O, 25},
-	// 15: policy.PodDisruptionBudget
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"target", 2, TD_PB_MSG, 0, 42},
+	// 9: core.Endpoints
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"subsets", 2, TD_PB_MSG, O|R, 46},
+	// 10: apps.Deployment
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"spec", 2, TD_PB_MSG, O, 47},
 	{"status", 3, TD_PB_MSG, O, 48},
-	// 16: coordination.Lease
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	// 11: apps.ReplicaSet
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"spec", 2, TD_PB_MSG, O, 49},
-	// 17: scheduling.PriorityClass
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	{"status", 3, TD_PB_MSG, O, 50},
+	// 12: apps.StatefulSet
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 51},
+	{"status", 3, TD_PB_MSG, O, 52},
+	// 13: apps.ControllerRevision
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"data", 2, TD_PB_RAW, 0, 0},
+	{"revision", 3, TD_PB_INT, 0, 0},
+	// 14: batch.Job
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 53},
+	{"status", 3, TD_PB_MSG, O, 54},
+	// 15: policy.Eviction
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"deleteOptions", 2, TD_PB_MSG, P|O, 27},
+	// 16: policy.PodDisruptionBudget
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 55},
+	{"status", 3, TD_PB_MSG, O, 56},
+	// 17: coordination.Lease
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 57},
+	// 18: scheduling.PriorityClass
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"value", 2, TD_PB_INT, 0, 0},
 	{"globalDefault", 3, TD_PB_BOOL, O, 0},
 	{"description", 4, TD_PB_STRING, O, 0},
 	{"preemptionPolicy", 5, TD_PB_STRING, P|O, 0},
-	// 18: authentication.TokenRequest
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, 0, 50},
-	{"status", 3, TD_PB_MSG, O, 51},
-	// 19: authorization.SelfSubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, 0, 52},
-	{"status", 3, TD_PB_MSG, O, 53},
-	// 20: authorization.SubjectAccessReview
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, 0, 54},
-	{"status", 3, TD_PB_MSG, O, 53},
-	// 21: authorization.SelfSubjectRulesReview
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, 0, 55},
-	{"status", 3, TD_PB_MSG, O, 56},
-	// 22: authentication.SelfSubjectReview
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"status", 2, TD_PB_MSG, O, 57},
-	// 23: authentication.TokenReview
-	{"metadata", 1, TD_PB_MSG, O, 26},
+	// 19: authentication.TokenRequest
+	{"metadata", 1, TD_PB_MSG, O, 33},
 	{"spec", 2, TD_PB_MSG, 0, 58},
 	{"status", 3, TD_PB_MSG, O, 59},
-	// 24: autoscaling.Scale
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 60},
+	// 20: authorization.SelfSubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 60},
 	{"status", 3, TD_PB_MSG, O, 61},
-	// 25: meta.DeleteOptions
+	// 21: authorization.SubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 62},
+	{"status", 3, TD_PB_MSG, O, 61},
+	// 22: authorization.LocalSubjectAccessReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 62},
+	{"status", 3, TD_PB_MSG, O, 61},
+	// 23: authorization.SelfSubjectRulesReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 63},
+	{"status", 3, TD_PB_MSG, O, 64},
+	// 24: authentication.SelfSubjectReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"status", 2, TD_PB_MSG, O, 65},
+	// 25: authentication.TokenReview
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 66},
+	{"status", 3, TD_PB_MSG, O, 67},
+	// 26: autoscaling.Scale
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 68},
+	{"status", 3, TD_PB_MSG, O, 69},
+	// 27: meta.DeleteOptions
 	{"gracePeriodSeconds", 1, TD_PB_INT, P|O, 0},
-	{"preconditions", 2, TD_PB_MSG, P|O, 62},
+	{"preconditions", 2, TD_PB_MSG, P|O, 70},
 	{"orphanDependents", 3, TD_PB_BOOL, P|O, 0},
 	{"propagationPolicy", 4, TD_PB_STRING, P|O, 0},
 	{"dryRun", 5, TD_PB_STRING, O|R, 0},
 	{"ignoreStoreReadErrorWithClusterBreakingPotential", 6, TD_PB_BOOL, P|O, 0},
-	// 26: meta.ObjectMeta
+	// 28: discovery.EndpointSlice
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"addressType", 4, TD_PB_STRING, 0, 0},
+	{"endpoints", 2, TD_PB_MSG, R, 71},
+	{"ports", 3, TD_PB_MSG, R, 72},
+	// 29: rbac.Role
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"rules", 2, TD_PB_MSG, R, 73},
+	// 30: rbac.ClusterRole
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"rules", 2, TD_PB_MSG, R, 73},
+	{"aggregationRule", 3, TD_PB_MSG, P|O, 74},
+	// 31: rbac.RoleBinding
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"subjects", 2, TD_PB_MSG, O|R, 75},
+	{"roleRef", 3, TD_PB_MSG, 0, 76},
+	// 32: rbac.ClusterRoleBinding
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"subjects", 2, TD_PB_MSG, O|R, 75},
+	{"roleRef", 3, TD_PB_MSG, 0, 76},
+	// 33: meta.ObjectMeta
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"generateName", 2, TD_PB_STRING, O, 0},
 	{"namespace", 3, TD_PB_STRING, O, 0},
@@ -143,43 +170,43 @@ const struct td_pb_field td_pb_fields[] = {
 	{"deletionGracePeriodSeconds", 10, TD_PB_INT, P|O, 0},
 	{"labels", 11, TD_PB_STRING, O|M, 0},
 	{"annotations", 12, TD_PB_STRING, O|M, 0},
-	{"ownerReferences", 13, TD_PB_MSG, O|R, 63},
+	{"ownerReferences", 13, TD_PB_MSG, O|R, 77},
 	{"finalizers", 14, TD_PB_STRING, O|R, 0},
-	{"managedFields", 17, TD_PB_MSG, O|R, 64},
-	// 27: core.NamespaceSpec
+	{"managedFields", 17, TD_PB_MSG, O|R, 78},
+	// 34: core.NamespaceSpec
 	{"finalizers", 1, TD_PB_STRING, O|R, 0},
-	// 28: core.NamespaceStatus
+	// 35: core.NamespaceStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 65},
-	// 29: core.NodeSpec
+	{"conditions", 2, TD_PB_MSG, O|R, 79},
+	// 36: core.NodeSpec
 	{"podCIDR", 1, TD_PB_STRING, O, 0},
 	{"podCIDRs", 7, TD_PB_STRING, O|R, 0},
 	{"providerID", 3, TD_PB_STRING, O, 0},
 	{"unschedulable", 4, TD_PB_BOOL, O, 0},
-	{"taints", 5, TD_PB_MSG, O|R, 66},
-	{"configSource", 6, TD_PB_MSG, P|O, 67},
+	{"taints", 5, TD_PB_MSG, O|R, 80},
+	{"configSource", 6, TD_PB_MSG, P|O, 81},
 	{"externalID", 2, TD_PB_STRING, O, 0},
-	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 68},
-	// 30: core.NodeStatus
+	{"podPreemptionPolicy", 8, TD_PB_MSG, P|O, 82},
+	// 37: core.NodeStatus
 	{"capacity", 1, TD_PB_QUANTITY, O|M, 0},
 	{"allocatable", 2, TD_PB_QUANTITY, O|M, 0},
 	{"phase", 3, TD_PB_STRING, O, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 69},
-	{"addresses", 5, TD_PB_MSG, O|R, 70},
-	{"daemonEndpoints", 6, TD_PB_MSG, O, 71},
-	{"nodeInfo", 7, TD_PB_MSG, O, 72},
-	{"images", 8, TD_PB_MSG, O|R, 73},
+	{"conditions", 4, TD_PB_MSG, O|R, 83},
+	{"addresses", 5, TD_PB_MSG, O|R, 84},
+	{"daemonEndpoints", 6, TD_PB_MSG, O, 85},
+	{"nodeInfo", 7, TD_PB_MSG, O, 86},
+	{"images", 8, TD_PB_MSG, O|R, 87},
 	{"volumesInUse", 9, TD_PB_STRING, O|R, 0},
-	{"volumesAttached", 10, TD_PB_MSG, O|R, 74},
-	{"config", 11, TD_PB_MSG, P|O, 75},
-	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 76},
-	{"features", 13, TD_PB_MSG, P|O, 77},
+	{"volumesAttached", 10, TD_PB_MSG, O|R, 88},
+	{"config", 11, TD_PB_MSG, P|O, 89},
+	{"runtimeHandlers", 12, TD_PB_MSG, O|R, 90},
+	{"features", 13, TD_PB_MSG, P|O, 91},
 	{"declaredFeatures", 14, TD_PB_STRING, O|R, 0},
-	// 31: core.PodSpec
-	{"volumes", 1, TD_PB_MSG, O|R, 78},
-	{"initContainers", 20, TD_PB_MSG, O|R, 79},
-	{"containers", 2, TD_PB_MSG, R, 79},
-	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 80},
+	// 38: core.PodSpec
+	{"volumes", 1, TD_PB_MSG, O|R, 92},
+	{"initContainers", 20, TD_PB_MSG, O|R, 93},
+	{"containers", 2, TD_PB_MSG, R, 93},
+	{"ephemeralContainers", 34, TD_PB_MSG, O|R, 94},
 	{"restartPolicy", 3, TD_PB_STRING, O, 0},
 	{"terminationGracePeriodSeconds", 4, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 5, TD_PB_INT, P|O, 0},
@@ -193,57 +220,57 @@ const struct td_pb_field td_pb_fields[] = {
 	{"hostPID", 12, TD_PB_BOOL, O, 0},
 	{"hostIPC", 13, TD_PB_BOOL, O, 0},
 	{"shareProcessNamespace", 27, TD_PB_BOOL, P|O, 0},
-	{"securityContext", 14, TD_PB_MSG, P|O, 81},
-	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 36},
+	{"securityContext", 14, TD_PB_MSG, P|O, 95},
+	{"imagePullSecrets", 15, TD_PB_MSG, O|R, 43},
 	{"hostname", 16, TD_PB_STRING, O, 0},
 	{"subdomain", 17, TD_PB_STRING, O, 0},
-	{"affinity", 18, TD_PB_MSG, P|O, 82},
+	{"affinity", 18, TD_PB_MSG, P|O, 96},
 	{"schedulerName", 19, TD_PB_STRING, O, 0},
-	{"tolerations", 22, TD_PB_MSG, O|R, 83},
-	{"hostAliases", 23, TD_PB_MSG, O|R, 84},
+	{"tolerations", 22, TD_PB_MSG, O|R, 97},
+	{"hostAliases", 23, TD_PB_MSG, O|R, 98},
 	{"priorityClassName", 24, TD_PB_STRING, O, 0},
 	{"priority", 25, TD_PB_INT, P|O, 0},
-	{"dnsConfig", 26, TD_PB_MSG, P|O, 85},
-	{"readinessGates", 28, TD_PB_MSG, O|R, 86},
+	{"dnsConfig", 26, TD_PB_MSG, P|O, 99},
+	{"readinessGates", 28, TD_PB_MSG, O|R, 100},
 	{"runtimeClassName", 29, TD_PB_STRING, P|O, 0},
 	{"enableServiceLinks", 30, TD_PB_BOOL, P|O, 0},
 	{"preemptionPolicy", 31, TD_PB_STRING, P|O, 0},
 	{"overhead", 32, TD_PB_QUANTITY, O|M, 0},
-	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 87},
+	{"topologySpreadConstraints", 33, TD_PB_MSG, O|R, 101},
 	{"setHostnameAsFQDN", 35, TD_PB_BOOL, P|O, 0},
-	{"os", 36, TD_PB_MSG, P|O, 88},
+	{"os", 36, TD_PB_MSG, P|O, 102},
 	{"hostUsers", 37, TD_PB_BOOL, P|O, 0},
-	{"schedulingGates", 38, TD_PB_MSG, O|R, 89},
-	{"resourceClaims", 39, TD_PB_MSG, O|R, 90},
-	{"resources", 40, TD_PB_MSG, P|O, 91},
+	{"schedulingGates", 38, TD_PB_MSG, O|R, 103},
+	{"resourceClaims", 39, TD_PB_MSG, O|R, 104},
+	{"resources", 40, TD_PB_MSG, P|O, 105},
 	{"hostnameOverride", 41, TD_PB_STRING, P|O, 0},
-	{"schedulingGroup", 43, TD_PB_MSG, P|O, 92},
-	{"evictionResponders", 44, TD_PB_MSG, O|R, 93},
-	// 32: core.PodStatus
+	{"schedulingGroup", 43, TD_PB_MSG, P|O, 106},
+	{"evictionResponders", 44, TD_PB_MSG, O|R, 107},
+	// 39: core.PodStatus
 	{"observedGeneration", 17, TD_PB_INT, O, 0},
 	{"phase", 1, TD_PB_STRING, O, 0},
-	{"conditions", 2, TD_PB_MSG, O|R, 94},
+	{"conditions", 2, TD_PB_MSG, O|R, 108},
 	{"message", 3, TD_PB_STRING, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"nominatedNodeName", 11, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	{"hostIPs", 16, TD_PB_MSG, O|R, 95},
+	{"hostIPs", 16, TD_PB_MSG, O|R, 109},
 	{"podIP", 6, TD_PB_STRING, O, 0},
-	{"podIPs", 12, TD_PB_MSG, O|R, 96},
+	{"podIPs", 12, TD_PB_MSG, O|R, 110},
 	{"startTime", 7, TD_PB_TIME, P|O, 0},
-	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 97},
-	{"containerStatuses", 8, TD_PB_MSG, O|R, 97},
+	{"initContainerStatuses", 10, TD_PB_MSG, O|R, 111},
+	{"containerStatuses", 8, TD_PB_MSG, O|R, 111},
 	{"qosClass", 9, TD_PB_STRING, O, 0},
-	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 97},
+	{"ephemeralContainerStatuses", 13, TD_PB_MSG, O|R, 111},
 	{"resize", 14, TD_PB_STRING, O, 0},
-	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 98},
-	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 99},
+	{"resourceClaimStatuses", 15, TD_PB_MSG, O|R, 112},
+	{"extendedResourceClaimStatus", 18, TD_PB_MSG, P|O, 113},
 	{"allocatedResources", 19, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 20, TD_PB_MSG, P|O, 91},
-	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 100},
-	{"volumeHealth", 22, TD_PB_MSG, O|R, 101},
-	// 33: core.ServiceSpec
-	{"ports", 1, TD_PB_MSG, O|R, 102},
+	{"resources", 20, TD_PB_MSG, P|O, 105},
+	{"nodeAllocatableResourceClaimStatuses", 21, TD_PB_MSG, O|R, 114},
+	{"volumeHealth", 22, TD_PB_MSG, O|R, 115},
+	// 40: core.ServiceSpec
+	{"ports", 1, TD_PB_MSG, O|R, 116},
 	{"selector", 2, TD_PB_STRING, O|M, 0},
 	{"clusterIP", 3, TD_PB_STRING, O, 0},
 	{"clusterIPs", 18, TD_PB_STRING, O|R, 0},
@@ -256,17 +283,17 @@ const struct td_pb_field td_pb_fields[] = {
 	{"externalTrafficPolicy", 11, TD_PB_STRING, O, 0},
 	{"healthCheckNodePort", 12, TD_PB_INT, O, 0},
 	{"publishNotReadyAddresses", 13, TD_PB_BOOL, O, 0},
-	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 103},
+	{"sessionAffinityConfig", 14, TD_PB_MSG, P|O, 117},
 	{"ipFamilies", 19, TD_PB_STRING, O|R, 0},
 	{"ipFamilyPolicy", 17, TD_PB_STRING, P|O, 0},
 	{"allocateLoadBalancerNodePorts", 20, TD_PB_BOOL, P|O, 0},
 	{"loadBalancerClass", 21, TD_PB_STRING, P|O, 0},
 	{"internalTrafficPolicy", 22, TD_PB_STRING, P|O, 0},
 	{"trafficDistribution", 23, TD_PB_STRING, P|O, 0},
-	// 34: core.ServiceStatus
-	{"loadBalancer", 1, TD_PB_MSG, O, 104},
-	{"conditions", 2, TD_PB_MSG, O|R, 105},
-	// 35: core.ObjectReference
+	// 41: core.ServiceStatus
+	{"loadBalancer", 1, TD_PB_MSG, O, 118},
+	{"conditions", 2, TD_PB_MSG, O|R, 119},
+	// 42: core.ObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"namespace", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
@@ -274,24 +301,28 @@ const struct td_pb_field td_pb_fields[] = {
 	{"apiVersion", 5, TD_PB_STRING, O, 0},
 	{"resourceVersion", 6, TD_PB_STRING, O, 0},
 	{"fieldPath", 7, TD_PB_STRING, O, 0},
-	// 36: core.LocalObjectReference
+	// 43: core.LocalObjectReference
 	{"name", 1, TD_PB_STRING, O, 0},
-	// 37: core.EventSource
+	// 44: core.EventSource
 	{"component", 1, TD_PB_STRING, O, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 38: core.EventSeries
+	// 45: core.EventSeries
 	{"count", 1, TD_PB_INT, O, 0},
-	{"lastObservedTime", 2, TD_PB_TIME, O, 0},
-	// 39: apps.DeploymentSpec
+	{"lastObservedTime", 2, TD_PB_MICROTIME, O, 0},
+	// 46: core.EndpointSubset
+	{"addresses", 1, TD_PB_MSG, O|R, 120},
+	{"notReadyAddresses", 2, TD_PB_MSG, O|R, 120},
+	{"ports", 3, TD_PB_MSG, O|R, 121},
+	// 47: apps.DeploymentSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 106},
-	{"template", 3, TD_PB_MSG, 0, 107},
-	{"strategy", 4, TD_PB_MSG, O, 108},
+	{"selector", 2, TD_PB_MSG, P, 122},
+	{"template", 3, TD_PB_MSG, 0, 123},
+	{"strategy", 4, TD_PB_MSG, O, 124},
 	{"minReadySeconds", 5, TD_PB_INT, O, 0},
 	{"revisionHistoryLimit", 6, TD_PB_INT, P|O, 0},
 	{"paused", 7, TD_PB_BOOL, O, 0},
 	{"progressDeadlineSeconds", 9, TD_PB_INT, P|O, 0},
-	// 40: apps.DeploymentStatus
+	// 48: apps.DeploymentStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, O, 0},
 	{"updatedReplicas", 3, TD_PB_INT, O, 0},
@@ -299,34 +330,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"availableReplicas", 4, TD_PB_INT, O, 0},
 	{"unavailableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 109},
+	{"conditions", 6, TD_PB_MSG, O|R, 125},
 	{"collisionCount", 8, TD_PB_INT, P|O, 0},
-	// 41: apps.ReplicaSetSpec
+	// 49: apps.ReplicaSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 4, TD_PB_INT, O, 0},
-	{"selector", 2, TD_PB_MSG, P, 106},
-	{"template", 3, TD_PB_MSG, O, 107},
-	// 42: apps.ReplicaSetStatus
+	{"selector", 2, TD_PB_MSG, P, 122},
+	{"template", 3, TD_PB_MSG, O, 123},
+	// 50: apps.ReplicaSetStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"fullyLabeledReplicas", 2, TD_PB_INT, O, 0},
 	{"readyReplicas", 4, TD_PB_INT, O, 0},
 	{"availableReplicas", 5, TD_PB_INT, O, 0},
 	{"terminatingReplicas", 7, TD_PB_INT, P|O, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
-	{"conditions", 6, TD_PB_MSG, O|R, 110},
-	// 43: apps.StatefulSetSpec
+	{"conditions", 6, TD_PB_MSG, O|R, 126},
+	// 51: apps.StatefulSetSpec
 	{"replicas", 1, TD_PB_INT, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P, 106},
-	{"template", 3, TD_PB_MSG, 0, 107},
-	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 111},
+	{"selector", 2, TD_PB_MSG, P, 122},
+	{"template", 3, TD_PB_MSG, 0, 123},
+	{"volumeClaimTemplates", 4, TD_PB_MSG, O|R, 127},
 	{"serviceName", 5, TD_PB_STRING, 0, 0},
 	{"podManagementPolicy", 6, TD_PB_STRING, O, 0},
-	{"updateStrategy", 7, TD_PB_MSG, O, 112},
+	{"updateStrategy", 7, TD_PB_MSG, O, 128},
 	{"revisionHistoryLimit", 8, TD_PB_INT, P|O, 0},
 	{"minReadySeconds", 9, TD_PB_INT, O, 0},
-	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 113},
-	{"ordinals", 11, TD_PB_MSG, P|O, 114},
-	// 44: apps.StatefulSetStatus
+	{"persistentVolumeClaimRetentionPolicy", 10, TD_PB_MSG, P|O, 129},
+	{"ordinals", 11, TD_PB_MSG, P|O, 130},
+	// 52: apps.StatefulSetStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"replicas", 2, TD_PB_INT, 0, 0},
 	{"readyReplicas", 3, TD_PB_INT, O, 0},
@@ -335,28 +366,28 @@ const struct td_pb_field td_pb_fields[] = {
 	{"currentRevision", 6, TD_PB_STRING, O, 0},
 	{"updateRevision", 7, TD_PB_STRING, O, 0},
 	{"collisionCount", 9, TD_PB_INT, P|O, 0},
-	{"conditions", 10, TD_PB_MSG, O|R, 115},
+	{"conditions", 10, TD_PB_MSG, O|R, 131},
 	{"availableReplicas", 11, TD_PB_INT, 0, 0},
-	// 45: batch.JobSpec
+	// 53: batch.JobSpec
 	{"parallelism", 1, TD_PB_INT, P|O, 0},
 	{"completions", 2, TD_PB_INT, P|O, 0},
 	{"activeDeadlineSeconds", 3, TD_PB_INT, P|O, 0},
-	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 116},
-	{"successPolicy", 16, TD_PB_MSG, P|O, 117},
+	{"podFailurePolicy", 11, TD_PB_MSG, P|O, 132},
+	{"successPolicy", 16, TD_PB_MSG, P|O, 133},
 	{"backoffLimit", 7, TD_PB_INT, P|O, 0},
 	{"backoffLimitPerIndex", 12, TD_PB_INT, P|O, 0},
 	{"maxFailedIndexes", 13, TD_PB_INT, P|O, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 106},
+	{"selector", 4, TD_PB_MSG, P|O, 122},
 	{"manualSelector", 5, TD_PB_BOOL, P|O, 0},
-	{"template", 6, TD_PB_MSG, 0, 107},
+	{"template", 6, TD_PB_MSG, 0, 123},
 	{"ttlSecondsAfterFinished", 8, TD_PB_INT, P|O, 0},
 	{"completionMode", 9, TD_PB_STRING, P|O, 0},
 	{"suspend", 10, TD_PB_BOOL, P|O, 0},
 	{"podReplacementPolicy", 14, TD_PB_STRING, P|O, 0},
 	{"managedBy", 15, TD_PB_STRING, P|O, 0},
-	{"scheduling", 17, TD_PB_MSG, P|O, 118},
-	// 46: batch.JobStatus
-	{"conditions", 1, TD_PB_MSG, O|R, 119},
+	{"scheduling", 17, TD_PB_MSG, P|O, 134},
+	// 54: batch.JobStatus
+	{"conditions", 1, TD_PB_MSG, O|R, 135},
 	{"startTime", 2, TD_PB_TIME, P|O, 0},
 	{"completionTime", 3, TD_PB_TIME, P|O, 0},
 	{"active", 4, TD_PB_INT, O, 0},
@@ -365,85 +396,116 @@ const struct td_pb_field td_pb_fields[] = {
 	{"terminating", 11, TD_PB_INT, P|O, 0},
 	{"completedIndexes", 7, TD_PB_STRING, O, 0},
 	{"failedIndexes", 10, TD_PB_STRING, P|O, 0},
-	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 120},
+	{"uncountedTerminatedPods", 8, TD_PB_MSG, P|O, 136},
 	{"ready", 9, TD_PB_INT, P|O, 0},
-	// 47: policy.PodDisruptionBudgetSpec
+	// 55: policy.PodDisruptionBudgetSpec
 	{"minAvailable", 1, TD_PB_INTSTR, P|O, 0},
-	{"selector", 2, TD_PB_MSG, P|O, 106},
+	{"selector", 2, TD_PB_MSG, P|O, 122},
 	{"maxUnavailable", 3, TD_PB_INTSTR, P|O, 0},
 	{"unhealthyPodEvictionPolicy", 4, TD_PB_STRING, P|O, 0},
-	// 48: policy.PodDisruptionBudgetStatus
+	// 56: policy.PodDisruptionBudgetStatus
 	{"observedGeneration", 1, TD_PB_INT, O, 0},
 	{"disruptedPods", 2, TD_PB_TIME, O|M, 0},
 	{"disruptionsAllowed", 3, TD_PB_INT, 0, 0},
 	{"currentHealthy", 4, TD_PB_INT, 0, 0},
 	{"desiredHealthy", 5, TD_PB_INT, 0, 0},
 	{"expectedPods", 6, TD_PB_INT, 0, 0},
-	{"conditions", 7, TD_PB_MSG, O|R, 105},
-	// 49: coordination.LeaseSpec
+	{"conditions", 7, TD_PB_MSG, O|R, 119},
+	// 57: coordination.LeaseSpec
 	{"holderIdentity", 1, TD_PB_STRING, P|O, 0},
 	{"leaseDurationSeconds", 2, TD_PB_INT, P|O, 0},
-	{"acquireTime", 3, TD_PB_TIME, P|O, 0},
-	{"renewTime", 4, TD_PB_TIME, P|O, 0},
+	{"acquireTime", 3, TD_PB_MICROTIME, P|O, 0},
+	{"renewTime", 4, TD_PB_MICROTIME, P|O, 0},
 	{"leaseTransitions", 5, TD_PB_INT, P|O, 0},
 	{"strategy", 6, TD_PB_STRING, P|O, 0},
 	{"preferredHolder", 7, TD_PB_STRING, P|O, 0},
-	// 50: authentication.TokenRequestSpec
+	// 58: authentication.TokenRequestSpec
 	{"audiences", 1, TD_PB_STRING, R, 0},
 	{"expirationSeconds", 4, TD_PB_INT, P, 0},
-	{"boundObjectRef", 3, TD_PB_MSG, P, 121},
+	{"boundObjectRef", 3, TD_PB_MSG, P, 137},
 	{"attestations", 5, TD_PB_STRING, O|R|M, 0},
-	// 51: authentication.TokenRequestStatus
+	// 59: authentication.TokenRequestStatus
 	{"token", 1, TD_PB_STRING, 0, 0},
 	{"expirationTimestamp", 2, TD_PB_TIME, 0, 0},
-	// 52: authorization.SelfSubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 122},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 123},
-	// 53: authorization.SubjectAccessReviewStatus
+	// 60: authorization.SelfSubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 138},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 139},
+	// 61: authorization.SubjectAccessReviewStatus
 	{"allowed", 1, TD_PB_BOOL, 0, 0},
 	{"denied", 4, TD_PB_BOOL, O, 0},
 	{"reason", 2, TD_PB_STRING, O, 0},
 	{"evaluationError", 3, TD_PB_STRING, O, 0},
-	// 54: authorization.SubjectAccessReviewSpec
-	{"resourceAttributes", 1, TD_PB_MSG, P|O, 122},
-	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 123},
+	// 62: authorization.SubjectAccessReviewSpec
+	{"resourceAttributes", 1, TD_PB_MSG, P|O, 138},
+	{"nonResourceAttributes", 2, TD_PB_MSG, P|O, 139},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"groups", 4, TD_PB_STRING, O|R, 0},
 	{"extra", 5, TD_PB_STRING, O|R|M, 0},
 	{"uid", 6, TD_PB_STRING, O, 0},
-	// 55: authorization.SelfSubjectRulesReviewSpec
+	// 63: authorization.SelfSubjectRulesReviewSpec
 	{"namespace", 1, TD_PB_STRING, O, 0},
-	// 56: authorization.SubjectRulesReviewStatus
-	{"resourceRules", 1, TD_PB_MSG, R, 124},
-	{"nonResourceRules", 2, TD_PB_MSG, R, 125},
+	// 64: authorization.SubjectRulesReviewStatus
+	{"resourceRules", 1, TD_PB_MSG, R, 140},
+	{"nonResourceRules", 2, TD_PB_MSG, R, 141},
 	{"incomplete", 3, TD_PB_BOOL, 0, 0},
 	{"evaluationError", 4, TD_PB_STRING, O, 0},
-	// 57: authentication.SelfSubjectReviewStatus
-	{"userInfo", 1, TD_PB_MSG, O, 126},
-	// 58: authentication.TokenReviewSpec
+	// 65: authentication.SelfSubjectReviewStatus
+	{"userInfo", 1, TD_PB_MSG, O, 142},
+	// 66: authentication.TokenReviewSpec
 	{"token", 1, TD_PB_STRING, O, 0},
 	{"audiences", 2, TD_PB_STRING, O|R, 0},
-	// 59: authentication.TokenReviewStatus
+	// 67: authentication.TokenReviewStatus
 	{"authenticated", 1, TD_PB_BOOL, O, 0},
-	{"user", 2, TD_PB_MSG, O, 126},
+	{"user", 2, TD_PB_MSG, O, 142},
 	{"audiences", 4, TD_PB_STRING, O|R, 0},
 	{"error", 3, TD_PB_STRING, O, 0},
-	// 60: autoscaling.ScaleSpec
+	// 68: autoscaling.ScaleSpec
 	{"replicas", 1, TD_PB_INT, O, 0},
-	// 61: autoscaling.ScaleStatus
+	// 69: autoscaling.ScaleStatus
 	{"replicas", 1, TD_PB_INT, 0, 0},
 	{"selector", 2, TD_PB_STRING, O, 0},
-	// 62: meta.Preconditions
+	// 70: meta.Preconditions
 	{"uid", 1, TD_PB_STRING, P|O, 0},
 	{"resourceVersion", 2, TD_PB_STRING, P|O, 0},
-	// 63: meta.OwnerReference
+	// 71: discovery.Endpoint
+	{"addresses", 1, TD_PB_STRING, R, 0},
+	{"conditions", 2, TD_PB_MSG, O, 143},
+	{"hostname", 3, TD_PB_STRING, P|O, 0},
+	{"targetRef", 4, TD_PB_MSG, P|O, 42},
+	{"deprecatedTopology", 5, TD_PB_STRING, O|M, 0},
+	{"nodeName", 6, TD_PB_STRING, P|O, 0},
+	{"zone", 7, TD_PB_STRING, P|O, 0},
+	{"hints", 8, TD_PB_MSG, P|O, 144},
+	// 72: discovery.EndpointPort
+	{"name", 1, TD_PB_STRING, P|O, 0},
+	{"protocol", 2, TD_PB_STRING, P|O, 0},
+	{"port", 3, TD_PB_INT, P|O, 0},
+	{"appProtocol", 4, TD_PB_STRING, P|O, 0},
+	// 73: rbac.PolicyRule
+	{"verbs", 1, TD_PB_STRING, R, 0},
+	{"apiGroups", 2, TD_PB_STRING, O|R, 0},
+	{"resources", 3, TD_PB_STRING, O|R, 0},
+	{"resourceNames", 4, TD_PB_STRING, O|R, 0},
+	{"nonResourceURLs", 5, TD_PB_STRING, O|R, 0},
+	// 74: rbac.AggregationRule
+	{"clusterRoleSelectors", 1, TD_PB_MSG, O|R, 122},
+	// 75: rbac.Subject
+	{"kind", 1, TD_PB_STRING, 0, 0},
+	{"apiGroup", 2, TD_PB_STRING, O, 0},
+	{"name", 3, TD_PB_STRING, 0, 0},
+	{"namespace", 4, TD_PB_STRING, O, 0},
+	// 76: rbac.RoleRef
+	{"apiGroup", 1, TD_PB_STRING, 0, 0},
+	{"kind", 2, TD_PB_STRING, 0, 0},
+	{"name", 3, TD_PB_STRING, 0, 0},
+	// 77: meta.OwnerReference
 	{"apiVersion", 5, TD_PB_STRING, 0, 0},
 	{"kind", 1, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"uid", 4, TD_PB_STRING, 0, 0},
 	{"controller", 6, TD_PB_BOOL, P|O, 0},
 	{"blockOwnerDeletion", 7, TD_PB_BOOL, P|O, 0},
-	// 64: meta.ManagedFieldsEntry
+	// 78: meta.ManagedFieldsEntry
 	{"manager", 1, TD_PB_STRING, O, 0},
 	{"operation", 2, TD_PB_STRING, O, 0},
 	{"apiVersion", 3, TD_PB_STRING, O, 0},
@@ -451,34 +513,34 @@ const struct td_pb_field td_pb_fields[] = {
 	{"fieldsType", 6, TD_PB_STRING, O, 0},
 	{"fieldsV1", 7, TD_PB_RAW, P|O, 0},
 	{"subresource", 8, TD_PB_STRING, O, 0},
-	// 65: core.NamespaceCondition
+	// 79: core.NamespaceCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 66: core.Taint
+	// 80: core.Taint
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
 	{"effect", 3, TD_PB_STRING, 0, 0},
 	{"timeAdded", 4, TD_PB_TIME, P|O, 0},
-	// 67: core.NodeConfigSource
-	{"configMap", 2, TD_PB_MSG, P|O, 127},
-	// 68: core.NodePodPreemptionPolicy
+	// 81: core.NodeConfigSource
+	{"configMap", 2, TD_PB_MSG, P|O, 145},
+	// 82: core.NodePodPreemptionPolicy
 	{"disableResizePreemption", 1, TD_PB_STRING, O|R, 0},
-	// 69: core.NodeCondition
+	// 83: core.NodeCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastHeartbeatTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 70: core.NodeAddress
+	// 84: core.NodeAddress
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"address", 2, TD_PB_STRING, 0, 0},
-	// 71: core.NodeDaemonEndpoints
-	{"kubeletEndpoint", 1, TD_PB_MSG, O, 128},
-	// 72: core.NodeSystemInfo
+	// 85: core.NodeDaemonEndpoints
+	{"kubeletEndpoint", 1, TD_PB_MSG, O, 146},
+	// 86: core.NodeSystemInfo
 	{"machineID", 1, TD_PB_STRING, 0, 0},
 	{"systemUUID", 2, TD_PB_STRING, 0, 0},
 	{"bootID", 3, TD_PB_STRING, 0, 0},
@@ -489,116 +551,116 @@ const struct td_pb_field td_pb_fields[] = {
 	{"kubeProxyVersion", 8, TD_PB_STRING, 0, 0},
 	{"operatingSystem", 9, TD_PB_STRING, 0, 0},
 	{"architecture", 10, TD_PB_STRING, 0, 0},
-	{"swap", 11, TD_PB_MSG, P|O, 129},
+	{"swap", 11, TD_PB_MSG, P|O, 147},
 	{"runningInUserNamespace", 12, TD_PB_BOOL, P|O, 0},
-	// 73: core.ContainerImage
+	// 87: core.ContainerImage
 	{"names", 1, TD_PB_STRING, R, 0},
 	{"sizeBytes", 2, TD_PB_INT, O, 0},
-	// 74: core.AttachedVolume
+	// 88: core.AttachedVolume
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 75: core.NodeConfigStatus
-	{"assigned", 1, TD_PB_MSG, P|O, 67},
-	{"active", 2, TD_PB_MSG, P|O, 67},
-	{"lastKnownGood", 3, TD_PB_MSG, P|O, 67},
+	// 89: core.NodeConfigStatus
+	{"assigned", 1, TD_PB_MSG, P|O, 81},
+	{"active", 2, TD_PB_MSG, P|O, 81},
+	{"lastKnownGood", 3, TD_PB_MSG, P|O, 81},
 	{"error", 4, TD_PB_STRING, O, 0},
-	// 76: core.NodeRuntimeHandler
+	// 90: core.NodeRuntimeHandler
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"features", 2, TD_PB_MSG, P|O, 130},
-	// 77: core.NodeFeatures
+	{"features", 2, TD_PB_MSG, P|O, 148},
+	// 91: core.NodeFeatures
 	{"supplementalGroupsPolicy", 1, TD_PB_BOOL, P|O, 0},
-	// 78: core.Volume
+	// 92: core.Volume
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"", 2, TD_PB_MSG, I, 131},
-	// 79: core.Container
+	{"", 2, TD_PB_MSG, I, 149},
+	// 93: core.Container
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 132},
-	{"envFrom", 19, TD_PB_MSG, O|R, 133},
-	{"env", 7, TD_PB_MSG, O|R, 134},
-	{"resources", 8, TD_PB_MSG, O, 91},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 135},
+	{"ports", 6, TD_PB_MSG, O|R, 150},
+	{"envFrom", 19, TD_PB_MSG, O|R, 151},
+	{"env", 7, TD_PB_MSG, O|R, 152},
+	{"resources", 8, TD_PB_MSG, O, 105},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 153},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 136},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 137},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 138},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 139},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 139},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 139},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 140},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 154},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 155},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 156},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 157},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 157},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 157},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 158},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 141},
+	{"securityContext", 15, TD_PB_MSG, P|O, 159},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 80: core.EphemeralContainer
-	{"", 1, TD_PB_MSG, I, 142},
+	// 94: core.EphemeralContainer
+	{"", 1, TD_PB_MSG, I, 160},
 	{"targetContainerName", 2, TD_PB_STRING, O, 0},
-	// 81: core.PodSecurityContext
-	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 143},
-	{"windowsOptions", 8, TD_PB_MSG, P|O, 144},
+	// 95: core.PodSecurityContext
+	{"seLinuxOptions", 1, TD_PB_MSG, P|O, 161},
+	{"windowsOptions", 8, TD_PB_MSG, P|O, 162},
 	{"runAsUser", 2, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 6, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 3, TD_PB_BOOL, P|O, 0},
 	{"supplementalGroups", 4, TD_PB_INT, O|R, 0},
 	{"supplementalGroupsPolicy", 12, TD_PB_STRING, P|O, 0},
 	{"fsGroup", 5, TD_PB_INT, P|O, 0},
-	{"sysctls", 7, TD_PB_MSG, O|R, 145},
+	{"sysctls", 7, TD_PB_MSG, O|R, 163},
 	{"fsGroupChangePolicy", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 10, TD_PB_MSG, P|O, 146},
-	{"appArmorProfile", 11, TD_PB_MSG, P|O, 147},
+	{"seccompProfile", 10, TD_PB_MSG, P|O, 164},
+	{"appArmorProfile", 11, TD_PB_MSG, P|O, 165},
 	{"seLinuxChangePolicy", 13, TD_PB_STRING, P|O, 0},
-	// 82: core.Affinity
-	{"nodeAffinity", 1, TD_PB_MSG, P|O, 148},
-	{"podAffinity", 2, TD_PB_MSG, P|O, 149},
-	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 150},
-	// 83: core.Toleration
+	// 96: core.Affinity
+	{"nodeAffinity", 1, TD_PB_MSG, P|O, 166},
+	{"podAffinity", 2, TD_PB_MSG, P|O, 167},
+	{"podAntiAffinity", 3, TD_PB_MSG, P|O, 168},
+	// 97: core.Toleration
 	{"key", 1, TD_PB_STRING, O, 0},
 	{"operator", 2, TD_PB_STRING, O, 0},
 	{"value", 3, TD_PB_STRING, O, 0},
 	{"effect", 4, TD_PB_STRING, O, 0},
 	{"tolerationSeconds", 5, TD_PB_INT, P|O, 0},
-	// 84: core.HostAlias
+	// 98: core.HostAlias
 	{"ip", 1, TD_PB_STRING, 0, 0},
 	{"hostnames", 2, TD_PB_STRING, O|R, 0},
-	// 85: core.PodDNSConfig
+	// 99: core.PodDNSConfig
 	{"nameservers", 1, TD_PB_STRING, O|R, 0},
 	{"searches", 2, TD_PB_STRING, O|R, 0},
-	{"options", 3, TD_PB_MSG, O|R, 151},
-	// 86: core.PodReadinessGate
+	{"options", 3, TD_PB_MSG, O|R, 169},
+	// 100: core.PodReadinessGate
 	{"conditionType", 1, TD_PB_STRING, 0, 0},
-	// 87: core.TopologySpreadConstraint
+	// 101: core.TopologySpreadConstraint
 	{"maxSkew", 1, TD_PB_INT, 0, 0},
 	{"topologyKey", 2, TD_PB_STRING, 0, 0},
 	{"whenUnsatisfiable", 3, TD_PB_STRING, 0, 0},
-	{"labelSelector", 4, TD_PB_MSG, P|O, 106},
+	{"labelSelector", 4, TD_PB_MSG, P|O, 122},
 	{"minDomains", 5, TD_PB_INT, P|O, 0},
 	{"nodeAffinityPolicy", 6, TD_PB_STRING, P|O, 0},
 	{"nodeTaintsPolicy", 7, TD_PB_STRING, P|O, 0},
 	{"matchLabelKeys", 8, TD_PB_STRING, O|R, 0},
-	// 88: core.PodOS
+	// 102: core.PodOS
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 89: core.PodSchedulingGate
+	// 103: core.PodSchedulingGate
 	{"name", 1, TD_PB_STRING, 0, 0},
-	// 90: core.PodResourceClaim
+	// 104: core.PodResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 3, TD_PB_STRING, P|O, 0},
 	{"resourceClaimTemplateName", 4, TD_PB_STRING, P|O, 0},
-	// 91: core.ResourceRequirements
+	// 105: core.ResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	{"claims", 3, TD_PB_MSG, O|R, 152},
-	// 92: core.PodSchedulingGroup
+	{"claims", 3, TD_PB_MSG, O|R, 170},
+	// 106: core.PodSchedulingGroup
 	{"podGroupName", 1, TD_PB_STRING, P|O, 0},
-	// 93: core.EvictionResponder
+	// 107: core.EvictionResponder
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"priority", 2, TD_PB_INT, P, 0},
-	// 94: core.PodCondition
+	// 108: core.PodCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 7, TD_PB_INT, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
@@ -606,14 +668,14 @@ const struct td_pb_field td_pb_fields[] = {
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 95: core.HostIP
+	// 109: core.HostIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 96: core.PodIP
+	// 110: core.PodIP
 	{"ip", 1, TD_PB_STRING, 0, 0},
-	// 97: core.ContainerStatus
+	// 111: core.ContainerStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"state", 2, TD_PB_MSG, O, 153},
-	{"lastState", 3, TD_PB_MSG, O, 153},
+	{"state", 2, TD_PB_MSG, O, 171},
+	{"lastState", 3, TD_PB_MSG, O, 171},
 	{"ready", 4, TD_PB_BOOL, 0, 0},
 	{"restartCount", 5, TD_PB_INT, 0, 0},
 	{"image", 6, TD_PB_STRING, 0, 0},
@@ -621,105 +683,115 @@ const struct td_pb_field td_pb_fields[] = {
 	{"containerID", 8, TD_PB_STRING, O, 0},
 	{"started", 9, TD_PB_BOOL, P|O, 0},
 	{"allocatedResources", 10, TD_PB_QUANTITY, O|M, 0},
-	{"resources", 11, TD_PB_MSG, P|O, 91},
-	{"volumeMounts", 12, TD_PB_MSG, O|R, 154},
-	{"user", 13, TD_PB_MSG, P|O, 155},
-	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 156},
+	{"resources", 11, TD_PB_MSG, P|O, 105},
+	{"volumeMounts", 12, TD_PB_MSG, O|R, 172},
+	{"user", 13, TD_PB_MSG, P|O, 173},
+	{"allocatedResourcesStatus", 14, TD_PB_MSG, O|R, 174},
 	{"stopSignal", 15, TD_PB_STRING, P|O, 0},
-	// 98: core.PodResourceClaimStatus
+	// 112: core.PodResourceClaimStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"resourceClaimName", 2, TD_PB_STRING, P|O, 0},
-	// 99: core.PodExtendedResourceClaimStatus
-	{"requestMappings", 1, TD_PB_MSG, R, 157},
+	// 113: core.PodExtendedResourceClaimStatus
+	{"requestMappings", 1, TD_PB_MSG, R, 175},
 	{"resourceClaimName", 2, TD_PB_STRING, 0, 0},
-	// 100: core.NodeAllocatableResourceClaimStatus
+	// 114: core.NodeAllocatableResourceClaimStatus
 	{"resourceClaimName", 1, TD_PB_STRING, 0, 0},
 	{"containers", 2, TD_PB_STRING, O|R, 0},
-	{"mapping", 4, TD_PB_MSG, O|R, 158},
-	{"overhead", 5, TD_PB_MSG, O|R, 159},
-	// 101: core.PodVolumeHealth
+	{"mapping", 4, TD_PB_MSG, O|R, 176},
+	{"overhead", 5, TD_PB_MSG, O|R, 177},
+	// 115: core.PodVolumeHealth
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"healthConditions", 2, TD_PB_MSG, O|R, 160},
+	{"healthConditions", 2, TD_PB_MSG, O|R, 178},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
-	// 102: core.ServicePort
+	// 116: core.ServicePort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"protocol", 2, TD_PB_STRING, O, 0},
 	{"appProtocol", 6, TD_PB_STRING, P|O, 0},
 	{"port", 3, TD_PB_INT, 0, 0},
 	{"targetPort", 4, TD_PB_INTSTR, O, 0},
 	{"nodePort", 5, TD_PB_INT, O, 0},
-	// 103: core.SessionAffinityConfig
-	{"clientIP", 1, TD_PB_MSG, P|O, 161},
-	// 104: core.LoadBalancerStatus
-	{"ingress", 1, TD_PB_MSG, O|R, 162},
-	// 105: meta.Condition
+	// 117: core.SessionAffinityConfig
+	{"clientIP", 1, TD_PB_MSG, P|O, 179},
+	// 118: core.LoadBalancerStatus
+	{"ingress", 1, TD_PB_MSG, O|R, 180},
+	// 119: meta.Condition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"observedGeneration", 3, TD_PB_INT, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, 0, 0},
 	{"reason", 5, TD_PB_STRING, 0, 0},
 	{"message", 6, TD_PB_STRING, 0, 0},
-	// 106: meta.LabelSelector
+	// 120: core.EndpointAddress
+	{"ip", 1, TD_PB_STRING, 0, 0},
+	{"hostname", 3, TD_PB_STRING, O, 0},
+	{"nodeName", 4, TD_PB_STRING, P|O, 0},
+	{"targetRef", 2, TD_PB_MSG, P|O, 42},
+	// 121: core.EndpointPort
+	{"name", 1, TD_PB_STRING, O, 0},
+	{"port", 2, TD_PB_INT, 0, 0},
+	{"protocol", 3, TD_PB_STRING, O, 0},
+	{"appProtocol", 4, TD_PB_STRING, P|O, 0},
+	// 122: meta.LabelSelector
 	{"matchLabels", 1, TD_PB_STRING, O|M, 0},
-	{"matchExpressions", 2, TD_PB_MSG, O|R, 163},
-	// 107: core.PodTemplateSpec
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 31},
-	// 108: apps.DeploymentStrategy
+	{"matchExpressions", 2, TD_PB_MSG, O|R, 181},
+	// 123: core.PodTemplateSpec
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 38},
+	// 124: apps.DeploymentStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 164},
-	// 109: apps.DeploymentCondition
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 182},
+	// 125: apps.DeploymentCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastUpdateTime", 6, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 7, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 110: apps.ReplicaSetCondition
+	// 126: apps.ReplicaSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 111: core.PersistentVolumeClaim
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, O, 165},
-	{"status", 3, TD_PB_MSG, O, 166},
-	// 112: apps.StatefulSetUpdateStrategy
+	// 127: core.PersistentVolumeClaim
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, O, 183},
+	{"status", 3, TD_PB_MSG, O, 184},
+	// 128: apps.StatefulSetUpdateStrategy
 	{"type", 1, TD_PB_STRING, O, 0},
-	{"rollingUpdate", 2, TD_PB_MSG, P|O, 167},
-	// 113: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
+	{"rollingUpdate", 2, TD_PB_MSG, P|O, 185},
+	// 129: apps.StatefulSetPersistentVolumeClaimRetentionPolicy
 	{"whenDeleted", 1, TD_PB_STRING, O, 0},
 	{"whenScaled", 2, TD_PB_STRING, O, 0},
-	// 114: apps.StatefulSetOrdinals
+	// 130: apps.StatefulSetOrdinals
 	{"start", 1, TD_PB_INT, 0, 0},
-	// 115: apps.StatefulSetCondition
+	// 131: apps.StatefulSetCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastTransitionTime", 3, TD_PB_TIME, O, 0},
 	{"reason", 4, TD_PB_STRING, O, 0},
 	{"message", 5, TD_PB_STRING, O, 0},
-	// 116: batch.PodFailurePolicy
-	{"rules", 1, TD_PB_MSG, R, 168},
-	// 117: batch.SuccessPolicy
-	{"rules", 1, TD_PB_MSG, R, 169},
-	// 118: batch.JobSchedulingConfiguration
-	// 119: batch.JobCondition
+	// 132: batch.PodFailurePolicy
+	{"rules", 1, TD_PB_MSG, R, 186},
+	// 133: batch.SuccessPolicy
+	{"rules", 1, TD_PB_MSG, R, 187},
+	// 134: batch.JobSchedulingConfiguration
+	// 135: batch.JobCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 120: batch.UncountedTerminatedPods
+	// 136: batch.UncountedTerminatedPods
 	{"succeeded", 1, TD_PB_STRING, O|R, 0},
 	{"failed", 2, TD_PB_STRING, O|R, 0},
-	// 121: authentication.BoundObjectReference
+	// 137: authentication.BoundObjectReference
 	{"kind", 1, TD_PB_STRING, O, 0},
 	{"apiVersion", 2, TD_PB_STRING, O, 0},
 	{"name", 3, TD_PB_STRING, O, 0},
 	{"uid", 4, TD_PB_STRING, O, 0},
-	// 122: authorization.ResourceAttributes
+	// 138: authorization.ResourceAttributes
 	{"namespace", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
 	{"group", 3, TD_PB_STRING, O, 0},
@@ -727,89 +799,96 @@ const struct td_pb_field td_pb_fields[] = {
 	{"resource", 5, TD_PB_STRING, O, 0},
 	{"subresource", 6, TD_PB_STRING, O, 0},
 	{"name", 7, TD_PB_STRING, O, 0},
-	{"fieldSelector", 8, TD_PB_MSG, P|O, 170},
-	{"labelSelector", 9, TD_PB_MSG, P|O, 171},
-	// 123: authorization.NonResourceAttributes
+	{"fieldSelector", 8, TD_PB_MSG, P|O, 188},
+	{"labelSelector", 9, TD_PB_MSG, P|O, 189},
+	// 139: authorization.NonResourceAttributes
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"verb", 2, TD_PB_STRING, O, 0},
-	// 124: authorization.ResourceRule
+	// 140: authorization.ResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"apiGroups", 2, TD_PB_STRING, O|R, 0},
 	{"resources", 3, TD_PB_STRING, O|R, 0},
 	{"resourceNames", 4, TD_PB_STRING, O|R, 0},
-	// 125: authorization.NonResourceRule
+	// 141: authorization.NonResourceRule
 	{"verbs", 1, TD_PB_STRING, R, 0},
 	{"nonResourceURLs", 2, TD_PB_STRING, O|R, 0},
-	// 126: authentication.UserInfo
+	// 142: authentication.UserInfo
 	{"username", 1, TD_PB_STRING, O, 0},
 	{"uid", 2, TD_PB_STRING, O, 0},
 	{"groups", 3, TD_PB_STRING, O|R, 0},
 	{"extra", 4, TD_PB_STRING, O|R|M, 0},
-	// 127: core.ConfigMapNodeConfigSource
+	// 143: discovery.EndpointConditions
+	{"ready", 1, TD_PB_BOOL, P|O, 0},
+	{"serving", 2, TD_PB_BOOL, P|O, 0},
+	{"terminating", 3, TD_PB_BOOL, P|O, 0},
+	// 144: discovery.EndpointHints
+	{"forZones", 1, TD_PB_MSG, O|R, 190},
+	{"forNodes", 2, TD_PB_MSG, O|R, 191},
+	// 145: core.ConfigMapNodeConfigSource
 	{"namespace", 1, TD_PB_STRING, 0, 0},
 	{"name", 2, TD_PB_STRING, 0, 0},
 	{"uid", 3, TD_PB_STRING, O, 0},
 	{"resourceVersion", 4, TD_PB_STRING, O, 0},
 	{"kubeletConfigKey", 5, TD_PB_STRING, 0, 0},
-	// 128: core.DaemonEndpoint
+	// 146: core.DaemonEndpoint
 	{"Port", 1, TD_PB_INT, 0, 0},
-	// 129: core.NodeSwapStatus
+	// 147: core.NodeSwapStatus
 	{"capacity", 1, TD_PB_INT, P|O, 0},
-	// 130: core.NodeRuntimeHandlerFeatures
+	// 148: core.NodeRuntimeHandlerFeatures
 	{"recursiveReadOnlyMounts", 1, TD_PB_BOOL, P|O, 0},
 	{"userNamespaces", 2, TD_PB_BOOL, P|O, 0},
-	// 131: core.VolumeSource
-	{"hostPath", 1, TD_PB_MSG, P|O, 172},
-	{"emptyDir", 2, TD_PB_MSG, P|O, 173},
-	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 174},
-	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 175},
-	{"gitRepo", 5, TD_PB_MSG, P|O, 176},
-	{"secret", 6, TD_PB_MSG, P|O, 177},
-	{"nfs", 7, TD_PB_MSG, P|O, 178},
-	{"iscsi", 8, TD_PB_MSG, P|O, 179},
-	{"glusterfs", 9, TD_PB_MSG, P|O, 180},
-	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 181},
-	{"rbd", 11, TD_PB_MSG, P|O, 182},
-	{"flexVolume", 12, TD_PB_MSG, P|O, 183},
-	{"cinder", 13, TD_PB_MSG, P|O, 184},
-	{"cephfs", 14, TD_PB_MSG, P|O, 185},
-	{"flocker", 15, TD_PB_MSG, P|O, 186},
-	{"downwardAPI", 16, TD_PB_MSG, P|O, 187},
-	{"fc", 17, TD_PB_MSG, P|O, 188},
-	{"azureFile", 18, TD_PB_MSG, P|O, 189},
-	{"configMap", 19, TD_PB_MSG, P|O, 190},
-	{"vsphereVolume", 20, TD_PB_MSG, P|O, 191},
-	{"quobyte", 21, TD_PB_MSG, P|O, 192},
-	{"azureDisk", 22, TD_PB_MSG, P|O, 193},
-	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 194},
-	{"projected", 26, TD_PB_MSG, P|O, 195},
-	{"portworxVolume", 24, TD_PB_MSG, P|O, 196},
-	{"scaleIO", 25, TD_PB_MSG, P|O, 197},
-	{"storageos", 27, TD_PB_MSG, P|O, 198},
-	{"csi", 28, TD_PB_MSG, P|O, 199},
-	{"ephemeral", 29, TD_PB_MSG, P|O, 200},
-	{"image", 30, TD_PB_MSG, P|O, 201},
-	// 132: core.ContainerPort
+	// 149: core.VolumeSource
+	{"hostPath", 1, TD_PB_MSG, P|O, 192},
+	{"emptyDir", 2, TD_PB_MSG, P|O, 193},
+	{"gcePersistentDisk", 3, TD_PB_MSG, P|O, 194},
+	{"awsElasticBlockStore", 4, TD_PB_MSG, P|O, 195},
+	{"gitRepo", 5, TD_PB_MSG, P|O, 196},
+	{"secret", 6, TD_PB_MSG, P|O, 197},
+	{"nfs", 7, TD_PB_MSG, P|O, 198},
+	{"iscsi", 8, TD_PB_MSG, P|O, 199},
+	{"glusterfs", 9, TD_PB_MSG, P|O, 200},
+	{"persistentVolumeClaim", 10, TD_PB_MSG, P|O, 201},
+	{"rbd", 11, TD_PB_MSG, P|O, 202},
+	{"flexVolume", 12, TD_PB_MSG, P|O, 203},
+	{"cinder", 13, TD_PB_MSG, P|O, 204},
+	{"cephfs", 14, TD_PB_MSG, P|O, 205},
+	{"flocker", 15, TD_PB_MSG, P|O, 206},
+	{"downwardAPI", 16, TD_PB_MSG, P|O, 207},
+	{"fc", 17, TD_PB_MSG, P|O, 208},
+	{"azureFile", 18, TD_PB_MSG, P|O, 209},
+	{"configMap", 19, TD_PB_MSG, P|O, 210},
+	{"vsphereVolume", 20, TD_PB_MSG, P|O, 211},
+	{"quobyte", 21, TD_PB_MSG, P|O, 212},
+	{"azureDisk", 22, TD_PB_MSG, P|O, 213},
+	{"photonPersistentDisk", 23, TD_PB_MSG, P|O, 214},
+	{"projected", 26, TD_PB_MSG, P|O, 215},
+	{"portworxVolume", 24, TD_PB_MSG, P|O, 216},
+	{"scaleIO", 25, TD_PB_MSG, P|O, 217},
+	{"storageos", 27, TD_PB_MSG, P|O, 218},
+	{"csi", 28, TD_PB_MSG, P|O, 219},
+	{"ephemeral", 29, TD_PB_MSG, P|O, 220},
+	{"image", 30, TD_PB_MSG, P|O, 221},
+	// 150: core.ContainerPort
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"hostPort", 2, TD_PB_INT, O, 0},
 	{"containerPort", 3, TD_PB_INT, 0, 0},
 	{"protocol", 4, TD_PB_STRING, O, 0},
 	{"hostIP", 5, TD_PB_STRING, O, 0},
-	// 133: core.EnvFromSource
+	// 151: core.EnvFromSource
 	{"prefix", 1, TD_PB_STRING, O, 0},
-	{"configMapRef", 2, TD_PB_MSG, P|O, 202},
-	{"secretRef", 3, TD_PB_MSG, P|O, 203},
-	// 134: core.EnvVar
+	{"configMapRef", 2, TD_PB_MSG, P|O, 222},
+	{"secretRef", 3, TD_PB_MSG, P|O, 223},
+	// 152: core.EnvVar
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, O, 0},
-	{"valueFrom", 3, TD_PB_MSG, P|O, 204},
-	// 135: core.ContainerResizePolicy
+	{"valueFrom", 3, TD_PB_MSG, P|O, 224},
+	// 153: core.ContainerResizePolicy
 	{"resourceName", 1, TD_PB_STRING, 0, 0},
 	{"restartPolicy", 2, TD_PB_STRING, 0, 0},
-	// 136: core.ContainerRestartRule
+	// 154: core.ContainerRestartRule
 	{"action", 1, TD_PB_STRING, O, 0},
-	{"exitCodes", 2, TD_PB_MSG, P|O, 205},
-	// 137: core.VolumeMount
+	{"exitCodes", 2, TD_PB_MSG, P|O, 225},
+	// 155: core.VolumeMount
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 7, TD_PB_STRING, P|O, 0},
@@ -818,206 +897,210 @@ const struct td_pb_field td_pb_fields[] = {
 	{"mountPropagation", 5, TD_PB_STRING, P|O, 0},
 	{"subPathExpr", 6, TD_PB_STRING, O, 0},
 	{"bindMountOptions", 8, TD_PB_STRING, O|R, 0},
-	// 138: core.VolumeDevice
+	// 156: core.VolumeDevice
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"devicePath", 2, TD_PB_STRING, 0, 0},
-	// 139: core.Probe
-	{"", 1, TD_PB_MSG, I, 206},
+	// 157: core.Probe
+	{"", 1, TD_PB_MSG, I, 226},
 	{"initialDelaySeconds", 2, TD_PB_INT, O, 0},
 	{"timeoutSeconds", 3, TD_PB_INT, O, 0},
 	{"periodSeconds", 4, TD_PB_INT, O, 0},
 	{"successThreshold", 5, TD_PB_INT, O, 0},
 	{"failureThreshold", 6, TD_PB_INT, O, 0},
 	{"terminationGracePeriodSeconds", 7, TD_PB_INT, P|O, 0},
-	// 140: core.Lifecycle
-	{"postStart", 1, TD_PB_MSG, P|O, 207},
-	{"preStop", 2, TD_PB_MSG, P|O, 207},
+	// 158: core.Lifecycle
+	{"postStart", 1, TD_PB_MSG, P|O, 227},
+	{"preStop", 2, TD_PB_MSG, P|O, 227},
 	{"stopSignal", 3, TD_PB_STRING, P|O, 0},
-	// 141: core.SecurityContext
-	{"capabilities", 1, TD_PB_MSG, P|O, 208},
+	// 159: core.SecurityContext
+	{"capabilities", 1, TD_PB_MSG, P|O, 228},
 	{"privileged", 2, TD_PB_BOOL, P|O, 0},
-	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 143},
-	{"windowsOptions", 10, TD_PB_MSG, P|O, 144},
+	{"seLinuxOptions", 3, TD_PB_MSG, P|O, 161},
+	{"windowsOptions", 10, TD_PB_MSG, P|O, 162},
 	{"runAsUser", 4, TD_PB_INT, P|O, 0},
 	{"runAsGroup", 8, TD_PB_INT, P|O, 0},
 	{"runAsNonRoot", 5, TD_PB_BOOL, P|O, 0},
 	{"readOnlyRootFilesystem", 6, TD_PB_BOOL, P|O, 0},
 	{"allowPrivilegeEscalation", 7, TD_PB_BOOL, P|O, 0},
 	{"procMount", 9, TD_PB_STRING, P|O, 0},
-	{"seccompProfile", 11, TD_PB_MSG, P|O, 146},
-	{"appArmorProfile", 12, TD_PB_MSG, P|O, 147},
-	// 142: core.EphemeralContainerCommon
+	{"seccompProfile", 11, TD_PB_MSG, P|O, 164},
+	{"appArmorProfile", 12, TD_PB_MSG, P|O, 165},
+	// 160: core.EphemeralContainerCommon
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"image", 2, TD_PB_STRING, O, 0},
 	{"command", 3, TD_PB_STRING, O|R, 0},
 	{"args", 4, TD_PB_STRING, O|R, 0},
 	{"workingDir", 5, TD_PB_STRING, O, 0},
-	{"ports", 6, TD_PB_MSG, O|R, 132},
-	{"envFrom", 19, TD_PB_MSG, O|R, 133},
-	{"env", 7, TD_PB_MSG, O|R, 134},
-	{"resources", 8, TD_PB_MSG, O, 91},
-	{"resizePolicy", 23, TD_PB_MSG, O|R, 135},
+	{"ports", 6, TD_PB_MSG, O|R, 150},
+	{"envFrom", 19, TD_PB_MSG, O|R, 151},
+	{"env", 7, TD_PB_MSG, O|R, 152},
+	{"resources", 8, TD_PB_MSG, O, 105},
+	{"resizePolicy", 23, TD_PB_MSG, O|R, 153},
 	{"restartPolicy", 24, TD_PB_STRING, P|O, 0},
-	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 136},
-	{"volumeMounts", 9, TD_PB_MSG, O|R, 137},
-	{"volumeDevices", 21, TD_PB_MSG, O|R, 138},
-	{"livenessProbe", 10, TD_PB_MSG, P|O, 139},
-	{"readinessProbe", 11, TD_PB_MSG, P|O, 139},
-	{"startupProbe", 22, TD_PB_MSG, P|O, 139},
-	{"lifecycle", 12, TD_PB_MSG, P|O, 140},
+	{"restartPolicyRules", 25, TD_PB_MSG, O|R, 154},
+	{"volumeMounts", 9, TD_PB_MSG, O|R, 155},
+	{"volumeDevices", 21, TD_PB_MSG, O|R, 156},
+	{"livenessProbe", 10, TD_PB_MSG, P|O, 157},
+	{"readinessProbe", 11, TD_PB_MSG, P|O, 157},
+	{"startupProbe", 22, TD_PB_MSG, P|O, 157},
+	{"lifecycle", 12, TD_PB_MSG, P|O, 158},
 	{"terminationMessagePath", 13, TD_PB_STRING, O, 0},
 	{"terminationMessagePolicy", 20, TD_PB_STRING, O, 0},
 	{"imagePullPolicy", 14, TD_PB_STRING, O, 0},
-	{"securityContext", 15, TD_PB_MSG, P|O, 141},
+	{"securityContext", 15, TD_PB_MSG, P|O, 159},
 	{"stdin", 16, TD_PB_BOOL, O, 0},
 	{"stdinOnce", 17, TD_PB_BOOL, O, 0},
 	{"tty", 18, TD_PB_BOOL, O, 0},
-	// 143: core.SELinuxOptions
+	// 161: core.SELinuxOptions
 	{"user", 1, TD_PB_STRING, O, 0},
 	{"role", 2, TD_PB_STRING, O, 0},
 	{"type", 3, TD_PB_STRING, O, 0},
 	{"level", 4, TD_PB_STRING, O, 0},
-	// 144: core.WindowsSecurityContextOptions
+	// 162: core.WindowsSecurityContextOptions
 	{"gmsaCredentialSpecName", 1, TD_PB_STRING, P|O, 0},
 	{"gmsaCredentialSpec", 2, TD_PB_STRING, P|O, 0},
 	{"runAsUserName", 3, TD_PB_STRING, P|O, 0},
 	{"hostProcess", 4, TD_PB_BOOL, P|O, 0},
-	// 145: core.Sysctl
+	// 163: core.Sysctl
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 146: core.SeccompProfile
+	// 164: core.SeccompProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 147: core.AppArmorProfile
+	// 165: core.AppArmorProfile
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"localhostProfile", 2, TD_PB_STRING, P|O, 0},
-	// 148: core.NodeAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 209},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 210},
-	// 149: core.PodAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 211},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 212},
-	// 150: core.PodAntiAffinity
-	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 211},
-	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 212},
-	// 151: core.PodDNSConfigOption
+	// 166: core.NodeAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, P|O, 229},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 230},
+	// 167: core.PodAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 231},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 232},
+	// 168: core.PodAntiAffinity
+	{"requiredDuringSchedulingIgnoredDuringExecution", 1, TD_PB_MSG, O|R, 231},
+	{"preferredDuringSchedulingIgnoredDuringExecution", 2, TD_PB_MSG, O|R, 232},
+	// 169: core.PodDNSConfigOption
 	{"name", 1, TD_PB_STRING, O, 0},
 	{"value", 2, TD_PB_STRING, P|O, 0},
-	// 152: core.ResourceClaim
+	// 170: core.ResourceClaim
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"request", 2, TD_PB_STRING, O, 0},
-	// 153: core.ContainerState
-	{"waiting", 1, TD_PB_MSG, P|O, 213},
-	{"running", 2, TD_PB_MSG, P|O, 214},
-	{"terminated", 3, TD_PB_MSG, P|O, 215},
-	// 154: core.VolumeMountStatus
+	// 171: core.ContainerState
+	{"waiting", 1, TD_PB_MSG, P|O, 233},
+	{"running", 2, TD_PB_MSG, P|O, 234},
+	{"terminated", 3, TD_PB_MSG, P|O, 235},
+	// 172: core.VolumeMountStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"mountPath", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"recursiveReadOnly", 4, TD_PB_STRING, P|O, 0},
-	{"volumeStatus", 5, TD_PB_MSG, P|O, 216},
-	// 155: core.ContainerUser
-	{"linux", 1, TD_PB_MSG, P|O, 217},
-	// 156: core.ResourceStatus
+	{"volumeStatus", 5, TD_PB_MSG, P|O, 236},
+	// 173: core.ContainerUser
+	{"linux", 1, TD_PB_MSG, P|O, 237},
+	// 174: core.ResourceStatus
 	{"name", 1, TD_PB_STRING, 0, 0},
-	{"resources", 2, TD_PB_MSG, O|R, 218},
-	// 157: core.ContainerExtendedResourceRequest
+	{"resources", 2, TD_PB_MSG, O|R, 238},
+	// 175: core.ContainerExtendedResourceRequest
 	{"containerName", 1, TD_PB_STRING, 0, 0},
 	{"resourceName", 2, TD_PB_STRING, 0, 0},
 	{"requestName", 3, TD_PB_STRING, 0, 0},
-	// 158: core.NodeAllocatableMappedResources
+	// 176: core.NodeAllocatableMappedResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"quantity", 2, TD_PB_QUANTITY, P, 0},
-	// 159: core.NodeAllocatableOverheadResources
+	// 177: core.NodeAllocatableOverheadResources
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"perPod", 2, TD_PB_QUANTITY, P|O, 0},
 	{"perContainer", 3, TD_PB_QUANTITY, P|O, 0},
-	// 160: core.VolumeHealthCondition
+	// 178: core.VolumeHealthCondition
 	{"status", 1, TD_PB_STRING, 0, 0},
 	{"reason", 2, TD_PB_STRING, 0, 0},
 	{"message", 3, TD_PB_STRING, O, 0},
-	// 161: core.ClientIPConfig
+	// 179: core.ClientIPConfig
 	{"timeoutSeconds", 1, TD_PB_INT, P|O, 0},
-	// 162: core.LoadBalancerIngress
+	// 180: core.LoadBalancerIngress
 	{"ip", 1, TD_PB_STRING, O, 0},
 	{"hostname", 2, TD_PB_STRING, O, 0},
 	{"ipMode", 3, TD_PB_STRING, P|O, 0},
-	{"ports", 4, TD_PB_MSG, O|R, 219},
-	// 163: meta.LabelSelectorRequirement
+	{"ports", 4, TD_PB_MSG, O|R, 239},
+	// 181: meta.LabelSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 164: apps.RollingUpdateDeployment
+	// 182: apps.RollingUpdateDeployment
 	{"maxUnavailable", 1, TD_PB_INTSTR, P|O, 0},
 	{"maxSurge", 2, TD_PB_INTSTR, P|O, 0},
-	// 165: core.PersistentVolumeClaimSpec
+	// 183: core.PersistentVolumeClaimSpec
 	{"accessModes", 1, TD_PB_STRING, O|R, 0},
-	{"selector", 4, TD_PB_MSG, P|O, 106},
-	{"resources", 2, TD_PB_MSG, O, 220},
+	{"selector", 4, TD_PB_MSG, P|O, 122},
+	{"resources", 2, TD_PB_MSG, O, 240},
 	{"volumeName", 3, TD_PB_STRING, O, 0},
 	{"storageClassName", 5, TD_PB_STRING, P|O, 0},
 	{"volumeMode", 6, TD_PB_STRING, P|O, 0},
-	{"dataSource", 7, TD_PB_MSG, P|O, 221},
-	{"dataSourceRef", 8, TD_PB_MSG, P|O, 222},
+	{"dataSource", 7, TD_PB_MSG, P|O, 241},
+	{"dataSourceRef", 8, TD_PB_MSG, P|O, 242},
 	{"volumeAttributesClassName", 9, TD_PB_STRING, P|O, 0},
-	// 166: core.PersistentVolumeClaimStatus
+	// 184: core.PersistentVolumeClaimStatus
 	{"phase", 1, TD_PB_STRING, O, 0},
 	{"accessModes", 2, TD_PB_STRING, O|R, 0},
 	{"capacity", 3, TD_PB_QUANTITY, O|M, 0},
-	{"conditions", 4, TD_PB_MSG, O|R, 223},
+	{"conditions", 4, TD_PB_MSG, O|R, 243},
 	{"allocatedResources", 5, TD_PB_QUANTITY, O|M, 0},
 	{"allocatedResourceStatuses", 7, TD_PB_STRING, O|M, 0},
 	{"currentVolumeAttributesClassName", 8, TD_PB_STRING, P|O, 0},
-	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 224},
-	{"healthStatus", 10, TD_PB_MSG, P|O, 225},
-	// 167: apps.RollingUpdateStatefulSetStrategy
+	{"modifyVolumeStatus", 9, TD_PB_MSG, P|O, 244},
+	{"healthStatus", 10, TD_PB_MSG, P|O, 245},
+	// 185: apps.RollingUpdateStatefulSetStrategy
 	{"partition", 1, TD_PB_INT, P|O, 0},
 	{"maxUnavailable", 2, TD_PB_INTSTR, P|O, 0},
-	// 168: batch.PodFailurePolicyRule
+	// 186: batch.PodFailurePolicyRule
 	{"action", 1, TD_PB_STRING, 0, 0},
-	{"onExitCodes", 2, TD_PB_MSG, P|O, 226},
-	{"onPodConditions", 3, TD_PB_MSG, O|R, 227},
-	// 169: batch.SuccessPolicyRule
+	{"onExitCodes", 2, TD_PB_MSG, P|O, 246},
+	{"onPodConditions", 3, TD_PB_MSG, O|R, 247},
+	// 187: batch.SuccessPolicyRule
 	{"succeededIndexes", 1, TD_PB_STRING, P|O, 0},
 	{"succeededCount", 2, TD_PB_INT, P|O, 0},
-	// 170: authorization.FieldSelectorAttributes
+	// 188: authorization.FieldSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 228},
-	// 171: authorization.LabelSelectorAttributes
+	{"requirements", 2, TD_PB_MSG, O|R, 248},
+	// 189: authorization.LabelSelectorAttributes
 	{"rawSelector", 1, TD_PB_STRING, O, 0},
-	{"requirements", 2, TD_PB_MSG, O|R, 163},
-	// 172: core.HostPathVolumeSource
+	{"requirements", 2, TD_PB_MSG, O|R, 181},
+	// 190: discovery.ForZone
+	{"name", 1, TD_PB_STRING, 0, 0},
+	// 191: discovery.ForNode
+	{"name", 1, TD_PB_STRING, 0, 0},
+	// 192: core.HostPathVolumeSource
 	{"path", 1, TD_PB_STRING, 0, 0},
 	{"type", 2, TD_PB_STRING, P|O, 0},
-	// 173: core.EmptyDirVolumeSource
+	// 193: core.EmptyDirVolumeSource
 	{"medium", 1, TD_PB_STRING, O, 0},
 	{"sizeLimit", 2, TD_PB_QUANTITY, P|O, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
-	// 174: core.GCEPersistentDiskVolumeSource
+	// 194: core.GCEPersistentDiskVolumeSource
 	{"pdName", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 175: core.AWSElasticBlockStoreVolumeSource
+	// 195: core.AWSElasticBlockStoreVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"partition", 3, TD_PB_INT, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	// 176: core.GitRepoVolumeSource
+	// 196: core.GitRepoVolumeSource
 	{"repository", 1, TD_PB_STRING, 0, 0},
 	{"revision", 2, TD_PB_STRING, O, 0},
 	{"directory", 3, TD_PB_STRING, O, 0},
-	// 177: core.SecretVolumeSource
+	// 197: core.SecretVolumeSource
 	{"secretName", 1, TD_PB_STRING, O, 0},
-	{"items", 2, TD_PB_MSG, O|R, 229},
+	{"items", 2, TD_PB_MSG, O|R, 249},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 178: core.NFSVolumeSource
+	// 198: core.NFSVolumeSource
 	{"server", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 179: core.ISCSIVolumeSource
+	// 199: core.ISCSIVolumeSource
 	{"targetPortal", 1, TD_PB_STRING, 0, 0},
 	{"iqn", 2, TD_PB_STRING, 0, 0},
 	{"lun", 3, TD_PB_INT, 0, 0},
@@ -1027,99 +1110,99 @@ const struct td_pb_field td_pb_fields[] = {
 	{"portals", 7, TD_PB_STRING, O|R, 0},
 	{"chapAuthDiscovery", 8, TD_PB_BOOL, O, 0},
 	{"chapAuthSession", 11, TD_PB_BOOL, O, 0},
-	{"secretRef", 10, TD_PB_MSG, P|O, 36},
+	{"secretRef", 10, TD_PB_MSG, P|O, 43},
 	{"initiatorName", 12, TD_PB_STRING, P|O, 0},
-	// 180: core.GlusterfsVolumeSource
+	// 200: core.GlusterfsVolumeSource
 	{"endpoints", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 181: core.PersistentVolumeClaimVolumeSource
+	// 201: core.PersistentVolumeClaimVolumeSource
 	{"claimName", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, O, 0},
-	// 182: core.RBDVolumeSource
+	// 202: core.RBDVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"image", 2, TD_PB_STRING, 0, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"pool", 4, TD_PB_STRING, O, 0},
 	{"user", 5, TD_PB_STRING, O, 0},
 	{"keyring", 6, TD_PB_STRING, O, 0},
-	{"secretRef", 7, TD_PB_MSG, P|O, 36},
+	{"secretRef", 7, TD_PB_MSG, P|O, 43},
 	{"readOnly", 8, TD_PB_BOOL, O, 0},
-	// 183: core.FlexVolumeSource
+	// 203: core.FlexVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	{"secretRef", 3, TD_PB_MSG, P|O, 36},
+	{"secretRef", 3, TD_PB_MSG, P|O, 43},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"options", 5, TD_PB_STRING, O|M, 0},
-	// 184: core.CinderVolumeSource
+	// 204: core.CinderVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	{"secretRef", 4, TD_PB_MSG, P|O, 36},
-	// 185: core.CephFSVolumeSource
+	{"secretRef", 4, TD_PB_MSG, P|O, 43},
+	// 205: core.CephFSVolumeSource
 	{"monitors", 1, TD_PB_STRING, R, 0},
 	{"path", 2, TD_PB_STRING, O, 0},
 	{"user", 3, TD_PB_STRING, O, 0},
 	{"secretFile", 4, TD_PB_STRING, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 36},
+	{"secretRef", 5, TD_PB_MSG, P|O, 43},
 	{"readOnly", 6, TD_PB_BOOL, O, 0},
-	// 186: core.FlockerVolumeSource
+	// 206: core.FlockerVolumeSource
 	{"datasetName", 1, TD_PB_STRING, O, 0},
 	{"datasetUUID", 2, TD_PB_STRING, O, 0},
-	// 187: core.DownwardAPIVolumeSource
-	{"items", 1, TD_PB_MSG, O|R, 230},
+	// 207: core.DownwardAPIVolumeSource
+	{"items", 1, TD_PB_MSG, O|R, 250},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 188: core.FCVolumeSource
+	// 208: core.FCVolumeSource
 	{"targetWWNs", 1, TD_PB_STRING, O|R, 0},
 	{"lun", 2, TD_PB_INT, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
 	{"wwids", 5, TD_PB_STRING, O|R, 0},
-	// 189: core.AzureFileVolumeSource
+	// 209: core.AzureFileVolumeSource
 	{"secretName", 1, TD_PB_STRING, 0, 0},
 	{"shareName", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 190: core.ConfigMapVolumeSource
-	{"", 1, TD_PB_MSG, I, 36},
-	{"items", 2, TD_PB_MSG, O|R, 229},
+	// 210: core.ConfigMapVolumeSource
+	{"", 1, TD_PB_MSG, I, 43},
+	{"items", 2, TD_PB_MSG, O|R, 249},
 	{"defaultMode", 3, TD_PB_INT, P|O, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
 	{"defaultUser", 5, TD_PB_INT, P|O, 0},
-	// 191: core.VsphereVirtualDiskVolumeSource
+	// 211: core.VsphereVirtualDiskVolumeSource
 	{"volumePath", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"storagePolicyName", 3, TD_PB_STRING, O, 0},
 	{"storagePolicyID", 4, TD_PB_STRING, O, 0},
-	// 192: core.QuobyteVolumeSource
+	// 212: core.QuobyteVolumeSource
 	{"registry", 1, TD_PB_STRING, 0, 0},
 	{"volume", 2, TD_PB_STRING, 0, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
 	{"user", 4, TD_PB_STRING, O, 0},
 	{"group", 5, TD_PB_STRING, O, 0},
 	{"tenant", 6, TD_PB_STRING, O, 0},
-	// 193: core.AzureDiskVolumeSource
+	// 213: core.AzureDiskVolumeSource
 	{"diskName", 1, TD_PB_STRING, 0, 0},
 	{"diskURI", 2, TD_PB_STRING, 0, 0},
 	{"cachingMode", 3, TD_PB_STRING, P|O, 0},
 	{"fsType", 4, TD_PB_STRING, P|O, 0},
 	{"readOnly", 5, TD_PB_BOOL, P|O, 0},
 	{"kind", 6, TD_PB_STRING, P|O, 0},
-	// 194: core.PhotonPersistentDiskVolumeSource
+	// 214: core.PhotonPersistentDiskVolumeSource
 	{"pdID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
-	// 195: core.ProjectedVolumeSource
-	{"sources", 1, TD_PB_MSG, R, 231},
+	// 215: core.ProjectedVolumeSource
+	{"sources", 1, TD_PB_MSG, R, 251},
 	{"defaultMode", 2, TD_PB_INT, P|O, 0},
 	{"defaultUser", 3, TD_PB_INT, P|O, 0},
-	// 196: core.PortworxVolumeSource
+	// 216: core.PortworxVolumeSource
 	{"volumeID", 1, TD_PB_STRING, 0, 0},
 	{"fsType", 2, TD_PB_STRING, O, 0},
 	{"readOnly", 3, TD_PB_BOOL, O, 0},
-	// 197: core.ScaleIOVolumeSource
+	// 217: core.ScaleIOVolumeSource
 	{"gateway", 1, TD_PB_STRING, 0, 0},
 	{"system", 2, TD_PB_STRING, 0, 0},
-	{"secretRef", 3, TD_PB_MSG, P, 36},
+	{"secretRef", 3, TD_PB_MSG, P, 43},
 	{"sslEnabled", 4, TD_PB_BOOL, O, 0},
 	{"protectionDomain", 5, TD_PB_STRING, O, 0},
 	{"storagePool", 6, TD_PB_STRING, O, 0},
@@ -1127,72 +1210,72 @@ const struct td_pb_field td_pb_fields[] = {
 	{"volumeName", 8, TD_PB_STRING, O, 0},
 	{"fsType", 9, TD_PB_STRING, O, 0},
 	{"readOnly", 10, TD_PB_BOOL, O, 0},
-	// 198: core.StorageOSVolumeSource
+	// 218: core.StorageOSVolumeSource
 	{"volumeName", 1, TD_PB_STRING, O, 0},
 	{"volumeNamespace", 2, TD_PB_STRING, O, 0},
 	{"fsType", 3, TD_PB_STRING, O, 0},
 	{"readOnly", 4, TD_PB_BOOL, O, 0},
-	{"secretRef", 5, TD_PB_MSG, P|O, 36},
-	// 199: core.CSIVolumeSource
+	{"secretRef", 5, TD_PB_MSG, P|O, 43},
+	// 219: core.CSIVolumeSource
 	{"driver", 1, TD_PB_STRING, 0, 0},
 	{"readOnly", 2, TD_PB_BOOL, P|O, 0},
 	{"fsType", 3, TD_PB_STRING, P|O, 0},
 	{"volumeAttributes", 4, TD_PB_STRING, O|M, 0},
-	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 36},
-	// 200: core.EphemeralVolumeSource
-	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 232},
-	// 201: core.ImageVolumeSource
+	{"nodePublishSecretRef", 5, TD_PB_MSG, P|O, 43},
+	// 220: core.EphemeralVolumeSource
+	{"volumeClaimTemplate", 1, TD_PB_MSG, P|O, 252},
+	// 221: core.ImageVolumeSource
 	{"reference", 1, TD_PB_STRING, O, 0},
 	{"pullPolicy", 2, TD_PB_STRING, O, 0},
-	// 202: core.ConfigMapEnvSource
-	{"", 1, TD_PB_MSG, I, 36},
+	// 222: core.ConfigMapEnvSource
+	{"", 1, TD_PB_MSG, I, 43},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 203: core.SecretEnvSource
-	{"", 1, TD_PB_MSG, I, 36},
+	// 223: core.SecretEnvSource
+	{"", 1, TD_PB_MSG, I, 43},
 	{"optional", 2, TD_PB_BOOL, P|O, 0},
-	// 204: core.EnvVarSource
-	{"fieldRef", 1, TD_PB_MSG, P|O, 233},
-	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 234},
-	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 235},
-	{"secretKeyRef", 4, TD_PB_MSG, P|O, 236},
-	{"fileKeyRef", 5, TD_PB_MSG, P|O, 237},
-	// 205: core.ContainerRestartRuleOnExitCodes
+	// 224: core.EnvVarSource
+	{"fieldRef", 1, TD_PB_MSG, P|O, 253},
+	{"resourceFieldRef", 2, TD_PB_MSG, P|O, 254},
+	{"configMapKeyRef", 3, TD_PB_MSG, P|O, 255},
+	{"secretKeyRef", 4, TD_PB_MSG, P|O, 256},
+	{"fileKeyRef", 5, TD_PB_MSG, P|O, 257},
+	// 225: core.ContainerRestartRuleOnExitCodes
 	{"operator", 1, TD_PB_STRING, O, 0},
 	{"values", 2, TD_PB_INT, O|R, 0},
-	// 206: core.ProbeHandler
-	{"exec", 1, TD_PB_MSG, P|O, 238},
-	{"httpGet", 2, TD_PB_MSG, P|O, 239},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 240},
-	{"grpc", 4, TD_PB_MSG, P|O, 241},
-	// 207: core.LifecycleHandler
-	{"exec", 1, TD_PB_MSG, P|O, 238},
-	{"httpGet", 2, TD_PB_MSG, P|O, 239},
-	{"tcpSocket", 3, TD_PB_MSG, P|O, 240},
-	{"sleep", 4, TD_PB_MSG, P|O, 242},
-	// 208: core.Capabilities
+	// 226: core.ProbeHandler
+	{"exec", 1, TD_PB_MSG, P|O, 258},
+	{"httpGet", 2, TD_PB_MSG, P|O, 259},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 260},
+	{"grpc", 4, TD_PB_MSG, P|O, 261},
+	// 227: core.LifecycleHandler
+	{"exec", 1, TD_PB_MSG, P|O, 258},
+	{"httpGet", 2, TD_PB_MSG, P|O, 259},
+	{"tcpSocket", 3, TD_PB_MSG, P|O, 260},
+	{"sleep", 4, TD_PB_MSG, P|O, 262},
+	// 228: core.Capabilities
 	{"add", 1, TD_PB_STRING, O|R, 0},
 	{"drop", 2, TD_PB_STRING, O|R, 0},
-	// 209: core.NodeSelector
-	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 243},
-	// 210: core.PreferredSchedulingTerm
+	// 229: core.NodeSelector
+	{"nodeSelectorTerms", 1, TD_PB_MSG, R, 263},
+	// 230: core.PreferredSchedulingTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"preference", 2, TD_PB_MSG, 0, 243},
-	// 211: core.PodAffinityTerm
-	{"labelSelector", 1, TD_PB_MSG, P|O, 106},
+	{"preference", 2, TD_PB_MSG, 0, 263},
+	// 231: core.PodAffinityTerm
+	{"labelSelector", 1, TD_PB_MSG, P|O, 122},
 	{"namespaces", 2, TD_PB_STRING, O|R, 0},
 	{"topologyKey", 3, TD_PB_STRING, 0, 0},
-	{"namespaceSelector", 4, TD_PB_MSG, P|O, 106},
+	{"namespaceSelector", 4, TD_PB_MSG, P|O, 122},
 	{"matchLabelKeys", 5, TD_PB_STRING, O|R, 0},
 	{"mismatchLabelKeys", 6, TD_PB_STRING, O|R, 0},
-	// 212: core.WeightedPodAffinityTerm
+	// 232: core.WeightedPodAffinityTerm
 	{"weight", 1, TD_PB_INT, 0, 0},
-	{"podAffinityTerm", 2, TD_PB_MSG, 0, 211},
-	// 213: core.ContainerStateWaiting
+	{"podAffinityTerm", 2, TD_PB_MSG, 0, 231},
+	// 233: core.ContainerStateWaiting
 	{"reason", 1, TD_PB_STRING, O, 0},
 	{"message", 2, TD_PB_STRING, O, 0},
-	// 214: core.ContainerStateRunning
+	// 234: core.ContainerStateRunning
 	{"startedAt", 1, TD_PB_TIME, O, 0},
-	// 215: core.ContainerStateTerminated
+	// 235: core.ContainerStateTerminated
 	{"exitCode", 1, TD_PB_INT, 0, 0},
 	{"signal", 2, TD_PB_INT, O, 0},
 	{"reason", 3, TD_PB_STRING, O, 0},
@@ -1200,143 +1283,143 @@ const struct td_pb_field td_pb_fields[] = {
 	{"startedAt", 5, TD_PB_TIME, O, 0},
 	{"finishedAt", 6, TD_PB_TIME, O, 0},
 	{"containerID", 7, TD_PB_STRING, O, 0},
-	// 216: core.VolumeStatus
-	{"image", 1, TD_PB_MSG, P|O, 244},
-	// 217: core.LinuxContainerUser
+	// 236: core.VolumeStatus
+	{"image", 1, TD_PB_MSG, P|O, 264},
+	// 237: core.LinuxContainerUser
 	{"uid", 1, TD_PB_INT, 0, 0},
 	{"gid", 2, TD_PB_INT, 0, 0},
 	{"supplementalGroups", 3, TD_PB_INT, O|R, 0},
-	// 218: core.ResourceHealth
+	// 238: core.ResourceHealth
 	{"resourceID", 1, TD_PB_STRING, 0, 0},
 	{"health", 2, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, P|O, 0},
-	// 219: core.PortStatus
+	// 239: core.PortStatus
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"protocol", 2, TD_PB_STRING, 0, 0},
 	{"error", 3, TD_PB_STRING, P|O, 0},
-	// 220: core.VolumeResourceRequirements
+	// 240: core.VolumeResourceRequirements
 	{"limits", 1, TD_PB_QUANTITY, O|M, 0},
 	{"requests", 2, TD_PB_QUANTITY, O|M, 0},
-	// 221: core.TypedLocalObjectReference
+	// 241: core.TypedLocalObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
-	// 222: core.TypedObjectReference
+	// 242: core.TypedObjectReference
 	{"apiGroup", 1, TD_PB_STRING, P, 0},
 	{"kind", 2, TD_PB_STRING, 0, 0},
 	{"name", 3, TD_PB_STRING, 0, 0},
 	{"namespace", 4, TD_PB_STRING, P|O, 0},
-	// 223: core.PersistentVolumeClaimCondition
+	// 243: core.PersistentVolumeClaimCondition
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
 	{"lastProbeTime", 3, TD_PB_TIME, O, 0},
 	{"lastTransitionTime", 4, TD_PB_TIME, O, 0},
 	{"reason", 5, TD_PB_STRING, O, 0},
 	{"message", 6, TD_PB_STRING, O, 0},
-	// 224: core.ModifyVolumeStatus
+	// 244: core.ModifyVolumeStatus
 	{"targetVolumeAttributesClassName", 1, TD_PB_STRING, O, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 225: core.VolumeHealthStatus
-	{"healthConditions", 1, TD_PB_MSG, O|R, 160},
+	// 245: core.VolumeHealthStatus
+	{"healthConditions", 1, TD_PB_MSG, O|R, 178},
 	{"lastTransitionTime", 2, TD_PB_TIME, O, 0},
-	// 226: batch.PodFailurePolicyOnExitCodesRequirement
+	// 246: batch.PodFailurePolicyOnExitCodesRequirement
 	{"containerName", 1, TD_PB_STRING, P|O, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_INT, R, 0},
-	// 227: batch.PodFailurePolicyOnPodConditionsPattern
+	// 247: batch.PodFailurePolicyOnPodConditionsPattern
 	{"type", 1, TD_PB_STRING, 0, 0},
 	{"status", 2, TD_PB_STRING, 0, 0},
-	// 228: meta.FieldSelectorRequirement
+	// 248: meta.FieldSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
-	// 229: core.KeyToPath
+	// 249: core.KeyToPath
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"mode", 3, TD_PB_INT, P|O, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 230: core.DownwardAPIVolumeFile
+	// 250: core.DownwardAPIVolumeFile
 	{"path", 1, TD_PB_STRING, 0, 0},
-	{"fieldRef", 2, TD_PB_MSG, P|O, 233},
-	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 234},
+	{"fieldRef", 2, TD_PB_MSG, P|O, 253},
+	{"resourceFieldRef", 3, TD_PB_MSG, P|O, 254},
 	{"mode", 4, TD_PB_INT, P|O, 0},
 	{"user", 5, TD_PB_INT, P|O, 0},
-	// 231: core.VolumeProjection
-	{"secret", 1, TD_PB_MSG, P|O, 245},
-	{"downwardAPI", 2, TD_PB_MSG, P|O, 246},
-	{"configMap", 3, TD_PB_MSG, P|O, 247},
-	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 248},
-	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 249},
-	{"podCertificate", 6, TD_PB_MSG, P|O, 250},
-	// 232: core.PersistentVolumeClaimTemplate
-	{"metadata", 1, TD_PB_MSG, O, 26},
-	{"spec", 2, TD_PB_MSG, 0, 165},
-	// 233: core.ObjectFieldSelector
+	// 251: core.VolumeProjection
+	{"secret", 1, TD_PB_MSG, P|O, 265},
+	{"downwardAPI", 2, TD_PB_MSG, P|O, 266},
+	{"configMap", 3, TD_PB_MSG, P|O, 267},
+	{"serviceAccountToken", 4, TD_PB_MSG, P|O, 268},
+	{"clusterTrustBundle", 5, TD_PB_MSG, P|O, 269},
+	{"podCertificate", 6, TD_PB_MSG, P|O, 270},
+	// 252: core.PersistentVolumeClaimTemplate
+	{"metadata", 1, TD_PB_MSG, O, 33},
+	{"spec", 2, TD_PB_MSG, 0, 183},
+	// 253: core.ObjectFieldSelector
 	{"apiVersion", 1, TD_PB_STRING, O, 0},
 	{"fieldPath", 2, TD_PB_STRING, 0, 0},
-	// 234: core.ResourceFieldSelector
+	// 254: core.ResourceFieldSelector
 	{"containerName", 1, TD_PB_STRING, O, 0},
 	{"resource", 2, TD_PB_STRING, 0, 0},
 	{"divisor", 3, TD_PB_QUANTITY, O, 0},
-	// 235: core.ConfigMapKeySelector
-	{"", 1, TD_PB_MSG, I, 36},
+	// 255: core.ConfigMapKeySelector
+	{"", 1, TD_PB_MSG, I, 43},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 236: core.SecretKeySelector
-	{"", 1, TD_PB_MSG, I, 36},
+	// 256: core.SecretKeySelector
+	{"", 1, TD_PB_MSG, I, 43},
 	{"key", 2, TD_PB_STRING, 0, 0},
 	{"optional", 3, TD_PB_BOOL, P|O, 0},
-	// 237: core.FileKeySelector
+	// 257: core.FileKeySelector
 	{"volumeName", 1, TD_PB_STRING, 0, 0},
 	{"path", 2, TD_PB_STRING, 0, 0},
 	{"key", 3, TD_PB_STRING, 0, 0},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 238: core.ExecAction
+	// 258: core.ExecAction
 	{"command", 1, TD_PB_STRING, O|R, 0},
-	// 239: core.HTTPGetAction
+	// 259: core.HTTPGetAction
 	{"path", 1, TD_PB_STRING, O, 0},
 	{"port", 2, TD_PB_INTSTR, 0, 0},
 	{"host", 3, TD_PB_STRING, O, 0},
 	{"scheme", 4, TD_PB_STRING, O, 0},
-	{"httpHeaders", 5, TD_PB_MSG, O|R, 251},
+	{"httpHeaders", 5, TD_PB_MSG, O|R, 271},
 	{"protocol", 6, TD_PB_STRING, P|O, 0},
-	// 240: core.TCPSocketAction
+	// 260: core.TCPSocketAction
 	{"port", 1, TD_PB_INTSTR, 0, 0},
 	{"host", 2, TD_PB_STRING, O, 0},
-	// 241: core.GRPCAction
+	// 261: core.GRPCAction
 	{"port", 1, TD_PB_INT, 0, 0},
 	{"service", 2, TD_PB_STRING, P, 0},
 	{"mode", 3, TD_PB_STRING, P|O, 0},
-	// 242: core.SleepAction
+	// 262: core.SleepAction
 	{"seconds", 1, TD_PB_INT, 0, 0},
-	// 243: core.NodeSelectorTerm
-	{"matchExpressions", 1, TD_PB_MSG, O|R, 252},
-	{"matchFields", 2, TD_PB_MSG, O|R, 252},
-	// 244: core.ImageVolumeStatus
+	// 263: core.NodeSelectorTerm
+	{"matchExpressions", 1, TD_PB_MSG, O|R, 272},
+	{"matchFields", 2, TD_PB_MSG, O|R, 272},
+	// 264: core.ImageVolumeStatus
 	{"imageRef", 1, TD_PB_STRING, O, 0},
-	// 245: core.SecretProjection
-	{"", 1, TD_PB_MSG, I, 36},
-	{"items", 2, TD_PB_MSG, O|R, 229},
+	// 265: core.SecretProjection
+	{"", 1, TD_PB_MSG, I, 43},
+	{"items", 2, TD_PB_MSG, O|R, 249},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 246: core.DownwardAPIProjection
-	{"items", 1, TD_PB_MSG, O|R, 230},
-	// 247: core.ConfigMapProjection
-	{"", 1, TD_PB_MSG, I, 36},
-	{"items", 2, TD_PB_MSG, O|R, 229},
+	// 266: core.DownwardAPIProjection
+	{"items", 1, TD_PB_MSG, O|R, 250},
+	// 267: core.ConfigMapProjection
+	{"", 1, TD_PB_MSG, I, 43},
+	{"items", 2, TD_PB_MSG, O|R, 249},
 	{"optional", 4, TD_PB_BOOL, P|O, 0},
-	// 248: core.ServiceAccountTokenProjection
+	// 268: core.ServiceAccountTokenProjection
 	{"audience", 1, TD_PB_STRING, O, 0},
 	{"expirationSeconds", 2, TD_PB_INT, P|O, 0},
 	{"path", 3, TD_PB_STRING, 0, 0},
 	{"user", 4, TD_PB_INT, P|O, 0},
-	// 249: core.ClusterTrustBundleProjection
+	// 269: core.ClusterTrustBundleProjection
 	{"name", 1, TD_PB_STRING, P|O, 0},
 	{"signerName", 2, TD_PB_STRING, P|O, 0},
-	{"labelSelector", 3, TD_PB_MSG, P|O, 106},
+	{"labelSelector", 3, TD_PB_MSG, P|O, 122},
 	{"optional", 5, TD_PB_BOOL, P|O, 0},
 	{"path", 4, TD_PB_STRING, 0, 0},
 	{"user", 6, TD_PB_INT, P|O, 0},
-	// 250: core.PodCertificateProjection
+	// 270: core.PodCertificateProjection
 	{"signerName", 1, TD_PB_STRING, O, 0},
 	{"keyType", 2, TD_PB_STRING, O, 0},
 	{"maxExpirationSeconds", 3, TD_PB_INT, P|O, 0},
@@ -1345,10 +1428,10 @@ const struct td_pb_field td_pb_fields[] = {
 	{"certificateChainPath", 6, TD_PB_STRING, O, 0},
 	{"userAnnotations", 7, TD_PB_STRING, O|M, 0},
 	{"user", 8, TD_PB_INT, P|O, 0},
-	// 251: core.HTTPHeader
+	// 271: core.HTTPHeader
 	{"name", 1, TD_PB_STRING, 0, 0},
 	{"value", 2, TD_PB_STRING, 0, 0},
-	// 252: core.NodeSelectorRequirement
+	// 272: core.NodeSelectorRequirement
 	{"key", 1, TD_PB_STRING, 0, 0},
 	{"operator", 2, TD_PB_STRING, 0, 0},
 	{"values", 3, TD_PB_STRING, O|R, 0},
@@ -1364,250 +1447,270 @@ const struct td_pb_message td_pb_messages[] = {
 	{21, 4},
 	{25, 15},
 	{40, 2},
-	{42, 3},
-	{45, 3},
-	{48, 3},
-	{51, 3},
-	{54, 3},
-	{57, 2},
-	{59, 3},
-	{62, 2},
-	{64, 5},
-	{69, 3},
-	{72, 3},
-	{75, 3},
-	{78, 3},
-	{81, 2},
+	{42, 2},
+	{44, 3},
+	{47, 3},
+	{50, 3},
+	{53, 3},
+	{56, 3},
+	{59, 2},
+	{61, 3},
+	{64, 2},
+	{66, 5},
+	{71, 3},
+	{74, 3},
+	{77, 3},
+	{80, 3},
 	{83, 3},
-	{86, 3},
-	{89, 6},
-	{95, 15},
-	{110, 1},
-	{111, 2},
-	{113, 8},
-	{121, 14},
-	{135, 43},
-	{178, 22},
-	{200, 20},
-	{220, 2},
-	{222, 7},
-	{229, 1},
-	{230, 2},
-	{232, 2},
-	{234, 8},
-	{242, 9},
-	{251, 4},
-	{255, 7},
-	{262, 11},
-	{273, 10},
-	{283, 17},
-	{300, 11},
-	{311, 4},
-	{315, 7},
-	{322, 7},
-	{329, 4},
-	{333, 2},
-	{335, 2},
-	{337, 4},
-	{341, 6},
-	{347, 1},
-	{348, 4},
-	{352, 1},
-	{353, 2},
-	{355, 4},
-	{359, 1},
-	{360, 2},
-	{362, 2},
+	{86, 2},
+	{88, 3},
+	{91, 3},
+	{94, 6},
+	{100, 4},
+	{104, 2},
+	{106, 3},
+	{109, 3},
+	{112, 3},
+	{115, 15},
+	{130, 1},
+	{131, 2},
+	{133, 8},
+	{141, 14},
+	{155, 43},
+	{198, 22},
+	{220, 20},
+	{240, 2},
+	{242, 7},
+	{249, 1},
+	{250, 2},
+	{252, 2},
+	{254, 3},
+	{257, 8},
+	{265, 9},
+	{274, 4},
+	{278, 7},
+	{285, 11},
+	{296, 10},
+	{306, 17},
+	{323, 11},
+	{334, 4},
+	{338, 7},
+	{345, 7},
+	{352, 4},
+	{356, 2},
+	{358, 2},
+	{360, 4},
 	{364, 6},
-	{370, 7},
-	{377, 5},
-	{382, 4},
-	{386, 1},
-	{387, 1},
-	{388, 6},
-	{394, 2},
-	{396, 1},
-	{397, 12},
-	{409, 2},
-	{411, 2},
-	{413, 4},
-	{417, 2},
-	{419, 1},
-	{420, 2},
-	{422, 25},
-	{447, 2},
-	{449, 13},
-	{462, 3},
-	{465, 5},
-	{470, 2},
-	{472, 3},
-	{475, 1},
-	{476, 8},
-	{484, 1},
-	{485, 1},
-	{486, 3},
-	{489, 3},
-	{492, 1},
-	{493, 2},
-	{495, 7},
-	{502, 1},
-	{503, 1},
-	{504, 15},
-	{519, 2},
-	{521, 2},
-	{523, 4},
-	{527, 3},
-	{530, 6},
-	{536, 1},
-	{537, 1},
-	{538, 6},
-	{544, 2},
-	{546, 2},
-	{548, 2},
-	{550, 6},
-	{556, 5},
-	{561, 3},
-	{564, 2},
-	{566, 2},
-	{568, 1},
-	{569, 5},
-	{574, 1},
-	{575, 1},
-	{576, 0},
-	{576, 6},
-	{582, 2},
-	{584, 4},
-	{588, 9},
-	{597, 2},
-	{599, 4},
-	{603, 2},
-	{605, 4},
-	{609, 5},
-	{614, 1},
-	{615, 1},
-	{616, 2},
-	{618, 30},
-	{648, 5},
-	{653, 3},
-	{656, 3},
+	{370, 1},
+	{371, 4},
+	{375, 1},
+	{376, 2},
+	{378, 4},
+	{382, 1},
+	{383, 2},
+	{385, 2},
+	{387, 8},
+	{395, 4},
+	{399, 5},
+	{404, 1},
+	{405, 4},
+	{409, 3},
+	{412, 6},
+	{418, 7},
+	{425, 5},
+	{430, 4},
+	{434, 1},
+	{435, 1},
+	{436, 6},
+	{442, 2},
+	{444, 1},
+	{445, 12},
+	{457, 2},
+	{459, 2},
+	{461, 4},
+	{465, 2},
+	{467, 1},
+	{468, 2},
+	{470, 25},
+	{495, 2},
+	{497, 13},
+	{510, 3},
+	{513, 5},
+	{518, 2},
+	{520, 3},
+	{523, 1},
+	{524, 8},
+	{532, 1},
+	{533, 1},
+	{534, 3},
+	{537, 3},
+	{540, 1},
+	{541, 2},
+	{543, 7},
+	{550, 1},
+	{551, 1},
+	{552, 15},
+	{567, 2},
+	{569, 2},
+	{571, 4},
+	{575, 3},
+	{578, 6},
+	{584, 1},
+	{585, 1},
+	{586, 6},
+	{592, 4},
+	{596, 4},
+	{600, 2},
+	{602, 2},
+	{604, 2},
+	{606, 6},
+	{612, 5},
+	{617, 3},
+	{620, 2},
+	{622, 2},
+	{624, 1},
+	{625, 5},
+	{630, 1},
+	{631, 1},
+	{632, 0},
+	{632, 6},
+	{638, 2},
+	{640, 4},
+	{644, 9},
+	{653, 2},
+	{655, 4},
 	{659, 2},
-	{661, 2},
-	{663, 8},
-	{671, 2},
-	{673, 7},
-	{680, 3},
-	{683, 12},
-	{695, 25},
-	{720, 4},
-	{724, 4},
-	{728, 2},
-	{730, 2},
+	{661, 4},
+	{665, 3},
+	{668, 2},
+	{670, 5},
+	{675, 1},
+	{676, 1},
+	{677, 2},
+	{679, 30},
+	{709, 5},
+	{714, 3},
+	{717, 3},
+	{720, 2},
+	{722, 2},
+	{724, 8},
 	{732, 2},
-	{734, 2},
-	{736, 2},
-	{738, 2},
-	{740, 2},
-	{742, 2},
-	{744, 3},
-	{747, 5},
-	{752, 1},
-	{753, 2},
-	{755, 3},
-	{758, 2},
-	{760, 3},
-	{763, 3},
-	{766, 1},
-	{767, 4},
-	{771, 3},
-	{774, 2},
-	{776, 9},
-	{785, 9},
-	{794, 2},
-	{796, 3},
+	{734, 7},
+	{741, 3},
+	{744, 12},
+	{756, 25},
+	{781, 4},
+	{785, 4},
+	{789, 2},
+	{791, 2},
+	{793, 2},
+	{795, 2},
+	{797, 2},
 	{799, 2},
 	{801, 2},
 	{803, 2},
-	{805, 2},
-	{807, 3},
-	{810, 4},
-	{814, 4},
-	{818, 3},
-	{821, 5},
-	{826, 3},
-	{829, 11},
-	{840, 3},
-	{843, 2},
-	{845, 8},
-	{853, 5},
-	{858, 4},
-	{862, 6},
+	{805, 3},
+	{808, 5},
+	{813, 1},
+	{814, 2},
+	{816, 3},
+	{819, 2},
+	{821, 3},
+	{824, 3},
+	{827, 1},
+	{828, 4},
+	{832, 3},
+	{835, 2},
+	{837, 9},
+	{846, 9},
+	{855, 2},
+	{857, 3},
+	{860, 2},
+	{862, 2},
+	{864, 2},
+	{866, 1},
+	{867, 1},
 	{868, 2},
 	{870, 3},
-	{873, 5},
-	{878, 3},
-	{881, 5},
-	{886, 4},
-	{890, 6},
-	{896, 6},
-	{902, 2},
-	{904, 3},
-	{907, 3},
-	{910, 10},
-	{920, 5},
-	{925, 5},
-	{930, 1},
+	{873, 4},
+	{877, 4},
+	{881, 3},
+	{884, 5},
+	{889, 3},
+	{892, 11},
+	{903, 3},
+	{906, 2},
+	{908, 8},
+	{916, 5},
+	{921, 4},
+	{925, 6},
 	{931, 2},
-	{933, 2},
-	{935, 2},
-	{937, 5},
-	{942, 2},
-	{944, 4},
-	{948, 4},
-	{952, 2},
-	{954, 1},
-	{955, 2},
-	{957, 6},
-	{963, 2},
+	{933, 3},
+	{936, 5},
+	{941, 3},
+	{944, 5},
+	{949, 4},
+	{953, 6},
+	{959, 6},
 	{965, 2},
-	{967, 1},
-	{968, 7},
-	{975, 1},
-	{976, 3},
-	{979, 3},
-	{982, 3},
-	{985, 2},
-	{987, 3},
-	{990, 4},
-	{994, 6},
-	{1000, 2},
-	{1002, 2},
-	{1004, 3},
-	{1007, 2},
-	{1009, 3},
-	{1012, 4},
-	{1016, 5},
-	{1021, 6},
-	{1027, 2},
-	{1029, 2},
-	{1031, 3},
-	{1034, 3},
-	{1037, 3},
-	{1040, 4},
-	{1044, 1},
-	{1045, 6},
-	{1051, 2},
-	{1053, 3},
-	{1056, 1},
-	{1057, 2},
-	{1059, 1},
-	{1060, 3},
-	{1063, 1},
-	{1064, 3},
-	{1067, 4},
-	{1071, 6},
-	{1077, 8},
-	{1085, 2},
-	{1087, 3},
+	{967, 3},
+	{970, 3},
+	{973, 10},
+	{983, 5},
+	{988, 5},
+	{993, 1},
+	{994, 2},
+	{996, 2},
+	{998, 2},
+	{1000, 5},
+	{1005, 2},
+	{1007, 4},
+	{1011, 4},
+	{1015, 2},
+	{1017, 1},
+	{1018, 2},
+	{1020, 6},
+	{1026, 2},
+	{1028, 2},
+	{1030, 1},
+	{1031, 7},
+	{1038, 1},
+	{1039, 3},
+	{1042, 3},
+	{1045, 3},
+	{1048, 2},
+	{1050, 3},
+	{1053, 4},
+	{1057, 6},
+	{1063, 2},
+	{1065, 2},
+	{1067, 3},
+	{1070, 2},
+	{1072, 3},
+	{1075, 4},
+	{1079, 5},
+	{1084, 6},
+	{1090, 2},
+	{1092, 2},
+	{1094, 3},
+	{1097, 3},
+	{1100, 3},
+	{1103, 4},
+	{1107, 1},
+	{1108, 6},
+	{1114, 2},
+	{1116, 3},
+	{1119, 1},
+	{1120, 2},
+	{1122, 1},
+	{1123, 3},
+	{1126, 1},
+	{1127, 3},
+	{1130, 4},
+	{1134, 6},
+	{1140, 8},
+	{1148, 2},
+	{1150, 3},
 };
 
 const struct td_pb_root td_pb_roots[] = {
@@ -1620,22 +1723,29 @@ const struct td_pb_root td_pb_roots[] = {
 	{"", "ServiceAccount", 6},
 	{"", "Event", 7},
 	{"", "Binding", 8},
-	{"apps", "Deployment", 9},
-	{"apps", "ReplicaSet", 10},
-	{"apps", "StatefulSet", 11},
-	{"apps", "ControllerRevision", 12},
-	{"batch", "Job", 13},
-	{"policy", "Eviction", 14},
-	{"policy", "PodDisruptionBudget", 15},
-	{"coordination.k8s.io", "Lease", 16},
-	{"scheduling.k8s.io", "PriorityClass", 17},
-	{"authentication.k8s.io", "TokenRequest", 18},
-	{"authorization.k8s.io", "SelfSubjectAccessReview", 19},
-	{"authorization.k8s.io", "SubjectAccessReview", 20},
-	{"authorization.k8s.io", "SelfSubjectRulesReview", 21},
-	{"authentication.k8s.io", "SelfSubjectReview", 22},
-	{"authentication.k8s.io", "TokenReview", 23},
-	{"autoscaling", "Scale", 24},
-	{"", "DeleteOptions", 25},
+	{"", "Endpoints", 9},
+	{"apps", "Deployment", 10},
+	{"apps", "ReplicaSet", 11},
+	{"apps", "StatefulSet", 12},
+	{"apps", "ControllerRevision", 13},
+	{"batch", "Job", 14},
+	{"policy", "Eviction", 15},
+	{"policy", "PodDisruptionBudget", 16},
+	{"coordination.k8s.io", "Lease", 17},
+	{"scheduling.k8s.io", "PriorityClass", 18},
+	{"authentication.k8s.io", "TokenRequest", 19},
+	{"authorization.k8s.io", "SelfSubjectAccessReview", 20},
+	{"authorization.k8s.io", "SubjectAccessReview", 21},
+	{"authorization.k8s.io", "LocalSubjectAccessReview", 22},
+	{"authorization.k8s.io", "SelfSubjectRulesReview", 23},
+	{"authentication.k8s.io", "SelfSubjectReview", 24},
+	{"authentication.k8s.io", "TokenReview", 25},
+	{"autoscaling", "Scale", 26},
+	{"", "DeleteOptions", 27},
+	{"discovery.k8s.io", "EndpointSlice", 28},
+	{"rbac.authorization.k8s.io", "Role", 29},
+	{"rbac.authorization.k8s.io", "ClusterRole", 30},
+	{"rbac.authorization.k8s.io", "RoleBinding", 31},
+	{"rbac.authorization.k8s.io", "ClusterRoleBinding", 32},
 	{0},
 };

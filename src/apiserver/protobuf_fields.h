@@ -10,11 +10,12 @@ enum td_pb_kind {
 	TD_PB_INT,
 	TD_PB_DOUBLE,
 	TD_PB_MSG,
-	TD_PB_TIME,     // {seconds 1, nanos 2}: RFC 3339
-	TD_PB_QUANTITY, // {string 1}
-	TD_PB_INTSTR,   // {type 1, intVal 2, strVal 3}
-	TD_PB_RAW,      // {raw 1}: JSON text
-	TD_PB_DURATION, // {duration 1}: nanoseconds
+	TD_PB_TIME,      // {seconds 1, nanos 2}: RFC 3339, whole seconds
+	TD_PB_MICROTIME, // the same with microseconds
+	TD_PB_QUANTITY,  // {string 1}
+	TD_PB_INTSTR,    // {type 1, intVal 2, strVal 3}
+	TD_PB_RAW,       // {raw 1}: JSON text
+	TD_PB_DURATION,  // {duration 1}: nanoseconds
 };
 enum { TD_PB_POINTER = 1, TD_PB_OMITEMPTY = 2, TD_PB_REPEATED = 4, TD_PB_MAP = 8, TD_PB_INLINE = 16 };
 

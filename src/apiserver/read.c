@@ -9,13 +9,14 @@
 #include <string.h>
 
 // Field selectors that the real API knows, by kind; metadata.name and metadata.namespace everywhere.
-static bool field_known(const struct td_kind *k, const char *path)
+static const char *fields_of(const struct td_kind *k)
 {
 	static const struct {
 		const char *group, *plural, *fields;
 	} known[] = {
 		{"", "pods",
-		 " spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase status.podIP"
+		 " status.podIPs spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+		 "status.podIP"
 		 " status.nominatedNodeName "},
 		{"", "events",
 		 " involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion"
@@ -25,14 +26,21 @@ static bool field_known(const struct td_kind *k, const char *path)
 		{"", "namespaces", " status.phase "},
 		{"", "services", " spec.clusterIP spec.type "},
 		{"batch", "jobs", " status.successful "},
-		{"apps", "replicasets", " status.replicas "},
 	};
+	for (size_t i = 0; i < TD_LEN(known); i++)
+		if (!strcmp(k->group, known[i].group) && !strcmp(k->plural, known[i].plural))
+			return known[i].fields;
+	return NULL;
+}
+
+static bool field_known(const struct td_kind *k, const char *path)
+{
 	if (!strcmp(path, "metadata.name") || !strcmp(path, "metadata.namespace"))
 		return true;
 	td_auto_free char *want = td_asprintf(" %s ", path);
-	for (size_t i = 0; i < TD_LEN(known); i++)
-		if (!strcmp(k->group, known[i].group) && !strcmp(k->plural, known[i].plural))
-			return strstr(known[i].fields, want) != NULL;
+	const char *fields = fields_of(k);
+	if (fields)
+		return strstr(fields, want) != NULL;
 	yyjson_val *versions = td_jget(td_json_root(k->source), "spec.versions"), *v, *f;
 	size_t i, n, j, m;
 	yyjson_arr_foreach (versions, i, n, v) {
@@ -47,6 +55,17 @@ static bool field_known(const struct td_kind *k, const char *path)
 	return false;
 }
 
+// The words depend on whether the kind has fields of its own to select by.
+static int refuse_field(const struct td_kind *k, const char *path, struct td_refusal *r)
+{
+	if (k->builtin && !strcmp(k->group, "batch"))
+		return td_refuse(r, 400, NULL, "field label \"%s\" not supported for %s", path, k->kind);
+	return k->builtin && !fields_of(k)
+		       ? td_refuse(r, 400, NULL, "\"%s\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+				   path)
+		       : td_refuse(r, 400, NULL, "field label not supported: %s", path);
+}
+
 int td_filter_init(const struct td_req *q, struct td_filter *ret, struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -57,15 +76,10 @@ int td_filter_init(const struct td_req *q, struct td_filter *ret, struct td_refu
 		return td_refuse(r, 400, NULL, "unable to parse requirement: %s", err.msg);
 	if (f && *f && td_field_selector_parse(f, &fields, &err) < 0)
 		return td_refuse(r, 400, NULL, "invalid field selector: %s", err.msg);
-	if (!fields && *q->name) { // watch of one object by its path
-		td_auto_free char *t = td_asprintf("metadata.name=%s", q->name);
-		if (td_field_selector_parse(t, &fields, &err) < 0)
-			return td_refuse(r, 400, NULL, "invalid name: %s", err.msg);
-	}
 	const char *p;
 	for (size_t i = 0; fields && (p = td_field_selector_path(fields, i)); i++)
 		if (!field_known(q->k, p))
-			return td_refuse(r, 400, NULL, "field label not supported: %s", p);
+			return refuse_field(q->k, p, r);
 	*ret = (struct td_filter){.ns = q->ns, .labels = td_steal(labels), .fields = td_steal(fields)};
 	return 0;
 }
@@ -105,7 +119,8 @@ int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint
 
 static int too_large(uint64_t want, uint64_t have, struct td_refusal *r)
 {
-	td_refuse(r, 504, "Timeout", "Too large resource version: %llu, current: %llu", (unsigned long long)want, (unsigned long long)have);
+	td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu", (unsigned long long)want,
+		  (unsigned long long)have);
 	td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
 	r->retry_after_s = 1;
 	return TD_EXPIRED;
@@ -203,36 +218,22 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 {
 	__attribute__((cleanup(page_done))) struct page page = {0};
 	uint64_t rv = 0;
-	long long limit = 0;
-	const char *token = td_http_query(q->x, "continue"), *match = td_http_query(q->x, "resourceVersionMatch"),
-		   *lim = td_http_query(q->x, "limit"), *rvs = td_http_query(q->x, "resourceVersion");
-	int rc = td_parse_rv(q, "resourceVersion", rvs, &rv, r);
-	if (rc < 0)
+	struct td_list_options o = {0};
+	int rc = td_list_options(q, &o, r);
+	if (rc < 0 || (rc = td_parse_rv(q, "resourceVersion", o.rv, &rv, r)) < 0)
 		return rc;
-	if (lim && *lim && (!td_parse_i64(lim, &limit) || limit < 0))
-		return td_refuse(r, 400, NULL, "limit: Invalid value: \"%.64s\": must be a number of at least 0", lim);
-	bool exact = match && !strcmp(match, "Exact");
-	if (match && *match && !exact && strcmp(match, "NotOlderThan") != 0)
-		return td_refuse(r, 422, "Invalid",
-				 "resourceVersionMatch: Unsupported value: \"%.64s\": supported values: \"Exact\", \"NotOlderThan\"",
-				 match);
-	if (match && *match && (!rvs || !*rvs))
-		return td_refuse(r, 422, "Invalid",
-				 "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided");
-	if (exact && !rv)
-		return td_refuse(r, 422, "Invalid",
-				 "resourceVersionMatch: Forbidden: resourceVersionMatch \"Exact\" is forbidden for resourceVersion \"0\"");
-	if (token && *token) {
+	if (*o.cont) {
 		if (rv)
 			return td_refuse(r, 400, NULL, "specifying resource version is not allowed when using continue");
-		if ((rc = page_parse(token, &page, r)) < 0)
+		if ((rc = page_parse(o.cont, &page, r)) < 0)
 			return rc;
 	}
 	uint64_t now = td_store_revision(q->s->store);
 	if (rv > now || page.rv > now)
 		return too_large(rv > now ? rv : page.rv, now, r);
 	// A page of an old list, an exact list, and (as the real API) a limited list at a revision: the state of then.
-	uint64_t at = page.rv ? page.rv : exact || (rv && limit && !match) ? rv : 0;
+	bool exact = !strcmp(o.match, "Exact");
+	uint64_t at = page.rv ? page.rv : exact || (rv && o.limit && !*o.match) ? rv : 0;
 	struct td_error err = TD_ERROR_INIT;
 	if (td_store_list(q->s->store, q->res->table, f->ns, at, &ret->all, &ret->rv, &err) < 0) {
 		td_refuse(r, 410, "Expired", "%s",
@@ -253,7 +254,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 			continue;
 		if (!td_filter_matches(f, it))
 			continue;
-		if (limit && ret->n == (size_t)limit) {
+		if (o.limit && ret->n == (size_t)o.limit) {
 			ret->remaining++;
 			continue;
 		}
@@ -278,7 +279,11 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 	char rv[24];
 	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)l.rv);
 	if (q->as == TD_AS_TABLE) {
-		td_table_write(q->k, l.v, l.n, true, td_http_query(q->x, "includeObject"), rv, l.cont, l.remaining, q->now, &b);
+		const char *include = td_http_query(q->x, "includeObject");
+		if ((rc = td_check_include(include, r)) < 0)
+			return rc;
+		td_table_write(q->k, l.v, l.n, true, include, rv, l.cont, l.remaining, q->now, &b);
+		td_buf_putc(&b, '\n');
 	} else {
 		const struct td_kind *k = q->k;
 		if (q->as == TD_AS_PARTIAL)
@@ -287,8 +292,8 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group, *k->group ? "/" : "",
 				      k->version);
 		td_buf_printf(&b, ",\"metadata\":{\"resourceVersion\":\"%s\"", rv);
-		if (l.cont)
-			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont);
+		if (l.cont || (!k->builtin && q->as != TD_AS_PARTIAL))
+			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont ? l.cont : "");
 		if (l.cont && l.remaining)
 			td_buf_printf(&b, ",\"remainingItemCount\":%lld", l.remaining);
 		td_buf_puts(&b, "},\"items\":[");
@@ -298,7 +303,7 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 			if (q->as == TD_AS_PARTIAL)
 				td_partial_write(l.v[i], &b);
 			else
-				td_item_write(k, l.v[i], &b);
+				td_item_write_in_list(k, l.v[i], &b);
 		}
 		td_buf_puts(&b, "]}\n");
 	}

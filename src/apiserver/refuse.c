@@ -31,17 +31,37 @@ static int code_of(int http)
 	}
 }
 
+static int refuse(struct td_refusal *r, int http, const char *reason, bool generic, char *msg)
+{
+	free(r->message);
+	r->http = http;
+	r->reason = reason ? reason : td_status_reason(http);
+	r->message = msg;
+	r->generic = generic;
+	return code_of(http);
+}
+
 int td_refuse(struct td_refusal *r, int http, const char *reason, const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
 	char *msg = td_vasprintf(fmt, ap);
 	va_end(ap);
-	free(r->message);
-	r->http = http;
-	r->reason = reason ? reason : td_status_reason(http);
-	r->message = msg;
-	return code_of(http);
+	return refuse(r, http, reason, false, msg);
+}
+
+int td_refuse_generic(struct td_refusal *r, int http, const char *reason, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	char *msg = td_vasprintf(fmt, ap);
+	va_end(ap);
+	return refuse(r, http, reason, true, msg);
+}
+
+int td_refuse_method(struct td_refusal *r)
+{
+	return td_refuse_generic(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
 }
 
 static void set(char **p, const char *s)
@@ -104,9 +124,14 @@ int td_refuse_err(struct td_refusal *r, const struct td_error *err)
 
 int td_refuse_invalid(struct td_refusal *r, const char *group, const char *kind, const char *name)
 {
-	td_auto_free char *m = td_status_invalid_message(kind, name, &r->causes);
+	td_auto_free char *m = td_status_invalid_message(group, kind, name, &r->causes);
 	td_refuse(r, 422, "Invalid", "%s", m);
 	return td_refuse_about(r, group, kind, name);
+}
+
+int td_refuse_options(struct td_refusal *r, const char *kind)
+{
+	return td_refuse_invalid(r, "meta.k8s.io", kind, "");
 }
 
 char *td_refusal_text(const struct td_refusal *r, size_t *ret_len)
@@ -121,6 +146,7 @@ char *td_refusal_text(const struct td_refusal *r, size_t *ret_len)
 		.uid = r->uid,
 		.causes = r->causes.n ? &r->causes : NULL,
 		.retry_after_s = r->retry_after_s,
+		.details = r->generic,
 	};
 	char *text = td_status_text(&s, ret_len);
 	if (!r->cont)

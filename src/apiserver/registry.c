@@ -37,6 +37,16 @@ static void add(struct td_snap *s, struct td_store *store, const struct td_kind 
 	s->v[s->n++] = (struct td_res){k, td_store_table(store, k->group, k->plural), established};
 }
 
+static bool builtin_has(const struct td_kind *crd)
+{
+	size_t n;
+	const struct td_kind *const *k = td_kinds_builtin(&n);
+	for (size_t i = 0; i < n; i++)
+		if (!td_kind_has_crd(k[i]) && !strcmp(k[i]->group, crd->group) && !strcmp(k[i]->plural, crd->plural))
+			return true;
+	return false;
+}
+
 static void add_crd(struct td_snap *s, struct td_store *store, const struct td_item *crd)
 {
 	td_auto_causes struct td_causes causes = {0};
@@ -50,7 +60,8 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	}
 	s->owned = td_realloc(s->owned, (s->n_owned + n + 1) * sizeof(*s->owned));
 	for (size_t i = 0; i < n; i++) {
-		if (td_snap_find(s, v[i]->group, v[i]->version, v[i]->plural)) { // a built-in or an earlier CRD has the name
+		// A built-in or an earlier CRD has the name. (Of a built-in in any version: they would share what is stored.)
+		if (td_snap_find(s, v[i]->group, v[i]->version, v[i]->plural) || builtin_has(v[i])) {
 			td_kind_free(v[i]);
 			continue;
 		}

@@ -7,11 +7,11 @@
 bool td_query_true(const struct td_req *q, const char *name)
 {
 	const char *v = td_http_query(q->x, name);
-	return v && (!strcmp(v, "true") || !strcmp(v, "1") || !strcmp(v, "True") || !strcmp(v, "TRUE") || !*v);
+	return v && strcasecmp(v, "false") != 0 && strcmp(v, "0") != 0; // as the real one
 }
 
 // One element of Accept: the first that we can do wins (clients send their preference in order; q values are rare and then agree).
-static bool accept_one(struct td_req *q, char *item)
+static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 {
 	char *save = NULL;
 	char *type = strtok_r(item, ";", &save);
@@ -27,12 +27,13 @@ static bool accept_one(struct td_req *q, char *item)
 		else if (!strncmp(p, "v=", 2))
 			v = p + 2;
 	}
-	bool json = !strcmp(type, "application/json") || !strcmp(type, "*/*") || !strcmp(type, "application/*");
+	bool json = !strcmp(type, "application/json") || !strcmp(type, "*/*");
 	bool yaml = !strcmp(type, "application/yaml");
 	// Protobuf is answered with JSON: the content type says so, and clients that offer it understand both.
 	if (!json && !yaml && strcmp(type, "application/vnd.kubernetes.protobuf") != 0)
 		return false;
 	if (as) {
+		*ret_form = true;
 		if (!json || !v || strcmp(v, "v1") != 0)
 			return !strncmp(as, "APIGroupDiscoveryList", 21) && json;
 		if (!strcmp(as, "Table"))
@@ -46,6 +47,18 @@ static bool accept_one(struct td_req *q, char *item)
 	return true;
 }
 
+// Forms of one object and of a list, by what is asked for; a watch sends objects.
+static int check_form(struct td_req *q, bool list_form, struct td_refusal *r)
+{
+	bool list = !strcmp(q->verb, "list");
+	if (q->as != TD_AS_PARTIAL || list == list_form)
+		return 0;
+	return td_refuse(r, 406, "NotAcceptable",
+			 list ? "you requested PartialObjectMetadata, but the requested object is a list (%s)"
+			      : "you requested PartialObjectMetadataList, but the requested object is not a list (%s)",
+			 list ? q->k->list_kind : q->k->kind);
+}
+
 int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 {
 	const char *h = td_http_header(q->x, "Accept");
@@ -53,12 +66,20 @@ int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 		return 0;
 	td_auto_free char *copy = td_strdup(h);
 	char *save = NULL;
+	bool form = false; // a form of what we have (Table, …) was asked for, but none that there is
 	for (char *p = strtok_r(copy, ",", &save); p; p = strtok_r(NULL, ",", &save))
-		if (accept_one(q, p))
-			return 0;
-	return td_refuse(r, 406, "NotAcceptable",
-			 "only the following media types are accepted: application/json, application/yaml, "
-			 "application/json;as=Table;g=meta.k8s.io;v=v1");
+		if (accept_one(q, p, &form)) {
+			if (q->yaml && !strcmp(q->verb, "watch"))
+				break;
+			return check_form(q, strstr(h, "PartialObjectMetadataList") != NULL, r);
+		}
+#define TYPES "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+	if (form)
+		return td_refuse(r, 406, "NotAcceptable", "only the following media types are accepted: " TYPES);
+	return td_refuse_generic(r, 406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: " TYPES "%s",
+				 !strcmp(q->verb, "list") || !strcmp(q->verb, "watch")
+					 ? ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+					 : "");
 }
 
 void td_reply_json(struct td_req *q, int status, const char *text, size_t len)
@@ -92,6 +113,29 @@ void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_b
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 	td_jm_strf(d, yyjson_mut_doc_get_root(d), "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version);
+	size_t len = 0;
+	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
+	td_buf_add(out, text, len);
+}
+
+void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out)
+{
+	if (!k->builtin) {
+		td_item_write(k, i, out);
+		return;
+	}
+	// Objects are stored with these two in front (td_body_object).
+	td_auto_free char *head =
+		td_asprintf("{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",", k->kind, k->group, *k->group ? "/" : "", k->version);
+	if (td_starts(i->bytes, head)) {
+		td_buf_putc(out, '{');
+		td_buf_add(out, i->bytes + strlen(head), i->len - strlen(head));
+		return;
+	}
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i); // by an older release
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
+	td_jm_del(yyjson_mut_doc_get_root(d), "kind");
+	td_jm_del(yyjson_mut_doc_get_root(d), "apiVersion");
 	size_t len = 0;
 	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
 	td_buf_add(out, text, len);

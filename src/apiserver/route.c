@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,8 +36,8 @@ static void split(struct td_req *q, char *rest)
 static int verb_of(struct td_req *q, struct td_refusal *r)
 {
 	const char *m = td_http_method(q->x);
-	if (!strcmp(m, "GET") || !strcmp(m, "HEAD"))
-		q->verb = *q->sub ? "get" : td_query_true(q, "watch") ? "watch" : *q->name ? "get" : "list";
+	if (!strcmp(m, "GET"))
+		q->verb = *q->sub || *q->name ? "get" : td_query_true(q, "watch") ? "watch" : "list";
 	else if (!strcmp(m, "POST"))
 		q->verb = "create";
 	else if (!strcmp(m, "PUT"))
@@ -46,18 +47,41 @@ static int verb_of(struct td_req *q, struct td_refusal *r)
 	else if (!strcmp(m, "DELETE"))
 		q->verb = *q->name ? "delete" : "deletecollection";
 	else
-		return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+		return td_refuse_method(r);
 	return 0;
-}
-
-static int no_method(struct td_req *q, struct td_refusal *r)
-{
-	return td_refuse(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
 }
 
 static int no_resource(struct td_refusal *r)
 {
-	return td_refuse(r, 404, NULL, "the server could not find the requested resource");
+	return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
+}
+
+// What a real Kubernetes has and this API does not: whoever asks for one is told so, instead of wondering about a typing error.
+static bool elsewhere(const char *group, const char *plural)
+{
+	static const struct {
+		const char *group, *plurals; // "": all of the group
+	} real[] = {
+		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates replicationcontrollers "
+		     "resourcequotas "},
+		{"apps", " daemonsets "},
+		{"batch", " cronjobs "},
+		{"autoscaling", ""},
+		{"networking.k8s.io", ""},
+		{"storage.k8s.io", ""},
+		{"resource.k8s.io", ""},
+		{"admissionregistration.k8s.io", ""},
+		{"apiregistration.k8s.io", ""},
+		{"certificates.k8s.io", ""},
+		{"flowcontrol.apiserver.k8s.io", ""},
+		{"node.k8s.io", ""},
+		{"metrics.k8s.io", ""},
+	};
+	td_auto_free char *word = td_asprintf(" %s ", plural);
+	for (size_t i = 0; i < TD_LEN(real); i++)
+		if (!strcmp(real[i].group, group) && (!*real[i].plurals || strstr(real[i].plurals, word)))
+			return true;
+	return false;
 }
 
 static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
@@ -78,61 +102,44 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 			return td_do_get(q, r);
 		if (is_verb(q, "update"))
 			return td_do_update(q, r);
-		return is_verb(q, "patch") ? td_do_patch(q, r) : no_method(q, r);
+		return is_verb(q, "patch") ? td_do_patch(q, r) : td_refuse_method(r);
 	}
 	if (!strcmp(q->sub, "scale") && k->scale)
-		return is_verb(q, "get update patch") ? td_do_scale(q, r) : no_method(q, r);
+		return is_verb(q, "get update patch") ? td_do_scale(q, r) : td_refuse_method(r);
 	if (pod && !strcmp(q->sub, "binding"))
-		return is_verb(q, "create") ? td_do_binding(q, r) : no_method(q, r);
+		return is_verb(q, "create") ? td_do_binding(q, r) : td_refuse_method(r);
 	if (pod && !strcmp(q->sub, "eviction"))
-		return is_verb(q, "create") ? td_do_eviction(q, r) : no_method(q, r);
+		return is_verb(q, "create") ? td_do_eviction(q, r) : td_refuse_method(r);
 	if (pod && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward")))
-		return is_verb(q, "get create") ? td_do_pod_stream(q, r) : no_method(q, r);
+		return is_verb(q, "get create") ? td_do_pod_stream(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "namespaces") && !strcmp(q->sub, "finalize"))
-		return is_verb(q, "update") ? td_do_finalize(q, r) : no_method(q, r);
+		return is_verb(q, "update") ? td_do_finalize(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "serviceaccounts") && !strcmp(q->sub, "token"))
-		return is_verb(q, "create") ? td_do_token(q, r) : no_method(q, r);
+		return is_verb(q, "create") ? td_do_token(q, r) : td_refuse_method(r);
 	return no_resource(r);
 }
 
-static int options(struct td_req *q, struct td_refusal *r)
+// A custom resource in a version that its CRD calls deprecated: every answer says so.
+static void warn_deprecated(struct td_req *q)
 {
-	const char *dry = td_http_query(q->x, "dryRun");
-	if (dry && *dry) {
-		if (strcmp(dry, "All") != 0)
-			return td_refuse(
-				r, 422, "Invalid",
-				"PatchOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: \"%s\": supported values: \"All\"",
-				dry);
-		q->dry_run = true;
+	yyjson_val *v, *versions = td_jget(td_json_root(q->k->source), "spec.versions");
+	size_t i, n;
+	yyjson_arr_foreach (versions, i, n, v) {
+		if (!td_streq(td_jstr(v, "name"), q->k->version) || !td_jbool(v, "deprecated", false))
+			continue;
+		const char *words = td_jstr(v, "deprecationWarning");
+		if (words)
+			td_reply_warn(q, "%s", words);
+		else
+			td_reply_warn(q, "%s/%s %s is deprecated", q->k->group, q->k->version, q->k->kind);
 	}
-	const char *fv = td_http_query(q->x, "fieldValidation");
-	if (fv && !strcmp(fv, "Strict"))
-		q->strictness = TD_FIELDS_STRICT;
-	else if (fv && !strcmp(fv, "Ignore"))
-		q->strictness = TD_FIELDS_IGNORE;
-	else if (fv && *fv && strcmp(fv, "Warn") != 0)
-		return td_refuse(r, 422, "Invalid",
-				 "fieldValidation: Unsupported value: \"%s\": supported values: \"Ignore\", \"Strict\", \"Warn\"", fv);
-	const char *m = td_http_query(q->x, "fieldManager");
-	if (m && strlen(m) > 128)
-		return td_refuse(r, 422, "Invalid", "fieldManager: Invalid value: \"%.128s…\": must not be longer than 128 characters", m);
-	if (m && !td_text_printable(m))
-		return td_refuse(r, 422, "Invalid", "fieldManager: Invalid value: \"%s\": should only contain printable characters", m);
-	if (m && *m) {
-		q->manager = m;
-	} else { // as the real one: the user agent up to the first '/'
-		const char *ua = td_http_header(q->x, "User-Agent");
-		size_t n = ua ? strcspn(ua, "/") : 0;
-		q->manager = n ? td_arena_strndup(q->arena, ua, n > 128 ? 128 : n) : "unknown";
-		if (!td_text_printable(q->manager))
-			q->manager = "unknown";
-	}
-	return 0;
 }
 
 static int resource(struct td_req *q, struct td_refusal *r)
 {
+	int rc = td_auth_may(q, r);
+	if (rc < 0)
+		return rc;
 	// POST …/namespaces/NS/bindings is the old way to bind.
 	if (!*q->group && !strcmp(q->plural, "bindings") && !strcmp(q->version, "v1")) {
 		q->plural = "pods";
@@ -141,13 +148,15 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	q->res = td_snap_find(q->snap, q->group, q->version, q->plural);
 	if (q->res)
 		q->k = q->res->kind;
-	int rc;
 	if (!q->res && ((rc = td_review(q, r)) == 0 || r->http))
 		return rc;
-	if ((rc = td_auth_may(q, r)) < 0)
-		return rc;
 	if (!q->res) {
-		if (td_snap_has_group(q->snap, q->group, q->version) || !*q->group)
+		if (elsewhere(q->group, q->plural))
+			return td_refuse_generic(r, 404, NULL,
+						 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real "
+						 "Kubernetes has the rest",
+						 q->plural, *q->group ? "." : "", q->group);
+		if (td_snap_has_group(q->snap, q->group, NULL) || !*q->group)
 			return no_resource(r);
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;
@@ -156,7 +165,10 @@ static int resource(struct td_req *q, struct td_refusal *r)
 		return no_resource(r);
 	if (!q->k->namespaced && *q->ns)
 		return no_resource(r);
-	if ((rc = options(q, r)) < 0)
+	if (!q->k->builtin)
+		warn_deprecated(q);
+	bool reads = !strcmp(q->verb, "get") || !strcmp(q->verb, "list") || !strcmp(q->verb, "watch");
+	if (!reads && (rc = td_write_options(q, r)) < 0)
 		return rc;
 	// Streams negotiate for themselves.
 	bool stream = *q->sub &&
@@ -180,44 +192,29 @@ static int resource(struct td_req *q, struct td_refusal *r)
 			bool fits = !strcmp(q->verb, "watch") || verbs[i].named == (*q->name != 0);
 			if (!strcmp(q->verb, "create") && q->k->namespaced && !*q->ns)
 				fits = false;
-			return fits ? verbs[i].f(q, r) : no_method(q, r);
+			return fits ? verbs[i].f(q, r) : td_refuse_method(r);
 		}
-	return no_method(q, r);
+	return td_refuse_method(r);
 }
 
-static int health(struct td_req *q)
+// The minor whose behaviour t/test_parity.py proves; clients warn of theirs when it is far from it, as they would of a real one's.
+static int version(struct td_req *q, struct td_refusal *r)
 {
-	bool ready = __atomic_load_n(&q->s->ready, __ATOMIC_ACQUIRE);
-	bool ok = ready || !td_starts(q->path, "/readyz");
-	const char *text = ok ? "ok" : "not ready";
-	td_http_send(q->x, ok ? 200 : 503, "text/plain; charset=utf-8", text, strlen(text));
-	return 0;
-}
-
-// 1.33: what lies in the middle of the clients we expect (1.32 to 1.34), so that none warns of skew.
-static int version(struct td_req *q)
-{
-	static const char text[] = "{\"major\":\"1\",\"minor\":\"33\",\"gitVersion\":\"v1.33.0+tandem" TD_VERSION
+	if (strcmp(td_http_method(q->x), "GET") != 0)
+		return td_refuse_method(r);
+	static const char text[] = "{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
 				   "\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:00Z\","
 				   "\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
 	td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
 	return 0;
 }
 
-static bool below(const char *path, const char *prefix)
-{
-	size_t n = strlen(prefix);
-	return !strncmp(path, prefix, n) && (!path[n] || path[n] == '/');
-}
-
 static int route(struct td_req *q, struct td_refusal *r)
 {
-	static const char *const open[] = {"/healthz", "/livez", "/readyz"};
-	for (size_t i = 0; i < TD_LEN(open); i++)
-		if (below(q->path, open[i]))
-			return health(q);
+	if (td_health_open(q->path) && td_health(q))
+		return 0;
 	if (!strcmp(q->path, "/version") || !strcmp(q->path, "/version/"))
-		return version(q);
+		return version(q, r);
 	int rc = td_auth_user(q->s, q->x, &q->user, r);
 	if (rc < 0)
 		return rc;
@@ -250,13 +247,18 @@ static int route(struct td_req *q, struct td_refusal *r)
 		rc = verb_of(q, r);
 		return rc < 0 ? rc : resource(q, r);
 	}
-	q->verb = "get";
+	char *verb = td_arena_strdup(q->arena, td_http_method(q->x));
+	for (char *c = verb; *c; c++)
+		*c = (char)tolower((unsigned char)*c);
+	q->verb = verb; // as the real one: of a path that is no resource, the method
 	if ((rc = td_auth_may(q, r)) < 0)
 		return rc;
 	if (!strcmp(q->path, "/metrics")) {
 		td_metrics(q);
 		return 0;
 	}
+	if (td_health(q))
+		return 0;
 	rc = td_discovery(q, r);
 	if (rc < 0 && !r->http)
 		rc = td_openapi(q, r);

@@ -2,6 +2,7 @@
 // dispatcher then sends the refusal. Handlers run on the connection's thread.
 #pragma once
 
+#include "apiserver/rbac.h"
 #include "apiserver/refuse.h"
 #include "apiserver/registry.h"
 #include "apiserver/store.h"
@@ -13,10 +14,13 @@ enum { TD_BODY_MAX = 3 << 20 }; // as the real one
 struct td_srv {
 	struct td_store *store;
 	struct td_registry *reg;
+	struct td_rbac_cache *rbac;
 	const struct td_clock *clock;
 	char *agent_socket;
 	void *sa_key; // HMAC key of tokens
 	size_t sa_key_len;
+	char *address; // IPv4 address and port at which pods reach this server; NULL: they do not
+	int port;
 	bool ready;            // atomic
 	struct td_srv_counts { // atomic
 		uint64_t requests, refused, watch_events, watch_expired;
@@ -26,10 +30,15 @@ struct td_srv {
 
 struct td_user {
 	char *name; // NULL: nobody
+	char *uid;  // of a service account; may be NULL
 	struct td_strv groups;
+	struct td_strv extra; // "key=value": what its token was bound to
 };
 void td_user_done(struct td_user *u);
 bool td_user_in(const struct td_user *u, const char *group);
+// Whether this is the user name of a service account. The outputs may be NULL; the caller frees.
+bool td_user_account(const char *user, char **ret_ns, char **ret_name);
+void td_user_account_groups(struct td_user *u, const char *ns); // adds the groups that every account of ns is in
 
 enum td_as { TD_AS_OBJECT, TD_AS_TABLE, TD_AS_PARTIAL };
 enum td_strictness { TD_FIELDS_WARN, TD_FIELDS_STRICT, TD_FIELDS_IGNORE };
@@ -45,6 +54,7 @@ struct td_req {
 	const char *verb;                                       // get list watch create update patch delete deletecollection
 	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
 	const char *path;
+	bool patched; // the object at hand is what a patch made of another
 	enum td_as as;
 	bool yaml;
 	bool dry_run;
@@ -57,13 +67,37 @@ void td_srv_handle(struct td_http_x *x, void *ctx);                             
 void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx); // its answer to what could not be read
 // Creates what always exists: namespaces default, kube-…, system PriorityClasses.
 int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
+// Service default/kubernetes and what belongs to it; again: puts it right.
+int td_srv_bootstrap_api(struct td_srv *s, struct td_error *err);
+int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err); // a part of it: ClusterRoles and their bindings
 
 // ---- auth.c ----
 int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, struct td_refusal *r); // 401; name NULL: nobody
 int td_auth_may(const struct td_req *q, struct td_refusal *r);                                      // 403
-bool td_auth_is_role(const struct td_user *u);                                                      // tandem:roles
-// A token for a service account; caller frees.
-char *td_auth_token(struct td_srv *s, const char *ns, const char *name, const char *sa_uid, int64_t exp_s);
+int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r);               // as if q had that verb
+// May this user? Fills in a->user and a->groups. *ret_why: as td_rbac_allows.
+bool td_auth_ask(const struct td_srv *s, const struct td_user *u, struct td_rbac_ask *a, char **ret_why);
+int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refusal *r); // the 403; why may be NULL
+bool td_auth_is_role(const struct td_user *u);                                          // tandem:roles
+
+// ---- token.c ----
+#define TD_AUDIENCE "https://kubernetes.default.svc" // whom tokens are for that name no other audience: this server. Also who made them
+// Whose token this is. It must be for one of `audiences`; *ret_audiences (may be NULL): for which. TD_UNAUTHENTICATED with *ret_why (may be
+// NULL; caller frees).
+int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret, struct td_strv *ret_audiences,
+		  char **ret_why);
+int td_do_token(struct td_req *q, struct td_refusal *r); // serviceaccounts/token
+
+// ---- account.c ----
+int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err); // the ServiceAccount "default" of a namespace
+// A new pod's account and its token's volume. 403: no such account.
+int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struct td_refusal *r);
+
+// ---- grant.c: nobody gives out more than they have ----
+int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+// After a ClusterRole was written or removed: brings the rules of those that aggregate up to date.
+void td_grant_written(struct td_srv *s, const struct td_kind *k);
+void td_grant_aggregate(struct td_srv *s);
 
 // ---- reply.c ----
 int td_reply_negotiate(struct td_req *q, struct td_refusal *r);                 // Accept → as, yaml
@@ -76,8 +110,19 @@ void td_reply_warn(struct td_req *q, const char *fmt, ...) __attribute__((format
 bool td_query_true(const struct td_req *q, const char *name);
 // 404 of an object: `pods "x" not found`.
 int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
-// The item's bytes under q's API version and kind, appended.
+// The item's bytes under q's API version and kind, appended. In a list those of built-in kinds do not say which they are: the list does.
 void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
+void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
+
+// ---- options.c: the query ----
+int td_write_options(struct td_req *q, struct td_refusal *r);               // dryRun, fieldValidation, fieldManager, force: into q
+void td_dry_run(struct td_req *q, const char *value, struct td_refusal *r); // one value of dryRun: a cause when it is none
+struct td_list_options {                                                    // of list and watch; strings "" when absent, of the request
+	const char *rv, *match, *cont;
+	long long limit, timeout_s;
+	bool has_initial, initial, bookmarks;
+};
+int td_list_options(const struct td_req *q, struct td_list_options *ret, struct td_refusal *r);
 
 // ---- table.c ----
 // One Table document of these items, appended. columns: with columnDefinitions. include: "Metadata", "Object", "None". rv, cont: of the
@@ -85,6 +130,11 @@ void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_b
 void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
 		    const char *cont, long long remaining, int64_t now, struct td_buf *out);
 void td_partial_write(const struct td_item *i, struct td_buf *out); // one PartialObjectMetadata
+int td_check_include(const char *include, struct td_refusal *r);    // 400: not a value of includeObject
+
+// ---- health.c ----
+bool td_health_open(const char *path); // /healthz, /livez, /readyz themselves: for everybody
+bool td_health(struct td_req *q);      // answers those and what is below them; false: no such check
 
 // ---- discovery.c, openapi.c, metrics.c: everything below no resource ----
 int td_discovery(struct td_req *q, struct td_refusal *r); // TD_NOT_FOUND with r->http 0: not one of its paths
@@ -107,10 +157,13 @@ int td_do_watch(struct td_req *q, struct td_refusal *r);
 int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r); // "" or NULL: 0
 
 // ---- body.c: what comes in ----
-// The request's body as one JSON document (JSON or YAML). 400, 413, 415. *ret NULL: empty body (allowed where optional).
+// The request's body as one JSON document (JSON or YAML) in which no key stands twice: warned of or refused as fieldValidation says.
+// 400, 413, 415. *ret NULL: empty body (allowed where optional).
 int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
 // As an object of kind k ("" kinds are filled in), name and namespace checked against the URL; a fresh mutable copy.
 int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct td_refusal *r);
+// What cannot be made an object of the kind: 400, and 422 for what a patch made.
+int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 // ---- object.c: from what was sent to what is stored ----
 enum td_via { TD_VIA_MAIN, TD_VIA_STATUS, TD_VIA_SCALE, TD_VIA_SYSTEM /* binding, finalize, eviction: what the handler did is right */ };
@@ -122,7 +175,18 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
 int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
 
-// ---- write.c, patch.c, delete.c, evict.c, pods.c ----
+// ---- write.c, patch.c, scale.c, delete.c, evict.c, pods.c ----
+// What a write says of the version and uid that it was made from.
+int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, struct td_refusal *r);
+// Reads the body and writes it. One that names no version wins against whoever was faster.
+int td_write_body(struct td_req *q, int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+		  struct td_item **ret, struct td_refusal *r);
+enum td_patch { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
+int td_patch_type(struct td_req *q, enum td_patch *ret, struct td_refusal *r);        // of the content type; 415
+int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r); // server-side apply: who does it; 422
+int td_apply_kind(yyjson_val *patch, const char *api, const char *kind,
+		  struct td_refusal *r);     // 400: of another kind, or with managedFields
+int td_apply_conflict(struct td_refusal *r); // 409 from r->causes
 int td_do_create(struct td_req *q, struct td_refusal *r);
 int td_do_update(struct td_req *q, struct td_refusal *r);
 int td_do_patch(struct td_req *q, struct td_refusal *r);
@@ -138,7 +202,6 @@ int td_delete_item(struct td_req *q, const char *ns, const char *name, const str
 		   struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
 int td_do_finalize(struct td_req *q, struct td_refusal *r);
-int td_do_token(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);
 int td_do_eviction(struct td_req *q, struct td_refusal *r);
 // Sets a condition of the pod d to True.

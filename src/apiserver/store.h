@@ -2,7 +2,8 @@
 //
 // One revision counter for everything; an object's resourceVersion is the revision of its last write. Writers hand a whole new
 // version to one writer thread, which checks it against the version it was made from, gives out revisions, commits a group to SQLite and
-// only then shows it to readers: what anybody has seen survives kill -9. Readers never wait for the disk. Thread-safe.
+// only then shows it to readers: what anybody has seen survives kill -9. The file keeps as much of the past as the rings, so a watch goes
+// on after a restart with the very events that it would have got without. Readers never wait for the disk. Thread-safe.
 #pragma once
 
 #include "apiserver/item.h"
@@ -51,9 +52,7 @@ enum td_event_type { TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED };
 struct td_event {
 	enum td_event_type type;
 	struct td_item *item; // the new version; for DELETED the last one
-	struct td_item *prev; // the version before; NULL for ADDED, and for `restored` ones
-	// Rebuilt from the file after a restart: several changes may have become one, and what was before is unknown.
-	bool restored;
+	struct td_item *prev; // the version before; NULL for ADDED
 };
 // At most max events after revision `after`, in order, with references to be dropped by td_events_done. *ret_at: the revision up to which
 // the events given are complete. TD_EXPIRED when the ring does not reach back to `after`.

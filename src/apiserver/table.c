@@ -108,10 +108,15 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 		td_buf_printf(out, ",\"continue\":\"%s\"", cont);
 	if (cont && remaining)
 		td_buf_printf(out, ",\"remainingItemCount\":%lld", remaining);
-	td_buf_puts(out, "},\"columnDefinitions\":[");
-	if (columns)
+	td_buf_puts(out, "},\"columnDefinitions\":");
+	if (columns) {
+		td_buf_putc(out, '[');
 		columns_write(k, c, out);
-	td_buf_puts(out, "],\"rows\":[");
+		td_buf_putc(out, ']');
+	} else {
+		td_buf_puts(out, "null");
+	}
+	td_buf_puts(out, ",\"rows\":[");
 	for (size_t i = 0; i < n; i++) {
 		td_auto(td_json_unref) struct td_json *doc = td_item_doc(v[i]);
 		td_buf_puts(out, i ? ",{\"cells\":[" : "{\"cells\":[");
@@ -125,5 +130,16 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 			partial_write(td_json_root(doc), out);
 		td_buf_putc(out, '}');
 	}
-	td_buf_puts(out, "]}\n");
+	td_buf_puts(out, "]}");
+}
+
+int td_check_include(const char *include, struct td_refusal *r)
+{
+	if (!include || !*include || !strcmp(include, "Metadata") || !strcmp(include, "Object") || !strcmp(include, "None"))
+		return 0;
+	return td_refuse(r, 400, NULL,
+			 "Unable to convert to Table as requested: includeObject: Invalid value: \"%.64s\": must be 'Metadata', 'Object', "
+			 "'None', or "
+			 "empty",
+			 include);
 }

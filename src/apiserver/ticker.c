@@ -20,6 +20,9 @@ static void *run(void *arg)
 	struct td_expiry *e = td_expiry_new(t->s->store, t->s->clock);
 	while (td_cancel_wait(t->cancel, BOOKMARK_CHECK_MS) == 0) {
 		td_store_wake_all(t->s->store);
+		struct td_error err = TD_ERROR_INIT;
+		if (td_srv_bootstrap_api(t->s, &err) < 0)
+			td_warn("Service default/kubernetes: %s", err.msg);
 		size_t n = td_expiry_turn(e);
 		if (n)
 			td_debug("%zu old events are gone", n);

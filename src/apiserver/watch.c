@@ -23,7 +23,7 @@ struct watch {
 	bool columns_sent, bookmarks, end_mark;
 	struct td_items initial; // still to be sent as ADDED, from initial_at on
 	size_t initial_at;
-	uint64_t start, cursor;
+	uint64_t cursor;
 	int64_t next_bookmark;
 	struct td_http_push_handle *h;
 	struct td_sub sub;
@@ -70,7 +70,7 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 	if (w->as == TD_AS_TABLE)
 		td_buf_printf(out,
 			      "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},"
-			      "\"columnDefinitions\":[],\"rows\":[]}",
+			      "\"columnDefinitions\":null,\"rows\":[]}",
 			      (unsigned long long)w->cursor, mark);
 	else
 		td_buf_printf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}}",
@@ -108,16 +108,6 @@ static void put_change(struct watch *w, const struct td_event *e, struct td_buf 
 	if (f->ns && *f->ns && strcmp(e->item->ns, f->ns) != 0)
 		return;
 	bool now = td_filter_matches(f, e->item);
-	if (e->restored) { // what was before is not known
-		bool seen = e->item->crv <= w->start;
-		if (e->type == TD_EVENT_DELETED ? now : !now) {
-			if (seen)
-				put_event(w, "DELETED", e->item, out);
-		} else if (e->type != TD_EVENT_DELETED) {
-			put_event(w, seen ? "MODIFIED" : "ADDED", e->item, out);
-		}
-		return;
-	}
 	bool before = e->prev && td_filter_matches(f, e->prev);
 	if (e->type == TD_EVENT_DELETED) {
 		if (before)
@@ -187,34 +177,23 @@ static void closed(void *ctx)
 	watch_free(w);
 }
 
-static int begin(struct td_req *q, struct watch *w, struct td_refusal *r)
+static int begin(struct td_req *q, const struct td_list_options *o, struct watch *w, struct td_refusal *r)
 {
-	const char *rvs = td_http_query(q->x, "resourceVersion"), *match = td_http_query(q->x, "resourceVersionMatch");
-	bool send_initial = td_http_query(q->x, "sendInitialEvents") && td_query_true(q, "sendInitialEvents");
-	bool have = td_http_query(q->x, "sendInitialEvents") != NULL;
 	uint64_t rv = 0;
-	int rc = td_parse_rv(q, "resourceVersion", rvs, &rv, r);
+	int rc = td_parse_rv(q, "resourceVersion", o->rv, &rv, r);
 	if (rc < 0)
 		return rc;
-	if (have && (!match || strcmp(match, "NotOlderThan") != 0))
-		return td_refuse(r, 422, "Invalid",
-				 "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: sendInitialEvents requires "
-				 "setting resourceVersionMatch to NotOlderThan");
-	if (!have && match && *match)
-		return td_refuse(r, 422, "Invalid",
-				 "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: resourceVersionMatch is "
-				 "forbidden for watch unless sendInitialEvents is provided");
-	w->bookmarks = td_http_query(q->x, "allowWatchBookmarks") && td_query_true(q, "allowWatchBookmarks");
+	w->bookmarks = o->bookmarks;
 	w->next_bookmark = td_mono_ms(q->s->clock) + BOOKMARK_MS;
-	bool initial = have ? send_initial : rv == 0;
-	w->end_mark = initial && w->bookmarks && (have || !rvs || !*rvs);
+	bool initial = o->has_initial ? o->initial : rv == 0;
+	w->end_mark = initial && w->bookmarks && (o->has_initial || !*o->rv);
 	struct td_error err = TD_ERROR_INIT;
 	if (initial) {
 		td_auto_items struct td_items l = {0};
 		if (td_store_list(q->s->store, w->table, w->ns, 0, &l, &w->cursor, &err) < 0)
 			return td_refuse_err(r, &err);
 		if (rv > w->cursor) {
-			td_refuse(r, 504, "Timeout", "Too large resource version: %llu, current: %llu", (unsigned long long)rv,
+			td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu", (unsigned long long)rv,
 				  (unsigned long long)w->cursor);
 			td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
 			r->retry_after_s = 1;
@@ -226,7 +205,6 @@ static int begin(struct td_req *q, struct watch *w, struct td_refusal *r)
 	} else {
 		w->cursor = rv ? rv : td_store_revision(q->s->store);
 	}
-	w->start = w->cursor;
 	return 0;
 }
 
@@ -238,25 +216,27 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 	w->k = q->k;
 	w->table = q->res->table;
 	w->as = q->as;
-	int rc = td_filter_init(q, &w->filter, r);
+	struct td_list_options o = {0};
+	int rc = td_list_options(q, &o, r);
+	if (rc == 0)
+		rc = td_filter_init(q, &w->filter, r);
+	if (rc == 0 && w->as == TD_AS_TABLE)
+		rc = td_check_include(td_http_query(q->x, "includeObject"), r);
 	if (rc == 0) {
 		w->ns = td_strdup(q->ns); // the request's strings end with it
 		w->filter.ns = w->ns;
 		w->include = td_strdup(td_http_query(q->x, "includeObject"));
-		rc = begin(q, w, r);
+		rc = begin(q, &o, w, r);
 	}
-	long long timeout = 0;
-	const char *t = td_http_query(q->x, "timeoutSeconds");
-	if (rc == 0 && t && *t && (!td_parse_i64(t, &timeout) || timeout < 0))
-		rc = td_refuse(r, 400, NULL, "timeoutSeconds: Invalid value: \"%.64s\": must be a number of at least 0", t);
 	if (rc < 0) {
 		watch_free(w);
 		return rc;
 	}
+	long long timeout = o.timeout_s;
 	if (!timeout || timeout > 86400) // as the real one: between 30 and 60 minutes
 		timeout = 1800 + td_random_below(1800);
 	w->sub = (struct td_sub){.wake = wake, .ctx = w};
-	const struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = timeout * 1000};
+	const struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = timeout < 0 ? 1 : timeout * 1000};
 	__atomic_add_fetch(&q->s->count.watches, 1, __ATOMIC_RELAXED);
 	w->h = td_http_push(q->x, 200, "application/json", &p);
 	td_store_subscribe(q->s->store, w->table, &w->sub);

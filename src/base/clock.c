@@ -123,7 +123,10 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 		return -1;
 	tm.tm_year = y - 1900;
 	tm.tm_mon = mo - 1;
+	int day = tm.tm_mday;
 	time_t t = timegm(&tm);
+	if (tm.tm_mday != day && tm.tm_sec != 60) // no such day in that month
+		return -1;
 	*ret_ms = ((int64_t)t - sign * (off_h * 3600 + off_m * 60)) * 1000 + milli;
 	return 0;
 }

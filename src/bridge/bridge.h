@@ -28,8 +28,10 @@
 
 struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
+	const char *knock_name;           // a DNS name of all replicas; NULL: there are no others
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *slurmrestd, *jwt_key; // for tests: an address and a key file instead of what the cluster's objects say
+	struct td_lease_opts lease;       // only its times
 	const char *identity;
 };
 
@@ -42,6 +44,7 @@ struct td_bridge {
 	struct td_cancel *cancel;
 	struct td_recorder *recorder;
 	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds;
+	struct td_informer *claims, *slices, *classes; // NULL: spec.devices has no source DRA, or the API serves none
 	struct td_queue *pod_queue, *node_queue;
 	struct td_slurm_view *view;
 	struct td_asks *asks;
@@ -56,6 +59,7 @@ struct td_bridge {
 	atomic_uint_fast64_t
 		feas_gen;       // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
 	atomic_bool gate_alarm; // said once: see syncer.c
+	atomic_bool kubelets;   // nodes with a kubelet of their own are there: it chooses the devices of a counted resource
 	atomic_bool lost;       // Slurm lost its state (mass-vanish): nobody is evicted
 	atomic_int_fast64_t lost_since;   // mono
 	atomic_bool listed;               // a complete listing was read since we lead: absence means something
@@ -93,9 +97,20 @@ void *td_bridge_list_thread(void *bridge);
 void td_bridge_poll_now(struct td_bridge *b);                 // wakes the job poller
 void td_bridge_want_list(struct td_bridge *b, int64_t in_ms); // a complete listing, that much later
 
+// ---- counted devices (scheduler/counted.c): a kubelet chooses them, Slurm only counts ----
+bool td_bridge_kubelet(const struct td_object *node); // it has a kubelet of its own, not our agent
+// How many of spec.devices[0].resource the node's kubelet offers; -1: not a question there (embedded, or source DRA).
+int64_t td_counted_gres(const struct td_settings *s, const char *gres); // of those, in a node's GRES text
+int64_t td_counted_offer(const struct td_settings *s, const struct td_object *node);
+
 // ---- syncer ----
 int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now);
+
+// ---- metrics ----
+void td_bridge_measure(struct td_bridge *b); // /metrics shows it from here on; NULL: no more
+struct td_ask;
+void td_bridge_measure_bound(struct td_bridge *b, const struct td_ask *a, const struct td_object *pod);
 
 // ---- why ----
 int td_why_run(struct td_bridge *b, struct td_cancel *c, struct td_error *err);

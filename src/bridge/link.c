@@ -1,9 +1,11 @@
 // The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches, every 250 ms.
 #include "bridge/bridge.h"
 
+#include "api/condition.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "http/pki.h"
+#include "kube/health.h"
 #include "slurm/where.h"
 
 #include <string.h>
@@ -41,16 +43,6 @@ struct td_settings *td_bridge_settings(struct td_bridge *b)
 	return s;
 }
 
-static bool ready(const struct td_object *pod)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(pod->root, "status.conditions"), i, n, c)
-		if (td_streq(td_jstr(c, "type"), "Ready"))
-			return td_streq(td_jstr(c, "status"), "True");
-	return false;
-}
-
 // The URL of a Ready slurmrestd pod; the one in use is kept while it is Ready. Caller frees; NULL: err says why.
 static char *find_url(struct td_bridge *b, const char *current, struct td_error *err)
 {
@@ -62,7 +54,7 @@ static char *find_url(struct td_bridge *b, const char *current, struct td_error 
 	td_fail(err, TD_TRANSIENT, "no slurmrestd pod of SlurmCluster %s/%s is Ready", b->o.ns, b->o.cluster);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *ip = td_jstr(pods.v[i]->root, "status.podIP");
-		if (!ip || !*ip || td_object_deleting(pods.v[i]) || !ready(pods.v[i]))
+		if (!ip || !*ip || td_object_deleting(pods.v[i]) || !td_condition_true(pods.v[i]->root, "Ready"))
 			continue;
 		td_auto_free char *url = td_slurm_pod_url(pods.v[i]->root, b->o.empty_dirs, err);
 		if (url && td_streq(url, current))
@@ -106,13 +98,14 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	struct td_settings *s = td_settings_read(sc->root), *old;
 	pthread_mutex_lock(&b->lock);
 	old = b->settings;
-	bool same = old && !strcmp(old->text, s->text), other = old && strcmp(old->scheduler, s->scheduler) != 0;
+	bool same = old && !strcmp(old->text, s->text),
+	     other = old && (strcmp(old->scheduler, s->scheduler) != 0 || old->devices.dra != s->devices.dra);
 	if (!same)
 		b->settings = s;
 	pthread_mutex_unlock(&b->lock);
 	td_settings_unref(same ? s : old);
 	if (other) {
-		td_warn("spec.scheduler.schedulerName of SlurmCluster %s/%s changed: starting anew", b->o.ns, b->o.cluster);
+		td_warn("spec.scheduler.schedulerName or spec.devices of SlurmCluster %s/%s changed: starting anew", b->o.ns, b->o.cluster);
 		td_cancel_fire(b->cancel);
 	}
 	if (!same)
@@ -166,8 +159,10 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 void *td_bridge_connect_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
-	while (!td_cancel_wait(b->cancel, LOOK_MS)) {
+	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("connection to slurmrestd", 0);
+	for (; !td_cancel_wait(b->cancel, LOOK_MS); td_loop_idle(loop)) {
 		struct td_error e = TD_ERROR_INIT;
+		td_loop_busy(loop);
 		if (td_bridge_connect(b, &e) && e.code != TD_CANCELLED)
 			problem(b, e.msg);
 	}

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "cmd/roles.h"
+#include "kube/health.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -12,20 +13,32 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { POD_WORKERS = 8, NODE_WORKERS = 2, SYNC_MS = 60000, LEASE_S = 15, PROLOG_US = 15000 };
+enum { POD_WORKERS = 8, NODE_WORKERS = 2, PROLOG_US = 15000 };
+
+#define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
 
 static const char usage[] =
-	"usage: tandem bridge --namespace NS --cluster NAME --knock ADDR:PORT [--kubeconfig FILE] [--why unix:PATH] [--metrics ADDR:PORT]\n"
-	"                     [--empty-dirs PATH] [--slurmrestd URL --jwt-key FILE] [--identity NAME] [--log-level LEVEL]\n"
+	"usage: tandem bridge --namespace NS --cluster NAME --knock ADDR:PORT [--knock-name NAME] [--kubeconfig FILE]\n"
+	"                     [--why unix:PATH] [--metrics ADDR:PORT] [--empty-dirs PATH]\n"
+	"                     [--jwt-key FILE [--slurmrestd URL]] [--identity NAME] [--lease-namespace NS]\n"
+	"                     [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
 	"\n"
 	"Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps both sides' nodes in step.\n"
 	"\n"
 	"  --knock ADDR:PORT    where stand-in jobs report; a numeric address that the nodes reach\n"
-	"  --why unix:PATH      answers `tandem why` and /metrics there\n"
+	"  --knock-name NAME    where several of us may lead: a DNS name that leads to all of them from the nodes' slurmd; stand-ins\n"
+	"                       ask it when who led before does not answer (same port)\n"
+	"  --why unix:PATH      answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it\n"
+	"  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
 	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a slurmrestd\n"
 	"                       whose SlurmCluster says spec.restApi.access socket\n"
 	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
-	"  --jwt-key FILE       instead of the Secret NAME-jwt-key (tests)\n"
+	"  --jwt-key FILE       instead of the Secret NAME-jwt-key\n"
+	"  --identity NAME      name in the Lease (default: made of the host's name and --why)\n"
+	"  --lease-namespace NS where the Lease is (default: the SlurmCluster's)\n"
+	"  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
+	"  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
+	"  --retry-period S     how often the Lease is renewed (default 2s)\n"
 	"\n"
 	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
@@ -53,6 +66,8 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
 	td_queue_add(b->node_queue, now ? now->name : old->name);
+	if (now && td_bridge_kubelet(now))
+		atomic_store(&b->kubelets, true);
 	// What pods may run where depends on labels and taints only (cordon and our own taint do not count); heartbeats are many.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
@@ -138,17 +153,17 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	b->nodes = td_informer_new(b->kube, &no);
 	b->slurmds = td_informer_new(b->kube, &so);
 	td_informer_add_index(b->pods, "uid", index_uid);
+	td_informer_add_index(b->pods, "node", index_node);
 	td_informer_add_index(b->slurmds, "node", index_node);
 	td_informer_on_change(b->pods, td_enqueue_self, b->pod_queue);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
-	struct td_informer *const all[] = {b->pods, b->nodes, b->slurmds};
-	for (size_t i = 0; i < TD_LEN(all); i++) {
-		int r = td_informer_start(all[i], b->cancel, err);
-		if (r)
-			return r;
-	}
-	return td_informers_wait(all, TD_LEN(all), SYNC_MS, b->cancel, err);
+	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
+	struct td_informer *const all[] = {b->pods, b->nodes, b->slurmds, b->claims, b->slices, b->classes};
+	size_t n = b->claims ? TD_LEN(all) : 3;
+	for (size_t i = 0; i < n && !r; i++)
+		r = td_informer_start(all[i], b->cancel, err);
+	return r ? r : td_informers_fill(all, n, "the bridge waits", b->cancel, err);
 }
 
 static int start_first(struct td_bridge *b, struct td_error *err)
@@ -165,13 +180,7 @@ static int start_first(struct td_bridge *b, struct td_error *err)
 		if (r)
 			return r;
 	}
-	// The CRD may not be there yet: wait for it as long as it takes.
-	for (;;) {
-		int r = td_informers_wait(all, TD_LEN(all), SYNC_MS, b->cancel, err);
-		if (r != TD_TRANSIENT)
-			return r;
-		td_warn("%s", err->msg);
-	}
+	return td_informers_fill(all, TD_LEN(all), "the bridge waits", b->cancel, err);
 }
 
 static int run(struct td_bridge *b, struct td_error *err)
@@ -189,6 +198,7 @@ static int run(struct td_bridge *b, struct td_error *err)
 	if (r)
 		return r;
 	td_info("leading for SlurmCluster %s/%s", b->o.ns, b->o.cluster);
+	td_bridge_measure(b);
 	static void *(*const fns[])(void *) = {td_bridge_connect_thread,
 					       td_bridge_jobs_thread,
 					       td_bridge_nodes_thread,
@@ -230,8 +240,9 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
 		r = run(&b, err);
+		td_bridge_measure(NULL);
 		td_cancel_fire(c);
-		struct td_informer *const all[] = {b.pods, b.nodes, b.slurmds, b.restds, b.clusters};
+		struct td_informer *const all[] = {b.claims, b.slices, b.classes, b.pods, b.nodes, b.slurmds, b.restds, b.clusters};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 		td_knocks_free(b.knocks);
@@ -264,12 +275,34 @@ static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level
 					      {"jwt-key", 1, 0, 7},
 					      {"identity", 1, 0, 8},
 					      {"empty-dirs", 1, 0, 9},
+					      {"lease-duration", 1, 0, 10},
+					      {"renew-deadline", 1, 0, 11},
+					      {"retry-period", 1, 0, 12},
+					      {"lease-namespace", 1, 0, 13},
+					      {"knock-name", 1, 0, 14},
 					      {"log-level", 1, 0, 'l'},
 					      {"help", 0, 0, 'h'},
 					      {0}};
-	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
+	int *const times[] = {&o->lease.duration_s, &o->lease.renew_s, &o->lease.retry_s};
+	struct td_error err = TD_ERROR_INIT;
+	for (int c, i; (c = getopt_long(argc, argv, "h", longs, &i)) >= 0;) {
 		if (c == 'h')
 			return fputs(usage, stdout), 1;
+		if (c >= 10 && c <= 12) {
+			if (td_lease_flag(longs[i].name, optarg, times[c - 10], &err))
+				return fprintf(stderr, "tandem bridge: %s\n", err.msg), 2;
+			continue;
+		}
+		if (c == 13) {
+			o->lease.ns = optarg;
+			continue;
+		}
+		if (c == 14) { // it goes into a script
+			o->knock_name = optarg;
+			if (*optarg && strlen(optarg) < 254 && strspn(optarg, DNS_CHARS) == strlen(optarg))
+				continue;
+			return fprintf(stderr, "tandem bridge: --knock-name \"%s\" is not a DNS name\n", optarg), 2;
+		}
 		if (c == 'l' && (*ret_level = td_log_level_parse(optarg)) >= 0)
 			continue;
 		if (c >= (int)TD_LEN(to)) {
@@ -286,8 +319,14 @@ static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level
 		fprintf(stderr, "tandem bridge: --namespace, --cluster and --knock are needed\n%s", usage);
 		return 2;
 	}
-	if (!o->slurmrestd != !o->jwt_key) {
-		fputs("tandem bridge: --slurmrestd and --jwt-key go together\n", stderr);
+	if (!strrchr(o->knock, ':')) {
+		fprintf(stderr, "tandem bridge: --knock \"%s\" is not ADDR:PORT\n", o->knock);
+		return 2;
+	}
+	if (td_lease_check(&o->lease, &err))
+		return fprintf(stderr, "tandem bridge: %s\n", err.msg), 2;
+	if (o->slurmrestd && !o->jwt_key) {
+		fputs("tandem bridge: --slurmrestd needs --jwt-key\n", stderr);
 		return 2;
 	}
 	return 0;
@@ -308,15 +347,26 @@ int td_bridge_main(int argc, char **argv)
 	// not wait for its own old lease.
 	td_auto_free char *id = td_asprintf("%s-%s", host, o.why ? o.why : td_uuid(uuid)),
 			  *lease = td_asprintf("tandem-bridge-%s", o.cluster);
-	const struct td_lease_opts lo = {.ns = o.ns, .name = lease, .identity = o.identity ? o.identity : id, .duration_s = LEASE_S};
+	if (o.lease.ns) { // where clusters of several namespaces meet
+		free(lease);
+		lease = td_asprintf("tandem-bridge-%s.%s", o.ns, o.cluster);
+	} else {
+		o.lease.ns = o.ns;
+	}
+	o.lease.name = lease;
+	o.lease.identity = o.identity ? o.identity : id;
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	r = td_kube_new(o.kubeconfig, &k, &err);
+	struct td_health *health;
+	r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)
-		r = td_lease_run(k, &lo, cancel, lead, &o, &err);
+		r = td_kube_new(o.kubeconfig, &k, &err);
+	if (!r)
+		r = td_lease_run(k, &o.lease, cancel, lead, &o, &err);
 	bool clean = td_cancelled(cancel);
 	if (r && !clean)
 		td_err("%s", err.msg);
+	td_health_end(health);
 	td_cancel_unref(cancel);
 	return clean ? 0 : 1;
 }

@@ -2,6 +2,7 @@
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
+#include "kube/health.h"
 
 #include <poll.h>
 #include <string.h>
@@ -186,10 +187,13 @@ void *td_bridge_list_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
 	int64_t retry_at = 0;
+	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("listing of Slurm's jobs", 0);
 	do {
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
+		td_loop_busy(loop);
 		if (l)
 			list(b, l->slurm, &retry_at);
+		td_loop_idle(loop);
 	} while (!td_cancel_wait(b->cancel, LIST_LOOK_MS));
 	return NULL;
 }
@@ -199,8 +203,11 @@ void *td_bridge_jobs_thread(void *bridge)
 	struct td_bridge *b = bridge;
 	int64_t gap = 0, wait = 0;
 	struct td_slurm_pace pace = {0};
+	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's jobs", 0);
 	while (!td_cancelled(b->cancel)) {
+		td_loop_idle(loop);
 		sleep_until(b, b->poll_fd, wait);
+		td_loop_busy(loop);
 		wait = JOBS_MS;
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
@@ -251,8 +258,11 @@ void *td_bridge_nodes_thread(void *bridge)
 	int64_t wait = 0, waiting_at = 0;
 	struct td_slurm_pace pace = {0};
 	bool failing = false;
+	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's nodes", 0);
 	while (!td_cancelled(b->cancel)) {
+		td_loop_idle(loop);
 		sleep_until(b, -1, wait);
+		td_loop_busy(loop);
 		wait = NODES_MS;
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);

@@ -28,15 +28,31 @@ static int seconds(const char *s, int def)
 	return !strcmp(end, "m") ? (int)v * 60 : !strcmp(end, "s") ? (int)v : def;
 }
 
+static void read_devices(const yyjson_val *v, struct td_device_source *ret)
+{
+	yyjson_val *x;
+	size_t i, n;
+	ret->resource = td_strdup(td_jstr_or(v, "resource", "nvidia.com/gpu"));
+	ret->driver = td_strdup(td_jstr_or(v, "driver", ""));
+	ret->attribute = td_strdup(td_jstr(v, "indexAttribute"));
+	ret->dra = td_streq(td_jstr(v, "source"), "DRA");
+	ret->shared = td_jbool(v, "shared", false);
+	yyjson_arr_foreach (td_jget(v, "deviceClasses"), i, n, x)
+		if (yyjson_is_str(x) && ret->n_classes < TD_LEN(ret->classes))
+			ret->classes[ret->n_classes++] = td_strdup(yyjson_get_str(x));
+}
+
 struct td_settings *td_settings_read(const yyjson_val *cluster)
 {
 	struct td_settings *s = td_calloc(1, sizeof(*s));
-	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *k, *x;
+	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices.[0]"), *k, *x;
 	size_t i, n;
 	s->refs = 1;
-	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}");
+	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
+			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
-	s->text = td_asprintf("%s %s", s->cluster_uid, text);
+	s->text = td_asprintf("%s %s %s", s->cluster_uid, text, more);
+	read_devices(devices, &s->devices);
 	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
 	s->default_partition = td_strdup(td_jstr(v, "defaultPartition"));
 	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
@@ -83,6 +99,11 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
 	}
+	for (size_t i = 0; i < s->devices.n_classes; i++)
+		free(s->devices.classes[i]);
+	free(s->devices.resource);
+	free(s->devices.driver);
+	free(s->devices.attribute);
 	free(s->maps);
 	free(s->text);
 	free(s->cluster_uid);

@@ -10,6 +10,15 @@ struct td_gres_map {
 struct td_ns_map {
 	char *ns, *user, *account, *partition, *qos; // NULL: not said
 };
+// spec.devices[0]: where the devices of `resource` come from.
+struct td_device_source {
+	char *resource, *driver;
+	char *attribute; // NULL: by name
+	char *classes[16];
+	size_t n_classes;
+	bool dra;
+	bool shared; // native jobs may run beside pods whose devices a kubelet chose
+};
 enum td_stand_in { TD_STANDIN_AUTO, TD_STANDIN_BATCH };
 struct td_settings {
 	int refs;
@@ -19,6 +28,7 @@ struct td_settings {
 	int end_grace_s;
 	struct td_gres_map gres[32]; // sorted by resource
 	size_t n_gres;
+	struct td_device_source devices;
 	struct td_ns_map *maps;
 	size_t n_maps;
 };

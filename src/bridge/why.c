@@ -1,4 +1,4 @@
-// Why does it wait, where does it run: GET /why?pod=ns/name and /why?job=ID → {"text": "…", …}; and /metrics.
+// Why does it wait, where does it run: GET /why?pod=ns/name and /why?job=ID → {"text": "…", …}.
 #include "bridge/scheduler/ask.h"
 
 #include "http/server.h"
@@ -168,56 +168,6 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	}
 }
 
-static void slurm_metrics(struct td_bridge *b, struct td_buf *t)
-{
-	static const char *const names[] = {"requests", "bytes"}, *const help[] = {"Requests to slurmrestd.",
-										   "Bytes received from slurmrestd."};
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
-	for (size_t k = 0; l && k < TD_LEN(names); k++) {
-		td_buf_printf(t, "# HELP tandem_bridge_slurm_%s_total %s\n# TYPE tandem_bridge_slurm_%s_total counter\n", names[k], help[k],
-			      names[k]);
-		for (enum td_slurm_op op = 0; op < TD_SLURM_OPS; op++) {
-			uint64_t v[2];
-			td_slurm_stats(l->slurm, op, &v[0], &v[1]);
-			td_buf_printf(t, "tandem_bridge_slurm_%s_total{op=\"%s\"} %llu\n", names[k], td_slurm_op_name(op),
-				      (unsigned long long)v[k]);
-		}
-	}
-}
-
-static void metrics(struct td_bridge *b, struct td_http_x *x)
-{
-	td_auto_buf struct td_buf t = {0};
-	uint64_t kr, kb;
-	td_kube_stats(b->kube, &kr, &kb);
-	pthread_mutex_lock(&b->asks->lock);
-	size_t asks = HASH_COUNT(b->asks->by_uid), pending = b->asks->pending;
-	pthread_mutex_unlock(&b->asks->lock);
-	const struct {
-		const char *name, *type, *help;
-		uint64_t v;
-	} rows[] = {
-		{"tandem_bridge_asks", "gauge", "Pods that the bridge follows.", asks},
-		{"tandem_bridge_asks_pending", "gauge", "Of them, those whose job waits in Slurm's queue.", pending},
-		{"tandem_bridge_allocations_total", "counter", "Immediate allocations.", atomic_load(&b->n_allocated)},
-		{"tandem_bridge_submits_total", "counter", "Batch stand-ins submitted.", atomic_load(&b->n_submitted)},
-		{"tandem_bridge_allocations_refused_total", "counter", "Immediate allocations that Slurm refused.",
-		 atomic_load(&b->n_refused_fast)},
-		{"tandem_bridge_bound_total", "counter", "Pods bound.", atomic_load(&b->n_bound)},
-		{"tandem_bridge_pods_ended_total", "counter", "Pods ended because their grant ended.", atomic_load(&b->n_ended_pods)},
-		{"tandem_bridge_jobs_ended_total", "counter", "Jobs ended because their pod ended.", atomic_load(&b->n_ended_jobs)},
-		{"tandem_bridge_job_lists_total", "counter", "Complete listings of Slurm's jobs.", atomic_load(&b->n_lists)},
-		{"tandem_bridge_kube_requests_total", "counter", "Requests to the API server.", kr},
-		{"tandem_bridge_kube_bytes_total", "counter", "Bytes received from the API server.", kb},
-		{"tandem_bridge_slurm_state_lost", "gauge", "1 while Slurm seems to have lost its state.", atomic_load(&b->lost)},
-	};
-	for (size_t i = 0; i < TD_LEN(rows); i++)
-		td_buf_printf(&t, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", rows[i].name, rows[i].help, rows[i].name, rows[i].type,
-			      rows[i].name, (unsigned long long)rows[i].v);
-	slurm_metrics(b, &t);
-	td_http_send(x, 200, "text/plain; version=0.0.4", td_buf_str(&t), t.len);
-}
-
 static void handle(struct td_http_x *x, void *ctx)
 {
 	struct td_bridge *b = ctx;
@@ -225,10 +175,6 @@ static void handle(struct td_http_x *x, void *ctx)
 	long long id;
 	if (strcmp(td_http_method(x), "GET") != 0)
 		say(x, 405, "only GET");
-	else if (!strcmp(path, "/metrics"))
-		metrics(b, x);
-	else if (!strcmp(path, "/healthz"))
-		td_http_send(x, 200, "text/plain", "ok\n", 3);
 	else if (strcmp(path, "/why") != 0)
 		say(x, 404, "GET /why?pod=NAMESPACE/NAME or /why?job=ID");
 	else if (pod && *pod)
@@ -241,13 +187,8 @@ static void handle(struct td_http_x *x, void *ctx)
 
 int td_why_run(struct td_bridge *b, struct td_cancel *c, struct td_error *err)
 {
-	const char *listen[3] = {0};
-	int n = 0;
-	if (b->o.why)
-		listen[n++] = b->o.why;
-	if (b->o.metrics)
-		listen[n++] = b->o.metrics;
-	if (!n)
+	const char *const listen[] = {b->o.why, NULL};
+	if (!b->o.why)
 		return 0;
 	const struct td_http_server_opts o = {.listen = listen, .handler = handle, .ctx = b, .max_conns = 32};
 	struct td_http_server *s;

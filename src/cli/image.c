@@ -12,11 +12,13 @@
 
 static const char usage[] = "usage: tandem image list [-o json]\n"
 			    "       tandem image build NAME\n"
-			    "       tandem image import NAME ROOTFS.tar\n"
+			    "       tandem image import [NAME] FILE\n"
 			    "       tandem image remove NAME\n"
 			    "\n"
 			    "Container images of $TANDEM_HOME. Pods use what is here; nothing is pulled.\n"
-			    "`build` knows debian:13 and tandem/slurm:24.11.\n"
+			    "`build` knows debian:13 and tandem/slurm:24.11. `import` takes an OCI layout (its\n"
+			    "directory or an archive of it), a `docker save` archive, or the tar of a root file\n"
+			    "system, which needs a NAME.\n"
 			    "\n"
 			    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
@@ -66,25 +68,31 @@ int td_image_main(int argc, char **argv)
 	const char *verb = argc > 1 ? argv[1] : "";
 	bool is_list = !strcmp(verb, "list"), is_import = !strcmp(verb, "import");
 	bool json = is_list && argc == 4 && !strcmp(argv[2], "-o") && !strcmp(argv[3], "json");
-	if (is_list ? argc != 2 && !json : argc != (is_import ? 4 : 3) || (!is_import && strcmp(verb, "build") && strcmp(verb, "remove")))
-		return td_cli_usage("image", "give list, build NAME, import NAME FILE or remove NAME");
+	bool wrong = is_list     ? argc != 2 && !json
+		     : is_import ? argc != 3 && argc != 4
+				 : argc != 3 || (strcmp(verb, "build") != 0 && strcmp(verb, "remove") != 0);
+	if (wrong)
+		return td_cli_usage("image", "give list, build NAME, import [NAME] FILE or remove NAME");
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_instance struct td_instance i = {0};
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_auto_free char *name = NULL;
 	td_cancel_on_signals(c);
 	int r = td_instance_locate(&i, &err);
-	if (!r && !is_list && geteuid() != 0)
+	if (!r && geteuid() != 0)
 		r = td_fail(&err, TD_DENIED, "needs root. Type: sudo tandem image %s …", verb);
 	if (!r && is_list)
 		r = list(i.images, json, &err);
 	else if (!r && is_import)
-		r = td_image_import_tar(i.images, argv[2], argv[3], c, &err);
+		r = td_image_import(i.images, argc == 4 ? argv[2] : NULL, argv[argc - 1], progress, argv[2], c, &name, &err);
 	else if (!r && !strcmp(verb, "build"))
 		r = td_image_build(i.images, argv[2], progress, argv[2], c, &err);
 	else if (!r)
 		r = td_image_remove(i.images, argv[2], &err);
-	if (isatty(2) && !strcmp(verb, "build"))
+	if (isatty(2) && (is_import || !strcmp(verb, "build")))
 		fputs("\r\033[K", stderr);
+	if (!r && is_import)
+		printf("imported %s\n", name);
 	if (r)
 		fprintf(stderr, "tandem image: %s\n", err.msg);
 	return r ? 1 : 0;

@@ -1,6 +1,7 @@
 // tandem shell: a shell or a command in the Slurm login pod, through kubectl exec; the exit code is the command's own.
 #include "base/mem.h"
 #include "cli/common.h"
+#include "cli/remote.h"
 #include "cmd/roles.h"
 
 #include <errno.h>
@@ -8,20 +9,22 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: tandem shell [-- COMMAND [ARG…]]\n"
+static const char usage[] = "usage: tandem shell [--kubeconfig FILE [--cluster NAMESPACE/NAME]] [-- COMMAND [ARG…]]\n"
 			    "\n"
 			    "Opens a shell in the Slurm login pod, or runs a command there:\n"
 			    "  tandem shell -- srun -N2 hostname\n"
-			    "\n"
+			    "\n" TD_REMOTE_USAGE "\n"
 			    "Standard input is passed on. Exit codes: the command's own; 1 when the login pod\n"
 			    "cannot be reached, 2 wrong usage.\n";
 
 // The name of a Ready login pod. Caller frees; NULL: none, said on stderr.
-static char *login_pod(struct td_kube *k)
+static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, const struct td_remote *remote)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	if (td_kube_list(k, &td_pods, "slurm", "app.kubernetes.io/name=login", NULL, NULL, &l, &err)) {
+	td_auto_free char *labels =
+		td_asprintf("app.kubernetes.io/name=login%s%s", cluster ? ",tandem.dev/cluster=" : "", cluster ? cluster : "");
+	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
 		fprintf(stderr, "tandem shell: %s\n", err.msg);
 		return NULL;
 	}
@@ -30,31 +33,50 @@ static char *login_pod(struct td_kube *k)
 		if (td_jbool(st, "ready", false) && !td_object_deleting(l.v[i]))
 			return td_strdup(l.v[i]->name);
 	}
-	fprintf(stderr, "tandem shell: %s. See `tandem status` and `kubectl -n slurm get pods`.\n",
-		l.n ? "the login pod is not running yet" : "there is no login pod (was `tandem up` started with --no-slurm?)");
+	td_auto_free char *words = td_remote_words(remote), *at = td_cli_at(remote->kubeconfig);
+	fprintf(stderr, "tandem shell: %s. See `tandem status%s` and `kubectl%s -n %s get pods`.\n",
+		l.n       ? "the login pod is not running yet"
+		: cluster ? "there is no login pod"
+			  : "there is no login pod (was `tandem up` started with --no-slurm?)",
+		words, at, ns);
 	return NULL;
 }
 
 int td_shell_main(int argc, char **argv)
 {
 	int first = 1;
+	struct td_remote remote;
+	if (td_remote_flags("shell", &argc, argv, &remote))
+		return 2;
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
 		return fputs(usage, stdout), 0;
 	if (argc > 1 && !strcmp(argv[1], "--"))
 		first = 2;
-	else if (argc > 1)
-		return td_cli_usage("shell", "write \"--\" before the command: tandem shell -- %s", argv[1]);
+	else if (argc > 1) {
+		td_auto_free char *words = td_remote_words(&remote);
+		return td_cli_usage("shell", "write \"--\" before the command: tandem shell%s -- %s", words, argv[1]);
+	}
 	td_auto_instance struct td_instance i = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	if (td_cli_open("shell", &i, &k))
+	td_auto(td_object_unref) struct td_object *sc = NULL;
+	if (remote.kubeconfig) {
+		struct td_error err = TD_ERROR_INIT;
+		if (td_kube_new(remote.kubeconfig, &k, &err) || !(sc = td_remote_cluster(k, &remote, NULL, &err))) {
+			fprintf(stderr, "tandem shell: %s\n", err.msg);
+			return 1;
+		}
+	} else if (td_cli_open("shell", &i, &k)) {
 		return 1;
-	td_auto_free char *pod = login_pod(k), *conf = td_instance_kubeconfig(&i, "admin");
+	}
+	const char *ns = sc ? sc->ns : "slurm";
+	td_auto_free char *pod = login_pod(k, ns, sc ? sc->name : NULL, &remote),
+			  *conf = sc ? td_strdup(remote.kubeconfig) : td_instance_kubeconfig(&i, "admin");
 	if (!pod)
 		return 1;
 	td_auto_strv struct td_strv a = {0};
 	td_strv_add(&a, "kubectl");
 	td_strv_addf(&a, "--kubeconfig=%s", conf);
-	td_strv_add(&a, "--namespace=slurm");
+	td_strv_addf(&a, "--namespace=%s", ns);
 	td_strv_add(&a, "exec");
 	td_strv_add(&a, "--quiet");
 	td_strv_add(&a, isatty(0) && isatty(1) ? "-it" : "-i");

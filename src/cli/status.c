@@ -1,7 +1,10 @@
 // tandem status: roles, nodes, Slurm, and what is wrong in words.
+#include "api/condition.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/apply.h"
 #include "cli/common.h"
+#include "cli/remote.h"
 #include "cmd/roles.h"
 #include "local/supervise.h"
 
@@ -9,16 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: tandem status [-o json]\n"
+static const char usage[] = "usage: tandem status [-o json] [--kubeconfig FILE [--cluster NAMESPACE/NAME]]\n"
 			    "\n"
-			    "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words.\n"
-			    "\n"
+			    "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words; with\n"
+			    "--kubeconfig those of a cluster where Tandem was installed.\n"
+			    "\n" TD_REMOTE_USAGE "\n"
 			    "Exit codes: 0 all is well, 1 something is wrong or nothing runs, 2 wrong usage.\n";
 
 // Everything is gathered into one JSON document first; the table is a view of it.
 struct gather {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *root, *wrong;
+	const struct td_remote *remote; // for the commands that are named; no kubeconfig: the home's
+	bool several;                   // SlurmClusters: commands name theirs
 };
 
 static void wrong(struct gather *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -29,6 +35,16 @@ static void wrong(struct gather *g, const char *fmt, ...)
 	td_auto_free char *s = td_vasprintf(fmt, ap);
 	va_end(ap);
 	yyjson_mut_arr_append(g->wrong, yyjson_mut_strcpy(g->d, s));
+}
+
+// The flags that lead `tandem shell` to a SlurmCluster. Caller frees.
+static char *to_cluster(const struct gather *g, const char *ns, const char *name)
+{
+	struct td_remote r = *g->remote;
+	td_auto_free char *cluster = td_asprintf("%s/%s", ns, name);
+	if (g->several)
+		r.cluster = cluster;
+	return td_remote_words(&r);
 }
 
 static long long rss_kib(pid_t pid)
@@ -67,28 +83,25 @@ static void roles(struct gather *g, const struct td_instance *i)
 
 static const char *condition(yyjson_val *obj, const char *type, const char *field)
 {
-	yyjson_val *conds = td_jget(obj, "status.conditions"), *x;
-	size_t k, max;
-	yyjson_arr_foreach (conds, k, max, x) {
-		if (td_streq(td_jstr(x, "type"), type))
-			return td_jstr_or(x, field, "");
-	}
-	return "";
+	return td_jstr_or(td_condition(obj, type), field, "");
 }
 
-// One node's entry in the NodeSet's status, or NULL.
-static yyjson_val *in_nodeset(const struct td_object *set, const char *node)
+// One node's entry in the status of the NodeSet that has it, or NULL.
+static yyjson_val *in_nodesets(const struct td_objects *sets, const char *node, const struct td_object **ret_set)
 {
 	yyjson_val *x;
 	size_t i, n;
-	yyjson_arr_foreach (set ? td_jget(set->root, "status.nodes") : NULL, i, n, x) {
-		if (td_streq(td_jstr(x, "name"), node))
-			return x;
-	}
+	for (size_t s = 0; s < sets->n; s++)
+		yyjson_arr_foreach (td_jget(sets->v[s]->root, "status.nodes"), i, n, x) {
+			if (td_streq(td_jstr(x, "name"), node)) {
+				*ret_set = sets->v[s];
+				return x;
+			}
+		}
 	return NULL;
 }
 
-static void nodes(struct gather *g, struct td_kube *k, const struct td_object *set)
+static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0}, pods = {0};
@@ -104,7 +117,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_object *s
 		for (size_t m = 0; m < pods.n; m++)
 			count += td_streq(td_jstr(pods.v[m]->root, "spec.nodeName"), l.v[n]->name);
 		const char *ready = condition(root, "Ready", "status");
-		yyjson_val *in = in_nodeset(set, l.v[n]->name);
+		const struct td_object *set = NULL;
+		yyjson_val *in = in_nodesets(sets, l.v[n]->name, &set);
 		const char *slurm = td_jstr(in, "state"), *reason = td_jstr(in, "reason");
 		bool cordoned = td_jbool(root, "spec.unschedulable", false);
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
@@ -118,17 +132,17 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_object *s
 		td_jm_str(g->d, o, "slurmReason", reason);
 		if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
-		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) // nobody else lifts it
-			wrong(g, "node %s: Slurm says %s: %s. To resume it: tandem shell -- scontrol update nodename=%s state=undrain",
-			      l.v[n]->name, slurm, reason, l.v[n]->name);
-		else if (reason && *reason)
+		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) { // nobody else lifts it
+			td_auto_free char *flags = to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
+			wrong(g, "node %s: Slurm says %s: %s. To resume it: tandem shell%s -- scontrol update nodename=%s state=undrain",
+			      l.v[n]->name, slurm, reason, flags, l.v[n]->name);
+		} else if (reason && *reason)
 			wrong(g, "node %s: Slurm says %s: %s", l.v[n]->name, slurm ? slurm : "?", reason);
 	}
 }
 
-static void slurm(struct gather *g, const struct td_object *sc, const struct td_object *ns)
+static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *sc, const struct td_object *ns)
 {
-	yyjson_mut_val *o = td_jm_obj(g->d, g->root, "slurm");
 	td_jm_str(g->d, o, "phase", td_jstr_or(sc->root, "status.phase", "Unknown"));
 	static const char *const counts[] = {"desired", "ready", "idle", "allocated", "draining", "drained", "down"};
 	for (size_t n = 0; n < TD_LEN(counts); n++) {
@@ -145,15 +159,25 @@ static void slurm(struct gather *g, const struct td_object *sc, const struct td_
 				      td_jstr_or(x, "message", ""));
 		}
 	}
+	td_auto_free char *flags = to_cluster(g, sc->ns, sc->name);
 	if (td_jint(ns->root, "status.down", 0))
-		wrong(g, "Slurm has %lld nodes down: `tandem shell -- sinfo -R` says why", td_jint(ns->root, "status.down", 0));
+		wrong(g, "Slurm has %lld nodes down: `tandem shell%s -- sinfo -R` says why", td_jint(ns->root, "status.down", 0), flags);
 }
 
 static void table(yyjson_val *v)
 {
 	size_t k, max;
 	yyjson_val *x;
-	printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"), "ROLE", "PID", "MEMORY");
+	if (td_jget(v, "workloads")) {
+		printf("API     %s\n\n%-44s %s\n", td_jstr_or(v, "api", "-"), "WORKLOAD", "READY");
+		yyjson_arr_foreach (td_jget(v, "workloads"), k, max, x) {
+			td_auto_free char *name = td_asprintf("%s/%s", td_jstr(x, "namespace"), td_jstr(x, "name"));
+			printf("%-44s %lld of %lld\n", name, td_jint(x, "ready", 0), td_jint(x, "want", 0));
+		}
+	} else {
+		printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"), "ROLE", "PID",
+		       "MEMORY");
+	}
 	yyjson_arr_foreach (td_jget(v, "roles"), k, max, x) {
 		if (td_jint(x, "pid", 0))
 			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0), (double)td_jint(x, "rssKiB", 0) / 1024);
@@ -175,51 +199,135 @@ static void table(yyjson_val *v)
 		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", td_jstr_or(x, "phase", "?"),
 		       td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
 		       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+	yyjson_arr_foreach (td_jget(v, "clusters"), k, max, x)
+		printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", td_jstr(x, "name"),
+		       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
+		       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
 	yyjson_val *bad = td_jget(v, "wrong");
 	puts(yyjson_arr_size(bad) ? "\nWrong:" : "\nAll is well.");
 	yyjson_arr_foreach (bad, k, max, x)
 		printf("  %s\n", yyjson_get_str(x));
 }
 
+// Tandem's Deployments and DaemonSets, by label.
+static void workloads(struct gather *g, struct td_kube *k)
+{
+	static const struct td_gvr daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true}, *const kinds[] = {&td_deployments,
+														   &daemonsets};
+	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "workloads");
+	struct td_error err = TD_ERROR_INIT;
+	for (size_t t = 0; t < TD_LEN(kinds); t++) {
+		td_auto_objects struct td_objects l = {0};
+		if (td_kube_list(k, kinds[t], NULL, "app.kubernetes.io/part-of=tandem", NULL, NULL, &l, &err)) {
+			wrong(g, "%s: %s", kinds[t]->resource, err.msg);
+			continue;
+		}
+		for (size_t n = 0; n < l.n; n++) {
+			long long want = t ? td_jint(l.v[n]->root, "status.desiredNumberScheduled", 0)
+					   : td_jint(l.v[n]->root, "spec.replicas", 1),
+				  ready = td_jint(l.v[n]->root, t ? "status.numberReady" : "status.readyReplicas", 0);
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
+			td_jm_str(g->d, o, "namespace", l.v[n]->ns);
+			td_jm_str(g->d, o, "name", l.v[n]->name);
+			td_jm_int(g->d, o, "ready", ready);
+			td_jm_int(g->d, o, "want", want);
+			if (ready < want)
+				wrong(g, "%s %s/%s: %lld of %lld pods are ready", kinds[t]->kind, l.v[n]->ns, l.v[n]->name, ready, want);
+		}
+	}
+	td_auto_free char *at = td_cli_at(g->remote->kubeconfig);
+	if (!yyjson_mut_arr_size(arr))
+		wrong(g, "Tandem does not run there: `tandem install%s`", at);
+}
+
+static void elsewhere(struct gather *g, const struct td_remote *remote)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	td_auto_objects struct td_objects clusters = {0}, sets = {0};
+	if (td_kube_new(remote->kubeconfig, &k, &err)) {
+		wrong(g, "%s", err.msg);
+		return;
+	}
+	td_jm_str(g->d, g->root, "api", td_kube_server(k));
+	workloads(g, k);
+	if (td_kube_list(k, &td_slurmclusters, NULL, NULL, NULL, NULL, &clusters, &err) ||
+	    td_kube_list(k, &td_nodesets, NULL, NULL, NULL, NULL, &sets, &err)) {
+		td_auto_free char *at = td_cli_at(remote->kubeconfig);
+		if (err.code == TD_NOT_FOUND)
+			wrong(g, "the kinds SlurmCluster and NodeSet are not there: `tandem install%s`", at);
+		else
+			wrong(g, "%s", err.msg);
+		return;
+	}
+	g->several = clusters.n > 1;
+	nodes(g, k, &sets);
+	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "clusters");
+	for (size_t i = 0; i < clusters.n; i++)
+		for (size_t j = 0; j < sets.n; j++) {
+			const struct td_object *sc = clusters.v[i], *set = sets.v[j];
+			td_auto_free char *name = td_asprintf("%s/%s", sc->ns, sc->name);
+			if (strcmp(sc->ns, set->ns) || !td_streq(td_jstr(set->root, "spec.clusterName"), sc->name) ||
+			    (remote->cluster && strcmp(remote->cluster, name)))
+				continue;
+			yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
+			td_jm_str(g->d, o, "name", name);
+			td_jm_str(g->d, o, "nodeSet", set->name);
+			slurm(g, o, sc, set);
+		}
+}
+
+static void here(struct gather *g, const struct td_instance *i)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_jm_str(g->d, g->root, "home", i->home);
+	if (td_instance_supervisor(i) == 0 && access(i->run, F_OK) < 0) {
+		wrong(g, "nothing runs: \"tandem up\" starts it");
+		return;
+	}
+	roles(g, i);
+	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	if (td_kube_new(conf, &k, &err)) {
+		wrong(g, "%s", err.msg);
+		return;
+	}
+	td_jm_str(g->d, g->root, "api", td_kube_server(k));
+	if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, NULL, NULL, &err)) {
+		wrong(g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
+		return;
+	}
+	td_auto(td_object_unref) struct td_object *sc = NULL, *set = NULL;
+	if (i->slurm && (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
+			 td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &set, &err)))
+		wrong(g, "Slurm: %s", err.msg);
+	nodes(g, k, &(struct td_objects){.v = &set, .n = set ? 1 : 0});
+	if (sc && set)
+		slurm(g, td_jm_obj(g->d, g->root, "slurm"), sc, set);
+}
+
 int td_status_main(int argc, char **argv)
 {
+	struct td_remote remote;
 	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
 		return fputs(usage, stdout), 0;
+	if (td_remote_flags("status", &argc, argv, &remote))
+		return 2;
 	bool json = argc == 3 && !strcmp(argv[1], "-o") && !strcmp(argv[2], "json");
 	if (argc > 1 && !json)
-		return td_cli_usage("status", "it takes only \"-o json\"");
+		return td_cli_usage("status", "it takes only \"-o json\" and --kubeconfig");
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_instance struct td_instance i = {0};
-	if (td_instance_load(&i, &err)) {
+	if (!remote.kubeconfig && td_instance_load(&i, &err)) {
 		fprintf(stderr, "tandem status: %s\n", err.msg);
 		return 1;
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	struct gather g = {d, yyjson_mut_doc_get_root(d), yyjson_mut_arr(d)};
-	td_jm_str(d, g.root, "home", i.home);
-	if (td_instance_supervisor(&i) == 0 && access(i.run, F_OK) < 0) {
-		wrong(&g, "nothing runs: \"tandem up\" starts it");
-	} else {
-		roles(&g, &i);
-		td_auto_free char *conf = td_instance_kubeconfig(&i, "admin");
-		td_auto(td_kube_free) struct td_kube *k = NULL;
-		if (td_kube_new(conf, &k, &err)) {
-			wrong(&g, "%s", err.msg);
-		} else {
-			td_jm_str(d, g.root, "api", td_kube_server(k));
-			if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, NULL, NULL, &err)) {
-				wrong(&g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
-			} else {
-				td_auto(td_object_unref) struct td_object *sc = NULL, *set = NULL;
-				if (i.slurm && (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
-						td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &set, &err)))
-					wrong(&g, "Slurm: %s", err.msg);
-				nodes(&g, k, set);
-				if (sc && set)
-					slurm(&g, sc, set);
-			}
-		}
-	}
+	struct gather g = {d, yyjson_mut_doc_get_root(d), yyjson_mut_arr(d), &remote, false};
+	if (remote.kubeconfig)
+		elsewhere(&g, &remote);
+	else
+		here(&g, &i);
 	bool bad = yyjson_mut_arr_size(g.wrong) > 0;
 	td_jm_set(d, g.root, "wrong", g.wrong);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(g.root);

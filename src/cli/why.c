@@ -1,6 +1,7 @@
 // tandem why: asks the bridge why a pod or a job waits, or where it runs.
 #include "base/mem.h"
 #include "cli/common.h"
+#include "cli/remote.h"
 #include "cmd/roles.h"
 #include "http/client.h"
 #include "json/json.h"
@@ -9,15 +10,44 @@
 #include <string.h>
 
 static const char usage[] = "usage: tandem why [-n NAMESPACE] POD | JOBID [-o json]\n"
+			    "                  [--kubeconfig FILE [--cluster NAMESPACE/NAME]]\n"
 			    "\n"
 			    "Says in plain words why a pod or a Slurm job waits, or where it runs.\n"
-			    "\n"
+			    "\n" TD_REMOTE_USAGE "\n"
 			    "Exit codes: 0 answered, 1 no such pod or job, or no answer, 2 wrong usage.\n";
+
+static int answer(struct td_json *j, bool json, bool good)
+{
+	if (json) {
+		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		puts(text);
+	} else {
+		fprintf(good ? stdout : stderr, "%s\n", td_jstr_or(td_json_root(j), "text", "no answer"));
+	}
+	return good ? 0 : 1;
+}
+
+static int ask_remote(const struct td_remote *remote, const char *path, bool json)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_kube_free) struct td_kube *k = NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_kube_new(remote->kubeconfig, &k, &err);
+	if (!r)
+		r = td_remote_ask_bridge(k, remote, path, NULL, &j, &err);
+	if (!r)
+		return answer(j, json, true);
+	fprintf(stderr, "tandem why: %s\n", err.msg);
+	return 1;
+}
 
 int td_why_main(int argc, char **argv)
 {
 	const char *ns = "default", *what = NULL;
 	bool json = false;
+	struct td_remote remote;
+	if (td_remote_flags("why", &argc, argv, &remote))
+		return 2;
 	for (int n = 1; n < argc; n++) {
 		if (!strcmp(argv[n], "--help") || !strcmp(argv[n], "-h"))
 			return fputs(usage, stdout), 0;
@@ -40,11 +70,6 @@ int td_why_main(int argc, char **argv)
 	if (td_starts(what, "pod/"))
 		what += 4;
 	struct td_error err = TD_ERROR_INIT;
-	td_auto_instance struct td_instance i = {0};
-	if (td_instance_load(&i, &err)) {
-		fprintf(stderr, "tandem why: %s\n", err.msg);
-		return 1;
-	}
 	long long job;
 	td_auto_buf struct td_buf path = {0};
 	if (td_parse_i64(what, &job) && job > 0) {
@@ -54,6 +79,13 @@ int td_why_main(int argc, char **argv)
 		td_url_escape(&path, ns);
 		td_buf_puts(&path, "%2F");
 		td_url_escape(&path, what);
+	}
+	if (remote.kubeconfig)
+		return ask_remote(&remote, td_buf_str(&path), json);
+	td_auto_instance struct td_instance i = {0};
+	if (td_instance_load(&i, &err)) {
+		fprintf(stderr, "tandem why: %s\n", err.msg);
+		return 1;
 	}
 	td_auto_free char *sock = td_asprintf("%s/bridge.sock", i.run);
 	const struct td_http_client_opts o = {.base_url = "http://bridge", .unix_socket = sock, .timeout_ms = 10000};
@@ -72,11 +104,5 @@ int td_why_main(int argc, char **argv)
 		fprintf(stderr, "tandem why: the bridge's answer is not readable: %s\n", err.msg);
 		return 1;
 	}
-	if (json) {
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
-		puts(text);
-	} else {
-		fprintf(rep.status == 200 ? stdout : stderr, "%s\n", td_jstr_or(td_json_root(j), "text", "no answer"));
-	}
-	return rep.status == 200 ? 0 : 1;
+	return answer(j, json, rep.status == 200);
 }

@@ -49,8 +49,10 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 	const struct role roles[] = {
-		{"up", td_up_main, "start everything on this machine"},
+		{"up", td_up_anywhere_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},
+		{"install", td_install_main, "install Tandem on a Kubernetes cluster, or bring it to this version"},
+		{"uninstall", td_uninstall_main, "remove it from there"},
 		{"status", td_status_main, "roles, nodes and Slurm, with what is wrong in words"},
 		{"env", td_env_main, "print shell lines that set KUBECONFIG and PATH"},
 		{"shell", td_shell_main, "a shell or a command in the Slurm login pod"},

@@ -101,7 +101,9 @@ static int fail(const char **why, int status, const char *text)
 static int add(struct td_head *h, const char *name, const char *value, const char **why)
 {
 	static const char *const once[] = {"Host", "Content-Length", "Transfer-Encoding", "Authorization", "Content-Type", "Upgrade"};
-	for (int i = 0; i < h->n; i++) {
+	// Who is meant by these is said once per header: a comma is part of the name.
+	bool apart = strncasecmp(name, "Impersonate-", 12) == 0;
+	for (int i = 0; i < h->n && !apart; i++) {
 		if (strcasecmp(h->h[i].name, name) != 0)
 			continue;
 		for (size_t k = 0; k < TD_LEN(once); k++)

@@ -43,6 +43,15 @@ const char *td_http_header(const struct td_http_x *x, const char *name)
 	return td_head_get(&x->head, name);
 }
 
+bool td_http_header_at(const struct td_http_x *x, size_t i, const char **ret_name, const char **ret_value)
+{
+	if (i >= (size_t)x->head.n)
+		return false;
+	*ret_name = x->head.h[i].name;
+	*ret_value = x->head.h[i].value;
+	return true;
+}
+
 // The next decoded value of `name` at *q, which moves on; NULL at the end.
 static char *next_value(const char **q, const char *name)
 {

@@ -182,12 +182,14 @@ bool td_serve(struct td_worker *w)
 	bool go_on = true, pushed = false;
 	for (bool first = true; go_on; first = false) {
 		struct td_http_x x = {.s = s, .w = w, .c = c};
+		__atomic_store_n(&w->waits_since, td_now(), __ATOMIC_RELAXED);
 		go_on = read_head(&x, first) == 0;
 		if (go_on) {
 			x.keep_alive = x.head.keep_alive;
 			x.head_only = strcmp(x.head.method, "HEAD") == 0;
 			go_on = read_body(&x);
 		}
+		__atomic_store_n(&w->waits_since, 0, __ATOMIC_RELAXED);
 		if (go_on) {
 			s->o.handler(&x, s->o.ctx);
 			go_on = conclude(&x);
@@ -203,7 +205,7 @@ bool td_serve(struct td_worker *w)
 			td_push_attach(push, c);
 		}
 	}
-	if (!pushed)
+	if (!pushed && !__atomic_load_n(&w->sent_away, __ATOMIC_RELAXED))
 		td_conn_finish(c, LINGER_MS);
 	return !pushed;
 }

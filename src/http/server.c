@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
-enum { LISTENERS_MAX = 16, WATCHES_PER_CONN = 8, STACK = 2 << 20 };
+enum { LISTENERS_MAX = 16, WATCHES_PER_CONN = 8, STACK = 2 << 20, PATIENCE_MS = 1000 };
 
 // A socket file nobody listens on any more is in the way of bind(): remove it, but only then.
 static int clear_stale_socket(const char *path, const struct sockaddr_un *sa, struct td_error *err)
@@ -210,6 +210,7 @@ static bool take(struct td_http_server *s, const struct listener *l)
 	struct td_worker *w = td_calloc(1, sizeof(*w));
 	w->s = s;
 	w->conn = c;
+	w->waits_since = td_now();
 	pthread_attr_t attr;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK);
@@ -228,6 +229,28 @@ static bool take(struct td_http_server *s, const struct listener *l)
 	td_conn_free(c);
 	free(w);
 	return false;
+}
+
+// All places are taken and somebody knocks: who has waited longest without a whole request goes. So a crowd that says nothing, or says it
+// slowly, keeps nobody out. False when all of them are being served or have only just come: a client that is about to send is not cut.
+static bool make_room(struct td_http_server *s)
+{
+	struct td_worker *oldest = NULL;
+	int64_t since = td_now() - PATIENCE_MS;
+	pthread_mutex_lock(&s->lock);
+	for (struct td_worker *w = s->workers; w; w = w->next) {
+		int64_t t = __atomic_load_n(&w->waits_since, __ATOMIC_RELAXED);
+		if (t && w->conn && t < since) {
+			oldest = w;
+			since = t;
+		}
+	}
+	if (oldest) {
+		__atomic_store_n(&oldest->sent_away, true, __ATOMIC_RELAXED);
+		shutdown(oldest->conn->fd, SHUT_RDWR);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return oldest;
 }
 
 static void end_all(struct td_http_server *s)
@@ -260,19 +283,29 @@ int td_http_server_run(struct td_http_server *s, struct td_cancel *cancel, struc
 	if (!s->pump)
 		return td_fail(err, TD_INTERNAL, "HTTP server: runs once only");
 	bool starved = false; // out of descriptors or memory: look again when a connection ended, or shortly
+	int64_t leaving = 0;  // until then nobody else is sent away: somebody is on the way out
 	while (!td_cancelled(cancel)) {
 		struct pollfd p[LISTENERS_MAX + 2];
 		p[0] = (struct pollfd){td_cancel_fd(cancel), POLLIN, 0};
 		p[1] = (struct pollfd){s->wake_fd, POLLIN, 0};
-		bool full = starved || s->n_workers >= s->o.max_conns;
+		bool full = s->n_workers >= s->o.max_conns, deaf = starved || (full && td_now() < leaving);
 		for (int i = 0; i < s->n_listeners; i++)
-			p[2 + i] = (struct pollfd){full ? -1 : s->listeners[i].fd, POLLIN, 0};
-		poll(p, (nfds_t)s->n_listeners + 2, starved ? 100 : -1);
+			p[2 + i] = (struct pollfd){deaf ? -1 : s->listeners[i].fd, POLLIN, 0};
+		poll(p, (nfds_t)s->n_listeners + 2, deaf ? 100 : -1);
 		reap(s);
+		if (s->n_workers < s->o.max_conns)
+			leaving = 0;
 		starved = false;
-		for (int i = 0; i < s->n_listeners && s->n_workers < s->o.max_conns; i++)
-			if (!full && p[2 + i].revents && !take(s, &s->listeners[i]))
-				starved = true;
+		for (int i = 0; i < s->n_listeners; i++) {
+			if (deaf || !p[2 + i].revents)
+				continue;
+			if (s->n_workers < s->o.max_conns)
+				starved = !take(s, &s->listeners[i]) || starved;
+			else if (!make_room(s))
+				starved = true; // look again shortly
+			else
+				leaving = td_now() + 1000;
+		}
 	}
 	for (int i = 0; i < s->n_listeners; i++)
 		td_close_auto(&s->listeners[i].fd);

@@ -39,7 +39,9 @@ const char *td_http_method(const struct td_http_x *x);
 const char *td_http_path(const struct td_http_x *x);                     // percent-decoded, without the query; no NUL, "." or ".." inside
 const char *td_http_target(const struct td_http_x *x);                   // raw path?query as it came
 const char *td_http_header(const struct td_http_x *x, const char *name); // NULL when absent
-const char *td_http_query(const struct td_http_x *x, const char *name);  // decoded; first one; NULL when absent
+// The i-th header as it came; false: there is none. Headers that came more than once are one, but for Impersonate-*.
+bool td_http_header_at(const struct td_http_x *x, size_t i, const char **ret_name, const char **ret_value);
+const char *td_http_query(const struct td_http_x *x, const char *name);                   // decoded; first one; NULL when absent
 void td_http_query_all(const struct td_http_x *x, const char *name, struct td_strv *ret); // every one, in order
 const char *td_http_body(const struct td_http_x *x, size_t *ret_len);                     // NUL-terminated
 // Verified client certificate: common name (NULL: none) and organizations.

@@ -33,6 +33,8 @@ struct td_worker {
 	pthread_t thread;
 	struct td_conn *conn;     // NULL once the pump has it
 	struct td_cancel *cancel; // of the handler that runs, when it asked for one
+	int64_t waits_since;      // for the peer to say what it wants; 0: a request is being served. Atomic
+	bool sent_away;           // to make room: no word of farewell. Atomic
 	struct td_worker *prev, *next;
 };
 

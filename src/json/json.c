@@ -157,6 +157,25 @@ const char *td_jkey_str(const yyjson_val *map, const char *key)
 	return yyjson_get_str(td_jkey(map, key));
 }
 
+yyjson_val *td_jfind(const yyjson_val *array, const char *key, const char *value)
+{
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)array, i, n, v)
+		if (td_streq(yyjson_get_str(yyjson_obj_get(v, key)), value))
+			return v;
+	return NULL;
+}
+
+void td_jstrs(const yyjson_val *array, struct td_strv *ret)
+{
+	yyjson_val *v;
+	size_t i, n;
+	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)array, i, n, v)
+		if (yyjson_is_str(v))
+			td_strv_add(ret, yyjson_get_str(v));
+}
+
 bool td_jequal(const yyjson_val *a, const yyjson_val *b)
 {
 	yyjson_val *x = (yyjson_val *)(uintptr_t)a, *y = (yyjson_val *)(uintptr_t)b;

@@ -43,7 +43,10 @@ long long td_jint(const yyjson_val *v, const char *path, long long def); // inte
 bool td_jbool(const yyjson_val *v, const char *path, bool def);
 yyjson_val *td_jkey(const yyjson_val *map, const char *key); // one literal key
 const char *td_jkey_str(const yyjson_val *map, const char *key);
-bool td_jequal(const yyjson_val *a, const yyjson_val *b); // order of object keys ignored; NULL equals NULL and JSON null
+// The first element of an array of objects whose string under `key` is `value`, as list maps have them; NULL: none.
+yyjson_val *td_jfind(const yyjson_val *array, const char *key, const char *value);
+void td_jstrs(const yyjson_val *array, struct td_strv *ret); // appends the array's strings; what is none is passed over
+bool td_jequal(const yyjson_val *a, const yyjson_val *b);    // order of object keys ignored; NULL equals NULL and JSON null
 
 // ---- writing --------------------------------------------------------------------------------------------------------------
 char *td_json_text(const yyjson_val *v, size_t *ret_len); // compact; caller frees; len may be NULL

@@ -2,6 +2,8 @@
 #include "kube/controller.h"
 
 #include "base/log.h"
+#include "kube/health.h"
+#include "metrics/metrics.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -12,11 +14,33 @@ struct frame {
 	struct td_cancel *cancel;
 };
 
+static void failed(const struct td_controller *c, int code, double by)
+{
+	td_metric_add(td_counter(td_metrics_process(), "tandem_reconcile_errors_total",
+				 "Looks at an object that failed and are tried again, by the kind of failure.",
+				 TD_LABELS("controller", "code")),
+		      by, TD_LABELS(c->name, td_code_name(code)));
+}
+
+static void measure(const struct td_controller *c, int code, int64_t took_ms)
+{
+	struct td_metrics *m = td_metrics_process();
+	td_metric_observe(
+		td_histogram(m, "tandem_reconcile_duration_seconds",
+			     "How long one look at one object took, in seconds; result: ok, or retry when it has to be tried again.",
+			     TD_LABELS("controller", "result"), NULL, 0),
+		(double)took_ms / 1000, TD_LABELS(c->name, code ? "retry" : "ok"));
+	if (code)
+		failed(c, code, 1);
+}
+
 static void one(const struct td_controller *c, const char *key, struct td_cancel *cancel)
 {
-	int64_t again = 0;
+	int64_t again = 0, began = td_mono_ms(&td_clock_system);
 	struct td_error err = TD_ERROR_INIT;
 	int r = c->reconcile(c->ctx, key, &again, cancel, &err);
+	if (!td_cancelled(cancel))
+		measure(c, r, td_mono_ms(&td_clock_system) - began);
 	if (!r) {
 		td_queue_forget(c->queue, key);
 		if (again > 0)
@@ -37,12 +61,17 @@ static void one(const struct td_controller *c, const char *key, struct td_cancel
 static void *worker(void *arg)
 {
 	struct frame *f = arg;
+	struct td_loop *l = td_loop_new(f->c->name, 0);
 	for (;;) {
 		td_auto_free char *key = NULL;
 		if (td_queue_get(f->c->queue, f->cancel, &key, NULL))
-			return NULL;
+			break;
+		td_loop_busy(l);
 		one(f->c, key, f->cancel);
+		td_loop_idle(l);
 	}
+	td_loop_free(l);
+	return NULL;
 }
 
 int td_controller_run(const struct td_controller *c, struct td_cancel *cancel, struct td_error *err)
@@ -50,12 +79,15 @@ int td_controller_run(const struct td_controller *c, struct td_cancel *cancel, s
 	struct frame f = {c, cancel};
 	int n = c->workers > 0 ? c->workers : 1, started = 0, e = 0;
 	td_auto_free pthread_t *t = td_calloc((size_t)n, sizeof(*t));
+	td_queue_measure(c->queue, c->name);
+	failed(c, TD_TRANSIENT, 0); // a counter that is there from the start: its first step is seen
 	while (started < n && !(e = pthread_create(&t[started], NULL, worker, &f)))
 		started++;
 	if (!started)
 		return td_fail_errno(err, TD_INTERNAL, e, "controller %s: no thread", c->name);
 	for (int i = 0; i < started; i++)
 		pthread_join(t[i], NULL);
+	td_queue_measure(c->queue, NULL);
 	return 0;
 }
 

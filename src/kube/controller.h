@@ -15,6 +15,7 @@ void td_queue_forget(struct td_queue *q, const char *key);                      
 int td_queue_get(struct td_queue *q, struct td_cancel *c, char **ret_key, struct td_error *err); // blocks; caller frees; TD_CANCELLED
 void td_queue_done(struct td_queue *q, const char *key);                                         // after td_queue_get, always
 size_t td_queue_len(const struct td_queue *q);
+void td_queue_measure(struct td_queue *q, const char *name); // shows its length as tandem_queue_depth; NULL: no more
 
 // ---- controller ----
 struct td_controller {
@@ -39,12 +40,21 @@ char *td_key_of(const struct td_object *o);
 // ---- leader election by Lease ----
 struct td_lease_opts {
 	const char *ns, *name, *identity;
-	int duration_s; // default 15; renewed every third
+	// Who stands in line waits duration_s; a leader that could not renew for renew_s stops leading; it renews every retry_s. 0: 15 s,
+	// two thirds of the duration, two fifteenths of it.
+	int duration_s, renew_s, retry_s;
 };
+// One of --lease-duration, --renew-deadline, --retry-period: whole seconds, "15" or "15s". TD_INVALID names the flag.
+int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err);
+int td_lease_check(const struct td_lease_opts *o, struct td_error *err); // duration > renew > retry
 // Blocks until we lead, then runs fn in this thread with a cancel that fires when leadership is lost or `cancel` fires; releases the lease
 // on a clean end. Lease age is judged by local observation. Returns fn's result, TD_CANCELLED, or TD_CONFLICT when leadership was lost.
 int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_cancel *cancel,
 		 int (*fn)(void *ctx, struct td_cancel *c, struct td_error *err), void *ctx, struct td_error *err);
+
+// True while this process may act as its leader, or never stood for election. Asked right before a write that its API cannot refuse to a
+// leader of yesterday: one that was frozen may wake up anywhere, before its cancel has reached the thread.
+bool td_lease_holds(void);
 
 // ---- events ----
 struct td_recorder;

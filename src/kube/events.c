@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
+#include "metrics/metrics.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -65,6 +66,16 @@ static void said_free(struct td_recorder *r, struct said *s)
 	free(s);
 }
 
+static void counted(const char *type, const char *reason, const char *result)
+{
+	td_metric_add(
+		td_counter(td_metrics_process(), "tandem_events_total",
+			   "Events that this process had to tell, by reason; result: written, repeated (the count of an earlier one was "
+			   "raised), failed, or dropped (too many waited).",
+			   TD_LABELS("type", "reason", "result")),
+		1, TD_LABELS(type, reason, result));
+}
+
 // The table is kept in order of first use: the oldest go first.
 static void trim(struct td_recorder *r, int64_t now)
 {
@@ -95,6 +106,7 @@ static void publish(struct td_recorder *r, const struct note *n)
 	if (s && now - s->at < SAME_MS && repeat(r, s, n) == 0) {
 		s->count++;
 		s->at = now;
+		counted(n->type, n->reason, "repeated");
 		return;
 	}
 	if (s)
@@ -134,9 +146,11 @@ static void publish(struct td_recorder *r, const struct note *n)
 		e = td_kube_create(r->k, &td_events, ns, o, r->stop, NULL, &err);
 	}
 	if (e) {
+		counted(n->type, n->reason, "failed");
 		td_debug("event %s of %s/%s was not written: %s", n->reason, n->ns, n->name, err.msg);
 		return;
 	}
+	counted(n->type, n->reason, "written");
 	trim(r, now);
 	s = td_calloc(1, sizeof(*s));
 	s->key = td_steal(key);
@@ -244,6 +258,7 @@ void td_record(struct td_recorder *r, const struct td_object *about, const struc
 	}
 	pthread_mutex_unlock(&r->lock);
 	if (full) {
+		counted(type, reason, "dropped");
 		note_free(n);
 		return;
 	}

@@ -8,8 +8,10 @@
 
 #include "base/log.h"
 #include "base/rand.h"
+#include "kube/health.h"
 #include "kube/internal.h"
 #include "kube/store.h"
+#include "metrics/metrics.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -70,6 +72,7 @@ struct td_informer *td_informer_free(struct td_informer *i)
 {
 	if (!i)
 		return NULL;
+	td_health_informer(i, false);
 	if (i->started)
 		pthread_join(i->thread, NULL);
 	td_cancel_unref(i->cancel);
@@ -103,6 +106,16 @@ bool td_informer_synced(const struct td_informer *i)
 	return __atomic_load_n(&i->synced, __ATOMIC_ACQUIRE);
 }
 
+const char *td_informer_resource(const struct td_informer *i)
+{
+	return i->gvr->resource;
+}
+
+size_t td_informer_count(const struct td_informer *i)
+{
+	return td_kstore_count(i->store);
+}
+
 struct td_object *td_informer_get(const struct td_informer *i, const char *ns, const char *name)
 {
 	return name ? td_kstore_get(i->store, ns, name) : NULL;
@@ -116,6 +129,11 @@ void td_informer_list(const struct td_informer *i, const char *ns, struct td_obj
 void td_informer_by_index(const struct td_informer *i, const char *index, const char *value, struct td_objects *ret)
 {
 	td_kstore_by_index(i->store, index, value, ret);
+}
+
+static void count(const struct td_informer *i, const char *name, const char *help)
+{
+	td_metric_add(td_counter(td_metrics_process(), name, help, TD_LABELS("resource")), 1, TD_LABELS(i->gvr->resource));
 }
 
 // ---- changes ----
@@ -180,6 +198,7 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 	int r = td_kube_list(i->kube, i->gvr, i->ns, i->labels, i->fields, i->cancel, &l, err);
 	if (r)
 		return r;
+	count(i, "tandem_informer_lists_total", "Complete lists that the cache of this resource was filled from; more than one: a gap.");
 	if (td_rv_older(l.rv, i->rv) && ++*stale < STALE_TRIES)
 		return td_fail(err, TD_TRANSIENT, "the list of %s (%s) is older than what was seen before (%s)", i->gvr->resource, l.rv,
 			       i->rv);
@@ -256,6 +275,7 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 		return td_fail(&i->watch_err, TD_INTERNAL, "a watch event of unknown type \"%s\"", type);
 	set_rv(i, o->rv);
 	i->events++;
+	count(i, "tandem_informer_events_total", "Changes of objects that watches of this resource told of.");
 	return 0;
 }
 
@@ -376,6 +396,7 @@ int td_informer_start(struct td_informer *i, struct td_cancel *cancel, struct td
 	if (e)
 		return td_fail_errno(err, TD_INTERNAL, e, "informer of %s: no thread", i->gvr->resource);
 	i->started = true;
+	td_health_informer(i, true);
 	return 0;
 }
 
@@ -384,7 +405,7 @@ int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	for (size_t k = 0; k < n; k++) {
 		while (!td_informer_synced(v[k])) {
-			int64_t left = timeout_ms < 0 ? 60000 : end - td_mono_ms(&td_clock_system);
+			int64_t left = end - td_mono_ms(&td_clock_system);
 			if (td_cancelled(cancel))
 				return td_fail(err, TD_CANCELLED, "cancelled while waiting for %s", v[k]->gvr->resource);
 			if (left <= 0) {
@@ -401,4 +422,18 @@ int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms
 		}
 	}
 	return 0;
+}
+
+int td_informers_fill(struct td_informer *const *v, size_t n, const char *meanwhile, struct td_cancel *cancel, struct td_error *err)
+{
+	for (;;) {
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_informers_wait(v, n, 10000, cancel, &e);
+		if (r != TD_TRANSIENT) {
+			if (r && err)
+				*err = e;
+			return r;
+		}
+		td_warn("%s: %s", meanwhile, e.msg);
+	}
 }

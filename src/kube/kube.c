@@ -10,22 +10,28 @@
 
 #define PAGE 500
 
+// With the identity of `c`; url, ca_file NULL: to its server.
+static int client(const struct td_kube_config *c, const char *url, const char *ca_file, int64_t timeout_ms, struct td_http_client **ret,
+		  struct td_error *err)
+{
+	const struct td_http_client_opts o = {.base_url = url ? url : c->server,
+					      .ca_file = ca_file ? ca_file : c->ca_file,
+					      .cert_file = c->cert_file,
+					      .key_file = c->key_file,
+					      .token_file = c->token_file,
+					      .bearer = c->token,
+					      .timeout_ms = timeout_ms};
+	return td_http_client_new(&o, ret, err);
+}
+
 int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *err)
 {
 	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
 	int r = td_kube_config_load(kubeconfig, &c, err);
 	if (r)
 		return r;
-	struct td_http_client_opts o = {.base_url = c.server,
-					.ca_file = c.ca_file,
-					.cert_file = c.cert_file,
-					.key_file = c.key_file,
-					.token_file = c.token_file,
-					.bearer = c.token,
-					.timeout_ms = 30000};
 	struct td_http_client *http = NULL;
-	r = td_http_client_new(&o, &http, err);
-	if (r)
+	if ((r = client(&c, NULL, NULL, 30000, &http, err)))
 		return r;
 	struct td_kube *k = td_calloc(1, sizeof(*k));
 	k->http = http;
@@ -35,6 +41,17 @@ int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *e
 		k->fds[i] = td_steal_fd(&c.fds[i]);
 	*ret = k;
 	return 0;
+}
+
+int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms, const struct td_http_call *call,
+		    struct td_cancel *cancel, struct td_http_reply *ret, struct td_error *err)
+{
+	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
+	td_auto(td_http_client_free) struct td_http_client *http = NULL;
+	int r = td_kube_config_load(kubeconfig, &c, err);
+	if (r || (r = client(&c, url, ca_file, timeout_ms, &http, err)))
+		return r;
+	return td_http_do(http, call, cancel, ret, err);
 }
 
 struct td_kube *td_kube_free(struct td_kube *k)
@@ -141,6 +158,7 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 		j = NULL;
 	yyjson_val *root = td_json_root(j);
 	const char *msg = td_jstr(root, "message");
+	msg = msg ? msg : td_jstr(root, "text"); // of a bridge, through the proxy
 	int code = code_of(r->status, td_jstr(root, "reason"), write);
 	if (msg)
 		td_fail(err, code, "%s", msg);
@@ -160,19 +178,11 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 #ifdef TD_FAULTS
 static int fault(const struct td_http_call *call, const char *when, struct td_error *err)
 {
-	static const char *const verbs[][2] = {{"POST", "create"}, {"PUT", "update"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
-	td_auto_strv struct td_strv p = {0};
-	td_auto_free char *path = td_strndup(call->path, strcspn(call->path, "?"));
-	const char *verb = call->method;
-	for (size_t i = 0; i < TD_LEN(verbs); i++)
-		verb = strcmp(verb, verbs[i][0]) == 0 ? verbs[i][1] : verb;
-	td_strv_split(&p, path, '/');
-	size_t at = p.n && !strcmp(p.v[0], "api") ? 2 : 3;
-	if (at + 2 < p.n && !strcmp(p.v[at], "namespaces"))
-		at += 2;
-	if (at >= p.n)
-		return 0;
-	return td_fault_at(err, "kube.%s.%s%s%s.%s", verb, p.v[at], at + 2 < p.n ? "." : "", at + 2 < p.n ? p.v[at + 2] : "", when);
+	char resource[128];
+	const char *verb = td_kube_verb(call, resource, sizeof(resource));
+	for (char *c = resource; *c; c++)
+		*c = *c == '/' ? '.' : *c;
+	return strcmp(resource, "other") == 0 ? 0 : td_fault_at(err, "kube.%s.%s.%s", verb, resource, when);
 }
 #else
 #define fault(call, when, err) 0
@@ -185,8 +195,11 @@ static int request(struct td_kube *k, struct td_http_call *call, struct td_cance
 	__atomic_add_fetch(&k->requests, 1, __ATOMIC_RELAXED);
 	struct td_error e = TD_ERROR_INIT;
 	int r = write ? fault(call, "before", &e) : 0;
-	if (!r)
+	if (!r) {
+		int64_t began = td_mono_ms(&td_clock_system);
 		r = td_http_do(k->http, call, c, &reply, &e);
+		td_kube_counted(call, r ? 0 : reply.status, reply.body.len, td_mono_ms(&td_clock_system) - began);
+	}
 	if (!r && write)
 		r = fault(call, "after", &e);
 	if (r == TD_UNCERTAIN && !write)
@@ -220,12 +233,27 @@ int td_kube_raw(struct td_kube *k, const char *method, const char *path, const c
 	return 0;
 }
 
+struct stream {
+	struct td_kube *k;
+	int (*on_data)(void *ctx, const char *p, size_t n);
+	void *ctx;
+	struct td_http_call call;
+};
+
+static int stream_data(void *ctx, const char *p, size_t n)
+{
+	struct stream *s = ctx;
+	__atomic_add_fetch(&s->k->bytes, n, __ATOMIC_RELAXED);
+	td_kube_received(&s->call, n);
+	return s->on_data(s->ctx, p, n);
+}
+
 int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms, int (*on_data)(void *ctx, const char *p, size_t n), void *ctx,
 		   struct td_cancel *c, struct td_error *err)
 {
-	struct td_http_call call = {.method = "GET", .path = path, .on_data = on_data, .ctx = ctx, .idle_ms = idle_ms};
+	struct stream s = {k, on_data, ctx, {.method = "GET", .path = path, .on_data = stream_data, .ctx = &s, .idle_ms = idle_ms}};
 	td_auto_reply struct td_http_reply reply = {0};
-	return request(k, &call, c, &reply, err);
+	return request(k, &s.call, c, &reply, err);
 }
 
 // ---- verbs ----

@@ -11,6 +11,8 @@
 #include "json/json.h"
 
 struct td_kube;
+struct td_http_call;
+struct td_http_reply;
 
 // kubeconfig: path, or NULL for $KUBECONFIG, then in-cluster (/var/run/secrets/kubernetes.io/serviceaccount). Current context;
 // certificate/key/CA as files or inline data, token, tokenFile. TD_INVALID names the file and the field.
@@ -28,7 +30,8 @@ struct td_gvr {
 };
 extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_secrets, td_services, td_serviceaccounts, td_events,
 	td_leases, td_deployments, td_replicasets, td_statefulsets, td_revisions, td_jobs, td_priorityclasses, td_pdbs, td_crds,
-	td_slurmclusters, td_nodesets;
+	td_slurmclusters, td_nodesets, td_resourceclaims, td_resourceclaimtemplates, td_resourceslices, td_deviceclasses, td_roles_gvr,
+	td_rolebindings, td_clusterroles, td_clusterrolebindings, td_endpoints, td_endpointslices;
 
 // ---- objects ----
 // An object in a cache or a reply: reference-counted, immutable; strings point into it. Absent strings are "".
@@ -39,12 +42,16 @@ struct td_object {
 	int refs;
 };
 struct td_object *td_object_new(struct td_json *json); // takes the reference
+// One object out of a list or an event, with a document of its own and without managedFields: half of its bytes, and nobody reads them
+// from a cache.
+struct td_object *td_object_kept(const yyjson_val *obj);
 struct td_object *td_object_ref(struct td_object *o);
 struct td_object *td_object_unref(struct td_object *o); // NULL ok; returns NULL
 TD_DEFINE_AUTO(struct td_object *, td_object_unref)
 // Shorthands on metadata.
 const char *td_object_label(const struct td_object *o, const char *key);      // NULL when absent
 const char *td_object_annotation(const struct td_object *o, const char *key); // NULL when absent
+bool td_pod_ended(const yyjson_val *pod);                                     // its phase is Succeeded or Failed
 bool td_object_deleting(const struct td_object *o);                           // deletionTimestamp is set
 yyjson_val *td_object_owner(const struct td_object *o);                       // the ownerReference with controller=true, or NULL
 
@@ -87,6 +94,10 @@ int td_kube_evict(struct td_kube *k, const char *ns, const char *pod, const char
 // Raw: any path, for what has no verb here. Returns the reply's JSON root.
 int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body, size_t len,
 		struct td_cancel *c, struct td_json **ret, struct td_error *err);
+// One call with the identity that kubeconfig gives, but to url (a kubelet: no API server), checked against ca_file; NULL: the API server's.
+// 0 for any reply, as td_http_do.
+int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms, const struct td_http_call *call,
+		    struct td_cancel *cancel, struct td_http_reply *ret, struct td_error *err);
 const char *td_kube_server(const struct td_kube *k); // URL
 // The PEM of the CA that the server is checked against; *ret NULL when the system's is used. Caller frees.
 int td_kube_ca(const struct td_kube *k, char **ret, struct td_error *err);

@@ -1,20 +1,24 @@
 // Leader election by a coordination.k8s.io Lease, as client-go does it: the lease's age is how long *we* have seen it unchanged, so no two
-// clocks are compared. A leader that could not renew for two thirds of the duration counts itself out, well before others may take over.
+// clocks are compared. A leader that could not renew for the renew deadline counts itself out, before others may take over. One that was
+// frozen meanwhile learns it from the first renewal after that: the Lease has another resourceVersion.
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
+#include "kube/health.h"
+#include "metrics/metrics.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
 
-enum { RELEASE_MS = 500 };
+enum { RELEASE_MS = 500, STOP_MS = 60000 };
 
 struct elector {
 	struct td_kube *k;
 	const struct td_lease_opts *o;
 	int64_t duration, retry, deadline; // ms
 	char *seen;                        // resourceVersion that we saw last
+	struct td_object *held;            // the Lease as our last write left it: the next needs no read before it
 	bool others;                       // the last try found it held by somebody else
 	int64_t seen_at;                   // when we first saw it
 };
@@ -36,7 +40,7 @@ static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_objec
 	}
 	bool ours = cur && td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity);
 	td_jm_str(d, o, "spec.holderIdentity", release ? "" : e->o->identity);
-	td_jm_int(d, o, "spec.leaseDurationSeconds", release ? 1 : e->o->duration_s > 0 ? e->o->duration_s : 15);
+	td_jm_int(d, o, "spec.leaseDurationSeconds", release ? 1 : e->duration / 1000);
 	td_jm_str(d, o, "spec.renewTime", t);
 	if (!ours) {
 		td_jm_str(d, o, "spec.acquireTime", t);
@@ -45,17 +49,31 @@ static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_objec
 	return d;
 }
 
+static int write_lease(struct elector *e, struct td_object *cur, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, false);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	struct td_object *now = NULL;
+	int r = cur ? td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, o, c, &now, err)
+		    : td_kube_create(e->k, &td_leases, e->o->ns, o, c, &now, err);
+	td_object_unref(e->held);
+	e->held = r ? NULL : now;
+	return r;
+}
+
 // One try to take or renew. 0: we lead as of the time this call began. TD_CONFLICT: somebody else does.
 static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *err)
 {
-	td_auto(td_object_unref) struct td_object *cur = NULL;
+	td_auto(td_object_unref) struct td_object *cur = td_object_ref(e->held);
 	e->others = false;
+	if (cur && write_lease(e, cur, c, NULL) == 0)
+		return 0;
+	cur = td_object_unref(cur);
 	int r = td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, c, &cur, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	if (r) {
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, NULL, false);
-		r = td_kube_create(e->k, &td_leases, e->o->ns, yyjson_mut_doc_get_root(d), c, NULL, err);
+		r = write_lease(e, NULL, c, err);
 		return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "lease %s/%s was just taken", e->o->ns, e->o->name) : r;
 	}
 	const char *holder = td_jstr_or(cur->root, "spec.holderIdentity", "");
@@ -71,8 +89,38 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 		e->others = true;
 		return td_fail(err, TD_CONFLICT, "lease %s/%s is held by %s", e->o->ns, e->o->name, holder);
 	}
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, false);
-	return td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
+	return write_lease(e, cur, c, err);
+}
+
+static void show(const struct td_lease_opts *o, bool leads)
+{
+	td_auto_free char *name = td_asprintf("%s/%s", o->ns, o->name);
+	td_metric_set(td_gauge(td_metrics_process(), "tandem_leader",
+			       "1 while this process leads by this Lease (namespace/name), 0 while it stands in line behind another.",
+			       TD_LABELS("lease")),
+		      leads, TD_LABELS(name));
+}
+
+static void failed(double by)
+{
+	td_metric_add(td_counter(td_metrics_process(), "tandem_lease_errors_total",
+				 "Tries to read or renew the Lease of this role that failed; another's being the leader is no failure.",
+				 NULL),
+		      by, NULL);
+}
+
+// Until when we lead, mono ms; 0: never elected; -1: we do not lead.
+static int64_t leads_until; // atomic
+
+static void lead_until(int64_t at)
+{
+	__atomic_store_n(&leads_until, at, __ATOMIC_RELEASE);
+}
+
+bool td_lease_holds(void)
+{
+	int64_t at = __atomic_load_n(&leads_until, __ATOMIC_ACQUIRE);
+	return !at || td_mono_ms(&td_clock_system) <= at;
 }
 
 struct farewell {
@@ -110,19 +158,39 @@ struct renewal {
 	struct elector *e;
 	struct td_cancel *outer, *inner; // inner: the leader's work; fired when outer is, or when leadership is lost
 	struct td_cancel *stop;          // fired when the work is done
-	int64_t renewed;
-	bool lost;
+	struct td_loop *stopping;        // leadership was lost: the work must end
+	int64_t renewed;                 // atomic, mono
+	bool lost;                       // atomic
 };
 
-// Hands the outer cancel on at once, while the renewer may be inside a request.
-static void *pass_on(void *arg)
+static void lose(struct renewal *w)
+{
+	if (__atomic_exchange_n(&w->lost, true, __ATOMIC_ACQ_REL))
+		return;
+	lead_until(-1);
+	show(w->e->o, false);
+	td_loop_busy(w->stopping);
+	td_cancel_fire(w->inner);
+}
+
+// Ends the work at once when we are told to end and when the renewal is overdue, though the renewer be inside a request that nobody
+// answers, and though the whole process have been frozen meanwhile.
+static void *overdue(void *arg)
 {
 	struct renewal *w = arg;
-	struct pollfd p[2] = {{td_cancel_fd(w->outer), POLLIN, 0}, {td_cancel_fd(w->stop), POLLIN, 0}};
-	while (!td_cancelled(w->outer) && !td_cancelled(w->stop))
-		poll(p, 2, -1);
-	if (td_cancelled(w->outer))
-		td_cancel_fire(w->inner);
+	struct pollfd p[2] = {{td_cancel_fd(w->stop), POLLIN, 0}, {w->outer ? td_cancel_fd(w->outer) : -1, POLLIN, 0}};
+	while (!td_cancelled(w->stop)) {
+		if (w->outer && td_cancelled(w->outer)) {
+			td_cancel_fire(w->inner);
+			return NULL;
+		}
+		int64_t left = __atomic_load_n(&w->renewed, __ATOMIC_ACQUIRE) + w->e->deadline - td_mono_ms(&td_clock_system);
+		if (left < 0) {
+			lose(w);
+			return NULL;
+		}
+		poll(p, 2, left < 60000 ? (int)left + 1 : 60000);
+	}
 	return NULL;
 }
 
@@ -137,15 +205,17 @@ static void *renew(void *arg)
 		if (td_cancelled(w->stop))
 			break;
 		if (!r) {
-			w->renewed = start;
+			__atomic_store_n(&w->renewed, start, __ATOMIC_RELEASE);
+			if (!__atomic_load_n(&w->lost, __ATOMIC_ACQUIRE))
+				lead_until(start + e->deadline);
 			continue;
 		}
 		td_debug("lease %s/%s: %s", e->o->ns, e->o->name, err.msg);
-		if (e->others || td_mono_ms(&td_clock_system) - w->renewed > e->deadline) {
-			w->lost = true;
-			td_cancel_fire(w->inner);
+		if (e->others) {
+			lose(w);
 			break;
 		}
+		failed(1);
 	}
 	return NULL;
 }
@@ -155,8 +225,11 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 {
 	struct elector e = {.k = k, .o = o};
 	e.duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000;
-	e.retry = e.duration / 3;
-	e.deadline = e.duration * 2 / 3;
+	e.retry = o->retry_s > 0 ? o->retry_s * 1000 : e.duration * 2 / 15;
+	e.deadline = o->renew_s > 0 ? o->renew_s * 1000 : e.duration * 2 / 3;
+	show(o, false);
+	failed(0);
+	td_health_set("lease", "it was not read yet");
 	int64_t start;
 	for (;;) {
 		struct td_error why = TD_ERROR_INIT;
@@ -165,38 +238,69 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 		if (!r)
 			break;
 		td_debug("lease %s/%s: %s", o->ns, o->name, why.msg);
+		if (e.others)
+			td_health_set("lease", NULL); // in line, and ready to take over
+		else if (r != TD_CONFLICT && !td_cancelled(cancel))
+			failed(1);
 		if (r == TD_DENIED || r == TD_INVALID || r == TD_UNAUTHENTICATED)
 			td_warn("lease %s/%s: %s", o->ns, o->name, why.msg); // stays until somebody mends it: say so
 		// Followers ask a little more often than leaders renew, so a released lease is soon taken.
 		int64_t ms = e.retry / 2;
 		if (td_cancel_wait(cancel, ms + td_random_below((uint32_t)(ms / 4 + 1)))) {
 			free(e.seen);
+			td_object_unref(e.held);
 			return td_fail(err, TD_CANCELLED, "cancelled while waiting for lease %s/%s", o->ns, o->name);
 		}
 	}
 	td_auto(td_cancel_unref) struct td_cancel *inner = td_cancel_new();
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
-	struct renewal w = {.e = &e, .outer = cancel, .inner = inner, .stop = stop, .renewed = start};
-	pthread_t renewer, passer;
-	int r, made = pthread_create(&renewer, NULL, renew, &w);
-	if (made) {
-		release(&e);
-		free(e.seen);
-		return td_fail_errno(err, TD_INTERNAL, made, "lease %s/%s: no thread", o->ns, o->name);
-	}
-	made = cancel ? pthread_create(&passer, NULL, pass_on, &w) : 0;
+	struct td_loop *stopping = td_loop_new("the end of leadership", STOP_MS);
+	struct renewal w = {.e = &e, .outer = cancel, .inner = inner, .stop = stop, .stopping = stopping, .renewed = start};
+	show(o, true);
+	lead_until(start + e.deadline);
+	td_health_set("lease", NULL);
+	pthread_t threads[2];
+	void *(*const fns[])(void *) = {renew, overdue};
+	int r, made = 0, n = 0;
+	while (n < 2 && !(made = pthread_create(&threads[n], NULL, fns[n], &w)))
+		n++;
 	if (made)
 		r = td_fail_errno(err, TD_INTERNAL, made, "lease %s/%s: no thread", o->ns, o->name);
 	else
 		r = fn(ctx, inner, err);
 	td_cancel_fire(stop);
-	pthread_join(renewer, NULL);
-	if (cancel && !made)
-		pthread_join(passer, NULL);
+	while (n > 0)
+		pthread_join(threads[--n], NULL);
+	lead_until(-1);
 	if (w.lost)
 		r = td_fail(err, TD_CONFLICT, "leadership of lease %s/%s was lost", o->ns, o->name);
 	else
 		release(&e);
+	show(o, false);
 	free(e.seen);
+	td_object_unref(e.held);
+	td_loop_free(stopping);
 	return r;
+}
+
+int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err)
+{
+	td_auto_free char *n = td_strndup(value, strlen(value) - (td_ends(value, "s") ? 1 : 0));
+	long long v;
+	if (!td_parse_i64(n, &v) || v < 1 || v > 3600)
+		return td_fail(err, TD_INVALID, "--%s %s: want whole seconds from 1 to 3600, as \"15s\"", flag, value);
+	*ret = (int)v;
+	return 0;
+}
+
+int td_lease_check(const struct td_lease_opts *o, struct td_error *err)
+{
+	int64_t duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000, renew = o->renew_s > 0 ? o->renew_s * 1000 : duration * 2 / 3,
+		retry = o->retry_s > 0 ? o->retry_s * 1000 : duration * 2 / 15;
+	if (duration > renew && renew > retry)
+		return 0;
+	return td_fail(
+		err, TD_INVALID,
+		"--lease-duration (%lld ms) must be longer than --renew-deadline (%lld ms), and that longer than --retry-period (%lld ms)",
+		(long long)duration, (long long)renew, (long long)retry);
 }

@@ -3,6 +3,7 @@
 // took, raises it again, so no wake-up is lost and none is stored.
 #include "base/heap.h"
 #include "kube/controller.h"
+#include "metrics/metrics.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -35,6 +36,8 @@ struct td_queue {
 	bool due_next;
 	struct td_heap later;
 	size_t len;
+	const char *name; // guarded by measured.lock; NULL: not shown
+	struct td_queue *prev, *next;
 };
 
 struct td_queue *td_queue_new(const struct td_clock *clock)
@@ -52,6 +55,7 @@ struct td_queue *td_queue_free(struct td_queue *q)
 {
 	if (!q)
 		return NULL;
+	td_queue_measure(q, NULL);
 	struct item *e, *tmp;
 	HASH_ITER (hh, q->items, e, tmp) {
 		HASH_DEL(q->items, e);
@@ -233,4 +237,47 @@ size_t td_queue_len(const struct td_queue *q)
 	size_t n = w->len;
 	pthread_mutex_unlock(&w->lock);
 	return n;
+}
+
+// ---- metrics ----
+
+static struct {
+	pthread_mutex_t lock; // guards queues and their names
+	struct td_queue *queues;
+} measured = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct td_metric *depth(void)
+{
+	return td_gauge(td_metrics_process(), "tandem_queue_depth", "Objects that wait to be looked at by this controller.",
+			TD_LABELS("controller"));
+}
+
+static void collect(void *ctx)
+{
+	struct td_queue *q;
+	pthread_mutex_lock(&measured.lock);
+	DL_FOREACH (measured.queues, q)
+		td_metric_set(depth(), (double)td_queue_len(q), TD_LABELS(q->name));
+	pthread_mutex_unlock(&measured.lock);
+}
+
+static void collected(void)
+{
+	td_metrics_on_collect(td_metrics_process(), collect, NULL);
+}
+
+void td_queue_measure(struct td_queue *q, const char *name)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	if (name)
+		pthread_once(&once, collected);
+	pthread_mutex_lock(&measured.lock);
+	if (name && !q->name)
+		DL_APPEND(measured.queues, q);
+	else if (!name && q->name)
+		DL_DELETE(measured.queues, q);
+	if (!name && q->name)
+		td_metric_forget(depth(), TD_LABELS(q->name));
+	q->name = name;
+	pthread_mutex_unlock(&measured.lock);
 }

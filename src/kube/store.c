@@ -191,3 +191,11 @@ void td_kstore_by_index(struct td_kstore *s, const char *index, const char *valu
 		}
 	pthread_rwlock_unlock(&s->lock);
 }
+
+size_t td_kstore_count(struct td_kstore *s)
+{
+	pthread_rwlock_rdlock(&s->lock);
+	size_t n = HASH_COUNT(s->slots);
+	pthread_rwlock_unlock(&s->lock);
+	return n;
+}

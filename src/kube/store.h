@@ -13,5 +13,6 @@ void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object 
 // Takes ns/name out; returns the caller's reference, or NULL.
 struct td_object *td_kstore_take(struct td_kstore *s, const char *ns, const char *name);
 struct td_object *td_kstore_get(struct td_kstore *s, const char *ns, const char *name); // a reference, or NULL
+size_t td_kstore_count(struct td_kstore *s);
 void td_kstore_list(struct td_kstore *s, const char *ns, struct td_objects *ret);
 void td_kstore_by_index(struct td_kstore *s, const char *index, const char *value, struct td_objects *ret);

@@ -160,7 +160,12 @@ int td_down_main(int argc, char **argv)
 	struct td_progress p;
 	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
-	int r = td_instance_load(&i, &err);
+	td_auto_close int lock = -1;
+	int r = td_instance_locate(&i, &err);
+	if (!r)
+		r = td_instance_lock(&i, NULL, &lock, &err);
+	if (!r || r == TD_NOT_FOUND) // no home is no reason to leave what runs
+		r = td_instance_load(&i, &err);
 	if (r == TD_NOT_FOUND) { // half-made homes too
 		r = td_instance_locate(&i, &err);
 		i.memory = td_strdup("0");

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -24,7 +25,8 @@ enum {
 	KNOCK_FIRST = 7443,
 	KNOCK_LAST = 7543,
 	METRICS_FIRST = 8443,
-	METRICS_LAST = 8543
+	METRICS_LAST = 8743,
+	METRICS_ROW = 3
 };
 
 void td_instance_done(struct td_instance *i)
@@ -125,6 +127,31 @@ int td_instance_save(const struct td_instance *i, struct td_error *err)
 	return td_record_write(path, o, 0644, err);
 }
 
+int td_instance_lock(const struct td_instance *i, struct td_cancel *c, int *ret_fd, struct td_error *err)
+{
+	for (bool told = false;;) {
+		td_auto_close int fd = open(i->home, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd < 0)
+			return errno == ENOENT ? td_fail(err, TD_NOT_FOUND, "no %s", i->home)
+					       : td_fail_errno(err, TD_INTERNAL, errno, "open %s", i->home);
+		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+			struct stat held, now;
+			if (fstat(fd, &held) < 0 || stat(i->home, &now) < 0 || held.st_ino != now.st_ino || held.st_dev != now.st_dev)
+				continue; // who held it removed the directory (and another made it again)
+			*ret_fd = fd;
+			fd = -1;
+			return 0;
+		}
+		if (errno != EWOULDBLOCK)
+			return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", i->home);
+		if (!told)
+			fprintf(stderr, "waiting for another \"tandem up\" or \"tandem down\" of %s\n", i->home);
+		told = true;
+		if (td_cancel_wait(c, 20)) // a blocking flock cannot be cancelled
+			return td_fail(err, TD_CANCELLED, "cancelled");
+	}
+}
+
 // ---- choosing what is free on this machine ----
 
 static bool subnet_free(int subnet, const char *own_switch)
@@ -212,6 +239,27 @@ static bool roles_run(const struct td_instance *i)
 	return any;
 }
 
+// The bridge, the operator and the agent show themselves at three ports in a row.
+static bool row_free(int port)
+{
+	for (int k = 0; k < METRICS_ROW; k++)
+		if (!port_free(port + k))
+			return false;
+	return true;
+}
+
+static int pick_row(const struct claims *c, int field, bool keep, int *port, struct td_error *err)
+{
+	if (*port && (*port - METRICS_FIRST) % METRICS_ROW == 0 && !claimed(c, field, *port) && (keep || row_free(*port)))
+		return 0;
+	for (int p = METRICS_FIRST; p + METRICS_ROW <= METRICS_LAST; p += METRICS_ROW)
+		if (!claimed(c, field, p) && row_free(p)) {
+			*port = p;
+			return 0;
+		}
+	return td_fail(err, TD_INTERNAL, "no %d free TCP ports in a row from %d to %d", METRICS_ROW, METRICS_FIRST, METRICS_LAST);
+}
+
 static int pick_port(const struct claims *c, int field, bool keep, int first, int last, int *port, struct td_error *err)
 {
 	if (*port && !claimed(c, field, *port) && (keep || port_free(*port)))
@@ -246,7 +294,7 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 	bool keep = roles_run(i);
 	if ((r = pick_port(&c, 1, keep, PORT_FIRST, PORT_LAST, &i->api_port, err)) ||
 	    (r = pick_port(&c, 2, keep, KNOCK_FIRST, KNOCK_LAST, &i->knock_port, err)) ||
-	    (r = pick_port(&c, 3, keep, METRICS_FIRST, METRICS_LAST, &i->metrics_port, err)))
+	    (r = pick_row(&c, 3, keep, &i->metrics_port, err)))
 		return r;
 	if (!i->device_major || claimed(&c, 4, i->device_major) || (!keep && !major_free(i->device_major))) {
 		static const int local_use[] = {240, 241, 242, 243, 244, 120, 121, 122, 123, 124, 125, 126, 127, 60,
@@ -274,8 +322,10 @@ static unsigned long long start_ticks(pid_t pid)
 	const char *p = strrchr(td_buf_str(&b), ')'); // the name may hold anything
 	unsigned long long t = 0;
 	char state = 'Z';
-	if (!p || sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu", &state, &t) != 2 ||
-	    state == 'Z')
+	long threads = 0;
+	if (!p ||
+	    sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state, &threads, &t) != 3 ||
+	    (state == 'Z' && threads <= 1))
 		return 0;
 	return t;
 }

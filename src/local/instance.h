@@ -16,9 +16,9 @@ struct td_instance {
 	int nodes, cpus, gpus;
 	char *memory; // quantity per node
 	bool slurm;
-	int api_port, knock_port, metrics_port;
-	int subnet;       // 10.<subnet>.0.0/16
-	int device_major; // of the fake GPUs
+	int api_port, knock_port, metrics_port; // metrics_port: the bridge's; the operator's is the next, the agent's the one after
+	int subnet;                             // 10.<subnet>.0.0/16
+	int device_major;                       // of the fake GPUs
 };
 void td_instance_done(struct td_instance *i);
 #define td_auto_instance __attribute__((cleanup(td_instance_done)))
@@ -30,6 +30,9 @@ int td_instance_load(struct td_instance *ret, struct td_error *err);
 int td_instance_save(const struct td_instance *i, struct td_error *err);
 // Chooses subnet, ports and device major that nobody on this machine uses; keeps what is set and still free. Machine-wide lock inside.
 int td_instance_choose(struct td_instance *i, struct td_error *err);
+// One `up` or `down` of a home at a time: *ret_fd holds it until closed; who waits is told so on stderr. TD_NOT_FOUND: no such directory;
+// TD_CANCELLED (c may be NULL).
+int td_instance_lock(const struct td_instance *i, struct td_cancel *c, int *ret_fd, struct td_error *err);
 // The process id of the running supervise, or 0.
 pid_t td_instance_supervisor(const struct td_instance *i);
 
@@ -37,6 +40,7 @@ char *td_instance_path(const struct td_instance *i, const char *fmt, ...) __attr
 char *td_instance_switch(const struct td_instance *i);                                                           // "td<id>"
 char *td_instance_kubeconfig(const struct td_instance *i, const char *user);
 
-// A pid file "PID START_TICKS": written after a start; read gives 0 unless that very process lives (pid reuse is seen).
+// A pid file "PID START_TICKS": written after a start; read gives 0 unless that very process lives (pid reuse is seen;
+// one whose first thread has ended while others still hold its sockets lives).
 int td_pidfile_write(const char *path, pid_t pid, struct td_error *err);
 pid_t td_pidfile_read(const char *path);

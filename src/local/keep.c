@@ -97,11 +97,12 @@ int td_supervise_keep(const char *tandem)
 		fprintf(stderr, "tandem supervise: %s\n", err.msg);
 		return 1;
 	}
-	if (td_instance_supervisor(&i)) {
+	pid_t other = td_instance_supervisor(&i);
+	if (other && other != getpid()) { // our own: `up` has written it
 		fprintf(stderr, "tandem supervise: already running for %s\n", i.home);
 		return 1;
 	}
-	td_auto_free char *pf = td_asprintf("%s/supervise.pid", i.run);
+	td_auto_free char *pf = td_role_pidfile(&i, "supervise");
 	if (td_pidfile_write(pf, getpid(), &err)) {
 		fprintf(stderr, "tandem supervise: %s\n", err.msg);
 		return 1;

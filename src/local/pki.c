@@ -43,7 +43,15 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 			return r;
 	}
 	td_auto_free char *addr = td_asprintf("10.%d.0.1", i->subnet);
-	const char *const sans[] = {"localhost", "127.0.0.1", addr, "tandem-host", "kubernetes.default.svc", NULL};
+	const char *const sans[] = {"localhost",
+				    "127.0.0.1",
+				    addr,
+				    "tandem-host",
+				    "kubernetes",
+				    "kubernetes.default",
+				    "kubernetes.default.svc",
+				    "kubernetes.default.svc.cluster.local",
+				    NULL};
 	const struct td_pki_cert server = {.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 3650};
 	if ((r = td_pki_issue(dir, &server, err)))
 		return r;

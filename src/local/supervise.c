@@ -67,18 +67,21 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 	td_strv_addf(a, "--switch=td%s", i->id);
 	td_strv_addf(a, "--cidr=10.%d.0.1/16", i->subnet);
 	td_strv_addf(a, "--api-url=https://10.%d.0.1:%d", i->subnet, i->api_port);
+	td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port + 2);
 
 	a = role(&v, &n, self, "controllers");
 	kubeconfig(a, i, "controllers");
 	if (i->slurm) {
 		a = role(&v, &n, self, "operator");
 		kubeconfig(a, i, "operator");
+		td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port + 1);
 		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
 		a = role(&v, &n, self, "bridge");
 		kubeconfig(a, i, "bridge");
 		td_strv_addf(a, "--empty-dirs=%s/agent/volumes/{uid}/v/{name}", i->home);
 		td_strv_add(a, "--namespace=slurm");
 		td_strv_add(a, "--cluster=main");
+		td_strv_add(a, "--lease-namespace=kube-system");
 		td_strv_addf(a, "--knock=10.%d.0.1:%d", i->subnet, i->knock_port);
 		td_strv_addf(a, "--why=unix:%s/bridge.sock", i->run);
 		td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port);

@@ -1,5 +1,4 @@
 // tandem up: from nothing (or from what a crash left) to four idle Slurm nodes.
-#include "local/up.h"
 
 #include "api/quantity.h"
 #include "base/clock.h"
@@ -11,22 +10,21 @@
 #include "local/manifests.h"
 #include "local/pki.h"
 #include "local/progress.h"
+#include "local/start.h"
 #include "local/supervise.h"
 #include "oci/image.h"
-#include "json/json.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const char usage[] = "usage: tandem up [--nodes N] [--cpus N] [--memory Q] [--gpus N] [--no-slurm] [--wait D]\n"
 			    "       tandem up --dry-run -o yaml\n"
+			    "       tandem up --kubeconfig FILE [--image IMAGE] [--namespace NS] [--wait D]\n"
+			    "                 [--kubelet URL|none] [--kubelet-ca FILE]\n"
 			    "\n"
 			    "Starts the embedded control plane, N virtual nodes and a real Slurm cluster on\n"
 			    "this machine, all below $TANDEM_HOME (default /var/lib/tandem). Needs root.\n"
@@ -41,6 +39,15 @@ static const char usage[] = "usage: tandem up [--nodes N] [--cpus N] [--memory Q
 			    "  --dry-run      print the objects that `up` creates, do nothing (with -o yaml)\n"
 			    "\n"
 			    "Sizes are kept for the next `up`; changed ones need `tandem down` first.\n"
+			    "On a cluster that is there: installs Tandem as `tandem install` does,\n"
+			    "makes SlurmCluster slurm/main and NodeSet slurm/pool, and waits until Slurm has the nodes.\n"
+			    "  --kubeconfig FILE  that cluster\n"
+			    "  --image IMAGE      Tandem's image (default tandem.dev/tandem:" TD_VERSION "); the nodes also\n"
+			    "                     need Slurm's (tandem/slurm:24.11)\n"
+			    "  --namespace NS     where operator and bridges run (default tandem-system)\n"
+			    "  --kubelet URL, --kubelet-ca FILE   as for `tandem install`\n"
+			    "  --wait D           how long to wait for each step (default there 5m)\n"
+			    "\n"
 			    "Exit codes: 0 up, 1 failed, 2 wrong usage.\n";
 
 struct options {
@@ -195,128 +202,32 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 	return r;
 }
 
-static int start_supervise(const struct td_instance *i, struct td_error *err)
+static int start_supervise(const struct td_instance *i, pid_t *ret_pid, struct td_error *err)
 {
 	td_auto_free char *self = td_self_path(), *log = td_instance_path(i, "log/supervise.log"), *logs = td_instance_path(i, "log");
 	int r = td_mkdir_p(logs, 0750, err);
 	if (r)
 		return r;
 	char *argv[] = {self, (char *)(uintptr_t)"supervise", NULL};
-	pid_t pid;
-	return td_spawn(argv, NULL, log, &pid, err);
+	td_auto_free char *pf = td_role_pidfile(i, "supervise");
+	r = td_spawn(argv, NULL, log, ret_pid, err);
+	return r ? r : td_pidfile_write(pf, *ret_pid, err); // it would itself, but a `down` may come before that
 }
 
-int td_up_wait_api(struct td_kube *k, int64_t timeout_ms, struct td_cancel *c, struct td_error *err)
+// Makes the home if need be, and holds it: *ret_lock.
+static int lock_home(const struct td_instance *i, struct td_cancel *c, int *ret_lock, struct td_error *err)
 {
-	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
-	for (;;) {
-		int r = td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, c, NULL, err);
-		if (!r || r == TD_CANCELLED)
+	int r;
+	do { // again: a `down --purge` that held it took it away
+		bool made = !td_path_exists(i->home);
+		if ((r = td_mkdir_p(i->home, 0755, err)))
 			return r;
-		if (td_mono_ms(&td_clock_system) > end)
-			return td_wrap(err, "the API server at %s is not ready", td_kube_server(k));
-		td_cancel_wait(c, 10);
-	}
-}
-
-// A role that does not start has said why in its log: its last error since then goes to err.
-static void add_log_error(const struct td_instance *i, const char *role, int64_t since_ms, struct td_error *err)
-{
-	enum { TAIL = 64 << 10 };
-	td_auto_free char *name = td_asprintf("log/%s.log", role), *path = td_instance_path(i, name), *text = td_malloc(TAIL + 1);
-	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
-	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
-	ssize_t n = size < 0 ? -1 : pread(fd, text, TAIL, size > TAIL ? size - TAIL : 0);
-	if (n <= 0)
-		return;
-	text[n] = '\0';
-	const char *last = NULL;
-	char *rest = text;
-	for (char *line; (line = strsep(&rest, "\n"));) {
-		char *mark = strchr(line, ' ');
-		int64_t at;
-		if (!mark || !td_starts(mark, " ERROR "))
-			continue;
-		*mark = '\0';
-		if (td_time_parse(line, &at) == 0 && at >= since_ms)
-			last = mark + strlen(" ERROR ");
-	}
-	if (last)
-		td_fail(err, err->code, "%s does not start: %s", role, td_starts(last, role) ? last + strlen(role) + 2 : last);
-}
-
-static bool node_ready(const struct td_object *o)
-{
-	yyjson_val *conds = td_jget(o->root, "status.conditions"), *x;
-	size_t k, max;
-	yyjson_arr_foreach (conds, k, max, x) {
-		if (td_streq(td_jstr(x, "type"), "Ready"))
-			return td_streq(td_jstr(x, "status"), "True");
-	}
-	return false;
-}
-
-// A node's Ready condition may be from before the last `down`: its Lease must have been renewed since `since_ms` (wall clock).
-static bool renewed(const struct td_objects *leases, const char *node, int64_t since_ms)
-{
-	int64_t at;
-	for (size_t j = 0; j < leases->n; j++)
-		if (td_streq(leases->v[j]->name, node))
-			return td_time_parse(td_jstr(leases->v[j]->root, "spec.renewTime"), &at) == 0 && at >= since_ms;
-	return false;
-}
-
-static int wait_nodes(struct td_kube *k, int want, int64_t since_ms, int64_t end, struct td_cancel *c, struct td_error *err)
-{
-	for (;;) {
-		td_auto_objects struct td_objects l = {0}, leases = {0};
-		int ready = 0, r = td_kube_list(k, &td_nodes, NULL, NULL, NULL, c, &l, err);
-		if (!r)
-			r = td_kube_list(k, &td_leases, "kube-node-lease", NULL, NULL, c, &leases, err);
-		if (r == TD_CANCELLED)
-			return r;
-		for (size_t j = 0; j < l.n; j++)
-			ready += node_ready(l.v[j]) && renewed(&leases, l.v[j]->name, since_ms);
-		if (!r && ready >= want)
-			return 0;
-		if (td_mono_ms(&td_clock_system) > end)
-			return td_fail(err, TD_TRANSIENT, "%d of %d nodes are ready: see the agent's log, and `tandem status`", ready,
-				       want);
-		td_cancel_wait(c, 20);
-	}
-}
-
-// What the NodeSet's status said before the last `down` is not so any more: say so, until the operator has looked.
-static int forget_slurm(struct td_kube *k, struct td_cancel *c, struct td_error *err)
-{
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	static const char *const counts[] = {"ready", "idle", "allocated", "draining", "drained", "running"};
-	for (size_t j = 0; j < TD_LEN(counts); j++) {
-		td_auto_free char *path = td_asprintf("status.%s", counts[j]);
-		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
-	}
-	int r = td_kube_patch(k, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
-	return r == TD_NOT_FOUND ? 0 : r;
-}
-
-static int wait_slurm(struct td_kube *k, int want, int64_t end, struct td_cancel *c, struct td_error *err)
-{
-	for (;;) {
-		td_auto(td_object_unref) struct td_object *ns = NULL;
-		int r = td_kube_get(k, &td_nodesets, "slurm", "pool", c, &ns, err);
-		if (r == TD_CANCELLED)
-			return r;
-		yyjson_val *st = ns ? td_jget(ns->root, "status") : NULL;
-		long long idle = td_jint(st, "idle", 0), alloc = td_jint(st, "allocated", 0),
-			  drained = td_jint(st, "drained", 0) + td_jint(st, "draining", 0);
-		if (!r && idle + alloc + drained >= want)
-			return 0;
-		if (td_mono_ms(&td_clock_system) > end)
-			return td_fail(err, TD_TRANSIENT,
-				       "%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`", idle + alloc,
-				       want);
-		td_cancel_wait(c, 20);
-	}
+		// Pods put what they like into `shared`: others on this machine have no business there.
+		if (made && chmod(i->home, 0700) < 0 && errno != ENOENT)
+			return td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", i->home);
+		r = td_instance_lock(i, c, ret_lock, err);
+	} while (r == TD_NOT_FOUND);
+	return r;
 }
 
 static void tour(const struct td_instance *i)
@@ -358,21 +269,25 @@ static int merge_options(struct td_instance *i, const struct options *o, bool fr
 	return 0;
 }
 
-static int up(struct td_instance *i, const struct options *o, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+// *ret_ran: the supervise that was found running, or 0.
+static int once(struct td_instance *i, const struct options *o, struct td_progress *p, pid_t *ret_ran, struct td_cancel *c,
+		struct td_error *err)
 {
-	int r = td_instance_load(i, err);
-	bool fresh = r == TD_NOT_FOUND;
-	if (fresh)
-		r = td_instance_locate(i, err);
-	if (r || (r = check_tools(err)))
+	*ret_ran = 0;
+	td_auto_close int lock = -1;
+	int r = td_instance_locate(i, err);
+	if (r || (r = check_tools(err)) || (r = lock_home(i, c, &lock, err)))
 		return r;
-	bool running = td_instance_supervisor(i) != 0;
+	r = td_instance_load(i, err);
+	bool fresh = r == TD_NOT_FOUND;
+	if (r && !fresh)
+		return r;
+	pid_t by = *ret_ran = td_instance_supervisor(i);
+	bool running = by != 0;
 	if ((r = merge_options(i, o, fresh, running, err)))
 		return r;
 	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms, since = running ? 0 : td_real_ms(&td_clock_system);
 	if (!running) {
-		if ((r = td_mkdir_p(i->home, 0755, err)))
-			return r;
 		if ((r = images(i, p, c, err)))
 			return r;
 		end = td_mono_ms(&td_clock_system) + o->wait_ms;
@@ -382,29 +297,30 @@ static int up(struct td_instance *i, const struct options *o, struct td_progress
 			return r;
 		td_progress_done(p, "%s", "");
 		td_progress_step(p, "control plane");
-		if ((r = start_supervise(i, err)))
+		if ((r = start_supervise(i, &by, err)))
 			return r;
 	}
 	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	if ((r = td_kube_new(conf, &k, err)))
 		return r;
-	if ((r = td_up_wait_api(k, 30000, c, err))) {
-		add_log_error(i, "apiserver", since, err);
+	close(lock); // a `down` need not wait for the rest
+	lock = -1;
+	const struct td_start s = {.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
+	if ((r = td_start_api(&s, err)))
 		return r;
-	}
-	if ((i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = forget_slurm(k, c, err))))))
-		return r;
+	if (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_start_forget_slurm(&s, err)))))
+		return td_start_failed(&s, r, err);
 	if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
 	td_progress_step(p, "%d nodes", i->nodes);
-	if ((r = wait_nodes(k, i->nodes, since, end, c, err)))
+	if ((r = td_start_nodes(&s, err)))
 		return r;
 	if (!running)
 		td_progress_done(p, "%d nodes: %d CPUs, %s, %d GPUs each", i->nodes, i->cpus, i->memory, i->gpus);
 	if (i->slurm) {
 		td_progress_step(p, "Slurm");
-		if ((r = wait_slurm(k, i->nodes, end, c, err)))
+		if ((r = td_start_slurm(&s, err)))
 			return r;
 		if (!running)
 			td_progress_done(p, "Slurm: %d nodes", i->nodes);
@@ -414,6 +330,18 @@ static int up(struct td_instance *i, const struct options *o, struct td_progress
 	else
 		printf("%7.2f s  up\n", td_progress_total_s(p));
 	return 0;
+}
+
+static int up(struct td_instance *i, const struct options *o, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+{
+	pid_t ran;
+	int r = once(i, o, p, &ran, c, err);
+	if (!r || r == TD_CANCELLED || !ran || td_instance_supervisor(i) == ran)
+		return r;
+	// The supervise that ran was about to end (killed a moment ago, or by a `down`): this is the `up` after that then.
+	td_instance_done(i);
+	*i = (struct td_instance){0};
+	return once(i, o, p, &ran, c, err);
 }
 
 int td_up_main(int argc, char **argv)

@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #define CG_ROOT "/sys/fs/cgroup"
-enum { CG_DEPTH = 32 }; // of directories below a container: somebody inside may make them
+enum {
+	CG_DEPTH = 32, // of directories below a container: somebody inside may make them
+	REMOVE_MS = 10000
+};
 
 bool cg_detect_v2(void)
 {
@@ -238,7 +241,8 @@ static bool remove_dir(const char *path, void *ctx)
 int cg_remove(const struct td_oci *r, const char *id, struct td_error *err)
 {
 	int e = 0;
-	for (int try = 0; try < 10; try++) { // a dying process may hold its cgroup some milliseconds longer than cgroup.procs shows
+	// A dying process holds its cgroup longer than cgroup.procs shows: for seconds where the machine is busy and its share small.
+	for (int64_t end = oci_mono_ms() + REMOVE_MS, pause = 1;; pause = pause < 64 ? pause * 2 : 64) {
 		td_auto_strv struct td_strv paths = {0};
 		cg_paths(r, id, &paths);
 		e = 0;
@@ -246,9 +250,10 @@ int cg_remove(const struct td_oci *r, const char *id, struct td_error *err)
 			walk(paths.v[i], 0, remove_dir, &e);
 		if (!e)
 			return 0;
-		td_cancel_wait(NULL, 1 << try);
+		if (oci_mono_ms() >= end)
+			return td_fail_errno(err, TD_TRANSIENT, e, "remove cgroup %s/%s", r->cgroup, id ? id : "");
+		td_cancel_wait(NULL, pause);
 	}
-	return td_fail_errno(err, TD_TRANSIENT, e, "remove cgroup %s/%s", r->cgroup, id ? id : "");
 }
 
 void cg_list(const struct td_oci *r, struct td_strv *ret)

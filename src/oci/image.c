@@ -1,4 +1,4 @@
-// The image store's directory: names, resolve, list, import, remove. recipe.c builds.
+// The image store's directory: names, resolve, list, remove. recipe.c builds, import.c imports.
 //
 // A new image is made in <dir>/.new-XXXXXX and renamed into place; one that goes is renamed to <dir>/.old-XXXXXX first. So a name is
 // complete or absent, whatever crashes. <dir>/.lock (flock) is held by whoever changes the store, also from another process.
@@ -64,7 +64,7 @@ int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *
 	return 0;
 }
 
-static char *shown_name(const char *name, const char *tag)
+char *img_shown(const char *name, const char *tag)
 {
 	char *s = td_asprintf("%s:%s", name, tag);
 	for (char *p = s; *p; p++)
@@ -74,14 +74,6 @@ static char *shown_name(const char *name, const char *tag)
 }
 
 // ---- reading ----
-static void strings(const yyjson_val *v, struct td_strv *ret)
-{
-	size_t i, n;
-	yyjson_val *s;
-	yyjson_arr_foreach ((yyjson_val *)v, i, n, s)
-		if (yyjson_is_str(s))
-			td_strv_add(ret, yyjson_get_str(s));
-}
 
 int img_read(const char *dir, const char *name, const char *tag, struct td_image *ret, struct td_error *err)
 {
@@ -92,7 +84,7 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 	if (r)
 		return r;
 	const yyjson_val *v = td_json_root(j);
-	*ret = (struct td_image){.name = shown_name(name, tag),
+	*ret = (struct td_image){.name = img_shown(name, tag),
 				 .rootfs = td_steal(rootfs),
 				 .key = td_strdup(td_jstr_or(v, "key", "")),
 				 .tool = td_strdup(td_jstr_or(v, "tool", "")),
@@ -100,9 +92,9 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 				 .workdir = td_strdup(td_jstr_or(v, "workdir", "")),
 				 .bytes = td_jint(v, "bytes", 0),
 				 .created_ms = td_jint(v, "created", 0)};
-	strings(td_jget(v, "env"), &ret->env);
-	strings(td_jget(v, "entrypoint"), &ret->entrypoint);
-	strings(td_jget(v, "cmd"), &ret->cmd);
+	td_jstrs(td_jget(v, "env"), &ret->env);
+	td_jstrs(td_jget(v, "entrypoint"), &ret->entrypoint);
+	td_jstrs(td_jget(v, "cmd"), &ret->cmd);
 	return 0;
 }
 
@@ -115,7 +107,7 @@ int td_image_resolve(const char *dir, const char *ref, struct td_image *ret, str
 	struct td_error e = TD_ERROR_INIT;
 	r = img_read(dir, name, tag, ret, &e);
 	if (r == TD_NOT_FOUND) {
-		td_auto_free char *shown = shown_name(name, tag);
+		td_auto_free char *shown = img_shown(name, tag);
 		return td_fail(err, TD_NOT_FOUND,
 			       "image \"%s\" is not in the local store as %s: `tandem image list` shows what is, `tandem image "
 			       "build` and `tandem image import` add to it",
@@ -261,7 +253,7 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	nftw(rootfs, add_size, 64, FTW_PHYS | FTW_MOUNT);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_auto_free char *shown = shown_name(name, tag);
+	td_auto_free char *shown = img_shown(name, tag);
 	td_jm_str(d, o, "name", shown);
 	td_jm_str(d, o, "key", key);
 	td_jm_str(d, o, "tool", meta->tool);
@@ -278,53 +270,21 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	int r;
 	if ((r = td_record_write(file, o, 0644, err)) || (r = td_mkdir_p(parent, 0755, err)))
 		return r;
+	// An image has programs that run as their owner, root: in containers, and for nobody else of this machine.
+	if (chmod(made, 0700) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", made);
 	if (td_path_exists(dest) && img_in_use(dest_root))
 		return td_fail(err, TD_CONFLICT, "image %s is in use: delete the pods that run from it, then try again", shown);
-	if ((r = move_away(dir, dest, err)))
-		return r;
 	// One sync for the whole tree: after a power loss the name must not stand for half an image.
 	td_auto_close int fd = open(made, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0)
 		syncfs(fd);
+	// An older one and this one change places: the name is never absent.
+	if (renameat2(AT_FDCWD, made, AT_FDCWD, dest, RENAME_EXCHANGE) == 0)
+		return td_rm_rf(made, err);
+	if (errno == EINVAL && (r = move_away(dir, dest, err))) // a file system that cannot exchange
+		return r;
 	return rename(made, dest) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "put image %s in place", shown) : 0;
-}
-
-int td_image_import_tar(const char *dir, const char *ref, const char *tar_path, struct td_cancel *c, struct td_error *err)
-{
-	td_auto_free char *name = NULL, *tag = NULL;
-	int r = img_name(ref, &name, &tag, err);
-	if (r)
-		return r;
-	if (access(tar_path, R_OK) < 0)
-		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "import %s", tar_path);
-	td_auto_close int lock = -1;
-	if ((r = img_lock(dir, c, &lock, err)))
-		return r;
-	img_sweep(dir);
-	td_auto_free char *made = img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
-	if ((r = td_mkdir_p(rootfs, 0755, err)))
-		return r;
-	// tar guesses the compression; device nodes of the image are of no use here: containers get theirs from us.
-	char *argv[] = {"tar", "-x",   "-p", "--numeric-owner", "--xattrs", "--exclude=./dev/*", "--exclude=dev/*",
-			"-C",  rootfs, "-f", (char *)tar_path,  NULL};
-	static const char *const path_env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
-	static const char *const sh[] = {"/bin/sh", NULL};
-	td_auto_free char *key = NULL;
-	if (!(r = td_run_ok(argv, 600000, c, err)) && !(r = img_file_key(tar_path, c, &key, err))) {
-		const char *const need[] = {"usr", "bin"};
-		bool any = false;
-		for (size_t i = 0; i < TD_LEN(need); i++) {
-			td_auto_free char *p = td_asprintf("%s/%s", rootfs, need[i]);
-			any = any || td_path_exists(p);
-		}
-		if (!any)
-			r = td_fail(err, TD_INVALID, "%s holds neither /usr nor /bin: it must be the tar of a root file system", tar_path);
-	}
-	if (!r)
-		r = img_commit(dir, made, name, tag, key, &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
-	if (r)
-		td_rm_rf(made, NULL);
-	return r ? td_wrap(err, "import image %s", ref) : 0;
 }
 
 int td_image_remove(const char *dir, const char *ref, struct td_error *err)

@@ -1,4 +1,4 @@
-// What image.c and recipe.c share.
+// What image.c, import.c and recipe.c share.
 #pragma once
 
 #include "base/proc.h"
@@ -7,6 +7,7 @@
 
 // "docker.io/library/debian:13" → "debian", "13"; '/' of a name becomes '+', so that it is one directory.
 int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *err);
+char *img_shown(const char *name, const char *tag);                                                           // "nvidia/cuda:12" again
 int img_read(const char *dir, const char *name, const char *tag, struct td_image *ret, struct td_error *err); // TD_NOT_FOUND
 // The store's lock, held until the descriptor is closed.
 int img_lock(const char *dir, struct td_cancel *c, int *ret_fd, struct td_error *err);
@@ -24,4 +25,3 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	       struct td_error *err);
 // The first mirror of Debian's main archive that apt uses (apt_dir: "/etc/apt"); NULL: none, mmdebstrap has a default.
 char *img_mirror(const char *apt_dir);
-int img_file_key(const char *path, struct td_cancel *c, char **ret_hex, struct td_error *err); // sha256 of a file (sha256sum)

@@ -54,12 +54,6 @@ static int sha256(char *const argv[], const char *in, struct td_cancel *c, char 
 	return 0;
 }
 
-int img_file_key(const char *path, struct td_cancel *c, char **ret_hex, struct td_error *err)
-{
-	char *argv[] = {"sha256sum", "--zero", "--", (char *)path, NULL};
-	return sha256(argv, NULL, c, ret_hex, err);
-}
-
 // ---- the machine's mirror ----
 
 // The first archive of Debian's main packages in apt's sources: an address that ends in /debian. One-line and deb822 files.

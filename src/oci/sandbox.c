@@ -65,8 +65,9 @@ int td_sandbox_main(int argc, char **argv)
 		return fail("enter", dir);
 	if (unshare(CLONE_NEWNS) < 0)
 		return fail("unshare the mount namespace", NULL);
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-		return fail("make the mounts private", NULL);
+	// A slave, not private: later mounts of the node reach volumes with mountPropagation HostToContainer, and none of ours leaves.
+	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
+		return fail("make the mounts a slave of the node's", NULL);
 	td_auto_free char *l = escape(lower);
 	// Relative: no path of ours can break the options, and the page that they must fit in is left to the image's path.
 	td_auto_free char *o = td_asprintf("lowerdir=%s,upperdir=upper,workdir=work", l);

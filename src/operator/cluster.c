@@ -4,6 +4,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/log.h"
+#include "kube/slices.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -67,7 +68,7 @@ static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_ob
 	td_informer_by_index(op->pods, "node", node->name, &pods);
 	for (size_t i = 0; share && i < pods.n; i++)
 		if (td_streq(pods.v[i]->ns, sc->ns) && is_of(pods.v[i], "slurmd", sc->name) && !td_object_deleting(pods.v[i]))
-			return td_op_share_parse(share, ret);
+			return td_op_share_parse(share, td_op_resource(sc->root), ret);
 	return false;
 }
 
@@ -83,9 +84,12 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 	for (size_t i = 0; i < nodes.n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
+		long long gpus;
 		bool ours = owner && td_op_selects(owner, nodes.v[i]) && td_streq(owner->ns, sc->ns) &&
 			    td_streq(td_jstr(owner->root, "spec.clusterName"), sc->name);
-		if ((ours && td_op_share_of(sc->root, owner->root, nodes.v[i]->root, &s, NULL)) || runs_here(op, sc, nodes.v[i], &s))
+		if ((ours && td_op_gpus(op, sc->root, nodes.v[i], &gpus, NULL) &&
+		     td_op_share_of(sc->root, owner->root, nodes.v[i]->root, gpus, &s, NULL)) ||
+		    runs_here(op, sc, nodes.v[i], &s))
 			add_node(f, nodes.v[i], &s);
 	}
 	// One kind of node: one line for all, so that further nodes of that kind change nothing. Else lines by name.
@@ -99,8 +103,7 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 			td_strv_steal(&f->owned, td_hostlist_write(&g->names));
 			nodes_text = f->owned.v[f->owned.n - 1];
 		}
-		const char *dev = g->fake ? "/dev/tandem-gpu" : "/dev/nvidia";
-		td_strv_steal(&f->owned, g->gpus == 1 ? td_asprintf("%s0", dev) : td_asprintf("%s[0-%lld]", dev, g->gpus - 1));
+		td_strv_steal(&f->owned, td_op_device_files(sc->root, g->fake, g->gpus));
 		f->gres[k++] = (struct td_slurm_gres){nodes_text, "gpu", f->owned.v[f->owned.n - 1]};
 	}
 }
@@ -124,6 +127,24 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 				     "spec.login[%zu].name: must not begin with \"slurm\" nor be \"config\": Tandem's own objects have "
 				     "those names",
 				     i);
+		const char *group = td_jstr_or(x, "name", ""), *cluster = td_jstr_or(sc, "metadata.name", "");
+		if (strlen(cluster) + 1 + strlen(group) > 52)
+			td_strv_addf(
+				problems,
+				"spec.login[%zu].name: with the cluster's name %zu characters, 52 at most: Kubernetes adds its hash to the "
+				"StatefulSet's name in a label; choose a shorter one",
+				i, strlen(cluster) + 1 + strlen(group));
+		yyjson_val *y;
+		size_t k, m;
+		yyjson_arr_foreach (td_jget(sc, "spec.login"), k, m, y) { // each pod has a Service of its name, each group too
+			const char *other = td_jstr_or(y, "name", "");
+			size_t len = strlen(other);
+			long long at;
+			if (td_starts(group, other) && group[len] == '-' && td_parse_i64(group + len + 1, &at) && at >= 0 &&
+			    at < td_jint(y, "replicas", 1))
+				td_strv_addf(problems, "spec.login[%zu].name: \"%s\" is the name of a pod of the group \"%s\"", i, group,
+					     other);
+		}
 	}
 	static const char *const reserve[] = {"spec.reserve.cpu", "spec.reserve.memory"};
 	for (i = 0; i < TD_LEN(reserve); i++) {
@@ -146,7 +167,7 @@ static char *join(const struct td_strv *l)
 // is just starting loses a SIGTERM (24.11: seen; its pod then takes the whole grace period to end), so it is left alone until it answers.
 static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f, const char *hash)
 {
-	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system), born;
+	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system);
 	if (!v->first_seen)
 		v->first_seen = now;
 	td_auto_free char *name = td_asprintf("%s-config", sc->name);
@@ -158,8 +179,7 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++)
-		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) &&
-		    !td_time_parse(td_jstr_or(pods.v[i]->root, "metadata.creationTimestamp", ""), &born) && real - born < 10000)
+		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) && real - td_op_born(pods.v[i]) < 10000)
 			return true;
 	return false;
 }
@@ -169,10 +189,17 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 {
 	__attribute__((cleanup(facts_done))) struct facts f = {0};
 	gather(op, sc, sets, &f);
+	v->gpus = v->gpu_nodes = 0;
+	v->n_nodes = f.n_nodes;
+	for (size_t i = 0; i < f.n_groups; i++) {
+		v->gpus += f.group[i].gpus * (long long)f.group[i].names.n;
+		v->gpu_nodes += f.group[i].gpus ? (long long)f.group[i].names.n : 0;
+	}
 	struct td_slurm_facts facts = {f.gres, gres_lines(&f), f.mem_per_cpu, (const char *const *)f.sets.v, f.sets.n};
 	td_auto_strv struct td_strv problems = {0};
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	check(sc->root, &problems);
+	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->config_hash);
@@ -193,6 +220,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		int r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
 			td_debug("%s", err->msg);
+			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && strstr(err->msg, TD_DRA_ADMIN_LABEL))
+				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
+							 "=true, without which slurmd may not see "
+							 "the devices that it gives out; who may do so, allows it: kubectl label namespace "
+							 "%s " TD_DRA_ADMIN_LABEL "=true",
+							 sc->ns, sc->ns);
 			if (!v->problem)
 				v->problem = td_strdup(err->msg);
 			continue;
@@ -200,13 +233,21 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r)
 			return r;
 	}
-	// Login groups that are no longer wanted.
+	// Login groups and pods that are no longer wanted (Tandem 0.1's were Deployments), and claim templates of another class.
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(op->deployments, sc->ns, &all);
 	size_t n_deployments = all.n;
 	td_informer_list(op->services, sc->ns, &all);
+	size_t n_services = all.n;
+	td_informer_list(op->statefulsets, sc->ns, &all);
+	size_t n_sets = all.n;
+	if (op->templates)
+		td_informer_list(op->templates, sc->ns, &all);
 	for (size_t i = 0; i < all.n; i++) {
-		const struct td_gvr *gvr = i < n_deployments ? &td_deployments : &td_services;
+		const struct td_gvr *gvr = i < n_deployments ? &td_deployments
+					   : i < n_services  ? &td_services
+					   : i < n_sets      ? &td_statefulsets
+							     : &td_resourceclaimtemplates;
 		bool wanted = !td_streq(td_jstr(td_object_owner(all.v[i]), "uid"), sc->uid) || td_object_deleting(all.v[i]);
 		for (size_t k = 0; k < w.n && !wanted; k++)
 			wanted = w.v[k].gvr == gvr && td_streq(td_jstr(td_json_root(w.v[k].obj), "metadata.name"), all.v[i]->name);
@@ -222,20 +263,32 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 }
 
 // ---- status ----
-// Every slurmctld pod runs this configuration.
-static bool runs(struct td_op *op, struct td_object *sc, const char *hash)
+// Since when every slurmctld pod runs this configuration (the last one's creation), in ms of the real time; 0: that is not so.
+static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *hash)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
-	bool any = false;
+	int64_t since = 0;
 	for (size_t i = 0; i < pods.n; i++) {
 		if (!is_of(pods.v[i], "slurmctld", sc->name))
 			continue;
-		any = true;
 		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
-			return false;
+			return 0;
+		int64_t born = td_op_born(pods.v[i]);
+		since = born > since ? born : since;
 	}
-	return any;
+	return since;
+}
+
+// The configuration that was last put in force; "" before the first.
+static const char *active(const struct td_object *sc, const struct td_op_view *v)
+{
+	return v->active ? v->active : td_jstr_or(sc->root, "status.configHash", ""); // our cache may be older than our last write
+}
+
+int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
+{
+	return v->config_hash && td_streq(active(sc, v), v->config_hash) ? runs_since(op, sc, v->config_hash) : 0;
 }
 
 static long long ready_pods(struct td_op *op, struct td_object *sc, const char *app)
@@ -276,18 +329,17 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	yyjson_val *old = td_jget(sc->root, "status");
 	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
 	int64_t now = td_real_ms(&td_clock_system);
-	const char *active = v->active ? v->active : td_jstr_or(old, "configHash", ""); // our cache may be older than our last write
+	const char *hash = active(sc, v);
 	// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once.
-	if (v->config_hash && v->fresh && !td_streq(active, v->config_hash) && runs(op, sc, v->config_hash)) {
+	if (v->config_hash && v->fresh && !td_streq(hash, v->config_hash) && runs_since(op, sc, v->config_hash)) {
 		td_auto_buf struct td_buf body = {0};
-		int r = *active ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err) : 0;
+		int r = *hash ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err) : 0;
 		if (r)
 			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
-		if (*active)
+		if (*hash)
 			td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
-		active = v->config_hash;
 		free(v->active);
-		v->active = td_strdup(active);
+		hash = v->active = td_strdup(v->config_hash);
 	}
 	yyjson_val *x;
 	size_t i, n;
@@ -295,7 +347,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		logins_wanted += td_jint(x, "replicas", 1);
 	long long rest = ready_pods(op, sc, "slurmrestd"), logins = ready_pods(op, sc, "login");
 	bool config = !v->problem, ctl = v->fresh, rest_ok = rest > 0, login_ok = logins >= logins_wanted;
-	bool in_force = v->config_hash && td_streq(active, v->config_hash);
+	bool in_force = v->config_hash && td_streq(hash, v->config_hash);
 	bool ready = config && ctl && rest_ok && login_ok && in_force;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -303,8 +355,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	bool was = td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded");
 	td_jm_str(d, root, "phase", ready ? "Running" : !config && !was ? "Invalid" : was ? "Degraded" : "Starting");
 	td_jm_str(d, root, "slurmVersion", v->version ? v->version : td_jstr(old, "slurmVersion"));
-	if (*active)
-		td_jm_str(d, root, "configHash", active);
+	if (*hash)
+		td_jm_str(d, root, "configHash", hash);
 	td_jm_str(d, root, "restUrl", v->url);
 	if (v->known)
 		node_counts(d, root, &v->nodes);
@@ -312,6 +364,22 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_auto_free char *login_text = td_asprintf("%lld of %lld login pods are ready", logins, logins_wanted);
 	td_op_condition(d, cs, old, "ConfigValid", config ? "True" : "False", config ? "Valid" : "Invalid",
 			config ? "the configuration is written" : v->problem, gen, now);
+	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes);
+	// The default names nvidia.com/gpu: a cluster that has none is well.
+	bool asked = td_op_dra(sc->root) || !td_streq(td_op_resource(sc->root), "nvidia.com/gpu");
+	td_op_condition(d, cs, old, "DevicesFound",
+			!config || !v->n_nodes ? "Unknown"
+			: v->gpus              ? "True"
+			: asked                ? "False"
+					       : "Unknown",
+			!config       ? "ConfigInvalid"
+			: !v->n_nodes ? "NoNodes"
+			: v->gpus     ? "Found"
+				      : "NoDevices",
+			!config       ? "see condition ConfigValid"
+			: !v->n_nodes ? "no node is in its NodeSets yet"
+				      : devices,
+			gen, now);
 	td_op_condition(d, cs, old, "ControllerReady", ctl ? "True" : "False", ctl ? "Answers" : "NoAnswer",
 			ctl ? "slurmctld answers" : "slurmctld does not answer yet", gen, now);
 	td_op_condition(d, cs, old, "RestApiReady", rest_ok ? "True" : "False", rest_ok ? "Running" : "NotRunning",

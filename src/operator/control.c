@@ -12,7 +12,14 @@ void td_op_wants_done(struct td_op_wants *w)
 		td_json_unref(w->v[i].obj);
 		free(w->v[i].field);
 	}
-	w->n = 0;
+	free(w->v);
+	*w = (struct td_op_wants){0};
+}
+
+void td_op_wants_add(struct td_op_wants *w, struct td_op_want x)
+{
+	w->v = td_realloc(w->v, (w->n + 1) * sizeof(*w->v));
+	w->v[w->n++] = x;
 }
 
 struct builder {
@@ -22,18 +29,15 @@ struct builder {
 };
 
 // Finishes an object: namespace, labels, owner.
-static int add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, bool once, struct td_error *err)
+static void add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, bool once)
 {
-	if (b->out->n == TD_LEN(b->out->v))
-		return td_fail(err, TD_INVALID, "spec.login: too many groups");
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "metadata.namespace", b->ns);
 	yyjson_mut_val *labels = td_jm_obj(d, root, "metadata.labels");
 	td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER, b->name);
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
 	td_op_own(d, root, b->sc, &td_slurmclusters);
-	b->out->v[b->out->n++] = (struct td_op_want){.gvr = gvr, .obj = td_json_from_mut(root), .once = once};
-	return 0;
+	td_op_wants_add(b->out, (struct td_op_want){.gvr = gvr, .obj = td_json_from_mut(root), .once = once});
 }
 
 static yyjson_mut_doc *doc(struct td_json *j)
@@ -43,17 +47,17 @@ static yyjson_mut_doc *doc(struct td_json *j)
 	return d;
 }
 
-static int secret(struct builder *b, const char *suffix, const char *key, size_t bytes, struct td_error *err)
+static void secret(struct builder *b, const char *suffix, const char *key, size_t bytes)
 {
 	td_auto_free char *value = td_slurm_key_new(bytes);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		doc(td_op_yaml("apiVersion: v1\nkind: Secret\ntype: Opaque\nmetadata: {name: %s-%s}\n", b->name, suffix));
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, value);
 	explicit_bzero(value, strlen(value));
-	return add(b, &td_secrets, d, true, err);
+	add(b, &td_secrets, d, true);
 }
 
-static int config_map(struct builder *b, const struct td_slurm_files *f, struct td_error *err)
+static void config_map(struct builder *b, const struct td_slurm_files *f)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		doc(td_op_yaml("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s-config}\n", b->name));
@@ -61,10 +65,10 @@ static int config_map(struct builder *b, const struct td_slurm_files *f, struct 
 	for (size_t i = 0; i < f->n; i++)
 		td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_OP_CONFIG, b->hash);
-	return add(b, &td_configmaps, d, false, err);
+	add(b, &td_configmaps, d, false);
 }
 
-static int service(struct builder *b, const char *suffix, const char *app, int port, struct td_error *err)
+static void service(struct builder *b, const char *suffix, const char *app, int port)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = doc(td_op_yaml("apiVersion: v1\nkind: Service\n"
 									"metadata: {name: %s-%s, labels: {app.kubernetes.io/name: %s}}\n"
@@ -75,7 +79,13 @@ static int service(struct builder *b, const char *suffix, const char *app, int p
 									"  selector: {app.kubernetes.io/name: %s, tandem.dev/cluster: %s}\n"
 									"  ports: [{name: %s, port: %d, targetPort: %d, protocol: TCP}]\n",
 									b->name, suffix, app, app, b->name, app, port, port));
-	return add(b, &td_services, d, false, err);
+	add(b, &td_services, d, false);
+}
+
+// Where all nodes are drained in Slurm, slurmctld could start nowhere without it, and nothing could resume them.
+static void tolerate_drain(yyjson_mut_doc *d, yyjson_mut_val *template)
+{
+	td_op_tolerate(d, td_jm_arr(d, template, "spec.tolerations"), TD_OP_TAINT_DRAIN, "NoSchedule");
 }
 
 // The workload's template: hash, image and resources, then the user's template over it.
@@ -102,8 +112,10 @@ static int workload(struct builder *b, const struct td_gvr *gvr, struct td_json 
 	}
 	td_auto_free char *f = td_asprintf("%s.template", field);
 	int r = td_op_merge_template(d, t, td_jget(part, "template"), f, err);
-	if (r || (r = add(b, gvr, d, false, err)))
+	if (r)
 		return r;
+	tolerate_drain(d, t);
+	add(b, gvr, d, false);
 	b->out->v[b->out->n - 1].field = td_strdup(field);
 	return 0;
 }
@@ -136,7 +148,7 @@ static int slurmctld(struct builder *b, struct td_error *err)
 			   "        volumeMounts: [{name: state, mountPath: " TD_SLURM_STATE "}]\n"
 			   "      containers:\n"
 			   "      - name: slurmctld\n"
-			   "        command: [slurmctld, -D]\n"
+			   "        command: [sh, " TD_SLURM_ETC "/slurmctld.sh, slurmctld, -D]\n"
 			   "        env: [{name: SLURM_SACK_KEY, value: " TD_SLURM_KEYS "/slurm.key}]\n"
 			   "        ports: [{name: slurmctld, containerPort: 6817, protocol: TCP}]\n" UNPRIVILEGED "        volumeMounts:\n"
 			   "        - {name: config, mountPath: " TD_SLURM_ETC ", readOnly: true}\n" USERS_BY_FILE
@@ -162,11 +174,17 @@ static int slurmctld(struct builder *b, struct td_error *err)
 	return workload(b, &td_statefulsets, td_json_from_mut(yyjson_mut_doc_get_root(d)), part, "spec.controller", err);
 }
 
+static void claim_template(struct builder *b)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = doc(td_op_claim_template_object(b->sc));
+	add(b, &td_resourceclaimtemplates, d, false);
+}
+
 // Evictions (kubectl drain, autoscalers) keep off slurmd pods as long as a job is or could be there: all but those that the operator
 // labels, because a node that takes no more jobs cannot get one between the look and the eviction. A number, not maxUnavailable: that is
 // counted against the replicas of the NodeSet, which nobody needs to set. Until the node is drained (cordon it) an eviction is refused and
 // tried again by who asked.
-static int budget(struct builder *b, struct td_error *err)
+static void budget(struct builder *b)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		doc(td_op_yaml("apiVersion: policy/v1\nkind: PodDisruptionBudget\n"
@@ -177,7 +195,7 @@ static int budget(struct builder *b, struct td_error *err)
 			       "    matchLabels: {app.kubernetes.io/name: slurmd, tandem.dev/cluster: %s}\n"
 			       "    matchExpressions: [{key: " TD_OP_EVICTABLE ", operator: DoesNotExist}]\n",
 			       b->name, b->name));
-	return add(b, &td_pdbs, d, false, err);
+	add(b, &td_pdbs, d, false);
 }
 
 static bool by_socket(const struct builder *b)
@@ -236,18 +254,47 @@ static const char login_script[] = "for f in passwd group; do ln -sf /etc/tandem
 				   "echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2\n"
 				   "exec sleep infinity\n";
 
+// Headless: its name leads to one pod, or (NULL) to all that are ready.
+static void login_service(struct builder *b, const char *group, const char *pod)
+{
+	td_auto_free char *set = td_asprintf("%s-%s", b->name, group);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = doc(td_op_yaml(
+		"apiVersion: v1\nkind: Service\n"
+		"metadata: {name: %s, labels: {app.kubernetes.io/name: login, tandem.dev/login: '%s'}}\n"
+		"spec:\n"
+		"  type: ClusterIP\n"
+		"  clusterIP: None\n%s"
+		"  selector: {app.kubernetes.io/name: login, tandem.dev/cluster: %s, tandem.dev/login: '%s'}\n"
+		"  ports: [{name: ssh, port: 22, targetPort: 22, protocol: TCP}]\n",
+		pod ? pod : set, group, pod ? "  publishNotReadyAddresses: true\n" : "", b->name, group)); // "false" is not stored
+	if (pod)
+		td_jm_key_str(d, td_jm_get(yyjson_mut_doc_get_root(d), "spec.selector"), "statefulset.kubernetes.io/pod-name", pod);
+	add(b, &td_services, d, false);
+}
+
+// slurmctld calls back the srun of a step at the first label of its host's name (24.11: srun/launch.c, stepmgr/srun_comm.c), and blocks for
+// 10 s on a name that it cannot look up; the nodes of such a job stay COMPLETING for a minute or two (seen on a real cluster). One label is
+// the name of a Service of the namespace, so each login pod has a Service of its own name; a StatefulSet's pods have names that stay.
 static int login(struct builder *b, const yyjson_val *part, size_t at, struct td_error *err)
 {
 	const char *name = td_jstr_or(part, "name", "login");
-	td_auto_free char *field = td_asprintf("spec.login[%zu]", at);
+	long long replicas = td_jint(part, "replicas", 1);
+	td_auto_free char *field = td_asprintf("spec.login[%zu]", at), *set = td_asprintf("%s-%s", b->name, name);
+	login_service(b, name, NULL);
+	for (long long i = 0; i < replicas; i++) {
+		td_auto_free char *pod = td_asprintf("%s-%lld", set, i);
+		login_service(b, name, pod);
+	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = doc(td_op_yaml(
-		"apiVersion: apps/v1\nkind: Deployment\n"
-		"metadata: {name: %s-%s, labels: {app.kubernetes.io/name: login}}\n"
+		"apiVersion: apps/v1\nkind: StatefulSet\n"
+		"metadata: {name: %s, labels: {app.kubernetes.io/name: login}}\n"
 		"spec:\n"
 		"  replicas: %lld\n"
-		"  selector: {matchLabels: {app.kubernetes.io/name: login, tandem.dev/cluster: %s, tandem.dev/login: %s}}\n"
+		"  serviceName: %s\n"
+		"  podManagementPolicy: Parallel\n"
+		"  selector: {matchLabels: {app.kubernetes.io/name: login, tandem.dev/cluster: %s, tandem.dev/login: '%s'}}\n"
 		"  template:\n"
-		"    metadata: {labels: {app.kubernetes.io/name: login, tandem.dev/login: %s}}\n"
+		"    metadata: {labels: {app.kubernetes.io/name: login, tandem.dev/login: '%s'}}\n"
 		"    spec:\n"
 		"      terminationGracePeriodSeconds: 5\n"
 		"      containers:\n"
@@ -262,22 +309,10 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		"      - {name: config, configMap: {name: %s-config}}\n"
 		"      - {name: users, configMap: {name: %s-config, items: [{key: passwd, path: passwd}, {key: group, path: group}]}}\n"
 		"      - {name: key, secret: {secretName: %s-slurm-key, defaultMode: 256}}\n",
-		b->name, name, td_jint(part, "replicas", 1), b->name, name, name, b->name, b->name, b->name));
+		set, replicas, set, b->name, name, name, b->name, b->name, b->name));
 	yyjson_mut_val *cmd = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec.containers.[0].command");
 	yyjson_mut_arr_add_strcpy(d, cmd, login_script);
-	int r = workload(b, &td_deployments, td_json_from_mut(yyjson_mut_doc_get_root(d)), part, field, err);
-	if (r)
-		return r;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *s =
-		doc(td_op_yaml("apiVersion: v1\nkind: Service\n"
-			       "metadata: {name: %s-%s, labels: {app.kubernetes.io/name: login}}\n"
-			       "spec:\n"
-			       "  type: ClusterIP\n"
-			       "  clusterIP: None\n"
-			       "  selector: {app.kubernetes.io/name: login, tandem.dev/cluster: %s, tandem.dev/login: %s}\n"
-			       "  ports: [{name: ssh, port: 22, targetPort: 22, protocol: TCP}]\n",
-			       b->name, name, b->name, name));
-	return add(b, &td_services, s, false, err);
+	return workload(b, &td_statefulsets, td_json_from_mut(yyjson_mut_doc_get_root(d)), part, field, err);
 }
 
 int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, struct td_op_wants *ret, struct td_error *err)
@@ -290,13 +325,18 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 			    td_jstr_or(sc, "spec.slurm.image", "tandem/slurm:24.11"),
 			    hash,
 			    &out};
+	secret(&b, "slurm-key", "slurm.key", TD_SLURM_KEY_BYTES);
+	secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES);
+	config_map(&b, files);
+	service(&b, "slurmctld", "slurmctld", TD_SLURMCTLD_PORT);
+	if (!by_socket(&b))
+		service(&b, "slurmrestd", "slurmrestd", TD_SLURMRESTD_PORT);
+	service(&b, "slurmd", "slurmd", TD_SLURMD_PORT);
+	if (td_op_dra(sc))
+		claim_template(&b);
+	budget(&b);
 	int r;
-	if ((r = secret(&b, "slurm-key", "slurm.key", TD_SLURM_KEY_BYTES, err)) ||
-	    (r = secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES, err)) || (r = config_map(&b, files, err)) ||
-	    (r = service(&b, "slurmctld", "slurmctld", TD_SLURMCTLD_PORT, err)) ||
-	    (!by_socket(&b) && (r = service(&b, "slurmrestd", "slurmrestd", TD_SLURMRESTD_PORT, err))) ||
-	    (r = service(&b, "slurmd", "slurmd", TD_SLURMD_PORT, err)) || (r = budget(&b, err)) || (r = slurmctld(&b, err)) ||
-	    (r = slurmrestd(&b, err)))
+	if ((r = slurmctld(&b, err)) || (r = slurmrestd(&b, err)))
 		return r;
 	yyjson_val *x;
 	size_t i, n;
@@ -304,6 +344,6 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 		if ((r = login(&b, x, i, err)))
 			return r;
 	*ret = out;
-	out.n = 0;
+	out = (struct td_op_wants){0};
 	return 0;
 }

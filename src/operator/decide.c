@@ -2,7 +2,7 @@
 // Slurm's records, so a crash between two steps changes nothing.
 //
 //   update: drain("tandem: update") → no job → delete pod → delete record → create pod → it registers; a record that somebody else has
-//           drained stays, and so does his reason
+//           drained stays, and so does his reason. The same where Slurm drained a node for devices that an earlier configuration hid.
 //   leave:  drain("tandem: scale-in") → no job → delete pod → delete record
 // Without a fresh answer from Slurm nothing is taken away: unknown is not idle.
 #include "operator/operator.h"
@@ -53,10 +53,24 @@ bool td_op_reason_ours(const char *reason)
 	return false;
 }
 
-// Drained by somebody else, the bridge included: the record carries a reason that is not ours to lose.
-static bool foreign(const struct td_slurm_node *r)
+// By Slurm itself: "gres/gpu count reported lower than configured".
+static bool drained_for_gres(const struct td_slurm_node *r)
 {
-	return (r->states & TD_NODE(DRAIN)) && !td_op_reason_ours(r->reason);
+	return td_op_drained_by_us(r, "gres/");
+}
+
+bool td_op_drained_by_others(const struct td_slurm_node *r)
+{
+	// Where the bridge or Slurm itself says that the devices are not those of the record, a new record is the way out.
+	return (r->states & TD_NODE(DRAIN)) && !td_op_reason_ours(r->reason) && !td_op_drained_by_us(r, TD_OP_REASON_DEVICES) &&
+	       !drained_for_gres(r);
+}
+
+// What it reported under another configuration may be why Slurm has drained it, and Slurm would never look again. A new slurmd is judged
+// by what is there now; it is newer than the configuration, so that devices that are really gone do not cost a pod again and again.
+static bool outlived(const struct td_op_node *n)
+{
+	return n->older && drained_for_gres(n->record);
 }
 
 bool td_op_available(const struct td_op_node *n)
@@ -139,7 +153,8 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 		act(n, TD_OP_NONE, n->refuse);
 	} else if (!n->pod && !n->ready) {
 		act(n, TD_OP_NONE, "the Kubernetes node is not ready");
-	} else if (!n->pod && r && !foreign(r) && (n->record_differs || td_op_drained_by_us(r, TD_OP_REASON_UPDATE))) {
+	} else if (!n->pod && r && !td_op_drained_by_others(r) &&
+		   (n->record_differs || td_op_drained_by_us(r, TD_OP_REASON_UPDATE) || drained_for_gres(r))) {
 		act(n, TD_OP_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
 	} else if (!n->pod) {
 		act(n, TD_OP_CREATE, NULL);
@@ -159,12 +174,12 @@ static void update(struct td_op_node *v, size_t n, const struct td_op_policy *p)
 	for (int pass = 0; pass < 3; pass++) {
 		for (size_t i = 0; i < n; i++) {
 			struct td_op_node *x = &v[i];
-			if (!x->keep || !x->pod || x->pod_updated || x->pod_deleting || x->act != TD_OP_NONE)
+			if (!x->keep || !x->pod || (x->pod_updated && !outlived(x)) || x->pod_deleting || x->act != TD_OP_NONE)
 				continue;
 			bool out = !td_op_available(x), busy = td_op_record_busy(x->record);
 			if (pass != (out ? 0 : busy ? 2 : 1))
 				continue;
-			if (x->record && foreign(x->record) && x->record_differs) {
+			if (x->record && td_op_drained_by_others(x->record) && x->record_differs) {
 				// Its record, and with it somebody's reason, would have to go for the new size to count.
 				act(x, TD_OP_NONE, "drained by somebody else: updated when it is resumed");
 			} else if (out || away < p->max_unavailable) {

@@ -7,12 +7,13 @@
 
 static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 {
-	return g == &td_secrets        ? op->secrets
-	       : g == &td_configmaps   ? op->configmaps
-	       : g == &td_services     ? op->services
-	       : g == &td_statefulsets ? op->statefulsets
-	       : g == &td_pdbs         ? op->budgets
-				       : op->deployments;
+	return g == &td_secrets                  ? op->secrets
+	       : g == &td_configmaps             ? op->configmaps
+	       : g == &td_services               ? op->services
+	       : g == &td_statefulsets           ? op->statefulsets
+	       : g == &td_pdbs                   ? op->budgets
+	       : g == &td_resourceclaimtemplates ? op->templates
+						 : op->deployments;
 }
 
 // A Secret that exists is never changed, but it must hold what the pods mount.

@@ -3,6 +3,8 @@
 
 #include "base/log.h"
 #include "cmd/roles.h"
+#include "kube/health.h"
+#include "kube/slices.h"
 
 #include <getopt.h>
 #include <poll.h>
@@ -51,7 +53,8 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
 		td_op_view_abort(op, key);
 	}
-	enqueue(op->q, o->ns, cluster);
+	const char *at = td_object_label(o, TD_OP_LABEL_CLUSTER_NS);
+	enqueue(op->q, at ? at : o->ns, cluster);
 }
 
 static void on_budget(void *ctx, struct td_object *old, struct td_object *now)
@@ -74,6 +77,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	// Heartbeats change nothing of interest.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
+	    td_jequal(td_jget(old->root, "status.capacity"), td_jget(now->root, "status.capacity")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_op_ready(old) == td_op_ready(now) &&
 	    td_streq(td_object_annotation(old, TD_OP_SHARE), td_object_annotation(now, TD_OP_SHARE)) &&
 	    td_object_deleting(old) == td_object_deleting(now))
@@ -81,9 +85,14 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	all_clusters(ctx);
 }
 
+static void on_slice(void *ctx, struct td_object *old, struct td_object *now)
+{
+	all_clusters(ctx);
+}
+
 static void index_node(const struct td_object *o, struct td_strv *ret)
 {
-	const char *n = td_jstr(o->root, "spec.nodeName");
+	const char *n = td_op_pod_node(o);
 	if (n)
 		td_strv_add(ret, n);
 }
@@ -116,7 +125,11 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	struct td_error e = TD_ERROR_INIT;
 	if (sc) {
 		r = td_op_cluster_sync(op, sc, v, &sets, c, err);
+		if (!r && op->per_cluster)
+			r = td_op_per_cluster_sync(op, sc, c, err);
 		td_op_view_refresh(op, sc, v, *again_ms > 0 ? *again_ms : 50, c);
+	} else if (op->per_cluster) {
+		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
 	r2 = td_op_nodesets_sync(op, sc, ns, name, v, &sets, again_ms, c, &e);
 	if (!r && r2) {
@@ -156,6 +169,10 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
 	td_info("leading");
+	bool served = false;
+	int r = td_dra_served(op->k, &served, c, err);
+	if (r)
+		return r;
 	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
 	const struct {
@@ -173,29 +190,26 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->deployments, {&td_deployments, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->budgets, {&td_pdbs, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_budget},
+		// where the API serves resource.k8s.io/v1 only
+		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},
 	};
 	struct td_informer *informers[TD_LEN(table)];
+	const size_t n = TD_LEN(table) - (served ? 0 : 2);
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new(); // ends the informers also when one of them could not start
-	int r = 0;
-	for (size_t i = 0; i < TD_LEN(table); i++)
+	for (size_t i = 0; i < n; i++)
 		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
 	td_informer_add_index(op->pods, "node", index_node);
-	for (size_t i = 0; i < TD_LEN(table); i++) {
+	if (served)
+		td_informer_add_index(op->slices, "node", td_dra_index_node);
+	for (size_t i = 0; i < n; i++) {
 		td_informer_on_change(informers[i], table[i].fn, op);
 		if (!r)
 			r = td_informer_start(informers[i], stop, err);
 	}
 	op->events = td_recorder_new(op->k, "tandem-operator");
-	// Decisions on half-filled caches would delete what they do not see.
-	while (!r && (r = td_informers_wait(informers, TD_LEN(informers), 10000, c, err)) == TD_TRANSIENT) {
-		td_warn("%s", err ? err->msg : "caches are not filled yet");
-		r = 0;
-		bool all = true;
-		for (size_t i = 0; i < TD_LEN(informers); i++)
-			all &= td_informer_synced(informers[i]);
-		if (all)
-			break;
-	}
+	if (!r)
+		r = td_informers_fill(informers, n, "the operator waits", c, err);
 	if (!r) {
 		td_auto_objects struct td_objects l = {0};
 		td_informer_list(op->clusters, NULL, &l);
@@ -206,13 +220,15 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		struct stopper s = {op, c, stop};
 		pthread_t t;
 		bool passed = !pthread_create(&t, NULL, pass_on, &s);
+		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
+		td_op_measure(NULL);
 		td_cancel_fire(stop);
 		if (passed)
 			pthread_join(t, NULL);
 	}
 	td_cancel_fire(stop);
-	for (size_t i = 0; i < TD_LEN(table); i++)
+	for (size_t i = n; i--;) // handlers look into the caches before theirs
 		*table[i].slot = td_informer_free(informers[i]);
 	td_op_views_free(op);
 	op->events = td_recorder_free(op->events);
@@ -221,37 +237,56 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 }
 
 // The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would cost seconds.
-static int wait_api(struct td_kube *k, struct td_cancel *c, struct td_error *err)
+static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_cancel *c, struct td_error *err)
 {
 	for (int64_t ms = 20;; ms = ms < 500 ? ms + 10 : 500) {
-		int r = td_kube_get(k, &td_namespaces, NULL, "kube-system", c, NULL, err);
-		if (r != TD_TRANSIENT && r != TD_UNCERTAIN && r != TD_NOT_FOUND)
-			return r;
+		int r = td_kube_get(k, &td_leases, l->ns, l->name, c, NULL, err);
+		if (r != TD_TRANSIENT && r != TD_UNCERTAIN)
+			return 0;
 		if (td_cancel_wait(c, ms))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
 }
 
-static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--empty-dirs PATH] [--identity NAME] [--log-level LEVEL]\n"
+static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--image IMAGE] [--empty-dirs PATH] [--identity NAME]\n"
+			    "                       [--per-cluster FILE --own-namespace NS] [--metrics ADDR:PORT] [--lease-namespace NS]\n"
+			    "                       [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
 			    "\n"
 			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
-			    "kube-system/tandem-operator.\n"
+			    "tandem-operator.\n"
 			    "\n"
 			    "  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
+			    "  --image IMAGE      Tandem's own image: on kubelets, slurmd pods take tandem-standin from it\n"
+			    "                     (without: embedded, where the agent shows it to them)\n"
 			    "  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
 			    "                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
+			    "  --per-cluster FILE   what each SlurmCluster gets besides Slurm (its bridge), as YAML; tandem-operator(8)\n"
+			    "  --own-namespace NS   where Tandem itself runs, for --per-cluster\n"
+			    "  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
 			    "  --identity NAME    name in the Lease (default: the host's name)\n"
+			    "  --lease-namespace NS  where the Lease is (default kube-system)\n"
+			    "  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
+			    "  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
+			    "  --retry-period S     how often the Lease is renewed (default 2s)\n"
 			    "  --log-level LEVEL  debug, info, warn, error (default info)\n"
 			    "\n"
 			    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 int td_operator_main(int argc, char **argv)
 {
-	static const struct option options[] = {{"kubeconfig", 1, 0, 'k'}, {"empty-dirs", 1, 0, 'e'}, {"identity", 1, 0, 'i'},
-						{"log-level", 1, 0, 'l'},  {"help", 0, 0, 'h'},       {0}};
-	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL;
-	int level = TD_LOG_INFO;
-	for (int o; (o = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+	static const struct option options[] = {{"kubeconfig", 1, 0, 'k'},   {"empty-dirs", 1, 0, 'e'},
+						{"identity", 1, 0, 'i'},     {"image", 1, 0, 'm'},
+						{"metrics", 1, 0, 'M'},      {"lease-namespace", 1, 0, 'n'},
+						{"per-cluster", 1, 0, 'p'},  {"own-namespace", 1, 0, 'o'},
+						{"lease-duration", 1, 0, 0}, {"renew-deadline", 1, 0, 1},
+						{"retry-period", 1, 0, 2},   {"log-level", 1, 0, 'l'},
+						{"help", 0, 0, 'h'},         {0}};
+	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL, *image = NULL, *metrics = NULL, *per = NULL, *own = NULL;
+	struct td_lease_opts lease = {.ns = "kube-system", .name = "tandem-operator"};
+	int *const times[] = {&lease.duration_s, &lease.renew_s, &lease.retry_s};
+	struct td_error err = TD_ERROR_INIT;
+	int level = TD_LOG_INFO, r = 0;
+	for (int o, i; !r && (o = getopt_long(argc, argv, "h", options, &i)) != -1;) {
 		if (o == 'h')
 			return fputs(usage, stdout), 0;
 		if (o == 'k')
@@ -260,11 +295,29 @@ int td_operator_main(int argc, char **argv)
 			identity = optarg;
 		else if (o == 'e')
 			empty_dirs = optarg;
+		else if (o == 'm')
+			image = optarg;
+		else if (o == 'M')
+			metrics = optarg;
+		else if (o == 'n')
+			lease.ns = optarg;
+		else if (o == 'p')
+			per = optarg;
+		else if (o == 'o')
+			own = optarg;
+		else if (o < (int)TD_LEN(times))
+			r = td_lease_flag(options[i].name, optarg, times[o], &err);
 		else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0)
 			continue;
 		else
 			return fputs(usage, stderr), 2;
 	}
+	if (!r && !per != !own)
+		r = td_fail(&err, TD_INVALID, "--per-cluster and --own-namespace go together");
+	if (!r)
+		r = td_lease_check(&lease, &err);
+	if (r)
+		return fprintf(stderr, "tandem operator: %s\n", err.msg), 2;
 	if (optind < argc)
 		return fputs(usage, stderr), 2;
 	td_log_init("operator", (enum td_log_level)level);
@@ -272,12 +325,16 @@ int td_operator_main(int argc, char **argv)
 	gethostname(host, sizeof(host) - 1);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
-	struct td_error err = TD_ERROR_INIT;
-	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER, .empty_dirs = empty_dirs};
-	int r = td_kube_new(conf, &op.k, &err);
-	const struct td_lease_opts lease = {"kube-system", "tandem-operator", identity ? identity : host, 15};
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER, .empty_dirs = empty_dirs, .image = image, .per_cluster = per, .own_ns = own};
+	lease.identity = identity ? identity : host;
+	struct td_health *health;
+	r = td_health_serve("operator", metrics, &health, &err);
+	if (!r)
+		r = td_kube_new(conf, &op.k, &err);
+	if (!r)
+		td_health_set("lease", "the API server was not reached yet");
 	while (!r && !td_cancelled(cancel)) {
-		if ((r = wait_api(op.k, cancel, &err)))
+		if ((r = wait_api(op.k, &lease, cancel, &err)))
 			break;
 		r = td_lease_run(op.k, &lease, cancel, lead, &op, &err);
 		if (r == TD_CONFLICT) { // lost the lease: stand in line again
@@ -285,6 +342,7 @@ int td_operator_main(int argc, char **argv)
 			r = 0;
 		}
 	}
+	td_health_end(health);
 	td_kube_free(op.k);
 	if (r && r != TD_CANCELLED) {
 		td_err("%s", err.msg);

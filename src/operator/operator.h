@@ -15,15 +15,19 @@
 // ---- words ----
 #define TD_OP_LABEL_CLUSTER "tandem.dev/cluster"
 #define TD_OP_LABEL_NODESET "tandem.dev/nodeset"
+#define TD_OP_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace" // on what a SlurmCluster has in the operator's namespace
 #define TD_OP_LABEL_NAME "app.kubernetes.io/name"
-#define TD_OP_CONFIG "tandem.dev/config-hash"    // on daemons' pod templates
-#define TD_OP_REVISION "tandem.dev/revision"     // on slurmd pods: hash of the whole wanted pod
-#define TD_OP_EVICTABLE "tandem.dev/evictable"   // label on slurmd pods of nodes that are drained or down and hold no job
-#define TD_OP_SHARE "tandem.dev/slurm-share"     // on nodes: what Slurm gives out there
-#define TD_OP_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
-#define TD_OP_REASON_SCALE_IN "tandem: scale-in" // the node leaves the set
-#define TD_OP_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
-#define TD_OP_REASON_DEAD "tandem: slurmd died"  // its container; the next one clears its jobs away (slurmd.c)
+#define TD_OP_CONFIG "tandem.dev/config-hash"      // on daemons' pod templates
+#define TD_OP_REVISION "tandem.dev/revision"       // on slurmd pods: hash of the whole wanted pod
+#define TD_OP_NODE "tandem.dev/slurm-node"         // on slurmd pods: the node they are for
+#define TD_OP_EVICTABLE "tandem.dev/evictable"     // label on slurmd pods of nodes that are drained or down and hold no job
+#define TD_OP_SHARE "tandem.dev/slurm-share"       // on nodes: what Slurm gives out there
+#define TD_OP_REASON_UPDATE "tandem: update"       // the slurmd pod is replaced
+#define TD_OP_REASON_SCALE_IN "tandem: scale-in"   // the node leaves the set
+#define TD_OP_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
+#define TD_OP_TAINT_DRAIN "tandem.dev/slurm-drain" // the bridge's: somebody drained the node in Slurm
+#define TD_OP_REASON_DEVICES "tandem: devices"     // the bridge's (pool/node.c): its kubelet offers fewer than the record says
+#define TD_OP_REASON_DEAD "tandem: slurmd died"    // its container; the next one clears its jobs away (slurmd.c)
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {
@@ -33,9 +37,10 @@ struct td_op_want {
 	char *field; // of the SlurmCluster, "spec.login[0]": whose template shaped it; NULL: none
 };
 struct td_op_wants {
-	struct td_op_want v[64];
+	struct td_op_want *v;
 	size_t n;
 };
+void td_op_wants_add(struct td_op_wants *w, struct td_op_want x); // takes x.obj and x.field
 void td_op_wants_done(struct td_op_wants *w);
 #define td_auto_wants __attribute__((cleanup(td_op_wants_done)))
 // Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects are marked `once`.
@@ -58,17 +63,34 @@ void td_op_condition(yyjson_mut_doc *d, yyjson_mut_val *conditions, const yyjson
 struct td_op_share {
 	long long cpus, memory_mb, gpus;
 };
-// allocatable − reserve. False with a reason in *why (static or from err) when nothing is left or the spec asks for more than there is.
-bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, struct td_op_share *ret,
+// allocatable − reserve. gpus: that the node has; -1: its extended resource says. False with a reason in *why (static or from err) when
+// nothing is left or the spec asks for more than there is.
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long gpus, struct td_op_share *ret,
 		    struct td_error *why);
-char *td_op_share_text(const struct td_op_share *s); // the annotation's JSON; caller frees
-bool td_op_share_parse(const char *s, struct td_op_share *ret);
-// The wanted slurmd pod, its revision in an annotation. TD_INVALID names the field of the NodeSet.
+char *td_op_share_text(const struct td_op_share *s, const char *resource);            // the annotation's JSON; caller frees
+bool td_op_share_parse(const char *s, const char *resource, struct td_op_share *ret); // false: none, or of another resource
+// The wanted slurmd pod, its revision in an annotation. TD_INVALID names the field of the NodeSet. image: Tandem's own, from which
+// kubelets' pods get tandem-standin; NULL: embedded, the agent shows it to them.
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,
-		     struct td_json **ret, struct td_error *err);
+		     const char *image, struct td_json **ret, struct td_error *err);
 char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *node); // caller frees
 // "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
+
+// ---- devices.c: spec.devices; pure but td_op_gpus, which reads the caches ----
+struct td_op;
+bool td_op_dra(const yyjson_val *sc);             // source DRA
+const char *td_op_resource(const yyjson_val *sc); // "nvidia.com/gpu"
+void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *problems);
+char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes); // what was found, in words; caller frees
+char *td_op_device_files(const yyjson_val *sc, bool fake, long long n);          // File= of gres.conf; caller frees
+// For td_op_share_of. False: what the driver publishes cannot be used; why says what.
+bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret, struct td_error *why);
+char *td_op_claim_template(const yyjson_val *sc); // name; caller frees
+struct td_json *td_op_claim_template_object(const yyjson_val *sc);
+void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_val *sc, const char *node);
+const char *td_op_pod_node(const struct td_object *pod);    // of a slurmd pod, scheduled or not; NULL: none
+const char *td_op_unscheduled(const struct td_object *pod); // why kube-scheduler has found no place; NULL: it has, or was not asked
 
 // ---- decide.c: what to do with a NodeSet's nodes (pure) ----
 enum td_op_act {
@@ -88,6 +110,7 @@ struct td_op_node { // in
 	const char *pod_ip;                 // "" when none
 	const struct td_slurm_node *record; // Slurm's, NULL: none or unknown
 	bool record_differs;                // its size is not what the pod would say now
+	bool older;                         // its slurmd is from before the configuration that is in force
 	bool missing;                       // slurmd runs, and Slurm answers without a record of the node
 	bool forgotten;                     // so long that it will stay so (missing.c)
 	// out
@@ -113,6 +136,8 @@ extern const char td_op_turn[];                        // `why` of a node whose 
 bool td_op_available(const struct td_op_node *n);      // takes part in the pool: slurmd runs, and Slurm would give it work
 bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
 bool td_op_reason_ours(const char *reason);            // one of those that the operator and slurmd's pod write
+// The record carries a reason that is not ours to lose.
+bool td_op_drained_by_others(const struct td_slurm_node *r);
 bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
 void td_op_sort(struct td_objects *l);            // by name
@@ -151,7 +176,9 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 	int64_t fetched, changed, cost, last_cost, first_seen; // monotonic ms
 	uint64_t hash;                                         // of nodes
 	char *version;
-	char error[256];              // why there is no answer
+	char error[256];           // why there is no answer
+	long long gpus, gpu_nodes; // that its nodes have
+	size_t n_nodes;
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *active;                 // the configuration that was last put in force; NULL: see the object's status
@@ -160,29 +187,37 @@ struct td_op_view { // one cluster's Slurm, used by the worker that holds the cl
 };
 struct td_op {
 	struct td_kube *k;
-	const char *empty_dirs; // slurm/where.h; NULL: not known
+	const char *empty_dirs;           // slurm/where.h; NULL: not known
+	const char *image;                // Tandem's own, on kubelets; NULL: embedded
+	const char *per_cluster, *own_ns; // percluster.c; NULL: bridges are started by somebody else
 	struct td_queue *q;
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets, *deployments, *budgets;
-	struct td_op_view *views; // guarded by lock; an entry belongs to the worker that holds its key
-	bool stopping;            // guarded by lock: no new calls to Slurm
+	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
+	struct td_op_view *views;               // guarded by lock; an entry belongs to the worker that holds its key
+	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 };
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // The NodeSet a node belongs to: the one whose slurmd pod is there, else the oldest that selects it and whose cluster exists. A reference,
 // or NULL.
 bool td_op_selects(const struct td_object *set, const struct td_object *node); // by selector, affinity and taints
+// Appends a toleration of that taint, whatever its value.
+void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *key, const char *effect);
 // Appends to spec.tolerations what a slurmd pod tolerates: what a DaemonSet's pods do, the taint that shows a drain, and the NodeSet's own.
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset);
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
 		       struct td_error *err);
+// When the slurmctld that runs the configuration in force was made, in ms of the real time; 0: none is in force.
+int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v);
 int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err);
 // sc NULL: the cluster is gone, its slurmd pods go too. *again_ms: when to look again at the latest.
 int td_op_nodesets_sync(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
 			struct td_objects *sets, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 // view.c
 bool td_op_ready(const struct td_object *o);     // condition Ready of a node or a pod
+int64_t td_op_born(const struct td_object *o);   // its creation, in ms of the real time; 0: it does not say
 bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);
@@ -195,3 +230,12 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,
 		       struct td_error *err);
+// metrics.c
+void td_op_measure(struct td_op *op); // /metrics shows its caches from here on; NULL: no more
+// percluster.c: the bridge and policies of a SlurmCluster, from the file --per-cluster
+char *td_op_bridge_name(const char *ns, const char *cluster); // caller frees
+// Pure. jwt: data of the SlurmCluster's Secret NAME-jwt-key. TD_INVALID names the document that cannot be used.
+int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image, const yyjson_val *jwt,
+			      struct td_op_wants *ret, struct td_error *err);
+int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err);
+int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c, struct td_error *err);

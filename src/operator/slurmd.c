@@ -7,8 +7,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define GPU "nvidia.com/gpu"
-
 char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *node)
 {
 	return td_asprintf("%s-%s-%s", cluster, nodeset, node);
@@ -36,7 +34,7 @@ static bool explicit_gres(const char *s, char name[64], long long *ret)
 	return td_slurm_is_name(name);
 }
 
-bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, struct td_op_share *ret,
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long found, struct td_op_share *ret,
 		    struct td_error *why)
 {
 	char b[4][32];
@@ -44,8 +42,10 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	int64_t cpu, cpu_off, mem, mem_off, gpus;
 	if (td_quantity_milli(quantity(alloc, "cpu", b[0], "0"), &cpu, why) ||
 	    td_quantity_ceil(quantity(alloc, "memory", b[1], "0"), &mem, why) ||
-	    td_quantity_ceil(quantity(alloc, GPU, b[2], "0"), &gpus, why))
+	    td_quantity_ceil(quantity(alloc, td_op_resource(cluster), b[2], "0"), &gpus, why))
 		return td_wrap(why, "status.allocatable"), false;
+	if (found >= 0)
+		gpus = found;
 	if (td_quantity_ceil(quantity(reserve, "cpu", b[3], "1"), &cpu_off, why))
 		return td_wrap(why, "spec.reserve.cpu of the SlurmCluster"), false;
 	if (td_quantity_ceil(quantity(reserve, "memory", b[3], "1Gi"), &mem_off, why))
@@ -78,18 +78,18 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	return true;
 }
 
-char *td_op_share_text(const struct td_op_share *s)
+char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"" GPU "\":\"%lld\"}", s->cpus, s->memory_mb, s->gpus);
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"}", s->cpus, s->memory_mb, resource, s->gpus);
 }
 
-bool td_op_share_parse(const char *text, struct td_op_share *ret)
+bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int64_t cpus, mem, gpus;
 	if (td_json_parse(text, strlen(text), &j, NULL) || td_quantity_ceil(td_jkey_str(td_json_root(j), "cpu"), &cpus, NULL) ||
 	    td_quantity_ceil(td_jkey_str(td_json_root(j), "memory"), &mem, NULL) ||
-	    td_quantity_ceil(td_jkey_str(td_json_root(j), GPU), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 || gpus < 0)
+	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 || gpus < 0)
 		return false;
 	*ret = (struct td_op_share){cpus, mem >> 20, gpus};
 	return true;
@@ -190,7 +190,13 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 // of is cancelled, and the batch script of a job that may not be requeued is left to slurmctld, which ends it as NODE_FAIL. Stand-ins are
 // never touched: their pods live beside this container (a stand-in's mark is its comment until its admin comment is written).
 // Clients need sackd's socket until slurmd has its own.
-static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
+//
+// On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to write there. With SYS_ADMIN the
+// mounts, which are this container's own, become writable; nothing of the host's does.
+static const char slurmd_script[] = "[ -z \"$TD_CGROUPS\" ] || for m in /sys/fs/cgroup /sys/fs/cgroup/*; do\n"
+				    "  mountpoint -q $m && mount -o remount,bind,rw $m\n"
+				    "done\n"
+				    "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
 				    "exec 8<> <(:) 9<> <(:)\n"
 				    "conf=/etc/tandem/users/slurm.conf sack=\n"
 				    "mkdir -p /run/slurm\n"
@@ -236,20 +242,24 @@ static const char slurmd_script[] = "for f in passwd group; do ln -sf /etc/tande
 				    "exec 8>&- 9>&-\n"
 				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
 
+void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *key, const char *effect)
+{
+	yyjson_mut_val *t = yyjson_mut_obj(d);
+	td_jm_str(d, t, "key", key);
+	td_jm_str(d, t, "operator", "Exists");
+	td_jm_str(d, t, "effect", effect);
+	yyjson_mut_arr_append(tolerations, t);
+}
+
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset)
 {
 	yyjson_mut_val *tol = td_jm_arr(d, spec, "tolerations");
 	static const char *const taints[][2] = {
 		{"node.kubernetes.io/not-ready", "NoExecute"},      {"node.kubernetes.io/not-ready", "NoSchedule"},
 		{"node.kubernetes.io/unreachable", "NoExecute"},    {"node.kubernetes.io/unreachable", "NoSchedule"},
-		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {"tandem.dev/slurm-drain", "NoSchedule"}};
-	for (size_t i = 0; i < TD_LEN(taints); i++) {
-		yyjson_mut_val *t = yyjson_mut_obj(d);
-		td_jm_str(d, t, "key", taints[i][0]);
-		td_jm_str(d, t, "operator", "Exists");
-		td_jm_str(d, t, "effect", taints[i][1]);
-		yyjson_mut_arr_append(tol, t);
-	}
+		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {TD_OP_TAINT_DRAIN, "NoSchedule"}};
+	for (size_t i = 0; i < TD_LEN(taints); i++)
+		td_op_tolerate(d, tol, taints[i][0], taints[i][1]);
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(nodeset, "spec.tolerations"), i, n, x) {
@@ -257,8 +267,57 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 	}
 }
 
+// On a kubelet, where no `up` has put tandem-standin beside the pods: an init container brings it. AppArmor's usual profile for containers
+// forbids the mounts that the script makes.
+static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *image)
+{
+	td_auto(td_json_unref) struct td_json *more = td_op_yaml("spec:\n"
+								 "  initContainers:\n"
+								 "  - name: tandem\n"
+								 "    image: '%s'\n"
+								 "    imagePullPolicy: IfNotPresent\n"
+								 "    command: [tandem-standin, copy, /opt/tandem]\n"
+								 "    resources: {requests: {cpu: 10m, memory: 16Mi}}\n"
+								 "    securityContext:\n"
+								 "      runAsUser: 0\n"
+								 "      allowPrivilegeEscalation: false\n"
+								 "      readOnlyRootFilesystem: true\n"
+								 "      capabilities: {drop: [ALL]}\n"
+								 "      seccompProfile: {type: RuntimeDefault}\n"
+								 "    volumeMounts:\n"
+								 "    - {name: tandem-bin, mountPath: /opt/tandem}\n"
+								 "bin: {name: tandem-bin, emptyDir: {}}\n"
+								 "run: {path: /run/tandem, type: DirectoryOrCreate}\n"
+								 "cgroups: {name: TD_CGROUPS, value: remount}\n",
+								 image);
+	yyjson_val *m = td_json_root(more);
+	td_jm_copyval(d, root, "spec.initContainers", td_jget(m, "spec.initContainers"));
+	td_jm_copyval(d, td_jm_get(root, "spec.volumes.[4]"), "hostPath", td_jget(m, "run"));
+	yyjson_mut_val *vols = td_jm_get(root, "spec.volumes"), *env = td_jm_get(root, "spec.containers.[0].env");
+	yyjson_mut_arr_replace(vols, 3, yyjson_val_mut_copy(d, td_jget(m, "bin")));
+	yyjson_mut_arr_append(env, yyjson_val_mut_copy(d, td_jget(m, "cgroups")));
+	td_jm_str(d, td_jm_get(root, "spec.containers.[0].securityContext"), "appArmorProfile.type", "Unconfined");
+}
+
+// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod is replaced for
+// another reason; until then the old one does (its words, standin/wire.h, are the same).
+static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
+{
+	yyjson_mut_val *c, *bin = NULL;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(root, "spec.initContainers"), i, n, c)
+		bin = td_streq(td_jm_getstr(c, "name"), "tandem") ? c : bin;
+	td_auto_free char *image = bin ? td_strdup(td_jm_getstr(bin, "image")) : NULL;
+	if (bin)
+		td_jm_str(d, bin, "image", "");
+	td_auto_free char *text = td_json_mut_text(root, NULL);
+	if (bin)
+		td_jm_str(d, bin, "image", image);
+	return td_op_hash(text, strlen(text));
+}
+
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,
-		     struct td_json **ret, struct td_error *err)
+		     const char *image, struct td_json **ret, struct td_error *err)
 {
 	const char *ns = td_jstr(nodeset, "metadata.namespace"), *set = td_jstr(nodeset, "metadata.name"),
 		   *sc = td_jstr(cluster, "metadata.name"), *name = td_jstr(node, "metadata.name");
@@ -311,6 +370,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *c = td_jm_get(root, "spec.containers.[0]");
 	td_jm_str(d, c, "image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11"));
 	td_jm_str(d, td_jm_get(c, "env.[3]"), "value", conf);
+	if (image)
+		for_kubelet(d, root, image);
 	yyjson_mut_arr_add_strcpy(d, td_jm_get(c, "command"), slurmd_script);
 	if (td_is_dns_label(name)) { // a name with dots cannot be a hostname; slurmd is told its name anyway
 		td_jm_str(d, root, "spec.hostname", name);
@@ -320,12 +381,17 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)
 		return r;
-	td_jm_str(d, root, "spec.nodeName", name); // a template cannot move it
+	if (td_op_dra(cluster) && share->gpus) { // a template cannot move it
+		td_jm_del(root, "spec.nodeName");
+		td_op_slurmd_claims(d, root, cluster, name);
+	} else {
+		td_jm_str(d, root, "spec.nodeName", name);
+	}
 	td_jm_str(d, root, "apiVersion", "v1");
 	td_jm_str(d, root, "kind", "Pod");
 	td_jm_str(d, root, "metadata.name", pod);
 	td_jm_str(d, root, "metadata.namespace", ns);
-	td_auto_free char *text = td_json_mut_text(root, NULL), *rev = td_op_hash(text, strlen(text));
+	td_auto_free char *rev = revision(d, root);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_OP_REVISION, rev);
 	td_op_own(d, root, nodeset, &td_nodesets);
 	*ret = td_json_from_mut(root);

@@ -1,6 +1,7 @@
 // One cluster's Slurm as the operator last saw it: which slurmrestd, with which key, and its nodes.
 #include "operator/operator.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 #include "slurm/keys.h"
 #include "slurm/where.h"
@@ -39,13 +40,14 @@ void td_op_view_abort(struct td_op *op, const char *key)
 
 bool td_op_ready(const struct td_object *o)
 {
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o->root, "status.conditions"), i, n, x) {
-		if (td_streq(td_jstr(x, "type"), "Ready"))
-			return td_streq(td_jstr(x, "status"), "True");
-	}
-	return false;
+	return td_condition_true(o->root, "Ready");
+}
+
+int64_t td_op_born(const struct td_object *o)
+{
+	int64_t ms = 0;
+	td_time_parse(td_jstr_or(o->root, "metadata.creationTimestamp", ""), &ms);
+	return ms;
 }
 
 bool td_op_pod_ready(const struct td_object *p)

@@ -68,6 +68,8 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 	case TD_IS_RUNNING:
 		if (j->warned)
 			return step(TD_DO_END_JOB, "granted, and about to be taken away");
+		if (a->fenced) // what we read of the job is old, or slurmctld came back with an older state
+			return step(TD_DO_END_JOB, "the devices of its grant went on to another job");
 		if (!a->node_fits)
 			return step(TD_DO_END_JOB, "the pod may not run on the node it was granted");
 		if (a->short_of) // seen after a restart of slurmctld, until the nodes have registered again

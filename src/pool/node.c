@@ -6,6 +6,7 @@
 #define CORDONED "tandem: cordoned"
 #define REQUESTED "tandem: requested"
 #define GATE "tandem: gate"
+#define DEVICES "tandem: devices"
 #define LOST "tandem: slurm state lost"
 
 static bool starts(const char *s, const char *prefix)
@@ -15,7 +16,8 @@ static bool starts(const char *s, const char *prefix)
 
 bool td_pool_reason_ours(const char *reason)
 {
-	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, GATE) || starts(reason, LOST);
+	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, GATE) || starts(reason, DEVICES) ||
+	       starts(reason, LOST);
 }
 
 bool td_pool_reason_tandem(const char *reason)
@@ -65,6 +67,9 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	} else if (f->gate && (ours || !f->gate_alarm)) {
 		add(ret->reason, GATE ", ");
 		add(ret->reason, f->gate);
+	} else if (f->devices) {
+		add(ret->reason, DEVICES ", ");
+		add(ret->reason, f->devices);
 	}
 	if (*ret->reason && !f->drain)
 		ret->slurm = TD_NODE_DRAIN;

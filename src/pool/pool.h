@@ -56,6 +56,7 @@ struct td_pool_ask {
 	struct td_grant grant;
 	bool fits_now;   // Slurm could start it now and nobody waits before it: the fast path
 	bool node_fits;  // (job RUNNING) the pod may still run on the node that was granted
+	bool fenced;     // (job RUNNING) the node says that the devices of this very grant went on to another job
 	bool superseded; // (done) its agent ended it, because the devices went on to another job
 	bool short_of;   // (job RUNNING) Slurm does not name as many devices as the pod asks for
 	bool waited;     // … and has not for a while
@@ -113,6 +114,7 @@ struct td_pool_node_facts {
 	bool cordoned;       // spec.unschedulable
 	const char *request; // annotation tandem.dev/drain: somebody asks for a drain; NULL: nobody
 	const char *gate;    // a device was not let go in time: the agent's words; NULL: none
+	const char *devices; // its kubelet offers fewer than Slurm counts there: words; NULL: as many
 	bool gate_alarm;     // so many nodes say that, that something else is wrong: no more of them are drained
 	bool lost_state;     // the pool is stopped: Slurm lost its state
 	// Slurm

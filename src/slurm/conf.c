@@ -1,5 +1,7 @@
 #include "slurm/conf.h"
 
+#include "slurm/scripts.h"
+
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
@@ -99,7 +101,7 @@ static const struct {
 	{"AuthAltParameters", "jwt_key=" TD_SLURM_JWT "/jwt_hs256.key", "Tandem makes the key"},
 	{"StateSaveLocation", TD_SLURM_STATE, "set spec.controller.storage"},
 	{"SlurmdSpoolDir", TD_SLURM_SPOOL, "it is a volume of the slurmd pods"},
-	{"SlurmctldPidFile", "/run/slurmctld/slurmctld.pid", "it is a volume of the controller's pod"},
+	{"SlurmctldPidFile", TD_SLURM_STATE "/slurmctld.pid", "it says beside the state whether that is whole"},
 	{"SlurmdPidFile", "/run/slurmd.pid", "pods are made for it"},
 	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
 	{"TaskProlog", "/opt/tandem/task-prolog", "the gate looks once more before a task starts; users have srun --task-prolog"},
@@ -118,6 +120,7 @@ static const struct {
 	{"PreemptParameters", "send_user_signal", NULL},
 	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
 	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
+	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (scripts.c): no reason to complain about each node
 	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
 	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
 	{"NodeSet", "", "use a NodeSet object"},
@@ -465,13 +468,13 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0};
 	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
-	const char *const names[TD_SLURM_FILES] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "passwd", "group"};
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "slurmctld.sh", "passwd", "group"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
 		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
-		td_strdup("#!/bin/sh\n# Slurm's Prolog: the node's agent must have given the job its devices.\nexec "
-			  "/opt/tandem/tandem-standin gate\n"),
+		td_strdup(td_slurm_gate_sh),
+		td_strdup(td_slurm_slurmctld_sh),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 	};

@@ -34,6 +34,7 @@ enum td_slurm_file {
 	TD_GRES_CONF,
 	TD_CGROUP_CONF,
 	TD_GATE_SH,
+	TD_SLURMCTLD_SH,
 	TD_PASSWD,
 	TD_GROUP,
 	TD_SLURM_FILES, // the fixed ones; the object's own follow

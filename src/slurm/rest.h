@@ -43,10 +43,8 @@ enum td_slurm_op {
 	TD_SLURM_NODE,
 	TD_SLURM_OPS,
 };
-const char *td_slurm_op_name(enum td_slurm_op op); // "job-allocate"
-// Since start: requests, and bytes of the replies' bodies.
-void td_slurm_stats(const struct td_slurm *s, enum td_slurm_op op, uint64_t *ret_requests, uint64_t *ret_bytes);
-// 0: slurmctld answers and takes our token (a node list is asked for: /ping lies, slurm-facts 0.2).
+const char *td_slurm_op_name(enum td_slurm_op op); // "job-allocate": the label of its metrics, and part of its fault points' names
+// 0: slurmctld answers and takes our token (a job's state is asked for: /ping lies, slurm-facts 0.2).
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 
 // ---- jobs ----
@@ -61,8 +59,9 @@ struct td_slurm_ask {              // what a job wants; NULL and 0 are left out
 	int64_t time_limit_min;    // 0: the partition's default
 	int nice;
 	bool exclusive;
-	bool warn_usr1;   // kill_warning_signal USR1 to the batch shell
-	int warn_delay_s; // before the time limit
+	bool exclusive_user; // its nodes run no job of another user
+	bool warn_usr1;      // kill_warning_signal USR1 to the batch shell
+	int warn_delay_s;    // before the time limit
 };
 // An immediate allocation: RUNNING inside the call, or TD_THROTTLED (no room, or somebody waits before us; it leaves a FAILED record: never
 // try blindly). user NULL: our own.
@@ -141,6 +140,6 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
 			 struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
-// For what has no verb here (the operator's status): GET /slurm/<version><path>. Returns the whole body text; 2xx only.
+// For what has no verb here: `method` on /slurm/<version><path>, body as JSON or NULL. Appends the whole reply to ret; 2xx only.
 int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c, struct td_buf *ret,
 		 struct td_error *err);

@@ -62,8 +62,8 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 		number(d, j, "time_limit", a->time_limit_min);
 	if (a->nice)
 		td_jm_int(d, j, "nice", a->nice);
-	if (a->exclusive)
-		strings(d, j, "shared", "none");
+	if (a->exclusive || a->exclusive_user)
+		strings(d, j, "shared", a->exclusive ? "none" : "user");
 	if (immediate)
 		td_jm_bool(d, j, "immediate", true);
 	td_jm_bool(d, j, "requeue", false);

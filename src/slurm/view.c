@@ -20,6 +20,7 @@ struct td_slurm_view {
 	struct td_slurm_snapshot *snap;
 	size_t waiting;
 	uint64_t print;
+	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
 };
 
 struct td_slurm_view *td_slurm_view_new(void)
@@ -40,10 +41,14 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
 	return NULL;
 }
 
+enum { PACE_FIRST = 3 }; // answers of a Slurm that is just starting are slow, and say nothing of the next
+
 int64_t td_slurm_pace_wait(struct td_slurm_pace *p, int64_t took_ms, int64_t times, int64_t min_ms)
 {
 	int64_t least = took_ms;
 	p->took[p->n++ % TD_LEN(p->took)] = took_ms;
+	if (p->n < PACE_FIRST)
+		return min_ms;
 	for (size_t i = 0; i < TD_LEN(p->took) && i < p->n; i++)
 		least = p->took[i] < least ? p->took[i] : least;
 	return least * times > min_ms ? least * times : min_ms;
@@ -223,11 +228,14 @@ int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, stru
 	pthread_mutex_lock(&v->lock);
 	v->waiting = 0;
 	v->print = 0;
+	memset(v->others, 0, sizeof(v->others));
 	for (size_t i = 0; i < all.n; i++) {
-		if (td_job_phase(all.v[i].states) != TD_PHASE_WAITING)
-			continue;
+		enum td_job_phase p = td_job_phase(all.v[i].states);
 		size_t at = find_locked(v, all.v[i].id);
 		if (at < v->n && v->v[at].job == all.v[i].id)
+			continue;
+		v->others[p]++;
+		if (p != TD_PHASE_WAITING)
 			continue;
 		v->waiting++;
 		v->print += mix((uint64_t)all.v[i].id); // a sum: the order of the list does not matter
@@ -243,4 +251,17 @@ void td_slurm_view_waiting(const struct td_slurm_view *v, size_t *ret_n, uint64_
 	*ret_n = v->waiting;
 	*ret_print = v->print;
 	pthread_mutex_unlock(l);
+}
+
+void td_slurm_view_counts(const struct td_slurm_view *v, struct td_slurm_job_counts *ret)
+{
+	pthread_mutex_t *l = (pthread_mutex_t *)(uintptr_t)&v->lock;
+	memset(ret, 0, sizeof(*ret));
+	pthread_mutex_lock(l);
+	memcpy(ret->n[0], v->others, sizeof(v->others));
+	for (size_t i = 0; i < v->n; i++)
+		if (v->v[i].states) // 0: not polled yet, or unknown to Slurm
+			ret->n[1][td_job_phase(v->v[i].states)]++;
+	pthread_mutex_unlock(l);
+	ret->n[0][TD_PHASE_ENDED] = ret->n[1][TD_PHASE_ENDED] = 0;
 }

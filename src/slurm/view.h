@@ -13,7 +13,8 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v);
 TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
 
 // How long to wait for the next poll: `times` as long as one takes, so that Slurm has its time for others, and at least min_ms. The
-// quickest of the last few counts: one that was slow, because the machine was busy for a moment, must not make us blind for seconds.
+// quickest of the last few counts: one that was slow, because the machine was busy for a moment, must not make us blind for seconds, nor
+// must the very first.
 struct td_slurm_pace {
 	int64_t took[8];
 	size_t n;
@@ -48,4 +49,10 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 // ---- others that wait ----
 // Counts the jobs that wait and are not watched, and a fingerprint of which they are: "the same state of the pool" for the fast path.
 int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
+// All jobs that have not ended, by phase: n[1] the watched, n[0] the others. The watched are as fresh as their poll, the others as the last
+// td_slurm_view_poll_waiting().
+struct td_slurm_job_counts {
+	size_t n[2][TD_PHASE_FLAG];
+};
+void td_slurm_view_counts(const struct td_slurm_view *v, struct td_slurm_job_counts *ret);
 void td_slurm_view_waiting(const struct td_slurm_view *v, size_t *ret_n, uint64_t *ret_print);

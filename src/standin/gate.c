@@ -15,7 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { GATE_MS = 45000, DEVICES_MAX = 1024 };
+enum { GATE_MS = 45000, DEVICES_MAX = 1024, POD_NS_MAX = 63, POD_NAME_MAX = 253 };
 
 static bool digits(const char *s)
 {
@@ -128,6 +128,30 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 	return result;
 }
 
+// The part of a path between its slashes: a name as Kubernetes has them, of at most max bytes. 0: it is none.
+static size_t kube_name(const char *s, size_t max)
+{
+	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789.-");
+	return s[n] == '/' && n <= max ? n : 0;
+}
+
+// " ask=<pod uid> pod=<namespace>/<name>" when the job's comment says that it stands in for a pod ("tandem/<cluster uid>/<namespace>/
+// <name>/<pod uid>", set with the submit, the name not by older bridges; the job's owner may write there what he likes, so it is a hint);
+// else "".
+static const char *ask(char *out, size_t n)
+{
+	const char *comment = getenv("SLURM_JOB_COMMENT"), *uid = comment ? strrchr(comment, '/') : NULL;
+	*out = '\0';
+	if (!uid || strncmp(comment, "tandem/", 7) != 0 || strlen(++uid) != 36 || strspn(uid, "0123456789abcdef-") != 36)
+		return out;
+	const char *ns = strchr(comment + 7, '/'); // behind the cluster's uid
+	size_t n_ns = ns && ++ns < uid ? kube_name(ns, POD_NS_MAX) : 0, n_name = n_ns ? kube_name(ns + n_ns + 1, POD_NAME_MAX) : 0;
+	int at = snprintf(out, n, " ask=%s", uid);
+	if (n_name && ns + n_ns + 1 + n_name + 1 == uid)
+		snprintf(out + at, n - (size_t)at, " pod=%.*s", (int)(n_ns + 1 + n_name), ns);
+	return out;
+}
+
 int standin_gate(int argc, char **argv)
 {
 	const char *path = TD_WIRE_GATE;
@@ -173,9 +197,9 @@ int standin_gate(int argc, char **argv)
 			back_off = back_off < 500 ? back_off * 2 : 1000;
 			continue;
 		}
-		char request[TD_WIRE_LINE];
-		int n = snprintf(request, sizeof(request), "acquire job=%s start=%s uid=%s node=%s devices=%s timeout=%lld\n", job,
-				 digits(start) ? start : "0", uid, node, dev, (long long)left);
+		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
+		int n = snprintf(request, sizeof(request), "acquire job=%s start=%s uid=%s%s node=%s devices=%s timeout=%lld\n", job,
+				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node, dev, (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;

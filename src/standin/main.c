@@ -3,6 +3,7 @@
 //   gate              Slurm's Prolog: waits until the node's devices are free for this job
 //   task-prolog       Slurm's TaskProlog (also when called by this name): has the gate let this job in?
 //   run …             the batch job that stands in for a pod
+//   copy DIR          puts itself into DIR, for Slurm's containers
 #include "standin/standin.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@ static int usage(FILE *f)
 	      "       tandem-standin gate [--socket PATH] [--timeout MS]\n"
 	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
+	      "       tandem-standin copy DIR\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
@@ -44,5 +46,7 @@ int main(int argc, char **argv)
 		return standin_gate(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "run"))
 		return standin_run(argc - 1, argv + 1);
+	if (argc == 3 && !strcmp(argv[1], "copy"))
+		return standin_copy(argv[2]);
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

@@ -1,7 +1,8 @@
 // run: the batch job that stands in for a pod. It holds a connection to the bridge and exits when told to.
 //
-// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s). TERM is reported and then obeyed at once with
-// exit code 143, because a COMPLETING job blocks its whole node; USR1 (preemption and time limit are near) is only reported.
+// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s), where it was last heard, else to whoever the name of
+// TD_WIRE_NAME_ENV leads to: another replica of the bridge may lead by then, and only who leads listens. TERM is reported and then obeyed
+// at once with exit code 143, because a COMPLETING job blocks its whole node; USR1 (preemption and time limit are near) is only reported.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -16,14 +17,24 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { BACKOFF_MIN = 100, BACKOFF_MAX = 5000, CONNECT_MS = 5000, TERM_MS = 1000 };
+enum {
+	BACKOFF_MIN = 100,
+	BACKOFF_MAX = 5000,
+	CONNECT_MS = 5000,
+	ONE_OF_MS = 1000, // to connect, when there are others to try
+	FIRST_MS = 5000,  // to the bridge's first word: one that is frozen is still connected to, by its kernel
+	LOOKUP_MS = 5000,
+	TERM_MS = 1000,
+	ADDRS_MAX = 16
+};
 
 struct run {
-	struct sockaddr_storage addr;
-	socklen_t addr_len;
+	struct standin_addr addr; // where the bridge was heard last; first that of --knock
+	const char *name;         // NULL: nobody else to ask
 	char hello[TD_WIRE_LINE];
 	int sigfd, fd; // fd: the connection, -1 without one
 	bool usr1;     // to be reported with the next connection
@@ -31,7 +42,7 @@ struct run {
 	int64_t heard, pinged;
 };
 
-static bool parse_addr(const char *s, struct run *r)
+static bool parse_addr(const char *s, struct standin_addr *r)
 {
 	char host[64];
 	const char *colon = strrchr(s, ':');
@@ -43,13 +54,13 @@ static bool parse_addr(const char *s, struct run *r)
 	unsigned long port = strtoul(colon + 1, &end, 10);
 	if (*end || !colon[1] || port == 0 || port > 65535)
 		return false;
-	struct sockaddr_in *v4 = (struct sockaddr_in *)&r->addr;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&r->addr;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)&r->sa;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&r->sa;
 	size_t n = strlen(host);
 	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
 		v4->sin_port = htons((uint16_t)port);
-		r->addr_len = sizeof(*v4);
+		r->len = sizeof(*v4);
 		return true;
 	}
 	if (host[0] != '[' || host[n - 1] != ']')
@@ -59,7 +70,7 @@ static bool parse_addr(const char *s, struct run *r)
 		return false;
 	v6->sin6_family = AF_INET6;
 	v6->sin6_port = htons((uint16_t)port);
-	r->addr_len = sizeof(*v6);
+	r->len = sizeof(*v6);
 	return true;
 }
 
@@ -93,27 +104,33 @@ static void on_signals(struct run *r)
 	}
 }
 
-// Waits until fd has `events`, a signal came (handled here) or the time is over. 1: fd is ready; 0 otherwise.
-static int wait_fd(struct run *r, int fd, short events, int64_t deadline)
+// Waits until fd has `events`, a signal came (handled here) or the time is over. True: fd is ready.
+static bool wait_any(struct run *r, int fd, short events, int64_t deadline)
 {
 	int64_t left = deadline - now_ms();
 	struct pollfd f[2] = {{r->sigfd, POLLIN, 0}, {fd, events, 0}};
 	int n = poll(f, 2, left < 0 ? 0 : left > 60000 ? 60000 : (int)left);
 	if (n > 0 && f[0].revents)
 		on_signals(r);
-	return n > 0 && f[1].revents && r->fd == fd;
+	return n > 0 && f[1].revents;
 }
 
-static bool connect_once(struct run *r)
+// The same for the connection, which a signal may have ended.
+static bool wait_fd(struct run *r, int fd, short events, int64_t deadline)
 {
-	r->fd = socket(r->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return wait_any(r, fd, events, deadline) && r->fd == fd;
+}
+
+static bool connect_once(struct run *r, const struct standin_addr *a)
+{
+	r->fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (r->fd < 0)
 		return false;
-	if (connect(r->fd, (struct sockaddr *)&r->addr, r->addr_len) < 0 && errno != EINPROGRESS) {
+	if (connect(r->fd, (const struct sockaddr *)&a->sa, a->len) < 0 && errno != EINPROGRESS) {
 		drop(r);
 		return false;
 	}
-	int64_t deadline = now_ms() + CONNECT_MS;
+	int64_t deadline = now_ms() + (r->name ? ONE_OF_MS : CONNECT_MS);
 	int fd = r->fd, e = ETIMEDOUT;
 	while (r->fd == fd && now_ms() < deadline)
 		if (wait_fd(r, fd, POLLOUT, deadline)) {
@@ -157,9 +174,10 @@ static void on_line(struct run *r, const char *line)
 // Holds the connection until it is lost. True when the bridge said anything at all.
 static bool hold(struct run *r)
 {
-	int64_t opened = r->heard;
+	bool spoke = false;
 	while (r->fd >= 0) {
-		int64_t now = now_ms(), dead = r->heard + TD_WIRE_DEAD_S * 1000, ping = r->pinged + TD_WIRE_PING_S * 1000;
+		int64_t now = now_ms(), dead = r->heard + (spoke ? TD_WIRE_DEAD_S * 1000 : FIRST_MS),
+			ping = r->pinged + TD_WIRE_PING_S * 1000;
 		if (now >= dead) {
 			drop(r);
 			break;
@@ -174,13 +192,58 @@ static bool hold(struct run *r)
 		char *line;
 		int k;
 		while (r->fd >= 0 && (k = line_read(&r->in, now_ms(), &line)) != 0) {
-			if (k < 0)
+			if (k < 0) {
 				drop(r);
-			else
+			} else {
+				spoke = true;
 				on_line(r, line);
+			}
 		}
 	}
-	return r->heard > opened;
+	return spoke;
+}
+
+// The addresses of the name, by a child: a resolver that waits must not keep a signal from being obeyed.
+static size_t look_up(struct run *r, struct standin_addr *v, size_t max)
+{
+	pid_t pid;
+	size_t got = 0;
+	int fd = standin_lookup(r->name, &pid);
+	if (fd < 0)
+		return 0;
+	for (int64_t deadline = now_ms() + LOOKUP_MS; now_ms() < deadline && got < max * sizeof(*v);) {
+		if (!wait_any(r, fd, POLLIN, deadline))
+			continue;
+		ssize_t n = read(fd, (char *)v + got, max * sizeof(*v) - got);
+		if (n <= 0)
+			break;
+		got += (size_t)n;
+	}
+	close(fd);
+	kill(pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return got / sizeof(*v);
+}
+
+static bool same_addr(const struct standin_addr *a, const struct standin_addr *b)
+{
+	return a->len == b->len && !memcmp(&a->sa, &b->sa, a->len);
+}
+
+// Holds a connection to who leads, wherever it is. True when it was found.
+static bool once(struct run *r)
+{
+	struct standin_addr others[ADDRS_MAX];
+	if (connect_once(r, &r->addr) && hold(r))
+		return true;
+	size_t n = r->name ? look_up(r, others, ADDRS_MAX) : 0;
+	for (size_t i = 0; i < n; i++)
+		if (!same_addr(&others[i], &r->addr) && connect_once(r, &others[i]) && hold(r)) {
+			r->addr = others[i];
+			return true;
+		}
+	return false;
 }
 
 int standin_run(int argc, char **argv)
@@ -199,7 +262,7 @@ int standin_run(int argc, char **argv)
 		}
 		*v = argv[++i];
 	}
-	if (!knock || !parse_addr(knock, &r)) {
+	if (!knock || !parse_addr(knock, &r.addr)) {
 		fprintf(stderr, "tandem stand-in: --knock \"%s\" is not ADDR:PORT with a numeric address\n", knock ? knock : "");
 		return 2;
 	}
@@ -207,6 +270,8 @@ int standin_run(int argc, char **argv)
 		fputs("tandem stand-in: --ask, --token and SLURM_JOB_ID must be set: this runs as a Slurm batch job\n", stderr);
 		return 2;
 	}
+	const char *name = getenv(TD_WIRE_NAME_ENV);
+	r.name = name && *name ? name : NULL;
 	char host[256];
 	if (!node || !*node) {
 		gethostname(host, sizeof(host) - 1);
@@ -233,7 +298,7 @@ int standin_run(int argc, char **argv)
 	}
 	srandom((unsigned)getpid() ^ (unsigned)time(NULL));
 	for (int64_t back_off = BACKOFF_MIN;;) {
-		if (connect_once(&r) && hold(&r))
+		if (once(&r))
 			back_off = BACKOFF_MIN;
 		int64_t until = now_ms() + back_off / 2 + random() % back_off; // jitter: a restarted bridge must not meet everybody at once
 		while (now_ms() < until)

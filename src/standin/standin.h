@@ -4,12 +4,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
 
 int standin_init(char **argv);           // argv: the command and its arguments
 int standin_exec(char **argv);           // becomes argv, with a shell's exit codes: 127 not found, 126 not executable
 int standin_gate(int argc, char **argv); // gate.c
 int standin_task(int argc, char **argv); // task.c
 int standin_run(int argc, char **argv);  // run.c
+int standin_copy(const char *dir);       // copy.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).
@@ -36,6 +39,14 @@ int input_to(void);                    // the descriptor; -1: closed
 // gate.c: one conversation with the agent, until its last word. 0: ok; 1: refused for good; 2: "again"; -1: no word, try again. why: in
 // words, when it is not 0.
 int standin_ask(const char *path, const char *request, int64_t deadline_ms, char *why, size_t n_why);
+
+// lookup.c: the addresses behind NAME:PORT, asked for by a child: whole struct standin_addr, then the end, can be read from the
+// descriptor. The caller kills and reaps *ret_pid. -1: errno.
+struct standin_addr {
+	struct sockaddr_storage sa;
+	socklen_t len;
+};
+int standin_lookup(const char *name, pid_t *ret_pid);
 
 // line.c: small tools shared by gate and run.
 int64_t now_ms(void); // monotonic

@@ -7,6 +7,7 @@ usage: cluster.py up [--nodes N] | down | status        state: $TANDEM_KUBE_HOME
 The machine's own namespace has one link into the hub, so that it reaches the API (https://10.B.0.1), nodes (10.B.0.1i) and pods (10.B+1.i.0/24).
 The Service address of the API is routed to the hub, so that pods reach it without kube-proxy; other ClusterIPs lead nowhere."""
 import argparse
+import fcntl
 import json
 import os
 import pathlib
@@ -17,28 +18,19 @@ import subprocess
 import sys
 import time
 
-import image  # beside this file
-
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent)]
+import image  # noqa: E402
+from harness import Failed, ended, wait_for  # noqa: E402
+
 DAYS = "3650"
 
 
 def sh(*argv, check=True, timeout=120, **kw):
     r = subprocess.run([str(a) for a in argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout, **kw)
     if check and r.returncode:
-        raise RuntimeError(f"{' '.join(map(str, argv))}: exit {r.returncode}\n{r.stdout[-1000:]}{r.stderr[-2000:]}")
+        raise Failed(r.returncode, [str(a) for a in argv], r.stdout, r.stderr)
     return r.stdout
-
-
-def wait_for(what, predicate, seconds=120):
-    end = time.monotonic() + seconds
-    while True:
-        got = predicate()
-        if got:
-            return got
-        if time.monotonic() > end:
-            raise RuntimeError(f"not within {seconds} s: {what}")
-        time.sleep(0.05)
 
 
 class Pki:
@@ -81,11 +73,17 @@ kube-apiserver --etcd-servers http://127.0.0.1:2379 --bind-address 0.0.0.0 --sec
   --service-cluster-ip-range {services} --service-account-issuer https://kubernetes.default.svc.cluster.local \\
   --service-account-key-file pki/sa.pub --service-account-signing-key-file pki/sa.key \\
   --audit-policy-file audit.yaml --audit-log-path log/audit.log >> log/apiserver.log 2>&1 &
-kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt \\
-  --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s \\
-  >> log/controller-manager.log 2>&1 &
-kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 >> log/scheduler.log 2>&1 &
-coredns -conf Corefile >> log/coredns.log 2>&1 &
+# As a kubelet does with static pods: kube-controller-manager, for one, gives up when the API server is not healthy within 10 s.
+keep() {{
+  log=log/$1.log
+  while :; do "$@" >> $log 2>&1; sleep 0.5; done
+}}
+if {controllers}; then
+keep kube-controller-manager --kubeconfig conf/controller-manager.conf --service-account-private-key-file pki/sa.key --root-ca-file pki/ca.crt \\
+  --use-service-account-credentials --leader-elect=false --bind-address 127.0.0.1 --node-monitor-period=1s --node-monitor-grace-period={grace}s &
+keep kube-scheduler --kubeconfig conf/scheduler.conf --leader-elect=false --bind-address 127.0.0.1 &
+keep coredns -conf Corefile &
+fi
 echo ready > hub.ready
 while :; do wait -n; [ $? -ne 127 ] || exec sleep infinity; done
 """
@@ -113,14 +111,29 @@ else
   for c in $ctl; do mkdir /sys/fs/cgroup/$c; case $c in unified) mount -t cgroup2 cgroup2 /sys/fs/cgroup/$c ;;
     systemd) mount -t cgroup -o none,name=systemd cgroup /sys/fs/cgroup/$c ;; *) mount -t cgroup -o $c cgroup /sys/fs/cgroup/$c ;; esac; done
 fi
-mkdir -p /var/lib/cni /var/log/containers /var/lib/containerd /var/lib/kubelet /var/log/pods
+mkdir -p /srv /var/lib/cni /var/log/containers /var/lib/containerd /var/lib/kubelet /var/log/pods
 mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs cni /var/lib/cni
 mount -t tmpfs logs /var/log/containers
 mount --bind {dir}/{name}/ctr /var/lib/containerd
 mount --bind {dir}/{name}/kubelet /var/lib/kubelet
 mount --bind {dir}/{name}/pods /var/log/pods
+for d in tandem-agent slurm-main slurm-other; do # what Tandem and its examples keep on a node: not on the machine, and not shared by nodes
+  mkdir -p /var/lib/$d {dir}/{name}/var/$d; mount --bind {dir}/{name}/var/$d /var/lib/$d
+done
+mount --bind {dir}/shared /srv # the stand-in for a file system that all nodes share
 mount --make-rshared /
+# A kubelet counts the directories of CPUs and reads their numbers: {cpus} of them, so that tests have a pool to share, with numbers of CPUs that exist.
+zeros=
+for c in $(seq 0 $(({cpus} - 1))); do
+  [ $((c % 2)) = 1 ] || zeros=0$zeros
+  d=/run/cpu/cpu$zeros$((c % 2 * $(nproc --all) / 2))
+  mkdir -p $d/topology; echo $c > $d/topology/core_id; echo 0 > $d/topology/physical_package_id
+done
+cat /sys/devices/system/cpu/online > /run/cpu/online
+mkdir /run/no-numa
+mount --bind /run/no-numa /sys/devices/system/node
+mount --bind /run/cpu /sys/devices/system/cpu
 mkdir -p /run/tandem-fake
 for g in 0 1 2 3 4 5 6 7; do mknod -m 666 /run/tandem-fake/gpu$g c {major} $(({index} * 64 + g)); done
 cd {dir}/{name}
@@ -155,17 +168,20 @@ CONTAINERD = """version = 2
 
 
 class Cluster:
-    def __init__(self, home=None, assets=None, nodes=3, grace=8):
+    def __init__(self, home=None, assets=None, nodes=3, grace=8, cpus=16, controllers=True, owner=os.getpid()):
+        """controllers=False: the API server alone, nobody acts on what is in it. owner: the process without which the cluster is to go (sweep); None:
+        it stays until somebody takes it down."""
         self.dir = pathlib.Path(home or os.environ.get("TANDEM_KUBE_HOME", "/var/lib/tandem-kube"))
         self.assets = pathlib.Path(assets) if assets else None
-        self.n, self.grace = nodes, grace
+        self.n, self.grace, self.cpus, self.controllers = nodes, grace, cpus, controllers
         self.file = self.dir / "cluster.json"
         if self.file.exists():
-            self.__dict__.update({k: v for k, v in json.loads(self.file.read_text()).items() if k in ("b", "id", "n", "pids", "major")})
+            self.__dict__.update({k: v for k, v in json.loads(self.file.read_text()).items() if k in ("b", "id", "n", "pids", "major", "owner")})
             if self.assets is None:
                 self.assets = pathlib.Path(json.loads(self.file.read_text())["assets"])
         else:
             self.id, self.b, self.pids, self.major = None, None, {}, 0
+            self.owner = owner and [owner, born(owner)]
 
     # ---- names ----
     @property
@@ -187,24 +203,27 @@ class Cluster:
 
     def save(self):
         tmp = self.file.with_suffix(".tmp")
-        tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major}))
+        tmp.write_text(json.dumps({"id": self.id, "b": self.b, "n": self.n, "pids": self.pids, "assets": str(self.assets), "major": self.major, "owner": self.owner}))
         tmp.rename(self.file)
 
     # ---- up ----
     def up(self, say=lambda text: None):
         if self.file.exists():
             raise RuntimeError(f"{self.dir} has a cluster already: take it down first")
-        for d in ("pki", "conf", "log", "images", "etcd"):
+        sweep()
+        for d in ("pki", "conf", "log", "images", "etcd", "shared"):
             (self.dir / d).mkdir(parents=True, exist_ok=True)
         (self.dir / "etcd").chmod(0o700)
-        self.id = os.urandom(2).hex()
-        used = set(re.findall(r"10\.(\d+)\.", sh("ip", "-4", "addr") + sh("ip", "-4", "route")))
-        self.b = next(b for b in range(100, 250, 3) if not used & {str(b), str(b + 1), str(b + 2)})
         majors = set(re.findall(r"^ *(\d+) ", pathlib.Path("/proc/devices").read_text().split("Block")[0], re.M))
         self.major = next(m for m in range(254, 200, -1) if str(m) not in majors)
-        self.save()
+        with open("/run/lock/tandem-kube", "w") as lock:  # two that start at once would choose the same addresses
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.id = next(i for i in iter(lambda: os.urandom(2).hex(), None) if not os.path.exists(f"/run/netns/tk{i}-hub"))
+            used = set(re.findall(r"10\.(\d+)\.", sh("ip", "-4", "addr") + sh("ip", "-4", "route")))
+            self.b = next(b for b in range(100, 250, 3) if not used & {str(b), str(b + 1), str(b + 2)})
+            self.save()
+            self._network()
         self._pki()
-        self._network()
         if not (self.dir / "images/pause.tar").exists():
             image.pause(self.dir / "images/pause.tar")
         say("network and keys")
@@ -278,7 +297,8 @@ class Cluster:
     def _hub(self):
         (self.dir / "Corefile").write_text(COREDNS.format(api=self.api, dir=self.dir))
         (self.dir / "audit.yaml").write_text("apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n")
-        text = HUB.format(dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace)
+        text = HUB.format(dir=self.dir, env=self._env(), api=self.api, services=f"10.{self.b + 2}.0.0/16", grace=self.grace,
+                          controllers=str(self.controllers).lower())
         (self.dir / "hub.sh").write_text(text)
         self._spawn("hub", ["nsenter", f"--net=/run/netns/{self.ns('hub')}", "unshare", "-m", "-p", "-f", "--mount-proc", "--kill-child", "bash", self.dir / "hub.sh"])
 
@@ -316,21 +336,58 @@ class Cluster:
             "clusterDNS": [self.api], "clusterDomain": "cluster.local", "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "nodeStatusUpdateFrequency": "1s", "nodeLeaseDurationSeconds": self.grace, "imageGCHighThresholdPercent": 100,
             "imageGCLowThresholdPercent": 99, "evictionHard": {"memory.available": "50Mi"}, "maxPods": 110}))
-        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major))
+        (d / "node.sh").write_text(NODE.format(dir=self.dir, name=name, index=i, ip=self.ip(i), env=self._env(), major=self.major, cpus=self.cpus))
         join = "for c in " + " ".join(f"{c}" for c in self.cgroups(name)) + "; do echo $$ > $c/cgroup.procs; done"
         self._spawn(name, ["nsenter", f"--net=/run/netns/{self.ns(name)}", "bash", "-c",
                            f"{join}; exec unshare -m -p -f -u -i -C --kill-child --propagation private bash {d}/node.sh"])
 
+    def start_dra(self):
+        """The driver on every node, and the class of its devices. On every other node the names of devices say nothing of their indexes."""
+        self.kubectl("apply", "-f", "-", input=json.dumps({
+            "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu.example.com"},
+            "spec": {"selectors": [{"cel": {"expression": "device.driver == 'gpu.example.com'"}}]}}))
+        for i in range(self.n):
+            self.start_driver(i, scramble=i % 2 == 1)
+
+    def start_driver(self, i, binary=None, devices=8, scramble=False):
+        """A DRA driver (t/kube/assets/dra-driver) on node i: its fake GPUs as devices of gpu.example.com. It dies with the node."""
+        name = self.name(i)
+        self._spawn(f"dra-{name}", self.inside(name) + [binary or self.assets / "dra-driver", "--node", name, "--kubeconfig", self.dir / f"conf/{name}.conf",
+                                                        f"--devices={devices}", f"--scramble={str(scramble).lower()}"])
+
+    def start_netpol(self):
+        """NetworkPolicies are enforced from now on (netpol.py; needs the asset nft)."""
+        self._spawn("netpol", [sys.executable, HERE / "netpol.py", self.dir])
+
+    def start_plugin(self, i, resource="example.com/gpu", devices=8):
+        """A device plugin (t/kube/assets/device-plugin) on node i: its fake GPUs as an extended resource. It dies with the node. Gives the file
+        that says which devices are sick, by their indexes."""
+        name = self.name(i)
+        sick = self.dir / f"{name}/sick"
+        self._spawn(f"plugin-{name}", self.inside(name) + [self.assets / "device-plugin", f"--resource={resource}", f"--devices={devices}", f"--sick={sick}"])
+        return sick
+
+    def inside(self, name):
+        """The beginning of a command that runs in the namespaces of a node."""
+        found = sh("ps", "-o", "pid=", "--ppid", self.pids[name]).split()
+        return ["nsenter", "-t", found[0], "-n", "-m", "-p", "-u", "-i", "-C", "--", "env", f"PATH={self.assets}:{os.environ['PATH']}"]
+
+    @property
+    def outside(self):
+        """The machine's own address in the cluster's network."""
+        return f"10.{self.b}.255.254"
+
     def kill(self, name):
-        """A node (or the hub) dies at once with everything in it."""
+        """A node (or the hub) dies at once with everything in it: it is gone when its pid 1 is, which the kernel lets end as the last one."""
         pid = self.pids.pop(name, None)
         if pid:
             self.save()
+            inside = sh("ps", "-o", "pid=", "--ppid", pid, check=False).split()
             try:
                 os.killpg(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-            wait_for(f"{name} is gone", lambda: not pathlib.Path(f"/proc/{pid}").exists() or reap(pid), 30)
+            wait_for(f"{name} is gone", lambda: reap(pid) and all(ended(p) for p in inside), 30)
 
     # ---- down ----
     def down(self, keep_images=True):
@@ -357,11 +414,32 @@ class Cluster:
             shutil.rmtree(self.dir, ignore_errors=True)
 
 
+def born(pid):
+    """The start time of a process, by which another one with its number is told apart; None: there is none."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
+def sweep():
+    """Takes down what tests left that were killed: clusters whose owner is gone."""
+    for f in [*pathlib.Path("/var/tmp").glob("*/cluster.json"), *pathlib.Path("/var/tmp").glob("*/kube/cluster.json")]:
+        try:
+            owner = json.loads(f.read_text()).get("owner")
+            if not owner or born(owner[0]) == owner[1]:
+                continue
+            print(f"cluster.py: the owner of {f.parent} is gone: it is taken down", file=sys.stderr)
+            Cluster(home=f.parent).down(keep_images=False)
+        except (OSError, ValueError, RuntimeError, AssertionError, subprocess.SubprocessError) as e:
+            print(f"cluster.py: {f.parent} could not be taken down: {e}", file=sys.stderr)
+
+
 def reap(pid):
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return not pathlib.Path(f"/proc/{pid}").exists()
+    except ChildProcessError:  # another's, or waited for already
+        return ended(pid)
 
 
 def main():
@@ -373,7 +451,7 @@ def main():
     o = a.parse_args()
     if os.geteuid():
         sys.exit("cluster.py: namespaces and cgroups need root. Run: sudo tools/kube-up")
-    c = Cluster(assets=o.assets, nodes=o.nodes)
+    c = Cluster(assets=o.assets, nodes=o.nodes, owner=None)
     if o.what == "up":
         if c.assets is None:
             c.assets = pathlib.Path(sh(HERE.parent.parent / "tools/kube-assets", timeout=3600).strip().splitlines()[-1])

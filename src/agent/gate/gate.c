@@ -4,10 +4,17 @@
 #include "agent/gate/gate_priv.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "metrics/metrics.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+const char *gate_name(const struct td_gate *g, int node, char buf[16])
+{
+	snprintf(buf, 16, "n%d", node);
+	return g->o.name ? g->o.name : buf;
+}
 
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err)
 {
@@ -18,6 +25,8 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	g->o = *o;
 	g->o.dir = td_strdup(o->dir);
 	g->o.run = td_strdup(o->run);
+	g->o.name = td_strdup(o->name);
+	g->o.boot = td_strdup(o->boot);
 	g->node = td_calloc((size_t)(o->nodes ? o->nodes : 1), sizeof(*g->node));
 	pthread_mutex_init(&g->mu, NULL);
 	pthread_condattr_t ca;
@@ -28,10 +37,11 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	for (int i = 0; i < o->nodes; i++) {
 		pthread_mutex_init(&g->node[i].mu, NULL);
 		pthread_mutex_init(&g->node[i].writer, NULL);
-		g->node[i].path = td_asprintf("%s/n%d.json", o->dir, i);
+		char name[16];
+		g->node[i].path = td_asprintf("%s/%s.json", o->dir, gate_name(g, i, name));
 	}
 	for (int i = 0; !r && i < o->nodes; i++)
-		r = td_gate_load(g->node[i].path, o->devices, &g->node[i].table, err);
+		r = td_gate_load(g->node[i].path, o->devices, o->boot, &g->node[i].table, err);
 	if (r) {
 		td_gate_free(g);
 		return r;
@@ -54,6 +64,8 @@ struct td_gate *td_gate_free(struct td_gate *g)
 	free(g->node);
 	free((char *)g->o.dir);
 	free((char *)g->o.run);
+	free((char *)g->o.name);
+	free((char *)g->o.boot);
 	free(g);
 	return NULL;
 }
@@ -66,13 +78,13 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	bool changed = false, lost = false;
 	pthread_mutex_lock(&n->writer);
 	pthread_mutex_lock(&n->mu);
-	*t = n->table;
+	td_gate_copy(t, &n->table);
 	pthread_mutex_unlock(&n->mu);
 	int r = td_gate_claim(t, mask, h, &changed, err);
 	if (!r && changed) {
 		r = td_fault_at(err, "agent.gate-save.before");
 		if (!r)
-			r = td_gate_save(n->path, t, err);
+			r = td_gate_save(n->path, t, g->o.boot, err);
 		if (!r)
 			r = td_fault_at(err, "agent.gate-save.after");
 		struct td_holder one;
@@ -80,13 +92,32 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	}
 	if (!r && changed) {
 		pthread_mutex_lock(&n->mu);
-		n->table = *t;
+		td_gate_copy(&n->table, t);
 		pthread_mutex_unlock(&n->mu);
 	}
 	pthread_mutex_unlock(&n->writer);
 	free(t);
 	if (!r && changed && lost && g->o.superseded)
 		g->o.superseded(g->o.ctx, node, mask);
+	return r;
+}
+
+int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	struct td_gate_table *t = td_malloc(sizeof(*t));
+	int r = 0;
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	td_gate_copy(t, &n->table);
+	pthread_mutex_unlock(&n->mu);
+	if (td_gate_tell(t, mask, h) && !(r = td_gate_save(n->path, t, g->o.boot, err))) {
+		pthread_mutex_lock(&n->mu);
+		td_gate_copy(&n->table, t);
+		pthread_mutex_unlock(&n->mu);
+	}
+	pthread_mutex_unlock(&n->writer);
+	free(t);
 	return r;
 }
 
@@ -116,8 +147,9 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		char why[160] = "";
 		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
 			td_auto_free char *dev = td_dev_format(mask);
-			return td_fail(err, TD_THROTTLED, "devices %s of n%d: held by job %lld (%s)", dev, node, (long long)prev[i].job,
-				       why);
+			char name[16];
+			return td_fail(err, TD_THROTTLED, "devices %s of %s: held by job %lld (%s)", dev, gate_name(g, node, name),
+				       (long long)prev[i].job, why);
 		}
 		forget(g, node, &prev[i]);
 	}
@@ -241,7 +273,18 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
 {
 	struct waiter w = {g, node, mask, h, false};
-	return mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
+	int64_t began = td_mono_ms(&td_clock_system);
+	int r = mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
+	td_metric_observe(
+		td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
+			     "How long jobs waited for their devices' last holders, in seconds; result: let_in, superseded, or late "
+			     "(not free by the deadline).",
+			     TD_LABELS("result"), NULL, 0),
+		(double)(td_mono_ms(&td_clock_system) - began) / 1000,
+		TD_LABELS(!r                 ? "let_in"
+			  : r == TD_CONFLICT ? "superseded"
+					     : "late"));
+	return r;
 }
 
 int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
@@ -253,8 +296,9 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	pthread_mutex_unlock(&n->mu);
 	if (!held || (mask & ~held)) {
 		td_auto_free char *dev = td_dev_format(mask);
-		return td_fail(err, TD_CONFLICT, "job %lld was not let in to devices %s of n%d: Slurm started it there without its Prolog",
-			       (long long)h->job, mask ? dev : "(any)", node);
+		char name[16];
+		return td_fail(err, TD_CONFLICT, "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
+			       (long long)h->job, mask ? dev : "(any)", gate_name(g, node, name));
 	}
 	struct waiter w = {g, node, mask ? mask : held, h, true};
 	return wait_until_free(&w, timeout_ms, c, progress, ctx, err);

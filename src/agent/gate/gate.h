@@ -14,7 +14,7 @@
 struct td_gate;
 struct td_gate_opts {
 	const char *dir; // of the tables
-	const char *run; // sockets: <run>/nodes/n<i>/gate.sock
+	const char *run; // sockets: <run>/nodes/n<i>/gate.sock and task.sock
 	int nodes, devices;
 	const struct td_clock *clock;
 	// Is a process of this holder left on the node, or one being started? Fills why (short text). Called without a lock held.
@@ -24,7 +24,12 @@ struct td_gate_opts {
 	// Somebody will soon have waited in vain (TD_GATE_LATE_MS before the deadline): the node should be drained with our words before
 	// Slurm drains it with its own. May be NULL.
 	void (*late)(void *ctx, int node);
+	// May a process in these cgroups (/proc/PID/cgroup) claim devices of the node? Prolog runs in slurmd's pod; root on the machine, in
+	// no pod, may. Fills why. NULL: every root.
+	bool (*may_claim)(void *ctx, int node, const char *cgroups, char *why, size_t n);
 	void *ctx;
+	const char *name; // of the one node; its sockets are right in run. NULL: the nodes are n0, n1, …
+	const char *boot; // see td_gate_load
 };
 int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err); // loads the tables
 struct td_gate *td_gate_free(struct td_gate *g);
@@ -38,6 +43,8 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 // earlier may be left; waits for that like td_gate_acquire. Claims nothing. TD_CONFLICT: h was never let in.
 int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
 		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
+// What the node says of a pod that has not ended: td_gate_tell, durable when it returns 0.
+int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err);
 bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);
 // Is an earlier holder left on any device of the node that was handed on? Says who: "held by job 7 (pod ml/x still runs)".
 bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);

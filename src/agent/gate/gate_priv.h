@@ -18,3 +18,4 @@ struct td_gate {
 	pthread_cond_t changed;
 	uint64_t kicks;
 };
+const char *gate_name(const struct td_gate *g, int node, char buf[16]); // the node's: o.name, or "n<i>" in buf

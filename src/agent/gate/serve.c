@@ -74,6 +74,11 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			r = field_i64(v, "timeout", &q.timeout_ms, err);
 		} else if (!strcmp(f.v[i], "uid")) {
 			snprintf(q.h.uid, sizeof(q.h.uid), "%s", v);
+		} else if (!strcmp(f.v[i], "ask") && !q.check) {
+			snprintf(q.h.ask, sizeof(q.h.ask), "%s", v);
+		} else if (!strcmp(f.v[i], "pod") && !q.check) {
+			if (strlen(v) < sizeof(q.h.ask_pod)) // else it is no pod's name, and half of one would be another's
+				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
 				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);
@@ -106,15 +111,36 @@ int64_t td_gate_cgroup_job(const char *cgroups)
 	return job;
 }
 
+static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
+{
+	if (!pid) // the kernel names no process that our PID namespace does not hold
+		return td_fail(err, TD_INTERNAL, "the agent does not see the processes of its node: its pod needs hostPID: true");
+	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
+	return td_file_read(path, 64 << 10, ret, err);
+}
+
 static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
-	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
-	int r = td_file_read(path, 64 << 10, &b, err);
+	int r = peer_cgroups(pid, &b, err);
 	if (r)
 		return r;
 	*ret = td_gate_cgroup_job(td_buf_str(&b));
 	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
+}
+
+// Root is many: any pod may mount the socket's directory, and containers have no user namespace of their own.
+static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct td_error *err)
+{
+	char why[200] = "";
+	td_auto_buf struct td_buf b = {0};
+	// Whom we do not see is outside: above the node, where nobody needs us. Unless we see nothing but ourselves.
+	if (!g->o.may_claim || (!pid && getpid() != 1))
+		return 0;
+	int r = peer_cgroups(pid, &b, err);
+	if (r)
+		return r;
+	return g->o.may_claim(g->o.ctx, node, td_buf_str(&b), why, sizeof(why)) ? 0 : td_fail(err, TD_INVALID, "%s", why);
 }
 
 static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
@@ -164,12 +190,12 @@ static int progress(void *ctx, const char *text)
 
 static void answer(struct request *q)
 {
-	char line[TD_WIRE_LINE], node[16];
+	char line[TD_WIRE_LINE], buf[16];
+	const char *node = gate_name(q->s->g, q->node, buf);
 	struct ucred who = {0};
 	socklen_t len = sizeof(who);
 	struct td_error err = TD_ERROR_INIT;
 	struct td_gate_request req;
-	snprintf(node, sizeof(node), "n%d", q->node);
 	if (getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || (who.uid != 0 && !q->anybody)) {
 		say(q->fd, "fail", "only root may speak with the gate");
 		return;
@@ -183,8 +209,8 @@ static void answer(struct request *q)
 	}
 	if (!r && req.check != q->anybody)
 		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
-	if (!r && req.check)
-		r = peer_job(who.pid, &req.h.job, &err);
+	if (!r)
+		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
 	if (!r)
 		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel,
 								  progress, q, &err);
@@ -276,7 +302,7 @@ int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 		p[i].fd = -1;
 	p[n] = (struct pollfd){td_cancel_fd(c), POLLIN, 0};
 	for (int i = 0; i < n && !r; i++) {
-		td_auto_free char *dir = td_asprintf("%s/nodes/n%d", g->o.run, i / 2);
+		td_auto_free char *dir = g->o.name ? td_strdup(g->o.run) : td_asprintf("%s/nodes/n%d", g->o.run, i / 2);
 		int fd = listen_on(dir, sockets[i % 2].name, sockets[i % 2].mode, err);
 		if (fd < 0)
 			r = fd;

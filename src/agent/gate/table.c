@@ -10,6 +10,12 @@ static bool same(int64_t job_a, int64_t start_a, int64_t job_b, int64_t start_b)
 	return job_a == job_b && (start_a == start_b || !start_a || !start_b);
 }
 
+void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from)
+{
+	to->n = from->n;
+	memcpy(to->dev, from->dev, (size_t)from->n * sizeof(from->dev[0]));
+}
+
 bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 {
 	// Job 0 is nobody's job: devices that a node gives out by itself, told apart by the pod.
@@ -63,7 +69,12 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 				d->now.pod = true;
 				memcpy(d->now.uid, h->uid, sizeof(h->uid));
 			}
-			changed = changed || was.start != d->now.start || was.pod != d->now.pod || strcmp(was.uid, d->now.uid);
+			if (*h->ask) {
+				memcpy(d->now.ask, h->ask, sizeof(h->ask));
+				memcpy(d->now.ask_pod, h->ask_pod, sizeof(h->ask_pod));
+			}
+			changed = changed || was.start != d->now.start || was.pod != d->now.pod || strcmp(was.uid, d->now.uid) ||
+				  strcmp(was.ask, d->now.ask) || strcmp(was.ask_pod, d->now.ask_pod);
 			continue;
 		}
 		if (d->held) {
@@ -80,6 +91,43 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 	}
 	*ret_changed = changed;
 	return 0;
+}
+
+static bool mark(struct td_holder *at, const struct td_holder *h)
+{
+	if (at->pod && !strcmp(at->uid, h->uid) && (at->start || !h->start))
+		return false;
+	at->pod = true;
+	if (!at->start)
+		at->start = h->start;
+	memcpy(at->uid, h->uid, sizeof(h->uid));
+	return true;
+}
+
+bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
+{
+	bool changed = false;
+	for (int i = 0; i < t->n; i++) {
+		struct td_gate_dev *d = &t->dev[i];
+		bool known = d->held && td_holder_same(&d->now, h);
+		if (known)
+			changed |= mark(&d->now, h);
+		for (int k = 0; k < d->n_prev; k++)
+			if (td_holder_same(&d->prev[k], h)) {
+				known = true;
+				changed |= mark(&d->prev[k], h);
+			}
+		if (known || !(mask >> i & 1))
+			continue;
+		if (!d->held)
+			d->now = *h;
+		else if (d->n_prev < TD_GATE_PREV)
+			d->prev[d->n_prev++] = *h;
+		else
+			continue;
+		d->held = changed = true;
+	}
+	return changed;
 }
 
 bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
@@ -144,6 +192,10 @@ static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 	td_jm_int(d, o, "start", h->start);
 	td_jm_bool(d, o, "pod", h->pod);
 	td_jm_str(d, o, "uid", h->uid);
+	if (*h->ask)
+		td_jm_str(d, o, "ask", h->ask);
+	if (*h->ask_pod)
+		td_jm_str(d, o, "askPod", h->ask_pod);
 	return o;
 }
 
@@ -151,9 +203,11 @@ static void holder_read(const yyjson_val *v, struct td_holder *ret)
 {
 	*ret = (struct td_holder){.job = td_jint(v, "job", 0), .start = td_jint(v, "start", 0), .pod = td_jbool(v, "pod", false)};
 	snprintf(ret->uid, sizeof(ret->uid), "%s", td_jstr_or(v, "uid", ""));
+	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
+	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));
 }
 
-int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_error *err)
+int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table *ret, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	struct td_gate_table t = {.n = n};
@@ -164,6 +218,10 @@ int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_e
 	}
 	if (r)
 		return td_wrap(err, "gate table");
+	if (boot && !td_streq(td_jstr(td_json_root(j), "boot"), boot)) {
+		*ret = t;
+		return 0;
+	}
 	yyjson_val *devs = td_jget(td_json_root(j), "devices"), *v;
 	size_t i, max;
 	yyjson_arr_foreach (devs, i, max, v) {
@@ -190,10 +248,11 @@ int td_gate_load(const char *path, int n, struct td_gate_table *ret, struct td_e
 	return 0;
 }
 
-int td_gate_save(const char *path, const struct td_gate_table *t, struct td_error *err)
+int td_gate_save(const char *path, const struct td_gate_table *t, const char *boot, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *devs = td_jm_arr(d, root, "devices");
+	td_jm_str(d, root, "boot", boot);
 	for (int i = 0; i < t->n; i++) {
 		const struct td_gate_dev *v = &t->dev[i];
 		if (!v->held)

@@ -60,12 +60,17 @@ int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_e
 	return fd < 0 ? td_fail_errno(err, TD_INVALID, errno, "path %s", rel) : 0;
 }
 
-char *td_path_of_fd(int fd)
+int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
 {
-	char link[64], buf[4096];
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	ssize_t n = readlink(link, buf, sizeof(buf) - 1);
-	return n < 0 ? NULL : td_strndup(buf, (size_t)n);
+	const char *slash = strrchr(rel, '/');
+	td_auto_free char *parent = td_strndup(rel, slash ? (size_t)(slash - rel) : 0);
+	td_auto_close int dir = -1;
+	int r = td_path_open_in(root, parent, &dir, err);
+	if (r)
+		return r;
+	// By the opened directory, not by its name: names may change hands meanwhile.
+	td_auto_close int fd = openat(dir, slash ? slash + 1 : rel, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	return fd < 0 ? td_fail_errno(err, errno == EEXIST ? TD_EXISTS : TD_INVALID, errno, "make %s", rel) : 0;
 }
 
 // ---- payload ----

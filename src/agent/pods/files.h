@@ -13,8 +13,8 @@
 int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err);
 // As mkdir -p of rel below root, same rules; 0 also when it exists.
 int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
-// The path a descriptor has now; caller frees.
-char *td_path_of_fd(int fd);
+// Makes the empty file `rel` below root, same rules; its directory is there. TD_EXISTS: so is the file, or a link of that name.
+int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
 
 // ---- payload: what configMap, secret, projected and downwardAPI volumes show ----
 struct td_payload_file {

@@ -1,6 +1,7 @@
 #include "agent/pods/hosts.h"
 
 #include "agent/pods/pod.h"
+#include "api/condition.h"
 #include "api/selector.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -114,8 +115,7 @@ int td_hosts_write(const char *path, const char *text, size_t n, struct td_error
 // An address of the pod that is right now: our own table knows it before the API does. Caller frees; NULL: none.
 static char *pod_ip(struct td_agent *a, const struct td_object *o)
 {
-	const char *phase = td_jstr_or(o->root, "status.phase", "");
-	if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
+	if (td_pod_ended(o->root))
 		return NULL;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
 	if (p) {
@@ -126,17 +126,6 @@ static char *pod_ip(struct td_agent *a, const struct td_object *o)
 	}
 	const char *ip = td_jstr(o->root, "status.podIP");
 	return ip && *ip ? td_strdup(ip) : NULL;
-}
-
-static bool is_ready(const yyjson_val *pod)
-{
-	yyjson_val *c;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(pod, "status.conditions"), i, n, c) {
-		if (td_streq(td_jstr(c, "type"), "Ready"))
-			return td_streq(td_jstr(c, "status"), "True");
-	}
-	return false;
 }
 
 static void service(struct td_agent *a, struct td_buf *b, const struct td_object *svc, const struct td_objects *pods, const char *ns)
@@ -155,7 +144,7 @@ static void service(struct td_agent *a, struct td_buf *b, const struct td_object
 		yyjson_obj_foreach (sel, at, max, k, v) {
 			match = match && td_streq(td_jkey_str(labels, yyjson_get_str(k)), yyjson_get_str(v));
 		}
-		match = match && (early || is_ready(pods->v[i]->root));
+		match = match && (early || td_condition_true(pods->v[i]->root, "Ready"));
 		td_auto_free char *ip = match ? pod_ip(a, pods->v[i]) : NULL;
 		if (ip && !td_strv_has(&ips, ip))
 			td_strv_add(&ips, ip);
@@ -163,9 +152,17 @@ static void service(struct td_agent *a, struct td_buf *b, const struct td_object
 	td_hosts_service_lines(b, svc->root, &ips, ns);
 }
 
+// The API itself, whose address is the switch's: pods are told so by KUBERNETES_SERVICE_HOST too.
+static void api_line(struct td_hosts *h, const char *ns, struct td_buf *b)
+{
+	td_buf_printf(b, "%s kubernetes.default.svc.cluster.local kubernetes.default.svc kubernetes.default%s\n", h->a->gateway,
+		      strcmp(ns, "default") ? "" : " kubernetes");
+}
+
 static void text_of(struct td_hosts *h, const char *ns, const struct td_objects *pods, const struct td_objects *services, struct td_buf *b)
 {
 	td_buf_printf(b, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s tandem-host\n", h->a->gateway);
+	api_line(h, ns, b);
 	for (size_t i = 0; i < pods->n; i++) {
 		td_auto_free char *ip = pod_ip(h->a, pods->v[i]);
 		if (ip)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // containerd's default set.
@@ -111,7 +112,8 @@ static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret
 {
 	td_auto_close int fd = -1;
 	td_auto_free char *rel = td_asprintf("etc/%s", file);
-	if (td_path_open_in(rootfs, rel, &fd, NULL))
+	struct stat st;
+	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) // a pipe of an image's would keep us
 		return false;
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);

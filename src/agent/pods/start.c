@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { OWN = 4 /* hosts, hostname, resolv.conf, termination log */ };
 enum { MOUNTS_MAX = 128, RETRY_MS = 5000, IMAGE_RETRY_MS = 10000, LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */ };
 
 const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name)
@@ -97,7 +98,7 @@ struct plan {
 	struct td_arena *arena;
 	struct td_oci_mount mounts[MOUNTS_MAX];
 	struct td_oci_device devices[TD_DEV_MAX];
-	char *dir, *hosts, *resolv, *term, *netns, *log, *cid;
+	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
 	struct td_oci_spec spec;
 };
 
@@ -108,7 +109,7 @@ static void plan_done(struct plan *x)
 	td_strv_done(&x->args);
 	td_ident_done(&x->id);
 	td_arena_free(x->arena);
-	free(x->dir), free(x->hosts), free(x->resolv), free(x->term), free(x->netns), free(x->log), free(x->cid);
+	free(x->dir), free(x->hosts), free(x->hostname), free(x->resolv), free(x->term), free(x->netns), free(x->log), free(x->cid);
 }
 
 static int touch(const char *path, mode_t mode, struct td_error *err)
@@ -118,6 +119,16 @@ static int touch(const char *path, mode_t mode, struct td_error *err)
 	td_auto_close int fd = r ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, mode);
 	if (!r && (fd < 0 || fchmod(fd, mode) < 0))
 		r = td_fail_errno(err, TD_TRANSIENT, errno, "make %s", path);
+	return r;
+}
+
+// One for all containers of the pod, as a runtime makes it; they may write it, so it is made once.
+static int hostname_file(const char *dir, const char *hostname, char **ret, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/hostname", dir), *line = td_asprintf("%s\n", hostname);
+	int r = td_path_exists(path) ? 0 : td_file_write(path, line, strlen(line), 0644, err);
+	if (!r)
+		*ret = td_steal(path);
 	return r;
 }
 
@@ -136,19 +147,22 @@ static int plan_mounts(struct td_agent *a, struct td_pod *p, const yyjson_val *s
 	if (!r && truncate(x->term, 0) < 0)
 		r = td_fail_errno(err, TD_TRANSIENT, errno, "truncate %s", x->term);
 	if (!r)
-		r = td_vol_mounts(vol, spec, &x->env, x->arena, x->mounts + 3, MOUNTS_MAX - 3, &more, err);
+		r = hostname_file(x->dir, x->spec.hostname, &x->hostname, err);
+	if (!r)
+		r = td_vol_mounts(vol, spec, &x->env, x->arena, x->mounts + OWN, MOUNTS_MAX - OWN, &more, err);
 	if (r)
 		return r;
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname", x->id.read_only_root ? "bind,ro" : "bind,rw"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->resolv, "/etc/resolv.conf", "bind,ro"};
 	x->mounts[n++] =
 		(struct td_oci_mount){"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
 	// A volume on a place of ours wins.
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 3; k < 3 + more; k++)
+		for (size_t k = OWN; k < OWN + more; k++)
 			if (!strcmp(x->mounts[i].destination, x->mounts[k].destination)) {
 				x->mounts[i] = x->mounts[k];
-				memmove(x->mounts + k, x->mounts + k + 1, (2 + more - k) * sizeof(x->mounts[0]));
+				memmove(x->mounts + k, x->mounts + k + 1, (OWN - 1 + more - k) * sizeof(x->mounts[0]));
 				more--;
 				break;
 			}
@@ -184,15 +198,17 @@ static int plan_make(struct td_agent *a, struct td_pod *p, const yyjson_val *pod
 		return r;
 	*ret_image = false;
 	// RFC 1123: a host name has at most 63 characters.
-	char *hostname = td_arena_strndup(x->arena, td_jstr_or(pod, "spec.hostname", p->name), 63);
+	char *hostname = td_arena_strndup(x->arena, p->host_network ? node : td_jstr_or(pod, "spec.hostname", p->name), 63);
 	const char *sub = td_jstr(pod, "spec.subdomain");
-	if (td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
+	x->spec.hostname = hostname;
+	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
 		hostname = td_arena_printf(x->arena, "%s.%s.%s.svc.cluster.local", hostname, sub, p->ns);
 		if (strlen(hostname) > HOST_NAME_MAX)
 			return td_fail(err, TD_INVALID,
 				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d "
 				       "characters is the max)",
 				       hostname, HOST_NAME_MAX);
+		x->spec.hostname = hostname;
 	}
 	environment(a, &x->img, hostname, &x->env);
 	r = td_env_build(&env, spec, &x->env, err);
@@ -211,7 +227,6 @@ static int plan_make(struct td_agent *a, struct td_pod *p, const yyjson_val *pod
 	x->netns = td_pod_netns(a, p);
 	x->spec.rootfs = x->img.rootfs;
 	x->spec.netns = p->host_network ? NULL : x->netns;
-	x->spec.hostname = hostname;
 	x->spec.args = (const char *const *)x->args.v;
 	x->spec.env = (const char *const *)x->env.v;
 	x->spec.cwd = *cwd ? cwd : x->img.workdir && *x->img.workdir ? x->img.workdir : "/";
@@ -330,6 +345,7 @@ void td_ctr_start(struct td_agent *a, struct td_pod *p, const struct td_object *
 	if (!r && !td_gate_may_start(a->gate, p->node, p->slurmd ? 0 : p->devices, &h))
 		r = td_fail(&e, TD_CONFLICT, "the grant of its devices has ended");
 	pid_t pid = 0;
+	int64_t began = td_real_ms(a->clock); // read before: its program may have ended when the runtime comes back
 	if (!r)
 		r = td_fault_at(&e, "agent.container-start.before");
 	if (!r)
@@ -355,7 +371,7 @@ void td_ctr_start(struct td_agent *a, struct td_pod *p, const struct td_object *
 	bool hook = td_jget(spec, "lifecycle.postStart") != NULL;
 	pthread_mutex_lock(&p->mu);
 	c->state = TD_CTR_RUNNING;
-	c->started_ms = td_real_ms(a->clock);
+	c->started_ms = began;
 	c->probe_started = !td_jget(spec, "startupProbe");
 	c->probe_ready = !td_jget(spec, "readinessProbe");
 	pthread_mutex_unlock(&p->mu);

@@ -1,5 +1,6 @@
 #include "agent/pods/status.h"
 
+#include "api/condition.h"
 #include "base/clock.h"
 
 #include <stdio.h>
@@ -192,6 +193,14 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 		td_jm_strf(d, o, "containerID", "tandem://%s", id);
 }
 
+// The generation that this status is about; 0: an object without one (of an older version).
+static void observed(yyjson_mut_doc *d, yyjson_mut_val *o, const yyjson_val *pod)
+{
+	int64_t generation = td_jint(pod, "metadata.generation", 0);
+	if (generation > 0)
+		td_jm_int(d, o, "observedGeneration", generation);
+}
+
 static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, int which, bool value, const char *reason,
 		      const char *message, const yyjson_val *live, int64_t now_ms)
 {
@@ -212,6 +221,7 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 	p->cond[which].value = value;
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
 	td_jm_str(d, o, "type", types[which]);
+	observed(d, o, live);
 	td_jm_str(d, o, "status", status);
 	td_jm_set(d, o, "lastProbeTime", yyjson_mut_null(d));
 	when(d, o, "lastTransitionTime", p->cond[which].since);
@@ -227,17 +237,11 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 
 static bool gates_open(const yyjson_val *pod)
 {
-	yyjson_val *g, *c;
-	size_t i, n, k, m;
-	yyjson_arr_foreach (td_jget(pod, "spec.readinessGates"), i, n, g) {
-		bool open = false;
-		yyjson_arr_foreach (td_jget(pod, "status.conditions"), k, m, c) {
-			open = open ||
-			       (td_streq(td_jstr(c, "type"), td_jstr(g, "conditionType")) && td_streq(td_jstr(c, "status"), "True"));
-		}
-		if (!open)
+	yyjson_val *g;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod, "spec.readinessGates"), i, n, g)
+		if (!td_condition_true(pod, td_jstr_or(g, "conditionType", "")))
 			return false;
-	}
 	return true;
 }
 
@@ -270,6 +274,7 @@ struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const c
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *arr;
 	const char *phase = td_status_phase(p, pod);
+	observed(d, o, pod);
 	td_jm_str(d, o, "phase", phase);
 	td_jm_str(d, o, "reason", p->fail_reason);
 	td_jm_str(d, o, "message", p->fail_message);

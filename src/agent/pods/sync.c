@@ -454,12 +454,6 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 
 // ---- what the informers tell ----
 
-static bool is_over(const struct td_object *o)
-{
-	const char *phase = td_jstr_or(o->root, "status.phase", "");
-	return !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
-}
-
 static struct td_pod *meet(struct td_agent *a, const struct td_object *o, int node)
 {
 	struct td_pod *p = NULL;
@@ -474,7 +468,7 @@ static struct td_pod *meet(struct td_agent *a, const struct td_object *o, int no
 		p->fail_reason = td_strdup("InvalidGrant");
 		p->fail_message = td_strdup(e.msg);
 	}
-	if (is_over(o)) { // of an earlier life of this home: nothing to run, nothing to say
+	if (td_pod_ended(o->root)) { // of an earlier life of this home: nothing to run, nothing to say
 		p->terminal = p->cleaned = p->foreign = true;
 	}
 	td_pod_table_add(a->table, p);
@@ -492,7 +486,7 @@ void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now
 	if (node < 0)
 		return;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
-	if (!p && now && !(is_over(now) && !td_object_deleting(now)))
+	if (!p && now && !(td_pod_ended(now->root) && !td_object_deleting(now)))
 		p = meet(a, now, node);
 	if (p)
 		td_queue_add(a->queue, o->uid);

@@ -4,16 +4,18 @@
 #include "api/quantity.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "http/pki.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DATA_MAX = 8 << 20 };
+enum { DATA_MAX = 8 << 20, DAY_S = 86400 };
 
 static const char *const payload_kinds[] = {"configMap", "secret", "downwardAPI", "projected"};
 
@@ -94,20 +96,42 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 	return 0;
 }
 
+// When a token should be replaced, in seconds since the epoch: after four fifths of its life or a day, as kubelets do. 0: at once.
+static int64_t token_due(const char *token)
+{
+	const char *dot = strchr(token, '.');
+	size_t n = dot ? strcspn(dot + 1, ".") : 0;
+	td_auto_buf struct td_buf b64 = {0}, text = {0};
+	for (size_t i = 1; i <= n; i++)
+		td_buf_putc(&b64, dot[i] == '-' ? '+' : dot[i] == '_' ? '/' : dot[i]);
+	while (b64.len % 4)
+		td_buf_putc(&b64, '=');
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!n || td_base64_decode(td_buf_str(&b64), &text, NULL) < 0 || td_json_parse(td_buf_str(&text), text.len, &j, NULL) < 0)
+		return 0;
+	int64_t from = td_jint(td_json_root(j), "iat", 0), to = td_jint(td_json_root(j), "exp", 0);
+	if (from <= 0 || to <= from)
+		return 0;
+	int64_t life = to - from;
+	return from + (life > DAY_S * 5 / 4 ? DAY_S : life * 4 / 5);
+}
+
 static int add_token(const struct td_vol_src *s, const yyjson_val *src, const char *dir, int64_t def_mode, struct td_payload *out,
 		     struct td_error *err)
 {
 	int64_t life = td_jint(src, "expirationSeconds", 3600);
 	const char *path = td_jstr_or(src, "path", "token");
-	// The token that is shown is good until four fifths of its life are over.
 	td_auto_free char *shown = td_asprintf("%s/..data/%s", dir, path);
-	struct stat st;
 	td_auto_buf struct td_buf old = {0};
-	if (!stat(shown, &st) && td_real_ms(&td_clock_system) / 1000 - st.st_mtime < life * 4 / 5 &&
-	    !td_file_read(shown, 1 << 20, &old, NULL))
+	if (!td_file_read(shown, 1 << 20, &old, NULL) && token_due(td_buf_str(&old)) > td_real_ms(&td_clock_system) / 1000)
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
 	td_auto_free char *token = NULL;
-	int r = s->token(s->token_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, err);
+	struct td_error why = TD_ERROR_INIT;
+	int r = s->token(s->token_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, &why);
+	if (r && old.len) // the old one may be good for a while: the next look asks again
+		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
+	if (r && err)
+		*err = why;
 	return r ? r : td_payload_add(out, path, token, strlen(token), (mode_t)def_mode, err);
 }
 
@@ -166,7 +190,6 @@ static int ensure_tmpfs(const char *dir, const char *options, struct td_error *e
 		       : 0;
 }
 
-// Secrets and tokens never reach a disk.
 static bool is_secret(const yyjson_val *vol)
 {
 	yyjson_val *e;
@@ -176,6 +199,33 @@ static bool is_secret(const yyjson_val *vol)
 			return true;
 	}
 	return td_jget(vol, "secret") != NULL;
+}
+
+// The directory in the tmpfs of the pod whose directory is dir: <…>/volumes/<uid>, <…>/secrets/<uid>. Caller frees.
+static char *secrets_of(const char *dir)
+{
+	const char *uid = strrchr(dir, '/');
+	td_auto_free char *volumes = td_strndup(dir, (size_t)(uid - dir));
+	return td_asprintf("%.*s/secrets%s", (int)(strrchr(volumes, '/') - volumes), volumes, uid);
+}
+
+// Where a volume that is no hostPath lies. Caller frees.
+static char *volume_dir(const struct td_vol_src *s, const yyjson_val *vol)
+{
+	const char *name = td_jstr_or(vol, "name", "");
+	td_auto_free char *secrets = is_secret(vol) ? secrets_of(s->dir) : NULL;
+	return secrets ? td_asprintf("%s/%s", secrets, name) : td_asprintf("%s/v/%s", s->dir, name);
+}
+
+static int ensure_secrets(const struct td_vol_src *s, struct td_error *err)
+{
+	td_auto_free char *mine = secrets_of(s->dir);
+	td_auto_free char *top = td_strndup(mine, (size_t)(strrchr(mine, '/') - mine));
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; // a second mount would hide what lies in the first
+	pthread_mutex_lock(&once);
+	int r = ensure_tmpfs(top, "mode=755", err);
+	pthread_mutex_unlock(&once);
+	return r;
 }
 
 static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const char *dir, struct td_error *err)
@@ -234,6 +284,13 @@ void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_r
 	*ret_rel = path;
 }
 
+// What Prolog believes and runs lies there: containers connect and read, they put nothing in its place.
+static bool is_tandems(const yyjson_val *vol)
+{
+	const char *path = td_jstr_or(vol, "hostPath.path", "");
+	return below(path, "/run/tandem") || below(path, "/opt/tandem");
+}
+
 static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, struct td_error *err)
 {
 	const char *path = td_jstr_or(v, "path", ""), *type = td_jstr_or(v, "type", ""), *rel;
@@ -251,17 +308,9 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	if (r == TD_NOT_FOUND && dir_make) {
 		r = td_path_mkdir_in(root, rel, 0755, err);
 	} else if (r == TD_NOT_FOUND && file_make) {
-		const char *base = strrchr(rel, '/');
-		td_auto_free char *parent = td_strndup(rel, base ? (size_t)(base - rel) : 0);
-		td_auto_close int dir = -1;
-		r = td_path_open_in(root, parent, &dir, err);
-		if (!r) {
-			td_auto_free char *at = td_path_of_fd(dir);
-			td_auto_free char *full = td_asprintf("%s/%s", at, base ? base + 1 : rel);
-			td_auto_close int made = open(full, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-			if (made < 0)
-				r = td_fail_errno(err, TD_INVALID, errno, "make %s", path);
-		}
+		r = td_path_create_in(root, rel, 0644, err);
+		if (r == TD_EXISTS) // another pod was faster
+			r = 0;
 	} else if (r == TD_NOT_FOUND) {
 		return td_fail(err, TD_NOT_FOUND, "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type,
 			       root, rel);
@@ -294,9 +343,9 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 		return r;
 	yyjson_arr_foreach (td_jget(s->env->pod, "spec.volumes"), i, n, vol) {
 		const char *name = td_jstr_or(vol, "name", "");
-		td_auto_free char *dir = td_asprintf("%s/%s", top, name);
+		td_auto_free char *dir = volume_dir(s, vol);
 		if (is_payload(vol)) {
-			r = is_secret(vol) ? ensure_tmpfs(dir, "mode=755", err) : 0;
+			r = is_secret(vol) ? ensure_secrets(s, err) : 0;
 			r = r ? r : ensure_payload(s, vol, dir, err);
 		} else if ((v = td_jget(vol, "emptyDir"))) {
 			r = ensure_empty(s, v, dir, err);
@@ -363,7 +412,7 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 	if (host)
 		td_vol_host_path(s, td_jstr_or(host, "path", ""), &root, &rel);
 	else
-		root = td_asprintf("%s/v/%s", s->dir, td_jstr_or(vol, "name", ""));
+		root = volume_dir(s, vol);
 	if (!*rel && !*sub) {
 		*ret = td_steal(root);
 		return 0;
@@ -413,7 +462,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 		int r = source_of(s, vol, cname, i, sub, &src, err);
 		if (r)
 			return td_wrap(err, "volumeMount \"%s\"", name);
-		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol);
+		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol) || is_tandems(vol);
 		const char *prop = td_jstr_or(m, "mountPropagation", "None");
 		out[k++] = (struct td_oci_mount){
 			.type = "bind",
@@ -443,5 +492,7 @@ int td_vol_remove(const char *dir, struct td_error *err)
 	}
 	for (size_t i = points.n; i-- > 0;)
 		umount2(points.v[i], MNT_DETACH | UMOUNT_NOFOLLOW);
-	return td_rm_rf(dir, err);
+	td_auto_free char *secrets = secrets_of(dir);
+	r = td_rm_rf(secrets, err);
+	return r ? r : td_rm_rf(dir, err);
 }

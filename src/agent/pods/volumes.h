@@ -1,5 +1,7 @@
 // A pod's volumes on this machine and what a container mounts of them. All below <home>/agent/volumes/<uid>/:
 // v/<volume> (emptyDir, payload), sub/<container>-<i> (pinned subPath), term/, empty. A hostPath is mapped as docs/ARCHITECTURE.md says.
+// Secrets and tokens never reach a disk: their volumes are directories of one tmpfs for all pods (mounting one each would cost every pod a
+// mount and an unmount).
 #pragma once
 
 #include "agent/pods/env.h"
@@ -22,7 +24,7 @@ bool td_vol_follows(const yyjson_val *pod);
 // The mounts of one container, in order; strings live in `arena`. `env` expands subPathExpr. Call td_vol_ensure before.
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env, struct td_arena *arena,
 		  struct td_oci_mount *out, size_t max, size_t *ret_n, struct td_error *err);
-// Unmounts and removes the pod's directory; absent is fine.
+// Unmounts and removes the pod's directories (dir and what belongs to it); absent is fine.
 int td_vol_remove(const char *dir, struct td_error *err);
 // Where a hostPath lies: root directory (caller frees) and the path below it.
 void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_root, const char **ret_rel);

@@ -26,14 +26,6 @@ struct session {
 	char *path;
 };
 
-static int send_channel(struct td_ws *ws, char channel, const void *p, size_t n)
-{
-	td_auto_buf struct td_buf m = {0};
-	td_buf_putc(&m, channel);
-	td_buf_add(&m, p, n);
-	return td_ws_send(ws, true, m.s, m.len, NULL);
-}
-
 static int send_line(struct session *s, const char *line, size_t n)
 {
 	struct td_logline l;
@@ -44,7 +36,7 @@ static int send_line(struct session *s, const char *line, size_t n)
 		td_buf_putc(&b, '\n');
 	if (l.err ? !s->err : !s->out)
 		return 0;
-	return send_channel(s->ws, l.err ? 2 : 1, b.s, b.len);
+	return td_stream_channel(s->ws, l.err ? 2 : 1, b.s, b.len);
 }
 
 static int copy(struct session *s, struct td_buf *in)
@@ -89,7 +81,7 @@ static void *pump(void *arg)
 		}
 		if (!live) {
 			const char *ok = "{\"metadata\":{},\"status\":\"Success\"}";
-			send_channel(s->ws, 3, ok, strlen(ok));
+			td_stream_channel(s->ws, 3, ok, strlen(ok));
 			break;
 		}
 		struct pollfd f[2] = {{watch, POLLIN, 0}, {td_cancel_fd(s->gone), POLLIN, 0}};
@@ -207,7 +199,7 @@ void td_stream_attach(struct td_agent *a, struct td_http_x *x, struct td_pod *p,
 		return;
 	}
 	td_logfile_tail(&s.log, 0);
-	send_channel(s.ws, 1, NULL, 0);
+	td_stream_hello(s.ws, s.out, s.err, td_mono_ms(&td_clock_system));
 	pthread_t t;
 	if (!pthread_create(&t, NULL, pump, &s)) {
 		receive(&s, !strcmp(protocol, protocols[0]), td_jbool(spec, "stdinOnce", false));

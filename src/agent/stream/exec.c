@@ -15,17 +15,6 @@
 
 enum { BLOCK = 32768 };
 
-static int send_channel(struct td_ws *ws, char channel, const void *p, size_t n)
-{
-	td_auto_free char *m = td_malloc(n + 1);
-	m[0] = channel;
-	if (n)
-		memcpy(m + 1, p, n);
-	return td_ws_send(ws, true, m, n + 1, NULL);
-}
-
-// ---- exec ----
-
 struct session {
 	struct td_ws *ws;
 	struct td_oci_proc *proc;
@@ -39,7 +28,7 @@ static void send_status(struct td_ws *ws, int r, int code, const struct td_error
 	char msg[640], num[16];
 	if (!r && !code) {
 		const char *ok = "{\"metadata\":{},\"status\":\"Success\"}";
-		send_channel(ws, 3, ok, strlen(ok));
+		td_stream_channel(ws, 3, ok, strlen(ok));
 		return;
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -61,7 +50,7 @@ static void send_status(struct td_ws *ws, int r, int code, const struct td_error
 	}
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(o, &n);
-	send_channel(ws, 3, text, n);
+	td_stream_channel(ws, 3, text, n);
 }
 
 static void *pump(void *arg)
@@ -80,7 +69,7 @@ static void *pump(void *arg)
 				continue;
 			if (n <= 0) // a pty's end is EIO
 				fd[k] = -1;
-			else if ((k ? s->err : s->out) && send_channel(s->ws, (char)(k + 1), buf, (size_t)n))
+			else if ((k ? s->err : s->out) && td_stream_channel(s->ws, (char)(k + 1), buf, (size_t)n))
 				td_cancel_fire(s->gone);
 		}
 	}
@@ -157,6 +146,7 @@ void td_stream_exec(struct td_agent *a, struct td_http_x *x, struct td_pod *p, s
 	const char *protocol = NULL;
 	if (td_ws_accept(x, protocols, &s.ws, &protocol, NULL))
 		return;
+	int64_t accepted = td_mono_ms(&td_clock_system);
 	bool tty = td_stream_flag(x, "tty") || td_stream_flag(x, "TTY");
 	s.out = td_stream_flag(x, "stdout") || td_stream_flag(x, "output");
 	s.err = td_stream_flag(x, "stderr") || td_stream_flag(x, "error");
@@ -170,8 +160,9 @@ void td_stream_exec(struct td_agent *a, struct td_http_x *x, struct td_pod *p, s
 		.cols = 80,
 	};
 	struct td_error err = TD_ERROR_INIT;
-	send_channel(s.ws, 1, NULL, 0);
-	if (td_oci_exec(a->oci, id, &e, &s.proc, &err)) {
+	int r = td_oci_exec(a->oci, id, &e, &s.proc, &err);
+	td_stream_hello(s.ws, s.out, s.err, accepted);
+	if (r) {
 		send_status(s.ws, -1, 0, &err);
 		td_ws_close(s.ws, 1000);
 		return;

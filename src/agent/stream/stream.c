@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PAUSE_MS = 7 * 24 * 3600 * 1000 };
+enum { PAUSE_MS = 7 * 24 * 3600 * 1000, SETTLE_MS = 30 };
 
 void td_stream_error(struct td_http_x *x, int status, const char *fmt, ...)
 {
@@ -25,6 +25,22 @@ bool td_stream_flag(const struct td_http_x *x, const char *name)
 {
 	const char *v = td_http_query(x, name);
 	return v && (!strcmp(v, "true") || !strcmp(v, "1") || !*v);
+}
+
+int td_stream_channel(struct td_ws *ws, char channel, const void *p, size_t n)
+{
+	td_auto_buf struct td_buf m = {0};
+	td_buf_putc(&m, channel);
+	td_buf_add(&m, p, n);
+	return td_ws_send(ws, true, m.s, m.len, NULL);
+}
+
+void td_stream_hello(struct td_ws *ws, bool out, bool err, int64_t accepted)
+{
+	int64_t wait = accepted + SETTLE_MS - td_mono_ms(&td_clock_system);
+	if (wait > 0)
+		usleep((useconds_t)wait * 1000);
+	td_stream_channel(ws, out ? 1 : err ? 2 : 3, NULL, 0);
 }
 
 static void list_pods(struct td_agent *a, struct td_http_x *x)

@@ -129,16 +129,16 @@ static void test_save(void **state)
 	assert_non_null(mkdtemp(dir));
 	td_auto_free char *path = td_asprintf("%s/n0.json", dir);
 	struct td_gate_table t = {.n = 8}, u;
-	assert_int_equal(td_gate_load(path, 8, &u, NULL), 0);
+	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_int_equal(u.n, 8);
 	claim(&t, 0x81, native(7, 100));
 	claim(&t, 0x1, pod(8, 200, "11111111-2222-3333-4444-555555555555"));
-	assert_int_equal(td_gate_save(path, &t, NULL), 0);
-	assert_int_equal(td_gate_load(path, 8, &u, NULL), 0);
+	assert_int_equal(td_gate_save(path, &t, NULL, NULL), 0);
+	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_memory_equal(&t, &u, sizeof(t));
 	assert_int_equal(td_file_write(path, "{", 1, 0600, NULL), 0);
 	struct td_error e = TD_ERROR_INIT;
-	assert_int_equal(td_gate_load(path, 8, &u, &e), TD_INVALID);
+	assert_int_equal(td_gate_load(path, 8, NULL, &u, &e), TD_INVALID);
 	td_rm_rf(dir, NULL);
 }
 
@@ -153,6 +153,17 @@ static void test_parse(void **state)
 	assert_true(q.check && q.h.job == 0 && q.h.start == 100 && q.mask == 0x10);
 	assert_int_equal(td_gate_parse("check job=7 devices=-", "n0", 8, &q, NULL), 0);
 	assert_true(q.h.job == 0); // whose job it is, the kernel says
+	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 devices=0 new=x", "n0", 8, &q, NULL), 0);
+	assert_true(!strcmp(q.h.ask, "1-2") && !q.h.pod && !strcmp(q.h.uid, "1000")); // a hint makes no pod of it
+	assert_string_equal(q.h.ask_pod, "");
+	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 pod=ml/train-0 devices=0", "n0", 8, &q, NULL), 0);
+	assert_string_equal(q.h.ask_pod, "ml/train-0");
+	{ // too long for any pod: no half of it
+		char line[600];
+		snprintf(line, sizeof(line), "acquire job=7 uid=1000 ask=1-2 pod=ml/%0400d devices=0", 1);
+		assert_int_equal(td_gate_parse(line, "n0", 8, &q, NULL), 0);
+		assert_string_equal(q.h.ask_pod, "");
+	}
 	const char *bad[] = {"",
 			     "check start=1",
 			     "acquire",
@@ -214,7 +225,7 @@ static void late(void *ctx, int node)
 
 static void open_gate(struct world *w)
 {
-	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, late, w};
+	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, late, NULL, w, NULL, NULL};
 	assert_int_equal(td_gate_new(&o, &w->g, NULL), 0);
 }
 
@@ -343,6 +354,38 @@ static void ask(const char *path, const char *line, char *reply, size_t n)
 	close(fd);
 }
 
+static bool nobody(void *ctx, int node, const char *cgroups, char *why, size_t n)
+{
+	assert_true(td_starts(strchr(cgroups, ':'), ":") && node == 0);
+	snprintf(why, n, "pod a/b is no slurmd");
+	return false;
+}
+
+// Root is not enough: containers are root, and any pod may have the directory of the socket.
+static void test_who_may_claim(void **state)
+{
+	struct world *w = *state;
+	td_gate_free(w->g);
+	struct td_gate_opts o = {w->dir, w->dir, 1, 8, &td_clock_system, busy, superseded, late, nobody, w, NULL, NULL};
+	assert_int_equal(td_gate_new(&o, &w->g, NULL), 0);
+	struct served s = {w, td_cancel_new()};
+	struct td_holder victim = native(1, 10);
+	td_auto_free char *path = td_asprintf("%s/nodes/n0/gate.sock", w->dir);
+	char reply[512];
+	pthread_t t;
+	assert_int_equal(td_gate_try(w->g, 0, 0x3, &victim, NULL), 0);
+	pthread_create(&t, NULL, serve, &s);
+	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=0-1 timeout=1000\n", reply, sizeof(reply));
+	assert_string_equal(reply, "fail pod a/b is no slurmd\n");
+	assert_true(td_gate_may_start(w->g, 0, 0x3, &victim));
+	assert_int_equal(w->superseded, 0);
+	td_cancel_fire(s.c);
+	void *r;
+	pthread_join(t, &r);
+	assert_null(r);
+	td_cancel_unref(s.c);
+}
+
 static void test_socket(void **state)
 {
 	struct world *w = *state;
@@ -427,6 +470,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_check, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_released, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_who_may_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_table_that_cannot_be_written_is_tried_again, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,7 +44,9 @@ static void test_strategic(void **state)
 	smp("{metadata: {labels: {a: b}}}", "{metadata: {labels: {$patch: replace, c: d}}}", "{metadata: {labels: {c: d}}}");
 	smp("{metadata: {labels: {a: b}, name: x}}", "{metadata: {labels: {$patch: delete}}}", "{metadata: {name: x}}");
 	smp("{metadata: {finalizers: [a/x, b/x]}}", "{metadata: {$deleteFromPrimitiveList/finalizers: [a/x], finalizers: [c/x]}}",
-	    "{metadata: {finalizers: [b/x, c/x]}}");
+	    "{metadata: {finalizers: [c/x, b/x]}}");
+	// What is new and has no order said stands in front of what the server has alone, as in a real API server.
+	smp("{spec: {containers: [{name: a}]}}", "{spec: {containers: [{name: n}]}}", "{spec: {containers: [{name: n}, {name: a}]}}");
 	// Order: named ones as asked, the server's own keep their place.
 	smp("{spec: {containers: [{name: a}, {name: s}, {name: b}]}}",
 	    "{spec: {$setElementOrder/containers: [{name: b}, {name: a}], containers: [{name: a, image: q}]}}",
@@ -66,7 +68,8 @@ static int apply(const struct td_schema *s, struct td_json **live, const char *m
 		 struct td_causes *causes, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *c = Y(config);
-	struct td_apply o = {manager, "", "v1", force, 1700000000000};
+	const struct td_apply o = {
+		.manager = manager, .subresource = "", .api_version = "v1", .force = force, .now_ms = 1700000000000, .typed = true};
 	struct td_json *r = NULL;
 	int rc = td_schema_apply(s, td_json_root(*live), td_json_root(c), &o, causes, &r, err);
 	if (!rc) {
@@ -81,6 +84,68 @@ static void must(const struct td_schema *s, struct td_json **live, const char *m
 	struct td_error err = TD_ERROR_INIT;
 	if (apply(s, live, manager, false, config, NULL, &err))
 		fail_msg("apply by %s: %s", manager, err.msg);
+}
+
+static void test_apply_order(void **state)
+{
+	// Seen on a real API server: what another applied keeps its place before what I add.
+	td_auto(td_json_unref) struct td_json *live = Y("{apiVersion: v1, kind: Pod, metadata: {name: p}}");
+	const struct td_schema *s = of("", "Pod");
+	must(s, &live, "m1", "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/f]}, spec: {containers: [{name: a}]}}");
+	must(s, &live, "m2", "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/g]}, spec: {containers: [{name: b}]}}");
+	assert_json(td_jget(td_json_root(live), "metadata.finalizers"), "[x/f, x/g]");
+	assert_json(td_jget(td_json_root(live), "spec.containers"), "[{name: a}, {name: b}]");
+	must(s, &live, "m2", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}, {name: b}]}}");
+	assert_json(td_jget(td_json_root(live), "spec.containers"), "[{name: a}, {name: c}, {name: b}]");
+}
+
+static void test_track_typed(void **state)
+{
+	// The structures of a built-in kind are there from the beginning, and nobody owns what the server writes into status.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	td_auto(td_json_unref) struct td_json *sent = Y("{metadata: {generateName: g-}, spec: {strategy: {type: Recreate}, template: "
+							"{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}, "
+							"status: {replicas: 0}}");
+	yyjson_mut_doc_set_root(d, yyjson_val_mut_copy(d, td_json_root(sent)));
+	struct td_apply o = {.manager = "m", .subresource = "", .api_version = "apps/v1", .now_ms = 1, .typed = true, .no_status = true};
+	td_schema_track(of("apps", "Deployment"), NULL, d, yyjson_mut_doc_get_root(d), &o);
+	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	assert_json(td_jget(td_json_root(now), "metadata.managedFields.[0].fieldsV1"),
+		    "{'f:metadata': {'f:generateName': {}}, 'f:spec': {'f:strategy': {'f:type': {}}, 'f:template': {'f:metadata': "
+		    "{'f:labels': {'.': {}, "
+		    "'f:a': {}}}, 'f:spec': {'f:containers': {'k:{\"name\":\"c\"}': {'.': {}, 'f:name': {}}}}}}}");
+	// Who starts anew is not watched until the next apply.
+	td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.managedFields", yyjson_mut_arr(d));
+	yyjson_mut_arr_add_obj(d, td_jm_get(yyjson_mut_doc_get_root(d), "metadata.managedFields"));
+	td_schema_track(of("apps", "Deployment"), td_json_root(now), d, yyjson_mut_doc_get_root(d), &o);
+	assert_null(td_jm_get(yyjson_mut_doc_get_root(d), "metadata.managedFields"));
+}
+
+static void test_tidy(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sent =
+		Y("{spec: {nodeSelector: {}, tolerations: [], securityContext: {}, containers: [{name: a, env: [], "
+		  "resources: {limits: {}}}], volumes: [{name: v, emptyDir: {}}]}}");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(sent));
+	td_schema_tidy(of("", "Pod"), yyjson_mut_doc_get_root(d));
+	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	assert_json(td_json_root(now),
+		    "{spec: {securityContext: {}, containers: [{name: a, resources: {}}], volumes: [{name: v, emptyDir: {}}]}}");
+}
+
+static void test_duplicates(void **state)
+{
+	static const char text[] = "{\"a\":{\"x\":1,\"y\":2,\"x\":3},\"l\":[{\"k\":1,\"k\":2}],\"b\":1}";
+	struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	td_auto_strv struct td_strv twice = {0};
+	assert_true(td_duplicates_drop(&j, &twice));
+	assert_int_equal(twice.n, 2);
+	assert_string_equal(twice.v[0], "a.x");
+	assert_string_equal(twice.v[1], "l[0].k");
+	assert_json(td_json_root(j), "{a: {x: 3, y: 2}, l: [{k: 2}], b: 1}");
+	assert_false(td_duplicates_drop(&j, &twice));
+	td_json_unref(j);
 }
 
 static void assert_owned(const struct td_json *j, const char *manager, const char *want)
@@ -173,7 +238,7 @@ static void track(const struct td_schema *s, struct td_json **live, const char *
 {
 	td_auto(td_json_unref) struct td_json *n = Y(now);
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(n));
-	struct td_apply o = {manager, sub, "v1", false, 1700000000000};
+	const struct td_apply o = {.manager = manager, .subresource = sub, .api_version = "v1", .now_ms = 1700000000000, .typed = true};
 	td_schema_track(s, td_json_root(*live), d, yyjson_mut_doc_get_root(d), &o);
 	td_json_unref(*live);
 	*live = td_jm_done(d);
@@ -229,8 +294,9 @@ static void test_track_status(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_strategic), cmocka_unit_test(test_apply_configmap), cmocka_unit_test(test_apply_lists),
-		cmocka_unit_test(test_track),     cmocka_unit_test(test_track_status),
+		cmocka_unit_test(test_strategic),   cmocka_unit_test(test_apply_order), cmocka_unit_test(test_track_typed),
+		cmocka_unit_test(test_tidy),        cmocka_unit_test(test_duplicates),  cmocka_unit_test(test_apply_configmap),
+		cmocka_unit_test(test_apply_lists), cmocka_unit_test(test_track),       cmocka_unit_test(test_track_status),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

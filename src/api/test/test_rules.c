@@ -22,6 +22,7 @@ static void check(const char *group, const char *kind, const char *now, const ch
 	size_t sum = td_schema_validate(k->schema, td_json_root(n), &c);
 	if (k->check)
 		sum += k->check(td_json_root(n), td_json_root(o), &c);
+	sum += td_served_check(k, td_json_root(n), td_json_root(o), &c);
 	assert_int_equal(sum, c.n);
 	if (!reason && c.n)
 		fail_msg("%s: %s: %s", now, c.v[0].field, c.v[0].message);
@@ -48,18 +49,20 @@ static void test_pod(void **state)
 	pod("containers: [{name: c}]", "FieldValueRequired", "spec.containers[0].image", "");
 	pod("containers: [{name: C_, image: x}]", "FieldValueInvalid", "spec.containers[0].name", "RFC 1123 label");
 	pod("containers: [{name: a, image: x}, {name: a, image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"a\"");
+	pod("containers: [{image: x}, {image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"\"");
+	pod("containers: [{image: x}, {image: x}]", "FieldValueRequired", "spec.containers[1].name", "");
 	pod(C1 ", initContainers: [{name: c, image: x}]", "FieldValueDuplicate", "spec.containers[0].name", "\"c\"");
 	pod(C("volumeMounts: [{name: v, mountPath: /v}]"), "FieldValueNotFound", "spec.containers[0].volumeMounts[0].name", "\"v\"");
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/../b}]") ", volumes: [{name: v}]", "FieldValueInvalid",
-	    "spec.containers[0].volumeMounts[0].subPath", "..");
+	    "spec.containers[0].volumeMounts.subPath", "..");
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/..b}]") ", volumes: [{name: v}]", NULL, NULL, NULL);
 	pod(C1 ", volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}]", "FieldValueForbidden", "spec.volumes[0]", "more than 1");
-	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid", "spec.containers[0].resources.requests[cpu]",
+	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid", "spec.containers[0].resources.requests",
 	    "must be less than or equal to cpu limit of 1500m");
-	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired", "spec.containers[0].resources.requests[nvidia.com/gpu]",
+	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired", "spec.containers[0].resources.limits",
 	    "Limit must be set");
 	pod(C("resources: {requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}}"), "FieldValueInvalid",
-	    "spec.containers[0].resources.requests[nvidia.com/gpu]", "must be equal to");
+	    "spec.containers[0].resources.requests", "must be equal to");
 	pod(C("resources: {limits: {nvidia.com/gpu: 500m}}"), "FieldValueInvalid", "spec.containers[0].resources.limits[nvidia.com/gpu]",
 	    "integer");
 	pod(C("resources: {limits: {nvidia.com/gpu: 2}}"), NULL, NULL, NULL);
@@ -92,7 +95,9 @@ static void test_pod_update(void **state)
 	update(C1, C1 ", initContainers: [{name: i, image: x}]", "FieldValueForbidden", "spec.initContainers", "add or remove");
 	update(C1 ", tolerations: [{key: a, operator: Exists}]",
 	       C1 ", tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]", NULL, NULL, NULL);
-	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec", "tolerations");
+	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec.tolerations", "tolerationSeconds");
+	update(C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]",
+	       C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute}]", NULL, NULL, NULL); // only how long
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 5", NULL, NULL, NULL);
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 15", "FieldValueInvalid", "spec.activeDeadlineSeconds",
 	       "less than");
@@ -133,6 +138,13 @@ static void test_workloads(void **state)
 	      "{metadata: {labels: {a: "
 	      "b}}, spec: {containers: [{name: c, image: x}]}}}}",
 	      NULL, "FieldValueForbidden", "spec.strategy.rollingUpdate", "Recreate");
+	// A pod's limits are its requests too; in a template limits stay limits.
+	td_auto(td_json_unref) struct td_json *limited = stored(
+		k, "{metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}}}");
+	assert_null(td_jget(td_json_root(limited), "spec.template.spec.containers.[0].resources.requests"));
+	td_auto(td_json_unref) struct td_json *p =
+		stored(td_kind_builtin("", "Pod"), "{spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}");
+	assert_string_equal(td_jstr(td_json_root(p), "spec.containers.[0].resources.requests.cpu"), "1");
 	const struct td_kind *ss = td_kind_builtin("apps", "StatefulSet");
 	td_auto(td_json_unref) struct td_json *s = stored(ss, DEPLOY("a: b", "a: b", ""));
 	assert_string_equal(td_jstr(td_json_root(s), "spec.podManagementPolicy"), "OrderedReady");
@@ -157,8 +169,7 @@ static void test_job(void **state)
 	assert_int_equal(td_jint(v, "spec.parallelism", 0), 1);
 	assert_int_equal(td_jint(v, "spec.backoffLimit", 0), 6);
 	assert_string_equal(td_jstr(v, "spec.completionMode"), "NonIndexed");
-	assert_string_equal(td_jkey_str(td_jget(v, "spec.selector.matchLabels"), "batch.kubernetes.io/controller-uid"), "u1");
-	assert_string_equal(td_jkey_str(td_jget(v, "spec.template.metadata.labels"), "job-name"), "j");
+	assert_null(td_jget(v, "spec.selector")); // admission makes it: nobody owns it
 	assert_string_equal(td_jstr(v, "spec.template.spec.containers.[0].imagePullPolicy"), "IfNotPresent");
 	check("batch", "Job", JOB("", ""), NULL, NULL, NULL, NULL);
 	check("batch", "Job", JOB("", ""), JOB("", ""), NULL, NULL, NULL);
@@ -170,7 +181,40 @@ static void test_job(void **state)
 	check("batch", "Job", JOB("completions: 3, parallelism: 3, completionMode: Indexed, ", ""),
 	      JOB("completions: 2, parallelism: 2, completionMode: Indexed, ", ""), NULL, NULL, NULL);
 	check("batch", "Job", "{metadata: {name: j}, spec: {template: {spec: {containers: [{name: c, image: x}]}}}}", NULL,
-	      "FieldValueNotSupported", "spec.template.spec.restartPolicy", "\"OnFailure\", \"Never\"");
+	      "FieldValueRequired", "spec.template.spec.restartPolicy", "\"OnFailure\", \"Never\"");
+	check("batch", "Job", JOB("managedBy: x, ", ""), NULL, "FieldValueInvalid", "spec.managedBy", "domain-prefixed");
+}
+
+// What a real API server refuses, seen there.
+static void test_parts(void **state)
+{
+#define PART(c, more, reason, field, part) check("", "Pod", POD("containers: [{name: c, image: x, " c "}]" more), NULL, reason, field, part)
+	PART("envFrom: [{}]", "", "FieldValueInvalid", "spec.containers[0].envFrom", "must specify one of");
+	PART("env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: ''}}}]", "", "FieldValueRequired",
+	     "spec.containers[0].env[0].valueFrom.secretKeyRef.key", "");
+	PART("lifecycle: {preStop: {}}", "", "FieldValueRequired", "spec.containers[0].lifecycle.preStop", "handler type");
+	PART("ports: [{containerPort: 80, name: A_b}]", "", "FieldValueInvalid", "spec.containers[0].ports[0].name", "alpha-numeric");
+	PART("ports: [{containerPort: 80, name: '80'}]", "", "FieldValueInvalid", "spec.containers[0].ports[0].name",
+	     "at least one letter");
+	PART("ports: [{containerPort: 80, name: a}, {containerPort: 81, name: a}]", "", "FieldValueDuplicate",
+	     "spec.containers[0].ports[1].name", "");
+	PART("livenessProbe: {tcpSocket: {port: 0}}", "", "FieldValueInvalid", "spec.containers[0].livenessProbe.tcpSocket.port",
+	     "between 1 and");
+	PART("securityContext: {privileged: true, allowPrivilegeEscalation: false}", "", "FieldValueInvalid",
+	     "spec.containers[0].securityContext", "privileged");
+	PART("command: [x]", ", nodeSelector: {'a b': c}", "FieldValueInvalid", "spec.nodeSelector", "name part");
+	PART("command: [x]", ", nodeName: A_b", "FieldValueInvalid", "spec.nodeName", "subdomain");
+	PART("command: [x]", ", tolerations: [{key: 'a b', operator: Exists}]", "FieldValueInvalid", "spec.tolerations[0].key",
+	     "name part");
+	PART("ports: [{containerPort: 80, name: web}], envFrom: [{configMapRef: {name: m}}], lifecycle: {preStop: {exec: {command: [x]}}}",
+	     ", nodeSelector: {a.b/c: d}, nodeName: n1", NULL, NULL, NULL);
+	check("", "Secret", "{metadata: {name: s}, type: kubernetes.io/tls, data: {tls.crt: ''}}", NULL, "FieldValueRequired",
+	      "data[tls.key]", "");
+	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None, ports: [{port: 80, targetPort: Bad_}]}}", NULL,
+	      "FieldValueInvalid", "spec.ports[0].targetPort", "alpha-numeric");
+	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None}, status: {loadBalancer: {ingress: [{ip: 1.2.3.4}]}}}", NULL,
+	      "FieldValueForbidden", "status.loadBalancer.ingress", "LoadBalancer");
+	check("apps", "Deployment", "{metadata: {name: d}}", NULL, "FieldValueRequired", "spec.selector", "");
 }
 
 static void test_core(void **state)
@@ -192,6 +236,120 @@ static void test_core(void **state)
 	assert_int_equal(td_jint(td_json_root(v), "spec.ports.[0].targetPort", 0), 80);
 }
 
+static void status(const char *now, const char *reason, const char *field, const char *part)
+{
+	td_auto_free char *n = td_asprintf("{metadata: {name: p}, spec: {" C1 "}, status: {%s}}", now);
+	check("", "Pod", n, "{metadata: {name: p}, spec: {" C1 "}}", reason, field, part);
+}
+
+static void test_addresses(void **state)
+{
+	status("podIP: 10.1.2.3", NULL, NULL, NULL);
+	status("podIP: 010.1.2.3", NULL, NULL, NULL); // as the API has always taken them
+	status("podIP: x", "FieldValueInvalid", "status.podIPs[0]", "valid IP");
+	status("podIPs: [{ip: 10.1.2.256}]", "FieldValueInvalid", "status.podIPs[0]", "valid IP");
+	status("podIPs: [{ip: 10.1.2.3}, {ip: 'fd00::1'}]", NULL, NULL, NULL);
+	status("podIPs: [{ip: 10.1.2.3}, {ip: 10.1.2.4}]", "FieldValueInvalid", "status.podIPs", "each IP family");
+	status("hostIP: 10.0.0.1, hostIPs: [{ip: 10.0.0.2}]", "FieldValueInvalid", "status.hostIPs[0].ip", "hostIP");
+	// What was written before stays writable.
+	check("", "Pod", "{metadata: {name: p, labels: {a: b}}, spec: {" C1 "}, status: {podIPs: [{ip: x}]}}",
+	      "{metadata: {name: p}, spec: {" C1 "}, status: {podIPs: [{ip: x}]}}", NULL, NULL, NULL);
+}
+
+static void node(const char *spec, const char *old, const char *reason, const char *field, const char *part)
+{
+	td_auto_free char *n = td_asprintf("{metadata: {name: n}, spec: {%s}}", spec),
+			  *o = old ? td_asprintf("{metadata: {name: n}, spec: {%s}}", old) : NULL;
+	check("", "Node", n, o, reason, field, part);
+}
+
+static void test_node(void **state)
+{
+	node("taints: [{key: e.x/a, value: v, effect: NoSchedule}, {key: e.x/a, effect: NoExecute}]", NULL, NULL, NULL, NULL);
+	node("taints: [{key: a b, effect: NoSchedule}]", NULL, "FieldValueInvalid", "metadata.taints[0].key", "name part");
+	node("taints: [{key: a, value: b c, effect: NoSchedule}]", NULL, "FieldValueInvalid", "metadata.taints[0].value", "label");
+	node("taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]", NULL, "FieldValueDuplicate",
+	     "metadata.taints[1]", "key and effect");
+	node("podCIDR: 10.1.0.0/33", NULL, "FieldValueInvalid", "spec.podCIDRs[0]", "valid CIDR");
+	node("podCIDR: 10.1.0.0", NULL, "FieldValueInvalid", "spec.podCIDRs[0]", "valid CIDR");
+	node("podCIDRs: [10.1.0.0/24, 'fd00::/64']", NULL, NULL, NULL, NULL);
+	node("podCIDRs: [10.1.0.0/24, 10.2.0.0/24]", NULL, "FieldValueInvalid", "spec.podCIDRs", "each IP family");
+	node("podCIDR: 10.1.0.0/24", "unschedulable: true", NULL, NULL, NULL);
+	node("podCIDR: 10.2.0.0/24", "podCIDR: 10.1.0.0/24", "FieldValueForbidden", "spec.podCIDRs", "may not change");
+	node("providerID: y", "providerID: x", "FieldValueForbidden", "spec.providerID", "may not change");
+	check("", "Node", "{metadata: {name: n}, status: {addresses: [{type: A, address: x}, {type: A, address: x}]}}", NULL,
+	      "FieldValueDuplicate", "status.addresses[1]", "x");
+	td_auto(td_json_unref) struct td_json *both =
+		stored(td_kind_builtin("", "Node"), "{metadata: {name: n}, spec: {podCIDR: 10.1.0.0/24}}");
+	assert_json(td_jget(td_json_root(both), "spec.podCIDRs"), "[10.1.0.0/24]");
+}
+
+static void test_event(void **state)
+{
+#define EVENT(more) "{metadata: {name: e, namespace: a}, involvedObject: {namespace: a}" more "}"
+#define NEW "eventTime: '2026-01-01T00:00:00.000000Z', "
+#define WHO "reportingComponent: x.y/c, reportingInstance: i, action: Do, reason: Done"
+	check("", "Event", EVENT(""), NULL, NULL, NULL, NULL);
+	check("", "Event", EVENT(", " NEW WHO), NULL, NULL, NULL, NULL);
+	check("", "Event", EVENT(", " NEW "reason: R"), NULL, "FieldValueRequired", "action", "");
+	check("", "Event", EVENT(", " NEW "reason: R"), NULL, "FieldValueRequired", "reportingInstance", "");
+	check("", "Event", EVENT(", " NEW "reportingComponent: a b"), NULL, "FieldValueInvalid", "reportingComponent", "name part");
+	check("", "Event", EVENT(", eventTime: '2026-01-01T00:00:00Z'"), NULL, "FieldValueInvalid", "eventTime", "microseconds");
+	check("", "Event", "{metadata: {name: e, namespace: a}, involvedObject: {namespace: b}}", NULL, "FieldValueInvalid",
+	      "involvedObject.namespace", "does not match");
+	td_auto_free char *word = td_malloc(130), *long_word = NULL;
+	memset(word, 'a', 129);
+	word[129] = 0;
+	long_word = td_asprintf(EVENT(", " NEW "reportingComponent: c, reportingInstance: i, reason: R, action: %s"), word);
+	check("", "Event", long_word, NULL, "FieldValueInvalid", "action", "128");
+}
+
+static void test_times(void **state)
+{
+	static const struct {
+		const char *in, *out; // out NULL: refused
+	} lease[] = {
+		{"2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00.123456Z"},
+		{"2026-01-01T01:02:03.123456+01:30", "2025-12-31T23:32:03.123456Z"},
+		{"2026-01-01T00:00:00Z", NULL},
+		{"2026-01-01T00:00:00.1234567Z", NULL},
+		{"2026-02-30T00:00:00.000000Z", NULL},
+		{"2026-01-01t00:00:00.000000z", NULL},
+	};
+	for (size_t i = 0; i < TD_LEN(lease); i++) {
+		const struct td_kind *k = td_kind_builtin("coordination.k8s.io", "Lease");
+		td_auto_free char *t = td_asprintf("{metadata: {name: l}, spec: {renewTime: '%s'}}", lease[i].in);
+		if (lease[i].out) {
+			td_auto(td_json_unref) struct td_json *l = stored(k, t);
+			assert_string_equal(td_jstr(td_json_root(l), "spec.renewTime"), lease[i].out);
+		}
+		check("coordination.k8s.io", "Lease", t, NULL, lease[i].out ? NULL : "FieldValueInvalid", "spec.renewTime", "microseconds");
+	}
+	td_auto(td_json_unref) struct td_json *e =
+		stored(td_kind_builtin("", "Event"), EVENT(", firstTimestamp: '2026-01-01T00:00:00.5+01:00'"));
+	assert_string_equal(td_jstr(td_json_root(e), "firstTimestamp"), "2025-12-31T23:00:00Z"); // whole seconds
+}
+
+static void test_generated(void **state)
+{
+#define OWNJOB(labels, more)                                                                                                               \
+	"{metadata: {name: j, uid: u}, spec: {" more "template: {metadata: {labels: {" labels "}}, spec: {restartPolicy: Never, " C1 "}}}" \
+	"}"
+#define MADE "selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, "
+#define LABELS "batch.kubernetes.io/controller-uid: u, batch.kubernetes.io/job-name: j, job-name: j, controller-uid: "
+	check("batch", "Job", OWNJOB(LABELS "u", MADE), NULL, NULL, NULL, NULL);
+	check("batch", "Job", OWNJOB(LABELS "x", MADE), NULL, "FieldValueInvalid", "spec.template.metadata.labels[controller-uid]", "'u'");
+	check("batch", "Job", OWNJOB("batch.kubernetes.io/controller-uid: u", MADE), NULL, "FieldValueRequired",
+	      "spec.template.metadata.labels[job-name]", "'j'");
+	check("batch", "Job", OWNJOB(LABELS "u, a: b", "selector: {matchLabels: {a: b}}, "), NULL, "FieldValueInvalid", "spec.selector",
+	      "auto-generated");
+	check("batch", "Job", OWNJOB("a: b", "manualSelector: true, selector: {matchLabels: {a: b}}, "), NULL, NULL, NULL, NULL);
+	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 1}", NULL, "FieldValueRequired", "data", "mandatory");
+	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 1, data: [1]}", NULL, "FieldValueRequired", "data", "object");
+	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 2, data: {a: 1}}",
+	      "{metadata: {name: c}, revision: 1, data: {a: 1}}", NULL, NULL, NULL);
+}
+
 static void test_meta(void **state)
 {
 	static const struct {
@@ -210,7 +368,7 @@ static void test_meta(void **state)
 		{"", "Pod", "{name: a, namespace: n, finalizers: [x]}", "metadata.finalizers[0]"},
 		{"", "Pod", "{name: a, namespace: n, finalizers: [tandem.dev/x]}", NULL},
 		{"", "Pod", "{name: a, namespace: n, ownerReferences: [{apiVersion: v1, kind: Pod, name: x}]}",
-		 "metadata.ownerReferences[0].uid"},
+		 "metadata.ownerReferences.uid"},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto_free char *text = td_asprintf("{metadata: %s}", t[i].meta);
@@ -240,12 +398,33 @@ static void test_budget(void **state)
 	      NULL, "FieldValueInvalid", "spec.selector", "");
 }
 
+static void test_not_served(void **state)
+{
+	static const char affine[] = "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80}]}}";
+	check("", "Service", affine, NULL, "FieldValueForbidden", "spec.sessionAffinity", "ClientIP is not served by the embedded API: ");
+	check("", "Service", affine, affine, NULL, NULL, NULL);
+	check("", "Service", "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30000}]}}", affine,
+	      "FieldValueForbidden", "spec.ports[0].nodePort", "headless");
+	check("batch", "Job", JOB("successPolicy: {rules: []}, ", ""), NULL, "FieldValueForbidden", "spec.successPolicy", "completions");
+	check("batch", "Job", JOB("", ", env: [{name: E, valueFrom: {fileKeyRef: {key: a}}}]"), NULL, "FieldValueForbidden",
+	      "spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef", "embedded nodes");
+#define CRD(schema)                                                                                                                        \
+	"{metadata: {name: ts.a.io}, spec: {group: a.io, scope: Namespaced, names: {plural: ts, kind: T}, versions: [{name: v1, served: "  \
+	"true, storage: true, schema: {openAPIV3Schema: " schema "}}]}}"
+	check("apiextensions.k8s.io", "CustomResourceDefinition",
+	      CRD("{type: object, properties: {spec: {type: object, x-kubernetes-validations: [{rule: 'true'}]}}}"), NULL,
+	      "FieldValueForbidden", "spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations", "CEL");
+	check("apiextensions.k8s.io", "CustomResourceDefinition", CRD("{type: object}"), NULL, NULL, NULL, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_budget),    cmocka_unit_test(test_pod), cmocka_unit_test(test_pod_update),
-		cmocka_unit_test(test_workloads), cmocka_unit_test(test_job), cmocka_unit_test(test_core),
-		cmocka_unit_test(test_meta),
+		cmocka_unit_test(test_addresses), cmocka_unit_test(test_node),      cmocka_unit_test(test_event),
+		cmocka_unit_test(test_times),     cmocka_unit_test(test_generated), cmocka_unit_test(test_not_served),
+		cmocka_unit_test(test_budget),    cmocka_unit_test(test_pod),       cmocka_unit_test(test_pod_update),
+		cmocka_unit_test(test_workloads), cmocka_unit_test(test_job),       cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_core),      cmocka_unit_test(test_meta),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

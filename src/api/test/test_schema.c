@@ -156,15 +156,15 @@ static void test_default_prune(void **state)
 			"{k: {type: object, "
 			"properties: {v: {type: string}}}}}}}");
 	td_auto(td_json_unref) struct td_json *in = Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, "
-						      "nn: null, a: null, free: {any: {thing: 1}, k: {v: x, w: y}}}");
+						      "nn: null, a: null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(in));
 	td_auto_strv struct td_strv unknown = {0};
 	td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);
 	td_schema_default(s, d, yyjson_mut_doc_get_root(d));
 	td_auto(td_json_unref) struct td_json *out = td_jm_done(d);
 	assert_json(td_json_root(out),
-		    "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], nn: null, free: {any: {thing: 1}, k: "
-		    "{v: x}}}");
+		    "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], nn: null, free: {any: {thing: 1}, none: "
+		    "null, k: {v: x}}}");
 	static const char *const want[] = {"m.two.bad", "l[1].s", "bogus", "free.k.w"};
 	assert_int_equal(unknown.n, TD_LEN(want));
 	for (size_t i = 0; i < TD_LEN(want); i++)
@@ -206,6 +206,16 @@ static void test_crd(void **state)
 		{CRD("widgets.example.com", "{type: array, items: {type: string}}"), "spec.versions[0].schema.openAPIV3Schema.type"},
 		{CRD("widgets.example.com", "{type: object, properties: {spec: {properties: {}}}}"),
 		 "spec.versions[0].schema.openAPIV3Schema.properties[spec]"},
+#define AT "spec.versions[0].schema.openAPIV3Schema."
+		{CRD("widgets.example.com",
+		     "{type: object, properties: {a: {type: object, default: {z: 1}, properties: {y: {type: string}}}}}"),
+		 AT "properties[a].default"},
+		{CRD("widgets.example.com", "{type: object, properties: {metadata: {type: object, properties: {labels: {type: object}}}}}"),
+		 AT "properties[metadata]"},
+		{CRD("widgets.example.com", "{type: object, properties: {kind: {type: integer}}}"), AT "properties[kind].type"},
+		{CRD("widgets.example.com", "{type: object, anyOf: [{type: object}]}"), AT "anyOf[0].type"},
+		{CRD("widgets.example.com", "{type: object, properties: {a: {type: object, not: {properties: {b: {nullable: true}}}}}}"),
+		 AT "properties[a].not.properties[b].nullable"},
 		{CRD("widgets.example.com", "{type: object, properties: {spec: {type: string, default: 3}}}"),
 		 "spec.versions[0].schema.openAPIV3Schema.properties[spec].default"},
 	};
@@ -217,6 +227,30 @@ static void test_crd(void **state)
 		assert_true(has_cause(&why, NULL, bad[i].field, ""));
 		td_auto_causes struct td_causes again = {0};
 		assert_true(k->check(td_json_root(b), NULL, &again) > 0);
+	}
+}
+
+// What tools write of a number or a text, names of metadata, and a default that is null, are fine.
+static void test_crd_shapes(void **state)
+{
+	static const char *const good[] = {
+		CRD("widgets.example.com",
+		    "{type: object, properties: {a: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}}}"),
+		CRD("widgets.example.com", "{type: object, properties: {a: {x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: "
+					   "integer}, {type: string}]}, {pattern: '^[0-9]+%?$'}]}}}"),
+		CRD("widgets.example.com",
+		    "{type: object, properties: {metadata: {type: object, properties: {name: {type: string, maxLength: 5}}}}}"),
+		CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: null}}}"),
+	};
+	for (size_t i = 0; i < TD_LEN(good); i++) {
+		td_auto(td_json_unref) struct td_json *g = Y(good[i]);
+		struct td_kind **v = NULL;
+		size_t n = 0;
+		struct td_error err = TD_ERROR_INIT;
+		if (td_kind_from_crd(td_json_root(g), &v, &n, NULL, &err))
+			fail_msg("%s: %s", good[i], err.msg);
+		td_kind_free(v[0]);
+		free(v);
 	}
 }
 
@@ -249,7 +283,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_validate),      cmocka_unit_test(test_bounded), cmocka_unit_test(test_structural),
-		cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),     cmocka_unit_test(test_own_crds),
+		cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),     cmocka_unit_test(test_crd_shapes),
+		cmocka_unit_test(test_own_crds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

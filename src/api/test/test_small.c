@@ -1,9 +1,46 @@
 // Quantities, selectors, placement, Status: tables of small cases.
+#include "api/names.h"
 #include "api/test/testlib.h"
 
+#include "api/condition.h"
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
 #include "api/selector.h"
+
+static void assert_fault(enum td_name_rule rule, const char *name, const char *part)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_name_faults(rule, name, &l);
+	if (!part) {
+		assert_int_equal(l.n, 0);
+		return;
+	}
+	for (size_t i = 0; i < l.n; i++)
+		if (strstr(l.v[i], part))
+			return;
+	fail_msg("\"%s\": no fault \"%s\" among %zu", name, part, l.n);
+}
+
+static void test_name_faults(void **state)
+{
+	assert_fault(TD_N_SUBDOMAIN, "a.b-c", NULL);
+	assert_fault(TD_N_SUBDOMAIN, "a_b",
+		     "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
+	assert_fault(TD_N_LABEL, "1a", NULL);
+	assert_fault(TD_N_LABEL, "a.b", "must not contain dots");
+	assert_fault(TD_N_LABEL, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "must be no more than 63 characters");
+	assert_fault(TD_N_LABEL_1035, "1a", "a DNS-1035 label");
+	assert_fault(TD_N_QUALIFIED, "x.y/Z_a.b", NULL);
+	assert_fault(TD_N_QUALIFIED, "/a", "prefix part must be non-empty");
+	assert_fault(TD_N_QUALIFIED, "a/", "name part must be non-empty");
+	assert_fault(TD_N_QUALIFIED, "A/b", "prefix part a lowercase RFC 1123 subdomain");
+	assert_fault(TD_N_QUALIFIED, "a/b/c", "a qualified name must consist of");
+	assert_fault(TD_N_LABEL_VALUE, "", NULL);
+	assert_fault(TD_N_LABEL_VALUE, "a b", "a valid label must be");
+	assert_fault(TD_N_CONFIG_KEY, "..", "must not be '..'");
+	assert_fault(TD_N_CONFIG_KEY, "..x", "must not start with '..'");
+	assert_fault(TD_N_CONFIG_KEY, "a/b", "a valid config key");
+}
 
 static void test_quantity(void **state)
 {
@@ -262,12 +299,12 @@ static void test_status(void **state)
 {
 	td_auto_causes struct td_causes c = {0};
 	td_cause_add(&c, "FieldValueRequired", "spec.a", "Required value");
-	td_auto_free char *one = td_status_invalid_message("Pod", "x", &c);
+	td_auto_free char *one = td_status_invalid_message("", "Pod", "x", &c);
 	assert_string_equal(one, "Pod \"x\" is invalid: spec.a: Required value");
 	td_cause_add(&c, "FieldValueInvalid", "spec.b", "Invalid value: %d: too large", 7);
-	td_auto_free char *two = td_status_invalid_message("Pod", "x", &c);
+	td_auto_free char *two = td_status_invalid_message("", "Pod", "x", &c);
 	assert_string_equal(two, "Pod \"x\" is invalid: [spec.a: Required value, spec.b: Invalid value: 7: too large]");
-	struct td_status s = {422, "Invalid", two, "Pod", "", "x", NULL, &c, 0};
+	struct td_status s = {422, "Invalid", two, "Pod", "", "x", NULL, &c, 0, false};
 	td_auto_free char *text = td_status_text(&s, NULL);
 	td_auto(td_json_unref) struct td_json *j = Y(text);
 	assert_string_equal(td_jstr(td_json_root(j), "status"), "Failure");
@@ -277,16 +314,28 @@ static void test_status(void **state)
 	assert_string_equal(td_status_reason(404), "NotFound");
 }
 
+static void test_conditions(void **state)
+{
+	static const char text[] = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"then\"},"
+				   "{\"type\":\"Old\",\"status\":\"True\"}]}}";
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
+	const yyjson_val *o = td_json_root(j);
+	assert_non_null(td_condition(o, "Ready"));
+	assert_true(!td_condition_true(o, "Ready") && td_condition_true(o, "Old") && !td_condition_true(o, "None"));
+	assert_true(!td_condition(NULL, "Ready") && !td_condition_true(NULL, "Ready"));
+	assert_string_equal(td_condition_since(o, "Ready", "False", "now"), "then");
+	assert_string_equal(td_condition_since(o, "Ready", "True", "now"), "now");
+	assert_string_equal(td_condition_since(o, "Old", "True", "now"), "now"); // it does not say
+	assert_string_equal(td_condition_since(NULL, "Ready", "True", "now"), "now");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quantity),
-		cmocka_unit_test(test_label_selector),
-		cmocka_unit_test(test_selector_object),
-		cmocka_unit_test(test_field_selector),
-		cmocka_unit_test(test_fit),
-		cmocka_unit_test(test_request),
-		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_name_faults),     cmocka_unit_test(test_quantity),       cmocka_unit_test(test_label_selector),
+		cmocka_unit_test(test_selector_object), cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_request),         cmocka_unit_test(test_status),         cmocka_unit_test(test_conditions),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

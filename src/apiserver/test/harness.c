@@ -36,6 +36,7 @@ static void start(struct harness *h, size_t ring)
 	if (td_store_open(db, ring, 0, &h->srv.store, &err) < 0 || td_srv_bootstrap(&h->srv, &err) < 0)
 		fail_msg("store: %s", err.msg);
 	h->srv.reg = td_registry_new(h->srv.store);
+	h->srv.rbac = td_rbac_cache_new(h->srv.store);
 	const char *listen[] = {"127.0.0.1:0", NULL};
 	const struct td_http_server_opts o = {.listen = listen, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &h->srv};
 	if (td_http_server_new(&o, &h->http, &err) < 0)
@@ -55,6 +56,7 @@ static void stop(struct harness *h)
 	td_http_client_free(h->client);
 	td_http_server_free(h->http);
 	td_registry_free(h->srv.reg);
+	td_rbac_cache_free(h->srv.rbac);
 	td_store_close(h->srv.store);
 	td_cancel_unref(h->cancel);
 	free(h->srv.agent_socket);

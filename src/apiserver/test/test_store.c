@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -224,11 +225,118 @@ static void survives_reopen(void **state)
 	assert_int_equal(v[1].type, TD_EVENT_DELETED);
 	assert_string_equal(v[1].item->name, "gone");
 	assert_int_equal(v[2].type, TD_EVENT_ADDED);
-	assert_true(v[2].restored);
 	td_events_done(v, n);
+	// One that saw nothing gets every version, with what was before it.
+	assert_int_equal(td_store_events(s, t, 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 5);
+	const char *names[] = {"gone", "a", "a", "gone", "c"};
+	const enum td_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED, TD_EVENT_ADDED};
+	const int befores[] = {-1, -1, 1, 0, -1};
+	for (size_t i = 0; i < n; i++) {
+		assert_string_equal(v[i].item->name, names[i]);
+		assert_int_equal(v[i].type, types[i]);
+		assert_int_equal(v[i].item->rv, 2 + i);
+		assert_ptr_equal(v[i].prev, befores[i] < 0 ? NULL : v[befores[i]].item);
+	}
+	td_events_done(v, n);
+	td_auto_items struct td_items then = {0};
+	assert_int_equal(td_store_list(s, t, NULL, before, &then, &at, NULL), 0);
+	assert_int_equal(then.n, 2);
+	assert_string_equal(then.v[1]->name, "gone");
+	assert_int_equal(td_jint(td_item_root(then.v[0]), "value", 0), 1);
 	td_auto(td_item_unref) struct td_item *c = NULL;
 	assert_int_equal(put(s, t, "n", "d", 0, 4, &c), 0);
 	assert_true(c->rv > rv);
+}
+
+static long long ask(const char *file, const char *sql)
+{
+	sqlite3 *h = NULL;
+	sqlite3_stmt *st = NULL;
+	assert_int_equal(sqlite3_open(file, &h), SQLITE_OK);
+	for (; *sql; sql += strspn(sql, " ")) {
+		sqlite3_finalize(st);
+		assert_int_equal(sqlite3_prepare_v2(h, sql, -1, &st, &sql), SQLITE_OK);
+		int rc = sqlite3_step(st);
+		assert_true(rc == SQLITE_ROW || rc == SQLITE_DONE);
+	}
+	long long v = sqlite3_column_int64(st, 0);
+	sqlite3_finalize(st);
+	sqlite3_close(h);
+	return v;
+}
+
+// The file does not grow with the number of writes, and forgets for each table only what was that table's.
+static void the_past_is_bounded(void **state)
+{
+	(void)state;
+	setenv("TANDEM_DB_SYNC", "normal", 1); // 10,000 writes
+	struct td_store *s = open_store(0);
+	struct td_table *busy = td_store_table(s, "", "busy"), *quiet = td_store_table(s, "", "quiet");
+	td_auto(td_item_unref) struct td_item *q = NULL;
+	assert_int_equal(put(s, quiet, "", "q", 0, 1, &q), 0);
+	assert_int_equal(put(s, quiet, "", "q", q->rv, 2, NULL), 0);
+	uint64_t rv = 0, at, middle = 0;
+	for (int i = 0; i < 10000; i++) {
+		td_auto(td_item_unref) struct td_item *x = NULL;
+		assert_int_equal(put(s, busy, "", "x", rv, i, &x), 0);
+		rv = x->rv;
+		if (i == 9990)
+			middle = rv;
+	}
+	td_store_close(s);
+	long long rows = ask(path, "SELECT count(*) FROM log");
+	assert_true(rows > 4096 && rows < 4096 + 600);
+	assert_true(ask(path, "SELECT rv FROM floors WHERE res='/busy'") > 4000);
+	s = open_store(0);
+	busy = td_store_table(s, "", "busy"), quiet = td_store_table(s, "", "quiet");
+	struct td_event v[16];
+	size_t n;
+	assert_int_equal(td_store_events(s, busy, 100, v, 16, &n, &at, NULL), TD_EXPIRED);
+	assert_int_equal(td_store_events(s, busy, middle, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 9);
+	for (size_t i = 0; i < n; i++)
+		assert_int_equal(v[i].item->rv, middle + i + 1);
+	td_events_done(v, n);
+	// The quiet table lost a version as well; what came after that is complete.
+	assert_int_equal(td_store_events(s, quiet, q->rv - 1, v, 16, &n, &at, NULL), TD_EXPIRED);
+	assert_int_equal(td_store_events(s, quiet, q->rv + 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(n, 0);
+	td_store_close(s);
+	unsetenv("TANDEM_DB_SYNC");
+}
+
+// A file of version 1 is taken over: the objects are there, watches start anew.
+static void older_file(void **state)
+{
+	(void)state;
+	ask(path, "CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, crv INTEGER NOT NULL,"
+		  " bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name)); "
+		  "CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, crv INTEGER NOT"
+		  " NULL, bytes BLOB NOT NULL); "
+		  "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 9), ('floor', 0); "
+		  "INSERT INTO objects VALUES('/things','n','a',7,3,'{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"},\"value\":7}'); "
+		  "INSERT INTO tombstones VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
+		  "PRAGMA user_version=1;");
+	for (int i = 0; i < 2; i++) {
+		td_auto(td_store_close) struct td_store *s = open_store(0);
+		struct td_table *t = td_store_table(s, "", "things");
+		assert_int_equal(td_store_count(s, t), 1 + i);
+		td_auto(td_item_unref) struct td_item *a = td_store_get(s, t, "n", "a");
+		assert_int_equal(td_jint(td_item_root(a), "value", 0), 7);
+		assert_int_equal(a->crv, 3);
+		struct td_event v[4];
+		size_t n;
+		uint64_t at;
+		assert_int_equal(td_store_events(s, t, 8, v, 4, &n, &at, NULL), TD_EXPIRED);
+		assert_int_equal(td_store_events(s, t, 9, v, 4, &n, &at, NULL), 0);
+		td_events_done(v, n);
+		assert_int_equal(n, i);
+		if (i == 0)
+			assert_int_equal(put(s, t, "n", "c", 0, 8, NULL), 0);
+		td_auto(td_item_unref) struct td_item *c = td_store_get(s, t, "n", "c");
+		assert_int_equal(c->rv, 10);
+	}
 }
 
 static void namespaces_guard(void **state)
@@ -440,7 +548,7 @@ static void damaged_log(void **state)
 	td_store_close(s);
 }
 
-// The file forgets deletions below its floor while older objects live on: dropping those from the ring must not lower the floor.
+// The file forgets deletions while older objects live on: dropping those from the ring must not lower the floor.
 static void floor_never_falls(void **state)
 {
 	(void)state;
@@ -550,6 +658,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(survives_reopen, setup, teardown),
 		cmocka_unit_test_setup_teardown(namespaces_guard, setup, teardown),
 		cmocka_unit_test_setup_teardown(many_writers, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_past_is_bounded, setup, teardown),
+		cmocka_unit_test_setup_teardown(older_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(events_expire, setup, teardown),
 		cmocka_unit_test_setup_teardown(damaged_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(floor_never_falls, setup, teardown),

@@ -18,7 +18,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { CONNS_MAX = 20000, HELLO_MS = 10000 };
+enum {
+	CONNS_MAX = 20000,
+	HELLO_MS = 10000,
+	SETTLE_MS = 12000 // more than a stand-in's longest pause between two attempts, and the attempt
+};
 
 struct conn {
 	int fd;
@@ -36,6 +40,7 @@ struct word { // to be said by the thread
 };
 struct td_knocks {
 	struct td_bridge *b;
+	int64_t opened; // mono
 	int listen_fd, epoll_fd, wake_fd;
 	struct conn *conns; // all, by list; touched by the thread only
 	size_t n;
@@ -93,6 +98,7 @@ struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen_at, stru
 	}
 	struct td_knocks *k = td_calloc(1, sizeof(*k));
 	k->b = b;
+	k->opened = td_now(b);
 	k->listen_fd = td_steal_fd(&fd);
 	k->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	k->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -375,6 +381,12 @@ static bool tell(struct td_knocks *k, int64_t job, int code)
 bool td_knocks_end(struct td_knocks *k, int64_t job, int code)
 {
 	return tell(k, job, code);
+}
+
+int64_t td_knocks_settle(const struct td_knocks *k, int64_t now)
+{
+	int64_t left = k ? k->opened + SETTLE_MS - now : 0;
+	return left > 0 ? left : 0;
 }
 
 void td_knocks_gone(struct td_knocks *k, int64_t job)

@@ -34,13 +34,16 @@ struct td_ask {
 	int64_t retry_ms;     // mono: do not submit again before
 	int64_t allocated_ms; // mono, of an allocation: to learn how long a prolog takes
 	bool burst;           // it was one of many then
+	int64_t seen_ms;      // epoch: when the pod was seen first
 	int64_t ended_ms;     // mono: when the stand-in was told to end
 	int waits, fails;
 	bool admin_set, bound_sent, pod_end_sent, queued_said;
 	bool counted; // among t->pending
 	uint64_t feas_gen, no_fast_gen;
-	char *refused; // why it will never run; NULL: not refused
-	char *said;    // condition text on the pod
+	char read_rv[24]; // the pod's version that was read, and, where it is refused, found wrong
+	int64_t taking;   // counted devices that its Binding takes from its node (counted.c)
+	char *refused;    // why it will never run; NULL: not refused
+	char *said;       // condition text on the pod
 	int64_t said_ms;
 	char *why; // for `tandem why`: the last decision's words
 
@@ -119,6 +122,8 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 // ---- submit.c ----
 int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
 		  struct td_want *w, bool immediate, struct td_cancel *c, struct td_error *err);
+// The batch script of a stand-in. Caller frees.
+char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
 // Puts our mark (admin_comment) on its job unless it is there.
 void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c);
 // The excluded-node list of a pod, "" when there is none: names of Slurm's nodes that it may not run on. *ret_ever: some node could take
@@ -126,11 +131,32 @@ void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_lin
 int td_ask_excluded(struct td_bridge *b, const struct td_object *pod, const struct td_want *w, char **ret, bool *ret_ever, char *why,
 		    size_t len, struct td_error *err);
 // ---- end.c ----
-int td_ask_bind(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
+int td_ask_bind(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
+		struct td_cancel *c, struct td_error *err);
 int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
 		   int64_t *again_ms, struct td_cancel *c, struct td_error *err);
 int td_ask_end_pod(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, const char *why,
 		   struct td_cancel *c, struct td_error *err);
+// Any write to the pod makes a stale leader's Binding fail; this one says why. rv NULL: whatever it is.
+int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c, struct td_error *err);
+// ---- claims_write.c: ResourceClaims (docs/design/0011-dra.md) ----
+struct td_claims;
+int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *err); // makes their informers, where the API serves them
+// What the pod's claims ask for, as td_claims_read; nothing for a pod without claims.
+int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_claims *ret,
+		  struct td_error *err);
+long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod); // their devices, 0 when not known
+// Before the Binding: its claims hold exactly the devices of the grant, and are reserved for it. TD_THROTTLED: the node's devices are not
+// published now; TD_EXPIRED: decide again with what the watch tells; TD_NOT_FOUND, TD_INVALID: the grant cannot be used, err says why.
+int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, struct td_cancel *c,
+		       struct td_error *err);
+// A waiting pod without a grant: what a grant before left in its claims is taken out. TD_EXPIRED as above.
+int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
+// ---- counted.c ----
+// Before the Binding of a pod whose devices are counted: its node's kubelet has as many as it asks for beside the other pods there, or it
+// would fail the pod. TD_THROTTLED: not now; TD_NOT_FOUND: not for a while, the grant is of no use.
+int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
+			struct td_error *err);
 // ---- show.c ----
 int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, const char *reason, const char *text,
 		struct td_cancel *c, struct td_error *err);
@@ -143,5 +169,7 @@ struct td_knocks *td_knocks_free(struct td_knocks *k);
 // Tells the stand-in of `job` to exit with `code`; false: it is not connected.
 bool td_knocks_end(struct td_knocks *k, int64_t job, int code);
 void td_knocks_gone(struct td_knocks *k, int64_t job);
+// ms for which a stand-in that is not connected may still be on its way here from the bridge that led before.
+int64_t td_knocks_settle(const struct td_knocks *k, int64_t now);
 // The token of an ask's stand-in: 32 hex digits.
 void td_knock_token(const struct td_link *l, const char *uid, char ret[33]);

@@ -3,15 +3,20 @@
 
 #include <string.h>
 
-enum { PROLOG_MAX_S = 70 }; // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (slurm-facts K)
+enum {
+	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (slurm-facts K)
+	LONG_US = 100000
+};
 
 // Learns how long a prolog takes, so that the one look that is needed comes just after it.
 static void learn(struct td_bridge *b, struct td_ask *a)
 {
 	atomic_int_fast64_t *at = &b->prolog_us[a->burst];
 	int64_t est = atomic_load(at), took = (td_now(b) - a->allocated_ms) * 1000;
-	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must.
-	int64_t now = a->burst ? (a->waits ? (est + took) / 2 : est * 63 / 64) : a->waits ? (est * 3 + took) / 4 : est * 7 / 8;
+	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must, and what the
+	// last pods of a burst took says little of the next one.
+	int64_t less = est > LONG_US ? est / 2 : est * 7 / 8;
+	int64_t now = a->burst ? (a->waits ? (est + took) / 2 : est * 63 / 64) : a->waits ? (est * 3 + took) / 4 : less;
 	atomic_store(at, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
 }
 

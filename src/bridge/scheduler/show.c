@@ -1,6 +1,8 @@
 // What a waiting pod says: condition PodScheduled=False with Slurm's reason in plain words.
 #include "bridge/scheduler/ask.h"
 
+#include "api/condition.h"
+
 #include <string.h>
 
 enum { AGAIN_MS = 10000, FAR_S = 300 * 86400 };
@@ -29,11 +31,7 @@ int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *p
 	int64_t now = td_now(b);
 	if (td_streq(a->said, text) || (a->said && now - a->said_ms < AGAIN_MS && !a->refused))
 		return 0;
-	yyjson_val *v, *cond = NULL;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(pod->root, "status.conditions"), i, n, v)
-		if (td_streq(td_jstr(v, "type"), "PodScheduled"))
-			cond = v;
+	yyjson_val *cond = td_condition(pod->root, "PodScheduled");
 	a->said_ms = now;
 	td_ask_str(b->asks, &a->said, text);
 	if (cond && td_streq(td_jstr(cond, "status"), "False") && td_streq(td_jstr(cond, "message"), text) &&

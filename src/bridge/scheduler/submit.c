@@ -73,6 +73,15 @@ void td_knock_token(const struct td_link *l, const char *uid, char ret[33])
 	ret[32] = '\0';
 }
 
+char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token)
+{
+	td_auto_free char *name = NULL;
+	if (o->knock_name)
+		name = td_asprintf("export " TD_WIRE_NAME_ENV "=%s%s\n", o->knock_name, strrchr(o->knock, ':'));
+	return td_asprintf("#!/bin/sh\n%sexec " TD_WIRE_BINARY " run --knock %s --ask %s --token %s\n", name ? name : "", o->knock, uid,
+			   token);
+}
+
 static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c)
 {
 	td_auto_free char *text = td_mark(s->cluster_uid, a->uid);
@@ -117,6 +126,16 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	td_slurm_view_watch(b->view, job, states);
 }
 
+// We were frozen on the way: who leads now has looked at Slurm already, and would see this job only in its next complete listing.
+static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *w, int64_t job, struct td_error *err)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_job_end(l->slurm, job, w->ask.name, NULL, &e);
+	if (r && r != TD_NOT_FOUND)
+		td_warn("pod %s: Slurm job %lld is one too many, and could not be ended: %s", a->key, (long long)job, e.msg);
+	return td_fail(err, TD_CANCELLED, "pod %s: another leads now; Slurm job %lld was given back", a->key, (long long)job);
+}
+
 int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
 		  struct td_want *w, bool immediate, struct td_cancel *c, struct td_error *err)
 {
@@ -127,8 +146,12 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 		return td_fail(err, TD_INTERNAL, "pod %s: a submit without what it wants", a->key);
 	struct td_error e = TD_ERROR_INIT;
 	int r;
+	if (!td_lease_holds())
+		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
 	if (immediate) {
 		r = td_slurm_allocate(l->slurm, a->user, &w->ask, c, &job, &e);
+		if (!r && !td_lease_holds())
+			return give_back(l, a, w, job, err);
 		if (!r) {
 			atomic_fetch_add(&b->n_allocated, 1);
 			td_room_given(b, a, job);
@@ -148,11 +171,13 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 	} else {
 		char token[33];
 		td_knock_token(l, a->uid, token);
-		script = td_asprintf("#!/bin/sh\nexec " TD_WIRE_BINARY " run --knock %s --ask %s --token %s\n", b->o.knock, a->uid, token);
+		script = td_standin_script(&b->o, a->uid, token);
 		w->ask.script = script;
 		w->ask.warn_usr1 = true;
 		w->ask.warn_delay_s = s->end_grace_s + 60;
 		r = td_slurm_submit(l->slurm, a->user, &w->ask, c, &job, &e);
+		if (!r && !td_lease_holds())
+			return give_back(l, a, w, job, err);
 		if (!r) {
 			atomic_fetch_add(&b->n_submitted, 1);
 			td_info("pod %s: waits as Slurm job %lld", a->key, (long long)job);

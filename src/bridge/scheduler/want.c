@@ -28,12 +28,20 @@ char *td_mark(const char *cluster_uid, const char *uid)
 	return td_asprintf("tandem/%s/%s", cluster_uid, uid);
 }
 
+char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid)
+{
+	return td_asprintf("tandem/%s/%s/%s/%s", cluster_uid, ns, name, uid);
+}
+
 static const char *mark_uid(const char *c, const char *cluster_uid)
 {
 	size_t n = strlen(cluster_uid);
 	if (!c || strncmp(c, "tandem/", 7) != 0 || strncmp(c + 7, cluster_uid, n) != 0 || c[7 + n] != '/')
 		return NULL;
 	c += 8 + n;
+	const char *ns = strchr(c, '/'), *name = ns ? strchr(ns + 1, '/') : NULL;
+	if (ns) // with the pod's name before it
+		c = name ? name + 1 : "";
 	return is_uid(c) ? c : NULL;
 }
 
@@ -119,18 +127,28 @@ static const char *note(struct reader *rd, const char *key)
 	return td_arena_strdup(rd->arena, s);
 }
 
-// GRES of every extended resource that the pod asks for.
-static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, struct td_want *w, struct td_error *err)
+// GRES of every extended resource that the pod asks for, and of the devices that its claims ask for.
+static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed, struct td_want *w,
+		     struct td_error *err)
 {
 	td_auto_strv struct td_strv names = {0};
 	td_auto_buf struct td_buf tres = {0};
 	int kinds = 0;
 	td_pod_request_names(spec, &names);
+	if (claimed > 0 && !td_strv_has(&names, s->devices.resource))
+		td_strv_add(&names, s->devices.resource);
 	for (size_t i = 0; i < names.n; i++) {
 		const char *r = names.v[i];
 		if (!strchr(r, '/') || td_starts(r, "kubernetes.io/"))
 			continue; // cpu, memory, ephemeral-storage, hugepages-…: native
 		int64_t n = td_pod_request(spec, r);
+		bool by_claim = s->devices.dra && !strcmp(r, s->devices.resource);
+		if (by_claim && n > 0)
+			return td_fail(err, TD_INVALID,
+				       "%s gives %s by ResourceClaims (spec.devices[0].source is DRA): name a claim of DeviceClass %s in "
+				       "spec.resourceClaims instead of asking for the resource",
+				       name, r, s->devices.n_classes ? s->devices.classes[0] : "?");
+		n = by_claim ? claimed : n;
 		if (n <= 0)
 			continue;
 		const struct td_gres_map *m = NULL;
@@ -153,7 +171,8 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	return 0;
 }
 
-int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, struct td_want *ret, struct td_error *err)
+int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed, struct td_want *ret,
+		 struct td_error *err)
 {
 	td_auto_want struct td_want w = {.arena = td_arena_new()};
 	const yyjson_val *spec = td_jget(pod, "spec");
@@ -170,7 +189,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		   *exclusive = note(&rd, "exclusive");
 	const char *account = note(&rd, "account"), *partition = note(&rd, "partition"), *qos = note(&rd, "qos");
 	td_auto_free char *jn = td_job_name(job_name ? job_name : name, uid);
-	td_auto_free char *mark = td_mark(s->cluster_uid, uid);
+	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);
 	a->name = td_arena_strdup(w.arena, jn);
 	a->comment = td_arena_strdup(w.arena, mark);
 	a->account = account ? account : td_arena_strdup(w.arena, o.account);
@@ -197,7 +216,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
 	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
-	int r = read_gres(s, settings_name, spec, &w, err);
+	int r = read_gres(s, settings_name, spec, claimed, &w, err);
 	if (r)
 		return r;
 	*ret = w;
@@ -242,27 +261,26 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 // "0-1,4" → 3; what is no list counts nothing.
 static int64_t count_list(const char *s)
 {
-	int64_t n = 0;
-	while (s && *s) {
-		char *e;
-		long long a = strtoll(s, &e, 10), b = a;
-		if (e == s || (*e == '-' && (b = strtoll(s = e + 1, &e, 10), e == s)) || b < a)
-			return 0;
-		n += b - a + 1;
-		s = *e == ',' ? e + 1 : NULL;
-	}
-	return n;
+	struct td_ranges r;
+	return s && !td_ranges_parse(s, &r, NULL) ? td_ranges_count(&r) : 0;
 }
 
-bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, const char *devices)
+bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)
+{
+	return !s->devices.dra && td_pod_request(td_jget(pod, "spec"), s->devices.resource) > 0;
+}
+
+bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return false;
-	for (size_t i = 0; i < s->n_gres; i++)
-		if (count_list(td_jkey_str(td_json_root(j), s->gres[i].resource)) <
-		    td_pod_request(td_jget(pod, "spec"), s->gres[i].resource))
+	for (size_t i = 0; i < s->n_gres; i++) {
+		const char *r = s->gres[i].resource;
+		int64_t want = td_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
+		if (count_list(td_jkey_str(td_json_root(j), r)) < want)
 			return false;
+	}
 	return true;
 }
 

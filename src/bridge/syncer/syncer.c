@@ -2,6 +2,7 @@
 #include "bridge/bridge.h"
 #include "pool/pool.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 
 #include <ctype.h>
@@ -119,11 +120,7 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p, struct td_cancel *c,
 			  struct td_error *err)
 {
-	yyjson_val *v, *cond = NULL;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(node->root, "status.conditions"), i, n, v)
-		if (td_streq(td_jstr(v, "type"), TD_COND_DRAIN))
-			cond = v;
+	yyjson_val *cond = td_condition(node->root, TD_COND_DRAIN);
 	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
 	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True") : !cond)
 		return 0;
@@ -203,6 +200,17 @@ static bool gate_alarm(struct td_bridge *b)
 	return alarm;
 }
 
+// Its kubelet offers fewer than Slurm counts: some are sick, or the device plugin is being replaced. Which ones is not said, so nothing new
+// starts there: a pod might find none, a native job a sick one.
+static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
+	if (offer < 0 || offer >= gres)
+		return NULL;
+	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres, s->devices.resource);
+}
+
 int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_bridge *b = bridge;
@@ -222,6 +230,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	}
 	struct td_pool_node_plan p;
 	td_auto_nodes struct td_slurm_nodes fresh = {0};
+	td_auto_free char *devices = node ? devices_missing(b, node, sn) : NULL;
+	f.devices = devices;
 	slurm_facts(sn, &f);
 	td_pool_node_causes(&f, &p);
 	int r = 0;

@@ -187,8 +187,31 @@ static void test_hello_is_a_hint_to_look(void **state)
 	assert_string_equal(hear(again), "end code=0");
 }
 
+// The script of a job is also run by stand-ins of before, which know no more arguments.
+static void test_the_script_names_all_replicas(void **state)
+{
+	const struct td_bridge_opts one = {.knock = "10.1.2.3:7411"}, two = {.knock = "10.1.2.3:7411", .knock_name = "b.ns.svc"};
+	td_auto_free char *a = td_standin_script(&one, UID, "t"), *c = td_standin_script(&two, UID, "t");
+	const char *run = "exec /opt/tandem/tandem-standin run --knock 10.1.2.3:7411 --ask " UID " --token t\n";
+	td_auto_free char *plain = td_asprintf("#!/bin/sh\n%s", run),
+			  *named = td_asprintf("#!/bin/sh\nexport TANDEM_KNOCK_NAME=b.ns.svc:7411\n%s", run);
+	assert_string_equal(a, plain);
+	assert_string_equal(c, named);
+}
+
+// Just after a change of leader a stand-in that is not here may be on its way.
+static void test_a_young_leader_waits(void **state)
+{
+	int64_t now = td_now(&b), left = td_knocks_settle(b.knocks, now);
+	assert_in_range(left, 7500 + 1000, 15000); // a stand-in's longest pause, and the time to connect
+	assert_int_equal(td_knocks_settle(b.knocks, now + left), 0);
+	assert_int_equal(td_knocks_settle(NULL, now), 0);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_ones_are_dropped), cmocka_unit_test(test_hello_is_a_hint_to_look)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_young_leader_waits), cmocka_unit_test(test_wrong_ones_are_dropped),
+					   cmocka_unit_test(test_hello_is_a_hint_to_look),
+					   cmocka_unit_test(test_the_script_names_all_replicas)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

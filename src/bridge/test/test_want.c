@@ -1,5 +1,7 @@
 // A pod in Slurm's words, and the settings that it is read with.
+#include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
+#include "bridge/test/given.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,20 +14,10 @@
 
 #define UID "5c7f65f6-fdda-46b5-a964-0787cf79ec1d"
 
-static struct td_json *parse(const char *s)
-{
-	struct td_json *j = NULL;
-	struct td_error err = TD_ERROR_INIT;
-	if (td_json_parse(s, strlen(s), &j, &err))
-		fail_msg("%s: %s", s, err.msg);
-	return j;
-}
-
 static struct td_settings *settings(const char *scheduler)
 {
-	td_auto_free char *s = td_asprintf("{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":%s}}", scheduler);
-	td_auto(td_json_unref) struct td_json *j = parse(s);
-	return td_settings_read(td_json_root(j));
+	td_auto_free char *spec = td_asprintf("{\"scheduler\":%s}", scheduler);
+	return given_settings(spec);
 }
 
 #define MAPPED                                                                                                                             \
@@ -60,7 +52,7 @@ static struct td_json *pod(const char *ns, const char *notes, const char *reques
 		"{\"metadata\":{\"name\":\"a-pod-whose-name-is-longer-than-forty-characters\",\"namespace\":\"%s\",\"uid\":\"" UID
 		"\",\"annotations\":{%s}},\"spec\":{%s\"containers\":[{\"name\":\"m\",\"resources\":{\"requests\":{%s}}}]}}",
 		ns, notes, more, requests);
-	return parse(s);
+	return given_json(s);
 }
 
 static void test_want(void **state)
@@ -71,9 +63,9 @@ static void test_want(void **state)
 		td_auto(td_json_unref) struct td_json *p =
 			pod("ml", "", "\"cpu\":\"1500m\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"2\"", "");
 		td_auto_want struct td_want w = {0};
-		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
 		assert_string_equal(w.ask.name, "a-pod-whose-name-is-longer-than-forty-ch." UID);
-		assert_string_equal(w.ask.comment, "tandem/c1/" UID);
+		assert_string_equal(w.ask.comment, "tandem/c1/ml/a-pod-whose-name-is-longer-than-forty-characters/" UID);
 		assert_int_equal(w.ask.cpus, 2);
 		assert_int_equal(w.ask.memory_mb, 1024);
 		assert_string_equal(w.ask.tres_per_node, "gres/gpu:2");
@@ -90,7 +82,7 @@ static void test_want(void **state)
 			    "exclusive\":\"true\",\"slurm.tandem.dev/job-name\":\"train\",\"slurm.tandem.dev/constraint\":\"a&(b|c)\"",
 			    "\"amd.com/gpu\":\"1\"", "\"activeDeadlineSeconds\":60,");
 		td_auto_want struct td_want w = {0};
-		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
 		assert_string_equal(w.ask.name, "train." UID);
 		assert_string_equal(w.ask.partition, "fast");
 		assert_int_equal(w.ask.time_limit_min, 36 * 60); // the annotation, not the deadline
@@ -103,7 +95,7 @@ static void test_want(void **state)
 	{
 		td_auto(td_json_unref) struct td_json *p = pod("x", "", "", "\"activeDeadlineSeconds\":90,");
 		td_auto_want struct td_want w = {0};
-		assert_int_equal(td_want_read(s, "x", td_json_root(p), &w, &err), 0);
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
 		assert_int_equal(w.ask.time_limit_min, 3);
 		assert_null(w.ask.tres_per_node);
 	}
@@ -114,7 +106,7 @@ static void refused(const struct td_settings *s, struct td_json *p, const char *
 	td_auto(td_json_unref) struct td_json *own = p;
 	td_auto_want struct td_want w = {0};
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(td_want_read(s, "SlurmCluster slurm/main", td_json_root(own), &w, &err), TD_INVALID);
+	assert_int_equal(td_want_read(s, "SlurmCluster slurm/main", td_json_root(own), 0, &w, &err), TD_INVALID);
 	if (!strstr(err.msg, words))
 		fail_msg("\"%s\" does not say \"%s\"", err.msg, words);
 }
@@ -169,7 +161,12 @@ static void test_whose_job(void **state)
 {
 	assert_string_equal(uid_of("tandem/c1/" UID, ""), UID);
 	assert_string_equal(uid_of("", "tandem/c1/" UID), UID); // right after the submit
-	assert_null(uid_of("somebody's", "tandem/c1/" UID));    // an administrator's word counts more than a comment
+	assert_string_equal(uid_of("", "tandem/c1/ml/train-0/" UID), UID);
+	assert_null(uid_of("", "tandem/c1/ml/" UID));
+	assert_null(uid_of("", "tandem/c1/ml/train-0/x/" UID));
+	assert_null(uid_of("", "tandem/c1/" UID "/"));
+	assert_null(uid_of("", "tandem/c2/ml/train-0/" UID));
+	assert_null(uid_of("somebody's", "tandem/c1/" UID)); // an administrator's word counts more than a comment
 	assert_null(uid_of("tandem/c2/" UID, ""));
 	assert_null(uid_of("tandem/c1/" UID "x", ""));
 	assert_null(uid_of("tandem/c1/not-a-uid", ""));
@@ -204,7 +201,7 @@ static bool cover(const struct td_settings *s, const char *limits, const char *d
 	td_auto_free char *text = td_asprintf("{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{%s}}}]}}", limits);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
-	return td_devices_cover(s, td_json_root(j), devices);
+	return td_devices_cover(s, td_json_root(j), 0, devices);
 }
 
 static void test_cover(void **state)
@@ -216,8 +213,70 @@ static void test_cover(void **state)
 	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-1\"}"));
 	assert_false(cover(d, three, "{}"));
 	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-\"}"));
+	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"1,1,0-1\"}"));
+	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-9223372036854775807\"}")); // no sum of it fits
 	assert_false(cover(d, three, "?"));
 	assert_true(cover(d, "\"cpu\":\"1\"", "{}"));
+}
+
+// Devices by claims: the same GRES, and never by the resource as well.
+static void test_claimed(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc =
+		given_json("{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":{\"defaultUser\":\"u\"},"
+			   "\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"source\":\"DRA\",\"driver\":\"d\","
+			   "\"deviceClasses\":[\"k\"]}]}}");
+	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(sc));
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_json_unref) struct td_json *p = pod("ml", "", "\"cpu\":\"1\"", "");
+	{
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 3, &w, &err), 0);
+		assert_string_equal(w.ask.tres_per_node, "gres/gpu:3");
+		assert_int_equal(w.pool.gres[0], 3);
+	}
+	td_auto(td_json_unref) struct td_json *both = pod("ml", "", "\"nvidia.com/gpu\":\"1\"", "");
+	td_auto_want struct td_want w = {0};
+	assert_int_equal(td_want_read(s, "SlurmCluster slurm/main", td_json_root(both), 0, &w, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, "name a claim of DeviceClass k in spec.resourceClaims"));
+	td_auto(td_settings_unref) struct td_settings *allocatable = settings("{\"defaultUser\":\"u\"}");
+	assert_true(td_want_counted(allocatable, td_json_root(both)));
+	assert_false(td_want_counted(allocatable, td_json_root(p)));
+	assert_false(td_want_counted(s, td_json_root(p)));
+	assert_true(td_devices_cover(s, td_json_root(p), 2, "{\"nvidia.com/gpu\":\"4-5\"}"));
+	assert_false(td_devices_cover(s, td_json_root(p), 3, "{\"nvidia.com/gpu\":\"4-5\"}"));
+}
+
+static int64_t offer(const struct td_settings *s, const char *version, const char *allocatable)
+{
+	td_auto_free char *text = td_asprintf("{\"status\":{\"nodeInfo\":{%s},\"allocatable\":{%s}}}", version, allocatable);
+	td_auto(td_json_unref) struct td_json *j = given_json(text);
+	const struct td_object node = {.root = td_json_root(j)};
+	return td_counted_offer(s, &node);
+}
+
+// What a kubelet offers counts only where a kubelet chooses the devices.
+static void test_counted(void **state)
+{
+	td_auto(td_json_unref) struct td_json *counted =
+		given_json("{\"spec\":{\"scheduler\":{\"gresMap\":{\"example.com/gpu\":\"gpu\",\"example.com/nic\":\"nic\"}},"
+			   "\"devices\":[{\"resource\":\"example.com/gpu\"}]}}");
+	td_auto(td_json_unref) struct td_json *dra =
+		given_json("{\"spec\":{\"devices\":[{\"resource\":\"example.com/gpu\",\"source\":\"DRA\"}]}}");
+	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(counted)),
+						      *d = td_settings_read(td_json_root(dra));
+	const char *kubelet = "\"kubeletVersion\":\"v1.34.4\"";
+	assert_int_equal(offer(s, kubelet, "\"example.com/gpu\":\"5\",\"nvidia.com/gpu\":\"8\""), 5);
+	assert_int_equal(offer(s, kubelet, "\"example.com/gpu\":\"0\""), 0);
+	assert_int_equal(offer(s, kubelet, "\"cpu\":\"8\""), 0);
+	assert_int_equal(offer(d, kubelet, "\"cpu\":\"8\""), -1);
+	assert_int_equal(offer(s, "\"kubeletVersion\":\"v1.34.0-tandem.1\"", "\"example.com/gpu\":\"5\""),
+			 -1); // our agent gives what Slurm granted
+	assert_int_equal(offer(s, "", "\"example.com/gpu\":\"5\""), -1);
+	assert_int_equal(td_counted_gres(s, "gpu:8(S:0),nic:2"), 8);
+	assert_int_equal(td_counted_gres(s, "nic:2"), 0);
+	assert_int_equal(td_counted_gres(s, ""), 0);
+	assert_int_equal(td_counted_gres(s, NULL), 0);
 }
 
 static void test_pool_nodes(void **state)
@@ -251,9 +310,11 @@ static void test_pool_nodes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_settings),    cmocka_unit_test(test_want),       cmocka_unit_test(test_refusals_say_the_fix),
-		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job),  cmocka_unit_test(test_devices),
-		cmocka_unit_test(test_cover),       cmocka_unit_test(test_pool_nodes),
+		cmocka_unit_test(test_claimed),     cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_want),        cmocka_unit_test(test_refusals_say_the_fix),
+		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job),
+		cmocka_unit_test(test_devices),     cmocka_unit_test(test_cover),
+		cmocka_unit_test(test_pool_nodes),  cmocka_unit_test(test_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,24 @@ static void paths_read_what_is_there(void **s)
 	assert_null(no);
 }
 
+static void arrays_are_searched_and_copied(void **s)
+{
+	td_auto(td_json_unref) struct td_json *j = parse("{\"l\":[7,{\"type\":3},{\"type\":\"A\",\"n\":1},{\"type\":\"B\",\"n\":2},{"
+							 "\"type\":\"B\",\"n\":3},\"x\",null,\"y\"],\"o\":{\"type\":\"B\"}}");
+	yyjson_val *l = td_jget(td_json_root(j), "l");
+	assert_int_equal(td_jint(td_jfind(l, "type", "B"), "n", 0), 2);
+	assert_null(td_jfind(l, "type", "C"));
+	assert_null(td_jfind(l, "n", "1"));
+	assert_null(td_jfind(NULL, "type", "B"));
+	assert_null(td_jfind(td_jget(td_json_root(j), "o"), "type", "B"));
+	td_auto_strv struct td_strv v = {0};
+	td_strv_add(&v, "w");
+	td_jstrs(l, &v);
+	td_jstrs(NULL, &v);
+	assert_int_equal(v.n, 3);
+	assert_string_equal(v.v[2], "y");
+}
+
 static void building_creates_what_is_between(void **s)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -205,6 +223,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_come_back_whole),
 		cmocka_unit_test(paths_read_what_is_there),
+		cmocka_unit_test(arrays_are_searched_and_copied),
 		cmocka_unit_test(building_creates_what_is_between),
 		cmocka_unit_test(merge_patches),
 		cmocka_unit_test(json_patches),

@@ -125,7 +125,7 @@ static void config_list(void **s)
 // ---- verbs ----
 
 struct wire {
-	char method[16], target[400], type[80];
+	char method[16], target[400], type[80], token[80];
 	char *body;
 	int status;
 	const char *reply;
@@ -140,6 +140,7 @@ static void handle(struct td_http_x *x, void *ctx)
 	snprintf(w->method, sizeof(w->method), "%s", td_http_method(x));
 	snprintf(w->target, sizeof(w->target), "%s", td_http_target(x));
 	snprintf(w->type, sizeof(w->type), "%s", td_http_header(x, "Content-Type") ? td_http_header(x, "Content-Type") : "");
+	snprintf(w->token, sizeof(w->token), "%s", td_http_header(x, "Authorization") ? td_http_header(x, "Authorization") : "");
 	free(w->body);
 	w->body = td_strndup(b ? b : "", n);
 	if (w->status == 429)
@@ -193,6 +194,26 @@ static void verbs(void **s)
 	assert_int_equal(n, 6);
 	assert_true(bytes > 0);
 	td_kube_free(k);
+	fake_stop(f);
+	free(w.body);
+}
+
+// The identity of a kubeconfig, and another server than the one that it names.
+static void call_as(void **s)
+{
+	struct wire w = {.status = 403, .reply = "no"};
+	struct fake *f = fake_start(handle, &w);
+	td_auto_free char *path = write_config(CONFIG("server: 'http://127.0.0.1:1'", "token: hush"));
+	const char *url = fake_url(f);
+	const struct td_http_call call = {.method = "GET", .path = "/pods"};
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_reply struct td_http_reply rep = {0};
+	assert_int_not_equal(td_kube_call_as(path, NULL, NULL, 2000, &call, NULL, &rep, &err), 0); // nobody is there
+	assert_int_equal(td_kube_call_as(path, url, NULL, 2000, &call, NULL, &rep, &err), 0);
+	assert_int_equal(rep.status, 403);
+	assert_string_equal(w.target, "/pods");
+	assert_string_equal(w.token, "Bearer hush");
+	unlink(path);
 	fake_stop(f);
 	free(w.body);
 }
@@ -294,11 +315,33 @@ static void events(void **s)
 	fake_stop(f);
 }
 
+// As metrics and fault points call them.
+static void names(void **state)
+{
+	static const char *const cases[][4] = {
+		{"GET", "/api/v1/namespaces", "list", "namespaces"},
+		{"GET", "/api/v1/namespaces/a", "get", "namespaces"},
+		{"PUT", "/api/v1/namespaces/a/finalize", "update", "namespaces/finalize"},
+		{"PATCH", "/api/v1/namespaces/a/status", "patch", "namespaces/status"},
+		{"GET", "/api/v1/namespaces/a/pods?watch=1", "watch", "pods"},
+		{"POST", "/api/v1/namespaces/a/pods/p/binding", "create", "pods/binding"},
+		{"PATCH", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "patch", "leases"},
+		{"DELETE", "/api/v1/nodes/n0", "delete", "nodes"},
+		{"GET", "/readyz", "get", "other"},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		const struct td_http_call call = {.method = cases[i][0], .path = cases[i][1]};
+		char resource[64];
+		assert_string_equal(td_kube_verb(&call, resource, sizeof(resource)), cases[i][2]);
+		assert_string_equal(resource, cases[i][3]);
+	}
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(config_inline),  cmocka_unit_test(config_files),
-					   cmocka_unit_test(config_refused), cmocka_unit_test(config_list),
-					   cmocka_unit_test(verbs),          cmocka_unit_test(codes),
-					   cmocka_unit_test(events)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(config_inline), cmocka_unit_test(config_files), cmocka_unit_test(config_refused),
+		cmocka_unit_test(config_list),   cmocka_unit_test(verbs),        cmocka_unit_test(call_as),
+		cmocka_unit_test(codes),         cmocka_unit_test(events),       cmocka_unit_test(names)};
 	return cmocka_run_group_tests_name("kube", tests, NULL, NULL);
 }

@@ -16,7 +16,8 @@
 struct api {
 	pthread_mutex_t lock; // guards lease and rv
 	struct td_json *lease;
-	int rv, refuse; // refuse: every write fails
+	int rv, refuse; // rv: atomic; refuse: every write fails
+	int reads;      // atomic
 	bool frozen;    // nothing is answered
 	pthread_cond_t thaw;
 };
@@ -24,7 +25,7 @@ struct api {
 static void put_locked(struct api *a, struct td_json *j)
 {
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
-	td_jm_strf(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", "%d", ++a->rv);
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", "%d", __atomic_add_fetch(&a->rv, 1, __ATOMIC_RELEASE));
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.uid", "u");
 	td_json_unref(j);
 	td_json_unref(a->lease);
@@ -37,6 +38,7 @@ static void handle(struct td_http_x *x, void *ctx)
 	size_t n;
 	const char *m = td_http_method(x), *body = td_http_body(x, &n);
 	int status = 200;
+	__atomic_add_fetch(&a->reads, !strcmp(m, "GET"), __ATOMIC_RELEASE);
 	pthread_mutex_lock(&a->lock);
 	while (a->frozen)
 		pthread_cond_wait(&a->thaw, &a->lock);
@@ -139,6 +141,7 @@ static void done(struct api *a, struct fake *f)
 static void one_leads_and_hands_over(void **s)
 {
 	API;
+	assert_true(td_lease_holds()); // nobody asked us to stand for election
 	struct candidate x, y;
 	start(&x, f, "x");
 	assert_true(fake_reached(&x.leads, 1));
@@ -223,6 +226,59 @@ static void frozen_api_delays_no_end(void **s)
 	done(&a, f);
 }
 
+// A request that nobody answers takes longer than the lease: others may lead by then.
+static void frozen_api_ends_leadership(void **s)
+{
+	API;
+	struct candidate x;
+	start(&x, f, "x");
+	assert_true(fake_reached(&x.leads, 1));
+	assert_true(td_lease_holds());
+	freeze(&a, true);
+	int64_t t = td_mono_ms(&td_clock_system);
+	assert_true(fake_reached(&x.result, 1));
+	assert_int_equal(x.result, 100 - TD_CONFLICT);
+	assert_false(td_lease_holds());
+	assert_true(td_mono_ms(&td_clock_system) - t < 2000);
+	finish(&x);
+	freeze(&a, false);
+	done(&a, f);
+}
+
+// Renewing is one write: it needs no read before it.
+static void renews_without_reading(void **s)
+{
+	API;
+	struct candidate x;
+	start(&x, f, "x");
+	assert_true(fake_reached(&x.leads, 1));
+	assert_true(fake_reached(&a.rv, 4));
+	assert_int_equal(__atomic_load_n(&a.reads, __ATOMIC_ACQUIRE), 1);
+	finish(&x);
+	done(&a, f);
+}
+
+static void flags(void **s)
+{
+	int v = 7;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_lease_flag("lease-duration", "15s", &v, &err), 0);
+	assert_int_equal(v, 15);
+	assert_int_equal(td_lease_flag("lease-duration", "3", &v, &err), 0);
+	assert_int_equal(v, 3);
+	static const char *const bad[] = {"", "s", "0", "-1", "1.5s", "1m", "15ss", "99999"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_lease_flag("lease-duration", bad[i], &v, &err), TD_INVALID);
+	assert_int_equal(v, 3);
+	struct td_lease_opts o = {.duration_s = 0};
+	assert_int_equal(td_lease_check(&o, &err), 0);
+	o.renew_s = 15;
+	assert_int_equal(td_lease_check(&o, &err), TD_INVALID);
+	assert_non_null(strstr(err.msg, "--renew-deadline"));
+	o = (struct td_lease_opts){.duration_s = 3, .renew_s = 2, .retry_s = 2};
+	assert_int_equal(td_lease_check(&o, &err), TD_INVALID);
+}
+
 static void ends_by_itself(void **s)
 {
 	API;
@@ -243,6 +299,9 @@ int main(void)
 					   cmocka_unit_test(taken_away),
 					   cmocka_unit_test(cannot_renew),
 					   cmocka_unit_test(frozen_api_delays_no_end),
+					   cmocka_unit_test(frozen_api_ends_leadership),
+					   cmocka_unit_test(renews_without_reading),
+					   cmocka_unit_test(flags),
 					   cmocka_unit_test(ends_by_itself)};
 	return cmocka_run_group_tests_name("lease", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 // Children of the workload controllers: claiming, making, deleting; and what a pod's state says.
 #include "local/controllers/ctl.h"
 
+#include "api/condition.h"
 #include "api/selector.h"
 #include "base/rand.h"
 
@@ -177,8 +178,7 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 
 bool ctl_pod_finished(const struct td_object *pod)
 {
-	const char *phase = td_jstr(pod->root, "status.phase");
-	return td_streq(phase, "Succeeded") || td_streq(phase, "Failed");
+	return td_pod_ended(pod->root);
 }
 
 bool ctl_pod_active(const struct td_object *pod)
@@ -188,7 +188,7 @@ bool ctl_pod_active(const struct td_object *pod)
 
 static yyjson_val *ready_condition(const struct td_object *pod)
 {
-	return ctl_find_condition(td_jget(pod->root, "status.conditions"), "Ready");
+	return td_condition(pod->root, "Ready");
 }
 
 bool ctl_pod_ready(const struct td_object *pod)

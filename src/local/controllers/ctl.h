@@ -16,7 +16,8 @@ struct ctl {
 	struct td_recorder *rec;
 	const struct td_clock *clock;
 	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases, *deployments,
-		*replicasets, *statefulsets, *revisions, *jobs, *priorityclasses, *pdbs, *crds;
+		*replicasets, *statefulsets, *revisions, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings, *clusterroles,
+		*clusterrolebindings, *endpoints, *endpointslices;
 	struct ctl_expect *rs_expect, *sts_expect, *job_expect;
 	struct ctl_gc *gc;
 	struct ctl_scheduler *scheduler;
@@ -108,6 +109,8 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 // Appends a condition to arr; lastTransitionTime (and lastUpdateTime, when `update`) stay those of the old one where nothing changed.
 void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type, const char *status,
 		   const char *reason, const char *message, bool update, int64_t now_ms);
-yyjson_val *ctl_find_condition(const yyjson_val *conditions, const char *type);
+// The same of a pod, whose conditions say which generation they are about.
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type, const char *status,
+		       const char *reason, const char *message, int64_t now_ms);
 // "25%" or 3, of total; def when absent.
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def);

@@ -1,8 +1,12 @@
 // Deployment: one ReplicaSet per template, rolled over within maxSurge and maxUnavailable, or Recreate. The rules are
 // Kubernetes' (pkg/controller/deployment), so that `kubectl rollout` status, undo, history, pause and restart mean the same.
 //
-// Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided again.
+// Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided again. In one thing
+// we are stricter: pods that a ReplicaSet was told to end and has not yet ended count for maxSurge, and not as available. (Kubernetes
+// counts what was told for the one and the status for the other, and is over its bounds for as long as the ReplicaSet's controller lags.)
 #include "local/controllers/deployment.h"
+
+#include "api/condition.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,9 +29,11 @@ long long ctl_rs_spec(const struct td_object *rs)
 	return rs ? td_jint(rs->root, "spec.replicas", 1) : 0;
 }
 
+// How many of its pods are available and stay: what it was told to end is not counted any more, though its status may still do so.
 static long long available_of(const struct td_object *rs)
 {
-	return rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
+	long long told = ctl_rs_spec(rs), has = rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
+	return told < has ? told : has;
 }
 
 // ---- which is which ----
@@ -175,17 +181,24 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 		x->now = o;
 	}
 	snprintf(text, sizeof(text), "%lld", have > revision ? have : revision);
-	x->found = !ctl_find_condition(td_jget(x->d->root, "status.conditions"), "Progressing");
+	x->found = !td_condition(x->d->root, "Progressing");
 	return set_revision(x, text, err);
+}
+
+// How many it may have now: what it was told, or what it still has.
+static long long pods_of(const struct td_object *rs)
+{
+	long long told = ctl_rs_spec(rs), has = td_jint(rs->root, "status.replicas", 0);
+	return told > has ? told : has;
 }
 
 static long long wanted_of_new(const struct roll *x, long long have)
 {
 	if (!x->rolling)
 		return x->want;
-	long long total = have;
+	long long total = x->now ? pods_of(x->now) : 0;
 	for (size_t i = 0; i < x->old.n; i++)
-		total += ctl_rs_spec(x->old.v[i]);
+		total += pods_of(x->old.v[i]);
 	long long max = x->want + x->surge;
 	if (total >= max || have >= x->want)
 		return have;

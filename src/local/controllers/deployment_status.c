@@ -1,6 +1,8 @@
 // A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure as `kubectl rollout status` reads them.
 #include "local/controllers/deployment.h"
 
+#include "api/condition.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +20,7 @@ static void count(const struct td_object *rs, struct counts *n)
 
 static void progressing(struct roll *x, const struct counts *n, bool complete, yyjson_mut_doc *d, yyjson_mut_val *conds, int64_t *again)
 {
-	yyjson_val *old = td_jget(x->d->root, "status.conditions"), *was = ctl_find_condition(old, "Progressing");
+	yyjson_val *old = td_jget(x->d->root, "status.conditions"), *was = td_jfind(old, "type", "Progressing");
 	int64_t now = td_real_ms(x->c->clock);
 	const char *reason = td_jstr_or(was, "reason", ""), *status = td_jstr_or(was, "status", "Unknown");
 	const char *name = x->now ? x->now->name : "";
@@ -107,7 +109,7 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 	progressing(x, &n, complete, d, conds, again_ms);
 	for (size_t i = 0; i <= x->old.n; i++) {
 		const struct td_object *rs = i ? x->old.v[i - 1] : x->now;
-		yyjson_val *f = rs ? ctl_find_condition(td_jget(rs->root, "status.conditions"), "ReplicaFailure") : NULL;
+		yyjson_val *f = rs ? td_condition(rs->root, "ReplicaFailure") : NULL;
 		if (f) {
 			ctl_condition(d, conds, old, "ReplicaFailure", "True", td_jstr_or(f, "reason", "FailedCreate"),
 				      td_jstr_or(f, "message", ""), true, now);

@@ -3,6 +3,7 @@
 // Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its own says so.
 #include "local/controllers/ctl.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 
 #include <pthread.h>
@@ -378,7 +379,7 @@ static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_gc *g = ctx;
 	const struct td_object *crd = now ? now : old;
-	if (now && td_streq(td_jstr(ctl_find_condition(td_jget(now->root, "status.conditions"), "Established"), "status"), "True")) {
+	if (now && td_condition_true(now->root, "Established")) {
 		dynamic_start(g, now);
 		return;
 	}

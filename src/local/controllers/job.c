@@ -315,7 +315,7 @@ static const char *failure(struct job *x, char *msg, size_t n, int64_t *again)
 
 static bool is_true(const yyjson_val *conds, const char *type)
 {
-	return td_streq(td_jstr(ctl_find_condition(conds, type), "status"), "True");
+	return td_streq(td_jstr(td_jfind(conds, "type", type), "status"), "True");
 }
 
 struct verdict {
@@ -353,7 +353,7 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	}
 	if (suspended)
 		ctl_condition(d, conds, old, "Suspended", "True", "JobSuspended", "Job suspended", false, x->now);
-	else if (ctl_find_condition(old, "Suspended"))
+	else if (td_jfind(old, "type", "Suspended"))
 		ctl_condition(d, conds, old, "Suspended", "False", "JobResumed", "Job resumed", false, x->now);
 	if (v->type) {
 		ctl_condition(d, conds, old, v->type, "True", v->reason, v->message, false, x->now);
@@ -378,9 +378,9 @@ static int finished(struct job *x, int64_t *again, struct td_error *err)
 	yyjson_val *ttl = td_jget(x->j->root, "spec.ttlSecondsAfterFinished");
 	if (r || !yyjson_is_int(ttl) || td_object_deleting(x->j))
 		return r;
-	yyjson_val *conds = td_jget(x->j->root, "status.conditions"), *c = ctl_find_condition(conds, "Complete");
+	yyjson_val *conds = td_jget(x->j->root, "status.conditions"), *c = td_jfind(conds, "type", "Complete");
 	if (!td_streq(td_jstr(c, "status"), "True"))
-		c = ctl_find_condition(conds, "Failed");
+		c = td_jfind(conds, "type", "Failed");
 	int64_t left = ctl_time(c, "lastTransitionTime") + yyjson_get_sint(ttl) * 1000 - x->now;
 	if (left > 0) {
 		*again = left;

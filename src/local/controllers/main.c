@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t n_informers = 16;
+static const size_t n_informers = 22;
 
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
@@ -32,8 +32,14 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_jobs, c->jobs},
 		   {&td_priorityclasses, c->priorityclasses},
 		   {&td_pdbs, c->pdbs},
-		   {&td_crds, c->crds}};
-	_Static_assert(TD_LEN(all) == 16, "n_informers");
+		   {&td_crds, c->crds},
+		   {&td_roles_gvr, c->roles},
+		   {&td_rolebindings, c->rolebindings},
+		   {&td_clusterroles, c->clusterroles},
+		   {&td_clusterrolebindings, c->clusterrolebindings},
+		   {&td_endpoints, c->endpoints},
+		   {&td_endpointslices, c->endpointslices}};
+	_Static_assert(TD_LEN(all) == 22, "n_informers");
 	if (i >= TD_LEN(all))
 		return false;
 	*ret_gvr = all[i].gvr;
@@ -97,7 +103,13 @@ static void make_informers(struct ctl *c)
 		   {&td_jobs, &c->jobs},
 		   {&td_priorityclasses, &c->priorityclasses},
 		   {&td_pdbs, &c->pdbs},
-		   {&td_crds, &c->crds}};
+		   {&td_crds, &c->crds},
+		   {&td_roles_gvr, &c->roles},
+		   {&td_rolebindings, &c->rolebindings},
+		   {&td_clusterroles, &c->clusterroles},
+		   {&td_clusterrolebindings, &c->clusterrolebindings},
+		   {&td_endpoints, &c->endpoints},
+		   {&td_endpointslices, &c->endpointslices}};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});
 		ctl_add_indexes(*all[i].at);
@@ -139,16 +151,8 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 	size_t up = 0;
 	for (; up < n_informers && ctl_informer_at(c, up, &gvr, &inf[up]) && !r; up++)
 		r = td_informer_start(inf[up], cancel, err);
-	// For as long as it takes: the API may come up after us.
-	while (!r && (r = td_informers_wait(inf, n_informers, 30000, cancel, err)) == TD_TRANSIENT) {
-		td_warn("%s", err->msg);
-		r = 0;
-		bool all = true;
-		for (size_t i = 0; i < n_informers; i++)
-			all &= td_informer_synced(inf[i]);
-		if (all)
-			break;
-	}
+	if (!r)
+		r = td_informers_fill(inf, n_informers, "the controllers wait", cancel, err);
 	if (!r) {
 		td_info("caches are filled; %zu controllers start", n);
 		for (; started < n; started++) {

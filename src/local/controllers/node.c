@@ -1,6 +1,10 @@
-// Node lifecycle: a node whose Lease was not renewed for 40 s (--node-grace) has an unknown state; taints follow the Ready condition.
-// A lease's age is how long we have seen it unchanged: after our own start every node gets its time again, and clocks are not compared.
+// Node lifecycle: a node that gave no sign of life for 40 s (--node-grace) has an unknown state; taints follow the Ready condition.
+// Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes: who comes back writes both, and the watches of
+// both keep no order, so with the Lease alone a fresh "Ready" could be overruled and nobody would say it again. Their age is how long we
+// have seen them unchanged: after our own start every node gets its time again, and clocks are not compared.
 #include "local/controllers/ctl.h"
+
+#include "api/condition.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -14,8 +18,8 @@
 #define UNSCHEDULABLE "node.kubernetes.io/unschedulable"
 
 struct age {
-	char *name, *renewed; // spec.renewTime as text
-	int64_t at;           // mono, when we first saw it
+	char *name, *signs; // the Lease's spec.renewTime and the Ready condition's heartbeat
+	int64_t at;         // mono, when we first saw them
 	UT_hash_handle hh;
 };
 struct ctl_nodes {
@@ -31,18 +35,21 @@ void ctl_nodes_free(struct ctl_nodes *n)
 	HASH_ITER (hh, n->ages, a, tmp) {
 		HASH_DEL(n->ages, a);
 		free(a->name);
-		free(a->renewed);
+		free(a->signs);
 		free(a);
 	}
 	pthread_mutex_destroy(&n->lock);
 	free(n);
 }
 
-// ms since we saw the lease change.
-static int64_t lease_age(struct ctl *c, const char *name)
+// ms since its last sign of life that we saw.
+static int64_t silent_for(struct ctl *c, const struct td_object *node)
 {
+	const char *name = node->name;
 	td_auto(td_object_unref) struct td_object *lease = td_informer_get(c->leases, LEASE_NS, name);
-	const char *renewed = lease ? td_jstr_or(lease->root, "spec.renewTime", "") : "";
+	yyjson_val *ready = td_condition(node->root, "Ready");
+	td_auto_free char *signs = td_asprintf("%s %s", lease ? td_jstr_or(lease->root, "spec.renewTime", "") : "",
+					       td_jstr_or(ready, "lastHeartbeatTime", ""));
 	int64_t now = td_mono_ms(c->clock);
 	struct ctl_nodes *n = c->node_ages;
 	pthread_mutex_lock(&n->lock);
@@ -52,11 +59,11 @@ static int64_t lease_age(struct ctl *c, const char *name)
 		a = td_calloc(1, sizeof(*a));
 		a->name = td_strdup(name);
 		a->at = now;
-		a->renewed = td_strdup(renewed);
+		a->signs = td_steal(signs);
 		HASH_ADD_KEYPTR(hh, n->ages, a->name, strlen(a->name), a);
-	} else if (strcmp(a->renewed, renewed) != 0) {
-		free(a->renewed);
-		a->renewed = td_strdup(renewed);
+	} else if (strcmp(a->signs, signs) != 0) {
+		free(a->signs);
+		a->signs = td_steal(signs);
 		a->at = now;
 	}
 	int64_t age = now - a->at;
@@ -73,7 +80,7 @@ static void forget(struct ctl *c, const char *name)
 	if (a) {
 		HASH_DEL(n->ages, a);
 		free(a->name);
-		free(a->renewed);
+		free(a->signs);
 		free(a);
 	}
 	pthread_mutex_unlock(&n->lock);
@@ -89,7 +96,7 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
 	bool differs = false;
 	for (size_t i = 0; i < TD_LEN(types); i++) {
-		yyjson_val *was = ctl_find_condition(old, types[i]);
+		yyjson_val *was = td_jfind(old, "type", types[i]);
 		if (!was && i)
 			continue;
 		differs |= !td_streq(td_jstr(was, "status"), "Unknown");
@@ -179,14 +186,14 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return 0;
 	}
 	*again = LOOK_MS;
-	int64_t age = lease_age(c, key);
+	int64_t age = silent_for(c, node);
 	if (age >= c->node_grace_ms) {
 		int r = set_unknown(c, node, cancel, err);
 		return r ? r : sync_taints(c, node, "Unknown", cancel, err);
 	}
 	if (c->node_grace_ms - age < *again)
 		*again = c->node_grace_ms - age;
-	const char *ready = td_jstr_or(ctl_find_condition(td_jget(node->root, "status.conditions"), "Ready"), "status", "");
+	const char *ready = td_jstr_or(td_condition(node->root, "Ready"), "status", "");
 	// A node that says nothing yet starts as not ready, as in Kubernetes.
 	return sync_taints(c, node, *ready ? ready : "False", cancel, err);
 }

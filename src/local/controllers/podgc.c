@@ -37,7 +37,7 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-		ctl_condition(d, conds, old, "DisruptionTarget", "True", "DeletionByPodGC", why, false, td_real_ms(c->clock));
+		ctl_pod_condition(d, conds, pod, "DisruptionTarget", "True", "DeletionByPodGC", why, td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 		td_jm_str(d, p, "status.phase", "Failed");
@@ -57,6 +57,16 @@ static bool tolerates(const yyjson_val *t, const yyjson_val *taint)
 		return !strcmp(op, "Exists");
 	return td_streq(key, td_jstr(taint, "key")) &&
 	       (!strcmp(op, "Exists") || td_streq(td_jstr_or(t, "value", ""), td_jstr_or(taint, "value", "")));
+}
+
+#define DEFAULT_TOLERATION_S 300LL
+
+// The API server gives every pod tolerations of these two for 300 s (admission DefaultTolerationSeconds). A pod that was stored by one that
+// did not yet says nothing of them: it counts as if it had them, so that an upgrade costs no pod when a node is silent for a moment.
+static bool by_default(const yyjson_val *taint)
+{
+	const char *key = td_jstr(taint, "key");
+	return td_streq(key, "node.kubernetes.io/not-ready") || td_streq(key, "node.kubernetes.io/unreachable");
 }
 
 // ms until the node's NoExecute taints end this pod; 0: now; -1: never.
@@ -83,8 +93,10 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 			if (left < 0 || end < left)
 				left = end;
 		}
-		if (!tolerated)
-			left = 0;
+		if (!tolerated) {
+			left = by_default(taint) ? ctl_time(taint, "timeAdded") + DEFAULT_TOLERATION_S * 1000 - now : 0;
+			left = left < 0 ? 0 : left;
+		}
 		if (left >= 0 && (least < 0 || left < least))
 			least = left;
 	}

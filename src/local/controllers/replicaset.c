@@ -2,6 +2,7 @@
 // ready for a shorter time, more restarts, newer.
 #include "local/controllers/ctl.h"
 
+#include "api/condition.h"
 #include "api/selector.h"
 #include "base/rand.h"
 
@@ -56,8 +57,8 @@ static int by_deletion(const void *pa, const void *pb)
 	if (ca != cb)
 		return ca < cb ? -1 : 1;
 	if (ra) {
-		int64_t ta = ctl_time(ctl_find_condition(td_jget(a->root, "status.conditions"), "Ready"), "lastTransitionTime");
-		int64_t tb = ctl_time(ctl_find_condition(td_jget(b->root, "status.conditions"), "Ready"), "lastTransitionTime");
+		int64_t ta = ctl_time(td_condition(a->root, "Ready"), "lastTransitionTime");
+		int64_t tb = ctl_time(td_condition(b->root, "Ready"), "lastTransitionTime");
 		if (ta != tb)
 			return ta > tb ? -1 : 1;
 	}

@@ -200,9 +200,9 @@ static char *message(struct reasons *r, size_t nodes)
 
 static int say_unschedulable(struct ctl *c, const struct td_object *pod, const char *msg, struct td_cancel *cancel, struct td_error *err)
 {
-	yyjson_val *old = td_jget(pod->root, "status.conditions"), *was = ctl_find_condition(old, "PodScheduled"), *e;
+	yyjson_val *old = td_jget(pod->root, "status.conditions"), *was = td_jfind(old, "type", "PodScheduled"), *e;
 	if (td_streq(td_jstr(was, "status"), "False") && td_streq(td_jstr(was, "reason"), "Unschedulable") &&
-	    td_streq(td_jstr(was, "message"), msg))
+	    td_streq(td_jstr(was, "message"), msg) && td_jint(was, "observedGeneration", 0) == td_jint(pod->root, "metadata.generation", 0))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
@@ -210,7 +210,7 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-	ctl_condition(d, conds, old, "PodScheduled", "False", "Unschedulable", msg, false, td_real_ms(c->clock));
+	ctl_pod_condition(d, conds, pod, "PodScheduled", "False", "Unschedulable", msg, td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 	int r = td_kube_patch(c->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);

@@ -26,20 +26,10 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 	return td_kube_patch(c->kube, gvr, o->ns, o->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
-yyjson_val *ctl_find_condition(const yyjson_val *conditions, const char *type)
-{
-	size_t i, n;
-	yyjson_val *e;
-	yyjson_arr_foreach ((yyjson_val *)conditions, i, n, e)
-		if (td_streq(td_jstr(e, "type"), type))
-			return e;
-	return NULL;
-}
-
 void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type, const char *status,
 		   const char *reason, const char *message, bool update, int64_t now_ms)
 {
-	yyjson_val *old = ctl_find_condition(old_conditions, type);
+	yyjson_val *old = td_jfind(old_conditions, "type", type);
 	char now[TD_TIME_LEN];
 	td_time_format(now_ms, now);
 	bool same_status = td_streq(td_jstr(old, "status"), status);
@@ -52,6 +42,15 @@ void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old
 	td_jm_str(d, cond, "lastTransitionTime", same_status ? td_jstr_or(old, "lastTransitionTime", now) : now);
 	td_jm_str(d, cond, "reason", reason);
 	td_jm_str(d, cond, "message", message);
+}
+
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type, const char *status,
+		       const char *reason, const char *message, int64_t now_ms)
+{
+	ctl_condition(d, arr, td_jget(pod->root, "status.conditions"), type, status, reason, message, false, now_ms);
+	int64_t generation = td_jint(pod->root, "metadata.generation", 0);
+	if (generation > 0)
+		td_jm_int(d, yyjson_mut_arr_get_last(arr), "observedGeneration", generation);
 }
 
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def)

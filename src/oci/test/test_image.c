@@ -66,9 +66,9 @@ static void import_list_resolve_remove(void **s)
 	assert_int_equal(n, 0);
 	assert_int_equal(td_image_resolve(dir, "busybox:1", &img, &e), TD_NOT_FOUND);
 	assert_non_null(strstr(e.msg, "tandem image list"));
-	if (td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e))
+	if (td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e))
 		fail_msg("%s", e.msg);
-	if (td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e)) // again: replaced
+	if (td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e)) // again: replaced
 		fail_msg("%s", e.msg);
 	assert_int_equal(td_image_resolve(dir, "docker.io/acme/busybox:1", &img, NULL), 0);
 	assert_string_equal(img.name, "acme/busybox:1");
@@ -85,7 +85,7 @@ static void import_list_resolve_remove(void **s)
 	sp.rootfs = img.rootfs;
 	fx_start(&sp);
 	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), TD_CONFLICT);
-	assert_int_equal(td_image_import_tar(dir, "acme/busybox:1", tar, NULL, &e), TD_CONFLICT);
+	assert_int_equal(td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e), TD_CONFLICT);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0);
 	assert_int_equal(n, 1);
@@ -97,10 +97,10 @@ static void import_list_resolve_remove(void **s)
 	// Nothing half-made stays, of ours or of one that crashed.
 	td_auto_free char *crashed = td_asprintf("%s/.new-dead/rootfs", dir);
 	assert_int_equal(td_mkdir_p(crashed, 0755, NULL), 0);
-	assert_int_equal(td_image_import_tar(dir, "x:1", "/no/such.tar", NULL, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_image_import(dir, "x:1", "/no/such.tar", NULL, NULL, NULL, NULL, NULL), TD_NOT_FOUND);
 	put(fx.dir, "not.tar", "this is no archive");
 	td_auto_free char *bad = td_asprintf("%s/not.tar", fx.dir);
-	assert_int_not_equal(td_image_import_tar(dir, "x:1", bad, NULL, NULL), 0);
+	assert_int_not_equal(td_image_import(dir, "x:1", bad, NULL, NULL, NULL, NULL, NULL), 0);
 	td_auto_free char *count = td_asprintf("test \"$(ls -A %s)\" = .lock", dir);
 	assert_int_equal(td_run_ok((char *[]){"sh", "-c", count, NULL}, 5000, NULL, NULL), 0);
 }
@@ -129,13 +129,13 @@ static void the_lock_can_be_cancelled(void **s)
 	assert_int_equal(img_lock(dir, NULL, &lock, NULL), 0);
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_fire(c);
-	assert_int_equal(td_image_import_tar(dir, "b:1", tar, c, NULL), TD_CANCELLED);
+	assert_int_equal(td_image_import(dir, "b:1", tar, NULL, NULL, c, NULL, NULL), TD_CANCELLED);
 }
 
 static void *import_one(void *arg)
 {
 	td_auto_free char *dir = store(), *tar = td_asprintf("%s/busybox.tar.gz", fx.dir);
-	return (void *)(intptr_t)td_image_import_tar(dir, arg, tar, NULL, NULL);
+	return (void *)(intptr_t)td_image_import(dir, arg, tar, NULL, NULL, NULL, NULL, NULL);
 }
 
 static void two_builders_at_once(void **s)

@@ -50,21 +50,45 @@ static const yyjson_val *wanted(const struct td_op_wants *w, const struct td_gvr
 	return NULL;
 }
 
+static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struct td_op_wants *ret)
+{
+	td_auto_strv struct td_strv p = {0};
+	const struct td_slurm_facts facts = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_true(td_slurm_files_make(td_json_root(sc), &facts, f, &p));
+	if (td_op_cluster_objects(td_json_root(sc), f, ret, &err))
+		fail_msg("%s", err.msg);
+}
+
+// What lets slurmctld start where every node is drained in Slurm stays when the site's template has tolerations of its own.
+static void test_tolerations(void **state)
+{
+	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"), *mine = parse("[{key: mine, operator: Exists}]");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(usual));
+	td_jm_copyval(d, yyjson_mut_doc_get_root(d), "spec.controller.template.spec.tolerations", td_json_root(mine));
+	td_auto(td_json_unref) struct td_json *sc = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	td_auto_slurm_files struct td_slurm_files f = {0};
+	td_auto_wants struct td_op_wants w = {0};
+	objects_of(sc, &f, &w);
+	yyjson_val *got = td_jget(wanted(&w, &td_statefulsets, "main-slurmctld"), "spec.template.spec.tolerations");
+	assert_int_equal(yyjson_arr_size(got), 2);
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), "mine");
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 1), "key"), TD_OP_TAINT_DRAIN);
+	got = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec.tolerations");
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), TD_OP_TAINT_DRAIN);
+}
+
 static void test_objects(void **state)
 {
 	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster");
 	td_auto_slurm_files struct td_slurm_files f = {0};
-	td_auto_strv struct td_strv p = {0};
-	const struct td_slurm_facts facts = {0};
-	assert_true(td_slurm_files_make(td_json_root(sc), &facts, &f, &p));
 	td_auto_wants struct td_op_wants w = {0};
 	struct td_error err = TD_ERROR_INIT;
-	if (td_op_cluster_objects(td_json_root(sc), &f, &w, &err))
-		fail_msg("%s", err.msg);
+	objects_of(sc, &f, &w);
 	const yyjson_val *key = wanted(&w, &td_secrets, "main-slurm-key");
 	assert_non_null(td_jkey_str(td_jget(key, "data"), "slurm.key"));
 	assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_secrets, "main-jwt-key"), "data"), "jwt_hs256.key"));
-	static const char *const files[] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "passwd", "group"};
+	static const char *const files[] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "slurmctld.sh", "passwd", "group"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
 	const yyjson_val *ctl = wanted(&w, &td_statefulsets, "main-slurmctld");
@@ -77,7 +101,7 @@ static void test_objects(void **state)
 	assert_int_equal(td_jint(spec, "volumes.[1].secret.defaultMode", 0), 0400);
 	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_OP_CONFIG));
 	// The login template is merged by name: its mount comes on top of ours.
-	const yyjson_val *login = td_jget(wanted(&w, &td_deployments, "main-login"), "spec.template.spec");
+	const yyjson_val *login = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec");
 	bool home = false, conf = false;
 	size_t i, n;
 	yyjson_val *x;
@@ -99,7 +123,18 @@ static void test_objects(void **state)
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
 		assert_false(w.v[i].gvr == &td_services && td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
-	wanted(&w, &td_services, "main-login");
+	// slurmctld finds a login pod by the pod's name alone: as many Services as pods, and one of all.
+	assert_null(td_jkey_str(td_jget(wanted(&w, &td_services, "main-login"), "spec.selector"), "statefulset.kubernetes.io/pod-name"));
+	const yyjson_val *own = td_jget(wanted(&w, &td_services, "main-login-0"), "spec");
+	assert_string_equal(td_jkey_str(td_jget(own, "selector"), "statefulset.kubernetes.io/pod-name"), "main-login-0");
+	assert_true(td_jbool(own, "publishNotReadyAddresses", false));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *many = td_jm_copy(td_json_root(sc));
+	td_jm_int(many, yyjson_mut_doc_get_root(many), "spec.login.[0].replicas", 70);
+	td_auto(td_json_unref) struct td_json *crowd = td_json_from_mut(yyjson_mut_doc_get_root(many));
+	td_auto_wants struct td_op_wants seventy = {0};
+	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, &seventy, &err), 0);
+	wanted(&seventy, &td_services, "main-login-69");
+	assert_int_equal(seventy.n, w.n + 69);
 	// Two runs differ in nothing but the keys.
 	td_auto_wants struct td_op_wants again = {0};
 	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, &again, &err), 0);
@@ -124,11 +159,11 @@ static void test_share(void **state)
 					      *nine = parse("spec: {slurm: {gres: 'gpu:9'}}");
 	struct td_op_share s = {0};
 	struct td_error err = TD_ERROR_INIT;
-	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &err));
-	td_auto_free char *text = td_op_share_text(&s);
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
+	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
 	struct td_op_share back = {0};
-	assert_true(td_op_share_parse(text, &back) && back.cpus == 15 && back.memory_mb == 31744 && back.gpus == 8);
+	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back) && back.cpus == 15 && back.memory_mb == 31744 && back.gpus == 8);
 	static const char *const bad[] = {"",
 					  "{}",
 					  "[]",
@@ -136,13 +171,26 @@ static void test_share(void **state)
 					  "{\"cpu\":\"many\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"0\"}",
 					  "{\"cpu\":\"1\",\"memory\":\"1Gi\"}"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
-		assert_false(td_op_share_parse(bad[i], &back));
-	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), &s, &err));
+		assert_false(td_op_share_parse(bad[i], "nvidia.com/gpu", &back));
+	assert_false(td_op_share_parse(text, "example.com/gpu", &back)); // of another resource
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), -1, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.reserve"));
-	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), &s, &err));
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), -1, &s, &err));
 	assert_int_equal(s.gpus, 4);
-	assert_false(td_op_share_of(td_json_root(sc), td_json_root(nine), td_json_root(node), &s, &err));
+	assert_false(td_op_share_of(td_json_root(sc), td_json_root(nine), td_json_root(node), -1, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.slurm.gres"));
+}
+
+// Where a template adds volumes, their order is the merge's.
+static yyjson_val *volume(const yyjson_val *pod, const char *name)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, x) {
+		if (td_streq(td_jstr(x, "name"), name))
+			return x;
+	}
+	return NULL;
 }
 
 static void test_slurmd(void **state)
@@ -151,7 +199,7 @@ static void test_slurmd(void **state)
 					      *again = NULL, *other = NULL;
 	const struct td_op_share s = {15, 31744, 8}, s2 = {14, 31744, 8};
 	struct td_error err = TD_ERROR_INIT;
-	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &pod, &err))
+	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &pod, &err))
 		fail_msg("%s", err.msg);
 	yyjson_val *p = td_json_root(pod);
 	assert_string_equal(td_jstr(p, "metadata.name"), "main-pool-n0");
@@ -161,11 +209,133 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jkey_str(td_jget(p, "metadata.labels"), TD_OP_LABEL_NODESET), "pool");
 	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
 			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 Feature=set.pool,b0,r0");
-	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, &again, &err);
-	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, &other, &err);
+	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &again, &err);
+	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, NULL, &other, &err);
 	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_OP_REVISION);
 	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_OP_REVISION));
 	assert_string_not_equal(rev, td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_OP_REVISION));
+	td_auto(td_json_unref) struct td_json *real = NULL;
+	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err), 0);
+	yyjson_val *k = td_json_root(real);
+	assert_string_equal(td_jstr(k, "spec.initContainers.[0].image"), "tandem:1");
+	assert_string_equal(td_jstr(k, "spec.initContainers.[0].volumeMounts.[0].name"), "tandem-bin");
+	assert_non_null(td_jget(volume(k, "tandem-bin"), "emptyDir"));
+	assert_string_equal(td_jstr(volume(k, "tandem-run"), "hostPath.type"), "DirectoryOrCreate");
+	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[4].name"), "TD_CGROUPS");
+	// A new version of Tandem drains no node.
+	td_auto(td_json_unref) struct td_json *next = NULL;
+	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err), 0);
+	assert_string_equal(td_jstr(td_json_root(next), "spec.initContainers.[0].image"), "tandem:2");
+	assert_string_equal(td_jkey_str(td_jget(k, "metadata.annotations"), TD_OP_REVISION),
+			    td_jkey_str(td_jget(td_json_root(next), "metadata.annotations"), TD_OP_REVISION));
+}
+
+#define DRA                                                                                                                                \
+	"metadata: {name: main, namespace: slurm, uid: u1}\n"                                                                              \
+	"spec: {devices: [{resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: [gpu.example.com], file: "       \
+	"/dev/fake}]}\n"
+
+// Devices by DRA: slurmd's claim is allocated by kube-scheduler, so its pod names the node by affinity.
+static void test_dra(void **state)
+{
+	td_auto(td_json_unref) struct td_json *sc = parse(DRA), *set = embedded("NodeSet"), *node = parse(NODE), *pod = NULL, *none = NULL;
+	const struct td_op_share s = {15, 31744, 8}, cpu_only = {15, 31744, 0};
+	struct td_op_share found = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), 6, &found, &err));
+	assert_int_equal(found.gpus, 6); // not the node's extended resource
+	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &pod, &err))
+		fail_msg("%s", err.msg);
+	yyjson_val *p = td_json_root(pod);
+	td_auto_free char *template = td_op_claim_template(td_json_root(sc));
+	assert_null(td_jget(p, "spec.nodeName"));
+	assert_string_equal(td_jstr(p, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.[0]."
+				       "matchFields.[0].values.[0]"),
+			    "n0");
+	assert_string_equal(td_jstr(p, "spec.resourceClaims.[0].resourceClaimTemplateName"), template);
+	assert_string_equal(td_jstr(p, "spec.containers.[0].resources.claims.[0].name"), td_jstr(p, "spec.resourceClaims.[0].name"));
+	struct td_object o = {.root = p};
+	assert_string_equal(td_op_pod_node(&o), "n0"); // known before it is scheduled
+	// A node without devices has no claim: one for all of none could not be allocated.
+	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only, "tandem:1", &none, &err), 0);
+	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
+	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
+	td_auto(td_json_unref) struct td_json *obj = td_op_claim_template_object(td_json_root(sc));
+	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
+	assert_true(td_jbool(x, "adminAccess", false));
+	assert_string_equal(td_jstr(x, "allocationMode"), "All");
+	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 8), *one = td_op_device_files(td_json_root(sc), true, 1);
+	assert_string_equal(files, "/dev/fake[0-7]");
+	assert_string_equal(one, "/dev/fake0");
+	td_auto(td_json_unref) struct td_json *bare = parse("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
+	td_auto_strv struct td_strv problems = {0}, fine = {0};
+	td_op_devices_check(td_json_root(bare), false, &problems);
+	td_op_devices_check(td_json_root(sc), true, &fine);
+	assert_int_equal(problems.n, 3);
+	assert_int_equal(fine.n, 0);
+}
+
+// "" for a spec without problems.
+static void devices_say(const char *spec, const char *words)
+{
+	td_auto_free char *text = td_asprintf("spec: %s", spec);
+	td_auto(td_json_unref) struct td_json *sc = parse(text);
+	td_auto_strv struct td_strv p = {0};
+	td_op_devices_check(td_json_root(sc), true, &p);
+	if (p.n != (*words ? 1 : 0) || (p.n && !strstr(p.v[0], words)))
+		fail_msg("%s: %zu problems, the first: %s", spec, p.n, p.n ? p.v[0] : "none");
+}
+
+static void test_devices_check(void **state)
+{
+	devices_say("{}", "");
+	devices_say("{scheduler: {gresMap: {}}}", ""); // no devices for pods
+	devices_say("{devices: [{resource: nvidia.com/gpu, shared: true}]}", "");
+	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}], scheduler: {gresMap: {a.com/gpu: gpu}}}", "");
+	devices_say("{devices: [{resource: a.com/gpu}], scheduler: {gresMap: {a.com/gpu: gpu}}}", "spec.devices[0].file: ");
+	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}]}", "spec.devices[0].resource: a.com/gpu is not in");
+	devices_say("{scheduler: {gresMap: {a.com/gpu: gpu}}}", "spec.devices[0].resource: nvidia.com/gpu is not in");
+	devices_say("{scheduler: {gresMap: {nvidia.com/gpu: fpga}}}", "spec.scheduler.gresMap: nvidia.com/gpu is mapped to fpga");
+	devices_say("{devices: [{resource: nvidia.com/gpu, deviceClasses: [x]}]}", "spec.devices[0].deviceClasses: only source DRA");
+	devices_say("{devices: [{resource: nvidia.com/gpu, driver: x}]}", "spec.devices[0].driver: only source DRA");
+	devices_say("{devices: [{resource: nvidia.com/gpu, source: DRA, driver: x, deviceClasses: [x], shared: true}]}",
+		    "spec.devices[0].shared: with source DRA");
+}
+
+// What a node keeps while its kubelet offers nothing, and what it does not.
+static void test_offered(void **state)
+{
+	static const struct {
+		const char *share, *there, *image;
+		long long want;
+	} cases[] = {
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", "x", 8}, // the plugin is being replaced
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'6'", "x", 6},
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", NULL, -1}, // embedded: our agent's word
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"b.com/gpu\":\"8\"}", "'0'", "x", 0},   // of another resource
+		{"", "'0'", "x", 0},
+		{"", "'8'", "x", 8},
+	};
+	td_auto(td_json_unref) struct td_json *sc = parse("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
+							  "scheduler: {gresMap: {a.com/gpu: gpu}}}"),
+					      *slip = parse(
+						      "metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
+						      "scheduler: {gresMap: {a.com/gpu: gpu}}}");
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto_free char *text = td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
+						      "status: {capacity: {a.com/gpu: %s}, allocatable: {a.com/gpu: '0'}}\n",
+						      cases[i].share, cases[i].there);
+		td_auto(td_json_unref) struct td_json *j = parse(text);
+		td_auto(td_object_unref) struct td_object *node = td_object_new(td_json_ref(j));
+		struct td_op op = {.image = cases[i].image};
+		long long got = 0;
+		assert_true(td_op_gpus(&op, td_json_root(sc), node, &got, NULL));
+		if (got != cases[i].want)
+			fail_msg("case %zu: %lld", i, got);
+		struct td_error why = TD_ERROR_INIT;
+		assert_false(td_op_gpus(&op, td_json_root(slip), node, &got, &why)); // the node goes on as it is
+		assert_non_null(strstr(why.msg, "SlurmCluster main: spec.devices[0].resource: a.com/gqu"));
+	}
 }
 
 static void test_nodeset_check(void **state)
@@ -374,11 +544,44 @@ static void test_update(void **state)
 	expect(&w, "- - - delete");
 	w.n[3].record_differs = true;
 	expect(&w, "- - - -");
+	w.r[3].reason = "tandem: devices, its kubelet offers 6 of 8 a.com/gpu"; // the new record ends that
+	expect(&w, "- - - delete");
+	w.r[3].reason = "gres/gpu count reported lower than configured (6 < 8)"; // Slurm's own: an old record came back
+	expect(&w, "- - - delete");
+	w.r[3].reason = "broken fan";
 	w.n[3].record_differs = false;
 	w.p.rolling = false;
 	expect(&w, "- - - -");
 	w.p.rolling = true;
 	w.p.view = false;
+	expect(&w, "- - - -");
+}
+
+// Slurm drains a node whose slurmd reports fewer devices than its record says, and never looks again.
+static void test_outlived(void **state)
+{
+	struct world w = settled();
+	attach(&w);
+	w.r[2].states = IDLE | DRAIN;
+	w.r[2].reason = "gres/gpu count reported lower than configured (0 < 8)";
+	expect(&w, "- - - -"); // a slurmd that knows the configuration in force: devices are really gone
+	w.n[2].older = true;   // what it reported under another one may be over
+	expect(&w, "- - delete -");
+	w.r[2].states = BUSY | DRAIN;
+	expect(&w, "- - - -");
+	w.r[2].states = IDLE | DRAIN;
+	w.p.rolling = false;
+	expect(&w, "- - - -");
+	w.p.rolling = true;
+	w.n[2].pod = w.n[2].pod_ready = w.n[2].older = false;
+	expect(&w, "- - forget -"); // the new slurmd is judged anew
+	w.n[2].record = NULL;
+	expect(&w, "- - create -");
+	w = settled();
+	attach(&w);
+	w.n[2].older = true;
+	w.r[2].states = IDLE | DRAIN;
+	w.r[2].reason = "broken fan";
 	expect(&w, "- - - -");
 }
 
@@ -494,11 +697,12 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),       cmocka_unit_test(test_share),   cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),  cmocka_unit_test(test_first),
-		cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),  cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_forgotten),     cmocka_unit_test(test_missing), cmocka_unit_test(test_evictable),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_objects),  cmocka_unit_test(test_tolerations),   cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),   cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),      cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_first),    cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),
+		cmocka_unit_test(test_outlived), cmocka_unit_test(test_gone),          cmocka_unit_test(test_forgotten),
+		cmocka_unit_test(test_missing),  cmocka_unit_test(test_evictable),     cmocka_unit_test(test_names),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

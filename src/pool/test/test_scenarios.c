@@ -122,6 +122,7 @@ static void given(struct scenario *s, const struct words *w)
 					      .has_grant = has(w, "job"),
 					      .fits_now = has(w, "fits-now"),
 					      .node_fits = !has(w, "node-unfit"),
+					      .fenced = has(w, "fenced"),
 					      .superseded = has(w, "superseded"),
 					      .short_of = has(w, "short"),
 					      .waited = has(w, "waited"),
@@ -142,6 +143,7 @@ static void given(struct scenario *s, const struct words *w)
 						      .request = val(w, "request", NULL),
 						      .gate = val(w, "gate", NULL),
 						      .gate_alarm = has(w, "gate-alarm"),
+						      .devices = val(w, "devices", NULL),
 						      .lost_state = has(w, "lost-state"),
 						      .known = !has(w, "unknown"),
 						      .slurm = !has(w, "not-in-slurm"),
@@ -285,8 +287,9 @@ static void test_nodes_settle(void **state)
 					      "tandem: requested: x",
 					      "tandem: update",
 					      "tandem: gate n0, held by 7",
+					      "tandem: devices, none",
 					      "tandem"};
-	for (unsigned bits = 0; bits < 256; bits++)
+	for (unsigned bits = 0; bits < 512; bits++)
 		for (size_t r = 0; r < TD_LEN(reasons); r++) {
 			char reason[TD_POOL_REASON_MAX];
 			snprintf(reason, sizeof(reason), "%s", reasons[r]);
@@ -301,6 +304,7 @@ static void test_nodes_settle(void **state)
 						       .bad = bits & 16,
 						       .gate = bits & 32 ? "held by job 7" : NULL,
 						       .gate_alarm = bits & 64,
+						       .devices = bits & 256 ? "none of gpu" : NULL,
 						       .reason = reason};
 			int steps = 0;
 			for (;; steps++) {

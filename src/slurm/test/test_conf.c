@@ -47,7 +47,7 @@ static void test_golden(void **state)
 		"\nClusterName=main\n",
 		"\nSlurmctldHost=main-slurmctld-0(main-slurmctld-0.main-slurmctld.slurm.svc.cluster.local)\n",
 		"\nKillWait=5\n",
-		"\nDebugFlags=Gres\n",
+		"\nDebugFlags=Gres,NO_CONF_HASH\n",
 		"\nDefMemPerCPU=1024\n",
 		"\nInactiveLimit=0\n",
 		"\nSchedulerParameters=bf_interval=3,bf_continue,batch_sched_delay=0,sched_min_interval=0,default_queue_depth=1000,nohold_"

@@ -169,6 +169,22 @@ class Init(unittest.TestCase):
         self.assertEqual(p.returncode, 4)
 
 
+class Copy(unittest.TestCase):
+    def test_both_names_whatever_the_umask(self):
+        with tempfile.TemporaryDirectory() as d:
+            for _ in range(2):  # a second run replaces the first
+                subprocess.run([EXE, "copy", d], check=True, timeout=30, preexec_fn=lambda: os.umask(0o077))
+                self.assertEqual(sorted(os.listdir(d)), ["tandem-standin", "task-prolog"])
+                self.assertEqual(os.stat(f"{d}/tandem-standin").st_mode & 0o777, 0o755)
+                self.assertEqual(os.readlink(f"{d}/task-prolog"), "tandem-standin")
+                self.assertEqual(subprocess.run([f"{d}/tandem-standin", "--help"], capture_output=True, timeout=30).returncode, 0)
+
+    def test_a_directory_that_is_not_there_is_named(self):
+        r = subprocess.run([EXE, "copy", "/nowhere"], capture_output=True, text=True, timeout=30)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("/nowhere/tandem-standin: No such file", r.stderr)
+
+
 class Gate(unittest.TestCase):
     JOB = dict(SLURM_JOB_ID="17", SLURM_JOB_UID="1000", SLURMD_NODENAME="n0", SLURM_JOB_GPUS="0,1,2,5",
                SLURM_JOB_START_TIME="1790000000")
@@ -309,6 +325,18 @@ cat answer$n
         self.assertIn(" start=0 ", self.requests[0])
         self.assertIn(" devices=0-1,3 ", self.requests[0])
 
+    def test_the_pod_that_a_comment_names(self):
+        uid = "7eacc682-97ce-42c8-bcc9-f95f48dac494"
+        long = "a" * 63 + "/" + "b" * 253
+        said = {f"tandem/b3ed3239-0d01-4436-a6cf-420591fdd20d/{uid}": f" ask={uid} ", f"tandem/x/ml/train-0.a/{uid}": f" ask={uid} pod=ml/train-0.a ", f"tandem/x/{long}/{uid}": f" ask={uid} pod={long} ",
+                f"tandem/x/{long}b/{uid}": f" ask={uid} ", f"tandem/x/ml/{uid}": f" ask={uid} ", f"tandem/x/ml/a/b/{uid}": f" ask={uid} ", f"tandem/x/ml/a b/{uid}": f" ask={uid} ", f"tandem/x/ml/a\nb/{uid}": f" ask={uid} ",
+                f"tandem//{uid}": f" ask={uid} ", f"tandem///{uid}": f" ask={uid} ", f"tandem/{uid}": f" ask={uid} ", f"mine/{uid}": "", "tandem/x/short": "", f"tandem/x/{uid} devices=7": "",
+                f"tandem/x/{uid[:-1]}\n": "", "": "", "tandem/x/": ""}
+        self.agent(*[["ok"]] * len(said))
+        for i, (comment, ask) in enumerate(said.items()):
+            self.assertEqual(self.gate(SLURM_JOB_COMMENT=comment)[0], 0)
+            self.assertRegex(self.requests[i], rf"^acquire job=17 start=1790000000 uid=1000{ask or ' '}node=n0 devices=0-2,5 timeout=\d+$")
+
     def test_fallback_and_nonsense(self):
         self.agent(["ok"])
         self.assertEqual(self.gate(SLURM_JOB_GPUS="", CUDA_VISIBLE_DEVICES="4")[0], 0)
@@ -443,6 +471,123 @@ class Run(unittest.TestCase):
             p = subprocess.run([EXE, "run", *args], env=env(SLURM_JOB_ID="1"), capture_output=True, timeout=10)
             self.assertEqual(p.returncode, 2, args)
             self.assertTrue(p.stderr)
+
+class Names(threading.Thread):
+    """A DNS server on an address of its own (port 53: resolv.conf has no other). `answers`: {name: [addresses]}; None: it never answers."""
+
+    last = 50
+
+    def __init__(self, answers):
+        super().__init__(daemon=True)
+        Names.last += 1
+        self.answers, self.asked, self.s = answers, [], socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.address = f"127.{os.getpid() % 250 + 2}.{os.getpid() // 250 % 250}.{Names.last}"
+        self.s.bind((self.address, 53))
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                q, who = self.s.recvfrom(512)
+            except OSError:
+                return
+            at, labels = 12, []
+            while q[at]:
+                labels.append(q[at + 1:at + 1 + q[at]].decode())
+                at += 1 + q[at]
+            name, kind = ".".join(labels), int.from_bytes(q[at + 1:at + 3], "big")
+            self.asked.append(name)
+            if self.answers is None:
+                continue
+            found = self.answers.get(name)
+            records = b"".join(b"\xc0\x0c" + bytes([0, 1, 0, 1, 0, 0, 0, 5, 0, 4]) + socket.inet_aton(a) for a in found or []) if kind == 1 else b""
+            head = q[:2] + bytes([0x85, 0x80 if found else 0x83, 0, 1]) + (len(records) // 16).to_bytes(2, "big") + bytes(4)
+            self.s.sendto(head + q[12:at + 5] + records, who)
+
+
+class Elsewhere(unittest.TestCase):
+    """Another bridge leads than the one that gave its address out: it is found by name."""
+
+    def setUp(self):
+        if os.geteuid():
+            self.skipTest("needs root: a resolv.conf of its own, port 53")
+        self.old, self.new = socket.create_server(("127.0.0.1", 0)), None
+        self.port = self.old.getsockname()[1]
+        self.there = f"127.{os.getpid() % 250 + 2}.{os.getpid() // 250 % 250}.7"
+        self.new = socket.create_server((self.there, self.port))
+        for s in (self.old, self.new):
+            s.settimeout(15)
+            self.addCleanup(s.close)
+
+    def start(self, answers):
+        names = Names(answers)
+        self.addCleanup(names.s.close)
+        conf = tempfile.NamedTemporaryFile("w")
+        self.addCleanup(conf.close)
+        conf.write(f"nameserver {names.address}\nsearch slurm.svc.example svc.example example\noptions ndots:5\n")
+        conf.flush()
+        p = subprocess.Popen(["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/resolv.conf && exec "$@"', conf.name,
+                              EXE, "run", "--knock", f"127.0.0.1:{self.port}", "--ask", "uid-1", "--token", "ab12"],
+                             env=env(SLURM_JOB_ID="33", SLURMD_NODENAME="n1", TANDEM_KNOCK_NAME=f"bridge.ns.svc:{self.port}"))
+        self.addCleanup(lambda: p.poll() is None and (p.kill(), p.wait()))
+        return p, names
+
+    def accept(self, s):
+        conn = Lines(s.accept()[0])
+        self.addCleanup(conn.close)
+        self.assertEqual(conn.read(), "hello v=1 job=33 ask=uid-1 token=ab12 node=n1")
+        return conn
+
+    def test_the_one_that_led_is_gone(self):
+        self.old.close()
+        # 127.9.9.9: nobody listens there; the name is whole only with the last of the search list.
+        p, names = self.start({"bridge.ns.svc.example": ["127.9.9.9", "127.0.0.1", self.there]})
+        c = self.accept(self.new)
+        c.say("run")
+        asked = len(names.asked)
+        self.assertIn("bridge.ns.svc.slurm.svc.example", names.asked)
+        c.close()  # who was heard last is asked first, without a name
+        c = self.accept(self.new)
+        c.say("end code=9")
+        self.assertEqual(p.wait(10), 9)
+        self.assertEqual(len(names.asked), asked)
+
+    def test_it_is_found_while_the_old_one_is_frozen(self):
+        p, _ = self.start({"bridge.ns.svc.example": ["127.0.0.1", self.there]})
+        self.accept(self.old)  # and says nothing
+        c = self.accept(self.new)
+        c.say("run")
+        c.say("end code=4")
+        self.assertEqual(p.wait(10), 4)
+
+    def test_the_address_that_was_given_needs_no_name(self):
+        p, names = self.start(None)
+        c = self.accept(self.old)
+        c.say("end code=3")
+        self.assertEqual(p.wait(10), 3)
+        self.assertEqual(names.asked, [])
+
+    def test_a_name_server_that_is_silent_keeps_no_signal(self):
+        self.old.close()
+        p, names = self.start(None)
+        end = time.monotonic() + 10
+        while not names.asked:
+            self.assertLess(time.monotonic(), end)
+        p.send_signal(signal.SIGTERM)
+        self.assertEqual(p.wait(0.9), 143)
+
+    def test_a_wrong_name_is_an_address_all_the_same(self):
+        self.old.close()
+        p, names = self.start({})
+        end = time.monotonic() + 10
+        while len(names.asked) < 8:
+            self.assertLess(time.monotonic(), end)
+        self.assertIsNone(p.poll())
+        again = socket.create_server(("127.0.0.1", self.port))
+        again.settimeout(15)
+        self.addCleanup(again.close)
+        self.accept(again).say("end code=0")
+        self.assertEqual(p.wait(10), 0)
 
 
 if __name__ == "__main__":

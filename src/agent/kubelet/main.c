@@ -1,0 +1,277 @@
+// `tandem agent --node NAME`: flags, wiring, order of start and stop.
+//
+// Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is answered before that.
+#include "agent/kubelet/kubelet.h"
+#include "agent/metrics.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "kube/health.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+enum { LOCK_MS = 200 };
+
+static const char help[] =
+	"usage: tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
+	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
+	"The gate on one node of a real cluster, beside its kubelet: no process starts on a device before the last process of its\n"
+	"last holder is gone. tandem-agent(8) says what each flag is.\n\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
+
+static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_error *err)
+{
+	static const struct option longs[] = {{"node", 1, 0, 0},
+					      {"kubeconfig", 1, 0, 1},
+					      {"state", 1, 0, 2},
+					      {"run", 1, 0, 3},
+					      {"cgroups", 1, 0, 4},
+					      {"kubelet", 1, 0, 5},
+					      {"kubelet-ca", 1, 0, 6},
+					      {"metrics", 1, 0, 7},
+					      {"devices", 1, 0, 8},
+					      {"log-level", 1, 0, 'l'},
+					      {0}};
+	const char *devices = NULL,
+		   **const to[] = {&o->node, &o->kubeconfig, &o->state, &o->run, &o->cgroups, &o->url, &o->ca, &o->metrics, &devices};
+	opterr = 0;
+	optind = 1;
+	for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+		if (c == 'l') {
+			int level = td_log_level_parse(optarg);
+			if (level < 0)
+				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
+			td_log_init("agent", (enum td_log_level)level);
+			continue;
+		}
+		if (c < 0 || c >= (int)TD_LEN(to))
+			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
+		*to[c] = optarg;
+	}
+	long long n;
+	if (optind < argc)
+		return td_fail(err, TD_INVALID, "unexpected \"%s\"", argv[optind]);
+	if (!o->node || !*o->node || strlen(o->node) > 253 || strpbrk(o->node, "/, "))
+		return td_fail(err, TD_INVALID, "--node: the name of this Kubernetes node is needed");
+	if (!devices || !td_parse_i64(devices, &n) || n < 0 || n > 64)
+		return td_fail(err, TD_INVALID, "--devices %s: how many device indexes the node has, 0 to 64",
+			       devices ? devices : "is missing");
+	o->devices = (int)n;
+	return 0;
+}
+
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *k = ctx;
+	if (now && td_object_annotation(now, TD_ANN_GATE_HELD))
+		td_queue_add(k->a.held, now->name);
+}
+
+// The node is ours alone: an agent that is replaced may still answer for a moment, and two tables are none.
+static int lock_state(struct td_kubelet *k, struct td_error *err)
+{
+	int r = td_mkdir_p(k->o.state, 0700, err);
+	if (r)
+		return r;
+	td_auto_free char *path = td_asprintf("%s/lock", k->o.state);
+	k->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (k->lock < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", path);
+	for (bool said = false; flock(k->lock, LOCK_EX | LOCK_NB) < 0; said = true) {
+		if (errno != EWOULDBLOCK && errno != EINTR)
+			return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", path);
+		if (!said)
+			td_info("agent: another one holds %s: waiting until it ends", path);
+		if (td_cancel_wait(k->a.cancel, LOCK_MS)) // the kernel tells nobody that a lock is free without blocking him
+			return td_fail(err, TD_CANCELLED, "stopped");
+	}
+	return 0;
+}
+
+static int boot_id(struct td_buf *ret, struct td_error *err)
+{
+	int r = td_file_read("/proc/sys/kernel/random/boot_id", 128, ret, err);
+	if (!r && ret->len && ret->s[ret->len - 1] == '\n')
+		ret->s[--ret->len] = '\0';
+	return r;
+}
+
+static int setup(struct td_kubelet *k, struct td_error *err)
+{
+	enum td_cg_state seen;
+	td_auto_buf struct td_buf boot = {0};
+	int r = td_cg_pod(k->o.cgroups, k->o.node, &seen, err); // nobody's uid: only whether we can look
+	if (r)
+		return td_wrap(err, "--cgroups");
+	r = lock_state(k, err);
+	if (!r)
+		r = boot_id(&boot, err);
+	if (!r)
+		r = td_kube_new(k->o.kubeconfig, &k->a.kube, err);
+	if (r)
+		return r;
+	struct td_gate_opts g = {.dir = k->o.state,
+				 .run = k->o.run,
+				 .nodes = 1,
+				 .devices = k->o.devices,
+				 .clock = k->a.clock,
+				 .busy = td_kubelet_busy,
+				 .superseded = td_kubelet_superseded,
+				 .late = td_agent_gate_late,
+				 .may_claim = td_kubelet_may_claim,
+				 .ctx = k,
+				 .name = k->o.node,
+				 .boot = td_buf_str(&boot)};
+	k->since_ms = td_mono_ms(k->a.clock);
+	return td_gate_new(&g, &k->a.gate, err);
+}
+
+static int start_informers(struct td_kubelet *k, struct td_error *err)
+{
+	td_auto_free char *on = td_asprintf("spec.nodeName=%s", k->o.node), *self = td_asprintf("metadata.name=%s", k->o.node);
+	k->a.pods = td_informer_new(k->a.kube, &(struct td_informer_opts){.resource = &td_pods, .fields = on});
+	k->a.nodes = td_informer_new(k->a.kube, &(struct td_informer_opts){.resource = &td_nodes, .fields = self});
+	td_informer_add_index(k->a.pods, "uid", td_kubelet_uid_index);
+	td_informer_add_index(k->a.pods, "job", td_kubelet_job_index);
+	td_informer_on_change(k->a.pods, td_kubelet_on_pod, k);
+	td_informer_on_change(k->a.nodes, on_node, k);
+	struct td_informer *v[] = {k->a.pods, k->a.nodes};
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(v) && !r; i++)
+		r = td_informer_start(v[i], k->a.cancel, err);
+	if (r)
+		return r;
+	return td_informers_fill(v, TD_LEN(v), "agent: the gate stays closed", k->a.cancel, err);
+}
+
+static int learn_all(struct td_kubelet *k, struct td_error *err)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(k->a.pods, NULL, &l);
+	int r = 0;
+	for (size_t i = 0; i < l.n && !r; i++) {
+		td_auto_free char *key = td_key_of(l.v[i]);
+		int64_t again = 0;
+		r = td_kubelet_grant_sync(k, key, &again, k->a.cancel, err);
+	}
+	return r;
+}
+
+// ---- threads ----
+
+struct part {
+	struct td_kubelet *k;
+	const char *name;
+	int (*fn)(struct td_kubelet *k, struct td_error *err);
+	pthread_t thread;
+	bool started;
+};
+
+static int run_gate(struct td_kubelet *k, struct td_error *err)
+{
+	return td_gate_serve(k->a.gate, k->a.cancel, err);
+}
+static int run_grants(struct td_kubelet *k, struct td_error *err)
+{
+	struct td_controller c = {.name = "grants", .workers = 1, .queue = k->grants, .reconcile = td_kubelet_grant_sync, .ctx = k};
+	return td_controller_run(&c, k->a.cancel, err);
+}
+static int run_held(struct td_kubelet *k, struct td_error *err)
+{
+	struct td_controller c = {.name = "held", .workers = 1, .queue = k->a.held, .reconcile = td_agent_held_sync, .ctx = &k->a};
+	return td_controller_run(&c, k->a.cancel, err);
+}
+
+static void *part_main(void *arg)
+{
+	struct part *p = arg;
+	struct td_error e = TD_ERROR_INIT;
+	int r = p->fn(p->k, &e);
+	if (r && r != TD_CANCELLED && !td_cancelled(p->k->a.cancel)) {
+		td_err("agent: %s: %s", p->name, e.msg);
+		td_cancel_fire(p->k->a.cancel); // half an agent is worse than none: the kubelet starts a whole one
+	}
+	return NULL;
+}
+
+static int serve(struct td_kubelet *k, struct td_error *err)
+{
+	int r = start_informers(k, err);
+	if (!r)
+		r = learn_all(k, err);
+	if (r)
+		return r;
+	struct part parts[] = {{k, "gate", run_gate}, {k, "grants", run_grants}, {k, "held", run_held}};
+	for (size_t i = 0; i < TD_LEN(parts) && !r; i++) {
+		parts[i].started = !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]);
+		if (!parts[i].started) {
+			r = td_fail(err, TD_INTERNAL, "start thread %s", parts[i].name);
+			td_cancel_fire(k->a.cancel);
+		}
+	}
+	td_health_set("start", r ? "a part could not start" : NULL);
+	td_agent_measure(&k->a); // it looks into informers
+	if (!r)
+		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", k->o.node, k->o.devices, k->o.state, k->o.node);
+	td_cancel_wait(k->a.cancel, -1);
+	for (size_t i = 0; i < TD_LEN(parts); i++)
+		if (parts[i].started)
+			pthread_join(parts[i].thread, NULL);
+	td_agent_measure(NULL);
+	return r;
+}
+
+static void teardown(struct td_kubelet *k)
+{
+	td_cancel_fire(k->a.cancel);
+	td_informer_free(k->a.pods);
+	td_informer_free(k->a.nodes);
+	td_gate_free(k->a.gate);
+	td_queue_free(k->grants);
+	td_queue_free(k->a.held);
+	td_kube_free(k->a.kube);
+	td_cancel_unref(k->a.cancel);
+	if (k->lock >= 0)
+		close(k->lock);
+	pthread_mutex_destroy(&k->mu);
+	pthread_mutex_destroy(&k->ask);
+}
+
+int td_kubelet_main(int argc, char **argv)
+{
+	struct td_kubelet k = {.a = {.clock = &td_clock_system, .late_mu = PTHREAD_MUTEX_INITIALIZER},
+			       .o = {.state = "/var/lib/tandem-agent", .run = "/run/tandem", .cgroups = "/sys/fs/cgroup"},
+			       .lock = -1,
+			       .mu = PTHREAD_MUTEX_INITIALIZER,
+			       .ask = PTHREAD_MUTEX_INITIALIZER};
+	struct td_error err = TD_ERROR_INIT;
+	if (parse(argc, argv, &k.o, &err)) {
+		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
+		return 2;
+	}
+	mallopt(M_ARENA_MAX, 2); // few threads that do little: one arena each would be most of our memory
+	k.a.node = k.o.node;
+	k.a.cancel = td_cancel_new();
+	td_cancel_on_signals(k.a.cancel);
+	k.grants = td_queue_new(k.a.clock);
+	k.a.held = td_queue_new(k.a.clock);
+	struct td_health *health = NULL;
+	td_health_set("start", "it fills its caches");
+	int r = td_health_serve("agent", k.o.metrics, &health, &err);
+	if (!r)
+		r = setup(&k, &err);
+	if (!r)
+		r = serve(&k, &err);
+	bool stopped = r == TD_CANCELLED;
+	if (r && !stopped)
+		td_err("agent: %s", err.msg);
+	td_health_end(health);
+	teardown(&k);
+	return r && !stopped ? 1 : 0;
+}

@@ -1,0 +1,140 @@
+// Rules of Nodes: taints, address ranges and ids. The fields are named as the real API server names them, taints below "metadata" too.
+#include "api/kinds_priv.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "api/names.h"
+
+// As the API has always taken them: zeros may lead.
+static bool is_v4(const char *s)
+{
+	for (int i = 0; i < 4; i++) {
+		size_t n = strspn(s, "0123456789");
+		long long v;
+		td_auto_free char *octet = td_strndup(s, n);
+		if (!n || n > 8 || !td_parse_i64(octet, &v) || v > 255 || s[n] != (i < 3 ? '.' : '\0'))
+			return false;
+		s += n + 1;
+	}
+	return true;
+}
+
+bool td_is_ip(const char *s, bool *ret_v6)
+{
+	struct in6_addr a;
+	bool four = is_v4(s), six = !four && inet_pton(AF_INET6, s, &a) == 1;
+	if (ret_v6 && (four || six))
+		*ret_v6 = six;
+	return four || six;
+}
+
+static bool is_cidr(const char *s, bool *ret_v6)
+{
+	const char *slash = strchr(s, '/');
+	td_auto_free char *ip = slash ? td_strndup(s, (size_t)(slash - s)) : NULL;
+	bool six = false;
+	long long bits;
+	if (!ip || !td_is_ip(ip, &six) || strspn(slash + 1, "0123456789") != strlen(slash + 1) || !td_parse_i64(slash + 1, &bits) ||
+	    bits > (six ? 128 : 32))
+		return false;
+	*ret_v6 = six;
+	return true;
+}
+
+static void check_taints(const yyjson_val *taints, struct td_causes *ret)
+{
+	size_t i, max, j, m;
+	yyjson_val *t, *u;
+	yyjson_arr_foreach (td_unconst(taints), i, max, t) {
+		td_auto_free char *at = td_asprintf("metadata.taints[%zu]", i);
+		const char *key = td_jstr_or(t, "key", ""), *value = td_jstr_or(t, "value", "");
+		td_auto_strv struct td_strv keys = {0}, values = {0};
+		td_name_faults(TD_N_QUALIFIED, key, &keys);
+		for (size_t n = 0; n < keys.n; n++)
+			td_cause_at(ret, "FieldValueInvalid", at, ".key", "Invalid value: \"%.260s\": %s", key, keys.v[n]);
+		td_name_faults(TD_N_LABEL_VALUE, value, &values);
+		for (size_t n = 0; n < values.n; n++)
+			td_cause_at(ret, "FieldValueInvalid", at, ".value", "Invalid value: \"%.260s\": %s", value, values.v[n]);
+		bool twice = false;
+		yyjson_arr_foreach (td_unconst(taints), j, m, u)
+			twice = twice || (j < i && td_jequal(td_jkey(t, "key"), td_jkey(u, "key")) &&
+					  td_jequal(td_jkey(t, "effect"), td_jkey(u, "effect")));
+		if (twice)
+			td_cause_add(ret, "FieldValueDuplicate", at, "Duplicate value: \"%.260s\": taints must be unique by key and effect",
+				     key);
+	}
+}
+
+// podCIDRs, or podCIDR alone where they are not said.
+static void check_cidrs(const yyjson_val *spec, struct td_causes *ret)
+{
+	const yyjson_val *list = td_jkey(spec, "podCIDRs");
+	const char *one = td_jstr_or(spec, "podCIDR", "");
+	size_t n = yyjson_arr_size(td_unconst(list)), families[2] = {0};
+	for (size_t i = 0; i < (n ? n : *one ? 1 : 0); i++) {
+		const char *s = n ? yyjson_get_str(yyjson_arr_get(td_unconst(list), i)) : one;
+		td_auto_free char *at = td_asprintf("spec.podCIDRs[%zu]", i);
+		bool six = false;
+		if (!s || !is_cidr(s, &six))
+			td_cause_add(ret, "FieldValueInvalid", at,
+				     "Invalid value: \"%.100s\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+				     s ? s : "");
+		else
+			families[six]++;
+	}
+	if (families[0] > 1 || families[1] > 1)
+		td_cause_add(ret, "FieldValueInvalid", "spec.podCIDRs",
+			     "Invalid value: may specify no more than one CIDR for each IP family");
+}
+
+static void check_addresses(const yyjson_val *addresses, struct td_causes *ret)
+{
+	size_t i, max, j, m;
+	yyjson_val *a, *b;
+	yyjson_arr_foreach (td_unconst(addresses), i, max, a) {
+		bool twice = false;
+		yyjson_arr_foreach (td_unconst(addresses), j, m, b)
+			twice = twice || (j < i && td_jequal(a, b));
+		td_auto_free char *at = td_asprintf("status.addresses[%zu]", i);
+		if (twice)
+			td_cause_add(ret, "FieldValueDuplicate", at, "Duplicate value: \"%.260s\"", td_jstr_or(a, "address", ""));
+	}
+}
+
+// What is given once and then stays.
+static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_causes *ret)
+{
+	const char *was = td_jstr_or(old, "providerID", ""), *cidr = td_jstr_or(old, "podCIDR", "");
+	if (*was && !td_streq(was, td_jstr_or(spec, "providerID", "")))
+		td_cause_add(ret, "FieldValueForbidden", "spec.providerID",
+			     "Forbidden: node updates may not change providerID except from \"\" to valid");
+	if ((*cidr && !td_streq(cidr, td_jstr_or(spec, "podCIDR", ""))) ||
+	    (yyjson_arr_size(td_jkey(old, "podCIDRs")) && !td_jequal(td_jkey(old, "podCIDRs"), td_jkey(spec, "podCIDRs"))))
+		td_cause_add(ret, "FieldValueForbidden", "spec.podCIDRs",
+			     "Forbidden: node updates may not change podCIDR except from \"\" to valid");
+}
+
+// Both say the same, as the real one's conversion makes them: podCIDR is the first of podCIDRs, and wins where they differ.
+void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
+{
+	yyjson_mut_val *list = td_jm_get(obj, "spec.podCIDRs"), *first = yyjson_mut_arr_get_first(list);
+	const char *one = td_jm_getstr(obj, "spec.podCIDR");
+	if (one && *one && !td_streq(first ? yyjson_mut_get_str(first) : NULL, one)) {
+		td_jm_del(obj, "spec.podCIDRs");
+		yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, obj, "spec.podCIDRs"), one);
+	} else if ((!one || !*one) && yyjson_mut_is_str(first)) {
+		td_jm_str(d, obj, "spec.podCIDR", yyjson_mut_get_str(first));
+	}
+}
+
+size_t td_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+{
+	size_t before = ret->n;
+	check_taints(td_jget(obj, "spec.taints"), ret);
+	check_cidrs(td_jkey(obj, "spec"), ret);
+	check_addresses(td_jget(obj, "status.addresses"), ret);
+	if (old)
+		check_once(td_jkey(obj, "spec"), td_jkey(old, "spec"), ret);
+	return ret->n - before;
+}

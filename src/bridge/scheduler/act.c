@@ -1,0 +1,260 @@
+// Does what was decided about an ask.
+#include "bridge/scheduler/claims.h"
+#include "bridge/scheduler/run.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+enum { SWEEP_MS = 60000 }; // bound grants are read again at least that often
+
+static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
+{
+	struct td_ask *a = r->a;
+	int64_t now = td_now(r->b);
+	if (!r->l) {
+		if (immediate)
+			td_room_given(r->b, a, 0);
+		td_run_again(r, 1000);
+		return td_ask_show(r->b, a, r->pod, "SlurmUnavailable",
+				   "Slurm cannot be asked now; it will be queued as soon as it answers.", r->c, err);
+	}
+	if (now < a->retry_ms && !a->refused) {
+		if (immediate)
+			td_room_given(r->b, a, 0);
+		td_run_again(r, a->retry_ms - now);
+		return 0;
+	}
+	struct td_error e = TD_ERROR_INIT;
+	int k = td_ask_submit(r->b, r->s, r->l, a, r->pod, &r->want, immediate, r->c, &e);
+	if (!k) {
+		// A job that ends again and again before its pod is bound must not become a storm.
+		a->fails++;
+		a->retry_ms = a->fails < 3 ? 0 : now + (a->fails > 10 ? 30000 : 250 << (a->fails - 3));
+		*ret_go_on = immediate;
+		if (!immediate)
+			td_run_again(r, TD_SHOW_AFTER_MS);
+		return 0;
+	}
+	if (immediate && (k == TD_THROTTLED || k == TD_INVALID)) {
+		*ret_go_on = true; // through the queue
+		return 0;
+	}
+	if (k == TD_INVALID || k == TD_DENIED) {
+		a->retry_ms = now + TD_REFUSED_AGAIN_MS;
+		td_auto_free char *text = td_asprintf("%.400s", e.msg);
+		td_ask_str(r->b->asks, &a->refused, text);
+		*ret_go_on = true;
+		return 0;
+	}
+	if (k == TD_THROTTLED) {
+		a->retry_ms = now + 5000;
+		td_run_again(r, 5000);
+		td_auto_free char *text = td_asprintf("Slurm takes no more jobs of this user now: %.400s", e.msg);
+		return td_ask_show(r->b, a, r->pod, "SlurmLimit", text, r->c, err);
+	}
+	return td_fail(err, k, "%.500s", e.msg);
+}
+
+static int show_pending(struct td_run *r, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	int64_t now = td_now(b), every = TD_READ_PENDING_MS, first = TD_SHOW_AFTER_MS;
+	pthread_mutex_lock(&b->asks->lock);
+	int64_t slow = (int64_t)b->asks->pending * 20; // the more wait, the slower each one's words
+	pthread_mutex_unlock(&b->asks->lock);
+	every = slow > every ? slow : every;
+	first = slow > first ? slow : first;
+	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
+		if (!a->queued_said) {
+			a->queued_said = true;
+			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s", (long long)a->job,
+				  a->user ? a->user : "?");
+		}
+		int64_t due = a->read_ms + (td_streq(a->reason, "None") ? first : every) - now;
+		if (due <= 0 && r->l) {
+			int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
+			if (k)
+				return k;
+			due = every;
+		}
+		td_run_again(r, due > 0 ? due : every);
+		if (td_streq(a->reason, "None") && now - a->asked_ms < TD_SHOW_AFTER_MS)
+			return 0; // most start before there is anything to say
+	}
+	td_auto_free char *text = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
+	return td_ask_show(b, a, r->pod, "SlurmPending", text, r->c, err);
+}
+
+static int update_excluded(struct td_run *r, struct td_error *err)
+{
+	const struct td_slurm_job_change ch = {.excluded_nodes = r->want.ask.excluded_nodes};
+	struct td_error e = TD_ERROR_INIT;
+	int k = td_slurm_job_update(r->l->slurm, r->a->job, &ch, r->c, &e);
+	// "no longer pending" is a race with its start, not a failure: look again.
+	if (!k || k == TD_CONFLICT || k == TD_NOT_FOUND)
+		return td_ask_read(r->b, r->s, r->l->slurm, r->a, r->c, err);
+	if (k == TD_INVALID) {
+		// The job excludes a node that was deleted since: slurmctld then takes no new list at all (2018), and the job goes on well
+		// with the old one. A node that the new list would exclude is caught before the bind.
+		td_debug("%s: %s", r->a->key, e.msg);
+		td_ask_str(r->b->asks, &r->a->excluded, r->want.ask.excluded_nodes);
+		return 0;
+	}
+	return td_fail(err, k, "%.500s", e.msg);
+}
+
+static int refuse(struct td_run *r, struct td_error *err)
+{
+	struct td_ask *a = r->a;
+	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
+	if (!td_streq(a->said, text)) {
+		td_info("pod %s: refused: %s", a->key, a->refused);
+		td_record(r->b->recorder, r->pod, &td_pods, "Warning", "Refused", "%s", a->refused);
+	}
+	td_run_again(r, a->retry_ms - td_now(r->b));
+	return td_ask_show(r->b, a, r->pod, "Refused", text, r->c, err);
+}
+
+// The pod's devices first: a kubelet that sees the pod before its claims are allocated does not start it, and one that has not as many
+// devices as it asks for fails it. *ret_bind: they are there.
+static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	struct td_error e = TD_ERROR_INIT;
+	int k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)
+					    : td_ask_counted_room(b, r->s, a, r->pod, &e);
+	*ret_bind = !k;
+	if (k == TD_EXPIRED) {
+		td_run_again(r, TD_AGAIN_MS);
+		return 0;
+	}
+	if (k == TD_THROTTLED) {
+		td_run_again(r, 1000);
+		td_ask_str(b->asks, &a->why, e.msg);
+		td_auto_free char *text = td_asprintf("Granted, and it waits: %.400s.", e.msg);
+		return td_ask_show(b, a, r->pod, "DevicesUnknown", text, r->c, err);
+	}
+	if (k != TD_NOT_FOUND && k != TD_INVALID)
+		return k ? td_fail(err, k, "%.500s", e.msg) : 0;
+	// The grant is given back; what it lacks is found again before the next submit.
+	td_warn("pod %s: Slurm job %lld: %s", a->key, (long long)a->job, e.msg);
+	td_ask_str(b->asks, &a->why, e.msg);
+	if (k == TD_INVALID) {
+		a->retry_ms = td_now(b) + TD_REFUSED_AGAIN_MS;
+		a->feas_gen = atomic_load(&b->feas_gen);
+		td_ask_str(b->asks, &a->refused, e.msg);
+	}
+	int64_t wait = 0;
+	k = r->l ? td_ask_end_job(b, r->s, r->l, a, r->pod, &wait, r->c, err) : 0;
+	td_run_again(r, wait ? wait : TD_AGAIN_MS);
+	return k;
+}
+
+int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*ret_go_on = false;
+	td_ask_str(b->asks, &a->why, st.why);
+	if (a->res_tag && st.what != TD_DO_ALLOCATE)
+		td_room_given(b, a, 0);
+	switch (st.what) {
+	case TD_DO_NOTHING:
+		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {
+			td_ask_mark(b, r->s, r->l, a, r->c);
+			td_run_again(r, SWEEP_MS);
+			if (td_now(b) - a->read_ms >= SWEEP_MS) {
+				pthread_mutex_lock(&b->asks->lock);
+				a->look = true;
+				pthread_mutex_unlock(&b->asks->lock);
+				*ret_go_on = true;
+			}
+		}
+		return 0;
+	case TD_DO_ALLOCATE:
+		return submit(r, true, ret_go_on, err);
+	case TD_DO_SUBMIT:
+		return submit(r, false, ret_go_on, err);
+	case TD_DO_LOOK:
+		if (a->job && r->l) {
+			pthread_mutex_lock(&b->asks->lock);
+			a->look = true;
+			pthread_mutex_unlock(&b->asks->lock);
+			*ret_go_on = true;
+			return 0;
+		}
+		if (!a->job)
+			td_bridge_want_list(b, 0);
+		td_run_again(r, 1000);
+		return 0;
+	case TD_DO_SHOW:
+		return show_pending(r, err);
+	case TD_DO_WAIT: {
+		// A look is 6 KB. A lone pod is looked at again soon; of many, each after as long again as it has waited.
+		int64_t waited = td_now(b) - a->allocated_ms;
+		int64_t ms = a->batch        ? TD_KNOCK_MS // its knock goes before it
+			     : a->burst      ? (waited < 30     ? 30
+						: waited < 1000 ? waited
+								: 1000)
+			     : a->waits < 2  ? 4
+			     : a->waits < 6  ? 12
+			     : a->waits < 12 ? 50
+					     : 250;
+		a->waits++;
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true;
+		a->not_before = td_now(b) + ms;
+		pthread_mutex_unlock(&b->asks->lock);
+		td_run_again(r, ms);
+		return 0;
+	}
+	case TD_DO_UPDATE:
+		*ret_go_on = true;
+		return r->l ? update_excluded(r, err) : 0;
+	case TD_DO_BIND:
+		if (a->bound_sent)
+			return 0; // the watch will show it
+		{
+			bool bind;
+			int k = give_devices(r, &bind, err);
+			if (k || !bind)
+				return k;
+		}
+		if (a->queued_said)
+			td_record(b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s", (long long)a->job,
+				  a->nodes);
+		{
+			int k = td_ask_bind(b, r->s, r->l, a, r->pod, r->c, err);
+			if (k)
+				return k;
+		}
+		a->fails = 0;
+		if (r->l)
+			td_ask_mark(b, r->s, r->l, a, r->c);
+		td_run_again(r, 2000);
+		return 0;
+	case TD_DO_END_JOB:
+		if (!r->l) {
+			td_run_again(r, 1000);
+			return 0;
+		} else {
+			int64_t wait = 0;
+			int k = td_ask_end_job(b, r->s, r->l, a, r->pod, &wait, r->c, err);
+			if (wait)
+				td_run_again(r, wait);
+			*ret_go_on = !k && !wait;
+			return k;
+		}
+	case TD_DO_END_POD:
+		return td_ask_end_pod(b, r->s, a, r->pod, st.why, r->c, err);
+	case TD_DO_REFUSE:
+		return refuse(r, err);
+	case TD_DO_FORGET:
+		td_ask_forget(b->asks, a);
+		return 0;
+	}
+	return 0;
+}

@@ -1,0 +1,76 @@
+// Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own. Its device plugin chooses the devices of a
+// pod, Slurm's grant only says how many (docs/design/0011-dra.md). So a grant that the kubelet cannot honour now (a device is sick, the
+// plugin is being replaced) must not be bound: the kubelet would fail the pod for good.
+#include "bridge/scheduler/ask.h"
+
+#include "api/quantity.h"
+#include "api/selector.h"
+#include "slurm/hostlist.h"
+
+#include <string.h>
+
+enum { HOLD_S = 15 }; // a plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
+
+bool td_bridge_kubelet(const struct td_object *node)
+{
+	return !strstr(td_jstr_or(node->root, "status.nodeInfo.kubeletVersion", "-tandem."), "-tandem.");
+}
+
+int64_t td_counted_offer(const struct td_settings *s, const struct td_object *node)
+{
+	if (s->devices.dra || !td_bridge_kubelet(node))
+		return -1;
+	const char *q = td_jkey_str(td_jget(node->root, "status.allocatable"), s->devices.resource);
+	int64_t n = 0;
+	return q && !td_quantity_ceil(q, &n, NULL) ? n : 0;
+}
+
+int64_t td_counted_gres(const struct td_settings *s, const char *gres)
+{
+	struct td_gres g[16];
+	size_t n = 0;
+	int64_t sum = 0;
+	if (!gres || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < s->n_gres; k++)
+			if (!strcmp(s->gres[k].resource, s->devices.resource) && !strcmp(s->gres[k].name, g[i].name))
+				sum += g[i].count;
+	return sum;
+}
+
+int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
+			struct td_error *err)
+{
+	if (!td_want_counted(s, pod->root) || !a->nodes)
+		return 0;
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
+	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0,
+		want = td_pod_request(td_jget(pod->root, "spec"), s->devices.resource);
+	if (offer < 0)
+		return 0;
+	td_auto_objects struct td_objects there = {0};
+	td_informer_by_index(b->pods, "node", a->nodes, &there);
+	for (size_t i = 0; i < there.n; i++)
+		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_pod_ended(there.v[i]->root))
+			used += td_pod_request(td_jget(there.v[i]->root, "spec"), s->devices.resource);
+	struct td_ask *x, *tmp;
+	pthread_mutex_lock(&b->asks->lock);
+	HASH_ITER (hh, b->asks->by_uid, x, tmp) { // Bindings that the watch has not shown yet
+		bool seen = x == a || !x->taking || !td_streq(x->nodes, a->nodes);
+		for (size_t i = 0; i < there.n && !seen; i++)
+			seen = !strcmp(there.v[i]->uid, x->uid);
+		used += seen ? 0 : x->taking;
+	}
+	bool fits = want <= offer - used;
+	a->taking = fits ? want : 0;
+	pthread_mutex_unlock(&b->asks->lock);
+	if (fits)
+		return 0;
+	bool young = td_real_ms(b->clock) / 1000 - a->start <= HOLD_S;
+	return td_fail(
+		err, young ? TD_THROTTLED : TD_NOT_FOUND,
+		"the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a device is sick, or its device "
+		"plugin does not run",
+		a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);
+}

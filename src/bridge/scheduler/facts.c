@@ -1,0 +1,240 @@
+// What the decision about an ask is made from: what the pod, its claims and nodes, and its job are now.
+#include "bridge/scheduler/claims.h"
+#include "bridge/scheduler/run.h"
+
+#include "kube/fence.h"
+#include "slurm/hostlist.h"
+
+#include <string.h>
+
+enum { SHORT_S = 60 }; // how long a grant may lack devices: nodes register again long before
+
+enum td_pod_state td_pod_state(const struct td_object *pod)
+{
+	if (!pod)
+		return TD_POD_GONE;
+	if (td_pod_ended(pod->root))
+		return TD_POD_DONE;
+	bool bound = td_jstr(pod->root, "spec.nodeName");
+	if (td_object_deleting(pod))
+		return bound ? TD_POD_LEAVING : TD_POD_GONE; // unbound: nothing of it runs
+	return bound ? TD_POD_BOUND : TD_POD_WAITING;
+}
+
+bool td_pod_grant(const struct td_object *pod, struct td_grant *ret)
+{
+	const char *job = td_object_annotation(pod, TD_ANN_JOB), *start = td_object_annotation(pod, TD_ANN_START),
+		   *restarts = td_object_annotation(pod, TD_ANN_RESTARTS);
+	long long j, s = 0, n = 0;
+	if (!job || !td_parse_i64(job, &j) || j <= 0)
+		return false;
+	if (start)
+		td_parse_i64(start, &s);
+	if (restarts)
+		td_parse_i64(restarts, &n);
+	*ret = (struct td_grant){.job = j,
+				 .start = s,
+				 .restarts = n,
+				 .ask = pod->uid,
+				 .nodes = td_jstr(pod->root, "spec.nodeName"),
+				 .devices = td_object_annotation(pod, TD_ANN_DEVICES)};
+	return true;
+}
+
+// What the pod asks for, in Slurm's words; once per run. A refusal is kept in a->refused.
+static int want(struct td_run *r, struct td_error *err)
+{
+	struct td_ask *a = r->a;
+	uint64_t gen = atomic_load(&r->b->feas_gen);
+	if (r->wanted)
+		return 0;
+	int k = td_ask_claims_back(r->b, r->pod, r->c, err);
+	if (k) {
+		td_run_again(r, TD_AGAIN_MS);
+		return k;
+	}
+	// What somebody changed in the pod may be what was wrong with it.
+	bool same = td_streq(a->read_rv, r->pod->rv) && a->feas_gen == gen;
+	if (a->refused && same && td_now(r->b) < a->retry_ms)
+		return 0;
+	struct td_error e = TD_ERROR_INIT;
+	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster), *excluded = NULL;
+	char why[300] = "";
+	{
+		td_auto_claims struct td_claims claims = {0};
+		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
+		if (k == TD_NOT_FOUND) { // they come, or are let go: the watch tells
+			td_run_again(r, TD_READ_PENDING_MS);
+			return td_fail(err, k, "%.400s", e.msg);
+		}
+		if (!k)
+			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
+	}
+	if (!k) {
+		r->wanted = true;
+		k = td_ask_excluded(r->b, r->pod, &r->want, &excluded, &r->ever, why, sizeof(why), &e);
+		if (k)
+			return td_fail(err, k, "%.500s", e.msg);
+		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, excluded);
+		// A native job beside it could get from Slurm the very device that the kubelet gave the pod (0011).
+		r->want.ask.exclusive_user = atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
+		if (!r->ever) {
+			// Nodes that are just coming or going are no reason to refuse.
+			pthread_mutex_lock(&r->b->lock);
+			int64_t settled = r->b->nodes_changed_ms + 3000 - td_now(r->b);
+			pthread_mutex_unlock(&r->b->lock);
+			if (settled > 0 || !strcmp(why, "Slurm has no nodes")) {
+				td_run_again(r, settled > 0 ? settled : 1000);
+				return td_fail(err, TD_NOT_FOUND, "%s", why);
+			}
+			snprintf(e.msg, sizeof(e.msg), "%s", why);
+		}
+	}
+	a->feas_gen = gen;
+	snprintf(a->read_rv, sizeof(a->read_rv), "%s", r->pod->rv ? r->pod->rv : "");
+	if (k || !r->ever) {
+		a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
+		td_ask_str(r->b->asks, &a->refused, e.msg);
+		return 0;
+	}
+	td_ask_str(r->b->asks, &a->refused, NULL);
+	struct td_owner o;
+	if (td_settings_owner(r->s, r->pod->ns, &o))
+		td_ask_str(r->b->asks, &a->user, o.user);
+	return 0;
+}
+
+static bool same_names(const char *x, const char *y)
+{
+	td_auto_strv struct td_strv p = {0}, q = {0};
+	if (td_hostlist_parse(x, &p, NULL) || td_hostlist_parse(y, &q, NULL) || p.n != q.n)
+		return false;
+	for (size_t i = 0; i < p.n; i++)
+		if (!td_strv_has(&q, p.v[i]))
+			return false;
+	return true;
+}
+
+// What the last poll says, where that is enough and no read is needed (one read is 6 KB, a state in a poll 40 bytes). False: read it.
+static bool poll_is_enough(struct td_run *r)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	bool enough = false;
+	pthread_mutex_lock(&b->asks->lock);
+	enum td_job_phase now = td_job_phase(a->polled);
+	if (a->know != TD_JOB_READ || a->look || a->usr1 || !a->named)
+		;
+	else if ((now == TD_PHASE_ENDED || now == TD_PHASE_ENDING) && td_pod_state(r->pod) != TD_POD_WAITING) {
+		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be submitted again or not:
+		// that needs to be sure.)
+		a->states = a->polled;
+		a->has_cpus = a->has_memory_mb = 0;
+		enough = true;
+	} else if (a->batch && now == TD_PHASE_RUNNING && !a->passed) {
+		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
+		int64_t t = td_now(b);
+		a->knock_ms = a->knock_ms ? a->knock_ms : t + TD_KNOCK_MS;
+		a->not_before = a->knock_ms;
+	}
+	pthread_mutex_unlock(&b->asks->lock);
+	if (enough)
+		td_ask_pending(b->asks, a, false);
+	return enough;
+}
+
+int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*ret_wait = false;
+	if (!a->job || !r->l)
+		return 0;
+	pthread_mutex_lock(&b->asks->lock);
+	if (a->found && a->found == a->job)
+		a->found = 0;
+	if (a->knocked && a->knocked == a->job && !a->passed) {
+		a->passed = true;
+		a->not_before = 0;
+	}
+	bool changed = a->know != TD_JOB_NONE && a->polled != a->states, need = a->know == TD_JOB_UNSURE || a->look || changed;
+	bool usr1 = a->usr1;
+	pthread_mutex_unlock(&b->asks->lock);
+	if ((!need && !usr1) || poll_is_enough(r))
+		return 0;
+	int64_t now = td_now(b), before = a->not_before;
+	if (now < before) {
+		td_run_again(r, before - now);
+		*ret_wait = true;
+		return 0;
+	}
+	int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
+	if (k)
+		return k;
+	if (usr1) {
+		// Preemption is announced by preempt_time; the time limit by its nearness; any other USR1 was somebody's own idea.
+		int64_t left = (a->end - td_real_ms(b->clock) / 1000 - r->s->end_grace_s) * 1000;
+		bool limit = a->limit_min > 0 && a->end > 0;
+		pthread_mutex_lock(&b->asks->lock);
+		a->warned = a->preempt > 0 || (limit && left <= 0);
+		a->usr1 = !a->warned && limit && left < 600000;
+		pthread_mutex_unlock(&b->asks->lock);
+		if (a->usr1)
+			td_run_again(r, left);
+		*ret_wait = false;
+	}
+	return 0;
+}
+
+int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	*pa = (struct td_pool_ask){.uid = a->uid, .pod = td_pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
+	if (r->pod) {
+		pa->has_grant = td_pod_grant(r->pod, &pa->grant);
+		pa->superseded = pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
+	}
+	bool same_spec = true;
+	enum td_job_phase phase = a->know == TD_JOB_READ ? td_job_phase(a->states) : TD_PHASE_UNKNOWN;
+	td_ask_job(b, a, true, pj);
+	if (pa->pod == TD_POD_WAITING && a->know != TD_JOB_UNSURE) {
+		// Another's job under this id is none of ours: a submit follows.
+		bool waits = pj->ours && phase == TD_PHASE_WAITING,
+		     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING);
+		if (!runs && (!waits || a->feas_gen != atomic_load(&b->feas_gen))) {
+			int k = want(r, err);
+			if (k)
+				return k;
+			pa->refused = a->refused;
+			if (waits && !a->refused && r->wanted)
+				same_spec = same_names(a->excluded ? a->excluded : "", r->want.ask.excluded_nodes);
+		} else if (runs && a->nodes) {
+			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
+			pa->node_fits =
+				node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) && !td_streq(a->devices, "?");
+			pa->fenced = td_fence_is(r->pod->root, a->job, a->start);
+			pa->short_of = !td_devices_cover(r->s, r->pod->root, td_ask_claimed(b, r->s, r->pod), a->devices);
+			pa->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
+		}
+	}
+	td_ask_job(b, a, same_spec, pj);
+	pthread_mutex_lock(&b->asks->lock);
+	bool unproven = a->know == TD_JOB_GONE && !a->gone_seen;
+	pthread_mutex_unlock(&b->asks->lock);
+	if (unproven) { // absent in one read: the poll decides first whether all of Slurm's state is gone
+		pj->know = TD_JOB_READ;
+		pj->is = TD_IS_UNKNOWN;
+		pj->ours = true;
+		td_bridge_poll_now(b);
+		td_run_again(r, 250);
+		pthread_mutex_lock(&b->asks->lock);
+		a->look = true; // its id may be another's by then
+		pthread_mutex_unlock(&b->asks->lock);
+		return 0;
+	}
+	if (pa->pod == TD_POD_WAITING && !pa->refused && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms &&
+	    (pj->know == TD_JOB_NONE || pj->know == TD_JOB_GONE || (pj->know == TD_JOB_READ && (!pj->ours || pj->is == TD_IS_ENDED))))
+		pa->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
+	return 0;
+}

@@ -1,0 +1,34 @@
+// One pass over one ask, as its files hand it on: reconcile.c leads (facts, decision, deed, again), facts.c finds out, act.c does.
+#pragma once
+
+#include "bridge/scheduler/ask.h"
+
+enum {
+	TD_REFUSED_AGAIN_MS = 60000, // how long a refusal stands while nothing changes
+	TD_SHOW_AFTER_MS = 700,      // most have what they wait for before there is anything to say
+	TD_READ_PENDING_MS = 10000,
+	TD_AGAIN_MS = 50, // until the watch has told what a write met
+	TD_KNOCK_MS = 500 // a stand-in that runs and has not knocked by then is looked at all the same
+};
+
+struct td_run { // everything but want is the caller's
+	struct td_bridge *b;
+	struct td_settings *s;
+	struct td_link *l; // NULL: slurmrestd cannot be reached
+	struct td_ask *a;
+	const struct td_object *pod; // NULL: gone
+	struct td_want want;         // where wanted is set
+	bool wanted, ever;           // ever: some node could take it
+	int64_t *again_ms;
+	struct td_cancel *c;
+};
+void td_run_again(struct td_run *r, int64_t ms); // at the latest; the soonest counts
+enum td_pod_state td_pod_state(const struct td_object *pod);
+bool td_pod_grant(const struct td_object *pod, struct td_grant *ret); // the grant that the pod carries, pointing into it; false: none
+// Reads the job when something says that it may have changed. *ret_wait: not yet.
+int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err);
+// Everything that the decision needs, pointing into the ask and the pod; on the way a waiting pod's claims lose what an ended grant left in
+// them. TD_NOT_FOUND: something is waited for, err says what. TD_EXPIRED: decide again with what the watch tells.
+int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
+// Does the step. *ret_go_on: look again at once.
+int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);

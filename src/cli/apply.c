@@ -1,0 +1,225 @@
+// Objects of an installation: read from the binary, applied one by one, compared.
+#include "cli/apply.h"
+
+#include "cmd/roles.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const unsigned char td_tandem_yaml[], td_example_yaml[];
+extern const unsigned long td_tandem_yaml_len, td_example_yaml_len;
+
+static const char image_default[] = "tandem.dev/tandem:" TD_VERSION;
+
+void td_manifests_done(struct td_manifests *m)
+{
+	td_json_list_done(&m->docs);
+}
+
+const char *td_cli_image(void)
+{
+	return image_default;
+}
+
+static const struct td_gvr roles = {"rbac.authorization.k8s.io", "v1", "roles", "Role", true},
+			   rolebindings = {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true},
+			   clusterroles = {"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
+			   clusterrolebindings = {"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
+			   daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true},
+			   admission = {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy",
+					false},
+			   admissionbindings = {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings",
+						"ValidatingAdmissionPolicyBinding", false},
+			   policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
+
+const struct td_gvr *const td_cli_kinds[] = {
+	&td_namespaces,    &td_crds,       &td_serviceaccounts, &clusterroles,   &clusterrolebindings, &roles,
+	&rolebindings,     &td_configmaps, &td_services,        &td_deployments, &daemonsets,          &td_pdbs,
+	&td_slurmclusters, &td_nodesets,   &policies,           &admission,      &admissionbindings,   NULL};
+
+const struct td_gvr *td_cli_gvr(const yyjson_val *obj)
+{
+	for (size_t i = 0; td_cli_kinds[i]; i++)
+		if (td_streq(td_jstr(obj, "kind"), td_cli_kinds[i]->kind))
+			return td_cli_kinds[i];
+	return NULL;
+}
+
+char *td_cli_path(const struct td_gvr *g, const char *ns, const char *name)
+{
+	struct td_buf b = {0};
+	td_buf_printf(&b, "%s%s/%s", *g->group ? "/apis/" : "/api", g->group, g->version);
+	if (g->namespaced)
+		td_buf_printf(&b, "/namespaces/%s", ns);
+	td_buf_printf(&b, "/%s/%s", g->resource, name);
+	return td_buf_take(&b);
+}
+
+// Every `from` in `text` becomes `to`.
+static char *replaced(char *text, const char *from, const char *to)
+{
+	struct td_buf b = {0};
+	const char *at = text;
+	for (const char *hit; (hit = strstr(at, from)); at = hit + strlen(from)) {
+		td_buf_add(&b, at, (size_t)(hit - at));
+		td_buf_puts(&b, to);
+	}
+	td_buf_puts(&b, at);
+	free(text);
+	return td_buf_take(&b);
+}
+
+static bool only(const char *s, const char *more, size_t max)
+{
+	if (!*s || strlen(s) > max || !isalnum((unsigned char)*s))
+		return false;
+	for (; *s; s++)
+		if (!isalnum((unsigned char)*s) && !strchr(more, *s))
+			return false;
+	return true;
+}
+
+static int parse(char *text, struct td_manifests *ret, struct td_error *err)
+{
+	td_auto_free char *own = text;
+	struct td_json_list all = {0};
+	int r = td_yaml_parse(own, strlen(own), &all, err);
+	if (!r)
+		ret->docs = all;
+	return r;
+}
+
+int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, struct td_error *err)
+{
+	// The values become part of YAML text.
+	if (image && !only(image, "._-/:@", 255))
+		return td_fail(err, TD_INVALID, "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1", image);
+	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
+		return td_fail(err, TD_INVALID, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
+	char *text = td_strndup((const char *)td_tandem_yaml, td_tandem_yaml_len);
+	if (image)
+		text = replaced(text, image_default, image);
+	if (ns)
+		text = replaced(text, TD_CLI_NAMESPACE, ns);
+	return parse(text, ret, err);
+}
+
+static bool good_url(const char *s)
+{
+	static const char more[] = ".:-$()_[]";
+	if (!strcmp(s, "none"))
+		return true;
+	if (!td_starts(s, "https://") || !s[8] || strlen(s) > 255)
+		return false;
+	for (s += 8; *s && (isalnum((unsigned char)*s) || strchr(more, *s)); s++)
+		;
+	return !*s;
+}
+
+int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
+{
+	if (url && !good_url(url))
+		return td_fail(err, TD_INVALID, "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250", url);
+	if (ca_on_node && (*ca_on_node != '/' || !only(ca_on_node + 1, "._/-", 255)))
+		return td_fail(err, TD_INVALID,
+			       "--kubelet-ca \"%s\": the whole path of a file on every node, as /var/lib/kubelet/pki/kubelet.crt",
+			       ca_on_node);
+	for (size_t i = 0; i < m->docs.n && (url || ca_on_node); i++) {
+		if (!td_streq(td_jstr(td_json_root(m->docs.v[i]), "kind"), daemonsets.kind))
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(m->docs.v[i]));
+		yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
+		yyjson_mut_val *agent = td_jm_get(spec, "containers.[0]"), *args = td_jm_get(agent, "args");
+		td_auto_free char *arg = td_asprintf("--kubelet=%s", url ? url : "");
+		if (url)
+			yyjson_mut_arr_add_strcpy(d, args, arg);
+		if (ca_on_node) { // the same as the chart's agent.kubeletCA
+			yyjson_mut_arr_add_strcpy(d, args, "--kubelet-ca=/host/kubelet-ca.crt");
+			yyjson_mut_val *mount = yyjson_mut_arr_add_obj(d, td_jm_get(agent, "volumeMounts"));
+			td_jm_str(d, mount, "name", "kubelet-ca");
+			td_jm_str(d, mount, "mountPath", "/host/kubelet-ca.crt");
+			td_jm_bool(d, mount, "readOnly", true);
+			yyjson_mut_val *volume = yyjson_mut_arr_add_obj(d, td_jm_get(spec, "volumes"));
+			td_jm_str(d, volume, "name", "kubelet-ca");
+			td_jm_str(d, volume, "hostPath.path", ca_on_node);
+			td_jm_str(d, volume, "hostPath.type", "File");
+		}
+		td_json_unref(m->docs.v[i]);
+		m->docs.v[i] = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	}
+	return 0;
+}
+
+int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err)
+{
+	td_auto_free char *line = td_asprintf("node: '%s'", node);
+	return parse(replaced(td_strndup((const char *)td_example_yaml, td_example_yaml_len), "node: NODE", line), ret, err);
+}
+
+const char *td_applied_text(enum td_applied a)
+{
+	return a == TD_CREATED ? "created" : a == TD_CHANGED ? "changed" : a == TD_REMOVED ? "removed" : "unchanged";
+}
+
+// What a person would call the object: without what the server keeps about it.
+static struct td_json *content(const yyjson_val *v)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
+	static const char *const skip[] = {"status", "metadata.managedFields", "metadata.resourceVersion", "metadata.generation"};
+	for (size_t i = 0; i < TD_LEN(skip); i++)
+		td_jm_del(yyjson_mut_doc_get_root(d), skip[i]);
+	return td_json_from_mut(yyjson_mut_doc_get_root(d));
+}
+
+int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct td_cancel *c, enum td_applied *ret, struct td_error *err)
+{
+	const struct td_gvr *g = td_cli_gvr(obj);
+	const char *ns = td_jstr(obj, "metadata.namespace"), *name = td_jstr_or(obj, "metadata.name", "");
+	if (!g)
+		return td_fail(err, TD_INTERNAL, "%s %s: a kind that is not expected there", td_jstr_or(obj, "kind", "?"), name);
+	td_auto(td_object_unref) struct td_object *old = NULL;
+	int r = td_kube_get(k, g, ns, name, c, &old, err);
+	if (r == TD_NOT_FOUND) {
+		old = NULL;
+		if (dry_run) { // its namespace or its kind may not be there yet either
+			*ret = TD_CREATED;
+			return 0;
+		}
+	} else if (r) {
+		return td_wrap(err, "%s %s", g->kind, name);
+	}
+	td_auto_free char *at = td_cli_path(g, ns, name);
+	td_auto_free char *path = td_asprintf("%s?fieldManager=" TD_CLI_MANAGER "&force=true%s", at, dry_run ? "&dryRun=All" : "");
+	size_t len;
+	td_auto_free char *body = td_json_text(obj, &len);
+	td_auto(td_json_unref) struct td_json *now = NULL;
+	// A kind that was defined a moment ago, or its namespace, may not be served yet.
+	for (int tries = 0;; tries++) {
+		r = td_kube_raw(k, "PATCH", path, "application/apply-patch+yaml", body, len, c, &now, err);
+		if ((r != TD_NOT_FOUND && r != TD_UNCERTAIN && r != TD_TRANSIENT) || tries == 100)
+			break;
+		if (td_cancel_wait(c, 100))
+			return td_fail(err, TD_CANCELLED, "cancelled");
+	}
+	if (r)
+		return td_wrap(err, "applying %s %s", g->kind, name);
+	if (!old) {
+		*ret = TD_CREATED;
+		return 0;
+	}
+	td_auto(td_json_unref) struct td_json *before = content(old->root), *after = content(td_json_root(now));
+	*ret = td_jequal(td_json_root(before), td_json_root(after)) ? TD_UNCHANGED : TD_CHANGED;
+	return 0;
+}
+
+int td_cli_duration(const char *arg, int64_t *ret_ms)
+{
+	char *end;
+	double v = strtod(arg, &end);
+	double unit = !strcmp(end, "s") ? 1000 : !strcmp(end, "m") ? 60000 : !strcmp(end, "h") ? 3600000 : 0;
+	if (end == arg || unit == 0 || v < 0 || v > 1e6)
+		return 0;
+	*ret_ms = (int64_t)(v * unit);
+	return 1;
+}

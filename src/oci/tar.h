@@ -1,0 +1,47 @@
+// Reads a tar from somebody else, entry by entry: ustar, with the long names and numbers of GNU and pax. What it does not know it refuses
+// by name; sizes, counts and lengths are bounded. It touches no file: unpack.h decides what an entry may become.
+#pragma once
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum td_tar_type { TD_TAR_FILE, TD_TAR_DIR, TD_TAR_SYMLINK, TD_TAR_HARDLINK, TD_TAR_FIFO, TD_TAR_DEVICE };
+
+enum { TD_TAR_NAME_MAX = 4096, TD_TAR_XATTRS_MAX = 16, TD_TAR_PAX_MAX = 256 << 10 };
+
+struct td_tar_xattr {
+	char *name;
+	void *value;
+	size_t len;
+};
+
+struct td_tar_entry {
+	enum td_tar_type type;
+	char *name, *link; // as written; link: target of symbolic and hard links, else NULL
+	mode_t mode;       // the lower 12 bits
+	uint32_t uid, gid;
+	int64_t mtime;
+	uint64_t size; // bytes that td_tar_data gives; files only
+	struct td_tar_xattr xattrs[TD_TAR_XATTRS_MAX];
+	size_t n_xattrs;
+};
+
+// Fills buf with what there is, at least a byte; *ret_n 0: the end.
+typedef int (*td_tar_read_f)(void *ctx, void *buf, size_t n, size_t *ret_n, struct td_error *err);
+
+struct td_tar;
+struct td_tar *td_tar_new(td_tar_read_f read, void *ctx);
+struct td_tar *td_tar_free(struct td_tar *t); // NULL ok
+TD_DEFINE_AUTO(struct td_tar *, td_tar_free)
+// The next entry, the reader's until the next call; what is left of the last one's data is skipped. NULL: the archive's end. TD_INVALID:
+// damaged, cut short, or of a kind that is not read here; the message names the entry.
+int td_tar_next(struct td_tar *t, const struct td_tar_entry **ret, struct td_error *err);
+// Bytes of the entry's data; *ret_n 0: no more.
+int td_tar_data(struct td_tar *t, void *buf, size_t n, size_t *ret_n, struct td_error *err);
+// Reads the rest of the stream, whatever it is: for who needs its digest.
+int td_tar_drain(struct td_tar *t, struct td_error *err);

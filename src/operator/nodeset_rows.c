@@ -1,0 +1,231 @@
+// What Kubernetes and Slurm say about a NodeSet's nodes: which are its own, and one row for each.
+#include "operator/nodeset.h"
+
+#include "api/selector.h"
+#include "slurm/hostlist.h"
+
+#include <string.h>
+
+static int cmp_objects(const void *a, const void *b)
+{
+	return td_op_name_cmp((*(struct td_object *const *)a)->name, (*(struct td_object *const *)b)->name);
+}
+
+void td_op_sort(struct td_objects *l)
+{
+	if (l->n)
+		qsort(l->v, l->n, sizeof(struct td_object *), cmp_objects);
+}
+
+// ---- which NodeSet a node belongs to ----
+bool td_op_selects(const struct td_object *set, const struct td_object *node)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	static const char *const fields[] = {"nodeSelector", "affinity"};
+	for (size_t i = 0; i < TD_LEN(fields); i++) {
+		td_auto_free char *path = td_asprintf("spec.%s", fields[i]);
+		td_jm_copyval(d, root, fields[i], td_jget(set->root, path));
+	}
+	td_op_tolerations(d, root, set->root); // a node that Slurm drains or that is not ready stays a member
+	td_auto(td_json_unref) struct td_json *spec = td_json_from_mut(root);
+	return td_pod_fits_node(td_json_root(spec), node->root, true, NULL);
+}
+
+bool td_op_is_slurmd(const struct td_object *p)
+{
+	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmd") && td_object_label(p, TD_OP_LABEL_NODESET);
+}
+
+struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
+{
+	td_auto_objects struct td_objects sets = {0}, pods = {0};
+	td_informer_list(op->nodesets, NULL, &sets);
+	td_informer_by_index(op->pods, "node", node->name, &pods);
+	struct td_object *best = NULL;
+	for (size_t i = 0; i < sets.n; i++) {
+		struct td_object *s = sets.v[i];
+		td_auto(td_object_unref) struct td_object *sc =
+			td_informer_get(op->clusters, s->ns, td_jstr_or(s->root, "spec.clusterName", ""));
+		if (!sc || td_object_deleting(sc) || td_object_deleting(s))
+			continue;
+		for (size_t k = 0; k < pods.n; k++)
+			if (td_op_is_slurmd(pods.v[k]) && td_streq(pods.v[k]->ns, s->ns) &&
+			    td_streq(td_object_label(pods.v[k], TD_OP_LABEL_NODESET), s->name))
+				return td_object_ref(s);
+		if (!td_op_selects(s, node))
+			continue;
+		int order = best ? strcmp(td_jstr_or(s->root, "metadata.creationTimestamp", ""),
+					  td_jstr_or(best->root, "metadata.creationTimestamp", ""))
+				 : -1;
+		if (order < 0 || (order == 0 && strcmp(s->uid, best->uid) < 0))
+			best = s;
+	}
+	return best ? td_object_ref(best) : NULL;
+}
+
+// ---- the rows of one NodeSet ----
+void td_op_rows_done(struct td_op_rows *r)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		td_object_unref(r->v[i].node);
+		td_object_unref(r->v[i].pod);
+		td_json_unref(r->v[i].want);
+		free(r->v[i].name);
+	}
+	free(r->v);
+}
+
+static struct td_op_row *row_of(struct td_op_rows *r, const char *name)
+{
+	for (size_t i = 0; i < r->n; i++)
+		if (td_streq(r->v[i].name, name))
+			return &r->v[i];
+	if (r->n == r->cap) {
+		r->cap = r->cap ? r->cap * 2 : 16;
+		r->v = td_realloc(r->v, r->cap * sizeof(*r->v));
+	}
+	struct td_op_row *x = &r->v[r->n++];
+	*x = (struct td_op_row){.name = td_strdup(name)};
+	return x;
+}
+
+static int cmp_rows(const void *a, const void *b)
+{
+	return td_op_name_cmp(((const struct td_op_row *)a)->name, ((const struct td_op_row *)b)->name);
+}
+
+static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
+{
+	struct td_gres g[8];
+	size_t n = 0;
+	long long gpus = 0;
+	if (r->gres && td_gres_parse(r->gres, g, TD_LEN(g), &n, NULL))
+		return false; // unreadable is no reason to delete anything
+	for (size_t i = 0; i < n; i++)
+		if (td_streq(g[i].name, "gpu"))
+			gpus += g[i].count;
+	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || gpus != s->gpus;
+}
+
+// The features of the wanted pod's --conf that the record lacks?
+static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
+{
+	yyjson_val *e;
+	size_t i, n;
+	const char *conf = "";
+	yyjson_arr_foreach (td_jget(pod, "spec.containers.[0].env"), i, n, e) {
+		if (td_streq(td_jstr(e, "name"), "TD_NODE_CONF"))
+			conf = td_jstr_or(e, "value", "");
+	}
+	td_auto_strv struct td_strv words = {0}, want = {0}, have = {0};
+	td_strv_split(&words, conf, ' ');
+	for (i = 0; i < words.n; i++)
+		if (td_starts(words.v[i], "Feature="))
+			td_strv_split(&want, words.v[i] + strlen("Feature="), ',');
+	td_strv_split(&have, r->features ? r->features : "", ',');
+	for (i = 0; i < want.n; i++)
+		if (!td_strv_has(&have, want.v[i]))
+			return true;
+	return false;
+}
+
+static bool has_feature(const struct td_slurm_node *r, const char *feature)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, r->features ? r->features : "", ',');
+	return td_strv_has(&l, feature);
+}
+
+// Without it the pod's claim would not be made, and the pod would wait for ever.
+static int lacks_template(struct td_op *op, struct td_object *sc, const struct td_op_share *s, struct td_error *err)
+{
+	if (!td_op_dra(sc->root) || !s->gpus)
+		return 0;
+	td_auto_free char *name = td_op_claim_template(sc->root);
+	td_auto(td_object_unref) struct td_object *t = op->templates ? td_informer_get(op->templates, sc->ns, name) : NULL;
+	return t ? 0
+		 : td_fail(err, TD_NOT_FOUND,
+			   "there is no ResourceClaimTemplate %s for slurmd's devices yet: see condition ConfigValid of "
+			   "SlurmCluster %s",
+			   name, sc->name);
+}
+
+void td_op_rows_collect(struct td_op *op, struct td_object *sc, struct td_object *set, struct td_op_view *v, struct td_objects *nodes,
+			struct td_op_rows *ret)
+{
+	for (size_t i = 0; i < nodes->n; i++) {
+		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes->v[i]);
+		if (!owner || !td_streq(owner->uid, set->uid))
+			continue;
+		struct td_op_row *x = row_of(ret, nodes->v[i]->name);
+		x->n.matched = td_op_selects(set, nodes->v[i]);
+	}
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, set->ns, &pods);
+	for (size_t i = 0; i < pods.n; i++) {
+		const char *node = td_op_pod_node(pods.v[i]);
+		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_NODESET), set->name))
+			continue;
+		struct td_op_row *x = row_of(ret, node);
+		td_object_unref(x->pod);
+		x->pod = td_object_ref(pods.v[i]);
+	}
+	td_auto_free char *mark = td_slurm_set_feature(set->name);
+	for (size_t i = 0; v && v->fresh && i < v->nodes.n; i++)
+		if ((v->nodes.v[i].states & TD_NODE(DYNAMIC_NORM)) && has_feature(&v->nodes.v[i], mark))
+			row_of(ret, v->nodes.v[i].name);
+	int64_t since = sc && v ? td_op_config_since(op, sc, v) : 0;
+	for (size_t i = 0; i < ret->n; i++) {
+		struct td_op_row *x = &ret->v[i];
+		struct td_error err = TD_ERROR_INIT;
+		x->node = td_informer_get(op->nodes, NULL, x->name);
+		x->n.name = x->name;
+		x->n.exists = x->node && !td_object_deleting(x->node);
+		x->n.ready = x->node && td_op_ready(x->node);
+		x->n.record = v && v->fresh ? td_slurm_node_find(&v->nodes, x->name) : NULL;
+		if (x->n.matched && !sc)
+			x->n.matched = false;
+		if (x->n.matched) {
+			long long gpus;
+			if (!td_op_gpus(op, sc->root, x->node, &gpus, &err) ||
+			    !td_op_share_of(sc->root, set->root, x->node->root, gpus, &x->share, &err) ||
+			    td_op_slurmd_pod(sc->root, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
+			    lacks_template(op, sc, &x->share, &err)) {
+				snprintf(x->why, sizeof(x->why), "%s", err.msg);
+				x->n.refuse = x->why;
+			}
+			x->n.record_differs = x->n.record && x->want &&
+					      (differs(x->n.record, &x->share) || lacks_features(x->n.record, td_json_root(x->want)));
+		}
+		if (!x->pod)
+			continue;
+		const char *phase = td_jstr_or(x->pod->root, "status.phase", "");
+		x->n.pod = true;
+		x->n.pod_ip = td_jstr_or(x->pod->root, "status.podIP", "");
+		x->n.pod_deleting = td_object_deleting(x->pod);
+		x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
+		x->n.pod_ready = td_op_pod_ready(x->pod);
+		if (v) {
+			enum td_op_sight sight = !v->fresh || !x->n.pod_ready ? TD_OP_UNSEEN : x->n.record ? TD_OP_PRESENT : TD_OP_ABSENT;
+			int64_t left = td_op_missing_look(&v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));
+			x->n.missing = left >= 0;
+			x->n.forgotten = left == 0;
+		}
+		x->n.pod_updated =
+			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),
+					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_OP_REVISION));
+		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained. The age keeps a
+		// record that never comes right from costing a pod a second.
+		const struct td_slurm_node *r = x->n.record;
+		int64_t born = td_op_born(x->pod);
+		if (x->n.record_differs && !td_op_drained_by_others(r) && td_real_ms(&td_clock_system) - born > 60000)
+			x->n.pod_updated = false;
+		x->n.older = since && born <= since; // within a second either way: replaced once more then
+	}
+	if (ret->n)
+		qsort(ret->v, ret->n, sizeof(struct td_op_row), cmp_rows);
+	for (size_t i = 0; i < ret->n; i++) // the rows moved
+		if (ret->v[i].n.refuse)
+			ret->v[i].n.refuse = ret->v[i].why;
+}

@@ -1,0 +1,128 @@
+// Unit tests of what a SlurmCluster gets besides Slurm: the template that is installed, filled in.
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "operator/operator.h"
+
+#include <string.h>
+
+static struct td_json *parse(const char *s)
+{
+	td_auto_json_list struct td_json_list l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (td_yaml_parse(s, strlen(s), &l, &err) || l.n != 1)
+		fail_msg("%s", err.msg);
+	return td_json_ref(l.v[0]);
+}
+
+// The template of deploy/manifests, as it is mounted into the operator's pod.
+static char *installed(void)
+{
+	td_auto_free char *path = td_asprintf("%s/deploy/manifests/tandem.yaml", getenv("TD_SOURCE_ROOT"));
+	td_auto_buf struct td_buf b = {0};
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_json_list struct td_json_list l = {0};
+	if (td_file_read(path, 4 << 20, &b, &err) || td_yaml_parse(td_buf_str(&b), b.len, &l, &err))
+		fail_msg("%s", err.msg);
+	for (size_t i = 0; i < l.n; i++) {
+		yyjson_val *v = td_json_root(l.v[i]);
+		if (td_streq(td_jstr(v, "metadata.name"), "tandem-per-cluster"))
+			return td_strdup(td_jkey_str(td_jget(v, "data"), "per-cluster.yaml"));
+	}
+	fail_msg("no ConfigMap tandem-per-cluster");
+	return NULL;
+}
+
+#define CLUSTER "metadata: {name: main, namespace: slurm, uid: u1}\n"
+#define KEY "jwt_hs256.key: c2VjcmV0\n"
+
+static int make(const char *text, const char *sc, const char *key, const char *image, struct td_op_wants *ret, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *c = parse(sc), *k = parse(key);
+	return td_op_per_cluster_objects(text, td_json_root(c), "tandem-system", image, td_json_root(k), ret, err);
+}
+
+static const char *revision(const struct td_op_wants *w, size_t i)
+{
+	return td_jkey_str(td_jget(td_json_root(w->v[i].obj), "metadata.annotations"), TD_OP_REVISION);
+}
+
+static void test_objects(void **state)
+{
+	td_auto_free char *text = installed(), *name = td_op_bridge_name("slurm", "main");
+	td_auto_wants struct td_op_wants w = {0}, again = {0}, image = {0}, key = {0};
+	struct td_error err = TD_ERROR_INIT;
+	if (make(text, CLUSTER, KEY, "r/tandem:1", &w, &err))
+		fail_msg("%s", err.msg);
+	assert_int_equal(w.n, 6);
+	// The key first: the Deployment mounts it. The Deployment last: when it is in force, all are.
+	assert_ptr_equal(w.v[0].gvr, &td_secrets);
+	assert_string_equal(td_jkey_str(td_jget(td_json_root(w.v[0].obj), "data"), "jwt_hs256.key"), "c2VjcmV0");
+	assert_ptr_equal(w.v[w.n - 1].gvr, &td_deployments);
+	yyjson_val *d = td_json_root(w.v[w.n - 1].obj);
+	assert_string_equal(td_jstr(d, "metadata.name"), name);
+	assert_string_equal(td_jstr(d, "spec.template.spec.containers.[0].image"), "r/tandem:1");
+	assert_string_equal(td_jstr(d, "spec.template.spec.containers.[0].args.[1]"), "--namespace=slurm");
+	assert_string_equal(td_jstr(d, "spec.template.spec.containers.[0].args.[2]"), "--cluster=main");
+	assert_string_equal(td_jstr(d, "spec.template.spec.volumes.[0].secret.secretName"),
+			    td_jstr(td_json_root(w.v[0].obj), "metadata.name"));
+	for (size_t i = 0; i < w.n; i++) {
+		yyjson_val *v = td_json_root(w.v[i].obj);
+		bool own = td_streq(td_jstr(v, "metadata.namespace"), "tandem-system");
+		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_OP_LABEL_CLUSTER), "main");
+		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_OP_LABEL_CLUSTER_NS), "slurm");
+		assert_true(own == !td_jget(v, "metadata.ownerReferences")); // owners do not reach across namespaces
+		assert_string_equal(revision(&w, i), revision(&w, 0));
+		td_auto_free char *all = td_json_text(v, NULL);
+		static const char *const left[] = {"{cluster}", "{namespace}", "{name}", "{own-namespace}", "{image}"};
+		for (size_t k = 0; k < TD_LEN(left); k++)
+			assert_null(strstr(all, left[k]));
+	}
+	// One revision for all: it moves with the image and with the key.
+	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:1", &again, &err), 0);
+	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:2", &image, &err), 0);
+	assert_int_equal(make(text, CLUSTER, "jwt_hs256.key: b3RoZXI=\n", "r/tandem:1", &key, &err), 0);
+	assert_string_equal(revision(&w, 0), revision(&again, 0));
+	assert_string_not_equal(revision(&w, 0), revision(&image, 0));
+	assert_string_not_equal(revision(&w, 0), revision(&key, 0));
+}
+
+static void test_names(void **state)
+{
+	td_auto_free char *a = td_op_bridge_name("a-b", "c"), *b = td_op_bridge_name("a", "b-c"), *c = td_op_bridge_name("x", "main"),
+			  *d = td_op_bridge_name("y", "main"),
+			  *e = td_op_bridge_name("z", "a-very-long-name-of-a-cluster-as-long-as-they-come");
+	assert_string_not_equal(a, b);
+	assert_string_not_equal(c, d);
+	assert_true(strlen(e) <= 63 - 16); // a pod of its Deployment is a label value and a host name
+}
+
+static void test_refused(void **state)
+{
+	static const struct {
+		const char *text, *says;
+	} bad[] = {
+		{"kind: ClusterRole\nmetadata: {name: x, namespace: slurm}\n", "ClusterRole x"},
+		{"kind: Deployment\nmetadata: {name: x, namespace: kube-system}\n", "kube-system"},
+		{"kind: Deployment\nmetadata: {namespace: slurm}\n", "Deployment ?"},
+		{"kind: [", "--per-cluster"},
+	};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto_wants struct td_op_wants w = {0};
+		struct td_error err = TD_ERROR_INIT;
+		assert_int_equal(make(bad[i].text, CLUSTER, KEY, NULL, &w, &err), TD_INVALID);
+		assert_non_null(strstr(err.msg, bad[i].says));
+		assert_int_equal(w.n, 0);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_names), cmocka_unit_test(test_refused)};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

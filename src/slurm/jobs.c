@@ -1,0 +1,219 @@
+// The verbs about jobs.
+#include "slurm/rest_priv.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STATES_PER_CALL = 400 }; // ids in one filter: about 6 KB of URL
+
+static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, bool immediate, struct td_cancel *c, int64_t *ret_job,
+	       struct td_error *err)
+{
+	td_auto_free char *body = s->a->ask_body(a, immediate);
+	const struct td_slurm_call k = {.op = immediate ? TD_SLURM_ALLOCATE : TD_SLURM_SUBMIT,
+					.user = user,
+					.method = "POST",
+					.path = immediate ? "/job/allocate" : "/job/submit",
+					.body = body};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int status = 0, r = td_slurm_call(s, &k, c, &status, &j, err);
+	if (r)
+		return r;
+	yyjson_val *id = td_jget(td_json_root(j), "job_id");
+	// A job id is a job, whatever else the reply says (slurm-facts 0.4); 200 without one is none (0.5).
+	if (yyjson_is_int(id) && yyjson_get_sint(id) > 0) {
+		*ret_job = yyjson_get_sint(id);
+		return 0;
+	}
+	if (status != 200 || yyjson_arr_size(td_jget(td_json_root(j), "errors")))
+		return td_slurm_refused(&k, status, td_json_root(j), "", err);
+	const char *warn = td_jstr_or(yyjson_arr_get_first(td_jget(td_json_root(j), "warnings")), "description", "no reason given");
+	return td_fail(err, TD_INVALID, "Slurm took no job: %.300s", warn);
+}
+
+int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
+		      struct td_error *err)
+{
+	return ask(s, user, a, true, c, ret_job, err);
+}
+
+int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
+		    struct td_error *err)
+{
+	return ask(s, user, a, false, c, ret_job, err);
+}
+
+void td_slurm_job_done(struct td_slurm_job *j)
+{
+	char **const f[] = {&j->name,    &j->user,   &j->account,     &j->partition,      &j->qos,       &j->admin_comment,
+			    &j->comment, &j->reason, &j->description, &j->excluded_nodes, &j->nodes_text};
+	for (size_t i = 0; i < TD_LEN(f); i++)
+		free(*f[i]);
+	for (size_t i = 0; i < j->n_nodes; i++) {
+		free(j->nodes[i].name);
+		free(j->nodes[i].gres);
+		free(j->nodes[i].cores);
+	}
+	free(j->nodes);
+	*j = (struct td_slurm_job){0};
+}
+
+int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/job/%" PRId64, id);
+	const struct td_slurm_call k = {.op = TD_SLURM_JOB, .method = "GET", .path = path};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (r)
+		return td_wrap(err, "job %" PRId64, id);
+	yyjson_val *v, *list = td_jget(td_json_root(j), "jobs");
+	size_t i, n;
+	yyjson_arr_foreach (list, i, n, v) {
+		if (td_jint(v, "job_id", 0) != id)
+			continue;
+		td_auto_job struct td_slurm_job job = {0};
+		r = s->a->read_job(v, &job, err);
+		if (r)
+			return r;
+		*ret = job;
+		job = (struct td_slurm_job){0};
+		return 0;
+	}
+	return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %" PRId64, id);
+}
+
+struct each {
+	struct td_slurm *s;
+	int (*fn)(void *ctx, const struct td_slurm_job *j);
+	void *ctx;
+	struct td_json_split split;
+	struct td_error err;
+};
+
+static int each_element(void *ctx, const char *p, size_t n)
+{
+	struct each *e = ctx;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	td_auto_job struct td_slurm_job job = {0};
+	int r = td_json_parse(p, n, &j, &e->err);
+	if (!r)
+		r = e->s->a->read_job(td_json_root(j), &job, &e->err);
+	return r ? r : e->fn(e->ctx, &job);
+}
+
+static int each_data(void *ctx, const char *p, size_t n)
+{
+	struct each *e = ctx;
+	return td_json_split(&e->split, p, n, &e->err);
+}
+
+int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, const struct td_slurm_job *j), void *ctx,
+		  struct td_error *err)
+{
+	struct each e = {.s = s, .fn = fn, .ctx = ctx, .split = {.list = "jobs", .each = each_element}};
+	e.split.ctx = &e;
+	const struct td_slurm_call k = {
+		.op = TD_SLURM_JOBS, .method = "GET", .path = "/jobs/", .on_data = each_data, .ctx = &e, .timeout_ms = 120000};
+	td_auto(td_json_unref) struct td_json *none = NULL, *rest = NULL;
+	int r = td_slurm_call(s, &k, c, NULL, &none, err);
+	if (r && e.err.code)
+		r = td_fail(err, e.err.code, "listing jobs: %.400s", e.err.msg);
+	// Only a list that came whole counts: the rest parses and holds no error.
+	if (!r)
+		r = td_json_parse(td_buf_str(&e.split.rest), e.split.rest.len, &rest, err);
+	if (r == TD_INVALID && !e.err.code)
+		r = td_fail(err, TD_TRANSIENT, "listing jobs: the reply was cut");
+	if (!r && yyjson_arr_size(td_jget(td_json_root(rest), "errors")))
+		r = td_slurm_refused(&k, 200, td_json_root(rest), "", err);
+	td_json_split_done(&e.split);
+	return r;
+}
+
+void td_slurm_states_done(struct td_slurm_states *l)
+{
+	free(l->v);
+	*l = (struct td_slurm_states){0};
+}
+
+static void add_state(struct td_slurm_states *l, const struct td_slurm_state *st)
+{
+	if (l->n == l->cap) {
+		l->cap = l->cap ? l->cap * 2 : 64;
+		l->v = td_realloc(l->v, l->cap * sizeof(*l->v));
+	}
+	l->v[l->n++] = *st;
+}
+
+static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c, struct td_slurm_states *l, struct td_error *err)
+{
+	const struct td_slurm_call k = {.op = TD_SLURM_JOB_STATES, .method = "GET", .path = path};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (r)
+		return td_wrap(err, "job states");
+	yyjson_val *v, *list = td_jget(td_json_root(j), "jobs");
+	if (!yyjson_is_arr(list))
+		return td_fail(err, TD_TRANSIENT, "job states: no list in the reply");
+	size_t i, n;
+	yyjson_arr_foreach (list, i, n, v) {
+		struct td_slurm_state st;
+		if (s->a->read_state(v, &st))
+			add_state(l, &st);
+	}
+	return 0;
+}
+
+int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c, struct td_slurm_states *ret,
+			struct td_error *err)
+{
+	td_auto_states struct td_slurm_states l = {0};
+	int r = 0;
+	if (!ids)
+		r = states_once(s, "/jobs/state/", c, &l, err);
+	for (size_t at = 0; ids && at < n && !r; at += STATES_PER_CALL) {
+		td_auto_buf struct td_buf path = {0};
+		td_buf_puts(&path, "/jobs/state/");
+		for (size_t i = at; i < n && i < at + STATES_PER_CALL; i++)
+			td_buf_printf(&path, "%cjob_id=%" PRId64, i == at ? '?' : '&', ids[i]);
+		r = states_once(s, td_buf_str(&path), c, &l, err);
+	}
+	if (r)
+		return r;
+	td_slurm_states_done(ret);
+	*ret = l;
+	l = (struct td_slurm_states){0};
+	return 0;
+}
+
+int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c, struct td_error *err)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/job/%" PRId64, id);
+	td_auto_free char *body = s->a->job_change_body(ch);
+	const struct td_slurm_call k = {.op = TD_SLURM_JOB_UPDATE, .method = "POST", .path = path, .body = body};
+	int r = td_slurm_call_ok(s, &k, c, NULL, err);
+	return r ? td_wrap(err, "updating job %" PRId64, id) : 0;
+}
+
+int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err)
+{
+	if (id <= 0 || !name || !*name)
+		return td_fail(err, TD_INVALID, "job %" PRId64 " is not ended without its name", id);
+	td_auto_free char *body = s->a->job_end_body(id, name);
+	const struct td_slurm_call k = {.op = TD_SLURM_JOB_END, .method = "DELETE", .path = "/jobs/", .body = body};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (r)
+		return td_wrap(err, "ending job %" PRId64, id);
+	yyjson_val *v; // a refusal comes with HTTP 200 in status[]
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
+		long long code = td_jint(v, "error.code", 0);
+		if (code)
+			return td_fail(err, td_slurm_code(code, false), "ending job %" PRId64 ": %s (%lld)", id,
+				       td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
+	}
+	return 0;
+}

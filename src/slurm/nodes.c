@@ -1,0 +1,124 @@
+// The verbs about nodes.
+#include "slurm/rest_priv.h"
+
+#include <string.h>
+
+void td_slurm_nodes_done(struct td_slurm_nodes *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct td_slurm_node *n = &l->v[i];
+		char **const f[] = {&n->name,    &n->reason, &n->reason_by, &n->comment,   &n->features,
+				    &n->address, &n->gres,   &n->gres_used, &n->partitions};
+		for (size_t k = 0; k < TD_LEN(f); k++)
+			free(*f[k]);
+	}
+	free(l->v);
+	*l = (struct td_slurm_nodes){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct td_slurm_node *)a)->name, ((const struct td_slurm_node *)b)->name);
+}
+
+static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slurm_nodes *ret, struct td_error *err)
+{
+	td_auto_nodes struct td_slurm_nodes l = {0};
+	yyjson_val *v, *list = td_jget(root, "nodes");
+	size_t i, n;
+	l.cap = yyjson_arr_size(list);
+	l.v = td_calloc(l.cap ? l.cap : 1, sizeof(*l.v));
+	yyjson_arr_foreach (list, i, n, v) {
+		int r = s->a->read_node(v, &l.v[l.n++], err);
+		if (r)
+			return r;
+	}
+	qsort(l.v, l.n, sizeof(*l.v), by_name);
+	td_slurm_nodes_done(ret);
+	*ret = l;
+	l = (struct td_slurm_nodes){0};
+	return 0;
+}
+
+int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
+{
+	const struct td_slurm_call k = {.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int r = td_slurm_call_ok(s, &k, c, &j, err);
+	if (r)
+		return td_wrap(err, "listing nodes");
+	if (!yyjson_is_arr(td_jget(td_json_root(j), "nodes")))
+		return td_fail(err, TD_TRANSIENT, "listing nodes: no list in the reply");
+	return read_nodes(s, td_json_root(j), ret, err);
+}
+
+// An escaped "/node/<name>", or TD_INVALID.
+static int node_path(const char *name, struct td_buf *ret, struct td_error *err)
+{
+	if (!name || !*name || strlen(name) > 253 || strpbrk(name, "/,[]?# "))
+		return td_fail(err, TD_INVALID, "\"%.100s\" is no node name", name ? name : "");
+	td_buf_puts(ret, "/node/");
+	td_url_escape(ret, name);
+	return 0;
+}
+
+int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf path = {0};
+	int r = node_path(name, &path, err);
+	if (r)
+		return r;
+	const struct td_slurm_call k = {.op = TD_SLURM_NODE, .method = "GET", .path = td_buf_str(&path)};
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	int status = 0;
+	r = td_slurm_call(s, &k, c, &status, &j, err);
+	if (r)
+		return td_wrap(err, "node %s", name);
+	yyjson_val *list = td_jget(td_json_root(j), "nodes"), *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
+	// An unknown node: HTTP 200, no list, an error without a number (slurm-facts 0.8); by its real number on other versions.
+	if (!yyjson_arr_size(list) && ((status == 200 && e && !td_jint(e, "error_number", 0)) || td_jint(e, "error_number", 0) == 2018))
+		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+	if (e || status != 200)
+		return td_slurm_refused(&k, status, td_json_root(j), "", err);
+	if (!yyjson_arr_size(list))
+		return td_fail(err, TD_TRANSIENT, "node %s: no node in the reply", name);
+	return read_nodes(s, td_json_root(j), ret, err);
+}
+
+const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name)
+{
+	const struct td_slurm_node key = {.name = (char *)(uintptr_t)name};
+	return l->n ? bsearch(&key, l->v, l->n, sizeof(*l->v), by_name) : NULL;
+}
+
+int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
+			 struct td_error *err)
+{
+	td_auto_buf struct td_buf path = {0};
+	int r = node_path(name, &path, err);
+	if (r)
+		return r;
+	for (const char *p = reason; p && *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 127)
+			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
+	td_auto_free char *body = s->a->node_change_body(state, reason);
+	const struct td_slurm_call k = {.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
+	r = td_slurm_call_ok(s, &k, c, NULL, err);
+	if (r == TD_INVALID && err && strstr(err->msg, "(2018)"))
+		r = td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+	return r ? td_wrap(err, "updating node %s", name) : 0;
+}
+
+int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_buf struct td_buf path = {0};
+	int r = node_path(name, &path, err);
+	if (r)
+		return r;
+	const struct td_slurm_call k = {.op = TD_SLURM_NODE_DELETE, .method = "DELETE", .path = td_buf_str(&path)};
+	struct td_error e = TD_ERROR_INIT;
+	r = td_slurm_call_ok(s, &k, c, NULL, &e);
+	if (r == TD_INVALID && strstr(e.msg, "(2018)"))
+		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+	return r ? td_fail(err, r, "deleting node %s: %.400s", name, e.msg) : 0;
+}

@@ -1,0 +1,605 @@
+"""Tandem installed on a real cluster, as its users install it: images, manifests, kustomize, helm, `tandem install` and `tandem up`; every role
+as a pod with its own rights and no more; an upgrade of Tandem itself under load.
+
+One cluster for the module; the tests are steps of one story, in the order of the file."""
+import collections
+import json
+import pathlib
+import re
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import pytest
+import yaml
+
+from harness import IMAGES, KEEP, SANITIZE, Failed, wait_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE / "kube"))
+import cluster  # noqa: E402
+import image  # noqa: E402
+
+OLD, NEW = "tandem.dev/tandem:old", "tandem.dev/tandem:new"
+SYSTEM, NODE = "tandem-system", "tandem-node"
+CHART = ROOT / "deploy/helm/tandem"
+RUNNING, WAITING = 50, 100
+
+
+def objects(text):
+    return {(d["kind"], d["metadata"].get("namespace"), d["metadata"]["name"]): d for d in yaml.safe_load_all(text) if d}
+
+
+def plain(doc):
+    """Without what helm adds, and with the text of the per-cluster template read."""
+    doc = json.loads(json.dumps(doc))
+    doc["metadata"].pop("annotations", None)
+    if doc["kind"] == "ConfigMap":
+        doc["data"] = {k: [d for d in yaml.safe_load_all(v) if d] for k, v in doc["data"].items()}
+    return doc
+
+
+def assets():
+    r = subprocess.run([ROOT / "tools/kube-assets", "--check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+    if r.returncode:
+        pytest.skip("real Kubernetes " + r.stderr.strip())
+    return pathlib.Path(r.stdout.strip().splitlines()[-1])
+
+
+# ---- one source of truth ----
+@pytest.mark.feature("A16")
+def test_what_is_generated_is_up_to_date():
+    r = subprocess.run([ROOT / "tools/gen-deploy", "--check"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    version = re.search(r"version: '([^']+)'", (ROOT / "meson.build").read_text())[1]
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
+    docs = objects((ROOT / "deploy/manifests/tandem.yaml").read_text())
+    assert docs["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["containers"][0]["image"] == f"tandem.dev/tandem:{version}"
+
+
+@pytest.mark.feature("A16")
+def test_kustomize_and_helm_give_the_plain_manifests(build):
+    bin_ = assets()
+    want = objects((ROOT / "deploy/manifests/tandem.yaml").read_text())
+
+    def out(*argv, code=0):
+        r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=60)
+        assert r.returncode == code, r.stdout + r.stderr
+        return r.stdout + (r.stderr if code else "")
+
+    got = objects(out(bin_ / "kubectl", "kustomize", ROOT / "deploy/kustomize/base"))
+    assert {k: plain(v) for k, v in got.items()} == {k: plain(v) for k, v in want.items()}
+    over = objects(out(bin_ / "kubectl", "kustomize", ROOT / "deploy/kustomize/overlays/example"))["Deployment", SYSTEM, "tandem-operator"]
+    c = over["spec"]["template"]["spec"]["containers"][0]
+    assert over["spec"]["replicas"] == 3 and c["image"] == "registry.example.com/tandem:0.1.0" == c["env"][0]["value"]
+    out(bin_ / "helm", "lint", "--strict", CHART)
+    template = [bin_ / "helm", "template", "tandem", CHART, "-n", SYSTEM, "--kube-version", "1.34.0"]
+    got = objects(out(*template, "--set", "createNamespace=true"))
+    assert {k: plain(v) for k, v in got.items()} == {k: plain(v) for k, v in want.items()}
+    # Every value is in the schema and the other way round, and does something.
+    values, schema = yaml.safe_load((CHART / "values.yaml").read_text()), json.loads((CHART / "values.schema.json").read_text())
+
+    def paths(v, s, at=""):
+        for k in set(v) | set(s.get("properties", {})) - {"global"}:
+            assert k in v and k in s["properties"], f"{at}{k}: in values.yaml or in the schema only"
+            if "properties" in s["properties"][k] and k != "resources":
+                yield from paths(v[k], s["properties"][k], f"{at}{k}.")
+            else:
+                yield f"{at}{k}"
+    base = out(*template)
+    other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
+             "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
+             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
+    for role in ("operator", "bridge", "agent"):
+        other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',
+                  f"{role}.resources": '{"requests":{"cpu":"7"}}'}
+    for path in paths(values, schema):
+        assert out(*template, "--set-json" if other[path][0] in "[{" else "--set", f"{path}={other[path]}") != base, f"{path} does nothing"
+    # Whoever tolerates more must not lose what lets them start where every node is drained in Slurm.
+    more = objects(out(*template, "--set-json", 'operator.tolerations=[{"key":"more","operator":"Exists"}]'))
+    assert [t["key"] for t in more["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["tolerations"]] == ["tandem.dev/slurm-drain", "more"]
+    # The agents' kubelets: chart and `tandem install` say the same.
+    url, ca = "https://$(NODE_NAME):10250", "/var/lib/kubelet/pki/kubelet.crt"
+    chart = objects(out(*template, "--set", f"agent.kubelet={url},agent.kubeletCA={ca}"))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    install = [build / "src/cmd/tandem", "install", "--dry-run", "-o", "yaml"]
+    ours = objects(out(*install, "--kubelet", url, "--kubelet-ca", ca))["DaemonSet", NODE, "tandem-agent"]["spec"]["template"]["spec"]
+    for spec in (chart, ours):
+        c = spec["containers"][0]
+        assert f"--kubelet={url}" in c["args"] and "--kubelet-ca=/host/kubelet-ca.crt" in c["args"]
+        assert {"name": "kubelet-ca", "mountPath": "/host/kubelet-ca.crt", "readOnly": True} in c["volumeMounts"]
+        assert {"name": "kubelet-ca", "hostPath": {"path": ca, "type": "File"}} in spec["volumes"]
+        c["args"].sort()
+    assert chart == ours
+    assert "at '/agent/kubelet'" in out(*template, "--set", "agent.kubelet=http://x", code=1)
+    for wrong in (["--kubelet", "http://x"], ["--kubelet", "https://"], ["--kubelet-ca", "ca.crt"], ["--kubelet-ca", "/a b"]):
+        assert wrong[0] in out(*install, *wrong, code=2)
+    assert "at '/operator/replicas'" in out(*template, "--set", "operator.replicas=0", code=1)
+
+
+# ---- the story ----
+class Site:
+    """A cluster with Tandem's images of two versions on its nodes, and what people do there."""
+
+    def __init__(self, home, build):
+        self.c = cluster.Cluster(home=home, assets=assets(), cpus=18)  # 17 for Slurm on each of three nodes: 51
+        self.tandem = str(build / "src/cmd/tandem")
+        images = pathlib.Path(home) / "images"
+        images.mkdir()
+        image.tandem(images / "old.tar", build, OLD)
+        image.tandem(images / "new.tar", build, NEW)
+        root = pathlib.Path(IMAGES) / "tandem+slurm/24.11/rootfs"
+        assert root.is_dir(), "the image store has no tandem/slurm:24.11: tandem image build tandem/slurm:24.11"
+        image.archive(images / "slurm.tar", "docker.io/tandem/slurm:24.11", root=root)
+        self.c.up()
+        self.env = {**KEEP, **SANITIZE, "KUBECONFIG": self.c.kubeconfig, "PATH": f"{self.c.assets}:{KEEP['PATH']}", "HOME": home}
+
+    def run(self, *argv, code=0, timeout=400, input=None):
+        r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=timeout, env=self.env, input=input)
+        if r.returncode != code:
+            raise Failed(r.returncode, [str(a) for a in argv], r.stdout, r.stderr)
+        return r.stdout if not code else r.stdout + r.stderr
+
+    def cmd(self, verb, *argv, **kw):
+        return self.run(self.tandem, verb, "--kubeconfig", self.c.kubeconfig, *argv, **kw)
+
+    def kubectl(self, *argv, **kw):
+        return self.run("kubectl", *argv, **kw)
+
+    def items(self, *argv):
+        return json.loads(self.kubectl("get", *argv, "-o", "json"))["items"]
+
+    def install(self, img, *argv):
+        return collections.Counter(o["result"] for o in json.loads(self.cmd("install", "--image", img, "-o", "json", "--wait", "5m", *argv))["objects"])
+
+    def namespace(self, name):
+        """A new one, with what every pod in it needs: controllers make that a moment later, and the API server refuses pods before it is there."""
+        self.kubectl("create", "namespace", name)
+        self.complete(name)
+
+    def complete(self, name):
+        wait_for(f"namespace {name} has what pods need", lambda: self.kubectl("-n", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt", "-o", "name"))
+
+    def slurm(self, *argv, **kw):
+        return self.cmd("shell", "--", *argv, **kw)
+
+    def jobs(self):
+        """Pod name → Slurm's job of it, by the UID in the job's name."""
+        out = json.loads(self.slurm("squeue", "--json"))["jobs"]
+        return {j["name"]: (j["job_id"], j["job_state"][0]) for j in out}
+
+
+@pytest.fixture(scope="module")
+def site(build):
+    assets()
+    home = tempfile.mkdtemp(prefix="tandem-deploy-", dir="/var/tmp")
+    s = None
+    try:
+        s = Site(home, build)
+        yield s
+    finally:
+        cluster.Cluster(home=home).down(keep_images=False)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def ready(pod):
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])) and "deletionTimestamp" not in pod["metadata"]
+
+
+@pytest.mark.feature("A16")
+def test_install(site):
+    dry = site.cmd("install", "--image", OLD, "--dry-run")
+    assert "created" in dry and not [n for n in site.items("namespaces") if n["metadata"]["name"] == SYSTEM]
+    text = site.run(site.tandem, "install", "--dry-run", "-o", "yaml", "--image", OLD, "--namespace", "elsewhere")  # needs no cluster
+    assert {(d["metadata"].get("namespace")) for d in objects(text).values()} <= {None, "elsewhere", NODE} and OLD in text
+    n = len(objects(text))
+    assert site.install(OLD) == {"created": n}
+    assert site.install(OLD) == {"unchanged": n}
+    # Somebody's change is put right, and said.
+    site.kubectl("-n", SYSTEM, "scale", "deployment/tandem-operator", "--replicas=1")
+    assert "Deployment tandem-system/tandem-operator changed" in site.cmd("install", "--image", OLD, "--dry-run")
+    assert site.install(OLD) == {"unchanged": n - 1, "changed": 1}
+    site.kubectl("-n", SYSTEM, "rollout", "status", "deployment/tandem-operator", "--timeout=300s")
+    assert "--image" in site.cmd("install", "--image", "not an image", code=2)
+    pods = lambda: [*site.items("pods", "-n", SYSTEM), *site.items("pods", "-n", NODE)]
+    wait_for("nobody is on the way out", lambda: all(ready(p) for p in pods()))  # of the two that were one for a moment
+    assert len([p for p in pods() if p["metadata"]["namespace"] == NODE]) == 3
+
+
+def leftovers_of_an_older_version(site):
+    """What it had besides, and what only looks like it."""
+    def apply(kind, name, manager, ours=True, ns=SYSTEM, **body):
+        labels = {"app.kubernetes.io/part-of": "tandem"} if ours else {}
+        meta = {"name": name, "labels": labels} | ({"namespace": ns} if ns else {})
+        site.kubectl("apply", "--server-side", f"--field-manager={manager}", "-f", "-",
+                     input=json.dumps({"apiVersion": "rbac.authorization.k8s.io/v1" if "Role" in kind else "v1", "kind": kind, "metadata": meta, **body}))
+        return f"{kind} {ns + '/' if ns else ''}{name}"
+    old = [apply("ConfigMap", "old-config", "tandem-install", data={"a": "b"}), apply("ClusterRole", "tandem-old", "tandem-install", ns=None, rules=[]),
+           apply("ServiceAccount", "old-agent", "tandem-install", ns=NODE)]
+    apply("ConfigMap", "by-hand", "kubectl")
+    apply("ConfigMap", "no-label", "tandem-install", ours=False)
+    apply("ConfigMap", "elsewhere", "tandem-install", ns="default")
+    apply("Namespace", "tandem-older", "tandem-install", ns=None)
+    site.complete("tandem-older")  # named() tells of that too
+    return sorted(old)
+
+
+def named(site):
+    return site.kubectl("get", "configmaps,clusterroles,serviceaccounts,namespaces", "-A", "-o", "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name", "--no-headers").split()
+
+
+@pytest.mark.feature("A16")
+def test_what_an_older_version_had_goes(site):
+    def gone(text, word):
+        return sorted(m[1] for m in re.finditer(rf"^ +(\S+ \S+) {word}$", text, re.M))
+    old, before = leftovers_of_an_older_version(site), named(site)
+    assert gone(site.cmd("install", "--image", OLD, "--dry-run"), "would go") == old
+    assert named(site) == before
+    assert site.install(OLD)["removed"] == 3
+    assert site.install(OLD)["removed"] == 0
+    after = named(site)
+    assert [w for w in ("by-hand", "no-label", "elsewhere", "tandem-older") if w not in after] == []
+    assert [w for w in ("old-config", "tandem-old", "old-agent") if w in after] == []
+    leftovers_of_an_older_version(site)
+    assert [o for o in old if o not in gone(site.cmd("uninstall", "--dry-run"), "would go")] == []
+    site.install(OLD)
+    for kind, name, ns in (("configmap", "by-hand", SYSTEM), ("configmap", "no-label", SYSTEM), ("configmap", "elsewhere", "default"), ("namespace", "tandem-older", "default")):
+        site.kubectl("-n", ns, "delete", kind, name)
+
+
+@pytest.mark.feature("A16")
+def test_up_gives_the_tour(site):
+    out = site.cmd("up", "--image", OLD, "--wait", "5m")
+    assert "Slurm: 3 nodes" in out and "Try it" in out
+    tour = out.partition("Try it:")[2].strip().splitlines()
+    assert site.kubectl("get", "slurmc", "-A", "-o", "name").split() == ["slurmcluster.tandem.dev/main"]
+    assert "slurmcluster" not in site.kubectl("get", "sc", "-A", "-o", "name")  # StorageClass has that short name
+    assert len(tour) == 5 and all(f" --kubeconfig {site.c.kubeconfig} " in f"{line} " for line in tour)
+    again = site.cmd("up", "--image", OLD, "--wait", "5m")
+    assert re.search(r"Tandem: 0 created, 0 changed", again) and re.search(r"slurm/main: 0 created, 0 changed", again)
+    assert sorted(site.slurm("srun", "-N3", "hostname").split()) == ["n0", "n1", "n2"]
+    job = site.slurm("sbatch", "--parsable", "-c17", "-w", "n0", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
+    wait_for("the job runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60)
+    site.namespace("ml")
+    site.kubectl("apply", "-f", "-", input=pod("through", 17, nodeSelector={"kubernetes.io/hostname": "n0"}))
+    wait_for("why", lambda: "waits" in site.cmd("why", "-n", "ml", "through"), 60)
+    site.slurm("scancel", job)
+    wait_for("the pod runs", lambda: phase(site, "through") == "Running", 90)
+    assert "n0" in site.cmd("why", "-n", "ml", "through")
+    site.kubectl("-n", "ml", "delete", "pod", "through", "--grace-period=1")
+    # A drain on one side shows on the other.
+    site.slurm("scontrol", "update", "nodename=n1", "state=drain", "reason=disk")
+    wait_for("the taint", lambda: "tandem.dev/slurm-drain" in json.dumps(json.loads(site.kubectl("get", "node", "n1", "-o", "json"))["spec"].get("taints", [])), 60)
+    site.slurm("scontrol", "update", "nodename=n1", "state=undrain")
+    wait_for("no taint", lambda: "tandem.dev/slurm-drain" not in json.dumps(json.loads(site.kubectl("get", "node", "n1", "-o", "json"))["spec"].get("taints", [])), 60)
+
+
+@pytest.mark.feature("A16")
+def test_pods_of_tandem_are_restricted(site):
+    """The namespace admits nothing else; the agent, which needs the node, is the one exception."""
+    ns = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in site.items("namespaces")}
+    assert ns[SYSTEM]["pod-security.kubernetes.io/enforce"] == "restricted"
+    roles = collections.Counter()
+    for p in site.items("pods", "-n", SYSTEM) + site.items("pods", "-n", NODE):
+        roles[p["metadata"]["labels"]["app.kubernetes.io/name"]] += 1
+        for c in p["spec"]["containers"]:
+            s = c["securityContext"]
+            assert s["readOnlyRootFilesystem"] and s["capabilities"] == {"drop": ["ALL"]} and not s["allowPrivilegeEscalation"]
+            assert all(k in c for k in ("livenessProbe", "readinessProbe")) and "memory" in c["resources"]["limits"]
+        assert p["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        if p["metadata"]["namespace"] == SYSTEM:
+            assert p["spec"]["securityContext"]["runAsNonRoot"] and "hostPath" not in json.dumps(p["spec"]["volumes"])
+    assert roles == {"tandem-operator": 2, "tandem-bridge": 2, "tandem-agent": 3}
+    assert {b["metadata"]["labels"]["app.kubernetes.io/name"] for b in site.items("pdb", "-n", SYSTEM)} == {"tandem-operator", "tandem-bridge"}
+    policies = {p["metadata"]["name"]: p["spec"] for p in site.items("networkpolicies", "-A")}
+    assert set(policies) == {"tandem-operator", "tandem-bridge", "tandem-agent", "main-slurmrestd", "main-slurm"}
+    assert policies["main-slurmrestd"]["ingress"][0]["from"][0]["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": SYSTEM}
+    assert "secrets" not in json.dumps([r for r in site.items("clusterroles") + site.items("roles", "-n", SYSTEM) if r["metadata"]["name"] == "tandem-bridge"])
+
+
+@pytest.mark.feature("A16")
+def test_nobody_else_writes_what_slurm_granted(site):
+    """Not even who may do everything else: the agent believes these words."""
+    def refused(*argv, **kw):
+        r = subprocess.run(["kubectl", *argv], capture_output=True, text=True, timeout=60, env=site.env, **kw)
+        assert r.returncode and "Slurm granted" in r.stderr or "slurmd pods" in r.stderr, r.stdout + r.stderr
+    forged = json.loads(pod("forged", 1))
+    forged["metadata"]["annotations"] = {"tandem.dev/devices": '{"nvidia.com/gpu":"0"}'}
+    refused("apply", "-f", "-", input=json.dumps(forged))
+    forged["metadata"]["annotations"] = {"tandem.dev/all-devices": "true"}
+    refused("apply", "-f", "-", input=json.dumps(forged))
+    site.kubectl("apply", "-f", "-", input=pod("honest", 1))
+    wait_for("it runs", lambda: phase(site, "honest") == "Running", 90)
+    refused("-n", "ml", "annotate", "pod", "honest", "tandem.dev/job-id=1", "--overwrite")
+    refused("-n", "ml", "annotate", "pod", "honest", "tandem.dev/job-id-")
+    site.kubectl("-n", "ml", "annotate", "pod", "honest", "mine=1")
+    site.kubectl("-n", "ml", "delete", "pod", "honest", "--grace-period=1")
+
+
+@pytest.mark.feature("A16")
+def test_the_bridge_may_give_and_take_a_claims_devices(site):
+    """As its own account. From 1.36 on the API server asks for patch on resourceclaims/binding too when allocation or reservedFor change."""
+    site.kubectl("-n", "ml", "apply", "-f", "-", input=json.dumps({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "given"},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 1}}]}}}))
+
+    tls = ssl.create_default_context(cafile=f"{site.c.dir}/pki/ca.crt")
+    tls.load_cert_chain(f"{site.c.dir}/pki/admin.crt", f"{site.c.dir}/pki/admin.key")
+
+    def status(value):  # not kubectl: it reads the subresource first, and that is a right that the bridge does not need
+        r = urllib.request.Request(f"https://{site.c.api}/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims/given/status", json.dumps({"status": value}).encode(), {
+            "Content-Type": "application/merge-patch+json", "Impersonate-User": f"system:serviceaccount:{SYSTEM}:tandem-bridge"}, method="PATCH")
+        with urllib.request.urlopen(r, timeout=30, context=tls) as answer:
+            return json.load(answer).get("status", {})
+    devices = [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-5"}]
+    given = status({"allocation": {"devices": {"results": devices}}, "reservedFor": [{"resource": "pods", "name": "p", "uid": "u"}]})
+    assert given["allocation"]["devices"]["results"] == devices and given["reservedFor"][0]["name"] == "p"
+    assert not status({"allocation": None, "reservedFor": None})
+    site.kubectl("-n", "ml", "delete", "resourceclaim", "given")
+
+
+def pod(name, cpu, command="exec sleep 100000", **spec):
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml", "labels": {"load": name.partition("-")[0]}}, "spec": {
+        "schedulerName": "tandem", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec, "containers": [
+            {"name": "c", "image": "tandem/slurm:24.11", "imagePullPolicy": "Never", "command": ["sh", "-c", command],
+             "resources": {"requests": {"cpu": str(cpu), "memory": "16Mi"}}}]}})
+
+
+def phase(site, name):
+    return json.loads(site.kubectl("-n", "ml", "get", "pod", name, "-o", "json"))["status"].get("phase")
+
+
+@pytest.mark.feature("A16")
+def test_tandem_itself_is_upgraded_under_load(site):
+    """Old image to new while 50 pods run and 100 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
+    load = [pod(f"run-{i}", 1) for i in range(RUNNING)]
+    site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(p) for p in load]}))
+    here = lambda which: {p["metadata"]["name"]: p for p in site.items("pods", "-n", "ml", "-l", f"load={which}")}
+    broken = lambda p: p["status"]["phase"] == "Failed" and "StartError" in json.dumps(p["status"])  # the container runtime of an overloaded machine
+
+    def all_run():
+        now = here("run")
+        for name in [n for n, p in now.items() if broken(p)]:
+            site.kubectl("-n", "ml", "delete", "pod", name, "--grace-period=1")
+            site.kubectl("apply", "-f", "-", input=pod(name, 1))
+        return [p["status"]["phase"] for p in now.values()].count("Running") == RUNNING
+    wait_for("they run", all_run, 600)
+    # They wait for two CPUs: one is left.
+    load = [pod(f"wait-{i}", 2, command="echo started; sleep 1") for i in range(WAITING)]
+    site.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(p) for p in load]}))
+    wait_for("they all have jobs", lambda: len(site.jobs()) == RUNNING + WAITING, 400)
+    jobs, pods = site.jobs(), {**here("run"), **here("wait")}
+    slurmds = {p["metadata"]["name"]: p["metadata"]["uid"] for p in site.items("pods", "-n", "slurm")}
+
+    def same(which):
+        now = here(which)
+        for name, p in now.items():
+            assert p["metadata"]["uid"] == pods[name]["metadata"]["uid"]
+            assert all(c["restartCount"] == 0 for c in p["status"].get("containerStatuses", []))
+        return now
+
+    start = time.monotonic()
+    assert site.install(NEW)["changed"] >= 2
+    rolled = lambda app, ns: [p for p in site.items("pods", "-n", ns, "-l", f"app.kubernetes.io/name={app}")]
+    for app, ns, n in (("tandem-operator", SYSTEM, 2), ("tandem-bridge", SYSTEM, 2), ("tandem-agent", NODE, 3)):
+        wait_for(f"{app} is new", lambda: [p["spec"]["containers"][0]["image"] for p in rolled(app, ns) if ready(p)] == [NEW] * n and len(rolled(app, ns)) == n, 240)
+    print(f"upgrade under load: {time.monotonic() - start:.0f} s")
+    # A new leader is at work: it answers for a pod and binds a new one.
+    site.kubectl("apply", "-f", "-", input=pod("fresh", 1))
+    wait_for("the new bridge places pods", lambda: phase(site, "fresh") == "Running", 120)
+    site.kubectl("-n", "ml", "delete", "pod", "fresh", "--grace-period=1")
+    assert len(same("run")) == RUNNING and len(same("wait")) == WAITING
+    assert {p["status"]["phase"] for p in here("run").values()} == {"Running"} and {p["status"]["phase"] for p in here("wait").values()} == {"Pending"}
+    assert {k: v for k, v in site.jobs().items() if "fresh" not in k} == jobs
+    assert slurmds == {p["metadata"]["name"]: p["metadata"]["uid"] for p in site.items("pods", "-n", "slurm")}
+    assert not [n for n in site.slurm("sinfo", "-h", "-N", "-o", "%T").split() if "drain" in n]
+    # And the queue goes on: each of those that waited runs once.
+    site.kubectl("-n", "ml", "delete", "pods", "-l", "load=run", "--wait=false")
+    wait_for("all have run", lambda: [p["status"]["phase"] == "Succeeded" or broken(p) for p in same("wait").values()] == [True] * WAITING, 600)
+    assert {p["metadata"]["annotations"]["tandem.dev/job-id"] for p in here("wait").values()} == {str(j) for n, (j, _) in jobs.items() if n.startswith("wait-")}
+    wait_for("Slurm's queue is empty", lambda: site.jobs() == {}, 120)
+    site.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1")
+
+
+@pytest.mark.feature("A16")
+def test_another_bridge_leads_when_one_dies(site):
+    lease = lambda: json.loads(site.kubectl("-n", SYSTEM, "get", "lease", "tandem-bridge-slurm.main", "-o", "json"))["spec"]["holderIdentity"]
+    old = lease()
+    site.kubectl("apply", "-f", "-", input=pod("before", 1))
+    wait_for("it runs", lambda: phase(site, "before") == "Running", 90)
+    site.kubectl("-n", SYSTEM, "delete", "pod", old, "--grace-period=0", "--force")
+    wait_for("another leads", lambda: lease() not in ("", old), 40)
+    site.kubectl("apply", "-f", "-", input=pod("after", 1, command="sleep 1"))
+    wait_for("it ran", lambda: phase(site, "after") == "Succeeded", 120)
+    assert phase(site, "before") == "Running"
+    assert "runs" in site.cmd("why", "-n", "ml", "before")
+    site.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1")
+    wait_for("its job ended too", lambda: site.jobs() == {}, 90)
+
+
+@pytest.mark.feature("A16")
+def test_a_job_says_its_pods_exit_code_whoever_leads_by_then(site):
+    """Stand-ins of the bridge that is gone find the one that leads: also for a pod that ends while nobody leads."""
+    leader = lambda: json.loads(site.kubectl("-n", SYSTEM, "get", "lease", "tandem-bridge-slurm.main", "-o", "json"))["spec"]["holderIdentity"]
+    native = site.slurm("sbatch", "--parsable", "-N3", "--exclusive", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
+    wait_for("every node is taken", lambda: "RUNNING" in site.slurm("squeue", "-h", "-j", native, "-o", "%T"))
+    ends = {"early": 3, "late": 7}  # they wait in Slurm's queue: their stand-ins are batch jobs
+    for name, code in ends.items():
+        site.kubectl("apply", "-f", "-", input=pod(name, 1, command=f"until [ -e /tmp/go ]; do sleep 0.1; done; exit {code}"))
+    wait_for("they wait", lambda: len(site.jobs()) == 3, 60)
+    site.slurm("scancel", native)
+    wait_for("they run", lambda: all(phase(site, name) == "Running" for name in ends), 90)
+    jobs = {name: json.loads(site.kubectl("-n", "ml", "get", "pod", name, "-o", "json"))["metadata"]["annotations"]["tandem.dev/job-id"] for name in ends}
+    old = leader()
+    site.kubectl("-n", SYSTEM, "delete", "pod", old, "--grace-period=0", "--force")
+    site.kubectl("-n", "ml", "exec", "early", "--", "touch", "/tmp/go")
+    wait_for("another leads", lambda: leader() not in ("", old), 40)
+
+    def said(name):
+        out = site.slurm("scontrol", "show", "job", jobs[name], "-o")
+        return re.search(r"JobState=(\w+)", out)[1], re.search(r"ExitCode=(\d+):", out)[1]
+    wait_for("the first one's job ended", lambda: said("early")[0] not in ("RUNNING", "COMPLETING"), 60)
+    site.kubectl("-n", "ml", "exec", "late", "--", "touch", "/tmp/go")
+    wait_for("the second one's too", lambda: said("late")[0] not in ("RUNNING", "COMPLETING"), 60)
+    assert {name: said(name) for name in ends} == {name: ("FAILED", str(code)) for name, code in ends.items()}
+    site.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1")
+
+
+# Rights that no step of this story can use, with the reason.
+UNUSED = {
+    ("tandem-operator", "resource.k8s.io", "resourceclaimtemplates", "create"): "t/test_dra.py: devices by DRA",
+    ("tandem-operator", "resource.k8s.io", "resourceclaimtemplates", "patch"): "t/test_dra.py",
+    ("tandem-operator", "resource.k8s.io", "resourceclaimtemplates", "delete"): "t/test_dra.py",
+    ("tandem-agent", "", "pods/status", "patch"): "t/test_kagent.py: only when a job ends before its pod is bound",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims", "get"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims", "list"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims", "watch"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims", "patch"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims/status", "patch"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceclaims/binding", "patch"): "t/test_dra.py; asked for from Kubernetes 1.36 on",
+    ("tandem-bridge", "resource.k8s.io", "resourceslices", "list"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "resourceslices", "watch"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "deviceclasses", "list"): "t/test_dra.py",
+    ("tandem-bridge", "resource.k8s.io", "deviceclasses", "watch"): "t/test_dra.py",
+    ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
+    ("tandem-bridge", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
+    ("tandem-agent", "", "nodes/pods", "get"): "asked of the kubelet, which the API server's audit log does not see; a pod deleted by force: t/test_kagent.py",
+    ("tandem-agent", "", "nodes", "patch"): "a device that is not let go in time: t/test_kagent.py",
+}
+
+
+def change_everything(site):
+    """What the operator does rarely: each kind of object is changed, and some are deleted."""
+    def change(patch):
+        site.kubectl("-n", "slurm", "patch", "slurmcluster", "main", "--type=merge", "-p", json.dumps(patch))
+    change({"spec": {"login": [{"name": "login", "replicas": 1}, {"name": "second", "replicas": 1}],
+                     "partitions": [{"name": "all", "default": True, "maxTime": "1-00:00:00"}]}})
+    wait_for("a second login", lambda: "main-second" in site.kubectl("-n", "slurm", "get", "statefulsets,services", "-o", "name"), 60)
+    change({"spec": {"login": [{"name": "login", "replicas": 1}], "controller": {"resources": {"requests": {"cpu": "110m"}}}}})
+    wait_for("none", lambda: "main-second" not in site.kubectl("-n", "slurm", "get", "statefulsets,services", "-o", "name"), 60)
+    # What somebody spoilt is mended.
+    site.kubectl("-n", "slurm", "patch", "service", "main-slurmctld", "--type=json", "-p", '[{"op":"replace","path":"/spec/ports/0/port","value":1}]')
+    wait_for("the Service is mended", lambda: json.loads(site.kubectl("-n", "slurm", "get", "service", "main-slurmctld", "-o", "json"))["spec"]["ports"][0]["port"] == 6817, 60)
+    site.kubectl("-n", "slurm", "patch", "pdb", "main-drain-first", "--type=merge", "-p", '{"spec":{"minAvailable":1}}')
+    wait_for("the budget is mended", lambda: json.loads(site.kubectl("-n", "slurm", "get", "pdb", "main-drain-first", "-o", "json"))["spec"]["minAvailable"] > 1, 60)
+    # A node leaves the set and comes back: its slurmd pod goes and comes.
+    site.kubectl("-n", "slurm", "patch", "nodeset", "pool", "--type=merge", "-p", '{"spec":{"replicas":2}}')
+    wait_for("two nodes", lambda: len(site.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd")) == 2, 120)
+    site.kubectl("-n", "slurm", "patch", "nodeset", "pool", "--type=json", "-p", '[{"op":"remove","path":"/spec/replicas"}]')
+    wait_for("three nodes", lambda: sum(ready(p) for p in site.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd")) == 3, 120)
+    # Cordoned and drained: the label that lets its slurmd pod be evicted.
+    site.kubectl("cordon", "n2")
+    wait_for("evictable", lambda: site.items("pods", "-n", "slurm", "-l", "tandem.dev/evictable"), 90)
+    site.kubectl("uncordon", "n2")
+    wait_for("all are back", lambda: site.slurm("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3, 120)
+    # The pod of a job that somebody cancels is ended by the bridge.
+    site.kubectl("apply", "-f", "-", input=pod("cancelled", 1))
+    wait_for("it runs", lambda: phase(site, "cancelled") == "Running", 90)
+    site.slurm("scancel", "-u", "pods")
+    wait_for("it is gone", lambda: not site.items("pods", "-n", "ml"), 90)
+    # Of a pod that is not Slurm's the bridge knows nothing: it asks.
+    assert "main-slurmctld-0" in site.cmd("why", "-n", "slurm", "main-slurmctld-0")
+    # A second cluster in another namespace has a bridge of its own, which goes with it.
+    docs = (ROOT / "deploy/examples/cluster.yaml").read_text().replace("namespace: slurm", "namespace: other").replace("name: slurm", "name: other").replace("NODE", "n1")
+    site.kubectl("apply", "-f", "-", input=docs.replace("/var/lib/slurm-main", "/var/lib/slurm-other").replace("schedulerName: tandem", "schedulerName: other"))
+    bridges = lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge")
+    wait_for("two bridges", lambda: len(bridges()) == 2, 90)
+    assert "which SlurmCluster" in site.cmd("shell", "--", "true", code=1)
+    assert site.cmd("shell", "--cluster", "slurm/main", "--", "echo", "here").strip() == "here"
+    site.kubectl("-n", "other", "delete", "nodeset,slurmcluster", "--all")
+    wait_for("one bridge", lambda: len(bridges()) == 1, 60)
+    wait_for("its Secret and budget are gone", lambda: len(site.items("secrets", "-n", SYSTEM, "-l", "tandem.dev/cluster")) == 1 and
+             len(site.items("pdb", "-n", SYSTEM, "-l", "tandem.dev/cluster")) == 1, 60)
+
+
+@pytest.mark.feature("A16")
+def test_each_role_has_the_rights_it_uses(site):
+    """From the API server's audit log: nothing that our accounts asked for was denied, and they have no right that they did not use."""
+    change_everything(site)
+    used, denied = set(), collections.Counter()
+    with open(site.c.dir / "log/audit.log") as f:
+        for line in f:
+            if not line.endswith("}\n"):  # being written
+                break
+            e = json.loads(line)
+            user, ref = e["user"]["username"], e.get("objectRef")
+            if not re.fullmatch(f"system:serviceaccount:({SYSTEM}|{NODE}):tandem-.*", user) or not ref or "resource" not in ref:
+                continue
+            resource = ref["resource"] + ("/" + ref["subresource"] if ref.get("subresource") else "")
+            key = (user.rpartition(":")[2], ref.get("apiGroup", ""), resource, e["verb"])
+            created = e["verb"] == "patch" and e["responseStatus"].get("code") == 201  # apply of something new asks for create too
+            if e["responseStatus"].get("code") == 403:
+                denied[key, e["responseStatus"].get("message", "")[:200]] += 1
+            else:
+                used |= {key, (*key[:3], "create")} if created else {key}
+    assert not denied
+    granted = set()
+    for role in site.items("clusterroles") + site.items("roles", "-A"):
+        name = role["metadata"]["name"]
+        if name in ("tandem-operator", "tandem-bridge", "tandem-agent"):
+            for r in role["rules"]:
+                granted |= {(name, g, res, v) for g in r["apiGroups"] for res in r["resources"] for v in r["verbs"]}
+    assert sorted(granted - used - set(UNUSED)) == []
+    assert sorted(k for k in UNUSED if k not in granted) == []  # an exception for nothing
+
+
+@pytest.mark.feature("A16")
+def test_status_says_what_is_wrong(site):
+    out = wait_for("what was before is settled", lambda: site.cmd("status"))
+    assert "tandem-operator" in out and "slurm/main" in out and "All is well" in out
+    site.slurm("scontrol", "update", "nodename=n0", "state=drain", "reason=disk")
+    status = lambda: subprocess.run([site.tandem, "status", "--kubeconfig", site.c.kubeconfig], capture_output=True, text=True, env=site.env).stdout
+    told = lambda text: "disk" in text and re.search(r"To resume it: (.*)", text)
+    resume = wait_for("status says it", lambda: told(status()), 60)[1]  # as it stands there, it works
+    assert f"--kubeconfig {site.c.kubeconfig} " in resume
+    site.run("sh", "-ec", resume.replace("tandem", site.tandem, 1))
+    wait_for("it did", lambda: "disk" not in status(), 60)
+    site.slurm("scontrol", "update", "nodename=n0", "state=drain", "reason=disk")
+    site.slurm("scontrol", "update", "nodename=n0", "state=undrain")
+    wait_for("well again", lambda: json.loads(site.cmd("status", "-o", "json"))["wrong"] == [], 60)
+
+
+@pytest.mark.feature("A16")
+def test_uninstall_leaves_slurm_and_purge_leaves_nothing(site):
+    job = site.slurm("sbatch", "--parsable", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
+    wait_for("its Prolog was let in", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING")  # nobody is there to ask later
+    assert "deleted" in site.cmd("uninstall")
+    assert "nothing of Tandem" in site.cmd("uninstall")
+    assert site.kubectl("get", "deployments,daemonsets,clusterroles,clusterrolebindings", "-A", "-l", "app.kubernetes.io/part-of=tandem", "-o", "name") == ""
+    assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
+    site.install(NEW)
+    wait_for("the bridge is back", lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge"), 60)
+    assert site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING"
+    assert "would go" in site.cmd("uninstall", "--purge", "--dry-run")
+    site.cmd("uninstall", "--purge")
+    wait_for("the namespaces are gone", lambda: not [n for n in site.items("namespaces") if n["metadata"]["name"].startswith("tandem")], 120)
+    wait_for("nothing is left", lambda: not re.search("tandem|slurm", site.kubectl("get", "crds,clusterroles,clusterrolebindings,pods", "-A", "-o", "name")))
+    said = lambda: site.cmd("status", code=1)  # of kinds that just went the API server may still know
+    out = wait_for("status says that the kinds are gone", lambda: next((o for o in [said()] if "kinds SlurmCluster and NodeSet are not there" in o), None))
+    assert "does not run there" in out and "404" not in out
+    assert f"`tandem install --kubeconfig {site.c.kubeconfig}`" in out
+
+
+@pytest.mark.feature("A16")
+def test_helm(site):
+    """install, upgrade with values, uninstall; the CRDs and what people made stay."""
+    helm = lambda *argv, **kw: site.run("helm", "-n", SYSTEM, *argv, timeout=400, **kw)
+    site.kubectl("create", "namespace", SYSTEM)
+    site.kubectl("label", "namespace", SYSTEM, "pod-security.kubernetes.io/enforce=restricted")
+    helm("install", "tandem", CHART, "--set", "image.tag=old", "--wait", "--timeout", "5m")
+    out = site.cmd("up", "--wait", "5m")
+    assert "installed by helm: left as it is" in out and "Slurm: 3 nodes" in out
+    bridge = lambda: site.items("deployments", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-bridge")
+    wait_for("a bridge", lambda: bridge() and bridge()[0]["status"].get("readyReplicas") == 2, 120)
+    assert "helm installed" in site.cmd("install", code=1)
+    out = helm("upgrade", "tandem", CHART, "--set", "image.tag=new,operator.replicas=3,bridge.replicas=1,logLevel=debug", "--wait", "--timeout", "5m")
+    assert "SlurmCluster" in out or "Slurm cluster" in out
+    wait_for("the bridge follows", lambda: [d["spec"]["replicas"] for d in bridge()] == [1] and NEW in json.dumps(bridge()), 120)
+    assert len(site.items("pods", "-n", SYSTEM, "-l", "app.kubernetes.io/name=tandem-operator")) >= 3
+    helm("uninstall", "tandem", "--wait")
+    assert site.items("slurmclusters", "-A") and site.items("pods", "-n", "slurm")

@@ -1,0 +1,181 @@
+"""deploy/policies/pool-devices.yaml on a real Kubernetes: devices that Slurm gives out go to nobody else, whatever way a pod asks for them."""
+import http.client
+import json
+import pathlib
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+
+import pytest
+import yaml
+
+from harness import IMAGES, wait_for
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+sys.path.insert(0, str(HERE / "kube"))
+import cluster  # noqa: E402
+import image  # noqa: E402
+
+POLICIES = ROOT / "deploy/policies/pool-devices.yaml"
+BRIDGE = "system:serviceaccount:tandem-system:tandem-bridge"
+OURS = "only the bridge of Tandem allocates them"
+
+
+@pytest.fixture(scope="module")
+def site():
+    """One real node with a DRA driver, and the bridge's account with its rights."""
+    r = subprocess.run([ROOT / "tools/kube-assets", "--check"], capture_output=True, text=True, timeout=60)
+    if r.returncode:
+        pytest.skip("real Kubernetes " + r.stderr.strip())
+    home = pathlib.Path(tempfile.mkdtemp(prefix="tandem-kube-", dir="/var/tmp"))
+    c = cluster.Cluster(home=home, assets=r.stdout.strip().splitlines()[-1], nodes=1)
+    try:
+        (home / "images").mkdir()
+        image.archive(home / "images/debian.tar", "docker.io/library/debian:13", root=f"{IMAGES}/debian/13/rootfs", command=["/bin/bash"])
+        c.up()
+        c.start_dra()
+        apply(c, *[d for d in yaml.safe_load_all((ROOT / "deploy/manifests/tandem.yaml").read_text()) if d and d["kind"] in ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")])
+        wait_for("devices are published", lambda: items(c, "resourceslices"), 60)
+        wait_for("the account of pods", lambda: c.kubectl("get", "serviceaccount", "default", check=False), 60)
+        yield c
+    finally:
+        c.down(keep_images=False)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def apply(c, *objects, **kw):
+    return c.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}), **kw)
+
+
+def items(c, *argv):
+    return json.loads(c.kubectl("get", *argv, "-o", "json"))["items"]
+
+
+def get(c, *argv):
+    return json.loads(c.kubectl("get", *argv, "-o", "json"))
+
+
+def pod(name, ns="default", limits=None, claim=None, **spec):
+    container = {"name": "c", "image": "debian:13", "imagePullPolicy": "Never", "command": ["sleep", "1000"]}
+    if limits:
+        container["resources"] = {"limits": limits}
+    if claim:
+        container["resources"] = {"claims": [{"name": "d"}]}
+        spec["resourceClaims"] = [{"name": "d", "resourceClaimName": claim}]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": ns}, "spec": {"terminationGracePeriodSeconds": 1, **spec, "containers": [container]}}
+
+
+def claim(name, ns="default", **exactly):
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": name, "namespace": ns},
+            "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}]}}}
+
+
+def runs(c, name, ns="default"):
+    wait_for(f"pod {name} runs", lambda: get(c, "pod", name, "-n", ns)["status"].get("phase") == "Running", 60)
+
+
+def devices(c, name, ns="default"):
+    return [r["device"] for r in get(c, "resourceclaim", name, "-n", ns).get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])]
+
+
+def refused(c, *argv, **kw):
+    """What kubectl says; it must fail."""
+    r = subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, *argv], capture_output=True, text=True, timeout=60, **kw)
+    assert r.returncode, r.stdout
+    return r.stderr
+
+
+def may_create(c, p, *argv):
+    r = subprocess.run(["kubectl", "--kubeconfig", c.kubeconfig, "create", "--dry-run=server", "-f", "-", *argv], input=json.dumps(p), capture_output=True, text=True, timeout=60)
+    return r.stderr if r.returncode else ""
+
+
+def as_bridge(c, path, patch):
+    """As the bridge asks: a patch, and no look before it, for which kubectl wants another right."""
+    tls = ssl.create_default_context(cafile=f"{c.dir}/pki/ca.crt")
+    tls.check_hostname = False
+    tls.load_cert_chain(f"{c.dir}/pki/admin.crt", f"{c.dir}/pki/admin.key")
+    h = http.client.HTTPSConnection(c.api, 443, context=tls, timeout=30)
+    h.request("PATCH", path, patch, {"Content-Type": "application/merge-patch+json", "Impersonate-User": BRIDGE})
+    r = h.getresponse()
+    r.read()
+    h.close()
+    return r.status
+
+
+def allocation(c, name):
+    """A status that gives one device of the pool, as a patch."""
+    slices = items(c, "resourceslices")[0]["spec"]
+    result = {"request": "gpu", "driver": slices["driver"], "pool": slices["pool"]["name"], "device": slices["devices"][-1]["name"]}
+    return json.dumps({"status": {"allocation": {"devices": {"results": [result]}}}})
+
+
+@pytest.mark.feature("A12")
+def test_without_it_kube_scheduler_gives_them_away(site):
+    """What the policy is for; and what was given before it is given back under it."""
+    apply(site, claim("before"), pod("before", claim="before"))
+    runs(site, "before")
+    assert len(devices(site, "before")) == 1
+    assert may_create(site, pod("x", limits={"nvidia.com/gpu": 1})) == ""
+
+
+@pytest.mark.feature("A12")
+def test_kube_scheduler_gives_no_device_of_the_pool(site):
+    site.kubectl("apply", "-f", str(POLICIES))
+    apply(site, claim("probe"))
+    patch = allocation(site, "probe")
+
+    def in_force():
+        r = subprocess.run(["kubectl", "--kubeconfig", site.kubeconfig, "patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "--dry-run=server", "-p", patch], capture_output=True, text=True, timeout=60)
+        return OURS in r.stderr and "is given out by Slurm here" in may_create(site, pod("x", limits={"nvidia.com/gpu": 1}))
+    wait_for("the policies are in force", in_force, 60)
+    apply(site, claim("foreign"), pod("foreign", claim="foreign"))
+    wait_for("the scheduler says why", lambda: [e for e in items(site, "events") if e["involvedObject"].get("name") == "foreign" and OURS in e.get("message", "")], 60)
+    assert get(site, "pod", "foreign")["status"]["phase"] == "Pending" and devices(site, "foreign") == []
+    # What was given away before goes back as always.
+    assert len(devices(site, "before")) == 1 and get(site, "pod", "before")["status"]["phase"] == "Running"
+    site.kubectl("delete", "pod", "before")
+    wait_for("it is given back", lambda: devices(site, "before") == [], 60)
+    site.kubectl("delete", "pod", "foreign")
+
+
+@pytest.mark.feature("A12")
+def test_the_bridge_does_and_nobody_else(site):
+    patch = ("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", allocation(site, "probe"))
+    for who in ((), ("--as", "system:kube-scheduler"), ("--as", "admin", "--as-group", "system:masters"), ("--as", "system:serviceaccount:default:tandem-bridge")):
+        said = refused(site, *patch, *who)
+        assert OURS in said or "forbidden: User" in said, said
+    assert as_bridge(site, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/probe/status", allocation(site, "probe")) == 200
+    assert len(devices(site, "probe")) == 1
+    # Others may still write the rest of such a status.
+    site.kubectl("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", json.dumps({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}}))
+
+
+@pytest.mark.feature("A12")
+def test_slurmd_still_sees_them_all(site):
+    """An adminAccess claim takes no device: kube-scheduler places slurmd's pods."""
+    apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
+    wait_for("its account", lambda: site.kubectl("get", "serviceaccount", "default", "-n", "slurm", check=False), 30)
+    apply(site, claim("all", "slurm", allocationMode="All", adminAccess=True), pod("slurmd", "slurm", claim="all"))
+    runs(site, "slurmd", "slurm")
+    assert len(devices(site, "all", "slurm")) == 8
+
+
+@pytest.mark.feature("A12")
+def test_extended_resources_of_the_pool_are_slurms(site):
+    gpu = {"nvidia.com/gpu": 1}
+    said = may_create(site, pod("x", limits=gpu))
+    assert "spec.schedulerName: nvidia.com/gpu is given out by Slurm here: set it to tandem" in said, said
+    assert "spec.schedulerName" in may_create(site, pod("x", limits=gpu, schedulerName="other"))
+    init = pod("x", schedulerName="other", initContainers=[{"name": "i", "image": "debian:13", "resources": {"limits": gpu}}])
+    assert "spec.schedulerName" in may_create(site, init)
+    assert "spec.nodeName" in may_create(site, pod("x", limits=gpu, schedulerName="tandem", nodeName="n0"))
+    assert may_create(site, pod("x", limits=gpu, schedulerName="tandem")) == ""
+    assert may_create(site, pod("x", limits={"cpu": 1})) == "" and may_create(site, pod("x", nodeName="n0")) == "" and may_create(site, pod("x", limits={"example.com/other": 1})) == ""
+    # Pods of a Deployment are refused where people look.
+    body = pod("web", limits=gpu)
+    apply(site, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": body["spec"] | {"terminationGracePeriodSeconds": 1}}}})
+    wait_for("its ReplicaSet says why", lambda: [e for e in items(site, "events") if e["reason"] == "FailedCreate" and "is given out by Slurm here" in e.get("message", "")], 60)
