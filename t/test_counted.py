@@ -403,15 +403,21 @@ def test_nodes_that_slurm_drained_under_a_configuration_that_is_over(pool):
         return next(c["observedGeneration"] == sc["metadata"]["generation"] and c["reason"] == "Ready" for c in sc["status"]["conditions"] if c["type"] == "Ready")
     slurmd = {n: pool.get("pod", f"main-pool-{n}", "-n", "slurm")["metadata"]["uid"] for n in pool.nodes}
     none = "example.com/none"
+    for verb, state in (("cordon", "drained"), ("uncordon", "idle")):  # what an undrain leaves behind must not hide Slurm's reason
+        pool.kubectl(verb, "n0")
+        wait_for(f"{verb}: {state}", lambda: pool.slurm_node("n0")[0] == state)
     strategy("OnDelete")
+    pool.procs["bridge"].send_signal(signal.SIGSTOP)  # it sees that the kubelets offer none, and is sometimes the first to drain them
     try:
         with devices(pool, [{"resource": none, "file": "/dev/tandem-fake/none"}], {none: "gpu"}):
             for n in pool.nodes:
                 wait_for(f"Slurm drains {n}", lambda: pool.slurm_node(n)[2].startswith("gres/gpu count reported lower than configured"))
+            pool.procs["bridge"].send_signal(signal.SIGCONT)
         wait_for("the old configuration is in force again", in_force)
         assert slurmd == {n: pool.get("pod", f"main-pool-{n}", "-n", "slurm")["metadata"]["uid"] for n in pool.nodes}
         assert {pool.slurm_node(n)[0] for n in pool.nodes} == {"drained"}  # Slurm does not look again
     finally:
+        pool.procs["bridge"].send_signal(signal.SIGCONT)
         strategy("RollingUpdate")
     for n in pool.nodes:
         pool.ready(n)

@@ -105,7 +105,7 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_can
 	case TD_OP_DRAIN:
 		return drain ? 0 : td_slurm_node_update(v->slurm, x->name, "DRAIN", x->n.why, v->call, err);
 	case TD_OP_UNDRAIN:
-		return ours ? td_slurm_node_update(v->slurm, x->name, "UNDRAIN", NULL, v->call, err) : 0;
+		return ours ? td_slurm_node_undrain(v->slurm, x->name, v->call, err) : 0;
 	default:
 		return td_slurm_node_update(v->slurm, x->name, "DOWN", drain && !ours ? NULL : x->n.why, v->call, err);
 	}

@@ -109,6 +109,11 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 	return r ? td_wrap(err, "updating node %s", name) : 0;
 }
 
+int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)
+{
+	return td_slurm_node_update(s, name, "UNDRAIN", TD_SLURM_NO_REASON, c, err);
+}
+
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf path = {0};

@@ -136,9 +136,13 @@ void td_slurm_nodes_done(struct td_slurm_nodes *l);
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err);
 int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret /* one */, struct td_error *err);
 const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name); // NULL when absent
-// state: "DRAIN", "UNDRAIN", "RESUME", "DOWN", or NULL (only the reason). reason may be NULL; control characters are refused.
+// state: "DRAIN", "DOWN", or NULL (only the reason). reason may be NULL: the old one stands; control characters are refused.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
 			 struct td_error *err);
+// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node itself (by what its slurmd
+// reported) it writes its reason over this one only.
+#define TD_SLURM_NO_REASON "Not responding"
+int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 // For what has no verb here: `method` on /slurm/<version><path>, body as JSON or NULL. Appends the whole reply to ret; 2xx only.
 int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c, struct td_buf *ret,

@@ -5,7 +5,6 @@
 #include "api/condition.h"
 #include "base/log.h"
 
-#include <ctype.h>
 #include <string.h>
 
 enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250 };
@@ -21,11 +20,8 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->slurm = n;
 	if (!n)
 		return;
-	const char *r = n->reason;
-	while (isspace((unsigned char)*r)) // an undrain leaves a blank: 24.11 cannot clear a reason
-		r++;
 	f->drain = n->states & TD_NODE(DRAIN);
-	f->reason = r;
+	f->reason = n->reason;
 	f->words = td_node_words(n->states);
 	f->bad = bad_state(n->states);
 }
@@ -52,8 +48,7 @@ static int act(struct td_bridge *b, const char *name, struct td_pool_node_facts 
 		r = td_slurm_node_update(l->slurm, name, NULL, p->reason, c, err);
 		break;
 	case TD_NODE_UNDRAIN:
-		// With a blank for a reason: 24.11 keeps the text, and a later drain without one would look like ours.
-		r = td_slurm_node_update(l->slurm, name, "UNDRAIN", " ", c, err);
+		r = td_slurm_node_undrain(l->slurm, name, c, err);
 		break;
 	}
 	if (r)

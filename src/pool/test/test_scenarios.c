@@ -316,7 +316,7 @@ static void test_nodes_settle(void **state)
 				if (f.drain)
 					assert_true(td_pool_reason_ours(f.reason));
 				f.drain = p.slurm != TD_NODE_UNDRAIN;
-				snprintf(reason, sizeof(reason), "%s", p.slurm == TD_NODE_UNDRAIN ? " " : p.reason);
+				snprintf(reason, sizeof(reason), "%s", p.slurm == TD_NODE_UNDRAIN ? "Not responding" : p.reason);
 			}
 		}
 }
