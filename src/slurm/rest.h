@@ -139,8 +139,8 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 // state: "DRAIN", "DOWN", or NULL (only the reason). reason may be NULL: the old one stands; control characters are refused.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
 			 struct td_error *err);
-// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node itself (by what its slurmd
-// reported) it writes its reason over this one only.
+// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node itself (by what its
+// slurmd reported) it writes its reason over this one only.
 #define TD_SLURM_NO_REASON "Not responding"
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
