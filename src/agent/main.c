@@ -5,6 +5,7 @@
 #include "agent/gate/gate.h"
 #include "agent/kubelet/kubelet.h"
 #include "agent/metrics.h"
+#include "agent/parts.h"
 #include "agent/pods/hosts.h"
 #include "agent/pods/pod.h"
 #include "agent/pods/sync.h"
@@ -357,56 +358,43 @@ static int start_informers(struct td_agent *a, struct td_error *err)
 	return r ? r : td_informers_fill(v, TD_LEN(all), "the agent waits", a->cancel, err);
 }
 
-struct part {
-	struct td_agent *a;
-	const char *name;
-	int (*fn)(struct td_agent *a, struct td_error *err);
-	pthread_t thread;
-	bool started;
-};
-
-static int run_gate(struct td_agent *a, struct td_error *err)
+static int run_gate(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	return td_gate_serve(a->gate, a->cancel, err);
 }
-static int run_hosts(struct td_agent *a, struct td_error *err)
+static int run_hosts(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	return td_hosts_run(a->hosts, a->cancel, err);
 }
-static int run_nodes(struct td_agent *a, struct td_error *err)
+static int run_nodes(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	return td_agent_nodes_run(a, a->cancel, err);
 }
-static int run_stream(struct td_agent *a, struct td_error *err)
+static int run_stream(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	return td_stream_run(a, a->cancel, err);
 }
-static int run_sync(struct td_agent *a, struct td_error *err)
+static int run_sync(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	struct td_controller c = {.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
-static int run_held(struct td_agent *a, struct td_error *err)
+static int run_held(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	struct td_controller c = {.name = "held", .workers = 1, .queue = a->held, .reconcile = td_agent_held_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
-static int run_probes(struct td_agent *a, struct td_error *err)
+static int run_probes(void *ctx, struct td_error *err)
 {
+	struct td_agent *a = ctx;
 	struct td_controller c = {.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
-}
-
-static void *part_main(void *arg)
-{
-	struct part *p = arg;
-	struct td_error e = TD_ERROR_INIT;
-	int r = p->fn(p->a, &e);
-	if (r && r != TD_CANCELLED && !td_cancelled(p->a->cancel)) {
-		td_err("agent: %s: %s", p->name, e.msg);
-		td_cancel_fire(p->a->cancel); // half an agent is worse than none: supervise starts a whole one
-	}
-	return NULL;
 }
 
 static int serve(struct td_agent *a, struct td_error *err)
@@ -418,22 +406,12 @@ static int serve(struct td_agent *a, struct td_error *err)
 	td_pod_table_all(a->table, &all);
 	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
 		td_queue_add(a->queue, all.v[i]->uid);
-	struct part parts[] = {{a, "gate", run_gate}, {a, "hosts", run_hosts}, {a, "stream", run_stream}, {a, "probes", run_probes},
-			       {a, "pods", run_sync}, {a, "nodes", run_nodes}, {a, "held", run_held}};
-	for (size_t i = 0; i < TD_LEN(parts); i++) {
-		parts[i].started = !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]);
-		if (!parts[i].started) {
-			r = td_fail(err, TD_INTERNAL, "start thread %s", parts[i].name);
-			td_cancel_fire(a->cancel);
-			break;
-		}
-	}
+	struct td_part parts[] = {{"gate", run_gate, a}, {"hosts", run_hosts, a}, {"stream", run_stream, a}, {"probes", run_probes, a},
+				  {"pods", run_sync, a}, {"nodes", run_nodes, a}, {"held", run_held, a}};
+	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_info("agent: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
-	td_cancel_wait(a->cancel, -1);
-	for (size_t i = 0; i < TD_LEN(parts); i++)
-		if (parts[i].started)
-			pthread_join(parts[i].thread, NULL);
+	td_parts_join(parts, TD_LEN(parts));
 	return r;
 }
 

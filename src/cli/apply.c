@@ -17,11 +17,6 @@ void td_manifests_done(struct td_manifests *m)
 	td_json_list_done(&m->docs);
 }
 
-const char *td_cli_image(void)
-{
-	return image_default;
-}
-
 static const struct td_gvr roles = {"rbac.authorization.k8s.io", "v1", "roles", "Role", true},
 			   rolebindings = {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true},
 			   clusterroles = {"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},

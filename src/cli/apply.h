@@ -18,7 +18,6 @@ int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, s
 // How the agents in `m` ask their kubelets; NULL: as they are. TD_INVALID names the argument.
 int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);
 int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err); // a namespace, a SlurmCluster, a NodeSet
-const char *td_cli_image(void);                                                       // the image's default name
 
 #define TD_CLI_MANAGER "tandem-install"
 enum td_applied { TD_UNCHANGED, TD_CREATED, TD_CHANGED, TD_REMOVED };

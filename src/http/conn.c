@@ -102,18 +102,6 @@ ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n)
 	return k;
 }
 
-bool td_conn_pending(struct td_conn *c)
-{
-	if (c->in.len > c->in_off)
-		return true;
-	if (!c->tls)
-		return false;
-	pthread_mutex_lock(&c->lock);
-	bool r = gnutls_record_check_pending(c->tls) > 0;
-	pthread_mutex_unlock(&c->lock);
-	return r;
-}
-
 short td_conn_read_events(struct td_conn *c)
 {
 	if (!c->tls)
@@ -136,22 +124,6 @@ static int wait_for(struct td_conn *c, short events, int64_t deadline, struct td
 		struct pollfd p[3] = {{c->fd, events, 0}, {td_cancel_fd(c->stop), POLLIN, 0}, {td_cancel_fd(cancel), POLLIN, 0}};
 		if (poll(p, 3, left > 60000 ? 60000 : (int)left) > 0 && p[0].revents)
 			return 0;
-	}
-}
-
-int td_conn_read(struct td_conn *c, void *p, size_t n, int64_t deadline, struct td_cancel *cancel, size_t *ret_n)
-{
-	for (;;) {
-		ssize_t k = td_conn_try_read(c, p, n);
-		if (k >= 0) {
-			*ret_n = (size_t)k;
-			return 0;
-		}
-		if (k != -EAGAIN)
-			return TD_NOT_FOUND;
-		int rc = wait_for(c, td_conn_read_events(c), deadline, cancel);
-		if (rc < 0)
-			return rc;
 	}
 }
 

@@ -35,13 +35,11 @@ TD_DEFINE_AUTO(struct td_conn *, td_conn_free)
 // Without waiting. Bytes; 0 at the end of the stream (read); -EAGAIN; or another negative errno.
 ssize_t td_conn_try_read(struct td_conn *c, void *p, size_t n); // reads ahead-bytes first
 ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n);
-bool td_conn_pending(struct td_conn *c);      // bytes to read that poll() does not see
 short td_conn_read_events(struct td_conn *c); // what to poll for after -EAGAIN from read
 
 // 0, TD_EXPIRED at the deadline (td_now() scale), TD_CANCELLED, TD_NOT_FOUND: the peer is gone.
-// Reads at least one byte; 0 in *ret_n: end of stream.
-int td_conn_read(struct td_conn *c, void *p, size_t n, int64_t deadline, struct td_cancel *cancel, size_t *ret_n);
-int td_conn_fill(struct td_conn *c, size_t max, int64_t deadline, struct td_cancel *cancel, size_t *ret_n); // appends to c->in
+// Reads at least one byte and appends to c->in; 0 in *ret_n: end of stream.
+int td_conn_fill(struct td_conn *c, size_t max, int64_t deadline, struct td_cancel *cancel, size_t *ret_n);
 // Writes all; the deadline starts again with every byte that goes out.
 int td_conn_write(struct td_conn *c, const void *p, size_t n, int64_t idle_ms, struct td_cancel *cancel);
 void td_conn_finish(struct td_conn *c, int64_t ms); // says goodbye, then drains what the peer still sends, so that no RST eats the reply
@@ -51,4 +49,4 @@ bool td_conn_peer_gone(struct td_conn *c);          // FIN or RST seen by the ke
 struct td_tls;
 int td_tls_new(const char *cert_file, const char *key_file, const char *client_ca_file, struct td_tls **ret, struct td_error *err);
 struct td_tls *td_tls_free(struct td_tls *t);
-int td_tls_accept(struct td_tls *t, struct td_conn *c, int64_t deadline); // codes as td_conn_read; fills peer_cn and peer_orgs
+int td_tls_accept(struct td_tls *t, struct td_conn *c, int64_t deadline); // codes as td_conn_fill; fills peer_cn and peer_orgs

@@ -89,8 +89,6 @@ int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 // Binds with uid and resourceVersion as preconditions (either may be NULL) and annotations (a JSON object, may be NULL) in the same write.
 int td_kube_bind(struct td_kube *k, const char *ns, const char *pod, const char *uid, const char *rv, const char *node,
 		 const yyjson_mut_val *annotations, struct td_cancel *c, struct td_error *err);
-int td_kube_evict(struct td_kube *k, const char *ns, const char *pod, const char *uid, int grace_s, struct td_cancel *c,
-		  struct td_error *err);
 // Raw: any path, for what has no verb here. Returns the reply's JSON root.
 int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body, size_t len,
 		struct td_cancel *c, struct td_json **ret, struct td_error *err);

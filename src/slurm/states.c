@@ -29,11 +29,6 @@ uint64_t td_job_state_parse(const char *name)
 	return TD_JOB(OTHER);
 }
 
-const char *td_job_state_name(enum td_job_state_bit bit)
-{
-	return bit < TD_JOB_BITS ? jobs[bit].name : "?";
-}
-
 // Ended beats ending beats lost beats starting beats running beats waiting: more caution wins. One exception: a requeued job says
 // PENDING+COMPLETING: it ends as a grant now, and waits afterwards.
 enum td_job_phase td_job_phase(uint64_t states)
@@ -53,31 +48,16 @@ bool td_job_ended(uint64_t states)
 	return p == TD_PHASE_ENDING || p == TD_PHASE_ENDED;
 }
 
-static const char *text(const char *(*name)(unsigned), unsigned bits, uint64_t states, char *buf, size_t n)
+const char *td_job_states_text(uint64_t states, char *buf, size_t n)
 {
 	size_t len = 0;
 	buf[0] = '\0';
-	for (unsigned i = 0; i < bits && len + 1 < n; i++)
+	for (unsigned i = 0; i < TD_JOB_BITS && len + 1 < n; i++)
 		if (states >> i & 1)
-			len += (size_t)snprintf(buf + len, n - len, "%s%s", len ? "+" : "", name(i));
+			len += (size_t)snprintf(buf + len, n - len, "%s%s", len ? "+" : "", jobs[i].name);
 	if (!states)
 		snprintf(buf, n, "none");
 	return buf;
-}
-
-static const char *job_name(unsigned i)
-{
-	return jobs[i].name;
-}
-
-static const char *node_name(unsigned i)
-{
-	return nodes[i];
-}
-
-const char *td_job_states_text(uint64_t states, char *buf, size_t n)
-{
-	return text(job_name, TD_JOB_BITS, states, buf, n);
 }
 
 const char *td_job_end_words(uint64_t states)
@@ -114,11 +94,6 @@ uint64_t td_node_state_parse(const char *name)
 		if (!strcmp(nodes[i], name))
 			return UINT64_C(1) << i;
 	return TD_NODE(OTHER);
-}
-
-const char *td_node_states_text(uint64_t states, char *buf, size_t n)
-{
-	return text(node_name, TD_NODE_BITS, states, buf, n);
 }
 
 static bool busy(uint64_t s)

@@ -59,8 +59,7 @@ enum td_job_state_bit {
 };
 #define TD_JOB(name) (UINT64_C(1) << TD_JOB_BIT_##name)
 
-uint64_t td_job_state_parse(const char *name);            // one flag; unknown ones are TD_JOB(OTHER)
-const char *td_job_state_name(enum td_job_state_bit bit); // "RUNNING"
+uint64_t td_job_state_parse(const char *name); // one flag; unknown ones are TD_JOB(OTHER)
 enum td_job_phase td_job_phase(uint64_t states);
 bool td_job_ended(uint64_t states); // ENDING or ENDED: nothing of it comes back (a requeued job says PENDING)
 // "RUNNING", "CANCELLED+COMPLETING": for people and for logs.
@@ -112,6 +111,5 @@ enum td_node_state_bit {
 uint64_t td_node_state_parse(const char *name);
 // For people: sinfo's words, most important first: "down", "drained", "draining", "idle", "mixed", …
 const char *td_node_words(uint64_t states);
-const char *td_node_states_text(uint64_t states, char *buf, size_t n); // "IDLE+DRAIN"
-bool td_node_drained(uint64_t states);                                 // DRAIN and no job on it (COMPLETING counts as a job)
-bool td_node_usable(uint64_t states);                                  // could start a job now, room given
+bool td_node_drained(uint64_t states); // DRAIN and no job on it (COMPLETING counts as a job)
+bool td_node_usable(uint64_t states);  // could start a job now, room given

@@ -3,6 +3,7 @@
 // Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is answered before that.
 #include "agent/kubelet/kubelet.h"
 #include "agent/metrics.h"
+#include "agent/parts.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "kube/health.h"
@@ -165,39 +166,22 @@ static int learn_all(struct td_kubelet *k, struct td_error *err)
 
 // ---- threads ----
 
-struct part {
-	struct td_kubelet *k;
-	const char *name;
-	int (*fn)(struct td_kubelet *k, struct td_error *err);
-	pthread_t thread;
-	bool started;
-};
-
-static int run_gate(struct td_kubelet *k, struct td_error *err)
+static int run_gate(void *ctx, struct td_error *err)
 {
+	struct td_kubelet *k = ctx;
 	return td_gate_serve(k->a.gate, k->a.cancel, err);
 }
-static int run_grants(struct td_kubelet *k, struct td_error *err)
+static int run_grants(void *ctx, struct td_error *err)
 {
+	struct td_kubelet *k = ctx;
 	struct td_controller c = {.name = "grants", .workers = 1, .queue = k->grants, .reconcile = td_kubelet_grant_sync, .ctx = k};
 	return td_controller_run(&c, k->a.cancel, err);
 }
-static int run_held(struct td_kubelet *k, struct td_error *err)
+static int run_held(void *ctx, struct td_error *err)
 {
+	struct td_kubelet *k = ctx;
 	struct td_controller c = {.name = "held", .workers = 1, .queue = k->a.held, .reconcile = td_agent_held_sync, .ctx = &k->a};
 	return td_controller_run(&c, k->a.cancel, err);
-}
-
-static void *part_main(void *arg)
-{
-	struct part *p = arg;
-	struct td_error e = TD_ERROR_INIT;
-	int r = p->fn(p->k, &e);
-	if (r && r != TD_CANCELLED && !td_cancelled(p->k->a.cancel)) {
-		td_err("agent: %s: %s", p->name, e.msg);
-		td_cancel_fire(p->k->a.cancel); // half an agent is worse than none: the kubelet starts a whole one
-	}
-	return NULL;
 }
 
 static int serve(struct td_kubelet *k, struct td_error *err)
@@ -207,22 +191,13 @@ static int serve(struct td_kubelet *k, struct td_error *err)
 		r = learn_all(k, err);
 	if (r)
 		return r;
-	struct part parts[] = {{k, "gate", run_gate}, {k, "grants", run_grants}, {k, "held", run_held}};
-	for (size_t i = 0; i < TD_LEN(parts) && !r; i++) {
-		parts[i].started = !pthread_create(&parts[i].thread, NULL, part_main, &parts[i]);
-		if (!parts[i].started) {
-			r = td_fail(err, TD_INTERNAL, "start thread %s", parts[i].name);
-			td_cancel_fire(k->a.cancel);
-		}
-	}
+	struct td_part parts[] = {{"gate", run_gate, k}, {"grants", run_grants, k}, {"held", run_held, k}};
+	r = td_parts_start(parts, TD_LEN(parts), k->a.cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_agent_measure(&k->a); // it looks into informers
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", k->o.node, k->o.devices, k->o.state, k->o.node);
-	td_cancel_wait(k->a.cancel, -1);
-	for (size_t i = 0; i < TD_LEN(parts); i++)
-		if (parts[i].started)
-			pthread_join(parts[i].thread, NULL);
+	td_parts_join(parts, TD_LEN(parts));
 	td_agent_measure(NULL);
 	return r;
 }

@@ -8,6 +8,7 @@
 
 #include "agent/devices/devices.h"
 #include "agent/gate/gate.h"
+#include "agent/test/holders.h"
 #include "base/file.h"
 
 #include <errno.h>
@@ -17,18 +18,6 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-static struct td_holder native(int64_t job, int64_t start)
-{
-	return (struct td_holder){.job = job, .start = start, .uid = "1000"};
-}
-
-static struct td_holder pod(int64_t job, int64_t start, const char *uid)
-{
-	struct td_holder h = {.job = job, .start = start, .pod = true};
-	snprintf(h.uid, sizeof(h.uid), "%s", uid);
-	return h;
-}
 
 static int claim(struct td_gate_table *t, uint64_t mask, struct td_holder h)
 {
@@ -86,14 +75,14 @@ static void test_table_same_job(void **state)
 {
 	struct td_gate_table t = {.n = 8};
 	bool changed = true;
-	struct td_holder h = native(7, 0), p = pod(7, 100, "u");
+	struct td_holder h = native(7, 0), p = with_pod(7, 100, "u");
 	assert_int_equal(claim(&t, 0x1, h), 0);
 	assert_int_equal(td_gate_claim(&t, 0x1, &p, &changed, NULL), 0);
 	assert_true(changed && t.dev[0].now.pod && t.dev[0].now.start == 100 && t.dev[0].n_prev == 0);
 	assert_int_equal(td_gate_claim(&t, 0x1, &p, &changed, NULL), 0);
 	assert_false(changed);
 	// A pod whose grant is older than what is there is late; Prolog of a job is never.
-	assert_int_equal(claim(&t, 0x1, pod(5, 50, "v")), TD_CONFLICT);
+	assert_int_equal(claim(&t, 0x1, with_pod(5, 50, "v")), TD_CONFLICT);
 	assert_int_equal(claim(&t, 0x1, native(5, 50)), 0);
 	// A refused claim changes nothing, not even the devices before the refused one.
 	struct td_gate_table before = t;
@@ -115,8 +104,8 @@ static void test_table_overflow(void **state)
 static void test_own_devices(void **state)
 {
 	struct td_gate_table t = {.n = 2};
-	assert_int_equal(claim(&t, 1, pod(0, 0, "a")), 0);
-	struct td_holder a = pod(0, 0, "a"), b = pod(0, 0, "b");
+	assert_int_equal(claim(&t, 1, with_pod(0, 0, "a")), 0);
+	struct td_holder a = with_pod(0, 0, "a"), b = with_pod(0, 0, "b");
 	assert_false(td_gate_holds(&t, 1, &b));
 	assert_int_equal(claim(&t, 1, b), 0);
 	assert_true(td_gate_holds(&t, 1, &b));
@@ -132,7 +121,7 @@ static void test_save(void **state)
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_int_equal(u.n, 8);
 	claim(&t, 0x81, native(7, 100));
-	claim(&t, 0x1, pod(8, 200, "11111111-2222-3333-4444-555555555555"));
+	claim(&t, 0x1, with_pod(8, 200, "11111111-2222-3333-4444-555555555555"));
 	assert_int_equal(td_gate_save(path, &t, NULL, NULL), 0);
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_memory_equal(&t, &u, sizeof(t));
@@ -283,7 +272,7 @@ static void test_wait_and_timeout(void **state)
 static void test_check(void **state)
 {
 	struct world *w = *state;
-	struct td_holder old = pod(5, 10, "u"), again = native(5, 12), next = native(6, 11);
+	struct td_holder old = with_pod(5, 10, "u"), again = native(5, 12), next = native(6, 11);
 	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
 	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &old, 100, NULL, NULL, NULL, NULL), 0);
 	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), 0);
@@ -315,7 +304,7 @@ static void *release(void *arg)
 static void test_released(void **state)
 {
 	struct world *w = *state;
-	struct td_holder a = native(1, 10), b = pod(2, 20, "u");
+	struct td_holder a = native(1, 10), b = with_pod(2, 20, "u");
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &a, NULL), 0);
 	w->busy_job = 1;
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, NULL), TD_THROTTLED);

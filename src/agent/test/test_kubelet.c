@@ -8,6 +8,7 @@
 
 #include "agent/gate/table.h"
 #include "agent/kubelet/busy.h"
+#include "agent/test/holders.h"
 #include "base/file.h"
 
 #include <stdio.h>
@@ -188,18 +189,6 @@ static void test_fence(void **state)
 }
 
 // ---- the table ----
-
-static struct td_holder native(int64_t id, int64_t start)
-{
-	return (struct td_holder){.job = id, .start = start, .uid = "1000"};
-}
-
-static struct td_holder with_pod(int64_t id, int64_t start, const char *uid)
-{
-	struct td_holder h = {.job = id, .start = start, .pod = true};
-	snprintf(h.uid, sizeof(h.uid), "%s", uid);
-	return h;
-}
 
 static void test_boots(void **state)
 {

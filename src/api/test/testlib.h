@@ -1,4 +1,4 @@
-// Helpers of this room's tests: documents from YAML text, and comparison with a readable failure.
+// Helpers of tests: documents from YAML text, and comparison with a readable failure.
 #pragma once
 
 #include <setjmp.h>

@@ -1,26 +1,8 @@
 // Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the decision about nodes.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
 #include "slurm/where.h"
-
-#include <stdio.h>
-#include <string.h>
-
-static struct td_json *parse(const char *s)
-{
-	td_auto_json_list struct td_json_list l = {0};
-	struct td_error err = TD_ERROR_INIT;
-	if (td_yaml_parse(s, strlen(s), &l, &err) || l.n != 1)
-		fail_msg("%s", err.msg);
-	return td_json_ref(l.v[0]);
-}
 
 static struct td_json *embedded(const char *kind)
 {
@@ -63,7 +45,7 @@ static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struc
 // What lets slurmctld start where every node is drained in Slurm stays when the site's template has tolerations of its own.
 static void test_tolerations(void **state)
 {
-	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"), *mine = parse("[{key: mine, operator: Exists}]");
+	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"), *mine = Y("[{key: mine, operator: Exists}]");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(usual));
 	td_jm_copyval(d, yyjson_mut_doc_get_root(d), "spec.controller.template.spec.tolerations", td_json_root(mine));
 	td_auto(td_json_unref) struct td_json *sc = td_json_from_mut(yyjson_mut_doc_get_root(d));
@@ -153,10 +135,9 @@ static void test_objects(void **state)
 
 static void test_share(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = parse(NODE),
-					      *small = parse("status: {allocatable: {cpu: '1', memory: 32Gi}}"),
-					      *four = parse("spec: {slurm: {gres: 'gpu:4'}}"),
-					      *nine = parse("spec: {slurm: {gres: 'gpu:9'}}");
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = Y(NODE),
+					      *small = Y("status: {allocatable: {cpu: '1', memory: 32Gi}}"),
+					      *four = Y("spec: {slurm: {gres: 'gpu:4'}}"), *nine = Y("spec: {slurm: {gres: 'gpu:9'}}");
 	struct td_op_share s = {0};
 	struct td_error err = TD_ERROR_INIT;
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
@@ -195,7 +176,7 @@ static yyjson_val *volume(const yyjson_val *pod, const char *name)
 
 static void test_slurmd(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = parse(NODE), *pod = NULL,
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL,
 					      *again = NULL, *other = NULL;
 	const struct td_op_share s = {15, 31744, 8}, s2 = {14, 31744, 8};
 	struct td_error err = TD_ERROR_INIT;
@@ -238,7 +219,7 @@ static void test_slurmd(void **state)
 // Devices by DRA: slurmd's claim is allocated by kube-scheduler, so its pod names the node by affinity.
 static void test_dra(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = parse(DRA), *set = embedded("NodeSet"), *node = parse(NODE), *pod = NULL, *none = NULL;
+	td_auto(td_json_unref) struct td_json *sc = Y(DRA), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL, *none = NULL;
 	const struct td_op_share s = {15, 31744, 8}, cpu_only = {15, 31744, 0};
 	struct td_op_share found = {0};
 	struct td_error err = TD_ERROR_INIT;
@@ -267,7 +248,7 @@ static void test_dra(void **state)
 	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 8), *one = td_op_device_files(td_json_root(sc), true, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
-	td_auto(td_json_unref) struct td_json *bare = parse("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
+	td_auto(td_json_unref) struct td_json *bare = Y("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
 	td_auto_strv struct td_strv problems = {0}, fine = {0};
 	td_op_devices_check(td_json_root(bare), false, &problems);
 	td_op_devices_check(td_json_root(sc), true, &fine);
@@ -279,7 +260,7 @@ static void test_dra(void **state)
 static void devices_say(const char *spec, const char *words)
 {
 	td_auto_free char *text = td_asprintf("spec: %s", spec);
-	td_auto(td_json_unref) struct td_json *sc = parse(text);
+	td_auto(td_json_unref) struct td_json *sc = Y(text);
 	td_auto_strv struct td_strv p = {0};
 	td_op_devices_check(td_json_root(sc), true, &p);
 	if (p.n != (*words ? 1 : 0) || (p.n && !strstr(p.v[0], words)))
@@ -316,16 +297,15 @@ static void test_offered(void **state)
 		{"", "'0'", "x", 0},
 		{"", "'8'", "x", 8},
 	};
-	td_auto(td_json_unref) struct td_json *sc = parse("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
-							  "scheduler: {gresMap: {a.com/gpu: gpu}}}"),
-					      *slip = parse(
-						      "metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
-						      "scheduler: {gresMap: {a.com/gpu: gpu}}}");
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
+						      "scheduler: {gresMap: {a.com/gpu: gpu}}}"),
+					      *slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
+							"scheduler: {gresMap: {a.com/gpu: gpu}}}");
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		td_auto_free char *text = td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
 						      "status: {capacity: {a.com/gpu: %s}, allocatable: {a.com/gpu: '0'}}\n",
 						      cases[i].share, cases[i].there);
-		td_auto(td_json_unref) struct td_json *j = parse(text);
+		td_auto(td_json_unref) struct td_json *j = Y(text);
 		td_auto(td_object_unref) struct td_object *node = td_object_new(td_json_ref(j));
 		struct td_op op = {.image = cases[i].image};
 		long long got = 0;
@@ -351,7 +331,7 @@ static void test_nodeset_check(void **state)
 	};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		td_auto_free char *text = td_asprintf("metadata: {name: pool}\nspec: {slurm: %s}\n", bad[i][0]);
-		td_auto(td_json_unref) struct td_json *o = parse(text);
+		td_auto(td_json_unref) struct td_json *o = Y(text);
 		td_auto_strv struct td_strv p = {0};
 		td_op_nodeset_check(td_json_root(o), &p);
 		if (p.n == 0 || !td_starts(p.v[0], bad[i][1]))
@@ -377,7 +357,7 @@ static void test_covers(void **state)
 		{"{c: [a]}", "{c: [a, b]}", false}, {"{s: null}", "{s: x}", false},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
-		td_auto(td_json_unref) struct td_json *l = parse(t[i].live), *w = parse(t[i].want);
+		td_auto(td_json_unref) struct td_json *l = Y(t[i].live), *w = Y(t[i].want);
 		if (td_op_covers(td_json_root(l), td_json_root(w)) != t[i].same)
 			fail_msg("%s against %s", t[i].live, t[i].want);
 	}

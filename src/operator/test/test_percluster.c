@@ -1,24 +1,7 @@
 // Unit tests of what a SlurmCluster gets besides Slurm: the template that is installed, filled in.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
-
-#include <string.h>
-
-static struct td_json *parse(const char *s)
-{
-	td_auto_json_list struct td_json_list l = {0};
-	struct td_error err = TD_ERROR_INIT;
-	if (td_yaml_parse(s, strlen(s), &l, &err) || l.n != 1)
-		fail_msg("%s", err.msg);
-	return td_json_ref(l.v[0]);
-}
 
 // The template of deploy/manifests, as it is mounted into the operator's pod.
 static char *installed(void)
@@ -43,7 +26,7 @@ static char *installed(void)
 
 static int make(const char *text, const char *sc, const char *key, const char *image, struct td_op_wants *ret, struct td_error *err)
 {
-	td_auto(td_json_unref) struct td_json *c = parse(sc), *k = parse(key);
+	td_auto(td_json_unref) struct td_json *c = Y(sc), *k = Y(key);
 	return td_op_per_cluster_objects(text, td_json_root(c), "tandem-system", image, td_json_root(k), ret, err);
 }
 
