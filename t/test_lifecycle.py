@@ -84,15 +84,15 @@ def test_up_that_met_a_supervise_about_to_end_starts_another(home):
 
 
 def supervises(home):
-    """Process ids of every supervise of this home."""
-    found = []
+    """Process ids of every supervise of this home; a child that it has just forked is not yet another program."""
+    found = {}
     for d in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.path.basename(os.readlink(f"/proc/{d}/exe")) == "tandem-supervise" and f"TANDEM_HOME={home.home}\0" in open(f"/proc/{d}/environ").read():
-                found.append(int(d))
+                found[int(d)] = int(open(f"/proc/{d}/stat").read().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    return found
+    return [pid for pid, parent in found.items() if parent not in found]
 
 
 @pytest.mark.feature("F1")
