@@ -265,10 +265,15 @@ def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_p
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role):
     leader, other = roles.two(role, lease=(600, 590, 2))  # one that is not released stands longer than this test waits
-    leader.signal(signal.SIGTERM)
-    wait_for("the other leads", lambda: other.leads)
-    leader.p.wait(60)
-    assert leader.p.returncode == 0
+    try:
+        leader.signal(signal.SIGTERM)
+        wait_for("the other leads", lambda: other.leads)
+        leader.p.wait(60)
+        assert leader.p.returncode == 0
+    finally:
+        for c in (leader, other):  # and longer than the next test waits
+            c.signal(signal.SIGTERM)
+            c.p.wait(60)
 
 
 @pytest.mark.feature("A12")
