@@ -361,7 +361,7 @@ def test_statefulset_is_ordered(plane, ns):
     assert p["spec"]["hostname"] == "db-1" and p["spec"]["subdomain"] == "db"
     assert p["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] == "db-1"
     uids = {x["metadata"]["name"]: x["metadata"]["uid"] for x in plane.live(ns)}
-    plane.k("-n", ns, "delete", "pod", "db-1")
+    plane.k("-n", ns, "delete", "pod", "db-1", "--wait=false")  # kubectl waits for ever if the next one of that name comes between two of its looks
     wait_for("db-1 is back", lambda: {x["metadata"]["name"] for x in plane.live(ns)} == {"db-0", "db-1", "db-2"} and
              {x["metadata"]["name"]: x["metadata"]["uid"] for x in plane.live(ns)}["db-1"] != uids["db-1"])
     plane.k("-n", ns, "scale", "sts/db", "--replicas=1")
@@ -380,7 +380,7 @@ def test_statefulset_partition_and_ondelete(plane, ns):
     plane.k("-n", ns, "patch", "sts", "db", "--type=json", "-p", '[{"op":"replace","path":"/spec/updateStrategy","value":{"type":"OnDelete"}}]')
     plane.k("-n", ns, "set", "env", "sts/db", "V=3")
     wait_for("the controllers have seen it", lambda: (lambda s: s["status"]["observedGeneration"] == s["metadata"]["generation"])(plane.get("-n", ns, "sts", "db")))
-    plane.k("-n", ns, "delete", "pod", "db-1")
+    plane.k("-n", ns, "delete", "pod", "db-1", "--wait=false")
     wait_for("the deleted one is new", lambda: value() == ["2", "3", "2"])
 
 
@@ -405,7 +405,7 @@ def test_statefulset_history_and_undo(plane, ns):
     k("-n", ns, "set", "env", "sts/db", "V=3")
     wait_for("only db-1 is new", lambda: value() == ["1", "3"] and plane.get("-n", ns, "sts", "db")["status"].get("readyReplicas") == 2)
     uid = plane.get("-n", ns, "pod", "db-0")["metadata"]["uid"]
-    k("-n", ns, "delete", "pod", "db-0")
+    k("-n", ns, "delete", "pod", "db-0", "--wait=false")
     wait_for("db-0 is back as it was", lambda: value() == ["1", "3"] and plane.get("-n", ns, "pod", "db-0")["metadata"]["uid"] != uid)
     # Old ones go, those in use stay.
     k("-n", ns, "patch", "sts", "db", "-p", '{"spec":{"revisionHistoryLimit":1,"updateStrategy":{"rollingUpdate":{"partition":0}}}}')

@@ -171,7 +171,7 @@ def test_the_operator_tells_of_nodes_and_repeats_are_counted(pool):
     older, before = len(about()), sum(e["count"] for e in about())  # operators before this one told of it too
     for n in (1, 2):
         uid = pool.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["uid"]
-        pool.kubectl("delete", "pod", "main-pool-n1", "-n", "slurm", "--grace-period=1")
+        pool.kubectl("delete", "pod", "main-pool-n1", "-n", "slurm", "--grace-period=1", "--wait=false")
 
         def again():
             p = [p for p in pool.items("pods", "-n", "slurm") if p["metadata"]["name"] == "main-pool-n1" and p["metadata"]["uid"] != uid]

@@ -373,7 +373,7 @@ def test_a_job_id_is_given_once_even_by_a_slurmctld_that_was_killed(home):
     another("slurmctld -D", lambda pid: os.kill(pid, signal.SIGKILL))
     first = ids(2)
     assert first[0] > 3 and first[1] == first[0] + 1, first
-    another("slurmctld -D", lambda _: home.kubectl("delete", "pod", "main-slurmctld-0", "-n", "slurm"))
+    another("slurmctld -D", lambda _: home.kubectl("delete", "pod", "main-slurmctld-0", "-n", "slurm", "--wait=false"))
     assert ids(1) == [first[1] + 1]
     another("slurmctld -D", lambda pid: os.kill(pid, signal.SIGKILL))
     assert ids(1)[0] > first[1] + 1
