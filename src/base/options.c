@@ -1,0 +1,244 @@
+// Command lines from a table: parsing, checks and help.
+#include "base/options.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { HELP_WIDTH = 24 }; // columns for names in the help; a longer name has its text on the next line
+
+// ---- values ----
+
+int td_duration_parse(const char *text, int64_t *ret_ms, struct td_error *err)
+{
+	char *end;
+	double v = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
+	double unit = v < 0               ? 0
+		      : !strcmp(end, "s") ? 1000
+		      : !strcmp(end, "m") ? 60000
+		      : !strcmp(end, "h") ? 3600000
+					  : 0;
+	if (unit == 0 || v > 1e6)
+		return td_fail(err, TD_INVALID, "\"%s\" is not a time such as 30s, 5m or 2h", text);
+
+	*ret_ms = (int64_t)(v * unit);
+	return 0;
+}
+
+static bool is_choice(const char *choices, const char *text)
+{
+	td_auto_strv struct td_strv all = {0};
+	td_strv_split(&all, choices, '|');
+	return td_strv_has(&all, text);
+}
+
+static int read_number(const struct td_option *o, const char *text, struct td_error *err)
+{
+	bool seconds = o->kind == TD_OPTION_SECONDS, bounded = o->min || o->max;
+	size_t len = strlen(text);
+	td_auto_free char *digits = td_strndup(text, seconds && td_ends(text, "s") ? len - 1 : len);
+	long long v;
+	if (td_parse_i64(digits, &v) && v >= (bounded ? o->min : INT32_MIN) && v <= (bounded ? o->max : INT32_MAX)) {
+		*(int *)o->to = (int)v;
+		return 0;
+	}
+	if (!bounded)
+		return td_fail(err, TD_INVALID, "--%s is \"%s\": give a number", o->name, text);
+	return td_fail(err, TD_INVALID, "--%s is \"%s\": give %s from %lld to %lld", o->name, text,
+		       seconds ? "whole seconds" : "a number", (long long)o->min, (long long)o->max);
+}
+
+static int read_value(const struct td_option *o, char *text, struct td_error *err)
+{
+	switch (o->kind) {
+	case TD_OPTION_SWITCH:
+		*(bool *)o->to = true;
+		return 0;
+	case TD_OPTION_TEXT:
+		if (o->choices && !is_choice(o->choices, text))
+			return td_fail(err, TD_INVALID, "--%s is \"%s\": give one of %s", o->name, text, o->choices);
+		*(const char **)o->to = text;
+		return 0;
+	case TD_OPTION_LIST:
+		td_strv_add(o->to, text);
+		return 0;
+	case TD_OPTION_INT:
+	case TD_OPTION_SECONDS:
+		return read_number(o, text, err);
+	case TD_OPTION_DURATION:
+		return td_duration_parse(text, o->to, err) ? td_wrap(err, "--%s", o->name) : 0;
+	case TD_OPTION_LEVEL: {
+		int level = td_log_level_parse(text);
+		if (level < 0)
+			return td_fail(err, TD_INVALID, "--%s is \"%s\": give debug, info, warn or error", o->name,
+				       text);
+		*(enum td_log_level *)o->to = (enum td_log_level)level;
+		return 0;
+	}
+	}
+	return td_fail(err, TD_INTERNAL, "--%s has no kind", o->name);
+}
+
+// ---- parsing ----
+
+// The option that `arg` names, and its value where that is part of `arg` ("--name=VALUE", "-lVALUE"). NULL: there is no
+// such option.
+static const struct td_option *find(const struct td_command *c, char *arg, char **ret_value)
+{
+	*ret_value = NULL;
+	bool is_long = arg[1] == '-';
+	char *equals = is_long ? strchr(arg, '=') : NULL;
+	size_t len = equals ? (size_t)(equals - arg) - 2 : strlen(arg) - (is_long ? 2 : 0);
+
+	for (size_t i = 0; i < c->n; i++) {
+		const struct td_option *o = &c->options[i];
+		if (is_long && strlen(o->name) == len && !strncmp(o->name, arg + 2, len)) {
+			*ret_value = equals ? equals + 1 : NULL;
+			return o;
+		}
+		if (!is_long && o->letter && arg[1] == o->letter && (!arg[2] || o->value)) {
+			*ret_value = arg[2] ? arg + 2 : NULL;
+			return o;
+		}
+	}
+	return NULL;
+}
+
+static int check_words(const struct td_command *c, char **args, size_t n, struct td_error *err)
+{
+	if (n > c->max_args && !c->rest)
+		return td_fail(err, TD_INVALID, "what is \"%s\"?", args[c->max_args]);
+	if (n < c->min_args)
+		return td_fail(err, TD_INVALID, "%s is missing", c->args ? c->args : "an argument");
+	return 0;
+}
+
+int td_options_parse(const struct td_command *c, int argc, char **argv, char ***ret_args, size_t *ret_n, bool *ret_help,
+		     struct td_error *err)
+{
+	td_auto_free bool *given = td_calloc(c->n + 1, sizeof(bool));
+	size_t n = 0; // words so far: they move to argv[1]…
+	bool ended = false;
+	for (int i = 1; i < argc; i++) {
+		char *arg = argv[i], *value;
+		if (ended || arg[0] != '-' || !arg[1]) {
+			argv[1 + n++] = arg;
+			ended = ended || c->rest;
+			continue;
+		}
+		if (!strcmp(arg, "--")) {
+			ended = true;
+			continue;
+		}
+		if (!strcmp(arg, "--help") || !strcmp(arg, "-h")) {
+			*ret_help = true;
+			return 0;
+		}
+
+		const struct td_option *o = find(c, arg, &value);
+		if (!o)
+			return td_fail(err, TD_INVALID, "there is no option %s", arg);
+		if (!o->value && value)
+			return td_fail(err, TD_INVALID, "--%s takes no value", o->name);
+		if (o->value && !value) {
+			if (i + 1 >= argc)
+				return td_fail(err, TD_INVALID, "--%s needs a value: %s", o->name, o->value);
+			value = argv[++i];
+		}
+		int r = read_value(o, value, err);
+		if (r)
+			return r;
+		given[o - c->options] = true;
+	}
+
+	for (size_t i = 0; i < c->n; i++)
+		if (c->options[i].required && !given[i])
+			return td_fail(err, TD_INVALID, "--%s %s is missing", c->options[i].name, c->options[i].value);
+	int r = check_words(c, argv + 1, n, err);
+	if (r)
+		return r;
+
+	if ((int)n + 1 < argc)
+		argv[1 + n] = NULL; // the place of an option, which nobody needs any more
+	*ret_args = argv + 1;
+	*ret_n = n;
+	*ret_help = false;
+	return 0;
+}
+
+// ---- help ----
+
+static void synopsis(const struct td_command *c, struct td_buf *ret)
+{
+	td_buf_printf(ret, "usage: tandem %s", c->name);
+	if (c->usage) {
+		td_buf_printf(ret, " %s\n", c->usage);
+		return;
+	}
+
+	bool more = false;
+	for (size_t i = 0; i < c->n; i++) {
+		if (c->options[i].required)
+			td_buf_printf(ret, " --%s %s", c->options[i].name, c->options[i].value);
+		else
+			more = true;
+	}
+	td_buf_puts(ret, more ? " [OPTION…]" : "");
+	if (c->args)
+		td_buf_printf(ret, c->min_args ? " %s" : " [%s]", c->args);
+	td_buf_putc(ret, '\n');
+}
+
+static void describe(const struct td_option *o, struct td_buf *ret)
+{
+	size_t start = ret->len;
+	td_buf_puts(ret, "  ");
+	if (o->letter)
+		td_buf_printf(ret, "-%c, ", o->letter);
+	td_buf_printf(ret, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
+
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, o->help ? o->help : "", '\n');
+	size_t used = ret->len - start;
+	if (used + 2 > HELP_WIDTH && lines.n) {
+		td_buf_putc(ret, '\n');
+		used = 0;
+	}
+	for (size_t i = 0; i < lines.n; i++) {
+		td_buf_printf(ret, "%*s%s\n", (int)(HELP_WIDTH - (i ? 0 : used)), "", lines.v[i]);
+	}
+	if (!lines.n)
+		td_buf_putc(ret, '\n');
+}
+
+void td_options_help(const struct td_command *c, struct td_buf *ret)
+{
+	synopsis(c, ret);
+	td_buf_printf(ret, "\n%s\n\n", c->about);
+	for (size_t i = 0; i < c->n; i++)
+		describe(&c->options[i], ret);
+	td_buf_printf(ret, "%sExit codes: %s\n", c->n ? "\n" : "",
+		      c->exits ? c->exits : "0 done, 1 failed, 2 wrong usage.");
+}
+
+bool td_command_line(const struct td_command *c, int argc, char **argv, char ***ret_args, int *ret_exit)
+{
+	struct td_error err = TD_ERROR_INIT;
+	char **args;
+	size_t n;
+	bool help = false;
+	if (td_options_parse(c, argc, argv, &args, &n, &help, &err)) {
+		fprintf(stderr, "tandem %s: %s\n`tandem %s --help` says more.\n", c->name, err.msg, c->name);
+		*ret_exit = 2;
+		return false;
+	}
+	if (help) {
+		td_auto_buf struct td_buf text = {0};
+		td_options_help(c, &text);
+		fputs(td_buf_str(&text), stdout);
+		*ret_exit = 0;
+		return false;
+	}
+	if (ret_args)
+		*ret_args = args;
+	return true;
+}
