@@ -1,5 +1,5 @@
 // Children of the workload controllers: claiming, making, deleting; and what a pod's state says.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/condition.h"
 #include "api/selector.h"

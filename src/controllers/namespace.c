@@ -1,5 +1,5 @@
 // Namespaces: one that is being deleted is emptied, then its finalizer "kubernetes" is taken off.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 // Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided again. In one thing
 // we are stricter: pods that a ReplicaSet was told to end and has not yet ended count for maxSurge, and not as available. (Kubernetes
 // counts what was told for the one and the status for the other, and is over its bounds for as long as the ReplicaSet's controller lags.)
-#include "local/controllers/deployment.h"
+#include "controllers/deployment.h"
 
 #include "api/condition.h"
 

@@ -1,7 +1,7 @@
 // One look at a Deployment, shared by its two files: what is done (deployment.c) and what is said (deployment_status.c).
 #pragma once
 
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #define CTL_DESIRED "deployment.kubernetes.io/desired-replicas"
 #define CTL_MAX "deployment.kubernetes.io/max-replicas"

@@ -2,7 +2,7 @@
 // Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes: who comes back writes both, and the watches of
 // both keep no order, so with the Lease alone a fresh "Ready" could be overruled and nobody would say it again. Their age is how long we
 // have seen them unchanged: after our own start every node gets its time again, and clocks are not compared.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/condition.h"
 

@@ -1,6 +1,6 @@
 // Pods that nobody will end: bound to a node that does not exist, being deleted without ever having been placed, left on a node with a
 // NoExecute taint for longer than they tolerate, or finished in such numbers that they only fill the store.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 //
 // A revision is the hash of the template, kept in the pods' label controller-revision-hash and as a ControllerRevision (revision.c): a pod
 // below the partition that has to be made again is made from the current one, not from the update.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <pthread.h>
 #include <string.h>

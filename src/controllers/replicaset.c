@@ -1,6 +1,6 @@
 // ReplicaSet: as many active pods as spec.replicas says. Deletes in Kubernetes' order: not scheduled, pending, not ready, cheaper,
 // ready for a shorter time, more restarts, newer.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/condition.h"
 #include "api/selector.h"

@@ -3,7 +3,7 @@
 // Room on a node = allocatable − what Slurm gives out there (annotation tandem.dev/slurm-share) − requests of the pods there that
 // Slurm did not place. One worker; a pod that was bound counts on its node from that moment on (assumed), not only when the cache shows it.
 // Not looked at: inter-pod affinity, topology spread, preemption.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/quantity.h"
 #include "api/selector.h"

@@ -4,7 +4,7 @@
 // The API server takes what it grants from the status itself (apiserver/evict.c) and notes the pod in status.disruptedPods: until its
 // deletion is seen, or two minutes have passed, that pod no longer counts as healthy. Every write here names the version that it was made
 // from, so that no grant is overwritten.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/selector.h"
 

@@ -1,6 +1,6 @@
 // ControllerRevisions of a StatefulSet: one for each template that it had, named by the template's hash; what `kubectl rollout history` and
 // `undo` read, and what pods below the partition are made from.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 //
 // What was reached is in status and never falls: completedIndexes is a union, succeeded and failed are maxima; so a finished pod
 // that is deleted does not make its index run again.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "base/rand.h"
 

@@ -1,5 +1,5 @@
 // Every namespace has the ServiceAccount "default" and the ConfigMap kube-root-ca.crt.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <string.h>
 

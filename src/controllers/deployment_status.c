@@ -1,5 +1,5 @@
 // A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure as `kubectl rollout status` reads them.
-#include "local/controllers/deployment.h"
+#include "controllers/deployment.h"
 
 #include "api/condition.h"
 

@@ -3,7 +3,7 @@
 #include "base/cancel.h"
 #include "base/log.h"
 #include "cmd/roles.h"
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include <getopt.h>
 #include <pthread.h>

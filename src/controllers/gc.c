@@ -1,7 +1,7 @@
 // Garbage collector: objects whose owners are all gone go too; foreground deletion waits for what blocks it; orphaning cuts the ties.
 //
 // Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its own says so.
-#include "local/controllers/ctl.h"
+#include "controllers/ctl.h"
 
 #include "api/condition.h"
 #include "base/log.h"
