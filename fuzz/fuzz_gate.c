@@ -1,6 +1,6 @@
 // The gate's request lines, device lists as users and Slurm write them, the grant annotations, and the table that lies on the disk.
-#include "agent/devices/devices.h"
-#include "agent/gate/gate.h"
+#include "gate/devices.h"
+#include "gate/gate.h"
 
 #include <stdio.h>
 #include <string.h>

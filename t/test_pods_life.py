@@ -246,7 +246,7 @@ def test_termination_messages(plane):
 
 
 def test_crash_loops_back_off(plane, crasher):
-    """1st restart at once, the 2nd after 10 s, the 3rd after 20 s more (the growth and the reset are in src/agent/test)."""
+    """1st restart at once, the 2nd after 10 s, the 3rd after 20 s more (the growth and the reset are in src/kubelet/test)."""
     p = plane.wait(crasher, "third run", lambda p: state(p)["restartCount"] >= 2)
     p = plane.wait(crasher, "back-off", lambda p: state(p)["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
     wait = ["10s", "20s", "40s", "1m20s", "2m40s", "5m0s"][min(state(p)["restartCount"], 6) - 1]  # the tests before took their time

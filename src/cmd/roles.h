@@ -2,7 +2,7 @@
 #pragma once
 
 int td_apiserver_main(int argc, char **argv);
-int td_controllers_main(int argc, char **argv); // local/controllers
+int td_controllers_main(int argc, char **argv);
 int td_agent_main(int argc, char **argv);
 int td_sandbox_main(int argc, char **argv); // oci
 int td_operator_main(int argc, char **argv);

@@ -1,0 +1,428 @@
+// Garbage collector: objects whose owners are all gone go too; foreground deletion waits for what blocks it; orphaning cuts the ties.
+//
+// Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its own says so.
+#include "controllers/ctl.h"
+
+#include "api/condition.h"
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+struct monitor {
+	struct td_gvr gvr; // strings: static ones, or owned (dynamic)
+	char *own[4];
+	struct td_informer *inf;
+	bool dynamic, dead;
+	struct td_cancel *cancel;
+	struct ctl_gc *gc;
+	struct monitor *next;
+};
+struct ctl_gc {
+	struct ctl *c;
+	struct td_queue *queue;
+	pthread_mutex_t lock; // guards the list `monitors` and `dead`; entries live until the end
+	struct monitor *monitors;
+};
+
+// ---- monitors: one informer per resource ----
+
+static void on_change(void *ctx, struct td_object *old, struct td_object *now);
+static void on_crd(void *ctx, struct td_object *old, struct td_object *now);
+
+static struct monitor *monitor_add(struct ctl_gc *g, const struct td_gvr *gvr, struct td_informer *inf)
+{
+	struct monitor *m = td_calloc(1, sizeof(*m));
+	m->gvr = *gvr;
+	m->inf = inf;
+	m->gc = g;
+	pthread_mutex_lock(&g->lock);
+	m->next = g->monitors;
+	g->monitors = m;
+	pthread_mutex_unlock(&g->lock);
+	return m;
+}
+
+// The newest one. A dead one still says how an owner's absence is asked for.
+static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const char *resource_or_kind, bool alive)
+{
+	struct monitor *m;
+	pthread_mutex_lock(&g->lock);
+	for (m = g->monitors; m; m = m->next)
+		if ((!alive || !m->dead) && td_streq(m->gvr.group, group) &&
+		    (td_streq(m->gvr.resource, resource_or_kind) || td_streq(m->gvr.kind, resource_or_kind)))
+			break;
+	pthread_mutex_unlock(&g->lock);
+	return m;
+}
+
+void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx)
+{
+	struct ctl_gc *g = c->gc;
+	pthread_mutex_lock(&g->lock);
+	struct monitor *m = g->monitors;
+	pthread_mutex_unlock(&g->lock);
+	for (; m; m = m->next) // the list only grows at its head
+		if (m->dynamic && !__atomic_load_n(&m->dead, __ATOMIC_RELAXED))
+			fn(ctx, &m->gvr);
+}
+
+// Keys: "group resource|ns/name"; '|' is in no name.
+static void enqueue(struct ctl_gc *g, const struct td_gvr *gvr, const char *ns, const char *name)
+{
+	td_auto_free char *key = td_asprintf("%s %s|%s/%s", gvr->group, gvr->resource, ns, name);
+	td_queue_add(g->queue, key);
+}
+
+static void group_of(const char *api_version, char *buf, size_t n)
+{
+	const char *slash = strchr(api_version, '/');
+	snprintf(buf, n, "%.*s", slash ? (int)(slash - api_version) : 0, api_version);
+}
+
+static bool has_finalizer(const struct td_object *o, const char *name)
+{
+	size_t i, n;
+	yyjson_val *f, *all = td_jget(o->root, "metadata.finalizers");
+	yyjson_arr_foreach (all, i, n, f)
+		if (td_streq(yyjson_get_str(f), name))
+			return true;
+	return false;
+}
+
+struct dependents {
+	struct dependent {
+		struct monitor *m;
+		struct td_object *o;
+	} *v;
+	size_t n, cap;
+};
+
+static void dependents_done(struct dependents *d)
+{
+	for (size_t i = 0; i < d->n; i++)
+		td_object_unref(d->v[i].o);
+	free(d->v);
+}
+
+static void find_dependents(struct ctl_gc *g, const char *uid, struct dependents *ret)
+{
+	pthread_mutex_lock(&g->lock);
+	struct monitor *m = g->monitors;
+	pthread_mutex_unlock(&g->lock);
+	for (; m; m = m->next) {
+		td_auto_objects struct td_objects l = {0};
+		td_informer_by_index(m->inf, "owner", uid, &l);
+		for (size_t i = 0; i < l.n; i++) {
+			if (ret->n == ret->cap) {
+				ret->cap = ret->cap ? ret->cap * 2 : 8;
+				ret->v = td_realloc(ret->v, ret->cap * sizeof(*ret->v));
+			}
+			ret->v[ret->n++] = (struct dependent){m, td_object_ref(l.v[i])};
+		}
+	}
+}
+
+// ---- owners ----
+
+static yyjson_val *ref_to(const struct td_object *o, const char *uid)
+{
+	size_t i, n;
+	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
+	yyjson_arr_foreach (refs, i, n, ref)
+		if (td_streq(td_jstr(ref, "uid"), uid))
+			return ref;
+	return NULL;
+}
+
+enum owner_state { OWNER_LIVE, OWNER_ABSENT, OWNER_WAITS, OWNER_UNKNOWN }; // WAITS: in foreground deletion
+
+static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct td_object *o, const yyjson_val *ref,
+		       struct td_cancel *cancel, enum owner_state *ret, struct td_error *err)
+{
+	char group[256];
+	group_of(td_jstr_or(ref, "apiVersion", ""), group, sizeof(group));
+	const char *name = td_jstr_or(ref, "name", ""), *uid = td_jstr_or(ref, "uid", "");
+	struct monitor *m = monitor_find(g, group, td_jstr_or(ref, "kind", ""), false);
+	if (!m || !*name) {
+		*ret = OWNER_UNKNOWN;
+		return 0;
+	}
+	if (m->gvr.namespaced && !of->gvr.namespaced) { // can own nothing there; Kubernetes leaves it alone too
+		*ret = OWNER_UNKNOWN;
+		return 0;
+	}
+	const char *ns = m->gvr.namespaced ? o->ns : NULL;
+	td_auto(td_object_unref) struct td_object *owner = td_informer_get(m->inf, ns, name);
+	if (!owner || !td_streq(owner->uid, uid)) {
+		owner = td_object_unref(owner);
+		int r = td_kube_get(g->c->kube, &m->gvr, ns, name, cancel, &owner, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+		if (r || !td_streq(owner->uid, uid)) {
+			*ret = OWNER_ABSENT;
+			return 0;
+		}
+	}
+	*ret = td_object_deleting(owner) && has_finalizer(owner, "foregroundDeletion") ? OWNER_WAITS : OWNER_LIVE;
+	return 0;
+}
+
+// ---- writes ----
+
+static yyjson_mut_doc *guarded(const struct td_object *o)
+{
+	yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, p, "metadata.uid", o->uid);
+	td_jm_str(d, p, "metadata.resourceVersion", o->rv);
+	return d;
+}
+
+static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *name, struct td_cancel *cancel,
+			  struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
+	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, p, "metadata.finalizers");
+	size_t i, n;
+	yyjson_val *f, *all = td_jget(o->root, "metadata.finalizers");
+	yyjson_arr_foreach (all, i, n, f)
+		if (!td_streq(yyjson_get_str(f), name))
+			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, f));
+	int r = td_kube_patch(g->c->kube, &m->gvr, o->ns, o->name, NULL, TD_PATCH_MERGE, p, cancel, NULL, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+// Keeps those references for which drop[i] is false.
+static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop, struct td_cancel *cancel,
+		     struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
+	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, p, "metadata.ownerReferences");
+	size_t i, n;
+	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
+	yyjson_arr_foreach (refs, i, n, ref)
+		if (!drop[i])
+			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, ref));
+	int r = td_kube_patch(g->c->kube, &m->gvr, o->ns, o->name, NULL, TD_PATCH_MERGE, p, cancel, NULL, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation, bool guard_rv,
+		     struct td_cancel *cancel, struct td_error *err)
+{
+	const struct td_delete opts = {.uid = o->uid, .rv = guard_rv ? o->rv : NULL, .grace_s = -1, .propagation = propagation};
+	int r = td_kube_delete(g->c->kube, &m->gvr, o->ns, o->name, &opts, cancel, err);
+	td_debug("gc: deleting %s %s/%s (%s): %s", m->gvr.resource, o->ns, o->name, propagation, td_code_name(r));
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+// ---- one object ----
+
+static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+{
+	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
+	find_dependents(g, o->uid, &deps);
+	for (size_t i = 0; i < deps.n; i++) {
+		yyjson_val *refs = td_jget(deps.v[i].o->root, "metadata.ownerReferences");
+		td_auto_free bool *drop = td_calloc(yyjson_arr_size(refs) + 1, sizeof(*drop));
+		size_t j, n;
+		yyjson_val *ref;
+		yyjson_arr_foreach (refs, j, n, ref)
+			drop[j] = td_streq(td_jstr(ref, "uid"), o->uid);
+		int r = drop_refs(g, deps.v[i].m, deps.v[i].o, drop, cancel, err);
+		if (r)
+			return r;
+	}
+	return drop_finalizer(g, m, o, "orphan", cancel, err);
+}
+
+static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+{
+	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
+	find_dependents(g, o->uid, &deps);
+	size_t blocking = 0;
+	for (size_t i = 0; i < deps.n; i++) {
+		const struct dependent *d = &deps.v[i];
+		if (td_jbool(ref_to(d->o, o->uid), "blockOwnerDeletion", false))
+			blocking++;
+		if (!td_object_deleting(d->o))
+			enqueue(g, &d->m->gvr, d->o->ns, d->o->name); // it finds its owner waiting, and goes
+	}
+	return blocking ? 0 : drop_finalizer(g, m, o, "foregroundDeletion", cancel, err);
+}
+
+static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, int64_t *again, struct td_cancel *cancel,
+		   struct td_error *err)
+{
+	yyjson_val *refs = td_jget(o->root, "metadata.ownerReferences"), *ref;
+	size_t i, n = yyjson_arr_size(refs), live = 0, waits = 0, absent = 0;
+	if (!n)
+		return 0;
+	td_auto_free bool *drop = td_calloc(n, sizeof(*drop));
+	yyjson_arr_foreach (refs, i, n, ref) {
+		enum owner_state s;
+		int r = owner_state(g, m, o, ref, cancel, &s, err);
+		if (r)
+			return r;
+		if (s == OWNER_UNKNOWN)
+			*again = 60000; // its kind may come to be known
+		live += s == OWNER_LIVE || s == OWNER_UNKNOWN;
+		waits += s == OWNER_WAITS;
+		absent += s == OWNER_ABSENT;
+		drop[i] = s == OWNER_WAITS || s == OWNER_ABSENT;
+	}
+	if (live)
+		return waits || absent ? drop_refs(g, m, o, drop, cancel, err) : 0;
+	if (waits) {
+		struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
+		find_dependents(g, o->uid, &deps);
+		if (deps.n)
+			return delete_it(g, m, o, "Foreground", true, cancel, err);
+	}
+	const char *how = has_finalizer(o, "orphan") ? "Orphan" : has_finalizer(o, "foregroundDeletion") ? "Foreground" : "Background";
+	return delete_it(g, m, o, how, true, cancel, err);
+}
+
+static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
+{
+	struct ctl_gc *g = ctx;
+	const char *bar = strchr(key, '|'), *space = strchr(key, ' ');
+	td_auto_free char *group = td_strndup(key, (size_t)(space - key)), *resource = td_strndup(space + 1, (size_t)(bar - space - 1));
+	td_auto_free char *ns = NULL, *name = NULL;
+	td_key_split(bar + 1, &ns, &name);
+	struct monitor *m = monitor_find(g, group, resource, true);
+	td_auto(td_object_unref) struct td_object *o = m ? td_informer_get(m->inf, ns, name) : NULL;
+	if (!o)
+		return 0;
+	if (td_object_deleting(o)) {
+		if (has_finalizer(o, "orphan"))
+			return orphan(g, m, o, cancel, err);
+		if (has_finalizer(o, "foregroundDeletion"))
+			return foreground(g, m, o, cancel, err);
+		return 0;
+	}
+	return collect(g, m, o, again, cancel, err);
+}
+
+// ---- changes ----
+
+static void wake_owners(struct ctl_gc *g, const struct td_object *o)
+{
+	size_t i, n;
+	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
+	yyjson_arr_foreach (refs, i, n, ref) {
+		char group[256];
+		group_of(td_jstr_or(ref, "apiVersion", ""), group, sizeof(group));
+		struct monitor *m = monitor_find(g, group, td_jstr_or(ref, "kind", ""), false);
+		if (m)
+			enqueue(g, &m->gvr, m->gvr.namespaced ? o->ns : "", td_jstr_or(ref, "name", ""));
+	}
+}
+
+static void on_change(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct monitor *m = ctx;
+	struct ctl_gc *g = m->gc;
+	if (!now) {
+		struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
+		find_dependents(g, old->uid, &deps);
+		for (size_t i = 0; i < deps.n; i++)
+			enqueue(g, &deps.v[i].m->gvr, deps.v[i].o->ns, deps.v[i].o->name);
+		wake_owners(g, old); // one of them may wait in the foreground
+		return;
+	}
+	yyjson_val *refs = td_jget(now->root, "metadata.ownerReferences");
+	bool newly = !old || !td_jequal(td_jget(old->root, "metadata.ownerReferences"), refs);
+	if (old && newly)
+		wake_owners(g, old); // who was let go may not block any longer
+	if (td_object_deleting(now) || (newly && yyjson_arr_size(refs)))
+		enqueue(g, &m->gvr, now->ns, now->name);
+}
+
+// ---- resources of CRDs ----
+
+static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
+{
+	const char *version = NULL;
+	size_t i, n;
+	yyjson_val *v, *versions = td_jget(crd->root, "spec.versions");
+	yyjson_arr_foreach (versions, i, n, v)
+		if (td_jbool(v, "served", false) && (!version || td_jbool(v, "storage", false)))
+			version = td_jstr(v, "name");
+	const char *group = td_jstr(crd->root, "spec.group"), *plural = td_jstr(crd->root, "spec.names.plural"),
+		   *kind = td_jstr(crd->root, "spec.names.kind");
+	if (!version || !group || !plural || !kind || monitor_find(g, group, plural, true))
+		return;
+	struct monitor *m = td_calloc(1, sizeof(*m));
+	const char *parts[] = {group, version, plural, kind};
+	for (i = 0; i < 4; i++)
+		m->own[i] = td_strdup(parts[i]);
+	m->gvr = (struct td_gvr){m->own[0], m->own[1], m->own[2], m->own[3], td_streq(td_jstr(crd->root, "spec.scope"), "Namespaced")};
+	m->gc = g;
+	m->dynamic = true;
+	m->cancel = td_cancel_new();
+	m->inf = td_informer_new(g->c->kube, &(struct td_informer_opts){.resource = &m->gvr});
+	ctl_add_indexes(m->inf);
+	td_informer_on_change(m->inf, on_change, m);
+	pthread_mutex_lock(&g->lock);
+	m->next = g->monitors;
+	g->monitors = m;
+	pthread_mutex_unlock(&g->lock);
+	struct td_error err = TD_ERROR_INIT;
+	if (td_informer_start(m->inf, m->cancel, &err))
+		td_warn("gc: %s", err.msg);
+}
+
+static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct ctl_gc *g = ctx;
+	const struct td_object *crd = now ? now : old;
+	if (now && td_condition_true(now->root, "Established")) {
+		dynamic_start(g, now);
+		return;
+	}
+	struct monitor *m =
+		now ? NULL : monitor_find(g, td_jstr_or(crd->root, "spec.group", ""), td_jstr_or(crd->root, "spec.names.plural", ""), true);
+	if (m && m->dynamic) {
+		pthread_mutex_lock(&g->lock);
+		__atomic_store_n(&m->dead, true, __ATOMIC_RELAXED); // its store stays: dependents are still found by it, and are all gone
+		pthread_mutex_unlock(&g->lock);
+		td_cancel_fire(m->cancel);
+	}
+}
+
+void ctl_gc_free(struct ctl_gc *g)
+{
+	if (!g)
+		return;
+	while (g->monitors) {
+		struct monitor *m = g->monitors;
+		g->monitors = m->next;
+		if (m->dynamic) {
+			td_cancel_fire(m->cancel);
+			td_informer_free(m->inf);
+			td_cancel_unref(m->cancel);
+			for (size_t i = 0; i < 4; i++)
+				free(m->own[i]);
+		}
+		free(m);
+	}
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
+void ctl_gc(struct ctl *c, struct td_controller *ret)
+{
+	struct ctl_gc *g = c->gc = td_calloc(1, sizeof(*g));
+	g->c = c;
+	pthread_mutex_init(&g->lock, NULL);
+	g->queue = td_queue_new(c->clock);
+	*ret = (struct td_controller){"gc", 4, g->queue, reconcile, g};
+	const struct td_gvr *gvr;
+	struct td_informer *inf;
+	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf); i++)
+		td_informer_on_change(inf, on_change, monitor_add(g, gvr, inf));
+	td_informer_on_change(c->crds, on_crd, g);
+}

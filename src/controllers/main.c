@@ -1,0 +1,235 @@
+// `tandem controllers --kubeconfig F`: the embedded plane's workload controllers, node lifecycle, garbage collection and scheduler in one
+// process.
+#include "base/cancel.h"
+#include "base/log.h"
+#include "cmd/roles.h"
+#include "controllers/ctl.h"
+
+#include <getopt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static const size_t n_informers = 22;
+
+bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
+{
+	const struct {
+		const struct td_gvr *gvr;
+		struct td_informer *inf;
+	} all[] = {{&td_pods, c->pods},
+		   {&td_nodes, c->nodes},
+		   {&td_namespaces, c->namespaces},
+		   {&td_configmaps, c->configmaps},
+		   {&td_secrets, c->secrets},
+		   {&td_services, c->services},
+		   {&td_serviceaccounts, c->serviceaccounts},
+		   {&td_leases, c->leases},
+		   {&td_deployments, c->deployments},
+		   {&td_replicasets, c->replicasets},
+		   {&td_statefulsets, c->statefulsets},
+		   {&td_revisions, c->revisions},
+		   {&td_jobs, c->jobs},
+		   {&td_priorityclasses, c->priorityclasses},
+		   {&td_pdbs, c->pdbs},
+		   {&td_crds, c->crds},
+		   {&td_roles_gvr, c->roles},
+		   {&td_rolebindings, c->rolebindings},
+		   {&td_clusterroles, c->clusterroles},
+		   {&td_clusterrolebindings, c->clusterrolebindings},
+		   {&td_endpoints, c->endpoints},
+		   {&td_endpointslices, c->endpointslices}};
+	_Static_assert(TD_LEN(all) == 22, "n_informers");
+	if (i >= TD_LEN(all))
+		return false;
+	*ret_gvr = all[i].gvr;
+	*ret = all[i].inf;
+	return true;
+}
+
+static void owner_index(const struct td_object *o, struct td_strv *ret)
+{
+	size_t i, n;
+	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
+	yyjson_arr_foreach (refs, i, n, ref) {
+		const char *uid = td_jstr(ref, "uid");
+		if (uid && !td_strv_has(ret, uid))
+			td_strv_add(ret, uid);
+	}
+}
+
+static void orphan_index(const struct td_object *o, struct td_strv *ret)
+{
+	if (!td_object_owner(o))
+		td_strv_add(ret, o->ns);
+}
+
+static void node_index(const struct td_object *o, struct td_strv *ret)
+{
+	const char *node = td_jstr_or(o->root, "spec.nodeName", "");
+	if (*node)
+		td_strv_add(ret, node);
+}
+
+static void unbound_index(const struct td_object *o, struct td_strv *ret)
+{
+	if (!*td_jstr_or(o->root, "spec.nodeName", ""))
+		td_strv_add(ret, "1");
+}
+
+void ctl_add_indexes(struct td_informer *i)
+{
+	td_informer_add_index(i, "owner", owner_index);
+	td_informer_add_index(i, "orphan", orphan_index);
+}
+
+static void make_informers(struct ctl *c)
+{
+	struct {
+		const struct td_gvr *gvr;
+		struct td_informer **at;
+	} all[] = {{&td_pods, &c->pods},
+		   {&td_nodes, &c->nodes},
+		   {&td_namespaces, &c->namespaces},
+		   {&td_configmaps, &c->configmaps},
+		   {&td_secrets, &c->secrets},
+		   {&td_services, &c->services},
+		   {&td_serviceaccounts, &c->serviceaccounts},
+		   {&td_leases, &c->leases},
+		   {&td_deployments, &c->deployments},
+		   {&td_replicasets, &c->replicasets},
+		   {&td_statefulsets, &c->statefulsets},
+		   {&td_revisions, &c->revisions},
+		   {&td_jobs, &c->jobs},
+		   {&td_priorityclasses, &c->priorityclasses},
+		   {&td_pdbs, &c->pdbs},
+		   {&td_crds, &c->crds},
+		   {&td_roles_gvr, &c->roles},
+		   {&td_rolebindings, &c->rolebindings},
+		   {&td_clusterroles, &c->clusterroles},
+		   {&td_clusterrolebindings, &c->clusterrolebindings},
+		   {&td_endpoints, &c->endpoints},
+		   {&td_endpointslices, &c->endpointslices}};
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});
+		ctl_add_indexes(*all[i].at);
+	}
+	td_informer_add_index(c->pods, "node", node_index);
+	td_informer_add_index(c->pods, "unbound", unbound_index);
+}
+
+struct running {
+	const struct td_controller *c;
+	struct td_cancel *cancel;
+	pthread_t thread;
+};
+
+static void *run_one(void *arg)
+{
+	struct running *r = arg;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_controller_run(r->c, r->cancel, &err)) {
+		td_err("%s", err.msg);
+		td_cancel_fire(r->cancel); // supervise starts us again
+	}
+	return NULL;
+}
+
+static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
+{
+	void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,     ctl_statefulset, ctl_job,
+									ctl_gc,         ctl_namespace,      ctl_node,        ctl_podgc,
+									ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
+	struct td_controller v[TD_LEN(makers)];
+	struct running t[TD_LEN(makers)];
+	size_t n = TD_LEN(makers), started = 0;
+	for (size_t i = 0; i < n; i++)
+		makers[i](c, &v[i]);
+	struct td_informer *inf[32];
+	const struct td_gvr *gvr;
+	int r = 0;
+	size_t up = 0;
+	for (; up < n_informers && ctl_informer_at(c, up, &gvr, &inf[up]) && !r; up++)
+		r = td_informer_start(inf[up], cancel, err);
+	if (!r)
+		r = td_informers_fill(inf, n_informers, "the controllers wait", cancel, err);
+	if (!r) {
+		td_info("caches are filled; %zu controllers start", n);
+		for (; started < n; started++) {
+			t[started] = (struct running){&v[started], cancel, 0};
+			int e = pthread_create(&t[started].thread, NULL, run_one, &t[started]);
+			if (e) {
+				r = td_fail_errno(err, TD_INTERNAL, e, "no thread for controller %s", v[started].name);
+				td_cancel_fire(cancel);
+				break;
+			}
+		}
+	}
+	if (r)
+		td_cancel_fire(cancel); // informers that run must end before they are freed
+	for (size_t i = 0; i < started; i++)
+		pthread_join(t[i].thread, NULL);
+	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf[i]); i++)
+		td_informer_free(inf[i]);
+	ctl_gc_free(c->gc);
+	ctl_nodes_free(c->node_ages);
+	ctl_podgc_free(c->podgc);
+	ctl_scheduler_free(c->scheduler);
+	for (size_t i = 0; i < n; i++)
+		td_queue_free(v[i].queue);
+	return r == TD_CANCELLED ? 0 : r;
+}
+
+int td_controllers_main(int argc, char **argv)
+{
+	static const struct option options[] = {{"kubeconfig", required_argument, NULL, 'k'},
+						{"log-level", required_argument, NULL, 'l'},
+						{"node-grace", required_argument, NULL, 'g'},
+						{"help", no_argument, NULL, 'h'},
+						{0}};
+	const char *kubeconfig = NULL;
+	int o, level = TD_LOG_INFO;
+	long long grace = 40;
+	while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+		if (o == 'k') {
+			kubeconfig = optarg;
+		} else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0) {
+			continue;
+		} else if (o == 'g' && td_parse_i64(optarg, &grace) && grace >= 1 && grace <= 3600) {
+			continue;
+		} else {
+			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] [--log-level "
+			      "debug|info|warn|error]\n"
+			      "\nThe workload controllers and the scheduler of the embedded plane.\n\n"
+			      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
+			      o == 'h' ? stdout : stderr);
+			return o == 'h' ? 0 : 2;
+		}
+	}
+	td_log_init("controllers", (enum td_log_level)level);
+	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
+	td_cancel_on_signals(cancel);
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_kube_free) struct td_kube *kube = NULL;
+	if (td_kube_new(kubeconfig, &kube, &err)) {
+		td_err("%s", err.msg);
+		return 1;
+	}
+	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = grace * 1000};
+	if (td_kube_ca(kube, &c.ca, &err))
+		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", err.msg);
+	c.rec = td_recorder_new(kube, "tandem-controllers");
+	c.rs_expect = ctl_expect_new(c.clock);
+	c.sts_expect = ctl_expect_new(c.clock);
+	c.job_expect = ctl_expect_new(c.clock);
+	make_informers(&c);
+	int r = run(&c, cancel, &err);
+	if (r)
+		td_err("%s", err.msg);
+	td_recorder_free(c.rec);
+	ctl_expect_free(c.rs_expect);
+	ctl_expect_free(c.sts_expect);
+	ctl_expect_free(c.job_expect);
+	free(c.ca);
+	return r ? 1 : 0;
+}

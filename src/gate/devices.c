@@ -1,0 +1,87 @@
+#include "gate/devices.h"
+
+#include <ctype.h>
+#include <string.h>
+
+int td_dev_parse(const char *ranges, int n, uint64_t *ret, struct td_error *err)
+{
+	uint64_t m = 0;
+	const char *s = ranges ? ranges : "";
+	if (td_streq(s, "-"))
+		s = "";
+	while (*s) {
+		if (!isdigit((unsigned char)*s))
+			return td_fail(err, TD_INVALID, "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
+		char *e;
+		unsigned long a = strtoul(s, &e, 10), b = a;
+		if (*e == '-') {
+			if (!isdigit((unsigned char)e[1]))
+				return td_fail(err, TD_INVALID, "device list \"%.80s\": a range needs an end, as in \"0-1,4\"", ranges);
+			b = strtoul(e + 1, &e, 10);
+		}
+		if (b < a || b >= (unsigned long)n || b >= TD_DEV_MAX)
+			return td_fail(err, TD_INVALID, "device list \"%.80s\": the node has devices 0 to %d", ranges, n - 1);
+		for (unsigned long i = a; i <= b; i++)
+			m |= (uint64_t)1 << i;
+		if (*e && *e != ',')
+			return td_fail(err, TD_INVALID, "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
+		if (*e == ',' && !e[1])
+			return td_fail(err, TD_INVALID, "device list \"%.80s\" ends with a comma", ranges);
+		s = *e ? e + 1 : e;
+	}
+	*ret = m;
+	return 0;
+}
+
+char *td_dev_format(uint64_t mask)
+{
+	struct td_buf b = {0};
+	for (int i = 0; i < TD_DEV_MAX; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		int j = i;
+		while (j + 1 < TD_DEV_MAX && mask >> (j + 1) & 1)
+			j++;
+		td_buf_printf(&b, j > i ? "%s%d-%d" : "%s%d", b.len ? "," : "", i, j);
+		i = j;
+	}
+	if (!b.len)
+		td_buf_putc(&b, '-');
+	return td_buf_take(&b);
+}
+
+static int number(const yyjson_val *ann, const char *key, int64_t *ret, struct td_error *err)
+{
+	const char *s = td_jkey_str(ann, key);
+	long long v = 0;
+	if (s && (!td_parse_i64(s, &v) || v < 0))
+		return td_fail(err, TD_INVALID, "annotation %s is \"%.40s\": want a number", key, s);
+	*ret = v;
+	return 0;
+}
+
+int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct td_error *err)
+{
+	struct td_grant g = {0};
+	yyjson_val *ann = td_jget(pod, "metadata.annotations");
+	g.all = td_streq(td_jkey_str(ann, "tandem.dev/all-devices"), "true");
+	g.granted = td_jkey_str(ann, "tandem.dev/job-id") != NULL;
+	int r = number(ann, "tandem.dev/job-id", &g.job, err);
+	if (!r)
+		r = number(ann, "tandem.dev/job-start", &g.start, err);
+	if (r)
+		return r;
+	const char *dev = td_jkey_str(ann, "tandem.dev/devices");
+	if (dev && *dev) {
+		td_auto(td_json_unref) struct td_json *j = NULL;
+		r = td_json_parse(dev, strlen(dev), &j, err);
+		if (r)
+			return td_wrap(err, "annotation tandem.dev/devices");
+		const char *list = td_jkey_str(td_json_root(j), "nvidia.com/gpu");
+		r = td_dev_parse(list, gpus, &g.devices, err);
+		if (r)
+			return td_wrap(err, "annotation tandem.dev/devices");
+	}
+	*ret = g;
+	return 0;
+}

@@ -1,0 +1,315 @@
+#include "gate/gate.h"
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "gate/devices.h"
+#include "gate/gate_priv.h"
+#include "metrics/metrics.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+int td_gate_nodes(const struct td_gate *g)
+{
+	return g->o.nodes;
+}
+
+const char *td_gate_node_name(const struct td_gate *g, int node)
+{
+	return g->node[node].name;
+}
+
+int td_gate_node_index(const struct td_gate *g, const char *name)
+{
+	for (int i = 0; i < g->o.nodes; i++)
+		if (!strcmp(g->node[i].name, name))
+			return i;
+	return -1;
+}
+
+int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_error *err)
+{
+	int r = td_mkdir_p(o->dir, 0700, err);
+	if (r)
+		return r;
+	struct td_gate *g = td_calloc(1, sizeof(*g));
+	g->o = *o;
+	g->o.dir = td_strdup(o->dir);
+	g->o.node = NULL; // copied below
+	g->o.boot = td_strdup(o->boot);
+	g->node = td_calloc((size_t)(o->nodes ? o->nodes : 1), sizeof(*g->node));
+	pthread_mutex_init(&g->mu, NULL);
+	pthread_condattr_t ca;
+	pthread_condattr_init(&ca);
+	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
+	pthread_cond_init(&g->changed, &ca);
+	pthread_condattr_destroy(&ca);
+	for (int i = 0; i < o->nodes; i++) {
+		pthread_mutex_init(&g->node[i].mu, NULL);
+		pthread_mutex_init(&g->node[i].writer, NULL);
+		g->node[i].name = td_strdup(o->node[i].name);
+		g->node[i].sockets = td_strdup(o->node[i].sockets);
+		g->node[i].path = td_asprintf("%s/%s.json", o->dir, o->node[i].name);
+	}
+	for (int i = 0; !r && i < o->nodes; i++)
+		r = td_gate_load(g->node[i].path, o->devices, o->boot, &g->node[i].table, err);
+	if (r) {
+		td_gate_free(g);
+		return r;
+	}
+	*ret = g;
+	return 0;
+}
+
+struct td_gate *td_gate_free(struct td_gate *g)
+{
+	if (!g)
+		return NULL;
+	for (int i = 0; i < g->o.nodes; i++) {
+		pthread_mutex_destroy(&g->node[i].mu);
+		pthread_mutex_destroy(&g->node[i].writer);
+		free(g->node[i].name);
+		free(g->node[i].sockets);
+		free(g->node[i].path);
+	}
+	pthread_mutex_destroy(&g->mu);
+	pthread_cond_destroy(&g->changed);
+	free(g->node);
+	free((char *)g->o.dir);
+	free((char *)g->o.boot);
+	free(g);
+	return NULL;
+}
+
+// Changes a copy, writes it, then lets it be seen: nobody acts on a claim that a crash could take back.
+static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	struct td_gate_table *t = td_malloc(sizeof(*t));
+	bool changed = false, lost = false;
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	td_gate_copy(t, &n->table);
+	pthread_mutex_unlock(&n->mu);
+	int r = td_gate_claim(t, mask, h, &changed, err);
+	if (!r && changed) {
+		r = td_fault_at(err, "agent.gate-save.before");
+		if (!r)
+			r = td_gate_save(n->path, t, g->o.boot, err);
+		if (!r)
+			r = td_fault_at(err, "agent.gate-save.after");
+		struct td_holder one;
+		lost = td_gate_pending(t, mask, &one, 1) > 0;
+	}
+	if (!r && changed) {
+		pthread_mutex_lock(&n->mu);
+		td_gate_copy(&n->table, t);
+		pthread_mutex_unlock(&n->mu);
+	}
+	pthread_mutex_unlock(&n->writer);
+	free(t);
+	if (!r && changed && lost && g->o.superseded)
+		g->o.superseded(g->o.ctx, node, mask);
+	return r;
+}
+
+int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	struct td_gate_table *t = td_malloc(sizeof(*t));
+	int r = 0;
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	td_gate_copy(t, &n->table);
+	pthread_mutex_unlock(&n->mu);
+	if (td_gate_tell(t, mask, h) && !(r = td_gate_save(n->path, t, g->o.boot, err))) {
+		pthread_mutex_lock(&n->mu);
+		td_gate_copy(&n->table, t);
+		pthread_mutex_unlock(&n->mu);
+	}
+	pthread_mutex_unlock(&n->writer);
+	free(t);
+	return r;
+}
+
+static void forget(struct td_gate *g, int node, const struct td_holder *h)
+{
+	// Not saved at once: after a crash it is only proven again. The next claim writes it.
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->writer);
+	pthread_mutex_lock(&n->mu);
+	td_gate_forget(&n->table, h);
+	pthread_mutex_unlock(&n->mu);
+	pthread_mutex_unlock(&n->writer);
+}
+
+static int look(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_holder prev[64];
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	bool mine = td_gate_holds(&n->table, mask, h);
+	int k = td_gate_pending(&n->table, mask, prev, 64);
+	pthread_mutex_unlock(&n->mu);
+	if (!mine)
+		return td_fail(err, TD_CONFLICT, "the devices went on to another holder: the grant of job %lld has ended",
+			       (long long)h->job);
+	for (int i = 0; i < k; i++) {
+		char why[160] = "";
+		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
+			td_auto_free char *dev = td_dev_format(mask);
+			return td_fail(err, TD_THROTTLED, "devices %s of %s: held by job %lld (%s)", dev, td_gate_node_name(g, node),
+				       (long long)prev[i].job, why);
+		}
+		forget(g, node, &prev[i]);
+	}
+	return 0;
+}
+
+bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n)
+{
+	struct td_holder prev[64];
+	pthread_mutex_lock(&g->node[node].mu);
+	int k = td_gate_pending(&g->node[node].table, td_dev_all(g->o.devices), prev, 64);
+	pthread_mutex_unlock(&g->node[node].mu);
+	for (int i = 0; i < k; i++) {
+		char why[160] = "";
+		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
+			snprintf(ret, n, "held by job %lld (%s)", (long long)prev[i].job, why);
+			return true;
+		}
+		forget(g, node, &prev[i]);
+	}
+	return false;
+}
+
+int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	if (!mask)
+		return 0;
+	int r = claim(g, node, mask, h, err);
+	return r ? r : look(g, node, mask, h, err);
+}
+
+bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h)
+{
+	if (!mask)
+		return true;
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	bool ok = td_gate_holds(&n->table, mask, h);
+	pthread_mutex_unlock(&n->mu);
+	return ok;
+}
+
+void td_gate_kick(struct td_gate *g)
+{
+	pthread_mutex_lock(&g->mu);
+	g->kicks++;
+	pthread_cond_broadcast(&g->changed);
+	pthread_mutex_unlock(&g->mu);
+}
+
+struct waiter {
+	struct td_gate *g;
+	int node;
+	uint64_t mask;
+	const struct td_holder *h;
+	bool claimed; // nothing is left to claim, only to wait
+};
+
+static int once(struct waiter *w, struct td_error *err)
+{
+	int r = w->claimed ? 0 : claim(w->g, w->node, w->mask, w->h, err);
+	if (r)
+		return r;
+	w->claimed = true;
+	return look(w->g, w->node, w->mask, w->h, err);
+}
+
+// A claim that could not be written (a full disk) is no reason to fail a Prolog at once, which drains its node.
+static bool later(int r)
+{
+	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
+}
+
+static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c, int (*progress)(void *ctx, const char *text),
+			   void *ctx, struct td_error *err)
+{
+	struct td_gate *g = w->g;
+	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
+	char told[sizeof(err->msg)] = "";
+	bool late = false;
+	for (int64_t nap = 5;; nap = nap < 100 ? nap * 2 : 100) {
+		pthread_mutex_lock(&g->mu);
+		uint64_t seen = g->kicks;
+		pthread_mutex_unlock(&g->mu);
+		struct td_error e = TD_ERROR_INIT;
+		int r = once(w, &e);
+		if (!later(r)) {
+			if (r && err)
+				*err = e;
+			return r;
+		}
+		if (progress && strcmp(told, e.msg)) {
+			snprintf(told, sizeof(told), "%s", e.msg);
+			if (progress(ctx, told))
+				return td_fail(err, TD_CANCELLED, "the caller is gone");
+		}
+		int64_t left = end - td_mono_ms(g->o.clock);
+		if (td_cancelled(c))
+			return td_fail(err, TD_CANCELLED, "the agent stops");
+		if (!late && left <= TD_GATE_LATE_MS && g->o.late) {
+			late = true;
+			g->o.late(g->o.ctx, w->node);
+		}
+		if (left <= 0)
+			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
+		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap is short and bounded.
+		struct timespec ts;
+		int64_t ms = nap < left ? nap : left;
+		clock_gettime(CLOCK_MONOTONIC, &ts);
+		ts.tv_nsec += ms % 1000 * 1000000;
+		ts.tv_sec += ms / 1000 + ts.tv_nsec / 1000000000;
+		ts.tv_nsec %= 1000000000;
+		pthread_mutex_lock(&g->mu);
+		while (g->kicks == seen && !pthread_cond_timedwait(&g->changed, &g->mu, &ts))
+			;
+		pthread_mutex_unlock(&g->mu);
+	}
+}
+
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+{
+	struct waiter w = {g, node, mask, h, false};
+	int64_t began = td_mono_ms(&td_clock_system);
+	int r = mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
+	td_metric_observe(
+		td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
+			     "How long jobs waited for their devices' last holders, in seconds; result: let_in, superseded, or late "
+			     "(not free by the deadline).",
+			     TD_LABELS("result"), NULL, 0),
+		(double)(td_mono_ms(&td_clock_system) - began) / 1000,
+		TD_LABELS(!r                 ? "let_in"
+			  : r == TD_CONFLICT ? "superseded"
+					     : "late"));
+	return r;
+}
+
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
+		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+{
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	uint64_t held = td_gate_held(&n->table, h);
+	pthread_mutex_unlock(&n->mu);
+	if (!held || (mask & ~held)) {
+		td_auto_free char *dev = td_dev_format(mask);
+		return td_fail(err, TD_CONFLICT, "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
+			       (long long)h->job, mask ? dev : "(any)", td_gate_node_name(g, node));
+	}
+	struct waiter w = {g, node, mask ? mask : held, h, true};
+	return wait_until_free(&w, timeout_ms, c, progress, ctx, err);
+}

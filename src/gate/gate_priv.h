@@ -1,0 +1,21 @@
+// Inside gate/ only.
+#pragma once
+
+#include "gate/gate.h"
+
+#include <pthread.h>
+
+struct td_gate_node {
+	pthread_mutex_t writer; // puts durable writes in order; held over the write, never while waiting for anything else
+	pthread_mutex_t mu;     // guards table
+	struct td_gate_table table;
+	char *name, *sockets; // of struct td_gate_site
+	char *path;           // of the table
+};
+struct td_gate {
+	struct td_gate_opts o;
+	struct td_gate_node *node;
+	pthread_mutex_t mu; // guards kicks
+	pthread_cond_t changed;
+	uint64_t kicks;
+};

@@ -1,0 +1,78 @@
+#include "gate/held.h"
+
+#include <string.h>
+
+enum { LOOK_MS = 1000 };
+
+void td_held_init(struct td_held *h, const struct td_clock *clock)
+{
+	*h = (struct td_held){.queue = td_queue_new(clock)};
+	pthread_mutex_init(&h->mu, NULL);
+}
+
+void td_held_done(struct td_held *h)
+{
+	if (!h->queue)
+		return;
+	td_queue_free(h->queue);
+	pthread_mutex_destroy(&h->mu);
+}
+
+void td_held_late(struct td_held *h, int node)
+{
+	pthread_mutex_lock(&h->mu);
+	h->late |= (uint64_t)1 << node;
+	pthread_mutex_unlock(&h->mu);
+	td_queue_add(h->queue, td_gate_node_name(h->gate, node));
+}
+
+void td_held_on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_held *h = ctx;
+	if (now && td_object_annotation(now, TD_ANN_GATE_HELD))
+		td_queue_add(h->queue, now->name);
+}
+
+// The reconciler of the annotation; key: a node's name.
+static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_held *h = ctx;
+	int node = td_gate_node_index(h->gate, name);
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->nodes, NULL, name);
+	if (node < 0 || !o)
+		return 0;
+	const char *said = td_object_annotation(o, TD_ANN_GATE_HELD);
+	char text[200] = "";
+	uint64_t bit = (uint64_t)1 << node;
+	pthread_mutex_lock(&h->mu);
+	bool late = h->late & bit;
+	h->late &= ~bit;
+	pthread_mutex_unlock(&h->mu);
+
+	bool held = (late || said) && td_gate_held_up(h->gate, node, text, sizeof(text));
+	if (held)
+		*again_ms = LOOK_MS;
+	if (td_streq(said, held ? text : NULL))
+		return 0;
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *ann = td_jm_obj(d, root, "metadata.annotations");
+	td_jm_str(d, root, "metadata.uid", o->uid);
+	if (held)
+		td_jm_key_str(d, ann, TD_ANN_GATE_HELD, text);
+	else
+		td_jm_key_set(d, ann, TD_ANN_GATE_HELD, yyjson_mut_null(d));
+	int r = td_kube_patch(h->kube, &td_nodes, NULL, name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
+	if (r && held) { // the retry must not forget why it came
+		pthread_mutex_lock(&h->mu);
+		h->late |= bit;
+		pthread_mutex_unlock(&h->mu);
+	}
+	return r;
+}
+
+int td_held_run(struct td_held *h, struct td_cancel *c, struct td_error *err)
+{
+	struct td_controller ctl = {.name = "held", .workers = 1, .queue = h->queue, .reconcile = sync_node, .ctx = h};
+	return td_controller_run(&ctl, c, err);
+}

@@ -1,0 +1,5 @@
+#pragma once
+
+#include "gate/gate.h"
+
+void td_gate_measure(struct td_gate *g); // once, when its callbacks can be called; NULL: before they cannot

@@ -1,0 +1,329 @@
+// The sockets: one accepting thread, one short-lived thread per request (a request may wait for minutes), at most 256.
+#include "gate/gate_priv.h"
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "gate/devices.h"
+#include "standin/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+enum {
+	MAX_REQUESTS = 256,
+	MAX_TASKS = MAX_REQUESTS / 2 /* anybody may ask: never all of them */,
+	TIMEOUT_MAX_MS = 600000,
+	LINE_MS = 10000
+};
+
+struct server {
+	struct td_gate *g;
+	struct td_cancel *cancel;
+	pthread_mutex_t mu; // guards running and tasks
+	pthread_cond_t idle;
+	int running, tasks; // tasks: those of them that came by the socket for tasks
+};
+struct request {
+	struct server *s;
+	int node, fd;
+	bool anybody; // came by the socket for tasks: may only check
+};
+
+static int field_i64(const char *v, const char *key, int64_t *ret, struct td_error *err)
+{
+	long long n;
+	if (!td_parse_i64(v, &n) || n < 0)
+		return td_fail(err, TD_INVALID, "%s=%.40s: want a number", key, v);
+	*ret = n;
+	return 0;
+}
+
+int td_gate_parse(const char *line, const char *node, int devices, struct td_gate_request *ret, struct td_error *err)
+{
+	td_auto_strv struct td_strv f = {0};
+	struct td_gate_request q = {.timeout_ms = 45000};
+	bool job = false, dev = false;
+	td_strv_split(&f, line, ' ');
+	if (f.n == 1 && !strcmp(f.v[0], "ping")) {
+		q.ping = true;
+		*ret = q;
+		return 0;
+	}
+	q.check = f.n && !strcmp(f.v[0], "check");
+	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check))
+		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping", f.n ? f.v[0] : "");
+	for (size_t i = 1; i < f.n; i++) {
+		char *v = strchr(f.v[i], '=');
+		int r = 0;
+		if (!v)
+			return td_fail(err, TD_INVALID, "field \"%.40s\": want key=value", f.v[i]);
+		*v++ = '\0';
+		if (!strcmp(f.v[i], "job") && !q.check) {
+			r = field_i64(v, "job", &q.h.job, err);
+			job = q.h.job > 0;
+		} else if (!strcmp(f.v[i], "start")) {
+			r = field_i64(v, "start", &q.h.start, err);
+		} else if (!strcmp(f.v[i], "timeout")) {
+			r = field_i64(v, "timeout", &q.timeout_ms, err);
+		} else if (!strcmp(f.v[i], "uid")) {
+			snprintf(q.h.uid, sizeof(q.h.uid), "%s", v);
+		} else if (!strcmp(f.v[i], "ask") && !q.check) {
+			snprintf(q.h.ask, sizeof(q.h.ask), "%s", v);
+		} else if (!strcmp(f.v[i], "pod") && !q.check) {
+			if (strlen(v) < sizeof(q.h.ask_pod)) // else it is no pod's name, and half of one would be another's
+				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
+		} else if (!strcmp(f.v[i], "node")) {
+			if (strcmp(v, node))
+				return td_fail(err, TD_INVALID, "node=%.60s: this is the gate of %s", v, node);
+		} else if (!strcmp(f.v[i], "devices")) {
+			r = td_dev_parse(v, devices, &q.mask, err);
+			dev = true;
+		} // fields of a newer peer are not ours to refuse
+		if (r)
+			return r;
+	}
+	if (!dev || (!job && !q.check))
+		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->", q.check ? "check needs" : "acquire needs job=<id> and");
+	if (q.timeout_ms > TIMEOUT_MAX_MS)
+		q.timeout_ms = TIMEOUT_MAX_MS;
+	*ret = q;
+	return 0;
+}
+
+int64_t td_gate_cgroup_job(const char *cgroups)
+{
+	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it everything is the job's own.
+	int64_t job = 0;
+	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
+		char *end;
+		s += strlen("/job_");
+		unsigned long long n = strtoull(s, &end, 10);
+		if (end > s && end - s < 12 && (*end == '/' || *end == '\n' || !*end))
+			job = (int64_t)n;
+	}
+	return job;
+}
+
+static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
+{
+	if (!pid) // the kernel names no process that our PID namespace does not hold
+		return td_fail(err, TD_INTERNAL, "the agent does not see the processes of its node: its pod needs hostPID: true");
+	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
+	return td_file_read(path, 64 << 10, ret, err);
+}
+
+static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
+{
+	td_auto_buf struct td_buf b = {0};
+	int r = peer_cgroups(pid, &b, err);
+	if (r)
+		return r;
+	*ret = td_gate_cgroup_job(td_buf_str(&b));
+	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
+}
+
+// Root is many: any pod may mount the socket's directory, and containers have no user namespace of their own.
+static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct td_error *err)
+{
+	char why[200] = "";
+	td_auto_buf struct td_buf b = {0};
+	// Whom we do not see is outside: above the node, where nobody needs us. Unless we see nothing but ourselves.
+	if (!g->o.may_claim || (!pid && getpid() != 1))
+		return 0;
+	int r = peer_cgroups(pid, &b, err);
+	if (r)
+		return r;
+	return g->o.may_claim(g->o.ctx, node, td_buf_str(&b), why, sizeof(why)) ? 0 : td_fail(err, TD_INVALID, "%s", why);
+}
+
+static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
+{
+	size_t n = 0;
+	int64_t end = td_mono_ms(&td_clock_system) + LINE_MS;
+	for (;;) {
+		struct pollfd p[2] = {{fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+		int64_t left = end - td_mono_ms(&td_clock_system);
+		if (left <= 0 || poll(p, 2, (int)left) <= 0 || p[1].revents)
+			return -1;
+		ssize_t k = recv(fd, buf + n, max - 1 - n, MSG_DONTWAIT);
+		if (k < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (k <= 0)
+			return -1;
+		n += (size_t)k;
+		buf[n] = '\0';
+		char *nl = strchr(buf, '\n');
+		if (nl) {
+			*nl = '\0';
+			return 0;
+		}
+		if (n == max - 1)
+			return -1;
+	}
+}
+
+static int say(int fd, const char *word, const char *text)
+{
+	char line[TD_WIRE_LINE];
+	int n = snprintf(line, sizeof(line) - 1, "%s%s%s", word, text ? " " : "", text ? text : "");
+	for (char *s = line; *s; s++)
+		if (*s == '\n')
+			*s = ' ';
+	if (n > (int)sizeof(line) - 2)
+		n = (int)sizeof(line) - 2;
+	line[n++] = '\n';
+	return send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) == n ? 0 : -1;
+}
+
+static int progress(void *ctx, const char *text)
+{
+	const struct request *q = ctx;
+	return say(q->fd, "wait", text);
+}
+
+static void answer(struct request *q)
+{
+	char line[TD_WIRE_LINE];
+	const char *node = td_gate_node_name(q->s->g, q->node);
+	struct ucred who = {0};
+	socklen_t len = sizeof(who);
+	struct td_error err = TD_ERROR_INIT;
+	struct td_gate_request req;
+	if (getsockopt(q->fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0 || (who.uid != 0 && !q->anybody)) {
+		say(q->fd, "fail", "only root may speak with the gate");
+		return;
+	}
+	if (read_line(q->fd, q->s->cancel, line, sizeof(line)))
+		return;
+	int r = td_gate_parse(line, node, q->s->g->o.devices, &req, &err);
+	if (!r && req.ping) {
+		say(q->fd, "ok", NULL);
+		return;
+	}
+	if (!r && req.check != q->anybody)
+		r = td_fail(&err, TD_INVALID, "this socket takes %s only", q->anybody ? "check" : "acquire");
+	if (!r)
+		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
+	if (!r)
+		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel,
+								  progress, q, &err);
+	if (r)
+		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
+	if (td_fault_at(NULL, "agent.gate-answer.before"))
+		return;
+	say(q->fd, !r ? "ok" : req.check && r == TD_CONFLICT ? "again" : "fail", r ? err.msg : NULL);
+}
+
+static bool enter(struct server *s, bool anybody)
+{
+	pthread_mutex_lock(&s->mu);
+	bool room = s->running < MAX_REQUESTS && (!anybody || s->tasks < MAX_TASKS);
+	s->running += room;
+	s->tasks += room && anybody;
+	pthread_mutex_unlock(&s->mu);
+	return room;
+}
+
+static void leave(struct server *s, bool anybody)
+{
+	pthread_mutex_lock(&s->mu);
+	s->running--;
+	s->tasks -= anybody;
+	pthread_cond_signal(&s->idle);
+	pthread_mutex_unlock(&s->mu);
+}
+
+static void *run_request(void *arg)
+{
+	struct request *q = arg;
+	struct server *s = q->s;
+	bool anybody = q->anybody;
+	answer(q);
+	close(q->fd);
+	free(q);
+	leave(s, anybody);
+	return NULL;
+}
+
+static int listen_on(const char *dir, const char *name, mode_t mode, struct td_error *err)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int r = td_mkdir_p(dir, 0755, err);
+	if (r)
+		return r;
+	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", dir, name) >= (int)sizeof(a.sun_path))
+		return td_fail(err, TD_INVALID, "%s/%s is too long for a socket: choose a shorter --run", dir, name);
+	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	// Pods see the directory, not the socket's inode: a new one is seen by those that run.
+	unlink(a.sun_path);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, mode) < 0 || listen(fd, 128) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "listen on %s", a.sun_path);
+	return td_steal_fd(&fd);
+}
+
+static void dispatch(struct server *s, int node, int fd, bool anybody)
+{
+	struct request *q = td_calloc(1, sizeof(*q));
+	*q = (struct request){s, node, fd, anybody};
+	bool room = enter(s, anybody);
+	pthread_t t;
+	pthread_attr_t at;
+	pthread_attr_init(&at);
+	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&at, 256 << 10);
+	if (!room || pthread_create(&t, &at, run_request, q)) {
+		if (!anybody) // a task that gets no word asks again until its deadline
+			say(fd, "fail", "too many requests wait at this gate");
+		close(fd);
+		free(q);
+		if (room)
+			leave(s, anybody);
+	}
+	pthread_attr_destroy(&at);
+}
+
+int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
+{
+	static const struct {
+		const char *name;
+		mode_t mode;
+	} sockets[] = {{"gate.sock", 0600}, {"task.sock", 0666}};
+	int n = g->o.nodes * 2, r = 0; // node i: 2i for Prolog, 2i + 1 for tasks
+	struct server s = {.g = g, .cancel = c, .mu = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
+	td_auto_free struct pollfd *p = td_calloc((size_t)n + 1, sizeof(*p));
+	for (int i = 0; i < n; i++)
+		p[i].fd = -1;
+	p[n] = (struct pollfd){td_cancel_fd(c), POLLIN, 0};
+	for (int i = 0; i < n && !r; i++) {
+		int fd = listen_on(g->node[i / 2].sockets, sockets[i % 2].name, sockets[i % 2].mode, err);
+		if (fd < 0)
+			r = fd;
+		else
+			p[i] = (struct pollfd){fd, POLLIN, 0};
+	}
+	while (!r && !td_cancelled(c)) {
+		if (poll(p, (nfds_t)n + 1, -1) < 0 && errno != EINTR)
+			r = td_fail_errno(err, TD_INTERNAL, errno, "poll");
+		for (int i = 0; i < n && !r; i++) {
+			int fd = p[i].revents & POLLIN ? accept4(p[i].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+			if (fd >= 0)
+				dispatch(&s, i / 2, fd, i % 2);
+		}
+	}
+	for (int i = 0; i < n; i++)
+		if (p[i].fd >= 0)
+			close(p[i].fd);
+	td_gate_kick(g);
+	pthread_mutex_lock(&s.mu); // requests see the cancel within one nap
+	while (s.running)
+		pthread_cond_wait(&s.idle, &s.mu);
+	pthread_mutex_unlock(&s.mu);
+	return r;
+}

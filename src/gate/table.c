@@ -1,0 +1,274 @@
+#include "gate/table.h"
+
+#include "json/record.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool same(int64_t job_a, int64_t start_a, int64_t job_b, int64_t start_b)
+{
+	return job_a == job_b && (start_a == start_b || !start_a || !start_b);
+}
+
+void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from)
+{
+	to->n = from->n;
+	memcpy(to->dev, from->dev, (size_t)from->n * sizeof(from->dev[0]));
+}
+
+bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
+{
+	// Job 0 is nobody's job: devices that a node gives out by itself, told apart by the pod.
+	if (!a->job && !b->job)
+		return !strcmp(a->uid, b->uid);
+	return same(a->job, a->start, b->job, b->start);
+}
+
+static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, struct td_error *err)
+{
+	if (!d->held || td_holder_same(&d->now, h))
+		return 0;
+	bool past = false;
+	for (int k = 0; k < d->n_prev; k++)
+		past = past || td_holder_same(&d->prev[k], h);
+	for (int k = 0; k < d->n_past; k++)
+		past = past || (h->job && same(d->past[k].job, d->past[k].start, h->job, h->start));
+	// Only a pod can come late with an old grant: Prolog speaks for a job that starts now.
+	if (!past && h->pod && h->start && d->now.start && h->start < d->now.start)
+		past = true;
+	if (past)
+		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i, (long long)d->now.job,
+			       (long long)h->job);
+	if (d->n_prev == TD_GATE_PREV)
+		return td_fail(err, TD_THROTTLED, "device %d: %d earlier holders are not gone yet, the last is job %lld", i, d->n_prev,
+			       (long long)d->now.job);
+	return 0;
+}
+
+int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed, struct td_error *err)
+{
+	for (int i = 0; i < 64; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		if (i >= t->n)
+			return td_fail(err, TD_INVALID, "device %d: the node has %d", i, t->n);
+		int r = check(&t->dev[i], i, h, err);
+		if (r)
+			return r;
+	}
+	bool changed = false;
+	for (int i = 0; i < t->n; i++) {
+		struct td_gate_dev *d = &t->dev[i];
+		if (!(mask >> i & 1))
+			continue;
+		if (d->held && td_holder_same(&d->now, h)) {
+			struct td_holder was = d->now;
+			if (!d->now.start)
+				d->now.start = h->start;
+			if (h->pod && (!d->now.pod || strcmp(d->now.uid, h->uid))) {
+				d->now.pod = true;
+				memcpy(d->now.uid, h->uid, sizeof(h->uid));
+			}
+			if (*h->ask) {
+				memcpy(d->now.ask, h->ask, sizeof(h->ask));
+				memcpy(d->now.ask_pod, h->ask_pod, sizeof(h->ask_pod));
+			}
+			changed = changed || was.start != d->now.start || was.pod != d->now.pod || strcmp(was.uid, d->now.uid) ||
+				  strcmp(was.ask, d->now.ask) || strcmp(was.ask_pod, d->now.ask_pod);
+			continue;
+		}
+		if (d->held) {
+			d->prev[d->n_prev++] = d->now;
+			int keep = d->n_past < TD_GATE_PAST ? d->n_past : TD_GATE_PAST - 1;
+			memmove(d->past + 1, d->past, (size_t)keep * sizeof(d->past[0]));
+			d->past[0].job = d->now.job;
+			d->past[0].start = d->now.start;
+			d->n_past = keep + 1;
+		}
+		d->held = true;
+		d->now = *h;
+		changed = true;
+	}
+	*ret_changed = changed;
+	return 0;
+}
+
+static bool mark(struct td_holder *at, const struct td_holder *h)
+{
+	if (at->pod && !strcmp(at->uid, h->uid) && (at->start || !h->start))
+		return false;
+	at->pod = true;
+	if (!at->start)
+		at->start = h->start;
+	memcpy(at->uid, h->uid, sizeof(h->uid));
+	return true;
+}
+
+bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
+{
+	bool changed = false;
+	for (int i = 0; i < t->n; i++) {
+		struct td_gate_dev *d = &t->dev[i];
+		bool known = d->held && td_holder_same(&d->now, h);
+		if (known)
+			changed |= mark(&d->now, h);
+		for (int k = 0; k < d->n_prev; k++)
+			if (td_holder_same(&d->prev[k], h)) {
+				known = true;
+				changed |= mark(&d->prev[k], h);
+			}
+		if (known || !(mask >> i & 1))
+			continue;
+		if (!d->held)
+			d->now = *h;
+		else if (d->n_prev < TD_GATE_PREV)
+			d->prev[d->n_prev++] = *h;
+		else
+			continue;
+		d->held = changed = true;
+	}
+	return changed;
+}
+
+bool td_gate_holds(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h)
+{
+	for (int i = 0; i < 64; i++)
+		if (mask >> i & 1 && (i >= t->n || !t->dev[i].held || !td_holder_same(&t->dev[i].now, h)))
+			return false;
+	return true;
+}
+
+uint64_t td_gate_held(const struct td_gate_table *t, const struct td_holder *h)
+{
+	uint64_t mask = 0;
+	for (int i = 0; i < t->n; i++)
+		if (t->dev[i].held && td_holder_same(&t->dev[i].now, h))
+			mask |= (uint64_t)1 << i;
+	return mask;
+}
+
+int td_gate_pending(const struct td_gate_table *t, uint64_t mask, struct td_holder *out, int max)
+{
+	int n = 0;
+	for (int i = 0; i < t->n; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		for (int k = 0; k < t->dev[i].n_prev && n < max; k++) {
+			const struct td_holder *h = &t->dev[i].prev[k];
+			bool seen = false;
+			for (int j = 0; j < n; j++)
+				seen = seen || (td_holder_same(&out[j], h) && out[j].pod == h->pod);
+			if (!seen)
+				out[n++] = *h;
+		}
+	}
+	return n;
+}
+
+bool td_gate_forget(struct td_gate_table *t, const struct td_holder *h)
+{
+	bool changed = false;
+	for (int i = 0; i < t->n; i++) {
+		struct td_gate_dev *d = &t->dev[i];
+		for (int k = 0; k < d->n_prev;) {
+			if (td_holder_same(&d->prev[k], h)) {
+				memmove(d->prev + k, d->prev + k + 1, (size_t)(d->n_prev - k - 1) * sizeof(d->prev[0]));
+				d->n_prev--;
+				changed = true;
+			} else {
+				k++;
+			}
+		}
+	}
+	return changed;
+}
+
+// ---- the file: one JSON document, replaced as a whole ----
+
+static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
+{
+	yyjson_mut_val *o = yyjson_mut_obj(d);
+	td_jm_int(d, o, "job", h->job);
+	td_jm_int(d, o, "start", h->start);
+	td_jm_bool(d, o, "pod", h->pod);
+	td_jm_str(d, o, "uid", h->uid);
+	if (*h->ask)
+		td_jm_str(d, o, "ask", h->ask);
+	if (*h->ask_pod)
+		td_jm_str(d, o, "askPod", h->ask_pod);
+	return o;
+}
+
+static void holder_read(const yyjson_val *v, struct td_holder *ret)
+{
+	*ret = (struct td_holder){.job = td_jint(v, "job", 0), .start = td_jint(v, "start", 0), .pod = td_jbool(v, "pod", false)};
+	snprintf(ret->uid, sizeof(ret->uid), "%s", td_jstr_or(v, "uid", ""));
+	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
+	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));
+}
+
+int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table *ret, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	struct td_gate_table t = {.n = n};
+	int r = td_record_read(path, &j, err);
+	if (r == TD_NOT_FOUND) {
+		*ret = t;
+		return 0;
+	}
+	if (r)
+		return td_wrap(err, "gate table");
+	if (boot && !td_streq(td_jstr(td_json_root(j), "boot"), boot)) {
+		*ret = t;
+		return 0;
+	}
+	yyjson_val *devs = td_jget(td_json_root(j), "devices"), *v;
+	size_t i, max;
+	yyjson_arr_foreach (devs, i, max, v) {
+		int at = (int)td_jint(v, "index", -1);
+		if (at < 0 || at >= n)
+			continue;
+		struct td_gate_dev *d = &t.dev[at];
+		yyjson_val *e;
+		size_t k, m;
+		d->held = td_jget(v, "holder") != NULL;
+		holder_read(td_jget(v, "holder"), &d->now);
+		yyjson_arr_foreach (td_jget(v, "earlier"), k, m, e) {
+			if (d->n_prev < TD_GATE_PREV)
+				holder_read(e, &d->prev[d->n_prev++]);
+		}
+		yyjson_arr_foreach (td_jget(v, "past"), k, m, e) {
+			if (d->n_past < TD_GATE_PAST) {
+				d->past[d->n_past].job = td_jint(e, "job", 0);
+				d->past[d->n_past++].start = td_jint(e, "start", 0);
+			}
+		}
+	}
+	*ret = t;
+	return 0;
+}
+
+int td_gate_save(const char *path, const struct td_gate_table *t, const char *boot, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *devs = td_jm_arr(d, root, "devices");
+	td_jm_str(d, root, "boot", boot);
+	for (int i = 0; i < t->n; i++) {
+		const struct td_gate_dev *v = &t->dev[i];
+		if (!v->held)
+			continue;
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, devs);
+		td_jm_int(d, o, "index", i);
+		td_jm_set(d, o, "holder", holder_json(d, &v->now));
+		yyjson_mut_val *a = td_jm_arr(d, o, "earlier");
+		for (int k = 0; k < v->n_prev; k++)
+			yyjson_mut_arr_append(a, holder_json(d, &v->prev[k]));
+		a = td_jm_arr(d, o, "past");
+		for (int k = 0; k < v->n_past; k++) {
+			yyjson_mut_val *p = yyjson_mut_arr_add_obj(d, a);
+			td_jm_int(d, p, "job", v->past[k].job);
+			td_jm_int(d, p, "start", v->past[k].start);
+		}
+	}
+	return td_record_write(path, root, 0600, err);
+}

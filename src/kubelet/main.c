@@ -1,0 +1,499 @@
+// The role `agent`: flags, wiring, order of start and stop.
+//
+// Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end, containers stay.
+#include "api/quantity.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cmd/roles.h"
+#include "gate/agent.h"
+#include "gate/gate.h"
+#include "gate/metrics.h"
+#include "gate/parts.h"
+#include "kube/health.h"
+#include "kubelet/kubelet.h"
+#include "kubelet/metrics.h"
+#include "kubelet/pods/hosts.h"
+#include "kubelet/pods/pod.h"
+#include "kubelet/pods/sync.h"
+#include "kubelet/stream/stream.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6 };
+
+static const char help[] =
+	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
+	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
+	"                    [--log-level LEVEL]\n"
+	"       tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
+	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
+	"The second form is the gate on one node of a real cluster, beside its kubelet.\n"
+	"The first is the node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
+	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
+	"tandem-agent(8) says what each flag is.\n\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
+
+// ---- flags ----
+
+static int number(const char *flag, const char *s, int min, int max, int *ret, struct td_error *err)
+{
+	long long v;
+	if (!td_parse_i64(s, &v) || v < min || v > max)
+		return td_fail(err, TD_INVALID, "--%s %s: want a number from %d to %d", flag, s, min, max);
+	*ret = (int)v;
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_error *err)
+{
+	enum {
+		F_KUBECONFIG = 256,
+		F_HOME,
+		F_RUN,
+		F_ID,
+		F_IMAGES,
+		F_NODES,
+		F_CPUS,
+		F_MEMORY,
+		F_GPUS,
+		F_MAJOR,
+		F_SWITCH,
+		F_CIDR,
+		F_API,
+		F_METRICS,
+		F_LOG,
+		F_HELP
+	};
+	static const struct option opts[] = {{"kubeconfig", 1, 0, F_KUBECONFIG},
+					     {"home", 1, 0, F_HOME},
+					     {"run", 1, 0, F_RUN},
+					     {"id", 1, 0, F_ID},
+					     {"images", 1, 0, F_IMAGES},
+					     {"nodes", 1, 0, F_NODES},
+					     {"cpus", 1, 0, F_CPUS},
+					     {"memory", 1, 0, F_MEMORY},
+					     {"gpus", 1, 0, F_GPUS},
+					     {"device-major", 1, 0, F_MAJOR},
+					     {"switch", 1, 0, F_SWITCH},
+					     {"cidr", 1, 0, F_CIDR},
+					     {"api-url", 1, 0, F_API},
+					     {"metrics", 1, 0, F_METRICS},
+					     {"log-level", 1, 0, F_LOG},
+					     {"help", 0, 0, F_HELP},
+					     {0}};
+	const char *nodes = NULL, *cpus = NULL, *gpus = NULL, *major = NULL;
+	int c;
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
+		const char **to[] = {&o->kubeconfig, &o->home, &o->run, &o->id,          &o->images, &nodes,      &cpus,
+				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url, &o->metrics};
+		if (c == F_HELP)
+			return td_fail(err, TD_OK, "help");
+		if (c == F_LOG) {
+			int level = td_log_level_parse(optarg);
+			if (level < 0)
+				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
+			td_log_init("agent", (enum td_log_level)level);
+			continue;
+		}
+		if (c < F_KUBECONFIG || c > F_METRICS)
+			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
+		*to[c - F_KUBECONFIG] = optarg;
+	}
+	if (optind < argc)
+		return td_fail(err, TD_INVALID, "unexpected \"%s\"", argv[optind]);
+	const struct {
+		const char *name, *value;
+	} need[] = {{"kubeconfig", o->kubeconfig},
+		    {"home", o->home},
+		    {"run", o->run},
+		    {"id", o->id},
+		    {"images", o->images},
+		    {"nodes", nodes},
+		    {"cpus", cpus},
+		    {"memory", o->memory},
+		    {"gpus", gpus},
+		    {"device-major", major},
+		    {"switch", o->switch_name},
+		    {"cidr", o->cidr},
+		    {"api-url", o->api_url}};
+	for (size_t i = 0; i < TD_LEN(need); i++)
+		if (!need[i].value)
+			return td_fail(err, TD_INVALID, "--%s is missing", need[i].name);
+	int r = number("nodes", nodes, 1, 64, &o->nodes, err);
+	if (!r)
+		r = number("cpus", cpus, 1, 4096, &o->cpus, err);
+	if (!r)
+		r = number("gpus", gpus, 0, TD_DEV_MAX, &o->gpus, err);
+	if (!r)
+		r = number("device-major", major, 1, 4095, &o->device_major, err);
+	return r;
+}
+
+// ---- callbacks of the gate ----
+
+static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
+{
+	struct td_kubelet *a = ctx;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	char sub[40];
+	snprintf(sub, sizeof(sub), "job_%lld", (long long)h->job);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		if (p->node != node)
+			continue;
+		bool same = h->job ? p->grant.job == h->job && (!h->start || !p->grant.start || p->grant.start == h->start) : false;
+		if ((same || (h->pod && !strcmp(p->uid, h->uid))) && td_pod_busy(p)) {
+			snprintf(why, n, "pod %s/%s still runs", p->ns, p->name);
+			return true;
+		}
+		if (!p->slurmd || !h->job)
+			continue;
+		for (size_t k = 0; k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *id = p->ctr[k].wanted ? td_pod_container_id(a, p, &p->ctr[k]) : NULL;
+			pthread_mutex_unlock(&p->mu);
+			bool busy = false;
+			struct td_error e = TD_ERROR_INIT;
+			// A container that is gone has no processes; one that cannot be looked into is not known to be free.
+			int r = id ? td_oci_busy(a->oci, id, sub, &busy, &e) : 0;
+			if (r && r != TD_NOT_FOUND) {
+				snprintf(why, n, "cannot look into %s: %s", id, e.msg);
+				return true;
+			}
+			if (busy) {
+				snprintf(why, n, "processes of the job are left on the node");
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+static void holder_superseded(void *ctx, int node, uint64_t mask)
+{
+	struct td_kubelet *a = ctx;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		pthread_mutex_lock(&p->mu);
+		bool hit = p->node == node && (p->devices & mask);
+		pthread_mutex_unlock(&p->mu);
+		if (hit)
+			td_queue_add(a->queue, p->uid);
+	}
+}
+
+// A container's name stands right below our own cgroup, in every hierarchy: what lies deeper is the container's to name.
+static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
+{
+	struct td_kubelet *a = ctx;
+	td_auto_free char *ours = td_asprintf("/tandem-%s/", a->o.id);
+	const char *at = strstr(cgroups, ours);
+	if (!at)
+		return true;
+	at += strlen(ours);
+	td_auto_free char *id = td_strndup(at, strcspn(at, "/\n"));
+	char *attempt = strrchr(id, '-'); // an earlier one may be on its way out
+	size_t len = attempt ? (size_t)(attempt - id) + 1 : 0;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		for (size_t k = 0; k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *its = td_pod_container_id(a, p, &p->ctr[k]);
+			pthread_mutex_unlock(&p->mu);
+			if (!len || strncmp(its, id, len))
+				continue;
+			if (p->slurmd && p->node == node)
+				return true;
+			snprintf(why, n, "pod %s/%s is no slurmd of this node: only Slurm's Prolog claims devices", p->ns, p->name);
+			return false;
+		}
+	}
+	snprintf(why, n, "container %.64s is of no slurmd pod of this node: only Slurm's Prolog claims devices", id);
+	return false;
+}
+
+static void late(void *ctx, int node)
+{
+	struct td_kubelet *a = ctx;
+	td_held_late(&a->held, node);
+}
+
+// ---- wiring ----
+
+static void on_service(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *a = ctx;
+	td_hosts_changed(a->hosts);
+}
+
+static int parse_cidr(struct td_kubelet *a, struct td_error *err)
+{
+	int x, b, c, d, n = 0;
+	if (sscanf(a->o.cidr, "%d.%d.%d.%d/%d%n", &x, &b, &c, &d, &a->prefix, &n) != 5 || a->o.cidr[n] || x != 10 || b < 0 || b > 255 ||
+	    c != 0 || d != 1 || a->prefix != 16)
+		return td_fail(err, TD_INVALID, "--cidr %s: want 10.X.0.1/16", a->o.cidr);
+	a->subnet = b;
+	snprintf(a->gateway, sizeof(a->gateway), "10.%d.0.1", b);
+	return 0;
+}
+
+static int make_dirs(struct td_kubelet *a, struct td_error *err)
+{
+	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes", "log/pods", "shared", "pods"};
+	// What containers made is for containers: files that all may read in there (a token, a Secret) and programs that become root
+	// are not for everybody on the machine, nor is the socket that is for every task. A mount needs no way through the directories
+	// above it. (`shared` is itself what pods see: the home is closed, local/up.c.)
+	char *closed[] = {td_asprintf("%s/agent", a->o.home), td_asprintf("%s/pods", a->o.home), td_asprintf("%s/nodes", a->o.home),
+			  td_asprintf("%s/nodes", a->o.run)};
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(below_home) && !r; i++) {
+		td_auto_free char *d = td_asprintf("%s/%s", a->o.home, below_home[i]);
+		r = td_mkdir_p(d, 0755, err);
+	}
+	for (int i = 0; i < a->o.nodes && !r; i++) {
+		td_auto_free char *root = td_asprintf("%s/nodes/n%d/root", a->o.home, i), *run = td_asprintf("%s/nodes/n%d", a->o.run, i);
+		r = td_mkdir_p(root, 0755, err);
+		if (!r)
+			r = td_mkdir_p(run, 0755, err);
+	}
+	for (size_t i = 0; i < TD_LEN(closed); i++) {
+		if (!r && chmod(closed[i], 0700) < 0)
+			r = td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", closed[i]);
+		free(closed[i]);
+	}
+	return r;
+}
+
+static int open_runtime(struct td_kubelet *a, struct td_error *err)
+{
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (n < 0)
+		return td_fail(err, TD_INTERNAL, "read /proc/self/exe");
+	self[n] = '\0';
+	td_auto_free char *state = td_asprintf("%s/runc", a->o.run), *pods = td_asprintf("%s/pods", a->o.home),
+			  *cg = td_asprintf("/tandem-%s", a->o.id), *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
+	if (!td_path_exists(init))
+		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run", init);
+	struct td_oci_opts o = {.state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = init, .self_path = self};
+	return td_oci_new(&o, &a->oci, err);
+}
+
+static int open_gate(struct td_kubelet *a, struct td_error *err)
+{
+	td_auto_free char *dir = td_asprintf("%s/agent/gate", a->o.home);
+	td_auto_free struct td_gate_site *node = td_calloc((size_t)a->o.nodes, sizeof(*node));
+	td_auto_strv struct td_strv text = {0};
+	for (int i = 0; i < a->o.nodes; i++) {
+		td_strv_addf(&text, "n%d", i);
+		td_strv_addf(&text, "%s/nodes/n%d", a->o.run, i);
+	}
+	for (int i = 0; i < a->o.nodes; i++)
+		node[i] = (struct td_gate_site){text.v[2 * i], text.v[2 * i + 1]};
+	struct td_gate_opts g = {.dir = dir,
+				 .node = node,
+				 .nodes = a->o.nodes,
+				 .devices = a->o.gpus,
+				 .clock = a->clock,
+				 .busy = holder_busy,
+				 .superseded = holder_superseded,
+				 .late = late,
+				 .may_claim = may_claim,
+				 .ctx = a};
+	return td_gate_new(&g, &a->gate, err);
+}
+
+static int setup(struct td_kubelet *a, struct td_error *err)
+{
+	int r = parse_cidr(a, err);
+	if (!r && (r = td_quantity_ceil(a->o.memory, &a->memory_bytes, err)))
+		td_wrap(err, "--memory");
+	if (!r)
+		r = make_dirs(a, err);
+	if (!r)
+		r = open_runtime(a, err);
+	if (!r)
+		r = td_net_switch_ensure(a->o.switch_name, a->o.cidr, err);
+	if (!r)
+		r = td_kube_new(a->o.kubeconfig, &a->kube, err);
+	if (r)
+		return r;
+	a->table = td_pod_table_new();
+	a->queue = td_queue_new(a->clock);
+	a->probes = td_queue_new(a->clock);
+	td_held_init(&a->held, a->clock);
+	a->recorder = td_recorder_new(a->kube, "kubelet");
+	a->hosts = td_hosts_new(a);
+	r = td_watch_new(a->queue, &a->watch, err);
+	if (!r)
+		r = td_pods_restore(a, err);
+	if (r)
+		return r;
+	return open_gate(a, err);
+}
+
+static int start_informers(struct td_kubelet *a, struct td_error *err)
+{
+	const struct {
+		struct td_informer **i;
+		const struct td_gvr *gvr;
+		void (*fn)(void *, struct td_object *, struct td_object *);
+	} all[] = {{&a->nodes, &td_nodes, NULL},
+		   {&a->services, &td_services, on_service},
+		   {&a->configmaps, &td_configmaps, td_pods_on_config},
+		   {&a->secrets, &td_secrets, td_pods_on_config},
+		   {&a->pods, &td_pods, td_pods_on_change}};
+	struct td_informer *v[TD_LEN(all)];
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		struct td_informer_opts o = {.resource = all[i].gvr};
+		v[i] = *all[i].i = td_informer_new(a->kube, &o);
+		if (all[i].fn)
+			td_informer_on_change(v[i], all[i].fn, a);
+	}
+	td_informer_on_change(a->nodes, td_held_on_node, &a->held);
+	a->held.gate = a->gate;
+	a->held.kube = a->kube;
+	a->held.nodes = a->nodes;
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
+		r = td_informer_start(v[i], a->cancel, err);
+	return r ? r : td_informers_fill(v, TD_LEN(all), "the agent waits", a->cancel, err);
+}
+
+static int run_gate(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_gate_serve(a->gate, a->cancel, err);
+}
+static int run_hosts(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_hosts_run(a->hosts, a->cancel, err);
+}
+static int run_nodes(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_kubelet_nodes_run(a, a->cancel, err);
+}
+static int run_stream(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_stream_run(a, a->cancel, err);
+}
+static int run_sync(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	struct td_controller c = {.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
+	return td_controller_run(&c, a->cancel, err);
+}
+static int run_held(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_held_run(&a->held, a->cancel, err);
+}
+static int run_probes(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	struct td_controller c = {.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
+	return td_controller_run(&c, a->cancel, err);
+}
+
+static int serve(struct td_kubelet *a, struct td_error *err)
+{
+	int r = start_informers(a, err);
+	if (r)
+		return r;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
+		td_queue_add(a->queue, all.v[i]->uid);
+	struct td_part parts[] = {{"gate", run_gate, a}, {"hosts", run_hosts, a}, {"stream", run_stream, a}, {"probes", run_probes, a},
+				  {"pods", run_sync, a}, {"nodes", run_nodes, a}, {"held", run_held, a}};
+	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
+	td_info("agent: %d nodes, %zu pods taken over", a->o.nodes, all.n);
+	td_health_set("start", r ? "a part could not start" : NULL);
+	td_parts_join(parts, TD_LEN(parts));
+	return r;
+}
+
+static void teardown(struct td_kubelet *a)
+{
+	td_cancel_fire(a->cancel);
+	struct td_informer *v[] = {a->pods, a->nodes, a->services, a->configmaps, a->secrets};
+	for (size_t i = 0; i < TD_LEN(v); i++)
+		td_informer_free(v[i]);
+	pthread_mutex_lock(&a->hooks_mu); // hooks see the cancel
+	while (a->hooks)
+		pthread_cond_wait(&a->hooks_idle, &a->hooks_mu);
+	pthread_mutex_unlock(&a->hooks_mu);
+	if (a->watch)
+		td_watch_free(a->watch);
+	td_recorder_free(a->recorder);
+	td_gate_free(a->gate);
+	td_hosts_free(a->hosts);
+	td_pod_table_free(a->table);
+	if (a->queue)
+		td_queue_free(a->queue);
+	td_held_done(&a->held);
+	if (a->probes)
+		td_queue_free(a->probes);
+	td_kube_free(a->kube);
+	if (a->oci)
+		td_oci_free(a->oci);
+	td_cancel_unref(a->cancel);
+}
+
+int td_agent_main(int argc, char **argv)
+{
+	struct td_kubelet a = {.clock = &td_clock_system, .hooks_mu = PTHREAD_MUTEX_INITIALIZER, .hooks_idle = PTHREAD_COND_INITIALIZER};
+	struct td_error err = TD_ERROR_INIT;
+	td_log_init("agent", TD_LOG_INFO);
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help")) {
+			fputs(help, stdout);
+			return 0;
+		}
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--node") || td_starts(argv[i], "--node="))
+			return td_gate_agent_main(argc, argv);
+	if (parse(argc, argv, &a.o, &err)) {
+		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
+		return 2;
+	}
+	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
+	a.cancel = td_cancel_new();
+	td_cancel_on_signals(a.cancel);
+	struct td_health *health;
+	td_health_set("start", "it takes over what runs, and fills its caches");
+	int r = td_health_serve("agent", a.o.metrics, &health, &err);
+	if (!r)
+		r = setup(&a, &err);
+	if (!r) {
+		td_kubelet_measure(&a);
+		td_gate_measure(a.gate);
+		r = serve(&a, &err);
+		td_gate_measure(NULL);
+		td_kubelet_measure(NULL);
+	}
+	bool stopped = r == TD_CANCELLED;
+	if (r && !stopped)
+		td_err("agent: %s", err.msg);
+	td_health_end(health);
+	teardown(&a);
+	return r && !stopped ? 1 : 0;
+}

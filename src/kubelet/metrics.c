@@ -1,0 +1,60 @@
+// What the embedded kubelet shows of its pods at /metrics, read when it is asked for.
+#include "kubelet/metrics.h"
+
+#include "kubelet/pods/pod.h"
+#include "metrics/metrics.h"
+
+#include <string.h>
+
+static struct {
+	pthread_mutex_t lock; // guards a; held while it is read
+	struct td_kubelet *a; // NULL: it does not run yet, or no more
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const char *const pod_states[] = {"starting", "running", "stopping", "ended"};
+static const char *const ctr_states[] = {"waiting", "running", "terminated"}; // in the order of enum td_ctr_state
+
+static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
+{
+	bool runs = false;
+	pthread_mutex_lock(&p->mu);
+	for (size_t i = 0; i < p->n_ctr; i++) {
+		ctrs[p->ctr[i].state]++;
+		runs |= p->ctr[i].state == TD_CTR_RUNNING;
+	}
+	pods[p->terminal ? 3 : p->stopping ? 2 : runs ? 1 : 0]++;
+	pthread_mutex_unlock(&p->mu);
+}
+
+static void collect(void *ctx)
+{
+	struct td_metrics *m = td_metrics_process();
+	struct td_metric *pods = td_gauge(
+				 m, "tandem_agent_pods",
+				 "Pods on this agent's nodes: starting, running (a container runs), stopping, ended (not removed yet).",
+				 TD_LABELS("state")),
+			 *ctrs = td_gauge(m, "tandem_agent_containers", "Containers of these pods by state.", TD_LABELS("state"));
+	size_t n_pods[TD_LEN(pod_states)] = {0}, n_ctrs[TD_LEN(ctr_states)] = {0};
+	pthread_mutex_lock(&live.lock);
+	struct td_kubelet *a = live.a;
+	if (a) {
+		td_auto_pods struct td_pods all = {0};
+		td_pod_table_all(a->table, &all);
+		for (size_t i = 0; i < all.n; i++)
+			count_pod(all.v[i], n_pods, n_ctrs);
+		for (size_t i = 0; i < TD_LEN(pod_states); i++)
+			td_metric_set(pods, (double)n_pods[i], TD_LABELS(pod_states[i]));
+		for (size_t i = 0; i < TD_LEN(ctr_states); i++)
+			td_metric_set(ctrs, (double)n_ctrs[i], TD_LABELS(ctr_states[i]));
+	}
+	pthread_mutex_unlock(&live.lock);
+}
+
+void td_kubelet_measure(struct td_kubelet *a)
+{
+	if (a)
+		td_metrics_on_collect(td_metrics_process(), collect, NULL);
+	pthread_mutex_lock(&live.lock);
+	live.a = a;
+	pthread_mutex_unlock(&live.lock);
+}

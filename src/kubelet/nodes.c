@@ -1,0 +1,216 @@
+// The virtual nodes: created or patched field by field (what others put on a node stays theirs), heartbeats by Lease.
+#include "kubelet/kubelet.h"
+
+#include "api/condition.h"
+#include "api/quantity.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+
+enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
+
+int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
+{
+	long long n;
+	if (!name || name[0] != 'n' || !td_parse_i64(name + 1, &n) || n < 0 || n >= a->o.nodes || (name[1] == '0' && name[2]))
+		return -1;
+	return (int)n;
+}
+
+// Kept as a kubelet keeps them: whoever changes them gets them back.
+static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const char *arch)
+{
+	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
+	td_jm_key_str(d, l, "kubernetes.io/hostname", name);
+	td_jm_key_str(d, l, "kubernetes.io/os", "linux");
+	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
+}
+
+// The rest, as --node-labels of a kubelet, once: who takes a node out of the pool by its label finds it out of the pool tomorrow.
+static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
+{
+	char block[16], rack[16];
+	snprintf(block, sizeof(block), "b%d", i / 4);
+	snprintf(rack, sizeof(rack), "r%d", i / 2);
+	well_known(d, o, name, arch);
+	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
+	td_jm_key_str(d, l, "tandem.dev/fake-gpus", "true");
+	td_jm_key_str(d, l, "topology.tandem.dev/block", block);
+	td_jm_key_str(d, l, "topology.tandem.dev/rack", rack);
+}
+
+static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o)
+{
+	char mem[32];
+	td_quantity_format_bytes(a->memory_bytes, mem, sizeof(mem));
+	// All virtual nodes share the machine's disk: each shows all of it, as `df` does.
+	struct statvfs fs;
+	char disk[32] = "";
+	if (!statvfs(a->o.home, &fs))
+		snprintf(disk, sizeof(disk), "%lluKi", (unsigned long long)fs.f_blocks * fs.f_frsize / 1024);
+	const char *maps[] = {"status.capacity", "status.allocatable"};
+	for (size_t k = 0; k < TD_LEN(maps); k++) {
+		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
+		char cpu[16], gpu[16];
+		snprintf(cpu, sizeof(cpu), "%d", a->o.cpus);
+		snprintf(gpu, sizeof(gpu), "%d", a->o.gpus);
+		td_jm_key_str(d, m, "cpu", cpu);
+		td_jm_key_str(d, m, "memory", mem);
+		td_jm_key_str(d, m, "pods", "110");
+		if (disk[0])
+			td_jm_key_str(d, m, "ephemeral-storage", disk);
+		td_jm_key_str(d, m, "nvidia.com/gpu", gpu);
+	}
+}
+
+static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *live, const char *type, const char *status,
+		      const char *reason, const char *message, const char *now)
+{
+	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
+	td_jm_str(d, o, "type", type);
+	td_jm_str(d, o, "status", status);
+	td_jm_str(d, o, "lastHeartbeatTime", now);
+	td_jm_str(d, o, "lastTransitionTime", td_condition_since(live, type, status, now));
+	td_jm_str(d, o, "reason", reason);
+	td_jm_str(d, o, "message", message);
+}
+
+static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const yyjson_val *live)
+{
+	struct utsname u = {0};
+	char now[TD_TIME_LEN];
+	td_time_format(td_real_ms(a->clock), now);
+	uname(&u);
+	resources(a, d, o);
+	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
+	v = yyjson_mut_arr_add_obj(d, arr);
+	// Every virtual node is this machine: its address on the pod switch, which pods reach and on which hostNetwork pods listen. An
+	// address per node would lead to the same sockets.
+	td_jm_str(d, v, "type", "InternalIP");
+	td_jm_str(d, v, "address", a->gateway);
+	v = yyjson_mut_arr_add_obj(d, arr);
+	td_jm_str(d, v, "type", "Hostname");
+	td_jm_str(d, v, "address", name);
+	arr = td_jm_arr(d, o, "status.conditions");
+	condition(d, arr, live, "MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available", now);
+	condition(d, arr, live, "DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", now);
+	condition(d, arr, live, "PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available", now);
+	condition(d, arr, live, "Ready", "True", "KubeletReady", "the node agent is running", now);
+	v = td_jm_obj(d, o, "status.nodeInfo");
+	td_jm_str(d, v, "operatingSystem", "linux");
+	td_jm_str(d, v, "architecture", !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine);
+	td_jm_str(d, v, "kernelVersion", u.release);
+	td_jm_str(d, v, "osImage", "Tandem virtual node");
+	td_jm_str(d, v, "containerRuntimeVersion", "tandem://" TD_VERSION);
+	td_jm_str(d, v, "kubeletVersion", "v1.34.0-tandem." TD_VERSION);
+	td_jm_str(d, v, "kubeProxyVersion", "");
+	td_jm_str(d, v, "machineID", a->o.id);
+	td_jm_str(d, v, "systemUUID", name);
+	td_auto_buf struct td_buf boot = {0};
+	td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL);
+	while (boot.len && boot.s[boot.len - 1] == '\n')
+		boot.s[--boot.len] = '\0';
+	td_jm_str(d, v, "bootID", td_buf_str(&boot));
+}
+
+static int ensure_node(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err)
+{
+	char name[16];
+	snprintf(name, sizeof(name), "n%d", i);
+	struct utsname u = {0};
+	uname(&u);
+	const char *arch = !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine;
+	td_auto(td_object_unref) struct td_object *live = NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *so = yyjson_mut_doc_get_root(s);
+	int r = td_kube_get(a->kube, &td_nodes, NULL, name, c, &live, err);
+	if (r == TD_NOT_FOUND) {
+		td_jm_str(d, o, "apiVersion", "v1");
+		td_jm_str(d, o, "kind", "Node");
+		td_jm_str(d, o, "metadata.name", name);
+		labels(d, o, i, name, arch);
+		r = td_kube_create(a->kube, &td_nodes, NULL, o, c, &live, err);
+		if (r && r != TD_EXISTS)
+			return r;
+	} else if (r) {
+		return r;
+	} else {
+		well_known(d, o, name, arch);
+		bool differs = false;
+		yyjson_mut_val *k, *v;
+		size_t at, n;
+		yyjson_mut_obj_foreach (td_jm_obj(d, o, "metadata.labels"), at, n, k, v) {
+			const char *is = td_object_label(live, yyjson_mut_get_str(k));
+			differs = differs || !td_streq(is, yyjson_mut_get_str(v));
+		}
+		r = differs ? td_kube_patch(a->kube, &td_nodes, NULL, name, NULL, TD_PATCH_MERGE, o, c, NULL, err) : 0;
+		if (r)
+			return r;
+	}
+	status(a, s, so, name, live ? live->root : NULL);
+	return td_kube_patch(a->kube, &td_nodes, NULL, name, "status", TD_PATCH_STRATEGIC, so, c, NULL, err);
+}
+
+static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err)
+{
+	char name[16], now[TD_TIME_LEN];
+	snprintf(name, sizeof(name), "n%d", i);
+	td_time_format_micro(td_real_ms(a->clock), now);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "spec.renewTime", now);
+	td_jm_str(d, o, "spec.holderIdentity", name);
+	td_jm_int(d, o, "spec.leaseDurationSeconds", LEASE_S);
+	int r = td_kube_patch(a->kube, &td_leases, "kube-node-lease", name, NULL, TD_PATCH_MERGE, o, c, NULL, err);
+	if (r != TD_NOT_FOUND)
+		return r;
+	td_jm_str(d, o, "apiVersion", "coordination.k8s.io/v1");
+	td_jm_str(d, o, "kind", "Lease");
+	td_jm_str(d, o, "metadata.name", name);
+	td_jm_str(d, o, "metadata.namespace", "kube-node-lease");
+	r = td_kube_create(a->kube, &td_leases, "kube-node-lease", o, c, NULL, err);
+	return r == TD_EXISTS ? 0 : r;
+}
+
+// As the API shows it. A node that somebody deleted, or that was found silent while we were away, is to be told of anew.
+static bool shown_ready(struct td_kubelet *a, int i)
+{
+	char name[16];
+	snprintf(name, sizeof(name), "n%d", i);
+	td_auto(td_object_unref) struct td_object *o = td_informer_get(a->nodes, NULL, name);
+	return o && td_condition_true(o->root, "Ready");
+}
+
+int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_free int64_t *next = td_calloc((size_t)a->o.nodes, sizeof(*next)); // when its status is due
+	while (!td_cancelled(c)) {
+		bool soon = false;
+		for (int i = 0; i < a->o.nodes && !td_cancelled(c); i++) {
+			struct td_error e = TD_ERROR_INIT;
+			int64_t now = td_mono_ms(a->clock);
+			if (td_informer_synced(a->nodes) && !shown_ready(a, i)) {
+				next[i] = 0;
+				soon = true; // look again: what is written below may be overruled by who has not seen the heartbeat yet
+			}
+			// The heartbeat first: with an old one the status would be overruled.
+			int r = beat(a, i, c, &e);
+			if (!r && (!next[i] || now >= next[i])) {
+				r = ensure_node(a, i, c, &e);
+				if (!r)
+					next[i] = now + STATUS_MS;
+			}
+			if (r && r != TD_CANCELLED) {
+				td_warn("agent: node n%d: %s", i, e.msg);
+				next[i] = 0;
+				soon = true;
+			}
+		}
+		td_cancel_wait(c, soon ? RETRY_MS : BEAT_MS);
+	}
+	return 0;
+}

@@ -1,0 +1,387 @@
+// From a container's spec to a running container.
+#include "api/quantity.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "gate/gate.h"
+#include "kubelet/fakegpu.h"
+#include "kubelet/pods/hosts.h"
+#include "kubelet/pods/security.h"
+#include "kubelet/pods/status.h"
+#include "kubelet/pods/sync.h"
+#include "kubelet/pods/volumes.h"
+#include "oci/image.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { OWN = 4 /* hosts, hostname, resolv.conf, termination log */ };
+enum { MOUNTS_MAX = 128, RETRY_MS = 5000, IMAGE_RETRY_MS = 10000, LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */ };
+
+const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name)
+{
+	const char *lists[] = {"spec.containers", "spec.initContainers"};
+	for (size_t l = 0; l < TD_LEN(lists); l++) {
+		yyjson_val *v;
+		size_t i, n;
+		yyjson_arr_foreach (td_jget(pod, lists[l]), i, n, v) {
+			if (td_streq(td_jstr(v, "name"), name))
+				return v;
+		}
+	}
+	return NULL;
+}
+
+void td_pod_holder(const struct td_pod *p, struct td_holder *ret)
+{
+	*ret = (struct td_holder){.job = p->grant.job, .start = p->grant.start, .pod = true};
+	snprintf(ret->uid, sizeof(ret->uid), "%s", p->uid);
+}
+
+static void environment(const struct td_kubelet *a, const struct td_image *img, const char *hostname, struct td_strv *env)
+{
+	td_env_set(env, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+	td_env_set(env, "HOSTNAME", hostname);
+	for (size_t i = 0; i < img->env.n; i++) {
+		td_auto_free char *key = td_strndup(img->env.v[i], strcspn(img->env.v[i], "="));
+		const char *v = strchr(img->env.v[i], '=');
+		td_env_set(env, key, v ? v + 1 : "");
+	}
+	const char *url = a->o.api_url ? strstr(a->o.api_url, "://") : NULL;
+	if (url) {
+		td_auto_free char *host = td_strndup(url + 3, strcspn(url + 3, ":/"));
+		const char *port = strchr(url + 3, ':');
+		td_auto_free char *p = td_strndup(port ? port + 1 : "443", strcspn(port ? port + 1 : "443", "/"));
+		td_env_set(env, "KUBERNETES_SERVICE_HOST", host);
+		td_env_set(env, "KUBERNETES_SERVICE_PORT", p);
+		td_env_set(env, "KUBERNETES_SERVICE_PORT_HTTPS", p);
+	}
+}
+
+static int arguments(const yyjson_val *spec, const struct td_image *img, const struct td_strv *env, struct td_strv *ret,
+		     struct td_error *err)
+{
+	yyjson_val *cmd = td_jget(spec, "command"), *args = td_jget(spec, "args"), *v;
+	size_t i, n;
+	yyjson_arr_foreach (cmd, i, n, v) {
+		td_strv_steal(ret, td_env_expand(yyjson_get_str(v), env));
+	}
+	bool own = ret->n > 0;
+	for (size_t k = 0; !own && k < img->entrypoint.n; k++)
+		td_strv_add(ret, img->entrypoint.v[k]);
+	yyjson_arr_foreach (args, i, n, v) {
+		td_strv_steal(ret, td_env_expand(yyjson_get_str(v), env));
+	}
+	for (size_t k = 0; !own && !yyjson_arr_size(args) && k < img->cmd.n; k++)
+		td_strv_add(ret, img->cmd.v[k]);
+	return ret->n ? 0 : td_fail(err, TD_INVALID, "no command: the image names none, set spec.containers[].command");
+}
+
+static int limit(const yyjson_val *spec, const char *path, const char *what, bool milli, int64_t *ret, struct td_error *err)
+{
+	yyjson_val *q = td_jkey(td_jget(spec, path), what);
+	td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
+	const char *s = num ? num : yyjson_get_str(q);
+	if (!s)
+		return 0;
+	return milli ? td_quantity_milli(s, ret, err) : td_quantity_ceil(s, ret, err);
+}
+
+// What a start needs, freed as one.
+struct plan {
+	struct td_image img;
+	struct td_strv env, args;
+	struct td_ident id;
+	struct td_arena *arena;
+	struct td_oci_mount mounts[MOUNTS_MAX];
+	struct td_oci_device devices[TD_DEV_MAX];
+	char *dir, *hosts, *hostname, *resolv, *term, *netns, *log, *cid;
+	struct td_oci_spec spec;
+};
+
+static void plan_done(struct plan *x)
+{
+	td_image_done(&x->img);
+	td_strv_done(&x->env);
+	td_strv_done(&x->args);
+	td_ident_done(&x->id);
+	td_arena_free(x->arena);
+	free(x->dir), free(x->hosts), free(x->hostname), free(x->resolv), free(x->term), free(x->netns), free(x->log), free(x->cid);
+}
+
+static int touch(const char *path, mode_t mode, struct td_error *err)
+{
+	td_auto_free char *dir = td_strndup(path, (size_t)(strrchr(path, '/') - path));
+	int r = td_mkdir_p(dir, 0755, err);
+	td_auto_close int fd = r ? -1 : open(path, O_WRONLY | O_CREAT | O_CLOEXEC, mode);
+	if (!r && (fd < 0 || fchmod(fd, mode) < 0))
+		r = td_fail_errno(err, TD_TRANSIENT, errno, "make %s", path);
+	return r;
+}
+
+// One for all containers of the pod, as a runtime makes it; they may write it, so it is made once.
+static int hostname_file(const char *dir, const char *hostname, char **ret, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/hostname", dir), *line = td_asprintf("%s\n", hostname);
+	int r = td_path_exists(path) ? 0 : td_file_write(path, line, strlen(line), 0644, err);
+	if (!r)
+		*ret = td_steal(path);
+	return r;
+}
+
+static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val *spec, const struct td_vol_src *vol, struct plan *x,
+		       struct td_error *err)
+{
+	size_t n = 0, more = 0;
+	x->hosts = td_hosts_path(a, p->ns);
+	td_auto_free char *empty = td_asprintf("%s/agent/resolv.conf", a->o.home);
+	x->term = td_asprintf("%s/term/%s", x->dir, td_jstr_or(spec, "name", ""));
+	int r = touch(x->term, 0666, err);
+	if (!r)
+		r = touch(empty, 0644, err);
+	if (!r)
+		r = td_resolv_conf(a, p, vol->env->pod, x->dir, &x->resolv, err);
+	if (!r && truncate(x->term, 0) < 0)
+		r = td_fail_errno(err, TD_TRANSIENT, errno, "truncate %s", x->term);
+	if (!r)
+		r = hostname_file(x->dir, x->spec.hostname, &x->hostname, err);
+	if (!r)
+		r = td_vol_mounts(vol, spec, &x->env, x->arena, x->mounts + OWN, MOUNTS_MAX - OWN, &more, err);
+	if (r)
+		return r;
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname", x->id.read_only_root ? "bind,ro" : "bind,rw"};
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->resolv, "/etc/resolv.conf", "bind,ro"};
+	x->mounts[n++] =
+		(struct td_oci_mount){"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
+	// A volume on a place of ours wins.
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = OWN; k < OWN + more; k++)
+			if (!strcmp(x->mounts[i].destination, x->mounts[k].destination)) {
+				x->mounts[i] = x->mounts[k];
+				memmove(x->mounts + k, x->mounts + k + 1, (OWN - 1 + more - k) * sizeof(x->mounts[0]));
+				more--;
+				break;
+			}
+	x->spec.mounts = x->mounts;
+	x->spec.n_mounts = n + more;
+	return 0;
+}
+
+static int plan_limits(const yyjson_val *spec, struct td_oci_spec *s, struct td_error *err)
+{
+	int r = limit(spec, "resources.limits", "memory", false, &s->memory_max, err);
+	if (!r)
+		r = limit(spec, "resources.limits", "cpu", true, &s->cpu_milli_max, err);
+	if (!r)
+		r = limit(spec, "resources.requests", "cpu", true, &s->cpu_milli_request, err);
+	if (!r && !s->cpu_milli_request)
+		s->cpu_milli_request = s->cpu_milli_max;
+	return r ? td_wrap(err, "resources") : 0;
+}
+
+// TD_NOT_FOUND etc. from the image store come back with *ret_image true.
+static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec, struct plan *x, bool *ret_image,
+		     struct td_error *err)
+{
+	struct td_env_src env;
+	struct td_vol_src vol;
+	char node[16];
+	x->arena = td_arena_new();
+	td_pod_sources(a, p, pod, &env, &vol, node, &x->dir);
+	*ret_image = true;
+	int r = td_image_resolve(a->o.images, td_jstr_or(spec, "image", ""), &x->img, err);
+	if (r)
+		return r;
+	*ret_image = false;
+	// RFC 1123: a host name has at most 63 characters.
+	char *hostname = td_arena_strndup(x->arena, p->host_network ? node : td_jstr_or(pod, "spec.hostname", p->name), 63);
+	const char *sub = td_jstr(pod, "spec.subdomain");
+	x->spec.hostname = hostname;
+	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
+		hostname = td_arena_printf(x->arena, "%s.%s.%s.svc.cluster.local", hostname, sub, p->ns);
+		if (strlen(hostname) > HOST_NAME_MAX)
+			return td_fail(err, TD_INVALID,
+				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d "
+				       "characters is the max)",
+				       hostname, HOST_NAME_MAX);
+		x->spec.hostname = hostname;
+	}
+	environment(a, &x->img, hostname, &x->env);
+	r = td_env_build(&env, spec, &x->env, err);
+	if (!r)
+		r = arguments(spec, &x->img, &x->env, &x->args, err);
+	if (!r)
+		r = td_ident_build(pod, spec, x->img.rootfs, x->img.user, &x->id, err);
+	if (!r)
+		r = plan_limits(spec, &x->spec, err);
+	if (!r)
+		r = plan_mounts(a, p, spec, &vol, x, err);
+	if (r)
+		return r;
+	const char *cwd = td_jstr_or(spec, "workingDir", "");
+	uint64_t mask = p->slurmd ? td_dev_all(a->o.gpus) : p->devices;
+	x->netns = td_pod_netns(a, p);
+	x->spec.rootfs = x->img.rootfs;
+	x->spec.netns = p->host_network ? NULL : x->netns;
+	x->spec.args = (const char *const *)x->args.v;
+	x->spec.env = (const char *const *)x->env.v;
+	x->spec.cwd = *cwd ? cwd : x->img.workdir && *x->img.workdir ? x->img.workdir : "/";
+	x->spec.uid = x->id.uid;
+	x->spec.gid = x->id.gid;
+	x->spec.groups = x->id.groups;
+	x->spec.n_groups = x->id.n_groups;
+	x->spec.caps = (const char *const *)x->id.caps.v;
+	x->spec.no_new_privileges = x->id.no_new_privileges;
+	x->spec.read_only_root = x->id.read_only_root;
+	x->spec.privileged = x->id.privileged;
+	x->spec.seccomp = x->id.seccomp;
+	x->spec.tty = td_jbool(spec, "tty", false);
+	x->spec.stdin_open = td_jbool(spec, "stdin", false);
+	x->spec.writable_cgroup = x->id.sys_admin;
+	x->spec.devices = x->devices;
+	x->spec.n_devices = td_fakegpu_nodes(mask, p->node, a->o.device_major, x->arena, x->devices);
+	return 0;
+}
+
+static void start_failed(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const char *reason, const char *message)
+{
+	int64_t now = td_real_ms(a->clock);
+	pthread_mutex_lock(&p->mu);
+	c->wanted = false;
+	c->state = TD_CTR_TERMINATED;
+	pthread_mutex_unlock(&p->mu);
+	td_ctr_end_clear(&c->end);
+	c->end = (struct td_ctr_end){
+		.valid = true,
+		.exit_code = 128,
+		.started_ms = now,
+		.finished_ms = now,
+		.reason = td_strdup(reason),
+		.message = td_strdup(message),
+	};
+	td_pod_record_save(a, p, NULL);
+}
+
+static void drop_old_logs(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c)
+{
+	if (c->attempt < 2)
+		return;
+	td_auto_free char *old = td_pod_log_path(a, p, c, c->attempt - 2); // --previous needs the last one only
+	td_auto_free char *older = td_asprintf("%s.1", old);
+	unlink(old);
+	unlink(older);
+}
+
+static void begin_attempt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c)
+{
+	if (c->end.valid) {
+		td_ctr_end_clear(&c->last);
+		c->last = c->end;
+		c->end = (struct td_ctr_end){0};
+		// Lost with its machine (or with `tandem down`): that was not the container's fault.
+		if (td_streq(c->last.reason, TD_END_LOST))
+			c->backoff_ms = 0;
+		else
+			td_backoff_next(&c->backoff_ms);
+	}
+	pthread_mutex_lock(&p->mu);
+	c->attempt++;
+	c->wanted = true;
+	c->state = TD_CTR_WAITING;
+	c->unhealthy = false;
+	free(td_steal(c->unhealthy_why));
+	c->post_start = c->pre_stop = TD_HOOK_NONE;
+	memset(c->fails, 0, sizeof(c->fails));
+	memset(c->passes, 0, sizeof(c->passes));
+	pthread_mutex_unlock(&p->mu);
+	c->stop_begun = c->kill_at = 0;
+	c->term_sent = c->killed = false;
+}
+
+void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t *again_ms,
+		  struct td_cancel *cancel)
+{
+	const yyjson_val *spec = td_ctr_spec(o->root, c->name);
+	struct plan x __attribute__((cleanup(plan_done))) = {0};
+	struct td_error e = TD_ERROR_INIT;
+	bool image = false;
+	int r = plan_make(a, p, o->root, spec, &x, &image, &e);
+	if (r && image) {
+		bool never = td_streq(td_jstr(spec, "imagePullPolicy"), "Never");
+		td_ctr_wait(c, never ? "ErrImageNeverPull" : "ErrImagePull", "%s", e.msg);
+		td_pod_event(a, o, "Warning", "Failed", "Failed to find image \"%s\": %s", c->image, e.msg);
+		td_sooner(again_ms, IMAGE_RETRY_MS);
+		return;
+	}
+	if (r) {
+		td_ctr_wait(c, "CreateContainerConfigError", "%s", e.msg);
+		td_pod_event(a, o, "Warning", "Failed", "Error: %s", e.msg);
+		td_sooner(again_ms, RETRY_MS);
+		return;
+	}
+	free(c->image_id);
+	c->image_id = td_asprintf("%s@sha256:%s", x.img.name, x.img.key ? x.img.key : "");
+	td_pod_event(a, o, "Normal", "Pulled", "Container image \"%s\" already present on machine", c->image);
+	begin_attempt(a, p, c);
+	x.cid = td_pod_container_id(a, p, c);
+	x.log = td_pod_log_path(a, p, c, c->attempt);
+	x.spec.id = x.cid;
+	x.spec.log_path = x.log;
+	x.spec.log_max = LOG_MAX;
+	drop_old_logs(a, p, c);
+	free(c->id);
+	c->id = td_strdup(x.cid);
+	td_auto_free char *log_dir = td_strndup(x.log, (size_t)(strrchr(x.log, '/') - x.log));
+	r = td_mkdir_p(log_dir, 0750, &e);
+	if (!r)
+		r = td_pod_record_save(a, p, &e);
+	// `wanted` is visible by now: see gate.h for the order that makes this safe.
+	struct td_holder h;
+	td_pod_holder(p, &h);
+	if (!r && !td_gate_may_start(a->gate, p->node, p->slurmd ? 0 : p->devices, &h))
+		r = td_fail(&e, TD_CONFLICT, "the grant of its devices has ended");
+	pid_t pid = 0;
+	int64_t began = td_real_ms(a->clock); // read before: its program may have ended when the runtime comes back
+	if (!r)
+		r = td_fault_at(&e, "agent.container-start.before");
+	if (!r)
+		r = td_oci_start(a->oci, &x.spec, cancel, &pid, &e);
+	if (!r)
+		r = td_fault_at(&e, "agent.container-start.after");
+	if (!r)
+		r = td_oci_pidfd(a->oci, x.cid, &c->pidfd, &e);
+	if (r == TD_NOT_FOUND) // it ended at once: reap finds how
+		r = 0;
+	if (r == TD_CANCELLED) { // the agent stops: the next one looks what came of it
+		return;
+	}
+	if (r) {
+		td_oci_delete(a->oci, x.cid, true, NULL);
+		start_failed(a, p, c, "StartError", e.msg);
+		td_pod_event(a, o, "Warning", "Failed", "Error: %s", e.msg);
+		td_gate_kick(a->gate);
+		td_sooner(again_ms, 1);
+		return;
+	}
+	td_ctr_wait(c, NULL, "%s", "");
+	bool hook = td_jget(spec, "lifecycle.postStart") != NULL;
+	pthread_mutex_lock(&p->mu);
+	c->state = TD_CTR_RUNNING;
+	c->started_ms = began;
+	c->probe_started = !td_jget(spec, "startupProbe");
+	c->probe_ready = !td_jget(spec, "readinessProbe");
+	pthread_mutex_unlock(&p->mu);
+	td_pod_record_save(a, p, NULL); // only the start time of a container that lives would be lost
+	td_pod_event(a, o, "Normal", "Created", "Created container: %s", c->name);
+	td_pod_event(a, o, "Normal", "Started", "Started container %s", c->name);
+	if (c->pidfd < 0 || td_watch_exit(a->watch, c->pidfd, p->uid, NULL))
+		td_sooner(again_ms, 50);
+	if (hook)
+		td_hook_begin(a, p, o, c, "postStart", 0, &c->post_start);
+	td_probes_begin(a, p, o, c);
+}

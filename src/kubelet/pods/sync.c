@@ -1,0 +1,504 @@
+// One pod, one step: look what ended, decide what should be, do what can be done without waiting, write the status if it changed.
+#include "kubelet/pods/sync.h"
+
+#include "api/selector.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "gate/gate.h"
+#include "kubelet/pods/admit.h"
+#include "kubelet/pods/hosts.h"
+#include "kubelet/pods/status.h"
+#include "kubelet/pods/volumes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	PODS_PER_NODE = 110,
+	DEVICE_WAIT_MS = 100,
+	FOLLOW_MS = 60000,
+	END_GRACE_MS = 30000,   // a pod whose grant has ended (40-protocols.md §1)
+	FORCED_GRACE_MS = 2000, // as the kubelet
+	MOUNT_RETRY_MS = 500,
+	MOUNT_RETRY_MAX_MS = 30000,
+};
+
+// ---- helpers ----
+
+struct td_object *td_pod_object(const struct td_kubelet *a, const struct td_pod *p)
+{
+	struct td_object *o = td_informer_get(a->pods, p->ns, p->name);
+	return o && strcmp(o->uid, p->uid) ? td_object_unref(o) : o;
+}
+
+void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const char *type, const char *reason, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *text = td_vasprintf(fmt, ap);
+	va_end(ap);
+	td_record(a->recorder, o, &td_pods, type, reason, "%s", text);
+}
+
+void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...)
+{
+	free(td_steal(c->wait_reason));
+	free(td_steal(c->wait_message));
+	if (!reason)
+		return;
+	va_list ap;
+	va_start(ap, fmt);
+	c->wait_reason = td_strdup(reason);
+	c->wait_message = td_vasprintf(fmt, ap);
+	va_end(ap);
+}
+
+static void pod_wait(struct td_pod *p, const char *reason, const char *message)
+{
+	free(td_steal(p->wait_reason));
+	free(td_steal(p->wait_message));
+	p->wait_reason = td_strdup(reason);
+	p->wait_message = td_strdup(message);
+}
+
+static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, const char *reason, const char *message)
+{
+	if (p->fail_reason)
+		return;
+	p->fail_reason = td_strdup(reason);
+	p->fail_message = td_strdup(message);
+	if (o)
+		td_pod_event(a, o, "Warning", reason, "%s", message);
+	td_info("agent: pod %s/%s failed: %s: %s", p->ns, p->name, reason, message);
+}
+
+// ---- the door ----
+
+static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node, struct td_error *err)
+{
+	int64_t want = td_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
+	if (!want || p->grant.granted || p->slurmd || p->devices)
+		return 0;
+	int from = td_slurm_gpus(node);
+	uint64_t mask;
+	if (want > a->o.gpus - from)
+		return td_fail(err, TD_INVALID,
+			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on this node: set "
+			       "spec.schedulerName to tandem",
+			       (long long)want, from < a->o.gpus ? from : a->o.gpus, a->o.gpus);
+	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
+}
+
+static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object *o)
+{
+	struct td_pod_admit x = {
+		.granted = p->grant.granted,
+		.cpu_milli = (int64_t)a->o.cpus * 1000,
+		.memory = a->memory_bytes,
+		.pods = PODS_PER_NODE,
+		.want_cpu_milli = p->req_cpu_milli,
+		.want_memory = p->req_memory,
+	};
+	char name[16];
+	snprintf(name, sizeof(name), "n%d", p->node);
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(a->nodes, NULL, name);
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *q = all.v[i];
+		pthread_mutex_lock(&q->mu);
+		bool counts = q != p && q->node == p->node && q->admitted && !q->cleaned;
+		// Slurm counts what it gave out, and may give out again what a stopping pod still has: only its own sum matters.
+		bool sum = counts && q->grant.granted == p->grant.granted && !(q->grant.granted && q->stopping);
+		pthread_mutex_unlock(&q->mu);
+		x.used_pods += counts;
+		x.used_cpu_milli += sum ? q->req_cpu_milli : 0;
+		x.used_memory += sum ? q->req_memory : 0;
+	}
+	td_auto_free char *message = NULL;
+	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
+	struct td_error e = TD_ERROR_INIT;
+	if (reason)
+		fail_pod(a, p, o, reason, message);
+	else if (own_devices(a, p, o->root, node ? node->root : NULL, &e))
+		fail_pod(a, p, o, "UnexpectedAdmissionError", e.msg);
+	p->start_ms = td_real_ms(a->clock);
+	pthread_mutex_lock(&p->mu);
+	p->admitted = !p->fail_reason;
+	pthread_mutex_unlock(&p->mu);
+}
+
+// ---- before the first container ----
+
+// 0: go on; 1: waits (again_ms is set or the pod failed).
+static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
+{
+	struct td_holder h;
+	struct td_error e = TD_ERROR_INIT;
+	if (!p->devices)
+		return 0;
+	bool begun = false;
+	for (size_t i = 0; i < p->n_ctr; i++)
+		begun = begun || p->ctr[i].attempt >= 0;
+	td_pod_holder(p, &h);
+	int r = begun ? (td_gate_may_start(a->gate, p->node, p->devices, &h) ? 0 : TD_CONFLICT)
+		      : td_gate_try(a->gate, p->node, p->devices, &h, &e);
+	if (!r) {
+		if (td_streq(p->wait_reason, "WaitingForDevices"))
+			pod_wait(p, NULL, NULL);
+		return 0;
+	}
+	if (r == TD_CONFLICT) {
+		td_auto_free char *text = td_asprintf("the grant of its devices has ended: Slurm gave them to another job%s%s%s",
+						      *e.msg ? " (" : "", e.msg, *e.msg ? ")" : "");
+		fail_pod(a, p, o, "GrantEnded", text);
+		return 1;
+	}
+	pod_wait(p, "WaitingForDevices", e.msg);
+	td_sooner(again_ms, DEVICE_WAIT_MS);
+	return 1;
+}
+
+static int network(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
+{
+	if (p->host_network || p->net_up)
+		return 0;
+	td_auto_free char *netns = td_pod_netns(a, p);
+	int r = td_net_pod_add(netns, a->o.switch_name, p->ip, a->prefix, a->gateway, err);
+	if (r)
+		return r;
+	pthread_mutex_lock(&p->mu);
+	p->net_up = true;
+	pthread_mutex_unlock(&p->mu);
+	return 0;
+}
+
+static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = 0;
+	if (!p->host_network && !p->ip[0])
+		r = td_pod_table_address(a->table, a, p, &e);
+	if (!r && !p->recorded)
+		r = td_pod_record_save(a, p, &e);
+	if (!r) {
+		p->recorded = true;
+		r = network(a, p, &e);
+	}
+	if (r) {
+		pod_wait(p, "ContainerCreating", e.msg);
+		td_pod_event(a, o, "Warning", "FailedCreatePodSandBox", "%s", e.msg);
+		td_sooner(again_ms, 1000);
+		return 1;
+	}
+	return 0;
+}
+
+static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
+{
+	struct td_env_src env;
+	struct td_vol_src vol;
+	char node[16];
+	td_auto_free char *dir = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	td_pod_sources(a, p, o->root, &env, &vol, node, &dir);
+	int r = td_vol_ensure(&vol, &e);
+	if (!r) {
+		if (!p->volumes_ok)
+			r = td_hosts_sync(a->hosts, p->ns, &e);
+		if (!r) {
+			p->volumes_ok = true;
+			p->mount_tries = 0;
+			pod_wait(p, NULL, NULL);
+			if (td_vol_follows(o->root))
+				td_sooner(again_ms, FOLLOW_MS);
+			return 0;
+		}
+	}
+	if (p->volumes_ok) { // running pods keep what they have
+		td_debug("agent: %s/%s: %s", p->ns, p->name, e.msg);
+		td_sooner(again_ms, FOLLOW_MS);
+		return 0;
+	}
+	td_auto_free char *text = td_asprintf("MountVolume.SetUp failed: %s", e.msg);
+	pod_wait(p, "ContainerCreating", text);
+	td_pod_event(a, o, "Warning", "FailedMount", "%s", text);
+	int64_t ms = MOUNT_RETRY_MS << (p->mount_tries < 6 ? p->mount_tries : 6);
+	p->mount_tries++;
+	td_sooner(again_ms, ms < MOUNT_RETRY_MAX_MS ? ms : MOUNT_RETRY_MAX_MS);
+	return 1;
+}
+
+// ---- containers ----
+
+// Brings one container that should run towards running.
+static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t *again_ms,
+		  struct td_cancel *cancel)
+{
+	int64_t now = td_real_ms(a->clock);
+	if (c->wanted) {
+		pthread_mutex_lock(&p->mu);
+		bool bad = c->unhealthy;
+		int64_t grace = c->unhealthy_grace_s >= 0 ? c->unhealthy_grace_s : p->grace_s;
+		td_auto_free char *why = td_strdup(c->unhealthy_why);
+		pthread_mutex_unlock(&p->mu);
+		if (!bad)
+			return;
+		if (!c->kill_at) {
+			c->kill_at = now + grace * 1000;
+			td_pod_event(a, o, "Normal", "Killing", "%s", why ? why : "unhealthy");
+		}
+		td_ctr_stop(a, p, o, c, c->kill_at, again_ms);
+		return;
+	}
+	if (c->state == TD_CTR_TERMINATED) {
+		if (!td_status_restarts(p, c, o->root))
+			return;
+		int64_t left = td_backoff_wait(&c->backoff_ms, c->end.started_ms, c->end.finished_ms, now);
+		if (left > 0) {
+			if (!td_streq(c->wait_reason, "CrashLoopBackOff")) {
+				td_ctr_wait(c, "CrashLoopBackOff", "back-off %s restarting failed container=%s pod=%s_%s(%s)",
+					    c->backoff_ms < 60000     ? (c->backoff_ms == 10000   ? "10s"
+									 : c->backoff_ms == 20000 ? "20s"
+												  : "40s")
+					    : c->backoff_ms == 80000  ? "1m20s"
+					    : c->backoff_ms == 160000 ? "2m40s"
+								      : "5m0s",
+					    c->name, p->name, p->ns, p->uid);
+				td_pod_event(a, o, "Warning", "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
+					     c->name, p->name, p->ns, p->uid);
+			}
+			td_sooner(again_ms, left);
+			return;
+		}
+	}
+	td_ctr_start(a, p, o, c, again_ms, cancel);
+}
+
+static bool sidecar_up(struct td_pod *p, const struct td_ctr *c)
+{
+	pthread_mutex_lock(&p->mu);
+	bool up = c->state == TD_CTR_RUNNING && c->probe_started && c->post_start != TD_HOOK_RUNNING;
+	pthread_mutex_unlock(&p->mu);
+	return up;
+}
+
+static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms, struct td_cancel *cancel)
+{
+	bool mains_begun = false;
+	for (size_t i = p->n_init; i < p->n_ctr; i++)
+		mains_begun = mains_begun || p->ctr[i].attempt >= 0;
+	for (size_t i = 0; i < p->n_init; i++) {
+		struct td_ctr *c = &p->ctr[i];
+		if (c->kind == TD_CTR_SIDECAR) {
+			drive(a, p, o, c, again_ms, cancel);
+			if (!mains_begun && !sidecar_up(p, c))
+				return;
+		} else if (!mains_begun && !(c->state == TD_CTR_TERMINATED && !c->end.exit_code)) {
+			drive(a, p, o, c, again_ms, cancel);
+			return;
+		}
+	}
+	for (size_t i = p->n_init; i < p->n_ctr; i++)
+		drive(a, p, o, &p->ctr[i], again_ms, cancel);
+}
+
+static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms, struct td_cancel *cancel)
+{
+	if (!p->admitted) {
+		admit(a, p, o);
+		if (p->fail_reason)
+			return;
+	}
+	int64_t limit = td_jint(o->root, "spec.activeDeadlineSeconds", 0) * 1000;
+	if (limit > 0) {
+		int64_t left = p->start_ms + limit - td_real_ms(a->clock);
+		if (left <= 0) {
+			fail_pod(a, p, o, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+			return;
+		}
+		td_sooner(again_ms, left);
+	}
+	if (devices_ready(a, p, o, again_ms) || prepare(a, p, o, again_ms) || volumes(a, p, o, again_ms))
+		return;
+	td_auto_free char *disk = td_pod_over_disk(a, p, o->root, again_ms);
+	if (disk) {
+		fail_pod(a, p, o, "Evicted", disk);
+		return;
+	}
+	containers(a, p, o, again_ms, cancel);
+}
+
+// ---- stop ----
+
+static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object *o)
+{
+	int64_t now = td_real_ms(a->clock), grace = p->grace_s * 1000;
+	if (o && td_object_deleting(o))
+		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
+	if (!o && grace > FORCED_GRACE_MS) // nobody waits for it any more: deleted by force
+		grace = FORCED_GRACE_MS;
+	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
+		grace = END_GRACE_MS;
+	if (td_streq(p->fail_reason, "Evicted")) // as the kubelet: what fills the disk is stopped at once
+		grace = 0;
+	// A second delete may shorten the grace, never lengthen it.
+	if (p->stop_begun && (p->kill_at <= p->stop_begun + grace))
+		return;
+	if (!p->stop_begun)
+		p->stop_begun = now;
+	p->kill_at = p->stop_begun + grace;
+	pthread_mutex_lock(&p->mu);
+	p->stopping = true;
+	pthread_mutex_unlock(&p->mu);
+	for (size_t i = 0; i < p->n_ctr; i++)
+		if (p->ctr[i].state == TD_CTR_TERMINATED)
+			td_ctr_wait(&p->ctr[i], NULL, "%s", "");
+	if (p->recorded)
+		td_pod_record_save(a, p, NULL);
+}
+
+static bool done(const struct td_pod *p, const yyjson_val *pod)
+{
+	const char *phase = td_status_outcome(p, pod);
+	return !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
+}
+
+// ---- status ----
+
+static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+{
+	td_auto(td_json_unref) struct td_json *st = NULL;
+	pthread_mutex_lock(&p->mu);
+	st = td_status_build(p, o->root, a->gateway, td_real_ms(a->clock));
+	pthread_mutex_unlock(&p->mu);
+	if (p->written ? td_jequal(td_json_root(p->written), td_json_root(st))
+		       : td_status_shown(td_json_root(st), td_jget(o->root, "status"))) {
+		if (!p->written)
+			p->written = td_json_ref(st);
+		return 0;
+	}
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, patch, "metadata.uid", p->uid);
+	td_jm_copyval(d, patch, "status", td_json_root(st));
+	int r = td_kube_patch(a->kube, &td_pods, p->ns, p->name, "status", TD_PATCH_STRATEGIC, patch, cancel, NULL, err);
+	if (r)
+		return td_wrap(err, "status of pod %s/%s", p->ns, p->name);
+	td_json_unref(p->written);
+	p->written = td_json_ref(st);
+	td_hosts_changed(a->hosts);
+	return 0;
+}
+
+// The end of everything: runtime, record, logs, and the object when it waits for us.
+static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+{
+	if (o) {
+		struct td_delete del = {.uid = p->uid, .grace_s = 0};
+		int r = td_kube_delete(a->kube, &td_pods, p->ns, p->name, &del, cancel, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return td_wrap(err, "last delete of pod %s/%s", p->ns, p->name);
+	}
+	td_auto_free char *logs = td_pod_log_dir(a, p);
+	td_rm_rf(logs, NULL);
+	td_pod_record_remove(a, p->uid);
+	td_pod_table_remove(a->table, p->uid);
+	td_hosts_changed(a->hosts);
+	return 0;
+}
+
+int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel *cancel, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, uid);
+	if (!p)
+		return 0;
+	td_auto(td_object_unref) struct td_object *o = td_pod_object(a, p);
+	bool deleting = o && td_object_deleting(o);
+	*again_ms = 0;
+	td_pod_reap(a, p, o);
+	if (o && !deleting && !p->stop_begun && !p->fail_reason && !p->terminal && !done(p, o->root))
+		run(a, p, o, again_ms, cancel);
+	bool over = !o || deleting || p->fail_reason || (!p->terminal && done(p, o->root));
+	bool all_gone = false;
+	if ((over || p->stop_begun) && !p->terminal) {
+		begin_stop(a, p, o);
+		all_gone = td_pod_stop(a, p, o, again_ms);
+		if (!all_gone)
+			td_pod_reap(a, p, o); // a killed container is often gone by now
+		if (all_gone && !p->cleaned) {
+			int r = td_pod_clean(a, p, err);
+			if (r)
+				return td_wrap(err, "clean up pod %s/%s", p->ns, p->name);
+		}
+		if (all_gone) {
+			pthread_mutex_lock(&p->mu);
+			p->terminal = true;
+			pthread_mutex_unlock(&p->mu);
+			if (p->recorded)
+				td_pod_record_save(a, p, NULL);
+		}
+	}
+	if (o && !p->foreign) {
+		int r = write_status(a, p, o, cancel, err);
+		if (r == TD_NOT_FOUND || r == TD_CONFLICT)
+			return 0; // gone, or another pod by now: the informer will say so
+		if (r)
+			return r;
+	}
+	if (p->terminal && (!o || deleting))
+		return finish(a, p, o, cancel, err);
+	return 0;
+}
+
+// ---- what the informers tell ----
+
+static struct td_pod *meet(struct td_kubelet *a, const struct td_object *o, int node)
+{
+	struct td_pod *p = NULL;
+	struct td_error e = TD_ERROR_INIT;
+	if (td_pod_from_object(a, o, node, &p, &e)) {
+		// No grant can be read: it is known by name only, so that it can be told so.
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o->root);
+		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.annotations");
+		td_auto(td_object_unref) struct td_object *bare = td_object_new(td_json_from_mut(yyjson_mut_doc_get_root(d)));
+		if (td_pod_from_object(a, bare, node, &p, NULL))
+			return NULL;
+		p->fail_reason = td_strdup("InvalidGrant");
+		p->fail_message = td_strdup(e.msg);
+	}
+	if (td_pod_ended(o->root)) { // of an earlier life of this home: nothing to run, nothing to say
+		p->terminal = p->cleaned = p->foreign = true;
+	}
+	td_pod_table_add(a->table, p);
+	return p;
+}
+
+void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *a = agent;
+	const struct td_object *o = now ? now : old;
+	td_hosts_changed(a->hosts);
+	if (old && now && strcmp(old->uid, now->uid))
+		td_queue_add(a->queue, old->uid);
+	int node = td_kubelet_node_index(a, td_jstr(o->root, "spec.nodeName"));
+	if (node < 0)
+		return;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
+	if (!p && now && !(td_pod_ended(now->root) && !td_object_deleting(now)))
+		p = meet(a, now, node);
+	if (p)
+		td_queue_add(a->queue, o->uid);
+}
+
+void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *a = agent;
+	const struct td_object *o = now ? now : old;
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++)
+		if (!strcmp(all.v[i]->ns, o->ns))
+			td_queue_add(a->queue, all.v[i]->uid);
+}
