@@ -1,5 +1,5 @@
 """kill -9 of the embedded API under writes: every acknowledged write is there, none twice, and a watch resumes without a gap; torn log, full
-disk, deaf watchers, clock jumps (issue 4 §4). killmodel.py is the model of what was acknowledged."""
+disk, deaf watchers, clock jumps. killmodel.py is the model of what was acknowledged."""
 import http.client
 import json
 import os

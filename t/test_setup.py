@@ -1,4 +1,4 @@
-"""A bare Debian root: tools/setup, build and unit tests pass where nothing is installed (issue 3 §1).
+"""A bare Debian root: tools/setup, build and unit tests pass where nothing is installed.
 
 By default only Debian 12 is tried (TANDEM_BARE=bookworm,trixie for both). The root is made by mmdebstrap; the checkout is what git has committed."""
 import os

@@ -11,7 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-// Annotations, labels, taints (30-api.md).
+// Annotations, labels, taints (docs/api.md).
 #define TD_ANN_JOB "tandem.dev/job-id"
 #define TD_ANN_START "tandem.dev/job-start"
 #define TD_ANN_RESTARTS "tandem.dev/job-restarts"

@@ -126,7 +126,7 @@ static void set_lost(struct td_bridge *b, bool lost)
 	enqueue_all(b);
 }
 
-// 40-protocols.md §1 "After a gap or a loss": evict nobody, drain the pool, alarm; when they stay gone or a person confirms, the asks end.
+// docs/protocols.md 1.9: evict nobody, drain the pool, alarm; when they stay gone or a person confirms, the asks end.
 static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 {
 	int64_t now = td_now(b);

@@ -1,7 +1,7 @@
 // The durable table of one node: which job holds which device. Pure data with load and save; no clock, no runtime, one thread at a time.
 //
 // A claim is superseded only by the next claim. Superseded holders stay in `prev` until someone has proven that their last process is
-// gone; their identity stays in `past`, so that a late word of a superseded holder is recognised and refused (40-protocols.md §1).
+// gone; their identity stays in `past`, so that a late word of a superseded holder is recognised and refused (docs/protocols.md 1.6).
 #pragma once
 
 #include "base/err.h"

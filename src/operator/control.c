@@ -203,8 +203,8 @@ static bool by_socket(const struct builder *b)
 	return td_streq(td_jstr(b->sc, "spec.restApi.access"), "socket");
 }
 
-// A refused request of anybody can freeze slurmctld (slurm-facts 0.1), so with access "socket" slurmrestd has no port at all: its socket is
-// in a volume that no other pod can mount (slurm/where.h).
+// A refused request of anybody can freeze slurmctld (docs/facts/slurm.md S-T1), so with access "socket" slurmrestd has no port at all: its
+// socket is in a volume that no other pod can mount (slurm/where.h).
 static int slurmrestd(struct builder *b, struct td_error *err)
 {
 	bool sock = by_socket(b);

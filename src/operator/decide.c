@@ -1,4 +1,4 @@
-// What to do with the nodes of a NodeSet: 40-protocols.md §3. Pure and level-triggered: every step is found again from the pods and from
+// What to do with the nodes of a NodeSet: docs/protocols.md 3. Pure and level-triggered: every step is found again from the pods and from
 // Slurm's records, so a crash between two steps changes nothing.
 //
 //   update: drain("tandem: update") → no job → delete pod → delete record → create pod → it registers; a record that somebody else has
@@ -35,7 +35,7 @@ int td_op_name_cmp(const char *a, const char *b)
 
 bool td_op_record_busy(const struct td_slurm_node *r)
 {
-	// alloc_cpus lags in both directions (slurm-facts 0.11): either sign of a job counts.
+	// alloc_cpus lags in both directions (docs/facts/slurm.md S-T8): either sign of a job counts.
 	return r && ((r->states & (TD_NODE(ALLOCATED) | TD_NODE(MIXED) | TD_NODE(COMPLETING))) || r->alloc_cpus > 0);
 }
 

@@ -1,6 +1,6 @@
 // The model of one pool and every decision about it: pure functions. No HTTP, no JSON, no clock, no memory of the past.
 //
-// Callers translate what both APIs say into these structs, ask, and carry out the answer. Every rule is one of 40-protocols.md; every
+// Callers translate what both APIs say into these structs, ask, and carry out the answer. Every rule is one of docs/protocols.md; every
 // decision bug adds a scenario to t/scenarios/.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- asks, jobs and grants (40-protocols.md §1) -------------------------------------------------------------------------
+// ---- asks, jobs and grants (docs/protocols.md 1) -------------------------------------------------------------------------
 // A grant is what Slurm gave an ask: all of it is compared, because Slurm uses job ids again after a crash. Strings may be NULL (= "").
 struct td_grant {
 	int64_t job, start, restarts;
@@ -107,7 +107,8 @@ int td_pool_fits_now(const struct td_pool_node *nodes, size_t n, const struct td
 bool td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w, const char *const *kinds, char *why,
 		       size_t len);
 
-// ---- one node, both sides (§2) ------------------------------------------------------------------------------------------------
+// ---- one node, both sides (docs/protocols.md 2)
+// ------------------------------------------------------------------------------------------------
 struct td_pool_node_facts {
 	// Kubernetes
 	bool k8s;            // there is a Node object

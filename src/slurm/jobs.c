@@ -21,7 +21,7 @@ static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *
 	if (r)
 		return r;
 	yyjson_val *id = td_jget(td_json_root(j), "job_id");
-	// A job id is a job, whatever else the reply says (slurm-facts 0.4); 200 without one is none (0.5).
+	// A job id is a job, whatever else the reply says (docs/facts/slurm.md S-T3); 200 without one is none (S-T4).
 	if (yyjson_is_int(id) && yyjson_get_sint(id) > 0) {
 		*ret_job = yyjson_get_sint(id);
 		return 0;

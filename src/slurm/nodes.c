@@ -75,7 +75,7 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 	if (r)
 		return td_wrap(err, "node %s", name);
 	yyjson_val *list = td_jget(td_json_root(j), "nodes"), *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
-	// An unknown node: HTTP 200, no list, an error without a number (slurm-facts 0.8); by its real number on other versions.
+	// An unknown node: HTTP 200, no list, an error without a number (docs/facts/slurm.md S-T6); by its real number on other versions.
 	if (!yyjson_arr_size(list) && ((status == 200 && e && !td_jint(e, "error_number", 0)) || td_jint(e, "error_number", 0) == 2018))
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
 	if (e || status != 200)

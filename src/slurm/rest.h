@@ -1,9 +1,9 @@
 // Slurm's REST API: what we ask of it, in our words; one adapter (vtable) per parser version behind it (v0.0.42 first).
 //
 // Success is HTTP 200 *and* what the call promises: a submit that answers 200 without a job id failed, one that answers 500 with a job id
-// was done (slurm-facts 0.4, 0.5). Codes: TD_NOT_FOUND (no such job or node), TD_DENIED, TD_INVALID (Slurm refused it for good: its words
-// in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state changed under us: look again), TD_UNAUTHENTICATED (tokens are dropped and
-// it was tried twice), TD_TRANSIENT (surely not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
+// was done (docs/facts/slurm.md S-T3, S-T4). Codes: TD_NOT_FOUND (no such job or node), TD_DENIED, TD_INVALID (Slurm refused it for good:
+// its words in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state changed under us: look again), TD_UNAUTHENTICATED (tokens are
+// dropped and it was tried twice), TD_TRANSIENT (surely not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
 //
 // Strings in replies are owned by the reply and freed by its *_done.
 #pragma once
@@ -44,7 +44,7 @@ enum td_slurm_op {
 	TD_SLURM_OPS,
 };
 const char *td_slurm_op_name(enum td_slurm_op op); // "job-allocate": the label of its metrics, and part of its fault points' names
-// 0: slurmctld answers and takes our token (a job's state is asked for: /ping lies, slurm-facts 0.2).
+// 0: slurmctld answers and takes our token (a job's state is asked for: /ping lies, S-T2).
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 
 // ---- jobs ----
@@ -115,7 +115,7 @@ struct td_slurm_job_change { // NULL and 0 are left alone
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c, struct td_error *err);
 // Ends the job of this id if its name is `name`: slurmctld compares it in the same breath, so that an id which went to somebody else ends
-// nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (slurm-facts 0.1).
+// nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (S-T1).
 // Already ended or unknown: TD_NOT_FOUND.
 int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err);
 
@@ -124,7 +124,7 @@ struct td_slurm_node {
 	char *name, *reason, *reason_by, *comment, *features, *address, *gres, *gres_used;
 	uint64_t states;
 	int64_t reason_at;                                    // epoch seconds
-	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb; // alloc_* lag (slurm-facts 0.11): hints only
+	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb; // alloc_* lag (S-T8): hints only
 	char *partitions;                                     // "all,debug"
 };
 struct td_slurm_nodes {

@@ -1,7 +1,7 @@
 // gate: Slurm's Prolog. Asks the node's agent to acquire the job's devices and waits for its word; fails closed.
 //
 // Exit 0: the devices are this job's and nobody else's process is left on them, or the job has none. Exit 1: Slurm drains the node.
-// An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline (docs/design: the gate acquires).
+// An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
 #include "standin/standin.h"
 #include "standin/wire.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 enum {
-	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (slurm-facts K)
+	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
 	LONG_US = 100000
 };
 

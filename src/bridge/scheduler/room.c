@@ -1,7 +1,7 @@
 // The fast path's view of free room: Slurm's nodes as last seen, what we were given since, and whether somebody waits before us.
 //
 // All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and the way through the queue, so that a guess is made only
-// when the view says yes, and never twice for the same state of the pool (40-protocols.md §1).
+// when the view says yes, and never twice for the same state of the pool (docs/protocols.md 1.3).
 #include "bridge/scheduler/ask.h"
 
 #include <string.h>
@@ -16,8 +16,8 @@ static struct td_pool_node *find(struct td_pool_node *v, size_t n, const char *n
 	return NULL;
 }
 
-// v: used_* as the snapshot says. GRES there are current; CPUs and memory lag (slurm-facts 0.11), so that what our own jobs hold is a lower
-// bound.
+// v: used_* as the snapshot says. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so that what our own jobs hold is
+// a lower bound.
 static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v, const struct td_want *w)
 {
 	size_t n = snap->nodes.n;

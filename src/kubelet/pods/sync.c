@@ -17,7 +17,7 @@ enum {
 	PODS_PER_NODE = 110,
 	DEVICE_WAIT_MS = 100,
 	FOLLOW_MS = 60000,
-	END_GRACE_MS = 30000,   // a pod whose grant has ended (40-protocols.md §1)
+	END_GRACE_MS = 30000,   // a pod whose grant has ended (docs/protocols.md 1.8)
 	FORCED_GRACE_MS = 2000, // as the kubelet
 	MOUNT_RETRY_MS = 500,
 	MOUNT_RETRY_MAX_MS = 30000,

@@ -1,4 +1,4 @@
-// The REST client against a slurmrestd of our own that answers what real ones answered (slurm-facts 0, A, C, E, H).
+// The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W, E, N).
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"
