@@ -12,7 +12,7 @@ import pytest
 from harness import ROOT
 
 # What the tests call besides what every Debian has.
-PROGRAMS = "bzip2 gcc git ip kubectl man meson mmdebstrap openssl pgrep ps runc setpriv spin sysctl unshare xz zstd"
+PROGRAMS = "gcc git ip kubectl man meson mmdebstrap openssl pgrep ps runc setpriv spin sysctl unshare zstd"
 RELEASES = os.environ.get("TANDEM_BARE", "bookworm").split(",")
 
 

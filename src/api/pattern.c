@@ -1,107 +1,176 @@
-// The patterns of schemas, on POSIX regular expressions. One is compiled when the first value is held against it: most never are, and
-// compiled ones are large ("{1,254}" takes half a megabyte).
+// The patterns of schemas, by PCRE2. Kubernetes takes RE2's language: what PCRE2 knows beyond it is refused, so that a pattern that is
+// taken here is taken there too and means the same. Small differences stay: \s and \v are a little wider than in RE2, and what RE2 cannot
+// repeat more than 1000 times in nested groups is taken here.
+//
+// PCRE2's DFA matcher follows all ways through a pattern at once, as RE2 does: no pattern makes it try exponentially many. What a match may
+// cost is bounded: the text's length, the calls, their depth, the memory.
+//
+// A pattern is compiled when the first value is held against it: most never are.
 #include "api/schema_priv.h"
 
+#include <ctype.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { PATTERN_MAX = 4096 };
+enum { PATTERN_MAX = 4096, COMPILED_MAX = 256 << 10, NEST_MAX = 100, REPEAT_MAX = 1000 };
+enum { TEXT_MAX = 64 << 10, MATCH_MAX = 1000000, DEPTH_MAX = 500, HEAP_KIB_MAX = 16 << 10, SPACE = 1000, SPACE_MAX = 1 << 20 };
 
-// RE2 syntax that POSIX lacks: \d \w \s and their complements, (?: groups. What cannot be said makes regcomp fail or is refused here.
-static char *translate(const char *re)
+// What stands behind "(?": a group without capture, flags, or a name. Not: lookaround, comments, conditions, recursion, callouts.
+static bool group_ok(const char *p)
 {
-	static const char *const cls[] = {"d", "0-9", "w", "0-9A-Za-z_", "s", " \t\n\r\f\v"};
-	td_auto_buf struct td_buf b = {0};
-	bool set = false;
-	for (const char *p = re; *p; p++) {
-		if (*p == '\\' && p[1]) {
-			p++;
-			bool done = false;
-			for (size_t k = 0; k < TD_LEN(cls) && !done; k += 2) {
-				bool neg = *p == cls[k][0] - 32;
-				if (*p != cls[k][0] && !neg)
-					continue;
-				if (set && neg)
-					return NULL;
-				td_buf_printf(&b, set ? "%s%s" : "[%s%s]", neg ? "^" : "", cls[k + 1]);
-				done = true;
-			}
-			if (done)
-				continue;
-			if (strchr("bBAzZQEpP", *p))
-				return NULL;
-			static const char ctl[] = "n\nt\tr\rf\fv\v";
-			const char *q = strchr(ctl, *p);
-			if (*p >= 'a' && q && (q - ctl) % 2 == 0)
-				td_buf_putc(&b, q[1]);
-			else if (set) // POSIX sets know no escapes; '-' and ']' have a place instead
-				*p == ']' || *p == '^' ? td_buf_puts(&b, *p == ']' ? "[.].]" : "[.^.]")
-				: *p == '-'            ? td_buf_puts(&b, "[.-.]")
-						       : td_buf_putc(&b, *p);
-			else
-				td_buf_printf(&b, "\\%c", *p);
-			continue;
-		}
-		if (!set && p[0] == '(' && p[1] == '?') {
-			if (p[2] != ':')
-				return NULL;
-			td_buf_putc(&b, '(');
-			p += 2;
-			continue;
-		}
-		if (!set && strchr("*+?}", *p) && p[1] == '?') { // lazy: the same language
-			td_buf_putc(&b, *p++);
-			continue;
-		}
-		if (*p == '[' && !set) {
-			set = true;
-			td_buf_putc(&b, '[');
-			if (p[1] == '^')
-				td_buf_putc(&b, *++p);
-			if (p[1] == ']')
-				td_buf_putc(&b, *++p);
-			continue;
-		}
-		if (*p == ']')
-			set = false;
-		td_buf_putc(&b, *p);
-	}
-	return td_buf_take(&b);
+	if (*p == 'P')
+		return p[1] == '<';
+	if (*p == '<')
+		return isalpha((unsigned char)p[1]) || p[1] == '_';
+	p += strspn(p, "imsU-");
+	return *p == ':' || *p == ')';
 }
 
-static bool compile(const char *pattern, regex_t *ret)
+// "{2}", "{2,}", "{2,5}": its length, 0 where the brace stands for itself, -1 when RE2 and PCRE2 read it differently or it is too large.
+static int repeat(const char *p)
 {
-	td_auto_free char *re = strlen(pattern) <= PATTERN_MAX ? translate(pattern) : NULL;
-	return re && !regcomp(ret, re, REG_EXTENDED | REG_NOSUB);
+	unsigned long low = 0, high = 0;
+	int n = 0;
+	if (p[1] == ',' || p[1] == ' ')
+		return -1;
+	if (sscanf(p, "{%lu}%n", &low, &n) == 1 && n)
+		return low > REPEAT_MAX ? -1 : n;
+	if (sscanf(p, "{%lu,}%n", &low, &n) == 1 && n)
+		return low > REPEAT_MAX ? -1 : n;
+	if (sscanf(p, "{%lu,%lu}%n", &low, &high, &n) == 2 && n)
+		return low > REPEAT_MAX || high > REPEAT_MAX ? -1 : n;
+	return 0;
+}
+
+static int quantifier(const char *p)
+{
+	return *p == '*' || *p == '+' || *p == '?' ? 1 : *p == '{' ? repeat(p) : 0;
+}
+
+static bool escape_ok(char c, bool set)
+{
+	if (isdigit((unsigned char)c))
+		return c == '0'; // no references to groups
+	if (!isalpha((unsigned char)c))
+		return true;
+	return strchr(set ? "afnrtvxdDsSwWpP" : "afnrtvxdDsSwWpPAzbBQE", c) != NULL;
+}
+
+static bool is_re2(const char *re)
+{
+	bool set = false;
+	for (const char *p = re; *p; p++) {
+		if (*p == '\\') {
+			if (!p[1] || !escape_ok(*++p, set))
+				return false;
+			if (!set && *p == 'Q') { // as it stands up to \E
+				const char *end = strstr(p, "\\E");
+				if (!end)
+					return true;
+				p = end + 1;
+			}
+		} else if (set) {
+			set = *p != ']';
+			if (*p == '[' && p[1] == ':') {
+				const char *end = strstr(p + 2, ":]");
+				if (p[2] == '<' || p[2] == '>' || !end)
+					return false;
+				p = end + 1;
+			}
+		} else if (*p == '[') {
+			set = true;
+			p += p[1] == '^';
+			p += p[1] == ']';
+		} else if (*p == '(') {
+			if (p[1] == '*' || (p[1] == '?' && !group_ok(p + 2)))
+				return false;
+			if (p[1] == '?')
+				p++;
+		} else {
+			int n = quantifier(p);
+			if (n < 0)
+				return false;
+			if (!n)
+				continue;
+			p += n;
+			p += *p == '?';    // lazy: the same language
+			if (quantifier(p)) // possessive, or a repeat of a repeat
+				return false;
+			p--;
+		}
+	}
+	return true;
+}
+
+static pcre2_code *compile(const char *pattern)
+{
+	size_t n = strlen(pattern), size = 0, at;
+	int why;
+	if (n > PATTERN_MAX || !is_re2(pattern))
+		return NULL;
+	pcre2_compile_context *limits = pcre2_compile_context_create(NULL);
+	pcre2_set_parens_nest_limit(limits, NEST_MAX);
+	pcre2_set_newline(limits, PCRE2_NEWLINE_LF);
+	pcre2_code *re =
+		pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE,
+			      &why, &at, limits);
+	pcre2_compile_context_free(limits);
+	if (re && (pcre2_pattern_info(re, PCRE2_INFO_SIZE, &size) || size > COMPILED_MAX)) {
+		pcre2_code_free(re);
+		return NULL;
+	}
+	return re;
 }
 
 bool td_pattern_ok(const char *pattern)
 {
-	regex_t re;
-	if (!compile(pattern, &re))
-		return false;
-	regfree(&re);
-	return true;
+	pcre2_code *re = compile(pattern);
+	pcre2_code_free(re);
+	return re;
 }
 
-bool td_pattern_matches(struct td_pattern *p, const char *s)
+static const pcre2_code *compiled(struct td_pattern *p)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards the making of every p->re
-	if (!__atomic_load_n(&p->ready, __ATOMIC_ACQUIRE)) {
-		pthread_mutex_lock(&lock);
-		if (!p->ready && !compile(p->text, &p->re)) {
+	pcre2_code *re = __atomic_load_n(&p->re, __ATOMIC_ACQUIRE);
+	if (re)
+		return re;
+	pthread_mutex_lock(&lock);
+	if (!p->re) {
+		re = compile(p->text);
+		if (!re) {
 			fprintf(stderr, "pattern %s cannot be compiled\n", p->text); // it could be when the schema was taken
 			abort();
 		}
-		__atomic_store_n(&p->ready, true, __ATOMIC_RELEASE);
-		pthread_mutex_unlock(&lock);
+		__atomic_store_n(&p->re, re, __ATOMIC_RELEASE);
 	}
-	return !regexec(&p->re, s, 0, NULL, 0);
+	pthread_mutex_unlock(&lock);
+	return p->re;
+}
+
+bool td_pattern_matches(struct td_pattern *p, const char *s, size_t n)
+{
+	const pcre2_code *re = compiled(p);
+	if (n > TEXT_MAX)
+		return false;
+	pcre2_match_context *limits = pcre2_match_context_create(NULL);
+	pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+	pcre2_set_match_limit(limits, MATCH_MAX);
+	pcre2_set_depth_limit(limits, DEPTH_MAX);
+	pcre2_set_heap_limit(limits, HEAP_KIB_MAX);
+	int few[SPACE];
+	int rc = pcre2_dfa_match(re, (PCRE2_SPTR)s, n, 0, PCRE2_DFA_SHORTEST, data, limits, few, SPACE);
+	if (rc == PCRE2_ERROR_DFA_WSSIZE) { // many ways at once
+		td_auto_free int *many = td_malloc(SPACE_MAX * sizeof(int));
+		rc = pcre2_dfa_match(re, (PCRE2_SPTR)s, n, 0, PCRE2_DFA_SHORTEST, data, limits, many, SPACE_MAX);
+	}
+	pcre2_match_data_free(data);
+	pcre2_match_context_free(limits);
+	return rc >= 0;
 }
 
 void td_pattern_done(struct td_pattern *p)
 {
-	if (p->ready)
-		regfree(&p->re);
+	pcre2_code_free(p->re);
 }

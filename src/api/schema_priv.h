@@ -4,7 +4,8 @@
 
 #include "api/schema.h"
 
-#include <regex.h>
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 
 enum td_stype { TD_S_ANY, TD_S_OBJECT, TD_S_ARRAY, TD_S_STRING, TD_S_INTEGER, TD_S_NUMBER, TD_S_BOOLEAN };
 enum td_list_type { TD_L_ATOMIC, TD_L_SET, TD_L_MAP };
@@ -14,12 +15,12 @@ struct td_prop {
 };
 struct td_pattern { // pattern.c
 	const char *text;
-	regex_t re;
-	bool ready; // atomic: re is there
+	pcre2_code *re; // atomic; NULL: not compiled yet
 	struct td_pattern *next;
 };
-bool td_pattern_ok(const char *pattern);
-bool td_pattern_matches(struct td_pattern *p, const char *s); // thread-safe
+bool td_pattern_ok(const char *pattern); // it is of RE2's language, and not too large
+// s: UTF-8. Whatever cannot be decided within the bounds (a text above 64 KiB) does not match. Thread-safe.
+bool td_pattern_matches(struct td_pattern *p, const char *s, size_t n);
 void td_pattern_done(struct td_pattern *p);
 // Rare words of a node stand apart, so that the many plain nodes stay small.
 struct td_limits {

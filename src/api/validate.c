@@ -211,7 +211,7 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 		}
 		if (l->max_len >= 0 && n > l->max_len)
 			ADD(c, "FieldValueTooLong", "Too long: may not be more than %lld characters", l->max_len);
-		if (l->pattern && !td_pattern_matches(l->pattern, t)) {
+		if (l->pattern && !td_pattern_matches(l->pattern, t, yyjson_get_len(v))) {
 			snprintf(why, sizeof(why), "must match '%.200s'", l->pattern->text);
 			invalid(c, v, why);
 		}

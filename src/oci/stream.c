@@ -1,62 +1,73 @@
 #include "oci/stream.h"
 
-#include "base/clock.h"
-#include "base/proc.h"
-
+#include <archive.h>
+#include <archive_entry.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <gnutls/crypto.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 struct td_stream {
-	int in, fd; // the file; what is read from: it, or the program's output
+	int in; // the file
 	char *what;
-	const char *program;
-	pid_t pid; // 0: none, or collected
+	struct archive *unpack; // NULL: the file is not compressed
 	struct td_cancel *cancel;
 	struct td_stream_progress *p;
 	gnutls_hash_hd_t hash;
+	char buf[65536]; // what was read of the compressed file
 };
 
 static const struct {
 	const char *magic;
 	size_t n;
-	const char *program, *package;
+	int (*support)(struct archive *);
 } kinds[] = {
-	{"\x1f\x8b", 2, "gzip", "gzip"},
-	{"\x28\xb5\x2f\xfd", 4, "zstd", "zstd"},
+	{"\x1f\x8b", 2, archive_read_support_filter_gzip},
+	{"\x28\xb5\x2f\xfd", 4, archive_read_support_filter_zstd},
 	{"\xfd"
 	 "7zXZ",
-	 6, "xz", "xz-utils"},
-	{"BZh", 3, "bzip2", "bzip2"},
+	 6, archive_read_support_filter_xz},
+	{"BZh", 3, archive_read_support_filter_bzip2},
 };
 
-static int start(struct td_stream *s, size_t kind, struct td_error *err)
+static ssize_t file_read(const struct td_stream *s, void *buf, size_t n)
 {
-	int p[2];
-	if (pipe2(p, O_CLOEXEC) < 0)
-		return td_fail_errno(err, TD_TRANSIENT, errno, "pipe");
-	char *argv[] = {(char *)(uintptr_t)kinds[kind].program, "-dc", NULL};
-	const int fds[3] = {s->in, p[1], -1};
-	int r = td_start(argv, NULL, fds, 3, POSIX_SPAWN_SETPGROUP, &s->pid, err);
-	close(p[1]);
-	if (r) {
-		close(p[0]);
-		s->pid = 0;
-		return r == TD_NOT_FOUND
-			       ? td_fail(err, TD_UNSUPPORTED, "%s is compressed by %s, which is not installed: apt-get install %s", s->what,
-					 kinds[kind].program, kinds[kind].package)
-			       : r;
-	}
-	fcntl(p[0], F_SETPIPE_SZ, 1 << 20);
-	s->fd = p[0];
-	s->program = kinds[kind].program;
-	return 0;
+	ssize_t got;
+	do
+		got = read(s->in, buf, n);
+	while (got < 0 && errno == EINTR);
+	return got;
+}
+
+static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret)
+{
+	struct td_stream *s = ctx;
+	ssize_t n = file_read(s, s->buf, sizeof(s->buf));
+	if (n < 0)
+		archive_set_error(a, errno, "read");
+	*ret = s->buf;
+	return n;
+}
+
+static int damaged(const struct td_stream *s, struct td_error *err)
+{
+	const char *words = archive_error_string(s->unpack);
+	return td_fail(err, TD_INVALID, "%s is damaged or cut short (%s)", s->what, words ? words : "no reason given");
+}
+
+// One compression is undone: what comes out of it is the content, whatever that looks like.
+static int start(struct td_stream *s, int (*support)(struct archive *), struct td_error *err)
+{
+	struct archive_entry *all = NULL;
+	s->unpack = archive_read_new();
+	if (!s->unpack || support(s->unpack) < ARCHIVE_WARN || archive_read_support_format_raw(s->unpack) != ARCHIVE_OK ||
+	    archive_read_support_format_empty(s->unpack) != ARCHIVE_OK)
+		return td_fail(err, TD_INTERNAL, "libarchive cannot unpack %s", s->what);
+	if (archive_read_open(s->unpack, s, NULL, on_read, NULL) != ARCHIVE_OK)
+		return damaged(s, err);
+	int rc = archive_read_next_header(s->unpack, &all);
+	return rc == ARCHIVE_OK || rc == ARCHIVE_EOF ? 0 : damaged(s, err);
 }
 
 int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c, struct td_stream **ret,
@@ -64,17 +75,17 @@ int td_stream_open(int fd, const char *what, struct td_stream_progress *progress
 {
 	td_auto(td_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
 	char head[6] = {0};
-	s->in = s->fd = fd;
+	s->in = fd;
 	s->what = td_strdup(what);
 	s->cancel = c;
 	s->p = progress;
-	if (lseek(fd, 0, SEEK_SET) < 0 || pread(fd, head, sizeof(head), 0) < 0)
+	if (pread(fd, head, sizeof(head), 0) < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return td_fail_errno(err, TD_INVALID, errno, "%s", what);
 	if (gnutls_hash_init(&s->hash, GNUTLS_DIG_SHA256) < 0)
 		return td_fail(err, TD_INTERNAL, "no SHA-256");
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (!memcmp(head, kinds[i].magic, kinds[i].n)) {
-			int r = start(s, i, err);
+			int r = start(s, kinds[i].support, err);
 			if (r)
 				return r;
 			break;
@@ -87,12 +98,7 @@ struct td_stream *td_stream_close(struct td_stream *s)
 {
 	if (!s)
 		return NULL;
-	if (s->pid) {
-		kill(-s->pid, SIGKILL);
-		td_wait_code(s->pid);
-	}
-	if (s->fd != s->in)
-		td_close_auto(&s->fd);
+	archive_read_free(s->unpack);
 	if (s->hash)
 		gnutls_hash_deinit(s->hash, NULL);
 	free(s->what);
@@ -103,7 +109,7 @@ struct td_stream *td_stream_close(struct td_stream *s)
 static void tell(struct td_stream *s)
 {
 	struct td_stream_progress *p = s->p;
-	off_t at = p && p->f ? lseek(s->in, 0, SEEK_CUR) : -1; // the program shares the offset
+	off_t at = p && p->f ? lseek(s->in, 0, SEEK_CUR) : -1;
 	int percent = at < 0 || !p->total ? 0 : (int)((p->done + at) * 100 / p->total);
 	if (at < 0 || percent == p->last || percent > 100)
 		return;
@@ -111,38 +117,14 @@ static void tell(struct td_stream *s)
 	p->f(p->ctx, percent, p->what);
 }
 
-static int ended(struct td_stream *s, struct td_error *err)
-{
-	if (!s->pid)
-		return 0;
-	int code = td_wait_code(s->pid);
-	s->pid = 0;
-	return code ? td_fail(err, TD_INVALID, "%s: %s says that it is damaged or cut short", s->what, s->program) : 0;
-}
-
 int td_stream_read(void *stream, void *buf, size_t n, size_t *ret_n, struct td_error *err)
 {
 	struct td_stream *s = stream;
 	if (td_cancelled(s->cancel))
 		return td_fail(err, TD_CANCELLED, "cancelled");
-	if (s->fd != s->in) { // a program may be slow; a file is there
-		struct pollfd p[2] = {{s->fd, POLLIN, 0}, {td_cancel_fd(s->cancel), POLLIN, 0}};
-		while (poll(p, 2, -1) < 0 && errno == EINTR)
-			;
-		if (p[1].revents)
-			return td_fail(err, TD_CANCELLED, "cancelled");
-	}
-	ssize_t got;
-	do
-		got = read(s->fd, buf, n);
-	while (got < 0 && errno == EINTR);
+	ssize_t got = s->unpack ? archive_read_data(s->unpack, buf, n) : file_read(s, buf, n);
 	if (got < 0)
-		return td_fail_errno(err, TD_TRANSIENT, errno, "read %s", s->what);
-	if (got == 0) {
-		int r = ended(s, err);
-		if (r)
-			return r;
-	}
+		return s->unpack ? damaged(s, err) : td_fail_errno(err, TD_TRANSIENT, errno, "read %s", s->what);
 	gnutls_hash(s->hash, buf, (size_t)got);
 	tell(s);
 	*ret_n = (size_t)got;

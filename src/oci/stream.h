@@ -1,5 +1,5 @@
-// The bytes of a file, unpacked when they are compressed (by gzip, zstd, xz or bzip2, as a program of its own), with the digest of what was
-// read: a layer's diff id.
+// The bytes of a file, unpacked by libarchive when they are compressed (by gzip, zstd, xz or bzip2), with the digest of what was read: a
+// layer's diff id. Memory is bounded by what a decompressor may use at most (xz: 1 GiB), whatever comes out of it.
 #pragma once
 
 #include "base/cancel.h"

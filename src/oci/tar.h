@@ -1,5 +1,6 @@
-// Reads a tar from somebody else, entry by entry: ustar, with the long names and numbers of GNU and pax. What it does not know it refuses
-// by name; sizes, counts and lengths are bounded. It touches no file: unpack.h decides what an entry may become.
+// Reads a tar from somebody else, entry by entry, by libarchive: ustar, and the long names and numbers of GNU and pax. Sparse files are
+// refused, counts and lengths are bounded (libarchive itself reads no extended header above 1 MiB). It touches no file: unpack.h decides
+// what an entry may become. The program's locale must be "C", so that names stay the bytes that the archive has.
 #pragma once
 
 #include "base/err.h"
@@ -12,7 +13,7 @@
 
 enum td_tar_type { TD_TAR_FILE, TD_TAR_DIR, TD_TAR_SYMLINK, TD_TAR_HARDLINK, TD_TAR_FIFO, TD_TAR_DEVICE };
 
-enum { TD_TAR_NAME_MAX = 4096, TD_TAR_XATTRS_MAX = 16, TD_TAR_PAX_MAX = 256 << 10 };
+enum { TD_TAR_NAME_MAX = 4096, TD_TAR_XATTRS_MAX = 16 };
 
 struct td_tar_xattr {
 	char *name;

@@ -107,6 +107,72 @@ static void test_bounded(void **state)
 	assert_int_equal(c.n, 64);
 }
 
+// The language is RE2's: a pattern may match anywhere, characters are Unicode's, "$" is the end. What RE2 lacks is refused.
+static void test_patterns(void **state)
+{
+	static const char *const good[][3] = {
+		// pattern, a text that it matches, one that it does not
+		{"b+", "abc", "ac"},
+		{"^.{3}$", "äöü", "äöüß"},
+		{"^a$", "a", "a\n"},
+		{"^(?i)ABC$", "abc", "abd"},
+		{"^(?P<year>[0-9]{4})-(?:0[1-9]|1[0-2])$", "2026-01", "2026-13"},
+		{"^(a|b)*?c$", "ababc", "abab"},
+		{"^[]a]+$", "a]", "b"},
+		{"^[^]a]$", "b", "]"},
+		{"^[[:alpha:]]+$", "ab", "a1"},
+		{"^\\p{Greek}+$", "αβγ", "abc"},
+		{"^\\Qa+(\\E$", "a+(", "aa"},
+		{"^\\x41\\x{42}$", "AB", "ab"},
+		{"^a{2}b{1,}c{0,2}$", "aab", "ab"},
+		{"^{x}$", "{x}", "x"},
+		{"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a-b.c", "a-.c"},
+		{"^/[^\\s]*$", "/x", "/ x"},
+	};
+	for (size_t i = 0; i < TD_LEN(good); i++) {
+		struct td_pattern p = {.text = good[i][0]};
+		if (!td_pattern_ok(p.text))
+			fail_msg("%s is refused", p.text);
+		if (!td_pattern_matches(&p, good[i][1], strlen(good[i][1])) || td_pattern_matches(&p, good[i][2], strlen(good[i][2])))
+			fail_msg("%s: wrong answer", p.text);
+		td_pattern_done(&p);
+	}
+	static const char *const bad[] = {"[",        "(",          "a**",
+					  "a{2}{3}",  "a*+",        "a{2}+",
+					  "a{1001}",  "a{,3}",      "(a)\\1",
+					  "(?=a)",    "(?!a)",      "(?<=a)b",
+					  "(?<!a)b",  "(?>a)",      "(?#x)",
+					  "(?|a)",    "(?R)",       "(?1)",
+					  "(?P>a)",   "(?P=a)",     "(?(1)a)",
+					  "(?C1)",    "(*ACCEPT)a", "(*UCP)a",
+					  "(?x)a",    "\\k<a>",     "\\g1",
+					  "\\Ka",     "\\R",        "\\X",
+					  "\\N",      "\\C",        "\\h",
+					  "\\Z",      "\\Ga",       "[\\b]",
+					  "[[:<:]]a", "a\\",        "((((a{1000}){1000}){1000}){1000})"};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		if (td_pattern_ok(bad[i]))
+			fail_msg("%s is taken", bad[i]);
+	td_auto_free char *deep = td_malloc(2001);
+	memset(deep, '(', 1000);
+	memset(deep + 1000, ')', 1000);
+	deep[2000] = '\0';
+	assert_false(td_pattern_ok(deep));
+
+	// A NUL is a character like others; a text too long for the bounds does not match.
+	struct td_pattern nul = {.text = "^a.b$"}, any = {.text = "x"}, slow = {.text = "^(([a-z])+.)+[A-Z]([a-z])+$"};
+	assert_true(td_pattern_matches(&nul, "a\0b", 3));
+	td_auto_free char *text = td_malloc(70000);
+	memset(text, 'x', 70000);
+	assert_true(td_pattern_matches(&any, text, 60000));
+	assert_false(td_pattern_matches(&any, text, 70000));
+	// What a backtracking matcher would try for years.
+	assert_false(td_pattern_matches(&slow, text, 5000));
+	td_pattern_done(&nul);
+	td_pattern_done(&any);
+	td_pattern_done(&slow);
+}
+
 static void test_structural(void **state)
 {
 	static const char *const bad[] = {
@@ -282,9 +348,9 @@ static void test_own_crds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_validate),      cmocka_unit_test(test_bounded), cmocka_unit_test(test_structural),
-		cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),     cmocka_unit_test(test_crd_shapes),
-		cmocka_unit_test(test_own_crds),
+		cmocka_unit_test(test_validate),   cmocka_unit_test(test_bounded),       cmocka_unit_test(test_structural),
+		cmocka_unit_test(test_patterns),   cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),
+		cmocka_unit_test(test_crd_shapes), cmocka_unit_test(test_own_crds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

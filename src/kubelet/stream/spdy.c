@@ -1,8 +1,9 @@
 #include "kubelet/stream/spdy.h"
 
 #include <string.h>
+#include <zlib.h>
 
-enum { WINDOW = 32768, BLOCK_MAX = 65536, PAIRS_MAX = 64, VERSION = 3 };
+enum { BLOCK_MAX = 65536, PAIRS_MAX = 64, VERSION = 3 };
 
 static uint32_t u32(const char *p)
 {
@@ -83,163 +84,6 @@ void td_spdy_ping(struct td_buf *out, uint32_t id)
 	put32(out, id);
 }
 
-// ---- inflate (RFC 1951), for blocks that end at a byte ----
-
-struct bits {
-	const unsigned char *p;
-	size_t n, at;
-	uint32_t acc;
-	int have;
-	bool bad;
-};
-
-static unsigned take(struct bits *b, int n)
-{
-	while (b->have < n) {
-		if (b->at == b->n) {
-			b->bad = true;
-			return 0;
-		}
-		b->acc |= (uint32_t)b->p[b->at++] << b->have;
-		b->have += 8;
-	}
-	unsigned v = b->acc & ((1u << n) - 1);
-	b->acc >>= n;
-	b->have -= n;
-	return v;
-}
-
-struct code {
-	short count[16], symbol[288];
-};
-
-static bool code_make(struct code *c, const unsigned char *len, int n)
-{
-	short at[16] = {0};
-	int left = 1;
-	memset(c->count, 0, sizeof(c->count));
-	for (int i = 0; i < n; i++)
-		c->count[len[i]]++;
-	for (int i = 1; i < 16; i++) {
-		left = left * 2 - c->count[i];
-		if (left < 0) // more codes than there are
-			return false;
-		at[i] = (short)(i > 1 ? at[i - 1] + c->count[i - 1] : 0);
-	}
-	for (int i = 0; i < n; i++)
-		if (len[i])
-			c->symbol[at[len[i]]++] = (short)i;
-	return true;
-}
-
-static int code_read(struct bits *b, const struct code *c)
-{
-	int code = 0, first = 0, index = 0;
-	for (int len = 1; len < 16 && !b->bad; len++) {
-		code |= (int)take(b, 1);
-		if (code - c->count[len] < first)
-			return c->symbol[index + code - first];
-		index += c->count[len];
-		first = (first + c->count[len]) << 1;
-		code <<= 1;
-	}
-	b->bad = true;
-	return -1;
-}
-
-static void copy(struct bits *b, struct td_buf *out, const struct code *lit, const struct code *dist, size_t max)
-{
-	static const short base[] = {3,  4,  5,  6,  7,  8,  9,  10, 11,  13,  15,  17,  19,  23, 27,
-				     31, 35, 43, 51, 59, 67, 83, 99, 115, 131, 163, 195, 227, 258};
-	static const short extra[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 0};
-	while (!b->bad) {
-		int s = code_read(b, lit);
-		if (s == 256)
-			return;
-		if (s < 0 || s > 285 || out->len >= max) {
-			b->bad = true;
-		} else if (s < 256) {
-			td_buf_putc(out, (char)s);
-		} else {
-			size_t len = (size_t)base[s - 257] + take(b, extra[s - 257]);
-			int d = code_read(b, dist);
-			if (d < 0 || d > 29) {
-				b->bad = true;
-				return;
-			}
-			int more = d < 4 ? 0 : d / 2 - 1;
-			size_t from = (d < 4 ? (size_t)d + 1 : ((size_t)(2 + (d & 1)) << more) + 1) + take(b, more);
-			if (b->bad || from > out->len || out->len + len > max) {
-				b->bad = true;
-				return;
-			}
-			while (len--)
-				td_buf_putc(out, out->s[out->len - from]);
-		}
-	}
-}
-
-static void dynamic(struct bits *b, struct td_buf *out, size_t max)
-{
-	static const unsigned char order[19] = {16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15};
-	unsigned char len[320] = {0};
-	struct code lit, dist;
-	unsigned n_lit = take(b, 5) + 257, n_dist = take(b, 5) + 1, n_code = take(b, 4) + 4;
-	for (unsigned i = 0; i < n_code; i++)
-		len[order[i]] = (unsigned char)take(b, 3);
-	if (b->bad || n_lit > 286 || n_dist > 30 || !code_make(&lit, len, 19)) {
-		b->bad = true;
-		return;
-	}
-	memset(len, 0, sizeof(len));
-	for (unsigned i = 0; i < n_lit + n_dist;) {
-		int s = code_read(b, &lit);
-		if (b->bad || s < 0)
-			return;
-		if (s < 16) {
-			len[i++] = (unsigned char)s;
-			continue;
-		}
-		unsigned char again = s == 16 && i ? len[i - 1] : 0;
-		unsigned n = s == 16 ? 3 + take(b, 2) : s == 17 ? 3 + take(b, 3) : 11 + take(b, 7);
-		if (b->bad || (s == 16 && !i) || i + n > n_lit + n_dist) {
-			b->bad = true;
-			return;
-		}
-		while (n--)
-			len[i++] = again;
-	}
-	if (!len[256] || !code_make(&lit, len, (int)n_lit) || !code_make(&dist, len + n_lit, (int)n_dist)) {
-		b->bad = true;
-		return;
-	}
-	copy(b, out, &lit, &dist, max);
-}
-
-static void fixed(struct bits *b, struct td_buf *out, size_t max)
-{
-	unsigned char len[288];
-	struct code lit, dist;
-	for (int i = 0; i < 288; i++)
-		len[i] = i < 144 ? 8 : i < 256 ? 9 : i < 280 ? 7 : 8;
-	code_make(&lit, len, 288);
-	memset(len, 5, 30);
-	code_make(&dist, len, 30);
-	copy(b, out, &lit, &dist, max);
-}
-
-static void stored(struct bits *b, struct td_buf *out, size_t max)
-{
-	b->acc = 0, b->have = 0;
-	unsigned n = take(b, 16), inverse = take(b, 16);
-	if (b->bad || (n ^ inverse) != 0xffff || n > b->n - b->at || out->len + n > max) {
-		b->bad = true;
-		return;
-	}
-	td_buf_add(out, (const char *)b->p + b->at, n);
-	b->at += n;
-}
-
 // ---- header blocks ----
 
 // SPDY draft 3, section 2.6.10.1: names with their length in front, then common values.
@@ -289,40 +133,48 @@ static int pairs(const char *p, size_t n, struct td_strv *ret, struct td_error *
 	return 0;
 }
 
+// Decompresses one block; the compressor ended it with a sync flush. At most max bytes come out.
+static int inflate_block(z_stream *z, const char *p, size_t n, struct td_buf *ret, size_t max, struct td_error *err)
+{
+	z->next_in = (unsigned char *)(uintptr_t)p; // zlib only reads it
+	z->avail_in = (unsigned)n;
+	for (;;) {
+		unsigned char out[4096];
+		z->next_out = out;
+		z->avail_out = sizeof(out);
+		int rc = inflate(z, Z_SYNC_FLUSH);
+		if (rc == Z_NEED_DICT) {
+			td_auto_buf struct td_buf d = {0};
+			dictionary(&d);
+			if (inflateSetDictionary(z, (const unsigned char *)d.s, (unsigned)d.len) == Z_OK)
+				continue;
+		}
+		size_t got = sizeof(out) - z->avail_out;
+		if ((rc != Z_OK && rc != Z_BUF_ERROR) || ret->len + got > max) // the stream has no end: Z_STREAM_END is an error too
+			return td_fail(err, TD_INVALID, "spdy: headers cannot be decompressed");
+		td_buf_add(ret, (const char *)out, got);
+		if (z->avail_out) // all that was there came out
+			return 0;
+	}
+}
+
 int td_spdy_headers_read(struct td_spdy_headers *h, const char *p, size_t n, struct td_strv *ret, struct td_error *err)
 {
-	struct bits b = {.p = (const unsigned char *)p, .n = n};
-	if (!h->begun) {
-		if (n < 6 || (b.p[0] & 15) != 8)
-			return td_fail(err, TD_INVALID, "spdy: headers are not compressed by zlib");
-		b.at = b.p[1] & 0x20 ? 6 : 2;
-		dictionary(&h->window);
-		h->begun = true;
+	td_auto_buf struct td_buf block = {0};
+	if (n > TD_SPDY_FRAME_MAX)
+		return td_fail(err, TD_INVALID, "spdy: headers of %zu bytes", n);
+	if (!h->z) {
+		h->z = td_calloc(1, sizeof(*h->z));
+		if (inflateInit(h->z) != Z_OK)
+			return td_fail(err, TD_INTERNAL, "no zlib");
 	}
-	size_t start = h->window.len, max = start + BLOCK_MAX;
-	while (b.at < b.n && !b.bad) {
-		take(&b, 1); // the last block never comes: the stream goes on
-		unsigned type = take(&b, 2);
-		if (type == 0)
-			stored(&b, &h->window, max);
-		else if (type == 1)
-			fixed(&b, &h->window, max);
-		else if (type == 2)
-			dynamic(&b, &h->window, max);
-		else
-			b.bad = true;
-	}
-	if (b.bad)
-		return td_fail(err, TD_INVALID, "spdy: headers cannot be decompressed");
-	int r = pairs(h->window.s + start, h->window.len - start, ret, err);
-	if (h->window.len > 2 * WINDOW) {
-		memmove(h->window.s, h->window.s + h->window.len - WINDOW, WINDOW);
-		h->window.len = WINDOW;
-	}
-	return r;
+	int r = inflate_block(h->z, p, n, &block, BLOCK_MAX, err);
+	return r ? r : pairs(td_buf_str(&block), block.len, ret, err);
 }
 
 void td_spdy_headers_done(struct td_spdy_headers *h)
 {
-	td_buf_done(&h->window);
+	if (h->z)
+		inflateEnd(h->z);
+	free(td_steal(h->z));
 }

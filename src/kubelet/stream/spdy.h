@@ -29,8 +29,7 @@ int td_spdy_frame_read(const char *p, size_t n, struct td_spdy_frame *ret, size_
 
 // Header blocks of one direction share one history.
 struct td_spdy_headers {
-	struct td_buf window; // what was said, dictionary first
-	bool begun;
+	struct z_stream_s *z; // NULL before the first block
 };
 // Decompresses a block of a SYN_STREAM; appends name, value, name, value … to ret. TD_INVALID: broken, or larger than 64 KiB.
 int td_spdy_headers_read(struct td_spdy_headers *h, const char *p, size_t n, struct td_strv *ret, struct td_error *err);
