@@ -54,7 +54,7 @@ struct td_req {
 	const char *verb;                                       // get list watch create update patch delete deletecollection
 	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
 	const char *path;
-	bool patched; // the object at hand is what a patch made of another
+	bool patched; // the body is a patch of another object, and not an apply
 	enum td_as as;
 	bool yaml;
 	bool dry_run;
