@@ -164,7 +164,7 @@ static int patch_once(struct td_req *q, enum td_patch t, yyjson_val *patch, stru
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
-	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old && (t != TD_APPLY || *q->sub))
 		return td_refuse_not_found(q, q->name, r);
 	if (!old && !q->res->established)
