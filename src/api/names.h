@@ -5,6 +5,7 @@
 
 bool td_is_qualified_name(const char *s); // a label key: [subdomain/]name
 bool td_is_label_value(const char *s);
+bool td_is_duration(const char *s); // as Go writes them: 1h30m, 500ms, 0
 
 // What is wrong with a name, in Kubernetes' words, each appended to *ret; nothing when it is right.
 enum td_name_rule { TD_N_SUBDOMAIN, TD_N_LABEL, TD_N_LABEL_1035, TD_N_QUALIFIED, TD_N_LABEL_VALUE, TD_N_CONFIG_KEY };

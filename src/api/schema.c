@@ -101,6 +101,11 @@ static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut
 	}
 }
 
+bool td_schema_has_defaults(const struct td_schema *s)
+{
+	return s->has_default;
+}
+
 void td_schema_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	set_default(s, d, obj, true);

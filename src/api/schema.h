@@ -16,6 +16,7 @@ TD_DEFINE_AUTO(struct td_schema *, td_schema_free)
 
 // Fills in defaults, in place; quantities become canonical (0.5 → 500m).
 void td_schema_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
+bool td_schema_has_defaults(const struct td_schema *s); // false: that never changes anything
 // Drops fields the schema does not know, in place; their paths go to ret_unknown ("spec.bogus", "spec.containers[0].x") when not NULL.
 void td_schema_prune(const struct td_schema *s, yyjson_mut_val *obj, struct td_strv *ret_unknown);
 // Takes away empty lists and maps, which the real one's types of built-in kinds do not keep; not structures, whose presence may say

@@ -103,7 +103,7 @@ static bool base64_ok(const char *s)
 	return n % 4 == 0 && n - body <= 2 && strspn(s + body, "=") == n - body;
 }
 
-static bool duration_ok(const char *s) // Go's: 1h30m, 500ms
+bool td_is_duration(const char *s)
 {
 	bool any = false;
 	if (!strcmp(s, "0"))
@@ -154,7 +154,7 @@ static void check_format(struct check *c, const struct td_schema *s, yyjson_val 
 		invalid(c, v, "must be an RFC 3339 time with microseconds such as 2026-01-31T12:00:00.000000Z");
 	else if (!strcmp(f, "byte") && !base64_ok(t))
 		invalid(c, v, "must be base64");
-	else if (!strcmp(f, "duration") && !duration_ok(t))
+	else if (!strcmp(f, "duration") && !td_is_duration(t))
 		invalid(c, v, "must be a duration such as 30s, 5m or 1h30m");
 	else if (!strcmp(f, "dns-label") || !strcmp(f, "dns-subdomain")) {
 		td_auto_strv struct td_strv l = {0};

@@ -57,6 +57,15 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	add_condition(q, d, a, old, "Established", "InitialNamesAccepted", "the initial names have been accepted");
 	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+	// What others say of it stays.
+	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
+	yyjson_mut_arr_foreach (td_jm_get(o, "status.conditions"), i, n, v) {
+		bool ours = false;
+		for (size_t k = 0; k < TD_LEN(own); k++)
+			ours |= td_streq(td_jm_getstr(v, "type"), own[k]);
+		if (!ours)
+			yyjson_mut_arr_append(a, yyjson_mut_val_mut_copy(d, v));
+	}
 	td_jm_set(d, o, "status.conditions", a);
 }
 

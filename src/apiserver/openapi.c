@@ -1,5 +1,5 @@
-// /openapi/v3: an index and one document per group and version, from the kinds' own schemas; /openapi/v2: an empty one, for old clients
-// that insist on it. kubectl reads from here which query parameters a verb knows, merge keys, and what `explain` prints.
+// /openapi/v3: an index and one document per group and version, from the kinds' own schemas. kubectl reads from
+// here which query parameters a verb knows, merge keys, and what `explain` prints. /openapi/v2 is refused, but for kubectl (see below).
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -211,27 +211,28 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	return true;
 }
 
+// kubectl reads version 2, in its binary form, before it sends a List, and does not send one when it gets no document. Kinds that are not
+// in it are checked by the server instead, so the document is without any; its title says where they are.
+static int version2(struct td_req *q, struct td_refusal *r)
+{
+	static const char document[] = "\x0a\x03" // a gnostic.openapi.v2.Document: swagger
+				       "2.0"
+				       "\x12\x29\x0a\x22" // info: title, version
+				       "Kinds are at /openapi/v3 (Tandem)."
+				       "\x12\x03"
+				       "0.1"
+				       "\x42\x00\x4a\x00"; // no paths, no definitions
+	const char *accept = td_http_header(q->x, "Accept");
+	if (!accept || !strstr(accept, "proto-openapi"))
+		return td_refuse_generic(r, 404, NULL, "the embedded API describes its kinds in OpenAPI version 3 only: read /openapi/v3");
+	td_http_send(q->x, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", document, sizeof(document) - 1);
+	return 0;
+}
+
 int td_openapi(struct td_req *q, struct td_refusal *r)
 {
-	(void)r;
-	if (!strcmp(q->path, "/openapi/v2")) {
-		static const char text[] = "{\"swagger\":\"2.0\",\"info\":{\"title\":\"Tandem\",\"version\":\"" TD_VERSION
-					   "\"},\"paths\":{},\"definitions\":{}}\n";
-		// The same as a gnostic.openapi.v2.Document: kubectl asks for nothing else when v3 does not know a kind.
-		static const char proto[] = "\x0a\x03"
-					    "2.0"
-					    "\x12\x0d\x0a\x06"
-					    "Tandem"
-					    "\x12\x03"
-					    "0.1"
-					    "\x42\x00\x4a\x00";
-		const char *accept = td_http_header(q->x, "Accept");
-		if (accept && strstr(accept, "proto-openapi"))
-			td_http_send(q->x, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", proto, sizeof(proto) - 1);
-		else
-			td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
-		return 0;
-	}
+	if (!strcmp(q->path, "/openapi/v2"))
+		return version2(q, r);
 	if (!strcmp(q->path, "/openapi/v3") || !strcmp(q->path, "/openapi/v3/")) {
 		index_v3(q);
 		return 0;

@@ -164,7 +164,7 @@ static int patch_once(struct td_req *q, enum td_patch t, yyjson_val *patch, stru
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
-	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old && (t != TD_APPLY || *q->sub))
 		return td_refuse_not_found(q, q->name, r);
 	if (!old && !q->res->established)
@@ -172,7 +172,6 @@ static int patch_once(struct td_req *q, enum td_patch t, yyjson_val *patch, stru
 	int rc = old ? 0 : td_auth_may_verb(q, "create", r); // an apply that makes the object needs both rights
 	if (rc == 0)
 		rc = patched(q, t, old, patch, &now, r);
-	q->patched = t != TD_APPLY;
 	if (rc < 0 || (rc = td_body_object(q, td_json_root(now), &d, r)) < 0)
 		return rc;
 	const char *uid = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.uid");
@@ -209,7 +208,10 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 	enum td_patch t = TD_MERGE;
 	bool created = false;
 	int rc = td_patch_type(q, &t, r);
-	if (rc < 0 || (rc = td_body_read(q, false, &body, r)) < 0)
+	if (rc < 0)
+		return rc;
+	q->patched = t != TD_APPLY;
+	if ((rc = td_body_read(q, false, &body, r)) < 0)
 		return rc;
 	for (int tries = 0; tries < 8; tries++) {
 		td_refusal_done(r);

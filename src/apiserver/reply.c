@@ -100,22 +100,33 @@ void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d)
 	td_reply_json(q, status, text, len);
 }
 
-void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out)
+struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i)
 {
 	const char *have = i->api;
 	size_t g = strlen(k->group);
 	bool same = g ? !strncmp(have, k->group, g) && have[g] == '/' && !strcmp(have + g + 1, k->version) : !strcmp(have, k->version);
-	if (same) {
-		td_buf_add(out, i->bytes, i->len);
-		return;
-	}
-	// Stored through another served version: conversion "None" changes the apiVersion only.
+	if (same && (k->builtin || !td_schema_has_defaults(k->schema)))
+		return td_item_ref((struct td_item *)(uintptr_t)i);
+
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
-	td_jm_strf(d, yyjson_mut_doc_get_root(d), "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version);
-	size_t len = 0;
-	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
-	td_buf_add(out, text, len);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_strf(d, o, "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version); // conversion "None" changes nothing else
+	if (!k->builtin)
+		td_schema_default(k->schema, d, o);
+	return td_item_new(d, i->rv, i->crv);
+}
+
+struct td_item *td_item_get(const struct td_req *q, const char *name)
+{
+	td_auto(td_item_unref) struct td_item *i = td_store_get(q->s->store, q->res->table, q->ns, name);
+	return i ? td_item_shown(q->k, i) : NULL;
+}
+
+void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out)
+{
+	td_auto(td_item_unref) struct td_item *shown = td_item_shown(k, i);
+	td_buf_add(out, shown->bytes, shown->len);
 }
 
 void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out)

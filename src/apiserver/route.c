@@ -1,6 +1,7 @@
 // From a path to a handler: one table in code, in the order of the checks (shape, who, may, what).
 #include "apiserver/srv.h"
 
+#include "api/names.h"
 #include "base/log.h"
 
 #include <ctype.h>
@@ -51,6 +52,15 @@ static int verb_of(struct td_req *q, struct td_refusal *r)
 	return 0;
 }
 
+// How long a client waits. What is answered at once needs no deadline, but a value that is no duration is a mistake to be told.
+static int check_timeout(const struct td_req *q, struct td_refusal *r)
+{
+	const char *t = td_http_query(q->x, "timeout");
+	if (!t || !*t || td_is_duration(t))
+		return 0;
+	return td_refuse(r, 400, NULL, "invalid timeout specified in the request URL - \"%.64s\" is no duration such as 30s or 1m30s", t);
+}
+
 static int no_resource(struct td_refusal *r)
 {
 	return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
@@ -67,6 +77,7 @@ static bool elsewhere(const char *group, const char *plural)
 		{"apps", " daemonsets "},
 		{"batch", " cronjobs "},
 		{"autoscaling", ""},
+		{"events.k8s.io", ""},
 		{"networking.k8s.io", ""},
 		{"storage.k8s.io", ""},
 		{"resource.k8s.io", ""},
@@ -84,6 +95,16 @@ static bool elsewhere(const char *group, const char *plural)
 	return false;
 }
 
+static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
+{
+	return td_refuse_generic(r, 404, NULL,
+				 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real Kubernetes has the "
+				 "rest%s",
+				 q->plural, *q->group && *q->plural ? "." : "", q->group,
+				 !strcmp(q->group, "events.k8s.io") ? "; events are written and read as events of group \"\", version v1"
+								    : "");
+}
+
 static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
 {
 	size_t n = strlen(q->verb);
@@ -91,6 +112,26 @@ static bool is_verb(const struct td_req *q, const char *verbs) // "get update pa
 		if ((p == verbs || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
 			return true;
 	return false;
+}
+
+// The same of a subresource that a real Kubernetes has: what it is, and what does the work here.
+static int no_subresource(const struct td_req *q, struct td_refusal *r)
+{
+	static const struct {
+		const char *plural, *sub, *instead;
+	} real[] = {
+		{"nodes", "proxy", "embedded nodes have no kubelet to talk to; use `kubectl logs` and `kubectl exec`"},
+		{"pods", "proxy", "use `kubectl port-forward`"},
+		{"services", "proxy", "use `kubectl port-forward` to one of its pods"},
+		{"pods", "ephemeralcontainers", "use `kubectl exec` to look into a running container"},
+		{"pods", "resize", "delete the pod and make it again with other resources"},
+	};
+	size_t n = strcspn(q->sub, "/"); // behind proxy stands the path that was asked for
+	for (size_t i = 0; !*q->group && i < TD_LEN(real); i++)
+		if (!strcmp(q->plural, real[i].plural) && strlen(real[i].sub) == n && !strncmp(q->sub, real[i].sub, n))
+			return td_refuse_generic(r, 404, NULL, "the embedded API has no %s/%s: %s", q->plural, real[i].sub,
+						 real[i].instead);
+	return no_resource(r);
 }
 
 static int subresource(struct td_req *q, struct td_refusal *r)
@@ -116,7 +157,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 		return is_verb(q, "update") ? td_do_finalize(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "serviceaccounts") && !strcmp(q->sub, "token"))
 		return is_verb(q, "create") ? td_do_token(q, r) : td_refuse_method(r);
-	return no_resource(r);
+	return no_subresource(q, r);
 }
 
 // A custom resource in a version that its CRD calls deprecated: every answer says so.
@@ -152,10 +193,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 		return rc;
 	if (!q->res) {
 		if (elsewhere(q->group, q->plural))
-			return td_refuse_generic(r, 404, NULL,
-						 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real "
-						 "Kubernetes has the rest",
-						 q->plural, *q->group ? "." : "", q->group);
+			return refuse_elsewhere(q, r);
 		if (td_snap_has_group(q->snap, q->group, NULL) || !*q->group)
 			return no_resource(r);
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
@@ -173,6 +211,8 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	// Streams negotiate for themselves.
 	bool stream = *q->sub &&
 		      (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward"));
+	if (!stream && strcmp(q->verb, "watch") && (rc = check_timeout(q, r)) < 0)
+		return rc;
 	if (!stream && (rc = td_reply_negotiate(q, r)) < 0)
 		return rc;
 	if (*q->sub)
@@ -251,7 +291,7 @@ static int route(struct td_req *q, struct td_refusal *r)
 	for (char *c = verb; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
 	q->verb = verb; // as the real one: of a path that is no resource, the method
-	if ((rc = td_auth_may(q, r)) < 0)
+	if ((rc = td_auth_may(q, r)) < 0 || (rc = check_timeout(q, r)) < 0)
 		return rc;
 	if (!strcmp(q->path, "/metrics")) {
 		td_metrics(q);
@@ -262,6 +302,8 @@ static int route(struct td_req *q, struct td_refusal *r)
 	rc = td_discovery(q, r);
 	if (rc < 0 && !r->http)
 		rc = td_openapi(q, r);
+	if (rc < 0 && !r->http && *q->group && elsewhere(q->group, ""))
+		return refuse_elsewhere(q, r);
 	if (rc < 0 && !r->http) {
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;

@@ -176,7 +176,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 
 static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r)
 {
-	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
 	enum td_patch t = TD_MERGE;
@@ -213,7 +213,7 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_item_unref) struct td_item *i = NULL;
 	if (!strcmp(q->verb, "get")) {
-		i = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+		i = td_item_get(q, q->name);
 		if (!i)
 			return td_refuse_not_found(q, q->name, r);
 		reply_scale(q, i);

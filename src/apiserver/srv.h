@@ -54,7 +54,7 @@ struct td_req {
 	const char *verb;                                       // get list watch create update patch delete deletecollection
 	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
 	const char *path;
-	bool patched; // the object at hand is what a patch made of another
+	bool patched; // the body is a patch of another object, and not an apply
 	enum td_as as;
 	bool yaml;
 	bool dry_run;
@@ -110,6 +110,10 @@ void td_reply_warn(struct td_req *q, const char *fmt, ...) __attribute__((format
 bool td_query_true(const struct td_req *q, const char *name);
 // 404 of an object: `pods "x" not found`.
 int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
+// The item as clients of kind k see it: under its API version, and with the defaults that its schema has by now (those of a custom
+// resource may be younger than the object). A new reference, to the item itself where that is the same.
+struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i);
+struct td_item *td_item_get(const struct td_req *q, const char *name); // the object of q's kind and namespace, so; NULL: there is none
 // The item's bytes under q's API version and kind, appended. In a list those of built-in kinds do not say which they are: the list does.
 void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
 void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out);

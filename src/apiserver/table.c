@@ -118,14 +118,15 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 	}
 	td_buf_puts(out, ",\"rows\":[");
 	for (size_t i = 0; i < n; i++) {
-		td_auto(td_json_unref) struct td_json *doc = td_item_doc(v[i]);
+		td_auto(td_item_unref) struct td_item *shown = td_item_shown(k, v[i]);
+		td_auto(td_json_unref) struct td_json *doc = td_item_doc(shown);
 		td_buf_puts(out, i ? ",{\"cells\":[" : "{\"cells\":[");
-		cells_write(k, c, v[i], td_json_root(doc), now, out);
+		cells_write(k, c, shown, td_json_root(doc), now, out);
 		td_buf_puts(out, "],\"object\":");
 		if (td_streq(include, "None"))
 			td_buf_puts(out, "null");
 		else if (td_streq(include, "Object"))
-			td_item_write(k, v[i], out);
+			td_buf_add(out, shown->bytes, shown->len);
 		else
 			partial_write(td_json_root(doc), out);
 		td_buf_putc(out, '}');

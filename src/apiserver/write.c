@@ -66,7 +66,7 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	int rc = td_body_object(q, body, &d, r);
 	if (rc < 0)
 		return rc;
-	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name);
+	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
 	const char *rv = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");

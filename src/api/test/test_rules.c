@@ -408,6 +408,11 @@ static void test_not_served(void **state)
 	check("batch", "Job", JOB("successPolicy: {rules: []}, ", ""), NULL, "FieldValueForbidden", "spec.successPolicy", "completions");
 	check("batch", "Job", JOB("", ", env: [{name: E, valueFrom: {fileKeyRef: {key: a}}}]"), NULL, "FieldValueForbidden",
 	      "spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef", "embedded nodes");
+	// Labels of SELinux mean nothing to a node without it: taken, as everywhere.
+	pod("securityContext: {seLinuxOptions: {level: 's0:c1,c2'}, seLinuxChangePolicy: MountOption}, " C(
+		    "securityContext: {seLinuxOptions: {type: t}}"),
+	    NULL, NULL, NULL);
+	pod("securityContext: {seLinuxChangePolicy: Never}, " C1, "FieldValueNotSupported", "spec.securityContext.seLinuxChangePolicy", "");
 #define CRD(schema)                                                                                                                        \
 	"{metadata: {name: ts.a.io}, spec: {group: a.io, scope: Namespaced, names: {plural: ts, kind: T}, versions: [{name: v1, served: "  \
 	"true, storage: true, schema: {openAPIV3Schema: " schema "}}]}}"

@@ -28,28 +28,6 @@ static int teardown(void **state)
 	return 0;
 }
 
-// Asks, expects a status, and (want not NULL) a string at a path of the reply.
-static void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status, const char *at,
-		   const char *want)
-{
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int got = ask(h, method, path, ctype, body, &j);
-	td_auto_free char *text = j ? td_json_text(td_json_root(j), NULL) : td_strdup("(no JSON)");
-	if (got != status)
-		fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, text);
-	const char *have = at ? td_jstr(td_json_root(j), at) : NULL;
-	if (want && (!have || strcmp(have, want) != 0))
-		fail_msg("%s %s: %s is \"%s\" instead of \"%s\" in %s", method, path, at, have ? have : "(absent)", want, text);
-}
-
-static char *field(struct harness *h, const char *path, const char *at)
-{
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	assert_int_equal(ask(h, "GET", path, NULL, NULL, &j), 200);
-	yyjson_val *v = td_jget(td_json_root(j), at);
-	return v ? td_json_text(v, NULL) : td_strdup("");
-}
-
 static void who_may(void **state)
 {
 	struct harness *h = *state;

@@ -43,6 +43,11 @@ bool td_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yy
 	return false;
 }
 
+const char *td_status_waiting(const struct td_pod *p)
+{
+	return p->n_init ? "PodInitializing" : "ContainerCreating";
+}
+
 static bool started(const struct td_ctr *c)
 {
 	return c->state == TD_CTR_RUNNING && c->probe_started && c->post_start != TD_HOOK_RUNNING;
@@ -173,7 +178,7 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 		yyjson_mut_val *w = td_jm_obj(d, st, "waiting");
 		const char *reason = c->wait_reason ? c->wait_reason : p->wait_reason ? p->wait_reason : NULL;
 		const char *message = c->wait_reason ? c->wait_message : p->wait_message;
-		td_jm_str(d, w, "reason", reason ? reason : p->n_init && c->kind == TD_CTR_MAIN ? "PodInitializing" : "ContainerCreating");
+		td_jm_str(d, w, "reason", reason ? reason : td_status_waiting(p));
 		if (message)
 			td_jm_str(d, w, "message", message);
 	} else if (c->state == TD_CTR_RUNNING) {

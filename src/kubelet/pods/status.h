@@ -11,6 +11,8 @@ const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod);
 bool td_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod);
 // Every regular init container is over with success and every sidecar has started.
 bool td_status_initialized(const struct td_pod *p);
+// Why a container that was never started waits: where there are init containers the same for all, themselves included, as kubelets say it.
+const char *td_status_waiting(const struct td_pod *p);
 const char *td_status_qos(const yyjson_val *pod); // "Guaranteed", "Burstable", "BestEffort"
 // The status fields that are ours; keeps transition times in p->cond (live: the object's conditions give those a restart lost).
 struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const char *host_ip, int64_t now_ms);

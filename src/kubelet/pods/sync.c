@@ -186,7 +186,7 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 		r = network(a, p, &e);
 	}
 	if (r) {
-		pod_wait(p, "ContainerCreating", e.msg);
+		pod_wait(p, td_status_waiting(p), e.msg);
 		td_pod_event(a, o, "Warning", "FailedCreatePodSandBox", "%s", e.msg);
 		td_sooner(again_ms, 1000);
 		return 1;
@@ -221,7 +221,7 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 		return 0;
 	}
 	td_auto_free char *text = td_asprintf("MountVolume.SetUp failed: %s", e.msg);
-	pod_wait(p, "ContainerCreating", text);
+	pod_wait(p, td_status_waiting(p), text);
 	td_pod_event(a, o, "Warning", "FailedMount", "%s", text);
 	int64_t ms = MOUNT_RETRY_MS << (p->mount_tries < 6 ? p->mount_tries : 6);
 	p->mount_tries++;

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/pod.h"
+#include "kubelet/pods/status.h"
 #include "kubelet/stream/stream.h"
 
 #include <poll.h>
@@ -130,7 +131,8 @@ void td_stream_logs(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 		if (previous)
 			td_stream_error(x, 400, "previous terminated container \"%s\" in pod \"%s\" not found", c->name, p->name);
 		else
-			td_stream_error(x, 400, "container \"%s\" in pod \"%s\" is waiting to start: ContainerCreating", c->name, p->name);
+			td_stream_error(x, 400, "container \"%s\" in pod \"%s\" is waiting to start: %s", c->name, p->name,
+					td_status_waiting(p));
 		return;
 	}
 	struct out o = {.x = x, .left = number(x, "limitBytes"), .stamps = td_stream_flag(x, "timestamps")};

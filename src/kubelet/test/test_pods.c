@@ -553,6 +553,18 @@ static void test_status(void **state)
 	assert_false(td_jbool(v, "containerStatuses.[0].ready", true));
 }
 
+// As kubelets say it: where there are init containers, whoever has not started waits for the pod's initialization, they themselves too.
+static void test_waiting(void **state)
+{
+	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {initContainers: [{name: i, image: x}, {name: j, image: x}], "
+			"containers: [{name: a, image: x}]}");
+	td_auto(td_pod_unref) struct td_pod *p = make_pod(td_json_root(pod));
+	JSON s = td_status_build(p, td_json_root(pod), "10.1.0.1", 5000);
+	static const char *const paths[] = {"initContainerStatuses.[0]", "initContainerStatuses.[1]", "containerStatuses.[0]"};
+	for (size_t i = 0; i < TD_LEN(paths); i++)
+		assert_string_equal(td_jstr(td_jget(td_json_root(s), paths[i]), "state.waiting.reason"), "PodInitializing");
+}
+
 static void test_qos(void **state)
 {
 	JSON best = yaml("spec: {containers: [{name: a}]}");
@@ -738,6 +750,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_hosts, tmp_setup, tmp_teardown),
 		cmocka_unit_test(test_phase),
 		cmocka_unit_test(test_status),
+		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_qos),
 		cmocka_unit_test(test_backoff),
 		cmocka_unit_test(test_admit),
