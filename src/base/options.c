@@ -220,6 +220,17 @@ void td_options_help(const struct td_command *c, struct td_buf *ret)
 		      c->exits ? c->exits : "0 done, 1 failed, 2 wrong usage.");
 }
 
+int td_command_wrong(const char *name, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	fprintf(stderr, "tandem %s: ", name);
+	vfprintf(stderr, fmt, ap);
+	fprintf(stderr, "\n`tandem %s --help` says more.\n", name);
+	va_end(ap);
+	return 2;
+}
+
 bool td_command_line(const struct td_command *c, int argc, char **argv, char ***ret_args, int *ret_exit)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -227,8 +238,7 @@ bool td_command_line(const struct td_command *c, int argc, char **argv, char ***
 	size_t n;
 	bool help = false;
 	if (td_options_parse(c, argc, argv, &args, &n, &help, &err)) {
-		fprintf(stderr, "tandem %s: %s\n`tandem %s --help` says more.\n", c->name, err.msg, c->name);
-		*ret_exit = 2;
+		*ret_exit = td_command_wrong(c->name, "%s", err.msg);
 		return false;
 	}
 	if (help) {

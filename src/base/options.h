@@ -8,7 +8,7 @@
 //		{.name = "purge", .help = "removes the state too", TD_OPT_SWITCH(&o->purge)},
 //	};
 //	const struct td_command c = {.name = "up", .about = "Starts everything.", .options = options, .n =
-//TD_LEN(options)}; 	if (!td_command_line(&c, argc, argv, NULL, &exit_code)) 		return exit_code;
+// TD_LEN(options)}; 	if (!td_command_line(&c, argc, argv, NULL, &exit_code)) 		return exit_code;
 //
 // `--name VALUE`, `--name=VALUE`, `-l VALUE` and `-lVALUE` mean the same; `--` ends the options; `--help` and `-h`
 // print the help. Names are whole: no abbreviations. An option may be given again: the last one counts, lists grow.
@@ -83,6 +83,10 @@ void td_options_help(const struct td_command *c, struct td_buf *ret);
 // with a pointer to --help). ret_args: NULL-terminated words besides the options; may be NULL where the command takes
 // none.
 bool td_command_line(const struct td_command *c, int argc, char **argv, char ***ret_args, int *ret_exit);
+
+// An error in the command line that only the command itself can see: prints "tandem NAME: message" and the hint to
+// --help on stderr. Returns 2.
+int td_command_wrong(const char *name, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // "30s", "1.5m", "2h" as milliseconds; a number alone is refused. TD_INVALID leaves *ret_ms untouched.
 int td_duration_parse(const char *text, int64_t *ret_ms, struct td_error *err);

@@ -3,17 +3,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-int td_cli_usage(const char *cmd, const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	fprintf(stderr, "tandem %s: ", cmd);
-	vfprintf(stderr, fmt, ap);
-	fprintf(stderr, "\n`tandem %s --help` says more.\n", cmd);
-	va_end(ap);
-	return 2;
-}
-
 int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret_k)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -21,7 +10,8 @@ int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret
 	if (!r) {
 		td_auto_free char *conf = td_instance_kubeconfig(ret_i, "admin");
 		if (access(conf, R_OK) < 0)
-			r = td_fail(&err, TD_DENIED, "%s is not readable for you: use sudo, or set KUBECONFIG to a file that is yours",
+			r = td_fail(&err, TD_DENIED,
+				    "%s is not readable for you: use sudo, or set KUBECONFIG to a file that is yours",
 				    conf);
 		else
 			r = td_kube_new(conf, ret_k, &err);

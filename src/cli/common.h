@@ -4,7 +4,5 @@
 #include "kube/kube.h"
 #include "local/instance.h"
 
-// Prints "tandem CMD: message" and the hint to --help; returns 2.
-int td_cli_usage(const char *cmd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Loads the instance and connects as admin. On failure it has printed why and returns non-zero.
 int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret_k);

@@ -1,4 +1,5 @@
 // tandem env: shell lines for this home.
+#include "base/options.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
 #include "local/supervise.h"
@@ -20,14 +21,14 @@ static void quoted(const char *name, const char *value, const char *tail)
 
 int td_env_main(int argc, char **argv)
 {
-	if (argc > 1) {
-		if (strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))
-			return td_cli_usage("env", "what is \"%s\"?", argv[1]);
-		fputs("usage: eval \"$(tandem env)\"\n\nPrints shell lines that set KUBECONFIG, PATH and TANDEM_HOME for $TANDEM_HOME.\n\n"
-		      "Exit codes: 0 printed, 1 nothing was ever started there, 2 wrong usage.\n",
-		      stdout);
-		return 0;
-	}
+	const struct td_command line = {.name = "env",
+					.about = "Prints shell lines that set KUBECONFIG, PATH and TANDEM_HOME for "
+						 "$TANDEM_HOME:\n  eval \"$(tandem env)\"",
+					.exits = "0 printed, 1 nothing was ever started there, 2 wrong usage."};
+	int code;
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_instance struct td_instance i = {0};
 	if (td_instance_load(&i, &err)) {

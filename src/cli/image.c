@@ -2,25 +2,13 @@
 #include "oci/image.h"
 #include "base/cancel.h"
 #include "base/clock.h"
-#include "base/mem.h"
+#include "base/options.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char usage[] = "usage: tandem image list [-o json]\n"
-			    "       tandem image build NAME\n"
-			    "       tandem image import [NAME] FILE\n"
-			    "       tandem image remove NAME\n"
-			    "\n"
-			    "Container images of $TANDEM_HOME. Pods use what is here; nothing is pulled.\n"
-			    "`build` knows debian:13 and tandem/slurm:24.11. `import` takes an OCI layout (its\n"
-			    "directory or an archive of it), a `docker save` archive, or the tar of a root file\n"
-			    "system, which needs a NAME.\n"
-			    "\n"
-			    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n";
 
 static void progress(void *ctx, int percent, const char *what)
 {
@@ -63,16 +51,45 @@ static int list(const char *dir, bool json, struct td_error *err)
 
 int td_image_main(int argc, char **argv)
 {
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-		return fputs(usage, stdout), 0;
-	const char *verb = argc > 1 ? argv[1] : "";
-	bool is_list = !strcmp(verb, "list"), is_import = !strcmp(verb, "import");
-	bool json = is_list && argc == 4 && !strcmp(argv[2], "-o") && !strcmp(argv[3], "json");
-	bool wrong = is_list     ? argc != 2 && !json
-		     : is_import ? argc != 3 && argc != 4
-				 : argc != 3 || (strcmp(verb, "build") != 0 && strcmp(verb, "remove") != 0);
-	if (wrong)
-		return td_cli_usage("image", "give list, build NAME, import [NAME] FILE or remove NAME");
+	const char *output = NULL;
+	char **words;
+	int code;
+	const struct td_option options[] = {
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "of list; json: for machines",
+		 TD_OPT_TEXT(&output),
+		 .choices = "json"},
+	};
+	const struct td_command line = {
+		.name = "image",
+		.usage = "list [-o json]\n"
+			 "       tandem image build NAME\n"
+			 "       tandem image import [NAME] FILE\n"
+			 "       tandem image remove NAME",
+		.about = "Container images of $TANDEM_HOME. Pods use what is here; nothing is pulled.\n"
+			 "`build` knows debian:13 and tandem/slurm:24.11. `import` takes an OCI layout (its\n"
+			 "directory or an archive of it), a `docker save` archive, or the tar of a root file\n"
+			 "system, which needs a NAME.",
+		.options = options,
+		.n = TD_LEN(options),
+		.max_args = 3,
+		.args = "VERB"};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+
+	size_t n = 0;
+	while (words[n])
+		n++;
+	const char *verb = n ? words[0] : "", *first = n > 1 ? words[1] : NULL;
+	bool is_list = !strcmp(verb, "list"), is_import = !strcmp(verb, "import"), is_build = !strcmp(verb, "build"),
+	     json = output != NULL;
+	if (is_list ? n != 1 : is_import ? n != 2 && n != 3 : n != 2 || (!is_build && strcmp(verb, "remove") != 0))
+		return td_command_wrong("image", "give list, build NAME, import [NAME] FILE or remove NAME");
+	if (json && !is_list)
+		return td_command_wrong("image", "-o json goes with list");
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_instance struct td_instance i = {0};
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
@@ -84,12 +101,13 @@ int td_image_main(int argc, char **argv)
 	if (!r && is_list)
 		r = list(i.images, json, &err);
 	else if (!r && is_import)
-		r = td_image_import(i.images, argc == 4 ? argv[2] : NULL, argv[argc - 1], progress, argv[2], c, &name, &err);
-	else if (!r && !strcmp(verb, "build"))
-		r = td_image_build(i.images, argv[2], progress, argv[2], c, &err);
+		r = td_image_import(i.images, n == 3 ? first : NULL, words[n - 1], progress, (void *)first, c, &name,
+				    &err);
+	else if (!r && is_build)
+		r = td_image_build(i.images, first, progress, (void *)first, c, &err);
 	else if (!r)
-		r = td_image_remove(i.images, argv[2], &err);
-	if (isatty(2) && (is_import || !strcmp(verb, "build")))
+		r = td_image_remove(i.images, first, &err);
+	if (isatty(2) && (is_import || is_build))
 		fputs("\r\033[K", stderr);
 	if (!r && is_import)
 		printf("imported %s\n", name);

@@ -1,9 +1,11 @@
-// Objects that an older version of Tandem installed and this one does not have: gone after an installation, as with `kubectl apply
+// Objects that an older version of Tandem installed and this one does not have: gone after an installation, as with
+// `kubectl apply
 // --prune`.
 //
-// Ours is what carries Tandem's label *and* was applied by `tandem install` (the API server keeps who applied what in managedFields), in
-// the namespaces of this installation or outside all of them. What the operator makes, what helm keeps, what somebody gave our label by
-// hand is not. Kinds and namespaces stay whatever their labels say: with them would go what people made.
+// Ours is what carries Tandem's label *and* was applied by `tandem install` (the API server keeps who applied what in
+// managedFields), in the namespaces of this installation or outside all of them. What the operator makes, what helm
+// keeps, what somebody gave our label by hand is not. Kinds and namespaces stay whatever their labels say: with them
+// would go what people made.
 #include "cli/apply.h"
 
 #include <string.h>
@@ -30,8 +32,8 @@ static bool our_namespace(const struct td_manifests *m, const char *ns)
 }
 
 // Lists leave managedFields out (kube.h), so the object is asked for by itself.
-static int applied_by_us(struct td_kube *k, const struct td_gvr *g, const struct td_object *o, bool *ret, struct td_cancel *c,
-			 struct td_error *err)
+static int applied_by_us(struct td_kube *k, const struct td_gvr *g, const struct td_object *o, bool *ret,
+			 struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *path = td_cli_path(g, o->ns, o->name);
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -49,8 +51,8 @@ static int applied_by_us(struct td_kube *k, const struct td_gvr *g, const struct
 }
 
 static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td_manifests *m, bool dry_run,
-		      void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx, struct td_cancel *c,
-		      struct td_error *err)
+		      void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
+		      struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(k, g, NULL, OURS, NULL, c, &l, err);
@@ -66,7 +68,8 @@ static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td
 		if (!ours)
 			continue;
 		const struct td_delete del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
-		if (!dry_run && (r = td_kube_delete(k, g, g->namespaced ? o->ns : NULL, o->name, &del, c, err)) && r != TD_NOT_FOUND)
+		if (!dry_run && (r = td_kube_delete(k, g, g->namespaced ? o->ns : NULL, o->name, &del, c, err)) &&
+		    r != TD_NOT_FOUND)
 			return td_wrap(err, "deleting %s %s of an older version", g->kind, o->name);
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o->root);
 		td_jm_str(d, yyjson_mut_doc_get_root(d), "kind", g->kind); // items of a list do not say it
@@ -77,8 +80,8 @@ static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td
 }
 
 int td_cli_prune(struct td_kube *k, const struct td_manifests *m, bool dry_run,
-		 void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx, struct td_cancel *c,
-		 struct td_error *err)
+		 void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
+		 struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; td_cli_kinds[i]; i++) {
 		const struct td_gvr *g = td_cli_kinds[i];

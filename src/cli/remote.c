@@ -5,33 +5,12 @@
 
 #include <string.h>
 
-int td_remote_flags(const char *cmd, int *argc, char **argv, struct td_remote *ret)
+int td_remote_check(const struct td_remote *r, struct td_error *err)
 {
-	*ret = (struct td_remote){0};
-	static const char *const names[] = {"--kubeconfig", "--cluster", "--tandem-namespace"};
-	const char **const to[] = {&ret->kubeconfig, &ret->cluster, &ret->namespace};
-	int out = 1, n = 1;
-	for (; n < *argc && strcmp(argv[n], "--"); n++) {
-		size_t i = 0, len = 0;
-		for (; i < TD_LEN(names); i++)
-			if (!strncmp(argv[n], names[i], len = strlen(names[i])) && (!argv[n][len] || argv[n][len] == '='))
-				break;
-		if (i == TD_LEN(names))
-			argv[out++] = argv[n];
-		else if (argv[n][len])
-			*to[i] = argv[n] + len + 1;
-		else if (++n < *argc)
-			*to[i] = argv[n];
-		else
-			return td_cli_usage(cmd, "%s needs a value", names[i]);
-	}
-	for (; n < *argc; n++)
-		argv[out++] = argv[n];
-	argv[ *argc = out] = NULL;
-	if (!ret->kubeconfig && (ret->cluster || ret->namespace))
-		return td_cli_usage(cmd, "--cluster and --tandem-namespace go with --kubeconfig");
-	if (ret->cluster && !strchr(ret->cluster, '/'))
-		return td_cli_usage(cmd, "--cluster \"%s\": write NAMESPACE/NAME", ret->cluster);
+	if (!r->kubeconfig && (r->cluster || r->namespace))
+		return td_fail(err, TD_INVALID, "--cluster and --tandem-namespace go with --kubeconfig");
+	if (r->cluster && !strchr(r->cluster, '/'))
+		return td_fail(err, TD_INVALID, "--cluster \"%s\": write NAMESPACE/NAME", r->cluster);
 	return 0;
 }
 
@@ -40,7 +19,8 @@ void td_cli_word(struct td_buf *b, const char *flag, const char *value)
 	if (!value)
 		return;
 	td_buf_printf(b, " %s ", flag);
-	if (*value && strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+:,@=-") == strlen(value)) {
+	if (*value &&
+	    strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/+:,@=-") == strlen(value)) {
 		td_buf_puts(b, value);
 		return;
 	}
@@ -68,7 +48,8 @@ char *td_remote_words(const struct td_remote *r)
 	return td_buf_take(&b);
 }
 
-struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r, struct td_cancel *c, struct td_error *err)
+struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r, struct td_cancel *c,
+				    struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_auto_free char *at = td_cli_at(r->kubeconfig);
@@ -93,21 +74,23 @@ struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r
 	return NULL;
 }
 
-int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const char *path, struct td_cancel *c, struct td_json **ret,
-			 struct td_error *err)
+int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const char *path, struct td_cancel *c,
+			 struct td_json **ret, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_remote_cluster(k, r, c, err), *lease = NULL;
 	if (!sc)
 		return err->code;
 	const char *ns = r->namespace ? r->namespace : TD_CLI_NAMESPACE;
 	// Its replicas hold one Lease; only the one that leads knows the pods.
-	td_auto_free char *name = td_asprintf("tandem-bridge-%s.%s", sc->ns, sc->name), *flags = td_cli_at(r->kubeconfig);
+	td_auto_free char *name = td_asprintf("tandem-bridge-%s.%s", sc->ns, sc->name),
+			  *flags = td_cli_at(r->kubeconfig);
 	int code = td_kube_get(k, &td_leases, ns, name, c, &lease, err);
 	const char *leader = lease ? td_jstr(lease->root, "spec.holderIdentity") : NULL;
 	if (code && code != TD_NOT_FOUND)
 		return code;
 	if (!leader || !*leader)
-		return td_fail(err, TD_NOT_FOUND, "no bridge leads for SlurmCluster %s/%s: see `kubectl%s -n %s get pods`", sc->ns,
+		return td_fail(err, TD_NOT_FOUND,
+			       "no bridge leads for SlurmCluster %s/%s: see `kubectl%s -n %s get pods`", sc->ns,
 			       sc->name, flags, ns);
 	td_auto_free char *at = td_asprintf("/api/v1/namespaces/%s/pods/%s:7412/proxy%s", ns, leader, path);
 	return td_kube_raw(k, "GET", at, NULL, NULL, 0, c, ret, err);

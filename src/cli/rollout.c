@@ -13,11 +13,12 @@ static bool done(const yyjson_val *o, long long *ret_ready, long long *ret_want)
 	bool daemons = td_streq(td_jstr(o, "kind"), "DaemonSet");
 	long long want = daemons ? td_jint(st, "desiredNumberScheduled", 0) : td_jint(o, "spec.replicas", 1),
 		  updated = td_jint(st, daemons ? "updatedNumberScheduled" : "updatedReplicas", 0),
-		  ready = td_jint(st, daemons ? "numberAvailable" : "availableReplicas", 0), all = td_jint(st, "replicas", 0);
+		  ready = td_jint(st, daemons ? "numberAvailable" : "availableReplicas", 0),
+		  all = td_jint(st, "replicas", 0);
 	*ret_want = want;
 	*ret_ready = ready < updated ? ready : updated;
-	return td_jint(st, "observedGeneration", 0) >= td_jint(o, "metadata.generation", 1) && updated >= want && ready >= want &&
-	       (daemons || all <= want);
+	return td_jint(st, "observedGeneration", 0) >= td_jint(o, "metadata.generation", 1) && updated >= want &&
+	       ready >= want && (daemons || all <= want);
 }
 
 // Of the first pod that is not ready: what its kubelet, or the scheduler, says.
@@ -40,17 +41,19 @@ static char *trouble(struct td_kube *k, const struct td_object *o, struct td_can
 		}
 		if (ready)
 			continue;
-		yyjson_val *cs = td_jget(pods.v[i]->root, "status.containerStatuses.[0]"), *w = td_jget(cs, "state.waiting");
+		yyjson_val *cs = td_jget(pods.v[i]->root, "status.containerStatuses.[0]"),
+			   *w = td_jget(cs, "state.waiting");
 		if (w)
 			return td_asprintf("pod %s: %s: %s", pods.v[i]->name, td_jstr_or(w, "reason", "waiting"),
 					   td_jstr_or(w, "message", td_jstr_or(cs, "image", "")));
-		return td_asprintf("pod %s: %s", pods.v[i]->name, why ? why : td_jstr_or(pods.v[i]->root, "status.phase", "unknown"));
+		return td_asprintf("pod %s: %s", pods.v[i]->name,
+				   why ? why : td_jstr_or(pods.v[i]->root, "status.phase", "unknown"));
 	}
 	return td_strdup("it has no pods: `kubectl describe` it");
 }
 
-int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, int64_t end_ms, struct td_progress *p,
-		       struct td_cancel *c, struct td_error *err)
+int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, int64_t end_ms,
+		       struct td_progress *p, struct td_cancel *c, struct td_error *err)
 {
 	if (p)
 		td_progress_step(p, "%s", name);
@@ -72,7 +75,8 @@ int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns
 			if (p)
 				td_progress_fail(p);
 			td_auto_free char *why = o ? trouble(k, o, c) : NULL;
-			return td_fail(err, TD_TRANSIENT, "%s %s/%s: %lld of %lld pods are ready; %s", g->kind, ns, name, ready, want,
+			return td_fail(err, TD_TRANSIENT, "%s %s/%s: %lld of %lld pods are ready; %s", g->kind, ns,
+				       name, ready, want,
 				       why ? why
 				       : r ? e.msg
 					   : "");
@@ -82,16 +86,16 @@ int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns
 	}
 }
 
-int td_cli_rollout(struct td_kube *k, const struct td_manifests *m, int64_t end_ms, struct td_progress *p, struct td_cancel *c,
-		   struct td_error *err)
+int td_cli_rollout(struct td_kube *k, const struct td_manifests *m, int64_t end_ms, struct td_progress *p,
+		   struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < m->docs.n; i++) {
 		yyjson_val *v = td_json_root(m->docs.v[i]);
 		const char *kind = td_jstr(v, "kind");
 		if (!td_streq(kind, "Deployment") && !td_streq(kind, "DaemonSet"))
 			continue;
-		int r = td_cli_rollout_one(k, td_cli_gvr(v), td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"), end_ms, p, c,
-					   err);
+		int r = td_cli_rollout_one(k, td_cli_gvr(v), td_jstr(v, "metadata.namespace"),
+					   td_jstr(v, "metadata.name"), end_ms, p, c, err);
 		if (r)
 			return r;
 	}

@@ -9,21 +9,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: tandem shell [--kubeconfig FILE [--cluster NAMESPACE/NAME]] [-- COMMAND [ARG…]]\n"
-			    "\n"
-			    "Opens a shell in the Slurm login pod, or runs a command there:\n"
-			    "  tandem shell -- srun -N2 hostname\n"
-			    "\n" TD_REMOTE_USAGE "\n"
-			    "Standard input is passed on. Exit codes: the command's own; 1 when the login pod\n"
-			    "cannot be reached, 2 wrong usage.\n";
-
 // The name of a Ready login pod. Caller frees; NULL: none, said on stderr.
 static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, const struct td_remote *remote)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	td_auto_free char *labels =
-		td_asprintf("app.kubernetes.io/name=login%s%s", cluster ? ",tandem.dev/cluster=" : "", cluster ? cluster : "");
+	td_auto_free char *labels = td_asprintf("app.kubernetes.io/name=login%s%s",
+						cluster ? ",tandem.dev/cluster=" : "", cluster ? cluster : "");
 	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
 		fprintf(stderr, "tandem shell: %s\n", err.msg);
 		return NULL;
@@ -44,23 +36,38 @@ static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, c
 
 int td_shell_main(int argc, char **argv)
 {
-	int first = 1;
-	struct td_remote remote;
-	if (td_remote_flags("shell", &argc, argv, &remote))
-		return 2;
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-		return fputs(usage, stdout), 0;
-	if (argc > 1 && !strcmp(argv[1], "--"))
-		first = 2;
-	else if (argc > 1) {
-		td_auto_free char *words = td_remote_words(&remote);
-		return td_cli_usage("shell", "write \"--\" before the command: tandem shell%s -- %s", words, argv[1]);
+	struct td_remote remote = {0};
+	struct td_error err = TD_ERROR_INIT;
+	char **words;
+	int code;
+	bool dashes = false;
+	for (int i = 1; i < argc; i++)
+		dashes = dashes || !strcmp(argv[i], "--");
+	const struct td_option options[] = {TD_REMOTE_OPTIONS(&remote)};
+	const struct td_command line = {
+		.name = "shell",
+		.usage = "[OPTION…] [-- COMMAND [ARG…]]",
+		.about = "Opens a shell in the Slurm login pod, or runs a command there:\n"
+			 "  tandem shell -- srun -N2 hostname\n"
+			 "Standard input is passed on.",
+		.options = options,
+		.n = TD_LEN(options),
+		.rest = true,
+		.exits = "the command's own; 1 when the login pod cannot be reached, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	if (td_remote_check(&remote, &err))
+		return td_command_wrong("shell", "%s", err.msg);
+	if (words[0] && !dashes) {
+		td_auto_free char *flags = td_remote_words(&remote);
+		return td_command_wrong("shell", "write \"--\" before the command: tandem shell%s -- %s", flags,
+					words[0]);
 	}
+
 	td_auto_instance struct td_instance i = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	td_auto(td_object_unref) struct td_object *sc = NULL;
 	if (remote.kubeconfig) {
-		struct td_error err = TD_ERROR_INIT;
 		if (td_kube_new(remote.kubeconfig, &k, &err) || !(sc = td_remote_cluster(k, &remote, NULL, &err))) {
 			fprintf(stderr, "tandem shell: %s\n", err.msg);
 			return 1;
@@ -82,12 +89,12 @@ int td_shell_main(int argc, char **argv)
 	td_strv_add(&a, isatty(0) && isatty(1) ? "-it" : "-i");
 	td_strv_add(&a, pod);
 	td_strv_add(&a, "--");
-	if (first >= argc) {
+	if (!words[0]) {
 		td_strv_add(&a, "bash");
 		td_strv_add(&a, "-l");
 	}
-	for (int n = first; n < argc; n++)
-		td_strv_add(&a, argv[n]);
+	for (char **w = words; *w; w++)
+		td_strv_add(&a, *w);
 	execvp(a.v[0], a.v);
 	fprintf(stderr, "tandem shell: kubectl: %s. Run \"tools/setup\".\n", strerror(errno));
 	return 1;

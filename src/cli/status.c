@@ -12,13 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "usage: tandem status [-o json] [--kubeconfig FILE [--cluster NAMESPACE/NAME]]\n"
-			    "\n"
-			    "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words; with\n"
-			    "--kubeconfig those of a cluster where Tandem was installed.\n"
-			    "\n" TD_REMOTE_USAGE "\n"
-			    "Exit codes: 0 all is well, 1 something is wrong or nothing runs, 2 wrong usage.\n";
-
 // Everything is gathered into one JSON document first; the table is a view of it.
 struct gather {
 	yyjson_mut_doc *d;
@@ -132,9 +125,13 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		td_jm_str(g->d, o, "slurmReason", reason);
 		if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
-		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) { // nobody else lifts it
-			td_auto_free char *flags = to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
-			wrong(g, "node %s: Slurm says %s: %s. To resume it: tandem shell%s -- scontrol update nodename=%s state=undrain",
+		else if (reason && *reason && slurm && td_starts(slurm, "drain") &&
+			 !td_starts(reason, "tandem:")) { // nobody else lifts it
+			td_auto_free char *flags =
+				to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
+			wrong(g,
+			      "node %s: Slurm says %s: %s. To resume it: tandem shell%s -- scontrol update nodename=%s "
+			      "state=undrain",
 			      l.v[n]->name, slurm, reason, flags, l.v[n]->name);
 		} else if (reason && *reason)
 			wrong(g, "node %s: Slurm says %s: %s", l.v[n]->name, slurm ? slurm : "?", reason);
@@ -155,13 +152,14 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 		size_t m, max;
 		yyjson_arr_foreach (conds, m, max, x) {
 			if (td_streq(td_jstr(x, "status"), "False") && !td_streq(td_jstr(x, "type"), "Progressing"))
-				wrong(g, "%s %s: %s: %s", n ? "NodeSet" : "SlurmCluster", both[n]->name, td_jstr_or(x, "type", "?"),
-				      td_jstr_or(x, "message", ""));
+				wrong(g, "%s %s: %s: %s", n ? "NodeSet" : "SlurmCluster", both[n]->name,
+				      td_jstr_or(x, "type", "?"), td_jstr_or(x, "message", ""));
 		}
 	}
 	td_auto_free char *flags = to_cluster(g, sc->ns, sc->name);
 	if (td_jint(ns->root, "status.down", 0))
-		wrong(g, "Slurm has %lld nodes down: `tandem shell%s -- sinfo -R` says why", td_jint(ns->root, "status.down", 0), flags);
+		wrong(g, "Slurm has %lld nodes down: `tandem shell%s -- sinfo -R` says why",
+		      td_jint(ns->root, "status.down", 0), flags);
 }
 
 static void table(yyjson_val *v)
@@ -175,12 +173,13 @@ static void table(yyjson_val *v)
 			printf("%-44s %lld of %lld\n", name, td_jint(x, "ready", 0), td_jint(x, "want", 0));
 		}
 	} else {
-		printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"), "ROLE", "PID",
-		       "MEMORY");
+		printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""),
+		       td_jstr_or(v, "api", "-"), "ROLE", "PID", "MEMORY");
 	}
 	yyjson_arr_foreach (td_jget(v, "roles"), k, max, x) {
 		if (td_jint(x, "pid", 0))
-			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0), (double)td_jint(x, "rssKiB", 0) / 1024);
+			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0),
+			       (double)td_jint(x, "rssKiB", 0) / 1024);
 		else
 			printf("%-14s %8s\n", td_jstr(x, "name"), "-");
 	}
@@ -196,13 +195,15 @@ static void table(yyjson_val *v)
 		}
 	}
 	if ((x = td_jget(v, "slurm")))
-		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", td_jstr_or(x, "phase", "?"),
-		       td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
-		       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
+		       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
+		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
+		       td_jint(x, "down", 0));
 	yyjson_arr_foreach (td_jget(v, "clusters"), k, max, x)
-		printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", td_jstr(x, "name"),
-		       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
-		       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+		printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
+		       td_jstr(x, "name"), td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
+		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
+		       td_jint(x, "down", 0));
 	yyjson_val *bad = td_jget(v, "wrong");
 	puts(yyjson_arr_size(bad) ? "\nWrong:" : "\nAll is well.");
 	yyjson_arr_foreach (bad, k, max, x)
@@ -212,8 +213,8 @@ static void table(yyjson_val *v)
 // Tandem's Deployments and DaemonSets, by label.
 static void workloads(struct gather *g, struct td_kube *k)
 {
-	static const struct td_gvr daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true}, *const kinds[] = {&td_deployments,
-														   &daemonsets};
+	static const struct td_gvr daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true},
+				   *const kinds[] = {&td_deployments, &daemonsets};
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "workloads");
 	struct td_error err = TD_ERROR_INIT;
 	for (size_t t = 0; t < TD_LEN(kinds); t++) {
@@ -232,7 +233,8 @@ static void workloads(struct gather *g, struct td_kube *k)
 			td_jm_int(g->d, o, "ready", ready);
 			td_jm_int(g->d, o, "want", want);
 			if (ready < want)
-				wrong(g, "%s %s/%s: %lld of %lld pods are ready", kinds[t]->kind, l.v[n]->ns, l.v[n]->name, ready, want);
+				wrong(g, "%s %s/%s: %lld of %lld pods are ready", kinds[t]->kind, l.v[n]->ns,
+				      l.v[n]->name, ready, want);
 		}
 	}
 	td_auto_free char *at = td_cli_at(g->remote->kubeconfig);
@@ -308,15 +310,32 @@ static void here(struct gather *g, const struct td_instance *i)
 
 int td_status_main(int argc, char **argv)
 {
-	struct td_remote remote;
-	if (argc > 1 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
-		return fputs(usage, stdout), 0;
-	if (td_remote_flags("status", &argc, argv, &remote))
-		return 2;
-	bool json = argc == 3 && !strcmp(argv[1], "-o") && !strcmp(argv[2], "json");
-	if (argc > 1 && !json)
-		return td_cli_usage("status", "it takes only \"-o json\" and --kubeconfig");
+	struct td_remote remote = {0};
+	const char *output = NULL;
 	struct td_error err = TD_ERROR_INIT;
+	int code;
+	const struct td_option options[] = {
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json: the answer for machines",
+		 TD_OPT_TEXT(&output),
+		 .choices = "json"},
+		TD_REMOTE_OPTIONS(&remote),
+	};
+	const struct td_command line = {
+		.name = "status",
+		.about = "Shows the roles, the nodes and Slurm of $TANDEM_HOME, and what is wrong in words; with\n"
+			 "--kubeconfig those of a cluster where Tandem was installed.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = "0 all is well, 1 something is wrong or nothing runs, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+	if (td_remote_check(&remote, &err))
+		return td_command_wrong("status", "%s", err.msg);
+
+	bool json = output != NULL;
 	td_auto_instance struct td_instance i = {0};
 	if (!remote.kubeconfig && td_instance_load(&i, &err)) {
 		fprintf(stderr, "tandem status: %s\n", err.msg);

@@ -3,47 +3,10 @@
 #include "cli/apply.h"
 #include "cli/common.h"
 #include "cli/remote.h"
-#include "cmd/roles.h"
+#include "cli/up.h"
 
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
-
-struct options {
-	const char *kubeconfig, *image, *ns, *kubelet, *kubelet_ca;
-	int64_t wait_ms;
-};
-
-static int parse(int argc, char **argv, struct options *o)
-{
-	static const struct option longs[] = {
-		{"kubeconfig", 1, 0, 'k'}, {"image", 1, 0, 'i'},      {"namespace", 1, 0, 'n'}, {"wait", 1, 0, 'w'},
-		{"kubelet", 1, 0, 'u'},    {"kubelet-ca", 1, 0, 'a'}, {"help", 0, 0, 'h'},      {0}};
-	*o = (struct options){.wait_ms = 300000};
-	opterr = 0;
-	optind = 0;
-	for (int c; (c = getopt_long(argc, argv, "h", longs, NULL)) >= 0;) {
-		if (c == 'h')
-			return td_up_main(2, (char *[]){argv[0], (char *)"--help", NULL}) + 1;
-		if (c == 'k')
-			o->kubeconfig = optarg;
-		else if (c == 'i')
-			o->image = optarg;
-		else if (c == 'n')
-			o->ns = optarg;
-		else if (c == 'u')
-			o->kubelet = optarg;
-		else if (c == 'a')
-			o->kubelet_ca = optarg;
-		else if (c == 'w' && td_cli_duration(optarg, &o->wait_ms))
-			continue;
-		else
-			return td_cli_usage("up", "\"%s\" is not understood together with --kubeconfig", argv[optind - 1]) + 1;
-	}
-	if (optind < argc)
-		return td_cli_usage("up", "what is \"%s\"?", argv[optind]) + 1;
-	return 0;
-}
 
 // Where slurmctld's state lies: the node of a cluster that is there already, else the first that takes pods.
 static int choose_node(struct td_kube *k, char **ret, struct td_cancel *c, struct td_error *err)
@@ -71,7 +34,8 @@ static int choose_node(struct td_kube *k, char **ret, struct td_cancel *c, struc
 	return td_fail(err, TD_NOT_FOUND, "none of the %zu nodes takes pods: each has a taint or is cordoned", l.n);
 }
 
-static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_progress *p, struct td_cancel *c,
+		      struct td_error *err)
 {
 	td_progress_step(p, "Slurm");
 	for (;;) {
@@ -94,7 +58,8 @@ static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_
 		if (td_mono_ms(&td_clock_system) > end) {
 			td_progress_fail(p);
 			return td_fail(err, TD_TRANSIENT,
-				       "%lld of %lld Slurm nodes are up (%lld slurmd pods are ready): see `tandem status%s` and "
+				       "%lld of %lld Slurm nodes are up (%lld slurmd pods are ready): see `tandem "
+				       "status%s` and "
 				       "`kubectl%s -n slurm get pods`",
 				       in, want, ready, at, at);
 		}
@@ -114,21 +79,21 @@ static void count(void *ctx, const yyjson_val *obj, enum td_applied what)
 	((size_t *)ctx)[what]++;
 }
 
-static int apply(struct td_kube *k, const struct td_manifests *m, const char *what, struct td_progress *p, struct td_cancel *c,
-		 struct td_error *err)
+static int apply(struct td_kube *k, const struct td_manifests *m, const char *what, struct td_progress *p,
+		 struct td_cancel *c, struct td_error *err)
 {
 	size_t n[TD_APPLIED_N] = {0};
 	td_progress_step(p, "%s", what);
 	int r = td_cli_install(k, m, false, count, n, c, err);
 	if (!r)
-		td_progress_done(p, "%s: %zu created, %zu changed, %zu as they should be", what, n[TD_CREATED], n[TD_CHANGED],
-				 n[TD_UNCHANGED]);
+		td_progress_done(p, "%s: %zu created, %zu changed, %zu as they should be", what, n[TD_CREATED],
+				 n[TD_CHANGED], n[TD_UNCHANGED]);
 	else
 		td_progress_fail(p);
 	return r;
 }
 
-static int up(const struct options *o, struct td_cancel *c, struct td_error *err)
+static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_manifests struct td_manifests m = {0}, mine = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
@@ -153,46 +118,40 @@ static int up(const struct options *o, struct td_cancel *c, struct td_error *err
 	    (r = wait_slurm(k, at, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)))
 		return r;
 	td_auto_objects struct td_objects bridges = {0};
-	r = td_kube_list(k, &td_deployments, ns, "tandem.dev/cluster-namespace=slurm,tandem.dev/cluster=main", NULL, c, &bridges, err);
+	r = td_kube_list(k, &td_deployments, ns, "tandem.dev/cluster-namespace=slurm,tandem.dev/cluster=main", NULL, c,
+			 &bridges, err);
 	for (size_t i = 0; i < bridges.n && !r; i++)
-		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err);
+		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name,
+				       td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err);
 	if (r)
 		return r;
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
 	return 0;
 }
 
-static void tour(const struct options *o)
+static void tour(const struct td_cli_up_opts *o)
 {
 	td_auto_free char *at = td_cli_at(o->kubeconfig),
 			  *why = td_remote_words(&(struct td_remote){.kubeconfig = o->kubeconfig, .namespace = o->ns});
 	printf("\nTry it:\n"
 	       "  tandem shell%s -- sinfo\n"
 	       "  tandem shell%s -- srun hostname\n"
-	       "  kubectl%s -n default run hello --image=debian:13 --overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}' -- sleep 60\n"
+	       "  kubectl%s -n default run hello --image=debian:13 "
+	       "--overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}' -- sleep 60\n"
 	       "  tandem why%s hello\n"
 	       "  tandem status%s\n",
 	       at, at, at, why, at);
 }
 
-int td_up_anywhere_main(int argc, char **argv)
+int td_cli_up(const struct td_cli_up_opts *o)
 {
-	bool remote = false;
-	for (int n = 1; n < argc; n++)
-		remote |= td_starts(argv[n], "--kubeconfig");
-	if (!remote)
-		return td_up_main(argc, argv);
-	struct options o;
-	int r = parse(argc, argv, &o);
-	if (r)
-		return r - 1;
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_on_signals(c);
-	if (up(&o, c, &err)) {
+	if (up(o, c, &err)) {
 		fprintf(stderr, "tandem up: %s\n", err.msg);
 		return 1;
 	}
-	tour(&o);
+	tour(o);
 	return 0;
 }

@@ -1,7 +1,8 @@
-// tandem validate: checks SlurmCluster and NodeSet files without a cluster, with the schemas that the API server uses and the grammar of
-// the configuration writer. What only a cluster can know (which nodes there are) is not checked.
+// tandem validate: checks SlurmCluster and NodeSet files without a cluster, with the schemas that the API server uses
+// and the grammar of the configuration writer. What only a cluster can know (which nodes there are) is not checked.
 #include "api/kinds.h"
 #include "base/file.h"
+#include "base/options.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
 #include "slurm/conf.h"
@@ -9,13 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-static const char usage[] = "usage: tandem validate -f FILE [-f FILE…]\n"
-			    "\n"
-			    "Checks the SlurmCluster and NodeSet objects of YAML or JSON files (\"-\": standard\n"
-			    "input) and says what to write instead. Other kinds are passed over.\n"
-			    "\n"
-			    "Exit codes: 0 all valid, 1 something is not, 2 wrong usage.\n";
 
 static int read_input(const char *path, struct td_buf *ret, struct td_error *err)
 {
@@ -35,7 +29,8 @@ static void node_sets(const struct td_json_list *docs, const yyjson_val *sc, str
 {
 	for (size_t i = 0; i < docs->n; i++) {
 		yyjson_val *o = td_json_root(docs->v[i]);
-		if (td_streq(td_jstr(o, "kind"), "NodeSet") && td_streq(td_jstr(o, "spec.clusterName"), td_jstr(sc, "metadata.name")) &&
+		if (td_streq(td_jstr(o, "kind"), "NodeSet") &&
+		    td_streq(td_jstr(o, "spec.clusterName"), td_jstr(sc, "metadata.name")) &&
 		    td_jstr(o, "metadata.name"))
 			td_strv_add(ret, td_jstr(o, "metadata.name"));
 	}
@@ -81,17 +76,25 @@ static size_t one(const struct td_json_list *docs, const yyjson_val *o, const ch
 int td_validate_main(int argc, char **argv)
 {
 	td_auto_strv struct td_strv paths = {0};
-	for (int i = 1; i < argc; i++) {
-		if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
-			return fputs(usage, stdout), 0;
-		if (strcmp(argv[i], "-f") && strcmp(argv[i], "--filename"))
-			return td_cli_usage("validate", "what is \"%s\"?", argv[i]);
-		if (++i == argc)
-			return td_cli_usage("validate", "-f needs a file");
-		td_strv_add(&paths, argv[i]);
-	}
-	if (!paths.n)
-		return td_cli_usage("validate", "name a file with -f");
+	const struct td_option options[] = {
+		{.name = "filename",
+		 .letter = 'f',
+		 .value = "FILE",
+		 .help = "a file, or \"-\" for standard input; may be given several times",
+		 TD_OPT_LIST(&paths),
+		 .required = true},
+	};
+	const struct td_command line = {
+		.name = "validate",
+		.about = "Checks the SlurmCluster and NodeSet objects of YAML or JSON files and says what to write\n"
+			 "instead. Other kinds are passed over.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = "0 all valid, 1 something is not, 2 wrong usage."};
+	int code;
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+
 	size_t bad = 0;
 	for (size_t i = 0; i < paths.n; i++) {
 		td_auto_buf struct td_buf text = {0};

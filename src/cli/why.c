@@ -9,13 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char usage[] = "usage: tandem why [-n NAMESPACE] POD | JOBID [-o json]\n"
-			    "                  [--kubeconfig FILE [--cluster NAMESPACE/NAME]]\n"
-			    "\n"
-			    "Says in plain words why a pod or a Slurm job waits, or where it runs.\n"
-			    "\n" TD_REMOTE_USAGE "\n"
-			    "Exit codes: 0 answered, 1 no such pod or job, or no answer, 2 wrong usage.\n";
-
 static int answer(struct td_json *j, bool json, bool good)
 {
 	if (json) {
@@ -43,33 +36,43 @@ static int ask_remote(const struct td_remote *remote, const char *path, bool jso
 
 int td_why_main(int argc, char **argv)
 {
-	const char *ns = "default", *what = NULL;
-	bool json = false;
-	struct td_remote remote;
-	if (td_remote_flags("why", &argc, argv, &remote))
-		return 2;
-	for (int n = 1; n < argc; n++) {
-		if (!strcmp(argv[n], "--help") || !strcmp(argv[n], "-h"))
-			return fputs(usage, stdout), 0;
-		if (!strcmp(argv[n], "-n") || !strcmp(argv[n], "--namespace")) {
-			if (++n == argc)
-				return td_cli_usage("why", "-n needs a namespace");
-			ns = argv[n];
-		} else if (!strcmp(argv[n], "-o")) {
-			if (++n == argc || strcmp(argv[n], "json"))
-				return td_cli_usage("why", "-o takes \"json\"");
-			json = true;
-		} else if (argv[n][0] == '-' || what) {
-			return td_cli_usage("why", "what is \"%s\"?", argv[n]);
-		} else {
-			what = argv[n];
-		}
-	}
-	if (!what)
-		return td_cli_usage("why", "name a pod or a job id");
+	const char *ns = "default", *output = NULL;
+	char **words;
+	struct td_remote remote = {0};
+	struct td_error err = TD_ERROR_INIT;
+	int code;
+	const struct td_option options[] = {
+		{.name = "namespace",
+		 .letter = 'n',
+		 .value = "NS",
+		 .help = "the pod's namespace (default: default)",
+		 TD_OPT_TEXT(&ns)},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json: the answer for machines",
+		 TD_OPT_TEXT(&output),
+		 .choices = "json"},
+		TD_REMOTE_OPTIONS(&remote),
+	};
+	const struct td_command line = {.name = "why",
+					.about =
+						"Says in plain words why a pod or a Slurm job waits, or where it runs.",
+					.options = options,
+					.n = TD_LEN(options),
+					.min_args = 1,
+					.max_args = 1,
+					.args = "POD | JOBID",
+					.exits = "0 answered, 1 no such pod or job, or no answer, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	if (td_remote_check(&remote, &err))
+		return td_command_wrong("why", "%s", err.msg);
+
+	bool json = output != NULL;
+	const char *what = words[0];
 	if (td_starts(what, "pod/"))
 		what += 4;
-	struct td_error err = TD_ERROR_INIT;
 	long long job;
 	td_auto_buf struct td_buf path = {0};
 	if (td_parse_i64(what, &job) && job > 0) {

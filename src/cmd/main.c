@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 	const struct role roles[] = {
-		{"up", td_up_anywhere_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
+		{"up", td_up_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},
 		{"install", td_install_main, "install Tandem on a Kubernetes cluster, or bring it to this version"},
 		{"uninstall", td_uninstall_main, "remove it from there"},

@@ -8,9 +8,9 @@ int td_sandbox_main(int argc, char **argv); // oci
 int td_operator_main(int argc, char **argv);
 int td_bridge_main(int argc, char **argv);
 int td_supervise_main(int argc, char **argv); // local
-int td_up_main(int argc, char **argv);
 int td_down_main(int argc, char **argv);
-int td_status_main(int argc, char **argv); // cli from here on
+int td_up_main(int argc, char **argv); // cli from here on
+int td_status_main(int argc, char **argv);
 int td_env_main(int argc, char **argv);
 int td_shell_main(int argc, char **argv);
 int td_why_main(int argc, char **argv);
@@ -18,4 +18,3 @@ int td_image_main(int argc, char **argv);
 int td_validate_main(int argc, char **argv);
 int td_install_main(int argc, char **argv);
 int td_uninstall_main(int argc, char **argv);
-int td_up_anywhere_main(int argc, char **argv); // td_up_main, or with --kubeconfig on a cluster that is there

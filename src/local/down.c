@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "cmd/roles.h"
 #include "local/instance.h"
 #include "local/progress.h"
@@ -9,7 +10,6 @@
 #include "oci/oci.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,16 +17,6 @@
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-static const char usage[] = "usage: tandem down [--purge]\n"
-			    "\n"
-			    "Stops the roles, the pods and Slurm of $TANDEM_HOME (default /var/lib/tandem), and\n"
-			    "removes their networks, mounts and cgroups. Objects and Slurm's state stay for the\n"
-			    "next `tandem up`. Works after any crash.\n"
-			    "\n"
-			    "  --purge   remove the state and the images too\n"
-			    "\n"
-			    "Exit codes: 0 down, 1 failed, 2 wrong usage.\n";
 
 static bool gone(pid_t pid, int64_t ms)
 {
@@ -81,7 +71,8 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 	return 0;
 }
 
-// Volumes (tmpfs, subPath) are mounted below the home by the agent: whatever is still mounted there goes, the last one first.
+// Volumes (tmpfs, subPath) are mounted below the home by the agent: whatever is still mounted there goes, the last one
+// first.
 static int unmount_below(const char *dir, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -97,7 +88,8 @@ static int unmount_below(const char *dir, struct td_error *err)
 		if (!end)
 			continue;
 		*end = '\0';
-		if (strncmp(at, dir, n) == 0 && at[n] == '/' && umount2(at, MNT_DETACH) < 0 && errno != EINVAL && errno != ENOENT)
+		if (strncmp(at, dir, n) == 0 && at[n] == '/' && umount2(at, MNT_DETACH) < 0 && errno != EINVAL &&
+		    errno != ENOENT)
 			return td_fail_errno(err, TD_INTERNAL, errno, "unmount %s", at);
 	}
 	return 0;
@@ -114,7 +106,8 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	td_auto_free char *init = td_asprintf("%s/opt/tandem-standin", i->run), *self = td_self_path(),
 			  *netns = td_asprintf("td%s-", i->id);
 	td_auto_free char *sw = td_instance_switch(i);
-	const struct td_oci_opts o = {.state_dir = state, .pods_dir = pods, .cgroup = cgroup, .init_path = init, .self_path = self};
+	const struct td_oci_opts o = {
+		.state_dir = state, .pods_dir = pods, .cgroup = cgroup, .init_path = init, .self_path = self};
 	struct td_oci *oci = NULL;
 	int r = td_oci_new(&o, &oci, err);
 	if (r)
@@ -123,7 +116,8 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	if (!r)
 		r = td_oci_purge(oci, netns, err);
 	td_oci_free(oci);
-	if (r || (r = unmount_below(i->home, err)) || (r = td_net_switch_delete(sw, err)) || (r = td_rm_rf(i->run, err)))
+	if (r || (r = unmount_below(i->home, err)) || (r = td_net_switch_delete(sw, err)) ||
+	    (r = td_rm_rf(i->run, err)))
 		return r;
 	rmdir("/run/tandem"); // when no other home is up
 	td_progress_done(p, "pods and networks removed");
@@ -138,19 +132,22 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 
 int td_down_main(int argc, char **argv)
 {
-	static const struct option longs[] = {{"purge", 0, 0, 'p'}, {"help", 0, 0, 'h'}, {0}};
 	bool purge = false;
-	int c;
-	while ((c = getopt_long(argc, argv, "h", longs, NULL)) >= 0) {
-		if (c == 'p')
-			purge = true;
-		else if (c == 'h')
-			return fputs(usage, stdout), 0;
-		else
-			return fputs("`tandem down --help` says more.\n", stderr), 2;
-	}
-	if (optind < argc)
-		return fprintf(stderr, "tandem down: what is \"%s\"?\n", argv[optind]), 2;
+	int code;
+	const struct td_option options[] = {
+		{.name = "purge", .help = "remove the state and the images too", TD_OPT_SWITCH(&purge)},
+	};
+	const struct td_command line = {
+		.name = "down",
+		.about = "Stops the roles, the pods and Slurm of $TANDEM_HOME (default /var/lib/tandem), and\n"
+			 "removes their networks, mounts and cgroups. Objects and Slurm's state stay for the\n"
+			 "next `tandem up`. Works after any crash.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = "0 down, 1 failed, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, NULL, &code))
+		return code;
+
 	if (geteuid() != 0) {
 		fputs("tandem down: needs root. Type: sudo tandem down\n", stderr);
 		return 1;

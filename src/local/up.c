@@ -1,11 +1,11 @@
 // tandem up: from nothing (or from what a crash left) to four idle Slurm nodes.
 
+#include "local/up.h"
 #include "api/quantity.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/proc.h"
-#include "cmd/roles.h"
 #include "kube/kube.h"
 #include "local/manifests.h"
 #include "local/pki.h"
@@ -15,123 +15,10 @@
 #include "oci/image.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static const char usage[] = "usage: tandem up [--nodes N] [--cpus N] [--memory Q] [--gpus N] [--no-slurm] [--wait D]\n"
-			    "       tandem up --dry-run -o yaml\n"
-			    "       tandem up --kubeconfig FILE [--image IMAGE] [--namespace NS] [--wait D]\n"
-			    "                 [--kubelet URL|none] [--kubelet-ca FILE]\n"
-			    "\n"
-			    "Starts the embedded control plane, N virtual nodes and a real Slurm cluster on\n"
-			    "this machine, all below $TANDEM_HOME (default /var/lib/tandem). Needs root.\n"
-			    "A second `up` says \"already up\"; after a crash it repairs.\n"
-			    "\n"
-			    "  --nodes N      virtual nodes, 1 to 64 (default 4)\n"
-			    "  --cpus N       CPUs of each node (default 16)\n"
-			    "  --memory Q     memory of each node, as in Kubernetes (default 32Gi)\n"
-			    "  --gpus N       fake GPUs of each node, 0 to 64 (default 8)\n"
-			    "  --no-slurm     only the Kubernetes side\n"
-			    "  --wait D       how long to wait until all is ready: 30s, 5m (default 3m)\n"
-			    "  --dry-run      print the objects that `up` creates, do nothing (with -o yaml)\n"
-			    "\n"
-			    "Sizes are kept for the next `up`; changed ones need `tandem down` first.\n"
-			    "On a cluster that is there: installs Tandem as `tandem install` does,\n"
-			    "makes SlurmCluster slurm/main and NodeSet slurm/pool, and waits until Slurm has the nodes.\n"
-			    "  --kubeconfig FILE  that cluster\n"
-			    "  --image IMAGE      Tandem's image (default tandem.dev/tandem:" TD_VERSION "); the nodes also\n"
-			    "                     need Slurm's (tandem/slurm:24.11)\n"
-			    "  --namespace NS     where operator and bridges run (default tandem-system)\n"
-			    "  --kubelet URL, --kubelet-ca FILE   as for `tandem install`\n"
-			    "  --wait D           how long to wait for each step (default there 5m)\n"
-			    "\n"
-			    "Exit codes: 0 up, 1 failed, 2 wrong usage.\n";
-
-struct options {
-	int nodes, cpus, gpus; // -1: not given
-	const char *memory;
-	bool no_slurm, dry_run;
-	int64_t wait_ms;
-};
-
-static int bad(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static int bad(const char *fmt, ...)
-{
-	va_list ap;
-	va_start(ap, fmt);
-	fputs("tandem up: ", stderr);
-	vfprintf(stderr, fmt, ap);
-	fputs("\n`tandem up --help` says more.\n", stderr);
-	va_end(ap);
-	return 2;
-}
-
-static int number(const char *opt, const char *arg, int lo, int hi, int *ret)
-{
-	long long v;
-	if (!td_parse_i64(arg, &v) || v < lo || v > hi)
-		return bad("--%s is \"%s\": give a number from %d to %d", opt, arg, lo, hi);
-	*ret = (int)v;
-	return 0;
-}
-
-static int duration(const char *arg, int64_t *ret_ms)
-{
-	char *end;
-	double v = strtod(arg, &end);
-	double unit = !strcmp(end, "s") ? 1000 : !strcmp(end, "m") ? 60000 : !strcmp(end, "h") ? 3600000 : 0;
-	if (end == arg || unit == 0 || v < 0 || v > 1e6)
-		return bad("--wait is \"%s\": give a time such as 30s or 5m", arg);
-	*ret_ms = (int64_t)(v * unit);
-	return 0;
-}
-
-// 0 go on; else an exit code + 1.
-static int parse(int argc, char **argv, struct options *o)
-{
-	static const struct option longs[] = {
-		{"nodes", 1, 0, 'n'}, {"cpus", 1, 0, 'c'},    {"memory", 1, 0, 'm'}, {"gpus", 1, 0, 'g'}, {"no-slurm", 0, 0, 'S'},
-		{"wait", 1, 0, 'w'},  {"dry-run", 0, 0, 'd'}, {"output", 1, 0, 'o'}, {"help", 0, 0, 'h'}, {0}};
-	*o = (struct options){-1, -1, -1, NULL, false, false, 180000};
-	const char *output = NULL;
-	int c, r = 0;
-	while ((c = getopt_long(argc, argv, "o:h", longs, NULL)) >= 0) {
-		if (c == 'n')
-			r = number("nodes", optarg, 1, 64, &o->nodes);
-		else if (c == 'c')
-			r = number("cpus", optarg, 2, 1024, &o->cpus);
-		else if (c == 'g')
-			r = number("gpus", optarg, 0, 64, &o->gpus);
-		else if (c == 'm')
-			o->memory = optarg;
-		else if (c == 'S')
-			o->no_slurm = true;
-		else if (c == 'w')
-			r = duration(optarg, &o->wait_ms);
-		else if (c == 'd')
-			o->dry_run = true;
-		else if (c == 'o')
-			output = optarg;
-		else if (c == 'h')
-			return fputs(usage, stdout), 1;
-		else
-			r = bad("unknown option");
-		if (r)
-			return r + 1;
-	}
-	if (optind < argc)
-		return bad("what is \"%s\"?", argv[optind]) + 1;
-	if (output && (!o->dry_run || strcmp(output, "yaml")))
-		return bad("-o %s: only \"--dry-run -o yaml\" prints objects", output) + 1;
-	int64_t mem;
-	struct td_error err = TD_ERROR_INIT;
-	if (o->memory && (td_quantity_ceil(o->memory, &mem, &err) || mem < (2ll << 30)))
-		return bad("--memory is \"%s\": give at least 2Gi, such as 32Gi", o->memory) + 1;
-	return 0;
-}
 
 // ---- steps ----
 
@@ -147,7 +34,8 @@ static int check_tools(struct td_error *err)
 			found = access(p, X_OK) == 0;
 		}
 		if (!found)
-			return td_fail(err, TD_NOT_FOUND, "%s is not installed: run \"tools/setup\" (or apt-get install %s)", need[k],
+			return td_fail(err, TD_NOT_FOUND,
+				       "%s is not installed: run \"tools/setup\" (or apt-get install %s)", need[k],
 				       need[k]);
 	}
 	return 0;
@@ -179,7 +67,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
-	static const char *const places[] = {"%s/tandem-standin", "%s/../standin/tandem-standin", "%s/../lib/tandem/tandem-standin"};
+	static const char *const places[] = {"%s/tandem-standin", "%s/../standin/tandem-standin",
+					     "%s/../lib/tandem/tandem-standin"};
 	td_auto_buf struct td_buf b = {0};
 	int r = TD_NOT_FOUND;
 	for (size_t k = 0; k < TD_LEN(places) && r == TD_NOT_FOUND; k++) {
@@ -204,7 +93,8 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 
 static int start_supervise(const struct td_instance *i, pid_t *ret_pid, struct td_error *err)
 {
-	td_auto_free char *self = td_self_path(), *log = td_instance_path(i, "log/supervise.log"), *logs = td_instance_path(i, "log");
+	td_auto_free char *self = td_self_path(), *log = td_instance_path(i, "log/supervise.log"),
+			  *logs = td_instance_path(i, "log");
 	int r = td_mkdir_p(logs, 0750, err);
 	if (r)
 		return r;
@@ -244,7 +134,8 @@ static void tour(const struct td_instance *i)
 	       i->slurm ? "why POD|JOBID, tandem " : "");
 }
 
-static int merge_options(struct td_instance *i, const struct options *o, bool fresh, bool running, struct td_error *err)
+static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool fresh, bool running,
+			 struct td_error *err)
 {
 	struct td_instance old = *i;
 	if (fresh) {
@@ -259,8 +150,10 @@ static int merge_options(struct td_instance *i, const struct options *o, bool fr
 	i->gpus = o->gpus >= 0 ? o->gpus : i->gpus;
 	i->slurm = o->no_slurm ? false : i->slurm;
 	bool memory = o->memory && !td_streq(o->memory, i->memory);
-	if (running && (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
-		return td_fail(err, TD_CONFLICT, "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run \"tandem down\" first",
+	if (running &&
+	    (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
+		return td_fail(err, TD_CONFLICT,
+			       "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run \"tandem down\" first",
 			       old.nodes, old.cpus, old.memory, old.gpus);
 	if (memory) {
 		free(i->memory);
@@ -270,8 +163,8 @@ static int merge_options(struct td_instance *i, const struct options *o, bool fr
 }
 
 // *ret_ran: the supervise that was found running, or 0.
-static int once(struct td_instance *i, const struct options *o, struct td_progress *p, pid_t *ret_ran, struct td_cancel *c,
-		struct td_error *err)
+static int once(struct td_instance *i, const struct td_up_opts *o, struct td_progress *p, pid_t *ret_ran,
+		struct td_cancel *c, struct td_error *err)
 {
 	*ret_ran = 0;
 	td_auto_close int lock = -1;
@@ -306,7 +199,8 @@ static int once(struct td_instance *i, const struct options *o, struct td_progre
 		return r;
 	close(lock); // a `down` need not wait for the rest
 	lock = -1;
-	const struct td_start s = {.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
+	const struct td_start s = {
+		.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
 	if ((r = td_start_api(&s, err)))
 		return r;
 	if (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_start_forget_slurm(&s, err)))))
@@ -332,29 +226,29 @@ static int once(struct td_instance *i, const struct options *o, struct td_progre
 	return 0;
 }
 
-static int up(struct td_instance *i, const struct options *o, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+static int up(struct td_instance *i, const struct td_up_opts *o, struct td_progress *p, struct td_cancel *c,
+	      struct td_error *err)
 {
 	pid_t ran;
 	int r = once(i, o, p, &ran, c, err);
 	if (!r || r == TD_CANCELLED || !ran || td_instance_supervisor(i) == ran)
 		return r;
-	// The supervise that ran was about to end (killed a moment ago, or by a `down`): this is the `up` after that then.
+	// The supervise that ran was about to end (killed a moment ago, or by a `down`): this is the `up` after that
+	// then.
 	td_instance_done(i);
 	*i = (struct td_instance){0};
 	return once(i, o, p, &ran, c, err);
 }
 
-int td_up_main(int argc, char **argv)
+int td_up_print_objects(void)
 {
-	struct options o;
-	int r = parse(argc, argv, &o);
-	if (r)
-		return r - 1;
-	if (o.dry_run) {
-		size_t n;
-		const char *text = td_manifests_text(&n);
-		return fwrite(text, 1, n, stdout) == n ? 0 : 1;
-	}
+	size_t n;
+	const char *text = td_manifests_text(&n);
+	return fwrite(text, 1, n, stdout) == n ? 0 : 1;
+}
+
+int td_up(const struct td_up_opts *o)
+{
 	if (geteuid() != 0) {
 		fputs("tandem up: needs root (containers, networks, cgroups). Type: sudo tandem up\n", stderr);
 		return 1;
@@ -366,12 +260,14 @@ int td_up_main(int argc, char **argv)
 	struct td_progress p;
 	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
-	if (up(&i, &o, &p, c, &err)) {
+	if (up(&i, o, &p, c, &err)) {
 		if (p.what[0])
 			td_progress_fail(&p);
 		fprintf(stderr, "tandem up: %s\n", err.msg);
 		if (i.home && td_instance_supervisor(&i))
-			fprintf(stderr, "What did start goes on; logs are in %s/log. `tandem status` shows it, `tandem down` stops it.\n",
+			fprintf(stderr,
+				"What did start goes on; logs are in %s/log. `tandem status` shows it, `tandem down` "
+				"stops it.\n",
 				i.home);
 		return 1;
 	}

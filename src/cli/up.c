@@ -1,0 +1,121 @@
+// tandem up: the command line. Without --kubeconfig it is the embedded plane on this machine (local/up.h), with it a
+// cluster (cli/up.h).
+#include "cli/up.h"
+#include "api/quantity.h"
+#include "base/options.h"
+#include "cmd/roles.h"
+#include "local/up.h"
+
+#include <string.h>
+
+enum { WAIT_HERE_MS = 180000, WAIT_THERE_MS = 300000 };
+
+struct up_line {
+	struct td_up_opts here;
+	struct td_cli_up_opts there;
+	const char *output;
+	int64_t wait_ms; // -1: not given
+	bool dry_run;
+};
+
+// What the table of options cannot say: which of them go together. 0, or an exit code.
+static int check(const struct up_line *l)
+{
+	const struct td_up_opts *h = &l->here;
+	const struct td_cli_up_opts *t = &l->there;
+	struct td_error err = TD_ERROR_INIT;
+	int64_t memory;
+
+	bool of_here =
+		h->nodes >= 0 || h->cpus >= 0 || h->gpus >= 0 || h->memory || h->no_slurm || l->dry_run || l->output;
+	if (t->kubeconfig && of_here)
+		return td_command_wrong("up", "with --kubeconfig the cluster's nodes are as they are: leave out sizes, "
+					      "--no-slurm, --dry-run and -o");
+	if (!t->kubeconfig && (t->image || t->ns || t->kubelet || t->kubelet_ca))
+		return td_command_wrong("up", "--image, --namespace, --kubelet and --kubelet-ca go with --kubeconfig");
+	if (l->output && !l->dry_run)
+		return td_command_wrong("up", "-o %s: only \"--dry-run -o yaml\" prints objects", l->output);
+	if (h->memory && (td_quantity_ceil(h->memory, &memory, &err) || memory < (2ll << 30)))
+		return td_command_wrong("up", "--memory is \"%s\": give at least 2Gi, such as 32Gi", h->memory);
+	return 0;
+}
+
+int td_up_main(int argc, char **argv)
+{
+	struct up_line l = {.here = {.nodes = -1, .cpus = -1, .gpus = -1}, .wait_ms = -1};
+	int code;
+	const struct td_option options[] = {
+		{.name = "nodes",
+		 .value = "N",
+		 .help = "virtual nodes, 1 to 64 (default 4)",
+		 TD_OPT_INT(&l.here.nodes, 1, 64)},
+		{.name = "cpus",
+		 .value = "N",
+		 .help = "CPUs of each node (default 16)",
+		 TD_OPT_INT(&l.here.cpus, 2, 1024)},
+		{.name = "memory",
+		 .value = "Q",
+		 .help = "memory of each node, as in Kubernetes (default 32Gi)",
+		 TD_OPT_TEXT(&l.here.memory)},
+		{.name = "gpus",
+		 .value = "N",
+		 .help = "fake GPUs of each node, 0 to 64 (default 8)",
+		 TD_OPT_INT(&l.here.gpus, 0, 64)},
+		{.name = "no-slurm", .help = "only the Kubernetes side", TD_OPT_SWITCH(&l.here.no_slurm)},
+		{.name = "wait",
+		 .value = "D",
+		 TD_OPT_DURATION(&l.wait_ms),
+		 .help = "how long to wait until all is ready: 30s, 5m\n(default 3m; on a cluster 5m for each step)"},
+		{.name = "dry-run",
+		 .help = "print the objects that `up` creates, do nothing (with -o yaml)",
+		 TD_OPT_SWITCH(&l.dry_run)},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "yaml, with --dry-run",
+		 TD_OPT_TEXT(&l.output),
+		 .choices = "yaml"},
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 .help = "a cluster that is there",
+		 TD_OPT_TEXT(&l.there.kubeconfig)},
+		{.name = "image",
+		 .value = "IMAGE",
+		 TD_OPT_TEXT(&l.there.image),
+		 .help = "there: Tandem's image (default tandem.dev/tandem:" TD_VERSION
+			 "); the nodes also\nneed Slurm's (tandem/slurm:24.11)"},
+		{.name = "namespace",
+		 .letter = 'n',
+		 .value = "NS",
+		 TD_OPT_TEXT(&l.there.ns),
+		 .help = "there: where operator and bridges run (default tandem-system)"},
+		{.name = "kubelet",
+		 .value = "URL",
+		 .help = "there: as for `tandem install`",
+		 TD_OPT_TEXT(&l.there.kubelet)},
+		{.name = "kubelet-ca",
+		 .value = "FILE",
+		 .help = "there: as for `tandem install`",
+		 TD_OPT_TEXT(&l.there.kubelet_ca)},
+	};
+	const struct td_command line = {
+		.name = "up",
+		.about = "Starts the embedded control plane, N virtual nodes and a real Slurm cluster on\n"
+			 "this machine, all below $TANDEM_HOME (default /var/lib/tandem). Needs root.\n"
+			 "A second `up` says \"already up\"; after a crash it repairs. Sizes are kept for the\n"
+			 "next `up`; changed ones need `tandem down` first.\n"
+			 "\n"
+			 "With --kubeconfig it installs Tandem on that cluster as `tandem install` does, makes\n"
+			 "SlurmCluster slurm/main and NodeSet slurm/pool, and waits until Slurm has the nodes.",
+		.options = options,
+		.n = TD_LEN(options),
+		.exits = "0 up, 1 failed, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, NULL, &code) || (code = check(&l)))
+		return code;
+
+	l.here.wait_ms = l.wait_ms >= 0 ? l.wait_ms : WAIT_HERE_MS;
+	l.there.wait_ms = l.wait_ms >= 0 ? l.wait_ms : WAIT_THERE_MS;
+	if (l.there.kubeconfig)
+		return td_cli_up(&l.there);
+	return l.dry_run ? td_up_print_objects() : td_up(&l.here);
+}

@@ -1,0 +1,13 @@
+// tandem up --kubeconfig: Tandem on a cluster that is there.
+#pragma once
+
+#include <stdint.h>
+
+struct td_cli_up_opts {
+	const char *kubeconfig, *image, *ns, *kubelet, *kubelet_ca; // NULL: not given
+	int64_t wait_ms;                                            // for each step
+};
+
+// Installs Tandem, makes a first Slurm cluster, waits until Slurm has the nodes, says what to try. Returns the exit
+// code.
+int td_cli_up(const struct td_cli_up_opts *o);
