@@ -5,7 +5,6 @@ import hashlib
 import hmac
 import http.client
 import json
-import os
 import pathlib
 import random
 import shutil

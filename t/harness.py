@@ -1,13 +1,17 @@
 """What every system test uses: one pool, its commands, waiting for a state, and what is left on the machine."""
 import glob
+import http.client
 import json
 import os
 import pathlib
 import re
 import signal
+import ssl
 import subprocess
+import threading
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
 KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
 SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))  # every deadline is this many times longer: emulated machines
@@ -58,6 +62,35 @@ class Failed(subprocess.CalledProcessError):
 
     def __str__(self):
         return super().__str__() + "\n" + (self.stdout or "")[-2000:] + (self.stderr or "")[-2000:]
+
+
+class Api:
+    """JSON over the admin certificate, one connection per thread."""
+
+    def __init__(self, home):
+        text = json.loads(subprocess.run(["kubectl", "--kubeconfig", f"{home}/kubeconfig/admin.conf", "config", "view", "--raw", "-o", "json"],
+                                         check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.host = text["clusters"][0]["cluster"]["server"].split("//")[1]
+        self.tls = ssl.create_default_context(cafile=f"{home}/pki/ca.crt")
+        self.tls.load_cert_chain(f"{home}/pki/admin.crt", f"{home}/pki/admin.key")
+        self.local = threading.local()
+
+    def call(self, method, path, body=None, kind="application/json"):
+        for attempt in (1, 2):
+            try:
+                c = getattr(self.local, "c", None)
+                if c is None:
+                    c = self.local.c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=60)
+                c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
+                r = c.getresponse()
+                return r.status, json.loads(r.read() or b"{}")
+            except (OSError, http.client.HTTPException):
+                self.local.c = None
+                if attempt == 2:
+                    raise
+
+    def status(self, path, patch):
+        return self.call("PATCH", path, patch, "application/merge-patch+json")
 
 
 class Pool:

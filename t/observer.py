@@ -194,3 +194,40 @@ class KubeletObserver(Observer):
                     if "runc" not in os.path.basename(_read(f"/proc/{pid}/cmdline").split("\0")[0]):
                         found.append((uid.replace("-", ""), devices, pid, _born(pid)))
         return found
+
+
+def differences(pool):
+    """What the two sides do not agree on, in words."""
+    pods = {p["metadata"]["uid"]: p for p in pool.items("pods", "-n", "default") if p["status"].get("phase") not in ("Succeeded", "Failed")}
+    jobs, found = {}, []
+    for i, j in pool.squeue().items():
+        uid = j["name"].rpartition(".")[2]
+        if len(uid) == 36:
+            jobs.setdefault(uid, []).append(i)
+    for uid, ids in jobs.items():
+        if uid not in pods:
+            found.append(f"jobs {ids} have no pod")
+        elif len(ids) > 1:
+            found.append(f"pod {pods[uid]['metadata']['name']} has the jobs {ids}")
+    for uid, p in pods.items():
+        name, grant = p["metadata"]["name"], pool.grant(p)
+        if p["metadata"].get("deletionTimestamp"):
+            found.append(f"pod {name} has not ended")
+        elif not p["spec"].get("nodeName"):
+            continue
+        elif not grant or grant[0] not in jobs.get(uid, []):
+            found.append(f"pod {name} is bound, its grant is {grant}, its jobs are {jobs.get(uid)}")
+        elif pool.job_devices(grant[0]).get(grant[1], set()) != grant[2]:
+            found.append(f"pod {name} has the devices {grant}, Slurm gave {pool.job_devices(grant[0])}")
+    return found
+
+
+def containers(pool):
+    """Those of the embedded plane that the runtime has."""
+    found = []
+    for cid in os.listdir(f"{pool.run_dir}/runc"):
+        try:
+            found.append(Container(pool.home, cid))
+        except (OSError, ValueError, KeyError, AttributeError):
+            continue  # it comes or goes just now
+    return found

@@ -8,8 +8,7 @@ import urllib.parse
 
 import pytest
 
-from harness import Pool, leftovers, machine_state, wait_for
-from test_controllers import Api
+from harness import Api, Pool, leftovers, machine_state, wait_for
 
 IMAGE = "debian:13"
 

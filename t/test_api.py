@@ -1,9 +1,6 @@
 """The embedded API server alone: who is let in, and what strange, large and slow requests come to. Nothing here needs a pool."""
 import json
-import os
 import resource
-import select
-import socket
 import ssl
 import subprocess
 import time

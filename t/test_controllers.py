@@ -7,7 +7,6 @@ import pathlib
 import re
 import shutil
 import signal
-import ssl
 import subprocess
 import tempfile
 import threading
@@ -15,39 +14,10 @@ import time
 
 import pytest
 
-from harness import KEEP, SANITIZE, Failed, ended, wait_for
+from harness import KEEP, SANITIZE, Api, Failed, ended, wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ["n0", "n1", "n2"]
-
-
-class Api:
-    """JSON over the admin certificate, one connection per thread."""
-
-    def __init__(self, home):
-        text = json.loads(subprocess.run(["kubectl", "--kubeconfig", f"{home}/kubeconfig/admin.conf", "config", "view", "--raw", "-o", "json"],
-                                         check=True, stdout=subprocess.PIPE, text=True).stdout)
-        self.host = text["clusters"][0]["cluster"]["server"].split("//")[1]
-        self.tls = ssl.create_default_context(cafile=f"{home}/pki/ca.crt")
-        self.tls.load_cert_chain(f"{home}/pki/admin.crt", f"{home}/pki/admin.key")
-        self.local = threading.local()
-
-    def call(self, method, path, body=None, kind="application/json"):
-        for attempt in (1, 2):
-            try:
-                c = getattr(self.local, "c", None)
-                if c is None:
-                    c = self.local.c = http.client.HTTPSConnection(self.host, context=self.tls, timeout=60)
-                c.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": kind})
-                r = c.getresponse()
-                return r.status, json.loads(r.read() or b"{}")
-            except (OSError, http.client.HTTPException):
-                self.local.c = None
-                if attempt == 2:
-                    raise
-
-    def status(self, path, patch):
-        return self.call("PATCH", path, patch, "application/merge-patch+json")
 
 
 def stamp():

@@ -8,10 +8,9 @@ import signal
 
 import pytest
 
+from devices import allowed, apply, fault, home_probe, inside, job_on, node_index, on, probe, runs, says  # noqa: F401 (fixtures)
 from harness import expand_ranges, wait_for
 from realpool import GPUS, RealPool, lend
-from test_dra import apply, fault, inside, job_on, on, runs, says
-from test_pool import allowed, node_index, probe  # noqa: F401 (probe is a fixture)
 
 RESOURCE = "example.com/gpu"
 DEVICES = [{"resource": RESOURCE, "file": "/dev/tandem-fake/gpu"}]
@@ -82,12 +81,6 @@ def pool(shared_pool, pool):
     yield pool
     # A kubelet that was asked for more than it has fails the pod; that must never be seen.
     assert [e["message"] for e in pool.items("events", "-n", "default", "--field-selector", "reason=UnexpectedAdmissionError")] == []
-
-
-@pytest.fixture
-def home_probe(pool, probe):  # noqa: F811
-    pool.probe = probe
-    return pool
 
 
 def chosen(pool, name):

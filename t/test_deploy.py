@@ -4,12 +4,10 @@ as a pod with its own rights and no more; an upgrade of Tandem itself under load
 One cluster for the module; the tests are steps of one story, in the order of the file."""
 import collections
 import json
-import pathlib
 import re
 import shutil
 import ssl
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
@@ -17,17 +15,9 @@ import urllib.request
 import pytest
 import yaml
 
-from harness import IMAGES, KEEP, SANITIZE, Failed, wait_for
+from harness import ROOT, wait_for
+from installed import CHART, NEW, NODE, OLD, SYSTEM, Site, assets, cluster, phase, pod, ready
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent
-sys.path.insert(0, str(HERE / "kube"))
-import cluster  # noqa: E402
-import image  # noqa: E402
-
-OLD, NEW = "tandem.dev/tandem:old", "tandem.dev/tandem:new"
-SYSTEM, NODE = "tandem-system", "tandem-node"
-CHART = ROOT / "deploy/helm/tandem"
 RUNNING, WAITING = 50, 100
 
 
@@ -42,13 +32,6 @@ def plain(doc):
     if doc["kind"] == "ConfigMap":
         doc["data"] = {k: [d for d in yaml.safe_load_all(v) if d] for k, v in doc["data"].items()}
     return doc
-
-
-def assets():
-    r = subprocess.run([ROOT / "tools/kube-assets", "--check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
-    if r.returncode:
-        pytest.skip("real Kubernetes " + r.stderr.strip())
-    return pathlib.Path(r.stdout.strip().splitlines()[-1])
 
 
 # ---- one source of truth ----
@@ -123,55 +106,6 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
 
 
 # ---- the story ----
-class Site:
-    """A cluster with Tandem's images of two versions on its nodes, and what people do there."""
-
-    def __init__(self, home, build):
-        self.c = cluster.Cluster(home=home, assets=assets(), cpus=18)  # 17 for Slurm on each of three nodes: 51
-        self.tandem = str(build / "src/cmd/tandem")
-        images = pathlib.Path(home) / "images"
-        images.mkdir()
-        image.tandem(images / "old.tar", build, OLD)
-        image.tandem(images / "new.tar", build, NEW)
-        root = pathlib.Path(IMAGES) / "tandem+slurm/24.11/rootfs"
-        assert root.is_dir(), "the image store has no tandem/slurm:24.11: tandem image build tandem/slurm:24.11"
-        image.archive(images / "slurm.tar", "docker.io/tandem/slurm:24.11", root=root)
-        self.c.up()
-        self.env = {**KEEP, **SANITIZE, "KUBECONFIG": self.c.kubeconfig, "PATH": f"{self.c.assets}:{KEEP['PATH']}", "HOME": home}
-
-    def run(self, *argv, code=0, timeout=400, input=None):
-        r = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=timeout, env=self.env, input=input)
-        if r.returncode != code:
-            raise Failed(r.returncode, [str(a) for a in argv], r.stdout, r.stderr)
-        return r.stdout if not code else r.stdout + r.stderr
-
-    def cmd(self, verb, *argv, **kw):
-        return self.run(self.tandem, verb, "--kubeconfig", self.c.kubeconfig, *argv, **kw)
-
-    def kubectl(self, *argv, **kw):
-        return self.run("kubectl", *argv, **kw)
-
-    def items(self, *argv):
-        return json.loads(self.kubectl("get", *argv, "-o", "json"))["items"]
-
-    def install(self, img, *argv):
-        return collections.Counter(o["result"] for o in json.loads(self.cmd("install", "--image", img, "-o", "json", "--wait", "5m", *argv))["objects"])
-
-    def namespace(self, name):
-        """A new one, with what every pod in it needs: controllers make that a moment later, and the API server refuses pods before it is there."""
-        self.kubectl("create", "namespace", name)
-        self.complete(name)
-
-    def complete(self, name):
-        wait_for(f"namespace {name} has what pods need", lambda: self.kubectl("-n", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt", "-o", "name"))
-
-    def slurm(self, *argv, **kw):
-        return self.cmd("shell", "--", *argv, **kw)
-
-    def jobs(self):
-        """Pod name → Slurm's job of it, by the UID in the job's name."""
-        out = json.loads(self.slurm("squeue", "--json"))["jobs"]
-        return {j["name"]: (j["job_id"], j["job_state"][0]) for j in out}
 
 
 @pytest.fixture(scope="module")
@@ -185,10 +119,6 @@ def site(build):
     finally:
         cluster.Cluster(home=home).down(keep_images=False)
         shutil.rmtree(home, ignore_errors=True)
-
-
-def ready(pod):
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", [])) and "deletionTimestamp" not in pod["metadata"]
 
 
 @pytest.mark.feature("A16")
@@ -341,17 +271,6 @@ def test_the_bridge_may_give_and_take_a_claims_devices(site):
     assert given["allocation"]["devices"]["results"] == devices and given["reservedFor"][0]["name"] == "p"
     assert not status({"allocation": None, "reservedFor": None})
     site.kubectl("-n", "ml", "delete", "resourceclaim", "given")
-
-
-def pod(name, cpu, command="exec sleep 100000", **spec):
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ml", "labels": {"load": name.partition("-")[0]}}, "spec": {
-        "schedulerName": "tandem", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec, "containers": [
-            {"name": "c", "image": "tandem/slurm:24.11", "imagePullPolicy": "Never", "command": ["sh", "-c", command],
-             "resources": {"requests": {"cpu": str(cpu), "memory": "16Mi"}}}]}})
-
-
-def phase(site, name):
-    return json.loads(site.kubectl("-n", "ml", "get", "pod", name, "-o", "json"))["status"].get("phase")
 
 
 @pytest.mark.feature("A16")

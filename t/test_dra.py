@@ -1,18 +1,16 @@
 """Exact devices on a real Kubernetes: pods' ResourceClaims hold what Slurm granted, native jobs share the node, GPU by GPU (rows A7, F2; docs/design/0011-dra.md)."""
 import contextlib
 import json
-import os
 import pathlib
 import subprocess
 
 import pytest
 
+from devices import GPUS, allowed, apply, fault, home_probe, inside, job_on, node_index, on, probe, runs, says  # noqa: F401 (fixtures)
 from harness import wait_for
 from realpool import RealPool, lend
-from test_pool import allowed, node_index, probe, with_home  # noqa: F401 (probe is a fixture)
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-GPUS, CLASS, FINALIZER = 8, "gpu.example.com", "resource.kubernetes.io/delete-protection"
+CLASS, FINALIZER = "gpu.example.com", "resource.kubernetes.io/delete-protection"
 
 
 @pytest.fixture(scope="session")
@@ -44,17 +42,6 @@ def by_claim(pool, name, *claims, **kw):
     return p
 
 
-def on(node):
-    return {"nodeSelector": {"kubernetes.io/hostname": node}}
-
-
-def job_on(pool, node, *argv):
-    """A native job that runs there until somebody ends it: its id."""
-    job = pool.sbatch("-N1", "-w", node, *argv)
-    wait_for(f"job {job} runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
-    return job
-
-
 def indexes(pool):
     """{(node, device): Slurm's index}, from what the drivers publish."""
     return {(s["spec"]["nodeName"], d["name"]): d["attributes"]["index"]["int"] for s in pool.items("resourceslices") for d in s["spec"].get("devices", [])}
@@ -76,11 +63,6 @@ def held(pool):
     return got
 
 
-def inside(pool, name, node):
-    """The indexes of the devices that the kernel lets the pod's container open."""
-    return allowed(pool.kubectl("exec", name, "--", *pool.probe(node_index(node))))
-
-
 def agree(pool, name):
     """What Slurm granted, what the claims say and what the container can open are the same; gives it."""
     p = pool.get("pod", name)
@@ -91,27 +73,6 @@ def agree(pool, name):
     assert {int(f[len("tandem-gpu"):]) for f in files} == gpus
     assert inside(pool, name, node) == gpus
     return node, gpus
-
-
-def says(pool, name):
-    return next((c.get("message", "") for c in pool.get("pod", name)["status"].get("conditions", []) if c["type"] == "PodScheduled" and c["status"] == "False"), "")
-
-
-def runs(pool, name, seconds=60):
-    wait_for(f"pod {name} runs", lambda: pool.phase(name) == "Running", seconds)
-
-
-@pytest.fixture
-def home_probe(pool, probe):  # noqa: F811
-    pool.probe = probe
-    return pool
-
-
-def apply(pool, *objects):
-    for o in objects:
-        if o["kind"] == "Pod":
-            with_home(pool, o["spec"])
-    pool.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
 
 # ---- the sharing test ----
@@ -218,29 +179,6 @@ def test_what_slurm_cannot_do_is_refused_in_words(pool):
 
 
 # ---- the bridge dies ----
-@contextlib.contextmanager
-def fault(pool, spec):
-    """The bridge falls at that point once; gives a function that waits for it. Release builds have no fault points: then the bridge is build-asan's."""
-    tandem = next((t for t in (pool.tandem, f"{ROOT}/build-asan/src/cmd/tandem") if os.path.exists(t) and b"is no action (crash, lose" in open(t, "rb").read()), None)
-    if not tandem:
-        pytest.skip("needs a build with -Dfaults=true (make build-asan)")
-    at = f"{pool.home}/fault"
-    os.makedirs(at, exist_ok=True)
-    for f in os.listdir(at):
-        os.unlink(f"{at}/{f}")
-    env, usual = pool.env, pool.tandem
-    pool.env, pool.tandem = {**env, "TANDEM_HOME": pool.home}, tandem
-    pool.kill_role("bridge")
-    with open(f"{at}/bridge.new", "w") as f:
-        f.write(spec)
-    os.rename(f"{at}/bridge.new", f"{at}/bridge")
-    try:
-        yield lambda: wait_for(f"the bridge meets {spec}", lambda: os.path.exists(f"{at}/bridge.fired"), 60)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{at}/bridge")
-        pool.env, pool.tandem = env, usual
-        pool.kill_role("bridge")
 
 
 FAULTS = [f"kube.{point}.{when}:{what}" for point in ("patch.resourceclaims", "patch.resourceclaims.status", "create.pods.binding")

@@ -20,8 +20,7 @@ import pytest
 
 from faultproxy import Proxy
 from harness import SLOW, patience, wait_for
-from observer import Observer
-from test_random import containers, differences
+from observer import Observer, containers, differences
 
 pytestmark = pytest.mark.embedded  # fault points and networks of a home
 

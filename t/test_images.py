@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness import IMAGES, KEEP, wait_for
+from harness import KEEP, wait_for
 from ociforge import ARCH, Layout, busybox, docker_archive, entry, layer, sha
 from podplane import plane, state  # noqa: F401 (plane is a fixture)
 

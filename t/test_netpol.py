@@ -3,21 +3,17 @@ business of other pods those cannot reach. That they could without the policies 
 
 One cluster for the module; the tests are steps of one story, in the order of the file."""
 import json
-import pathlib
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 
 import pytest
 
-from harness import wait_for
-from test_deploy import CHART, NODE, ROOT, SYSTEM, Site, assets, phase, pod, ready
+from harness import ROOT, wait_for
+from installed import CHART, NODE, SYSTEM, Site, assets, cluster, phase, pod, ready
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kube"))
-import cluster  # noqa: E402
-import netpol  # noqa: E402
+import netpol  # installed makes its directory known
 
 
 # ---- the engine ----

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 
-import pytest
 
 from harness import wait_for
 from podplane import IMAGE, condition, ended, plane, state  # noqa: F401 (plane is a fixture)

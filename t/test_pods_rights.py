@@ -1,6 +1,4 @@
 """What a container on an embedded node may do and what it is limited to: securityContext, limits, names and networks."""
-import glob
-import json
 import os
 
 from harness import wait_for

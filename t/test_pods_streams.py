@@ -17,7 +17,6 @@ import subprocess
 import termios
 import threading
 import time
-import urllib.request
 
 import pytest
 

@@ -1,43 +1,13 @@
 """One queue on one machine: sbatch and kubectl share nodes, GPU by GPU (rows F1 A1 A3 A5 A6 A7 A18)."""
 import os
-import pathlib
 import re
-import subprocess
 import time
 
 import pytest
 
+from devices import GPUS, allowed, node_index, probe, with_home  # noqa: F401 (probe is a fixture)
 from harness import wait_for
 
-HERE = pathlib.Path(__file__).resolve().parent
-GPUS = 8
-
-
-@pytest.fixture(scope="session")
-def probe(shared_pool):
-    """The device probe in the pool's shared directory; gives the command that runs it inside pods and jobs on a node."""
-    os.makedirs(shared_pool.shared_dir, exist_ok=True)
-    out = f"{shared_pool.shared_dir}/probe"
-    subprocess.run(["gcc", "-static", "-O1", "-Wall", "-Werror", "-o", out, str(HERE / "probe.c")], check=True)
-    major = shared_pool.instance["deviceMajor"]
-    return lambda node_index: ["/home/probe", str(major), str(node_index * 64), str(GPUS)]
-
-
-def node_index(name):
-    return int(name[1:])
-
-
-def allowed(text):
-    m = re.search(r"allowed=(\S+) denied=(\S+) other=(\S+)", text)
-    assert m, text
-    assert m.group(3) == "-", text
-    return set() if m.group(1) == "-" else {int(x) for x in m.group(1).split(",")}
-
-
-def with_home(pool, pod_spec):
-    pod_spec["volumes"] = [{"name": "home", "hostPath": {"path": pool.shared_home}}]
-    pod_spec["containers"][0]["volumeMounts"] = [{"name": "home", "mountPath": "/home"}]
-    return pod_spec
 
 
 @pytest.mark.asan

@@ -1,7 +1,6 @@
 """Attacks on the embedded plane, real ones: each is refused, and others are served meanwhile. Beside test_api.py (who is let in, heads, bodies), test_rbac.py
 (rights and tokens), test_images.py (hostile images) and test_pods_rights.py."""
 import base64
-import hashlib
 import hmac
 import http.client
 import io

@@ -9,7 +9,7 @@ import tempfile
 
 import pytest
 
-from conftest import ROOT
+from harness import ROOT
 
 # What the tests call besides what every Debian has.
 PROGRAMS = "bzip2 gcc git ip kubectl man meson mmdebstrap openssl pgrep ps runc setpriv spin sysctl unshare xz zstd"
