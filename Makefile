@@ -5,7 +5,9 @@ JOBS   := $(shell nproc)
 help:
 	@echo "make up       install what is missing, build, start everything on this machine"
 	@echo "make down     stop it (make down ARGS=--purge removes its state too)"
-	@echo "make test     build all variants, run unit and system tests"
+	@echo "make check    the inner loop, a few minutes: unit tests, and the most telling system tests"
+	@echo "make test     builds and tests Tandem: unit tests, and all system tests but the slow ones and those on a real Kubernetes"
+	@echo "make ci       make test and everything else (.ci/run): thread sanitizer, model, a real Kubernetes, faults, random runs"
 	@echo "make unit     unit tests only: ASan+UBSan, then TSan"
 	@echo "make bench    benchmarks (numbers and ratios, never pass or fail)"
 	@echo "make lint     formatting, include direction, clang-tidy"
@@ -38,10 +40,19 @@ build-tsan: setup
 test-setup:
 	@tools/setup --for build --for run --for test
 
-test: test-setup build build-asan build-tsan
-	@tools/run-tests
+check: test-setup build build-asan
+	@tools/run-tests check
 
-unit: test-setup build-asan build-tsan
+test: test-setup build build-asan
+	@tools/run-tests test
+
+ci:
+	@.ci/run
+
+ci-rest: test-setup build build-asan # what make ci does after make test; it builds build-tsan itself, beside the rest
+	@tools/run-tests rest
+
+unit: test-setup build-asan
 	@tools/run-tests unit
 
 bench: build
@@ -65,4 +76,4 @@ generate: build
 install: build
 	@meson install -C build $(if $(DESTDIR),--destdir $(DESTDIR))
 
-.PHONY: help up down setup build build-asan build-tsan test-setup test unit bench lint model fuzz generate install
+.PHONY: help up down setup build build-asan build-tsan test-setup check test ci ci-rest unit bench lint model fuzz generate install

@@ -1,25 +1,23 @@
 """System tests: real binaries, real kubectl, real Slurm. See t/README.md."""
 import os
 import pathlib
-import re
 import shutil
 import signal
-import subprocess
 import tempfile
 
 import pytest
 
-from harness import SLOW, Pool, leftovers, machine_state
+from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The files that need what tools/kube-assets builds: CI runs them last, when that has been built.
-NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_kubectl", "test_kubectl_change", "test_kubectl_pods", "test_netpol", "test_openapi", "test_parity", "test_policy"}
+# The files that need what tools/kube-assets or a network brings: programs built from Go, Prometheus's tool, client libraries.
+NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_parity", "test_policy"}
+# Where a run spends its time: what takes longest is started first, so that no worker is left with it at the end.
+LONG = ["pool"]
 
 
 def pytest_addoption(parser):
     parser.addoption("--build", default=str(ROOT / "build"), help="build directory of the binaries under test")
     parser.addoption("--plane", default="embedded", choices=["embedded", "real"], help="where Tandem runs: its own control plane, or a real Kubernetes (t/realpool.py)")
-    parser.addoption("--kube", default="any", choices=["any", "no", "only"], help="the files that need the binaries of a real Kubernetes: with the others, none of them, only them")
     parser.addoption("--seed", default="1", help="seed of the random tests")
     parser.addoption("--steps", default="60", help="steps of the random tests (CI: 60; by hand: 200 and several seeds)")
     parser.addoption("--keep", action="store_true", help="leave the real plane's pool up at the end (tools/kube-down with its TANDEM_KUBE_HOME takes it down)")
@@ -27,28 +25,49 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "asan: also run on the ASan build")
-    config.addinivalue_line("markers", "planes: on both planes; on the embedded one with a pool of its own")
-    config.addinivalue_line("markers", "embedded: only on the embedded plane (the reason is said beside it)")
-    config.addinivalue_line("markers", "real: only on the real plane (the reason is said beside it)")
-    config.addinivalue_line("markers", "feature(id): the promise of the mission that the test shows")
     if os.geteuid() != 0:
         pytest.exit("system tests need root: containers, networks, cgroups", 1)
 
 
+def needs_kube(item):
+    """Whether a test needs what only tools/kube-assets or a network brings."""
+    client = getattr(item, "callspec", None) and item.callspec.params.get("client")
+    return item.path.stem in NEED_KUBE or client in ("oldest", "newest")
+
+
+def group(item):
+    """Tests that share a pool, a plane or a server run one after the other in the worker that has it: the widest fixture that a test uses names its group.
+    None: everything that the test uses is its own."""
+    wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module") and name not in ("build", "tandem")}
+    if "shared_pool" in wide and not hasattr(item.module, "shared_pool"):
+        return "pool"
+    return item.path.stem if {name for name, d in wide.items() if d.baseid} else None
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks, and xdist at the groups
 def pytest_collection_modifyitems(config, items):
-    """--plane real runs the tests of one shared pool; those that start planes of their own choose theirs themselves."""
-    plane, kube = config.getoption("--plane"), config.getoption("--kube")
+    """Marks what needs a real Kubernetes and what shares something. --plane real keeps the tests of one shared pool; those that start planes of their own choose theirs themselves."""
+    plane = config.getoption("--plane")
 
     def wanted(i):
+        client = getattr(i, "callspec", None) and i.callspec.params.get("client")
+        if client in ("oldest", "newest") and not i.get_closest_marker("clients"):
+            return False
         if plane == "real":
             ours = "shared_pool" in i.fixturenames or i.get_closest_marker("planes")
-            return ours and i.path.stem not in NEED_KUBE and not i.get_closest_marker("embedded")
-        if i.get_closest_marker("real"):
-            return False
-        return kube == "any" or (i.path.stem in NEED_KUBE) == (kube == "only")
+            return ours and not i.get_closest_marker("kube") and not i.get_closest_marker("embedded")
+        return not i.get_closest_marker("real")
+
+    for i in items:
+        if needs_kube(i):
+            i.add_marker(pytest.mark.kube)
+        if name := group(i):
+            i.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])
     items[:] = [i for i in items if wanted(i)]
+    if config.getoption("numprocesses", None):
+        place = {name: k for k, name in enumerate(LONG)}
+        items.sort(key=lambda i: place.get(group(i), len(LONG)))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """Exact devices on a real Kubernetes: pods' ResourceClaims hold what Slurm granted, native jobs share the node, GPU by GPU (rows A7, F2; docs/design/0011-dra.md)."""
 import contextlib
 import json
-import pathlib
 import subprocess
 
 import pytest

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from harness import ROOT
 from harness import IMAGES
 
 COMMANDS = "up down status env shell why image validate install uninstall".split()
