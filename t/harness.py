@@ -32,10 +32,10 @@ def ended(pid):
         return True
 
 
-def wait_for(what, predicate, seconds=60, at_most=None):
+def wait_for(what, predicate, seconds=60):
     """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause.
-    The deadline only ends a test that hangs: never below a minute. at_most: the time itself is what the test is about, on a machine with nothing else to do."""
-    seconds = at_most * patience() if at_most else max(seconds, 60) * SLOW
+    The deadline only ends a test that hangs, and is never below a minute: how long something takes is for bench/, not for a test."""
+    seconds = max(seconds, 60) * SLOW
     start = time.monotonic()
     last = None
     while True:
@@ -50,8 +50,6 @@ def wait_for(what, predicate, seconds=60, at_most=None):
             error = None
         if last:
             return last
-        if at_most:
-            seconds = max(seconds, at_most * patience())  # the machine may have become busy meanwhile
         if time.monotonic() > start + seconds:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
         time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval, nothing is synchronised by it

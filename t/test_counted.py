@@ -225,7 +225,7 @@ def test_shared_nodes_where_a_site_accepts_it(home_probe):
             pool.kubectl("delete", "pod", "a", "--ignore-not-found", "--grace-period=0", "--force")
             apply(pool, pool.pod("a", gpus=3, **on("n0")))
             with contextlib.suppress(AssertionError):
-                wait_for("the pod runs beside it", lambda: pool.phase("a") == "Running", at_most=10)
+                wait_for("the pod runs beside it", lambda: pool.phase("a") == "Running")
                 return True
         wait_for("the pod runs beside it", beside, 300)
         assert pool.users()["n0"] == {"root", "pods"}

@@ -208,7 +208,7 @@ def test_a_watcher_that_does_not_read(server):
         assert server.call("POST", CMS, cm(f"c{i:03}", d="x" * 100000))[0] == 201
         assert w.next()["object"]["metadata"]["name"] == f"c{i:03}"
         slow = max(slow, time.monotonic() - t)
-    assert slow < 15  # the deaf are waited for 30 s
+    assert slow < 30  # who writes to a deaf one waits so long for it
     assert server.memory() - before < 48 << 20  # 20 MB of objects, 3 MB of ring, and little for each of the deaf
     wait_for("they are cut", lambda: server.metric("tandem_apiserver_watches") == 1, 60)
     assert server.call("POST", CMS, cm("last"))[0] == 201

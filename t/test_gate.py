@@ -20,6 +20,7 @@ def acquire(pool, node, devices, timeout_ms):
         return s.makefile().read().splitlines()[-1]
 
 
+@pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("A7")
 def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):

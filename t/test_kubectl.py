@@ -16,12 +16,14 @@ from podplane import IMAGE, plane  # noqa: F401
 
 # ---- what there is ----
 
+@pytest.mark.clients  # its own word
 def test_version(k):
     v = json.loads(k("version", "-o", "json"))
     assert v["clientVersion"]["gitVersion"] == k.version and "+tandem" in v["serverVersion"]["gitVersion"]
     assert "Server Version: " + v["serverVersion"]["gitVersion"] in k("version")
 
 
+@pytest.mark.clients  # discovery, whole or piece by piece
 def test_api_resources_and_versions(k):
     rows = {r[0]: r for r in k.rows("api-resources", "-o", "wide")}
     assert rows["pods"][1:5] == ["po", "v1", "true", "Pod"] and "watch" in rows["pods"][5]
@@ -32,6 +34,7 @@ def test_api_resources_and_versions(k):
     assert {"v1", "apps/v1", "batch/v1", "policy/v1"} <= set(k("api-versions").split())
 
 
+@pytest.mark.clients  # OpenAPI v2 or v3
 def test_explain(k):
     text = k("explain", "deployment.spec.strategy.rollingUpdate")
     assert re.search(r"maxSurge\s+<IntOrString>\n\s+How many more may exist\.", text) and "FIELD: rollingUpdate" in text
@@ -67,6 +70,7 @@ def test_cluster_info_and_config(k):
 
 # ---- get ----
 
+@pytest.mark.clients  # tables, selectors, every form of output
 def test_get(k):
     k("create", "-f", "-", input=[cm("a", {"x": "1", "y": "1"}, v="3"), cm("b", {"x": "2"}, v="1"), cm("c", {"x": "1"}, v="2")])
     assert [r[:2] for r in k.rows("get", "cm", "-l", "x")] == [["NAME", "DATA"], ["a", "1"], ["b", "1"], ["c", "1"]]
@@ -105,6 +109,7 @@ def test_get_all_and_pods(box):
     assert re.search('"spec.bogus" not supported|not supported: spec.bogus', (k("get", "pods", "--field-selector", "spec.bogus=1", rc=1), k.err)[1])
 
 
+@pytest.mark.clients  # streams of events
 @pytest.mark.parametrize("how", ["-w", "--watch-only"])
 def test_get_watch(k, how):
     k("create", "cm", "first", "--from-literal=a=b")
@@ -125,6 +130,7 @@ def test_get_watch(k, how):
 
 # ---- describe ----
 
+@pytest.mark.clients  # what it reads of an object and beside it
 def test_describe(k):
     k("create", "-f", "-", input=[deployment("web", 1), statefulset("db", 1), {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "db"},
        "spec": {"clusterIP": "None", "selector": {"app": "db"}, "ports": [{"name": "p", "port": 80}]}},
@@ -165,6 +171,7 @@ CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinitio
                                   "status": {"type": "object", "properties": {"phase": {"type": "string"}, "replicas": {"type": "integer"}}}}}}}]}}
 
 
+@pytest.mark.clients  # schemas that it has not built in
 def test_custom_resources(k):
     crd = json.loads(json.dumps(CRD))
     old = {**crd["spec"]["versions"][0], "name": "v1alpha1", "storage": False, "deprecated": True}

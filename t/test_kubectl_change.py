@@ -12,6 +12,7 @@ from podplane import IMAGE, plane  # noqa: F401
 
 # ---- create and run ----
 
+@pytest.mark.clients  # validation on either side
 def test_create(k, tmp_path):
     assert k("create", "deployment", "web", f"--image={IMAGE}", "--replicas=2", "--", "sleep", "1000") == "deployment.apps/web created\n"
     assert k.path_of("deploy web", ".spec.template.spec.containers[0].command") == '["sleep","1000"]'
@@ -69,6 +70,7 @@ def test_run(k):
 
 # ---- changing ----
 
+@pytest.mark.clients  # three-way patches
 def test_apply(k, tmp_path):
     f = tmp_path / "d.json"
     put = lambda o: f.write_text(json.dumps(o))
@@ -110,6 +112,7 @@ def test_apply_prune(k, tmp_path):
     assert "configmap/b2 pruned" in out and k("get", "cm", "b2", "--ignore-not-found") == ""
 
 
+@pytest.mark.clients  # conflicts
 def test_apply_server_side(k):
     apply = lambda manager, o, *argv, rc=0: k("apply", "--server-side", f"--field-manager={manager}", *argv, "-f", "-", input=o, rc=rc)
     assert apply("m1", cm("c", a="1", b="1")) == "configmap/c serverside-applied\n"
@@ -148,6 +151,7 @@ def test_edit(k, tmp_path):
     assert k.path_of("cm c", ".data.a") == "after"
 
 
+@pytest.mark.clients  # every kind of patch
 def test_patch(k):
     k("create", "-f", "-", input=deployment("web", 0, env={"A": "1"}))
     k("patch", "deploy", "web", "-p", '{"spec":{"template":{"spec":{"containers":[{"name":"c","env":[{"name":"B","value":"2"}]}]}}}}')
@@ -275,6 +279,7 @@ def test_kustomize(k, tmp_path):
 
 # ---- delete, wait, events ----
 
+@pytest.mark.clients  # graces and waits
 def test_delete(k):
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     k("create", "-f", "-", input=[pod("slow", stubborn, terminationGracePeriodSeconds=1000), pod("quick"), cm("a", {"x": "1"}), cm("b", {"x": "1"}), cm("c", {"x": "2"})])
@@ -306,6 +311,7 @@ def test_delete_cascades(k, how):
         wait_for("what it owned is gone", lambda: k("get", "rs,pods", "-l", "app=web", "-o", "name") == "", 60)
 
 
+@pytest.mark.clients  # conditions, watches
 def test_wait(k):
     k("create", "-f", "-", input=[pod("p"), deployment("web", 1), cm("c")])
     assert k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s") == "pod/p condition met\n"

@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 
+import pytest
+
 from harness import wait_for
 from kubectls import box, boxed, client, deployment, k, pod  # noqa: F401 (fixtures)
 from podplane import IMAGE, plane  # noqa: F401
@@ -12,6 +14,7 @@ from podplane import IMAGE, plane  # noqa: F401
 
 # ---- streams ----
 
+@pytest.mark.clients  # options
 def test_logs(k, plane):  # noqa: F811
     script = "echo run; n=0; while [ $n -lt 3 ]; do n=$((n+1)); echo line $n; done; [ -e /d/again ] && exec sleep 1000; touch /d/again; exit 3"
     c = {"image": IMAGE, "command": ["sh", "-c", script], "volumeMounts": [{"name": "d", "mountPath": "/d"}]}
@@ -43,6 +46,7 @@ def test_logs_follow(k):
         f.communicate(timeout=60)
 
 
+@pytest.mark.clients  # SPDY or WebSocket
 def test_exec(box):
     k = box
     assert k("exec", "box", "-c", "two", "--", "sh", "-c", "echo out; echo err >&2") == "out\n" and k.err == "err\n"
@@ -56,6 +60,7 @@ def test_exec(box):
     assert r.returncode == 0 and "/dev/pts/" in r.stdout, r.stdout
 
 
+@pytest.mark.clients  # SPDY or WebSocket
 def test_attach(k):
     k("create", "-f", "-", input=pod("p", containers=[{"name": "c", "image": IMAGE, "stdin": True, "command": ["sh", "-c", "while read a; do echo got $a; done; echo end"]}], restartPolicy="Never"))
     k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s")
@@ -70,6 +75,7 @@ def test_attach(k):
     wait_for("it was logged too", lambda: "got word\n" in k("logs", "p"), 20)
 
 
+@pytest.mark.clients  # tar over a stream
 def test_cp(box, tmp_path):
     k = box
     src = tmp_path / "dir"
@@ -82,6 +88,7 @@ def test_cp(box, tmp_path):
     assert (tmp_path / "version").read_text() == k("exec", "box", "-c", "two", "--", "cat", "/etc/debian_version")
 
 
+@pytest.mark.clients  # SPDY or WebSocket
 def test_port_forward(k):
     perl = ("use IO::Socket::INET; my $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5, ReuseAddr => 1) or die; while (my $c = $s->accept) { my $l = <$c>; print $c \"echo $l\"; close $c }")
     k("create", "-f", "-", input=[pod("p", labels={"app": "p"}, containers=[{"name": "c", "image": IMAGE, "command": ["perl", "-e", perl], "ports": [{"name": "echo", "containerPort": 8080}], "readinessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1}}]),
@@ -102,6 +109,7 @@ def test_port_forward(k):
             f.communicate(timeout=60)
 
 
+@pytest.mark.clients  # what is refused, in its words
 def test_debug(box):
     """A copy of a pod can be looked into; ephemeral containers and pods in the node's namespaces are refused in words."""
     k = box
@@ -116,6 +124,7 @@ def test_debug(box):
 
 # ---- nodes ----
 
+@pytest.mark.clients  # evictions
 def test_cordon_taint_drain(k):
     k("create", "-f", "-", input=[pod("bare", nodeName="n1"), deployment("web", 2)])
     k("rollout", "status", "deploy/web", "--timeout=60s")

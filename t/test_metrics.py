@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 import promql
-from harness import patience, wait_for
+from harness import wait_for
 
 prometheus = pytest.importorskip("prometheus_client.parser", reason="python3-prometheus-client is not installed: tools/setup --for test")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -187,7 +187,7 @@ def test_the_pool_at_metrics_is_the_pool(pool):
         return (after(name, **labels) or 0) - (before(name, **labels) or 0)
     assert grew("tandem_bridge_bound_total") == 2
     assert grew("tandem_bridge_bind_duration_seconds_count") == 2
-    assert 0 < grew("tandem_bridge_bind_duration_seconds_sum") < 30 * patience()
+    assert grew("tandem_bridge_bind_duration_seconds_sum") > 0
     assert grew("tandem_kube_requests_total", verb="create", resource="pods/binding", code="201") == 2
     assert grew("tandem_slurm_requests_total", code="200") > 0
     assert grew("tandem_slurm_received_bytes_total") > 0 and grew("tandem_kube_received_bytes_total") > 0

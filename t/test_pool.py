@@ -10,6 +10,7 @@ from harness import wait_for
 
 
 
+@pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("F1")
 def test_both_sides_see_the_same_nodes(pool):
@@ -24,6 +25,7 @@ def test_both_sides_see_the_same_nodes(pool):
         assert n["metadata"]["labels"]["tandem.dev/fake-gpus"] == "true"
 
 
+@pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("F1")
 def test_srun_on_all_nodes_sees_its_devices(pool):
@@ -31,7 +33,7 @@ def test_srun_on_all_nodes_sees_its_devices(pool):
     seen = dict(line.split() for line in out.splitlines())
     assert set(seen) == set(pool.nodes)
     assert all(len(v.split(",")) == 2 for v in seen.values())
-    wait_for("its nodes are free at once", lambda: pool.idle_nodes() == len(pool.nodes), at_most=8)
+    wait_for("its nodes are free", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
 def test_srun_from_every_pod_of_a_login_group(pool):
@@ -48,13 +50,14 @@ def test_srun_from_every_pod_of_a_login_group(pool):
             wait_for(f"slurmctld knows {pod}", lambda: pool.kubectl("exec", "-n", "slurm", "main-slurmctld-0", "-c", "slurmctld", "--", "getent", "ahostsv4", pod).split()[0] == ip)
             out = pool.kubectl("exec", "-n", "slurm", pod, "--", "srun", f"-N{len(pool.nodes)}", "--mem=100M", "hostname")
             assert len(out.split()) == len(pool.nodes)
-            wait_for(f"the nodes of {pod}'s job are free at once", lambda: pool.idle_nodes() == len(pool.nodes), at_most=8)
+            wait_for(f"the nodes of {pod}'s job are free", lambda: pool.idle_nodes() == len(pool.nodes))
     finally:
         replicas(1)
     wait_for("a Service each", lambda: sorted(s["metadata"]["name"] for s in pool.items("services", "-n", "slurm", "-l", "app.kubernetes.io/name=login"))
              in (["main-login"], ["main-login", "main-login-0"]))
 
 
+@pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("A6")
 def test_a_pod_goes_through_the_queue(pool):
@@ -71,6 +74,7 @@ def test_a_pod_goes_through_the_queue(pool):
     wait_for("its job is gone", lambda: job not in pool.squeue())
 
 
+@pytest.mark.check
 @pytest.mark.feature("A7")
 def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
     """A pod with 2 GPUs and a job with 6 on every node: all GPUs, each with one holder; everybody tries every device of its node."""
@@ -121,6 +125,7 @@ def test_full_pool_one_queue_in_slurms_order(pool):
     wait_for("then the last", lambda: pool.squeue().get(third, {}).get("state") == "RUNNING")
 
 
+@pytest.mark.check
 @pytest.mark.feature("A6")
 def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     pool.apply(pool.deployment("web", 1, 2))
@@ -169,6 +174,7 @@ def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
     assert not [j for j in pool.squeue().values() if j["name"].startswith("huge.")]
 
 
+@pytest.mark.check
 @pytest.mark.asan
 @pytest.mark.feature("A5")
 def test_cordon_drains_and_uncordon_resumes(pool):
