@@ -93,6 +93,7 @@ class Steps:
             return f.__name__, repr(e)
 
 
+@pytest.mark.slow  # as long as its --steps; chance is for CI
 @pytest.mark.feature("A7")
 def test_random_steps(pool, request):
     seed, count = int(request.config.getoption("--seed")), int(request.config.getoption("--steps"))
