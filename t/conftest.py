@@ -38,10 +38,11 @@ def needs_kube(item):
 def group(item):
     """Tests that share a pool, a plane or a server run one after the other in the worker that has it: the widest fixture that a test uses names its group.
     None: everything that the test uses is its own."""
-    wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module") and name not in ("build", "tandem")}
-    if "shared_pool" in wide and not hasattr(item.module, "shared_pool"):
+    wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module")}
+    ours = {name for name, d in wide.items() if not d.func.__module__.startswith(("_pytest", "xdist"))} - {"build", "tandem"}
+    if "shared_pool" in ours and not hasattr(item.module, "shared_pool"):
         return "pool"
-    return item.path.stem if {name for name, d in wide.items() if d.baseid} else None
+    return item.path.stem if ours else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks, and xdist at the groups
