@@ -55,7 +55,7 @@ static void signals_reach_the_command(void **s)
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_RUNNING);
 	assert_true(st.pid > 1 && st.start_ticks > 0);
-	for (int64_t end = td_mono_ms(&td_clock_system) + 5000;;) { // the trap must be set
+	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // the trap must be set
 		td_auto_free char *log = fx_log(sp.id);
 		if (strstr(log, "ready"))
 			break;
