@@ -12,7 +12,7 @@ from harness import ROOT, SLOW, Pool, leftovers, machine_state
 # The files that need what tools/kube-assets or a network brings: programs built from Go, Prometheus's tool, client libraries.
 NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_parity", "test_policy"}
 # Where a run spends its time: what takes longest is started first, so that no worker is left with it at the end.
-LONG = ["pool"]
+LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
 
 
 def pytest_addoption(parser):
@@ -38,10 +38,11 @@ def needs_kube(item):
 def group(item):
     """Tests that share a pool, a plane or a server run one after the other in the worker that has it: the widest fixture that a test uses names its group.
     None: everything that the test uses is its own."""
-    wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module") and name not in ("build", "tandem")}
-    if "shared_pool" in wide and not hasattr(item.module, "shared_pool"):
+    wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module")}
+    ours = {name for name, d in wide.items() if not d.func.__module__.startswith(("_pytest", "xdist"))} - {"build", "tandem"}
+    if "shared_pool" in ours and not hasattr(item.module, "shared_pool"):
         return "pool"
-    return item.path.stem if {name for name, d in wide.items() if d.baseid} else None
+    return item.path.stem if ours else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m looks at the marks, and xdist at the groups

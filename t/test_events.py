@@ -128,6 +128,7 @@ def test_preempted(pool):
     wait_for("the urgent one runs", lambda: pool.squeue()[urgent]["state"] == "RUNNING", 60)
 
 
+@pytest.mark.slow  # Slurm's time limits are in minutes
 @pytest.mark.embedded  # takes two minutes, and what differs on a kubelet is not in it
 @pytest.mark.feature("A12")
 @pytest.mark.parametrize("kind", ["batch", "allocation"])

@@ -258,6 +258,16 @@ def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_p
     wait_for("their jobs end with them", lambda: not own_pool.squeue())
 
 
+@pytest.mark.alone  # measures the machine: a Lease and five seconds
+@pytest.mark.feature("A12")
+@pytest.mark.parametrize("role", ["operator", "bridge"])
+def test_the_other_leads_within_a_lease_and_five_seconds(own_pool, roles, role):
+    leader, other = roles.two(role)
+    at = leader.kill()
+    wait_for("the other leads", lambda: other.leads)
+    assert time.monotonic() - at < LEASE[0] + 5
+
+
 @pytest.mark.feature("A12")
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role):

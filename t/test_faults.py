@@ -334,6 +334,7 @@ def log_tail(pool, role, since):
 
 
 @pytest.mark.asan
+@pytest.mark.slow  # nine faults, on the build that has fault points
 @pytest.mark.feature("A7")
 def test_faults(pool, request):
     if not has_points(pool.tandem):

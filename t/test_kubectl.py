@@ -1,5 +1,5 @@
-"""kubectl on the embedded API: every command that it serves, in a test with the real kubectl, the oldest that Tandem supports and the newest there is
-(t/kube/assets/kubectl-*, built by tools/kube-assets). What is not served is refused in words. Skipped, with the reason, where they cannot be had.
+"""kubectl on the embedded API: every command that it serves, with the machine's kubectl; and where versions differ (mark `clients`), with the oldest that Tandem
+supports and the newest there is too (t/kube/assets/kubectl-*, built by tools/kube-assets). What is not served is refused in words.
 Here: the commands that look; test_kubectl_change.py has those that change, test_kubectl_pods.py those into pods and about nodes."""
 import json
 import pathlib

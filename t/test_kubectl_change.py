@@ -230,14 +230,16 @@ def test_rollout(k):
     wait_for("the old pod is gone", lambda: len(k("get", "pods", "-l", "app=web", "-o", "name").split()) == 1)  # the rollout is done before
     assert k("rollout", "pause", "deploy/web") == "deployment.apps/web paused\n"
     k("set", "env", "deploy/web", "V=4")
-    k("wait", "--for=jsonpath={.status.observedGeneration}=" + k.path_of("deploy web", ".metadata.generation"), "deploy/web", "--timeout=60s")
-    assert len(k("get", "pods", "-l", "app=web", "-o", "name").split()) == 1 and "it's already paused" in (k("rollout", "pause", "deploy/web", rc=1), k.err)[1] or "already paused" in k.err
+    k("scale", "deploy/web", "--replicas=2")  # works while it is paused
+    wait_for("two pods of the old template", lambda: k("get", "pods", "-l", "app=web", "-o", "jsonpath={.items[*].spec.containers[0].env[0].value}") == "1 1")
+    assert "it's already paused" in (k("rollout", "pause", "deploy/web", rc=1), k.err)[1] or "already paused" in k.err
     assert k("rollout", "resume", "deploy/web") == "deployment.apps/web resumed\n"
     k("rollout", "status", "deploy/web", "--timeout=60s")
-    pods = k("get", "pods", "-l", "app=web", "-o", "name")
+    pods = lambda: set(k("get", "pods", "-l", "app=web", "-o", "name").split())
+    old = pods()
     assert k("rollout", "restart", "deploy/web") == "deployment.apps/web restarted\n"
     k("rollout", "status", "deploy/web", "--timeout=60s")
-    wait_for("the old pod is gone", lambda: pods.strip() not in k("get", "pods", "-l", "app=web", "-o", "name"), 60)
+    wait_for("the old pods are gone", lambda: len(pods()) == 2 and not old & pods())
     assert "partitioned roll out complete" in k("rollout", "status", "sts/db", "--timeout=60s") or "rolling update complete" in k("rollout", "status", "sts/db")
     k("set", "env", "sts/db", "V=2")
     k("rollout", "status", "sts/db", "--timeout=60s")
@@ -305,6 +307,9 @@ def test_delete_cascades(k, how):
     assert k("get", "deploy", "web", "--ignore-not-found") == ""
     if how == "orphan":
         assert k.path_of(rs, ".metadata.ownerReferences") == "" and k.path_of(rs, ".status.readyReplicas") == "1"
+        k("create", "-f", "-", input=deployment("web", 1))  # the same again adopts it
+        k("rollout", "status", "deploy/web", "--timeout=60s")
+        assert k.path_of(rs, ".metadata.ownerReferences[0].name") == "web" and k("get", "rs", "-l", "app=web", "-o", "name").strip() == rs
     elif how == "foreground":
         assert k("get", "rs,pods", "-l", "app=web", "-o", "name") == ""
     else:
@@ -316,7 +321,7 @@ def test_wait(k):
     k("create", "-f", "-", input=[pod("p"), deployment("web", 1), cm("c")])
     assert k("wait", "--for=condition=Ready", "pod/p", "--timeout=60s") == "pod/p condition met\n"
     assert k("wait", "--for=condition=Available", "deploy", "--all", "--timeout=60s") == "deployment.apps/web condition met\n"
-    assert k("wait", "--for=jsonpath={.status.phase}=Running", "pod/p", "--timeout=20s") and k("wait", "--for=jsonpath={.status.podIP}", "pod/p", "--timeout=20s")
+    assert k("wait", "--for=jsonpath={.status.phase}=Running", "pod/p", "--timeout=60s") and k("wait", "--for=jsonpath={.status.podIP}", "pod/p", "--timeout=60s")
     assert "timed out waiting" in (k("wait", "--for=condition=Never", "pod/p", "--timeout=1s", rc=1), k.err)[1]
     k("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/hold"]}}')
     k("delete", "cm", "c", "--wait=false")

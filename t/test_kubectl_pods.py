@@ -147,17 +147,3 @@ def test_cordon_taint_drain(k):
     finally:
         k("uncordon", "n1")
         k("taint", "node", "n1", "key-", rc=0) if "key" in k("describe", "node", "n1").split("Taints:")[1].split("\n")[0] else None
-
-
-def test_drain_waits_for_a_budget(k):
-    k("create", "-f", "-", input=[deployment("web", 1), {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}}])
-    k("rollout", "status", "deploy/web", "--timeout=60s")
-    k.wait_for("pdb b", ".status.currentHealthy", 1)
-    node = k.path_of("pods -l app=web", ".items[0].spec.nodeName")
-    try:
-        k("drain", node, "--ignore-daemonsets", "--force", "--pod-selector=app=web", "--timeout=10s", rc=1)
-        assert "would violate the pod's disruption budget" in k.err
-        k("delete", "pdb", "b")
-        k("drain", node, "--ignore-daemonsets", "--force", "--pod-selector=app=web", "--timeout=60s")
-    finally:
-        k("uncordon", node)

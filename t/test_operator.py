@@ -130,6 +130,7 @@ def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     assert home.squeue()[young]["state"] == "RUNNING"
 
 
+@pytest.mark.slow  # three minutes: slurmctld itself ends the job, when the node registers next
 @pytest.mark.feature("A3")
 def test_pods_beside_a_dead_slurmd_container_go_on(home):
     home.up("--nodes", "2")

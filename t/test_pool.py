@@ -100,6 +100,7 @@ def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
         assert allowed(out) == gpus, (node, out)
 
 
+@pytest.mark.check
 @pytest.mark.feature("A6")
 def test_full_pool_one_queue_in_slurms_order(pool):
     """Pods and jobs wait together; what is freed goes to the next in Slurm's order, whichever kind it is."""
@@ -139,6 +140,7 @@ def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     assert pool.grant(q)[0] != job
 
 
+@pytest.mark.check
 @pytest.mark.feature("A6")
 def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
     pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
@@ -184,6 +186,7 @@ def test_cordon_drains_and_uncordon_resumes(pool):
     wait_for("resumed", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
+@pytest.mark.check
 @pytest.mark.feature("A5")
 def test_a_foreign_drain_is_shown_and_left_alone(pool):
     pool.shell("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")

@@ -47,6 +47,7 @@ def run(command, pool, build):
     return r.stdout
 
 
+@pytest.mark.check
 @pytest.mark.embedded  # the tour begins with `tandem up`; t/test_deploy.py has the one for clusters
 def test_the_tour(pool, build):
     tour = steps(README.read_text())

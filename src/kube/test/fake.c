@@ -76,7 +76,7 @@ struct td_kube *fake_client(struct fake *f)
 
 bool fake_reached(const int *p, int n)
 {
-	int64_t end = td_mono_ms(&td_clock_system) + 10000;
+	int64_t end = td_mono_ms(&td_clock_system) + 60000;
 	while (__atomic_load_n(p, __ATOMIC_ACQUIRE) < n) {
 		if (td_mono_ms(&td_clock_system) > end)
 			return false;

@@ -72,7 +72,7 @@ static void container_outlives_its_starter(void **s)
 {
 	pid_t p = starter("live");
 	td_auto_free char *id = fx_id("live");
-	for (int64_t end = td_mono_ms(&td_clock_system) + 10000; status(id).state != TD_OCI_RUNNING;) {
+	for (int64_t end = td_mono_ms(&td_clock_system) + 60000; status(id).state != TD_OCI_RUNNING;) {
 		assert_true(td_mono_ms(&td_clock_system) < end);
 		td_cancel_wait(NULL, 2);
 	}
