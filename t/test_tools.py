@@ -1,5 +1,6 @@
 """The project's own tools, on small trees of files. No pool is started, nothing is built."""
 import pathlib
+import runpy
 import subprocess
 import textwrap
 
@@ -43,8 +44,8 @@ TESTS = """
 
 
 class Tree:
-    def __init__(self, path):
-        self.path = path
+    def __init__(self, path, capsys):
+        self.path, self.capsys, self.main = path, capsys, runpy.run_path(str(ROOT / "tools/rows"))["main"]
 
     def write(self, name, text):
         file = self.path / name
@@ -52,14 +53,15 @@ class Tree:
         file.write_text(textwrap.dedent(text).lstrip("\n"))
 
     def rows(self, *argv, code=0):
-        r = subprocess.run([ROOT / "tools/rows", "--root", self.path, *argv], capture_output=True, text=True, timeout=60)
-        assert (r.returncode, r.stderr) == (code, ""), r.stdout + r.stderr
-        return r.stdout
+        got = self.main(["--root", str(self.path), *argv])
+        said = self.capsys.readouterr()
+        assert (got, said.err) == (code, ""), said.out + said.err
+        return said.out
 
 
 @pytest.fixture
-def tree(tmp_path):
-    t = Tree(tmp_path)
+def tree(tmp_path, capsys):
+    t = Tree(tmp_path, capsys)
     t.write("docs/rows.yaml", ROWS)
     t.write("t/test_x.py", TESTS)
     t.write("src/room/test/test_y.c", "// A table of small cases.\n// rows: A1.1\n#include <stdio.h>\n")
