@@ -13,6 +13,8 @@ import pytest
 from harness import wait_for
 from observer import KubeletObserver, Observer, differences
 
+pytestmark = pytest.mark.feature("A7.4", "A12.2")
+
 SLEEP = ["sleep", "100000"]
 STUBBORN = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]  # ends by KILL only: its devices stay held through the whole grace
 
