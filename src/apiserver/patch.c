@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-int td_patch_type(struct td_req *q, enum td_patch *ret, struct td_refusal *r)
+int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r)
 {
 	static const struct {
 		const char *name;
-		enum td_patch t;
+		enum td_patch_form t;
 	} types[] = {
 		{"application/merge-patch+json", TD_MERGE},
 		{"application/json-patch+json", TD_JSON_PATCH},
@@ -132,7 +132,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	return rc < 0 ? td_refuse_err(r, &err) : 0;
 }
 
-static int patched(struct td_req *q, enum td_patch t, const struct td_item *old, yyjson_val *patch, struct td_json **ret,
+static int patched(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *patch, struct td_json **ret,
 		   struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -160,7 +160,7 @@ static int patched(struct td_req *q, enum td_patch t, const struct td_item *old,
 	return rc < 0 ? td_refuse(r, 400, NULL, "%s", err.msg) : 0;
 }
 
-static int patch_once(struct td_req *q, enum td_patch t, yyjson_val *patch, struct td_item **ret, bool *ret_created, struct td_refusal *r)
+static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch, struct td_item **ret, bool *ret_created, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
@@ -205,7 +205,7 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	td_auto(td_item_unref) struct td_item *i = NULL;
-	enum td_patch t = TD_MERGE;
+	enum td_patch_form t = TD_MERGE;
 	bool created = false;
 	int rc = td_patch_type(q, &t, r);
 	if (rc < 0)

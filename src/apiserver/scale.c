@@ -39,7 +39,7 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 	td_reply_doc(q, 200, d);
 }
 
-static int scale_sent(struct td_req *q, enum td_patch t, const struct td_item *old, yyjson_val *body, yyjson_val **ret,
+static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *body, yyjson_val **ret,
 		      struct td_json **keep, struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -179,7 +179,7 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
-	enum td_patch t = TD_MERGE;
+	enum td_patch_form t = TD_MERGE;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
 	if (rc < 0)
 		return rc;
@@ -219,7 +219,7 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 		reply_scale(q, i);
 		return 0;
 	}
-	enum td_patch t = TD_MERGE;
+	enum td_patch_form t = TD_MERGE;
 	const char *who;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
 	if (rc == 0 && t == TD_APPLY)

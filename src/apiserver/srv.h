@@ -185,8 +185,8 @@ int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 // Reads the body and writes it. One that names no version wins against whoever was faster.
 int td_write_body(struct td_req *q, int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r);
-enum td_patch { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
-int td_patch_type(struct td_req *q, enum td_patch *ret, struct td_refusal *r);        // of the content type; 415
+enum td_patch_form { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
+int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r);        // of the content type; 415
 int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r); // server-side apply: who does it; 422
 int td_apply_kind(yyjson_val *patch, const char *api, const char *kind,
 		  struct td_refusal *r);     // 400: of another kind, or with managedFields

@@ -87,7 +87,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		struct td_object *o = orphans.v[i];
 		if (td_object_deleting(o) || !td_selector_matches(sel, td_jget(o->root, "metadata.labels")))
 			continue;
-		if (gvr == &td_pods && ctl_pod_finished(o))
+		if (gvr == &td_pods && owner_gvr != &td_jobs && ctl_pod_finished(o)) // only a Job has a use for what is over
 			continue;
 		if (!asked) { // the cached owner may be gone by now: an adopted child would be collected with it
 			td_auto(td_object_unref) struct td_object *live = NULL;
@@ -107,6 +107,18 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 			return td_wrap(err, "adopting %s %s/%s", gvr->kind, o->ns, o->name);
 	}
 	return 0;
+}
+
+void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o)
+{
+	for (size_t i = 0; i < owners->n; i++) {
+		td_auto(td_selector_free) struct td_selector *sel = NULL;
+		if (td_selector_from_object(td_jget(owners->v[i]->root, "spec.selector"), &sel, NULL) ||
+		    !td_selector_matches(sel, td_jget(o->root, "metadata.labels")))
+			continue;
+		td_auto_free char *key = td_key_of(owners->v[i]);
+		td_queue_add(q, key);
+	}
 }
 
 // ---- making and deleting pods ----

@@ -38,6 +38,8 @@ void ctl_podgc(struct ctl *c, struct td_controller *ret);
 void ctl_scheduler(struct ctl *c, struct td_controller *ret);
 void ctl_serviceaccount(struct ctl *c, struct td_controller *ret);
 void ctl_disruption(struct ctl *c, struct td_controller *ret);
+// Ends the informers of CRDs, which look into the fixed ones: before those are freed.
+void ctl_gc_stop(struct ctl_gc *g);
 // What a controller keeps beside its queue; NULL ok.
 void ctl_gc_free(struct ctl_gc *g);
 void ctl_nodes_free(struct ctl_nodes *n);
@@ -45,6 +47,10 @@ void ctl_podgc_free(struct ctl_podgc *p);
 void ctl_scheduler_free(struct ctl_scheduler *s);
 // Informers of resources that CRDs define, besides those in struct ctl: called for each with its resource. Thread-safe.
 void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx);
+
+// ---- all of them (main.c) ----
+// Runs every controller until cancel; 0 then.
+int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err);
 
 // ---- informers (main.c) ----
 // The fixed ones: the i-th and its resource; false at the end.
@@ -69,6 +75,8 @@ void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct t
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
 	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel, struct td_objects *ret,
 	      struct td_error *err);
+// Enqueues those of `owners` whose spec.selector matches the labels of o.
+void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o);
 // Sets metadata.ownerReferences to the one controlling owner.
 void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object *owner, const struct td_gvr *gvr);
 // A pod from spec.template: metadata of the template, name, namespace, owner, spec.

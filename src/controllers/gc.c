@@ -10,10 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#define ANCESTORS_MAX 64
+
 struct monitor {
 	struct td_gvr gvr; // strings: static ones, or owned (dynamic)
 	char *own[4];
-	struct td_informer *inf;
+	struct td_informer *inf; // NULL: it is dead
 	bool dynamic, dead;
 	struct td_cancel *cancel;
 	struct ctl_gc *gc;
@@ -24,6 +26,9 @@ struct ctl_gc {
 	struct td_queue *queue;
 	pthread_mutex_t lock; // guards the list `monitors` and `dead`; entries live until the end
 	struct monitor *monitors;
+	pthread_mutex_t crds; // held while monitors of CRDs come and go; guards `stopped`
+	bool stopped;
+	pthread_rwlock_t use; // guards `inf` of dynamic monitors: held for reading while one is looked into
 };
 
 // ---- monitors: one informer per resource ----
@@ -55,6 +60,15 @@ static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const c
 			break;
 	pthread_mutex_unlock(&g->lock);
 	return m;
+}
+
+// From the cache; NULL: not there, or the monitor is dead.
+static struct td_object *look(struct ctl_gc *g, const struct monitor *m, const char *ns, const char *name)
+{
+	pthread_rwlock_rdlock(&g->use);
+	struct td_object *o = m->inf ? td_informer_get(m->inf, ns, name) : NULL;
+	pthread_rwlock_unlock(&g->use);
+	return o;
 }
 
 void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx)
@@ -113,7 +127,10 @@ static void find_dependents(struct ctl_gc *g, const char *uid, struct dependents
 	pthread_mutex_unlock(&g->lock);
 	for (; m; m = m->next) {
 		td_auto_objects struct td_objects l = {0};
-		td_informer_by_index(m->inf, "owner", uid, &l);
+		pthread_rwlock_rdlock(&g->use);
+		if (m->inf)
+			td_informer_by_index(m->inf, "owner", uid, &l);
+		pthread_rwlock_unlock(&g->use);
 		for (size_t i = 0; i < l.n; i++) {
 			if (ret->n == ret->cap) {
 				ret->cap = ret->cap ? ret->cap * 2 : 8;
@@ -154,7 +171,7 @@ static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct 
 		return 0;
 	}
 	const char *ns = m->gvr.namespaced ? o->ns : NULL;
-	td_auto(td_object_unref) struct td_object *owner = td_informer_get(m->inf, ns, name);
+	td_auto(td_object_unref) struct td_object *owner = look(g, m, ns, name);
 	if (!owner || !td_streq(owner->uid, uid)) {
 		owner = td_object_unref(owner);
 		int r = td_kube_get(g->c->kube, &m->gvr, ns, name, cancel, &owner, err);
@@ -238,14 +255,38 @@ static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_obj
 	return drop_finalizer(g, m, o, "orphan", cancel, err);
 }
 
+// The uids of o, its owners, theirs and so on, as far as the caches know them.
+static void add_ancestors(struct ctl_gc *g, const struct td_object *o, struct td_strv *ret)
+{
+	size_t i, n;
+	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
+	td_strv_add(ret, o->uid);
+	yyjson_arr_foreach (refs, i, n, ref) {
+		char group[256];
+		const char *uid = td_jstr_or(ref, "uid", "");
+		group_of(td_jstr_or(ref, "apiVersion", ""), group, sizeof(group));
+		struct monitor *m = monitor_find(g, group, td_jstr_or(ref, "kind", ""), true);
+		if (!m || td_strv_has(ret, uid) || ret->n >= ANCESTORS_MAX)
+			continue;
+		td_auto(td_object_unref) struct td_object *owner =
+			look(g, m, m->gvr.namespaced ? o->ns : NULL, td_jstr_or(ref, "name", ""));
+		if (owner && td_streq(owner->uid, uid))
+			add_ancestors(g, owner, ret);
+	}
+}
+
 static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 	find_dependents(g, o->uid, &deps);
 	size_t blocking = 0;
+	td_auto_strv struct td_strv above = {0};
+	if (deps.n)
+		add_ancestors(g, o, &above);
 	for (size_t i = 0; i < deps.n; i++) {
 		const struct dependent *d = &deps.v[i];
-		if (td_jbool(ref_to(d->o, o->uid), "blockOwnerDeletion", false))
+		// A dependent that also is above it would wait for it, and it for the dependent: such a circle is opened here.
+		if (td_jbool(ref_to(d->o, o->uid), "blockOwnerDeletion", false) && !td_strv_has(&above, d->o->uid))
 			blocking++;
 		if (!td_object_deleting(d->o))
 			enqueue(g, &d->m->gvr, d->o->ns, d->o->name); // it finds its owner waiting, and goes
@@ -293,7 +334,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(bar + 1, &ns, &name);
 	struct monitor *m = monitor_find(g, group, resource, true);
-	td_auto(td_object_unref) struct td_object *o = m ? td_informer_get(m->inf, ns, name) : NULL;
+	td_auto(td_object_unref) struct td_object *o = m ? look(g, m, ns, name) : NULL;
 	if (!o)
 		return 0;
 	if (td_object_deleting(o)) {
@@ -343,6 +384,26 @@ static void on_change(void *ctx, struct td_object *old, struct td_object *now)
 
 // ---- resources of CRDs ----
 
+// The entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number with CRDs that come and go.
+static struct monitor *dead_of(struct ctl_gc *g, const struct td_gvr *r)
+{
+	struct monitor *m;
+	pthread_mutex_lock(&g->lock);
+	for (m = g->monitors; m; m = m->next)
+		if (m->dynamic && m->dead && td_streq(m->gvr.group, r->group) && td_streq(m->gvr.version, r->version) &&
+		    td_streq(m->gvr.resource, r->resource) && td_streq(m->gvr.kind, r->kind) && m->gvr.namespaced == r->namespaced)
+			break;
+	pthread_mutex_unlock(&g->lock);
+	return m;
+}
+
+static void set_dead(struct monitor *m, bool dead)
+{
+	pthread_mutex_lock(&m->gc->lock);
+	__atomic_store_n(&m->dead, dead, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&m->gc->lock);
+}
+
 static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 {
 	const char *version = NULL;
@@ -355,42 +416,76 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 		   *kind = td_jstr(crd->root, "spec.names.kind");
 	if (!version || !group || !plural || !kind || monitor_find(g, group, plural, true))
 		return;
-	struct monitor *m = td_calloc(1, sizeof(*m));
-	const char *parts[] = {group, version, plural, kind};
-	for (i = 0; i < 4; i++)
-		m->own[i] = td_strdup(parts[i]);
-	m->gvr = (struct td_gvr){m->own[0], m->own[1], m->own[2], m->own[3], td_streq(td_jstr(crd->root, "spec.scope"), "Namespaced")};
-	m->gc = g;
-	m->dynamic = true;
+	bool namespaced = td_streq(td_jstr(crd->root, "spec.scope"), "Namespaced");
+	struct td_informer *inf;
+	struct monitor *m = dead_of(g, &(struct td_gvr){group, version, plural, kind, namespaced});
+	if (!m) {
+		m = td_calloc(1, sizeof(*m));
+		const char *parts[] = {group, version, plural, kind};
+		for (i = 0; i < TD_LEN(parts); i++)
+			m->own[i] = td_strdup(parts[i]);
+		m->gvr = (struct td_gvr){m->own[0], m->own[1], m->own[2], m->own[3], namespaced};
+		m->gc = g;
+		m->dynamic = m->dead = true;
+		pthread_mutex_lock(&g->lock);
+		m->next = g->monitors;
+		g->monitors = m;
+		pthread_mutex_unlock(&g->lock);
+	}
 	m->cancel = td_cancel_new();
-	m->inf = td_informer_new(g->c->kube, &(struct td_informer_opts){.resource = &m->gvr});
-	ctl_add_indexes(m->inf);
-	td_informer_on_change(m->inf, on_change, m);
-	pthread_mutex_lock(&g->lock);
-	m->next = g->monitors;
-	g->monitors = m;
-	pthread_mutex_unlock(&g->lock);
+	inf = td_informer_new(g->c->kube, &(struct td_informer_opts){.resource = &m->gvr});
+	ctl_add_indexes(inf);
+	td_informer_on_change(inf, on_change, m);
+	pthread_rwlock_wrlock(&g->use);
+	m->inf = inf;
+	pthread_rwlock_unlock(&g->use);
+	set_dead(m, false);
 	struct td_error err = TD_ERROR_INIT;
-	if (td_informer_start(m->inf, m->cancel, &err))
+	if (td_informer_start(inf, m->cancel, &err))
 		td_warn("gc: %s", err.msg);
+}
+
+// The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent because the API says so.
+static void dynamic_stop(struct monitor *m)
+{
+	struct ctl_gc *g = m->gc;
+	set_dead(m, true);
+	td_cancel_fire(m->cancel);
+	pthread_rwlock_wrlock(&g->use);
+	struct td_informer *inf = m->inf;
+	m->inf = NULL;
+	pthread_rwlock_unlock(&g->use);
+
+	td_auto_objects struct td_objects left = {0};
+	td_informer_list(inf, NULL, &left); // gone with the CRD, and not yet seen to go
+	td_informer_free(inf);
+	m->cancel = td_cancel_unref(m->cancel);
+	for (size_t i = 0; i < left.n; i++)
+		on_change(m, left.v[i], NULL);
 }
 
 static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_gc *g = ctx;
 	const struct td_object *crd = now ? now : old;
-	if (now && td_condition_true(now->root, "Established")) {
+	pthread_mutex_lock(&g->crds);
+	if (now && !g->stopped && td_condition_true(now->root, "Established"))
 		dynamic_start(g, now);
-		return;
-	}
 	struct monitor *m =
 		now ? NULL : monitor_find(g, td_jstr_or(crd->root, "spec.group", ""), td_jstr_or(crd->root, "spec.names.plural", ""), true);
-	if (m && m->dynamic) {
-		pthread_mutex_lock(&g->lock);
-		__atomic_store_n(&m->dead, true, __ATOMIC_RELAXED); // its store stays: dependents are still found by it, and are all gone
-		pthread_mutex_unlock(&g->lock);
-		td_cancel_fire(m->cancel);
-	}
+	if (m && m->dynamic)
+		dynamic_stop(m);
+	pthread_mutex_unlock(&g->crds);
+}
+
+void ctl_gc_stop(struct ctl_gc *g)
+{
+	pthread_mutex_lock(&g->crds);
+	g->stopped = true;
+	for (struct monitor *m = g->monitors; m; m = m->next)
+		if (m->dynamic && !m->dead)
+			dynamic_stop(m);
+	pthread_mutex_unlock(&g->crds);
 }
 
 void ctl_gc_free(struct ctl_gc *g)
@@ -400,16 +495,13 @@ void ctl_gc_free(struct ctl_gc *g)
 	while (g->monitors) {
 		struct monitor *m = g->monitors;
 		g->monitors = m->next;
-		if (m->dynamic) {
-			td_cancel_fire(m->cancel);
-			td_informer_free(m->inf);
-			td_cancel_unref(m->cancel);
-			for (size_t i = 0; i < 4; i++)
-				free(m->own[i]);
-		}
+		for (size_t i = 0; i < TD_LEN(m->own); i++)
+			free(m->own[i]);
 		free(m);
 	}
 	pthread_mutex_destroy(&g->lock);
+	pthread_mutex_destroy(&g->crds);
+	pthread_rwlock_destroy(&g->use);
 	free(g);
 }
 
@@ -418,6 +510,8 @@ void ctl_gc(struct ctl *c, struct td_controller *ret)
 	struct ctl_gc *g = c->gc = td_calloc(1, sizeof(*g));
 	g->c = c;
 	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->crds, NULL);
+	pthread_rwlock_init(&g->use, NULL);
 	g->queue = td_queue_new(c->clock);
 	*ret = (struct td_controller){"gc", 4, g->queue, reconcile, g};
 	const struct td_gvr *gvr;

@@ -318,10 +318,36 @@ static bool is_true(const yyjson_val *conds, const char *type)
 	return td_streq(td_jstr(td_jfind(conds, "type", type), "status"), "True");
 }
 
+// How a Job ends. It is told twice, as the real controller does: first that it will (its pods are ended then), and when none of them is
+// left, that it has.
 struct verdict {
-	const char *type, *reason; // "Complete" or "Failed", NULL: goes on
+	const char *type, *reason; // NULL: it goes on; else "Complete" or "Failed"
+	const char *before;        // the condition that tells it first: "SuccessCriteriaMet" or "FailureTarget"
+	bool over;                 // none of its pods is left
 	char message[128];
 };
+
+static void decide(struct verdict *v, bool failed, const char *reason, const char *message)
+{
+	v->type = failed ? "Failed" : "Complete";
+	v->before = failed ? "FailureTarget" : "SuccessCriteriaMet";
+	v->reason = reason;
+	snprintf(v->message, sizeof(v->message), "%s", message);
+}
+
+// What was decided before stands, whatever else has come to pass since.
+static bool decided(const yyjson_val *conds, struct verdict *v)
+{
+	static const char *const types[] = {"SuccessCriteriaMet", "FailureTarget"};
+	for (size_t i = 0; i < TD_LEN(types); i++) {
+		yyjson_val *c = td_jfind(conds, "type", types[i]);
+		if (!td_streq(td_jstr(c, "status"), "True"))
+			continue;
+		decide(v, i == 1, td_jstr_or(c, "reason", ""), td_jstr_or(c, "message", ""));
+		return true;
+	}
+	return false;
+}
 
 static int write_status(struct job *x, const struct verdict *v, bool suspended, struct td_error *err)
 {
@@ -330,8 +356,8 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	td_time_format(x->now, t);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *s = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, s, "conditions");
-	td_jm_int(d, s, "active", v->type ? 0 : (long long)x->active.n); // a verdict ends them
-	td_jm_int(d, s, "ready", v->type ? 0 : x->ready);
+	td_jm_int(d, s, "active", (long long)x->active.n);
+	td_jm_int(d, s, "ready", x->ready);
 	td_jm_int(d, s, "terminating", x->terminating);
 	td_jm_int(d, s, "succeeded", x->succeeded);
 	td_jm_int(d, s, "failed", x->failed);
@@ -348,20 +374,22 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	size_t i, n;
 	yyjson_arr_foreach (old, i, n, o) {
 		const char *type = td_jstr_or(o, "type", "");
-		if (strcmp(type, "Suspended") != 0 && !td_streq(type, v->type))
+		if (strcmp(type, "Suspended") != 0 && !td_streq(type, v->type) && !td_streq(type, v->before))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, o));
 	}
 	if (suspended)
 		ctl_condition(d, conds, old, "Suspended", "True", "JobSuspended", "Job suspended", false, x->now);
 	else if (td_jfind(old, "type", "Suspended"))
 		ctl_condition(d, conds, old, "Suspended", "False", "JobResumed", "Job resumed", false, x->now);
-	if (v->type) {
+	if (v->type)
+		ctl_condition(d, conds, old, v->before, "True", v->reason, v->message, false, x->now);
+	if (v->over) {
 		ctl_condition(d, conds, old, v->type, "True", v->reason, v->message, false, x->now);
 		if (!strcmp(v->type, "Complete"))
 			td_jm_str(d, s, "completionTime", t);
 	}
 	int r = ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
-	if (!r && v->type)
+	if (!r && v->over)
 		td_record(x->c->rec, x->j, &td_jobs, !strcmp(v->type, "Complete") ? "Normal" : "Warning",
 			  !strcmp(v->type, "Complete") ? "Completed" : v->reason, "%s",
 			  !strcmp(v->type, "Complete") ? "Job completed" : v->message);
@@ -397,18 +425,20 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 	if (is_true(conds, "Complete") || is_true(conds, "Failed"))
 		return finished(x, again, err);
 	struct verdict v = {0};
+	char message[128];
 	bool suspend = td_jbool(x->j->root, "spec.suspend", false), settled = ctl_expect_done(x->c->job_expect, x->j->uid);
-	v.reason = failure(x, v.message, sizeof(v.message), again);
-	if (v.reason)
-		v.type = "Failed";
-	bool enough = x->completions < 0 ? x->succeeded > 0 && !x->active.n : x->succeeded >= x->completions;
-	if (enough) {
-		v = (struct verdict){.type = "Complete", .reason = "CompletionsReached"};
-		snprintf(v.message, sizeof(v.message), "Reached expected number of succeeded pods");
+	bool before = decided(conds, &v);
+	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
+	if (bad)
+		decide(&v, true, bad, message);
+	else if (!before && (x->completions < 0 ? x->succeeded > 0 && !x->active.n : x->succeeded >= x->completions))
+		decide(&v, false, "CompletionsReached", "Reached expected number of succeeded pods");
+	if (v.type) {
+		// It is in status before its pods are ended: after a crash they are ended all the same.
+		v.over = settled && !x->active.n && !x->terminating;
+		int r = write_status(x, &v, false, err);
+		return r || v.over ? r : delete_pods(x, 0, err);
 	}
-	// The verdict is in status before its pods are ended: after a crash finished() ends them.
-	if (v.type)
-		return write_status(x, &v, false, err);
 	struct td_error why = TD_ERROR_INIT;
 	int r = 0;
 	if (settled && !td_object_deleting(x->j))
@@ -437,11 +467,9 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
-	td_auto_objects struct td_objects own = {0};
-	td_informer_by_index(c->pods, "owner", j->uid, &own);
-	for (size_t i = 0; i < own.n; i++)
-		if (td_streq(td_jstr(td_object_owner(own.v[i]), "uid"), j->uid))
-			td_objects_add(&x.pods, td_object_ref(own.v[i]));
+	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, c->jobs, cancel, &x.pods, err);
+	if (r)
+		return r;
 	look(&x);
 	return step(&x, again, err);
 }
@@ -450,6 +478,22 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl *c = ctx;
 	ctl_expect_pod(c->job_expect, "Job", old, now);
+}
+
+static struct job_orphans { // one per process, as the controller is
+	struct ctl *c;
+	struct td_queue *queue;
+} orphans;
+
+// A pod without an owner: a Job whose selector matches may want it.
+static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct job_orphans *x = ctx;
+	if (!now || td_object_owner(now) || td_object_deleting(now))
+		return;
+	td_auto_objects struct td_objects all = {0};
+	td_informer_list(x->c->jobs, now->ns, &all);
+	ctl_enqueue_matching(x->queue, &all, now);
 }
 
 static void on_gone(void *ctx, struct td_object *old, struct td_object *now)
@@ -466,4 +510,6 @@ void ctl_job(struct ctl *c, struct td_controller *ret)
 	td_informer_on_change(c->jobs, td_enqueue_self, ret->queue);
 	td_informer_on_change(c->pods, on_pod, c);
 	td_informer_on_change(c->pods, td_enqueue_owner, ret->queue);
+	orphans = (struct job_orphans){c, ret->queue};
+	td_informer_on_change(c->pods, on_orphan, &orphans);
 }

@@ -169,6 +169,7 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 		td_cancel_fire(cancel); // informers that run must end before they are freed
 	for (size_t i = 0; i < started; i++)
 		pthread_join(t[i].thread, NULL);
+	ctl_gc_stop(c->gc);
 	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf[i]); i++)
 		td_informer_free(inf[i]);
 	ctl_gc_free(c->gc);
@@ -178,6 +179,26 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 	for (size_t i = 0; i < n; i++)
 		td_queue_free(v[i].queue);
 	return r == TD_CANCELLED ? 0 : r;
+}
+
+int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err)
+{
+	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = node_grace_ms};
+	struct td_error why = TD_ERROR_INIT;
+	if (td_kube_ca(kube, &c.ca, &why))
+		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", why.msg);
+	c.rec = td_recorder_new(kube, "tandem-controllers");
+	c.rs_expect = ctl_expect_new(c.clock);
+	c.sts_expect = ctl_expect_new(c.clock);
+	c.job_expect = ctl_expect_new(c.clock);
+	make_informers(&c);
+	int r = run(&c, cancel, err);
+	td_recorder_free(c.rec);
+	ctl_expect_free(c.rs_expect);
+	ctl_expect_free(c.sts_expect);
+	ctl_expect_free(c.job_expect);
+	free(c.ca);
+	return r;
 }
 
 int td_controllers_main(int argc, char **argv)
@@ -215,21 +236,8 @@ int td_controllers_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
-	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = grace * 1000};
-	if (td_kube_ca(kube, &c.ca, &err))
-		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", err.msg);
-	c.rec = td_recorder_new(kube, "tandem-controllers");
-	c.rs_expect = ctl_expect_new(c.clock);
-	c.sts_expect = ctl_expect_new(c.clock);
-	c.job_expect = ctl_expect_new(c.clock);
-	make_informers(&c);
-	int r = run(&c, cancel, &err);
+	int r = ctl_run(kube, grace * 1000, cancel, &err);
 	if (r)
 		td_err("%s", err.msg);
-	td_recorder_free(c.rec);
-	ctl_expect_free(c.rs_expect);
-	ctl_expect_free(c.sts_expect);
-	ctl_expect_free(c.job_expect);
-	free(c.ca);
 	return r ? 1 : 0;
 }

@@ -7,10 +7,18 @@ struct sweep {
 	struct ctl *c;
 	const char *ns;
 	struct td_cancel *cancel;
-	size_t left;
+	size_t left;               // found, and not yet seen to be gone
+	struct td_strv held;       // "pods. has 1 resource instances": what stays for a reason of its own
+	struct td_strv finalizers; // of what is held, each as often as it stands somewhere
 	int r;
 	struct td_error *err;
 };
+
+static void sweep_done(struct sweep *s)
+{
+	td_strv_done(&s->held);
+	td_strv_done(&s->finalizers);
+}
 
 // Deletes what is there of one resource; counts what was still found.
 static void sweep(void *ctx, const struct td_gvr *gvr)
@@ -22,15 +30,81 @@ static void sweep(void *ctx, const struct td_gvr *gvr)
 	s->r = td_kube_list(s->c->kube, gvr, s->ns, NULL, NULL, s->cancel, &l, s->err);
 	if (s->r == TD_NOT_FOUND) // a CRD that went away meanwhile
 		s->r = 0;
+	size_t held = 0;
 	for (size_t i = 0; i < l.n && !s->r; i++) {
+		const struct td_object *o = l.v[i];
+		yyjson_val *f, *all = td_jget(o->root, "metadata.finalizers");
+		size_t k, n;
+		yyjson_arr_foreach (all, k, n, f)
+			td_strv_add(&s->finalizers, yyjson_get_str(f));
+		held += td_object_deleting(o) || yyjson_arr_size(all);
 		s->left++;
-		if (td_object_deleting(l.v[i]))
+		if (td_object_deleting(o))
 			continue;
-		const struct td_delete opts = {.uid = l.v[i]->uid, .grace_s = -1, .propagation = "Background"};
-		s->r = td_kube_delete(s->c->kube, gvr, s->ns, l.v[i]->name, &opts, s->cancel, s->err);
+		const struct td_delete opts = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
+		s->r = td_kube_delete(s->c->kube, gvr, s->ns, o->name, &opts, s->cancel, s->err);
 		if (s->r == TD_NOT_FOUND || s->r == TD_CONFLICT)
 			s->r = 0;
 	}
+	if (held) {
+		td_auto_free char *text = td_asprintf("%s.%s has %zu resource instances", gvr->resource, gvr->group, held);
+		td_strv_add(&s->held, text);
+	}
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// "x.io/a in 2 resource instances, x.io/b in 1 resource instances"
+static char *counted(struct td_strv *l)
+{
+	struct td_buf b = {0};
+	if (l->n)
+		qsort(l->v, l->n, sizeof(*l->v), by_text);
+	for (size_t i = 0, same; i < l->n; i += same) {
+		for (same = 1; i + same < l->n && td_streq(l->v[i], l->v[i + same]); same++)
+			;
+		td_buf_printf(&b, "%s%s in %zu resource instances", i ? ", " : "", l->v[i], same);
+	}
+	return td_buf_take(&b);
+}
+
+static char *joined(const struct td_strv *l)
+{
+	struct td_buf b = {0};
+	for (size_t i = 0; i < l->n; i++)
+		td_buf_printf(&b, "%s%s", i ? ", " : "", l->v[i]);
+	return td_buf_take(&b);
+}
+
+// Says what the deletion waits for, in the conditions of the real controller. A namespace that just goes is not written for it.
+static int tell(const struct sweep *s, const struct td_object *ns, const char *failure, struct td_error *err)
+{
+	yyjson_val *old = td_jget(ns->root, "status.conditions");
+	if (!failure && !s->held.n && !yyjson_arr_size(old))
+		return 0;
+	td_auto_free char *held = joined(&s->held), *finalizers = counted((struct td_strv *)&s->finalizers);
+	const struct {
+		const char *type, *bad, *message, *text, *good, *good_message;
+	} all[] = {
+		{"NamespaceDeletionContentFailure", "ContentDeletionFailed", "Failed to delete all resource types: ", failure,
+		 "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{"NamespaceContentRemaining", "SomeResourcesRemain", "Some resources are remaining: ", s->held.n ? held : NULL,
+		 "ContentRemoved", "All content successfully removed"},
+		{"NamespaceFinalizersRemaining", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ",
+		 s->finalizers.n ? finalizers : NULL, "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+	};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *status = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, status, "conditions");
+	for (size_t i = 0; i < TD_LEN(all); i++) {
+		td_auto_free char *text = all[i].text ? td_asprintf("%s%s", all[i].message, all[i].text) : NULL;
+		ctl_condition(d, arr, old, all[i].type, text ? "True" : "False", text ? all[i].bad : all[i].good,
+			      text ? text : all[i].good_message, false, td_real_ms(s->c->clock));
+	}
+	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
+	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
 
 static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel *cancel, struct td_error *err)
@@ -61,23 +135,29 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		ours |= td_streq(yyjson_get_str(f), "kubernetes");
 	if (!ours)
 		return 0;
-	struct sweep s = {.c = c, .ns = key, .cancel = cancel, .err = err};
-	// Custom resources first (their controllers clean up), then what makes pods, then pods and the rest.
-	ctl_gc_each_dynamic(c, sweep, &s);
-	static const struct td_gvr *const order[] = {&td_deployments, &td_statefulsets, &td_jobs, &td_replicasets};
-	for (size_t k = 0; k < TD_LEN(order); k++)
-		sweep(&s, order[k]);
-	const struct td_gvr *gvr;
-	struct td_informer *inf;
-	for (size_t k = 0; ctl_informer_at(c, k, &gvr, &inf); k++)
-		if (gvr != order[0] && gvr != order[1] && gvr != order[2] && gvr != order[3])
-			sweep(&s, gvr);
+	struct td_error why = TD_ERROR_INIT;
+	struct sweep s __attribute__((cleanup(sweep_done))) = {.c = c, .ns = key, .cancel = cancel, .err = &why};
+	// Pods first: while one is there, nothing goes that it may need to end well. Then custom resources, and the rest.
+	sweep(&s, &td_pods);
+	if (!s.left) {
+		ctl_gc_each_dynamic(c, sweep, &s);
+		const struct td_gvr *gvr;
+		struct td_informer *inf;
+		for (size_t k = 0; ctl_informer_at(c, k, &gvr, &inf); k++)
+			if (gvr != &td_pods)
+				sweep(&s, gvr);
+	}
 	if (!s.r && !s.left)
 		sweep(&s, &td_events);
-	if (s.r)
+	if (s.r == TD_CANCELLED)
 		return s.r;
-	if (s.left) { // pods take their grace; look again until nothing is found
-		*again = 500;
+	int r = tell(&s, ns, s.r ? why.msg : NULL, err);
+	if (s.r && err)
+		*err = why;
+	if (s.r || r)
+		return s.r ? s.r : r;
+	if (s.left) { // until nothing is found: pods take their grace, finalizers their time
+		*again = s.held.n ? 500 : 20;
 		return 0;
 	}
 	return finalize(c, ns, cancel, err);

@@ -3,7 +3,6 @@
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
-#include "api/selector.h"
 #include "base/rand.h"
 
 #include <stdio.h>
@@ -172,14 +171,7 @@ static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
 		return;
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(x->c->replicasets, now->ns, &all);
-	for (size_t i = 0; i < all.n; i++) {
-		td_auto(td_selector_free) struct td_selector *sel = NULL;
-		if (td_selector_from_object(td_jget(all.v[i]->root, "spec.selector"), &sel, NULL) ||
-		    !td_selector_matches(sel, td_jget(now->root, "metadata.labels")))
-			continue;
-		td_auto_free char *key = td_key_of(all.v[i]);
-		td_queue_add(x->queue, key);
-	}
+	ctl_enqueue_matching(x->queue, &all, now);
 }
 
 static void on_rs_gone(void *ctx, struct td_object *old, struct td_object *now)

@@ -126,10 +126,17 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 				return 0;
 		}
 	}
-	// From the top; the ordered policy ends one at a time.
+	// From the top; the ordered policy ends one at a time, and of those that are not available only the lowest: nobody knows what is
+	// wrong with the others.
+	const struct td_object *lowest = NULL;
+	for (size_t n = 0; n < x->excess.n; n++)
+		if (!available(x, x->excess.v[n]))
+			lowest = x->excess.v[n];
 	for (size_t n = 0; n < x->excess.n; n++) {
 		struct td_object *p = x->excess.v[n];
 		settled = false;
+		if (!x->parallel && p != lowest && !available(x, p))
+			return 0;
 		if (td_object_deleting(p)) {
 			if (!x->parallel)
 				return 0;
