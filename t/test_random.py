@@ -1,7 +1,7 @@
-"""Random operations and kills from a seed; afterwards nothing leaked, nothing doubled (issue 3 §7.6; invariants I1-I4; row A7).
+"""Random operations and kills from a seed; afterwards nothing leaked, nothing doubled (docs/protocols.md 1.1: I1 to I4; row A7).
 
 An observer looks all the time: at no moment do two holders (containers of pods, native jobs) share a device.
-Exempt, by 40-protocols §4: native jobs and steps that Slurm itself loses when slurmctld or a slurmd container is killed."""
+Exempt, by docs/protocols.md 1.1: native jobs and steps that Slurm itself loses when slurmctld or a slurmd container is killed."""
 import json
 import os
 import random
