@@ -1,4 +1,4 @@
-"""The gate on live pods and jobs (I2): who comes late to a device, who waits for one in vain, who was never let in."""
+"""The gate on live pods and jobs (I2 of docs/protocols.md 1.1): who comes late to a device, who waits for one in vain, who was never let in."""
 import re
 import socket
 import time

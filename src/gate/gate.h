@@ -1,8 +1,8 @@
 // The gate at run time: tables of all nodes, who waits for devices, and the sockets that Prolog speaks to (standin/wire.h).
 //
-// Order that makes I2 hold (no process starts on a device before its last holder's last process is gone): a starter marks itself busy,
-// *then* asks td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving, one of them sees the
-// other.
+// Order that makes I2 of docs/protocols.md 1.1 hold (no process starts on a device before its last holder's last process is gone): a
+// starter marks itself busy, *then* asks td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving,
+// one of them sees the other.
 #pragma once
 
 #include "base/cancel.h"

@@ -1,4 +1,5 @@
 // All controllers against the embedded API server, both in this process; nobody runs pods, the test says what has become of them.
+// rows: F1.2
 #include "apiserver/test/harness.h"
 #include "base/file.h"
 #include "controllers/ctl.h"
