@@ -1,0 +1,106 @@
+"""The project's own tools, on small trees of files. No pool is started, nothing is built."""
+import pathlib
+import runpy
+import subprocess
+import textwrap
+
+import pytest
+
+pytestmark = pytest.mark.feature("F")
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROWS = """
+    A:
+      title: One pool
+      rows:
+        A1:
+          title: Daemons
+          promises:
+            A1.1: {done: "slurmctld"}
+            A1.2: {partial: "slurmd", lacks: "resources"}
+            A1.3: {missing: "munge"}
+        A10:
+          title: Devices
+          promises:
+            A10.1: {done: "found"}
+    """
+TESTS = """
+    import pytest
+
+    pytestmark = [pytest.mark.planes, pytest.mark.feature("A1")]
+
+
+    @pytest.mark.feature("A1.1", "A1.2")
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_one(n):
+        pass
+
+
+    class TestMore:
+        @pytest.mark.feature("A10.1")
+        def test_two(self):
+            pass
+    """
+
+
+class Tree:
+    def __init__(self, path, capsys):
+        self.path, self.capsys, self.main = path, capsys, runpy.run_path(str(ROOT / "tools/rows"))["main"]
+
+    def write(self, name, text):
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text).lstrip("\n"))
+
+    def rows(self, *argv, code=0):
+        got = self.main(["--root", str(self.path), *argv])
+        said = self.capsys.readouterr()
+        assert (got, said.err) == (code, ""), said.out + said.err
+        return said.out
+
+
+@pytest.fixture
+def tree(tmp_path, capsys):
+    t = Tree(tmp_path, capsys)
+    t.write("docs/rows.yaml", ROWS)
+    t.write("t/test_x.py", TESTS)
+    t.write("src/room/test/test_y.c", "// A table of small cases.\n// rows: A1.1\n#include <stdio.h>\n")
+    return t
+
+
+def test_rows_lists_the_tests_of_a_promise(tree):
+    assert tree.rows("--row", "A1").splitlines() == [
+        "A1              Daemons, as a whole", "                t/test_x.py::test_one", "                t/test_x.py::TestMore::test_two",
+        "A1.1   done     slurmctld", "                t/test_x.py::test_one", "                src/room/test/test_y.c (unit test)",
+        "A1.2   partial  slurmd (lacks: resources)", "                t/test_x.py::test_one",
+        "A1.3   missing  munge"]
+    assert tree.rows("--missing") == "A1.3   missing  munge\n"
+    assert "TestMore::test_two" in tree.rows("--row", "A10.1")
+
+
+def test_rows_writes_the_status(tree):
+    tree.rows("--status")
+    text = (tree.path / "docs/STATUS.md").read_text()
+    assert "| A1 | Daemons | 1 | 1 | 1 |" in text and "| | **all 4** | **2** | **1** | **1** |" in text
+    assert "- **A1.2** slurmd: *partial*; lacks: resources.\n  `t/test_x.py::test_one`\n" in text
+    assert tree.rows("--check") == ""
+
+
+@pytest.mark.parametrize("name,old,new,told", [
+    ("t/test_x.py", ', pytest.mark.feature("A1")]\n', ']\n\n\ndef test_none():\n    pass\n', "t/test_x.py:6: test_none names no row. Fix: write @pytest.mark.feature("),
+    ("t/test_x.py", '"A1.2")', '"A1.9")', "t/test_x.py:8: test_one names A1.9, which is no row and no promise. Fix: choose from A1.1, A1.2, A1.3."),
+    ("t/test_x.py", '"A1.2")', "PROMISE)", "t/test_x.py:6: feature(PROMISE) is not a text. Fix: "),
+    ("t/test_x.py", '"A1.2")', '"A1.3")', "docs/rows.yaml:9: A1.3 is missing, but t/test_x.py:8 names it. Fix: "),
+    ("t/test_x.py", '"A10.1"', '"A10"', "docs/rows.yaml:13: A10.1 is done, but no test names it. Fix: "),
+    ("t/test_x.py", '"A1.2")', '"A1.1")', "docs/STATUS.md:1: is not what docs/rows.yaml and the tests say. Fix: run tools/rows --status."),
+    ("src/room/test/test_y.c", "// rows: A1.1\n", "", "src/room/test/test_y.c:1: the unit test names no row. Fix: write the line "),
+    ("docs/rows.yaml", ', lacks: "resources"', "", "docs/rows.yaml:8: A1.2 is partial. Fix: say with lacks "),
+    ("docs/rows.yaml", "A1.3: {missing", "A1.3: {later", "docs/rows.yaml:9: A1.3 needs one state of done, partial, missing"),
+    ("docs/rows.yaml", "A10.1:", "A1.1:", "docs/rows.yaml:13: A1.1 is there twice (line 7). Fix: "),
+])
+def test_rows_says_where_and_how_to_mend(tree, name, old, new, told):
+    text = (tree.path / name).read_text()
+    assert text.count(old) == 1
+    (tree.path / name).write_text(text.replace(old, new))
+    said = tree.rows("--check", code=1)
+    assert told in said, said
