@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.feature("A14.12")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MONITORING = ROOT / "deploy/monitoring"
 

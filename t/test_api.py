@@ -10,6 +10,8 @@ import pytest
 from apidev import CMS, Server, cm
 from harness import wait_for
 
+pytestmark = pytest.mark.feature("F1.2")
+
 NS = "/api/v1/namespaces/default"
 
 

@@ -10,6 +10,8 @@ import pytest
 
 from harness import KEEP
 
+pytestmark = pytest.mark.feature("F1")
+
 COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate"]
 
 
@@ -70,6 +72,7 @@ def test_not_root_says_what_to_type(tandem, argv, tmp_path):
     assert "sudo tandem " + argv[0] in r.stderr
 
 
+@pytest.mark.feature("F2.1")
 def test_hints_lead_to_the_cluster_that_was_given(tandem, tmp_path):
     """A kubeconfig of a server that has no Tandem; its path needs quotes."""
     class Empty(http.server.BaseHTTPRequestHandler):
@@ -105,6 +108,7 @@ def test_home_must_be_absolute(tandem):
     assert r.returncode == 1 and "absolute" in r.stderr
 
 
+@pytest.mark.feature("A16.2")
 def test_dry_run_prints_the_objects(tandem):
     r = run(tandem, "up", "--dry-run", "-o", "yaml")
     assert r.returncode == 0

@@ -1,5 +1,5 @@
 """Programs that others wrote for Kubernetes, against both planes: the official Python client (t/clients/py), client-go and controller-runtime
-(t/clients/go): they list, watch, keep informers across a kill -9 of the server, elect leaders, reconcile a CRD (row F1)."""
+(t/clients/go): they list, watch, keep informers across a kill -9 of the server, elect leaders, reconcile a CRD."""
 import hashlib
 import json
 import os
@@ -17,6 +17,8 @@ import pytest
 
 import apidev
 from harness import KEEP, Failed, wait_for
+
+pytestmark = pytest.mark.feature("F1.2")
 
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("TANDEM_CLIENTS", "/var/cache/tandem/clients"))
@@ -235,7 +237,6 @@ def client(request, program):
 
 # ---- verbs ----
 
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("content", ["", "application/vnd.kubernetes.protobuf"])
 def test_client_go_speaks_every_verb(plane, ns, start, go_client, content):
     got = start(*go_client, "verbs", ns, CONTENT_TYPE=content).whole()
@@ -246,7 +247,6 @@ def test_client_go_speaks_every_verb(plane, ns, start, go_client, content):
     assert got["major"] == "1" and got["groups"]
 
 
-@pytest.mark.feature("F1")
 def test_the_python_client_speaks_every_verb(plane, ns, start, py_client):
     got = start(*py_client, "verbs", ns).whole()
     assert (got["again"], got["none"], got["stale"]) == (409, 404, 409)
@@ -256,7 +256,6 @@ def test_the_python_client_speaks_every_verb(plane, ns, start, py_client):
     assert (got["pod"], got["qos"], got["created"]) == ("Pending", "Burstable", True)
 
 
-@pytest.mark.feature("F1")
 def test_the_python_client_makes_a_crd(plane, ns, start, py_client):
     got = start(*py_client, "custom", ns).whole()
     assert (got["invalid"], got["done"], got["size"], got["gone"]) == (422, True, 5, 404)
@@ -297,7 +296,6 @@ class Writer(threading.Thread):
 BACK = 120
 
 
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("program", ["client-go", "client-go streaming lists", "python"])
 def test_an_informer_across_a_killed_server_ends_with_the_truth_and_misses_nothing(plane, ns, start, program, request):
     """Of every plane: no acknowledged write is gone, the client's cache ends as the truth, each object's changes come in their order. Of ours
@@ -359,7 +357,6 @@ def test_an_informer_across_a_killed_server_ends_with_the_truth_and_misses_nothi
 
 # ---- leaders ----
 
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("program", ["client-go", "python"])
 def test_leaders_are_elected_and_outlive_the_server(plane, ns, start, program, request):
     argv = client(request, program)
@@ -405,7 +402,6 @@ CRD = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinitio
             "status": {"type": "object", "properties": {"size": {"type": "integer"}, "observedGeneration": {"type": "integer"}}}}}}}]}}
 
 
-@pytest.mark.feature("F1")
 def test_controller_runtime_reconciles_a_crd_across_a_killed_server(plane, ns, start, go_client):
     kubectl(plane, "apply", "-f", "-", input=json.dumps(CRD))
     kubectl(plane, "wait", "--for=condition=Established", "crd/widgets.clients.tandem.dev", "--timeout=60s")

@@ -9,6 +9,8 @@ import shlex
 
 import pytest
 
+pytestmark = pytest.mark.feature("A16.5")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "deploy/images"
 
@@ -43,7 +45,6 @@ def config(stage):
     return {key[word]: json.loads(rest) if rest.startswith("[") else rest for word, rest in stage if word in key}
 
 
-@pytest.mark.feature("A16")
 def test_tandem():
     build, (made, image) = recipe(), stages("Containerfile.tandem")
     # yyjson is Debian 13's; on 12 it is taken from the machine that built Tandem. Debian's own base has libc.
@@ -64,7 +65,6 @@ def test_tandem():
         assert {m for m in re.findall(r"project_source_root\(\) / '(\w+)", f.read_text())} <= roots, f
 
 
-@pytest.mark.feature("A16")
 def test_slurm():
     build, (image,) = recipe(), stages("Containerfile.slurm")
     text = (ROOT / "src/oci/recipe.c").read_text()

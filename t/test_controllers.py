@@ -16,6 +16,8 @@ import pytest
 
 from harness import KEEP, SANITIZE, Api, Failed, ended, wait_for
 
+pytestmark = pytest.mark.feature("F1.3")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NODES = ["n0", "n1", "n2"]
 

@@ -1,4 +1,4 @@
-"""Counted devices on a real Kubernetes: a device plugin and its kubelet choose a pod's devices, Slurm's grant says how many (row A7; docs/design/0011-dra.md).
+"""Counted devices on a real Kubernetes: a device plugin and its kubelet choose a pod's devices, Slurm's grant says how many (docs/design/0011-dra.md).
 
 The plugin (t/kube/assets/device-plugin) prefers high indexes and Slurm low ones, so that nobody can take the one for the other."""
 import contextlib
@@ -11,6 +11,8 @@ import pytest
 from devices import allowed, apply, fault, home_probe, inside, job_on, node_index, on, probe, runs, says  # noqa: F401 (fixtures)
 from harness import expand_ranges, wait_for
 from realpool import GPUS, RealPool, lend
+
+pytestmark = pytest.mark.feature("A7.4")
 
 RESOURCE = "example.com/gpu"
 DEVICES = [{"resource": RESOURCE, "file": "/dev/tandem-fake/gpu"}]
@@ -95,7 +97,7 @@ def chosen(pool, name):
 
 
 # ---- through Slurm's queue ----
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A6.3")
 def test_pods_wait_in_slurms_queue_and_the_kubelet_chooses(home_probe):
     """More is asked for than there is: Slurm says who waits. What runs has as many devices as it was granted, and no two have the same."""
     pool = home_probe
@@ -117,7 +119,6 @@ def test_pods_wait_in_slurms_queue_and_the_kubelet_chooses(home_probe):
     assert chosen(pool, waits) == held[0]
 
 
-@pytest.mark.feature("A7")
 def test_many_pods_come_and_go(pool):
     """Forty pods over two nodes of eight devices, each ends by itself: no kubelet is ever asked for more than it has."""
     pods = [pool.pod(f"m{i}", gpus=i % 4 + 1, cpu="100m", command=["sleep", "1"], restartPolicy="Never") for i in range(40)]
@@ -138,7 +139,6 @@ def test_many_pods_come_and_go(pool):
 
 
 # ---- not shared with native jobs ----
-@pytest.mark.feature("A7")
 def test_a_native_job_and_a_counted_pod_are_never_on_one_node(home_probe):
     pool = home_probe
     # The job first: the pod waits, though there are devices enough.
@@ -167,7 +167,6 @@ def test_a_native_job_and_a_counted_pod_are_never_on_one_node(home_probe):
     assert len(chosen(pool, "b")) == 2
 
 
-@pytest.mark.feature("A7")
 def test_two_counted_pods_share_a_node(home_probe):
     pool = home_probe
     for name in ("a", "b"):
@@ -176,7 +175,6 @@ def test_two_counted_pods_share_a_node(home_probe):
     assert len(chosen(pool, "a") | chosen(pool, "b")) == 6
 
 
-@pytest.mark.feature("A7")
 def test_pods_and_jobs_alternate_and_never_meet(pool):
     """A mixed queue, looked at all the time: a node has jobs of pods or native jobs."""
     names = [f"x{i}" for i in range(8)]
@@ -213,7 +211,6 @@ def devices(pool, spec, gres=None):
             pool.start("bridge")
 
 
-@pytest.mark.feature("A7")
 def test_shared_nodes_where_a_site_accepts_it(home_probe):
     """Native jobs beside counted pods: the counts of both together are never more than the node's."""
     pool = home_probe
@@ -238,7 +235,7 @@ def test_shared_nodes_where_a_site_accepts_it(home_probe):
 
 
 # ---- devices that are sick, plugins that are gone ----
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A5.5", "B3.8")
 def test_a_node_with_a_sick_device_is_drained(home_probe):
     """Which device is sick nobody says in Slurm's numbers, so the node takes nothing new: its size and what runs there stay, and it comes back when all are well."""
     pool = home_probe
@@ -262,7 +259,7 @@ def test_a_node_with_a_sick_device_is_drained(home_probe):
     pool.ready("n1")
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A5.5", "B3.8")
 def test_a_plugin_that_is_replaced_takes_no_node_away(home_probe):
     """Nothing offered is not nothing there: Slurm's node is drained and keeps its size, its slurmd stays, what runs goes on; then it is as before."""
     pool = home_probe
@@ -286,7 +283,7 @@ def test_a_plugin_that_is_replaced_takes_no_node_away(home_probe):
     pool.ready("n1")
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A10.1")
 def test_a_device_that_is_taken_out(home_probe):
     """Another capacity is another size: Slurm's node is made anew with it, though it is drained already, and so it is when the device is back."""
     pool = home_probe
@@ -301,7 +298,6 @@ def test_a_device_that_is_taken_out(home_probe):
         wait_for("its job is gone", lambda: not pool.squeue())
 
 
-@pytest.mark.feature("A7")
 def test_a_grant_that_the_kubelet_cannot_honour(home_probe):
     """Slurm gave it out before anybody told it that devices are sick: it is not bound, which would fail the pod for good; it goes back, and the pod waits."""
     pool = home_probe
@@ -332,7 +328,7 @@ def test_a_grant_that_the_kubelet_cannot_honour(home_probe):
 
 
 # ---- the bridge dies ----
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A12.2")
 @pytest.mark.parametrize("spec", [f"kube.create.pods.binding.{when}:{what}" for when in ("before", "after") for what in ("crash", "lose")])
 def test_the_bridge_falls_between_grant_and_binding(home_probe, spec):
     pool = home_probe
@@ -354,7 +350,7 @@ def condition(pool, kind):
     return next((c for c in pool.get("slurmcluster", "main", "-n", "slurm").get("status", {}).get("conditions", []) if c["type"] == kind), {})
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A2.1")
 def test_wrong_devices_are_told_with_the_fix(pool):
     slurmd = {n: pool.get("pod", f"main-pool-{n}", "-n", "slurm")["metadata"]["uid"] for n in pool.nodes}
     wrong = [([{**DEVICES[0], "deviceClasses": ["gpu.example.com"]}], None, "spec.devices[0].deviceClasses: only source DRA has it"),
@@ -373,7 +369,7 @@ def test_wrong_devices_are_told_with_the_fix(pool):
             pass
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A2.1")
 def test_a_resource_that_no_node_has(pool):
     none = "example.com/none"
     with devices(pool, [{"resource": none, "file": "/dev/tandem-fake/gpu"}], {none: "gpu"}):
@@ -385,7 +381,7 @@ def test_a_resource_that_no_node_has(pool):
     wait_for("the condition says that they are there", lambda: condition(pool, "DevicesFound").get("status") == "True")
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A2.10")
 def test_nodes_that_slurm_drained_under_a_configuration_that_is_over(pool):
     """The running slurmds take a configuration without their devices over, Slurm drains their nodes for it, and the configuration goes before any slurmd was replaced."""
     def strategy(kind):

@@ -35,7 +35,7 @@ def plain(doc):
 
 
 # ---- one source of truth ----
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.1", "A16.2")
 def test_what_is_generated_is_up_to_date():
     r = subprocess.run([ROOT / "tools/gen-deploy", "--check"], capture_output=True, text=True, timeout=60)
     assert r.returncode == 0, r.stderr
@@ -46,7 +46,7 @@ def test_what_is_generated_is_up_to_date():
     assert docs["Deployment", SYSTEM, "tandem-operator"]["spec"]["template"]["spec"]["containers"][0]["image"] == f"tandem.dev/tandem:{version}"
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.1", "A16.2")
 def test_kustomize_and_helm_give_the_plain_manifests(build):
     bin_ = assets()
     want = objects((ROOT / "deploy/manifests/tandem.yaml").read_text())
@@ -121,7 +121,7 @@ def site(build):
         shutil.rmtree(home, ignore_errors=True)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.2", "A16.3")
 def test_install(site):
     dry = site.cmd("install", "--image", OLD, "--dry-run")
     assert "created" in dry and not [n for n in site.items("namespaces") if n["metadata"]["name"] == SYSTEM]
@@ -163,7 +163,7 @@ def named(site):
     return site.kubectl("get", "configmaps,clusterroles,serviceaccounts,namespaces", "-A", "-o", "custom-columns=K:.kind,NS:.metadata.namespace,N:.metadata.name", "--no-headers").split()
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.2")
 def test_what_an_older_version_had_goes(site):
     def gone(text, word):
         return sorted(m[1] for m in re.finditer(rf"^ +(\S+ \S+) {word}$", text, re.M))
@@ -182,7 +182,7 @@ def test_what_an_older_version_had_goes(site):
         site.kubectl("-n", ns, "delete", kind, name)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A1.1", "A1.3", "A1.4", "A1.5", "A1.6", "A2.1", "A5.1", "A16.3", "F2.1")
 def test_up_gives_the_tour(site):
     out = site.cmd("up", "--image", OLD, "--wait", "5m")
     assert "Slurm: 3 nodes" in out and "Try it" in out
@@ -209,7 +209,7 @@ def test_up_gives_the_tour(site):
     wait_for("no taint", lambda: "tandem.dev/slurm-drain" not in json.dumps(json.loads(site.kubectl("get", "node", "n1", "-o", "json"))["spec"].get("taints", [])), 60)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.4")
 def test_pods_of_tandem_are_restricted(site):
     """The namespace admits nothing else; the agent, which needs the node, is the one exception."""
     ns = {n["metadata"]["name"]: n["metadata"].get("labels", {}) for n in site.items("namespaces")}
@@ -232,7 +232,7 @@ def test_pods_of_tandem_are_restricted(site):
     assert "secrets" not in json.dumps([r for r in site.items("clusterroles") + site.items("roles", "-n", SYSTEM) if r["metadata"]["name"] == "tandem-bridge"])
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A7.4", "A16.4")
 def test_nobody_else_writes_what_slurm_granted(site):
     """Not even who may do everything else: the agent believes these words."""
     def refused(*argv, **kw):
@@ -251,7 +251,7 @@ def test_nobody_else_writes_what_slurm_granted(site):
     site.kubectl("-n", "ml", "delete", "pod", "honest", "--grace-period=1")
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A7.1", "A16.4")
 def test_the_bridge_may_give_and_take_a_claims_devices(site):
     """As its own account. From 1.36 on the API server asks for patch on resourceclaims/binding too when allocation or reservedFor change."""
     site.kubectl("-n", "ml", "apply", "-f", "-", input=json.dumps({
@@ -273,7 +273,7 @@ def test_the_bridge_may_give_and_take_a_claims_devices(site):
     site.kubectl("-n", "ml", "delete", "resourceclaim", "given")
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A12.2")
 def test_tandem_itself_is_upgraded_under_load(site):
     """Old image to new while 50 pods run and 100 wait: no pod, no job is lost, none is started twice, no node is drained for it."""
     load = [pod(f"run-{i}", 1) for i in range(RUNNING)]
@@ -325,7 +325,7 @@ def test_tandem_itself_is_upgraded_under_load(site):
     site.kubectl("-n", "ml", "delete", "pods", "--all", "--grace-period=1")
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A12.1")
 def test_another_bridge_leads_when_one_dies(site):
     lease = lambda: json.loads(site.kubectl("-n", SYSTEM, "get", "lease", "tandem-bridge-slurm.main", "-o", "json"))["spec"]["holderIdentity"]
     old = lease()
@@ -341,7 +341,7 @@ def test_another_bridge_leads_when_one_dies(site):
     wait_for("its job ended too", lambda: site.jobs() == {}, 90)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A6.6", "A12.1")
 def test_a_job_says_its_pods_exit_code_whoever_leads_by_then(site):
     """Stand-ins of the bridge that is gone find the one that leads: also for a pod that ends while nobody leads."""
     leader = lambda: json.loads(site.kubectl("-n", SYSTEM, "get", "lease", "tandem-bridge-slurm.main", "-o", "json"))["spec"]["holderIdentity"]
@@ -436,7 +436,7 @@ def change_everything(site):
              len(site.items("pdb", "-n", SYSTEM, "-l", "tandem.dev/cluster")) == 1, 60)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.4")
 def test_each_role_has_the_rights_it_uses(site):
     """From the API server's audit log: nothing that our accounts asked for was denied, and they have no right that they did not use."""
     change_everything(site)
@@ -467,7 +467,7 @@ def test_each_role_has_the_rights_it_uses(site):
     assert sorted(k for k in UNUSED if k not in granted) == []  # an exception for nothing
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A18.1")
 def test_status_says_what_is_wrong(site):
     out = wait_for("what was before is settled", lambda: site.cmd("status"))
     assert "tandem-operator" in out and "slurm/main" in out and "All is well" in out
@@ -483,7 +483,7 @@ def test_status_says_what_is_wrong(site):
     wait_for("well again", lambda: json.loads(site.cmd("status", "-o", "json"))["wrong"] == [], 60)
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.2")
 def test_uninstall_leaves_slurm_and_purge_leaves_nothing(site):
     job = site.slurm("sbatch", "--parsable", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
     wait_for("its Prolog was let in", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING")  # nobody is there to ask later
@@ -504,7 +504,7 @@ def test_uninstall_leaves_slurm_and_purge_leaves_nothing(site):
     assert f"`tandem install --kubeconfig {site.c.kubeconfig}`" in out
 
 
-@pytest.mark.feature("A16")
+@pytest.mark.feature("A16.1")
 def test_helm(site):
     """install, upgrade with values, uninstall; the CRDs and what people made stay."""
     helm = lambda *argv, **kw: site.run("helm", "-n", SYSTEM, *argv, timeout=400, **kw)

@@ -1,4 +1,4 @@
-"""Exact devices on a real Kubernetes: pods' ResourceClaims hold what Slurm granted, native jobs share the node, GPU by GPU (rows A7, F2; docs/design/0011-dra.md)."""
+"""Exact devices on a real Kubernetes: pods' ResourceClaims hold what Slurm granted, native jobs share the node, GPU by GPU (docs/design/0011-dra.md)."""
 import contextlib
 import json
 import subprocess
@@ -75,7 +75,7 @@ def agree(pool, name):
 
 
 # ---- the sharing test ----
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1", "A7.2", "A7.4")
 @pytest.mark.parametrize("node", ["n0", "n1"])  # the driver of n1 has names that say nothing of the indexes
 def test_pods_and_jobs_share_a_node_device_by_device(home_probe, node):
     """Claims of their own and from templates, two in one pod, beside a native job: all devices, each with one holder, and nobody opens another's."""
@@ -96,7 +96,7 @@ def test_pods_and_jobs_share_a_node_device_by_device(home_probe, node):
     assert out.strip() == str(GPUS)
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1", "A7.4")
 def test_a_full_node_and_what_is_let_go(home_probe):
     """Eight pods hold a node; the ninth gets just what the one that goes had, and claims let go of everything."""
     pool = home_probe
@@ -115,7 +115,7 @@ def test_a_full_node_and_what_is_let_go(home_probe):
     wait_for("Slurm has no job", lambda: not pool.squeue())
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1")
 def test_one_claim_serves_one_pod_after_the_other(home_probe):
     pool = home_probe
     apply(pool, claim("shared", 2), by_claim(pool, "a", "shared"))
@@ -128,7 +128,7 @@ def test_one_claim_serves_one_pod_after_the_other(home_probe):
     agree(pool, "b")
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1")
 def test_a_claim_that_comes_after_its_pod(home_probe):
     pool = home_probe
     apply(pool, by_claim(pool, "early", "late"))
@@ -138,7 +138,7 @@ def test_a_claim_that_comes_after_its_pod(home_probe):
     assert len(agree(pool, "early")[1]) == 3
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1")
 def test_claims_cost_two_writes_each_and_nothing_else(home_probe):
     """By the API server's audit log: a pod's requests without a claim, and with one."""
     pool = home_probe
@@ -160,7 +160,7 @@ def test_claims_cost_two_writes_each_and_nothing_else(home_probe):
     assert requests(pool.pod("two", gpus=2)) == ["create pods/binding", "patch resourceclaims", "patch resourceclaims/status"]
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1", "A18.2")
 def test_what_slurm_cannot_do_is_refused_in_words(pool):
     apply(pool, claim("all", allocationMode="All"), claim("cel", selectors=[{"cel": {"expression": "device.driver == 'x'"}}]), claim("nine", 9),
           {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "other"}, "spec": {}}, claim("class", deviceClassName="other"),
@@ -184,7 +184,7 @@ FAULTS = [f"kube.{point}.{when}:{what}" for point in ("patch.resourceclaims", "p
           for when in ("before", "after") for what in ("crash", "lose")]
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1", "A12.2")
 @pytest.mark.parametrize("spec", FAULTS)
 def test_the_bridge_falls_at_a_write(home_probe, spec):
     """kill -9, or a lost reply, before and after every write between the grant and the pod's start: the pod gets its grant, once."""
@@ -202,7 +202,7 @@ def test_the_bridge_falls_at_a_write(home_probe, spec):
         assert sorted(jobs) == ["f-made", "f-own"]
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.4")
 def test_a_grant_that_ends_between_allocation_and_binding(home_probe):
     """What the claim holds then is taken out again, and what the next grant says goes in."""
     pool = home_probe
@@ -224,7 +224,7 @@ def test_a_grant_that_ends_between_allocation_and_binding(home_probe):
         assert node == "n1" and not gpus & before[1]
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1")
 def test_a_claim_is_deleted_while_nobody_looks(home_probe):
     """Between the grant and the Binding: the grant goes back, the pod waits for the claim, and runs when there is one."""
     pool = home_probe
@@ -242,7 +242,7 @@ def test_a_claim_is_deleted_while_nobody_looks(home_probe):
 
 
 # ---- the operator's part ----
-@pytest.mark.feature("A7")
+@pytest.mark.feature("B3.8")
 def test_a_driver_that_is_replaced_takes_no_node_away(home_probe):
     """Nothing published is not nothing there: Slurm's nodes stay as they are, and a grant waits for the driver."""
     pool = home_probe
@@ -269,7 +269,7 @@ def stopped(c, node):
         c.start_driver(int(node[1:]), scramble=int(node[1:]) % 2 == 1)
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A2.1")
 def test_a_namespace_without_the_admin_label(pool):
     """slurmd may see all devices only where a cluster's administrator says so; the SlurmCluster says which command says it."""
     spec = {k: v for k, v in pool.get("slurmcluster", "main", "-n", "slurm")["spec"].items() if k in ("slurm", "devices")}

@@ -15,6 +15,8 @@ from apidev import CMS, Server, Watch, cm
 from harness import wait_for
 from killmodel import Client, Model
 
+pytestmark = pytest.mark.feature("F1.2")
+
 KILLS = int(os.environ.get("TD_KILLS", "30"))  # by hand: 200
 
 
@@ -69,12 +71,10 @@ def killed_under_writes(target, kills):
     assert len(m.ledger.rvs) > kills * 5 and m.ledger.counts["seen"] + m.ledger.counts["absent"] > kills // 5
 
 
-@pytest.mark.feature("F1")
 def test_acknowledged_writes_survive_kill_9(server):
     killed_under_writes(Alone(server), KILLS)
 
 
-@pytest.mark.feature("F1")
 def test_acknowledged_writes_survive_kill_9_in_a_pool(home):
     home.up("--nodes", "1", "--no-slurm")
     killed_under_writes(Pooled(home), max(3, KILLS // 20))
@@ -96,7 +96,6 @@ def damage(kind, wal):
             f.write(bytes([byte[0] ^ 0x55]))
 
 
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("kind", ["cut", "garbled", "gone"])
 def test_torn_log_is_told(server, kind):
     """SQLite alone would go on with what is before the damage, and nobody would know that acknowledged writes are missing."""
@@ -133,7 +132,6 @@ def test_half_a_write_at_the_end_costs_nothing(server):
     assert len(server.names() - {"kube-root-ca.crt"}) == 20
 
 
-@pytest.mark.feature("F1")
 def test_full_disk(tandem):
     dir = tempfile.mkdtemp(prefix="td-t-full-", dir="/var/tmp")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir], check=True)

@@ -1,4 +1,4 @@
-"""What pods and NodeSets are told of: kubectl events, as people and programs read them (row A12)."""
+"""What pods and NodeSets are told of: kubectl events, as people and programs read them."""
 import datetime
 import json
 import re
@@ -8,7 +8,7 @@ import pytest
 from harness import wait_for
 
 GPUS = 8
-pytestmark = pytest.mark.planes
+pytestmark = [pytest.mark.planes, pytest.mark.feature("A18.1")]
 
 
 def in_force(pool):
@@ -88,7 +88,6 @@ def batch_pod(pool, name, gpus=1, **annotations):
     return queued, pool.grant(pool.get("pod", name))[0]
 
 
-@pytest.mark.feature("A12")
 def test_queued_granted_bound(pool):
     queued, job = batch_pod(pool, "waits")
     assert queued["type"] == "Normal" and queued["message"] == f"Slurm job {job} waits for user pods"
@@ -101,7 +100,6 @@ def test_queued_granted_bound(pool):
     assert sorted(w for w in words if w in ("Queued", "Granted", "Bound")) == ["Bound", "Granted", "Queued"]
 
 
-@pytest.mark.feature("A12")
 def test_a_pod_that_starts_at_once_is_told_that_it_is_bound(pool):
     pool.apply(pool.pod("now", gpus=1))
     wait_for("it runs", lambda: pool.phase("now") == "Running")
@@ -109,7 +107,7 @@ def test_a_pod_that_starts_at_once_is_told_that_it_is_bound(pool):
     assert {r for _, r in told(pool, "now")} & {"Queued", "Granted", "Refused"} == set()
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A18.2")
 def test_refused_says_what_and_how_to_fix_it_and_counts(pool):
     pool.apply(pool.pod("huge", gpus=GPUS + 1))
     e = event(pool, "huge", "Refused")
@@ -118,7 +116,7 @@ def test_refused_says_what_and_how_to_fix_it_and_counts(pool):
     wait_for("told of the next thing", lambda: any("time-limit" in x["message"] for x in pool.items("events") if x["reason"] == "Refused"))
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A6.9")
 def test_preempted(pool):
     _, job = batch_pod(pool, "victim", gpus=GPUS)
     node = pool.get("pod", "victim")["spec"]["nodeName"]
@@ -129,7 +127,7 @@ def test_preempted(pool):
 
 
 @pytest.mark.embedded  # takes two minutes, and what differs on a kubelet is not in it
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A6.5")
 @pytest.mark.parametrize("kind", ["batch", "allocation"])
 def test_timed_out(pool, kind):
     name = f"late-{kind}"
@@ -148,7 +146,6 @@ def test_timed_out(pool, kind):
     wait_for("the pod goes", lambda: name not in [p["metadata"]["name"] for p in pool.items("pods")], 60)
 
 
-@pytest.mark.feature("A12")
 def test_requeued(pool):
     _, job = batch_pod(pool, "again")
     pool.shell("scontrol", "update", f"jobid={job}", "requeue=1")
@@ -157,14 +154,13 @@ def test_requeued(pool):
     assert e["type"] == "Warning" and e["message"].startswith(f"Slurm job {job}: ")
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A6.6")
 def test_cancelled(pool):
     _, job = batch_pod(pool, "stopped")
     pool.shell("scancel", str(job))
     assert event(pool, "stopped", "Cancelled")["type"] == "Warning"
 
 
-@pytest.mark.feature("A12")
 def test_the_operator_tells_of_nodes_and_repeats_are_counted(pool):
     # Slurm's node is drained for the change of a pod twice: the same words about the same object are one event.
     about = lambda: [e for e in pool.items("events", "-n", "slurm") if e["message"] == "slurmd pod for node n1"]

@@ -1,4 +1,4 @@
-"""Two operators, two bridges: who leads dies, freezes, is cut off or goes, and the other acts in time; nothing is started twice (row A12).
+"""Two operators, two bridges: who leads dies, freezes, is cut off or goes, and the other acts in time; nothing is started twice.
 
 The pool's own operator and bridge are gone (on the embedded plane supervise is frozen): the copies of a test stand where two replicas stand on a
 cluster. `--plane real`: the same with a real API server, where Leases and Bindings are somebody else's code."""
@@ -16,7 +16,7 @@ from apidev import free_port
 from harness import ended, wait_for
 from observer import KubeletObserver, Observer
 
-pytestmark = pytest.mark.planes
+pytestmark = [pytest.mark.planes, pytest.mark.feature("A12.1")]
 
 LEASE = (12, 8, 1)  # duration, renew deadline, retry period: a machine with much to do stands still for seconds
 STANDIN = re.compile(r"\.([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$")
@@ -219,7 +219,6 @@ def bound(pool, names):
     return sum(p["metadata"]["name"] in names and bool(p["spec"].get("nodeName")) for p in pool.items("pods")) == len(names)
 
 
-@pytest.mark.feature("A12")
 @pytest.mark.parametrize("how", ["kill", "freeze", pytest.param("cut", marks=pytest.mark.real)])  # cut: a network of its own is needed
 def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_pool, roles, wire, how):
     seed, (leader, other) = random.Random(how), roles.two("bridge", kubeconfig=wire.kubeconfig if how == "cut" else None)
@@ -258,7 +257,6 @@ def test_a_bridge_that_dies_freezes_or_is_cut_off_is_followed_by_the_other(own_p
     wait_for("their jobs end with them", lambda: not own_pool.squeue())
 
 
-@pytest.mark.feature("A12")
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role):
     leader, other = roles.two(role, lease=(600, 590, 2))  # one that is not released stands longer than this test waits
@@ -273,7 +271,6 @@ def test_a_leader_that_is_told_to_stop_hands_over_at_once(own_pool, roles, role)
             c.p.wait(60)
 
 
-@pytest.mark.feature("A12")
 @pytest.mark.parametrize("how", ["kill", pytest.param("freeze", marks=pytest.mark.embedded)])  # the Lease is the bridge's, where it is shown on both
 def test_an_operator_that_dies_or_freezes_is_followed_by_the_other(own_pool, roles, how):
     leader, other = roles.two("operator")

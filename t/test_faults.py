@@ -22,7 +22,7 @@ from faultproxy import Proxy
 from harness import SLOW, wait_for
 from observer import Observer, containers, differences
 
-pytestmark = pytest.mark.embedded  # fault points and networks of a home
+pytestmark = [pytest.mark.embedded, pytest.mark.feature("A12.2")]  # fault points and networks of a home
 
 EXTRA_LOOKS, SETTLE_S = 50, 120
 ROLES = ["bridge", "agent", "operator", "controllers", "apiserver"]
@@ -334,7 +334,7 @@ def log_tail(pool, role, since):
 
 
 @pytest.mark.asan
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.4")
 def test_faults(pool, request):
     if not has_points(pool.tandem):
         pytest.skip("a build without fault points (-Dfaults=true)")
@@ -365,7 +365,7 @@ def test_faults(pool, request):
     assert met * 4 >= len(todo) * 3, f"only {met} of {len(todo)} faults were met:\n" + "\n".join(report)
 
 
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.4")
 def test_the_bridge_behind_a_bad_network(pool, request):
     """409, 410, 429, 500, slow and half-written replies, lost replies of writes that took effect, watches that are cut."""
     seed, stage = int(request.config.getoption("--seed")), Stage(pool)
@@ -402,7 +402,7 @@ class Late(Proxy):
 
 
 @pytest.mark.asan
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.4")
 @pytest.mark.parametrize("whose,ends", [("its own", True), ("another's", True), ("another's", False)])
 def test_a_binding_that_is_late_and_a_fence(pool, whose, ends):
     """The agent beside a real kubelet fences a pod whose job ended, so that a Binding on its way fails (docs/design/0010). Whosever fence it is: the

@@ -7,6 +7,8 @@ import pytest
 
 from harness import wait_for
 
+pytestmark = pytest.mark.feature("A7.4")
+
 STUBBORN = ["sh", "-c", "trap '' TERM; until [ -e /end ]; do sleep 0.1; done"]  # ends when the test says so
 OTHER = 424242  # a job that Slurm knows nothing of
 
@@ -22,7 +24,7 @@ def acquire(pool, node, devices, timeout_ms):
 
 @pytest.mark.check
 @pytest.mark.asan
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A5.5")
 def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     pool.apply(pool.pod("hold", gpus=2, command=STUBBORN, terminationGracePeriodSeconds=60))
     wait_for("it runs", lambda: pool.phase("hold") == "Running")
@@ -44,7 +46,6 @@ def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     assert acquire(pool, node, devices, 60000) == "ok"
 
 
-@pytest.mark.feature("A7")
 def test_a_task_of_a_job_that_was_never_let_in_does_not_start(pool):
     """slurmd runs no Prolog for a job id that it still knows; a killed slurmctld gives ids out again. Here the gate's table is made to look so."""
     job = int(re.search(r"allocation (\d+)", pool.cmd("shell", "--", "salloc", "--no-shell", "--gres=gpu:2", "--mem=100M").stderr).group(1))

@@ -16,6 +16,8 @@ from harness import KEEP, wait_for
 from ociforge import ARCH, Layout, busybox, docker_archive, entry, layer, sha
 from podplane import plane, state  # noqa: F401 (plane is a fixture)
 
+pytestmark = pytest.mark.feature("F1.4")
+
 
 class Store:
     def __init__(self, tandem, path):

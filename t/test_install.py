@@ -11,6 +11,8 @@ import pytest
 from harness import ROOT
 from harness import IMAGES
 
+pytestmark = pytest.mark.feature("F1")
+
 COMMANDS = "up down status env shell why image validate install uninstall".split()
 ROLES = "apiserver controllers agent operator bridge supervise".split()
 PAGES = ["tandem.1", *(f"tandem-{c}.1" for c in COMMANDS), *(f"tandem-{r}.8" for r in [*ROLES, "standin"])]
@@ -70,6 +72,7 @@ def test_a_page_says_what_help_says(build, page):
     assert wrong.returncode == 2 and wrong.stderr and wrong.stdout == "", wrong
 
 
+@pytest.mark.feature("F1.1")
 def test_installed_programs_work(build, tmp_path):
     """Binaries, man pages and CRDs lie below DESTDIR, and a plane comes up from there: each program finds the others."""
     r = run("meson", "install", "-C", str(build), "--no-rebuild", "--destdir", str(tmp_path))

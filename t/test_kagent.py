@@ -24,7 +24,7 @@ import cluster  # noqa: E402
 import image  # noqa: E402
 import realpool  # noqa: E402
 
-pytestmark = pytest.mark.feature("F2")
+pytestmark = pytest.mark.feature("A7.4", "F2.1")
 NODE = "n0"
 STUBBORN = "trap '' TERM; while :; do /bin/busybox sleep 1; done"  # ends by KILL only
 LONG = 600  # the test ends it
@@ -555,6 +555,7 @@ def test_only_slurmds_prolog_claims_devices(node):
     node.kube.kubectl("delete", "pod", "thief", "prolog", "--wait=false")
 
 
+@pytest.mark.feature("A14.1")
 def test_what_it_tells_of_itself(node):
     def get(path):
         return subprocess.run(node.inside("python3", "-c", f"import urllib.request as u; print(u.urlopen('http://127.0.0.1:9777{path}').read().decode())"), capture_output=True, text=True).stdout
@@ -566,6 +567,7 @@ def test_what_it_tells_of_itself(node):
     assert rss < 128 << 10  # figures are for bench/; this only sees a leak, a sanitizer's build too
 
 
+@pytest.mark.feature("A16.4")
 def test_as_a_pod_with_its_own_rights(node):
     """The DaemonSet of deploy/: no capabilities, the machine's cgroups read-only, a ServiceAccount that may ask its kubelet."""
     assert node.kill_agent(signal.SIGTERM) == 0

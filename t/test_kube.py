@@ -17,6 +17,8 @@ sys.path.insert(0, str(HERE / "kube"))
 import cluster  # noqa: E402
 import image  # noqa: E402
 
+pytestmark = pytest.mark.feature("F2.1")
+
 
 @pytest.fixture(scope="module")
 def real():
@@ -72,7 +74,6 @@ def test_another_kubernetes_is_taken_from_its_directory(tmp_path):
     assert (r.returncode, r.stderr) == (1, "not available, because kubelet is not built (run tools/kube-assets)\n")
 
 
-@pytest.mark.feature("F2")
 def test_pods_on_three_real_nodes(real):
     """Pods on every node run, log, take exec, find each other and the API by name, across nodes."""
     real.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [
@@ -93,7 +94,6 @@ def test_pods_on_three_real_nodes(real):
         real.kubectl("exec", f"web-{i}", "--", "bash", "-c", "exec 3<>/dev/tcp/kubernetes.default/443 && [ -s /var/run/secrets/kubernetes.io/serviceaccount/ca.crt ]")
 
 
-@pytest.mark.feature("F2")
 def test_a_node_dies_and_comes_back(real):
     real.kill("n2")
     wait_for("n2 alone is not ready", lambda: set(real.ready_nodes()) == {"n0", "n1"}, 60)
@@ -102,7 +102,6 @@ def test_a_node_dies_and_comes_back(real):
     wait_for("its pod runs again", lambda: [p["status"]["phase"] for p in pods(real, "-l", "app=web")] == ["Running"] * 3, 90)
 
 
-@pytest.mark.feature("F2")
 def test_down_leaves_nothing(real):
     assert traces(real)
     real.down(keep_images=False)

@@ -13,6 +13,8 @@ from harness import wait_for
 from kubectls import HERE, box, boxed, client, cm, deployment, k, pod, statefulset  # noqa: F401 (fixtures)
 from podplane import IMAGE, plane  # noqa: F401
 
+pytestmark = pytest.mark.feature("F1.10")
+
 
 # ---- what there is ----
 

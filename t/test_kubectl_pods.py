@@ -11,6 +11,8 @@ from harness import wait_for
 from kubectls import box, boxed, client, deployment, k, pod  # noqa: F401 (fixtures)
 from podplane import IMAGE, plane  # noqa: F401
 
+pytestmark = pytest.mark.feature("F1.10")
+
 
 # ---- streams ----
 

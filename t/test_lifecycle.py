@@ -1,4 +1,4 @@
-"""up and down: a second up, a repair after kill -9 of everything, nothing left behind (row F1)."""
+"""up and down: a second up, a repair after kill -9 of everything, nothing left behind."""
 import os
 import signal
 import socket
@@ -9,9 +9,10 @@ import pytest
 
 from harness import ended, leftovers, machine_state, wait_for
 
+pytestmark = pytest.mark.feature("F1.1")
+
 
 @pytest.mark.asan
-@pytest.mark.feature("F1")
 def test_up_twice_kill_everything_up_again_down_leaves_nothing(home):
     before = machine_state()
     out = home.up("--nodes", "2")
@@ -51,7 +52,7 @@ def kill_cgroup(ident):
                 pass
 
 
-@pytest.mark.feature("F1")
+@pytest.mark.feature("F1.2")
 def test_without_slurm_it_is_a_small_kubernetes(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
     home.kubectl("create", "deployment", "web", "--image=debian:13", "--", "sleep", "infinity")
@@ -59,7 +60,6 @@ def test_without_slurm_it_is_a_small_kubernetes(home):
     assert home.cmd("status").returncode == 0
 
 
-@pytest.mark.feature("F1")
 def test_up_that_met_a_supervise_about_to_end_starts_another(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
     supervise, roles = home.role_pid("supervise"), [home.role_pid(r) for r in ("controllers", "agent", "apiserver")]
@@ -95,7 +95,6 @@ def supervises(home):
     return [pid for pid, parent in found.items() if parent not in found]
 
 
-@pytest.mark.feature("F1")
 def test_up_and_down_of_one_home_take_turns(home):
     before = machine_state()
 
@@ -121,7 +120,7 @@ def test_up_and_down_of_one_home_take_turns(home):
     assert supervises(home) == [] and leftovers(before, machine_state(), ident) == []
 
 
-@pytest.mark.feature("F1")
+@pytest.mark.feature("A12.2")
 def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
     roles = {r: home.role_pid(r) for r in ("apiserver", "agent", "controllers")}
@@ -136,7 +135,6 @@ def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     wait_for("the new supervise starts it again", lambda: home.role_pid("controllers") not in (0, roles["controllers"]))
 
 
-@pytest.mark.feature("F1")
 def test_up_says_why_the_api_server_does_not_start(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
     pids = [home.role_pid(role) for role in ("supervise", "apiserver", "agent", "controllers")]

@@ -1,4 +1,4 @@
-"""What the roles show of themselves: metrics that are true, liveness, readiness; the dashboard and the alert rules (row A12)."""
+"""What the roles show of themselves: metrics that are true, liveness, readiness; the dashboard and the alert rules."""
 import json
 import os
 import pathlib
@@ -68,7 +68,7 @@ def busy(pool):
     return native, waits
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A14.1")
 @pytest.mark.parametrize("role", ROLES)
 def test_every_role_is_live_and_ready_and_its_metrics_parse(pool, role):
     assert get(pool, role, "/livez")[::2] == (200, "ok\n")
@@ -108,7 +108,7 @@ def test_every_role_is_live_and_ready_and_its_metrics_parse(pool, role):
 WRITES = ("create", "update", "patch", "delete", "apply")
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A5.8")
 @pytest.mark.parametrize("role", ["operator", "bridge"])
 def test_who_has_nothing_to_do_writes_nothing(pool, role):
     """Else it fights with a default of the API, once a second and for ever: on a real plane others come out than here."""
@@ -138,7 +138,7 @@ def test_who_has_nothing_to_do_writes_nothing(pool, role):
         raise AssertionError(f"{e}: {said}") from None
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A14.1", "A14.2", "A14.3", "A14.7")
 def test_the_pool_at_metrics_is_the_pool(pool):
     before = Scrape(pool, "bridge")
     native, _ = busy(pool)
@@ -195,7 +195,7 @@ def test_the_pool_at_metrics_is_the_pool(pool):
     assert sum(after.by("tandem_pool_cpus", "state").values()) == sum(int(c) for c in pool.shell("sinfo", "-h", "-N", "-o", "%c").split())
 
 
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A14.1", "A14.3")
 def test_devices_of_a_drained_node_are_unavailable(pool):
     node = pool.nodes[-1]
     pool.shell("scontrol", "update", f"nodename={node}", "state=drain", "reason=a person's")
@@ -206,7 +206,7 @@ def test_devices_of_a_drained_node_are_unavailable(pool):
 
 
 @pytest.mark.embedded  # counts pods and containers of the embedded kubelet
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A14.1", "A14.3")
 def test_the_agent_and_the_operator_tell_the_truth(pool):
     pool.apply(pool.pod("one", gpus=1), pool.pod("beside", scheduler="default-scheduler", cpu="100m"))
     wait_for("both run", lambda: len(pool.running()) == 2)
@@ -224,7 +224,7 @@ def test_the_agent_and_the_operator_tell_the_truth(pool):
 
 
 @pytest.mark.embedded  # the code is the same, and kubelets take their time
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A14.1")
 def test_series_do_not_grow_with_pods(pool):
     def churn(word):
         pool.apply(*[pool.pod(f"{word}{i}", command=["true"], restartPolicy="Never") for i in range(6)])
@@ -241,7 +241,7 @@ def test_series_do_not_grow_with_pods(pool):
 
 
 @pytest.mark.embedded  # stops the API server
-@pytest.mark.feature("A12")
+@pytest.mark.feature("A12.2")
 def test_liveness_is_ours_alone_and_a_role_that_stopped_does_not_answer(pool):
     """An API server that does not answer must not have everybody restarted; a process that is frozen must."""
     api = pool.role_pid("apiserver")
@@ -292,6 +292,7 @@ def check(expr, known):
 
 
 @pytest.mark.embedded  # looks at files
+@pytest.mark.feature("A14.11")
 def test_the_dashboard_shows_metrics_that_exist(pool):
     board = json.loads((MONITORING / "dashboard.json").read_text())
     known, shown, ids, places = everything(pool), set(), set(), set()
@@ -312,6 +313,7 @@ def test_the_dashboard_shows_metrics_that_exist(pool):
 
 
 @pytest.mark.embedded  # looks at files
+@pytest.mark.feature("A14.12")
 def test_the_alert_rules_name_metrics_that_exist(pool):
     yaml = pytest.importorskip("yaml")
     known, names = everything(pool), set()
@@ -330,6 +332,7 @@ def test_the_alert_rules_name_metrics_that_exist(pool):
 
 
 @pytest.mark.embedded  # looks at files
+@pytest.mark.feature("A14.12")
 def test_the_rules_tests_are_about_all_alerts_and_about_what_is_served(pool):
     yaml = pytest.importorskip("yaml")
     alerts = {r["alert"] for g in yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"] for r in g["rules"]}
@@ -345,6 +348,7 @@ def test_the_rules_tests_are_about_all_alerts_and_about_what_is_served(pool):
 
 
 @pytest.mark.embedded  # looks at files
+@pytest.mark.feature("A14.1")
 def test_the_readme_lists_every_metric(pool):
     text = (MONITORING / "README.md").read_text()
     known = everything(pool)

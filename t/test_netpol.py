@@ -15,6 +15,8 @@ from installed import CHART, NODE, SYSTEM, Site, assets, cluster, phase, pod, re
 
 import netpol  # installed makes its directory known
 
+pytestmark = pytest.mark.feature("A16.2")
+
 
 # ---- the engine ----
 def thing(name, ns="a", spec=None, status=None, **labels):
@@ -134,7 +136,6 @@ def stay_out(site, targets):
         wait_for(f"every door is closed for {v}", lambda: not reached(site, v, targets))
 
 
-@pytest.mark.feature("A16")
 def test_without_an_engine_every_door_is_open(site):
     """So that what is closed below is closed by the policies, and everything that is tried does listen."""
     wait_for("all doors are there", lambda: sorted(what for what, _ in doors(site)) == ["REST"] + ["knock"] + ["metrics"] * 7 + ["slurmctld"] + ["slurmd"] * 3 + ["why"])
@@ -144,7 +145,6 @@ def test_without_an_engine_every_door_is_open(site):
         socket.create_connection((ip, port), timeout=60).close()
 
 
-@pytest.mark.feature("A16")
 def test_strangers_find_every_door_closed(site):
     site.c.start_netpol()
     at = doors(site)
@@ -160,7 +160,6 @@ def test_strangers_find_every_door_closed(site):
         assert out.strip() == "1"  # refused by the pod itself, not silence
 
 
-@pytest.mark.feature("A16")
 def test_prometheus_reads_metrics_and_nothing_else(site):
     at = doors(site)
     metrics = {k: v for k, v in at.items() if k[0] == "metrics"}
@@ -171,7 +170,6 @@ def test_prometheus_reads_metrics_and_nothing_else(site):
         assert text.startswith("HTTP/1.1 200") and "# TYPE tandem_" in text, name
 
 
-@pytest.mark.feature("A16")
 def test_all_of_tandem_works_behind_its_policies(site):
     """Slurm's daemons and jobs among each other, the login pod, a pod through the queue with its stand-in's knock, `tandem why`, probes."""
     assert sorted(site.slurm("srun", "-N3", "hostname").split()) == ["n0", "n1", "n2"]
@@ -195,7 +193,6 @@ def test_all_of_tandem_works_behind_its_policies(site):
     wait_for("all are ready", lambda: all(ready(p) for ns in (SYSTEM, NODE, "slurm") for p in site.items("pods", "-n", ns)), 60)
 
 
-@pytest.mark.feature("A16")
 def test_pods_with_new_addresses_are_behind_them_too(site):
     """Policies are about labels, not addresses: slurmctld, slurmrestd, a slurmd and the bridge that leads are made anew."""
     old, was = doors(site), leader(site)

@@ -10,6 +10,8 @@ import yaml
 
 from apidev import Server
 
+pytestmark = pytest.mark.feature("F1.2")
+
 HERE = pathlib.Path(__file__).resolve().parent
 FIELDS = json.loads((HERE / "openapi/fields.json").read_text())
 TABLE = yaml.safe_load((HERE / "openapi/served.yaml").read_text())
@@ -118,6 +120,7 @@ def leaves(t, path=""):
         yield from leaves(inner, f"{path}.{f}" if path else f)
 
 
+@pytest.mark.feature("F1.5")
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_field_is_served_or_without_effect_or_refused(kind):
     paths = [p for p in leaves(KINDS[kind][1]) if p not in ("apiVersion", "kind")]
@@ -192,6 +195,7 @@ def refused(server, kind, obj, field):
 REFUSED = [(k, p, v) for k, rows in TABLE.items() for t in ("refused", "values") for p, v in rows.get(t, {}).items()]
 
 
+@pytest.mark.feature("F1.5")
 @pytest.mark.parametrize("kind", sorted({k for k, _, _ in REFUSED}))
 def test_what_is_not_served_is_refused_by_name(server, kind):
     assert post(server, kind, body(kind))[0] == 201, "without it the object is taken"

@@ -1,4 +1,4 @@
-"""SlurmCluster and NodeSet: slurmds that are forgotten or die, conditions, who reaches slurmrestd (rows A2, A3)."""
+"""SlurmCluster and NodeSet: slurmds that are forgotten or die, conditions, who reaches slurmrestd."""
 import contextlib
 import glob
 import json
@@ -51,7 +51,7 @@ def forget_nodes(pool):
 
 
 @pytest.mark.asan
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A3.1", "A4.3", "A12.3")
 def test_nodes_that_a_killed_slurmctld_forgot_come_back(home):
     home.up("--nodes", "2")
     home.apply(home.pod("beside", scheduler="default-scheduler", cpu="100m"))
@@ -130,7 +130,7 @@ def test_jobs_of_a_dead_slurmd_container_end_and_no_other(home):
     assert home.squeue()[young]["state"] == "RUNNING"
 
 
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A6.6")
 def test_pods_beside_a_dead_slurmd_container_go_on(home):
     home.up("--nodes", "2")
     home.apply(*[home.pod(f"p{i}", gpus=5) for i in range(2)])  # one on each node
@@ -152,7 +152,7 @@ def test_pods_beside_a_dead_slurmd_container_go_on(home):
 
 
 @pytest.mark.asan
-@pytest.mark.feature("A2")
+@pytest.mark.feature("A1.3")
 def test_only_the_bridge_and_the_operator_reach_slurmrestd(home):
     """A refused request of anybody can freeze slurmctld, so nobody else may even connect."""
     home.up("--nodes", "1")
@@ -227,8 +227,7 @@ CONDITIONS = [  # what only the operator can know
 ]
 
 
-@pytest.mark.feature("A2")
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A2.1")
 def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
     home.up("--nodes", "2")
     before = home.get("slurmcluster", "main", "-n", "slurm")["spec"]
@@ -282,7 +281,7 @@ def counts_agree(pool, **want):
     wait_for(f"the status counts as sinfo does, with {want}", look)
 
 
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A3.1", "A3.3", "A3.4", "A3.5", "A3.6", "A4.3", "B7.7")
 def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     home.up("--nodes", "3")
     counts_agree(home, idle=3)
@@ -328,7 +327,7 @@ def evict(pool, pod):
 
 
 @pytest.mark.asan
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A3.6", "B7.6")
 def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):
     home.up("--nodes", "2")
 
@@ -355,7 +354,7 @@ def test_slurmd_is_evicted_only_when_its_node_is_drained_of_jobs(home):
     assert evict(home, "main-pool-n1").returncode
 
 
-@pytest.mark.feature("A3")
+@pytest.mark.feature("A7.4", "A12.3")
 def test_a_job_id_is_given_once_even_by_a_slurmctld_that_was_killed(home):
     """Else slurmd runs no Prolog for an id that it knows, and nobody asks the gate."""
     home.up("--nodes", "1")

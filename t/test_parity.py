@@ -19,6 +19,8 @@ import cluster  # noqa: E402
 import play  # noqa: E402
 import refusals  # noqa: E402
 
+pytestmark = pytest.mark.feature("F1.2")
+
 # Discovery first: the real one's still shows a definition for a while after it is gone.
 TOPICS = sorted((p.stem.removeprefix("topic_") for p in (HERE / "parity").glob("topic_*.py")), key=lambda t: (t != "discovery", t))
 
@@ -69,7 +71,6 @@ def show(topic, left):
     return "\n".join(out)
 
 
-@pytest.mark.feature("A14")
 @pytest.mark.parametrize("topic", TOPICS)
 def test_the_same_answers(planes, rules, topic):
     steps = importlib.import_module(f"topic_{topic}").STEPS
@@ -80,6 +81,7 @@ def test_the_same_answers(planes, rules, topic):
     assert not left, f"{len(left)} of {len(results)} requests are answered differently:\n{show(topic, left)}"
 
 
+@pytest.mark.feature("F1.5")
 def test_no_refusal_is_out_of_date(planes, rules, request):
     """Whatever refused.yaml lists is needed: a difference that was mended leaves the list."""
     if request.session.testsfailed or COUNT["requests"] == 0:

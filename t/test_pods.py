@@ -4,9 +4,12 @@ import hashlib
 import json
 import os
 
+import pytest
 
 from harness import wait_for
 from podplane import IMAGE, condition, ended, plane, state  # noqa: F401 (plane is a fixture)
+
+pytestmark = pytest.mark.feature("F1.4")
 
 
 def lines(text):
@@ -71,6 +74,7 @@ def test_emptydirs(plane):
         assert plane.text(name, container="w").strip().split("\n")[-1] == "4194304"  # the tmpfs was full
 
 
+@pytest.mark.feature("D8.3")
 def test_an_emptydir_over_its_limit_evicts_the_pod(plane):
     vols = [{"name": "d", "emptyDir": {"sizeLimit": "1Mi"}}]
     with plane.pod("head -c 3000000 /dev/zero > /d/f; sleep 1000", "full", volumes=vols, volumeMounts=[{"name": "d", "mountPath": "/d"}]) as name:

@@ -8,6 +8,8 @@ import pytest
 from harness import wait_for
 from podplane import IMAGE, condition, plane  # noqa: F401 (plane is a fixture)
 
+pytestmark = pytest.mark.feature("F1.4")
+
 NS = "/api/v1/namespaces/default"
 APPS = "/apis/apps/v1/namespaces/default"
 

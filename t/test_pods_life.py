@@ -9,6 +9,8 @@ import pytest
 from harness import wait_for
 from podplane import IMAGE, condition, ended, plane, state  # noqa: F401 (plane is a fixture)
 
+pytestmark = pytest.mark.feature("F1.4")
+
 SERVER = r"""use IO::Socket::INET; $s = IO::Socket::INET->new(LocalPort => $ARGV[0], Listen => 5, ReuseAddr => 1) or die; while ($c = $s->accept) {
 $l = <$c>; while (($h = <$c>) =~ /\S/) { $x = $1 if $h =~ /^X-Probe: (\S+)/ } $ok = -e "/v/up" && $l =~ m{^GET /health\?a=b } && $x eq "yes"; print $c $ok ? "HTTP/1.1 204 Fine\r\n\r\n" : "HTTP/1.1 503 No\r\n\r\n"; close $c }"""
 

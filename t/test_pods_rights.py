@@ -1,8 +1,12 @@
 """What a container on an embedded node may do and what it is limited to: securityContext, limits, names and networks."""
 import os
 
+import pytest
+
 from harness import wait_for
 from podplane import IMAGE, condition, ended, plane, state  # noqa: F401 (plane is a fixture)
+
+pytestmark = pytest.mark.feature("F1.4")
 
 
 def lines(text):
@@ -83,6 +87,7 @@ def test_limits_become_cgroup_values(plane):
             assert plane.over(name)["status"]["qosClass"] == qos
 
 
+@pytest.mark.feature("D8.3")
 def test_disk_limits(plane):
     """ephemeral-storage: the writable layer and the log count."""
     with plane.pod("head -c 6000000 /dev/zero > /f; sleep 1000", "disk", resources={"limits": {"ephemeral-storage": "3Mi"}}) as name:
@@ -90,6 +95,7 @@ def test_disk_limits(plane):
         assert (p["status"]["phase"], p["status"]["reason"]) == ("Failed", "Evicted") and 'Container c exceeded its local ephemeral storage limit "3Mi"' in p["status"]["message"]
 
 
+@pytest.mark.feature("D8.2")
 def test_dev_shm_and_proc(plane):
     script = "df -k /dev/shm | awk 'END { print \"shm=\" $2 }'; cat /proc/sys/kernel/hostname; echo w > /proc/sys/kernel/hostname 2>/dev/null || echo sys=ro; wc -c < /proc/kcore; echo pid=$(cut -d' ' -f1 /proc/1/stat); ls -d /dev/[a-z]* | tr '\\n' ' '"
     with plane.pod(script, "shm") as name:

@@ -23,6 +23,8 @@ import pytest
 from harness import wait_for
 from podplane import IMAGE, plane, state  # noqa: F401 (plane is a fixture)
 
+pytestmark = pytest.mark.feature("F1.4")
+
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (.*)$")
 
 

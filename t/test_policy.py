@@ -19,6 +19,8 @@ sys.path.insert(0, str(HERE / "kube"))
 import cluster  # noqa: E402
 import image  # noqa: E402
 
+pytestmark = pytest.mark.feature("A7.4")
+
 POLICIES = ROOT / "deploy/policies/pool-devices.yaml"
 BRIDGE = "system:serviceaccount:tandem-system:tandem-bridge"
 OURS = "only the bridge of Tandem allocates them"
@@ -113,7 +115,6 @@ def allocation(c, name):
     return json.dumps({"status": {"allocation": {"devices": {"results": [result]}}}})
 
 
-@pytest.mark.feature("A12")
 def test_without_it_kube_scheduler_gives_them_away(site):
     """What the policy is for; and what was given before it is given back under it."""
     apply(site, claim("before"), pod("before", claim="before"))
@@ -122,7 +123,6 @@ def test_without_it_kube_scheduler_gives_them_away(site):
     assert may_create(site, pod("x", limits={"nvidia.com/gpu": 1})) == ""
 
 
-@pytest.mark.feature("A12")
 def test_kube_scheduler_gives_no_device_of_the_pool(site):
     site.kubectl("apply", "-f", str(POLICIES))
     apply(site, claim("probe"))
@@ -142,7 +142,6 @@ def test_kube_scheduler_gives_no_device_of_the_pool(site):
     site.kubectl("delete", "pod", "foreign")
 
 
-@pytest.mark.feature("A12")
 def test_the_bridge_does_and_nobody_else(site):
     patch = ("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", allocation(site, "probe"))
     for who in ((), ("--as", "system:kube-scheduler"), ("--as", "admin", "--as-group", "system:masters"), ("--as", "system:serviceaccount:default:tandem-bridge")):
@@ -154,7 +153,6 @@ def test_the_bridge_does_and_nobody_else(site):
     site.kubectl("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", json.dumps({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}}))
 
 
-@pytest.mark.feature("A12")
 def test_slurmd_still_sees_them_all(site):
     """An adminAccess claim takes no device: kube-scheduler places slurmd's pods."""
     apply(site, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
@@ -164,7 +162,6 @@ def test_slurmd_still_sees_them_all(site):
     assert len(devices(site, "all", "slurm")) == 8
 
 
-@pytest.mark.feature("A12")
 def test_extended_resources_of_the_pool_are_slurms(site):
     gpu = {"nvidia.com/gpu": 1}
     said = may_create(site, pod("x", limits=gpu))

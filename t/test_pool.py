@@ -12,7 +12,7 @@ from harness import wait_for
 
 @pytest.mark.check
 @pytest.mark.asan
-@pytest.mark.feature("F1")
+@pytest.mark.feature("A3.1", "F1.6")
 def test_both_sides_see_the_same_nodes(pool):
     kube = {n["metadata"]["name"]: n for n in pool.items("nodes")}
     slurm = set(pool.shell("sinfo", "-h", "-N", "-o", "%N").split())
@@ -27,7 +27,7 @@ def test_both_sides_see_the_same_nodes(pool):
 
 @pytest.mark.check
 @pytest.mark.asan
-@pytest.mark.feature("F1")
+@pytest.mark.feature("A1.4", "F1.7")
 def test_srun_on_all_nodes_sees_its_devices(pool):
     out = pool.shell("srun", f"-N{len(pool.nodes)}", "--mem=100M", "--gres=gpu:2", "sh", "-c", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")
     seen = dict(line.split() for line in out.splitlines())
@@ -36,6 +36,7 @@ def test_srun_on_all_nodes_sees_its_devices(pool):
     wait_for("its nodes are free", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
+@pytest.mark.feature("A1.5", "A15.1")
 def test_srun_from_every_pod_of_a_login_group(pool):
     """slurmctld calls each one's srun back: nothing stays COMPLETING."""
     def replicas(n):
@@ -59,7 +60,7 @@ def test_srun_from_every_pod_of_a_login_group(pool):
 
 @pytest.mark.check
 @pytest.mark.asan
-@pytest.mark.feature("A6")
+@pytest.mark.feature("A6.2", "A6.6", "A18.1")
 def test_a_pod_goes_through_the_queue(pool):
     pool.apply(pool.pod("one", gpus=2))
     wait_for("pod one runs", lambda: pool.phase("one") == "Running")
@@ -75,7 +76,7 @@ def test_a_pod_goes_through_the_queue(pool):
 
 
 @pytest.mark.check
-@pytest.mark.feature("A7")
+@pytest.mark.feature("A7.1", "A7.2")
 def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
     """A pod with 2 GPUs and a job with 6 on every node: all GPUs, each with one holder; everybody tries every device of its node."""
     n = len(pool.nodes)
@@ -100,7 +101,7 @@ def test_pods_and_jobs_share_nodes_and_nobody_gets_anothers_device(pool, probe):
         assert allowed(out) == gpus, (node, out)
 
 
-@pytest.mark.feature("A6")
+@pytest.mark.feature("A6.3", "A18.1", "A18.2", "F1.8")
 def test_full_pool_one_queue_in_slurms_order(pool):
     """Pods and jobs wait together; what is freed goes to the next in Slurm's order, whichever kind it is."""
     n = len(pool.nodes)
@@ -126,7 +127,7 @@ def test_full_pool_one_queue_in_slurms_order(pool):
 
 
 @pytest.mark.check
-@pytest.mark.feature("A6")
+@pytest.mark.feature("A6.6")
 def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     pool.apply(pool.deployment("web", 1, 2))
     p = wait_for("web runs", lambda: pool.running("-l", "app=web"))[0]
@@ -139,7 +140,7 @@ def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     assert pool.grant(q)[0] != job
 
 
-@pytest.mark.feature("A6")
+@pytest.mark.feature("A6.6", "F1.8")
 def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
     pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
     wait_for("pods hold all", lambda: len(pool.running()) == len(pool.nodes))
@@ -151,6 +152,7 @@ def test_deleted_pod_frees_its_gpus_for_a_native_job(pool):
     wait_for("the pod's job is over", lambda: held not in pool.squeue())  # its node's word that all is done may be on its way still
 
 
+@pytest.mark.feature("A6.6")
 def test_a_renamed_job_still_ends_with_its_pod(pool):
     """Jobs are ended by id and name in one request; who owns a job may rename it."""
     pool.apply(pool.pod("renamed"), pool.pod("waits", gpus=8), *[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
@@ -166,7 +168,7 @@ def test_a_renamed_job_still_ends_with_its_pod(pool):
     wait_for("the others live", lambda: len(pool.squeue()) == len(pool.nodes))
 
 
-@pytest.mark.feature("A6")
+@pytest.mark.feature("A18.2")
 def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
     pool.apply(pool.pod("huge", gpus=9))
     ev = wait_for("an event says so", lambda: [e for e in pool.items("events", "-n", "default") if e["reason"] == "Refused" and e["involvedObject"]["name"] == "huge"])
@@ -176,7 +178,7 @@ def test_a_pod_that_can_never_fit_is_refused_with_the_reason(pool):
 
 @pytest.mark.check
 @pytest.mark.asan
-@pytest.mark.feature("A5")
+@pytest.mark.feature("A5.2", "B2.1", "B2.2")
 def test_cordon_drains_and_uncordon_resumes(pool):
     pool.kubectl("cordon", "n1")
     wait_for("our reason is in sinfo -R", lambda: re.search(r"tandem: cordoned.* n1", pool.shell("sinfo", "-h", "-R", "-o", "%E %N")))
@@ -184,7 +186,7 @@ def test_cordon_drains_and_uncordon_resumes(pool):
     wait_for("resumed", lambda: pool.idle_nodes() == len(pool.nodes))
 
 
-@pytest.mark.feature("A5")
+@pytest.mark.feature("A5.1", "A5.6")
 def test_a_foreign_drain_is_shown_and_left_alone(pool):
     pool.shell("scontrol", "update", "nodename=n2", "state=drain", "reason=bad fan")
     n = wait_for("shown on the node", lambda: (lambda o: o if o["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason") == "bad fan" else None)(pool.get("node", "n2")))
@@ -204,7 +206,7 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
 
 
-@pytest.mark.feature("A5")
+@pytest.mark.feature("A1.1", "A1.3", "A1.5", "A5.6")
 def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
     """Its own daemons may go to drained nodes: nobody could resume these without it."""
     pool.shell("scontrol", "update", f"nodename={','.join(pool.nodes)}", "state=drain", "reason=power work")
@@ -224,6 +226,7 @@ def test_slurm_starts_again_where_all_its_nodes_are_drained(pool):
     wait_for("no taint is left", lambda: not any(n.get("spec", {}).get("taints") for n in pool.items("nodes") if n["metadata"]["name"] in pool.nodes))
 
 
+@pytest.mark.feature("A7.4")
 def test_default_scheduler_pods_run_beside_and_get_no_pool_devices(pool, probe):
     p = pool.pod("plain", cpu="100m", scheduler="default-scheduler")
     with_home(pool, p["spec"])
@@ -263,7 +266,7 @@ def test_a_shell_with_a_terminal(pool):
 
 
 @pytest.mark.embedded  # the real plane's API server has an audit log: t/test_deploy.py
-@pytest.mark.feature("A14")
+@pytest.mark.feature("A16.4")
 def test_no_role_asked_for_what_it_may_not(shared_pool):
     """Last in this file: the roles have done their daily work by now, each with its own rights only."""
     assert [l for l in open(f"{shared_pool.home}/log/apiserver.log", errors="replace") if "asked for what it may not" in l] == []

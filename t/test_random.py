@@ -13,6 +13,8 @@ import pytest
 from harness import wait_for
 from observer import KubeletObserver, Observer, differences
 
+pytestmark = pytest.mark.feature("A7.4", "A12.2")
+
 SLEEP = ["sleep", "100000"]
 STUBBORN = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]  # ends by KILL only: its devices stay held through the whole grace
 
@@ -93,7 +95,6 @@ class Steps:
             return f.__name__, repr(e)
 
 
-@pytest.mark.feature("A7")
 def test_random_steps(pool, request):
     seed, count = int(request.config.getoption("--seed")), int(request.config.getoption("--steps"))
     steps, obs, log = Steps(pool, random.Random(seed)), (Observer if pool.plane == "embedded" else KubeletObserver)(pool), []

@@ -17,6 +17,8 @@ import yaml
 from harness import wait_for
 from podplane import IMAGE, plane  # noqa: F401 (fixture)
 
+pytestmark = pytest.mark.feature("F1.2")
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -221,6 +223,7 @@ def test_rights_outlive_the_server(plane, space):
     assert not ann.may("list", "pods", "-n", space)  # it may ask
 
 
+@pytest.mark.feature("A16.4")
 def test_the_files_for_clusters_work_here(plane):
     """deploy/manifests as it is: what the accounts of Tandem's roles may do on other clusters, they may do here, and nothing else."""
     kinds = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
@@ -256,6 +259,7 @@ def test_the_files_for_clusters_work_here(plane):
 ROLES = ("operator", "bridge", "agent", "controllers")
 
 
+@pytest.mark.feature("A16.4")
 def test_each_role_has_its_own_rights(plane):
     """Tandem's roles are nobody's masters here: operator, bridge and agent have the very rules of deploy/, and what the plane's own work needs besides."""
     deployed = {d["metadata"]["name"]: d["rules"] for d in yaml.safe_load_all(open(ROOT / "deploy/manifests/tandem.yaml")) if d and d["kind"] == "ClusterRole"}

@@ -54,6 +54,7 @@ def raw(server, data, seconds=60, user="admin"):
 
 
 # ---- who speaks ----
+@pytest.mark.feature("F1.2")
 def test_clients_check_the_server(server, tandem, tmp_path):
     """kubectl and the roles refuse a server that another CA vouches for, and one of another name."""
     stranger = Server(tandem)
@@ -72,6 +73,7 @@ def test_clients_check_the_server(server, tandem, tmp_path):
         stranger.close()
 
 
+@pytest.mark.feature("F1.2")
 def test_forged_tokens(server):
     key = pathlib.Path(f"{server.dir}/pki/sa.key").read_bytes()
     ca = pathlib.Path(f"{server.dir}/pki/ca.crt").read_bytes()
@@ -97,6 +99,7 @@ def test_forged_tokens(server):
         assert server.socket and ask(token) in (400, 401), token
 
 
+@pytest.mark.feature("F1.2")
 def test_who_one_says_one_is(server):
     """Headers that a proxy would set mean nothing here."""
     for h in ({"X-Remote-User": "admin", "X-Remote-Group": "system:masters"}, {"X-Forwarded-User": "admin"}, {"X-Forwarded-Client-Cert": "Subject=\"CN=admin,O=system:masters\""},
@@ -105,6 +108,7 @@ def test_who_one_says_one_is(server):
 
 
 # ---- what they send ----
+@pytest.mark.feature("F1.2")
 def test_requests_in_requests(server):
     """Two readers of the same bytes must see the same requests; what could be read in two ways is not read at all, and the connection ends."""
     smuggled = f"GET {NS}/secrets HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -124,6 +128,7 @@ def test_requests_in_requests(server):
     assert server.call("GET", f"{CMS}/smuggle")[0] == 404
 
 
+@pytest.mark.feature("F1.2")
 def test_large_and_deep_bodies(server):
     post = f"POST {CMS} HTTP/1.1\r\nHost: x\r\nContent-Type: %s\r\n"
     assert b" 413 " in raw(server, (post % "application/json" + "Content-Length: 999999999999999999\r\n\r\n").encode())[:20]
@@ -155,6 +160,7 @@ def test_large_and_deep_bodies(server):
     assert server.memory() - before < 64 << 20
 
 
+@pytest.mark.feature("F1.2")
 def test_paths_that_lead_elsewhere(server):
     server.call("POST", "/api/v1/namespaces", {"metadata": {"name": "other"}})
     server.call("POST", "/api/v1/namespaces/other/secrets", {"metadata": {"name": "s"}, "stringData": {"k": "v"}})
@@ -171,6 +177,7 @@ def test_paths_that_lead_elsewhere(server):
         assert status == 422, (key, status, answer)
 
 
+@pytest.mark.feature("F1.2")
 def test_a_promise_that_is_not_kept_is_said(server):
     """Pod security is not enforced here: who asks for it is told, once."""
     key = "pod-security.kubernetes.io/enforce"
@@ -185,6 +192,7 @@ def test_a_promise_that_is_not_kept_is_said(server):
 
 # ---- how slowly they send it ----
 @pytest.mark.alone  # those who are kept out come in too, when the crowd has been cut: that they need not wait is a time
+@pytest.mark.feature("F1.2")
 def test_a_crowd_that_says_nothing_keeps_nobody_out(server):
     """1060 connections without credentials, more than there are places: half a head, half a body, some that rest after a request, and most that only came."""
     import resource
@@ -242,6 +250,7 @@ def fetch(plane, path, method="GET"):  # noqa: F811
         c.close()
 
 
+@pytest.mark.feature("F1.4")
 def test_volumes_lead_nowhere_else(plane, secret):  # noqa: F811
     """A link that a pod made in its own volume, mounted by subPath; names with ..; pipes and devices in a volume."""
     d = dict(volumes=[{"name": "d", "emptyDir": {}}])
@@ -264,6 +273,7 @@ def test_volumes_lead_nowhere_else(plane, secret):  # noqa: F811
             assert code == 422, (vol, answer)
 
 
+@pytest.mark.feature("F1.4")
 def test_a_pod_that_reaches_for_its_host(plane, secret):  # noqa: F811
     """Root in a container as most images have it, without privileges: nothing of the host answers."""
     tries = {
@@ -281,6 +291,7 @@ def test_a_pod_that_reaches_for_its_host(plane, secret):  # noqa: F811
     assert set(got) == set(tries) and not [n for n, v in got.items() if v != "no"], got
 
 
+@pytest.mark.feature("F1.4")
 def test_links_in_places_that_pods_share(plane, secret):  # noqa: F811
     """What one pod links in a hostPath, another one's hostPath or subPath follows inside that place only, also when a file or directory is to be made."""
     evil = pathlib.Path(f"/var/tmp/{EVIL}")
@@ -310,6 +321,7 @@ def test_links_in_places_that_pods_share(plane, secret):  # noqa: F811
         plane.api.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
 
 
+@pytest.mark.feature("F1.4")
 def test_subpaths_that_change_while_they_are_mounted(plane, secret):  # noqa: F811
     """One container turns a directory into a link and back as fast as it can; the other one's mount is made again and again meanwhile."""
     vol = dict(volumes=[{"name": "d", "emptyDir": {}}])
@@ -324,6 +336,7 @@ def test_subpaths_that_change_while_they_are_mounted(plane, secret):  # noqa: F8
                 assert SECRET not in fetch(plane, f"{NS}/pods/{name}/log?container=v{i}")[1], name
 
 
+@pytest.mark.feature("F1.4")
 def test_a_working_directory_is_in_the_container(plane, secret):  # noqa: F811
     """A descriptor that a runtime left open would be a way out of it."""
     names = {}
@@ -339,6 +352,7 @@ def test_a_working_directory_is_in_the_container(plane, secret):  # noqa: F811
         plane.api.call("DELETE", f"{NS}/pods/{name}?gracePeriodSeconds=0")
 
 
+@pytest.mark.feature("F1.4")
 def test_what_pods_have_is_not_for_everybody_on_the_machine(plane):  # noqa: F811
     """Somebody without rights on the machine reads no token, no Secret and no key below the home, and finds no program there that makes them root."""
     plane.make("secrets", "mine", stringData={"k": "pods-own-secret"})
@@ -362,6 +376,7 @@ def test_what_pods_have_is_not_for_everybody_on_the_machine(plane):  # noqa: F81
         plane.ex(name, "rm", "/s/rootshell")
 
 
+@pytest.mark.feature("A7.4")
 def test_pods_that_claim_devices(plane):  # noqa: F811
     """The gate's directory is a hostPath like others; what a pod that is no slurmd says there is worth nothing, and it puts nothing in its place."""
     say = ("use Socket; sub say_ { my ($s, $l) = @_; socket(my $f, PF_UNIX, SOCK_STREAM, 0); connect($f, pack_sockaddr_un(\"/g/$s\")) or return \"no: $!\"; syswrite($f, \"$l\\n\"); my $a = \"\"; "
@@ -381,6 +396,7 @@ def test_pods_that_claim_devices(plane):  # noqa: F811
             assert s.recv(100) == b"ok\n"
 
 
+@pytest.mark.feature("F1.4")
 def test_a_pod_and_the_networks(plane):  # noqa: F811
     """A pod meets nothing that listens on the loopback of the machine or of another pod, by no name, and no abstract socket; the API wants to know who asks, whatever way one comes."""
     with socket.socket() as here, socket.socket(socket.AF_UNIX) as abstract:
@@ -409,6 +425,7 @@ def test_a_pod_and_the_networks(plane):  # noqa: F811
         assert r.returncode and ("Unauthorized" in r.stderr or "logged in" in r.stderr), r.stderr
 
 
+@pytest.mark.feature("F1.4")
 def test_forged_paths_to_containers(plane):  # noqa: F811
     """exec, attach, log and port-forward go to the pod that the path names, and its right is asked for; nothing in it leads to another."""
     with plane.pod("echo of-the-victim; sleep 1000", "victim") as victim, plane.pod("sleep 1000", "mine") as mine:
@@ -440,6 +457,7 @@ def test_forged_paths_to_containers(plane):  # noqa: F811
         assert "of-the-victim" in plane.text(victim)
 
 
+@pytest.mark.feature("F1.4")
 def test_the_agents_sockets_are_roots(plane):  # noqa: F811
     run = pathlib.Path(plane.run_dir)
     # Containers of the tests before may go meanwhile, and their directories with them: os.walk does not mind.
@@ -450,6 +468,7 @@ def test_the_agents_sockets_are_roots(plane):  # noqa: F811
         assert r.returncode != 0 and ("PermissionError" in r.stderr or not p.exists()), (p, r.stderr)
 
 
+@pytest.mark.feature("F1.4")
 def test_cp_of_a_hostile_container(plane, tmp_path, secret):  # noqa: F811
     """`kubectl cp` reads a tar that the container made: what leads out of the target is not written."""
     with plane.pod("sleep 1000", "cp") as name:

@@ -11,6 +11,8 @@ import pytest
 
 from harness import ROOT
 
+pytestmark = pytest.mark.feature("F1.1")
+
 # What the tests call besides what every Debian has.
 PROGRAMS = "gcc git ip kubectl man meson mmdebstrap openssl pgrep ps runc setpriv spin sysctl unshare zstd"
 RELEASES = os.environ.get("TANDEM_BARE", "bookworm").split(",")
@@ -28,7 +30,6 @@ def mirror():
     return None
 
 
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("release", RELEASES)
 def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):
     url = mirror()
