@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# rows: A5.7 A6.1 F1.9 F3.1
 """Benchmarks: numbers and ratios, never pass or fail. Run as root, best on a quiet machine.
 
 usage: bench/bench.py [--build DIR] [--only RUN,…] [--pods 200] [--held 0,1000,5000]

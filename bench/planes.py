@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# rows: F1.9 F3.1
 """The same work on the embedded plane and on a real Kubernetes, side by side in one run: numbers and ratios, never pass or fail.
 
 usage: bench/planes.py [--build DIR] [--only RUN,…] [--pods 60] [-o table|json]        as root, best on a quiet machine

@@ -1,5 +1,6 @@
 // A SlurmCluster, a pod, its claim, a class and a node's slices: no device is planned twice, as many as were asked for, and the writes that
 // follow from a claim end at the plan.
+// rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/want.h"
 

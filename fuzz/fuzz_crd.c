@@ -1,5 +1,6 @@
 // YAML stream: a CustomResourceDefinition, an object. What the server does with both: the checks of the CRD, its kinds, their OpenAPI, and
 // the way of an object through them. A CRD that the check lets pass can be served.
+// rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>

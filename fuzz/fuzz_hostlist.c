@@ -1,4 +1,5 @@
 // Hostlists, index ranges and GRES strings; what the writers write must read back as the same value.
+// rows: A7.1
 #include "slurm/hostlist.h"
 
 #include <stdlib.h>

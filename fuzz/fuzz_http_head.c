@@ -1,4 +1,5 @@
 // Request heads: what is accepted has a clean path, one framing, and reads the same when it is written again. Chunk lines; escapes.
+// rows: F1.2
 #include "http/head.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
 // JSON and YAML in; what YAML out writes must read back as the same value.
+// rows: F1.2
 #include "json/json.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
 // "PATH\nJSON": the path of a CRD's printer column, on an object. What is selected is part of the object, and its text is bounded.
+// rows: F1.10
 #include "apiserver/jsonpath.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
 // Lines at the knock port: what is taken has a job above 0 and fields without blanks, and reads the same from the line written anew.
+// rows: A6.6
 #include "bridge/knocks/line.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 // Kubeconfig files: whatever is taken names an http(s) server, and a client certificate never comes without its key.
+// rows: F2.1
 #include "kube/internal.h"
 
 #include <stdio.h>

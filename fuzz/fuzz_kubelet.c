@@ -1,5 +1,6 @@
 // What the agent beside a kubelet reads: pods of a cluster, and /proc/PID/cgroup. A pod that was fenced for a run of a job is fenced for
 // that one, whatever its conditions said before, and for no other. A uid out of a cgroup's name is one.
+// rows: A7.4
 #include "api/kinds.h"
 #include "gate/busy.h"
 #include "gate/cgroups.h"

@@ -1,6 +1,7 @@
 // An OCI layout or the content of a `docker save` archive. Each line is a blob of it, "@3" in a later one the digest of the fourth; a line
 // "-> TARGET" is a link "l<line>" instead. The last line is index.json, or manifest.json when it is a list. What is taken has a digest for
 // every layer, a name that is one directory, and no file that lies outside.
+// rows: F1.4
 #include "base/file.h"
 #include "http/pki.h"
 #include "oci/image_internal.h"

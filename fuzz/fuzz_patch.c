@@ -1,5 +1,6 @@
 // YAML stream: an object, a patch. The three kinds of patches on it: what comes out can be written and read again, and a merge patch that
 // is applied twice says what it said once.
+// rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>

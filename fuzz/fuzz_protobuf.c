@@ -1,4 +1,5 @@
 // Kubernetes' protobuf bodies: whatever is taken is a JSON object with kind and apiVersion, and nothing else happens.
+// rows: F1.2
 #include "apiserver/jsonpath.h"
 #include "apiserver/protobuf.h"
 

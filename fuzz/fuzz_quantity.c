@@ -1,4 +1,5 @@
 // Quantities: their canonical text is the same value, whole units and thousandths agree, and what we write we read.
+// rows: F1.2
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
 #include "base/mem.h"

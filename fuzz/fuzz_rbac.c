@@ -1,5 +1,6 @@
 // YAML stream: {owner: RULES, wanted: RULES}, a question, then roles and bindings. Who has all that is wanted may do all that it allows: so
 // nobody gives away more than he has. A decision is the same as asking each of the user's rules. What is written is read again.
+// rows: F1.2
 #include "apiserver/rbac.h"
 
 #include <stdint.h>

@@ -4,6 +4,7 @@
 //
 // Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz turns libFuzzer's
 // own look after each input off, which sees what is just going from hand to hand as lost).
+// rows: F1.2
 #include "apiserver/srv.h"
 #include "base/cancel.h"
 #include "base/file.h"

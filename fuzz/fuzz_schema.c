@@ -1,4 +1,5 @@
 // YAML stream: a schema (or a CRD), a value, a second value. Everything the engine does with them, and with them as Pods and Deployments.
+// rows: F1.2
 #include "api/kinds.h"
 #include "api/selector.h"
 

@@ -1,4 +1,5 @@
 // Replies of slurmrestd: cut into elements at any place the same elements come out, and each is read as a job, a node and a state.
+// rows: A6.2 F2.2
 #include "slurm/adapter.h"
 
 #include <string.h>

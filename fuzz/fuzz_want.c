@@ -1,4 +1,5 @@
 // A SlurmCluster and a pod: what the pod's stand-in asks of Slurm. No string of the pod becomes a line, and every number is in bounds.
+// rows: A6.2
 #include "bridge/scheduler/want.h"
 
 #include <stdint.h>

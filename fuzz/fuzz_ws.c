@@ -1,4 +1,5 @@
 // WebSocket frame heads: what is accepted is in bounds, and never from fewer bytes than it says.
+// rows: F1.4
 #include "http/ws_frame.h"
 
 #include <stdlib.h>

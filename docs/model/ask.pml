@@ -5,6 +5,7 @@
  * -DBUG_… takes one rule of the protocol away: then spin must find what that rule is for. -DLIVELOCK: searched for cycles instead, for every
  * run must come to its end. -DKUBELET: a real kubelet starts the containers and asks nobody; the agent's gate sees pods and processes, and fences
  * (docs/design/0010). */
+/* rows: A6.6 A7.4 */
 #define IDS 4    /* job ids that slurmctld gives out, and … */
 #define STARTS 4 /* … starts of jobs: runs that need more are cut there */
 #ifndef FAULTS

@@ -1,4 +1,5 @@
 // Every built-in kind compiles, its defaults are valid against itself, and the defaults are Kubernetes'.
+// rows: F1.2
 #include "api/test/testlib.h"
 
 #include <time.h>

@@ -1,4 +1,5 @@
 // Strategic merge patches and server-side apply on real kinds.
+// rows: F1.2
 #include "api/test/testlib.h"
 
 static const struct td_schema *of(const char *group, const char *kind)

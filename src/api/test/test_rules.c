@@ -1,4 +1,5 @@
 // The cross-field rules of built-in kinds: what users trip over, and what must pass.
+// rows: F1.2 F1.5
 #include "api/test/testlib.h"
 
 static struct td_json *stored(const struct td_kind *k, const char *text)

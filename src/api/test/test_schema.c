@@ -1,4 +1,5 @@
 // The engine on many small schemas, and CRDs.
+// rows: A2.1 F1.2
 #include "api/test/testlib.h"
 
 #include "api/schema_priv.h"

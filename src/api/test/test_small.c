@@ -1,4 +1,5 @@
 // Quantities, selectors, placement, Status: tables of small cases.
+// rows: F1.2
 #include "api/names.h"
 #include "api/test/testlib.h"
 

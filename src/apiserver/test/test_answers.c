@@ -1,5 +1,6 @@
 // What the server answers is right, or it says in plain words that it does not serve it. Each test is a request of a real client
 // that was once answered wrongly.
+// rows: F1.2
 #include "apiserver/test/harness.h"
 
 #include <setjmp.h>

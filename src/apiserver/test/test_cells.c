@@ -1,4 +1,5 @@
 // What `kubectl get` prints of each kind: an object, and the cells of its row.
+// rows: F1.2 F1.10
 #include "apiserver/cells.h"
 #include "base/clock.h"
 

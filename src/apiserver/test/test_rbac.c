@@ -1,4 +1,5 @@
 // Access rules: decisions in a table, coverage, aggregation; and over HTTP: who may what, who may give what away, tokens.
+// rows: F1.2
 #include "apiserver/rbac.h"
 #include "apiserver/test/harness.h"
 

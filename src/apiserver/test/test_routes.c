@@ -1,4 +1,5 @@
 // The verbs over a real server in this process.
+// rows: F1.2
 #include "apiserver/test/harness.h"
 
 #include <setjmp.h>

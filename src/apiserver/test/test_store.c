@@ -1,4 +1,5 @@
 // The store: revisions, conflicts, lists at a revision, ring expiry, restart, many writers, one lost process.
+// rows: F1.2
 #include "apiserver/expiry.h"
 #include "apiserver/store.h"
 #include "base/file.h"

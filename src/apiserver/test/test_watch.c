@@ -1,4 +1,5 @@
 // Watches over a real server in this process: order, selectors, resumption, expiry, restarts, many at once.
+// rows: F1.2
 #include "apiserver/test/harness.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // base: errors, memory, clock, heap, cancel, files, processes.
+// rows: F2
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 // The table of options: what is accepted, what is refused in which words, and the help that is made from it.
+// rows: F2
 #include "base/options.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 // The knock port as stand-ins see it: who is let in, what a hello leaves behind, how a stand-in is told to end.
+// rows: A6.6 A12.1
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/scheduler/ask.h"
 

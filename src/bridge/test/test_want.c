@@ -1,4 +1,5 @@
 // A pod in Slurm's words, and the settings that it is read with.
+// rows: A6.2 A18.2
 #include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
 #include "bridge/test/given.h"

@@ -1,4 +1,5 @@
 // The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and what a table says after a reboot.
+// rows: A7.4 F2.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

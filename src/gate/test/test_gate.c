@@ -1,4 +1,5 @@
 // The gate's table and its waiting: nobody gets a device before its last holder is gone, and no superseded holder comes back.
+// rows: A7.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

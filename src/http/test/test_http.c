@@ -1,4 +1,5 @@
 // Client and server against each other: whole replies, streams, errors, cancel.
+// rows: F1.2 F2.1
 #include "http/test/raw.h"
 #include "http/test/serve.h"
 

@@ -1,4 +1,5 @@
 // Certificates, tokens and encodings.
+// rows: F1.2
 #include "base/clock.h"
 #include "base/file.h"
 #include "http/pki.h"

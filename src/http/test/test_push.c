@@ -1,4 +1,5 @@
 // Pushed replies (watches): many at once, peers that go, stall or stay, the end by time, by the filler and by the server.
+// rows: F1.2
 #include "http/test/raw.h"
 #include "http/test/serve.h"
 

@@ -1,4 +1,5 @@
 // WebSocket: frames by the book, an echo over TLS, and both through the relay, with a stream and what must not pass it.
+// rows: F1.4
 #include "http/head.h"
 #include "http/test/raw.h"
 #include "http/test/serve.h"

@@ -1,4 +1,5 @@
 // json: paths, patches, YAML in and out.
+// rows: F1.2 F2.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

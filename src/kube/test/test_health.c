@@ -1,4 +1,5 @@
 // What /livez, /readyz and /metrics answer.
+// rows: A12.2 A14.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

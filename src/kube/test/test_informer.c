@@ -1,4 +1,5 @@
 // The reflector against an API that ends watches, forgets versions, repeats itself and lags.
+// rows: A12.2
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

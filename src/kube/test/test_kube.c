@@ -1,4 +1,5 @@
 // kubeconfig, verbs on the wire, and what replies become.
+// rows: F2.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

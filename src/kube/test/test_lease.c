@@ -1,4 +1,5 @@
 // Leader election against an API that keeps one Lease with optimistic locking.
+// rows: A12.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

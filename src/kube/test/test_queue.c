@@ -1,3 +1,5 @@
+// rows: A12.2
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

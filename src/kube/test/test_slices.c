@@ -1,4 +1,5 @@
 // Which device is Slurm's index i, from what a DRA driver publishes.
+// rows: A7.1
 #include "kube/slices.h"
 
 #include <setjmp.h>

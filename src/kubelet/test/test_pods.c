@@ -1,4 +1,5 @@
 // The pure parts of a pod: environment, files that containers cannot trick, hosts files, status, back-off, admission.
+// rows: F1.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

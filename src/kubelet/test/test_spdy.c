@@ -1,4 +1,5 @@
 // The SPDY part of port-forward: header blocks made by zlib with the draft's dictionary (python3's zlib), frames, and bytes that are wrong.
+// rows: F1.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

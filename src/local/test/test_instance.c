@@ -1,4 +1,5 @@
 // Unit tests of a home's own files: who lives by its pid file, and one `up` or `down` at a time.
+// rows: F1.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,5 @@
+// rows: A14.1
+
 #include "metrics/metrics.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 // What crashes leave, and that purge finds all of it. Needs root.
+// rows: F1.4 F1.7
 #include "oci/test/fixture.h"
 
 #include "base/clock.h"

@@ -1,5 +1,6 @@
 // The image store: names, import, list, remove, locks, mirrors. Needs root where a container runs from an image.
 //   test_oci_image build DIR NAME   builds a recipe for real (network, half a minute): by hand
+// rows: F1.4
 #include "oci/image.h"
 #include "oci/image_internal.h"
 #include "oci/test/fixture.h"

@@ -1,4 +1,5 @@
 // Containers end to end: real runc, real cgroups. Needs root.
+// rows: F1.4 F1.7
 #include "oci/test/fixture.h"
 
 #include "base/clock.h"

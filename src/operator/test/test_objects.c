@@ -1,6 +1,7 @@
 // The objects that the operator makes, to the byte: inputs and expected results are files in objects/.
 //
 // After a change that is meant, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with TD_SOURCE_ROOT) writes them anew.
+// rows: A1.8 A2.1 A2.8
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"

@@ -1,4 +1,5 @@
 // Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the decision about nodes.
+// rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"

@@ -1,4 +1,5 @@
 // Unit tests of what a SlurmCluster gets besides Slurm: the template that is installed, filled in.
+// rows: A2.1
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"

@@ -4,6 +4,7 @@
 // One round is one virtual second: Slurm starts what fits, in the order of the queue; then every ask is decided until nothing is left to do
 // at once; now and then one is seen late. Checked: what is bound is a grant as Slurm has it (I1); nothing is ended that should live (I4);
 // only its own job is ended (I5); at the end nothing is left on either side (I3). Prints decisions per second.
+// rows: A6.6 F3.2
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pool/pool.h"

@@ -1,5 +1,6 @@
 // Runs t/scenarios/*.txt: decisions of the pool as text. Lines: "= name" starts a scenario; "given ask|job|node|want|machine|vanish word…"
 // adds facts; "want …" is the decision. A word is "flag" or "key=value" or key="value with blanks". Comments start with "#".
+// rows: A5.6 A6.2 A6.6
 #include "base/file.h"
 #include "base/mem.h"
 #include "pool/pool.h"

@@ -1,4 +1,5 @@
 // Unit tests of the conf writer: golden text, refusals, and that no outside string can add a line or a key.
+// rows: A1.6 A2.2 A2.3 A2.4 A2.5
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,3 +1,5 @@
+// rows: A7.1
+
 #include "slurm/hostlist.h"
 
 #include <setjmp.h>

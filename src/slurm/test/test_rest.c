@@ -1,4 +1,5 @@
 // The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W, E, N).
+// rows: A6.2 F2.2
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"

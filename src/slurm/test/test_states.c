@@ -1,4 +1,5 @@
 // Every state of both tables by name: a state that is added to the table without a line here fails the count.
+// rows: A3.4
 #include "base/mem.h"
 #include "slurm/states.h"
 

@@ -1,3 +1,4 @@
+# rows: A6.6 A7.4
 """The three modes of tandem-standin against scripted peers. Waits have deadlines; nothing sleeps to synchronise."""
 import json
 import os
