@@ -104,3 +104,8 @@ def test_rows_says_where_and_how_to_mend(tree, name, old, new, told):
     (tree.path / name).write_text(text.replace(old, new))
     said = tree.rows("--check", code=1)
     assert told in said, said
+
+
+def test_every_test_here_names_its_rows():
+    r = subprocess.run([ROOT / "tools/rows", "--check"], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stdout + r.stderr
