@@ -96,7 +96,6 @@ class Steps:
 
 
 @pytest.mark.slow  # as long as its --steps; chance is for CI
-@pytest.mark.feature("A7")
 def test_random_steps(pool, request):
     seed, count = int(request.config.getoption("--seed")), int(request.config.getoption("--steps"))
     steps, obs, log = Steps(pool, random.Random(seed)), (Observer if pool.plane == "embedded" else KubeletObserver)(pool), []

@@ -31,7 +31,6 @@ def mirror():
 
 
 @pytest.mark.slow  # makes a Debian, and builds everything again
-@pytest.mark.feature("F1")
 @pytest.mark.parametrize("release", RELEASES)
 def test_setup_build_and_unit_tests_in_a_bare_root(release, tmp_path_factory):
     url = mirror()
