@@ -40,7 +40,7 @@ RUNS = ("up", "single", "rss", "other", "burst")
 LARGE = ("--cpus", "64", "--gpus", "8")
 PEER = {"single_p50_ms": 1960.0, "pods_per_s": 3.35, "bridge_ms": {0: 120.0, 1000: 621.0, 5000: 5600.0}, "restd_ms": {0: 109.0, 1000: 894.0, 5000: 7400.0},
         "rest_kb": {0: 3100.0, 1000: 17900.0, 5000: 123000.0}}
-OURS = ("bridge", "apiserver", "agent", "slurmrestd", "slurmctld")
+OURS = ("bridge", "apiserver", "kubelet", "slurmrestd", "slurmctld")
 
 
 class Progress:
@@ -257,7 +257,7 @@ def table(r):
         row("  created → bound: p50, p99", f"{b['p50_s']:.1f} s, {b['p99_s']:.1f} s")
         row("  bridge, CPU per pod", f"{cpu.get('bridge', 0):.2f} ms", "2 ms", ratio(cpu.get("bridge", 0), PEER["bridge_ms"].get(held)))
         row("  slurmrestd", f"{cpu.get('slurmrestd', 0):.2f} ms", "", ratio(cpu.get("slurmrestd", 0), PEER["restd_ms"].get(held)))
-        for role in ("slurmctld", "apiserver", "agent"):
+        for role in ("slurmctld", "apiserver", "kubelet"):
             row(f"  {role}", f"{cpu.get(role, 0):.2f} ms")
         row("  REST per pod", f"{b['rest_kb']:.1f} kB", "25 kB", ratio(b["rest_kb"], PEER["rest_kb"].get(held)))
         for op, v in sorted(b["rest_by_call"].items(), key=lambda x: -x[1]["kb"]):

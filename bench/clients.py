@@ -11,7 +11,7 @@ import threading
 import time
 
 TICK = os.sysconf("SC_CLK_TCK")
-ROLES = ("supervise", "apiserver", "agent", "controllers", "operator", "bridge")
+ROLES = ("supervise", "apiserver", "kubelet", "controllers", "operator", "bridge")
 
 
 def pct(values, p):

@@ -163,7 +163,8 @@ class Pool:
         except FileNotFoundError:
             return 0
 
-    roles = ("apiserver", "agent", "controllers", "operator", "bridge")
+    node_role = "kubelet"  # what has the gate
+    roles = ("apiserver", "kubelet", "controllers", "operator", "bridge")
 
     def kill_role(self, role):
         """kill -9; supervise starts another."""

@@ -73,6 +73,7 @@ def lend(request, pool):
 
 class RealPool(Pool):
     plane = "real"
+    node_role = "agent"
     # What hostPath volumes of pods and jobs share on all nodes, and where slurmctld's state lies.
     shared_home, state_path = "/srv/home", "/var/lib/kubelet/slurm-main"
     devices = ("  devices:\n  - {resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: [gpu.example.com],\n"

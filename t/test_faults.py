@@ -25,16 +25,16 @@ from observer import Observer, containers, differences
 pytestmark = [pytest.mark.embedded, pytest.mark.feature("A12.2")]  # fault points and networks of a home
 
 EXTRA_LOOKS, SETTLE_S = 50, 120
-ROLES = ["bridge", "agent", "operator", "controllers", "apiserver"]
+ROLES = ["bridge", "kubelet", "operator", "controllers", "apiserver"]
 CI = [
     "bridge slurm.job-allocate.after:lose",       # the job runs, and nobody knows its id
-    "agent agent.gate-save.after:crash",          # the claim is on disk, nobody was told
+    "kubelet gate.save.after:crash",              # the claim is on disk, nobody was told
     "bridge kube.create.pods.binding.after:crash",
-    "agent agent.container-start.after:crash",    # a container runs that no record calls running
+    "kubelet kubelet.container-start.after:crash",  # a container runs that no record calls running
     "bridge slurm.job-submit.after:crash",        # adopted by its name
     "operator slurm.node-delete.after:crash",
     "bridge slurm.job-submit.after:lose",
-    "agent agent.container-delete.before:crash",
+    "kubelet kubelet.container-delete.before:crash",
     "bridge slurm.job-end.before:crash",
 ]
 ACTIONS = {"before": ["crash", "lose"], "after": ["crash", "lose"]}
@@ -222,9 +222,9 @@ def restarted(pool, n):
     """The agent starts again and tells of its nodes anew."""
     def told():
         return next(c["lastHeartbeatTime"] for c in pool.get("node", "n1")["status"]["conditions"] if c["type"] == "Ready")
-    before = pool.role_pid("agent"), told()
+    before = pool.role_pid(pool.node_role), told()
     os.kill(before[0], signal.SIGKILL)
-    wait_for("the nodes are told of", lambda: pool.role_pid("agent") not in (0, before[0]) and told() > before[1], SETTLE_S)
+    wait_for("the nodes are told of", lambda: pool.role_pid(pool.node_role) not in (0, before[0]) and told() > before[1], SETTLE_S)
 
 
 SCENARIOS = [queue, drained, workloads, nodes, restarted]

@@ -23,7 +23,7 @@ def test_up_twice_kill_everything_up_again_down_leaves_nothing(home):
     wait_for("keep runs", lambda: home.phase("keep") == "Running")
     ident = home.id
     # kill -9 of every role and every container's init
-    for role in ("supervise", "bridge", "operator", "controllers", "agent", "apiserver"):
+    for role in ("supervise", "bridge", "operator", "controllers", "kubelet", "apiserver"):
         os.kill(home.role_pid(role), signal.SIGKILL)
     kill_cgroup(ident)
     out = home.up()
@@ -62,7 +62,7 @@ def test_without_slurm_it_is_a_small_kubernetes(home):
 
 def test_up_that_met_a_supervise_about_to_end_starts_another(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
-    supervise, roles = home.role_pid("supervise"), [home.role_pid(r) for r in ("controllers", "agent", "apiserver")]
+    supervise, roles = home.role_pid("supervise"), [home.role_pid(r) for r in ("controllers", "kubelet", "apiserver")]
     os.kill(supervise, signal.SIGSTOP)  # found running, and starts nothing any more
     for pid in roles:
         os.kill(pid, signal.SIGKILL)
@@ -123,7 +123,7 @@ def test_up_and_down_of_one_home_take_turns(home):
 @pytest.mark.feature("A12.2")
 def test_up_after_a_killed_supervise_takes_over_what_runs(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
-    roles = {r: home.role_pid(r) for r in ("apiserver", "agent", "controllers")}
+    roles = {r: home.role_pid(r) for r in ("apiserver", "kubelet", "controllers")}
     server = home.kubectl("config", "view", "--minify", "-o", "jsonpath={.clusters[0].cluster.server}")
     os.kill(home.role_pid("supervise"), signal.SIGKILL)
     wait_for("status says what is wrong", lambda: home.cmd("status", check=False).returncode == 1)
@@ -137,7 +137,7 @@ def test_up_after_a_killed_supervise_takes_over_what_runs(home):
 
 def test_up_says_why_the_api_server_does_not_start(home):
     home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
-    pids = [home.role_pid(role) for role in ("supervise", "apiserver", "agent", "controllers")]
+    pids = [home.role_pid(role) for role in ("supervise", "apiserver", "kubelet", "controllers")]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     wait_for("they ended", lambda: all(ended(pid) for pid in pids))

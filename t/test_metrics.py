@@ -95,7 +95,7 @@ def test_every_role_is_live_and_ready_and_its_metrics_parse(pool, role):
             assert not any(UID.search(v) for v in s.labels.values()), f"{s}: a label for every object"
     now = Scrape(pool, role)
     assert now("tandem_build_info", role=role) == 1
-    pid = pool.role_pid(role)
+    pid = pool.role_pid(pool.node_role if role == "agent" else role)
     rss = int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1)) * 1024
     assert abs(now("process_resident_memory_bytes") - rss) < 0.5 * rss
     assert 0 < now("process_open_fds") < now("process_max_fds")
@@ -252,7 +252,7 @@ def test_liveness_is_ours_alone_and_a_role_that_stopped_does_not_answer(pool):
             assert get(pool, role, "/metrics")[0] == 200
     finally:
         os.kill(api, signal.SIGCONT)
-    agent = pool.role_pid("agent")
+    agent = pool.role_pid(pool.node_role)
     os.kill(agent, signal.SIGSTOP)
     try:
         with pytest.raises(OSError):

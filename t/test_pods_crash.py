@@ -20,7 +20,7 @@ def kill_agent(plane):
     """Kills the one that runs now (after a kill just before: the next one)."""
     def kill():
         try:
-            os.kill(plane.role_pid("agent") or 1 << 30, signal.SIGKILL)
+            os.kill(plane.role_pid("kubelet") or 1 << 30, signal.SIGKILL)
             return True
         except ProcessLookupError:
             return False
@@ -28,7 +28,7 @@ def kill_agent(plane):
 
 
 def agent_is_back(plane, old):
-    wait_for("a new agent", lambda: plane.role_pid("agent") not in (0, old) and os.path.exists(f"/proc/{plane.role_pid('agent')}"))
+    wait_for("a new agent", lambda: plane.role_pid("kubelet") not in (0, old) and os.path.exists(f"/proc/{plane.role_pid('kubelet')}"))
 
 
 def hold_agent(plane):
@@ -74,7 +74,7 @@ def test_a_killed_agent_adopts_what_runs_and_tells_what_ended(plane):
     before = {k: plane.running(n)["status"]["containerStatuses"][0] for k, n in names.items()}
     plane.ex(names["probed"], "touch", "/ready")
     plane.ready(names["probed"])
-    sup, agent = hold_agent(plane), plane.role_pid("agent")
+    sup, agent = hold_agent(plane), plane.role_pid("kubelet")
     try:
         kill_agent(plane)
         open(f"{plane.home}/shared/go", "w").close()
@@ -149,7 +149,7 @@ def test_a_node_without_its_agent_is_not_ready_and_comes_back(plane):
     assert ready()["status"] == "True" and {a["type"]: a["address"] for a in node()["status"]["addresses"]} == {"InternalIP": node()["status"]["addresses"][0]["address"], "Hostname": "n1"}
     with plane.pod("sleep 1000", "stays", nodeName="n1") as name:
         cid = state(plane.running(name))["containerID"]
-        old, sup, agent = lease(), hold_agent(plane), plane.role_pid("agent")
+        old, sup, agent = lease(), hold_agent(plane), plane.role_pid("kubelet")
         try:
             kill_agent(plane)
             wait_for("the node to be unknown", lambda: ready()["status"] == "Unknown", 70)

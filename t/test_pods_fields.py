@@ -68,8 +68,8 @@ def test_mount_propagation(plane):  # noqa: F811
     """HostToContainer: a mount that is made on the node later is seen inside; None: it is not."""
     root = f"{plane.home}/nodes/n0/root/t/prop"
     os.makedirs(root + "/sub", exist_ok=True)
-    agent = next(pid for pid in os.listdir("/proc") if pid.isdigit() and plane.home in cmdline(pid) and " agent" in cmdline(pid))
-    enter = ["nsenter", "-t", agent, "-m"]
+    kubelet = next(pid for pid in os.listdir("/proc") if pid.isdigit() and plane.home in cmdline(pid) and " kubelet" in cmdline(pid))
+    enter = ["nsenter", "-t", kubelet, "-m"]
     for argv in (["--bind", root, root], ["--make-shared", root]):  # as a machine's root is, where systemd made it
         subprocess.run([*enter, "mount", *argv], check=True)
     mounts = [{"name": "v", "mountPath": "/seen", "mountPropagation": "HostToContainer"}, {"name": "v", "mountPath": "/unseen", "mountPropagation": "None"}]

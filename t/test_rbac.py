@@ -256,12 +256,12 @@ def test_the_files_for_clusters_work_here(plane):
     plane.kubectl("delete", "-f", "-", "--wait=false", "--ignore-not-found", input=text)
 
 
-ROLES = ("operator", "bridge", "agent", "controllers")
+ROLES = ("operator", "bridge", "kubelet", "controllers")
 
 
 @pytest.mark.feature("A16.4")
 def test_each_role_has_its_own_rights(plane):
-    """Tandem's roles are nobody's masters here: operator, bridge and agent have the very rules of deploy/, and what the plane's own work needs besides."""
+    """Tandem's roles are nobody's masters here: operator, bridge and kubelet have the very rules of deploy/ (the kubelet those of the agent), and what the plane's own work needs besides."""
     deployed = {d["metadata"]["name"]: d["rules"] for d in yaml.safe_load_all(open(ROOT / "deploy/manifests/tandem.yaml")) if d and d["kind"] == "ClusterRole"}
     role = {r: User(plane, f"{plane.home}/kubeconfig/{r}.conf") for r in ROLES}
 
@@ -280,29 +280,29 @@ def test_each_role_has_its_own_rights(plane):
         for verb, what in (("*", "*"), ("create", f"{rbac}clusterroles"), ("update", f"{rbac}clusterroles"), ("create", f"{rbac}clusterrolebindings"), ("create", f"{rbac}roles"), ("create", f"{rbac}rolebindings"), ("bind", f"{rbac}clusterroles"),
                            ("escalate", f"{rbac}clusterroles"), ("impersonate", "users"), ("impersonate", "groups"), ("create", "pods:exec"), ("create", "pods:attach"), ("create", "namespaces"), ("update", "secrets"), ("deletecollection", "pods")):
             assert not may(r, verb, what) and not may(r, verb, what, ""), (r, verb, what)
-        assert may(r, "create", "serviceaccounts:token") == (r == "agent")
+        assert may(r, "create", "serviceaccounts:token") == (r == "kubelet")
     cannot = {
         "operator": (("create", "pods:binding"), ("delete", "secrets"), ("patch", "secrets"), ("delete", "nodes"), ("patch", "nodes:status"), ("patch", "rbac.authorization.k8s.io/clusterroles"), ("delete", "namespaces"), ("get", "coordination.k8s.io/leases")),
         "bridge": (("get", "secrets"), ("list", "secrets"), ("create", "pods"), ("delete", "nodes"), ("create", "secrets"), ("get", "configmaps"), ("list", "apps/deployments"), ("delete", "tandem.dev/slurmclusters"), ("get", "coordination.k8s.io/leases")),
-        "agent": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("list", "namespaces")),
+        "kubelet": (("create", "pods"), ("patch", "pods"), ("patch", "secrets"), ("create", "secrets"), ("delete", "secrets"), ("delete", "nodes"), ("create", "pods:binding"), ("patch", "configmaps"), ("list", "apps/deployments"), ("patch", "coordination.k8s.io/leases"), ("list", "namespaces")),
         "controllers": (("create", "secrets"), ("create", "nodes"), ("update", "pods"), ("create", "apps/deployments"), ("create", "coordination.k8s.io/leases"), ("create", "pods:eviction")),
     }
-    can = {"operator": (("create", "secrets"), ("patch", "nodes")), "bridge": (("patch", "pods"), ("create", "pods:binding"), ("patch", "nodes:status")), "agent": (("patch", "pods:status"), ("get", "secrets"), ("create", "nodes")),
+    can = {"operator": (("create", "secrets"), ("patch", "nodes")), "bridge": (("patch", "pods"), ("create", "pods:binding"), ("patch", "nodes:status")), "kubelet": (("patch", "pods:status"), ("get", "secrets"), ("create", "nodes")),
            "controllers": (("delete", "example.com/widgets"), ("create", "apps/replicasets"), ("update", "namespaces:finalize"))}
     for r in ROLES:
         assert [x for x in cannot[r] if may(r, *x) or may(r, *x, "kube-public")] == [] and [x for x in can[r] if not may(r, *x)] == [], r
     leases = "coordination.k8s.io/leases"
-    assert may("agent", "patch", leases, "kube-node-lease") and not may("agent", "patch", leases, "kube-system") and not may("agent", "get", leases, "kube-node-lease")
+    assert may("kubelet", "patch", leases, "kube-node-lease") and not may("kubelet", "patch", leases, "kube-system") and not may("kubelet", "get", leases, "kube-node-lease")
     assert may("bridge", "patch", leases, "kube-system", "tandem-bridge-slurm.main") and not may("bridge", "patch", leases, "kube-system", "x") and not may("bridge", "patch", leases, "kube-node-lease", "tandem-operator")
     # Who may patch every kind gives nobody more than it has itself: no rule into a role, no one to a role that holds more.
     for what, name, patch in (("clusterrole", "system:tandem:controllers", {"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]}),
                               ("clusterrolebinding", "cluster-admin", {"subjects": [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "tandem:roles"}]})):
         assert "orbidden" in role["controllers"].refused("patch", what, name, "--type=merge", "-p", json.dumps(patch))
-    # The agent's tokens are those of pods that are on a node, as NodeRestriction has it.
-    agent = role["agent"]
-    assert "not bound to a pod" in agent.refused("create", "token", "default") and "not bound to a pod" in agent.refused("create", "token", "default", "-n", "kube-system")
+    # The kubelet's tokens are those of pods that are on a node, as NodeRestriction has it.
+    kubelet = role["kubelet"]
+    assert "not bound to a pod" in kubelet.refused("create", "token", "default") and "not bound to a pod" in kubelet.refused("create", "token", "default", "-n", "kube-system")
     plane.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "unplaced"}, "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": IMAGE}]}}))
-    assert "not bound to a pod" in agent.refused("create", "token", "default", "--bound-object-kind=Pod", "--bound-object-name=unplaced")
+    assert "not bound to a pod" in kubelet.refused("create", "token", "default", "--bound-object-kind=Pod", "--bound-object-name=unplaced")
     plane.kubectl("delete", "pod", "unplaced", "--force", "--grace-period=0")
     # Marks that show devices are the operator's and the bridge's, each its own.
     with plane.pod("sleep 1000", "marked") as name:

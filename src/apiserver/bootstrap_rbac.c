@@ -110,7 +110,7 @@ static const char roles[] =
 "  - {verbs: [" READ ", patch, update], apiGroups: [''], resources: [persistentvolumes]}\n"
 "  - {verbs: [" READ "], apiGroups: [storage.k8s.io], resources: [storageclasses]}\n"
 "  - {verbs: [" READ ", patch, update], apiGroups: [''], resources: [persistentvolumeclaims]}\n"
-// Beside what its namesake on clusters does, the agent here is the nodes' kubelet. (Which tokens it is given: token.c.)
+// The kubelet hosts the gates of its nodes, so it also has the rights of the agent that does so on clusters. (Which tokens it is given: token.c.)
 OURS "kubelet:\n"
 "  rules:\n"
 "  - {verbs: [get, create], apiGroups: [''], resources: [nodes]}\n"
@@ -149,9 +149,9 @@ static const struct {
 	{"", "system:volume-scheduler", "system:volume-scheduler", "User", {"system:kube-scheduler"}},
 	{"", OURS "operator", OURS "operator", "User", {OURS "operator"}},
 	{"", OURS "bridge", OURS "bridge", "User", {OURS "bridge"}},
-	{"", OURS "agent", OURS "agent", "User", {OURS "agent"}},
-	{"", OURS "kubelet", OURS "kubelet", "User", {OURS "agent"}},
-	{"kube-node-lease", OURS "kubelet", OURS "kubelet", "User", {OURS "agent"}},
+	{"", OURS "agent", OURS "agent", "User", {OURS "kubelet"}},
+	{"", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
+	{"kube-node-lease", OURS "kubelet", OURS "kubelet", "User", {OURS "kubelet"}},
 	{"", OURS "controllers", OURS "controllers", "User", {OURS "controllers"}},
 	{"kube-system", OURS "leases", OURS "leases", "User", {OURS "operator", OURS "bridge"}},
 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const roles[] = {"agent", "operator", "bridge", "controllers"};
+static const char *const roles[] = {"kubelet", "operator", "bridge", "controllers"};
 
 int td_dev_pki(const char *dir, struct td_error *err)
 {

@@ -1,5 +1,18 @@
 // The server and one request in it. Every handler returns 0 when it has replied, else a negative code with *r filled; the
 // dispatcher then sends the refusal. Handlers run on the connection's thread.
+//
+// Files
+//   main.c dev.[ch]         the role and its options; a throw-away server for tests
+//   route.c                 from a path to a handler; auth.c token.c: who asks; rbac.[ch] rbac_cache.c: may they; reviews.c: asking that
+//   options.c body.c protobuf.[ch] protobuf_fields.[ch]   what a request says: its query, its body
+//   read.c watch.c write.c patch.c delete.c   the verbs
+//   object.c admit.c account.c grant.c        from what was sent to what is stored; what the server adds and refuses beyond the schema
+//   pods.c evict.c scale.c crd.c              what only some kinds have
+//   reply.c refuse.[ch] table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   what goes out: objects, refusals, kubectl's tables
+//   registry.[ch] discovery.c openapi.c       what is served, and what is told of it
+//   item.[ch] store.[ch] store_priv.h store_table.c store_write.c db.[ch] mark.[ch]   the objects: in memory, on file, as events
+//   bootstrap.c bootstrap_api.c bootstrap_rbac.c   what always exists
+//   ticker.[ch] expiry.[ch] health.c metrics.c     what happens by time; what the server shows of itself
 #pragma once
 
 #include "apiserver/rbac.h"

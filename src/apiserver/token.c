@@ -173,10 +173,10 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 	return 0;
 }
 
-// The agent gives pods their tokens. As NodeRestriction holds it with kubelets: none that is not a pod's, on a node.
+// The kubelet gives pods their tokens. As NodeRestriction holds it with real ones: none that is not a pod's, on a node.
 static int of_a_placed_pod(struct td_req *q, yyjson_val *ref, struct td_refusal *r)
 {
-	if (!td_streq(q->user.name, "system:tandem:agent") || !td_auth_is_role(&q->user))
+	if (!td_streq(q->user.name, "system:tandem:kubelet") || !td_auth_is_role(&q->user))
 		return 0;
 	bool pod = td_streq(td_jstr(ref, "kind"), "Pod");
 	td_auto(td_item_unref) struct td_item *o =

@@ -2,6 +2,17 @@
 //
 // Threads: one per informer; 8 scheduler workers and 2 syncer workers (a key is never in two of them); one that polls jobs, one that polls
 // nodes, one for complete listings; one that connects; the knock thread; the why server's. No lock is held over I/O.
+//
+// Files
+//   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; what it shows; why a pod or a job waits
+//   link.c poll.c                 the connection to slurmrestd, and what is seen through it
+//   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c   one ask: read what is, let room pool decide, do it
+//   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c   the asks that are known, and what a listing of Slurm's jobs says of them
+//   scheduler/want.[ch] scheduler/submit.c scheduler/room.c   from a pod to a job
+//   scheduler/end.c scheduler/show.c   the Binding, and both ends; what a waiting pod says
+//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/counted.c   devices of real clusters: exact by claims, or counted
+//   syncer/syncer.c               drain and cordon, node by node
+//   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
 
 #include "bridge/settings.h"

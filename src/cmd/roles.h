@@ -3,7 +3,8 @@
 
 int td_apiserver_main(int argc, char **argv);
 int td_controllers_main(int argc, char **argv);
-int td_agent_main(int argc, char **argv);
+int td_agent_main(int argc, char **argv); // gate
+int td_kubelet_main(int argc, char **argv);
 int td_sandbox_main(int argc, char **argv); // oci
 int td_operator_main(int argc, char **argv);
 int td_bridge_main(int argc, char **argv);

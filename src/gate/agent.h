@@ -1,4 +1,4 @@
-// `tandem agent --node NAME`: the gate beside a real kubelet. One process a node. It starts and stops no pods: it knows who holds which
+// The role `agent`: the gate beside a real kubelet. One process a node. It starts and stops no pods: it knows who holds which
 // device, and lets the next one in when the last process of the last one is gone (docs/design/0010-gate-on-kubelets.md).
 #pragma once
 
@@ -65,5 +65,3 @@ enum td_known td_gate_agent_ask(struct td_gate_agent *a, const char *uid, struct
 // fence.c: the pod that the comment of h's job names (h->ask, h->ask_pod). One that waits is fenced for that job. *ret: the pod, when it is
 // here. TD_SEEN_UNREAD and TD_SEEN_WAITS fill err.
 enum td_seen td_gate_agent_fence(struct td_gate_agent *a, const struct td_holder *h, struct td_object **ret, struct td_error *err);
-
-int td_gate_agent_main(int argc, char **argv);

@@ -94,11 +94,11 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	pthread_mutex_unlock(&n->mu);
 	int r = td_gate_claim(t, mask, h, &changed, err);
 	if (!r && changed) {
-		r = td_fault_at(err, "agent.gate-save.before");
+		r = td_fault_at(err, "gate.save.before");
 		if (!r)
 			r = td_gate_save(n->path, t, g->o.boot, err);
 		if (!r)
-			r = td_fault_at(err, "agent.gate-save.after");
+			r = td_fault_at(err, "gate.save.after");
 		struct td_holder one;
 		lost = td_gate_pending(t, mask, &one, 1) > 0;
 	}

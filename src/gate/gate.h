@@ -3,6 +3,14 @@
 // Order that makes I2 of docs/protocols.md 1.1 hold (no process starts on a device before its last holder's last process is gone): a
 // starter marks itself busy, *then* asks td_gate_may_start; a claimer writes the table, *then* asks who is busy. Whatever the interleaving,
 // one of them sees the other.
+//
+// Files
+//   gate.c serve.c gate_priv.h   the gate itself: claims, waiting, sockets; on a table.[ch]: the durable one of a node's holders
+//   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
+//   held.[ch]                    the word on the Node object while a gate is stuck
+//   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
+//   main.c agent.h               the role `agent`, beside a real kubelet: pods.c says whether a holder is done, by busy.[ch] (the pure
+//                                decision), cgroups.[ch], ask.c (the API and the kubelet) and fence.c (pods that were not bound yet)
 #pragma once
 
 #include "base/cancel.h"

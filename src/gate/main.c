@@ -1,8 +1,9 @@
-// `tandem agent --node NAME`: flags, wiring, order of start and stop.
+// The role `agent`: flags, wiring, order of start and stop.
 //
 // Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is answered before that.
 #include "base/file.h"
 #include "base/log.h"
+#include "cmd/roles.h"
 #include "gate/agent.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
@@ -218,7 +219,7 @@ static void teardown(struct td_gate_agent *a)
 	pthread_mutex_destroy(&a->ask);
 }
 
-int td_gate_agent_main(int argc, char **argv)
+int td_agent_main(int argc, char **argv)
 {
 	struct td_gate_agent a = {.clock = &td_clock_system,
 				  .o = {.state = "/var/lib/tandem-agent", .run = "/run/tandem", .cgroups = "/sys/fs/cgroup"},
@@ -226,6 +227,12 @@ int td_gate_agent_main(int argc, char **argv)
 				  .mu = PTHREAD_MUTEX_INITIALIZER,
 				  .ask = PTHREAD_MUTEX_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
+	td_log_init("agent", TD_LOG_INFO);
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--help")) {
+			fputs(help, stdout);
+			return 0;
+		}
 	if (parse(argc, argv, &a.o, &err)) {
 		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
 		return 2;

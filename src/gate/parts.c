@@ -8,7 +8,7 @@ static void *run(void *arg)
 	struct td_error e = TD_ERROR_INIT;
 	int r = p->run(p->ctx, &e);
 	if (r && r != TD_CANCELLED && !td_cancelled(p->cancel)) {
-		td_err("agent: %s: %s", p->name, e.msg);
+		td_err("%s: %s", p->name, e.msg);
 		td_cancel_fire(p->cancel); // supervise, or the kubelet, starts a whole one
 	}
 	return NULL;

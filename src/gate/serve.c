@@ -216,7 +216,7 @@ static void answer(struct request *q)
 								  progress, q, &err);
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
-	if (td_fault_at(NULL, "agent.gate-answer.before"))
+	if (td_fault_at(NULL, "gate.answer.before"))
 		return;
 	say(q->fd, !r ? "ok" : req.check && r == TD_CONFLICT ? "again" : "fail", r ? err.msg : NULL);
 }

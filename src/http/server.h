@@ -1,6 +1,14 @@
 // HTTP/1.1 server of our own: plain or TLS (gnutls), TCP or unix socket. A thread per connection, bounded, every read and
 // write with a deadline; a connection that becomes a watch moves to one epoll thread (the pump). Why our own:
 // docs/design/0001-http-server.md.
+//
+// Files
+//   client.[ch]                   the client
+//   server.c server_priv.h serve.c reply.c   the server: listening, one connection's requests, one exchange as its handler sees it
+//   conn.[ch] tls.c head.[ch]     one connection, plain or TLS; heads of requests
+//   pump.[ch] relay.c             connections that became watches; an exchange that goes on to a unix socket
+//   ws.c ws_frame.[ch]            WebSockets
+//   pki.[ch] token.c              certificates; base64, SHA-256 and signed tokens
 #pragma once
 
 #include "base/cancel.h"

@@ -3,6 +3,14 @@
 // Results map to codes: 404 NOT_FOUND, 409 AlreadyExists EXISTS, 409 else CONFLICT, 410 EXPIRED, 429 THROTTLED (retry_after_ms),
 // 401 UNAUTHENTICATED, 403 DENIED, 400/422 INVALID, 5xx and no connection TRANSIENT for reads and UNCERTAIN for writes (504 too),
 // 405/415 UNSUPPORTED. err->msg is the Status message.
+//
+// Files
+//   kube.c config.c object.c internal.h measure.c   the client: verbs, kubeconfig, objects of replies, counts of requests
+//   informer.[ch] store.[ch]      a cache of one resource: LIST and WATCH, and what handlers and workers read of it
+//   controller.[ch] queue.c lease.c events.c   keys that wait and the workers that take them; leader election; events
+//   slices.[ch]                   devices that DRA's drivers publish
+//   fence.[ch]                    the condition that keeps a late Binding from landing
+//   health.[ch]                   a role's /metrics, /livez and /readyz
 #pragma once
 
 #include "base/cancel.h"

@@ -1,11 +1,10 @@
-// The role `agent`: flags, wiring, order of start and stop.
+// The role `kubelet`: flags, wiring, order of start and stop.
 //
 // Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end, containers stay.
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"
-#include "gate/agent.h"
 #include "gate/gate.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
@@ -30,15 +29,12 @@
 enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6 };
 
 static const char help[] =
-	"usage: tandem agent --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
-	"                    --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
-	"                    [--log-level LEVEL]\n"
-	"       tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
-	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
-	"The second form is the gate on one node of a real cluster, beside its kubelet.\n"
-	"The first is the node agent of embedded mode: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
+	"usage: tandem kubelet --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
+	"                      --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
+	"                      [--log-level LEVEL]\n\n"
+	"The node agent of the embedded plane: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
 	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
-	"tandem-agent(8) says what each flag is.\n\n"
+	"tandem-kubelet(8) says what each flag is.\n\n"
 	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 // ---- flags ----
@@ -102,7 +98,7 @@ static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_err
 			int level = td_log_level_parse(optarg);
 			if (level < 0)
 				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
-			td_log_init("agent", (enum td_log_level)level);
+			td_log_init("kubelet", (enum td_log_level)level);
 			continue;
 		}
 		if (c < F_KUBECONFIG || c > F_METRICS)
@@ -372,7 +368,7 @@ static int start_informers(struct td_kubelet *a, struct td_error *err)
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
 		r = td_informer_start(v[i], a->cancel, err);
-	return r ? r : td_informers_fill(v, TD_LEN(all), "the agent waits", a->cancel, err);
+	return r ? r : td_informers_fill(v, TD_LEN(all), "the kubelet waits", a->cancel, err);
 }
 
 static int run_gate(void *ctx, struct td_error *err)
@@ -425,7 +421,7 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	struct td_part parts[] = {{"gate", run_gate, a}, {"hosts", run_hosts, a}, {"stream", run_stream, a}, {"probes", run_probes, a},
 				  {"pods", run_sync, a}, {"nodes", run_nodes, a}, {"held", run_held, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
-	td_info("agent: %d nodes, %zu pods taken over", a->o.nodes, all.n);
+	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_parts_join(parts, TD_LEN(parts));
 	return r;
@@ -458,21 +454,18 @@ static void teardown(struct td_kubelet *a)
 	td_cancel_unref(a->cancel);
 }
 
-int td_agent_main(int argc, char **argv)
+int td_kubelet_main(int argc, char **argv)
 {
 	struct td_kubelet a = {.clock = &td_clock_system, .hooks_mu = PTHREAD_MUTEX_INITIALIZER, .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
-	td_log_init("agent", TD_LOG_INFO);
+	td_log_init("kubelet", TD_LOG_INFO);
 	for (int i = 1; i < argc; i++)
 		if (!strcmp(argv[i], "--help")) {
 			fputs(help, stdout);
 			return 0;
 		}
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--node") || td_starts(argv[i], "--node="))
-			return td_gate_agent_main(argc, argv);
 	if (parse(argc, argv, &a.o, &err)) {
-		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
+		fprintf(stderr, "tandem kubelet: %s\n%s", err.msg, help);
 		return 2;
 	}
 	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
@@ -480,6 +473,7 @@ int td_agent_main(int argc, char **argv)
 	td_cancel_on_signals(a.cancel);
 	struct td_health *health;
 	td_health_set("start", "it takes over what runs, and fills its caches");
+	// To who watches, the nodes' agent, as on a cluster: alerts and dashboard know one name for whatever has a gate.
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)
 		r = setup(&a, &err);
@@ -492,7 +486,7 @@ int td_agent_main(int argc, char **argv)
 	}
 	bool stopped = r == TD_CANCELLED;
 	if (r && !stopped)
-		td_err("agent: %s", err.msg);
+		td_err("kubelet: %s", err.msg);
 	td_health_end(health);
 	teardown(&a);
 	return r && !stopped ? 1 : 0;

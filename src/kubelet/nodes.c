@@ -205,7 +205,7 @@ int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_er
 					next[i] = now + STATUS_MS;
 			}
 			if (r && r != TD_CANCELLED) {
-				td_warn("agent: node n%d: %s", i, e.msg);
+				td_warn("kubelet: node n%d: %s", i, e.msg);
 				next[i] = 0;
 				soon = true;
 			}

@@ -71,7 +71,7 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 	return 0;
 }
 
-// Volumes (tmpfs, subPath) are mounted below the home by the agent: whatever is still mounted there goes, the last one
+// Volumes (tmpfs, subPath) are mounted below the home by the kubelet: whatever is still mounted there goes, the last one
 // first.
 static int unmount_below(const char *dir, struct td_error *err)
 {

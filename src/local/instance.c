@@ -239,7 +239,7 @@ static bool roles_run(const struct td_instance *i)
 	return any;
 }
 
-// The bridge, the operator and the agent show themselves at three ports in a row.
+// The bridge, the operator and the kubelet show themselves at three ports in a row.
 static bool row_free(int port)
 {
 	for (int k = 0; k < METRICS_ROW; k++)

@@ -16,7 +16,7 @@ struct td_instance {
 	int nodes, cpus, gpus;
 	char *memory; // quantity per node
 	bool slurm;
-	int api_port, knock_port, metrics_port; // metrics_port: the bridge's; the operator's is the next, the agent's the one after
+	int api_port, knock_port, metrics_port; // metrics_port: the bridge's; the operator's is the next, the kubelet's the one after
 	int subnet;                             // 10.<subnet>.0.0/16
 	int device_major;                       // of the fake GPUs
 };

@@ -100,7 +100,7 @@ int td_start_nodes(const struct td_start *s, struct td_error *err)
 		if (last)
 			return stopped(s, err);
 		if (late(s))
-			return td_fail(err, TD_TRANSIENT, "%d of %d nodes are ready: see the agent's log, and `tandem status`", ready,
+			return td_fail(err, TD_TRANSIENT, "%d of %d nodes are ready: see the kubelet's log, and `tandem status`", ready,
 				       s->instance->nodes);
 		td_cancel_wait(s->cancel, 20);
 	}

@@ -53,8 +53,8 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 	td_strv_addf(a, "--db=%s/state.db", i->home);
 	td_strv_addf(a, "--agent-socket=%s/agent.sock", i->run);
 
-	a = role(&v, &n, self, "agent");
-	kubeconfig(a, i, "agent");
+	a = role(&v, &n, self, "kubelet");
+	kubeconfig(a, i, "kubelet");
 	td_strv_addf(a, "--home=%s", i->home);
 	td_strv_addf(a, "--run=%s", i->run);
 	td_strv_addf(a, "--id=%s", i->id);

@@ -1,5 +1,13 @@
 // Sandboxes for embedded mode: runc containers on overlay roots, pod networks, cgroup v1 and v2, the image store.
 // Knows no Kubernetes. Source of the mechanics: docs/design/0003-sandboxes.md (measured).
+//
+// Files
+//   oci.c internal.h         the runtime object and what all files use: paths, /proc, runc as a program
+//   life.c sandbox.c config.c seccomp.c   a container's life; its start in a process of its own (`tandem sandbox`), its config.json
+//   exec.c spawn.c           processes inside of a running container; children with chosen descriptors
+//   cgroup.c net.c           cgroups v1 and v2; the pod switch and network namespaces
+//   image.[ch] image_internal.h recipe.c import.c   the image store: names; building; importing archives, with
+//   layout.[ch] stream.[ch] tar.[ch] unpack.[ch]    what an archive says, its bytes unpacked, its entries, a layer laid over a directory
 #pragma once
 
 #include "base/cancel.h"

@@ -3,6 +3,14 @@
 // One key per SlurmCluster ("ns/name"): a reconcile reads the caches, ensures the cluster's objects, then looks at every NodeSet that names
 // it. Nothing is remembered that a restart would miss (how long something has been so is counted anew): Slurm's records, the pods and the
 // objects are the state.
+//
+// Files
+//   operator.c metrics.c          the role; what it shows
+//   cluster.c control.c percluster.c   a SlurmCluster: status, the objects of Slurm's daemons, its bridge and policies
+//   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c   a NodeSet: nodeset.h says how its files work together
+//   decide.c missing.c            what to do with a node; slurmds that Slurm has forgotten. Pure
+//   slurmd.c devices.c            a node's share and its slurmd pod; spec.devices
+//   build.c ensure.c view.c       helpers of builders; create or patch what differs; a cluster's Slurm as last seen
 #pragma once
 
 #include "api/status.h"

@@ -1,12 +1,9 @@
 // Quantities, selectors, placement, Status: tables of small cases.
 // rows: F1.2
-#include "api/names.h"
+#include "api/api.h"
 #include "api/test/testlib.h"
 
-#include "api/condition.h"
-#include "api/quantity.h"
 #include "api/quantity_priv.h"
-#include "api/selector.h"
 
 static void assert_fault(enum td_name_rule rule, const char *name, const char *part)
 {

@@ -339,7 +339,7 @@ void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&at, 256 << 10);
 	if (pthread_create(&t, &at, hook_run, h)) {
-		td_warn("agent: %s/%s: no thread for the %s hook", p->ns, p->name, which);
+		td_warn("kubelet: %s/%s: no thread for the %s hook", p->ns, p->name, which);
 		pthread_mutex_lock(&p->mu);
 		*state = TD_HOOK_FAILED;
 		pthread_mutex_unlock(&p->mu);

@@ -72,8 +72,8 @@ static void put_away(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c)
 	// The container is deleted first: only then is nothing of it left in any cgroup.
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
-	if (td_fault_at(&e, "agent.container-reap.before") || td_oci_delete(a->oci, id, true, &e)) {
-		td_warn("agent: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
+	if (td_fault_at(&e, "kubelet.container-reap.before") || td_oci_delete(a->oci, id, true, &e)) {
+		td_warn("kubelet: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
 		td_queue_add_after(a->queue, p->uid, DELETE_RETRY_MS); // stays wanted: reap comes here again
 		return;
 	}
@@ -122,7 +122,7 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_status(a->oci, id, &st, &e)) {
-		td_warn("agent: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
+		td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
 		td_queue_add_after(a->queue, p->uid, 500); // stays wanted until we know
 		return;
 	}
@@ -181,7 +181,7 @@ void td_pod_reap(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 		td_auto_free char *id = td_pod_container_id(a, p, c);
 		struct td_error e = TD_ERROR_INIT;
 		if (td_oci_status(a->oci, id, &st, &e)) {
-			td_warn("agent: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
+			td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
 			td_queue_add_after(a->queue, p->uid, 100);
 		} else if (st.state == TD_OCI_RUNNING) {
 			td_queue_add_after(a->queue, p->uid, 10); // its init is dead but not yet collected

@@ -96,14 +96,14 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 	td_auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", tmp);
-	int r = td_fault_at(err, "agent.record-save.before");
+	int r = td_fault_at(err, "kubelet.record-save.before");
 	if (!r)
 		r = td_write_all(fd, s, len, err);
 	if (r)
 		return td_wrap(err, "write %s", tmp);
 	if (rename(tmp, path) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "rename %s", tmp);
-	return td_fault_at(err, "agent.record-save.after");
+	return td_fault_at(err, "kubelet.record-save.after");
 }
 
 static void ctr_read(const yyjson_val *v, struct td_ctr *c)
@@ -216,12 +216,12 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 		struct td_error e2 = TD_ERROR_INIT;
 		if (td_pod_record_load(a, uid, &p, &e2)) {
 			// A machine crash can leave an empty file; then nothing of the pod runs, or it is removed below.
-			td_warn("agent: dropped the record of pod %s: %s", uid, e2.msg);
+			td_warn("kubelet: dropped the record of pod %s: %s", uid, e2.msg);
 			td_pod_record_remove(a, uid);
 			continue;
 		}
 		if (p->node >= a->o.nodes) {
-			td_warn("agent: pod %s/%s was on node n%d, which is no more: removed", p->ns, p->name, p->node);
+			td_warn("kubelet: pod %s/%s was on node n%d, which is no more: removed", p->ns, p->name, p->node);
 			td_pod_record_remove(a, uid);
 		} else {
 			td_pod_table_add(a->table, p);

@@ -348,11 +348,11 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	pid_t pid = 0;
 	int64_t began = td_real_ms(a->clock); // read before: its program may have ended when the runtime comes back
 	if (!r)
-		r = td_fault_at(&e, "agent.container-start.before");
+		r = td_fault_at(&e, "kubelet.container-start.before");
 	if (!r)
 		r = td_oci_start(a->oci, &x.spec, cancel, &pid, &e);
 	if (!r)
-		r = td_fault_at(&e, "agent.container-start.after");
+		r = td_fault_at(&e, "kubelet.container-start.after");
 	if (!r)
 		r = td_oci_pidfd(a->oci, x.cid, &c->pidfd, &e);
 	if (r == TD_NOT_FOUND) // it ended at once: reap finds how

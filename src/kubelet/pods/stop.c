@@ -31,13 +31,13 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 	if (left <= 0) {
 		c->killed = true;
 		if (td_oci_signal(a->oci, c->id, SIGKILL, &e) && e.code != TD_NOT_FOUND)
-			td_warn("agent: %s/%s: kill %s: %s", p->ns, p->name, c->name, e.msg);
+			td_warn("kubelet: %s/%s: kill %s: %s", p->ns, p->name, c->name, e.msg);
 		td_sooner(again_ms, KILL_AGAIN_MS);
 		return false;
 	}
 	if (!c->term_sent && !hook) {
 		c->term_sent = true;
-		if (!td_fault_at(NULL, "agent.container-term.before"))
+		if (!td_fault_at(NULL, "kubelet.container-term.before"))
 			td_oci_signal(a->oci, c->id, SIGTERM, NULL);
 	}
 	td_sooner(again_ms, left);
@@ -75,11 +75,11 @@ int td_pod_clean(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 		if (p->ctr[i].attempt < 0)
 			continue;
 		td_auto_free char *id = td_pod_container_id(a, p, &p->ctr[i]);
-		int r = td_fault_at(err, "agent.container-delete.before");
+		int r = td_fault_at(err, "kubelet.container-delete.before");
 		if (!r)
 			r = td_oci_delete(a->oci, id, true, err);
 		if (!r)
-			r = td_fault_at(err, "agent.container-delete.after");
+			r = td_fault_at(err, "kubelet.container-delete.after");
 		if (r)
 			return r;
 	}

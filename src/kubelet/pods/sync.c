@@ -69,7 +69,7 @@ static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 	p->fail_message = td_strdup(message);
 	if (o)
 		td_pod_event(a, o, "Warning", reason, "%s", message);
-	td_info("agent: pod %s/%s failed: %s: %s", p->ns, p->name, reason, message);
+	td_info("kubelet: pod %s/%s failed: %s: %s", p->ns, p->name, reason, message);
 }
 
 // ---- the door ----
@@ -216,7 +216,7 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 		}
 	}
 	if (p->volumes_ok) { // running pods keep what they have
-		td_debug("agent: %s/%s: %s", p->ns, p->name, e.msg);
+		td_debug("kubelet: %s/%s: %s", p->ns, p->name, e.msg);
 		td_sooner(again_ms, FOLLOW_MS);
 		return 0;
 	}
