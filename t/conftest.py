@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(config, items):
             i.add_marker(pytest.mark.xdist_group(name))
     config.hook.pytest_deselected(items=[i for i in items if not wanted(i)])
     items[:] = [i for i in items if wanted(i)]
-    if config.getoption("numprocesses", None):
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist
         place = {name: k for k, name in enumerate(LONG)}
         items.sort(key=lambda i: place.get(group(i), len(LONG)))
 

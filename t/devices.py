@@ -12,7 +12,7 @@ from harness import ROOT, wait_for
 GPUS = 8  # of each node
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def probe(shared_pool):
     """The device probe in the pool's shared directory; gives the command that runs it inside pods and jobs on a node."""
     os.makedirs(shared_pool.shared_dir, exist_ok=True)

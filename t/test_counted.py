@@ -73,7 +73,7 @@ class CountedPool(RealPool):
         return got
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_pool(request, tandem, build):
     yield from lend(request, CountedPool(tandem, build, nodes=2))
 

@@ -12,7 +12,7 @@ from realpool import RealPool, lend
 CLASS, FINALIZER = "gpu.example.com", "resource.kubernetes.io/delete-protection"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_pool(request, tandem, build):
     """A real cluster of two nodes for this file; the devices' names of n1 say nothing of their indexes."""
     yield from lend(request, RealPool(tandem, build, nodes=2))
