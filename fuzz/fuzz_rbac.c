@@ -78,13 +78,11 @@ static void decisions(const struct td_json_list *l, const struct td_rbac_ask *a)
 		if (v[k].n)
 			qsort(v[k].v, v[k].n, sizeof(*v[k].v), by_key);
 	td_auto(td_rbac_unref) struct td_rbac *r = td_rbac_new(&v[0], &v[1], &v[2], &v[3]);
-	td_auto_rules struct td_rbac_rules rules = {0}, sum = {0};
+	td_auto_rules struct td_rbac_rules rules = {0};
 	td_auto_free char *why = NULL, *fault = NULL;
 	bool yes = td_rbac_allows(r, a, &why);
 	td_rbac_rules_for(r, a->user, a->groups, a->path ? "" : a->ns, &rules, &fault);
 	check(yes == any_allows(&rules, a) && (!yes || why));
-	for (size_t i = 0; i < v[0].n; i++)
-		td_rbac_aggregate(v[0].v[i], &v[0], &sum);
 	for (size_t k = 0; k < TD_LEN(kinds); k++)
 		td_items_done(&v[k]);
 }

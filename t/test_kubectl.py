@@ -30,7 +30,7 @@ def test_api_resources_and_versions(k):
     rows = {r[0]: r for r in k.rows("api-resources", "-o", "wide")}
     assert rows["pods"][1:5] == ["po", "v1", "true", "Pod"] and "watch" in rows["pods"][5]
     assert {"deploy", "sts", "rs"} <= {r[1] for r in rows.values()}
-    assert k("api-resources", "--api-group=apps", "-o", "name").split() == ["controllerrevisions.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps"]
+    assert k("api-resources", "--api-group=apps", "-o", "name").split() == ["deployments.apps", "replicasets.apps", "statefulsets.apps"]
     assert {"nodes", "namespaces"} <= set(k("api-resources", "--namespaced=false", "-o", "name").split())
     assert "pods" in k("api-resources", "--verbs=list,watch", "--categories=all", "-o", "name").split()
     assert {"v1", "apps/v1", "batch/v1", "policy/v1"} <= set(k("api-versions").split())

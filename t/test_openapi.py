@@ -155,7 +155,7 @@ def body(kind):
            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}]}
     return {"Pod": {**meta, "spec": pod}, "Job": {**meta, "spec": {"template": {"spec": {**pod, "restartPolicy": "Never"}}}},
             "StatefulSet": {**meta, "spec": {"serviceName": "x", "selector": {"matchLabels": {"a": "b"}}, "template": labels}},
-            "Service": {**meta, "spec": {"ports": [{"port": 80}]}}, "Lease": {**meta, "spec": {}},
+            "Service": {**meta, "spec": {"ports": [{"port": 80}]}}, "Lease": {**meta, "spec": {}}, "ClusterRole": meta,
             "CustomResourceDefinition": {"metadata": {"name": "xs.a.io"}, "spec": crd}}[kind]
 
 
@@ -181,7 +181,7 @@ def merge(a, b):
 def post(server, kind, obj):
     gv = KINDS[kind][0]
     plural = {"CustomResourceDefinition": "customresourcedefinitions"}.get(kind, kind.lower() + "s")
-    ns = "" if kind == "CustomResourceDefinition" else "namespaces/default/"
+    ns = "" if kind in ("CustomResourceDefinition", "ClusterRole") else "namespaces/default/"
     return server.call("POST", f"/{'apis' if '/' in gv else 'api'}/{gv}/{ns}{plural}?dryRun=All", obj)
 
 

@@ -1,4 +1,4 @@
-"""One sequence of requests to both planes, the embedded API server and a real kube-apiserver: the answers are compared whole (t/parity/play.py). What differs on
+"""One sequence of requests to both planes, the embedded API server and a real kube-apiserver: the answers are compared (t/parity/play.py). What differs on
 purpose is in t/parity/refused.yaml with its reason, and docs/design/0009-parity.md says it in words."""
 import importlib
 import json

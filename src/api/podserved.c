@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum when { SET, IS_TRUE, IS_FALSE, NOT_IN };
+enum when { SET, IS_TRUE, IS_FALSE, NOT_ZERO, NOT_IN };
 struct rule {
 	const char *path; // below the spec; "[]": each element; "*.": containers and init containers (of pods)
 	enum when when;
@@ -105,6 +105,7 @@ static const struct rule set_rules[] = {
 	{"volumeClaimTemplates", SET, NULL,
 	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir in "
 	 "spec.template.spec.volumes"},
+	{"updateStrategy.rollingUpdate.partition", NOT_ZERO, NULL, "old templates are not kept; use updateStrategy OnDelete"},
 	{0},
 };
 static const struct rule service_rules[] = {
@@ -169,6 +170,8 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 		return yyjson_is_true(m);
 	case IS_FALSE:
 		return yyjson_is_false(m);
+	case NOT_ZERO:
+		return yyjson_get_sint(m) != 0;
 	case NOT_IN:
 		return yyjson_is_str(m) && yyjson_get_len(m) && !one_of(r->values, yyjson_get_str(m));
 	}

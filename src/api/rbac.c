@@ -119,21 +119,12 @@ size_t td_role_check(const yyjson_val *obj, const yyjson_val *old, struct td_cau
 
 size_t td_clusterrole_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-	size_t before = ret->n, i, n;
-	(void)old;
+	size_t before = ret->n;
 	rules_check(obj, false, ret);
-	yyjson_val *a = td_jkey(obj, "aggregationRule"), *sel;
-	if (yyjson_is_obj(a) && !yyjson_arr_size(td_jkey(a, "clusterRoleSelectors")))
-		at(ret, "FieldValueRequired", "aggregationRule", "clusterRoleSelectors",
-		   "Required value: at least one clusterRoleSelector required if aggregationRule is non-nil");
-	yyjson_arr_foreach (td_jkey(a, "clusterRoleSelectors"), i, n, sel) {
-		struct td_error err = TD_ERROR_INIT;
-		td_auto(td_selector_free) struct td_selector *s = NULL;
-		if (td_selector_from_object(sel, &s, &err) == 0)
-			continue;
-		td_auto_free char *f = td_asprintf("aggregationRule.clusterRoleSelectors[%zu]", i);
-		td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: %s", err.msg);
-	}
+	yyjson_val *sum = td_jkey(obj, "aggregationRule");
+	if (sum && !yyjson_is_null(sum) && !(old && td_jequal(sum, td_jkey(old, "aggregationRule"))))
+		td_cause_add(ret, "FieldValueForbidden", "aggregationRule",
+			     "Forbidden: is not served by the embedded API: write the rules themselves");
 	return ret->n - before;
 }
 

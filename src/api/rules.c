@@ -111,21 +111,6 @@ static size_t priorityclass_check(const yyjson_val *obj, const yyjson_val *old, 
 	return ret->n - before;
 }
 
-static size_t revision_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
-{
-	size_t before = ret->n;
-	if (td_jint(obj, "revision", 0) < 0)
-		td_cause_add(ret, "FieldValueInvalid", "revision", "Invalid value: %lld: must be greater than or equal to 0",
-			     td_jint(obj, "revision", 0));
-	yyjson_val *data = td_jkey(obj, "data");
-	if (!data && !old)
-		td_cause_add(ret, "FieldValueRequired", "data", "Required value: data is mandatory");
-	else if (data && !yyjson_is_obj(data))
-		td_cause_add(ret, "FieldValueRequired", "data", "Required value: data must be a valid JSON object");
-	td_immutable_check(obj, old, "data", ret);
-	return ret->n - before;
-}
-
 static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	static const char *const fields[] = {"spec.minAvailable", "spec.maxUnavailable"};
@@ -163,7 +148,6 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"apps", "StatefulSet", td_statefulset_check, td_statefulset_defaults},
 		{"batch", "Job", td_job_check, td_job_defaults},
 		{"scheduling.k8s.io", "PriorityClass", priorityclass_check, NULL},
-		{"apps", "ControllerRevision", revision_check, NULL},
 		{"policy", "PodDisruptionBudget", pdb_check, NULL},
 		{"apiextensions.k8s.io", "CustomResourceDefinition", td_crd_check, td_crd_defaults},
 		{"rbac.authorization.k8s.io", "Role", td_role_check, NULL},

@@ -19,16 +19,17 @@
 extern const unsigned char td_deploy_roles[]; // the ClusterRoles of deploy/, tandem-<role>: here OURS<role>
 extern const unsigned long td_deploy_roles_len;
 
-// One ClusterRole a key, or a Role as namespace/name: its rules, the label that makes it part of another, or what it gathers.
+// One ClusterRole a key, or a Role as namespace/name: its rules, and what it is a part of: "admin", "edit" and "view" have the rules of
+// their parts.
 // clang-format off
 static const char roles[] =
 "cluster-admin:\n"
 "  rules:\n"
 "  - {verbs: ['*'], apiGroups: ['*'], resources: ['*']}\n"
 "  - {verbs: ['*'], nonResourceURLs: ['*']}\n"
-"admin: {gathers: admin}\n"
-"edit: {gathers: edit, part: admin}\n"
-"view: {gathers: view, part: edit}\n"
+"admin: {}\n"
+"edit: {part: admin}\n"
+"view: {part: edit}\n"
 "system:aggregate-to-admin:\n"
 "  part: admin\n"
 "  rules:\n"
@@ -129,7 +130,7 @@ OURS "controllers:\n"
 "  - {verbs: [" READ ", patch, delete], apiGroups: ['*'], resources: ['*']}\n"
 "  - {verbs: [update], apiGroups: [''], resources: [namespaces/finalize]}\n"
 "  - {verbs: [create], apiGroups: [''], resources: [configmaps, events, pods, pods/binding, serviceaccounts]}\n"
-"  - {verbs: [create], apiGroups: [apps], resources: [controllerrevisions, replicasets]}\n"
+"  - {verbs: [create], apiGroups: [apps], resources: [replicasets]}\n"
 "kube-system/" OURS "leases:\n"
 "  rules:\n"
 "  - {verbs: [create], apiGroups: [coordination.k8s.io], resources: [leases]}\n"
@@ -191,44 +192,36 @@ static struct td_table *table(struct td_srv *s, const char *ns, const char *clus
 	return td_store_table(s->store, GROUP, *ns ? in_namespace : cluster);
 }
 
-static int make_role(struct td_srv *s, struct td_table *t, const char *ns, const char *name, yyjson_val *want, struct td_error *err)
+static int make_role(struct td_srv *s, struct td_table *t, const char *ns, const char *name, const struct td_rbac_rules *want,
+		     struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = fresh(s, "Role", ns, name);
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	const char *part = td_jstr(want, "part"), *gathers = td_jstr(want, "gathers");
-	if (part) {
-		td_auto_free char *label = td_asprintf(GROUP "/aggregate-to-%s", part);
-		td_jm_key_str(d, td_jm_obj(d, o, "metadata.labels"), label, "true");
-	}
-	if (gathers) {
-		td_auto_free char *label = td_asprintf(GROUP "/aggregate-to-%s", gathers);
-		yyjson_mut_val *sel = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "aggregationRule.clusterRoleSelectors"));
-		td_jm_key_str(d, td_jm_obj(d, sel, "matchLabels"), label, "true");
-	}
-	td_jm_copyval(d, o, "rules", td_jkey(want, "rules"));
+	yyjson_mut_val *rules = td_jm_arr(d, yyjson_mut_doc_get_root(d), "rules");
+	for (size_t i = 0; i < want->n; i++)
+		td_rbac_rule_write(d, rules, &want->v[i]);
 	return write(s, t, ns, name, 0, d, err);
 }
 
-static int ensure_role(struct td_srv *s, const char *ns, const char *name, yyjson_val *want, struct td_error *err)
+static int ensure_role(struct td_srv *s, const char *ns, const char *name, const struct td_rbac_rules *want, struct td_error *err)
 {
 	struct td_table *t = table(s, ns, "clusterroles", "roles");
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, name);
-	td_auto_rules struct td_rbac_rules rules = {0}, have = {0}, missing = {0};
+	td_auto_rules struct td_rbac_rules have = {0}, missing = {0};
 	if (!old)
 		return make_role(s, t, ns, name, want, err);
-	if (td_jget(want, "gathers") || kept(old))
+	if (kept(old))
 		return 0;
-	td_rbac_rules_read(td_jkey(want, "rules"), &rules);
 	td_rbac_rules_read(td_jget(td_item_root(old), "rules"), &have);
 	bool ours = td_starts(name, OURS);
-	if (ours ? td_rbac_rules_equal(&have, &rules) : td_rbac_covers(&have, &rules, &missing))
+	if (ours ? td_rbac_rules_equal(&have, want) : td_rbac_covers(&have, want, &missing))
 		return 0;
+	const struct td_rbac_rules *add = ours ? want : &missing;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	if (ours)
-		td_jm_copyval(d, o, "rules", td_jkey(want, "rules"));
-	for (size_t i = 0; i < missing.n; i++)
-		td_rbac_rule_write(d, td_jm_arr(d, o, "rules"), &missing.v[i]);
+		td_jm_del(o, "rules");
+	for (size_t i = 0; i < add->n; i++)
+		td_rbac_rule_write(d, td_jm_arr(d, o, "rules"), &add->v[i]);
 	return write(s, t, ns, name, old->rv, d, err);
 }
 
@@ -278,6 +271,17 @@ static int remove_old(struct td_srv *s, struct td_error *err)
 	return old && !kept(old) ? write(s, t, "", OURS "roles", old->rv, NULL, err) : 0;
 }
 
+// The rules of a role and of its parts.
+static void rules_of(yyjson_val *all, const char *name, yyjson_val *role, struct td_rbac_rules *ret)
+{
+	yyjson_val *key, *v;
+	size_t i, n;
+	td_rbac_rules_read(td_jkey(role, "rules"), ret);
+	yyjson_obj_foreach (all, i, n, key, v)
+		if (td_streq(td_jstr(v, "part"), name))
+			rules_of(all, yyjson_get_str(key), v, ret);
+}
+
 static int usual_roles(struct td_srv *s, struct td_error *err)
 {
 	td_auto_json_list struct td_json_list l = {0};
@@ -289,7 +293,9 @@ static int usual_roles(struct td_srv *s, struct td_error *err)
 	yyjson_obj_foreach (td_json_root(l.v[0]), i, n, key, v) {
 		const char *name = yyjson_get_str(key), *slash = strchr(name, '/');
 		td_auto_free char *ns = td_strndup(name, slash ? (size_t)(slash - name) : 0);
-		if ((rc = ensure_role(s, ns, slash ? slash + 1 : name, v, err)) < 0)
+		td_auto_rules struct td_rbac_rules rules = {0};
+		rules_of(td_json_root(l.v[0]), name, v, &rules);
+		if ((rc = ensure_role(s, ns, slash ? slash + 1 : name, &rules, err)) < 0)
 			return rc;
 	}
 	return 0;
@@ -303,7 +309,9 @@ static int roles_of_deploy(struct td_srv *s, struct td_error *err)
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		const char *its = td_jstr_or(td_json_root(l.v[i]), "metadata.name", "");
 		td_auto_free char *name = td_asprintf(OURS "%s", td_starts(its, prefix) ? its + sizeof(prefix) - 1 : its);
-		rc = ensure_role(s, "", name, td_json_root(l.v[i]), err);
+		td_auto_rules struct td_rbac_rules rules = {0};
+		td_rbac_rules_read(td_jkey(td_json_root(l.v[i]), "rules"), &rules);
+		rc = ensure_role(s, "", name, &rules, err);
 	}
 	return rc;
 }
@@ -313,7 +321,6 @@ int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err)
 	int rc;
 	if ((rc = usual_roles(s, err)) < 0 || (rc = roles_of_deploy(s, err)) < 0 || (rc = remove_old(s, err)) < 0)
 		return rc;
-	td_grant_aggregate(s);
 	for (size_t i = 0; i < TD_LEN(bindings); i++)
 		if ((rc = ensure_binding(s, i, err)) < 0)
 			return rc;

@@ -190,23 +190,6 @@ static void pairs(const struct td_cellspec *c, const yyjson_val *o, int64_t now,
 }
 
 // "statefulset.apps/db": the controlling owner.
-static void controller(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
-{
-	td_auto_buf struct td_buf b = {0};
-	yyjson_val *ref;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(o, "metadata.ownerReferences"), i, n, ref) {
-		const char *api = td_jstr_or(ref, "apiVersion", ""), *slash = strchr(api, '/');
-		if (!td_jbool(ref, "controller", false))
-			continue;
-		for (const char *p = td_jstr_or(ref, "kind", ""); *p; p++)
-			td_buf_putc(&b, *p >= 'A' && *p <= 'Z' ? (char)(*p + 32) : *p);
-		td_buf_printf(&b, "%s%.*s/%s", slash ? "." : "", slash ? (int)(slash - api) : 0, api, td_jstr_or(ref, "name", ""));
-		break;
-	}
-	td_cell_str(out, b.len ? td_buf_str(&b) : "<none>");
-}
-
 // ---- events ----
 // Since the first of path, eventTime and the creation that is set; what a series says comes before.
 static void event_seen(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
@@ -277,12 +260,6 @@ static const struct td_cellspec replicasets[] = {
 	AGE, CONTAINERS, IMAGES, SELECTOR, {0},
 };
 static const struct td_cellspec statefulsets[] = {NAME, READY, AGE, CONTAINERS, IMAGES, {0}};
-static const struct td_cellspec revisions[] = {
-	NAME,
-	{"Controller", "string", "", "Whose state it is.", 0, controller, NULL, NULL},
-	{"Revision", "integer", "", "Its number.", 0, number, "revision", NULL},
-	AGE, {0},
-};
 static const struct td_cellspec jobs[] = {
 	NAME,
 	{"Status", "string", "", "Status of the job.", 0, job_status, NULL, NULL},
@@ -347,7 +324,6 @@ static const struct td_celltable tables[] = {
 	{"apps", "deployments", deployments},
 	{"apps", "replicasets", replicasets},
 	{"apps", "statefulsets", statefulsets},
-	{"apps", "controllerrevisions", revisions},
 	{"batch", "jobs", jobs},
 	{"", "services", services},
 	{"", "configmaps", configmaps},

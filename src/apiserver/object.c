@@ -444,7 +444,6 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		return td_refuse_write(q, name, &err, r);
 	if (td_is_crd(q->k))
 		td_crd_written(q->s);
-	td_grant_written(q->s, q->k);
 	// At once, so that the namespace's first pod finds it. The controller brings back what is deleted, or what a crash left out here.
 	if (!old && is_core(q->k, "namespaces") && td_account_ensure(q->s, name, &err) < 0)
 		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
@@ -463,6 +462,5 @@ int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret
 	if (rc < 0)
 		return td_refuse_write(q, old->name, &err, r);
 	td_crd_removed(q, *ret);
-	td_grant_written(q->s, q->k);
 	return 0;
 }

@@ -67,7 +67,14 @@ static int next(struct in *in, struct tag *t)
 	}
 }
 
-static yyjson_mut_val *message(yyjson_mut_doc *d, unsigned msg, struct in in, yyjson_mut_val *into, int depth);
+// What is being made, and the first field that could not be taken into it.
+struct out {
+	yyjson_mut_doc *d;
+	const char *message; // NULL: none
+	uint32_t number;
+};
+
+static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson_mut_val *into, int depth);
 
 static yyjson_mut_val *text(yyjson_mut_doc *d, struct in in)
 {
@@ -133,10 +140,11 @@ static bool wrapped(struct in in, struct tag *ret)
 	return rc == 0;
 }
 
-static yyjson_mut_val *value(yyjson_mut_doc *d, const struct td_pb_field *f, const struct tag *t, int depth)
+static yyjson_mut_val *value(struct out *x, const struct td_pb_field *f, const struct tag *t, int depth)
 {
 	struct tag w;
 	bool length = t->wire == 2;
+	yyjson_mut_doc *d = x->d;
 	switch (f->kind) {
 	case TD_PB_STRING:
 		return length ? text(d, t->sub) : NULL;
@@ -151,13 +159,8 @@ static yyjson_mut_val *value(yyjson_mut_doc *d, const struct td_pb_field *f, con
 		return t->wire == 0 ? yyjson_mut_bool(d, t->v != 0) : NULL;
 	case TD_PB_INT:
 		return t->wire == 0 ? yyjson_mut_sint(d, (int64_t)t->v) : NULL;
-	case TD_PB_DOUBLE: {
-		double x;
-		memcpy(&x, &t->v, sizeof(x));
-		return t->wire == 1 ? yyjson_mut_real(d, x) : NULL;
-	}
 	case TD_PB_MSG:
-		return length ? message(d, f->message, t->sub, yyjson_mut_obj(d), depth + 1) : NULL;
+		return length ? message(x, f->message, t->sub, yyjson_mut_obj(d), depth + 1) : NULL;
 	case TD_PB_TIME:
 		return length ? time_value(d, t->sub, false) : NULL;
 	case TD_PB_MICROTIME:
@@ -175,14 +178,8 @@ static yyjson_mut_val *value(yyjson_mut_doc *d, const struct td_pb_field *f, con
 			return NULL;
 		return yyjson_val_mut_copy(d, td_json_root(j));
 	}
-	default: { // duration
-		char b[40];
-		if (!length || !wrapped(t->sub, &w))
-			return NULL;
-		snprintf(b, sizeof(b), "%.9gs", (double)(int64_t)w.v / 1e9);
-		return yyjson_mut_strcpy(d, b);
 	}
-	}
+	return NULL;
 }
 
 static bool empty(yyjson_mut_val *v)
@@ -191,7 +188,7 @@ static bool empty(yyjson_mut_val *v)
 	       (yyjson_mut_is_int(v) && !yyjson_mut_get_sint(v)) || (yyjson_mut_is_ctn(v) && !yyjson_mut_get_len(v));
 }
 
-static bool map_entry(yyjson_mut_doc *d, yyjson_mut_val *obj, const struct td_pb_field *f, const struct tag *t, int depth)
+static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_field *f, const struct tag *t, int depth)
 {
 	struct in in = t->sub;
 	struct tag e;
@@ -201,57 +198,68 @@ static bool map_entry(yyjson_mut_doc *d, yyjson_mut_val *obj, const struct td_pb
 		return false;
 	while ((rc = next(&in, &e)) == 1) {
 		if (e.number == 1 && e.wire == 2)
-			key = text(d, e.sub);
-		else if (e.number == 2 && !(v = value(d, f, &e, depth)))
+			key = text(x->d, e.sub);
+		else if (e.number == 2 && !(v = value(x, f, &e, depth)))
 			return false;
 	}
 	if (rc < 0 || !key || yyjson_mut_obj_size(obj) >= ENTRIES_MAX)
 		return false;
 	if (!v)
-		v = f->kind == TD_PB_MSG ? yyjson_mut_obj(d) : yyjson_mut_str(d, "");
+		v = f->kind == TD_PB_MSG ? yyjson_mut_obj(x->d) : yyjson_mut_str(x->d, "");
 	return yyjson_mut_obj_put(obj, key, v);
 }
 
-static bool field(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_pb_field *f, const struct tag *t, int depth)
+static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f, const struct tag *t, int depth)
 {
 	if ((f->flags & TD_PB_MAP) && (f->flags & TD_PB_REPEATED))
 		return true; // map of lists: only in reviews' "extra", which is not used here
 	if (f->flags & TD_PB_INLINE)
-		return t->wire == 2 && message(d, f->message, t->sub, o, depth + 1);
+		return t->wire == 2 && message(x, f->message, t->sub, o, depth + 1);
 	if (f->flags & (TD_PB_MAP | TD_PB_REPEATED)) {
 		yyjson_mut_val *c = yyjson_mut_obj_get(o, f->json);
 		bool map = f->flags & TD_PB_MAP;
 		if (!c) {
-			c = map ? yyjson_mut_obj(d) : yyjson_mut_arr(d);
-			yyjson_mut_obj_add(o, yyjson_mut_str(d, f->json), c);
+			c = map ? yyjson_mut_obj(x->d) : yyjson_mut_arr(x->d);
+			yyjson_mut_obj_add(o, yyjson_mut_str(x->d, f->json), c);
 		}
 		if (map)
-			return map_entry(d, c, f, t, depth);
-		yyjson_mut_val *v = yyjson_mut_arr_size(c) < ENTRIES_MAX ? value(d, f, t, depth) : NULL;
+			return map_entry(x, c, f, t, depth);
+		yyjson_mut_val *v = yyjson_mut_arr_size(c) < ENTRIES_MAX ? value(x, f, t, depth) : NULL;
 		return v && yyjson_mut_arr_append(c, v);
 	}
-	yyjson_mut_val *v = value(d, f, t, depth);
+	yyjson_mut_val *v = value(x, f, t, depth);
 	if (!v)
 		return false;
 	bool drop = !(f->flags & TD_PB_POINTER) && empty(v) &&
 		    ((f->flags & TD_PB_OMITEMPTY) || f->kind == TD_PB_MSG || f->kind == TD_PB_TIME || f->kind == TD_PB_MICROTIME);
-	return drop || yyjson_mut_obj_put(o, yyjson_mut_str(d, f->json), v);
+	return drop || yyjson_mut_obj_put(o, yyjson_mut_str(x->d, f->json), v);
 }
 
-static yyjson_mut_val *message(yyjson_mut_doc *d, unsigned msg, struct in in, yyjson_mut_val *into, int depth)
+static const struct td_pb_field *known(const struct td_pb_message *m, uint32_t number)
+{
+	for (unsigned i = 0; i < m->n; i++)
+		if (td_pb_fields[m->first + i].number == number)
+			return &td_pb_fields[m->first + i];
+	return NULL;
+}
+
+static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson_mut_val *into, int depth)
 {
 	const struct td_pb_message *m = &td_pb_messages[msg];
 	struct tag t;
 	int rc;
 	if (depth > DEPTH_MAX)
 		return NULL;
-	while ((rc = next(&in, &t)) == 1)
-		for (unsigned i = 0; i < m->n; i++)
-			if (td_pb_fields[m->first + i].number == t.number) {
-				if (!field(d, into, &td_pb_fields[m->first + i], &t, depth))
-					return NULL;
-				break;
-			}
+	while ((rc = next(&in, &t)) == 1) {
+		const struct td_pb_field *f = known(m, t.number);
+		bool nothing = t.wire == 2 ? t.sub.p == t.sub.end : !t.v; // Go writes fields that are not pointers even then
+		if (!f && !nothing && !x->message) {
+			x->message = m->name;
+			x->number = t.number;
+		}
+		if ((!f && !nothing) || (f && !field(x, into, f, &t, depth)))
+			return NULL;
+	}
 	return rc < 0 ? NULL : into;
 }
 
@@ -303,7 +311,11 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", kind);
 	td_jm_str(d, o, "apiVersion", api);
-	if (!message(d, root->message, raw, o, 0))
+	struct out x = {.d = d};
+	bool read = message(&x, root->message, raw, o, 0);
+	if (x.message)
+		return td_fail(err, TD_UNSUPPORTED, "field %u of %s is not accepted as protobuf: send JSON", x.number, x.message);
+	if (!read)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s is malformed", kind);
 	// Strings must be UTF-8 as JSON is: a round through text finds those that are not.
 	size_t n = 0;

@@ -492,7 +492,6 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 	return td_buf_take(&out);
 }
 
-// ---- aggregation ----
 static bool same_rule(const struct td_rbac_rule *a, const struct td_rbac_rule *b)
 {
 	return same_list(&a->verbs, &b->verbs) && same_list(&a->groups, &b->groups) && same_list(&a->resources, &b->resources) &&
@@ -505,39 +504,4 @@ bool td_rbac_rules_equal(const struct td_rbac_rules *a, const struct td_rbac_rul
 	for (size_t i = 0; same && i < a->n; i++)
 		same = same_rule(&a->v[i], &b->v[i]);
 	return same;
-}
-
-static void add_new(struct td_rbac_rules *to, const struct td_rbac_rules *from)
-{
-	for (size_t i = 0; i < from->n; i++) {
-		size_t j = 0;
-		while (j < to->n && !same_rule(&to->v[j], &from->v[i]))
-			j++;
-		if (j == to->n)
-			td_rbac_rules_add(to, &from->v[i]);
-	}
-}
-
-bool td_rbac_aggregate(const struct td_item *role, const struct td_items *all, struct td_rbac_rules *ret)
-{
-	td_auto(td_json_unref) struct td_json *doc = td_item_doc(role);
-	yyjson_val *selectors = td_jget(td_json_root(doc), "aggregationRule.clusterRoleSelectors"), *sel;
-	if (!yyjson_arr_size(selectors))
-		return false;
-	size_t i, n;
-	yyjson_arr_foreach (selectors, i, n, sel) {
-		td_auto(td_selector_free) struct td_selector *s = NULL;
-		if (td_selector_from_object(sel, &s, NULL) < 0)
-			continue;
-		for (size_t k = 0; k < all->n; k++) {
-			td_auto(td_json_unref) struct td_json *other = td_item_doc(all->v[k]);
-			if (!strcmp(all->v[k]->name, role->name) ||
-			    !td_selector_matches(s, td_jget(td_json_root(other), "metadata.labels")))
-				continue;
-			td_auto_rules struct td_rbac_rules rules = {0};
-			td_rbac_rules_read(td_jkey(td_json_root(other), "rules"), &rules);
-			add_new(ret, &rules);
-		}
-	}
-	return true;
 }

@@ -50,9 +50,6 @@ const struct td_rbac_rules *td_rbac_role(const struct td_rbac *r, const char *ki
 bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rules *wanted, struct td_rbac_rules *ret_missing);
 // What is missing as text, one `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}` a line, sorted.
 char *td_rbac_missing_text(const struct td_rbac_rules *missing);
-// The rules that a ClusterRole with an aggregationRule has: those of all others that its selectors meet, no rule twice.
-// false: it has no aggregationRule, and *ret is untouched.
-bool td_rbac_aggregate(const struct td_item *role, const struct td_items *all, struct td_rbac_rules *ret);
 bool td_rbac_rules_equal(const struct td_rbac_rules *a, const struct td_rbac_rules *b); // the order counts
 
 // ---- rbac_cache.c: the state of a store, right after every write that was answered ----

@@ -108,9 +108,6 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 
 // ---- grant.c: nobody gives out more than they have ----
 int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
-// After a ClusterRole was written or removed: brings the rules of those that aggregate up to date.
-void td_grant_written(struct td_srv *s, const struct td_kind *k);
-void td_grant_aggregate(struct td_srv *s);
 
 // ---- reply.c ----
 int td_reply_negotiate(struct td_req *q, struct td_refusal *r);                 // Accept → as, yaml

@@ -125,11 +125,7 @@ void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, c
 
 yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr *gvr, const char *name)
 {
-	return ctl_pod_of(owner, gvr, name, td_jget(owner->root, "spec.template"));
-}
-
-yyjson_mut_doc *ctl_pod_of(const struct td_object *owner, const struct td_gvr *gvr, const char *name, yyjson_val *t)
-{
+	yyjson_val *t = td_jget(owner->root, "spec.template");
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "apiVersion", "v1");

@@ -22,7 +22,7 @@ struct ctl {
 	struct td_recorder *rec;
 	const struct td_clock *clock;
 	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases, *deployments,
-		*replicasets, *statefulsets, *revisions, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings, *clusterroles,
+		*replicasets, *statefulsets, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings, *clusterroles,
 		*clusterrolebindings, *endpoints, *endpointslices;
 	struct ctl_expect *rs_expect, *sts_expect, *job_expect;
 	struct ctl_gc *gc;
@@ -95,15 +95,6 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 		   struct td_cancel *cancel, struct td_error *err);
 int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
 		   const struct td_object *pod, struct td_cancel *cancel, struct td_error *err);
-
-// As ctl_pod_from, from another template than the owner's present one.
-yyjson_mut_doc *ctl_pod_of(const struct td_object *owner, const struct td_gvr *gvr, const char *name, yyjson_val *pod_template);
-
-// ---- revisions of a StatefulSet (revision.c) ----
-// Sees to it that there is a ControllerRevision `name` of s's present template, the newest of all, and that old ones go.
-// *ret_current: that of status.currentRevision where it is another, else untouched (NULL).
-int ctl_revisions(struct ctl *c, const struct td_object *s, const char *name, const struct td_objects *pods, struct td_cancel *cancel,
-		  struct td_object **ret_current, struct td_error *err);
 
 // ---- pods (child.c) ----
 bool ctl_pod_ready(const struct td_object *pod);

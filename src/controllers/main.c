@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const size_t n_informers = 22;
+static const size_t n_informers = 21;
 
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
@@ -28,7 +28,6 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_deployments, c->deployments},
 		   {&td_replicasets, c->replicasets},
 		   {&td_statefulsets, c->statefulsets},
-		   {&td_revisions, c->revisions},
 		   {&td_jobs, c->jobs},
 		   {&td_priorityclasses, c->priorityclasses},
 		   {&td_pdbs, c->pdbs},
@@ -39,7 +38,7 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_clusterrolebindings, c->clusterrolebindings},
 		   {&td_endpoints, c->endpoints},
 		   {&td_endpointslices, c->endpointslices}};
-	_Static_assert(TD_LEN(all) == 22, "n_informers");
+	_Static_assert(TD_LEN(all) == 21, "n_informers");
 	if (i >= TD_LEN(all))
 		return false;
 	*ret_gvr = all[i].gvr;
@@ -99,7 +98,6 @@ static void make_informers(struct ctl *c)
 		   {&td_deployments, &c->deployments},
 		   {&td_replicasets, &c->replicasets},
 		   {&td_statefulsets, &c->statefulsets},
-		   {&td_revisions, &c->revisions},
 		   {&td_jobs, &c->jobs},
 		   {&td_priorityclasses, &c->priorityclasses},
 		   {&td_pdbs, &c->pdbs},

@@ -1,8 +1,8 @@
 // StatefulSet: pods with stable names, made and ended in order (OrderedReady) or at once (Parallel), updated from the highest
-// ordinal down to the partition (RollingUpdate) or when they are deleted (OnDelete).
+// ordinal down (RollingUpdate) or when they are deleted (OnDelete).
 //
-// A revision is the hash of the template, kept in the pods' label controller-revision-hash and as a ControllerRevision (revision.c): a pod
-// below the partition that has to be made again is made from the current one, not from the update.
+// A revision is the hash of the template, kept in the pods' label controller-revision-hash. Old templates are not kept: there is no
+// partition and no history to go back to.
 #include "controllers/ctl.h"
 
 #include <stdio.h>
@@ -13,13 +13,12 @@
 struct set {
 	struct ctl *c;
 	struct td_object *s; // borrowed
-	long long start, want, partition, min_ready;
+	long long start, want, min_ready;
 	bool parallel, on_delete;
-	struct td_objects pods;    // every pod of the set
-	struct td_object **slot;   // want pods by ordinal - start, or NULL
-	struct td_objects excess;  // outside the wanted ordinals, highest first
-	char revision[300];        // "<name>-<hash>"
-	struct td_object *current; // the revision before it, while pods of it are wanted; NULL: none
+	struct td_objects pods;   // every pod of the set
+	struct td_object **slot;  // want pods by ordinal - start, or NULL
+	struct td_objects excess; // outside the wanted ordinals, highest first
+	char revision[300];       // "<name>-<hash>"
 	int64_t now, wait;
 	struct td_cancel *cancel;
 };
@@ -28,7 +27,6 @@ static void set_done(struct set *x)
 {
 	td_objects_done(&x->pods);
 	td_objects_done(&x->excess);
-	td_object_unref(x->current);
 	free(x->slot);
 }
 
@@ -56,14 +54,12 @@ static int make(struct set *x, long long i, struct td_error *err)
 {
 	char text[32];
 	td_auto_free char *name = td_asprintf("%s-%lld", x->s->name, x->start + i);
-	bool before = x->current && !x->on_delete && i < x->partition;
-	yyjson_val *t = before ? td_jget(x->current->root, "data.spec.template") : td_jget(x->s->root, "spec.template");
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_of(x->s, &td_statefulsets, name, t);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_from(x->s, &td_statefulsets, name);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_str(d, labels, "statefulset.kubernetes.io/pod-name", name);
 	snprintf(text, sizeof(text), "%lld", x->start + i);
 	td_jm_key_str(d, labels, "apps.kubernetes.io/pod-index", text);
-	td_jm_key_str(d, labels, REVISION, before ? x->current->name : x->revision);
+	td_jm_key_str(d, labels, REVISION, x->revision);
 	td_jm_str(d, o, "spec.hostname", name);
 	td_jm_str(d, o, "spec.subdomain", td_jstr(x->s->root, "spec.serviceName"));
 	int r = ctl_create_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, d, x->cancel, err);
@@ -160,7 +156,7 @@ static int update(struct set *x, struct td_error *err)
 	long long down = 0;
 	for (long long i = 0; i < x->want; i++)
 		down += !available(x, x->slot[i]);
-	for (long long i = x->want - 1; i >= x->partition && i >= 0; i--) {
+	for (long long i = x->want - 1; i >= 0; i--) {
 		struct td_object *p = x->slot[i];
 		if (!p || td_object_deleting(p))
 			continue;
@@ -199,7 +195,7 @@ static int write_status(struct set *x, struct td_error *err)
 			current += td_streq(td_object_label(p, REVISION), cur);
 		}
 	}
-	// Complete: what was the update is the current one. Every pod counts, below the partition too.
+	// Complete: what was the update is the current one.
 	if (!*cur || (updated == x->want && ready == x->want && live == x->want)) {
 		cur = x->revision;
 		current = updated;
@@ -234,7 +230,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	x.min_ready = td_jint(s->root, "spec.minReadySeconds", 0);
 	x.parallel = td_streq(td_jstr(s->root, "spec.podManagementPolicy"), "Parallel");
 	x.on_delete = td_streq(td_jstr(s->root, "spec.updateStrategy.type"), "OnDelete");
-	x.partition = td_jint(s->root, "spec.updateStrategy.rollingUpdate.partition", 0);
 	char hash[CTL_HASH_LEN];
 	snprintf(x.revision, sizeof(x.revision), "%.200s-%s", s->name, ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
 	if (strlen(x.revision) > 63) // it is a label
@@ -246,9 +241,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	struct td_error why = TD_ERROR_INIT;
 	bool settled = false;
 	if (seen_all && !td_object_deleting(s)) {
-		r = ctl_revisions(c, s, x.revision, &x.pods, cancel, &x.current, &why);
-		if (!r)
-			r = keep(&x, &settled, &why);
+		r = keep(&x, &settled, &why);
 		if (!r && settled)
 			r = update(&x, &why);
 	}

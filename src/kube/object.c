@@ -15,7 +15,6 @@ const struct td_gvr td_leases = {"coordination.k8s.io", "v1", "leases", "Lease",
 const struct td_gvr td_deployments = {"apps", "v1", "deployments", "Deployment", true};
 const struct td_gvr td_replicasets = {"apps", "v1", "replicasets", "ReplicaSet", true};
 const struct td_gvr td_statefulsets = {"apps", "v1", "statefulsets", "StatefulSet", true};
-const struct td_gvr td_revisions = {"apps", "v1", "controllerrevisions", "ControllerRevision", true};
 const struct td_gvr td_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct td_gvr td_priorityclasses = {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 const struct td_gvr td_pdbs = {"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};

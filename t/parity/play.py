@@ -1,7 +1,8 @@
 """Plays a topic to one plane and compares what two planes answered.
 
 What must differ between any two servers is named alike first: an object's uids and versions by how many of them were seen, times, generated
-names, continue tokens, ages. Everything else is compared: status code, Content-Type, Warning, Retry-After and the whole body."""
+names, continue tokens, ages. The words of a refusal or a warning are each server's own. Everything else is compared: status code, Content-Type, Retry-After, how many
+warnings there are, the whole body, and of a refusal its code, its reason and which fields it blames for what."""
 import http.client
 import json
 import re
@@ -109,6 +110,8 @@ class Plane:
         if step.view:
             body = step.view(body)
         headers = {h: sorted(v for k, v in r.getheaders() if k.lower() == h) for h in HEADERS}
+        if headers.get("warning"):
+            headers["warning"] = [f"{len(headers['warning'])} warnings"]
         return {"status": r.status, **{h: self.name_all(v) for h, v in headers.items() if v}, "body": self.name_all(body)}
 
     def call(self, table, value, what, of):
@@ -169,11 +172,10 @@ class Plane:
                 return {"type": x, "object": self.name_all({**v["object"], "items": []})}
             else:
                 out[k] = self.name_all(x)
-        if out.get("kind") == "Status" and isinstance(out.get("details"), dict) and out["details"].get("causes"):
-            # The order of causes is not promised (validators walk maps), and the message repeats them all.
-            causes = out["details"]["causes"]
-            causes.sort(key=lambda c: (c.get("field", ""), c.get("reason", ""), c.get("message", "")))
-            out["message"] = re.sub(r" is invalid: .*", " is invalid: (causes)", out["message"], flags=re.S)
+        if out.get("kind") == "Status" and out.get("status") == "Failure":
+            out.pop("message", None)
+            if isinstance(out.get("details"), dict) and out["details"].get("causes"):  # a set: validators walk maps
+                out["details"]["causes"] = sorted({f"{c.get('field', '')}: {c.get('reason', '')}" for c in out["details"]["causes"]})
         return out
 
 

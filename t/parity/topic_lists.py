@@ -54,7 +54,7 @@ STEPS = [
     *[field(f"{f}=x", f"{NS}/{p}") for p, fs in FIELDS.items() for f in fs],
     field("spec.unschedulable=false", "/api/v1/nodes"), field("spec.podCIDR=x", "/api/v1/nodes"), get("/api/v1/namespaces?labelSelector=none&fieldSelector=status.phase%3DActive", "namespaces by phase"), field("spec=x", "/api/v1/namespaces"),
     *[field(f"{f}=1", f"{at}") for at, f in ((f"{BATCH_NS}/jobs", "status.successful"), (f"{BATCH_NS}/jobs", "status.active"), (f"{APPS_NS}/replicasets", "status.replicas"), (f"{APPS_NS}/deployments", "status.replicas"), (f"{APPS_NS}/statefulsets", "x"),
-                                              (f"{APPS_NS}/controllerrevisions", "x"), (f"{POLICY_NS}/poddisruptionbudgets", "x"), (LEASES, "x"), ("/apis/scheduling.k8s.io/v1/priorityclasses", "x"), (CRDS, "x"))],
+                                              (f"{POLICY_NS}/poddisruptionbudgets", "x"), (LEASES, "x"), ("/apis/scheduling.k8s.io/v1/priorityclasses", "x"), (CRDS, "x"))],
     # watches
     watch(C, 5, label="watch from now", view=lambda v: sorted(e["object"]["metadata"]["name"] for e in v["events"])),
     watch(f"{C}?resourceVersion=<<rv4>>", 6, post(C, cm("w", labels={"n": "w"}), "during: make w", save={"wrv": "metadata.resourceVersion"}), patch(f"{C}/w", {"data": {"a": "1"}}, "during: change w"), patch(f"{C}/w", {"metadata": {"finalizers": ["x.example.com/y"]}}, "during: hold w"),

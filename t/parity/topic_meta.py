@@ -14,7 +14,7 @@ KINDS = {
     f"{NS}/pods": lambda n: pod(n), f"{NS}/services": lambda n: service(n), f"{NS}/secrets": lambda n: obj("v1", "Secret", n), f"{NS}/serviceaccounts": lambda n: obj("v1", "ServiceAccount", n),
     f"{APPS_NS}/deployments": lambda n: deployment(n), f"{APPS_NS}/statefulsets": lambda n: statefulset(n), f"{BATCH_NS}/jobs": lambda n: job(n), LEASES: lambda n: obj("coordination.k8s.io/v1", "Lease", n),
     "/api/v1/namespaces": lambda n: obj("v1", "Namespace", n), "/api/v1/nodes": lambda n: obj("v1", "Node", n), "/apis/scheduling.k8s.io/v1/priorityclasses": lambda n: obj("scheduling.k8s.io/v1", "PriorityClass", n, value=1),
-    f"{POLICY_NS}/poddisruptionbudgets": lambda n: obj("policy/v1", "PodDisruptionBudget", n, spec={"minAvailable": 1}), f"{APPS_NS}/controllerrevisions": lambda n: obj("apps/v1", "ControllerRevision", n, revision=1, data={"a": 1}),
+    f"{POLICY_NS}/poddisruptionbudgets": lambda n: obj("policy/v1", "PodDisruptionBudget", n, spec={"minAvailable": 1}),
     f"{NS}/events": lambda n: obj("v1", "Event", n, involvedObject={"namespace": "{ns}"}), f"{APPS_NS}/replicasets": lambda n: replicaset(n),
 }
 STEPS = [

@@ -59,8 +59,6 @@ STEPS = [
     post(R, role("n", {"verbs": ["get"], "nonResourceURLs": ["/x"]}), "paths in a namespace"), post(CR, role("par-n", {"verbs": ["get"], "nonResourceURLs": ["/x"], "resources": ["a"]}, kind="ClusterRole"), "paths and resources"),
     post(R, role("a/b", rule("get", "a")), "a slash in the name"), post(R, role("x%y", rule("get", "a")), "a percent in the name"), post(R, role("", rule("get", "a")), "no name"),
     post(R, role("We:ird name", rule("get", "a")), "a strange name"), delete(f"{R}/We:ird%20name"), post(R, role("..", rule("get", "a")), "dots for a name"),
-    post(CR, role("par-agg", kind="ClusterRole", aggregationRule={}), "an empty aggregationRule"),
-    post(CR, role("par-agg", kind="ClusterRole", aggregationRule={"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Nope"}]}]}), "a bad selector"),
     post(B, binding("b", "r"), "a binding"), get(f"{B}/b"), get(B, accept=TABLE),
     post(B, {"metadata": {"name": "d"}, "roleRef": {"kind": "Role", "name": "r"}, "subjects": [{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g"}, {"kind": "ServiceAccount", "name": "s"}]}, "defaults"),
     post(B, {"metadata": {"name": "d2"}}, "no roleRef"), post(B, {"metadata": {"name": "d2"}, "roleRef": {"kind": "Role", "name": ""}}, "no name in roleRef"),
@@ -100,7 +98,7 @@ STEPS = [
     as_(post(B, binding("b3", "cluster-admin", subject("mia"), ref_kind="ClusterRole")), "boss"), as_(get(f"{NS}/secrets"), "mia"), as_(get("/api/v1/nodes"), "mia"), as_(get("/metrics"), "mia"),
     # who writes ClusterRoles gathers nothing
     post(CR, role("par-writer", rule("create update patch", "clusterroles", RBAC), kind="ClusterRole")), post(CB, binding("par-writer", "par-writer", subject("writer"), kind="ClusterRoleBinding", ref_kind="ClusterRole")),
-    as_(post(CR, role("par-agg", kind="ClusterRole", aggregationRule={"clusterRoleSelectors": [{}]})), "writer"), as_(post(CR, role("par-y", {"verbs": ["get"], "nonResourceURLs": ["/x", "/y/*"]}, kind="ClusterRole")), "writer"),
+    as_(post(CR, role("par-y", {"verbs": ["get"], "nonResourceURLs": ["/x", "/y/*"]}, kind="ClusterRole")), "writer"),
     # a role that is missing
     post(B, binding("lost", "none", subject("lost"))), as_(get(C), "lost"), as_(post(R, role("zz", rule("get", "a"))), "lost"),
     # accounts and groups

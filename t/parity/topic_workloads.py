@@ -1,7 +1,7 @@
-"""Deployments, ReplicaSets, StatefulSets, Jobs, ControllerRevisions: filled in, refused, changed, scaled, deleted."""
+"""Deployments, ReplicaSets, StatefulSets, Jobs: filled in, refused, changed, scaled, deleted."""
 from steps import *
 
-D, R, S, J, CR = f"{APPS_NS}/deployments", f"{APPS_NS}/replicasets", f"{APPS_NS}/statefulsets", f"{BATCH_NS}/jobs", f"{APPS_NS}/controllerrevisions"
+D, R, S, J = f"{APPS_NS}/deployments", f"{APPS_NS}/replicasets", f"{APPS_NS}/statefulsets", f"{BATCH_NS}/jobs"
 MAKE = {D: deployment, R: replicaset, S: statefulset, J: job}
 
 
@@ -20,7 +20,7 @@ SETS = [x for at in (D, R, S) for x in (
 STEPS = [
     post(D, deployment("d"), "create a deployment"), post(R, replicaset("r"), "create a replicaset"), post(S, statefulset("s"), "create a statefulset"), post(J, job("j"), "create a job"), post(J, merged(job("jl"), "spec.template.metadata", {"labels": {"x": "y"}}), "create a job with labels"),
     post(J, job("ji", completionMode="Indexed", completions=3, parallelism=2, backoffLimit=1, ttlSecondsAfterFinished=5, activeDeadlineSeconds=9), "create an indexed job"), post(J, job("jm", manualSelector=True, selector={"matchLabels": {"x": "y"}}), "a job with its own selector"), post(J, job("js", suspend=True), "a suspended job"),
-    post(CR, obj("apps/v1", "ControllerRevision", "c", revision=1, data={"a": 1}), "create a revision"), *SETS,
+    *SETS,
     # deployments
     bad(D, "strategy", "spec.strategy", {"type": "Any"}), bad(D, "Recreate with rolling", "spec.strategy", {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}), bad(D, "both zero", "spec.strategy", {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}), bad(D, "percent", "spec.strategy", {"rollingUpdate": {"maxSurge": "x%"}}), bad(D, "over 100%", "spec.strategy", {"rollingUpdate": {"maxUnavailable": "101%"}}),
     bad(D, "negative surge", "spec.strategy", {"rollingUpdate": {"maxSurge": -1}}), bad(D, "progress deadline", "spec.progressDeadlineSeconds", -1), bad(D, "progress below ready", "spec", {**deployment()["spec"], "progressDeadlineSeconds": 5, "minReadySeconds": 5}), bad(D, "paused x", "spec.paused", "x"),
@@ -35,11 +35,9 @@ STEPS = [
     # changes
     patch(f"{D}/d", {"spec": {"replicas": 3}}, "d: replicas"), patch(f"{D}/d", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, "d: selector"), patch(f"{D}/d", {"spec": {"template": {"metadata": {"labels": {"a": "c"}}}}}, "d: template labels"), patch(f"{D}/d", {"metadata": {"labels": {"q": "r"}}}, "d: a label"), patch(f"{D}/d", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 3}}}}, "d: template"),
     patch(f"{S}/s", {"spec": {"replicas": 3}}, "s: replicas"), patch(f"{S}/s", {"spec": {"serviceName": "y"}}, "s: service"), patch(f"{S}/s", {"spec": {"podManagementPolicy": "Parallel"}}, "s: pod management"), patch(f"{S}/s", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 3}}}}, "s: template"), patch(f"{S}/s", {"spec": {"selector": {"matchLabels": {"a": "b", "c": "d"}}}}, "s: selector"),
-    patch(f"{S}/s", {"spec": {"revisionHistoryLimit": 3, "minReadySeconds": 2, "updateStrategy": {"rollingUpdate": {"partition": 1}}}}, "s: what may change"), patch(f"{R}/r", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, "r: selector"), patch(f"{R}/r", {"spec": {"replicas": 0}}, "r: replicas"),
+    patch(f"{S}/s", {"spec": {"revisionHistoryLimit": 3, "minReadySeconds": 2}}, "s: what may change"), patch(f"{R}/r", {"spec": {"selector": {"matchLabels": {"x": "y"}}}}, "r: selector"), patch(f"{R}/r", {"spec": {"replicas": 0}}, "r: replicas"),
     patch(f"{J}/j", {"spec": {"parallelism": 2}}, "j: parallelism"), patch(f"{J}/j", {"spec": {"completions": 5}}, "j: completions"), patch(f"{J}/j", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 3}}}}, "j: template"), patch(f"{J}/j", {"spec": {"backoffLimit": 2}}, "j: backoff"), patch(f"{J}/j", {"spec": {"suspend": True}}, "j: suspend"), patch(f"{J}/js", {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "js: node selector while suspended"), patch(f"{J}/js", {"spec": {"template": {"metadata": {"labels": {"job-name": None, "more": "x"}}}}}, "js: a generated label less while suspended"), patch(f"{J}/js", {"spec": {"template": {"metadata": {"labels": {"more": "x"}}}}}, "js: a label more while suspended"),
-    post(CR, '{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"cc"},"revision":1,"data":{"a":1}}', "a revision without blanks", raw=True), patch(f"{CR}/cc", {"revision": 2}, "cc: revision"), patch(f"{CR}/cc", {"revision": -2}, "cc: negative revision"), patch(f"{CR}/cc", {"data": {"b": 2}}, "cc: more data"), patch(f"{CR}/cc", {"data": None}, "cc: no data"),
-    *[post(f"{CR}?dryRun=All", obj("apps/v1", "ControllerRevision", "cx", revision=1, **({"data": d} if d != "-" else {})), f"a revision with {label}") for label, d in (("no data", "-"), ("null data", None), ("a number", 5), ("a text", "x"), ("a list", [1]), ("a boolean", True), ("empty data", {}))],
-    patch(f"{J}/j", {"spec": {"completionMode": "Indexed"}}, "j: completion mode"), patch(f"{J}/ji", {"spec": {"completions": 5, "parallelism": 5}}, "ji: elastic"), patch(f"{J}/j", {"spec": {"ttlSecondsAfterFinished": 100}}, "j: ttl"), patch(f"{CR}/c", {"data": {"a": 2}}, "c: data"), patch(f"{CR}/c", {"revision": 2}, "c: revision"), post(CR, obj("apps/v1", "ControllerRevision", "c2", data={}), "a revision without number"), post(CR, obj("apps/v1", "ControllerRevision", "c3", revision=-1), "a negative revision"),
+    patch(f"{J}/j", {"spec": {"completionMode": "Indexed"}}, "j: completion mode"), patch(f"{J}/ji", {"spec": {"completions": 5, "parallelism": 5}}, "ji: elastic"), patch(f"{J}/j", {"spec": {"ttlSecondsAfterFinished": 100}}, "j: ttl"),
     # status and scale
     *[x for at, n, st in ((D, "d", {"replicas": 2, "readyReplicas": 1}), (R, "r", {"replicas": 2}), (S, "s", {"replicas": 2, "currentRevision": "x"}), (J, "j", {"active": 1, "startTime": "2026-01-01T00:00:00Z"})) for x in (
         patch(f"{at}/{n}/status", {"status": st}, f"{n}: status"), get(f"{at}/{n}/status", f"{n}: get status"), patch(f"{at}/{n}/status", {"spec": {"replicas": 9}, "metadata": {"labels": {"st": "1"}}}, f"{n}: spec through status"), patch(f"{at}/{n}", {"status": {"replicas": 7}}, f"{n}: status through itself"), patch(f"{at}/{n}/status", {"status": {"replicas": -1, "active": -1}}, f"{n}: bad status"), get(f"{at}/{n}", f"{n} as Table", accept=TABLE))],
@@ -50,5 +48,5 @@ STEPS = [
     get(f"{J}/j/scale", "jobs have no scale"), patch(f"{J}/j", {"metadata": {"finalizers": None}}, "j: finalizers"),
     # delete
     delete(f"{D}/d", {"propagationPolicy": "Foreground"}, "d: foreground"), get(f"{D}/d", "d: while it waits"), delete(f"{R}/r", {"propagationPolicy": "Orphan"}, "r: orphan"), get(f"{R}/r", "r: while it waits"), patch(f"{R}/r", {"metadata": {"finalizers": None}}, "r: let go"), delete(f"{S}/s", label="s: default"), delete(f"{J}/j", label="j: default"), delete(f"{J}/jl", {"orphanDependents": True}, "jl: orphanDependents"), delete(f"{J}/ji", {"orphanDependents": False}, "ji: no orphans"),
-    delete(f"{CR}/c", label="c"), delete(f"{D}/d", label="d: again"), delete(f"{D}/d", {"propagationPolicy": "Background"}, "d: now in the background"), get(f"{D}/d", "d: at the end"),
+    delete(f"{D}/d", label="d: again"), delete(f"{D}/d", {"propagationPolicy": "Background"}, "d: now in the background"), get(f"{D}/d", "d: at the end"),
 ]

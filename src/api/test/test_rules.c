@@ -154,6 +154,9 @@ static void test_workloads(void **state)
 		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: {matchLabels: {a: b}}, "
 		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
 	check("apps", "StatefulSet", claims, NULL, "FieldValueForbidden", "spec.volumeClaimTemplates", "emptyDir");
+	static const char parts[] = "{metadata: {name: s}, spec: {updateStrategy: {rollingUpdate: {partition: 1}}, selector: {matchLabels: "
+				    "{a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
+	check("apps", "StatefulSet", parts, NULL, "FieldValueForbidden", "spec.updateStrategy.rollingUpdate.partition", "OnDelete");
 	check("apps", "StatefulSet", claims, claims, NULL, NULL, NULL);
 }
 
@@ -345,10 +348,6 @@ static void test_generated(void **state)
 	check("batch", "Job", OWNJOB(LABELS "u, a: b", "selector: {matchLabels: {a: b}}, "), NULL, "FieldValueInvalid", "spec.selector",
 	      "auto-generated");
 	check("batch", "Job", OWNJOB("a: b", "manualSelector: true, selector: {matchLabels: {a: b}}, "), NULL, NULL, NULL, NULL);
-	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 1}", NULL, "FieldValueRequired", "data", "mandatory");
-	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 1, data: [1]}", NULL, "FieldValueRequired", "data", "object");
-	check("apps", "ControllerRevision", "{metadata: {name: c}, revision: 2, data: {a: 1}}",
-	      "{metadata: {name: c}, revision: 1, data: {a: 1}}", NULL, NULL, NULL);
 }
 
 static void test_meta(void **state)

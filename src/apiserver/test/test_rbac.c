@@ -1,4 +1,4 @@
-// Access rules: decisions in a table, coverage, aggregation; and over HTTP: who may what, who may give what away, tokens.
+// Access rules: decisions in a table, coverage; and over HTTP: who may what, who may give what away, tokens.
 // rows: F1.2
 #include "apiserver/rbac.h"
 #include "apiserver/test/harness.h"
@@ -247,24 +247,6 @@ static void test_covers(void **unused)
 	}
 }
 
-static void test_aggregate(void **unused)
-{
-	(void)unused;
-	td_auto_items struct td_items all = {0};
-	load("{metadata: {name: a, labels: {part: x}}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}\n---\n"
-	     "{metadata: {name: b, labels: {part: x, more: y}}, rules: [{verbs: [get], apiGroups: [''], resources: [pods]}, {verbs: "
-	     "[list], apiGroups: [''], resources: [pods]}]}\n---\n"
-	     "{metadata: {name: c, labels: {part: z}}, rules: [{verbs: [create], apiGroups: [''], resources: [pods]}]}\n---\n"
-	     "{metadata: {name: sum, labels: {part: x}}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {part: x}}, {matchLabels: "
-	     "{more: y}}]}, rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]}\n",
-	     &all);
-	td_auto_rules struct td_rbac_rules got = {0}, want = {0};
-	assert_false(td_rbac_aggregate(all.v[0], &all, &got));
-	assert_true(td_rbac_aggregate(all.v[3], &all, &got)); // not its own rules, none twice
-	rules("[{verbs: [get], apiGroups: [''], resources: [pods]}, {verbs: [list], apiGroups: [''], resources: [pods]}]", &want);
-	assert_true(td_rbac_rules_equal(&got, &want));
-}
-
 // ---- over HTTP ----
 #define RBAC "/apis/rbac.authorization.k8s.io/v1"
 #define IN_NS RBAC "/namespaces/default"
@@ -409,41 +391,6 @@ static void test_no_escalation(void **state)
 	WANT(eve, "GET", "/api/v1/nodes", NULL, 403, NULL); // in her namespace only
 }
 
-static void test_aggregated(void **state)
-{
-	struct harness *h = *state;
-	td_auto_free char *eve = user("eve", "people");
-	const char *cms = "/api/v1/namespaces/default/configmaps", *crs = RBAC "/clusterroles";
-	WANT(h->admin, "POST", crs,
-	     "{\"metadata\":{\"name\":\"sum\"},\"aggregationRule\":{\"clusterRoleSelectors\":[{\"matchLabels\":{\"t/part\":\"yes\"}}]}}",
-	     201, NULL);
-	WANT(h->admin, "POST", RBAC "/clusterrolebindings",
-	     "{\"metadata\":{\"name\":\"sum\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"sum\"},\"subjects\":[{\"kind\":\"User\","
-	     "\"name\":\"eve\"}]}",
-	     201, NULL);
-	WANT(eve, "GET", cms, NULL, 403, NULL);
-	WANT(h->admin, "POST", crs,
-	     "{\"metadata\":{\"name\":\"part\",\"labels\":{\"t/"
-	     "part\":\"yes\"}},\"rules\":[{\"verbs\":[\"list\"],\"apiGroups\":[\"\"],\"resources\":[\"configmaps\"]}]}",
-	     201, NULL);
-	WANT(eve, "GET", cms, NULL, 200, NULL);
-	WANT(h->admin, "PATCH", RBAC "/clusterroles/sum", "{\"rules\":[]}", 200, NULL); // the server writes them
-	WANT(eve, "GET", cms, NULL, 200, NULL);
-	WANT(h->admin, "DELETE", RBAC "/clusterroles/part", NULL, 200, NULL);
-	WANT(eve, "GET", cms, NULL, 403, NULL);
-	// Who may write ClusterRoles may still not gather what they do not have.
-	WANT(h->admin, "POST", crs,
-	     "{\"metadata\":{\"name\":\"writer\"},\"rules\":[{\"verbs\":[\"create\",\"update\"],\"apiGroups\":[\"rbac.authorization.k8s."
-	     "io\"],\"resources\":[\"clusterroles\"]}]}",
-	     201, NULL);
-	WANT(h->admin, "POST", RBAC "/clusterrolebindings",
-	     "{\"metadata\":{\"name\":\"writer\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"writer\"},\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":\"eve\"}]}",
-	     201, NULL);
-	WANT(eve, "POST", crs, "{\"metadata\":{\"name\":\"mine\"},\"aggregationRule\":{\"clusterRoleSelectors\":[{}]}}", 403,
-	     "clusterroles.rbac.authorization.k8s.io \"mine\" is forbidden: must have cluster-admin privileges to use the aggregationRule");
-}
-
 // resourceNames, subresources, selectors, collections: the name in the request is the one that counts.
 static void test_ways_around(void **state)
 {
@@ -536,10 +483,8 @@ int main(void)
 		cmocka_unit_test(test_decisions),
 		cmocka_unit_test(test_reasons),
 		cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_aggregate),
 		cmocka_unit_test_setup_teardown(test_seen_at_once, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_escalation, setup, teardown),
-		cmocka_unit_test_setup_teardown(test_aggregated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_ways_around, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_second_definition, setup, teardown),
 	};

@@ -3,6 +3,7 @@
 // rows: F1.4
 #include "oci/image.h"
 #include "oci/image_internal.h"
+#include "oci/internal.h"
 #include "oci/test/fixture.h"
 
 #include "base/clock.h"
@@ -33,6 +34,36 @@ static void put(const char *dir, const char *file, const char *text)
 {
 	td_auto_free char *p = td_asprintf("%s/%s", dir, file);
 	assert_int_equal(td_file_write(p, text, strlen(text), 0644, NULL), 0);
+}
+
+// What the filter's file says for containers with and without a capability.
+static void seccomp_rules(void **state)
+{
+	static const char *const none[] = {NULL}, *const admin[] = {"CAP_SYS_ADMIN", NULL};
+	const char *const *const caps[] = {none, admin};
+	for (size_t i = 0; i < TD_LEN(caps); i++) {
+		const struct td_oci_spec spec = {.caps = caps[i], .seccomp = true};
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+		oci_seccomp(d, yyjson_mut_doc_get_root(d), &spec);
+		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
+		const yyjson_val *rules = td_jget(td_json_root(j), "seccomp.syscalls");
+		assert_string_equal(td_jstr(td_json_root(j), "seccomp.defaultAction"), "SCMP_ACT_ERRNO");
+		bool mounts = false, reads = false, masked = false, no_clone3 = false;
+		size_t k, n;
+		yyjson_val *r;
+		yyjson_arr_foreach ((yyjson_val *)(uintptr_t)rules, k, n, r) {
+			td_auto_strv struct td_strv names_ = {0};
+			td_jstrs(td_jkey(r, "names"), &names_);
+			bool allow = td_streq(td_jstr(r, "action"), "SCMP_ACT_ALLOW");
+			const yyjson_val *arg = yyjson_arr_get(td_jkey(r, "args"), 0);
+			mounts |= allow && td_strv_has(&names_, "mount");
+			reads |= allow && td_strv_has(&names_, "read");
+			masked |= allow && td_strv_has(&names_, "clone") && td_jint(arg, "value", 0) == 0x7e020000;
+			no_clone3 |= !allow && td_strv_has(&names_, "clone3") && td_jint(r, "errnoRet", 0) == 38;
+			assert_false(td_strv_has(&names_, "keyctl") || td_strv_has(&names_, "io_uring_setup"));
+		}
+		assert_true(reads && mounts == (i == 1) && masked == (i == 0) && no_clone3 == (i == 0));
+	}
 }
 
 static void names(void **s)
@@ -213,6 +244,7 @@ static int tests(void)
 {
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(names),
+		cmocka_unit_test(seccomp_rules),
 		cmocka_unit_test(import_list_resolve_remove),
 		cmocka_unit_test(mirrors),
 		cmocka_unit_test(the_lock_can_be_cancelled),
