@@ -58,6 +58,8 @@ void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gv
 // Runs every controller until cancel; 0 then.
 int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err);
 
+size_t ctl_count(void); // how many there are
+
 // ---- informers (main.c) ----
 // The fixed ones: the i-th and its resource; false at the end.
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret);

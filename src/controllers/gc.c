@@ -445,6 +445,32 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 		td_warn("gc: %s", err.msg);
 }
 
+// Looks again at everything that has an owner of that kind: some of those may have come and gone unseen.
+static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
+{
+	pthread_mutex_lock(&g->lock);
+	struct monitor *m = g->monitors;
+	pthread_mutex_unlock(&g->lock);
+	for (; m; m = m->next) {
+		td_auto_objects struct td_objects all = {0};
+		pthread_rwlock_rdlock(&g->use);
+		if (m->inf)
+			td_informer_list(m->inf, NULL, &all);
+		pthread_rwlock_unlock(&g->use);
+
+		for (size_t i = 0; i < all.n; i++) {
+			size_t k, n;
+			yyjson_val *ref, *refs = td_jget(all.v[i]->root, "metadata.ownerReferences");
+			yyjson_arr_foreach (refs, k, n, ref) {
+				char group[256];
+				group_of(td_jstr_or(ref, "apiVersion", ""), group, sizeof(group));
+				if (td_streq(td_jstr(ref, "kind"), owner->kind) && !strcmp(group, owner->group))
+					enqueue(g, &m->gvr, all.v[i]->ns, all.v[i]->name);
+			}
+		}
+	}
+}
+
 // The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent because the API says so.
 static void dynamic_stop(struct monitor *m)
 {
@@ -456,12 +482,9 @@ static void dynamic_stop(struct monitor *m)
 	m->inf = NULL;
 	pthread_rwlock_unlock(&g->use);
 
-	td_auto_objects struct td_objects left = {0};
-	td_informer_list(inf, NULL, &left); // gone with the CRD, and not yet seen to go
 	td_informer_free(inf);
 	m->cancel = td_cancel_unref(m->cancel);
-	for (size_t i = 0; i < left.n; i++)
-		on_change(m, left.v[i], NULL);
+	look_again(g, &m->gvr);
 }
 
 static void on_crd(void *ctx, struct td_object *old, struct td_object *now)

@@ -133,11 +133,17 @@ static void *run_one(void *arg)
 	return NULL;
 }
 
+static void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,     ctl_statefulset, ctl_job,
+								       ctl_gc,         ctl_namespace,      ctl_node,        ctl_podgc,
+								       ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
+
+size_t ctl_count(void)
+{
+	return TD_LEN(makers);
+}
+
 static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 {
-	void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,     ctl_statefulset, ctl_job,
-									ctl_gc,         ctl_namespace,      ctl_node,        ctl_podgc,
-									ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
 	struct td_controller v[TD_LEN(makers)];
 	struct running t[TD_LEN(makers)];
 	size_t n = TD_LEN(makers), started = 0;
