@@ -3,7 +3,7 @@
 //
 // Files
 //   main.c expect.c child.c status.c   the role with its informers; what was done and is not seen yet; children of workloads; conditions
-//   deployment.c deployment.h deployment_status.c revision.c replicaset.c statefulset.c job.c disruption.c   workloads
+//   deployment.c deployment.h deployment_status.c replicaset.c statefulset.c job.c disruption.c   workloads
 //   gc.c namespace.c serviceaccount.c  what goes with its owner, or with its namespace; what every namespace has
 //   node.c podgc.c scheduler.c         silent nodes; pods of nodes that are gone; pods that Slurm does not place
 #pragma once
