@@ -242,7 +242,8 @@ static void test_dra(void **state)
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only, "tandem:1", &none, &err), 0);
 	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
 	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
-	td_auto(td_json_unref) struct td_json *obj = td_op_claim_template_object(td_json_root(sc));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *made = td_op_claim_template_object(td_json_root(sc));
+	td_auto(td_json_unref) struct td_json *obj = td_json_from_mut(yyjson_mut_doc_get_root(made));
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");

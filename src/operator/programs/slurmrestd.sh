@@ -1,0 +1,1 @@
+umask 077 && mkdir -p /run/slurmrestd/private && exec slurmrestd -a rest_auth/jwt -s slurmctld unix:/run/slurmrestd/private/api.sock
