@@ -45,6 +45,15 @@ void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mu
 		yyjson_mut_arr_append(o, yyjson_mut_val_mut_copy(d, v));
 }
 
+void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template("standin-kubelet.yaml", {"image", image});
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *bin = td_op_named(spec, "volumes", "tandem-bin");
+	td_op_put(d, td_jm_arr(d, spec, "initContainers"), NULL, td_jm_get(o, "initContainer"));
+	td_jm_del(bin, "hostPath");
+	td_op_put(d, bin, "emptyDir", td_jm_get(o, "volume.emptyDir"));
+}
+
 char *td_op_hash(const char *s, size_t n)
 {
 	uint64_t h = 14695981039346656037u; // FNV-1a: tells changes apart, guards nothing

@@ -24,7 +24,7 @@ void td_op_wants_add(struct td_op_wants *w, struct td_op_want x)
 
 struct builder {
 	const yyjson_val *sc;
-	const char *ns, *name, *image, *hash;
+	const char *ns, *name, *image, *hash, *standin; // standin: Tandem's own image; NULL: embedded
 	struct td_op_wants *out;
 };
 
@@ -87,8 +87,10 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	for (size_t k = 0; k < TD_LEN(lists); k++) {
 		size_t i, n;
 		yyjson_mut_arr_foreach (td_jm_get(t, lists[k]), i, n, c) {
-			td_jm_str(d, c, "image", b->image);
-			td_jm_str(d, c, "imagePullPolicy", "IfNotPresent");
+			if (!td_jm_get(c, "image")) {
+				td_jm_str(d, c, "image", b->image);
+				td_jm_str(d, c, "imagePullPolicy", "IfNotPresent");
+			}
 			if (k == 1)
 				td_jm_copyval(d, c, "resources", td_jget(part, "resources"));
 		}
@@ -115,6 +117,8 @@ static int slurmctld(struct builder *b, struct td_error *err)
 		td_jm_str(d, state, "hostPath.type", "DirectoryOrCreate");
 		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname", td_jstr_or(host, "node", ""));
 	}
+	if (b->standin)
+		td_op_bring_standin(d, spec, b->standin);
 	return workload(b, &td_statefulsets, d, part, "spec.controller", err);
 }
 
@@ -142,7 +146,8 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 	yyjson_mut_val *t = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template"), *c = td_jm_get(t, "spec.containers.[0]");
 	if (by_socket(b)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
-			td_op_template("slurmrestd-socket.yaml", {"program", td_op_program("slurmrestd.sh")});
+			td_op_template("slurmrestd-socket.yaml", {"program", td_op_program("slurmrestd.sh")},
+				       {"socket", "/run/slurmrestd/" TD_SLURM_REST_SOCKET});
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(over);
 		td_jm_key_str(d, td_jm_get(t, "metadata.annotations"), TD_SLURM_ACCESS, td_jm_getstr(o, "access"));
 		td_op_put(d, c, "command", td_jm_get(o, "command"));
@@ -177,7 +182,8 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 	return workload(b, &td_statefulsets, d, part, field, err);
 }
 
-int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, struct td_op_wants *ret, struct td_error *err)
+int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, const char *image, struct td_op_wants *ret,
+			  struct td_error *err)
 {
 	td_auto_free char *hash = td_op_files_hash(files);
 	td_auto_wants struct td_op_wants out = {0};
@@ -186,6 +192,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 			    td_jstr(sc, "metadata.name"),
 			    td_jstr_or(sc, "spec.slurm.image", "tandem/slurm:24.11"),
 			    hash,
+			    image,
 			    &out};
 	secret(&b, "slurm-key", "slurm.key", TD_SLURM_KEY_BYTES);
 	secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES);

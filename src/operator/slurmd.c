@@ -205,18 +205,11 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 
 static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *image)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template("slurmd-kubelet.yaml", {"image", image});
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *spec = td_jm_get(root, "spec"), *c = td_jm_get(spec, "containers.[0]"), *v;
-	size_t i, n;
-	td_op_put(d, spec, "initContainers", td_jm_get(o, "initContainers"));
-	yyjson_mut_arr_foreach (td_jm_get(o, "volumes"), i, n, v) {
-		yyjson_mut_val *ours = td_op_named(spec, "volumes", td_jm_getstr(v, "name"));
-		td_jm_del(ours, "hostPath");
-		td_op_put(d, ours, "emptyDir", td_jm_get(v, "emptyDir"));
-		td_op_put(d, ours, "hostPath", td_jm_get(v, "hostPath"));
-	}
-	yyjson_mut_arr_foreach (td_jm_get(o, "env"), i, n, v)
-		td_op_put(d, td_jm_get(c, "env"), NULL, v);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_fill("slurmd-kubelet.yaml", NULL, 0);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *spec = td_jm_get(root, "spec"), *c = td_jm_get(spec, "containers.[0]");
+	td_op_bring_standin(d, spec, image);
+	td_op_put(d, td_op_named(spec, "volumes", "tandem-run"), "hostPath", td_jm_get(o, "run"));
+	td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "cgroups"));
 	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
@@ -224,10 +217,7 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 // another reason; until then the old one does (its words, standin/wire.h, are the same).
 static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 {
-	yyjson_mut_val *c, *bin = NULL;
-	size_t i, n;
-	yyjson_mut_arr_foreach (td_jm_get(root, "spec.initContainers"), i, n, c)
-		bin = td_streq(td_jm_getstr(c, "name"), "tandem") ? c : bin;
+	yyjson_mut_val *bin = td_op_named(root, "spec.initContainers", TD_OP_STANDIN);
 	td_auto_free char *image = bin ? td_strdup(td_jm_getstr(bin, "image")) : NULL;
 	if (bin)
 		td_jm_str(d, bin, "image", "");
@@ -246,9 +236,10 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (strlen(pod) > 253)
 		return td_fail(err, TD_INVALID, "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have", sc,
 			       set, name);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
-		"slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
-		{"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")}, {"program", td_op_program("slurmd.sh")});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
+			       {"dead-reason", TD_OP_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
+			       {"program", td_op_program("slurmd.sh")});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);

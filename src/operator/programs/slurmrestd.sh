@@ -1,1 +1,6 @@
-umask 077 && mkdir -p /run/slurmrestd/private && exec slurmrestd -a rest_auth/jwt -s slurmctld unix:/run/slurmrestd/private/api.sock
+#!/bin/sh
+# Starts slurmrestd at a socket that only its own user can reach. $1: the socket's path.
+set -eu
+umask 077
+mkdir -p "$(dirname "$1")"
+exec slurmrestd -a rest_auth/jwt -s slurmctld "unix:$1"

@@ -39,7 +39,7 @@ static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struc
 	const struct td_slurm_facts facts = {0};
 	struct td_error err = TD_ERROR_INIT;
 	assert_true(td_slurm_files_make(td_json_root(sc), &facts, f, &p));
-	if (td_op_cluster_objects(td_json_root(sc), f, ret, &err))
+	if (td_op_cluster_objects(td_json_root(sc), f, NULL, ret, &err))
 		fail_msg("%s", err.msg);
 }
 
@@ -101,7 +101,7 @@ static void test_objects(void **state)
 	// slurmrestd has a socket in a volume of its own, and nothing to connect to from outside.
 	const yyjson_val *rest = td_jget(wanted(&w, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
-	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[2]"), "unix:/run/slurmrestd/private/api.sock"));
+	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[4]"), "/run/slurmrestd/private/api.sock"));
 	assert_non_null(td_jget(rest, "spec.volumes.[1].emptyDir"));
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
@@ -115,19 +115,19 @@ static void test_objects(void **state)
 	td_jm_int(many, yyjson_mut_doc_get_root(many), "spec.login.[0].replicas", 70);
 	td_auto(td_json_unref) struct td_json *crowd = td_json_from_mut(yyjson_mut_doc_get_root(many));
 	td_auto_wants struct td_op_wants seventy = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, &seventy, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, NULL, &seventy, &err), 0);
 	wanted(&seventy, &td_services, "main-login-69");
 	assert_int_equal(seventy.n, w.n + 69);
 	// Two runs differ in nothing but the keys.
 	td_auto_wants struct td_op_wants again = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, &again, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, NULL, &again, &err), 0);
 	for (i = 0; i < w.n; i++)
 		assert_true(td_jequal(td_json_root(w.v[i].obj), td_json_root(again.v[i].obj)) == !w.v[i].once);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(sc));
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "spec.restApi.access", "network");
 	td_auto(td_json_unref) struct td_json *open = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_wants struct td_op_wants net = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(open), &f, &net, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(open), &f, NULL, &net, &err), 0);
 	wanted(&net, &td_services, "main-slurmrestd");
 	rest = td_jget(wanted(&net, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(td_jint(rest, "spec.containers.[0].ports.[0].containerPort", 0), 6820);
