@@ -14,7 +14,8 @@
 
 #define OURS "system:tandem:"
 
-// roles.yaml, and deploy-roles.yaml: the ClusterRoles of deploy/, there tandem-<role>, here OURS<role>.
+// roles.yaml, and deploy-roles.yaml: the ClusterRoles of deploy/, there tandem-<role>, here
+// OURS<role>.
 extern const struct td_embedded td_apiserver_files[];
 
 // The groups and users that have a ClusterRole, or a namespace's Role.

@@ -1,4 +1,5 @@
-// Files of the repository that are part of a program: shell, YAML, SQL. tools/embed writes a table of them at build time.
+// Files of the repository that are part of a program: shell, YAML, SQL. tools/embed writes a table
+// of them at build time.
 #pragma once
 
 #include <stddef.h>
@@ -12,7 +13,8 @@ struct td_embedded {
 	size_t len;
 };
 
-// The file of that name. Aborts when the table lacks it: names are literals, and every one is used by a test.
+// The file of that name. Aborts when the table lacks it: names are literals, and every one is used
+// by a test.
 static inline const struct td_embedded *td_embedded(const struct td_embedded *table, const char *name)
 {
 	for (; table->name; table++)

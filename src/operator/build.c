@@ -1,4 +1,5 @@
-// Small pure helpers of the builders: templates, hashes, owners, template merge, comparison of wanted with found, conditions.
+// Small pure helpers of the builders: templates, hashes, owners, template merge, comparison of
+// wanted with found, conditions.
 #include "operator/operator.h"
 
 #include "api/kinds.h"

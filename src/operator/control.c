@@ -158,10 +158,11 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 	return workload(b, &td_deployments, d, td_jget(b->sc, "spec.restApi"), "spec.restApi", err);
 }
 
-// slurmctld calls back the srun of a step at the first label of its host's name (24.11: srun/launch.c, stepmgr/srun_comm.c), and blocks
-// for 10 s on a name that it cannot look up; the nodes of such a job stay COMPLETING for a minute or two (seen on a real cluster). One
-// label is the name of a Service of the namespace, so each login pod has a Service of its own name; a StatefulSet's pods have names that
-// stay.
+// slurmctld calls back the srun of a step at the first label of its host's name (24.11:
+// srun/launch.c, stepmgr/srun_comm.c), and blocks for 10 s on a name that it cannot look up; the
+// nodes of such a job stay COMPLETING for a minute or two (seen on a real cluster). One label is
+// the name of a Service of the namespace, so each login pod has a Service of its own name; a
+// StatefulSet's pods have names that stay.
 static int login(struct builder *b, const yyjson_val *part, size_t at, struct td_error *err)
 {
 	const char *name = td_jstr_or(part, "name", "login");

@@ -43,14 +43,15 @@ struct td_op_wants {
 void td_op_wants_add(struct td_op_wants *w, struct td_op_want x); // takes x.obj and x.field
 void td_op_wants_done(struct td_op_wants *w);
 #define td_auto_wants __attribute__((cleanup(td_op_wants_done)))
-// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects are marked `once`.
-// TD_INVALID: a template does not merge; err names the field.
-// image: as for td_op_slurmd_pod.
+// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects
+// are marked `once`. TD_INVALID: a template does not merge; err names the field. image: as for
+// td_op_slurmd_pod.
 int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, const char *image, struct td_op_wants *ret,
 			  struct td_error *err);
 char *td_op_hash(const char *s, size_t n);              // 16 hex digits; caller frees
 char *td_op_files_hash(const struct td_slurm_files *f); // of names and texts
-// templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster", name}). Aborts when it is malformed.
+// templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster", name}).
+// Aborts when it is malformed.
 yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n);
 #define td_op_template(file, ...)                                                                                                          \
 	td_op_fill(file, (const struct td_json_word[]){__VA_ARGS__},                                                                       \

@@ -1,12 +1,14 @@
 // `clear-dead`: what Slurm still counts on this node before its slurmd starts.
 //
-// It ran in a container before this one, so its processes are gone (a container has its own PID namespace); Slurm by itself sees that late
-// (a batch job: after up to 5 minutes) or never (srun: measured for 10 minutes). A node that nobody has marked is drained, so that nothing
-// new starts meanwhile; the operator resumes it when slurmd has registered. With no pod's stand-in there it is then set DOWN: Slurm
-// requeues what may be requeued and fails the rest, and takes the node back when slurmd registers (ReturnToService=2). Else one by one:
-// what may be requeued is, what srun or salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is left
-// to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live beside this container (a stand-in's mark is its
-// comment until its admin comment is written).
+// It ran in a container before this one, so its processes are gone (a container has its own PID
+// namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never (srun:
+// measured for 10 minutes). A node that nobody has marked is drained, so that nothing new starts
+// meanwhile; the operator resumes it when slurmd has registered. With no pod's stand-in there it is
+// then set DOWN: Slurm requeues what may be requeued and fails the rest, and takes the node back
+// when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or
+// salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is
+// left to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live
+// beside this container (a stand-in's mark is its comment until its admin comment is written).
 #include "standin/standin.h"
 
 #include <poll.h>
@@ -20,7 +22,8 @@
 
 enum { COMMAND_MS = 10000, SACK_TRIES = 100, SACK_MS = 20 };
 
-// Columns of squeue have fixed widths: comments are their users', and a line break in one must not look like another job.
+// Columns of squeue have fixed widths: comments are their users', and a line break in one must not
+// look like another job.
 #define COLUMNS "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8"
 enum { AT_BATCH = 24, AT_REQUEUE = 32, AT_HOST = 40, AT_ASK = 296 };
 
@@ -66,7 +69,8 @@ static void await_sack(const char *path)
 		poll(NULL, 0, SACK_MS); // nothing to wake us
 }
 
-// What runs or is stopped there, in squeue's columns; NULL: not known, or Slurm does not know the node.
+// What runs or is stopped there, in squeue's columns; NULL: not known, or Slurm does not know the
+// node.
 static char *list(const struct clearing *c)
 {
 	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL, why[256] = "";

@@ -1,9 +1,10 @@
 // `first-job-id`: from which id slurmctld may give ids, so that none is given twice.
 //
-// slurmctld saves the last id that it gave only every few seconds, so one that was killed gives ids twice. slurmd runs no Prolog for an id
-// that it still knows: nobody would ask the gate, and a pod whose stand-in is an allocation has no task that asks once more. So after a
-// slurmctld that was killed (its pid file is still there: an orderly end takes it away when all is saved) ids go on 10000 later than the
-// last saved one. That is more than Slurm gives out between two saves.
+// slurmctld saves the last id that it gave only every few seconds, so one that was killed gives ids
+// twice. slurmd runs no Prolog for an id that it still knows: nobody would ask the gate, and a pod
+// whose stand-in is an allocation has no task that asks once more. So after a slurmctld that was
+// killed (its pid file is still there: an orderly end takes it away when all is saved) ids go on
+// 10000 later than the last saved one. That is more than Slurm gives out between two saves.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A job_state begins with a counted word of 17 bytes, 2 bytes of version and 8 of time; then comes the last job id. Numbers have their
-// highest byte first.
+// A job_state begins with a counted word of 17 bytes, 2 bytes of version and 8 of time; then comes
+// the last job id. Numbers have their highest byte first.
 enum { WORD = 17, ID_AT = 4 + WORD + 2 + 8, HEAD = ID_AT + 4, GAP = 10000 };
 #define MAX_DEFAULT 67043328u // Slurm's MaxJobId
 

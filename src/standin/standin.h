@@ -64,10 +64,12 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line);
 // Writes all of s; a peer that does not read for `deadline_ms` is -1.
 int line_write(int fd, const char *s, int64_t deadline_ms);
 
-// command.c: all that a command writes on stdout (and, with `errors`, on stderr); at the deadline it is killed. Returns its exit status
-// (128 + signal) with *ret (ends with a NUL; caller frees) and *ret_len set; -1: it could not be started or did not end, why in words.
+// command.c: all that a command writes on stdout (and, with `errors`, on stderr); at the deadline
+// it is killed. Returns its exit status (128 + signal) with *ret (ends with a NUL; caller frees)
+// and *ret_len set; -1: it could not be started or did not end, why in words.
 int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, size_t *ret_len, char *why, size_t n_why);
-// command.c: the stdout of a `scontrol … --json`; argv: at least three. NULL: it failed, why in words. Caller frees.
+// command.c: the stdout of a `scontrol … --json`; argv: at least three. NULL: it failed, why in
+// words. Caller frees.
 char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
 // job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not known, why in words.
 int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, char *out, size_t n, char *why, size_t n_why);
