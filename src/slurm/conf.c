@@ -122,7 +122,7 @@ static const struct {
 	{"PreemptParameters", "send_user_signal", NULL},
 	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
 	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
-	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (scripts.c): no reason to complain about each node
+	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (slurmctld.sh): no reason to complain about each node
 	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
 	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
 	{"NodeSet", "", "use a NodeSet object"},

@@ -15,7 +15,7 @@
 enum { TEXT_MAX = 8 << 20 };
 
 // All that comes until the end; NULL: it did not come in time, or is too long.
-static char *whole(int fd, int64_t deadline, size_t *ret_len)
+static char *whole(int fd, int64_t deadline)
 {
 	size_t len = 0, cap = 64 << 10;
 	char *buf = malloc(cap);
@@ -36,7 +36,6 @@ static char *whole(int fd, int64_t deadline, size_t *ret_len)
 		ssize_t k = read(fd, buf + len, cap - len - 1);
 		if (k == 0) {
 			buf[len] = '\0';
-			*ret_len = len;
 			return buf;
 		}
 		if (k < 0)
@@ -47,7 +46,7 @@ static char *whole(int fd, int64_t deadline, size_t *ret_len)
 	return NULL;
 }
 
-int standin_command(char *const argv[], bool errors, int64_t deadline, char **ret, size_t *ret_len, char *why, size_t n_why)
+int standin_command(char *const argv[], bool errors, int64_t deadline, char **ret, char *why, size_t n_why)
 {
 	int fd[2];
 	pid_t pid;
@@ -70,8 +69,7 @@ int standin_command(char *const argv[], bool errors, int64_t deadline, char **re
 		return -1;
 	}
 
-	size_t len = 0;
-	char *text = whole(fd[0], deadline, &len);
+	char *text = whole(fd[0], deadline);
 	close(fd[0]);
 	if (!text)
 		kill(pid, SIGKILL);
@@ -83,16 +81,17 @@ int standin_command(char *const argv[], bool errors, int64_t deadline, char **re
 		return -1;
 	}
 	*ret = text;
-	*ret_len = len;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 char *standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
 {
 	char *text = NULL, words[256] = "";
-	int r = standin_command(argv, false, deadline, &text, ret_len, words, sizeof(words));
-	if (!r)
+	int r = standin_command(argv, false, deadline, &text, words, sizeof(words));
+	if (!r) {
+		*ret_len = strlen(text);
 		return text;
+	}
 	snprintf(why, n_why, "%s %s %s: %s", argv[0], argv[1], argv[2], r < 0 ? words : "failed (it needs Slurm's JSON serializer)");
 	free(text);
 	return NULL;

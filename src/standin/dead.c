@@ -41,8 +41,7 @@ static void say(const char *text)
 static void act(char *const argv[])
 {
 	char *text = NULL, why[256] = "";
-	size_t len;
-	if (standin_command(argv, true, now_ms() + COMMAND_MS, &text, &len, why, sizeof(why)) < 0)
+	if (standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why)) < 0)
 		say(why);
 	if (text)
 		say(text);
@@ -52,8 +51,7 @@ static void act(char *const argv[])
 static char *ask(char *const argv[])
 {
 	char *text = NULL, why[256] = "";
-	size_t len;
-	int r = standin_command(argv, false, now_ms() + COMMAND_MS, &text, &len, why, sizeof(why));
+	int r = standin_command(argv, false, now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (r < 0)
 		say(why);
 	if (!r)
@@ -74,9 +72,8 @@ static void await_sack(const char *path)
 static char *list(const struct clearing *c)
 {
 	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL, why[256] = "";
-	size_t len;
 	await_sack(c->sack);
-	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, &len, why, sizeof(why));
+	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (!r)
 		return text;
 	if (!text || !strstr(text, "Invalid node name")) {

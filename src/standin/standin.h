@@ -64,10 +64,10 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line);
 // Writes all of s; a peer that does not read for `deadline_ms` is -1.
 int line_write(int fd, const char *s, int64_t deadline_ms);
 
-// command.c: all that a command writes on stdout (and, with `errors`, on stderr); at the deadline
-// it is killed. Returns its exit status (128 + signal) with *ret (ends with a NUL; caller frees)
-// and *ret_len set; -1: it could not be started or did not end, why in words.
-int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, size_t *ret_len, char *why, size_t n_why);
+// command.c: all that a command writes on stdout (and, with `errors`, on stderr); at the deadline it
+// is killed. Returns its exit status (128 + signal) with the text in *ret (caller frees); -1: it could
+// not be started or did not end, why in words.
+int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, char *why, size_t n_why);
 // command.c: the stdout of a `scontrol … --json`; argv: at least three. NULL: it failed, why in
 // words. Caller frees.
 char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
