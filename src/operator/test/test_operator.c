@@ -134,6 +134,34 @@ static void test_objects(void **state)
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "network");
 }
 
+// Templates say paths and names as they are; programs and slurm.conf have them from constants.
+static void test_templates_agree_with_constants(void **state)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *ctl = td_op_fill("slurmctld.yaml", NULL, 0), *d = td_op_fill("slurmd.yaml", NULL, 0),
+						    *sock = td_op_fill("slurmrestd-socket.yaml", NULL, 0),
+						    *pdb = td_op_fill("budget.yaml", NULL, 0),
+						    *rest = td_op_fill("slurmrestd.yaml", NULL, 0);
+	const yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(ctl), "spec.template.spec"), *c = td_jm_get(spec, "containers.[0]");
+	static const char *const mounts[][2] = {
+		{"config", TD_SLURM_ETC}, {"key", TD_SLURM_KEYS}, {"jwt", TD_SLURM_JWT}, {"state", TD_SLURM_STATE}};
+	for (size_t i = 0; i < TD_LEN(mounts); i++)
+		assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", mounts[i][0]), "mountPath"), mounts[i][1]);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(spec, "securityContext.runAsUser")), TD_SLURM_UID);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMCTLD_PORT);
+	c = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0]");
+	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(sock), "volume.name"), TD_SLURM_REST_VOLUME);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"), TD_OP_EVICTABLE);
+	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")), TD_SLURMRESTD_PORT);
+	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
+	td_auto_free char *path = td_asprintf("%s/src/slurm/programs/slurmctld.sh", getenv("TD_SOURCE_ROOT"));
+	td_auto_buf struct td_buf text = {0};
+	assert_int_equal(td_file_read(path, 1 << 20, &text, NULL), 0);
+	assert_non_null(strstr(td_buf_str(&text), "--state " TD_SLURM_STATE " "));
+}
+
 static void test_share(void **state)
 {
 	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = Y(NODE),
@@ -203,7 +231,7 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(k, "spec.initContainers.[0].volumeMounts.[0].name"), "tandem-bin");
 	assert_non_null(td_jget(volume(k, "tandem-bin"), "emptyDir"));
 	assert_string_equal(td_jstr(volume(k, "tandem-run"), "hostPath.type"), "DirectoryOrCreate");
-	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[4].name"), "TD_CGROUPS");
+	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[5].name"), "TD_CGROUPS");
 	// A new version of Tandem drains no node.
 	td_auto(td_json_unref) struct td_json *next = NULL;
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err), 0);
@@ -679,12 +707,25 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),  cmocka_unit_test(test_tolerations),   cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),   cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),      cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_first),    cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),
-		cmocka_unit_test(test_outlived), cmocka_unit_test(test_gone),          cmocka_unit_test(test_forgotten),
-		cmocka_unit_test(test_missing),  cmocka_unit_test(test_evictable),     cmocka_unit_test(test_names),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check),
+		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),
+		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_first),
+		cmocka_unit_test(test_scale),
+		cmocka_unit_test(test_update),
+		cmocka_unit_test(test_outlived),
+		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_forgotten),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_evictable),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
