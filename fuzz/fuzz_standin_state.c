@@ -1,4 +1,5 @@
 // The head of slurmctld's job_state as the stand-in reads it: a file that may be of another
+// rows: A7.4
 // version, cut off or not a job_state at all.
 #include "standin/standin.h"
 

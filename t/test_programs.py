@@ -12,6 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd"))
 GATE, SLURMCTLD = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld"))
+pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib")
 DEADLINE = 60
 
