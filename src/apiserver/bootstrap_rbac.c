@@ -4,6 +4,7 @@
 // rbac.authorization.kubernetes.io/autoupdate to "false".
 #include "apiserver/srv.h"
 
+#include "base/embedded.h"
 #include "base/rand.h"
 
 #include <string.h>
@@ -11,131 +12,11 @@
 #define GROUP "rbac.authorization.k8s.io"
 #define AUTOUPDATE "rbac.authorization.kubernetes.io/autoupdate"
 
-#define READ "get, list, watch"
-#define WRITE "create, delete, deletecollection, patch, update"
-
 #define OURS "system:tandem:"
 
-extern const unsigned char td_deploy_roles[]; // the ClusterRoles of deploy/, tandem-<role>: here OURS<role>
-extern const unsigned long td_deploy_roles_len;
-
-// One ClusterRole a key, or a Role as namespace/name: its rules, and what it is a part of: "admin", "edit" and "view" have the rules of
-// their parts.
-// clang-format off
-static const char roles[] =
-"cluster-admin:\n"
-"  rules:\n"
-"  - {verbs: ['*'], apiGroups: ['*'], resources: ['*']}\n"
-"  - {verbs: ['*'], nonResourceURLs: ['*']}\n"
-"admin: {}\n"
-"edit: {part: admin}\n"
-"view: {part: edit}\n"
-"system:aggregate-to-admin:\n"
-"  part: admin\n"
-"  rules:\n"
-"  - {verbs: [create], apiGroups: [authorization.k8s.io], resources: [localsubjectaccessreviews]}\n"
-"  - {verbs: [" WRITE ", " READ "], apiGroups: [rbac.authorization.k8s.io], resources: [rolebindings, roles]}\n"
-"system:aggregate-to-edit:\n"
-"  part: edit\n"
-"  rules:\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [pods/attach, pods/exec, pods/portforward, pods/proxy, secrets, services/proxy]}\n"
-"  - {verbs: [impersonate], apiGroups: [''], resources: [serviceaccounts]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [''], resources: [pods, pods/attach, pods/exec, pods/portforward, pods/proxy]}\n"
-"  - {verbs: [create], apiGroups: [''], resources: [pods/eviction]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [''], resources: [configmaps, events, persistentvolumeclaims, replicationcontrollers, replicationcontrollers/scale, secrets, serviceaccounts, services, services/proxy]}\n"
-"  - {verbs: [create], apiGroups: [''], resources: [serviceaccounts/token]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [apps], resources: [daemonsets, deployments, deployments/rollback, deployments/scale, replicasets, replicasets/scale, statefulsets, statefulsets/scale]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [autoscaling], resources: [horizontalpodautoscalers]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [batch], resources: [cronjobs, jobs]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [extensions], resources: [daemonsets, deployments, deployments/rollback, deployments/scale, ingresses, networkpolicies, replicasets, replicasets/scale, replicationcontrollers/scale]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [policy], resources: [poddisruptionbudgets]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [networking.k8s.io], resources: [ingresses, networkpolicies]}\n"
-"  - {verbs: [" WRITE ", " READ "], apiGroups: [coordination.k8s.io], resources: [leases]}\n"
-"  - {verbs: [" WRITE "], apiGroups: [resource.k8s.io], resources: [resourceclaims, resourceclaimtemplates]}\n"
-"system:aggregate-to-view:\n"
-"  part: view\n"
-"  rules:\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [configmaps, endpoints, persistentvolumeclaims, persistentvolumeclaims/status, pods, replicationcontrollers, replicationcontrollers/scale, serviceaccounts, services, services/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [bindings, events, limitranges, namespaces/status, pods/log, pods/status, replicationcontrollers/status, resourcequotas, resourcequotas/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [namespaces]}\n"
-"  - {verbs: [" READ "], apiGroups: [discovery.k8s.io], resources: [endpointslices]}\n"
-"  - {verbs: [" READ "], apiGroups: [apps], resources: [controllerrevisions, daemonsets, daemonsets/status, deployments, deployments/scale, deployments/status, replicasets, replicasets/scale, replicasets/status, statefulsets, statefulsets/scale, statefulsets/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [autoscaling], resources: [horizontalpodautoscalers, horizontalpodautoscalers/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [batch], resources: [cronjobs, cronjobs/status, jobs, jobs/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [extensions], resources: [daemonsets, daemonsets/status, deployments, deployments/scale, deployments/status, ingresses, ingresses/status, networkpolicies, replicasets, replicasets/scale, replicasets/status, replicationcontrollers/scale]}\n"
-"  - {verbs: [" READ "], apiGroups: [policy], resources: [poddisruptionbudgets, poddisruptionbudgets/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [networking.k8s.io], resources: [ingresses, ingresses/status, networkpolicies]}\n"
-"  - {verbs: [" READ "], apiGroups: [resource.k8s.io], resources: [resourceclaims, resourceclaims/status, resourceclaimtemplates]}\n"
-"system:auth-delegator:\n"
-"  rules:\n"
-"  - {verbs: [create], apiGroups: [authentication.k8s.io], resources: [tokenreviews]}\n"
-"  - {verbs: [create], apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews]}\n"
-"system:basic-user:\n"
-"  rules:\n"
-"  - {verbs: [create], apiGroups: [authorization.k8s.io], resources: [selfsubjectaccessreviews, selfsubjectrulesreviews]}\n"
-"  - {verbs: [create], apiGroups: [authentication.k8s.io], resources: [selfsubjectreviews]}\n"
-"system:discovery:\n"
-"  rules:\n"
-"  - {verbs: [get], nonResourceURLs: [/api, '/api/*', /apis, '/apis/*', /healthz, /livez, /openapi, '/openapi/*', /readyz, /version, /version/]}\n"
-"system:public-info-viewer:\n"
-"  rules:\n"
-"  - {verbs: [get], nonResourceURLs: [/healthz, /livez, /readyz, /version, /version/]}\n"
-"system:monitoring:\n"
-"  rules:\n"
-"  - {verbs: [get], nonResourceURLs: [/healthz, '/healthz/*', /livez, '/livez/*', /metrics, /metrics/slis, /readyz, '/readyz/*']}\n"
-"  - {verbs: [get], apiGroups: [''], resources: [nodes/metrics]}\n"
-"system:kube-scheduler:\n"
-"  rules:\n"
-"  - {verbs: [create, patch, update], apiGroups: ['', events.k8s.io], resources: [events]}\n"
-"  - {verbs: [create], apiGroups: [coordination.k8s.io], resources: [leases]}\n"
-"  - {verbs: [" READ ", update], apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [kube-scheduler]}\n"
-"  - {verbs: [" WRITE ", " READ "], apiGroups: [coordination.k8s.io], resources: [leasecandidates]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [nodes]}\n"
-"  - {verbs: [delete, " READ "], apiGroups: [''], resources: [pods]}\n"
-"  - {verbs: [create], apiGroups: [''], resources: [bindings, pods/binding]}\n"
-"  - {verbs: [patch, update], apiGroups: [''], resources: [pods/status]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [replicationcontrollers, services]}\n"
-"  - {verbs: [" READ "], apiGroups: [apps, extensions], resources: [replicasets]}\n"
-"  - {verbs: [" READ "], apiGroups: [apps], resources: [statefulsets]}\n"
-"  - {verbs: [" READ "], apiGroups: [policy], resources: [poddisruptionbudgets]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [persistentvolumeclaims, persistentvolumes]}\n"
-"  - {verbs: [create], apiGroups: [authentication.k8s.io], resources: [tokenreviews]}\n"
-"  - {verbs: [create], apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews]}\n"
-"  - {verbs: [" READ "], apiGroups: [storage.k8s.io], resources: [csidrivers, csinodes, csistoragecapacities, volumeattachments]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [namespaces]}\n"
-"  - {verbs: [" READ "], apiGroups: [resource.k8s.io], resources: [deviceclasses, resourceslices]}\n"
-"  - {verbs: [" READ ", patch, update], apiGroups: [resource.k8s.io], resources: [resourceclaims, resourceclaims/status]}\n"
-"  - {verbs: [update], apiGroups: [''], resources: [pods/finalizers]}\n"
-"system:volume-scheduler:\n"
-"  rules:\n"
-"  - {verbs: [" READ ", patch, update], apiGroups: [''], resources: [persistentvolumes]}\n"
-"  - {verbs: [" READ "], apiGroups: [storage.k8s.io], resources: [storageclasses]}\n"
-"  - {verbs: [" READ ", patch, update], apiGroups: [''], resources: [persistentvolumeclaims]}\n"
-// The kubelet hosts the gates of its nodes, so it also has the rights of the agent that does so on clusters. (Which tokens it is given: token.c.)
-OURS "kubelet:\n"
-"  rules:\n"
-"  - {verbs: [get, create], apiGroups: [''], resources: [nodes]}\n"
-"  - {verbs: [patch], apiGroups: [''], resources: [nodes/status, pods/status]}\n"
-"  - {verbs: [delete], apiGroups: [''], resources: [pods]}\n"
-"  - {verbs: [" READ "], apiGroups: [''], resources: [configmaps, secrets]}\n"
-"  - {verbs: [list, watch], apiGroups: [''], resources: [services]}\n"
-"  - {verbs: [create], apiGroups: [''], resources: [serviceaccounts/token]}\n"
-"  - {verbs: [create, patch], apiGroups: [''], resources: [events]}\n"
-"kube-node-lease/" OURS "kubelet:\n"
-"  rules:\n"
-"  - {verbs: [create, patch], apiGroups: [coordination.k8s.io], resources: [leases]}\n"
-// What a kube-controller-manager and a kube-scheduler may: garbage is of every kind. They make few kinds themselves.
-OURS "controllers:\n"
-"  rules:\n"
-"  - {verbs: [" READ ", patch, delete], apiGroups: ['*'], resources: ['*']}\n"
-"  - {verbs: [update], apiGroups: [''], resources: [namespaces/finalize]}\n"
-"  - {verbs: [create], apiGroups: [''], resources: [configmaps, events, pods, pods/binding, serviceaccounts]}\n"
-"  - {verbs: [create], apiGroups: [apps], resources: [replicasets]}\n"
-"kube-system/" OURS "leases:\n"
-"  rules:\n"
-"  - {verbs: [create], apiGroups: [coordination.k8s.io], resources: [leases]}\n"
-"  - {verbs: [get, patch], apiGroups: [coordination.k8s.io], resources: [leases], resourceNames: [tandem-operator, tandem-bridge-slurm.main]}\n";
-// clang-format on
+// roles.yaml, and deploy-roles.yaml: the ClusterRoles of deploy/, there tandem-<role>, here
+// OURS<role>.
+extern const struct td_embedded td_apiserver_files[];
 
 // The groups and users that have a ClusterRole, or a namespace's Role.
 static const struct {
@@ -285,7 +166,8 @@ static void rules_of(yyjson_val *all, const char *name, yyjson_val *role, struct
 static int usual_roles(struct td_srv *s, struct td_error *err)
 {
 	td_auto_json_list struct td_json_list l = {0};
-	int rc = td_yaml_parse(roles, sizeof(roles) - 1, &l, err);
+	const struct td_embedded *f = td_embedded(td_apiserver_files, "roles.yaml");
+	int rc = td_yaml_parse(f->text, f->len, &l, err);
 	if (rc < 0)
 		return rc;
 	yyjson_val *key, *v;
@@ -305,7 +187,8 @@ static int roles_of_deploy(struct td_srv *s, struct td_error *err)
 {
 	static const char prefix[] = "tandem-";
 	td_auto_json_list struct td_json_list l = {0};
-	int rc = td_yaml_parse((const char *)td_deploy_roles, td_deploy_roles_len, &l, err);
+	const struct td_embedded *f = td_embedded(td_apiserver_files, "deploy-roles.yaml");
+	int rc = td_yaml_parse(f->text, f->len, &l, err);
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		const char *its = td_jstr_or(td_json_root(l.v[i]), "metadata.name", "");
 		td_auto_free char *name = td_asprintf(OURS "%s", td_starts(its, prefix) ? its + sizeof(prefix) - 1 : its);

@@ -5,6 +5,7 @@
 #include "apiserver/db.h"
 
 #include "apiserver/mark.h"
+#include "base/embedded.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,16 +128,12 @@ static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_e
 	return 0;
 }
 
-#define TABLES                                                                                                                             \
-	"CREATE TABLE log(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, crv INTEGER NOT NULL,"          \
-	" deleted INTEGER NOT NULL, bytes BLOB NOT NULL);"                                                                                 \
-	"CREATE TABLE floors(res TEXT PRIMARY KEY, rv INTEGER NOT NULL);"
-#define META "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 1), ('floor', 0);"
-// Version 1 kept no past but deletions: watches start anew.
-#define FROM_1                                                                                                                             \
-	"INSERT INTO log SELECT rv, res, ns, name, crv, 0, bytes FROM objects;"                                                            \
-	"UPDATE meta SET v=(SELECT v FROM meta WHERE k='revision') WHERE k='floor';"                                                       \
-	"DROP TABLE objects; DROP TABLE tombstones;"
+extern const struct td_embedded td_apiserver_files[]; // sql/
+
+static const char *sql(const char *file)
+{
+	return td_embedded(td_apiserver_files, file)->text;
+}
 
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
@@ -160,8 +157,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	if (version > 2)
 		return td_fail(err, TD_INVALID, "state database %s has version %llu, this program knows 2: use the newer program", path,
 			       (unsigned long long)version);
-	if ((version == 0 && (rc = exec(db, "BEGIN;" TABLES META "PRAGMA user_version=2; COMMIT", err)) < 0) ||
-	    (version == 1 && (rc = exec(db, "BEGIN;" TABLES FROM_1 "PRAGMA user_version=2; COMMIT", err)) < 0))
+	if ((version == 0 && (rc = exec(db, sql("create.sql"), err)) < 0) || (version == 1 && (rc = exec(db, sql("from-1.sql"), err)) < 0))
 		return td_wrap(err, "%s", path);
 	if ((rc = get_int(db, "SELECT v FROM meta WHERE k='revision'", &db->revision, err)) < 0 ||
 	    (rc = get_int(db, "SELECT v FROM meta WHERE k='floor'", &db->floor, err)) < 0 ||

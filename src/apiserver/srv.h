@@ -4,7 +4,7 @@
 // Files
 //   main.c dev.[ch]         the role and its options; a throw-away server for tests
 //   route.c                 from a path to a handler; auth.c token.c: who asks; rbac.[ch] rbac_cache.c: may they; reviews.c: asking that
-//   options.c body.c protobuf.[ch]   what a request says: its query, its body
+//   options.c body.c protobuf.[ch] protobuf_fields.h   what a request says: its query, its body
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c admit.c account.c grant.c        from what was sent to what is stored; what the server adds and refuses beyond the schema
 //   pods.c evict.c scale.c crd.c              what only some kinds have

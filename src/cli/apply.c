@@ -1,14 +1,14 @@
 // Objects of an installation: read from the binary, applied one by one, compared.
 #include "cli/apply.h"
 
+#include "base/embedded.h"
 #include "cmd/roles.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern const unsigned char td_tandem_yaml[], td_example_yaml[];
-extern const unsigned long td_tandem_yaml_len, td_example_yaml_len;
+extern const struct td_embedded td_cli_files[];
 
 static const char image_default[] = "tandem.dev/tandem:" TD_VERSION;
 
@@ -95,7 +95,7 @@ int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, s
 			       image);
 	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
 		return td_fail(err, TD_INVALID, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
-	char *text = td_strndup((const char *)td_tandem_yaml, td_tandem_yaml_len);
+	char *text = td_strdup(td_embedded(td_cli_files, "tandem.yaml")->text);
 	if (image)
 		text = replaced(text, image_default, image);
 	if (ns)
@@ -154,8 +154,7 @@ int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_n
 int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err)
 {
 	td_auto_free char *line = td_asprintf("node: '%s'", node);
-	return parse(replaced(td_strndup((const char *)td_example_yaml, td_example_yaml_len), "node: NODE", line), ret,
-		     err);
+	return parse(replaced(td_strdup(td_embedded(td_cli_files, "cluster.yaml")->text), "node: NODE", line), ret, err);
 }
 
 const char *td_applied_text(enum td_applied a)

@@ -73,6 +73,17 @@ void td_jm_key_set(yyjson_mut_doc *d, yyjson_mut_val *map, const char *key, yyjs
 void td_jm_del(yyjson_mut_val *o, const char *path);                                             // absent is fine
 struct td_json *td_jm_done(yyjson_mut_doc *d);                                                   // immutable copy of the root; frees d
 
+// ---- templates -------------------------------------------------------------------------------------------------------------
+// A word that strings of a template name in braces: "{cluster}-slurmctld". It is filled in after parsing, so that no value can add a
+// field or change a type: in a string or a key its text, and for a string that is nothing but the name of a number, the number.
+// What is in braces and no word stays as it is.
+struct td_json_word {
+	const char *name;
+	const char *text; // NULL: a number
+	long long number;
+};
+yyjson_mut_doc *td_json_fill(const yyjson_val *template, const struct td_json_word *words, size_t n);
+
 // ---- patches ----------------------------------------------------------------------------------------------------------------
 // Both return a new immutable document. `patch` NULL is TD_INVALID.
 int td_json_merge_patch(const yyjson_val *target, const yyjson_val *patch, struct td_json **ret, struct td_error *err);

@@ -1,16 +1,17 @@
 #include "local/manifests.h"
 
 #include "api/kinds.h"
+#include "base/embedded.h"
 
 #include <string.h>
 
-extern const unsigned char td_embedded_yaml[];
-extern const unsigned long td_embedded_yaml_len;
+extern const struct td_embedded td_local_files[];
 
 const char *td_manifests_text(size_t *ret_len)
 {
-	*ret_len = td_embedded_yaml_len;
-	return (const char *)td_embedded_yaml;
+	const struct td_embedded *f = td_embedded(td_local_files, "embedded.yaml");
+	*ret_len = f->len;
+	return f->text;
 }
 
 static const struct td_gvr *gvr_of(const char *kind)

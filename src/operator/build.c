@@ -1,25 +1,58 @@
-// Small pure helpers of the builders: our own YAML, hashes, owners, template merge, comparison of wanted with found, conditions.
+// Small pure helpers of the builders: templates, hashes, owners, template merge, comparison of
+// wanted with found, conditions.
 #include "operator/operator.h"
 
 #include "api/kinds.h"
 #include "api/quantity.h"
+#include "base/embedded.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct td_json *td_op_yaml(const char *fmt, ...)
+extern const struct td_embedded td_op_files[]; // programs/ and templates/
+
+const char *td_op_program(const char *file)
 {
-	va_list ap;
-	va_start(ap, fmt);
-	td_auto_free char *text = td_vasprintf(fmt, ap);
-	va_end(ap);
+	return td_embedded(td_op_files, file)->text;
+}
+
+yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n)
+{
+	const struct td_embedded *f = td_embedded(td_op_files, file);
 	td_auto_json_list struct td_json_list l = {0};
 	struct td_error err = TD_ERROR_INIT;
-	if (td_yaml_parse(text, strlen(text), &l, &err) || l.n != 1) {
-		fprintf(stderr, "operator: broken template: %s\n%s\n", err.msg, text);
+	if (td_yaml_parse(f->text, f->len, &l, &err) || l.n != 1) {
+		fprintf(stderr, "operator: broken template %s: %s\n", file, err.msg);
 		abort();
 	}
-	return td_json_ref(l.v[0]);
+	return td_json_fill(td_json_root(l.v[0]), words, n);
+}
+
+yyjson_mut_val *td_op_named(const yyjson_mut_val *o, const char *list, const char *name)
+{
+	yyjson_mut_val *x;
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(o, list), i, n, x)
+		if (td_streq(td_jm_getstr(x, "name"), name))
+			return x;
+	return NULL;
+}
+
+void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mut_val *v)
+{
+	if (v && path)
+		td_jm_set(d, o, path, yyjson_mut_val_mut_copy(d, v));
+	else if (v)
+		yyjson_mut_arr_append(o, yyjson_mut_val_mut_copy(d, v));
+}
+
+void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template("standin-kubelet.yaml", {"image", image});
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *bin = td_op_named(spec, "volumes", "tandem-bin");
+	td_op_put(d, td_jm_arr(d, spec, "initContainers"), NULL, td_jm_get(o, "initContainer"));
+	td_jm_del(bin, "hostPath");
+	td_op_put(d, bin, "emptyDir", td_jm_get(o, "volume.emptyDir"));
 }
 
 char *td_op_hash(const char *s, size_t n)

@@ -209,7 +209,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		return 0; // what runs stays as it is
 	td_auto_wants struct td_op_wants w = {0};
 	struct td_error why = TD_ERROR_INIT;
-	if (td_op_cluster_objects(sc->root, &files, &w, &why)) {
+	if (td_op_cluster_objects(sc->root, &files, op->image, &w, &why)) {
 		v->problem = td_strdup(why.msg);
 		return 0;
 	}

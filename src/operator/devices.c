@@ -142,18 +142,11 @@ char *td_op_claim_template(const yyjson_val *sc)
 	return td_asprintf("%s-devices-%.8s", td_jstr_or(sc, "metadata.name", ""), hash);
 }
 
-// Every device of the node, whoever holds it: slurmd's own cgroups confine its jobs to what Slurm granted. Such a claim uses nothing up.
-struct td_json *td_op_claim_template_object(const yyjson_val *sc)
+yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc)
 {
 	td_auto_free char *name = td_op_claim_template(sc);
-	return td_op_yaml("apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n"
-			  "metadata: {name: '%s', labels: {app.kubernetes.io/name: slurmd}}\n"
-			  "spec:\n"
-			  "  metadata: {labels: {app.kubernetes.io/name: slurmd, tandem.dev/cluster: '%s'}}\n"
-			  "  spec:\n"
-			  "    devices:\n"
-			  "      requests: [{name: all, exactly: {deviceClassName: '%s', adminAccess: true, allocationMode: All}}]\n",
-			  name, td_jstr_or(sc, "metadata.name", ""), td_jstr_or(sc, FIRST "deviceClasses.[0]", ""));
+	return td_op_template("device-claims.yaml", {"name", name}, {"cluster", td_jstr_or(sc, "metadata.name", "")},
+			      {"class", td_jstr_or(sc, FIRST "deviceClasses.[0]", "")});
 }
 
 // The pod's claim must be allocated by kube-scheduler, so the pod may name its node only by affinity: with spec.nodeName set nobody would.

@@ -53,6 +53,22 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	op_add(d, "add", pointer, m);
 }
 
+// The wanted object with this image in Tandem's own init container: a new version of Tandem alone
+// restarts nothing.
+static struct td_json *with_image(const yyjson_val *want, const char *image)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
+	yyjson_mut_val *c = td_op_named(td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec"), "initContainers", TD_OP_STANDIN);
+	if (c)
+		td_jm_str(d, c, "image", image);
+	return td_json_from_mut(yyjson_mut_doc_get_root(d));
+}
+
+static const char *image_of(const struct td_object *live)
+{
+	return td_jstr_or(td_jfind(td_jget(live->root, "spec.template.spec.initContainers"), "name", TD_OP_STANDIN), "image", "");
+}
+
 // What a person wrote in a template is refused in words about the object that we made of it: they are told where they wrote it.
 static int refused(const struct td_op_want *w, int code, int wrapped, struct td_error *err)
 {
@@ -72,7 +88,8 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 		if (live)
 			return check_keys(live, want, err);
 	}
-	td_auto_free char *text = td_json_text(want, NULL), *rev = td_op_hash(text, strlen(text));
+	td_auto(td_json_unref) struct td_json *plain = with_image(want, "");
+	td_auto_free char *text = td_json_text(td_json_root(plain), NULL), *rev = td_op_hash(text, strlen(text));
 	if (!live) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
 		if (!w->once)
@@ -87,7 +104,8 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 			       w->gvr->kind, ns, name);
 	const char *part = td_jget(want, "spec") ? "spec" : "data";
 	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
-	bool same = td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, need);
+	td_auto(td_json_unref) struct td_json *as_is = with_image(want, image_of(live));
+	bool same = td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, td_jget(td_json_root(as_is), part));
 	if (same && td_streq(td_object_annotation(live, TD_OP_REVISION), rev))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);

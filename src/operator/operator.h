@@ -51,12 +51,26 @@ struct td_op_wants {
 void td_op_wants_add(struct td_op_wants *w, struct td_op_want x); // takes x.obj and x.field
 void td_op_wants_done(struct td_op_wants *w);
 #define td_auto_wants __attribute__((cleanup(td_op_wants_done)))
-// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects are marked `once`.
-// TD_INVALID: a template does not merge; err names the field.
-int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, struct td_op_wants *ret, struct td_error *err);
-char *td_op_hash(const char *s, size_t n);                                              // 16 hex digits; caller frees
-char *td_op_files_hash(const struct td_slurm_files *f);                                 // of names and texts
-struct td_json *td_op_yaml(const char *fmt, ...) __attribute__((format(printf, 1, 2))); // our own text: aborts when malformed
+// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects
+// are marked `once`. TD_INVALID: a template does not merge; err names the field. image: as for
+// td_op_slurmd_pod.
+int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, const char *image, struct td_op_wants *ret,
+			  struct td_error *err);
+char *td_op_hash(const char *s, size_t n);              // 16 hex digits; caller frees
+char *td_op_files_hash(const struct td_slurm_files *f); // of names and texts
+// templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster", name}).
+// Aborts when it is malformed.
+yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n);
+#define td_op_template(file, ...)                                                                                                          \
+	td_op_fill(file, (const struct td_json_word[]){__VA_ARGS__},                                                                       \
+		   sizeof((const struct td_json_word[]){__VA_ARGS__}) / sizeof(struct td_json_word))
+const char *td_op_program(const char *file);                                              // the text of programs/<file>
+yyjson_mut_val *td_op_named(const yyjson_mut_val *o, const char *list, const char *name); // the element of that name; NULL: none
+// A copy of v at that path of o, or (path NULL) at the end of the list o. v NULL: nothing.
+void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mut_val *v);
+#define TD_OP_STANDIN "tandem" // the init container with Tandem's own image
+// Beside a kubelet: an init container puts tandem-standin into the pod's volume tandem-bin.
+void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image);
 // Adds metadata.ownerReferences with controller=true.
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);
 // A pod template ({metadata, spec}) merged over the generated one at `at` of d: the generated identity (labels that selectors need) wins.
@@ -95,7 +109,7 @@ char *td_op_device_files(const yyjson_val *sc, bool fake, long long n);         
 // For td_op_share_of. False: what the driver publishes cannot be used; why says what.
 bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret, struct td_error *why);
 char *td_op_claim_template(const yyjson_val *sc); // name; caller frees
-struct td_json *td_op_claim_template_object(const yyjson_val *sc);
+yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc);
 void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_val *sc, const char *node);
 const char *td_op_pod_node(const struct td_object *pod);    // of a slurmd pod, scheduled or not; NULL: none
 const char *td_op_unscheduled(const struct td_object *pod); // why kube-scheduler has found no place; NULL: it has, or was not asked

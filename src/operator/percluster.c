@@ -31,35 +31,16 @@ char *td_op_bridge_name(const char *ns, const char *cluster)
 	return td_asprintf("tandem-bridge-%.24s-%.8s", cluster, hash);
 }
 
-// {cluster} and its like in the template; everything else stays.
-static void fill(struct td_buf *out, const char *s, const char *const (*words)[2], size_t n)
-{
-	while (*s) {
-		size_t i = 0, len = 0;
-		for (; *s == '{' && i < n; i++)
-			if (!strncmp(s + 1, words[i][0], len = strlen(words[i][0])) && s[1 + len] == '}')
-				break;
-		if (*s == '{' && i < n) {
-			td_buf_puts(out, words[i][1]);
-			s += len + 2;
-		} else {
-			td_buf_putc(out, *s++);
-		}
-	}
-}
-
 // Pure: the objects of one SlurmCluster, Deployments last: when they are there, the rest is.
 int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image, const yyjson_val *jwt,
 			      struct td_op_wants *ret, struct td_error *err)
 {
 	const char *ns = td_jstr(sc, "metadata.namespace"), *cluster = td_jstr(sc, "metadata.name");
 	td_auto_free char *name = td_op_bridge_name(ns, cluster);
-	const char *const words[][2] = {
+	const struct td_json_word words[] = {
 		{"cluster", cluster}, {"namespace", ns}, {"name", name}, {"own-namespace", own_ns}, {"image", image ? image : ""}};
-	td_auto_buf struct td_buf filled = {0};
-	fill(&filled, text, words, TD_LEN(words));
 	td_auto_json_list struct td_json_list docs = {0};
-	if (td_yaml_parse(td_buf_str(&filled), filled.len, &docs, err))
+	if (td_yaml_parse(text, strlen(text), &docs, err))
 		return td_wrap(err, "--per-cluster");
 	td_auto_wants struct td_op_wants out = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *s = td_jm_new();
@@ -73,7 +54,9 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 	td_op_wants_add(&out, (struct td_op_want){.gvr = &td_secrets, .obj = td_json_from_mut(root)});
 	for (int last = 0; last < 2; last++)
 		for (size_t i = 0; i < docs.n; i++) {
-			yyjson_val *v = td_json_root(docs.v[i]);
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(docs.v[i]), words, TD_LEN(words));
+			td_auto(td_json_unref) struct td_json *filled = td_json_from_mut(yyjson_mut_doc_get_root(d));
+			yyjson_val *v = td_json_root(filled);
 			const struct td_gvr *g = gvr_of(td_jstr(v, "kind"));
 			const char *at = td_jstr(v, "metadata.namespace");
 			if (!v || yyjson_is_null(v) || (g == &td_deployments) != last)
@@ -84,7 +67,7 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 					       "NetworkPolicy, Service or "
 					       "ConfigMap in {namespace} or {own-namespace}",
 					       td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
-			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_json_ref(docs.v[i])});
+			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}
 	// One revision for all: the Deployment has it only when every other object has what belongs to it.
 	td_auto_buf struct td_buf all = {0};

@@ -178,70 +178,6 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	return td_buf_take(&b);
 }
 
-// A slurmd that finds no controller tries again only after 10 s, so the pod looks every 20 ms before it starts one (`read` on a pipe that
-// nobody writes is a sleep without a process). A try that hangs, on the address of a controller's pod that is gone, is given up after a
-// second and the name is looked up again.
-//
-// Then the dead are cleared away. What Slurm counts on this node before its slurmd starts ran in a container before this one, so its
-// processes are gone (a container has its own PID namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never
-// (srun: measured for 10 minutes). A node that nobody has marked is drained, so that nothing new starts meanwhile; the operator resumes it
-// when slurmd has registered. With no pod's stand-in there it is then set DOWN: Slurm requeues what may be requeued and fails the rest, and
-// takes the node back when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or salloc lost a step
-// of is cancelled, and the batch script of a job that may not be requeued is left to slurmctld, which ends it as NODE_FAIL. Stand-ins are
-// never touched: their pods live beside this container (a stand-in's mark is its comment until its admin comment is written).
-// Clients need sackd's socket until slurmd has its own.
-//
-// On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to write there. With SYS_ADMIN the
-// mounts, which are this container's own, become writable; nothing of the host's does.
-static const char slurmd_script[] = "[ -z \"$TD_CGROUPS\" ] || for m in /sys/fs/cgroup /sys/fs/cgroup/*; do\n"
-				    "  mountpoint -q $m && mount -o remount,bind,rw $m\n"
-				    "done\n"
-				    "for f in passwd group; do ln -sf /etc/tandem/users/$f /etc/$f; done\n"
-				    "exec 8<> <(:) 9<> <(:)\n"
-				    "conf=/etc/tandem/users/slurm.conf sack=\n"
-				    "mkdir -p /run/slurm\n"
-				    "command -v sackd >/dev/null && { sackd -D -f $conf 2>/dev/null & sack=$!; }\n"
-				    "while :; do\n"
-				    "  (until : 3<>\"/dev/tcp/$TD_CONTROLLER/6817\"; do read -rt 0.02 -u 8; done; echo up >&9) &\n"
-				    "  read -rt 1 -u 9 && break\n"
-				    "  kill $!\n"
-				    "done 2>/dev/null\n"
-				    "slurm() { SLURM_CONF=$conf timeout 10 \"$@\" </dev/null; }\n"
-				    "list() {\n"
-				    "  for _ in {1..100}; do [ -S /run/slurm/sack.socket ] && break; read -rt 0.02 -u 8; done\n"
-				    "  lost=$(slurm squeue -h -w \"$TD_NODE\" -t R,S,ST -O "
-				    "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8 2>&1) && return\n"
-				    "  [[ $lost = *'Invalid node name'* ]] || echo \"tandem: which jobs died here is not known: $lost\"\n"
-				    "  lost=\n"
-				    "}\n"
-				    "node() { slurm scontrol update nodename=\"$TD_NODE\" \"$@\"; }\n"
-				    "one_by_one() {\n"
-				    "  local job batch requeue host ask\n"
-				    "  while read -r job batch requeue host ask; do\n"
-				    "    case $ask in *tandem/*) continue ;; esac\n"
-				    "    [ -n \"$(slurm squeue -h -s -w \"$TD_NODE\" -j \"$job\" -o %i)\" ] || continue\n"
-				    "    echo \"tandem: job $job had processes in a slurmd container that died\"\n"
-				    "    if [ \"$batch\" != 0 ] && [ \"$requeue\" = 1 ]; then slurm scontrol requeue \"$job\"\n"
-				    "    elif [ \"$batch\" = 0 ] || [ \"$host\" != \"$TD_NODE\" ]; then slurm scancel \"$job\"; fi\n"
-				    "  done <<<\"$lost\"\n"
-				    "}\n"
-				    "clear_dead() {\n"
-				    "  local lost state why='reason=" TD_OP_REASON_DEAD "'\n"
-				    "  list\n"
-				    "  [ -n \"$lost\" ] || return\n"
-				    "  state=$(slurm sinfo -h -N -n \"$TD_NODE\" -o %T)\n"
-				    "  case ${state%%$'\\n'*} in\n"
-				    "  idle|idle\\*|mixed|mixed\\*|allocated|allocated\\*|completing|completing\\*)\n"
-				    "    node state=DRAIN \"$why\"\n" // nothing new starts between the look and the deed
-				    "    list\n"
-				    "    if [[ $lost != *tandem/* ]]; then node state=DOWN \"$why\"; else one_by_one; fi ;;\n"
-				    "  *) one_by_one ;;\n"
-				    "  esac\n"
-				    "}\n"
-				    "[ -z \"$sack\" ] || { clear_dead; kill $sack; wait $sack; } >&2\n"
-				    "exec 8>&- 9>&-\n"
-				    "exec slurmd -D -Z -N \"$TD_NODE\" --conf-server \"$TD_CONTROLLER:6817\" --conf \"$TD_NODE_CONF\"\n";
-
 void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *key, const char *effect)
 {
 	yyjson_mut_val *t = yyjson_mut_obj(d);
@@ -267,46 +203,21 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 	}
 }
 
-// On a kubelet, where no `up` has put tandem-standin beside the pods: an init container brings it. AppArmor's usual profile for containers
-// forbids the mounts that the script makes.
 static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *image)
 {
-	td_auto(td_json_unref) struct td_json *more = td_op_yaml("spec:\n"
-								 "  initContainers:\n"
-								 "  - name: tandem\n"
-								 "    image: '%s'\n"
-								 "    imagePullPolicy: IfNotPresent\n"
-								 "    command: [tandem-standin, copy, /opt/tandem]\n"
-								 "    resources: {requests: {cpu: 10m, memory: 16Mi}}\n"
-								 "    securityContext:\n"
-								 "      runAsUser: 0\n"
-								 "      allowPrivilegeEscalation: false\n"
-								 "      readOnlyRootFilesystem: true\n"
-								 "      capabilities: {drop: [ALL]}\n"
-								 "      seccompProfile: {type: RuntimeDefault}\n"
-								 "    volumeMounts:\n"
-								 "    - {name: tandem-bin, mountPath: /opt/tandem}\n"
-								 "bin: {name: tandem-bin, emptyDir: {}}\n"
-								 "run: {path: /run/tandem, type: DirectoryOrCreate}\n"
-								 "cgroups: {name: TD_CGROUPS, value: remount}\n",
-								 image);
-	yyjson_val *m = td_json_root(more);
-	td_jm_copyval(d, root, "spec.initContainers", td_jget(m, "spec.initContainers"));
-	td_jm_copyval(d, td_jm_get(root, "spec.volumes.[4]"), "hostPath", td_jget(m, "run"));
-	yyjson_mut_val *vols = td_jm_get(root, "spec.volumes"), *env = td_jm_get(root, "spec.containers.[0].env");
-	yyjson_mut_arr_replace(vols, 3, yyjson_val_mut_copy(d, td_jget(m, "bin")));
-	yyjson_mut_arr_append(env, yyjson_val_mut_copy(d, td_jget(m, "cgroups")));
-	td_jm_str(d, td_jm_get(root, "spec.containers.[0].securityContext"), "appArmorProfile.type", "Unconfined");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_fill("slurmd-kubelet.yaml", NULL, 0);
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *spec = td_jm_get(root, "spec"), *c = td_jm_get(spec, "containers.[0]");
+	td_op_bring_standin(d, spec, image);
+	td_op_put(d, td_op_named(spec, "volumes", "tandem-run"), "hostPath", td_jm_get(o, "run"));
+	td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "cgroups"));
+	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
 // Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod is replaced for
 // another reason; until then the old one does (its words, standin/wire.h, are the same).
 static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 {
-	yyjson_mut_val *c, *bin = NULL;
-	size_t i, n;
-	yyjson_mut_arr_foreach (td_jm_get(root, "spec.initContainers"), i, n, c)
-		bin = td_streq(td_jm_getstr(c, "name"), "tandem") ? c : bin;
+	yyjson_mut_val *bin = td_op_named(root, "spec.initContainers", TD_OP_STANDIN);
 	td_auto_free char *image = bin ? td_strdup(td_jm_getstr(bin, "image")) : NULL;
 	if (bin)
 		td_jm_str(d, bin, "image", "");
@@ -325,54 +236,13 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	if (strlen(pod) > 253)
 		return td_fail(err, TD_INVALID, "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have", sc,
 			       set, name);
-	td_auto(td_json_unref) struct td_json *skeleton =
-		td_op_yaml("metadata:\n"
-			   "  labels: {app.kubernetes.io/name: slurmd, app.kubernetes.io/managed-by: tandem, tandem.dev/cluster: %s, "
-			   "tandem.dev/nodeset: %s}\n"
-			   "  annotations: {tandem.dev/all-devices: 'true', tandem.dev/slurm-node: '%s'}\n"
-			   "spec:\n"
-			   "  nodeName: '%s'\n"
-			   "  restartPolicy: Always\n"
-			   "  terminationGracePeriodSeconds: 10\n"
-			   "  enableServiceLinks: false\n"
-			   "  automountServiceAccountToken: false\n"
-			   "  containers:\n"
-			   "  - name: slurmd\n"
-			   "    imagePullPolicy: IfNotPresent\n"
-			   "    command: [bash, -c]\n"
-			   "    env:\n"
-			   "    - {name: SLURM_SACK_KEY, value: " TD_SLURM_KEYS "/slurm.key}\n"
-			   "    - {name: TD_CONTROLLER, value: %s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local}\n"
-			   "    - {name: TD_NODE, value: '%s'}\n"
-			   "    - {name: TD_NODE_CONF}\n"
-			   "    ports: [{name: slurmd, containerPort: 6818, protocol: TCP}]\n"
-			   "    resources: {requests: {cpu: 100m, memory: 128Mi}}\n"
-			   "    securityContext:\n"
-			   "      runAsUser: 0\n"
-			   "      allowPrivilegeEscalation: false\n"
-			   "      capabilities: {drop: [ALL], add: [CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID, SYS_ADMIN]}\n"
-			   "    volumeMounts:\n"
-			   "    - {name: key, mountPath: " TD_SLURM_KEYS ", readOnly: true}\n"
-			   "    - {name: users, mountPath: /etc/tandem/users, readOnly: true}\n"
-			   "    - {name: spool, mountPath: " TD_SLURM_SPOOL "}\n"
-			   "    - {name: tandem-bin, mountPath: /opt/tandem, readOnly: true}\n"
-			   "    - {name: tandem-run, mountPath: /run/tandem}\n"
-			   "  volumes:\n"
-			   "  - {name: key, secret: {secretName: %s-slurm-key, defaultMode: 256}}\n"
-			   "  - {name: users, configMap: {name: %s-config, items: [{key: passwd, path: passwd}, {key: group, path: group}, "
-			   "{key: slurm.conf, "
-			   "path: slurm.conf}]}}\n"
-			   "  - {name: spool, emptyDir: {}}\n"
-			   "  - {name: tandem-bin, hostPath: {path: /opt/tandem}}\n"
-			   "  - {name: tandem-run, hostPath: {path: /run/tandem}}\n",
-			   sc, set, name, name, sc, sc, ns, name, sc, sc);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(skeleton));
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *c = td_jm_get(root, "spec.containers.[0]");
-	td_jm_str(d, c, "image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11"));
-	td_jm_str(d, td_jm_get(c, "env.[3]"), "value", conf);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
+			       {"dead-reason", TD_OP_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
+			       {"program", td_op_program("slurmd.sh")});
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);
-	yyjson_mut_arr_add_strcpy(d, td_jm_get(c, "command"), slurmd_script);
 	if (td_is_dns_label(name)) { // a name with dots cannot be a hostname; slurmd is told its name anyway
 		td_jm_str(d, root, "spec.hostname", name);
 		td_jm_strf(d, root, "spec.subdomain", "%s-slurmd", sc);

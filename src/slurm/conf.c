@@ -1,10 +1,12 @@
 #include "slurm/conf.h"
 
-#include "slurm/scripts.h"
+#include "base/embedded.h"
 
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
+
+extern const struct td_embedded td_slurm_programs[]; // programs/
 
 // ---- grammar ----
 static bool all_of(const char *s, size_t max, const char *extra)
@@ -120,7 +122,7 @@ static const struct {
 	{"PreemptParameters", "send_user_signal", NULL},
 	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
 	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
-	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (scripts.c): no reason to complain about each node
+	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (slurmctld.sh): no reason to complain about each node
 	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
 	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
 	{"NodeSet", "", "use a NodeSet object"},
@@ -473,8 +475,8 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
 		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
-		td_strdup(td_slurm_gate_sh),
-		td_strdup(td_slurm_slurmctld_sh),
+		td_strdup(td_embedded(td_slurm_programs, "gate.sh")->text),
+		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 	};

@@ -5,18 +5,11 @@
 // text a line break in one of them forges any other field.
 #include "standin/standin.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-enum { DEPTH_MAX = 32, TEXT_MAX = 8 << 20, NODES_MAX = 16384 };
+enum { DEPTH_MAX = 32, NODES_MAX = 16384 };
 
 struct span {
 	const char *s;
@@ -177,64 +170,6 @@ static bool value(struct reader *r, int depth)
 	if (job)
 		record(r);
 	return true;
-}
-
-char *standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
-{
-	int fd[2];
-	pid_t pid;
-	if (pipe2(fd, O_CLOEXEC) < 0) {
-		snprintf(why, n_why, "pipe: %s", strerror(errno));
-		return NULL;
-	}
-	posix_spawn_file_actions_t fa;
-	posix_spawn_file_actions_init(&fa);
-	posix_spawn_file_actions_adddup2(&fa, fd[1], 1);
-	int e = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	close(fd[1]);
-	if (e) {
-		snprintf(why, n_why, "%s: %s", argv[0], strerror(e));
-		close(fd[0]);
-		return NULL;
-	}
-	size_t len = 0, cap = 64 << 10;
-	char *buf = malloc(cap);
-	bool whole = false;
-	while (buf) {
-		struct pollfd p = {fd[0], POLLIN, 0};
-		int64_t left = deadline - now_ms();
-		if (left <= 0 || (poll(&p, 1, (int)left) < 0 && errno != EINTR))
-			break;
-		if (!p.revents)
-			continue;
-		if (len == cap) {
-			char *more = cap < TEXT_MAX ? realloc(buf, cap *= 2) : NULL;
-			if (!more)
-				break;
-			buf = more;
-		}
-		ssize_t k = read(fd[0], buf + len, cap - len);
-		if (k == 0)
-			whole = true;
-		if (k <= 0)
-			break;
-		len += (size_t)k;
-	}
-	close(fd[0]);
-	int status = 0;
-	if (!whole)
-		kill(pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	if (!whole || status) {
-		snprintf(why, n_why, "%s %s %s: %s", argv[0], argv[1], argv[2],
-			 whole ? "failed (it needs Slurm's JSON serializer)" : "no answer in time, or too long a one");
-		free(buf);
-		return NULL;
-	}
-	*ret_len = len;
-	return buf;
 }
 
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)

@@ -4,6 +4,8 @@
 //   task-prolog       Slurm's TaskProlog (also when called by this name): has the gate let this job in?
 //   run …             the batch job that stands in for a pod
 //   copy DIR          puts itself into DIR, for Slurm's containers
+//   first-job-id …    slurmctld's start: the first job id that it may give
+//   clear-dead …      slurmd's start: ends what ran in the container before it
 #include "standin/standin.h"
 
 #include <stdio.h>
@@ -18,6 +20,8 @@ static int usage(FILE *f)
 	      "       tandem-standin task-prolog [--socket PATH]\n"
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"
+	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
+	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
@@ -48,5 +52,9 @@ int main(int argc, char **argv)
 		return standin_run(argc - 1, argv + 1);
 	if (argc == 3 && !strcmp(argv[1], "copy"))
 		return standin_copy(argv[2]);
+	if (argc >= 2 && !strcmp(argv[1], "first-job-id"))
+		return standin_first_job_id(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))
+		return standin_clear_dead(argc - 1, argv + 1);
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

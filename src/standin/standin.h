@@ -7,12 +7,14 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-int standin_init(char **argv);           // argv: the command and its arguments
-int standin_exec(char **argv);           // becomes argv, with a shell's exit codes: 127 not found, 126 not executable
-int standin_gate(int argc, char **argv); // gate.c
-int standin_task(int argc, char **argv); // task.c
-int standin_run(int argc, char **argv);  // run.c
-int standin_copy(const char *dir);       // copy.c
+int standin_init(char **argv);                   // argv: the command and its arguments
+int standin_exec(char **argv);                   // becomes argv, with a shell's exit codes: 127 not found, 126 not executable
+int standin_gate(int argc, char **argv);         // gate.c
+int standin_task(int argc, char **argv);         // task.c
+int standin_run(int argc, char **argv);          // run.c
+int standin_copy(const char *dir);               // copy.c
+int standin_first_job_id(int argc, char **argv); // jobid.c
+int standin_clear_dead(int argc, char **argv);   // dead.c
 
 #define INIT_RECORD_FD 3 // where init writes its exit record when this descriptor is open
 // With --log BYTES: the two files of the container's log (log.c).
@@ -62,10 +64,17 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line);
 // Writes all of s; a peer that does not read for `deadline_ms` is -1.
 int line_write(int fd, const char *s, int64_t deadline_ms);
 
-// job.c: all that a command writes on stdout; at the deadline it is killed. NULL: it failed, why in words. argv: at least three. Caller
-// frees.
+// command.c: all that a command writes on stdout (and, with `errors`, on stderr); at the deadline it
+// is killed. Returns its exit status (128 + signal) with the text in *ret (caller frees); -1: it could
+// not be started or did not end, why in words.
+int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char **ret, char *why, size_t n_why);
+// command.c: the stdout of a `scontrol … --json`; argv: at least three. NULL: it failed, why in
+// words. Caller frees.
 char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
 // job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not known, why in words.
 int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, char *out, size_t n, char *why, size_t n_why);
 // The same from the text of `scontrol show job --json`.
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
+
+// jobid.c: the last job id in the first bytes of a job_state. False: it is of no known form.
+bool standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret);

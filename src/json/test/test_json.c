@@ -219,10 +219,22 @@ static void records_come_back_whole(void **state)
 	assert_int_equal(td_record_read(path, &none, &e), TD_NOT_FOUND);
 }
 
+// A value with YAML's own signs in it stays one value of its type.
+static void templates_are_filled_in(void **state)
+{
+	td_auto(td_json_unref) struct td_json *t =
+		parse("{\"{a}\":\"{a}{b}-{n}\",\"n\":\"{n}\",\"l\":[\"x{a\",\"{c}\",\"{\",true,\"{{n}}\"]}");
+	const struct td_json_word words[] = {{"a", "x: [{b}]\n"}, {"b", ""}, {"n", NULL, -7}};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t), words, TD_LEN(words));
+	td_auto_free char *have = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+	assert_string_equal(have, "{\"x: [{b}]\\n\":\"x: [{b}]\\n--7\",\"n\":-7,\"l\":[\"x{a\",\"{c}\",\"{\",true,\"{-7}\"]}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_come_back_whole),
+		cmocka_unit_test(templates_are_filled_in),
 		cmocka_unit_test(paths_read_what_is_there),
 		cmocka_unit_test(arrays_are_searched_and_copied),
 		cmocka_unit_test(building_creates_what_is_between),

@@ -45,7 +45,7 @@ static void objects(struct td_buf *out, const yyjson_val *in)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_wants struct td_op_wants w = {0};
 	td_auto(td_json_unref) struct td_json *pod = NULL;
-	if (td_op_cluster_objects(sc, &files, &w, &err) || td_op_slurmd_pod(sc, set, node, &s, image, &pod, &err))
+	if (td_op_cluster_objects(sc, &files, image, &w, &err) || td_op_slurmd_pod(sc, set, node, &s, image, &pod, &err))
 		fail_msg("%s", err.msg);
 	for (size_t i = 0; i < w.n; i++)
 		show(out, w.v[i].gvr, w.v[i].obj, &w.v[i]);

@@ -39,7 +39,7 @@ static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struc
 	const struct td_slurm_facts facts = {0};
 	struct td_error err = TD_ERROR_INIT;
 	assert_true(td_slurm_files_make(td_json_root(sc), &facts, f, &p));
-	if (td_op_cluster_objects(td_json_root(sc), f, ret, &err))
+	if (td_op_cluster_objects(td_json_root(sc), f, NULL, ret, &err))
 		fail_msg("%s", err.msg);
 }
 
@@ -101,7 +101,7 @@ static void test_objects(void **state)
 	// slurmrestd has a socket in a volume of its own, and nothing to connect to from outside.
 	const yyjson_val *rest = td_jget(wanted(&w, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
-	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[2]"), "unix:/run/slurmrestd/private/api.sock"));
+	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[4]"), "/run/slurmrestd/private/api.sock"));
 	assert_non_null(td_jget(rest, "spec.volumes.[1].emptyDir"));
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
@@ -115,23 +115,51 @@ static void test_objects(void **state)
 	td_jm_int(many, yyjson_mut_doc_get_root(many), "spec.login.[0].replicas", 70);
 	td_auto(td_json_unref) struct td_json *crowd = td_json_from_mut(yyjson_mut_doc_get_root(many));
 	td_auto_wants struct td_op_wants seventy = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, &seventy, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, NULL, &seventy, &err), 0);
 	wanted(&seventy, &td_services, "main-login-69");
 	assert_int_equal(seventy.n, w.n + 69);
 	// Two runs differ in nothing but the keys.
 	td_auto_wants struct td_op_wants again = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, &again, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, NULL, &again, &err), 0);
 	for (i = 0; i < w.n; i++)
 		assert_true(td_jequal(td_json_root(w.v[i].obj), td_json_root(again.v[i].obj)) == !w.v[i].once);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(sc));
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "spec.restApi.access", "network");
 	td_auto(td_json_unref) struct td_json *open = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_wants struct td_op_wants net = {0};
-	assert_int_equal(td_op_cluster_objects(td_json_root(open), &f, &net, &err), 0);
+	assert_int_equal(td_op_cluster_objects(td_json_root(open), &f, NULL, &net, &err), 0);
 	wanted(&net, &td_services, "main-slurmrestd");
 	rest = td_jget(wanted(&net, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(td_jint(rest, "spec.containers.[0].ports.[0].containerPort", 0), 6820);
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "network");
+}
+
+// Templates say paths and names as they are; programs and slurm.conf have them from constants.
+static void test_templates_agree_with_constants(void **state)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *ctl = td_op_fill("slurmctld.yaml", NULL, 0), *d = td_op_fill("slurmd.yaml", NULL, 0),
+						    *sock = td_op_fill("slurmrestd-socket.yaml", NULL, 0),
+						    *pdb = td_op_fill("budget.yaml", NULL, 0),
+						    *rest = td_op_fill("slurmrestd.yaml", NULL, 0);
+	const yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(ctl), "spec.template.spec"), *c = td_jm_get(spec, "containers.[0]");
+	static const char *const mounts[][2] = {
+		{"config", TD_SLURM_ETC}, {"key", TD_SLURM_KEYS}, {"jwt", TD_SLURM_JWT}, {"state", TD_SLURM_STATE}};
+	for (size_t i = 0; i < TD_LEN(mounts); i++)
+		assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", mounts[i][0]), "mountPath"), mounts[i][1]);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(spec, "securityContext.runAsUser")), TD_SLURM_UID);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMCTLD_PORT);
+	c = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0]");
+	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(sock), "volume.name"), TD_SLURM_REST_VOLUME);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"), TD_OP_EVICTABLE);
+	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")), TD_SLURMRESTD_PORT);
+	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
+	td_auto_free char *path = td_asprintf("%s/src/slurm/programs/slurmctld.sh", getenv("TD_SOURCE_ROOT"));
+	td_auto_buf struct td_buf text = {0};
+	assert_int_equal(td_file_read(path, 1 << 20, &text, NULL), 0);
+	assert_non_null(strstr(td_buf_str(&text), "--state " TD_SLURM_STATE " "));
 }
 
 static void test_share(void **state)
@@ -203,7 +231,7 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(k, "spec.initContainers.[0].volumeMounts.[0].name"), "tandem-bin");
 	assert_non_null(td_jget(volume(k, "tandem-bin"), "emptyDir"));
 	assert_string_equal(td_jstr(volume(k, "tandem-run"), "hostPath.type"), "DirectoryOrCreate");
-	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[4].name"), "TD_CGROUPS");
+	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[5].name"), "TD_CGROUPS");
 	// A new version of Tandem drains no node.
 	td_auto(td_json_unref) struct td_json *next = NULL;
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err), 0);
@@ -242,7 +270,8 @@ static void test_dra(void **state)
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only, "tandem:1", &none, &err), 0);
 	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
 	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
-	td_auto(td_json_unref) struct td_json *obj = td_op_claim_template_object(td_json_root(sc));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *made = td_op_claim_template_object(td_json_root(sc));
+	td_auto(td_json_unref) struct td_json *obj = td_json_from_mut(yyjson_mut_doc_get_root(made));
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");
@@ -678,12 +707,25 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),  cmocka_unit_test(test_tolerations),   cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),   cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),      cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_first),    cmocka_unit_test(test_scale),         cmocka_unit_test(test_update),
-		cmocka_unit_test(test_outlived), cmocka_unit_test(test_gone),          cmocka_unit_test(test_forgotten),
-		cmocka_unit_test(test_missing),  cmocka_unit_test(test_evictable),     cmocka_unit_test(test_names),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check),
+		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),
+		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_first),
+		cmocka_unit_test(test_scale),
+		cmocka_unit_test(test_update),
+		cmocka_unit_test(test_outlived),
+		cmocka_unit_test(test_gone),
+		cmocka_unit_test(test_forgotten),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_evictable),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static const char *revision(const struct td_op_wants *w, size_t i)
 static void test_objects(void **state)
 {
 	td_auto_free char *text = installed(), *name = td_op_bridge_name("slurm", "main");
-	td_auto_wants struct td_op_wants w = {0}, again = {0}, image = {0}, key = {0};
+	td_auto_wants struct td_op_wants w = {0}, again = {0}, image = {0}, key = {0}, odd = {0};
 	struct td_error err = TD_ERROR_INIT;
 	if (make(text, CLUSTER, KEY, "r/tandem:1", &w, &err))
 		fail_msg("%s", err.msg);
@@ -67,6 +67,9 @@ static void test_objects(void **state)
 		for (size_t k = 0; k < TD_LEN(left); k++)
 			assert_null(strstr(all, left[k]));
 	}
+	// A value stays a value, whatever is in it.
+	assert_int_equal(make(text, CLUSTER, KEY, "a\"b: {name} [", &odd, &err), 0);
+	assert_string_equal(td_jstr(td_json_root(odd.v[odd.n - 1].obj), "spec.template.spec.containers.[0].image"), "a\"b: {name} [");
 	// One revision for all: it moves with the image and with the key.
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:1", &again, &err), 0);
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:2", &image, &err), 0);

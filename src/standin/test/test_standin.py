@@ -1,5 +1,5 @@
-# rows: A6.6 A7.4
-"""The three modes of tandem-standin against scripted peers. Waits have deadlines; nothing sleeps to synchronise."""
+# rows: A3 A6.6 A7.4 A12.3
+"""The modes of tandem-standin against scripted peers. Waits have deadlines; nothing sleeps to synchronise."""
 import json
 import os
 import pathlib
@@ -589,6 +589,200 @@ class Elsewhere(unittest.TestCase):
         self.addCleanup(again.close)
         self.accept(again).say("end code=0")
         self.assertEqual(p.wait(10), 0)
+
+
+class Stubs(unittest.TestCase):
+    """Slurm's commands as scripts that note their arguments in `calls` and answer with what a test wrote into files."""
+
+    def setUp(self):
+        d = tempfile.TemporaryDirectory()
+        self.addCleanup(d.cleanup)
+        self.dir = pathlib.Path(d.name)
+        (self.dir / "bin").mkdir()
+
+    def stub(self, name, program):
+        p = self.dir / "bin" / name
+        p.write_text(f'#!/bin/sh\n{{ printf "%s" "{name}"; printf "|%s" "$@"; echo; }} >>"{self.dir}/calls"\n{program}\n')
+        p.chmod(0o755)
+
+    def run_it(self, *args):
+        path = f"{self.dir}/bin:/usr/bin:/bin"
+        return subprocess.run([EXE, *args], env=env(PATH=path), capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+
+    def calls(self):
+        return text(self.dir / "calls").splitlines()
+
+
+def job_state(last, word=17):
+    return word.to_bytes(4, "big") + b"PROTOCOL_VERSION\0" + (10496).to_bytes(2, "big") + (1700000000).to_bytes(8, "big") + last.to_bytes(4, "big") + b"jobs"
+
+
+class FirstJobId(Stubs):
+    def first(self, *args, code=0):
+        p = self.run_it("first-job-id", "--state", str(self.dir), *args)
+        self.assertEqual(p.returncode, code, p.stderr)
+        return p
+
+    def noted(self):
+        return text(self.dir / "first-job-id").strip()
+
+    def killed(self, **files):
+        (self.dir / "slurmctld.pid").write_text("17\n")
+        for name, content in files.items():
+            (self.dir / name.replace("_old", ".old")).write_bytes(content)
+
+    def test_a_new_cluster_and_an_orderly_end(self):
+        self.assertEqual(self.first().stdout, "1\n")
+        self.assertEqual(self.first("--first", "500", "--max", "").stdout, "500\n")
+        (self.dir / "job_state").write_bytes(job_state(7000))  # saved in an orderly end: slurmctld reads it itself
+        self.assertEqual(self.first("--first", "2").stdout, "500\n")
+        self.assertEqual(self.noted(), "500")
+
+    def test_after_a_kill_ids_go_on_later(self):
+        self.killed(job_state=job_state(41), job_state_old=job_state(42))
+        p = self.first()
+        self.assertEqual(p.stdout, "10042\n")
+        self.assertIn("killed", p.stderr)
+        self.assertEqual(self.first().stdout, "20042\n")  # killed once more before anything was saved
+
+    def test_ids_begin_anew_at_the_end(self):
+        self.killed(job_state=job_state(95000))
+        self.assertEqual(self.first("--first", "300", "--max", "100000").stdout, "300\n")
+        self.killed(job_state=job_state(2**32 - 1))
+        self.assertEqual(self.first("--first", "300").stdout, "300\n")
+
+    def test_files_of_no_known_form(self):
+        for bad in (b"x", job_state(9, word=18), job_state(9)[:34], b"JobId=5 " * 10):
+            self.killed(job_state=bad, job_state_old=b"")
+            (self.dir / "first-job-id").write_text("70\n")
+            p = self.first()
+            self.assertEqual(p.stdout, "10070\n")
+            self.assertIn("job_state is of no known form", p.stderr)
+            self.assertNotIn("old", p.stderr)
+
+    def test_a_note_of_no_known_form(self):
+        for bad in ("", "x\n", "-5\n", "7 7\n", "99999999999999999999\n"):
+            (self.dir / "first-job-id").write_text(bad)
+            self.assertEqual(self.first("--first", "3").stdout, "3\n")
+
+    def test_refusals(self):
+        self.first("--first", "x", code=2)
+        self.first("--first", "4294967296", code=2)
+        self.first("--odd", "1", code=2)
+        self.first("--max", code=2)
+        self.assertEqual(self.run_it("first-job-id").returncode, 2)
+        p = self.run_it("first-job-id", "--state", str(self.dir / "none"))
+        self.assertEqual((p.returncode, p.stdout), (1, ""))
+        self.assertIn("No such file", p.stderr)
+
+
+def row(job, batch, requeue, host, comment="", user=""):
+    return f"{job:<24}{batch:<8}{requeue:<8}{host:<256}{comment:<8.8}{user:<8.8}"
+
+
+class ClearDead(Stubs):
+    """What squeue says first is in `jobs`, then in `later` when that is there; sinfo says `state`; jobs without a step are in `stepless`."""
+
+    def clear(self, jobs, state="mixed", later=None, stepless=(), code=0):
+        (self.dir / "calls").unlink(missing_ok=True)
+        (self.dir / "jobs").write_text("".join(j + "\n" for j in jobs))
+        (self.dir / "later").unlink(missing_ok=True)
+        if later is not None:
+            (self.dir / "later").write_text("".join(j + "\n" for j in later))
+        (self.dir / "state").write_text(state + "\n")
+        (self.dir / "stepless").write_text(" ".join(stepless))
+        self.stub("squeue", f"""case " $* " in
+*" -s "*) case " $(cat {self.dir}/stepless) " in *" $6 "*) ;; *) echo "$6.0" ;; esac ;;
+*) cat {self.dir}/jobs; [ ! -e {self.dir}/later ] || mv {self.dir}/later {self.dir}/jobs ;;
+esac""")
+        for name, program in (("sinfo", f"cat {self.dir}/state"), ("scontrol", ":"), ("scancel", ":")):
+            self.stub(name, program)
+        return self.go(code)
+
+    def go(self, code=0):
+        sack = socket.socket(socket.AF_UNIX)
+        self.addCleanup(sack.close)
+        path = self.dir / "sack"
+        path.unlink(missing_ok=True)
+        sack.bind(str(path))
+        p = self.run_it("clear-dead", "--node", "n1", "--reason", "it died", "--sack", str(path))
+        self.assertEqual(p.returncode, code, p.stderr)
+        return p.stderr
+
+    def acts(self):
+        return [c for c in self.calls() if c.startswith("sc")]
+
+    DRAIN, DOWN = ("scontrol|update|nodename=n1|state=" + s + "|reason=it died" for s in ("DRAIN", "DOWN"))
+
+    def test_nothing_runs(self):
+        self.clear([])
+        self.assertEqual(self.calls(), ["squeue|-h|-w|n1|-t|R,S,ST|-O|JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8"])
+
+    def test_without_stand_ins_the_node_goes_down(self):
+        for state in ("idle", "mixed*", "allocated", "completing*"):
+            self.clear([row(5, 1, 1, "n1"), row(6, 0, 0, "n1")], state)
+            self.assertEqual(self.acts(), [self.DRAIN, self.DOWN])
+
+    def test_one_by_one_beside_a_stand_in(self):
+        jobs = [row(5, 1, 1, "n1"), row(6, 0, 0, "n1"), row(7, 1, 0, "n1"), row(8, 1, 0, "n2"), row(9, 1, 1, "n1", "tandem/x"), row(10, 1, 1, "n1", "", "tandem/x"),
+                row(11, 1, 1, "n1")]
+        said = self.clear(jobs, stepless=["11"])
+        self.assertEqual(self.acts(), [self.DRAIN, "scontrol|requeue|5", "scancel|6", "scancel|8"])
+        self.assertIn("job 7 had processes", said)
+        for job in (9, 10, 11):
+            self.assertNotIn(f"job {job} ", said)
+
+    def test_a_marked_node_stays_as_it_is(self):
+        for state in ("drained", "draining*", "down", "planned", "idle~", ""):
+            self.clear([row(5, 1, 1, "n1")], state)
+            self.assertEqual(self.acts(), ["scontrol|requeue|5"])
+
+    def test_a_stand_in_that_came_between_the_looks_stays(self):
+        self.clear([row(5, 1, 1, "n1")], later=[row(5, 1, 1, "n1"), row(9, 1, 0, "n2", "tandem/x")])
+        self.assertEqual(self.acts(), [self.DRAIN, "scontrol|requeue|5"])
+
+    def test_a_comment_looks_like_no_job(self):
+        self.clear([row(9, 1, 0, "n1", "tandem/x", "\n7 0 0 ")], stepless=["9"])
+        self.assertEqual(self.acts(), [self.DRAIN])
+
+    def test_long_node_names_and_hosts_that_begin_alike(self):
+        self.clear([row(9, 1, 1, "n1", "tandem/x"), row(7, 1, 0, "n11"), row(8, 1, 0, "n" * 256)])
+        self.assertEqual(self.acts(), [self.DRAIN, "scancel|7", "scancel|8"])
+
+    def test_commands_that_fail_or_are_missing(self):
+        self.clear([row(5, 1, 1, "n1")])
+        (self.dir / "calls").unlink()
+        self.stub("squeue", "echo 'slurm_load_jobs error: Invalid node name specified' >&2; exit 1")
+        self.assertEqual(self.go(), "")  # a node that Slurm has never seen
+        self.stub("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
+        self.assertIn("which jobs died here is not known: Unable to contact", self.go())
+        (self.dir / "bin/squeue").unlink()
+        self.assertIn("is not known: squeue: No such file", self.go())
+        self.assertEqual(self.acts(), [])
+        self.clear([row(5, 1, 1, "n1")])
+        (self.dir / "calls").unlink()
+        self.stub("sinfo", "exit 1")
+        self.stub("scontrol", "echo 'slurm_requeue error: Invalid job id' >&2; exit 1")
+        self.assertIn("Invalid job id", self.go())
+        self.assertEqual(self.acts(), ["scontrol|requeue|5"])
+
+    def test_the_second_look_fails(self):
+        self.clear([row(5, 1, 1, "n1")])
+        (self.dir / "calls").unlink()
+        self.stub("squeue", f'case " $* " in *" -s "*) echo 5.0 ;; *) cat {self.dir}/jobs; rm {self.dir}/jobs ;; esac')
+        self.go()
+        self.assertEqual(self.acts(), [self.DRAIN, "scontrol|requeue|5"])
+
+    def test_a_command_that_hangs_is_given_up(self):
+        self.clear([row(5, 1, 1, "n1")])
+        self.stub("squeue", "exec sleep 60")
+        start = time.monotonic()
+        self.assertIn("no answer in time", self.go())
+        self.assertLess(time.monotonic() - start, 30)
+
+    def test_refusals(self):
+        for args in ((), ("--node", "n1"), ("--node", "", "--reason", "r"), ("--node", "n1", "--reason"), ("--node", "n1", "--reason", "r", "--x", "y")):
+            self.assertEqual(self.run_it("clear-dead", *args).returncode, 2)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,41 @@
+#!/bin/bash
+# Starts a node's slurmd. Environment: TD_NODE (its name), TD_NODE_CONF (what it tells slurmctld about the
+# node), TD_CONTROLLER (slurmctld's host), TD_DEAD_REASON (why a node is drained whose jobs died with the
+# container before this one), TD_CGROUPS (not empty beside a kubelet).
+
+# On a kubelet a container sees its own cgroups read-only; proctrack/cgroup and ConstrainDevices need to
+# write there. With SYS_ADMIN the mounts, which are this container's own, become writable; nothing of the
+# host's does.
+[ -z "$TD_CGROUPS" ] || for m in /sys/fs/cgroup /sys/fs/cgroup/*; do
+	mountpoint -q "$m" && mount -o remount,bind,rw "$m"
+done
+for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
+
+# Clients need sackd's socket until slurmd has its own.
+conf=/etc/tandem/users/slurm.conf sack=
+mkdir -p /run/slurm
+command -v sackd >/dev/null && {
+	sackd -D -f $conf 2>/dev/null &
+	sack=$!
+}
+
+# A slurmd that finds no controller tries again only after 10 s, so look every 20 ms before one is started
+# (`read` on a pipe that nobody writes is a sleep without a process). A try that hangs, on the address of a
+# controller's pod that is gone, is given up after a second and the name is looked up again.
+exec 8<> <(:) 9<> <(:)
+while :; do
+	(
+		until : 3<>"/dev/tcp/$TD_CONTROLLER/6817"; do read -rt 0.02 -u 8; done
+		echo up >&9
+	) &
+	read -rt 1 -u 9 && break
+	kill $!
+done 2>/dev/null
+
+[ -z "$sack" ] || {
+	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON"
+	kill "$sack"
+	wait "$sack"
+} >&2
+exec 8>&- 9>&-
+exec slurmd -D -Z -N "$TD_NODE" --conf-server "$TD_CONTROLLER:6817" --conf "$TD_NODE_CONF"

@@ -1,0 +1,6 @@
+#!/bin/sh
+# Starts slurmrestd at a socket that only its own user can reach. $1: the socket's path.
+set -eu
+umask 077
+mkdir -p "$(dirname "$1")"
+exec slurmrestd -a rest_auth/jwt -s slurmctld "unix:$1"

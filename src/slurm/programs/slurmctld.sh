@@ -1,0 +1,17 @@
+#!/bin/sh
+# Starts slurmctld (its command is the arguments) so that it gives no job id twice: tandem-standin
+# first-job-id says why and how.
+set -eu
+etc=/run/slurmctld/etc
+mkdir -p "$etc"
+rm -f "$etc"/*
+cp -L /etc/slurm/* "$etc"/
+
+number() { sed -n "s/^ *$1 *= *\([0-9][0-9]*\).*/\1/Ip" "$etc/slurm.conf" | tail -n 1; }
+first=$(number FirstJobId)
+max=$(number MaxJobId)
+next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld --first "$first" --max "$max")
+
+sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
+echo "FirstJobId=$next" >>"$etc/slurm.conf"
+exec "$@" -f "$etc/slurm.conf"

@@ -1,0 +1,187 @@
+// `clear-dead`: what Slurm still counts on this node before its slurmd starts.
+//
+// It ran in a container before this one, so its processes are gone (a container has its own PID
+// namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never (srun:
+// measured for 10 minutes). A node that nobody has marked is drained, so that nothing new starts
+// meanwhile; the operator resumes it when slurmd has registered. With no pod's stand-in there it is
+// then set DOWN: Slurm requeues what may be requeued and fails the rest, and takes the node back
+// when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or
+// salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is
+// left to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live
+// beside this container (a stand-in's mark is its comment until its admin comment is written).
+#include "standin/standin.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SACK "/run/slurm/sack.socket" // without it no command can prove who it is
+#define MARK "tandem/"                // how a stand-in's comment begins
+
+enum { COMMAND_MS = 10000, SACK_TRIES = 100, SACK_MS = 20 };
+
+// Columns of squeue have fixed widths: comments are their users', and a line break in one must not
+// look like another job.
+#define COLUMNS "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8"
+enum { AT_BATCH = 24, AT_REQUEUE = 32, AT_HOST = 40, AT_ASK = 296 };
+
+struct clearing {
+	const char *node, *reason, *sack;
+};
+
+static void say(const char *text)
+{
+	if (*text)
+		fprintf(stderr, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
+}
+
+// A command whose answer does not matter; what it says is shown.
+static void act(char *const argv[])
+{
+	char *text = NULL, why[256] = "";
+	if (standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why)) < 0)
+		say(why);
+	if (text)
+		say(text);
+	free(text);
+}
+
+static char *ask(char *const argv[])
+{
+	char *text = NULL, why[256] = "";
+	int r = standin_command(argv, false, now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	if (r < 0)
+		say(why);
+	if (!r)
+		return text;
+	free(text);
+	return NULL;
+}
+
+static void await_sack(const char *path)
+{
+	struct stat st;
+	for (int i = 0; i < SACK_TRIES && (stat(path, &st) || !S_ISSOCK(st.st_mode)); i++)
+		poll(NULL, 0, SACK_MS); // nothing to wake us
+}
+
+// What runs or is stopped there, in squeue's columns; NULL: not known, or Slurm does not know the
+// node.
+static char *list(const struct clearing *c)
+{
+	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL, why[256] = "";
+	await_sack(c->sack);
+	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	if (!r)
+		return text;
+	if (!text || !strstr(text, "Invalid node name")) {
+		fputs("tandem: which jobs died here is not known: ", stderr);
+		say(text ? text : why);
+	}
+	free(text);
+	return NULL;
+}
+
+static void set_node(const struct clearing *c, char *state)
+{
+	char name[512], reason[512];
+	snprintf(name, sizeof(name), "nodename=%s", c->node);
+	snprintf(reason, sizeof(reason), "reason=%s", c->reason);
+	act((char *[]){"scontrol", "update", name, state, reason, NULL});
+}
+
+// Nobody has marked the node: it may be set DOWN.
+static bool unmarked(const struct clearing *c)
+{
+	static const char *const states[] = {"idle", "mixed", "allocated", "completing"};
+	char *text = ask((char *[]){"sinfo", "-h", "-N", "-n", (char *)c->node, "-o", "%T", NULL});
+	size_t n = text ? strcspn(text, "\n") : 0;
+	bool found = false;
+	if (n && text[n - 1] == '*')
+		n--;
+	for (size_t i = 0; n && i < sizeof(states) / sizeof(states[0]); i++)
+		found |= strlen(states[i]) == n && !strncmp(text, states[i], n);
+	free(text);
+	return found;
+}
+
+static bool column_is(const char *column, size_t width, const char *value)
+{
+	size_t n = strlen(value);
+	return n <= width && !strncmp(column, value, n) && (n == width || column[n] == ' ');
+}
+
+static void end_job(const struct clearing *c, const char *line)
+{
+	size_t n = strspn(line, "0123456789");
+	char job[AT_BATCH + 1];
+	if (!n || n >= AT_BATCH || line[n] != ' ' || strstr(line + AT_ASK, MARK))
+		return;
+	snprintf(job, sizeof(job), "%.*s", (int)n, line);
+
+	char *steps = ask((char *[]){"squeue", "-h", "-s", "-w", (char *)c->node, "-j", job, "-o", "%i", NULL});
+	bool had = steps && steps[strspn(steps, " \n")];
+	free(steps);
+	if (!had)
+		return;
+	fprintf(stderr, "tandem: job %s had processes in a slurmd container that died\n", job);
+	bool batch = !column_is(line + AT_BATCH, AT_REQUEUE - AT_BATCH, "0");
+	if (batch && column_is(line + AT_REQUEUE, AT_HOST - AT_REQUEUE, "1"))
+		act((char *[]){"scontrol", "requeue", job, NULL});
+	else if (!batch || !column_is(line + AT_HOST, AT_ASK - AT_HOST, c->node))
+		act((char *[]){"scancel", job, NULL});
+}
+
+static void one_by_one(const struct clearing *c, char *lost)
+{
+	char *save;
+	for (char *line = strtok_r(lost, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
+		if (strlen(line) >= AT_ASK)
+			end_job(c, line);
+}
+
+static void clear(const struct clearing *c)
+{
+	char *lost = list(c);
+	if (lost && *lost && unmarked(c)) {
+		set_node(c, "state=DRAIN"); // nothing new starts between the look and the deed
+		char *now = list(c);
+		if (now && !strstr(now, MARK)) {
+			set_node(c, "state=DOWN");
+			free(now);
+			free(lost);
+			return;
+		}
+		if (now) { // else what was seen before is all that is known
+			free(lost);
+			lost = now;
+		}
+	}
+	if (lost)
+		one_by_one(c, lost);
+	free(lost);
+}
+
+int standin_clear_dead(int argc, char **argv)
+{
+	struct clearing c = {.sack = SACK};
+	for (int i = 1; i + 1 < argc; i += 2) {
+		const char **to = !strcmp(argv[i], "--node")     ? &c.node
+				  : !strcmp(argv[i], "--reason") ? &c.reason
+				  : !strcmp(argv[i], "--sack")   ? &c.sack
+								 : NULL;
+		if (!to) {
+			fprintf(stderr, "tandem-standin clear-dead: unknown argument \"%s\"\n", argv[i]);
+			return 2;
+		}
+		*to = argv[i + 1];
+	}
+	if (argc % 2 == 0 || !c.node || !*c.node || !c.reason || !*c.reason) {
+		fputs("tandem-standin clear-dead: --node NAME and --reason TEXT are needed\n", stderr);
+		return 2;
+	}
+	clear(&c);
+	return 0;
+}

@@ -1,0 +1,243 @@
+"""The programs that start Slurm's daemons in their pods (src/*/programs/*.sh), with stubs of Slurm's commands and no pool.
+
+Each runs as in its container: /etc, /run, /opt, /home and /var/lib are a test's own, by a mount namespace, and so is the network."""
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SLURMD, LOGIN, SLURMRESTD = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd"))
+GATE, SLURMCTLD = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld"))
+pytestmark = pytest.mark.feature("A1")
+OWN = ("etc", "run", "opt", "home", "var/lib")
+DEADLINE = 60
+
+
+class Container:
+    """A directory that takes the place of some of the machine's; `calls` holds what stubs were called with, a line each."""
+
+    def __init__(self, path):
+        self.path = path
+        for d in (*OWN, "bin", "opt/tandem", "etc/slurm", "etc/tandem/users", "var/lib/slurm/slurmctld"):
+            (path / d).mkdir(parents=True)
+        self.write("etc/tandem/users/passwd", "root:x:0:0::/root:/bin/sh\n")
+        self.write("etc/tandem/users/group", "root:x:0:\n")
+        self.write("etc/tandem/users/slurm.conf", "ClusterName=x\n")
+
+    def write(self, name, text):
+        (self.path / name).write_text(text)
+
+    def read(self, name):
+        p = self.path / name
+        return p.read_text() if p.exists() else ""
+
+    def stub(self, name, program="", at="bin"):
+        p = self.path / at / name
+        p.write_text(f'#!/bin/sh\n{{ printf %s "${{0##*/}}"; printf "|%s" "$@"; echo; }} >>{self.path}/calls\n{program}\n')
+        p.chmod(0o755)
+
+    def standin(self, program=""):
+        self.stub("tandem-standin", program, "opt/tandem")
+
+    def calls(self):
+        return self.read("calls").splitlines()
+
+    def start(self, *command, before="", **env):
+        """command in the container; `before`: shell that runs there first."""
+        mounts = "".join(f"mount --bind {self.path}/{d} /{d}\n" for d in OWN)
+        env = {"PATH": f"{self.path}/bin:/usr/sbin:/usr/bin:/sbin:/bin", **env}
+        return subprocess.Popen(["unshare", "-m", "-n", "--propagation", "private", "sh", "-c", f'set -e\n{mounts}ip link set lo up\n{before}\nexec "$@"', "sh", *map(str, command)],
+                                env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+    def run(self, *command, before="", **env):
+        p = self.start(*command, before=before, **env)
+        try:
+            p.out, p.err = p.communicate(timeout=DEADLINE)
+        finally:
+            kill(p)
+        return p
+
+
+def kill(p):
+    """And what it left behind."""
+    try:
+        os.killpg(p.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    p.wait()
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Container(tmp_path)
+
+
+# ---- gate.sh -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_prolog_is_the_gate_and_ends_as_it_does(box, code):
+    box.standin(f"exit {code}")
+    assert box.run("sh", GATE).returncode == code
+    assert box.calls() == ["tandem-standin|gate"]
+
+
+def test_a_prolog_without_the_gate_fails(box):
+    assert box.run("sh", GATE).returncode == 127  # Slurm drains the node: nobody knows who has its devices
+
+
+# ---- slurmctld.sh --------------------------------------------------------------------------------------------------------
+STATE = "/var/lib/slurm/slurmctld"
+
+
+def slurmctld(box, conf, standin="echo 700"):
+    box.write("etc/slurm/slurm.conf", conf)
+    box.write("etc/slurm/gres.conf", "Name=gpu\n")
+    box.standin(standin)
+    box.stub("slurmctld")
+    return box.run("sh", SLURMCTLD, "slurmctld", "-D")
+
+
+def test_slurmctld_starts_at_the_id_that_the_standin_says(box):
+    p = slurmctld(box, "ClusterName=x\nFirstJobId=5\n firstjobid = 6 # again\nMaxJobId=9000\n")
+    assert p.returncode == 0, p.err
+    assert box.calls() == [f"tandem-standin|first-job-id|--state|{STATE}|--first|6|--max|9000", "slurmctld|-D|-f|/run/slurmctld/etc/slurm.conf"]
+    assert box.read("run/slurmctld/etc/slurm.conf") == "ClusterName=x\nMaxJobId=9000\nFirstJobId=700\n"
+    assert box.read("run/slurmctld/etc/gres.conf") == "Name=gpu\n"
+    assert "FirstJobId=5" in box.read("etc/slurm/slurm.conf")
+
+
+def test_slurmctld_without_limits_of_ids(box):
+    assert slurmctld(box, "ClusterName=x\n#FirstJobId=5\n").returncode == 0
+    assert box.calls()[0] == f"tandem-standin|first-job-id|--state|{STATE}|--first||--max|"
+
+
+def test_slurmctld_forgets_the_files_of_the_last_start(box):
+    (box.path / "run/slurmctld/etc").mkdir(parents=True)
+    box.write("run/slurmctld/etc/topology.conf", "old\n")
+    assert slurmctld(box, "ClusterName=x\n").returncode == 0
+    assert not (box.path / "run/slurmctld/etc/topology.conf").exists()
+
+
+@pytest.mark.parametrize("standin", ["exit 1", "echo 5; exit 1"])
+def test_no_slurmctld_starts_when_its_ids_are_not_known(box, standin):
+    assert slurmctld(box, "ClusterName=x\n", standin).returncode == 1
+    assert len(box.calls()) == 1
+
+
+def test_no_slurmctld_starts_without_a_configuration(box):
+    box.stub("slurmctld")
+    box.standin("echo 1")
+    p = box.run("sh", SLURMCTLD, "slurmctld", "-D")
+    assert p.returncode and "cp:" in p.err and not box.calls()
+
+
+def test_slurmctld_with_the_real_standin(box, build):
+    box.write("etc/slurm/slurm.conf", "ClusterName=x\n")
+    box.stub("slurmctld")
+    (box.path / "opt/tandem/tandem-standin").write_bytes((build / "src/standin/tandem-standin").read_bytes())
+    (box.path / "opt/tandem/tandem-standin").chmod(0o755)
+    for first in ("1", "10001"):  # nothing takes the pid file away: the second start follows a kill
+        p = box.run("sh", SLURMCTLD, "slurmctld", "-D")
+        assert p.returncode == 0, p.err
+        assert box.read("run/slurmctld/etc/slurm.conf").endswith(f"\nFirstJobId={first}\n")
+        box.write("var/lib/slurm/slurmctld/slurmctld.pid", "7\n")
+
+
+# ---- slurmrestd.sh -------------------------------------------------------------------------------------------------------
+def test_slurmrestd_has_a_socket_of_its_own(box):
+    box.stub("slurmrestd", "umask")
+    p = box.run("sh", "-c", SLURMRESTD.read_text(), "slurmrestd.sh", "/run/rest/a b/api.sock")
+    assert p.returncode == 0 and p.out.strip() == "0077"
+    assert box.calls() == ["slurmrestd|-a|rest_auth/jwt|-s|slurmctld|unix:/run/rest/a b/api.sock"]
+    assert (box.path / "run/rest/a b").stat().st_mode & 0o777 == 0o700
+
+
+def test_slurmrestd_without_its_directory_does_not_start(box):
+    box.stub("slurmrestd")
+    box.write("run/rest", "in the way\n")
+    assert box.run("sh", "-c", SLURMRESTD.read_text(), "slurmrestd.sh", "/run/rest/private/api.sock").returncode
+    assert not box.calls()
+
+
+# ---- login.sh ------------------------------------------------------------------------------------------------------------
+def test_login_makes_the_homes_of_people(box):
+    box.stub("sackd")
+    box.write("etc/tandem/users/passwd", "root:x:0:0::/root:/bin/sh\nann:x:1000:1001:Ann, of *:/home/ann:/bin/bash\nold:x:1002:1002::/home/old:/bin/sh\n"
+                                         "srv:x:990:990::/home/srv:/bin/false\nodd:x:1003:1003::/srv/odd:/bin/sh\nbare:x:1004:1004::/home/:/bin/sh\n")
+    (box.path / "home/old").mkdir(mode=0o700)
+    p = box.run("sh", "-c", LOGIN.read_text())
+    assert p.returncode == 0, p.err
+    assert box.calls() == ["sackd|-D"]
+    assert sorted(x.name for x in (box.path / "home").iterdir()) == ["ann", "old"]
+    st = (box.path / "home/ann").stat()
+    assert (st.st_uid, st.st_gid, st.st_mode & 0o777) == (1000, 1001, 0o755)
+    assert (box.path / "home/old").stat().st_mode & 0o777 == 0o700
+    assert os.readlink(box.path / "etc/passwd") == "/etc/tandem/users/passwd"
+    assert (box.path / "run/slurm").is_dir()
+
+
+def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):
+    box.stub("sleep")
+    p = box.run("sh", "-c", LOGIN.read_text(), PATH=f"{box.path}/bin:/bin")  # Slurm's commands are in /usr/sbin
+    assert "has no sackd" in p.err
+    assert box.calls() == ["sleep|infinity"]
+
+
+# ---- slurmd.sh -----------------------------------------------------------------------------------------------------------
+ENV = {"TD_NODE": "n1", "TD_NODE_CONF": "CPUs=4 Feature=set.x", "TD_CONTROLLER": "127.0.0.1", "TD_DEAD_REASON": "it died"}
+# A slurmctld that takes connections, as far as the port goes.
+LISTEN = "python3 -c 'import socket, time; socket.create_server((\"127.0.0.1\", 6817)).accept(); time.sleep(60)' >/dev/null 2>&1 &"
+
+
+def test_slurmd_starts_when_slurmctld_listens_and_the_dead_are_cleared_away(box):
+    box.stub("sackd", f"echo $$ >{box.path}/sack; exec sleep 60")
+    box.standin(f'echo "conf=$SLURM_CONF" >>{box.path}/calls; exit 1')
+    box.stub("slurmd", f"kill -0 $(cat {box.path}/sack) 2>/dev/null && echo sackd lives >>{box.path}/calls\n[ ! -e /proc/self/fd/8 ] && [ ! -e /proc/self/fd/9 ]")
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **ENV)
+    assert p.returncode == 0, p.err
+    calls = box.calls()
+    assert calls[0] == "sackd|-D|-f|/etc/tandem/users/slurm.conf"
+    assert calls[1:3] == ["tandem-standin|clear-dead|--node|n1|--reason|it died", "conf=/etc/tandem/users/slurm.conf"]
+    assert calls[3:] == ["slurmd|-D|-Z|-N|n1|--conf-server|127.0.0.1:6817|--conf|CPUs=4 Feature=set.x"]
+    assert os.readlink(box.path / "etc/group") == "/etc/tandem/users/group"
+
+
+def test_slurmd_without_sackd_clears_nothing_away(box):
+    box.stub("slurmd")
+    box.standin()
+    p = box.run("bash", "-c", SLURMD.read_text(), before=LISTEN, **{**ENV, "PATH": f"{box.path}/bin:/bin:/usr/bin"})
+    assert p.returncode == 0, p.err
+    assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
+
+
+def test_slurmd_waits_for_slurmctld(box):
+    box.stub("slurmd")
+    go = box.path / "go"
+    os.mkfifo(go)
+    p = box.start("bash", "-c", SLURMD.read_text(), before=f"{{ read -r _ <{go}; {LISTEN} }} &", **{**ENV, "PATH": f"{box.path}/bin:/bin:/usr/bin"})
+    try:
+        deadline = time.monotonic() + DEADLINE
+        while not (box.path / "run/slurm").is_dir():  # it is past what comes before the wait
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not box.calls()
+        go.write_text("\n")
+        p.communicate(timeout=DEADLINE)
+        assert [c.split("|")[0] for c in box.calls()] == ["slurmd"]
+    finally:
+        kill(p)
+
+
+def test_slurmd_makes_cgroups_writable_beside_a_kubelet_only(box):
+    box.stub("slurmd")
+    box.stub("mountpoint", "[ \"$2\" = /sys/fs/cgroup ]")
+    box.stub("mount")
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"  # the container's own mounts need the real command
+    for cgroups, want in (("", []), ("remount", ["mount|-o|remount,bind,rw|/sys/fs/cgroup"])):
+        (box.path / "calls").unlink(missing_ok=True)
+        p = box.run("bash", "-c", SLURMD.read_text(), before=f"{LISTEN}\nPATH={box.path}/bin:{path}", **{**ENV, "PATH": path, "TD_CGROUPS": cgroups})
+        assert p.returncode == 0, p.err
+        assert [c for c in box.calls() if c.startswith("mount|")] == want
