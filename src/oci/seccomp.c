@@ -1,10 +1,10 @@
 // The default filter of system calls: seccomp.yaml, as the OCI runtime specification writes it for a container's capabilities.
+#include "base/embedded.h"
 #include "oci/internal.h"
 
 #include <stdlib.h>
 
-extern const unsigned char td_seccomp_yaml[];
-extern const unsigned long td_seccomp_yaml_len;
+extern const struct td_embedded td_oci_files[];
 
 static bool has_any(const struct td_oci_spec *s, yyjson_val *caps)
 {
@@ -19,7 +19,8 @@ static bool has_any(const struct td_oci_spec *s, yyjson_val *caps)
 void oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s)
 {
 	td_auto_json_list struct td_json_list l = {0};
-	if (td_yaml_parse((const char *)td_seccomp_yaml, td_seccomp_yaml_len, &l, NULL) || l.n != 1)
+	const struct td_embedded *f = td_embedded(td_oci_files, "seccomp.yaml");
+	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
 		abort(); // part of this program; a unit test reads it
 	td_jm_str(d, linux_, "seccomp.defaultAction", "SCMP_ACT_ERRNO");
 	td_jm_int(d, linux_, "seccomp.defaultErrnoRet", 1); // EPERM
