@@ -34,7 +34,7 @@ static void add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "metadata.namespace", b->ns);
 	yyjson_mut_val *labels = td_jm_obj(d, root, "metadata.labels");
-	td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER, b->name);
+	td_jm_key_str(d, labels, TD_LABEL_CLUSTER, b->name);
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
 	td_op_own(d, root, b->sc, &td_slurmclusters);
 	td_op_wants_add(b->out, (struct td_op_want){.gvr = gvr, .obj = td_json_from_mut(root), .once = once});
@@ -55,7 +55,7 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *data = td_jm_obj(d, root, "data");
 	for (size_t i = 0; i < f->n; i++)
 		td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
-	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_OP_CONFIG, b->hash);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	add(b, &td_configmaps, d, false);
 }
 
@@ -69,7 +69,7 @@ static void service(struct builder *b, const char *app, int port)
 // Where all nodes are drained in Slurm, slurmctld could start nowhere without it, and nothing could resume them.
 static void tolerate_drain(yyjson_mut_doc *d, yyjson_mut_val *template)
 {
-	td_op_tolerate(d, td_jm_arr(d, template, "spec.tolerations"), TD_OP_TAINT_DRAIN, "NoSchedule");
+	td_op_tolerate(d, td_jm_arr(d, template, "spec.tolerations"), TD_TAINT_DRAIN, "NoSchedule");
 }
 
 // The workload's template: hash, image and resources, then the user's template over it.
@@ -78,9 +78,9 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *t = td_jm_get(root, "spec.template"), *c;
 	yyjson_mut_val *labels = td_jm_obj(d, t, "metadata.labels");
-	td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER, b->name);
+	td_jm_key_str(d, labels, TD_LABEL_CLUSTER, b->name);
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
-	td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_OP_CONFIG, b->hash);
+	td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};

@@ -104,7 +104,7 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 	td_op_devices_check(sc, true, &problems);
 	if (problems.n)
 		return td_fail(why, TD_INVALID, "SlurmCluster %s: %.400s", td_jstr_or(sc, "metadata.name", ""), problems.v[0]), false;
-	const char *share = td_object_annotation(node, TD_OP_SHARE), *resource = td_op_resource(sc);
+	const char *share = td_object_annotation(node, TD_ANN_SHARE), *resource = td_op_resource(sc);
 	struct td_op_share had = {0};
 	if (!share || !td_op_share_parse(share, resource, &had))
 		had.gpus = 0;
@@ -175,7 +175,7 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 const char *td_op_pod_node(const struct td_object *pod)
 {
 	const char *n = td_jstr(pod->root, "spec.nodeName");
-	return n ? n : td_object_annotation(pod, TD_OP_NODE);
+	return n ? n : td_object_annotation(pod, TD_ANN_NODE);
 }
 
 const char *td_op_unscheduled(const struct td_object *pod)

@@ -107,7 +107,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
 	td_auto(td_json_unref) struct td_json *as_is = with_image(want, image_of(live));
 	bool same = td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, td_jget(td_json_root(as_is), part));
-	if (same && td_streq(td_object_annotation(live, TD_OP_REVISION), rev))
+	if (same && td_streq(td_object_annotation(live, TD_ANN_REVISION), rev))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
 	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));

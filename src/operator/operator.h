@@ -22,23 +22,6 @@
 
 #include <pthread.h>
 
-// ---- words: of base/names.h ----
-#define TD_OP_LABEL_CLUSTER TD_LABEL_CLUSTER
-#define TD_OP_LABEL_NODESET TD_LABEL_NODESET
-#define TD_OP_LABEL_CLUSTER_NS TD_LABEL_CLUSTER_NS
-#define TD_OP_LABEL_NAME TD_LABEL_NAME
-#define TD_OP_CONFIG TD_ANN_CONFIG
-#define TD_OP_REVISION TD_ANN_REVISION
-#define TD_OP_NODE TD_ANN_NODE
-#define TD_OP_EVICTABLE TD_LABEL_EVICTABLE
-#define TD_OP_SHARE TD_ANN_SHARE
-#define TD_OP_REASON_UPDATE TD_REASON_UPDATE
-#define TD_OP_REASON_SCALE_IN TD_REASON_SCALE_IN
-#define TD_OP_REASON_GONE TD_REASON_GONE
-#define TD_OP_TAINT_DRAIN TD_TAINT_DRAIN
-#define TD_OP_REASON_DEVICES TD_REASON_DEVICES
-#define TD_OP_REASON_DEAD TD_REASON_DEAD
-
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {
 	const struct td_gvr *gvr;

@@ -80,10 +80,10 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 	for (size_t i = 0; i < out.n; i++) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(out.v[i].obj));
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
-		td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER, cluster);
-		td_jm_key_str(d, labels, TD_OP_LABEL_CLUSTER_NS, ns);
+		td_jm_key_str(d, labels, TD_LABEL_CLUSTER, cluster);
+		td_jm_key_str(d, labels, TD_LABEL_CLUSTER_NS, ns);
 		td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
-		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_OP_REVISION, rev);
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), TD_ANN_REVISION, rev);
 		if (!td_streq(td_jm_getstr(o, "metadata.namespace"), own_ns))
 			td_op_own(d, o, sc, &td_slurmclusters);
 		td_json_unref(out.v[i].obj);
@@ -113,8 +113,8 @@ static bool in_force(struct td_op *op, const struct td_op_wants *w)
 			continue;
 		td_auto(td_object_unref) struct td_object *live =
 			td_informer_get(cache, td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"));
-		if (!live ||
-		    !td_streq(td_object_annotation(live, TD_OP_REVISION), td_jkey_str(td_jget(v, "metadata.annotations"), TD_OP_REVISION)))
+		if (!live || !td_streq(td_object_annotation(live, TD_ANN_REVISION),
+				       td_jkey_str(td_jget(v, "metadata.annotations"), TD_ANN_REVISION)))
 			return false;
 	}
 	return true;
@@ -154,8 +154,8 @@ int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster
 		td_auto_objects struct td_objects l = {0};
 		td_informer_list(cache_of(op, kinds[k]), op->own_ns, &l);
 		for (size_t i = 0; i < l.n; i++) {
-			if (!td_streq(td_object_label(l.v[i], TD_OP_LABEL_CLUSTER_NS), ns) ||
-			    !td_streq(td_object_label(l.v[i], TD_OP_LABEL_CLUSTER), cluster) || td_object_deleting(l.v[i]))
+			if (!td_streq(td_object_label(l.v[i], TD_LABEL_CLUSTER_NS), ns) ||
+			    !td_streq(td_object_label(l.v[i], TD_LABEL_CLUSTER), cluster) || td_object_deleting(l.v[i]))
 				continue;
 			const struct td_delete del = {.uid = l.v[i]->uid, .grace_s = -1, .propagation = "Background"};
 			int r = td_kube_delete(op->k, kinds[k], l.v[i]->ns, l.v[i]->name, &del, c, err);

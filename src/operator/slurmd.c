@@ -194,7 +194,7 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 	static const char *const taints[][2] = {
 		{"node.kubernetes.io/not-ready", "NoExecute"},      {"node.kubernetes.io/not-ready", "NoSchedule"},
 		{"node.kubernetes.io/unreachable", "NoExecute"},    {"node.kubernetes.io/unreachable", "NoSchedule"},
-		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {TD_OP_TAINT_DRAIN, "NoSchedule"}};
+		{"node.kubernetes.io/unschedulable", "NoSchedule"}, {TD_TAINT_DRAIN, "NoSchedule"}};
 	for (size_t i = 0; i < TD_LEN(taints); i++)
 		td_op_tolerate(d, tol, taints[i][0], taints[i][1]);
 	yyjson_val *x;
@@ -239,7 +239,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 			       set, name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
-			       {"dead-reason", TD_OP_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
+			       {"dead-reason", TD_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
 			       {"program", td_op_program("slurmd.sh")});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
@@ -263,7 +263,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	td_jm_str(d, root, "metadata.name", pod);
 	td_jm_str(d, root, "metadata.namespace", ns);
 	td_auto_free char *rev = revision(d, root);
-	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_OP_REVISION, rev);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_REVISION, rev);
 	td_op_own(d, root, nodeset, &td_nodesets);
 	*ret = td_json_from_mut(root);
 	return 0;

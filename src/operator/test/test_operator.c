@@ -56,9 +56,9 @@ static void test_tolerations(void **state)
 	yyjson_val *got = td_jget(wanted(&w, &td_statefulsets, "main-slurmctld"), "spec.template.spec.tolerations");
 	assert_int_equal(yyjson_arr_size(got), 2);
 	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), "mine");
-	assert_string_equal(td_jstr(yyjson_arr_get(got, 1), "key"), TD_OP_TAINT_DRAIN);
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 1), "key"), TD_TAINT_DRAIN);
 	got = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec.tolerations");
-	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), TD_OP_TAINT_DRAIN);
+	assert_string_equal(td_jstr(yyjson_arr_get(got, 0), "key"), TD_TAINT_DRAIN);
 }
 
 static void test_objects(void **state)
@@ -82,7 +82,7 @@ static void test_objects(void **state)
 	assert_null(td_jget(spec, "volumes.[4].emptyDir"));
 	assert_string_equal(td_jstr(spec, "containers.[0].resources.requests.cpu"), "100m");
 	assert_int_equal(td_jint(spec, "volumes.[1].secret.defaultMode", 0), 0400);
-	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_OP_CONFIG));
+	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_ANN_CONFIG));
 	// The login template is merged by name: its mount comes on top of ours.
 	const yyjson_val *login = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec");
 	bool home = false, conf = false;
@@ -97,7 +97,7 @@ static void test_objects(void **state)
 	wanted(&w, &td_services, "main-slurmctld");
 	const yyjson_val *pdb = td_jget(wanted(&w, &td_pdbs, "main-drain-first"), "spec");
 	assert_true(td_jint(pdb, "minAvailable", 0) == INT32_MAX && !td_jget(pdb, "maxUnavailable"));
-	assert_string_equal(td_jstr(pdb, "selector.matchExpressions.[0].key"), TD_OP_EVICTABLE);
+	assert_string_equal(td_jstr(pdb, "selector.matchExpressions.[0].key"), TD_LABEL_EVICTABLE);
 	// slurmrestd has a socket in a volume of its own, and nothing to connect to from outside.
 	const yyjson_val *rest = td_jget(wanted(&w, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
@@ -152,7 +152,7 @@ static void test_templates_agree_with_constants(void **state)
 	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
 	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(sock), "volume.name"), TD_SLURM_REST_VOLUME);
-	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"), TD_OP_EVICTABLE);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"), TD_LABEL_EVICTABLE);
 	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")), TD_SLURMRESTD_PORT);
 	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
@@ -216,14 +216,14 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(p, "spec.nodeName"), "n0");
 	assert_string_equal(td_jstr(p, "spec.hostname"), "n0");
 	assert_string_equal(td_jkey_str(td_jget(p, "metadata.annotations"), "tandem.dev/all-devices"), "true");
-	assert_string_equal(td_jkey_str(td_jget(p, "metadata.labels"), TD_OP_LABEL_NODESET), "pool");
+	assert_string_equal(td_jkey_str(td_jget(p, "metadata.labels"), TD_LABEL_NODESET), "pool");
 	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
 			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 Feature=set.pool,b0,r0");
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &again, &err);
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, NULL, &other, &err);
-	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_OP_REVISION);
-	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_OP_REVISION));
-	assert_string_not_equal(rev, td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_OP_REVISION));
+	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_ANN_REVISION);
+	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_ANN_REVISION));
+	assert_string_not_equal(rev, td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_ANN_REVISION));
 	td_auto(td_json_unref) struct td_json *real = NULL;
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err), 0);
 	yyjson_val *k = td_json_root(real);
@@ -236,8 +236,8 @@ static void test_slurmd(void **state)
 	td_auto(td_json_unref) struct td_json *next = NULL;
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err), 0);
 	assert_string_equal(td_jstr(td_json_root(next), "spec.initContainers.[0].image"), "tandem:2");
-	assert_string_equal(td_jkey_str(td_jget(k, "metadata.annotations"), TD_OP_REVISION),
-			    td_jkey_str(td_jget(td_json_root(next), "metadata.annotations"), TD_OP_REVISION));
+	assert_string_equal(td_jkey_str(td_jget(k, "metadata.annotations"), TD_ANN_REVISION),
+			    td_jkey_str(td_jget(td_json_root(next), "metadata.annotations"), TD_ANN_REVISION));
 }
 
 #define DRA                                                                                                                                \
@@ -436,18 +436,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check),
-		cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),
-		cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects), cmocka_unit_test(test_tolerations),   cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),  cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),     cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_missing), cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

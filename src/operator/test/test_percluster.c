@@ -33,7 +33,7 @@ static int make(const char *text, const char *sc, const char *key, const char *i
 
 static const char *revision(const struct td_op_wants *w, size_t i)
 {
-	return td_jkey_str(td_jget(td_json_root(w->v[i].obj), "metadata.annotations"), TD_OP_REVISION);
+	return td_jkey_str(td_jget(td_json_root(w->v[i].obj), "metadata.annotations"), TD_ANN_REVISION);
 }
 
 static void test_objects(void **state)
@@ -58,8 +58,8 @@ static void test_objects(void **state)
 	for (size_t i = 0; i < w.n; i++) {
 		yyjson_val *v = td_json_root(w.v[i].obj);
 		bool own = td_streq(td_jstr(v, "metadata.namespace"), "tandem-system");
-		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_OP_LABEL_CLUSTER), "main");
-		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_OP_LABEL_CLUSTER_NS), "slurm");
+		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_LABEL_CLUSTER), "main");
+		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_LABEL_CLUSTER_NS), "slurm");
 		assert_true(own == !td_jget(v, "metadata.ownerReferences")); // owners do not reach across namespaces
 		assert_string_equal(revision(&w, i), revision(&w, 0));
 		td_auto_free char *all = td_json_text(v, NULL);
