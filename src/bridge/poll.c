@@ -143,13 +143,13 @@ static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 		atomic_store(&b->lost_since, now);
 		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; the pool is drained. "
 		       "It goes on in "
-		       "%d s, or at once with the annotation tandem.dev/confirm-lost-state on SlurmCluster %s/%s",
+		       "%d s, or at once with the annotation " TD_ANN_CONFIRM_LOST " on SlurmCluster %s/%s",
 		       gone, watched, LOST_MS / 1000, b->o.ns, b->o.cluster);
 		set_lost(b, true);
 		return;
 	}
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
-	bool confirmed = sc && td_object_annotation(sc, "tandem.dev/confirm-lost-state");
+	bool confirmed = sc && td_object_annotation(sc, TD_ANN_CONFIRM_LOST);
 	if (confirmed || now - atomic_load(&b->lost_since) > LOST_MS) {
 		td_err("the jobs that vanished stayed gone%s: their asks end", confirmed ? ", as confirmed" : "");
 		atomic_store(&b->lost_over, true);

@@ -7,11 +7,11 @@
 
 bool td_fence_read(const yyjson_val *pod, int64_t *ret_job, int64_t *ret_start)
 {
-	if (!td_condition_true(pod, TD_FENCE))
+	if (!td_condition_true(pod, TD_COND_FENCE))
 		return false;
 	// The words are for people too; the numbers in them are what counts. Ones that cannot be read name nobody's job.
 	long long job = 0, start = 0;
-	if (sscanf(td_jstr_or(td_condition(pod, TD_FENCE), "message", ""), "Slurm job %18lld (start %18lld)", &job, &start) != 2)
+	if (sscanf(td_jstr_or(td_condition(pod, TD_COND_FENCE), "message", ""), "Slurm job %18lld (start %18lld)", &job, &start) != 2)
 		job = start = 0;
 	*ret_job = job;
 	*ret_start = start;
@@ -31,7 +31,7 @@ yyjson_mut_doc *td_fence_patch(const char *uid, const char *rv, int64_t job, int
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
 	td_jm_str(d, root, "metadata.uid", uid);
 	td_jm_str(d, root, "metadata.resourceVersion", rv);
-	td_jm_str(d, o, "type", TD_FENCE);
+	td_jm_str(d, o, "type", TD_COND_FENCE);
 	td_jm_str(d, o, "status", "True");
 	td_jm_str(d, o, "reason", "GrantEnded");
 	td_jm_strf(d, o, "message", "Slurm job %lld (start %lld) ended before this pod was bound to node %s; it is queued again.",

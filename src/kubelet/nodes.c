@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,9 +39,9 @@ static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
 	well_known(d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
-	td_jm_key_str(d, l, "tandem.dev/fake-gpus", "true");
-	td_jm_key_str(d, l, "topology.tandem.dev/block", block);
-	td_jm_key_str(d, l, "topology.tandem.dev/rack", rack);
+	td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
+	td_jm_key_str(d, l, TD_LABEL_BLOCK, block);
+	td_jm_key_str(d, l, TD_LABEL_RACK, rack);
 }
 
 static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o)

@@ -33,7 +33,7 @@ static void facts_done(struct facts *f)
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
 {
-	bool fake = td_streq(td_object_label(node, "tandem.dev/fake-gpus"), "true");
+	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
 	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
 		i++;
@@ -51,7 +51,7 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 
 static bool is_of(const struct td_object *p, const char *app, const char *cluster)
 {
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
+	return td_streq(td_object_label(p, TD_LABEL_NAME), app) && td_streq(td_object_label(p, TD_LABEL_CLUSTER), cluster);
 }
 
 static int by_name(const void *a, const void *b)
@@ -63,7 +63,7 @@ static int by_name(const void *a, const void *b)
 // with the share it has.
 static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_object *node, struct td_op_share *ret)
 {
-	const char *share = td_object_annotation(node, TD_OP_SHARE);
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(op->pods, "node", node->name, &pods);
 	for (size_t i = 0; share && i < pods.n; i++)
@@ -174,7 +174,7 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 	td_auto(td_object_unref) struct td_object *cm = td_informer_get(op->configmaps, sc->ns, name);
 	if (!cm)
 		return f->n_nodes == 0 && now - v->first_seen < 1500;
-	if (v->known || td_streq(td_object_annotation(cm, TD_OP_CONFIG), hash))
+	if (v->known || td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash))
 		return false;
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
@@ -220,7 +220,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		int r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
 			td_debug("%s", err->msg);
-			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && strstr(err->msg, TD_DRA_ADMIN_LABEL))
+			// Nothing else of our template can be forbidden than its adminAccess.
+			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && err->detail == TD_CAUSE_FORBIDDEN)
 				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
 							 "=true, without which slurmd may not see "
 							 "the devices that it gives out; who may do so, allows it: kubectl label namespace "
@@ -272,7 +273,7 @@ static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *ha
 	for (size_t i = 0; i < pods.n; i++) {
 		if (!is_of(pods.v[i], "slurmctld", sc->name))
 			continue;
-		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
+		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), hash))
 			return 0;
 		int64_t born = td_op_born(pods.v[i]);
 		since = born > since ? born : since;

@@ -46,7 +46,7 @@ bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason)
 
 bool td_op_reason_ours(const char *reason)
 {
-	static const char *const ours[] = {TD_OP_REASON_UPDATE, TD_OP_REASON_SCALE_IN, TD_OP_REASON_GONE, TD_OP_REASON_DEAD};
+	static const char *const ours[] = {TD_REASON_UPDATE, TD_REASON_SCALE_IN, TD_REASON_GONE, TD_REASON_DEAD};
 	for (size_t i = 0; reason && i < TD_LEN(ours); i++)
 		if (td_starts(reason, ours[i]))
 			return true;
@@ -62,7 +62,7 @@ static bool drained_for_gres(const struct td_slurm_node *r)
 bool td_op_drained_by_others(const struct td_slurm_node *r)
 {
 	// Where the bridge or Slurm itself says that the devices are not those of the record, a new record is the way out.
-	return (r->states & TD_NODE(DRAIN)) && !td_op_reason_ours(r->reason) && !td_op_drained_by_us(r, TD_OP_REASON_DEVICES) &&
+	return (r->states & TD_NODE(DRAIN)) && !td_op_reason_ours(r->reason) && !td_op_drained_by_us(r, TD_REASON_DEVICES) &&
 	       !drained_for_gres(r);
 }
 
@@ -96,7 +96,7 @@ static int rank(const struct td_op_node *n)
 {
 	if (!n->pod)
 		return 0;
-	if (td_op_drained_by_us(n->record, TD_OP_REASON_SCALE_IN))
+	if (td_op_drained_by_us(n->record, TD_REASON_SCALE_IN))
 		return 1;
 	if (!n->pod_ready || !n->record || (n->record->states & TD_NODE(DOWN)))
 		return 2;
@@ -130,9 +130,9 @@ static void leave(struct td_op_node *n, const struct td_op_policy *p)
 		if (n->pod)
 			act(n, TD_OP_DELETE_POD, NULL);
 		else if (n->record && p->view)
-			act(n, n->record->states & TD_NODE(DOWN) ? TD_OP_DELETE_RECORD : TD_OP_SET_DOWN, TD_OP_REASON_GONE);
+			act(n, n->record->states & TD_NODE(DOWN) ? TD_OP_DELETE_RECORD : TD_OP_SET_DOWN, TD_REASON_GONE);
 	} else if (n->pod) {
-		retire(n, TD_OP_REASON_SCALE_IN, p, p->scale_force_s);
+		retire(n, TD_REASON_SCALE_IN, p, p->scale_force_s);
 	} else if (n->record && p->view) {
 		act(n, TD_OP_DELETE_RECORD, NULL);
 	}
@@ -154,7 +154,7 @@ static void stay(struct td_op_node *n, const struct td_op_policy *p)
 	} else if (!n->pod && !n->ready) {
 		act(n, TD_OP_NONE, "the Kubernetes node is not ready");
 	} else if (!n->pod && r && !td_op_drained_by_others(r) &&
-		   (n->record_differs || td_op_drained_by_us(r, TD_OP_REASON_UPDATE) || drained_for_gres(r))) {
+		   (n->record_differs || td_op_drained_by_us(r, TD_REASON_UPDATE) || drained_for_gres(r))) {
 		act(n, TD_OP_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
 	} else if (!n->pod) {
 		act(n, TD_OP_CREATE, NULL);
@@ -184,7 +184,7 @@ static void update(struct td_op_node *v, size_t n, const struct td_op_policy *p)
 				act(x, TD_OP_NONE, "drained by somebody else: updated when it is resumed");
 			} else if (out || away < p->max_unavailable) {
 				away += !out;
-				retire(x, TD_OP_REASON_UPDATE, p, p->update_force_s);
+				retire(x, TD_REASON_UPDATE, p, p->update_force_s);
 			} else {
 				act(x, TD_OP_NONE, td_op_turn);
 			}

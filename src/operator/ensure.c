@@ -49,7 +49,7 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
 		td_jm_key_str(d, m, yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
 	if (rev)
-		td_jm_key_str(d, m, TD_OP_REVISION, rev);
+		td_jm_key_str(d, m, TD_ANN_REVISION, rev);
 	op_add(d, "add", pointer, m);
 }
 
@@ -93,7 +93,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	if (!live) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
 		if (!w->once)
-			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_OP_REVISION, rev);
+			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_REVISION, rev);
 		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
 		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
 		return r ? refused(w, r, td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name), err) : 0;

@@ -9,7 +9,7 @@ static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_can
 	for (size_t i = 0; i < rows->n; i++) {
 		struct td_op_row *x = &rows->v[i];
 		int r;
-		if (x->node && !x->pod && !x->n.record && !x->n.keep && td_object_annotation(x->node, TD_OP_SHARE) &&
+		if (x->node && !x->pod && !x->n.record && !x->n.keep && td_object_annotation(x->node, TD_ANN_SHARE) &&
 		    (r = td_op_share_set(op, x->name, NULL, c, err)) && r != TD_NOT_FOUND)
 			return r;
 	}
@@ -70,7 +70,7 @@ static int one(struct td_op *op, struct td_object *sc, struct td_object *set, st
 		.now_s = td_real_ms(&td_clock_system) / 1000,
 	};
 	for (size_t i = 0; i < rows.n; i++) {
-		const char *of = rows.v[i].pod ? td_object_label(rows.v[i].pod, TD_OP_LABEL_CLUSTER) : NULL;
+		const char *of = rows.v[i].pod ? td_object_label(rows.v[i].pod, TD_LABEL_CLUSTER) : NULL;
 		if (of && !td_streq(of, td_jstr(set->root, "spec.clusterName"))) {
 			td_strv_addf(&problems,
 				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this NodeSet and make a "

@@ -11,7 +11,7 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *a = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
-	td_jm_key_set(d, a, TD_OP_SHARE, value ? yyjson_mut_strcpy(d, value) : yyjson_mut_null(d));
+	td_jm_key_set(d, a, TD_ANN_SHARE, value ? yyjson_mut_strcpy(d, value) : yyjson_mut_null(d));
 	int r = td_kube_patch(op->k, &td_nodes, NULL, node, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
 	return r ? td_wrap(err, "annotating node %s", node) : 0;
 }
@@ -61,7 +61,7 @@ static int create(struct td_op *op, struct td_object *sc, struct td_object *set,
 	// The share first: from now on nobody else is placed on it; then what was placed before is counted.
 	td_auto_free char *share = td_op_share_text(&x->share, td_op_resource(sc->root));
 	int r = 0;
-	const char *now = td_object_annotation(x->node, TD_OP_SHARE);
+	const char *now = td_object_annotation(x->node, TD_ANN_SHARE);
 	// A record that must stay (somebody else drained it) still gives out the old share.
 	if (!td_streq(now, share) && !(now && x->n.record && x->n.record_differs))
 		r = td_op_share_set(op, x->name, share, c, err);
@@ -113,13 +113,13 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_can
 
 int td_op_row_evictable(struct td_op *op, struct td_op_view *v, struct td_op_row *x, struct td_cancel *c, struct td_error *err)
 {
-	bool said = x->pod && td_object_label(x->pod, TD_OP_EVICTABLE);
+	bool said = x->pod && td_object_label(x->pod, TD_LABEL_EVICTABLE);
 	if (!v->fresh || !x->pod || x->n.pod_deleting || said == x->n.evictable || x->n.act == TD_OP_DELETE_POD)
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "metadata.uid", x->pod->uid);
-	td_jm_key_set(d, td_jm_obj(d, root, "metadata.labels"), TD_OP_EVICTABLE,
+	td_jm_key_set(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_EVICTABLE,
 		      x->n.evictable ? yyjson_mut_str(d, "true") : yyjson_mut_null(d));
 	int r = td_kube_patch(op->k, &td_pods, x->pod->ns, x->pod->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r ? td_wrap(err, "labelling pod %s/%s", x->pod->ns, x->pod->name) : 0;

@@ -34,7 +34,7 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 
 bool td_op_is_slurmd(const struct td_object *p)
 {
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmd") && td_object_label(p, TD_OP_LABEL_NODESET);
+	return td_streq(td_object_label(p, TD_LABEL_NAME), "slurmd") && td_object_label(p, TD_LABEL_NODESET);
 }
 
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
@@ -51,7 +51,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 			continue;
 		for (size_t k = 0; k < pods.n; k++)
 			if (td_op_is_slurmd(pods.v[k]) && td_streq(pods.v[k]->ns, s->ns) &&
-			    td_streq(td_object_label(pods.v[k], TD_OP_LABEL_NODESET), s->name))
+			    td_streq(td_object_label(pods.v[k], TD_LABEL_NODESET), s->name))
 				return td_object_ref(s);
 		if (!td_op_selects(s, node))
 			continue;
@@ -165,7 +165,7 @@ void td_op_rows_collect(struct td_op *op, struct td_object *sc, struct td_object
 	td_informer_list(op->pods, set->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *node = td_op_pod_node(pods.v[i]);
-		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_NODESET), set->name))
+		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
 			continue;
 		struct td_op_row *x = row_of(ret, node);
 		td_object_unref(x->pod);
@@ -213,8 +213,8 @@ void td_op_rows_collect(struct td_op *op, struct td_object *sc, struct td_object
 			x->n.forgotten = left == 0;
 		}
 		x->n.pod_updated =
-			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),
-					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_OP_REVISION));
+			!x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION),
+					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_ANN_REVISION));
 		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained. The age keeps a
 		// record that never comes right from costing a pod a second.
 		const struct td_slurm_node *r = x->n.record;

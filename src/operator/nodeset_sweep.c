@@ -11,11 +11,11 @@ int td_op_nodesets_sweep(struct td_op *op, struct td_object *sc, const char *ns,
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
-		bool owned = !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_CLUSTER), cluster) ||
+		bool owned = !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_LABEL_CLUSTER), cluster) ||
 			     td_object_deleting(pods.v[i]);
 		// A NodeSet that names another cluster now still owns its pods: a slip of the pen ends nothing.
 		td_auto(td_object_unref) struct td_object *set =
-			sc ? td_informer_get(op->nodesets, ns, td_object_label(pods.v[i], TD_OP_LABEL_NODESET)) : NULL;
+			sc ? td_informer_get(op->nodesets, ns, td_object_label(pods.v[i], TD_LABEL_NODESET)) : NULL;
 		owned |= set != NULL;
 		if (owned)
 			continue;
@@ -26,7 +26,7 @@ int td_op_nodesets_sweep(struct td_op *op, struct td_object *sc, const char *ns,
 			return r;
 	}
 	for (size_t i = 0; i < nodes->n; i++) {
-		if (!td_object_annotation(nodes->v[i], TD_OP_SHARE))
+		if (!td_object_annotation(nodes->v[i], TD_ANN_SHARE))
 			continue;
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes->v[i]);
 		td_auto_objects struct td_objects there = {0};
@@ -58,7 +58,7 @@ int td_op_nodesets_sweep(struct td_op *op, struct td_object *sc, const char *ns,
 			continue;
 		struct td_error e = TD_ERROR_INIT;
 		int r = n->states & TD_NODE(DOWN) ? td_slurm_node_delete(v->slurm, n->name, v->call, &e)
-						  : td_slurm_node_update(v->slurm, n->name, "DOWN", TD_OP_REASON_GONE, v->call, &e);
+						  : td_slurm_node_update(v->slurm, n->name, "DOWN", TD_REASON_GONE, v->call, &e);
 		v->fetched = 0;
 		td_info("SlurmCluster %s: node %s belongs to no NodeSet any more: %s", v->key, n->name, r ? e.msg : "its record goes");
 	}

@@ -14,28 +14,29 @@
 #pragma once
 
 #include "api/status.h"
+#include "base/names.h"
 #include "kube/controller.h"
 #include "slurm/conf.h"
 #include "slurm/rest.h"
 
 #include <pthread.h>
 
-// ---- words ----
-#define TD_OP_LABEL_CLUSTER "tandem.dev/cluster"
-#define TD_OP_LABEL_NODESET "tandem.dev/nodeset"
-#define TD_OP_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace" // on what a SlurmCluster has in the operator's namespace
-#define TD_OP_LABEL_NAME "app.kubernetes.io/name"
-#define TD_OP_CONFIG "tandem.dev/config-hash"      // on daemons' pod templates
-#define TD_OP_REVISION "tandem.dev/revision"       // on slurmd pods: hash of the whole wanted pod
-#define TD_OP_NODE "tandem.dev/slurm-node"         // on slurmd pods: the node they are for
-#define TD_OP_EVICTABLE "tandem.dev/evictable"     // label on slurmd pods of nodes that are drained or down and hold no job
-#define TD_OP_SHARE "tandem.dev/slurm-share"       // on nodes: what Slurm gives out there
-#define TD_OP_REASON_UPDATE "tandem: update"       // the slurmd pod is replaced
-#define TD_OP_REASON_SCALE_IN "tandem: scale-in"   // the node leaves the set
-#define TD_OP_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
-#define TD_OP_TAINT_DRAIN "tandem.dev/slurm-drain" // the bridge's: somebody drained the node in Slurm
-#define TD_OP_REASON_DEVICES "tandem: devices"     // the bridge's (pool/node.c): its kubelet offers fewer than the record says
-#define TD_OP_REASON_DEAD "tandem: slurmd died"    // its container; the next one clears its jobs away (slurmd.c)
+// ---- words: of base/names.h ----
+#define TD_OP_LABEL_CLUSTER TD_LABEL_CLUSTER
+#define TD_OP_LABEL_NODESET TD_LABEL_NODESET
+#define TD_OP_LABEL_CLUSTER_NS TD_LABEL_CLUSTER_NS
+#define TD_OP_LABEL_NAME TD_LABEL_NAME
+#define TD_OP_CONFIG TD_ANN_CONFIG
+#define TD_OP_REVISION TD_ANN_REVISION
+#define TD_OP_NODE TD_ANN_NODE
+#define TD_OP_EVICTABLE TD_LABEL_EVICTABLE
+#define TD_OP_SHARE TD_ANN_SHARE
+#define TD_OP_REASON_UPDATE TD_REASON_UPDATE
+#define TD_OP_REASON_SCALE_IN TD_REASON_SCALE_IN
+#define TD_OP_REASON_GONE TD_REASON_GONE
+#define TD_OP_TAINT_DRAIN TD_TAINT_DRAIN
+#define TD_OP_REASON_DEVICES TD_REASON_DEVICES
+#define TD_OP_REASON_DEAD TD_REASON_DEAD
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {

@@ -92,8 +92,8 @@ static char *rest_url(struct td_op *op, struct td_object *sc, struct td_error *e
 	struct td_object *best = NULL;
 	for (size_t i = 0; i < pods.n; i++) {
 		struct td_object *p = pods.v[i];
-		if (!td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmrestd") ||
-		    !td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), sc->name) || td_object_deleting(p) ||
+		if (!td_streq(td_object_label(p, TD_LABEL_NAME), "slurmrestd") ||
+		    !td_streq(td_object_label(p, TD_LABEL_CLUSTER), sc->name) || td_object_deleting(p) ||
 		    !td_streq(td_jstr(p->root, "status.phase"), "Running") || !td_jstr(p->root, "status.podIP"))
 			continue;
 		if (!best || strcmp(p->name, best->name) < 0)

@@ -23,7 +23,8 @@ static char *fill(const char *pattern, const char *uid, const char *name)
 
 char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_error *err)
 {
-	const char *access = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_SLURM_ACCESS), *ip = td_jstr_or(pod, "status.podIP", "");
+	const char *access = td_jkey_str(td_jget(pod, "metadata.annotations"), TD_ANN_REST_ACCESS),
+		   *ip = td_jstr_or(pod, "status.podIP", "");
 	if (td_streq(access, "socket")) {
 		if (!empty_dirs) {
 			td_fail(err, TD_INVALID,

@@ -1,11 +1,11 @@
-// Where a slurmrestd pod listens. Its annotation TD_SLURM_ACCESS says "socket" (a socket in a volume of the pod, which nobody reaches but
-// who sees the node's own files as root) or "network" (port 6820 of its address).
+// Where a slurmrestd pod listens. Its annotation TD_ANN_REST_ACCESS says "socket" (a socket in a volume of the pod, which nobody reaches
+// but who sees the node's own files as root) or "network" (port 6820 of its address).
 #pragma once
 
 #include "base/err.h"
+#include "base/names.h"
 #include "json/json.h"
 
-#define TD_SLURM_ACCESS "tandem.dev/rest-access"
 #define TD_SLURM_REST_VOLUME "rest"             // the pod's emptyDir
 #define TD_SLURM_REST_SOCKET "private/api.sock" // in it; slurmrestd gives its socket mode 0777, so its directory keeps others away
 

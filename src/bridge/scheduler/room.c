@@ -144,7 +144,7 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	atomic_fetch_add(&b->n_refused_fast, 1);
 	a->no_fast_gen = snap ? snap->gen : 0;
-	if (!strstr(e->msg, "(2013)"))
+	if (e->detail != TD_SLURM_ERR_NOT_TOP)
 		return;
 	size_t waiting;
 	uint64_t print;

@@ -165,7 +165,7 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 			changed = true;
 			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_NODE_STATE, label);
 		}
-		note(d, root, o, "tandem.dev/slurm-node", name, &changed);
+		note(d, root, o, TD_ANN_NODE, name, &changed);
 		note(d, root, o, TD_ANN_SLURM_STATE, p->state, &changed);
 		note(d, root, o, TD_ANN_SLURM_REASON, p->text, &changed);
 		if (!changed)

@@ -103,7 +103,7 @@ static void test_objects(void **state)
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
 	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[4]"), "/run/slurmrestd/private/api.sock"));
 	assert_non_null(td_jget(rest, "spec.volumes.[1].emptyDir"));
-	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "socket");
+	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
 		assert_false(w.v[i].gvr == &td_services && td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
 	// slurmctld finds a login pod by the pod's name alone: as many Services as pods, and one of all.
@@ -131,7 +131,7 @@ static void test_objects(void **state)
 	wanted(&net, &td_services, "main-slurmrestd");
 	rest = td_jget(wanted(&net, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(td_jint(rest, "spec.containers.[0].ports.[0].containerPort", 0), 6820);
-	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "network");
+	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "network");
 }
 
 // Templates say paths and names as they are; programs and slurm.conf have them from constants.
