@@ -131,7 +131,8 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else if (op->per_cluster) {
 		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
-	r2 = td_op_nodesets_sync(op, sc, ns, name, v, &sets, again_ms, c, &e);
+	const struct td_op_pass pass = {op, sc, ns, name, v, &sets, c};
+	r2 = td_op_nodesets_sync(&pass, again_ms, &e);
 	if (!r && r2) {
 		r = r2;
 		if (err)

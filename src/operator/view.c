@@ -8,6 +8,19 @@
 
 #include <string.h>
 
+struct td_pool_record td_op_record(const struct td_slurm_node *n)
+{
+	return (struct td_pool_record){.drain = n->states & TD_NODE(DRAIN),
+				       .down = n->states & TD_NODE(DOWN),
+				       .bad = td_node_bad(n->states),
+				       .jobs = td_node_busy(n->states),
+				       .mixed = n->states & TD_NODE(MIXED),
+				       .alloc_cpus = n->alloc_cpus,
+				       .reason = n->reason,
+				       .address = n->address,
+				       .reason_at = n->reason_at};
+}
+
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 {
 	pthread_mutex_lock(&op->lock);

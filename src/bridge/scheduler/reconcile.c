@@ -92,7 +92,7 @@ static int run_ask(struct td_run *r, struct td_error *err)
 				return 0;
 			}
 			td_auto_free char *text = td_asprintf("It waits: %.300s.", err->msg);
-			return td_ask_show(b, a, r->pod, "SlurmPending", text, r->c, err);
+			return td_run_show(r, "SlurmPending", text, err);
 		}
 		if (k)
 			return k;

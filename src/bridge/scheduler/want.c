@@ -1,8 +1,8 @@
 #include "bridge/scheduler/want.h"
 
-#include "base/names.h"
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/names.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
 
@@ -305,8 +305,8 @@ static bool in_list(const char *list, const char *name)
 	return td_strv_has(&l, name);
 }
 
-void td_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
-		   struct td_pool_node **ret)
+void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
+			  struct td_pool_node **ret)
 {
 	struct td_pool_node *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {

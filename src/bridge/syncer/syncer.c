@@ -1,6 +1,6 @@
 // One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right before it writes there.
 #include "bridge/bridge.h"
-#include "pool/pool.h"
+#include "pool/steps.h"
 
 #include "api/condition.h"
 #include "base/log.h"
@@ -8,11 +8,6 @@
 #include <string.h>
 
 enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250 };
-
-static bool bad_state(uint64_t s)
-{
-	return s & (TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG) | TD_NODE(INVALID));
-}
 
 static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts *f)
 {
@@ -23,7 +18,7 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->drain = n->states & TD_NODE(DRAIN);
 	f->reason = n->reason;
 	f->words = td_node_words(n->states);
-	f->bad = bad_state(n->states);
+	f->bad = td_node_bad(n->states);
 }
 
 static int act(struct td_bridge *b, const char *name, struct td_pool_node_facts *f, struct td_pool_node_plan *p,
@@ -119,22 +114,18 @@ static int show_condition(struct td_bridge *b, const struct td_object *node, con
 	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
 	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True") : !cond)
 		return 0;
-	char now[TD_TIME_LEN];
-	td_time_format(td_real_ms(b->clock), now);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
-	td_jm_str(d, o, "type", TD_COND_DRAIN);
 	if (p->foreign) {
-		td_jm_str(d, o, "status", "True");
-		td_jm_str(d, o, "reason", "DrainedInSlurm");
-		td_jm_str(d, o, "message", text);
-		td_jm_str(d, o, "lastTransitionTime", cond ? td_jstr_or(cond, "lastTransitionTime", now) : now);
-		td_jm_str(d, o, "lastHeartbeatTime", now);
+		const struct td_condition_want w = {
+			.type = TD_COND_DRAIN, .status = "True", .reason = "DrainedInSlurm", .message = text, .heartbeat = true};
+		td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
 	} else {
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "type", TD_COND_DRAIN);
 		td_jm_str(d, o, "$patch", "delete");
 	}
-	yyjson_mut_arr_append(list, o);
 	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
 }
 
@@ -187,7 +178,7 @@ static bool gate_alarm(struct td_bridge *b)
 	td_informer_list(b->nodes, NULL, &all);
 	for (size_t i = 0; i < all.n; i++)
 		held += td_object_annotation(all.v[i], TD_ANN_GATE_HELD) != NULL;
-	bool alarm = held > 2 && held * 5 > all.n;
+	bool alarm = td_pool_gate_alarm(held, all.n);
 	if (alarm && !atomic_exchange(&b->gate_alarm, true))
 		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it", held, all.n);
 	else if (!alarm)
@@ -250,18 +241,28 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
 }
 
+// How soon both sides must show that Slurm's record of a node changed; -1: it did not, or not in what is shown.
+static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_node *now)
+{
+	// These pass by themselves when slurmctld was restarted; so do idle, mixed, …, which are a label only. They may come a little
+	// later.
+	const uint64_t soft = TD_NODE(NOT_RESPONDING) | TD_NODE(UNKNOWN), hard = (TD_NODE_BAD & ~soft) | TD_NODE(DRAIN);
+	if (!old || ((old->states ^ now->states) & hard) || !td_streq(old->reason, now->reason))
+		return 0;
+	if (strcmp(td_node_words(old->states), td_node_words(now->states)) != 0)
+		return now->states & TD_NODE(DRAIN) ? 0 : POD_LABEL_MS;
+	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
+}
+
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
 {
 	for (size_t i = 0; i < now->nodes.n; i++) {
 		const struct td_slurm_node *n = &now->nodes.v[i], *o = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
-		if (!o ||
-		    ((o->states ^ n->states) & (TD_NODE(DRAIN) | TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG))) ||
-		    !td_streq(o->reason, n->reason) ||
-		    ((n->states & TD_NODE(DRAIN)) && strcmp(td_node_words(o->states), td_node_words(n->states)) != 0))
+		int64_t in = show_in(o, n);
+		if (!in)
 			td_queue_add(b->node_queue, n->name);
-		else if (strcmp(td_node_words(o->states), td_node_words(n->states)) !=
-			 0) // idle, mixed, …: a label only, it may come a little later
-			td_queue_add_after(b->node_queue, n->name, POD_LABEL_MS);
+		else if (in > 0)
+			td_queue_add_after(b->node_queue, n->name, in);
 	}
 	for (size_t i = 0; old && i < old->nodes.n; i++)
 		if (!td_slurm_node_find(&now->nodes, old->nodes.v[i].name))
