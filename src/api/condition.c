@@ -12,12 +12,6 @@ bool td_condition_true(const yyjson_val *obj, const char *type)
 	return td_streq(td_jstr(td_condition(obj, type), "status"), "True");
 }
 
-const char *td_condition_since(const yyjson_val *obj, const char *type, const char *status, const char *now)
-{
-	yyjson_val *c = td_condition(obj, type);
-	return td_streq(td_jstr(c, "status"), status) ? td_jstr_or(c, "lastTransitionTime", now) : now;
-}
-
 void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w, int64_t now_ms)
 {
 	char now[TD_TIME_LEN];

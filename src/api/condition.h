@@ -12,5 +12,3 @@ struct td_condition_want {
 };
 // Appends the condition to list. was: the conditions before; where the status is the same, its time stands.
 void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w, int64_t now_ms);
-// Since when it has this status, by what the object says; `now` where it has not had it. Points into obj, or is now.
-const char *td_condition_since(const yyjson_val *obj, const char *type, const char *status, const char *now);

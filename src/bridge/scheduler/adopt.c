@@ -80,9 +80,9 @@ static int each(void *ctx, const struct td_slurm_job *j)
 	bool fresh = a->job == j->id && a->read_ms > l->began;
 	pthread_mutex_unlock(&b->asks->lock);
 	if (known && known != j->id) {
-		const struct td_pool_twin seen = {.job = j->id, .runs = td_job_is(j->states) == TD_IS_RUNNING};
+		const struct td_pool_twin seen = {.job = j->id, .runs = td_ask_is(j->states) == TD_IS_RUNNING};
 		const struct td_pool_twin held = {
-			.job = known, .ended = !states || td_job_ended(states), .runs = td_job_is(states) == TD_IS_RUNNING};
+			.job = known, .ended = !states || td_job_ended(states), .runs = td_ask_is(states) == TD_IS_RUNNING};
 		if (!td_pool_twin_better(&seen, &held, granted)) {
 			add_extra(l, j->id, uid);
 			return 0;

@@ -108,7 +108,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j);
 int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a, struct td_cancel *c,
 		struct td_error *err);
-enum td_job_is td_job_is(uint64_t states); // what they mean to the pool, the prolog aside
+enum td_job_is td_ask_is(uint64_t states); // what they mean to the pool, the prolog aside
 // What the pool's decision needs. The grant's strings point into a.
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret);
 // ---- room.c: the fast path ----

@@ -137,7 +137,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 				 .changed = a->know != TD_JOB_NONE && a->polled != a->states,
 				 .warned = usr1,
 				 .named = a->named,
-				 .polled = td_job_is(a->polled),
+				 .polled = td_ask_is(a->polled),
 				 .pod_waits = td_pod_state(r->pod) == TD_POD_WAITING,
 				 .knocks = a->batch,
 				 .knocked = a->passed,

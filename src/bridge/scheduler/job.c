@@ -84,7 +84,7 @@ int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slur
 	return 0;
 }
 
-enum td_job_is td_job_is(uint64_t states)
+enum td_job_is td_ask_is(uint64_t states)
 {
 	static const enum td_job_is is[] = {
 		[TD_PHASE_UNKNOWN] = TD_IS_UNKNOWN, [TD_PHASE_WAITING] = TD_IS_PENDING, [TD_PHASE_STARTING] = TD_IS_STARTING,
@@ -96,7 +96,7 @@ enum td_job_is td_job_is(uint64_t states)
 
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret)
 {
-	enum td_job_is is = td_job_is(a->states);
+	enum td_job_is is = td_ask_is(a->states);
 	if (is == TD_IS_RUNNING && td_pool_prolog_runs(a->prolog, a->passed, td_real_ms(b->clock) / 1000 - a->start))
 		is = TD_IS_STARTING;
 	*ret = (struct td_pool_job){

@@ -22,7 +22,7 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 	td_auto_free struct td_pool_given *given = td_calloc(t->n_res ? t->n_res : 1, sizeof(*given));
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, t->by_uid, a, tmp) {
-		if (!a->has_cpus || !a->nodes || td_job_is(a->states) != TD_IS_RUNNING)
+		if (!a->has_cpus || !a->nodes || td_ask_is(a->states) != TD_IS_RUNNING)
 			continue;
 		const struct td_slurm_node *x = td_slurm_node_find(&snap->nodes, a->nodes);
 		if (x) {

@@ -21,42 +21,53 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->bad = td_node_bad(n->states);
 }
 
-static int act(struct td_bridge *b, const char *name, struct td_pool_node_facts *f, struct td_pool_node_plan *p,
-	       struct td_slurm_nodes *fresh, struct td_cancel *c, struct td_error *err)
+struct pass { // one look at one node
+	struct td_bridge *b;
+	const char *name;
+	struct td_pool_node_facts f;
+	struct td_pool_node_plan p;
+	struct td_slurm_nodes fresh; // read right before and after a write; empty: there was none
+	struct td_cancel *c;
+};
+
+// Slurm's side as it is now, and what follows. TD_NOT_FOUND: Slurm does not know the node.
+static int read_again(struct pass *x, struct td_slurm *slurm, struct td_error *err)
 {
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+	td_slurm_nodes_done(&x->fresh);
+	int r = td_slurm_node(slurm, x->name, x->c, &x->fresh, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	slurm_facts(r ? NULL : &x->fresh.v[0], &x->f);
+	td_pool_node_causes(&x->f, &x->p);
+	return r;
+}
+
+static int act(struct pass *x, struct td_error *err)
+{
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(x->b, err);
 	if (!l)
 		return TD_TRANSIENT;
 	struct td_error e = TD_ERROR_INIT;
-	int r = td_slurm_node(l->slurm, name, c, fresh, &e);
+	int r = read_again(x, l->slurm, &e);
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg);
-	slurm_facts(r ? NULL : &fresh->v[0], f);
-	td_pool_node_causes(f, p);
-	switch (p->slurm) {
+	switch (x->p.slurm) {
 	case TD_NODE_LEAVE:
 		return 0;
 	case TD_NODE_DRAIN:
-		r = td_slurm_node_update(l->slurm, name, "DRAIN", p->reason, c, err);
+		r = td_slurm_node_update(l->slurm, x->name, "DRAIN", x->p.reason, x->c, err);
 		break;
 	case TD_NODE_REASON:
-		r = td_slurm_node_update(l->slurm, name, NULL, p->reason, c, err);
+		r = td_slurm_node_update(l->slurm, x->name, NULL, x->p.reason, x->c, err);
 		break;
 	case TD_NODE_UNDRAIN:
-		r = td_slurm_node_undrain(l->slurm, name, c, err);
+		r = td_slurm_node_undrain(l->slurm, x->name, x->c, err);
 		break;
 	}
 	if (r)
 		return r;
-	td_info("node %s: %s%s%s", name, p->slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *p->reason ? ": " : "", p->reason);
-	// Seen again at once, so that both sides show the new state.
-	td_slurm_nodes_done(fresh);
-	r = td_slurm_node(l->slurm, name, c, fresh, err);
-	if (r)
-		return r;
-	slurm_facts(&fresh->v[0], f);
-	td_pool_node_causes(f, p);
-	return 0;
+	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *x->p.reason ? ": " : "", x->p.reason);
+	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
 
 static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want, bool *changed)
@@ -197,6 +208,11 @@ static char *devices_missing(struct td_bridge *b, const struct td_object *node, 
 	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres, s->devices.resource);
 }
 
+static void pass_done(struct pass *x)
+{
+	td_slurm_nodes_done(&x->fresh);
+}
+
 int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_bridge *b = bridge;
@@ -207,35 +223,34 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		return 0;
 	}
 	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
-	struct td_pool_node_facts f = {.k8s = node, .lost_state = atomic_load(&b->lost)};
+	__attribute__((cleanup(pass_done))) struct pass x = {
+		.b = b, .name = name, .f = {.k8s = node, .lost_state = atomic_load(&b->lost)}, .c = c};
 	if (node) {
-		f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
-		f.request = td_object_annotation(node, TD_ANN_DRAIN);
-		f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
-		f.gate_alarm = f.gate && gate_alarm(b);
+		x.f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
+		x.f.request = td_object_annotation(node, TD_ANN_DRAIN);
+		x.f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
+		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}
-	struct td_pool_node_plan p;
-	td_auto_nodes struct td_slurm_nodes fresh = {0};
 	td_auto_free char *devices = node ? devices_missing(b, node, sn) : NULL;
-	f.devices = devices;
-	slurm_facts(sn, &f);
-	td_pool_node_causes(&f, &p);
+	x.f.devices = devices;
+	slurm_facts(sn, &x.f);
+	td_pool_node_causes(&x.f, &x.p);
 	int r = 0;
-	if (p.slurm != TD_NODE_LEAVE) {
-		r = act(b, name, &f, &p, &fresh, c, err);
+	if (x.p.slurm != TD_NODE_LEAVE) {
+		r = act(&x, err);
 		if (r)
 			return td_wrap(err, "node %s", name);
-		if (fresh.n)
-			sn = &fresh.v[0];
+		if (x.fresh.n)
+			sn = &x.fresh.v[0];
 	}
-	if (!node || !p.decided)
+	if (!node || !x.p.decided)
 		return 0;
 	struct td_error e = TD_ERROR_INIT;
-	r = show_node(b, node, &p, c, &e);
+	r = show_node(b, node, &x.p, c, &e);
 	if (!r || r == TD_CONFLICT)
-		r = show_condition(b, node, &p, c, &e);
+		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
-		r = show_pod(b, name, sn, &p, c, &e);
+		r = show_pod(b, name, sn, &x.p, c, &e);
 	if (r == TD_NOT_FOUND)
 		return 0;
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
