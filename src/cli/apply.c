@@ -20,12 +20,14 @@ void td_manifests_done(struct td_manifests *m)
 static const struct td_gvr roles = {"rbac.authorization.k8s.io", "v1", "roles", "Role", true},
 			   rolebindings = {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true},
 			   clusterroles = {"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false},
-			   clusterrolebindings = {"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false},
+			   clusterrolebindings = {"rbac.authorization.k8s.io", "v1", "clusterrolebindings",
+						  "ClusterRoleBinding", false},
 			   daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true},
-			   admission = {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy",
-					false},
-			   admissionbindings = {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings",
-						"ValidatingAdmissionPolicyBinding", false},
+			   admission = {"admissionregistration.k8s.io", "v1", "validatingadmissionpolicies",
+					"ValidatingAdmissionPolicy", false},
+			   admissionbindings = {"admissionregistration.k8s.io", "v1",
+						"validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding",
+						false},
 			   policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 
 const struct td_gvr *const td_cli_kinds[] = {
@@ -89,8 +91,8 @@ int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, s
 {
 	// The values become part of YAML text.
 	if (image && !only(image, "._-/:@", 255))
-		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE, "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1",
-				      image);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1", image);
 	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
 	char *text = td_strdup(td_embedded(td_cli_files, "tandem.yaml")->text);
@@ -116,11 +118,12 @@ static bool good_url(const char *s)
 int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
 {
 	if (url && !good_url(url))
-		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE, "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250",
-				      url);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250", url);
 	if (ca_on_node && (*ca_on_node != '/' || !only(ca_on_node + 1, "._/-", 255)))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
-				      "--kubelet-ca \"%s\": the whole path of a file on every node, as /var/lib/kubelet/pki/kubelet.crt",
+				      "--kubelet-ca \"%s\": the whole path of a file on every node, as "
+				      "/var/lib/kubelet/pki/kubelet.crt",
 				      ca_on_node);
 	for (size_t i = 0; i < m->docs.n && (url || ca_on_node); i++) {
 		if (!td_streq(td_jstr(td_json_root(m->docs.v[i]), "kind"), daemonsets.kind))
@@ -163,18 +166,21 @@ const char *td_applied_text(enum td_applied a)
 static struct td_json *content(const yyjson_val *v)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
-	static const char *const skip[] = {"status", "metadata.managedFields", "metadata.resourceVersion", "metadata.generation"};
+	static const char *const skip[] = {"status", "metadata.managedFields", "metadata.resourceVersion",
+					   "metadata.generation"};
 	for (size_t i = 0; i < TD_LEN(skip); i++)
 		td_jm_del(yyjson_mut_doc_get_root(d), skip[i]);
 	return td_json_from_mut(yyjson_mut_doc_get_root(d));
 }
 
-int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct td_cancel *c, enum td_applied *ret, struct td_error *err)
+int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct td_cancel *c, enum td_applied *ret,
+		 struct td_error *err)
 {
 	const struct td_gvr *g = td_cli_gvr(obj);
 	const char *ns = td_jstr(obj, "metadata.namespace"), *name = td_jstr_or(obj, "metadata.name", "");
 	if (!g)
-		return td_fail(err, TD_INTERNAL, "%s %s: a kind that is not expected there", td_jstr_or(obj, "kind", "?"), name);
+		return td_fail(err, TD_INTERNAL, "%s %s: a kind that is not expected there",
+			       td_jstr_or(obj, "kind", "?"), name);
 	td_auto(td_object_unref) struct td_object *old = NULL;
 	int r = td_kube_get(k, g, ns, name, c, &old, err);
 	if (r == TD_NOT_FOUND) {
@@ -187,7 +193,8 @@ int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct 
 		return td_wrap(err, "%s %s", g->kind, name);
 	}
 	td_auto_free char *at = td_cli_path(g, ns, name);
-	td_auto_free char *path = td_asprintf("%s?fieldManager=" TD_CLI_MANAGER "&force=true%s", at, dry_run ? "&dryRun=All" : "");
+	td_auto_free char *path =
+		td_asprintf("%s?fieldManager=" TD_CLI_MANAGER "&force=true%s", at, dry_run ? "&dryRun=All" : "");
 	size_t len;
 	td_auto_free char *body = td_json_text(obj, &len);
 	td_auto(td_json_unref) struct td_json *now = NULL;

@@ -25,7 +25,10 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 {
 	*o = (struct install_opts){.wait_ms = WAIT_MS};
 	const struct td_option options[] = {
-		{.name = "kubeconfig", .value = "FILE", .help = "which cluster (default $KUBECONFIG)", TD_OPT_TEXT(&o->kubeconfig)},
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 .help = "which cluster (default $KUBECONFIG)",
+		 TD_OPT_TEXT(&o->kubeconfig)},
 		{.name = "image",
 		 .value = "IMAGE",
 		 .help = "Tandem's image (default tandem.dev/tandem:" TD_VERSION ")",
@@ -45,7 +48,10 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 		 TD_OPT_TEXT(&o->kubelet_ca),
 		 .help = "a file on every node: what its kubelet's certificate is checked against\n"
 			 "(default: the cluster's CA); see tandem-install(1) for kubeadm's clusters"},
-		{.name = "wait", .value = "D", .help = "how long to wait (default 3m; 0s: not at all)", TD_OPT_DURATION(&o->wait_ms)},
+		{.name = "wait",
+		 .value = "D",
+		 .help = "how long to wait (default 3m; 0s: not at all)",
+		 TD_OPT_DURATION(&o->wait_ms)},
 		{.name = "dry-run", .help = "changes nothing, only says what would change", TD_OPT_SWITCH(&o->dry_run)},
 		{.name = "output",
 		 .letter = 'o',
@@ -55,14 +61,14 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 		 .help = "json: the result for machines; yaml, with --dry-run: the objects themselves\n(needs no "
 			 "cluster)"},
 	};
-	const struct td_command line = {.name = "install",
-					.about =
-						"Installs Tandem on the cluster of --kubeconfig, or brings what is there to this version:\n"
-						"CRDs, rights, operator, agents. It waits until everything runs. What an older version\n"
-						"installed and this one does not have is then removed; kinds and namespaces stay. Run it\n"
-						"again whenever you like: what is as it should be is not touched.",
-					.options = options,
-					.n = TD_LEN(options)};
+	const struct td_command line = {
+		.name = "install",
+		.about = "Installs Tandem on the cluster of --kubeconfig, or brings what is there to this version:\n"
+			 "CRDs, rights, operator, agents. It waits until everything runs. What an older version\n"
+			 "installed and this one does not have is then removed; kinds and namespaces stay. Run it\n"
+			 "again whenever you like: what is as it should be is not touched.",
+		.options = options,
+		.n = TD_LEN(options)};
 	if (!td_command_line(&line, argc, argv, NULL, ret_exit))
 		return false;
 	if (!td_streq(o->output, "yaml") || o->dry_run)
@@ -75,7 +81,10 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 {
 	*o = (struct install_opts){0};
 	const struct td_option options[] = {
-		{.name = "kubeconfig", .value = "FILE", .help = "which cluster (default $KUBECONFIG)", TD_OPT_TEXT(&o->kubeconfig)},
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 .help = "which cluster (default $KUBECONFIG)",
+		 TD_OPT_TEXT(&o->kubeconfig)},
 		{.name = "namespace",
 		 .letter = 'n',
 		 .value = "NS",
@@ -119,7 +128,8 @@ static void tell(struct out *o, const yyjson_val *v, const char *result)
 	td_jm_str(o->d, x, "result", result);
 	if (!o->json && strcmp(result, "unchanged")) {
 		const char *ns = td_jstr(v, "metadata.namespace");
-		printf("           %s %s%s%s %s\n", td_jstr(v, "kind"), ns ? ns : "", ns ? "/" : "", td_jstr(v, "metadata.name"), result);
+		printf("           %s %s%s%s %s\n", td_jstr(v, "kind"), ns ? ns : "", ns ? "/" : "",
+		       td_jstr(v, "metadata.name"), result);
 	}
 }
 
@@ -140,13 +150,14 @@ int td_cli_not_helm(struct td_kube *k, const char *ns, struct td_cancel *c, stru
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : r;
 	if (td_streq(td_object_label(o, "app.kubernetes.io/managed-by"), "Helm"))
-		return td_fail(err, TD_CONFLICT, "helm installed Tandem in namespace %s: use `helm upgrade` or `helm uninstall`", ns);
+		return td_fail(err, TD_CONFLICT,
+			       "helm installed Tandem in namespace %s: use `helm upgrade` or `helm uninstall`", ns);
 	return 0;
 }
 
 int td_cli_install(struct td_kube *k, const struct td_manifests *m, bool dry_run,
-		   void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx, struct td_cancel *c,
-		   struct td_error *err)
+		   void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
+		   struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < m->docs.n; i++) {
 		enum td_applied what;
@@ -198,14 +209,16 @@ static int install(const struct install_opts *o, struct out *out, struct td_canc
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	struct td_progress p;
 	td_progress_init(&p);
-	if ((r = td_kube_new(o->kubeconfig, &k, err)) || (r = td_cli_not_helm(k, o->ns ? o->ns : TD_CLI_NAMESPACE, c, err)))
+	if ((r = td_kube_new(o->kubeconfig, &k, err)) ||
+	    (r = td_cli_not_helm(k, o->ns ? o->ns : TD_CLI_NAMESPACE, c, err)))
 		return r;
 	td_progress_step(&p, "objects");
 	p.open = 0; // lines about single objects come now
 	r = td_cli_install(k, &m, o->dry_run, told, out, c, err);
 	if (!r && !out->json)
-		td_progress_done(&p, "%s: %zu objects: %zu created, %zu changed, %zu as they should be%s", td_kube_server(k), m.docs.n,
-				 out->n[TD_CREATED], out->n[TD_CHANGED], out->n[TD_UNCHANGED], o->dry_run ? " (dry run)" : "");
+		td_progress_done(&p, "%s: %zu objects: %zu created, %zu changed, %zu as they should be%s",
+				 td_kube_server(k), m.docs.n, out->n[TD_CREATED], out->n[TD_CHANGED],
+				 out->n[TD_UNCHANGED], o->dry_run ? " (dry run)" : "");
 	if (!r && !o->dry_run && o->wait_ms)
 		r = td_cli_rollout(k, &m, td_mono_ms(&td_clock_system) + o->wait_ms, out->json ? NULL : &p, c, err);
 	if (!r)
@@ -217,13 +230,15 @@ static int install(const struct install_opts *o, struct out *out, struct td_canc
 
 // Both commands: the work, and what is said at the end. Returns the exit code.
 static int command(const char *name, const struct install_opts *o,
-		   int (*work)(const struct install_opts *o, struct out *out, struct td_cancel *c, struct td_error *err))
+		   int (*work)(const struct install_opts *o, struct out *out, struct td_cancel *c,
+			       struct td_error *err))
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_on_signals(c);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	struct out out = {d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "objects"), td_streq(o->output, "json"), {0}, o->dry_run};
+	struct out out = {
+		d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "objects"), td_streq(o->output, "json"), {0}, o->dry_run};
 	int r = work(o, &out, c, &err);
 	if (r)
 		fprintf(stderr, "tandem %s: %s\n", name, err.msg);
@@ -241,8 +256,8 @@ int td_install_main(int argc, char **argv)
 
 // ---- uninstall ----
 
-static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, bool dry_run, struct out *out,
-		struct td_cancel *c, struct td_error *err)
+static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, bool dry_run,
+		struct out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = td_kube_get(k, g, ns, name, c, &o, err);
@@ -260,8 +275,8 @@ static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const
 }
 
 // Every object of a kind, with labels or all.
-static int all_gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *labels, bool dry_run, struct out *out,
-		    struct td_cancel *c, struct td_error *err)
+static int all_gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *labels, bool dry_run,
+		    struct out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(k, g, ns, labels, NULL, c, &l, err);
@@ -279,7 +294,8 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 	int64_t end = td_mono_ms(&td_clock_system) + GONE_MS;
 	for (;;) {
 		td_auto_objects struct td_objects l = {0};
-		int r = td_kube_list(k, &td_pods, NULL, TD_LABEL_CLUSTER "," TD_LABEL_NAME "!=tandem-bridge", NULL, c, &l, err);
+		int r = td_kube_list(k, &td_pods, NULL, TD_LABEL_CLUSTER "," TD_LABEL_NAME "!=tandem-bridge", NULL, c,
+				     &l, err);
 		if (r || !l.n)
 			return r;
 		if (td_mono_ms(&td_clock_system) > end)
@@ -294,7 +310,8 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 
 static int uninstall(const struct install_opts *o, struct out *out, struct td_cancel *c, struct td_error *err)
 {
-	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE, *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;
+	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
+		   *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;
 	td_auto_manifests struct td_manifests m = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	int r = td_cli_tandem(o->ns, NULL, &m, err);
@@ -309,7 +326,8 @@ static int uninstall(const struct install_opts *o, struct out *out, struct td_ca
 		const struct td_gvr *g = td_cli_gvr(v);
 		if (!g || (!o->purge && (g == &td_crds || g == &td_namespaces)))
 			continue;
-		if ((r = gone(k, g, td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"), o->dry_run, out, c, err)))
+		if ((r = gone(k, g, td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"), o->dry_run, out, c,
+			      err)))
 			return r;
 	}
 	// Now that the operator has no rights any more, nobody makes them anew.

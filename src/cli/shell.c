@@ -15,8 +15,8 @@ static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, c
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	td_auto_free char *labels =
-		td_asprintf(TD_LABEL_NAME "=login%s%s", cluster ? "," TD_LABEL_CLUSTER "=" : "", cluster ? cluster : "");
+	td_auto_free char *labels = td_asprintf(TD_LABEL_NAME "=login%s%s", cluster ? "," TD_LABEL_CLUSTER "=" : "",
+						cluster ? cluster : "");
 	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
 		fprintf(stderr, "tandem shell: %s\n", err.msg);
 		return NULL;
@@ -45,22 +45,24 @@ int td_shell_main(int argc, char **argv)
 	for (int i = 1; i < argc; i++)
 		dashes = dashes || !strcmp(argv[i], "--");
 	const struct td_option options[] = {TD_REMOTE_OPTIONS(&remote)};
-	const struct td_command line = {.name = "shell",
-					.usage = "[OPTION…] [-- COMMAND [ARG…]]",
-					.about = "Opens a shell in the Slurm login pod, or runs a command there:\n"
-						 "  tandem shell -- srun -N2 hostname\n"
-						 "Standard input is passed on.",
-					.options = options,
-					.n = TD_LEN(options),
-					.rest = true,
-					.exits = "the command's own; 1 when the login pod cannot be reached, 2 wrong usage."};
+	const struct td_command line = {
+		.name = "shell",
+		.usage = "[OPTION…] [-- COMMAND [ARG…]]",
+		.about = "Opens a shell in the Slurm login pod, or runs a command there:\n"
+			 "  tandem shell -- srun -N2 hostname\n"
+			 "Standard input is passed on.",
+		.options = options,
+		.n = TD_LEN(options),
+		.rest = true,
+		.exits = "the command's own; 1 when the login pod cannot be reached, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 	if (td_remote_check(&remote, &err))
 		return td_command_wrong("shell", "%s", err.msg);
 	if (words[0] && !dashes) {
 		td_auto_free char *flags = td_remote_words(&remote);
-		return td_command_wrong("shell", "write \"--\" before the command: tandem shell%s -- %s", flags, words[0]);
+		return td_command_wrong("shell", "write \"--\" before the command: tandem shell%s -- %s", flags,
+					words[0]);
 	}
 
 	td_auto_instance struct td_instance i = {0};

@@ -35,7 +35,8 @@ static int choose_node(struct td_kube *k, char **ret, struct td_cancel *c, struc
 	return td_fail(err, TD_NOT_FOUND, "none of the %zu nodes takes pods: each has a taint or is cordoned", l.n);
 }
 
-static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_progress *p, struct td_cancel *c, struct td_error *err)
+static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_progress *p, struct td_cancel *c,
+		      struct td_error *err)
 {
 	td_progress_step(p, "Slurm");
 	for (;;) {
@@ -79,15 +80,15 @@ static void count(void *ctx, const yyjson_val *obj, enum td_applied what)
 	((size_t *)ctx)[what]++;
 }
 
-static int apply(struct td_kube *k, const struct td_manifests *m, const char *what, struct td_progress *p, struct td_cancel *c,
-		 struct td_error *err)
+static int apply(struct td_kube *k, const struct td_manifests *m, const char *what, struct td_progress *p,
+		 struct td_cancel *c, struct td_error *err)
 {
 	size_t n[TD_APPLIED_N] = {0};
 	td_progress_step(p, "%s", what);
 	int r = td_cli_install(k, m, false, count, n, c, err);
 	if (!r)
-		td_progress_done(p, "%s: %zu created, %zu changed, %zu as they should be", what, n[TD_CREATED], n[TD_CHANGED],
-				 n[TD_UNCHANGED]);
+		td_progress_done(p, "%s: %zu created, %zu changed, %zu as they should be", what, n[TD_CREATED],
+				 n[TD_CHANGED], n[TD_UNCHANGED]);
 	else
 		td_progress_fail(p);
 	return r;
@@ -118,9 +119,11 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 	    (r = wait_slurm(k, at, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)))
 		return r;
 	td_auto_objects struct td_objects bridges = {0};
-	r = td_kube_list(k, &td_deployments, ns, TD_LABEL_CLUSTER_NS "=slurm," TD_LABEL_CLUSTER "=main", NULL, c, &bridges, err);
+	r = td_kube_list(k, &td_deployments, ns, TD_LABEL_CLUSTER_NS "=slurm," TD_LABEL_CLUSTER "=main", NULL, c,
+			 &bridges, err);
 	for (size_t i = 0; i < bridges.n && !r; i++)
-		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err);
+		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name,
+				       td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err);
 	if (r)
 		return r;
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
