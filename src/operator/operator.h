@@ -8,7 +8,7 @@
 //   operator.c metrics.c          the role; what it shows
 //   cluster.c control.c percluster.c   a SlurmCluster: status, the objects of Slurm's daemons, its bridge and policies
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c   a NodeSet: nodeset.h says how its files work together
-//   missing.c                     slurmds that Slurm has forgotten: since when (pool/nodeset.h says what to do with a node)
+//   missing.c                     slurmds that Slurm has forgotten: since when
 //   slurmd.c devices.c            a node's share and its slurmd pod; spec.devices
 //   build.c ensure.c view.c       helpers of builders; create or patch what differs; a cluster's Slurm as last seen
 #pragma once

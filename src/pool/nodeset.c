@@ -48,11 +48,11 @@ static bool drained_by_others(const struct td_pool_record *r)
 
 enum td_pool_class td_pool_record_class(const struct td_pool_record *r)
 {
-	return r->drain   ? (r->jobs ? TD_CLASS_DRAINING : TD_CLASS_DRAINED)
-	       : r->bad   ? TD_CLASS_DOWN
-	       : r->mixed ? TD_CLASS_MIXED
-	       : r->jobs  ? TD_CLASS_ALLOCATED
-			  : TD_CLASS_IDLE;
+	return r->drain               ? (r->jobs ? TD_CLASS_DRAINING : TD_CLASS_DRAINED)
+	       : r->bad && !r->silent ? TD_CLASS_DOWN
+	       : r->mixed             ? TD_CLASS_MIXED
+	       : r->jobs              ? TD_CLASS_ALLOCATED
+				      : TD_CLASS_IDLE;
 }
 
 // ---- members ----

@@ -1,5 +1,5 @@
-// The nodes of a NodeSet: what to do with each (docs/protocols.md 3). Level-triggered: every step is found again from the pods and from Slurm's records, so a
-// crash between two steps changes nothing.
+// The nodes of a NodeSet: what to do with each (docs/protocols.md 3). Level-triggered: every step is found again from the pods and from
+// Slurm's records, so a crash between two steps changes nothing.
 //
 //   update: drain("tandem: update") → no job → delete pod → delete record → create pod → it registers; a record that somebody else has
 //           drained stays, and so does his reason. The same where Slurm drained a node for devices that an earlier configuration hid.

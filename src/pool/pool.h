@@ -157,6 +157,7 @@ struct td_pool_record {
 	bool drain;         // its DRAIN flag
 	bool down;          // Slurm holds it for dead: its jobs have ended
 	bool bad;           // down, failed, not responding, …: Slurm gives it no work, and nobody asked for that
+	bool silent;        // bad only because it does not respond: sinfo counts it as what it was ("idle*")
 	bool jobs, mixed;   // a job is on it or ends; mixed: there is room for more
 	int64_t alloc_cpus; // a hint beside `jobs`
 	const char *reason, *address;

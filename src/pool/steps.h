@@ -32,8 +32,8 @@ struct td_pool_given {
 };
 // The view of the nodes shows them already. answered: Slurm has replied to the submit.
 bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms);
-// v: used_* as Slurm's nodes say. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so what our own jobs hold (held, one entry a node, which
-// this function changes) is a lower bound.
+// v: used_* as Slurm's nodes say. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so what our own jobs hold (held,
+// one entry a node, which this function changes) is a lower bound.
 void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given, size_t n_given);
 // It has no job, and nothing says that it must not try the fast path now.
 bool td_pool_fast_due(const struct td_pool_ask *a, const struct td_pool_job *j);

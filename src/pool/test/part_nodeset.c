@@ -35,7 +35,8 @@ static struct td_pool_record record_of(const struct td_scenario_words *w)
 		      {"mixed", {.jobs = true, .mixed = true}},
 		      {"allocated", {.jobs = true}},
 		      {"down", {.down = true, .bad = true}},
-		      {"failed", {.bad = true}}};
+		      {"failed", {.bad = true}},
+		      {"silent", {.bad = true, .silent = true}}};
 	struct td_pool_record r = {0};
 	for (size_t i = 0; i < TD_LEN(states); i++)
 		if (td_scenario_has(w, states[i].word))

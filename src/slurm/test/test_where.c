@@ -1,3 +1,4 @@
+// rows: A6.2
 // Which slurmrestd is asked.
 #include "slurm/where.h"
 
