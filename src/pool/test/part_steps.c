@@ -31,7 +31,7 @@ static int64_t num(const char *key, int64_t def)
 
 static bool given(const struct td_scenario_words *w)
 {
-	static const char *const subjects[] = {"fast",    "due",   "reading",    "prolog", "warning", "twin",    "fails",
+	static const char *const subjects[] = {"fast",    "due",   "reading", "prolog", "warning", "twin",    "fails",
 					       "prepare", "learn", "pending", "never",  "code",    "counted", "fence",
 					       "rebind",  "end",   "grace",   "gates",  "loss"};
 	const char *what = w->w[0].key;

@@ -220,7 +220,8 @@ static void test_scenarios(void **state)
 	assert_true(wanted >= 40);
 }
 
-// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and never touches a foreign reason.
+// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and never touches a
+// foreign reason.
 static void test_nodes_settle(void **state)
 {
 	static const char *const reasons[] = {"",
