@@ -190,8 +190,10 @@ static void on_conflict(const char *path, void *arg)
 {
 	struct conflict *c = arg;
 	td_strv_add(&c->paths, path);
-	if (c->causes)
-		td_cause_add(c->causes, "FieldManagerConflict", path, "conflict with %s", c->who);
+	if (!c->causes)
+		return;
+	td_cause_add(c->causes, "FieldManagerConflict", path, "conflict with %s", c->who);
+	c->causes->v[c->causes->n - 1].with = td_strdup(c->who);
 }
 
 // Fields that `changed` takes from other managers. Returns how many; their text goes to msg.

@@ -2,6 +2,7 @@
 #include "api/schema_priv.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,14 +24,33 @@ struct compiler {
 	bool types_below; // the rules at hand may say types
 	struct td_buf path;
 	struct td_error *err;
+	struct td_causes *problem; // NULL: nobody asks for more than err
 };
 
 static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth);
 
+// The schema cannot be used: `below`, under the path at hand (NULL: there), says what is wrong.
+__attribute__((format(printf, 4, 5))) static bool wrong(struct compiler *c, bool forbidden, const char *below, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_auto_free char *what = td_vasprintf(fmt, ap);
+	va_end(ap);
+	td_auto_free char *at = td_asprintf("%s%s%s", td_buf_str(&c->path), c->path.len && below ? "." : "", below ? below : "");
+	td_fail(c->err, TD_INVALID, "%s: %s", *at ? at : "schema", what);
+	td_cause_add(c->problem, forbidden ? "FieldValueForbidden" : "FieldValueInvalid", at, "%s", what);
+	return false;
+}
+
 static void *fail(struct compiler *c, const char *what)
 {
-	td_fail(c->err, TD_INVALID, "%s: %s", c->path.len ? td_buf_str(&c->path) : "schema", what);
+	wrong(c, false, NULL, "%s", what);
 	return NULL;
+}
+
+static bool forbid(struct compiler *c, const char *what)
+{
+	return wrong(c, true, NULL, "%s", what);
 }
 
 static const char **strings(struct compiler *c, yyjson_val *a, unsigned *ret_n)
@@ -192,8 +212,7 @@ static bool only_rules(struct compiler *c, yyjson_val *v)
 				: !strcmp(words[i], "default") || !strcmp(words[i], "additionalProperties") || td_starts(words[i], "x-")
 					? "undefined"
 					: "empty";
-			td_fail(c->err, TD_INVALID, "%s.%s: Forbidden: must be %s to be structural", td_buf_str(&c->path), words[i], how);
-			return false;
+			return wrong(c, true, words[i], "Forbidden: must be %s to be structural", how);
 		}
 	return true;
 }
@@ -222,13 +241,10 @@ static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v,
 		return fail(c, "type: must be object if x-kubernetes-embedded-resource is true") != NULL;
 	static const char *const forbidden[] = {"$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id"};
 	for (size_t i = 0; i < TD_LEN(forbidden); i++)
-		if (td_jkey(v, forbidden[i])) {
-			td_fail(c->err, TD_INVALID, "%s.%s: Forbidden: %s is not supported", td_buf_str(&c->path), forbidden[i],
-				forbidden[i]);
-			return false;
-		}
+		if (td_jkey(v, forbidden[i]))
+			return wrong(c, true, forbidden[i], "Forbidden: %s is not supported", forbidden[i]);
 	if (td_jbool(v, "uniqueItems", false))
-		return fail(c, "uniqueItems: Forbidden: write x-kubernetes-list-type: set") != NULL;
+		return forbid(c, "uniqueItems: Forbidden: write x-kubernetes-list-type: set");
 	return true;
 }
 
@@ -257,12 +273,10 @@ static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v
 		bool required = false;
 		for (size_t r = 0; s->items && r < s->items->n_required; r++)
 			required = required || !strcmp(s->items->required[r], s->keys[i]);
-		if (!k || k->type == TD_S_OBJECT || k->type == TD_S_ARRAY || (!required && !k->def && !s->allow_dup)) {
-			td_fail(c->err, TD_INVALID,
-				"%s: x-kubernetes-list-map-keys: %s must be a scalar property of items, required or with a default",
-				td_buf_str(&c->path), s->keys[i]);
-			return false;
-		}
+		if (!k || k->type == TD_S_OBJECT || k->type == TD_S_ARRAY || (!required && !k->def && !s->allow_dup))
+			return wrong(c, false, NULL,
+				     "x-kubernetes-list-map-keys: %s must be a scalar property of items, required or with a default",
+				     s->keys[i]);
 	}
 	return true;
 }
@@ -283,7 +297,7 @@ static struct td_schema *shared(struct compiler *c, const char *name)
 {
 	struct td_shared *p = td_shared_find(name);
 	if (!p->s) {
-		struct compiler own = {.tree = &builtin, .err = c->err};
+		struct compiler own = {.tree = &builtin, .err = c->err, .problem = c->problem};
 		p->s = compile(&own, p->raw, false, 1);
 		td_buf_done(&own.path);
 	}
@@ -300,9 +314,8 @@ static bool meta_words_ok(struct compiler *c, yyjson_val *props)
 		yyjson_val *p = td_jkey(props, meta_words[i][0]);
 		if (!p || td_streq(td_jkey_str(p, "type"), type))
 			continue;
-		td_fail(c->err, TD_INVALID, "%s%sproperties[%s].type: Invalid value: must be %s", td_buf_str(&c->path),
-			c->path.len ? "." : "", meta_words[i][0], type);
-		return false;
+		td_auto_free char *at = td_asprintf("properties[%s].type", meta_words[i][0]);
+		return wrong(c, false, at, "Invalid value: must be %s", type);
 	}
 	bool only_names = true;
 	yyjson_obj_foreach (m, i, max, k, x)
@@ -312,11 +325,8 @@ static bool meta_words_ok(struct compiler *c, yyjson_val *props)
 		only_names = only_names && (yyjson_equals_str(k, "name") || yyjson_equals_str(k, "generateName"));
 	if (only_names)
 		return true;
-	td_fail(c->err, TD_INVALID,
-		"%s%sproperties[metadata]: Forbidden: must not specify anything other than name and generateName, but metadata is "
-		"implicitly specified",
-		td_buf_str(&c->path), c->path.len ? "." : "");
-	return false;
+	return wrong(c, true, "properties[metadata]",
+		     "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified");
 }
 
 static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical, int depth)
@@ -326,9 +336,9 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 	yyjson_val *k, *x;
 	bool meta = c->meta && !depth;
 	if (!logical && (meta || yyjson_obj_size(props)) && (yyjson_is_obj(add) || yyjson_is_true(add)))
-		return fail(c, "additionalProperties: Forbidden: must not be used together with properties") != NULL;
+		return forbid(c, "additionalProperties: Forbidden: must not be used together with properties");
 	if (!logical && yyjson_is_false(add))
-		return fail(c, "additionalProperties: Forbidden: must not be false") != NULL;
+		return forbid(c, "additionalProperties: Forbidden: must not be false");
 	if (!logical && (props || add) && s->type != TD_S_OBJECT)
 		return fail(c, "type: must be object when properties or additionalProperties are given") != NULL;
 	if (meta && !logical && c->tree != &builtin && !meta_words_ok(c, props))
@@ -429,9 +439,10 @@ int td_schema_compile(struct td_json *src, const yyjson_val *schema, struct td_s
 	return r;
 }
 
-int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool in_common, struct td_schema **ret, struct td_error *err)
+int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool in_common, struct td_schema **ret,
+			   struct td_causes *ret_problem, struct td_error *err)
 {
-	struct compiler c = {.tree = in_common ? &builtin : tree_new(src), .meta = true};
+	struct compiler c = {.tree = in_common ? &builtin : tree_new(src), .meta = true, .problem = ret_problem};
 	pthread_mutex_lock(&shared_lock);
 	if (!builtin.arena)
 		builtin.arena = td_arena_new();

@@ -11,7 +11,7 @@
 // Compiles one version's schema and checks what only CRDs must obey. False: causes say why.
 static bool crd_schema(struct td_kind *k, const yyjson_val *raw, const char *path, struct td_causes *causes)
 {
-	struct td_error err = TD_ERROR_INIT;
+	td_auto_causes struct td_causes problem = {0};
 	if (!td_streq(td_jstr(raw, "type"), "object")) {
 		td_auto_free char *f = td_asprintf("%s.type", path);
 		td_cause_add(causes, "FieldValueInvalid", f, "Invalid value: \"%s\": must be object at the root",
@@ -19,14 +19,10 @@ static bool crd_schema(struct td_kind *k, const yyjson_val *raw, const char *pat
 		return false;
 	}
 	k->raw = raw;
-	if (td_schema_compile_kind(k->source, raw, false, &k->schema, &err)) {
-		// "properties[spec].items: what is wrong": the path is part of the field.
-		char *colon = strstr(err.msg, ": ");
-		td_auto_free char *f = colon && strncmp(err.msg, "schema", 6)
-					       ? td_asprintf("%s.%.*s", path, (int)(colon - err.msg), err.msg)
-					       : td_strdup(path);
-		const char *why = colon ? colon + 2 : err.msg;
-		td_cause_add(causes, strstr(why, "Forbidden: ") ? "FieldValueForbidden" : "FieldValueInvalid", f, "%s", why);
+	if (td_schema_compile_kind(k->source, raw, false, &k->schema, &problem, NULL)) {
+		const struct td_cause *x = &problem.v[0];
+		td_auto_free char *f = td_asprintf("%s%s%s", path, *x->field ? "." : "", x->field);
+		td_cause_add(causes, x->reason, f, "%s", x->message);
 		return false;
 	}
 	return true;

@@ -99,7 +99,7 @@ static struct td_kind *from_file(const char *text)
 	td_jstrs(td_jkey(v, "categories"), &k->categories);
 	td_kind_subresources(k, td_jkey(v, "subresources"));
 	k->raw = td_jkey(v, "schema");
-	if (!*k->kind || !*k->plural || !*k->version || td_schema_compile_kind(k->source, k->raw, true, &k->schema, &err)) {
+	if (!*k->kind || !*k->plural || !*k->version || td_schema_compile_kind(k->source, k->raw, true, &k->schema, NULL, &err)) {
 		fprintf(stderr, "embedded kind %s: %s\n", k->kind, err.msg);
 		abort();
 	}

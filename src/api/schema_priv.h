@@ -58,7 +58,9 @@ struct td_schema {
 
 // The schema of a whole object of a kind: raw with apiVersion, kind and metadata. shared: raw may hold $ref to shared parts, and the result
 // lives as long as the process; else as td_schema_compile.
-int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret, struct td_error *err);
+// ret_problem (NULL: not asked for) gets one cause on failure; its field is the place below the schema's root, "" for the root itself.
+int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret, struct td_causes *ret_problem,
+			   struct td_error *err);
 
 // ---- shared.c: parts of built-in kinds, named by $ref ----
 struct td_shared {

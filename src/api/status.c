@@ -14,8 +14,20 @@ void td_cause_add(struct td_causes *c, const char *reason, const char *field, co
 	}
 	va_list ap;
 	va_start(ap, fmt);
-	c->v[c->n++] = (struct td_cause){td_strdup(reason), td_vasprintf(fmt, ap), td_strdup(field ? field : "")};
+	c->v[c->n++] = (struct td_cause){
+		.reason = td_strdup(reason),
+		.message = td_vasprintf(fmt, ap),
+		.field = td_strdup(field ? field : ""),
+		.kind = td_cause_kind_of(reason),
+	};
 	va_end(ap);
+}
+
+enum td_cause_kind td_cause_kind_of(const char *reason)
+{
+	return td_streq(reason, "FieldValueForbidden")     ? TD_CAUSE_FORBIDDEN
+	       : td_streq(reason, "FieldValueTypeInvalid") ? TD_CAUSE_UNDECODABLE
+							   : TD_CAUSE_OTHER;
 }
 
 void td_causes_done(struct td_causes *c)
@@ -24,6 +36,7 @@ void td_causes_done(struct td_causes *c)
 		free(c->v[i].reason);
 		free(c->v[i].message);
 		free(c->v[i].field);
+		free(c->v[i].with);
 	}
 	free(c->v);
 	*c = (struct td_causes){0};

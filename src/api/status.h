@@ -6,14 +6,22 @@
 
 // Why a field was refused. reason: FieldValueInvalid, FieldValueRequired, FieldValueDuplicate, FieldValueNotSupported, FieldValueForbidden,
 // …
+enum td_cause_kind {
+	TD_CAUSE_OTHER,
+	TD_CAUSE_FORBIDDEN,   // FieldValueForbidden
+	TD_CAUSE_UNDECODABLE, // a value that a typed decoder would not read: wrong type, base64, time, quantity, 32 bits
+};
 struct td_cause {
 	char *reason, *message, *field;
+	enum td_cause_kind kind;
+	char *with; // of a FieldManagerConflict: the other manager, as it is shown; else NULL
 };
 struct td_causes { // zero-initialised is empty
 	struct td_cause *v;
 	size_t n, cap;
 };
 void td_cause_add(struct td_causes *c, const char *reason, const char *field, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+enum td_cause_kind td_cause_kind_of(const char *reason); // by the reason alone
 void td_causes_done(struct td_causes *c);
 #define td_auto_causes __attribute__((cleanup(td_causes_done)))
 

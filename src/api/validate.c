@@ -42,6 +42,15 @@ static void invalid(struct check *c, yyjson_val *v, const char *why)
 	ADD(c, "FieldValueInvalid", "Invalid value: %s: %s", t, why);
 }
 
+// The same, of text that a typed decoder would not read.
+static void undecodable(struct check *c, yyjson_val *v, const char *why)
+{
+	size_t had = c->out ? c->out->n : 0;
+	invalid(c, v, why);
+	if (c->out && c->out->n > had)
+		c->out->v[had].kind = TD_CAUSE_UNDECODABLE;
+}
+
 static const char *type_name(yyjson_val *v)
 {
 	switch (yyjson_get_type(v)) {
@@ -141,19 +150,19 @@ static void check_format(struct check *c, const struct td_schema *s, yyjson_val 
 		struct td_error err = TD_ERROR_INIT;
 		char buf[TD_QUANTITY_LEN];
 		if (td_quantity_canonical(t ? t : num, buf, &err))
-			invalid(c, v, err.msg);
+			undecodable(c, v, err.msg);
 		return;
 	}
 	if (!strcmp(f, "int32") && yyjson_is_num(v) && fabs(yyjson_get_num(v)) > 2147483648.0)
-		invalid(c, v, "must fit into 32 bits");
+		undecodable(c, v, "must fit into 32 bits");
 	if (!t)
 		return;
 	if (!strcmp(f, "date-time") && td_time_parse(t, &ms))
-		invalid(c, v, "must be an RFC 3339 time such as 2026-01-31T12:00:00Z");
+		undecodable(c, v, "must be an RFC 3339 time such as 2026-01-31T12:00:00Z");
 	else if (!strcmp(f, "micro-time") && !micro_ok(t))
-		invalid(c, v, "must be an RFC 3339 time with microseconds such as 2026-01-31T12:00:00.000000Z");
+		undecodable(c, v, "must be an RFC 3339 time with microseconds such as 2026-01-31T12:00:00.000000Z");
 	else if (!strcmp(f, "byte") && !base64_ok(t))
-		invalid(c, v, "must be base64");
+		undecodable(c, v, "must be base64");
 	else if (!strcmp(f, "duration") && !td_is_duration(t))
 		invalid(c, v, "must be a duration such as 30s, 5m or 1h30m");
 	else if (!strcmp(f, "dns-label") || !strcmp(f, "dns-subdomain")) {

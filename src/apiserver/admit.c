@@ -2,6 +2,7 @@
 // and on bindings; d is changed in place.
 #include "apiserver/srv.h"
 
+#include "base/names.h"
 #include "http/pki.h"
 
 #include <stdlib.h>
@@ -24,9 +25,7 @@ static int forbid(struct td_req *q, struct td_refusal *r, const char *name, cons
 }
 
 // ---- the keys of a grant ----
-static const char *const grant_keys[] = {"tandem.dev/job-id",  "tandem.dev/job-start", "tandem.dev/job-restarts",
-					 "tandem.dev/devices", "tandem.dev/cpus",      "tandem.dev/epoch"};
-#define ALL_DEVICES "tandem.dev/all-devices"
+static const char *const grant_keys[] = {TD_ANN_JOB, TD_ANN_START, TD_ANN_RESTARTS, TD_ANN_DEVICES, TD_ANN_CPUS, TD_ANN_EPOCH};
 
 static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 {
@@ -50,9 +49,9 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
-	if (changed(was, now, ALL_DEVICES) && !makes_slurmds)
+	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
-			      "%s[\"" ALL_DEVICES "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
+			      "%s[\"" TD_ANN_ALL_DEVICES "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
 			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 			      where);
 	return 0;
@@ -67,7 +66,7 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 			return rc;
 		const char *scheduler = td_jm_getstr(o, "spec.schedulerName");
 		yyjson_mut_val *notes = td_jm_get(o, "metadata.annotations");
-		if (notes && yyjson_mut_obj_get(notes, "tandem.dev/devices") && (!scheduler || !strcmp(scheduler, "default-scheduler")))
+		if (notes && yyjson_mut_obj_get(notes, TD_ANN_DEVICES) && (!scheduler || !strcmp(scheduler, "default-scheduler")))
 			return forbid(q, r, name,
 				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set spec.schedulerName "
 				      "to the SlurmCluster's scheduler (\"tandem\")",

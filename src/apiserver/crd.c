@@ -17,13 +17,8 @@ bool td_is_crd(const struct td_kind *k)
 static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a, const struct td_item *old, const char *type,
 			  const char *reason, const char *message)
 {
-	char t[TD_TIME_LEN];
-	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, a);
-	td_jm_str(d, o, "type", type);
-	td_jm_str(d, o, "status", "True");
-	td_jm_str(d, o, "lastTransitionTime", td_condition_since(old ? td_item_root(old) : NULL, type, "True", td_time_format(q->now, t)));
-	td_jm_str(d, o, "reason", reason);
-	td_jm_str(d, o, "message", message);
+	const struct td_condition_want w = {.type = type, .status = "True", .reason = reason, .message = message};
+	td_condition_add(d, a, old ? td_jget(td_item_root(old), "status.conditions") : NULL, &w, q->now);
 }
 
 void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d)

@@ -247,10 +247,7 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 	if (old)
 		n += finalizers_check(old, v, &r->causes);
 	for (size_t i = 0; k->builtin && i < r->causes.n; i++)
-		if (td_streq(r->causes.v[i].reason, "FieldValueTypeInvalid") || strstr(r->causes.v[i].message, ": must be base64") ||
-		    strstr(r->causes.v[i].message, ": must be an RFC 3339 time") ||
-		    strstr(r->causes.v[i].message, ": must fit into 32 bits") ||
-		    strstr(r->causes.v[i].message, ": quantity \"")) { // the real one cannot decode it
+		if (r->causes.v[i].kind == TD_CAUSE_UNDECODABLE) {
 			td_auto_free char *why = td_asprintf("%s: %s", r->causes.v[i].field, r->causes.v[i].message);
 			return td_refuse_decode(q, r, "%s", why);
 		}

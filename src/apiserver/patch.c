@@ -33,7 +33,7 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
-// From causes `conflict with "m1"`, one a field, in the order of the managers.
+// From causes of kind conflict, one a field, in the order of the managers.
 static char *conflict_message(const struct td_causes *c)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -42,8 +42,8 @@ static char *conflict_message(const struct td_causes *c)
 		const struct td_cause *v = &c->v[i];
 		if (c->n == 1)
 			td_buf_printf(&b, "%s: %s", v->message, v->field);
-		else if (!i || strcmp(v->message, v[-1].message) != 0)
-			td_buf_printf(&b, "%sconflicts%s:", i ? "\n" : "", v->message + strlen("conflict"));
+		else if (!i || !td_streq(v->with, v[-1].with))
+			td_buf_printf(&b, "%sconflicts with %s:", i ? "\n" : "", v->with);
 		if (c->n > 1)
 			td_buf_printf(&b, "\n- %s", v->field);
 	}

@@ -9,6 +9,7 @@ int td_vfail(struct td_error *err, int code, const char *fmt, va_list ap)
 		err->code = code;
 		err->http = 0;
 		err->retry_after_ms = 0;
+		err->detail = 0;
 		vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	}
 	return code;
@@ -20,6 +21,17 @@ int td_fail(struct td_error *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	td_vfail(err, code, fmt, ap);
 	va_end(ap);
+	return code;
+}
+
+int td_fail_detail(struct td_error *err, int code, int detail, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	td_vfail(err, code, fmt, ap);
+	va_end(ap);
+	if (err)
+		err->detail = detail;
 	return code;
 }
 

@@ -15,27 +15,13 @@
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
 
+#include "base/names.h"
 #include "bridge/settings.h"
 #include "kube/controller.h"
 #include "slurm/view.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-// Annotations, labels, taints (docs/api.md).
-#define TD_ANN_JOB "tandem.dev/job-id"
-#define TD_ANN_START "tandem.dev/job-start"
-#define TD_ANN_RESTARTS "tandem.dev/job-restarts"
-#define TD_ANN_DEVICES "tandem.dev/devices"
-#define TD_ANN_CPUS "tandem.dev/cpus"
-#define TD_ANN_EPOCH "tandem.dev/epoch"
-#define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"
-#define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason"
-#define TD_ANN_DRAIN "tandem.dev/drain"
-#define TD_ANN_GATE_HELD "tandem.dev/gate-held" // the agent's
-#define TD_LABEL_NODE_STATE "tandem.dev/node-state"
-#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
-#define TD_COND_DRAIN "SlurmDrain"
 
 struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;

@@ -1,7 +1,6 @@
 // The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches, every 250 ms.
 #include "bridge/bridge.h"
 
-#include "api/condition.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "http/pki.h"
@@ -43,26 +42,21 @@ struct td_settings *td_bridge_settings(struct td_bridge *b)
 	return s;
 }
 
-// The URL of a Ready slurmrestd pod; the one in use is kept while it is Ready. Caller frees; NULL: err says why.
+// The URL of a slurmrestd pod. Caller frees; NULL: err says why.
 static char *find_url(struct td_bridge *b, const char *current, struct td_error *err)
 {
 	if (b->o.slurmrestd)
 		return td_strdup(b->o.slurmrestd);
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(b->restds, b->o.ns, &pods);
-	td_auto_free char *best = NULL;
-	td_fail(err, TD_TRANSIENT, "no slurmrestd pod of SlurmCluster %s/%s is Ready", b->o.ns, b->o.cluster);
-	for (size_t i = 0; i < pods.n; i++) {
-		const char *ip = td_jstr(pods.v[i]->root, "status.podIP");
-		if (!ip || !*ip || td_object_deleting(pods.v[i]) || !td_condition_true(pods.v[i]->root, "Ready"))
-			continue;
-		td_auto_free char *url = td_slurm_pod_url(pods.v[i]->root, b->o.empty_dirs, err);
-		if (url && td_streq(url, current))
-			return td_steal(url);
-		if (!best)
-			best = td_steal(url);
-	}
-	return td_steal(best);
+	td_auto_free const yyjson_val **mine = td_calloc(pods.n ? pods.n : 1, sizeof(yyjson_val *));
+	const struct td_slurm_where w = {.pods = mine, .n = pods.n, .current = current, .empty_dirs = b->o.empty_dirs};
+	for (size_t i = 0; i < pods.n; i++)
+		mine[i] = pods.v[i]->root;
+	char *url = td_slurm_rest_url(&w, err);
+	if (!url)
+		td_wrap(err, "SlurmCluster %s/%s", b->o.ns, b->o.cluster);
+	return url;
 }
 
 static int read_key(struct td_bridge *b, struct td_buf *ret, struct td_error *err)

@@ -146,7 +146,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
-			  *slurmds = td_asprintf("app.kubernetes.io/name=slurmd,tandem.dev/cluster=%s", b->o.cluster);
+			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
 	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
 				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds};
 	b->pods = td_informer_new(b->kube, &po);
@@ -169,7 +169,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 static int start_first(struct td_bridge *b, struct td_error *err)
 {
 	td_auto_free char *fields = td_asprintf("metadata.name=%s", b->o.cluster),
-			  *restds = td_asprintf("app.kubernetes.io/name=slurmrestd,tandem.dev/cluster=%s", b->o.cluster);
+			  *restds = td_asprintf(TD_LABEL_NAME "=slurmrestd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
 	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = b->o.ns, .fields = fields},
 				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds};
 	b->clusters = td_informer_new(b->kube, &co);

@@ -16,7 +16,6 @@ enum {
 	IDLE_WAITING_MS = 15000,
 	BACKOFF_MS = 500,
 	LINGER_MS = 60000,
-	LOST_MS = 120000,
 	AGAIN_MS = 4000,
 	NET_MS = 600000,
 	ROLLBACK_S = 30,
@@ -130,30 +129,33 @@ static void set_lost(struct td_bridge *b, bool lost)
 static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 {
 	int64_t now = td_now(b);
-	if (!td_pool_mass_vanish(gone, watched)) {
-		if (atomic_load(&b->lost))
+	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
+	const struct td_pool_loss l = {.vanished = td_pool_mass_vanish(gone, watched),
+				       .lost = atomic_load(&b->lost),
+				       .accepted = atomic_load(&b->lost_over),
+				       .since_ms = now - atomic_load(&b->lost_since),
+				       .confirmed = sc && td_object_annotation(sc, TD_ANN_CONFIRM_LOST)};
+	switch (td_pool_loss(&l)) {
+	case TD_LOSS_NOTHING:
+		return;
+	case TD_LOSS_BACK:
+		if (l.lost)
 			td_info("Slurm's state is back: %zu of %zu jobs are unknown", gone, watched);
 		set_lost(b, false);
 		atomic_store(&b->lost_over, false);
 		return;
-	}
-	if (atomic_load(&b->lost_over))
-		return;
-	if (!atomic_load(&b->lost)) {
+	case TD_LOSS_BEGIN:
 		atomic_store(&b->lost_since, now);
 		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; the pool is drained. "
-		       "It goes on in "
-		       "%d s, or at once with the annotation tandem.dev/confirm-lost-state on SlurmCluster %s/%s",
-		       gone, watched, LOST_MS / 1000, b->o.ns, b->o.cluster);
+		       "It goes on in %d s, or at once with the annotation " TD_ANN_CONFIRM_LOST " on SlurmCluster %s/%s",
+		       gone, watched, TD_POOL_LOST_MS / 1000, b->o.ns, b->o.cluster);
 		set_lost(b, true);
 		return;
-	}
-	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
-	bool confirmed = sc && td_object_annotation(sc, "tandem.dev/confirm-lost-state");
-	if (confirmed || now - atomic_load(&b->lost_since) > LOST_MS) {
-		td_err("the jobs that vanished stayed gone%s: their asks end", confirmed ? ", as confirmed" : "");
+	case TD_LOSS_ACCEPT:
+		td_err("the jobs that vanished stayed gone%s: their asks end", l.confirmed ? ", as confirmed" : "");
 		atomic_store(&b->lost_over, true);
 		set_lost(b, false);
+		return;
 	}
 }
 

@@ -91,10 +91,10 @@ int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, s
 {
 	// The values become part of YAML text.
 	if (image && !only(image, "._-/:@", 255))
-		return td_fail(err, TD_INVALID, "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1",
-			       image);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1", image);
 	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
-		return td_fail(err, TD_INVALID, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
 	char *text = td_strdup(td_embedded(td_cli_files, "tandem.yaml")->text);
 	if (image)
 		text = replaced(text, image_default, image);
@@ -118,13 +118,13 @@ static bool good_url(const char *s)
 int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
 {
 	if (url && !good_url(url))
-		return td_fail(err, TD_INVALID, "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250",
-			       url);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--kubelet \"%s\": write none, or a URL as https://$(NODE_NAME):10250", url);
 	if (ca_on_node && (*ca_on_node != '/' || !only(ca_on_node + 1, "._/-", 255)))
-		return td_fail(err, TD_INVALID,
-			       "--kubelet-ca \"%s\": the whole path of a file on every node, as "
-			       "/var/lib/kubelet/pki/kubelet.crt",
-			       ca_on_node);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--kubelet-ca \"%s\": the whole path of a file on every node, as "
+				      "/var/lib/kubelet/pki/kubelet.crt",
+				      ca_on_node);
 	for (size_t i = 0; i < m->docs.n && (url || ca_on_node); i++) {
 		if (!td_streq(td_jstr(td_json_root(m->docs.v[i]), "kind"), daemonsets.kind))
 			continue;

@@ -1,6 +1,7 @@
 // tandem install, tandem uninstall: Tandem on a cluster, for people without helm. The objects are those of
 // deploy/manifests/tandem.yaml.
 #include "base/clock.h"
+#include "base/names.h"
 #include "base/options.h"
 #include "cli/apply.h"
 #include "cli/common.h"
@@ -243,7 +244,7 @@ static int command(const char *name, const struct install_opts *o,
 		fprintf(stderr, "tandem %s: %s\n", name, err.msg);
 	else
 		finish(&out);
-	return r ? r == TD_INVALID && !err.http && td_starts(err.msg, "--") ? 2 : 1 : 0;
+	return r ? r == TD_INVALID && !err.http && err.detail == TD_CLI_USAGE ? 2 : 1 : 0;
 }
 
 int td_install_main(int argc, char **argv)
@@ -293,8 +294,8 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 	int64_t end = td_mono_ms(&td_clock_system) + GONE_MS;
 	for (;;) {
 		td_auto_objects struct td_objects l = {0};
-		int r = td_kube_list(k, &td_pods, NULL, "tandem.dev/cluster,app.kubernetes.io/name!=tandem-bridge",
-				     NULL, c, &l, err);
+		int r = td_kube_list(k, &td_pods, NULL, TD_LABEL_CLUSTER "," TD_LABEL_NAME "!=tandem-bridge", NULL, c,
+				     &l, err);
 		if (r || !l.n)
 			return r;
 		if (td_mono_ms(&td_clock_system) > end)
@@ -310,7 +311,7 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 static int uninstall(const struct install_opts *o, struct out *out, struct td_cancel *c, struct td_error *err)
 {
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
-		   *bridges = "app.kubernetes.io/managed-by=tandem,tandem.dev/cluster-namespace";
+		   *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;
 	td_auto_manifests struct td_manifests m = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	int r = td_cli_tandem(o->ns, NULL, &m, err);

@@ -1,5 +1,6 @@
 // tandem shell: a shell or a command in the Slurm login pod, through kubectl exec; the exit code is the command's own.
 #include "base/mem.h"
+#include "base/names.h"
 #include "cli/common.h"
 #include "cli/remote.h"
 #include "cmd/roles.h"
@@ -14,8 +15,8 @@ static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, c
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
-	td_auto_free char *labels = td_asprintf("app.kubernetes.io/name=login%s%s",
-						cluster ? ",tandem.dev/cluster=" : "", cluster ? cluster : "");
+	td_auto_free char *labels = td_asprintf(TD_LABEL_NAME "=login%s%s", cluster ? "," TD_LABEL_CLUSTER "=" : "",
+						cluster ? cluster : "");
 	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
 		fprintf(stderr, "tandem shell: %s\n", err.msg);
 		return NULL;

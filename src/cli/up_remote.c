@@ -1,5 +1,6 @@
 // tandem up --kubeconfig: the tour on a cluster that is there: install, a first Slurm cluster, and what to try.
 #include "base/clock.h"
+#include "base/names.h"
 #include "cli/apply.h"
 #include "cli/common.h"
 #include "cli/remote.h"
@@ -118,7 +119,7 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 	    (r = wait_slurm(k, at, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)))
 		return r;
 	td_auto_objects struct td_objects bridges = {0};
-	r = td_kube_list(k, &td_deployments, ns, "tandem.dev/cluster-namespace=slurm,tandem.dev/cluster=main", NULL, c,
+	r = td_kube_list(k, &td_deployments, ns, TD_LABEL_CLUSTER_NS "=slurm," TD_LABEL_CLUSTER "=main", NULL, c,
 			 &bridges, err);
 	for (size_t i = 0; i < bridges.n && !r; i++)
 		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name,

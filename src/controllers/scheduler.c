@@ -8,6 +8,7 @@
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +17,6 @@
 #define NAME "default-scheduler"
 #define SLURMS "tandem" // pods of this scheduler are in Slurm's share
 #define ALL "~all"      // key: look at every waiting pod again
-#define SHARE "tandem.dev/slurm-share"
 #define RETRY_MS 60000
 
 struct assumed {
@@ -101,7 +101,7 @@ static void view(struct ctl_scheduler *s, const struct td_object *node, struct n
 	for (struct assumed *a = s->assumed; a; a = a->hh.next)
 		if (td_streq(a->node, node->name))
 			td_objects_add(&ret->pods, td_object_ref(a->pod));
-	const char *share = td_object_annotation(node, SHARE);
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	if (share && td_json_parse(share, strlen(share), &ret->share, NULL))
 		ret->share = NULL;
 }
@@ -336,7 +336,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	if (old && td_jequal(td_jget(old->root, "spec"), td_jget(now->root, "spec")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
 	    td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
-	    td_streq(td_object_annotation(old, SHARE), td_object_annotation(now, SHARE)))
+	    td_streq(td_object_annotation(old, TD_ANN_SHARE), td_object_annotation(now, TD_ANN_SHARE)))
 		return;
 	td_queue_add(s->queue, ALL);
 }

@@ -1,5 +1,7 @@
 #include "controllers/ctl.h"
 
+#include "api/condition.h"
+
 #include <string.h>
 
 int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const yyjson_mut_val *status,
@@ -29,19 +31,8 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type, const char *status,
 		   const char *reason, const char *message, bool update, int64_t now_ms)
 {
-	yyjson_val *old = td_jfind(old_conditions, "type", type);
-	char now[TD_TIME_LEN];
-	td_time_format(now_ms, now);
-	bool same_status = td_streq(td_jstr(old, "status"), status);
-	bool same = same_status && td_streq(td_jstr_or(old, "reason", ""), reason) && td_streq(td_jstr_or(old, "message", ""), message);
-	yyjson_mut_val *cond = yyjson_mut_arr_add_obj(d, arr);
-	td_jm_str(d, cond, "type", type);
-	td_jm_str(d, cond, "status", status);
-	if (update)
-		td_jm_str(d, cond, "lastUpdateTime", same ? td_jstr_or(old, "lastUpdateTime", now) : now);
-	td_jm_str(d, cond, "lastTransitionTime", same_status ? td_jstr_or(old, "lastTransitionTime", now) : now);
-	td_jm_str(d, cond, "reason", reason);
-	td_jm_str(d, cond, "message", message);
+	const struct td_condition_want w = {.type = type, .status = status, .reason = reason, .message = message, .updated = update};
+	td_condition_add(d, arr, old_conditions, &w, now_ms);
 }
 
 void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type, const char *status,

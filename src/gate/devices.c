@@ -1,5 +1,7 @@
 #include "gate/devices.h"
 
+#include "base/names.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -64,23 +66,23 @@ int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct 
 {
 	struct td_grant g = {0};
 	yyjson_val *ann = td_jget(pod, "metadata.annotations");
-	g.all = td_streq(td_jkey_str(ann, "tandem.dev/all-devices"), "true");
-	g.granted = td_jkey_str(ann, "tandem.dev/job-id") != NULL;
-	int r = number(ann, "tandem.dev/job-id", &g.job, err);
+	g.all = td_streq(td_jkey_str(ann, TD_ANN_ALL_DEVICES), "true");
+	g.granted = td_jkey_str(ann, TD_ANN_JOB) != NULL;
+	int r = number(ann, TD_ANN_JOB, &g.job, err);
 	if (!r)
-		r = number(ann, "tandem.dev/job-start", &g.start, err);
+		r = number(ann, TD_ANN_START, &g.start, err);
 	if (r)
 		return r;
-	const char *dev = td_jkey_str(ann, "tandem.dev/devices");
+	const char *dev = td_jkey_str(ann, TD_ANN_DEVICES);
 	if (dev && *dev) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		r = td_json_parse(dev, strlen(dev), &j, err);
 		if (r)
-			return td_wrap(err, "annotation tandem.dev/devices");
+			return td_wrap(err, "annotation " TD_ANN_DEVICES);
 		const char *list = td_jkey_str(td_json_root(j), "nvidia.com/gpu");
 		r = td_dev_parse(list, gpus, &g.devices, err);
 		if (r)
-			return td_wrap(err, "annotation tandem.dev/devices");
+			return td_wrap(err, "annotation " TD_ANN_DEVICES);
 	}
 	*ret = g;
 	return 0;

@@ -2,12 +2,11 @@
 // resumes it when the annotation is gone. All state is there and in the gate's table: a restarted agent takes it up again.
 #pragma once
 
+#include "base/names.h"
 #include "gate/gate.h"
 #include "kube/controller.h"
 
 #include <pthread.h>
-
-#define TD_ANN_GATE_HELD "tandem.dev/gate-held"
 
 struct td_held {
 	struct td_gate *gate; // these three are there before td_held_run, and before the gate serves

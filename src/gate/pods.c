@@ -3,6 +3,7 @@
 #include "gate/agent.h"
 
 #include "base/log.h"
+#include "base/names.h"
 #include "gate/devices.h"
 
 #include <stdio.h>
@@ -67,13 +68,13 @@ static int64_t number(const struct td_object *o, const char *key)
 
 static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, struct td_holder *ret, uint64_t *ret_mask)
 {
-	struct td_holder h = {.job = number(o, "tandem.dev/job-id"), .start = number(o, "tandem.dev/job-start"), .pod = true};
+	struct td_holder h = {.job = number(o, TD_ANN_JOB), .start = number(o, TD_ANN_START), .pod = true};
 	if (!h.job)
 		return false;
 	snprintf(h.uid, sizeof(h.uid), "%s", o->uid);
 	// Whatever the resource is called, its indexes are Slurm's. What cannot be read names no device; whose pod it is counts all the
 	// same.
-	const char *text = td_object_annotation(o, "tandem.dev/devices");
+	const char *text = td_object_annotation(o, TD_ANN_DEVICES);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	uint64_t mask = 0, m;
 	yyjson_val *key, *v;
@@ -93,7 +94,7 @@ void td_gate_agent_uid_index(const struct td_object *o, struct td_strv *ret)
 
 void td_gate_agent_job_index(const struct td_object *o, struct td_strv *ret)
 {
-	const char *job = td_object_annotation(o, "tandem.dev/job-id");
+	const char *job = td_object_annotation(o, TD_ANN_JOB);
 	if (job)
 		td_strv_add(ret, job);
 }
@@ -232,7 +233,7 @@ bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why
 		td_informer_by_index(a->pods, "uid", uid, &l);
 		if (!l.n)
 			continue;
-		if (td_streq(td_object_annotation(l.v[0], "tandem.dev/all-devices"), "true"))
+		if (td_streq(td_object_annotation(l.v[0], TD_ANN_ALL_DEVICES), "true"))
 			return true;
 		snprintf(why, n, "pod %s/%s is no slurmd: only Slurm's Prolog claims devices", l.v[0]->ns, l.v[0]->name);
 		return false;

@@ -7,11 +7,11 @@
 
 bool td_fence_read(const yyjson_val *pod, int64_t *ret_job, int64_t *ret_start)
 {
-	if (!td_condition_true(pod, TD_FENCE))
+	if (!td_condition_true(pod, TD_COND_FENCE))
 		return false;
 	// The words are for people too; the numbers in them are what counts. Ones that cannot be read name nobody's job.
 	long long job = 0, start = 0;
-	if (sscanf(td_jstr_or(td_condition(pod, TD_FENCE), "message", ""), "Slurm job %18lld (start %18lld)", &job, &start) != 2)
+	if (sscanf(td_jstr_or(td_condition(pod, TD_COND_FENCE), "message", ""), "Slurm job %18lld (start %18lld)", &job, &start) != 2)
 		job = start = 0;
 	*ret_job = job;
 	*ret_start = start;
@@ -26,17 +26,14 @@ bool td_fence_is(const yyjson_val *pod, int64_t job, int64_t start)
 
 yyjson_mut_doc *td_fence_patch(const char *uid, const char *rv, int64_t job, int64_t start, const char *node, int64_t now_ms)
 {
-	char t[TD_TIME_LEN];
+	td_auto_free char *words =
+		td_asprintf("Slurm job %lld (start %lld) ended before this pod was bound to node %s; it is queued again.", (long long)job,
+			    (long long)start, node);
+	const struct td_condition_want w = {.type = TD_COND_FENCE, .status = "True", .reason = "GrantEnded", .message = words};
 	yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, root, "metadata.uid", uid);
 	td_jm_str(d, root, "metadata.resourceVersion", rv);
-	td_jm_str(d, o, "type", TD_FENCE);
-	td_jm_str(d, o, "status", "True");
-	td_jm_str(d, o, "reason", "GrantEnded");
-	td_jm_strf(d, o, "message", "Slurm job %lld (start %lld) ended before this pod was bound to node %s; it is queued again.",
-		   (long long)job, (long long)start, node);
-	td_jm_str(d, o, "lastTransitionTime", td_time_format(now_ms, t));
-	yyjson_mut_arr_append(list, o);
+	td_condition_add(d, td_jm_arr(d, root, "status.conditions"), NULL, &w, now_ms);
 	return d;
 }

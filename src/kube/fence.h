@@ -5,9 +5,8 @@
 // the pod again, sees whose grant has ended. Nobody takes the condition away: a grant that has ended stays ended.
 #pragma once
 
+#include "base/names.h"
 #include "kube/kube.h"
-
-#define TD_FENCE "tandem.dev/GrantEnded" // type of the condition
 
 // The job run that the pod was fenced for, last. False: for none.
 bool td_fence_read(const yyjson_val *pod, int64_t *ret_job, int64_t *ret_start);

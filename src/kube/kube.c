@@ -1,6 +1,7 @@
 // The client and its verbs.
 #include "kube/kube.h"
 
+#include "api/status.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "kube/internal.h"
@@ -166,6 +167,7 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 		td_fail(err, code, "HTTP %d: %.*s", r->status, (int)(r->body.len < 200 ? r->body.len : 200), td_buf_str(&r->body));
 	if (err) {
 		err->http = r->status;
+		err->detail = td_cause_kind_of(td_jstr(td_jget(root, "details.causes.[0]"), "reason"));
 		long long after = td_jint(root, "details.retryAfterSeconds", r->retry_after_s);
 		if (after < r->retry_after_s)
 			after = r->retry_after_s;

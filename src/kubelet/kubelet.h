@@ -17,6 +17,7 @@
 //                                 stream/spdy.[ch]
 #pragma once
 
+#include "base/names.h"
 #include "gate/held.h"
 #include "kube/controller.h"
 #include "kubelet/watch.h"

@@ -5,6 +5,7 @@
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,9 +39,9 @@ static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
 	well_known(d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
-	td_jm_key_str(d, l, "tandem.dev/fake-gpus", "true");
-	td_jm_key_str(d, l, "topology.tandem.dev/block", block);
-	td_jm_key_str(d, l, "topology.tandem.dev/rack", rack);
+	td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
+	td_jm_key_str(d, l, TD_LABEL_BLOCK, block);
+	td_jm_key_str(d, l, TD_LABEL_RACK, rack);
 }
 
 static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o)
@@ -67,23 +68,9 @@ static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o
 	}
 }
 
-static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *live, const char *type, const char *status,
-		      const char *reason, const char *message, const char *now)
-{
-	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
-	td_jm_str(d, o, "type", type);
-	td_jm_str(d, o, "status", status);
-	td_jm_str(d, o, "lastHeartbeatTime", now);
-	td_jm_str(d, o, "lastTransitionTime", td_condition_since(live, type, status, now));
-	td_jm_str(d, o, "reason", reason);
-	td_jm_str(d, o, "message", message);
-}
-
 static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const yyjson_val *live)
 {
 	struct utsname u = {0};
-	char now[TD_TIME_LEN];
-	td_time_format(td_real_ms(a->clock), now);
 	uname(&u);
 	resources(a, d, o);
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
@@ -96,10 +83,26 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	td_jm_str(d, v, "type", "Hostname");
 	td_jm_str(d, v, "address", name);
 	arr = td_jm_arr(d, o, "status.conditions");
-	condition(d, arr, live, "MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available", now);
-	condition(d, arr, live, "DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", now);
-	condition(d, arr, live, "PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available", now);
-	condition(d, arr, live, "Ready", "True", "KubeletReady", "the node agent is running", now);
+	static const struct td_condition_want conditions[] = {
+		{.type = "MemoryPressure",
+		 .status = "False",
+		 .reason = "KubeletHasSufficientMemory",
+		 .message = "kubelet has sufficient memory available",
+		 .heartbeat = true},
+		{.type = "DiskPressure",
+		 .status = "False",
+		 .reason = "KubeletHasNoDiskPressure",
+		 .message = "kubelet has no disk pressure",
+		 .heartbeat = true},
+		{.type = "PIDPressure",
+		 .status = "False",
+		 .reason = "KubeletHasSufficientPID",
+		 .message = "kubelet has sufficient PID available",
+		 .heartbeat = true},
+		{.type = "Ready", .status = "True", .reason = "KubeletReady", .message = "the node agent is running", .heartbeat = true},
+	};
+	for (size_t i = 0; i < TD_LEN(conditions); i++)
+		td_condition_add(d, arr, td_jget(live, "status.conditions"), &conditions[i], td_real_ms(a->clock));
 	v = td_jm_obj(d, o, "status.nodeInfo");
 	td_jm_str(d, v, "operatingSystem", "linux");
 	td_jm_str(d, v, "architecture", !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine);

@@ -151,24 +151,3 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
 	return yyjson_is_str(l) && yyjson_is_str(w) && !td_quantity_milli(yyjson_get_str(l), &a, NULL) &&
 	       !td_quantity_milli(yyjson_get_str(w), &b, NULL) && a == b;
 }
-
-void td_op_condition(yyjson_mut_doc *d, yyjson_mut_val *conditions, const yyjson_val *old_status, const char *type, const char *status,
-		     const char *reason, const char *message, long long generation, int64_t now_ms)
-{
-	char now[TD_TIME_LEN];
-	const char *since = td_time_format(now_ms, now);
-	yyjson_val *x;
-	size_t i, n;
-	yyjson_arr_foreach (td_jget(old_status, "conditions"), i, n, x) {
-		if (td_streq(td_jstr(x, "type"), type) && td_streq(td_jstr(x, "status"), status))
-			since = td_jstr_or(x, "lastTransitionTime", since);
-	}
-	yyjson_mut_val *o = yyjson_mut_obj(d);
-	td_jm_str(d, o, "type", type);
-	td_jm_str(d, o, "status", status);
-	td_jm_int(d, o, "observedGeneration", generation);
-	td_jm_str(d, o, "lastTransitionTime", since);
-	td_jm_str(d, o, "reason", reason);
-	td_jm_str(d, o, "message", message);
-	yyjson_mut_arr_append(conditions, o);
-}

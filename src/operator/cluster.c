@@ -5,6 +5,7 @@
 #include "api/selector.h"
 #include "base/log.h"
 #include "kube/slices.h"
+#include "pool/cluster.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ static void facts_done(struct facts *f)
 
 static void add_node(struct facts *f, const struct td_object *node, const struct td_op_share *s)
 {
-	bool fake = td_streq(td_object_label(node, "tandem.dev/fake-gpus"), "true");
+	bool fake = td_streq(td_object_label(node, TD_LABEL_FAKE_GPUS), "true");
 	size_t i = 0;
 	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
 		i++;
@@ -51,7 +52,7 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 
 static bool is_of(const struct td_object *p, const char *app, const char *cluster)
 {
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), app) && td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), cluster);
+	return td_streq(td_object_label(p, TD_LABEL_NAME), app) && td_streq(td_object_label(p, TD_LABEL_CLUSTER), cluster);
 }
 
 static int by_name(const void *a, const void *b)
@@ -63,7 +64,7 @@ static int by_name(const void *a, const void *b)
 // with the share it has.
 static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_object *node, struct td_op_share *ret)
 {
-	const char *share = td_object_annotation(node, TD_OP_SHARE);
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(op->pods, "node", node->name, &pods);
 	for (size_t i = 0; share && i < pods.n; i++)
@@ -163,8 +164,6 @@ static char *join(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
-// A first configuration that comes a moment before the nodes would be replaced at once, so it waits for them a little. And a slurmctld that
-// is just starting loses a SIGTERM (24.11: seen; its pod then takes the whole grace period to end), so it is left alone until it answers.
 static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f, const char *hash)
 {
 	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system);
@@ -172,16 +171,22 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 		v->first_seen = now;
 	td_auto_free char *name = td_asprintf("%s-config", sc->name);
 	td_auto(td_object_unref) struct td_object *cm = td_informer_get(op->configmaps, sc->ns, name);
-	if (!cm)
-		return f->n_nodes == 0 && now - v->first_seen < 1500;
-	if (v->known || td_streq(td_object_annotation(cm, TD_OP_CONFIG), hash))
-		return false;
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
-	for (size_t i = 0; i < pods.n; i++)
-		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) && real - td_op_born(pods.v[i]) < 10000)
-			return true;
-	return false;
+	int64_t young = -1;
+	for (size_t i = 0; i < pods.n; i++) {
+		int64_t age = real - td_op_born(pods.v[i]);
+		age = age < 0 ? 0 : age;
+		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) && (young < 0 || age < young))
+			young = age;
+	}
+	const struct td_pool_config_facts facts = {.exists = cm,
+						   .same = cm && td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash),
+						   .nodes = f->n_nodes,
+						   .seen_ms = now - v->first_seen,
+						   .answered = v->known,
+						   .ctld_ms = young};
+	return td_pool_config_waits(&facts);
 }
 
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
@@ -220,7 +225,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		int r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
 			td_debug("%s", err->msg);
-			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && strstr(err->msg, TD_DRA_ADMIN_LABEL))
+			// Nothing else of our template can be forbidden than its adminAccess.
+			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && err->detail == TD_CAUSE_FORBIDDEN)
 				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
 							 "=true, without which slurmd may not see "
 							 "the devices that it gives out; who may do so, allows it: kubectl label namespace "
@@ -272,7 +278,7 @@ static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *ha
 	for (size_t i = 0; i < pods.n; i++) {
 		if (!is_of(pods.v[i], "slurmctld", sc->name))
 			continue;
-		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_OP_CONFIG), hash))
+		if (!td_op_pod_ready(pods.v[i]) || !td_streq(td_object_annotation(pods.v[i], TD_ANN_CONFIG), hash))
 			return 0;
 		int64_t born = td_op_born(pods.v[i]);
 		since = born > since ? born : since;
@@ -303,101 +309,79 @@ static long long ready_pods(struct td_op *op, struct td_object *sc, const char *
 
 static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_slurm_nodes *l)
 {
-	static const char *const words[] = {"total", "idle", "mixed", "allocated", "draining", "drained", "down"};
-	long long k[TD_LEN(words)] = {(long long)l->n};
+	static const char *const words[] = {
+		[TD_CLASS_IDLE] = "nodes.idle",         [TD_CLASS_MIXED] = "nodes.mixed",     [TD_CLASS_ALLOCATED] = "nodes.allocated",
+		[TD_CLASS_DRAINING] = "nodes.draining", [TD_CLASS_DRAINED] = "nodes.drained", [TD_CLASS_DOWN] = "nodes.down"};
+	long long k[TD_LEN(words)] = {0};
 	for (size_t i = 0; i < l->n; i++) {
-		uint64_t s = l->v[i].states;
-		size_t at = 1;
-		if (s & TD_NODE(DRAIN))
-			at = td_node_drained(s) ? 5 : 4;
-		else if (s & (TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) | TD_NODE(UNKNOWN) | TD_NODE(INVALID)))
-			at = 6;
-		else if (s & TD_NODE(MIXED))
-			at = 2;
-		else if (s & (TD_NODE(ALLOCATED) | TD_NODE(COMPLETING)))
-			at = 3;
-		k[at]++;
+		const struct td_pool_record r = td_op_record(&l->v[i]);
+		k[td_pool_record_class(&r)]++;
 	}
-	for (size_t i = 0; i < TD_LEN(words); i++) {
-		td_auto_free char *path = td_asprintf("nodes.%s", words[i]);
-		td_jm_int(d, root, path, k[i]);
+	td_jm_int(d, root, "nodes.total", (long long)l->n);
+	for (size_t i = 0; i < TD_LEN(words); i++)
+		td_jm_int(d, root, words[i], k[i]);
+}
+
+// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once. *ret_hash: the one in force; "" before the
+// first.
+static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash, struct td_error *err)
+{
+	*ret_hash = active(sc, v);
+	bool first = !**ret_hash, in_force = td_streq(*ret_hash, v->config_hash), runs = false;
+	if (v->config_hash && v->fresh && !in_force)
+		runs = runs_since(op, sc, v->config_hash);
+	enum td_pool_force force = td_pool_config_force(v->fresh, first, in_force, runs);
+	if (force == TD_FORCE_NOTHING)
+		return 0;
+	if (force == TD_FORCE_RECONFIGURE) {
+		td_auto_buf struct td_buf body = {0};
+		if (td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err))
+			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
+		td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	}
+	free(v->active);
+	*ret_hash = v->active = td_strdup(v->config_hash);
+	return 0;
 }
 
 int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
 {
-	yyjson_val *old = td_jget(sc->root, "status");
+	const char *hash;
+	int r = take_over(op, sc, v, &hash, err);
+	if (r)
+		return r;
+	yyjson_val *x, *old = td_jget(sc->root, "status");
 	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
-	int64_t now = td_real_ms(&td_clock_system);
-	const char *hash = active(sc, v);
-	// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once.
-	if (v->config_hash && v->fresh && !td_streq(hash, v->config_hash) && runs_since(op, sc, v->config_hash)) {
-		td_auto_buf struct td_buf body = {0};
-		int r = *hash ? td_slurm_raw(v->slurm, "GET", "/reconfigure/", NULL, v->call, &body, err) : 0;
-		if (r)
-			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
-		if (*hash)
-			td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
-		free(v->active);
-		hash = v->active = td_strdup(v->config_hash);
-	}
-	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(sc->root, "spec.login"), i, n, x)
 		logins_wanted += td_jint(x, "replicas", 1);
-	long long rest = ready_pods(op, sc, "slurmrestd"), logins = ready_pods(op, sc, "login");
-	bool config = !v->problem, ctl = v->fresh, rest_ok = rest > 0, login_ok = logins >= logins_wanted;
-	bool in_force = v->config_hash && td_streq(hash, v->config_hash);
-	bool ready = config && ctl && rest_ok && login_ok && in_force;
+	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes);
+	const struct td_pool_cluster_facts facts = {
+		.problem = v->problem,
+		.answers = v->fresh,
+		.in_force = v->config_hash && td_streq(hash, v->config_hash),
+		.was_running = td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded"),
+		.rest = ready_pods(op, sc, "slurmrestd"),
+		.logins = ready_pods(op, sc, "login"),
+		.logins_wanted = logins_wanted,
+		.nodes = v->n_nodes,
+		.gpus = v->gpus,
+		.devices_asked = td_op_dra(sc->root) || !td_streq(td_op_resource(sc->root), "nvidia.com/gpu"),
+		.devices = devices,
+	};
+	struct td_pool_cluster_plan plan;
+	td_pool_cluster_decide(&facts, &plan);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_jm_int(d, root, "observedGeneration", gen);
-	bool was = td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded");
-	td_jm_str(d, root, "phase", ready ? "Running" : !config && !was ? "Invalid" : was ? "Degraded" : "Starting");
+	td_jm_str(d, root, "phase", plan.phase);
 	td_jm_str(d, root, "slurmVersion", v->version ? v->version : td_jstr(old, "slurmVersion"));
 	if (*hash)
 		td_jm_str(d, root, "configHash", hash);
 	td_jm_str(d, root, "restUrl", v->url);
 	if (v->known)
 		node_counts(d, root, &v->nodes);
-	yyjson_mut_val *cs = td_jm_arr(d, root, "conditions");
-	td_auto_free char *login_text = td_asprintf("%lld of %lld login pods are ready", logins, logins_wanted);
-	td_op_condition(d, cs, old, "ConfigValid", config ? "True" : "False", config ? "Valid" : "Invalid",
-			config ? "the configuration is written" : v->problem, gen, now);
-	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes);
-	// The default names nvidia.com/gpu: a cluster that has none is well.
-	bool asked = td_op_dra(sc->root) || !td_streq(td_op_resource(sc->root), "nvidia.com/gpu");
-	td_op_condition(d, cs, old, "DevicesFound",
-			!config || !v->n_nodes ? "Unknown"
-			: v->gpus              ? "True"
-			: asked                ? "False"
-					       : "Unknown",
-			!config       ? "ConfigInvalid"
-			: !v->n_nodes ? "NoNodes"
-			: v->gpus     ? "Found"
-				      : "NoDevices",
-			!config       ? "see condition ConfigValid"
-			: !v->n_nodes ? "no node is in its NodeSets yet"
-				      : devices,
-			gen, now);
-	td_op_condition(d, cs, old, "ControllerReady", ctl ? "True" : "False", ctl ? "Answers" : "NoAnswer",
-			ctl ? "slurmctld answers" : "slurmctld does not answer yet", gen, now);
-	td_op_condition(d, cs, old, "RestApiReady", rest_ok ? "True" : "False", rest_ok ? "Running" : "NotRunning",
-			rest_ok ? "slurmrestd runs" : "no slurmrestd pod is ready", gen, now);
-	td_op_condition(d, cs, old, "LoginReady", login_ok ? "True" : "False", login_ok ? "Running" : "NotRunning", login_text, gen, now);
-	td_op_condition(d, cs, old, "Ready", ready ? "True" : "False",
-			ready       ? "Ready"
-			: !config   ? "ConfigInvalid"
-			: !ctl      ? "ControllerNotReady"
-			: !in_force ? "ConfigRollingOut"
-			: !rest_ok  ? "RestApiNotReady"
-				    : "LoginNotReady",
-			ready       ? "the cluster is ready"
-			: !config   ? v->problem
-			: !ctl      ? "slurmctld does not answer yet"
-			: !in_force ? "the new configuration is being rolled out"
-			: !rest_ok  ? "no slurmrestd pod is ready"
-				    : login_text,
-			gen, now);
+	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, TD_LEN(plan.v), gen);
 	return td_op_status_write(op, &td_slurmclusters, sc, d, c, err);
 }

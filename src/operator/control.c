@@ -149,7 +149,7 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 			td_op_template("slurmrestd-socket.yaml", {"program", td_op_program("slurmrestd.sh")},
 				       {"socket", "/run/slurmrestd/" TD_SLURM_REST_SOCKET});
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(over);
-		td_jm_key_str(d, td_jm_get(t, "metadata.annotations"), TD_SLURM_ACCESS, td_jm_getstr(o, "access"));
+		td_jm_key_str(d, td_jm_get(t, "metadata.annotations"), TD_ANN_REST_ACCESS, td_jm_getstr(o, "access"));
 		td_op_put(d, c, "command", td_jm_get(o, "command"));
 		td_op_put(d, c, "ports", td_jm_get(o, "ports"));
 		td_op_put(d, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));

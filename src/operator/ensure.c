@@ -1,6 +1,7 @@
 // Creates an object or brings what we own of it to the wanted form; writes only when something differs.
 #include "operator/operator.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
 		td_jm_key_str(d, m, yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
 	if (rev)
-		td_jm_key_str(d, m, TD_OP_REVISION, rev);
+		td_jm_key_str(d, m, TD_ANN_REVISION, rev);
 	op_add(d, "add", pointer, m);
 }
 
@@ -93,7 +94,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	if (!live) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
 		if (!w->once)
-			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_OP_REVISION, rev);
+			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_REVISION, rev);
 		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
 		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
 		return r ? refused(w, r, td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name), err) : 0;
@@ -120,6 +121,16 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 		return refused(w, r, td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name), err);
 	td_info("%s %s/%s: brought to the wanted form", w->gvr->kind, ns, name);
 	return 0;
+}
+
+void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status, const struct td_pool_condition *v, size_t n,
+		      long long generation)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct td_condition_want w = {
+			.type = v[i].type, .status = v[i].status, .reason = v[i].reason, .message = v[i].message, .generation = generation};
+		td_condition_add(d, list, td_jget(old_status, "conditions"), &w, td_real_ms(&td_clock_system));
+	}
 }
 
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,

@@ -1,4 +1,4 @@
-// The nodes of a cluster's NodeSets: collects what the two sides say, lets td_op_decide choose, does it, and writes the status.
+// The nodes of a cluster's NodeSets: collects what the two sides say, lets the pool choose, does it, and writes the status.
 #include "operator/nodeset.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_can
 	for (size_t i = 0; i < rows->n; i++) {
 		struct td_op_row *x = &rows->v[i];
 		int r;
-		if (x->node && !x->pod && !x->n.record && !x->n.keep && td_object_annotation(x->node, TD_OP_SHARE) &&
+		if (x->node && !x->pod && !x->n.record && !x->n.keep && td_object_annotation(x->node, TD_ANN_SHARE) &&
 		    (r = td_op_share_set(op, x->name, NULL, c, err)) && r != TD_NOT_FOUND)
 			return r;
 	}
@@ -42,64 +42,78 @@ static long long max_unavailable(const yyjson_val *set, size_t nodes)
 	return v < 1 ? 1 : v;
 }
 
-static int one(struct td_op *op, struct td_object *sc, struct td_object *set, struct td_op_view *v, struct td_objects *nodes,
-	       bool *unsettled, struct td_cancel *c, struct td_error *err)
+// What stops the whole NodeSet, in words.
+static void problems_of(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows, struct td_strv *ret)
 {
-	td_auto_strv struct td_strv problems = {0};
-	td_op_nodeset_check(set->root, &problems);
-	if (!sc)
-		td_strv_addf(&problems, "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct the name",
-			     td_jstr_or(set->root, "spec.clusterName", ""), set->ns);
-	td_auto_rows struct td_op_rows rows = {0};
-	td_op_rows_collect(op, sc, set, v, nodes, &rows);
-	struct td_op_counts k = {0};
-	struct td_op_node *flat = td_calloc(rows.n ? rows.n : 1, sizeof(*flat));
-	for (size_t i = 0; i < rows.n; i++)
-		flat[i] = rows.v[i].n;
-	const struct td_op_policy p = {
-		.replicas = td_jint(set->root, "spec.replicas", -1),
-		.rolling = !td_streq(td_jstr(set->root, "spec.updateStrategy.type"), "OnDelete"),
-		.max_unavailable = max_unavailable(set->root, rows.n),
-		.update_force_s = td_jbool(set->root, "spec.updateStrategy.force", false)
-					  ? seconds(td_jstr_or(set->root, "spec.updateStrategy.drainTimeout", "0s"))
-					  : -1,
-		.scale_force_s = td_jbool(set->root, "spec.scaleDown.force", false)
-					 ? seconds(td_jstr_or(set->root, "spec.scaleDown.drainTimeout", "0s"))
-					 : -1,
-		.view = v && v->fresh,
-		.now_s = td_real_ms(&td_clock_system) / 1000,
-	};
-	for (size_t i = 0; i < rows.n; i++) {
-		const char *of = rows.v[i].pod ? td_object_label(rows.v[i].pod, TD_OP_LABEL_CLUSTER) : NULL;
-		if (of && !td_streq(of, td_jstr(set->root, "spec.clusterName"))) {
-			td_strv_addf(&problems,
+	const char *cluster = td_jstr_or(set->root, "spec.clusterName", "");
+	td_op_nodeset_check(set->root, ret);
+	if (!p->sc)
+		td_strv_addf(ret, "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct the name",
+			     cluster, set->ns);
+	for (size_t i = 0; i < rows->n; i++) {
+		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;
+		if (of && strcmp(of, cluster) != 0) {
+			td_strv_addf(ret,
 				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this NodeSet and make a "
 				     "new one",
 				     of);
 			break;
 		}
 	}
-	td_op_decide(flat, rows.n, &p, &k);
-	for (size_t i = 0; i < rows.n; i++)
-		rows.v[i].n = flat[i];
-	free(flat);
-	for (size_t i = 0; i < rows.n; i++) {
-		struct td_op_row *x = &rows.v[i];
-		const char *waits = x->pod && x->n.act == TD_OP_NONE && !x->n.why ? td_op_unscheduled(x->pod) : NULL;
+}
+
+static int64_t force_s(const yyjson_val *set, const char *force, const char *timeout)
+{
+	return td_jbool(set, force, false) ? seconds(td_jstr_or(set, timeout, "0s")) : -1;
+}
+
+static void decide(const struct td_op_pass *p, const struct td_object *set, struct td_op_rows *rows, struct td_pool_set_counts *ret)
+{
+	const struct td_pool_policy policy = {
+		.replicas = td_jint(set->root, "spec.replicas", -1),
+		.rolling = !td_streq(td_jstr(set->root, "spec.updateStrategy.type"), "OnDelete"),
+		.max_unavailable = max_unavailable(set->root, rows->n),
+		.update_force_s = force_s(set->root, "spec.updateStrategy.force", "spec.updateStrategy.drainTimeout"),
+		.scale_force_s = force_s(set->root, "spec.scaleDown.force", "spec.scaleDown.drainTimeout"),
+		.view = p->v->fresh,
+		.now_ms = td_real_ms(&td_clock_system),
+		.config_ms = p->sc ? td_op_config_since(p->op, p->sc, p->v) : 0,
+	};
+	struct td_pool_member *flat = td_calloc(rows->n ? rows->n : 1, sizeof(*flat));
+	for (size_t i = 0; i < rows->n; i++)
+		flat[i] = rows->v[i].n;
+	td_pool_nodeset_decide(flat, rows->n, &policy, ret);
+
+	for (size_t i = 0; i < rows->n; i++) {
+		struct td_op_row *x = &rows->v[i];
+		x->n = flat[i];
+		const char *waits = x->pod && x->n.act == TD_MEMBER_NOTHING && !x->n.why ? td_op_unscheduled(x->pod) : NULL;
 		if (waits) {
 			snprintf(x->why, sizeof(x->why), "its slurmd pod waits for kube-scheduler: %s", waits);
 			x->n.why = x->why;
 		}
 	}
+	free(flat);
+}
+
+static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, bool *unsettled, struct td_error *err)
+{
+	td_auto_rows struct td_op_rows rows = {0};
+	td_op_rows_collect(p, set, nodes, &rows);
+	td_auto_strv struct td_strv problems = {0};
+	problems_of(p, set, &rows, &problems);
+	struct td_pool_set_counts k;
+	decide(p, set, &rows, &k);
+
 	// A spec with problems changes nothing: what runs goes on running. One failing node does not hold up the others.
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
-	for (size_t i = 0; i < rows.n && sc; i++) {
+	for (size_t i = 0; i < rows.n && p->sc; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_op_row_evictable(op, v, &rows.v[i], c, &e);
+		int r = td_op_row_evictable(p, &rows.v[i], &e);
 		if (!r && problems.n == 0) {
-			r = td_op_row_act(op, sc, set, v, &rows.v[i], c, &e);
-			*unsettled |= rows.v[i].n.act != TD_OP_NONE || rows.v[i].n.why;
+			r = td_op_row_act(p, set, &rows.v[i], &e);
+			*unsettled |= rows.v[i].n.act != TD_MEMBER_NOTHING || rows.v[i].n.why;
 		}
 		if (r && !first) {
 			first = r;
@@ -107,13 +121,14 @@ static int one(struct td_op *op, struct td_object *sc, struct td_object *set, st
 		}
 	}
 	*unsettled |= k.ready != k.desired;
-	int r = problems.n || !sc ? 0 : unshare_left(op, &rows, c, err);
+	int r = problems.n || !p->sc ? 0 : unshare_left(p->op, &rows, p->c, err);
 	if (r)
 		return r;
+
 	td_auto_buf struct td_buf text = {0};
 	for (size_t i = 0; i < problems.n; i++)
 		td_buf_printf(&text, "%s%s", i ? "; " : "", problems.v[i]);
-	r = td_op_nodeset_status(op, set, &rows, &k, sc ? v : NULL, problems.n ? td_buf_str(&text) : NULL, c, err);
+	r = td_op_nodeset_status(p, set, &rows, &k, problems.n ? td_buf_str(&text) : NULL, err);
 	if (!first)
 		return r;
 	if (err)
@@ -121,28 +136,24 @@ static int one(struct td_op *op, struct td_object *sc, struct td_object *set, st
 	return first;
 }
 
-int td_op_nodesets_sync(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
-			struct td_objects *sets, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err)
 {
 	td_auto_objects struct td_objects nodes = {0};
-	td_informer_list(op->nodes, NULL, &nodes);
+	td_informer_list(p->op->nodes, NULL, &nodes);
 	td_op_sort(&nodes);
 	bool unsettled = false;
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
-	for (size_t i = 0; i < sets->n; i++) {
+	for (size_t i = 0; i < p->sets->n; i++) {
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_object_deleting(sets->v[i]) ? 0 : one(op, sc, sets->v[i], v, &nodes, &unsettled, c, &e);
+		int r = td_object_deleting(p->sets->v[i]) ? 0 : one(p, p->sets->v[i], &nodes, &unsettled, &e);
 		if (r && !first) {
 			first = r;
 			first_err = e;
 		}
 	}
-	int r = td_op_nodesets_sweep(op, sc, ns, cluster, v, sets, &nodes, c, err);
-	int64_t now = td_mono_ms(&td_clock_system), quiet = now - v->changed;
-	// Slurm tells nobody when a node changes: looked at often while something moves, and never so often that looking is the load.
-	int64_t ms = unsettled || !v->fresh ? (quiet < 30000 ? 100 : 1000) : quiet < 15000 ? 1000 : 2000;
-	*again_ms = ms > v->cost * 20 ? ms : v->cost * 20;
+	int r = td_op_nodesets_sweep(p, &nodes, err);
+	*again_ms = td_pool_nodeset_again_ms(unsettled, p->v->fresh, td_mono_ms(&td_clock_system) - p->v->changed, p->v->cost);
 	if (first) {
 		if (err)
 			*err = first_err;

@@ -4,7 +4,29 @@
 #include "api/selector.h"
 #include "slurm/hostlist.h"
 
+#include <ctype.h>
 #include <string.h>
+
+int td_op_name_cmp(const char *a, const char *b)
+{
+	while (*a && *b) {
+		if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+			size_t za = strspn(a, "0"), zb = strspn(b, "0"), na = strspn(a + za, "0123456789"),
+			       nb = strspn(b + zb, "0123456789");
+			int k = na != nb ? (na < nb ? -1 : 1) : strncmp(a + za, b + zb, na);
+			if (k)
+				return k;
+			a += za + na;
+			b += zb + nb;
+			continue;
+		}
+		if (*a != *b)
+			return (unsigned char)*a < (unsigned char)*b ? -1 : 1;
+		a++;
+		b++;
+	}
+	return *a ? 1 : *b ? -1 : 0;
+}
 
 static int cmp_objects(const void *a, const void *b)
 {
@@ -34,7 +56,7 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 
 bool td_op_is_slurmd(const struct td_object *p)
 {
-	return td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmd") && td_object_label(p, TD_OP_LABEL_NODESET);
+	return td_streq(td_object_label(p, TD_LABEL_NAME), "slurmd") && td_object_label(p, TD_LABEL_NODESET);
 }
 
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
@@ -51,7 +73,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 			continue;
 		for (size_t k = 0; k < pods.n; k++)
 			if (td_op_is_slurmd(pods.v[k]) && td_streq(pods.v[k]->ns, s->ns) &&
-			    td_streq(td_object_label(pods.v[k], TD_OP_LABEL_NODESET), s->name))
+			    td_streq(td_object_label(pods.v[k], TD_LABEL_NODESET), s->name))
 				return td_object_ref(s);
 		if (!td_op_selects(s, node))
 			continue;
@@ -151,81 +173,85 @@ static int lacks_template(struct td_op *op, struct td_object *sc, const struct t
 			   name, sc->name);
 }
 
-void td_op_rows_collect(struct td_op *op, struct td_object *sc, struct td_object *set, struct td_op_view *v, struct td_objects *nodes,
-			struct td_op_rows *ret)
+// The pod that the node should have, or why there cannot be one.
+static void want(const struct td_op_pass *p, const struct td_object *set, struct td_op_row *x)
+{
+	struct td_op *op = p->op;
+	struct td_error err = TD_ERROR_INIT;
+	long long gpus;
+	if (!td_op_gpus(op, p->sc->root, x->node, &gpus, &err) ||
+	    !td_op_share_of(p->sc->root, set->root, x->node->root, gpus, &x->share, &err) ||
+	    td_op_slurmd_pod(p->sc->root, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
+	    lacks_template(op, p->sc, &x->share, &err)) {
+		snprintf(x->why, sizeof(x->why), "%s", err.msg);
+		x->n.refuse = x->why;
+	}
+}
+
+static void pod_facts(const struct td_op_pass *p, struct td_op_row *x)
+{
+	const char *phase = td_jstr_or(x->pod->root, "status.phase", "");
+	const char *revision = td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_ANN_REVISION);
+	x->n.pod = true;
+	x->n.pod_ip = td_jstr_or(x->pod->root, "status.podIP", "");
+	x->n.pod_deleting = td_object_deleting(x->pod);
+	x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
+	x->n.pod_ready = td_op_pod_ready(x->pod);
+	x->n.pod_current = !x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION), revision);
+	x->n.pod_born_ms = td_op_born(x->pod);
+	enum td_pool_sight sight = td_pool_sight_of(p->v->fresh, x->n.pod_ready, x->slurm);
+	int64_t left = td_op_missing_look(&p->v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));
+	x->n.missing = left >= 0;
+	x->n.forgotten = left == 0;
+}
+
+static void facts(const struct td_op_pass *p, const struct td_object *set, struct td_op_row *x)
+{
+	x->node = td_informer_get(p->op->nodes, NULL, x->name);
+	x->slurm = p->v->fresh ? td_slurm_node_find(&p->v->nodes, x->name) : NULL;
+	x->n.name = x->name;
+	x->n.exists = x->node && !td_object_deleting(x->node);
+	x->n.ready = x->node && td_op_ready(x->node);
+	x->n.matched = x->n.matched && p->sc;
+	if (x->n.matched)
+		want(p, set, x);
+	x->n.record_differs = x->slurm && x->want && (differs(x->slurm, &x->share) || lacks_features(x->slurm, td_json_root(x->want)));
+	if (x->pod)
+		pod_facts(p, x);
+}
+
+void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, struct td_op_rows *ret)
 {
 	for (size_t i = 0; i < nodes->n; i++) {
-		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes->v[i]);
+		td_auto(td_object_unref) struct td_object *owner = td_op_claim(p->op, nodes->v[i]);
 		if (!owner || !td_streq(owner->uid, set->uid))
 			continue;
 		struct td_op_row *x = row_of(ret, nodes->v[i]->name);
 		x->n.matched = td_op_selects(set, nodes->v[i]);
 	}
 	td_auto_objects struct td_objects pods = {0};
-	td_informer_list(op->pods, set->ns, &pods);
+	td_informer_list(p->op->pods, set->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *node = td_op_pod_node(pods.v[i]);
-		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_NODESET), set->name))
+		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
 			continue;
 		struct td_op_row *x = row_of(ret, node);
 		td_object_unref(x->pod);
 		x->pod = td_object_ref(pods.v[i]);
 	}
 	td_auto_free char *mark = td_slurm_set_feature(set->name);
-	for (size_t i = 0; v && v->fresh && i < v->nodes.n; i++)
-		if ((v->nodes.v[i].states & TD_NODE(DYNAMIC_NORM)) && has_feature(&v->nodes.v[i], mark))
-			row_of(ret, v->nodes.v[i].name);
-	int64_t since = sc && v ? td_op_config_since(op, sc, v) : 0;
-	for (size_t i = 0; i < ret->n; i++) {
-		struct td_op_row *x = &ret->v[i];
-		struct td_error err = TD_ERROR_INIT;
-		x->node = td_informer_get(op->nodes, NULL, x->name);
-		x->n.name = x->name;
-		x->n.exists = x->node && !td_object_deleting(x->node);
-		x->n.ready = x->node && td_op_ready(x->node);
-		x->n.record = v && v->fresh ? td_slurm_node_find(&v->nodes, x->name) : NULL;
-		if (x->n.matched && !sc)
-			x->n.matched = false;
-		if (x->n.matched) {
-			long long gpus;
-			if (!td_op_gpus(op, sc->root, x->node, &gpus, &err) ||
-			    !td_op_share_of(sc->root, set->root, x->node->root, gpus, &x->share, &err) ||
-			    td_op_slurmd_pod(sc->root, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
-			    lacks_template(op, sc, &x->share, &err)) {
-				snprintf(x->why, sizeof(x->why), "%s", err.msg);
-				x->n.refuse = x->why;
-			}
-			x->n.record_differs = x->n.record && x->want &&
-					      (differs(x->n.record, &x->share) || lacks_features(x->n.record, td_json_root(x->want)));
-		}
-		if (!x->pod)
-			continue;
-		const char *phase = td_jstr_or(x->pod->root, "status.phase", "");
-		x->n.pod = true;
-		x->n.pod_ip = td_jstr_or(x->pod->root, "status.podIP", "");
-		x->n.pod_deleting = td_object_deleting(x->pod);
-		x->n.pod_ended = td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
-		x->n.pod_ready = td_op_pod_ready(x->pod);
-		if (v) {
-			enum td_op_sight sight = !v->fresh || !x->n.pod_ready ? TD_OP_UNSEEN : x->n.record ? TD_OP_PRESENT : TD_OP_ABSENT;
-			int64_t left = td_op_missing_look(&v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));
-			x->n.missing = left >= 0;
-			x->n.forgotten = left == 0;
-		}
-		x->n.pod_updated =
-			!x->want || td_streq(td_object_annotation(x->pod, TD_OP_REVISION),
-					     td_jkey_str(td_jget(td_json_root(x->want), "metadata.annotations"), TD_OP_REVISION));
-		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained. The age keeps a
-		// record that never comes right from costing a pod a second.
-		const struct td_slurm_node *r = x->n.record;
-		int64_t born = td_op_born(x->pod);
-		if (x->n.record_differs && !td_op_drained_by_others(r) && td_real_ms(&td_clock_system) - born > 60000)
-			x->n.pod_updated = false;
-		x->n.older = since && born <= since; // within a second either way: replaced once more then
-	}
+	for (size_t i = 0; p->v->fresh && i < p->v->nodes.n; i++)
+		if ((p->v->nodes.v[i].states & TD_NODE(DYNAMIC_NORM)) && has_feature(&p->v->nodes.v[i], mark))
+			row_of(ret, p->v->nodes.v[i].name);
+
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(struct td_op_row), cmp_rows);
-	for (size_t i = 0; i < ret->n; i++) // the rows moved
-		if (ret->v[i].n.refuse)
-			ret->v[i].n.refuse = ret->v[i].why;
+	for (size_t i = 0; i < ret->n; i++) { // from here on rows stay where they are
+		struct td_op_row *x = &ret->v[i];
+		facts(p, set, x);
+		if (x->slurm) {
+			x->record = td_op_record(x->slurm);
+			x->n.record = &x->record;
+		}
+	}
 }

@@ -5,41 +5,48 @@
 
 #include <string.h>
 
-int td_op_nodesets_sweep(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
-			 struct td_objects *sets, struct td_objects *nodes, struct td_cancel *c, struct td_error *err)
+static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, struct td_error *err)
 {
-	td_auto_objects struct td_objects pods = {0};
-	td_informer_list(op->pods, ns, &pods);
-	for (size_t i = 0; i < pods.n; i++) {
-		bool owned = !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_OP_LABEL_CLUSTER), cluster) ||
-			     td_object_deleting(pods.v[i]);
+	for (size_t i = 0; i < pods->n; i++) {
+		const struct td_object *o = pods->v[i];
+		bool owned = !td_op_is_slurmd(o) || !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) || td_object_deleting(o);
 		// A NodeSet that names another cluster now still owns its pods: a slip of the pen ends nothing.
 		td_auto(td_object_unref) struct td_object *set =
-			sc ? td_informer_get(op->nodesets, ns, td_object_label(pods.v[i], TD_OP_LABEL_NODESET)) : NULL;
-		owned |= set != NULL;
-		if (owned)
+			p->sc ? td_informer_get(p->op->nodesets, p->ns, td_object_label(o, TD_LABEL_NODESET)) : NULL;
+		if (owned || set)
 			continue;
-		const struct td_delete del = {.uid = pods.v[i]->uid, .grace_s = -1};
-		td_info("slurmd pod %s/%s belongs to no NodeSet any more: ended", ns, pods.v[i]->name);
-		int r = td_kube_delete(op->k, &td_pods, ns, pods.v[i]->name, &del, c, err);
+		const struct td_delete del = {.uid = o->uid, .grace_s = -1};
+		td_info("slurmd pod %s/%s belongs to no NodeSet any more: ended", p->ns, o->name);
+		int r = td_kube_delete(p->op->k, &td_pods, p->ns, o->name, &del, p->c, err);
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
+	return 0;
+}
+
+static int shares_gone(const struct td_op_pass *p, const struct td_objects *nodes, struct td_error *err)
+{
 	for (size_t i = 0; i < nodes->n; i++) {
-		if (!td_object_annotation(nodes->v[i], TD_OP_SHARE))
+		if (!td_object_annotation(nodes->v[i], TD_ANN_SHARE))
 			continue;
-		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes->v[i]);
+		td_auto(td_object_unref) struct td_object *owner = td_op_claim(p->op, nodes->v[i]);
 		td_auto_objects struct td_objects there = {0};
-		td_informer_by_index(op->pods, "node", nodes->v[i]->name, &there);
+		td_informer_by_index(p->op->pods, "node", nodes->v[i]->name, &there);
 		bool slurmd = false;
 		for (size_t k = 0; k < there.n; k++)
 			slurmd |= td_op_is_slurmd(there.v[k]);
 		int r;
-		if (!owner && !slurmd && (r = td_op_share_set(op, nodes->v[i]->name, NULL, c, err)) && r != TD_NOT_FOUND)
+		if (!owner && !slurmd && (r = td_op_share_set(p->op, nodes->v[i]->name, NULL, p->c, err)) && r != TD_NOT_FOUND)
 			return r;
 	}
-	// Ghosts: dynamic nodes that carry the mark of a NodeSet which is not there any more.
-	for (size_t i = 0; sc && v->fresh && i < v->nodes.n; i++) {
+	return 0;
+}
+
+// Dynamic nodes that carry the mark of a NodeSet which is not there any more.
+static void ghosts(const struct td_op_pass *p, const struct td_objects *pods)
+{
+	struct td_op_view *v = p->v;
+	for (size_t i = 0; i < v->nodes.n; i++) {
 		const struct td_slurm_node *n = &v->nodes.v[i];
 		if (!(n->states & TD_NODE(DYNAMIC_NORM)) || !n->features)
 			continue;
@@ -50,17 +57,30 @@ int td_op_nodesets_sweep(struct td_op *op, struct td_object *sc, const char *ns,
 			if (td_starts(f.v[k], "set."))
 				mark = f.v[k] + 4;
 		bool known = !mark;
-		for (size_t k = 0; k < sets->n && !known; k++)
-			known = td_streq(sets->v[k]->name, mark);
-		for (size_t k = 0; k < pods.n && !known; k++) // its pod is still ending
-			known = td_op_is_slurmd(pods.v[k]) && td_streq(td_op_pod_node(pods.v[k]), n->name);
+		for (size_t k = 0; k < p->sets->n && !known; k++)
+			known = td_streq(p->sets->v[k]->name, mark);
+		for (size_t k = 0; k < pods->n && !known; k++) // its pod is still ending
+			known = td_op_is_slurmd(pods->v[k]) && td_streq(td_op_pod_node(pods->v[k]), n->name);
 		if (known)
 			continue;
 		struct td_error e = TD_ERROR_INIT;
-		int r = n->states & TD_NODE(DOWN) ? td_slurm_node_delete(v->slurm, n->name, v->call, &e)
-						  : td_slurm_node_update(v->slurm, n->name, "DOWN", TD_OP_REASON_GONE, v->call, &e);
+		const struct td_pool_record record = td_op_record(n);
+		int r = td_pool_ghost(&record) == TD_MEMBER_DELETE_RECORD
+				? td_slurm_node_delete(v->slurm, n->name, v->call, &e)
+				: td_slurm_node_update(v->slurm, n->name, "DOWN", TD_REASON_GONE, v->call, &e);
 		v->fetched = 0;
 		td_info("SlurmCluster %s: node %s belongs to no NodeSet any more: %s", v->key, n->name, r ? e.msg : "its record goes");
 	}
-	return 0;
+}
+
+int td_op_nodesets_sweep(const struct td_op_pass *p, const struct td_objects *nodes, struct td_error *err)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(p->op->pods, p->ns, &pods);
+	int r = pods_gone(p, &pods, err);
+	if (!r)
+		r = shares_gone(p, nodes, err);
+	if (!r && p->sc && p->v->fresh)
+		ghosts(p, &pods);
+	return r;
 }

@@ -47,13 +47,13 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
-	const char *cluster = td_object_label(o, TD_OP_LABEL_CLUSTER);
+	const char *cluster = td_object_label(o, TD_LABEL_CLUSTER);
 	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait for its time-out.
-	if (cluster && td_streq(td_object_label(o, TD_OP_LABEL_NAME), "slurmrestd") && old && (!now || td_object_deleting(now))) {
+	if (cluster && td_streq(td_object_label(o, TD_LABEL_NAME), "slurmrestd") && old && (!now || td_object_deleting(now))) {
 		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
 		td_op_view_abort(op, key);
 	}
-	const char *at = td_object_label(o, TD_OP_LABEL_CLUSTER_NS);
+	const char *at = td_object_label(o, TD_LABEL_CLUSTER_NS);
 	enqueue(op->q, at ? at : o->ns, cluster);
 }
 
@@ -79,7 +79,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
 	    td_jequal(td_jget(old->root, "status.capacity"), td_jget(now->root, "status.capacity")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_op_ready(old) == td_op_ready(now) &&
-	    td_streq(td_object_annotation(old, TD_OP_SHARE), td_object_annotation(now, TD_OP_SHARE)) &&
+	    td_streq(td_object_annotation(old, TD_ANN_SHARE), td_object_annotation(now, TD_ANN_SHARE)) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
 	all_clusters(ctx);
@@ -131,7 +131,8 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else if (op->per_cluster) {
 		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
-	r2 = td_op_nodesets_sync(op, sc, ns, name, v, &sets, again_ms, c, &e);
+	const struct td_op_pass pass = {op, sc, ns, name, v, &sets, c};
+	r2 = td_op_nodesets_sync(&pass, again_ms, &e);
 	if (!r && r2) {
 		r = r2;
 		if (err)
@@ -183,15 +184,15 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, on_cluster},
 		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
 		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
-		{&op->pods, {&td_pods, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->configmaps, {&td_configmaps, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->secrets, {&td_secrets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->services, {&td_services, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->statefulsets, {&td_statefulsets, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->deployments, {&td_deployments, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
-		{&op->budgets, {&td_pdbs, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_budget},
+		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->secrets, {&td_secrets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->services, {&td_services, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
 		// where the API serves resource.k8s.io/v1 only
-		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_OP_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},
 	};
 	struct td_informer *informers[TD_LEN(table)];

@@ -1,4 +1,4 @@
-// The operator's own contracts: pure builders of objects, the pure decision about a NodeSet's nodes, and what talks to the two APIs.
+// The operator's own contracts: pure builders of objects, and what talks to the two APIs.
 //
 // One key per SlurmCluster ("ns/name"): a reconcile reads the caches, ensures the cluster's objects, then looks at every NodeSet that names
 // it. Nothing is remembered that a restart would miss (how long something has been so is counted anew): Slurm's records, the pods and the
@@ -8,34 +8,36 @@
 //   operator.c metrics.c          the role; what it shows
 //   cluster.c control.c percluster.c   a SlurmCluster: status, the objects of Slurm's daemons, its bridge and policies
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c   a NodeSet: nodeset.h says how its files work together
-//   decide.c missing.c            what to do with a node; slurmds that Slurm has forgotten. Pure
+//   missing.c                     slurmds that Slurm has forgotten: since when
 //   slurmd.c devices.c            a node's share and its slurmd pod; spec.devices
 //   build.c ensure.c view.c       helpers of builders; create or patch what differs; a cluster's Slurm as last seen
 #pragma once
 
 #include "api/status.h"
+#include "base/names.h"
 #include "kube/controller.h"
+#include "pool/nodeset.h"
 #include "slurm/conf.h"
 #include "slurm/rest.h"
 
 #include <pthread.h>
 
-// ---- words ----
-#define TD_OP_LABEL_CLUSTER "tandem.dev/cluster"
-#define TD_OP_LABEL_NODESET "tandem.dev/nodeset"
-#define TD_OP_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace" // on what a SlurmCluster has in the operator's namespace
-#define TD_OP_LABEL_NAME "app.kubernetes.io/name"
-#define TD_OP_CONFIG "tandem.dev/config-hash"      // on daemons' pod templates
-#define TD_OP_REVISION "tandem.dev/revision"       // on slurmd pods: hash of the whole wanted pod
-#define TD_OP_NODE "tandem.dev/slurm-node"         // on slurmd pods: the node they are for
-#define TD_OP_EVICTABLE "tandem.dev/evictable"     // label on slurmd pods of nodes that are drained or down and hold no job
-#define TD_OP_SHARE "tandem.dev/slurm-share"       // on nodes: what Slurm gives out there
-#define TD_OP_REASON_UPDATE "tandem: update"       // the slurmd pod is replaced
-#define TD_OP_REASON_SCALE_IN "tandem: scale-in"   // the node leaves the set
-#define TD_OP_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
-#define TD_OP_TAINT_DRAIN "tandem.dev/slurm-drain" // the bridge's: somebody drained the node in Slurm
-#define TD_OP_REASON_DEVICES "tandem: devices"     // the bridge's (pool/node.c): its kubelet offers fewer than the record says
-#define TD_OP_REASON_DEAD "tandem: slurmd died"    // its container; the next one clears its jobs away (slurmd.c)
+// ---- words: of base/names.h ----
+#define TD_OP_LABEL_CLUSTER TD_LABEL_CLUSTER
+#define TD_OP_LABEL_NODESET TD_LABEL_NODESET
+#define TD_OP_LABEL_CLUSTER_NS TD_LABEL_CLUSTER_NS
+#define TD_OP_LABEL_NAME TD_LABEL_NAME
+#define TD_OP_CONFIG TD_ANN_CONFIG
+#define TD_OP_REVISION TD_ANN_REVISION
+#define TD_OP_NODE TD_ANN_NODE
+#define TD_OP_EVICTABLE TD_LABEL_EVICTABLE
+#define TD_OP_SHARE TD_ANN_SHARE
+#define TD_OP_REASON_UPDATE TD_REASON_UPDATE
+#define TD_OP_REASON_SCALE_IN TD_REASON_SCALE_IN
+#define TD_OP_REASON_GONE TD_REASON_GONE
+#define TD_OP_TAINT_DRAIN TD_TAINT_DRAIN
+#define TD_OP_REASON_DEVICES TD_REASON_DEVICES
+#define TD_OP_REASON_DEAD TD_REASON_DEAD
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
 struct td_op_want {
@@ -77,9 +79,6 @@ void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, 
 int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field, struct td_error *err);
 // True when everything in `want` is in `live` with the same value: what the server added does not count; quantities compare by value.
 bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
-// A new list of conditions: `now` ([{type,status,reason,message}]) with transition times kept from `old` where the status did not change.
-void td_op_condition(yyjson_mut_doc *d, yyjson_mut_val *conditions, const yyjson_val *old_status, const char *type, const char *status,
-		     const char *reason, const char *message, long long generation, int64_t now_ms);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
 struct td_op_share {
@@ -114,73 +113,19 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 const char *td_op_pod_node(const struct td_object *pod);    // of a slurmd pod, scheduled or not; NULL: none
 const char *td_op_unscheduled(const struct td_object *pod); // why kube-scheduler has found no place; NULL: it has, or was not asked
 
-// ---- decide.c: what to do with a NodeSet's nodes (pure) ----
-enum td_op_act {
-	TD_OP_NONE,
-	TD_OP_CREATE,        // the pod
-	TD_OP_DELETE_POD,    // gracefully
-	TD_OP_DRAIN,         // with `why`
-	TD_OP_UNDRAIN,       // only while the reason is still ours
-	TD_OP_SET_DOWN,      // with `why`: its jobs are requeued
-	TD_OP_DELETE_RECORD, // Slurm's record of a node without slurmd; refused by Slurm while a job refers to it
-};
-struct td_op_node { // in
-	const char *name;
-	bool exists, matched, ready; // the Kubernetes node
-	const char *refuse;          // why it cannot be a Slurm node now; NULL: it can
-	bool pod, pod_ready, pod_deleting, pod_ended, pod_updated;
-	const char *pod_ip;                 // "" when none
-	const struct td_slurm_node *record; // Slurm's, NULL: none or unknown
-	bool record_differs;                // its size is not what the pod would say now
-	bool older;                         // its slurmd is from before the configuration that is in force
-	bool missing;                       // slurmd runs, and Slurm answers without a record of the node
-	bool forgotten;                     // so long that it will stay so (missing.c)
-	// out
-	bool keep;
-	bool evictable; // no job is on it and none can start: whoever evicts its pod ends nothing
-	enum td_op_act act;
-	const char *why; // static: the reason to write, or what is waited for
-};
-struct td_op_policy {
-	long long replicas; // -1: all that match
-	bool rolling;       // false: OnDelete
-	long long max_unavailable;
-	int64_t update_force_s, scale_force_s; // jobs are ended when a drain of ours is this old; -1: never
-	bool view;                             // Slurm's answer is fresh; without it nothing is taken away
-	int64_t now_s;                         // Slurm's clock is taken to be ours
-};
-struct td_op_counts {
-	long long desired, matched, assigned, ready, updated, running, idle, allocated, draining, drained, down;
-};
-// nodes: sorted by name. Fills the out fields and the counts.
-void td_op_decide(struct td_op_node *nodes, size_t n, const struct td_op_policy *p, struct td_op_counts *ret);
-extern const char td_op_turn[];                        // `why` of a node whose update waits because as many as allowed are out of service
-bool td_op_available(const struct td_op_node *n);      // takes part in the pool: slurmd runs, and Slurm would give it work
-bool td_op_record_busy(const struct td_slurm_node *r); // a job may be on it
-bool td_op_reason_ours(const char *reason);            // one of those that the operator and slurmd's pod write
-// The record carries a reason that is not ours to lose.
-bool td_op_drained_by_others(const struct td_slurm_node *r);
-bool td_op_drained_by_us(const struct td_slurm_node *r, const char *reason);
 int td_op_name_cmp(const char *a, const char *b); // n2 before n10
 void td_op_sort(struct td_objects *l);            // by name
 
-// ---- missing.c: slurmds that Slurm has forgotten (pure) ----
-enum td_op_sight {
-	TD_OP_UNSEEN,  // Slurm gave no complete answer, or no slurmd pod is Ready there: nothing is known
-	TD_OP_PRESENT, // Slurm has a record of the node
-	TD_OP_ABSENT,  // a complete answer without it, while the slurmd pod is Ready
-};
-struct td_op_absent {
-	char *node, *pod; // uid of the pod since when it is missed; NULL: not missed now
-	int64_t since, looked;
-	int tries; // restarts in vain
-};
+// ---- missing.c: slurmds that Slurm has forgotten (pool/nodeset.h says what that is) ----
 struct td_op_missing {
-	struct td_op_absent *v;
+	struct td_op_absent {
+		char *node, *pod; // uid of the pod since when it is missed; NULL: not missed now
+		struct td_pool_absence a;
+	} *v;
 	size_t n;
 };
-// One look at one node. Returns -1: nothing is wrong (yet); 0: the pod must be replaced; else after how many ms of the same it must be.
-int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_op_sight sight, int64_t now_ms);
+// One look at one node; returns as td_pool_absence_look.
+int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_pool_sight sight, int64_t now_ms);
 void td_op_missing_restarted(struct td_op_missing *m, const char *node); // its pod is being replaced
 void td_op_missing_done(struct td_op_missing *m);
 
@@ -234,13 +179,22 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 // When the slurmctld that runs the configuration in force was made, in ms of the real time; 0: none is in force.
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v);
 int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err);
-// sc NULL: the cluster is gone, its slurmd pods go too. *again_ms: when to look again at the latest.
-int td_op_nodesets_sync(struct td_op *op, struct td_object *sc, const char *ns, const char *cluster, struct td_op_view *v,
-			struct td_objects *sets, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// One reconcile of the NodeSets of a cluster, as its steps hand it on.
+struct td_op_pass {
+	struct td_op *op;
+	struct td_object *sc; // NULL: the cluster is gone, its slurmd pods go too
+	const char *ns, *cluster;
+	struct td_op_view *v;
+	struct td_objects *sets;
+	struct td_cancel *c;
+};
+// *again_ms: when to look again at the latest.
+int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err);
 // view.c
-bool td_op_ready(const struct td_object *o);     // condition Ready of a node or a pod
-int64_t td_op_born(const struct td_object *o);   // its creation, in ms of the real time; 0: it does not say
-bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
+bool td_op_ready(const struct td_object *o);                       // condition Ready of a node or a pod
+int64_t td_op_born(const struct td_object *o);                     // its creation, in ms of the real time; 0: it does not say
+bool td_op_pod_ready(const struct td_object *p);                   // runs, is ready and is not ending
+struct td_pool_record td_op_record(const struct td_slurm_node *n); // points into n
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);
 // Ends what is waiting for this cluster's Slurm (key NULL: for any); the next reconcile starts afresh.
@@ -250,6 +204,9 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 // Below: every call to Slurm takes v->call, every call to Kubernetes the reconcile's own cancel.
 // ensure.c
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
+// As a status's conditions; old_status: before, whose times stand where a condition stays as it is.
+void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status, const struct td_pool_condition *v, size_t n,
+		      long long generation);
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,
 		       struct td_error *err);
 // metrics.c

@@ -3,6 +3,7 @@
 
 #include "api/kinds.h"
 #include "api/quantity.h"
+#include "base/names.h"
 
 #include <string.h>
 #include <strings.h>
@@ -152,7 +153,7 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));
 	td_auto_strv struct td_strv f = {0};
 	td_strv_add(&f, set);
-	static const char *const topology[] = {"topology.tandem.dev/block", "topology.tandem.dev/rack"};
+	static const char *const topology[] = {TD_LABEL_BLOCK, TD_LABEL_RACK};
 	for (size_t i = 0; i < TD_LEN(topology); i++) {
 		const char *v = td_jkey_str(td_jget(node, "metadata.labels"), topology[i]);
 		if (td_slurm_is_name(v) && !td_starts(v, "set.") && !td_strv_has(&f, v))

@@ -8,6 +8,20 @@
 
 #include <string.h>
 
+struct td_pool_record td_op_record(const struct td_slurm_node *n)
+{
+	return (struct td_pool_record){.drain = n->states & TD_NODE(DRAIN),
+				       .down = n->states & TD_NODE(DOWN),
+				       .bad = td_node_bad(n->states),
+				       .silent = !(n->states & TD_NODE_BAD & ~TD_NODE(NOT_RESPONDING)),
+				       .jobs = td_node_busy(n->states),
+				       .mixed = n->states & TD_NODE(MIXED),
+				       .alloc_cpus = n->alloc_cpus,
+				       .reason = n->reason,
+				       .address = n->address,
+				       .reason_at = n->reason_at};
+}
+
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 {
 	pthread_mutex_lock(&op->lock);
@@ -84,31 +98,23 @@ void td_op_views_free(struct td_op *op)
 	}
 }
 
-// Where a slurmrestd pod that runs listens, the first by name. Caller frees; NULL: err says why.
-static char *rest_url(struct td_op *op, struct td_object *sc, struct td_error *err)
+static char *rest_url(struct td_op *op, struct td_object *sc, const struct td_op_view *v, struct td_error *err)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(op->pods, sc->ns, &pods);
-	struct td_object *best = NULL;
-	for (size_t i = 0; i < pods.n; i++) {
-		struct td_object *p = pods.v[i];
-		if (!td_streq(td_object_label(p, TD_OP_LABEL_NAME), "slurmrestd") ||
-		    !td_streq(td_object_label(p, TD_OP_LABEL_CLUSTER), sc->name) || td_object_deleting(p) ||
-		    !td_streq(td_jstr(p->root, "status.phase"), "Running") || !td_jstr(p->root, "status.podIP"))
-			continue;
-		if (!best || strcmp(p->name, best->name) < 0)
-			best = p;
-	}
-	if (best)
-		return td_slurm_pod_url(best->root, op->empty_dirs, err);
-	td_fail(err, TD_NOT_FOUND, "no slurmrestd pod runs");
-	return NULL;
+	td_auto_free const yyjson_val **mine = td_calloc(pods.n ? pods.n : 1, sizeof(yyjson_val *));
+	struct td_slurm_where w = {.pods = mine, .current = v->url, .empty_dirs = op->empty_dirs};
+	for (size_t i = 0; i < pods.n; i++)
+		if (td_streq(td_object_label(pods.v[i], TD_LABEL_NAME), "slurmrestd") &&
+		    td_streq(td_object_label(pods.v[i], TD_LABEL_CLUSTER), sc->name))
+			mine[w.n++] = pods.v[i]->root;
+	return td_slurm_rest_url(&w, err);
 }
 
 static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
-	td_auto_free char *url = rest_url(op, sc, &e), *name = td_asprintf("%s-jwt-key", sc->name);
+	td_auto_free char *url = rest_url(op, sc, v, &e), *name = td_asprintf("%s-jwt-key", sc->name);
 	if (!url)
 		return td_fail(err, e.code, "%s", e.msg);
 	td_auto(td_object_unref) struct td_object *secret = td_informer_get(op->secrets, sc->ns, name);

@@ -121,8 +121,15 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 	return step(TD_DO_NOTHING, "its job's state is not known");
 }
 
-struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const struct td_pool_job *j)
+struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const struct td_pool_job *job)
 {
+	struct td_pool_job seen = *job;
+	const struct td_pool_job *j = &seen;
+	if (seen.know == TD_JOB_GONE && seen.unproven) { // taken for one of ours whose state nobody knows
+		seen.know = TD_JOB_READ;
+		seen.is = TD_IS_UNKNOWN;
+		seen.ours = true;
+	}
 	switch (a->pod) {
 	case TD_POD_GONE:
 		return release(j, "its pod is gone");

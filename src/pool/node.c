@@ -1,29 +1,9 @@
 #include "pool/pool.h"
 
+#include "base/names.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#define CORDONED "tandem: cordoned"
-#define REQUESTED "tandem: requested"
-#define GATE "tandem: gate"
-#define DEVICES "tandem: devices"
-#define LOST "tandem: slurm state lost"
-
-static bool starts(const char *s, const char *prefix)
-{
-	return s && strncmp(s, prefix, strlen(prefix)) == 0;
-}
-
-bool td_pool_reason_ours(const char *reason)
-{
-	return starts(reason, CORDONED) || starts(reason, REQUESTED) || starts(reason, GATE) || starts(reason, DEVICES) ||
-	       starts(reason, LOST);
-}
-
-bool td_pool_reason_tandem(const char *reason)
-{
-	return starts(reason, "tandem:");
-}
 
 // Appends s to the reason; what has no place in one line of Slurm becomes a blank, and the end is cut on a UTF-8 boundary.
 static void add(char *out, const char *s)
@@ -46,7 +26,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	ret->decided = true;
 	if (!f->slurm)
 		return; // not a node of Slurm's: nothing to show, nothing to drain
-	bool ours = f->drain && td_pool_reason_ours(f->reason);
+	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
 	if (f->drain || f->bad) {
 		ret->state = f->words;
@@ -55,20 +35,20 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 	if (!f->k8s)
 		return; // its Node object is gone: the operator's business
 	if (f->lost_state)
-		add(ret->reason, LOST);
+		add(ret->reason, TD_REASON_LOST);
 	else if (f->cordoned)
-		add(ret->reason, CORDONED " in Kubernetes");
+		add(ret->reason, TD_REASON_CORDONED " in Kubernetes");
 	else if (f->request) {
-		add(ret->reason, REQUESTED);
+		add(ret->reason, TD_REASON_REQUESTED);
 		if (*f->request) {
 			add(ret->reason, ": ");
 			add(ret->reason, f->request);
 		}
 	} else if (f->gate && (ours || !f->gate_alarm)) {
-		add(ret->reason, GATE ", ");
+		add(ret->reason, TD_REASON_GATE ", ");
 		add(ret->reason, f->gate);
 	} else if (f->devices) {
-		add(ret->reason, DEVICES ", ");
+		add(ret->reason, TD_REASON_DEVICES ", ");
 		add(ret->reason, f->devices);
 	}
 	if (*ret->reason && !f->drain)

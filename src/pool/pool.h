@@ -1,7 +1,8 @@
 // The model of one pool and every decision about it: pure functions. No HTTP, no JSON, no clock, no memory of the past.
 //
-// Callers translate what both APIs say into these structs, ask, and carry out the answer. Every rule is one of docs/protocols.md; every
-// decision bug adds a scenario to t/scenarios/.
+// Callers translate what both APIs say into these structs, ask, and carry out the answer: `facts` reads, `pool` decides, `act` acts. Every
+// rule is one of docs/protocols.md; every decision bug adds a scenario to t/scenarios/. steps.h has the smaller decisions about an ask,
+// nodeset.h and cluster.h the operator's.
 #pragma once
 
 #include <stdbool.h>
@@ -41,6 +42,7 @@ enum td_job_is { // what its states mean, reduced to what decides
 struct td_pool_job {
 	enum td_job_know know;
 	enum td_job_is is;
+	bool unproven;         // GONE by one read only: a poll must show first that not all of Slurm's state is gone
 	bool ours;             // it names this ask (admin_comment, or name and user)
 	bool cancelled;        // ended as CANCELLED
 	bool started;          // it was given nodes once
@@ -104,11 +106,11 @@ struct td_pool_node {
 int td_pool_fits_now(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w);
 // Could any node ever take it? When not, the reason in words goes to `why` ("no node has 9 gpu (the largest has 8)"). kinds: names of the
 // GRES kinds.
-bool td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w, const char *const *kinds, char *why,
-		       size_t len);
+enum td_pool_fit { TD_FIT_NO_NODES, TD_FIT_NEVER, TD_FIT_SOME_DAY };
+enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w, const char *const *kinds,
+				   char *why, size_t len);
 
-// ---- one node, both sides (docs/protocols.md 2)
-// ------------------------------------------------------------------------------------------------
+// ---- one node, both sides (docs/protocols.md 2) -----------------------------------------------------------------------
 struct td_pool_node_facts {
 	// Kubernetes
 	bool k8s;            // there is a Node object
@@ -136,9 +138,42 @@ struct td_pool_node_plan {
 	const char *state, *text; // annotations slurm-state and slurm-reason; NULL: removed. They point into the facts
 };
 void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node_plan *ret);
-// A reason that this code wrote and may lift; those of the operator and the agents (also "tandem: …") it may not.
-bool td_pool_reason_ours(const char *reason);
-bool td_pool_reason_tandem(const char *reason); // "tandem: …": of any part of Tandem
+
+// ---- whose the reason of a drain is: who may change it, and lift the drain (reason.c) -------------------------------------------
+enum td_pool_owner {
+	TD_OWNER_OTHERS,   // a person, or nobody
+	TD_OWNER_BRIDGE,   // cordons, requests, gates, devices, a lost state
+	TD_OWNER_OPERATOR, // updates, nodes that leave or are gone, slurmds that died
+	TD_OWNER_TANDEM,   // "tandem: …" of some other part
+	TD_OWNER_SLURM,    // Slurm itself: the slurmd reported fewer devices than the record says
+};
+enum td_pool_owner td_pool_reason_owner(const char *reason);  // NULL: of others
+bool td_pool_reason_is(const char *reason, const char *what); // what: a TD_REASON_… of base/names.h
+// Some part of Tandem wrote it.
+bool td_pool_reason_tandem(const char *reason);
+
+// ---- Slurm's record of a node, reduced to what decides; slurm/states.h says what its states mean -----------------------------------
+struct td_pool_record {
+	bool drain;         // its DRAIN flag
+	bool down;          // Slurm holds it for dead: its jobs have ended
+	bool bad;           // down, failed, not responding, …: Slurm gives it no work, and nobody asked for that
+	bool silent;        // bad only because it does not respond: sinfo counts it as what it was ("idle*")
+	bool jobs, mixed;   // a job is on it or ends; mixed: there is room for more
+	int64_t alloc_cpus; // a hint beside `jobs`
+	const char *reason, *address;
+	int64_t reason_at; // epoch seconds
+};
+bool td_pool_record_busy(const struct td_pool_record *r); // a job may be on it; NULL: false
+enum td_pool_class { TD_CLASS_IDLE, TD_CLASS_MIXED, TD_CLASS_ALLOCATED, TD_CLASS_DRAINING, TD_CLASS_DRAINED, TD_CLASS_DOWN };
+enum td_pool_class td_pool_record_class(const struct td_pool_record *r); // each node counts once
+
+// ---- a condition of an object's status ---------------------------------------------------------------------------------------------
+#define TD_STATUS_TRUE "True"
+#define TD_STATUS_FALSE "False"
+#define TD_STATUS_UNKNOWN "Unknown"
+struct td_pool_condition {
+	const char *type, *status, *reason, *message;
+};
 
 // ---- words ------------------------------------------------------------------------------------------------------------------------
 // Slurm's reason for a waiting job ("Resources", "QOSMaxGRESPerUser", …) in plain words.

@@ -212,8 +212,8 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
 		long long code = td_jint(v, "error.code", 0);
 		if (code)
-			return td_fail(err, td_slurm_code(code, false), "ending job %" PRId64 ": %s (%lld)", id,
-				       td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
+			return td_fail_detail(err, td_slurm_code(code, false), (int)code, "ending job %" PRId64 ": %s (%lld)", id,
+					      td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
 	}
 	return 0;
 }

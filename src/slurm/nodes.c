@@ -76,7 +76,8 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 		return td_wrap(err, "node %s", name);
 	yyjson_val *list = td_jget(td_json_root(j), "nodes"), *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
 	// An unknown node: HTTP 200, no list, an error without a number (docs/facts/slurm.md S-T6); by its real number on other versions.
-	if (!yyjson_arr_size(list) && ((status == 200 && e && !td_jint(e, "error_number", 0)) || td_jint(e, "error_number", 0) == 2018))
+	if (!yyjson_arr_size(list) &&
+	    ((status == 200 && e && !td_jint(e, "error_number", 0)) || td_jint(e, "error_number", 0) == TD_SLURM_ERR_NO_NODE))
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
 	if (e || status != 200)
 		return td_slurm_refused(&k, status, td_json_root(j), "", err);
@@ -91,6 +92,22 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 	return l->n ? bsearch(&key, l->v, l->n, sizeof(*l->v), by_name) : NULL;
 }
 
+// One write to a node.
+static int change(struct td_slurm *s, const struct td_slurm_call *k, const char *doing, const char *name, struct td_cancel *c,
+		  struct td_error *err)
+{
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_call_ok(s, k, c, NULL, &e);
+	if (r == TD_INVALID && e.detail == TD_SLURM_ERR_NO_NODE)
+		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+	if (!r)
+		return 0;
+	td_wrap(&e, "%s node %s", doing, name);
+	if (err)
+		*err = e;
+	return r;
+}
+
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
 			 struct td_error *err)
 {
@@ -103,10 +120,7 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
 	td_auto_free char *body = s->a->node_change_body(state, reason);
 	const struct td_slurm_call k = {.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
-	r = td_slurm_call_ok(s, &k, c, NULL, err);
-	if (r == TD_INVALID && err && strstr(err->msg, "(2018)"))
-		r = td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
-	return r ? td_wrap(err, "updating node %s", name) : 0;
+	return change(s, &k, "updating", name, c, err);
 }
 
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err)
@@ -121,9 +135,5 @@ int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel 
 	if (r)
 		return r;
 	const struct td_slurm_call k = {.op = TD_SLURM_NODE_DELETE, .method = "DELETE", .path = td_buf_str(&path)};
-	struct td_error e = TD_ERROR_INIT;
-	r = td_slurm_call_ok(s, &k, c, NULL, &e);
-	if (r == TD_INVALID && strstr(e.msg, "(2018)"))
-		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
-	return r ? td_fail(err, r, "deleting node %s: %.400s", name, e.msg) : 0;
+	return change(s, &k, "deleting", name, c, err);
 }

@@ -89,8 +89,8 @@ static bool is_read(const struct td_slurm_call *k)
 int td_slurm_code(long long number, bool read)
 {
 	switch (number) {
-	case 11:   // EAGAIN: MaxJobCount reached
-	case 2013: // ESLURM_NOT_TOP_PRIORITY
+	case 11: // EAGAIN: MaxJobCount reached
+	case TD_SLURM_ERR_NOT_TOP:
 	case 2015: // ESLURM_REQUESTED_PART_CONFIG_UNAVAILABLE: down or drained for now
 	case 2016: // ESLURM_NODES_BUSY
 	case 2050: // ESLURM_ACCOUNTING_POLICY: a limit
@@ -126,8 +126,8 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 		long long number = td_jint(e, "error_number", 0);
 		const char *words = td_jstr(e, "error"), *what = td_jstr_or(e, "description", "");
 		code = td_slurm_code(number, is_read(k));
-		td_fail(err, code, "Slurm: %s%s%s (%lld)", words && strcmp(words, "No error") != 0 ? words : what,
-			words && *what ? ": " : "", words && *what && strcmp(words, "No error") != 0 ? what : "", number);
+		td_fail_detail(err, code, (int)number, "Slurm: %s%s%s (%lld)", words && strcmp(words, "No error") != 0 ? words : what,
+			       words && *what ? ": " : "", words && *what && strcmp(words, "No error") != 0 ? what : "", number);
 	} else if (status == 401 || status == 511) {
 		code = td_fail(err, TD_UNAUTHENTICATED, "slurmrestd refused our token (HTTP %d)", status);
 	} else if (status == 404) {

@@ -5,6 +5,8 @@
 // its words in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state changed under us: look again), TD_UNAUTHENTICATED (tokens are
 // dropped and it was tried twice), TD_TRANSIENT (surely not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
 //
+// err->detail: Slurm's error number where Slurm gave one (slurm_errno.h of 24.11).
+//
 // Strings in replies are owned by the reply and freed by its *_done.
 #pragma once
 
@@ -13,6 +15,11 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "slurm/states.h"
+
+enum {                               // error numbers that callers tell apart
+	TD_SLURM_ERR_NOT_TOP = 2013, // ESLURM_NOT_TOP_PRIORITY: somebody waits before this job
+	TD_SLURM_ERR_NO_NODE = 2018, // ESLURM_INVALID_NODE_NAME
+};
 
 struct td_slurm;
 struct td_slurm_opts {

@@ -96,14 +96,19 @@ uint64_t td_node_state_parse(const char *name)
 	return TD_NODE(OTHER);
 }
 
-static bool busy(uint64_t s)
+bool td_node_bad(uint64_t s)
+{
+	return s & TD_NODE_BAD;
+}
+
+bool td_node_busy(uint64_t s)
 {
 	return s & (TD_NODE(ALLOCATED) | TD_NODE(MIXED) | TD_NODE(COMPLETING));
 }
 
 bool td_node_drained(uint64_t s)
 {
-	return (s & TD_NODE(DRAIN)) && !busy(s);
+	return (s & TD_NODE(DRAIN)) && !td_node_busy(s);
 }
 
 const char *td_node_words(uint64_t s)
@@ -121,7 +126,7 @@ const char *td_node_words(uint64_t s)
 	if (s & TD_NODE(FUTURE))
 		return "future";
 	if (s & TD_NODE(DRAIN))
-		return busy(s) ? "draining" : "drained";
+		return td_node_busy(s) ? "draining" : "drained";
 	if (s & TD_NODE(NOT_RESPONDING))
 		return "not responding";
 	if (s & TD_NODE(MAINTENANCE))
@@ -139,10 +144,9 @@ const char *td_node_words(uint64_t s)
 
 bool td_node_usable(uint64_t s)
 {
-	const uint64_t no = TD_NODE(INVALID) | TD_NODE(UNKNOWN) | TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FUTURE) | TD_NODE(DRAIN) |
-			    TD_NODE(COMPLETING) | TD_NODE(NOT_RESPONDING) | TD_NODE(POWERED_DOWN) | TD_NODE(FAIL) | TD_NODE(POWERING_UP) |
-			    TD_NODE(MAINTENANCE) | TD_NODE(POWERING_DOWN) | TD_NODE(DYNAMIC_FUTURE) | TD_NODE(REBOOT_ISSUED) |
-			    TD_NODE(REBOOT_REQUESTED) | TD_NODE(INVALID_REG) | TD_NODE(POWER_DOWN) | TD_NODE(POWER_DRAIN) |
+	const uint64_t no = TD_NODE_BAD | TD_NODE(FUTURE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING) | TD_NODE(POWERED_DOWN) |
+			    TD_NODE(POWERING_UP) | TD_NODE(MAINTENANCE) | TD_NODE(POWERING_DOWN) | TD_NODE(DYNAMIC_FUTURE) |
+			    TD_NODE(REBOOT_ISSUED) | TD_NODE(REBOOT_REQUESTED) | TD_NODE(POWER_DOWN) | TD_NODE(POWER_DRAIN) |
 			    TD_NODE(BLOCKED) | TD_NODE(EXTERNAL) | TD_NODE(RESERVED);
 	return (s & (TD_NODE(IDLE) | TD_NODE(MIXED))) && !(s & no);
 }

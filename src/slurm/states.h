@@ -111,5 +111,11 @@ enum td_node_state_bit {
 uint64_t td_node_state_parse(const char *name);
 // For people: sinfo's words, most important first: "down", "drained", "draining", "idle", "mixed", …
 const char *td_node_words(uint64_t states);
+// Something is wrong with it, so that Slurm gives it no work; a drain is somebody's wish and no such thing. The only place that says so.
+#define TD_NODE_BAD                                                                                                                        \
+	(TD_NODE(INVALID) | TD_NODE(UNKNOWN) | TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) | TD_NODE(NOT_RESPONDING) |                  \
+	 TD_NODE(INVALID_REG))
+bool td_node_bad(uint64_t states);
+bool td_node_busy(uint64_t states);    // a job is on it (COMPLETING counts)
 bool td_node_drained(uint64_t states); // DRAIN and no job on it (COMPLETING counts as a job)
 bool td_node_usable(uint64_t states);  // could start a job now, room given

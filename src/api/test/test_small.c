@@ -322,10 +322,26 @@ static void test_conditions(void **state)
 	assert_non_null(td_condition(o, "Ready"));
 	assert_true(!td_condition_true(o, "Ready") && td_condition_true(o, "Old") && !td_condition_true(o, "None"));
 	assert_true(!td_condition(NULL, "Ready") && !td_condition_true(NULL, "Ready"));
-	assert_string_equal(td_condition_since(o, "Ready", "False", "now"), "then");
-	assert_string_equal(td_condition_since(o, "Ready", "True", "now"), "now");
-	assert_string_equal(td_condition_since(o, "Old", "True", "now"), "now"); // it does not say
-	assert_string_equal(td_condition_since(NULL, "Ready", "True", "now"), "now");
+
+	// A status that stays keeps its time, a new one gets now; one that does not say since when gets now too.
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "status.conditions");
+	const struct td_condition_want v[] = {
+		{.type = "Ready", .status = "False", .reason = "R", .message = "m", .generation = 3},
+		{.type = "Ready", .status = "True", .reason = "R", .heartbeat = true},
+		{.type = "Old", .status = "True", .reason = "R", .updated = true},
+	};
+	for (size_t i = 0; i < TD_LEN(v); i++)
+		td_condition_add(d, list, td_jget(o, "status.conditions"), &v[i], 0);
+	td_auto(td_json_unref) struct td_json *made = td_jm_done(td_steal(d));
+	td_auto_free char *shown = td_json_text(td_json_root(made), NULL);
+	assert_string_equal(shown, "{\"status\":{\"conditions\":["
+				   "{\"type\":\"Ready\",\"status\":\"False\",\"observedGeneration\":3,\"lastTransitionTime\":\"then\","
+				   "\"reason\":\"R\",\"message\":\"m\"},"
+				   "{\"type\":\"Ready\",\"status\":\"True\",\"lastHeartbeatTime\":\"1970-01-01T00:00:00Z\","
+				   "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"},"
+				   "{\"type\":\"Old\",\"status\":\"True\",\"lastUpdateTime\":\"1970-01-01T00:00:00Z\","
+				   "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
 }
 
 int main(void)

@@ -29,7 +29,11 @@
 static void errors_wrap_and_stay_bounded(void **s)
 {
 	struct td_error e = TD_ERROR_INIT;
+	assert_int_equal(td_fail_detail(&e, TD_INVALID, 2018, "node"), TD_INVALID);
+	td_wrap(&e, "asking");
+	assert_int_equal(e.detail, 2018); // context does not change what it was
 	assert_int_equal(td_fail(&e, TD_CONFLICT, "row %d", 7), TD_CONFLICT);
+	assert_int_equal(e.detail, 0);
 	assert_int_equal(td_wrap(&e, "pod %s", "ml/x"), TD_CONFLICT);
 	assert_string_equal(e.msg, "pod ml/x: row 7");
 	for (int i = 0; i < 100; i++)

@@ -12,46 +12,44 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 {
 	struct td_ask *a = r->a;
 	int64_t now = td_now(r->b);
+	bool soon = r->l && now < a->retry_ms && !a->refused;
+	if (immediate && (!r->l || soon))
+		td_room_given(r->b, a, 0);
 	if (!r->l) {
-		if (immediate)
-			td_room_given(r->b, a, 0);
 		td_run_again(r, 1000);
-		return td_ask_show(r->b, a, r->pod, "SlurmUnavailable",
-				   "Slurm cannot be asked now; it will be queued as soon as it answers.", r->c, err);
+		return td_run_show(r, "SlurmUnavailable", "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
 	}
-	if (now < a->retry_ms && !a->refused) {
-		if (immediate)
-			td_room_given(r->b, a, 0);
+	if (soon) {
 		td_run_again(r, a->retry_ms - now);
 		return 0;
 	}
 	struct td_error e = TD_ERROR_INIT;
-	int k = td_ask_submit(r->b, r->s, r->l, a, r->pod, &r->want, immediate, r->c, &e);
-	if (!k) {
-		// A job that ends again and again before its pod is bound must not become a storm.
+	td_auto_free char *text = NULL;
+	int k = td_run_submit(r, immediate, &e);
+	switch (td_pool_submitted(k, immediate)) {
+	case TD_SUBMITTED:
 		a->fails++;
-		a->retry_ms = a->fails < 3 ? 0 : now + (a->fails > 10 ? 30000 : 250 << (a->fails - 3));
+		a->retry_ms = td_pool_backoff_ms(a->fails) ? now + td_pool_backoff_ms(a->fails) : 0;
 		*ret_go_on = immediate;
 		if (!immediate)
 			td_run_again(r, TD_SHOW_AFTER_MS);
 		return 0;
-	}
-	if (immediate && (k == TD_THROTTLED || k == TD_INVALID)) {
-		*ret_go_on = true; // through the queue
+	case TD_SUBMITTED_QUEUE:
+		*ret_go_on = true;
 		return 0;
-	}
-	if (k == TD_INVALID || k == TD_DENIED) {
+	case TD_SUBMITTED_NEVER:
 		a->retry_ms = now + TD_REFUSED_AGAIN_MS;
-		td_auto_free char *text = td_asprintf("%.400s", e.msg);
+		text = td_asprintf("%.400s", e.msg);
 		td_ask_str(r->b->asks, &a->refused, text);
 		*ret_go_on = true;
 		return 0;
-	}
-	if (k == TD_THROTTLED) {
+	case TD_SUBMITTED_LATER:
 		a->retry_ms = now + 5000;
 		td_run_again(r, 5000);
-		td_auto_free char *text = td_asprintf("Slurm takes no more jobs of this user now: %.400s", e.msg);
-		return td_ask_show(r->b, a, r->pod, "SlurmLimit", text, r->c, err);
+		text = td_asprintf("Slurm takes no more jobs of this user now: %.400s", e.msg);
+		return td_run_show(r, "SlurmLimit", text, err);
+	case TD_SUBMITTED_FAIL:
+		break;
 	}
 	return td_fail(err, k, "%.500s", e.msg);
 }
@@ -60,19 +58,19 @@ static int show_pending(struct td_run *r, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
-	int64_t now = td_now(b), every = TD_READ_PENDING_MS, first = TD_SHOW_AFTER_MS;
+	bool none = td_streq(a->reason, "None");
+	int64_t now = td_now(b);
 	pthread_mutex_lock(&b->asks->lock);
-	int64_t slow = (int64_t)b->asks->pending * 20; // the more wait, the slower each one's words
+	size_t pending = b->asks->pending;
 	pthread_mutex_unlock(&b->asks->lock);
-	every = slow > every ? slow : every;
-	first = slow > first ? slow : first;
+	int64_t every = td_pool_pending_ms(pending, false);
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
 			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s", (long long)a->job,
 				  a->user ? a->user : "?");
 		}
-		int64_t due = a->read_ms + (td_streq(a->reason, "None") ? first : every) - now;
+		int64_t due = a->read_ms + td_pool_pending_ms(pending, none) - now;
 		if (due <= 0 && r->l) {
 			int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
 			if (k)
@@ -84,7 +82,7 @@ static int show_pending(struct td_run *r, struct td_error *err)
 			return 0; // most start before there is anything to say
 	}
 	td_auto_free char *text = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
-	return td_ask_show(b, a, r->pod, "SlurmPending", text, r->c, err);
+	return td_run_show(r, "SlurmPending", text, err);
 }
 
 static int update_excluded(struct td_run *r, struct td_error *err)
@@ -114,7 +112,7 @@ static int refuse(struct td_run *r, struct td_error *err)
 		td_record(r->b->recorder, r->pod, &td_pods, "Warning", "Refused", "%s", a->refused);
 	}
 	td_run_again(r, a->retry_ms - td_now(r->b));
-	return td_ask_show(r->b, a, r->pod, "Refused", text, r->c, err);
+	return td_run_show(r, "Refused", text, err);
 }
 
 // The pod's devices first: a kubelet that sees the pod before its claims are allocated does not start it, and one that has not as many
@@ -126,31 +124,60 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 	struct td_error e = TD_ERROR_INIT;
 	int k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)
 					    : td_ask_counted_room(b, r->s, a, r->pod, &e);
-	*ret_bind = !k;
-	if (k == TD_EXPIRED) {
+	enum td_pool_devices d = td_pool_devices(k);
+	td_auto_free char *text = NULL;
+	*ret_bind = false;
+	switch (d) {
+	case TD_DEVICES_THERE:
+		*ret_bind = true;
+		return 0;
+	case TD_DEVICES_AGAIN:
 		td_run_again(r, TD_AGAIN_MS);
 		return 0;
-	}
-	if (k == TD_THROTTLED) {
+	case TD_DEVICES_WAIT:
 		td_run_again(r, 1000);
 		td_ask_str(b->asks, &a->why, e.msg);
-		td_auto_free char *text = td_asprintf("Granted, and it waits: %.400s.", e.msg);
-		return td_ask_show(b, a, r->pod, "DevicesUnknown", text, r->c, err);
+		text = td_asprintf("Granted, and it waits: %.400s.", e.msg);
+		return td_run_show(r, "DevicesUnknown", text, err);
+	case TD_DEVICES_GIVE_BACK:
+	case TD_DEVICES_REFUSE:
+		break;
+	case TD_DEVICES_FAIL:
+		return td_fail(err, k, "%.500s", e.msg);
 	}
-	if (k != TD_NOT_FOUND && k != TD_INVALID)
-		return k ? td_fail(err, k, "%.500s", e.msg) : 0;
 	// The grant is given back; what it lacks is found again before the next submit.
 	td_warn("pod %s: Slurm job %lld: %s", a->key, (long long)a->job, e.msg);
 	td_ask_str(b->asks, &a->why, e.msg);
-	if (k == TD_INVALID) {
+	if (d == TD_DEVICES_REFUSE) {
 		a->retry_ms = td_now(b) + TD_REFUSED_AGAIN_MS;
 		a->feas_gen = atomic_load(&b->feas_gen);
 		td_ask_str(b->asks, &a->refused, e.msg);
 	}
 	int64_t wait = 0;
-	k = r->l ? td_ask_end_job(b, r->s, r->l, a, r->pod, &wait, r->c, err) : 0;
+	k = r->l ? td_run_end_job(r, &wait, err) : 0;
 	td_run_again(r, wait ? wait : TD_AGAIN_MS);
 	return k;
+}
+
+static int bind_pod(struct td_run *r, struct td_error *err)
+{
+	struct td_ask *a = r->a;
+	bool bind;
+	if (a->bound_sent)
+		return 0; // the watch will show it
+	int k = give_devices(r, &bind, err);
+	if (k || !bind)
+		return k;
+	if (a->queued_said)
+		td_record(r->b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s", (long long)a->job,
+			  a->nodes);
+	k = td_run_bind(r, err);
+	if (k)
+		return k;
+	a->fails = 0;
+	td_run_mark(r);
+	td_run_again(r, 2000);
+	return 0;
 }
 
 int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
@@ -164,7 +191,7 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 	switch (st.what) {
 	case TD_DO_NOTHING:
 		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {
-			td_ask_mark(b, r->s, r->l, a, r->c);
+			td_run_mark(r);
 			td_run_again(r, SWEEP_MS);
 			if (td_now(b) - a->read_ms >= SWEEP_MS) {
 				pthread_mutex_lock(&b->asks->lock);
@@ -193,16 +220,8 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 	case TD_DO_SHOW:
 		return show_pending(r, err);
 	case TD_DO_WAIT: {
-		// A look is 6 KB. A lone pod is looked at again soon; of many, each after as long again as it has waited.
-		int64_t waited = td_now(b) - a->allocated_ms;
-		int64_t ms = a->batch        ? TD_KNOCK_MS // its knock goes before it
-			     : a->burst      ? (waited < 30     ? 30
-						: waited < 1000 ? waited
-								: 1000)
-			     : a->waits < 2  ? 4
-			     : a->waits < 6  ? 12
-			     : a->waits < 12 ? 50
-					     : 250;
+		const struct td_pool_prepare p = {a->batch, a->burst, a->waits, td_now(b) - a->allocated_ms};
+		int64_t ms = td_pool_prepare_ms(&p);
 		a->waits++;
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;
@@ -215,41 +234,21 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 		*ret_go_on = true;
 		return r->l ? update_excluded(r, err) : 0;
 	case TD_DO_BIND:
-		if (a->bound_sent)
-			return 0; // the watch will show it
-		{
-			bool bind;
-			int k = give_devices(r, &bind, err);
-			if (k || !bind)
-				return k;
-		}
-		if (a->queued_said)
-			td_record(b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s", (long long)a->job,
-				  a->nodes);
-		{
-			int k = td_ask_bind(b, r->s, r->l, a, r->pod, r->c, err);
-			if (k)
-				return k;
-		}
-		a->fails = 0;
-		if (r->l)
-			td_ask_mark(b, r->s, r->l, a, r->c);
-		td_run_again(r, 2000);
-		return 0;
+		return bind_pod(r, err);
 	case TD_DO_END_JOB:
 		if (!r->l) {
 			td_run_again(r, 1000);
 			return 0;
 		} else {
 			int64_t wait = 0;
-			int k = td_ask_end_job(b, r->s, r->l, a, r->pod, &wait, r->c, err);
+			int k = td_run_end_job(r, &wait, err);
 			if (wait)
 				td_run_again(r, wait);
 			*ret_go_on = !k && !wait;
 			return k;
 		}
 	case TD_DO_END_POD:
-		return td_ask_end_pod(b, r->s, a, r->pod, st.why, r->c, err);
+		return td_run_end_pod(r, st.why, err);
 	case TD_DO_REFUSE:
 		return refuse(r, err);
 	case TD_DO_FORGET:

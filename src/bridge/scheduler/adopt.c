@@ -61,16 +61,6 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 	return j;
 }
 
-// Two jobs for one ask: the granted one stays, else the one that runs, else the one we know.
-static bool better(const struct td_slurm_job *j, int64_t granted, int64_t known, uint64_t known_states)
-{
-	if (j->id == granted || known == granted)
-		return j->id == granted;
-	if (!known_states || td_job_ended(known_states))
-		return true;
-	return td_job_phase(j->states) == TD_PHASE_RUNNING && td_job_phase(known_states) != TD_PHASE_RUNNING;
-}
-
 static int each(void *ctx, const struct td_slurm_job *j)
 {
 	struct list *l = ctx;
@@ -90,11 +80,14 @@ static int each(void *ctx, const struct td_slurm_job *j)
 	bool fresh = a->job == j->id && a->read_ms > l->began;
 	pthread_mutex_unlock(&b->asks->lock);
 	if (known && known != j->id) {
-		if (!better(j, granted, known, states)) {
+		const struct td_pool_twin seen = {.job = j->id, .runs = td_ask_is(j->states) == TD_IS_RUNNING};
+		const struct td_pool_twin held = {
+			.job = known, .ended = !states || td_job_ended(states), .runs = td_ask_is(states) == TD_IS_RUNNING};
+		if (!td_pool_twin_better(&seen, &held, granted)) {
 			add_extra(l, j->id, uid);
 			return 0;
 		}
-		if (states && !td_job_ended(states))
+		if (!held.ended)
 			add_extra(l, known, uid);
 	}
 	if (!atomic_load(&b->listed)) { // no worker runs yet

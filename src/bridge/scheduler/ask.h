@@ -6,6 +6,7 @@
 
 #include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
+#include "pool/steps.h"
 
 #include <uthash.h>
 
@@ -74,9 +75,7 @@ struct td_asks {
 	} *res;
 	size_t n_res, cap_res;
 	int64_t res_tag;
-	bool blocked; // somebody of higher priority waits: no allocations until the set of others that wait changes
-	uint64_t blocked_print;
-	size_t blocked_waiting;
+	struct td_pool_block block;
 };
 struct td_asks *td_asks_new(void);
 struct td_asks *td_asks_free(struct td_asks *t);
@@ -109,6 +108,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j);
 int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a, struct td_cancel *c,
 		struct td_error *err);
+enum td_job_is td_ask_is(uint64_t states); // what they mean to the pool, the prolog aside
 // What the pool's decision needs. The grant's strings point into a.
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret);
 // ---- room.c: the fast path ----
@@ -120,23 +120,9 @@ void td_room_where(struct td_bridge *b, int64_t job, const char *node);         
 void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_error *e); // not again for the same state of the pool
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----
-int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		  struct td_want *w, bool immediate, struct td_cancel *c, struct td_error *err);
 // The batch script of a stand-in. Caller frees.
 char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
-// Puts our mark (admin_comment) on its job unless it is there.
-void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c);
-// The excluded-node list of a pod, "" when there is none: names of Slurm's nodes that it may not run on. *ret_ever: some node could take
-// it; why otherwise.
-int td_ask_excluded(struct td_bridge *b, const struct td_object *pod, const struct td_want *w, char **ret, bool *ret_ever, char *why,
-		    size_t len, struct td_error *err);
 // ---- end.c ----
-int td_ask_bind(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		struct td_cancel *c, struct td_error *err);
-int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		   int64_t *again_ms, struct td_cancel *c, struct td_error *err);
-int td_ask_end_pod(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, const char *why,
-		   struct td_cancel *c, struct td_error *err);
 // Any write to the pod makes a stale leader's Binding fail; this one says why. rv NULL: whatever it is.
 int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c, struct td_error *err);
 // ---- claims_write.c: ResourceClaims (docs/design/0011-dra.md) ----
@@ -158,8 +144,6 @@ int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct 
 int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 			struct td_error *err);
 // ---- show.c ----
-int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, const char *reason, const char *text,
-		struct td_cancel *c, struct td_error *err);
 char *td_ask_waits_text(const struct td_ask *a, int64_t now_s); // caller frees
 
 // ---- knocks ----

@@ -1,5 +1,6 @@
 #include "bridge/scheduler/claims.h"
 
+#include "base/names.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -58,7 +59,7 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 		return td_fail(err, TD_INVALID,
 			       AT ".exactly.selectors: Slurm chooses the devices and cannot read CEL: remove it and choose nodes by "
 				  "nodeSelector or by "
-				  "the annotation slurm.tandem.dev/constraint",
+				  "the annotation " TD_ANN_ASK_PREFIX "constraint",
 			       claim->name, at);
 	if (td_jbool(x, "adminAccess", false))
 		return td_fail(err, TD_INVALID, AT ".exactly.adminAccess: it would see devices of others: remove it", claim->name, at);

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-enum { HOLD_S = 15 }; // a plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
-
 bool td_bridge_kubelet(const struct td_object *node)
 {
 	return !strstr(td_jstr_or(node->root, "status.nodeInfo.kubeletVersion", "-tandem."), "-tandem.");
@@ -62,14 +60,14 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 			seen = !strcmp(there.v[i]->uid, x->uid);
 		used += seen ? 0 : x->taking;
 	}
-	bool fits = want <= offer - used;
-	a->taking = fits ? want : 0;
+	const struct td_pool_counted counted = {offer, used, want, td_real_ms(b->clock) / 1000 - a->start};
+	int r = td_pool_counted(&counted);
+	a->taking = r ? 0 : want;
 	pthread_mutex_unlock(&b->asks->lock);
-	if (fits)
+	if (!r)
 		return 0;
-	bool young = td_real_ms(b->clock) / 1000 - a->start <= HOLD_S;
 	return td_fail(
-		err, young ? TD_THROTTLED : TD_NOT_FOUND,
+		err, r,
 		"the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a device is sick, or its device "
 		"plugin does not run",
 		a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);

@@ -1,12 +1,12 @@
 // Binding a pod to its grant, and the two ends: of the job, of the pod.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/run.h"
 
 #include "base/log.h"
 #include "kube/fence.h"
 
 #include <string.h>
 
-enum { STANDIN_EXIT_MS = 2000, DEFAULT_GRACE_S = 30 };
+enum { DEFAULT_GRACE_S = 30 };
 
 static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 {
@@ -24,27 +24,27 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 // May this version of the pod be bound? A fence (kube/fence.h) makes every Binding with an older version fail; a version that carries one
 // may be newer than what we know of the job, so the job is read after it. For whose job the fence was does not matter then: the next one
 // hides the last, and a comment that its owner forged can bring one about.
-static int fence_passed(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-			struct td_cancel *c, struct td_error *err)
+static int fence_passed(struct td_run *r, const struct td_object *pod, struct td_error *err)
 {
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
 	int64_t job, start;
-	struct td_pool_job j;
+	struct td_pool_job j = {0};
 	if (!td_fence_read(pod->root, &job, &start))
 		return 0;
-	bool ended = td_fence_is(pod->root, a->job, a->start);
-	if (!ended) {
-		if (!l)
+	bool own = td_fence_is(pod->root, a->job, a->start);
+	td_auto_free char *nodes = td_strdup(a->nodes), *devices = td_strdup(a->devices);
+	const struct td_grant had = {
+		.job = a->job, .ask = a->uid, .start = a->start, .restarts = a->restarts, .nodes = nodes, .devices = devices};
+	if (!own) {
+		if (!r->l)
 			return td_fail(err, TD_TRANSIENT, "binding pod %s: whether its job still runs cannot be asked now", a->key);
-		td_auto_free char *nodes = td_strdup(a->nodes), *devices = td_strdup(a->devices);
-		const struct td_grant had = {
-			.job = a->job, .ask = a->uid, .start = a->start, .restarts = a->restarts, .nodes = nodes, .devices = devices};
-		int r = td_ask_read(b, s, l->slurm, a, c, err);
-		if (r)
-			return r;
+		int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
+		if (k)
+			return k;
 		td_ask_job(b, a, true, &j);
-		ended = j.know != TD_JOB_READ || !j.ours || j.is != TD_IS_RUNNING || td_grant_differs(&had, &j.grant);
 	}
-	if (!ended)
+	if (!td_pool_fence_ended(own, &had, &j))
 		return 0;
 	pthread_mutex_lock(&b->asks->lock);
 	a->look = true;
@@ -52,9 +52,12 @@ static int fence_passed(struct td_bridge *b, const struct td_settings *s, struct
 	return td_fail(err, TD_CONFLICT, "binding pod %s: its grant has ended meanwhile", a->key);
 }
 
-int td_ask_bind(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		struct td_cancel *c, struct td_error *err)
+int td_run_bind(struct td_run *run, struct td_error *err)
 {
+	struct td_bridge *b = run->b;
+	struct td_ask *a = run->a;
+	const struct td_object *pod = run->pod;
+	struct td_cancel *c = run->c;
 	if (!a->nodes || !*a->nodes || strpbrk(a->nodes, ",["))
 		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for", (long long)a->job,
 			       a->nodes ? a->nodes : "");
@@ -62,7 +65,7 @@ int td_ask_bind(struct td_bridge *b, const struct td_settings *s, struct td_link
 	yyjson_mut_val *notes = grant_notes(d, a);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	const char *rv = pod->rv;
-	int r = fence_passed(b, s, l, a, pod, c, err);
+	int r = fence_passed(run, pod, err);
 	if (r)
 		return r;
 	for (int tries = 0;; tries++) {
@@ -90,14 +93,18 @@ int td_ask_bind(struct td_bridge *b, const struct td_settings *s, struct td_link
 			return 0;
 		if (r)
 			return td_fail(err, r, "binding pod %s: %.400s", a->key, e.msg);
-		if (strcmp(fresh->uid, pod->uid) != 0 || td_object_deleting(fresh) || td_jstr(fresh->root, "spec.nodeName")) {
+		bool bound = td_jstr(fresh->root, "spec.nodeName"),
+		     epoch = td_streq(td_object_annotation(fresh, TD_ANN_EPOCH), td_object_annotation(pod, TD_ANN_EPOCH));
+		switch (td_pool_rebind(td_streq(fresh->uid, pod->uid), td_object_deleting(fresh), bound, epoch)) {
+		case TD_REBIND_AGAIN:
+			break;
+		case TD_REBIND_OVER:
 			a->bound_sent = true; // decided again when the watch has caught up
 			return 0;
-		}
-		// Somebody gave a grant of this pod back: which of them ours is, only a fresh look tells.
-		if (!td_streq(td_object_annotation(fresh, TD_ANN_EPOCH), td_object_annotation(pod, TD_ANN_EPOCH)))
+		case TD_REBIND_LOST:
 			return td_fail(err, TD_CONFLICT, "binding pod %s: its grant was given back meanwhile", a->key);
-		if ((r = fence_passed(b, s, l, a, fresh, c, err)) != 0)
+		}
+		if ((r = fence_passed(run, fresh, err)) != 0)
 			return r;
 		rv = fresh->rv;
 	}
@@ -131,48 +138,18 @@ static void forget_job(struct td_bridge *b, struct td_ask *a)
 	pthread_mutex_unlock(&b->asks->lock);
 }
 
-int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		   int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+// Ends it in Slurm.
+static int cancel_job(struct td_run *run, struct td_error *err)
 {
-	int r;
-	bool unbound = pod && !td_jstr(pod->root, "spec.nodeName") && !td_object_deleting(pod);
-	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any surer. One is needed
-	// when its owner gave it another name, and when a leader before us could still bind the pod (is it running?).
-	if (unbound || !a->job_name || !td_ends(a->job_name, a->uid)) {
-		r = td_ask_read(b, s, l->slurm, a, c, err);
-		if (r)
-			return r;
-	}
-	struct td_pool_job j;
-	td_ask_job(b, a, true, &j);
-	if (j.know != TD_JOB_READ || !j.ours || j.is == TD_IS_ENDED) {
-		if (!pod || j.know == TD_JOB_GONE || !j.ours)
-			return 0; // decided again with what was read
-		forget_job(b, a); // a waiting pod whose job we gave back: its end is not the user's scancel
-		return 0;
-	}
-	if (unbound && j.is == TD_IS_RUNNING && (r = td_ask_raise_epoch(b, pod, NULL, c, err)))
-		return r;
-	if (!unbound && a->batch && j.is == TD_IS_RUNNING) {
-		// The stand-in exits with the pod's code, so that sacct tells the truth.
-		int64_t now = td_now(b);
-		if (!a->ended_ms && td_knocks_end(b->knocks, a->job, a->exit_code))
-			a->ended_ms = now;
-		if (a->ended_ms && now - a->ended_ms < STANDIN_EXIT_MS) {
-			*again_ms = STANDIN_EXIT_MS - (now - a->ended_ms);
-			td_bridge_poll_now(b);
-			return 0;
-		}
-		if (!a->ended_ms && (*again_ms = td_knocks_settle(b->knocks, now)))
-			return 0; // its knock goes before that
-	}
+	struct td_bridge *b = run->b;
+	struct td_ask *a = run->a;
 	struct td_error e = TD_ERROR_INIT;
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
-	r = td_slurm_job_end(l->slurm, a->job, a->job_name, c, &e);
+	int r = td_slurm_job_end(run->l->slurm, a->job, a->job_name, run->c, &e);
 	if (r == TD_CONFLICT) { // renamed, or the id is another's now: decided again with what a read shows
 		td_ask_str(b->asks, &a->job_name, NULL);
-		return td_ask_read(b, s, l->slurm, a, c, err);
+		return td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
 	}
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg); // read again before it is repeated
@@ -180,6 +157,54 @@ int td_ask_end_job(struct td_bridge *b, const struct td_settings *s, struct td_l
 	atomic_fetch_add(&b->n_ended_jobs, 1);
 	forget_job(b, a);
 	return 0;
+}
+
+int td_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *err)
+{
+	struct td_bridge *b = run->b;
+	struct td_ask *a = run->a;
+	const struct td_object *pod = run->pod;
+	struct td_pool_end e = {.pod = pod,
+				.unbound = pod && !td_jstr(pod->root, "spec.nodeName") && !td_object_deleting(pod),
+				.batch = a->batch,
+				.named = a->job_name && td_ends(a->job_name, a->uid)};
+	for (;;) {
+		struct td_pool_job j;
+		int64_t now = td_now(b), wait;
+		bool fence;
+		int r = 0;
+		td_ask_job(b, a, true, &j);
+		e.batch = a->batch;
+		e.told_ms = a->ended_ms ? now - a->ended_ms : -1;
+		e.settle_ms = e.tried && !a->ended_ms ? td_knocks_settle(b->knocks, now) : 0;
+		switch (td_pool_end_job(&e, &j, &wait, &fence)) {
+		case TD_END_READ:
+			r = td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
+			if (r)
+				return r;
+			e.read = true;
+			break;
+		case TD_END_AGAIN:
+			return 0;
+		case TD_END_FORGET:
+			forget_job(b, a);
+			return 0;
+		case TD_END_TELL:
+			if (td_knocks_end(b->knocks, a->job, a->exit_code))
+				a->ended_ms = now;
+			e.tried = true;
+			break;
+		case TD_END_WAIT:
+			*ret_wait_ms = wait;
+			if (a->ended_ms)
+				td_bridge_poll_now(b);
+			return 0;
+		case TD_END_CANCEL:
+			if (fence && (r = td_ask_raise_epoch(b, pod, NULL, run->c, err)))
+				return r;
+			return cancel_job(run, err);
+		}
+	}
 }
 
 static const char *event_of(uint64_t states)
@@ -201,14 +226,17 @@ static bool same_grant(const struct td_object *x, const struct td_object *y)
 	return same;
 }
 
-int td_ask_end_pod(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, const char *why,
-		   struct td_cancel *c, struct td_error *err)
+int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 {
+	struct td_bridge *b = run->b;
+	struct td_ask *a = run->a;
+	const struct td_object *pod = run->pod;
+	struct td_cancel *c = run->c;
 	if (a->pod_end_sent)
 		return 0;
 	int64_t own = td_jint(pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
 	bool bound = td_jstr(pod->root, "spec.nodeName");
-	struct td_delete del = {.uid = pod->uid, .rv = pod->rv, .grace_s = !bound ? 0 : own < s->end_grace_s ? (int)own : s->end_grace_s};
+	struct td_delete del = {.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	int r;

@@ -58,8 +58,7 @@ static int want(struct td_run *r, struct td_error *err)
 	if (a->refused && same && td_now(r->b) < a->retry_ms)
 		return 0;
 	struct td_error e = TD_ERROR_INIT;
-	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster), *excluded = NULL;
-	char why[300] = "";
+	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster);
 	{
 		td_auto_claims struct td_claims claims = {0};
 		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
@@ -72,22 +71,24 @@ static int want(struct td_run *r, struct td_error *err)
 	}
 	if (!k) {
 		r->wanted = true;
-		k = td_ask_excluded(r->b, r->pod, &r->want, &excluded, &r->ever, why, sizeof(why), &e);
+		td_auto_where struct td_where where = {0};
+		k = td_run_where(r, &where, &e);
 		if (k)
 			return td_fail(err, k, "%.500s", e.msg);
-		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, excluded);
+		r->ever = where.fit == TD_FIT_SOME_DAY;
+		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, where.excluded);
 		// A native job beside it could get from Slurm the very device that the kubelet gave the pod (0011).
 		r->want.ask.exclusive_user = atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
 		if (!r->ever) {
 			// Nodes that are just coming or going are no reason to refuse.
 			pthread_mutex_lock(&r->b->lock);
-			int64_t settled = r->b->nodes_changed_ms + 3000 - td_now(r->b);
+			int64_t wait = td_pool_never_ms(where.fit, td_now(r->b) - r->b->nodes_changed_ms);
 			pthread_mutex_unlock(&r->b->lock);
-			if (settled > 0 || !strcmp(why, "Slurm has no nodes")) {
-				td_run_again(r, settled > 0 ? settled : 1000);
-				return td_fail(err, TD_NOT_FOUND, "%s", why);
+			if (wait) {
+				td_run_again(r, wait);
+				return td_fail(err, TD_NOT_FOUND, "%s", where.why);
 			}
-			snprintf(e.msg, sizeof(e.msg), "%s", why);
+			snprintf(e.msg, sizeof(e.msg), "%s", where.why);
 		}
 	}
 	a->feas_gen = gen;
@@ -115,34 +116,7 @@ static bool same_names(const char *x, const char *y)
 	return true;
 }
 
-// What the last poll says, where that is enough and no read is needed (one read is 6 KB, a state in a poll 40 bytes). False: read it.
-static bool poll_is_enough(struct td_run *r)
-{
-	struct td_bridge *b = r->b;
-	struct td_ask *a = r->a;
-	bool enough = false;
-	pthread_mutex_lock(&b->asks->lock);
-	enum td_job_phase now = td_job_phase(a->polled);
-	if (a->know != TD_JOB_READ || a->look || a->usr1 || !a->named)
-		;
-	else if ((now == TD_PHASE_ENDED || now == TD_PHASE_ENDING) && td_pod_state(r->pod) != TD_POD_WAITING) {
-		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be submitted again or not:
-		// that needs to be sure.)
-		a->states = a->polled;
-		a->has_cpus = a->has_memory_mb = 0;
-		enough = true;
-	} else if (a->batch && now == TD_PHASE_RUNNING && !a->passed) {
-		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
-		int64_t t = td_now(b);
-		a->knock_ms = a->knock_ms ? a->knock_ms : t + TD_KNOCK_MS;
-		a->not_before = a->knock_ms;
-	}
-	pthread_mutex_unlock(&b->asks->lock);
-	if (enough)
-		td_ask_pending(b->asks, a, false);
-	return enough;
-}
-
+// A poll costs 40 bytes a job, a read 6 KB.
 int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -157,32 +131,53 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 		a->passed = true;
 		a->not_before = 0;
 	}
-	bool changed = a->know != TD_JOB_NONE && a->polled != a->states, need = a->know == TD_JOB_UNSURE || a->look || changed;
 	bool usr1 = a->usr1;
+	struct td_pool_look l = {.know = a->know,
+				 .asked = a->look,
+				 .changed = a->know != TD_JOB_NONE && a->polled != a->states,
+				 .warned = usr1,
+				 .named = a->named,
+				 .polled = td_ask_is(a->polled),
+				 .pod_waits = td_pod_state(r->pod) == TD_POD_WAITING,
+				 .knocks = a->batch,
+				 .knocked = a->passed,
+				 .now_ms = td_now(b),
+				 .not_before_ms = a->not_before,
+				 .knock_ms = a->knock_ms};
+	enum td_pool_look_do what = td_pool_look(&l);
+	a->knock_ms = l.knock_ms;
+	a->not_before = l.not_before_ms;
+	if (what == TD_LOOK_POLL) {
+		a->states = a->polled;
+		a->has_cpus = a->has_memory_mb = 0;
+	}
 	pthread_mutex_unlock(&b->asks->lock);
-	if ((!need && !usr1) || poll_is_enough(r))
+	switch (what) {
+	case TD_LOOK_NOT:
 		return 0;
-	int64_t now = td_now(b), before = a->not_before;
-	if (now < before) {
-		td_run_again(r, before - now);
+	case TD_LOOK_POLL:
+		td_ask_pending(b->asks, a, false);
+		return 0;
+	case TD_LOOK_LATER:
+		td_run_again(r, l.wait_ms);
 		*ret_wait = true;
 		return 0;
+	case TD_LOOK_READ:
+		break;
 	}
 	int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
-	if (k)
+	if (k || !usr1)
 		return k;
-	if (usr1) {
-		// Preemption is announced by preempt_time; the time limit by its nearness; any other USR1 was somebody's own idea.
-		int64_t left = (a->end - td_real_ms(b->clock) / 1000 - r->s->end_grace_s) * 1000;
-		bool limit = a->limit_min > 0 && a->end > 0;
-		pthread_mutex_lock(&b->asks->lock);
-		a->warned = a->preempt > 0 || (limit && left <= 0);
-		a->usr1 = !a->warned && limit && left < 600000;
-		pthread_mutex_unlock(&b->asks->lock);
-		if (a->usr1)
-			td_run_again(r, left);
-		*ret_wait = false;
-	}
+
+	bool limit = a->limit_min > 0 && a->end > 0;
+	int64_t left = (a->end - td_real_ms(b->clock) / 1000 - r->s->end_grace_s) * 1000;
+	enum td_pool_warning w = td_pool_warning(a->preempt > 0, limit, left);
+	pthread_mutex_lock(&b->asks->lock);
+	a->warned = w == TD_WARNING_NOW;
+	a->usr1 = w == TD_WARNING_LATER;
+	pthread_mutex_unlock(&b->asks->lock);
+	if (w == TD_WARNING_LATER)
+		td_run_again(r, left);
 	return 0;
 }
 
@@ -220,21 +215,15 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 	}
 	td_ask_job(b, a, same_spec, pj);
 	pthread_mutex_lock(&b->asks->lock);
-	bool unproven = a->know == TD_JOB_GONE && !a->gone_seen;
+	pj->unproven = a->know == TD_JOB_GONE && !a->gone_seen;
+	if (pj->unproven)
+		a->look = true; // its id may be another's by the next time
 	pthread_mutex_unlock(&b->asks->lock);
-	if (unproven) { // absent in one read: the poll decides first whether all of Slurm's state is gone
-		pj->know = TD_JOB_READ;
-		pj->is = TD_IS_UNKNOWN;
-		pj->ours = true;
+	if (pj->unproven) {
 		td_bridge_poll_now(b);
 		td_run_again(r, 250);
-		pthread_mutex_lock(&b->asks->lock);
-		a->look = true; // its id may be another's by then
-		pthread_mutex_unlock(&b->asks->lock);
-		return 0;
 	}
-	if (pa->pod == TD_POD_WAITING && !pa->refused && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms &&
-	    (pj->know == TD_JOB_NONE || pj->know == TD_JOB_GONE || (pj->know == TD_JOB_READ && (!pj->ours || pj->is == TD_IS_ENDED))))
+	if (td_pool_fast_due(pa, pj) && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms)
 		pa->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
 	return 0;
 }

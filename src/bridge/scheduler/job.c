@@ -3,21 +3,12 @@
 
 #include <string.h>
 
-enum {
-	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
-	LONG_US = 100000
-};
-
 // Learns how long a prolog takes, so that the one look that is needed comes just after it.
 static void learn(struct td_bridge *b, struct td_ask *a)
 {
 	atomic_int_fast64_t *at = &b->prolog_us[a->burst];
 	int64_t est = atomic_load(at), took = (td_now(b) - a->allocated_ms) * 1000;
-	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must, and what the
-	// last pods of a burst took says little of the next one.
-	int64_t less = est > LONG_US ? est / 2 : est * 7 / 8;
-	int64_t now = a->burst ? (a->waits ? (est + took) / 2 : est * 63 / 64) : a->waits ? (est * 3 + took) / 4 : less;
-	atomic_store(at, now < 5000 ? 5000 : now > 1000000 ? 1000000 : now);
+	atomic_store(at, td_pool_prolog_learn(est, took, a->burst, a->waits));
 }
 
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j)
@@ -93,34 +84,24 @@ int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slur
 	return 0;
 }
 
-static enum td_job_is is(struct td_bridge *b, const struct td_ask *a)
+enum td_job_is td_ask_is(uint64_t states)
 {
-	switch (td_job_phase(a->states)) {
-	case TD_PHASE_WAITING:
-		return TD_IS_PENDING;
-	case TD_PHASE_STARTING:
-		return TD_IS_STARTING;
-	case TD_PHASE_RUNNING:
-		if (a->prolog && !a->passed && td_real_ms(b->clock) / 1000 - a->start <= PROLOG_MAX_S)
-			return TD_IS_STARTING;
-		return TD_IS_RUNNING;
-	case TD_PHASE_LOST:
-		return TD_IS_LOST;
-	case TD_PHASE_ENDING:
-	case TD_PHASE_ENDED:
-		return TD_IS_ENDED;
-	case TD_PHASE_UNKNOWN:
-	case TD_PHASE_FLAG:
-		break;
-	}
-	return TD_IS_UNKNOWN;
+	static const enum td_job_is is[] = {
+		[TD_PHASE_UNKNOWN] = TD_IS_UNKNOWN, [TD_PHASE_WAITING] = TD_IS_PENDING, [TD_PHASE_STARTING] = TD_IS_STARTING,
+		[TD_PHASE_RUNNING] = TD_IS_RUNNING, [TD_PHASE_LOST] = TD_IS_LOST,       [TD_PHASE_ENDING] = TD_IS_ENDED,
+		[TD_PHASE_ENDED] = TD_IS_ENDED,     [TD_PHASE_FLAG] = TD_IS_UNKNOWN,
+	};
+	return is[td_job_phase(states)];
 }
 
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret)
 {
+	enum td_job_is is = td_ask_is(a->states);
+	if (is == TD_IS_RUNNING && td_pool_prolog_runs(a->prolog, a->passed, td_real_ms(b->clock) / 1000 - a->start))
+		is = TD_IS_STARTING;
 	*ret = (struct td_pool_job){
 		.know = a->know,
-		.is = is(b, a),
+		.is = is,
 		// A comment may be chosen by anybody: while the admin comment is not set, the owner must be the one that we submit as.
 		.ours = a->named && (a->admin_set || !a->user || td_streq(a->user, a->job_user)),
 		.cancelled = a->states & TD_JOB(CANCELLED),

@@ -92,7 +92,7 @@ static int run_ask(struct td_run *r, struct td_error *err)
 				return 0;
 			}
 			td_auto_free char *text = td_asprintf("It waits: %.300s.", err->msg);
-			return td_ask_show(b, a, r->pod, "SlurmPending", text, r->c, err);
+			return td_run_show(r, "SlurmPending", text, err);
 		}
 		if (k)
 			return k;
@@ -106,17 +106,6 @@ static int run_ask(struct td_run *r, struct td_error *err)
 	}
 	td_run_again(r, 100);
 	return 0;
-}
-
-static int run_one(struct td_bridge *b, struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		   int64_t *again_ms, struct td_cancel *c, struct td_error *err)
-{
-	struct td_run r = {.b = b, .s = s, .l = l, .a = a, .pod = pod, .again_ms = again_ms, .c = c};
-	int k = run_ask(&r, err);
-	td_want_done(&r.want);
-	if (a->res_tag)
-		td_room_given(b, a, 0);
-	return k;
 }
 
 // A job of ours without a pod in the cache: gone only when a list that was asked for now says so.
@@ -195,7 +184,11 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	for (size_t i = 0; i < n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		bool its = pod && !strcmp(pod->uid, asks[i]->uid);
-		int k = run_one(b, s, l, asks[i], its ? pod : NULL, again_ms, c, &e);
+		struct td_run run = {.b = b, .s = s, .l = l, .a = asks[i], .pod = its ? pod : NULL, .again_ms = again_ms, .c = c};
+		int k = run_ask(&run, &e);
+		td_want_done(&run.want);
+		if (asks[i]->res_tag)
+			td_room_given(b, asks[i], 0);
 		td_ask_unref(asks[i]);
 		if (k && !r)
 			r = td_fail(err, k, "%.500s", e.msg);

@@ -6,64 +6,45 @@
 
 #include <string.h>
 
-enum { FRESH_MS = 2000 };
-
-static struct td_pool_node *find(struct td_pool_node *v, size_t n, const char *name)
+static int find(const struct td_pool_node *v, size_t n, const char *name)
 {
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; *name && i < n; i++)
 		if (!strcmp(v[i].name, name))
-			return &v[i];
-	return NULL;
+			return (int)i;
+	return -1;
 }
 
-// v: used_* as the snapshot says. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so that what our own jobs hold is
-// a lower bound.
+// v: used_* as the snapshot says; what was given since then is added. Reservations that the snapshot shows already go.
 static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v, const struct td_want *w)
 {
-	size_t n = snap->nodes.n;
-	td_auto_free int64_t *cpus = td_calloc(n ? n : 1, sizeof(*cpus)), *memory = td_calloc(n ? n : 1, sizeof(*memory));
+	size_t n = snap->nodes.n, n_given = 0;
+	td_auto_free struct td_pool_want *held = td_calloc(n ? n : 1, sizeof(*held));
+	td_auto_free struct td_pool_given *given = td_calloc(t->n_res ? t->n_res : 1, sizeof(*given));
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, t->by_uid, a, tmp) {
-		if (!a->has_cpus || !a->nodes || td_job_phase(a->states) != TD_PHASE_RUNNING)
+		if (!a->has_cpus || !a->nodes || td_ask_is(a->states) != TD_IS_RUNNING)
 			continue;
 		const struct td_slurm_node *x = td_slurm_node_find(&snap->nodes, a->nodes);
 		if (x) {
-			cpus[x - snap->nodes.v] += a->has_cpus;
-			memory[x - snap->nodes.v] += a->has_memory_mb;
+			held[x - snap->nodes.v].cpus += a->has_cpus;
+			held[x - snap->nodes.v].memory_mb += a->has_memory_mb;
 		}
 	}
 	for (size_t i = 0; i < t->n_res;) {
 		struct td_reservation *r = &t->res[i];
-		if (r->at_ms < snap->asked_ms && r->job >= 0) {
+		if (td_pool_given_seen(r->at_ms, r->job >= 0, snap->asked_ms)) {
 			*r = t->res[--t->n_res];
 			continue;
 		}
-		struct td_pool_want taken = {.cpus = r->cpus, .memory_mb = r->memory_mb};
+		struct td_pool_given *g = &given[n_given++];
+		*g = (struct td_pool_given){.want = {.cpus = r->cpus, .memory_mb = r->memory_mb}, .node = find(v, n, r->node)};
 		for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)
 			for (int m = 0; m < TD_POOL_KINDS && r->kinds[m][0]; m++)
 				if (!strcmp(w->kinds[k], r->kinds[m]))
-					taken.gres[k] = r->gres[m];
-		struct td_pool_node *x = *r->node ? find(v, n, r->node) : NULL;
-		if (!x) { // Slurm has not said where: the first that fits
-			int at = td_pool_fits_now(v, n, &taken);
-			x = at >= 0 ? &v[at] : NULL;
-			if (x) {
-				cpus[x - v] += taken.cpus;
-				memory[x - v] += taken.memory_mb;
-			}
-		}
-		if (x) {
-			x->used_cpus += taken.cpus;
-			x->used_memory_mb += taken.memory_mb;
-			for (int k = 0; k < TD_POOL_KINDS; k++)
-				x->used_gres[k] += taken.gres[k];
-		}
+					g->want.gres[k] = r->gres[m];
 		i++;
 	}
-	for (size_t i = 0; i < n; i++) {
-		v[i].used_cpus = cpus[i] > v[i].used_cpus ? cpus[i] : v[i].used_cpus;
-		v[i].used_memory_mb = memory[i] > v[i].used_memory_mb ? memory[i] : v[i].used_memory_mb;
-	}
+	td_pool_room_take(v, n, held, given, n_given);
 }
 
 static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want *w, int64_t now)
@@ -84,23 +65,23 @@ static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		     const struct td_want *w)
 {
-	if (s->stand_in != TD_STANDIN_AUTO)
-		return false;
+	struct td_asks *t = b->asks;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
-	if (!snap || td_now(b) - snap->asked_ms > FRESH_MS || a->no_fast_gen == snap->gen)
+	struct td_pool_fast f = {.allowed = s->stand_in == TD_STANDIN_AUTO,
+				 .view_age_ms = snap ? td_now(b) - snap->asked_ms : -1,
+				 .refused_here = snap && a->no_fast_gen == snap->gen};
+	td_slurm_view_waiting(b->view, &f.waiting, &f.print);
+	if (!td_pool_fast_may(&f)) // nothing that a look at the nodes could change
 		return false;
-	size_t waiting;
-	uint64_t print;
-	td_slurm_view_waiting(b->view, &waiting, &print);
 	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
 	td_auto_free struct td_pool_node *nodes = NULL;
-	td_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
-	struct td_asks *t = b->asks;
+	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
 	pthread_mutex_lock(&t->lock);
-	// One of ours waits: Slurm has reached something that it cannot start, and whoever comes now stands behind it.
-	bool may = !t->pending && !(t->blocked && t->blocked_waiting == waiting && t->blocked_print == print);
+	f.pending = t->pending;
+	f.block = t->block;
+	bool may = td_pool_fast_may(&f);
 	if (may) {
-		t->blocked = false;
+		t->block.blocked = false;
 		take_locked(t, snap, nodes, w);
 		may = td_pool_fits_now(nodes, snap->nodes.n, &w->pool) >= 0;
 	}
@@ -144,14 +125,11 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	atomic_fetch_add(&b->n_refused_fast, 1);
 	a->no_fast_gen = snap ? snap->gen : 0;
-	if (!strstr(e->msg, "(2013)"))
+	if (e->detail != TD_SLURM_ERR_NOT_TOP)
 		return;
-	size_t waiting;
-	uint64_t print;
-	td_slurm_view_waiting(b->view, &waiting, &print);
+	struct td_pool_block block = {.blocked = true};
+	td_slurm_view_waiting(b->view, &block.waiting, &block.print);
 	pthread_mutex_lock(&b->asks->lock);
-	b->asks->blocked = true;
-	b->asks->blocked_waiting = waiting;
-	b->asks->blocked_print = print;
+	b->asks->block = block;
 	pthread_mutex_unlock(&b->asks->lock);
 }

@@ -1,5 +1,5 @@
 // What a waiting pod says: condition PodScheduled=False with Slurm's reason in plain words.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/run.h"
 
 #include "api/condition.h"
 
@@ -25,9 +25,11 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 	return td_buf_take(&b);
 }
 
-int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, const char *reason, const char *text,
-		struct td_cancel *c, struct td_error *err)
+int td_run_show(struct td_run *r, const char *reason, const char *text, struct td_error *err)
 {
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	const struct td_object *pod = r->pod;
 	int64_t now = td_now(b);
 	if (td_streq(a->said, text) || (a->said && now - a->said_ms < AGAIN_MS && !a->refused))
 		return 0;
@@ -37,21 +39,16 @@ int td_ask_show(struct td_bridge *b, struct td_ask *a, const struct td_object *p
 	if (cond && td_streq(td_jstr(cond, "status"), "False") && td_streq(td_jstr(cond, "message"), text) &&
 	    td_streq(td_jstr(cond, "reason"), reason))
 		return 0;
-	char t[TD_TIME_LEN];
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
+	const struct td_condition_want w = {.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
 	td_jm_str(d, root, "metadata.uid", pod->uid);
-	td_jm_str(d, o, "type", "PodScheduled");
-	td_jm_str(d, o, "status", "False");
-	td_jm_str(d, o, "reason", reason);
-	td_jm_str(d, o, "message", text);
-	if (!cond || !td_streq(td_jstr(cond, "status"), "False"))
-		td_jm_str(d, o, "lastTransitionTime", td_time_format(td_real_ms(b->clock), t));
-	yyjson_mut_arr_append(list, o);
-	int r = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
-	if (r == TD_NOT_FOUND || r == TD_CONFLICT) // gone, or another pod of that name: the watch tells
+	td_condition_add(d, list, td_jget(pod->root, "status.conditions"), &w, td_real_ms(b->clock));
+	int k = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_STRATEGIC, root, r->c, NULL, err);
+	if (k == TD_NOT_FOUND || k == TD_CONFLICT) // gone, or another pod of that name: the watch tells
 		return 0;
-	if (r)
+	if (k)
 		a->said_ms = 0;
-	return r ? td_wrap(err, "saying on pod %s why it waits", a->key) : 0;
+	return k ? td_wrap(err, "saying on pod %s why it waits", a->key) : 0;
 }

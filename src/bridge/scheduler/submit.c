@@ -1,5 +1,5 @@
 // From a waiting pod to a job: where it may run, whether it fits now, and the submit itself.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/run.h"
 
 #include "api/selector.h"
 #include "base/log.h"
@@ -40,26 +40,31 @@ bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const s
 	return v;
 }
 
-int td_ask_excluded(struct td_bridge *b, const struct td_object *pod, const struct td_want *w, char **ret, bool *ret_ever, char *why,
-		    size_t len, struct td_error *err)
+void td_where_done(struct td_where *w)
 {
-	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
+	free(w->excluded);
+}
+
+int td_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err)
+{
+	const struct td_want *w = &r->want;
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(r->b->view);
 	if (!snap)
 		return td_fail(err, TD_TRANSIENT, "Slurm's nodes are not known yet");
-	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
+	td_auto_free bool *ok = td_room_feasible(r->b, r->pod, &snap->nodes);
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_strv struct td_strv no = {0};
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		if (!ok[i])
 			td_strv_add(&no, snap->nodes.v[i].name);
-	td_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
-	*ret_ever = td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, why, len);
+	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
+	ret->fit = td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
 	bool any = false;
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		any |= nodes[i].feasible;
 	if (!any && no.n < snap->nodes.n && w->ask.partition)
-		snprintf(why, len, "no node that it may use is in partition %s", w->ask.partition);
-	*ret = td_hostlist_write(&no);
+		snprintf(ret->why, sizeof(ret->why), "no node that it may use is in partition %s", w->ask.partition);
+	ret->excluded = td_hostlist_write(&no);
 	return 0;
 }
 
@@ -95,10 +100,11 @@ static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, 
 	a->admin_set = true;
 }
 
-void td_ask_mark(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c)
+void td_run_mark(const struct td_run *r)
 {
-	if (!a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
-		set_admin_comment(b, s, l, a, c);
+	const struct td_ask *a = r->a;
+	if (r->l && !a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
+		set_admin_comment(r->b, r->s, r->l, r->a, r->c);
 }
 
 static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_t job, uint64_t states, bool batch)
@@ -136,59 +142,73 @@ static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *
 	return td_fail(err, TD_CANCELLED, "pod %s: another leads now; Slurm job %lld was given back", a->key, (long long)job);
 }
 
-int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, const struct td_object *pod,
-		  struct td_want *w, bool immediate, struct td_cancel *c, struct td_error *err)
+static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
 {
-	int64_t job = 0, now = td_now(b);
-	td_auto_free char *script = NULL;
-	a->asked_ms = now;
-	if (!w->ask.name || !w->ask.comment)
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	int k = td_slurm_allocate(r->l->slurm, a->user, &r->want.ask, r->c, ret_job, err);
+	if (!k && !td_lease_holds())
+		return give_back(r->l, a, &r->want, *ret_job, err);
+	if (!k) {
+		atomic_fetch_add(&b->n_allocated, 1);
+		td_room_given(b, a, *ret_job);
+		took(b, a, r->want.ask.name, *ret_job, TD_JOB(RUNNING), false);
+		td_ask_pending(b->asks, a, false);
+		a->allocated_ms = td_now(b);
+		a->burst = td_queue_len(b->pod_queue) > BURST;
+		a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
+		return 0;
+	}
+	if (k != TD_UNCERTAIN)
+		td_room_given(b, a, 0);
+	if (td_pool_submitted(k, true) == TD_SUBMITTED_QUEUE) { // 2014 too: in the queue it may wait for a node that is down now
+		td_debug("%s: no immediate allocation: %s", a->key, err->msg);
+		td_room_refused(b, a, err);
+	}
+	return k;
+}
+
+static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	struct td_want *w = &r->want;
+	char token[33];
+	td_knock_token(r->l, a->uid, token);
+	td_auto_free char *script = td_standin_script(&b->o, a->uid, token);
+	w->ask.script = script;
+	w->ask.warn_usr1 = true;
+	w->ask.warn_delay_s = r->s->end_grace_s + 60;
+	int k = td_slurm_submit(r->l->slurm, a->user, &w->ask, r->c, ret_job, err);
+	w->ask.script = NULL;
+	if (!k && !td_lease_holds())
+		return give_back(r->l, a, w, *ret_job, err);
+	if (k)
+		return k;
+	atomic_fetch_add(&b->n_submitted, 1);
+	td_info("pod %s: waits as Slurm job %lld", a->key, (long long)*ret_job);
+	took(b, a, w->ask.name, *ret_job, TD_JOB(PENDING), true);
+	td_ask_pending(b->asks, a, true);
+	td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
+	set_admin_comment(b, r->s, r->l, a, r->c);
+	return 0;
+}
+
+int td_run_submit(struct td_run *r, bool immediate, struct td_error *err)
+{
+	struct td_bridge *b = r->b;
+	struct td_ask *a = r->a;
+	a->asked_ms = td_now(b);
+	if (!r->want.ask.name || !r->want.ask.comment)
 		return td_fail(err, TD_INTERNAL, "pod %s: a submit without what it wants", a->key);
-	struct td_error e = TD_ERROR_INIT;
-	int r;
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
-	if (immediate) {
-		r = td_slurm_allocate(l->slurm, a->user, &w->ask, c, &job, &e);
-		if (!r && !td_lease_holds())
-			return give_back(l, a, w, job, err);
-		if (!r) {
-			atomic_fetch_add(&b->n_allocated, 1);
-			td_room_given(b, a, job);
-			took(b, a, w->ask.name, job, TD_JOB(RUNNING), false);
-			td_ask_pending(b->asks, a, false);
-			a->allocated_ms = td_now(b);
-			a->burst = td_queue_len(b->pod_queue) > BURST;
-			a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
-			return 0;
-		}
-		if (r != TD_UNCERTAIN)
-			td_room_given(b, a, 0);
-		if (r == TD_THROTTLED || r == TD_INVALID) { // 2014 too: in the queue it may wait for a node that is down now
-			td_debug("%s: no immediate allocation: %s", a->key, e.msg);
-			td_room_refused(b, a, &e);
-		}
-	} else {
-		char token[33];
-		td_knock_token(l, a->uid, token);
-		script = td_standin_script(&b->o, a->uid, token);
-		w->ask.script = script;
-		w->ask.warn_usr1 = true;
-		w->ask.warn_delay_s = s->end_grace_s + 60;
-		r = td_slurm_submit(l->slurm, a->user, &w->ask, c, &job, &e);
-		if (!r && !td_lease_holds())
-			return give_back(l, a, w, job, err);
-		if (!r) {
-			atomic_fetch_add(&b->n_submitted, 1);
-			td_info("pod %s: waits as Slurm job %lld", a->key, (long long)job);
-			took(b, a, w->ask.name, job, TD_JOB(PENDING), true);
-			td_ask_pending(b->asks, a, true);
-			td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
-			set_admin_comment(b, s, l, a, c);
-			return 0;
-		}
-	}
-	if (r == TD_UNCERTAIN || r == TD_CANCELLED) {
+	struct td_error e = TD_ERROR_INIT;
+	int64_t job = 0;
+	int k = immediate ? allocate(r, &job, &e) : queue(r, &job, &e);
+	if (!k)
+		return 0;
+	if (!job && (k == TD_UNCERTAIN || k == TD_CANCELLED)) {
 		// It may be in Slurm: found by its name before anything is repeated.
 		pthread_mutex_lock(&b->asks->lock);
 		a->know = TD_JOB_UNSURE;
@@ -197,5 +217,5 @@ int td_ask_submit(struct td_bridge *b, const struct td_settings *s, struct td_li
 		td_bridge_want_list(b, 0);
 		td_bridge_want_list(b, 5000); // a submit that was on its way may land after the first listing
 	}
-	return td_fail(err, r, "%.500s", e.msg);
+	return td_fail(err, k, "%.500s", e.msg);
 }

@@ -2,6 +2,7 @@
 
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/names.h"
 #include "slurm/hostlist.h"
 #include "slurm/token.h"
 
@@ -101,8 +102,6 @@ static bool plain(const char *s)
 	return n > 0 && n <= 256;
 }
 
-#define PREFIX "slurm.tandem.dev/"
-
 struct reader {
 	const yyjson_val *notes;
 	struct td_arena *arena;
@@ -112,7 +111,7 @@ struct reader {
 
 static const char *note(struct reader *rd, const char *key)
 {
-	td_auto_free char *full = td_asprintf(PREFIX "%s", key);
+	td_auto_free char *full = td_asprintf(TD_ANN_ASK_PREFIX "%s", key);
 	const char *s = td_jkey_str(rd->notes, full);
 	if (!s)
 		return NULL;
@@ -201,17 +200,17 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	if (rd.r)
 		return rd.r;
 	if (limit && td_time_limit(limit, &a->time_limit_min, err))
-		return td_wrap(err, "annotation " PREFIX "time-limit");
+		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "time-limit");
 	long long deadline = td_jint(spec, "activeDeadlineSeconds", 0), n;
 	if (!limit && deadline > 0) // the pod's own deadline comes first; Slurm can plan with it
 		a->time_limit_min = deadline / 60 + 2;
 	if (nice) {
 		if (!td_parse_i64(nice, &n) || n < 0 || n > 2147483645)
-			return td_fail(err, TD_INVALID, "annotation " PREFIX "nice: \"%s\" is no number from 0 up", nice);
+			return td_fail(err, TD_INVALID, "annotation " TD_ANN_ASK_PREFIX "nice: \"%s\" is no number from 0 up", nice);
 		a->nice = (int)n;
 	}
 	if (exclusive && strcmp(exclusive, "true") != 0 && strcmp(exclusive, "false") != 0)
-		return td_fail(err, TD_INVALID, "annotation " PREFIX "exclusive: write \"true\" or \"false\"");
+		return td_fail(err, TD_INVALID, "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
 	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
@@ -306,8 +305,8 @@ static bool in_list(const char *list, const char *name)
 	return td_strv_has(&l, name);
 }
 
-void td_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
-		   struct td_pool_node **ret)
+void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
+			  struct td_pool_node **ret)
 {
 	struct td_pool_node *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {

@@ -38,5 +38,5 @@ bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices);
 
 // Slurm's nodes as the pool sees them, in the snapshot's order. feasible[i] comes from the caller. Caller frees *ret.
-void td_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
-		   struct td_pool_node **ret);
+void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
+			  struct td_pool_node **ret);

@@ -1,6 +1,6 @@
 // One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right before it writes there.
 #include "bridge/bridge.h"
-#include "pool/pool.h"
+#include "pool/steps.h"
 
 #include "api/condition.h"
 #include "base/log.h"
@@ -8,11 +8,6 @@
 #include <string.h>
 
 enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250 };
-
-static bool bad_state(uint64_t s)
-{
-	return s & (TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG) | TD_NODE(INVALID));
-}
 
 static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts *f)
 {
@@ -23,45 +18,56 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->drain = n->states & TD_NODE(DRAIN);
 	f->reason = n->reason;
 	f->words = td_node_words(n->states);
-	f->bad = bad_state(n->states);
+	f->bad = td_node_bad(n->states);
 }
 
-static int act(struct td_bridge *b, const char *name, struct td_pool_node_facts *f, struct td_pool_node_plan *p,
-	       struct td_slurm_nodes *fresh, struct td_cancel *c, struct td_error *err)
+struct pass { // one look at one node
+	struct td_bridge *b;
+	const char *name;
+	struct td_pool_node_facts f;
+	struct td_pool_node_plan p;
+	struct td_slurm_nodes fresh; // read right before and after a write; empty: there was none
+	struct td_cancel *c;
+};
+
+// Slurm's side as it is now, and what follows. TD_NOT_FOUND: Slurm does not know the node.
+static int read_again(struct pass *x, struct td_slurm *slurm, struct td_error *err)
 {
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, err);
+	td_slurm_nodes_done(&x->fresh);
+	int r = td_slurm_node(slurm, x->name, x->c, &x->fresh, err);
+	if (r && r != TD_NOT_FOUND)
+		return r;
+	slurm_facts(r ? NULL : &x->fresh.v[0], &x->f);
+	td_pool_node_causes(&x->f, &x->p);
+	return r;
+}
+
+static int act(struct pass *x, struct td_error *err)
+{
+	td_auto(td_link_unref) struct td_link *l = td_bridge_link(x->b, err);
 	if (!l)
 		return TD_TRANSIENT;
 	struct td_error e = TD_ERROR_INIT;
-	int r = td_slurm_node(l->slurm, name, c, fresh, &e);
+	int r = read_again(x, l->slurm, &e);
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg);
-	slurm_facts(r ? NULL : &fresh->v[0], f);
-	td_pool_node_causes(f, p);
-	switch (p->slurm) {
+	switch (x->p.slurm) {
 	case TD_NODE_LEAVE:
 		return 0;
 	case TD_NODE_DRAIN:
-		r = td_slurm_node_update(l->slurm, name, "DRAIN", p->reason, c, err);
+		r = td_slurm_node_update(l->slurm, x->name, "DRAIN", x->p.reason, x->c, err);
 		break;
 	case TD_NODE_REASON:
-		r = td_slurm_node_update(l->slurm, name, NULL, p->reason, c, err);
+		r = td_slurm_node_update(l->slurm, x->name, NULL, x->p.reason, x->c, err);
 		break;
 	case TD_NODE_UNDRAIN:
-		r = td_slurm_node_undrain(l->slurm, name, c, err);
+		r = td_slurm_node_undrain(l->slurm, x->name, x->c, err);
 		break;
 	}
 	if (r)
 		return r;
-	td_info("node %s: %s%s%s", name, p->slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *p->reason ? ": " : "", p->reason);
-	// Seen again at once, so that both sides show the new state.
-	td_slurm_nodes_done(fresh);
-	r = td_slurm_node(l->slurm, name, c, fresh, err);
-	if (r)
-		return r;
-	slurm_facts(&fresh->v[0], f);
-	td_pool_node_causes(f, p);
-	return 0;
+	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *x->p.reason ? ": " : "", x->p.reason);
+	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
 
 static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want, bool *changed)
@@ -119,22 +125,18 @@ static int show_condition(struct td_bridge *b, const struct td_object *node, con
 	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
 	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True") : !cond)
 		return 0;
-	char now[TD_TIME_LEN];
-	td_time_format(td_real_ms(b->clock), now);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions"), *o = yyjson_mut_obj(d);
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
-	td_jm_str(d, o, "type", TD_COND_DRAIN);
 	if (p->foreign) {
-		td_jm_str(d, o, "status", "True");
-		td_jm_str(d, o, "reason", "DrainedInSlurm");
-		td_jm_str(d, o, "message", text);
-		td_jm_str(d, o, "lastTransitionTime", cond ? td_jstr_or(cond, "lastTransitionTime", now) : now);
-		td_jm_str(d, o, "lastHeartbeatTime", now);
+		const struct td_condition_want w = {
+			.type = TD_COND_DRAIN, .status = "True", .reason = "DrainedInSlurm", .message = text, .heartbeat = true};
+		td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
 	} else {
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "type", TD_COND_DRAIN);
 		td_jm_str(d, o, "$patch", "delete");
 	}
-	yyjson_mut_arr_append(list, o);
 	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
 }
 
@@ -165,7 +167,7 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 			changed = true;
 			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_NODE_STATE, label);
 		}
-		note(d, root, o, "tandem.dev/slurm-node", name, &changed);
+		note(d, root, o, TD_ANN_NODE, name, &changed);
 		note(d, root, o, TD_ANN_SLURM_STATE, p->state, &changed);
 		note(d, root, o, TD_ANN_SLURM_REASON, p->text, &changed);
 		if (!changed)
@@ -187,7 +189,7 @@ static bool gate_alarm(struct td_bridge *b)
 	td_informer_list(b->nodes, NULL, &all);
 	for (size_t i = 0; i < all.n; i++)
 		held += td_object_annotation(all.v[i], TD_ANN_GATE_HELD) != NULL;
-	bool alarm = held > 2 && held * 5 > all.n;
+	bool alarm = td_pool_gate_alarm(held, all.n);
 	if (alarm && !atomic_exchange(&b->gate_alarm, true))
 		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it", held, all.n);
 	else if (!alarm)
@@ -206,6 +208,11 @@ static char *devices_missing(struct td_bridge *b, const struct td_object *node, 
 	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres, s->devices.resource);
 }
 
+static void pass_done(struct pass *x)
+{
+	td_slurm_nodes_done(&x->fresh);
+}
+
 int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_bridge *b = bridge;
@@ -216,52 +223,61 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		return 0;
 	}
 	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
-	struct td_pool_node_facts f = {.k8s = node, .lost_state = atomic_load(&b->lost)};
+	__attribute__((cleanup(pass_done))) struct pass x = {
+		.b = b, .name = name, .f = {.k8s = node, .lost_state = atomic_load(&b->lost)}, .c = c};
 	if (node) {
-		f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
-		f.request = td_object_annotation(node, TD_ANN_DRAIN);
-		f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
-		f.gate_alarm = f.gate && gate_alarm(b);
+		x.f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
+		x.f.request = td_object_annotation(node, TD_ANN_DRAIN);
+		x.f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
+		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}
-	struct td_pool_node_plan p;
-	td_auto_nodes struct td_slurm_nodes fresh = {0};
 	td_auto_free char *devices = node ? devices_missing(b, node, sn) : NULL;
-	f.devices = devices;
-	slurm_facts(sn, &f);
-	td_pool_node_causes(&f, &p);
+	x.f.devices = devices;
+	slurm_facts(sn, &x.f);
+	td_pool_node_causes(&x.f, &x.p);
 	int r = 0;
-	if (p.slurm != TD_NODE_LEAVE) {
-		r = act(b, name, &f, &p, &fresh, c, err);
+	if (x.p.slurm != TD_NODE_LEAVE) {
+		r = act(&x, err);
 		if (r)
 			return td_wrap(err, "node %s", name);
-		if (fresh.n)
-			sn = &fresh.v[0];
+		if (x.fresh.n)
+			sn = &x.fresh.v[0];
 	}
-	if (!node || !p.decided)
+	if (!node || !x.p.decided)
 		return 0;
 	struct td_error e = TD_ERROR_INIT;
-	r = show_node(b, node, &p, c, &e);
+	r = show_node(b, node, &x.p, c, &e);
 	if (!r || r == TD_CONFLICT)
-		r = show_condition(b, node, &p, c, &e);
+		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
-		r = show_pod(b, name, sn, &p, c, &e);
+		r = show_pod(b, name, sn, &x.p, c, &e);
 	if (r == TD_NOT_FOUND)
 		return 0;
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
+}
+
+// How soon both sides must show that Slurm's record of a node changed; -1: it did not, or not in what is shown.
+static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_node *now)
+{
+	// These pass by themselves when slurmctld was restarted; so do idle, mixed, …, which are a label only. They may come a little
+	// later.
+	const uint64_t soft = TD_NODE(NOT_RESPONDING) | TD_NODE(UNKNOWN), hard = (TD_NODE_BAD & ~soft) | TD_NODE(DRAIN);
+	if (!old || ((old->states ^ now->states) & hard) || !td_streq(old->reason, now->reason))
+		return 0;
+	if (strcmp(td_node_words(old->states), td_node_words(now->states)) != 0)
+		return now->states & TD_NODE(DRAIN) ? 0 : POD_LABEL_MS;
+	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
 }
 
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
 {
 	for (size_t i = 0; i < now->nodes.n; i++) {
 		const struct td_slurm_node *n = &now->nodes.v[i], *o = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
-		if (!o ||
-		    ((o->states ^ n->states) & (TD_NODE(DRAIN) | TD_NODE(DOWN) | TD_NODE(FAIL) | TD_NODE(ERROR) | TD_NODE(INVALID_REG))) ||
-		    !td_streq(o->reason, n->reason) ||
-		    ((n->states & TD_NODE(DRAIN)) && strcmp(td_node_words(o->states), td_node_words(n->states)) != 0))
+		int64_t in = show_in(o, n);
+		if (!in)
 			td_queue_add(b->node_queue, n->name);
-		else if (strcmp(td_node_words(o->states), td_node_words(n->states)) !=
-			 0) // idle, mixed, …: a label only, it may come a little later
-			td_queue_add_after(b->node_queue, n->name, POD_LABEL_MS);
+		else if (in > 0)
+			td_queue_add_after(b->node_queue, n->name, in);
 	}
 	for (size_t i = 0; old && i < old->nodes.n; i++)
 		if (!td_slurm_node_find(&now->nodes, old->nodes.v[i].name))

@@ -298,7 +298,7 @@ static void test_pool_nodes(void **state)
 	const bool ok[] = {true, true};
 	const char *const kinds[TD_POOL_KINDS] = {"gpu", "gpu:h100"};
 	td_auto_free struct td_pool_node *p = NULL;
-	td_pool_nodes(&l, ok, kinds, "fast", &p);
+	td_bridge_pool_nodes(&l, ok, kinds, "fast", &p);
 	assert_true(p[0].feasible && p[0].usable);
 	assert_false(p[1].feasible); // not in the partition
 	assert_false(p[1].usable);

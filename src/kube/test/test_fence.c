@@ -48,13 +48,14 @@ static void test_what_is_none(void **state)
 		{"{}", false},
 		{"{\"status\":{\"conditions\":{}}}", false},
 		{"{\"status\":{\"conditions\":[" COND("PodScheduled", "True", "Slurm job 7 (start 9)") "]}}", false},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "False", "Slurm job 7 (start 9)") "]}}", false},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "Slurm job 8 (start 9)") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "Slurm job 7") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "Slurm job x (start 9)") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "Slurm job 0 (start 0)") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_FENCE, "True", "Slurm job 777777777777777777777777777 (start 9)") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "False", "Slurm job 7 (start 9)") "]}}", false},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 8 (start 9)") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 7") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job x (start 9)") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 0 (start 0)") "]}}", true},
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 777777777777777777777777777 (start 9)") "]}}",
+		 true},
 	};
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
 		int64_t job, start;

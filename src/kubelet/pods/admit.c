@@ -2,12 +2,13 @@
 
 #include "api/quantity.h"
 #include "api/selector.h"
+#include "base/names.h"
 
 #include <string.h>
 
 static int64_t share_of(const yyjson_val *node, const char *what, bool milli)
 {
-	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), "tandem.dev/slurm-share");
+	const char *text = td_jkey_str(td_jget(node, "metadata.annotations"), TD_ANN_SHARE);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int64_t v = 0;
 	if (!text || td_json_parse(text, strlen(text), &j, NULL))

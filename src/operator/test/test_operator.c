@@ -103,7 +103,7 @@ static void test_objects(void **state)
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
 	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[4]"), "/run/slurmrestd/private/api.sock"));
 	assert_non_null(td_jget(rest, "spec.volumes.[1].emptyDir"));
-	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "socket");
+	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
 		assert_false(w.v[i].gvr == &td_services && td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
 	// slurmctld finds a login pod by the pod's name alone: as many Services as pods, and one of all.
@@ -131,7 +131,7 @@ static void test_objects(void **state)
 	wanted(&net, &td_services, "main-slurmrestd");
 	rest = td_jget(wanted(&net, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(td_jint(rest, "spec.containers.[0].ports.[0].containerPort", 0), 6820);
-	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_SLURM_ACCESS), "network");
+	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "network");
 }
 
 // Templates say paths and names as they are; programs and slurm.conf have them from constants.
@@ -393,309 +393,38 @@ static void test_covers(void **state)
 	}
 }
 
-// ---- decisions ----
-#define IDLE (TD_NODE(IDLE) | TD_NODE(DYNAMIC_NORM))
-#define BUSY (TD_NODE(MIXED) | TD_NODE(DYNAMIC_NORM))
-#define DRAIN TD_NODE(DRAIN)
-struct world {
-	struct td_op_node n[4];
-	struct td_slurm_node r[4];
-	struct td_op_policy p;
-	struct td_op_counts k;
-};
-
-static struct world settled(void)
-{
-	static char *const names[] = {"n0", "n1", "n2", "n10"};
-	struct world w = {.p = {.replicas = -1,
-				.rolling = true,
-				.max_unavailable = 1,
-				.update_force_s = -1,
-				.scale_force_s = -1,
-				.view = true,
-				.now_s = 1000}};
-	for (int i = 0; i < 4; i++) {
-		w.r[i] = (struct td_slurm_node){.name = names[i], .reason = "", .address = "10.1.1.1", .states = IDLE};
-		w.n[i] = (struct td_op_node){.name = names[i],
-					     .exists = true,
-					     .matched = true,
-					     .ready = true,
-					     .pod = true,
-					     .pod_ready = true,
-					     .pod_updated = true,
-					     .pod_ip = "10.1.1.1"};
-	}
-	return w;
-}
-
-// The acts of all four nodes as one word each.
-static void expect(struct world *w, const char *want)
-{
-	static const char *const words[] = {"-", "create", "delete", "drain", "undrain", "down", "forget"};
-	for (int i = 0; i < 4; i++)
-		if (w->r[i].name && w->n[i].record != NULL)
-			w->n[i].record = &w->r[i];
-	td_op_decide(w->n, 4, &w->p, &w->k);
-	td_auto_buf struct td_buf b = {0};
-	for (int i = 0; i < 4; i++)
-		td_buf_printf(&b, "%s%s", i ? " " : "", words[w->n[i].act]);
-	assert_string_equal(td_buf_str(&b), want);
-}
-
-static void attach(struct world *w)
-{
-	for (int i = 0; i < 4; i++)
-		w->n[i].record = &w->r[i];
-}
-
-static void test_first(void **state)
-{
-	struct world w = settled();
-	for (int i = 0; i < 4; i++)
-		w.n[i].pod = w.n[i].pod_ready = w.n[i].pod_updated = false;
-	w.p.view = false; // Slurm is not up yet: pods start all the same
-	expect(&w, "create create create create");
-	w.n[1].ready = false;
-	w.n[2].refuse = "too small";
-	expect(&w, "create - - create");
-	assert_int_equal(w.k.desired, 3);
-	assert_string_equal(w.n[2].why, "too small");
-	w = settled();
-	attach(&w);
-	w.n[1].refuse = "no GPU left"; // runs already: it goes on, and why it is not as asked is told
-	expect(&w, "- - - -");
-	assert_true(w.n[1].keep);
-	assert_string_equal(w.n[1].why, "no GPU left");
-	w.n[1].refuse = NULL;
-	expect(&w, "- - - -");
-	assert_int_equal(w.k.ready, 4);
-	assert_int_equal(w.k.idle, 4);
-}
-
-static void test_scale(void **state)
-{
-	struct world w = settled();
-	attach(&w);
-	w.p.replicas = 3;
-	w.r[3].states = BUSY; // idle nodes leave first, of equals the last by name
-	expect(&w, "- - drain -");
-	w.r[2].states = IDLE | DRAIN;
-	w.r[2].reason = TD_OP_REASON_SCALE_IN;
-	expect(&w, "- - delete -");
-	w.r[2].states = BUSY | DRAIN; // a job still runs there
-	expect(&w, "- - - -");
-	assert_non_null(w.n[2].why);
-	w.p.scale_force_s = 60;
-	w.r[2].reason_at = 950;
-	expect(&w, "- - - -");
-	w.r[2].reason_at = 940;
-	expect(&w, "- - down -");
-	w.p.view = false; // unknown is not idle
-	expect(&w, "- - - -");
-	w = settled();
-	attach(&w);
-	w.p.replicas = 3;
-	w.n[3].pod = w.n[3].pod_ready = false; // its pod has gone, the record not yet
-	w.r[3].states = IDLE | DRAIN;
-	expect(&w, "- - - forget");
-	w.p.replicas = 4; // wanted again
-	w.n[3].pod = w.n[3].pod_ready = true;
-	w.r[3].reason = TD_OP_REASON_SCALE_IN;
-	expect(&w, "- - - undrain");
-	w.r[3].reason = TD_OP_REASON_DEAD; // slurmd's container died and its jobs are cleared away
-	expect(&w, "- - - undrain");
-	w.r[3].reason = "broken fan"; // somebody else's: never touched
-	expect(&w, "- - - -");
-	w.r[3].reason = "tandem: cordoned in Kubernetes"; // the bridge's
-	expect(&w, "- - - -");
-	w.p.replicas = 3;
-	expect(&w, "- - - delete"); // drained already, and no job: its reason stays
-}
-
-static void test_update(void **state)
-{
-	struct world w = settled();
-	attach(&w);
-	for (int i = 0; i < 4; i++)
-		w.n[i].pod_updated = false;
-	w.r[0].states = BUSY;
-	expect(&w, "- drain - -"); // idle before busy, one at a time
-	w.p.max_unavailable = 3;
-	expect(&w, "- drain drain drain");
-	w.p.max_unavailable = 1;
-	w.r[1].states = IDLE | DRAIN;
-	w.r[1].reason = TD_OP_REASON_UPDATE;
-	expect(&w, "- delete - -");
-	w.n[1].pod_deleting = true;
-	expect(&w, "- - - -");
-	w.n[1].pod = w.n[1].pod_deleting = w.n[1].pod_ready = false;
-	expect(&w, "- forget - -"); // the old record would win over what the new slurmd says
-	w.r[1].reason = "broken fan";
-	expect(&w, "- create - -"); // but it carries somebody else's reason
-	w.n[1].record_differs = true;
-	expect(&w, "- create - -");
-	w.r[1].states = IDLE;
-	expect(&w, "- forget - -");
-	w.n[1].record_differs = false;
-	expect(&w, "- create - -"); // a pod that died: same size, same record
-	w.r[1].states = IDLE | DRAIN;
-	w.r[1].reason = TD_OP_REASON_UPDATE;
-	w.n[1].pod = w.n[1].pod_ready = w.n[1].pod_updated = true;
-	w.n[1].pod_ip = "10.1.1.9"; // the new slurmd has not registered yet
-	expect(&w, "- - - -");
-	w.r[1].address = "10.1.1.9";
-	expect(&w, "- undrain - -");
-	w.r[1].states = IDLE;
-	expect(&w, "- - drain -");
-	w.r[3].states = TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM); // the unhealthy first, and it counts
-	expect(&w, "- - - delete");
-	w.r[3].states = IDLE | DRAIN; // somebody else's drain: replaced, unless the record would have to go for it
-	w.r[3].reason = "broken fan";
-	expect(&w, "- - - delete");
-	w.n[3].record_differs = true;
-	expect(&w, "- - - -");
-	w.r[3].reason = "tandem: devices, its kubelet offers 6 of 8 a.com/gpu"; // the new record ends that
-	expect(&w, "- - - delete");
-	w.r[3].reason = "gres/gpu count reported lower than configured (6 < 8)"; // Slurm's own: an old record came back
-	expect(&w, "- - - delete");
-	w.r[3].reason = "broken fan";
-	w.n[3].record_differs = false;
-	w.p.rolling = false;
-	expect(&w, "- - - -");
-	w.p.rolling = true;
-	w.p.view = false;
-	expect(&w, "- - - -");
-}
-
-// Slurm drains a node whose slurmd reports fewer devices than its record says, and never looks again.
-static void test_outlived(void **state)
-{
-	struct world w = settled();
-	attach(&w);
-	w.r[2].states = IDLE | DRAIN;
-	w.r[2].reason = "gres/gpu count reported lower than configured (0 < 8)";
-	expect(&w, "- - - -"); // a slurmd that knows the configuration in force: devices are really gone
-	w.n[2].older = true;   // what it reported under another one may be over
-	expect(&w, "- - delete -");
-	w.r[2].states = BUSY | DRAIN;
-	expect(&w, "- - - -");
-	w.r[2].states = IDLE | DRAIN;
-	w.p.rolling = false;
-	expect(&w, "- - - -");
-	w.p.rolling = true;
-	w.n[2].pod = w.n[2].pod_ready = w.n[2].older = false;
-	expect(&w, "- - forget -"); // the new slurmd is judged anew
-	w.n[2].record = NULL;
-	expect(&w, "- - create -");
-	w = settled();
-	attach(&w);
-	w.n[2].older = true;
-	w.r[2].states = IDLE | DRAIN;
-	w.r[2].reason = "broken fan";
-	expect(&w, "- - - -");
-}
-
-static void test_gone(void **state)
-{
-	struct world w = settled();
-	attach(&w);
-	w.n[2].exists = w.n[2].matched = w.n[2].ready = false;
-	w.r[2].states = BUSY;
-	expect(&w, "- - delete -");
-	w.n[2].pod = w.n[2].pod_ready = false;
-	expect(&w, "- - down -");
-	w.r[2].states = TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM);
-	expect(&w, "- - forget -");
-	w.p.view = false;
-	expect(&w, "- - - -");
-	w = settled();
-	attach(&w);
-	w.n[1].matched = false; // the label is gone: it leaves like a scaled-in one
-	expect(&w, "- drain - -");
-	assert_int_equal(w.k.desired, 3);
-}
-
-static void test_forgotten(void **state)
-{
-	struct world w = settled();
-	attach(&w);
-	w.n[1].record = NULL; // just started, or a slow answer: nothing is done about it
-	expect(&w, "- - - -");
-	w.n[1].missing = true;
-	expect(&w, "- - - -");
-	assert_non_null(w.n[1].why);
-	w.n[1].forgotten = true;
-	expect(&w, "- delete - -");
-	w.p.rolling = false;
-	expect(&w, "- delete - -"); // no update: OnDelete has no say
-	w.p.view = false;
-	expect(&w, "- - - -");
-	w.p.view = true;
-	w.n[1].pod_deleting = true;
-	expect(&w, "- - - -");
-}
-
+// ---- decisions: t/scenarios/nodeset.txt has the others ----
 static void test_missing(void **state)
 {
 	struct td_op_missing m = {0};
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_PRESENT, 0), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 1000), -1); // just started
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 2000), 14000);
-	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 9000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 15000), 1000);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16000), 0);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_OP_ABSENT, 16500), 0); // the pod could not be deleted: still due
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_PRESENT, 0), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 1000), -1); // just started
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 2000), 14000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 9000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 15000), 1000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16000), 0);
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16500), 0); // the pod could not be deleted: still due
 	td_op_missing_restarted(&m, "n0");
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 17000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 18000), 29000); // in vain: twice as long
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 17000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 18000), 29000); // in vain: twice as long
 	// An unknown answer is no sign of absence: the time starts again, the tries are kept.
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_UNSEEN, 46000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 47000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_OP_ABSENT, 48000), 29000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_UNSEEN, 46000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 47000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 48000), 29000);
 	for (int i = 0; i < 9; i++)
 		td_op_missing_restarted(&m, "n0");
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 50000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 51000), 479000);
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_PRESENT, 60000), -1); // it came: all is forgiven
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 61000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_OP_ABSENT, 63000), 13000);
-	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_OP_ABSENT, 24000), 0);  // each node has its own time
-	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_OP_ABSENT, 25000), -1); // another pod, another time
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 50000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 51000), 479000);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_PRESENT, 60000), -1); // it came: all is forgiven
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 61000), -1);
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 63000), 13000);
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 24000), 0);  // each node has its own time
+	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_SIGHT_ABSENT, 25000), -1); // another pod, another time
 	assert_int_equal(m.n, 2);
-	td_op_missing_look(&m, "n2", NULL, TD_OP_UNSEEN, 4000000); // nodes that left do not stay for ever
+	td_op_missing_look(&m, "n2", NULL, TD_SIGHT_UNSEEN, 4000000); // nodes that left do not stay for ever
 	assert_int_equal(m.n, 0);
-	td_op_missing_look(&m, "n2", "z", TD_OP_ABSENT, 4000000);
+	td_op_missing_look(&m, "n2", "z", TD_SIGHT_ABSENT, 4000000);
 	td_op_missing_done(&m);
-}
-
-static void test_evictable(void **state)
-{
-	static const struct {
-		uint64_t states;
-		long long cpus;
-		bool yes;
-	} t[] = {
-		{IDLE, 0, false}, // a job may start there at any moment
-		{BUSY, 2, false},
-		{IDLE | DRAIN, 0, true},
-		{BUSY | DRAIN, 2, false},
-		{IDLE | DRAIN, 2, false}, // the two lag behind each other
-		{IDLE | DRAIN | TD_NODE(COMPLETING), 0, false},
-		{TD_NODE(DOWN) | TD_NODE(DYNAMIC_NORM), 0, true},
-	};
-	for (size_t i = 0; i < TD_LEN(t); i++) {
-		struct world w = settled();
-		attach(&w);
-		w.r[1].states = t[i].states;
-		w.r[1].alloc_cpus = t[i].cpus;
-		w.r[1].reason = "bad fan";
-		expect(&w, "- - - -");
-		if (w.n[1].evictable != t[i].yes)
-			fail_msg("case %zu", i);
-	}
-	struct world w = settled(); // no record: unknown is not idle
-	expect(&w, "- - - -");
-	assert_false(w.n[1].evictable);
 }
 
 static void test_names(void **state)
@@ -716,14 +445,7 @@ int main(void)
 		cmocka_unit_test(test_dra),
 		cmocka_unit_test(test_nodeset_check),
 		cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_first),
-		cmocka_unit_test(test_scale),
-		cmocka_unit_test(test_update),
-		cmocka_unit_test(test_outlived),
-		cmocka_unit_test(test_gone),
-		cmocka_unit_test(test_forgotten),
 		cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_evictable),
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_templates_agree_with_constants),
 	};

@@ -178,7 +178,8 @@ static void test_submit(void **state)
 	assert_int_equal(td_slurm_submit(slurm, "alice; rm", &ask, NULL, &job, &err), TD_INVALID);
 }
 
-static void refusal(const char *body, int status, int code)
+// Returns the detail: Slurm's number.
+static int refusal(const char *body, int status, int code)
 {
 	const struct script s[] = {{status, body}};
 	struct td_error err = TD_ERROR_INIT;
@@ -188,11 +189,14 @@ static void refusal(const char *body, int status, int code)
 	if (r != code)
 		fail_msg("%s: %s, wanted %s: %s", body, td_code_name(r), td_code_name(code), err.msg);
 	assert_int_equal(job, 0);
+	return err.detail;
 }
 
 static void test_refusals(void **state)
 {
-	refusal(ERR(2013, "Immediate execution impossible, insufficient priority"), 500, TD_THROTTLED);
+	assert_int_equal(refusal(ERR(2013, "Immediate execution impossible, insufficient priority"), 500, TD_THROTTLED),
+			 TD_SLURM_ERR_NOT_TOP);
+	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own words: no number
 	refusal(ERR(2016, "Requested nodes are busy"), 422, TD_THROTTLED);
 	refusal(ERR(11, "Resource temporarily unavailable"), 500, TD_THROTTLED);
 	refusal(ERR(2050, "Job violates accounting/QOS policy"), 500, TD_THROTTLED);

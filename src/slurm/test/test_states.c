@@ -115,6 +115,12 @@ static const struct {
 
 static void test_nodes(void **state)
 {
+	static const uint64_t bad[] = {TD_NODE(INVALID), TD_NODE(UNKNOWN),        TD_NODE(DOWN),       TD_NODE(ERROR),
+				       TD_NODE(FAIL),    TD_NODE(NOT_RESPONDING), TD_NODE(INVALID_REG)};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_true(td_node_bad(bad[i] | TD_NODE(IDLE)) && !td_node_usable(bad[i] | TD_NODE(IDLE)));
+	assert_false(td_node_bad(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(MAINTENANCE) | TD_NODE(COMPLETING)));
+	assert_true(td_node_busy(TD_NODE(COMPLETING)) && td_node_busy(TD_NODE(MIXED)) && !td_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
 	for (size_t i = 0; i < TD_LEN(nodes); i++) {
 		uint64_t s = td_node_state_parse(nodes[i].name);
 		assert_int_not_equal(s, TD_NODE(OTHER));

@@ -1,0 +1,397 @@
+#include "pool/nodeset.h"
+
+#include "base/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// How old a slurmd pod must be before a record that is not as it says is taken for one that won over it: a record that never comes right
+// must not cost a pod a second.
+enum { RECORD_WINS_MS = 60000 };
+
+static const char turn[] = "waits for its turn to be updated";
+
+static bool same(const char *a, const char *b)
+{
+	return a && b && strcmp(a, b) == 0;
+}
+
+// ---- records ----
+bool td_pool_record_busy(const struct td_pool_record *r)
+{
+	// alloc_cpus lags in both directions (docs/facts/slurm.md S-T8): either sign of a job counts.
+	return r && (r->jobs || r->alloc_cpus > 0);
+}
+
+static bool drained_for(const struct td_pool_record *r, const char *reason)
+{
+	return r && r->drain && td_pool_reason_is(r->reason, reason);
+}
+
+static bool drained_by_operator(const struct td_pool_record *r)
+{
+	return r && r->drain && td_pool_reason_owner(r->reason) == TD_OWNER_OPERATOR;
+}
+
+// By Slurm itself: "gres/gpu count reported lower than configured".
+static bool drained_for_gres(const struct td_pool_record *r)
+{
+	return r && r->drain && td_pool_reason_owner(r->reason) == TD_OWNER_SLURM;
+}
+
+// It carries a reason that is not the operator's to lose. Where the bridge or Slurm itself says that the devices are not those of the
+// record, a new record is the way out.
+static bool drained_by_others(const struct td_pool_record *r)
+{
+	return r && r->drain && !drained_by_operator(r) && !drained_for(r, TD_REASON_DEVICES) && !drained_for_gres(r);
+}
+
+enum td_pool_class td_pool_record_class(const struct td_pool_record *r)
+{
+	return r->drain               ? (r->jobs ? TD_CLASS_DRAINING : TD_CLASS_DRAINED)
+	       : r->bad && !r->silent ? TD_CLASS_DOWN
+	       : r->mixed             ? TD_CLASS_MIXED
+	       : r->jobs              ? TD_CLASS_ALLOCATED
+				      : TD_CLASS_IDLE;
+}
+
+// ---- members ----
+// What it reported under another configuration may be why Slurm has drained it, and Slurm would never look again. A new slurmd is judged
+// by what is there now; it is newer than the configuration, so that devices that are really gone do not cost a pod again and again.
+static bool outlived(const struct td_pool_member *m, const struct td_pool_policy *p)
+{
+	bool older = p->config_ms && m->pod_born_ms <= p->config_ms; // within a second either way: replaced once more then
+	return older && drained_for_gres(m->record);
+}
+
+bool td_pool_member_available(const struct td_pool_member *m)
+{
+	return m->pod && m->pod_ready && !m->pod_deleting && m->record && !m->record->drain && !m->record->bad;
+}
+
+bool td_pool_member_waits_turn(const struct td_pool_member *m)
+{
+	return m->why == turn;
+}
+
+static bool registered(const struct td_pool_member *m)
+{
+	return m->pod_ready && !m->pod_deleting && m->record && same(m->record->address, m->pod_ip) && !m->record->bad;
+}
+
+static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *why)
+{
+	m->act = a;
+	m->why = why;
+}
+
+// Who stays when there are more than enough; the lowest leaves first. A node that is leaving stays the one that leaves.
+static int rank(const struct td_pool_member *m)
+{
+	if (!m->pod)
+		return 0;
+	if (drained_for(m->record, TD_REASON_SCALE_IN))
+		return 1;
+	if (!m->pod_ready || !m->record || m->record->bad)
+		return 2;
+	return td_pool_record_busy(m->record) ? 4 : 3;
+}
+
+// Steps of a pod that must go while its node has jobs or not: drain, wait, delete. force_s < 0: jobs are waited for.
+static void retire(struct td_pool_member *m, const char *reason, const struct td_pool_policy *p, int64_t force_s)
+{
+	const struct td_pool_record *r = m->record;
+	if (!p->view)
+		act(m, TD_MEMBER_NOTHING, "waiting for Slurm's answer");
+	else if (!r)
+		act(m, TD_MEMBER_DELETE_POD, NULL);
+	else if (!r->drain && (td_pool_record_busy(r) || !r->down))
+		act(m, TD_MEMBER_DRAIN, reason);
+	else if (!td_pool_record_busy(r))
+		act(m, TD_MEMBER_DELETE_POD, NULL);
+	else if (force_s >= 0 && drained_for(r, reason) && p->now_ms / 1000 - r->reason_at >= force_s)
+		act(m, TD_MEMBER_SET_DOWN, reason);
+	else
+		act(m, TD_MEMBER_NOTHING, "draining: waiting for its jobs to end");
+}
+
+enum td_pool_member_do td_pool_ghost(const struct td_pool_record *r)
+{
+	return r->down ? TD_MEMBER_DELETE_RECORD : TD_MEMBER_SET_DOWN;
+}
+
+static void leave(struct td_pool_member *m, const struct td_pool_policy *p)
+{
+	if (m->pod_deleting) {
+		act(m, TD_MEMBER_NOTHING, "the slurmd pod is ending");
+	} else if (!m->exists) {
+		// The machine is gone and with it every process: what Slurm still counts there is dead.
+		if (m->pod)
+			act(m, TD_MEMBER_DELETE_POD, NULL);
+		else if (m->record && p->view)
+			act(m, td_pool_ghost(m->record), TD_REASON_GONE);
+	} else if (m->pod) {
+		retire(m, TD_REASON_SCALE_IN, p, p->scale_force_s);
+	} else if (m->record && p->view) {
+		act(m, TD_MEMBER_DELETE_RECORD, NULL);
+	}
+}
+
+static void stay(struct td_pool_member *m, const struct td_pool_policy *p)
+{
+	const struct td_pool_record *r = m->record;
+	if (m->pod_deleting) {
+		act(m, TD_MEMBER_NOTHING, "the slurmd pod is ending");
+	} else if (m->pod && m->pod_ended) {
+		act(m, TD_MEMBER_DELETE_POD, NULL);
+	} else if (m->pod && m->forgotten && p->view && !r) {
+		act(m, TD_MEMBER_DELETE_POD, "Slurm forgot the node; a new slurmd registers it again");
+	} else if (m->missing && p->view && !r) {
+		act(m, TD_MEMBER_NOTHING, "Slurm has no record of the node; its slurmd is started again if that lasts");
+	} else if (!m->pod && m->refuse) {
+		act(m, TD_MEMBER_NOTHING, m->refuse);
+	} else if (!m->pod && !m->ready) {
+		act(m, TD_MEMBER_NOTHING, "the Kubernetes node is not ready");
+	} else if (!m->pod && r && !drained_by_others(r) &&
+		   (m->record_differs || drained_for(r, TD_REASON_UPDATE) || drained_for_gres(r))) {
+		act(m, TD_MEMBER_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
+	} else if (!m->pod) {
+		act(m, TD_MEMBER_CREATE, NULL);
+	} else if (m->updated && registered(m) && drained_by_operator(r)) {
+		act(m, TD_MEMBER_UNDRAIN, NULL);
+	} else if (m->refuse) {
+		act(m, TD_MEMBER_NOTHING, m->refuse); // it goes on as it is; what is asked for now cannot be
+	}
+}
+
+static void update(struct td_pool_member *v, size_t n, const struct td_pool_policy *p)
+{
+	long long away = 0;
+	for (size_t i = 0; i < n; i++)
+		away += v[i].keep && !td_pool_member_available(&v[i]);
+
+	// First those that are out of service already, then idle ones, then the rest; in order of names.
+	for (int pass = 0; pass < 3; pass++) {
+		for (size_t i = 0; i < n; i++) {
+			struct td_pool_member *m = &v[i];
+			bool current = m->updated && !outlived(m, p);
+			if (!m->keep || !m->pod || current || m->pod_deleting || m->act != TD_MEMBER_NOTHING)
+				continue;
+			bool out = !td_pool_member_available(m), busy = td_pool_record_busy(m->record);
+			if (pass != (out ? 0 : busy ? 2 : 1))
+				continue;
+			if (drained_by_others(m->record) && m->record_differs) {
+				// Its record, and with it somebody's reason, would have to go for the new size to count.
+				act(m, TD_MEMBER_NOTHING, "drained by somebody else: updated when it is resumed");
+			} else if (out || away < p->max_unavailable) {
+				away += !out;
+				retire(m, TD_REASON_UPDATE, p, p->update_force_s);
+			} else {
+				act(m, TD_MEMBER_NOTHING, turn);
+			}
+		}
+	}
+}
+
+static void count(const struct td_pool_member *v, size_t n, struct td_pool_set_counts *ret)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct td_pool_member *m = &v[i];
+		ret->matched += m->matched;
+		ret->assigned += m->pod;
+		ret->running += m->pod && m->pod_ready && !m->pod_deleting;
+		ret->updated += m->pod && m->updated && !m->pod_deleting;
+		ret->ready += registered(m);
+		if (!m->record)
+			continue;
+		switch (td_pool_record_class(m->record)) {
+		case TD_CLASS_IDLE:
+			ret->idle++;
+			break;
+		case TD_CLASS_MIXED:
+		case TD_CLASS_ALLOCATED:
+			ret->allocated++;
+			break;
+		case TD_CLASS_DRAINING:
+			ret->draining++;
+			break;
+		case TD_CLASS_DRAINED:
+			ret->drained++;
+			break;
+		case TD_CLASS_DOWN:
+			ret->down++;
+			break;
+		}
+	}
+}
+
+void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p, struct td_pool_set_counts *ret)
+{
+	struct td_pool_set_counts c = {0};
+	size_t able = 0;
+	for (size_t i = 0; i < n; i++) {
+		struct td_pool_member *m = &v[i];
+		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained.
+		bool won = m->record_differs && !drained_by_others(m->record) && p->now_ms - m->pod_born_ms > RECORD_WINS_MS;
+		m->updated = m->pod && m->pod_current && !won;
+		m->keep = m->exists && m->matched && (m->pod || !m->refuse);
+		m->evictable = m->record && !td_pool_record_busy(m->record) && (m->record->drain || m->record->down);
+		act(m, TD_MEMBER_NOTHING, NULL);
+		able += m->keep;
+	}
+
+	c.desired = p->replicas < 0 || p->replicas > (long long)able ? (long long)able : p->replicas;
+	for (size_t over = able - (size_t)c.desired; over > 0; over--) {
+		size_t at = n;
+		for (size_t i = 0; i < n; i++)
+			if (v[i].keep && (at == n || rank(&v[i]) <= rank(&v[at]))) // of equals the last by name
+				at = i;
+		v[at].keep = false;
+	}
+
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].keep)
+			stay(&v[i], p);
+		else if (v[i].exists && v[i].matched && !v[i].pod && v[i].refuse && !v[i].record)
+			v[i].why = v[i].refuse;
+		else
+			leave(&v[i], p);
+	}
+	if (p->rolling)
+		update(v, n, p);
+	count(v, n, &c);
+	*ret = c;
+}
+
+enum td_pool_write td_pool_member_write(enum td_pool_member_do what, const struct td_pool_record *now, bool *ret_reason)
+{
+	*ret_reason = false;
+	if (!now)
+		return TD_WRITE_NOTHING;
+	switch (what) {
+	case TD_MEMBER_DRAIN:
+		*ret_reason = !now->drain;
+		return now->drain ? TD_WRITE_NOTHING : TD_WRITE_DRAIN;
+	case TD_MEMBER_UNDRAIN:
+		return drained_by_operator(now) ? TD_WRITE_UNDRAIN : TD_WRITE_NOTHING;
+	case TD_MEMBER_SET_DOWN:
+		*ret_reason = !now->drain || drained_by_operator(now);
+		return TD_WRITE_DOWN;
+	default:
+		return TD_WRITE_NOTHING;
+	}
+}
+
+int64_t td_pool_nodeset_again_ms(bool unsettled, bool fresh, int64_t quiet_ms, int64_t cost_ms)
+{
+	// Slurm tells nobody when a node changes: looked at often while something moves, and never so often that looking is the load.
+	int64_t ms = unsettled || !fresh ? (quiet_ms < 30000 ? 100 : 1000) : quiet_ms < 15000 ? 1000 : 2000;
+	return ms > cost_ms * 20 ? ms : cost_ms * 20;
+}
+
+enum td_pool_lack td_pool_reserve_lacks(const struct td_pool_reserve *r)
+{
+	return r->others_milli > r->cpu_milli - r->share_cpus * 1000                    ? TD_LACK_CPU
+	       : r->others_memory > r->memory - r->share_memory_mb * (INT64_C(1) << 20) ? TD_LACK_MEMORY
+	       : r->others_gpus > 0 && r->share_gpus > 0                                ? TD_LACK_DEVICES
+											: TD_LACK_NOTHING;
+}
+
+// ---- slurmds that Slurm has forgotten ----
+// A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s: who is not there after 15 s of answers is not on his way.
+// Each restart in vain doubles the wait (a full node table helps nobody), up to 8 minutes.
+// A new slurmd is Ready before it has registered, so the first second of absence is no news.
+enum { NEWS_MS = 1000, WAIT_MS = 15000, TRIES_MAX = 5, KEEP_MS = 3600000 };
+
+enum td_pool_sight td_pool_sight_of(bool fresh, bool pod_ready, bool record)
+{
+	return !fresh || !pod_ready ? TD_SIGHT_UNSEEN : record ? TD_SIGHT_PRESENT : TD_SIGHT_ABSENT;
+}
+
+int64_t td_pool_absence_look(struct td_pool_absence *a, enum td_pool_sight sight, bool other_pod, int64_t now_ms)
+{
+	if (sight == TD_SIGHT_PRESENT) { // it came: all is forgiven
+		*a = (struct td_pool_absence){0};
+		return -1;
+	}
+	a->looked = now_ms;
+	if (sight != TD_SIGHT_ABSENT || other_pod)
+		a->since = now_ms;
+	if (sight != TD_SIGHT_ABSENT || now_ms - a->since < NEWS_MS)
+		return -1;
+	int64_t left = a->since + ((int64_t)WAIT_MS << a->tries) - now_ms;
+	return left > 0 ? left : 0;
+}
+
+void td_pool_absence_restarted(struct td_pool_absence *a)
+{
+	a->tries += a->tries < TRIES_MAX;
+}
+
+bool td_pool_absence_old(const struct td_pool_absence *a, int64_t now_ms)
+{
+	return now_ms - a->looked > KEEP_MS;
+}
+
+// ---- conditions ----
+const char *td_pool_member_message(const struct td_pool_member *m, const struct td_pool_set_conditions *c)
+{
+	bool waiting = m->act == TD_MEMBER_NOTHING || m->act == TD_MEMBER_CREATE || m->act == TD_MEMBER_DELETE_RECORD;
+	return !m->why || !waiting ? NULL : td_pool_member_waits_turn(m) ? c->turn : m->why;
+}
+
+// As much of it as there is room for.
+static void add(char *buf, size_t len, const char *s)
+{
+	size_t n = strlen(buf);
+	snprintf(buf + n, len - n, "%s", s);
+}
+
+void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const struct td_pool_set_counts *k,
+				const struct td_pool_set_facts *f, struct td_pool_set_conditions *ret)
+{
+	snprintf(ret->turn, sizeof(ret->turn), "%s; out of service:", turn);
+	for (size_t i = 0, named = 0; i < n; i++)
+		if (v[i].keep && !td_pool_member_available(&v[i]) && named++ < 8) {
+			add(ret->turn, sizeof(ret->turn), " ");
+			add(ret->turn, sizeof(ret->turn), v[i].name);
+		}
+
+	bool outdated = false, refused = false;
+	const struct td_pool_member *waits = NULL;
+	for (size_t i = 0; i < n; i++) {
+		refused |= v[i].keep && v[i].refuse;
+		outdated |= v[i].keep && v[i].pod && !v[i].updated;
+		if (!waits && td_pool_member_message(&v[i], ret))
+			waits = &v[i];
+	}
+	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired, waits ? "; " : "",
+		 waits ? waits->name : "", waits ? ": " : "", waits ? td_pool_member_message(waits, ret) : "");
+
+	bool ready = !f->problem && !refused && f->fresh && k->ready == k->desired && k->desired == k->assigned;
+	bool scaling = k->assigned != k->desired;
+	ret->v[0] = (struct td_pool_condition){"SpecValid", f->problem ? TD_STATUS_FALSE : TD_STATUS_TRUE, f->problem ? "Invalid" : "Valid",
+					       f->problem ? f->problem : "every field can be used"};
+	ret->v[1] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
+					       f->problem    ? "Invalid"
+					       : !f->cluster ? "NoCluster"
+					       : !f->fresh   ? "NoAnswer"
+					       : ready       ? "Ready"
+							     : "NotReady",
+					       f->problem                ? f->problem
+					       : !f->cluster || f->fresh ? ret->text
+									 : "slurmctld does not answer"};
+	ret->v[2] = (struct td_pool_condition){"Progressing", outdated || scaling ? TD_STATUS_TRUE : TD_STATUS_FALSE,
+					       outdated  ? "Updating"
+					       : scaling ? "Scaling"
+							 : "Settled",
+					       outdated  ? "slurmd pods are being replaced"
+					       : scaling ? "slurmd pods come or go"
+							 : "nothing is changing"};
+}
+
+const char *td_pool_member_do_name(enum td_pool_member_do d)
+{
+	static const char *const names[] = {"nothing", "create", "delete-pod", "drain", "undrain", "set-down", "delete-record"};
+	return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "?";
+}

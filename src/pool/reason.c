@@ -1,0 +1,45 @@
+// Whose the reason of a drain is: the one place that knows.
+#include "pool/pool.h"
+
+#include "base/names.h"
+
+#include <string.h>
+
+static bool starts(const char *s, const char *prefix)
+{
+	return s && strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+enum td_pool_owner td_pool_reason_owner(const char *reason)
+{
+	static const struct {
+		const char *prefix;
+		enum td_pool_owner owner;
+	} table[] = {
+		{TD_REASON_CORDONED, TD_OWNER_BRIDGE},
+		{TD_REASON_REQUESTED, TD_OWNER_BRIDGE},
+		{TD_REASON_GATE, TD_OWNER_BRIDGE},
+		{TD_REASON_DEVICES, TD_OWNER_BRIDGE},
+		{TD_REASON_LOST, TD_OWNER_BRIDGE},
+		{TD_REASON_UPDATE, TD_OWNER_OPERATOR},
+		{TD_REASON_SCALE_IN, TD_OWNER_OPERATOR},
+		{TD_REASON_GONE, TD_OWNER_OPERATOR},
+		{TD_REASON_DEAD, TD_OWNER_OPERATOR},
+		{TD_REASON_PREFIX, TD_OWNER_TANDEM},
+		{"gres/", TD_OWNER_SLURM},
+	};
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
+		if (starts(reason, table[i].prefix))
+			return table[i].owner;
+	return TD_OWNER_OTHERS;
+}
+
+bool td_pool_reason_tandem(const char *reason)
+{
+	return starts(reason, TD_REASON_PREFIX);
+}
+
+bool td_pool_reason_is(const char *reason, const char *what)
+{
+	return starts(reason, what);
+}

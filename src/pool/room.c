@@ -1,0 +1,44 @@
+// The fast path: is there room now, and does nobody wait before us?
+#include "pool/steps.h"
+
+enum { FRESH_MS = 2000 }; // an older view of Slurm's nodes is no ground for a guess
+
+bool td_pool_fast_may(const struct td_pool_fast *f)
+{
+	if (!f->allowed || f->view_age_ms < 0 || f->view_age_ms > FRESH_MS || f->refused_here)
+		return false;
+	// One of ours waits: Slurm has reached something that it cannot start, and whoever comes now stands behind it.
+	return !f->pending && !td_pool_block_holds(&f->block, f->waiting, f->print);
+}
+
+bool td_pool_block_holds(const struct td_pool_block *b, size_t waiting, uint64_t print)
+{
+	return b->blocked && b->waiting == waiting && b->print == print;
+}
+
+bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms)
+{
+	return answered && given_ms < view_asked_ms;
+}
+
+void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given, size_t n_given)
+{
+	for (size_t i = 0; i < n_given; i++) {
+		int at = given[i].node;
+		if (at < 0 && (at = td_pool_fits_now(v, n, &given[i].want)) >= 0) { // Slurm has not said where: the first that fits
+			held[at].cpus += given[i].want.cpus;
+			held[at].memory_mb += given[i].want.memory_mb;
+		}
+		if (at < 0)
+			continue;
+		v[at].used_cpus += given[i].want.cpus;
+		v[at].used_memory_mb += given[i].want.memory_mb;
+		for (int k = 0; k < TD_POOL_KINDS; k++)
+			v[at].used_gres[k] += given[i].want.gres[k];
+	}
+
+	for (size_t i = 0; i < n; i++) {
+		v[i].used_cpus = held[i].cpus > v[i].used_cpus ? held[i].cpus : v[i].used_cpus;
+		v[i].used_memory_mb = held[i].memory_mb > v[i].used_memory_mb ? held[i].memory_mb : v[i].used_memory_mb;
+	}
+}

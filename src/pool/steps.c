@@ -1,0 +1,182 @@
+#include "pool/steps.h"
+
+#include "base/err.h"
+
+enum {
+	KNOCK_MS = 500,    // a stand-in that runs and has not knocked by then is looked at all the same
+	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
+	PROLOG_LONG_US = 100000,
+	LIMIT_NEAR_MS = 600000, // a warning before the time limit that is further away is somebody's own
+	SETTLED_MS = 3000,      // Slurm's nodes have not changed for that long
+	STANDIN_EXIT_MS = 2000, // a stand-in that was told to exit does so
+	PLUGIN_S = 15,          // a device plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
+	READ_MS = 10000,
+	FIRST_MS = 700,
+	PER_PENDING_MS = 20,
+};
+
+static int64_t most(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+bool td_pool_fast_due(const struct td_pool_ask *a, const struct td_pool_job *j)
+{
+	return a->pod == TD_POD_WAITING && !a->refused &&
+	       (j->know == TD_JOB_NONE || (j->know == TD_JOB_GONE && !j->unproven) ||
+		(j->know == TD_JOB_READ && (!j->ours || j->is == TD_IS_ENDED)));
+}
+
+// ---- reading its job ----
+enum td_pool_look_do td_pool_look(struct td_pool_look *l)
+{
+	bool need = l->know == TD_JOB_UNSURE || l->asked || l->changed;
+	if (!need && !l->warned)
+		return TD_LOOK_NOT;
+	if (l->know == TD_JOB_READ && !l->asked && !l->warned && l->named) {
+		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be submitted again or not:
+		// that needs to be sure.)
+		if (l->polled == TD_IS_ENDED && !l->pod_waits)
+			return TD_LOOK_POLL;
+		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
+		if (l->polled == TD_IS_RUNNING && l->knocks && !l->knocked) {
+			l->knock_ms = l->knock_ms ? l->knock_ms : l->now_ms + KNOCK_MS;
+			l->not_before_ms = l->knock_ms;
+		}
+	}
+	l->wait_ms = l->not_before_ms - l->now_ms;
+	return l->wait_ms > 0 ? TD_LOOK_LATER : TD_LOOK_READ;
+}
+
+bool td_pool_prolog_runs(bool reason, bool knocked, int64_t age_s)
+{
+	return reason && !knocked && age_s <= PROLOG_MAX_S;
+}
+
+enum td_pool_warning td_pool_warning(bool preempted, bool limit, int64_t left_ms)
+{
+	return preempted || (limit && left_ms <= 0) ? TD_WARNING_NOW
+	       : limit && left_ms < LIMIT_NEAR_MS   ? TD_WARNING_LATER
+						    : TD_WARNING_NONE;
+}
+
+bool td_pool_twin_better(const struct td_pool_twin *seen, const struct td_pool_twin *known, int64_t granted)
+{
+	if (seen->job == granted || known->job == granted)
+		return seen->job == granted;
+	return known->ended || (seen->runs && !known->runs);
+}
+
+// ---- when to look again ----
+int64_t td_pool_backoff_ms(int fails)
+{
+	return fails < 3 ? 0 : fails > 10 ? 30000 : 250 << (fails - 3);
+}
+
+int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
+{
+	// A look is 6 KB. A lone pod is looked at again soon; of many, each after as long again as it has waited.
+	if (p->batch)
+		return KNOCK_MS;
+	if (p->burst)
+		return p->waited_ms < 30 ? 30 : p->waited_ms < 1000 ? p->waited_ms : 1000;
+	return p->waits < 2 ? 4 : p->waits < 6 ? 12 : p->waits < 12 ? 50 : 250;
+}
+
+int64_t td_pool_prolog_learn(int64_t est, int64_t took, bool burst, bool looked_in_vain)
+{
+	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must, and what the
+	// last pods of a burst took says little of the next one.
+	int64_t less = est > PROLOG_LONG_US ? est / 2 : est * 7 / 8;
+	int64_t now = burst ? (looked_in_vain ? (est + took) / 2 : est * 63 / 64) : looked_in_vain ? (est * 3 + took) / 4 : less;
+	return now < 5000 ? 5000 : now > 1000000 ? 1000000 : now;
+}
+
+int64_t td_pool_pending_ms(size_t pending, bool no_reason)
+{
+	return most((int64_t)pending * PER_PENDING_MS, no_reason ? FIRST_MS : READ_MS);
+}
+
+int64_t td_pool_never_ms(enum td_pool_fit fit, int64_t nodes_same_ms)
+{
+	int64_t left = SETTLED_MS - nodes_same_ms;
+	return left > 0 ? left : fit == TD_FIT_NO_NODES ? 1000 : 0;
+}
+
+// ---- what answers mean ----
+enum td_pool_submitted td_pool_submitted(int code, bool immediate)
+{
+	if (!code)
+		return TD_SUBMITTED;
+	if (immediate && (code == TD_THROTTLED || code == TD_INVALID))
+		return TD_SUBMITTED_QUEUE;
+	return code == TD_INVALID || code == TD_DENIED ? TD_SUBMITTED_NEVER : code == TD_THROTTLED ? TD_SUBMITTED_LATER : TD_SUBMITTED_FAIL;
+}
+
+enum td_pool_devices td_pool_devices(int code)
+{
+	return !code                  ? TD_DEVICES_THERE
+	       : code == TD_EXPIRED   ? TD_DEVICES_AGAIN
+	       : code == TD_THROTTLED ? TD_DEVICES_WAIT
+	       : code == TD_NOT_FOUND ? TD_DEVICES_GIVE_BACK
+	       : code == TD_INVALID   ? TD_DEVICES_REFUSE
+				      : TD_DEVICES_FAIL;
+}
+
+int td_pool_counted(const struct td_pool_counted *c)
+{
+	return c->offer < 0 || c->want <= c->offer - c->used ? 0 : c->age_s <= PLUGIN_S ? TD_THROTTLED : TD_NOT_FOUND;
+}
+
+// ---- binding ----
+bool td_pool_fence_ended(bool own, const struct td_grant *had, const struct td_pool_job *j)
+{
+	return own || j->know != TD_JOB_READ || !j->ours || j->is != TD_IS_RUNNING || td_grant_differs(had, &j->grant);
+}
+
+enum td_pool_rebind td_pool_rebind(bool same_uid, bool ending, bool bound, bool same_epoch)
+{
+	return !same_uid || ending || bound ? TD_REBIND_OVER : same_epoch ? TD_REBIND_AGAIN : TD_REBIND_LOST;
+}
+
+// ---- the two ends ----
+enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms, bool *ret_fence)
+{
+	*ret_ms = 0;
+	*ret_fence = false;
+	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any surer. One is needed
+	// when its owner gave it another name, and when a leader before us could still bind the pod (is it running?).
+	if (!e->read && (e->unbound || !e->named))
+		return TD_END_READ;
+	if (j->know != TD_JOB_READ || !j->ours || j->is == TD_IS_ENDED)
+		return !e->pod || j->know == TD_JOB_GONE || !j->ours ? TD_END_AGAIN : TD_END_FORGET;
+	*ret_fence = e->unbound && j->is == TD_IS_RUNNING;
+	if (e->unbound || !e->batch || j->is != TD_IS_RUNNING)
+		return TD_END_CANCEL;
+	if (e->told_ms < 0 && !e->tried)
+		return TD_END_TELL;
+	*ret_ms = e->told_ms < 0 ? e->settle_ms : STANDIN_EXIT_MS - e->told_ms; // its knock goes before that
+	return *ret_ms > 0 ? TD_END_WAIT : TD_END_CANCEL;
+}
+
+int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t at_most)
+{
+	return !bound ? 0 : own < at_most ? own : at_most;
+}
+
+// ---- the whole pool ----
+bool td_pool_gate_alarm(size_t held, size_t nodes)
+{
+	return held > 2 && held * 5 > nodes;
+}
+
+enum td_pool_loss_do td_pool_loss(const struct td_pool_loss *l)
+{
+	if (!l->vanished)
+		return TD_LOSS_BACK;
+	if (l->accepted)
+		return TD_LOSS_NOTHING;
+	if (!l->lost)
+		return TD_LOSS_BEGIN;
+	return l->confirmed || l->since_ms > TD_POOL_LOST_MS ? TD_LOSS_ACCEPT : TD_LOSS_NOTHING;
+}

@@ -1,0 +1,68 @@
+// SlurmClusters in scenarios: "given cluster …", "given config …".
+#include "pool/cluster.h"
+#include "pool/test/scenario.h"
+
+#include <string.h>
+
+static struct td_pool_cluster_facts facts;
+static struct td_pool_config_facts config;
+
+static void reset(void)
+{
+	facts = (struct td_pool_cluster_facts){0};
+	config = (struct td_pool_config_facts){0};
+}
+
+static bool given(const struct td_scenario_words *w)
+{
+	if (!strcmp(w->w[0].key, "cluster"))
+		facts = (struct td_pool_cluster_facts){.problem = td_scenario_val(w, "problem", NULL),
+						       .answers = td_scenario_has(w, "answers"),
+						       .in_force = td_scenario_has(w, "in-force"),
+						       .was_running = td_scenario_has(w, "was-running"),
+						       .rest = td_scenario_num(w, "rest", 0),
+						       .logins = td_scenario_num(w, "logins", 0),
+						       .logins_wanted = td_scenario_num(w, "logins-wanted", 1),
+						       .nodes = (size_t)td_scenario_num(w, "nodes", 4),
+						       .gpus = td_scenario_num(w, "gpus", 32),
+						       .devices_asked = td_scenario_has(w, "devices-asked"),
+						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
+	else if (!strcmp(w->w[0].key, "config"))
+		config = (struct td_pool_config_facts){.exists = td_scenario_has(w, "exists"),
+						       .same = td_scenario_has(w, "same"),
+						       .nodes = (size_t)td_scenario_num(w, "nodes", 0),
+						       .seen_ms = td_scenario_num(w, "seen", 0),
+						       .answered = td_scenario_has(w, "answered"),
+						       .ctld_ms = td_scenario_num(w, "ctld", -1)};
+	else
+		return false;
+	return true;
+}
+
+static bool decide(const struct td_scenario_words *w, struct td_buf *out)
+{
+	const char *what = w->w[0].key;
+	struct td_pool_cluster_plan p;
+	td_pool_cluster_decide(&facts, &p);
+	if (!strcmp(what, "phase")) {
+		const struct td_pool_condition *c = &p.v[TD_LEN(p.v) - 1];
+		td_buf_printf(out, "phase %s %s=%s/%s \"%s\"", p.phase, c->type, c->status, c->reason, c->message);
+	} else if (!strcmp(what, "conditions")) {
+		td_buf_puts(out, "conditions");
+		for (size_t i = 0; i + 1 < TD_LEN(p.v); i++)
+			td_buf_printf(out, " %s=%s/%s \"%s\"", p.v[i].type, p.v[i].status, p.v[i].reason, p.v[i].message);
+	} else if (!strcmp(what, "config")) {
+		td_buf_printf(out, "config %s", td_pool_config_waits(&config) ? "waits" : "now");
+	} else if (!strcmp(what, "force")) {
+		static const char *const forces[] = {"nothing", "first", "reconfigure"};
+		bool answers = td_scenario_has(w, "answers"), first = td_scenario_has(w, "new"), in_force = td_scenario_has(w, "in-force"),
+		     runs = td_scenario_has(w, "runs");
+		td_buf_printf(out, "force%s%s%s%s: %s", answers ? " answers" : "", first ? " new" : "", in_force ? " in-force" : "",
+			      runs ? " runs" : "", forces[td_pool_config_force(answers, first, in_force, runs)]);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+const struct td_scenario_part td_scenario_cluster = {reset, given, decide};
