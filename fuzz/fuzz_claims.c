@@ -1,6 +1,5 @@
-// A SlurmCluster, a pod, its claim, a class and a node's slices: no device is planned twice, as many as were asked for, and the writes that
-// follow from a claim end at the plan.
-// rows: A7.1
+// A SlurmCluster, a pod, its claim, a class and a node's slices: no device is planned twice, as many as were asked for,
+// and the writes that follow from a claim end at the plan. rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/want.h"
 
@@ -29,7 +28,8 @@ static size_t results(const yyjson_val *status)
 	size_t n = yyjson_arr_size(all);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < i; k++)
-			if (td_jequal(td_jkey(yyjson_arr_get(all, i), "device"), td_jkey(yyjson_arr_get(all, k), "device")) &&
+			if (td_jequal(td_jkey(yyjson_arr_get(all, i), "device"),
+				      td_jkey(yyjson_arr_get(all, k), "device")) &&
 			    td_jequal(td_jkey(yyjson_arr_get(all, i), "pool"), td_jkey(yyjson_arr_get(all, k), "pool")))
 				abort();
 	return n;

@@ -1,6 +1,6 @@
-// Whatever a SlurmCluster says, no string of it adds a line, a key or an account: an accepted configuration is read back here with Slurm's
-// own line rules (slurm.conf(5): blanks separate pairs) and must hold Tandem's keys once, with Tandem's values.
-// rows: A2.2
+// Whatever a SlurmCluster says, no string of it adds a line, a key or an account: an accepted configuration is read
+// back here with Slurm's own line rules (slurm.conf(5): blanks separate pairs) and must hold Tandem's keys once, with
+// Tandem's values. rows: A2.2
 #include "slurm/conf.h"
 
 #include <stdint.h>
@@ -8,12 +8,12 @@
 #include <string.h>
 #include <strings.h>
 
-#define MUST(x)                                                                                                                            \
-	do {                                                                                                                               \
-		if (!(x)) {                                                                                                                \
-			fprintf(stderr, "broken: %s\n", #x);                                                                               \
-			abort();                                                                                                           \
-		}                                                                                                                          \
+#define MUST(x)                                                                                                        \
+	do {                                                                                                           \
+		if (!(x)) {                                                                                            \
+			fprintf(stderr, "broken: %s\n", #x);                                                           \
+			abort();                                                                                       \
+		}                                                                                                      \
 	} while (0)
 
 static void check_slurm_conf(const char *text)

@@ -1,6 +1,5 @@
-// YAML stream: a CustomResourceDefinition, an object. What the server does with both: the checks of the CRD, its kinds, their OpenAPI, and
-// the way of an object through them. A CRD that the check lets pass can be served.
-// rows: F1.2
+// YAML stream: a CustomResourceDefinition, an object. What the server does with both: the checks of the CRD, its kinds,
+// their OpenAPI, and the way of an object through them. A CRD that the check lets pass can be served. rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>
@@ -30,7 +29,8 @@ static void object(const struct td_kind *k, const yyjson_val *v)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	td_auto_json_list struct td_json_list l = {0};
-	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || !l.n || !yyjson_is_obj(td_json_root(l.v[0])))
+	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || !l.n ||
+	    !yyjson_is_obj(td_json_root(l.v[0])))
 		return 0;
 	const yyjson_val *crd = td_json_root(l.v[0]), *v = td_json_root(l.v[l.n > 1]);
 	const struct td_kind *def = td_kind_builtin("apiextensions.k8s.io", "CustomResourceDefinition");

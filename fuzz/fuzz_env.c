@@ -1,5 +1,5 @@
-// $(VAR) as pods write it, and a container's environment from any object: nothing is lost that is not a variable's name.
-// rows: F1.4
+// $(VAR) as pods write it, and a container's environment from any object: nothing is lost that is not a variable's
+// name. rows: F1.4
 #include "kubelet/pods/env.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// The gate's request lines, device lists as users and Slurm write them, the grant annotations, and the table that lies on the disk.
-// rows: A7.4
+// The gate's request lines, device lists as users and Slurm write them, the grant annotations, and the table that lies
+// on the disk. rows: A7.4
 #include "gate/devices.h"
 #include "gate/gate.h"
 
@@ -29,7 +29,8 @@ static void ranges(const char *s)
 static void grant(const char *devices, const char *job)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *ann = td_jm_obj(d, td_jm_obj(d, root, "metadata"), "annotations");
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d),
+		       *ann = td_jm_obj(d, td_jm_obj(d, root, "metadata"), "annotations");
 	yyjson_mut_obj_add_strcpy(d, ann, "tandem.dev/devices", devices);
 	yyjson_mut_obj_add_strcpy(d, ann, "tandem.dev/job-id", job);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);

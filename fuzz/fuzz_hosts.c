@@ -1,6 +1,5 @@
-// Names files: whatever an object holds, a pod makes at most one line and a service one line for each address, and every line starts with
-// an address.
-// rows: F1.4
+// Names files: whatever an object holds, a pod makes at most one line and a service one line for each address, and
+// every line starts with an address. rows: F1.4
 #include "kubelet/pods/hosts.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
-// Request heads: what is accepted has a clean path, one framing, and reads the same when it is written again. Chunk lines; escapes.
-// rows: F1.2
+// Request heads: what is accepted has a clean path, one framing, and reads the same when it is written again. Chunk
+// lines; escapes. rows: F1.2
 #include "http/head.h"
 
 #include <stdint.h>
@@ -16,7 +16,8 @@ static void check_path(const char *p)
 {
 	check(*p == '/');
 	for (const char *s = p; s; s = strchr(s + 1, '/'))
-		check(strncmp(s, "/../", 4) != 0 && strcmp(s, "/..") != 0 && strncmp(s, "/./", 3) != 0 && strcmp(s, "/.") != 0);
+		check(strncmp(s, "/../", 4) != 0 && strcmp(s, "/..") != 0 && strncmp(s, "/./", 3) != 0 &&
+		      strcmp(s, "/.") != 0);
 }
 
 static void check_chunk(const char *p, size_t n)
@@ -52,8 +53,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_buf_puts(&b, "\r\n");
 	if (b.len <= TD_HEAD_MAX) { // joining headers may make it longer
 		check(td_head_parse(b.s, b.len, &again, &why) == 0);
-		check(strcmp(h.path, again.path) == 0 && h.n == again.n && h.length == again.length && h.chunked == again.chunked &&
-		      h.keep_alive == again.keep_alive);
+		check(strcmp(h.path, again.path) == 0 && h.n == again.n && h.length == again.length &&
+		      h.chunked == again.chunked && h.keep_alive == again.keep_alive);
 		td_head_done(&again);
 	}
 	td_head_done(&h);

@@ -1,5 +1,5 @@
-// Lines at the knock port: what is taken has a job above 0 and fields without blanks, and reads the same from the line written anew.
-// rows: A6.6
+// Lines at the knock port: what is taken has a job above 0 and fields without blanks, and reads the same from the line
+// written anew. rows: A6.6
 #include "bridge/knocks/line.h"
 
 #include <stdio.h>
@@ -23,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (l.what != TD_KNOCK_HELLO)
 		return 0;
 	td_auto_free char *w = td_asprintf("hello v=1 job=%lld ask=%s token=%s", (long long)l.job, l.uid, l.token);
-	check(td_knock_line_parse(w, &again) && again.job == l.job && !strcmp(again.uid, l.uid) && !strcmp(again.token, l.token));
+	check(td_knock_line_parse(w, &again) && again.job == l.job && !strcmp(again.uid, l.uid) &&
+	      !strcmp(again.token, l.token));
 	return 0;
 }

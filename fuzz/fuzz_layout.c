@@ -1,7 +1,7 @@
-// An OCI layout or the content of a `docker save` archive. Each line is a blob of it, "@3" in a later one the digest of the fourth; a line
-// "-> TARGET" is a link "l<line>" instead. The last line is index.json, or manifest.json when it is a list. What is taken has a digest for
-// every layer, a name that is one directory, and no file that lies outside.
-// rows: F1.4
+// An OCI layout or the content of a `docker save` archive. Each line is a blob of it, "@3" in a later one the digest of
+// the fourth; a line
+// "-> TARGET" is a link "l<line>" instead. The last line is index.json, or manifest.json when it is a list. What is
+// taken has a digest for every layer, a name that is one directory, and no file that lies outside. rows: F1.4
 #include "base/file.h"
 #include "http/pki.h"
 #include "oci/image_internal.h"
@@ -42,7 +42,8 @@ static void write_layout(const char *dir, const char *p, const char *end)
 		}
 		p = nl ? nl + 1 : end;
 		td_sha256_hex(td_buf_str(&b), b.len, digest[n]);
-		td_auto_free char *blob = td_asprintf("blobs/sha256/%s", digest[n]), *link = td_asprintf("%s/l%d", dir, n);
+		td_auto_free char *blob = td_asprintf("blobs/sha256/%s", digest[n]),
+				  *link = td_asprintf("%s/l%d", dir, n);
 		if (p == end || n + 1 == LINES)
 			put(dir, b.len && b.s[0] == '[' ? "manifest.json" : "index.json", &b);
 		else if (td_starts(td_buf_str(&b), "-> "))

@@ -1,6 +1,5 @@
-// YAML stream: an object, a patch. The three kinds of patches on it: what comes out can be written and read again, and a merge patch that
-// is applied twice says what it said once.
-// rows: F1.2
+// YAML stream: an object, a patch. The three kinds of patches on it: what comes out can be written and read again, and
+// a merge patch that is applied twice says what it said once. rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>
@@ -22,8 +21,11 @@ static void readable(const struct td_json *j)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const char *const kinds[][2] = {
-		{"", "Pod"}, {"", "ConfigMap"}, {"", "Service"}, {"apps", "Deployment"}, {"policy", "PodDisruptionBudget"}};
+	static const char *const kinds[][2] = {{"", "Pod"},
+					       {"", "ConfigMap"},
+					       {"", "Service"},
+					       {"apps", "Deployment"},
+					       {"policy", "PodDisruptionBudget"}};
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || l.n < 2)
 		return 0;

@@ -1,5 +1,5 @@
-// A pattern of a schema (the first line) and a text. Every pattern has an answer for every text, and the same one twice.
-// rows: F1.2
+// A pattern of a schema (the first line) and a text. Every pattern has an answer for every text, and the same one
+// twice. rows: F1.2
 #include "api/schema_priv.h"
 
 #include <stdint.h>

@@ -27,9 +27,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (!td_quantity_milli(s, &milli, NULL)) {
 		check(milli == a);
-		check(!td_quantity_ceil(s, &whole, NULL) && (__int128)whole * 1000 - a < 1000 && (__int128)whole * 1000 - a > -1000);
-		check(!td_quantity_milli(td_quantity_format_milli(milli, text, sizeof(text)), &back, NULL) && back == milli);
-		check(!td_quantity_ceil(td_quantity_format_bytes(whole, text, sizeof(text)), &back, NULL) && back == whole);
+		check(!td_quantity_ceil(s, &whole, NULL) && (__int128)whole * 1000 - a < 1000 &&
+		      (__int128)whole * 1000 - a > -1000);
+		check(!td_quantity_milli(td_quantity_format_milli(milli, text, sizeof(text)), &back, NULL) &&
+		      back == milli);
+		check(!td_quantity_ceil(td_quantity_format_bytes(whole, text, sizeof(text)), &back, NULL) &&
+		      back == whole);
 	}
 	return 0;
 }

@@ -1,6 +1,6 @@
-// YAML stream: {owner: RULES, wanted: RULES}, a question, then roles and bindings. Who has all that is wanted may do all that it allows: so
-// nobody gives away more than he has. A decision is the same as asking each of the user's rules. What is written is read again.
-// rows: F1.2
+// YAML stream: {owner: RULES, wanted: RULES}, a question, then roles and bindings. Who has all that is wanted may do
+// all that it allows: so nobody gives away more than he has. A decision is the same as asking each of the user's rules.
+// What is written is read again. rows: F1.2
 #include "apiserver/rbac.h"
 
 #include <stdint.h>
@@ -50,7 +50,8 @@ static void covering(const yyjson_val *rules, const struct td_rbac_ask *a)
 	check(all == !missing.n);
 	td_auto_free char *text = td_rbac_missing_text(&missing);
 	check(all == !*text);
-	bool is_plain = plain(a->verb) && plain(a->group) && plain(a->resource) && plain(a->sub) && !strchr(a->name, '*');
+	bool is_plain =
+		plain(a->verb) && plain(a->group) && plain(a->resource) && plain(a->sub) && !strchr(a->name, '*');
 	if (all && (a->path ? plain(a->verb) && !strchr(a->path, '*') : is_plain) && any_allows(&wanted, a))
 		check(any_allows(&owner, a));
 }
@@ -68,7 +69,8 @@ static void decisions(const struct td_json_list *l, const struct td_rbac_ask *a)
 	for (size_t i = 2; i < l->n; i++) {
 		const yyjson_val *o = td_json_root(l->v[i]);
 		for (size_t k = 0; k < TD_LEN(kinds); k++) {
-			if (!td_streq(td_jstr(o, "kind"), kinds[k]) || !*td_jstr_or(o, "metadata.namespace", "") != !(k % 2))
+			if (!td_streq(td_jstr(o, "kind"), kinds[k]) ||
+			    !*td_jstr_or(o, "metadata.namespace", "") != !(k % 2))
 				continue;
 			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o);
 			td_items_add(&v[k], td_item_new(d, 1, 1));

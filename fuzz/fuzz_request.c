@@ -1,10 +1,9 @@
-// "METHOD TARGET\nCONTENT-TYPE\nBODY": a whole request to a whole API server in this process, as an administrator: paths, queries, bodies,
-// patches, and all that the server does with them. Every answer is one, and what is stored can be listed. "{CLAIMS} CONTENT-TYPE": with a
-// token of these claims, in which "@" is the UID of service account x.
+// "METHOD TARGET\nCONTENT-TYPE\nBODY": a whole request to a whole API server in this process, as an administrator:
+// paths, queries, bodies, patches, and all that the server does with them. Every answer is one, and what is stored can
+// be listed. "{CLAIMS} CONTENT-TYPE": with a token of these claims, in which "@" is the UID of service account x.
 //
-// Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz turns libFuzzer's
-// own look after each input off, which sees what is just going from hand to hand as lost).
-// rows: F1.2
+// Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz
+// turns libFuzzer's own look after each input off, which sees what is just going from hand to hand as lost). rows: F1.2
 #include "apiserver/srv.h"
 #include "base/cancel.h"
 #include "base/file.h"
@@ -84,14 +83,15 @@ static void ask(const char *head, size_t head_len, const char *body, size_t len,
 	close(fd);
 }
 
-static void call(const char *token, const char *method, const char *target, size_t target_len, const char *ct, const char *body, size_t len,
-		 char *ret, size_t max)
+static void call(const char *token, const char *method, const char *target, size_t target_len, const char *ct,
+		 const char *body, size_t len, char *ret, size_t max)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(&b, "%s ", method);
 	td_buf_add(&b, target, target_len);
 	td_buf_printf(&b,
-		      " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\nConnection: "
+		      " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: "
+		      "%zu\r\nConnection: "
 		      "close\r\n\r\n",
 		      token, ct, len);
 	ask(td_buf_str(&b), b.len, body, len, ret, max);
@@ -117,33 +117,43 @@ static void start(void)
 	snprintf(f.sock, sizeof(f.sock), "%s/api.sock", f.dir);
 	setenv("TANDEM_DB_SYNC", "normal", 1);
 	td_auto_free char *db = td_asprintf("%s/state.db", f.dir), *listen = td_asprintf("unix:%s", f.sock);
-	f.srv = (struct td_srv){.clock = &td_clock_system, .sa_key = (void *)(uintptr_t)key, .sa_key_len = sizeof(key) - 1, .ready = true};
+	f.srv = (struct td_srv){.clock = &td_clock_system,
+				.sa_key = (void *)(uintptr_t)key,
+				.sa_key_len = sizeof(key) - 1,
+				.ready = true};
 	f.srv.agent_socket = td_asprintf("%s/agent.sock", f.dir);
-	f.token = td_jwt_sign(key, sizeof(key) - 1, "{\"sub\":\"admin\",\"groups\":[\"system:masters\"],\"exp\":32503680000}");
+	f.token = td_jwt_sign(key, sizeof(key) - 1,
+			      "{\"sub\":\"admin\",\"groups\":[\"system:masters\"],\"exp\":32503680000}");
 	if (td_store_open(db, 0, 0, &f.srv.store, &err) < 0 || td_srv_bootstrap(&f.srv, &err) < 0)
 		abort();
 	f.srv.reg = td_registry_new(f.srv.store);
 	f.srv.rbac = td_rbac_cache_new(f.srv.store);
 	const char *listens[] = {listen, NULL};
-	const struct td_http_server_opts o = {.listen = listens, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &f.srv};
+	const struct td_http_server_opts o = {
+		.listen = listens, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &f.srv};
 	if (td_http_server_new(&o, &f.http, &err) < 0)
 		abort();
 	f.cancel = td_cancel_new();
 	pthread_create(&f.thread, NULL, serve, NULL);
 	static const char yaml[] = "application/yaml";
 	put("/api/v1/namespaces/default/configmaps", yaml, "{metadata: {name: c}, data: {a: b}}");
-	put("/api/v1/namespaces/default/pods", yaml, "{metadata: {name: p, labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}");
+	put("/api/v1/namespaces/default/pods", yaml,
+	    "{metadata: {name: p, labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}");
 	put("/apis/apps/v1/namespaces/default/deployments", yaml,
-	    "{metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: "
+	    "{metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, "
+	    "spec: {containers: "
 	    "[{name: c, "
 	    "image: i}]}}}}");
 	put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml,
-	    "{metadata: {name: ws.x.io}, spec: {group: x.io, scope: Namespaced, names: {plural: ws, kind: W}, versions: [{name: v1, "
+	    "{metadata: {name: ws.x.io}, spec: {group: x.io, scope: Namespaced, names: {plural: ws, kind: W}, "
+	    "versions: [{name: v1, "
 	    "served: true, "
-	    "storage: true, additionalPrinterColumns: [{name: N, type: integer, jsonPath: .spec.n}], subresources: {status: {}, scale: "
+	    "storage: true, additionalPrinterColumns: [{name: N, type: integer, jsonPath: .spec.n}], subresources: "
+	    "{status: {}, scale: "
 	    "{specReplicasPath: .spec.n, statusReplicasPath: .status.n}}, schema: {openAPIV3Schema: {type: object, "
 	    "x-kubernetes-preserve-unknown-fields: true}}}]}}");
-	put("/apis/x.io/v1/namespaces/default/ws", yaml, "{apiVersion: x.io/v1, kind: W, metadata: {name: w}, spec: {n: 1}}");
+	put("/apis/x.io/v1/namespaces/default/ws", yaml,
+	    "{apiVersion: x.io/v1, kind: W, metadata: {name: w}, spec: {n: 1}}");
 	put("/api/v1/namespaces/default/serviceaccounts", yaml, "{metadata: {name: x}}");
 	td_auto(td_item_unref) struct td_item *account =
 		td_store_get(f.srv.store, td_store_table(f.srv.store, "", "serviceaccounts"), "default", "x");
@@ -188,7 +198,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_free char *token = blank ? token_of(ct, blank) : NULL;
 	if (blank)
 		type = blank + 1;
-	call(token ? token : f.token, method, sp + 1, (size_t)(nl - sp - 1), type, nl2 + 1, (size_t)(end - nl2 - 1), reply, sizeof(reply));
+	call(token ? token : f.token, method, sp + 1, (size_t)(nl - sp - 1), type, nl2 + 1, (size_t)(end - nl2 - 1),
+	     reply, sizeof(reply));
 	if (strncmp(reply, "HTTP/1.1 ", 9) != 0)
 		abort();
 	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError")) // our fault, whatever was sent

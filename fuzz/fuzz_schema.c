@@ -1,5 +1,5 @@
-// YAML stream: a schema (or a CRD), a value, a second value. Everything the engine does with them, and with them as Pods and Deployments.
-// rows: F1.2
+// YAML stream: a schema (or a CRD), a value, a second value. Everything the engine does with them, and with them as
+// Pods and Deployments. rows: F1.2
 #include "api/kinds.h"
 #include "api/selector.h"
 
@@ -23,7 +23,8 @@ static void engine(const struct td_schema *s, const yyjson_val *a, const yyjson_
 		td_schema_apply(s, td_json_root(r2), a, &p, NULL, &r3, NULL);
 	if (yyjson_is_obj(td_json_root(now))) {
 		d = td_jm_copy(td_json_root(now));
-		td_schema_track(s, yyjson_is_obj((yyjson_val *)(uintptr_t)b) ? b : NULL, d, yyjson_mut_doc_get_root(d), &o);
+		td_schema_track(s, yyjson_is_obj((yyjson_val *)(uintptr_t)b) ? b : NULL, d, yyjson_mut_doc_get_root(d),
+				&o);
 		yyjson_mut_doc_free(d);
 	}
 }
@@ -54,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || !l.n)
 		return 0;
-	const yyjson_val *a = td_json_root(l.v[0]), *b = td_json_root(l.v[l.n > 1]), *v = td_json_root(l.v[l.n > 2 ? 2 : 0]);
+	const yyjson_val *a = td_json_root(l.v[0]), *b = td_json_root(l.v[l.n > 1]),
+			 *v = td_json_root(l.v[l.n > 2 ? 2 : 0]);
 	td_auto(td_schema_free) struct td_schema *s = NULL;
 	if (!td_schema_compile(l.v[0], a, &s, NULL))
 		engine(s, b, v);

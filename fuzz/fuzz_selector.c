@@ -1,5 +1,5 @@
-// Selectors and quantities from query strings: what is taken must have a canonical text that is taken again and means the same.
-// rows: F1.2
+// Selectors and quantities from query strings: what is taken must have a canonical text that is taken again and means
+// the same. rows: F1.2
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
 #include "api/selector.h"

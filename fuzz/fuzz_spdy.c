@@ -1,6 +1,5 @@
-// What a port-forward client sends: frames, and header blocks that share one history. Used bytes never exceed those given; names and values
-// come in pairs.
-// rows: F1.4
+// What a port-forward client sends: frames, and header blocks that share one history. Used bytes never exceed those
+// given; names and values come in pairs. rows: F1.4
 #include "kubelet/stream/spdy.h"
 
 #include <stdlib.h>
@@ -17,7 +16,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct td_spdy_headers h = {0};
 	struct td_spdy_frame f;
 	const char *p = (const char *)data;
-	for (size_t at = 0, used; at < size && !td_spdy_frame_read(p + at, size - at, &f, &used, NULL) && used; at += used) {
+	for (size_t at = 0, used; at < size && !td_spdy_frame_read(p + at, size - at, &f, &used, NULL) && used;
+	     at += used) {
 		td_auto_strv struct td_strv pairs = {0};
 		check(used <= size - at);
 		if (f.type != TD_SPDY_SYN_STREAM)

@@ -1,5 +1,5 @@
-// slurmctld's JSON as the stand-in reads it in Prolog: names and comments in it are the users', and it is not NUL-terminated.
-// rows: A7.4
+// slurmctld's JSON as the stand-in reads it in Prolog: names and comments in it are the users', and it is not
+// NUL-terminated. rows: A7.4
 #include "standin/standin.h"
 
 #include <stdlib.h>

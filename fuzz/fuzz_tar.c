@@ -1,6 +1,5 @@
-// The tar of a layer, as image import meets it: laid over a directory, with whiteouts or (first byte odd) without. Whatever it says, what
-// lies beside the directory stays as it is.
-// rows: F1.4
+// The tar of a layer, as image import meets it: laid over a directory, with whiteouts or (first byte odd) without.
+// Whatever it says, what lies beside the directory stays as it is. rows: F1.4
 #include "base/file.h"
 #include "oci/unpack.h"
 

@@ -1,5 +1,5 @@
-// A SlurmCluster and a pod: what the pod's stand-in asks of Slurm. No string of the pod becomes a line, and every number is in bounds.
-// rows: A6.2
+// A SlurmCluster and a pod: what the pod's stand-in asks of Slurm. No string of the pod becomes a line, and every
+// number is in bounds. rows: A6.2
 #include "bridge/scheduler/want.h"
 
 #include <stdint.h>
@@ -13,7 +13,8 @@ static void clean(const char *s)
 			abort();
 }
 
-// Names and uids are the API server's, words of a SlurmCluster fit the patterns of its CRD: what they cannot be is not tried.
+// Names and uids are the API server's, words of a SlurmCluster fit the patterns of its CRD: what they cannot be is not
+// tried.
 static bool possible(const yyjson_val *cluster, const yyjson_val *pod)
 {
 	static const char *const names[] = {"metadata.namespace", "metadata.name", "metadata.uid"};

@@ -19,7 +19,8 @@ struct managers {
 	size_t n, cap;
 };
 
-static struct entry *find(struct managers *m, const char *manager, const char *operation, const char *version, const char *sub)
+static struct entry *find(struct managers *m, const char *manager, const char *operation, const char *version,
+			  const char *sub)
 {
 	for (size_t i = 0; i < m->n; i++) {
 		struct entry *e = &m->v[i];
@@ -30,8 +31,8 @@ static struct entry *find(struct managers *m, const char *manager, const char *o
 	return NULL;
 }
 
-static struct entry *add(struct managers *m, const char *manager, const char *operation, const char *version, const char *sub,
-			 const char *time)
+static struct entry *add(struct managers *m, const char *manager, const char *operation, const char *version,
+			 const char *sub, const char *time)
 {
 	if (m->n == m->cap) {
 		m->cap = m->cap ? m->cap * 2 : 8;
@@ -88,7 +89,8 @@ static void cap_updates(struct managers *m)
 		n += !strcmp(m->v[i].operation, "Update") && !*m->v[i].sub && !td_fields_empty(m->v[i].set);
 	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) { // sorted: the oldest come first
 		struct entry *e = &m->v[i];
-		if (strcmp(e->operation, "Update") || *e->sub || td_fields_empty(e->set) || !strcmp(e->manager, "ancient-changes"))
+		if (strcmp(e->operation, "Update") || *e->sub || td_fields_empty(e->set) ||
+		    !strcmp(e->manager, "ancient-changes"))
 			continue;
 		struct entry *old = find(m, "ancient-changes", "Update", e->version, "");
 		if (!old) {
@@ -136,13 +138,14 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 }
 
 // What the server itself keeps belongs to nobody.
-// Structures that an object of a built-in kind has from the beginning, however empty: the real one's types say so. In items of lists
-// nothing is there before the item.
+// Structures that an object of a built-in kind has from the beginning, however empty: the real one's types say so. In
+// items of lists nothing is there before the item.
 static void unwrap(struct td_fields *f)
 {
 	static const char *const always[] = {
-		"f:spec",     "f:status",          "f:template",        "f:metadata", "f:strategy",      "f:updateStrategy", "f:containers",
-		"f:nodeInfo", "f:daemonEndpoints", "f:kubeletEndpoint", "f:names",    "f:acceptedNames", "f:loadBalancer",   "f:source"};
+		"f:spec",           "f:status",        "f:template",     "f:metadata",        "f:strategy",
+		"f:updateStrategy", "f:containers",    "f:nodeInfo",     "f:daemonEndpoints", "f:kubeletEndpoint",
+		"f:names",          "f:acceptedNames", "f:loadBalancer", "f:source"};
 	for (size_t i = 0; i < f->n; i++)
 		for (size_t k = 0; k < TD_LEN(always); k++)
 			if (!strcmp(f->v[i]->pe, always[k]) && f->v[i]->n) {
@@ -202,8 +205,8 @@ static int cmp_manager(const void *x, const void *y)
 	return strcmp((*(const struct entry *const *)x)->manager, (*(const struct entry *const *)y)->manager);
 }
 
-static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed, const char *version,
-			struct td_causes *causes, struct td_buf *msg)
+static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed,
+			const char *version, struct td_causes *causes, struct td_buf *msg)
 {
 	size_t n = 0;
 	td_auto_free const struct entry **by_name = td_malloc((m->n + 1) * sizeof(*by_name));
@@ -224,7 +227,8 @@ static size_t conflicts(struct managers *m, const struct entry *mine, const stru
 		td_fields_common(e->set, changed, on_conflict, &c);
 		n += c.paths.n;
 		if (c.paths.n == 1)
-			td_buf_printf(msg, "%sconflict with %s: %s", msg->len ? "\n" : "", td_buf_str(&who), c.paths.v[0]);
+			td_buf_printf(msg, "%sconflict with %s: %s", msg->len ? "\n" : "", td_buf_str(&who),
+				      c.paths.v[0]);
 		else if (c.paths.n)
 			td_buf_printf(msg, "%sconflicts with %s:", msg->len ? "\n" : "", td_buf_str(&who));
 		for (size_t p = 0; c.paths.n > 1 && p < c.paths.n; p++)
@@ -249,7 +253,8 @@ static bool owned(const struct managers *m, const struct entry *but, const struc
 }
 
 // What was there before anybody applied: of this manager, so that taking it is a conflict.
-static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live, const struct td_apply *o)
+static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live,
+			 const struct td_apply *o)
 {
 	struct entry *e = add(m, "before-first-apply", "Update", o->api_version ? o->api_version : "", "", "");
 	td_typed_set(m->a, s, live, true, e->set);
@@ -273,8 +278,9 @@ static struct td_json *normal(const struct td_schema *s, const yyjson_val *v)
 	return td_jm_done(d);
 }
 
-int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyjson_val *applied_raw, const struct td_apply *o,
-		    struct td_causes *ret_conflicts, struct td_json **ret, struct td_error *err)
+int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyjson_val *applied_raw,
+		    const struct td_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
+		    struct td_error *err)
 {
 	if (!yyjson_is_obj(td_unconst(applied_raw)))
 		return td_fail(err, TD_INVALID, "apply: an object is needed");
@@ -296,7 +302,8 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	mine->set = td_fields_new(m.a);
 	td_typed_set(m.a, s, applied, false, mine->set);
 	strip(mine->set, o);
-	if (!strcmp(sub, "scale") && !o->disown && !td_fields_empty(mine->set) && td_fields_empty(last) && !owned(&m, mine, mine->set)) {
+	if (!strcmp(sub, "scale") && !o->disown && !td_fields_empty(mine->set) && td_fields_empty(last) &&
+	    !owned(&m, mine, mine->set)) {
 		struct td_fields *said = mine->set; // add() may move what mine points to
 		struct entry *e = add(&m, "before-first-apply", "Update", version, sub, "");
 		td_fields_add(m.a, e->set, said);
@@ -320,7 +327,8 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 		td_auto_buf struct td_buf msg = {0};
 		size_t n = conflicts(&m, mine, changed, o->shown_version, ret_conflicts, &msg);
 		if (n)
-			return td_fail(err, TD_CONFLICT, "Apply failed with %zu conflict%s: %s", n, n > 1 ? "s" : "", td_buf_str(&msg));
+			return td_fail(err, TD_CONFLICT, "Apply failed with %zu conflict%s: %s", n, n > 1 ? "s" : "",
+				       td_buf_str(&msg));
 	}
 	for (size_t i = 0; i < m.n; i++) {
 		if (&m.v[i] != mine)
@@ -352,19 +360,22 @@ static void drop_zero(struct td_fields *f, yyjson_val *v, bool root)
 		struct td_fields *c = td_fields_child(f, pe);
 		if (c && c->n && !strcmp(pe, "f:spec"))
 			drop_zero(c, x, false);
-		else if (c && (yyjson_is_null(x) || ((yyjson_is_str(x) || (root && yyjson_is_obj(x))) && !yyjson_get_len(x))))
+		else if (c && (yyjson_is_null(x) ||
+			       ((yyjson_is_str(x) || (root && yyjson_is_obj(x))) && !yyjson_get_len(x))))
 			td_fields_drop(f, pe);
 	}
 }
 
-void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now, const struct td_apply *o)
+void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now,
+		     const struct td_apply *o)
 {
 	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
 	const char *manager = o->manager && *o->manager ? o->manager : "unknown";
 	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
 	const yyjson_val *base = base_list(old, td_json_root(now_doc));
-	if (old && !yyjson_arr_size(td_unconst(base))) { // as the real one: who started anew is not watched until the next apply
+	if (old && !yyjson_arr_size(
+			   td_unconst(base))) { // as the real one: who started anew is not watched until the next apply
 		td_jm_del(now, "metadata.managedFields");
 		return;
 	}

@@ -8,14 +8,16 @@
 
 enum { SCHEMA_DEPTH = 64 };
 
-// What a schema lives in. Built-in kinds all live in `builtin`, for ever; every other schema is the first member of its own.
+// What a schema lives in. Built-in kinds all live in `builtin`, for ever; every other schema is the first member of its
+// own.
 struct tree {
 	struct td_schema root;
 	struct td_json *doc;
 	struct td_arena *arena;
 	struct td_pattern *patterns;
 };
-static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER; // guards builtin and the shared parts while they are compiled
+static pthread_mutex_t shared_lock =
+	PTHREAD_MUTEX_INITIALIZER; // guards builtin and the shared parts while they are compiled
 static struct tree builtin;
 
 struct compiler {
@@ -30,13 +32,15 @@ struct compiler {
 static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth);
 
 // The schema cannot be used: `below`, under the path at hand (NULL: there), says what is wrong.
-__attribute__((format(printf, 4, 5))) static bool wrong(struct compiler *c, bool forbidden, const char *below, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static bool wrong(struct compiler *c, bool forbidden, const char *below,
+							const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
 	td_auto_free char *what = td_vasprintf(fmt, ap);
 	va_end(ap);
-	td_auto_free char *at = td_asprintf("%s%s%s", td_buf_str(&c->path), c->path.len && below ? "." : "", below ? below : "");
+	td_auto_free char *at =
+		td_asprintf("%s%s%s", td_buf_str(&c->path), c->path.len && below ? "." : "", below ? below : "");
 	td_fail(c->err, TD_INVALID, "%s: %s", *at ? at : "schema", what);
 	td_cause_add(c->problem, forbidden ? "FieldValueForbidden" : "FieldValueInvalid", at, "%s", what);
 	return false;
@@ -79,7 +83,8 @@ static bool number(yyjson_val *v, const char *key, double *ret)
 	return true;
 }
 
-static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const char *key, size_t *ret_n, int depth, bool *ok)
+static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const char *key, size_t *ret_n, int depth,
+				       bool *ok)
 {
 	yyjson_val *a = td_jkey(v, key), *x;
 	if (!yyjson_arr_size(a))
@@ -146,8 +151,9 @@ static bool int_or_string_types(yyjson_val *v)
 	if (!any && all)
 		any = td_jkey(yyjson_arr_get_first(all), "anyOf");
 	yyjson_val *a = yyjson_arr_get(any, 0), *b = yyjson_arr_get(any, 1);
-	return td_jbool(v, "x-kubernetes-int-or-string", false) && yyjson_arr_size(any) == 2 && yyjson_obj_size(a) == 1 &&
-	       yyjson_obj_size(b) == 1 && td_streq(td_jkey_str(a, "type"), "integer") && td_streq(td_jkey_str(b, "type"), "string");
+	return td_jbool(v, "x-kubernetes-int-or-string", false) && yyjson_arr_size(any) == 2 &&
+	       yyjson_obj_size(a) == 1 && yyjson_obj_size(b) == 1 && td_streq(td_jkey_str(a, "type"), "integer") &&
+	       td_streq(td_jkey_str(b, "type"), "string");
 }
 
 static bool compile_words(struct compiler *c, struct td_logic *l, yyjson_val *v, int depth)
@@ -207,11 +213,11 @@ static bool only_rules(struct compiler *c, yyjson_val *v)
 					    "x-kubernetes-map-type"};
 	for (size_t i = 0; i < TD_LEN(words); i++)
 		if (td_jkey(v, words[i])) {
-			const char *how =
-				!strcmp(words[i], "nullable") ? "false"
-				: !strcmp(words[i], "default") || !strcmp(words[i], "additionalProperties") || td_starts(words[i], "x-")
-					? "undefined"
-					: "empty";
+			const char *how = !strcmp(words[i], "nullable") ? "false"
+					  : !strcmp(words[i], "default") || !strcmp(words[i], "additionalProperties") ||
+							  td_starts(words[i], "x-")
+						  ? "undefined"
+						  : "empty";
 			return wrong(c, true, words[i], "Forbidden: must be %s to be structural", how);
 		}
 	return true;
@@ -239,7 +245,8 @@ static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v,
 		return fail(c, "type: must be empty if x-kubernetes-int-or-string is true") != NULL;
 	if (s->embedded && s->type != TD_S_OBJECT)
 		return fail(c, "type: must be object if x-kubernetes-embedded-resource is true") != NULL;
-	static const char *const forbidden[] = {"$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id"};
+	static const char *const forbidden[] = {
+		"$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id"};
 	for (size_t i = 0; i < TD_LEN(forbidden); i++)
 		if (td_jkey(v, forbidden[i]))
 			return wrong(c, true, forbidden[i], "Forbidden: %s is not supported", forbidden[i]);
@@ -265,7 +272,8 @@ static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v
 	s->merge_patch = strategy && strstr(strategy, "merge");
 	s->retain_keys = strategy && strstr(strategy, "retainKeys");
 	if (s->list_type != TD_L_MAP)
-		return s->n_keys ? fail(c, "x-kubernetes-list-map-keys: only with x-kubernetes-list-type: map") != NULL : true;
+		return s->n_keys ? fail(c, "x-kubernetes-list-map-keys: only with x-kubernetes-list-type: map") != NULL
+				 : true;
 	if (!s->n_keys)
 		return fail(c, "x-kubernetes-list-map-keys: Required value with x-kubernetes-list-type: map") != NULL;
 	for (size_t i = 0; i < s->n_keys; i++) {
@@ -275,7 +283,8 @@ static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v
 			required = required || !strcmp(s->items->required[r], s->keys[i]);
 		if (!k || k->type == TD_S_OBJECT || k->type == TD_S_ARRAY || (!required && !k->def && !s->allow_dup))
 			return wrong(c, false, NULL,
-				     "x-kubernetes-list-map-keys: %s must be a scalar property of items, required or with a default",
+				     "x-kubernetes-list-map-keys: %s must be a scalar property of items, required or "
+				     "with a default",
 				     s->keys[i]);
 	}
 	return true;
@@ -319,19 +328,21 @@ static bool meta_words_ok(struct compiler *c, yyjson_val *props)
 	}
 	bool only_names = true;
 	yyjson_obj_foreach (m, i, max, k, x)
-		only_names = only_names &&
-			     (yyjson_equals_str(k, "type") || yyjson_equals_str(k, "properties") || yyjson_equals_str(k, "default"));
+		only_names = only_names && (yyjson_equals_str(k, "type") || yyjson_equals_str(k, "properties") ||
+					    yyjson_equals_str(k, "default"));
 	yyjson_obj_foreach (td_jkey(m, "properties"), i, max, k, x)
 		only_names = only_names && (yyjson_equals_str(k, "name") || yyjson_equals_str(k, "generateName"));
 	if (only_names)
 		return true;
 	return wrong(c, true, "properties[metadata]",
-		     "Forbidden: must not specify anything other than name and generateName, but metadata is implicitly specified");
+		     "Forbidden: must not specify anything other than name and generateName, but metadata is "
+		     "implicitly specified");
 }
 
 static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val *v, bool logical, int depth)
 {
-	yyjson_val *props = td_jkey(v, "properties"), *add = td_jkey(v, "additionalProperties"), *items = td_jkey(v, "items");
+	yyjson_val *props = td_jkey(v, "properties"), *add = td_jkey(v, "additionalProperties"),
+		   *items = td_jkey(v, "items");
 	size_t i, max, len = c->path.len;
 	yyjson_val *k, *x;
 	bool meta = c->meta && !depth;
@@ -395,15 +406,16 @@ static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical
 		return shared(c, ref);
 	if (ref)
 		v = td_shared_flat(v);
-	struct td_schema *s = depth || c->tree == &builtin ? td_arena_alloc(c->tree->arena, sizeof(*s)) : &c->tree->root;
+	struct td_schema *s =
+		depth || c->tree == &builtin ? td_arena_alloc(c->tree->arena, sizeof(*s)) : &c->tree->root;
 	s->def = td_jkey(v, "default");
 	if (c->tree != &builtin && yyjson_is_null(s->def)) // says nothing there
 		s->def = NULL;
 	const char *format = td_jkey_str(v, "format");
 	s->is_time = c->tree == &builtin && (td_streq(format, "date-time") || td_streq(format, "micro-time"));
 	s->has_default = s->def != NULL || td_streq(format, "quantity") || s->is_time;
-	bool ok = compile_type(c, s, v, logical) && compile_children(c, s, v, logical, depth) && compile_lists(c, s, v) &&
-		  compile_values(c, s, v, depth);
+	bool ok = compile_type(c, s, v, logical) && compile_children(c, s, v, logical, depth) &&
+		  compile_lists(c, s, v) && compile_values(c, s, v, depth);
 	return ok ? s : NULL;
 }
 

@@ -12,13 +12,15 @@ bool td_condition_true(const yyjson_val *obj, const char *type)
 	return td_streq(td_jstr(td_condition(obj, type), "status"), "True");
 }
 
-void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w, int64_t now_ms)
+void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w,
+		      int64_t now_ms)
 {
 	char now[TD_TIME_LEN];
 	td_time_format(now_ms, now);
 	yyjson_val *old = td_jfind(was, "type", w->type);
 	bool stays = td_streq(td_jstr(old, "status"), w->status);
-	bool same = stays && td_streq(td_jstr_or(old, "reason", ""), w->reason) && td_streq(td_jstr_or(old, "message", ""), w->message);
+	bool same = stays && td_streq(td_jstr_or(old, "reason", ""), w->reason) &&
+		    td_streq(td_jstr_or(old, "message", ""), w->message);
 
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
 	td_jm_str(d, o, "type", w->type);

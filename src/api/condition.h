@@ -11,4 +11,5 @@ struct td_condition_want {
 	bool updated, heartbeat; // it has a lastUpdateTime (that of the last change), a lastHeartbeatTime (now)
 };
 // Appends the condition to list. was: the conditions before; where the status is the same, its time stands.
-void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w, int64_t now_ms);
+void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w,
+		      int64_t now_ms);

@@ -42,7 +42,8 @@ static void check_defaults(const struct td_schema *s, struct td_buf *path, struc
 		if (unknown.n) {
 			td_buf_puts(path, ".default");
 			td_cause_add(causes, "FieldValueInvalid", td_buf_str(path),
-				     "Invalid value: must not have unknown fields, but has \"%s\": name it in the schema, or write "
+				     "Invalid value: must not have unknown fields, but has \"%s\": name it in the "
+				     "schema, or write "
 				     "x-kubernetes-preserve-unknown-fields there",
 				     unknown.v[0]);
 			td_path_cut(path, len);
@@ -107,7 +108,8 @@ static struct td_kind *of_version(const yyjson_val *crd, struct td_json *source,
 		return td_kind_free(k);
 	check_defaults(k->schema, &p, causes);
 	const struct td_kind_rules *rules = td_kind_rules(k->group, k->kind);
-	if (rules && td_kind_has_crd(k)) // what the schema cannot say about Tandem's own kinds; another group's CRD must not borrow rules
+	if (rules && td_kind_has_crd(k)) // what the schema cannot say about Tandem's own kinds; another group's CRD
+					 // must not borrow rules
 		k->check = rules->check;
 	return k;
 }
@@ -116,7 +118,8 @@ static void check_path(const char *s, const char *at, const char *tail, struct t
 {
 	td_auto_free char *f = td_asprintf("%s.%s", at, tail);
 	if (s && *s && *s != '.')
-		td_cause_add(causes, "FieldValueInvalid", f, "Invalid value: \"%.100s\": must be a simple json path starting with .", s);
+		td_cause_add(causes, "FieldValueInvalid", f,
+			     "Invalid value: \"%.100s\": must be a simple json path starting with .", s);
 }
 
 // Columns and subresources of one version.
@@ -135,7 +138,8 @@ static void check_parts(const yyjson_val *v, const char *path, struct td_causes 
 		td_auto_free char *f = td_asprintf("%s.type", at);
 		if (!known)
 			td_cause_add(causes, "FieldValueInvalid", f,
-				     "Invalid value: \"%.60s\": must be one of boolean,date,integer,number,string", type);
+				     "Invalid value: \"%.60s\": must be one of boolean,date,integer,number,string",
+				     type);
 		check_path(td_jstr(x, "jsonPath"), at, "jsonPath", causes);
 	}
 	const yyjson_val *scale = td_jget(v, "subresources.scale");
@@ -151,10 +155,11 @@ static void check_names(const yyjson_val *crd, struct td_causes *causes)
 		   *name = td_jstr_or(crd, "metadata.name", "");
 	td_auto_free char *want = td_asprintf("%s.%s", plural, group);
 	if (!td_is_dns_subdomain(group) || !strchr(group, '.'))
-		td_cause_add(causes, "FieldValueInvalid", "spec.group", "Invalid value: \"%s\": should be a domain with at least one dot",
-			     group);
+		td_cause_add(causes, "FieldValueInvalid", "spec.group",
+			     "Invalid value: \"%s\": should be a domain with at least one dot", group);
 	if (!td_is_dns_label(plural))
-		td_cause_add(causes, "FieldValueInvalid", "spec.names.plural", "Invalid value: \"%s\": must be a DNS-1035 label", plural);
+		td_cause_add(causes, "FieldValueInvalid", "spec.names.plural",
+			     "Invalid value: \"%s\": must be a DNS-1035 label", plural);
 	if (!*td_jstr_or(names, "kind", ""))
 		td_cause_add(causes, "FieldValueRequired", "spec.names.kind", "Required value");
 	size_t i, max;
@@ -171,11 +176,13 @@ static void check_names(const yyjson_val *crd, struct td_causes *causes)
 		td_cause_add(causes, "FieldValueInvalid", "metadata.name",
 			     "Invalid value: \"%s\": must be spec.names.plural+\".\"+spec.group (%s)", name, want);
 	if (td_jbool(spec, "preserveUnknownFields", false))
-		td_cause_add(causes, "FieldValueInvalid", "spec.preserveUnknownFields",
-			     "Invalid value: true: must be false; write x-kubernetes-preserve-unknown-fields in the schema");
+		td_cause_add(
+			causes, "FieldValueInvalid", "spec.preserveUnknownFields",
+			"Invalid value: true: must be false; write x-kubernetes-preserve-unknown-fields in the schema");
 }
 
-int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n, struct td_causes *causes, struct td_error *err)
+int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n, struct td_causes *causes,
+		     struct td_error *err)
 {
 	td_auto_causes struct td_causes own = {0};
 	struct td_causes *c = causes ? causes : &own;
@@ -187,13 +194,15 @@ int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n
 	struct td_kind **list = td_calloc(yyjson_arr_size(versions) + 1, sizeof(*list));
 	check_names(root, c);
 	if (!yyjson_arr_size(versions))
-		td_cause_add(c, "FieldValueRequired", "spec.versions", "Required value: at least one version is needed");
+		td_cause_add(c, "FieldValueRequired", "spec.versions",
+			     "Required value: at least one version is needed");
 	yyjson_arr_foreach (versions, i, max, v) {
 		td_auto_free char *path = td_asprintf("spec.versions[%zu]", i);
 		stored += td_jbool(v, "storage", false);
 		yyjson_arr_foreach (versions, j, m, w) {
 			if (j < i && td_streq(td_jstr(v, "name"), td_jstr(w, "name")))
-				td_cause_add(c, "FieldValueDuplicate", path, "Duplicate value: \"%s\"", td_jstr_or(v, "name", ""));
+				td_cause_add(c, "FieldValueDuplicate", path, "Duplicate value: \"%s\"",
+					     td_jstr_or(v, "name", ""));
 		}
 		check_parts(v, path, c);
 		struct td_kind *k = of_version(root, source, v, path, c);
@@ -218,7 +227,8 @@ int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n
 
 // ---- Tandem's own ----
 
-// x-tandem-… and formats of our own mean nothing to other API servers; they ignore formats but refuse unknown extensions.
+// x-tandem-… and formats of our own mean nothing to other API servers; they ignore formats but refuse unknown
+// extensions.
 static void strip_own(yyjson_mut_val *v)
 {
 	size_t i, max;
@@ -230,7 +240,8 @@ static void strip_own(yyjson_mut_val *v)
 	}
 	if (!yyjson_mut_is_obj(v))
 		return;
-	bool map = td_streq(td_jm_getstr(v, "x-kubernetes-list-type"), "map"), dup = yyjson_mut_obj_get(v, "x-tandem-duplicates") != NULL;
+	bool map = td_streq(td_jm_getstr(v, "x-kubernetes-list-type"), "map"),
+	     dup = yyjson_mut_obj_get(v, "x-tandem-duplicates") != NULL;
 	yyjson_mut_obj_remove_key(v, "x-tandem-duplicates");
 	yyjson_mut_obj_remove_key(v, "x-kubernetes-patch-strategy");
 	yyjson_mut_obj_remove_key(v, "x-kubernetes-patch-merge-key");

@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Groups that belong to Kubernetes take no resources of others, and a resource that the server has itself is not defined again: what is
-// stored under it would be one and the same.
+// Groups that belong to Kubernetes take no resources of others, and a resource that the server has itself is not
+// defined again: what is stored under it would be one and the same.
 static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-	static const char note[] = "api-approved.kubernetes.io", field[] = "metadata.annotations[api-approved.kubernetes.io]";
+	static const char note[] = "api-approved.kubernetes.io",
+			  field[] = "metadata.annotations[api-approved.kubernetes.io]";
 	const char *group = td_jstr_or(obj, "spec.group", ""), *plural = td_jstr_or(obj, "spec.names.plural", "");
 	const char *why = td_jkey_str(td_jget(obj, "metadata.annotations"), note);
 	bool theirs = !strcmp(group, "k8s.io") || !strcmp(group, "kubernetes.io") || td_ends(group, ".k8s.io") ||
@@ -19,17 +20,18 @@ static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct t
 			     "https://github.com/kubernetes/enhancements/pull/1111",
 			     note);
 	else if (theirs && !old && !strstr(why, "://") && !td_starts(why, "unapproved"))
-		td_cause_add(
-			ret, "FieldValueInvalid", field,
-			"Invalid value: \"%.200s\": protected groups must have approval annotation \"%s\" with either a URL or a reason "
-			"starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
-			why, note);
+		td_cause_add(ret, "FieldValueInvalid", field,
+			     "Invalid value: \"%.200s\": protected groups must have approval annotation \"%s\" with "
+			     "either a URL or a reason "
+			     "starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+			     why, note);
 	size_t n;
 	const struct td_kind *const *k = td_kinds_builtin(&n);
 	for (size_t i = 0; i < n; i++)
 		if (!td_kind_has_crd(k[i]) && !strcmp(k[i]->group, group) && !strcmp(k[i]->plural, plural))
 			td_cause_add(ret, "FieldValueInvalid", "spec.names.plural",
-				     "Invalid value: \"%.200s\": the server itself has this resource in group \"%s\": choose another group",
+				     "Invalid value: \"%.200s\": the server itself has this resource in group \"%s\": "
+				     "choose another group",
 				     plural, group);
 }
 

@@ -34,10 +34,12 @@ static void check_frozen(const yyjson_val *obj, const yyjson_val *old, const cha
 	if (!td_jbool(old, "immutable", false))
 		return;
 	if (!td_jbool(obj, "immutable", false))
-		td_cause_add(ret, "FieldValueForbidden", "immutable", "Forbidden: field is immutable when `immutable` is set");
+		td_cause_add(ret, "FieldValueForbidden", "immutable",
+			     "Forbidden: field is immutable when `immutable` is set");
 	for (; *fields; fields++)
 		if (!td_jequal(td_jkey(obj, *fields), td_jkey(old, *fields)))
-			td_cause_add(ret, "FieldValueForbidden", *fields, "Forbidden: field is immutable when `immutable` is set");
+			td_cause_add(ret, "FieldValueForbidden", *fields,
+				     "Forbidden: field is immutable when `immutable` is set");
 }
 
 size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
@@ -51,7 +53,8 @@ size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct t
 		if (!td_jkey(td_jkey(obj, "data"), td_keystr(k)))
 			continue;
 		td_auto_free char *f = td_asprintf("data[%s]", td_keystr(k));
-		td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%s\": duplicate of key present in binaryData", td_keystr(k));
+		td_cause_add(ret, "FieldValueInvalid", f,
+			     "Invalid value: \"%s\": duplicate of key present in binaryData", td_keystr(k));
 	}
 	// Bytes as they are, not as base64 writes them.
 	size_t total = sizes(td_jkey(obj, "data"), 1, 1) + sizes(td_jkey(obj, "binaryData"), 3, 4);
@@ -118,7 +121,8 @@ void td_secret_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 		return;
 	yyjson_mut_val *data = td_jm_obj(d, obj, "data");
 	yyjson_mut_obj_foreach (plain, i, max, k, v) {
-		td_auto_free char *b = base64(yyjson_mut_get_str(v) ? yyjson_mut_get_str(v) : "", yyjson_mut_get_len(v));
+		td_auto_free char *b =
+			base64(yyjson_mut_get_str(v) ? yyjson_mut_get_str(v) : "", yyjson_mut_get_len(v));
 		td_jm_key_str(d, data, yyjson_mut_get_str(k), b);
 	}
 	yyjson_mut_obj_remove_key(obj, "stringData");

@@ -1,5 +1,5 @@
-// Keys that stand twice in one JSON object. The real one takes the last and warns or refuses; the document model of ours would show the
-// first to us and the last to others, so nothing else in the server may ever see two.
+// Keys that stand twice in one JSON object. The real one takes the last and warns or refuses; the document model of
+// ours would show the first to us and the last to others, so nothing else in the server may ever see two.
 #include "api/schema_priv.h"
 
 #include <stdlib.h>

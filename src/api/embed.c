@@ -1,5 +1,5 @@
-// Build tool: reads kinds/*.yaml and the parts they share, and writes them as JSON in C strings, so that the program starts without parsing
-// YAML.
+// Build tool: reads kinds/*.yaml and the parts they share, and writes them as JSON in C strings, so that the program
+// starts without parsing YAML.
 //   embed-kinds <out.c> <defs.yaml> <kind.yaml>…
 #include "base/file.h"
 #include "json/json.h"
@@ -87,9 +87,12 @@ int main(int argc, char **argv)
 		yyjson_val *v = td_json_root(src);
 		check_refs(v, td_json_root(defs), argv[i], 0);
 		emit(out, i, v);
-		td_buf_printf(&table, "\t{\"%s\", \"%s\", k%d},\n", td_jstr_or(v, "group", ""), td_jstr_or(v, "kind", ""), i);
+		td_buf_printf(&table, "\t{\"%s\", \"%s\", k%d},\n", td_jstr_or(v, "group", ""),
+			      td_jstr_or(v, "kind", ""), i);
 	}
-	fprintf(out, "const char *const td_embedded_parts = k0;\nconst struct td_embedded_kind td_embedded_kinds[] = {\n%s\t{0},\n};\n",
+	fprintf(out,
+		"const char *const td_embedded_parts = k0;\nconst struct td_embedded_kind td_embedded_kinds[] = "
+		"{\n%s\t{0},\n};\n",
 		td_buf_str(&table));
 	return fclose(out) ? 1 : 0;
 }

@@ -13,7 +13,8 @@ static void required(const yyjson_val *obj, const char *field, struct td_causes 
 	if (!*s)
 		td_cause_add(ret, "FieldValueRequired", field, "Required value");
 	else if (strlen(s) > WORD_MAX && strcmp(field, "reportingComponent") != 0)
-		td_cause_add(ret, "FieldValueInvalid", field, "Invalid value: \"\": can have at most %d characters", WORD_MAX);
+		td_cause_add(ret, "FieldValueInvalid", field, "Invalid value: \"\": can have at most %d characters",
+			     WORD_MAX);
 }
 
 static void check_new(const yyjson_val *obj, struct td_causes *ret)
@@ -25,20 +26,23 @@ static void check_new(const yyjson_val *obj, struct td_causes *ret)
 	td_auto_strv struct td_strv l = {0};
 	td_name_faults(TD_N_QUALIFIED, who, &l);
 	for (size_t i = 0; i < l.n; i++)
-		td_cause_add(ret, "FieldValueInvalid", "reportingComponent", "Invalid value: \"%.260s\": %s", who, l.v[i]);
+		td_cause_add(ret, "FieldValueInvalid", "reportingComponent", "Invalid value: \"%.260s\": %s", who,
+			     l.v[i]);
 	if (strlen(td_jstr_or(obj, "message", "")) > NOTE_MAX)
-		td_cause_add(ret, "FieldValueInvalid", "message", "Invalid value: \"\": can have at most %d characters", NOTE_MAX);
+		td_cause_add(ret, "FieldValueInvalid", "message", "Invalid value: \"\": can have at most %d characters",
+			     NOTE_MAX);
 }
 
 size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n;
-	const char *a = td_jstr_or(obj, "involvedObject.namespace", ""), *ns = td_jstr_or(obj, "metadata.namespace", "");
+	const char *a = td_jstr_or(obj, "involvedObject.namespace", ""),
+		   *ns = td_jstr_or(obj, "metadata.namespace", "");
 	bool fresh = td_jstr(obj, "eventTime") != NULL, anywhere = !strcmp(ns, "default") || !strcmp(ns, "kube-system");
 	// Events about cluster-wide objects live in "default".
 	if (*a ? !fresh && strcmp(a, ns) != 0 : !anywhere)
-		td_cause_add(ret, "FieldValueInvalid", "involvedObject.namespace", "Invalid value: \"%s\": does not match event.namespace",
-			     a);
+		td_cause_add(ret, "FieldValueInvalid", "involvedObject.namespace",
+			     "Invalid value: \"%s\": does not match event.namespace", a);
 	if (fresh)
 		check_new(obj, ret);
 	return ret->n - before;

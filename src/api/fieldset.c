@@ -163,7 +163,8 @@ static void path_element(struct td_buf *b, const char *pe)
 	td_json_unref(j);
 }
 
-static void common(const struct td_fields *a, const struct td_fields *b, struct td_buf *path, td_fields_path_f f, void *arg)
+static void common(const struct td_fields *a, const struct td_fields *b, struct td_buf *path, td_fields_path_f f,
+		   void *arg)
 {
 	if (a->member && b->member && a->pe)
 		f(td_buf_str(path), arg);

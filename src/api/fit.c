@@ -1,5 +1,5 @@
-// Does a pod fit a node, and what does it ask for: the predicates of Kubernetes' scheduler (NodeAffinity, TaintToleration,
-// NodeUnschedulable, and resource accounting of NodeResourcesFit).
+// Does a pod fit a node, and what does it ask for: the predicates of Kubernetes' scheduler (NodeAffinity,
+// TaintToleration, NodeUnschedulable, and resource accounting of NodeResourcesFit).
 #include "api/quantity.h"
 #include "api/selector_priv.h"
 
@@ -49,10 +49,12 @@ static bool tolerates(const yyjson_val *spec, const char *key, const char *value
 	size_t i, max;
 	yyjson_val *t;
 	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, max, t) {
-		const char *e = td_jstr_or(t, "effect", ""), *k = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", "");
+		const char *e = td_jstr_or(t, "effect", ""), *k = td_jstr_or(t, "key", ""),
+			   *op = td_jstr_or(t, "operator", "");
 		if ((*e && strcmp(e, effect)) || (*k && strcmp(k, key)))
 			continue;
-		if (!strcmp(op, "Exists") || (*k && (!*op || !strcmp(op, "Equal")) && !strcmp(td_jstr_or(t, "value", ""), value)))
+		if (!strcmp(op, "Exists") ||
+		    (*k && (!*op || !strcmp(op, "Equal")) && !strcmp(td_jstr_or(t, "value", ""), value)))
 			return true;
 	}
 	return false;
@@ -67,7 +69,8 @@ bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignor
 		ret_why = &dummy;
 	size_t i, max;
 	yyjson_val *k, *x;
-	if (!ignore_unschedulable && td_jbool(node, "spec.unschedulable", false) && !tolerates(spec, UNSCHEDULABLE, "", "NoSchedule")) {
+	if (!ignore_unschedulable && td_jbool(node, "spec.unschedulable", false) &&
+	    !tolerates(spec, UNSCHEDULABLE, "", "NoSchedule")) {
 		*ret_why = "node(s) were unschedulable";
 		return false;
 	}

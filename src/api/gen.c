@@ -1,5 +1,5 @@
-// Writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md out of the kind files. With --check it writes nothing and fails when
-// a file is not as it would be written.
+// Writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md out of the kind files. With --check it writes nothing
+// and fails when a file is not as it would be written.
 //   tandem-gen [--check] <root of the source tree>
 #include "api/kinds_priv.h"
 #include "base/file.h"
@@ -39,7 +39,8 @@ static const char *type_of(const yyjson_val *s, char buf[64])
 		return td_streq(td_jstr(s, "format"), "quantity") ? "quantity" : "integer or string";
 	if (td_streq(t, "array")) {
 		const yyjson_val *items = td_jkey(s, "items");
-		snprintf(buf, 64, "list of %.40s", td_streq(td_jstr(items, "type"), "array") ? "list" : type_of(items, (char[64]){0}));
+		snprintf(buf, 64, "list of %.40s",
+			 td_streq(td_jstr(items, "type"), "array") ? "list" : type_of(items, (char[64]){0}));
 		return buf;
 	}
 	if (td_streq(t, "object") && td_jkey(s, "additionalProperties")) {
@@ -76,8 +77,10 @@ static void limits(struct td_buf *b, const yyjson_val *s, bool required)
 			td_buf_printf(b, "%s`%s`", i ? ", " : "", t);
 		}
 	}
-	static const char *const nums[][2] = {
-		{"minimum", "at least"}, {"maximum", "at most"}, {"maxLength", "length at most"}, {"maxItems", "items at most"}};
+	static const char *const nums[][2] = {{"minimum", "at least"},
+					      {"maximum", "at most"},
+					      {"maxLength", "length at most"},
+					      {"maxItems", "items at most"}};
 	for (i = 0; i < TD_LEN(nums); i++)
 		if (td_jkey(s, nums[i][0])) {
 			td_auto_free char *t = td_json_text(td_jkey(s, nums[i][0]), NULL);
@@ -153,7 +156,8 @@ static void crd(const struct td_kind *k, const char *dir)
 {
 	td_auto(td_json_unref) struct td_json *j = td_kind_crd(k->kind);
 	td_auto_free char *yaml = td_yaml_text(td_json_root(j)),
-			  *text = td_asprintf("# Written by `make generate` from src/api/kinds; do not edit.\n%s", yaml);
+			  *text = td_asprintf("# Written by `make generate` from src/api/kinds; do not edit.\n%s",
+					      yaml);
 	td_auto_free char *file = td_asprintf("%s/%s.yaml", dir, k->plural);
 	put(file, text);
 }

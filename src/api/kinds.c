@@ -57,14 +57,16 @@ yyjson_mut_val *td_part_openapi(const char *part, yyjson_mut_doc *d)
 
 void td_kind_columns(struct td_kind *k, const yyjson_val *a)
 {
-	static const struct td_column age = {"Age", "date", NULL, "Time since the object was made.", ".metadata.creationTimestamp", 0};
+	static const struct td_column age = {
+		"Age", "date", NULL, "Time since the object was made.", ".metadata.creationTimestamp", 0};
 	size_t i, max;
 	yyjson_val *x;
 	k->columns = td_calloc(yyjson_arr_size(td_unconst(a)) + 1, sizeof(*k->columns));
 	yyjson_arr_foreach (td_unconst(a), i, max, x) {
-		k->columns[k->n_columns++] = (struct td_column){td_jstr_or(x, "name", ""),     td_jstr_or(x, "type", "string"),
-								td_jstr(x, "format"),          td_jstr_or(x, "description", ""),
-								td_jstr_or(x, "jsonPath", ""), (int)td_jint(x, "priority", 0)};
+		k->columns[k->n_columns++] =
+			(struct td_column){td_jstr_or(x, "name", ""),     td_jstr_or(x, "type", "string"),
+					   td_jstr(x, "format"),          td_jstr_or(x, "description", ""),
+					   td_jstr_or(x, "jsonPath", ""), (int)td_jint(x, "priority", 0)};
 	}
 	if (!k->n_columns)
 		k->columns[k->n_columns++] = age;
@@ -99,7 +101,8 @@ static struct td_kind *from_file(const char *text)
 	td_jstrs(td_jkey(v, "categories"), &k->categories);
 	td_kind_subresources(k, td_jkey(v, "subresources"));
 	k->raw = td_jkey(v, "schema");
-	if (!*k->kind || !*k->plural || !*k->version || td_schema_compile_kind(k->source, k->raw, true, &k->schema, NULL, &err)) {
+	if (!*k->kind || !*k->plural || !*k->version ||
+	    td_schema_compile_kind(k->source, k->raw, true, &k->schema, NULL, &err)) {
 		fprintf(stderr, "embedded kind %s: %s\n", k->kind, err.msg);
 		abort();
 	}

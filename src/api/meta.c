@@ -29,9 +29,11 @@ static enum td_name_rule rule_of(const struct td_kind *k)
 
 static void check_name(const struct td_kind *k, const yyjson_val *meta, struct td_causes *ret)
 {
-	const char *name = td_jstr(meta, "name"), *gen = td_jstr(meta, "generateName"), *ns = td_jstr(meta, "namespace");
+	const char *name = td_jstr(meta, "name"), *gen = td_jstr(meta, "generateName"),
+		   *ns = td_jstr(meta, "namespace");
 	if (!name && !gen)
-		td_cause_add(ret, "FieldValueRequired", "metadata.name", "Required value: name or generateName is required");
+		td_cause_add(ret, "FieldValueRequired", "metadata.name",
+			     "Required value: name or generateName is required");
 	// As the real one: roles and their bindings have any name that a path can carry ("system:node").
 	// Those of events too, and those of PodDisruptionBudgets are not looked at.
 	bool rbac = k && (!strcmp(k->group, "rbac.authorization.k8s.io") || (!*k->group && !strcmp(k->kind, "Event")));
@@ -81,7 +83,8 @@ static void check_annotations(const yyjson_val *a, struct td_causes *ret)
 		faults(TD_N_QUALIFIED, key, td_keystr(k), "metadata.annotations", ret);
 	}
 	if (total > ANNOTATIONS_MAX)
-		td_cause_add(ret, "FieldValueTooLong", "metadata.annotations", "Too long: may not be more than %d bytes", ANNOTATIONS_MAX);
+		td_cause_add(ret, "FieldValueTooLong", "metadata.annotations",
+			     "Too long: may not be more than %d bytes", ANNOTATIONS_MAX);
 }
 
 static void check_owners(const yyjson_val *owners, struct td_causes *ret)
@@ -96,11 +99,11 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 			if (s && *s && !(n == 0 && slash && strchr(slash + 1, '/')))
 				continue;
 			td_auto_free char *f = td_asprintf("metadata.ownerReferences.%s", need[n]);
-			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%s\": %smust not be empty", s ? s : "",
-				     n ? "" : "version ");
+			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%s\": %smust not be empty",
+				     s ? s : "", n ? "" : "version ");
 		}
-		if (td_streq(td_jstr(o, "kind"), "Event") &&
-		    (td_streq(td_jstr(o, "apiVersion"), "v1") || td_streq(td_jstr(o, "apiVersion"), "events.k8s.io/v1"))) {
+		if (td_streq(td_jstr(o, "kind"), "Event") && (td_streq(td_jstr(o, "apiVersion"), "v1") ||
+							      td_streq(td_jstr(o, "apiVersion"), "events.k8s.io/v1"))) {
 			td_auto_free char *t = td_json_text(o, NULL);
 			td_cause_add(ret, "FieldValueInvalid", "metadata.ownerReferences",
 				     "Invalid value: %s: %s, Kind=Event is disallowed from being an owner", t,
@@ -111,10 +114,11 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 		if (controller) {
 			td_auto_free char *all = td_json_text(owners, NULL);
 			td_cause_add(ret, "FieldValueInvalid", "metadata.ownerReferences",
-				     "Invalid value: %s: Only one reference can have Controller set to true. Found \"true\" in "
+				     "Invalid value: %s: Only one reference can have Controller set to true. Found "
+				     "\"true\" in "
 				     "references for %s/%s and %s/%s",
-				     all, td_jstr_or(controller, "kind", ""), td_jstr_or(controller, "name", ""), td_jstr_or(o, "kind", ""),
-				     td_jstr_or(o, "name", ""));
+				     all, td_jstr_or(controller, "kind", ""), td_jstr_or(controller, "name", ""),
+				     td_jstr_or(o, "kind", ""), td_jstr_or(o, "name", ""));
 		}
 		controller = o;
 	}
@@ -137,7 +141,9 @@ static void check_finalizers(const yyjson_val *list, struct td_causes *ret)
 			continue;
 		td_auto_free char *field = td_asprintf("metadata.finalizers[%zu]", i);
 		td_cause_add(ret, "FieldValueInvalid", field,
-			     "Invalid value: \"%.200s\": name is neither a standard finalizer name nor is it fully qualified", s);
+			     "Invalid value: \"%.200s\": name is neither a standard finalizer name nor is it fully "
+			     "qualified",
+			     s);
 	}
 	if (!seen[1] || !seen[2])
 		return;
@@ -157,7 +163,7 @@ size_t td_meta_check(const struct td_kind *k, const yyjson_val *obj, struct td_c
 	check_finalizers(td_jkey(meta, "finalizers"), ret);
 	long long generation = td_jint(meta, "generation", 0);
 	if (generation < 0)
-		td_cause_add(ret, "FieldValueInvalid", "metadata.generation", "Invalid value: %lld: must be greater than or equal to 0",
-			     generation);
+		td_cause_add(ret, "FieldValueInvalid", "metadata.generation",
+			     "Invalid value: %lld: must be greater than or equal to 0", generation);
 	return ret->n - before;
 }

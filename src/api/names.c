@@ -1,4 +1,5 @@
-// Names and labels: DNS-1123 labels and subdomains, qualified names, label values (Kubernetes API reference, "Object Names and IDs").
+// Names and labels: DNS-1123 labels and subdomains, qualified names, label values (Kubernetes API reference, "Object
+// Names and IDs").
 #include "api/names.h"
 
 #include <ctype.h>
@@ -77,27 +78,28 @@ static const struct {
 	const char *what, *regex, *examples;
 	size_t max;
 } words[] = {
-	[TD_N_SUBDOMAIN] =
-		{"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
-		 "end with an alphanumeric character",
-		 "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", "'example.com'", 253},
-	[TD_N_LABEL] =
-		{"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-		 "alphanumeric character",
-		 "[a-z0-9]([-a-z0-9]*[a-z0-9])?", "'my-name',  or '123-abc'", 63},
-	[TD_N_LABEL_1035] =
-		{"a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
-		 "end with an alphanumeric character",
-		 "[a-z]([-a-z0-9]*[a-z0-9])?", "'my-name',  or 'abc-123'", 63},
-	[TD_N_QUALIFIED] =
-		{"must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
-		 "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", "'MyName',  or 'my.name',  or '123-abc'", 63},
-	[TD_N_LABEL_VALUE] =
-		{"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
-		 "with an alphanumeric character",
-		 "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", "'MyValue',  or 'my_value',  or '12345'", 63},
-	[TD_N_CONFIG_KEY] = {"a valid config key must consist of alphanumeric characters, '-', '_' or '.'", "[-._a-zA-Z0-9]+",
-			     "'key.name',  or 'KEY_NAME',  or 'key-name'", 253},
+	[TD_N_SUBDOMAIN] = {"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
+			    "'.', and must start and "
+			    "end with an alphanumeric character",
+			    "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", "'example.com'", 253},
+	[TD_N_LABEL] = {"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
+			"must start and end with an "
+			"alphanumeric character",
+			"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "'my-name',  or '123-abc'", 63},
+	[TD_N_LABEL_1035] = {"a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
+			     "an alphabetic character, and "
+			     "end with an alphanumeric character",
+			     "[a-z]([-a-z0-9]*[a-z0-9])?", "'my-name',  or 'abc-123'", 63},
+	[TD_N_QUALIFIED] = {"must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+			    "alphanumeric character",
+			    "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", "'MyName',  or 'my.name',  or '123-abc'", 63},
+	[TD_N_LABEL_VALUE] = {"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
+			      "or '.', and must start and end "
+			      "with an alphanumeric character",
+			      "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", "'MyValue',  or 'my_value',  or '12345'",
+			      63},
+	[TD_N_CONFIG_KEY] = {"a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+			     "[-._a-zA-Z0-9]+", "'key.name',  or 'KEY_NAME',  or 'key-name'", 253},
 };
 
 static bool dns_label(const char *s, size_t n, bool alpha_first)
@@ -151,8 +153,9 @@ static void shape(enum td_name_rule rule, const char *front, const char *s, stru
 		  : rule == TD_N_LABEL       ? dns_label(s, n, false)
 		  : rule == TD_N_LABEL_1035  ? dns_label(s, n, true)
 		  : rule == TD_N_LABEL_VALUE ? !n || plain_name(s)
-		  : rule == TD_N_CONFIG_KEY  ? n && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == n
-					     : plain_name(s);
+		  : rule == TD_N_CONFIG_KEY
+			  ? n && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == n
+			  : plain_name(s);
 	if (n > words[rule].max)
 		say(ret, front, "must be no more than %zu characters", words[rule].max);
 	if (ok)
@@ -160,8 +163,8 @@ static void shape(enum td_name_rule rule, const char *front, const char *s, stru
 	if (rule == TD_N_LABEL && dns_subdomain(s))
 		say(ret, front, "must not contain dots");
 	else
-		say(ret, front, "%s (e.g. %s, regex used for validation is '%s')", words[rule].what, words[rule].examples,
-		    words[rule].regex);
+		say(ret, front, "%s (e.g. %s, regex used for validation is '%s')", words[rule].what,
+		    words[rule].examples, words[rule].regex);
 }
 
 static void qualified(const char *s, struct td_strv *ret)
@@ -169,7 +172,8 @@ static void qualified(const char *s, struct td_strv *ret)
 	const char *slash = strchr(s, '/');
 	if (slash && strchr(slash + 1, '/')) {
 		say(ret, "a qualified name ",
-		    "%s (e.g. %s, regex used for validation is '%s') with an optional DNS subdomain prefix and '/' (e.g. "
+		    "%s (e.g. %s, regex used for validation is '%s') with an optional DNS subdomain prefix and '/' "
+		    "(e.g. "
 		    "'example.com/MyName')",
 		    words[TD_N_QUALIFIED].what, words[TD_N_QUALIFIED].examples, words[TD_N_QUALIFIED].regex);
 		return;

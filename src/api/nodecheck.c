@@ -1,4 +1,5 @@
-// Rules of Nodes: taints, address ranges and ids. The fields are named as the real API server names them, taints below "metadata" too.
+// Rules of Nodes: taints, address ranges and ids. The fields are named as the real API server names them, taints below
+// "metadata" too.
 #include "api/kinds_priv.h"
 
 #include <arpa/inet.h>
@@ -35,8 +36,8 @@ static bool is_cidr(const char *s, bool *ret_v6)
 	td_auto_free char *ip = slash ? td_strndup(s, (size_t)(slash - s)) : NULL;
 	bool six = false;
 	long long bits;
-	if (!ip || !td_is_ip(ip, &six) || strspn(slash + 1, "0123456789") != strlen(slash + 1) || !td_parse_i64(slash + 1, &bits) ||
-	    bits > (six ? 128 : 32))
+	if (!ip || !td_is_ip(ip, &six) || strspn(slash + 1, "0123456789") != strlen(slash + 1) ||
+	    !td_parse_i64(slash + 1, &bits) || bits > (six ? 128 : 32))
 		return false;
 	*ret_v6 = six;
 	return true;
@@ -52,17 +53,19 @@ static void check_taints(const yyjson_val *taints, struct td_causes *ret)
 		td_auto_strv struct td_strv keys = {0}, values = {0};
 		td_name_faults(TD_N_QUALIFIED, key, &keys);
 		for (size_t n = 0; n < keys.n; n++)
-			td_cause_at(ret, "FieldValueInvalid", at, ".key", "Invalid value: \"%.260s\": %s", key, keys.v[n]);
+			td_cause_at(ret, "FieldValueInvalid", at, ".key", "Invalid value: \"%.260s\": %s", key,
+				    keys.v[n]);
 		td_name_faults(TD_N_LABEL_VALUE, value, &values);
 		for (size_t n = 0; n < values.n; n++)
-			td_cause_at(ret, "FieldValueInvalid", at, ".value", "Invalid value: \"%.260s\": %s", value, values.v[n]);
+			td_cause_at(ret, "FieldValueInvalid", at, ".value", "Invalid value: \"%.260s\": %s", value,
+				    values.v[n]);
 		bool twice = false;
 		yyjson_arr_foreach (td_unconst(taints), j, m, u)
 			twice = twice || (j < i && td_jequal(td_jkey(t, "key"), td_jkey(u, "key")) &&
 					  td_jequal(td_jkey(t, "effect"), td_jkey(u, "effect")));
 		if (twice)
-			td_cause_add(ret, "FieldValueDuplicate", at, "Duplicate value: \"%.260s\": taints must be unique by key and effect",
-				     key);
+			td_cause_add(ret, "FieldValueDuplicate", at,
+				     "Duplicate value: \"%.260s\": taints must be unique by key and effect", key);
 	}
 }
 
@@ -78,7 +81,8 @@ static void check_cidrs(const yyjson_val *spec, struct td_causes *ret)
 		bool six = false;
 		if (!s || !is_cidr(s, &six))
 			td_cause_add(ret, "FieldValueInvalid", at,
-				     "Invalid value: \"%.100s\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)",
+				     "Invalid value: \"%.100s\": must be a valid CIDR value, (e.g. 10.9.8.0/24 or "
+				     "2001:db8::/64)",
 				     s ? s : "");
 		else
 			families[six]++;
@@ -98,7 +102,8 @@ static void check_addresses(const yyjson_val *addresses, struct td_causes *ret)
 			twice = twice || (j < i && td_jequal(a, b));
 		td_auto_free char *at = td_asprintf("status.addresses[%zu]", i);
 		if (twice)
-			td_cause_add(ret, "FieldValueDuplicate", at, "Duplicate value: \"%.260s\"", td_jstr_or(a, "address", ""));
+			td_cause_add(ret, "FieldValueDuplicate", at, "Duplicate value: \"%.260s\"",
+				     td_jstr_or(a, "address", ""));
 	}
 }
 
@@ -110,12 +115,14 @@ static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_
 		td_cause_add(ret, "FieldValueForbidden", "spec.providerID",
 			     "Forbidden: node updates may not change providerID except from \"\" to valid");
 	if ((*cidr && !td_streq(cidr, td_jstr_or(spec, "podCIDR", ""))) ||
-	    (yyjson_arr_size(td_jkey(old, "podCIDRs")) && !td_jequal(td_jkey(old, "podCIDRs"), td_jkey(spec, "podCIDRs"))))
+	    (yyjson_arr_size(td_jkey(old, "podCIDRs")) &&
+	     !td_jequal(td_jkey(old, "podCIDRs"), td_jkey(spec, "podCIDRs"))))
 		td_cause_add(ret, "FieldValueForbidden", "spec.podCIDRs",
 			     "Forbidden: node updates may not change podCIDR except from \"\" to valid");
 }
 
-// Both say the same, as the real one's conversion makes them: podCIDR is the first of podCIDRs, and wins where they differ.
+// Both say the same, as the real one's conversion makes them: podCIDR is the first of podCIDRs, and wins where they
+// differ.
 void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *list = td_jm_get(obj, "spec.podCIDRs"), *first = yyjson_mut_arr_get_first(list);

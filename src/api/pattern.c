@@ -1,9 +1,9 @@
-// The patterns of schemas, by PCRE2. Kubernetes takes RE2's language: what PCRE2 knows beyond it is refused, so that a pattern that is
-// taken here is taken there too and means the same. Small differences stay: \s and \v are a little wider than in RE2, and what RE2 cannot
-// repeat more than 1000 times in nested groups is taken here.
+// The patterns of schemas, by PCRE2. Kubernetes takes RE2's language: what PCRE2 knows beyond it is refused, so that a
+// pattern that is taken here is taken there too and means the same. Small differences stay: \s and \v are a little
+// wider than in RE2, and what RE2 cannot repeat more than 1000 times in nested groups is taken here.
 //
-// PCRE2's DFA matcher follows all ways through a pattern at once, as RE2 does: no pattern makes it try exponentially many. What a match may
-// cost is bounded: the text's length, the calls, their depth, the memory.
+// PCRE2's DFA matcher follows all ways through a pattern at once, as RE2 does: no pattern makes it try exponentially
+// many. What a match may cost is bounded: the text's length, the calls, their depth, the memory.
 //
 // A pattern is compiled when the first value is held against it: most never are.
 #include "api/schema_priv.h"
@@ -14,9 +14,17 @@
 #include <string.h>
 
 enum { PATTERN_MAX = 4096, COMPILED_MAX = 256 << 10, NEST_MAX = 100, REPEAT_MAX = 1000 };
-enum { TEXT_MAX = 64 << 10, MATCH_MAX = 1000000, DEPTH_MAX = 500, HEAP_KIB_MAX = 16 << 10, SPACE = 1000, SPACE_MAX = 1 << 20 };
+enum {
+	TEXT_MAX = 64 << 10,
+	MATCH_MAX = 1000000,
+	DEPTH_MAX = 500,
+	HEAP_KIB_MAX = 16 << 10,
+	SPACE = 1000,
+	SPACE_MAX = 1 << 20
+};
 
-// What stands behind "(?": a group without capture, flags, or a name. Not: lookaround, comments, conditions, recursion, callouts.
+// What stands behind "(?": a group without capture, flags, or a name. Not: lookaround, comments, conditions, recursion,
+// callouts.
 static bool group_ok(const char *p)
 {
 	if (*p == 'P')
@@ -27,7 +35,8 @@ static bool group_ok(const char *p)
 	return *p == ':' || *p == ')';
 }
 
-// "{2}", "{2,}", "{2,5}": its length, 0 where the brace stands for itself, -1 when RE2 and PCRE2 read it differently or it is too large.
+// "{2}", "{2,}", "{2,5}": its length, 0 where the brace stands for itself, -1 when RE2 and PCRE2 read it differently or
+// it is too large.
 static int repeat(const char *p)
 {
 	unsigned long low = 0, high = 0;
@@ -112,9 +121,9 @@ static pcre2_code *compile(const char *pattern)
 	pcre2_compile_context *limits = pcre2_compile_context_create(NULL);
 	pcre2_set_parens_nest_limit(limits, NEST_MAX);
 	pcre2_set_newline(limits, PCRE2_NEWLINE_LF);
-	pcre2_code *re =
-		pcre2_compile((PCRE2_SPTR)pattern, n, PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE,
-			      &why, &at, limits);
+	pcre2_code *re = pcre2_compile(
+		(PCRE2_SPTR)pattern, n,
+		PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &why, &at, limits);
 	pcre2_compile_context_free(limits);
 	if (re && (pcre2_pattern_info(re, PCRE2_INFO_SIZE, &size) || size > COMPILED_MAX)) {
 		pcre2_code_free(re);
@@ -140,7 +149,8 @@ static const pcre2_code *compiled(struct td_pattern *p)
 	if (!p->re) {
 		re = compile(p->text);
 		if (!re) {
-			fprintf(stderr, "pattern %s cannot be compiled\n", p->text); // it could be when the schema was taken
+			fprintf(stderr, "pattern %s cannot be compiled\n",
+				p->text); // it could be when the schema was taken
 			abort();
 		}
 		__atomic_store_n(&p->re, re, __ATOMIC_RELEASE);

@@ -1,4 +1,5 @@
-// Rules of pod specs that a schema cannot say: names that must exist, resources, what may change; messages as Kubernetes writes them.
+// Rules of pod specs that a schema cannot say: names that must exist, resources, what may change; messages as
+// Kubernetes writes them.
 #include "api/kinds_priv.h"
 
 #include <stdarg.h>
@@ -52,32 +53,36 @@ void td_resources_check(const yyjson_val *res, const char *path, struct td_cause
 			const char *name = td_keystr(k);
 			td_auto_free char *f = td_asprintf("%s.%s[%s]", path, part[p], name);
 			__int128 n;
-			bool native = !strcmp(name, "cpu") || !strcmp(name, "memory") || !strcmp(name, "ephemeral-storage") ||
-				      td_starts(name, "hugepages-");
+			bool native = !strcmp(name, "cpu") || !strcmp(name, "memory") ||
+				      !strcmp(name, "ephemeral-storage") || td_starts(name, "hugepages-");
 			if (!td_is_qualified_name(name) || (!native && !strchr(name, '/')))
 				td_cause_at(ret, "FieldValueInvalid", f, "",
-					    "Invalid value: \"%.80s\": must be a standard resource for containers, or <domain>/<name>",
+					    "Invalid value: \"%.80s\": must be a standard resource for containers, or "
+					    "<domain>/<name>",
 					    name);
 			if (!amount(v, &n))
 				continue; // the schema has said so
 			if (n < 0)
-				td_cause_at(ret, "FieldValueInvalid", f, "", "Invalid value: \"%s\": must be greater than or equal to 0",
-					    text(v, a));
+				td_cause_at(ret, "FieldValueInvalid", f, "",
+					    "Invalid value: \"%s\": must be greater than or equal to 0", text(v, a));
 			if (is_extended(name) && n % 1000)
-				td_cause_at(ret, "FieldValueInvalid", f, "", "Invalid value: \"%s\": must be an integer", text(v, a));
+				td_cause_at(ret, "FieldValueInvalid", f, "",
+					    "Invalid value: \"%s\": must be an integer", text(v, a));
 			const yyjson_val *other = td_jkey(p ? limits : requests, name);
 			__int128 m;
-			td_auto_free char *all = td_asprintf("%s.%s", path, p == 1 && is_extended(name) && !other ? "limits" : "requests");
+			td_auto_free char *all = td_asprintf(
+				"%s.%s", path, p == 1 && is_extended(name) && !other ? "limits" : "requests");
 			if (p == 1 && is_extended(name) && !other)
 				td_cause_at(ret, "FieldValueRequired", all, "",
 					    "Required value: Limit must be set for non overcommitable resources");
 			else if (p == 1 && amount(other, &m) && is_extended(name) && n != m)
-				td_cause_at(ret, "FieldValueInvalid", all, "", "Invalid value: \"%s\": must be equal to %s limit of %s",
-					    text(v, a), name, text(other, b));
+				td_cause_at(ret, "FieldValueInvalid", all, "",
+					    "Invalid value: \"%s\": must be equal to %s limit of %s", text(v, a), name,
+					    text(other, b));
 			else if (p == 1 && amount(other, &m) && n > m)
 				td_cause_at(ret, "FieldValueInvalid", all, "",
-					    "Invalid value: \"%s\": must be less than or equal to %s limit of %s", text(v, a), name,
-					    text(other, b));
+					    "Invalid value: \"%s\": must be less than or equal to %s limit of %s",
+					    text(v, a), name, text(other, b));
 		}
 	}
 }
@@ -113,7 +118,8 @@ static void check_probe(const yyjson_val *c, const char *which, const char *path
 	int n = handlers(p, names);
 	if (n != 1)
 		td_cause_at(ret, n ? "FieldValueForbidden" : "FieldValueRequired", f, "",
-			    n ? "Forbidden: may not specify more than 1 handler type" : "Required value: must specify a handler type");
+			    n ? "Forbidden: may not specify more than 1 handler type"
+			      : "Required value: must specify a handler type");
 	if (yyjson_is_obj(td_jkey(p, "exec")) && !yyjson_arr_size(td_jget(p, "exec.command")))
 		td_cause_at(ret, "FieldValueRequired", f, ".exec.command", "Required value");
 	if (strcmp(which, "readinessProbe") && td_jint(p, "successThreshold", 1) != 1)
@@ -125,8 +131,9 @@ static void check_probe(const yyjson_val *c, const char *which, const char *path
 static void check_refs(const yyjson_val *v, bool env, const char *path, struct td_causes *ret)
 {
 	static const char *const both[] = {"metadata.name", "metadata.namespace", "metadata.uid"};
-	static const char *const only_env[] = {
-		"spec.nodeName", "spec.serviceAccountName", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"};
+	static const char *const only_env[] = {"spec.nodeName", "spec.serviceAccountName",
+					       "status.hostIP", "status.hostIPs",
+					       "status.podIP",  "status.podIPs"};
 	static const char *const maps[] = {"metadata.labels", "metadata.annotations"};
 	static const char *const resources[] = {"limits.cpu",   "limits.memory",   "limits.ephemeral-storage",
 						"requests.cpu", "requests.memory", "requests.ephemeral-storage"};
@@ -143,10 +150,12 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 	}
 	if (!ok)
 		td_cause_at(ret, "FieldValueNotSupported", path, ".fieldRef.fieldPath",
-			    "Unsupported value: \"%.100s\": supported values: \"metadata.name\", \"metadata.namespace\", \"metadata.uid\", "
+			    "Unsupported value: \"%.100s\": supported values: \"metadata.name\", "
+			    "\"metadata.namespace\", \"metadata.uid\", "
 			    "\"metadata.labels['<KEY>']\", \"metadata.annotations['<KEY>']\"%s",
 			    f,
-			    env ? ", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", \"status.hostIPs\", "
+			    env ? ", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", "
+				  "\"status.hostIPs\", "
 				  "\"status.podIP\", \"status.podIPs\""
 				: ", \"metadata.labels\", \"metadata.annotations\"");
 	const char *res = td_jget(v, "resourceFieldRef") ? td_jstr_or(v, "resourceFieldRef.resource", "") : NULL;
@@ -155,7 +164,8 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 		ok = ok || !strcmp(res, resources[i]);
 	if (!ok)
 		td_cause_at(ret, "FieldValueNotSupported", path, ".resourceFieldRef.resource",
-			    "Unsupported value: \"%.100s\": supported values: limits and requests of cpu, memory and ephemeral-storage",
+			    "Unsupported value: \"%.100s\": supported values: limits and requests of cpu, memory and "
+			    "ephemeral-storage",
 			    res);
 	if (res && !env && !*td_jstr_or(v, "resourceFieldRef.containerName", ""))
 		td_cause_at(ret, "FieldValueRequired", path, ".resourceFieldRef.containerName", "Required value");
@@ -173,10 +183,12 @@ static void check_env(const yyjson_val *c, const char *path, struct td_causes *r
 		td_auto_free char *f = td_asprintf("%s.env[%zu].valueFrom", path, i);
 		const char *value = td_jstr(e, "value");
 		if (value && *value)
-			td_cause_at(ret, "FieldValueInvalid", f, "", "Invalid value: \"\": may not be specified when `value` is not empty");
+			td_cause_at(ret, "FieldValueInvalid", f, "",
+				    "Invalid value: \"\": may not be specified when `value` is not empty");
 		if (handlers(from, sources) != 1)
 			td_cause_at(ret, "FieldValueInvalid", f, "",
-				    "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or "
+				    "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, "
+				    "`configMapKeyRef` or "
 				    "`secretKeyRef`");
 		check_refs(from, true, f, ret);
 	}
@@ -207,7 +219,8 @@ static void check_mounts(const yyjson_val *c, const yyjson_val *volumes, const c
 	}
 }
 
-static void check_container(const yyjson_val *c, const yyjson_val *spec, const char *path, bool init, struct td_causes *ret)
+static void check_container(const yyjson_val *c, const yyjson_val *spec, const char *path, bool init,
+			    struct td_causes *ret)
 {
 	static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
 	bool sidecar = init && td_streq(td_jstr(c, "restartPolicy"), "Always");
@@ -235,7 +248,8 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 	yyjson_arr_foreach (td_jget(c, "resources.claims"), i, max, claim) {
 		td_auto_free char *tail = td_asprintf(".claims[%zu].name", i);
 		if (!named(td_jkey(spec, "resourceClaims"), td_jstr_or(claim, "name", "")))
-			td_cause_at(ret, "FieldValueNotFound", res, tail, "Not found: \"%s\"", td_jstr_or(claim, "name", ""));
+			td_cause_at(ret, "FieldValueNotFound", res, tail, "Not found: \"%s\"",
+				    td_jstr_or(claim, "name", ""));
 	}
 }
 
@@ -297,7 +311,8 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 				n++;
 		}
 		if (n > 1)
-			td_cause_at(ret, "FieldValueForbidden", f, "", "Forbidden: may not specify more than 1 volume type");
+			td_cause_at(ret, "FieldValueForbidden", f, "",
+				    "Forbidden: may not specify more than 1 volume type");
 		if (td_jkey(v, "secret") && !*td_jstr_or(v, "secret.secretName", ""))
 			td_cause_at(ret, "FieldValueRequired", f, ".secret.secretName", "Required value");
 		if (td_jkey(v, "configMap") && !*td_jstr_or(v, "configMap.name", ""))
@@ -306,8 +321,8 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 		const char *host = td_jstr_or(v, "hostPath.path", "");
 		for (const char *p = host; *p; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
 			if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/')) {
-				td_cause_at(ret, "FieldValueInvalid", f, ".hostPath.path", "Invalid value: \"%s\": must not contain '..'",
-					    host);
+				td_cause_at(ret, "FieldValueInvalid", f, ".hostPath.path",
+					    "Invalid value: \"%s\": must not contain '..'", host);
 				break;
 			}
 	}
@@ -319,10 +334,12 @@ static void check_tolerations(const yyjson_val *spec, const char *path, struct t
 	yyjson_val *t;
 	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, max, t) {
 		td_auto_free char *f = td_asprintf("%s.tolerations[%zu]", path, i);
-		const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", ""), *value = td_jstr_or(t, "value", "");
+		const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", ""),
+			   *value = td_jstr_or(t, "value", "");
 		if (!*key && strcmp(op, "Exists"))
 			td_cause_at(ret, "FieldValueInvalid", f, ".operator",
-				    "Invalid value: \"%s\": operator must be Exists when `key` is empty, which means \"match all values "
+				    "Invalid value: \"%s\": operator must be Exists when `key` is empty, which means "
+				    "\"match all values "
 				    "and all keys\"",
 				    op);
 		if (!strcmp(op, "Exists") && *value)
@@ -340,25 +357,29 @@ static void check_affinity(const yyjson_val *spec, const char *path, struct td_c
 	size_t i, max, j, m;
 	yyjson_val *t, *e;
 	static const char *const lists[] = {"matchExpressions", "matchFields"};
-	yyjson_arr_foreach (td_jget(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"), i, max,
-			    t) {
+	yyjson_arr_foreach (
+		td_jget(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
+		i, max, t) {
 		for (size_t l = 0; l < TD_LEN(lists); l++)
 			yyjson_arr_foreach (td_jkey(t, lists[l]), j, m, e) {
-				td_auto_free char *f =
-					td_asprintf("%s.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
-						    "nodeSelectorTerms[%zu].%s[%zu]",
-						    path, i, lists[l], j);
+				td_auto_free char *f = td_asprintf(
+					"%s.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+					"nodeSelectorTerms[%zu].%s[%zu]",
+					path, i, lists[l], j);
 				const char *op = td_jstr_or(e, "operator", "");
 				size_t n = yyjson_arr_size(td_jkey(e, "values"));
 				if ((!strcmp(op, "In") || !strcmp(op, "NotIn")) && !n)
-					td_cause_at(ret, "FieldValueRequired", f, ".values",
-						    "Required value: must be specified when `operator` is 'In' or 'NotIn'");
+					td_cause_at(
+						ret, "FieldValueRequired", f, ".values",
+						"Required value: must be specified when `operator` is 'In' or 'NotIn'");
 				else if ((!strcmp(op, "Exists") || !strcmp(op, "DoesNotExist")) && n)
 					td_cause_at(ret, "FieldValueForbidden", f, ".values",
-						    "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'");
+						    "Forbidden: may not be specified when `operator` is 'Exists' or "
+						    "'DoesNotExist'");
 				else if ((!strcmp(op, "Gt") || !strcmp(op, "Lt")) && n != 1)
 					td_cause_at(ret, "FieldValueRequired", f, ".values",
-						    "Required value: must be specified single value when `operator` is 'Lt' or 'Gt'");
+						    "Required value: must be specified single value when `operator` is "
+						    "'Lt' or 'Gt'");
 			}
 	}
 }
@@ -377,7 +398,8 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 			// Twins inside one list are the schema's; here across the lists.
 			for (size_t e = 0; e < l; e++)
 				if (named(td_jkey(spec, lists[e]), name))
-					td_cause_at(ret, "FieldValueDuplicate", f, ".name", "Duplicate value: \"%s\"", name);
+					td_cause_at(ret, "FieldValueDuplicate", f, ".name", "Duplicate value: \"%s\"",
+						    name);
 			check_container(c, spec, f, l == 0, ret);
 			td_container_parts_check(c, f, ret);
 		}
@@ -411,7 +433,8 @@ static void container_defaults(yyjson_mut_doc *d, yyjson_mut_val *c)
 {
 	if (!td_jm_getstr(c, "imagePullPolicy"))
 		td_jm_str(d, c, "imagePullPolicy",
-			  tag_is_latest(td_jm_getstr(c, "image") ? td_jm_getstr(c, "image") : "") ? "Always" : "IfNotPresent");
+			  tag_is_latest(td_jm_getstr(c, "image") ? td_jm_getstr(c, "image") : "") ? "Always"
+												  : "IfNotPresent");
 }
 
 // A limit without a request is also the request: in pods, not in templates.
@@ -425,7 +448,8 @@ static void request_limits(yyjson_mut_doc *d, yyjson_mut_val *spec)
 			yyjson_mut_obj_foreach (td_jm_get(c, "resources.limits"), j, m, k, v) {
 				yyjson_mut_val *requests = td_jm_obj(d, c, "resources.requests");
 				if (!yyjson_mut_obj_get(requests, yyjson_mut_get_str(k)))
-					td_jm_key_set(d, requests, yyjson_mut_get_str(k), yyjson_mut_val_mut_copy(d, v));
+					td_jm_key_set(d, requests, yyjson_mut_get_str(k),
+						      yyjson_mut_val_mut_copy(d, v));
 			}
 		}
 }
@@ -457,8 +481,10 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 			size_t j, m;
 			yyjson_mut_val *p;
 			yyjson_mut_arr_foreach (td_jm_get(c, "ports"), j, m, p) {
-				if (!yyjson_mut_obj_get(p, "hostPort") && yyjson_mut_is_int(yyjson_mut_obj_get(p, "containerPort")))
-					td_jm_int(d, p, "hostPort", yyjson_mut_get_sint(yyjson_mut_obj_get(p, "containerPort")));
+				if (!yyjson_mut_obj_get(p, "hostPort") &&
+				    yyjson_mut_is_int(yyjson_mut_obj_get(p, "containerPort")))
+					td_jm_int(d, p, "hostPort",
+						  yyjson_mut_get_sint(yyjson_mut_obj_get(p, "containerPort")));
 			}
 		}
 }
@@ -467,7 +493,8 @@ void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	td_podspec_defaults(d, td_jm_get(obj, "spec"));
 	request_limits(d, td_jm_get(obj, "spec"));
-	if (yyjson_mut_is_obj(td_jm_get(obj, "spec")) && !td_jm_get(obj, "spec.enableServiceLinks")) // in pods, not in templates
+	if (yyjson_mut_is_obj(td_jm_get(obj, "spec")) &&
+	    !td_jm_get(obj, "spec.enableServiceLinks")) // in pods, not in templates
 		td_jm_bool(d, obj, "spec.enableServiceLinks", true);
 	if (!td_jm_getstr(obj, "status.phase"))
 		td_jm_str(d, obj, "status.phase", "Pending");

@@ -1,4 +1,5 @@
-// Rules of single parts of a pod spec: names of ports and keys, sources of variables, handlers, ids. Nothing here looks across parts.
+// Rules of single parts of a pod spec: names of ports and keys, sources of variables, handlers, ids. Nothing here looks
+// across parts.
 #include "api/kinds_priv.h"
 
 #include <ctype.h>
@@ -16,23 +17,30 @@ static void faults(enum td_name_rule rule, const char *s, const char *path, cons
 
 // ---- ports ----
 
-__attribute__((nonnull)) void td_port_name_check(const char *s, const char *path, const char *tail, struct td_causes *ret)
+__attribute__((nonnull)) void td_port_name_check(const char *s, const char *path, const char *tail,
+						 struct td_causes *ret)
 {
 	bool letter = false;
 	for (const char *p = s; *p; p++)
 		letter = letter || islower((unsigned char)*p);
 	size_t n = strlen(s);
 	if (n > 15)
-		td_cause_at(ret, "FieldValueInvalid", path, tail, "Invalid value: \"%.100s\": must be no more than 15 characters", s);
+		td_cause_at(ret, "FieldValueInvalid", path, tail,
+			    "Invalid value: \"%.100s\": must be no more than 15 characters", s);
 	if (strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
 		td_cause_at(ret, "FieldValueInvalid", path, tail,
-			    "Invalid value: \"%.100s\": must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)", s);
+			    "Invalid value: \"%.100s\": must contain only alpha-numeric characters (a-z, 0-9), and "
+			    "hyphens (-)",
+			    s);
 	else if (!letter)
-		td_cause_at(ret, "FieldValueInvalid", path, tail, "Invalid value: \"%.100s\": must contain at least one letter (a-z)", s);
+		td_cause_at(ret, "FieldValueInvalid", path, tail,
+			    "Invalid value: \"%.100s\": must contain at least one letter (a-z)", s);
 	else if (strstr(s, "--"))
-		td_cause_at(ret, "FieldValueInvalid", path, tail, "Invalid value: \"%.100s\": must not contain consecutive hyphens", s);
+		td_cause_at(ret, "FieldValueInvalid", path, tail,
+			    "Invalid value: \"%.100s\": must not contain consecutive hyphens", s);
 	else if (*s == '-' || s[n - 1] == '-')
-		td_cause_at(ret, "FieldValueInvalid", path, tail, "Invalid value: \"%.100s\": must not begin or end with a hyphen", s);
+		td_cause_at(ret, "FieldValueInvalid", path, tail,
+			    "Invalid value: \"%.100s\": must not begin or end with a hyphen", s);
 }
 
 static void port_of(const yyjson_val *handler, const char *path, struct td_causes *ret)
@@ -42,8 +50,10 @@ static void port_of(const yyjson_val *handler, const char *path, struct td_cause
 		return; // the schema says so
 	if (yyjson_is_str(td_unconst(v)))
 		td_port_name_check(yyjson_get_str(td_unconst(v)), path, ".port", ret);
-	else if (yyjson_is_int(td_unconst(v)) && (yyjson_get_sint(td_unconst(v)) < 1 || yyjson_get_sint(td_unconst(v)) > 65535))
-		td_cause_at(ret, "FieldValueInvalid", path, ".port", "Invalid value: %lld: must be between 1 and 65535, inclusive",
+	else if (yyjson_is_int(td_unconst(v)) &&
+		 (yyjson_get_sint(td_unconst(v)) < 1 || yyjson_get_sint(td_unconst(v)) > 65535))
+		td_cause_at(ret, "FieldValueInvalid", path, ".port",
+			    "Invalid value: %lld: must be between 1 and 65535, inclusive",
 			    (long long)yyjson_get_sint(td_unconst(v)));
 }
 
@@ -81,7 +91,8 @@ static void handlers(const yyjson_val *h, const char *path, struct td_causes *re
 
 static void hooks(const yyjson_val *c, const char *path, struct td_causes *ret)
 {
-	static const char *const names[] = {"postStart", "preStop"}, *const kinds[] = {"exec", "httpGet", "tcpSocket", "sleep"};
+	static const char *const names[] = {"postStart", "preStop"}, *const kinds[] = {"exec", "httpGet", "tcpSocket",
+										       "sleep"};
 	for (size_t i = 0; i < TD_LEN(names); i++) {
 		const yyjson_val *h = td_jkey(td_jkey(c, "lifecycle"), names[i]);
 		bool any = false;
@@ -138,7 +149,8 @@ void td_container_parts_check(const yyjson_val *c, const char *path, struct td_c
 	if (esc && !yyjson_get_bool(td_unconst(esc)) && (admin || td_jbool(sc, "privileged", false)))
 		td_cause_at(ret, "FieldValueInvalid", path, ".securityContext",
 			    "Invalid value: %s: cannot set `allowPrivilegeEscalation` to false and `%s`",
-			    admin ? "CAP_SYS_ADMIN" : "privileged", admin ? "capabilities.Add` CAP_SYS_ADMIN" : "privileged` to true");
+			    admin ? "CAP_SYS_ADMIN" : "privileged",
+			    admin ? "capabilities.Add` CAP_SYS_ADMIN" : "privileged` to true");
 }
 
 // ---- the spec ----
@@ -169,12 +181,14 @@ void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_cau
 		td_auto_free char *tail = td_asprintf(".securityContext.supplementalGroups[%zu]", i);
 		if (yyjson_is_int(v) && (yyjson_get_sint(v) < 0 || yyjson_get_sint(v) > INT32_MAX))
 			td_cause_at(ret, "FieldValueInvalid", path, tail,
-				    "Invalid value: %lld: must be between 0 and 2147483647, inclusive", (long long)yyjson_get_sint(v));
+				    "Invalid value: %lld: must be between 0 and 2147483647, inclusive",
+				    (long long)yyjson_get_sint(v));
 	}
 	const char *node = td_jstr_or(spec, "nodeName", "");
 	if (*node)
 		faults(TD_N_SUBDOMAIN, node, path, ".nodeName", ret);
-	static const char *const terms = "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+	static const char *const terms =
+		"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
 	size_t j, m;
 	yyjson_val *f;
 	yyjson_arr_foreach (td_jget(spec, terms), i, max, v)
@@ -182,6 +196,7 @@ void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_cau
 			td_auto_free char *tail = td_asprintf(".%s[%zu].matchFields[%zu].key", terms, i, j);
 			if (!td_streq(td_jstr(f, "key"), "metadata.name"))
 				td_cause_at(ret, "FieldValueInvalid", path, tail,
-					    "Invalid value: \"%.100s\": not a valid field selector key", td_jstr_or(f, "key", ""));
+					    "Invalid value: \"%.100s\": not a valid field selector key",
+					    td_jstr_or(f, "key", ""));
 		}
 }

@@ -1,6 +1,7 @@
-// Fields that are valid Kubernetes, but that embedded nodes and the embedded API do not serve: refused at the door by name, with what to do
-// instead. Nothing is ignored silently: t/test_openapi.py walks the fields of a real Kubernetes and knows for every one whether it is
-// served, without effect by nature (imagePullSecrets: images are local), or in this file.
+// Fields that are valid Kubernetes, but that embedded nodes and the embedded API do not serve: refused at the door by
+// name, with what to do instead. Nothing is ignored silently: t/test_openapi.py walks the fields of a real Kubernetes
+// and knows for every one whether it is served, without effect by nature (imagePullSecrets: images are local), or in
+// this file.
 #include "api/kinds_priv.h"
 
 #include <string.h>
@@ -46,11 +47,13 @@ static const struct rule pod_rules[] = {
 	{"*." SC "windowsOptions", SET, NULL, "embedded nodes run Linux"},
 	{"*.env[].valueFrom.fileKeyRef", SET, NULL,
 	 "variables come from value, configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef"},
-	{"*.ports[].hostIP", SET, NULL, "nodes forward no ports; the pod answers at its own address, also from this machine"},
+	{"*.ports[].hostIP", SET, NULL,
+	 "nodes forward no ports; the pod answers at its own address, also from this machine"},
 	{"*.resources.claims", SET, NULL, DRA},
 	{"*.restartPolicyRules", SET, NULL, "use the pod's restartPolicy"},
 	{"*.volumeMounts[].recursiveReadOnly", NOT_IN, "Disabled", "use readOnly"},
-	{"*.volumeMounts[].mountPropagation", NOT_IN, "None HostToContainer", "mounts made inside a container stay there"},
+	{"*.volumeMounts[].mountPropagation", NOT_IN, "None HostToContainer",
+	 "mounts made inside a container stay there"},
 	{"*.volumeDevices", SET, NULL, VOL},
 	{"*.livenessProbe.grpc", SET, NULL, PROBE},
 	{"*.readinessProbe.grpc", SET, NULL, PROBE},
@@ -59,8 +62,10 @@ static const struct rule pod_rules[] = {
 	{"*.readinessProbe.httpGet.scheme", NOT_IN, "HTTP", PROBE},
 	{"*.startupProbe.httpGet.scheme", NOT_IN, "HTTP", PROBE},
 	{"*.lifecycle.stopSignal", SET, NULL, "containers are stopped by SIGTERM"},
-	{"*.lifecycle.postStart.httpGet.scheme", NOT_IN, "HTTP", "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
-	{"*.lifecycle.preStop.httpGet.scheme", NOT_IN, "HTTP", "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
+	{"*.lifecycle.postStart.httpGet.scheme", NOT_IN, "HTTP",
+	 "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
+	{"*.lifecycle.preStop.httpGet.scheme", NOT_IN, "HTTP",
+	 "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
 	{"*.lifecycle.postStart.tcpSocket", SET, NULL, "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
 	{"*.lifecycle.preStop.tcpSocket", SET, NULL, "embedded nodes have exec, httpGet (HTTP) and sleep hooks"},
 	{"volumes[].emptyDir.medium", NOT_IN, "Memory", "use \"\" or Memory"},
@@ -103,9 +108,11 @@ static const struct rule job_rules[] = {
 };
 static const struct rule set_rules[] = {
 	{"volumeClaimTemplates", SET, NULL,
-	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir in "
+	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir "
+	 "in "
 	 "spec.template.spec.volumes"},
-	{"updateStrategy.rollingUpdate.partition", NOT_ZERO, NULL, "old templates are not kept; use updateStrategy OnDelete"},
+	{"updateStrategy.rollingUpdate.partition", NOT_ZERO, NULL,
+	 "old templates are not kept; use updateStrategy OnDelete"},
 	{0},
 };
 static const struct rule service_rules[] = {
@@ -165,7 +172,8 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 	yyjson_val *m = td_unconst(v);
 	switch (r->when) {
 	case SET: // an empty list or text says nothing; an empty object does
-		return !yyjson_is_null(m) && !(yyjson_is_arr(m) && !yyjson_arr_size(m)) && !(yyjson_is_str(m) && !yyjson_get_len(m));
+		return !yyjson_is_null(m) && !(yyjson_is_arr(m) && !yyjson_arr_size(m)) &&
+		       !(yyjson_is_str(m) && !yyjson_get_len(m));
 	case IS_TRUE:
 		return yyjson_is_true(m);
 	case IS_FALSE:
@@ -179,15 +187,19 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 }
 
 // Walks `path` down from v; `at` is where v lies in the object.
-static void walk(const struct rule *r, const char *path, const yyjson_val *v, const char *by, struct td_buf *at, struct td_causes *ret)
+static void walk(const struct rule *r, const char *path, const yyjson_val *v, const char *by, struct td_buf *at,
+		 struct td_causes *ret)
 {
 	if (!v)
 		return;
 	if (!*path) {
 		if (!hit(r, v))
 			return;
-		td_auto_free char *text = yyjson_is_str(td_unconst(v)) ? td_asprintf(" %s", yyjson_get_str(td_unconst(v))) : td_strdup("");
-		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), "", "Forbidden:%s is not served by %s: %s", text, by, r->why);
+		td_auto_free char *text = yyjson_is_str(td_unconst(v))
+						  ? td_asprintf(" %s", yyjson_get_str(td_unconst(v)))
+						  : td_strdup("");
+		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), "", "Forbidden:%s is not served by %s: %s",
+			    text, by, r->why);
 		return;
 	}
 	size_t len = at->len, n = strcspn(path, ".["), i, max;
@@ -221,19 +233,19 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 			td_auto_free char *f = td_asprintf("%s.%s[%zu]", path, lists[l], i);
 			const char *restart = td_jstr(c, "restartPolicy");
 			if (restart && (l || strcmp(restart, "Always")))
-				td_cause_at(
-					ret, "FieldValueForbidden", f, ".restartPolicy",
-					"Forbidden: %s is not served by embedded nodes: only init containers may say Always; use the pod's "
-					"restartPolicy",
-					restart);
+				td_cause_at(ret, "FieldValueForbidden", f, ".restartPolicy",
+					    "Forbidden: %s is not served by embedded nodes: only init containers may "
+					    "say Always; use the pod's "
+					    "restartPolicy",
+					    restart);
 			yyjson_arr_foreach (td_jkey(c, "ports"), k, n, p) {
 				if (host || !td_jint(p, "hostPort", 0))
 					continue;
 				td_auto_free char *tail = td_asprintf(".ports[%zu].hostPort", k);
-				td_cause_at(
-					ret, "FieldValueForbidden", f, tail,
-					"Forbidden: is not served by embedded nodes: nodes forward no ports; the pod answers at its own "
-					"address, also from this machine");
+				td_cause_at(ret, "FieldValueForbidden", f, tail,
+					    "Forbidden: is not served by embedded nodes: nodes forward no ports; the "
+					    "pod answers at its own "
+					    "address, also from this machine");
 			}
 		}
 }
@@ -261,10 +273,10 @@ static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 	size_t i, max, len = at->len;
 	yyjson_val *k, *x;
 	if (yyjson_arr_size(td_jkey(v, "x-kubernetes-validations")))
-		td_cause_at(
-			ret, "FieldValueForbidden", td_buf_str(at), ".x-kubernetes-validations",
-			"Forbidden: is not served by the embedded API: rules in CEL are not checked here; use pattern, enum, minimum and "
-			"the like");
+		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), ".x-kubernetes-validations",
+			    "Forbidden: is not served by the embedded API: rules in CEL are not checked here; use "
+			    "pattern, enum, minimum and "
+			    "the like");
 	yyjson_arr_foreach (td_unconst(v), i, max, x) {
 		td_buf_printf(at, "[%zu]", i);
 		cel(x, at, ret);
@@ -311,7 +323,8 @@ size_t td_served_check(const struct td_kind *k, const yyjson_val *obj, const yyj
 	for (size_t i = 0; i < now.n; i++) {
 		bool stored = false;
 		for (size_t j = 0; j < was.n; j++)
-			stored = stored || (!strcmp(now.v[i].field, was.v[j].field) && !strcmp(now.v[i].message, was.v[j].message));
+			stored = stored || (!strcmp(now.v[i].field, was.v[j].field) &&
+					    !strcmp(now.v[i].message, was.v[j].message));
 		if (!stored)
 			td_cause_add(ret, now.v[i].reason, now.v[i].field, "%s", now.v[i].message);
 	}

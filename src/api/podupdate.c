@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#define MUTABLE                                                                                                                            \
-	"pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"                          \
-	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"                                        \
+#define MUTABLE                                                                                                        \
+	"pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"      \
+	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"                    \
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
 // Every element of a is in b.
@@ -136,7 +136,8 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 	restore(d, copy, old, "schedulingGates");
 	if (yyjson_arr_size(td_jkey(old, "schedulingGates")))
 		restore_gated(d, copy, old, now);
-	if (td_jint(old, "terminationGracePeriodSeconds", 0) < 0 && td_jint(now, "terminationGracePeriodSeconds", 0) == 1)
+	if (td_jint(old, "terminationGracePeriodSeconds", 0) < 0 &&
+	    td_jint(now, "terminationGracePeriodSeconds", 0) == 1)
 		restore(d, copy, old, "terminationGracePeriodSeconds");
 	td_auto(td_json_unref) struct td_json *rest = td_json_from_mut(copy);
 	if (td_jequal(td_json_root(rest), old))
@@ -175,16 +176,20 @@ static void check_addresses(const yyjson_val *status, const char *key, struct td
 		td_auto_free char *at = td_asprintf("status.%s[%zu]", key, i);
 		if (!td_is_ip(ip, &six))
 			td_cause_add(ret, "FieldValueInvalid", at,
-				     "Invalid value: \"%.100s\": must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", ip);
+				     "Invalid value: \"%.100s\": must be a valid IP address, (e.g. 10.9.8.7 or "
+				     "2001:db8::ffff)",
+				     ip);
 		else
 			families[six]++;
 	}
 	td_auto_free char *at = td_asprintf("status.%s", key), *one = td_strndup(key, strlen(key) - 1);
 	const char *first = td_jstr(yyjson_arr_get_first(list), "ip"), *alone = td_jkey_str(status, one);
 	if (first && alone && strcmp(first, alone) != 0)
-		td_cause_at(ret, "FieldValueInvalid", at, "[0].ip", "Invalid value: \"%.100s\": must be equal to `%s`", first, one);
+		td_cause_at(ret, "FieldValueInvalid", at, "[0].ip", "Invalid value: \"%.100s\": must be equal to `%s`",
+			    first, one);
 	if (families[0] > 1 || families[1] > 1)
-		td_cause_add(ret, "FieldValueInvalid", at, "Invalid value: may specify no more than one IP for each IP family");
+		td_cause_add(ret, "FieldValueInvalid", at,
+			     "Invalid value: may specify no more than one IP for each IP family");
 }
 
 size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)

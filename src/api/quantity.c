@@ -82,10 +82,10 @@ int td_quantity_read(const char *s, __int128 *ret_milli, enum td_quantity_family
 	int ten, two;
 	enum td_quantity_family family;
 	if (!seen || !suffix(p, &ten, &two, &family))
-		return td_fail(
-			err, TD_INVALID,
-			"quantity \"%.40s\": write a number with one of the suffixes m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei or none",
-			s);
+		return td_fail(err, TD_INVALID,
+			       "quantity \"%.40s\": write a number with one of the suffixes m, k, M, G, T, P, E, Ki, "
+			       "Mi, Gi, Ti, Pi, Ei or none",
+			       s);
 	for (ten += 3 - frac; two > 0 && m; two--)
 		if (__builtin_mul_overflow(m, 2, &m))
 			return td_fail(err, TD_INVALID, "quantity \"%.40s\" is too large", s);
@@ -169,7 +169,9 @@ int td_quantity_canonical(const char *s, char buf[TD_QUANTITY_LEN], struct td_er
 		return 0;
 	}
 	if (m % 1000) {
-		int64_t whole = (int64_t)(abs / 1000); // in two parts: thousandths of large values have more bits than printf takes
+		int64_t whole =
+			(int64_t)(abs /
+				  1000); // in two parts: thousandths of large values have more bits than printf takes
 		int part = (int)(abs % 1000);
 		const char *sign = m < 0 ? "-" : "";
 		if (whole)

@@ -13,7 +13,8 @@ static void at(struct td_causes *c, const char *reason, const char *where, const
 	td_cause_add(c, reason, f, "%s", text);
 }
 
-static void unsupported(struct td_causes *c, const char *where, const char *field, const char *value, const char *supported)
+static void unsupported(struct td_causes *c, const char *where, const char *field, const char *value,
+			const char *supported)
 {
 	td_auto_free char *text = td_asprintf("Unsupported value: \"%.200s\": supported values: %s", value, supported);
 	at(c, "FieldValueNotSupported", where, field, text);
@@ -35,16 +36,20 @@ static void rules_check(const yyjson_val *obj, bool namespaced, struct td_causes
 	size_t i, n;
 	yyjson_arr_foreach (td_jkey(obj, "rules"), i, n, r) {
 		td_auto_free char *where = td_asprintf("rules[%zu]", i);
-		size_t urls = yyjson_arr_size(td_jkey(r, "nonResourceURLs")), groups = yyjson_arr_size(td_jkey(r, "apiGroups")),
-		       resources = yyjson_arr_size(td_jkey(r, "resources")), names = yyjson_arr_size(td_jkey(r, "resourceNames"));
+		size_t urls = yyjson_arr_size(td_jkey(r, "nonResourceURLs")),
+		       groups = yyjson_arr_size(td_jkey(r, "apiGroups")),
+		       resources = yyjson_arr_size(td_jkey(r, "resources")),
+		       names = yyjson_arr_size(td_jkey(r, "resourceNames"));
 		if (!yyjson_arr_size(td_jkey(r, "verbs")))
-			at(ret, "FieldValueRequired", where, "verbs", "Required value: verbs must contain at least one value");
+			at(ret, "FieldValueRequired", where, "verbs",
+			   "Required value: verbs must contain at least one value");
 		if (urls) {
 			td_auto_free char *list = td_json_text(td_jkey(r, "nonResourceURLs"), NULL);
-			td_auto_free char *a =
-				td_asprintf("Invalid value: %.300s: namespaced rules cannot apply to non-resource URLs", list);
-			td_auto_free char *b = td_asprintf(
-				"Invalid value: %.300s: rules cannot apply to both regular resources and non-resource URLs", list);
+			td_auto_free char *a = td_asprintf(
+				"Invalid value: %.300s: namespaced rules cannot apply to non-resource URLs", list);
+			td_auto_free char *b = td_asprintf("Invalid value: %.300s: rules cannot apply to both regular "
+							   "resources and non-resource URLs",
+							   list);
 			if (namespaced)
 				at(ret, "FieldValueInvalid", where, "nonResourceURLs", a);
 			if (groups || resources || names)
@@ -62,12 +67,14 @@ static void rules_check(const yyjson_val *obj, bool namespaced, struct td_causes
 
 static void subject_check(const yyjson_val *s, const char *where, bool namespaced, struct td_causes *ret)
 {
-	const char *kind = td_jstr_or(s, "kind", ""), *name = td_jstr_or(s, "name", ""), *group = td_jstr_or(s, "apiGroup", "");
+	const char *kind = td_jstr_or(s, "kind", ""), *name = td_jstr_or(s, "name", ""),
+		   *group = td_jstr_or(s, "apiGroup", "");
 	if (!*name)
 		at(ret, "FieldValueRequired", where, "name", "Required value");
 	if (!strcmp(kind, "ServiceAccount")) {
 		if (*name && !td_is_dns_subdomain(name)) {
-			td_auto_free char *text = td_asprintf("Invalid value: \"%.260s\": no name of a service account", name);
+			td_auto_free char *text =
+				td_asprintf("Invalid value: \"%.260s\": no name of a service account", name);
 			at(ret, "FieldValueInvalid", where, "name", text);
 		}
 		if (*group)
@@ -85,7 +92,8 @@ static void subject_check(const yyjson_val *s, const char *where, bool namespace
 static void binding(const yyjson_val *obj, const yyjson_val *old, bool namespaced, struct td_causes *ret)
 {
 	const yyjson_val *ref = td_jkey(obj, "roleRef");
-	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""), *group = td_jstr_or(ref, "apiGroup", "");
+	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""),
+		   *group = td_jstr_or(ref, "apiGroup", "");
 	if (strcmp(group, GROUP) != 0)
 		unsupported(ret, "roleRef", "apiGroup", group, "\"" GROUP "\"");
 	if (strcmp(kind, "ClusterRole") != 0 && !(namespaced && !strcmp(kind, "Role")))
@@ -105,7 +113,8 @@ static void binding(const yyjson_val *obj, const yyjson_val *old, bool namespace
 	}
 	if (old && !td_jequal(ref, td_jkey(old, "roleRef")))
 		td_cause_add(ret, "FieldValueInvalid", "roleRef",
-			     "Invalid value: {\"APIGroup\":\"%.100s\",\"Kind\":\"%.100s\",\"Name\":\"%.260s\"}: cannot change roleRef",
+			     "Invalid value: {\"APIGroup\":\"%.100s\",\"Kind\":\"%.100s\",\"Name\":\"%.260s\"}: cannot "
+			     "change roleRef",
 			     group, kind, name);
 }
 

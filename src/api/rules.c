@@ -30,7 +30,8 @@ void td_percent_check(const yyjson_val *obj, const char *path, struct td_causes 
 	if (td_is_percent_or_count(td_jget(obj, path)))
 		return;
 	td_auto_free char *t = td_json_text(td_jget(obj, path), NULL);
-	td_cause_add(ret, "FieldValueInvalid", path, "Invalid value: %s: must be a non-negative number or a percentage such as 25%%", t);
+	td_cause_add(ret, "FieldValueInvalid", path,
+		     "Invalid value: %s: must be a non-negative number or a percentage such as 25%%", t);
 }
 
 static void service_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
@@ -62,7 +63,8 @@ static size_t service_check(const yyjson_val *obj, const yyjson_val *old, struct
 		if (n > 1 && !*name)
 			td_cause_add(ret, "FieldValueRequired", f, "Required value");
 		else if (*name && !td_is_dns_label(name))
-			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%.80s\": must be a lowercase RFC 1123 label", name);
+			td_cause_add(ret, "FieldValueInvalid", f,
+				     "Invalid value: \"%.80s\": must be a lowercase RFC 1123 label", name);
 	}
 	yyjson_arr_foreach (td_jget(obj, "spec.ports"), i, max, p) {
 		td_auto_free char *f = td_asprintf("spec.ports[%zu].targetPort", i);
@@ -71,10 +73,12 @@ static size_t service_check(const yyjson_val *obj, const yyjson_val *old, struct
 			td_port_name_check(yyjson_get_str(td_unconst(t)), f, "", ret);
 		else if (t && yyjson_is_int(td_unconst(t)) &&
 			 (yyjson_get_sint(td_unconst(t)) < 1 || yyjson_get_sint(td_unconst(t)) > 65535))
-			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: %lld: must be between 1 and 65535, inclusive",
+			td_cause_add(ret, "FieldValueInvalid", f,
+				     "Invalid value: %lld: must be between 1 and 65535, inclusive",
 				     (long long)yyjson_get_sint(td_unconst(t)));
 	}
-	if (yyjson_arr_size(td_jget(obj, "status.loadBalancer.ingress")) && !td_streq(td_jstr(obj, "spec.type"), "LoadBalancer"))
+	if (yyjson_arr_size(td_jget(obj, "status.loadBalancer.ingress")) &&
+	    !td_streq(td_jstr(obj, "spec.type"), "LoadBalancer"))
 		td_cause_add(ret, "FieldValueForbidden", "status.loadBalancer.ingress",
 			     "Forbidden: may only be used when `spec.type` is 'LoadBalancer'");
 	td_labels_check(td_jget(obj, "spec.selector"), "spec.selector", ret);
@@ -116,14 +120,16 @@ static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_
 	static const char *const fields[] = {"spec.minAvailable", "spec.maxUnavailable"};
 	size_t before = ret->n;
 	if (td_jget(obj, fields[0]) && td_jget(obj, fields[1]))
-		td_cause_add(ret, "FieldValueInvalid", "spec", "Invalid value: minAvailable and maxUnavailable cannot be both set");
+		td_cause_add(ret, "FieldValueInvalid", "spec",
+			     "Invalid value: minAvailable and maxUnavailable cannot be both set");
 	for (size_t i = 0; i < TD_LEN(fields); i++) {
 		const char *s = td_jstr(obj, fields[i]);
 		long long n;
 		td_auto_free char *digits = s ? td_strndup(s, strcspn(s, "%")) : NULL;
 		td_percent_check(obj, fields[i], ret);
 		if (digits && td_parse_i64(digits, &n) && n > 100)
-			td_cause_add(ret, "FieldValueInvalid", fields[i], "Invalid value: \"%s\": must not be greater than 100%%", s);
+			td_cause_add(ret, "FieldValueInvalid", fields[i],
+				     "Invalid value: \"%s\": must not be greater than 100%%", s);
 	}
 	yyjson_val *sel = td_jget(obj, "spec.selector");
 	td_auto(td_selector_free) struct td_selector *parsed = NULL;

@@ -30,8 +30,8 @@ void td_path_key(struct td_buf *b, const char *key)
 {
 	bool plain = *key;
 	for (const char *p = key; *p; p++)
-		plain = plain && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_' ||
-				  *p == '$' || *p == '-');
+		plain = plain && ((*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') ||
+				  *p == '_' || *p == '$' || *p == '-');
 	if (!plain)
 		td_buf_printf(b, "[%s]", key);
 	else
@@ -151,12 +151,14 @@ static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *p
 			td_path_key(path, key);
 		if (unknown && ret)
 			td_strv_add(ret, td_buf_str(path));
-		// A null where none is allowed means "not given", as it does to Kubernetes' own types; in a map of strings, an empty one.
+		// A null where none is allowed means "not given", as it does to Kubernetes' own types; in a map of
+		// strings, an empty one.
 		if (c && yyjson_mut_is_null(x) && c == s->additional && c->type == TD_S_STRING && !c->nullable) {
 			yyjson_mut_set_str(x, "");
 			continue;
 		}
-		if (unknown || (c && !c->nullable && yyjson_mut_is_null(x) && (c->type != TD_S_ANY || c->int_or_string)))
+		if (unknown ||
+		    (c && !c->nullable && yyjson_mut_is_null(x) && (c->type != TD_S_ANY || c->int_or_string)))
 			yyjson_mut_obj_iter_remove(&it);
 		else if (c && yyjson_mut_is_ctn(x))
 			prune(c, x, path, ret);

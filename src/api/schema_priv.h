@@ -1,5 +1,5 @@
-// The compiled schema: one node per structural node, all in one arena, immutable once compiled. Built-in kinds share the nodes of the parts
-// that they name.
+// The compiled schema: one node per structural node, all in one arena, immutable once compiled. Built-in kinds share
+// the nodes of the parts that they name.
 #pragma once
 
 #include "api/schema.h"
@@ -56,11 +56,11 @@ struct td_schema {
 	const struct td_logic *logic;
 };
 
-// The schema of a whole object of a kind: raw with apiVersion, kind and metadata. shared: raw may hold $ref to shared parts, and the result
-// lives as long as the process; else as td_schema_compile.
-// ret_problem (NULL: not asked for) gets one cause on failure; its field is the place below the schema's root, "" for the root itself.
-int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret, struct td_causes *ret_problem,
-			   struct td_error *err);
+// The schema of a whole object of a kind: raw with apiVersion, kind and metadata. shared: raw may hold $ref to shared
+// parts, and the result lives as long as the process; else as td_schema_compile. ret_problem (NULL: not asked for) gets
+// one cause on failure; its field is the place below the schema's root, "" for the root itself.
+int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret,
+			   struct td_causes *ret_problem, struct td_error *err);
 
 // ---- shared.c: parts of built-in kinds, named by $ref ----
 struct td_shared {
@@ -69,13 +69,15 @@ struct td_shared {
 	struct td_schema *s; // once compiled
 };
 struct td_shared *td_shared_find(const char *name);
-// v, a node with a $ref and other words, as one node; $refs below it stay. Kept for ever; callers hold compile.c's lock.
+// v, a node with a $ref and other words, as one node; $refs below it stay. Kept for ever; callers hold compile.c's
+// lock.
 yyjson_val *td_shared_flat(yyjson_val *v);
 // A copy of v with every $ref written out.
 yyjson_mut_val *td_shared_inline(yyjson_mut_doc *d, const yyjson_val *v);
 
-const struct td_schema *td_schema_prop(const struct td_schema *s, const char *key); // declared, or of the map; NULL: unknown
-int td_schema_cmp_prop(const void *a, const void *b);                               // of struct td_prop, by name
+const struct td_schema *td_schema_prop(const struct td_schema *s,
+				       const char *key); // declared, or of the map; NULL: unknown
+int td_schema_cmp_prop(const void *a, const void *b);    // of struct td_prop, by name
 const struct td_schema *td_schema_declared(const struct td_schema *s, const char *key);
 // Writes quantities as they are stored (0.5 → 500m), in place; part of td_schema_default.
 void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);

@@ -54,18 +54,19 @@ static int finish(struct td_selector *s, struct td_error *err)
 	for (size_t i = 0; i < s->n; i++) {
 		struct req *q = &s->v[i];
 		if (!td_is_qualified_name(q->key))
-			return td_fail(
-				err, TD_INVALID,
-				"label key \"%.80s\": write [subdomain/]name with letters, digits, '-', '_' and '.', at most 63 characters",
-				q->key);
+			return td_fail(err, TD_INVALID,
+				       "label key \"%.80s\": write [subdomain/]name with letters, digits, '-', '_' and "
+				       "'.', at most 63 characters",
+				       q->key);
 		if (q->values.n > 1)
 			qsort(q->values.v, q->values.n, sizeof(char *), cmp_str);
 		long long num;
 		for (size_t k = 0; k < q->values.n; k++) {
 			const char *v = q->values.v[k];
 			if (q->op == TD_OP_GT || q->op == TD_OP_LT ? !td_parse_i64(v, &num) : !td_is_label_value(v))
-				return td_fail(err, TD_INVALID, "value \"%.80s\" of label key \"%.80s\" is %s", v, q->key,
-					       q->op == TD_OP_GT || q->op == TD_OP_LT ? "no integer" : "no valid label value");
+				return td_fail(
+					err, TD_INVALID, "value \"%.80s\" of label key \"%.80s\" is %s", v, q->key,
+					q->op == TD_OP_GT || q->op == TD_OP_LT ? "no integer" : "no valid label value");
 		}
 	}
 	if (s->n > 1)
@@ -136,7 +137,9 @@ static int one(const char **ps, struct td_selector *sel, struct td_error *err, c
 		n = word_len(s);
 		bool in = n == 2 && !strncmp(s, "in", 2);
 		if (!in && !(n == 5 && !strncmp(s, "notin", 5)))
-			return td_fail(err, TD_INVALID, "selector: one of =, ==, !=, in, notin, <, > expected at character %td", s - all);
+			return td_fail(err, TD_INVALID,
+				       "selector: one of =, ==, !=, in, notin, <, > expected at character %td",
+				       s - all);
 		q->op = in ? TD_OP_IN : TD_OP_NOT_IN;
 		s += n;
 		int r = set_of_values(&s, q, err, all);
@@ -200,13 +203,16 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 		q->key = td_strdup(td_jstr_or(x, "key", ""));
 		const char *op = td_jstr_or(x, "operator", "");
 		if (!td_op_parse(op, false, &q->op))
-			return td_fail(err, TD_INVALID, "matchExpressions[%zu].operator \"%.40s\": write In, NotIn, Exists or DoesNotExist",
-				       i, op);
+			return td_fail(
+				err, TD_INVALID,
+				"matchExpressions[%zu].operator \"%.40s\": write In, NotIn, Exists or DoesNotExist", i,
+				op);
 		size_t j, m;
 		yyjson_val *s;
 		yyjson_arr_foreach (td_jkey(x, "values"), j, m, s) {
 			if (!yyjson_is_str(s))
-				return td_fail(err, TD_INVALID, "matchExpressions[%zu].values[%zu]: must be a string", i, j);
+				return td_fail(err, TD_INVALID, "matchExpressions[%zu].values[%zu]: must be a string",
+					       i, j);
 			td_strv_add(&q->values, yyjson_get_str(s));
 		}
 		bool set = q->op == TD_OP_IN || q->op == TD_OP_NOT_IN;
@@ -295,7 +301,10 @@ char *td_selector_text(const struct td_selector *s)
 		if (q->op == TD_OP_EXISTS || q->op == TD_OP_NOT_EXISTS)
 			continue;
 		if (q->values.n == 1) {
-			td_buf_puts(&b, q->op == TD_OP_IN ? "=" : q->op == TD_OP_NOT_IN ? "!=" : q->op == TD_OP_GT ? ">" : "<");
+			td_buf_puts(&b, q->op == TD_OP_IN       ? "="
+					: q->op == TD_OP_NOT_IN ? "!="
+					: q->op == TD_OP_GT     ? ">"
+								: "<");
 			td_buf_puts(&b, q->values.v[0]);
 			continue;
 		}
@@ -350,11 +359,13 @@ int td_field_selector_parse(const char *s, struct td_field_selector **ret, struc
 	td_auto(td_field_selector_free) struct td_field_selector *sel = td_calloc(1, sizeof(*sel));
 	const char *p = skip(s ? s : "");
 	if (strlen(p) > SELECTOR_MAX)
-		return td_fail(err, TD_INVALID, "field selector of %zu bytes: the limit is %d", strlen(p), SELECTOR_MAX);
+		return td_fail(err, TD_INVALID, "field selector of %zu bytes: the limit is %d", strlen(p),
+			       SELECTOR_MAX);
 	while (*p) {
 		size_t n = strcspn(p, "=!,");
 		if (!n || p[n] == ',' || !p[n] || (p[n] == '!' && p[n + 1] != '='))
-			return td_fail(err, TD_INVALID, "field selector \"%.80s\": write path=value, path==value or path!=value", p);
+			return td_fail(err, TD_INVALID,
+				       "field selector \"%.80s\": write path=value, path==value or path!=value", p);
 		sel->v = td_realloc(sel->v, (sel->n + 1) * sizeof(*sel->v));
 		struct fterm *t = &sel->v[sel->n++];
 		*t = (struct fterm){td_strndup(p, n), NULL, p[n] == '!'};
@@ -374,14 +385,16 @@ bool td_field_selector_matches(const struct td_field_selector *s, const yyjson_v
 		const char *have = yyjson_get_str((yyjson_val *)(uintptr_t)v);
 		char number[32];
 		if (yyjson_is_int((yyjson_val *)(uintptr_t)v)) { // a selectable field of a custom resource
-			snprintf(number, sizeof(number), "%lld", (long long)yyjson_get_sint((yyjson_val *)(uintptr_t)v));
+			snprintf(number, sizeof(number), "%lld",
+				 (long long)yyjson_get_sint((yyjson_val *)(uintptr_t)v));
 			have = number;
 		}
 		if (!have)
 			have = yyjson_is_true((yyjson_val *)(uintptr_t)v)    ? "true"
 			       : yyjson_is_false((yyjson_val *)(uintptr_t)v) ? "false"
 									     : "";
-		// A boolean that is absent is false: spec.unschedulable=false selects the nodes that never had the field.
+		// A boolean that is absent is false: spec.unschedulable=false selects the nodes that never had the
+		// field.
 		bool eq = !strcmp(have, s->v[i].value) || (!v && !strcmp(s->v[i].value, "false"));
 		if (eq == s->v[i].negated)
 			return false;

@@ -1,4 +1,5 @@
-// The parts that kinds share: written once in kinds/defs.yaml, parsed once, and compiled once (compile.c). A kind names one by
+// The parts that kinds share: written once in kinds/defs.yaml, parsed once, and compiled once (compile.c). A kind names
+// one by
 // {"$ref": "podSpec"}; words beside the $ref stand over those of the part, properties of both are joined.
 #include "api/schema_priv.h"
 

@@ -173,7 +173,8 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 char *td_status_invalid_message(const char *group, const char *kind, const char *name, const struct td_causes *c)
 {
 	td_auto_buf struct td_buf b = {0};
-	td_buf_printf(&b, "%s%s%s \"%s\" is invalid", kind ? kind : "", group && *group ? "." : "", group ? group : "", name ? name : "");
+	td_buf_printf(&b, "%s%s%s \"%s\" is invalid", kind ? kind : "", group && *group ? "." : "", group ? group : "",
+		      name ? name : "");
 	size_t n = c ? c->n : 0;
 	if (n)
 		td_buf_puts(&b, n > 1 ? ": [" : ": ");

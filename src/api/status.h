@@ -4,12 +4,13 @@
 #include "base/err.h"
 #include "json/json.h"
 
-// Why a field was refused. reason: FieldValueInvalid, FieldValueRequired, FieldValueDuplicate, FieldValueNotSupported, FieldValueForbidden,
-// …
+// Why a field was refused. reason: FieldValueInvalid, FieldValueRequired, FieldValueDuplicate, FieldValueNotSupported,
+// FieldValueForbidden, …
 enum td_cause_kind {
 	TD_CAUSE_OTHER,
 	TD_CAUSE_FORBIDDEN,   // FieldValueForbidden
-	TD_CAUSE_UNDECODABLE, // a value that a typed decoder would not read: wrong type, base64, time, quantity, 32 bits
+	TD_CAUSE_UNDECODABLE, // a value that a typed decoder would not read: wrong type, base64, time, quantity, 32
+			      // bits
 };
 struct td_cause {
 	char *reason, *message, *field;
@@ -20,12 +21,14 @@ struct td_causes { // zero-initialised is empty
 	struct td_cause *v;
 	size_t n, cap;
 };
-void td_cause_add(struct td_causes *c, const char *reason, const char *field, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void td_cause_add(struct td_causes *c, const char *reason, const char *field, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 enum td_cause_kind td_cause_kind_of(const char *reason); // by the reason alone
 void td_causes_done(struct td_causes *c);
 #define td_auto_causes __attribute__((cleanup(td_causes_done)))
 
-// A Status document. reason "NotFound", "AlreadyExists", "Conflict", "Invalid", …; kind/name/group/uid for details, any may be NULL.
+// A Status document. reason "NotFound", "AlreadyExists", "Conflict", "Invalid", …; kind/name/group/uid for details, any
+// may be NULL.
 struct td_status {
 	int code;
 	const char *reason, *message, *kind, *group, *name, *uid;

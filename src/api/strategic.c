@@ -1,4 +1,5 @@
-// kubectl's strategic merge patch (Kubernetes community notes, "strategic-merge-patch"; order rules as in apimachinery's patch.go).
+// kubectl's strategic merge patch (Kubernetes community notes, "strategic-merge-patch"; order rules as in
+// apimachinery's patch.go).
 #include "api/schema_priv.h"
 
 #include <string.h>
@@ -55,7 +56,8 @@ static yyjson_mut_val *clean(struct smp *m, yyjson_val *v)
 static bool same(const char *key, const yyjson_mut_val *e, const yyjson_val *p)
 {
 	const yyjson_val *pv = key ? td_jkey(p, key) : p;
-	yyjson_mut_val *ev = key ? yyjson_mut_obj_get((yyjson_mut_val *)(uintptr_t)e, key) : (yyjson_mut_val *)(uintptr_t)e;
+	yyjson_mut_val *ev =
+		key ? yyjson_mut_obj_get((yyjson_mut_val *)(uintptr_t)e, key) : (yyjson_mut_val *)(uintptr_t)e;
 	if (!pv || !ev)
 		return false;
 	td_auto_free char *a = td_json_mut_text(ev, NULL), *b = td_json_text(pv, NULL);
@@ -82,7 +84,8 @@ static void remove_same(yyjson_mut_val *list, const char *key, const yyjson_val 
 			yyjson_mut_arr_iter_remove(&it);
 }
 
-static int merge_list(struct smp *m, const struct td_schema *s, yyjson_mut_val *list, yyjson_val *patch, const char *name)
+static int merge_list(struct smp *m, const struct td_schema *s, yyjson_mut_val *list, yyjson_val *patch,
+		      const char *name)
 {
 	const char *key = s->merge_key && (!s->items || s->items->type == TD_S_OBJECT) ? s->merge_key : NULL;
 	size_t i, max;
@@ -106,7 +109,8 @@ static int merge_list(struct smp *m, const struct td_schema *s, yyjson_mut_val *
 			continue;
 		}
 		if (directive && strcmp(directive, "merge") && strcmp(directive, "replace"))
-			return td_fail(m->err, TD_INVALID, "%s[%zu]: $patch \"%.40s\": write merge, replace or delete", name, i, directive);
+			return td_fail(m->err, TD_INVALID, "%s[%zu]: $patch \"%.40s\": write merge, replace or delete",
+				       name, i, directive);
 		yyjson_mut_val *old = find(list, key, p);
 		if (!old)
 			yyjson_mut_arr_append(list, clean(m, p));
@@ -131,8 +135,10 @@ static size_t index_in(const yyjson_mut_val *list, const char *key, const yyjson
 	return SIZE_MAX;
 }
 
-// Sorts the named elements as `order` says; the others keep their place relative to the order before (`before`), behind what is new.
-static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, const yyjson_mut_val *before, yyjson_val *order)
+// Sorts the named elements as `order` says; the others keep their place relative to the order before (`before`), behind
+// what is new.
+static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, const yyjson_mut_val *before,
+		      yyjson_val *order)
 {
 	yyjson_mut_val *named = yyjson_mut_arr(m->d), *rest = yyjson_mut_arr(m->d), *x;
 	size_t i, max;
@@ -253,12 +259,13 @@ static int merge_map(struct smp *m, const struct td_schema *s, yyjson_mut_val *t
 	return 0;
 }
 
-int td_strategic_merge(const struct td_schema *s, const yyjson_val *target, const yyjson_val *patch, struct td_json **ret,
-		       struct td_error *err)
+int td_strategic_merge(const struct td_schema *s, const yyjson_val *target, const yyjson_val *patch,
+		       struct td_json **ret, struct td_error *err)
 {
 	if (!yyjson_is_obj(td_unconst(patch)))
 		return td_fail(err, TD_INVALID, "strategic merge patch: an object is needed");
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_is_obj(td_unconst(target)) ? td_jm_copy(target) : td_jm_new();
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		yyjson_is_obj(td_unconst(target)) ? td_jm_copy(target) : td_jm_new();
 	struct smp m = {d, err};
 	int r = merge_map(&m, s, yyjson_mut_doc_get_root(d), td_unconst(patch));
 	if (!r)

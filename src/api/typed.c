@@ -51,7 +51,8 @@ static char *key_pe(const char *key)
 	return td_asprintf("f:%s", key);
 }
 
-static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v, bool containers, struct td_fields *to, int depth)
+static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v, bool containers, struct td_fields *to,
+		   int depth)
 {
 	size_t i, max;
 	yyjson_val *k, *x;
@@ -79,7 +80,8 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 	}
 }
 
-void td_typed_set(struct td_arena *a, const struct td_schema *s, const yyjson_val *v, bool containers, struct td_fields *to)
+void td_typed_set(struct td_arena *a, const struct td_schema *s, const yyjson_val *v, bool containers,
+		  struct td_fields *to)
 {
 	set_of(a, s, td_unconst(v), containers, to, 0);
 }
@@ -139,8 +141,8 @@ static struct entry *items_find(const struct items *l, const char *pe)
 }
 #define td_auto_items __attribute__((cleanup(items_done)))
 
-static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old, yyjson_val *now, struct td_fields *changed,
-		 struct td_fields *removed, int depth)
+static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old, yyjson_val *now,
+		 struct td_fields *changed, struct td_fields *removed, int depth)
 {
 	size_t i, max;
 	yyjson_val *k, *x;
@@ -166,7 +168,8 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 			if (td_jkey(now, td_keystr(k)))
 				continue;
 			td_auto_free char *pe = key_pe(td_keystr(k));
-			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe), td_fields_get(a, removed, pe), depth + 1);
+			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe),
+			     td_fields_get(a, removed, pe), depth + 1);
 		}
 		return;
 	}
@@ -203,8 +206,8 @@ static void tidy(struct td_fields *f)
 	f->n = w;
 }
 
-void td_typed_diff(struct td_arena *a, const struct td_schema *s, const yyjson_val *old, const yyjson_val *now, struct td_fields *changed,
-		   struct td_fields *removed)
+void td_typed_diff(struct td_arena *a, const struct td_schema *s, const yyjson_val *old, const yyjson_val *now,
+		   struct td_fields *changed, struct td_fields *removed)
 {
 	if (!old && !now)
 		return;
@@ -221,7 +224,8 @@ static yyjson_mut_val *merge_lists(yyjson_mut_doc *d, const struct td_schema *s,
 	td_auto_items struct items was = {0}, is = {0};
 	items_init(&was, s, base);
 	items_init(&is, s, over);
-	// What is applied keeps its order; what only the base has stays in front of what it stood before, as far as that is possible.
+	// What is applied keeps its order; what only the base has stays in front of what it stood before, as far as
+	// that is possible.
 	size_t next = 0, b = 0;
 	td_auto_free bool *done = td_calloc(is.n + 1, sizeof(*done));
 	for (size_t i = 0; i < is.n || b < was.n;) {
@@ -240,8 +244,9 @@ static yyjson_mut_val *merge_lists(yyjson_mut_doc *d, const struct td_schema *s,
 			break;
 		if (!done[i] && items_find(&is, is.v[i].pe)->pos == i) { // the same item twice: the first counts
 			const struct entry *old = items_find(&was, is.v[i].pe);
-			yyjson_mut_arr_append(out, s->list_type == TD_L_MAP && old ? merge(d, s->items, old->v, is.v[i].v)
-										   : yyjson_val_mut_copy(d, is.v[i].v));
+			yyjson_mut_arr_append(out, s->list_type == TD_L_MAP && old
+							   ? merge(d, s->items, old->v, is.v[i].v)
+							   : yyjson_val_mut_copy(d, is.v[i].v));
 		}
 		done[i] = true;
 		if (twin && twin->pos == i)
@@ -272,7 +277,8 @@ static yyjson_mut_val *merge(yyjson_mut_doc *d, const struct td_schema *s, yyjso
 	return o;
 }
 
-yyjson_mut_val *td_typed_merge(yyjson_mut_doc *d, const struct td_schema *s, const yyjson_val *base, const yyjson_val *over)
+yyjson_mut_val *td_typed_merge(yyjson_mut_doc *d, const struct td_schema *s, const yyjson_val *base,
+			       const yyjson_val *over)
 {
 	return merge(d, s, td_unconst(base), td_unconst(over));
 }

@@ -4,12 +4,16 @@
 #include "api/fieldset.h"
 #include "api/schema_priv.h"
 
-// The fields that v sets: leaves, list items, and empty containers; with `containers` every map as well (as updates record them).
-void td_typed_set(struct td_arena *a, const struct td_schema *s, const yyjson_val *v, bool containers, struct td_fields *to);
+// The fields that v sets: leaves, list items, and empty containers; with `containers` every map as well (as updates
+// record them).
+void td_typed_set(struct td_arena *a, const struct td_schema *s, const yyjson_val *v, bool containers,
+		  struct td_fields *to);
 // What differs; any of the sets may be the same.
-void td_typed_diff(struct td_arena *a, const struct td_schema *s, const yyjson_val *old, const yyjson_val *now, struct td_fields *changed,
-		   struct td_fields *removed);
+void td_typed_diff(struct td_arena *a, const struct td_schema *s, const yyjson_val *old, const yyjson_val *now,
+		   struct td_fields *changed, struct td_fields *removed);
 // `over` laid over `base`: maps joined, list items matched by key, atomic values replaced.
-yyjson_mut_val *td_typed_merge(yyjson_mut_doc *d, const struct td_schema *s, const yyjson_val *base, const yyjson_val *over);
+yyjson_mut_val *td_typed_merge(yyjson_mut_doc *d, const struct td_schema *s, const yyjson_val *base,
+			       const yyjson_val *over);
 // Takes out of v what is in `gone` and in no branch of `keep`.
-void td_typed_remove(const struct td_schema *s, yyjson_mut_val *v, const struct td_fields *gone, struct td_fields *keep);
+void td_typed_remove(const struct td_schema *s, yyjson_mut_val *v, const struct td_fields *gone,
+		     struct td_fields *keep);

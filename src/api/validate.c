@@ -1,4 +1,5 @@
-// Validating a value against a compiled schema. Messages follow Kubernetes' field errors, so that tools that read them work.
+// Validating a value against a compiled schema. Messages follow Kubernetes' field errors, so that tools that read them
+// work.
 #include "api/names.h"
 #include "api/schema_priv.h"
 
@@ -29,11 +30,11 @@ static char *shown(const yyjson_val *v)
 	return t;
 }
 
-#define ADD(c, reason, ...)                                                                                                                \
-	do {                                                                                                                               \
-		(c)->n++;                                                                                                                  \
-		if ((c)->out && (c)->n <= CAUSES_MAX)                                                                                      \
-			td_cause_add((c)->out, reason, td_buf_str(&(c)->path), __VA_ARGS__);                                               \
+#define ADD(c, reason, ...)                                                                                            \
+	do {                                                                                                           \
+		(c)->n++;                                                                                              \
+		if ((c)->out && (c)->n <= CAUSES_MAX)                                                                  \
+			td_cause_add((c)->out, reason, td_buf_str(&(c)->path), __VA_ARGS__);                           \
 	} while (0)
 
 static void invalid(struct check *c, yyjson_val *v, const char *why)
@@ -71,8 +72,8 @@ static const char *type_name(yyjson_val *v)
 
 static bool integral(yyjson_val *v)
 {
-	return yyjson_is_int(v) ||
-	       (yyjson_is_real(v) && yyjson_get_real(v) == floor(yyjson_get_real(v)) && fabs(yyjson_get_real(v)) < 9e15);
+	return yyjson_is_int(v) || (yyjson_is_real(v) && yyjson_get_real(v) == floor(yyjson_get_real(v)) &&
+				    fabs(yyjson_get_real(v)) < 9e15);
 }
 
 static bool type_ok(const struct td_schema *s, yyjson_val *v)
@@ -124,7 +125,8 @@ bool td_is_duration(const char *s)
 		s += n;
 		static const char *const units[] = {"ns", "us", "\xc2\xb5s", "ms", "s", "m", "h"};
 		size_t u = 0;
-		while (u < TD_LEN(units) && !(td_starts(s, units[u]) && strcspn(s, "0123456789.-+") == strlen(units[u])))
+		while (u < TD_LEN(units) &&
+		       !(td_starts(s, units[u]) && strcspn(s, "0123456789.-+") == strlen(units[u])))
 			u++;
 		if (u == TD_LEN(units))
 			return false;
@@ -137,8 +139,8 @@ static bool micro_ok(const char *s)
 {
 	int64_t ms;
 	const char *dot = strchr(s, '.');
-	return td_time_parse(s, &ms) == 0 && dot && strspn(dot + 1, "0123456789") == 6 && strchr(s, 'T') && !strchr(s, 'z') &&
-	       strncmp(dot - 2, "60", 2) != 0;
+	return td_time_parse(s, &ms) == 0 && dot && strspn(dot + 1, "0123456789") == 6 && strchr(s, 'T') &&
+	       !strchr(s, 'z') && strncmp(dot - 2, "60", 2) != 0;
 }
 
 static void check_format(struct check *c, const struct td_schema *s, yyjson_val *v)
@@ -189,17 +191,20 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 		}
 		if (!found) {
 			td_auto_free char *t = c->out ? shown(v) : NULL;
-			ADD(c, "FieldValueNotSupported", "Unsupported value: %s: supported values: %s", t, td_buf_str(&b));
+			ADD(c, "FieldValueNotSupported", "Unsupported value: %s: supported values: %s", t,
+			    td_buf_str(&b));
 		}
 	}
 	if (l && yyjson_is_num(v)) {
 		double n = yyjson_get_num(v);
 		if (l->has_min && (l->ex_min ? n <= l->min : n < l->min)) {
-			snprintf(why, sizeof(why), "must be greater than %s%.17g", l->ex_min ? "" : "or equal to ", l->min);
+			snprintf(why, sizeof(why), "must be greater than %s%.17g", l->ex_min ? "" : "or equal to ",
+				 l->min);
 			invalid(c, v, why);
 		}
 		if (l->has_max && (l->ex_max ? n >= l->max : n > l->max)) {
-			snprintf(why, sizeof(why), "must be less than %s%.17g", l->ex_max ? "" : "or equal to ", l->max);
+			snprintf(why, sizeof(why), "must be less than %s%.17g", l->ex_max ? "" : "or equal to ",
+				 l->max);
 			invalid(c, v, why);
 		}
 		if (l->has_multiple && fabs(n / l->multiple - round(n / l->multiple)) > 1e-9) {
@@ -309,7 +314,8 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 		for (size_t j = 0; y && j < i && j < 4096; j++, y = unsafe_yyjson_get_next(y)) {
 			if (!same_item(s, x, y))
 				continue;
-			const yyjson_val *show = s->list_type == TD_L_MAP && s->n_keys == 1 ? td_item_key(s, x, s->keys[0]) : x;
+			const yyjson_val *show =
+				s->list_type == TD_L_MAP && s->n_keys == 1 ? td_item_key(s, x, s->keys[0]) : x;
 			// Two without their key are alike too.
 			td_auto_free char *t = !c->out ? NULL : show ? shown(show) : td_strdup("\"\"");
 			size_t here = c->path.len;
@@ -360,9 +366,11 @@ static void validate(struct check *c, const struct td_schema *s, yyjson_val *v)
 	if (yyjson_is_null(v) && s->nullable)
 		return;
 	if (!type_ok(s, v)) {
-		static const char *const names[] = {"integer or string", "object", "array", "string", "integer", "number", "boolean"};
+		static const char *const names[] = {"integer or string", "object", "array",  "string",
+						    "integer",           "number", "boolean"};
 		td_auto_free char *t = c->out ? shown(v) : NULL;
-		ADD(c, "FieldValueTypeInvalid", "Invalid value: %s: must be of type %s, not %s", t, names[s->type], type_name(v));
+		ADD(c, "FieldValueTypeInvalid", "Invalid value: %s: must be of type %s, not %s", t, names[s->type],
+		    type_name(v));
 		return;
 	}
 	if (yyjson_is_obj(v)) {

@@ -36,8 +36,8 @@ static void check_template(const yyjson_val *obj, const char *const *policies, s
 		ok = ok || !strcmp(p, policies[i]);
 	if (!ok)
 		td_cause_add(ret, "FieldValueNotSupported", "spec.template.spec.restartPolicy",
-			     "Unsupported value: \"%s\": supported values: \"%s\"%s%s%s", p, policies[0], policies[1] ? ", \"" : "",
-			     policies[1] ? policies[1] : "", policies[1] ? "\"" : "");
+			     "Unsupported value: \"%s\": supported values: \"%s\"%s%s%s", p, policies[0],
+			     policies[1] ? ", \"" : "", policies[1] ? policies[1] : "", policies[1] ? "\"" : "");
 }
 
 static void check_selector(const yyjson_val *obj, const yyjson_val *old, bool required, struct td_causes *ret)
@@ -52,8 +52,10 @@ static void check_selector(const yyjson_val *obj, const yyjson_val *old, bool re
 		td_cause_add(ret, "FieldValueInvalid", "spec.selector", "Invalid value: %s", err.msg);
 		return;
 	}
-	if (required && !yyjson_obj_size(td_jkey(sel, "matchLabels")) && !yyjson_arr_size(td_jkey(sel, "matchExpressions"))) {
-		td_cause_add(ret, "FieldValueInvalid", "spec.selector", "Invalid value: {}: empty selector is invalid for this kind");
+	if (required && !yyjson_obj_size(td_jkey(sel, "matchLabels")) &&
+	    !yyjson_arr_size(td_jkey(sel, "matchExpressions"))) {
+		td_cause_add(ret, "FieldValueInvalid", "spec.selector",
+			     "Invalid value: {}: empty selector is invalid for this kind");
 		return;
 	}
 	if (td_jget(obj, "spec.template") && !td_selector_matches(s, labels)) {
@@ -74,7 +76,8 @@ size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct 
 	td_percent_check(obj, "spec.strategy.rollingUpdate.maxUnavailable", ret);
 	td_percent_check(obj, "spec.strategy.rollingUpdate.maxSurge", ret);
 	const char *pct = td_jstr(obj, "spec.strategy.rollingUpdate.maxUnavailable");
-	if (pct && td_is_percent_or_count(td_jget(obj, "spec.strategy.rollingUpdate.maxUnavailable")) && strtol(pct, NULL, 10) > 100)
+	if (pct && td_is_percent_or_count(td_jget(obj, "spec.strategy.rollingUpdate.maxUnavailable")) &&
+	    strtol(pct, NULL, 10) > 100)
 		td_cause_add(ret, "FieldValueInvalid", "spec.strategy.rollingUpdate.maxUnavailable",
 			     "Invalid value: \"%s\": must not be greater than 100%%", pct);
 	if (ru && td_streq(td_jstr(obj, "spec.strategy.type"), "Recreate"))
@@ -85,7 +88,8 @@ size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct 
 			     "Invalid value: 0: may not be 0 when `maxSurge` is 0");
 	if (td_jint(obj, "spec.progressDeadlineSeconds", INT_MAX) <= td_jint(obj, "spec.minReadySeconds", 0))
 		td_cause_add(ret, "FieldValueInvalid", "spec.progressDeadlineSeconds",
-			     "Invalid value: %lld: must be greater than minReadySeconds", td_jint(obj, "spec.progressDeadlineSeconds", 0));
+			     "Invalid value: %lld: must be greater than minReadySeconds",
+			     td_jint(obj, "spec.progressDeadlineSeconds", 0));
 	return ret->n - before;
 }
 
@@ -99,7 +103,8 @@ void td_template_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 void td_deployment_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	td_template_defaults(d, obj);
-	if (td_streq(td_jm_getstr(obj, "spec.strategy.type"), "RollingUpdate") && !td_jm_get(obj, "spec.strategy.rollingUpdate")) {
+	if (td_streq(td_jm_getstr(obj, "spec.strategy.type"), "RollingUpdate") &&
+	    !td_jm_get(obj, "spec.strategy.rollingUpdate")) {
 		td_jm_str(d, obj, "spec.strategy.rollingUpdate.maxUnavailable", "25%");
 		td_jm_str(d, obj, "spec.strategy.rollingUpdate.maxSurge", "25%");
 	}
@@ -115,13 +120,18 @@ size_t td_replicaset_check(const yyjson_val *obj, const yyjson_val *old, struct 
 
 size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-	static const char *const may[] = {
-		"replicas",       "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy",
-		"minReadySeconds"};
+	static const char *const may[] = {"replicas",
+					  "ordinals",
+					  "template",
+					  "updateStrategy",
+					  "revisionHistoryLimit",
+					  "persistentVolumeClaimRetentionPolicy",
+					  "minReadySeconds"};
 	size_t before = ret->n;
 	check_selector(obj, NULL, true, ret);
 	check_template(obj, always, ret);
-	if (td_jget(obj, "spec.updateStrategy.rollingUpdate") && td_streq(td_jstr(obj, "spec.updateStrategy.type"), "OnDelete"))
+	if (td_jget(obj, "spec.updateStrategy.rollingUpdate") &&
+	    td_streq(td_jstr(obj, "spec.updateStrategy.type"), "OnDelete"))
 		td_cause_add(ret, "FieldValueInvalid", "spec.updateStrategy.rollingUpdate",
 			     "Invalid value: only allowed for updateStrategy 'RollingUpdate'");
 	td_percent_check(obj, "spec.updateStrategy.rollingUpdate.maxUnavailable", ret);
@@ -134,9 +144,11 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 	td_auto(td_json_unref) struct td_json *a = td_jm_done(d[0]), *b = td_jm_done(d[1]);
 	if (!td_jequal(td_json_root(a), td_json_root(b)))
 		td_cause_add(ret, "FieldValueForbidden", "spec",
-			     "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+			     "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', "
+			     "'template', "
 			     "'updateStrategy', "
-			     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden");
+			     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
+			     "forbidden");
 	return ret->n - before;
 }
 
@@ -184,7 +196,8 @@ static void check_generated(const yyjson_val *obj, struct td_causes *ret)
 	for (size_t i = 0; i < TD_LEN(labels); i++)
 		td_jm_key_str(d, yyjson_mut_doc_get_root(d), labels[i][0], td_jstr_or(obj, labels[i][1], ""));
 	td_auto(td_json_unref) struct td_json *made = td_jm_done(d);
-	if (td_selector_from_object(td_jget(obj, "spec.selector"), &s, NULL) == 0 && !td_selector_matches(s, td_json_root(made)))
+	if (td_selector_from_object(td_jget(obj, "spec.selector"), &s, NULL) == 0 &&
+	    !td_selector_matches(s, td_json_root(made)))
 		td_cause_add(ret, "FieldValueInvalid", "spec.selector",
 			     "Invalid value: `selector` not auto-generated: leave it out, or set spec.manualSelector");
 }
@@ -204,9 +217,11 @@ size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 	if (td_jbool(obj, "spec.manualSelector", false) && !td_jget(obj, "spec.selector"))
 		td_cause_add(ret, "FieldValueRequired", "spec.selector", "Required value");
 	if (indexed && !td_jget(obj, "spec.completions"))
-		td_cause_add(ret, "FieldValueRequired", "spec.completions", "Required value: when completion mode is Indexed");
+		td_cause_add(ret, "FieldValueRequired", "spec.completions",
+			     "Required value: when completion mode is Indexed");
 	if (td_jget(obj, "spec.backoffLimitPerIndex") && !indexed)
-		td_cause_add(ret, "FieldValueInvalid", "spec.backoffLimitPerIndex", "Invalid value: %lld: requires indexed completion mode",
+		td_cause_add(ret, "FieldValueInvalid", "spec.backoffLimitPerIndex",
+			     "Invalid value: %lld: requires indexed completion mode",
 			     td_jint(obj, "spec.backoffLimitPerIndex", 0));
 	if (!old)
 		return ret->n - before;
@@ -228,7 +243,8 @@ void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	td_template_defaults(d, obj);
 	if (!yyjson_mut_is_obj(spec))
 		return;
-	bool completions = yyjson_mut_obj_get(spec, "completions"), parallelism = yyjson_mut_obj_get(spec, "parallelism");
+	bool completions = yyjson_mut_obj_get(spec, "completions"),
+	     parallelism = yyjson_mut_obj_get(spec, "parallelism");
 	if (!completions && !parallelism)
 		td_jm_int(d, spec, "completions", 1);
 	if (!parallelism)
@@ -236,7 +252,8 @@ void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	if (!yyjson_mut_obj_get(spec, "backoffLimit"))
 		td_jm_int(d, spec, "backoffLimit", yyjson_mut_obj_get(spec, "backoffLimitPerIndex") ? INT_MAX : 6);
 	if (!yyjson_mut_obj_get(spec, "podReplacementPolicy"))
-		td_jm_str(d, spec, "podReplacementPolicy", yyjson_mut_obj_get(spec, "podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
+		td_jm_str(d, spec, "podReplacementPolicy",
+			  yyjson_mut_obj_get(spec, "podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
 	// The selector is the server's to make (admission): nobody owns it.
 	yyjson_mut_val *labels = td_jm_get(obj, "spec.template.metadata.labels");
 	if (!yyjson_mut_obj_size(td_jm_get(obj, "metadata.labels")) && yyjson_mut_obj_size(labels))

@@ -1,4 +1,5 @@
-// The service account of a pod: who it is, and the token that it finds in its containers. As the real one's ServiceAccount admission.
+// The service account of a pod: who it is, and the token that it finds in its containers. As the real one's
+// ServiceAccount admission.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -21,8 +22,11 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(td_real_ms(s->clock), t));
 	struct td_error e = TD_ERROR_INIT;
-	const struct td_write w = {
-		.table = td_store_table(s->store, "", "serviceaccounts"), .ns = ns, .name = "default", .doc = d, .in_namespace = true};
+	const struct td_write w = {.table = td_store_table(s->store, "", "serviceaccounts"),
+				   .ns = ns,
+				   .name = "default",
+				   .doc = d,
+				   .in_namespace = true};
 	int rc = td_store_write(s->store, &w, NULL, &e);
 	if (rc == 0 || rc == TD_EXISTS)
 		return 0;
@@ -101,7 +105,8 @@ static void mount_token(yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	bool there;
 	td_auto_free char *name = volume_name(o, &there);
-	bool init = mount_in(d, td_jm_get(o, "spec.initContainers"), name), main_ = mount_in(d, td_jm_get(o, "spec.containers"), name);
+	bool init = mount_in(d, td_jm_get(o, "spec.initContainers"), name),
+	     main_ = mount_in(d, td_jm_get(o, "spec.containers"), name);
 	if ((init || main_) && !there)
 		add_volume(d, o, name);
 }
@@ -109,7 +114,8 @@ static void mount_token(yyjson_mut_doc *d, yyjson_mut_val *o)
 int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struct td_refusal *r)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	const char *name = td_jm_getstr(o, "spec.serviceAccountName"), *old_word = td_jm_getstr(o, "spec.serviceAccount");
+	const char *name = td_jm_getstr(o, "spec.serviceAccountName"),
+		   *old_word = td_jm_getstr(o, "spec.serviceAccount");
 	if (!name || !*name)
 		td_jm_str(d, o, "spec.serviceAccountName", old_word && *old_word ? old_word : "default");
 	name = td_jm_getstr(o, "spec.serviceAccountName");
@@ -122,15 +128,19 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 			td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
 		if (!ns || td_jget(td_item_root(ns), "metadata.deletionTimestamp"))
 			return 0;
-		td_refuse(r, 403, NULL, "pods \"%s\" is forbidden: error looking up service account %s/%s: serviceaccount \"%s\" not found",
+		td_refuse(r, 403, NULL,
+			  "pods \"%s\" is forbidden: error looking up service account %s/%s: serviceaccount \"%s\" not "
+			  "found",
 			  pod, q->ns, name, name);
 		return td_refuse_about(r, "", "pods", pod);
 	}
 	yyjson_val *root = td_item_root(sa), *of_account = td_jget(root, "automountServiceAccountToken");
 	yyjson_mut_val *of_pod = td_jm_get(o, "spec.automountServiceAccountToken");
-	if (yyjson_mut_is_bool(of_pod) ? yyjson_mut_get_bool(of_pod) : !yyjson_is_bool(of_account) || yyjson_get_bool(of_account))
+	if (yyjson_mut_is_bool(of_pod) ? yyjson_mut_get_bool(of_pod)
+				       : !yyjson_is_bool(of_account) || yyjson_get_bool(of_account))
 		mount_token(d, o);
-	if (!yyjson_mut_arr_size(td_jm_get(o, "spec.imagePullSecrets")) && yyjson_arr_size(td_jget(root, "imagePullSecrets")))
+	if (!yyjson_mut_arr_size(td_jm_get(o, "spec.imagePullSecrets")) &&
+	    yyjson_arr_size(td_jget(root, "imagePullSecrets")))
 		td_jm_copyval(d, o, "spec.imagePullSecrets", td_jget(root, "imagePullSecrets"));
 	return 0;
 }

@@ -1,5 +1,5 @@
-// Admission: what the server adds to an object or refuses in it, beyond the schema. Runs on every create and update of the main resource
-// and on bindings; d is changed in place.
+// Admission: what the server adds to an object or refuses in it, beyond the schema. Runs on every create and update of
+// the main resource and on bindings; d is changed in place.
 #include "apiserver/srv.h"
 
 #include "base/names.h"
@@ -13,7 +13,8 @@ static bool is(const struct td_kind *k, const char *group, const char *plural)
 	return !strcmp(k->group, group) && !strcmp(k->plural, plural);
 }
 
-static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 static int forbid(struct td_req *q, struct td_refusal *r, const char *name, const char *fmt, ...)
 {
 	va_list ap;
@@ -25,7 +26,8 @@ static int forbid(struct td_req *q, struct td_refusal *r, const char *name, cons
 }
 
 // ---- the keys of a grant ----
-static const char *const grant_keys[] = {TD_ANN_JOB, TD_ANN_START, TD_ANN_RESTARTS, TD_ANN_DEVICES, TD_ANN_CPUS, TD_ANN_EPOCH};
+static const char *const grant_keys[] = {TD_ANN_JOB,     TD_ANN_START, TD_ANN_RESTARTS,
+					 TD_ANN_DEVICES, TD_ANN_CPUS,  TD_ANN_EPOCH};
 
 static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 {
@@ -36,8 +38,8 @@ static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 }
 
 // where: "metadata.annotations", or that of a template. template_: nobody may put a grant there.
-static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, const char *where, bool template_,
-		       struct td_refusal *r)
+static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name,
+		       const char *where, bool template_, struct td_refusal *r)
 {
 	yyjson_val *was = old ? td_jget(td_item_root(old), where) : NULL;
 	yyjson_mut_val *now = td_jm_get(o, where);
@@ -45,19 +47,22 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
 		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
 			return forbid(q, r, name,
-				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds a pod: remove it; "
+				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds "
+				      "a pod: remove it; "
 				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
 	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
-			      "%s[\"" TD_ANN_ALL_DEVICES "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
+			      "%s[\"" TD_ANN_ALL_DEVICES
+			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
 			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 			      where);
 	return 0;
 }
 
-static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, struct td_refusal *r)
+static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name,
+		  struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	if (is(k, "", "pods")) {
@@ -66,15 +71,19 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 			return rc;
 		const char *scheduler = td_jm_getstr(o, "spec.schedulerName");
 		yyjson_mut_val *notes = td_jm_get(o, "metadata.annotations");
-		if (notes && yyjson_mut_obj_get(notes, TD_ANN_DEVICES) && (!scheduler || !strcmp(scheduler, "default-scheduler")))
+		if (notes && yyjson_mut_obj_get(notes, TD_ANN_DEVICES) &&
+		    (!scheduler || !strcmp(scheduler, "default-scheduler")))
 			return forbid(q, r, name,
-				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set spec.schedulerName "
+				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set "
+				      "spec.schedulerName "
 				      "to the SlurmCluster's scheduler (\"tandem\")",
 				      scheduler ? scheduler : "");
 		return 0;
 	}
-	// Controllers copy templates into pods with their own rights: what a user may not write into a pod is refused here.
-	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") || is(k, "batch", "jobs"))
+	// Controllers copy templates into pods with their own rights: what a user may not write into a pod is refused
+	// here.
+	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") ||
+	    is(k, "batch", "jobs"))
 		return grant_check(q, old, o, name, "spec.template.metadata.annotations", true, r);
 	return 0;
 }
@@ -88,8 +97,10 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	if (class && *class) {
 		pc = td_store_get(q->s->store, t, "", class);
 		if (!pc)
-			return forbid(q, r, name, "no PriorityClass with name %s was found: create it, or correct spec.priorityClassName",
-				      class);
+			return forbid(
+				q, r, name,
+				"no PriorityClass with name %s was found: create it, or correct spec.priorityClassName",
+				class);
 	} else {
 		td_auto_items struct td_items l = {0};
 		uint64_t rv;
@@ -104,13 +115,15 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
 		return forbid(q, r, name,
-			      "the integer value of priority (%lld) must not be provided in pod spec; priority admission controller "
+			      "the integer value of priority (%lld) must not be provided in pod spec; priority "
+			      "admission controller "
 			      "computed %lld from the given PriorityClass name",
 			      (long long)yyjson_mut_get_sint(given), value);
 	td_jm_int(d, o, "spec.priority", value);
 	if (!td_jm_get(o, "spec.preemptionPolicy"))
 		td_jm_str(d, o, "spec.preemptionPolicy",
-			  pc ? td_jstr_or(td_item_root(pc), "preemptionPolicy", "PreemptLowerPriority") : "PreemptLowerPriority");
+			  pc ? td_jstr_or(td_item_root(pc), "preemptionPolicy", "PreemptLowerPriority")
+			     : "PreemptLowerPriority");
 	return 0;
 }
 
@@ -120,7 +133,8 @@ static bool same_requests(yyjson_mut_val *c, bool *any)
 	bool guaranteed = true;
 	for (size_t i = 0; i < TD_LEN(both); i++) {
 		yyjson_mut_val *rq = td_jm_get(c, "resources.requests"), *lm = td_jm_get(c, "resources.limits");
-		yyjson_mut_val *a = rq ? yyjson_mut_obj_get(rq, both[i]) : NULL, *b = lm ? yyjson_mut_obj_get(lm, both[i]) : NULL;
+		yyjson_mut_val *a = rq ? yyjson_mut_obj_get(rq, both[i]) : NULL,
+			       *b = lm ? yyjson_mut_obj_get(lm, both[i]) : NULL;
 		if (a || b)
 			*any = true;
 		if (!b || (a && !yyjson_mut_equals(a, b)))
@@ -143,7 +157,8 @@ static const char *qos(yyjson_mut_val *o)
 	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 
-// Admission plugin DefaultTolerationSeconds: a pod that says nothing of these two taints stays for a while on a node that has them.
+// Admission plugin DefaultTolerationSeconds: a pod that says nothing of these two taints stays for a while on a node
+// that has them.
 static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	static const char *const keys[] = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"};
@@ -155,8 +170,8 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 	yyjson_mut_arr_foreach (list, i, n, t) {
 		const char *key = td_jm_getstr(t, "key"), *effect = td_jm_getstr(t, "effect");
 		for (size_t k = 0; k < TD_LEN(keys); k++)
-			said[k] = said[k] ||
-				  ((!key || !*key || !strcmp(key, keys[k])) && (!effect || !*effect || !strcmp(effect, "NoExecute")));
+			said[k] = said[k] || ((!key || !*key || !strcmp(key, keys[k])) &&
+					      (!effect || !*effect || !strcmp(effect, "NoExecute")));
 	}
 	for (size_t k = 0; k < TD_LEN(keys); k++) {
 		if (said[k])
@@ -224,12 +239,14 @@ static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
 	td_jm_del(o, "stringData");
 }
 
-static int secret(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, struct td_refusal *r)
+static int secret(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, yyjson_mut_val *o, const char *name,
+		  struct td_refusal *r)
 {
 	static const char token[] = "kubernetes.io/service-account-token";
 	if (!old && td_streq(td_jm_getstr(o, "type"), token)) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "type",
-			     "Unsupported value: \"%s\": the embedded API makes no tokens that never end: use `kubectl create token`, or "
+			     "Unsupported value: \"%s\": the embedded API makes no tokens that never end: use `kubectl "
+			     "create token`, or "
 			     "spec.volumes[].projected.sources[].serviceAccountToken in the pod",
 			     token);
 		return td_refuse_invalid(r, "", "Secret", name);
@@ -247,12 +264,18 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 		return 0;
 	if (create && (!ip || !*ip)) { // no service proxy here: names resolve to the pods themselves
 		td_jm_str(d, o, "spec.clusterIP", "None");
-		td_reply_warn(q, "services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None", name);
-	} else if (old && ip && td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) { // default/kubernetes has one
+		td_reply_warn(
+			q,
+			"services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None",
+			name);
+	} else if (old && ip &&
+		   td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) { // default/kubernetes has one
 		return 0;
 	} else if (ip && *ip && strcmp(ip, "None") != 0) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.clusterIP",
-			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or write None", ip);
+			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or "
+			     "write None",
+			     ip);
 		return td_refuse_invalid(r, "", "Service", name);
 	}
 	if (!td_jm_get(o, "spec.clusterIPs")) {
@@ -281,7 +304,8 @@ static void pod_security(struct td_req *q, const struct td_item *old, yyjson_mut
 	    (old && td_streq(td_jkey_str(td_jget(td_item_root(old), "metadata.labels"), key), level)))
 		return;
 	td_reply_warn(q,
-		      "namespaces \"%s\": the embedded API does not enforce pod security: with %s=%.40s pods are not refused here "
+		      "namespaces \"%s\": the embedded API does not enforce pod security: with %s=%.40s pods are not "
+		      "refused here "
 		      "(docs/SECURITY.md)",
 		      name, key, level);
 }
@@ -320,6 +344,7 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);
 	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
-		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers")); // changes through /finalize only
+		td_jm_copyval(d, o, "spec.finalizers",
+			      td_jget(td_item_root(old), "spec.finalizers")); // changes through /finalize only
 	return 0;
 }

@@ -1,5 +1,6 @@
-// Who asks, as whom (impersonation), and whether they may. Users come from client certificates (CN, O) and bearer tokens (token.c);
-// what they may do says rbac.h. Members of system:masters may do everything, whatever the roles say: as the real one.
+// Who asks, as whom (impersonation), and whether they may. Users come from client certificates (CN, O) and bearer
+// tokens (token.c); what they may do says rbac.h. Members of system:masters may do everything, whatever the roles say:
+// as the real one.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -33,7 +34,8 @@ bool td_auth_is_role(const struct td_user *u)
 bool td_user_account(const char *user, char **ret_ns, char **ret_name)
 {
 	static const char prefix[] = "system:serviceaccount:";
-	const char *ns = td_starts(user, prefix) ? user + sizeof(prefix) - 1 : NULL, *colon = ns ? strchr(ns, ':') : NULL;
+	const char *ns = td_starts(user, prefix) ? user + sizeof(prefix) - 1 : NULL,
+		   *colon = ns ? strchr(ns, ':') : NULL;
 	if (!colon || strchr(colon + 1, ':'))
 		return false;
 	td_auto_free char *space = td_strndup(ns, (size_t)(colon - ns));
@@ -79,15 +81,20 @@ int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refus
 {
 	td_auto_free char *tail = why && *why ? td_asprintf(": %s", why) : td_strdup("");
 	if (a->path)
-		return td_refuse_generic(r, 403, NULL, "forbidden: User \"%s\" cannot %s path \"%s\"%s", a->user, a->verb, a->path, tail);
-	td_auto_free char *scope = *a->ns ? td_asprintf("in the namespace \"%s\"", a->ns) : td_strdup("at the cluster scope");
+		return td_refuse_generic(r, 403, NULL, "forbidden: User \"%s\" cannot %s path \"%s\"%s", a->user,
+					 a->verb, a->path, tail);
+	td_auto_free char *scope =
+		*a->ns ? td_asprintf("in the namespace \"%s\"", a->ns) : td_strdup("at the cluster scope");
 	td_auto_free char *name = *a->name ? td_asprintf(" \"%s\"", a->name) : td_strdup("");
-	td_refuse(r, 403, NULL, "%s%s%s%s is forbidden: User \"%s\" cannot %s resource \"%s%s%s\" in API group \"%s\" %s%s", a->resource,
-		  *a->group ? "." : "", a->group, name, a->user, a->verb, a->resource, *a->sub ? "/" : "", a->sub, a->group, scope, tail);
+	td_refuse(r, 403, NULL,
+		  "%s%s%s%s is forbidden: User \"%s\" cannot %s resource \"%s%s%s\" in API group \"%s\" %s%s",
+		  a->resource, *a->group ? "." : "", a->group, name, a->user, a->verb, a->resource, *a->sub ? "/" : "",
+		  a->sub, a->group, scope, tail);
 	return td_refuse_about(r, a->group, a->resource, *a->name ? a->name : NULL);
 }
 
-// The one object that a list or watch is about: as the real one, a field selector for the name is as good as a name in the path.
+// The one object that a list or watch is about: as the real one, a field selector for the name is as good as a name in
+// the path.
 static const char *selected_name(const struct td_req *q)
 {
 	static const char *const verbs[] = {"list", "watch"};
@@ -121,8 +128,8 @@ int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal
 	if (td_auth_ask(q->s, &q->user, &a, &why))
 		return 0;
 	if (td_auth_is_role(&q->user)) // a right is missing in bootstrap_rbac.c or in deploy/, or somebody has its key
-		td_warn("%s asked for what it may not: %s %s%s%s%s%s", q->user.name, verb, a.path ? a.path : a.resource, *a.sub ? "/" : "",
-			a.sub, *a.ns ? " in namespace " : "", a.ns);
+		td_warn("%s asked for what it may not: %s %s%s%s%s%s", q->user.name, verb, a.path ? a.path : a.resource,
+			*a.sub ? "/" : "", a.sub, *a.ns ? " in namespace " : "", a.ns);
 	return td_auth_forbid(&a, why, r);
 }
 
@@ -133,9 +140,11 @@ int td_auth_may(const struct td_req *q, struct td_refusal *r)
 
 // ---- who ----
 // May `who` act as this? resource: users, groups, serviceaccounts.
-static int may_be(struct td_srv *s, const struct td_user *who, const char *resource, const char *ns, const char *name, struct td_refusal *r)
+static int may_be(struct td_srv *s, const struct td_user *who, const char *resource, const char *ns, const char *name,
+		  struct td_refusal *r)
 {
-	struct td_rbac_ask a = {.verb = "impersonate", .group = "", .resource = resource, .sub = "", .name = name, .ns = ns};
+	struct td_rbac_ask a = {
+		.verb = "impersonate", .group = "", .resource = resource, .sub = "", .name = name, .ns = ns};
 	td_auto_free char *why = NULL;
 	return td_auth_ask(s, who, &a, &why) ? 0 : td_auth_forbid(&a, why, r);
 }
@@ -151,7 +160,8 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 			continue;
 		if (!strcasecmp(h, "Impersonate-User")) {
 			if (as.name)
-				return td_refuse(r, 400, NULL, "Impersonate-User came twice: one request acts as one user");
+				return td_refuse(r, 400, NULL,
+						 "Impersonate-User came twice: one request acts as one user");
 			as.name = *v ? td_strdup(v) : NULL;
 		} else if (!strcasecmp(h, "Impersonate-Group")) {
 			groups = true;
@@ -159,16 +169,20 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 				return rc;
 			td_strv_add(&as.groups, v);
 		} else {
-			return td_refuse(
-				r, 400, NULL,
-				"%.100s: the embedded API serves Impersonate-User and Impersonate-Group only: leave this header out", h);
+			return td_refuse(r, 400, NULL,
+					 "%.100s: the embedded API serves Impersonate-User and Impersonate-Group only: "
+					 "leave this header out",
+					 h);
 		}
 	}
 	if (!as.name)
-		return groups ? td_refuse(r, 400, NULL, "Impersonate-Group came without Impersonate-User: say as which user to act") : 0;
+		return groups ? td_refuse(r, 400, NULL,
+					  "Impersonate-Group came without Impersonate-User: say as which user to act")
+			      : 0;
 	td_auto_free char *ns = NULL, *name = NULL;
 	bool account = td_user_account(as.name, &ns, &name);
-	if ((rc = may_be(s, u, account ? "serviceaccounts" : "users", account ? ns : "", account ? name : as.name, r)) < 0)
+	if ((rc = may_be(s, u, account ? "serviceaccounts" : "users", account ? ns : "", account ? name : as.name, r)) <
+	    0)
 		return rc;
 	if (account && !groups)
 		td_user_account_groups(&as, ns);

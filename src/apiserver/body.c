@@ -22,10 +22,12 @@ int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *f
 		td_cause_add(&r->causes, "FieldValueInvalid", "patch", "Invalid value: %s", m);
 		return td_refuse_invalid(r, NULL, NULL, NULL);
 	}
-	return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s", q->k->kind, q->k->version, q->k->kind, m);
+	return td_refuse(r, 400, NULL, "%s in version \"%s\" cannot be handled as a %s: %s", q->k->kind, q->k->version,
+			 q->k->kind, m);
 }
 
-// Whether the body is an object of q's kind or a patch of one; not that of a deletion, nor of a subresource with a kind of its own.
+// Whether the body is an object of q's kind or a patch of one; not that of a deletion, nor of a subresource with a kind
+// of its own.
 static bool is_object_body(const struct td_req *q)
 {
 	static const char *const verbs[] = {"create", "update", "patch"};
@@ -103,7 +105,8 @@ static int read_text(struct td_req *q, const char *b, size_t len, struct td_json
 	// The types of patches are patch.c's, which knows them already.
 	if (!type_is(ct, "application/json") && !(!strcmp(q->verb, "patch") && strstr(ct, "+json")))
 		return td_refuse(r, 415, "UnsupportedMediaType",
-				 "the body of the request was in an unknown format - accepted media types include: application/json, "
+				 "the body of the request was in an unknown format - accepted media types include: "
+				 "application/json, "
 				 "application/yaml, application/vnd.kubernetes.protobuf");
 	if (td_json_parse(b, len, ret, &err) < 0)
 		return td_refuse(r, 400, NULL, "the body is not JSON: %s", err.msg);
@@ -118,15 +121,18 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 	if (yyjson_is_null(v)) // an object that says nothing
 		v = td_json_root(nothing);
 	if (!yyjson_is_obj(v))
-		return td_refuse(r, 400, NULL, "the body is not an object: a %s is a mapping with apiVersion, kind and metadata", k->kind);
+		return td_refuse(r, 400, NULL,
+				 "the body is not an object: a %s is a mapping with apiVersion, kind and metadata",
+				 k->kind);
 	td_auto_free char *av = td_asprintf("%s%s%s", k->group, *k->group ? "/" : "", k->version);
 	const char *kind = td_jstr(v, "kind"), *api = td_jstr(v, "apiVersion");
 	if (!k->builtin && (!kind || !*kind)) // only the types of built-in kinds are known without
-		return td_refuse(r, 400, NULL, "the object provided is unrecognized (must be of type %s): Object 'Kind' is missing",
+		return td_refuse(r, 400, NULL,
+				 "the object provided is unrecognized (must be of type %s): Object 'Kind' is missing",
 				 k->kind);
 	if (kind && *kind && (strcmp(kind, k->kind) != 0 || (api && *api && strcmp(api, av) != 0)))
-		return td_refuse_decode(q, r, "it says apiVersion \"%s\" and kind \"%s\": write \"%s\" and \"%s\"", api ? api : "", kind,
-					av, k->kind);
+		return td_refuse_decode(q, r, "it says apiVersion \"%s\" and kind \"%s\": write \"%s\" and \"%s\"",
+					api ? api : "", kind, av, k->kind);
 	yyjson_val *m = td_jget(v, "metadata");
 	if (m && !yyjson_is_obj(m) && !yyjson_is_null(m))
 		return td_refuse_decode(q, r, "metadata is not an object");
@@ -135,17 +141,22 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 		yyjson_val *s = td_jkey(m, strings[i]);
 		if (s && !yyjson_is_str(s) && !yyjson_is_null(s))
 			return td_refuse_decode(q, r, "metadata.%s is not a string", strings[i]);
-		if (memchr(yyjson_is_str(s) ? yyjson_get_str(s) : "", 0, yyjson_get_len(s))) // we would take it for what is before
+		if (memchr(yyjson_is_str(s) ? yyjson_get_str(s) : "", 0,
+			   yyjson_get_len(s))) // we would take it for what is before
 			return td_refuse_decode(q, r, "metadata.%s has a NUL in it", strings[i]);
 	}
 	const char *ns = td_jstr_or(m, "namespace", ""), *name = td_jstr_or(m, "name", "");
 	if (*ns && k->namespaced && strcmp(ns, q->ns) != 0)
-		return td_refuse(r, 400, NULL, "the namespace of the provided object does not match the namespace sent on the request");
+		return td_refuse(
+			r, 400, NULL,
+			"the namespace of the provided object does not match the namespace sent on the request");
 	if (!*name && *q->name && !*q->sub && (!strcmp(q->verb, "update") || q->patched))
-		return td_refuse(r, 400, NULL, "the name of the object (%s based on URL) was undeterminable: name must be provided",
+		return td_refuse(r, 400, NULL,
+				 "the name of the object (%s based on URL) was undeterminable: name must be provided",
 				 q->name);
 	if (*name && *q->name && strcmp(name, q->name) != 0)
-		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)", name, q->name);
+		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)",
+				 name, q->name);
 	// Kind and version stand in front: lists leave them away (td_item_write_in_list).
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);

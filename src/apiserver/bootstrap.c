@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-static int ensure(struct td_srv *s, const char *group, const char *plural, const char *name, yyjson_mut_doc *d, struct td_error *err)
+static int ensure(struct td_srv *s, const char *group, const char *plural, const char *name, yyjson_mut_doc *d,
+		  struct td_error *err)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
@@ -41,9 +42,12 @@ int td_srv_bootstrap(struct td_srv *s, struct td_error *err)
 		const char *name, *text;
 		long long value;
 	} classes[] = {
-		{"system-node-critical", "Used for system critical pods that must not be moved from their current node.", 2000001000},
+		{"system-node-critical",
+		 "Used for system critical pods that must not be moved from their current node.", 2000001000},
 		{"system-cluster-critical",
-		 "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.", 2000000000},
+		 "Used for system critical pods that must run in the cluster, but can be moved to another node if "
+		 "necessary.",
+		 2000000000},
 	};
 	for (size_t i = 0; i < TD_LEN(classes); i++) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();

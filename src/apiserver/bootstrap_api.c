@@ -1,5 +1,6 @@
-// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There is no service proxy here, so the
-// Service's address and port are the server's own, which pods reach directly; KUBERNETES_SERVICE_HOST and _PORT say the same.
+// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There is no service proxy
+// here, so the Service's address and port are the server's own, which pods reach directly; KUBERNETES_SERVICE_HOST and
+// _PORT say the same.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -51,7 +52,8 @@ static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 }
 
 // parts: the fields that have to be so.
-static int ensure(struct td_srv *s, const char *group, const char *plural, const char *kind, const char *const *parts, struct td_error *err)
+static int ensure(struct td_srv *s, const char *group, const char *plural, const char *kind, const char *const *parts,
+		  struct td_error *err)
 {
 	struct td_table *t = td_store_table(s->store, group, plural);
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, "default", "kubernetes");
@@ -70,10 +72,12 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 		td_jm_copyval(d, o, "metadata", td_jget(td_item_root(old), "metadata"));
 		td_jm_del(o, "metadata.resourceVersion");
 	}
-	const struct td_write w = {.table = t, .ns = "default", .name = "kubernetes", .base = old ? old->rv : 0, .doc = d};
+	const struct td_write w = {
+		.table = t, .ns = "default", .name = "kubernetes", .base = old ? old->rv : 0, .doc = d};
 	struct td_error e = TD_ERROR_INIT;
 	int rc = td_store_write(s->store, &w, NULL, &e);
-	if (rc == TD_CONFLICT || rc == TD_EXISTS || rc == TD_NOT_FOUND) // somebody was faster: the next turn looks again
+	if (rc == TD_CONFLICT || rc == TD_EXISTS ||
+	    rc == TD_NOT_FOUND) // somebody was faster: the next turn looks again
 		return 0;
 	if (rc < 0 && err)
 		*err = e;
@@ -82,7 +86,8 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 
 int td_srv_bootstrap_api(struct td_srv *s, struct td_error *err)
 {
-	static const char *const service[] = {"spec.clusterIP", "spec.ports", "spec.type", NULL}, *const endpoints[] = {"subsets", NULL},
+	static const char *const service[] = {"spec.clusterIP", "spec.ports", "spec.type", NULL},
+				 *const endpoints[] = {"subsets", NULL},
 				 *const slice[] = {"endpoints", "ports", "addressType", NULL};
 	if (!s->address)
 		return 0;

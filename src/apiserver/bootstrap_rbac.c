@@ -1,7 +1,7 @@
-// The roles and bindings that always exist: those of the real API server that users and installers name, with the same rules, and those of
-// Tandem's own roles. As the real one, a start puts back what was taken from them, and takes nothing away (but from Tandem's own: an older
-// version may have given them more); whoever wants to keep a changed one sets the annotation
-// rbac.authorization.kubernetes.io/autoupdate to "false".
+// The roles and bindings that always exist: those of the real API server that users and installers name, with the same
+// rules, and those of Tandem's own roles. As the real one, a start puts back what was taken from them, and takes
+// nothing away (but from Tandem's own: an older version may have given them more); whoever wants to keep a changed one
+// sets the annotation rbac.authorization.kubernetes.io/autoupdate to "false".
 #include "apiserver/srv.h"
 
 #include "base/embedded.h"
@@ -25,7 +25,11 @@ static const struct {
 	{"", "cluster-admin", "cluster-admin", "Group", {"system:masters"}},
 	{"", "system:basic-user", "system:basic-user", "Group", {"system:authenticated"}},
 	{"", "system:discovery", "system:discovery", "Group", {"system:authenticated"}},
-	{"", "system:public-info-viewer", "system:public-info-viewer", "Group", {"system:authenticated", "system:unauthenticated"}},
+	{"",
+	 "system:public-info-viewer",
+	 "system:public-info-viewer",
+	 "Group",
+	 {"system:authenticated", "system:unauthenticated"}},
 	{"", "system:monitoring", "system:monitoring", "Group", {"system:monitoring"}},
 	{"", "system:kube-scheduler", "system:kube-scheduler", "User", {"system:kube-scheduler"}},
 	{"", "system:volume-scheduler", "system:volume-scheduler", "User", {"system:kube-scheduler"}},
@@ -38,8 +42,8 @@ static const struct {
 	{"kube-system", OURS "leases", OURS "leases", "User", {OURS "operator", OURS "bridge"}},
 };
 
-static int write(struct td_srv *s, struct td_table *t, const char *ns, const char *name, uint64_t base, yyjson_mut_doc *d,
-		 struct td_error *err)
+static int write(struct td_srv *s, struct td_table *t, const char *ns, const char *name, uint64_t base,
+		 yyjson_mut_doc *d, struct td_error *err)
 {
 	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
 	int rc = td_store_write(s->store, &w, NULL, err);
@@ -73,8 +77,8 @@ static struct td_table *table(struct td_srv *s, const char *ns, const char *clus
 	return td_store_table(s->store, GROUP, *ns ? in_namespace : cluster);
 }
 
-static int make_role(struct td_srv *s, struct td_table *t, const char *ns, const char *name, const struct td_rbac_rules *want,
-		     struct td_error *err)
+static int make_role(struct td_srv *s, struct td_table *t, const char *ns, const char *name,
+		     const struct td_rbac_rules *want, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = fresh(s, "Role", ns, name);
 	yyjson_mut_val *rules = td_jm_arr(d, yyjson_mut_doc_get_root(d), "rules");
@@ -83,7 +87,8 @@ static int make_role(struct td_srv *s, struct td_table *t, const char *ns, const
 	return write(s, t, ns, name, 0, d, err);
 }
 
-static int ensure_role(struct td_srv *s, const char *ns, const char *name, const struct td_rbac_rules *want, struct td_error *err)
+static int ensure_role(struct td_srv *s, const char *ns, const char *name, const struct td_rbac_rules *want,
+		       struct td_error *err)
 {
 	struct td_table *t = table(s, ns, "clusterroles", "roles");
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, name);
@@ -191,7 +196,8 @@ static int roles_of_deploy(struct td_srv *s, struct td_error *err)
 	int rc = td_yaml_parse(f->text, f->len, &l, err);
 	for (size_t i = 0; rc >= 0 && i < l.n; i++) {
 		const char *its = td_jstr_or(td_json_root(l.v[i]), "metadata.name", "");
-		td_auto_free char *name = td_asprintf(OURS "%s", td_starts(its, prefix) ? its + sizeof(prefix) - 1 : its);
+		td_auto_free char *name =
+			td_asprintf(OURS "%s", td_starts(its, prefix) ? its + sizeof(prefix) - 1 : its);
 		td_auto_rules struct td_rbac_rules rules = {0};
 		td_rbac_rules_read(td_jkey(td_json_root(l.v[i]), "rules"), &rules);
 		rc = ensure_role(s, "", name, &rules, err);

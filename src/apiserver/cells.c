@@ -104,7 +104,9 @@ static void containers(const struct td_cellspec *c, const yyjson_val *o, int64_t
 // ---- nodes ----
 static void node_status(const struct td_cellspec *spec, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	const char *ready = !td_condition(o, "Ready") ? "Unknown" : td_condition_true(o, "Ready") ? "Ready" : "NotReady";
+	const char *ready = !td_condition(o, "Ready")       ? "Unknown"
+			    : td_condition_true(o, "Ready") ? "Ready"
+							    : "NotReady";
 	td_buf_printf(out, "\"%s%s\"", ready, td_jbool(o, "spec.unschedulable", false) ? ",SchedulingDisabled" : "");
 }
 
@@ -138,7 +140,8 @@ static void address(const struct td_cellspec *c, const yyjson_val *o, int64_t no
 // ---- jobs ----
 static void job_status(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	static const char *const before[] = {"Complete", "Failed"}, *const after[] = {"Suspended", "FailureTarget", "SuccessCriteriaMet"};
+	static const char *const before[] = {"Complete", "Failed"}, *const after[] = {"Suspended", "FailureTarget",
+										      "SuccessCriteriaMet"};
 	const char *s = td_jget(o, "metadata.deletionTimestamp") ? "Terminating" : NULL;
 	for (size_t i = 0; !s && i < TD_LEN(after); i++)
 		s = td_condition_true(o, after[i]) ? after[i] : NULL;
@@ -185,7 +188,8 @@ static void pairs(const struct td_cellspec *c, const yyjson_val *o, int64_t now,
 	yyjson_val *k, *v;
 	size_t i, n;
 	yyjson_obj_foreach (td_jget(o, c->path), i, n, k, v)
-		td_buf_printf(&b, "%s%s=%s", i ? "," : "", yyjson_get_str(k), yyjson_is_str(v) ? yyjson_get_str(v) : "");
+		td_buf_printf(&b, "%s%s=%s", i ? "," : "", yyjson_get_str(k),
+			      yyjson_is_str(v) ? yyjson_get_str(v) : "");
 	td_cell_str(out, b.len ? td_buf_str(&b) : "<none>");
 }
 
@@ -203,7 +207,8 @@ static void event_seen(const struct td_cellspec *c, const yyjson_val *o, int64_t
 
 static void event_object(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	td_auto_free char *s = td_asprintf("%s/%s", td_jstr_or(o, "involvedObject.kind", ""), td_jstr_or(o, "involvedObject.name", ""));
+	td_auto_free char *s = td_asprintf("%s/%s", td_jstr_or(o, "involvedObject.kind", ""),
+					   td_jstr_or(o, "involvedObject.name", ""));
 	for (char *p = s; *p && *p != '/'; p++)
 		if (*p >= 'A' && *p <= 'Z')
 			*p = (char)(*p + 32);
@@ -213,7 +218,8 @@ static void event_object(const struct td_cellspec *c, const yyjson_val *o, int64
 static void event_source(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	const char *from = td_jstr_or(o, "source.component", ""), *host = td_jstr_or(o, "source.host", "");
-	td_auto_free char *s = td_asprintf("%s%s%s", *from ? from : td_jstr_or(o, "reportingComponent", ""), *host ? ", " : "", host);
+	td_auto_free char *s =
+		td_asprintf("%s%s%s", *from ? from : td_jstr_or(o, "reportingComponent", ""), *host ? ", " : "", host);
 	td_cell_str(out, s);
 }
 
@@ -226,9 +232,11 @@ static void event_count(const struct td_cellspec *c, const yyjson_val *o, int64_
 #define NAME TD_CELL_NAME
 #define AGE TD_CELL_AGE
 #define CONTAINERS {"Containers", "string", "", "Names of each container in the template.", 1, containers, "name", NULL}
-#define IMAGES {"Images", "string", "", "Images referenced by each container in the template.", 1, containers, "image", NULL}
+#define IMAGES                                                                                                         \
+	{"Images", "string", "", "Images referenced by each container in the template.", 1, containers, "image", NULL}
 #define SELECTOR {"Selector", "string", "", "Label selector for its pods.", 1, selector, NULL, NULL}
-#define READY {"Ready", "string", "", "Number of the pod with ready state", 0, share, "status.readyReplicas", "spec.replicas"}
+#define READY                                                                                                          \
+	{"Ready", "string", "", "Number of the pod with ready state", 0, share, "status.readyReplicas", "spec.replicas"}
 #define UNKNOWN "<unknown>"
 #define NODEINFO "status.nodeInfo."
 

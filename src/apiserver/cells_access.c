@@ -26,7 +26,8 @@ static void put(struct shown *s, const char *none, struct td_buf *out)
 
 static void role_ref(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
-	td_auto_free char *text = td_asprintf("%s/%s", td_jstr_or(o, "roleRef.kind", ""), td_jstr_or(o, "roleRef.name", ""));
+	td_auto_free char *text =
+		td_asprintf("%s/%s", td_jstr_or(o, "roleRef.kind", ""), td_jstr_or(o, "roleRef.name", ""));
 	td_cell_str(out, text);
 }
 
@@ -59,8 +60,8 @@ static void endpoint_list(const struct td_cellspec *c, const yyjson_val *o, int6
 			yyjson_arr_foreach (addresses, k, l, a) {
 				const char *ip = td_jstr_or(a, "ip", "");
 				bool six = strchr(ip, ':');
-				td_auto_free char *text =
-					td_asprintf("%s%s%s:%lld", six ? "[" : "", ip, six ? "]" : "", td_jint(p, "port", 0));
+				td_auto_free char *text = td_asprintf("%s%s%s:%lld", six ? "[" : "", ip, six ? "]" : "",
+								      td_jint(p, "port", 0));
 				show(&s, text);
 			}
 	}

@@ -46,7 +46,8 @@ static bool is_sidecar(const yyjson_val *o, const char *name)
 	return false;
 }
 
-// Goes over the init containers up to the first that is not done; false: all are. *side: what the sidecars alone amount to.
+// Goes over the init containers up to the first that is not done; false: all are. *side: what the sidecars alone amount
+// to.
 static bool initializing(const yyjson_val *o, struct summary *s, struct summary *side)
 {
 	yyjson_val *c;
@@ -141,7 +142,8 @@ static void restarts(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 	char ago[32];
 	summarise(o, &s);
 	if (s.restarts && s.last)
-		td_buf_printf(out, "\"%lld (%s ago)\"", s.restarts, td_time_age(now - s.last < 0 ? 0 : now - s.last, ago, sizeof(ago)));
+		td_buf_printf(out, "\"%lld (%s ago)\"", s.restarts,
+			      td_time_age(now - s.last < 0 ? 0 : now - s.last, ago, sizeof(ago)));
 	else
 		td_buf_printf(out, "\"%lld\"", s.restarts);
 }

@@ -14,8 +14,8 @@ bool td_is_crd(const struct td_kind *k)
 	return !strcmp(k->group, "apiextensions.k8s.io") && !strcmp(k->plural, "customresourcedefinitions");
 }
 
-static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a, const struct td_item *old, const char *type,
-			  const char *reason, const char *message)
+static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a, const struct td_item *old,
+			  const char *type, const char *reason, const char *message)
 {
 	const struct td_condition_want w = {.type = type, .status = "True", .reason = reason, .message = message};
 	td_condition_add(d, a, old ? td_jget(td_item_root(old), "status.conditions") : NULL, &w, q->now);
@@ -51,7 +51,8 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	add_condition(q, d, a, old, "NamesAccepted", "NoConflicts", "no conflicts found");
 	add_condition(q, d, a, old, "Established", "InitialNamesAccepted", "the initial names have been accepted");
 	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
-		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress",
+			      "CustomResource deletion is in progress");
 	// What others say of it stays.
 	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
 	yyjson_mut_arr_foreach (td_jm_get(o, "status.conditions"), i, n, v) {
@@ -96,7 +97,8 @@ static bool release(struct td_req *q, const char *name)
 					yyjson_mut_arr_add_strcpy(d, rest, yyjson_mut_get_str(v));
 			td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.finalizers", rest);
 		}
-		const struct td_write w = {.table = crds, .ns = "", .name = name, .base = crd->rv, .doc = others ? d : NULL};
+		const struct td_write w = {
+			.table = crds, .ns = "", .name = name, .base = crd->rv, .doc = others ? d : NULL};
 		if (td_store_write(q->s->store, &w, NULL, NULL) == 0) {
 			td_registry_reload(q->s->reg);
 			return !others;
@@ -107,7 +109,8 @@ static bool release(struct td_req *q, const char *name)
 
 bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 {
-	td_auto(td_snap_unref) struct td_snap *snap = td_registry_snap(q->s->reg); // the one that refuses creates by now
+	td_auto(td_snap_unref) struct td_snap *snap =
+		td_registry_snap(q->s->reg); // the one that refuses creates by now
 	const struct td_res *res = NULL;
 	const char *group = td_jstr_or(td_item_root(crd), "spec.group", ""),
 		   *plural = td_jstr_or(td_item_root(crd), "spec.names.plural", "");
@@ -130,9 +133,10 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 				td_auto(td_item_unref) struct td_item *left = NULL;
 				bool gone;
 				sub.ns = l.v[i]->ns;
-				if (td_delete_item(&sub, l.v[i]->ns, l.v[i]->name, &o, &left, &gone, &r) < 0 && r.http != 404)
-					td_warn("CustomResourceDefinition %s: deleting %s/%s: %s", crd->name, l.v[i]->ns, l.v[i]->name,
-						r.message);
+				if (td_delete_item(&sub, l.v[i]->ns, l.v[i]->name, &o, &left, &gone, &r) < 0 &&
+				    r.http != 404)
+					td_warn("CustomResourceDefinition %s: deleting %s/%s: %s", crd->name,
+						l.v[i]->ns, l.v[i]->name, r.message);
 			}
 	}
 	return release(q, crd->name);

@@ -1,7 +1,7 @@
-// SQLite, WAL. Durability: synchronous=FULL syncs the log once per group before anybody hears of it, so neither kill -9 nor a power cut
-// loses an acknowledged write (measured: 0.3 ms per group on the build machine's disk; groups share it). TANDEM_DB_SYNC=normal leaves
-// the sync to checkpoints: kill -9 still loses nothing (the pages are the kernel's), a power cut may lose the last commits, never an older
-// one and never the file's consistency.
+// SQLite, WAL. Durability: synchronous=FULL syncs the log once per group before anybody hears of it, so neither kill -9
+// nor a power cut loses an acknowledged write (measured: 0.3 ms per group on the build machine's disk; groups share
+// it). TANDEM_DB_SYNC=normal leaves the sync to checkpoints: kill -9 still loses nothing (the pages are the kernel's),
+// a power cut may lose the last commits, never an older one and never the file's consistency.
 #include "apiserver/db.h"
 
 #include "apiserver/mark.h"
@@ -15,13 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The past that is kept at least, and how much more gathers before some of it goes: a few pages are then written once for many rows.
+// The past that is kept at least, and how much more gathers before some of it goes: a few pages are then written once
+// for many rows.
 #define PAST_ROWS 4096
 #define PAST_BYTES (8u << 20)
 #define SLACK_ROWS 512
 #define SLACK_BYTES (1u << 20)
 
-// A row that is not current. It goes when nobody can ask for the event that replaced it: that event tells what was before.
+// A row that is not current. It goes when nobody can ask for the event that replaced it: that event tells what was
+// before.
 struct past {
 	uint64_t rv, until; // until: the revision of that event
 	size_t len;
@@ -43,7 +45,8 @@ static int fail(struct td_db *db, struct td_error *err, const char *what)
 	int code = sqlite3_errcode(db->h), rc;
 	rc = td_fail(err, TD_INTERNAL, "state database: %s: %s", what, sqlite3_errmsg(db->h));
 	if (code == SQLITE_FULL && err) {
-		td_fail(err, TD_INTERNAL, "state database: the file system is full: nothing was written; free some space and try again");
+		td_fail(err, TD_INTERNAL,
+			"state database: the file system is full: nothing was written; free some space and try again");
 		err->http = 507;
 		err->retry_after_ms = 5000;
 	}
@@ -92,8 +95,8 @@ struct td_db *td_db_close(struct td_db *db)
 	return NULL;
 }
 
-// Secrets are in it: nobody else may read it. SQLite gives the log the same mode. The descriptor is closed before SQLite opens the file:
-// closing it later would drop SQLite's locks.
+// Secrets are in it: nobody else may read it. SQLite gives the log the same mode. The descriptor is closed before
+// SQLite opens the file: closing it later would drop SQLite's locks.
 static int make_private(const char *path, struct td_error *err)
 {
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -119,7 +122,8 @@ static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_e
 		return rc;
 	sqlite3_bind_int64(db->floor_all, 1, (sqlite3_int64)jump);
 	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)jump);
-	if ((rc = exec(db, "BEGIN IMMEDIATE", err)) < 0 || (rc = run(db, db->floor_all, err, "writing the floor")) < 0 ||
+	if ((rc = exec(db, "BEGIN IMMEDIATE", err)) < 0 ||
+	    (rc = run(db, db->floor_all, err, "writing the floor")) < 0 ||
 	    (rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)
 		return td_wrap(err, "%s", path);
 	db->revision = db->floor = jump;
@@ -142,28 +146,37 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	int rc = make_private(path, err);
 	if (rc < 0)
 		return rc;
-	if (sqlite3_open_v2(path, &db->h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
-		return td_fail(err, TD_INTERNAL, "state database %s: %s", path, db->h ? sqlite3_errmsg(db->h) : "out of memory");
+	if (sqlite3_open_v2(path, &db->h, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) !=
+	    SQLITE_OK)
+		return td_fail(err, TD_INTERNAL, "state database %s: %s", path,
+			       db->h ? sqlite3_errmsg(db->h) : "out of memory");
 	sqlite3_busy_timeout(db->h, 10000);
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	bool lossy = sync && !strcmp(sync, "normal");
 	uint64_t version = 0;
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
-	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 || (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
+	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 ||
+	    (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
 	    (rc = exec(db, lossy ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
-	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 || (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
+	    (rc = exec(db, "PRAGMA wal_autocheckpoint=1000", err)) < 0 ||
+	    (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
 	if (version > 2)
-		return td_fail(err, TD_INVALID, "state database %s has version %llu, this program knows 2: use the newer program", path,
+		return td_fail(err, TD_INVALID,
+			       "state database %s has version %llu, this program knows 2: use the newer program", path,
 			       (unsigned long long)version);
-	if ((version == 0 && (rc = exec(db, sql("create.sql"), err)) < 0) || (version == 1 && (rc = exec(db, sql("from-1.sql"), err)) < 0))
+	if ((version == 0 && (rc = exec(db, sql("create.sql"), err)) < 0) ||
+	    (version == 1 && (rc = exec(db, sql("from-1.sql"), err)) < 0))
 		return td_wrap(err, "%s", path);
 	if ((rc = get_int(db, "SELECT v FROM meta WHERE k='revision'", &db->revision, err)) < 0 ||
 	    (rc = get_int(db, "SELECT v FROM meta WHERE k='floor'", &db->floor, err)) < 0 ||
-	    (rc = prep(db, "INSERT INTO log(rv,res,ns,name,crv,deleted,bytes) VALUES(?1,?2,?3,?4,?5,?6,?7)", &db->put, err)) < 0 ||
+	    (rc = prep(db, "INSERT INTO log(rv,res,ns,name,crv,deleted,bytes) VALUES(?1,?2,?3,?4,?5,?6,?7)", &db->put,
+		       err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='revision'", &db->rev, err)) < 0 ||
-	    (rc = prep(db, "INSERT INTO floors(res,rv) SELECT res, ?2 FROM log WHERE rv=?1 ON CONFLICT(res) DO UPDATE SET rv=?2",
+	    (rc = prep(db,
+		       "INSERT INTO floors(res,rv) SELECT res, ?2 FROM log WHERE rv=?1 ON CONFLICT(res) DO UPDATE SET "
+		       "rv=?2",
 		       &db->floor_of, err)) < 0 ||
 	    (rc = prep(db, "DELETE FROM log WHERE rv=?1", &db->forget, err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_all, err)) < 0)
@@ -222,7 +235,8 @@ int td_db_load(struct td_db *db, const struct td_db_loader *l, struct td_error *
 {
 	sqlite3_stmt *st = NULL;
 	int rc = load_floors(db, l, err);
-	if (rc < 0 || (rc = prep(db, "SELECT res, ns, name, rv, crv, deleted, bytes FROM log ORDER BY rv", &st, err)) < 0)
+	if (rc < 0 ||
+	    (rc = prep(db, "SELECT res, ns, name, rv, crv, deleted, bytes FROM log ORDER BY rv", &st, err)) < 0)
 		return rc;
 	int step;
 	while ((step = sqlite3_step(st)) == SQLITE_ROW) {
@@ -293,7 +307,8 @@ int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 	size_t n = 0;
 	uint64_t bytes = 0;
 	int rc;
-	if ((db->n > PAST_ROWS + SLACK_ROWS || db->bytes > PAST_BYTES + SLACK_BYTES) && (rc = forget(db, &n, &bytes, err)) < 0)
+	if ((db->n > PAST_ROWS + SLACK_ROWS || db->bytes > PAST_BYTES + SLACK_BYTES) &&
+	    (rc = forget(db, &n, &bytes, err)) < 0)
 		return rc;
 	sqlite3_bind_int64(db->rev, 1, (sqlite3_int64)revision);
 	if ((rc = run(db, db->rev, err, "writing the revision")) < 0 || (rc = exec(db, "COMMIT", err)) < 0)

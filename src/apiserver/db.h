@@ -8,16 +8,19 @@
 #include <stdint.h>
 
 struct td_db;
-// Creates the file when it is absent. TD_INVALID: a file of another version, or one that lost acknowledged writes (mark.h).
+// Creates the file when it is absent. TD_INVALID: a file of another version, or one that lost acknowledged writes
+// (mark.h).
 int td_db_open(const char *path, struct td_db **ret, struct td_error *err);
 struct td_db *td_db_close(struct td_db *db); // NULL ok
 TD_DEFINE_AUTO(struct td_db *, td_db_close)
 
 uint64_t td_db_revision(const struct td_db *db); // of the last commit
-// The revision up to which no history is known for any table: where lost writes were accepted (mark.h), or an older file was taken over.
+// The revision up to which no history is known for any table: where lost writes were accepted (mark.h), or an older
+// file was taken over.
 uint64_t td_db_floor(const struct td_db *db);
 
-// One version of one object. The file is a log of them: what is current, and behind that as much of the past as watches may still ask for.
+// One version of one object. The file is a log of them: what is current, and behind that as much of the past as watches
+// may still ask for.
 struct td_db_row {
 	const char *res, *ns, *name; // res: "group/plural"
 	uint64_t rv, crv;
@@ -27,8 +30,8 @@ struct td_db_row {
 	uint64_t prev; // the version that this one replaces; 0: none
 	size_t prev_len;
 };
-// At start, once: first floor() for each table whose past was forgotten up to a revision, then row() for every version, in order of
-// revision, which sets r->prev and r->prev_len.
+// At start, once: first floor() for each table whose past was forgotten up to a revision, then row() for every version,
+// in order of revision, which sets r->prev and r->prev_len.
 struct td_db_loader {
 	void (*floor)(void *ctx, const char *res, uint64_t rv);
 	int (*row)(void *ctx, struct td_db_row *r, struct td_error *err);

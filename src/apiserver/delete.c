@@ -8,12 +8,14 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 	struct td_delete_opts o = {.grace = -1};
 	const char *g = td_http_query(q->x, "gracePeriodSeconds"), *p = td_http_query(q->x, "propagationPolicy");
 	if (g && *g && (!td_parse_i64(g, &o.grace) || o.grace < 0))
-		return td_refuse(r, 400, NULL, "gracePeriodSeconds: Invalid value: \"%.64s\": must be a number of at least 0", g);
+		return td_refuse(r, 400, NULL,
+				 "gracePeriodSeconds: Invalid value: \"%.64s\": must be a number of at least 0", g);
 	o.propagation = p && *p ? p : NULL;
 	if (body) {
 		const char *kind = td_jstr(body, "kind");
 		if (!yyjson_is_obj(body) || (kind && *kind && strcmp(kind, "DeleteOptions") != 0))
-			return td_refuse(r, 400, NULL, "the body of a DELETE is a DeleteOptions object, not %s", kind ? kind : "this");
+			return td_refuse(r, 400, NULL, "the body of a DELETE is a DeleteOptions object, not %s",
+					 kind ? kind : "this");
 		yyjson_val *v = td_jget(body, "gracePeriodSeconds");
 		if (yyjson_is_int(v))
 			o.grace = yyjson_get_sint(v);
@@ -28,42 +30,47 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 		yyjson_arr_foreach (td_jget(body, "dryRun"), i, n, dry)
 			td_dry_run(q, yyjson_is_str(dry) ? yyjson_get_str(dry) : "", r);
 		if (td_jstr(body, "propagationPolicy") && yyjson_is_bool(td_jget(body, "orphanDependents")))
-			td_cause_add(&r->causes, "FieldValueInvalid", "propagationPolicy",
-				     "Invalid value: \"%.64s\": orphanDependents and deletionPropagation cannot be both set",
-				     o.propagation);
+			td_cause_add(
+				&r->causes, "FieldValueInvalid", "propagationPolicy",
+				"Invalid value: \"%.64s\": orphanDependents and deletionPropagation cannot be both set",
+				o.propagation);
 	}
 	if (o.grace < -1)
 		o.grace = 1; // as the real one: negative means at once, but with a trace
 	if (o.propagation && strcmp(o.propagation, "Background") && strcmp(o.propagation, "Foreground") &&
 	    strcmp(o.propagation, "Orphan")) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "propagationPolicy",
-			     "Unsupported value: \"%.64s\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+			     "Unsupported value: \"%.64s\": supported values: \"Foreground\", \"Background\", "
+			     "\"Orphan\", \"nil\"",
 			     o.propagation);
 	}
 	if (r->causes.n)
 		return td_refuse_options(r, "DeleteOptions");
-	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") && !strcmp(q->k->plural, "jobs")) { // their default is of old
+	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") &&
+	    !strcmp(q->k->plural, "jobs")) { // their default is of old
 		o.propagation = "Orphan";
-		td_reply_warn(
-			q,
-			"child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
-			"propagationPolicy=Orphan to suppress this warning");
+		td_reply_warn(q, "child pods are preserved by default when jobs are deleted; set "
+				 "propagationPolicy=Background to remove them or set "
+				 "propagationPolicy=Orphan to suppress this warning");
 	}
 	*ret = o;
 	return 0;
 }
 
-static int preconditions(struct td_req *q, const struct td_item *i, const struct td_delete_opts *o, struct td_refusal *r)
+static int preconditions(struct td_req *q, const struct td_item *i, const struct td_delete_opts *o,
+			 struct td_refusal *r)
 {
 	const char *rv = td_jstr_or(td_item_root(i), "metadata.resourceVersion", "");
 	if (o->uid && strcmp(o->uid, i->uid) != 0)
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on %s \"%s\": the UID in the precondition (%s) does not match the UID in record "
+			  "Operation cannot be fulfilled on %s \"%s\": the UID in the precondition (%s) does not match "
+			  "the UID in record "
 			  "(%s). The object might have been deleted and then recreated",
 			  q->k->kind, i->name, o->uid, i->uid);
 	else if (o->rv && strcmp(o->rv, rv) != 0)
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on %s \"%s\": the ResourceVersion in the precondition (%s) does not match the "
+			  "Operation cannot be fulfilled on %s \"%s\": the ResourceVersion in the precondition (%s) "
+			  "does not match the "
 			  "ResourceVersion in record (%s). The object might have been modified",
 			  q->k->kind, i->name, o->rv, rv);
 	else
@@ -92,7 +99,8 @@ static long long grace_of(const struct td_kind *k, const struct td_item *i, cons
 	if (*k->group || strcmp(k->plural, "pods") != 0)
 		return 0;
 	const char *phase = td_jstr_or(td_item_root(i), "status.phase", "");
-	if (!*td_jstr_or(td_item_root(i), "spec.nodeName", "") || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
+	if (!*td_jstr_or(td_item_root(i), "spec.nodeName", "") || !strcmp(phase, "Succeeded") ||
+	    !strcmp(phase, "Failed"))
 		return 0;
 	return o->grace >= 0 ? o->grace : td_jint(td_item_root(i), "spec.terminationGracePeriodSeconds", 30);
 }
@@ -104,8 +112,8 @@ static bool holds(const struct td_kind *k, yyjson_mut_val *o)
 	return !*k->group && !strcmp(k->plural, "namespaces") && yyjson_mut_arr_size(td_jm_get(o, "spec.finalizers"));
 }
 
-static int delete_once(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o, struct td_item **ret,
-		       bool *ret_gone, struct td_refusal *r)
+static int delete_once(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
+		       struct td_item **ret, bool *ret_gone, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, ns, name);
@@ -119,9 +127,11 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		td_refuse(r, 403, NULL, "namespaces \"%s\" is forbidden: this namespace may not be deleted", name);
 		return td_refuse_about(r, "", "namespaces", name);
 	}
-	if (!strcmp(k->plural, "priorityclasses") && (!strcmp(name, "system-node-critical") || !strcmp(name, "system-cluster-critical"))) {
+	if (!strcmp(k->plural, "priorityclasses") &&
+	    (!strcmp(name, "system-node-critical") || !strcmp(name, "system-cluster-critical"))) {
 		td_refuse(r, 403, NULL,
-			  "priorityclasses.scheduling.k8s.io \"%s\" is forbidden: this is a system priority class and cannot be deleted",
+			  "priorityclasses.scheduling.k8s.io \"%s\" is forbidden: this is a system priority class and "
+			  "cannot be deleted",
 			  name);
 		return td_refuse_about(r, k->group, k->plural, name);
 	}
@@ -149,19 +159,22 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 			return rc;
 		if (!*k->group && !strcmp(k->plural, "pods")) { // its last state says that it was deleted
 			if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
-				td_jm_int(d, m, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
+				td_jm_int(d, m, "metadata.generation",
+					  td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 			td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now, t));
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", 0);
 		}
 		// Those that are answered with their last state; others are told of in lists only, as they were there.
-		bool told = !*k->group && (!strcmp(k->plural, "pods") || (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
+		bool told = !*k->group && (!strcmp(k->plural, "pods") ||
+					   (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
 		*ret = td_item_new(d, told ? gone->rv : old->rv, old->crv);
 		*ret_gone = true;
 		return 0;
 	}
 	if (!deleting || grace < td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0)) {
 		if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
-			td_jm_int(d, m, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
+			td_jm_int(d, m, "metadata.generation",
+				  td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 		td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now + grace * 1000, t));
 		if (!is_ns)
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
@@ -175,8 +188,8 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 	return rc;
 }
 
-int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o, struct td_item **ret, bool *ret_gone,
-		   struct td_refusal *r)
+int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
+		   struct td_item **ret, bool *ret_gone, struct td_refusal *r)
 {
 	int rc = 0;
 	for (int tries = 0; tries < 16; tries++) {
@@ -224,8 +237,10 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	if (td_store_list(q->s->store, q->res->table, q->ns, 0, &l, &rv, &err) < 0)
 		return td_refuse_err(r, &err);
 	td_auto_buf struct td_buf b = {0};
-	td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"},\"items\":[",
-		      q->k->list_kind, q->group, *q->group ? "/" : "", q->version, (unsigned long long)rv);
+	td_buf_printf(
+		&b,
+		"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"},\"items\":[",
+		q->k->list_kind, q->group, *q->group ? "/" : "", q->version, (unsigned long long)rv);
 	size_t n = 0;
 	struct td_list_options lo = {0};
 	if ((rc = td_list_options(q, &lo, r)) < 0)

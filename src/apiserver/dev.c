@@ -18,8 +18,10 @@ int td_dev_pki(const char *dir, struct td_error *err)
 	if (rc < 0 || (rc = td_pki_ca_ensure(pki, "tandem", err)) < 0)
 		return rc;
 	static const char *const sans[] = {"localhost", "127.0.0.1", "tandem-host", "kubernetes", NULL},
-				 *const masters[] = {"system:masters", NULL}, *const role_org[] = {"tandem:roles", NULL};
-	const struct td_pki_cert server = {.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 365};
+				 *const masters[] = {"system:masters", NULL},
+				 *const role_org[] = {"tandem:roles", NULL};
+	const struct td_pki_cert server = {
+		.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 365};
 	const struct td_pki_cert admin = {.file = "admin", .cn = "admin", .orgs = masters, .days = 365};
 	if ((rc = td_pki_issue(pki, &server, err)) < 0 || (rc = td_pki_issue(pki, &admin, err)) < 0)
 		return rc;
@@ -42,9 +44,11 @@ static int kubeconfig(const char *dir, const char *user, int port, struct td_err
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free char *path = td_asprintf("%s/kubeconfig/%s.conf", dir, user);
 	td_buf_printf(&b,
-		      "apiVersion: v1\nkind: Config\ncurrent-context: tandem\nclusters:\n- name: tandem\n  cluster:\n    server: "
+		      "apiVersion: v1\nkind: Config\ncurrent-context: tandem\nclusters:\n- name: tandem\n  cluster:\n  "
+		      "  server: "
 		      "https://127.0.0.1:%d\n"
-		      "    certificate-authority: %s/pki/ca.crt\nusers:\n- name: %s\n  user:\n    client-certificate: %s/pki/%s.crt\n    "
+		      "    certificate-authority: %s/pki/ca.crt\nusers:\n- name: %s\n  user:\n    client-certificate: "
+		      "%s/pki/%s.crt\n    "
 		      "client-key: %s/pki/%s.key\n"
 		      "contexts:\n- name: tandem\n  context: {cluster: tandem, user: %s, namespace: default}\n",
 		      port, dir, user, dir, user, dir, user, user);

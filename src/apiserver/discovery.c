@@ -1,4 +1,5 @@
-// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. What is told of a kind is the same in both.
+// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. What is told of a kind is
+// the same in both.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"
@@ -32,17 +33,18 @@ static void entries_done(struct entries *l)
 // What is served without being stored.
 static const struct entry virtual[] = {
 	{"", "v1", "bindings", "binding", "Binding", CREATE, "", NULL, NULL, true, NULL},
-	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "", NULL, NULL, false,
+	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "",
+	 NULL, NULL, false, NULL},
+	{"authentication.k8s.io", "v1", "tokenreviews", "tokenreview", "TokenReview", CREATE, "", NULL, NULL, false,
 	 NULL},
-	{"authentication.k8s.io", "v1", "tokenreviews", "tokenreview", "TokenReview", CREATE, "", NULL, NULL, false, NULL},
-	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "localsubjectaccessreview", "LocalSubjectAccessReview", CREATE, "",
-	 NULL, NULL, true, NULL},
-	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview", CREATE, "", NULL,
-	 NULL, false, NULL},
-	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview", CREATE, "", NULL,
-	 NULL, false, NULL},
-	{"authorization.k8s.io", "v1", "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview", CREATE, "", NULL, NULL, false,
-	 NULL},
+	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "localsubjectaccessreview",
+	 "LocalSubjectAccessReview", CREATE, "", NULL, NULL, true, NULL},
+	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "selfsubjectaccessreview", "SelfSubjectAccessReview",
+	 CREATE, "", NULL, NULL, false, NULL},
+	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "selfsubjectrulesreview", "SelfSubjectRulesReview",
+	 CREATE, "", NULL, NULL, false, NULL},
+	{"authorization.k8s.io", "v1", "subjectaccessreviews", "subjectaccessreview", "SubjectAccessReview", CREATE, "",
+	 NULL, NULL, false, NULL},
 };
 
 static const struct {
@@ -69,7 +71,8 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 	bool ns = !*k->group && !strcmp(k->plural, "namespaces");
 	struct entry e = {k->group, k->version, k->plural, k->singular, k->kind, ALL, "", NULL, NULL, k->namespaced, k};
 	if (!k->builtin)
-		e.verbs = "[\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"create\",\"update\",\"watch\"]";
+		e.verbs =
+			"[\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"create\",\"update\",\"watch\"]";
 	if (ns)
 		e.verbs = "[\"create\",\"delete\",\"get\",\"list\",\"patch\",\"update\",\"watch\"]";
 	add(l, &e);
@@ -176,8 +179,8 @@ static void names(struct td_buf *b, const struct td_kind *k)
 // ---- aggregated ----
 static void response_kind(struct td_buf *b, const struct entry *e)
 {
-	td_buf_printf(b, "\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"}", e->other_group ? e->other_group : "",
-		      e->other_version ? e->other_version : "", e->kind);
+	td_buf_printf(b, "\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"}",
+		      e->other_group ? e->other_group : "", e->other_version ? e->other_version : "", e->kind);
 }
 
 static void resources_v2(struct td_buf *b, const struct entries *l)
@@ -186,8 +189,8 @@ static void resources_v2(struct td_buf *b, const struct entries *l)
 		const struct entry *e = &l->v[i];
 		td_buf_printf(b, "%s{\"resource\":\"%s\",", i ? "," : "", e->plural);
 		response_kind(b, e);
-		td_buf_printf(b, ",\"scope\":\"%s\",\"singularResource\":\"%s\",\"verbs\":%s", e->namespaced ? "Namespaced" : "Cluster",
-			      e->singular, e->verbs);
+		td_buf_printf(b, ",\"scope\":\"%s\",\"singularResource\":\"%s\",\"verbs\":%s",
+			      e->namespaced ? "Namespaced" : "Cluster", e->singular, e->verbs);
 		names(b, e->k);
 		bool any = false;
 		for (i++; i < l->n && *l->v[i].sub && !strcmp(l->v[i].plural, e->plural); i++) {
@@ -207,7 +210,10 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 	size_t n = 0;
 	groups_of(q->snap, &g, &n);
 	const char *v = beta ? "v2beta1" : "v2";
-	td_buf_printf(&b, "{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"apidiscovery.k8s.io/%s\",\"metadata\":{},\"items\":[", v);
+	td_buf_printf(&b,
+		      "{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"apidiscovery.k8s.io/"
+		      "%s\",\"metadata\":{},\"items\":[",
+		      v);
 	bool first = true;
 	for (size_t i = 0; i < n; i++) {
 		if (!first_of(g, i) || (*g[i].group == 0) != core)
@@ -223,8 +229,8 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 				continue;
 			td_auto_entries struct entries l = {0};
 			entries_of(q->snap, g[j].group, g[j].version, &l);
-			td_buf_printf(&b, "%s{\"version\":\"%s\",\"freshness\":\"Current\",\"resources\":[", first_version ? "" : ",",
-				      g[j].version);
+			td_buf_printf(&b, "%s{\"version\":\"%s\",\"freshness\":\"Current\",\"resources\":[",
+				      first_version ? "" : ",", g[j].version);
 			first_version = false;
 			resources_v2(&b, &l);
 			td_buf_puts(&b, "]}");
@@ -247,12 +253,13 @@ static void group_legacy(struct td_buf *b, const struct group *g, size_t n, cons
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(g[i].group, name) != 0)
 			continue;
-		td_buf_printf(b, "%s{\"groupVersion\":\"%s/%s\",\"version\":\"%s\"}", preferred ? "," : "", name, g[i].version,
-			      g[i].version);
+		td_buf_printf(b, "%s{\"groupVersion\":\"%s/%s\",\"version\":\"%s\"}", preferred ? "," : "", name,
+			      g[i].version, g[i].version);
 		if (!preferred)
 			preferred = g[i].version;
 	}
-	td_buf_printf(b, "],\"preferredVersion\":{\"groupVersion\":\"%s/%s\",\"version\":\"%s\"}}", name, preferred, preferred);
+	td_buf_printf(b, "],\"preferredVersion\":{\"groupVersion\":\"%s/%s\",\"version\":\"%s\"}}", name, preferred,
+		      preferred);
 }
 
 static void list_legacy(struct td_req *q)
@@ -281,8 +288,8 @@ static void resources_legacy(struct td_req *q, const struct entries *l)
 		      *q->group ? "\"apiVersion\":\"v1\"," : "", q->group, *q->group ? "/" : "", q->version);
 	for (size_t i = 0; i < l->n; i++) {
 		const struct entry *e = &l->v[i];
-		td_buf_printf(&b, "%s{\"name\":\"%s%s%s\",\"singularName\":\"%s\",\"namespaced\":%s,", i ? "," : "", e->plural,
-			      *e->sub ? "/" : "", e->sub, e->singular, e->namespaced ? "true" : "false");
+		td_buf_printf(&b, "%s{\"name\":\"%s%s%s\",\"singularName\":\"%s\",\"namespaced\":%s,", i ? "," : "",
+			      e->plural, *e->sub ? "/" : "", e->sub, e->singular, e->namespaced ? "true" : "false");
 		if (e->other_group)
 			td_buf_printf(&b, "\"group\":\"%s\",\"version\":\"%s\",", e->other_group, e->other_version);
 		td_buf_printf(&b, "\"kind\":\"%s\",\"verbs\":%s", e->kind, e->verbs);
@@ -297,7 +304,8 @@ static void versions(struct td_req *q)
 {
 	td_auto_buf struct td_buf b = {0};
 	const char *host = td_http_header(q->x, "Host");
-	td_buf_puts(&b, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":[{\"clientCIDR\":\"0.0.0.0/0\","
+	td_buf_puts(&b, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":[{"
+			"\"clientCIDR\":\"0.0.0.0/0\","
 			"\"serverAddress\":");
 	td_cell_str(&b, host);
 	td_buf_puts(&b, "}]}\n");

@@ -1,7 +1,8 @@
-// pods/eviction: a delete that asks the pod's PodDisruptionBudget first. Steps, codes and words are those of the real API server.
+// pods/eviction: a delete that asks the pod's PodDisruptionBudget first. Steps, codes and words are those of the real
+// API server.
 //
-// A grant is written into the budget's status (disruptionsAllowed down, the pod into disruptedPods) before the pod is touched: a crash in
-// between costs the budget one disruption for two minutes, never a pod too many.
+// A grant is written into the budget's status (disruptionsAllowed down, the pod into disruptedPods) before the pod is
+// touched: a crash in between costs the budget one disruption for two minutes, never a pod too many.
 #include "apiserver/srv.h"
 
 #include "api/condition.h"
@@ -21,7 +22,8 @@ struct eviction {
 	char *budget; // the one that was asked
 };
 
-static int too_many(struct td_refusal *r, int retry_after_s, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static int too_many(struct td_refusal *r, int retry_after_s, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 static int too_many(struct td_refusal *r, int retry_after_s, const char *fmt, ...)
 {
 	va_list ap;
@@ -57,9 +59,9 @@ static int budget_of(struct eviction *e, const struct td_item *pod, struct td_it
 		    !td_selector_matches(s, td_jget(td_item_root(pod), "metadata.labels")))
 			continue;
 		if (found)
-			return td_refuse(
-				r, 500, "",
-				"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.");
+			return td_refuse(r, 500, "",
+					 "This pod has more than one PodDisruptionBudget, which the eviction "
+					 "subresource does not support.");
 		found = td_item_copy(l.v[i]);
 	}
 	*ret = td_steal(found);
@@ -84,12 +86,14 @@ static int take_one(struct eviction *e, const struct td_item *b, yyjson_mut_doc 
 	}
 	if (!allowed) {
 		yyjson_arr_foreach (td_jget(status, "conditions"), i, n, c)
-			if (td_streq(td_jstr(c, "type"), "DisruptionAllowed") && td_streq(td_jstr(c, "reason"), "SyncFailed"))
-				return too_many(
-					r, 0, "The disruption budget %s does not allow evicting pods currently because it failed sync: %s",
-					b->name, td_jstr_or(c, "message", ""));
-		return too_many(r, 0, "The disruption budget %s needs %lld healthy pods and has %lld currently", b->name,
-				td_jint(status, "desiredHealthy", 0), td_jint(status, "currentHealthy", 0));
+			if (td_streq(td_jstr(c, "type"), "DisruptionAllowed") &&
+			    td_streq(td_jstr(c, "reason"), "SyncFailed"))
+				return too_many(r, 0,
+						"The disruption budget %s does not allow evicting pods currently "
+						"because it failed sync: %s",
+						b->name, td_jstr_or(c, "message", ""));
+		return too_many(r, 0, "The disruption budget %s needs %lld healthy pods and has %lld currently",
+				b->name, td_jint(status, "desiredHealthy", 0), td_jint(status, "currentHealthy", 0));
 	}
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *m;
 	char t[TD_TIME_LEN];
@@ -134,7 +138,8 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 			return td_refuse_err(r, &err);
 	}
 	r->retry_after_s = 10;
-	return td_refuse(r, 504, "Timeout", "Timeout: couldn't update PodDisruptionBudget \"%s\" due to conflicts", e->budget);
+	return td_refuse(r, 504, "Timeout", "Timeout: couldn't update PodDisruptionBudget \"%s\" due to conflicts",
+			 e->budget);
 }
 
 static int mark(struct td_req *q, const struct td_item *old, struct td_item **ret, struct td_refusal *r)
@@ -148,15 +153,18 @@ static int mark(struct td_req *q, const struct td_item *old, struct td_item **re
 static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusal *r)
 {
 	struct td_req *q = e->q;
-	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name), *marked = NULL;
+	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name),
+					      *marked = NULL;
 	bool gone;
 	if (!pod)
 		return td_refuse_not_found(q, q->name, r);
 	struct td_delete_opts o = e->o;
 	const char *rv = td_jstr_or(td_item_root(pod), "metadata.resourceVersion", ""),
 		   *phase = td_jstr_or(td_item_root(pod), "status.phase", "");
-	bool unmet = (o.uid && strcmp(o.uid, pod->uid) != 0) || (o.rv && strcmp(o.rv, rv) != 0); // the delete says so in its words
-	if (unmet || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") || td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
+	bool unmet = (o.uid && strcmp(o.uid, pod->uid) != 0) ||
+		     (o.rv && strcmp(o.rv, rv) != 0); // the delete says so in its words
+	if (unmet || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") ||
+	    td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
 		return td_delete_item(q, q->ns, q->name, &o, ret, &gone, r);
 	bool pending = !strcmp(phase, "Pending");
 	int rc;
@@ -187,7 +195,8 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 	yyjson_val *b = td_json_root(body);
 	const char *name = td_jstr_or(b, "metadata.name", "");
 	if (!td_streq(td_jstr_or(b, "kind", "Eviction"), "Eviction"))
-		return td_refuse(r, 400, NULL, "the body of an eviction has kind Eviction, not %.100s", td_jstr_or(b, "kind", ""));
+		return td_refuse(r, 400, NULL, "the body of an eviction has kind Eviction, not %.100s",
+				 td_jstr_or(b, "kind", ""));
 	if (*name && strcmp(name, q->name) != 0)
 		return td_refuse(r, 400, NULL, "name in URL does not match name in Eviction object");
 	yyjson_val *opts = td_jget(b, "deleteOptions");

@@ -62,7 +62,8 @@ static uint64_t old_enough(struct td_expiry *e)
 
 static int64_t last_seen(const struct td_item *i)
 {
-	static const char *const times[] = {"series.lastObservedTime", "lastTimestamp", "eventTime", "metadata.creationTimestamp"};
+	static const char *const times[] = {"series.lastObservedTime", "lastTimestamp", "eventTime",
+					    "metadata.creationTimestamp"};
 	int64_t last = 0, v;
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	for (size_t k = 0; k < TD_LEN(times); k++) {

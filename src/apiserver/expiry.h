@@ -1,8 +1,9 @@
-// Events go one hour after their last write, as on a real API server. A turn is short: one page of the table, a bounded number of
-// deletions; where it stopped, the next one goes on.
+// Events go one hour after their last write, as on a real API server. A turn is short: one page of the table, a bounded
+// number of deletions; where it stopped, the next one goes on.
 //
-// When an object was written is not kept with it: every minute the revision of that minute is noted, and what an hour-old note covers is an
-// hour old. Only for what was written before this process started the times in the Event itself are read.
+// When an object was written is not kept with it: every minute the revision of that minute is noted, and what an
+// hour-old note covers is an hour old. Only for what was written before this process started the times in the Event
+// itself are read.
 #pragma once
 
 #include "apiserver/store.h"

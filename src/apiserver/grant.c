@@ -1,6 +1,6 @@
-// Who writes roles and bindings gives rights away, so they must have them: a role holds only what its writer may do already (or the verb
-// `escalate` on it is theirs), a binding names only a role of which they have every rule (or the verb `bind` on it is theirs). Read before
-// validation, from the object as it would be stored.
+// Who writes roles and bindings gives rights away, so they must have them: a role holds only what its writer may do
+// already (or the verb `escalate` on it is theirs), a binding names only a role of which they have every rule (or the
+// verb `bind` on it is theirs). Read before validation, from the object as it would be stored.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -40,14 +40,16 @@ static int confirm(struct td_req *q, const char *name, const struct td_rbac_rule
 
 static bool may(struct td_req *q, const char *verb, const char *resource, const char *name)
 {
-	struct td_rbac_ask a = {.verb = verb, .group = GROUP, .resource = resource, .sub = "", .name = name, .ns = q->ns};
+	struct td_rbac_ask a = {
+		.verb = verb, .group = GROUP, .resource = resource, .sub = "", .name = name, .ns = q->ns};
 	return td_auth_ask(q->s, &q->user, &a, NULL);
 }
 
 // Taking away finalizers and owners grants nothing: the garbage collector does it.
 static bool only_housekeeping(const struct td_item *old, yyjson_mut_val *now)
 {
-	static const char *const fields[] = {"ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation", "selfLink"};
+	static const char *const fields[] = {"ownerReferences", "finalizers", "managedFields",
+					     "resourceVersion", "generation", "selfLink"};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *a = td_jm_copy(td_item_root(old)), *b = td_jm_new();
 	yyjson_mut_val *copy = yyjson_mut_val_mut_copy(b, now);
 	for (size_t i = 0; i < TD_LEN(fields); i++) {
@@ -55,7 +57,8 @@ static bool only_housekeeping(const struct td_item *old, yyjson_mut_val *now)
 		td_jm_del(yyjson_mut_doc_get_root(a), path);
 		td_jm_del(copy, path);
 	}
-	td_auto(td_json_unref) struct td_json *x = td_json_from_mut(yyjson_mut_doc_get_root(a)), *y = td_json_from_mut(copy);
+	td_auto(td_json_unref) struct td_json *x = td_json_from_mut(yyjson_mut_doc_get_root(a)),
+					      *y = td_json_from_mut(copy);
 	return td_jequal(td_json_root(x), td_json_root(y));
 }
 
@@ -79,7 +82,8 @@ static int binding(struct td_req *q, const yyjson_val *now, const char *name, st
 	td_auto(td_rbac_unref) struct td_rbac *rbac = td_rbac_cache_get(q->s->rbac);
 	const struct td_rbac_rules *rules = td_rbac_role(rbac, kind, q->ns, ref);
 	if (!rules) {
-		td_refuse(r, 404, NULL, "%s." GROUP " \"%s\" not found", q->plural, ref); // so the real one calls a role here
+		td_refuse(r, 404, NULL, "%s." GROUP " \"%s\" not found", q->plural,
+			  ref); // so the real one calls a role here
 		return td_refuse_about(r, GROUP, q->plural, ref);
 	}
 	return confirm(q, name, rules, r);
@@ -89,7 +93,8 @@ int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 {
 	const struct td_kind *k = q->k;
 	bool is_role = is(k, "roles") || is(k, "clusterroles");
-	if ((!is_role && !is(k, "rolebindings") && !is(k, "clusterrolebindings")) || td_user_in(&q->user, "system:masters"))
+	if ((!is_role && !is(k, "rolebindings") && !is(k, "clusterrolebindings")) ||
+	    td_user_in(&q->user, "system:masters"))
 		return 0;
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	if (old && only_housekeeping(old, o))

@@ -1,5 +1,6 @@
-// /healthz, /livez, /readyz: a list of checks each, asked for all together or one by one (/readyz/ping), told with ?verbose, left out with
-// ?exclude=. Only what is true here has a check: there is no etcd to be asked, what is stored is in memory.
+// /healthz, /livez, /readyz: a list of checks each, asked for all together or one by one (/readyz/ping), told with
+// ?verbose, left out with ?exclude=. Only what is true here has a check: there is no etcd to be asked, what is stored
+// is in memory.
 #include "apiserver/srv.h"
 
 #include <string.h>

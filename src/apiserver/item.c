@@ -54,8 +54,8 @@ int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, stru
 	yyjson_val *root = td_json_root(doc), *m = td_jget(root, "metadata");
 	if (!yyjson_is_obj(root))
 		return td_fail(err, TD_INVALID, "not a JSON object");
-	const char *const words[4] = {td_jstr_or(m, "namespace", ""), td_jstr_or(m, "name", ""), td_jstr_or(m, "uid", ""),
-				      td_jstr_or(root, "apiVersion", "")};
+	const char *const words[4] = {td_jstr_or(m, "namespace", ""), td_jstr_or(m, "name", ""),
+				      td_jstr_or(m, "uid", ""), td_jstr_or(root, "apiVersion", "")};
 	*ret = make(words, bytes, len, rv, crv);
 	return 0;
 }
@@ -65,7 +65,8 @@ static struct td_json *parse(const struct td_item *i)
 	struct td_json *doc = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	if (td_json_parse(i->bytes, i->len, &doc, &err) < 0) {
-		td_err("object %s/%s at revision %llu cannot be read: %s", i->ns, i->name, (unsigned long long)i->rv, err.msg);
+		td_err("object %s/%s at revision %llu cannot be read: %s", i->ns, i->name, (unsigned long long)i->rv,
+		       err.msg);
 		abort(); // the bytes were written by us or parsed before
 	}
 	return doc;

@@ -1,5 +1,5 @@
-// One version of one stored object: immutable, reference-counted, as JSON bytes. The parsed form is made when somebody asks for it: it
-// takes three times the room, and most versions are only ever sent.
+// One version of one stored object: immutable, reference-counted, as JSON bytes. The parsed form is made when somebody
+// asks for it: it takes three times the room, and most versions are only ever sent.
 #pragma once
 
 #include "json/json.h"
@@ -17,7 +17,8 @@ struct td_item {
 	struct td_json *doc; // atomic; td_item_root and td_item_doc know it
 };
 
-// Writes metadata.resourceVersion = rv (0: none, of what is stored nowhere) into d's root and makes an item of it. d stays the caller's.
+// Writes metadata.resourceVersion = rv (0: none, of what is stored nowhere) into d's root and makes an item of it. d
+// stays the caller's.
 struct td_item *td_item_new(yyjson_mut_doc *d, uint64_t rv, uint64_t crv);
 // From stored bytes. TD_INVALID when they are not a JSON object.
 int td_item_parse(const char *bytes, size_t len, uint64_t rv, uint64_t crv, struct td_item **ret, struct td_error *err);
@@ -25,11 +26,11 @@ struct td_item *td_item_ref(struct td_item *i);
 struct td_item *td_item_unref(struct td_item *i); // NULL ok; returns NULL
 TD_DEFINE_AUTO(struct td_item *, td_item_unref)
 
-// The object, parsed on first use and kept as long as the item: for what reads one object several times, on an item of its own (the store
-// gives copies for that).
+// The object, parsed on first use and kept as long as the item: for what reads one object several times, on an item of
+// its own (the store gives copies for that).
 yyjson_val *td_item_root(const struct td_item *i);
-// The object for one look at it: what is kept, else parsed for the caller alone. For what goes over many (filters, tables). A new
-// reference.
+// The object for one look at it: what is kept, else parsed for the caller alone. For what goes over many (filters,
+// tables). A new reference.
 struct td_json *td_item_doc(const struct td_item *i);
 // The same version as an item of one's own. NULL: NULL.
 struct td_item *td_item_copy(const struct td_item *i);

@@ -1,4 +1,5 @@
-// The JSONPath of additionalPrinterColumns: ".a.b", "[0]", "[*]", "['k']", "[?(@.x==\"y\")]", "\." in names. Nothing else.
+// The JSONPath of additionalPrinterColumns: ".a.b", "[0]", "[*]", "['k']", "[?(@.x==\"y\")]", "\." in names. Nothing
+// else.
 #pragma once
 
 #include "json/json.h"

@@ -20,14 +20,16 @@ struct flags {
 
 static void usage(FILE *f)
 {
-	fputs("usage: tandem apiserver --listen ADDR:PORT [--listen …] --pki DIR --db FILE --agent-socket PATH [--log-level "
+	fputs("usage: tandem apiserver --listen ADDR:PORT [--listen …] --pki DIR --db FILE --agent-socket PATH "
+	      "[--log-level "
 	      "debug|info|warn|error]\n\n"
 	      "The embedded Kubernetes API. `tandem up` starts it.\n\n"
 	      "  --listen ADDR:PORT   address to serve HTTPS on; may be given several times\n"
 	      "  --pki DIR            ca.crt, apiserver.crt, apiserver.key, sa.key\n"
 	      "  --db FILE            SQLite file with every object\n"
 	      "  --agent-socket PATH  the agent's unix socket: logs and exec go there\n"
-	      "  --dev DIR            instead of the above: a throw-away server with all of it in DIR; see tools/dev-apiserver\n"
+	      "  --dev DIR            instead of the above: a throw-away server with all of it in DIR; see "
+	      "tools/dev-apiserver\n"
 	      "\nExit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
 	      f);
 }
@@ -37,8 +39,10 @@ static int parse(int argc, char **argv, struct flags *f)
 {
 	enum { LISTEN = 1, PKI, DB, AGENT, DEV, LEVEL, HELP };
 	static const struct option opts[] = {
-		{"listen", 1, NULL, LISTEN}, {"pki", 1, NULL, PKI},         {"db", 1, NULL, DB},     {"agent-socket", 1, NULL, AGENT},
-		{"dev", 1, NULL, DEV},       {"log-level", 1, NULL, LEVEL}, {"help", 0, NULL, HELP}, {0},
+		{"listen", 1, NULL, LISTEN}, {"pki", 1, NULL, PKI},
+		{"db", 1, NULL, DB},         {"agent-socket", 1, NULL, AGENT},
+		{"dev", 1, NULL, DEV},       {"log-level", 1, NULL, LEVEL},
+		{"help", 0, NULL, HELP},     {0},
 	};
 	int c;
 	optind = 0; // the roles share one process' getopt state in tests
@@ -62,7 +66,8 @@ static int parse(int argc, char **argv, struct flags *f)
 		case LEVEL: {
 			int l = td_log_level_parse(optarg);
 			if (l < 0) {
-				fprintf(stderr, "tandem apiserver: --log-level %s: write debug, info, warn or error\n", optarg);
+				fprintf(stderr, "tandem apiserver: --log-level %s: write debug, info, warn or error\n",
+					optarg);
 				return 3;
 			}
 			f->level = (enum td_log_level)l;
@@ -90,7 +95,8 @@ static int parse(int argc, char **argv, struct flags *f)
 	return 0;
 }
 
-// The address among those we listen on that others can reach: "10.1.0.1:6443" gives "10.1.0.1". Caller frees; NULL: none.
+// The address among those we listen on that others can reach: "10.1.0.1:6443" gives "10.1.0.1". Caller frees; NULL:
+// none.
 static char *reachable(const struct td_strv *listen)
 {
 	for (size_t i = 0; i < listen->n; i++) {
@@ -116,7 +122,8 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	td_auto_buf struct td_buf sa_key = {0};
 	if ((rc = td_file_read(sa, 4096, &sa_key, err)) < 0)
 		return td_wrap(err, "reading the key of tokens");
-	struct td_srv s = {.clock = &td_clock_system, .agent_socket = agent, .sa_key = sa_key.s, .sa_key_len = sa_key.len};
+	struct td_srv s = {
+		.clock = &td_clock_system, .agent_socket = agent, .sa_key = sa_key.s, .sa_key_len = sa_key.len};
 	td_auto(td_store_close) struct td_store *store = NULL;
 	if ((rc = td_store_open(db, 0, 0, &store, err)) < 0)
 		return rc;

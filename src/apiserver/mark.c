@@ -23,19 +23,21 @@ static uint64_t read_mark(const char *path)
 	return td_parse_i64(b.s, &v) && v > 0 ? (uint64_t)v : 0;
 }
 
-int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd, uint64_t *ret_jump, struct td_error *err)
+int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd, uint64_t *ret_jump,
+		 struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf("%s-mark", db_path), *accepted = td_asprintf("%s-mark.accepted", db_path);
 	uint64_t mark = read_mark(path), pass = read_mark(accepted);
 	const char *base = strrchr(db_path, '/');
 	if (mark > revision && !lossy && mark > pass)
-		return td_fail(
-			err, TD_INVALID,
-			"state database %s: %llu acknowledged writes are missing: it ends at revision %llu, %llu was acknowledged. It or "
-			"its log (%s-wal) was damaged, or an older copy was put back. Put the whole copy back, or go on without those "
-			"writes: mv %s %s",
-			db_path, (unsigned long long)(mark - revision), (unsigned long long)revision, (unsigned long long)mark,
-			base ? base + 1 : db_path, path, accepted);
+		return td_fail(err, TD_INVALID,
+			       "state database %s: %llu acknowledged writes are missing: it ends at revision %llu, "
+			       "%llu was acknowledged. It or "
+			       "its log (%s-wal) was damaged, or an older copy was put back. Put the whole copy back, "
+			       "or go on without those "
+			       "writes: mv %s %s",
+			       db_path, (unsigned long long)(mark - revision), (unsigned long long)revision,
+			       (unsigned long long)mark, base ? base + 1 : db_path, path, accepted);
 	if (pass > mark)
 		mark = pass;
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -17,8 +17,8 @@ static bool has_generation(const struct td_kind *k)
 {
 	if (!k->builtin)
 		return true;
-	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) || td_is_crd(k) ||
-	       !strcmp(k->plural, "priorityclasses");
+	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) ||
+	       td_is_crd(k) || !strcmp(k->plural, "priorityclasses");
 }
 
 // ---- unknown fields ----
@@ -59,9 +59,10 @@ static void warn_name(struct td_req *q, const char *name)
 	td_auto_strv struct td_strv l = {0};
 	td_name_faults(TD_N_LABEL, name, &l);
 	if (l.n && k->builtin && td_is_dns_subdomain(name))
-		td_reply_warn(
-			q, "metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: [%s]",
-			pod ? "the Pod's hostname" : "Pod names and hostnames", l.v[0]);
+		td_reply_warn(q,
+			      "metadata.name: this is used in %s, which can result in surprising behavior; a DNS label "
+			      "is recommended: [%s]",
+			      pod ? "the Pod's hostname" : "Pod names and hostnames", l.v[0]);
 }
 
 static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, struct td_refusal *r)
@@ -76,15 +77,16 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 		size_t max = 63 - 5; // as the real one: so that the name fits a label value
 		td_jm_strf(d, o, "metadata.name", "%.*s%s", (int)max, gen, tail);
 	} else if (!name || !*name) {
-		td_cause_add(&r->causes, "FieldValueRequired", "metadata.name", "Required value: name or generateName is required");
+		td_cause_add(&r->causes, "FieldValueRequired", "metadata.name",
+			     "Required value: name or generateName is required");
 		return td_refuse_invalid(r, q->k->group, q->k->kind, "");
 	}
 	warn_name(q, td_jm_getstr(o, "metadata.name"));
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(q->now, t));
-	static const char *const drop[] = {"metadata.resourceVersion", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
-					   "metadata.selfLink"};
+	static const char *const drop[] = {"metadata.resourceVersion", "metadata.deletionTimestamp",
+					   "metadata.deletionGracePeriodSeconds", "metadata.selfLink"};
 	for (size_t i = 0; i < TD_LEN(drop); i++)
 		td_jm_del(o, drop[i]);
 	if (has_generation(q->k)) // others keep what was sent, as in the real one
@@ -115,9 +117,12 @@ static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_
 
 static void meta_update(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, bool keep_managed)
 {
-	static const char *const fixed[] = {
-		"metadata.uid",        "metadata.creationTimestamp", "metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds",
-		"metadata.generation", "metadata.resourceVersion"};
+	static const char *const fixed[] = {"metadata.uid",
+					    "metadata.creationTimestamp",
+					    "metadata.deletionTimestamp",
+					    "metadata.deletionGracePeriodSeconds",
+					    "metadata.generation",
+					    "metadata.resourceVersion"};
 	for (size_t i = 0; i < TD_LEN(fixed); i++)
 		keep(d, o, old, fixed[i]);
 	yyjson_mut_val *sent = td_jm_get(o, "metadata.managedFields");
@@ -130,8 +135,8 @@ static void meta_update(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_it
 // Absent and empty say the same where nothing was there before.
 static void drop_empty(yyjson_mut_val *o)
 {
-	static const char *const maps[] = {"metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences",
-					   "metadata.managedFields"};
+	static const char *const maps[] = {"metadata.labels", "metadata.annotations", "metadata.finalizers",
+					   "metadata.ownerReferences", "metadata.managedFields"};
 	for (size_t i = 0; i < TD_LEN(maps); i++) {
 		yyjson_mut_val *v = td_jm_get(o, maps[i]);
 		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v); // what is wrong is to be refused
@@ -150,7 +155,8 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 		td_jm_del(o, "status");
 	// Built-in kinds let status writers change labels and annotations too (kubelets do); custom resources do not.
 	static const char *const meta[] = {"metadata.labels", "metadata.annotations"};
-	for (size_t i = !strcmp(q->k->plural, "deployments") ? 1 : 0; q->k->builtin && i < TD_LEN(meta); i++) { // not their labels
+	for (size_t i = !strcmp(q->k->plural, "deployments") ? 1 : 0; q->k->builtin && i < TD_LEN(meta);
+	     i++) { // not their labels
 		yyjson_mut_val *v = td_jm_get(sent, meta[i]);
 		if (v)
 			td_jm_set(d, o, meta[i], yyjson_mut_val_mut_copy(d, v));
@@ -171,7 +177,8 @@ static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
 	yyjson_val *key, *v;
 	yyjson_obj_foreach (a, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
-		if (!strcmp(s, "metadata") || !strcmp(s, "apiVersion") || !strcmp(s, "kind") || (k->status && !strcmp(s, "status")))
+		if (!strcmp(s, "metadata") || !strcmp(s, "apiVersion") || !strcmp(s, "kind") ||
+		    (k->status && !strcmp(s, "status")))
 			continue;
 		seen++;
 		yyjson_val *w = td_jkey(b, s);
@@ -180,7 +187,8 @@ static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
 	}
 	yyjson_obj_foreach (b, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
-		if (strcmp(s, "metadata") && strcmp(s, "apiVersion") && strcmp(s, "kind") && !(k->status && !strcmp(s, "status")))
+		if (strcmp(s, "metadata") && strcmp(s, "apiVersion") && strcmp(s, "kind") &&
+		    !(k->status && !strcmp(s, "status")))
 			others++;
 	}
 	return seen != others;
@@ -230,7 +238,8 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 			continue;
 		for (int twice = 0; twice < 2; twice++) // as the real one says it
 			td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
-				     "Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
+				     "Forbidden: no new finalizers can be added if the object is being deleted, found "
+				     "new finalizers "
 				     "[]string{\"%s\"}",
 				     yyjson_is_str(f) ? yyjson_get_str(f) : "");
 		bad++;
@@ -285,7 +294,8 @@ static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut
 // A Job without labels has those of its pods.
 static bool same_labels(yyjson_mut_val *job)
 {
-	yyjson_mut_val *own = td_jm_get(job, "metadata.labels"), *pods = td_jm_get(job, "spec.template.metadata.labels");
+	yyjson_mut_val *own = td_jm_get(job, "metadata.labels"),
+		       *pods = td_jm_get(job, "spec.template.metadata.labels");
 	yyjson_mut_val *manual = td_jm_get(job, "spec.manualSelector");
 	return !(manual && yyjson_mut_is_true(manual)) && (!own || (pods && yyjson_mut_equals(own, pods)));
 }
@@ -299,7 +309,8 @@ static void service_families(yyjson_mut_doc *d, yyjson_mut_val *o)
 		td_jm_str(d, o, "spec.ipFamilyPolicy", "SingleStack");
 }
 
-int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r)
+int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
+		      struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	int rc;
@@ -319,7 +330,8 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		meta_update(d, o, old, track);
 	}
 	drop_empty(o);
-	if (k->status && !is_core(k, "nodes") && via == TD_VIA_MAIN) { // a new node brings its first status, as kubelets do
+	if (k->status && !is_core(k, "nodes") &&
+	    via == TD_VIA_MAIN) { // a new node brings its first status, as kubelets do
 		if (old)
 			keep(d, o, old, "status");
 		else
@@ -347,8 +359,10 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		td_jm_int(d, o, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 	if ((rc = validate(q, old, td_json_root(now), via, r)) < 0)
 		return rc;
-	if (job_labels) // the same map in the real one's defaulting, so what the server adds to the template's is here too
-		td_jm_set(d, o, "metadata.labels", yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.template.metadata.labels")));
+	if (job_labels) // the same map in the real one's defaulting, so what the server adds to the template's is here
+			// too
+		td_jm_set(d, o, "metadata.labels",
+			  yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.template.metadata.labels")));
 	return 0;
 }
 
@@ -362,7 +376,8 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 		return TD_EXISTS;
 	case TD_CONFLICT:
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on %s \"%s\": the object has been modified; please apply your changes to the "
+			  "Operation cannot be fulfilled on %s \"%s\": the object has been modified; please apply your "
+			  "changes to the "
 			  "latest version and try again",
 			  what, name);
 		td_refuse_about(r, q->group, q->plural, name);
@@ -375,7 +390,8 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 			return td_refuse_about(r, "", "namespaces", q->ns);
 		}
 		td_refuse(r, 403, NULL, "%s \"%s\" is forbidden: %s", what, name, err->msg);
-		td_cause_add(&r->causes, "NamespaceTerminating", "metadata.namespace", "namespace %s is being terminated", q->ns);
+		td_cause_add(&r->causes, "NamespaceTerminating", "metadata.namespace",
+			     "namespace %s is being terminated", q->ns);
 		return td_refuse_about(r, q->group, q->plural, name);
 	default:
 		return td_refuse_err(r, err);
@@ -387,20 +403,23 @@ static bool finished(const struct td_kind *k, yyjson_mut_val *o)
 {
 	if (!td_jm_get(o, "metadata.deletionTimestamp"))
 		return false;
-	yyjson_mut_val *f = td_jm_get(o, "metadata.finalizers"), *g = td_jm_get(o, "metadata.deletionGracePeriodSeconds");
+	yyjson_mut_val *f = td_jm_get(o, "metadata.finalizers"),
+		       *g = td_jm_get(o, "metadata.deletionGracePeriodSeconds");
 	if (yyjson_mut_arr_size(f) || (g && yyjson_mut_get_sint(g) > 0))
 		return false;
 	return !is_core(k, "namespaces") || !yyjson_mut_arr_size(td_jm_get(o, "spec.finalizers"));
 }
 
-int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret, struct td_refusal *r)
+int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
+		     struct td_refusal *r)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
 	if (q->dry_run) {
 		struct td_error e = TD_ERROR_INIT;
 		if (!old) { // the checks that the store would make
-			td_auto(td_item_unref) struct td_item *there = td_store_get(q->s->store, q->res->table, q->ns, name);
+			td_auto(td_item_unref) struct td_item *there =
+				td_store_get(q->s->store, q->res->table, q->ns, name);
 			if (there) {
 				td_fail(&e, TD_EXISTS, "exists");
 				return td_refuse_write(q, name, &e, r);
@@ -421,7 +440,8 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		const char *ct = td_http_header(q->x, "Content-Type");
 		bool watched = td_jget(td_item_root(old), "metadata.managedFields"),
 		     watch = td_jget(td_json_root(now), "metadata.managedFields");
-		if (unchanged(old, td_json_root(now), watched != watch || (ct && td_starts(ct, "application/apply-patch")))) {
+		if (unchanged(old, td_json_root(now),
+			      watched != watch || (ct && td_starts(ct, "application/apply-patch")))) {
 			*ret = td_item_ref(old);
 			return 0;
 		}
@@ -441,7 +461,8 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		return td_refuse_write(q, name, &err, r);
 	if (td_is_crd(q->k))
 		td_crd_written(q->s);
-	// At once, so that the namespace's first pod finds it. The controller brings back what is deleted, or what a crash left out here.
+	// At once, so that the namespace's first pod finds it. The controller brings back what is deleted, or what a
+	// crash left out here.
 	if (!old && is_core(q->k, "namespaces") && td_account_ensure(q->s, name, &err) < 0)
 		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
 	return 0;

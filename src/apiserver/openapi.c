@@ -1,5 +1,6 @@
 // /openapi/v3: an index and one document per group and version, from the kinds' own schemas. kubectl reads from
-// here which query parameters a verb knows, merge keys, and what `explain` prints. /openapi/v2 is refused, but for kubectl (see below).
+// here which query parameters a verb knows, merge keys, and what `explain` prints. /openapi/v2 is refused, but for
+// kubectl (see below).
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -13,9 +14,12 @@ static const struct asked {
 	{"", "v1", "bindings", "Binding", "binding", true},
 	{"authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "selfSubjectReview", false},
 	{"authentication.k8s.io", "v1", "tokenreviews", "TokenReview", "tokenReview", false},
-	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", "subjectAccessReview", true},
-	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfSubjectAccessReview", false},
-	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfSubjectRulesReview", false},
+	{"authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", "subjectAccessReview",
+	 true},
+	{"authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "selfSubjectAccessReview",
+	 false},
+	{"authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "selfSubjectRulesReview",
+	 false},
 	{"authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", "subjectAccessReview", false},
 };
 
@@ -36,20 +40,23 @@ static void index_v3(struct td_req *q)
 		const struct td_kind *k = q->snap->v[i].kind;
 		bool seen = false;
 		for (size_t j = 0; j < i; j++)
-			seen |= !strcmp(q->snap->v[j].kind->group, k->group) && !strcmp(q->snap->v[j].kind->version, k->version);
+			seen |= !strcmp(q->snap->v[j].kind->group, k->group) &&
+				!strcmp(q->snap->v[j].kind->version, k->version);
 		if (seen)
 			continue;
-		td_auto_free char *p = *k->group ? td_asprintf("apis/%s/%s", k->group, k->version) : td_asprintf("api/%s", k->version);
+		td_auto_free char *p =
+			*k->group ? td_asprintf("apis/%s/%s", k->group, k->version) : td_asprintf("api/%s", k->version);
 		// The hash changes with what is served, so that clients may cache a document for ever.
-		td_buf_printf(&b, "%s\"%s\":{\"serverRelativeURL\":\"/openapi/v3/%s?hash=%u-" TD_VERSION "\"}", first ? "" : ",", p, p,
-			      q->snap->gen);
+		td_buf_printf(&b, "%s\"%s\":{\"serverRelativeURL\":\"/openapi/v3/%s?hash=%u-" TD_VERSION "\"}",
+			      first ? "" : ",", p, p, q->snap->gen);
 		first = false;
 	}
 	for (size_t i = 0; i < TD_LEN(asked); i++) { // groups in which nothing is stored
 		const struct asked *a = &asked[i];
 		if (td_snap_has_group(q->snap, a->group, a->version) || (i && !strcmp(a->group, asked[i - 1].group)))
 			continue;
-		td_buf_printf(&b, "%s\"apis/%s/%s\":{\"serverRelativeURL\":\"/openapi/v3/apis/%s/%s?hash=" TD_VERSION "\"}",
+		td_buf_printf(&b,
+			      "%s\"apis/%s/%s\":{\"serverRelativeURL\":\"/openapi/v3/apis/%s/%s?hash=" TD_VERSION "\"}",
 			      first ? "" : ",", a->group, a->version, a->group, a->version);
 		first = false;
 	}
@@ -59,16 +66,17 @@ static void index_v3(struct td_req *q)
 
 static void param(struct td_buf *b, bool *first, const char *name)
 {
-	td_buf_printf(b, "%s{\"name\":\"%s\",\"in\":\"query\",\"schema\":{\"type\":\"string\",\"uniqueItems\":true}}", *first ? "" : ",",
-		      name);
+	td_buf_printf(b, "%s{\"name\":\"%s\",\"in\":\"query\",\"schema\":{\"type\":\"string\",\"uniqueItems\":true}}",
+		      *first ? "" : ",", name);
 	*first = false;
 }
 
-static void operation(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind, const char *method,
-		      const char *action, const char *params)
+static void operation(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind,
+		      const char *method, const char *action, const char *params)
 {
 	td_buf_printf(b,
-		      "%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\",\"version\":\"%s\","
+		      "%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\","
+		      "\"version\":\"%s\","
 		      "\"kind\":\"%s\"},"
 		      "\"responses\":{\"200\":{\"description\":\"OK\"}},\"parameters\":[",
 		      *first ? "" : ",", method, action, group, version, kind);
@@ -81,14 +89,16 @@ static void operation(struct td_buf *b, bool *first, const char *group, const ch
 	td_buf_puts(b, "]}");
 }
 
-#define LIST_PARAMS                                                                                                                        \
-	"labelSelector fieldSelector limit continue resourceVersion resourceVersionMatch watch allowWatchBookmarks sendInitialEvents "     \
+#define LIST_PARAMS                                                                                                    \
+	"labelSelector fieldSelector limit continue resourceVersion resourceVersionMatch watch allowWatchBookmarks "   \
+	"sendInitialEvents "                                                                                           \
 	"timeoutSeconds"
 #define WRITE_PARAMS "dryRun fieldManager fieldValidation"
 
 static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 {
-	td_auto_free char *base = *k->group ? td_asprintf("/apis/%s/%s", k->group, k->version) : td_asprintf("/api/%s", k->version);
+	td_auto_free char *base =
+		*k->group ? td_asprintf("/apis/%s/%s", k->group, k->version) : td_asprintf("/api/%s", k->version);
 	const char *ns = k->namespaced ? "/namespaces/{namespace}" : "";
 	bool op = true;
 	if (k->namespaced) {
@@ -109,14 +119,16 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 	operation(b, &op, k->group, k->version, k->kind, "get", "get", "resourceVersion");
 	operation(b, &op, k->group, k->version, k->kind, "put", "put", WRITE_PARAMS);
 	operation(b, &op, k->group, k->version, k->kind, "patch", "patch", WRITE_PARAMS " force");
-	operation(b, &op, k->group, k->version, k->kind, "delete", "delete", "dryRun gracePeriodSeconds propagationPolicy");
+	operation(b, &op, k->group, k->version, k->kind, "delete", "delete",
+		  "dryRun gracePeriodSeconds propagationPolicy");
 	td_buf_putc(b, '}');
 }
 
 #define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 #define QUANTITY "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-// What may be a number or a text has a name in the real API, and `explain` shows that; our own formats mean nothing to clients.
+// What may be a number or a text has a name in the real API, and `explain` shows that; our own formats mean nothing to
+// clients.
 static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 {
 	size_t i, max;
@@ -137,7 +149,8 @@ static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 	yyjson_mut_obj_remove_key(v, "x-tandem-duplicates");
 	if (yyjson_mut_is_true(yyjson_mut_obj_get(v, "x-kubernetes-int-or-string"))) {
 		yyjson_mut_val *ref = yyjson_mut_obj(d);
-		td_jm_key_str(d, ref, "$ref", quantity ? "#/components/schemas/" QUANTITY : "#/components/schemas/" INT_OR_STRING);
+		td_jm_key_str(d, ref, "$ref",
+			      quantity ? "#/components/schemas/" QUANTITY : "#/components/schemas/" INT_OR_STRING);
 		td_jm_key_set(d, v, "allOf", yyjson_mut_arr(d));
 		yyjson_mut_arr_append(yyjson_mut_obj_get(v, "allOf"), ref);
 	}
@@ -155,8 +168,8 @@ static void path_of(struct td_buf *b, bool *first, const struct asked *a)
 	td_buf_putc(b, '}');
 }
 
-static void schema_of(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind, yyjson_mut_doc *d,
-		      yyjson_mut_val *o)
+static void schema_of(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind,
+		      yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_mut_val *gvk = yyjson_mut_obj(d), *a = yyjson_mut_arr(d);
 	td_jm_str(d, gvk, "group", group);
@@ -177,7 +190,8 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	if (!td_snap_has_group(q->snap, group, version) && !asked_in(group, version))
 		return false;
 	td_auto_buf struct td_buf b = {0};
-	td_buf_puts(&b, "{\"openapi\":\"3.0.0\",\"info\":{\"title\":\"Tandem\",\"version\":\"" TD_VERSION "\"},\"paths\":{");
+	td_buf_puts(&b, "{\"openapi\":\"3.0.0\",\"info\":{\"title\":\"Tandem\",\"version\":\"" TD_VERSION
+			"\"},\"paths\":{");
 	bool first = true;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
@@ -187,11 +201,12 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	for (size_t i = 0; i < TD_LEN(asked); i++)
 		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
 			path_of(&b, &first, &asked[i]);
-	td_buf_puts(&b, "},\"components\":{\"schemas\":{\"" INT_OR_STRING
-			"\":{\"description\":\"A whole number or a text.\",\"format\":\"int-or-string\","
-			"\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]},\"" QUANTITY
-			"\":{\"description\":\"An amount: a number with or without a unit, for example 500m, 2 or 4Gi.\","
-			"\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
+	td_buf_puts(&b,
+		    "},\"components\":{\"schemas\":{\"" INT_OR_STRING
+		    "\":{\"description\":\"A whole number or a text.\",\"format\":\"int-or-string\","
+		    "\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]},\"" QUANTITY
+		    "\":{\"description\":\"An amount: a number with or without a unit, for example 500m, 2 or 4Gi.\","
+		    "\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
 	first = false;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
@@ -211,8 +226,9 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	return true;
 }
 
-// kubectl reads version 2, in its binary form, before it sends a List, and does not send one when it gets no document. Kinds that are not
-// in it are checked by the server instead, so the document is without any; its title says where they are.
+// kubectl reads version 2, in its binary form, before it sends a List, and does not send one when it gets no document.
+// Kinds that are not in it are checked by the server instead, so the document is without any; its title says where they
+// are.
 static int version2(struct td_req *q, struct td_refusal *r)
 {
 	static const char document[] = "\x0a\x03" // a gnostic.openapi.v2.Document: swagger
@@ -224,8 +240,11 @@ static int version2(struct td_req *q, struct td_refusal *r)
 				       "\x42\x00\x4a\x00"; // no paths, no definitions
 	const char *accept = td_http_header(q->x, "Accept");
 	if (!accept || !strstr(accept, "proto-openapi"))
-		return td_refuse_generic(r, 404, NULL, "the embedded API describes its kinds in OpenAPI version 3 only: read /openapi/v3");
-	td_http_send(q->x, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", document, sizeof(document) - 1);
+		return td_refuse_generic(
+			r, 404, NULL,
+			"the embedded API describes its kinds in OpenAPI version 3 only: read /openapi/v3");
+	td_http_send(q->x, 200, "application/com.github.proto-openapi.spec.v2.v1.0+protobuf", document,
+		     sizeof(document) - 1);
 	return 0;
 }
 

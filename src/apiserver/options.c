@@ -20,15 +20,16 @@ void td_dry_run(struct td_req *q, const char *value, struct td_refusal *r)
 	if (!strcmp(value, "All"))
 		q->dry_run = true;
 	else
-		td_cause_add(&r->causes, "FieldValueNotSupported", "dryRun", "Unsupported value: [\"%s\"]: supported values: \"All\"",
-			     value);
+		td_cause_add(&r->causes, "FieldValueNotSupported", "dryRun",
+			     "Unsupported value: [\"%s\"]: supported values: \"All\"", value);
 }
 
 static void field_manager(struct td_req *q, struct td_refusal *r)
 {
 	const char *m = td_http_query(q->x, "fieldManager");
 	if (m && strlen(m) > 128)
-		td_cause_add(&r->causes, "FieldValueTooLong", "fieldManager", "Too long: may not be more than 128 bytes");
+		td_cause_add(&r->causes, "FieldValueTooLong", "fieldManager",
+			     "Too long: may not be more than 128 bytes");
 	else if (m && !td_text_printable(m))
 		td_cause_add(&r->causes, "FieldValueInvalid", "fieldManager",
 			     "Invalid value: \"%s\": should only contain printable characters", m);
@@ -57,8 +58,10 @@ int td_write_options(struct td_req *q, struct td_refusal *r)
 	else if (fv && *fv && strcmp(fv, "Warn") != 0)
 		td_cause_add(&r->causes, "FieldValueNotSupported", "fieldValidation",
 			     "Unsupported value: \"%s\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"", fv);
-	if (!strcmp(q->verb, "patch") && td_http_query(q->x, "force") && !(ct && td_starts(ct, "application/apply-patch")))
-		td_cause_add(&r->causes, "FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch");
+	if (!strcmp(q->verb, "patch") && td_http_query(q->x, "force") &&
+	    !(ct && td_starts(ct, "application/apply-patch")))
+		td_cause_add(&r->causes, "FieldValueForbidden", "force",
+			     "Forbidden: may not be specified for non-apply patch");
 	field_manager(q, r);
 	return r->causes.n ? td_refuse_options(r, options_kind(q)) : 0;
 }
@@ -69,15 +72,18 @@ static void check_match(const struct td_list_options *o, struct td_refusal *r)
 	if (!*o->match)
 		return;
 	if (!*o->rv)
-		FORBID(r, "resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided");
+		FORBID(r, "resourceVersionMatch",
+		       "resourceVersionMatch is forbidden unless resourceVersion is provided");
 	if (*o->cont)
 		FORBID(r, "resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
 	bool exact = !strcmp(o->match, "Exact");
 	if (!exact && strcmp(o->match, "NotOlderThan") != 0)
 		td_cause_add(&r->causes, "FieldValueNotSupported", "resourceVersionMatch",
-			     "Unsupported value: \"%s\": supported values: \"Exact\", \"NotOlderThan\", \"\"", o->match);
+			     "Unsupported value: \"%s\": supported values: \"Exact\", \"NotOlderThan\", \"\"",
+			     o->match);
 	if (exact && !strcmp(o->rv, "0"))
-		FORBID(r, "resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+		FORBID(r, "resourceVersionMatch",
+		       "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
 }
 
 static void check_watch(const struct td_list_options *o, struct td_refusal *r)
@@ -87,7 +93,8 @@ static void check_watch(const struct td_list_options *o, struct td_refusal *r)
 			FORBID(r, "resourceVersionMatch",
 			       "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
 	} else if (strcmp(o->match, "NotOlderThan") != 0) {
-		FORBID(r, "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+		FORBID(r, "resourceVersionMatch",
+		       "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
 		if (*o->match)
 			td_cause_add(&r->causes, "FieldValueNotSupported", "resourceVersionMatch",
 				     "Unsupported value: \"%s\": supported values: \"NotOlderThan\"", o->match);

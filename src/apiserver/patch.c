@@ -26,10 +26,10 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 		return 0;
 	}
 	if (!q->k->builtin)
-		return td_refuse(
-			r, 415, "UnsupportedMediaType",
-			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, "
-			"application/merge-patch+json, application/apply-patch+yaml");
+		return td_refuse(r, 415, "UnsupportedMediaType",
+				 "the body of the request was in an unknown format - accepted media types include: "
+				 "application/json-patch+json, "
+				 "application/merge-patch+json, application/apply-patch+yaml");
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
@@ -74,11 +74,13 @@ int td_apply_kind(yyjson_val *patch, const char *want_api, const char *want_kind
 	if (td_jget(patch, "metadata.managedFields"))
 		return td_refuse(r, 400, NULL, "metadata.managedFields must be nil");
 	if (yyjson_is_obj(patch) && (strcmp(api, want_api) != 0 || strcmp(kind, want_kind) != 0))
-		return td_refuse(r, 400, NULL, "invalid object type: %s%s, Kind=%s", strchr(api, '/') ? "" : "/", api, kind);
+		return td_refuse(r, 400, NULL, "invalid object type: %s%s, Kind=%s", strchr(api, '/') ? "" : "/", api,
+				 kind);
 	return 0;
 }
 
-static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch, struct td_json **ret, struct td_refusal *r)
+static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch, struct td_json **ret,
+		 struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
 	const char *m = NULL, *kind = q->k->kind;
@@ -106,16 +108,19 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	td_schema_prune(q->k->schema, yyjson_mut_doc_get_root(copy), &unknown);
 	td_auto(td_json_unref) struct td_json *patch_doc = td_json_from_mut(yyjson_mut_doc_get_root(copy));
 	if (unknown.n) // whatever fieldValidation says: who owns what is unknown?
-		return td_refuse(r, 400, NULL,
-				 "failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: field not declared in schema",
-				 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind, unknown.v[0]);
+		return td_refuse(
+			r, 400, NULL,
+			"failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: field not declared in schema",
+			td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind, unknown.v[0]);
 	td_auto_causes struct td_causes twice = {0};
 	td_schema_validate(q->k->schema, td_json_root(patch_doc), &twice);
 	for (size_t i = 0; i < twice.n; i++)
 		if (td_streq(twice.v[i].reason, "FieldValueDuplicate"))
 			return td_refuse(r, 400, NULL,
-					 "failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: duplicate entries for its key",
-					 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind, twice.v[i].field);
+					 "failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: duplicate "
+					 "entries for its key",
+					 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind,
+					 twice.v[i].field);
 	if (q->k->status) { // each way owns its own part only
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		td_jm_del(o, *q->sub ? "spec" : "status");
@@ -126,14 +131,15 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 		td_fail(&err, TD_CONFLICT, "changed");
 		return td_refuse_write(q, q->name, &err, r);
 	}
-	rc = td_schema_apply(q->k->schema, old ? td_item_root(old) : NULL, td_json_root(applied), &a, &r->causes, ret, &err);
+	rc = td_schema_apply(q->k->schema, old ? td_item_root(old) : NULL, td_json_root(applied), &a, &r->causes, ret,
+			     &err);
 	if (rc == TD_CONFLICT)
 		return td_apply_conflict(r);
 	return rc < 0 ? td_refuse_err(r, &err) : 0;
 }
 
-static int patched(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *patch, struct td_json **ret,
-		   struct td_refusal *r)
+static int patched(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *patch,
+		   struct td_json **ret, struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
 	switch (t) {
@@ -146,21 +152,26 @@ static int patched(struct td_req *q, enum td_patch_form t, const struct td_item 
 	case TD_STRATEGIC:
 		if (!yyjson_is_obj(patch))
 			return td_refuse(r, 400, NULL, "a strategic merge patch is an object");
-		return td_strategic_merge(q->k->schema, td_item_root(old), patch, ret, &err) < 0 ? td_refuse_err(r, &err) : 0;
+		return td_strategic_merge(q->k->schema, td_item_root(old), patch, ret, &err) < 0
+			       ? td_refuse_err(r, &err)
+			       : 0;
 	case TD_JSON_PATCH:
 		break;
 	}
 	if (yyjson_is_arr(patch) && yyjson_arr_size(patch) > 10000)
-		return td_refuse(r, 413, "RequestEntityTooLarge", "The allowed maximum operations in a JSON patch is 10000, got %zu",
+		return td_refuse(r, 413, "RequestEntityTooLarge",
+				 "The allowed maximum operations in a JSON patch is 10000, got %zu",
 				 yyjson_arr_size(patch));
 	int rc = td_json_patch(td_item_root(old), patch, ret, &err);
 	if (rc < 0 && yyjson_is_arr(patch))
-		return td_refuse_generic(r, 422, "Invalid", "the server rejected our request due to an error in our request: %s", err.msg),
+		return td_refuse_generic(r, 422, "Invalid",
+					 "the server rejected our request due to an error in our request: %s", err.msg),
 		       TD_INVALID;
 	return rc < 0 ? td_refuse(r, 400, NULL, "%s", err.msg) : 0;
 }
 
-static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch, struct td_item **ret, bool *ret_created, struct td_refusal *r)
+static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch, struct td_item **ret,
+		      bool *ret_created, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
@@ -168,7 +179,8 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 	if (!old && (t != TD_APPLY || *q->sub))
 		return td_refuse_not_found(q, q->name, r);
 	if (!old && !q->res->established)
-		return td_refuse(r, 405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating");
+		return td_refuse(r, 405, "MethodNotAllowed",
+				 "create not allowed while custom resource definition is terminating");
 	int rc = old ? 0 : td_auth_may_verb(q, "create", r); // an apply that makes the object needs both rights
 	if (rc == 0)
 		rc = patched(q, t, old, patch, &now, r);
@@ -177,7 +189,8 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 	const char *uid = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.uid");
 	if (uid && *uid && (!old || strcmp(uid, old->uid) != 0)) {
 		for (int twice = 0; twice < 2; twice++) // as the real one says it
-			td_cause_add(&r->causes, "FieldValueInvalid", "metadata.uid", "Invalid value: \"%s\": field is immutable", uid);
+			td_cause_add(&r->causes, "FieldValueInvalid", "metadata.uid",
+				     "Invalid value: \"%s\": field is immutable", uid);
 		return td_refuse_invalid(r, q->group, q->k->kind, q->name);
 	}
 	if (old) {

@@ -58,7 +58,8 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 	if (other || (rv && *rv && strcmp(rv, have_rv) != 0)) {
 		const char *what = other ? "UID" : "ResourceVersion";
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, AdditionalErrorMsg: "
+			  "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, "
+			  "AdditionalErrorMsg: "
 			  "Precondition "
 			  "failed: %s in precondition: %s, %s in object meta: %s",
 			  q->name, what, other ? uid : rv, what, other ? pod->uid : have_rv);
@@ -79,7 +80,8 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 
 static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct td_refusal *r)
 {
-	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name), *ret = NULL;
+	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, q->ns, q->name),
+					      *ret = NULL;
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
 	int rc = bind_check(q, old, b, r);
@@ -92,7 +94,8 @@ static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct t
 	size_t i, n;
 	yyjson_obj_foreach (notes, i, n, key, v) {
 		if (!yyjson_is_str(v))
-			return td_refuse(r, 400, NULL, "metadata.annotations of the Binding: the value of \"%s\" is not a string",
+			return td_refuse(r, 400, NULL,
+					 "metadata.annotations of the Binding: the value of \"%s\" is not a string",
 					 yyjson_get_str(key));
 		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), yyjson_get_str(key), yyjson_get_str(v));
 	}
@@ -112,15 +115,17 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 	const char *name = td_jstr_or(b, "metadata.name", ""), *kind = td_jstr_or(b, "target.kind", "Node"),
 		   *node = td_jstr_or(b, "target.name", "");
 	if (!td_streq(td_jstr_or(b, "kind", "Binding"), "Binding"))
-		return td_refuse(r, 400, NULL, "the body of a binding has kind Binding, not %s", td_jstr_or(b, "kind", ""));
+		return td_refuse(r, 400, NULL, "the body of a binding has kind Binding, not %s",
+				 td_jstr_or(b, "kind", ""));
 	if (!*q->name) // POST …/bindings
 		q->name = td_arena_strdup(q->arena, name);
 	if (strcmp(name, q->name) != 0)
 		return td_refuse(r, 400, NULL, "name in URL does not match name in Binding object");
 	if (*kind && strcmp(kind, "Node") != 0)
-		return td_refuse(r, 500, "",
-				 "Binding \"%s\" is invalid: target.kind: Unsupported value: \"%s\": supported values: \"Node\"", q->name,
-				 kind);
+		return td_refuse(
+			r, 500, "",
+			"Binding \"%s\" is invalid: target.kind: Unsupported value: \"%s\": supported values: \"Node\"",
+			q->name, kind);
 	if (!*node)
 		return td_refuse(r, 500, "", "Binding \"%s\" is invalid: target.name: Required value", q->name);
 	if (!td_is_dns_subdomain(node))
@@ -157,16 +162,17 @@ static int container_of(struct td_req *q, const struct td_item *pod, const char 
 	const char *c = td_http_query(q->x, "container");
 	yyjson_val *a = td_jget(td_item_root(pod), "spec.containers"), *v;
 	if (!c || !*c) {
-		c = yyjson_arr_size(a) == 1
-			    ? td_jstr(yyjson_arr_get_first(a), "name")
-			    : td_jkey_str(td_jget(td_item_root(pod), "metadata.annotations"), "kubectl.kubernetes.io/default-container");
+		c = yyjson_arr_size(a) == 1 ? td_jstr(yyjson_arr_get_first(a), "name")
+					    : td_jkey_str(td_jget(td_item_root(pod), "metadata.annotations"),
+							  "kubectl.kubernetes.io/default-container");
 		if (!c || !has_container(td_item_root(pod), c)) {
 			td_auto_buf struct td_buf names = {0};
 			size_t i, n;
 			yyjson_arr_foreach (a, i, n, v)
 				td_buf_printf(&names, "%s%s", i ? " " : "", td_jstr_or(v, "name", ""));
-			return td_refuse(r, 400, NULL, "a container name must be specified for pod %s, choose one of: [%s]", pod->name,
-					 td_buf_str(&names));
+			return td_refuse(r, 400, NULL,
+					 "a container name must be specified for pod %s, choose one of: [%s]",
+					 pod->name, td_buf_str(&names));
 		}
 	}
 	if (!has_container(td_item_root(pod), c))
@@ -180,24 +186,28 @@ static int log_options(struct td_req *q, struct td_refusal *r)
 	static const struct {
 		const char *name, *words;
 		long long min;
-	} numbers[] = {
-		{"tailLines", "greater than or equal to 0", 0}, {"sinceSeconds", "greater than 0", 1}, {"limitBytes", "greater than 0", 1}};
+	} numbers[] = {{"tailLines", "greater than or equal to 0", 0},
+		       {"sinceSeconds", "greater than 0", 1},
+		       {"limitBytes", "greater than 0", 1}};
 	for (size_t i = 0; i < TD_LEN(numbers); i++) {
 		const char *v = td_http_query(q->x, numbers[i].name);
 		long long n = 0;
 		if (!v || !*v)
 			continue;
 		if (!td_parse_i64(v, &n))
-			return td_refuse(r, 400, NULL, "%s: Invalid value: \"%.64s\": must be a number", numbers[i].name, v);
+			return td_refuse(r, 400, NULL, "%s: Invalid value: \"%.64s\": must be a number",
+					 numbers[i].name, v);
 		if (n < numbers[i].min)
-			td_cause_add(&r->causes, "FieldValueInvalid", numbers[i].name, "Invalid value: %lld: must be %s", n,
-				     numbers[i].words);
+			td_cause_add(&r->causes, "FieldValueInvalid", numbers[i].name,
+				     "Invalid value: %lld: must be %s", n, numbers[i].words);
 	}
 	const char *since = td_http_query(q->x, "sinceTime");
 	int64_t ms;
 	if (since && *since && td_time_parse(since, &ms) != 0)
-		return td_refuse(r, 400, NULL, "sinceTime: Invalid value: \"%.64s\": must be an RFC 3339 time such as 2026-01-31T12:00:00Z",
-				 since);
+		return td_refuse(
+			r, 400, NULL,
+			"sinceTime: Invalid value: \"%.64s\": must be an RFC 3339 time such as 2026-01-31T12:00:00Z",
+			since);
 	return r->causes.n ? td_refuse_invalid(r, "", "PodLogOptions", q->name) : 0;
 }
 

@@ -1,5 +1,6 @@
-// Protobuf to JSON: see protobuf.h. The wire: https://protobuf.dev/programming-guides/encoding; the envelope: k8s.io/apimachinery
-// pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty: those that JSON would omit are dropped.
+// Protobuf to JSON: see protobuf.h. The wire: https://protobuf.dev/programming-guides/encoding; the envelope:
+// k8s.io/apimachinery pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty:
+// those that JSON would omit are dropped.
 #include "apiserver/protobuf.h"
 
 #include "apiserver/protobuf_fields.h"
@@ -231,7 +232,8 @@ static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f,
 	if (!v)
 		return false;
 	bool drop = !(f->flags & TD_PB_POINTER) && empty(v) &&
-		    ((f->flags & TD_PB_OMITEMPTY) || f->kind == TD_PB_MSG || f->kind == TD_PB_TIME || f->kind == TD_PB_MICROTIME);
+		    ((f->flags & TD_PB_OMITEMPTY) || f->kind == TD_PB_MSG || f->kind == TD_PB_TIME ||
+		     f->kind == TD_PB_MICROTIME);
 	return drop || yyjson_mut_obj_put(o, yyjson_mut_str(x->d, f->json), v);
 }
 
@@ -252,7 +254,8 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 		return NULL;
 	while ((rc = next(&in, &t)) == 1) {
 		const struct td_pb_field *f = known(m, t.number);
-		bool nothing = t.wire == 2 ? t.sub.p == t.sub.end : !t.v; // Go writes fields that are not pointers even then
+		bool nothing =
+			t.wire == 2 ? t.sub.p == t.sub.end : !t.v; // Go writes fields that are not pointers even then
 		if (!f && !nothing && !x->message) {
 			x->message = m->name;
 			x->number = t.number;
@@ -271,7 +274,8 @@ static char *take(struct in in)
 int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td_error *err)
 {
 	if (len < 4 || memcmp(p, "k8s\0", 4) != 0)
-		return td_fail(err, TD_INVALID, "the body is not Kubernetes' protobuf: it does not begin with \"k8s\\0\"");
+		return td_fail(err, TD_INVALID,
+			       "the body is not Kubernetes' protobuf: it does not begin with \"k8s\\0\"");
 	struct in in = {(const unsigned char *)p + 4, (const unsigned char *)p + len}, raw = {0}, meta = {0};
 	struct tag t;
 	int rc;
@@ -302,7 +306,8 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 	for (const struct td_pb_root *r = td_pb_roots; r->kind && !root; r++) {
 		// DeleteOptions comes in every group.
 		bool any_group = !strcmp(r->kind, "DeleteOptions");
-		if (!strcmp(r->kind, kind) && (any_group || (strlen(r->group) == group_len && !strncmp(r->group, api, group_len))))
+		if (!strcmp(r->kind, kind) &&
+		    (any_group || (strlen(r->group) == group_len && !strncmp(r->group, api, group_len))))
 			root = r;
 	}
 	if (!root)
@@ -314,7 +319,8 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 	struct out x = {.d = d};
 	bool read = message(&x, root->message, raw, o, 0);
 	if (x.message)
-		return td_fail(err, TD_UNSUPPORTED, "field %u of %s is not accepted as protobuf: send JSON", x.number, x.message);
+		return td_fail(err, TD_UNSUPPORTED, "field %u of %s is not accepted as protobuf: send JSON", x.number,
+			       x.message);
 	if (!read)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s is malformed", kind);
 	// Strings must be UTF-8 as JSON is: a round through text finds those that are not.

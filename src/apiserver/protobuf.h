@@ -1,5 +1,5 @@
-// Bodies in Kubernetes' protobuf (application/vnd.kubernetes.protobuf): kubectl ≥ 1.32 sends them from `create …`, `drain`, `create token`.
-// They become JSON documents at the door; nothing behind it knows the difference.
+// Bodies in Kubernetes' protobuf (application/vnd.kubernetes.protobuf): kubectl ≥ 1.32 sends them from `create …`,
+// `drain`, `create token`. They become JSON documents at the door; nothing behind it knows the difference.
 #pragma once
 
 #include "json/json.h"

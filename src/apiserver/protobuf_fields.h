@@ -1,4 +1,5 @@
-// What the Kubernetes API's protobuf messages hold: tables of field numbers and JSON names, made of protobuf.txt at build time.
+// What the Kubernetes API's protobuf messages hold: tables of field numbers and JSON names, made of protobuf.txt at
+// build time.
 #pragma once
 
 #include <stdint.h>

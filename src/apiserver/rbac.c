@@ -179,10 +179,12 @@ static void set_done(struct set *s)
 
 static void add_subject(struct binding *b, const yyjson_val *v)
 {
-	const char *kind = td_jstr_or(v, "kind", ""), *name = td_jstr_or(v, "name", ""), *ns = td_jstr_or(v, "namespace", "");
+	const char *kind = td_jstr_or(v, "kind", ""), *name = td_jstr_or(v, "name", ""),
+		   *ns = td_jstr_or(v, "namespace", "");
 	struct subject *s = &b->v[b->n];
 	if (!strcmp(kind, "User") || !strcmp(kind, "Group")) {
-		*s = (struct subject){strcmp(kind, "User") ? GROUP : USER, td_strdup(name), td_asprintf("%s \"%s\"", kind, name)};
+		*s = (struct subject){strcmp(kind, "User") ? GROUP : USER, td_strdup(name),
+				      td_asprintf("%s \"%s\"", kind, name)};
 	} else if (!strcmp(kind, "ServiceAccount") && (*ns || *b->ns)) {
 		ns = *ns ? ns : b->ns;
 		*s = (struct subject){ACCOUNT, td_asprintf("system:serviceaccount:%s:%s", ns, name),
@@ -219,8 +221,8 @@ static void compile(struct set *s, const struct td_items *roles, const struct td
 	}
 }
 
-struct td_rbac *td_rbac_new(const struct td_items *cluster_roles, const struct td_items *roles, const struct td_items *cluster_bindings,
-			    const struct td_items *bindings)
+struct td_rbac *td_rbac_new(const struct td_items *cluster_roles, const struct td_items *roles,
+			    const struct td_items *cluster_bindings, const struct td_items *bindings)
 {
 	struct td_rbac *r = td_calloc(1, sizeof(*r));
 	r->refs = 1;
@@ -279,7 +281,8 @@ struct walk {
 	const char *user, *ns;
 	const struct td_strv *groups;
 	struct td_strv faults;
-	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s, const struct td_rbac_rule *rule); // true: enough
+	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s,
+		     const struct td_rbac_rule *rule); // true: enough
 	void *ctx;
 };
 
@@ -290,8 +293,9 @@ static bool walk_binding(struct walk *w, const struct binding *b)
 		return false;
 	const struct td_rbac_rules *rules = td_rbac_role(w->r, b->ref_kind, b->ns, b->ref_name);
 	if (!rules) {
-		td_auto_free char *fault = td_asprintf("%s.rbac.authorization.k8s.io \"%s\" not found",
-						       strcmp(b->ref_kind, "Role") ? "clusterrole" : "role", b->ref_name);
+		td_auto_free char *fault =
+			td_asprintf("%s.rbac.authorization.k8s.io \"%s\" not found",
+				    strcmp(b->ref_kind, "Role") ? "clusterrole" : "role", b->ref_name);
 		if (!td_strv_has(&w->faults, fault))
 			td_strv_add(&w->faults, fault);
 	}
@@ -346,8 +350,9 @@ bool td_rbac_allows(const struct td_rbac *r, const struct td_rbac_ask *a, char *
 	if (ret_why) {
 		td_auto_free char *faults = faults_text(&w.faults);
 		const struct binding *b = x.by;
-		*ret_why = b ? td_asprintf("RBAC: allowed by %sRoleBinding \"%s%s%s\" of %s \"%s\" to %s", *b->ns ? "" : "Cluster", b->name,
-					   *b->ns ? "/" : "", b->ns, b->ref_kind, b->ref_name, x.to->text)
+		*ret_why = b        ? td_asprintf("RBAC: allowed by %sRoleBinding \"%s%s%s\" of %s \"%s\" to %s",
+                                           *b->ns ? "" : "Cluster", b->name, *b->ns ? "/" : "", b->ns, b->ref_kind,
+						  b->ref_name, x.to->text)
 			   : faults ? td_asprintf("RBAC: %s", faults)
 				    : NULL;
 	}
@@ -363,8 +368,8 @@ static bool take_rule(void *ctx, const struct binding *b, const struct subject *
 	return false;
 }
 
-void td_rbac_rules_for(const struct td_rbac *r, const char *user, const struct td_strv *groups, const char *ns, struct td_rbac_rules *ret,
-		       char **ret_fault)
+void td_rbac_rules_for(const struct td_rbac *r, const char *user, const struct td_strv *groups, const char *ns,
+		       struct td_rbac_rules *ret, char **ret_fault)
 {
 	struct walk w = {r, user, ns, groups, {0}, take_rule, ret};
 	walk(&w);
@@ -385,7 +390,8 @@ static bool covers_one(const struct td_rbac_rule *o, const struct td_rbac_rule *
 				return true;
 		return false;
 	}
-	if (!has(&o->groups, one->groups.v[0]) || (o->names.n && !(one->names.n && td_strv_has(&o->names, one->names.v[0]))))
+	if (!has(&o->groups, one->groups.v[0]) ||
+	    (o->names.n && !(one->names.n && td_strv_has(&o->names, one->names.v[0]))))
 		return false;
 	const char *slash = strchr(one->resources.v[0], '/');
 	if (has(&o->resources, one->resources.v[0]))
@@ -404,8 +410,8 @@ static bool check_one(const struct td_rbac_rules *owner, const struct td_rbac_ru
 	return false;
 }
 
-static bool check_resource(const struct td_rbac_rules *owner, const struct td_rbac_rule *w, char *group, char *resource, char *verb,
-			   struct td_rbac_rules *missing)
+static bool check_resource(const struct td_rbac_rules *owner, const struct td_rbac_rule *w, char *group, char *resource,
+			   char *verb, struct td_rbac_rules *missing)
 {
 	struct td_rbac_rule one = {.verbs = {&verb, 1, 0}, .groups = {&group, 1, 0}, .resources = {&resource, 1, 0}};
 	bool all = true;
@@ -416,7 +422,8 @@ static bool check_resource(const struct td_rbac_rules *owner, const struct td_rb
 	return w->names.n ? all : check_one(owner, &one, missing);
 }
 
-bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rules *wanted, struct td_rbac_rules *ret_missing)
+bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rules *wanted,
+		    struct td_rbac_rules *ret_missing)
 {
 	bool all = true;
 	for (size_t i = 0; i < wanted->n; i++) {
@@ -424,10 +431,12 @@ bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rule
 		for (size_t g = 0; g < w->groups.n; g++)
 			for (size_t r = 0; r < w->resources.n; r++)
 				for (size_t v = 0; v < w->verbs.n; v++)
-					all &= check_resource(owner, w, w->groups.v[g], w->resources.v[r], w->verbs.v[v], ret_missing);
+					all &= check_resource(owner, w, w->groups.v[g], w->resources.v[r],
+							      w->verbs.v[v], ret_missing);
 		for (size_t u = 0; u < w->urls.n; u++)
 			for (size_t v = 0; v < w->verbs.n; v++) {
-				const struct td_rbac_rule one = {.verbs = {&w->verbs.v[v], 1, 0}, .urls = {&w->urls.v[u], 1, 0}};
+				const struct td_rbac_rule one = {.verbs = {&w->verbs.v[v], 1, 0},
+								 .urls = {&w->urls.v[u], 1, 0}};
 				all &= check_one(owner, &one, ret_missing);
 			}
 	}
@@ -464,8 +473,9 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 	for (size_t i = 0; i < missing->n; i++) { // rules that differ in the verb only become one
 		const struct td_rbac_rule *m = &missing->v[i];
 		size_t j = 0;
-		while (j < joined.n && (m->urls.n || joined.v[j].urls.n || !same_list(&joined.v[j].groups, &m->groups) ||
-					!same_list(&joined.v[j].resources, &m->resources) || !same_list(&joined.v[j].names, &m->names)))
+		while (j < joined.n &&
+		       (m->urls.n || joined.v[j].urls.n || !same_list(&joined.v[j].groups, &m->groups) ||
+			!same_list(&joined.v[j].resources, &m->resources) || !same_list(&joined.v[j].names, &m->names)))
 			j++;
 		if (j < joined.n)
 			copy(&joined.v[j].verbs, &m->verbs);
@@ -494,8 +504,9 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 
 static bool same_rule(const struct td_rbac_rule *a, const struct td_rbac_rule *b)
 {
-	return same_list(&a->verbs, &b->verbs) && same_list(&a->groups, &b->groups) && same_list(&a->resources, &b->resources) &&
-	       same_list(&a->names, &b->names) && same_list(&a->urls, &b->urls);
+	return same_list(&a->verbs, &b->verbs) && same_list(&a->groups, &b->groups) &&
+	       same_list(&a->resources, &b->resources) && same_list(&a->names, &b->names) &&
+	       same_list(&a->urls, &b->urls);
 }
 
 bool td_rbac_rules_equal(const struct td_rbac_rules *a, const struct td_rbac_rules *b)

@@ -1,5 +1,6 @@
-// The compiled access rules of a store. A write to one of the four tables makes what is compiled stale before the writer is answered
-// (the store wakes us first); the next question compiles again. So an answered write is always seen, and a restart begins with nothing.
+// The compiled access rules of a store. A write to one of the four tables makes what is compiled stale before the
+// writer is answered (the store wakes us first); the next question compiles again. So an answered write is always seen,
+// and a restart begins with nothing.
 #include "apiserver/rbac.h"
 
 #include "apiserver/store.h"
@@ -55,7 +56,8 @@ static struct td_rbac *compile(struct td_rbac_cache *c)
 	struct td_items l[TABLES] = {0};
 	uint64_t rv;
 	for (size_t i = 0; i < TABLES; i++)
-		td_store_list(c->store, c->tables[i], NULL, 0, &l[i], &rv, NULL); // the present state is always to be had
+		td_store_list(c->store, c->tables[i], NULL, 0, &l[i], &rv,
+			      NULL); // the present state is always to be had
 	struct td_rbac *r = td_rbac_new(&l[0], &l[1], &l[2], &l[3]);
 	for (size_t i = 0; i < TABLES; i++)
 		td_items_done(&l[i]);

@@ -15,11 +15,13 @@ static const char *fields_of(const struct td_kind *k)
 		const char *group, *plural, *fields;
 	} known[] = {
 		{"", "pods",
-		 " status.podIPs spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName spec.hostNetwork status.phase "
+		 " status.podIPs spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName "
+		 "spec.hostNetwork status.phase "
 		 "status.podIP"
 		 " status.nominatedNodeName "},
 		{"", "events",
-		 " involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid involvedObject.apiVersion"
+		 " involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid "
+		 "involvedObject.apiVersion"
 		 " involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type "},
 		{"", "nodes", " spec.unschedulable "},
 		{"", "secrets", " type "},
@@ -61,8 +63,10 @@ static int refuse_field(const struct td_kind *k, const char *path, struct td_ref
 	if (k->builtin && !strcmp(k->group, "batch"))
 		return td_refuse(r, 400, NULL, "field label \"%s\" not supported for %s", path, k->kind);
 	return k->builtin && !fields_of(k)
-		       ? td_refuse(r, 400, NULL, "\"%s\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-				   path)
+		       ? td_refuse(
+				 r, 400, NULL,
+				 "\"%s\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+				 path)
 		       : td_refuse(r, 400, NULL, "field label not supported: %s", path);
 }
 
@@ -112,15 +116,16 @@ int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint
 	char *end;
 	unsigned long long v = strtoull(text, &end, 10);
 	if (*end || errno || *text < '0' || *text > '9' || v > INT64_MAX)
-		return td_refuse(r, 400, NULL, "invalid %s: Invalid value: \"%.64s\": must be a decimal number", what, text);
+		return td_refuse(r, 400, NULL, "invalid %s: Invalid value: \"%.64s\": must be a decimal number", what,
+				 text);
 	*ret = v;
 	return 0;
 }
 
 static int too_large(uint64_t want, uint64_t have, struct td_refusal *r)
 {
-	td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu", (unsigned long long)want,
-		  (unsigned long long)have);
+	td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu",
+		  (unsigned long long)want, (unsigned long long)have);
 	td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
 	r->retry_after_s = 1;
 	return TD_EXPIRED;
@@ -187,10 +192,12 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 		td_buf_putc(&in, '=');
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	const char *start, *slash;
-	if (td_base64_decode(td_buf_str(&in), &out, NULL) < 0 || td_json_parse(td_buf_str(&out), out.len, &j, NULL) < 0 ||
-	    !(start = td_jstr(td_json_root(j), "start")) || !(slash = strchr(start, '/')))
-		return td_refuse(r, 400, NULL,
-				 "continue key is not valid: use the value of metadata.continue of the page before, unchanged");
+	if (td_base64_decode(td_buf_str(&in), &out, NULL) < 0 ||
+	    td_json_parse(td_buf_str(&out), out.len, &j, NULL) < 0 || !(start = td_jstr(td_json_root(j), "start")) ||
+	    !(slash = strchr(start, '/')))
+		return td_refuse(
+			r, 400, NULL,
+			"continue key is not valid: use the value of metadata.continue of the page before, unchanged");
 	long long rv = td_jint(td_json_root(j), "rv", 0);
 	ret->rv = rv > 0 ? (uint64_t)rv : 0;
 	ret->ns = td_strndup(start, (size_t)(slash - start));
@@ -224,7 +231,8 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		return rc;
 	if (*o.cont) {
 		if (rv)
-			return td_refuse(r, 400, NULL, "specifying resource version is not allowed when using continue");
+			return td_refuse(r, 400, NULL,
+					 "specifying resource version is not allowed when using continue");
 		if ((rc = page_parse(o.cont, &page, r)) < 0)
 			return rc;
 	}
@@ -237,8 +245,10 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	struct td_error err = TD_ERROR_INIT;
 	if (td_store_list(q->s->store, q->res->table, f->ns, at, &ret->all, &ret->rv, &err) < 0) {
 		td_refuse(r, 410, "Expired", "%s",
-			  page.rv ? "The provided continue parameter is too old to display a consistent list result. You can start a new "
-				    "list without the continue parameter, or use the continue token in this response to retrieve the "
+			  page.rv ? "The provided continue parameter is too old to display a consistent list result. "
+				    "You can start a new "
+				    "list without the continue parameter, or use the continue token in this response "
+				    "to retrieve the "
 				    "remainder of the results."
 				  : err.msg);
 		if (page.rv) {
@@ -289,8 +299,8 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		if (q->as == TD_AS_PARTIAL)
 			td_buf_puts(&b, "{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\"");
 		else
-			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group, *k->group ? "/" : "",
-				      k->version);
+			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group,
+				      *k->group ? "/" : "", k->version);
 		td_buf_printf(&b, ",\"metadata\":{\"resourceVersion\":\"%s\"", rv);
 		if (l.cont || (!k->builtin && q->as != TD_AS_PARTIAL))
 			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont ? l.cont : "");

@@ -61,7 +61,8 @@ int td_refuse_generic(struct td_refusal *r, int http, const char *reason, const 
 
 int td_refuse_method(struct td_refusal *r)
 {
-	return td_refuse_generic(r, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource");
+	return td_refuse_generic(r, 405, "MethodNotAllowed",
+				 "the server does not allow this method on the requested resource");
 }
 
 static void set(char **p, const char *s)

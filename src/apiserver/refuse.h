@@ -13,10 +13,14 @@ struct td_refusal {
 	int retry_after_s;
 	bool generic; // about no object in particular: has empty details
 };
-// Fills r (what was there is dropped) and returns a negative enum td_code that fits the HTTP status. reason NULL: the status' usual one.
-int td_refuse(struct td_refusal *r, int http, const char *reason, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
-// The same for what is about the request as such (no such resource, method, type): the real one says so by empty details.
-int td_refuse_generic(struct td_refusal *r, int http, const char *reason, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+// Fills r (what was there is dropped) and returns a negative enum td_code that fits the HTTP status. reason NULL: the
+// status' usual one.
+int td_refuse(struct td_refusal *r, int http, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+// The same for what is about the request as such (no such resource, method, type): the real one says so by empty
+// details.
+int td_refuse_generic(struct td_refusal *r, int http, const char *reason, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 int td_refuse_method(struct td_refusal *r); // 405
 // Sets the details; any may be NULL. Returns the same code as td_refuse.
 int td_refuse_about(struct td_refusal *r, const char *group, const char *kind, const char *name);

@@ -60,7 +60,8 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	}
 	s->owned = td_realloc(s->owned, (s->n_owned + n + 1) * sizeof(*s->owned));
 	for (size_t i = 0; i < n; i++) {
-		// A built-in or an earlier CRD has the name. (Of a built-in in any version: they would share what is stored.)
+		// A built-in or an earlier CRD has the name. (Of a built-in in any version: they would share what is
+		// stored.)
 		if (td_snap_find(s, v[i]->group, v[i]->version, v[i]->plural) || builtin_has(v[i])) {
 			td_kind_free(v[i]);
 			continue;

@@ -1,4 +1,5 @@
-// What is served: built-in kinds and those of CRDs, as immutable snapshots. A request works on one snapshot from begin to end.
+// What is served: built-in kinds and those of CRDs, as immutable snapshots. A request works on one snapshot from begin
+// to end.
 #pragma once
 
 #include "api/kinds.h"
@@ -27,5 +28,6 @@ struct td_snap *td_snap_ref(struct td_snap *s);
 struct td_snap *td_snap_unref(struct td_snap *s);
 TD_DEFINE_AUTO(struct td_snap *, td_snap_unref)
 
-const struct td_res *td_snap_find(const struct td_snap *s, const char *group, const char *version, const char *plural); // NULL: none
-bool td_snap_has_group(const struct td_snap *s, const char *group, const char *version);                                // version NULL: any
+const struct td_res *td_snap_find(const struct td_snap *s, const char *group, const char *version,
+				  const char *plural);                                   // NULL: none
+bool td_snap_has_group(const struct td_snap *s, const char *group, const char *version); // version NULL: any

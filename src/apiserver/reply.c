@@ -10,7 +10,8 @@ bool td_query_true(const struct td_req *q, const char *name)
 	return v && strcasecmp(v, "false") != 0 && strcmp(v, "0") != 0; // as the real one
 }
 
-// One element of Accept: the first that we can do wins (clients send their preference in order; q values are rare and then agree).
+// One element of Accept: the first that we can do wins (clients send their preference in order; q values are rare and
+// then agree).
 static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 {
 	char *save = NULL;
@@ -76,10 +77,11 @@ int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 #define TYPES "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 	if (form)
 		return td_refuse(r, 406, "NotAcceptable", "only the following media types are accepted: " TYPES);
-	return td_refuse_generic(r, 406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: " TYPES "%s",
-				 !strcmp(q->verb, "list") || !strcmp(q->verb, "watch")
-					 ? ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
-					 : "");
+	return td_refuse_generic(
+		r, 406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: " TYPES "%s",
+		!strcmp(q->verb, "list") || !strcmp(q->verb, "watch")
+			? ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+			: "");
 }
 
 void td_reply_json(struct td_req *q, int status, const char *text, size_t len)
@@ -104,14 +106,16 @@ struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i)
 {
 	const char *have = i->api;
 	size_t g = strlen(k->group);
-	bool same = g ? !strncmp(have, k->group, g) && have[g] == '/' && !strcmp(have + g + 1, k->version) : !strcmp(have, k->version);
+	bool same = g ? !strncmp(have, k->group, g) && have[g] == '/' && !strcmp(have + g + 1, k->version)
+		      : !strcmp(have, k->version);
 	if (same && (k->builtin || !td_schema_has_defaults(k->schema)))
 		return td_item_ref((struct td_item *)(uintptr_t)i);
 
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_jm_strf(d, o, "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version); // conversion "None" changes nothing else
+	td_jm_strf(d, o, "apiVersion", "%s%s%s", k->group, g ? "/" : "",
+		   k->version); // conversion "None" changes nothing else
 	if (!k->builtin)
 		td_schema_default(k->schema, d, o);
 	return td_item_new(d, i->rv, i->crv);
@@ -136,8 +140,8 @@ void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, str
 		return;
 	}
 	// Objects are stored with these two in front (td_body_object).
-	td_auto_free char *head =
-		td_asprintf("{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",", k->kind, k->group, *k->group ? "/" : "", k->version);
+	td_auto_free char *head = td_asprintf("{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",", k->kind, k->group,
+					      *k->group ? "/" : "", k->version);
 	if (td_starts(i->bytes, head)) {
 		td_buf_putc(out, '{');
 		td_buf_add(out, i->bytes + strlen(head), i->len - strlen(head));

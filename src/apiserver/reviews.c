@@ -1,5 +1,5 @@
-// Questions about access, answered and never stored: who am I, may I, may they, whose token is this. The same functions answer them that
-// decide about every request.
+// Questions about access, answered and never stored: who am I, may I, may they, whose token is this. The same functions
+// answer them that decide about every request.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -81,7 +81,8 @@ static int check(struct td_req *q, yyjson_val *spec, bool self, struct td_refusa
 			     "Invalid value: cannot be specified in combination with resourceAttributes");
 	if (!yyjson_is_obj(ra) && !yyjson_is_obj(na))
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.resourceAttributes",
-			     "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified");
+			     "Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be "
+			     "specified");
 	if (!self && !*td_jstr_or(spec, "user", "") && !yyjson_arr_size(td_jkey(spec, "groups")))
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.user",
 			     "Invalid value: \"\": at least one of user or group must be specified");
@@ -133,7 +134,8 @@ static int rules(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	td_auto_rules struct td_rbac_rules l = {0};
 	td_auto_free char *fault = NULL;
 	td_rbac_rules_for(rbac, q->user.name, &q->user.groups, ns, &l, &fault);
-	yyjson_mut_val *res = td_jm_arr(d, o, "status.resourceRules"), *non = td_jm_arr(d, o, "status.nonResourceRules");
+	yyjson_mut_val *res = td_jm_arr(d, o, "status.resourceRules"),
+		       *non = td_jm_arr(d, o, "status.nonResourceRules");
 	for (size_t i = 0; i < l.n; i++) {
 		if (l.v[i].resources.n) {
 			yyjson_mut_val *e = yyjson_mut_arr_add_obj(d, res);
@@ -183,7 +185,8 @@ int td_review(struct td_req *q, struct td_refusal *r)
 		return rc;
 	yyjson_val *b = td_json_root(body);
 	if (!td_streq(td_jstr_or(b, "kind", v->kind), v->kind))
-		return td_refuse(r, 400, NULL, "the body has kind %.100s: this path takes a %s", td_jstr_or(b, "kind", ""), v->kind);
+		return td_refuse(r, 400, NULL, "the body has kind %.100s: this path takes a %s",
+				 td_jstr_or(b, "kind", ""), v->kind);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_is_obj(b) ? td_jm_copy(b) : td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", v->kind);

@@ -22,7 +22,8 @@ static void split(struct td_req *q, char *rest)
 	}
 	size_t i = 0;
 	// "namespaces/NS/status" and "namespaces/NS/finalize" are the namespace itself.
-	if (n >= 3 && !strcmp(v[0], "namespaces") && !(n == 3 && !*q->group && (!strcmp(v[2], "status") || !strcmp(v[2], "finalize")))) {
+	if (n >= 3 && !strcmp(v[0], "namespaces") &&
+	    !(n == 3 && !*q->group && (!strcmp(v[2], "status") || !strcmp(v[2], "finalize")))) {
 		q->ns = v[1];
 		i = 2;
 	}
@@ -52,13 +53,16 @@ static int verb_of(struct td_req *q, struct td_refusal *r)
 	return 0;
 }
 
-// How long a client waits. What is answered at once needs no deadline, but a value that is no duration is a mistake to be told.
+// How long a client waits. What is answered at once needs no deadline, but a value that is no duration is a mistake to
+// be told.
 static int check_timeout(const struct td_req *q, struct td_refusal *r)
 {
 	const char *t = td_http_query(q->x, "timeout");
 	if (!t || !*t || td_is_duration(t))
 		return 0;
-	return td_refuse(r, 400, NULL, "invalid timeout specified in the request URL - \"%.64s\" is no duration such as 30s or 1m30s", t);
+	return td_refuse(r, 400, NULL,
+			 "invalid timeout specified in the request URL - \"%.64s\" is no duration such as 30s or 1m30s",
+			 t);
 }
 
 static int no_resource(struct td_refusal *r)
@@ -66,13 +70,15 @@ static int no_resource(struct td_refusal *r)
 	return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
 }
 
-// What a real Kubernetes has and this API does not: whoever asks for one is told so, instead of wondering about a typing error.
+// What a real Kubernetes has and this API does not: whoever asks for one is told so, instead of wondering about a
+// typing error.
 static bool elsewhere(const char *group, const char *plural)
 {
 	static const struct {
 		const char *group, *plurals; // "": all of the group
 	} real[] = {
-		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates replicationcontrollers "
+		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
+		     "replicationcontrollers "
 		     "resourcequotas "},
 		{"apps", " daemonsets "},
 		{"batch", " cronjobs "},
@@ -98,11 +104,13 @@ static bool elsewhere(const char *group, const char *plural)
 static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
 {
 	return td_refuse_generic(r, 404, NULL,
-				 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real Kubernetes has the "
+				 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real "
+				 "Kubernetes has the "
 				 "rest%s",
 				 q->plural, *q->group && *q->plural ? "." : "", q->group,
-				 !strcmp(q->group, "events.k8s.io") ? "; events are written and read as events of group \"\", version v1"
-								    : "");
+				 !strcmp(q->group, "events.k8s.io")
+					 ? "; events are written and read as events of group \"\", version v1"
+					 : "");
 }
 
 static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
@@ -129,8 +137,8 @@ static int no_subresource(const struct td_req *q, struct td_refusal *r)
 	size_t n = strcspn(q->sub, "/"); // behind proxy stands the path that was asked for
 	for (size_t i = 0; !*q->group && i < TD_LEN(real); i++)
 		if (!strcmp(q->plural, real[i].plural) && strlen(real[i].sub) == n && !strncmp(q->sub, real[i].sub, n))
-			return td_refuse_generic(r, 404, NULL, "the embedded API has no %s/%s: %s", q->plural, real[i].sub,
-						 real[i].instead);
+			return td_refuse_generic(r, 404, NULL, "the embedded API has no %s/%s: %s", q->plural,
+						 real[i].sub, real[i].instead);
 	return no_resource(r);
 }
 
@@ -151,7 +159,8 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 		return is_verb(q, "create") ? td_do_binding(q, r) : td_refuse_method(r);
 	if (pod && !strcmp(q->sub, "eviction"))
 		return is_verb(q, "create") ? td_do_eviction(q, r) : td_refuse_method(r);
-	if (pod && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward")))
+	if (pod && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") ||
+		    !strcmp(q->sub, "portforward")))
 		return is_verb(q, "get create") ? td_do_pod_stream(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "namespaces") && !strcmp(q->sub, "finalize"))
 		return is_verb(q, "update") ? td_do_finalize(q, r) : td_refuse_method(r);
@@ -209,8 +218,8 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	if (!reads && (rc = td_write_options(q, r)) < 0)
 		return rc;
 	// Streams negotiate for themselves.
-	bool stream = *q->sub &&
-		      (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") || !strcmp(q->sub, "portforward"));
+	bool stream = *q->sub && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") ||
+				  !strcmp(q->sub, "portforward"));
 	if (!stream && strcmp(q->verb, "watch") && (rc = check_timeout(q, r)) < 0)
 		return rc;
 	if (!stream && (rc = td_reply_negotiate(q, r)) < 0)
@@ -237,14 +246,16 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	return td_refuse_method(r);
 }
 
-// The minor whose behaviour t/test_parity.py proves; clients warn of theirs when it is far from it, as they would of a real one's.
+// The minor whose behaviour t/test_parity.py proves; clients warn of theirs when it is far from it, as they would of a
+// real one's.
 static int version(struct td_req *q, struct td_refusal *r)
 {
 	if (strcmp(td_http_method(q->x), "GET") != 0)
 		return td_refuse_method(r);
-	static const char text[] = "{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
-				   "\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:00Z\","
-				   "\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
+	static const char text[] =
+		"{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
+		"\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:00Z\","
+		"\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
 	td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
 	return 0;
 }
@@ -328,7 +339,12 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 	struct td_srv *s = ctx;
 	td_auto(td_arena_free) struct td_arena *arena = td_arena_new();
 	td_auto_refusal struct td_refusal r = {0};
-	struct td_req q = {.s = s, .x = x, .arena = arena, .path = td_http_path(x), .now = td_real_ms(s->clock), .manager = "unknown"};
+	struct td_req q = {.s = s,
+			   .x = x,
+			   .arena = arena,
+			   .path = td_http_path(x),
+			   .now = td_real_ms(s->clock),
+			   .manager = "unknown"};
 	q.group = q.version = q.plural = q.ns = q.name = q.sub = "";
 	q.verb = "get";
 	if (route(&q, &r) < 0) {

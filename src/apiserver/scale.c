@@ -1,4 +1,5 @@
-// The scale subresource: how many replicas there are to be, of whatever has them. Fields are owned in the object behind it.
+// The scale subresource: how many replicas there are to be, of whatever has them. Fields are owned in the object behind
+// it.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -27,8 +28,9 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 	else
 		td_jm_obj(d, o, "spec");
 	td_jm_int(d, o, "status.replicas", td_jint(td_item_root(i), no_dot(q->k->scale_status), 0));
-	yyjson_val *sel = q->k->scale_selector && !q->k->builtin ? td_jget(td_item_root(i), no_dot(q->k->scale_selector))
-								 : td_jget(td_item_root(i), "spec.selector");
+	yyjson_val *sel = q->k->scale_selector && !q->k->builtin
+				  ? td_jget(td_item_root(i), no_dot(q->k->scale_selector))
+				  : td_jget(td_item_root(i), "spec.selector");
 	td_auto(td_selector_free) struct td_selector *s = NULL;
 	if (yyjson_is_str(sel)) {
 		td_jm_str(d, o, "status.selector", yyjson_get_str(sel));
@@ -39,17 +41,20 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 	td_reply_doc(q, 200, d);
 }
 
-static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *body, yyjson_val **ret,
-		      struct td_json **keep, struct td_refusal *r)
+static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *body,
+		      yyjson_val **ret, struct td_json **keep, struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
 	if (!strcmp(q->verb, "update")) {
 		const char *name = td_jstr_or(body, "metadata.name", "");
 		if (!*name)
-			return td_refuse(r, 400, NULL, "the name of the object (%s based on URL) was undeterminable: name must be provided",
-					 q->name);
+			return td_refuse(
+				r, 400, NULL,
+				"the name of the object (%s based on URL) was undeterminable: name must be provided",
+				q->name);
 		if (strcmp(name, q->name) != 0)
-			return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)", name,
+			return td_refuse(r, 400, NULL,
+					 "the name of the object (%s) does not match the name on the URL (%s)", name,
 					 q->name);
 		*ret = td_jget(body, "spec.replicas");
 		return 0;
@@ -72,7 +77,8 @@ static int check_replicas(struct td_req *q, yyjson_val *v, struct td_refusal *r)
 	long long n = yyjson_get_sint(v); // none: 0
 	if (n >= 0 && n <= INT32_MAX)
 		return 0;
-	td_cause_add(&r->causes, "FieldValueInvalid", "spec.replicas", "Invalid value: %lld: must be greater than or equal to 0", n);
+	td_cause_add(&r->causes, "FieldValueInvalid", "spec.replicas",
+		     "Invalid value: %lld: must be greater than or equal to 0", n);
 	return td_refuse_invalid(r, "autoscaling", "Scale", q->name);
 }
 
@@ -94,34 +100,43 @@ static const char *unknown_field(yyjson_val *o, const char *const *known, size_t
 // An applied Scale as the real one reads it: 400, 409 and 422 as for every applied object.
 static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val *body, struct td_refusal *r)
 {
-	static const char *const top[] = {"apiVersion", "kind", "metadata", "spec", "status"}, *const spec[] = {"replicas"};
+	static const char *const top[] = {"apiVersion", "kind", "metadata", "spec", "status"}, *const spec[] = {
+												       "replicas"};
 	const char *name = td_jstr_or(body, "metadata.name", ""), *ns = td_jstr_or(body, "metadata.namespace", ""),
-		   *uid = td_jstr_or(body, "metadata.uid", ""), *rv = td_jstr_or(body, "metadata.resourceVersion", ""), *bad;
+		   *uid = td_jstr_or(body, "metadata.uid", ""), *rv = td_jstr_or(body, "metadata.resourceVersion", ""),
+		   *bad;
 	int rc = td_apply_kind(body, "autoscaling/v1", "Scale", r);
 	if (rc < 0)
 		return rc;
 	if (!yyjson_is_obj(body))
-		return td_refuse(r, 400, NULL, "the body is not an object: a Scale is a mapping with apiVersion, kind and metadata");
+		return td_refuse(r, 400, NULL,
+				 "the body is not an object: a Scale is a mapping with apiVersion, kind and metadata");
 	if (*ns && strcmp(ns, q->ns) != 0)
-		return td_refuse(r, 400, NULL, "the namespace of the provided object does not match the namespace sent on the request");
+		return td_refuse(
+			r, 400, NULL,
+			"the namespace of the provided object does not match the namespace sent on the request");
 	if (*name && strcmp(name, q->name) != 0)
-		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)", name, q->name);
+		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)",
+				 name, q->name);
 	bool in_spec = !(bad = unknown_field(body, top, TD_LEN(top)));
 	if (bad || (bad = unknown_field(td_jkey(body, "spec"), spec, TD_LEN(spec))))
 		return td_refuse(r, 400, NULL,
-				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): %s.%s: field not declared in "
+				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): %s.%s: "
+				 "field not declared in "
 				 "schema",
 				 ns, q->name, in_spec ? ".spec" : "", bad);
 	yyjson_val *v = td_jget(body, "spec.replicas");
 	if (v && !yyjson_is_int(v) && !yyjson_is_null(v))
 		return td_refuse(r, 400, NULL,
-				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): .spec.replicas: expected a "
+				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): "
+				 ".spec.replicas: expected a "
 				 "whole number",
 				 ns, q->name);
 	if (*uid && strcmp(uid, old->uid) != 0) {
 		td_auto_free char *kind = td_asprintf("%s/scale", q->plural);
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on %s%s%s \"%s\": Precondition failed: UID in precondition: %s, UID in object "
+			  "Operation cannot be fulfilled on %s%s%s \"%s\": Precondition failed: UID in precondition: "
+			  "%s, UID in object "
 			  "meta: %s",
 			  kind, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, kind, q->name);
@@ -134,9 +149,10 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 	return check_replicas(q, v, r);
 }
 
-// Server-side apply of a Scale: its one field is owned in the object behind it, as this subresource's. Who says no number any more gives
-// it up: 0 when nobody else has it, and the entry stays, as the real one does it.
-static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, struct td_item **ret, struct td_refusal *r)
+// Server-side apply of a Scale: its one field is owned in the object behind it, as this subresource's. Who says no
+// number any more gives it up: 0 when nobody else has it, and the entry stays, as the real one does it.
+static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, struct td_item **ret,
+		       struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *av = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
@@ -166,7 +182,8 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 	if (rc < 0)
 		return td_refuse_err(r, &err);
 	bool given_up = !yyjson_is_int(v) && !td_jget(td_json_root(now), no_dot(q->k->scale_spec));
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(yyjson_is_int(v) ? td_json_root(now) : td_item_root(old));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_jm_copy(yyjson_is_int(v) ? td_json_root(now) : td_item_root(old));
 	if (given_up)
 		td_jm_int(d, yyjson_mut_doc_get_root(d), no_dot(q->k->scale_spec), 0);
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, false, r)) < 0)

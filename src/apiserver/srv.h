@@ -1,18 +1,18 @@
-// The server and one request in it. Every handler returns 0 when it has replied, else a negative code with *r filled; the
-// dispatcher then sends the refusal. Handlers run on the connection's thread.
+// The server and one request in it. Every handler returns 0 when it has replied, else a negative code with *r filled;
+// the dispatcher then sends the refusal. Handlers run on the connection's thread.
 //
 // Files
 //   main.c dev.[ch]         the role and its options; a throw-away server for tests
-//   route.c                 from a path to a handler; auth.c token.c: who asks; rbac.[ch] rbac_cache.c: may they; reviews.c: asking that
-//   options.c body.c protobuf.[ch] protobuf_fields.h   what a request says: its query, its body
+//   route.c                 from a path to a handler; auth.c token.c: who asks; rbac.[ch] rbac_cache.c: may they;
+//   reviews.c: asking that options.c body.c protobuf.[ch] protobuf_fields.h   what a request says: its query, its body
 //   read.c watch.c write.c patch.c delete.c   the verbs
-//   object.c admit.c account.c grant.c        from what was sent to what is stored; what the server adds and refuses beyond the schema
-//   pods.c evict.c scale.c crd.c              what only some kinds have
-//   reply.c refuse.[ch] table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   what goes out: objects, refusals, kubectl's tables
+//   object.c admit.c account.c grant.c        from what was sent to what is stored; what the server adds and refuses
+//   beyond the schema pods.c evict.c scale.c crd.c              what only some kinds have reply.c refuse.[ch] table.c
+//   cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   what goes out: objects, refusals, kubectl's tables
 //   registry.[ch] discovery.c openapi.c       what is served, and what is told of it
-//   item.[ch] store.[ch] store_priv.h store_table.c store_write.c db.[ch] mark.[ch]   the objects: in memory, on file, as events
-//   bootstrap.c bootstrap_api.c bootstrap_rbac.c   what always exists
-//   ticker.[ch] expiry.[ch] health.c metrics.c     what happens by time; what the server shows of itself
+//   item.[ch] store.[ch] store_priv.h store_table.c store_write.c db.[ch] mark.[ch]   the objects: in memory, on file,
+//   as events bootstrap.c bootstrap_api.c bootstrap_rbac.c   what always exists ticker.[ch] expiry.[ch] health.c
+//   metrics.c     what happens by time; what the server shows of itself
 #pragma once
 
 #include "apiserver/rbac.h"
@@ -63,8 +63,8 @@ struct td_req {
 	struct td_user user;
 	struct td_snap *snap;
 	const struct td_res *res;
-	const struct td_kind *k;                                // res->kind
-	const char *verb;                                       // get list watch create update patch delete deletecollection
+	const struct td_kind *k; // res->kind
+	const char *verb;        // get list watch create update patch delete deletecollection
 	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
 	const char *path;
 	bool patched; // the body is a patch of another object, and not an apply
@@ -76,8 +76,9 @@ struct td_req {
 	int64_t now;
 };
 
-void td_srv_handle(struct td_http_x *x, void *ctx);                               // the handler of the HTTP server; ctx: struct td_srv
-void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx); // its answer to what could not be read
+void td_srv_handle(struct td_http_x *x, void *ctx); // the handler of the HTTP server; ctx: struct td_srv
+void td_srv_refused(struct td_http_x *x, int status, const char *why,
+		    void *ctx); // its answer to what could not be read
 // Creates what always exists: namespaces default, kube-…, system PriorityClasses.
 int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
 // Service default/kubernetes and what belongs to it; again: puts it right.
@@ -85,24 +86,28 @@ int td_srv_bootstrap_api(struct td_srv *s, struct td_error *err);
 int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err); // a part of it: ClusterRoles and their bindings
 
 // ---- auth.c ----
-int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, struct td_refusal *r); // 401; name NULL: nobody
-int td_auth_may(const struct td_req *q, struct td_refusal *r);                                      // 403
-int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r);               // as if q had that verb
+int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret,
+		 struct td_refusal *r);                                               // 401; name NULL: nobody
+int td_auth_may(const struct td_req *q, struct td_refusal *r);                        // 403
+int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r); // as if q had that verb
 // May this user? Fills in a->user and a->groups. *ret_why: as td_rbac_allows.
 bool td_auth_ask(const struct td_srv *s, const struct td_user *u, struct td_rbac_ask *a, char **ret_why);
 int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refusal *r); // the 403; why may be NULL
 bool td_auth_is_role(const struct td_user *u);                                          // tandem:roles
 
 // ---- token.c ----
-#define TD_AUDIENCE "https://kubernetes.default.svc" // whom tokens are for that name no other audience: this server. Also who made them
-// Whose token this is. It must be for one of `audiences`; *ret_audiences (may be NULL): for which. TD_UNAUTHENTICATED with *ret_why (may be
-// NULL; caller frees).
-int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret, struct td_strv *ret_audiences,
-		  char **ret_why);
+#define TD_AUDIENCE                                                                                                    \
+	"https://kubernetes.default.svc" // whom tokens are for that name no other audience: this server. Also who made
+					 // them
+// Whose token this is. It must be for one of `audiences`; *ret_audiences (may be NULL): for which. TD_UNAUTHENTICATED
+// with *ret_why (may be NULL; caller frees).
+int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret,
+		  struct td_strv *ret_audiences, char **ret_why);
 int td_do_token(struct td_req *q, struct td_refusal *r); // serviceaccounts/token
 
 // ---- account.c ----
-int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err); // the ServiceAccount "default" of a namespace
+int td_account_ensure(struct td_srv *s, const char *ns,
+		      struct td_error *err); // the ServiceAccount "default" of a namespace
 // A new pod's account and its token's volume. 403: no such account.
 int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struct td_refusal *r);
 
@@ -113,25 +118,28 @@ int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 int td_reply_negotiate(struct td_req *q, struct td_refusal *r);                 // Accept → as, yaml
 void td_reply_json(struct td_req *q, int status, const char *text, size_t len); // as YAML when asked
 void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d);             // d stays the caller's
-void td_reply_item(struct td_req *q, int status, const struct td_item *i);      // as object, Table or PartialObjectMetadata
+void td_reply_item(struct td_req *q, int status, const struct td_item *i); // as object, Table or PartialObjectMetadata
 void td_reply_success(struct td_req *q, int status, const char *name, const char *uid);
 void td_reply_refusal(struct td_http_x *x, const struct td_refusal *r);
 void td_reply_warn(struct td_req *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool td_query_true(const struct td_req *q, const char *name);
 // 404 of an object: `pods "x" not found`.
 int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
-// The item as clients of kind k see it: under its API version, and with the defaults that its schema has by now (those of a custom
-// resource may be younger than the object). A new reference, to the item itself where that is the same.
+// The item as clients of kind k see it: under its API version, and with the defaults that its schema has by now (those
+// of a custom resource may be younger than the object). A new reference, to the item itself where that is the same.
 struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i);
-struct td_item *td_item_get(const struct td_req *q, const char *name); // the object of q's kind and namespace, so; NULL: there is none
-// The item's bytes under q's API version and kind, appended. In a list those of built-in kinds do not say which they are: the list does.
+struct td_item *td_item_get(const struct td_req *q,
+			    const char *name); // the object of q's kind and namespace, so; NULL: there is none
+// The item's bytes under q's API version and kind, appended. In a list those of built-in kinds do not say which they
+// are: the list does.
 void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
 void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
 
 // ---- options.c: the query ----
-int td_write_options(struct td_req *q, struct td_refusal *r);               // dryRun, fieldValidation, fieldManager, force: into q
-void td_dry_run(struct td_req *q, const char *value, struct td_refusal *r); // one value of dryRun: a cause when it is none
-struct td_list_options {                                                    // of list and watch; strings "" when absent, of the request
+int td_write_options(struct td_req *q, struct td_refusal *r); // dryRun, fieldValidation, fieldManager, force: into q
+void td_dry_run(struct td_req *q, const char *value,
+		struct td_refusal *r); // one value of dryRun: a cause when it is none
+struct td_list_options {               // of list and watch; strings "" when absent, of the request
 	const char *rv, *match, *cont;
 	long long limit, timeout_s;
 	bool has_initial, initial, bookmarks;
@@ -139,10 +147,10 @@ struct td_list_options {                                                    // o
 int td_list_options(const struct td_req *q, struct td_list_options *ret, struct td_refusal *r);
 
 // ---- table.c ----
-// One Table document of these items, appended. columns: with columnDefinitions. include: "Metadata", "Object", "None". rv, cont: of the
-// list or NULL.
-void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
-		    const char *cont, long long remaining, int64_t now, struct td_buf *out);
+// One Table document of these items, appended. columns: with columnDefinitions. include: "Metadata", "Object", "None".
+// rv, cont: of the list or NULL.
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
+		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out);
 void td_partial_write(const struct td_item *i, struct td_buf *out); // one PartialObjectMetadata
 int td_check_include(const char *include, struct td_refusal *r);    // 400: not a value of includeObject
 
@@ -168,24 +176,34 @@ void td_filter_done(struct td_filter *f);
 int td_do_get(struct td_req *q, struct td_refusal *r);
 int td_do_list(struct td_req *q, struct td_refusal *r);
 int td_do_watch(struct td_req *q, struct td_refusal *r);
-int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r); // "" or NULL: 0
+int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret,
+		struct td_refusal *r); // "" or NULL: 0
 
 // ---- body.c: what comes in ----
-// The request's body as one JSON document (JSON or YAML) in which no key stands twice: warned of or refused as fieldValidation says.
-// 400, 413, 415. *ret NULL: empty body (allowed where optional).
+// The request's body as one JSON document (JSON or YAML) in which no key stands twice: warned of or refused as
+// fieldValidation says. 400, 413, 415. *ret NULL: empty body (allowed where optional).
 int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
 // As an object of kind k ("" kinds are filled in), name and namespace checked against the URL; a fresh mutable copy.
 int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct td_refusal *r);
 // What cannot be made an object of the kind: 400, and 422 for what a patch made.
-int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 // ---- object.c: from what was sent to what is stored ----
-enum td_via { TD_VIA_MAIN, TD_VIA_STATUS, TD_VIA_SCALE, TD_VIA_SYSTEM /* binding, finalize, eviction: what the handler did is right */ };
-// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown fields, defaults, keeps what clients may not
-// change, admission, validation. track: write managedFields for q->manager.
-int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track, struct td_refusal *r);
-// Stores it (not with dryRun); an object whose last finalizer went is removed. TD_CONFLICT with r filled when old is no longer the latest.
-int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret, struct td_refusal *r);
+enum td_via {
+	TD_VIA_MAIN,
+	TD_VIA_STATUS,
+	TD_VIA_SCALE,
+	TD_VIA_SYSTEM /* binding, finalize, eviction: what the handler did is right */
+};
+// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown fields, defaults, keeps
+// what clients may not change, admission, validation. track: write managedFields for q->manager.
+int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
+		      struct td_refusal *r);
+// Stores it (not with dryRun); an object whose last finalizer went is removed. TD_CONFLICT with r filled when old is no
+// longer the latest.
+int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
+		     struct td_refusal *r);
 int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
 int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
 
@@ -193,11 +211,13 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 // What a write says of the version and uid that it was made from.
 int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, struct td_refusal *r);
 // Reads the body and writes it. One that names no version wins against whoever was faster.
-int td_write_body(struct td_req *q, int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+int td_write_body(struct td_req *q,
+		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r);
 enum td_patch_form { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
-int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r);        // of the content type; 415
-int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r); // server-side apply: who does it; 422
+int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r); // of the content type; 415
+int td_apply_manager(const struct td_req *q, const char **ret,
+		     struct td_refusal *r); // server-side apply: who does it; 422
 int td_apply_kind(yyjson_val *patch, const char *api, const char *kind,
 		  struct td_refusal *r);     // 400: of another kind, or with managedFields
 int td_apply_conflict(struct td_refusal *r); // 409 from r->causes
@@ -212,8 +232,8 @@ struct td_delete_opts {
 };
 int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
 // *ret: what is left of it, or its last state; *ret_gone: whether it is gone.
-int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o, struct td_item **ret, bool *ret_gone,
-		   struct td_refusal *r);
+int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
+		   struct td_item **ret, bool *ret_gone, struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
 int td_do_finalize(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);
@@ -229,8 +249,9 @@ int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 
 // ---- crd.c ----
 bool td_is_crd(const struct td_kind *k);
-void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d); // status: Established, names, storedVersions
-void td_crd_written(struct td_srv *s);                                               // serve it
+void td_crd_prepare(struct td_req *q, const struct td_item *old,
+		    yyjson_mut_doc *d); // status: Established, names, storedVersions
+void td_crd_written(struct td_srv *s);  // serve it
 // After an object is gone: a CRD's objects go with it, and the last object of a CRD that is going lets it go.
 void td_crd_removed(struct td_req *q, const struct td_item *gone);
 // When the deletion of a CRD begins: removes its objects; true when none is left.

@@ -38,7 +38,8 @@ struct td_item *td_store_get(struct td_store *s, struct td_table *t, const char 
 {
 	size_t at;
 	pthread_rwlock_rdlock(&s->lock);
-	td_auto(td_item_unref) struct td_item *i = td_items_find(t->v, t->n, ns ? ns : "", name, &at) ? td_item_ref(t->v[at]) : NULL;
+	td_auto(td_item_unref) struct td_item *i =
+		td_items_find(t->v, t->n, ns ? ns : "", name, &at) ? td_item_ref(t->v[at]) : NULL;
 	pthread_rwlock_unlock(&s->lock);
 	return td_item_copy(i);
 }
@@ -60,7 +61,8 @@ static void list_locked(const struct td_table *t, const char *ns, struct td_item
 		td_items_add(ret, td_item_ref(t->v[at]));
 }
 
-void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const char *name, size_t max, struct td_items *ret)
+void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const char *name, size_t max,
+		   struct td_items *ret)
 {
 	size_t at = 0;
 	pthread_rwlock_rdlock(&s->lock);
@@ -101,11 +103,12 @@ static void rewind_locked(const struct td_table *t, const char *ns, uint64_t at,
 
 static int expired(struct td_error *err, uint64_t rv, uint64_t floor)
 {
-	return td_fail(err, TD_EXPIRED, "too old resource version: %llu (%llu)", (unsigned long long)rv, (unsigned long long)floor + 1);
+	return td_fail(err, TD_EXPIRED, "too old resource version: %llu (%llu)", (unsigned long long)rv,
+		       (unsigned long long)floor + 1);
 }
 
-int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64_t at, struct td_items *ret, uint64_t *ret_rv,
-		  struct td_error *err)
+int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64_t at, struct td_items *ret,
+		  uint64_t *ret_rv, struct td_error *err)
 {
 	td_auto_items struct td_items l = {0};
 	int rc = 0;
@@ -126,8 +129,8 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 	return 0;
 }
 
-int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *ret, size_t max, size_t *ret_n,
-		    uint64_t *ret_at, struct td_error *err)
+int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *ret, size_t max,
+		    size_t *ret_n, uint64_t *ret_at, struct td_error *err)
 {
 	pthread_rwlock_rdlock(&s->lock);
 	const struct td_ring *r = &t->ring;

@@ -1,6 +1,6 @@
-// The inside of the store, for its three files: store.c (open, read, subscribe), store_table.c (what is in memory), store_write.c (the
-// writer thread). Invariants: only the writer thread changes tables and rings, under `lock` for writing; readers take `lock` for reading
-// and copy references out. A group is applied after its commit.
+// The inside of the store, for its three files: store.c (open, read, subscribe), store_table.c (what is in memory),
+// store_write.c (the writer thread). Invariants: only the writer thread changes tables and rings, under `lock` for
+// writing; readers take `lock` for reading and copy references out. A group is applied after its commit.
 #pragma once
 
 #include "apiserver/db.h"

@@ -1,5 +1,5 @@
-// What is in memory of one resource: its objects, sorted, and the ring of its last events. All rings share one bound: the largest gives
-// way.
+// What is in memory of one resource: its objects, sorted, and the ring of its last events. All rings share one bound:
+// the largest gives way.
 #include "apiserver/store_priv.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-// The writer thread: takes what is queued, checks each write against the version that it was made from, commits the group, applies it,
-// wakes watchers and writers.
+// The writer thread: takes what is queued, checks each write against the version that it was made from, commits the
+// group, applies it, wakes watchers and writers.
 #include "apiserver/store_priv.h"
 #include "base/fault.h"
 
@@ -21,7 +21,8 @@ struct td_pending {
 };
 
 // The version that the next write of the group sees: the group's own writes first, then the table.
-static struct td_item *latest(struct td_pending *group, struct td_pending *upto, struct td_table *t, const char *ns, const char *name)
+static struct td_item *latest(struct td_pending *group, struct td_pending *upto, struct td_table *t, const char *ns,
+			      const char *name)
 {
 	struct td_item *i = NULL;
 	size_t at;
@@ -50,13 +51,14 @@ static int check_namespace(struct td_store *s, struct td_pending *group, struct 
 	return TD_DENIED;
 }
 
-// What is written can be read again, by us and by everybody: text that is UTF-8, no deeper and no larger than what is let in.
+// What is written can be read again, by us and by everybody: text that is UTF-8, no deeper and no larger than what is
+// let in.
 static int check_readable(struct td_pending *p)
 {
 	td_auto(td_json_unref) struct td_json *doc = NULL;
 	if (p->item->len > TD_OBJECT_MAX) {
-		td_fail(&p->err, TD_INVALID, "%s \"%s\" of %zu bytes is too large: limit is %d", p->w->table->name, p->w->name,
-			p->item->len, TD_OBJECT_MAX);
+		td_fail(&p->err, TD_INVALID, "%s \"%s\" of %zu bytes is too large: limit is %d", p->w->table->name,
+			p->w->name, p->item->len, TD_OBJECT_MAX);
 		p->err.http = 413;
 		return TD_INVALID;
 	}
@@ -153,7 +155,8 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 		td_db_rollback(s->db);
 		return;
 	}
-	(void)td_fault_at(NULL, "apiserver.commit.after"); // crash and delay only: what is in the file must be in memory
+	(void)td_fault_at(NULL,
+			  "apiserver.commit.after"); // crash and delay only: what is in the file must be in memory
 	__atomic_add_fetch(&s->writes, n, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->groups, 1, __ATOMIC_RELAXED);
 	pthread_rwlock_wrlock(&s->lock);
@@ -214,7 +217,8 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 	if (s->stop || s->queued >= QUEUE_MAX) {
 		bool stop = s->stop;
 		pthread_mutex_unlock(&s->queue_lock);
-		return td_fail(err, stop ? TD_CANCELLED : TD_THROTTLED, stop ? "the server is stopping" : "too many writes are waiting");
+		return td_fail(err, stop ? TD_CANCELLED : TD_THROTTLED,
+			       stop ? "the server is stopping" : "too many writes are waiting");
 	}
 	DL_APPEND2(s->queue, &p, pv, next);
 	s->queued++;

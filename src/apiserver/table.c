@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static void column(struct td_buf *out, bool *first, const char *name, const char *type, const char *format, const char *description,
-		   int priority)
+static void column(struct td_buf *out, bool *first, const char *name, const char *type, const char *format,
+		   const char *description, int priority)
 {
 	td_buf_puts(out, *first ? "{\"name\":" : ",{\"name\":");
 	*first = false;
@@ -31,8 +31,8 @@ static void columns_write(const struct td_kind *k, const struct td_celltable *c,
 	}
 	column(out, &first, "Name", "string", "name", "Name must be unique within a namespace.", 0);
 	for (size_t i = 0; i < k->n_columns; i++)
-		column(out, &first, k->columns[i].name, k->columns[i].type, k->columns[i].format, k->columns[i].description,
-		       k->columns[i].priority);
+		column(out, &first, k->columns[i].name, k->columns[i].type, k->columns[i].format,
+		       k->columns[i].description, k->columns[i].priority);
 	if (!k->n_columns)
 		column(out, &first, "Age", "date", "", "When the object was created.", 0);
 }
@@ -60,8 +60,8 @@ static void path_cell(const struct td_column *c, const yyjson_val *root, int64_t
 	}
 }
 
-static void cells_write(const struct td_kind *k, const struct td_celltable *c, const struct td_item *i, const yyjson_val *root, int64_t now,
-			struct td_buf *out)
+static void cells_write(const struct td_kind *k, const struct td_celltable *c, const struct td_item *i,
+			const yyjson_val *root, int64_t now, struct td_buf *out)
 {
 	if (c) {
 		for (const struct td_cellspec *s = c->columns; s->name; s++) {
@@ -97,8 +97,8 @@ void td_partial_write(const struct td_item *i, struct td_buf *out)
 	partial_write(td_json_root(doc), out);
 }
 
-void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include, const char *rv,
-		    const char *cont, long long remaining, int64_t now, struct td_buf *out)
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
+		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out)
 {
 	const struct td_celltable *c = td_cells_find(k->group, k->plural);
 	td_buf_puts(out, "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{");
@@ -136,10 +136,12 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 
 int td_check_include(const char *include, struct td_refusal *r)
 {
-	if (!include || !*include || !strcmp(include, "Metadata") || !strcmp(include, "Object") || !strcmp(include, "None"))
+	if (!include || !*include || !strcmp(include, "Metadata") || !strcmp(include, "Object") ||
+	    !strcmp(include, "None"))
 		return 0;
 	return td_refuse(r, 400, NULL,
-			 "Unable to convert to Table as requested: includeObject: Invalid value: \"%.64s\": must be 'Metadata', 'Object', "
+			 "Unable to convert to Table as requested: includeObject: Invalid value: \"%.64s\": must be "
+			 "'Metadata', 'Object', "
 			 "'None', or "
 			 "empty",
 			 include);

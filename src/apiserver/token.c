@@ -1,5 +1,6 @@
-// Tokens of service accounts: JSON Web Tokens signed with pki/sa.key (HS256; nobody but this server reads them, so no key pair is needed).
-// They carry the claims of the real ones. A token dies with its time, its account, and the pod or secret that it is bound to.
+// Tokens of service accounts: JSON Web Tokens signed with pki/sa.key (HS256; nobody but this server reads them, so no
+// key pair is needed). They carry the claims of the real ones. A token dies with its time, its account, and the pod or
+// secret that it is bound to.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -81,8 +82,8 @@ static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct
 	return 0;
 }
 
-int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret, struct td_strv *ret_audiences,
-		  char **ret_why)
+int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret,
+		  struct td_strv *ret_audiences, char **ret_why)
 {
 	__attribute__((cleanup(td_user_done))) struct td_user u = {0};
 	td_auto_free char *claims = NULL;
@@ -125,11 +126,11 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 // ---- serviceaccounts/token ----
 static int bound_conflict(struct td_refusal *r, const char *kind, const char *name, const char *uid)
 {
-	td_refuse(
-		r, 409, "Conflict",
-		"Operation cannot be fulfilled on %s \"%s\": the UID in the bound object reference (%s) does not match the UID in record. "
-		"The object might have been deleted and then recreated",
-		kind, name, uid);
+	td_refuse(r, 409, "Conflict",
+		  "Operation cannot be fulfilled on %s \"%s\": the UID in the bound object reference (%s) does not "
+		  "match the UID in record. "
+		  "The object might have been deleted and then recreated",
+		  kind, name, uid);
 	return td_refuse_about(r, "", kind, name);
 }
 
@@ -146,22 +147,26 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 	static const struct {
 		const char *kind, *plural, *claim;
 	} kinds[] = {{"Pod", "pods", "pod"}, {"Secret", "secrets", "secret"}, {"Node", "nodes", "node"}};
-	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""), *uid = td_jstr_or(ref, "uid", ""),
-		   *api = td_jstr_or(ref, "apiVersion", "");
+	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""),
+		   *uid = td_jstr_or(ref, "uid", ""), *api = td_jstr_or(ref, "apiVersion", "");
 	size_t i = 0;
 	while (i < TD_LEN(kinds) && (strcmp(kinds[i].kind, kind) != 0 || strchr(api, '/')))
 		i++;
 	if (i == TD_LEN(kinds))
-		return td_refuse(r, 400, NULL, "cannot bind token to object of type %s%s, Kind=%s", strchr(api, '/') ? "" : "/", api, kind);
+		return td_refuse(r, 400, NULL, "cannot bind token to object of type %s%s, Kind=%s",
+				 strchr(api, '/') ? "" : "/", api, kind);
 	struct td_store *s = q->s->store;
-	td_auto(td_item_unref) struct td_item *o = td_store_get(s, td_store_table(s, "", kinds[i].plural), i == 2 ? "" : q->ns, name);
+	td_auto(td_item_unref) struct td_item *o =
+		td_store_get(s, td_store_table(s, "", kinds[i].plural), i == 2 ? "" : q->ns, name);
 	if (!o) {
 		td_refuse(r, 404, NULL, "%s \"%s\" not found", kinds[i].plural, name);
 		return td_refuse_about(r, "", kinds[i].plural, name);
 	}
 	if (i == 0 && strcmp(td_jstr_or(td_item_root(o), "spec.serviceAccountName", ""), q->name) != 0)
 		return td_refuse(r, 400, NULL,
-				 "cannot bind token for serviceaccount \"%s\" to pod running with different serviceaccount name.", q->name);
+				 "cannot bind token for serviceaccount \"%s\" to pod running with different "
+				 "serviceaccount name.",
+				 q->name);
 	if (*uid && strcmp(uid, o->uid) != 0)
 		return bound_conflict(r, kind, name, uid);
 	ref_claim(d, k, kinds[i].claim, name, o->uid);
@@ -180,10 +185,13 @@ static int of_a_placed_pod(struct td_req *q, yyjson_val *ref, struct td_refusal 
 		return 0;
 	bool pod = td_streq(td_jstr(ref, "kind"), "Pod");
 	td_auto(td_item_unref) struct td_item *o =
-		pod ? td_store_get(q->s->store, td_store_table(q->s->store, "", "pods"), q->ns, td_jstr_or(ref, "name", "")) : NULL;
+		pod ? td_store_get(q->s->store, td_store_table(q->s->store, "", "pods"), q->ns,
+				   td_jstr_or(ref, "name", ""))
+		    : NULL;
 	if (o && *td_jstr_or(td_item_root(o), "spec.nodeName", "") && td_streq(o->uid, td_jstr(ref, "uid")))
 		return 0;
-	td_refuse(r, 403, NULL, "serviceaccounts \"%s\" is forbidden: node requested token not bound to a pod on a node", q->name);
+	td_refuse(r, 403, NULL,
+		  "serviceaccounts \"%s\" is forbidden: node requested token not bound to a pod on a node", q->name);
 	return td_refuse_about(r, "", "serviceaccounts", q->name);
 }
 
@@ -191,7 +199,9 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 {
 	const char *name = td_jstr_or(v, "metadata.name", ""), *ns = td_jstr_or(v, "metadata.namespace", "");
 	if (*ns && strcmp(ns, q->ns) != 0)
-		return td_refuse(r, 400, NULL, "the namespace of the provided object does not match the namespace sent on the request");
+		return td_refuse(
+			r, 400, NULL,
+			"the namespace of the provided object does not match the namespace sent on the request");
 	if (*name && strcmp(name, q->name) != 0) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "metadata.name",
 			     "Invalid value: \"%.260s\": must match the service account name if specified", name);
@@ -200,7 +210,8 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 	const char *uid = td_jstr_or(v, "metadata.uid", "");
 	if (*uid && strcmp(uid, sa->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"%s\": the UID in the token request (%s) "
+			  "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"%s\": the UID in the "
+			  "token request (%s) "
 			  "does not "
 			  "match the UID of the service account (%s)",
 			  q->name, uid, sa->uid);
@@ -216,7 +227,8 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, a)
 		if (!yyjson_is_str(a) || !yyjson_get_len(a))
-			return td_refuse(r, 400, NULL, "spec.audiences[%zu] of the TokenRequest: want a text that is not empty", i);
+			return td_refuse(r, 400, NULL,
+					 "spec.audiences[%zu] of the TokenRequest: want a text that is not empty", i);
 	return r->causes.n ? td_refuse_invalid(r, "authentication.k8s.io", "TokenRequest", "") : 0;
 }
 
@@ -235,7 +247,8 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	long long seconds = td_jint(v, "spec.expirationSeconds", 3600), now = q->now / 1000;
 	if ((rc = check(q, v, seconds, sa, r)) < 0 || (rc = of_a_placed_pod(q, ref, r)) < 0)
 		return rc;
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = yyjson_is_obj(v) ? td_jm_copy(v) : td_jm_new(), *d = td_jm_new();
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = yyjson_is_obj(v) ? td_jm_copy(v) : td_jm_new(),
+						    *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(out), *c = yyjson_mut_doc_get_root(d), *k = yyjson_mut_obj(d);
 	char t[TD_TIME_LEN], id[TD_UUID_LEN];
 	if (!yyjson_arr_size(td_jget(v, "spec.audiences"))) {

@@ -1,5 +1,6 @@
-// watch: a cursor (a revision) per watcher over the table's ring. The pump of the HTTP server asks for bytes when the store wakes
-// it; nothing here blocks and a slow reader holds only its own cursor. A cursor that fell off the ring ends with 410 Expired.
+// watch: a cursor (a revision) per watcher over the table's ring. The pump of the HTTP server asks for bytes when the
+// store wakes it; nothing here blocks and a slow reader holds only its own cursor. A cursor that fell off the ring ends
+// with 410 Expired.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -69,14 +70,18 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 	const struct td_kind *k = w->k;
 	if (w->as == TD_AS_TABLE)
 		td_buf_printf(out,
-			      "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},"
+			      "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/"
+			      "v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},"
 			      "\"columnDefinitions\":null,\"rows\":[]}",
 			      (unsigned long long)w->cursor, mark);
 	else
-		td_buf_printf(out, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}}",
-			      w->as == TD_AS_PARTIAL ? "PartialObjectMetadata" : k->kind, w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
-			      w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
-			      (unsigned long long)w->cursor, mark);
+		td_buf_printf(
+			out,
+			"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"%s}}",
+			w->as == TD_AS_PARTIAL ? "PartialObjectMetadata" : k->kind,
+			w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
+			w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
+			(unsigned long long)w->cursor, mark);
 	td_buf_puts(out, "}\n");
 	// Spread, so that a thousand watchers do not speak in the same instant.
 	w->next_bookmark = td_mono_ms(w->s->clock) + BOOKMARK_MS - (int64_t)td_random_below(BOOKMARK_MS / 4);
@@ -193,8 +198,8 @@ static int begin(struct td_req *q, const struct td_list_options *o, struct watch
 		if (td_store_list(q->s->store, w->table, w->ns, 0, &l, &w->cursor, &err) < 0)
 			return td_refuse_err(r, &err);
 		if (rv > w->cursor) {
-			td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu", (unsigned long long)rv,
-				  (unsigned long long)w->cursor);
+			td_refuse(r, 504, "Timeout", "Timeout: Too large resource version: %llu, current: %llu",
+				  (unsigned long long)rv, (unsigned long long)w->cursor);
 			td_cause_add(&r->causes, "ResourceVersionTooLarge", "", "Too large resource version");
 			r->retry_after_s = 1;
 			return TD_EXPIRED;
@@ -236,7 +241,8 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 	if (!timeout || timeout > 86400) // as the real one: between 30 and 60 minutes
 		timeout = 1800 + td_random_below(1800);
 	w->sub = (struct td_sub){.wake = wake, .ctx = w};
-	const struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = timeout < 0 ? 1 : timeout * 1000};
+	const struct td_http_push p = {
+		.fill = fill, .closed = closed, .ctx = w, .timeout_ms = timeout < 0 ? 1 : timeout * 1000};
 	__atomic_add_fetch(&q->s->count.watches, 1, __ATOMIC_RELAXED);
 	w->h = td_http_push(q->x, 200, "application/json", &p);
 	td_store_subscribe(q->s->store, w->table, &w->sub);

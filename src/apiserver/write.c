@@ -20,7 +20,8 @@ int td_do_create(struct td_req *q, struct td_refusal *r)
 	if (rc < 0)
 		return rc;
 	if (!q->res->established)
-		return td_refuse(r, 405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating");
+		return td_refuse(r, 405, "MethodNotAllowed",
+				 "create not allowed while custom resource definition is terminating");
 	yyjson_val *v = td_json_root(body);
 	const char *name = td_jstr(v, "metadata.name");
 	bool generated = (!name || !*name) && td_jstr(v, "metadata.generateName");
@@ -48,7 +49,8 @@ int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 		return rc;
 	if (uid && *uid && strcmp(uid, old->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
-			  "Operation cannot be fulfilled on %s%s%s \"%s\": StorageError: invalid object, Code: 4, AdditionalErrorMsg: "
+			  "Operation cannot be fulfilled on %s%s%s \"%s\": StorageError: invalid object, Code: 4, "
+			  "AdditionalErrorMsg: "
 			  "Precondition failed: UID in precondition: %s, UID in object meta: %s",
 			  q->plural, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, q->plural, q->name);
@@ -70,7 +72,8 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
 	const char *rv = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
-	bool strict = !q->k->builtin || td_is_crd(q->k) || !strcmp(q->plural, "leases") || !strcmp(q->plural, "poddisruptionbudgets");
+	bool strict = !q->k->builtin || td_is_crd(q->k) || !strcmp(q->plural, "leases") ||
+		      !strcmp(q->plural, "poddisruptionbudgets");
 	if ((!rv || !*rv) && strict) { // as the real one: these are never replaced unseen
 		td_cause_add(&r->causes, "FieldValueInvalid", "metadata.resourceVersion",
 			     "Invalid value: 0: must be specified for an update");
@@ -83,7 +86,8 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 }
 
 // Reads the body and writes it. One that names no version wins against whoever was faster.
-int td_write_body(struct td_req *q, int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+int td_write_body(struct td_req *q,
+		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;

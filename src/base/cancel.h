@@ -18,6 +18,7 @@ bool td_cancelled(const struct td_cancel *c);           // NULL: false
 int td_cancel_fd(const struct td_cancel *c);            // -1 for NULL
 // Waits at most `ms` (< 0: for ever): 0 when the time is over, TD_CANCELLED when fired.
 int td_cancel_wait(const struct td_cancel *c, int64_t ms);
-// Fires `c` on SIGTERM and SIGINT from a thread of its own; SIGPIPE is ignored. Call in main before other threads start.
+// Fires `c` on SIGTERM and SIGINT from a thread of its own; SIGPIPE is ignored. Call in main before other threads
+// start.
 void td_cancel_on_signals(struct td_cancel *c);
 TD_DEFINE_AUTO(struct td_cancel *, td_cancel_unref)

@@ -94,10 +94,11 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 	struct tm tm = {0};
 	int y, mo, off_h = 0, off_m = 0, sign = 0, milli = 0;
 	if (!s || digits(&s, 4, &y) || *s++ != '-' || digits(&s, 2, &mo) || *s++ != '-' || digits(&s, 2, &tm.tm_mday) ||
-	    (*s != 'T' && *s != 't') || (s++, digits(&s, 2, &tm.tm_hour)) || *s++ != ':' || digits(&s, 2, &tm.tm_min) || *s++ != ':' ||
-	    digits(&s, 2, &tm.tm_sec))
+	    (*s != 'T' && *s != 't') || (s++, digits(&s, 2, &tm.tm_hour)) || *s++ != ':' || digits(&s, 2, &tm.tm_min) ||
+	    *s++ != ':' || digits(&s, 2, &tm.tm_sec))
 		return -1;
-	if (mo < 1 || mo > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 60)
+	if (mo < 1 || mo > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 ||
+	    tm.tm_sec > 60)
 		return -1;
 	if (*s == '.') {
 		s++;

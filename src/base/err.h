@@ -1,9 +1,9 @@
 // Errors: one caller-owned struct, no heap, and codes that name the decision a caller takes.
 //
 // Whatever can fail returns 0 or a negative enum td_code and takes `struct td_error *err` last (NULL is allowed).
-// On failure outputs and state are untouched. Controllers choose what to do from the code, never from the text. Where the code is too
-// coarse, `detail` says more: slurm puts Slurm's error number there (slurm/rest.h), kube the kind of a refusal's first cause (enum
-// td_cause_kind of api/status.h), cli that an argument is wrong (cli/apply.h).
+// On failure outputs and state are untouched. Controllers choose what to do from the code, never from the text. Where
+// the code is too coarse, `detail` says more: slurm puts Slurm's error number there (slurm/rest.h), kube the kind of a
+// refusal's first cause (enum td_cause_kind of api/status.h), cli that an argument is wrong (cli/apply.h).
 #pragma once
 
 #include <stdarg.h>
@@ -40,10 +40,12 @@ int td_fail(struct td_error *err, int code, const char *fmt, ...) __attribute__(
 int td_vfail(struct td_error *err, int code, const char *fmt, va_list ap);
 
 // As td_fail, with err->detail set.
-int td_fail_detail(struct td_error *err, int code, int detail, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int td_fail_detail(struct td_error *err, int code, int detail, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 // As td_fail, with ": strerror(errnum)" at the end.
-int td_fail_errno(struct td_error *err, int code, int errnum, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int td_fail_errno(struct td_error *err, int code, int errnum, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 // Puts "context: " in front of the message that is there; returns err->code (TD_INTERNAL when err is NULL or empty).
 int td_wrap(struct td_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

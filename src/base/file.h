@@ -8,7 +8,8 @@
 
 // Reads a whole file of at most `max` bytes into *ret (appended; NUL-terminated). TD_NOT_FOUND when it is absent.
 int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err);
-// Writes path.tmp-XXXXXX, fsyncs, renames over path, fsyncs the directory: after a crash either the old or the new file.
+// Writes path.tmp-XXXXXX, fsyncs, renames over path, fsyncs the directory: after a crash either the old or the new
+// file.
 int td_file_write(const char *path, const void *p, size_t n, mode_t mode, struct td_error *err);
 int td_mkdir_p(const char *path, mode_t mode, struct td_error *err); // existing is fine
 // Removes a tree; does not follow links, does not cross mount points; absent is fine.

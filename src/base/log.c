@@ -32,7 +32,8 @@ void td_log_at(enum td_log_level level, const char *fmt, ...)
 		return;
 	static const char *const marks[] = {"DEBUG", "INFO", "WARN", "ERROR"};
 	char line[2048], t[TD_TIME_LEN];
-	int n = snprintf(line, sizeof(line), "%s %s %s: ", td_time_format_micro(td_real_ms(&td_clock_system), t), marks[level], log_role);
+	int n = snprintf(line, sizeof(line), "%s %s %s: ", td_time_format_micro(td_real_ms(&td_clock_system), t),
+			 marks[level], log_role);
 	va_list ap;
 	va_start(ap, fmt);
 	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);

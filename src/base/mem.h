@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-// ---- allocation: never returns NULL (size 0 included); aborts when memory is out -------------------------------------
+// ---- allocation: never returns NULL (size 0 included); aborts when memory is out
+// -------------------------------------
 void *td_malloc(size_t size);
 void *td_calloc(size_t n, size_t size);
 void *td_realloc(void *p, size_t size);
@@ -22,11 +23,11 @@ char *td_vasprintf(const char *fmt, va_list ap);
 //   td_auto_free char *s = td_strdup(x);
 //   TD_DEFINE_AUTO(struct td_json *, td_json_unref)  then  td_auto(td_json_unref) struct td_json *j = …;
 #define td_auto(f) __attribute__((cleanup(f##_auto)))
-#define TD_DEFINE_AUTO(type, f)                                                                                                            \
-	__attribute__((unused)) static inline void f##_auto(type *p)                                                                       \
-	{                                                                                                                                  \
-		if (*p)                                                                                                                    \
-			f(*p);                                                                                                             \
+#define TD_DEFINE_AUTO(type, f)                                                                                        \
+	__attribute__((unused)) static inline void f##_auto(type *p)                                                   \
+	{                                                                                                              \
+		if (*p)                                                                                                \
+			f(*p);                                                                                         \
 	}
 static inline void td_free_auto(void *p)
 {
@@ -35,12 +36,12 @@ static inline void td_free_auto(void *p)
 #define td_auto_free __attribute__((cleanup(td_free_auto)))
 void td_close_auto(int *fd); // closes fds >= 0
 #define td_auto_close __attribute__((cleanup(td_close_auto)))
-#define td_steal(p)                                                                                                                        \
-	({                                                                                                                                 \
-		__typeof__(p) *td_p_ = &(p);                                                                                               \
-		__typeof__(p) td_v_ = *td_p_;                                                                                              \
-		*td_p_ = NULL;                                                                                                             \
-		td_v_;                                                                                                                     \
+#define td_steal(p)                                                                                                    \
+	({                                                                                                             \
+		__typeof__(p) *td_p_ = &(p);                                                                           \
+		__typeof__(p) td_v_ = *td_p_;                                                                          \
+		*td_p_ = NULL;                                                                                         \
+		td_v_;                                                                                                 \
 	})
 static inline int td_steal_fd(int *fd)
 {
@@ -67,8 +68,9 @@ const char *td_buf_str(const struct td_buf *b);
 char *td_buf_take(struct td_buf *b); // caller owns; b is empty again; never NULL
 #define td_auto_buf __attribute__((cleanup(td_buf_done)))
 
-// ---- list of strings -------------------------------------------------------------------------------------------------
-// Owned strings, NULL-terminated in `v` when n > 0 (fit for argv); zero-initialised is empty.
+// ---- list of strings
+// ------------------------------------------------------------------------------------------------- Owned strings,
+// NULL-terminated in `v` when n > 0 (fit for argv); zero-initialised is empty.
 struct td_strv {
 	char **v;
 	size_t n, cap;
@@ -81,7 +83,8 @@ void td_strv_split(struct td_strv *l, const char *s, char sep); // empty pieces 
 void td_strv_done(struct td_strv *l);
 #define td_auto_strv __attribute__((cleanup(td_strv_done)))
 
-// ---- arena: many small allocations with one end ----------------------------------------------------------------------
+// ---- arena: many small allocations with one end
+// ----------------------------------------------------------------------
 struct td_arena;
 struct td_arena *td_arena_new(void);
 void *td_arena_alloc(struct td_arena *a, size_t size); // zeroed, 16-byte aligned
@@ -91,7 +94,8 @@ char *td_arena_printf(struct td_arena *a, const char *fmt, ...) __attribute__((f
 void td_arena_free(struct td_arena *a); // NULL ok
 TD_DEFINE_AUTO(struct td_arena *, td_arena_free)
 
-// ---- small string helpers ---------------------------------------------------------------------------------------------
+// ---- small string helpers
+// ---------------------------------------------------------------------------------------------
 static inline bool td_streq(const char *a, const char *b) // NULL equals NULL only
 {
 	return a == b || (a && b && __builtin_strcmp(a, b) == 0);

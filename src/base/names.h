@@ -1,5 +1,6 @@
-// The names that Tandem gives things in Kubernetes and in Slurm: annotations, labels, taints, conditions, reasons of a drain. Each stands
-// here once, for all rooms; docs/ARCHITECTURE.md says what they mean. tools/check-decisions keeps it so.
+// The names that Tandem gives things in Kubernetes and in Slurm: annotations, labels, taints, conditions, reasons of a
+// drain. Each stands here once, for all rooms; docs/ARCHITECTURE.md says what they mean. tools/check-decisions keeps it
+// so.
 #pragma once
 
 // ---- a pod's grant: written by the bridge alone ----
@@ -9,7 +10,8 @@
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
 #define TD_ANN_EPOCH "tandem.dev/epoch"
-#define TD_ANN_ASK_PREFIX "slurm.tandem.dev/" // "… partition", "… qos", …: what a pod asks of Slurm; bridge/scheduler/want.c reads them
+#define TD_ANN_ASK_PREFIX                                                                                              \
+	"slurm.tandem.dev/" // "… partition", "… qos", …: what a pod asks of Slurm; bridge/scheduler/want.c reads them
 #define TD_COND_FENCE "tandem.dev/GrantEnded" // condition of a pod: written by the agent
 
 // ---- nodes ----
@@ -29,10 +31,11 @@
 #define TD_LABEL_CLUSTER "tandem.dev/cluster"
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace" // on what a SlurmCluster has in the operator's namespace
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
-#define TD_ANN_CONFIG "tandem.dev/config-hash"              // on daemons' pod templates
-#define TD_ANN_REVISION "tandem.dev/revision"               // on what the operator made: hash of the whole wanted object
-#define TD_ANN_REST_ACCESS "tandem.dev/rest-access"         // on slurmrestd pods: socket or network (slurm/where.h)
-#define TD_ANN_CONFIRM_LOST "tandem.dev/confirm-lost-state" // on SlurmClusters: somebody knows that Slurm's state is lost
+#define TD_ANN_CONFIG "tandem.dev/config-hash"      // on daemons' pod templates
+#define TD_ANN_REVISION "tandem.dev/revision"       // on what the operator made: hash of the whole wanted object
+#define TD_ANN_REST_ACCESS "tandem.dev/rest-access" // on slurmrestd pods: socket or network (slurm/where.h)
+#define TD_ANN_CONFIRM_LOST                                                                                            \
+	"tandem.dev/confirm-lost-state" // on SlurmClusters: somebody knows that Slurm's state is lost
 
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node"         // the node they are for
@@ -50,4 +53,5 @@
 #define TD_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_REASON_SCALE_IN "tandem: scale-in" // the node leaves its NodeSet
 #define TD_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
-#define TD_REASON_DEAD "tandem: slurmd died"  // its container; the next one clears its jobs away (the script of slurmd pods)
+#define TD_REASON_DEAD                                                                                                 \
+	"tandem: slurmd died" // its container; the next one clears its jobs away (the script of slurmd pods)

@@ -14,7 +14,8 @@
 
 enum { OUT_MAX = 1 << 20 };
 
-int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, short flags, pid_t *ret_pid, struct td_error *err)
+int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, short flags, pid_t *ret_pid,
+	     struct td_error *err)
 {
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t attr;
@@ -49,8 +50,8 @@ int td_wait_code(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_cancel *cancel, int *ret_status, struct td_buf *ret_out,
-	   struct td_error *err)
+int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_cancel *cancel, int *ret_status,
+	   struct td_buf *ret_out, struct td_error *err)
 {
 	td_auto_close int or = -1, ow = -1, ir = -1, iw = -1;
 	int p[2];
@@ -81,15 +82,17 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 			close(td_steal_fd(&iw));
 		int64_t t = end - td_mono_ms(&td_clock_system);
 		if (td_cancelled(cancel) || t <= 0) {
-			r = td_cancelled(cancel)
-				    ? td_fail(err, TD_CANCELLED, "run %s: cancelled", argv[0])
-				    : td_fail(err, TD_TRANSIENT, "run %s: no end after %lld ms, killed", argv[0], (long long)timeout_ms);
+			r = td_cancelled(cancel) ? td_fail(err, TD_CANCELLED, "run %s: cancelled", argv[0])
+						 : td_fail(err, TD_TRANSIENT, "run %s: no end after %lld ms, killed",
+							   argv[0], (long long)timeout_ms);
 			break;
 		}
 		if (exited && t > 200)
 			t = 200; // a grandchild may hold the pipe: do not wait for it
-		struct pollfd f[4] = {
-			{ or, POLLIN, 0}, {exited ? -1 : pidfd, POLLIN, 0}, {td_cancel_fd(cancel), POLLIN, 0}, {iw, POLLOUT, 0}};
+		struct pollfd f[4] = {{ or, POLLIN, 0},
+				      {exited ? -1 : pidfd, POLLIN, 0},
+				      {td_cancel_fd(cancel), POLLIN, 0},
+				      {iw, POLLOUT, 0}};
 		int n = poll(f, 4, (int)(t > 1000 ? 1000 : t));
 		if (exited && n == 0)
 			break;

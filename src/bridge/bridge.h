@@ -1,18 +1,19 @@
 // What the parts of the bridge share. One process, one SlurmCluster; everything here lives while we lead.
 //
-// Threads: one per informer; 8 scheduler workers and 2 syncer workers (a key is never in two of them); one that polls jobs, one that polls
-// nodes, one for complete listings; one that connects; the knock thread; the why server's. No lock is held over I/O.
+// Threads: one per informer; 8 scheduler workers and 2 syncer workers (a key is never in two of them); one that polls
+// jobs, one that polls nodes, one for complete listings; one that connects; the knock thread; the why server's. No lock
+// is held over I/O.
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; what it shows; why a pod or a job waits
 //   link.c poll.c                 the connection to slurmrestd, and what is seen through it
-//   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c   one ask: read what is, let room pool decide, do it
-//   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c   the asks that are known, and what a listing of Slurm's jobs says of them
-//   scheduler/want.[ch] scheduler/submit.c scheduler/room.c   from a pod to a job
+//   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c   one ask: read what is, let room pool
+//   decide, do it scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c   the asks that are known, and what a listing of
+//   Slurm's jobs says of them scheduler/want.[ch] scheduler/submit.c scheduler/room.c   from a pod to a job
 //   scheduler/end.c scheduler/show.c   the Binding, and both ends; what a waiting pod says
-//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/counted.c   devices of real clusters: exact by claims, or counted
-//   syncer/syncer.c               drain and cordon, node by node
-//   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
+//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/counted.c   devices of real clusters: exact by claims, or
+//   counted syncer/syncer.c               drain and cordon, node by node knocks/knock.c knocks/line.[ch]   the
+//   connections of stand-ins
 #pragma once
 
 #include "base/names.h"
@@ -25,10 +26,11 @@
 
 struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
-	const char *knock_name;           // a DNS name of all replicas; NULL: there are no others
-	const char *empty_dirs;           // slurm/where.h; NULL: not known
-	const char *slurmrestd, *jwt_key; // for tests: an address and a key file instead of what the cluster's objects say
-	struct td_lease_opts lease;       // only its times
+	const char *knock_name; // a DNS name of all replicas; NULL: there are no others
+	const char *empty_dirs; // slurm/where.h; NULL: not known
+	const char *slurmrestd,
+		*jwt_key;           // for tests: an address and a key file instead of what the cluster's objects say
+	struct td_lease_opts lease; // only its times
 	const char *identity;
 };
 
@@ -53,19 +55,21 @@ struct td_bridge {
 	char link_problem[256];
 	int64_t nodes_changed_ms; // mono: when the set of Slurm's nodes changed last
 
-	atomic_uint_fast64_t
-		feas_gen;       // grows when labels, taints or the set of nodes change: what pods may run where must be looked at again
-	atomic_bool gate_alarm; // said once: see syncer.c
-	atomic_bool kubelets;   // nodes with a kubelet of their own are there: it chooses the devices of a counted resource
-	atomic_bool lost;       // Slurm lost its state (mass-vanish): nobody is evicted
+	atomic_uint_fast64_t feas_gen; // grows when labels, taints or the set of nodes change: what pods may run where
+				       // must be looked at again
+	atomic_bool gate_alarm;        // said once: see syncer.c
+	atomic_bool
+		kubelets; // nodes with a kubelet of their own are there: it chooses the devices of a counted resource
+	atomic_bool lost; // Slurm lost its state (mass-vanish): nobody is evicted
 	atomic_int_fast64_t lost_since;   // mono
 	atomic_bool listed;               // a complete listing was read since we lead: absence means something
 	atomic_int_fast64_t prolog_us[2]; // how long a prolog takes, smoothed: on a quiet pool, in a burst
 	atomic_uint_fast64_t n_allocated, n_submitted, n_refused_fast, n_bound, n_ended_pods, n_ended_jobs, n_lists;
 
-	int poll_fd;                 // eventfd: wakes the job poller
-	pthread_mutex_t list_lock;   // guards the next two
-	int64_t list_at, list_last;  // mono: when a complete listing is wanted, and the last moment one was wanted for; 0: not
+	int poll_fd;               // eventfd: wakes the job poller
+	pthread_mutex_t list_lock; // guards the next two
+	int64_t list_at,
+		list_last; // mono: when a complete listing is wanted, and the last moment one was wanted for; 0: not
 	atomic_bool unauthenticated; // our tokens were refused: the key must be read again
 	atomic_bool lost_over;       // the lost jobs stayed gone: their asks end now
 };
@@ -102,7 +106,8 @@ int64_t td_counted_offer(const struct td_settings *s, const struct td_object *no
 
 // ---- syncer ----
 int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
-void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now);
+void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
+			     const struct td_slurm_snapshot *now);
 
 // ---- metrics ----
 void td_bridge_measure(struct td_bridge *b); // /metrics shows it from here on; NULL: no more

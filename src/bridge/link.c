@@ -1,4 +1,5 @@
-// The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches, every 250 ms.
+// The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches,
+// every 250 ms.
 #include "bridge/bridge.h"
 
 #include "base/file.h"
@@ -99,7 +100,8 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	pthread_mutex_unlock(&b->lock);
 	td_settings_unref(same ? s : old);
 	if (other) {
-		td_warn("spec.scheduler.schedulerName or spec.devices of SlurmCluster %s/%s changed: starting anew", b->o.ns, b->o.cluster);
+		td_warn("spec.scheduler.schedulerName or spec.devices of SlurmCluster %s/%s changed: starting anew",
+			b->o.ns, b->o.cluster);
 		td_cancel_fire(b->cancel);
 	}
 	if (!same)
@@ -131,7 +133,8 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	l->refs = 1;
 	l->url = td_strdup(url);
 	td_sha256_hex(key.s, key.len, l->secret);
-	const struct td_slurm_opts o = {.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
+	const struct td_slurm_opts o = {
+		.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
 	r = td_slurm_new(&o, &l->slurm, err);
 	explicit_bzero(key.s, key.len);
 	if (r) {

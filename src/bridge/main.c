@@ -1,4 +1,5 @@
-// The role bridge: leads by Lease, fills its caches, then runs the scheduler, the syncer, the knock port and the why server.
+// The role bridge: leads by Lease, fills its caches, then runs the scheduler, the syncer, the knock port and the why
+// server.
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -26,11 +27,13 @@ static const char usage[] =
 	"Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps both sides' nodes in step.\n"
 	"\n"
 	"  --knock ADDR:PORT    where stand-in jobs report; a numeric address that the nodes reach\n"
-	"  --knock-name NAME    where several of us may lead: a DNS name that leads to all of them from the nodes' slurmd; stand-ins\n"
+	"  --knock-name NAME    where several of us may lead: a DNS name that leads to all of them from the nodes' "
+	"slurmd; stand-ins\n"
 	"                       ask it when who led before does not answer (same port)\n"
 	"  --why unix:PATH      answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it\n"
 	"  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
-	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a slurmrestd\n"
+	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a "
+	"slurmrestd\n"
 	"                       whose SlurmCluster says spec.restApi.access socket\n"
 	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
 	"  --jwt-key FILE       instead of the Secret NAME-jwt-key\n"
@@ -68,7 +71,8 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	td_queue_add(b->node_queue, now ? now->name : old->name);
 	if (now && td_bridge_kubelet(now))
 		atomic_store(&b->kubelets, true);
-	// What pods may run where depends on labels and taints only (cordon and our own taint do not count); heartbeats are many.
+	// What pods may run where depends on labels and taints only (cordon and our own taint do not count); heartbeats
+	// are many.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
 		return;
@@ -90,8 +94,11 @@ struct thread {
 static void *pods_thread(void *p)
 {
 	struct td_bridge *b = p;
-	const struct td_controller c = {
-		.name = "scheduler", .workers = POD_WORKERS, .queue = b->pod_queue, .reconcile = td_scheduler_reconcile, .ctx = b};
+	const struct td_controller c = {.name = "scheduler",
+					.workers = POD_WORKERS,
+					.queue = b->pod_queue,
+					.reconcile = td_scheduler_reconcile,
+					.ctx = b};
 	td_controller_run(&c, b->cancel, NULL);
 	return NULL;
 }
@@ -99,8 +106,11 @@ static void *pods_thread(void *p)
 static void *nodes_thread(void *p)
 {
 	struct td_bridge *b = p;
-	const struct td_controller c = {
-		.name = "syncer", .workers = NODE_WORKERS, .queue = b->node_queue, .reconcile = td_syncer_reconcile, .ctx = b};
+	const struct td_controller c = {.name = "syncer",
+					.workers = NODE_WORKERS,
+					.queue = b->node_queue,
+					.reconcile = td_syncer_reconcile,
+					.ctx = b};
 	td_controller_run(&c, b->cancel, NULL);
 	return NULL;
 }
@@ -242,7 +252,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		r = run(&b, err);
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
-		struct td_informer *const all[] = {b.claims, b.slices, b.classes, b.pods, b.nodes, b.slurmds, b.restds, b.clusters};
+		struct td_informer *const all[] = {b.claims, b.slices,  b.classes, b.pods,
+						   b.nodes,  b.slurmds, b.restds,  b.clusters};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 		td_knocks_free(b.knocks);
@@ -343,8 +354,8 @@ int td_bridge_main(int argc, char **argv)
 	td_cancel_on_signals(cancel);
 	char host[128] = "", uuid[TD_UUID_LEN];
 	gethostname(host, sizeof(host) - 1);
-	// The socket is one per instance and supervise starts us only when the one before is dead: with a name of its own a restart need
-	// not wait for its own old lease.
+	// The socket is one per instance and supervise starts us only when the one before is dead: with a name of its
+	// own a restart need not wait for its own old lease.
 	td_auto_free char *id = td_asprintf("%s-%s", host, o.why ? o.why : td_uuid(uuid)),
 			  *lease = td_asprintf("tandem-bridge-%s", o.cluster);
 	if (o.lease.ns) { // where clusters of several namespaces meet

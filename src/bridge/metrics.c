@@ -1,4 +1,5 @@
-// What the leading bridge shows of the pool at /metrics: read when it is asked for, from what it knows anyway; nobody is asked for it.
+// What the leading bridge shows of the pool at /metrics: read when it is asked for, from what it knows anyway; nobody
+// is asked for it.
 #include "bridge/scheduler/ask.h"
 
 #include "metrics/metrics.h"
@@ -25,39 +26,48 @@ static void make(void)
 	struct td_metrics *r = td_metrics_process();
 	m.asks = td_gauge(
 		r, "tandem_bridge_asks",
-		"Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), starting (Slurm prepares "
+		"Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), starting "
+		"(Slurm prepares "
 		"the node), granted (the job runs, the pod is not bound yet), bound, ending, refused (will never run).",
 		TD_LABELS("state"));
-	m.jobs = td_gauge(
-		r, "tandem_pool_jobs",
-		"Slurm's jobs that have not ended, as last seen: standin (for pods) or native; pending, starting, running, ending or "
-		"other.",
-		TD_LABELS("kind", "state"));
+	m.jobs = td_gauge(r, "tandem_pool_jobs",
+			  "Slurm's jobs that have not ended, as last seen: standin (for pods) or native; pending, "
+			  "starting, running, ending or "
+			  "other.",
+			  TD_LABELS("kind", "state"));
 	m.nodes = td_gauge(r, "tandem_pool_nodes", "Slurm's nodes by state, in sinfo's words.", TD_LABELS("state"));
-	m.devices =
-		td_gauge(r, "tandem_pool_devices",
-			 "Devices of Slurm's nodes: given to pods, given to native jobs, idle, or unavailable (free, on a node that starts "
-			 "no job). The states add up to all.",
-			 TD_LABELS("device", "state"));
-	m.cpus = td_gauge(r, "tandem_pool_cpus", "CPUs of Slurm's nodes: allocated, idle, or unavailable. The states add up to all.",
+	m.devices = td_gauge(r, "tandem_pool_devices",
+			     "Devices of Slurm's nodes: given to pods, given to native jobs, idle, or unavailable "
+			     "(free, on a node that starts "
+			     "no job). The states add up to all.",
+			     TD_LABELS("device", "state"));
+	m.cpus = td_gauge(r, "tandem_pool_cpus",
+			  "CPUs of Slurm's nodes: allocated, idle, or unavailable. The states add up to all.",
 			  TD_LABELS("state"));
-	m.memory = td_gauge(r, "tandem_pool_memory_bytes",
-			    "Memory of Slurm's nodes, in bytes: allocated, idle, or unavailable. The states add up to all.",
-			    TD_LABELS("state"));
-	m.view_age = td_gauge(r, "tandem_bridge_view_age_seconds", "How old the bridge's last look at Slurm's nodes is, in seconds.", NULL);
+	m.memory = td_gauge(
+		r, "tandem_pool_memory_bytes",
+		"Memory of Slurm's nodes, in bytes: allocated, idle, or unavailable. The states add up to all.",
+		TD_LABELS("state"));
+	m.view_age = td_gauge(r, "tandem_bridge_view_age_seconds",
+			      "How old the bridge's last look at Slurm's nodes is, in seconds.", NULL);
 	m.lost = td_gauge(r, "tandem_bridge_slurm_state_lost",
 			  "1 while Slurm seems to have lost its state: no pod is ended, the pool is drained.", NULL);
-	m.gate_alarm = td_gauge(r, "tandem_bridge_gate_alarm",
-				"1 after so many nodes were held up by their last holders that no more are drained for it.", NULL);
+	m.gate_alarm = td_gauge(
+		r, "tandem_bridge_gate_alarm",
+		"1 after so many nodes were held up by their last holders that no more are drained for it.", NULL);
 	m.bind = td_histogram(r, "tandem_bridge_bind_duration_seconds",
-			      "From a pod's creation, as the bridge saw it, to its binding, in seconds.", NULL, bind, TD_LEN(bind));
-	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.", NULL);
-	m.refused =
-		td_counter(r, "tandem_bridge_allocations_refused_total", "Such calls that Slurm refused: the pod stands in line.", NULL);
+			      "From a pod's creation, as the bridge saw it, to its binding, in seconds.", NULL, bind,
+			      TD_LEN(bind));
+	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.",
+				 NULL);
+	m.refused = td_counter(r, "tandem_bridge_allocations_refused_total",
+			       "Such calls that Slurm refused: the pod stands in line.", NULL);
 	m.submits = td_counter(r, "tandem_bridge_submits_total", "Stand-in jobs submitted to Slurm's queue.", NULL);
 	m.bound = td_counter(r, "tandem_bridge_bound_total", "Pods bound to a node.", NULL);
-	m.pods_ended = td_counter(r, "tandem_bridge_pods_ended_total", "Pods ended because Slurm ended their job.", NULL);
-	m.jobs_ended = td_counter(r, "tandem_bridge_jobs_ended_total", "Slurm jobs ended because their pod ended.", NULL);
+	m.pods_ended =
+		td_counter(r, "tandem_bridge_pods_ended_total", "Pods ended because Slurm ended their job.", NULL);
+	m.jobs_ended =
+		td_counter(r, "tandem_bridge_jobs_ended_total", "Slurm jobs ended because their pod ended.", NULL);
 	m.lists = td_counter(r, "tandem_bridge_job_listings_total", "Complete listings of Slurm's jobs.", NULL);
 }
 
@@ -82,7 +92,10 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 	if (a->refused)
 		s = "refused";
 	else if (a->job && a->know == TD_JOB_READ)
-		s = p == TD_PHASE_WAITING ? "queued" : p == TD_PHASE_STARTING ? "starting" : p == TD_PHASE_RUNNING ? "granted" : "ending";
+		s = p == TD_PHASE_WAITING    ? "queued"
+		    : p == TD_PHASE_STARTING ? "starting"
+		    : p == TD_PHASE_RUNNING  ? "granted"
+					     : "ending";
 	pthread_mutex_unlock(&b->asks->lock);
 	return s;
 }
@@ -127,7 +140,8 @@ static struct held *held_by_asks(struct td_bridge *b, size_t *ret_n)
 	return h;
 }
 
-static int64_t held_on(const struct held *h, size_t n, const struct td_settings *s, const char *node, const char *device)
+static int64_t held_on(const struct held *h, size_t n, const struct td_settings *s, const char *node,
+		       const char *device)
 {
 	int64_t sum = 0;
 	for (size_t i = 0; i < n; i++) {
@@ -154,7 +168,8 @@ static int64_t count_of(const struct td_gres *g, size_t n, const char *name)
 	return sum;
 }
 
-static void node_devices(const struct td_slurm_node *x, const struct td_settings *s, const struct held *h, size_t n_held)
+static void node_devices(const struct td_slurm_node *x, const struct td_settings *s, const struct held *h,
+			 size_t n_held)
 {
 	struct td_gres all[GRES_PER_NODE], used[GRES_PER_NODE];
 	size_t n = 0, n_used = 0;
@@ -169,7 +184,8 @@ static void node_devices(const struct td_slurm_node *x, const struct td_settings
 			first &= strcmp(all[k].name, d) != 0;
 		if (!first)
 			continue; // several types of one device
-		int64_t total = count_of(all, n, d), given = count_of(used, n_used, d), pods = held_on(h, n_held, s, x->name, d);
+		int64_t total = count_of(all, n, d), given = count_of(used, n_used, d),
+			pods = held_on(h, n_held, s, x->name, d);
 		given = given > total ? total : given < pods ? pods : given;
 		pods = pods > total ? total : pods;
 		int64_t rest = total > given ? total - given : 0;
@@ -223,12 +239,14 @@ static void collect_nodes(struct td_bridge *b)
 
 static void collect_jobs(struct td_bridge *b)
 {
-	static const char *const kinds[] = {"native", "standin"}, *const states[] = {"pending", "starting", "running", "ending", "other"};
+	static const char *const kinds[] = {"native", "standin"}, *const states[] = {"pending", "starting", "running",
+										     "ending", "other"};
 	struct td_slurm_job_counts c;
 	td_slurm_view_counts(b->view, &c);
 	for (size_t mine = 0; mine < 2; mine++) {
-		const size_t v[] = {c.n[mine][TD_PHASE_WAITING], c.n[mine][TD_PHASE_STARTING], c.n[mine][TD_PHASE_RUNNING],
-				    c.n[mine][TD_PHASE_ENDING], c.n[mine][TD_PHASE_LOST] + c.n[mine][TD_PHASE_UNKNOWN]};
+		const size_t v[] = {c.n[mine][TD_PHASE_WAITING], c.n[mine][TD_PHASE_STARTING],
+				    c.n[mine][TD_PHASE_RUNNING], c.n[mine][TD_PHASE_ENDING],
+				    c.n[mine][TD_PHASE_LOST] + c.n[mine][TD_PHASE_UNKNOWN]};
 		for (size_t k = 0; k < TD_LEN(v); k++)
 			td_metric_set(m.jobs, (double)v[k], TD_LABELS(kinds[mine], states[k]));
 	}
@@ -245,11 +263,12 @@ static void collect(void *ctx)
 		const struct {
 			struct td_metric *f;
 			uint64_t v;
-		} rows[] = {{m.allocated, atomic_load(&b->n_allocated)},   {m.refused, atomic_load(&b->n_refused_fast)},
-			    {m.submits, atomic_load(&b->n_submitted)},     {m.bound, atomic_load(&b->n_bound)},
-			    {m.pods_ended, atomic_load(&b->n_ended_pods)}, {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
-			    {m.lists, atomic_load(&b->n_lists)},           {m.lost, atomic_load(&b->lost)},
-			    {m.gate_alarm, atomic_load(&b->gate_alarm)}};
+		} rows[] = {
+			{m.allocated, atomic_load(&b->n_allocated)},   {m.refused, atomic_load(&b->n_refused_fast)},
+			{m.submits, atomic_load(&b->n_submitted)},     {m.bound, atomic_load(&b->n_bound)},
+			{m.pods_ended, atomic_load(&b->n_ended_pods)}, {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
+			{m.lists, atomic_load(&b->n_lists)},           {m.lost, atomic_load(&b->lost)},
+			{m.gate_alarm, atomic_load(&b->gate_alarm)}};
 		for (size_t i = 0; i < TD_LEN(rows); i++)
 			td_metric_set(rows[i].f, (double)rows[i].v, NULL);
 	}
@@ -268,7 +287,8 @@ void td_bridge_measure(struct td_bridge *b)
 	pthread_once(&o, once);
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
-	struct td_metric *const gauges[] = {m.asks, m.jobs, m.nodes, m.devices, m.cpus, m.memory, m.view_age, m.lost, m.gate_alarm};
+	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,   m.cpus,
+					    m.memory, m.view_age, m.lost,  m.gate_alarm};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
 		td_metric_forget(gauges[i], NULL); // who does not lead knows nothing of the pool
 	pthread_mutex_unlock(&live.lock);

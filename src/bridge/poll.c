@@ -1,4 +1,5 @@
-// The polls that keep the view of Slurm current, and what follows from them: keys to look at, the mass-vanish rule, complete listings.
+// The polls that keep the view of Slurm current, and what follows from them: keys to look at, the mass-vanish rule,
+// complete listings.
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -146,8 +147,10 @@ static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 		return;
 	case TD_LOSS_BEGIN:
 		atomic_store(&b->lost_since, now);
-		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; the pool is drained. "
-		       "It goes on in %d s, or at once with the annotation " TD_ANN_CONFIRM_LOST " on SlurmCluster %s/%s",
+		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; "
+		       "the pool is drained. "
+		       "It goes on in %d s, or at once with the annotation " TD_ANN_CONFIRM_LOST
+		       " on SlurmCluster %s/%s",
 		       gone, watched, TD_POOL_LOST_MS / 1000, b->o.ns, b->o.cluster);
 		set_lost(b, true);
 		return;
@@ -177,7 +180,8 @@ static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
 	int64_t took = td_now(b) - now, net = took * 500 > NET_MS ? took * 500 : NET_MS;
 	bool first = !atomic_exchange(&b->listed, true);
 	pthread_mutex_lock(&b->list_lock);
-	// The slow safety net; and once more soon after the first: an allocation that the leader before us had on its way makes no knock.
+	// The slow safety net; and once more soon after the first: an allocation that the leader before us had on its
+	// way makes no knock.
 	b->list_at = b->list_last > now ? b->list_last : now + (first ? took + AGAIN_MS : net);
 	pthread_mutex_unlock(&b->list_lock);
 	if (first)
@@ -249,7 +253,8 @@ static bool same_names(const struct td_slurm_snapshot *a, const struct td_slurm_
 		return false;
 	for (size_t i = 0; i < a->nodes.n; i++)
 		if (strcmp(a->nodes.v[i].name, b->nodes.v[i].name) != 0 || a->nodes.v[i].cpus != b->nodes.v[i].cpus ||
-		    a->nodes.v[i].memory_mb != b->nodes.v[i].memory_mb || !td_streq(a->nodes.v[i].gres, b->nodes.v[i].gres))
+		    a->nodes.v[i].memory_mb != b->nodes.v[i].memory_mb ||
+		    !td_streq(a->nodes.v[i].gres, b->nodes.v[i].gres))
 			return false;
 	return true;
 }

@@ -13,9 +13,10 @@ static void add_gres(struct td_settings *s, const char *resource, const char *gr
 	if (s->n_gres == TD_LEN(s->gres))
 		return;
 	const char *colon = strchr(gres, ':');
-	s->gres[s->n_gres++] = (struct td_gres_map){.resource = td_strdup(resource),
-						    .name = colon ? td_strndup(gres, (size_t)(colon - gres)) : td_strdup(gres),
-						    .type = td_strdup(colon ? colon + 1 : "")};
+	s->gres[s->n_gres++] =
+		(struct td_gres_map){.resource = td_strdup(resource),
+				     .name = colon ? td_strndup(gres, (size_t)(colon - gres)) : td_strdup(gres),
+				     .type = td_strdup(colon ? colon + 1 : "")};
 }
 
 // "30s", "2m"

@@ -32,7 +32,8 @@ struct td_settings {
 	struct td_ns_map *maps;
 	size_t n_maps;
 };
-struct td_settings *td_settings_read(const yyjson_val *cluster); // never fails: the API checked the schema; what is absent has its default
+struct td_settings *
+td_settings_read(const yyjson_val *cluster); // never fails: the API checked the schema; what is absent has its default
 struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)

@@ -90,7 +90,8 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 			td_buf_printf(&t, " Slurm cannot be asked now: %s.", e.msg);
 	}
 	if (atomic_load(&b->lost))
-		td_buf_puts(&t, " Slurm seems to have lost its state; nothing is ended or started until that is settled.");
+		td_buf_puts(&t,
+			    " Slurm seems to have lost its state; nothing is ended or started until that is settled.");
 	td_jm_str(d, root, "text", td_buf_str(&t));
 	td_jm_strf(d, root, "pod", "%s/%s", pod->ns, pod->name);
 	td_jm_str(d, root, "phase", phase);
@@ -151,20 +152,22 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	td_job_states_text(j.states, states, sizeof(states));
 	switch (td_job_phase(j.states)) {
 	case TD_PHASE_WAITING:
-		say(x, 200, "Job %lld (%s, user %s) waits: %s (%s).", (long long)id, j.name, j.user, words ? words : j.reason, j.reason);
+		say(x, 200, "Job %lld (%s, user %s) waits: %s (%s).", (long long)id, j.name, j.user,
+		    words ? words : j.reason, j.reason);
 		break;
 	case TD_PHASE_RUNNING:
 	case TD_PHASE_STARTING: {
 		td_auto_buf struct td_buf t = {0};
 		for (size_t i = 0; i < j.n_nodes; i++)
-			td_buf_printf(&t, "%s%s%s%s%s", i ? "; " : "", j.nodes[i].name, *j.nodes[i].gres ? " (" : "", j.nodes[i].gres,
-				      *j.nodes[i].gres ? ")" : "");
+			td_buf_printf(&t, "%s%s%s%s%s", i ? "; " : "", j.nodes[i].name, *j.nodes[i].gres ? " (" : "",
+				      j.nodes[i].gres, *j.nodes[i].gres ? ")" : "");
 		say(x, 200, "Job %lld (%s, user %s) runs on %s.%s", (long long)id, j.name, j.user, td_buf_str(&t),
 		    td_streq(j.reason, "Prolog") ? " Its nodes are being prepared." : "");
 		break;
 	}
 	default:
-		say(x, 200, "Job %lld (%s, user %s) is over: %s (%s).", (long long)id, j.name, j.user, td_job_end_words(j.states), states);
+		say(x, 200, "Job %lld (%s, user %s) is over: %s (%s).", (long long)id, j.name, j.user,
+		    td_job_end_words(j.states), states);
 	}
 }
 

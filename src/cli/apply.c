@@ -94,7 +94,8 @@ int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, s
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
 				      "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1", image);
 	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
-		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE, "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
+		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
+				      "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
 	char *text = td_strdup(td_embedded(td_cli_files, "tandem.yaml")->text);
 	if (image)
 		text = replaced(text, image_default, image);
@@ -154,7 +155,8 @@ int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_n
 int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err)
 {
 	td_auto_free char *line = td_asprintf("node: '%s'", node);
-	return parse(replaced(td_strdup(td_embedded(td_cli_files, "cluster.yaml")->text), "node: NODE", line), ret, err);
+	return parse(replaced(td_strdup(td_embedded(td_cli_files, "cluster.yaml")->text), "node: NODE", line), ret,
+		     err);
 }
 
 const char *td_applied_text(enum td_applied a)

@@ -14,7 +14,8 @@ struct td_manifests {
 void td_manifests_done(struct td_manifests *m);
 #define td_auto_manifests __attribute__((cleanup(td_manifests_done)))
 
-// What is installed. ns, image NULL: the defaults. TD_INVALID with detail TD_CLI_USAGE names the argument that cannot be used.
+// What is installed. ns, image NULL: the defaults. TD_INVALID with detail TD_CLI_USAGE names the argument that cannot
+// be used.
 int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, struct td_error *err);
 // How the agents in `m` ask their kubelets; NULL: as they are. TD_INVALID names the argument.
 int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);

@@ -16,15 +16,17 @@ struct role {
 
 static void usage(FILE *f, const struct role *roles, size_t n)
 {
-	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at once.\n\nCommands\n", f);
+	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at "
+	      "once.\n\nCommands\n",
+	      f);
 	for (size_t i = 0; i < n; i++)
 		if (roles[i].help)
 			fprintf(f, "  %-12s %s\n", roles[i].name, roles[i].help);
 	fputs("\n`tandem COMMAND --help` says more; exit codes: 0 done, 1 failed, 2 wrong usage.\n", f);
 }
 
-// The usual soft limit of 1,024 descriptors is there for programs that use select(); a thousand watchers need more. Bounded: some
-// programs close every descriptor that they might have been given.
+// The usual soft limit of 1,024 descriptors is there for programs that use select(); a thousand watchers need more.
+// Bounded: some programs close every descriptor that they might have been given.
 static void raise_file_limit(void)
 {
 	struct rlimit l;
@@ -44,8 +46,8 @@ static int run(const struct role *r, int argc, char **argv)
 int main(int argc, char **argv)
 {
 	mallopt(M_ARENA_MAX, 2); // many mostly idle threads: an arena for each would hold memory for nothing
-	// Whole lists (megabytes, at start and after a gap) go back to the kernel when they are read. Left alone, malloc takes the first
-	// one for the usual size and keeps that much of the heap for ever.
+	// Whole lists (megabytes, at start and after a gap) go back to the kernel when they are read. Left alone,
+	// malloc takes the first one for the usual size and keeps that much of the heap for ever.
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 	const struct role roles[] = {

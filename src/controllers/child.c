@@ -37,9 +37,11 @@ void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object 
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
 }
 
-// Rewrites ownerReferences of o without `uid`, or with `owner` added. Guarded by resourceVersion: nobody's reference is lost.
-static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const struct td_object *owner,
-			const struct td_gvr *owner_gvr, bool adopt, struct td_cancel *cancel, struct td_object **ret, struct td_error *err)
+// Rewrites ownerReferences of o without `uid`, or with `owner` added. Guarded by resourceVersion: nobody's reference is
+// lost.
+static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o,
+			const struct td_object *owner, const struct td_gvr *owner_gvr, bool adopt,
+			struct td_cancel *cancel, struct td_object **ret, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
@@ -57,8 +59,8 @@ static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td
 }
 
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel, struct td_objects *ret,
-	      struct td_error *err)
+	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel,
+	      struct td_objects *ret, struct td_error *err)
 {
 	td_auto(td_selector_free) struct td_selector *sel = NULL;
 	int r = td_selector_from_object(td_jget(owner->root, "spec.selector"), &sel, err);
@@ -87,7 +89,8 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		struct td_object *o = orphans.v[i];
 		if (td_object_deleting(o) || !td_selector_matches(sel, td_jget(o->root, "metadata.labels")))
 			continue;
-		if (gvr == &td_pods && owner_gvr != &td_jobs && ctl_pod_finished(o)) // only a Job has a use for what is over
+		if (gvr == &td_pods && owner_gvr != &td_jobs &&
+		    ctl_pod_finished(o)) // only a Job has a use for what is over
 			continue;
 		if (!asked) { // the cached owner may be gone by now: an adopted child would be collected with it
 			td_auto(td_object_unref) struct td_object *live = NULL;
@@ -95,8 +98,8 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 			if (r)
 				return r;
 			if (!td_streq(live->uid, owner->uid) || td_object_deleting(live))
-				return td_fail(err, TD_CONFLICT, "%s %s/%s was deleted or replaced", owner_gvr->kind, owner->ns,
-					       owner->name);
+				return td_fail(err, TD_CONFLICT, "%s %s/%s was deleted or replaced", owner_gvr->kind,
+					       owner->ns, owner->name);
 			asked = true;
 		}
 		struct td_object *now = NULL;
@@ -140,8 +143,8 @@ yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr 
 	return d;
 }
 
-int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr, yyjson_mut_doc *pod,
-		   struct td_cancel *cancel, struct td_error *err)
+int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
+		   yyjson_mut_doc *pod, struct td_cancel *cancel, struct td_error *err)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(pod);
 	const char *name = td_jm_getstr(o, "metadata.name");

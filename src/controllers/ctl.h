@@ -1,11 +1,12 @@
-// What the embedded plane's controllers share: informers with indexes, expectations, and the small steps every one of them takes.
-// Each controller is one file with one ctl_<name>(), called before the informers start: it hooks its handlers and fills *ret.
+// What the embedded plane's controllers share: informers with indexes, expectations, and the small steps every one of
+// them takes. Each controller is one file with one ctl_<name>(), called before the informers start: it hooks its
+// handlers and fills *ret.
 //
 // Files
-//   main.c expect.c child.c status.c   the role with its informers; what was done and is not seen yet; children of workloads; conditions
-//   deployment.c deployment.h deployment_status.c replicaset.c statefulset.c job.c disruption.c   workloads
-//   gc.c namespace.c serviceaccount.c  what goes with its owner, or with its namespace; what every namespace has
-//   node.c podgc.c scheduler.c         silent nodes; pods of nodes that are gone; pods that Slurm does not place
+//   main.c expect.c child.c status.c   the role with its informers; what was done and is not seen yet; children of
+//   workloads; conditions deployment.c deployment.h deployment_status.c replicaset.c statefulset.c job.c disruption.c
+//   workloads gc.c namespace.c serviceaccount.c  what goes with its owner, or with its namespace; what every namespace
+//   has node.c podgc.c scheduler.c         silent nodes; pods of nodes that are gone; pods that Slurm does not place
 #pragma once
 
 #include "kube/controller.h"
@@ -21,15 +22,16 @@ struct ctl {
 	struct td_kube *kube;
 	struct td_recorder *rec;
 	const struct td_clock *clock;
-	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases, *deployments,
-		*replicasets, *statefulsets, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings, *clusterroles,
-		*clusterrolebindings, *endpoints, *endpointslices;
+	struct td_informer *pods, *nodes, *namespaces, *configmaps, *secrets, *services, *serviceaccounts, *leases,
+		*deployments, *replicasets, *statefulsets, *jobs, *priorityclasses, *pdbs, *crds, *roles, *rolebindings,
+		*clusterroles, *clusterrolebindings, *endpoints, *endpointslices;
 	struct ctl_expect *rs_expect, *sts_expect, *job_expect;
 	struct ctl_gc *gc;
 	struct ctl_scheduler *scheduler;
 	struct ctl_nodes *node_ages;
 	struct ctl_podgc *podgc;
-	int64_t node_grace_ms; // without a sign of life a node's state is unknown; a pod on a node that is not there is given up
+	int64_t node_grace_ms; // without a sign of life a node's state is unknown; a pod on a node that is not there is
+			       // given up
 	char *ca;              // PEM of the API's CA; NULL: none
 };
 
@@ -63,26 +65,29 @@ size_t ctl_count(void); // how many there are
 // ---- informers (main.c) ----
 // The fixed ones: the i-th and its resource; false at the end.
 bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret);
-// Indexes every informer has: "owner" (uid of every owner), "orphan" (namespace, of objects without a controlling owner).
-// Pods also: "node" (spec.nodeName), "unbound" ("1" when no node is set).
+// Indexes every informer has: "owner" (uid of every owner), "orphan" (namespace, of objects without a controlling
+// owner). Pods also: "node" (spec.nodeName), "unbound" ("1" when no node is set).
 void ctl_add_indexes(struct td_informer *i);
 
-// ---- expectations (expect.c): what we did and have not seen yet, by the owner's uid; so a lagging cache never makes us do it twice ----
+// ---- expectations (expect.c): what we did and have not seen yet, by the owner's uid; so a lagging cache never makes
+// us do it twice ----
 struct ctl_expect *ctl_expect_new(const struct td_clock *clock);
 struct ctl_expect *ctl_expect_free(struct ctl_expect *e);
 void ctl_expect_create(struct ctl_expect *e, const char *owner_uid, const char *name);      // before the create
 void ctl_expect_delete(struct ctl_expect *e, const char *owner_uid, const char *uid);       // before the delete
 void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *name_or_uid); // seen, or it failed
-bool ctl_expect_done(struct ctl_expect *e, const char *owner_uid);                          // nothing is open, or it is open for 5 minutes
+bool ctl_expect_done(struct ctl_expect *e, const char *owner_uid); // nothing is open, or it is open for 5 minutes
 void ctl_expect_forget(struct ctl_expect *e, const char *owner_uid);
 // From a pod handler: marks what this change shows, for pods whose controlling owner has this kind.
-void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old, const struct td_object *now);
+void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old,
+		    const struct td_object *now);
 
 // ---- children (child.c) ----
-// Whose controlling owner is `owner` (by uid) and that match; matching orphans are adopted, others released. Appends references.
+// Whose controlling owner is `owner` (by uid) and that match; matching orphans are adopted, others released. Appends
+// references.
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel, struct td_objects *ret,
-	      struct td_error *err);
+	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel,
+	      struct td_objects *ret, struct td_error *err);
 // Enqueues those of `owners` whose spec.selector matches the labels of o.
 void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o);
 // Sets metadata.ownerReferences to the one controlling owner.
@@ -93,8 +98,8 @@ yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr 
 #define CTL_HASH_LEN 16
 const char *ctl_hash(const yyjson_val *v, int salt, char buf[CTL_HASH_LEN]);
 // Creates the pod under expectations and says so in an event on owner.
-int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr, yyjson_mut_doc *pod,
-		   struct td_cancel *cancel, struct td_error *err);
+int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
+		   yyjson_mut_doc *pod, struct td_cancel *cancel, struct td_error *err);
 int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
 		   const struct td_object *pod, struct td_cancel *cancel, struct td_error *err);
 
@@ -106,18 +111,20 @@ bool ctl_pod_active(const struct td_object *pod);   // not finished, not being d
 bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64_t now_ms, int64_t *ret_wait_ms);
 int64_t ctl_time(const yyjson_val *v, const char *path); // ms, 0 when absent
 int64_t ctl_created(const struct td_object *o);
-void ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *)); // qsort of struct td_object *; an empty list is fine
-int ctl_by_creation(const void *a, const void *b);                           // qsort of struct td_object *: older first, then by name
+void ctl_sort(struct td_objects *l,
+	      int (*cmp)(const void *, const void *)); // qsort of struct td_object *; an empty list is fine
+int ctl_by_creation(const void *a, const void *b);     // qsort of struct td_object *: older first, then by name
 
 // ---- status (status.c) ----
 // Writes those fields of `status` that differ from o's; nothing when none does.
 int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const yyjson_mut_val *status,
 		     struct td_cancel *cancel, struct td_error *err);
-// Appends a condition to arr; lastTransitionTime (and lastUpdateTime, when `update`) stay those of the old one where nothing changed.
-void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type, const char *status,
-		   const char *reason, const char *message, bool update, int64_t now_ms);
+// Appends a condition to arr; lastTransitionTime (and lastUpdateTime, when `update`) stay those of the old one where
+// nothing changed.
+void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,
+		   const char *status, const char *reason, const char *message, bool update, int64_t now_ms);
 // The same of a pod, whose conditions say which generation they are about.
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type, const char *status,
-		       const char *reason, const char *message, int64_t now_ms);
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type,
+		       const char *status, const char *reason, const char *message, int64_t now_ms);
 // "25%" or 3, of total; def when absent.
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def);

@@ -1,9 +1,11 @@
 // Deployment: one ReplicaSet per template, rolled over within maxSurge and maxUnavailable, or Recreate. The rules are
-// Kubernetes' (pkg/controller/deployment), so that `kubectl rollout` status, undo, history, pause and restart mean the same.
+// Kubernetes' (pkg/controller/deployment), so that `kubectl rollout` status, undo, history, pause and restart mean the
+// same.
 //
-// Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided again. In one thing
-// we are stricter: pods that a ReplicaSet was told to end and has not yet ended count for maxSurge, and not as available. (Kubernetes
-// counts what was told for the one and the status for the other, and is over its bounds for as long as the ReplicaSet's controller lags.)
+// Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided
+// again. In one thing we are stricter: pods that a ReplicaSet was told to end and has not yet ended count for maxSurge,
+// and not as available. (Kubernetes counts what was told for the one and the status for the other, and is over its
+// bounds for as long as the ReplicaSet's controller lags.)
 #include "controllers/deployment.h"
 
 #include "api/condition.h"
@@ -29,7 +31,8 @@ long long ctl_rs_spec(const struct td_object *rs)
 	return rs ? td_jint(rs->root, "spec.replicas", 1) : 0;
 }
 
-// How many of its pods are available and stay: what it was told to end is not counted any more, though its status may still do so.
+// How many of its pods are available and stay: what it was told to end is not counted any more, though its status may
+// still do so.
 static long long available_of(const struct td_object *rs)
 {
 	long long told = ctl_rs_spec(rs), has = rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
@@ -88,11 +91,13 @@ static int scale_rs(struct roll *x, const struct td_object *rs, long long want, 
 	td_jm_key_str(d, notes, CTL_MAX, n);
 	if (size)
 		td_jm_int(d, p, "spec.replicas", want);
-	int r = td_kube_patch(x->c->kube, &td_replicasets, rs->ns, rs->name, NULL, TD_PATCH_MERGE, p, x->cancel, NULL, err);
+	int r = td_kube_patch(x->c->kube, &td_replicasets, rs->ns, rs->name, NULL, TD_PATCH_MERGE, p, x->cancel, NULL,
+			      err);
 	if (!r && size) {
 		x->changed = true;
-		td_record(x->c->rec, x->d, &td_deployments, "Normal", "ScalingReplicaSet", "Scaled %s replica set %s from %lld to %lld",
-			  want > ctl_rs_spec(rs) ? "up" : "down", rs->name, ctl_rs_spec(rs), want);
+		td_record(x->c->rec, x->d, &td_deployments, "Normal", "ScalingReplicaSet",
+			  "Scaled %s replica set %s from %lld to %lld", want > ctl_rs_spec(rs) ? "up" : "down",
+			  rs->name, ctl_rs_spec(rs), want);
 	}
 	return r;
 }
@@ -121,13 +126,15 @@ static bool is_copied(const char *key)
 }
 
 // The deployment's annotations and the revision into `notes`; true when that changes what `rs` (may be NULL) has.
-static bool rs_annotations(const struct roll *x, const struct td_object *rs, long long revision, yyjson_mut_doc *doc, yyjson_mut_val *notes)
+static bool rs_annotations(const struct roll *x, const struct td_object *rs, long long revision, yyjson_mut_doc *doc,
+			   yyjson_mut_val *notes)
 {
 	bool differs = false;
 	size_t i, n;
 	yyjson_val *k, *v, *from = td_jget(x->d->root, "metadata.annotations");
 	yyjson_obj_foreach (from, i, n, k, v) {
-		if (!is_copied(yyjson_get_str(k)) || td_streq(td_object_annotation(rs, yyjson_get_str(k)), yyjson_get_str(v)))
+		if (!is_copied(yyjson_get_str(k)) ||
+		    td_streq(td_object_annotation(rs, yyjson_get_str(k)), yyjson_get_str(v)))
 			continue;
 		td_jm_key_str(doc, notes, yyjson_get_str(k), yyjson_get_str(v));
 		differs = true;
@@ -139,7 +146,8 @@ static bool rs_annotations(const struct roll *x, const struct td_object *rs, lon
 		td_jm_key_str(doc, notes, REVISION, text);
 		if (was) { // rolled back to: its older numbers are kept for `kubectl rollout history`
 			const char *h = td_object_annotation(rs, HISTORY);
-			td_auto_free char *list = h && *h ? td_asprintf("%.200s,%lld", h, was) : td_asprintf("%lld", was);
+			td_auto_free char *list =
+				h && *h ? td_asprintf("%.200s,%lld", h, was) : td_asprintf("%lld", was);
 			td_jm_key_str(doc, notes, HISTORY, list);
 		}
 		differs = true;
@@ -155,7 +163,8 @@ static int set_revision(struct roll *x, const char *revision, struct td_error *e
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, p, "metadata.uid", x->d->uid);
 	td_jm_key_str(d, td_jm_obj(d, p, "metadata.annotations"), REVISION, revision);
-	return td_kube_patch(x->c->kube, &td_deployments, x->d->ns, x->d->name, NULL, TD_PATCH_MERGE, p, x->cancel, NULL, err);
+	return td_kube_patch(x->c->kube, &td_deployments, x->d->ns, x->d->name, NULL, TD_PATCH_MERGE, p, x->cancel,
+			     NULL, err);
 }
 
 static int refresh_now(struct roll *x, long long revision, struct td_error *err)
@@ -174,7 +183,8 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 		td_jm_str(d, p, "metadata.uid", x->now->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", x->now->rv);
 		struct td_object *o = NULL;
-		int r = td_kube_patch(x->c->kube, &td_replicasets, x->now->ns, x->now->name, NULL, TD_PATCH_MERGE, p, x->cancel, &o, err);
+		int r = td_kube_patch(x->c->kube, &td_replicasets, x->now->ns, x->now->name, NULL, TD_PATCH_MERGE, p,
+				      x->cancel, &o, err);
 		if (r)
 			return r;
 		td_object_unref(x->now);
@@ -249,7 +259,8 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 			yyjson_mut_val *s = yyjson_mut_doc_get_root(sd);
 			td_jm_int(sd, s, "collisionCount", td_jint(o->root, "status.collisionCount", 0) + 1);
 			r = ctl_write_status(x->c, &td_deployments, o, s, x->cancel, err);
-			return r ? r : td_fail(err, TD_CONFLICT, "ReplicaSet %s has another template; hashing again", name);
+			return r ? r
+				 : td_fail(err, TD_CONFLICT, "ReplicaSet %s has another template; hashing again", name);
 		}
 		x->now = made; // we made it before and have not seen it yet
 		return 0;
@@ -263,7 +274,8 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	}
 	x->now = made;
 	x->made = x->changed = true;
-	td_record(x->c->rec, o, &td_deployments, "Normal", "ScalingReplicaSet", "Scaled up replica set %s from 0 to %lld", name, replicas);
+	td_record(x->c->rec, o, &td_deployments, "Normal", "ScalingReplicaSet",
+		  "Scaled up replica set %s from 0 to %lld", name, replicas);
 	snprintf(text, sizeof(text), "%lld", revision);
 	return set_revision(x, text, err);
 }
@@ -364,7 +376,8 @@ static long long share_of(const struct roll *x, const struct td_object *rs, long
 		return 0;
 	long long part = -spec;
 	if (x->want) {
-		long long total = x->want + x->surge, was = annotation_int(rs, CTL_MAX, td_jint(x->d->root, "status.replicas", 1));
+		long long total = x->want + x->surge,
+			  was = annotation_int(rs, CTL_MAX, td_jint(x->d->root, "status.replicas", 1));
 		part = was > 0 ? (spec * total * 2 + was) / (was * 2) - spec : 0; // rounded
 	}
 	long long left = to_add - added;
@@ -442,8 +455,10 @@ static int trim_history(struct roll *x, struct td_error *err)
 	}
 	ctl_sort(&idle, by_revision);
 	for (size_t i = 0; (long long)(idle.n - i) > keep && i < idle.n; i++) {
-		const struct td_delete opts = {.uid = idle.v[i]->uid, .rv = idle.v[i]->rv, .grace_s = -1, .propagation = "Background"};
-		int r = td_kube_delete(x->c->kube, &td_replicasets, idle.v[i]->ns, idle.v[i]->name, &opts, x->cancel, err);
+		const struct td_delete opts = {
+			.uid = idle.v[i]->uid, .rv = idle.v[i]->rv, .grace_s = -1, .propagation = "Background"};
+		int r = td_kube_delete(x->c->kube, &td_replicasets, idle.v[i]->ns, idle.v[i]->name, &opts, x->cancel,
+				       err);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return r;
 	}
@@ -476,7 +491,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	x.paused = td_jbool(d->root, "spec.paused", false);
 	x.rolling = !td_streq(td_jstr(d->root, "spec.strategy.type"), "Recreate");
 	x.surge = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxSurge"), x.want, true, "25%");
-	x.unavailable = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxUnavailable"), x.want, false, "25%");
+	x.unavailable = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxUnavailable"), x.want,
+					   false, "25%");
 	if (x.rolling && !x.surge && !x.unavailable)
 		x.unavailable = 1; // else nothing could ever move
 	if (!x.rolling)
@@ -514,7 +530,8 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	yyjson_val *ref = td_object_owner(pod);
 	if (!td_streq(td_jstr(ref, "kind"), "ReplicaSet"))
 		return;
-	td_auto(td_object_unref) struct td_object *rs = td_informer_get(x->c->replicasets, pod->ns, td_jstr(ref, "name"));
+	td_auto(td_object_unref) struct td_object *rs =
+		td_informer_get(x->c->replicasets, pod->ns, td_jstr(ref, "name"));
 	if (rs)
 		td_enqueue_owner(x->queue, NULL, rs);
 }

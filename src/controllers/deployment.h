@@ -1,4 +1,5 @@
-// One look at a Deployment, shared by its two files: what is done (deployment.c) and what is said (deployment_status.c).
+// One look at a Deployment, shared by its two files: what is done (deployment.c) and what is said
+// (deployment_status.c).
 #pragma once
 
 #include "controllers/ctl.h"

@@ -1,4 +1,5 @@
-// A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure as `kubectl rollout status` reads them.
+// A Deployment's status: counts, and the conditions Available, Progressing and ReplicaFailure as `kubectl rollout
+// status` reads them.
 #include "controllers/deployment.h"
 
 #include "api/condition.h"
@@ -18,7 +19,8 @@ static void count(const struct td_object *rs, struct counts *n)
 	n->unavailable += ctl_rs_spec(rs);
 }
 
-static void progressing(struct roll *x, const struct counts *n, bool complete, yyjson_mut_doc *d, yyjson_mut_val *conds, int64_t *again)
+static void progressing(struct roll *x, const struct counts *n, bool complete, yyjson_mut_doc *d, yyjson_mut_val *conds,
+			int64_t *again)
 {
 	yyjson_val *old = td_jget(x->d->root, "status.conditions"), *was = td_jfind(old, "type", "Progressing");
 	int64_t now = td_real_ms(x->c->clock);
@@ -57,7 +59,8 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 	} else if (moved) {
 		status = "True", reason = "ReplicaSetUpdated", touched = true;
 		snprintf(msg, sizeof(msg), "ReplicaSet \"%s\" is progressing.", name);
-	} else if (was && strcmp(keep, "NewReplicaSetAvailable") != 0 && strcmp(keep, "ProgressDeadlineExceeded") != 0) {
+	} else if (was && strcmp(keep, "NewReplicaSetAvailable") != 0 &&
+		   strcmp(keep, "ProgressDeadlineExceeded") != 0) {
 		int64_t since = ctl_time(was, "lastUpdateTime");
 		if (since + deadline * 1000 <= now) {
 			status = "False", reason = "ProgressDeadlineExceeded";
@@ -87,7 +90,8 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 		n.updated = td_jint(x->now->root, "status.replicas", 0);
 	}
 	n.unavailable = n.unavailable > n.available ? n.unavailable - n.available : 0;
-	bool complete = n.updated == x->want && n.replicas == x->want && n.available == x->want && x->now && !x->changed;
+	bool complete =
+		n.updated == x->want && n.replicas == x->want && n.available == x->want && x->now && !x->changed;
 	const struct td_object *o = x->d;
 	yyjson_val *old = td_jget(o->root, "status.conditions");
 	int64_t now = td_real_ms(x->c->clock);
@@ -101,8 +105,8 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 	td_jm_int(d, s, "unavailableReplicas", n.unavailable);
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (n.available >= x->want - x->unavailable)
-		ctl_condition(d, conds, old, "Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.", true,
-			      now);
+		ctl_condition(d, conds, old, "Available", "True", "MinimumReplicasAvailable",
+			      "Deployment has minimum availability.", true, now);
 	else
 		ctl_condition(d, conds, old, "Available", "False", "MinimumReplicasUnavailable",
 			      "Deployment does not have minimum availability.", true, now);

@@ -1,9 +1,9 @@
-// PodDisruptionBudget: how many healthy pods it has, how many it wants, and so how many may be evicted now. The rules are those of
-// Kubernetes' disruption controller.
+// PodDisruptionBudget: how many healthy pods it has, how many it wants, and so how many may be evicted now. The rules
+// are those of Kubernetes' disruption controller.
 //
-// The API server takes what it grants from the status itself (apiserver/evict.c) and notes the pod in status.disruptedPods: until its
-// deletion is seen, or two minutes have passed, that pod no longer counts as healthy. Every write here names the version that it was made
-// from, so that no grant is overwritten.
+// The API server takes what it grants from the status itself (apiserver/evict.c) and notes the pod in
+// status.disruptedPods: until its deletion is seen, or two minutes have passed, that pod no longer counts as healthy.
+// Every write here names the version that it was made from, so that no grant is overwritten.
 #include "controllers/ctl.h"
 
 #include "api/selector.h"
@@ -46,29 +46,33 @@ static int no_scale(const struct budget *x, const yyjson_val *ref, const char *g
 	for (size_t i = 0; ctl_informer_at(x->c, i, &g, &inf); i++)
 		if (!strcmp(g->kind, kind) && !strcmp(g->group, group))
 			plural = g->resource;
-	return td_fail(err, TD_INVALID, "%s%s%s does not implement the scale subresource", plural, *group ? "." : "", group);
+	return td_fail(err, TD_INVALID, "%s%s%s does not implement the scale subresource", plural, *group ? "." : "",
+		       group);
 }
 
 // A resource that a CRD defines: asked through its scale subresource.
-static int scale_of_custom(struct budget *x, const yyjson_val *ref, const char *group, struct td_strv *uids, long long *sum,
-			   struct td_error *err)
+static int scale_of_custom(struct budget *x, const yyjson_val *ref, const char *group, struct td_strv *uids,
+			   long long *sum, struct td_error *err)
 {
 	td_auto_objects struct td_objects crds = {0};
 	const char *api = td_jstr_or(ref, "apiVersion", "");
 	td_informer_list(x->c->crds, NULL, &crds);
 	for (size_t i = 0; i < crds.n; i++) {
 		const yyjson_val *spec = td_jget(crds.v[i]->root, "spec");
-		if (!td_streq(td_jstr(spec, "group"), group) || !td_streq(td_jstr(spec, "names.kind"), td_jstr(ref, "kind")))
+		if (!td_streq(td_jstr(spec, "group"), group) ||
+		    !td_streq(td_jstr(spec, "names.kind"), td_jstr(ref, "kind")))
 			continue;
 		bool scales = false;
 		size_t k, n;
 		yyjson_val *v;
 		yyjson_arr_foreach (td_jget(spec, "versions"), k, n, v)
-			scales |= td_streq(td_jstr(v, "name"), strchr(api, '/') + 1) && td_jget(v, "subresources.scale");
+			scales |=
+				td_streq(td_jstr(v, "name"), strchr(api, '/') + 1) && td_jget(v, "subresources.scale");
 		if (!scales)
 			break;
-		td_auto_free char *path = td_asprintf("/apis/%s/namespaces/%s/%s/%s/scale", api, x->b->ns,
-						      td_jstr_or(spec, "names.plural", ""), td_jstr_or(ref, "name", ""));
+		td_auto_free char *path =
+			td_asprintf("/apis/%s/namespaces/%s/%s/%s/scale", api, x->b->ns,
+				    td_jstr_or(spec, "names.plural", ""), td_jstr_or(ref, "name", ""));
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		int r = td_kube_raw(x->c->kube, "GET", path, NULL, NULL, 0, x->cancel, &j, err);
 		if (r)
@@ -82,17 +86,18 @@ static int scale_of_custom(struct budget *x, const yyjson_val *ref, const char *
 	return no_scale(x, ref, group, err);
 }
 
-static int add_scale(struct budget *x, const struct td_object *pod, const yyjson_val *ref, struct td_strv *uids, long long *sum,
-		     struct td_error *err)
+static int add_scale(struct budget *x, const struct td_object *pod, const yyjson_val *ref, struct td_strv *uids,
+		     long long *sum, struct td_error *err)
 {
-	const char *kind = td_jstr_or(ref, "kind", ""), *api = td_jstr_or(ref, "apiVersion", ""), *name = td_jstr_or(ref, "name", ""),
-		   *uid = td_jstr_or(ref, "uid", "");
+	const char *kind = td_jstr_or(ref, "kind", ""), *api = td_jstr_or(ref, "apiVersion", ""),
+		   *name = td_jstr_or(ref, "name", ""), *uid = td_jstr_or(ref, "uid", "");
 	const char *slash = strchr(api, '/');
 	td_auto_free char *group = slash ? td_strndup(api, (size_t)(slash - api)) : td_strdup("");
 	bool rs = !strcmp(kind, "ReplicaSet"), apps = !strcmp(group, "apps") && (rs || !strcmp(kind, "StatefulSet"));
 	if (!apps)
 		return slash ? scale_of_custom(x, ref, group, uids, sum, err) : no_scale(x, ref, group, err);
-	td_auto(td_object_unref) struct td_object *o = td_informer_get(rs ? x->c->replicasets : x->c->statefulsets, pod->ns, name);
+	td_auto(td_object_unref) struct td_object *o =
+		td_informer_get(rs ? x->c->replicasets : x->c->statefulsets, pod->ns, name);
 	yyjson_val *up = o ? td_object_owner(o) : NULL;
 	if (o && rs && up && td_streq(td_jstr(up, "kind"), "Deployment")) { // which is what the user scales
 		struct td_object *d = td_informer_get(x->c->deployments, pod->ns, td_jstr_or(up, "name", ""));
@@ -169,11 +174,12 @@ static yyjson_mut_val *grants(struct budget *x, yyjson_mut_doc *d)
 	return kept;
 }
 
-static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const char *status, const char *reason,
-			  const char *message, long long generation)
+static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const char *status,
+			  const char *reason, const char *message, long long generation)
 {
 	yyjson_mut_val *a = td_jm_arr(d, s, "conditions");
-	ctl_condition(d, a, td_jget(x->b->root, "status.conditions"), CONDITION, status, reason, message, false, x->now);
+	ctl_condition(d, a, td_jget(x->b->root, "status.conditions"), CONDITION, status, reason, message, false,
+		      x->now);
 	td_jm_int(d, yyjson_mut_arr_get_last(a), "observedGeneration", generation);
 }
 
@@ -191,16 +197,19 @@ static int write_status(struct budget *x, const yyjson_mut_val *s, bool *ret_wro
 		if (td_jequal(old, v) || (empty && !yyjson_obj_size(old)))
 			continue;
 		td_jm_key_set(d, out, yyjson_get_str(k), yyjson_val_mut_copy(d, v));
-		yyjson_obj_foreach (yyjson_is_obj(v) ? old : NULL, j, m, name, w) // a merge patch takes away what it says is null
+		yyjson_obj_foreach (yyjson_is_obj(v) ? old : NULL, j, m, name,
+				    w) // a merge patch takes away what it says is null
 			if (!td_jkey(v, yyjson_get_str(name)))
-				td_jm_key_set(d, td_jm_get(out, yyjson_get_str(k)), yyjson_get_str(name), yyjson_mut_null(d));
+				td_jm_key_set(d, td_jm_get(out, yyjson_get_str(k)), yyjson_get_str(name),
+					      yyjson_mut_null(d));
 	}
 	*ret_wrote = yyjson_mut_obj_size(out) > 0;
 	if (!*ret_wrote)
 		return 0;
 	td_jm_str(d, p, "metadata.uid", x->b->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", x->b->rv);
-	return td_kube_patch(x->c->kube, &td_pdbs, x->b->ns, x->b->name, "status", TD_PATCH_MERGE, p, x->cancel, NULL, err);
+	return td_kube_patch(x->c->kube, &td_pdbs, x->b->ns, x->b->name, "status", TD_PATCH_MERGE, p, x->cancel, NULL,
+			     err);
 }
 
 // Nothing may be evicted while nobody knows how many pods there should be.
@@ -231,7 +240,8 @@ static int write_counts(struct budget *x, struct td_error *err)
 	td_jm_int(d, s, "desiredHealthy", x->desired);
 	td_jm_int(d, s, "currentHealthy", x->healthy);
 	td_jm_int(d, s, "disruptionsAllowed", allowed);
-	set_condition(x, d, s, allowed ? "True" : "False", allowed ? "SufficientPods" : "InsufficientPods", "", generation);
+	set_condition(x, d, s, allowed ? "True" : "False", allowed ? "SufficientPods" : "InsufficientPods", "",
+		      generation);
 	int r = write_status(x, s, &wrote, err);
 	if (r || !wrote)
 		return r;
@@ -239,7 +249,8 @@ static int write_counts(struct budget *x, struct td_error *err)
 		td_record(x->c->rec, x->b, &td_pdbs, "Normal", "NoPods", "No matching pods found");
 	if (x->unmanaged)
 		td_record(x->c->rec, x->b, &td_pdbs, "Warning", "UnmanagedPods",
-			  "%zu pods selected by this PodDisruptionBudget have no controller and are not counted in spec.maxUnavailable or "
+			  "%zu pods selected by this PodDisruptionBudget have no controller and are not counted in "
+			  "spec.maxUnavailable or "
 			  "a share of spec.minAvailable: set spec.minAvailable to an integer value",
 			  x->unmanaged);
 	return 0;
@@ -258,7 +269,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto(td_object_unref) struct td_object *b = td_informer_get(c->pdbs, ns, name);
 	if (!b || td_object_deleting(b))
 		return 0;
-	struct budget x __attribute__((cleanup(budget_done))) = {.c = c, .b = b, .cancel = cancel, .now = td_real_ms(c->clock)};
+	struct budget x
+		__attribute__((cleanup(budget_done))) = {.c = c, .b = b, .cancel = cancel, .now = td_real_ms(c->clock)};
 	td_auto_objects struct td_objects all = {0};
 	td_auto(td_selector_free) struct td_selector *sel = selector_of(b);
 	if (sel)

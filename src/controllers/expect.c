@@ -111,7 +111,8 @@ void ctl_expect_forget(struct ctl_expect *e, const char *owner_uid)
 	pthread_mutex_unlock(&e->lock);
 }
 
-void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old, const struct td_object *now)
+void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old,
+		    const struct td_object *now)
 {
 	const struct td_object *o = now ? now : old;
 	yyjson_val *ref = td_object_owner(o);

@@ -1,6 +1,8 @@
-// Garbage collector: objects whose owners are all gone go too; foreground deletion waits for what blocks it; orphaning cuts the ties.
+// Garbage collector: objects whose owners are all gone go too; foreground deletion waits for what blocks it; orphaning
+// cuts the ties.
 //
-// Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its own says so.
+// Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its
+// own says so.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -197,8 +199,8 @@ static yyjson_mut_doc *guarded(const struct td_object *o)
 	return d;
 }
 
-static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *name, struct td_cancel *cancel,
-			  struct td_error *err)
+static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *name,
+			  struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, p, "metadata.finalizers");
@@ -212,8 +214,8 @@ static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struc
 }
 
 // Keeps those references for which drop[i] is false.
-static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop, struct td_cancel *cancel,
-		     struct td_error *err)
+static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop,
+		     struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, p, "metadata.ownerReferences");
@@ -226,10 +228,11 @@ static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation, bool guard_rv,
-		     struct td_cancel *cancel, struct td_error *err)
+static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation,
+		     bool guard_rv, struct td_cancel *cancel, struct td_error *err)
 {
-	const struct td_delete opts = {.uid = o->uid, .rv = guard_rv ? o->rv : NULL, .grace_s = -1, .propagation = propagation};
+	const struct td_delete opts = {
+		.uid = o->uid, .rv = guard_rv ? o->rv : NULL, .grace_s = -1, .propagation = propagation};
 	int r = td_kube_delete(g->c->kube, &m->gvr, o->ns, o->name, &opts, cancel, err);
 	td_debug("gc: deleting %s %s/%s (%s): %s", m->gvr.resource, o->ns, o->name, propagation, td_code_name(r));
 	return r == TD_NOT_FOUND ? 0 : r;
@@ -237,7 +240,8 @@ static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_
 
 // ---- one object ----
 
-static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
+		  struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 	find_dependents(g, o->uid, &deps);
@@ -275,7 +279,8 @@ static void add_ancestors(struct ctl_gc *g, const struct td_object *o, struct td
 	}
 }
 
-static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
+		      struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 	find_dependents(g, o->uid, &deps);
@@ -285,7 +290,8 @@ static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td
 		add_ancestors(g, o, &above);
 	for (size_t i = 0; i < deps.n; i++) {
 		const struct dependent *d = &deps.v[i];
-		// A dependent that also is above it would wait for it, and it for the dependent: such a circle is opened here.
+		// A dependent that also is above it would wait for it, and it for the dependent: such a circle is
+		// opened here.
 		if (td_jbool(ref_to(d->o, o->uid), "blockOwnerDeletion", false) && !td_strv_has(&above, d->o->uid))
 			blocking++;
 		if (!td_object_deleting(d->o))
@@ -294,8 +300,8 @@ static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td
 	return blocking ? 0 : drop_finalizer(g, m, o, "foregroundDeletion", cancel, err);
 }
 
-static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, int64_t *again, struct td_cancel *cancel,
-		   struct td_error *err)
+static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, int64_t *again,
+		   struct td_cancel *cancel, struct td_error *err)
 {
 	yyjson_val *refs = td_jget(o->root, "metadata.ownerReferences"), *ref;
 	size_t i, n = yyjson_arr_size(refs), live = 0, waits = 0, absent = 0;
@@ -322,7 +328,9 @@ static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_ob
 		if (deps.n)
 			return delete_it(g, m, o, "Foreground", true, cancel, err);
 	}
-	const char *how = has_finalizer(o, "orphan") ? "Orphan" : has_finalizer(o, "foregroundDeletion") ? "Foreground" : "Background";
+	const char *how = has_finalizer(o, "orphan")               ? "Orphan"
+			  : has_finalizer(o, "foregroundDeletion") ? "Foreground"
+								   : "Background";
 	return delete_it(g, m, o, how, true, cancel, err);
 }
 
@@ -330,7 +338,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 {
 	struct ctl_gc *g = ctx;
 	const char *bar = strchr(key, '|'), *space = strchr(key, ' ');
-	td_auto_free char *group = td_strndup(key, (size_t)(space - key)), *resource = td_strndup(space + 1, (size_t)(bar - space - 1));
+	td_auto_free char *group = td_strndup(key, (size_t)(space - key)),
+			  *resource = td_strndup(space + 1, (size_t)(bar - space - 1));
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(bar + 1, &ns, &name);
 	struct monitor *m = monitor_find(g, group, resource, true);
@@ -384,14 +393,16 @@ static void on_change(void *ctx, struct td_object *old, struct td_object *now)
 
 // ---- resources of CRDs ----
 
-// The entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number with CRDs that come and go.
+// The entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number with CRDs that come and
+// go.
 static struct monitor *dead_of(struct ctl_gc *g, const struct td_gvr *r)
 {
 	struct monitor *m;
 	pthread_mutex_lock(&g->lock);
 	for (m = g->monitors; m; m = m->next)
 		if (m->dynamic && m->dead && td_streq(m->gvr.group, r->group) && td_streq(m->gvr.version, r->version) &&
-		    td_streq(m->gvr.resource, r->resource) && td_streq(m->gvr.kind, r->kind) && m->gvr.namespaced == r->namespaced)
+		    td_streq(m->gvr.resource, r->resource) && td_streq(m->gvr.kind, r->kind) &&
+		    m->gvr.namespaced == r->namespaced)
 			break;
 	pthread_mutex_unlock(&g->lock);
 	return m;
@@ -471,7 +482,8 @@ static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
 	}
 }
 
-// The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent because the API says so.
+// The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent because the API says
+// so.
 static void dynamic_stop(struct monitor *m)
 {
 	struct ctl_gc *g = m->gc;
@@ -494,8 +506,9 @@ static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 	pthread_mutex_lock(&g->crds);
 	if (now && !g->stopped && td_condition_true(now->root, "Established"))
 		dynamic_start(g, now);
-	struct monitor *m =
-		now ? NULL : monitor_find(g, td_jstr_or(crd->root, "spec.group", ""), td_jstr_or(crd->root, "spec.names.plural", ""), true);
+	struct monitor *m = now ? NULL
+				: monitor_find(g, td_jstr_or(crd->root, "spec.group", ""),
+					       td_jstr_or(crd->root, "spec.names.plural", ""), true);
 	if (m && m->dynamic)
 		dynamic_stop(m);
 	pthread_mutex_unlock(&g->crds);

@@ -1,7 +1,8 @@
-// Job: runs pods to an end. NonIndexed and Indexed, parallelism, completions, backoffLimit with growing delays, deadline, suspend, TTL.
+// Job: runs pods to an end. NonIndexed and Indexed, parallelism, completions, backoffLimit with growing delays,
+// deadline, suspend, TTL.
 //
-// What was reached is in status and never falls: completedIndexes is a union, succeeded and failed are maxima; so a finished pod
-// that is deleted does not make its index run again.
+// What was reached is in status and never falls: completedIndexes is a union, succeeded and failed are maxima; so a
+// finished pod that is deleted does not make its index run again.
 #include "controllers/ctl.h"
 
 #include "base/rand.h"
@@ -144,8 +145,8 @@ static void look(struct job *x)
 		}
 	}
 	for (size_t i = 0; i < x->pods.n; i++) // failures since the last success make the delay grow
-		x->failed_in_a_row +=
-			td_streq(td_jstr(x->pods.v[i]->root, "status.phase"), "Failed") && finished_at(x->pods.v[i]) > last_success;
+		x->failed_in_a_row += td_streq(td_jstr(x->pods.v[i]->root, "status.phase"), "Failed") &&
+				      finished_at(x->pods.v[i]) > last_success;
 	if (x->indexed) {
 		succeeded = 0;
 		for (long long i = 0; i < x->completions; i++)
@@ -174,7 +175,8 @@ static void add_env(yyjson_mut_doc *d, yyjson_mut_val *pod, const char *list)
 		e = yyjson_mut_arr_add_obj(d, env);
 		td_jm_str(d, e, "name", "JOB_COMPLETION_INDEX");
 		td_jm_str(d, e, "valueFrom.fieldRef.apiVersion", "v1");
-		td_jm_str(d, e, "valueFrom.fieldRef.fieldPath", "metadata.labels['batch.kubernetes.io/job-completion-index']");
+		td_jm_str(d, e, "valueFrom.fieldRef.fieldPath",
+			  "metadata.labels['batch.kubernetes.io/job-completion-index']");
 	}
 }
 
@@ -182,8 +184,8 @@ static int make(struct job *x, long long index, struct td_error *err)
 {
 	char tail[8], text[32];
 	td_random_name(tail, 5);
-	td_auto_free char *name =
-		index < 0 ? td_asprintf("%.57s-%s", x->j->name, tail) : td_asprintf("%.50s-%lld-%s", x->j->name, index, tail);
+	td_auto_free char *name = index < 0 ? td_asprintf("%.57s-%s", x->j->name, tail)
+					    : td_asprintf("%.50s-%lld-%s", x->j->name, index, tail);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_from(x->j, &td_jobs, name);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_str(d, labels, "batch.kubernetes.io/job-name", x->j->name);
@@ -193,7 +195,8 @@ static int make(struct job *x, long long index, struct td_error *err)
 	if (index >= 0) {
 		snprintf(text, sizeof(text), "%lld", index);
 		td_jm_key_str(d, labels, "batch.kubernetes.io/job-completion-index", text);
-		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), "batch.kubernetes.io/job-completion-index", text);
+		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), "batch.kubernetes.io/job-completion-index",
+			      text);
 		td_jm_strf(d, o, "spec.hostname", "%.50s-%lld", x->j->name, index);
 		add_env(d, o, "spec.containers");
 		if (yyjson_mut_arr_size(td_jm_get(o, "spec.initContainers")))
@@ -295,7 +298,8 @@ static int manage(struct job *x, int64_t *again, struct td_error *err)
 static const char *failure(struct job *x, char *msg, size_t n, int64_t *again)
 {
 	const char *policy = td_jstr_or(x->j->root, "spec.template.spec.restartPolicy", "");
-	long long limit = td_jint(x->j->root, "spec.backoffLimit", 6), deadline = td_jint(x->j->root, "spec.activeDeadlineSeconds", 0);
+	long long limit = td_jint(x->j->root, "spec.backoffLimit", 6),
+		  deadline = td_jint(x->j->root, "spec.activeDeadlineSeconds", 0);
 	if (x->failed > limit || (!strcmp(policy, "OnFailure") && x->restarts > 0 && x->restarts + x->failed > limit)) {
 		snprintf(msg, n, "Job has reached the specified backoff limit");
 		return "BackoffLimitExceeded";
@@ -318,8 +322,8 @@ static bool is_true(const yyjson_val *conds, const char *type)
 	return td_streq(td_jstr(td_jfind(conds, "type", type), "status"), "True");
 }
 
-// How a Job ends. It is told twice, as the real controller does: first that it will (its pods are ended then), and when none of them is
-// left, that it has.
+// How a Job ends. It is told twice, as the real controller does: first that it will (its pods are ended then), and when
+// none of them is left, that it has.
 struct verdict {
 	const char *type, *reason; // NULL: it goes on; else "Complete" or "Failed"
 	const char *before;        // the condition that tells it first: "SuccessCriteriaMet" or "FailureTarget"
@@ -426,7 +430,8 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 		return finished(x, again, err);
 	struct verdict v = {0};
 	char message[128];
-	bool suspend = td_jbool(x->j->root, "spec.suspend", false), settled = ctl_expect_done(x->c->job_expect, x->j->uid);
+	bool suspend = td_jbool(x->j->root, "spec.suspend", false),
+	     settled = ctl_expect_done(x->c->job_expect, x->j->uid);
 	bool before = decided(conds, &v);
 	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
 	if (bad)
@@ -442,7 +447,9 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 	struct td_error why = TD_ERROR_INIT;
 	int r = 0;
 	if (settled && !td_object_deleting(x->j))
-		r = suspend ? delete_pods(x, 0, &why) : td_jstr(x->j->root, "status.startTime") ? manage(x, again, &why) : 0;
+		r = suspend                                   ? delete_pods(x, 0, &why)
+		    : td_jstr(x->j->root, "status.startTime") ? manage(x, again, &why)
+							      : 0;
 	int s = r == TD_CANCELLED ? r : write_status(x, &v, suspend, err);
 	if (!s && r && err)
 		*err = why;
@@ -458,12 +465,15 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	const char *by = j ? td_jstr(j->root, "spec.managedBy") : NULL;
 	if (!j || (by && *by && strcmp(by, "kubernetes.io/job-controller") != 0))
 		return 0;
-	struct job x __attribute__((cleanup(job_done))) = {.c = c, .j = j, .cancel = cancel, .now = td_real_ms(c->clock)};
+	struct job x
+		__attribute__((cleanup(job_done))) = {.c = c, .j = j, .cancel = cancel, .now = td_real_ms(c->clock)};
 	x.parallelism = td_jint(j->root, "spec.parallelism", 1);
 	x.indexed = td_streq(td_jstr(j->root, "spec.completionMode"), "Indexed");
 	yyjson_val *completions = td_jget(j->root, "spec.completions");
 	// Neither given: one run. Only parallelism given: a work queue.
-	x.completions = yyjson_is_int(completions) ? yyjson_get_sint(completions) : td_jget(j->root, "spec.parallelism") ? -1 : 1;
+	x.completions = yyjson_is_int(completions)             ? yyjson_get_sint(completions)
+			: td_jget(j->root, "spec.parallelism") ? -1
+							       : 1;
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");

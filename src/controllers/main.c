@@ -1,5 +1,5 @@
-// `tandem controllers --kubeconfig F`: the embedded plane's workload controllers, node lifecycle, garbage collection and scheduler in one
-// process.
+// `tandem controllers --kubeconfig F`: the embedded plane's workload controllers, node lifecycle, garbage collection
+// and scheduler in one process.
 #include "base/cancel.h"
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -133,9 +133,9 @@ static void *run_one(void *arg)
 	return NULL;
 }
 
-static void (*const makers[])(struct ctl *, struct td_controller *) = {ctl_deployment, ctl_replicaset,     ctl_statefulset, ctl_job,
-								       ctl_gc,         ctl_namespace,      ctl_node,        ctl_podgc,
-								       ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
+static void (*const makers[])(struct ctl *, struct td_controller *) = {
+	ctl_deployment, ctl_replicaset, ctl_statefulset,    ctl_job,       ctl_gc, ctl_namespace, ctl_node,
+	ctl_podgc,      ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
 
 size_t ctl_count(void)
 {
@@ -223,7 +223,8 @@ int td_controllers_main(int argc, char **argv)
 		} else if (o == 'g' && td_parse_i64(optarg, &grace) && grace >= 1 && grace <= 3600) {
 			continue;
 		} else {
-			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] [--log-level "
+			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] "
+			      "[--log-level "
 			      "debug|info|warn|error]\n"
 			      "\nThe workload controllers and the scheduler of the embedded plane.\n\n"
 			      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",

@@ -47,7 +47,8 @@ static void sweep(void *ctx, const struct td_gvr *gvr)
 			s->r = 0;
 	}
 	if (held) {
-		td_auto_free char *text = td_asprintf("%s.%s has %zu resource instances", gvr->resource, gvr->group, held);
+		td_auto_free char *text =
+			td_asprintf("%s.%s has %zu resource instances", gvr->resource, gvr->group, held);
 		td_strv_add(&s->held, text);
 	}
 }
@@ -79,7 +80,8 @@ static char *joined(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
-// Says what the deletion waits for, in the conditions of the real controller. A namespace that just goes is not written for it.
+// Says what the deletion waits for, in the conditions of the real controller. A namespace that just goes is not written
+// for it.
 static int tell(const struct sweep *s, const struct td_object *ns, const char *failure, struct td_error *err)
 {
 	yyjson_val *old = td_jget(ns->root, "status.conditions");
@@ -89,12 +91,13 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 	const struct {
 		const char *type, *bad, *message, *text, *good, *good_message;
 	} all[] = {
-		{"NamespaceDeletionContentFailure", "ContentDeletionFailed", "Failed to delete all resource types: ", failure,
-		 "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
-		{"NamespaceContentRemaining", "SomeResourcesRemain", "Some resources are remaining: ", s->held.n ? held : NULL,
-		 "ContentRemoved", "All content successfully removed"},
-		{"NamespaceFinalizersRemaining", "SomeFinalizersRemain", "Some content in the namespace has finalizers remaining: ",
-		 s->finalizers.n ? finalizers : NULL, "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
+		{"NamespaceDeletionContentFailure", "ContentDeletionFailed", "Failed to delete all resource types: ",
+		 failure, "ContentDeleted", "All content successfully deleted, may be waiting on finalization"},
+		{"NamespaceContentRemaining", "SomeResourcesRemain", "Some resources are remaining: ",
+		 s->held.n ? held : NULL, "ContentRemoved", "All content successfully removed"},
+		{"NamespaceFinalizersRemaining", "SomeFinalizersRemain",
+		 "Some content in the namespace has finalizers remaining: ", s->finalizers.n ? finalizers : NULL,
+		 "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 	};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *status = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, status, "conditions");
@@ -137,7 +140,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return 0;
 	struct td_error why = TD_ERROR_INIT;
 	struct sweep s __attribute__((cleanup(sweep_done))) = {.c = c, .ns = key, .cancel = cancel, .err = &why};
-	// Pods first: while one is there, nothing goes that it may need to end well. Then custom resources, and the rest.
+	// Pods first: while one is there, nothing goes that it may need to end well. Then custom resources, and the
+	// rest.
 	sweep(&s, &td_pods);
 	if (!s.left) {
 		ctl_gc_each_dynamic(c, sweep, &s);

@@ -1,7 +1,8 @@
-// Node lifecycle: a node that gave no sign of life for 40 s (--node-grace) has an unknown state; taints follow the Ready condition.
-// Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes: who comes back writes both, and the watches of
-// both keep no order, so with the Lease alone a fresh "Ready" could be overruled and nobody would say it again. Their age is how long we
-// have seen them unchanged: after our own start every node gets its time again, and clocks are not compared.
+// Node lifecycle: a node that gave no sign of life for 40 s (--node-grace) has an unknown state; taints follow the
+// Ready condition. Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes: who comes
+// back writes both, and the watches of both keep no order, so with the Lease alone a fresh "Ready" could be overruled
+// and nobody would say it again. Their age is how long we have seen them unchanged: after our own start every node gets
+// its time again, and clocks are not compared.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -103,10 +104,14 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 		if (was && td_streq(td_jstr(was, "status"), "Unknown"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, was));
 		else
-			ctl_condition(d, conds, old, types[i], "Unknown", was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
-				      was ? "Kubelet stopped posting node status." : "Kubelet never posted node status.", false, now);
+			ctl_condition(d, conds, old, types[i], "Unknown",
+				      was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
+				      was ? "Kubelet stopped posting node status."
+					  : "Kubelet never posted node status.",
+				      false, now);
 		if (was && td_jstr(was, "lastHeartbeatTime"))
-			td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastHeartbeatTime", td_jstr(was, "lastHeartbeatTime"));
+			td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastHeartbeatTime",
+				  td_jstr(was, "lastHeartbeatTime"));
 	}
 	if (!differs)
 		return 0;
@@ -122,7 +127,8 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 	td_jm_str(d, p, "metadata.resourceVersion", node->rv); // the agent may have come back: then its word counts
 	int r = td_kube_patch(c->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
 	if (!r)
-		td_record(c->rec, node, &td_nodes, "Normal", "NodeNotReady", "Node %s status is now: NodeNotReady", node->name);
+		td_record(c->rec, node, &td_nodes, "Normal", "NodeNotReady", "Node %s status is now: NodeNotReady",
+			  node->name);
 	return r;
 }
 
@@ -131,7 +137,8 @@ static bool is_taint(const yyjson_val *t, const char *key, const char *effect)
 	return td_streq(td_jstr(t, "key"), key) && td_streq(td_jstr(t, "effect"), effect);
 }
 
-static int sync_taints(struct ctl *c, const struct td_object *node, const char *ready, struct td_cancel *cancel, struct td_error *err)
+static int sync_taints(struct ctl *c, const struct td_object *node, const char *ready, struct td_cancel *cancel,
+		       struct td_error *err)
 {
 	const char *key = !strcmp(ready, "True") ? NULL : !strcmp(ready, "False") ? NOT_READY : UNREACHABLE;
 	const struct {

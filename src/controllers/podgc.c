@@ -1,5 +1,6 @@
-// Pods that nobody will end: bound to a node that does not exist, being deleted without ever having been placed, left on a node with a
-// NoExecute taint for longer than they tolerate, or finished in such numbers that they only fill the store.
+// Pods that nobody will end: bound to a node that does not exist, being deleted without ever having been placed, left
+// on a node with a NoExecute taint for longer than they tolerate, or finished in such numbers that they only fill the
+// store.
 #include "controllers/ctl.h"
 
 #include <stdio.h>
@@ -27,7 +28,8 @@ static int force_delete(struct ctl *c, const struct td_object *pod, struct td_ca
 }
 
 // Says Failed before it deletes: an owner that counts failures must see one.
-static int fail_and_delete(struct ctl *c, const struct td_object *pod, const char *why, struct td_cancel *cancel, struct td_error *err)
+static int fail_and_delete(struct ctl *c, const struct td_object *pod, const char *why, struct td_cancel *cancel,
+			   struct td_error *err)
 {
 	if (!ctl_pod_finished(pod)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -37,11 +39,13 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-		ctl_pod_condition(d, conds, pod, "DisruptionTarget", "True", "DeletionByPodGC", why, td_real_ms(c->clock));
+		ctl_pod_condition(d, conds, pod, "DisruptionTarget", "True", "DeletionByPodGC", why,
+				  td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 		td_jm_str(d, p, "status.phase", "Failed");
-		int r = td_kube_patch(c->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+		int r = td_kube_patch(c->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_MERGE, p, cancel, NULL,
+				      err);
 		if (r)
 			return r == TD_NOT_FOUND ? 0 : r;
 	}
@@ -50,7 +54,8 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 
 static bool tolerates(const yyjson_val *t, const yyjson_val *taint)
 {
-	const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", "Equal"), *effect = td_jstr_or(t, "effect", "");
+	const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", "Equal"),
+		   *effect = td_jstr_or(t, "effect", "");
 	if (*effect && strcmp(effect, "NoExecute") != 0)
 		return false;
 	if (!*key)
@@ -61,8 +66,9 @@ static bool tolerates(const yyjson_val *t, const yyjson_val *taint)
 
 #define DEFAULT_TOLERATION_S 300LL
 
-// The API server gives every pod tolerations of these two for 300 s (admission DefaultTolerationSeconds). A pod that was stored by one that
-// did not yet says nothing of them: it counts as if it had them, so that an upgrade costs no pod when a node is silent for a moment.
+// The API server gives every pod tolerations of these two for 300 s (admission DefaultTolerationSeconds). A pod that
+// was stored by one that did not yet says nothing of them: it counts as if it had them, so that an upgrade costs no pod
+// when a node is silent for a moment.
 static bool by_default(const yyjson_val *taint)
 {
 	const char *key = td_jstr(taint, "key");
@@ -74,7 +80,8 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 {
 	int64_t least = -1;
 	size_t i, n, j, m;
-	yyjson_val *taint, *taints = td_jget(node->root, "spec.taints"), *t, *ts = td_jget(pod->root, "spec.tolerations");
+	yyjson_val *taint, *taints = td_jget(node->root, "spec.taints"), *t,
+			   *ts = td_jget(pod->root, "spec.tolerations");
 	yyjson_arr_foreach (taints, i, n, taint) {
 		if (!td_streq(td_jstr(taint, "effect"), "NoExecute"))
 			continue;
@@ -87,7 +94,8 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 			yyjson_val *s = td_jget(t, "tolerationSeconds");
 			if (!yyjson_is_int(s))
 				continue;
-			int64_t end = ctl_time(taint, "timeAdded") + (yyjson_get_sint(s) > 0 ? yyjson_get_sint(s) : 0) * 1000 - now;
+			int64_t end = ctl_time(taint, "timeAdded") +
+				      (yyjson_get_sint(s) > 0 ? yyjson_get_sint(s) : 0) * 1000 - now;
 			if (end < 0)
 				end = 0;
 			if (left < 0 || end < left)
@@ -123,7 +131,8 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 			*again = left;
 		if (left)
 			return 0;
-		td_record(c->rec, pod, &td_pods, "Normal", "TaintManagerEviction", "Marking for deletion Pod %s/%s", ns, name);
+		td_record(c->rec, pod, &td_pods, "Normal", "TaintManagerEviction", "Marking for deletion Pod %s/%s", ns,
+			  name);
 		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;

@@ -1,5 +1,5 @@
-// ReplicaSet: as many active pods as spec.replicas says. Deletes in Kubernetes' order: not scheduled, pending, not ready, cheaper,
-// ready for a shorter time, more restarts, newer.
+// ReplicaSet: as many active pods as spec.replicas says. Deletes in Kubernetes' order: not scheduled, pending, not
+// ready, cheaper, ready for a shorter time, more restarts, newer.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -66,8 +66,8 @@ static int by_deletion(const void *pa, const void *pb)
 	return -ctl_by_creation(pa, pb);
 }
 
-static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *active, long long want, struct td_cancel *cancel,
-		 struct td_error *err)
+static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *active, long long want,
+		 struct td_cancel *cancel, struct td_error *err)
 {
 	long long have = (long long)active->n;
 	for (long long i = have; i < want && i < have + BURST; i++) {
@@ -100,14 +100,15 @@ static bool has_labels(const yyjson_val *have, const yyjson_val *want)
 	return true;
 }
 
-static int write_status(struct ctl *c, const struct td_object *rs, const struct td_objects *active, const struct td_error *failed,
-			int64_t *again, struct td_cancel *cancel, struct td_error *err)
+static int write_status(struct ctl *c, const struct td_object *rs, const struct td_objects *active,
+			const struct td_error *failed, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
 	long long ready = 0, available = 0, labeled = 0, min_ready = td_jint(rs->root, "spec.minReadySeconds", 0);
 	int64_t now = td_real_ms(c->clock);
 	for (size_t i = 0; i < active->n; i++) {
 		const struct td_object *p = active->v[i];
-		labeled += has_labels(td_jget(p->root, "metadata.labels"), td_jget(rs->root, "spec.template.metadata.labels"));
+		labeled += has_labels(td_jget(p->root, "metadata.labels"),
+				      td_jget(rs->root, "spec.template.metadata.labels"));
 		ready += ctl_pod_ready(p);
 		available += ctl_pod_available(p, min_ready, now, again);
 	}
@@ -121,8 +122,9 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (failed->code)
 		ctl_condition(d, conds, td_jget(rs->root, "status.conditions"), "ReplicaFailure", "True",
-			      (long long)active->n > td_jint(rs->root, "spec.replicas", 1) ? "FailedDelete" : "FailedCreate", failed->msg,
-			      false, now);
+			      (long long)active->n > td_jint(rs->root, "spec.replicas", 1) ? "FailedDelete"
+											   : "FailedCreate",
+			      failed->msg, false, now);
 	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 

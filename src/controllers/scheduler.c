@@ -1,8 +1,9 @@
-// The embedded scheduler of pods that are not Slurm's (schedulerName default-scheduler): the first node, by name, that takes the pod.
+// The embedded scheduler of pods that are not Slurm's (schedulerName default-scheduler): the first node, by name, that
+// takes the pod.
 //
-// Room on a node = allocatable − what Slurm gives out there (annotation tandem.dev/slurm-share) − requests of the pods there that
-// Slurm did not place. One worker; a pod that was bound counts on its node from that moment on (assumed), not only when the cache shows it.
-// Not looked at: inter-pod affinity, topology spread, preemption.
+// Room on a node = allocatable − what Slurm gives out there (annotation tandem.dev/slurm-share) − requests of the pods
+// there that Slurm did not place. One worker; a pod that was bound counts on its node from that moment on (assumed),
+// not only when the cache shows it. Not looked at: inter-pod affinity, topology spread, preemption.
 #include "controllers/ctl.h"
 
 #include "api/quantity.h"
@@ -108,7 +109,8 @@ static void view(struct ctl_scheduler *s, const struct td_object *node, struct n
 
 static int64_t room(const struct node_view *v, const char *resource)
 {
-	int64_t n = quantity(td_jget(v->node->root, "status.allocatable"), resource) - quantity(td_json_root(v->share), resource);
+	int64_t n = quantity(td_jget(v->node->root, "status.allocatable"), resource) -
+		    quantity(td_json_root(v->share), resource);
 	for (size_t i = 0; i < v->pods.n; i++)
 		if (!td_streq(td_jstr(v->pods.v[i]->root, "spec.schedulerName"), SLURMS))
 			n -= td_pod_request(td_jget(v->pods.v[i]->root, "spec"), resource);
@@ -198,11 +200,13 @@ static char *message(struct reasons *r, size_t nodes)
 
 // ---- acts ----
 
-static int say_unschedulable(struct ctl *c, const struct td_object *pod, const char *msg, struct td_cancel *cancel, struct td_error *err)
+static int say_unschedulable(struct ctl *c, const struct td_object *pod, const char *msg, struct td_cancel *cancel,
+			     struct td_error *err)
 {
 	yyjson_val *old = td_jget(pod->root, "status.conditions"), *was = td_jfind(old, "type", "PodScheduled"), *e;
 	if (td_streq(td_jstr(was, "status"), "False") && td_streq(td_jstr(was, "reason"), "Unschedulable") &&
-	    td_streq(td_jstr(was, "message"), msg) && td_jint(was, "observedGeneration", 0) == td_jint(pod->root, "metadata.generation", 0))
+	    td_streq(td_jstr(was, "message"), msg) &&
+	    td_jint(was, "observedGeneration", 0) == td_jint(pod->root, "metadata.generation", 0))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
@@ -219,19 +223,21 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int place(struct ctl_scheduler *s, struct td_object *pod, const char *node, struct td_cancel *cancel, struct td_error *err)
+static int place(struct ctl_scheduler *s, struct td_object *pod, const char *node, struct td_cancel *cancel,
+		 struct td_error *err)
 {
 	struct ctl *c = s->c;
 	struct td_error why = TD_ERROR_INIT;
 	int r = td_kube_bind(c->kube, pod->ns, pod->name, pod->uid, NULL, node, NULL, cancel, &why);
 	if (r == TD_UNCERTAIN) { // look
 		td_auto(td_object_unref) struct td_object *live = NULL;
-		if (!td_kube_get(c->kube, &td_pods, pod->ns, pod->name, cancel, &live, NULL) && td_streq(live->uid, pod->uid) &&
-		    td_streq(td_jstr(live->root, "spec.nodeName"), node))
+		if (!td_kube_get(c->kube, &td_pods, pod->ns, pod->name, cancel, &live, NULL) &&
+		    td_streq(live->uid, pod->uid) && td_streq(td_jstr(live->root, "spec.nodeName"), node))
 			r = 0;
 	}
 	if (r == TD_NOT_FOUND || r == TD_CONFLICT) {
-		td_debug("binding %s/%s: %s", pod->ns, pod->name, why.msg); // gone, or bound by somebody else: the cache will say so
+		td_debug("binding %s/%s: %s", pod->ns, pod->name,
+			 why.msg); // gone, or bound by somebody else: the cache will say so
 		return 0;
 	}
 	if (r && r != TD_UNCERTAIN) {
@@ -250,14 +256,16 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 			*err = why;
 		return r;
 	}
-	td_record(c->rec, pod, &td_pods, "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns, pod->name, node);
+	td_record(c->rec, pod, &td_pods, "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns, pod->name,
+		  node);
 	return 0;
 }
 
 static bool waits(const struct td_object *p)
 {
-	return !*td_jstr_or(p->root, "spec.nodeName", "") && td_streq(td_jstr_or(p->root, "spec.schedulerName", NAME), NAME) &&
-	       !td_object_deleting(p) && !ctl_pod_finished(p) && !yyjson_arr_size(td_jget(p->root, "spec.schedulingGates"));
+	return !*td_jstr_or(p->root, "spec.nodeName", "") &&
+	       td_streq(td_jstr_or(p->root, "spec.schedulerName", NAME), NAME) && !td_object_deleting(p) &&
+	       !ctl_pod_finished(p) && !yyjson_arr_size(td_jget(p->root, "spec.schedulingGates"));
 }
 
 static void all_waiting(struct ctl_scheduler *s)

@@ -38,10 +38,12 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 	td_jm_str(d, p, "kind", "ConfigMap");
 	td_jm_str(d, p, "metadata.name", CA_MAP);
 	td_jm_str(d, p, "metadata.namespace", ns);
-	td_jm_key_str(d, td_jm_obj(d, p, "metadata.annotations"), "kubernetes.io/description",
-		      "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the "
-		      "internal service IP or "
-		      "kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.");
+	td_jm_key_str(
+		d, td_jm_obj(d, p, "metadata.annotations"), "kubernetes.io/description",
+		"Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
+		"as the "
+		"internal service IP or "
+		"kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.");
 	int r = td_kube_create(c->kube, &td_configmaps, ns, p, cancel, NULL, err);
 	return r == TD_EXISTS ? 0 : r;
 }

@@ -1,8 +1,8 @@
-// StatefulSet: pods with stable names, made and ended in order (OrderedReady) or at once (Parallel), updated from the highest
-// ordinal down (RollingUpdate) or when they are deleted (OnDelete).
+// StatefulSet: pods with stable names, made and ended in order (OrderedReady) or at once (Parallel), updated from the
+// highest ordinal down (RollingUpdate) or when they are deleted (OnDelete).
 //
-// A revision is the hash of the template, kept in the pods' label controller-revision-hash. Old templates are not kept: there is no
-// partition and no history to go back to.
+// A revision is the hash of the template, kept in the pods' label controller-revision-hash. Old templates are not kept:
+// there is no partition and no history to go back to.
 #include "controllers/ctl.h"
 
 #include <stdio.h>
@@ -63,7 +63,8 @@ static int make(struct set *x, long long i, struct td_error *err)
 	td_jm_str(d, o, "spec.hostname", name);
 	td_jm_str(d, o, "spec.subdomain", td_jstr(x->s->root, "spec.serviceName"));
 	int r = ctl_create_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, d, x->cancel, err);
-	return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "pod %s exists and is not (yet) seen as this set's", name) : r;
+	return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "pod %s exists and is not (yet) seen as this set's", name)
+			      : r;
 }
 
 static int end(struct set *x, const struct td_object *p, struct td_error *err)
@@ -93,7 +94,8 @@ static void sort_pods(struct set *x)
 	ctl_sort(&x->excess, by_ordinal_down);
 }
 
-// Everything but updates. *ret_settled: all wanted pods are there and healthy and no excess one is left, so updates may go on.
+// Everything but updates. *ret_settled: all wanted pods are there and healthy and no excess one is left, so updates may
+// go on.
 static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 {
 	*ret_settled = false;
@@ -122,8 +124,8 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 				return 0;
 		}
 	}
-	// From the top; the ordered policy ends one at a time, and of those that are not available only the lowest: nobody knows what is
-	// wrong with the others.
+	// From the top; the ordered policy ends one at a time, and of those that are not available only the lowest:
+	// nobody knows what is wrong with the others.
 	const struct td_object *lowest = NULL;
 	for (size_t n = 0; n < x->excess.n; n++)
 		if (!available(x, x->excess.v[n]))
@@ -150,7 +152,8 @@ static int update(struct set *x, struct td_error *err)
 {
 	if (x->on_delete)
 		return 0;
-	long long max = ctl_int_or_percent(td_jget(x->s->root, "spec.updateStrategy.rollingUpdate.maxUnavailable"), x->want, false, "1");
+	long long max = ctl_int_or_percent(td_jget(x->s->root, "spec.updateStrategy.rollingUpdate.maxUnavailable"),
+					   x->want, false, "1");
 	if (max < 1)
 		max = 1;
 	long long down = 0;
@@ -222,7 +225,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (!s)
 		return 0;
 	bool seen_all = ctl_expect_done(c->sts_expect, s->uid);
-	struct set x __attribute__((cleanup(set_done))) = {.c = c, .s = s, .cancel = cancel, .now = td_real_ms(c->clock)};
+	struct set x
+		__attribute__((cleanup(set_done))) = {.c = c, .s = s, .cancel = cancel, .now = td_real_ms(c->clock)};
 	x.want = td_jint(s->root, "spec.replicas", 1);
 	if (x.want < 0 || x.want > 100000)
 		return td_fail(err, TD_INVALID, "spec.replicas: %lld is out of range", x.want);
@@ -231,7 +235,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	x.parallel = td_streq(td_jstr(s->root, "spec.podManagementPolicy"), "Parallel");
 	x.on_delete = td_streq(td_jstr(s->root, "spec.updateStrategy.type"), "OnDelete");
 	char hash[CTL_HASH_LEN];
-	snprintf(x.revision, sizeof(x.revision), "%.200s-%s", s->name, ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
+	snprintf(x.revision, sizeof(x.revision), "%.200s-%s", s->name,
+		 ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
 	if (strlen(x.revision) > 63) // it is a label
 		snprintf(x.revision, sizeof(x.revision), "%.52s-%s", s->name, hash);
 	int r = ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, c->statefulsets, cancel, &x.pods, err);

@@ -16,7 +16,8 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 	yyjson_obj_foreach (td_json_root(want), i, n, k, v) {
 		yyjson_val *old = td_jkey(have, yyjson_get_str(k));
 		// 0 and [] are what an absent field means.
-		bool empty = (yyjson_is_int(v) && yyjson_get_sint(v) == 0) || (yyjson_is_arr(v) && yyjson_arr_size(v) == 0);
+		bool empty =
+			(yyjson_is_int(v) && yyjson_get_sint(v) == 0) || (yyjson_is_arr(v) && yyjson_arr_size(v) == 0);
 		if (td_jequal(old, v) || (!old && empty))
 			continue;
 		differs = true;
@@ -28,15 +29,16 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 	return td_kube_patch(c->kube, gvr, o->ns, o->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
-void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type, const char *status,
-		   const char *reason, const char *message, bool update, int64_t now_ms)
+void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,
+		   const char *status, const char *reason, const char *message, bool update, int64_t now_ms)
 {
-	const struct td_condition_want w = {.type = type, .status = status, .reason = reason, .message = message, .updated = update};
+	const struct td_condition_want w = {
+		.type = type, .status = status, .reason = reason, .message = message, .updated = update};
 	td_condition_add(d, arr, old_conditions, &w, now_ms);
 }
 
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type, const char *status,
-		       const char *reason, const char *message, int64_t now_ms)
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type,
+		       const char *status, const char *reason, const char *message, int64_t now_ms)
 {
 	ctl_condition(d, arr, td_jget(pod->root, "status.conditions"), type, status, reason, message, false, now_ms);
 	int64_t generation = td_jint(pod->root, "metadata.generation", 0);

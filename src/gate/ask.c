@@ -1,8 +1,9 @@
-// Reads for one decision, with a short deadline: pods of this node by the API, and by the node's kubelet (GET /pods on its port), with the
-// same identity (a ServiceAccount's token, or what the kubeconfig holds).
+// Reads for one decision, with a short deadline: pods of this node by the API, and by the node's kubelet (GET /pods on
+// its port), with the same identity (a ServiceAccount's token, or what the kubeconfig holds).
 //
-// The kubelet is asked about pods that were deleted by force: the API has forgotten them while their kubelet, perhaps cut off, may not have
-// heard of it and may start them again. Who does not answer in time has not said anything: unknown is never free.
+// The kubelet is asked about pods that were deleted by force: the API has forgotten them while their kubelet, perhaps
+// cut off, may not have heard of it and may start them again. Who does not answer in time has not said anything:
+// unknown is never free.
 #include "gate/agent.h"
 #include "http/client.h"
 
@@ -31,8 +32,8 @@ static int where(struct td_gate_agent *a, char *url, size_t n, struct td_error *
 	return td_fail(err, TD_NOT_FOUND, "node %s has no InternalIP in its status: give --kubelet URL", a->o.node);
 }
 
-int td_gate_agent_call(struct td_gate_agent *a, const char *url, const char *path, const char *patch, struct td_http_reply *ret,
-		       struct td_error *err)
+int td_gate_agent_call(struct td_gate_agent *a, const char *url, const char *path, const char *patch,
+		       struct td_http_reply *ret, struct td_error *err)
 {
 	const struct td_http_call call = {.method = patch ? "PATCH" : "GET",
 					  .path = path,
@@ -43,7 +44,8 @@ int td_gate_agent_call(struct td_gate_agent *a, const char *url, const char *pat
 	return td_kube_call_as(a->o.kubeconfig, url, url ? a->o.ca : NULL, ASK_MS, &call, a->cancel, ret, err);
 }
 
-int td_gate_agent_pods(struct td_gate_agent *a, const char *url, const char *path, struct td_json **ret, struct td_error *err)
+int td_gate_agent_pods(struct td_gate_agent *a, const char *url, const char *path, struct td_json **ret,
+		       struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_reply struct td_http_reply rep = {0};
@@ -51,8 +53,10 @@ int td_gate_agent_pods(struct td_gate_agent *a, const char *url, const char *pat
 	if (r)
 		return r;
 	if (rep.status == 401 || rep.status == 403)
-		return td_fail(err, TD_DENIED, "%d %.200s%s", rep.status, td_buf_str(&rep.body),
-			       url ? ": the agent's account needs get on nodes/pods (nodes/proxy before Kubernetes 1.33)" : "");
+		return td_fail(
+			err, TD_DENIED, "%d %.200s%s", rep.status, td_buf_str(&rep.body),
+			url ? ": the agent's account needs get on nodes/pods (nodes/proxy before Kubernetes 1.33)"
+			    : "");
 	if (rep.status != 200 || td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, NULL) ||
 	    !td_streq(td_jstr(td_json_root(j), "kind"), "PodList"))
 		return td_fail(err, TD_INTERNAL, "its answer (%d) is no list of pods", rep.status);
@@ -90,7 +94,8 @@ enum td_known td_gate_agent_ask(struct td_gate_agent *a, const char *uid, struct
 	if (td_streq(a->o.url, "none"))
 		return TD_KNOWN_NO;
 	pthread_mutex_lock(&a->ask);
-	// Several may wait for one pod, and look every 100 ms. "No" is the last word and ends the waiting: the others are said again.
+	// Several may wait for one pod, and look every 100 ms. "No" is the last word and ends the waiting: the others
+	// are said again.
 	int64_t now = td_mono_ms(a->clock);
 	if (strcmp(a->said.uid, uid) || a->said.known == TD_KNOWN_NO || now - a->said.at_ms > AGAIN_MS) {
 		int r = where(a, url, sizeof(url), &e);

@@ -26,7 +26,9 @@ bool td_sight_busy(const struct td_sight *s, char *why, size_t n)
 	if (s->cg_code)
 		snprintf(why, n, "whether processes of pod %s are left is not known: %s", s->pod, s->text);
 	else if (s->cg == TD_CG_BUSY)
-		snprintf(why, n, s->seen == TD_SEEN_ACTIVE ? "pod %s still runs" : "processes of pod %s are left on the node", s->pod);
+		snprintf(why, n,
+			 s->seen == TD_SEEN_ACTIVE ? "pod %s still runs" : "processes of pod %s are left on the node",
+			 s->pod);
 	else if (s->seen == TD_SEEN_UNREAD)
 		snprintf(why, n, "whether pod %s has ended is not known: %s", s->pod, s->text);
 	else if (s->seen == TD_SEEN_ACTIVE)
@@ -38,7 +40,8 @@ bool td_sight_busy(const struct td_sight *s, char *why, size_t n)
 	else if (s->seen == TD_SEEN_WAITS)
 		return false;
 	else if (s->known == TD_KNOWN_UNANSWERED)
-		snprintf(why, n, "pod %s is gone from the API, and its kubelet does not say whether it knows: %s", s->pod, s->text);
+		snprintf(why, n, "pod %s is gone from the API, and its kubelet does not say whether it knows: %s",
+			 s->pod, s->text);
 	else if (s->known == TD_KNOWN_YES)
 		snprintf(why, n, "pod %s is gone from the API, but its kubelet does not know that yet", s->pod);
 	else if (s->cg == TD_CG_EMPTY)

@@ -78,7 +78,8 @@ static int processes(struct look *l, const char *path, const char *name, int dep
 		l->found = TD_CG_BUSY;
 		return 0;
 	}
-	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, processes) : td_fail(l->err, TD_INTERNAL, "%s is nested too deeply", path);
+	return depth < TREE_DEPTH ? each_dir(l, path, depth + 1, processes)
+				  : td_fail(l->err, TD_INTERNAL, "%s is nested too deeply", path);
 }
 
 static int visit_pod(struct look *l, const char *path, const char *name, int depth)
@@ -113,7 +114,8 @@ static int walk(const char *root, const char *const *v1, size_t n, struct look *
 		if (td_path_exists(top))
 			return each_dir(l, top, 0, visit_top);
 	}
-	return td_fail(l->err, TD_INTERNAL, "%s is no cgroup file system: the machine's own must be mounted there", root);
+	return td_fail(l->err, TD_INTERNAL, "%s is no cgroup file system: the machine's own must be mounted there",
+		       root);
 }
 
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err)

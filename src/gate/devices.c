@@ -13,20 +13,24 @@ int td_dev_parse(const char *ranges, int n, uint64_t *ret, struct td_error *err)
 		s = "";
 	while (*s) {
 		if (!isdigit((unsigned char)*s))
-			return td_fail(err, TD_INVALID, "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
+			return td_fail(err, TD_INVALID,
+				       "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
 		char *e;
 		unsigned long a = strtoul(s, &e, 10), b = a;
 		if (*e == '-') {
 			if (!isdigit((unsigned char)e[1]))
-				return td_fail(err, TD_INVALID, "device list \"%.80s\": a range needs an end, as in \"0-1,4\"", ranges);
+				return td_fail(err, TD_INVALID,
+					       "device list \"%.80s\": a range needs an end, as in \"0-1,4\"", ranges);
 			b = strtoul(e + 1, &e, 10);
 		}
 		if (b < a || b >= (unsigned long)n || b >= TD_DEV_MAX)
-			return td_fail(err, TD_INVALID, "device list \"%.80s\": the node has devices 0 to %d", ranges, n - 1);
+			return td_fail(err, TD_INVALID, "device list \"%.80s\": the node has devices 0 to %d", ranges,
+				       n - 1);
 		for (unsigned long i = a; i <= b; i++)
 			m |= (uint64_t)1 << i;
 		if (*e && *e != ',')
-			return td_fail(err, TD_INVALID, "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
+			return td_fail(err, TD_INVALID,
+				       "device list \"%.80s\": want indexes and ranges, as in \"0-1,4\"", ranges);
 		if (*e == ',' && !e[1])
 			return td_fail(err, TD_INVALID, "device list \"%.80s\" ends with a comma", ranges);
 		s = *e ? e + 1 : e;

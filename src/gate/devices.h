@@ -1,4 +1,5 @@
-// Devices of a node: sets of indexes as bit masks (a node has at most 64), and what the annotations of a pod grant of them.
+// Devices of a node: sets of indexes as bit masks (a node has at most 64), and what the annotations of a pod grant of
+// them.
 #pragma once
 
 #include "base/err.h"

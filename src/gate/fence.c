@@ -1,5 +1,6 @@
-// A job ended before its pod was bound, and the next job asks for its devices. The pod is fenced (kube/fence.h): after that no Binding that
-// is on its way can land, so the pod never comes here with that grant, and nobody has to wait and see.
+// A job ended before its pod was bound, and the next job asks for its devices. The pod is fenced (kube/fence.h): after
+// that no Binding that is on its way can land, so the pod never comes here with that grant, and nobody has to wait and
+// see.
 #include "kube/fence.h"
 #include "base/log.h"
 #include "gate/agent.h"
@@ -15,8 +16,8 @@ static bool is_name(const char *s)
 	return s && s[0] != '.' && s[0] && s[strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789.-")] == '\0';
 }
 
-static enum td_seen once(struct td_gate_agent *a, const struct td_holder *h, const char *ns, const char *name, struct td_object **ret,
-			 bool *ret_again, struct td_error *err)
+static enum td_seen once(struct td_gate_agent *a, const struct td_holder *h, const char *ns, const char *name,
+			 struct td_object **ret, bool *ret_again, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *list = NULL;
 	td_auto_free char *path = td_asprintf("/api/v1/namespaces/%s/pods?fieldSelector=metadata.name%%3D%s", ns, name);
@@ -31,8 +32,8 @@ static enum td_seen once(struct td_gate_agent *a, const struct td_holder *h, con
 	if (seen != TD_SEEN_WAITS)
 		return seen;
 	td_auto_reply struct td_http_reply rep = {0};
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_fence_patch(h->ask, td_jstr(pod, "metadata.resourceVersion"), h->job, h->start, a->o.node, td_real_ms(a->clock));
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_fence_patch(
+		h->ask, td_jstr(pod, "metadata.resourceVersion"), h->job, h->start, a->o.node, td_real_ms(a->clock));
 	size_t len;
 	td_auto_free char *patch = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
 	td_auto_free char *status = td_asprintf("/api/v1/namespaces/%s/pods/%s/status?fieldManager=tandem", ns, name);
@@ -42,7 +43,8 @@ static enum td_seen once(struct td_gate_agent *a, const struct td_holder *h, con
 		return TD_SEEN_UNREAD;
 	}
 	if (rep.status == 200) {
-		td_info("agent: job %lld ended before its pod %s/%s was bound: the pod is fenced", (long long)h->job, ns, name);
+		td_info("agent: job %lld ended before its pod %s/%s was bound: the pod is fenced", (long long)h->job,
+			ns, name);
 		return TD_SEEN_NEVER;
 	}
 	*ret_again = rep.status == 404 || rep.status == 409; // gone, or changed, perhaps bound: what is it now?
@@ -51,7 +53,8 @@ static enum td_seen once(struct td_gate_agent *a, const struct td_holder *h, con
 	return later ? TD_SEEN_UNREAD : TD_SEEN_WAITS;
 }
 
-enum td_seen td_gate_agent_fence(struct td_gate_agent *a, const struct td_holder *h, struct td_object **ret, struct td_error *err)
+enum td_seen td_gate_agent_fence(struct td_gate_agent *a, const struct td_holder *h, struct td_object **ret,
+				 struct td_error *err)
 {
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(h->ask_pod, &ns, &name);

@@ -153,14 +153,15 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 	int k = td_gate_pending(&n->table, mask, prev, 64);
 	pthread_mutex_unlock(&n->mu);
 	if (!mine)
-		return td_fail(err, TD_CONFLICT, "the devices went on to another holder: the grant of job %lld has ended",
+		return td_fail(err, TD_CONFLICT,
+			       "the devices went on to another holder: the grant of job %lld has ended",
 			       (long long)h->job);
 	for (int i = 0; i < k; i++) {
 		char why[160] = "";
 		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
 			td_auto_free char *dev = td_dev_format(mask);
-			return td_fail(err, TD_THROTTLED, "devices %s of %s: held by job %lld (%s)", dev, td_gate_node_name(g, node),
-				       (long long)prev[i].job, why);
+			return td_fail(err, TD_THROTTLED, "devices %s of %s: held by job %lld (%s)", dev,
+				       td_gate_node_name(g, node), (long long)prev[i].job, why);
 		}
 		forget(g, node, &prev[i]);
 	}
@@ -234,8 +235,8 @@ static bool later(int r)
 	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
 }
 
-static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c, int (*progress)(void *ctx, const char *text),
-			   void *ctx, struct td_error *err)
+static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c,
+			   int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
 {
 	struct td_gate *g = w->g;
 	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
@@ -266,7 +267,8 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 		}
 		if (left <= 0)
 			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
-		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap is short and bounded.
+		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap
+		// is short and bounded.
 		struct timespec ts;
 		int64_t ms = nap < left ? nap : left;
 		clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -280,26 +282,26 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 	}
 }
 
-int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
-		    int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
+		    struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
 {
 	struct waiter w = {g, node, mask, h, false};
 	int64_t began = td_mono_ms(&td_clock_system);
 	int r = mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
-	td_metric_observe(
-		td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
-			     "How long jobs waited for their devices' last holders, in seconds; result: let_in, superseded, or late "
-			     "(not free by the deadline).",
-			     TD_LABELS("result"), NULL, 0),
-		(double)(td_mono_ms(&td_clock_system) - began) / 1000,
-		TD_LABELS(!r                 ? "let_in"
-			  : r == TD_CONFLICT ? "superseded"
-					     : "late"));
+	td_metric_observe(td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
+				       "How long jobs waited for their devices' last holders, in seconds; result: "
+				       "let_in, superseded, or late "
+				       "(not free by the deadline).",
+				       TD_LABELS("result"), NULL, 0),
+			  (double)(td_mono_ms(&td_clock_system) - began) / 1000,
+			  TD_LABELS(!r                 ? "let_in"
+				    : r == TD_CONFLICT ? "superseded"
+						       : "late"));
 	return r;
 }
 
-int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms, struct td_cancel *c,
-		  int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
+		  struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
 {
 	struct td_gate_node *n = &g->node[node];
 	pthread_mutex_lock(&n->mu);
@@ -307,7 +309,8 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	pthread_mutex_unlock(&n->mu);
 	if (!held || (mask & ~held)) {
 		td_auto_free char *dev = td_dev_format(mask);
-		return td_fail(err, TD_CONFLICT, "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
+		return td_fail(err, TD_CONFLICT,
+			       "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
 			       (long long)h->job, mask ? dev : "(any)", td_gate_node_name(g, node));
 	}
 	struct waiter w = {g, node, mask ? mask : held, h, true};

@@ -6,8 +6,9 @@
 #include <pthread.h>
 
 struct td_gate_node {
-	pthread_mutex_t writer; // puts durable writes in order; held over the write, never while waiting for anything else
-	pthread_mutex_t mu;     // guards table
+	pthread_mutex_t
+		writer;     // puts durable writes in order; held over the write, never while waiting for anything else
+	pthread_mutex_t mu; // guards table
 	struct td_gate_table table;
 	char *name, *sockets; // of struct td_gate_site
 	char *path;           // of the table

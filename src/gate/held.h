@@ -1,5 +1,6 @@
-// A node whose gate is stuck says so on its Node object (annotation tandem.dev/gate-held); the bridge drains it with that reason, and
-// resumes it when the annotation is gone. All state is there and in the gate's table: a restarted agent takes it up again.
+// A node whose gate is stuck says so on its Node object (annotation tandem.dev/gate-held); the bridge drains it with
+// that reason, and resumes it when the annotation is gone. All state is there and in the gate's table: a restarted
+// agent takes it up again.
 #pragma once
 
 #include "base/names.h"

@@ -1,6 +1,7 @@
 // The role `agent`: flags, wiring, order of start and stop.
 //
-// Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is answered before that.
+// Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is
+// answered before that.
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -23,7 +24,8 @@ enum { LOCK_MS = 200 };
 static const char help[] =
 	"usage: tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
 	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
-	"The gate on one node of a real cluster, beside its kubelet: no process starts on a device before the last process of its\n"
+	"The gate on one node of a real cluster, beside its kubelet: no process starts on a device before the last "
+	"process of its\n"
 	"last holder is gone. tandem-agent(8) says what each flag is.\n\n"
 	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
@@ -40,20 +42,22 @@ static int parse(int argc, char **argv, struct td_gate_agent_opts *o, struct td_
 					      {"devices", 1, 0, 8},
 					      {"log-level", 1, 0, 'l'},
 					      {0}};
-	const char *devices = NULL,
-		   **const to[] = {&o->node, &o->kubeconfig, &o->state, &o->run, &o->cgroups, &o->url, &o->ca, &o->metrics, &devices};
+	const char *devices = NULL, **const to[] = {&o->node, &o->kubeconfig, &o->state,   &o->run, &o->cgroups,
+						    &o->url,  &o->ca,         &o->metrics, &devices};
 	opterr = 0;
 	optind = 1;
 	for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
 		if (c == 'l') {
 			int level = td_log_level_parse(optarg);
 			if (level < 0)
-				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
+				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error",
+					       optarg);
 			td_log_init("agent", (enum td_log_level)level);
 			continue;
 		}
 		if (c < 0 || c >= (int)TD_LEN(to))
-			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
+			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing",
+				       argv[optind - 1]);
 		*to[c] = optarg;
 	}
 	long long n;
@@ -89,7 +93,8 @@ static int lock_state(struct td_gate_agent *a, struct td_error *err)
 			return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", path);
 		if (!said)
 			td_info("agent: another one holds %s: waiting until it ends", path);
-		if (td_cancel_wait(a->cancel, LOCK_MS)) // the kernel tells nobody that a lock is free without blocking him
+		if (td_cancel_wait(a->cancel,
+				   LOCK_MS)) // the kernel tells nobody that a lock is free without blocking him
 			return td_fail(err, TD_CANCELLED, "stopped");
 	}
 	return 0;
@@ -134,7 +139,8 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 
 static int start_informers(struct td_gate_agent *a, struct td_error *err)
 {
-	td_auto_free char *on = td_asprintf("spec.nodeName=%s", a->o.node), *self = td_asprintf("metadata.name=%s", a->o.node);
+	td_auto_free char *on = td_asprintf("spec.nodeName=%s", a->o.node),
+			  *self = td_asprintf("metadata.name=%s", a->o.node);
 	a->pods = td_informer_new(a->kube, &(struct td_informer_opts){.resource = &td_pods, .fields = on});
 	a->nodes = td_informer_new(a->kube, &(struct td_informer_opts){.resource = &td_nodes, .fields = self});
 	td_informer_add_index(a->pods, "uid", td_gate_agent_uid_index);
@@ -176,7 +182,8 @@ static int run_gate(void *ctx, struct td_error *err)
 static int run_grants(void *ctx, struct td_error *err)
 {
 	struct td_gate_agent *a = ctx;
-	struct td_controller c = {.name = "grants", .workers = 1, .queue = a->grants, .reconcile = td_gate_agent_grant_sync, .ctx = a};
+	struct td_controller c = {
+		.name = "grants", .workers = 1, .queue = a->grants, .reconcile = td_gate_agent_grant_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
 static int run_held(void *ctx, struct td_error *err)
@@ -197,7 +204,8 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // it looks into informers
 	if (!r)
-		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices, a->o.state, a->o.node);
+		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
+			a->o.state, a->o.node);
 	td_parts_join(parts, TD_LEN(parts));
 	td_gate_measure(NULL);
 	return r;
@@ -221,11 +229,12 @@ static void teardown(struct td_gate_agent *a)
 
 int td_agent_main(int argc, char **argv)
 {
-	struct td_gate_agent a = {.clock = &td_clock_system,
-				  .o = {.state = "/var/lib/tandem-agent", .run = "/run/tandem", .cgroups = "/sys/fs/cgroup"},
-				  .lock = -1,
-				  .mu = PTHREAD_MUTEX_INITIALIZER,
-				  .ask = PTHREAD_MUTEX_INITIALIZER};
+	struct td_gate_agent a = {
+		.clock = &td_clock_system,
+		.o = {.state = "/var/lib/tandem-agent", .run = "/run/tandem", .cgroups = "/sys/fs/cgroup"},
+		.lock = -1,
+		.mu = PTHREAD_MUTEX_INITIALIZER,
+		.ask = PTHREAD_MUTEX_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
 	td_log_init("agent", TD_LOG_INFO);
 	for (int i = 1; i < argc; i++)

@@ -14,8 +14,9 @@ static void collect(void *ctx)
 {
 	struct td_metrics *m = td_metrics_process();
 	struct td_metric *nodes = td_gauge(m, "tandem_agent_nodes", "Nodes of this agent.", NULL),
-			 *held = td_gauge(m, "tandem_gate_held_nodes",
-					  "Nodes where a device was handed on and its last holder has not let it go yet.", NULL);
+			 *held = td_gauge(
+				 m, "tandem_gate_held_nodes",
+				 "Nodes where a device was handed on and its last holder has not let it go yet.", NULL);
 	pthread_mutex_lock(&live.lock);
 	if (live.g) {
 		int n = td_gate_nodes(live.g), n_held = 0;

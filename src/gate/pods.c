@@ -1,5 +1,5 @@
-// Pods of this node: which job's grant each has (told to the gate's table, durably), and whether one that was given a device is done with
-// it.
+// Pods of this node: which job's grant each has (told to the gate's table, durably), and whether one that was given a
+// device is done with it.
 #include "gate/agent.h"
 
 #include "base/log.h"
@@ -13,7 +13,8 @@
 
 enum {
 	COMING_MS = 1000
-}; // where a pod cannot be fenced. The bridge binds within 0.2 s of its look at the job; a Binding that takes longer is too late for us
+}; // where a pod cannot be fenced. The bridge binds within 0.2 s of its look at the job; a Binding that takes longer is
+   // too late for us
 
 static bool gone_look(struct td_gate_agent *a, const char *uid, bool *ret_ended)
 {
@@ -66,14 +67,15 @@ static int64_t number(const struct td_object *o, const char *key)
 	return s && td_parse_i64(s, &v) && v > 0 ? v : 0;
 }
 
-static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, struct td_holder *ret, uint64_t *ret_mask)
+static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, struct td_holder *ret,
+		     uint64_t *ret_mask)
 {
 	struct td_holder h = {.job = number(o, TD_ANN_JOB), .start = number(o, TD_ANN_START), .pod = true};
 	if (!h.job)
 		return false;
 	snprintf(h.uid, sizeof(h.uid), "%s", o->uid);
-	// Whatever the resource is called, its indexes are Slurm's. What cannot be read names no device; whose pod it is counts all the
-	// same.
+	// Whatever the resource is called, its indexes are Slurm's. What cannot be read names no device; whose pod it
+	// is counts all the same.
 	const char *text = td_object_annotation(o, TD_ANN_DEVICES);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	uint64_t mask = 0, m;
@@ -123,8 +125,8 @@ int td_gate_agent_grant_sync(void *ctx, const char *key, int64_t *again_ms, stru
 
 // ---- busy ----
 
-// The API's object by uid; fills name with "ns/name". A pod that the informer shows as not ended is busy, however old that is; one that it
-// does not show may only not have come yet. named: only the comment of its job names the pod.
+// The API's object by uid; fills name with "ns/name". A pod that the informer shows as not ended is busy, however old
+// that is; one that it does not show may only not have come yet. named: only the comment of its job names the pod.
 static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct td_holder *named, struct td_object **ret,
 			struct td_error *err)
 {
@@ -153,7 +155,8 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 }
 
 // hint: only the job's comment names the pod, and that is its owner's to write.
-static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_holder *h, bool hint, char *why, size_t n)
+static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_holder *h, bool hint, char *why,
+		     size_t n)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *o = NULL;
@@ -179,8 +182,8 @@ static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_h
 	s.coming = hint && s.seen == (named ? TD_SEEN_WAITS : TD_SEEN_ABSENT) && gone_lately(a, uid);
 	s.text = e.msg;
 	if (s.seen == TD_SEEN_WAITS && !s.coming)
-		td_warn("agent: job %lld: pod %s cannot be fenced, and has not come within %d s: %s", (long long)h->job, h->ask_pod,
-			COMING_MS / 1000, e.msg);
+		td_warn("agent: job %lld: pod %s cannot be fenced, and has not come within %d s: %s", (long long)h->job,
+			h->ask_pod, COMING_MS / 1000, e.msg);
 	return td_sight_busy(&s, why, n);
 }
 
@@ -207,7 +210,8 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 	for (size_t i = 0; i < l.n; i++) {
 		struct td_holder its;
 		uint64_t mask;
-		if (grant_of(a, l.v[i], &its, &mask) && td_holder_same(&its, h) && pod_busy(a, l.v[i]->uid, h, false, why, n))
+		if (grant_of(a, l.v[i], &its, &mask) && td_holder_same(&its, h) &&
+		    pod_busy(a, l.v[i]->uid, h, false, why, n))
 			return true;
 	}
 	return *h->ask && pod_busy(a, h->ask, h, true, why, n);
@@ -215,7 +219,8 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 
 void td_gate_agent_superseded(void *ctx, int node, uint64_t mask)
 {
-	// Nothing is stopped here: the bridge deletes pods whose grant has ended. What is read about them must be newer than this moment.
+	// Nothing is stopped here: the bridge deletes pods whose grant has ended. What is read about them must be newer
+	// than this moment.
 	struct td_gate_agent *a = ctx;
 	pthread_mutex_lock(&a->mu);
 	a->since_ms = td_mono_ms(a->clock);
@@ -235,10 +240,12 @@ bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why
 			continue;
 		if (td_streq(td_object_annotation(l.v[0], TD_ANN_ALL_DEVICES), "true"))
 			return true;
-		snprintf(why, n, "pod %s/%s is no slurmd: only Slurm's Prolog claims devices", l.v[0]->ns, l.v[0]->name);
+		snprintf(why, n, "pod %s/%s is no slurmd: only Slurm's Prolog claims devices", l.v[0]->ns,
+			 l.v[0]->name);
 		return false;
 	}
 	if (any)
-		snprintf(why, n, "pod %s is not known on this node: only Slurm's Prolog, in a slurmd pod, claims devices", uid);
+		snprintf(why, n,
+			 "pod %s is not known on this node: only Slurm's Prolog, in a slurmd pod, claims devices", uid);
 	return !any;
 }

@@ -58,7 +58,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 	}
 	q.check = f.n && !strcmp(f.v[0], "check");
 	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check))
-		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping", f.n ? f.v[0] : "");
+		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
+			       f.n ? f.v[0] : "");
 	for (size_t i = 1; i < f.n; i++) {
 		char *v = strchr(f.v[i], '=');
 		int r = 0;
@@ -77,7 +78,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		} else if (!strcmp(f.v[i], "ask") && !q.check) {
 			snprintf(q.h.ask, sizeof(q.h.ask), "%s", v);
 		} else if (!strcmp(f.v[i], "pod") && !q.check) {
-			if (strlen(v) < sizeof(q.h.ask_pod)) // else it is no pod's name, and half of one would be another's
+			if (strlen(v) <
+			    sizeof(q.h.ask_pod)) // else it is no pod's name, and half of one would be another's
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
@@ -90,7 +92,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 			return r;
 	}
 	if (!dev || (!job && !q.check))
-		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->", q.check ? "check needs" : "acquire needs job=<id> and");
+		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->",
+			       q.check ? "check needs" : "acquire needs job=<id> and");
 	if (q.timeout_ms > TIMEOUT_MAX_MS)
 		q.timeout_ms = TIMEOUT_MAX_MS;
 	*ret = q;
@@ -99,7 +102,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 
 int64_t td_gate_cgroup_job(const char *cgroups)
 {
-	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it everything is the job's own.
+	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it everything is the
+	// job's own.
 	int64_t job = 0;
 	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
 		char *end;
@@ -114,7 +118,8 @@ int64_t td_gate_cgroup_job(const char *cgroups)
 static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
 {
 	if (!pid) // the kernel names no process that our PID namespace does not hold
-		return td_fail(err, TD_INTERNAL, "the agent does not see the processes of its node: its pod needs hostPID: true");
+		return td_fail(err, TD_INTERNAL,
+			       "the agent does not see the processes of its node: its pod needs hostPID: true");
 	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
 	return td_file_read(path, 64 << 10, ret, err);
 }
@@ -140,7 +145,8 @@ static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct t
 	int r = peer_cgroups(pid, &b, err);
 	if (r)
 		return r;
-	return g->o.may_claim(g->o.ctx, node, td_buf_str(&b), why, sizeof(why)) ? 0 : td_fail(err, TD_INVALID, "%s", why);
+	return g->o.may_claim(g->o.ctx, node, td_buf_str(&b), why, sizeof(why)) ? 0
+										: td_fail(err, TD_INVALID, "%s", why);
 }
 
 static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
@@ -212,8 +218,8 @@ static void answer(struct request *q)
 	if (!r)
 		r = req.check ? peer_job(who.pid, &req.h.job, &err) : peer_may_claim(q->s->g, q->node, who.pid, &err);
 	if (!r)
-		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h, req.timeout_ms, q->s->cancel,
-								  progress, q, &err);
+		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h, req.timeout_ms,
+								  q->s->cancel, progress, q, &err);
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
 	if (td_fault_at(NULL, "gate.answer.before"))
@@ -263,7 +269,8 @@ static int listen_on(const char *dir, const char *name, mode_t mode, struct td_e
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	// Pods see the directory, not the socket's inode: a new one is seen by those that run.
 	unlink(a.sun_path);
-	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, mode) < 0 || listen(fd, 128) < 0)
+	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, mode) < 0 ||
+	    listen(fd, 128) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "listen on %s", a.sun_path);
 	return td_steal_fd(&fd);
 }

@@ -37,15 +37,17 @@ static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, 
 	if (!past && h->pod && h->start && d->now.start && h->start < d->now.start)
 		past = true;
 	if (past)
-		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i, (long long)d->now.job,
-			       (long long)h->job);
+		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i,
+			       (long long)d->now.job, (long long)h->job);
 	if (d->n_prev == TD_GATE_PREV)
-		return td_fail(err, TD_THROTTLED, "device %d: %d earlier holders are not gone yet, the last is job %lld", i, d->n_prev,
+		return td_fail(err, TD_THROTTLED,
+			       "device %d: %d earlier holders are not gone yet, the last is job %lld", i, d->n_prev,
 			       (long long)d->now.job);
 	return 0;
 }
 
-int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed, struct td_error *err)
+int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed,
+		  struct td_error *err)
 {
 	for (int i = 0; i < 64; i++) {
 		if (!(mask >> i & 1))
@@ -73,8 +75,9 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 				memcpy(d->now.ask, h->ask, sizeof(h->ask));
 				memcpy(d->now.ask_pod, h->ask_pod, sizeof(h->ask_pod));
 			}
-			changed = changed || was.start != d->now.start || was.pod != d->now.pod || strcmp(was.uid, d->now.uid) ||
-				  strcmp(was.ask, d->now.ask) || strcmp(was.ask_pod, d->now.ask_pod);
+			changed = changed || was.start != d->now.start || was.pod != d->now.pod ||
+				  strcmp(was.uid, d->now.uid) || strcmp(was.ask, d->now.ask) ||
+				  strcmp(was.ask_pod, d->now.ask_pod);
 			continue;
 		}
 		if (d->held) {
@@ -201,7 +204,8 @@ static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 
 static void holder_read(const yyjson_val *v, struct td_holder *ret)
 {
-	*ret = (struct td_holder){.job = td_jint(v, "job", 0), .start = td_jint(v, "start", 0), .pod = td_jbool(v, "pod", false)};
+	*ret = (struct td_holder){
+		.job = td_jint(v, "job", 0), .start = td_jint(v, "start", 0), .pod = td_jbool(v, "pod", false)};
 	snprintf(ret->uid, sizeof(ret->uid), "%s", td_jstr_or(v, "uid", ""));
 	snprintf(ret->ask, sizeof(ret->ask), "%s", td_jstr_or(v, "ask", ""));
 	snprintf(ret->ask_pod, sizeof(ret->ask_pod), "%s", td_jstr_or(v, "askPod", ""));

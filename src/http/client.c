@@ -1,9 +1,9 @@
-// HTTP client: one curl multi handle with one easy handle per call in flight, kept in a stack between calls so that the newest
-// connection is used first, by whichever thread comes next.
+// HTTP client: one curl multi handle with one easy handle per call in flight, kept in a stack between calls so that the
+// newest connection is used first, by whichever thread comes next.
 //
-// What may not happen: a write that is sent twice. libcurl itself repeats a request whose reused connection dies before a byte
-// of the reply came, whatever the method. on_prereq() runs before each attempt and refuses the second one unless nothing of the
-// first left this process, or the method is safe (RFC 9110 §9.2.1).
+// What may not happen: a write that is sent twice. libcurl itself repeats a request whose reused connection dies before
+// a byte of the reply came, whatever the method. on_prereq() runs before each attempt and refuses the second one unless
+// nothing of the first left this process, or the method is safe (RFC 9110 §9.2.1).
 #include "http/client.h"
 
 #include "base/clock.h"
@@ -79,12 +79,13 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 		return td_fail(err, TD_INVALID, "HTTP client: base URL \"%s\" must start with http:// or https://",
 			       o->base_url ? o->base_url : "");
 	if (!o->cert_file != !o->key_file)
-		return td_fail(err, TD_INVALID, "HTTP client for %s: give both a certificate and a key file, or neither", o->base_url);
+		return td_fail(err, TD_INVALID,
+			       "HTTP client for %s: give both a certificate and a key file, or neither", o->base_url);
 	const char *files[] = {o->ca_file, o->cert_file, o->key_file, o->token_file};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		if (files[i] && access(files[i], R_OK) < 0)
-			return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "HTTP client for %s: cannot read %s",
-					     o->base_url, files[i]);
+			return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno,
+					     "HTTP client for %s: cannot read %s", o->base_url, files[i]);
 	pthread_once(&curl_once, curl_start);
 	struct td_http_client *c = td_calloc(1, sizeof(*c));
 	c->base_url = td_strdup(o->base_url);
@@ -163,7 +164,8 @@ static void slot_put(struct td_http_client *c, struct slot *s)
 		slot_free(s);
 }
 
-// "Authorization: Bearer …", or NULL when the client has no token. The file is read again when it was replaced or rewritten.
+// "Authorization: Bearer …", or NULL when the client has no token. The file is read again when it was replaced or
+// rewritten.
 static int auth_header(struct td_http_client *c, char **ret, struct td_error *err)
 {
 	if (!c->token_file) {
@@ -175,7 +177,8 @@ static int auth_header(struct td_http_client *c, char **ret, struct td_error *er
 		return td_fail_errno(err, TD_TRANSIENT, errno, "token file %s", c->token_file);
 	pthread_mutex_lock(&c->lock);
 	bool same = c->token && st.st_ino == c->token_stat.st_ino && st.st_size == c->token_stat.st_size &&
-		    st.st_mtim.tv_sec == c->token_stat.st_mtim.tv_sec && st.st_mtim.tv_nsec == c->token_stat.st_mtim.tv_nsec;
+		    st.st_mtim.tv_sec == c->token_stat.st_mtim.tv_sec &&
+		    st.st_mtim.tv_nsec == c->token_stat.st_mtim.tv_nsec;
 	char *h = same ? td_asprintf("Authorization: Bearer %s", c->token) : NULL;
 	pthread_mutex_unlock(&c->lock);
 	if (!h) {
@@ -201,7 +204,8 @@ static int auth_header(struct td_http_client *c, char **ret, struct td_error *er
 	return 0;
 }
 
-// ---- callbacks of curl, in the calling thread -------------------------------------------------------------------------
+// ---- callbacks of curl, in the calling thread
+// -------------------------------------------------------------------------
 
 static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 {
@@ -281,7 +285,8 @@ static int on_prereq(void *ctx, char *remote_ip, char *local_ip, int remote_port
 	return CURL_PREREQFUNC_ABORT;
 }
 
-// ---- one call ---------------------------------------------------------------------------------------------------------
+// ---- one call
+// ---------------------------------------------------------------------------------------------------------
 
 static bool header_given(const struct td_http_call *call, const char *name)
 {
@@ -314,7 +319,8 @@ static struct curl_slist *headers(const struct td_http_call *call, const char *a
 	return l;
 }
 
-static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *url, struct curl_slist *hdrs, char *errbuf, int64_t timeout)
+static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *url, struct curl_slist *hdrs,
+		  char *errbuf, int64_t timeout)
 {
 	const struct td_http_call *call = r->call;
 	curl_easy_reset(e); // keeps the connection
@@ -333,7 +339,8 @@ static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *
 #if LIBCURL_VERSION_NUM >= 0x075700
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); // a cancelled call does not wait for a resolver thread
 #endif
-	// A stream lives as long as its role, and a role has dozens: curl's defaults of 16 and 64 KB each would be most of its memory.
+	// A stream lives as long as its role, and a role has dozens: curl's defaults of 16 and 64 KB each would be most
+	// of its memory.
 	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)(call->on_data ? STREAM_BUFFER : READ_BUFFER));
 	curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
 	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, errbuf);
@@ -349,15 +356,16 @@ static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *
 	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (c->ca_file) {
 		curl_easy_setopt(e, CURLOPT_CAINFO, c->ca_file);
-		curl_easy_setopt(e, CURLOPT_CAPATH,
-				 NULL); // else the whole system store is parsed for every connection: 2 MB and 10 ms each
+		curl_easy_setopt(
+			e, CURLOPT_CAPATH,
+			NULL); // else the whole system store is parsed for every connection: 2 MB and 10 ms each
 	}
 	if (c->cert_file) {
 		curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert_file);
 		curl_easy_setopt(e, CURLOPT_SSLKEY, c->key_file);
 	}
-	bool has_body = call->body || call->body_len || td_streq(call->method, "POST") || td_streq(call->method, "PUT") ||
-			td_streq(call->method, "PATCH");
+	bool has_body = call->body || call->body_len || td_streq(call->method, "POST") ||
+			td_streq(call->method, "PUT") || td_streq(call->method, "PATCH");
 	if (td_streq(call->method, "HEAD")) {
 		curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
 	} else if (has_body) {
@@ -380,8 +388,8 @@ static int give_up(struct td_http_client *c, struct run *r, struct td_error *err
 }
 
 // Runs the transfer to its end; the easy handle is in the multi handle.
-static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_t timeout, struct td_cancel *cancel, const char *errbuf,
-		 struct td_error *err)
+static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_t timeout, struct td_cancel *cancel,
+		 const char *errbuf, struct td_error *err)
 {
 	const struct td_http_call *call = r->call;
 	int64_t start = now_ms();
@@ -393,10 +401,12 @@ static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_
 		if (!running)
 			break;
 		if (td_cancelled(cancel))
-			return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url, call->path);
+			return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url,
+				       call->path);
 		long status = r->began ? status_of(s->easy) : 0;
 		bool streaming = call->on_data && status >= 200 && status < 300;
-		int64_t now = now_ms(), end = streaming ? (call->idle_ms > 0 ? r->last_byte + call->idle_ms : INT64_MAX) : start + timeout;
+		int64_t now = now_ms(), end = streaming ? (call->idle_ms > 0 ? r->last_byte + call->idle_ms : INT64_MAX)
+							: start + timeout;
 		if (now >= end) {
 			char why[64];
 			snprintf(why, sizeof(why), streaming ? "no byte for %lld ms" : "no complete reply in %lld ms",
@@ -412,19 +422,23 @@ static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_
 	if (res == CURLE_OK)
 		return 0;
 	if (r->abort_by_user)
-		return td_fail(err, r->abort_code, "%s %s%.200s: ended by the reader", call->method, c->base_url, call->path);
+		return td_fail(err, r->abort_code, "%s %s%.200s: ended by the reader", call->method, c->base_url,
+			       call->path);
 	if (r->abort_code)
-		return td_fail(err, r->abort_code, "%s %s%.200s: %s", call->method, c->base_url, call->path, r->err.msg);
+		return td_fail(err, r->abort_code, "%s %s%.200s: %s", call->method, c->base_url, call->path,
+			       r->err.msg);
 	if (res == CURLE_URL_MALFORMAT || res == CURLE_UNSUPPORTED_PROTOCOL)
 		return td_fail(err, TD_INVALID, "%s %s%.200s: bad URL", call->method, c->base_url, call->path);
 	return give_up(c, r, err, errbuf[0] ? errbuf : curl_easy_strerror(res));
 }
 
-int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
-	       struct td_error *err)
+int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct td_cancel *cancel,
+	       struct td_http_reply *ret, struct td_error *err)
 {
 	if (!call->method || !call->path || call->path[0] != '/' || strpbrk(call->path, " \r\n\t"))
-		return td_fail(err, TD_INVALID, "HTTP call to %s: method and an escaped path that starts with / are needed", c->base_url);
+		return td_fail(err, TD_INVALID,
+			       "HTTP call to %s: method and an escaped path that starts with / are needed",
+			       c->base_url);
 	if (td_cancelled(cancel))
 		return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url, call->path);
 	td_auto_free char *auth = NULL;
@@ -434,12 +448,16 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 	td_auto_free char *url = td_asprintf("%s%s", c->base_url, call->path);
 	char errbuf[CURL_ERROR_SIZE] = "";
 	struct slot *s = slot_get(c);
-	struct run r = {.call = call, .easy = s->easy, .max_body = call->max_body ? call->max_body : BODY_MAX, .last_byte = now_ms()};
+	struct run r = {.call = call,
+			.easy = s->easy,
+			.max_body = call->max_body ? call->max_body : BODY_MAX,
+			.last_byte = now_ms()};
 	r.safe = td_streq(call->method, "GET") || td_streq(call->method, "HEAD");
 	int64_t timeout = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;
 	struct curl_slist *hdrs = headers(call, auth);
 	setup(c, s->easy, &r, url, hdrs, errbuf, timeout);
-	// curl writes with MSG_NOSIGNAL, but a TLS back end may not: SIGPIPE of this thread is swallowed where it is not ignored.
+	// curl writes with MSG_NOSIGNAL, but a TLS back end may not: SIGPIPE of this thread is swallowed where it is
+	// not ignored.
 	sigset_t pipe_set, old, pending;
 	sigemptyset(&pipe_set);
 	sigaddset(&pipe_set, SIGPIPE);
@@ -475,7 +493,8 @@ void td_url_escape(struct td_buf *b, const char *s)
 {
 	for (; *s; s++) {
 		unsigned char ch = (unsigned char)*s;
-		if ((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') || strchr("-._~", ch))
+		if ((ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') || (ch >= '0' && ch <= '9') ||
+		    strchr("-._~", ch))
 			td_buf_putc(b, (char)ch);
 		else
 			td_buf_printf(b, "%%%02X", ch);

@@ -7,7 +7,7 @@
 
 // Strings are copied. PEM data wins over nothing: give files or leave NULL.
 struct td_http_client_opts {
-	const char *base_url;             // "https://127.0.0.1:6443", "http://10.77.0.5:6820"; for a unix socket any "http://name"
+	const char *base_url; // "https://127.0.0.1:6443", "http://10.77.0.5:6820"; for a unix socket any "http://name"
 	const char *unix_socket;          // path, or NULL
 	const char *ca_file;              // PEM; NULL: the system's
 	const char *cert_file, *key_file; // client certificate (PEM), or NULL
@@ -30,8 +30,8 @@ struct td_http_call {
 	const char *const *headers; // "Name: value", NULL-terminated; may be NULL
 	int64_t timeout_ms;         // 0: the client's
 	size_t max_body;            // 0: 64 MiB; a larger reply is TD_INVALID
-	// When set, a 2xx body is streamed to on_data (from the calling thread) instead of kept; a non-zero return ends the call
-	// with that code. There is no total timeout then, only idle_ms without a byte (0: none).
+	// When set, a 2xx body is streamed to on_data (from the calling thread) instead of kept; a non-zero return ends
+	// the call with that code. There is no total timeout then, only idle_ms without a byte (0: none).
 	int (*on_data)(void *ctx, const char *p, size_t n);
 	void *ctx;
 	int64_t idle_ms;
@@ -42,10 +42,10 @@ struct td_http_reply {
 	char content_type[128];
 	int retry_after_s; // 0: not said
 };
-// 0 whenever a complete reply came, whatever its status. Else: TD_TRANSIENT (surely not sent), TD_UNCERTAIN (sent, no complete
-// reply), TD_CANCELLED, TD_INVALID (reply too large).
-int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
-	       struct td_error *err);
+// 0 whenever a complete reply came, whatever its status. Else: TD_TRANSIENT (surely not sent), TD_UNCERTAIN (sent, no
+// complete reply), TD_CANCELLED, TD_INVALID (reply too large).
+int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct td_cancel *cancel,
+	       struct td_http_reply *ret, struct td_error *err);
 void td_http_reply_done(struct td_http_reply *r);
 #define td_auto_reply __attribute__((cleanup(td_http_reply_done)))
 

@@ -8,7 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_STEP = 16 * 1024, DRAIN_MAX = 16 << 20 }; // DRAIN_MAX: clients that first send it all shall still see why it was refused
+enum {
+	READ_STEP = 16 * 1024,
+	DRAIN_MAX = 16 << 20
+}; // DRAIN_MAX: clients that first send it all shall still see why it was refused
 
 int64_t td_now(void)
 {
@@ -54,7 +57,8 @@ static ssize_t raw_read(struct td_conn *c, void *p, size_t n)
 	pthread_mutex_lock(&c->lock);
 	do
 		k = gnutls_record_recv(c->tls, p, n);
-	while (k == GNUTLS_E_INTERRUPTED || (k < 0 && k != GNUTLS_E_AGAIN && k != GNUTLS_E_REHANDSHAKE && !gnutls_error_is_fatal((int)k)));
+	while (k == GNUTLS_E_INTERRUPTED ||
+	       (k < 0 && k != GNUTLS_E_AGAIN && k != GNUTLS_E_REHANDSHAKE && !gnutls_error_is_fatal((int)k)));
 	pthread_mutex_unlock(&c->lock);
 	if (k >= 0)
 		return k;
@@ -121,7 +125,8 @@ static int wait_for(struct td_conn *c, short events, int64_t deadline, struct td
 		int64_t left = deadline == TD_NEVER ? 60000 : deadline - td_now();
 		if (left <= 0)
 			return TD_EXPIRED;
-		struct pollfd p[3] = {{c->fd, events, 0}, {td_cancel_fd(c->stop), POLLIN, 0}, {td_cancel_fd(cancel), POLLIN, 0}};
+		struct pollfd p[3] = {
+			{c->fd, events, 0}, {td_cancel_fd(c->stop), POLLIN, 0}, {td_cancel_fd(cancel), POLLIN, 0}};
 		if (poll(p, 3, left > 60000 ? 60000 : (int)left) > 0 && p[0].revents)
 			return 0;
 	}

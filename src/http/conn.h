@@ -1,7 +1,8 @@
 // One connection of the server, plain or TLS: non-blocking below, blocking calls with a deadline and a cancel on top.
 //
-// A TLS session is not thread-safe, so every GnuTLS call is made under `lock`, and never waits under it: two threads may use one
-// connection, one reading and one writing (WebSockets). Writers among themselves are serialised by their callers.
+// A TLS session is not thread-safe, so every GnuTLS call is made under `lock`, and never waits under it: two threads
+// may use one connection, one reading and one writing (WebSockets). Writers among themselves are serialised by their
+// callers.
 #pragma once
 
 #include "base/cancel.h"
@@ -42,11 +43,14 @@ short td_conn_read_events(struct td_conn *c); // what to poll for after -EAGAIN 
 int td_conn_fill(struct td_conn *c, size_t max, int64_t deadline, struct td_cancel *cancel, size_t *ret_n);
 // Writes all; the deadline starts again with every byte that goes out.
 int td_conn_write(struct td_conn *c, const void *p, size_t n, int64_t idle_ms, struct td_cancel *cancel);
-void td_conn_finish(struct td_conn *c, int64_t ms); // says goodbye, then drains what the peer still sends, so that no RST eats the reply
-bool td_conn_peer_gone(struct td_conn *c);          // FIN or RST seen by the kernel
+void td_conn_finish(struct td_conn *c,
+		    int64_t ms); // says goodbye, then drains what the peer still sends, so that no RST eats the reply
+bool td_conn_peer_gone(struct td_conn *c); // FIN or RST seen by the kernel
 
 // ---- TLS ----
 struct td_tls;
-int td_tls_new(const char *cert_file, const char *key_file, const char *client_ca_file, struct td_tls **ret, struct td_error *err);
+int td_tls_new(const char *cert_file, const char *key_file, const char *client_ca_file, struct td_tls **ret,
+	       struct td_error *err);
 struct td_tls *td_tls_free(struct td_tls *t);
-int td_tls_accept(struct td_tls *t, struct td_conn *c, int64_t deadline); // codes as td_conn_fill; fills peer_cn and peer_orgs
+int td_tls_accept(struct td_tls *t, struct td_conn *c,
+		  int64_t deadline); // codes as td_conn_fill; fills peer_cn and peer_orgs

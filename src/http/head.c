@@ -13,7 +13,8 @@ size_t td_head_find(const char *p, size_t n)
 
 static bool is_token(unsigned char c)
 {
-	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c && strchr("!#$%&'*+-.^_`|~", c));
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+	       (c && strchr("!#$%&'*+-.^_`|~", c));
 }
 
 static int hex(char c)
@@ -100,7 +101,8 @@ static int fail(const char **why, int status, const char *text)
 // Adds a header; one that came before gets the new value behind a comma (RFC 9110 §5.3), where that is not ambiguous.
 static int add(struct td_head *h, const char *name, const char *value, const char **why)
 {
-	static const char *const once[] = {"Host", "Content-Length", "Transfer-Encoding", "Authorization", "Content-Type", "Upgrade"};
+	static const char *const once[] = {"Host",          "Content-Length", "Transfer-Encoding",
+					   "Authorization", "Content-Type",   "Upgrade"};
 	// Who is meant by these is said once per header: a comma is part of the name.
 	bool apart = strncasecmp(name, "Impersonate-", 12) == 0;
 	for (int i = 0; i < h->n && !apart; i++) {
@@ -154,7 +156,8 @@ static int request_line(struct td_head *h, char *l, const char **why)
 		return fail(why, 505, "HTTP/1.1 only");
 	h->minor = sp2[8] - '0';
 	*sp2 = 0;
-	if (strncasecmp(t, "http://", 7) == 0 || strncasecmp(t, "https://", 8) == 0) { // absolute form (RFC 9112 §3.2.2)
+	if (strncasecmp(t, "http://", 7) == 0 ||
+	    strncasecmp(t, "https://", 8) == 0) { // absolute form (RFC 9112 §3.2.2)
 		t = strchr(strstr(t, "//") + 2, '/');
 		if (!t)
 			return fail(why, 400, "bad target");
@@ -205,7 +208,8 @@ static int header_lines(struct td_head *h, char *p, const char **why)
 
 static int framing(struct td_head *h, const char **why)
 {
-	const char *te = td_head_get(h, "Transfer-Encoding"), *cl = td_head_get(h, "Content-Length"), *ex = td_head_get(h, "Expect");
+	const char *te = td_head_get(h, "Transfer-Encoding"), *cl = td_head_get(h, "Content-Length"),
+		   *ex = td_head_get(h, "Expect");
 	if (te && cl)
 		return fail(why, 400, "both Transfer-Encoding and Content-Length");
 	if (te && h->minor == 0)

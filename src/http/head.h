@@ -1,7 +1,7 @@
 // Request heads and percent-escapes: pure functions over bytes from outside (fuzz/fuzz_http_head.c).
 //
-// Strict on purpose: what two parsers could read differently (both lengths, folded lines, bare LF, bad escapes, dot segments)
-// is refused with 400, because a relay and an authoriser stand behind this one.
+// Strict on purpose: what two parsers could read differently (both lengths, folded lines, bare LF, bad escapes, dot
+// segments) is refused with 400, because a relay and an authoriser stand behind this one.
 #pragma once
 
 #include "base/mem.h"
@@ -27,7 +27,8 @@ struct td_head {
 };
 // Length of the head with its empty line at the start of p[0..n), 0 when it is not there yet.
 size_t td_head_find(const char *p, size_t n);
-// Parses one whole head. 0, or the HTTP status to answer (400, 417, 501, 505) and a reason. *ret is owned by the caller on success.
+// Parses one whole head. 0, or the HTTP status to answer (400, 417, 501, 505) and a reason. *ret is owned by the caller
+// on success.
 int td_head_parse(const char *p, size_t n, struct td_head *ret, const char **ret_why);
 void td_head_done(struct td_head *h);
 const char *td_head_get(const struct td_head *h, const char *name); // repeated headers: values joined by ", "

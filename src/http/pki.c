@@ -1,5 +1,5 @@
-// The certificate authority of one installation. A key file is written before its certificate, so that a crash in between leaves
-// no certificate and the next run issues both anew.
+// The certificate authority of one installation. A key file is written before its certificate, so that a crash in
+// between leaves no certificate and the next run issues both anew.
 #include "http/pki.h"
 
 #include "base/clock.h"
@@ -77,7 +77,8 @@ static gnutls_x509_privkey_t new_key(void)
 	return k;
 }
 
-static int store(const char *key_path, gnutls_x509_privkey_t key, const char *crt_path, gnutls_x509_crt_t crt, struct td_error *err)
+static int store(const char *key_path, gnutls_x509_privkey_t key, const char *crt_path, gnutls_x509_crt_t crt,
+		 struct td_error *err)
 {
 	gnutls_datum_t k = {0}, c = {0};
 	if (gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &k) < 0 ||
@@ -98,7 +99,8 @@ static bool same_key(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
 	unsigned char a[64], b[64];
 	size_t na = sizeof(a), nb = sizeof(b);
 	return gnutls_x509_crt_get_key_id(crt, GNUTLS_KEYID_USE_SHA256, a, &na) == 0 &&
-	       gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &nb) == 0 && na == nb && memcmp(a, b, na) == 0;
+	       gnutls_x509_privkey_get_key_id(key, GNUTLS_KEYID_USE_SHA256, b, &nb) == 0 && na == nb &&
+	       memcmp(a, b, na) == 0;
 }
 
 // Serial, times and key identifier: what every certificate of ours has. Returns GnuTLS' code.
@@ -137,13 +139,15 @@ int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *
 		if (rc == 0)
 			rc = load_key(key_path, &key, err);
 		if (rc == 0 && !same_key(crt, key))
-			rc = td_fail(err, TD_INVALID,
-				     "%s is not the certificate of %s; restore the pair, or remove both for a new authority", crt_path,
-				     key_path);
+			rc = td_fail(
+				err, TD_INVALID,
+				"%s is not the certificate of %s; restore the pair, or remove both for a new authority",
+				crt_path, key_path);
 		return rc;
 	}
 	if (td_path_exists(crt_path)) // its key is lost: a new one would cut off everybody who trusts it, silently
-		return td_fail(err, TD_INVALID, "%s is there but its key %s is not; restore it, or remove both for a new authority",
+		return td_fail(err, TD_INVALID,
+			       "%s is there but its key %s is not; restore it, or remove both for a new authority",
 			       crt_path, key_path);
 	int rc = td_mkdir_p(dir, 0700, err);
 	if (rc < 0)
@@ -156,7 +160,8 @@ int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *
 	if (rc == 0)
 		rc = gnutls_x509_crt_set_basic_constraints(crt, 1, 0);
 	if (rc == 0)
-		rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN | GNUTLS_KEY_DIGITAL_SIGNATURE);
+		rc = gnutls_x509_crt_set_key_usage(crt, GNUTLS_KEY_KEY_CERT_SIGN | GNUTLS_KEY_CRL_SIGN |
+								GNUTLS_KEY_DIGITAL_SIGNATURE);
 	if (rc == 0)
 		rc = gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA256, 0);
 	if (rc < 0)
@@ -164,7 +169,8 @@ int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *
 	return store(key_path, key, crt_path, crt, err);
 }
 
-// ---- what a certificate says, as one comparable text ----------------------------------------------------------------------
+// ---- what a certificate says, as one comparable text
+// ----------------------------------------------------------------------
 
 static void describe_name(struct td_buf *b, gnutls_x509_crt_t crt, const char *oid, char tag)
 {
@@ -216,7 +222,8 @@ static int fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct t
 		unsigned char ip[16];
 		unsigned n = inet_pton(AF_INET, *s, ip) == 1 ? 4 : inet_pton(AF_INET6, *s, ip) == 1 ? 16 : 0;
 		rc = n ? gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_IPADDRESS, ip, n, GNUTLS_FSAN_APPEND)
-		       : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, *s, (unsigned)strlen(*s), GNUTLS_FSAN_APPEND);
+		       : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, *s, (unsigned)strlen(*s),
+							      GNUTLS_FSAN_APPEND);
 	}
 	if (rc == 0)
 		rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
@@ -250,8 +257,10 @@ static bool still_good(const char *crt_path, const char *key_path, gnutls_x509_c
 
 int td_pki_issue(const char *dir, const struct td_pki_cert *c, struct td_error *err)
 {
-	if (!c->file || !*c->file || strchr(c->file, '/') || td_streq(c->file, "ca") || !c->cn || !*c->cn || c->days <= 0)
-		return td_fail(err, TD_INVALID, "certificate \"%s\": a base name other than ca, a common name and days > 0 are needed",
+	if (!c->file || !*c->file || strchr(c->file, '/') || td_streq(c->file, "ca") || !c->cn || !*c->cn ||
+	    c->days <= 0)
+		return td_fail(err, TD_INVALID,
+			       "certificate \"%s\": a base name other than ca, a common name and days > 0 are needed",
 			       c->file ? c->file : "");
 	td_auto_free char *ca_crt_path = td_asprintf("%s/ca.crt", dir), *ca_key_path = td_asprintf("%s/ca.key", dir);
 	td_auto(crt_free) gnutls_x509_crt_t ca = NULL, crt = NULL;
@@ -267,7 +276,8 @@ int td_pki_issue(const char *dir, const struct td_pki_cert *c, struct td_error *
 	rc = fill(crt, key, c);
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "certificate %s for \"%s\": %s", c->file, c->cn, gnutls_strerror(rc));
-	td_auto_free char *crt_path = td_asprintf("%s/%s.crt", dir, c->file), *key_path = td_asprintf("%s/%s.key", dir, c->file);
+	td_auto_free char *crt_path = td_asprintf("%s/%s.crt", dir, c->file),
+			  *key_path = td_asprintf("%s/%s.key", dir, c->file);
 	unsigned char id[64];
 	size_t n = sizeof(id);
 	rc = gnutls_x509_crt_get_subject_key_id(ca, id, &n, NULL);

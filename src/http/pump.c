@@ -60,9 +60,11 @@ static void kick(struct td_pump *p)
 	(void)!write(p->wake_fd, &one, sizeof(one));
 }
 
-// ---- the table by fd --------------------------------------------------------------------------------------------------
+// ---- the table by fd
+// --------------------------------------------------------------------------------------------------
 
-static uint32_t enter(struct td_pump *p, int fd, struct td_cancel *cancel, struct td_http_push_handle *h, uint32_t events)
+static uint32_t enter(struct td_pump *p, int fd, struct td_cancel *cancel, struct td_http_push_handle *h,
+		      uint32_t events)
 {
 	pthread_mutex_lock(&p->lock);
 	if ((size_t)fd >= p->n) {
@@ -119,7 +121,8 @@ static void enqueue(struct td_http_push_handle *h, struct td_conn *attach)
 	pthread_mutex_unlock(&p->lock);
 }
 
-// ---- pushed replies ---------------------------------------------------------------------------------------------------
+// ---- pushed replies
+// ---------------------------------------------------------------------------------------------------
 
 static void close_push(struct td_pump *p, struct td_http_push_handle *h)
 {
@@ -277,7 +280,8 @@ static void on_event(struct td_pump *p, const struct epoll_event *e)
 static void on_queue(struct td_pump *p)
 {
 	pthread_mutex_lock(&p->lock);
-	struct td_http_push_handle *h, *last = p->queue ? p->queue->prev : NULL; // those behind it come in the next round
+	struct td_http_push_handle *h,
+		*last = p->queue ? p->queue->prev : NULL; // those behind it come in the next round
 	while (last && (h = p->queue)) {
 		DL_DELETE(p->queue, h);
 		h->queued = false;
@@ -376,7 +380,8 @@ bool td_pump_full(struct td_pump *p)
 	return __atomic_load_n(&p->n_push, __ATOMIC_ACQUIRE) >= p->max;
 }
 
-struct td_http_push_handle *td_push_new(struct td_pump *p, const struct td_http_push *push, struct td_buf *head, bool chunked, bool ended)
+struct td_http_push_handle *td_push_new(struct td_pump *p, const struct td_http_push *push, struct td_buf *head,
+					bool chunked, bool ended)
 {
 	struct td_http_push_handle *h = td_calloc(1, sizeof(*h));
 	__atomic_add_fetch(&p->n_push, 1, __ATOMIC_ACQ_REL);

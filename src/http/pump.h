@@ -18,5 +18,6 @@ void td_pump_unwatch(struct td_pump *p, int fd);
 
 bool td_pump_full(struct td_pump *p); // as many pushes as allowed
 // head: taken over (reset); chunked: frame the body; ended: only the head goes out and the stream ends.
-struct td_http_push_handle *td_push_new(struct td_pump *p, const struct td_http_push *push, struct td_buf *head, bool chunked, bool ended);
+struct td_http_push_handle *td_push_new(struct td_pump *p, const struct td_http_push *push, struct td_buf *head,
+					bool chunked, bool ended);
 void td_push_attach(struct td_http_push_handle *h, struct td_conn *c); // takes c over

@@ -1,9 +1,9 @@
 // Copies one exchange to a server on a unix socket and back.
 //
-// The authorisation was for this one request, so no byte that the client sends behind it may reach the other side, unless that side
-// has agreed to leave HTTP (101): otherwise a pipelined second request would arrive there unauthorised.
-// There is no deadline on a client that reads slowly: a paused `kubectl logs -f | less` is kept, by back-pressure. A client that is
-// gone is seen by its FIN, or by TCP keep-alive.
+// The authorisation was for this one request, so no byte that the client sends behind it may reach the other side,
+// unless that side has agreed to leave HTTP (101): otherwise a pipelined second request would arrive there
+// unauthorised. There is no deadline on a client that reads slowly: a paused `kubectl logs -f | less` is kept, by
+// back-pressure. A client that is gone is seen by its FIN, or by TCP keep-alive.
 #include "http/server_priv.h"
 
 #include <errno.h>
@@ -32,8 +32,8 @@ static int dial(const char *path)
 	strcpy(sa.sun_path, path);
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct timeval t = {.tv_sec = 5}; // bounds a connect() to a full backlog
-	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 || connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
-	    fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 ||
+	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return -1;
 	return td_steal_fd(&fd);
 }
@@ -135,7 +135,8 @@ static bool write_up(int fd, struct half *up)
 	return moved;
 }
 
-// Until everything the upstream said is written, the client is gone, or the server stops. False when the upstream said nothing.
+// Until everything the upstream said is written, the client is gone, or the server stops. False when the upstream said
+// nothing.
 static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down, bool upgrade)
 {
 	struct td_conn *c = x->c;
@@ -177,7 +178,8 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 			to_up |= POLLIN;
 		if (!empty(up))
 			to_up |= POLLOUT;
-		struct pollfd p[3] = {{c->fd, to_client, 0}, {to_up ? fd : -1, to_up, 0}, {td_cancel_fd(c->stop), POLLIN, 0}};
+		struct pollfd p[3] = {
+			{c->fd, to_client, 0}, {to_up ? fd : -1, to_up, 0}, {td_cancel_fd(c->stop), POLLIN, 0}};
 		poll(p, 3, -1);
 		if (p[2].revents || p[0].revents & (POLLERR | POLLHUP | POLLNVAL)) {
 			x->state = TD_X_TAKEN;

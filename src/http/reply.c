@@ -119,7 +119,8 @@ struct td_cancel *td_http_cancel(struct td_http_x *x)
 	return c;
 }
 
-// ---- replies ----------------------------------------------------------------------------------------------------------
+// ---- replies
+// ----------------------------------------------------------------------------------------------------------
 
 static const char *reason(int status)
 {
@@ -214,7 +215,8 @@ void td_http_send(struct td_http_x *x, int status, const char *content_type, con
 	if (has_body(status))
 		td_buf_printf(&b, "Content-Length: %zu\r\n", len);
 	td_buf_puts(&b, "\r\n");
-	bool with = has_body(status) && !x->head_only && len, one = with && len <= 64 * 1024; // one write, one packet, where it is small
+	bool with = has_body(status) && !x->head_only && len,
+	     one = with && len <= 64 * 1024; // one write, one packet, where it is small
 	if (one)
 		td_buf_add(&b, body, len);
 	if (td_conn_write(x->c, b.s, b.len, x->s->o.write_ms, NULL) < 0 ||
@@ -266,7 +268,8 @@ int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td
 	return rc < 0 ? td_fail(err, TD_NOT_FOUND, "HTTP stream: the peer is gone or does not read") : 0;
 }
 
-struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const char *content_type, const struct td_http_push *p)
+struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const char *content_type,
+					 const struct td_http_push *p)
 {
 	td_auto_buf struct td_buf b = {0};
 	bool late = x->state != TD_X_FRESH, full = td_pump_full(x->s->pump);

@@ -35,7 +35,8 @@ static int listen_unix(struct td_http_server *s, const char *path, mode_t mode, 
 {
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	if (!*path || strlen(path) >= sizeof(sa.sun_path))
-		return td_fail(err, TD_INVALID, "listen on unix:%s: the path must have 1 to %zu bytes", path, sizeof(sa.sun_path) - 1);
+		return td_fail(err, TD_INVALID, "listen on unix:%s: the path must have 1 to %zu bytes", path,
+			       sizeof(sa.sun_path) - 1);
 	strcpy(sa.sun_path, path);
 	int rc = clear_stale_socket(path, &sa, err);
 	if (rc < 0)
@@ -76,8 +77,8 @@ static int listen_tcp(struct td_http_server *s, const char *spec, struct td_erro
 	td_auto_close int fd = socket(a.sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0) || bind(fd, &a.sa, len) < 0 || listen(fd, 1024) < 0 ||
-	    getsockname(fd, &a.sa, &len) < 0)
+	    (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on)) < 0) || bind(fd, &a.sa, len) < 0 ||
+	    listen(fd, 1024) < 0 || getsockname(fd, &a.sa, &len) < 0)
 		return td_fail_errno(err, errno == EADDRINUSE ? TD_EXISTS : TD_TRANSIENT, errno, "listen on %s", spec);
 	if (!s->port)
 		s->port = ntohs(six ? a.v6.sin6_port : a.v4.sin_port);
@@ -90,7 +91,8 @@ TD_DEFINE_AUTO(struct td_http_server *, td_http_server_free)
 int td_http_server_new(const struct td_http_server_opts *o, struct td_http_server **ret, struct td_error *err)
 {
 	if (!o->handler || !o->listen || !o->listen[0] || !o->cert_file != !o->key_file)
-		return td_fail(err, TD_INVALID, "HTTP server: a handler, an address, and certificate with key or neither are needed");
+		return td_fail(err, TD_INVALID,
+			       "HTTP server: a handler, an address, and certificate with key or neither are needed");
 	td_auto(td_http_server_free) struct td_http_server *s = td_calloc(1, sizeof(*s));
 	pthread_mutex_init(&s->lock, NULL);
 	s->o = *o;
@@ -113,7 +115,8 @@ int td_http_server_new(const struct td_http_server_opts *o, struct td_http_serve
 	for (const char *const *l = o->listen; *l; l++) {
 		if (s->n_listeners == LISTENERS_MAX)
 			return td_fail(err, TD_INVALID, "HTTP server: at most %d addresses", LISTENERS_MAX);
-		rc = td_starts(*l, "unix:") ? listen_unix(s, *l + 5, o->unix_mode ? o->unix_mode : 0600, err) : listen_tcp(s, *l, err);
+		rc = td_starts(*l, "unix:") ? listen_unix(s, *l + 5, o->unix_mode ? o->unix_mode : 0600, err)
+					    : listen_tcp(s, *l, err);
 		if (rc < 0)
 			return rc;
 	}
@@ -148,7 +151,8 @@ int td_http_server_port(const struct td_http_server *s)
 	return s->port;
 }
 
-// ---- workers ----------------------------------------------------------------------------------------------------------
+// ---- workers
+// ----------------------------------------------------------------------------------------------------------
 
 static void *worker_thread(void *arg)
 {
@@ -231,8 +235,9 @@ static bool take(struct td_http_server *s, const struct listener *l)
 	return false;
 }
 
-// All places are taken and somebody knocks: who has waited longest without a whole request goes. So a crowd that says nothing, or says it
-// slowly, keeps nobody out. False when all of them are being served or have only just come: a client that is about to send is not cut.
+// All places are taken and somebody knocks: who has waited longest without a whole request goes. So a crowd that says
+// nothing, or says it slowly, keeps nobody out. False when all of them are being served or have only just come: a
+// client that is about to send is not cut.
 static bool make_room(struct td_http_server *s)
 {
 	struct td_worker *oldest = NULL;
@@ -264,7 +269,8 @@ static void end_all(struct td_http_server *s)
 	int64_t cut = td_now() + TD_GRACE_MS;
 	for (reap(s); s->n_workers; reap(s)) {
 		int64_t left = cut - td_now();
-		if (left <= 0) { // whoever waits for the peer gets an error now; a handler that ignores its cancel is waited for
+		if (left <= 0) { // whoever waits for the peer gets an error now; a handler that ignores its cancel is
+				 // waited for
 			pthread_mutex_lock(&s->lock);
 			for (struct td_worker *w = s->workers; w; w = w->next)
 				if (w->conn)

@@ -1,5 +1,5 @@
-// TLS 1.2 and 1.3 for the server. A client certificate is asked for and stays optional; one that does not verify counts as none
-// (the API answers 401 then), as the Kubernetes API server does.
+// TLS 1.2 and 1.3 for the server. A client certificate is asked for and stays optional; one that does not verify counts
+// as none (the API answers 401 then), as the Kubernetes API server does.
 #include "http/conn.h"
 
 #include <gnutls/x509.h>
@@ -25,7 +25,8 @@ struct td_tls *td_tls_free(struct td_tls *t)
 }
 TD_DEFINE_AUTO(struct td_tls *, td_tls_free)
 
-int td_tls_new(const char *cert_file, const char *key_file, const char *client_ca_file, struct td_tls **ret, struct td_error *err)
+int td_tls_new(const char *cert_file, const char *key_file, const char *client_ca_file, struct td_tls **ret,
+	       struct td_error *err)
 {
 	td_auto(td_tls_free) struct td_tls *t = td_calloc(1, sizeof(*t));
 	if (gnutls_certificate_allocate_credentials(&t->cred) < 0)
@@ -35,7 +36,8 @@ int td_tls_new(const char *cert_file, const char *key_file, const char *client_c
 		return td_fail(err, TD_INTERNAL, "TLS priorities: %s", gnutls_strerror(rc));
 	rc = gnutls_certificate_set_x509_key_file(t->cred, cert_file, key_file, GNUTLS_X509_FMT_PEM);
 	if (rc < 0)
-		return td_fail(err, TD_INVALID, "server certificate %s with key %s: %s", cert_file, key_file, gnutls_strerror(rc));
+		return td_fail(err, TD_INVALID, "server certificate %s with key %s: %s", cert_file, key_file,
+			       gnutls_strerror(rc));
 	if (client_ca_file) {
 		rc = gnutls_certificate_set_x509_trust_file(t->cred, client_ca_file, GNUTLS_X509_FMT_PEM);
 		if (rc <= 0)
@@ -51,14 +53,17 @@ static void read_peer(struct td_conn *c)
 {
 	unsigned int n = 0, status = 0;
 	const gnutls_datum_t *der = gnutls_certificate_get_peers(c->tls, &n);
-	gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID, .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
+	gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
+					 .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
 	gnutls_x509_crt_t crt;
-	if (!der || !n || gnutls_certificate_verify_peers(c->tls, &purpose, 1, &status) < 0 || status || gnutls_x509_crt_init(&crt) < 0)
+	if (!der || !n || gnutls_certificate_verify_peers(c->tls, &purpose, 1, &status) < 0 || status ||
+	    gnutls_x509_crt_init(&crt) < 0)
 		return;
 	char buf[256];
 	size_t len = sizeof(buf);
 	if (gnutls_x509_crt_import(crt, &der[0], GNUTLS_X509_FMT_DER) == 0 &&
-	    gnutls_x509_crt_get_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, 0, buf, &len) == 0 && memchr(buf, 0, len) == NULL) {
+	    gnutls_x509_crt_get_dn_by_oid(crt, GNUTLS_OID_X520_COMMON_NAME, 0, 0, buf, &len) == 0 &&
+	    memchr(buf, 0, len) == NULL) {
 		c->peer_cn = td_strndup(buf, len);
 		for (unsigned i = 0; i < 64; i++) {
 			len = sizeof(buf);
@@ -76,7 +81,8 @@ int td_tls_accept(struct td_tls *t, struct td_conn *c, int64_t deadline)
 	static const gnutls_datum_t alpn = {(unsigned char *)"http/1.1", 8};
 	if (gnutls_init(&c->tls, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
 		abort();
-	if (gnutls_priority_set(c->tls, t->prio) < 0 || gnutls_credentials_set(c->tls, GNUTLS_CRD_CERTIFICATE, t->cred) < 0)
+	if (gnutls_priority_set(c->tls, t->prio) < 0 ||
+	    gnutls_credentials_set(c->tls, GNUTLS_CRD_CERTIFICATE, t->cred) < 0)
 		return TD_INTERNAL;
 	gnutls_alpn_set_protocols(c->tls, &alpn, 1, 0);
 	if (t->ask)

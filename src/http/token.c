@@ -12,7 +12,8 @@ static void encode(struct td_buf *b, const unsigned char *p, size_t n, const cha
 {
 	td_buf_reserve(b, (n + 2) / 3 * 4 + 1);
 	for (size_t i = 0; i < n; i += 3) {
-		unsigned v = (unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+		unsigned v =
+			(unsigned)p[i] << 16 | (i + 1 < n ? (unsigned)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
 		char q[4] = {abc[v >> 18], abc[v >> 12 & 63], abc[v >> 6 & 63], abc[v & 63]};
 		size_t k = n - i >= 3 ? 4 : n - i + 1;
 		td_buf_add(b, q, k);
@@ -92,7 +93,8 @@ char *td_jwt_sign(const void *key, size_t key_len, const char *claims)
 	return td_buf_take(&b);
 }
 
-// True when the decoded header names HS256. A search is enough: the header is covered by the signature, which we check as HS256.
+// True when the decoded header names HS256. A search is enough: the header is covered by the signature, which we check
+// as HS256.
 static bool is_hs256(const struct td_buf *head)
 {
 	const char *at = strstr(td_buf_str(head), "\"alg\"");
@@ -112,8 +114,9 @@ int td_jwt_verify(const void *key, size_t key_len, const char *token, char **ret
 	const char *d1 = strchr(token, '.'), *d2 = d1 ? strchr(d1 + 1, '.') : NULL;
 	td_auto_buf struct td_buf head = {0}, claims = {0}, sig = {0};
 	if (n > 16 * 1024 || !d2 || strchr(d2 + 1, '.') || !decode(token, (size_t)(d1 - token), url, false, &head) ||
-	    !decode(d1 + 1, (size_t)(d2 - d1 - 1), url, false, &claims) || !decode(d2 + 1, strlen(d2 + 1), url, false, &sig) ||
-	    sig.len != 32 || !is_hs256(&head) || strlen(td_buf_str(&claims)) != claims.len)
+	    !decode(d1 + 1, (size_t)(d2 - d1 - 1), url, false, &claims) ||
+	    !decode(d2 + 1, strlen(d2 + 1), url, false, &sig) || sig.len != 32 || !is_hs256(&head) ||
+	    strlen(td_buf_str(&claims)) != claims.len)
 		return td_fail(err, TD_UNAUTHENTICATED, "token: not a signed HS256 token");
 	unsigned char want[32];
 	mac(key, key_len, token, (size_t)(d2 - token), want);

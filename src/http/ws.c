@@ -40,9 +40,11 @@ static int turn_down(struct td_http_x *x, int status, const char *why, struct td
 	return td_fail(err, status == 403 ? TD_DENIED : TD_INVALID, "websocket: %s", why);
 }
 
-int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws **ret, const char **ret_protocol, struct td_error *err)
+int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws **ret, const char **ret_protocol,
+		 struct td_error *err)
 {
-	const char *key = td_http_header(x, "Sec-WebSocket-Key"), *offered = td_http_header(x, "Sec-WebSocket-Protocol");
+	const char *key = td_http_header(x, "Sec-WebSocket-Key"),
+		   *offered = td_http_header(x, "Sec-WebSocket-Protocol");
 	const char *version = td_http_header(x, "Sec-WebSocket-Version");
 	if (x->state != TD_X_FRESH)
 		return td_fail(err, TD_INTERNAL, "websocket: the reply was already sent");
@@ -171,7 +173,9 @@ int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, b
 			return td_fail(err, TD_NOT_FOUND, "websocket: closed");
 		bool more = false;
 		if (!ws->in_frame) {
-			int n = c->in.len > c->in_off ? td_ws_frame_head(c->in.s + c->in_off, c->in.len - c->in_off, &ws->f) : 0;
+			int n = c->in.len > c->in_off
+					? td_ws_frame_head(c->in.s + c->in_off, c->in.len - c->in_off, &ws->f)
+					: 0;
 			if (n < 0)
 				return broken(ws, 1002, "bad frame", err);
 			more = n == 0;

@@ -55,7 +55,12 @@ bool td_utf8_valid(const char *s, size_t n)
 		int more = c >= 0xc2 && c <= 0xdf ? 1 : c >= 0xe0 && c <= 0xef ? 2 : c >= 0xf0 && c <= 0xf4 ? 3 : 0;
 		if (!more || n - i < (size_t)more)
 			return false;
-		uint8_t lo = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, hi = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+		uint8_t lo = c == 0xe0   ? 0xa0
+			     : c == 0xf0 ? 0x90
+					 : 0x80,
+			hi = c == 0xed   ? 0x9f
+			     : c == 0xf4 ? 0x8f
+					 : 0xbf;
 		for (; more; more--, lo = 0x80, hi = 0xbf)
 			if (p[i] < lo || p[i++] > hi)
 				return false;

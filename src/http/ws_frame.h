@@ -1,6 +1,6 @@
-// WebSocket frames (RFC 6455 §5): pure functions over bytes from outside (fuzz/fuzz_ws.c). Our own and not wslay's, because a
-// connection is read by one thread and written by others: wslay's context mixes both directions and wants to own the I/O, and what
-// is left of it (one frame header) is less than the glue around it.
+// WebSocket frames (RFC 6455 §5): pure functions over bytes from outside (fuzz/fuzz_ws.c). Our own and not wslay's,
+// because a connection is read by one thread and written by others: wslay's context mixes both directions and wants to
+// own the I/O, and what is left of it (one frame header) is less than the glue around it.
 #pragma once
 
 #include <stdbool.h>
@@ -16,8 +16,8 @@ struct td_ws_frame {
 	uint8_t mask[4];
 	uint64_t len;
 };
-// The head of a client's frame at p[0..n): its length, 0 when more bytes are needed, -1 when it breaks the protocol (unmasked,
-// reserved bits, unknown opcode, control frame that is long or in parts, length not in its shortest form).
+// The head of a client's frame at p[0..n): its length, 0 when more bytes are needed, -1 when it breaks the protocol
+// (unmasked, reserved bits, unknown opcode, control frame that is long or in parts, length not in its shortest form).
 int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret);
 // (Un)masks p[0..n), which is at `offset` in the payload.
 void td_ws_mask(char *p, size_t n, const uint8_t mask[4], uint64_t offset);

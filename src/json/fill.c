@@ -63,7 +63,8 @@ static yyjson_mut_val *copy(yyjson_mut_doc *d, const yyjson_val *from, const str
 		yyjson_mut_val *o = yyjson_mut_obj(d);
 		yyjson_obj_foreach (v, i, max, key, x) {
 			td_auto_free char *name = filled(yyjson_get_str(key), words, n);
-			yyjson_mut_obj_add(o, yyjson_mut_strcpy(d, name ? name : yyjson_get_str(key)), copy(d, x, words, n));
+			yyjson_mut_obj_add(o, yyjson_mut_strcpy(d, name ? name : yyjson_get_str(key)),
+					   copy(d, x, words, n));
 		}
 		return o;
 	}

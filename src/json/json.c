@@ -207,7 +207,8 @@ char *td_json_mut_text(const yyjson_mut_val *v, size_t *ret_len)
 
 char *td_json_pretty(const yyjson_val *v)
 {
-	return own(yyjson_val_write_opts(v, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL, NULL, NULL));
+	return own(
+		yyjson_val_write_opts(v, YYJSON_WRITE_PRETTY | YYJSON_WRITE_ALLOW_INVALID_UNICODE, NULL, NULL, NULL));
 }
 
 // ---- building ----

@@ -167,12 +167,15 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 		yyjson_val *value = td_jget(op, "value");
 		if (!name || !path)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu: op and path are required", i);
-		bool is_add = !strcmp(name, "add"), is_replace = !strcmp(name, "replace"), is_test = !strcmp(name, "test");
+		bool is_add = !strcmp(name, "add"), is_replace = !strcmp(name, "replace"),
+		     is_test = !strcmp(name, "test");
 		bool is_move = !strcmp(name, "move"), is_copy = !strcmp(name, "copy"), done = false;
 		if ((is_add || is_replace || is_test) && !value)
-			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): value is required", i, name, path);
+			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): value is required", i, name,
+				       path);
 		if ((is_move || is_copy) && !from)
-			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): from is required", i, name, path);
+			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): from is required", i, name,
+				       path);
 		if (is_add || is_replace) {
 			yyjson_mut_val *v = yyjson_val_mut_copy(d, value);
 			fits = measure(v, depth_of(path), &bytes);
@@ -187,7 +190,8 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 			fits = !done || measure(v, depth_of(path), &bytes);
 			copied += is_copy ? bytes : 0;
 			if (copied > COPIED_MAX) // a few copies of copies would fill the memory
-				return td_fail(err, TD_INVALID, "JSON patch operation %zu (copy): more than %u bytes are copied", i,
+				return td_fail(err, TD_INVALID,
+					       "JSON patch operation %zu (copy): more than %u bytes are copied", i,
 					       COPIED_MAX);
 			if (done && fits) {
 				v = yyjson_mut_val_mut_copy(d, v);
@@ -201,8 +205,8 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu: unknown op \"%s\"", i, name);
 		}
 		if (!fits)
-			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): nested deeper than %d", i, name, path,
-				       TD_JSON_DEPTH);
+			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): nested deeper than %d", i,
+				       name, path, TD_JSON_DEPTH);
 		if (!done)
 			return td_fail(err, TD_CONFLICT, "JSON patch operation %zu (%s %s) %s", i, name, path,
 				       is_test ? "failed: the value differs" : "does not apply: no such path");

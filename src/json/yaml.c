@@ -1,4 +1,5 @@
-// YAML in (libyaml) and YAML out, with the scalar rules that Kubernetes users know (YAML 1.1 as sigs.k8s.io/yaml reads it).
+// YAML in (libyaml) and YAML out, with the scalar rules that Kubernetes users know (YAML 1.1 as sigs.k8s.io/yaml reads
+// it).
 #include "json/json.h"
 
 #include <errno.h>
@@ -85,7 +86,8 @@ static yyjson_mut_val *scalar(struct loader *l, const yaml_node_t *n)
 	static const char *const falses[] = {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", NULL};
 	const char *s = (const char *)n->data.scalar.value;
 	size_t len = n->data.scalar.length;
-	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 && n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 &&
+			  n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 	if (n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !tagged_str && strlen(s) == len) {
 		long long i;
 		double d;
@@ -129,7 +131,8 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 	for (yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
 		yaml_node_t *k = yaml_document_get_node(l->ydoc, p->key);
 		if (k->type != YAML_SCALAR_NODE) {
-			td_fail(l->err, TD_INVALID, "YAML line %zu: a key must be a plain value", k->start_mark.line + 1);
+			td_fail(l->err, TD_INVALID, "YAML line %zu: a key must be a plain value",
+				k->start_mark.line + 1);
 			return NULL;
 		}
 		yyjson_mut_val *v = load(l, p->value, depth + 1);
@@ -141,12 +144,14 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 			yyjson_mut_val *mk, *mv;
 			yyjson_mut_obj_foreach (v, i, max, mk, mv) {
 				if (!yyjson_mut_obj_get(obj, yyjson_mut_get_str(mk)))
-					td_jm_key_set(l->doc, obj, yyjson_mut_get_str(mk), yyjson_mut_val_mut_copy(l->doc, mv));
+					td_jm_key_set(l->doc, obj, yyjson_mut_get_str(mk),
+						      yyjson_mut_val_mut_copy(l->doc, mv));
 			}
 			continue;
 		}
 		if (yyjson_mut_obj_get(obj, key)) {
-			td_fail(l->err, TD_INVALID, "YAML line %zu: key \"%s\" is there twice", k->start_mark.line + 1, key);
+			td_fail(l->err, TD_INVALID, "YAML line %zu: key \"%s\" is there twice", k->start_mark.line + 1,
+				key);
 			return NULL;
 		}
 		td_jm_key_set(l->doc, obj, key, v);
@@ -209,9 +214,10 @@ int td_yaml_parse(const char *s, size_t len, struct td_json_list *ret, struct td
 
 static bool plain_ok(const char *s)
 {
-	static const char *const words[] = {"",      "~",   "null", "Null", "NULL", "true", "True", "TRUE", "false", "False",
-					    "FALSE", "yes", "Yes",  "YES",  "no",   "No",   "NO",   "on",   "On",    "ON",
-					    "off",   "Off", "OFF",  "y",    "Y",    "n",    "N",    NULL};
+	static const char *const words[] = {"",     "~",     "null",  "Null",  "NULL", "true", "True",
+					    "TRUE", "false", "False", "FALSE", "yes",  "Yes",  "YES",
+					    "no",   "No",    "NO",    "on",    "On",   "ON",   "off",
+					    "Off",  "OFF",   "y",     "Y",     "n",    "N",    NULL};
 	long long i;
 	double d;
 	if (word(s, words) || number(s, &i, &d) || strchr("-?:,[]{}#&*!|>'\"%@` .=<", s[0]))

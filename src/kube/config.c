@@ -1,5 +1,5 @@
-// Where the API is and who we are: kubeconfig files (merged as kubectl does: the first file that says something wins), or the
-// files a pod finds in /var/run/secrets. Inline certificates become memfds, so no key is ever written to a disk.
+// Where the API is and who we are: kubeconfig files (merged as kubectl does: the first file that says something wins),
+// or the files a pod finds in /var/run/secrets. Inline certificates become memfds, so no key is ever written to a disk.
 #include "base/file.h"
 #include "http/pki.h"
 #include "kube/internal.h"
@@ -78,7 +78,8 @@ static const char *top_str(const struct files *f, const char *key)
 }
 
 // The entry `name` of the list `list` ("clusters"), its body under `key` ("cluster").
-static yyjson_val *entry(const struct files *f, const char *list, const char *name, const char *key, const struct file **ret_file)
+static yyjson_val *entry(const struct files *f, const char *list, const char *name, const char *key,
+			 const struct file **ret_file)
 {
 	for (size_t i = 0; i < f->n; i++)
 		for (size_t d = 0; d < f->v[i].docs.n; d++) {
@@ -99,8 +100,8 @@ static char *resolve(const struct file *f, const char *path)
 }
 
 // A file named by `file_key`, or the base64 text under `data_key` (which wins, as in client-go) in a memfd.
-static int blob(const struct file *f, const yyjson_val *body, const char *file_key, const char *data_key, int *fd, char **ret,
-		struct td_error *err)
+static int blob(const struct file *f, const yyjson_val *body, const char *file_key, const char *data_key, int *fd,
+		char **ret, struct td_error *err)
 {
 	const char *data = td_jstr(body, data_key);
 	if (!data || !*data) {
@@ -124,27 +125,32 @@ static int from_files(const struct files *f, struct td_kube_config *c, struct td
 {
 	const char *path = f->v[0].path, *current = top_str(f, "current-context");
 	if (!current)
-		return td_fail(err, TD_INVALID, "kubeconfig %s: current-context is not set (kubectl config use-context NAME)", path);
+		return td_fail(err, TD_INVALID,
+			       "kubeconfig %s: current-context is not set (kubectl config use-context NAME)", path);
 	const struct file *ff = NULL;
 	yyjson_val *ctx = entry(f, "contexts", current, "context", &ff);
 	if (!ctx)
-		return td_fail(err, TD_INVALID, "kubeconfig %s: current-context \"%s\" is not among contexts", path, current);
+		return td_fail(err, TD_INVALID, "kubeconfig %s: current-context \"%s\" is not among contexts", path,
+			       current);
 	const char *cname = td_jstr_or(ctx, "cluster", ""), *uname = td_jstr_or(ctx, "user", "");
 	yyjson_val *cluster = entry(f, "clusters", cname, "cluster", &ff);
 	if (!cluster)
-		return td_fail(err, TD_INVALID, "kubeconfig %s: cluster \"%s\" of context \"%s\" is not among clusters", path, cname,
-			       current);
+		return td_fail(err, TD_INVALID, "kubeconfig %s: cluster \"%s\" of context \"%s\" is not among clusters",
+			       path, cname, current);
 	const char *server = td_jstr(cluster, "server");
 	if (!server || !(td_starts(server, "https://") || td_starts(server, "http://")))
-		return td_fail(err, TD_INVALID, "kubeconfig %s: server of cluster \"%s\" must be an http(s) URL", ff->path, cname);
+		return td_fail(err, TD_INVALID, "kubeconfig %s: server of cluster \"%s\" must be an http(s) URL",
+			       ff->path, cname);
 	if (td_jbool(cluster, "insecure-skip-tls-verify", false))
 		return td_fail(err, TD_UNSUPPORTED,
-			       "kubeconfig %s: insecure-skip-tls-verify of cluster \"%s\" is not supported; give certificate-authority",
+			       "kubeconfig %s: insecure-skip-tls-verify of cluster \"%s\" is not supported; give "
+			       "certificate-authority",
 			       ff->path, cname);
 	static const char *const no[] = {"proxy-url", "tls-server-name"};
 	for (size_t i = 0; i < TD_LEN(no); i++)
 		if (td_jstr_or(cluster, no[i], "")[0])
-			return td_fail(err, TD_UNSUPPORTED, "kubeconfig %s: %s of cluster \"%s\" is not supported", ff->path, no[i], cname);
+			return td_fail(err, TD_UNSUPPORTED, "kubeconfig %s: %s of cluster \"%s\" is not supported",
+				       ff->path, no[i], cname);
 	c->server = td_strdup(server);
 	for (size_t n = strlen(c->server); n && c->server[n - 1] == '/'; n--)
 		c->server[n - 1] = '\0';
@@ -155,19 +161,22 @@ static int from_files(const struct files *f, struct td_kube_config *c, struct td
 		return 0;
 	yyjson_val *user = entry(f, "users", uname, "user", &ff);
 	if (!user)
-		return td_fail(err, TD_INVALID, "kubeconfig %s: user \"%s\" of context \"%s\" is not among users", path, uname, current);
+		return td_fail(err, TD_INVALID, "kubeconfig %s: user \"%s\" of context \"%s\" is not among users", path,
+			       uname, current);
 	if (td_jget(user, "exec") || td_jget(user, "auth-provider"))
-		return td_fail(err, TD_UNSUPPORTED,
-			       "kubeconfig %s: user \"%s\" logs in by a plugin; give a token, tokenFile or client certificate", ff->path,
-			       uname);
+		return td_fail(
+			err, TD_UNSUPPORTED,
+			"kubeconfig %s: user \"%s\" logs in by a plugin; give a token, tokenFile or client certificate",
+			ff->path, uname);
 	r = blob(ff, user, "client-certificate", "client-certificate-data", &c->fds[1], &c->cert_file, err);
 	if (!r)
 		r = blob(ff, user, "client-key", "client-key-data", &c->fds[2], &c->key_file, err);
 	if (r)
 		return r;
 	if (!c->cert_file != !c->key_file)
-		return td_fail(err, TD_INVALID, "kubeconfig %s: user \"%s\" has a client-%s without its client-%s", ff->path, uname,
-			       c->cert_file ? "certificate" : "key", c->cert_file ? "key" : "certificate");
+		return td_fail(err, TD_INVALID, "kubeconfig %s: user \"%s\" has a client-%s without its client-%s",
+			       ff->path, uname, c->cert_file ? "certificate" : "key",
+			       c->cert_file ? "key" : "certificate");
 	// tokenFile wins over token, as in client-go.
 	c->token_file = resolve(ff, td_jstr(user, "tokenFile"));
 	const char *token = td_jstr(user, "token");
@@ -180,7 +189,8 @@ static int in_cluster(struct td_kube_config *c, struct td_error *err)
 {
 	const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
 	if (!host || !*host || !td_path_exists(IN_CLUSTER "/token"))
-		return td_fail(err, TD_INVALID, "no Kubernetes to talk to: give --kubeconfig or set KUBECONFIG (and this is not a pod)");
+		return td_fail(err, TD_INVALID,
+			       "no Kubernetes to talk to: give --kubeconfig or set KUBECONFIG (and this is not a pod)");
 	bool v6 = strchr(host, ':');
 	c->server = td_asprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port && *port ? port : "443");
 	c->ca_file = td_strdup(IN_CLUSTER "/ca.crt");
@@ -200,7 +210,8 @@ int td_kube_config_load(const char *kubeconfig, struct td_kube_config *ret, stru
 		td_auto_strv struct td_strv paths = {0};
 		td_strv_split(&paths, env, ':');
 		for (size_t i = 0; i < paths.n && !r; i++)
-			if (paths.n == 1 || td_path_exists(paths.v[i])) // in a list missing files are skipped, as kubectl does
+			if (paths.n == 1 ||
+			    td_path_exists(paths.v[i])) // in a list missing files are skipped, as kubectl does
 				r = load(&f, paths.v[i], err);
 		if (!r && !f.n)
 			r = td_fail(err, TD_INVALID, "no file of KUBECONFIG=%s exists", env);

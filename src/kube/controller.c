@@ -25,11 +25,11 @@ static void failed(const struct td_controller *c, int code, double by)
 static void measure(const struct td_controller *c, int code, int64_t took_ms)
 {
 	struct td_metrics *m = td_metrics_process();
-	td_metric_observe(
-		td_histogram(m, "tandem_reconcile_duration_seconds",
-			     "How long one look at one object took, in seconds; result: ok, or retry when it has to be tried again.",
-			     TD_LABELS("controller", "result"), NULL, 0),
-		(double)took_ms / 1000, TD_LABELS(c->name, code ? "retry" : "ok"));
+	td_metric_observe(td_histogram(m, "tandem_reconcile_duration_seconds",
+				       "How long one look at one object took, in seconds; result: ok, or retry when it "
+				       "has to be tried again.",
+				       TD_LABELS("controller", "result"), NULL, 0),
+			  (double)took_ms / 1000, TD_LABELS(c->name, code ? "retry" : "ok"));
 	if (code)
 		failed(c, code, 1);
 }

@@ -1,4 +1,5 @@
-// Events: a bounded line, one thread that writes, and a memory of what was said, so that a repeated event raises a count.
+// Events: a bounded line, one thread that writes, and a memory of what was said, so that a repeated event raises a
+// count.
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
@@ -68,12 +69,12 @@ static void said_free(struct td_recorder *r, struct said *s)
 
 static void counted(const char *type, const char *reason, const char *result)
 {
-	td_metric_add(
-		td_counter(td_metrics_process(), "tandem_events_total",
-			   "Events that this process had to tell, by reason; result: written, repeated (the count of an earlier one was "
-			   "raised), failed, or dropped (too many waited).",
-			   TD_LABELS("type", "reason", "result")),
-		1, TD_LABELS(type, reason, result));
+	td_metric_add(td_counter(td_metrics_process(), "tandem_events_total",
+				 "Events that this process had to tell, by reason; result: written, repeated (the "
+				 "count of an earlier one was "
+				 "raised), failed, or dropped (too many waited).",
+				 TD_LABELS("type", "reason", "result")),
+		      1, TD_LABELS(type, reason, result));
 }
 
 // The table is kept in order of first use: the oldest go first.
@@ -100,7 +101,8 @@ static int repeat(struct td_recorder *r, struct said *s, const struct note *n)
 static void publish(struct td_recorder *r, const struct note *n)
 {
 	int64_t now = td_mono_ms(&td_clock_system);
-	td_auto_free char *key = td_asprintf("%s/%s/%s\x1f%s\x1f%s\x1f%s", n->ns, n->name, n->uid, n->type, n->reason, n->message);
+	td_auto_free char *key =
+		td_asprintf("%s/%s/%s\x1f%s\x1f%s\x1f%s", n->ns, n->name, n->uid, n->type, n->reason, n->message);
 	struct said *s = NULL;
 	HASH_FIND_STR(r->said, key, s);
 	if (s && now - s->at < SAME_MS && repeat(r, s, n) == 0) {
@@ -228,8 +230,8 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 	return NULL;
 }
 
-void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type, const char *reason,
-	       const char *fmt, ...)
+void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type,
+	       const char *reason, const char *fmt, ...)
 {
 	if (!r || !r->started)
 		return;

@@ -81,8 +81,8 @@ bool td_health_live(int64_t now_mono_ms, struct td_buf *why)
 		if (took <= l->limit)
 			continue;
 		ok = false;
-		td_buf_printf(why, "loop %s: one turn has taken %lld s, at most %lld are allowed\n", l->name, (long long)(took / 1000),
-			      (long long)(l->limit / 1000));
+		td_buf_printf(why, "loop %s: one turn has taken %lld s, at most %lld are allowed\n", l->name,
+			      (long long)(took / 1000), (long long)(l->limit / 1000));
 	}
 	pthread_mutex_unlock(&all.lock);
 	return ok;
@@ -152,8 +152,10 @@ static void collect_informers(struct td_metrics *m)
 {
 	static const char *const label[] = {"resource", NULL};
 	struct td_metric *synced = td_gauge(m, "tandem_informer_synced",
-					    "1 when the cache of this resource holds its first complete list, else 0.", label),
-			 *objects = td_gauge(m, "tandem_informer_objects", "Objects in the cache of this resource.", label);
+					    "1 when the cache of this resource holds its first complete list, else 0.",
+					    label),
+			 *objects = td_gauge(m, "tandem_informer_objects", "Objects in the cache of this resource.",
+					     label);
 	td_metric_forget(synced, NULL);
 	td_metric_forget(objects, NULL);
 	struct counted *c, *before;
@@ -189,21 +191,26 @@ static void collect_process(struct td_metrics *m)
 	long rss = 0;
 	const char *p = td_file_read("/proc/self/stat", 4096, &b, NULL) ? NULL : strrchr(td_buf_str(&b), ')');
 	double hz = (double)sysconf(_SC_CLK_TCK);
-	if (p && sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu %*u %ld", &user, &sys,
-			&start, &rss) == 4) {
+	if (p &&
+	    sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu %*u %ld",
+		   &user, &sys, &start, &rss) == 4) {
 		int64_t boot = td_real_ms(&td_clock_system) - td_mono_ms(&td_clock_system);
-		td_metric_set(td_counter(m, "process_cpu_seconds_total", "Processor time that this process has used, in seconds.", NULL),
+		td_metric_set(td_counter(m, "process_cpu_seconds_total",
+					 "Processor time that this process has used, in seconds.", NULL),
 			      (double)(user + sys) / hz, NULL);
-		td_metric_set(td_gauge(m, "process_resident_memory_bytes", "Memory of this process that is in RAM, in bytes.", NULL),
+		td_metric_set(td_gauge(m, "process_resident_memory_bytes",
+				       "Memory of this process that is in RAM, in bytes.", NULL),
 			      (double)rss * (double)sysconf(_SC_PAGESIZE), NULL);
-		td_metric_set(td_gauge(m, "process_start_time_seconds", "When this process started, in seconds since 1970.", NULL),
+		td_metric_set(td_gauge(m, "process_start_time_seconds",
+				       "When this process started, in seconds since 1970.", NULL),
 			      (double)boot / 1000 + (double)start / hz, NULL);
 	}
 	struct rlimit l;
-	td_metric_set(td_gauge(m, "process_open_fds", "Files and sockets that this process has open.", NULL), open_files(), NULL);
+	td_metric_set(td_gauge(m, "process_open_fds", "Files and sockets that this process has open.", NULL),
+		      open_files(), NULL);
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0)
-		td_metric_set(td_gauge(m, "process_max_fds", "How many files and sockets this process may open.", NULL), (double)l.rlim_cur,
-			      NULL);
+		td_metric_set(td_gauge(m, "process_max_fds", "How many files and sockets this process may open.", NULL),
+			      (double)l.rlim_cur, NULL);
 }
 
 static void collect(void *ctx)
@@ -220,7 +227,8 @@ struct td_health {
 	struct td_cancel *stop;
 	pthread_t thread;
 };
-static pthread_mutex_t one_scrape = PTHREAD_MUTEX_INITIALIZER; // collectors forget and set: two at once would show half of it
+static pthread_mutex_t one_scrape =
+	PTHREAD_MUTEX_INITIALIZER; // collectors forget and set: two at once would show half of it
 
 static void say(struct td_http_x *x, bool ok, struct td_buf *why)
 {
@@ -266,14 +274,16 @@ int td_health_serve(const char *role, const char *listen, struct td_health **ret
 	if (!listen)
 		return 0;
 	const char *const at[] = {listen, NULL};
-	const struct td_http_server_opts o = {.listen = at, .handler = handle, .max_conns = CONNS_MAX, .idle_ms = 60000, .max_body = 1024};
+	const struct td_http_server_opts o = {
+		.listen = at, .handler = handle, .max_conns = CONNS_MAX, .idle_ms = 60000, .max_body = 1024};
 	struct td_http_server *server;
 	int r = td_http_server_new(&o, &server, err);
 	if (r)
 		return td_wrap(err, "--metrics %s", listen);
 	struct td_metrics *m = td_metrics_process();
-	td_metric_set(td_gauge(m, "tandem_build_info", "Always 1; the labels say which program this is.", TD_LABELS("role", "version")), 1,
-		      TD_LABELS(role, TD_VERSION));
+	td_metric_set(td_gauge(m, "tandem_build_info", "Always 1; the labels say which program this is.",
+			       TD_LABELS("role", "version")),
+		      1, TD_LABELS(role, TD_VERSION));
 	td_metrics_on_collect(m, collect, NULL);
 	struct td_health *h = td_calloc(1, sizeof(*h));
 	h->server = server;

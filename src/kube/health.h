@@ -1,8 +1,9 @@
-// What a role tells about itself over plain HTTP: /metrics, /livez, /readyz; and what the two answers are made of. One role per process:
-// all this is the process's, and thread-safe.
+// What a role tells about itself over plain HTTP: /metrics, /livez, /readyz; and what the two answers are made of. One
+// role per process: all this is the process's, and thread-safe.
 //
-// /livez is about us alone (does every loop make progress?): an API server or a Slurm that does not answer is no reason to be restarted.
-// /readyz: started, the Lease looked at (by roles that elect a leader; who stands in line is ready), every informer's first list in.
+// /livez is about us alone (does every loop make progress?): an API server or a Slurm that does not answer is no reason
+// to be restarted. /readyz: started, the Lease looked at (by roles that elect a leader; who stands in line is ready),
+// every informer's first list in.
 #pragma once
 
 #include "base/err.h"

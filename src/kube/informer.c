@@ -1,9 +1,10 @@
 // The reflector: LIST, then WATCH for ever, from one thread per informer.
 //
-// Lists are consistent reads (no resourceVersion): never older than the moment they were asked for. A list that is older than what we
-// have seen anyway (a member of the control plane that lags, or a store restored from a backup) is asked for again a few times and
-// only then believed. A relist is diffed against the store, so handlers see the deletions that the watch missed. A watch that was
-// cut goes on from the last resourceVersion seen; half a line is dropped, its event comes again.
+// Lists are consistent reads (no resourceVersion): never older than the moment they were asked for. A list that is
+// older than what we have seen anyway (a member of the control plane that lags, or a store restored from a backup) is
+// asked for again a few times and only then believed. A relist is diffed against the store, so handlers see the
+// deletions that the watch missed. A watch that was cut goes on from the last resourceVersion seen; half a line is
+// dropped, its event comes again.
 #include "kube/informer.h"
 
 #include "base/log.h"
@@ -88,7 +89,8 @@ struct td_informer *td_informer_free(struct td_informer *i)
 	return NULL;
 }
 
-void td_informer_on_change(struct td_informer *i, void (*fn)(void *ctx, struct td_object *old, struct td_object *now), void *ctx)
+void td_informer_on_change(struct td_informer *i, void (*fn)(void *ctx, struct td_object *old, struct td_object *now),
+			   void *ctx)
 {
 	if (i->started || i->n_handlers == TD_LEN(i->handlers))
 		abort(); // a programming error
@@ -96,7 +98,8 @@ void td_informer_on_change(struct td_informer *i, void (*fn)(void *ctx, struct t
 	i->handlers[i->n_handlers++].ctx = ctx;
 }
 
-void td_informer_add_index(struct td_informer *i, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values))
+void td_informer_add_index(struct td_informer *i, const char *name,
+			   void (*fn)(const struct td_object *o, struct td_strv *ret_values))
 {
 	td_kstore_add_index(i->store, name, fn);
 }
@@ -133,7 +136,8 @@ void td_informer_by_index(const struct td_informer *i, const char *index, const 
 
 static void count(const struct td_informer *i, const char *name, const char *help)
 {
-	td_metric_add(td_counter(td_metrics_process(), name, help, TD_LABELS("resource")), 1, TD_LABELS(i->gvr->resource));
+	td_metric_add(td_counter(td_metrics_process(), name, help, TD_LABELS("resource")), 1,
+		      TD_LABELS(i->gvr->resource));
 }
 
 // ---- changes ----
@@ -198,10 +202,11 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 	int r = td_kube_list(i->kube, i->gvr, i->ns, i->labels, i->fields, i->cancel, &l, err);
 	if (r)
 		return r;
-	count(i, "tandem_informer_lists_total", "Complete lists that the cache of this resource was filled from; more than one: a gap.");
+	count(i, "tandem_informer_lists_total",
+	      "Complete lists that the cache of this resource was filled from; more than one: a gap.");
 	if (td_rv_older(l.rv, i->rv) && ++*stale < STALE_TRIES)
-		return td_fail(err, TD_TRANSIENT, "the list of %s (%s) is older than what was seen before (%s)", i->gvr->resource, l.rv,
-			       i->rv);
+		return td_fail(err, TD_TRANSIENT, "the list of %s (%s) is older than what was seen before (%s)",
+			       i->gvr->resource, l.rv, i->rv);
 	bool restored = td_rv_older(l.rv, i->rv);
 	*stale = 0;
 	struct seen *seen __attribute__((cleanup(seen_done))) = NULL;
@@ -257,7 +262,8 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 	if (td_streq(type, "ERROR")) {
 		bool gone = td_jint(obj, "code", 0) == 410 || td_streq(td_jstr(obj, "reason"), "Expired") ||
 			    td_streq(td_jstr(obj, "reason"), "Gone");
-		return td_fail(&i->watch_err, gone ? TD_EXPIRED : TD_INTERNAL, "%s", td_jstr_or(obj, "message", "the watch failed"));
+		return td_fail(&i->watch_err, gone ? TD_EXPIRED : TD_INTERNAL, "%s",
+			       td_jstr_or(obj, "message", "the watch failed"));
 	}
 	if (td_streq(type, "BOOKMARK")) {
 		set_rv(i, td_jstr(obj, "metadata.resourceVersion"));
@@ -288,7 +294,8 @@ static int on_data(void *ctx, const char *p, size_t n)
 		const char *nl = memchr(p, '\n', n);
 		size_t part = nl ? (size_t)(nl - p) : n;
 		if (i->line.len + part > LINE_MAX_BYTES)
-			return i->watch_code = td_fail(&i->watch_err, TD_INTERNAL, "a watch event is longer than %u bytes", LINE_MAX_BYTES);
+			return i->watch_code = td_fail(&i->watch_err, TD_INTERNAL,
+						       "a watch event is longer than %u bytes", LINE_MAX_BYTES);
 		if (!nl) {
 			td_buf_add(&i->line, p, part);
 			return 0;
@@ -377,8 +384,10 @@ static void *run(void *arg)
 			break;
 		if (r)
 			note(i, &err);
-		need_list = r == TD_EXPIRED || r == TD_INTERNAL || r == TD_INVALID || r == TD_NOT_FOUND || r == TD_UNSUPPORTED;
-		// A watch that told something or lasted is a healthy one that ended; others must not come back in a tight loop.
+		need_list = r == TD_EXPIRED || r == TD_INTERNAL || r == TD_INVALID || r == TD_NOT_FOUND ||
+			    r == TD_UNSUPPORTED;
+		// A watch that told something or lasted is a healthy one that ended; others must not come back in a
+		// tight loop.
 		if (i->events != before || td_mono_ms(&td_clock_system) - start > 5000)
 			failures = 0;
 		else
@@ -400,14 +409,16 @@ int td_informer_start(struct td_informer *i, struct td_cancel *cancel, struct td
 	return 0;
 }
 
-int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms, struct td_cancel *cancel, struct td_error *err)
+int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms, struct td_cancel *cancel,
+		      struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	for (size_t k = 0; k < n; k++) {
 		while (!td_informer_synced(v[k])) {
 			int64_t left = end - td_mono_ms(&td_clock_system);
 			if (td_cancelled(cancel))
-				return td_fail(err, TD_CANCELLED, "cancelled while waiting for %s", v[k]->gvr->resource);
+				return td_fail(err, TD_CANCELLED, "cancelled while waiting for %s",
+					       v[k]->gvr->resource);
 			if (left <= 0) {
 				struct td_informer *i = v[k];
 				char why[sizeof(i->last_error)];
@@ -424,7 +435,8 @@ int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms
 	return 0;
 }
 
-int td_informers_fill(struct td_informer *const *v, size_t n, const char *meanwhile, struct td_cancel *cancel, struct td_error *err)
+int td_informers_fill(struct td_informer *const *v, size_t n, const char *meanwhile, struct td_cancel *cancel,
+		      struct td_error *err)
 {
 	for (;;) {
 		struct td_error e = TD_ERROR_INIT;

@@ -24,15 +24,17 @@ void td_kube_path(struct td_buf *b, const struct td_gvr *r, const char *ns, cons
 // Fills err from a reply that is not 2xx.
 int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *err);
 // A GET whose 2xx body is streamed; idle_ms as in td_http_call. A refusal becomes an error as for the verbs.
-int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms, int (*on_data)(void *ctx, const char *p, size_t n), void *ctx,
-		   struct td_cancel *c, struct td_error *err);
-// measure.c. The verb and the resource of a call, for labels; counts what came of it (status 0: no reply), or more bytes of a stream.
+int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms,
+		   int (*on_data)(void *ctx, const char *p, size_t n), void *ctx, struct td_cancel *c,
+		   struct td_error *err);
+// measure.c. The verb and the resource of a call, for labels; counts what came of it (status 0: no reply), or more
+// bytes of a stream.
 const char *td_kube_verb(const struct td_http_call *call, char *ret_resource, size_t n);
 void td_kube_counted(const struct td_http_call *call, int status, size_t bytes, int64_t took_ms);
 void td_kube_received(const struct td_http_call *call, size_t bytes);
 // One page of a list: *ret the page's document.
-int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, const char *cont,
-		      int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err);
+int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
+		      const char *cont, int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err);
 // "labelSelector=…&fieldSelector=…" with a leading '&' each; appends.
 void td_kube_selectors(struct td_buf *b, const char *labels, const char *fields);
 // a < b as numbers; false when either is no number (then nothing is known).

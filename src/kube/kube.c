@@ -12,8 +12,8 @@
 #define PAGE 500
 
 // With the identity of `c`; url, ca_file NULL: to its server.
-static int client(const struct td_kube_config *c, const char *url, const char *ca_file, int64_t timeout_ms, struct td_http_client **ret,
-		  struct td_error *err)
+static int client(const struct td_kube_config *c, const char *url, const char *ca_file, int64_t timeout_ms,
+		  struct td_http_client **ret, struct td_error *err)
 {
 	const struct td_http_client_opts o = {.base_url = url ? url : c->server,
 					      .ca_file = ca_file ? ca_file : c->ca_file,
@@ -44,8 +44,9 @@ int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *e
 	return 0;
 }
 
-int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms, const struct td_http_call *call,
-		    struct td_cancel *cancel, struct td_http_reply *ret, struct td_error *err)
+int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms,
+		    const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
+		    struct td_error *err)
 {
 	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
 	td_auto(td_http_client_free) struct td_http_client *http = NULL;
@@ -164,7 +165,8 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 	if (msg)
 		td_fail(err, code, "%s", msg);
 	else
-		td_fail(err, code, "HTTP %d: %.*s", r->status, (int)(r->body.len < 200 ? r->body.len : 200), td_buf_str(&r->body));
+		td_fail(err, code, "HTTP %d: %.*s", r->status, (int)(r->body.len < 200 ? r->body.len : 200),
+			td_buf_str(&r->body));
 	if (err) {
 		err->http = r->status;
 		err->detail = td_cause_kind_of(td_jstr(td_jget(root, "details.causes.[0]"), "reason"));
@@ -190,7 +192,8 @@ static int fault(const struct td_http_call *call, const char *when, struct td_er
 #define fault(call, when, err) 0
 #endif
 
-static int request(struct td_kube *k, struct td_http_call *call, struct td_cancel *c, struct td_http_reply *ret, struct td_error *err)
+static int request(struct td_kube *k, struct td_http_call *call, struct td_cancel *c, struct td_http_reply *ret,
+		   struct td_error *err)
 {
 	bool write = strcmp(call->method, "GET") != 0;
 	td_auto_reply struct td_http_reply reply = {0};
@@ -219,10 +222,11 @@ static int request(struct td_kube *k, struct td_http_call *call, struct td_cance
 	return 0;
 }
 
-int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body, size_t len,
-		struct td_cancel *c, struct td_json **ret, struct td_error *err)
+int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body,
+		size_t len, struct td_cancel *c, struct td_json **ret, struct td_error *err)
 {
-	struct td_http_call call = {.method = method, .path = path, .body = body, .body_len = len, .content_type = content_type};
+	struct td_http_call call = {
+		.method = method, .path = path, .body = body, .body_len = len, .content_type = content_type};
 	td_auto_reply struct td_http_reply reply = {0};
 	struct td_json *j = NULL;
 	int r = request(k, &call, c, &reply, err);
@@ -250,18 +254,22 @@ static int stream_data(void *ctx, const char *p, size_t n)
 	return s->on_data(s->ctx, p, n);
 }
 
-int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms, int (*on_data)(void *ctx, const char *p, size_t n), void *ctx,
-		   struct td_cancel *c, struct td_error *err)
+int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms,
+		   int (*on_data)(void *ctx, const char *p, size_t n), void *ctx, struct td_cancel *c,
+		   struct td_error *err)
 {
-	struct stream s = {k, on_data, ctx, {.method = "GET", .path = path, .on_data = stream_data, .ctx = &s, .idle_ms = idle_ms}};
+	struct stream s = {k,
+			   on_data,
+			   ctx,
+			   {.method = "GET", .path = path, .on_data = stream_data, .ctx = &s, .idle_ms = idle_ms}};
 	td_auto_reply struct td_http_reply reply = {0};
 	return request(k, &s.call, c, &reply, err);
 }
 
 // ---- verbs ----
 
-static int object_call(struct td_kube *k, const char *method, const char *path, const char *type, const char *body, size_t len,
-		       struct td_cancel *c, struct td_object **ret, struct td_error *err)
+static int object_call(struct td_kube *k, const char *method, const char *path, const char *type, const char *body,
+		       size_t len, struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	struct td_json *j = NULL;
 	int r = td_kube_raw(k, method, path, type, body, len, c, ret ? &j : NULL, err);
@@ -270,16 +278,16 @@ static int object_call(struct td_kube *k, const char *method, const char *path, 
 	return r;
 }
 
-int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, struct td_cancel *c, struct td_object **ret,
-		struct td_error *err)
+int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, struct td_cancel *c,
+		struct td_object **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, name, NULL);
 	return object_call(k, "GET", p.s, NULL, NULL, 0, c, ret, err);
 }
 
-int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, const char *cont,
-		      int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err)
+int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
+		      const char *cont, int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, NULL, NULL);
@@ -293,8 +301,8 @@ int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns,
 }
 
 // limit 0: everything in one reply.
-static int list_pages(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, int limit,
-		      struct td_cancel *c, struct td_objects *ret, struct td_error *err)
+static int list_pages(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
+		      int limit, struct td_cancel *c, struct td_objects *ret, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_auto_free char *cont = NULL;
@@ -321,8 +329,8 @@ static int list_pages(struct td_kube *k, const struct td_gvr *r, const char *ns,
 	return 0;
 }
 
-int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields, struct td_cancel *c,
-		 struct td_objects *ret, struct td_error *err)
+int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
+		 struct td_cancel *c, struct td_objects *ret, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	int code = list_pages(k, r, ns, labels, fields, PAGE, c, ret, &e);
@@ -334,8 +342,8 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 	return code;
 }
 
-int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj, struct td_cancel *c,
-		   struct td_object **ret, struct td_error *err)
+int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj,
+		   struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, NULL, NULL);
@@ -345,8 +353,9 @@ int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	return object_call(k, "POST", p.s, "application/json", body, len, c, ret, err);
 }
 
-int td_kube_patch(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource, enum td_patch type,
-		  const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret, struct td_error *err)
+int td_kube_patch(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
+		  enum td_patch type, const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret,
+		  struct td_error *err)
 {
 	static const char *const types[] = {"application/merge-patch+json", "application/json-patch+json",
 					    "application/strategic-merge-patch+json", "application/apply-patch+yaml"};
@@ -380,8 +389,8 @@ static void delete_options(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td
 	td_jm_str(d, o, "propagationPolicy", opts->propagation);
 }
 
-int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const struct td_delete *opts,
-		   struct td_cancel *c, struct td_error *err)
+int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name,
+		   const struct td_delete *opts, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, name, NULL);

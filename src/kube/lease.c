@@ -1,6 +1,7 @@
-// Leader election by a coordination.k8s.io Lease, as client-go does it: the lease's age is how long *we* have seen it unchanged, so no two
-// clocks are compared. A leader that could not renew for the renew deadline counts itself out, before others may take over. One that was
-// frozen meanwhile learns it from the first renewal after that: the Lease has another resourceVersion.
+// Leader election by a coordination.k8s.io Lease, as client-go does it: the lease's age is how long *we* have seen it
+// unchanged, so no two clocks are compared. A leader that could not renew for the renew deadline counts itself out,
+// before others may take over. One that was frozen meanwhile learns it from the first renewal after that: the Lease has
+// another resourceVersion.
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
@@ -74,7 +75,8 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 		return r;
 	if (r) {
 		r = write_lease(e, NULL, c, err);
-		return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "lease %s/%s was just taken", e->o->ns, e->o->name) : r;
+		return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "lease %s/%s was just taken", e->o->ns, e->o->name)
+				      : r;
 	}
 	const char *holder = td_jstr_or(cur->root, "spec.holderIdentity", "");
 	int64_t now = td_mono_ms(&td_clock_system);
@@ -96,7 +98,8 @@ static void show(const struct td_lease_opts *o, bool leads)
 {
 	td_auto_free char *name = td_asprintf("%s/%s", o->ns, o->name);
 	td_metric_set(td_gauge(td_metrics_process(), "tandem_leader",
-			       "1 while this process leads by this Lease (namespace/name), 0 while it stands in line behind another.",
+			       "1 while this process leads by this Lease (namespace/name), 0 while it stands in line "
+			       "behind another.",
 			       TD_LABELS("lease")),
 		      leads, TD_LABELS(name));
 }
@@ -104,7 +107,8 @@ static void show(const struct td_lease_opts *o, bool leads)
 static void failed(double by)
 {
 	td_metric_add(td_counter(td_metrics_process(), "tandem_lease_errors_total",
-				 "Tries to read or renew the Lease of this role that failed; another's being the leader is no failure.",
+				 "Tries to read or renew the Lease of this role that failed; another's being the "
+				 "leader is no failure.",
 				 NULL),
 		      by, NULL);
 }
@@ -147,8 +151,8 @@ static void release(struct elector *e)
 	if (!td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, enough, &cur, NULL) &&
 	    td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
-		(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), enough, NULL,
-				    NULL);
+		(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE,
+				    yyjson_mut_doc_get_root(d), enough, NULL, NULL);
 	}
 	td_cancel_fire(done);
 	pthread_join(t, NULL);
@@ -173,8 +177,8 @@ static void lose(struct renewal *w)
 	td_cancel_fire(w->inner);
 }
 
-// Ends the work at once when we are told to end and when the renewal is overdue, though the renewer be inside a request that nobody
-// answers, and though the whole process have been frozen meanwhile.
+// Ends the work at once when we are told to end and when the renewal is overdue, though the renewer be inside a request
+// that nobody answers, and though the whole process have been frozen meanwhile.
 static void *overdue(void *arg)
 {
 	struct renewal *w = arg;
@@ -184,7 +188,8 @@ static void *overdue(void *arg)
 			td_cancel_fire(w->inner);
 			return NULL;
 		}
-		int64_t left = __atomic_load_n(&w->renewed, __ATOMIC_ACQUIRE) + w->e->deadline - td_mono_ms(&td_clock_system);
+		int64_t left =
+			__atomic_load_n(&w->renewed, __ATOMIC_ACQUIRE) + w->e->deadline - td_mono_ms(&td_clock_system);
 		if (left < 0) {
 			lose(w);
 			return NULL;
@@ -255,7 +260,8 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 	td_auto(td_cancel_unref) struct td_cancel *inner = td_cancel_new();
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
 	struct td_loop *stopping = td_loop_new("the end of leadership", STOP_MS);
-	struct renewal w = {.e = &e, .outer = cancel, .inner = inner, .stop = stop, .stopping = stopping, .renewed = start};
+	struct renewal w = {
+		.e = &e, .outer = cancel, .inner = inner, .stop = stop, .stopping = stopping, .renewed = start};
 	show(o, true);
 	lead_until(start + e.deadline);
 	td_health_set("lease", NULL);
@@ -295,12 +301,13 @@ int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error
 
 int td_lease_check(const struct td_lease_opts *o, struct td_error *err)
 {
-	int64_t duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000, renew = o->renew_s > 0 ? o->renew_s * 1000 : duration * 2 / 3,
+	int64_t duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000,
+		renew = o->renew_s > 0 ? o->renew_s * 1000 : duration * 2 / 3,
 		retry = o->retry_s > 0 ? o->retry_s * 1000 : duration * 2 / 15;
 	if (duration > renew && renew > retry)
 		return 0;
-	return td_fail(
-		err, TD_INVALID,
-		"--lease-duration (%lld ms) must be longer than --renew-deadline (%lld ms), and that longer than --retry-period (%lld ms)",
-		(long long)duration, (long long)renew, (long long)retry);
+	return td_fail(err, TD_INVALID,
+		       "--lease-duration (%lld ms) must be longer than --renew-deadline (%lld ms), and that longer "
+		       "than --retry-period (%lld ms)",
+		       (long long)duration, (long long)renew, (long long)retry);
 }

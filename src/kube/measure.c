@@ -16,9 +16,12 @@ static void make(void)
 			      "Requests to Kubernetes by verb, resource and HTTP status; code \"none\": no reply came.",
 			      TD_LABELS("verb", "resource", "code"));
 	duration = td_histogram(m, "tandem_kube_request_duration_seconds",
-				"How long requests to Kubernetes took, in seconds, without watches.", TD_LABELS("verb"), NULL, 0);
-	sent = td_counter(m, "tandem_kube_sent_bytes_total", "Bytes of request bodies sent to Kubernetes.", TD_LABELS("verb"));
-	received = td_counter(m, "tandem_kube_received_bytes_total", "Bytes of reply bodies received from Kubernetes.", TD_LABELS("verb"));
+				"How long requests to Kubernetes took, in seconds, without watches.", TD_LABELS("verb"),
+				NULL, 0);
+	sent = td_counter(m, "tandem_kube_sent_bytes_total", "Bytes of request bodies sent to Kubernetes.",
+			  TD_LABELS("verb"));
+	received = td_counter(m, "tandem_kube_received_bytes_total", "Bytes of reply bodies received from Kubernetes.",
+			      TD_LABELS("verb"));
 }
 
 static void once(void)
@@ -39,11 +42,14 @@ const char *td_kube_verb(const struct td_http_call *call, char *ret_resource, si
 	const char *below = at + 2 < p.n && !strcmp(p.v[at], "namespaces") ? p.v[at + 2] : NULL;
 	if (below && strcmp(below, "finalize") != 0 && strcmp(below, "status") != 0) // else of the namespace itself
 		at += 2;
-	bool resource = at < p.n && (!strcmp(p.v[0], "api") || !strcmp(p.v[0], "apis")), name = at + 1 < p.n, sub = at + 2 < p.n;
-	snprintf(ret_resource, n, "%s%s%s", resource ? p.v[at] : "other", resource && sub ? "/" : "", resource && sub ? p.v[at + 2] : "");
+	bool resource = at < p.n && (!strcmp(p.v[0], "api") || !strcmp(p.v[0], "apis")), name = at + 1 < p.n,
+	     sub = at + 2 < p.n;
+	snprintf(ret_resource, n, "%s%s%s", resource ? p.v[at] : "other", resource && sub ? "/" : "",
+		 resource && sub ? p.v[at + 2] : "");
 	if (!strcmp(call->method, "GET"))
 		return strstr(query, "watch=1") ? "watch" : name || !resource ? "get" : "list";
-	static const char *const verbs[][2] = {{"POST", "create"}, {"PUT", "update"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
+	static const char *const verbs[][2] = {
+		{"POST", "create"}, {"PUT", "update"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
 	for (size_t i = 0; i < TD_LEN(verbs); i++)
 		if (!strcmp(call->method, verbs[i][0]))
 			return verbs[i][1];

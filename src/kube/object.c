@@ -18,15 +18,18 @@ const struct td_gvr td_statefulsets = {"apps", "v1", "statefulsets", "StatefulSe
 const struct td_gvr td_jobs = {"batch", "v1", "jobs", "Job", true};
 const struct td_gvr td_priorityclasses = {"scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", false};
 const struct td_gvr td_pdbs = {"policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", true};
-const struct td_gvr td_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+const struct td_gvr td_crds = {"apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition",
+			       false};
 const struct td_gvr td_roles_gvr = {"rbac.authorization.k8s.io", "v1", "roles", "Role", true};
 const struct td_gvr td_rolebindings = {"rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", true};
 const struct td_gvr td_clusterroles = {"rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false};
-const struct td_gvr td_clusterrolebindings = {"rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false};
+const struct td_gvr td_clusterrolebindings = {"rbac.authorization.k8s.io", "v1", "clusterrolebindings",
+					      "ClusterRoleBinding", false};
 const struct td_gvr td_endpoints = {"", "v1", "endpoints", "Endpoints", true};
 const struct td_gvr td_endpointslices = {"discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", true};
 const struct td_gvr td_resourceclaims = {"resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", true};
-const struct td_gvr td_resourceclaimtemplates = {"resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", true};
+const struct td_gvr td_resourceclaimtemplates = {"resource.k8s.io", "v1", "resourceclaimtemplates",
+						 "ResourceClaimTemplate", true};
 const struct td_gvr td_resourceslices = {"resource.k8s.io", "v1", "resourceslices", "ResourceSlice", false};
 const struct td_gvr td_deviceclasses = {"resource.k8s.io", "v1", "deviceclasses", "DeviceClass", false};
 const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters", "SlurmCluster", true};

@@ -1,6 +1,6 @@
-// The work queue. A key is in line at most once, and never with two workers at once: one that is added while it is worked on comes
-// back when that is done. Waiting is by one eventfd: whoever clears it looks again under the lock and, when more is left than it
-// took, raises it again, so no wake-up is lost and none is stored.
+// The work queue. A key is in line at most once, and never with two workers at once: one that is added while it is
+// worked on comes back when that is done. Waiting is by one eventfd: whoever clears it looks again under the lock and,
+// when more is left than it took, raises it again, so no wake-up is lost and none is stored.
 #include "base/heap.h"
 #include "kube/controller.h"
 #include "metrics/metrics.h"
@@ -30,8 +30,8 @@ struct td_queue {
 	int fd;
 	pthread_mutex_t lock; // guards everything below
 	struct item *items;
-	// Two lines, served in turns: keys whose own time came are work that was begun, and in a burst they would stand behind everything
-	// that is new: nothing would be finished before the last was begun.
+	// Two lines, served in turns: keys whose own time came are work that was begun, and in a burst they would stand
+	// behind everything that is new: nothing would be finished before the last was begun.
 	struct item *line, *due;
 	bool due_next;
 	struct td_heap later;
@@ -248,8 +248,8 @@ static struct {
 
 static struct td_metric *depth(void)
 {
-	return td_gauge(td_metrics_process(), "tandem_queue_depth", "Objects that wait to be looked at by this controller.",
-			TD_LABELS("controller"));
+	return td_gauge(td_metrics_process(), "tandem_queue_depth",
+			"Objects that wait to be looked at by this controller.", TD_LABELS("controller"));
 }
 
 static void collect(void *ctx)

@@ -32,7 +32,8 @@ static bool is_of(const struct td_object *s, const char *driver, const char *nod
 }
 
 // The newest generation of the slice's pool, and how many slices of it there are.
-static bool current(const struct td_objects *l, const struct td_object *s, const char *driver, const char *node, bool *ret_complete)
+static bool current(const struct td_objects *l, const struct td_object *s, const char *driver, const char *node,
+		    bool *ret_complete)
 {
 	const char *pool = td_jstr_or(s->root, "spec.pool.name", "");
 	long long newest = -1, have = 0, want = 0;
@@ -76,8 +77,8 @@ static int by_index(const void *a, const void *b)
 	return x->index != y->index ? (x->index < y->index ? -1 : 1) : by_name(a, b);
 }
 
-int td_dra_devices(const struct td_objects *slices, const char *driver, const char *node, const char *attribute, struct td_dra_devices *ret,
-		   struct td_error *err)
+int td_dra_devices(const struct td_objects *slices, const char *driver, const char *node, const char *attribute,
+		   struct td_dra_devices *ret, struct td_error *err)
 {
 	td_auto_dra struct td_dra_devices d = {.v = td_calloc(TD_DRA_DEVICES, sizeof(*d.v))};
 	bool any = false;
@@ -88,8 +89,9 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 			continue;
 		const char *pool = td_jstr_or(s->root, "spec.pool.name", "");
 		if (!complete)
-			return td_fail(err, TD_NOT_FOUND, "driver %s has not published all devices of pool %s on node %s yet", driver, pool,
-				       node);
+			return td_fail(err, TD_NOT_FOUND,
+				       "driver %s has not published all devices of pool %s on node %s yet", driver,
+				       pool, node);
 		any = true;
 		yyjson_val *x;
 		size_t k, n;
@@ -97,34 +99,36 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 			const char *name = td_jstr_or(x, "name", "");
 			yyjson_val *at = attribute ? attribute_of(x, attribute, driver) : NULL, *v = td_jkey(at, "int");
 			if (attribute && (!yyjson_is_int(v) || yyjson_get_sint(v) < 0))
-				return td_fail(
-					err, TD_INVALID,
-					"device %s of node %s has no integer attribute %s: set spec.devices[0].indexAttribute of the "
-					"SlurmCluster to one that driver %s publishes, or leave it out to count by name",
-					name, node, attribute, driver);
+				return td_fail(err, TD_INVALID,
+					       "device %s of node %s has no integer attribute %s: set "
+					       "spec.devices[0].indexAttribute of the "
+					       "SlurmCluster to one that driver %s publishes, or leave it out to count "
+					       "by name",
+					       name, node, attribute, driver);
 			if (d.n == TD_DRA_DEVICES)
-				return td_fail(err, TD_INVALID, "driver %s publishes more than %d devices on node %s", driver,
-					       TD_DRA_DEVICES, node);
+				return td_fail(err, TD_INVALID, "driver %s publishes more than %d devices on node %s",
+					       driver, TD_DRA_DEVICES, node);
 			d.v[d.n++] = (struct td_dra_device){pool, name, attribute ? yyjson_get_sint(v) : 0};
 		}
 	}
 	if (!any)
-		return td_fail(err, TD_NOT_FOUND, "driver %s publishes nothing on node %s: is its pod there running?", driver, node);
+		return td_fail(err, TD_NOT_FOUND, "driver %s publishes nothing on node %s: is its pod there running?",
+			       driver, node);
 	if (d.n)
 		qsort(d.v, d.n, sizeof(*d.v), by_name);
 	for (size_t i = 1; i < d.n; i++)
 		if (!strcmp(d.v[i].pool, d.v[i - 1].pool) && !strcmp(d.v[i].name, d.v[i - 1].name))
-			return td_fail(err, TD_INVALID, "driver %s publishes device %s of pool %s on node %s twice", driver, d.v[i].name,
-				       d.v[i].pool, node);
+			return td_fail(err, TD_INVALID, "driver %s publishes device %s of pool %s on node %s twice",
+				       driver, d.v[i].name, d.v[i].pool, node);
 	if (d.n && attribute)
 		qsort(d.v, d.n, sizeof(*d.v), by_index);
 	for (size_t i = 0; i < d.n; i++) {
 		if (attribute && d.v[i].index != (long long)i)
-			return td_fail(
-				err, TD_INVALID,
-				"attribute %s of the %zu devices on node %s is not 0 to %zu: device %s has %lld; Slurm's indexes have no "
-				"gaps, so use another attribute, or none to count by name",
-				attribute, d.n, node, d.n - 1, d.v[i].name, d.v[i].index);
+			return td_fail(err, TD_INVALID,
+				       "attribute %s of the %zu devices on node %s is not 0 to %zu: device %s has "
+				       "%lld; Slurm's indexes have no "
+				       "gaps, so use another attribute, or none to count by name",
+				       attribute, d.n, node, d.n - 1, d.v[i].name, d.v[i].index);
 		d.v[i].index = (long long)i;
 	}
 	*ret = d;

@@ -67,7 +67,8 @@ struct td_kstore *td_kstore_free(struct td_kstore *s)
 	return NULL;
 }
 
-void td_kstore_add_index(struct td_kstore *s, const char *name, void (*fn)(const struct td_object *o, struct td_strv *ret_values))
+void td_kstore_add_index(struct td_kstore *s, const char *name,
+			 void (*fn)(const struct td_object *o, struct td_strv *ret_values))
 {
 	if (s->n == TD_LEN(s->v))
 		abort(); // a programming error: indexes are chosen in code

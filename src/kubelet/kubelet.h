@@ -1,19 +1,21 @@
 // What the parts of the embedded kubelet share. One process, N virtual nodes.
 //
-// Threads: one per informer, 8 sync workers (a pod's key is never in two of them), 6 probe workers, one watch thread (exits and
-// deadlines), one heartbeat thread, one hosts worker, the HTTP server's and the gate's connection threads. No lock is held over I/O, except
-// gate's per-node writer lock, whose only job is to keep durable writes in order.
+// Threads: one per informer, 8 sync workers (a pod's key is never in two of them), 6 probe workers, one watch thread
+// (exits and deadlines), one heartbeat thread, one hosts worker, the HTTP server's and the gate's connection threads.
+// No lock is held over I/O, except gate's per-node writer lock, whose only job is to keep durable writes in order.
 //
 // Files
 //   main.c nodes.c metrics.[ch]   the role `kubelet`; its nodes' objects and heartbeats; what it shows
 //   watch.[ch] fakegpu.[ch]       ends of processes and deadlines, in one thread; device nodes of fake GPUs
 //   pods/pod.[ch] pods/record.c   a pod as it is run, the table of all, and what is on disk of them
-//   pods/sync.[ch]                one pod, one step; its parts are pods/admit.[ch] (does it fit), pods/start.c pods/stop.c pods/reap.c
+//   pods/sync.[ch]                one pod, one step; its parts are pods/admit.[ch] (does it fit), pods/start.c
+//   pods/stop.c pods/reap.c
 //                                 (a container's start and end), pods/probe.c (probes and hooks), pods/usage.c (disk)
 //   pods/status.[ch]              the status that the API is told
 //   pods/volumes.[ch] pods/files.[ch] pods/sources.c pods/env.[ch]   volumes, environment, and what both read
 //   pods/hosts.[ch] pods/resolv.c pods/security.[ch] pods/logfile.[ch]   names, rights, logs
-//   stream/stream.[ch]            what the API server relays: stream/logs.c stream/exec.c stream/attach.c, and stream/forward.c on
+//   stream/stream.[ch]            what the API server relays: stream/logs.c stream/exec.c stream/attach.c, and
+//   stream/forward.c on
 //                                 stream/spdy.[ch]
 #pragma once
 

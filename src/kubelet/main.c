@@ -1,6 +1,7 @@
 // The role `kubelet`: flags, wiring, order of start and stop.
 //
-// Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end, containers stay.
+// Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end,
+// containers stay.
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -29,10 +30,12 @@
 enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6 };
 
 static const char help[] =
-	"usage: tandem kubelet --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q --gpus N\n"
+	"usage: tandem kubelet --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q "
+	"--gpus N\n"
 	"                      --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
 	"                      [--log-level LEVEL]\n\n"
-	"The node agent of the embedded plane: the kubelet of N virtual nodes, and the gate in front of their devices.\n"
+	"The node agent of the embedded plane: the kubelet of N virtual nodes, and the gate in front of their "
+	"devices.\n"
 	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
 	"tandem-kubelet(8) says what each flag is.\n\n"
 	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
@@ -90,19 +93,22 @@ static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_err
 	opterr = 0;
 	optind = 1;
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		const char **to[] = {&o->kubeconfig, &o->home, &o->run, &o->id,          &o->images, &nodes,      &cpus,
-				     &o->memory,     &gpus,    &major,  &o->switch_name, &o->cidr,   &o->api_url, &o->metrics};
+		const char **to[] = {&o->kubeconfig,  &o->home, &o->run,     &o->id,     &o->images,
+				     &nodes,          &cpus,    &o->memory,  &gpus,      &major,
+				     &o->switch_name, &o->cidr, &o->api_url, &o->metrics};
 		if (c == F_HELP)
 			return td_fail(err, TD_OK, "help");
 		if (c == F_LOG) {
 			int level = td_log_level_parse(optarg);
 			if (level < 0)
-				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error", optarg);
+				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error",
+					       optarg);
 			td_log_init("kubelet", (enum td_log_level)level);
 			continue;
 		}
 		if (c < F_KUBECONFIG || c > F_METRICS)
-			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing", argv[optind - 1]);
+			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing",
+				       argv[optind - 1]);
 		*to[c - F_KUBECONFIG] = optarg;
 	}
 	if (optind < argc)
@@ -148,7 +154,9 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 		struct td_pod *p = all.v[i];
 		if (p->node != node)
 			continue;
-		bool same = h->job ? p->grant.job == h->job && (!h->start || !p->grant.start || p->grant.start == h->start) : false;
+		bool same =
+			h->job ? p->grant.job == h->job && (!h->start || !p->grant.start || p->grant.start == h->start)
+			       : false;
 		if ((same || (h->pod && !strcmp(p->uid, h->uid))) && td_pod_busy(p)) {
 			snprintf(why, n, "pod %s/%s still runs", p->ns, p->name);
 			return true;
@@ -161,7 +169,8 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 			pthread_mutex_unlock(&p->mu);
 			bool busy = false;
 			struct td_error e = TD_ERROR_INIT;
-			// A container that is gone has no processes; one that cannot be looked into is not known to be free.
+			// A container that is gone has no processes; one that cannot be looked into is not known to be
+			// free.
 			int r = id ? td_oci_busy(a->oci, id, sub, &busy, &e) : 0;
 			if (r && r != TD_NOT_FOUND) {
 				snprintf(why, n, "cannot look into %s: %s", id, e.msg);
@@ -191,7 +200,8 @@ static void holder_superseded(void *ctx, int node, uint64_t mask)
 	}
 }
 
-// A container's name stands right below our own cgroup, in every hierarchy: what lies deeper is the container's to name.
+// A container's name stands right below our own cgroup, in every hierarchy: what lies deeper is the container's to
+// name.
 static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
 {
 	struct td_kubelet *a = ctx;
@@ -215,7 +225,8 @@ static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_
 				continue;
 			if (p->slurmd && p->node == node)
 				return true;
-			snprintf(why, n, "pod %s/%s is no slurmd of this node: only Slurm's Prolog claims devices", p->ns, p->name);
+			snprintf(why, n, "pod %s/%s is no slurmd of this node: only Slurm's Prolog claims devices",
+				 p->ns, p->name);
 			return false;
 		}
 	}
@@ -240,8 +251,8 @@ static void on_service(void *ctx, struct td_object *old, struct td_object *now)
 static int parse_cidr(struct td_kubelet *a, struct td_error *err)
 {
 	int x, b, c, d, n = 0;
-	if (sscanf(a->o.cidr, "%d.%d.%d.%d/%d%n", &x, &b, &c, &d, &a->prefix, &n) != 5 || a->o.cidr[n] || x != 10 || b < 0 || b > 255 ||
-	    c != 0 || d != 1 || a->prefix != 16)
+	if (sscanf(a->o.cidr, "%d.%d.%d.%d/%d%n", &x, &b, &c, &d, &a->prefix, &n) != 5 || a->o.cidr[n] || x != 10 ||
+	    b < 0 || b > 255 || c != 0 || d != 1 || a->prefix != 16)
 		return td_fail(err, TD_INVALID, "--cidr %s: want 10.X.0.1/16", a->o.cidr);
 	a->subnet = b;
 	snprintf(a->gateway, sizeof(a->gateway), "10.%d.0.1", b);
@@ -250,19 +261,22 @@ static int parse_cidr(struct td_kubelet *a, struct td_error *err)
 
 static int make_dirs(struct td_kubelet *a, struct td_error *err)
 {
-	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes", "log/pods", "shared", "pods"};
-	// What containers made is for containers: files that all may read in there (a token, a Secret) and programs that become root
-	// are not for everybody on the machine, nor is the socket that is for every task. A mount needs no way through the directories
-	// above it. (`shared` is itself what pods see: the home is closed, local/up.c.)
-	char *closed[] = {td_asprintf("%s/agent", a->o.home), td_asprintf("%s/pods", a->o.home), td_asprintf("%s/nodes", a->o.home),
-			  td_asprintf("%s/nodes", a->o.run)};
+	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes",
+				    "log/pods",   "shared",     "pods"};
+	// What containers made is for containers: files that all may read in there (a token, a Secret) and programs
+	// that become root are not for everybody on the machine, nor is the socket that is for every task. A mount
+	// needs no way through the directories above it. (`shared` is itself what pods see: the home is closed,
+	// local/up.c.)
+	char *closed[] = {td_asprintf("%s/agent", a->o.home), td_asprintf("%s/pods", a->o.home),
+			  td_asprintf("%s/nodes", a->o.home), td_asprintf("%s/nodes", a->o.run)};
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(below_home) && !r; i++) {
 		td_auto_free char *d = td_asprintf("%s/%s", a->o.home, below_home[i]);
 		r = td_mkdir_p(d, 0755, err);
 	}
 	for (int i = 0; i < a->o.nodes && !r; i++) {
-		td_auto_free char *root = td_asprintf("%s/nodes/n%d/root", a->o.home, i), *run = td_asprintf("%s/nodes/n%d", a->o.run, i);
+		td_auto_free char *root = td_asprintf("%s/nodes/n%d/root", a->o.home, i),
+				  *run = td_asprintf("%s/nodes/n%d", a->o.run, i);
 		r = td_mkdir_p(root, 0755, err);
 		if (!r)
 			r = td_mkdir_p(run, 0755, err);
@@ -283,10 +297,13 @@ static int open_runtime(struct td_kubelet *a, struct td_error *err)
 		return td_fail(err, TD_INTERNAL, "read /proc/self/exe");
 	self[n] = '\0';
 	td_auto_free char *state = td_asprintf("%s/runc", a->o.run), *pods = td_asprintf("%s/pods", a->o.home),
-			  *cg = td_asprintf("/tandem-%s", a->o.id), *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
+			  *cg = td_asprintf("/tandem-%s", a->o.id),
+			  *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
 	if (!td_path_exists(init))
-		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run", init);
-	struct td_oci_opts o = {.state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = init, .self_path = self};
+		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run",
+			       init);
+	struct td_oci_opts o = {
+		.state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = init, .self_path = self};
 	return td_oci_new(&o, &a->oci, err);
 }
 
@@ -394,7 +411,8 @@ static int run_stream(void *ctx, struct td_error *err)
 static int run_sync(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
-	struct td_controller c = {.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
+	struct td_controller c = {
+		.name = "pods", .workers = SYNC_WORKERS, .queue = a->queue, .reconcile = td_pod_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
 static int run_held(void *ctx, struct td_error *err)
@@ -405,7 +423,8 @@ static int run_held(void *ctx, struct td_error *err)
 static int run_probes(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
-	struct td_controller c = {.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
+	struct td_controller c = {
+		.name = "probes", .workers = PROBE_WORKERS, .queue = a->probes, .reconcile = td_probe_sync, .ctx = a};
 	return td_controller_run(&c, a->cancel, err);
 }
 
@@ -418,8 +437,9 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	td_pod_table_all(a->table, &all);
 	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
 		td_queue_add(a->queue, all.v[i]->uid);
-	struct td_part parts[] = {{"gate", run_gate, a}, {"hosts", run_hosts, a}, {"stream", run_stream, a}, {"probes", run_probes, a},
-				  {"pods", run_sync, a}, {"nodes", run_nodes, a}, {"held", run_held, a}};
+	struct td_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a}, {"stream", run_stream, a},
+				  {"probes", run_probes, a}, {"pods", run_sync, a},   {"nodes", run_nodes, a},
+				  {"held", run_held, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
@@ -456,7 +476,9 @@ static void teardown(struct td_kubelet *a)
 
 int td_kubelet_main(int argc, char **argv)
 {
-	struct td_kubelet a = {.clock = &td_clock_system, .hooks_mu = PTHREAD_MUTEX_INITIALIZER, .hooks_idle = PTHREAD_COND_INITIALIZER};
+	struct td_kubelet a = {.clock = &td_clock_system,
+			       .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
+			       .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
 	td_log_init("kubelet", TD_LOG_INFO);
 	for (int i = 1; i < argc; i++)
@@ -473,7 +495,8 @@ int td_kubelet_main(int argc, char **argv)
 	td_cancel_on_signals(a.cancel);
 	struct td_health *health;
 	td_health_set("start", "it takes over what runs, and fills its caches");
-	// To who watches, the nodes' agent, as on a cluster: alerts and dashboard know one name for whatever has a gate.
+	// To who watches, the nodes' agent, as on a cluster: alerts and dashboard know one name for whatever has a
+	// gate.
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)
 		r = setup(&a, &err);

@@ -29,11 +29,12 @@ static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
 static void collect(void *ctx)
 {
 	struct td_metrics *m = td_metrics_process();
-	struct td_metric *pods = td_gauge(
-				 m, "tandem_agent_pods",
-				 "Pods on this agent's nodes: starting, running (a container runs), stopping, ended (not removed yet).",
-				 TD_LABELS("state")),
-			 *ctrs = td_gauge(m, "tandem_agent_containers", "Containers of these pods by state.", TD_LABELS("state"));
+	struct td_metric *pods = td_gauge(m, "tandem_agent_pods",
+					  "Pods on this agent's nodes: starting, running (a container runs), stopping, "
+					  "ended (not removed yet).",
+					  TD_LABELS("state")),
+			 *ctrs = td_gauge(m, "tandem_agent_containers", "Containers of these pods by state.",
+					  TD_LABELS("state"));
 	size_t n_pods[TD_LEN(pod_states)] = {0}, n_ctrs[TD_LEN(ctr_states)] = {0};
 	pthread_mutex_lock(&live.lock);
 	struct td_kubelet *a = live.a;

@@ -17,7 +17,8 @@ enum { BEAT_MS = 10000, LEASE_S = 40, STATUS_MS = 300000, RETRY_MS = 500 };
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
 {
 	long long n;
-	if (!name || name[0] != 'n' || !td_parse_i64(name + 1, &n) || n < 0 || n >= a->o.nodes || (name[1] == '0' && name[2]))
+	if (!name || name[0] != 'n' || !td_parse_i64(name + 1, &n) || n < 0 || n >= a->o.nodes ||
+	    (name[1] == '0' && name[2]))
 		return -1;
 	return (int)n;
 }
@@ -31,7 +32,8 @@ static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, c
 	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
 }
 
-// The rest, as --node-labels of a kubelet, once: who takes a node out of the pool by its label finds it out of the pool tomorrow.
+// The rest, as --node-labels of a kubelet, once: who takes a node out of the pool by its label finds it out of the pool
+// tomorrow.
 static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
 {
 	char block[16], rack[16];
@@ -75,8 +77,8 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	resources(a, d, o);
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
 	v = yyjson_mut_arr_add_obj(d, arr);
-	// Every virtual node is this machine: its address on the pod switch, which pods reach and on which hostNetwork pods listen. An
-	// address per node would lead to the same sockets.
+	// Every virtual node is this machine: its address on the pod switch, which pods reach and on which hostNetwork
+	// pods listen. An address per node would lead to the same sockets.
 	td_jm_str(d, v, "type", "InternalIP");
 	td_jm_str(d, v, "address", a->gateway);
 	v = yyjson_mut_arr_add_obj(d, arr);
@@ -99,13 +101,20 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 		 .reason = "KubeletHasSufficientPID",
 		 .message = "kubelet has sufficient PID available",
 		 .heartbeat = true},
-		{.type = "Ready", .status = "True", .reason = "KubeletReady", .message = "the node agent is running", .heartbeat = true},
+		{.type = "Ready",
+		 .status = "True",
+		 .reason = "KubeletReady",
+		 .message = "the node agent is running",
+		 .heartbeat = true},
 	};
 	for (size_t i = 0; i < TD_LEN(conditions); i++)
 		td_condition_add(d, arr, td_jget(live, "status.conditions"), &conditions[i], td_real_ms(a->clock));
 	v = td_jm_obj(d, o, "status.nodeInfo");
 	td_jm_str(d, v, "operatingSystem", "linux");
-	td_jm_str(d, v, "architecture", !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine);
+	td_jm_str(d, v, "architecture",
+		  !strcmp(u.machine, "x86_64")    ? "amd64"
+		  : !strcmp(u.machine, "aarch64") ? "arm64"
+						  : u.machine);
 	td_jm_str(d, v, "kernelVersion", u.release);
 	td_jm_str(d, v, "osImage", "Tandem virtual node");
 	td_jm_str(d, v, "containerRuntimeVersion", "tandem://" TD_VERSION);
@@ -179,7 +188,8 @@ static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_erro
 	return r == TD_EXISTS ? 0 : r;
 }
 
-// As the API shows it. A node that somebody deleted, or that was found silent while we were away, is to be told of anew.
+// As the API shows it. A node that somebody deleted, or that was found silent while we were away, is to be told of
+// anew.
 static bool shown_ready(struct td_kubelet *a, int i)
 {
 	char name[16];
@@ -198,7 +208,8 @@ int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_er
 			int64_t now = td_mono_ms(a->clock);
 			if (td_informer_synced(a->nodes) && !shown_ready(a, i)) {
 				next[i] = 0;
-				soon = true; // look again: what is written below may be overruled by who has not seen the heartbeat yet
+				soon = true; // look again: what is written below may be overruled by who has not seen
+					     // the heartbeat yet
 			}
 			// The heartbeat first: with an old one the status would be overruled.
 			int r = beat(a, i, c, &e);

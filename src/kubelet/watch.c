@@ -10,7 +10,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
-// An exit waits for `key`, a deadline for `cancel`. Owned by the watch's list; a deadline also has its holder's pointer.
+// An exit waits for `key`, a deadline for `cancel`. Owned by the watch's list; a deadline also has its holder's
+// pointer.
 struct td_deadline {
 	struct td_watch *w;
 	int fd;
@@ -76,7 +77,8 @@ int td_watch_new(struct td_queue *queue, struct td_watch **ret, struct td_error 
 	w->ep = epoll_create1(EPOLL_CLOEXEC);
 	w->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
-	if (w->ep < 0 || w->stop < 0 || epoll_ctl(w->ep, EPOLL_CTL_ADD, w->stop, &ev) < 0 || pthread_create(&w->thread, NULL, run, w)) {
+	if (w->ep < 0 || w->stop < 0 || epoll_ctl(w->ep, EPOLL_CTL_ADD, w->stop, &ev) < 0 ||
+	    pthread_create(&w->thread, NULL, run, w)) {
 		int e = errno;
 		close(w->ep);
 		close(w->stop);

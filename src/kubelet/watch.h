@@ -1,4 +1,5 @@
-// One thread that waits: for processes to end (then a key goes into the work queue) and for deadlines (then a cancel fires).
+// One thread that waits: for processes to end (then a key goes into the work queue) and for deadlines (then a cancel
+// fires).
 #pragma once
 
 #include "base/cancel.h"

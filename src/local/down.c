@@ -71,8 +71,8 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 	return 0;
 }
 
-// Volumes (tmpfs, subPath) are mounted below the home by the kubelet: whatever is still mounted there goes, the last one
-// first.
+// Volumes (tmpfs, subPath) are mounted below the home by the kubelet: whatever is still mounted there goes, the last
+// one first.
 static int unmount_below(const char *dir, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};

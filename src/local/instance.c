@@ -136,7 +136,8 @@ int td_instance_lock(const struct td_instance *i, struct td_cancel *c, int *ret_
 					       : td_fail_errno(err, TD_INTERNAL, errno, "open %s", i->home);
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 			struct stat held, now;
-			if (fstat(fd, &held) < 0 || stat(i->home, &now) < 0 || held.st_ino != now.st_ino || held.st_dev != now.st_dev)
+			if (fstat(fd, &held) < 0 || stat(i->home, &now) < 0 || held.st_ino != now.st_ino ||
+			    held.st_dev != now.st_dev)
 				continue; // who held it removed the directory (and another made it again)
 			*ret_fd = fd;
 			fd = -1;
@@ -164,7 +165,8 @@ static bool subnet_free(int subnet, const char *own_switch)
 		if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || td_streq(a->ifa_name, own_switch))
 			continue;
 		uint32_t ip = ntohl(((struct sockaddr_in *)(void *)a->ifa_addr)->sin_addr.s_addr);
-		uint32_t mask = a->ifa_netmask ? ntohl(((struct sockaddr_in *)(void *)a->ifa_netmask)->sin_addr.s_addr) : ~0u;
+		uint32_t mask =
+			a->ifa_netmask ? ntohl(((struct sockaddr_in *)(void *)a->ifa_netmask)->sin_addr.s_addr) : ~0u;
 		uint32_t ours = (10u << 24) | ((uint32_t)subnet << 16), m = mask & 0xffff0000u;
 		if ((ip & m) == (ours & m))
 			ok = false;
@@ -178,7 +180,8 @@ static bool port_free(int port)
 	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int one = 1;
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY)};
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY)};
 	return fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
 }
 
@@ -250,14 +253,16 @@ static bool row_free(int port)
 
 static int pick_row(const struct claims *c, int field, bool keep, int *port, struct td_error *err)
 {
-	if (*port && (*port - METRICS_FIRST) % METRICS_ROW == 0 && !claimed(c, field, *port) && (keep || row_free(*port)))
+	if (*port && (*port - METRICS_FIRST) % METRICS_ROW == 0 && !claimed(c, field, *port) &&
+	    (keep || row_free(*port)))
 		return 0;
 	for (int p = METRICS_FIRST; p + METRICS_ROW <= METRICS_LAST; p += METRICS_ROW)
 		if (!claimed(c, field, p) && row_free(p)) {
 			*port = p;
 			return 0;
 		}
-	return td_fail(err, TD_INTERNAL, "no %d free TCP ports in a row from %d to %d", METRICS_ROW, METRICS_FIRST, METRICS_LAST);
+	return td_fail(err, TD_INTERNAL, "no %d free TCP ports in a row from %d to %d", METRICS_ROW, METRICS_FIRST,
+		       METRICS_LAST);
 }
 
 static int pick_port(const struct claims *c, int field, bool keep, int first, int last, int *port, struct td_error *err)
@@ -288,7 +293,8 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 		while (s <= SUBNET_LAST && (claimed(&c, 0, s) || !subnet_free(s, sw)))
 			s++;
 		if (s > SUBNET_LAST)
-			return td_fail(err, TD_INTERNAL, "no free network from 10.%d.0.0/16 to 10.%d.0.0/16", SUBNET_FIRST, SUBNET_LAST);
+			return td_fail(err, TD_INTERNAL, "no free network from 10.%d.0.0/16 to 10.%d.0.0/16",
+				       SUBNET_FIRST, SUBNET_LAST);
 		i->subnet = s;
 	}
 	bool keep = roles_run(i);
@@ -303,11 +309,13 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 		while (k < TD_LEN(local_use) && (claimed(&c, 4, local_use[k]) || !major_free(local_use[k])))
 			k++;
 		if (k == TD_LEN(local_use))
-			return td_fail(err, TD_INTERNAL, "no character device major for local use is free (/proc/devices)");
+			return td_fail(err, TD_INTERNAL,
+				       "no character device major for local use is free (/proc/devices)");
 		i->device_major = local_use[k];
 	}
 	td_auto_free char *path = td_asprintf("%s/claim", i->run),
-			  *text = td_asprintf("%d %d %d %d %d\n", i->subnet, i->api_port, i->knock_port, i->metrics_port, i->device_major);
+			  *text = td_asprintf("%d %d %d %d %d\n", i->subnet, i->api_port, i->knock_port,
+					      i->metrics_port, i->device_major);
 	return td_file_write(path, text, strlen(text), 0644, err);
 }
 
@@ -324,7 +332,8 @@ static unsigned long long start_ticks(pid_t pid)
 	char state = 'Z';
 	long threads = 0;
 	if (!p ||
-	    sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state, &threads, &t) != 3 ||
+	    sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state,
+		   &threads, &t) != 3 ||
 	    (state == 'Z' && threads <= 1))
 		return 0;
 	return t;

@@ -1,7 +1,7 @@
 // tandem supervise: starts, restarts and adopts the embedded roles. No logic beyond that.
 //
-// A role that ends is started again after a back-off (0, 0.2, 0.4 … 5 s; a minute of life resets it). A supervise that was killed
-// leaves the roles running; the next one finds them by their pid files and watches them by pidfd.
+// A role that ends is started again after a back-off (0, 0.2, 0.4 … 5 s; a minute of life resets it). A supervise that
+// was killed leaves the roles running; the next one finds them by their pid files and watches them by pidfd.
 #include "local/supervise.h"
 
 #include "base/clock.h"
@@ -34,7 +34,8 @@ static void watch(struct child *c, pid_t pid, int64_t now)
 
 static void start(const struct td_instance *i, struct child *c, int64_t now)
 {
-	td_auto_free char *log = td_instance_path(i, "log/%s.log", c->role->name), *pf = td_role_pidfile(i, c->role->name);
+	td_auto_free char *log = td_instance_path(i, "log/%s.log", c->role->name),
+			  *pf = td_role_pidfile(i, c->role->name);
 	struct td_error err = TD_ERROR_INIT;
 	pid_t pid;
 	if (td_spawn(c->role->argv.v, NULL, log, &pid, &err)) {

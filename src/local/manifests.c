@@ -16,8 +16,9 @@ const char *td_manifests_text(size_t *ret_len)
 
 static const struct td_gvr *gvr_of(const char *kind)
 {
-	static const struct td_gvr *const known[] = {&td_namespaces,      &td_configmaps, &td_slurmclusters, &td_nodesets,
-						     &td_serviceaccounts, &td_roles_gvr,  &td_rolebindings};
+	static const struct td_gvr *const known[] = {&td_namespaces,  &td_configmaps,      &td_slurmclusters,
+						     &td_nodesets,    &td_serviceaccounts, &td_roles_gvr,
+						     &td_rolebindings};
 	for (size_t k = 0; k < TD_LEN(known); k++)
 		if (td_streq(known[k]->kind, kind))
 			return known[k];
@@ -29,7 +30,8 @@ static int create(struct td_kube *k, const struct td_gvr *g, yyjson_val *v, stru
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
 	for (int tries = 0;; tries++) {
-		int r = td_kube_create(k, g, td_jstr(v, "metadata.namespace"), yyjson_mut_doc_get_root(d), c, NULL, err);
+		int r = td_kube_create(k, g, td_jstr(v, "metadata.namespace"), yyjson_mut_doc_get_root(d), c, NULL,
+				       err);
 		if (r == TD_EXISTS)
 			return 0;
 		if ((r != TD_NOT_FOUND && r != TD_UNCERTAIN && r != TD_TRANSIENT) || tries == 50)
@@ -47,8 +49,8 @@ int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *
 		if (!crd)
 			return td_fail(err, TD_INTERNAL, "kind %s has no CRD in this binary", kinds[i]);
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(crd));
-		int r = td_kube_patch(k, &td_crds, NULL, td_jstr(td_json_root(crd), "metadata.name"), NULL, TD_PATCH_APPLY,
-				      yyjson_mut_doc_get_root(d), c, NULL, err);
+		int r = td_kube_patch(k, &td_crds, NULL, td_jstr(td_json_root(crd), "metadata.name"), NULL,
+				      TD_PATCH_APPLY, yyjson_mut_doc_get_root(d), c, NULL, err);
 		if (r)
 			return td_wrap(err, "applying the CRD of %s", kinds[i]);
 	}
@@ -62,7 +64,8 @@ int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *
 		yyjson_val *v = td_json_root(docs.v[i]);
 		const struct td_gvr *g = gvr_of(td_jstr(v, "kind"));
 		if (!g)
-			return td_fail(err, TD_INTERNAL, "deploy/embedded.yaml: kind %s is not expected there", td_jstr_or(v, "kind", "?"));
+			return td_fail(err, TD_INTERNAL, "deploy/embedded.yaml: kind %s is not expected there",
+				       td_jstr_or(v, "kind", "?"));
 		if ((r = create(k, g, v, c, err)))
 			return r;
 	}

@@ -6,6 +6,6 @@
 
 // The YAML text as it stands in deploy/embedded.yaml (what `tandem up --dry-run -o yaml` prints).
 const char *td_manifests_text(size_t *ret_len);
-// Applies Tandem's CRDs (server-side apply, manager tandem-up) and creates each manifest object that is not there; existing ones are left
-// as their users made them.
+// Applies Tandem's CRDs (server-side apply, manager tandem-up) and creates each manifest object that is not there;
+// existing ones are left as their users made them.
 int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *err);

@@ -10,19 +10,20 @@
 static int kubeconfig(const struct td_instance *i, const char *user, struct td_error *err)
 {
 	td_auto_free char *path = td_instance_kubeconfig(i, user);
-	td_auto_free char *text = td_asprintf("apiVersion: v1\n"
-					      "kind: Config\n"
-					      "current-context: tandem\n"
-					      "clusters:\n"
-					      "- name: tandem\n"
-					      "  cluster: {server: \"https://127.0.0.1:%d\", certificate-authority: %s/pki/ca.crt}\n"
-					      "users:\n"
-					      "- name: %s\n"
-					      "  user: {client-certificate: %s/pki/%s.crt, client-key: %s/pki/%s.key}\n"
-					      "contexts:\n"
-					      "- name: tandem\n"
-					      "  context: {cluster: tandem, user: %s, namespace: default}\n",
-					      i->api_port, i->home, user, i->home, user, i->home, user, user);
+	td_auto_free char *text =
+		td_asprintf("apiVersion: v1\n"
+			    "kind: Config\n"
+			    "current-context: tandem\n"
+			    "clusters:\n"
+			    "- name: tandem\n"
+			    "  cluster: {server: \"https://127.0.0.1:%d\", certificate-authority: %s/pki/ca.crt}\n"
+			    "users:\n"
+			    "- name: %s\n"
+			    "  user: {client-certificate: %s/pki/%s.crt, client-key: %s/pki/%s.key}\n"
+			    "contexts:\n"
+			    "- name: tandem\n"
+			    "  context: {cluster: tandem, user: %s, namespace: default}\n",
+			    i->api_port, i->home, user, i->home, user, i->home, user, user);
 	td_auto_buf struct td_buf old = {0};
 	if (!td_file_read(path, 1 << 20, &old, NULL) && td_streq(td_buf_str(&old), text))
 		return 0;
@@ -34,7 +35,8 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 	td_auto_free char *dir = td_instance_path(i, "pki"), *kube = td_instance_path(i, "kubeconfig"),
 			  *sa = td_instance_path(i, "pki/sa.key");
 	int r;
-	if ((r = td_mkdir_p(dir, 0700, err)) || (r = td_mkdir_p(kube, 0700, err)) || (r = td_pki_ca_ensure(dir, "tandem", err)))
+	if ((r = td_mkdir_p(dir, 0700, err)) || (r = td_mkdir_p(kube, 0700, err)) ||
+	    (r = td_pki_ca_ensure(dir, "tandem", err)))
 		return r;
 	if (!td_path_exists(sa)) {
 		unsigned char key[32];
@@ -52,7 +54,8 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 				    "kubernetes.default.svc",
 				    "kubernetes.default.svc.cluster.local",
 				    NULL};
-	const struct td_pki_cert server = {.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 3650};
+	const struct td_pki_cert server = {
+		.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 3650};
 	if ((r = td_pki_issue(dir, &server, err)))
 		return r;
 	static const char *const users[] = {"admin", "kubelet", "operator", "bridge", "controllers"};

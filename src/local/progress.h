@@ -10,8 +10,10 @@ struct td_progress {
 	char what[80];
 };
 void td_progress_init(struct td_progress *p);
-void td_progress_step(struct td_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // begins a step
-void td_progress_bar(struct td_progress *p, int percent, const char *note);                               // within a step
-void td_progress_done(struct td_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // "" keeps the step's text
+void td_progress_step(struct td_progress *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));                              // begins a step
+void td_progress_bar(struct td_progress *p, int percent, const char *note); // within a step
+void td_progress_done(struct td_progress *p, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3))); // "" keeps the step's text
 void td_progress_fail(struct td_progress *p);
 double td_progress_total_s(const struct td_progress *p);

@@ -53,7 +53,8 @@ static void add_log_error(const struct td_start *s, const char *role, struct td_
 			last = mark + strlen(" ERROR ");
 	}
 	if (last)
-		td_fail(err, err->code, "%s does not start: %s", role, td_starts(last, role) ? last + strlen(role) + 2 : last);
+		td_fail(err, err->code, "%s does not start: %s", role,
+			td_starts(last, role) ? last + strlen(role) + 2 : last);
 }
 
 int td_start_api(const struct td_start *s, struct td_error *err)
@@ -65,7 +66,8 @@ int td_start_api(const struct td_start *s, struct td_error *err)
 		if (!r || r == TD_CANCELLED)
 			return r;
 		if (last || td_mono_ms(&td_clock_system) > end) {
-			r = last ? stopped(s, err) : td_wrap(err, "the API server at %s is not ready", td_kube_server(s->kube));
+			r = last ? stopped(s, err)
+				 : td_wrap(err, "the API server at %s is not ready", td_kube_server(s->kube));
 			add_log_error(s, "apiserver", err);
 			return r;
 		}
@@ -94,13 +96,15 @@ int td_start_nodes(const struct td_start *s, struct td_error *err)
 		if (r == TD_CANCELLED)
 			return r;
 		for (size_t j = 0; j < l.n; j++)
-			ready += td_condition_true(l.v[j]->root, "Ready") && renewed(&leases, l.v[j]->name, s->since_ms);
+			ready +=
+				td_condition_true(l.v[j]->root, "Ready") && renewed(&leases, l.v[j]->name, s->since_ms);
 		if (!r && ready >= s->instance->nodes)
 			return 0;
 		if (last)
 			return stopped(s, err);
 		if (late(s))
-			return td_fail(err, TD_TRANSIENT, "%d of %d nodes are ready: see the kubelet's log, and `tandem status`", ready,
+			return td_fail(err, TD_TRANSIENT,
+				       "%d of %d nodes are ready: see the kubelet's log, and `tandem status`", ready,
 				       s->instance->nodes);
 		td_cancel_wait(s->cancel, 20);
 	}
@@ -114,8 +118,8 @@ int td_start_forget_slurm(const struct td_start *s, struct td_error *err)
 		td_auto_free char *path = td_asprintf("status.%s", counts[j]);
 		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
 	}
-	int r = td_kube_patch(s->kube, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), s->cancel, NULL,
-			      err);
+	int r = td_kube_patch(s->kube, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE,
+			      yyjson_mut_doc_get_root(d), s->cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
@@ -135,9 +139,10 @@ int td_start_slurm(const struct td_start *s, struct td_error *err)
 		if (last)
 			return stopped(s, err);
 		if (late(s))
-			return td_fail(err, TD_TRANSIENT,
-				       "%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`", idle + alloc,
-				       s->instance->nodes);
+			return td_fail(
+				err, TD_TRANSIENT,
+				"%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`",
+				idle + alloc, s->instance->nodes);
 		td_cancel_wait(s->cancel, 20);
 	}
 }

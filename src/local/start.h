@@ -1,5 +1,5 @@
-// What `tandem up` waits for, in this order. Each: 0; TD_CANCELLED; TD_TRANSIENT, with words for people, when it takes too long or has
-// become pointless, because a `down` came or what keeps the roles up died.
+// What `tandem up` waits for, in this order. Each: 0; TD_CANCELLED; TD_TRANSIENT, with words for people, when it takes
+// too long or has become pointless, because a `down` came or what keeps the roles up died.
 #pragma once
 
 #include "kube/kube.h"

@@ -120,7 +120,8 @@ int td_supervise_main(int argc, char **argv)
 {
 	if (argc > 1) {
 		bool asked = !strcmp(argv[1], "--help");
-		fputs("usage: tandem supervise\n\nStarts and restarts the embedded roles of $TANDEM_HOME. `tandem up` starts it.\n\n"
+		fputs("usage: tandem supervise\n\nStarts and restarts the embedded roles of $TANDEM_HOME. `tandem up` "
+		      "starts it.\n\n"
 		      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
 		      asked ? stdout : stderr);
 		return asked ? 0 : 2;

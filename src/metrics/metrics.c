@@ -95,8 +95,8 @@ static bool name_ok(const char *s, bool colon)
 	return *s;
 }
 
-static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char *name, const char *help, const char *const *labels,
-				const double *bounds, size_t n)
+static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char *name, const char *help,
+				const char *const *labels, const double *bounds, size_t n)
 {
 	if (!name_ok(name, true))
 		abort();
@@ -139,8 +139,8 @@ struct td_metric *td_gauge(struct td_metrics *m, const char *name, const char *h
 	return metric(m, GAUGE, name, help, labels, NULL, 0);
 }
 
-struct td_metric *td_histogram(struct td_metrics *m, const char *name, const char *help, const char *const *labels, const double *bounds,
-			       size_t n)
+struct td_metric *td_histogram(struct td_metrics *m, const char *name, const char *help, const char *const *labels,
+			       const double *bounds, size_t n)
 {
 	static const double seconds[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
 	return bounds ? metric(m, HISTOGRAM, name, help, labels, bounds, n)
@@ -282,7 +282,8 @@ void td_metrics_on_collect(struct td_metrics *m, void (*fn)(void *ctx), void *ct
 	pthread_mutex_unlock(&m->lock);
 }
 
-// ---- text ---------------------------------------------------------------------------------------------------------------
+// ---- text
+// ---------------------------------------------------------------------------------------------------------------
 
 static int by_name(const struct td_metric *a, const struct td_metric *b)
 {
@@ -304,7 +305,8 @@ static void put_number(struct td_buf *b, double v)
 		td_buf_printf(b, "%.15g", v);
 }
 
-static void put_line(struct td_buf *b, const struct td_metric *f, const char *suffix, const char *labels, const char *le, double v)
+static void put_line(struct td_buf *b, const struct td_metric *f, const char *suffix, const char *labels,
+		     const char *le, double v)
 {
 	td_buf_printf(b, "%s%s", f->name, suffix);
 	if (*labels || le)

@@ -100,8 +100,8 @@ static bool add_oom(const char *path, void *ctx)
 
 int64_t cg_oom_kills(const struct td_oci *r, const char *id)
 {
-	td_auto_free char *p =
-		r->v2 ? td_asprintf(CG_ROOT "%s/%s/memory.events", r->cgroup, id) : td_asprintf(CG_ROOT "/memory%s/%s", r->cgroup, id);
+	td_auto_free char *p = r->v2 ? td_asprintf(CG_ROOT "%s/%s/memory.events", r->cgroup, id)
+				     : td_asprintf(CG_ROOT "/memory%s/%s", r->cgroup, id);
 	if (r->v2) { // counts the whole subtree
 		int64_t n = keyed(p, "oom_kill");
 		return n > 0 ? n : 0;
@@ -162,7 +162,8 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 {
 	int64_t end = oci_mono_ms() + timeout_ms;
 	if (r->v2) { // one write kills the subtree, forks included; without it (kernel < 5.14) the loop does
-		td_auto_free char *p = td_asprintf(CG_ROOT "%s%s%s/cgroup.kill", r->cgroup, id ? "/" : "", id ? id : "");
+		td_auto_free char *p =
+			td_asprintf(CG_ROOT "%s%s%s/cgroup.kill", r->cgroup, id ? "/" : "", id ? id : "");
 		FILE *f = fopen(p, "we");
 		if (f) {
 			fputs("1", f);
@@ -185,9 +186,11 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 		if (!n)
 			return 0;
 		if (mine)
-			return td_fail(err, TD_INVALID, "this process itself runs in cgroup %s: it cannot clear it", r->cgroup);
+			return td_fail(err, TD_INVALID, "this process itself runs in cgroup %s: it cannot clear it",
+				       r->cgroup);
 		if (oci_mono_ms() >= end)
-			return td_fail(err, TD_TRANSIENT, "%zu processes in cgroup %s/%s survive SIGKILL", n, r->cgroup, id ? id : "");
+			return td_fail(err, TD_TRANSIENT, "%zu processes in cgroup %s/%s survive SIGKILL", n, r->cgroup,
+				       id ? id : "");
 		td_cancel_wait(NULL, pause); // the kernel tells nobody when a cgroup of v1 runs empty
 		pause = pause < 16 ? pause * 2 : 16;
 	}
@@ -241,7 +244,8 @@ static bool remove_dir(const char *path, void *ctx)
 int cg_remove(const struct td_oci *r, const char *id, struct td_error *err)
 {
 	int e = 0;
-	// A dying process holds its cgroup longer than cgroup.procs shows: for seconds where the machine is busy and its share small.
+	// A dying process holds its cgroup longer than cgroup.procs shows: for seconds where the machine is busy and
+	// its share small.
 	for (int64_t end = oci_mono_ms() + REMOVE_MS, pause = 1;; pause = pause < 64 ? pause * 2 : 64) {
 		td_auto_strv struct td_strv paths = {0};
 		cg_paths(r, id, &paths);

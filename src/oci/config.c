@@ -126,7 +126,8 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 		yyjson_mut_arr_add_strcpy(d, env, *e);
 	td_jm_str(d, p, "cwd", s->cwd && *s->cwd ? s->cwd : "/");
 	td_jm_bool(d, p, "noNewPrivileges", s->no_new_privileges);
-	// As containerd: a generous limit of files, as far as our own hard limit allows (raising it needs CAP_SYS_RESOURCE).
+	// As containerd: a generous limit of files, as far as our own hard limit allows (raising it needs
+	// CAP_SYS_RESOURCE).
 	struct rlimit l;
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
 		long long n = l.rlim_max == RLIM_INFINITY || l.rlim_max > 1048576 ? 1048576 : (long long)l.rlim_max;
@@ -152,7 +153,8 @@ static void mount_add(yyjson_mut_doc *d, yyjson_mut_val *mounts, const char *typ
 	td_jm_set(d, m, "options", strings(d, (const char *const *)o.v));
 }
 
-static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_oci_spec *s, struct td_error *err)
+static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_oci_spec *s,
+		  struct td_error *err)
 {
 	yyjson_mut_val *m = td_jm_arr(d, root, "mounts");
 	mount_add(d, m, "proc", "proc", "/proc", NULL);
@@ -162,24 +164,28 @@ static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *roo
 	mount_add(d, m, "mqueue", "mqueue", "/dev/mqueue", "nosuid,noexec,nodev");
 	mount_add(d, m, "sysfs", "sysfs", "/sys", s->privileged ? "nosuid,noexec,nodev,rw" : "nosuid,noexec,nodev,ro");
 	mount_add(d, m, "cgroup", "cgroup", "/sys/fs/cgroup",
-		  s->writable_cgroup || s->privileged ? "nosuid,noexec,nodev,relatime,rw" : "nosuid,noexec,nodev,relatime,ro");
+		  s->writable_cgroup || s->privileged ? "nosuid,noexec,nodev,relatime,rw"
+						      : "nosuid,noexec,nodev,relatime,ro");
 	mount_add(d, m, "bind", r->init_path, "/.init", "bind,ro");
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		const struct td_oci_mount *x = &s->mounts[i];
 		if (!x->destination || x->destination[0] != '/')
-			return td_fail(err, TD_INVALID, "container %s: mount destination \"%s\" is not an absolute path", s->id,
+			return td_fail(err, TD_INVALID,
+				       "container %s: mount destination \"%s\" is not an absolute path", s->id,
 				       x->destination ? x->destination : "");
 		if (!x->type)
 			return td_fail(err, TD_INVALID, "container %s: mount at %s has no type", s->id, x->destination);
 		if (!strcmp(x->type, "bind") && (!x->source || x->source[0] != '/'))
-			return td_fail(err, TD_INVALID, "container %s: bind mount at %s: source \"%s\" is not an absolute path", s->id,
+			return td_fail(err, TD_INVALID,
+				       "container %s: bind mount at %s: source \"%s\" is not an absolute path", s->id,
 				       x->destination, x->source ? x->source : "");
 		mount_add(d, m, x->type, x->source ? x->source : x->type, x->destination, x->options);
 	}
 	return 0;
 }
 
-static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s, struct td_error *err)
+static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s,
+		     struct td_error *err)
 {
 	// A rule must say "rwm": Slurm's ConstrainDevices can only hand on what it has in full.
 	yyjson_mut_val *rules = td_jm_arr(d, linux_, "resources.devices"), *nodes = td_jm_arr(d, linux_, "devices");
@@ -189,8 +195,8 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 	for (size_t i = 0; i < s->n_devices; i++) {
 		const struct td_oci_device *x = &s->devices[i];
 		if (!x->path || !td_starts(x->path, "/dev/") || (x->type != 'c' && x->type != 'b'))
-			return td_fail(err, TD_INVALID, "container %s: device \"%s\" is not a c or b device below /dev", s->id,
-				       x->path ? x->path : "");
+			return td_fail(err, TD_INVALID, "container %s: device \"%s\" is not a c or b device below /dev",
+				       s->id, x->path ? x->path : "");
 		char type[2] = {x->type, 0};
 		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, nodes);
 		td_jm_str(d, n, "path", x->path);
@@ -209,9 +215,10 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 	}
 	if (s->memory_max) {
 		if (s->memory_max < 4 << 20)
-			return td_fail(err, TD_INVALID,
-				       "container %s: a memory limit of %lld bytes is too small to start: use at least 4Mi", s->id,
-				       (long long)s->memory_max);
+			return td_fail(
+				err, TD_INVALID,
+				"container %s: a memory limit of %lld bytes is too small to start: use at least 4Mi",
+				s->id, (long long)s->memory_max);
 		td_jm_int(d, linux_, "resources.memory.limit", s->memory_max);
 		if (cg_has_swap_limit(r->v2)) // memory and swap together: no swap
 			td_jm_int(d, linux_, "resources.memory.swap", s->memory_max);
@@ -230,9 +237,11 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"), *p = td_jm_obj(d, root, "process");
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"),
+		       *p = td_jm_obj(d, root, "process");
 	td_jm_str(d, root, "ociVersion", "1.0.2");
-	td_jm_strf(d, root, "hostname", "%.64s", s->hostname && *s->hostname ? s->hostname : s->id); // sethostname(2) takes 64 at most
+	td_jm_strf(d, root, "hostname", "%.64s",
+		   s->hostname && *s->hostname ? s->hostname : s->id); // sethostname(2) takes 64 at most
 	process(d, p, s);
 	int x;
 	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, err)) || (x = resources(r, d, l, s, err)))
@@ -242,7 +251,8 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 	td_jm_strf(d, l, "cgroupsPath", "%s/%s", r->cgroup, s->id);
 	yyjson_mut_val *ns = td_jm_arr(d, l, "namespaces");
 	static const char *const kinds[] = {"pid", "ipc", "uts", "mount", "cgroup"};
-	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2; i++) // a cgroup namespace on v1 would hide the subtree that Slurm computes
+	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2;
+	     i++) // a cgroup namespace on v1 would hide the subtree that Slurm computes
 		td_jm_str(d, yyjson_mut_arr_add_obj(d, ns), "type", kinds[i]);
 	if (s->netns) {
 		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, ns);
@@ -255,7 +265,8 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 		static const char *const masked[] = {
 			"/proc/acpi",       "/proc/asound",      "/proc/kcore",   "/proc/keys", "/proc/latency_stats",
 			"/proc/timer_list", "/proc/sched_debug", "/sys/firmware", "/proc/scsi", NULL};
-		static const char *const ro[] = {"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", NULL};
+		static const char *const ro[] = {"/proc/bus",           "/proc/fs", "/proc/irq", "/proc/sys",
+						 "/proc/sysrq-trigger", NULL};
 		td_jm_set(d, l, "maskedPaths", strings(d, masked));
 		td_jm_set(d, l, "readonlyPaths", strings(d, ro));
 	}

@@ -1,5 +1,6 @@
-// Processes inside a running container: `runc exec -d`, which leaves no helper behind. The process becomes our child (we are the
-// subreaper), so that its exit code is the true one; its stdio are our pipes, or a pty of the container's own devpts.
+// Processes inside a running container: `runc exec -d`, which leaves no helper behind. The process becomes our child
+// (we are the subreaper), so that its exit code is the true one; its stdio are our pipes, or a pty of the container's
+// own devpts.
 #include "base/file.h"
 #include "oci/internal.h"
 
@@ -81,7 +82,8 @@ static int receive_master(int listener, int *ret, struct td_error *err)
 	return 0;
 }
 
-int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret, struct td_error *err)
+int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret,
+		struct td_error *err)
 {
 	struct td_oci_status st;
 	int x = td_oci_status(r, id, &st, err);
@@ -114,7 +116,8 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		td_strv_add(&a, "--env");
 		td_strv_add(&a, "TERM=xterm");
 	}
-	td_auto_close int listener = -1, in_r = -1, in_w = -1, out_r = -1, out_w = -1, err_r = -1, err_w = -1, master = -1;
+	td_auto_close int listener = -1, in_r = -1, in_w = -1, out_r = -1, out_w = -1, err_r = -1, err_w = -1,
+			  master = -1;
 	if (e->tty) {
 		if ((x = listen_at(f.sock, &listener, err)))
 			return x;
@@ -126,7 +129,8 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		return x;
 	}
 	td_strv_add(&a, id);
-	td_strv_add(&a, "/.init"); // not as PID 1: becomes the command, with a shell's codes for "not found" and "not executable"
+	td_strv_add(&a, "/.init"); // not as PID 1: becomes the command, with a shell's codes for "not found" and "not
+				   // executable"
 	for (const char *const *v = e->args; *v; v++)
 		td_strv_add(&a, *v);
 	int status = 0;

@@ -1,7 +1,8 @@
 // The image store's directory: names, resolve, list, remove. recipe.c builds, import.c imports.
 //
-// A new image is made in <dir>/.new-XXXXXX and renamed into place; one that goes is renamed to <dir>/.old-XXXXXX first. So a name is
-// complete or absent, whatever crashes. <dir>/.lock (flock) is held by whoever changes the store, also from another process.
+// A new image is made in <dir>/.new-XXXXXX and renamed into place; one that goes is renamed to <dir>/.old-XXXXXX first.
+// So a name is complete or absent, whatever crashes. <dir>/.lock (flock) is held by whoever changes the store, also
+// from another process.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/rand.h"
@@ -35,7 +36,8 @@ void td_image_done(struct td_image *i)
 // ---- names ----
 int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *err)
 {
-	static const char *const hosts[] = {"docker.io/library/", "index.docker.io/library/", "docker.io/", "index.docker.io/", "library/"};
+	static const char *const hosts[] = {"docker.io/library/", "index.docker.io/library/", "docker.io/",
+					    "index.docker.io/", "library/"};
 	const char *s = ref ? ref : "";
 	for (size_t i = 0; i < TD_LEN(hosts); i++)
 		if (td_starts(s, hosts[i])) {
@@ -43,15 +45,16 @@ int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *
 			break;
 		}
 	if (strchr(s, '@'))
-		return td_fail(err, TD_NOT_FOUND, "image \"%s\": the local store has no digests; use NAME:TAG (`tandem image list`)", ref);
+		return td_fail(err, TD_NOT_FOUND,
+			       "image \"%s\": the local store has no digests; use NAME:TAG (`tandem image list`)", ref);
 	const char *slash = strrchr(s, '/'), *colon = strrchr(s, ':');
 	if (colon && slash && colon < slash)
 		colon = NULL; // a registry's port
 	td_auto_free char *name = colon ? td_strndup(s, (size_t)(colon - s)) : td_strdup(s);
 	td_auto_free char *tag = td_strdup(colon ? colon + 1 : "latest");
 	static const char ok[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-	if (!*name || strlen(name) > 200 || name[0] == '.' || name[0] == '/' || strstr(name, "..") || strspn(name, "/:") ||
-	    strlen(tag) > 128 || !*tag || tag[0] == '.' || strspn(tag, ok) != strlen(tag))
+	if (!*name || strlen(name) > 200 || name[0] == '.' || name[0] == '/' || strstr(name, "..") ||
+	    strspn(name, "/:") || strlen(tag) > 128 || !*tag || tag[0] == '.' || strspn(tag, ok) != strlen(tag))
 		return td_fail(err, TD_INVALID, "image \"%s\" is not NAME[:TAG]", ref ? ref : "");
 	for (char *p = name; *p; p++) {
 		if (*p == '/')
@@ -109,7 +112,8 @@ int td_image_resolve(const char *dir, const char *ref, struct td_image *ret, str
 	if (r == TD_NOT_FOUND) {
 		td_auto_free char *shown = img_shown(name, tag);
 		return td_fail(err, TD_NOT_FOUND,
-			       "image \"%s\" is not in the local store as %s: `tandem image list` shows what is, `tandem image "
+			       "image \"%s\" is not in the local store as %s: `tandem image list` shows what is, "
+			       "`tandem image "
 			       "build` and `tandem image import` add to it",
 			       ref, shown);
 	}
@@ -206,7 +210,8 @@ bool img_in_use(const char *rootfs)
 	for (struct dirent *e; d && !found && (e = readdir(d));) {
 		if (e->d_name[0] < '0' || e->d_name[0] > '9')
 			continue;
-		td_auto_free char *ns = td_asprintf("/proc/%s/ns/mnt", e->d_name), *mi = td_asprintf("/proc/%s/mountinfo", e->d_name);
+		td_auto_free char *ns = td_asprintf("/proc/%s/ns/mnt", e->d_name),
+				  *mi = td_asprintf("/proc/%s/mountinfo", e->d_name);
 		struct stat st;
 		if (stat(ns, &st) < 0 || seen[st.st_ino % TD_LEN(seen)] == st.st_ino)
 			continue;
@@ -243,8 +248,8 @@ static int add_size(const char *path, const struct stat *st, int flag, struct FT
 	return 0;
 }
 
-int img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key, const struct img_meta *meta,
-	       struct td_error *err)
+int img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key,
+	       const struct img_meta *meta, struct td_error *err)
 {
 	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *file = td_asprintf("%s/image.json", made),
 			  *parent = td_asprintf("%s/%s", dir, name), *dest = td_asprintf("%s/%s/%s", dir, name, tag),
@@ -274,7 +279,8 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	if (chmod(made, 0700) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", made);
 	if (td_path_exists(dest) && img_in_use(dest_root))
-		return td_fail(err, TD_CONFLICT, "image %s is in use: delete the pods that run from it, then try again", shown);
+		return td_fail(err, TD_CONFLICT, "image %s is in use: delete the pods that run from it, then try again",
+			       shown);
 	// One sync for the whole tree: after a power loss the name must not stand for half an image.
 	td_auto_close int fd = open(made, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0)

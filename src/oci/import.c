@@ -1,5 +1,6 @@
-// tandem image import: an OCI layout (a directory, or an archive of one), a `docker save` archive, or the tar of a root file system. The
-// image is made beside and renamed (image.c): complete or not there. What comes from outside is only ever unpacked by unpack.c.
+// tandem image import: an OCI layout (a directory, or an archive of one), a `docker save` archive, or the tar of a root
+// file system. The image is made beside and renamed (image.c): complete or not there. What comes from outside is only
+// ever unpacked by unpack.c.
 #include "base/file.h"
 #include "oci/image_internal.h"
 #include "oci/layout.h"
@@ -21,8 +22,8 @@ static int64_t size_of(int fd)
 }
 
 // Unpacks the file over the directory; ret_digest: of the tar.
-static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts, struct td_stream_progress *p, struct td_cancel *c,
-		       char ret_digest[65], struct td_error *err)
+static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts, struct td_stream_progress *p,
+		       struct td_cancel *c, char ret_digest[65], struct td_error *err)
 {
 	td_auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
@@ -41,8 +42,8 @@ static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts
 	return 0;
 }
 
-static int one_layer(int in, const struct img_layer *l, size_t i, const char *rootfs, struct td_stream_progress *p, struct td_cancel *c,
-		     struct td_error *err)
+static int one_layer(int in, const struct img_layer *l, size_t i, const char *rootfs, struct td_stream_progress *p,
+		     struct td_cancel *c, struct td_error *err)
 {
 	char is[65];
 	td_auto_free char *what = td_asprintf("layer %zu (%.19s)", i + 1, *l->digest ? l->digest : l->path);
@@ -54,20 +55,22 @@ static int one_layer(int in, const struct img_layer *l, size_t i, const char *ro
 		if ((r = td_file_digest(fd, what, c, is, err)))
 			return r;
 		if (strcmp(is, l->digest) != 0)
-			return td_fail(err, TD_INVALID,
-				       "layer %zu (%s): its digest is sha256:%s: it is damaged or not what the manifest means", i + 1,
-				       l->path, is);
+			return td_fail(
+				err, TD_INVALID,
+				"layer %zu (%s): its digest is sha256:%s: it is damaged or not what the manifest means",
+				i + 1, l->path, is);
 	}
 	if ((r = unpack_file(fd, what, rootfs, true, p, c, is, err)))
 		return r;
 	if (strcmp(is, l->diff_id) != 0)
-		return td_fail(err, TD_INVALID, "layer %zu (%s): the digest of its tar is sha256:%s, the configuration says sha256:%s",
+		return td_fail(err, TD_INVALID,
+			       "layer %zu (%s): the digest of its tar is sha256:%s, the configuration says sha256:%s",
 			       i + 1, l->path, is, l->diff_id);
 	return 0;
 }
 
-static int from_layout(int in, const struct img_source *s, const char *rootfs, struct td_stream_progress *p, struct td_cancel *c,
-		       struct td_error *err)
+static int from_layout(int in, const struct img_source *s, const char *rootfs, struct td_stream_progress *p,
+		       struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		td_auto_close int fd = -1;
@@ -80,8 +83,8 @@ static int from_layout(int in, const struct img_source *s, const char *rootfs, s
 	return r;
 }
 
-static int commit_layout(const char *dir, const char *made, const char *name, const char *tag, const struct img_source *s,
-			 struct td_error *err)
+static int commit_layout(const char *dir, const char *made, const char *name, const char *tag,
+			 const struct img_source *s, struct td_error *err)
 {
 	const yyjson_val *c = td_jget(td_json_root(s->config), "config");
 	td_auto_strv struct td_strv env = {0}, entrypoint = {0}, cmd = {0};
@@ -99,8 +102,8 @@ static int commit_layout(const char *dir, const char *made, const char *name, co
 			  err);
 }
 
-static int commit_root(const char *dir, const char *made, const char *name, const char *tag, const char *key, const char *rootfs,
-		       struct td_error *err)
+static int commit_root(const char *dir, const char *made, const char *name, const char *tag, const char *key,
+		       const char *rootfs, struct td_error *err)
 {
 	static const char *const sh[] = {"/bin/sh", NULL};
 	const char *const need[] = {"usr", "bin"};
@@ -112,10 +115,12 @@ static int commit_root(const char *dir, const char *made, const char *name, cons
 	}
 	if (!any)
 		return td_fail(err, TD_INVALID,
-			       "it holds neither /usr nor /bin, nor an index.json or a manifest.json: want the tar of a root file system, "
+			       "it holds neither /usr nor /bin, nor an index.json or a manifest.json: want the tar of "
+			       "a root file system, "
 			       "an OCI layout or a "
 			       "`docker save` archive");
-	return img_commit(dir, made, name, tag, key, &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
+	return img_commit(dir, made, name, tag, key,
+			  &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
 }
 
 // The name that the image gets: the one given, else its own when that is a whole one.
@@ -128,16 +133,18 @@ static int name_it(const char *want, const struct img_source *s, char **ret_name
 }
 
 // made: an empty directory of ours. in: the layout's directory, or -1: fd is a tar.
-static int import(const char *dir, const char *made, const char *want, int fd, int in, struct td_stream_progress *p, struct td_cancel *c,
-		  char **ret_name, struct td_error *err)
+static int import(const char *dir, const char *made, const char *want, int fd, int in, struct td_stream_progress *p,
+		  struct td_cancel *c, char **ret_name, struct td_error *err)
 {
-	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *archive = td_asprintf("%s/archive", made), *name = NULL, *tag = NULL;
+	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *archive = td_asprintf("%s/archive", made),
+			  *name = NULL, *tag = NULL;
 	td_auto_close int own = -1;
 	char key[65];
 	int r;
 	if (in < 0) {
 		p->total = size_of(fd);
-		if ((r = td_mkdir_p(archive, 0755, err)) || (r = unpack_file(fd, "the archive", archive, false, p, c, key, err)))
+		if ((r = td_mkdir_p(archive, 0755, err)) ||
+		    (r = unpack_file(fd, "the archive", archive, false, p, c, key, err)))
 			return r;
 		own = open(archive, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (own < 0)
@@ -171,8 +178,9 @@ static int import(const char *dir, const char *made, const char *want, int fd, i
 	return r;
 }
 
-int td_image_import(const char *dir, const char *want, const char *path, void (*progress)(void *ctx, int percent, const char *what),
-		    void *ctx, struct td_cancel *c, char **ret_name, struct td_error *err)
+int td_image_import(const char *dir, const char *want, const char *path,
+		    void (*progress)(void *ctx, int percent, const char *what), void *ctx, struct td_cancel *c,
+		    char **ret_name, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL;
 	int r = want ? img_name(want, &name, &tag, err) : 0;
@@ -185,7 +193,8 @@ int td_image_import(const char *dir, const char *want, const char *path, void (*
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return td_fail(err, TD_INVALID, "import %s: want a file or the directory of an OCI layout", path);
 	if (S_ISDIR(st.st_mode) && !img_is_layout(fd))
-		return td_fail(err, TD_INVALID, "import %s: the directory holds no index.json: it is no OCI layout", path);
+		return td_fail(err, TD_INVALID, "import %s: the directory holds no index.json: it is no OCI layout",
+			       path);
 	td_auto_close int lock = -1;
 	if ((r = img_lock(dir, c, &lock, err)))
 		return r;
@@ -193,7 +202,8 @@ int td_image_import(const char *dir, const char *want, const char *path, void (*
 	td_auto_free char *made = img_new_dir(dir);
 	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
-		r = import(dir, made, want, S_ISDIR(st.st_mode) ? -1 : fd, S_ISDIR(st.st_mode) ? fd : -1, &p, c, ret_name, err);
+		r = import(dir, made, want, S_ISDIR(st.st_mode) ? -1 : fd, S_ISDIR(st.st_mode) ? fd : -1, &p, c,
+			   ret_name, err);
 	if (r)
 		td_rm_rf(made, NULL);
 	return r ? td_wrap(err, "import %s", path) : 0;

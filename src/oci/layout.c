@@ -28,7 +28,8 @@ void img_source_done(struct img_source *s)
 int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err)
 {
 	// O_NONBLOCK: a pipe must not make us wait for its writer.
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	td_auto_close int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
 	struct stat st;
 	if (fd < 0)
@@ -57,20 +58,23 @@ static int document(int root, const char *path, const char *digest, struct td_js
 	if (digest && (r = td_file_digest(fd, path, NULL, is, err)))
 		return r;
 	if (digest && strcmp(is, digest) != 0)
-		return td_fail(err, TD_INVALID, "%.200s: its digest is sha256:%s: it is damaged or not what was asked for", path, is);
+		return td_fail(err, TD_INVALID,
+			       "%.200s: its digest is sha256:%s: it is damaged or not what was asked for", path, is);
 	r = td_json_parse(s, (size_t)n, ret, err);
 	return r ? td_wrap(err, "%.200s", path) : 0;
 }
 
 static bool digest_hex(const char *digest, char ret[65])
 {
-	if (!digest || !td_starts(digest, "sha256:") || strlen(digest) != 7 + 64 || strspn(digest + 7, "0123456789abcdef") != 64)
+	if (!digest || !td_starts(digest, "sha256:") || strlen(digest) != 7 + 64 ||
+	    strspn(digest + 7, "0123456789abcdef") != 64)
 		return false;
 	memcpy(ret, digest + 7, 65);
 	return true;
 }
 
-static int blob(int root, const yyjson_val *descriptor, const char *what, char ret_hex[65], struct td_json **ret, struct td_error *err)
+static int blob(int root, const yyjson_val *descriptor, const char *what, char ret_hex[65], struct td_json **ret,
+		struct td_error *err)
 {
 	const char *d = td_jstr_or(descriptor, "digest", "");
 	if (!digest_hex(d, ret_hex))
@@ -83,7 +87,8 @@ static int blob(int root, const yyjson_val *descriptor, const char *what, char r
 // ---- this machine ----
 static const char *our_arch(void)
 {
-	static const char *const map[][2] = {{"x86_64", "amd64"}, {"aarch64", "arm64"}, {"i686", "386"}, {"armv7l", "arm"}};
+	static const char *const map[][2] = {
+		{"x86_64", "amd64"}, {"aarch64", "arm64"}, {"i686", "386"}, {"armv7l", "arm"}};
 	static struct utsname u;
 	uname(&u);
 	for (size_t i = 0; i < TD_LEN(map); i++)
@@ -136,7 +141,8 @@ static const char *own_name(const yyjson_val *descriptor)
 
 static void no_match(struct search *s, const char *os, const char *arch)
 {
-	td_auto_free char *text = td_asprintf("%s%.40s/%.40s", s->others.len ? ", " : "", os ? os : "?", arch ? arch : "?");
+	td_auto_free char *text =
+		td_asprintf("%s%.40s/%.40s", s->others.len ? ", " : "", os ? os : "?", arch ? arch : "?");
 	if (s->others.len < 200)
 		td_buf_puts(&s->others, text);
 }
@@ -176,8 +182,9 @@ static int walk(struct search *s, const yyjson_val *index, const char *name, int
 		if (r || (r = keep(s, doc, err)))
 			return r;
 		if (nested || td_jget(td_json_root(doc), "manifests")) {
-			r = depth == NEST_MAX ? td_fail(err, TD_INVALID, "indexes inside of indexes, more than %d deep", NEST_MAX)
-					      : walk(s, td_json_root(doc), called, depth + 1, err);
+			r = depth == NEST_MAX
+				    ? td_fail(err, TD_INVALID, "indexes inside of indexes, more than %d deep", NEST_MAX)
+				    : walk(s, td_json_root(doc), called, depth + 1, err);
 			if (r)
 				return r;
 			continue;
@@ -209,13 +216,15 @@ static int pick(const struct search *s, const char *want, size_t *ret, struct td
 		}
 		several = several || strcmp(s->v[i].key, s->v[0].key) != 0;
 		if (names.len < 300)
-			td_buf_printf(&names, "%s%.100s", i ? ", " : "", s->v[i].name ? s->v[i].name : "one without a name");
+			td_buf_printf(&names, "%s%.100s", i ? ", " : "",
+				      s->v[i].name ? s->v[i].name : "one without a name");
 	}
 	if (!s->n)
-		return td_fail(err, TD_NOT_FOUND, "it holds no image for linux/%s%s%s", our_arch(), s->others.len ? ", but for " : "",
-			       td_buf_str(&s->others));
+		return td_fail(err, TD_NOT_FOUND, "it holds no image for linux/%s%s%s", our_arch(),
+			       s->others.len ? ", but for " : "", td_buf_str(&s->others));
 	if (several)
-		return td_fail(err, TD_NOT_FOUND, "it holds several images: say which by its name (%s)", td_buf_str(&names));
+		return td_fail(err, TD_NOT_FOUND, "it holds several images: say which by its name (%s)",
+			       td_buf_str(&names));
 	*ret = 0;
 	return 0;
 }
@@ -225,16 +234,19 @@ static int take_config(int root, const yyjson_val *diff_ids, size_t want, struct
 {
 	const yyjson_val *c = td_json_root(s->config);
 	if (!ours(td_jstr(c, "os"), td_jstr(c, "architecture")))
-		return td_fail(err, TD_NOT_FOUND, "the image is for %s/%s, this machine is linux/%s", td_jstr_or(c, "os", "?"),
-			       td_jstr_or(c, "architecture", "?"), our_arch());
-	if (!yyjson_is_arr((yyjson_val *)diff_ids) || yyjson_arr_size((yyjson_val *)diff_ids) != want || want > LAYERS_MAX)
-		return td_fail(err, TD_INVALID, "the manifest has %zu layers, the configuration's rootfs.diff_ids %zu (at most %d)", want,
-			       yyjson_arr_size((yyjson_val *)diff_ids), LAYERS_MAX);
+		return td_fail(err, TD_NOT_FOUND, "the image is for %s/%s, this machine is linux/%s",
+			       td_jstr_or(c, "os", "?"), td_jstr_or(c, "architecture", "?"), our_arch());
+	if (!yyjson_is_arr((yyjson_val *)diff_ids) || yyjson_arr_size((yyjson_val *)diff_ids) != want ||
+	    want > LAYERS_MAX)
+		return td_fail(err, TD_INVALID,
+			       "the manifest has %zu layers, the configuration's rootfs.diff_ids %zu (at most %d)",
+			       want, yyjson_arr_size((yyjson_val *)diff_ids), LAYERS_MAX);
 	s->layers = td_calloc(want ? want : 1, sizeof(*s->layers));
 	s->n = want;
 	for (size_t i = 0; i < want; i++)
 		if (!digest_hex(yyjson_get_str(yyjson_arr_get((yyjson_val *)diff_ids, i)), s->layers[i].diff_id))
-			return td_fail(err, TD_INVALID, "the configuration's rootfs.diff_ids[%zu]: only sha256 is known", i);
+			return td_fail(err, TD_INVALID,
+				       "the configuration's rootfs.diff_ids[%zu]: only sha256 is known", i);
 	return 0;
 }
 
@@ -244,14 +256,16 @@ static int read_oci(int root, const struct candidate *c, struct img_source *s, s
 	char hex[65];
 	int r = blob(root, td_jget(m, "config"), "configuration", hex, &s->config, err);
 	if (!r)
-		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"), yyjson_arr_size((yyjson_val *)layers), s, err);
+		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"),
+				yyjson_arr_size((yyjson_val *)layers), s, err);
 	for (size_t i = 0; !r && i < s->n; i++) {
 		const yyjson_val *d = yyjson_arr_get((yyjson_val *)layers, i);
 		const char *type = td_jstr_or(d, "mediaType", "");
 		if (!digest_hex(td_jstr(d, "digest"), s->layers[i].digest))
 			return td_fail(err, TD_INVALID, "layer %zu: only sha256 digests are known", i);
 		if ((*type && !strstr(type, ".tar")) || strstr(type, "encrypted"))
-			return td_fail(err, TD_UNSUPPORTED, "layer %zu is of type %.100s: only (compressed) tars are known", i, type);
+			return td_fail(err, TD_UNSUPPORTED,
+				       "layer %zu is of type %.100s: only (compressed) tars are known", i, type);
 		s->layers[i].path = td_asprintf("blobs/sha256/%s", s->layers[i].digest);
 	}
 	return r;
@@ -272,7 +286,8 @@ static int read_docker(int root, const struct candidate *c, struct img_source *s
 	if (!r)
 		r = td_file_digest(fd, path, NULL, s->key, err);
 	if (!r)
-		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"), yyjson_arr_size((yyjson_val *)layers), s, err);
+		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"),
+				yyjson_arr_size((yyjson_val *)layers), s, err);
 	for (size_t i = 0; !r && i < s->n; i++) {
 		const char *p = yyjson_get_str(yyjson_arr_get((yyjson_val *)layers, i));
 		if (!p)

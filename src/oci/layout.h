@@ -1,6 +1,6 @@
-// What an OCI layout or the content of a `docker save` archive says: which image is meant, its layers and its configuration. Every document
-// is checked against the digest that leads to it. Sources: OCI Image Format Specification 1.1 (image-layout, image-index, manifest,
-// config); Docker Image Specification 1.2 for manifest.json.
+// What an OCI layout or the content of a `docker save` archive says: which image is meant, its layers and its
+// configuration. Every document is checked against the digest that leads to it. Sources: OCI Image Format
+// Specification 1.1 (image-layout, image-index, manifest, config); Docker Image Specification 1.2 for manifest.json.
 #pragma once
 
 #include "json/json.h"
@@ -23,8 +23,9 @@ struct img_source {
 void img_source_done(struct img_source *s);
 
 bool img_is_layout(int root);
-// root: the layout's directory. want: the name that the image is to have, NULL: as the layout says; of several images the one of that name
-// is taken. TD_NOT_FOUND: none for this machine, or not said which; the message lists what there is. TD_INVALID: damaged.
+// root: the layout's directory. want: the name that the image is to have, NULL: as the layout says; of several images
+// the one of that name is taken. TD_NOT_FOUND: none for this machine, or not said which; the message lists what there
+// is. TD_INVALID: damaged.
 int img_layout_read(int root, const char *want, struct img_source *ret, struct td_error *err);
 // A regular file of the layout, wherever its links lead inside of it.
 int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err);

@@ -1,8 +1,9 @@
-// A container's life: start, look, signal, delete; and purge. All state is in files and in the kernel: a new process of ours sees
-// the same as the old one did.
+// A container's life: start, look, signal, delete; and purge. All state is in files and in the kernel: a new process of
+// ours sees the same as the old one did.
 //
 //   <state_dir>/<id>/state.json   runc made it; holds pid and start time of init (both are compared: pids come again)
-//   <pods_dir>/<id>/exit          empty before init is up, "\n" while it runs, then init's record {"code","signal","at"}, or ours when
+//   <pods_dir>/<id>/exit          empty before init is up, "\n" while it runs, then init's record
+//   {"code","signal","at"}, or ours when
 //                                 init was killed
 //   <pods_dir>/<id>/lock          (flock) a start or a delete is going on, also when the agent that began it is gone
 #include "base/clock.h"
@@ -30,7 +31,9 @@ static char *state_path(const struct td_oci *r, const char *id, const char *file
 
 static int check_id(const char *id, struct td_error *err)
 {
-	return oci_id_ok(id) ? 0 : td_fail(err, TD_INVALID, "container id \"%s\" is not 1 to 80 of a-z, 0-9 and -", id ? id : "");
+	return oci_id_ok(id)
+		       ? 0
+		       : td_fail(err, TD_INVALID, "container id \"%s\" is not 1 to 80 of a-z, 0-9 and -", id ? id : "");
 }
 
 // ---- look ----
@@ -61,8 +64,8 @@ static void record_read(const struct td_oci *r, const char *id, struct record *r
 static void record_write(const struct td_oci *r, const char *id, const struct record *rec)
 {
 	td_auto_free char *p = oci_pod_path(r, id, "exit");
-	td_auto_free char *text = td_asprintf("{\"code\":%d,\"signal\":%d,\"at\":%lld,\"oom\":%s}\n", rec->code, rec->signal,
-					      (long long)rec->at, rec->oom ? "true" : "false");
+	td_auto_free char *text = td_asprintf("{\"code\":%d,\"signal\":%d,\"at\":%lld,\"oom\":%s}\n", rec->code,
+					      rec->signal, (long long)rec->at, rec->oom ? "true" : "false");
 	td_file_write(p, text, strlen(text), 0640, NULL); // when it fails, the next look tries again
 }
 
@@ -115,8 +118,9 @@ static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_e
 	return mkdir(p, mode) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "create %s", p) : 0;
 }
 
-// Held by whoever starts or deletes the container, and handed down to the sandbox and runc: a start whose agent was killed goes on
-// for some milliseconds, and nobody may act on that container before it has come to its end. -1: waited too long, or no directory.
+// Held by whoever starts or deletes the container, and handed down to the sandbox and runc: a start whose agent was
+// killed goes on for some milliseconds, and nobody may act on that container before it has come to its end. -1: waited
+// too long, or no directory.
 static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *c)
 {
 	td_auto_free char *p = oci_pod_path(r, id, "lock");
@@ -147,13 +151,15 @@ static bool wait_for_init(const struct td_oci *r, const char *id, struct td_canc
 	}
 }
 
-int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid, struct td_error *err)
+int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid,
+		 struct td_error *err)
 {
 	int x;
 	if ((x = check_id(s->id, err)))
 		return x;
 	if (!s->args || !s->args[0])
-		return td_fail(err, TD_INVALID, "container %s: no command: neither the container nor its image names one", s->id);
+		return td_fail(err, TD_INVALID,
+			       "container %s: no command: neither the container nor its image names one", s->id);
 	if (!s->rootfs || s->rootfs[0] != '/' || !td_path_exists(s->rootfs))
 		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
 			       s->rootfs ? s->rootfs : "");
@@ -167,7 +173,8 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	td_auto_close int lock = start_lock(r, s->id, c);
 	if (lock < 0)
 		return td_cancelled(c) ? td_fail(err, TD_CANCELLED, "container %s: cancelled", s->id)
-				       : td_fail(err, TD_TRANSIENT, "container %s: an earlier start or delete of it does not end", s->id);
+				       : td_fail(err, TD_TRANSIENT,
+						 "container %s: an earlier start or delete of it does not end", s->id);
 	if (leftovers(r, s->id) && (x = delete_locked(r, s->id, false, err)))
 		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
 	if ((x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
@@ -223,7 +230,8 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	if (!x && !wait_for_init(r, s->id, c))
 		x = td_cancelled(c)
 			    ? td_fail(&e2, TD_CANCELLED, "cancelled")
-			    : td_fail(&e2, TD_TRANSIENT, "runc started it, but its init did not come up within %d s", INIT_MS / 1000);
+			    : td_fail(&e2, TD_TRANSIENT, "runc started it, but its init did not come up within %d s",
+				      INIT_MS / 1000);
 	if (x) {
 		delete_locked(r, s->id, false, NULL); // runc may have been killed anywhere
 		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
@@ -259,7 +267,8 @@ int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, s
 	record_read(r, id, &rec); // it may have come between our two looks
 	if (!rec.oom_known) {
 		if (!rec.there)
-			rec = (struct record){.there = true, .code = 137, .signal = SIGKILL, .at = td_real_ms(&td_clock_system)};
+			rec = (struct record){
+				.there = true, .code = 137, .signal = SIGKILL, .at = td_real_ms(&td_clock_system)};
 		// A process that was killed inside a container which then ended well is that container's own business.
 		rec.oom = rec.code == 128 + SIGKILL && cg_oom_kills(r, id) > 0;
 		record_write(r, id, &rec);
@@ -309,7 +318,8 @@ int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *er
 	if (x)
 		return x;
 	if (syscall(SYS_pidfd_send_signal, fd, sig, NULL, 0) < 0)
-		return td_fail_errno(err, errno == ESRCH ? TD_NOT_FOUND : TD_INTERNAL, errno, "signal container %s", id);
+		return td_fail_errno(err, errno == ESRCH ? TD_NOT_FOUND : TD_INTERNAL, errno, "signal container %s",
+				     id);
 	return 0;
 }
 
@@ -338,8 +348,10 @@ static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td
 	td_auto_free char *state = state_path(r, id, NULL);
 	if (td_path_exists(state)) {
 		const char *argv[] = {"delete", id, NULL}, *force[] = {"delete", "-f", id, NULL};
-		// Half-made ones need -f, which polls for 100 ms; when even that fails the directory is all that is left.
-		if (oci_runc(r, argv, RUNC_MS, NULL, NULL) && oci_runc(r, force, RUNC_MS, NULL, NULL) && (x = td_rm_rf(state, err)))
+		// Half-made ones need -f, which polls for 100 ms; when even that fails the directory is all that is
+		// left.
+		if (oci_runc(r, argv, RUNC_MS, NULL, NULL) && oci_runc(r, force, RUNC_MS, NULL, NULL) &&
+		    (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
 		if (td_path_exists(state) && (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
@@ -358,7 +370,8 @@ int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error 
 	if (x)
 		return x;
 	td_auto_free char *dir = oci_pod_path(r, id, NULL);
-	td_auto_close int lock = td_path_exists(dir) ? start_lock(r, id, NULL) : -1; // without one we try all the same: it must go
+	td_auto_close int lock =
+		td_path_exists(dir) ? start_lock(r, id, NULL) : -1; // without one we try all the same: it must go
 	return delete_locked(r, id, purge, err);
 }
 
@@ -407,7 +420,8 @@ int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *er
 		for (size_t i = 0; i < nets.n; i++)
 			if (td_net_pod_delete(nets.v[i], &e) && !first.code)
 				first = e;
-		// The shared mount that names need (as iproute2 makes it) goes with the last name; whoever needs it again makes it again.
+		// The shared mount that names need (as iproute2 makes it) goes with the last name; whoever needs it
+		// again makes it again.
 		td_auto_strv struct td_strv left = {0};
 		if (!td_net_list("", &left, NULL) && !left.n)
 			umount2("/run/netns", 0);

@@ -23,7 +23,8 @@ int64_t oci_mono_ms(void)
 
 bool oci_id_ok(const char *id)
 {
-	return id && *id && *id != '-' && strlen(id) <= ID_MAX && strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(id);
+	return id && *id && *id != '-' && strlen(id) <= ID_MAX &&
+	       strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(id);
 }
 
 char *oci_pod_path(const struct td_oci *r, const char *id, const char *file)
@@ -51,13 +52,15 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 	if (!o->state_dir || o->state_dir[0] != '/' || !o->pods_dir || o->pods_dir[0] != '/')
 		return td_fail(err, TD_INVALID, "the runtime's state and container directories must be absolute paths");
 	if (!o->cgroup || o->cgroup[0] != '/' || !o->cgroup[1] || strstr(o->cgroup, ".."))
-		return td_fail(err, TD_INVALID, "cgroup \"%s\" must be an absolute path below the root", o->cgroup ? o->cgroup : "");
+		return td_fail(err, TD_INVALID, "cgroup \"%s\" must be an absolute path below the root",
+			       o->cgroup ? o->cgroup : "");
 	td_auto_free char *runc = find_runc();
 	if (!runc)
 		return td_fail(err, TD_NOT_FOUND, "runc is not installed: apt-get install runc");
 	int x;
 	td_auto_free char *exec_dir = td_asprintf("%s.exec", o->state_dir);
-	if ((x = td_mkdir_p(o->state_dir, 0700, err)) || (x = td_mkdir_p(o->pods_dir, 0711, err)) || (x = td_mkdir_p(exec_dir, 0700, err)))
+	if ((x = td_mkdir_p(o->state_dir, 0700, err)) || (x = td_mkdir_p(o->pods_dir, 0711, err)) ||
+	    (x = td_mkdir_p(exec_dir, 0700, err)))
 		return x;
 	// Containers and execs become our children when runc has started them: their exit codes are ours to collect.
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -159,7 +162,8 @@ void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
 			td_auto(td_json_unref) struct td_json *j = NULL;
 			if (td_json_parse(lines.v[i], strlen(lines.v[i]), &j, NULL))
 				continue;
-			const char *level = td_jstr_or(td_json_root(j), "level", ""), *msg = td_jstr(td_json_root(j), "msg");
+			const char *level = td_jstr_or(td_json_root(j), "level", ""),
+				   *msg = td_jstr(td_json_root(j), "msg");
 			if (msg && (!strcmp(level, "error") || !strcmp(level, "fatal")))
 				found = td_strdup(strip(msg));
 		}
@@ -174,10 +178,11 @@ void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
 			ret->s[i] = ' ';
 }
 
-int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms, struct td_cancel *c, struct td_error *err)
+int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms, struct td_cancel *c,
+	     struct td_error *err)
 {
-	td_auto_free char *log =
-		td_asprintf("%s/%u.log", r->exec_dir, __atomic_add_fetch(&((struct td_oci *)r)->next_exec, 1, __ATOMIC_RELAXED));
+	td_auto_free char *log = td_asprintf("%s/%u.log", r->exec_dir,
+					     __atomic_add_fetch(&((struct td_oci *)r)->next_exec, 1, __ATOMIC_RELAXED));
 	unlink(log);
 	td_auto_strv struct td_strv a = {0};
 	const char *const head[] = {r->runc, "--root", r->state_dir, "--log", log, "--log-format", "json"};

@@ -3,11 +3,12 @@
 //
 // Files
 //   oci.c internal.h         the runtime object and what all files use: paths, /proc, runc as a program
-//   life.c sandbox.c config.c seccomp.c   a container's life; its start in a process of its own (`tandem sandbox`), its config.json
-//   exec.c spawn.c           processes inside of a running container; children with chosen descriptors
+//   life.c sandbox.c config.c seccomp.c   a container's life; its start in a process of its own (`tandem sandbox`), its
+//   config.json exec.c spawn.c           processes inside of a running container; children with chosen descriptors
 //   cgroup.c net.c           cgroups v1 and v2; the pod switch and network namespaces
 //   image.[ch] image_internal.h recipe.c import.c   the image store: names; building; importing archives, with
-//   layout.[ch] stream.[ch] tar.[ch] unpack.[ch]    what an archive says, its bytes unpacked, its entries, a layer laid over a directory
+//   layout.[ch] stream.[ch] tar.[ch] unpack.[ch]    what an archive says, its bytes unpacked, its entries, a layer laid
+//   over a directory
 #pragma once
 
 #include "base/cancel.h"
@@ -17,11 +18,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// Threads: every call may come from any thread at any time; calls for the *same* id (or netns) are put in order by the caller.
+// Threads: every call may come from any thread at any time; calls for the *same* id (or netns) are put in order by the
+// caller.
 //
 // ---- one runtime per home and agent ----
-// td_oci_new makes the calling process a child subreaper: containers and execs become its children when runc has started them, and
-// this room collects exactly those (never wait for "any child" in such a process). After a crash nothing depends on it.
+// td_oci_new makes the calling process a child subreaper: containers and execs become its children when runc has
+// started them, and this room collects exactly those (never wait for "any child" in such a process). After a crash
+// nothing depends on it.
 struct td_oci_opts {
 	const char *state_dir; // runc --root; tmpfs is fine ("/run/tandem/<id>/runc")
 	const char *pods_dir;  // per-container directories: "<home>/pods"
@@ -39,9 +42,10 @@ bool td_oci_cgroup_v2(const struct td_oci *r);
 // The pod switch: a Linux bridge with a fixed MAC; idempotent. cidr: "10.77.0.1/16".
 int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *err);
 int td_net_switch_delete(const char *name, struct td_error *err); // absent is fine
-// A named netns (/run/netns/<netns>) with lo, eth0 = addr/prefix on the switch, default route via gw. Existing with the same name:
-// replaced.
-int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw, struct td_error *err);
+// A named netns (/run/netns/<netns>) with lo, eth0 = addr/prefix on the switch, default route via gw. Existing with the
+// same name: replaced.
+int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw,
+		   struct td_error *err);
 int td_net_pod_delete(const char *netns, struct td_error *err); // absent is fine
 // A TCP (IPv4) socket inside that netns, not blocking; NULL: the machine's own. Caller closes.
 int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err);
@@ -71,10 +75,12 @@ struct td_oci_spec {
 	uint32_t uid, gid;
 	const uint32_t *groups;
 	size_t n_groups;         // supplementary
-	const char *const *caps; // "CAP_CHOWN", …: bounding, effective, permitted (and ambient when uid != 0 is *not* set, as Kubernetes)
+	const char *const *caps; // "CAP_CHOWN", …: bounding, effective, permitted (and ambient when uid != 0 is *not*
+				 // set, as Kubernetes)
 	bool no_new_privileges, read_only_root, privileged, tty;
 	bool seccomp;         // the default filter of system calls (seccomp.c); never with privileged
-	bool writable_cgroup; // its own cgroup subtree at /sys/fs/cgroup, writable (Slurm's ConstrainDevices); else a read-only view
+	bool writable_cgroup; // its own cgroup subtree at /sys/fs/cgroup, writable (Slurm's ConstrainDevices); else a
+			      // read-only view
 	const struct td_oci_mount *mounts;
 	size_t n_mounts;
 	const struct td_oci_device *devices;
@@ -83,16 +89,18 @@ struct td_oci_spec {
 	int64_t cpu_milli_max; // 0: none
 	int64_t cpu_milli_request;
 	int64_t pids_max; // 0: 4096
-	// stdout and stderr. The container's own init writes the file, so that it goes on logging while the agent is away. NULL:
-	// pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when the file is that large its
-	// content moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes, for ever.
+	// stdout and stderr. The container's own init writes the file, so that it goes on logging while the agent is
+	// away. NULL: pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when
+	// the file is that large its content moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes,
+	// for ever.
 	const char *log_path;
 	int64_t log_max;
 	bool stdin_open; // with log_max: td_oci_input writes to its standard input; else that is empty
 };
-// Per container pods_dir/<id>/ holds upper, work, rootfs, config.json, log, exit, pid. The container is running when this returns 0;
-// its PID 1 is /.init. A leftover of the same id is removed first. TD_INVALID: runc refused (its text).
-int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid, struct td_error *err);
+// Per container pods_dir/<id>/ holds upper, work, rootfs, config.json, log, exit, pid. The container is running when
+// this returns 0; its PID 1 is /.init. A leftover of the same id is removed first. TD_INVALID: runc refused (its text).
+int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid,
+		 struct td_error *err);
 
 enum td_oci_state { TD_OCI_ABSENT, TD_OCI_RUNNING, TD_OCI_STOPPED };
 struct td_oci_status {
@@ -104,18 +112,22 @@ struct td_oci_status {
 	int64_t started_ms, finished_ms; // wall clock
 };
 int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err);
-// A descriptor that becomes readable when the container's init is gone (pidfd); caller closes. TD_NOT_FOUND when it does not run.
+// A descriptor that becomes readable when the container's init is gone (pidfd); caller closes. TD_NOT_FOUND when it
+// does not run.
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
-// A descriptor for messages to its standard input (standin.h: input.c); not blocking; caller closes. TD_NOT_FOUND: it has none.
+// A descriptor for messages to its standard input (standin.h: input.c); not blocking; caller closes. TD_NOT_FOUND: it
+// has none.
 int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
 int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err); // TD_NOT_FOUND when not running
 // Kills what is left, deletes runc state and cgroup; removes the directory when purge. Absent is fine.
 int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err);
 int td_oci_list(struct td_oci *r, struct td_strv *ret_ids, struct td_error *err); // every id with state or directory
-// True when any process is left in the container's cgroup below `sub` ("" = anywhere; "job_17" = any directory of that name below).
+// True when any process is left in the container's cgroup below `sub` ("" = anywhere; "job_17" = any directory of that
+// name below).
 int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, struct td_error *err);
 
-// A process inside. With tty: *ret_io is the pty master and *ret_err -1; else io is a socketpair end (in and out) and err a pipe.
+// A process inside. With tty: *ret_io is the pty master and *ret_err -1; else io is a socketpair end (in and out) and
+// err a pipe.
 struct td_oci_exec {
 	const char *const *args;
 	const char *const *env; // added to the container's
@@ -123,7 +135,8 @@ struct td_oci_exec {
 	int rows, cols;
 };
 struct td_oci_proc;
-int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret, struct td_error *err);
+int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret,
+		struct td_error *err);
 int td_oci_proc_in(const struct td_oci_proc *p);  // write end, or -1
 int td_oci_proc_out(const struct td_oci_proc *p); // read end
 int td_oci_proc_err(const struct td_oci_proc *p); // read end, or -1 with a tty

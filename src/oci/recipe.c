@@ -1,7 +1,7 @@
 // Recipes: images that this program can build by itself, with mmdebstrap from the mirror that the machine already uses.
 //
-// The content key is the sha256 of everything that decides the result: recipe, suite, packages, options, mmdebstrap's version.
-// SOURCE_DATE_EPOCH is fixed; with the same packages in the mirror two builds are the same, file by file.
+// The content key is the sha256 of everything that decides the result: recipe, suite, packages, options, mmdebstrap's
+// version. SOURCE_DATE_EPOCH is fixed; with the same packages in the mirror two builds are the same, file by file.
 #include "base/clock.h"
 #include "base/file.h"
 #include "oci/image_internal.h"
@@ -29,7 +29,8 @@ struct recipe {
 static const struct recipe recipes[] = {
 	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420},
 	{"tandem/slurm:24.11", "trixie",
-	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,ca-certificates",
+	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,"
+	 "ca-certificates",
 	 760},
 };
 
@@ -56,7 +57,8 @@ static int sha256(char *const argv[], const char *in, struct td_cancel *c, char 
 
 // ---- the machine's mirror ----
 
-// The first archive of Debian's main packages in apt's sources: an address that ends in /debian. One-line and deb822 files.
+// The first archive of Debian's main packages in apt's sources: an address that ends in /debian. One-line and deb822
+// files.
 static bool mirror_in(const char *text, bool deb822, char **ret)
 {
 	td_auto_strv struct td_strv lines = {0};
@@ -160,8 +162,8 @@ static void on_output(struct progress *p, const char *s, size_t n)
 	}
 }
 
-static int run_streamed(char *const argv[], char *const envp[], struct progress *p, struct td_cancel *c, int *ret_status,
-			struct td_error *err)
+static int run_streamed(char *const argv[], char *const envp[], struct progress *p, struct td_cancel *c,
+			int *ret_status, struct td_error *err)
 {
 	int fds[2];
 	if (pipe2(fds, O_CLOEXEC) < 0)
@@ -207,7 +209,8 @@ static int tool_version(struct td_cancel *c, char **ret, struct td_error *err)
 	td_auto_buf struct td_buf v = {0};
 	int status = 0, r = td_run(version, NULL, 60000, c, &status, &v, err);
 	if (r)
-		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap") : r;
+		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap")
+					 : r;
 	*ret = td_buf_take(&v);
 	return 0;
 }
@@ -216,14 +219,16 @@ static int recipe_key(const struct recipe *rc, const char *tool, struct td_cance
 {
 	struct utsname u;
 	uname(&u);
-	td_auto_free char *text = td_asprintf("1\n%s\n%s\n%s\n%s\n%s\n%s", rc->name, rc->suite, rc->packages, EPOCH, u.machine, tool);
+	td_auto_free char *text =
+		td_asprintf("1\n%s\n%s\n%s\n%s\n%s\n%s", rc->name, rc->suite, rc->packages, EPOCH, u.machine, tool);
 	char *argv[] = {"sha256sum", NULL};
 	return sha256(argv, text, c, ret, err);
 }
 
-// Is what lies there built from this recipe, by whatever version of mmdebstrap? Then a newer one is no reason to build again, and it is not
-// even asked for its version.
-static int is_built(const struct recipe *rc, const struct td_image *old, struct td_cancel *c, bool *ret, struct td_error *err)
+// Is what lies there built from this recipe, by whatever version of mmdebstrap? Then a newer one is no reason to build
+// again, and it is not even asked for its version.
+static int is_built(const struct recipe *rc, const struct td_image *old, struct td_cancel *c, bool *ret,
+		    struct td_error *err)
 {
 	td_auto_free char *tool = *old->tool ? td_strdup(old->tool) : NULL, *key = NULL;
 	int r = tool ? 0 : tool_version(c, &tool, err); // older images do not say it
@@ -234,19 +239,23 @@ static int is_built(const struct recipe *rc, const struct td_image *old, struct 
 	return r;
 }
 
-static int build(const struct recipe *rc, const char *rootfs, struct progress *p, struct td_cancel *c, struct td_error *err)
+static int build(const struct recipe *rc, const char *rootfs, struct progress *p, struct td_cancel *c,
+		 struct td_error *err)
 {
 	td_auto_free char *mirror = img_mirror("/etc/apt"), *include = td_asprintf("--include=%s", rc->packages);
 	td_auto_strv struct td_strv a = {0}, env = {0};
 	const char *const head[] = {
 		"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", "--verbose", include,
-		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"", "--dpkgopt=path-exclude=/usr/share/doc/*",
-		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",
+		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"",
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*",
 		// Random, and of no use: Slurm's own key is mounted. The name resolution is the pod's.
-		"--customize-hook=rm -f \"$1/etc/munge/munge.key\"", "--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
+		"--customize-hook=rm -f \"$1/etc/munge/munge.key\"",
+		"--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
 	for (size_t i = 0; i < TD_LEN(head); i++)
 		td_strv_add(&a, head[i]);
-	// A machine of an older Debian may lack the newest key in apt's own directory, but have it in the keyring package.
+	// A machine of an older Debian may lack the newest key in apt's own directory, but have it in the keyring
+	// package.
 	if (td_path_exists(KEYRING))
 		td_strv_add(&a, "--keyring=" KEYRING);
 	td_strv_add(&a, rc->suite);
@@ -254,21 +263,23 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 	if (mirror)
 		td_strv_add(&a, mirror);
 	for (char **e = environ; *e; e++)
-		if (!td_starts(*e, "SOURCE_DATE_EPOCH=") && !td_starts(*e, "LC_") && !td_starts(*e, "LANG") && !td_starts(*e, "TMPDIR="))
+		if (!td_starts(*e, "SOURCE_DATE_EPOCH=") && !td_starts(*e, "LC_") && !td_starts(*e, "LANG") &&
+		    !td_starts(*e, "TMPDIR="))
 			td_strv_add(&env, *e);
 	td_strv_add(&env, "SOURCE_DATE_EPOCH=" EPOCH);
 	td_strv_add(&env, "LC_ALL=C.UTF-8");
 	int status = 0, r = run_streamed(a.v, env.v, p, c, &status, err);
 	if (r)
-		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap") : r;
+		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap")
+					 : r;
 	if (status)
 		return td_fail(err, TD_TRANSIENT, "mmdebstrap %s from %s exited with %d: %s", rc->suite,
 			       mirror ? mirror : "its default mirror", status, td_buf_str(&p->tail));
 	return 0;
 }
 
-int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx, int percent, const char *what), void *ctx,
-		   struct td_cancel *c, struct td_error *err)
+int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx, int percent, const char *what),
+		   void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL, *key = NULL, *tool = NULL;
 	int r = img_name(ref, &name, &tag, err);
@@ -281,7 +292,8 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 			rc = &recipes[i];
 	}
 	if (!rc)
-		return td_fail(err, TD_NOT_FOUND, "there is no recipe for image \"%s\"; `tandem image import` takes a tar of its root",
+		return td_fail(err, TD_NOT_FOUND,
+			       "there is no recipe for image \"%s\"; `tandem image import` takes a tar of its root",
 			       ref);
 	// Two homes may share the store: the second waits here and then finds the first one's work.
 	td_auto_close int lock = -1;
@@ -313,7 +325,8 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	static const char *const cmd[] = {"/bin/bash", NULL};
 	if (!(r = build(rc, rootfs, &p, c, err)))
 		r = img_commit(dir, made, name, tag, key,
-			       &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool}, err);
+			       &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool},
+			       err);
 	td_buf_done(&p.line);
 	td_buf_done(&p.tail);
 	if (r) {

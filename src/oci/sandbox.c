@@ -1,11 +1,11 @@
-// `tandem sandbox`: one container's start, in a process of its own with one thread. Unshares the mount namespace, mounts the overlay
-// there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this namespace and in the container:
-// when both are gone nothing is left to unmount, whatever crashed.
+// `tandem sandbox`: one container's start, in a process of its own with one thread. Unshares the mount namespace,
+// mounts the overlay there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this
+// namespace and in the container: when both are gone nothing is left to unmount, whatever crashed.
 //
 //   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE [--rotate | --rotate-stdin]
 //
-// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and stderr),
-// and 6 with -stdin the FIFO DIR/stdin.
+// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and
+// stderr), and 6 with -stdin the FIFO DIR/stdin.
 #include "cmd/roles.h"
 #include "oci/internal.h"
 
@@ -42,7 +42,8 @@ int td_sandbox_main(int argc, char **argv)
 	const char *dir = NULL, *lower = NULL, *runc = NULL, *state = NULL, *id = NULL, *log = NULL;
 	struct {
 		const char *name, **value;
-	} const flags[] = {{"--dir", &dir}, {"--lower", &lower}, {"--runc", &runc}, {"--state", &state}, {"--id", &id}, {"--log", &log}};
+	} const flags[] = {{"--dir", &dir},     {"--lower", &lower}, {"--runc", &runc},
+			   {"--state", &state}, {"--id", &id},       {"--log", &log}};
 	bool input = argc > 1 && !strcmp(argv[argc - 1], "--rotate-stdin");
 	bool rotate = input || (argc > 1 && !strcmp(argv[argc - 1], "--rotate"));
 	argc -= rotate;
@@ -58,27 +59,33 @@ int td_sandbox_main(int argc, char **argv)
 	}
 	for (size_t k = 0; k < TD_LEN(flags); k++)
 		if (!*flags[k].value) {
-			fprintf(stderr, "tandem sandbox: %s is missing: the node agent starts this, nobody else\n", flags[k].name);
+			fprintf(stderr, "tandem sandbox: %s is missing: the node agent starts this, nobody else\n",
+				flags[k].name);
 			return 2;
 		}
 	if (chdir(dir) < 0)
 		return fail("enter", dir);
 	if (unshare(CLONE_NEWNS) < 0)
 		return fail("unshare the mount namespace", NULL);
-	// A slave, not private: later mounts of the node reach volumes with mountPropagation HostToContainer, and none of ours leaves.
+	// A slave, not private: later mounts of the node reach volumes with mountPropagation HostToContainer, and none
+	// of ours leaves.
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return fail("make the mounts a slave of the node's", NULL);
 	td_auto_free char *l = escape(lower);
-	// Relative: no path of ours can break the options, and the page that they must fit in is left to the image's path.
+	// Relative: no path of ours can break the options, and the page that they must fit in is left to the image's
+	// path.
 	td_auto_free char *o = td_asprintf("lowerdir=%s,upperdir=upper,workdir=work", l);
 	if (mount("overlay", "rootfs", "overlay", 0, o) < 0) {
 		int e = errno;
 		fprintf(stderr, "mount the overlay of image %s in %s: %s%s\n", lower, dir, strerror(e),
-			e == EINVAL ? " (the directory must be on a file system that can hold an overlay: ext4, xfs, btrfs or tmpfs)" : "");
+			e == EINVAL ? " (the directory must be on a file system that can hold an overlay: ext4, xfs, "
+				      "btrfs or tmpfs)"
+				    : "");
 		return 1;
 	}
 	td_auto_free char *old_log = td_asprintf("%s.1", log);
-	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), out = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC),
+	    out = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
 	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640),
 	    old = rotate ? open(old_log, O_RDWR | O_CREAT | O_CLOEXEC, 0640) : null;
 	unlink("stdin");

@@ -1,4 +1,5 @@
-// The default filter of system calls: seccomp.yaml, as the OCI runtime specification writes it for a container's capabilities.
+// The default filter of system calls: seccomp.yaml, as the OCI runtime specification writes it for a container's
+// capabilities.
 #include "base/embedded.h"
 #include "oci/internal.h"
 

@@ -10,11 +10,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeout_ms, struct td_cancel *c, int *ret_status,
-		   struct td_error *err)
+int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeout_ms, struct td_cancel *c,
+		   int *ret_status, struct td_error *err)
 {
 	pid_t pid;
-	int r = td_start(argv, NULL, fds, n_fds, POSIX_SPAWN_SETSID, &pid, err); // the callers' own are above n_fds: see oci_high_fd
+	int r = td_start(argv, NULL, fds, n_fds, POSIX_SPAWN_SETSID, &pid,
+			 err); // the callers' own are above n_fds: see oci_high_fd
 	if (r)
 		return r;
 	td_auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -22,8 +23,9 @@ int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeou
 	for (;;) {
 		int64_t left = end - oci_mono_ms();
 		if (td_cancelled(c) || left <= 0) {
-			r = td_cancelled(c) ? td_fail(err, TD_CANCELLED, "cancelled")
-					    : td_fail(err, TD_TRANSIENT, "no end after %lld ms, killed", (long long)timeout_ms);
+			r = td_cancelled(c)
+				    ? td_fail(err, TD_CANCELLED, "cancelled")
+				    : td_fail(err, TD_TRANSIENT, "no end after %lld ms, killed", (long long)timeout_ms);
 			kill(-pid, SIGKILL);
 			kill(pid, SIGKILL);
 			break;

@@ -61,7 +61,8 @@ static int start(struct td_stream *s, int (*support)(struct archive *), struct t
 {
 	struct archive_entry *all = NULL;
 	s->unpack = archive_read_new();
-	if (!s->unpack || support(s->unpack) < ARCHIVE_WARN || archive_read_support_format_raw(s->unpack) != ARCHIVE_OK ||
+	if (!s->unpack || support(s->unpack) < ARCHIVE_WARN ||
+	    archive_read_support_format_raw(s->unpack) != ARCHIVE_OK ||
 	    archive_read_support_format_empty(s->unpack) != ARCHIVE_OK)
 		return td_fail(err, TD_INTERNAL, "libarchive cannot unpack %s", s->what);
 	if (archive_read_open(s->unpack, s, NULL, on_read, NULL) != ARCHIVE_OK)
@@ -70,8 +71,8 @@ static int start(struct td_stream *s, int (*support)(struct archive *), struct t
 	return rc == ARCHIVE_OK || rc == ARCHIVE_EOF ? 0 : damaged(s, err);
 }
 
-int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c, struct td_stream **ret,
-		   struct td_error *err)
+int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
+		   struct td_stream **ret, struct td_error *err)
 {
 	td_auto(td_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
 	char head[6] = {0};

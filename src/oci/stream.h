@@ -1,5 +1,6 @@
-// The bytes of a file, unpacked by libarchive when they are compressed (by gzip, zstd, xz or bzip2), with the digest of what was read: a
-// layer's diff id. Memory is bounded by what a decompressor may use at most (xz: 1 GiB), whatever comes out of it.
+// The bytes of a file, unpacked by libarchive when they are compressed (by gzip, zstd, xz or bzip2), with the digest of
+// what was read: a layer's diff id. Memory is bounded by what a decompressor may use at most (xz: 1 GiB), whatever
+// comes out of it.
 #pragma once
 
 #include "base/cancel.h"
@@ -16,8 +17,8 @@ struct td_stream_progress { // shared by the streams of one import
 
 struct td_stream;
 // fd: a regular file, at any offset; the caller's. what: for messages. progress may be NULL.
-int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c, struct td_stream **ret,
-		   struct td_error *err);
+int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
+		   struct td_stream **ret, struct td_error *err);
 struct td_stream *td_stream_close(struct td_stream *s); // NULL ok
 TD_DEFINE_AUTO(struct td_stream *, td_stream_close)
 // *ret_n 0: the end, and what was compressed was whole. Fits td_tar_read_f.

@@ -34,7 +34,8 @@ struct td_tar *td_tar_new(td_tar_read_f read, void *ctx)
 	t->read = read;
 	t->ctx = ctx;
 	t->a = archive_read_new();
-	if (!t->a || archive_read_support_format_tar(t->a) != ARCHIVE_OK || archive_read_support_format_empty(t->a) != ARCHIVE_OK)
+	if (!t->a || archive_read_support_format_tar(t->a) != ARCHIVE_OK ||
+	    archive_read_support_format_empty(t->a) != ARCHIVE_OK)
 		abort(); // out of memory
 	return t;
 }
@@ -72,8 +73,10 @@ static int damaged(struct td_tar *t, struct td_error *err)
 	}
 	const char *words = archive_error_string(t->a);
 	if (!t->e.name)
-		return td_fail(err, TD_INVALID, "this is no tar, or it is damaged or cut short (%s)", words ? words : "no reason given");
-	return td_fail(err, TD_INVALID, "entry \"%.200s\", or what follows it: the archive is damaged or cut short (%s)", t->e.name,
+		return td_fail(err, TD_INVALID, "this is no tar, or it is damaged or cut short (%s)",
+			       words ? words : "no reason given");
+	return td_fail(err, TD_INVALID,
+		       "entry \"%.200s\", or what follows it: the archive is damaged or cut short (%s)", t->e.name,
 		       words ? words : "no reason given");
 }
 
@@ -85,12 +88,14 @@ static bool is_ascii(const char *s)
 	return true;
 }
 
-// libarchive also warns when it cannot express a name in the locale's characters. The locale is "C" in this program, so names stay the
-// bytes that the archive has, and this warning means nothing. Any other one means that a header is wrong.
+// libarchive also warns when it cannot express a name in the locale's characters. The locale is "C" in this program, so
+// names stay the bytes that the archive has, and this warning means nothing. Any other one means that a header is
+// wrong.
 static bool harmless(struct archive_entry *in)
 {
-	return !is_ascii(archive_entry_pathname(in)) || !is_ascii(archive_entry_hardlink(in)) || !is_ascii(archive_entry_symlink(in)) ||
-	       !is_ascii(archive_entry_uname(in)) || !is_ascii(archive_entry_gname(in));
+	return !is_ascii(archive_entry_pathname(in)) || !is_ascii(archive_entry_hardlink(in)) ||
+	       !is_ascii(archive_entry_symlink(in)) || !is_ascii(archive_entry_uname(in)) ||
+	       !is_ascii(archive_entry_gname(in));
 }
 
 static int kind(struct archive_entry *in, struct td_tar_entry *e, struct td_error *err)
@@ -118,7 +123,8 @@ static int kind(struct archive_entry *in, struct td_tar_entry *e, struct td_erro
 			e->type = TD_TAR_DEVICE;
 			break;
 		default:
-			return td_fail(err, TD_INVALID, "entry \"%.200s\" is of a type that is not known here", e->name);
+			return td_fail(err, TD_INVALID, "entry \"%.200s\" is of a type that is not known here",
+				       e->name);
 		}
 	}
 	if (e->type != TD_TAR_HARDLINK && e->type != TD_TAR_SYMLINK)
@@ -126,7 +132,8 @@ static int kind(struct archive_entry *in, struct td_tar_entry *e, struct td_erro
 	if (!link || !*link)
 		return td_fail(err, TD_INVALID, "entry \"%.200s\": a link to nothing", e->name);
 	if (strlen(link) >= TD_TAR_NAME_MAX)
-		return td_fail(err, TD_INVALID, "entry \"%.200s\": its link is longer than %d bytes", e->name, TD_TAR_NAME_MAX - 1);
+		return td_fail(err, TD_INVALID, "entry \"%.200s\": its link is longer than %d bytes", e->name,
+			       TD_TAR_NAME_MAX - 1);
 	e->link = td_strdup(link);
 	return 0;
 }
@@ -148,7 +155,8 @@ static int fill(struct td_tar *t, struct archive_entry *in, struct td_error *err
 	if (size < 0)
 		return td_fail(err, TD_INVALID, "entry \"%.200s\": its size is no size", e->name);
 	if (archive_entry_sparse_count(in))
-		return td_fail(err, TD_UNSUPPORTED, "entry \"%.200s\" is a sparse file: make the archive without --sparse", e->name);
+		return td_fail(err, TD_UNSUPPORTED,
+			       "entry \"%.200s\" is a sparse file: make the archive without --sparse", e->name);
 	e->mode = archive_entry_perm(in) & 07777;
 	e->uid = (uint32_t)uid;
 	e->gid = (uint32_t)gid;
@@ -156,7 +164,8 @@ static int fill(struct td_tar *t, struct archive_entry *in, struct td_error *err
 	e->size = e->type == TD_TAR_FILE ? (uint64_t)size : 0;
 
 	if (archive_entry_xattr_count(in) > TD_TAR_XATTRS_MAX)
-		return td_fail(err, TD_INVALID, "entry \"%.200s\": more than %d extended attributes", e->name, TD_TAR_XATTRS_MAX);
+		return td_fail(err, TD_INVALID, "entry \"%.200s\": more than %d extended attributes", e->name,
+			       TD_TAR_XATTRS_MAX);
 	const void *value;
 	size_t len;
 	archive_entry_xattr_reset(in);

@@ -1,6 +1,7 @@
-// Reads a tar from somebody else, entry by entry, by libarchive: ustar, and the long names and numbers of GNU and pax. Sparse files are
-// refused, counts and lengths are bounded (libarchive itself reads no extended header above 1 MiB). It touches no file: unpack.h decides
-// what an entry may become. The program's locale must be "C", so that names stay the bytes that the archive has.
+// Reads a tar from somebody else, entry by entry, by libarchive: ustar, and the long names and numbers of GNU and pax.
+// Sparse files are refused, counts and lengths are bounded (libarchive itself reads no extended header above 1 MiB). It
+// touches no file: unpack.h decides what an entry may become. The program's locale must be "C", so that names stay the
+// bytes that the archive has.
 #pragma once
 
 #include "base/err.h"
@@ -39,8 +40,8 @@ struct td_tar;
 struct td_tar *td_tar_new(td_tar_read_f read, void *ctx);
 struct td_tar *td_tar_free(struct td_tar *t); // NULL ok
 TD_DEFINE_AUTO(struct td_tar *, td_tar_free)
-// The next entry, the reader's until the next call; what is left of the last one's data is skipped. NULL: the archive's end. TD_INVALID:
-// damaged, cut short, or of a kind that is not read here; the message names the entry.
+// The next entry, the reader's until the next call; what is left of the last one's data is skipped. NULL: the archive's
+// end. TD_INVALID: damaged, cut short, or of a kind that is not read here; the message names the entry.
 int td_tar_next(struct td_tar *t, const struct td_tar_entry **ret, struct td_error *err);
 // Bytes of the entry's data; *ret_n 0: no more.
 int td_tar_data(struct td_tar *t, void *buf, size_t n, size_t *ret_n, struct td_error *err);

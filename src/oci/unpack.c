@@ -36,7 +36,8 @@ struct work {
 
 static int open_in(int root, const char *path, uint64_t flags)
 {
-	struct open_how how = {.flags = flags | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
+	struct open_how how = {.flags = flags | O_CLOEXEC,
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
 	int fd, tries = 0;
 	do // EAGAIN: something was renamed meanwhile
 		fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
@@ -71,7 +72,8 @@ static int clean_name(const char *name, const char *what, char **ret, struct td_
 		p += n;
 	}
 	if (b.len >= TD_TAR_NAME_MAX)
-		return td_fail(err, TD_INVALID, "entry \"%.200s…\": %s is longer than %d bytes", name, what, TD_TAR_NAME_MAX - 1);
+		return td_fail(err, TD_INVALID, "entry \"%.200s…\": %s is longer than %d bytes", name, what,
+			       TD_TAR_NAME_MAX - 1);
 	*ret = td_strdup(td_buf_str(&b));
 	return 0;
 }
@@ -114,7 +116,8 @@ static void remember(struct work *w, int dir, const char *name)
 }
 
 // ---- removing ----
-// Removes name of dir with all below it; with `below`, what this layer made stays, and so do the directories that it is in.
+// Removes name of dir with all below it; with `below`, what this layer made stays, and so do the directories that it is
+// in.
 static int remove_at(struct work *w, int dir, const char *name, bool below, int depth)
 {
 	if (below && is_made(w, dir, name)) {
@@ -238,19 +241,20 @@ static int check(struct work *w, uint64_t bytes, struct td_error *err)
 	uint64_t room = (uint64_t)v.f_bavail * v.f_frsize, all = (uint64_t)v.f_blocks * v.f_frsize;
 	uint64_t keep = all / 20 < KEEP_BYTES ? all / 20 : KEEP_BYTES;
 	if (room < keep || (v.f_files && v.f_favail < v.f_files / 20))
-		return td_fail(
-			err, TD_TRANSIENT,
-			"the image store's file system is nearly full: %llu MB and %llu files are free, %llu MB and %llu files of them are "
-			"left to others",
-			(unsigned long long)(room >> 20), (unsigned long long)v.f_favail, (unsigned long long)(keep >> 20),
-			(unsigned long long)(v.f_files / 20));
+		return td_fail(err, TD_TRANSIENT,
+			       "the image store's file system is nearly full: %llu MB and %llu files are free, %llu MB "
+			       "and %llu files of them are "
+			       "left to others",
+			       (unsigned long long)(room >> 20), (unsigned long long)v.f_favail,
+			       (unsigned long long)(keep >> 20), (unsigned long long)(v.f_files / 20));
 	return 0;
 }
 
 // ---- entries ----
 static bool may_keep(const struct td_tar_xattr *a)
 {
-	return !strcmp(a->name, "security.capability") || (td_starts(a->name, "user.") && !td_starts(a->name, "user.overlay."));
+	return !strcmp(a->name, "security.capability") ||
+	       (td_starts(a->name, "user.") && !td_starts(a->name, "user.overlay."));
 }
 
 // Owner first: a new owner takes setuid and capabilities away.
@@ -260,8 +264,8 @@ static int dress(const struct td_tar_entry *e, int fd, struct td_error *err)
 	if (fchown(fd, e->uid, e->gid) < 0 || fchmod(fd, e->mode) < 0)
 		return failed(err, e->name, "its owner and mode");
 	for (size_t i = 0; i < e->n_xattrs; i++)
-		if (may_keep(&e->xattrs[i]) && fsetxattr(fd, e->xattrs[i].name, e->xattrs[i].value, e->xattrs[i].len, 0) < 0 &&
-		    errno != ENOTSUP)
+		if (may_keep(&e->xattrs[i]) &&
+		    fsetxattr(fd, e->xattrs[i].name, e->xattrs[i].value, e->xattrs[i].len, 0) < 0 && errno != ENOTSUP)
 			return failed(err, e->name, e->xattrs[i].name);
 	futimens(fd, times); // a time that the file system cannot hold is no reason to fail
 	return 0;
@@ -282,7 +286,8 @@ static int make_dir(struct work *w, const struct td_tar_entry *e, int dir, const
 	return fd < 0 ? failed(err, e->name, "a directory") : dress(e, fd, err);
 }
 
-static int make_file(struct work *w, struct td_tar *t, const struct td_tar_entry *e, int dir, const char *name, struct td_error *err)
+static int make_file(struct work *w, struct td_tar *t, const struct td_tar_entry *e, int dir, const char *name,
+		     struct td_error *err)
 {
 	td_auto_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
@@ -315,9 +320,12 @@ static int make_link(struct work *w, const struct td_tar_entry *e, int dir, cons
 	td_auto_close int from = open_in(w->u->root, up, O_PATH | O_DIRECTORY);
 	struct stat st;
 	if (!*last || from < 0 || fstatat(from, last, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return td_fail(err, TD_INVALID, "entry \"%.200s\": a hard link to \"%.200s\", which is not in the image", e->name, e->link);
+		return td_fail(err, TD_INVALID,
+			       "entry \"%.200s\": a hard link to \"%.200s\", which is not in the image", e->name,
+			       e->link);
 	if (S_ISDIR(st.st_mode))
-		return td_fail(err, TD_INVALID, "entry \"%.200s\": a hard link to the directory \"%.200s\"", e->name, e->link);
+		return td_fail(err, TD_INVALID, "entry \"%.200s\": a hard link to the directory \"%.200s\"", e->name,
+			       e->link);
 	struct stat old;
 	if (fstatat(dir, name, &old, AT_SYMLINK_NOFOLLOW) == 0 && old.st_ino == st.st_ino && old.st_dev == st.st_dev)
 		return 0; // to itself
@@ -331,7 +339,8 @@ static int make_node(const struct td_tar_entry *e, int dir, const char *name, st
 	const struct timespec times[2] = {{.tv_sec = e->mtime}, {.tv_sec = e->mtime}};
 	bool link = e->type == TD_TAR_SYMLINK;
 	if ((link ? symlinkat(e->link, dir, name) : mkfifoat(dir, name, 0600)) < 0 ||
-	    fchownat(dir, name, e->uid, e->gid, AT_SYMLINK_NOFOLLOW) < 0 || (!link && fchmodat(dir, name, e->mode, 0) < 0))
+	    fchownat(dir, name, e->uid, e->gid, AT_SYMLINK_NOFOLLOW) < 0 ||
+	    (!link && fchmodat(dir, name, e->mode, 0) < 0))
 		return failed(err, e->name, link ? "a symbolic link" : "a pipe");
 	utimensat(dir, name, times, AT_SYMLINK_NOFOLLOW);
 	return 0;
@@ -364,9 +373,10 @@ static int apply(struct work *w, struct td_tar *t, const struct td_tar_entry *e,
 		return r;
 	if (!*path) { // the root itself
 		td_auto_close int fd = openat(w->u->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		return e->type != TD_TAR_DIR ? td_fail(err, TD_INVALID, "entry \"%.200s\" is in place of the root", e->name)
-		       : fd < 0              ? failed(err, e->name, "the root")
-					     : dress(e, fd, err);
+		return e->type != TD_TAR_DIR
+			       ? td_fail(err, TD_INVALID, "entry \"%.200s\" is in place of the root", e->name)
+		       : fd < 0 ? failed(err, e->name, "the root")
+				: dress(e, fd, err);
 	}
 	char *slash = strrchr(path, '/');
 	td_auto_free char *up = td_strndup(path, slash ? (size_t)(slash - path) : 0);

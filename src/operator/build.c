@@ -85,7 +85,8 @@ void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, 
 	yyjson_mut_arr_append(a, o);
 }
 
-int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field, struct td_error *err)
+int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field,
+			 struct td_error *err)
 {
 	if (!over || !yyjson_is_obj((yyjson_val *)over) || yyjson_obj_size((yyjson_val *)over) == 0)
 		return 0;
@@ -94,7 +95,8 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 	td_jm_copyval(pd, patch, "metadata.labels", td_jget(over, "metadata.labels"));
 	td_jm_copyval(pd, patch, "metadata.annotations", td_jget(over, "metadata.annotations"));
 	td_jm_copyval(pd, patch, "spec", td_jget(over, "spec"));
-	td_auto(td_json_unref) struct td_json *base = td_json_from_mut(at), *p = td_json_from_mut(patch), *merged = NULL;
+	td_auto(td_json_unref) struct td_json *base = td_json_from_mut(at), *p = td_json_from_mut(patch),
+					      *merged = NULL;
 	const struct td_kind *pod = td_kind_builtin("", "Pod");
 	if (!pod)
 		return td_fail(err, TD_INTERNAL, "kind Pod is not in the table of kinds");
@@ -108,7 +110,8 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 	for (size_t i = 0; i < TD_LEN(maps); i++) {
 		yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(td_json_root(base), maps[i]));
 		for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)
-			td_jm_key_str(md, td_jm_obj(md, root, maps[i]), yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+			td_jm_key_str(md, td_jm_obj(md, root, maps[i]), yyjson_get_str(k),
+				      yyjson_get_str(yyjson_obj_iter_get_val(k)));
 	}
 	td_auto(td_json_unref) struct td_json *final = td_json_from_mut(root);
 	td_jm_copyval(d, at, "metadata", td_jget(td_json_root(final), "metadata"));
@@ -118,7 +121,8 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 
 static bool empty(const yyjson_val *v)
 {
-	return !v || yyjson_is_null((yyjson_val *)v) || (yyjson_is_ctn((yyjson_val *)v) && yyjson_get_len((yyjson_val *)v) == 0);
+	return !v || yyjson_is_null((yyjson_val *)v) ||
+	       (yyjson_is_ctn((yyjson_val *)v) && yyjson_get_len((yyjson_val *)v) == 0);
 }
 
 bool td_op_covers(const yyjson_val *live, const yyjson_val *want)

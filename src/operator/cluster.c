@@ -39,7 +39,8 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
 		i++;
 	if (i == TD_LEN(f->group))
-		return; // more kinds of nodes than that: the rest gets no line and registers without GPUs, which Slurm shows
+		return; // more kinds of nodes than that: the rest gets no line and registers without GPUs, which Slurm
+			// shows
 	if (i == f->n_groups)
 		f->group[f->n_groups++] = (struct gpu_group){s->gpus, fake, {0}};
 	td_strv_add(&f->group[i].names, node->name);
@@ -52,7 +53,8 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 
 static bool is_of(const struct td_object *p, const char *app, const char *cluster)
 {
-	return td_streq(td_object_label(p, TD_LABEL_NAME), app) && td_streq(td_object_label(p, TD_LABEL_CLUSTER), cluster);
+	return td_streq(td_object_label(p, TD_LABEL_NAME), app) &&
+	       td_streq(td_object_label(p, TD_LABEL_CLUSTER), cluster);
 }
 
 static int by_name(const void *a, const void *b)
@@ -60,15 +62,16 @@ static int by_name(const void *a, const void *b)
 	return td_op_name_cmp(*(char *const *)a, *(char *const *)b);
 }
 
-// A node whose NodeSet is wrong for the moment (a slip in clusterName or gres) keeps its slurmd, so the configuration keeps the node too,
-// with the share it has.
+// A node whose NodeSet is wrong for the moment (a slip in clusterName or gres) keeps its slurmd, so the configuration
+// keeps the node too, with the share it has.
 static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_object *node, struct td_op_share *ret)
 {
 	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(op->pods, "node", node->name, &pods);
 	for (size_t i = 0; share && i < pods.n; i++)
-		if (td_streq(pods.v[i]->ns, sc->ns) && is_of(pods.v[i], "slurmd", sc->name) && !td_object_deleting(pods.v[i]))
+		if (td_streq(pods.v[i]->ns, sc->ns) && is_of(pods.v[i], "slurmd", sc->name) &&
+		    !td_object_deleting(pods.v[i]))
 			return td_op_share_parse(share, td_op_resource(sc->root), ret);
 	return false;
 }
@@ -125,26 +128,29 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 	yyjson_arr_foreach (td_jget(sc, "spec.login"), i, n, x) {
 		if (td_starts(td_jstr_or(x, "name", ""), "slurm") || td_streq(td_jstr(x, "name"), "config"))
 			td_strv_addf(problems,
-				     "spec.login[%zu].name: must not begin with \"slurm\" nor be \"config\": Tandem's own objects have "
+				     "spec.login[%zu].name: must not begin with \"slurm\" nor be \"config\": Tandem's "
+				     "own objects have "
 				     "those names",
 				     i);
 		const char *group = td_jstr_or(x, "name", ""), *cluster = td_jstr_or(sc, "metadata.name", "");
 		if (strlen(cluster) + 1 + strlen(group) > 52)
-			td_strv_addf(
-				problems,
-				"spec.login[%zu].name: with the cluster's name %zu characters, 52 at most: Kubernetes adds its hash to the "
-				"StatefulSet's name in a label; choose a shorter one",
-				i, strlen(cluster) + 1 + strlen(group));
+			td_strv_addf(problems,
+				     "spec.login[%zu].name: with the cluster's name %zu characters, 52 at most: "
+				     "Kubernetes adds its hash to the "
+				     "StatefulSet's name in a label; choose a shorter one",
+				     i, strlen(cluster) + 1 + strlen(group));
 		yyjson_val *y;
 		size_t k, m;
-		yyjson_arr_foreach (td_jget(sc, "spec.login"), k, m, y) { // each pod has a Service of its name, each group too
+		yyjson_arr_foreach (td_jget(sc, "spec.login"), k, m,
+				    y) { // each pod has a Service of its name, each group too
 			const char *other = td_jstr_or(y, "name", "");
 			size_t len = strlen(other);
 			long long at;
-			if (td_starts(group, other) && group[len] == '-' && td_parse_i64(group + len + 1, &at) && at >= 0 &&
-			    at < td_jint(y, "replicas", 1))
-				td_strv_addf(problems, "spec.login[%zu].name: \"%s\" is the name of a pod of the group \"%s\"", i, group,
-					     other);
+			if (td_starts(group, other) && group[len] == '-' && td_parse_i64(group + len + 1, &at) &&
+			    at >= 0 && at < td_jint(y, "replicas", 1))
+				td_strv_addf(problems,
+					     "spec.login[%zu].name: \"%s\" is the name of a pod of the group \"%s\"", i,
+					     group, other);
 		}
 	}
 	static const char *const reserve[] = {"spec.reserve.cpu", "spec.reserve.memory"};
@@ -152,7 +158,8 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 		const char *q = td_jstr(sc, reserve[i]);
 		int64_t v;
 		if (q && (td_quantity_milli(q, &v, NULL) || v < 0))
-			td_strv_addf(problems, "%s: \"%.40s\" is not a quantity; write for example 1 or 2Gi", reserve[i], q);
+			td_strv_addf(problems, "%s: \"%.40s\" is not a quantity; write for example 1 or 2Gi",
+				     reserve[i], q);
 	}
 }
 
@@ -164,7 +171,8 @@ static char *join(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
-static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f, const char *hash)
+static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f,
+		      const char *hash)
 {
 	int64_t now = td_mono_ms(&td_clock_system), real = td_real_ms(&td_clock_system);
 	if (!v->first_seen)
@@ -177,11 +185,13 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 	for (size_t i = 0; i < pods.n; i++) {
 		int64_t age = real - td_op_born(pods.v[i]);
 		age = age < 0 ? 0 : age;
-		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) && (young < 0 || age < young))
+		if (is_of(pods.v[i], "slurmctld", sc->name) && !td_object_deleting(pods.v[i]) &&
+		    (young < 0 || age < young))
 			young = age;
 	}
 	const struct td_pool_config_facts facts = {.exists = cm,
-						   .same = cm && td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash),
+						   .same = cm &&
+							   td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash),
 						   .nodes = f->n_nodes,
 						   .seen_ms = now - v->first_seen,
 						   .answered = v->known,
@@ -189,8 +199,8 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 	return td_pool_config_waits(&facts);
 }
 
-int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets, struct td_cancel *c,
-		       struct td_error *err)
+int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
+		       struct td_cancel *c, struct td_error *err)
 {
 	__attribute__((cleanup(facts_done))) struct facts f = {0};
 	gather(op, sc, sets, &f);
@@ -226,10 +236,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
 			td_debug("%s", err->msg);
 			// Nothing else of our template can be forbidden than its adminAccess.
-			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates && err->detail == TD_CAUSE_FORBIDDEN)
+			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates &&
+			    err->detail == TD_CAUSE_FORBIDDEN)
 				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
 							 "=true, without which slurmd may not see "
-							 "the devices that it gives out; who may do so, allows it: kubectl label namespace "
+							 "the devices that it gives out; who may do so, allows it: "
+							 "kubectl label namespace "
 							 "%s " TD_DRA_ADMIN_LABEL "=true",
 							 sc->ns, sc->ns);
 			if (!v->problem)
@@ -239,7 +251,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r)
 			return r;
 	}
-	// Login groups and pods that are no longer wanted (Tandem 0.1's were Deployments), and claim templates of another class.
+	// Login groups and pods that are no longer wanted (Tandem 0.1's were Deployments), and claim templates of
+	// another class.
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(op->deployments, sc->ns, &all);
 	size_t n_deployments = all.n;
@@ -254,9 +267,11 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 					   : i < n_services  ? &td_services
 					   : i < n_sets      ? &td_statefulsets
 							     : &td_resourceclaimtemplates;
-		bool wanted = !td_streq(td_jstr(td_object_owner(all.v[i]), "uid"), sc->uid) || td_object_deleting(all.v[i]);
+		bool wanted =
+			!td_streq(td_jstr(td_object_owner(all.v[i]), "uid"), sc->uid) || td_object_deleting(all.v[i]);
 		for (size_t k = 0; k < w.n && !wanted; k++)
-			wanted = w.v[k].gvr == gvr && td_streq(td_jstr(td_json_root(w.v[k].obj), "metadata.name"), all.v[i]->name);
+			wanted = w.v[k].gvr == gvr &&
+				 td_streq(td_jstr(td_json_root(w.v[k].obj), "metadata.name"), all.v[i]->name);
 		if (wanted)
 			continue;
 		td_info("SlurmCluster %s: %s %s is not wanted any more", v->key, gvr->kind, all.v[i]->name);
@@ -269,7 +284,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 }
 
 // ---- status ----
-// Since when every slurmctld pod runs this configuration (the last one's creation), in ms of the real time; 0: that is not so.
+// Since when every slurmctld pod runs this configuration (the last one's creation), in ms of the real time; 0: that is
+// not so.
 static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *hash)
 {
 	td_auto_objects struct td_objects pods = {0};
@@ -289,7 +305,8 @@ static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *ha
 // The configuration that was last put in force; "" before the first.
 static const char *active(const struct td_object *sc, const struct td_op_view *v)
 {
-	return v->active ? v->active : td_jstr_or(sc->root, "status.configHash", ""); // our cache may be older than our last write
+	return v->active ? v->active
+			 : td_jstr_or(sc->root, "status.configHash", ""); // our cache may be older than our last write
 }
 
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
@@ -310,8 +327,9 @@ static long long ready_pods(struct td_op *op, struct td_object *sc, const char *
 static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_slurm_nodes *l)
 {
 	static const char *const words[] = {
-		[TD_CLASS_IDLE] = "nodes.idle",         [TD_CLASS_MIXED] = "nodes.mixed",     [TD_CLASS_ALLOCATED] = "nodes.allocated",
-		[TD_CLASS_DRAINING] = "nodes.draining", [TD_CLASS_DRAINED] = "nodes.drained", [TD_CLASS_DOWN] = "nodes.down"};
+		[TD_CLASS_IDLE] = "nodes.idle",           [TD_CLASS_MIXED] = "nodes.mixed",
+		[TD_CLASS_ALLOCATED] = "nodes.allocated", [TD_CLASS_DRAINING] = "nodes.draining",
+		[TD_CLASS_DRAINED] = "nodes.drained",     [TD_CLASS_DOWN] = "nodes.down"};
 	long long k[TD_LEN(words)] = {0};
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_pool_record r = td_op_record(&l->v[i]);
@@ -322,9 +340,10 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 		td_jm_int(d, root, words[i], k[i]);
 }
 
-// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once. *ret_hash: the one in force; "" before the
-// first.
-static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash, struct td_error *err)
+// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once. *ret_hash: the one in force;
+// "" before the first.
+static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash,
+		     struct td_error *err)
 {
 	*ret_hash = active(sc, v);
 	bool first = !**ret_hash, in_force = td_streq(*ret_hash, v->config_hash), runs = false;
@@ -344,7 +363,8 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 	return 0;
 }
 
-int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
+int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+			 struct td_error *err)
 {
 	const char *hash;
 	int r = take_over(op, sc, v, &hash, err);
@@ -360,7 +380,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.problem = v->problem,
 		.answers = v->fresh,
 		.in_force = v->config_hash && td_streq(hash, v->config_hash),
-		.was_running = td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded"),
+		.was_running =
+			td_streq(td_jstr(old, "phase"), "Running") || td_streq(td_jstr(old, "phase"), "Degraded"),
 		.rest = ready_pods(op, sc, "slurmrestd"),
 		.logins = ready_pods(op, sc, "login"),
 		.logins_wanted = logins_wanted,

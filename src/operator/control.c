@@ -1,4 +1,5 @@
-// The objects of one SlurmCluster except slurmd: keys, configuration, slurmctld, slurmrestd, login. Names and keys: docs/ARCHITECTURE.md.
+// The objects of one SlurmCluster except slurmd: keys, configuration, slurmctld, slurmrestd, login. Names and keys:
+// docs/ARCHITECTURE.md.
 #include "operator/operator.h"
 
 #include "slurm/keys.h"
@@ -43,7 +44,8 @@ static void add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 static void secret(struct builder *b, const char *suffix, const char *key, size_t bytes)
 {
 	td_auto_free char *value = td_slurm_key_new(bytes);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template("secret.yaml", {"cluster", b->name}, {"suffix", suffix});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("secret.yaml", {"cluster", b->name}, {"suffix", suffix});
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, value);
 	explicit_bzero(value, strlen(value));
 	add(b, &td_secrets, d, true);
@@ -73,8 +75,8 @@ static void tolerate_drain(yyjson_mut_doc *d, yyjson_mut_val *template)
 }
 
 // The workload's template: hash, image and resources, then the user's template over it.
-static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, const yyjson_val *part, const char *field,
-		    struct td_error *err)
+static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, const yyjson_val *part,
+		    const char *field, struct td_error *err)
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *t = td_jm_get(root, "spec.template"), *c;
 	yyjson_mut_val *labels = td_jm_obj(d, t, "metadata.labels");
@@ -115,7 +117,8 @@ static int slurmctld(struct builder *b, struct td_error *err)
 		td_jm_del(state, "emptyDir");
 		td_jm_str(d, state, "hostPath.path", td_jstr_or(host, "path", ""));
 		td_jm_str(d, state, "hostPath.type", "DirectoryOrCreate");
-		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname", td_jstr_or(host, "node", ""));
+		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname",
+			      td_jstr_or(host, "node", ""));
 	}
 	if (b->standin)
 		td_op_bring_standin(d, spec, b->standin);
@@ -142,8 +145,10 @@ static bool by_socket(const struct builder *b)
 static int slurmrestd(struct builder *b, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("slurmrestd.yaml", {"cluster", b->name}, {"replicas", .number = td_jint(b->sc, "spec.restApi.replicas", 1)});
-	yyjson_mut_val *t = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template"), *c = td_jm_get(t, "spec.containers.[0]");
+		td_op_template("slurmrestd.yaml", {"cluster", b->name},
+			       {"replicas", .number = td_jint(b->sc, "spec.restApi.replicas", 1)});
+	yyjson_mut_val *t = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template"),
+		       *c = td_jm_get(t, "spec.containers.[0]");
 	if (by_socket(b)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
 			td_op_template("slurmrestd-socket.yaml", {"program", td_op_program("slurmrestd.sh")},
@@ -178,13 +183,13 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		add(b, &td_services, one, false);
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("login.yaml", {"name", set}, {"cluster", b->name}, {"login", name}, {"replicas", .number = replicas},
-			       {"program", td_op_program("login.sh")});
+		td_op_template("login.yaml", {"name", set}, {"cluster", b->name}, {"login", name},
+			       {"replicas", .number = replicas}, {"program", td_op_program("login.sh")});
 	return workload(b, &td_statefulsets, d, part, field, err);
 }
 
-int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, const char *image, struct td_op_wants *ret,
-			  struct td_error *err)
+int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *files, const char *image,
+			  struct td_op_wants *ret, struct td_error *err)
 {
 	td_auto_free char *hash = td_op_files_hash(files);
 	td_auto_wants struct td_op_wants out = {0};

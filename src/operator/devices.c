@@ -1,4 +1,5 @@
-// spec.devices of a SlurmCluster: how many devices a node has, and how its slurmd pod gets to see them (docs/design/0011-dra.md).
+// spec.devices of a SlurmCluster: how many devices a node has, and how its slurmd pod gets to see them
+// (docs/design/0011-dra.md).
 #include "operator/operator.h"
 
 #include "api/condition.h"
@@ -26,10 +27,10 @@ static void check_counted(const yyjson_val *sc, struct td_strv *problems)
 	for (size_t i = 0; i < TD_LEN(of_dra); i++) {
 		td_auto_free char *path = td_asprintf(FIRST "%s", of_dra[i]);
 		if (td_jget(sc, path))
-			td_strv_addf(
-				problems,
-				"spec.devices[0].%s: only source DRA has it, the source is Allocatable: write source: DRA, or remove it",
-				of_dra[i]);
+			td_strv_addf(problems,
+				     "spec.devices[0].%s: only source DRA has it, the source is Allocatable: write "
+				     "source: DRA, or remove it",
+				     of_dra[i]);
 	}
 }
 
@@ -40,7 +41,8 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 	yyjson_val *map = td_jget(sc, "spec.scheduler.gresMap");
 	if (!td_streq(resource, NVIDIA) && !td_jstr(sc, FIRST "file"))
 		td_strv_addf(problems,
-			     "spec.devices[0].file: where the device files of %s lie in slurmd's pod is not known: write it, as far as the "
+			     "spec.devices[0].file: where the device files of %s lie in slurmd's pod is not known: "
+			     "write it, as far as the "
 			     "number, "
 			     "for example /dev/nvidia",
 			     resource);
@@ -49,12 +51,15 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 	gres = yyjson_is_obj(map) ? td_jkey_str(map, resource) : td_streq(resource, NVIDIA) ? "gpu" : NULL;
 	if (!gres)
 		td_strv_addf(problems,
-			     "spec.devices[0].resource: %s is not in spec.scheduler.gresMap, so no pod could ask for it: add \"%s: gpu\" "
+			     "spec.devices[0].resource: %s is not in spec.scheduler.gresMap, so no pod could ask for "
+			     "it: add \"%s: gpu\" "
 			     "there, "
 			     "or correct the name",
 			     resource, resource);
 	else if (strcmp(gres, "gpu") != 0 && !td_starts(gres, "gpu:"))
-		td_strv_addf(problems, "spec.scheduler.gresMap: %s is mapped to %s, and the nodes' devices are the GRES gpu: write gpu",
+		td_strv_addf(problems,
+			     "spec.scheduler.gresMap: %s is mapped to %s, and the nodes' devices are the GRES gpu: "
+			     "write gpu",
 			     resource, gres);
 }
 
@@ -66,15 +71,18 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 		return;
 	}
 	if (td_jbool(sc, FIRST "shared", false))
-		td_strv_addf(problems, "spec.devices[0].shared: with source DRA grants are exact and nodes always shared: remove it");
+		td_strv_addf(
+			problems,
+			"spec.devices[0].shared: with source DRA grants are exact and nodes always shared: remove it");
 	if (!td_jstr(sc, FIRST "driver"))
 		td_strv_addf(problems, "spec.devices[0].driver: source DRA needs the name of the driver");
 	if (!td_jstr(sc, FIRST "deviceClasses.[0]"))
-		td_strv_addf(problems, "spec.devices[0].deviceClasses: source DRA needs the DeviceClass that pods' claims name");
-	if (!served)
 		td_strv_addf(problems,
-			     "spec.devices[0].source: this API server does not serve resource.k8s.io/v1 (Kubernetes 1.34 and newer do); "
-			     "use Allocatable");
+			     "spec.devices[0].deviceClasses: source DRA needs the DeviceClass that pods' claims name");
+	if (!served)
+		td_strv_addf(problems, "spec.devices[0].source: this API server does not serve resource.k8s.io/v1 "
+				       "(Kubernetes 1.34 and newer do); "
+				       "use Allocatable");
 }
 
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
@@ -83,10 +91,12 @@ char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 	if (gpus)
 		return td_asprintf("%lld of %s on %lld node%s", gpus, resource, nodes, nodes == 1 ? "" : "s");
 	if (td_op_dra(sc))
-		return td_asprintf("spec.devices[0].driver: %s publishes no devices of a node of this cluster, so Slurm gives out none: "
+		return td_asprintf("spec.devices[0].driver: %s publishes no devices of a node of this cluster, so "
+				   "Slurm gives out none: "
 				   "install it there, or correct the name",
 				   td_jstr_or(sc, FIRST "driver", "?"));
-	return td_asprintf("spec.devices[0].resource: no node of this cluster has %s (status.capacity), so Slurm gives out none: install "
+	return td_asprintf("spec.devices[0].resource: no node of this cluster has %s (status.capacity), so Slurm gives "
+			   "out none: install "
 			   "its device plugin there, or correct the name",
 			   resource);
 }
@@ -97,13 +107,16 @@ char *td_op_device_files(const yyjson_val *sc, bool fake, long long n)
 	return n == 1 ? td_asprintf("%s0", file) : td_asprintf("%s[0-%lld]", file, n - 1);
 }
 
-bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret, struct td_error *why)
+bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
+		struct td_error *why)
 {
 	// A slip there, a wrong name say, must not take the devices from nodes that run.
 	td_auto_strv struct td_strv problems = {0};
 	td_op_devices_check(sc, true, &problems);
 	if (problems.n)
-		return td_fail(why, TD_INVALID, "SlurmCluster %s: %.400s", td_jstr_or(sc, "metadata.name", ""), problems.v[0]), false;
+		return td_fail(why, TD_INVALID, "SlurmCluster %s: %.400s", td_jstr_or(sc, "metadata.name", ""),
+			       problems.v[0]),
+		       false;
 	const char *share = td_object_annotation(node, TD_ANN_SHARE), *resource = td_op_resource(sc);
 	struct td_op_share had = {0};
 	if (!share || !td_op_share_parse(share, resource, &had))
@@ -112,9 +125,9 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		*ret = -1;
 		if (!op->image)
 			return true;
-		// A kubelet's capacity is what is there, healthy or not: which of them are sick is not said, and Slurm would give out the
-		// wrong ones if it only counted fewer; the bridge drains such a node. None is what a kubelet says while its device plugin
-		// is being replaced, or after its own start: unknown, not none.
+		// A kubelet's capacity is what is there, healthy or not: which of them are sick is not said, and Slurm
+		// would give out the wrong ones if it only counted fewer; the bridge drains such a node. None is what a
+		// kubelet says while its device plugin is being replaced, or after its own start: unknown, not none.
 		const char *there = td_jkey_str(td_jget(node->root, "status.capacity"), resource);
 		int64_t n = 0;
 		if (there && td_quantity_ceil(there, &n, why))
@@ -126,8 +139,10 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 	td_auto_dra struct td_dra_devices on = {0};
 	if (op->slices)
 		td_informer_by_index(op->slices, "node", node->name, &slices);
-	int r = td_dra_devices(&slices, td_jstr_or(sc, FIRST "driver", ""), node->name, td_jstr(sc, FIRST "indexAttribute"), &on, why);
-	if (r == TD_NOT_FOUND) // a driver that is being replaced takes no device away; on a node that never had one there is none
+	int r = td_dra_devices(&slices, td_jstr_or(sc, FIRST "driver", ""), node->name,
+			       td_jstr(sc, FIRST "indexAttribute"), &on, why);
+	if (r == TD_NOT_FOUND) // a driver that is being replaced takes no device away; on a node that never had one
+			       // there is none
 		*ret = had.gpus;
 	else if (!r)
 		*ret = (long long)on.n;
@@ -149,11 +164,13 @@ yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc)
 			      {"class", td_jstr_or(sc, FIRST "deviceClasses.[0]", "")});
 }
 
-// The pod's claim must be allocated by kube-scheduler, so the pod may name its node only by affinity: with spec.nodeName set nobody would.
+// The pod's claim must be allocated by kube-scheduler, so the pod may name its node only by affinity: with
+// spec.nodeName set nobody would.
 void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_val *sc, const char *node)
 {
 	td_auto_free char *template = td_op_claim_template(sc);
-	yyjson_mut_val *claim = yyjson_mut_obj(d), *use = yyjson_mut_obj(d), *field = yyjson_mut_obj(d), *term = yyjson_mut_obj(d), *c;
+	yyjson_mut_val *claim = yyjson_mut_obj(d), *use = yyjson_mut_obj(d), *field = yyjson_mut_obj(d),
+		       *term = yyjson_mut_obj(d), *c;
 	td_jm_str(d, claim, "name", "tandem-devices");
 	td_jm_str(d, claim, "resourceClaimTemplateName", template);
 	yyjson_mut_arr_append(td_jm_arr(d, pod, "spec.resourceClaims"), claim);
@@ -169,7 +186,8 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 	yyjson_mut_arr_append(td_jm_arr(d, term, "matchFields"), field);
 	yyjson_mut_val *terms = yyjson_mut_arr(d);
 	yyjson_mut_arr_append(terms, term);
-	td_jm_set(d, pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", terms);
+	td_jm_set(d, pod, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms",
+		  terms);
 }
 
 const char *td_op_pod_node(const struct td_object *pod)

@@ -24,7 +24,8 @@ static int check_keys(const struct td_object *live, const yyjson_val *want, stru
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *v = td_jkey_str(td_jget(live->root, "data"), yyjson_get_str(k));
 		if (!v || !*v)
-			return td_fail(err, TD_INVALID, "Secret %s/%s has no key %s: add it, or delete the Secret and a new one is made",
+			return td_fail(err, TD_INVALID,
+				       "Secret %s/%s has no key %s: add it, or delete the Secret and a new one is made",
 				       live->ns, live->name, yyjson_get_str(k));
 	}
 	return 0;
@@ -41,8 +42,8 @@ static yyjson_mut_val *op_add(yyjson_mut_doc *d, const char *what, const char *p
 }
 
 // Maps are merged: what others put there stays.
-static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_val *want, const char *path, const char *pointer,
-		       const char *rev)
+static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_val *want, const char *path,
+		       const char *pointer, const char *rev)
 {
 	yyjson_val *have = td_jget(live, path);
 	yyjson_mut_val *m = have ? yyjson_val_mut_copy(d, have) : yyjson_mut_obj(d);
@@ -59,7 +60,8 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 static struct td_json *with_image(const yyjson_val *want, const char *image)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
-	yyjson_mut_val *c = td_op_named(td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec"), "initContainers", TD_OP_STANDIN);
+	yyjson_mut_val *c = td_op_named(td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec"), "initContainers",
+					TD_OP_STANDIN);
 	if (c)
 		td_jm_str(d, c, "image", image);
 	return td_json_from_mut(yyjson_mut_doc_get_root(d));
@@ -67,14 +69,17 @@ static struct td_json *with_image(const yyjson_val *want, const char *image)
 
 static const char *image_of(const struct td_object *live)
 {
-	return td_jstr_or(td_jfind(td_jget(live->root, "spec.template.spec.initContainers"), "name", TD_OP_STANDIN), "image", "");
+	return td_jstr_or(td_jfind(td_jget(live->root, "spec.template.spec.initContainers"), "name", TD_OP_STANDIN),
+			  "image", "");
 }
 
-// What a person wrote in a template is refused in words about the object that we made of it: they are told where they wrote it.
+// What a person wrote in a template is refused in words about the object that we made of it: they are told where they
+// wrote it.
 static int refused(const struct td_op_want *w, int code, int wrapped, struct td_error *err)
 {
-	return code == TD_INVALID && w->field ? td_wrap(err, "%s.template or %s.resources cannot be used; correct it", w->field, w->field)
-					      : wrapped;
+	return code == TD_INVALID && w->field
+		       ? td_wrap(err, "%s.template or %s.resources cannot be used; correct it", w->field, w->field)
+		       : wrapped;
 }
 
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err)
@@ -94,19 +99,22 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	if (!live) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
 		if (!w->once)
-			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"), TD_ANN_REVISION, rev);
+			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"),
+				      TD_ANN_REVISION, rev);
 		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
 		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
 		return r ? refused(w, r, td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name), err) : 0;
 	}
 	yyjson_val *owner = td_object_owner(live);
 	if (!td_streq(td_jstr(owner, "uid"), td_jstr(want, "metadata.ownerReferences.[0].uid")))
-		return td_fail(err, TD_INVALID, "%s %s/%s exists and belongs to somebody else: delete it, or rename the SlurmCluster",
+		return td_fail(err, TD_INVALID,
+			       "%s %s/%s exists and belongs to somebody else: delete it, or rename the SlurmCluster",
 			       w->gvr->kind, ns, name);
 	const char *part = td_jget(want, "spec") ? "spec" : "data";
 	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
 	td_auto(td_json_unref) struct td_json *as_is = with_image(want, image_of(live));
-	bool same = td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, td_jget(td_json_root(as_is), part));
+	bool same =
+		td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, td_jget(td_json_root(as_is), part));
 	if (same && td_streq(td_object_annotation(live, TD_ANN_REVISION), rev))
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
@@ -123,18 +131,21 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	return 0;
 }
 
-void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status, const struct td_pool_condition *v, size_t n,
-		      long long generation)
+void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status,
+		      const struct td_pool_condition *v, size_t n, long long generation)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct td_condition_want w = {
-			.type = v[i].type, .status = v[i].status, .reason = v[i].reason, .message = v[i].message, .generation = generation};
+		const struct td_condition_want w = {.type = v[i].type,
+						    .status = v[i].status,
+						    .reason = v[i].reason,
+						    .message = v[i].message,
+						    .generation = generation};
 		td_condition_add(d, list, td_jget(old_status, "conditions"), &w, td_real_ms(&td_clock_system));
 	}
 }
 
-int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status, struct td_cancel *c,
-		       struct td_error *err)
+int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status,
+		       struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(status));
 	if (td_jequal(td_jget(o->root, "status"), td_json_root(now)))
@@ -143,6 +154,7 @@ int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_obj
 	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
 	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, o->uid));
 	op_add(d, "add", "/status", yyjson_val_mut_copy(d, td_json_root(now)));
-	int r = td_kube_patch(op->k, gvr, o->ns, o->name, "status", TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
+	int r = td_kube_patch(op->k, gvr, o->ns, o->name, "status", TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL,
+			      err);
 	return r ? td_wrap(err, "writing the status of %s %s/%s", gvr->kind, o->ns, o->name) : 0;
 }

@@ -22,7 +22,8 @@ static void drop(struct td_op_missing *m, struct td_op_absent *e)
 	*e = m->v[--m->n];
 }
 
-int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_pool_sight sight, int64_t now_ms)
+int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_pool_sight sight,
+			   int64_t now_ms)
 {
 	for (size_t i = m->n; i-- > 0;)
 		if (td_pool_absence_old(&m->v[i].a, now_ms))

@@ -1,4 +1,5 @@
-// The nodes of a cluster's NodeSets: collects what the two sides say, lets the pool choose, does it, and writes the status.
+// The nodes of a cluster's NodeSets: collects what the two sides say, lets the pool choose, does it, and writes the
+// status.
 #include "operator/nodeset.h"
 
 #include <string.h>
@@ -43,18 +44,22 @@ static long long max_unavailable(const yyjson_val *set, size_t nodes)
 }
 
 // What stops the whole NodeSet, in words.
-static void problems_of(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows, struct td_strv *ret)
+static void problems_of(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
+			struct td_strv *ret)
 {
 	const char *cluster = td_jstr_or(set->root, "spec.clusterName", "");
 	td_op_nodeset_check(set->root, ret);
 	if (!p->sc)
-		td_strv_addf(ret, "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct the name",
+		td_strv_addf(ret,
+			     "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct "
+			     "the name",
 			     cluster, set->ns);
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;
 		if (of && strcmp(of, cluster) != 0) {
 			td_strv_addf(ret,
-				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this NodeSet and make a "
+				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this "
+				     "NodeSet and make a "
 				     "new one",
 				     of);
 			break;
@@ -67,7 +72,8 @@ static int64_t force_s(const yyjson_val *set, const char *force, const char *tim
 	return td_jbool(set, force, false) ? seconds(td_jstr_or(set, timeout, "0s")) : -1;
 }
 
-static void decide(const struct td_op_pass *p, const struct td_object *set, struct td_op_rows *rows, struct td_pool_set_counts *ret)
+static void decide(const struct td_op_pass *p, const struct td_object *set, struct td_op_rows *rows,
+		   struct td_pool_set_counts *ret)
 {
 	const struct td_pool_policy policy = {
 		.replicas = td_jint(set->root, "spec.replicas", -1),
@@ -87,7 +93,8 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	for (size_t i = 0; i < rows->n; i++) {
 		struct td_op_row *x = &rows->v[i];
 		x->n = flat[i];
-		const char *waits = x->pod && x->n.act == TD_MEMBER_NOTHING && !x->n.why ? td_op_unscheduled(x->pod) : NULL;
+		const char *waits =
+			x->pod && x->n.act == TD_MEMBER_NOTHING && !x->n.why ? td_op_unscheduled(x->pod) : NULL;
 		if (waits) {
 			snprintf(x->why, sizeof(x->why), "its slurmd pod waits for kube-scheduler: %s", waits);
 			x->n.why = x->why;
@@ -96,7 +103,8 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	free(flat);
 }
 
-static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, bool *unsettled, struct td_error *err)
+static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, bool *unsettled,
+	       struct td_error *err)
 {
 	td_auto_rows struct td_op_rows rows = {0};
 	td_op_rows_collect(p, set, nodes, &rows);
@@ -105,7 +113,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	struct td_pool_set_counts k;
 	decide(p, set, &rows, &k);
 
-	// A spec with problems changes nothing: what runs goes on running. One failing node does not hold up the others.
+	// A spec with problems changes nothing: what runs goes on running. One failing node does not hold up the
+	// others.
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < rows.n && p->sc; i++) {
@@ -153,7 +162,8 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 		}
 	}
 	int r = td_op_nodesets_sweep(p, &nodes, err);
-	*again_ms = td_pool_nodeset_again_ms(unsettled, p->v->fresh, td_mono_ms(&td_clock_system) - p->v->changed, p->v->cost);
+	*again_ms = td_pool_nodeset_again_ms(unsettled, p->v->fresh, td_mono_ms(&td_clock_system) - p->v->changed,
+					     p->v->cost);
 	if (first) {
 		if (err)
 			*err = first_err;

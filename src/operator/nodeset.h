@@ -1,6 +1,6 @@
-// One NodeSet's nodes, as the files of this controller hand them to one another: nodeset_rows.c collects what the two sides say,
-// pool/nodeset.h chooses, nodeset_act.c does it, nodeset_status.c tells, nodeset_sweep.c takes away what belongs to no NodeSet; nodeset.c
-// leads.
+// One NodeSet's nodes, as the files of this controller hand them to one another: nodeset_rows.c collects what the two
+// sides say, pool/nodeset.h chooses, nodeset_act.c does it, nodeset_status.c tells, nodeset_sweep.c takes away what
+// belongs to no NodeSet; nodeset.c leads.
 #pragma once
 
 #include "operator/operator.h"
@@ -23,8 +23,10 @@ void td_op_rows_done(struct td_op_rows *r);
 #define td_auto_rows __attribute__((cleanup(td_op_rows_done)))
 
 bool td_op_is_slurmd(const struct td_object *pod); // of some NodeSet
-// Nodes that match, pods of the set, and records that carry its mark, by name; ret is empty before. Without a cluster no node matches.
-void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, struct td_op_rows *ret);
+// Nodes that match, pods of the set, and records that carry its mark, by name; ret is empty before. Without a cluster
+// no node matches.
+void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
+			struct td_op_rows *ret);
 // Node annotation tandem.dev/slurm-share; value NULL: away.
 int td_op_share_set(struct td_op *op, const char *node, const char *value, struct td_cancel *c, struct td_error *err);
 // Says on the pod whether it may be evicted; without Slurm's answer what was said stands.

@@ -12,11 +12,13 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *a = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
 	td_jm_key_set(d, a, TD_ANN_SHARE, value ? yyjson_mut_strcpy(d, value) : yyjson_mut_null(d));
-	int r = td_kube_patch(op->k, &td_nodes, NULL, node, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL, err);
+	int r = td_kube_patch(op->k, &td_nodes, NULL, node, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL,
+			      err);
 	return r ? td_wrap(err, "annotating node %s", node) : 0;
 }
 
-// What other pods on the node ask for must fit beside the share, or Slurm would give out what is taken. TD_INVALID says what is in the way.
+// What other pods on the node ask for must fit beside the share, or Slurm would give out what is taken. TD_INVALID says
+// what is in the way.
 static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, struct td_error *err)
 {
 	const char *resource = td_op_resource(p->sc->root);
@@ -25,17 +27,20 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 	int r = td_kube_list(p->op->k, &td_pods, NULL, NULL, field, p->c, &pods, err);
 	if (r)
 		return r;
-	struct td_pool_reserve v = {.share_cpus = x->share.cpus, .share_memory_mb = x->share.memory_mb, .share_gpus = x->share.gpus};
+	struct td_pool_reserve v = {
+		.share_cpus = x->share.cpus, .share_memory_mb = x->share.memory_mb, .share_gpus = x->share.gpus};
 	for (size_t i = 0; i < pods.n; i++) {
 		yyjson_val *spec = td_jget(pods.v[i]->root, "spec");
 		if (td_pod_ended(pods.v[i]->root) ||
-		    td_streq(td_jstr(spec, "schedulerName"), td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")))
+		    td_streq(td_jstr(spec, "schedulerName"),
+			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")))
 			continue;
 		v.others_milli += td_pod_request(spec, "cpu");
 		v.others_memory += td_pod_request(spec, "memory");
 		v.others_gpus += td_pod_request(spec, resource);
 	}
-	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"), *alloc = td_jget(x->node->root, "status.allocatable");
+	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),
+		   *alloc = td_jget(x->node->root, "status.allocatable");
 	v.others_milli += td_pod_request(spec, "cpu");
 	v.others_memory += td_pod_request(spec, "memory");
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
@@ -46,19 +51,21 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 		return 0;
 	case TD_LACK_CPU:
 		return td_fail(err, TD_INVALID,
-			       "pods outside Slurm and slurmd request %lldm CPUs there, the reserve is %lldm: raise spec.reserve.cpu of "
+			       "pods outside Slurm and slurmd request %lldm CPUs there, the reserve is %lldm: raise "
+			       "spec.reserve.cpu of "
 			       "the SlurmCluster or move them",
 			       (long long)v.others_milli, (long long)(v.cpu_milli - v.share_cpus * 1000));
 	case TD_LACK_MEMORY:
 		return td_fail(err, TD_INVALID,
-			       "pods outside Slurm and slurmd request %lld MiB there, the reserve is %lld MiB: raise spec.reserve.memory "
+			       "pods outside Slurm and slurmd request %lld MiB there, the reserve is %lld MiB: raise "
+			       "spec.reserve.memory "
 			       "of the SlurmCluster or move them",
 			       (long long)(v.others_memory >> 20), (long long)((v.memory >> 20) - v.share_memory_mb));
 	case TD_LACK_DEVICES:
 		break;
 	}
-	return td_fail(err, TD_INVALID, "pods outside Slurm hold %lld of %s there: they must end first", (long long)v.others_gpus,
-		       resource);
+	return td_fail(err, TD_INVALID, "pods outside Slurm hold %lld of %s there: they must end first",
+		       (long long)v.others_gpus, resource);
 }
 
 // What stands in the way for now.
@@ -100,8 +107,8 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 	return 0;
 }
 
-// Reads the record again first: nobody's reason is overwritten and nobody's drain is lifted (up to that one gap; Slurm has no
-// compare-and-swap).
+// Reads the record again first: nobody's reason is overwritten and nobody's drain is lifted (up to that one gap; Slurm
+// has no compare-and-swap).
 static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_error *err)
 {
 	td_auto_nodes struct td_slurm_nodes now = {0};
@@ -135,8 +142,11 @@ int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct 
 	td_jm_str(d, root, "metadata.uid", x->pod->uid);
 	td_jm_key_set(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_EVICTABLE,
 		      x->n.evictable ? yyjson_mut_str(d, "true") : yyjson_mut_null(d));
-	int r = td_kube_patch(p->op->k, &td_pods, x->pod->ns, x->pod->name, NULL, TD_PATCH_MERGE, root, p->c, NULL, err);
-	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r ? td_wrap(err, "labelling pod %s/%s", x->pod->ns, x->pod->name) : 0;
+	int r = td_kube_patch(p->op->k, &td_pods, x->pod->ns, x->pod->name, NULL, TD_PATCH_MERGE, root, p->c, NULL,
+			      err);
+	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0
+	       : r                                   ? td_wrap(err, "labelling pod %s/%s", x->pod->ns, x->pod->name)
+						     : 0;
 }
 
 int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err)
@@ -187,6 +197,7 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 	}
 	const char *why = x->n.why ? x->n.why : "", *colon = x->n.why ? ": " : "";
 	td_info("NodeSet %s/%s: node %s: %s%s%s", set->ns, set->name, x->name, words[x->n.act], colon, why);
-	td_record(p->op->events, set, &td_nodesets, "Normal", "NodeChanged", "node %s: %s%s%s", x->name, words[x->n.act], colon, why);
+	td_record(p->op->events, set, &td_nodesets, "Normal", "NodeChanged", "node %s: %s%s%s", x->name,
+		  words[x->n.act], colon, why);
 	return 0;
 }

@@ -165,10 +165,12 @@ static int lacks_template(struct td_op *op, struct td_object *sc, const struct t
 	if (!td_op_dra(sc->root) || !s->gpus)
 		return 0;
 	td_auto_free char *name = td_op_claim_template(sc->root);
-	td_auto(td_object_unref) struct td_object *t = op->templates ? td_informer_get(op->templates, sc->ns, name) : NULL;
+	td_auto(td_object_unref) struct td_object *t =
+		op->templates ? td_informer_get(op->templates, sc->ns, name) : NULL;
 	return t ? 0
 		 : td_fail(err, TD_NOT_FOUND,
-			   "there is no ResourceClaimTemplate %s for slurmd's devices yet: see condition ConfigValid of "
+			   "there is no ResourceClaimTemplate %s for slurmd's devices yet: see condition ConfigValid "
+			   "of "
 			   "SlurmCluster %s",
 			   name, sc->name);
 }
@@ -215,12 +217,14 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, struc
 	x->n.matched = x->n.matched && p->sc;
 	if (x->n.matched)
 		want(p, set, x);
-	x->n.record_differs = x->slurm && x->want && (differs(x->slurm, &x->share) || lacks_features(x->slurm, td_json_root(x->want)));
+	x->n.record_differs = x->slurm && x->want &&
+			      (differs(x->slurm, &x->share) || lacks_features(x->slurm, td_json_root(x->want)));
 	if (x->pod)
 		pod_facts(p, x);
 }
 
-void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, struct td_op_rows *ret)
+void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
+			struct td_op_rows *ret)
 {
 	for (size_t i = 0; i < nodes->n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(p->op, nodes->v[i]);
@@ -233,7 +237,8 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 	td_informer_list(p->op->pods, set->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const char *node = td_op_pod_node(pods.v[i]);
-		if (!node || !td_op_is_slurmd(pods.v[i]) || !td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
+		if (!node || !td_op_is_slurmd(pods.v[i]) ||
+		    !td_streq(td_object_label(pods.v[i], TD_LABEL_NODESET), set->name))
 			continue;
 		struct td_op_row *x = row_of(ret, node);
 		td_object_unref(x->pod);

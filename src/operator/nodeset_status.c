@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *old, const struct td_pool_set_counts *k, bool fresh)
+static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *old, const struct td_pool_set_counts *k,
+		   bool fresh)
 {
 	const struct {
 		const char *name;

@@ -9,7 +9,8 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 {
 	for (size_t i = 0; i < pods->n; i++) {
 		const struct td_object *o = pods->v[i];
-		bool owned = !td_op_is_slurmd(o) || !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) || td_object_deleting(o);
+		bool owned = !td_op_is_slurmd(o) || !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) ||
+			     td_object_deleting(o);
 		// A NodeSet that names another cluster now still owns its pods: a slip of the pen ends nothing.
 		td_auto(td_object_unref) struct td_object *set =
 			p->sc ? td_informer_get(p->op->nodesets, p->ns, td_object_label(o, TD_LABEL_NODESET)) : NULL;
@@ -36,7 +37,8 @@ static int shares_gone(const struct td_op_pass *p, const struct td_objects *node
 		for (size_t k = 0; k < there.n; k++)
 			slurmd |= td_op_is_slurmd(there.v[k]);
 		int r;
-		if (!owner && !slurmd && (r = td_op_share_set(p->op, nodes->v[i]->name, NULL, p->c, err)) && r != TD_NOT_FOUND)
+		if (!owner && !slurmd && (r = td_op_share_set(p->op, nodes->v[i]->name, NULL, p->c, err)) &&
+		    r != TD_NOT_FOUND)
 			return r;
 	}
 	return 0;
@@ -69,7 +71,8 @@ static void ghosts(const struct td_op_pass *p, const struct td_objects *pods)
 				? td_slurm_node_delete(v->slurm, n->name, v->call, &e)
 				: td_slurm_node_update(v->slurm, n->name, "DOWN", TD_REASON_GONE, v->call, &e);
 		v->fetched = 0;
-		td_info("SlurmCluster %s: node %s belongs to no NodeSet any more: %s", v->key, n->name, r ? e.msg : "its record goes");
+		td_info("SlurmCluster %s: node %s belongs to no NodeSet any more: %s", v->key, n->name,
+			r ? e.msg : "its record goes");
 	}
 }
 

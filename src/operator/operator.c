@@ -25,7 +25,8 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
 	// Our own status writes come back as events; only what a person changed counts.
-	if (old && now && td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	if (old && now &&
+	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
 	enqueue(op->q, o->ns, o->name);
@@ -34,7 +35,8 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 static void on_nodeset(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
-	if (old && now && td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
+	if (old && now &&
+	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
 	if (old)
@@ -49,7 +51,8 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 	struct td_object *o = now ? now : old;
 	const char *cluster = td_object_label(o, TD_LABEL_CLUSTER);
 	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait for its time-out.
-	if (cluster && td_streq(td_object_label(o, TD_LABEL_NAME), "slurmrestd") && old && (!now || td_object_deleting(now))) {
+	if (cluster && td_streq(td_object_label(o, TD_LABEL_NAME), "slurmrestd") && old &&
+	    (!now || td_object_deleting(now))) {
 		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
 		td_op_view_abort(op, key);
 	}
@@ -60,7 +63,8 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 static void on_budget(void *ctx, struct td_object *old, struct td_object *now)
 {
 	// Its status changes with every pod that comes or goes.
-	if (!old || !now || td_jint(old->root, "metadata.generation", 0) != td_jint(now->root, "metadata.generation", -1))
+	if (!old || !now ||
+	    td_jint(old->root, "metadata.generation", 0) != td_jint(now->root, "metadata.generation", -1))
 		on_owned(ctx, old, now);
 }
 
@@ -78,7 +82,8 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
 	    td_jequal(td_jget(old->root, "status.capacity"), td_jget(now->root, "status.capacity")) &&
-	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) && td_op_ready(old) == td_op_ready(now) &&
+	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")) &&
+	    td_op_ready(old) == td_op_ready(now) &&
 	    td_streq(td_object_annotation(old, TD_ANN_SHARE), td_object_annotation(now, TD_ANN_SHARE)) &&
 	    td_object_deleting(old) == td_object_deleting(now))
 		return;
@@ -197,7 +202,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	const size_t n = TD_LEN(table) - (served ? 0 : 2);
-	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new(); // ends the informers also when one of them could not start
+	td_auto(td_cancel_unref) struct td_cancel *stop =
+		td_cancel_new(); // ends the informers also when one of them could not start
 	for (size_t i = 0; i < n; i++)
 		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
 	td_informer_add_index(op->pods, "node", index_node);
@@ -237,7 +243,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
-// The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would cost seconds.
+// The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would
+// cost seconds.
 static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_cancel *c, struct td_error *err)
 {
 	for (int64_t ms = 20;; ms = ms < 500 ? ms + 10 : 500) {
@@ -249,29 +256,30 @@ static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_
 	}
 }
 
-static const char usage[] = "usage: tandem operator [--kubeconfig FILE] [--image IMAGE] [--empty-dirs PATH] [--identity NAME]\n"
-			    "                       [--per-cluster FILE --own-namespace NS] [--metrics ADDR:PORT] [--lease-namespace NS]\n"
-			    "                       [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
-			    "\n"
-			    "Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
-			    "tandem-operator.\n"
-			    "\n"
-			    "  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
-			    "  --image IMAGE      Tandem's own image: on kubelets, slurmd pods take tandem-standin from it\n"
-			    "                     (without: embedded, where the agent shows it to them)\n"
-			    "  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
-			    "                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
-			    "  --per-cluster FILE   what each SlurmCluster gets besides Slurm (its bridge), as YAML; tandem-operator(8)\n"
-			    "  --own-namespace NS   where Tandem itself runs, for --per-cluster\n"
-			    "  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
-			    "  --identity NAME    name in the Lease (default: the host's name)\n"
-			    "  --lease-namespace NS  where the Lease is (default kube-system)\n"
-			    "  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
-			    "  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
-			    "  --retry-period S     how often the Lease is renewed (default 2s)\n"
-			    "  --log-level LEVEL  debug, info, warn, error (default info)\n"
-			    "\n"
-			    "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
+static const char usage[] =
+	"usage: tandem operator [--kubeconfig FILE] [--image IMAGE] [--empty-dirs PATH] [--identity NAME]\n"
+	"                       [--per-cluster FILE --own-namespace NS] [--metrics ADDR:PORT] [--lease-namespace NS]\n"
+	"                       [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
+	"\n"
+	"Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
+	"tandem-operator.\n"
+	"\n"
+	"  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
+	"  --image IMAGE      Tandem's own image: on kubelets, slurmd pods take tandem-standin from it\n"
+	"                     (without: embedded, where the agent shows it to them)\n"
+	"  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
+	"                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
+	"  --per-cluster FILE   what each SlurmCluster gets besides Slurm (its bridge), as YAML; tandem-operator(8)\n"
+	"  --own-namespace NS   where Tandem itself runs, for --per-cluster\n"
+	"  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
+	"  --identity NAME    name in the Lease (default: the host's name)\n"
+	"  --lease-namespace NS  where the Lease is (default kube-system)\n"
+	"  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
+	"  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
+	"  --retry-period S     how often the Lease is renewed (default 2s)\n"
+	"  --log-level LEVEL  debug, info, warn, error (default info)\n"
+	"\n"
+	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 int td_operator_main(int argc, char **argv)
 {
@@ -282,7 +290,8 @@ int td_operator_main(int argc, char **argv)
 						{"lease-duration", 1, 0, 0}, {"renew-deadline", 1, 0, 1},
 						{"retry-period", 1, 0, 2},   {"log-level", 1, 0, 'l'},
 						{"help", 0, 0, 'h'},         {0}};
-	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL, *image = NULL, *metrics = NULL, *per = NULL, *own = NULL;
+	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL, *image = NULL, *metrics = NULL, *per = NULL,
+		   *own = NULL;
 	struct td_lease_opts lease = {.ns = "kube-system", .name = "tandem-operator"};
 	int *const times[] = {&lease.duration_s, &lease.renew_s, &lease.retry_s};
 	struct td_error err = TD_ERROR_INIT;
@@ -326,7 +335,11 @@ int td_operator_main(int argc, char **argv)
 	gethostname(host, sizeof(host) - 1);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
-	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER, .empty_dirs = empty_dirs, .image = image, .per_cluster = per, .own_ns = own};
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER,
+			   .empty_dirs = empty_dirs,
+			   .image = image,
+			   .per_cluster = per,
+			   .own_ns = own};
 	lease.identity = identity ? identity : host;
 	struct td_health *health;
 	r = td_health_serve("operator", metrics, &health, &err);

@@ -1,9 +1,9 @@
-// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template that the administrator can read and
-// change (ConfigMap tandem-per-cluster; docs/design/0012-install.md).
+// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template that the
+// administrator can read and change (ConfigMap tandem-per-cluster; docs/design/0012-install.md).
 //
-// The bridge runs in the operator's namespace, so that who may create pods beside a SlurmCluster cannot take its account. Nothing owns it
-// there (owners do not reach across namespaces): it is found by its labels, and goes when its SlurmCluster is gone. It gets a copy of
-// Slurm's token key as a file, so that bridges need no right to any Secret.
+// The bridge runs in the operator's namespace, so that who may create pods beside a SlurmCluster cannot take its
+// account. Nothing owns it there (owners do not reach across namespaces): it is found by its labels, and goes when its
+// SlurmCluster is gone. It gets a copy of Slurm's token key as a file, so that bridges need no right to any Secret.
 #include "operator/operator.h"
 
 #include "base/file.h"
@@ -17,7 +17,8 @@ static const struct td_gvr policies = {"networking.k8s.io", "v1", "networkpolici
 
 static const struct td_gvr *gvr_of(const char *kind)
 {
-	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs, &policies, &td_services, &td_configmaps};
+	static const struct td_gvr *const known[] = {&td_deployments, &td_pdbs, &policies, &td_services,
+						     &td_configmaps};
 	for (size_t i = 0; i < TD_LEN(known); i++)
 		if (td_streq(kind, known[i]->kind))
 			return known[i];
@@ -32,13 +33,16 @@ char *td_op_bridge_name(const char *ns, const char *cluster)
 }
 
 // Pure: the objects of one SlurmCluster, Deployments last: when they are there, the rest is.
-int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image, const yyjson_val *jwt,
-			      struct td_op_wants *ret, struct td_error *err)
+int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image,
+			      const yyjson_val *jwt, struct td_op_wants *ret, struct td_error *err)
 {
 	const char *ns = td_jstr(sc, "metadata.namespace"), *cluster = td_jstr(sc, "metadata.name");
 	td_auto_free char *name = td_op_bridge_name(ns, cluster);
-	const struct td_json_word words[] = {
-		{"cluster", cluster}, {"namespace", ns}, {"name", name}, {"own-namespace", own_ns}, {"image", image ? image : ""}};
+	const struct td_json_word words[] = {{"cluster", cluster},
+					     {"namespace", ns},
+					     {"name", name},
+					     {"own-namespace", own_ns},
+					     {"image", image ? image : ""}};
 	td_auto_json_list struct td_json_list docs = {0};
 	if (td_yaml_parse(text, strlen(text), &docs, err))
 		return td_wrap(err, "--per-cluster");
@@ -54,7 +58,8 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 	td_op_wants_add(&out, (struct td_op_want){.gvr = &td_secrets, .obj = td_json_from_mut(root)});
 	for (int last = 0; last < 2; last++)
 		for (size_t i = 0; i < docs.n; i++) {
-			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(docs.v[i]), words, TD_LEN(words));
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+				td_json_fill(td_json_root(docs.v[i]), words, TD_LEN(words));
 			td_auto(td_json_unref) struct td_json *filled = td_json_from_mut(yyjson_mut_doc_get_root(d));
 			yyjson_val *v = td_json_root(filled);
 			const struct td_gvr *g = gvr_of(td_jstr(v, "kind"));
@@ -62,11 +67,12 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 			if (!v || yyjson_is_null(v) || (g == &td_deployments) != last)
 				continue;
 			if (!g || !td_jstr(v, "metadata.name") || (!td_streq(at, own_ns) && !td_streq(at, ns)))
-				return td_fail(err, TD_INVALID,
-					       "--per-cluster: %s %s in namespace %s: want a Deployment, PodDisruptionBudget, "
-					       "NetworkPolicy, Service or "
-					       "ConfigMap in {namespace} or {own-namespace}",
-					       td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
+				return td_fail(
+					err, TD_INVALID,
+					"--per-cluster: %s %s in namespace %s: want a Deployment, PodDisruptionBudget, "
+					"NetworkPolicy, Service or "
+					"ConfigMap in {namespace} or {own-namespace}",
+					td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
 			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}
 	// One revision for all: the Deployment has it only when every other object has what belongs to it.
@@ -131,7 +137,8 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 	if (!secret && (r = td_kube_get(op->k, &td_secrets, sc->ns, key, c, &secret, err)))
 		return r == TD_NOT_FOUND ? 0 : r; // its configuration is not valid yet: no Slurm, no bridge
 	td_auto_wants struct td_op_wants w = {0};
-	r = td_op_per_cluster_objects(td_buf_str(&text), sc->root, op->own_ns, op->image, td_jget(secret->root, "data"), &w, err);
+	r = td_op_per_cluster_objects(td_buf_str(&text), sc->root, op->own_ns, op->image, td_jget(secret->root, "data"),
+				      &w, err);
 	if (r || in_force(op, &w))
 		return r;
 	for (size_t i = 0; i < w.n; i++) {
@@ -147,7 +154,8 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 	return 0;
 }
 
-int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c, struct td_error *err)
+int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c,
+			   struct td_error *err)
 {
 	static const struct td_gvr *const kinds[] = {&td_deployments, &td_pdbs, &td_services, &td_secrets};
 	for (size_t k = 0; k < TD_LEN(kinds); k++) {

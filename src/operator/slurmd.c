@@ -35,8 +35,8 @@ static bool explicit_gres(const char *s, char name[64], long long *ret)
 	return td_slurm_is_name(name);
 }
 
-bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long found, struct td_op_share *ret,
-		    struct td_error *why)
+bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long found,
+		    struct td_op_share *ret, struct td_error *why)
 {
 	char b[4][32];
 	yyjson_val *alloc = td_jget(node, "status.allocatable"), *reserve = td_jget(cluster, "spec.reserve");
@@ -54,7 +54,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 	struct td_op_share s = {cpu / 1000 - cpu_off, (mem - mem_off) / (1 << 20), gpus};
 	if (s.cpus < 1 || s.memory_mb < 1) {
 		td_fail(why, TD_INVALID,
-			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB for Slurm; lower the "
+			"the node's allocatable minus spec.reserve of the SlurmCluster leaves %lld CPUs and %lld MiB "
+			"for Slurm; lower the "
 			"reserve",
 			s.cpus > 0 ? s.cpus : 0, s.memory_mb > 0 ? s.memory_mb : 0);
 		return false;
@@ -70,7 +71,8 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 			return false;
 		}
 		if (want > gpus) {
-			td_fail(why, TD_INVALID, "spec.slurm.gres asks for %lld GPUs, the node has %lld", want, (long long)gpus);
+			td_fail(why, TD_INVALID, "spec.slurm.gres asks for %lld GPUs, the node has %lld", want,
+				(long long)gpus);
 			return false;
 		}
 		s.gpus = want;
@@ -81,16 +83,19 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 
 char *td_op_share_text(const struct td_op_share *s, const char *resource)
 {
-	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"}", s->cpus, s->memory_mb, resource, s->gpus);
+	return td_asprintf("{\"cpu\":\"%lld\",\"memory\":\"%lldMi\",\"%s\":\"%lld\"}", s->cpus, s->memory_mb, resource,
+			   s->gpus);
 }
 
 bool td_op_share_parse(const char *text, const char *resource, struct td_op_share *ret)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int64_t cpus, mem, gpus;
-	if (td_json_parse(text, strlen(text), &j, NULL) || td_quantity_ceil(td_jkey_str(td_json_root(j), "cpu"), &cpus, NULL) ||
+	if (td_json_parse(text, strlen(text), &j, NULL) ||
+	    td_quantity_ceil(td_jkey_str(td_json_root(j), "cpu"), &cpus, NULL) ||
 	    td_quantity_ceil(td_jkey_str(td_json_root(j), "memory"), &mem, NULL) ||
-	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 || gpus < 0)
+	    td_quantity_ceil(td_jkey_str(td_json_root(j), resource), &gpus, NULL) || cpus < 1 || mem >> 20 < 1 ||
+	    gpus < 0)
 		return false;
 	*ret = (struct td_op_share){cpus, mem >> 20, gpus};
 	return true;
@@ -99,10 +104,11 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 // Keys of a node's line that Tandem writes.
 static bool own_key(const char *k)
 {
-	static const char *const keys[] = {"NodeName",       "CPUs",           "Boards", "Sockets",    "SocketsPerBoard",
-					   "CoresPerSocket", "ThreadsPerCore", "Procs",  "RealMemory", "Gres",
-					   "Feature",        "Features",       "State",  "Port",       "NodeAddr",
-					   "NodeHostname",   "BcastAddr",      "Weight", "Reason"};
+	static const char *const keys[] = {"NodeName",        "CPUs",           "Boards",         "Sockets",
+					   "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore", "Procs",
+					   "RealMemory",      "Gres",           "Feature",        "Features",
+					   "State",           "Port",           "NodeAddr",       "NodeHostname",
+					   "BcastAddr",       "Weight",         "Reason"};
 	for (size_t i = 0; i < TD_LEN(keys); i++)
 		if (!strcasecmp(keys[i], k))
 			return true;
@@ -113,41 +119,49 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 {
 	const char *name = td_jstr_or(ns, "metadata.name", "");
 	if (!td_slurm_is_name(name) || strchr(name, '.') || strlen(name) > 58)
-		td_strv_addf(problems,
-			     "metadata.name: must be at most 58 letters, digits and '-', without dots: it becomes a Slurm feature");
+		td_strv_addf(problems, "metadata.name: must be at most 58 letters, digits and '-', without dots: it "
+				       "becomes a Slurm feature");
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(ns, "spec.slurm.features"), i, n, x) {
 		const char *f = yyjson_get_str(x);
 		if (!td_slurm_is_name(f) || td_starts(f, "set."))
-			td_strv_addf(
-				problems,
-				"spec.slurm.features[%zu]: must be letters, digits, '_', '.', '-' (not first) and not begin with \"set.\"",
-				i);
+			td_strv_addf(problems,
+				     "spec.slurm.features[%zu]: must be letters, digits, '_', '.', '-' (not first) and "
+				     "not begin with \"set.\"",
+				     i);
 	}
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(ns, "spec.slurm.extraConf"));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
 		if (!td_slurm_is_key(key))
-			td_strv_addf(problems, "spec.slurm.extraConf: \"%.40s\" is not a key: letters and digits only", key);
+			td_strv_addf(problems, "spec.slurm.extraConf: \"%.40s\" is not a key: letters and digits only",
+				     key);
 		else if (own_key(key))
-			td_strv_addf(problems, "spec.slurm.extraConf.%s: Tandem sets this key from the Kubernetes node; remove it", key);
+			td_strv_addf(
+				problems,
+				"spec.slurm.extraConf.%s: Tandem sets this key from the Kubernetes node; remove it",
+				key);
 		else if (!td_slurm_is_value(value))
 			td_strv_addf(problems,
-				     "spec.slurm.extraConf.%s: the value must be printable characters without blanks, '\"', '#' and '\\'",
+				     "spec.slurm.extraConf.%s: the value must be printable characters without blanks, "
+				     "'\"', '#' and '\\'",
 				     key);
 	}
 	const char *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
 	long long v;
 	if (u && !td_ends(u, "%") && (!td_parse_i64(u, &v) || v < 1))
-		td_strv_addf(problems, "spec.updateStrategy.maxUnavailable: must be a number of 1 or more, or a share such as 20%%");
+		td_strv_addf(
+			problems,
+			"spec.updateStrategy.maxUnavailable: must be a number of 1 or more, or a share such as 20%%");
 }
 
 // What slurmd tells slurmctld about its node (--conf). Every piece has passed a grammar.
 static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *s)
 {
 	struct td_buf b = {0};
-	td_buf_printf(&b, "CPUs=%lld Sockets=1 CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus, s->cpus, s->memory_mb);
+	td_buf_printf(&b, "CPUs=%lld Sockets=1 CoresPerSocket=%lld ThreadsPerCore=1 RealMemory=%lld", s->cpus, s->cpus,
+		      s->memory_mb);
 	if (s->gpus)
 		td_buf_printf(&b, " Gres=gpu:%lld", s->gpus);
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));
@@ -207,15 +221,16 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *image)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_fill("slurmd-kubelet.yaml", NULL, 0);
-	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *spec = td_jm_get(root, "spec"), *c = td_jm_get(spec, "containers.[0]");
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *spec = td_jm_get(root, "spec"),
+		       *c = td_jm_get(spec, "containers.[0]");
 	td_op_bring_standin(d, spec, image);
 	td_op_put(d, td_op_named(spec, "volumes", "tandem-run"), "hostPath", td_jm_get(o, "run"));
 	td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "cgroups"));
 	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
-// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod is replaced for
-// another reason; until then the old one does (its words, standin/wire.h, are the same).
+// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod
+// is replaced for another reason; until then the old one does (its words, standin/wire.h, are the same).
 static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 {
 	yyjson_mut_val *bin = td_op_named(root, "spec.initContainers", TD_OP_STANDIN);
@@ -228,18 +243,20 @@ static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 	return td_op_hash(text, strlen(text));
 }
 
-int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *share,
-		     const char *image, struct td_json **ret, struct td_error *err)
+int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
+		     const struct td_op_share *share, const char *image, struct td_json **ret, struct td_error *err)
 {
 	const char *ns = td_jstr(nodeset, "metadata.namespace"), *set = td_jstr(nodeset, "metadata.name"),
 		   *sc = td_jstr(cluster, "metadata.name"), *name = td_jstr(node, "metadata.name");
 	td_auto_free char *pod = td_op_slurmd_name(sc, set, name), *conf = node_conf(nodeset, node, share);
 	if (strlen(pod) > 253)
-		return td_fail(err, TD_INVALID, "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have", sc,
-			       set, name);
+		return td_fail(err, TD_INVALID,
+			       "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have",
+			       sc, set, name);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
-			       {"dead-reason", TD_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
+		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name},
+			       {"conf", conf}, {"dead-reason", TD_REASON_DEAD},
+			       {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
 			       {"program", td_op_program("slurmd.sh")});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)

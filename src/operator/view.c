@@ -111,7 +111,8 @@ static char *rest_url(struct td_op *op, struct td_object *sc, const struct td_op
 	return td_slurm_rest_url(&w, err);
 }
 
-static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c, struct td_error *err)
+static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
+			 struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *url = rest_url(op, sc, v, &e), *name = td_asprintf("%s-jwt-key", sc->name);
@@ -142,13 +143,14 @@ static uint64_t hash_nodes(const struct td_slurm_nodes *l)
 {
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < l->n; i++)
-		td_buf_printf(&b, "%s %llx %s %s\n", l->v[i].name, (unsigned long long)l->v[i].states, l->v[i].reason ? l->v[i].reason : "",
-			      l->v[i].address ? l->v[i].address : "");
+		td_buf_printf(&b, "%s %llx %s %s\n", l->v[i].name, (unsigned long long)l->v[i].states,
+			      l->v[i].reason ? l->v[i].reason : "", l->v[i].address ? l->v[i].address : "");
 	td_auto_free char *h = td_op_hash(td_buf_str(&b), b.len);
 	return strtoull(h, NULL, 16);
 }
 
-void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms, struct td_cancel *c)
+void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms,
+			struct td_cancel *c)
 {
 	struct td_error err = TD_ERROR_INIT;
 	int64_t now = td_mono_ms(&td_clock_system);
@@ -164,7 +166,8 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		td_auto_buf struct td_buf body = {0};
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		if (!td_slurm_raw(v->slurm, "GET", "/ping/", NULL, v->call, &body, NULL) &&
-		    !td_json_parse(td_buf_str(&body), body.len, &j, NULL) && td_jstr(td_json_root(j), "meta.slurm.release"))
+		    !td_json_parse(td_buf_str(&body), body.len, &j, NULL) &&
+		    td_jstr(td_json_root(j), "meta.slurm.release"))
 			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
 	}
 	if (r) {

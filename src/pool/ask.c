@@ -62,7 +62,8 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 		return submit(a, "the job of this id is another's now");
 	switch (j->is) {
 	case TD_IS_PENDING:
-		return j->same_spec ? step(TD_DO_SHOW, "it waits in Slurm's queue") : step(TD_DO_UPDATE, "its excluded nodes changed");
+		return j->same_spec ? step(TD_DO_SHOW, "it waits in Slurm's queue")
+				    : step(TD_DO_UPDATE, "its excluded nodes changed");
 	case TD_IS_STARTING:
 		return step(TD_DO_WAIT, "granted: its node is being prepared");
 	case TD_IS_RUNNING:
@@ -79,8 +80,8 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 	case TD_IS_LOST:
 		return step(TD_DO_END_JOB, "its job does not run as granted");
 	case TD_IS_ENDED:
-		// scancel of a waiting stand-in means the same as kubectl delete of the pod. A job that had started and was cancelled was
-		// more likely ended by a failed prolog: another try.
+		// scancel of a waiting stand-in means the same as kubectl delete of the pod. A job that had started and
+		// was cancelled was more likely ended by a failed prolog: another try.
 		if (j->cancelled && !j->started)
 			return step(TD_DO_END_POD, "its job was cancelled");
 		return submit(a, "its job ended before the pod was bound");
@@ -97,7 +98,8 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 	if (j->know == TD_JOB_UNSURE || j->know == TD_JOB_NONE)
 		return step(TD_DO_LOOK, "its job is not known for sure");
 	if (j->know == TD_JOB_GONE)
-		return a->lost_state ? step(TD_DO_NOTHING, "Slurm may have lost its state") : step(TD_DO_END_POD, "its job is gone");
+		return a->lost_state ? step(TD_DO_NOTHING, "Slurm may have lost its state")
+				     : step(TD_DO_END_POD, "its job is gone");
 	if (!j->ours)
 		return a->lost_state ? step(TD_DO_NOTHING, "Slurm may have lost its state")
 				     : step(TD_DO_END_POD, "the job of this id is another's now");
@@ -105,12 +107,16 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 	case TD_IS_RUNNING:
 		if (td_grant_differs(&a->grant, &j->grant))
 			return step(TD_DO_END_POD, "its grant changed");
-		return j->warned ? step(TD_DO_END_POD, "its job is about to be taken away") : step(TD_DO_NOTHING, "it runs");
+		return j->warned ? step(TD_DO_END_POD, "its job is about to be taken away")
+				 : step(TD_DO_NOTHING, "it runs");
 	case TD_IS_STARTING:
-		// After a restart of slurmctld the reason Prolog stays for ever; a grant that differs shows a job that started anew.
-		return td_grant_differs(&a->grant, &j->grant) ? step(TD_DO_END_POD, "its grant changed") : step(TD_DO_NOTHING, "it runs");
+		// After a restart of slurmctld the reason Prolog stays for ever; a grant that differs shows a job that
+		// started anew.
+		return td_grant_differs(&a->grant, &j->grant) ? step(TD_DO_END_POD, "its grant changed")
+							      : step(TD_DO_NOTHING, "it runs");
 	case TD_IS_PENDING:
-		return a->lost_state ? step(TD_DO_NOTHING, "Slurm may have lost its state") : step(TD_DO_END_POD, "its job was requeued");
+		return a->lost_state ? step(TD_DO_NOTHING, "Slurm may have lost its state")
+				     : step(TD_DO_END_POD, "its job was requeued");
 	case TD_IS_LOST:
 		return step(TD_DO_END_POD, "its job does not run as granted");
 	case TD_IS_ENDED:

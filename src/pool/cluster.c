@@ -7,7 +7,8 @@ enum {
 	CTLD_STARTS_MS = 10000
 };
 
-static struct td_pool_condition yes_no(const char *type, bool yes, const char *const reasons[2], const char *const messages[2])
+static struct td_pool_condition yes_no(const char *type, bool yes, const char *const reasons[2],
+				       const char *const messages[2])
 {
 	return (struct td_pool_condition){type, yes ? TD_STATUS_TRUE : TD_STATUS_FALSE, reasons[!yes], messages[!yes]};
 }
@@ -17,9 +18,11 @@ static struct td_pool_condition devices(const struct td_pool_cluster_facts *f)
 	// The default names nvidia.com/gpu: a cluster that has none is well.
 	const char *found = f->gpus ? TD_STATUS_TRUE : f->devices_asked ? TD_STATUS_FALSE : TD_STATUS_UNKNOWN;
 	if (f->problem)
-		return (struct td_pool_condition){"DevicesFound", TD_STATUS_UNKNOWN, "ConfigInvalid", "see condition ConfigValid"};
+		return (struct td_pool_condition){"DevicesFound", TD_STATUS_UNKNOWN, "ConfigInvalid",
+						  "see condition ConfigValid"};
 	if (!f->nodes)
-		return (struct td_pool_condition){"DevicesFound", TD_STATUS_UNKNOWN, "NoNodes", "no node is in its NodeSets yet"};
+		return (struct td_pool_condition){"DevicesFound", TD_STATUS_UNKNOWN, "NoNodes",
+						  "no node is in its NodeSets yet"};
 	return (struct td_pool_condition){"DevicesFound", found, f->gpus ? "Found" : "NoDevices", f->devices};
 }
 
@@ -29,14 +32,18 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 	bool valid = !f->problem, rest = f->rest > 0, login = f->logins >= f->logins_wanted;
 	bool ready = valid && f->answers && rest && login && f->in_force;
 
-	ret->phase = ready ? "Running" : !valid && !f->was_running ? "Invalid" : f->was_running ? "Degraded" : "Starting";
+	ret->phase = ready                       ? "Running"
+		     : !valid && !f->was_running ? "Invalid"
+		     : f->was_running            ? "Degraded"
+						 : "Starting";
 	snprintf(ret->logins, sizeof(ret->logins), "%lld of %lld login pods are ready", f->logins, f->logins_wanted);
 	ret->v[0] = yes_no("ConfigValid", valid, (const char *const[]){"Valid", "Invalid"},
 			   (const char *const[]){"the configuration is written", f->problem});
 	ret->v[1] = devices(f);
 	ret->v[2] = yes_no("ControllerReady", f->answers, (const char *const[]){"Answers", "NoAnswer"},
 			   (const char *const[]){"slurmctld answers", "slurmctld does not answer yet"});
-	ret->v[3] = yes_no("RestApiReady", rest, running, (const char *const[]){"slurmrestd runs", "no slurmrestd pod is ready"});
+	ret->v[3] = yes_no("RestApiReady", rest, running,
+			   (const char *const[]){"slurmrestd runs", "no slurmrestd pod is ready"});
 	ret->v[4] = yes_no("LoginReady", login, running, (const char *const[]){ret->logins, ret->logins});
 	ret->v[5] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 					       ready          ? "Ready"

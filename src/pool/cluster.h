@@ -21,9 +21,9 @@ struct td_pool_cluster_plan {
 };
 void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_pool_cluster_plan *ret);
 
-// A first configuration that comes a moment before the nodes would be replaced at once, so it waits for them a little. And a slurmctld
-// that is just starting loses a SIGTERM (24.11: seen; its pod then takes the whole grace period to end), so it is left alone until it
-// answers.
+// A first configuration that comes a moment before the nodes would be replaced at once, so it waits for them a little.
+// And a slurmctld that is just starting loses a SIGTERM (24.11: seen; its pod then takes the whole grace period to
+// end), so it is left alone until it answers.
 struct td_pool_config_facts {
 	bool exists;     // a configuration is written
 	bool same;       // … and it is the wanted one
@@ -33,7 +33,7 @@ struct td_pool_config_facts {
 	int64_t ctld_ms; // how old the youngest slurmctld pod is; -1: there is none
 };
 bool td_pool_config_waits(const struct td_pool_config_facts *f);
-// slurmctld runs a configuration that running slurmds do not know yet: they take it over by a reconfigure, once. first: there was none
-// before, so there is nobody to tell.
+// slurmctld runs a configuration that running slurmds do not know yet: they take it over by a reconfigure, once. first:
+// there was none before, so there is nobody to tell.
 enum td_pool_force { TD_FORCE_NOTHING, TD_FORCE_FIRST, TD_FORCE_RECONFIGURE };
 enum td_pool_force td_pool_config_force(bool answers, bool first, bool in_force, bool runs);

@@ -26,8 +26,8 @@ int td_pool_fits_now(const struct td_pool_node *nodes, size_t n, const struct td
 	return -1;
 }
 
-enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w, const char *const *kinds,
-				   char *why, size_t len)
+enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w,
+				   const char *const *kinds, char *why, size_t len)
 {
 	int64_t cpus = 0, memory = 0, gres[TD_POOL_KINDS] = {0};
 	size_t feasible = 0;
@@ -51,17 +51,21 @@ enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, c
 		return TD_FIT_NO_NODES;
 	}
 	if (!feasible)
-		snprintf(why, len, "none of Slurm's %zu nodes matches the pod's node selector, affinity and tolerations", n);
+		snprintf(why, len,
+			 "none of Slurm's %zu nodes matches the pod's node selector, affinity and tolerations", n);
 	else if (cpus < w->cpus)
-		snprintf(why, len, "it asks for %" PRId64 " CPUs; no node that it may use has more than %" PRId64, w->cpus, cpus);
+		snprintf(why, len, "it asks for %" PRId64 " CPUs; no node that it may use has more than %" PRId64,
+			 w->cpus, cpus);
 	else if (memory < w->memory_mb)
-		snprintf(why, len, "it asks for %" PRId64 " MB of memory; no node that it may use has more than %" PRId64, w->memory_mb,
-			 memory);
+		snprintf(why, len,
+			 "it asks for %" PRId64 " MB of memory; no node that it may use has more than %" PRId64,
+			 w->memory_mb, memory);
 	else {
 		for (int k = 0; k < TD_POOL_KINDS; k++)
 			if (gres[k] < w->gres[k]) {
-				snprintf(why, len, "it asks for %" PRId64 " %s; no node that it may use has more than %" PRId64, w->gres[k],
-					 kinds[k], gres[k]);
+				snprintf(why, len,
+					 "it asks for %" PRId64 " %s; no node that it may use has more than %" PRId64,
+					 w->gres[k], kinds[k], gres[k]);
 				return TD_FIT_NEVER;
 			}
 		snprintf(why, len, "no single node that it may use has all of what it asks for together");

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Appends s to the reason; what has no place in one line of Slurm becomes a blank, and the end is cut on a UTF-8 boundary.
+// Appends s to the reason; what has no place in one line of Slurm becomes a blank, and the end is cut on a UTF-8
+// boundary.
 static void add(char *out, const char *s)
 {
 	size_t n = strlen(out);

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// How old a slurmd pod must be before a record that is not as it says is taken for one that won over it: a record that never comes right
-// must not cost a pod a second.
+// How old a slurmd pod must be before a record that is not as it says is taken for one that won over it: a record that
+// never comes right must not cost a pod a second.
 enum { RECORD_WINS_MS = 60000 };
 
 static const char turn[] = "waits for its turn to be updated";
@@ -39,8 +39,8 @@ static bool drained_for_gres(const struct td_pool_record *r)
 	return r && r->drain && td_pool_reason_owner(r->reason) == TD_OWNER_SLURM;
 }
 
-// It carries a reason that is not the operator's to lose. Where the bridge or Slurm itself says that the devices are not those of the
-// record, a new record is the way out.
+// It carries a reason that is not the operator's to lose. Where the bridge or Slurm itself says that the devices are
+// not those of the record, a new record is the way out.
 static bool drained_by_others(const struct td_pool_record *r)
 {
 	return r && r->drain && !drained_by_operator(r) && !drained_for(r, TD_REASON_DEVICES) && !drained_for_gres(r);
@@ -56,11 +56,13 @@ enum td_pool_class td_pool_record_class(const struct td_pool_record *r)
 }
 
 // ---- members ----
-// What it reported under another configuration may be why Slurm has drained it, and Slurm would never look again. A new slurmd is judged
-// by what is there now; it is newer than the configuration, so that devices that are really gone do not cost a pod again and again.
+// What it reported under another configuration may be why Slurm has drained it, and Slurm would never look again. A new
+// slurmd is judged by what is there now; it is newer than the configuration, so that devices that are really gone do
+// not cost a pod again and again.
 static bool outlived(const struct td_pool_member *m, const struct td_pool_policy *p)
 {
-	bool older = p->config_ms && m->pod_born_ms <= p->config_ms; // within a second either way: replaced once more then
+	bool older =
+		p->config_ms && m->pod_born_ms <= p->config_ms; // within a second either way: replaced once more then
 	return older && drained_for_gres(m->record);
 }
 
@@ -181,7 +183,8 @@ static void update(struct td_pool_member *v, size_t n, const struct td_pool_poli
 			if (pass != (out ? 0 : busy ? 2 : 1))
 				continue;
 			if (drained_by_others(m->record) && m->record_differs) {
-				// Its record, and with it somebody's reason, would have to go for the new size to count.
+				// Its record, and with it somebody's reason, would have to go for the new size to
+				// count.
 				act(m, TD_MEMBER_NOTHING, "drained by somebody else: updated when it is resumed");
 			} else if (out || away < p->max_unavailable) {
 				away += !out;
@@ -225,14 +228,17 @@ static void count(const struct td_pool_member *v, size_t n, struct td_pool_set_c
 	}
 }
 
-void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p, struct td_pool_set_counts *ret)
+void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p,
+			    struct td_pool_set_counts *ret)
 {
 	struct td_pool_set_counts c = {0};
 	size_t able = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct td_pool_member *m = &v[i];
-		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node drained.
-		bool won = m->record_differs && !drained_by_others(m->record) && p->now_ms - m->pod_born_ms > RECORD_WINS_MS;
+		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node
+		// drained.
+		bool won = m->record_differs && !drained_by_others(m->record) &&
+			   p->now_ms - m->pod_born_ms > RECORD_WINS_MS;
 		m->updated = m->pod && m->pod_current && !won;
 		m->keep = m->exists && m->matched && (m->pod || !m->refuse);
 		m->evictable = m->record && !td_pool_record_busy(m->record) && (m->record->drain || m->record->down);
@@ -284,7 +290,8 @@ enum td_pool_write td_pool_member_write(enum td_pool_member_do what, const struc
 
 int64_t td_pool_nodeset_again_ms(bool unsettled, bool fresh, int64_t quiet_ms, int64_t cost_ms)
 {
-	// Slurm tells nobody when a node changes: looked at often while something moves, and never so often that looking is the load.
+	// Slurm tells nobody when a node changes: looked at often while something moves, and never so often that
+	// looking is the load.
 	int64_t ms = unsettled || !fresh ? (quiet_ms < 30000 ? 100 : 1000) : quiet_ms < 15000 ? 1000 : 2000;
 	return ms > cost_ms * 20 ? ms : cost_ms * 20;
 }
@@ -298,9 +305,9 @@ enum td_pool_lack td_pool_reserve_lacks(const struct td_pool_reserve *r)
 }
 
 // ---- slurmds that Slurm has forgotten ----
-// A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s: who is not there after 15 s of answers is not on his way.
-// Each restart in vain doubles the wait (a full node table helps nobody), up to 8 minutes.
-// A new slurmd is Ready before it has registered, so the first second of absence is no news.
+// A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s: who is not there after 15 s of answers is not
+// on his way. Each restart in vain doubles the wait (a full node table helps nobody), up to 8 minutes. A new slurmd is
+// Ready before it has registered, so the first second of absence is no news.
 enum { NEWS_MS = 1000, WAIT_MS = 15000, TRIES_MAX = 5, KEEP_MS = 3600000 };
 
 enum td_pool_sight td_pool_sight_of(bool fresh, bool pod_ready, bool record)
@@ -365,12 +372,14 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 		if (!waits && td_pool_member_message(&v[i], ret))
 			waits = &v[i];
 	}
-	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired, waits ? "; " : "",
-		 waits ? waits->name : "", waits ? ": " : "", waits ? td_pool_member_message(waits, ret) : "");
+	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired,
+		 waits ? "; " : "", waits ? waits->name : "", waits ? ": " : "",
+		 waits ? td_pool_member_message(waits, ret) : "");
 
 	bool ready = !f->problem && !refused && f->fresh && k->ready == k->desired && k->desired == k->assigned;
 	bool scaling = k->assigned != k->desired;
-	ret->v[0] = (struct td_pool_condition){"SpecValid", f->problem ? TD_STATUS_FALSE : TD_STATUS_TRUE, f->problem ? "Invalid" : "Valid",
+	ret->v[0] = (struct td_pool_condition){"SpecValid", f->problem ? TD_STATUS_FALSE : TD_STATUS_TRUE,
+					       f->problem ? "Invalid" : "Valid",
 					       f->problem ? f->problem : "every field can be used"};
 	ret->v[1] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 					       f->problem    ? "Invalid"
@@ -392,6 +401,7 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)
 {
-	static const char *const names[] = {"nothing", "create", "delete-pod", "drain", "undrain", "set-down", "delete-record"};
+	static const char *const names[] = {"nothing", "create",   "delete-pod",   "drain",
+					    "undrain", "set-down", "delete-record"};
 	return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "?";
 }

@@ -1,21 +1,23 @@
 // The model of one pool and every decision about it: pure functions. No HTTP, no JSON, no clock, no memory of the past.
 //
-// Callers translate what both APIs say into these structs, ask, and carry out the answer: `facts` reads, `pool` decides, `act` acts. Every
-// rule is one of docs/protocols.md; every decision bug adds a scenario to t/scenarios/. steps.h has the smaller decisions about an ask,
-// nodeset.h and cluster.h the operator's.
+// Callers translate what both APIs say into these structs, ask, and carry out the answer: `facts` reads, `pool`
+// decides, `act` acts. Every rule is one of docs/protocols.md; every decision bug adds a scenario to t/scenarios/.
+// steps.h has the smaller decisions about an ask, nodeset.h and cluster.h the operator's.
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-// ---- asks, jobs and grants (docs/protocols.md 1) -------------------------------------------------------------------------
-// A grant is what Slurm gave an ask: all of it is compared, because Slurm uses job ids again after a crash. Strings may be NULL (= "").
+// ---- asks, jobs and grants (docs/protocols.md 1)
+// ------------------------------------------------------------------------- A grant is what Slurm gave an ask: all of
+// it is compared, because Slurm uses job ids again after a crash. Strings may be NULL (= "").
 struct td_grant {
 	int64_t job, start, restarts;
 	const char *ask, *nodes, *devices; // devices: canonical text, as in the annotation tandem.dev/devices
 };
-// NULL when they are the same; else what differs first: "job id", "ask", "start time", "restart count", "nodes", "devices".
+// NULL when they are the same; else what differs first: "job id", "ask", "start time", "restart count", "nodes",
+// "devices".
 const char *td_grant_differs(const struct td_grant *a, const struct td_grant *b);
 
 enum td_pod_state {
@@ -88,7 +90,8 @@ const char *td_pool_do_name(enum td_pool_do d); // "bind"
 // More than 20 % of our asks' jobs, and at least 5, vanished between two reads: Slurm lost its state; evict nobody.
 bool td_pool_mass_vanish(size_t gone, size_t watched);
 
-// ---- capacity ---------------------------------------------------------------------------------------------------------------
+// ---- capacity
+// ---------------------------------------------------------------------------------------------------------------
 enum { TD_POOL_KINDS = 8 }; // GRES kinds that are counted
 struct td_pool_want {
 	int64_t cpus, memory_mb;
@@ -97,20 +100,21 @@ struct td_pool_want {
 };
 struct td_pool_node {
 	const char *name;
-	bool feasible;                                // the pod may run there (selectors, taints, cordon is not looked at)
-	bool usable;                                  // could start a job now
+	bool feasible; // the pod may run there (selectors, taints, cordon is not looked at)
+	bool usable;   // could start a job now
 	int64_t cpus, memory_mb, gres[TD_POOL_KINDS]; // all there is
 	int64_t used_cpus, used_memory_mb, used_gres[TD_POOL_KINDS];
 };
 // Index of a node where it fits now, or -1.
 int td_pool_fits_now(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w);
-// Could any node ever take it? When not, the reason in words goes to `why` ("no node has 9 gpu (the largest has 8)"). kinds: names of the
-// GRES kinds.
+// Could any node ever take it? When not, the reason in words goes to `why` ("no node has 9 gpu (the largest has 8)").
+// kinds: names of the GRES kinds.
 enum td_pool_fit { TD_FIT_NO_NODES, TD_FIT_NEVER, TD_FIT_SOME_DAY };
-enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w, const char *const *kinds,
-				   char *why, size_t len);
+enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, const struct td_pool_want *w,
+				   const char *const *kinds, char *why, size_t len);
 
-// ---- one node, both sides (docs/protocols.md 2) -----------------------------------------------------------------------
+// ---- one node, both sides (docs/protocols.md 2)
+// -----------------------------------------------------------------------
 struct td_pool_node_facts {
 	// Kubernetes
 	bool k8s;            // there is a Node object
@@ -139,7 +143,8 @@ struct td_pool_node_plan {
 };
 void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node_plan *ret);
 
-// ---- whose the reason of a drain is: who may change it, and lift the drain (reason.c) -------------------------------------------
+// ---- whose the reason of a drain is: who may change it, and lift the drain (reason.c)
+// -------------------------------------------
 enum td_pool_owner {
 	TD_OWNER_OTHERS,   // a person, or nobody
 	TD_OWNER_BRIDGE,   // cordons, requests, gates, devices, a lost state
@@ -152,7 +157,8 @@ bool td_pool_reason_is(const char *reason, const char *what); // what: a TD_REAS
 // Some part of Tandem wrote it.
 bool td_pool_reason_tandem(const char *reason);
 
-// ---- Slurm's record of a node, reduced to what decides; slurm/states.h says what its states mean -----------------------------------
+// ---- Slurm's record of a node, reduced to what decides; slurm/states.h says what its states mean
+// -----------------------------------
 struct td_pool_record {
 	bool drain;         // its DRAIN flag
 	bool down;          // Slurm holds it for dead: its jobs have ended
@@ -164,10 +170,18 @@ struct td_pool_record {
 	int64_t reason_at; // epoch seconds
 };
 bool td_pool_record_busy(const struct td_pool_record *r); // a job may be on it; NULL: false
-enum td_pool_class { TD_CLASS_IDLE, TD_CLASS_MIXED, TD_CLASS_ALLOCATED, TD_CLASS_DRAINING, TD_CLASS_DRAINED, TD_CLASS_DOWN };
+enum td_pool_class {
+	TD_CLASS_IDLE,
+	TD_CLASS_MIXED,
+	TD_CLASS_ALLOCATED,
+	TD_CLASS_DRAINING,
+	TD_CLASS_DRAINED,
+	TD_CLASS_DOWN
+};
 enum td_pool_class td_pool_record_class(const struct td_pool_record *r); // each node counts once
 
-// ---- a condition of an object's status ---------------------------------------------------------------------------------------------
+// ---- a condition of an object's status
+// ---------------------------------------------------------------------------------------------
 #define TD_STATUS_TRUE "True"
 #define TD_STATUS_FALSE "False"
 #define TD_STATUS_UNKNOWN "Unknown"
@@ -175,6 +189,7 @@ struct td_pool_condition {
 	const char *type, *status, *reason, *message;
 };
 
-// ---- words ------------------------------------------------------------------------------------------------------------------------
+// ---- words
+// ------------------------------------------------------------------------------------------------------------------------
 // Slurm's reason for a waiting job ("Resources", "QOSMaxGRESPerUser", …) in plain words.
 const char *td_pool_reason_words(const char *slurm_reason);

@@ -21,11 +21,13 @@ bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms)
 	return answered && given_ms < view_asked_ms;
 }
 
-void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given, size_t n_given)
+void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given,
+		       size_t n_given)
 {
 	for (size_t i = 0; i < n_given; i++) {
 		int at = given[i].node;
-		if (at < 0 && (at = td_pool_fits_now(v, n, &given[i].want)) >= 0) { // Slurm has not said where: the first that fits
+		if (at < 0 && (at = td_pool_fits_now(v, n, &given[i].want)) >=
+				      0) { // Slurm has not said where: the first that fits
 			held[at].cpus += given[i].want.cpus;
 			held[at].memory_mb += given[i].want.memory_mb;
 		}

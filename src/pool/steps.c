@@ -3,13 +3,15 @@
 #include "base/err.h"
 
 enum {
-	KNOCK_MS = 500,    // a stand-in that runs and has not knocked by then is looked at all the same
-	PROLOG_MAX_S = 70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
+	KNOCK_MS = 500, // a stand-in that runs and has not knocked by then is looked at all the same
+	PROLOG_MAX_S =
+		70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
 	PROLOG_LONG_US = 100000,
 	LIMIT_NEAR_MS = 600000, // a warning before the time limit that is further away is somebody's own
 	SETTLED_MS = 3000,      // Slurm's nodes have not changed for that long
 	STANDIN_EXIT_MS = 2000, // a stand-in that was told to exit does so
-	PLUGIN_S = 15,          // a device plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
+	PLUGIN_S =
+		15, // a device plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
 	READ_MS = 10000,
 	FIRST_MS = 700,
 	PER_PENDING_MS = 20,
@@ -34,8 +36,8 @@ enum td_pool_look_do td_pool_look(struct td_pool_look *l)
 	if (!need && !l->warned)
 		return TD_LOOK_NOT;
 	if (l->know == TD_JOB_READ && !l->asked && !l->warned && l->named) {
-		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be submitted again or not:
-		// that needs to be sure.)
+		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be
+		// submitted again or not: that needs to be sure.)
 		if (l->polled == TD_IS_ENDED && !l->pod_waits)
 			return TD_LOOK_POLL;
 		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
@@ -85,10 +87,12 @@ int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
 
 int64_t td_pool_prolog_learn(int64_t est, int64_t took, bool burst, bool looked_in_vain)
 {
-	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it must, and what the
-	// last pods of a burst took says little of the next one.
+	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it
+	// must, and what the last pods of a burst took says little of the next one.
 	int64_t less = est > PROLOG_LONG_US ? est / 2 : est * 7 / 8;
-	int64_t now = burst ? (looked_in_vain ? (est + took) / 2 : est * 63 / 64) : looked_in_vain ? (est * 3 + took) / 4 : less;
+	int64_t now = burst            ? (looked_in_vain ? (est + took) / 2 : est * 63 / 64)
+		      : looked_in_vain ? (est * 3 + took) / 4
+				       : less;
 	return now < 5000 ? 5000 : now > 1000000 ? 1000000 : now;
 }
 
@@ -110,7 +114,9 @@ enum td_pool_submitted td_pool_submitted(int code, bool immediate)
 		return TD_SUBMITTED;
 	if (immediate && (code == TD_THROTTLED || code == TD_INVALID))
 		return TD_SUBMITTED_QUEUE;
-	return code == TD_INVALID || code == TD_DENIED ? TD_SUBMITTED_NEVER : code == TD_THROTTLED ? TD_SUBMITTED_LATER : TD_SUBMITTED_FAIL;
+	return code == TD_INVALID || code == TD_DENIED ? TD_SUBMITTED_NEVER
+	       : code == TD_THROTTLED                  ? TD_SUBMITTED_LATER
+						       : TD_SUBMITTED_FAIL;
 }
 
 enum td_pool_devices td_pool_devices(int code)
@@ -140,12 +146,14 @@ enum td_pool_rebind td_pool_rebind(bool same_uid, bool ending, bool bound, bool 
 }
 
 // ---- the two ends ----
-enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms, bool *ret_fence)
+enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms,
+				    bool *ret_fence)
 {
 	*ret_ms = 0;
 	*ret_fence = false;
-	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any surer. One is needed
-	// when its owner gave it another name, and when a leader before us could still bind the pod (is it running?).
+	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any
+	// surer. One is needed when its owner gave it another name, and when a leader before us could still bind the
+	// pod (is it running?).
 	if (!e->read && (e->unbound || !e->named))
 		return TD_END_READ;
 	if (j->know != TD_JOB_READ || !j->ours || j->is == TD_IS_ENDED)

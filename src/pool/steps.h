@@ -1,5 +1,5 @@
-// The smaller decisions about an ask: may it try the fast path, must its job be read, what does a refusal mean, when is it looked at
-// again, may it be bound, how does its job end. pool.h has the large one (td_pool_reconcile_ask).
+// The smaller decisions about an ask: may it try the fast path, must its job be read, what does a refusal mean, when is
+// it looked at again, may it be bound, how does its job end. pool.h has the large one (td_pool_reconcile_ask).
 //
 // Times are the caller's: *_ms are milliseconds, *_s seconds. Answers that are an int64_t are milliseconds to wait.
 #pragma once
@@ -7,8 +7,8 @@
 #include "pool/pool.h"
 
 // ---- the fast path (room.c): all of it is a hint, Slurm decides ----
-// Slurm refused an immediate allocation because somebody of higher priority waits. No further one is tried until the set of others that
-// wait is another one; it is known by their number and a fingerprint.
+// Slurm refused an immediate allocation because somebody of higher priority waits. No further one is tried until the
+// set of others that wait is another one; it is known by their number and a fingerprint.
 struct td_pool_block {
 	bool blocked;
 	size_t waiting;
@@ -32,9 +32,10 @@ struct td_pool_given {
 };
 // The view of the nodes shows them already. answered: Slurm has replied to the submit.
 bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms);
-// v: used_* as Slurm's nodes say. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so what our own jobs hold (held,
-// one entry a node, which this function changes) is a lower bound.
-void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given, size_t n_given);
+// v: used_* as Slurm's nodes say. GRES there are current; CPUs and memory lag (docs/facts/slurm.md S-T8), so what our
+// own jobs hold (held, one entry a node, which this function changes) is a lower bound.
+void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given,
+		       size_t n_given);
 // It has no job, and nothing says that it must not try the fast path now.
 bool td_pool_fast_due(const struct td_pool_ask *a, const struct td_pool_job *j);
 
@@ -63,11 +64,12 @@ struct td_pool_look {
 enum td_pool_look_do td_pool_look(struct td_pool_look *l);
 // Prolog has not passed. reason: Slurm says that it runs it; age_s: of the job's start.
 bool td_pool_prolog_runs(bool reason, bool knocked, int64_t age_s);
-// Its stand-in was warned (USR1). Preemption is announced by a preempt time; the time limit by its nearness; any other USR1 was somebody's
-// own idea.
+// Its stand-in was warned (USR1). Preemption is announced by a preempt time; the time limit by its nearness; any other
+// USR1 was somebody's own idea.
 enum td_pool_warning { TD_WARNING_NONE, TD_WARNING_LATER, TD_WARNING_NOW };
 enum td_pool_warning td_pool_warning(bool preempted, bool limit, int64_t left_ms);
-// Two jobs stand for one ask: is the first the one to keep? The granted one stays, else the one that runs, else the one we know.
+// Two jobs stand for one ask: is the first the one to keep? The granted one stays, else the one that runs, else the one
+// we know.
 struct td_pool_twin {
 	int64_t job;
 	bool ended, runs;
@@ -116,7 +118,8 @@ struct td_pool_counted {
 int td_pool_counted(const struct td_pool_counted *c); // 0, TD_THROTTLED, TD_NOT_FOUND: for td_pool_devices
 
 // ---- binding ----
-// A version of the pod carries a fence. own: for this very run. had: the grant that was decided on; j: the job, read after that version.
+// A version of the pod carries a fence. own: for this very run. had: the grant that was decided on; j: the job, read
+// after that version.
 bool td_pool_fence_ended(bool own, const struct td_grant *had, const struct td_pool_job *j);
 // A Binding met another version of the pod, or its reply was lost. What is the pod now?
 enum td_pool_rebind {
@@ -141,11 +144,13 @@ enum td_pool_end_do {
 	TD_END_READ,   // its job first
 	TD_END_AGAIN,  // decided again with what was read
 	TD_END_FORGET, // a waiting pod whose job we gave back: its end is not the user's scancel
-	TD_END_TELL,   // the stand-in exits with the pod's code, so that sacct tells the truth; not connected: told_ms stays -1
+	TD_END_TELL,   // the stand-in exits with the pod's code, so that sacct tells the truth; not connected: told_ms
+		       // stays -1
 	TD_END_WAIT,   // for that, ret_ms
 	TD_END_CANCEL, // the job; a Binding of it may be on its way: ret_fence
 };
-enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms, bool *ret_fence);
+enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms,
+				    bool *ret_fence);
 // Seconds that a pod gets to end with its grant: own is its spec's.
 int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t most);
 

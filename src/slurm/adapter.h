@@ -10,8 +10,8 @@ struct td_slurm_adapter {
 	char *(*job_change_body)(const struct td_slurm_job_change *c);
 	char *(*job_end_body)(int64_t id, const char *name);
 	char *(*node_change_body)(const char *state, const char *reason);
-	// Fill *ret (zeroed by the caller); TD_INVALID when the value is not what its schema says. On failure *ret is to be freed all the
-	// same.
+	// Fill *ret (zeroed by the caller); TD_INVALID when the value is not what its schema says. On failure *ret is
+	// to be freed all the same.
 	int (*read_job)(const yyjson_val *v, struct td_slurm_job *ret, struct td_error *err);
 	int (*read_node)(const yyjson_val *v, struct td_slurm_node *ret, struct td_error *err);
 	bool (*read_state)(const yyjson_val *v, struct td_slurm_state *ret);

@@ -13,8 +13,8 @@ static bool all_of(const char *s, size_t max, const char *extra)
 {
 	size_t n = 0;
 	for (; s[n]; n++)
-		if (n >= max ||
-		    !((s[n] >= 'a' && s[n] <= 'z') || (s[n] >= 'A' && s[n] <= 'Z') || (s[n] >= '0' && s[n] <= '9') || strchr(extra, s[n])))
+		if (n >= max || !((s[n] >= 'a' && s[n] <= 'z') || (s[n] >= 'A' && s[n] <= 'Z') ||
+				  (s[n] >= '0' && s[n] <= '9') || strchr(extra, s[n])))
 			return false;
 	return n > 0;
 }
@@ -106,7 +106,8 @@ static const struct {
 	{"SlurmctldPidFile", TD_SLURM_STATE "/slurmctld.pid", "it says beside the state whether that is whole"},
 	{"SlurmdPidFile", "/run/slurmd.pid", "pods are made for it"},
 	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
-	{"TaskProlog", "/opt/tandem/task-prolog", "the gate looks once more before a task starts; users have srun --task-prolog"},
+	{"TaskProlog", "/opt/tandem/task-prolog",
+	 "the gate looks once more before a task starts; users have srun --task-prolog"},
 	{"PrologFlags", "Alloc", "the gate must pass on every node before any step"},
 	{"PrologEpilogTimeout", "60", "the gate has its own deadline below it"},
 	{"BatchStartTimeout", "75", "it must exceed the gate's deadline"},
@@ -117,12 +118,13 @@ static const struct {
 	{"GresTypes", "gpu", NULL},
 	{"SlurmctldParameters", "enable_configless", NULL},
 	{"SlurmdParameters", "config_overrides", NULL},
-	{"SchedulerParameters", "batch_sched_delay=0,sched_min_interval=0,bf_interval=1,default_queue_depth=1000,nohold_on_prolog_fail",
-	 NULL},
+	{"SchedulerParameters",
+	 "batch_sched_delay=0,sched_min_interval=0,bf_interval=1,default_queue_depth=1000,nohold_on_prolog_fail", NULL},
 	{"PreemptParameters", "send_user_signal", NULL},
 	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
 	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
-	{"DebugFlags", "NO_CONF_HASH", NULL}, // slurmctld's own file has FirstJobId (slurmctld.sh): no reason to complain about each node
+	{"DebugFlags", "NO_CONF_HASH",
+	 NULL}, // slurmctld's own file has FirstJobId (slurmctld.sh): no reason to complain about each node
 	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
 	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
 	{"NodeSet", "", "use a NodeSet object"},
@@ -193,22 +195,29 @@ static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
 		if (!td_slurm_is_key(key)) {
-			td_strv_addf(problems, "spec.config.slurmConf: \"%.40s\" is not a slurm.conf key: letters and digits only", key);
+			td_strv_addf(
+				problems,
+				"spec.config.slurmConf: \"%.40s\" is not a slurm.conf key: letters and digits only",
+				key);
 			continue;
 		}
 		if (!td_slurm_is_value(value))
 			td_strv_addf(problems,
-				     "spec.config.slurmConf.%s: the value must be a string of printable characters without blanks, "
+				     "spec.config.slurmConf.%s: the value must be a string of printable characters "
+				     "without blanks, "
 				     "'\"', '#' and '\\'; write one key per line of the map",
 				     key);
 		for (size_t i = 0; i < TD_LEN(base); i++)
 			if (base[i].fix && !strcasecmp(base[i].key, key))
-				td_strv_addf(problems, "spec.config.slurmConf.%s: Tandem sets this key (%s); remove it", key, base[i].fix);
+				td_strv_addf(problems, "spec.config.slurmConf.%s: Tandem sets this key (%s); remove it",
+					     key, base[i].fix);
 		yyjson_obj_iter jt = yyjson_obj_iter_with(map);
 		for (yyjson_val *j; (j = yyjson_obj_iter_next(&jt)) && j != k;)
 			if (!strcasecmp(yyjson_get_str(j), key))
-				td_strv_addf(problems, "spec.config.slurmConf.%s: the key is there twice, as \"%s\" too; keep one", key,
-					     yyjson_get_str(j));
+				td_strv_addf(
+					problems,
+					"spec.config.slurmConf.%s: the key is there twice, as \"%s\" too; keep one",
+					key, yyjson_get_str(j));
 	}
 }
 
@@ -236,8 +245,8 @@ static bool one_of(const char *s, const char *list)
 }
 
 // One option of a partition; the value has passed a grammar or is refused here.
-static void partition_option(struct td_buf *b, size_t at, const char *field, const char *key, const char *value, bool ok, const char *fix,
-			     struct td_strv *problems)
+static void partition_option(struct td_buf *b, size_t at, const char *field, const char *key, const char *value,
+			     bool ok, const char *fix, struct td_strv *problems)
 {
 	if (!value)
 		return;
@@ -247,11 +256,14 @@ static void partition_option(struct td_buf *b, size_t at, const char *field, con
 		td_strv_addf(problems, "spec.partitions[%zu].%s: \"%.60s\" is not valid: %s", at, field, value, fix);
 }
 
-static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct td_slurm_facts *f, struct td_strv *problems)
+static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct td_slurm_facts *f,
+		      struct td_strv *problems)
 {
 	const char *name = td_jstr(p, "name");
 	if (!td_slurm_is_name(name) || !strcasecmp(name, "DEFAULT")) {
-		td_strv_addf(problems, "spec.partitions[%zu].name: must be letters, digits, '_', '.', '-' (not first), and not DEFAULT",
+		td_strv_addf(problems,
+			     "spec.partitions[%zu].name: must be letters, digits, '_', '.', '-' (not first), and not "
+			     "DEFAULT",
 			     at);
 		return;
 	}
@@ -263,28 +275,34 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 	yyjson_arr_foreach (sets, i, n, x) {
 		const char *s = yyjson_get_str(x);
 		if (!td_slurm_is_name(s))
-			td_strv_addf(problems, "spec.partitions[%zu].nodeSets[%zu]: must be the name of a NodeSet", at, i);
+			td_strv_addf(problems, "spec.partitions[%zu].nodeSets[%zu]: must be the name of a NodeSet", at,
+				     i);
 		else if (!in_list(s, f->node_sets, f->n_node_sets))
 			td_strv_addf(problems,
-				     "spec.partitions[%zu].nodeSets[%zu]: there is no NodeSet \"%s\" of this cluster in its namespace", at,
-				     i, s);
+				     "spec.partitions[%zu].nodeSets[%zu]: there is no NodeSet \"%s\" of this cluster "
+				     "in its namespace",
+				     at, i, s);
 		else
 			td_buf_printf(b, "%sset_%s", i ? "," : "", s);
 	}
 	td_buf_printf(b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
 	const char *v = td_jstr_or(p, "maxTime", "INFINITE");
-	partition_option(b, at, "maxTime", "MaxTime", v, td_slurm_is_time(v), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
+	partition_option(b, at, "maxTime", "MaxTime", v, td_slurm_is_time(v),
+			 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
 	v = td_jstr(p, "defaultTime");
-	partition_option(b, at, "defaultTime", "DefaultTime", v, td_slurm_is_time(v), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE",
-			 problems);
+	partition_option(b, at, "defaultTime", "DefaultTime", v, td_slurm_is_time(v),
+			 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
 	v = td_jstr_or(p, "state", "UP");
-	partition_option(b, at, "state", "State", v, one_of(v, "UP|DOWN|DRAIN|INACTIVE"), "write UP, DOWN, DRAIN or INACTIVE", problems);
+	partition_option(b, at, "state", "State", v, one_of(v, "UP|DOWN|DRAIN|INACTIVE"),
+			 "write UP, DOWN, DRAIN or INACTIVE", problems);
 	v = td_jstr(p, "preemptMode");
-	partition_option(b, at, "preemptMode", "PreemptMode", v, one_of(v, "OFF|CANCEL|REQUEUE"), "write OFF, CANCEL or REQUEUE", problems);
+	partition_option(b, at, "preemptMode", "PreemptMode", v, one_of(v, "OFF|CANCEL|REQUEUE"),
+			 "write OFF, CANCEL or REQUEUE", problems);
 	v = td_jstr(p, "qos");
 	partition_option(b, at, "qos", "QOS", v, td_slurm_is_name(v), "write the name of a QOS", problems);
-	const char *const numbers[][2] = {
-		{"priorityTier", "PriorityTier"}, {"priorityJobFactor", "PriorityJobFactor"}, {"graceTime", "GraceTime"}};
+	const char *const numbers[][2] = {{"priorityTier", "PriorityTier"},
+					  {"priorityJobFactor", "PriorityJobFactor"},
+					  {"graceTime", "GraceTime"}};
 	for (i = 0; i < TD_LEN(numbers); i++) {
 		long long k = td_jint(p, numbers[i][0], -1);
 		if (k >= 0)
@@ -296,7 +314,8 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 		if (td_slurm_is_name(s))
 			td_buf_printf(b, "%s%s", i ? "," : " AllowAccounts=", s);
 		else
-			td_strv_addf(problems, "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
+			td_strv_addf(problems,
+				     "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
 	}
 	td_buf_putc(b, '\n');
 }
@@ -320,23 +339,30 @@ static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm
 	yyjson_arr_foreach (list, i, n, p) {
 		const char *name = td_jstr(p, "name");
 		if (name && td_strv_has(&names, name))
-			td_strv_addf(problems, "spec.partitions[%zu].name: \"%.63s\" is there twice; names must differ", i, name);
+			td_strv_addf(problems, "spec.partitions[%zu].name: \"%.63s\" is there twice; names must differ",
+				     i, name);
 		td_strv_add(&names, name ? name : "");
 		if (td_jbool(p, "default", false) && ++defaults_seen == 2)
-			td_strv_addf(problems, "spec.partitions[%zu].default: another partition is the default already; keep one", i);
+			td_strv_addf(problems,
+				     "spec.partitions[%zu].default: another partition is the default already; keep one",
+				     i);
 		partition(b, i, p, f, problems);
 	}
 	if (yyjson_arr_size(list) == 0)
 		td_buf_puts(b, "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
 }
 
-static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f, struct td_strv *problems)
+static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, const struct td_slurm_facts *f,
+			struct td_strv *problems)
 {
 	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
 	check_slurm_conf(user, problems);
 	struct td_buf b = {0};
-	td_buf_printf(&b, "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\nClusterName=%s\n", ns, name, name);
-	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name, name, name, ns);
+	td_buf_printf(&b,
+		      "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\nClusterName=%s\n",
+		      ns, name, name);
+	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name,
+		      name, name, ns);
 	for (size_t i = 0; i < TD_LEN(base); i++) {
 		if (!*base[i].value)
 			continue;
@@ -368,26 +394,32 @@ static char *gres_conf(const struct td_slurm_facts *f)
 	struct td_buf b = {0};
 	td_buf_puts(&b, "AutoDetect=off\n");
 	for (size_t i = 0; i < f->n_gres; i++)
-		td_buf_printf(&b, "%s%s%sName=%s File=%s\n", f->gres[i].nodes ? "NodeName=" : "", f->gres[i].nodes ? f->gres[i].nodes : "",
-			      f->gres[i].nodes ? " " : "", f->gres[i].name, f->gres[i].file);
+		td_buf_printf(&b, "%s%s%sName=%s File=%s\n", f->gres[i].nodes ? "NodeName=" : "",
+			      f->gres[i].nodes ? f->gres[i].nodes : "", f->gres[i].nodes ? " " : "", f->gres[i].name,
+			      f->gres[i].file);
 	return td_buf_take(&b);
 }
 
 static bool system_name(const char *s)
 {
-	static const char *const names[] = {"root",   "daemon",  "bin",   "sys",   "adm",   "tty",  "disk",   "mail", "www-data",
-					    "nobody", "nogroup", "slurm", "munge", "users", "sudo", "shadow", "utmp", "kmem"};
+	static const char *const names[] = {"root",  "daemon", "bin",      "sys",    "adm",     "tty",
+					    "disk",  "mail",   "www-data", "nobody", "nogroup", "slurm",
+					    "munge", "users",  "sudo",     "shadow", "utmp",    "kmem"};
 	return in_list(s, names, TD_LEN(names));
 }
 
 static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_strv *problems)
 {
-	td_buf_puts(passwd, "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-			    "bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
-			    "_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
-			    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
-	td_buf_puts(group, "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:\nsudo:x:27:\n"
-			   "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
+	td_buf_puts(
+		passwd,
+		"root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+		"bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
+		"_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+	td_buf_puts(group,
+		    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:"
+		    "\nsudo:x:27:\n"
+		    "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
 	td_auto_strv struct td_strv names = {0}, gids = {0}, uids = {0};
 	yyjson_val *u;
 	size_t i, n;
@@ -395,9 +427,10 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		const char *name = td_jstr(u, "name"), *shell = td_jstr_or(u, "shell", "/bin/bash");
 		long long uid = td_jint(u, "uid", -1), gid = td_jint(u, "gid", uid);
 		if (!td_slurm_is_user(name) || system_name(name)) {
-			td_strv_addf(
-				problems,
-				"spec.users[%zu].name: must be lower-case letters, digits, '_', '-', at most 32, and no system account", i);
+			td_strv_addf(problems,
+				     "spec.users[%zu].name: must be lower-case letters, digits, '_', '-', at most 32, "
+				     "and no system account",
+				     i);
 			continue;
 		}
 		td_auto_free char *def_home = td_asprintf("/home/%s", name), *t_uid = td_asprintf("%lld", uid),
@@ -405,16 +438,26 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		const char *home = td_jstr_or(u, "home", def_home);
 		if (uid < 1000 || uid > 4294967293 || uid == TD_SLURM_UID || uid == 65534 || td_strv_has(&uids, t_uid))
 			td_strv_addf(problems,
-				     "spec.users[%zu].uid: must be 1000 or more, not 64030 (slurm) or 65534 (nobody), and nobody else's",
+				     "spec.users[%zu].uid: must be 1000 or more, not 64030 (slurm) or 65534 (nobody), "
+				     "and nobody else's",
 				     i);
 		if (gid < 100 || gid > 4294967293 || gid == TD_SLURM_UID || gid == 65534)
-			td_strv_addf(problems, "spec.users[%zu].gid: must be 100 or more and not 64030 (slurm) or 65534 (nogroup)", i);
+			td_strv_addf(
+				problems,
+				"spec.users[%zu].gid: must be 100 or more and not 64030 (slurm) or 65534 (nogroup)", i);
 		if (!td_slurm_is_path(home))
-			td_strv_addf(problems, "spec.users[%zu].home: must be an absolute path of letters, digits, '.', '_', '-', '/'", i);
+			td_strv_addf(
+				problems,
+				"spec.users[%zu].home: must be an absolute path of letters, digits, '.', '_', '-', '/'",
+				i);
 		if (!td_slurm_is_path(shell))
-			td_strv_addf(problems, "spec.users[%zu].shell: must be an absolute path of letters, digits, '.', '_', '-', '/'", i);
+			td_strv_addf(problems,
+				     "spec.users[%zu].shell: must be an absolute path of letters, digits, '.', '_', "
+				     "'-', '/'",
+				     i);
 		if (td_strv_has(&names, name))
-			td_strv_addf(problems, "spec.users[%zu].name: \"%s\" is there twice; names must differ", i, name);
+			td_strv_addf(problems, "spec.users[%zu].name: \"%s\" is there twice; names must differ", i,
+				     name);
 		td_strv_add(&names, name);
 		td_strv_add(&uids, t_uid);
 		td_buf_printf(passwd, "%s:x:%lld:%lld::%s:%s\n", name, uid, gid, home, shell);
@@ -434,12 +477,13 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *name = yyjson_get_str(k), *text = yyjson_get_str(yyjson_obj_iter_get_val(k));
 		if (!in_list(name, allowed, TD_LEN(allowed)) || ret->n == TD_LEN(ret->v)) {
-			td_strv_addf(
-				problems,
-				"spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, topology.yaml, acct_gather.conf, "
-				"job_container.conf, mpi.conf, oci.conf (slurm.conf: use slurmConf and partitions; gres.conf and "
-				"cgroup.conf are Tandem's)",
-				name);
+			td_strv_addf(problems,
+				     "spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, "
+				     "topology.yaml, acct_gather.conf, "
+				     "job_container.conf, mpi.conf, oci.conf (slurm.conf: use slurmConf and "
+				     "partitions; gres.conf and "
+				     "cgroup.conf are Tandem's)",
+				     name);
 			continue;
 		}
 		if (!text || strlen(text) > 256 << 10) {
@@ -449,20 +493,23 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 		for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
 			const char *p = line + strspn(line, " \t\r");
 			if (!strncasecmp(p, "include", 7) && isspace((unsigned char)p[7]))
-				td_strv_addf(problems, "spec.config.files.%s: Include is not allowed; write the lines themselves", name);
+				td_strv_addf(problems,
+					     "spec.config.files.%s: Include is not allowed; write the lines themselves",
+					     name);
 		}
 		ret->v[ret->n].name = td_strdup(name);
 		ret->v[ret->n++].text = td_strdup(text);
 	}
 }
 
-bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, struct td_slurm_files *ret, struct td_strv *problems)
+bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, struct td_slurm_files *ret,
+			 struct td_strv *problems)
 {
 	size_t before = problems->n;
 	const char *ns = td_jstr_or(o, "metadata.namespace", "default"), *name = td_jstr_or(o, "metadata.name", "");
 	if (!td_slurm_is_name(name) || strchr(name, '.') || strlen(name) > 40)
-		td_strv_addf(problems,
-			     "metadata.name: must be at most 40 letters, digits and '-', without dots: it becomes Slurm's ClusterName");
+		td_strv_addf(problems, "metadata.name: must be at most 40 letters, digits and '-', without dots: it "
+				       "becomes Slurm's ClusterName");
 	if (!td_slurm_is_name(ns))
 		td_strv_addf(problems, "metadata.namespace: must be a DNS label");
 	if (!one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
@@ -470,7 +517,8 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0};
 	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
-	const char *const names[TD_SLURM_FILES] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "slurmctld.sh", "passwd", "group"};
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf", "cgroup.conf", "gate.sh",
+						   "slurmctld.sh", "passwd",    "group"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),

@@ -1,20 +1,23 @@
-// What Slurm reads (slurm.conf, gres.conf, cgroup.conf, the Prolog, passwd, group), written from a SlurmCluster object. Pure: no clock,
-// no network, same input → same bytes.
+// What Slurm reads (slurm.conf, gres.conf, cgroup.conf, the Prolog, passwd, group), written from a SlurmCluster object.
+// Pure: no clock, no network, same input → same bytes.
 //
-// Every string from outside passes a grammar before it reaches a file: Slurm's line format (slurm.conf(5)) puts several `Key=value` pairs
-// on one line, takes '#' as a comment, '"' as a quote and '\' as a continuation, so none of those and no blank may be inside a value.
+// Every string from outside passes a grammar before it reaches a file: Slurm's line format (slurm.conf(5)) puts several
+// `Key=value` pairs on one line, takes '#' as a comment, '"' as a quote and '\' as a continuation, so none of those and
+// no blank may be inside a value.
 #pragma once
 
 #include "base/mem.h"
 #include "json/json.h"
 
 // ---- grammar: the whole string, NULL is never valid ----
-bool td_slurm_is_name(const char *s);  // a partition, node set, feature, node, account or QOS: [A-Za-z0-9][A-Za-z0-9_.-]{0,62}
-bool td_slurm_is_key(const char *s);   // a slurm.conf key: a letter, then letters, digits and '_'; at most 64
-bool td_slurm_is_value(const char *s); // a slurm.conf value: 1 to 4096 of printable ASCII without blank, '"', '#' and '\'
-bool td_slurm_is_path(const char *s);  // absolute, [A-Za-z0-9_./-], no "..", at most 255
-bool td_slurm_is_time(const char *s);  // minutes, minutes:seconds, hours:…, days-hours[:…], INFINITE, UNLIMITED
-bool td_slurm_is_user(const char *s);  // [a-z_][a-z0-9_-]{0,31}
+bool td_slurm_is_name(
+	const char *s); // a partition, node set, feature, node, account or QOS: [A-Za-z0-9][A-Za-z0-9_.-]{0,62}
+bool td_slurm_is_key(const char *s); // a slurm.conf key: a letter, then letters, digits and '_'; at most 64
+bool td_slurm_is_value(
+	const char *s); // a slurm.conf value: 1 to 4096 of printable ASCII without blank, '"', '#' and '\'
+bool td_slurm_is_path(const char *s); // absolute, [A-Za-z0-9_./-], no "..", at most 255
+bool td_slurm_is_time(const char *s); // minutes, minutes:seconds, hours:…, days-hours[:…], INFINITE, UNLIMITED
+bool td_slurm_is_user(const char *s); // [a-z_][a-z0-9_-]{0,31}
 
 // ---- files ----
 struct td_slurm_gres {
@@ -45,8 +48,8 @@ struct td_slurm_files {
 	} v[TD_SLURM_FILES + 8];
 	size_t n;
 };
-// cluster: a whole SlurmCluster object with defaults filled in. Adds one line "spec.field: what is wrong; what to write" per problem and
-// then leaves *ret empty. True when there was none.
+// cluster: a whole SlurmCluster object with defaults filled in. Adds one line "spec.field: what is wrong; what to
+// write" per problem and then leaves *ret empty. True when there was none.
 bool td_slurm_files_make(const yyjson_val *cluster, const struct td_slurm_facts *facts, struct td_slurm_files *ret,
 			 struct td_strv *problems);
 void td_slurm_files_done(struct td_slurm_files *f);

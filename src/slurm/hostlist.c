@@ -189,10 +189,12 @@ int td_ranges_parse(const char *s, struct td_ranges *ret, struct td_error *err)
 		if (p < end && *p == '-') {
 			p++;
 			if (!number(&p, end, &b, &w))
-				return td_fail(err, TD_INVALID, "index ranges \"%.100s\": a number was expected after \"-\"", s);
+				return td_fail(err, TD_INVALID,
+					       "index ranges \"%.100s\": a number was expected after \"-\"", s);
 		}
 		if (b < a || b >= TD_RANGE_MAX)
-			return td_fail(err, TD_INVALID, "index ranges \"%.100s\": backwards, or beyond %d", s, TD_RANGE_MAX - 1);
+			return td_fail(err, TD_INVALID, "index ranges \"%.100s\": backwards, or beyond %d", s,
+				       TD_RANGE_MAX - 1);
 		for (long v = a; v <= b; v++)
 			r.bits[v / 64] |= UINT64_C(1) << (v % 64);
 		if (p == end)
@@ -206,7 +208,8 @@ int td_ranges_parse(const char *s, struct td_ranges *ret, struct td_error *err)
 
 static bool bit(const struct td_ranges *r, int i)
 {
-	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a set that could not be parsed is not written
+	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a set that could not be parsed is not
+	// written
 	return i < TD_RANGE_MAX && (r->bits[i / 64] >> (i % 64) & 1);
 }
 

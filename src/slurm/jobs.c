@@ -7,8 +7,8 @@
 
 enum { STATES_PER_CALL = 400 }; // ids in one filter: about 6 KB of URL
 
-static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, bool immediate, struct td_cancel *c, int64_t *ret_job,
-	       struct td_error *err)
+static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, bool immediate, struct td_cancel *c,
+	       int64_t *ret_job, struct td_error *err)
 {
 	td_auto_free char *body = s->a->ask_body(a, immediate);
 	const struct td_slurm_call k = {.op = immediate ? TD_SLURM_ALLOCATE : TD_SLURM_SUBMIT,
@@ -28,26 +28,28 @@ static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *
 	}
 	if (status != 200 || yyjson_arr_size(td_jget(td_json_root(j), "errors")))
 		return td_slurm_refused(&k, status, td_json_root(j), "", err);
-	const char *warn = td_jstr_or(yyjson_arr_get_first(td_jget(td_json_root(j), "warnings")), "description", "no reason given");
+	const char *warn = td_jstr_or(yyjson_arr_get_first(td_jget(td_json_root(j), "warnings")), "description",
+				      "no reason given");
 	return td_fail(err, TD_INVALID, "Slurm took no job: %.300s", warn);
 }
 
-int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
-		      struct td_error *err)
+int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
+		      int64_t *ret_job, struct td_error *err)
 {
 	return ask(s, user, a, true, c, ret_job, err);
 }
 
-int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
-		    struct td_error *err)
+int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
+		    int64_t *ret_job, struct td_error *err)
 {
 	return ask(s, user, a, false, c, ret_job, err);
 }
 
 void td_slurm_job_done(struct td_slurm_job *j)
 {
-	char **const f[] = {&j->name,    &j->user,   &j->account,     &j->partition,      &j->qos,       &j->admin_comment,
-			    &j->comment, &j->reason, &j->description, &j->excluded_nodes, &j->nodes_text};
+	char **const f[] = {&j->name,        &j->user,           &j->account,   &j->partition,
+			    &j->qos,         &j->admin_comment,  &j->comment,   &j->reason,
+			    &j->description, &j->excluded_nodes, &j->nodes_text};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(*f[i]);
 	for (size_t i = 0; i < j->n_nodes; i++) {
@@ -109,13 +111,17 @@ static int each_data(void *ctx, const char *p, size_t n)
 	return td_json_split(&e->split, p, n, &e->err);
 }
 
-int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, const struct td_slurm_job *j), void *ctx,
-		  struct td_error *err)
+int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, const struct td_slurm_job *j),
+		  void *ctx, struct td_error *err)
 {
 	struct each e = {.s = s, .fn = fn, .ctx = ctx, .split = {.list = "jobs", .each = each_element}};
 	e.split.ctx = &e;
-	const struct td_slurm_call k = {
-		.op = TD_SLURM_JOBS, .method = "GET", .path = "/jobs/", .on_data = each_data, .ctx = &e, .timeout_ms = 120000};
+	const struct td_slurm_call k = {.op = TD_SLURM_JOBS,
+					.method = "GET",
+					.path = "/jobs/",
+					.on_data = each_data,
+					.ctx = &e,
+					.timeout_ms = 120000};
 	td_auto(td_json_unref) struct td_json *none = NULL, *rest = NULL;
 	int r = td_slurm_call(s, &k, c, NULL, &none, err);
 	if (r && e.err.code)
@@ -146,7 +152,8 @@ static void add_state(struct td_slurm_states *l, const struct td_slurm_state *st
 	l->v[l->n++] = *st;
 }
 
-static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c, struct td_slurm_states *l, struct td_error *err)
+static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c, struct td_slurm_states *l,
+		       struct td_error *err)
 {
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB_STATES, .method = "GET", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -165,8 +172,8 @@ static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c
 	return 0;
 }
 
-int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c, struct td_slurm_states *ret,
-			struct td_error *err)
+int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c,
+			struct td_slurm_states *ret, struct td_error *err)
 {
 	td_auto_states struct td_slurm_states l = {0};
 	int r = 0;
@@ -187,7 +194,8 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 	return 0;
 }
 
-int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c, struct td_error *err)
+int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
+			struct td_error *err)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
@@ -212,8 +220,9 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
 		long long code = td_jint(v, "error.code", 0);
 		if (code)
-			return td_fail_detail(err, td_slurm_code(code, false), (int)code, "ending job %" PRId64 ": %s (%lld)", id,
-					      td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
+			return td_fail_detail(
+				err, td_slurm_code(code, false), (int)code, "ending job %" PRId64 ": %s (%lld)", id,
+				td_jstr_or(v, "error.message", td_jstr_or(v, "error.string", "refused")), code);
 	}
 	return 0;
 }

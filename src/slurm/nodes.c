@@ -42,7 +42,8 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
 {
-	const struct td_slurm_call k = {.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
+	const struct td_slurm_call k = {
+		.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
@@ -62,7 +63,8 @@ static int node_path(const char *name, struct td_buf *ret, struct td_error *err)
 	return 0;
 }
 
-int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err)
+int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret,
+		  struct td_error *err)
 {
 	td_auto_buf struct td_buf path = {0};
 	int r = node_path(name, &path, err);
@@ -74,10 +76,12 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 	r = td_slurm_call(s, &k, c, &status, &j, err);
 	if (r)
 		return td_wrap(err, "node %s", name);
-	yyjson_val *list = td_jget(td_json_root(j), "nodes"), *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
-	// An unknown node: HTTP 200, no list, an error without a number (docs/facts/slurm.md S-T6); by its real number on other versions.
-	if (!yyjson_arr_size(list) &&
-	    ((status == 200 && e && !td_jint(e, "error_number", 0)) || td_jint(e, "error_number", 0) == TD_SLURM_ERR_NO_NODE))
+	yyjson_val *list = td_jget(td_json_root(j), "nodes"),
+		   *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
+	// An unknown node: HTTP 200, no list, an error without a number (docs/facts/slurm.md S-T6); by its real number
+	// on other versions.
+	if (!yyjson_arr_size(list) && ((status == 200 && e && !td_jint(e, "error_number", 0)) ||
+				       td_jint(e, "error_number", 0) == TD_SLURM_ERR_NO_NODE))
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
 	if (e || status != 200)
 		return td_slurm_refused(&k, status, td_json_root(j), "", err);
@@ -93,8 +97,8 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 }
 
 // One write to a node.
-static int change(struct td_slurm *s, const struct td_slurm_call *k, const char *doing, const char *name, struct td_cancel *c,
-		  struct td_error *err)
+static int change(struct td_slurm *s, const struct td_slurm_call *k, const char *doing, const char *name,
+		  struct td_cancel *c, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_slurm_call_ok(s, k, c, NULL, &e);
@@ -108,8 +112,8 @@ static int change(struct td_slurm *s, const struct td_slurm_call *k, const char 
 	return r;
 }
 
-int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
-			 struct td_error *err)
+int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
+			 struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf path = {0};
 	int r = node_path(name, &path, err);
@@ -119,7 +123,8 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 		if ((unsigned char)*p < ' ' || *p == 127)
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
 	td_auto_free char *body = s->a->node_change_body(state, reason);
-	const struct td_slurm_call k = {.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
+	const struct td_slurm_call k = {
+		.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};
 	return change(s, &k, "updating", name, c, err);
 }
 

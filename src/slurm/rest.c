@@ -19,7 +19,8 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 	if (!td_slurm_user_ok(user))
 		return td_fail(err, TD_INVALID, "\"%.40s\" is no Slurm user name", user);
 	struct td_http_client_opts ho = {.base_url = o->url, .timeout_ms = o->timeout_ms ? o->timeout_ms : 15000};
-	// A socket's path may be longer than the 107 bytes of an address: it is reached through its directory, held open.
+	// A socket's path may be longer than the 107 bytes of an address: it is reached through its directory, held
+	// open.
 	td_auto_close int dir = -1;
 	td_auto_free char *sock = NULL;
 	if (o->url && td_starts(o->url, "unix:/")) {
@@ -69,8 +70,9 @@ const char *td_slurm_url(const struct td_slurm *s)
 
 const char *td_slurm_op_name(enum td_slurm_op op)
 {
-	static const char *const names[TD_SLURM_OPS] = {"other",       "job-allocate", "job-submit", "job-update", "job-end", "node-update",
-							"node-delete", "job",          "jobs",       "job-states", "nodes",   "node"};
+	static const char *const names[TD_SLURM_OPS] = {"other",   "job-allocate", "job-submit",  "job-update",
+							"job-end", "node-update",  "node-delete", "job",
+							"jobs",    "job-states",   "nodes",       "node"};
 	return op < TD_SLURM_OPS ? names[op] : "?";
 }
 
@@ -118,7 +120,8 @@ int td_slurm_code(long long number, bool read)
 	}
 }
 
-int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val *root, const char *text, struct td_error *err)
+int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val *root, const char *text,
+		     struct td_error *err)
 {
 	yyjson_val *e = yyjson_arr_get_first(td_jget(root, "errors"));
 	int code;
@@ -126,8 +129,9 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 		long long number = td_jint(e, "error_number", 0);
 		const char *words = td_jstr(e, "error"), *what = td_jstr_or(e, "description", "");
 		code = td_slurm_code(number, is_read(k));
-		td_fail_detail(err, code, (int)number, "Slurm: %s%s%s (%lld)", words && strcmp(words, "No error") != 0 ? words : what,
-			       words && *what ? ": " : "", words && *what && strcmp(words, "No error") != 0 ? what : "", number);
+		td_fail_detail(err, code, (int)number, "Slurm: %s%s%s (%lld)",
+			       words && strcmp(words, "No error") != 0 ? words : what, words && *what ? ": " : "",
+			       words && *what && strcmp(words, "No error") != 0 ? what : "", number);
 	} else if (status == 401 || status == 511) {
 		code = td_fail(err, TD_UNAUTHENTICATED, "slurmrestd refused our token (HTTP %d)", status);
 	} else if (status == 404) {
@@ -135,11 +139,13 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 	} else if (status == 400 || status == 422) {
 		code = td_fail(err, TD_INVALID, "slurmrestd: HTTP %d: %.200s", status, text);
 	} else {
-		code = td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN, "slurmrestd: HTTP %d: %.200s", status, text);
+		code = td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN, "slurmrestd: HTTP %d: %.200s", status,
+			       text);
 	}
 	if (status == 511)
 		code = td_fail(err, TD_UNAUTHENTICATED,
-			       "slurmctld refused our token (HTTP 511): wrong jwt key, or the clocks differ by more than a token's life");
+			       "slurmctld refused our token (HTTP 511): wrong jwt key, or the clocks differ by more "
+			       "than a token's life");
 	if (err)
 		err->http = status;
 	return code;
@@ -157,13 +163,14 @@ static void measure(const struct td_slurm_call *k, int status, size_t received, 
 				 "Requests to slurmrestd by operation and HTTP status; code \"none\": no reply came.",
 				 TD_LABELS("op", "code")),
 		      1, TD_LABELS(op, code));
-	td_metric_add(td_counter(m, "tandem_slurm_sent_bytes_total", "Bytes of request bodies sent to slurmrestd.", TD_LABELS("op")),
+	td_metric_add(td_counter(m, "tandem_slurm_sent_bytes_total", "Bytes of request bodies sent to slurmrestd.",
+				 TD_LABELS("op")),
 		      k->body ? (double)strlen(k->body) : 0, TD_LABELS(op));
-	td_metric_add(
-		td_counter(m, "tandem_slurm_received_bytes_total", "Bytes of reply bodies received from slurmrestd.", TD_LABELS("op")),
-		(double)received, TD_LABELS(op));
-	td_metric_observe(td_histogram(m, "tandem_slurm_request_duration_seconds", "How long requests to slurmrestd took, in seconds.",
-				       TD_LABELS("op"), NULL, 0),
+	td_metric_add(td_counter(m, "tandem_slurm_received_bytes_total",
+				 "Bytes of reply bodies received from slurmrestd.", TD_LABELS("op")),
+		      (double)received, TD_LABELS(op));
+	td_metric_observe(td_histogram(m, "tandem_slurm_request_duration_seconds",
+				       "How long requests to slurmrestd took, in seconds.", TD_LABELS("op"), NULL, 0),
 			  (double)took_ms / 1000, TD_LABELS(op));
 }
 
@@ -207,7 +214,8 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 }
 
 // A refused token is tried once more with a fresh one: nothing was done.
-static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret, struct td_error *err)
+static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret,
+		    struct td_error *err)
 {
 	for (int tries = 0;; tries++) {
 		td_auto_reply struct td_http_reply rep = {0};
@@ -224,8 +232,8 @@ static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td
 	}
 }
 
-int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, int *ret_status, struct td_json **ret,
-		  struct td_error *err)
+int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, int *ret_status,
+		  struct td_json **ret, struct td_error *err)
 {
 	bool write = !is_read(k);
 	int r = write ? td_fault_at(err, "slurm.%s.before", td_slurm_op_name(k->op)) : 0;
@@ -242,15 +250,16 @@ int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_c
 	if (rep.status != 200 && !(ret_status && parsed))
 		return td_slurm_refused(k, rep.status, td_json_root(j), td_buf_str(&rep.body), err);
 	if (!parsed && !k->on_data)
-		return td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN, "slurmrestd: a reply of %zu bytes that is no JSON",
-			       rep.body.len);
+		return td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN,
+			       "slurmrestd: a reply of %zu bytes that is no JSON", rep.body.len);
 	if (ret_status)
 		*ret_status = rep.status;
 	*ret = td_steal(j);
 	return 0;
 }
 
-int td_slurm_call_ok(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_json **ret, struct td_error *err)
+int td_slurm_call_ok(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_json **ret,
+		     struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call(s, k, c, NULL, &j, err);
@@ -263,8 +272,8 @@ int td_slurm_call_ok(struct td_slurm *s, const struct td_slurm_call *k, struct t
 	return 0;
 }
 
-int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c, struct td_buf *ret,
-		 struct td_error *err)
+int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c,
+		 struct td_buf *ret, struct td_error *err)
 {
 	const struct td_slurm_call k = {.method = method, .path = path, .body = body};
 	td_auto_reply struct td_http_reply rep = {0};
@@ -283,7 +292,9 @@ int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err)
 {
 	// Refused without a valid token, and small: a filter that no job matches.
-	const struct td_slurm_call k = {
-		.op = TD_SLURM_JOB_STATES, .method = "GET", .path = "/jobs/state/?job_id=4294967000", .timeout_ms = 5000};
+	const struct td_slurm_call k = {.op = TD_SLURM_JOB_STATES,
+					.method = "GET",
+					.path = "/jobs/state/?job_id=4294967000",
+					.timeout_ms = 5000};
 	return td_slurm_call_ok(s, &k, c, NULL, err);
 }

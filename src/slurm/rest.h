@@ -1,9 +1,10 @@
 // Slurm's REST API: what we ask of it, in our words; one adapter (vtable) per parser version behind it (v0.0.42 first).
 //
-// Success is HTTP 200 *and* what the call promises: a submit that answers 200 without a job id failed, one that answers 500 with a job id
-// was done (docs/facts/slurm.md S-T3, S-T4). Codes: TD_NOT_FOUND (no such job or node), TD_DENIED, TD_INVALID (Slurm refused it for good:
-// its words in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state changed under us: look again), TD_UNAUTHENTICATED (tokens are
-// dropped and it was tried twice), TD_TRANSIENT (surely not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
+// Success is HTTP 200 *and* what the call promises: a submit that answers 200 without a job id failed, one that answers
+// 500 with a job id was done (docs/facts/slurm.md S-T3, S-T4). Codes: TD_NOT_FOUND (no such job or node), TD_DENIED,
+// TD_INVALID (Slurm refused it for good: its words in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state
+// changed under us: look again), TD_UNAUTHENTICATED (tokens are dropped and it was tried twice), TD_TRANSIENT (surely
+// not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
 //
 // err->detail: Slurm's error number where Slurm gave one (slurm_errno.h of 24.11).
 //
@@ -50,15 +51,16 @@ enum td_slurm_op {
 	TD_SLURM_NODE,
 	TD_SLURM_OPS,
 };
-const char *td_slurm_op_name(enum td_slurm_op op); // "job-allocate": the label of its metrics, and part of its fault points' names
+const char *
+td_slurm_op_name(enum td_slurm_op op); // "job-allocate": the label of its metrics, and part of its fault points' names
 // 0: slurmctld answers and takes our token (a job's state is asked for: /ping lies, S-T2).
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 
 // ---- jobs ----
 struct td_slurm_ask {              // what a job wants; NULL and 0 are left out
 	const char *name, *script; // script: batch; allocate takes none
-	const char *account, *partition, *qos, *constraints, *reservation, *licenses, *excluded_nodes, *required_nodes, *dependency,
-		*comment;
+	const char *account, *partition, *qos, *constraints, *reservation, *licenses, *excluded_nodes, *required_nodes,
+		*dependency, *comment;
 	const char *admin_comment; // as SlurmUser or root only
 	int64_t cpus;              // per task; one task, one node
 	int64_t memory_mb;         // always sent: without it a job takes the whole node
@@ -70,12 +72,12 @@ struct td_slurm_ask {              // what a job wants; NULL and 0 are left out
 	bool warn_usr1;      // kill_warning_signal USR1 to the batch shell
 	int warn_delay_s;    // before the time limit
 };
-// An immediate allocation: RUNNING inside the call, or TD_THROTTLED (no room, or somebody waits before us; it leaves a FAILED record: never
-// try blindly). user NULL: our own.
-int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
-		      struct td_error *err);
-int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c, int64_t *ret_job,
-		    struct td_error *err);
+// An immediate allocation: RUNNING inside the call, or TD_THROTTLED (no room, or somebody waits before us; it leaves a
+// FAILED record: never try blindly). user NULL: our own.
+int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
+		      int64_t *ret_job, struct td_error *err);
+int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
+		    int64_t *ret_job, struct td_error *err);
 
 struct td_slurm_job_node {
 	char *name;
@@ -86,7 +88,8 @@ struct td_slurm_job_node {
 struct td_slurm_job {
 	int64_t id;
 	uint64_t states;
-	char *name, *user, *account, *partition, *qos, *admin_comment, *comment, *reason, *description, *excluded_nodes, *nodes_text;
+	char *name, *user, *account, *partition, *qos, *admin_comment, *comment, *reason, *description, *excluded_nodes,
+		*nodes_text;
 	int64_t uid, start, end, submit, preempt;              // epoch seconds; 0: not set
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit 0: none
 	int64_t want_cpus, want_memory_mb;
@@ -97,10 +100,10 @@ struct td_slurm_job {
 void td_slurm_job_done(struct td_slurm_job *j);
 #define td_auto_job __attribute__((cleanup(td_slurm_job_done)))
 int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err);
-// Every job, one at a time (the list of 5,000 jobs is 38 MB: it is never held whole). `each` returns non-zero to stop with that code.
-// Expensive for slurmrestd (0.8 ms CPU per job): at start, after a gap, and as a slow safety net only.
-int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*each)(void *ctx, const struct td_slurm_job *j), void *ctx,
-		  struct td_error *err);
+// Every job, one at a time (the list of 5,000 jobs is 38 MB: it is never held whole). `each` returns non-zero to stop
+// with that code. Expensive for slurmrestd (0.8 ms CPU per job): at start, after a gap, and as a slow safety net only.
+int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*each)(void *ctx, const struct td_slurm_job *j),
+		  void *ctx, struct td_error *err);
 
 struct td_slurm_state {
 	int64_t id;
@@ -113,17 +116,18 @@ struct td_slurm_states {
 void td_slurm_states_done(struct td_slurm_states *l);
 #define td_auto_states __attribute__((cleanup(td_slurm_states_done)))
 // The cheap poll (80 bytes per job). ids NULL: all jobs. Ids that Slurm does not know are absent from the answer.
-int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c, struct td_slurm_states *ret,
-			struct td_error *err);
+int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c,
+			struct td_slurm_states *ret, struct td_error *err);
 
 struct td_slurm_job_change { // NULL and 0 are left alone
 	const char *admin_comment, *excluded_nodes, *comment;
 	bool release; // hold: false
 };
-int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c, struct td_error *err);
-// Ends the job of this id if its name is `name`: slurmctld compares it in the same breath, so that an id which went to somebody else ends
-// nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (S-T1).
-// Already ended or unknown: TD_NOT_FOUND.
+int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
+			struct td_error *err);
+// Ends the job of this id if its name is `name`: slurmctld compares it in the same breath, so that an id which went to
+// somebody else ends nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights
+// freezes slurmctld (S-T1). Already ended or unknown: TD_NOT_FOUND.
 int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err);
 
 // ---- nodes ----
@@ -141,16 +145,19 @@ struct td_slurm_nodes {
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err);
-int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret /* one */, struct td_error *err);
+int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret /* one */,
+		  struct td_error *err);
 const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name); // NULL when absent
-// state: "DRAIN", "DOWN", or NULL (only the reason). reason may be NULL: the old one stands; control characters are refused.
-int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason, struct td_cancel *c,
-			 struct td_error *err);
-// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node itself (by what its
-// slurmd reported) it writes its reason over this one only.
+// state: "DRAIN", "DOWN", or NULL (only the reason). reason may be NULL: the old one stands; control characters are
+// refused.
+int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
+			 struct td_cancel *c, struct td_error *err);
+// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node
+// itself (by what its slurmd reported) it writes its reason over this one only.
 #define TD_SLURM_NO_REASON "Not responding"
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
-// For what has no verb here: `method` on /slurm/<version><path>, body as JSON or NULL. Appends the whole reply to ret; 2xx only.
-int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c, struct td_buf *ret,
-		 struct td_error *err);
+// For what has no verb here: `method` on /slurm/<version><path>, body as JSON or NULL. Appends the whole reply to ret;
+// 2xx only.
+int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c,
+		 struct td_buf *ret, struct td_error *err);

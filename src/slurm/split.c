@@ -1,4 +1,5 @@
-// A list of 5,000 jobs is 38 MB of text: it is cut into its elements while it comes, so that one element at a time is in memory.
+// A list of 5,000 jobs is 38 MB of text: it is cut into its elements while it comes, so that one element at a time is
+// in memory.
 #include "slurm/adapter.h"
 
 #include <string.h>

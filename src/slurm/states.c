@@ -29,8 +29,8 @@ uint64_t td_job_state_parse(const char *name)
 	return TD_JOB(OTHER);
 }
 
-// Ended beats ending beats lost beats starting beats running beats waiting: more caution wins. One exception: a requeued job says
-// PENDING+COMPLETING: it ends as a grant now, and waits afterwards.
+// Ended beats ending beats lost beats starting beats running beats waiting: more caution wins. One exception: a
+// requeued job says PENDING+COMPLETING: it ends as a grant now, and waits afterwards.
 enum td_job_phase td_job_phase(uint64_t states)
 {
 	static const enum td_job_phase order[] = {TD_PHASE_ENDING,   TD_PHASE_ENDED,   TD_PHASE_LOST,
@@ -144,9 +144,10 @@ const char *td_node_words(uint64_t s)
 
 bool td_node_usable(uint64_t s)
 {
-	const uint64_t no = TD_NODE_BAD | TD_NODE(FUTURE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING) | TD_NODE(POWERED_DOWN) |
-			    TD_NODE(POWERING_UP) | TD_NODE(MAINTENANCE) | TD_NODE(POWERING_DOWN) | TD_NODE(DYNAMIC_FUTURE) |
-			    TD_NODE(REBOOT_ISSUED) | TD_NODE(REBOOT_REQUESTED) | TD_NODE(POWER_DOWN) | TD_NODE(POWER_DRAIN) |
-			    TD_NODE(BLOCKED) | TD_NODE(EXTERNAL) | TD_NODE(RESERVED);
+	const uint64_t no = TD_NODE_BAD | TD_NODE(FUTURE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING) |
+			    TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_UP) | TD_NODE(MAINTENANCE) |
+			    TD_NODE(POWERING_DOWN) | TD_NODE(DYNAMIC_FUTURE) | TD_NODE(REBOOT_ISSUED) |
+			    TD_NODE(REBOOT_REQUESTED) | TD_NODE(POWER_DOWN) | TD_NODE(POWER_DRAIN) | TD_NODE(BLOCKED) |
+			    TD_NODE(EXTERNAL) | TD_NODE(RESERVED);
 	return (s & (TD_NODE(IDLE) | TD_NODE(MIXED))) && !(s & no);
 }

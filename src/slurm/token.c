@@ -79,9 +79,10 @@ bool td_slurm_user_ok(const char *s)
 int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, struct td_error *err)
 {
 	if (!td_slurm_user_ok(user))
-		return td_fail(err, TD_INVALID,
-			       "\"%.40s\" is no Slurm user name (lower case letters, digits, \"_\", \"-\", \".\"; at most 32)",
-			       user ? user : "");
+		return td_fail(
+			err, TD_INVALID,
+			"\"%.40s\" is no Slurm user name (lower case letters, digits, \"_\", \"-\", \".\"; at most 32)",
+			user ? user : "");
 	pthread_mutex_lock(&t->lock);
 	int64_t now = td_real_ms(t->clock);
 	struct entry *e = NULL;
@@ -98,7 +99,8 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 	// A clock that was set back makes the age negative: mint again.
 	if (!e->token || now - e->at_ms >= t->life_s * 500 || now < e->at_ms) {
 		long long s = now / 1000;
-		td_auto_free char *claims = td_asprintf("{\"exp\":%lld,\"iat\":%lld,\"sun\":\"%s\"}", s + t->life_s, s, user);
+		td_auto_free char *claims =
+			td_asprintf("{\"exp\":%lld,\"iat\":%lld,\"sun\":\"%s\"}", s + t->life_s, s, user);
 		free(e->token);
 		e->token = td_jwt_sign(t->key, t->key_len, claims);
 		e->at_ms = now;

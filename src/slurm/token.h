@@ -1,4 +1,5 @@
-// Tokens for slurmrestd (auth/jwt): HS256 over the jwt key, {"exp","iat","sun"}. Short-lived, minted again before half their life is over.
+// Tokens for slurmrestd (auth/jwt): HS256 over the jwt key, {"exp","iat","sun"}. Short-lived, minted again before half
+// their life is over.
 //
 // Whoever holds the key can mint sun=<any user>: the key is read from its Secret and kept in this struct only.
 #pragma once

@@ -1,11 +1,13 @@
-// Parser v0.0.42: the newest that 24.11 has and the oldest that 26.05 has. Numbers are {set, infinite, number}: unset is not zero.
+// Parser v0.0.42: the newest that 24.11 has and the oldest that 26.05 has. Numbers are {set, infinite, number}: unset
+// is not zero.
 #include "slurm/adapter.h"
 #include "slurm/hostlist.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// ---- writing ------------------------------------------------------------------------------------------------------------
+// ---- writing
+// ------------------------------------------------------------------------------------------------------------
 static void number(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, long long n)
 {
 	yyjson_mut_val *v = td_jm_obj(d, o, key);
@@ -115,8 +117,9 @@ static char *node_change_body(const char *state, const char *reason)
 	return td_json_mut_text(root, NULL);
 }
 
-// ---- reading ------------------------------------------------------------------------------------------------------------
-// {set, infinite, number} or a plain number; `def` when it is unset or infinite.
+// ---- reading
+// ------------------------------------------------------------------------------------------------------------ {set,
+// infinite, number} or a plain number; `def` when it is unset or infinite.
 static long long num(const yyjson_val *v, const char *path, long long def)
 {
 	const yyjson_val *n = td_jget(v, path);

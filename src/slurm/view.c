@@ -3,14 +3,16 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { UNWANTED_EVERY = 10 }; // rounds: jobs that only a killed slurmctld could bring back are looked at that much more rarely
+enum {
+	UNWANTED_EVERY = 10
+}; // rounds: jobs that only a killed slurmctld could bring back are looked at that much more rarely
 
 struct watched {
 	int64_t job;
 	uint64_t states;
 	int64_t unwanted_ms; // since when nobody wants it; 0: somebody does
-	uint64_t since;      // poll round at which watching began: a reply that was asked for earlier says nothing about it
-	bool asked;          // in the round that is under way
+	uint64_t since; // poll round at which watching began: a reply that was asked for earlier says nothing about it
+	bool asked;     // in the round that is under way
 };
 struct td_slurm_view {
 	pthread_mutex_t lock; // guards all below
@@ -84,7 +86,8 @@ void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
 	pthread_mutex_unlock(&v->lock);
 }
 
-size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep_ms, bool (*wanted)(void *ctx, int64_t job), void *ctx)
+size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep_ms,
+			   bool (*wanted)(void *ctx, int64_t job), void *ctx)
 {
 	size_t n = 0, kept = 0;
 	pthread_mutex_lock(&v->lock);
@@ -108,8 +111,8 @@ static int by_id(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_slurm_states *ret_changed,
-			    struct td_slurm_states *ret_gone, struct td_error *err)
+int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
+			    struct td_slurm_states *ret_changed, struct td_slurm_states *ret_gone, struct td_error *err)
 {
 	pthread_mutex_lock(&v->lock);
 	size_t n = 0;
@@ -138,7 +141,8 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
-		if (!w->asked || w->since >= round) // watched since the request was made: the answer says nothing about it
+		if (!w->asked ||
+		    w->since >= round) // watched since the request was made: the answer says nothing about it
 			continue;
 		const struct td_slurm_state key = {.id = w->job};
 		const struct td_slurm_state *st = got.n ? bsearch(&key, got.v, got.n, sizeof(*got.v), by_id) : NULL;
@@ -179,14 +183,15 @@ struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s)
 
 static bool same_node(const struct td_slurm_node *a, const struct td_slurm_node *b)
 {
-	return td_streq(a->name, b->name) && a->states == b->states && td_streq(a->reason, b->reason) && a->reason_at == b->reason_at &&
-	       td_streq(a->gres, b->gres) && td_streq(a->gres_used, b->gres_used) && a->cpus == b->cpus && a->alloc_cpus == b->alloc_cpus &&
-	       a->memory_mb == b->memory_mb && a->alloc_memory_mb == b->alloc_memory_mb && td_streq(a->partitions, b->partitions) &&
+	return td_streq(a->name, b->name) && a->states == b->states && td_streq(a->reason, b->reason) &&
+	       a->reason_at == b->reason_at && td_streq(a->gres, b->gres) && td_streq(a->gres_used, b->gres_used) &&
+	       a->cpus == b->cpus && a->alloc_cpus == b->alloc_cpus && a->memory_mb == b->memory_mb &&
+	       a->alloc_memory_mb == b->alloc_memory_mb && td_streq(a->partitions, b->partitions) &&
 	       td_streq(a->features, b->features);
 }
 
-int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c, bool *ret_changed,
-			     struct td_error *err)
+int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c,
+			     bool *ret_changed, struct td_error *err)
 {
 	struct td_slurm_snapshot *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;

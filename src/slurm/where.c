@@ -28,7 +28,8 @@ char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_
 	if (td_streq(access, "socket")) {
 		if (!empty_dirs) {
 			td_fail(err, TD_INVALID,
-				"slurmrestd pod %s listens on a socket only (spec.restApi.access of the SlurmCluster): start this with "
+				"slurmrestd pod %s listens on a socket only (spec.restApi.access of the SlurmCluster): "
+				"start this with "
 				"--empty-dirs on the pod's node, or set access to network",
 				td_jstr_or(pod, "metadata.name", ""));
 			return NULL;
@@ -37,7 +38,8 @@ char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_
 		return td_asprintf("unix:%s/" TD_SLURM_REST_SOCKET, dir);
 	}
 	if (!*ip) {
-		td_fail(err, TD_TRANSIENT, "slurmrestd pod %s has no address yet", td_jstr_or(pod, "metadata.name", ""));
+		td_fail(err, TD_TRANSIENT, "slurmrestd pod %s has no address yet",
+			td_jstr_or(pod, "metadata.name", ""));
 		return NULL;
 	}
 	return td_asprintf(strchr(ip, ':') ? "http://[%s]:%d" : "http://%s:%d", ip, TD_SLURMRESTD_PORT);

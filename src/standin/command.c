@@ -92,7 +92,8 @@ char *standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char
 		*ret_len = strlen(text);
 		return text;
 	}
-	snprintf(why, n_why, "%s %s %s: %s", argv[0], argv[1], argv[2], r < 0 ? words : "failed (it needs Slurm's JSON serializer)");
+	snprintf(why, n_why, "%s %s %s: %s", argv[0], argv[1], argv[2],
+		 r < 0 ? words : "failed (it needs Slurm's JSON serializer)");
 	free(text);
 	return NULL;
 }

@@ -1,5 +1,5 @@
-// `copy DIR`: this program into a directory, under the names that Slurm's configuration uses. An init container runs it, so that any Slurm
-// image will do. Each file is complete or absent; a second run replaces it.
+// `copy DIR`: this program into a directory, under the names that Slurm's configuration uses. An init container runs
+// it, so that any Slurm image will do. Each file is complete or absent; a second run replaces it.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -18,7 +18,8 @@ static int failed(const char *what, const char *path)
 
 static int copy_self(const char *to)
 {
-	int in = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+	int in = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+	    out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
 	ssize_t n = -1;
 	if (in >= 0 && out >= 0)
 		while ((n = sendfile(out, in, NULL, 1 << 20)) > 0)

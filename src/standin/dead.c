@@ -71,7 +71,8 @@ static void await_sack(const char *path)
 // node.
 static char *list(const struct clearing *c)
 {
-	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL, why[256] = "";
+	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL,
+	     why[256] = "";
 	await_sack(c->sack);
 	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (!r)

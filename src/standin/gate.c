@@ -1,7 +1,8 @@
 // gate: Slurm's Prolog. Asks the node's agent to acquire the job's devices and waits for its word; fails closed.
 //
-// Exit 0: the devices are this job's and nobody else's process is left on them, or the job has none. Exit 1: Slurm drains the node.
-// An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
+// Exit 0: the devices are this job's and nobody else's process is left on them, or the job has none. Exit 1: Slurm
+// drains the node. An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline
+// (docs/protocols.md 1.6).
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -61,8 +62,10 @@ static bool ranges(const char *s, char *out, size_t n)
 // The job's device indexes on this node. 1: in out; 0: it has none; -1: something is set that we cannot read.
 static int devices(char *out, size_t n)
 {
-	// SLURM_JOB_GPUS holds the node's own indexes; the visible-devices lists hold the same in Prolog, where nothing is renumbered.
-	static const char *const names[] = {"SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"};
+	// SLURM_JOB_GPUS holds the node's own indexes; the visible-devices lists hold the same in Prolog, where nothing
+	// is renumbered.
+	static const char *const names[] = {"SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+					    "ZE_AFFINITY_MASK"};
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const char *v = getenv(names[i]);
 		if (!v || !*v || !strcmp(v, "NoDevFiles"))
@@ -74,7 +77,9 @@ static int devices(char *out, size_t n)
 	}
 	const char *gres = getenv("SLURM_JOB_GRES"); // says that there are some, not which: never guess
 	if (gres && strstr(gres, "gpu")) {
-		fprintf(stderr, "tandem gate: the job has GRES \"%s\" but Slurm did not say which devices (SLURM_JOB_GPUS is unset)\n",
+		fprintf(stderr,
+			"tandem gate: the job has GRES \"%s\" but Slurm did not say which devices (SLURM_JOB_GPUS is "
+			"unset)\n",
 			gres);
 		return -1;
 	}
@@ -106,8 +111,8 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 			break;
 		}
 		if (k < 0) {
-			snprintf(why, n_why, "the node agent closed the connection without an answer%s%s", errno ? ": " : "",
-				 errno ? strerror(errno) : "");
+			snprintf(why, n_why, "the node agent closed the connection without an answer%s%s",
+				 errno ? ": " : "", errno ? strerror(errno) : "");
 			result = -1;
 			break;
 		}
@@ -135,17 +140,19 @@ static size_t kube_name(const char *s, size_t max)
 	return s[n] == '/' && n <= max ? n : 0;
 }
 
-// " ask=<pod uid> pod=<namespace>/<name>" when the job's comment says that it stands in for a pod ("tandem/<cluster uid>/<namespace>/
-// <name>/<pod uid>", set with the submit, the name not by older bridges; the job's owner may write there what he likes, so it is a hint);
-// else "".
+// " ask=<pod uid> pod=<namespace>/<name>" when the job's comment says that it stands in for a pod ("tandem/<cluster
+// uid>/<namespace>/ <name>/<pod uid>", set with the submit, the name not by older bridges; the job's owner may write
+// there what he likes, so it is a hint); else "".
 static const char *ask(char *out, size_t n)
 {
 	const char *comment = getenv("SLURM_JOB_COMMENT"), *uid = comment ? strrchr(comment, '/') : NULL;
 	*out = '\0';
-	if (!uid || strncmp(comment, "tandem/", 7) != 0 || strlen(++uid) != 36 || strspn(uid, "0123456789abcdef-") != 36)
+	if (!uid || strncmp(comment, "tandem/", 7) != 0 || strlen(++uid) != 36 ||
+	    strspn(uid, "0123456789abcdef-") != 36)
 		return out;
 	const char *ns = strchr(comment + 7, '/'); // behind the cluster's uid
-	size_t n_ns = ns && ++ns < uid ? kube_name(ns, POD_NS_MAX) : 0, n_name = n_ns ? kube_name(ns + n_ns + 1, POD_NAME_MAX) : 0;
+	size_t n_ns = ns && ++ns < uid ? kube_name(ns, POD_NS_MAX) : 0,
+	       n_name = n_ns ? kube_name(ns + n_ns + 1, POD_NAME_MAX) : 0;
 	int at = snprintf(out, n, " ask=%s", uid);
 	if (n_name && ns + n_ns + 1 + n_name + 1 == uid)
 		snprintf(out + at, n - (size_t)at, " pod=%.*s", (int)(n_ns + 1 + n_name), ns);
@@ -173,7 +180,9 @@ int standin_gate(int argc, char **argv)
 	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
 		   *start = getenv("SLURM_JOB_START_TIME");
 	if (!digits(job) || !digits(uid) || !node || !*node || strpbrk(node, " \n")) {
-		fputs("tandem gate: SLURM_JOB_ID, SLURM_JOB_UID and SLURMD_NODENAME must be set: this runs as Slurm's Prolog\n", stderr);
+		fputs("tandem gate: SLURM_JOB_ID, SLURM_JOB_UID and SLURMD_NODENAME must be set: this runs as Slurm's "
+		      "Prolog\n",
+		      stderr);
 		return 1;
 	}
 	int64_t deadline = now_ms() + timeout, back_off = 50;
@@ -198,7 +207,8 @@ int standin_gate(int argc, char **argv)
 			continue;
 		}
 		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
-		int n = snprintf(request, sizeof(request), "acquire job=%s start=%s uid=%s%s node=%s devices=%s timeout=%lld\n", job,
+		int n = snprintf(request, sizeof(request),
+				 "acquire job=%s start=%s uid=%s%s node=%s devices=%s timeout=%lld\n", job,
 				 digits(start) ? start : "0", uid, ask(pod, sizeof(pod)), node, dev, (long long)left);
 		if (n < 0 || (size_t)n >= sizeof(request)) {
 			fputs("tandem gate: the request is longer than a line\n", stderr);
@@ -211,10 +221,12 @@ int standin_gate(int argc, char **argv)
 			return r > 0;
 		left = deadline - now_ms();
 		if (left > 0)
-			poll(NULL, 0, (int)(back_off < left ? back_off : left)); // nothing to wake us: the agent's socket may not exist yet
+			poll(NULL, 0,
+			     (int)(back_off < left ? back_off
+						   : left)); // nothing to wake us: the agent's socket may not exist yet
 		back_off = back_off < 500 ? back_off * 2 : 1000;
 	}
-	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n", d ? dev : "(unknown)", node, job,
-		(long long)timeout, why);
+	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n",
+		d ? dev : "(unknown)", node, job, (long long)timeout, why);
 	return 1;
 }

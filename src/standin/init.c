@@ -1,11 +1,12 @@
-// init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record on descriptor 3, a
-// file outside: "\n" as soon as no signal can be lost any more, then at the end {"code":N,"signal":S,"at":MS}\n by one write(2).
-// Nothing: it never came up. Only the first: init itself was killed.
+// init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record on
+// descriptor 3, a file outside: "\n" as soon as no signal can be lost any more, then at the end
+// {"code":N,"signal":S,"at":MS}\n by one write(2). Nothing: it never came up. Only the first: init itself was killed.
 //
-// With --log BYTES first, what the container writes to its stdout and stderr comes to us by pipes and goes to its log (log.c); the pipes
-// are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --stdin, it gets an input (input.c), and with
-// --tty the child gets a terminal of the container's own; what it writes counts as stdout. All signals stay blocked: a blocked signal is
-// queued even for PID 1, whose unhandled signals the kernel would drop.
+// With --log BYTES first, what the container writes to its stdout and stderr comes to us by pipes and goes to its log
+// (log.c); the pipes are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --stdin, it
+// gets an input (input.c), and with
+// --tty the child gets a terminal of the container's own; what it writes counts as stdout. All signals stay blocked: a
+// blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -71,8 +72,8 @@ static void become(char **argv, const char *tty)
 static bool logging;
 static int from[3] = {-1, -1, -1}; // the terminal, stdout's pipe, stderr's pipe
 
-// What is there, but no more than 1 MiB: who writes without end must not keep us from the signals. False at its end (no process has it
-// open).
+// What is there, but no more than 1 MiB: who writes without end must not keep us from the signals. False at its end (no
+// process has it open).
 static bool copy(int which)
 {
 	for (int i = 0; i < 32; i++) {
@@ -174,7 +175,8 @@ int standin_init(char **argv)
 		if (f[4].revents || f[5].revents)
 			input_move();
 		if (f[1].revents)
-			reading = copy(0) || !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
+			reading = copy(0) ||
+				  !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
 		for (int i = 1; i < 3; i++)
 			if (f[i + 1].revents)
 				copy(i);

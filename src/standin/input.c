@@ -107,7 +107,8 @@ void input_move(void)
 			continue;
 		}
 		if (s.in[0] == 'w' && len == 4 && s.terminal) {
-			struct winsize w = {.ws_row = (unsigned short)two(s.in + 3), .ws_col = (unsigned short)two(s.in + 5)};
+			struct winsize w = {.ws_row = (unsigned short)two(s.in + 3),
+					    .ws_col = (unsigned short)two(s.in + 5)};
 			ioctl(s.to, TIOCSWINSZ, &w);
 		}
 		bool end = s.in[0] == 'c';

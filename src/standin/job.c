@@ -1,8 +1,8 @@
 // What slurmctld says about a job's GPUs on this node: read in Prolog when its environment does not say it.
 //
-// Needed because Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a restarted slurmctld starts before the nodes have
-// registered again; their steps get the GPUs all the same. JSON, not the text form: names and comments of jobs are the users', and in the
-// text a line break in one of them forges any other field.
+// Needed because Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a restarted slurmctld starts before
+// the nodes have registered again; their steps get the GPUs all the same. JSON, not the text form: names and comments
+// of jobs are the users', and in the text a line break in one of them forges any other field.
 #include "standin/standin.h"
 
 #include <stdio.h>

@@ -108,7 +108,9 @@ static uint32_t last_saved(const char *state, uint32_t least)
 		if (n == 0 || (n < 0 && errno == ENOENT))
 			continue;
 		if (n < 0 || !standin_job_state_id(head, (size_t)n, &id))
-			fprintf(stderr, "tandem-standin first-job-id: %s is of no known form: its last job id is not known\n", path);
+			fprintf(stderr,
+				"tandem-standin first-job-id: %s is of no known form: its last job id is not known\n",
+				path);
 		else if (id > least)
 			least = id;
 	}
@@ -145,7 +147,8 @@ int standin_first_job_id(int argc, char **argv)
 	if (!stat(pid, &st)) {
 		uint64_t id = (uint64_t)last_saved(state, next) + GAP;
 		next = id < max ? (uint32_t)id : first;
-		fprintf(stderr, "tandem-standin first-job-id: the last slurmctld was killed: job ids go on at %u\n", next);
+		fprintf(stderr, "tandem-standin first-job-id: the last slurmctld was killed: job ids go on at %u\n",
+			next);
 	} else if (errno != ENOENT) {
 		return failed("look at", pid);
 	}

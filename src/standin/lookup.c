@@ -1,5 +1,5 @@
-// The addresses behind a DNS name. A static program has no getaddrinfo that works without libc's plugins; the resolver below it needs none:
-// it reads resolv.conf and asks. It waits in its own way, so a child does it.
+// The addresses behind a DNS name. A static program has no getaddrinfo that works without libc's plugins; the resolver
+// below it needs none: it reads resolv.conf and asks. It waits in its own way, so a child does it.
 #include "standin/standin.h"
 
 #include <arpa/nameser.h>

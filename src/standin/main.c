@@ -25,7 +25,8 @@ static int usage(FILE *f)
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
 	      "\n"
-	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be run,\n"
+	      "Exit codes: 0 the job may start, or is not needed any more, 1 failed, 2 wrong usage, 126 cannot be "
+	      "run,\n"
 	      "127 not found, 128 could not be started, 143 told to end; else the command's own.\n",
 	      f);
 	return f == stdout ? 0 : 2;

@@ -1,8 +1,9 @@
 // run: the batch job that stands in for a pod. It holds a connection to the bridge and exits when told to.
 //
-// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s), where it was last heard, else to whoever the name of
-// TD_WIRE_NAME_ENV leads to: another replica of the bridge may lead by then, and only who leads listens. TERM is reported and then obeyed
-// at once with exit code 143, because a COMPLETING job blocks its whole node; USR1 (preemption and time limit are near) is only reported.
+// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s), where it was last heard, else to
+// whoever the name of TD_WIRE_NAME_ENV leads to: another replica of the bridge may lead by then, and only who leads
+// listens. TERM is reported and then obeyed at once with exit code 143, because a COMPLETING job blocks its whole node;
+// USR1 (preemption and time limit are near) is only reported.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -250,7 +251,8 @@ int standin_run(int argc, char **argv)
 {
 	static struct run r;
 	r.fd = -1;
-	const char *knock = NULL, *ask = NULL, *token = NULL, *job = getenv("SLURM_JOB_ID"), *node = getenv("SLURMD_NODENAME");
+	const char *knock = NULL, *ask = NULL, *token = NULL, *job = getenv("SLURM_JOB_ID"),
+		   *node = getenv("SLURMD_NODENAME");
 	for (int i = 1; i < argc; i++) {
 		const char **v = !strcmp(argv[i], "--knock")   ? &knock
 				 : !strcmp(argv[i], "--ask")   ? &ask
@@ -263,11 +265,13 @@ int standin_run(int argc, char **argv)
 		*v = argv[++i];
 	}
 	if (!knock || !parse_addr(knock, &r.addr)) {
-		fprintf(stderr, "tandem stand-in: --knock \"%s\" is not ADDR:PORT with a numeric address\n", knock ? knock : "");
+		fprintf(stderr, "tandem stand-in: --knock \"%s\" is not ADDR:PORT with a numeric address\n",
+			knock ? knock : "");
 		return 2;
 	}
 	if (!ask || !*ask || !token || !*token || !job || !*job) {
-		fputs("tandem stand-in: --ask, --token and SLURM_JOB_ID must be set: this runs as a Slurm batch job\n", stderr);
+		fputs("tandem stand-in: --ask, --token and SLURM_JOB_ID must be set: this runs as a Slurm batch job\n",
+		      stderr);
 		return 2;
 	}
 	const char *name = getenv(TD_WIRE_NAME_ENV);
@@ -279,9 +283,10 @@ int standin_run(int argc, char **argv)
 		node = host;
 	}
 	int n = snprintf(r.hello, sizeof(r.hello), "hello v=1 job=%s ask=%s token=%s node=%s\n", job, ask, token, node);
-	if (n < 0 || (size_t)n >= sizeof(r.hello) || strchr(r.hello, '\n') != r.hello + n - 1 || strpbrk(ask, " ") || strpbrk(token, " ") ||
-	    strpbrk(job, " ") || strpbrk(node, " ")) {
-		fputs("tandem stand-in: --ask, --token, SLURM_JOB_ID and the node's name may not hold spaces\n", stderr);
+	if (n < 0 || (size_t)n >= sizeof(r.hello) || strchr(r.hello, '\n') != r.hello + n - 1 || strpbrk(ask, " ") ||
+	    strpbrk(token, " ") || strpbrk(job, " ") || strpbrk(node, " ")) {
+		fputs("tandem stand-in: --ask, --token, SLURM_JOB_ID and the node's name may not hold spaces\n",
+		      stderr);
 		return 2;
 	}
 	sigset_t s;
@@ -300,7 +305,8 @@ int standin_run(int argc, char **argv)
 	for (int64_t back_off = BACKOFF_MIN;;) {
 		if (once(&r))
 			back_off = BACKOFF_MIN;
-		int64_t until = now_ms() + back_off / 2 + random() % back_off; // jitter: a restarted bridge must not meet everybody at once
+		int64_t until = now_ms() + back_off / 2 +
+				random() % back_off; // jitter: a restarted bridge must not meet everybody at once
 		while (now_ms() < until)
 			wait_fd(&r, -1, 0, until);
 		back_off = back_off * 2 > BACKOFF_MAX ? BACKOFF_MAX : back_off * 2;

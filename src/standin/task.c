@@ -1,8 +1,9 @@
-// task-prolog: Slurm's TaskProlog. The second check, right before a task of a job starts: did the gate let this run of the job in?
+// task-prolog: Slurm's TaskProlog. The second check, right before a task of a job starts: did the gate let this run of
+// the job in?
 //
-// Needed because slurmd runs no Prolog for a job id that it still knows, and a slurmctld that was killed gives the ids of its last seconds
-// out again (24.11.5). Runs as the job's user and can change nothing: the agent takes the job's number from our cgroup. Exit 1 ends the
-// task.
+// Needed because slurmd runs no Prolog for a job id that it still knows, and a slurmctld that was killed gives the ids
+// of its last seconds out again (24.11.5). Runs as the job's user and can change nothing: the agent takes the job's
+// number from our cgroup. Exit 1 ends the task.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -51,8 +52,9 @@ int standin_task(int argc, char **argv)
 		}
 	}
 	// The step's indexes first: a batch script hands the job's on to the steps it starts. Both are the node's own.
-	const char *dev = list("SLURM_STEP_GPUS"), *start = list("SLURM_JOB_START_TIME"), *node = getenv("SLURMD_NODENAME"),
-		   *job = list("SLURM_JOB_ID"), *on_node = getenv("SLURM_GPUS_ON_NODE");
+	const char *dev = list("SLURM_STEP_GPUS"), *start = list("SLURM_JOB_START_TIME"),
+		   *node = getenv("SLURMD_NODENAME"), *job = list("SLURM_JOB_ID"),
+		   *on_node = getenv("SLURM_GPUS_ON_NODE");
 	if (!dev)
 		dev = list("SLURM_JOB_GPUS");
 	if (!dev && (!on_node || !*on_node || !strcmp(on_node, "0")))
@@ -62,13 +64,14 @@ int standin_task(int argc, char **argv)
 		return 2;
 	}
 	char request[TD_WIRE_LINE], why[TD_WIRE_LINE] = "no answer";
-	snprintf(request, sizeof(request), "check start=%s node=%s devices=%s timeout=%d\n", start ? start : "0", node, dev ? dev : "-",
-		 TASK_MS);
+	snprintf(request, sizeof(request), "check start=%s node=%s devices=%s timeout=%d\n", start ? start : "0", node,
+		 dev ? dev : "-", TASK_MS);
 	int64_t deadline = now_ms() + TASK_MS, nap = 20;
 	for (int64_t left; (left = deadline - now_ms()) > 0;) {
 		int r = standin_ask(path, request, deadline, why, sizeof(why));
 		if (r == 2)
-			return refuse(why, job && !getenv("SLURM_STEP_ID") ? requeue(job, deadline) : "; submit it again");
+			return refuse(why,
+				      job && !getenv("SLURM_STEP_ID") ? requeue(job, deadline) : "; submit it again");
 		if (r >= 0)
 			return r ? refuse(why, "") : 0;
 		poll(NULL, 0, (int)(nap < left ? nap : left)); // the agent's socket may not exist yet: it restarts

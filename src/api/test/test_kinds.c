@@ -44,7 +44,8 @@ static void test_table(void **state)
 	size_t n;
 	const struct td_kind *const *t = td_kinds_builtin(&n);
 	clock_gettime(CLOCK_MONOTONIC, &b);
-	print_message("%zu kinds in %.1f ms\n", n, (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);
+	print_message("%zu kinds in %.1f ms\n", n,
+		      (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);
 	assert_true(n >= 15);
 	for (size_t i = 0; i < n; i++) {
 		assert_non_null(t[i]->schema);
@@ -64,8 +65,10 @@ static void test_pod_defaults(void **state)
 {
 	const struct td_kind *k = td_kind_builtin("", "Pod");
 	td_auto(td_json_unref) struct td_json *in =
-		Y("{apiVersion: v1, kind: Pod, metadata: {name: a, creationTimestamp: null}, spec: {containers: [{name: c, image: debian, "
-		  "resources: {limits: {cpu: 0.5, memory: 1024Mi}}, ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: "
+		Y("{apiVersion: v1, kind: Pod, metadata: {name: a, creationTimestamp: null}, spec: {containers: "
+		  "[{name: c, image: debian, "
+		  "resources: {limits: {cpu: 0.5, memory: 1024Mi}}, ports: [{containerPort: 80}], readinessProbe: "
+		  "{httpGet: {port: "
 		  "http}}}], volumes: "
 		  "[{name: v, configMap: {name: x}}], bogus: 1}}");
 	td_auto(td_json_unref) struct td_json *j = defaulted(k, td_json_root(in));
@@ -89,18 +92,21 @@ static void test_pod_defaults(void **state)
 // What kinds share is compiled once, words beside a $ref make a node of their own, and nothing of it shows outside.
 static void test_shared(void **state)
 {
-	const struct td_schema *pod = td_kind_builtin("", "Pod")->schema, *dep = td_kind_builtin("apps", "Deployment")->schema;
+	const struct td_schema *pod = td_kind_builtin("", "Pod")->schema,
+			       *dep = td_kind_builtin("apps", "Deployment")->schema;
 	const struct td_schema *template = td_schema_declared(td_schema_declared(dep, "spec"), "template");
 	const struct td_schema *spec = td_schema_declared(pod, "spec");
 	assert_non_null(spec);
 	assert_ptr_equal(td_schema_declared(template, "spec"), spec);
 	assert_ptr_equal(td_schema_declared(pod, "metadata"), td_schema_declared(dep, "metadata"));
-	const struct td_schema *containers = td_schema_declared(spec, "containers"), *init = td_schema_declared(spec, "initContainers");
+	const struct td_schema *containers = td_schema_declared(spec, "containers"),
+			       *init = td_schema_declared(spec, "initContainers");
 	assert_ptr_equal(containers->items, init->items);
 	assert_non_null(containers->limits); // minItems stands beside the $ref
 	assert_int_equal(containers->limits->min_items, 1);
 	assert_null(init->limits);
-	const struct td_schema *debug = td_schema_declared(spec, "ephemeralContainers")->items; // properties beside the $ref
+	const struct td_schema *debug =
+		td_schema_declared(spec, "ephemeralContainers")->items; // properties beside the $ref
 	assert_non_null(td_schema_declared(debug, "image"));
 	assert_non_null(td_schema_declared(debug, "targetContainerName"));
 	assert_null(td_schema_declared(containers->items, "targetContainerName"));
@@ -115,9 +121,11 @@ static void test_shared(void **state)
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = td_kind_openapi(td_kind_builtin("apps", "Deployment"), d);
-	assert_string_equal(td_jm_getstr(o, "properties.spec.properties.template.properties.spec.properties.containers.items.properties."
-					    "image.type"),
-			    "string");
+	assert_string_equal(
+		td_jm_getstr(
+			o, "properties.spec.properties.template.properties.spec.properties.containers.items.properties."
+			   "image.type"),
+		"string");
 }
 
 int main(void)

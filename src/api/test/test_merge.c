@@ -22,43 +22,54 @@ static void smp(const char *target, const char *patch, const char *want)
 static void test_strategic(void **state)
 {
 	// Containers by name; env by name; ports by containerPort; volumes with retainKeys.
-	smp("{spec: {containers: [{name: a, image: x}, {name: b, image: y}]}}", "{spec: {containers: [{name: b, image: z}]}}",
+	smp("{spec: {containers: [{name: a, image: x}, {name: b, image: y}]}}",
+	    "{spec: {containers: [{name: b, image: z}]}}",
 	    "{spec: {containers: [{name: a, image: x}, {name: b, image: z}]}}");
 	smp("{spec: {containers: [{name: a, env: [{name: K, value: '1'}, {name: L, value: '2'}]}]}}",
 	    "{spec: {containers: [{name: a, env: [{name: L, value: '3'}, {name: M, value: '4'}]}]}}",
-	    "{spec: {containers: [{name: a, env: [{name: K, value: '1'}, {name: L, value: '3'}, {name: M, value: '4'}]}]}}");
+	    "{spec: {containers: [{name: a, env: [{name: K, value: '1'}, {name: L, value: '3'}, {name: M, value: "
+	    "'4'}]}]}}");
 	smp("{spec: {containers: [{name: a, ports: [{containerPort: 80, name: w}]}]}}",
 	    "{spec: {containers: [{name: a, ports: [{containerPort: 80, protocol: UDP}, {containerPort: 81}]}]}}",
-	    "{spec: {containers: [{name: a, ports: [{containerPort: 80, name: w, protocol: UDP}, {containerPort: 81}]}]}}");
+	    "{spec: {containers: [{name: a, ports: [{containerPort: 80, name: w, protocol: UDP}, {containerPort: "
+	    "81}]}]}}");
 	smp("{spec: {volumes: [{name: v, emptyDir: {}}]}}",
 	    "{spec: {volumes: [{name: v, $retainKeys: [name, hostPath], hostPath: {path: /x}}]}}",
 	    "{spec: {volumes: [{name: v, hostPath: {path: /x}}]}}");
 	// Atomic lists are replaced, null deletes, maps are joined.
-	smp("{spec: {containers: [{name: a, command: [x, y], args: [z]}]}}", "{spec: {containers: [{name: a, command: [q], args: null}]}}",
+	smp("{spec: {containers: [{name: a, command: [x, y], args: [z]}]}}",
+	    "{spec: {containers: [{name: a, command: [q], args: null}]}}",
 	    "{spec: {containers: [{name: a, command: [q]}]}}");
-	smp("{metadata: {labels: {a: b, c: d}}}", "{metadata: {labels: {a: null, e: f}}}", "{metadata: {labels: {c: d, e: f}}}");
+	smp("{metadata: {labels: {a: b, c: d}}}", "{metadata: {labels: {a: null, e: f}}}",
+	    "{metadata: {labels: {c: d, e: f}}}");
 	// Directives.
 	smp("{spec: {containers: [{name: a}, {name: b}]}}", "{spec: {containers: [{name: a, $patch: delete}]}}",
 	    "{spec: {containers: [{name: b}]}}");
 	smp("{spec: {containers: [{name: a, image: x}]}}", "{spec: {containers: [{$patch: replace}, {name: n}]}}",
 	    "{spec: {containers: [{name: n}]}}");
-	smp("{metadata: {labels: {a: b}}}", "{metadata: {labels: {$patch: replace, c: d}}}", "{metadata: {labels: {c: d}}}");
+	smp("{metadata: {labels: {a: b}}}", "{metadata: {labels: {$patch: replace, c: d}}}",
+	    "{metadata: {labels: {c: d}}}");
 	smp("{metadata: {labels: {a: b}, name: x}}", "{metadata: {labels: {$patch: delete}}}", "{metadata: {name: x}}");
-	smp("{metadata: {finalizers: [a/x, b/x]}}", "{metadata: {$deleteFromPrimitiveList/finalizers: [a/x], finalizers: [c/x]}}",
+	smp("{metadata: {finalizers: [a/x, b/x]}}",
+	    "{metadata: {$deleteFromPrimitiveList/finalizers: [a/x], finalizers: [c/x]}}",
 	    "{metadata: {finalizers: [c/x, b/x]}}");
 	// What is new and has no order said stands in front of what the server has alone, as in a real API server.
-	smp("{spec: {containers: [{name: a}]}}", "{spec: {containers: [{name: n}]}}", "{spec: {containers: [{name: n}, {name: a}]}}");
+	smp("{spec: {containers: [{name: a}]}}", "{spec: {containers: [{name: n}]}}",
+	    "{spec: {containers: [{name: n}, {name: a}]}}");
 	// Order: named ones as asked, the server's own keep their place.
 	smp("{spec: {containers: [{name: a}, {name: s}, {name: b}]}}",
 	    "{spec: {$setElementOrder/containers: [{name: b}, {name: a}], containers: [{name: a, image: q}]}}",
 	    "{spec: {containers: [{name: s}, {name: b}, {name: a, image: q}]}}");
-	smp("{spec: {containers: [{name: a}, {name: b}]}}", "{spec: {$setElementOrder/containers: [{name: b}, {name: a}]}}",
+	smp("{spec: {containers: [{name: a}, {name: b}]}}",
+	    "{spec: {$setElementOrder/containers: [{name: b}, {name: a}]}}",
 	    "{spec: {containers: [{name: b}, {name: a}]}}");
-	smp("{spec: {containers: [{name: a}]}}", "{spec: {$setElementOrder/containers: [{name: n}, {name: a}], containers: [{name: n}]}}",
+	smp("{spec: {containers: [{name: a}]}}",
+	    "{spec: {$setElementOrder/containers: [{name: n}, {name: a}], containers: [{name: n}]}}",
 	    "{spec: {containers: [{name: n}, {name: a}]}}");
-	smp("{}", "{spec: {containers: [{name: a, $patch: delete}, {name: b, image: null}]}}", "{spec: {containers: [{name: b}]}}");
-	td_auto(td_json_unref) struct td_json *t = Y("{spec: {containers: [{name: a}]}}"), *p = Y("{spec: {containers: [{image: b}]}}"),
-					      *r = NULL;
+	smp("{}", "{spec: {containers: [{name: a, $patch: delete}, {name: b, image: null}]}}",
+	    "{spec: {containers: [{name: b}]}}");
+	td_auto(td_json_unref) struct td_json *t = Y("{spec: {containers: [{name: a}]}}"),
+					      *p = Y("{spec: {containers: [{image: b}]}}"), *r = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_strategic_merge(of("", "Pod"), td_json_root(t), td_json_root(p), &r, &err), TD_INVALID);
 	assert_null(r);
@@ -69,8 +80,12 @@ static int apply(const struct td_schema *s, struct td_json **live, const char *m
 		 struct td_causes *causes, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *c = Y(config);
-	const struct td_apply o = {
-		.manager = manager, .subresource = "", .api_version = "v1", .force = force, .now_ms = 1700000000000, .typed = true};
+	const struct td_apply o = {.manager = manager,
+				   .subresource = "",
+				   .api_version = "v1",
+				   .force = force,
+				   .now_ms = 1700000000000,
+				   .typed = true};
 	struct td_json *r = NULL;
 	int rc = td_schema_apply(s, td_json_root(*live), td_json_root(c), &o, causes, &r, err);
 	if (!rc) {
@@ -92,27 +107,38 @@ static void test_apply_order(void **state)
 	// Seen on a real API server: what another applied keeps its place before what I add.
 	td_auto(td_json_unref) struct td_json *live = Y("{apiVersion: v1, kind: Pod, metadata: {name: p}}");
 	const struct td_schema *s = of("", "Pod");
-	must(s, &live, "m1", "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/f]}, spec: {containers: [{name: a}]}}");
-	must(s, &live, "m2", "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/g]}, spec: {containers: [{name: b}]}}");
+	must(s, &live, "m1",
+	     "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/f]}, spec: {containers: [{name: a}]}}");
+	must(s, &live, "m2",
+	     "{apiVersion: v1, kind: Pod, metadata: {name: p, finalizers: [x/g]}, spec: {containers: [{name: b}]}}");
 	assert_json(td_jget(td_json_root(live), "metadata.finalizers"), "[x/f, x/g]");
 	assert_json(td_jget(td_json_root(live), "spec.containers"), "[{name: a}, {name: b}]");
-	must(s, &live, "m2", "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}, {name: b}]}}");
+	must(s, &live, "m2",
+	     "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c}, {name: b}]}}");
 	assert_json(td_jget(td_json_root(live), "spec.containers"), "[{name: a}, {name: c}, {name: b}]");
 }
 
 static void test_track_typed(void **state)
 {
-	// The structures of a built-in kind are there from the beginning, and nobody owns what the server writes into status.
+	// The structures of a built-in kind are there from the beginning, and nobody owns what the server writes into
+	// status.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	td_auto(td_json_unref) struct td_json *sent = Y("{metadata: {generateName: g-}, spec: {strategy: {type: Recreate}, template: "
-							"{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}, "
-							"status: {replicas: 0}}");
+	td_auto(td_json_unref) struct td_json *sent =
+		Y("{metadata: {generateName: g-}, spec: {strategy: {type: Recreate}, template: "
+		  "{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}, "
+		  "status: {replicas: 0}}");
 	yyjson_mut_doc_set_root(d, yyjson_val_mut_copy(d, td_json_root(sent)));
-	struct td_apply o = {.manager = "m", .subresource = "", .api_version = "apps/v1", .now_ms = 1, .typed = true, .no_status = true};
+	struct td_apply o = {.manager = "m",
+			     .subresource = "",
+			     .api_version = "apps/v1",
+			     .now_ms = 1,
+			     .typed = true,
+			     .no_status = true};
 	td_schema_track(of("apps", "Deployment"), NULL, d, yyjson_mut_doc_get_root(d), &o);
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	assert_json(td_jget(td_json_root(now), "metadata.managedFields.[0].fieldsV1"),
-		    "{'f:metadata': {'f:generateName': {}}, 'f:spec': {'f:strategy': {'f:type': {}}, 'f:template': {'f:metadata': "
+		    "{'f:metadata': {'f:generateName': {}}, 'f:spec': {'f:strategy': {'f:type': {}}, 'f:template': "
+		    "{'f:metadata': "
 		    "{'f:labels': {'.': {}, "
 		    "'f:a': {}}}, 'f:spec': {'f:containers': {'k:{\"name\":\"c\"}': {'.': {}, 'f:name': {}}}}}}}");
 	// Who starts anew is not watched until the next apply.
@@ -130,8 +156,8 @@ static void test_tidy(void **state)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(sent));
 	td_schema_tidy(of("", "Pod"), yyjson_mut_doc_get_root(d));
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
-	assert_json(td_json_root(now),
-		    "{spec: {securityContext: {}, containers: [{name: a, resources: {}}], volumes: [{name: v, emptyDir: {}}]}}");
+	assert_json(td_json_root(now), "{spec: {securityContext: {}, containers: [{name: a, resources: {}}], volumes: "
+				       "[{name: v, emptyDir: {}}]}}");
 }
 
 static void test_duplicates(void **state)
@@ -168,7 +194,8 @@ static void test_apply_configmap(void **state)
 	const struct td_schema *s = of("", "ConfigMap");
 	td_auto(td_json_unref) struct td_json *live = NULL;
 	must(s, &live, "m1",
-	     "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: n, labels: {l: '1'}}, data: {a: '1', b: '2'}}");
+	     "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: n, labels: {l: '1'}}, data: {a: '1', b: "
+	     "'2'}}");
 	assert_owned(live, "m1", "{f:metadata: {f:labels: {f:l: {}}}, f:data: {f:a: {}, f:b: {}}}");
 
 	// Another manager: the same value is shared, another value is a conflict, named as Kubernetes names it.
@@ -176,13 +203,15 @@ static void test_apply_configmap(void **state)
 	assert_owned(live, "m2", "{f:data: {f:b: {}, f:c: {}}}");
 	td_auto_causes struct td_causes c = {0};
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(apply(s, &live, "m2", false, "{metadata: {name: c}, data: {a: x, c: '3'}}", &c, &err), TD_CONFLICT);
+	assert_int_equal(apply(s, &live, "m2", false, "{metadata: {name: c}, data: {a: x, c: '3'}}", &c, &err),
+			 TD_CONFLICT);
 	assert_string_equal(err.msg, "Apply failed with 1 conflict: conflict with \"m1\": .data.a");
 	assert_int_equal(c.n, 1);
 	assert_string_equal(c.v[0].reason, "FieldManagerConflict");
 	assert_string_equal(c.v[0].field, ".data.a");
 	assert_string_equal(c.v[0].message, "conflict with \"m1\"");
-	assert_int_equal(apply(s, &live, "m2", false, "{metadata: {name: c}, data: {a: x, b: y}}", NULL, &err), TD_CONFLICT);
+	assert_int_equal(apply(s, &live, "m2", false, "{metadata: {name: c}, data: {a: x, b: y}}", NULL, &err),
+			 TD_CONFLICT);
 	assert_string_equal(err.msg, "Apply failed with 2 conflicts: conflicts with \"m1\":\n- .data.a\n- .data.b");
 
 	// Force takes the field; what m1 no longer applies and nobody else has goes away; what m2 has stays.
@@ -204,26 +233,34 @@ static void test_apply_lists(void **state)
 	const struct td_schema *s = of("", "Pod");
 	td_auto(td_json_unref) struct td_json *live = NULL;
 	must(s, &live, "m1",
-	     "{metadata: {name: p}, spec: {containers: [{name: a, image: x, command: [run], ports: [{containerPort: 80}]}], nodeSelector: "
+	     "{metadata: {name: p}, spec: {containers: [{name: a, image: x, command: [run], ports: [{containerPort: "
+	     "80}]}], nodeSelector: "
 	     "{k: v}}}");
 	assert_owned(live, "m1",
-		     "{f:spec: {f:nodeSelector: {}, f:containers: {'k:{\"name\":\"a\"}': {.: {}, f:name: {}, f:image: {}, f:command: {}, "
+		     "{f:spec: {f:nodeSelector: {}, f:containers: {'k:{\"name\":\"a\"}': {.: {}, f:name: {}, f:image: "
+		     "{}, f:command: {}, "
 		     "f:ports: "
 		     "{'k:{\"containerPort\":80,\"protocol\":\"TCP\"}': {.: {}, f:containerPort: {}}}}}}}");
 	must(s, &live, "m2", "{spec: {containers: [{name: b, image: y}, {name: a, env: [{name: E, value: '1'}]}]}}");
-	assert_json(
-		td_jget(td_json_root(live), "spec.containers"),
-		"[{name: b, image: y}, {name: a, image: x, command: [run], ports: [{containerPort: 80}], env: [{name: E, value: '1'}]}]");
+	assert_json(td_jget(td_json_root(live), "spec.containers"),
+		    "[{name: b, image: y}, {name: a, image: x, command: [run], ports: [{containerPort: 80}], env: "
+		    "[{name: E, value: '1'}]}]");
 	// A change inside a list item conflicts by its key.
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(apply(s, &live, "m2", false, "{spec: {containers: [{name: a, image: z}]}}", NULL, &err), TD_CONFLICT);
-	assert_string_equal(err.msg, "Apply failed with 1 conflict: conflict with \"m1\": .spec.containers[name=\"a\"].image");
+	assert_int_equal(apply(s, &live, "m2", false, "{spec: {containers: [{name: a, image: z}]}}", NULL, &err),
+			 TD_CONFLICT);
+	assert_string_equal(err.msg,
+			    "Apply failed with 1 conflict: conflict with \"m1\": .spec.containers[name=\"a\"].image");
 	// An atomic list is one field.
-	assert_int_equal(apply(s, &live, "m2", false, "{spec: {containers: [{name: a, command: [run, more]}]}}", NULL, &err), TD_CONFLICT);
-	assert_string_equal(err.msg, "Apply failed with 1 conflict: conflict with \"m1\": .spec.containers[name=\"a\"].command");
+	assert_int_equal(
+		apply(s, &live, "m2", false, "{spec: {containers: [{name: a, command: [run, more]}]}}", NULL, &err),
+		TD_CONFLICT);
+	assert_string_equal(err.msg,
+			    "Apply failed with 1 conflict: conflict with \"m1\": .spec.containers[name=\"a\"].command");
 	// m2 lets go of b: the whole item goes; its env in a goes; what m1 has stays.
 	must(s, &live, "m2", "{spec: {containers: [{name: a}]}}");
-	assert_json(td_jget(td_json_root(live), "spec.containers"), "[{name: a, image: x, command: [run], ports: [{containerPort: 80}]}]");
+	assert_json(td_jget(td_json_root(live), "spec.containers"),
+		    "[{name: a, image: x, command: [run], ports: [{containerPort: 80}]}]");
 	// Sets.
 	must(s, &live, "m1", "{metadata: {finalizers: [x/a]}, spec: {containers: [{name: a, image: x}]}}");
 	must(s, &live, "m3", "{metadata: {finalizers: [x/b]}}");
@@ -235,11 +272,13 @@ static void test_apply_lists(void **state)
 	assert_int_equal(apply(s, &live, "", false, "{metadata: {name: p}}", NULL, &err), TD_INVALID);
 }
 
-static void track(const struct td_schema *s, struct td_json **live, const char *manager, const char *sub, const char *now)
+static void track(const struct td_schema *s, struct td_json **live, const char *manager, const char *sub,
+		  const char *now)
 {
 	td_auto(td_json_unref) struct td_json *n = Y(now);
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(n));
-	const struct td_apply o = {.manager = manager, .subresource = sub, .api_version = "v1", .now_ms = 1700000000000, .typed = true};
+	const struct td_apply o = {
+		.manager = manager, .subresource = sub, .api_version = "v1", .now_ms = 1700000000000, .typed = true};
 	td_schema_track(s, td_json_root(*live), d, yyjson_mut_doc_get_root(d), &o);
 	td_json_unref(*live);
 	*live = td_jm_done(d);
@@ -249,7 +288,8 @@ static void test_track(void **state)
 {
 	const struct td_schema *s = of("", "ConfigMap");
 	td_auto(td_json_unref) struct td_json *live = NULL;
-	track(s, &live, "kubectl-create", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: u}, data: {a: '1', b: '2'}}");
+	track(s, &live, "kubectl-create", "",
+	      "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: u}, data: {a: '1', b: '2'}}");
 	assert_owned(live, "kubectl-create", "{f:data: {.: {}, f:a: {}, f:b: {}}}");
 	track(s, &live, "edit", "", "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, uid: u}, data: {a: '9'}}");
 	assert_owned(live, "kubectl-create", "{f:data: {}}");
@@ -268,7 +308,8 @@ static void test_track(void **state)
 	assert_null(td_jget(td_json_root(live), "metadata.managedFields"));
 	// Old Update entries are joined.
 	for (int i = 0; i < 15; i++) {
-		td_auto_free char *m = td_asprintf("w%02d", i), *v = td_asprintf("{metadata: {name: c}, data: {a: '9', k%d: x", i);
+		td_auto_free char *m = td_asprintf("w%02d", i),
+				  *v = td_asprintf("{metadata: {name: c}, data: {a: '9', k%d: x", i);
 		td_auto_buf struct td_buf b = {0};
 		td_buf_puts(&b, v);
 		for (int j = 0; j < i; j++)
@@ -285,19 +326,23 @@ static void test_track_status(void **state)
 	td_auto(td_json_unref) struct td_json *live = NULL;
 	track(s, &live, "user", "", "{metadata: {name: p}, spec: {containers: [{name: a, image: x}]}}");
 	track(s, &live, "agent", "status",
-	      "{metadata: {name: p}, spec: {containers: [{name: a, image: x}]}, status: {phase: Running, conditions: [{type: Ready, "
+	      "{metadata: {name: p}, spec: {containers: [{name: a, image: x}]}, status: {phase: Running, conditions: "
+	      "[{type: Ready, "
 	      "status: 'True'}]}}");
 	assert_owned(live, "agent",
-		     "{f:status: {f:phase: {}, f:conditions: {.: {}, 'k:{\"type\":\"Ready\"}': {.: {}, f:type: {}, f:status: {}}}}}");
+		     "{f:status: {f:phase: {}, f:conditions: {.: {}, 'k:{\"type\":\"Ready\"}': {.: {}, f:type: {}, "
+		     "f:status: {}}}}}");
 	assert_string_equal(td_jstr(td_json_root(live), "metadata.managedFields.[0].subresource"), "status");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_strategic),   cmocka_unit_test(test_apply_order), cmocka_unit_test(test_track_typed),
-		cmocka_unit_test(test_tidy),        cmocka_unit_test(test_duplicates),  cmocka_unit_test(test_apply_configmap),
-		cmocka_unit_test(test_apply_lists), cmocka_unit_test(test_track),       cmocka_unit_test(test_track_status),
+		cmocka_unit_test(test_strategic),    cmocka_unit_test(test_apply_order),
+		cmocka_unit_test(test_track_typed),  cmocka_unit_test(test_tidy),
+		cmocka_unit_test(test_duplicates),   cmocka_unit_test(test_apply_configmap),
+		cmocka_unit_test(test_apply_lists),  cmocka_unit_test(test_track),
+		cmocka_unit_test(test_track_status),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

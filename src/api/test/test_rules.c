@@ -14,8 +14,8 @@ static struct td_json *stored(const struct td_kind *k, const char *text)
 	return td_jm_done(d);
 }
 
-static void check(const char *group, const char *kind, const char *now, const char *old, const char *reason, const char *field,
-		  const char *part)
+static void check(const char *group, const char *kind, const char *now, const char *old, const char *reason,
+		  const char *field, const char *part)
 {
 	const struct td_kind *k = td_kind_builtin(group, kind);
 	td_auto(td_json_unref) struct td_json *n = stored(k, now), *o = old ? stored(k, old) : NULL;
@@ -49,29 +49,34 @@ static void test_pod(void **state)
 	pod("containers: [{image: x}]", "FieldValueRequired", "spec.containers[0].name", "");
 	pod("containers: [{name: c}]", "FieldValueRequired", "spec.containers[0].image", "");
 	pod("containers: [{name: C_, image: x}]", "FieldValueInvalid", "spec.containers[0].name", "RFC 1123 label");
-	pod("containers: [{name: a, image: x}, {name: a, image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"a\"");
+	pod("containers: [{name: a, image: x}, {name: a, image: x}]", "FieldValueDuplicate", "spec.containers[1].name",
+	    "\"a\"");
 	pod("containers: [{image: x}, {image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"\"");
 	pod("containers: [{image: x}, {image: x}]", "FieldValueRequired", "spec.containers[1].name", "");
 	pod(C1 ", initContainers: [{name: c, image: x}]", "FieldValueDuplicate", "spec.containers[0].name", "\"c\"");
-	pod(C("volumeMounts: [{name: v, mountPath: /v}]"), "FieldValueNotFound", "spec.containers[0].volumeMounts[0].name", "\"v\"");
-	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/../b}]") ", volumes: [{name: v}]", "FieldValueInvalid",
-	    "spec.containers[0].volumeMounts.subPath", "..");
+	pod(C("volumeMounts: [{name: v, mountPath: /v}]"), "FieldValueNotFound",
+	    "spec.containers[0].volumeMounts[0].name", "\"v\"");
+	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/../b}]") ", volumes: [{name: v}]",
+	    "FieldValueInvalid", "spec.containers[0].volumeMounts.subPath", "..");
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/..b}]") ", volumes: [{name: v}]", NULL, NULL, NULL);
-	pod(C1 ", volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}]", "FieldValueForbidden", "spec.volumes[0]", "more than 1");
-	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid", "spec.containers[0].resources.requests",
-	    "must be less than or equal to cpu limit of 1500m");
-	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired", "spec.containers[0].resources.limits",
-	    "Limit must be set");
+	pod(C1 ", volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}]", "FieldValueForbidden", "spec.volumes[0]",
+	    "more than 1");
+	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid",
+	    "spec.containers[0].resources.requests", "must be less than or equal to cpu limit of 1500m");
+	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired",
+	    "spec.containers[0].resources.limits", "Limit must be set");
 	pod(C("resources: {requests: {nvidia.com/gpu: 1}, limits: {nvidia.com/gpu: 2}}"), "FieldValueInvalid",
 	    "spec.containers[0].resources.requests", "must be equal to");
-	pod(C("resources: {limits: {nvidia.com/gpu: 500m}}"), "FieldValueInvalid", "spec.containers[0].resources.limits[nvidia.com/gpu]",
-	    "integer");
+	pod(C("resources: {limits: {nvidia.com/gpu: 500m}}"), "FieldValueInvalid",
+	    "spec.containers[0].resources.limits[nvidia.com/gpu]", "integer");
 	pod(C("resources: {limits: {nvidia.com/gpu: 2}}"), NULL, NULL, NULL);
-	pod(C("resources: {limits: {gpus: 2}}"), "FieldValueInvalid", "spec.containers[0].resources.limits[gpus]", "<domain>/<name>");
-	pod(C("resources: {limits: {memory: 5 Gi}}"), "FieldValueInvalid", "spec.containers[0].resources.limits[memory]", "suffixes");
+	pod(C("resources: {limits: {gpus: 2}}"), "FieldValueInvalid", "spec.containers[0].resources.limits[gpus]",
+	    "<domain>/<name>");
+	pod(C("resources: {limits: {memory: 5 Gi}}"), "FieldValueInvalid",
+	    "spec.containers[0].resources.limits[memory]", "suffixes");
 	pod(C("livenessProbe: {}"), "FieldValueRequired", "spec.containers[0].livenessProbe", "handler");
-	pod(C("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [x]}}"), "FieldValueForbidden", "spec.containers[0].livenessProbe",
-	    "more than 1");
+	pod(C("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [x]}}"), "FieldValueForbidden",
+	    "spec.containers[0].livenessProbe", "more than 1");
 	pod(C1 ", restartPolicy: Sometimes", "FieldValueNotSupported", "spec.restartPolicy", "\"Always\"");
 	pod(C1 ", tolerations: [{operator: Equal}]", "FieldValueInvalid", "spec.tolerations[0].operator", "Exists");
 	pod(C("env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"), "FieldValueInvalid",
@@ -93,23 +98,25 @@ static void test_pod_update(void **state)
 	update(C1, C1 ", nodeName: n1", "FieldValueForbidden", "spec", "spec.nodeName differs");
 	update(C1, C("command: [q]"), "FieldValueForbidden", "spec",
 	       "pod updates may not change fields other than `spec.containers[*].image`");
-	update(C1, C1 ", initContainers: [{name: i, image: x}]", "FieldValueForbidden", "spec.initContainers", "add or remove");
+	update(C1, C1 ", initContainers: [{name: i, image: x}]", "FieldValueForbidden", "spec.initContainers",
+	       "add or remove");
 	update(C1 ", tolerations: [{key: a, operator: Exists}]",
 	       C1 ", tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]", NULL, NULL, NULL);
-	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec.tolerations", "tolerationSeconds");
+	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec.tolerations",
+	       "tolerationSeconds");
 	update(C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]",
 	       C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute}]", NULL, NULL, NULL); // only how long
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 5", NULL, NULL, NULL);
-	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 15", "FieldValueInvalid", "spec.activeDeadlineSeconds",
-	       "less than");
+	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 15", "FieldValueInvalid",
+	       "spec.activeDeadlineSeconds", "less than");
 	update(C1 ", schedulingGates: [{name: g}]", C1 ", nodeSelector: {a: b}", NULL, NULL, NULL);
 	update(C1, C1 ", schedulingGates: [{name: g}]", "FieldValueForbidden", "spec.schedulingGates", "only deletion");
 	update(C1, C1 ", nodeSelector: {a: b}", "FieldValueForbidden", "spec", "nodeSelector");
 }
 
-#define DEPLOY(sel, labels, more)                                                                                                          \
-	"{metadata: {name: d}, spec: {selector: {matchLabels: {" sel "}}, template: {metadata: {labels: {" labels                          \
-	"}}, spec: {containers: [{"                                                                                                        \
+#define DEPLOY(sel, labels, more)                                                                                      \
+	"{metadata: {name: d}, spec: {selector: {matchLabels: {" sel "}}, template: {metadata: {labels: {" labels      \
+	"}}, spec: {containers: [{"                                                                                    \
 	"name: c, image: x}]" more "}}}}"
 
 static void test_workloads(void **state)
@@ -117,11 +124,12 @@ static void test_workloads(void **state)
 	static const char *const kinds[] = {"Deployment", "ReplicaSet", "StatefulSet"};
 	for (size_t i = 0; i < TD_LEN(kinds); i++) {
 		check("apps", kinds[i], DEPLOY("a: b", "a: b", ""), NULL, NULL, NULL, NULL);
-		check("apps", kinds[i], DEPLOY("a: b", "a: c", ""), NULL, "FieldValueInvalid", "spec.template.metadata.labels",
-		      "`selector` does not match template `labels`");
-		check("apps", kinds[i], DEPLOY("", "a: c", ""), NULL, "FieldValueInvalid", "spec.selector", "empty selector");
-		check("apps", kinds[i], DEPLOY("a: b", "a: b", ", restartPolicy: Never"), NULL, "FieldValueNotSupported",
-		      "spec.template.spec.restartPolicy", "\"Always\"");
+		check("apps", kinds[i], DEPLOY("a: b", "a: c", ""), NULL, "FieldValueInvalid",
+		      "spec.template.metadata.labels", "`selector` does not match template `labels`");
+		check("apps", kinds[i], DEPLOY("", "a: c", ""), NULL, "FieldValueInvalid", "spec.selector",
+		      "empty selector");
+		check("apps", kinds[i], DEPLOY("a: b", "a: b", ", restartPolicy: Never"), NULL,
+		      "FieldValueNotSupported", "spec.template.spec.restartPolicy", "\"Always\"");
 		check("apps", kinds[i], DEPLOY("x: y", "a: b, x: y", ""), DEPLOY("a: b", "a: b, x: y", ""),
 		      i == 2 ? "FieldValueForbidden" : "FieldValueInvalid", i == 2 ? "spec" : "spec.selector",
 		      i == 2 ? "statefulset" : "immutable");
@@ -135,34 +143,40 @@ static void test_workloads(void **state)
 	assert_int_equal(td_jint(v, "spec.progressDeadlineSeconds", 0), 600);
 	assert_string_equal(td_jstr(v, "spec.template.spec.containers.[0].imagePullPolicy"), "Always");
 	check("apps", "Deployment",
-	      "{metadata: {name: d}, spec: {strategy: {type: Recreate, rollingUpdate: {}}, selector: {matchLabels: {a: b}}, template: "
+	      "{metadata: {name: d}, spec: {strategy: {type: Recreate, rollingUpdate: {}}, selector: {matchLabels: {a: "
+	      "b}}, template: "
 	      "{metadata: {labels: {a: "
 	      "b}}, spec: {containers: [{name: c, image: x}]}}}}",
 	      NULL, "FieldValueForbidden", "spec.strategy.rollingUpdate", "Recreate");
 	// A pod's limits are its requests too; in a template limits stay limits.
-	td_auto(td_json_unref) struct td_json *limited = stored(
-		k, "{metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}}}");
+	td_auto(td_json_unref) struct td_json *limited =
+		stored(k, "{metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, image: x, resources: "
+			  "{limits: {cpu: 1}}}]}}}}");
 	assert_null(td_jget(td_json_root(limited), "spec.template.spec.containers.[0].resources.requests"));
 	td_auto(td_json_unref) struct td_json *p =
-		stored(td_kind_builtin("", "Pod"), "{spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}");
+		stored(td_kind_builtin("", "Pod"),
+		       "{spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}");
 	assert_string_equal(td_jstr(td_json_root(p), "spec.containers.[0].resources.requests.cpu"), "1");
 	const struct td_kind *ss = td_kind_builtin("apps", "StatefulSet");
 	td_auto(td_json_unref) struct td_json *s = stored(ss, DEPLOY("a: b", "a: b", ""));
 	assert_string_equal(td_jstr(td_json_root(s), "spec.podManagementPolicy"), "OrderedReady");
 	assert_int_equal(td_jint(td_json_root(s), "spec.updateStrategy.rollingUpdate.partition", -1), 0);
 	static const char claims[] =
-		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: {matchLabels: {a: b}}, "
+		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: "
+		"{matchLabels: {a: b}}, "
 		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
 	check("apps", "StatefulSet", claims, NULL, "FieldValueForbidden", "spec.volumeClaimTemplates", "emptyDir");
-	static const char parts[] = "{metadata: {name: s}, spec: {updateStrategy: {rollingUpdate: {partition: 1}}, selector: {matchLabels: "
-				    "{a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
-	check("apps", "StatefulSet", parts, NULL, "FieldValueForbidden", "spec.updateStrategy.rollingUpdate.partition", "OnDelete");
+	static const char parts[] =
+		"{metadata: {name: s}, spec: {updateStrategy: {rollingUpdate: {partition: 1}}, selector: {matchLabels: "
+		"{a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
+	check("apps", "StatefulSet", parts, NULL, "FieldValueForbidden", "spec.updateStrategy.rollingUpdate.partition",
+	      "OnDelete");
 	check("apps", "StatefulSet", claims, claims, NULL, NULL, NULL);
 }
 
-#define JOB(more, pod)                                                                                                                     \
-	"{metadata: {name: j, uid: u1}, spec: {" more "template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'x:1'" pod    \
-	"}]}}}}"
+#define JOB(more, pod)                                                                                                 \
+	"{metadata: {name: j, uid: u1}, spec: {" more                                                                  \
+	"template: {spec: {restartPolicy: Never, containers: [{name: c, image: 'x:1'" pod "}]}}}}"
 
 static void test_job(void **state)
 {
@@ -177,59 +191,69 @@ static void test_job(void **state)
 	assert_string_equal(td_jstr(v, "spec.template.spec.containers.[0].imagePullPolicy"), "IfNotPresent");
 	check("batch", "Job", JOB("", ""), NULL, NULL, NULL, NULL);
 	check("batch", "Job", JOB("", ""), JOB("", ""), NULL, NULL, NULL);
-	check("batch", "Job", JOB("completionMode: Indexed, parallelism: 2, ", ""), NULL, "FieldValueRequired", "spec.completions",
-	      "Indexed");
-	check("batch", "Job", JOB("", ", command: [x]"), JOB("", ""), "FieldValueInvalid", "spec.template", "immutable");
-	check("batch", "Job", JOB("completions: 3, ", ""), JOB("completions: 2, ", ""), "FieldValueInvalid", "spec.completions",
+	check("batch", "Job", JOB("completionMode: Indexed, parallelism: 2, ", ""), NULL, "FieldValueRequired",
+	      "spec.completions", "Indexed");
+	check("batch", "Job", JOB("", ", command: [x]"), JOB("", ""), "FieldValueInvalid", "spec.template",
 	      "immutable");
+	check("batch", "Job", JOB("completions: 3, ", ""), JOB("completions: 2, ", ""), "FieldValueInvalid",
+	      "spec.completions", "immutable");
 	check("batch", "Job", JOB("completions: 3, parallelism: 3, completionMode: Indexed, ", ""),
 	      JOB("completions: 2, parallelism: 2, completionMode: Indexed, ", ""), NULL, NULL, NULL);
-	check("batch", "Job", "{metadata: {name: j}, spec: {template: {spec: {containers: [{name: c, image: x}]}}}}", NULL,
-	      "FieldValueRequired", "spec.template.spec.restartPolicy", "\"OnFailure\", \"Never\"");
-	check("batch", "Job", JOB("managedBy: x, ", ""), NULL, "FieldValueInvalid", "spec.managedBy", "domain-prefixed");
+	check("batch", "Job", "{metadata: {name: j}, spec: {template: {spec: {containers: [{name: c, image: x}]}}}}",
+	      NULL, "FieldValueRequired", "spec.template.spec.restartPolicy", "\"OnFailure\", \"Never\"");
+	check("batch", "Job", JOB("managedBy: x, ", ""), NULL, "FieldValueInvalid", "spec.managedBy",
+	      "domain-prefixed");
 }
 
 // What a real API server refuses, seen there.
 static void test_parts(void **state)
 {
-#define PART(c, more, reason, field, part) check("", "Pod", POD("containers: [{name: c, image: x, " c "}]" more), NULL, reason, field, part)
+#define PART(c, more, reason, field, part)                                                                             \
+	check("", "Pod", POD("containers: [{name: c, image: x, " c "}]" more), NULL, reason, field, part)
 	PART("envFrom: [{}]", "", "FieldValueInvalid", "spec.containers[0].envFrom", "must specify one of");
 	PART("env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: ''}}}]", "", "FieldValueRequired",
 	     "spec.containers[0].env[0].valueFrom.secretKeyRef.key", "");
-	PART("lifecycle: {preStop: {}}", "", "FieldValueRequired", "spec.containers[0].lifecycle.preStop", "handler type");
-	PART("ports: [{containerPort: 80, name: A_b}]", "", "FieldValueInvalid", "spec.containers[0].ports[0].name", "alpha-numeric");
+	PART("lifecycle: {preStop: {}}", "", "FieldValueRequired", "spec.containers[0].lifecycle.preStop",
+	     "handler type");
+	PART("ports: [{containerPort: 80, name: A_b}]", "", "FieldValueInvalid", "spec.containers[0].ports[0].name",
+	     "alpha-numeric");
 	PART("ports: [{containerPort: 80, name: '80'}]", "", "FieldValueInvalid", "spec.containers[0].ports[0].name",
 	     "at least one letter");
 	PART("ports: [{containerPort: 80, name: a}, {containerPort: 81, name: a}]", "", "FieldValueDuplicate",
 	     "spec.containers[0].ports[1].name", "");
-	PART("livenessProbe: {tcpSocket: {port: 0}}", "", "FieldValueInvalid", "spec.containers[0].livenessProbe.tcpSocket.port",
-	     "between 1 and");
+	PART("livenessProbe: {tcpSocket: {port: 0}}", "", "FieldValueInvalid",
+	     "spec.containers[0].livenessProbe.tcpSocket.port", "between 1 and");
 	PART("securityContext: {privileged: true, allowPrivilegeEscalation: false}", "", "FieldValueInvalid",
 	     "spec.containers[0].securityContext", "privileged");
 	PART("command: [x]", ", nodeSelector: {'a b': c}", "FieldValueInvalid", "spec.nodeSelector", "name part");
 	PART("command: [x]", ", nodeName: A_b", "FieldValueInvalid", "spec.nodeName", "subdomain");
-	PART("command: [x]", ", tolerations: [{key: 'a b', operator: Exists}]", "FieldValueInvalid", "spec.tolerations[0].key",
-	     "name part");
-	PART("ports: [{containerPort: 80, name: web}], envFrom: [{configMapRef: {name: m}}], lifecycle: {preStop: {exec: {command: [x]}}}",
+	PART("command: [x]", ", tolerations: [{key: 'a b', operator: Exists}]", "FieldValueInvalid",
+	     "spec.tolerations[0].key", "name part");
+	PART("ports: [{containerPort: 80, name: web}], envFrom: [{configMapRef: {name: m}}], lifecycle: {preStop: "
+	     "{exec: {command: [x]}}}",
 	     ", nodeSelector: {a.b/c: d}, nodeName: n1", NULL, NULL, NULL);
-	check("", "Secret", "{metadata: {name: s}, type: kubernetes.io/tls, data: {tls.crt: ''}}", NULL, "FieldValueRequired",
-	      "data[tls.key]", "");
-	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None, ports: [{port: 80, targetPort: Bad_}]}}", NULL,
-	      "FieldValueInvalid", "spec.ports[0].targetPort", "alpha-numeric");
-	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None}, status: {loadBalancer: {ingress: [{ip: 1.2.3.4}]}}}", NULL,
-	      "FieldValueForbidden", "status.loadBalancer.ingress", "LoadBalancer");
+	check("", "Secret", "{metadata: {name: s}, type: kubernetes.io/tls, data: {tls.crt: ''}}", NULL,
+	      "FieldValueRequired", "data[tls.key]", "");
+	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None, ports: [{port: 80, targetPort: Bad_}]}}",
+	      NULL, "FieldValueInvalid", "spec.ports[0].targetPort", "alpha-numeric");
+	check("", "Service",
+	      "{metadata: {name: v}, spec: {clusterIP: None}, status: {loadBalancer: {ingress: [{ip: 1.2.3.4}]}}}",
+	      NULL, "FieldValueForbidden", "status.loadBalancer.ingress", "LoadBalancer");
 	check("apps", "Deployment", "{metadata: {name: d}}", NULL, "FieldValueRequired", "spec.selector", "");
 }
 
 static void test_core(void **state)
 {
-	check("", "ConfigMap", "{metadata: {name: c}, data: {'a/b': x}}", NULL, "FieldValueInvalid", "data[a/b]", "config key");
+	check("", "ConfigMap", "{metadata: {name: c}, data: {'a/b': x}}", NULL, "FieldValueInvalid", "data[a/b]",
+	      "config key");
 	check("", "ConfigMap", "{metadata: {name: c}, data: {a: y}, immutable: true}",
 	      "{metadata: {name: c}, data: {a: x}, immutable: true}", "FieldValueForbidden", "data", "immutable");
-	check("", "Secret", "{metadata: {name: c}, type: b}", "{metadata: {name: c}, type: a}", "FieldValueInvalid", "type", "immutable");
-	check("scheduling.k8s.io", "PriorityClass", "{metadata: {name: c}, value: 2}", "{metadata: {name: c}, value: 1}",
-	      "FieldValueForbidden", "value", "may not be changed");
-	check("", "Service", "{metadata: {name: s}, spec: {clusterIP: None, ports: [{port: 80}]}}", NULL, NULL, NULL, NULL);
+	check("", "Secret", "{metadata: {name: c}, type: b}", "{metadata: {name: c}, type: a}", "FieldValueInvalid",
+	      "type", "immutable");
+	check("scheduling.k8s.io", "PriorityClass", "{metadata: {name: c}, value: 2}",
+	      "{metadata: {name: c}, value: 1}", "FieldValueForbidden", "value", "may not be changed");
+	check("", "Service", "{metadata: {name: s}, spec: {clusterIP: None, ports: [{port: 80}]}}", NULL, NULL, NULL,
+	      NULL);
 	td_auto(td_json_unref) struct td_json *s =
 		stored(td_kind_builtin("", "Secret"), "{metadata: {name: c}, stringData: {k: hello, e: ''}}");
 	assert_json(td_jkey(td_json_root(s), "data"), "{k: aGVsbG8=, e: ''}");
@@ -269,11 +293,14 @@ static void node(const char *spec, const char *old, const char *reason, const ch
 
 static void test_node(void **state)
 {
-	node("taints: [{key: e.x/a, value: v, effect: NoSchedule}, {key: e.x/a, effect: NoExecute}]", NULL, NULL, NULL, NULL);
-	node("taints: [{key: a b, effect: NoSchedule}]", NULL, "FieldValueInvalid", "metadata.taints[0].key", "name part");
-	node("taints: [{key: a, value: b c, effect: NoSchedule}]", NULL, "FieldValueInvalid", "metadata.taints[0].value", "label");
-	node("taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]", NULL, "FieldValueDuplicate",
-	     "metadata.taints[1]", "key and effect");
+	node("taints: [{key: e.x/a, value: v, effect: NoSchedule}, {key: e.x/a, effect: NoExecute}]", NULL, NULL, NULL,
+	     NULL);
+	node("taints: [{key: a b, effect: NoSchedule}]", NULL, "FieldValueInvalid", "metadata.taints[0].key",
+	     "name part");
+	node("taints: [{key: a, value: b c, effect: NoSchedule}]", NULL, "FieldValueInvalid",
+	     "metadata.taints[0].value", "label");
+	node("taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]", NULL,
+	     "FieldValueDuplicate", "metadata.taints[1]", "key and effect");
 	node("podCIDR: 10.1.0.0/33", NULL, "FieldValueInvalid", "spec.podCIDRs[0]", "valid CIDR");
 	node("podCIDR: 10.1.0.0", NULL, "FieldValueInvalid", "spec.podCIDRs[0]", "valid CIDR");
 	node("podCIDRs: [10.1.0.0/24, 'fd00::/64']", NULL, NULL, NULL, NULL);
@@ -281,8 +308,8 @@ static void test_node(void **state)
 	node("podCIDR: 10.1.0.0/24", "unschedulable: true", NULL, NULL, NULL);
 	node("podCIDR: 10.2.0.0/24", "podCIDR: 10.1.0.0/24", "FieldValueForbidden", "spec.podCIDRs", "may not change");
 	node("providerID: y", "providerID: x", "FieldValueForbidden", "spec.providerID", "may not change");
-	check("", "Node", "{metadata: {name: n}, status: {addresses: [{type: A, address: x}, {type: A, address: x}]}}", NULL,
-	      "FieldValueDuplicate", "status.addresses[1]", "x");
+	check("", "Node", "{metadata: {name: n}, status: {addresses: [{type: A, address: x}, {type: A, address: x}]}}",
+	      NULL, "FieldValueDuplicate", "status.addresses[1]", "x");
 	td_auto(td_json_unref) struct td_json *both =
 		stored(td_kind_builtin("", "Node"), "{metadata: {name: n}, spec: {podCIDR: 10.1.0.0/24}}");
 	assert_json(td_jget(td_json_root(both), "spec.podCIDRs"), "[10.1.0.0/24]");
@@ -297,14 +324,17 @@ static void test_event(void **state)
 	check("", "Event", EVENT(", " NEW WHO), NULL, NULL, NULL, NULL);
 	check("", "Event", EVENT(", " NEW "reason: R"), NULL, "FieldValueRequired", "action", "");
 	check("", "Event", EVENT(", " NEW "reason: R"), NULL, "FieldValueRequired", "reportingInstance", "");
-	check("", "Event", EVENT(", " NEW "reportingComponent: a b"), NULL, "FieldValueInvalid", "reportingComponent", "name part");
-	check("", "Event", EVENT(", eventTime: '2026-01-01T00:00:00Z'"), NULL, "FieldValueInvalid", "eventTime", "microseconds");
-	check("", "Event", "{metadata: {name: e, namespace: a}, involvedObject: {namespace: b}}", NULL, "FieldValueInvalid",
-	      "involvedObject.namespace", "does not match");
+	check("", "Event", EVENT(", " NEW "reportingComponent: a b"), NULL, "FieldValueInvalid", "reportingComponent",
+	      "name part");
+	check("", "Event", EVENT(", eventTime: '2026-01-01T00:00:00Z'"), NULL, "FieldValueInvalid", "eventTime",
+	      "microseconds");
+	check("", "Event", "{metadata: {name: e, namespace: a}, involvedObject: {namespace: b}}", NULL,
+	      "FieldValueInvalid", "involvedObject.namespace", "does not match");
 	td_auto_free char *word = td_malloc(130), *long_word = NULL;
 	memset(word, 'a', 129);
 	word[129] = 0;
-	long_word = td_asprintf(EVENT(", " NEW "reportingComponent: c, reportingInstance: i, reason: R, action: %s"), word);
+	long_word =
+		td_asprintf(EVENT(", " NEW "reportingComponent: c, reportingInstance: i, reason: R, action: %s"), word);
 	check("", "Event", long_word, NULL, "FieldValueInvalid", "action", "128");
 }
 
@@ -327,7 +357,8 @@ static void test_times(void **state)
 			td_auto(td_json_unref) struct td_json *l = stored(k, t);
 			assert_string_equal(td_jstr(td_json_root(l), "spec.renewTime"), lease[i].out);
 		}
-		check("coordination.k8s.io", "Lease", t, NULL, lease[i].out ? NULL : "FieldValueInvalid", "spec.renewTime", "microseconds");
+		check("coordination.k8s.io", "Lease", t, NULL, lease[i].out ? NULL : "FieldValueInvalid",
+		      "spec.renewTime", "microseconds");
 	}
 	td_auto(td_json_unref) struct td_json *e =
 		stored(td_kind_builtin("", "Event"), EVENT(", firstTimestamp: '2026-01-01T00:00:00.5+01:00'"));
@@ -336,18 +367,21 @@ static void test_times(void **state)
 
 static void test_generated(void **state)
 {
-#define OWNJOB(labels, more)                                                                                                               \
-	"{metadata: {name: j, uid: u}, spec: {" more "template: {metadata: {labels: {" labels "}}, spec: {restartPolicy: Never, " C1 "}}}" \
+#define OWNJOB(labels, more)                                                                                           \
+	"{metadata: {name: j, uid: u}, spec: {" more "template: {metadata: {labels: {" labels                          \
+	"}}, spec: {restartPolicy: Never, " C1 "}}}"                                                                   \
 	"}"
 #define MADE "selector: {matchLabels: {batch.kubernetes.io/controller-uid: u}}, "
 #define LABELS "batch.kubernetes.io/controller-uid: u, batch.kubernetes.io/job-name: j, job-name: j, controller-uid: "
 	check("batch", "Job", OWNJOB(LABELS "u", MADE), NULL, NULL, NULL, NULL);
-	check("batch", "Job", OWNJOB(LABELS "x", MADE), NULL, "FieldValueInvalid", "spec.template.metadata.labels[controller-uid]", "'u'");
+	check("batch", "Job", OWNJOB(LABELS "x", MADE), NULL, "FieldValueInvalid",
+	      "spec.template.metadata.labels[controller-uid]", "'u'");
 	check("batch", "Job", OWNJOB("batch.kubernetes.io/controller-uid: u", MADE), NULL, "FieldValueRequired",
 	      "spec.template.metadata.labels[job-name]", "'j'");
-	check("batch", "Job", OWNJOB(LABELS "u, a: b", "selector: {matchLabels: {a: b}}, "), NULL, "FieldValueInvalid", "spec.selector",
-	      "auto-generated");
-	check("batch", "Job", OWNJOB("a: b", "manualSelector: true, selector: {matchLabels: {a: b}}, "), NULL, NULL, NULL, NULL);
+	check("batch", "Job", OWNJOB(LABELS "u, a: b", "selector: {matchLabels: {a: b}}, "), NULL, "FieldValueInvalid",
+	      "spec.selector", "auto-generated");
+	check("batch", "Job", OWNJOB("a: b", "manualSelector: true, selector: {matchLabels: {a: b}}, "), NULL, NULL,
+	      NULL, NULL);
 }
 
 static void test_meta(void **state)
@@ -355,7 +389,9 @@ static void test_meta(void **state)
 	static const struct {
 		const char *group, *kind, *meta, *field; // field NULL: good
 	} t[] = {
-		{"", "Pod", "{name: a.b-c, namespace: n, labels: {a/b: c}, annotations: {Example.com/Key: ' any \\n thing'}}", NULL},
+		{"", "Pod",
+		 "{name: a.b-c, namespace: n, labels: {a/b: c}, annotations: {Example.com/Key: ' any \\n thing'}}",
+		 NULL},
 		{"", "Pod", "{name: A, namespace: n}", "metadata.name"},
 		{"", "Pod", "{namespace: n}", "metadata.name"},
 		{"", "Pod", "{generateName: a-, namespace: n}", NULL},
@@ -385,7 +421,8 @@ static void test_meta(void **state)
 static void test_budget(void **state)
 {
 #define PDB(spec) "{metadata: {name: a}, spec: {" spec ", selector: {matchLabels: {a: b}}}}"
-#define REFUSED(spec, field, part) check("policy", "PodDisruptionBudget", PDB(spec), NULL, "FieldValueInvalid", field, part)
+#define REFUSED(spec, field, part)                                                                                     \
+	check("policy", "PodDisruptionBudget", PDB(spec), NULL, "FieldValueInvalid", field, part)
 	check("policy", "PodDisruptionBudget", PDB("minAvailable: 3"), NULL, NULL, NULL, NULL);
 	check("policy", "PodDisruptionBudget", PDB("maxUnavailable: 100%"), NULL, NULL, NULL, NULL);
 	REFUSED("minAvailable: 1, maxUnavailable: 1", "spec", "cannot be both set");
@@ -394,31 +431,38 @@ static void test_budget(void **state)
 	REFUSED("maxUnavailable: half", "spec.maxUnavailable", "percentage");
 	check("policy", "PodDisruptionBudget", PDB("unhealthyPodEvictionPolicy: Never"), NULL, "FieldValueNotSupported",
 	      "spec.unhealthyPodEvictionPolicy", "IfHealthyBudget");
-	check("policy", "PodDisruptionBudget", "{metadata: {name: a}, spec: {selector: {matchExpressions: [{key: a, operator: In}]}}}",
-	      NULL, "FieldValueInvalid", "spec.selector", "");
+	check("policy", "PodDisruptionBudget",
+	      "{metadata: {name: a}, spec: {selector: {matchExpressions: [{key: a, operator: In}]}}}", NULL,
+	      "FieldValueInvalid", "spec.selector", "");
 }
 
 static void test_not_served(void **state)
 {
 	static const char affine[] = "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80}]}}";
-	check("", "Service", affine, NULL, "FieldValueForbidden", "spec.sessionAffinity", "ClientIP is not served by the embedded API: ");
+	check("", "Service", affine, NULL, "FieldValueForbidden", "spec.sessionAffinity",
+	      "ClientIP is not served by the embedded API: ");
 	check("", "Service", affine, affine, NULL, NULL, NULL);
-	check("", "Service", "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30000}]}}", affine,
+	check("", "Service",
+	      "{metadata: {name: a}, spec: {sessionAffinity: ClientIP, ports: [{port: 80, nodePort: 30000}]}}", affine,
 	      "FieldValueForbidden", "spec.ports[0].nodePort", "headless");
-	check("batch", "Job", JOB("successPolicy: {rules: []}, ", ""), NULL, "FieldValueForbidden", "spec.successPolicy", "completions");
-	check("batch", "Job", JOB("", ", env: [{name: E, valueFrom: {fileKeyRef: {key: a}}}]"), NULL, "FieldValueForbidden",
-	      "spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef", "embedded nodes");
+	check("batch", "Job", JOB("successPolicy: {rules: []}, ", ""), NULL, "FieldValueForbidden",
+	      "spec.successPolicy", "completions");
+	check("batch", "Job", JOB("", ", env: [{name: E, valueFrom: {fileKeyRef: {key: a}}}]"), NULL,
+	      "FieldValueForbidden", "spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef", "embedded nodes");
 	// Labels of SELinux mean nothing to a node without it: taken, as everywhere.
 	pod("securityContext: {seLinuxOptions: {level: 's0:c1,c2'}, seLinuxChangePolicy: MountOption}, " C(
 		    "securityContext: {seLinuxOptions: {type: t}}"),
 	    NULL, NULL, NULL);
-	pod("securityContext: {seLinuxChangePolicy: Never}, " C1, "FieldValueNotSupported", "spec.securityContext.seLinuxChangePolicy", "");
-#define CRD(schema)                                                                                                                        \
-	"{metadata: {name: ts.a.io}, spec: {group: a.io, scope: Namespaced, names: {plural: ts, kind: T}, versions: [{name: v1, served: "  \
+	pod("securityContext: {seLinuxChangePolicy: Never}, " C1, "FieldValueNotSupported",
+	    "spec.securityContext.seLinuxChangePolicy", "");
+#define CRD(schema)                                                                                                    \
+	"{metadata: {name: ts.a.io}, spec: {group: a.io, scope: Namespaced, names: {plural: ts, kind: T}, versions: "  \
+	"[{name: v1, served: "                                                                                         \
 	"true, storage: true, schema: {openAPIV3Schema: " schema "}}]}}"
 	check("apiextensions.k8s.io", "CustomResourceDefinition",
-	      CRD("{type: object, properties: {spec: {type: object, x-kubernetes-validations: [{rule: 'true'}]}}}"), NULL,
-	      "FieldValueForbidden", "spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations", "CEL");
+	      CRD("{type: object, properties: {spec: {type: object, x-kubernetes-validations: [{rule: 'true'}]}}}"),
+	      NULL, "FieldValueForbidden",
+	      "spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations", "CEL");
 	check("apiextensions.k8s.io", "CustomResourceDefinition", CRD("{type: object}"), NULL, NULL, NULL, NULL);
 }
 

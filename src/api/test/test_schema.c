@@ -55,27 +55,34 @@ static void test_validate(void **state)
 		{"{type: string, nullable: true}", "null", "", NULL},
 		{"{type: string}", "null", "", "FieldValueTypeInvalid"},
 		{"{type: object, required: [a], properties: {a: {type: string}}}", "{}", "a", "FieldValueRequired"},
-		{"{type: object, properties: {a: {type: object, properties: {b: {type: string}}}}}", "{a: {b: 1}}", "a.b",
+		{"{type: object, properties: {a: {type: object, properties: {b: {type: string}}}}}", "{a: {b: 1}}",
+		 "a.b", "FieldValueTypeInvalid"},
+		{"{type: object, additionalProperties: {type: integer}}", "{x: 1, nvidia.com/gpu: a}",
+		 "[nvidia.com/gpu]", "FieldValueTypeInvalid"},
+		{"{type: object, properties: {l: {type: array, items: {type: integer}}}}", "{l: [1, a]}", "l[1]",
 		 "FieldValueTypeInvalid"},
-		{"{type: object, additionalProperties: {type: integer}}", "{x: 1, nvidia.com/gpu: a}", "[nvidia.com/gpu]",
-		 "FieldValueTypeInvalid"},
-		{"{type: object, properties: {l: {type: array, items: {type: integer}}}}", "{l: [1, a]}", "l[1]", "FieldValueTypeInvalid"},
-		{"{type: object, additionalProperties: {type: string}, maxProperties: 1}", "{a: b, c: d}", "", "FieldValueTooMany"},
+		{"{type: object, additionalProperties: {type: string}, maxProperties: 1}", "{a: b, c: d}", "",
+		 "FieldValueTooMany"},
 		{"{type: array, minItems: 1, items: {type: string}}", "[]", "", "FieldValueRequired"},
 		{"{type: array, maxItems: 1, items: {type: string}}", "[a, b]", "", "FieldValueTooMany"},
-		{"{type: array, x-kubernetes-list-type: set, items: {type: string}}", "[a, b, a]", "[2]", "FieldValueDuplicate"},
-		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n], items: {type: object, required: [n], "
+		{"{type: array, x-kubernetes-list-type: set, items: {type: string}}", "[a, b, a]", "[2]",
+		 "FieldValueDuplicate"},
+		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n], items: {type: object, "
+		 "required: [n], "
 		 "properties: {n: {type: "
 		 "string}}}}",
 		 "[{n: a}, {n: a}]", "[1].n", "FieldValueDuplicate"},
-		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n, p], items: {type: object, required: [n], "
+		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n, p], items: {type: object, "
+		 "required: [n], "
 		 "properties: {n: "
 		 "{type: string}, p: {type: string, default: TCP}}}}",
 		 "[{n: a}, {n: a, p: TCP}]", "[1]", "FieldValueDuplicate"},
-		{"{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}",
+		{"{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, "
+		 "{required: [b]}]}",
 		 "{a: x, b: y}", "", "FieldValueInvalid"},
-		{"{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, {required: [b]}]}", "{a: x}",
-		 "", NULL},
+		{"{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, "
+		 "{required: [b]}]}",
+		 "{a: x}", "", NULL},
 		{"{type: integer, anyOf: [{minimum: 10}, {maximum: 1}]}", "5", "", "FieldValueInvalid"},
 		{"{type: integer, allOf: [{minimum: 1}, {maximum: 3}]}", "5", "", "FieldValueInvalid"},
 		{"{type: string, not: {enum: [bad]}}", "bad", "", "FieldValueInvalid"},
@@ -108,7 +115,8 @@ static void test_bounded(void **state)
 	assert_int_equal(c.n, 64);
 }
 
-// The language is RE2's: a pattern may match anywhere, characters are Unicode's, "$" is the end. What RE2 lacks is refused.
+// The language is RE2's: a pattern may match anywhere, characters are Unicode's, "$" is the end. What RE2 lacks is
+// refused.
 static void test_patterns(void **state)
 {
 	static const char *const good[][3] = {
@@ -134,7 +142,8 @@ static void test_patterns(void **state)
 		struct td_pattern p = {.text = good[i][0]};
 		if (!td_pattern_ok(p.text))
 			fail_msg("%s is refused", p.text);
-		if (!td_pattern_matches(&p, good[i][1], strlen(good[i][1])) || td_pattern_matches(&p, good[i][2], strlen(good[i][2])))
+		if (!td_pattern_matches(&p, good[i][1], strlen(good[i][1])) ||
+		    td_pattern_matches(&p, good[i][2], strlen(good[i][2])))
 			fail_msg("%s: wrong answer", p.text);
 		td_pattern_done(&p);
 	}
@@ -214,40 +223,48 @@ static void test_structural(void **state)
 
 static void test_default_prune(void **state)
 {
-	td_auto(td_schema_free) struct td_schema *s =
-		compile("{type: object, properties: {a: {type: string, default: x}, o: {type: object, default: {}, properties: {p: {type: "
-			"integer, default: 3}}},"
-			" m: {type: object, additionalProperties: {type: object, properties: {q: {type: string, default: z}}}},"
-			" l: {type: array, items: {type: object, properties: {r: {type: boolean, default: true}}}}, n: {type: string},"
-			" nn: {type: string, nullable: true}, free: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: "
-			"{k: {type: object, "
-			"properties: {v: {type: string}}}}}}}");
-	td_auto(td_json_unref) struct td_json *in = Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, "
-						      "nn: null, a: null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
+	td_auto(td_schema_free) struct td_schema *s = compile(
+		"{type: object, properties: {a: {type: string, default: x}, o: {type: object, default: {}, properties: "
+		"{p: {type: "
+		"integer, default: 3}}},"
+		" m: {type: object, additionalProperties: {type: object, properties: {q: {type: string, default: z}}}},"
+		" l: {type: array, items: {type: object, properties: {r: {type: boolean, default: true}}}}, n: {type: "
+		"string},"
+		" nn: {type: string, nullable: true}, free: {type: object, x-kubernetes-preserve-unknown-fields: true, "
+		"properties: "
+		"{k: {type: object, "
+		"properties: {v: {type: string}}}}}}}");
+	td_auto(td_json_unref) struct td_json *in =
+		Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, "
+		  "nn: null, a: null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(in));
 	td_auto_strv struct td_strv unknown = {0};
 	td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);
 	td_schema_default(s, d, yyjson_mut_doc_get_root(d));
 	td_auto(td_json_unref) struct td_json *out = td_jm_done(d);
-	assert_json(td_json_root(out),
-		    "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], nn: null, free: {any: {thing: 1}, none: "
-		    "null, k: {v: x}}}");
+	assert_json(td_json_root(out), "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], "
+				       "nn: null, free: {any: {thing: 1}, none: "
+				       "null, k: {v: x}}}");
 	static const char *const want[] = {"m.two.bad", "l[1].s", "bogus", "free.k.w"};
 	assert_int_equal(unknown.n, TD_LEN(want));
 	for (size_t i = 0; i < TD_LEN(want); i++)
 		assert_true(td_strv_has(&unknown, want[i]));
 }
 
-#define CRD(name, schema)                                                                                                                  \
-	"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " name                                     \
-	"}, spec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: v1, served: true, "    \
-	"storage: true, subresources: {status: {}, scale: {specReplicasPath: .spec.n, statusReplicasPath: .status.n}}, "                   \
-	"additionalPrinterColumns: [{name: N, type: integer, jsonPath: .spec.n}], schema: {openAPIV3Schema: " schema "}}]}}"
+#define CRD(name, schema)                                                                                              \
+	"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: " name                 \
+	"}, spec: {group: example.com, scope: Namespaced, names: {plural: widgets, kind: Widget}, versions: [{name: "  \
+	"v1, served: true, "                                                                                           \
+	"storage: true, subresources: {status: {}, scale: {specReplicasPath: .spec.n, statusReplicasPath: "            \
+	".status.n}}, "                                                                                                \
+	"additionalPrinterColumns: [{name: N, type: integer, jsonPath: .spec.n}], schema: {openAPIV3Schema: " schema   \
+	"}}]}}"
 
 static void test_crd(void **state)
 {
 	td_auto(td_json_unref) struct td_json *crd = Y(CRD(
-		"widgets.example.com", "{type: object, properties: {spec: {type: object, properties: {n: {type: integer, default: 2}}}}}"));
+		"widgets.example.com",
+		"{type: object, properties: {spec: {type: object, properties: {n: {type: integer, default: 2}}}}}"));
 	struct td_kind **v = NULL;
 	size_t n = 0;
 	struct td_error err = TD_ERROR_INIT;
@@ -270,18 +287,22 @@ static void test_crd(void **state)
 		const char *crd, *field;
 	} bad[] = {
 		{CRD("wrong.example.com", "{type: object}"), "metadata.name"},
-		{CRD("widgets.example.com", "{type: array, items: {type: string}}"), "spec.versions[0].schema.openAPIV3Schema.type"},
+		{CRD("widgets.example.com", "{type: array, items: {type: string}}"),
+		 "spec.versions[0].schema.openAPIV3Schema.type"},
 		{CRD("widgets.example.com", "{type: object, properties: {spec: {properties: {}}}}"),
 		 "spec.versions[0].schema.openAPIV3Schema.properties[spec]"},
 #define AT "spec.versions[0].schema.openAPIV3Schema."
-		{CRD("widgets.example.com",
-		     "{type: object, properties: {a: {type: object, default: {z: 1}, properties: {y: {type: string}}}}}"),
+		{CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: {z: 1}, "
+					    "properties: {y: {type: string}}}}}"),
 		 AT "properties[a].default"},
-		{CRD("widgets.example.com", "{type: object, properties: {metadata: {type: object, properties: {labels: {type: object}}}}}"),
+		{CRD("widgets.example.com",
+		     "{type: object, properties: {metadata: {type: object, properties: {labels: {type: object}}}}}"),
 		 AT "properties[metadata]"},
-		{CRD("widgets.example.com", "{type: object, properties: {kind: {type: integer}}}"), AT "properties[kind].type"},
+		{CRD("widgets.example.com", "{type: object, properties: {kind: {type: integer}}}"),
+		 AT "properties[kind].type"},
 		{CRD("widgets.example.com", "{type: object, anyOf: [{type: object}]}"), AT "anyOf[0].type"},
-		{CRD("widgets.example.com", "{type: object, properties: {a: {type: object, not: {properties: {b: {nullable: true}}}}}}"),
+		{CRD("widgets.example.com",
+		     "{type: object, properties: {a: {type: object, not: {properties: {b: {nullable: true}}}}}}"),
 		 AT "properties[a].not.properties[b].nullable"},
 		{CRD("widgets.example.com", "{type: object, properties: {spec: {type: string, default: 3}}}"),
 		 "spec.versions[0].schema.openAPIV3Schema.properties[spec].default"},
@@ -301,12 +322,13 @@ static void test_crd(void **state)
 static void test_crd_shapes(void **state)
 {
 	static const char *const good[] = {
+		CRD("widgets.example.com", "{type: object, properties: {a: {x-kubernetes-int-or-string: true, anyOf: "
+					   "[{type: integer}, {type: string}]}}}"),
 		CRD("widgets.example.com",
-		    "{type: object, properties: {a: {x-kubernetes-int-or-string: true, anyOf: [{type: integer}, {type: string}]}}}"),
-		CRD("widgets.example.com", "{type: object, properties: {a: {x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: "
-					   "integer}, {type: string}]}, {pattern: '^[0-9]+%?$'}]}}}"),
-		CRD("widgets.example.com",
-		    "{type: object, properties: {metadata: {type: object, properties: {name: {type: string, maxLength: 5}}}}}"),
+		    "{type: object, properties: {a: {x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: "
+		    "integer}, {type: string}]}, {pattern: '^[0-9]+%?$'}]}}}"),
+		CRD("widgets.example.com", "{type: object, properties: {metadata: {type: object, properties: {name: "
+					   "{type: string, maxLength: 5}}}}}"),
 		CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: null}}}"),
 	};
 	for (size_t i = 0; i < TD_LEN(good); i++) {
@@ -349,9 +371,10 @@ static void test_own_crds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_validate),   cmocka_unit_test(test_bounded),       cmocka_unit_test(test_structural),
-		cmocka_unit_test(test_patterns),   cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),
-		cmocka_unit_test(test_crd_shapes), cmocka_unit_test(test_own_crds),
+		cmocka_unit_test(test_validate),      cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_structural),    cmocka_unit_test(test_patterns),
+		cmocka_unit_test(test_default_prune), cmocka_unit_test(test_crd),
+		cmocka_unit_test(test_crd_shapes),    cmocka_unit_test(test_own_crds),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

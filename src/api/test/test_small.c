@@ -22,11 +22,13 @@ static void assert_fault(enum td_name_rule rule, const char *name, const char *p
 static void test_name_faults(void **state)
 {
 	assert_fault(TD_N_SUBDOMAIN, "a.b-c", NULL);
-	assert_fault(TD_N_SUBDOMAIN, "a_b",
-		     "regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
+	assert_fault(
+		TD_N_SUBDOMAIN, "a_b",
+		"regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')");
 	assert_fault(TD_N_LABEL, "1a", NULL);
 	assert_fault(TD_N_LABEL, "a.b", "must not contain dots");
-	assert_fault(TD_N_LABEL, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "must be no more than 63 characters");
+	assert_fault(TD_N_LABEL, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+		     "must be no more than 63 characters");
 	assert_fault(TD_N_LABEL_1035, "1a", "a DNS-1035 label");
 	assert_fault(TD_N_QUALIFIED, "x.y/Z_a.b", NULL);
 	assert_fault(TD_N_QUALIFIED, "/a", "prefix part must be non-empty");
@@ -73,9 +75,10 @@ static void test_quantity(void **state)
 		{"1000000000", 1000000000000LL, 1000000000LL, "1G"},
 		{"0.0000000000000000000000001", 1, 1, "1m"},
 	};
-	static const char *const bad[] = {"",         "m",   "1.2.3", "1 Gi", "1g",   "Gi",  "1ki",   "0x10",
-					  "1e",       "1e+", "--1",   "1mm",  "1KiB", "abc", "1e999", "9999999999999999999999999",
-					  "99999999E"};
+	static const char *const bad[] = {
+		"",         "m",   "1.2.3", "1 Gi", "1g",   "Gi",  "1ki",   "0x10",
+		"1e",       "1e+", "--1",   "1mm",  "1KiB", "abc", "1e999", "9999999999999999999999999",
+		"99999999E"};
 	for (size_t i = 0; i < TD_LEN(ok); i++) {
 		int64_t m = -7, c = -7;
 		char buf[TD_QUANTITY_LEN];
@@ -101,7 +104,8 @@ static void test_quantity(void **state)
 		assert_true(err.msg[0]);
 	}
 	// Thousandths of more than 64 bits: no schema number takes them, but an object may hold them.
-	static const char *const large[] = {"100001000000000000010m", "-100001000000000000010m", "9223372036854775806001m"};
+	static const char *const large[] = {"100001000000000000010m", "-100001000000000000010m",
+					    "9223372036854775806001m"};
 	for (size_t i = 0; i < TD_LEN(large); i++) {
 		char same[TD_QUANTITY_LEN];
 		assert_int_equal(td_quantity_canonical(large[i], same, NULL), 0);
@@ -170,8 +174,8 @@ static void test_label_selector(void **state)
 
 static void test_selector_object(void **state)
 {
-	td_auto(td_json_unref) struct td_json *o =
-		Y("{matchLabels: {a: b}, matchExpressions: [{key: c, operator: In, values: [d, e]}, {key: f, operator: DoesNotExist}]}");
+	td_auto(td_json_unref) struct td_json *o = Y("{matchLabels: {a: b}, matchExpressions: [{key: c, operator: In, "
+						     "values: [d, e]}, {key: f, operator: DoesNotExist}]}");
 	td_auto(td_json_unref) struct td_json *yes = Y("{a: b, c: d}"), *no = Y("{a: b, c: d, f: x}"), *empty = Y("{}");
 	td_auto(td_selector_free) struct td_selector *s = NULL, *none = NULL, *all = NULL;
 	assert_int_equal(td_selector_from_object(td_json_root(o), &s, NULL), 0);
@@ -194,8 +198,8 @@ static void test_field_selector(void **state)
 	td_auto(td_field_selector_free) struct td_field_selector *s = NULL;
 	assert_int_equal(td_field_selector_parse("metadata.name=x,status.phase!=Running", &s, NULL), 0);
 	td_auto(td_json_unref) struct td_json *a = Y("{metadata: {name: x}, status: {phase: Pending}}"),
-					      *b = Y("{metadata: {name: x}, status: {phase: Running}}"), *c = Y("{metadata: {name: x}}"),
-					      *d = Y("{metadata: {name: y}}");
+					      *b = Y("{metadata: {name: x}, status: {phase: Running}}"),
+					      *c = Y("{metadata: {name: x}}"), *d = Y("{metadata: {name: y}}");
 	assert_true(td_field_selector_matches(s, td_json_root(a)));
 	assert_false(td_field_selector_matches(s, td_json_root(b)));
 	assert_true(td_field_selector_matches(s, td_json_root(c)));
@@ -227,14 +231,18 @@ static void test_fit(void **state)
 		{"{nodeSelector: {zone: b}}", "", "false", false, false},
 		{"{}", "", "true", false, false},
 		{"{}", "", "true", true, true},
-		{"{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]}", "", "true", false, true},
+		{"{tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}]}", "",
+		 "true", false, true},
 		{"{tolerations: [{operator: Exists}]}", "{key: a, value: b, effect: NoExecute}", "true", false, true},
 		{"{}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
 		{"{}", "{key: a, value: b, effect: PreferNoSchedule}", "false", false, true},
 		{"{tolerations: [{key: a, value: b}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, true},
-		{"{tolerations: [{key: a, value: c}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
-		{"{tolerations: [{key: a, operator: Exists, effect: NoExecute}]}", "{key: a, effect: NoSchedule}", "false", false, false},
-		{"{tolerations: [{key: '', operator: Equal, value: b}]}", "{key: a, value: b, effect: NoSchedule}", "false", false, false},
+		{"{tolerations: [{key: a, value: c}]}", "{key: a, value: b, effect: NoSchedule}", "false", false,
+		 false},
+		{"{tolerations: [{key: a, operator: Exists, effect: NoExecute}]}", "{key: a, effect: NoSchedule}",
+		 "false", false, false},
+		{"{tolerations: [{key: '', operator: Equal, value: b}]}", "{key: a, value: b, effect: NoSchedule}",
+		 "false", false, false},
 		{"{}", "{key: node.kubernetes.io/unschedulable, effect: NoSchedule}", "false", true, true},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
@@ -251,11 +259,16 @@ static void test_fit(void **state)
 	} aff[] = {
 		{"[{matchExpressions: [{key: gpus, operator: Gt, values: ['4']}]}]", true},
 		{"[{matchExpressions: [{key: gpus, operator: Lt, values: ['8']}]}]", false},
-		{"[{matchExpressions: [{key: zone, operator: In, values: [b]}]}, {matchFields: [{key: metadata.name, operator: In, values: "
+		{"[{matchExpressions: [{key: zone, operator: In, values: [b]}]}, {matchFields: [{key: metadata.name, "
+		 "operator: In, values: "
 		 "[n1]}]}]",
 		 true},
-		{"[{matchExpressions: [{key: zone, operator: In, values: [a]}, {key: disk, operator: NotIn, values: [ssd]}]}]", false},
-		{"[{matchExpressions: [{key: none, operator: NotIn, values: [x]}, {key: none, operator: DoesNotExist}]}]", true},
+		{"[{matchExpressions: [{key: zone, operator: In, values: [a]}, {key: disk, operator: NotIn, values: "
+		 "[ssd]}]}]",
+		 false},
+		{"[{matchExpressions: [{key: none, operator: NotIn, values: [x]}, {key: none, operator: "
+		 "DoesNotExist}]}]",
+		 true},
 		{"[{}]", false},
 		{"[]", false},
 		{"[{matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]", false},
@@ -264,7 +277,8 @@ static void test_fit(void **state)
 	td_auto(td_json_unref) struct td_json *node = Y(n);
 	for (size_t i = 0; i < TD_LEN(aff); i++) {
 		td_auto_free char *p =
-			td_asprintf("{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: %s}}}}",
+			td_asprintf("{affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: "
+				    "{nodeSelectorTerms: %s}}}}",
 				    aff[i].terms);
 		td_auto(td_json_unref) struct td_json *pod = Y(p);
 		if (td_pod_fits_node(td_json_root(pod), td_json_root(node), false, NULL) != aff[i].fits)
@@ -274,11 +288,13 @@ static void test_fit(void **state)
 
 static void test_request(void **state)
 {
-	td_auto(td_json_unref) struct td_json *p = Y(
-		"{containers: [{resources: {requests: {cpu: 500m, memory: 1Gi, nvidia.com/gpu: '2'}}}, {resources: {limits: {cpu: '1'}}}],"
-		" initContainers: [{resources: {requests: {cpu: '4'}}}, {restartPolicy: Always, resources: {requests: {cpu: 250m, memory: "
-		"512Mi}}},"
-		" {resources: {requests: {cpu: '1', memory: 3Gi}}}], overhead: {cpu: 100m}}");
+	td_auto(td_json_unref) struct td_json *p =
+		Y("{containers: [{resources: {requests: {cpu: 500m, memory: 1Gi, nvidia.com/gpu: '2'}}}, {resources: "
+		  "{limits: {cpu: '1'}}}],"
+		  " initContainers: [{resources: {requests: {cpu: '4'}}}, {restartPolicy: Always, resources: "
+		  "{requests: {cpu: 250m, memory: "
+		  "512Mi}}},"
+		  " {resources: {requests: {cpu: '1', memory: 3Gi}}}], overhead: {cpu: 100m}}");
 	const yyjson_val *v = td_json_root(p);
 	assert_int_equal(td_pod_request(v, "cpu"), 4100);
 	assert_int_equal(td_pod_request(v, "memory"), (3LL << 30) + (512LL << 20));
@@ -287,8 +303,8 @@ static void test_request(void **state)
 	td_auto_strv struct td_strv names = {0};
 	td_pod_request_names(v, &names);
 	assert_int_equal(names.n, 3);
-	td_auto(td_json_unref) struct td_json *q =
-		Y("{resources: {requests: {cpu: '2'}}, containers: [{resources: {requests: {cpu: '1', memory: 1Gi}}}]}");
+	td_auto(td_json_unref) struct td_json *q = Y(
+		"{resources: {requests: {cpu: '2'}}, containers: [{resources: {requests: {cpu: '1', memory: 1Gi}}}]}");
 	assert_int_equal(td_pod_request(td_json_root(q), "cpu"), 2000);
 	assert_int_equal(td_pod_request(td_json_root(q), "memory"), 1LL << 30);
 }
@@ -314,7 +330,8 @@ static void test_status(void **state)
 
 static void test_conditions(void **state)
 {
-	static const char text[] = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"lastTransitionTime\":\"then\"},"
+	static const char text[] = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\","
+				   "\"lastTransitionTime\":\"then\"},"
 				   "{\"type\":\"Old\",\"status\":\"True\"}]}}";
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
@@ -335,21 +352,25 @@ static void test_conditions(void **state)
 		td_condition_add(d, list, td_jget(o, "status.conditions"), &v[i], 0);
 	td_auto(td_json_unref) struct td_json *made = td_jm_done(td_steal(d));
 	td_auto_free char *shown = td_json_text(td_json_root(made), NULL);
-	assert_string_equal(shown, "{\"status\":{\"conditions\":["
-				   "{\"type\":\"Ready\",\"status\":\"False\",\"observedGeneration\":3,\"lastTransitionTime\":\"then\","
-				   "\"reason\":\"R\",\"message\":\"m\"},"
-				   "{\"type\":\"Ready\",\"status\":\"True\",\"lastHeartbeatTime\":\"1970-01-01T00:00:00Z\","
-				   "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"},"
-				   "{\"type\":\"Old\",\"status\":\"True\",\"lastUpdateTime\":\"1970-01-01T00:00:00Z\","
-				   "\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
+	assert_string_equal(
+		shown,
+		"{\"status\":{\"conditions\":["
+		"{\"type\":\"Ready\",\"status\":\"False\",\"observedGeneration\":3,\"lastTransitionTime\":\"then\","
+		"\"reason\":\"R\",\"message\":\"m\"},"
+		"{\"type\":\"Ready\",\"status\":\"True\",\"lastHeartbeatTime\":\"1970-01-01T00:00:00Z\","
+		"\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"},"
+		"{\"type\":\"Old\",\"status\":\"True\",\"lastUpdateTime\":\"1970-01-01T00:00:00Z\","
+		"\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_name_faults),     cmocka_unit_test(test_quantity),       cmocka_unit_test(test_label_selector),
-		cmocka_unit_test(test_selector_object), cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
-		cmocka_unit_test(test_request),         cmocka_unit_test(test_status),         cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_name_faults),    cmocka_unit_test(test_quantity),
+		cmocka_unit_test(test_label_selector), cmocka_unit_test(test_selector_object),
+		cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
+		cmocka_unit_test(test_request),        cmocka_unit_test(test_status),
+		cmocka_unit_test(test_conditions),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,10 +33,12 @@ __attribute__((unused)) static void assert_json(const yyjson_val *have, const ch
 	fail_msg("have:\n%s\nwant:\n%s", h, t);
 }
 
-__attribute__((unused)) static bool has_cause(const struct td_causes *c, const char *reason, const char *field, const char *part)
+__attribute__((unused)) static bool has_cause(const struct td_causes *c, const char *reason, const char *field,
+					      const char *part)
 {
 	for (size_t i = 0; i < c->n; i++)
-		if ((!reason || !strcmp(c->v[i].reason, reason)) && !strcmp(c->v[i].field, field) && strstr(c->v[i].message, part))
+		if ((!reason || !strcmp(c->v[i].reason, reason)) && !strcmp(c->v[i].field, field) &&
+		    strstr(c->v[i].message, part))
 			return true;
 	for (size_t i = 0; i < c->n; i++)
 		print_message("cause: %s %s: %s\n", c->v[i].reason, c->v[i].field, c->v[i].message);

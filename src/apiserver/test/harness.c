@@ -15,8 +15,8 @@ static const char key[] = "0123456789abcdef0123456789abcdef";
 
 static char *token(const char *sub, const char *group)
 {
-	td_auto_free char *claims =
-		td_asprintf("{\"sub\":\"%s\",\"groups\":[\"%s\"],\"exp\":%lld}", sub, group, (long long)time(NULL) + 3600);
+	td_auto_free char *claims = td_asprintf("{\"sub\":\"%s\",\"groups\":[\"%s\"],\"exp\":%lld}", sub, group,
+						(long long)time(NULL) + 3600);
 	return td_jwt_sign(key, sizeof(key) - 1, claims);
 }
 
@@ -31,14 +31,18 @@ static void start(struct harness *h, size_t ring)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *db = td_asprintf("%s/state.db", h->dir), *sock = td_asprintf("%s/agent.sock", h->dir);
-	h->srv = (struct td_srv){.clock = &td_clock_system, .sa_key = (void *)(uintptr_t)key, .sa_key_len = sizeof(key) - 1, .ready = true};
+	h->srv = (struct td_srv){.clock = &td_clock_system,
+				 .sa_key = (void *)(uintptr_t)key,
+				 .sa_key_len = sizeof(key) - 1,
+				 .ready = true};
 	h->srv.agent_socket = td_strdup(sock);
 	if (td_store_open(db, ring, 0, &h->srv.store, &err) < 0 || td_srv_bootstrap(&h->srv, &err) < 0)
 		fail_msg("store: %s", err.msg);
 	h->srv.reg = td_registry_new(h->srv.store);
 	h->srv.rbac = td_rbac_cache_new(h->srv.store);
 	const char *listen[] = {"127.0.0.1:0", NULL};
-	const struct td_http_server_opts o = {.listen = listen, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &h->srv};
+	const struct td_http_server_opts o = {
+		.listen = listen, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &h->srv};
 	if (td_http_server_new(&o, &h->http, &err) < 0)
 		fail_msg("server: %s", err.msg);
 	h->cancel = td_cancel_new();
@@ -89,7 +93,8 @@ void harness_restart(struct harness *h, size_t ring)
 	start(h, ring);
 }
 
-int ask(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, struct td_json **ret)
+int ask(struct harness *h, const char *method, const char *path, const char *ctype, const char *body,
+	struct td_json **ret)
 {
 	td_auto_free char *auth = td_asprintf("Authorization: Bearer %s", h->as ? h->as : "");
 	const char *headers[] = {h->as ? auth : NULL, NULL};
@@ -112,8 +117,8 @@ int ask(struct harness *h, const char *method, const char *path, const char *cty
 	return reply.status;
 }
 
-void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status, const char *at,
-	    const char *want)
+void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status,
+	    const char *at, const char *want)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int got = ask(h, method, path, ctype, body, &j);
@@ -122,7 +127,8 @@ void expect(struct harness *h, const char *method, const char *path, const char 
 		fail_msg("%s %s: %d instead of %d: %s", method, path, got, status, text);
 	const char *have = at ? td_jstr(td_json_root(j), at) : NULL;
 	if (want && (!have || strcmp(have, want) != 0))
-		fail_msg("%s %s: %s is \"%s\" instead of \"%s\" in %s", method, path, at, have ? have : "(absent)", want, text);
+		fail_msg("%s %s: %s is \"%s\" instead of \"%s\" in %s", method, path, at, have ? have : "(absent)",
+			 want, text);
 }
 
 char *field(struct harness *h, const char *path, const char *at)
@@ -144,7 +150,8 @@ static int on_data(void *ctx, const char *p, size_t n)
 			continue;
 		}
 		struct td_json *j = NULL;
-		if (w->partial.len && td_json_parse(td_buf_str(&w->partial), w->partial.len, &j, NULL) == 0 && w->n < TD_LEN(w->events))
+		if (w->partial.len && td_json_parse(td_buf_str(&w->partial), w->partial.len, &j, NULL) == 0 &&
+		    w->n < TD_LEN(w->events))
 			w->events[w->n++] = j;
 		td_buf_reset(&w->partial);
 	}
@@ -158,7 +165,8 @@ static void *watching(void *arg)
 	struct watcher *w = arg;
 	td_auto_free char *auth = td_asprintf("Authorization: Bearer %s", w->h->admin);
 	const char *headers[] = {auth, NULL};
-	const struct td_http_call call = {.method = "GET", .path = w->path, .headers = headers, .on_data = on_data, .ctx = w};
+	const struct td_http_call call = {
+		.method = "GET", .path = w->path, .headers = headers, .on_data = on_data, .ctx = w};
 	td_auto_reply struct td_http_reply reply = {0};
 	td_http_do(w->h->client, &call, w->cancel, &reply, NULL);
 	pthread_mutex_lock(&w->lock);

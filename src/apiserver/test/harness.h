@@ -22,11 +22,13 @@ void harness_stop(struct harness *h);                 // and removes its directo
 void harness_restart(struct harness *h, size_t ring); // the same files, a new server
 
 // One request; returns the status. *ret (may be NULL): the reply's document, NULL when it is not JSON; unref it.
-int ask(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, struct td_json **ret);
+int ask(struct harness *h, const char *method, const char *path, const char *ctype, const char *body,
+	struct td_json **ret);
 // Asks, expects a status, and (want not NULL) a string at a path of the reply.
-void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status, const char *at,
-	    const char *want);
-char *field(struct harness *h, const char *path, const char *at); // of what GET answers, as JSON; "" when absent; the caller frees
+void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status,
+	    const char *at, const char *want);
+char *field(struct harness *h, const char *path,
+	    const char *at); // of what GET answers, as JSON; "" when absent; the caller frees
 #define MERGE "application/merge-patch+json"
 #define JSON "application/json"
 

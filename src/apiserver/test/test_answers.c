@@ -1,6 +1,5 @@
-// What the server answers is right, or it says in plain words that it does not serve it. Each test is a request of a real client
-// that was once answered wrongly.
-// rows: F1.2
+// What the server answers is right, or it says in plain words that it does not serve it. Each test is a request of a
+// real client that was once answered wrongly. rows: F1.2
 #include "apiserver/test/harness.h"
 
 #include <setjmp.h>
@@ -28,7 +27,8 @@ static int teardown(void **state)
 }
 
 // The request is refused with that status, and the message has those words in it.
-static void refused(struct harness *h, const char *method, const char *path, const char *body, int status, const char *words)
+static void refused(struct harness *h, const char *method, const char *path, const char *body, int status,
+		    const char *words)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(ask(h, method, path, JSON, body, &j), status);
@@ -43,7 +43,8 @@ static void a_timeout_is_a_duration(void **state)
 	static const char *const bad[] = {"invalid", "5", "1x", "-"};
 	static const char *const good[] = {"32s", "1m30s", "0", "1.5h", ""};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
-		td_auto_free char *list = td_asprintf(MAPS "?timeout=%s", bad[i]), *groups = td_asprintf("/apis?timeout=%s", bad[i]);
+		td_auto_free char *list = td_asprintf(MAPS "?timeout=%s", bad[i]),
+				  *groups = td_asprintf("/apis?timeout=%s", bad[i]);
 		refused(h, "GET", list, NULL, 400, "invalid timeout specified in the request URL");
 		refused(h, "GET", groups, NULL, 400, "invalid timeout specified in the request URL");
 	}
@@ -57,21 +58,24 @@ static void unknown_and_duplicate_fields_are_told_together(void **state)
 {
 	struct harness *h = *state;
 	static const char both[] = "{\"metadata\":{\"name\":\"both\"},\"bogus\":1,\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
-	refused(h, "POST", MAPS "?fieldValidation=Strict", both, 400, "duplicate field \"data.a\", unknown field \"bogus\"");
+	refused(h, "POST", MAPS "?fieldValidation=Strict", both, 400,
+		"duplicate field \"data.a\", unknown field \"bogus\"");
 	expect(h, "POST", MAPS, JSON, both, 201, "data.a", "2");
 	refused(h, "PUT", MAPS "/both?fieldValidation=Strict", both, 400, "unknown field \"bogus\"");
-	expect(h, "PATCH", MAPS "/both?fieldValidation=Strict", MERGE, "{\"bogus\":1,\"data\":{\"a\":\"1\",\"a\":\"2\"}}", 422,
-	       "details.causes.[0].field", "patch");
+	expect(h, "PATCH", MAPS "/both?fieldValidation=Strict", MERGE,
+	       "{\"bogus\":1,\"data\":{\"a\":\"1\",\"a\":\"2\"}}", 422, "details.causes.[0].field", "patch");
 	// The body of a deletion is no ConfigMap: its own fields are not unknown.
-	refused(h, "DELETE", MAPS "/both?fieldValidation=Strict", "{\"gracePeriodSeconds\":1,\"gracePeriodSeconds\":2}", 400,
-		"duplicate field \"gracePeriodSeconds\"");
+	refused(h, "DELETE", MAPS "/both?fieldValidation=Strict", "{\"gracePeriodSeconds\":1,\"gracePeriodSeconds\":2}",
+		400, "duplicate field \"gracePeriodSeconds\"");
 }
 
 static void what_is_not_served_says_so(void **state)
 {
 	struct harness *h = *state;
-	refused(h, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", NULL, 404, "events of group \"\", version v1");
-	refused(h, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", "{}", 404, "events of group \"\", version v1");
+	refused(h, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", NULL, 404,
+		"events of group \"\", version v1");
+	refused(h, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", "{}", 404,
+		"events of group \"\", version v1");
 	refused(h, "GET", "/apis/events.k8s.io/v1", NULL, 404, "the embedded API has no events.k8s.io");
 	refused(h, "GET", NS "/pods/p/proxy/metrics", NULL, 404, "kubectl port-forward");
 	refused(h, "GET", NS "/pods/p/proxy", NULL, 404, "kubectl port-forward");
@@ -86,13 +90,16 @@ static void what_is_not_served_says_so(void **state)
 
 static char *gadgets(const char *spec, const char *rv)
 {
-#define VERSION                                                                                                                            \
-	"\"served\":true,\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\",\"properties\":{\"spec\":{\"type\":\"object\","              \
-	"\"default\":{},\"properties\":{%s}}}}},\"subresources\":{\"scale\":{\"specReplicasPath\":\".spec.n\","                            \
-	"\"statusReplicasPath\":\".status.n\"}},"                                                                                          \
+#define VERSION                                                                                                        \
+	"\"served\":true,\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\",\"properties\":{\"spec\":{\"type\":"     \
+	"\"object\","                                                                                                  \
+	"\"default\":{},\"properties\":{%s}}}}},\"subresources\":{\"scale\":{\"specReplicasPath\":\".spec.n\","        \
+	"\"statusReplicasPath\":\".status.n\"}},"                                                                      \
 	"\"additionalPrinterColumns\":[{\"name\":\"Color\",\"type\":\"string\",\"jsonPath\":\".spec.color\"}]"
-	return td_asprintf("{\"apiVersion\":\"apiextensions.k8s.io/v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":"
-			   "\"gadgets.x.io\"%s},\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\",\"names\":{\"plural\":\"gadgets\","
+	return td_asprintf("{\"apiVersion\":\"apiextensions.k8s.io/"
+			   "v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":"
+			   "\"gadgets.x.io\"%s},\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\",\"names\":{"
+			   "\"plural\":\"gadgets\","
 			   "\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"storage\":true," VERSION
 			   "},{\"name\":\"v2\",\"storage\":false," VERSION "}]}}",
 			   rv, spec, spec);
@@ -105,14 +112,17 @@ static void custom_resources_change_through_any_version(void **state)
 	td_auto_free char *crd = gadgets(N, "");
 	expect(h, "POST", CRDS, JSON, crd, 201, NULL, NULL);
 	expect(h, "POST", GADGETS("v1"), JSON,
-	       "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"},\"spec\":{\"n\":1}}", 201, NULL, NULL);
-	expect(h, "PATCH", GADGETS("v2") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, "apiVersion", "x.io/v2");
-	expect(h, "PATCH", GADGETS("v1") "/g", "application/json-patch+json", "[{\"op\":\"replace\",\"path\":\"/spec/n\",\"value\":2}]",
-	       200, "apiVersion", "x.io/v1");
+	       "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"},\"spec\":{\"n\":1}}", 201,
+	       NULL, NULL);
+	expect(h, "PATCH", GADGETS("v2") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, "apiVersion",
+	       "x.io/v2");
+	expect(h, "PATCH", GADGETS("v1") "/g", "application/json-patch+json",
+	       "[{\"op\":\"replace\",\"path\":\"/spec/n\",\"value\":2}]", 200, "apiVersion", "x.io/v1");
 	expect(h, "PATCH", GADGETS("v2") "/g?fieldManager=m&force=true", "application/apply-patch+yaml",
 	       "{apiVersion: x.io/v2, kind: Gadget, spec: {n: 3}}", 200, "apiVersion", "x.io/v2");
 	expect(h, "PATCH", GADGETS("v1") "/g/scale", MERGE, "{\"spec\":{\"replicas\":4}}", 200, "kind", "Scale");
-	td_auto_free char *n = field(h, GADGETS("v2") "/g", "spec.n"), *before = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
+	td_auto_free char *n = field(h, GADGETS("v2") "/g", "spec.n"),
+			  *before = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
 	assert_string_equal(n, "4");
 	// One that changes nothing writes nothing, in any version.
 	expect(h, "PATCH", GADGETS("v2") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL, NULL);
@@ -137,7 +147,8 @@ static void a_later_default_is_there_on_reads(void **state)
 	assert_string_equal(td_jstr_or(td_json_root(w.events[0]), "object.spec.color", ""), "blue");
 	watcher_stop(&w);
 	// It is not the next writer's, and no change of the object.
-	expect(h, "PATCH", GADGETS("v1") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"c\"}}}", 200, "spec.color", "blue");
+	expect(h, "PATCH", GADGETS("v1") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"c\"}}}", 200, "spec.color",
+	       "blue");
 	td_auto_free char *now = field(h, GADGETS("v1") "/g", "metadata.generation"),
 			  *managed = field(h, GADGETS("v1") "/g", "metadata.managedFields");
 	assert_string_equal(generation, now);
@@ -147,8 +158,9 @@ static void a_later_default_is_there_on_reads(void **state)
 static void conditions_of_others_stay_with_a_crd(void **state)
 {
 	struct harness *h = *state;
-	static const char mine[] = "{\"status\":{\"conditions\":[{\"type\":\"x.io/Reviewed\",\"status\":\"True\",\"reason\":\"Mine\","
-				   "\"message\":\"m\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
+	static const char mine[] =
+		"{\"status\":{\"conditions\":[{\"type\":\"x.io/Reviewed\",\"status\":\"True\",\"reason\":\"Mine\","
+		"\"message\":\"m\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
 	expect(h, "PATCH", CRDS "/gadgets.x.io/status", MERGE, mine, 200, NULL, NULL);
 	expect(h, "PATCH", CRDS "/gadgets.x.io", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL, NULL);
 	td_auto(td_json_unref) struct td_json *j = NULL;

@@ -28,11 +28,13 @@ static void load(const char *yaml, struct td_items *ret)
 
 // In the order of namespace and name, as the store lists them.
 static const char cluster_roles[] =
-	"{metadata: {name: all}, rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*']}, {verbs: ['*'], nonResourceURLs: "
+	"{metadata: {name: all}, rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*']}, {verbs: ['*'], "
+	"nonResourceURLs: "
 	"['*']}]}\n---\n"
 	"{metadata: {name: broken}}\n---\n"
 	"{metadata: {name: exec}, rules: [{verbs: [create], apiGroups: [''], resources: ['*/exec', pods/log]}]}\n---\n"
-	"{metadata: {name: named}, rules: [{verbs: [get, watch, list], apiGroups: [''], resources: [secrets], resourceNames: "
+	"{metadata: {name: named}, rules: [{verbs: [get, watch, list], apiGroups: [''], resources: [secrets], "
+	"resourceNames: "
 	"[mine]}]}\n---\n"
 	"{metadata: {name: paths}, rules: [{verbs: [get], nonResourceURLs: [/metrics, '/debug/*']}]}\n---\n"
 	"{metadata: {name: pods}, rules: [{verbs: [get, list], apiGroups: [''], resources: [pods]}]}\n";
@@ -44,17 +46,24 @@ static const char cluster_bindings[] =
 	"{metadata: {name: b2}, roleRef: {kind: ClusterRole, name: paths}, subjects: [{kind: User, name: eve}]}\n---\n"
 	"{metadata: {name: b3}, roleRef: {kind: ClusterRole, name: gone}, subjects: [{kind: User, name: mia}]}\n---\n"
 	"{metadata: {name: b4}, roleRef: {kind: ClusterRole, name: gone}, subjects: [{kind: User, name: mia}]}\n---\n"
-	"{metadata: {name: b5}, roleRef: {kind: ClusterRole, name: exec}, subjects: [{kind: ServiceAccount, name: bot, namespace: "
+	"{metadata: {name: b5}, roleRef: {kind: ClusterRole, name: exec}, subjects: [{kind: ServiceAccount, name: bot, "
+	"namespace: "
 	"b}]}\n---\n"
-	"{metadata: {name: b6}, roleRef: {kind: ClusterRole, name: all}, subjects: [{kind: ServiceAccount, name: bot}, {kind: Robot, name: "
+	"{metadata: {name: b6}, roleRef: {kind: ClusterRole, name: all}, subjects: [{kind: ServiceAccount, name: bot}, "
+	"{kind: Robot, name: "
 	"eve}]}\n";
-static const char space_bindings[] =
-	"{metadata: {name: r1, namespace: a}, roleRef: {kind: ClusterRole, name: pods}, subjects: [{kind: User, name: eve}]}\n---\n"
-	"{metadata: {name: r2, namespace: a}, roleRef: {kind: Role, name: jobs}, subjects: [{kind: ServiceAccount, name: bot}]}\n---\n"
-	"{metadata: {name: r3, namespace: a}, roleRef: {kind: Role, name: none}, subjects: [{kind: User, name: mia}]}\n---\n"
-	"{metadata: {name: r1, namespace: b}, roleRef: {kind: Role, name: jobs}, subjects: [{kind: User, name: eve}]}\n---\n"
-	"{metadata: {name: r2, namespace: b}, roleRef: {kind: ClusterRole, name: named}, subjects: [{kind: Group, name: people}]}\n---\n"
-	"{metadata: {name: r3, namespace: b}, roleRef: {kind: ClusterRole, name: all}, subjects: [{kind: User, name: boss}]}\n";
+static const char space_bindings[] = "{metadata: {name: r1, namespace: a}, roleRef: {kind: ClusterRole, name: pods}, "
+				     "subjects: [{kind: User, name: eve}]}\n---\n"
+				     "{metadata: {name: r2, namespace: a}, roleRef: {kind: Role, name: jobs}, "
+				     "subjects: [{kind: ServiceAccount, name: bot}]}\n---\n"
+				     "{metadata: {name: r3, namespace: a}, roleRef: {kind: Role, name: none}, "
+				     "subjects: [{kind: User, name: mia}]}\n---\n"
+				     "{metadata: {name: r1, namespace: b}, roleRef: {kind: Role, name: jobs}, "
+				     "subjects: [{kind: User, name: eve}]}\n---\n"
+				     "{metadata: {name: r2, namespace: b}, roleRef: {kind: ClusterRole, name: named}, "
+				     "subjects: [{kind: Group, name: people}]}\n---\n"
+				     "{metadata: {name: r3, namespace: b}, roleRef: {kind: ClusterRole, name: all}, "
+				     "subjects: [{kind: User, name: boss}]}\n";
 
 static struct td_rbac *state(void)
 {
@@ -154,7 +163,8 @@ static void test_decisions(void **unused)
 			snprintf(res, sizeof(res), "%s", slash);
 		}
 		if (td_rbac_allows(r, &a, NULL) != v[i].yes)
-			fail_msg("%s (%s) %s %s: want %s", v[i].user, v[i].groups, v[i].verb, v[i].what, v[i].yes ? "yes" : "no");
+			fail_msg("%s (%s) %s %s: want %s", v[i].user, v[i].groups, v[i].verb, v[i].what,
+				 v[i].yes ? "yes" : "no");
 	}
 }
 
@@ -163,16 +173,24 @@ static void test_reasons(void **unused)
 	(void)unused;
 	td_auto(td_rbac_unref) struct td_rbac *r = state();
 	const struct td_strv none = {0};
-	struct td_rbac_ask a = {
-		.user = "eve", .groups = &none, .verb = "list", .group = "", .resource = "pods", .sub = "", .name = "", .ns = "a"};
+	struct td_rbac_ask a = {.user = "eve",
+				.groups = &none,
+				.verb = "list",
+				.group = "",
+				.resource = "pods",
+				.sub = "",
+				.name = "",
+				.ns = "a"};
 	const struct {
 		const char *user, *ns, *why;
 	} v[] = {
 		{"eve", "a", "RBAC: allowed by RoleBinding \"r1/a\" of ClusterRole \"pods\" to User \"eve\""},
 		{"eve", "b", NULL},
-		{"mia", "b", "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"}, // once, though two bindings name it
+		{"mia", "b",
+		 "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"}, // once, though two bindings name it
 		{"mia", "a",
-		 "RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, role.rbac.authorization.k8s.io \"none\" not found]"},
+		 "RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, role.rbac.authorization.k8s.io "
+		 "\"none\" not found]"},
 	};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_free char *why = NULL;
@@ -205,33 +223,42 @@ static void test_covers(void **unused)
 		const char *owner, *wanted, *missing; // NULL: covered
 	} v[] = {
 		{"[]", "[]", NULL},
-		{"[{verbs: [get, list], apiGroups: [''], resources: [pods]}]", "[{verbs: [list], apiGroups: [''], resources: [pods]}]",
-		 NULL},
+		{"[{verbs: [get, list], apiGroups: [''], resources: [pods]}]",
+		 "[{verbs: [list], apiGroups: [''], resources: [pods]}]", NULL},
 		// several rules together
-		{"[{verbs: [get], apiGroups: [''], resources: [pods]}, {verbs: [list], apiGroups: [''], resources: [pods]}]",
+		{"[{verbs: [get], apiGroups: [''], resources: [pods]}, {verbs: [list], apiGroups: [''], resources: "
+		 "[pods]}]",
 		 "[{verbs: [get, list], apiGroups: [''], resources: [pods]}]", NULL},
 		{"[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]",
 		 "[{verbs: [get], apiGroups: [x], resources: [y/z], resourceNames: [n]}]", NULL},
-		{"[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]", "[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]", NULL},
-		{"[{verbs: [get], apiGroups: [''], resources: ['*/log']}]", "[{verbs: [get], apiGroups: [''], resources: [pods/log]}]",
-		 NULL},
+		{"[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]",
+		 "[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]", NULL},
+		{"[{verbs: [get], apiGroups: [''], resources: ['*/log']}]",
+		 "[{verbs: [get], apiGroups: [''], resources: [pods/log]}]", NULL},
 		{"[{verbs: [get], apiGroups: [''], resources: [pods]}]",
 		 "[{verbs: [get], apiGroups: [''], resources: [pods], resourceNames: [a]}]", NULL},
-		{"[{verbs: [get], nonResourceURLs: ['/a/*']}]", "[{verbs: [get], nonResourceURLs: [/a/b, '/a/b/*']}]", NULL},
+		{"[{verbs: [get], nonResourceURLs: ['/a/*']}]", "[{verbs: [get], nonResourceURLs: [/a/b, '/a/b/*']}]",
+		 NULL},
 		{"[]", "[{verbs: [get, list], apiGroups: [''], resources: [pods, jobs]}]",
-		 "{APIGroups:[\"\"], Resources:[\"jobs\"], Verbs:[\"get\" \"list\"]}\n{APIGroups:[\"\"], Resources:[\"pods\"], "
+		 "{APIGroups:[\"\"], Resources:[\"jobs\"], Verbs:[\"get\" \"list\"]}\n{APIGroups:[\"\"], "
+		 "Resources:[\"pods\"], "
 		 "Verbs:[\"get\" \"list\"]}"},
 		{"[{verbs: [get, list, create], apiGroups: ['', apps], resources: [pods]}]",
-		 "[{verbs: ['*'], apiGroups: [''], resources: [pods]}]", "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"*\"]}"},
+		 "[{verbs: ['*'], apiGroups: [''], resources: [pods]}]",
+		 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"*\"]}"},
 		{"[{verbs: [get], apiGroups: [''], resources: [pods], resourceNames: [a]}]",
-		 "[{verbs: [get], apiGroups: [''], resources: [pods]}]", "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}"},
+		 "[{verbs: [get], apiGroups: [''], resources: [pods]}]",
+		 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}"},
 		{"[{verbs: [get], apiGroups: [''], resources: [pods], resourceNames: [a]}]",
 		 "[{verbs: [get], apiGroups: [''], resources: [pods], resourceNames: [a, b]}]",
 		 "{APIGroups:[\"\"], Resources:[\"pods\"], ResourceNames:[\"b\"], Verbs:[\"get\"]}"},
-		{"[{verbs: [get], apiGroups: [''], resources: ['*/log']}]", "[{verbs: [get], apiGroups: [''], resources: [pods]}]",
+		{"[{verbs: [get], apiGroups: [''], resources: ['*/log']}]",
+		 "[{verbs: [get], apiGroups: [''], resources: [pods]}]",
 		 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}"},
-		{"[{verbs: [get], apiGroups: [''], resources: [pods]}]", "[{verbs: [get], apiGroups: [''], resources: ['*/log', '*']}]",
-		 "{APIGroups:[\"\"], Resources:[\"*\"], Verbs:[\"get\"]}\n{APIGroups:[\"\"], Resources:[\"*/log\"], Verbs:[\"get\"]}"},
+		{"[{verbs: [get], apiGroups: [''], resources: [pods]}]",
+		 "[{verbs: [get], apiGroups: [''], resources: ['*/log', '*']}]",
+		 "{APIGroups:[\"\"], Resources:[\"*\"], Verbs:[\"get\"]}\n{APIGroups:[\"\"], Resources:[\"*/log\"], "
+		 "Verbs:[\"get\"]}"},
 		{"[{verbs: ['*'], apiGroups: ['*'], resources: ['*']}]", "[{verbs: [get], nonResourceURLs: [/x]}]",
 		 "{NonResourceURLs:[\"/x\"], Verbs:[\"get\"]}"},
 		{"[{verbs: [get], nonResourceURLs: [/x]}]", "[{verbs: [get], nonResourceURLs: ['*']}]",
@@ -254,20 +281,21 @@ static void test_covers(void **unused)
 static char *user(const char *name, const char *group)
 {
 	static const char key[] = "0123456789abcdef0123456789abcdef";
-	td_auto_free char *claims =
-		td_asprintf("{\"sub\":\"%s\",\"groups\":[\"%s\"],\"exp\":%lld}", name, group, (long long)time(NULL) + 3600);
+	td_auto_free char *claims = td_asprintf("{\"sub\":\"%s\",\"groups\":[\"%s\"],\"exp\":%lld}", name, group,
+						(long long)time(NULL) + 3600);
 	return td_jwt_sign(key, sizeof(key) - 1, claims);
 }
 
-static void want(struct harness *h, int line, const char *as, const char *method, const char *path, const char *body, int status,
-		 const char *message)
+static void want(struct harness *h, int line, const char *as, const char *method, const char *path, const char *body,
+		 int status, const char *message)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	h->as = as;
 	int got = ask(h, method, path, !strcmp(method, "PATCH") ? MERGE : JSON, body, &j);
 	const char *m = td_jstr_or(td_json_root(j), "message", "");
 	if (got != status || (message && strcmp(m, message) != 0))
-		fail_msg("line %d: %s %s: %d %s; want %d %s", line, method, path, got, m, status, message ? message : "");
+		fail_msg("line %d: %s %s: %d %s; want %d %s", line, method, path, got, m, status,
+			 message ? message : "");
 	h->as = h->admin;
 }
 #define WANT(...) want(h, __LINE__, __VA_ARGS__)
@@ -293,10 +321,12 @@ static void test_seen_at_once(void **state)
 	const char *pods = "/api/v1/namespaces/default/pods";
 	td_auto_free char *eve = user("eve", "people");
 	WANT(eve, "GET", pods, NULL, 403,
-	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\"");
+	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace "
+	     "\"default\"");
 	for (int i = 0; i < 20; i++) { // every write counts for the very next request
 		WANT(h->admin, "POST", IN_NS "/rolebindings",
-		     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[{\"kind\":"
+		     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},"
+		     "\"subjects\":[{\"kind\":"
 		     "\"Group\",\"name\":\"people\"}]}",
 		     201, NULL);
 		WANT(eve, "GET", pods, NULL, 200, NULL);
@@ -311,11 +341,13 @@ static void test_seen_at_once(void **state)
 	WANT(eve, "GET", pods, NULL, 403, NULL);
 	// A role that is missing is said.
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"none\"},\"subjects\":[{\"kind\":\"User\",\"name\":"
+	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"none\"},\"subjects\":[{\"kind\":"
+	     "\"User\",\"name\":"
 	     "\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", pods, NULL, 403,
-	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace \"default\": RBAC: "
+	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace "
+	     "\"default\": RBAC: "
 	     "role.rbac.authorization.k8s.io \"none\" not found");
 	WANT(eve, "GET", "/metrics", NULL, 403, "forbidden: User \"eve\" cannot get path \"/metrics\"");
 	WANT(eve, "GET", "/apis", NULL, 200, NULL);
@@ -327,27 +359,34 @@ static void test_no_escalation(void **state)
 	struct harness *h = *state;
 	td_auto_free char *eve = user("eve", "people");
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"eve\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"admin\"},\"subjects\":[{\"kind\":\"User\","
+	     "{\"metadata\":{\"name\":\"eve\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"admin\"},\"subjects\":["
+	     "{\"kind\":\"User\","
 	     "\"name\":\"eve\"}]}",
 	     201, NULL);
 	// She may give away what she has …
 	WANT(eve, "POST", IN_NS "/roles",
-	     "{\"metadata\":{\"name\":\"ok\"},\"rules\":[{\"verbs\":[\"get\"],\"apiGroups\":[\"\"],\"resources\":[\"pods\"]}]}", 201, NULL);
+	     "{\"metadata\":{\"name\":\"ok\"},\"rules\":[{\"verbs\":[\"get\"],\"apiGroups\":[\"\"],\"resources\":["
+	     "\"pods\"]}]}",
+	     201, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"ok\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"ok\"},\"subjects\":[{\"kind\":\"User\",\"name\":"
+	     "{\"metadata\":{\"name\":\"ok\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"ok\"},\"subjects\":[{\"kind\":"
+	     "\"User\",\"name\":"
 	     "\"mia\"}]}",
 	     201, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"ok2\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[{\"kind\":\"User\","
+	     "{\"metadata\":{\"name\":\"ok2\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[{"
+	     "\"kind\":\"User\","
 	     "\"name\":\"mia\"}]}",
 	     201, NULL);
 	// … nothing else, however she writes it.
 	const char *nodes = "\"rules\":[{\"verbs\":[\"get\",\"list\"],\"apiGroups\":[\"\"],\"resources\":[\"nodes\"]}]";
-	td_auto_free char *role = td_asprintf("{\"metadata\":{\"name\":\"bad\"},%s}", nodes), *patch = td_asprintf("{%s}", nodes),
+	td_auto_free char *role = td_asprintf("{\"metadata\":{\"name\":\"bad\"},%s}", nodes),
+			  *patch = td_asprintf("{%s}", nodes),
 			  *put = td_asprintf("{\"metadata\":{\"name\":\"ok\"},%s}", nodes);
-	const char *tail = "is forbidden: user \"eve\" (groups=[\"people\" \"system:authenticated\"]) is attempting to grant RBAC "
-			   "permissions not currently held:\n"
-			   "{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\" \"list\"]}";
+	const char *tail =
+		"is forbidden: user \"eve\" (groups=[\"people\" \"system:authenticated\"]) is attempting to grant RBAC "
+		"permissions not currently held:\n"
+		"{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\" \"list\"]}";
 	td_auto_free char *bad = td_asprintf("roles.rbac.authorization.k8s.io \"bad\" %s", tail),
 			  *ok = td_asprintf("roles.rbac.authorization.k8s.io \"ok\" %s", tail);
 	WANT(eve, "POST", IN_NS "/roles", role, 403, bad);
@@ -356,36 +395,47 @@ static void test_no_escalation(void **state)
 	WANT(eve, "PATCH", IN_NS "/roles/ok", patch, 403, ok);
 	WANT(eve, "PATCH", IN_NS "/roles/ok", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},\"subjects\":[{\"kind\":"
+	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},"
+	     "\"subjects\":[{\"kind\":"
 	     "\"User\",\"name\":\"eve\"}]}",
 	     403,
-	     "rolebindings.rbac.authorization.k8s.io \"bad\" is forbidden: user \"eve\" (groups=[\"people\" \"system:authenticated\"]) is "
+	     "rolebindings.rbac.authorization.k8s.io \"bad\" is forbidden: user \"eve\" (groups=[\"people\" "
+	     "\"system:authenticated\"]) is "
 	     "attempting to grant RBAC permissions not currently held:\n"
 	     "{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}");
 	WANT(eve, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"later\"},\"subjects\":[{\"kind\":\"User\","
+	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"later\"},\"subjects\":[{"
+	     "\"kind\":\"User\","
 	     "\"name\":\"eve\"}]}",
 	     404, "rolebindings.rbac.authorization.k8s.io \"later\" not found");
 	WANT(eve, "POST", RBAC "/clusterrolebindings",
-	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[]}", 403, NULL);
+	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[]"
+	     "}",
+	     403, NULL);
 	// A binding to what she has, turned to more: the role cannot change, and a role that she may write cannot grow.
-	WANT(eve, "PATCH", IN_NS "/rolebindings/ok", "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 403, NULL);
-	WANT(h->admin, "PATCH", IN_NS "/rolebindings/ok", "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 422, NULL);
+	WANT(eve, "PATCH", IN_NS "/rolebindings/ok",
+	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 403, NULL);
+	WANT(h->admin, "PATCH", IN_NS "/rolebindings/ok",
+	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 422, NULL);
 	// With the verbs for it she may.
 	WANT(h->admin, "POST", IN_NS "/roles",
-	     "{\"metadata\":{\"name\":\"giver\"},\"rules\":[{\"verbs\":[\"bind\"],\"apiGroups\":[\"rbac.authorization.k8s.io\"],"
+	     "{\"metadata\":{\"name\":\"giver\"},\"rules\":[{\"verbs\":[\"bind\"],\"apiGroups\":[\"rbac.authorization."
+	     "k8s.io\"],"
 	     "\"resources\":[\"clusterroles\"],\"resourceNames\":[\"cluster-admin\"]},"
-	     "{\"verbs\":[\"escalate\"],\"apiGroups\":[\"rbac.authorization.k8s.io\"],\"resources\":[\"roles\"],\"resourceNames\":[\"ok\"]}"
+	     "{\"verbs\":[\"escalate\"],\"apiGroups\":[\"rbac.authorization.k8s.io\"],\"resources\":[\"roles\"],"
+	     "\"resourceNames\":[\"ok\"]}"
 	     "]}",
 	     201, NULL);
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"giver\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"giver\"},\"subjects\":[{\"kind\":\"User\","
+	     "{\"metadata\":{\"name\":\"giver\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"giver\"},\"subjects\":[{"
+	     "\"kind\":\"User\","
 	     "\"name\":\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "POST", IN_NS "/roles", role, 403, bad); // escalate only on "ok"
 	WANT(eve, "PATCH", IN_NS "/roles/ok", patch, 200, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"good\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},\"subjects\":[{\"kind\":"
+	     "{\"metadata\":{\"name\":\"good\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},"
+	     "\"subjects\":[{\"kind\":"
 	     "\"User\",\"name\":\"mia\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", "/api/v1/nodes", NULL, 403, NULL); // in her namespace only
@@ -400,11 +450,13 @@ static void test_ways_around(void **state)
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"mine\"}}", 201, NULL);
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"other\"}}", 201, NULL);
 	WANT(h->admin, "POST", IN_NS "/roles",
-	     "{\"metadata\":{\"name\":\"r\"},\"rules\":[{\"verbs\":[\"get\",\"list\",\"watch\",\"patch\",\"delete\",\"deletecollection\"],"
+	     "{\"metadata\":{\"name\":\"r\"},\"rules\":[{\"verbs\":[\"get\",\"list\",\"watch\",\"patch\",\"delete\","
+	     "\"deletecollection\"],"
 	     "\"apiGroups\":[\"\"],\"resources\":[\"secrets\"],\"resourceNames\":[\"mine\"]}]}",
 	     201, NULL);
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
-	     "{\"metadata\":{\"name\":\"r\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"r\"},\"subjects\":[{\"kind\":\"User\",\"name\":"
+	     "{\"metadata\":{\"name\":\"r\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"r\"},\"subjects\":[{\"kind\":"
+	     "\"User\",\"name\":"
 	     "\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets/mine", NULL, 200, NULL);
@@ -415,31 +467,37 @@ static void test_ways_around(void **state)
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 200, NULL);
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dother", NULL, 403, NULL);
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name!%3Dother", NULL, 403, NULL);
-	WANT(eve, "GET", "/api/v1/namespaces/default/secrets?fieldSelector=type%3DOpaque&fieldSelector=metadata.name%3Dmine", NULL, 403,
-	     NULL);
-	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403, NULL); // as the real one
+	WANT(eve, "GET",
+	     "/api/v1/namespaces/default/secrets?fieldSelector=type%3DOpaque&fieldSelector=metadata.name%3Dmine", NULL,
+	     403, NULL);
+	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403,
+	     NULL); // as the real one
 	WANT(eve, "PATCH", "/api/v1/namespaces/default/secrets/other", "{}", 403, NULL);
 	// A watch on the path of one object is a get of it, whatever the selector says.
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	h->as = eve;
 	assert_int_equal(ask(h, "GET",
-			     "/api/v1/namespaces/default/secrets/mine?watch=1&fieldSelector=metadata.namespace%3Ddefault&timeoutSeconds=1",
+			     "/api/v1/namespaces/default/secrets/"
+			     "mine?watch=1&fieldSelector=metadata.namespace%3Ddefault&timeoutSeconds=1",
 			     NULL, NULL, &j),
 			 200);
 	assert_string_equal(td_jstr_or(td_json_root(j), "metadata.name", ""), "mine");
 	// An apply that makes an object needs the right to create it.
 	td_auto(td_json_unref) struct td_json *k = NULL;
-	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x", "application/apply-patch+yaml",
+	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x",
+			     "application/apply-patch+yaml",
 			     "{apiVersion: v1, kind: Secret, metadata: {name: mine}, type: Opaque}", NULL),
 			 200);
 	h->as = h->admin;
 	assert_int_equal(ask(h, "DELETE", "/api/v1/namespaces/default/secrets/mine", NULL, NULL, NULL), 200);
 	h->as = eve;
-	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x", "application/apply-patch+yaml",
-			     "{apiVersion: v1, kind: Secret, metadata: {name: mine}}", &k),
+	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x",
+			     "application/apply-patch+yaml", "{apiVersion: v1, kind: Secret, metadata: {name: mine}}",
+			     &k),
 			 403);
 	assert_string_equal(td_jstr_or(td_json_root(k), "message", ""),
-			    "secrets \"mine\" is forbidden: User \"eve\" cannot create resource \"secrets\" in API group \"\" in the "
+			    "secrets \"mine\" is forbidden: User \"eve\" cannot create resource \"secrets\" in API "
+			    "group \"\" in the "
 			    "namespace \"default\"");
 	h->as = h->admin;
 }
@@ -453,8 +511,10 @@ static void test_no_second_definition(void **state)
 		const char *group, *plural, *note, *why;
 		int status;
 	} v[] = {
-		{"rbac.authorization.k8s.io", "clusterrolebindings", NULL, "protected groups must have approval annotation", 422},
-		{"rbac.authorization.k8s.io", "clusterrolebindings", "unapproved, a test", "the server itself has this resource", 422},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", NULL,
+		 "protected groups must have approval annotation", 422},
+		{"rbac.authorization.k8s.io", "clusterrolebindings", "unapproved, a test",
+		 "the server itself has this resource", 422},
 		{"rbac.authorization.k8s.io", "others", "because", "starting with", 422},
 		{"rbac.authorization.k8s.io", "others", "unapproved, a test", NULL, 201},
 		{"apps", "deployments", NULL, "the server itself has this resource", 422},
@@ -462,12 +522,14 @@ static void test_no_second_definition(void **state)
 	};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_free char *note =
-			v[i].note ? td_asprintf(",\"annotations\":{\"api-approved.kubernetes.io\":\"%s\"}", v[i].note) : td_strdup("");
-		td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"%s.%s\"%s},\"spec\":{\"group\":\"%s\",\"scope\":"
-						      "\"Cluster\",\"names\":{\"plural\":\"%s\",\"kind\":\"Evil\"},"
-						      "\"versions\":[{\"name\":\"v9\",\"served\":true,\"storage\":true,\"schema\":{"
-						      "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}",
-						      v[i].plural, v[i].group, note, v[i].group, v[i].plural);
+			v[i].note ? td_asprintf(",\"annotations\":{\"api-approved.kubernetes.io\":\"%s\"}", v[i].note)
+				  : td_strdup("");
+		td_auto_free char *body =
+			td_asprintf("{\"metadata\":{\"name\":\"%s.%s\"%s},\"spec\":{\"group\":\"%s\",\"scope\":"
+				    "\"Cluster\",\"names\":{\"plural\":\"%s\",\"kind\":\"Evil\"},"
+				    "\"versions\":[{\"name\":\"v9\",\"served\":true,\"storage\":true,\"schema\":{"
+				    "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}",
+				    v[i].plural, v[i].group, note, v[i].group, v[i].plural);
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		int status = ask(h, "POST", crds, JSON, body, &j);
 		const char *m = td_jstr_or(td_json_root(j), "message", "");

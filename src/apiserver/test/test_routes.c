@@ -10,10 +10,11 @@
 #include <cmocka.h>
 
 #define NS "/api/v1/namespaces/default"
-#define POD(name)                                                                                                                          \
-	"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"" name                                                           \
+#define POD(name)                                                                                                      \
+	"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"" name                                       \
 	"\"},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"debian:13\"}]}}"
-#define CM(name) "{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"" name "\"},\"data\":{\"a\":\"1\"}}"
+#define CM(name)                                                                                                       \
+	"{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"" name "\"},\"data\":{\"a\":\"1\"}}"
 
 static int setup(void **state)
 {
@@ -41,9 +42,11 @@ static void who_may(void **state)
 	expect(h, "GET", NS "/pods", NULL, NULL, 401, "reason", "Unauthorized");
 	h->as = h->nobody;
 	expect(h, "GET", NS "/secrets", NULL, NULL, 403, "message",
-	       "secrets is forbidden: User \"eve\" cannot list resource \"secrets\" in API group \"\" in the namespace \"default\"");
+	       "secrets is forbidden: User \"eve\" cannot list resource \"secrets\" in API group \"\" in the namespace "
+	       "\"default\"");
 	expect(h, "GET", "/api/v1/nodes", NULL, NULL, 403, "message",
-	       "nodes is forbidden: User \"eve\" cannot list resource \"nodes\" in API group \"\" at the cluster scope");
+	       "nodes is forbidden: User \"eve\" cannot list resource \"nodes\" in API group \"\" at the cluster "
+	       "scope");
 	expect(h, "GET", "/apis", NULL, NULL, 200, "kind", "APIGroupList");
 	h->as = h->admin;
 	expect(h, "GET", NS "/pods", NULL, NULL, 200, "kind", "PodList");
@@ -60,38 +63,46 @@ static void objects(void **state)
 	expect(h, "POST", NS "/configmaps", JSON, "{\"kind\":\"Secret\"}", 400, "reason", "BadRequest");
 	expect(h, "POST", NS "/configmaps", JSON, "{", 400, "reason", "BadRequest");
 	expect(h, "POST", NS "/configmaps", "text/plain", "x", 415, "reason", "UnsupportedMediaType");
-	expect(h, "POST", NS "/configmaps", "application/yaml", "metadata: {name: y}\ndata: {k: v}\n", 201, "data.k", "v");
-	expect(h, "POST", NS "/configmaps?fieldValidation=Strict", JSON, "{\"metadata\":{\"name\":\"s\"},\"bogus\":1}", 400, "message",
-	       "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"bogus\"");
+	expect(h, "POST", NS "/configmaps", "application/yaml", "metadata: {name: y}\ndata: {k: v}\n", 201, "data.k",
+	       "v");
+	expect(h, "POST", NS "/configmaps?fieldValidation=Strict", JSON, "{\"metadata\":{\"name\":\"s\"},\"bogus\":1}",
+	       400, "message",
+	       "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field "
+	       "\"bogus\"");
 	expect(h, "POST", NS "/configmaps?dryRun=All", JSON, CM("dry"), 201, "metadata.name", "dry");
 	expect(h, "GET", NS "/configmaps/dry", NULL, NULL, 404, "message", "configmaps \"dry\" not found");
 
 	td_auto_free char *rv = field(h, NS "/configmaps/a", "metadata.resourceVersion");
-	td_auto_free char *stale = td_asprintf("{\"metadata\":{\"name\":\"a\",\"resourceVersion\":%s},\"data\":{\"a\":\"2\"}}", rv);
+	td_auto_free char *stale =
+		td_asprintf("{\"metadata\":{\"name\":\"a\",\"resourceVersion\":%s},\"data\":{\"a\":\"2\"}}", rv);
 	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 200, "data.a", "2");
 	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 409, "message",
-	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest "
+	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your "
+	       "changes to the latest "
 	       "version and try again");
 	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1"); // without a version: unconditional
 	expect(h, "PUT", NS "/configmaps/a", JSON, "{\"metadata\":{\"name\":\"b\"}}", 400, "reason", "BadRequest");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"a\":null,\"b\":\"3\"}}", 200, "data.b", "3");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"uid\":\"other\"}}", 422, "reason", "Invalid");
-	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"resourceVersion\":\"1\"}}", 409, "reason", "Conflict");
-	expect(h, "PATCH", NS "/configmaps/a", "application/json-patch+json", "[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"x\"}]",
-	       422, "reason", "Invalid");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"resourceVersion\":\"1\"}}", 409, "reason",
+	       "Conflict");
+	expect(h, "PATCH", NS "/configmaps/a", "application/json-patch+json",
+	       "[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"x\"}]", 422, "reason", "Invalid");
 	// A patch that changes nothing writes nothing.
 	td_auto_free char *before = field(h, NS "/configmaps/a", "metadata.resourceVersion");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"b\":\"3\"}}", 200, NULL, NULL);
 	td_auto_free char *after = field(h, NS "/configmaps/a", "metadata.resourceVersion");
 	assert_string_equal(before, after);
 
-	expect(h, "DELETE", NS "/configmaps/a", JSON, "{\"preconditions\":{\"uid\":\"other\"}}", 409, "details.kind", "ConfigMap");
-	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
+	expect(h, "DELETE", NS "/configmaps/a", JSON, "{\"preconditions\":{\"uid\":\"other\"}}", 409, "details.kind",
+	       "ConfigMap");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL,
+	       NULL);
 	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap"); // held
 	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
 	assert_true(*ts);
-	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\",\"x.io/more\"]}}", 422, "reason",
-	       "Invalid");
+	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\",\"x.io/more\"]}}",
+	       422, "reason", "Invalid");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL);
 	expect(h, "GET", NS "/configmaps/a", NULL, NULL, 404, NULL, NULL);
 	expect(h, "DELETE", NS "/configmaps/y", NULL, NULL, 200, "status", "Success");
@@ -103,12 +114,13 @@ static void applying(void **state)
 	struct harness *h = *state;
 	h->as = h->admin;
 	const char *apply = "application/apply-patch+yaml";
-	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m1", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '1'}\n", 201, "data.a",
-	       "1");
-	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 409, "message",
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m1", apply,
+	       "apiVersion: v1\nkind: ConfigMap\ndata: {a: '1'}\n", 201, "data.a", "1");
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2", apply,
+	       "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 409, "message",
 	       "Apply failed with 1 conflict: conflict with \"m1\": .data.a");
-	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2&force=true", apply, "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 200,
-	       "data.a", "2");
+	expect(h, "PATCH", NS "/configmaps/ap?fieldManager=m2&force=true", apply,
+	       "apiVersion: v1\nkind: ConfigMap\ndata: {a: '2'}\n", 200, "data.a", "2");
 	expect(h, "PATCH", NS "/configmaps/ap", apply, "apiVersion: v1\nkind: ConfigMap\n", 422, NULL, NULL);
 }
 
@@ -120,7 +132,8 @@ static void scaling(void **state)
 #define SCALE(n) "apiVersion: autoscaling/v1\nkind: Scale\nspec: {replicas: " n "}\n"
 	const char *apply = "application/apply-patch+yaml";
 	expect(h, "PATCH", DS "/sc?fieldManager=m1", apply,
-	       "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: "
+	       "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3, selector: {matchLabels: {a: b}}, template: "
+	       "{metadata: {labels: "
 	       "{a: b}}, "
 	       "spec: {containers: [{name: c, image: i}]}}}\n",
 	       201, NULL, NULL);
@@ -130,12 +143,14 @@ static void scaling(void **state)
 	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc&force=true", apply, SCALE("5"), 200, "kind", "Scale");
 	expect(h, "GET", DS "/sc", NULL, NULL, 200, "metadata.managedFields.[0].subresource", "scale");
 	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, SCALE("-1"), 422, "details.kind", "Scale");
-	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: apps/v1\nkind: Deployment\n", 400, NULL, NULL);
-	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {bogus: 1}\n", 400, NULL,
+	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: apps/v1\nkind: Deployment\n", 400, NULL,
 	       NULL);
+	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply,
+	       "apiVersion: autoscaling/v1\nkind: Scale\nspec: {bogus: 1}\n", 400, NULL, NULL);
 	expect(h, "PATCH", DS "/sc/scale", "text/plain", "{}", 415, NULL, NULL);
 	expect(h, "PATCH", DS "/none/scale?fieldManager=sc", apply, SCALE("5"), 404, NULL, NULL);
-	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {}\n", 200, NULL, NULL);
+	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {}\n",
+	       200, NULL, NULL);
 	td_auto_free char *n = field(h, DS "/sc", "spec.replicas");
 	assert_string_equal(n, "0"); // given up by the only one who had it
 }
@@ -170,14 +185,16 @@ static void tolerations(void **state)
 	} all[] = {{"[]", 2},
 		   {"[{\"operator\":\"Exists\"}]", 1},
 		   {"[{\"operator\":\"Exists\",\"effect\":\"NoSchedule\"}]", 3},
-		   {"[{\"key\":\"node.kubernetes.io/not-ready\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":1}]",
+		   {"[{\"key\":\"node.kubernetes.io/"
+		    "not-ready\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":1}]",
 		    2}};
 	h->as = h->admin;
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto(td_json_unref) struct td_json *p = NULL;
-		td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"tol%zu\"},\"spec\":{\"tolerations\":%s,\"containers\":[{"
-						      "\"name\":\"c\",\"image\":\"i\"}]}}",
-						      i, all[i].given);
+		td_auto_free char *body =
+			td_asprintf("{\"metadata\":{\"name\":\"tol%zu\"},\"spec\":{\"tolerations\":%s,\"containers\":[{"
+				    "\"name\":\"c\",\"image\":\"i\"}]}}",
+				    i, all[i].given);
 		assert_int_equal(ask(h, "POST", NS "/pods", JSON, body, &p), 201);
 		yyjson_val *l = td_jget(td_json_root(p), "spec.tolerations");
 		assert_int_equal(yyjson_arr_size(l), all[i].n);
@@ -193,22 +210,26 @@ static void grants(void **state)
 	static const char grant[] = "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":\"{}\"}}}";
 	h->as = h->admin;
 	expect(h, "POST", NS "/pods", JSON,
-	       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulerName\":\"tandem\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}",
+	       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulerName\":\"tandem\",\"containers\":[{\"name\":\"c\","
+	       "\"image\":\"i\"}]}}",
 	       201, "status.phase", "Pending");
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 403, "reason", "Forbidden");
-	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/all-devices\":\"true\"}}}", 403, "reason",
-	       "Forbidden");
+	expect(h, "PATCH", NS "/pods/g", MERGE,
+	       "{\"metadata\":{\"annotations\":{\"tandem.dev/all-devices\":\"true\"}}}", 403, "reason", "Forbidden");
 	expect(h, "POST", "/apis/apps/v1/namespaces/default/deployments", JSON,
-	       "{\"metadata\":{\"name\":\"d\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{\"metadata\":{"
+	       "{\"metadata\":{\"name\":\"d\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{"
+	       "\"metadata\":{"
 	       "\"labels\":{\"a\":\"b\"},"
-	       "\"annotations\":{\"tandem.dev/all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
+	       "\"annotations\":{\"tandem.dev/"
+	       "all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
 	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden"); // no way round by the status
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);
 	h->as = h->admin; // what is there may stay, but not change
 	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}", 200, NULL, NULL);
-	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":null}}}", 403, NULL, NULL);
+	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":null}}}", 403,
+	       NULL, NULL);
 	expect(h, "POST", NS "/pods", JSON, POD("plain"), 201, NULL, NULL);
 	h->as = h->bridge; // a pod that Slurm did not place has no devices
 	expect(h, "PATCH", NS "/pods/plain", MERGE, grant, 403, NULL, NULL);
@@ -219,8 +240,8 @@ static void binding(void **state)
 {
 	struct harness *h = *state;
 	h->as = h->admin;
-#define BIND(name, uid, node)                                                                                                              \
-	"{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"" name "\",\"uid\":\"" uid                                   \
+#define BIND(name, uid, node)                                                                                          \
+	"{\"apiVersion\":\"v1\",\"kind\":\"Binding\",\"metadata\":{\"name\":\"" name "\",\"uid\":\"" uid               \
 	"\"},\"target\":{\"kind\":\"Node\",\"name\":\"" node "\"}}"
 	expect(h, "POST", NS "/pods", JSON, POD("b1"), 201, NULL, NULL);
 	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "other", "n0"), 409, "details.kind", "pods");
@@ -229,8 +250,9 @@ static void binding(void **state)
 	       "name in URL does not match name in Binding object");
 	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "", ""), 500, NULL, NULL);
 	expect(h, "POST", NS "/pods/b1/binding", JSON,
-	       "{\"metadata\":{\"name\":\"b1\",\"annotations\":{\"k\":\"v\"}},\"target\":{\"kind\":\"Node\",\"name\":\"n0\"}}", 201,
-	       "status", "Success");
+	       "{\"metadata\":{\"name\":\"b1\",\"annotations\":{\"k\":\"v\"}},\"target\":{\"kind\":\"Node\",\"name\":"
+	       "\"n0\"}}",
+	       201, "status", "Success");
 	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "spec.nodeName", "n0");
 	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "metadata.annotations.k", "v");
 	expect(h, "GET", NS "/pods/b1", NULL, NULL, 200, "status.conditions.[0].type", "PodScheduled");
@@ -251,7 +273,8 @@ static void binding(void **state)
 	expect(h, "GET", NS "/pods/b1", NULL, NULL, 404, NULL, NULL);
 	expect(h, "POST", NS "/pods", JSON, POD("b3"), 201, NULL, NULL);
 	expect(h, "GET", NS "/pods/b3/log", NULL, NULL, 204, NULL, NULL);
-	expect(h, "GET", NS "/pods/b3/log?container=zz", NULL, NULL, 400, "message", "container zz is not valid for pod b3");
+	expect(h, "GET", NS "/pods/b3/log?container=zz", NULL, NULL, 400, "message",
+	       "container zz is not valid for pod b3");
 	expect(h, "DELETE", NS "/pods/b3", NULL, NULL, 200, NULL, NULL);
 	expect(h, "GET", NS "/pods/b3", NULL, NULL, 404, NULL, NULL);
 	h->as = h->admin;
@@ -260,18 +283,20 @@ static void binding(void **state)
 static void budget_status(struct harness *h, const char *status)
 {
 	td_auto_free char *body = td_asprintf("{\"status\":%s}", status);
-	expect(h, "PATCH", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web/status", MERGE, body, 200, NULL, NULL);
+	expect(h, "PATCH", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web/status", MERGE, body, 200, NULL,
+	       NULL);
 }
 
 static void pod_of(struct harness *h, const char *name, const char *phase, bool ready)
 {
-	td_auto_free char *body =
-		td_asprintf("{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app\":\"web\"}},\"spec\":{\"containers\":[{\"name\":"
-			    "\"c\",\"image\":\"i\"}]}}",
-			    name);
+	td_auto_free char *body = td_asprintf(
+		"{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app\":\"web\"}},\"spec\":{\"containers\":[{\"name\":"
+		"\"c\",\"image\":\"i\"}]}}",
+		name);
 	td_auto_free char *path = td_asprintf(NS "/pods/%s/status", name);
-	td_auto_free char *status = td_asprintf("{\"status\":{\"phase\":\"%s\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
-						phase, ready ? "True" : "False");
+	td_auto_free char *status =
+		td_asprintf("{\"status\":{\"phase\":\"%s\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
+			    phase, ready ? "True" : "False");
 	expect(h, "POST", NS "/pods", JSON, body, 201, NULL, NULL);
 	expect(h, "PATCH", path, MERGE, status, 200, NULL, NULL);
 }
@@ -283,8 +308,8 @@ static void eviction(void **state)
 #define EVICT(name) "{\"apiVersion\":\"policy/v1\",\"kind\":\"Eviction\",\"metadata\":{\"name\":\"" name "\"}}"
 #define PDB(name) "/apis/policy/v1/namespaces/default/poddisruptionbudgets" name
 #define CAUSE "details.causes.[0].message"
-	static const char web[] =
-		"{\"metadata\":{\"name\":\"web\"},\"spec\":{\"minAvailable\":1,\"selector\":{\"matchLabels\":{\"app\":\"web\"}}}}";
+	static const char web[] = "{\"metadata\":{\"name\":\"web\"},\"spec\":{\"minAvailable\":1,\"selector\":{"
+				  "\"matchLabels\":{\"app\":\"web\"}}}}";
 	expect(h, "POST", PDB(""), JSON, web, 201, NULL, NULL);
 	td_auto_free char *zero = field(h, PDB("/web"), "status.disruptionsAllowed");
 	assert_string_equal(zero, "0");
@@ -298,22 +323,25 @@ static void eviction(void **state)
 	assert_int_equal(td_jint(td_json_root(j), "details.retryAfterSeconds", 0), 10);
 	assert_string_equal(td_jstr(td_json_root(j), "reason"), "TooManyRequests");
 	assert_string_equal(td_jstr(td_json_root(j), "details.causes.[0].reason"), "DisruptionBudget");
-	assert_string_equal(td_jstr(td_json_root(j), "message"), "Cannot evict pod as it would violate the pod's disruption budget.");
-	budget_status(h,
-		      "{\"observedGeneration\":1,\"disruptionsAllowed\":0,\"desiredHealthy\":6,\"currentHealthy\":6,\"expectedPods\":6}");
+	assert_string_equal(td_jstr(td_json_root(j), "message"),
+			    "Cannot evict pod as it would violate the pod's disruption budget.");
+	budget_status(h, "{\"observedGeneration\":1,\"disruptionsAllowed\":0,\"desiredHealthy\":6,\"currentHealthy\":6,"
+			 "\"expectedPods\":6}");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web needs 6 healthy pods and has 6 currently");
 	td_json_unref(j);
 	ask(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), &j);
 	assert_null(td_jget(td_json_root(j), "details.retryAfterSeconds"));
-	budget_status(h, "{\"conditions\":[{\"type\":\"DisruptionAllowed\",\"status\":\"False\",\"reason\":\"SyncFailed\",\"message\":\"no "
+	budget_status(h, "{\"conditions\":[{\"type\":\"DisruptionAllowed\",\"status\":\"False\",\"reason\":"
+			 "\"SyncFailed\",\"message\":\"no "
 			 "scale\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web does not allow evicting pods currently because it failed sync: no scale");
-	// One is allowed: a dry run takes nothing, the first takes it, the second is refused, with nothing but the status changed.
-	budget_status(h,
-		      "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{\"type\":\"DisruptionAllowed\","
-		      "\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
+	// One is allowed: a dry run takes nothing, the first takes it, the second is refused, with nothing but the
+	// status changed.
+	budget_status(h, "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{"
+			 "\"type\":\"DisruptionAllowed\","
+			 "\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction?dryRun=All", JSON, EVICT("e1"), 201, "status", "Success");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 201, "status", "Success");
 	expect(h, "GET", NS "/pods/e1", NULL, NULL, 404, NULL, NULL);
@@ -332,7 +360,8 @@ static void eviction(void **state)
 	expect(h, "POST", NS "/pods/e3/eviction", JSON, EVICT("e3"), 201, NULL, NULL);
 	pod_of(h, "e4", "Running", false);
 	budget_status(h, "{\"currentHealthy\":0}");
-	expect(h, "PATCH", PDB("/web"), MERGE, "{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}", 200, NULL, NULL);
+	expect(h, "PATCH", PDB("/web"), MERGE, "{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}", 200, NULL,
+	       NULL);
 	expect(h, "POST", NS "/pods/e4/eviction", JSON, EVICT("e4"), 201, NULL, NULL);
 	// Pods that run nowhere yet and pods that are done disrupt nobody.
 	pod_of(h, "e5", "Pending", false);
@@ -342,19 +371,21 @@ static void eviction(void **state)
 	// A version that is no longer the latest, and one that is.
 	pod_of(h, "e7", "Pending", false);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON,
-	       "{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":\"1\"}}}", 409, "reason",
-	       "Conflict");
+	       "{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":\"1\"}}}",
+	       409, "reason", "Conflict");
 	td_auto_free char *rv = field(h, NS "/pods/e7", "metadata.resourceVersion");
-	td_auto_free char *good =
-		td_asprintf("{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":%s}}}", rv);
+	td_auto_free char *good = td_asprintf(
+		"{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":%s}}}", rv);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON, good, 201, NULL, NULL);
 	// Two budgets of one pod.
-	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{}}}", 201, NULL, NULL);
+	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{}}}", 201, NULL,
+	       NULL);
 	pod_of(h, "e8", "Running", true);
 	expect(h, "POST", NS "/pods/e8/eviction", JSON, EVICT("e8"), 500, "message",
 	       "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.");
 	expect(h, "DELETE", NS "/pods/e8", NULL, NULL, 200, NULL, NULL);
-	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"minAvailable\":1,\"maxUnavailable\":1}}", 422,
+	expect(h, "POST", PDB(""), JSON,
+	       "{\"metadata\":{\"name\":\"b\"},\"spec\":{\"minAvailable\":1,\"maxUnavailable\":1}}", 422,
 	       "details.causes.[0].field", "spec");
 	expect(h, "DELETE", PDB(""), NULL, NULL, 200, NULL, NULL);
 }
@@ -366,23 +397,27 @@ static void namespaces(void **state)
 	expect(h, "POST", "/api/v1/namespaces", JSON, "{\"metadata\":{\"name\":\"t\"}}", 201, "status.phase", "Active");
 	expect(h, "POST", "/api/v1/namespaces/t/configmaps", JSON, CM("x"), 201, NULL, NULL);
 	expect(h, "DELETE", "/api/v1/namespaces/t", NULL, NULL, 200, "status.phase", "Terminating");
-	expect(h, "POST", "/api/v1/namespaces/t/configmaps", JSON, CM("y"), 403, "details.causes.[0].reason", "NamespaceTerminating");
-	expect(h, "PUT", "/api/v1/namespaces/t/finalize", JSON, "{\"metadata\":{\"name\":\"t\"},\"spec\":{\"finalizers\":[]}}", 200, NULL,
-	       NULL);
+	expect(h, "POST", "/api/v1/namespaces/t/configmaps", JSON, CM("y"), 403, "details.causes.[0].reason",
+	       "NamespaceTerminating");
+	expect(h, "PUT", "/api/v1/namespaces/t/finalize", JSON,
+	       "{\"metadata\":{\"name\":\"t\"},\"spec\":{\"finalizers\":[]}}", 200, NULL, NULL);
 	expect(h, "GET", "/api/v1/namespaces/t", NULL, NULL, 404, NULL, NULL);
 	expect(h, "DELETE", "/api/v1/namespaces/default", NULL, NULL, 403, NULL, NULL);
 }
 
-static const char crd[] =
-	"{\"apiVersion\":\"apiextensions.k8s.io/"
-	"v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"widgets.x.io\"},\"spec\":{\"group\":\"x.io\","
-	"\"scope\":\"Namespaced\",\"names\":{\"plural\":\"widgets\",\"kind\":\"Widget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
-	"\"storage\":true,"
-	"\"subresources\":{\"status\":{}},\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\",\"properties\":{\"spec\":{\"type\":"
-	"\"object\",\"properties\":"
-	"{\"n\":{\"type\":\"integer\",\"minimum\":1},\"color\":{\"type\":\"string\",\"default\":\"blue\"}}},\"status\":{\"type\":"
-	"\"object\","
-	"\"x-kubernetes-preserve-unknown-fields\":true}}}}}]}}";
+static const char crd[] = "{\"apiVersion\":\"apiextensions.k8s.io/"
+			  "v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"widgets.x.io\"},"
+			  "\"spec\":{\"group\":\"x.io\","
+			  "\"scope\":\"Namespaced\",\"names\":{\"plural\":\"widgets\",\"kind\":\"Widget\"},"
+			  "\"versions\":[{\"name\":\"v1\",\"served\":true,"
+			  "\"storage\":true,"
+			  "\"subresources\":{\"status\":{}},\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\","
+			  "\"properties\":{\"spec\":{\"type\":"
+			  "\"object\",\"properties\":"
+			  "{\"n\":{\"type\":\"integer\",\"minimum\":1},\"color\":{\"type\":\"string\",\"default\":"
+			  "\"blue\"}}},\"status\":{\"type\":"
+			  "\"object\","
+			  "\"x-kubernetes-preserve-unknown-fields\":true}}}}}]}}";
 
 static void custom(void **state)
 {
@@ -390,11 +425,12 @@ static void custom(void **state)
 	h->as = h->admin;
 #define W "/apis/x.io/v1/namespaces/default/widgets"
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
-	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, crd, 201, "status.conditions.[1].type",
-	       "Established");
+	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, crd, 201,
+	       "status.conditions.[1].type", "Established");
 	expect(h, "POST", W, JSON,
 	       "{\"apiVersion\":\"x.io/"
-	       "v1\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"w\"},\"spec\":{\"n\":1,\"junk\":2},\"status\":{\"a\":1}}",
+	       "v1\",\"kind\":\"Widget\",\"metadata\":{\"name\":\"w\"},\"spec\":{\"n\":1,\"junk\":2},\"status\":{\"a\":"
+	       "1}}",
 	       201, "spec.color", "blue");
 	td_auto_free char *junk = field(h, W "/w", "spec.junk"), *status = field(h, W "/w", "status");
 	assert_string_equal(junk, "");
@@ -406,27 +442,34 @@ static void custom(void **state)
 	assert_string_equal(n, "1");
 	assert_string_equal(gen, "1");
 	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
-	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 200, NULL, NULL);
+	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 200,
+	       NULL, NULL);
 	expect(h, "POST", W, JSON, "{\"metadata\":{\"name\":\"late\"}}", 405, NULL, NULL);
-	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL); // the last object lets the CRD go
-	expect(h, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 404, NULL, NULL);
+	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL,
+	       NULL); // the last object lets the CRD go
+	expect(h, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 404, NULL,
+	       NULL);
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
 }
 
-// Tandem's own kinds are in the table of kinds, but a server has them only when somebody applied their CRD, as a real one.
+// Tandem's own kinds are in the table of kinds, but a server has them only when somebody applied their CRD, as a real
+// one.
 static void own_kinds(void **state)
 {
 	struct harness *h = *state;
 	h->as = h->admin;
 	td_auto(td_json_unref) struct td_json *own = td_kind_crd("NodeSet");
 	td_auto_free char *text = td_json_text(td_json_root(own), NULL);
-	td_auto_free char *version = td_asprintf("/apis/tandem.dev/%s", td_jstr(td_json_root(own), "spec.versions.[0].name"));
+	td_auto_free char *version =
+		td_asprintf("/apis/tandem.dev/%s", td_jstr(td_json_root(own), "spec.versions.[0].name"));
 	td_auto_free char *list = td_asprintf("%s/namespaces/default/nodesets", version);
 	assert_int_equal(ask(h, "GET", list, NULL, NULL, NULL), 404);
 	assert_int_equal(ask(h, "GET", version, NULL, NULL, NULL), 404);
-	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, text, 201, "spec.names.kind", "NodeSet");
+	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, text, 201, "spec.names.kind",
+	       "NodeSet");
 	expect(h, "GET", list, NULL, NULL, 200, "kind", "NodeSetList");
-	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodesets.tandem.dev", NULL, NULL, 200, NULL, NULL);
+	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodesets.tandem.dev", NULL, NULL,
+	       200, NULL, NULL);
 	assert_int_equal(ask(h, "GET", list, NULL, NULL, NULL), 404);
 }
 
@@ -435,7 +478,8 @@ static void paging(void **state)
 	struct harness *h = *state;
 	h->as = h->admin;
 	for (int i = 0; i < 7; i++) {
-		td_auto_free char *b = td_asprintf("{\"metadata\":{\"name\":\"p%d\",\"labels\":{\"page\":\"yes\"}}}", i);
+		td_auto_free char *b =
+			td_asprintf("{\"metadata\":{\"name\":\"p%d\",\"labels\":{\"page\":\"yes\"}}}", i);
 		expect(h, "POST", NS "/configmaps", JSON, b, 201, NULL, NULL);
 	}
 	td_auto(td_json_unref) struct td_json *one = NULL, *two = NULL;
@@ -443,16 +487,19 @@ static void paging(void **state)
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(one), "items")), 4);
 	// What happens between two pages is not seen on the second.
 	expect(h, "DELETE", NS "/configmaps/p6", NULL, NULL, 200, NULL, NULL);
-	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"name\":\"p55\",\"labels\":{\"page\":\"yes\"}}}", 201, NULL, NULL);
+	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"name\":\"p55\",\"labels\":{\"page\":\"yes\"}}}",
+	       201, NULL, NULL);
 	td_auto_free char *next = td_asprintf(NS "/configmaps?labelSelector=page%%3Dyes&limit=4&continue=%s",
 					      td_jstr(td_json_root(one), "metadata.continue"));
 	assert_int_equal(ask(h, "GET", next, NULL, NULL, &two), 200);
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(two), "items")), 3);
 	assert_string_equal(td_jstr(td_json_root(two), "items.[2].metadata.name"), "p6");
-	assert_string_equal(td_jstr(td_json_root(two), "metadata.resourceVersion"), td_jstr(td_json_root(one), "metadata.resourceVersion"));
+	assert_string_equal(td_jstr(td_json_root(two), "metadata.resourceVersion"),
+			    td_jstr(td_json_root(one), "metadata.resourceVersion"));
 	expect(h, "GET", NS "/configmaps?continue=garbage", NULL, NULL, 400, NULL, NULL);
 	expect(h, "GET", NS "/configmaps?fieldSelector=spec.foo%3Dx", NULL, NULL, 400, NULL, NULL);
-	expect(h, "GET", NS "/configmaps?resourceVersion=999999", NULL, NULL, 504, "details.causes.[0].reason", "ResourceVersionTooLarge");
+	expect(h, "GET", NS "/configmaps?resourceVersion=999999", NULL, NULL, 504, "details.causes.[0].reason",
+	       "ResourceVersionTooLarge");
 	expect(h, "DELETE", NS "/configmaps?labelSelector=page", NULL, NULL, 200, NULL, NULL);
 }
 
@@ -470,7 +517,8 @@ static void as_the_real_one(void **state)
 	assert_non_null(first);
 	assert_null(td_jget(first, "kind")); // the list says it
 	assert_null(td_jget(first, "apiVersion"));
-	expect(h, "POST", MAPS, "application/merge-patch+json", "{\"metadata\":{\"name\":\"p\"}}", 415, "reason", "UnsupportedMediaType");
+	expect(h, "POST", MAPS, "application/merge-patch+json", "{\"metadata\":{\"name\":\"p\"}}", 415, "reason",
+	       "UnsupportedMediaType");
 	expect(h, "PUT", MAPS "/twice", JSON, "{\"metadata\":{}}", 400, "reason", "BadRequest");
 	expect(h, "PATCH", MAPS "/twice?force=true", MERGE, "{}", 422, "details.kind", "PatchOptions");
 	expect(h, "PATCH", MAPS "/twice", MERGE, "{\"data\":5}", 422, "details.causes.[0].field", "patch");
@@ -480,7 +528,8 @@ static void as_the_real_one(void **state)
 	expect(h, "DELETE", MAPS "/twice", JSON, "{\"dryRun\":[\"All\"]}", 200, "status", "Success");
 	expect(h, "GET", MAPS "/twice", NULL, NULL, 200, "data.a", "2");
 	expect(h, "GET", MAPS "?resourceVersionMatch=Exact", NULL, NULL, 422, "details.kind", "ListOptions");
-	expect(h, "GET", NS "/pods?fieldSelector=spec.none%3D1", NULL, NULL, 400, "message", "field label not supported: spec.none");
+	expect(h, "GET", NS "/pods?fieldSelector=spec.none%3D1", NULL, NULL, 400, "message",
+	       "field label not supported: spec.none");
 	expect(h, "POST", "/api", JSON, "{}", 405, "reason", "MethodNotAllowed");
 	expect(h, "GET", "/apis/apps/v9", NULL, NULL, 404, "reason", "NotFound");
 	// The write that lets an object go is answered with what was written.
@@ -491,20 +540,23 @@ static void as_the_real_one(void **state)
 	assert_null(td_jget(td_json_root(gone), "metadata.finalizers"));
 	expect(h, "GET", MAPS "/twice", NULL, NULL, 404, "reason", "NotFound");
 	// A Job without a word about its pods leaves them.
-	static const char job[] = "{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","
-				  "\"containers\":[{\"name\":\"c\","
-				  "\"image\":\"i\"}]}}}}";
+	static const char job[] =
+		"{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","
+		"\"containers\":[{\"name\":\"c\","
+		"\"image\":\"i\"}]}}}}";
 	expect(h, "POST", "/apis/batch/v1/namespaces/default/jobs", JSON, job, 201, "metadata.labels.job-name", "j");
-	expect(h, "DELETE", "/apis/batch/v1/namespaces/default/jobs/j", NULL, NULL, 200, "metadata.finalizers.[0]", "orphan");
+	expect(h, "DELETE", "/apis/batch/v1/namespaces/default/jobs/j", NULL, NULL, 200, "metadata.finalizers.[0]",
+	       "orphan");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(scaling),  cmocka_unit_test(health),          cmocka_unit_test(tolerations), cmocka_unit_test(who_may),
-		cmocka_unit_test(objects),  cmocka_unit_test(applying),        cmocka_unit_test(grants),      cmocka_unit_test(binding),
-		cmocka_unit_test(eviction), cmocka_unit_test(namespaces),      cmocka_unit_test(custom),      cmocka_unit_test(own_kinds),
-		cmocka_unit_test(paging),   cmocka_unit_test(as_the_real_one),
+		cmocka_unit_test(scaling),    cmocka_unit_test(health),          cmocka_unit_test(tolerations),
+		cmocka_unit_test(who_may),    cmocka_unit_test(objects),         cmocka_unit_test(applying),
+		cmocka_unit_test(grants),     cmocka_unit_test(binding),         cmocka_unit_test(eviction),
+		cmocka_unit_test(namespaces), cmocka_unit_test(custom),          cmocka_unit_test(own_kinds),
+		cmocka_unit_test(paging),     cmocka_unit_test(as_the_real_one),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -45,7 +45,8 @@ static struct td_store *open_store(size_t ring)
 	return s;
 }
 
-static int put(struct td_store *s, struct td_table *t, const char *ns, const char *name, uint64_t base, int value, struct td_item **ret)
+static int put(struct td_store *s, struct td_table *t, const char *ns, const char *name, uint64_t base, int value,
+	       struct td_item **ret)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
@@ -231,7 +232,8 @@ static void survives_reopen(void **state)
 	assert_int_equal(td_store_events(s, t, 1, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 5);
 	const char *names[] = {"gone", "a", "a", "gone", "c"};
-	const enum td_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED, TD_EVENT_ADDED};
+	const enum td_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED,
+					    TD_EVENT_ADDED};
 	const int befores[] = {-1, -1, 1, 0, -1};
 	for (size_t i = 0; i < n; i++) {
 		assert_string_equal(v[i].item->name, names[i]);
@@ -311,13 +313,18 @@ static void the_past_is_bounded(void **state)
 static void older_file(void **state)
 {
 	(void)state;
-	ask(path, "CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, crv INTEGER NOT NULL,"
+	ask(path, "CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, "
+		  "crv INTEGER NOT NULL,"
 		  " bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name)); "
-		  "CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, crv INTEGER NOT"
+		  "CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT "
+		  "NULL, crv INTEGER NOT"
 		  " NULL, bytes BLOB NOT NULL); "
-		  "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 9), ('floor', 0); "
-		  "INSERT INTO objects VALUES('/things','n','a',7,3,'{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"},\"value\":7}'); "
-		  "INSERT INTO tombstones VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
+		  "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 9), "
+		  "('floor', 0); "
+		  "INSERT INTO objects "
+		  "VALUES('/things','n','a',7,3,'{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"},\"value\":7}'); "
+		  "INSERT INTO tombstones "
+		  "VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
 		  "PRAGMA user_version=1;");
 	for (int i = 0; i < 2; i++) {
 		td_auto(td_store_close) struct td_store *s = open_store(0);
@@ -477,7 +484,8 @@ static void copy(const char *from, const char *to, size_t cut, size_t garble)
 	assert_int_equal(td_file_write(to, b.s, b.len - cut, 0600, NULL), 0);
 }
 
-// The files as kill -9 would leave them now, with `cut` bytes missing at the end of the log and one byte changed `garble` from its end.
+// The files as kill -9 would leave them now, with `cut` bytes missing at the end of the log and one byte changed
+// `garble` from its end.
 static char *crashed(size_t cut, size_t garble)
 {
 	static const char *const tails[] = {"", "-wal", "-mark"};
@@ -524,7 +532,8 @@ static void damaged_log(void **state)
 		assert_non_null(strstr(err.msg, "acknowledged writes are missing"));
 		assert_non_null(strstr(err.msg, "mv "));
 		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID); // asking again changes nothing
-		td_auto_free char *mark = td_asprintf("%s-mark", torn), *accepted = td_asprintf("%s-mark.accepted", torn);
+		td_auto_free char *mark = td_asprintf("%s-mark", torn),
+				  *accepted = td_asprintf("%s-mark.accepted", torn);
 		assert_int_equal(rename(mark, accepted), 0);
 		if (td_store_open(torn, 0, 0, &c, &err) < 0)
 			fail_msg("%s", err.msg);
@@ -590,7 +599,8 @@ static void event(struct td_store *s, const char *name, int64_t last_ms)
 	td_jm_str(d, o, "metadata.name", name);
 	td_jm_str(d, o, "metadata.namespace", "a");
 	td_jm_str(d, o, "lastTimestamp", td_time_format(last_ms, t));
-	const struct td_write w = {.table = td_store_table(s, "", "events"), .ns = "a", .name = name, .base = old ? old->rv : 0, .doc = d};
+	const struct td_write w = {
+		.table = td_store_table(s, "", "events"), .ns = "a", .name = name, .base = old ? old->rv : 0, .doc = d};
 	assert_int_equal(td_store_write(s, &w, NULL, NULL), 0);
 }
 

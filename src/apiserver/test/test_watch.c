@@ -33,7 +33,8 @@ static void put(struct harness *h, const char *name, const char *labels)
 
 static void relabel(struct harness *h, const char *name, const char *patch)
 {
-	td_auto_free char *p = td_asprintf(CMS "/%s", name), *b = td_asprintf("{\"metadata\":{\"labels\":{%s}}}", patch);
+	td_auto_free char *p = td_asprintf(CMS "/%s", name),
+			  *b = td_asprintf("{\"metadata\":{\"labels\":{%s}}}", patch);
 	assert_int_equal(ask(h, "PATCH", p, MERGE, b, NULL), 200);
 }
 
@@ -63,7 +64,8 @@ static void selections(void **state)
 	put(h, "out", "");
 	struct watcher w;
 	watcher_start(&w, h,
-		      CMS "?watch=1&labelSelector=a&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
+		      CMS "?watch=1&labelSelector=a&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"
+			  "allowWatchBookmarks=true");
 	assert_int_equal(watcher_wait(&w, 2), 2);
 	check(&w, 0, "ADDED", "in");
 	check(&w, 1, "BOOKMARK", "");
@@ -157,7 +159,8 @@ static void fan_out(void **state)
 			td_auto_free char *name = td_asprintf("f%d", k);
 			check(&w[i], (size_t)k, "ADDED", name);
 			long long v = 0;
-			assert_true(td_parse_i64(td_jstr(td_json_root(w[i].events[k]), "object.metadata.resourceVersion"), &v));
+			assert_true(td_parse_i64(
+				td_jstr(td_json_root(w[i].events[k]), "object.metadata.resourceVersion"), &v));
 			assert_true(v > last);
 			last = v;
 		}

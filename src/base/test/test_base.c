@@ -70,8 +70,12 @@ static void times_round_trip(void **s)
 	assert_int_equal(td_time_parse("2026-11-21T14:15:00.25+01:00", &ms), 0);
 	assert_int_equal(ms, 1795266900250);
 	assert_string_equal(td_time_format_micro(ms, buf), "2026-11-21T13:15:00.250000Z");
-	static const char *const bad[] = {
-		"", "2026", "2026-13-01T00:00:00Z", "2026-11-21T13:15:00", "2026-11-21T13:15:00Zx", "2026-11-21 13:15:00Z"};
+	static const char *const bad[] = {"",
+					  "2026",
+					  "2026-13-01T00:00:00Z",
+					  "2026-11-21T13:15:00",
+					  "2026-11-21T13:15:00Zx",
+					  "2026-11-21 13:15:00Z"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_time_parse(bad[i], &ms), -1);
 	assert_int_equal(ms, 1795266900250);
@@ -133,7 +137,8 @@ static void files_are_whole_or_absent(void **s)
 {
 	char dir[] = "/tmp/td-base-XXXXXX";
 	assert_non_null(mkdtemp(dir));
-	td_auto_free char *deep = td_asprintf("%s/a/b/c", dir), *f = td_asprintf("%s/x", deep), *link = td_asprintf("%s/a/link", dir);
+	td_auto_free char *deep = td_asprintf("%s/a/b/c", dir), *f = td_asprintf("%s/x", deep),
+			  *link = td_asprintf("%s/a/link", dir);
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);
 	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);

@@ -1,5 +1,5 @@
-// The knock port: stand-ins connect here and hold on (standin/wire.h). One epoll thread; a knock is a hint to look, the open connection is
-// the wait for the end. Losing a connection means nothing.
+// The knock port: stand-ins connect here and hold on (standin/wire.h). One epoll thread; a knock is a hint to look, the
+// open connection is the wait for the end. Losing a connection means nothing.
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/knocks/line.h"
 #include "bridge/scheduler/ask.h"
@@ -54,7 +54,8 @@ static int parse_addr(const char *s, struct sockaddr_storage *ret, socklen_t *re
 	char host[64];
 	const char *colon = strrchr(s, ':');
 	long long port;
-	if (!colon || (size_t)(colon - s) >= sizeof(host) || !td_parse_i64(colon + 1, &port) || port < 1 || port > 65535)
+	if (!colon || (size_t)(colon - s) >= sizeof(host) || !td_parse_i64(colon + 1, &port) || port < 1 ||
+	    port > 65535)
 		return td_fail(err, TD_INVALID, "--knock \"%s\" is not ADDR:PORT", s);
 	memcpy(host, s, (size_t)(colon - s));
 	host[colon - s] = '\0';
@@ -104,7 +105,8 @@ struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen_at, stru
 	k->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&k->lock, NULL);
 	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, k->listen_fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = NULL});
-	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, k->wake_fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = &k->wake_fd});
+	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, k->wake_fd,
+		  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &k->wake_fd});
 	return k;
 }
 
@@ -173,7 +175,8 @@ static void accept_all(struct td_knocks *k)
 			c->next->prev = c;
 		k->conns = c;
 		k->n++;
-		if (epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, fd, &(struct epoll_event){.events = EPOLLIN | EPOLLRDHUP, .data.ptr = c}) < 0)
+		if (epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, fd,
+			      &(struct epoll_event){.events = EPOLLIN | EPOLLRDHUP, .data.ptr = c}) < 0)
 			drop(k, c);
 	}
 }
@@ -214,7 +217,8 @@ static bool hello(struct td_knocks *k, struct conn *c, const struct td_knock_lin
 	pthread_mutex_unlock(&k->lock);
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, uid);
 	if (!a) {
-		// Before the first listing nothing is known; after it this is a job that nobody waits for: the listing ends it.
+		// Before the first listing nothing is known; after it this is a job that nobody waits for: the listing
+		// ends it.
 		if (atomic_load(&b->listed))
 			td_bridge_want_list(b, 1000);
 		return say(c, "run\n");
@@ -332,7 +336,8 @@ static void tick(struct td_knocks *k)
 int td_knocks_run(struct td_knocks *k, struct td_cancel *cancel, struct td_error *err)
 {
 	int tag = 0;
-	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, td_cancel_fd(cancel), &(struct epoll_event){.events = EPOLLIN, .data.ptr = &tag});
+	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, td_cancel_fd(cancel),
+		  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &tag});
 	int64_t ticked = td_now(k->b);
 	while (!td_cancelled(cancel)) {
 		struct epoll_event ev[64];

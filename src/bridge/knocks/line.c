@@ -24,8 +24,9 @@ static bool hello(const char *line, struct td_knock_line *l)
 {
 	char v[8], job[24];
 	long long id;
-	if (!field(line, "v", v, sizeof(v)) || strcmp(v, "1") != 0 || !field(line, "job", job, sizeof(job)) || !td_parse_i64(job, &id) ||
-	    id <= 0 || !field(line, "ask", l->uid, sizeof(l->uid)) || !field(line, "token", l->token, sizeof(l->token)))
+	if (!field(line, "v", v, sizeof(v)) || strcmp(v, "1") != 0 || !field(line, "job", job, sizeof(job)) ||
+	    !td_parse_i64(job, &id) || id <= 0 || !field(line, "ask", l->uid, sizeof(l->uid)) ||
+	    !field(line, "token", l->token, sizeof(l->token)))
 		return false;
 	l->job = id;
 	return true;

@@ -17,7 +17,8 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 		td_room_given(r->b, a, 0);
 	if (!r->l) {
 		td_run_again(r, 1000);
-		return td_run_show(r, "SlurmUnavailable", "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
+		return td_run_show(r, "SlurmUnavailable",
+				   "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
 	}
 	if (soon) {
 		td_run_again(r, a->retry_ms - now);
@@ -67,8 +68,8 @@ static int show_pending(struct td_run *r, struct td_error *err)
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
-			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s", (long long)a->job,
-				  a->user ? a->user : "?");
+			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s",
+				  (long long)a->job, a->user ? a->user : "?");
 		}
 		int64_t due = a->read_ms + td_pool_pending_ms(pending, none) - now;
 		if (due <= 0 && r->l) {
@@ -94,8 +95,9 @@ static int update_excluded(struct td_run *r, struct td_error *err)
 	if (!k || k == TD_CONFLICT || k == TD_NOT_FOUND)
 		return td_ask_read(r->b, r->s, r->l->slurm, r->a, r->c, err);
 	if (k == TD_INVALID) {
-		// The job excludes a node that was deleted since: slurmctld then takes no new list at all (2018), and the job goes on well
-		// with the old one. A node that the new list would exclude is caught before the bind.
+		// The job excludes a node that was deleted since: slurmctld then takes no new list at all (2018), and
+		// the job goes on well with the old one. A node that the new list would exclude is caught before the
+		// bind.
 		td_debug("%s: %s", r->a->key, e.msg);
 		td_ask_str(r->b->asks, &r->a->excluded, r->want.ask.excluded_nodes);
 		return 0;
@@ -115,8 +117,8 @@ static int refuse(struct td_run *r, struct td_error *err)
 	return td_run_show(r, "Refused", text, err);
 }
 
-// The pod's devices first: a kubelet that sees the pod before its claims are allocated does not start it, and one that has not as many
-// devices as it asks for fails it. *ret_bind: they are there.
+// The pod's devices first: a kubelet that sees the pod before its claims are allocated does not start it, and one that
+// has not as many devices as it asks for fails it. *ret_bind: they are there.
 static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -169,8 +171,8 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 	if (k || !bind)
 		return k;
 	if (a->queued_said)
-		td_record(r->b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s", (long long)a->job,
-			  a->nodes);
+		td_record(r->b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s",
+			  (long long)a->job, a->nodes);
 	k = td_run_bind(r, err);
 	if (k)
 		return k;

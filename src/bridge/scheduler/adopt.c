@@ -1,6 +1,7 @@
 // A complete listing of Slurm's jobs: at the start of leadership, after a gap, and after a submit whose reply was lost.
 //
-// What it gives: asks get their job, extras of one ask are ended, asks whose submit was in doubt learn that there is none.
+// What it gives: asks get their job, extras of one ask are ended, asks whose submit was in doubt learn that there is
+// none.
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -20,8 +21,8 @@ struct list {
 	size_t ours, all;
 };
 
-void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job, const char *uid,
-		  struct td_cancel *c)
+void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job,
+		  const char *uid, struct td_cancel *c)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_job struct td_slurm_job j = {0};
@@ -81,8 +82,9 @@ static int each(void *ctx, const struct td_slurm_job *j)
 	pthread_mutex_unlock(&b->asks->lock);
 	if (known && known != j->id) {
 		const struct td_pool_twin seen = {.job = j->id, .runs = td_ask_is(j->states) == TD_IS_RUNNING};
-		const struct td_pool_twin held = {
-			.job = known, .ended = !states || td_job_ended(states), .runs = td_ask_is(states) == TD_IS_RUNNING};
+		const struct td_pool_twin held = {.job = known,
+						  .ended = !states || td_job_ended(states),
+						  .runs = td_ask_is(states) == TD_IS_RUNNING};
 		if (!td_pool_twin_better(&seen, &held, granted)) {
 			add_extra(l, j->id, uid);
 			return 0;

@@ -1,7 +1,8 @@
 // The asks that the bridge knows: one per pod UID, with what was last seen of its stand-in job.
 //
-// Fields under "worker" are written by the worker that processes the ask's key, under the table's lock; that worker reads them without it.
-// Fields under "inbox" are written by anybody under the lock. An ask lives as long as a reference.
+// Fields under "worker" are written by the worker that processes the ask's key, under the table's lock; that worker
+// reads them without it. Fields under "inbox" are written by anybody under the lock. An ask lives as long as a
+// reference.
 #pragma once
 
 #include "bridge/bridge.h"
@@ -80,16 +81,17 @@ struct td_asks {
 struct td_asks *td_asks_new(void);
 struct td_asks *td_asks_free(struct td_asks *t);
 
-struct td_ask *td_ask_get(struct td_asks *t, const char *uid);                                    // a reference, or NULL
-struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key, bool *ret_new); // a reference; a "uid:" key is replaced
-bool td_asks_want_job(void *asks, int64_t job);                                                   // for td_slurm_view_sweep
-// What a poll said of a job, to every ask that holds its id (after a rollback there may be two): their keys go to ret. Absent: only when
-// that is new.
+struct td_ask *td_ask_get(struct td_asks *t, const char *uid); // a reference, or NULL
+struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key,
+			     bool *ret_new);    // a reference; a "uid:" key is replaced
+bool td_asks_want_job(void *asks, int64_t job); // for td_slurm_view_sweep
+// What a poll said of a job, to every ask that holds its id (after a rollback there may be two): their keys go to ret.
+// Absent: only when that is new.
 void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_strv *ret);
 void td_asks_gone(struct td_asks *t, int64_t job, struct td_strv *ret);
 struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job);                               // a reference, or NULL
 size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max); // references
-void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n);                   // references; caller frees the array
+void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n); // references; caller frees the array
 void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job);
 void td_ask_forget(struct td_asks *t, struct td_ask *a);
 struct td_ask *td_ask_unref(struct td_ask *a);
@@ -102,12 +104,12 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 // ---- adopt.c: one complete listing of Slurm's jobs ----
 int td_scheduler_list(struct td_bridge *b, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 // Ends a job that stands for this ask beside another one, after a fresh read.
-void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job, const char *uid,
-		  struct td_cancel *c);
+void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job,
+		  const char *uid, struct td_cancel *c);
 // ---- job.c: reading the job of an ask ----
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j);
-int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a, struct td_cancel *c,
-		struct td_error *err);
+int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a,
+		struct td_cancel *c, struct td_error *err);
 enum td_job_is td_ask_is(uint64_t states); // what they mean to the pool, the prolog aside
 // What the pool's decision needs. The grant's strings point into a.
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret);
@@ -115,32 +117,37 @@ void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td
 // Slurm could start it now and nobody waits before it; then the resources are reserved in our view (a->res_tag).
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		     const struct td_want *w);
-void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job);                // the reservation is this job's; 0: nobody's
-void td_room_where(struct td_bridge *b, int64_t job, const char *node);                // Slurm said where
-void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_error *e); // not again for the same state of the pool
+void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job); // the reservation is this job's; 0: nobody's
+void td_room_where(struct td_bridge *b, int64_t job, const char *node); // Slurm said where
+void td_room_refused(struct td_bridge *b, struct td_ask *a,
+		     const struct td_error *e); // not again for the same state of the pool
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----
 // The batch script of a stand-in. Caller frees.
 char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
 // ---- end.c ----
 // Any write to the pod makes a stale leader's Binding fail; this one says why. rv NULL: whatever it is.
-int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c, struct td_error *err);
+int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c,
+		       struct td_error *err);
 // ---- claims_write.c: ResourceClaims (docs/design/0011-dra.md) ----
 struct td_claims;
-int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *err); // makes their informers, where the API serves them
+int td_claims_watch(struct td_bridge *b, struct td_cancel *c,
+		    struct td_error *err); // makes their informers, where the API serves them
 // What the pod's claims ask for, as td_claims_read; nothing for a pod without claims.
 int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_claims *ret,
 		  struct td_error *err);
-long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod); // their devices, 0 when not known
-// Before the Binding: its claims hold exactly the devices of the grant, and are reserved for it. TD_THROTTLED: the node's devices are not
-// published now; TD_EXPIRED: decide again with what the watch tells; TD_NOT_FOUND, TD_INVALID: the grant cannot be used, err says why.
-int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, struct td_cancel *c,
-		       struct td_error *err);
+long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s,
+			 const struct td_object *pod); // their devices, 0 when not known
+// Before the Binding: its claims hold exactly the devices of the grant, and are reserved for it. TD_THROTTLED: the
+// node's devices are not published now; TD_EXPIRED: decide again with what the watch tells; TD_NOT_FOUND, TD_INVALID:
+// the grant cannot be used, err says why.
+int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
+		       struct td_cancel *c, struct td_error *err);
 // A waiting pod without a grant: what a grant before left in its claims is taken out. TD_EXPIRED as above.
 int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // ---- counted.c ----
-// Before the Binding of a pod whose devices are counted: its node's kubelet has as many as it asks for beside the other pods there, or it
-// would fail the pod. TD_THROTTLED: not now; TD_NOT_FOUND: not for a while, the grant is of no use.
+// Before the Binding of a pod whose devices are counted: its node's kubelet has as many as it asks for beside the other
+// pods there, or it would fail the pod. TD_THROTTLED: not now; TD_NOT_FOUND: not for a while, the grant is of no use.
 int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 			struct td_error *err);
 // ---- show.c ----

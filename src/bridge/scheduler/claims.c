@@ -20,7 +20,8 @@ bool td_claims_any(const yyjson_val *pod)
 	return yyjson_arr_size(td_jget(pod, "spec.resourceClaims")) > 0;
 }
 
-// ---- what a pod asks for --------------------------------------------------------------------------------------------------------------
+// ---- what a pod asks for
+// --------------------------------------------------------------------------------------------------------------
 struct reader {
 	const struct td_settings *s;
 	const char *settings_name;
@@ -36,41 +37,47 @@ static bool is_empty(yyjson_val *v)
 
 #define AT "ResourceClaim %s, spec.devices.requests[%zu]"
 
-static int read_request(struct reader *rd, const struct td_object *claim, yyjson_val *request, size_t at, struct td_claim_request *ret)
+static int read_request(struct reader *rd, const struct td_object *claim, yyjson_val *request, size_t at,
+			struct td_claim_request *ret)
 {
 	struct td_error *err = rd->err;
 	yyjson_val *x = td_jkey(request, "exactly");
 	if (!is_empty(td_jkey(request, "firstAvailable")))
 		return td_fail(err, TD_INVALID,
-			       AT ".firstAvailable: Slurm is asked for one kind of device only: write the first alternative as exactly",
+			       AT ".firstAvailable: Slurm is asked for one kind of device only: write the first "
+				  "alternative as exactly",
 			       claim->name, at);
 	const char *cls = td_jstr_or(x, "deviceClassName", "");
 	bool known = false;
 	for (size_t i = 0; i < rd->s->devices.n_classes; i++)
 		known |= !strcmp(rd->s->devices.classes[i], cls);
 	if (!known)
-		return td_fail(
-			err, TD_INVALID,
-			AT
-			".exactly.deviceClassName: \"%.80s\" is not among spec.devices[0].deviceClasses of %s: use one of those, or add it "
-			"there if it holds all devices of driver %s",
-			claim->name, at, cls, rd->settings_name, rd->s->devices.driver);
+		return td_fail(err, TD_INVALID,
+			       AT ".exactly.deviceClassName: \"%.80s\" is not among spec.devices[0].deviceClasses of "
+				  "%s: use one of those, or add it "
+				  "there if it holds all devices of driver %s",
+			       claim->name, at, cls, rd->settings_name, rd->s->devices.driver);
 	if (!is_empty(td_jkey(x, "selectors")))
 		return td_fail(err, TD_INVALID,
-			       AT ".exactly.selectors: Slurm chooses the devices and cannot read CEL: remove it and choose nodes by "
+			       AT ".exactly.selectors: Slurm chooses the devices and cannot read CEL: remove it and "
+				  "choose nodes by "
 				  "nodeSelector or by "
 				  "the annotation " TD_ANN_ASK_PREFIX "constraint",
 			       claim->name, at);
 	if (td_jbool(x, "adminAccess", false))
-		return td_fail(err, TD_INVALID, AT ".exactly.adminAccess: it would see devices of others: remove it", claim->name, at);
+		return td_fail(err, TD_INVALID, AT ".exactly.adminAccess: it would see devices of others: remove it",
+			       claim->name, at);
 	if (!td_streq(td_jstr_or(x, "allocationMode", "ExactCount"), "ExactCount"))
-		return td_fail(err, TD_INVALID, AT ".exactly.allocationMode: write ExactCount and the number of devices in count",
+		return td_fail(err, TD_INVALID,
+			       AT ".exactly.allocationMode: write ExactCount and the number of devices in count",
 			       claim->name, at);
 	if (!is_empty(td_jkey(x, "capacity")))
-		return td_fail(err, TD_INVALID, AT ".exactly.capacity: Slurm gives out whole devices: remove it", claim->name, at);
+		return td_fail(err, TD_INVALID, AT ".exactly.capacity: Slurm gives out whole devices: remove it",
+			       claim->name, at);
 	long long n = td_jint(x, "count", 1);
 	if (n < 1 || n > TD_DRA_DEVICES)
-		return td_fail(err, TD_INVALID, AT ".exactly.count: %lld is not a number from 1 to %d", claim->name, at, n, TD_DRA_DEVICES);
+		return td_fail(err, TD_INVALID, AT ".exactly.count: %lld is not a number from 1 to %d", claim->name, at,
+			       n, TD_DRA_DEVICES);
 	struct td_object *c = rd->from->cls(rd->from->ctx, cls);
 	if (!c)
 		return td_fail(err, TD_NOT_FOUND, "DeviceClass %s does not exist", cls);
@@ -84,14 +91,15 @@ static int read_claim(struct reader *rd, struct td_object *obj, struct td_claim 
 	ret->n = 0;
 	if (!is_empty(td_jget(obj->root, "spec.devices.constraints")))
 		return td_fail(rd->err, TD_INVALID,
-			       "ResourceClaim %s, spec.devices.constraints: Slurm chooses the devices and does not know them: remove it",
+			       "ResourceClaim %s, spec.devices.constraints: Slurm chooses the devices and does not "
+			       "know them: remove it",
 			       obj->name);
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(obj->root, "spec.devices.requests"), i, n, x) {
 		if (ret->n == TD_CLAIM_REQUESTS)
-			return td_fail(rd->err, TD_INVALID, "ResourceClaim %s, spec.devices.requests: more than %d", obj->name,
-				       TD_CLAIM_REQUESTS);
+			return td_fail(rd->err, TD_INVALID, "ResourceClaim %s, spec.devices.requests: more than %d",
+				       obj->name, TD_CLAIM_REQUESTS);
 		int r = read_request(rd, obj, x, i, &ret->req[ret->n]);
 		if (r)
 			return r;
@@ -116,8 +124,8 @@ static int name_of(struct reader *rd, yyjson_val *entry, bool *ret_template, con
 			return 0;
 		}
 	}
-	return td_fail(rd->err, TD_NOT_FOUND, "its ResourceClaim \"%s\" is not made yet from ResourceClaimTemplate %s", own,
-		       td_jstr_or(entry, "resourceClaimTemplateName", "?"));
+	return td_fail(rd->err, TD_NOT_FOUND, "its ResourceClaim \"%s\" is not made yet from ResourceClaimTemplate %s",
+		       own, td_jstr_or(entry, "resourceClaimTemplateName", "?"));
 }
 
 // The name of another pod that holds it; NULL: none.
@@ -133,7 +141,8 @@ static const char *held_by(const yyjson_val *claim, const char *uid)
 
 static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *ret)
 {
-	const char *ns = td_jstr_or(rd->pod, "metadata.namespace", ""), *uid = td_jstr_or(rd->pod, "metadata.uid", ""), *name;
+	const char *ns = td_jstr_or(rd->pod, "metadata.namespace", ""), *uid = td_jstr_or(rd->pod, "metadata.uid", ""),
+		   *name;
 	bool template;
 	int r = name_of(rd, entry, &template, &name);
 	if (r || !name)
@@ -145,17 +154,18 @@ static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *re
 		if (!strcmp(ret->v[i].obj->uid, obj->uid))
 			return 0; // under two names in the pod
 	if (template && !td_streq(td_jstr(td_object_owner(obj), "uid"), uid))
-		return td_fail(rd->err, TD_NOT_FOUND, "ResourceClaim %s/%s is not this pod's: it was made for another pod of that name", ns,
+		return td_fail(rd->err, TD_NOT_FOUND,
+			       "ResourceClaim %s/%s is not this pod's: it was made for another pod of that name", ns,
 			       name);
 	if (td_object_deleting(obj))
 		return td_fail(rd->err, TD_NOT_FOUND, "ResourceClaim %s/%s is being deleted", ns, name);
 	const char *holder = held_by(obj->root, uid);
 	if (holder)
-		return td_fail(
-			rd->err, TD_NOT_FOUND,
-			"ResourceClaim %s/%s is held by pod %s: a claim serves one pod at a time, so it waits until that pod has ended (to "
-			"run both at once name a resourceClaimTemplateName)",
-			ns, name, holder);
+		return td_fail(rd->err, TD_NOT_FOUND,
+			       "ResourceClaim %s/%s is held by pod %s: a claim serves one pod at a time, so it waits "
+			       "until that pod has ended (to "
+			       "run both at once name a resourceClaimTemplateName)",
+			       ns, name, holder);
 	if (ret->n == TD_CLAIMS)
 		return td_fail(rd->err, TD_INVALID, "spec.resourceClaims: more than %d", TD_CLAIMS);
 	r = read_claim(rd, obj, &ret->v[ret->n++]);
@@ -164,34 +174,36 @@ static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *re
 	return r;
 }
 
-int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, const struct td_claims_from *from,
-		   struct td_claims *ret, struct td_error *err)
+int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod,
+		   const struct td_claims_from *from, struct td_claims *ret, struct td_error *err)
 {
 	td_auto_claims struct td_claims c = {0};
 	struct reader rd = {s, settings_name, pod, from, err};
 	yyjson_val *x;
 	size_t i, n;
 	if (td_claims_any(pod) && !s->devices.dra)
-		return td_fail(err, TD_INVALID,
-			       "spec.resourceClaims: %s gives devices by their resource %s, not by claims: ask for that in "
-			       "resources.limits, or set "
-			       "spec.devices[0].source there to DRA",
-			       settings_name, s->devices.resource);
+		return td_fail(
+			err, TD_INVALID,
+			"spec.resourceClaims: %s gives devices by their resource %s, not by claims: ask for that in "
+			"resources.limits, or set "
+			"spec.devices[0].source there to DRA",
+			settings_name, s->devices.resource);
 	yyjson_arr_foreach (td_jget(pod, "spec.resourceClaims"), i, n, x) {
 		int r = read_entry(&rd, x, &c);
 		if (r)
 			return r;
 	}
 	if (c.count > TD_DRA_DEVICES)
-		return td_fail(err, TD_INVALID, "spec.resourceClaims: they ask for %lld devices, a node has at most %d", c.count,
-			       TD_DRA_DEVICES);
+		return td_fail(err, TD_INVALID, "spec.resourceClaims: they ask for %lld devices, a node has at most %d",
+			       c.count, TD_DRA_DEVICES);
 	*ret = c;
 	c.n = 0;
 	return 0;
 }
 
-// ---- what a grant means for them ------------------------------------------------------------------------------------------------------
-// "0-1,4" → indexes, none twice. False: it is no such list, or names more than there are.
+// ---- what a grant means for them
+// ------------------------------------------------------------------------------------------------------ "0-1,4" →
+// indexes, none twice. False: it is no such list, or names more than there are.
 static bool indexes(const char *s, size_t max, size_t *ret, size_t *ret_n)
 {
 	struct td_ranges r;
@@ -208,7 +220,8 @@ static bool indexes(const char *s, size_t max, size_t *ret, size_t *ret_n)
 	return true;
 }
 
-static void add_config(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *from, const char *source, const char *request)
+static void add_config(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *from, const char *source,
+		       const char *request)
 {
 	yyjson_val *x;
 	size_t i, n;
@@ -261,8 +274,9 @@ static struct td_json *status_of(const struct td_claim *c, const char *driver, c
 	return td_json_from_mut(root);
 }
 
-int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices, const char *node,
-		   const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS], struct td_error *err)
+int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices,
+		   const char *node, const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS],
+		   struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_free size_t *granted = td_calloc(TD_DRA_DEVICES + 1, sizeof(*granted));
@@ -272,7 +286,8 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 		return td_fail(err, TD_INVALID, "Slurm granted %s, and driver %s publishes %zu devices on node %s",
 			       devices ? devices : "nothing", s->devices.driver, on->n, node);
 	if ((long long)n < c->count)
-		return td_fail(err, TD_INVALID, "Slurm granted %zu devices, the pod's claims ask for %lld", n, c->count);
+		return td_fail(err, TD_INVALID, "Slurm granted %zu devices, the pod's claims ask for %lld", n,
+			       c->count);
 	for (size_t i = 0; i < c->n; i++) {
 		ret[i] = status_of(&c->v[i], s->devices.driver, pod, node, on, granted + used);
 		for (size_t k = 0; k < c->v[i].n; k++)
@@ -310,7 +325,8 @@ static bool same_devices(const yyjson_val *a, const yyjson_val *b)
 		return false;
 	for (size_t i = 0; i < yyjson_arr_size(x); i++)
 		for (size_t k = 0; k < TD_LEN(keys); k++)
-			if (!td_streq(td_jkey_str(yyjson_arr_get(x, i), keys[k]), td_jkey_str(yyjson_arr_get(y, i), keys[k])))
+			if (!td_streq(td_jkey_str(yyjson_arr_get(x, i), keys[k]),
+				      td_jkey_str(yyjson_arr_get(y, i), keys[k])))
 				return false;
 	return true;
 }

@@ -1,5 +1,5 @@
-// Exact devices on a real Kubernetes: a pod's ResourceClaims ask Slurm for devices, and the claims are allocated to what Slurm granted
-// (docs/design/0011-dra.md). Pure; claims_write.c carries it out.
+// Exact devices on a real Kubernetes: a pod's ResourceClaims ask Slurm for devices, and the claims are allocated to
+// what Slurm granted (docs/design/0011-dra.md). Pure; claims_write.c carries it out.
 #pragma once
 
 #include "bridge/settings.h"
@@ -32,27 +32,30 @@ struct td_claims_from { // where objects are looked up: a reference, or NULL
 };
 // Does the pod name claims at all?
 bool td_claims_any(const yyjson_val *pod);
-// What they ask for. TD_NOT_FOUND: not now; err says what is waited for (a claim that is still to be made, that another pod holds).
-// TD_INVALID: never; err names the field and the fix.
-int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, const struct td_claims_from *from,
-		   struct td_claims *ret, struct td_error *err);
+// What they ask for. TD_NOT_FOUND: not now; err says what is waited for (a claim that is still to be made, that another
+// pod holds). TD_INVALID: never; err names the field and the fix.
+int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod,
+		   const struct td_claims_from *from, struct td_claims *ret, struct td_error *err);
 
-// The status that each claim shall have, as a document {"allocation":…,"reservedFor":[…]} for claim i in ret[i]; the caller unrefs them.
-// devices: the grant, as td_devices_text; on: the node's devices by Slurm's indexes. TD_INVALID: the grant does not fit what is published.
-int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices, const char *node,
-		   const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS], struct td_error *err);
+// The status that each claim shall have, as a document {"allocation":…,"reservedFor":[…]} for claim i in ret[i]; the
+// caller unrefs them. devices: the grant, as td_devices_text; on: the node's devices by Slurm's indexes. TD_INVALID:
+// the grant does not fit what is published.
+int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices,
+		   const char *node, const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS],
+		   struct td_error *err);
 
 enum td_claim_do {
 	TD_CLAIM_DONE,
 	TD_CLAIM_FINALIZER, // so that the allocation ends with the pod and the claim cannot go before it
 	TD_CLAIM_ALLOCATE,  // allocation and reservedFor in one write
-	TD_CLAIM_CLEAR,     // both away in one write: they are of a grant that has ended. Only when the pod is surely unbound
+	TD_CLAIM_CLEAR,     // both away in one write: they are of a grant that has ended. Only when the pod is surely
+			    // unbound
 	TD_CLAIM_WAIT,      // another pod holds it, or it is being deleted: the grant is given back
 };
 struct td_claim_step {
 	enum td_claim_do what;
 	const char *why; // static
 };
-// The next write to one claim, from what it is now. want: from td_claims_plan; NULL: the pod has no grant. Found again after a crash at any
-// point: it looks at nothing but the claim.
+// The next write to one claim, from what it is now. want: from td_claims_plan; NULL: the pod has no grant. Found again
+// after a crash at any point: it looks at nothing but the claim.
 struct td_claim_step td_claim_next(const yyjson_val *claim, const char *pod_uid, const yyjson_val *want);

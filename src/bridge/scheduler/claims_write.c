@@ -1,6 +1,6 @@
-// ResourceClaims of a granted pod: written before its Binding, taken back when the grant ended before one. Every write carries the claim's
-// resourceVersion and uid, and what comes next is read from the claim itself (td_claim_next): after a crash or a lost reply it is done
-// again.
+// ResourceClaims of a granted pod: written before its Binding, taken back when the grant ended before one. Every write
+// carries the claim's resourceVersion and uid, and what comes next is read from the claim itself (td_claim_next): after
+// a crash or a lost reply it is done again.
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/claims.h"
 
@@ -28,11 +28,11 @@ int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct
 	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", b->o.ns, b->o.cluster);
 	const struct td_claims_from from = {get_claim, get_class, b};
 	if (s->devices.dra && !b->claims)
-		return td_fail(
-			err, TD_INVALID,
-			"spec.resourceClaims: this API server does not serve resource.k8s.io/v1 (Kubernetes 1.34 and newer do), which "
-			"spec.devices[0].source DRA of %s needs",
-			name);
+		return td_fail(err, TD_INVALID,
+			       "spec.resourceClaims: this API server does not serve resource.k8s.io/v1 (Kubernetes "
+			       "1.34 and newer do), which "
+			       "spec.devices[0].source DRA of %s needs",
+			       name);
 	return td_claims_read(s, name, pod->root, &from, ret, err);
 }
 
@@ -48,19 +48,20 @@ static void names(yyjson_mut_doc *d, const struct td_object *claim)
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", claim->rv);
 }
 
-static int add_finalizer(struct td_bridge *b, const struct td_object *claim, struct td_cancel *c, struct td_object **ret,
-			 struct td_error *err)
+static int add_finalizer(struct td_bridge *b, const struct td_object *claim, struct td_cancel *c,
+			 struct td_object **ret, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	names(d, claim);
 	td_jm_copyval(d, root, "metadata.finalizers", td_jget(claim->root, "metadata.finalizers"));
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, root, "metadata.finalizers"), TD_DRA_FINALIZER);
-	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, NULL, TD_PATCH_MERGE, root, c, ret, err);
+	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, NULL, TD_PATCH_MERGE, root, c, ret,
+			     err);
 }
 
-static int allocate(struct td_bridge *b, const struct td_object *claim, const yyjson_val *want, struct td_cancel *c, struct td_object **ret,
-		    struct td_error *err)
+static int allocate(struct td_bridge *b, const struct td_object *claim, const yyjson_val *want, struct td_cancel *c,
+		    struct td_object **ret, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -68,10 +69,12 @@ static int allocate(struct td_bridge *b, const struct td_object *claim, const yy
 	if (!td_jget(claim->root, "status.allocation")) // else it is this one already, and may not be written again
 		td_jm_copyval(d, root, "status.allocation", td_jkey(want, "allocation"));
 	td_jm_copyval(d, root, "status.reservedFor", td_jkey(want, "reservedFor"));
-	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c, ret, err);
+	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c,
+			     ret, err);
 }
 
-// Only of a pod that is surely not bound: read now, and from this read on no Binding of an older grant can succeed (its epoch is raised).
+// Only of a pod that is surely not bound: read now, and from this read on no Binding of an older grant can succeed (its
+// epoch is raised).
 static int clear(struct td_bridge *b, const struct td_object *pod, const struct td_object *claim, struct td_cancel *c,
 		 struct td_object **ret, struct td_error *err)
 {
@@ -83,21 +86,24 @@ static int clear(struct td_bridge *b, const struct td_object *pod, const struct 
 		return td_fail(err, TD_EXPIRED, "the pod is bound or going by now"); // the watch tells the rest
 	r = td_ask_raise_epoch(b, now, now->rv, c, err);
 	if (r)
-		return r == TD_CONFLICT || r == TD_UNCERTAIN ? td_fail(err, TD_EXPIRED, "the pod changed meanwhile") : r;
+		return r == TD_CONFLICT || r == TD_UNCERTAIN ? td_fail(err, TD_EXPIRED, "the pod changed meanwhile")
+							     : r;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	names(d, claim);
 	td_jm_set(d, root, "status.allocation", yyjson_mut_null(d));
 	td_jm_set(d, root, "status.reservedFor", yyjson_mut_null(d));
-	r = td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c, ret, err);
+	r = td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c, ret,
+			  err);
 	if (!r)
-		td_info("ResourceClaim %s/%s: devices of pod %s's ended grant taken back", claim->ns, claim->name, pod->name);
+		td_info("ResourceClaim %s/%s: devices of pod %s's ended grant taken back", claim->ns, claim->name,
+			pod->name);
 	return r;
 }
 
 // Brings one claim to `want` (NULL: to nothing).
-static int settle(struct td_bridge *b, const struct td_object *pod, struct td_object *claim, const yyjson_val *want, struct td_cancel *c,
-		  struct td_error *err)
+static int settle(struct td_bridge *b, const struct td_object *pod, struct td_object *claim, const yyjson_val *want,
+		  struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = td_object_ref(claim);
 	for (int i = 0; i < TRIES; i++) {
@@ -137,8 +143,8 @@ static int settle(struct td_bridge *b, const struct td_object *pod, struct td_ob
 	return td_fail(err, TD_TRANSIENT, "ResourceClaim %s/%s changes all the time", o->ns, o->name);
 }
 
-int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod, struct td_cancel *c,
-		       struct td_error *err)
+int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
+		       struct td_cancel *c, struct td_error *err)
 {
 	td_auto_claims struct td_claims l = {0};
 	td_auto_objects struct td_objects slices = {0};
@@ -174,7 +180,8 @@ int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct 
 	return 0;
 }
 
-// ---- caches ---------------------------------------------------------------------------------------------------------------------------
+// ---- caches
+// ---------------------------------------------------------------------------------------------------------------------------
 static void by_pod(const struct td_object *claim, struct td_strv *ret)
 {
 	yyjson_val *x;
@@ -219,7 +226,8 @@ int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *e
 	int r = td_dra_served(b->kube, &served, c, err);
 	if (r || !served) {
 		if (!r)
-			td_warn("SlurmCluster %s/%s: spec.devices[0].source is DRA, and this API server does not serve resource.k8s.io/v1: "
+			td_warn("SlurmCluster %s/%s: spec.devices[0].source is DRA, and this API server does not serve "
+				"resource.k8s.io/v1: "
 				"pods "
 				"with claims are refused",
 				b->o.ns, b->o.cluster);

@@ -1,6 +1,7 @@
-// Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own. Its device plugin chooses the devices of a
-// pod, Slurm's grant only says how many (docs/design/0011-dra.md). So a grant that the kubelet cannot honour now (a device is sick, the
-// plugin is being replaced) must not be bound: the kubelet would fail the pod for good.
+// Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own. Its device plugin
+// chooses the devices of a pod, Slurm's grant only says how many (docs/design/0011-dra.md). So a grant that the kubelet
+// cannot honour now (a device is sick, the plugin is being replaced) must not be bound: the kubelet would fail the pod
+// for good.
 #include "bridge/scheduler/ask.h"
 
 #include "api/quantity.h"
@@ -66,9 +67,9 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 	pthread_mutex_unlock(&b->asks->lock);
 	if (!r)
 		return 0;
-	return td_fail(
-		err, r,
-		"the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a device is sick, or its device "
-		"plugin does not run",
-		a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);
+	return td_fail(err, r,
+		       "the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a "
+		       "device is sick, or its device "
+		       "plugin does not run",
+		       a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);
 }

@@ -11,7 +11,8 @@ enum { DEFAULT_GRACE_S = 30 };
 static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_auto_free char *job = td_asprintf("%lld", (long long)a->job), *start = td_asprintf("%lld", (long long)a->start),
+	td_auto_free char *job = td_asprintf("%lld", (long long)a->job),
+			  *start = td_asprintf("%lld", (long long)a->start),
 			  *restarts = td_asprintf("%lld", (long long)a->restarts);
 	td_jm_key_str(d, o, TD_ANN_JOB, job);
 	td_jm_key_str(d, o, TD_ANN_START, start);
@@ -21,9 +22,9 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 	return o;
 }
 
-// May this version of the pod be bound? A fence (kube/fence.h) makes every Binding with an older version fail; a version that carries one
-// may be newer than what we know of the job, so the job is read after it. For whose job the fence was does not matter then: the next one
-// hides the last, and a comment that its owner forged can bring one about.
+// May this version of the pod be bound? A fence (kube/fence.h) makes every Binding with an older version fail; a
+// version that carries one may be newer than what we know of the job, so the job is read after it. For whose job the
+// fence was does not matter then: the next one hides the last, and a comment that its owner forged can bring one about.
 static int fence_passed(struct td_run *r, const struct td_object *pod, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -34,11 +35,16 @@ static int fence_passed(struct td_run *r, const struct td_object *pod, struct td
 		return 0;
 	bool own = td_fence_is(pod->root, a->job, a->start);
 	td_auto_free char *nodes = td_strdup(a->nodes), *devices = td_strdup(a->devices);
-	const struct td_grant had = {
-		.job = a->job, .ask = a->uid, .start = a->start, .restarts = a->restarts, .nodes = nodes, .devices = devices};
+	const struct td_grant had = {.job = a->job,
+				     .ask = a->uid,
+				     .start = a->start,
+				     .restarts = a->restarts,
+				     .nodes = nodes,
+				     .devices = devices};
 	if (!own) {
 		if (!r->l)
-			return td_fail(err, TD_TRANSIENT, "binding pod %s: whether its job still runs cannot be asked now", a->key);
+			return td_fail(err, TD_TRANSIENT,
+				       "binding pod %s: whether its job still runs cannot be asked now", a->key);
 		int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
 		if (k)
 			return k;
@@ -59,8 +65,8 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 	const struct td_object *pod = run->pod;
 	struct td_cancel *c = run->c;
 	if (!a->nodes || !*a->nodes || strpbrk(a->nodes, ",["))
-		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for", (long long)a->job,
-			       a->nodes ? a->nodes : "");
+		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for",
+			       (long long)a->job, a->nodes ? a->nodes : "");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *notes = grant_notes(d, a);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
@@ -77,9 +83,10 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 			atomic_fetch_add(&b->n_bound, 1);
 			td_bridge_measure_bound(b, a, pod);
 			a->bound_sent = true;
-			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job, a->devices);
-			td_record(b->recorder, pod, &td_pods, "Normal", "Bound", "bound to %s by Slurm job %lld, devices %s", a->nodes,
-				  (long long)a->job, a->devices);
+			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job,
+				a->devices);
+			td_record(b->recorder, pod, &td_pods, "Normal", "Bound",
+				  "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job, a->devices);
 			return 0;
 		}
 		if (r == TD_NOT_FOUND)
@@ -94,7 +101,8 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 		if (r)
 			return td_fail(err, r, "binding pod %s: %.400s", a->key, e.msg);
 		bool bound = td_jstr(fresh->root, "spec.nodeName"),
-		     epoch = td_streq(td_object_annotation(fresh, TD_ANN_EPOCH), td_object_annotation(pod, TD_ANN_EPOCH));
+		     epoch = td_streq(td_object_annotation(fresh, TD_ANN_EPOCH),
+				      td_object_annotation(pod, TD_ANN_EPOCH));
 		switch (td_pool_rebind(td_streq(fresh->uid, pod->uid), td_object_deleting(fresh), bound, epoch)) {
 		case TD_REBIND_AGAIN:
 			break;
@@ -110,7 +118,8 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 	}
 }
 
-int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c, struct td_error *err)
+int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c,
+		       struct td_error *err)
 {
 	long long epoch = 0;
 	const char *s = td_object_annotation(pod, TD_ANN_EPOCH);
@@ -236,7 +245,8 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 		return 0;
 	int64_t own = td_jint(pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
 	bool bound = td_jstr(pod->root, "spec.nodeName");
-	struct td_delete del = {.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
+	struct td_delete del = {
+		.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	int r;
@@ -246,7 +256,8 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 		r = td_kube_delete(b->kube, &td_pods, pod->ns, pod->name, &del, c, &e);
 		if (r != TD_CONFLICT || tries == 5)
 			break;
-		// It changed meanwhile. Is it still the grant that has ended? Another leader may have given it a new one.
+		// It changed meanwhile. Is it still the grant that has ended? Another leader may have given it a new
+		// one.
 		fresh = td_object_unref(fresh);
 		r = td_kube_get(b->kube, &td_pods, pod->ns, pod->name, c, &fresh, &e);
 		if (r)
@@ -265,7 +276,7 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 	if (r)
 		return 0;
 	atomic_fetch_add(&b->n_ended_pods, 1);
-	const char *words = a->know == TD_JOB_GONE                                     ? "Slurm does not know it any more"
+	const char *words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
 			    : td_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_job_end_words(a->states)
 			    : a->warned && a->preempt <= 0                             ? "its time limit is near"
 										       : why;

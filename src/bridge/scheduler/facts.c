@@ -78,7 +78,8 @@ static int want(struct td_run *r, struct td_error *err)
 		r->ever = where.fit == TD_FIT_SOME_DAY;
 		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, where.excluded);
 		// A native job beside it could get from Slurm the very device that the kubelet gave the pod (0011).
-		r->want.ask.exclusive_user = atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
+		r->want.ask.exclusive_user =
+			atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
 		if (!r->ever) {
 			// Nodes that are just coming or going are no reason to refuse.
 			pthread_mutex_lock(&r->b->lock);
@@ -185,10 +186,12 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
-	*pa = (struct td_pool_ask){.uid = a->uid, .pod = td_pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
+	*pa = (struct td_pool_ask){
+		.uid = a->uid, .pod = td_pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
 	if (r->pod) {
 		pa->has_grant = td_pod_grant(r->pod, &pa->grant);
-		pa->superseded = pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
+		pa->superseded =
+			pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
 	}
 	bool same_spec = true;
 	enum td_job_phase phase = a->know == TD_JOB_READ ? td_job_phase(a->states) : TD_PHASE_UNKNOWN;
@@ -206,10 +209,11 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 				same_spec = same_names(a->excluded ? a->excluded : "", r->want.ask.excluded_nodes);
 		} else if (runs && a->nodes) {
 			td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
-			pa->node_fits =
-				node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) && !td_streq(a->devices, "?");
+			pa->node_fits = node && td_bridge_pod_fits(td_jget(r->pod->root, "spec"), node->root, NULL) &&
+					!td_streq(a->devices, "?");
 			pa->fenced = td_fence_is(r->pod->root, a->job, a->start);
-			pa->short_of = !td_devices_cover(r->s, r->pod->root, td_ask_claimed(b, r->s, r->pod), a->devices);
+			pa->short_of =
+				!td_devices_cover(r->s, r->pod->root, td_ask_claimed(b, r->s, r->pod), a->devices);
 			pa->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
 		}
 	}

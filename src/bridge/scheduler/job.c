@@ -48,7 +48,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	td_ask_str(b->asks, &a->job_user, j->user);
 	td_ask_str(b->asks, &a->job_name, j->name);
 	td_ask_str(b->asks, &a->excluded, j->excluded_nodes);
-	if (j->n_nodes && phase != TD_PHASE_ENDED && phase != TD_PHASE_ENDING) { // an ended job's list of devices is empty
+	if (j->n_nodes && phase != TD_PHASE_ENDED &&
+	    phase != TD_PHASE_ENDING) { // an ended job's list of devices is empty
 		td_ask_str(b->asks, &a->nodes, j->nodes_text);
 		td_ask_str(b->asks, &a->devices, devices);
 		td_ask_str(b->asks, &a->cpus, cpus);
@@ -62,8 +63,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	td_slurm_view_watch(b->view, j->id, j->states);
 }
 
-int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a, struct td_cancel *c,
-		struct td_error *err)
+int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a,
+		struct td_cancel *c, struct td_error *err)
 {
 	td_auto_job struct td_slurm_job j = {0};
 	struct td_error e = TD_ERROR_INIT;
@@ -87,9 +88,10 @@ int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slur
 enum td_job_is td_ask_is(uint64_t states)
 {
 	static const enum td_job_is is[] = {
-		[TD_PHASE_UNKNOWN] = TD_IS_UNKNOWN, [TD_PHASE_WAITING] = TD_IS_PENDING, [TD_PHASE_STARTING] = TD_IS_STARTING,
-		[TD_PHASE_RUNNING] = TD_IS_RUNNING, [TD_PHASE_LOST] = TD_IS_LOST,       [TD_PHASE_ENDING] = TD_IS_ENDED,
-		[TD_PHASE_ENDED] = TD_IS_ENDED,     [TD_PHASE_FLAG] = TD_IS_UNKNOWN,
+		[TD_PHASE_UNKNOWN] = TD_IS_UNKNOWN,   [TD_PHASE_WAITING] = TD_IS_PENDING,
+		[TD_PHASE_STARTING] = TD_IS_STARTING, [TD_PHASE_RUNNING] = TD_IS_RUNNING,
+		[TD_PHASE_LOST] = TD_IS_LOST,         [TD_PHASE_ENDING] = TD_IS_ENDED,
+		[TD_PHASE_ENDED] = TD_IS_ENDED,       [TD_PHASE_FLAG] = TD_IS_UNKNOWN,
 	};
 	return is[td_job_phase(states)];
 }
@@ -102,7 +104,8 @@ void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td
 	*ret = (struct td_pool_job){
 		.know = a->know,
 		.is = is,
-		// A comment may be chosen by anybody: while the admin comment is not set, the owner must be the one that we submit as.
+		// A comment may be chosen by anybody: while the admin comment is not set, the owner must be the one
+		// that we submit as.
 		.ours = a->named && (a->admin_set || !a->user || td_streq(a->user, a->job_user)),
 		.cancelled = a->states & TD_JOB(CANCELLED),
 		.started = a->started,

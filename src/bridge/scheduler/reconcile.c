@@ -109,8 +109,8 @@ static int run_ask(struct td_run *r, struct td_error *err)
 }
 
 // A job of ours without a pod in the cache: gone only when a list that was asked for now says so.
-static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret, struct td_cancel *c,
-		  struct td_error *err)
+static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret,
+		  struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(b->pods, "uid", uid, &l);
@@ -184,7 +184,8 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	for (size_t i = 0; i < n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		bool its = pod && !strcmp(pod->uid, asks[i]->uid);
-		struct td_run run = {.b = b, .s = s, .l = l, .a = asks[i], .pod = its ? pod : NULL, .again_ms = again_ms, .c = c};
+		struct td_run run = {
+			.b = b, .s = s, .l = l, .a = asks[i], .pod = its ? pod : NULL, .again_ms = again_ms, .c = c};
 		int k = run_ask(&run, &e);
 		td_want_done(&run.want);
 		if (asks[i]->res_tag)

@@ -1,7 +1,8 @@
-// The fast path's view of free room: Slurm's nodes as last seen, what we were given since, and whether somebody waits before us.
+// The fast path's view of free room: Slurm's nodes as last seen, what we were given since, and whether somebody waits
+// before us.
 //
-// All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and the way through the queue, so that a guess is made only
-// when the view says yes, and never twice for the same state of the pool (docs/protocols.md 1.3).
+// All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and the way through the queue, so that a
+// guess is made only when the view says yes, and never twice for the same state of the pool (docs/protocols.md 1.3).
 #include "bridge/scheduler/ask.h"
 
 #include <string.h>
@@ -15,7 +16,8 @@ static int find(const struct td_pool_node *v, size_t n, const char *name)
 }
 
 // v: used_* as the snapshot says; what was given since then is added. Reservations that the snapshot shows already go.
-static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v, const struct td_want *w)
+static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v,
+			const struct td_want *w)
 {
 	size_t n = snap->nodes.n, n_given = 0;
 	td_auto_free struct td_pool_want *held = td_calloc(n ? n : 1, sizeof(*held));
@@ -37,7 +39,8 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 			continue;
 		}
 		struct td_pool_given *g = &given[n_given++];
-		*g = (struct td_pool_given){.want = {.cpus = r->cpus, .memory_mb = r->memory_mb}, .node = find(v, n, r->node)};
+		*g = (struct td_pool_given){.want = {.cpus = r->cpus, .memory_mb = r->memory_mb},
+					    .node = find(v, n, r->node)};
 		for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)
 			for (int m = 0; m < TD_POOL_KINDS && r->kinds[m][0]; m++)
 				if (!strcmp(w->kinds[k], r->kinds[m]))
@@ -54,7 +57,8 @@ static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want
 		t->res = td_realloc(t->res, t->cap_res * sizeof(*t->res));
 	}
 	struct td_reservation *r = &t->res[t->n_res++];
-	*r = (struct td_reservation){.at_ms = now, .cpus = w->pool.cpus, .memory_mb = w->pool.memory_mb, .job = --t->res_tag};
+	*r = (struct td_reservation){
+		.at_ms = now, .cpus = w->pool.cpus, .memory_mb = w->pool.memory_mb, .job = --t->res_tag};
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++) {
 		r->gres[k] = w->pool.gres[k];
 		snprintf(r->kinds[k], sizeof(r->kinds[k]), "%s", w->kinds[k]);

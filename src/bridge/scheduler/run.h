@@ -1,4 +1,5 @@
-// One pass over one ask, as its files hand it on: reconcile.c leads (facts, decision, deed, again), facts.c finds out, act.c does.
+// One pass over one ask, as its files hand it on: reconcile.c leads (facts, decision, deed, again), facts.c finds out,
+// act.c does.
 #pragma once
 
 #include "bridge/scheduler/ask.h"
@@ -23,11 +24,13 @@ struct td_run { // everything but want is the caller's
 };
 void td_run_again(struct td_run *r, int64_t ms); // at the latest; the soonest counts
 enum td_pod_state td_pod_state(const struct td_object *pod);
-bool td_pod_grant(const struct td_object *pod, struct td_grant *ret); // the grant that the pod carries, pointing into it; false: none
+bool td_pod_grant(const struct td_object *pod,
+		  struct td_grant *ret); // the grant that the pod carries, pointing into it; false: none
 // Reads the job when something says that it may have changed. *ret_wait: not yet.
 int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err);
-// Everything that the decision needs, pointing into the ask and the pod; on the way a waiting pod's claims lose what an ended grant left in
-// them. TD_NOT_FOUND: something is waited for, err says what. TD_EXPIRED: decide again with what the watch tells.
+// Everything that the decision needs, pointing into the ask and the pod; on the way a waiting pod's claims lose what an
+// ended grant left in them. TD_NOT_FOUND: something is waited for, err says what. TD_EXPIRED: decide again with what
+// the watch tells.
 int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
 // ---- submit.c ----
 // Where a pod may run, and whether it ever could.
@@ -43,7 +46,8 @@ int td_run_submit(struct td_run *r, bool immediate, struct td_error *err);
 void td_run_mark(const struct td_run *r); // puts our mark (admin_comment) on its job unless it is there
 // ---- end.c ----
 int td_run_bind(struct td_run *r, struct td_error *err);
-int td_run_end_job(struct td_run *r, int64_t *ret_wait_ms, struct td_error *err); // 0: the job has ended, or it is decided again
+int td_run_end_job(struct td_run *r, int64_t *ret_wait_ms,
+		   struct td_error *err); // 0: the job has ended, or it is decided again
 int td_run_end_pod(struct td_run *r, const char *why, struct td_error *err);
 // ---- show.c: condition PodScheduled=False ----
 int td_run_show(struct td_run *r, const char *reason, const char *text, struct td_error *err);

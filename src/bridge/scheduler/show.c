@@ -18,9 +18,11 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 		td_buf_printf(&b, ": %s (%s).", words, r);
 	else
 		td_buf_printf(&b, ": %s.", r);
-	if (a->expect > now_s && a->expect - now_s < FAR_S) { // an endless job before it puts the start a year away: no expectation
+	if (a->expect > now_s &&
+	    a->expect - now_s < FAR_S) { // an endless job before it puts the start a year away: no expectation
 		char t[TD_TIME_LEN];
-		td_buf_printf(&b, " Slurm expects to start it at %s.", td_time_format((a->expect + 59) / 60 * 60 * 1000, t));
+		td_buf_printf(&b, " Slurm expects to start it at %s.",
+			      td_time_format((a->expect + 59) / 60 * 60 * 1000, t));
 	}
 	return td_buf_take(&b);
 }
@@ -42,10 +44,12 @@ int td_run_show(struct td_run *r, const char *reason, const char *text, struct t
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
-	const struct td_condition_want w = {.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
+	const struct td_condition_want w = {
+		.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_condition_add(d, list, td_jget(pod->root, "status.conditions"), &w, td_real_ms(b->clock));
-	int k = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_STRATEGIC, root, r->c, NULL, err);
+	int k = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_STRATEGIC, root, r->c, NULL,
+			      err);
 	if (k == TD_NOT_FOUND || k == TD_CONFLICT) // gone, or another pod of that name: the watch tells
 		return 0;
 	if (k)

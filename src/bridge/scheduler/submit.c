@@ -68,7 +68,8 @@ int td_run_where(const struct td_run *r, struct td_where *ret, struct td_error *
 	return 0;
 }
 
-// ---- submit -----------------------------------------------------------------------------------------------------------------
+// ---- submit
+// -----------------------------------------------------------------------------------------------------------------
 void td_knock_token(const struct td_link *l, const char *uid, char ret[33])
 {
 	char hex[65];
@@ -83,11 +84,12 @@ char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const c
 	td_auto_free char *name = NULL;
 	if (o->knock_name)
 		name = td_asprintf("export " TD_WIRE_NAME_ENV "=%s%s\n", o->knock_name, strrchr(o->knock, ':'));
-	return td_asprintf("#!/bin/sh\n%sexec " TD_WIRE_BINARY " run --knock %s --ask %s --token %s\n", name ? name : "", o->knock, uid,
-			   token);
+	return td_asprintf("#!/bin/sh\n%sexec " TD_WIRE_BINARY " run --knock %s --ask %s --token %s\n",
+			   name ? name : "", o->knock, uid, token);
 }
 
-static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a, struct td_cancel *c)
+static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a,
+			      struct td_cancel *c)
 {
 	td_auto_free char *text = td_mark(s->cluster_uid, a->uid);
 	const struct td_slurm_job_change ch = {.admin_comment = text};
@@ -132,14 +134,17 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	td_slurm_view_watch(b->view, job, states);
 }
 
-// We were frozen on the way: who leads now has looked at Slurm already, and would see this job only in its next complete listing.
+// We were frozen on the way: who leads now has looked at Slurm already, and would see this job only in its next
+// complete listing.
 static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *w, int64_t job, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_slurm_job_end(l->slurm, job, w->ask.name, NULL, &e);
 	if (r && r != TD_NOT_FOUND)
-		td_warn("pod %s: Slurm job %lld is one too many, and could not be ended: %s", a->key, (long long)job, e.msg);
-	return td_fail(err, TD_CANCELLED, "pod %s: another leads now; Slurm job %lld was given back", a->key, (long long)job);
+		td_warn("pod %s: Slurm job %lld is one too many, and could not be ended: %s", a->key, (long long)job,
+			e.msg);
+	return td_fail(err, TD_CANCELLED, "pod %s: another leads now; Slurm job %lld was given back", a->key,
+		       (long long)job);
 }
 
 static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
@@ -161,7 +166,8 @@ static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	}
 	if (k != TD_UNCERTAIN)
 		td_room_given(b, a, 0);
-	if (td_pool_submitted(k, true) == TD_SUBMITTED_QUEUE) { // 2014 too: in the queue it may wait for a node that is down now
+	if (td_pool_submitted(k, true) ==
+	    TD_SUBMITTED_QUEUE) { // 2014 too: in the queue it may wait for a node that is down now
 		td_debug("%s: no immediate allocation: %s", a->key, err->msg);
 		td_room_refused(b, a, err);
 	}

@@ -89,7 +89,8 @@ int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
 	*ret_min = (sec + 59) / 60;
 	return 0;
 bad:
-	return td_fail(err, TD_INVALID, "\"%.40s\" is no time limit: write minutes, \"H:MM:SS\", \"D-HH\" or \"D-HH:MM:SS\"", all);
+	return td_fail(err, TD_INVALID,
+		       "\"%.40s\" is no time limit: write minutes, \"H:MM:SS\", \"D-HH\" or \"D-HH:MM:SS\"", all);
 }
 
 // Characters that a value of Slurm's may hold, whatever it is handed to later.
@@ -117,18 +118,19 @@ static const char *note(struct reader *rd, const char *key)
 		return NULL;
 	if (!plain(s)) {
 		if (!rd->r)
-			rd->r = td_fail(rd->err, TD_INVALID,
-					"annotation %s: \"%.60s\" is not a value that sbatch would take: letters, digits and "
-					"_.,:&|()*[]=+@/- only, at most 256",
-					full, s);
+			rd->r = td_fail(
+				rd->err, TD_INVALID,
+				"annotation %s: \"%.60s\" is not a value that sbatch would take: letters, digits and "
+				"_.,:&|()*[]=+@/- only, at most 256",
+				full, s);
 		return NULL;
 	}
 	return td_arena_strdup(rd->arena, s);
 }
 
 // GRES of every extended resource that the pod asks for, and of the devices that its claims ask for.
-static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed, struct td_want *w,
-		     struct td_error *err)
+static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed,
+		     struct td_want *w, struct td_error *err)
 {
 	td_auto_strv struct td_strv names = {0};
 	td_auto_buf struct td_buf tres = {0};
@@ -144,7 +146,8 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		bool by_claim = s->devices.dra && !strcmp(r, s->devices.resource);
 		if (by_claim && n > 0)
 			return td_fail(err, TD_INVALID,
-				       "%s gives %s by ResourceClaims (spec.devices[0].source is DRA): name a claim of DeviceClass %s in "
+				       "%s gives %s by ResourceClaims (spec.devices[0].source is DRA): name a claim of "
+				       "DeviceClass %s in "
 				       "spec.resourceClaims instead of asking for the resource",
 				       name, r, s->devices.n_classes ? s->devices.classes[0] : "?");
 		n = by_claim ? claimed : n;
@@ -156,10 +159,12 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 				m = &s->gres[k];
 		if (!m)
 			return td_fail(err, TD_INVALID,
-				       "Slurm does not know the resource %s: add it to spec.scheduler.gresMap of %s, or do not ask for it",
+				       "Slurm does not know the resource %s: add it to spec.scheduler.gresMap of %s, "
+				       "or do not ask for it",
 				       r, name);
 		if (kinds == TD_POOL_KINDS)
-			return td_fail(err, TD_INVALID, "it asks for more than %d kinds of extended resources", TD_POOL_KINDS);
+			return td_fail(err, TD_INVALID, "it asks for more than %d kinds of extended resources",
+				       TD_POOL_KINDS);
 		const char *kind = td_arena_printf(w->arena, *m->type ? "%s:%s" : "%s", m->name, m->type);
 		w->kinds[kinds] = kind;
 		w->pool.gres[kinds++] = n;
@@ -170,8 +175,8 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	return 0;
 }
 
-int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed, struct td_want *ret,
-		 struct td_error *err)
+int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
+		 struct td_want *ret, struct td_error *err)
 {
 	td_auto_want struct td_want w = {.arena = td_arena_new()};
 	const yyjson_val *spec = td_jget(pod, "spec");
@@ -180,8 +185,9 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	struct td_owner o;
 	if (!td_settings_owner(s, ns, &o))
 		return td_fail(err, TD_INVALID,
-			       "namespace %s has no Slurm user: add it to spec.scheduler.namespaces of %s, or set defaultUser there", ns,
-			       settings_name);
+			       "namespace %s has no Slurm user: add it to spec.scheduler.namespaces of %s, or set "
+			       "defaultUser there",
+			       ns, settings_name);
 	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"), .arena = w.arena, .err = err};
 	struct td_slurm_ask *a = &w.ask;
 	const char *job_name = note(&rd, "job-name"), *limit = note(&rd, "time-limit"), *nice = note(&rd, "nice"),
@@ -206,11 +212,13 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		a->time_limit_min = deadline / 60 + 2;
 	if (nice) {
 		if (!td_parse_i64(nice, &n) || n < 0 || n > 2147483645)
-			return td_fail(err, TD_INVALID, "annotation " TD_ANN_ASK_PREFIX "nice: \"%s\" is no number from 0 up", nice);
+			return td_fail(err, TD_INVALID,
+				       "annotation " TD_ANN_ASK_PREFIX "nice: \"%s\" is no number from 0 up", nice);
 		a->nice = (int)n;
 	}
 	if (exclusive && strcmp(exclusive, "true") != 0 && strcmp(exclusive, "false") != 0)
-		return td_fail(err, TD_INVALID, "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
+		return td_fail(err, TD_INVALID,
+			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
 	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
@@ -240,15 +248,16 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 	td_buf_putc(&b, '{');
 	for (size_t i = 0; i < s->n_gres; i++)
 		for (size_t x = 0; x < k; x++) {
-			// A job that asked for "gpu" on a node with typed GPUs shows the type: the name decides unless the map names a
-			// type.
-			if (strcmp(g[x].name, s->gres[i].name) != 0 || (*s->gres[i].type && strcmp(g[x].type, s->gres[i].type) != 0) ||
-			    !g[x].count)
+			// A job that asked for "gpu" on a node with typed GPUs shows the type: the name decides unless
+			// the map names a type.
+			if (strcmp(g[x].name, s->gres[i].name) != 0 ||
+			    (*s->gres[i].type && strcmp(g[x].type, s->gres[i].type) != 0) || !g[x].count)
 				continue;
 			if (!*g[x].index)
-				return td_fail(err, TD_INVALID,
-					       "Slurm does not say which %s it gave out on %s: gres.conf there has no File=", g[x].name,
-					       n->name);
+				return td_fail(
+					err, TD_INVALID,
+					"Slurm does not say which %s it gave out on %s: gres.conf there has no File=",
+					g[x].name, n->name);
 			td_buf_printf(&b, "%s\"%s\":\"%s\"", b.len > 1 ? "," : "", s->gres[i].resource, g[x].index);
 			break;
 		}
@@ -293,7 +302,8 @@ static int64_t count_of(const char *gres, const char *kind)
 	if (td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
 		return 0;
 	for (size_t i = 0; i < n; i++)
-		if (strlen(g[i].name) == len && !strncmp(g[i].name, kind, len) && (!colon || !strcmp(g[i].type, colon + 1)))
+		if (strlen(g[i].name) == len && !strncmp(g[i].name, kind, len) &&
+		    (!colon || !strcmp(g[i].type, colon + 1)))
 			sum += g[i].count;
 	return sum;
 }
@@ -305,14 +315,15 @@ static bool in_list(const char *list, const char *name)
 	return td_strv_has(&l, name);
 }
 
-void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds, const char *partition,
-			  struct td_pool_node **ret)
+void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds,
+			  const char *partition, struct td_pool_node **ret)
 {
 	struct td_pool_node *v = td_calloc(l->n ? l->n : 1, sizeof(*v));
 	for (size_t i = 0; i < l->n; i++) {
 		const struct td_slurm_node *n = &l->v[i];
 		v[i] = (struct td_pool_node){.name = n->name,
-					     .feasible = feasible[i] && (!partition || in_list(n->partitions, partition)),
+					     .feasible =
+						     feasible[i] && (!partition || in_list(n->partitions, partition)),
 					     .usable = td_node_usable(n->states),
 					     .cpus = n->cpus,
 					     .memory_mb = n->memory_mb,

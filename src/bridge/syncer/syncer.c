@@ -1,4 +1,5 @@
-// One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right before it writes there.
+// One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right
+// before it writes there.
 #include "bridge/bridge.h"
 #include "pool/steps.h"
 
@@ -66,11 +67,13 @@ static int act(struct pass *x, struct td_error *err)
 	}
 	if (r)
 		return r;
-	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained", *x->p.reason ? ": " : "", x->p.reason);
+	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained",
+		*x->p.reason ? ": " : "", x->p.reason);
 	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
 
-static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want, bool *changed)
+static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want,
+		 bool *changed)
 {
 	const char *have = td_object_annotation(o, key);
 	if (td_streq(have, want))
@@ -84,8 +87,8 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 }
 
 // Annotations and the taint of a Node, in one patch on the version that was read.
-static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p, struct td_cancel *c,
-		     struct td_error *err)
+static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
+		     struct td_cancel *c, struct td_error *err)
 {
 	bool changed = false, has = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -118,19 +121,23 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
 }
 
-static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p, struct td_cancel *c,
-			  struct td_error *err)
+static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
+			  struct td_cancel *c, struct td_error *err)
 {
 	yyjson_val *cond = td_condition(node->root, TD_COND_DRAIN);
 	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
-	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True") : !cond)
+	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True")
+		       : !cond)
 		return 0;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
 	if (p->foreign) {
-		const struct td_condition_want w = {
-			.type = TD_COND_DRAIN, .status = "True", .reason = "DrainedInSlurm", .message = text, .heartbeat = true};
+		const struct td_condition_want w = {.type = TD_COND_DRAIN,
+						    .status = "True",
+						    .reason = "DrainedInSlurm",
+						    .message = text,
+						    .heartbeat = true};
 		td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(b->clock));
 	} else {
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
@@ -150,8 +157,8 @@ static char *label_of(const char *words)
 	return s;
 }
 
-static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm_node *sn, const struct td_pool_node_plan *p,
-		    struct td_cancel *c, struct td_error *err)
+static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm_node *sn,
+		    const struct td_pool_node_plan *p, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_by_index(b->slurmds, "node", name, &pods);
@@ -191,21 +198,23 @@ static bool gate_alarm(struct td_bridge *b)
 		held += td_object_annotation(all.v[i], TD_ANN_GATE_HELD) != NULL;
 	bool alarm = td_pool_gate_alarm(held, all.n);
 	if (alarm && !atomic_exchange(&b->gate_alarm, true))
-		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it", held, all.n);
+		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it",
+		       held, all.n);
 	else if (!alarm)
 		atomic_store(&b->gate_alarm, false);
 	return alarm;
 }
 
-// Its kubelet offers fewer than Slurm counts: some are sick, or the device plugin is being replaced. Which ones is not said, so nothing new
-// starts there: a pod might find none, a native job a sick one.
+// Its kubelet offers fewer than Slurm counts: some are sick, or the device plugin is being replaced. Which ones is not
+// said, so nothing new starts there: a pod might find none, a native job a sick one.
 static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
 	if (offer < 0 || offer >= gres)
 		return NULL;
-	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres, s->devices.resource);
+	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
+			   s->devices.resource);
 }
 
 static void pass_done(struct pass *x)
@@ -219,7 +228,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
 	if (!snap || td_now(b) - snap->asked_ms > OLD_MS) {
-		*again_ms = LOOK_MS; // unknown: nothing is decided. The next poll brings it back only when Slurm's side changed
+		*again_ms = LOOK_MS; // unknown: nothing is decided. The next poll brings it back only when Slurm's side
+				     // changed
 		return 0;
 	}
 	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
@@ -259,8 +269,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 // How soon both sides must show that Slurm's record of a node changed; -1: it did not, or not in what is shown.
 static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_node *now)
 {
-	// These pass by themselves when slurmctld was restarted; so do idle, mixed, …, which are a label only. They may come a little
-	// later.
+	// These pass by themselves when slurmctld was restarted; so do idle, mixed, …, which are a label only. They may
+	// come a little later.
 	const uint64_t soft = TD_NODE(NOT_RESPONDING) | TD_NODE(UNKNOWN), hard = (TD_NODE_BAD & ~soft) | TD_NODE(DRAIN);
 	if (!old || ((old->states ^ now->states) & hard) || !td_streq(old->reason, now->reason))
 		return 0;
@@ -269,10 +279,12 @@ static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_no
 	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
 }
 
-void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old, const struct td_slurm_snapshot *now)
+void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
+			     const struct td_slurm_snapshot *now)
 {
 	for (size_t i = 0; i < now->nodes.n; i++) {
-		const struct td_slurm_node *n = &now->nodes.v[i], *o = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
+		const struct td_slurm_node *n = &now->nodes.v[i],
+					   *o = old ? td_slurm_node_find(&old->nodes, n->name) : NULL;
 		int64_t in = show_in(o, n);
 		if (!in)
 			td_queue_add(b->node_queue, n->name);

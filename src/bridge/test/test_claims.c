@@ -1,5 +1,5 @@
-// ResourceClaims: what they ask for, what a grant makes of them, and the next write from any state that a crash can leave.
-// rows: A7.1
+// ResourceClaims: what they ask for, what a grant makes of them, and the next write from any state that a crash can
+// leave. rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/test/given.h"
 
@@ -21,8 +21,9 @@ static struct td_settings *settings(const char *devices)
 	return given_settings(spec);
 }
 
-#define DRA                                                                                                                                \
-	"{\"resource\":\"nvidia.com/gpu\",\"source\":\"DRA\",\"driver\":\"gpu.example.com\",\"indexAttribute\":\"index\","                 \
+#define DRA                                                                                                            \
+	"{\"resource\":\"nvidia.com/"                                                                                  \
+	"gpu\",\"source\":\"DRA\",\"driver\":\"gpu.example.com\",\"indexAttribute\":\"index\","                        \
 	"\"deviceClasses\":[\"gpu.example.com\",\"big\"]}"
 
 // ---- a small world of claims ----
@@ -56,26 +57,29 @@ static void world_done(struct world *w)
 
 static void add_class(struct world *w, const char *name, const char *spec)
 {
-	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"%s\",\"uid\":\"k-%s\"},\"spec\":{%s}}", name, name, spec);
+	td_auto_free char *s =
+		td_asprintf("{\"metadata\":{\"name\":\"%s\",\"uid\":\"k-%s\"},\"spec\":{%s}}", name, name, spec);
 	td_objects_add(&w->classes, td_object_new(given_json(s)));
 }
 
 static void add_claim(struct world *w, const char *name, const char *meta, const char *devices, const char *status)
 {
-	td_auto_free char *s =
-		td_asprintf("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ml\",\"uid\":\"u-%s\",\"resourceVersion\":\"7\"%s},"
-			    "\"spec\":{\"devices\":{%s}},\"status\":{%s}}",
-			    name, name, meta, devices, status);
+	td_auto_free char *s = td_asprintf(
+		"{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ml\",\"uid\":\"u-%s\",\"resourceVersion\":\"7\"%s},"
+		"\"spec\":{\"devices\":{%s}},\"status\":{%s}}",
+		name, name, meta, devices, status);
 	td_objects_add(&w->claims, td_object_new(given_json(s)));
 }
 
 #define REQUEST(name, cls, more) "{\"name\":\"" name "\",\"exactly\":{\"deviceClassName\":\"" cls "\"" more "}}"
-#define GPUS(n) "\"requests\":[" REQUEST("gpu", "gpu.example.com", ",\"allocationMode\":\"ExactCount\",\"count\":" #n) "]"
+#define GPUS(n)                                                                                                        \
+	"\"requests\":[" REQUEST("gpu", "gpu.example.com", ",\"allocationMode\":\"ExactCount\",\"count\":" #n) "]"
 
 static struct td_json *pod(const char *claims, const char *statuses)
 {
 	td_auto_free char *s =
-		td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"ml\",\"uid\":\"" UID "\"},\"spec\":{\"resourceClaims\":[%s],"
+		td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"ml\",\"uid\":\"" UID
+			    "\"},\"spec\":{\"resourceClaims\":[%s],"
 			    "\"containers\":[{\"name\":\"m\"}]},\"status\":{\"resourceClaimStatuses\":[%s]}}",
 			    claims, statuses);
 	return given_json(s);
@@ -106,19 +110,24 @@ static void test_read(void **state)
 	add_class(&w, "big", "");
 	add_claim(&w, "two", "", GPUS(2), "");
 	add_claim(&w, "one", "", "\"requests\":[" REQUEST("gpu", "big", "") "]", "");
-	add_claim(&w, "both", "", "\"requests\":[" REQUEST("a", "big", "") "," REQUEST("b", "gpu.example.com", ",\"count\":3") "]", "");
-	add_claim(&w, "made", ",\"ownerReferences\":[{\"kind\":\"Pod\",\"controller\":true,\"uid\":\"" UID "\"}]", GPUS(4), "");
+	add_claim(&w, "both", "",
+		  "\"requests\":[" REQUEST("a", "big", "") "," REQUEST("b", "gpu.example.com", ",\"count\":3") "]", "");
+	add_claim(&w, "made", ",\"ownerReferences\":[{\"kind\":\"Pod\",\"controller\":true,\"uid\":\"" UID "\"}]",
+		  GPUS(4), "");
 	assert_int_equal(reads(&w, DRA, pod("", ""), 0, NULL), 0);
 	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two"), ""), 0, NULL), 2);
-	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "one") "," DIRECT("z", "both"), ""), 0, NULL), 7);
-	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "two"), ""), 0, NULL), 2); // one claim, two names
+	assert_int_equal(
+		reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "one") "," DIRECT("z", "both"), ""), 0, NULL), 7);
+	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "two"), ""), 0, NULL),
+			 2); // one claim, two names
 	// From templates: not yet made, made, needless, and one that a pod of the same name left.
 	reads(&w, DRA, pod(TEMPLATE("x"), ""), TD_NOT_FOUND, "\"x\" is not made yet from ResourceClaimTemplate t");
 	assert_int_equal(reads(&w, DRA, pod(TEMPLATE("x"), DIRECT("x", "made")), 0, NULL), 4);
 	assert_int_equal(reads(&w, DRA, pod(TEMPLATE("x"), "{\"name\":\"x\"}"), 0, NULL), 0);
 	reads(&w, DRA, pod(TEMPLATE("x"), DIRECT("x", "two")), TD_NOT_FOUND, "is not this pod's");
 	reads(&w, DRA, pod(DIRECT("x", "none"), ""), TD_NOT_FOUND, "ResourceClaim ml/none does not exist");
-	reads(&w, "{\"resource\":\"nvidia.com/gpu\"}", pod(DIRECT("x", "two"), ""), TD_INVALID, "by their resource nvidia.com/gpu");
+	reads(&w, "{\"resource\":\"nvidia.com/gpu\"}", pod(DIRECT("x", "two"), ""), TD_INVALID,
+	      "by their resource nvidia.com/gpu");
 }
 
 static void refuses(const char *devices, int code, const char *words)
@@ -132,19 +141,26 @@ static void refuses(const char *devices, int code, const char *words)
 static void test_refusals_name_the_field(void **state)
 {
 	refuses("\"requests\":[" REQUEST("g", "nic", "") "]", TD_INVALID,
-		"requests[0].exactly.deviceClassName: \"nic\" is not among spec.devices[0].deviceClasses of SlurmCluster slurm/main");
+		"requests[0].exactly.deviceClassName: \"nic\" is not among spec.devices[0].deviceClasses of "
+		"SlurmCluster slurm/main");
 	refuses("\"requests\":[" REQUEST("g", "big", "") "]", TD_NOT_FOUND, "DeviceClass big does not exist");
-	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"allocationMode\":\"All\"") "]", TD_INVALID, "write ExactCount");
-	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"selectors\":[{\"cel\":{\"expression\":\"true\"}}]") "]", TD_INVALID,
-		"requests[0].exactly.selectors");
-	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"adminAccess\":true") "]", TD_INVALID, "adminAccess");
-	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"capacity\":{\"requests\":{\"memory\":\"1Gi\"}}") "]", TD_INVALID,
-		"whole devices");
+	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"allocationMode\":\"All\"") "]", TD_INVALID,
+		"write ExactCount");
+	refuses("\"requests\":[" REQUEST("g", "gpu.example.com",
+					 ",\"selectors\":[{\"cel\":{\"expression\":\"true\"}}]") "]",
+		TD_INVALID, "requests[0].exactly.selectors");
+	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"adminAccess\":true") "]", TD_INVALID,
+		"adminAccess");
+	refuses("\"requests\":[" REQUEST("g", "gpu.example.com",
+					 ",\"capacity\":{\"requests\":{\"memory\":\"1Gi\"}}") "]",
+		TD_INVALID, "whole devices");
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"count\":0") "]", TD_INVALID, "exactly.count: 0");
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"count\":1025") "]", TD_INVALID, "1025");
-	refuses("\"requests\":[{\"name\":\"g\",\"firstAvailable\":[{\"name\":\"a\",\"deviceClassName\":\"gpu.example.com\"}]}]", TD_INVALID,
-		"firstAvailable");
-	refuses(GPUS(2) ",\"constraints\":[{\"matchAttribute\":\"gpu.example.com/numa\"}]", TD_INVALID, "spec.devices.constraints");
+	refuses("\"requests\":[{\"name\":\"g\",\"firstAvailable\":[{\"name\":\"a\",\"deviceClassName\":\"gpu.example."
+		"com\"}]}]",
+		TD_INVALID, "firstAvailable");
+	refuses(GPUS(2) ",\"constraints\":[{\"matchAttribute\":\"gpu.example.com/numa\"}]", TD_INVALID,
+		"spec.devices.constraints");
 	refuses(GPUS(2) ",\"constraints\":[]", 0, NULL);
 }
 
@@ -152,8 +168,10 @@ static void test_one_pod_at_a_time(void **state)
 {
 	__attribute__((cleanup(world_done))) struct world w = {0};
 	add_class(&w, "gpu.example.com", "");
-	add_claim(&w, "held", "", GPUS(2), "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"first\",\"uid\":\"" OTHER "\"}]");
-	add_claim(&w, "mine", "", GPUS(2), "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"" UID "\"}]");
+	add_claim(&w, "held", "", GPUS(2),
+		  "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"first\",\"uid\":\"" OTHER "\"}]");
+	add_claim(&w, "mine", "", GPUS(2),
+		  "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"" UID "\"}]");
 	add_claim(&w, "leaving", ",\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"", GPUS(2), "");
 	reads(&w, DRA, pod(DIRECT("x", "held"), ""), TD_NOT_FOUND, "is held by pod first");
 	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "mine"), ""), 0, NULL), 2);
@@ -164,7 +182,8 @@ static void test_one_pod_at_a_time(void **state)
 static struct td_dra_device devs[] = {{"n0", "gpu-d", 0}, {"n0", "gpu-c", 1}, {"n0", "gpu-b", 2}, {"n0", "gpu-a", 3}};
 static const struct td_dra_devices on = {devs, 4};
 
-static int plan(struct world *w, const char *claims, const char *granted, struct td_json *ret[TD_CLAIMS], struct td_error *err)
+static int plan(struct world *w, const char *claims, const char *granted, struct td_json *ret[TD_CLAIMS],
+		struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(DRA);
 	td_auto(td_json_unref) struct td_json *p = pod(claims, "");
@@ -190,18 +209,22 @@ static void test_plan(void **state)
 	__attribute__((cleanup(world_done))) struct world w = {0};
 	struct td_json *want[TD_CLAIMS] = {0};
 	struct td_error err = TD_ERROR_INIT;
-	add_class(&w, "gpu.example.com", "\"config\":[{\"opaque\":{\"driver\":\"gpu.example.com\",\"parameters\":{\"a\":1}}}]");
+	add_class(&w, "gpu.example.com",
+		  "\"config\":[{\"opaque\":{\"driver\":\"gpu.example.com\",\"parameters\":{\"a\":1}}}]");
 	add_class(&w, "big", "");
 	add_claim(&w, "two", "",
-		  GPUS(2) ",\"config\":[{\"requests\":[\"gpu\"],\"opaque\":{\"driver\":\"gpu.example.com\",\"parameters\":{\"b\":2}}}]",
+		  GPUS(2) ",\"config\":[{\"requests\":[\"gpu\"],\"opaque\":{\"driver\":\"gpu.example.com\","
+			  "\"parameters\":{\"b\":2}}}]",
 		  "");
 	add_claim(&w, "one", "", "\"requests\":[" REQUEST("x", "big", "") "]", "");
-	assert_int_equal(plan(&w, DIRECT("x", "two") "," DIRECT("y", "one"), "{\"nvidia.com/gpu\":\"0,2-3\"}", want, &err), 0);
+	assert_int_equal(
+		plan(&w, DIRECT("x", "two") "," DIRECT("y", "one"), "{\"nvidia.com/gpu\":\"0,2-3\"}", want, &err), 0);
 	yyjson_val *first = td_json_root(want[0]), *second = td_json_root(want[1]);
 	td_auto_free char *a = devices_in(td_jkey(first, "allocation")), *b = devices_in(td_jkey(second, "allocation"));
 	assert_string_equal(a, "gpu=gpu-d gpu=gpu-b"); // by the attribute, not by name
 	assert_string_equal(b, "x=gpu-a");
-	assert_string_equal(td_jstr(first, "allocation.nodeSelector.nodeSelectorTerms.[0].matchFields.[0].values.[0]"), "n0");
+	assert_string_equal(td_jstr(first, "allocation.nodeSelector.nodeSelectorTerms.[0].matchFields.[0].values.[0]"),
+			    "n0");
 	assert_string_equal(td_jstr(first, "allocation.devices.results.[1].driver"), "gpu.example.com");
 	assert_string_equal(td_jstr(first, "allocation.devices.results.[1].pool"), "n0");
 	assert_string_equal(td_jstr(first, "reservedFor.[0].uid"), UID);
@@ -239,7 +262,8 @@ static void test_plan(void **state)
 #define MINE "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"p\",\"uid\":\"" UID "\"}]"
 #define THEIRS "\"reservedFor\":[{\"resource\":\"pods\",\"name\":\"q\",\"uid\":\"" OTHER "\"}]"
 #define RESULT(d) "{\"request\":\"gpu\",\"driver\":\"gpu.example.com\",\"pool\":\"n0\",\"device\":\"" d "\"}"
-#define GIVEN(d) "\"allocation\":{\"allocationTimestamp\":\"x\",\"devices\":{\"results\":[" RESULT("gpu-d") "," RESULT(d) "]}}"
+#define GIVEN(d)                                                                                                       \
+	"\"allocation\":{\"allocationTimestamp\":\"x\",\"devices\":{\"results\":[" RESULT("gpu-d") "," RESULT(d) "]}}"
 #define WANT "{" GIVEN("gpu-c") "," MINE "}"
 
 static enum td_claim_do next(const char *meta, const char *status, const char *want)
@@ -260,13 +284,16 @@ static void test_next(void **state)
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c"), WANT), TD_CLAIM_ALLOCATE);    // the reservation was
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," THEIRS, WANT), TD_CLAIM_WAIT);
 	assert_int_equal(next(FINALIZER, THEIRS, WANT), TD_CLAIM_WAIT);
-	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", "", WANT), TD_CLAIM_WAIT); // nothing is given to what goes
+	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", "", WANT),
+			 TD_CLAIM_WAIT); // nothing is given to what goes
 	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
 	// The grant changed, or the slices did and the same index is another device now.
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-b"), WANT), TD_CLAIM_CLEAR);
 	assert_int_equal(next("", GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
-	assert_int_equal(next(FINALIZER, "\"allocation\":{\"devices\":{\"results\":[" RESULT("gpu-d") "]}}," MINE, WANT), TD_CLAIM_CLEAR);
+	assert_int_equal(
+		next(FINALIZER, "\"allocation\":{\"devices\":{\"results\":[" RESULT("gpu-d") "]}}," MINE, WANT),
+		TD_CLAIM_CLEAR);
 	// No grant any more.
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," MINE, NULL), TD_CLAIM_CLEAR);
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," THEIRS, NULL), TD_CLAIM_WAIT);
@@ -274,10 +301,12 @@ static void test_next(void **state)
 	assert_int_equal(next("", "", NULL), TD_CLAIM_DONE);
 }
 
-// From every state that writes and crashes can leave, carrying out what comes next ends at the grant, within three writes.
+// From every state that writes and crashes can leave, carrying out what comes next ends at the grant, within three
+// writes.
 static void test_converges(void **state)
 {
-	static const char *const meta[] = {"", FINALIZER}, *const given[] = {"", GIVEN("gpu-b"), GIVEN("gpu-c"), GIVEN("gpu-a")},
+	static const char *const meta[] = {"", FINALIZER},
+				 *const given[] = {"", GIVEN("gpu-b"), GIVEN("gpu-c"), GIVEN("gpu-a")},
 				 *const holder[] = {"", MINE};
 	for (int m = 0; m < 2; m++)
 		for (int g = 0; g < 4; g++)
@@ -285,8 +314,8 @@ static void test_converges(void **state)
 				int mm = m, gg = g, hh = h;
 				enum td_claim_do what = TD_CLAIM_DONE;
 				for (int i = 0; i < 4; i++) {
-					td_auto_free char *st =
-						td_asprintf("%s%s%s", given[gg], *given[gg] && *holder[hh] ? "," : "", holder[hh]);
+					td_auto_free char *st = td_asprintf(
+						"%s%s%s", given[gg], *given[gg] && *holder[hh] ? "," : "", holder[hh]);
 					what = next(meta[mm], st, WANT);
 					if (what == TD_CLAIM_DONE)
 						break;

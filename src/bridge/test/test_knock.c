@@ -80,7 +80,8 @@ static int knock(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static int knock(const char *fmt, ...)
 {
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
 	va_list ap;
 	va_start(ap, fmt);
@@ -131,8 +132,8 @@ static void test_wrong_ones_are_dropped(void **state)
 	big[sizeof(big) - 1] = '\0';
 	td_auto_close int fd = knock("%s", big);
 	assert_string_equal(hear(fd), "closed");
-	td_auto_close int other =
-		knock("hello v=1 job=5 ask=5c7f65f6-fdda-46b5-a964-0787cf79ec1e token=%s node=n0\n", token); // another ask's token
+	td_auto_close int other = knock("hello v=1 job=5 ask=5c7f65f6-fdda-46b5-a964-0787cf79ec1e token=%s node=n0\n",
+					token); // another ask's token
 	assert_string_equal(hear(other), "closed");
 }
 
@@ -191,7 +192,8 @@ static void test_hello_is_a_hint_to_look(void **state)
 // The script of a job is also run by stand-ins of before, which know no more arguments.
 static void test_the_script_names_all_replicas(void **state)
 {
-	const struct td_bridge_opts one = {.knock = "10.1.2.3:7411"}, two = {.knock = "10.1.2.3:7411", .knock_name = "b.ns.svc"};
+	const struct td_bridge_opts one = {.knock = "10.1.2.3:7411"},
+				    two = {.knock = "10.1.2.3:7411", .knock_name = "b.ns.svc"};
 	td_auto_free char *a = td_standin_script(&one, UID, "t"), *c = td_standin_script(&two, UID, "t");
 	const char *run = "exec /opt/tandem/tandem-standin run --knock 10.1.2.3:7411 --ask " UID " --token t\n";
 	td_auto_free char *plain = td_asprintf("#!/bin/sh\n%s", run),
@@ -211,8 +213,8 @@ static void test_a_young_leader_waits(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_young_leader_waits), cmocka_unit_test(test_wrong_ones_are_dropped),
-					   cmocka_unit_test(test_hello_is_a_hint_to_look),
-					   cmocka_unit_test(test_the_script_names_all_replicas)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_a_young_leader_waits), cmocka_unit_test(test_wrong_ones_are_dropped),
+		cmocka_unit_test(test_hello_is_a_hint_to_look), cmocka_unit_test(test_the_script_names_all_replicas)};
 	return cmocka_run_group_tests(tests, setup, teardown);
 }

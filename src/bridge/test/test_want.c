@@ -21,10 +21,11 @@ static struct td_settings *settings(const char *scheduler)
 	return given_settings(spec);
 }
 
-#define MAPPED                                                                                                                             \
-	"{\"schedulerName\":\"tandem\",\"endGrace\":\"1m\",\"gresMap\":{\"nvidia.com/gpu\":\"gpu\",\"amd.com/"                             \
-	"gpu\":\"gpu:mi300\"},\"namespaces\":["                                                                                            \
-	"{\"namespace\":\"ml\",\"user\":\"alice\",\"account\":\"acc\",\"partition\":\"p\",\"qos\":\"q\"},{\"namespace\":\"*\",\"user\":"   \
+#define MAPPED                                                                                                         \
+	"{\"schedulerName\":\"tandem\",\"endGrace\":\"1m\",\"gresMap\":{\"nvidia.com/gpu\":\"gpu\",\"amd.com/"         \
+	"gpu\":\"gpu:mi300\"},\"namespaces\":["                                                                        \
+	"{\"namespace\":\"ml\",\"user\":\"alice\",\"account\":\"acc\",\"partition\":\"p\",\"qos\":\"q\"},{"            \
+	"\"namespace\":\"*\",\"user\":"                                                                                \
 	"\"pods\"}]}"
 
 static void test_settings(void **state)
@@ -49,10 +50,11 @@ static void test_settings(void **state)
 
 static struct td_json *pod(const char *ns, const char *notes, const char *requests, const char *more)
 {
-	td_auto_free char *s = td_asprintf(
-		"{\"metadata\":{\"name\":\"a-pod-whose-name-is-longer-than-forty-characters\",\"namespace\":\"%s\",\"uid\":\"" UID
-		"\",\"annotations\":{%s}},\"spec\":{%s\"containers\":[{\"name\":\"m\",\"resources\":{\"requests\":{%s}}}]}}",
-		ns, notes, more, requests);
+	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"a-pod-whose-name-is-longer-than-forty-"
+					   "characters\",\"namespace\":\"%s\",\"uid\":\"" UID
+					   "\",\"annotations\":{%s}},\"spec\":{%s\"containers\":[{\"name\":\"m\","
+					   "\"resources\":{\"requests\":{%s}}}]}}",
+					   ns, notes, more, requests);
 	return given_json(s);
 }
 
@@ -66,7 +68,8 @@ static void test_want(void **state)
 		td_auto_want struct td_want w = {0};
 		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
 		assert_string_equal(w.ask.name, "a-pod-whose-name-is-longer-than-forty-ch." UID);
-		assert_string_equal(w.ask.comment, "tandem/c1/ml/a-pod-whose-name-is-longer-than-forty-characters/" UID);
+		assert_string_equal(w.ask.comment,
+				    "tandem/c1/ml/a-pod-whose-name-is-longer-than-forty-characters/" UID);
 		assert_int_equal(w.ask.cpus, 2);
 		assert_int_equal(w.ask.memory_mb, 1024);
 		assert_string_equal(w.ask.tres_per_node, "gres/gpu:2");
@@ -78,9 +81,11 @@ static void test_want(void **state)
 	{
 		td_auto(td_json_unref) struct td_json *p =
 			pod("x",
-			    "\"slurm.tandem.dev/partition\":\"fast\",\"slurm.tandem.dev/time-limit\":\"1-12\",\"slurm.tandem.dev/"
+			    "\"slurm.tandem.dev/partition\":\"fast\",\"slurm.tandem.dev/"
+			    "time-limit\":\"1-12\",\"slurm.tandem.dev/"
 			    "nice\":\"5\",\"slurm.tandem.dev/"
-			    "exclusive\":\"true\",\"slurm.tandem.dev/job-name\":\"train\",\"slurm.tandem.dev/constraint\":\"a&(b|c)\"",
+			    "exclusive\":\"true\",\"slurm.tandem.dev/job-name\":\"train\",\"slurm.tandem.dev/"
+			    "constraint\":\"a&(b|c)\"",
 			    "\"amd.com/gpu\":\"1\"", "\"activeDeadlineSeconds\":60,");
 		td_auto_want struct td_want w = {0};
 		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, &err), 0);
@@ -116,7 +121,8 @@ static void test_refusals_say_the_fix(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *none = settings("{}");
 	refused(none, pod("ml", "", "", ""), "add it to spec.scheduler.namespaces of SlurmCluster slurm/main");
-	refused(s, pod("x", "", "\"vendor.example/fpga\":\"1\"", ""), "add it to spec.scheduler.gresMap of SlurmCluster slurm/main");
+	refused(s, pod("x", "", "\"vendor.example/fpga\":\"1\"", ""),
+		"add it to spec.scheduler.gresMap of SlurmCluster slurm/main");
 	refused(s, pod("x", "\"slurm.tandem.dev/partition\":\"a b\"", "", ""), "slurm.tandem.dev/partition");
 	refused(s, pod("x", "\"slurm.tandem.dev/partition\":\"a\\nb\"", "", ""), "slurm.tandem.dev/partition");
 	refused(s, pod("x", "\"slurm.tandem.dev/qos\":\"\"", "", ""), "slurm.tandem.dev/qos");
@@ -154,7 +160,8 @@ static void test_time_limits(void **state)
 
 static const char *uid_of(const char *admin, const char *comment)
 {
-	const struct td_slurm_job j = {.admin_comment = (char *)(uintptr_t)admin, .comment = (char *)(uintptr_t)comment};
+	const struct td_slurm_job j = {.admin_comment = (char *)(uintptr_t)admin,
+				       .comment = (char *)(uintptr_t)comment};
 	return td_job_uid(&j, "c1");
 }
 
@@ -199,7 +206,8 @@ static void test_devices(void **state)
 
 static bool cover(const struct td_settings *s, const char *limits, const char *devices)
 {
-	td_auto_free char *text = td_asprintf("{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{%s}}}]}}", limits);
+	td_auto_free char *text =
+		td_asprintf("{\"spec\":{\"containers\":[{\"resources\":{\"limits\":{%s}}}]}}", limits);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	return td_devices_cover(s, td_json_root(j), 0, devices);
@@ -250,7 +258,8 @@ static void test_claimed(void **state)
 
 static int64_t offer(const struct td_settings *s, const char *version, const char *allocatable)
 {
-	td_auto_free char *text = td_asprintf("{\"status\":{\"nodeInfo\":{%s},\"allocatable\":{%s}}}", version, allocatable);
+	td_auto_free char *text =
+		td_asprintf("{\"status\":{\"nodeInfo\":{%s},\"allocatable\":{%s}}}", version, allocatable);
 	td_auto(td_json_unref) struct td_json *j = given_json(text);
 	const struct td_object node = {.root = td_json_root(j)};
 	return td_counted_offer(s, &node);
@@ -259,9 +268,9 @@ static int64_t offer(const struct td_settings *s, const char *version, const cha
 // What a kubelet offers counts only where a kubelet chooses the devices.
 static void test_counted(void **state)
 {
-	td_auto(td_json_unref) struct td_json *counted =
-		given_json("{\"spec\":{\"scheduler\":{\"gresMap\":{\"example.com/gpu\":\"gpu\",\"example.com/nic\":\"nic\"}},"
-			   "\"devices\":[{\"resource\":\"example.com/gpu\"}]}}");
+	td_auto(td_json_unref) struct td_json *counted = given_json(
+		"{\"spec\":{\"scheduler\":{\"gresMap\":{\"example.com/gpu\":\"gpu\",\"example.com/nic\":\"nic\"}},"
+		"\"devices\":[{\"resource\":\"example.com/gpu\"}]}}");
 	td_auto(td_json_unref) struct td_json *dra =
 		given_json("{\"spec\":{\"devices\":[{\"resource\":\"example.com/gpu\",\"source\":\"DRA\"}]}}");
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(counted)),
@@ -282,18 +291,21 @@ static void test_counted(void **state)
 
 static void test_pool_nodes(void **state)
 {
-	char n0[] = "n0", n1[] = "n1", gres[] = "gpu:h100:4(S:0),gpu:a:2,shard:9", used[] = "gpu:h100:1(IDX:0),gpu:a:0(IDX:N/A)",
-	     parts[] = "all,fast", one[] = "all";
-	struct td_slurm_node v[] = {
-		{.name = n0,
-		 .gres = gres,
-		 .gres_used = used,
-		 .partitions = parts,
-		 .states = TD_NODE(MIXED),
-		 .cpus = 16,
-		 .alloc_cpus = 3,
-		 .memory_mb = 100},
-		{.name = n1, .gres = gres, .gres_used = used, .partitions = one, .states = TD_NODE(IDLE) | TD_NODE(DRAIN)}};
+	char n0[] = "n0", n1[] = "n1", gres[] = "gpu:h100:4(S:0),gpu:a:2,shard:9",
+	     used[] = "gpu:h100:1(IDX:0),gpu:a:0(IDX:N/A)", parts[] = "all,fast", one[] = "all";
+	struct td_slurm_node v[] = {{.name = n0,
+				     .gres = gres,
+				     .gres_used = used,
+				     .partitions = parts,
+				     .states = TD_NODE(MIXED),
+				     .cpus = 16,
+				     .alloc_cpus = 3,
+				     .memory_mb = 100},
+				    {.name = n1,
+				     .gres = gres,
+				     .gres_used = used,
+				     .partitions = one,
+				     .states = TD_NODE(IDLE) | TD_NODE(DRAIN)}};
 	const struct td_slurm_nodes l = {.v = v, .n = 2};
 	const bool ok[] = {true, true};
 	const char *const kinds[TD_POOL_KINDS] = {"gpu", "gpu:h100"};

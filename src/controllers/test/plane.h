@@ -1,5 +1,5 @@
-// All controllers and the embedded API server in this process, over plain HTTP on loopback. Nobody runs pods: a test says what has
-// become of them.
+// All controllers and the embedded API server in this process, over plain HTTP on loopback. Nobody runs pods: a test
+// says what has become of them.
 #pragma once
 
 #include "apiserver/test/harness.h"

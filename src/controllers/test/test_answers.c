@@ -1,5 +1,5 @@
-// All controllers against the embedded API server, both in this process; nobody runs pods, the test says what has become of them.
-// rows: F1.2 F1.3
+// All controllers against the embedded API server, both in this process; nobody runs pods, the test says what has
+// become of them. rows: F1.2 F1.3
 #include "controllers/test/plane.h"
 
 #include <dirent.h>
@@ -26,9 +26,9 @@ static int64_t deadline(void)
 }
 
 // Until it returns true; the test fails after 20 s.
-#define EVENTUALLY(what, condition)                                                                                                        \
-	for (int64_t end_ = deadline(); !(condition); td_cancel_wait(NULL, 5))                                                             \
-		if (td_mono_ms(&td_clock_system) > end_)                                                                                   \
+#define EVENTUALLY(what, condition)                                                                                    \
+	for (int64_t end_ = deadline(); !(condition); td_cancel_wait(NULL, 5))                                         \
+		if (td_mono_ms(&td_clock_system) > end_)                                                               \
 	fail_msg("%s: not within 20 s", what)
 
 static bool gone(struct harness *h, const char *path)
@@ -85,9 +85,10 @@ static void owned_by(struct harness *h, const char *name, const char *owner)
 {
 	td_auto_free char *owner_path = td_asprintf(MAPS "/%s", owner), *path = td_asprintf(MAPS "/%s", name);
 	td_auto_free char *uid = uid_of(h, owner_path);
-	td_auto_free char *body = td_asprintf("{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":"
-					      "\"%s\",\"uid\":%s,\"blockOwnerDeletion\":true}]}}",
-					      owner, uid);
+	td_auto_free char *body = td_asprintf(
+		"{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":"
+		"\"%s\",\"uid\":%s,\"blockOwnerDeletion\":true}]}}",
+		owner, uid);
 	patch(h, path, body);
 }
 
@@ -132,19 +133,21 @@ static size_t eventfds(void)
 static void crds_that_come_and_go_leave_nothing(void **state)
 {
 	struct harness *h = *state;
-	static const char crd[] =
-		"{\"metadata\":{\"name\":\"gadgets.x.io\"},\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\",\"names\":{\"plural\":"
-		"\"gadgets\",\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,\"storage\":true,\"schema\":{"
-		"\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}";
+	static const char crd[] = "{\"metadata\":{\"name\":\"gadgets.x.io\"},\"spec\":{\"group\":\"x.io\",\"scope\":"
+				  "\"Namespaced\",\"names\":{\"plural\":"
+				  "\"gadgets\",\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
+				  "\"storage\":true,\"schema\":{"
+				  "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}";
 	size_t before = eventfds(); // the controllers run: the circles have gone
 	for (int i = 0; i < 4; i++) {
 		make(h, CRDS, crd);
 		EVENTUALLY("its objects are watched", eventfds() > before);
 		make(h, GADGETS, "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"}}");
 		td_auto_free char *uid = uid_of(h, GADGETS "/g");
-		td_auto_free char *map = td_asprintf("{\"metadata\":{\"name\":\"of-g\",\"ownerReferences\":[{\"apiVersion\":\"x.io/v1\","
-						     "\"kind\":\"Gadget\",\"name\":\"g\",\"uid\":%s}]}}",
-						     uid);
+		td_auto_free char *map =
+			td_asprintf("{\"metadata\":{\"name\":\"of-g\",\"ownerReferences\":[{\"apiVersion\":\"x.io/v1\","
+				    "\"kind\":\"Gadget\",\"name\":\"g\",\"uid\":%s}]}}",
+				    uid);
 		make(h, MAPS, map);
 		expect(h, "DELETE", CRDS "/gadgets.x.io", NULL, NULL, 200, NULL, NULL);
 		EVENTUALLY("what its object owned goes with it", gone(h, MAPS "/of-g"));
@@ -161,7 +164,8 @@ static void a_namespace_goes_after_its_pods(void **state)
 	make(h, T "/configmaps", "{\"metadata\":{\"name\":\"needed\"}}");
 	EVENTUALLY("its account", !gone(h, T "/serviceaccounts/default"));
 	make(h, T "/pods",
-	     "{\"metadata\":{\"name\":\"p\",\"finalizers\":[\"x.io/hold\"]},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}");
+	     "{\"metadata\":{\"name\":\"p\",\"finalizers\":[\"x.io/"
+	     "hold\"]},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}");
 	expect(h, "DELETE", T, NULL, NULL, 200, NULL, NULL);
 	EVENTUALLY("it says what is left", says(h, T, "NamespaceContentRemaining", "pods. has 1 resource instances"));
 	EVENTUALLY("and why", says(h, T, "NamespaceFinalizersRemaining", "x.io/hold in 1 resource instances"));
@@ -175,9 +179,10 @@ static void a_namespace_goes_after_its_pods(void **state)
 static void ready(struct harness *h, const char *pod, bool value)
 {
 	td_auto_free char *path = td_asprintf(PODS "/%s/status", pod);
-	td_auto_free char *body = td_asprintf("{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\","
-					      "\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}",
-					      value ? "True" : "False");
+	td_auto_free char *body =
+		td_asprintf("{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\","
+			    "\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}",
+			    value ? "True" : "False");
 	patch(h, path, body);
 }
 
@@ -186,9 +191,11 @@ static void a_sick_set_is_not_scaled_in(void **state)
 	struct harness *h = *state;
 	static const char *const pods[] = {"db-0", "db-1", "db-2"};
 	make(h, SETS,
-	     "{\"metadata\":{\"name\":\"db\"},\"spec\":{\"replicas\":3,\"serviceName\":\"db\",\"selector\":{\"matchLabels\":{\"app\":"
+	     "{\"metadata\":{\"name\":\"db\"},\"spec\":{\"replicas\":3,\"serviceName\":\"db\",\"selector\":{"
+	     "\"matchLabels\":{\"app\":"
 	     "\"db\"}},"
-	     "\"template\":{\"metadata\":{\"labels\":{\"app\":\"db\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}");
+	     "\"template\":{\"metadata\":{\"labels\":{\"app\":\"db\"}},\"spec\":{\"containers\":[{\"name\":\"c\","
+	     "\"image\":\"i\"}]}}}}");
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
 		td_auto_free char *path = td_asprintf(PODS "/%s", pods[i]);
 		EVENTUALLY(path, !gone(h, path));
@@ -212,8 +219,9 @@ static void a_sick_set_is_not_scaled_in(void **state)
 }
 
 // ---- Jobs ----
-#define JOB(name, more)                                                                                                                    \
-	"{\"metadata\":{\"name\":\"" name "\"},\"spec\":{" more "\"template\":{\"metadata\":{\"labels\":{\"app\":\"" name                  \
+#define JOB(name, more)                                                                                                \
+	"{\"metadata\":{\"name\":\"" name "\"},\"spec\":{" more                                                        \
+	"\"template\":{\"metadata\":{\"labels\":{\"app\":\"" name                                                      \
 	"\"}},\"spec\":{\"restartPolicy\":\"Never\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}"
 #define BY_LABEL(name) "\"manualSelector\":true,\"selector\":{\"matchLabels\":{\"app\":\"" name "\"}},"
 
@@ -237,7 +245,8 @@ static void a_job_adopts_and_releases(void **state)
 	EVENTUALLY("another takes its place", count(h, PODS "?labelSelector=app%3Drel") == 1);
 
 	make(h, PODS,
-	     "{\"metadata\":{\"name\":\"orphan\",\"labels\":{\"app\":\"ad\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}"
+	     "{\"metadata\":{\"name\":\"orphan\",\"labels\":{\"app\":\"ad\"}},\"spec\":{\"containers\":[{\"name\":"
+	     "\"c\",\"image\":\"i\"}]}"
 	     "}");
 	patch(h, PODS "/orphan/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
 	make(h, JOBS, JOB("ad", "\"suspend\":true," BY_LABEL("ad")));

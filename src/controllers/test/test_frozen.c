@@ -60,7 +60,8 @@ static void add_queries(struct harness *h, struct td_strv *ret)
 		yyjson_val *method, *o;
 		yyjson_obj_foreach (td_jkey(td_jget(td_json_root(j), "paths"), paths[p]), i, n, method, o) {
 			td_auto_free char *names = words_of(td_jget(o, "parameters"), "name");
-			td_auto_free char *row = td_asprintf("query %s:%s", td_jstr_or(o, "x-kubernetes-action", ""), names);
+			td_auto_free char *row =
+				td_asprintf("query %s:%s", td_jstr_or(o, "x-kubernetes-action", ""), names);
 			td_strv_add(ret, row);
 		}
 	}
@@ -121,7 +122,8 @@ static void the_plane_does_not_grow(void **state)
 			bad++;
 		}
 	if (bad)
-		fail_msg("the embedded plane is frozen (docs/embedded-plane.md); if a row of the mission needs this, add it to the list "
+		fail_msg("the embedded plane is frozen (docs/embedded-plane.md); if a row of the mission needs this, "
+			 "add it to the list "
 			 "with "
 			 "that row");
 	for (i = 0; i < listed.n; i++)

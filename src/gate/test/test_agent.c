@@ -1,5 +1,5 @@
-// The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and what a table says after a reboot.
-// rows: A7.4 F2.1
+// The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and what a table says
+// after a reboot. rows: A7.4 F2.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,8 +105,8 @@ static void test_v2(void **state)
 	assert_int_equal(pod(t, UID), TD_CG_BUSY);
 	put(t, "kubepods.slice/kubepods-pod1-2.slice", "cgroup.events", "populated 1\n");
 	assert_int_equal(pod(t, "1-2"), TD_CG_NONE);
-	put(t, "kubepods.slice/kubepods-pod" UID_ ".slice/cri-containerd-1.scope/system.slice/slurmstepd.scope/job_5", "cgroup.events",
-	    "populated 1\n");
+	put(t, "kubepods.slice/kubepods-pod" UID_ ".slice/cri-containerd-1.scope/system.slice/slurmstepd.scope/job_5",
+	    "cgroup.events", "populated 1\n");
 	assert_int_equal(job(t, 5), TD_CG_BUSY);
 	assert_int_equal(job(t, 6), TD_CG_NONE);
 }
@@ -129,18 +129,25 @@ static void test_decision(void **state)
 			for (int code = 0; code >= TD_INTERNAL; code += TD_INTERNAL)
 				for (int cg = TD_CG_NONE; cg <= TD_CG_BUSY; cg++) {
 					char why[200] = "old";
-					struct td_sight s = {
-						.seen = seen, .known = known, .cg_code = code, .cg = cg, .pod = "ml/x", .text = "t"};
+					struct td_sight s = {.seen = seen,
+							     .known = known,
+							     .cg_code = code,
+							     .cg = cg,
+							     .pod = "ml/x",
+							     .text = "t"};
 					bool busy = td_sight_busy(&s, why, sizeof(why));
-					bool may = !code && cg != TD_CG_BUSY &&
-						   (seen == TD_SEEN_TERMINAL || seen == TD_SEEN_NEVER || seen == TD_SEEN_WAITS ||
-						    (seen == TD_SEEN_ABSENT && known == TD_KNOWN_NO && cg == TD_CG_NONE));
+					bool may =
+						!code && cg != TD_CG_BUSY &&
+						(seen == TD_SEEN_TERMINAL || seen == TD_SEEN_NEVER ||
+						 seen == TD_SEEN_WAITS ||
+						 (seen == TD_SEEN_ABSENT && known == TD_KNOWN_NO && cg == TD_CG_NONE));
 					assert_int_equal(busy, !may);
 					assert_int_equal(busy, *why != '\0');
 					assert_true(!busy || strstr(why, "ml/x"));
 					free_ones += !busy;
 				}
-	// An ended pod, empty or gone, whatever the kubelet says; one that cannot come or has not come; and one that is gone everywhere.
+	// An ended pod, empty or gone, whatever the kubelet says; one that cannot come or has not come; and one that is
+	// gone everywhere.
 	assert_int_equal(free_ones, 3 * 3 * 2 + 1);
 	char why[200];
 	struct td_sight s = {.seen = TD_SEEN_ABSENT, .coming = true, .pod = "u"};
@@ -170,7 +177,9 @@ static enum td_seen named(const char *text, int64_t start)
 	return s;
 }
 
-#define FENCED(words) "{\"status\":{\"conditions\":[{\"type\":\"tandem.dev/GrantEnded\",\"status\":\"True\",\"message\":\"" words "\"}]}}"
+#define FENCED(words)                                                                                                  \
+	"{\"status\":{\"conditions\":[{\"type\":\"tandem.dev/GrantEnded\",\"status\":\"True\",\"message\":\"" words    \
+	"\"}]}}"
 
 static void test_fence(void **state)
 {
@@ -178,15 +187,19 @@ static void test_fence(void **state)
 	assert_int_equal(named("{}", 9), TD_SEEN_WAITS);
 	assert_int_equal(named("{\"spec\":{\"nodeName\":\"\"}}", 9), TD_SEEN_WAITS);
 	assert_int_equal(named("{\"spec\":{\"nodeName\":\"n0\"}}", 9), TD_SEEN_ACTIVE);
-	assert_int_equal(named("{\"spec\":{\"nodeName\":\"n0\"},\"status\":{\"phase\":\"Failed\"}}", 9), TD_SEEN_TERMINAL);
+	assert_int_equal(named("{\"spec\":{\"nodeName\":\"n0\"},\"status\":{\"phase\":\"Failed\"}}", 9),
+			 TD_SEEN_TERMINAL);
 	assert_int_equal(named("{\"spec\":{\"nodeName\":\"n00\"}}", 9), TD_SEEN_NEVER);
 	assert_int_equal(named("{\"metadata\":{\"deletionTimestamp\":\"x\"}}", 9), TD_SEEN_NEVER);
-	assert_int_equal(named("{\"metadata\":{\"deletionTimestamp\":\"x\"},\"spec\":{\"nodeName\":\"n0\"}}", 9), TD_SEEN_ACTIVE);
-	// Once for each run of a job is enough. A fence for another run was written before this one started: it holds nothing off.
+	assert_int_equal(named("{\"metadata\":{\"deletionTimestamp\":\"x\"},\"spec\":{\"nodeName\":\"n0\"}}", 9),
+			 TD_SEEN_ACTIVE);
+	// Once for each run of a job is enough. A fence for another run was written before this one started: it holds
+	// nothing off.
 	assert_int_equal(named(FENCED("Slurm job 104 (start 9) ended"), 9), TD_SEEN_NEVER);
 	assert_int_equal(named(FENCED("Slurm job 104 (start 8) ended"), 9), TD_SEEN_WAITS);
 	assert_int_equal(named(FENCED("Slurm job 10 (start 9) ended"), 9), TD_SEEN_WAITS);
-	assert_int_equal(named(FENCED("Slurm job 104 (start 0) ended"), 0), TD_SEEN_WAITS); // which run that was nobody knows
+	assert_int_equal(named(FENCED("Slurm job 104 (start 0) ended"), 0),
+			 TD_SEEN_WAITS); // which run that was nobody knows
 }
 
 // ---- the table ----
@@ -251,10 +264,13 @@ static void test_pods_of_a_cgroup(void **state)
 		const char *text, *first, *second;
 	} t[] = {
 		{"4:pids:/kubepods/burstable/pod" UID "/0123abcd\n", UID, NULL},
-		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_ ".slice/cri-containerd-aa.scope\n", UID, NULL},
+		{"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" UID_
+		 ".slice/cri-containerd-aa.scope\n",
+		 UID, NULL},
 		{"0::/../../kubepods-pod" UID_ ".slice", UID, NULL},
 		{"4:pids:/kubepods/pod" NEXT "/x/kubepods/besteffort/pod" UID "\n", NEXT, UID},
-		{"4:pids:/kubepods/pod" UID "/pod" NEXT "/y\n", UID, NEXT}, // the second is what a pod made below itself
+		{"4:pids:/kubepods/pod" UID "/pod" NEXT "/y\n", UID,
+		 NEXT}, // the second is what a pod made below itself
 		{"0::/system.slice/sshd.service\n1:name=systemd:/\n", NULL, NULL},
 		{"0::/podman/pod/pods-of-me/pod1111aaaa", NULL, NULL},
 		{"0::/xpod" UID "/pod" UID "x/", NULL, NULL},

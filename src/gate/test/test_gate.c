@@ -1,5 +1,5 @@
-// The gate's table and its waiting: nobody gets a device before its last holder is gone, and no superseded holder comes back.
-// rows: A7.4
+// The gate's table and its waiting: nobody gets a device before its last holder is gone, and no superseded holder comes
+// back. rows: A7.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -130,7 +130,9 @@ static void test_save(void **state)
 static void test_parse(void **state)
 {
 	struct td_gate_request q;
-	assert_int_equal(td_gate_parse("acquire job=7 start=100 uid=1000 node=n0 devices=0-1 timeout=45000", "n0", 8, &q, NULL), 0);
+	assert_int_equal(
+		td_gate_parse("acquire job=7 start=100 uid=1000 node=n0 devices=0-1 timeout=45000", "n0", 8, &q, NULL),
+		0);
 	assert_true(q.h.job == 7 && q.h.start == 100 && q.mask == 3 && q.timeout_ms == 45000 && !q.ping);
 	assert_int_equal(td_gate_parse("ping", "n0", 8, &q, NULL), 0);
 	assert_true(q.ping);
@@ -141,7 +143,8 @@ static void test_parse(void **state)
 	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 devices=0 new=x", "n0", 8, &q, NULL), 0);
 	assert_true(!strcmp(q.h.ask, "1-2") && !q.h.pod && !strcmp(q.h.uid, "1000")); // a hint makes no pod of it
 	assert_string_equal(q.h.ask_pod, "");
-	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 pod=ml/train-0 devices=0", "n0", 8, &q, NULL), 0);
+	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 pod=ml/train-0 devices=0", "n0", 8, &q, NULL),
+			 0);
 	assert_string_equal(q.h.ask_pod, "ml/train-0");
 	{ // too long for any pod: no half of it
 		char line[600];
@@ -165,8 +168,12 @@ static void test_parse(void **state)
 
 static void test_cgroup_job(void **state)
 {
-	assert_int_equal(td_gate_cgroup_job("5:devices:/tandem-1/td1-c0/slurm_n0/uid_0/job_3/step_0/task_0\n0::/tandem-1/td1-c0\n"), 3);
-	assert_int_equal(td_gate_cgroup_job("0::/system.slice/n0_slurmstepd.scope/job_12/step_batch/user/task_0\n"), 12);
+	assert_int_equal(
+		td_gate_cgroup_job(
+			"5:devices:/tandem-1/td1-c0/slurm_n0/uid_0/job_3/step_0/task_0\n0::/tandem-1/td1-c0\n"),
+		3);
+	assert_int_equal(td_gate_cgroup_job("0::/system.slice/n0_slurmstepd.scope/job_12/step_batch/user/task_0\n"),
+			 12);
 	assert_int_equal(td_gate_cgroup_job("0::/a/job_12\n"), 12);
 	assert_int_equal(td_gate_cgroup_job("0::/a/job_12x/b\n0::/job_/c\n0::/job_999999999999999\n"), 0);
 	assert_int_equal(td_gate_cgroup_job(""), 0);
@@ -279,7 +286,8 @@ static void test_check(void **state)
 	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, 100, NULL, NULL, NULL, &e), TD_CONFLICT);
 	assert_non_null(strstr(e.msg, "job 5 was not let in to devices 0 of n0"));
 	assert_int_equal(td_gate_check(w->g, 0, 0, &again, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
-	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT); // device 2 is not its own
+	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, 100, NULL, NULL, NULL, NULL),
+			 TD_CONFLICT); // device 2 is not its own
 	// A check claims nothing, and waits for who was there before.
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &old, NULL), 0);
 	w->busy_job = 5;

@@ -27,7 +27,8 @@ struct raw {
 static inline void raw_open(struct raw *r, int port, bool tls)
 {
 	memset(r, 0, sizeof(*r));
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	r->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct timeval t = {.tv_sec = 5};
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));

@@ -67,7 +67,9 @@ static void setup_files(void)
 	const char *sans[] = {"127.0.0.1", NULL}, *orgs[] = {"system:masters", "two", NULL};
 	struct td_error err = {0};
 	if (td_pki_ca_ensure(dir, "test", &err) < 0 ||
-	    td_pki_issue(dir, &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10}, &err) < 0 ||
+	    td_pki_issue(dir,
+			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
+			 &err) < 0 ||
 	    td_pki_issue(dir, &(struct td_pki_cert){.file = "adm", .cn = "admin", .orgs = orgs, .days = 10}, &err) < 0)
 		abort();
 	crt = td_asprintf("%s/srv.crt", dir);
@@ -75,7 +77,8 @@ static void setup_files(void)
 	ca = td_asprintf("%s/ca.crt", dir);
 	admin_crt = td_asprintf("%s/adm.crt", dir);
 	admin_key = td_asprintf("%s/adm.key", dir);
-	tls_opts = (struct td_http_server_opts){.handler = handler, .cert_file = crt, .key_file = key, .client_ca_file = ca};
+	tls_opts = (struct td_http_server_opts){
+		.handler = handler, .cert_file = crt, .key_file = key, .client_ca_file = ca};
 }
 
 static struct td_http_client *client(const struct td_http_client_opts *o)
@@ -100,7 +103,8 @@ static void test_plain(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler});
-	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = s.url});
+	td_auto(td_http_client_free) struct td_http_client *c =
+		client(&(struct td_http_client_opts){.base_url = s.url});
 	{
 		td_auto_reply struct td_http_reply r = {0};
 		assert_int_equal(get(c, "/who?q=a%20b+c&l=1&l=%32&l", &r), 0);
@@ -125,8 +129,11 @@ static void test_plain(void **state)
 		td_buf_putc(&big, (char)(i * 7 + i / 256));
 	for (size_t i = 0; i < TD_LEN(methods); i++) {
 		td_auto_reply struct td_http_reply r = {0};
-		struct td_http_call call = {
-			.method = methods[i], .path = "/echo", .body = big.s, .body_len = big.len, .content_type = "a/b"};
+		struct td_http_call call = {.method = methods[i],
+					    .path = "/echo",
+					    .body = big.s,
+					    .body_len = big.len,
+					    .content_type = "a/b"};
 		assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), 0);
 		assert_int_equal(r.status, 200);
 		assert_int_equal(r.body.len, big.len);
@@ -134,13 +141,15 @@ static void test_plain(void **state)
 	}
 	{
 		td_auto_reply struct td_http_reply r = {0};
-		assert_int_equal(td_http_do(c, &(struct td_http_call){.method = "HEAD", .path = "/who"}, NULL, &r, NULL), 0);
+		assert_int_equal(
+			td_http_do(c, &(struct td_http_call){.method = "HEAD", .path = "/who"}, NULL, &r, NULL), 0);
 		assert_int_equal(r.status, 200);
 		assert_int_equal(r.body.len, 0);
 	}
 	{
 		td_auto_reply struct td_http_reply r = {0};
-		assert_int_equal(td_http_do(c, &(struct td_http_call){.method = "POST", .path = "/none"}, NULL, &r, NULL), 0);
+		assert_int_equal(
+			td_http_do(c, &(struct td_http_call){.method = "POST", .path = "/none"}, NULL, &r, NULL), 0);
 		assert_int_equal(r.status, 204);
 	}
 	{
@@ -193,7 +202,8 @@ static void test_tls(void **state)
 	// A server that our authority did not sign for.
 	char url[64];
 	snprintf(url, sizeof(url), "https://localhost:%d", s.port);
-	td_auto(td_http_client_free) struct td_http_client *wrong = client(&(struct td_http_client_opts){.base_url = url, .ca_file = ca});
+	td_auto(td_http_client_free) struct td_http_client *wrong =
+		client(&(struct td_http_client_opts){.base_url = url, .ca_file = ca});
 	call = (struct td_http_call){.method = "POST", .path = "/echo"};
 	assert_int_equal(td_http_do(wrong, &call, NULL, &r, &err), TD_TRANSIENT);
 	serve_stop(&s);
@@ -203,12 +213,15 @@ static void test_stranger(void **state) // a certificate of another authority co
 {
 	struct served s = {0};
 	serve_start(&s, &tls_opts);
-	td_auto_free char *other = td_asprintf("%s/other", dir), *c2 = td_asprintf("%s/x.crt", other), *k2 = td_asprintf("%s/x.key", other);
+	td_auto_free char *other = td_asprintf("%s/other", dir), *c2 = td_asprintf("%s/x.crt", other),
+			  *k2 = td_asprintf("%s/x.key", other);
 	assert_int_equal(td_pki_ca_ensure(other, "test", NULL), 0);
 	const char *orgs[] = {"system:masters", NULL};
-	assert_int_equal(td_pki_issue(other, &(struct td_pki_cert){.file = "x", .cn = "admin", .orgs = orgs, .days = 10}, NULL), 0);
-	td_auto(td_http_client_free) struct td_http_client *c =
-		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca, .cert_file = c2, .key_file = k2});
+	assert_int_equal(
+		td_pki_issue(other, &(struct td_pki_cert){.file = "x", .cn = "admin", .orgs = orgs, .days = 10}, NULL),
+		0);
+	td_auto(td_http_client_free) struct td_http_client *c = client(
+		&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca, .cert_file = c2, .key_file = k2});
 	td_auto_reply struct td_http_reply r = {0};
 	assert_int_equal(get(c, "/who", &r), 0);
 	assert_string_equal(r.body.s, "- uid=-1 - -");
@@ -218,7 +231,8 @@ static void test_stranger(void **state) // a certificate of another authority co
 static void test_unix(void **state)
 {
 	struct served s = {0};
-	td_auto_free char *path = td_asprintf("%s/s.sock", dir), *spec = td_asprintf("unix:%s", path), *tok = td_asprintf("%s/tok", dir);
+	td_auto_free char *path = td_asprintf("%s/s.sock", dir), *spec = td_asprintf("unix:%s", path),
+			  *tok = td_asprintf("%s/tok", dir);
 	const char *listen[] = {spec, NULL};
 	assert_int_equal(td_file_write(tok, "one\n", 4, 0600, NULL), 0);
 	struct td_http_server_opts o = {.handler = handler, .listen = listen};
@@ -264,7 +278,8 @@ static void test_cancel(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &tls_opts);
-	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
+	td_auto(td_http_client_free) struct td_http_client *c =
+		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
 	static const char *const paths[] = {"/hang", "/trickle"};
 	struct td_cancel *was[TD_LEN(paths)];
 	for (size_t i = 0; i < TD_LEN(paths); i++) {
@@ -294,12 +309,14 @@ static void test_timeouts(void **state)
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler});
 	entered = td_cancel_new();
-	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = s.url});
+	td_auto(td_http_client_free) struct td_http_client *c =
+		client(&(struct td_http_client_opts){.base_url = s.url});
 	td_auto_reply struct td_http_reply r = {0};
 	struct td_http_call call = {.method = "POST", .path = "/hang", .timeout_ms = 50};
 	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_UNCERTAIN);
 	size_t n = 0;
-	call = (struct td_http_call){.method = "GET", .path = "/trickle", .on_data = sum, .ctx = &n, .timeout_ms = 5000, .idle_ms = 50};
+	call = (struct td_http_call){
+		.method = "GET", .path = "/trickle", .on_data = sum, .ctx = &n, .timeout_ms = 5000, .idle_ms = 50};
 	int64_t t = test_now();
 	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_UNCERTAIN);
 	assert_true(test_now() - t < 3000);
@@ -308,7 +325,8 @@ static void test_timeouts(void **state)
 	td_cancel_unref(entered);
 }
 
-// ---- what a dying connection means ----------------------------------------------------------------------------------------
+// ---- what a dying connection means
+// ----------------------------------------------------------------------------------------
 
 // Answers the first request of each connection, when `answer`; closes at the next. Counts the requests that came.
 struct rude {
@@ -362,13 +380,17 @@ static void test_never_twice(void **state)
 		rude_start(&r, true);
 		char url[64];
 		snprintf(url, sizeof(url), "http://127.0.0.1:%d", r.port);
-		td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = url});
-		struct td_http_call call = {
-			.method = post ? "POST" : "GET", .path = "/", .body = post ? "x" : NULL, .body_len = (size_t)post};
+		td_auto(td_http_client_free) struct td_http_client *c =
+			client(&(struct td_http_client_opts){.base_url = url});
+		struct td_http_call call = {.method = post ? "POST" : "GET",
+					    .path = "/",
+					    .body = post ? "x" : NULL,
+					    .body_len = (size_t)post};
 		td_auto_reply struct td_http_reply a = {0}, b = {0};
 		struct td_error err = {0};
 		assert_int_equal(td_http_do(c, &call, NULL, &a, &err), 0);
-		// The connection is reused and dies without a byte of reply. A write came once; a read may be tried again (and dies again).
+		// The connection is reused and dies without a byte of reply. A write came once; a read may be tried
+		// again (and dies again).
 		assert_int_equal(td_http_do(c, &call, NULL, &b, &err), TD_UNCERTAIN);
 		assert_null(b.body.s);
 		td_http_client_free(td_steal(c));
@@ -384,13 +406,15 @@ static void test_never_twice(void **state)
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d", r.port);
 	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = url});
 	td_auto_reply struct td_http_reply a = {0};
-	assert_int_equal(td_http_do(c, &(struct td_http_call){.method = "POST", .path = "/"}, NULL, &a, NULL), TD_UNCERTAIN);
+	assert_int_equal(td_http_do(c, &(struct td_http_call){.method = "POST", .path = "/"}, NULL, &a, NULL),
+			 TD_UNCERTAIN);
 	td_http_client_free(td_steal(c));
 	rude_stop(&r);
 	assert_int_equal(r.seen, 1);
 }
 
-// ---- the server below the client's manners ----------------------------------------------------------------------------
+// ---- the server below the client's manners
+// ----------------------------------------------------------------------------
 
 // Sends a request and returns the status of the first answer; 0: closed without one.
 static int raw_status(int port, const char *req, size_t n)
@@ -428,7 +452,8 @@ static void test_refused(void **state)
 		{400, "GET /a?x=%zz HTTP/1.1\r\nHost: x\r\n\r\n"},
 		{400, "GET /who HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n"},
 		{400, "GET /who HTTP/1.1\r\nHost : x\r\n\r\n"},
-		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
+		{400,
+		 "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc"},
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc"},
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc"},
@@ -436,8 +461,10 @@ static void test_refused(void **state)
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n"},
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n"},
 		{400, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n"},
-		{200, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nT: x\r\n\r\n"},
-		{413, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nabcdef\r\n5\r\nabcde\r\n0\r\n\r\n"},
+		{200, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3;a=b\r\nabc\r\n0\r\nT: "
+		      "x\r\n\r\n"},
+		{413, "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: "
+		      "chunked\r\n\r\n6\r\nabcdef\r\n5\r\nabcde\r\n0\r\n\r\n"},
 		{413, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 11\r\n\r\nabcdefghijk"},
 		{417, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: magic\r\nContent-Length: 1\r\n\r\na"},
 		{505, "GET / HTTP/2.0\r\nHost: x\r\n\r\n"},
@@ -493,7 +520,8 @@ static void test_keep_alive(void **state)
 	assert_true(raw_until(&r, "\r\n\r\nhello"));
 	raw_puts(&r, "HEAD /who HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "204 No Content"));
-	assert_non_null(strstr(r.in.s, "Content-Length: 12\r\n\r\nHTTP/1.1 204")); // "- uid=-1 - -", and no body after HEAD
+	assert_non_null(
+		strstr(r.in.s, "Content-Length: 12\r\n\r\nHTTP/1.1 204")); // "- uid=-1 - -", and no body after HEAD
 	raw_close(&r);
 	serve_stop(&s);
 }
@@ -501,7 +529,8 @@ static void test_keep_alive(void **state)
 static void test_slow(void **state)
 {
 	struct served s = {0};
-	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .header_ms = 100, .body_ms = 100, .idle_ms = 100});
+	serve_start(&s, &(struct td_http_server_opts){
+				.handler = handler, .header_ms = 100, .body_ms = 100, .idle_ms = 100});
 	struct raw r;
 	raw_open(&r, s.port, false);
 	raw_puts(&r, "GET / HT");
@@ -539,7 +568,8 @@ static void test_threads(void **state) // and more connections than the server t
 	o.max_conns = 4;
 	o.idle_ms = 200;
 	serve_start(&s, &o);
-	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
+	td_auto(td_http_client_free) struct td_http_client *c =
+		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
 	pthread_t t[8];
 	for (int i = 0; i < 8; i++)
 		pthread_create(&t[i], NULL, many, c);

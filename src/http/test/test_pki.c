@@ -88,7 +88,8 @@ static void test_jwt(void **state)
 {
 	td_auto_free char *t = td_jwt_sign("secret", 6, "{\"sub\":\"a\"}");
 	// Checked with an independent implementation (python3 hmac, base64).
-	assert_string_equal(t, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhIn0.qBdA9L_PTGPhu7ipY7Xs4Eol-m79U_HNIifGEFJXeJQ");
+	assert_string_equal(
+		t, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhIn0.qBdA9L_PTGPhu7ipY7Xs4Eol-m79U_HNIifGEFJXeJQ");
 	td_auto_free char *claims = NULL;
 	struct td_error err = {0};
 	assert_int_equal(td_jwt_verify("secret", 6, t, &claims, &err), 0);
@@ -100,13 +101,15 @@ static void test_jwt(void **state)
 	assert_int_equal(td_jwt_verify("secret", 6, "", &untouched, &err), TD_UNAUTHENTICATED);
 	assert_int_equal(td_jwt_verify("secret", 6, "a.b", &untouched, &err), TD_UNAUTHENTICATED);
 	// "alg":"none", with an empty signature
-	assert_int_equal(td_jwt_verify("secret", 6, "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.", &untouched, &err), TD_UNAUTHENTICATED);
+	assert_int_equal(td_jwt_verify("secret", 6, "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.", &untouched, &err),
+			 TD_UNAUTHENTICATED);
 	assert_null(untouched);
 }
 
 static void test_encodings(void **state)
 {
-	static const char *const v[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}}; // RFC 4648
+	static const char *const v[][2] = {
+		{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}}; // RFC 4648
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_buf struct td_buf e = {0}, d = {0};
 		td_base64(&e, v[i][0], strlen(v[i][0]));
@@ -131,7 +134,8 @@ int main(void)
 	strcpy(dir, "/tmp/td-pki-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_issue), cmocka_unit_test(test_jwt), cmocka_unit_test(test_encodings)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_issue), cmocka_unit_test(test_jwt),
+				       cmocka_unit_test(test_encodings)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	return rc;

@@ -1,5 +1,5 @@
-// Pushed replies (watches): many at once, peers that go, stall or stay, the end by time, by the filler and by the server.
-// rows: F1.2
+// Pushed replies (watches): many at once, peers that go, stall or stay, the end by time, by the filler and by the
+// server. rows: F1.2
 #include "http/test/raw.h"
 #include "http/test/serve.h"
 
@@ -104,7 +104,8 @@ static char *crt, *key;
 static void many(bool tls)
 {
 	struct served s = {0};
-	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .cert_file = tls ? crt : NULL, .key_file = tls ? key : NULL});
+	serve_start(&s, &(struct td_http_server_opts){
+				.handler = handler, .cert_file = tls ? crt : NULL, .key_file = tls ? key : NULL});
 	static struct raw r[WATCHERS];
 	for (int i = 0; i < WATCHERS; i++) {
 		raw_open(&r[i], s.port, tls);
@@ -196,7 +197,8 @@ static void test_ends(void **state)
 static void test_stalled(void **state)
 {
 	struct served s = {0};
-	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .write_ms = 200, .cert_file = crt, .key_file = key});
+	serve_start(&s, &(struct td_http_server_opts){
+				.handler = handler, .write_ms = 200, .cert_file = crt, .key_file = key});
 	struct raw lazy, huge, fine;
 	raw_open(&lazy, s.port, true);
 	raw_puts(&lazy, "GET /?endless=1 HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -225,12 +227,14 @@ int main(void)
 	strcpy(dir, "/tmp/td-push-XXXXXX");
 	const char *sans[] = {"127.0.0.1", NULL};
 	if (!mkdtemp(dir) || td_pki_ca_ensure(dir, "test", NULL) < 0 ||
-	    td_pki_issue(dir, &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10}, NULL) < 0)
+	    td_pki_issue(dir,
+			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
+			 NULL) < 0)
 		return 1;
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_many), cmocka_unit_test(test_many_tls), cmocka_unit_test(test_ends),
-				       cmocka_unit_test(test_stalled)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_many), cmocka_unit_test(test_many_tls),
+				       cmocka_unit_test(test_ends), cmocka_unit_test(test_stalled)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);

@@ -13,7 +13,8 @@ static char *crt, *key, *sock, *recorded_at;
 static int recorder;
 static struct td_cancel *gone, *entered; // the backend's handler saw its peer go; it began
 
-// ---- frames ---------------------------------------------------------------------------------------------------------------
+// ---- frames
+// ---------------------------------------------------------------------------------------------------------------
 
 static int head(const char *bytes, size_t n, struct td_ws_frame *f)
 {
@@ -58,12 +59,14 @@ static void test_frames(void **state)
 	assert_int_equal(td_ws_frame_put(out, TD_WS_BINARY, 65536), 10);
 	assert_memory_equal(out, "\x82\x7f\0\0\0\0\0\1\0\0", 10);
 	assert_true(td_utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10));
-	static const char *const not_utf8[] = {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80", "\xf8\x88\x80\x80\x80"};
+	static const char *const not_utf8[] = {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+					       "\xe2\x82", "\x80",         "\xf8\x88\x80\x80\x80"};
 	for (size_t i = 0; i < TD_LEN(not_utf8); i++)
 		assert_false(td_utf8_valid(not_utf8[i], strlen(not_utf8[i])));
 }
 
-// ---- servers ----------------------------------------------------------------------------------------------------------
+// ---- servers
+// ----------------------------------------------------------------------------------------------------------
 
 static struct td_ws *shared_ws;
 
@@ -140,7 +143,8 @@ static void front(struct td_http_x *x, void *ctx)
 		td_http_relay(x, sock, td_http_target(x));
 }
 
-// ---- a client ---------------------------------------------------------------------------------------------------------
+// ---- a client
+// ---------------------------------------------------------------------------------------------------------
 
 static void ws_put(struct raw *r, int first_byte, const void *p, size_t n)
 {
@@ -152,9 +156,15 @@ static void ws_put(struct raw *r, int first_byte, const void *p, size_t n)
 		unsigned char e[] = {0x80 | 126, (unsigned char)(n >> 8), (unsigned char)n};
 		td_buf_add(&b, e, 3);
 	} else {
-		unsigned char e[] = {
-			0x80 | 127,      0, 0, 0, 0, (unsigned char)(n >> 24), (unsigned char)(n >> 16), (unsigned char)(n >> 8),
-			(unsigned char)n};
+		unsigned char e[] = {0x80 | 127,
+				     0,
+				     0,
+				     0,
+				     0,
+				     (unsigned char)(n >> 24),
+				     (unsigned char)(n >> 16),
+				     (unsigned char)(n >> 8),
+				     (unsigned char)n};
 		td_buf_add(&b, e, 9);
 	}
 	const uint8_t mask[4] = {1, 2, 3, 4};
@@ -192,21 +202,23 @@ static char *ws_get(struct raw *r, size_t *ret_len)
 	}
 }
 
-#define expect(r, text)                                                                                                                    \
-	do {                                                                                                                               \
-		td_auto_free char *f_ = ws_get(r, NULL);                                                                                   \
-		assert_non_null(f_);                                                                                                       \
-		assert_string_equal(f_, text);                                                                                             \
+#define expect(r, text)                                                                                                \
+	do {                                                                                                           \
+		td_auto_free char *f_ = ws_get(r, NULL);                                                               \
+		assert_non_null(f_);                                                                                   \
+		assert_string_equal(f_, text);                                                                         \
 	} while (0)
 
-#define UPGRADE                                                                                                                            \
-	"Host: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "             \
+#define UPGRADE                                                                                                        \
+	"Host: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "                  \
+	"13\r\nSec-WebSocket-Key: "                                                                                    \
 	"dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 static void ws_open(struct raw *r, int port, bool tls)
 {
 	raw_open(r, port, tls);
-	raw_puts(r, "GET /ws HTTP/1.1\r\n" UPGRADE "Sec-WebSocket-Protocol: v9.test, v4.test\r\nSec-WebSocket-Protocol: v5.test\r\n\r\n");
+	raw_puts(r, "GET /ws HTTP/1.1\r\n" UPGRADE
+		    "Sec-WebSocket-Protocol: v9.test, v4.test\r\nSec-WebSocket-Protocol: v5.test\r\n\r\n");
 	assert_true(raw_until(r, "\r\n\r\n"));
 	assert_true(td_starts(r->in.s, "HTTP/1.1 101 "));
 	assert_non_null(strstr(r->in.s, "\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n")); // RFC 6455 §1.3
@@ -337,8 +349,9 @@ static void test_ws(void **state)
 {
 	for (int tls = 0; tls < 2; tls++) {
 		struct served s = {0};
-		serve_start(&s,
-			    &(struct td_http_server_opts){.handler = backend, .cert_file = tls ? crt : NULL, .key_file = tls ? key : NULL});
+		serve_start(&s, &(struct td_http_server_opts){.handler = backend,
+							      .cert_file = tls ? crt : NULL,
+							      .key_file = tls ? key : NULL});
 		gone = td_cancel_new();
 		struct td_cancel *first = gone;
 		echo(s.port, tls);
@@ -378,8 +391,10 @@ static void test_relay_http(void **state)
 	entered = td_cancel_new();
 	gone = td_cancel_new();
 	struct raw r;
-	raw_open(&r, b.front.port, true); // the header of the authorised user stays here, and so does what comes behind the request
-	raw_puts(&r, "GET /x%20y?q=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\n\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n");
+	raw_open(&r, b.front.port,
+		 true); // the header of the authorised user stays here, and so does what comes behind the request
+	raw_puts(&r, "GET /x%20y?q=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\n\r\nGET /second "
+		     "HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, "\r\n\r\nGET /x%20y?q=1 auth=no n=0 sum=0"));
 	assert_null(strstr(r.in.s, "second"));
@@ -408,7 +423,8 @@ static void test_relay_http(void **state)
 	raw_puts(&r, "GET /log?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "line\n"));
 	raw_close(&r);
-	assert_int_equal(td_cancel_wait(gone, 5000), TD_CANCELLED); // the reader of a log that nobody writes is seen to go
+	assert_int_equal(td_cancel_wait(gone, 5000),
+			 TD_CANCELLED); // the reader of a log that nobody writes is seen to go
 	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /dead HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "\r\n\r\n"));
@@ -455,7 +471,8 @@ static void test_relay_smuggle(void **state) // what comes behind the authorised
 		pthread_create(&t, NULL, record, &got);
 		struct raw r;
 		raw_open(&r, b.front.port, true);
-		td_auto_free char *req = td_asprintf("GET /recorded HTTP/1.1\r\n%s\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n", heads[i]);
+		td_auto_free char *req = td_asprintf(
+			"GET /recorded HTTP/1.1\r\n%s\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n", heads[i]);
 		raw_puts(&r, req);
 		assert_true(raw_until(&r, "ok"));
 		raw_puts(&r, "third");
@@ -475,13 +492,16 @@ int main(void)
 	strcpy(dir, "/tmp/td-ws-XXXXXX");
 	const char *sans[] = {"127.0.0.1", NULL};
 	if (!mkdtemp(dir) || td_pki_ca_ensure(dir, "test", NULL) < 0 ||
-	    td_pki_issue(dir, &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10}, NULL) < 0)
+	    td_pki_issue(dir,
+			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
+			 NULL) < 0)
 		return 1;
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	sock = td_asprintf("%s/back.sock", dir);
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames), cmocka_unit_test(test_ws), cmocka_unit_test(test_relay_ws),
-				       cmocka_unit_test(test_relay_http), cmocka_unit_test(test_relay_smuggle)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_frames), cmocka_unit_test(test_ws),
+				       cmocka_unit_test(test_relay_ws), cmocka_unit_test(test_relay_http),
+				       cmocka_unit_test(test_relay_smuggle)};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
 	free(crt);

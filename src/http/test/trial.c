@@ -1,4 +1,5 @@
-// The trial behind docs/design/0001-http-server.md: memory and speed with many TLS watchers. Not a test; prints what it saw.
+// The trial behind docs/design/0001-http-server.md: memory and speed with many TLS watchers. Not a test; prints what it
+// saw.
 //   ninja -C build src/http/http_trial && build/src/http/http_trial [watchers]
 #include "base/clock.h"
 #include "base/file.h"
@@ -72,7 +73,8 @@ static void handler(struct td_http_x *x, void *ctx)
 	}
 	struct watcher *w = td_calloc(1, sizeof(*w));
 	pthread_mutex_lock(&lock);
-	w->h = td_http_push(x, 200, "application/json", &(struct td_http_push){.fill = fill, .closed = closed, .ctx = w});
+	w->h = td_http_push(x, 200, "application/json",
+			    &(struct td_http_push){.fill = fill, .closed = closed, .ctx = w});
 	DL_APPEND(list, w);
 	n_watchers++;
 	pthread_mutex_unlock(&lock);
@@ -97,7 +99,8 @@ static int watchers(void)
 	return n;
 }
 
-// The other process: opens n watches, tells, reads one event on each, tells, waits for a word, ends (FINs by the kernel).
+// The other process: opens n watches, tells, reads one event on each, tells, waits for a word, ends (FINs by the
+// kernel).
 static int client(int port, int n, int from, int to)
 {
 	struct raw *r = calloc((size_t)n, sizeof(*r));
@@ -150,12 +153,15 @@ int main(int argc, char **argv)
 	char dir[] = "/tmp/td-trial-XXXXXX", b;
 	const char *sans[] = {"127.0.0.1", NULL};
 	if (!mkdtemp(dir) || td_pki_ca_ensure(dir, "t", NULL) < 0 ||
-	    td_pki_issue(dir, &(struct td_pki_cert){.file = "s", .cn = "s", .sans = sans, .server = true, .days = 1}, NULL) < 0 ||
+	    td_pki_issue(dir, &(struct td_pki_cert){.file = "s", .cn = "s", .sans = sans, .server = true, .days = 1},
+			 NULL) < 0 ||
 	    pipe(up) < 0 || pipe(down) < 0)
 		return 1;
-	td_auto_free char *crt = td_asprintf("%s/s.crt", dir), *key = td_asprintf("%s/s.key", dir), *ca = td_asprintf("%s/ca.crt", dir);
+	td_auto_free char *crt = td_asprintf("%s/s.crt", dir), *key = td_asprintf("%s/s.key", dir),
+			  *ca = td_asprintf("%s/ca.crt", dir);
 	struct served s = {0};
-	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .cert_file = crt, .key_file = key, .client_ca_file = ca});
+	serve_start(&s, &(struct td_http_server_opts){
+				.handler = handler, .cert_file = crt, .key_file = key, .client_ca_file = ca});
 	struct raw warm;
 	raw_open(&warm, s.port, true);
 	raw_puts(&warm, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -176,7 +182,8 @@ int main(int argc, char **argv)
 	printf("%d TLS watchers opened in %lld ms\n", watchers(), (long long)(us() - t) / 1000);
 	printf("memory per watcher: %.1f KiB\n", (double)(rss_kib() - before) / n);
 	latency(&warm, "request over TLS beside them", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27,
-		strlen("HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 14:15:11 GMT\r\nContent-Type: text/plain\r\nContent-Length: "
+		strlen("HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 14:15:11 GMT\r\nContent-Type: "
+		       "text/plain\r\nContent-Length: "
 		       "2\r\n\r\nok"));
 	t = us();
 	pthread_mutex_lock(&lock);
@@ -190,7 +197,8 @@ int main(int argc, char **argv)
 	printf("memory per watcher after it: %.1f KiB\n", (double)(rss_kib() - before) / n);
 	struct raw ws;
 	raw_open(&ws, s.port, true);
-	raw_puts(&ws, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+	raw_puts(&ws, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "
+		      "websocket\r\nSec-WebSocket-Version: 13\r\n"
 		      "Sec-WebSocket-Protocol: t\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
 	raw_until(&ws, "\r\n\r\n");
 	latency(&ws, "keystroke echo by WebSocket over TLS", "\x82\x81\0\0\0\0k", 7, 3);

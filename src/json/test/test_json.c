@@ -23,7 +23,8 @@ static struct td_json *parse(const char *s)
 
 static void paths_read_what_is_there(void **s)
 {
-	td_auto(td_json_unref) struct td_json *j = parse("{\"a\":{\"b\":[{\"c\":\"x\"},{\"c\":7.0}],\"d.e\":true},\"n\":-3}");
+	td_auto(td_json_unref) struct td_json *j =
+		parse("{\"a\":{\"b\":[{\"c\":\"x\"},{\"c\":7.0}],\"d.e\":true},\"n\":-3}");
 	yyjson_val *v = td_json_root(j);
 	assert_string_equal(td_jstr(v, "a.b.[0].c"), "x");
 	assert_int_equal(td_jint(v, "a.b.[1].c", 0), 7);
@@ -43,8 +44,9 @@ static void paths_read_what_is_there(void **s)
 
 static void arrays_are_searched_and_copied(void **s)
 {
-	td_auto(td_json_unref) struct td_json *j = parse("{\"l\":[7,{\"type\":3},{\"type\":\"A\",\"n\":1},{\"type\":\"B\",\"n\":2},{"
-							 "\"type\":\"B\",\"n\":3},\"x\",null,\"y\"],\"o\":{\"type\":\"B\"}}");
+	td_auto(td_json_unref) struct td_json *j =
+		parse("{\"l\":[7,{\"type\":3},{\"type\":\"A\",\"n\":1},{\"type\":\"B\",\"n\":2},{"
+		      "\"type\":\"B\",\"n\":3},\"x\",null,\"y\"],\"o\":{\"type\":\"B\"}}");
 	yyjson_val *l = td_jget(td_json_root(j), "l");
 	assert_int_equal(td_jint(td_jfind(l, "type", "B"), "n", 0), 2);
 	assert_null(td_jfind(l, "type", "C"));
@@ -92,12 +94,14 @@ static void json_patches(void **s)
 		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/-\",\"value\":2}]", "{\"b\":[1,2]}"},
 		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/2\",\"value\":2}]", NULL},
 		{"{\"b\":[1]}", "[{\"op\":\"add\",\"path\":\"/b/01\",\"value\":2}]", NULL},
-		{"{\"a/b\":1,\"m~n\":2}", "[{\"op\":\"remove\",\"path\":\"/a~1b\"},{\"op\":\"replace\",\"path\":\"/m~0n\",\"value\":3}]",
+		{"{\"a/b\":1,\"m~n\":2}",
+		 "[{\"op\":\"remove\",\"path\":\"/a~1b\"},{\"op\":\"replace\",\"path\":\"/m~0n\",\"value\":3}]",
 		 "{\"m~n\":3}"},
 		{"{\"a\":1}", "[{\"op\":\"replace\",\"path\":\"/x\",\"value\":3}]", NULL},
 		{"{\"a\":{\"b\":1}}", "[{\"op\":\"move\",\"from\":\"/a/b\",\"path\":\"/c\"}]", "{\"a\":{},\"c\":1}"},
 		{"{\"a\":{\"b\":1}}", "[{\"op\":\"move\",\"from\":\"/a\",\"path\":\"/a/b\"}]", NULL},
-		{"{\"a\":{\"b\":1}}", "[{\"op\":\"copy\",\"from\":\"/a\",\"path\":\"/c\"}]", "{\"a\":{\"b\":1},\"c\":{\"b\":1}}"},
+		{"{\"a\":{\"b\":1}}", "[{\"op\":\"copy\",\"from\":\"/a\",\"path\":\"/c\"}]",
+		 "{\"a\":{\"b\":1},\"c\":{\"b\":1}}"},
 		{"{\"a\":1}", "[{\"op\":\"test\",\"path\":\"/a\",\"value\":1}]", "{\"a\":1}"},
 		{"{\"a\":1}", "[{\"op\":\"test\",\"path\":\"/a\",\"value\":2}]", NULL},
 		{"{\"a\":1}", "[{\"op\":\"frob\",\"path\":\"/a\"}]", NULL},
@@ -141,8 +145,9 @@ static void patches_are_bounded(void **s)
 	td_buf_puts(&nest, "{}");
 	for (int i = 0; i < 100; i++)
 		td_buf_puts(&nest, "}");
-	td_auto(td_json_unref) struct td_json *small = parse("{\"a\":\"bbbbbbbbbb\"}"), *nested = parse(td_buf_str(&nest)),
-					      *w = parse(td_buf_str(&wide)), *d = parse(td_buf_str(&deep)), *r = NULL;
+	td_auto(td_json_unref) struct td_json *small = parse("{\"a\":\"bbbbbbbbbb\"}"),
+					      *nested = parse(td_buf_str(&nest)), *w = parse(td_buf_str(&wide)),
+					      *d = parse(td_buf_str(&deep)), *r = NULL;
 	assert_int_equal(td_json_patch(td_json_root(small), td_json_root(w), &r, NULL), TD_INVALID);
 	assert_int_equal(td_json_patch(td_json_root(nested), td_json_root(d), &r, NULL), TD_INVALID);
 	assert_null(r);
@@ -150,7 +155,8 @@ static void patches_are_bounded(void **s)
 
 static void yaml_reads_as_kubernetes_does(void **s)
 {
-	static const char text[] = "# c\n---\na: 1\nb: \"1\"\nc: yes\nd: null\ne: 1.5\nf: 0777\ng: 12abc\nh: |\n  two\n  lines\ni: {x: [a, "
+	static const char text[] = "# c\n---\na: 1\nb: \"1\"\nc: yes\nd: null\ne: 1.5\nf: 0777\ng: 12abc\nh: |\n  "
+				   "two\n  lines\ni: {x: [a, "
 				   "2]}\nj: 1e3\nk: 0x10\n"
 				   "---\n---\nx: &q {z: 1}\ny: *q\nw:\n  <<: *q\n  v: 2\n";
 	struct td_error e = TD_ERROR_INIT;
@@ -158,7 +164,8 @@ static void yaml_reads_as_kubernetes_does(void **s)
 	assert_int_equal(td_yaml_parse(text, strlen(text), &l, &e), 0);
 	assert_int_equal(l.n, 2);
 	td_auto_free char *a = td_json_text(td_json_root(l.v[0]), NULL), *b = td_json_text(td_json_root(l.v[1]), NULL);
-	assert_string_equal(a, "{\"a\":1,\"b\":\"1\",\"c\":true,\"d\":null,\"e\":1.5,\"f\":511,\"g\":\"12abc\",\"h\":\"two\\nlines\\n\","
+	assert_string_equal(a, "{\"a\":1,\"b\":\"1\",\"c\":true,\"d\":null,\"e\":1.5,\"f\":511,\"g\":\"12abc\",\"h\":"
+			       "\"two\\nlines\\n\","
 			       "\"i\":{\"x\":[\"a\",2]},"
 			       "\"j\":1000.0,\"k\":16}");
 	assert_string_equal(b, "{\"x\":{\"z\":1},\"y\":{\"z\":1},\"w\":{\"z\":1,\"v\":2}}");
@@ -173,8 +180,8 @@ static void yaml_reads_as_kubernetes_does(void **s)
 	td_auto_buf struct td_buf bomb = {0};
 	td_buf_puts(&bomb, "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
 	for (int i = 1; i < 9; i++)
-		td_buf_printf(&bomb, "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1, i - 1, i - 1, i - 1,
-			      i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+		td_buf_printf(&bomb, "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1,
+			      i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
 	struct td_json_list none = {0};
 	assert_int_equal(td_yaml_parse(td_buf_str(&bomb), bomb.len, &none, &e), TD_INVALID);
 }
@@ -185,7 +192,8 @@ static void yaml_written_reads_back(void **s)
 		"{\"a\":{\"b\":[{\"c\":1,\"d\":[]},{\"e\":{}}],\"s\":\"two\\nlines\\n\",\"t\":\"no "
 		"end\\nhere\"},\"y\":\"yes\",\"n\":\"12\",\"e\":\"\",\"w\":\" lead\"}",
 		"{\"k: v\":\"a: b\",\"x\":\"# "
-		"no\",\"d\":\"2026-11-21\",\"q\":\"it's\",\"u\":\"ü\",\"c\":\"a\\tb\\u0001\",\"l\":[[1,2],[]],\"m\":\"x\\n\\n\"}",
+		"no\",\"d\":\"2026-11-21\",\"q\":\"it's\",\"u\":\"ü\",\"c\":\"a\\tb\\u0001\",\"l\":[[1,2],[]],\"m\":"
+		"\"x\\n\\n\"}",
 		"[1,\"a\",null,true,{\"a\":[]}]",
 		"\"s\"",
 	};
@@ -194,7 +202,8 @@ static void yaml_written_reads_back(void **s)
 		td_auto_free char *y = td_yaml_text(td_json_root(j));
 		td_auto_json_list struct td_json_list l = {0};
 		struct td_error e = TD_ERROR_INIT;
-		if (td_yaml_parse(y, strlen(y), &l, &e) || l.n != 1 || !td_jequal(td_json_root(l.v[0]), td_json_root(j)))
+		if (td_yaml_parse(y, strlen(y), &l, &e) || l.n != 1 ||
+		    !td_jequal(td_json_root(l.v[0]), td_json_root(j)))
 			fail_msg("document %zu: %s\n%s", i, e.msg, y);
 	}
 }
@@ -227,7 +236,8 @@ static void templates_are_filled_in(void **state)
 	const struct td_json_word words[] = {{"a", "x: [{b}]\n"}, {"b", ""}, {"n", NULL, -7}};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t), words, TD_LEN(words));
 	td_auto_free char *have = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
-	assert_string_equal(have, "{\"x: [{b}]\\n\":\"x: [{b}]\\n--7\",\"n\":-7,\"l\":[\"x{a\",\"{c}\",\"{\",true,\"{-7}\"]}");
+	assert_string_equal(
+		have, "{\"x: [{b}]\\n\":\"x: [{b}]\\n--7\",\"n\":-7,\"l\":[\"x{a\",\"{c}\",\"{\",true,\"{-7}\"]}");
 }
 
 int main(void)

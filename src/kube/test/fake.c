@@ -61,10 +61,10 @@ struct td_kube *fake_client(struct fake *f)
 	int fd = mkstemp(path);
 	assert_true(fd >= 0);
 	close(fd);
-	td_auto_free char *text =
-		td_asprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
-			    "clusters: [{name: k, cluster: {server: %s}}]\n",
-			    f->url);
+	td_auto_free char *text = td_asprintf(
+		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
+		"clusters: [{name: k, cluster: {server: %s}}]\n",
+		f->url);
 	struct td_error err = TD_ERROR_INIT;
 	struct td_kube *k = NULL;
 	assert_int_equal(td_file_write(path, text, __builtin_strlen(text), 0600, &err), 0);

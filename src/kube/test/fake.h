@@ -9,5 +9,6 @@ struct fake *fake_start(void (*handler)(struct td_http_x *x, void *ctx), void *c
 void fake_stop(struct fake *f);
 struct td_kube *fake_client(struct fake *f); // a new client of it
 const char *fake_url(const struct fake *f);
-// Waits until *p (written under no lock, atomic) is at least n; false after a minute, which only ends a test that hangs.
+// Waits until *p (written under no lock, atomic) is at least n; false after a minute, which only ends a test that
+// hangs.
 bool fake_reached(const int *p, int n);

@@ -20,7 +20,8 @@ static struct td_json *parsed(const char *text)
 
 static void test_written_and_read(void **state)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_fence_patch("u-1", "77", 104, 1790000000, "n0", 1790000001000);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_fence_patch("u-1", "77", 104, 1790000000, "n0", 1790000001000);
 	size_t len;
 	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
 	td_auto(td_json_unref) struct td_json *j = parsed(text);
@@ -54,7 +55,8 @@ static void test_what_is_none(void **state)
 		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 7") "]}}", true},
 		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job x (start 9)") "]}}", true},
 		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 0 (start 0)") "]}}", true},
-		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True", "Slurm job 777777777777777777777777777 (start 9)") "]}}",
+		{"{\"status\":{\"conditions\":[" COND(TD_COND_FENCE, "True",
+						      "Slurm job 777777777777777777777777777 (start 9)") "]}}",
 		 true},
 	};
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
@@ -68,6 +70,7 @@ static void test_what_is_none(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_written_and_read), cmocka_unit_test(test_what_is_none)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_written_and_read),
+					   cmocka_unit_test(test_what_is_none)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

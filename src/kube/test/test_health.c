@@ -72,7 +72,8 @@ static int ask(struct td_http_client *c, const char *path, struct td_http_reply 
 
 static void server(void **s)
 {
-	td_auto_free char *sock = td_asprintf("/tmp/tandem-health-%d", (int)getpid()), *at = td_asprintf("unix:%s", sock);
+	td_auto_free char *sock = td_asprintf("/tmp/tandem-health-%d", (int)getpid()),
+			  *at = td_asprintf("unix:%s", sock);
 	struct td_health *h;
 	assert_int_equal(td_health_serve("test", NULL, &h, NULL), 0);
 	assert_null(h);
@@ -122,7 +123,7 @@ static void depth(void **s)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(stuck_loop), cmocka_unit_test(readiness), cmocka_unit_test(server),
-					   cmocka_unit_test(depth)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(stuck_loop), cmocka_unit_test(readiness),
+					   cmocka_unit_test(server), cmocka_unit_test(depth)};
 	return cmocka_run_group_tests_name("health", tests, NULL, NULL);
 }

@@ -39,7 +39,8 @@ static void handle(struct td_http_x *x, void *ctx)
 	int i = watch ? a->watch++ : a->list++;
 	pthread_mutex_unlock(&a->lock);
 	static const struct answer quiet = {.text = "", .hold = true};
-	const struct answer *w = watch ? (i < a->n_watches ? &a->watches[i] : &quiet) : &a->lists[i < a->n_lists ? i : a->n_lists - 1];
+	const struct answer *w =
+		watch ? (i < a->n_watches ? &a->watches[i] : &quiet) : &a->lists[i < a->n_lists ? i : a->n_lists - 1];
 	if (!watch || w->status) {
 		td_http_send(x, w->status ? w->status : 200, "application/json", w->text, strlen(w->text));
 		return;
@@ -130,27 +131,33 @@ static const char *asked(struct rig *r, int i)
 	return r->api.asked[i];
 }
 
-#define POD(name, uid, rv) "{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv "\"}}"
-#define PODN(name, uid, rv, node)                                                                                                          \
-	"{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv                           \
+#define POD(name, uid, rv)                                                                                             \
+	"{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv "\"}" \
+														 "}"
+#define PODN(name, uid, rv, node)                                                                                      \
+	"{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv       \
 	"\"},\"spec\":{\"nodeName\":\"" node "\"}}"
 #define LIST(rv, items) "{\"kind\":\"PodList\",\"metadata\":{\"resourceVersion\":\"" rv "\"},\"items\":[" items "]}"
 #define EV(type, obj) "{\"type\":\"" type "\",\"object\":" obj "}\n"
-#define GONE EV("ERROR", "{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"too old resource version: 1 (1991)\"}")
+#define GONE                                                                                                           \
+	EV("ERROR", "{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"too old resource "         \
+		    "version: 1 (1991)\"}")
 #define BOOKMARK(rv) EV("BOOKMARK", "{\"kind\":\"Pod\",\"metadata\":{\"resourceVersion\":\"" rv "\"}}")
-#define SAW(r, ...)                                                                                                                        \
-	do {                                                                                                                               \
-		static const char *const want_[] = {__VA_ARGS__};                                                                          \
-		saw(r, want_, (int)TD_LEN(want_));                                                                                         \
+#define SAW(r, ...)                                                                                                    \
+	do {                                                                                                           \
+		static const char *const want_[] = {__VA_ARGS__};                                                      \
+		saw(r, want_, (int)TD_LEN(want_));                                                                     \
 	} while (0)
 
 static void pages(void **s)
 {
 	static const struct answer lists[] = {
-		{.text = "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t/1=\"},\"items\":[" PODN("a", "1", "3", "n1") "]}"},
+		{.text = "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t/1=\"},\"items\":[" PODN(
+			 "a", "1", "3", "n1") "]}"},
 		{.text = LIST("9", PODN("b", "2", "4", "n1"))}};
 	static const struct answer watches[] = {
-		{.text = EV("MODIFIED", PODN("b", "2", "10", "n2")) EV("DELETED", PODN("a", "1", "11", "n1")), .hold = true}};
+		{.text = EV("MODIFIED", PODN("b", "2", "10", "n2")) EV("DELETED", PODN("a", "1", "11", "n1")),
+		 .hold = true}};
 	struct rig *r = rig(lists, 2, watches, 1);
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_informers_wait(&r->i, 1, 5000, NULL, &err), 0);
@@ -169,9 +176,10 @@ static void pages(void **s)
 // What a cache holds is the object without its managedFields, from lists and events alike.
 static void keeps_no_managed_fields(void **s)
 {
-#define FULL(name, rv)                                                                                                                     \
-	"{\"metadata\":{\"namespace\":\"x\",\"managedFields\":[{\"manager\":\"m\"}],\"name\":\"" name                                      \
-	"\",\"uid\":\"1\",\"resourceVersion\":\"" rv "\",\"labels\":{\"managedFields\":\"stays\"}},\"spec\":{\"managedFields\":7},"        \
+#define FULL(name, rv)                                                                                                 \
+	"{\"metadata\":{\"namespace\":\"x\",\"managedFields\":[{\"manager\":\"m\"}],\"name\":\"" name                  \
+	"\",\"uid\":\"1\",\"resourceVersion\":\"" rv                                                                   \
+	"\",\"labels\":{\"managedFields\":\"stays\"}},\"spec\":{\"managedFields\":7},"                                 \
 	"\"status\":{\"phase\":\"Running\"}}"
 	static const struct answer lists[] = {{.text = LIST("5", FULL("a", "3"))}};
 	static const struct answer watches[] = {{.text = EV("ADDED", FULL("b", "6")), .hold = true}};
@@ -193,8 +201,9 @@ static void keeps_no_managed_fields(void **s)
 static void cut_in_a_line(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("5", "")}};
-	static const struct answer watches[] = {{.text = EV("ADDED", POD("a", "1", "6")) "{\"type\":\"ADDED\",\"object\":{\"metad"},
-						{.text = EV("ADDED", POD("b", "2", "7")), .hold = true}};
+	static const struct answer watches[] = {
+		{.text = EV("ADDED", POD("a", "1", "6")) "{\"type\":\"ADDED\",\"object\":{\"metad"},
+		{.text = EV("ADDED", POD("b", "2", "7")), .hold = true}};
 	struct rig *r = rig(lists, 1, watches, 2);
 	SAW(r, "add a 6", "add b 7");
 	assert_non_null(strstr(asked(r, 2), "resourceVersion=6&"));
@@ -205,7 +214,8 @@ static void cut_in_a_line(void **s)
 static void bookmarks(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("5", "")}};
-	static const struct answer watches[] = {{.text = BOOKMARK("50")}, {.text = EV("ADDED", POD("b", "2", "51")), .hold = true}};
+	static const struct answer watches[] = {{.text = BOOKMARK("50")},
+						{.text = EV("ADDED", POD("b", "2", "51")), .hold = true}};
 	struct rig *r = rig(lists, 1, watches, 2);
 	SAW(r, "add b 51");
 	assert_non_null(strstr(asked(r, 2), "resourceVersion=50&"));
@@ -214,9 +224,11 @@ static void bookmarks(void **s)
 
 static void gone_is_diffed(void **s)
 {
-	static const struct answer lists[] = {{.text = LIST("5", POD("a", "1", "1") "," POD("b", "2", "2") "," POD("c", "3", "3"))},
-					      {.text = LIST("20", POD("b", "2", "2") "," POD("c", "3", "18") "," POD("d", "4", "19"))}};
-	static const struct answer watches[] = {{.text = GONE}, {.text = EV("ADDED", POD("e", "5", "21")), .hold = true}};
+	static const struct answer lists[] = {
+		{.text = LIST("5", POD("a", "1", "1") "," POD("b", "2", "2") "," POD("c", "3", "3"))},
+		{.text = LIST("20", POD("b", "2", "2") "," POD("c", "3", "18") "," POD("d", "4", "19"))}};
+	static const struct answer watches[] = {{.text = GONE},
+						{.text = EV("ADDED", POD("e", "5", "21")), .hold = true}};
 	struct rig *r = rig(lists, 2, watches, 2);
 	SAW(r, "add a 1", "add b 2", "add c 3", "del a 1", "mod c 18", "add d 19", "add e 21");
 	assert_non_null(strstr(asked(r, 3), "resourceVersion=20&"));
@@ -226,7 +238,8 @@ static void gone_is_diffed(void **s)
 static void gone_by_status(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("5", POD("a", "1", "1"))}, {.text = LIST("6", "")}};
-	static const struct answer watches[] = {{.status = 410, .text = "{\"kind\":\"Status\",\"code\":410,\"message\":\"old\"}"}};
+	static const struct answer watches[] = {
+		{.status = 410, .text = "{\"kind\":\"Status\",\"code\":410,\"message\":\"old\"}"}};
 	struct rig *r = rig(lists, 2, watches, 1);
 	SAW(r, "add a 1", "del a 1");
 	rig_done(r);
@@ -235,10 +248,11 @@ static void gone_by_status(void **s)
 static void repeats_are_dropped(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("9", POD("a", "1", "9"))}};
-	static const struct answer watches[] = {{.text = EV("ADDED", POD("a", "1", "9")) EV("MODIFIED", POD("a", "1", "8"))
-							 EV("MODIFIED", POD("a", "1", "10")) EV("MODIFIED", POD("a", "1", "10"))
-								 EV("DELETED", POD("zz", "7", "11")) EV("ADDED", POD("b", "2", "12")),
-						 .hold = true}};
+	static const struct answer watches[] = {
+		{.text = EV("ADDED", POD("a", "1", "9")) EV("MODIFIED", POD("a", "1", "8"))
+			 EV("MODIFIED", POD("a", "1", "10")) EV("MODIFIED", POD("a", "1", "10"))
+				 EV("DELETED", POD("zz", "7", "11")) EV("ADDED", POD("b", "2", "12")),
+		 .hold = true}};
 	struct rig *r = rig(lists, 1, watches, 1);
 	SAW(r, "add a 9", "mod a 10", "add b 12");
 	rig_done(r);
@@ -247,9 +261,10 @@ static void repeats_are_dropped(void **s)
 static void made_again(void **s)
 {
 	static const struct answer lists[] = {{.text = LIST("9", POD("a", "1", "9"))}};
-	static const struct answer watches[] = {
-		{.text = EV("ADDED", POD("a", "new", "12")) EV("DELETED", POD("a", "1", "11")) EV("ADDED", POD("b", "2", "13")),
-		 .hold = true}};
+	static const struct answer watches[] = {{.text = EV("ADDED", POD("a", "new", "12"))
+							 EV("DELETED", POD("a", "1", "11"))
+								 EV("ADDED", POD("b", "2", "13")),
+						 .hold = true}};
 	struct rig *r = rig(lists, 1, watches, 1);
 	// The late DELETED is of the first one.
 	SAW(r, "add a 9", "del a 9", "add a 12", "add b 13");
@@ -269,8 +284,10 @@ static void stale_list(void **s)
 
 static void restored_backup(void **s)
 {
-	static const struct answer lists[] = {{.text = LIST("100", POD("a", "1", "99"))}, {.text = LIST("50", POD("a", "1", "40"))}};
-	static const struct answer watches[] = {{.text = GONE}, {.text = EV("MODIFIED", POD("a", "1", "51")), .hold = true}};
+	static const struct answer lists[] = {{.text = LIST("100", POD("a", "1", "99"))},
+					      {.text = LIST("50", POD("a", "1", "40"))}};
+	static const struct answer watches[] = {{.text = GONE},
+						{.text = EV("MODIFIED", POD("a", "1", "51")), .hold = true}};
 	struct rig *r = rig(lists, 2, watches, 2);
 	SAW(r, "add a 99", "del a 99", "add a 40", "mod a 51");
 	rig_done(r);
@@ -279,8 +296,10 @@ static void restored_backup(void **s)
 static void continue_expired(void **s)
 {
 	static const struct answer lists[] = {
-		{.text = "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":[" POD("a", "1", "3") "]}"},
-		{.status = 410, .text = "{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}"},
+		{.text = "{\"metadata\":{\"resourceVersion\":\"9\",\"continue\":\"t\"},\"items\":[" POD("a", "1",
+													"3") "]}"},
+		{.status = 410,
+		 .text = "{\"kind\":\"Status\",\"code\":410,\"reason\":\"Expired\",\"message\":\"old\"}"},
 		{.text = LIST("12", POD("b", "2", "4"))}};
 	struct rig *r = rig(lists, 3, NULL, 0);
 	SAW(r, "add b 4");
@@ -290,11 +309,13 @@ static void continue_expired(void **s)
 
 static void errors_are_retried(void **s)
 {
-	static const struct answer lists[] = {{.status = 500, .text = "boom"},
-					      {.status = 403, .text = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\"}"},
-					      {.text = "no json"},
-					      {.text = LIST("5", POD("a", "1", "1"))}};
-	static const struct answer watches[] = {{.text = "garbage\n"}, {.text = EV("ADDED", POD("b", "2", "7")), .hold = true}};
+	static const struct answer lists[] = {
+		{.status = 500, .text = "boom"},
+		{.status = 403, .text = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\"}"},
+		{.text = "no json"},
+		{.text = LIST("5", POD("a", "1", "1"))}};
+	static const struct answer watches[] = {{.text = "garbage\n"},
+						{.text = EV("ADDED", POD("b", "2", "7")), .hold = true}};
 	struct rig *r = rig(lists, 4, watches, 2);
 	SAW(r, "add a 1", "add b 7");
 	rig_done(r);
@@ -302,7 +323,8 @@ static void errors_are_retried(void **s)
 
 static void wait_says_why(void **s)
 {
-	static const struct answer lists[] = {{.status = 403, .text = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\"}"}};
+	static const struct answer lists[] = {
+		{.status = 403, .text = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\"}"}};
 	struct rig *r = rig(lists, 1, NULL, 0);
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_informers_wait(&r->i, 1, 400, NULL, &err), TD_TRANSIENT);

@@ -30,8 +30,9 @@ static char *write_config(const char *text)
 	return td_strdup(path);
 }
 
-#define CONFIG(cluster, user)                                                                                                              \
-	"current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: {" cluster "}}]\n"       \
+#define CONFIG(cluster, user)                                                                                          \
+	"current-context: c\ncontexts: [{name: c, context: {cluster: k, user: u}}]\nclusters: [{name: k, cluster: "    \
+	"{" cluster "}}]\n"                                                                                            \
 	"users: [{name: u, user: {" user "}}]\n"
 
 static int load(const char *text, struct td_kube_config *ret, struct td_error *err)
@@ -66,7 +67,10 @@ static void config_files(void **s)
 {
 	struct td_kube_config c;
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(load(CONFIG("server: 'http://h', certificate-authority: pki/ca.crt", "tokenFile: /run/t, token: x"), &c, &err), 0);
+	assert_int_equal(
+		load(CONFIG("server: 'http://h', certificate-authority: pki/ca.crt", "tokenFile: /run/t, token: x"), &c,
+		     &err),
+		0);
 	assert_string_equal(c.ca_file, "/tmp/pki/ca.crt"); // relative to the file
 	assert_string_equal(c.token_file, "/run/t");
 	assert_null(c.token);
@@ -87,11 +91,12 @@ static void config_refused(void **s)
 		{"current-context: c", "\"c\" is not among contexts", TD_INVALID},
 		{"current-context: c\ncontexts: [{name: c, context: {cluster: k}}]", "cluster \"k\"", TD_INVALID},
 		{CONFIG("x: y", "token: x"), "server of cluster \"k\"", TD_INVALID},
-		{CONFIG("server: 'https://h', insecure-skip-tls-verify: true", "token: x"), "insecure-skip-tls-verify", TD_UNSUPPORTED},
+		{CONFIG("server: 'https://h', insecure-skip-tls-verify: true", "token: x"), "insecure-skip-tls-verify",
+		 TD_UNSUPPORTED},
 		{CONFIG("server: 'https://h'", "exec: {command: aws}"), "plugin", TD_UNSUPPORTED},
 		{CONFIG("server: 'https://h'", "client-certificate: /x"), "without its client-key", TD_INVALID},
-		{CONFIG("server: 'https://h', certificate-authority-data: '***'", "token: x"), "certificate-authority-data is not base64",
-		 TD_INVALID},
+		{CONFIG("server: 'https://h', certificate-authority-data: '***'", "token: x"),
+		 "certificate-authority-data is not base64", TD_INVALID},
 	};
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		struct td_kube_config c;
@@ -110,7 +115,8 @@ static void config_refused(void **s)
 static void config_list(void **s)
 {
 	td_auto_free char *a = write_config("contexts: [{name: c, context: {cluster: k}}]\ncurrent-context: c");
-	td_auto_free char *b = write_config("current-context: other\nclusters: [{name: k, cluster: {server: 'http://second'}}]");
+	td_auto_free char *b =
+		write_config("current-context: other\nclusters: [{name: k, cluster: {server: 'http://second'}}]");
 	td_auto_free char *both = td_asprintf("/nonexistent:%s:%s", a, b);
 	setenv("KUBECONFIG", both, 1);
 	struct td_kube_config c = {.fds = {-1, -1, -1}};
@@ -140,8 +146,10 @@ static void handle(struct td_http_x *x, void *ctx)
 	const char *b = td_http_body(x, &n);
 	snprintf(w->method, sizeof(w->method), "%s", td_http_method(x));
 	snprintf(w->target, sizeof(w->target), "%s", td_http_target(x));
-	snprintf(w->type, sizeof(w->type), "%s", td_http_header(x, "Content-Type") ? td_http_header(x, "Content-Type") : "");
-	snprintf(w->token, sizeof(w->token), "%s", td_http_header(x, "Authorization") ? td_http_header(x, "Authorization") : "");
+	snprintf(w->type, sizeof(w->type), "%s",
+		 td_http_header(x, "Content-Type") ? td_http_header(x, "Content-Type") : "");
+	snprintf(w->token, sizeof(w->token), "%s",
+		 td_http_header(x, "Authorization") ? td_http_header(x, "Authorization") : "");
 	free(w->body);
 	w->body = td_strndup(b ? b : "", n);
 	if (w->status == 429)
@@ -152,8 +160,9 @@ static void handle(struct td_http_x *x, void *ctx)
 
 static void verbs(void **s)
 {
-	struct wire w = {.status = 200,
-			 .reply = "{\"metadata\":{\"name\":\"p\",\"namespace\":\"a\",\"uid\":\"u\",\"resourceVersion\":\"7\"}}"};
+	struct wire w = {
+		.status = 200,
+		.reply = "{\"metadata\":{\"name\":\"p\",\"namespace\":\"a\",\"uid\":\"u\",\"resourceVersion\":\"7\"}}"};
 	struct fake *f = fake_start(handle, &w);
 	struct td_kube *k = fake_client(f);
 	struct td_error err = TD_ERROR_INIT;
@@ -180,13 +189,16 @@ static void verbs(void **s)
 
 	assert_int_equal(td_kube_bind(k, "a", "p", "u", "7", "n1", v, NULL, &err), 0);
 	assert_string_equal(w.target, "/api/v1/namespaces/a/pods/p/binding?fieldManager=tandem");
-	assert_non_null(strstr(w.body, "\"uid\":\"u\",\"resourceVersion\":\"7\",\"annotations\":{\"spec\":{\"x\":\"y\"}}"));
+	assert_non_null(
+		strstr(w.body, "\"uid\":\"u\",\"resourceVersion\":\"7\",\"annotations\":{\"spec\":{\"x\":\"y\"}}"));
 	assert_non_null(strstr(w.body, "\"target\":{\"kind\":\"Node\",\"name\":\"n1\"}"));
 
 	const struct td_delete opts = {.uid = "u", .grace_s = 0, .propagation = "Foreground"};
 	assert_int_equal(td_kube_delete(k, &td_pods, "a", "p", &opts, NULL, &err), 0);
 	assert_string_equal(w.method, "DELETE");
-	assert_non_null(strstr(w.body, "\"preconditions\":{\"uid\":\"u\"},\"gracePeriodSeconds\":0,\"propagationPolicy\":\"Foreground\""));
+	assert_non_null(strstr(
+		w.body,
+		"\"preconditions\":{\"uid\":\"u\"},\"gracePeriodSeconds\":0,\"propagationPolicy\":\"Foreground\""));
 	uint64_t n, bytes;
 	td_kube_stats(k, &n, &bytes);
 	assert_int_equal(n, 5);
@@ -243,7 +255,8 @@ static void codes(void **s)
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		char text[200];
 		snprintf(text, sizeof(text),
-			 "{\"kind\":\"Status\",\"reason\":\"%s\",\"message\":\"the words\",\"details\":{\"retryAfterSeconds\":1}}",
+			 "{\"kind\":\"Status\",\"reason\":\"%s\",\"message\":\"the "
+			 "words\",\"details\":{\"retryAfterSeconds\":1}}",
 			 cases[i].reason);
 		w.status = cases[i].status;
 		w.reply = text;
@@ -254,7 +267,8 @@ static void codes(void **s)
 		assert_string_equal(err.msg, "the words");
 		assert_int_equal(err.http, cases[i].status);
 		assert_int_equal(err.retry_after_ms, cases[i].status == 429 ? 3000 : 1000);
-		assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err), cases[i].write);
+		assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err),
+				 cases[i].write);
 	}
 	w.status = 404;
 	w.reply = "404 page not found\n";
@@ -263,7 +277,8 @@ static void codes(void **s)
 	assert_non_null(strstr(err.msg, "404 page not found"));
 	fake_stop(f);
 	assert_int_equal(td_kube_get(k, &td_pods, "a", "p", NULL, NULL, &err), TD_TRANSIENT);
-	assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err), TD_TRANSIENT); // surely not sent
+	assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err),
+			 TD_TRANSIENT); // surely not sent
 	td_kube_free(k);
 	free(w.body);
 }
@@ -282,7 +297,8 @@ static void on_event(struct td_http_x *x, void *ctx)
 	const char *b = td_http_body(x, &n);
 	int i = __atomic_load_n(&l->n, __ATOMIC_RELAXED);
 	if (i < 8)
-		snprintf(l->v[i], sizeof(l->v[0]), "%s %s %.*s", td_http_method(x), td_http_target(x), (int)n, b ? b : "");
+		snprintf(l->v[i], sizeof(l->v[0]), "%s %s %.*s", td_http_method(x), td_http_target(x), (int)n,
+			 b ? b : "");
 	td_http_send(x, 200, "application/json", "{}", 2);
 	__atomic_store_n(&l->n, i + 1, __ATOMIC_RELEASE);
 }

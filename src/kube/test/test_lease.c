@@ -26,7 +26,8 @@ struct api {
 static void put_locked(struct api *a, struct td_json *j)
 {
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
-	td_jm_strf(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", "%d", __atomic_add_fetch(&a->rv, 1, __ATOMIC_RELEASE));
+	td_jm_strf(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", "%d",
+		   __atomic_add_fetch(&a->rv, 1, __ATOMIC_RELEASE));
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.uid", "u");
 	td_json_unref(j);
 	td_json_unref(a->lease);
@@ -60,8 +61,8 @@ static void handle(struct td_http_x *x, void *ctx)
 	} else if (!a->lease) {
 		status = 404;
 	}
-	td_auto_free char *text =
-		status == 200 ? td_json_text(td_json_root(a->lease), NULL) : td_strdup("{\"kind\":\"Status\",\"message\":\"no\"}");
+	td_auto_free char *text = status == 200 ? td_json_text(td_json_root(a->lease), NULL)
+						: td_strdup("{\"kind\":\"Status\",\"message\":\"no\"}");
 	pthread_mutex_unlock(&a->lock);
 	td_json_unref(in);
 	td_http_send(x, status, "application/json", text, strlen(text));
@@ -77,7 +78,8 @@ static char *holder(struct api *a)
 
 static void set_lease(struct api *a, const char *who, int seconds)
 {
-	td_auto_free char *text = td_asprintf("{\"spec\":{\"holderIdentity\":\"%s\",\"leaseDurationSeconds\":%d}}", who, seconds);
+	td_auto_free char *text =
+		td_asprintf("{\"spec\":{\"holderIdentity\":\"%s\",\"leaseDurationSeconds\":%d}}", who, seconds);
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	pthread_mutex_lock(&a->lock);
@@ -116,7 +118,8 @@ static void *run(void *arg)
 
 static void start(struct candidate *x, struct fake *f, const char *who)
 {
-	*x = (struct candidate){.k = fake_client(f), .o = {"ns", "l", who, 2}, .cancel = td_cancel_new(), .until_cancel = true};
+	*x = (struct candidate){
+		.k = fake_client(f), .o = {"ns", "l", who, 2}, .cancel = td_cancel_new(), .until_cancel = true};
 	pthread_create(&x->t, NULL, run, x);
 }
 
@@ -135,8 +138,8 @@ static void done(struct api *a, struct fake *f)
 	pthread_mutex_destroy(&a->lock);
 }
 
-#define API                                                                                                                                \
-	struct api a = {.lock = PTHREAD_MUTEX_INITIALIZER, .thaw = PTHREAD_COND_INITIALIZER};                                              \
+#define API                                                                                                            \
+	struct api a = {.lock = PTHREAD_MUTEX_INITIALIZER, .thaw = PTHREAD_COND_INITIALIZER};                          \
 	struct fake *f = fake_start(handle, &a)
 
 static void one_leads_and_hands_over(void **s)

@@ -24,11 +24,11 @@ static char *take(struct td_queue *q)
 	return key;
 }
 
-#define TAKES(q, want)                                                                                                                     \
-	do {                                                                                                                               \
-		td_auto_free char *k_ = take(q);                                                                                           \
-		assert_non_null(k_);                                                                                                       \
-		assert_string_equal(k_, want);                                                                                             \
+#define TAKES(q, want)                                                                                                 \
+	do {                                                                                                           \
+		td_auto_free char *k_ = take(q);                                                                       \
+		assert_non_null(k_);                                                                                   \
+		assert_string_equal(k_, want);                                                                         \
 	} while (0)
 
 static void once_in_line(void **s)
@@ -236,9 +236,12 @@ static void keys(void **s)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(once_in_line), cmocka_unit_test(delays),  cmocka_unit_test(begun_and_new_work_take_turns),
-		cmocka_unit_test(backoff),      cmocka_unit_test(workers), cmocka_unit_test(baton),
-		cmocka_unit_test(keys)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(once_in_line),
+					   cmocka_unit_test(delays),
+					   cmocka_unit_test(begun_and_new_work_take_turns),
+					   cmocka_unit_test(backoff),
+					   cmocka_unit_test(workers),
+					   cmocka_unit_test(baton),
+					   cmocka_unit_test(keys)};
 	return cmocka_run_group_tests_name("queue", tests, NULL, NULL);
 }

@@ -12,12 +12,14 @@
 
 #define GPU "gpu.example.com"
 
-static void add(struct td_objects *l, const char *node, const char *pool, int generation, int slices, const char *devices)
+static void add(struct td_objects *l, const char *node, const char *pool, int generation, int slices,
+		const char *devices)
 {
-	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"s%zu\"},\"spec\":{\"driver\":\"" GPU
-					   "\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\",\"generation\":%d,\"resourceSliceCount\":%d},"
-					   "\"devices\":[%s]}}",
-					   l->n, node, pool, generation, slices, devices);
+	td_auto_free char *s = td_asprintf(
+		"{\"metadata\":{\"name\":\"s%zu\"},\"spec\":{\"driver\":\"" GPU
+		"\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\",\"generation\":%d,\"resourceSliceCount\":%d},"
+		"\"devices\":[%s]}}",
+		l->n, node, pool, generation, slices, devices);
 	struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	if (td_json_parse(s, strlen(s), &j, &err))
@@ -45,13 +47,13 @@ static char *read(const struct td_objects *l, const char *attribute, int want)
 	return td_buf_take(&b);
 }
 
-#define READS(l, attribute, r, text)                                                                                                       \
-	do {                                                                                                                               \
-		td_auto_free char *got = read(l, attribute, r);                                                                            \
-		if (r)                                                                                                                     \
-			assert_non_null(strstr(got, text));                                                                                \
-		else                                                                                                                       \
-			assert_string_equal(got, text);                                                                                    \
+#define READS(l, attribute, r, text)                                                                                   \
+	do {                                                                                                           \
+		td_auto_free char *got = read(l, attribute, r);                                                        \
+		if (r)                                                                                                 \
+			assert_non_null(strstr(got, text));                                                            \
+		else                                                                                                   \
+			assert_string_equal(got, text);                                                                \
 	} while (0)
 
 static void test_names(void **state)
@@ -92,7 +94,8 @@ static void test_generations(void **state)
 	td_auto_objects struct td_objects none = {0}, pools = {0}, twice = {0};
 	add(&twice, "n0", "n0", 1, 2, AT("x", 0));
 	add(&twice, "n0", "n0", 1, 2, AT("x", 1));
-	READS(&twice, "index", TD_INVALID, "publishes device x of pool n0 on node n0 twice"); // one device would be given to two
+	READS(&twice, "index", TD_INVALID,
+	      "publishes device x of pool n0 on node n0 twice"); // one device would be given to two
 	add(&none, "n0", "n0", 1, 1, "");
 	READS(&none, NULL, 0, "");
 	add(&pools, "n0", "b", 1, 1, NAME("x"));

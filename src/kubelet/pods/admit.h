@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct td_pod_admit {
-	bool granted;              // by Slurm: counted against the node, else against what Slurm's share (annotation) leaves
+	bool granted; // by Slurm: counted against the node, else against what Slurm's share (annotation) leaves
 	int64_t cpu_milli, memory; // the node's
 	int pods;
 	int64_t used_cpu_milli, used_memory; // of the pods of the same sort that are there

@@ -119,7 +119,8 @@ static char *map_text(const yyjson_val *map) // as the kubelet: key="escaped val
 
 int td_env_field(const struct td_env_src *s, const char *path, char **ret, struct td_error *err)
 {
-	const char *fields[] = {"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"};
+	const char *fields[] = {"metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName",
+				"spec.serviceAccountName"};
 	for (size_t i = 0; i < TD_LEN(fields); i++)
 		if (td_streq(path, fields[i])) {
 			*ret = td_strdup(td_jstr_or(s->pod, path, ""));
@@ -140,7 +141,8 @@ int td_env_field(const struct td_env_src *s, const char *path, char **ret, struc
 	const char *maps[] = {"metadata.labels", "metadata.annotations"};
 	for (size_t i = 0; path && i < TD_LEN(maps); i++) {
 		size_t n = strlen(maps[i]), len = strlen(path);
-		if (strncmp(path, maps[i], n) || len < n + 4 || strncmp(path + n, "['", 2) || strcmp(path + len - 2, "']"))
+		if (strncmp(path, maps[i], n) || len < n + 4 || strncmp(path + n, "['", 2) ||
+		    strcmp(path + len - 2, "']"))
 			continue;
 		td_auto_free char *key = td_strndup(path + n + 2, len - n - 4);
 		const char *v = td_jkey_str(td_jget(s->pod, maps[i]), key);
@@ -150,14 +152,15 @@ int td_env_field(const struct td_env_src *s, const char *path, char **ret, struc
 	return td_fail(err, TD_INVALID, "fieldPath \"%.100s\" is not supported", path ? path : "");
 }
 
-int td_env_resource(const struct td_env_src *s, const char *container, const char *resource, const char *divisor, char **ret,
-		    struct td_error *err)
+int td_env_resource(const struct td_env_src *s, const char *container, const char *resource, const char *divisor,
+		    char **ret, struct td_error *err)
 {
 	const yyjson_val *c = td_ctr_spec(s->pod, container);
 	bool limits = td_starts(resource, "limits.");
 	if (!c || (!limits && !td_starts(resource, "requests.")))
 		return td_fail(err, TD_INVALID,
-			       "resourceFieldRef: container \"%.60s\", resource \"%.60s\": want limits.X or requests.X of a container",
+			       "resourceFieldRef: container \"%.60s\", resource \"%.60s\": want limits.X or requests.X "
+			       "of a container",
 			       container ? container : "", resource ? resource : "");
 	const char *what = strchr(resource, '.') + 1;
 	yyjson_val *q = td_jkey(td_jget(c, limits ? "resources.limits" : "resources.requests"), what);
@@ -182,8 +185,8 @@ int td_env_resource(const struct td_env_src *s, const char *container, const cha
 	return 0;
 }
 
-static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secret, const char *ns, struct td_buf *ret, bool *ret_have,
-		    struct td_error *err)
+static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secret, const char *ns, struct td_buf *ret,
+		    bool *ret_have, struct td_error *err)
 {
 	const char *name = td_jstr_or(ref, "name", ""), *key = td_jstr_or(ref, "key", "");
 	bool optional = td_jbool(ref, "optional", false);
@@ -193,19 +196,21 @@ static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secr
 		return 0;
 	if (!o)
 		return td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap", name);
-	return td_fail(err, TD_NOT_FOUND, "couldn't find key %s in %s %s/%s", key, secret ? "Secret" : "ConfigMap", ns, name);
+	return td_fail(err, TD_NOT_FOUND, "couldn't find key %s in %s %s/%s", key, secret ? "Secret" : "ConfigMap", ns,
+		       name);
 }
 
-static int env_from(const struct td_env_src *s, const yyjson_val *e, const char *ns, struct td_strv *ret, struct td_error *err)
+static int env_from(const struct td_env_src *s, const yyjson_val *e, const char *ns, struct td_strv *ret,
+		    struct td_error *err)
 {
 	bool secret = td_jget(e, "secretRef") != NULL;
 	yyjson_val *ref = td_jget(e, secret ? "secretRef" : "configMapRef");
 	const char *prefix = td_jstr_or(e, "prefix", ""), *name = td_jstr_or(ref, "name", "");
 	td_auto(td_object_unref) struct td_object *o = s->get(s->ctx, secret, ns, name);
 	if (!o)
-		return td_jbool(ref, "optional", false)
-			       ? 0
-			       : td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap", name);
+		return td_jbool(ref, "optional", false) ? 0
+							: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found",
+								  secret ? "secret" : "configmap", name);
 	td_auto_strv struct td_strv keys = {0};
 	td_object_value_keys(o, &keys);
 	for (size_t i = 0; i < keys.n; i++) {
@@ -243,7 +248,8 @@ int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct
 		} else {
 			bool secret = td_jget(from, "secretKeyRef") != NULL, have = false;
 			td_auto_buf struct td_buf b = {0};
-			r = from_key(s, td_jget(from, secret ? "secretKeyRef" : "configMapKeyRef"), secret, ns, &b, &have, err);
+			r = from_key(s, td_jget(from, secret ? "secretKeyRef" : "configMapKeyRef"), secret, ns, &b,
+				     &have, err);
 			if (!r && !have)
 				continue;
 			if (!r)

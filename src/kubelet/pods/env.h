@@ -1,4 +1,5 @@
-// A container's environment and arguments from its pod: valueFrom, envFrom, $(VAR) expansion. Pure but for the look-up function.
+// A container's environment and arguments from its pod: valueFrom, envFrom, $(VAR) expansion. Pure but for the look-up
+// function.
 #pragma once
 
 #include "kube/kube.h"
@@ -22,8 +23,9 @@ void td_object_value_keys(const struct td_object *o, struct td_strv *ret);
 char *td_env_expand(const char *s, const struct td_strv *env);
 // fieldRef paths, metadata.labels and metadata.annotations (as text) included. TD_INVALID: not supported.
 int td_env_field(const struct td_env_src *s, const char *path, char **ret, struct td_error *err);
-int td_env_resource(const struct td_env_src *s, const char *container, const char *resource, const char *divisor, char **ret,
-		    struct td_error *err);
-// Adds to ret (which may hold the image's variables; the container's win). TD_NOT_FOUND: a ConfigMap, Secret or key that is not optional.
+int td_env_resource(const struct td_env_src *s, const char *container, const char *resource, const char *divisor,
+		    char **ret, struct td_error *err);
+// Adds to ret (which may hold the image's variables; the container's win). TD_NOT_FOUND: a ConfigMap, Secret or key
+// that is not optional.
 int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct td_strv *ret, struct td_error *err);
 void td_env_set(struct td_strv *env, const char *key, const char *value); // replaces

@@ -16,7 +16,8 @@
 
 static int open_in(int dir, const char *rel, int flags)
 {
-	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
+	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int fd;
 	int tries = 32; // EAGAIN: a rename raced with a ".."
 	do
@@ -32,7 +33,8 @@ int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_er
 		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_INVALID, errno, "open %s", root);
 	int fd = open_in(dir, *rel ? rel : ".", O_PATH);
 	if (fd < 0)
-		return td_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? TD_NOT_FOUND : TD_INVALID, errno, "path %s", rel);
+		return td_fail_errno(err, errno == ENOENT || errno == ENOTDIR ? TD_NOT_FOUND : TD_INVALID, errno,
+				     "path %s", rel);
 	*ret_fd = fd;
 	return 0;
 }
@@ -69,13 +71,15 @@ int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_
 	if (r)
 		return r;
 	// By the opened directory, not by its name: names may change hands meanwhile.
-	td_auto_close int fd = openat(dir, slash ? slash + 1 : rel, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	td_auto_close int fd =
+		openat(dir, slash ? slash + 1 : rel, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	return fd < 0 ? td_fail_errno(err, errno == EEXIST ? TD_EXISTS : TD_INVALID, errno, "make %s", rel) : 0;
 }
 
 // ---- payload ----
 
-int td_payload_add(struct td_payload *p, const char *path, const void *data, size_t n, mode_t mode, struct td_error *err)
+int td_payload_add(struct td_payload *p, const char *path, const void *data, size_t n, mode_t mode,
+		   struct td_error *err)
 {
 	td_auto_strv struct td_strv parts = {0};
 	td_strv_split(&parts, path, '/');
@@ -83,7 +87,8 @@ int td_payload_add(struct td_payload *p, const char *path, const void *data, siz
 	for (size_t i = 0; i < parts.n; i++)
 		bad = bad || !strcmp(parts.v[i], "..");
 	if (bad)
-		return td_fail(err, TD_INVALID, "file path \"%.100s\" in a volume: want a relative path without \"..\"", path);
+		return td_fail(err, TD_INVALID, "file path \"%.100s\" in a volume: want a relative path without \"..\"",
+			       path);
 	for (size_t i = 0; i < p->n; i++)
 		if (!strcmp(p->v[i].path, path)) { // a later source wins, as in projected volumes
 			td_buf_reset(&p->v[i].data);
@@ -207,7 +212,8 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 	DIR *d = opendir(dir);
 	struct dirent *e;
 	while (d && (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, "..data") || !strcmp(e->d_name, name))
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !strcmp(e->d_name, "..data") ||
+		    !strcmp(e->d_name, name))
 			continue;
 		td_auto_free char *path = td_asprintf("%s/%s", dir, e->d_name);
 		if (td_starts(e->d_name, ".."))

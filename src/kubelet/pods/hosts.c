@@ -128,7 +128,8 @@ static char *pod_ip(struct td_kubelet *a, const struct td_object *o)
 	return ip && *ip ? td_strdup(ip) : NULL;
 }
 
-static void service(struct td_kubelet *a, struct td_buf *b, const struct td_object *svc, const struct td_objects *pods, const char *ns)
+static void service(struct td_kubelet *a, struct td_buf *b, const struct td_object *svc, const struct td_objects *pods,
+		    const char *ns)
 {
 	yyjson_val *sel = td_jget(svc->root, "spec.selector");
 	bool early = td_jbool(svc->root, "spec.publishNotReadyAddresses", false);
@@ -155,11 +156,12 @@ static void service(struct td_kubelet *a, struct td_buf *b, const struct td_obje
 // The API itself, whose address is the switch's: pods are told so by KUBERNETES_SERVICE_HOST too.
 static void api_line(struct td_hosts *h, const char *ns, struct td_buf *b)
 {
-	td_buf_printf(b, "%s kubernetes.default.svc.cluster.local kubernetes.default.svc kubernetes.default%s\n", h->a->gateway,
-		      strcmp(ns, "default") ? "" : " kubernetes");
+	td_buf_printf(b, "%s kubernetes.default.svc.cluster.local kubernetes.default.svc kubernetes.default%s\n",
+		      h->a->gateway, strcmp(ns, "default") ? "" : " kubernetes");
 }
 
-static void text_of(struct td_hosts *h, const char *ns, const struct td_objects *pods, const struct td_objects *services, struct td_buf *b)
+static void text_of(struct td_hosts *h, const char *ns, const struct td_objects *pods,
+		    const struct td_objects *services, struct td_buf *b)
 {
 	td_buf_printf(b, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s tandem-host\n", h->a->gateway);
 	api_line(h, ns, b);
@@ -172,8 +174,8 @@ static void text_of(struct td_hosts *h, const char *ns, const struct td_objects 
 		service(h->a, b, services->v[i], pods, ns);
 }
 
-static int write_ns(struct td_hosts *h, const char *ns, const struct td_objects *pods, const struct td_objects *services,
-		    struct td_error *err)
+static int write_ns(struct td_hosts *h, const char *ns, const struct td_objects *pods,
+		    const struct td_objects *services, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free char *path = td_hosts_path(h->a, ns);

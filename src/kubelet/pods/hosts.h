@@ -1,5 +1,5 @@
-// Names: one hosts file per namespace, <home>/agent/hosts/<ns>, bind-mounted into its pods and edited in place (a renamed file would not be
-// seen there).
+// Names: one hosts file per namespace, <home>/agent/hosts/<ns>, bind-mounted into its pods and edited in place (a
+// renamed file would not be seen there).
 #pragma once
 
 #include "kubelet/kubelet.h"
@@ -19,5 +19,6 @@ int td_hosts_run(struct td_hosts *h, struct td_cancel *c, struct td_error *err);
 void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, const char *in_ns);
 // One line per ready address of a headless service: `ips` are the addresses of its pods.
 void td_hosts_service_lines(struct td_buf *b, const yyjson_val *svc, const struct td_strv *ips, const char *in_ns);
-// Makes the file show text: one write at offset 0; what would be left of a longer old text is turned into empty lines, never cut.
+// Makes the file show text: one write at offset 0; what would be left of a longer old text is turned into empty lines,
+// never cut.
 int td_hosts_write(const char *path, const char *text, size_t n, struct td_error *err);

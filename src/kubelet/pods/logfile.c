@@ -38,7 +38,8 @@ static int64_t size_of(int fd)
 	return fd >= 0 && !fstat(fd, &st) ? st.st_size : 0;
 }
 
-// The container's init holds the lock while it moves the content. Somebody inside may hold it for ever: then we read all the same.
+// The container's init holds the lock while it moves the content. Somebody inside may hold it for ever: then we read
+// all the same.
 static void lock(const struct td_logfile *f, struct td_cancel *c)
 {
 	for (int ms = 0; ms < LOCK_MS && flock(f->now, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK; ms += 5)
@@ -69,7 +70,8 @@ static void follow_move(struct td_logfile *f)
 	char is[sizeof(f->seen)];
 	bool once = !f->in_old && pread(f->old, is, f->n_seen, f->at - (off_t)f->n_seen) == (ssize_t)f->n_seen &&
 		    !memcmp(is, f->seen, f->n_seen);
-	if (!once) { // what was left to read is gone; the next bytes are those of a former newer file, which we have not seen
+	if (!once) { // what was left to read is gone; the next bytes are those of a former newer file, which we have
+		     // not seen
 		f->at = 0;
 		f->lost = true;
 	}
@@ -152,8 +154,9 @@ bool td_logline_parse(const char *line, size_t n, struct td_logline *ret)
 {
 	// 2006-01-02T15:04:05.000000000Z stdout F text
 	enum { STAMP = 30, HEAD = 40 };
-	bool ok = n >= HEAD && line[4] == '-' && line[10] == 'T' && line[STAMP - 1] == 'Z' && line[STAMP] == ' ' && line[HEAD - 3] == ' ' &&
-		  line[HEAD - 1] == ' ' && (!strncmp(line + STAMP + 1, "stdout", 6) || !strncmp(line + STAMP + 1, "stderr", 6));
+	bool ok = n >= HEAD && line[4] == '-' && line[10] == 'T' && line[STAMP - 1] == 'Z' && line[STAMP] == ' ' &&
+		  line[HEAD - 3] == ' ' && line[HEAD - 1] == ' ' &&
+		  (!strncmp(line + STAMP + 1, "stdout", 6) || !strncmp(line + STAMP + 1, "stderr", 6));
 	if (!ok) {
 		*ret = (struct td_logline){.text = line, .len = n};
 		return false;

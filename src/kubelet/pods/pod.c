@@ -63,7 +63,8 @@ static void ctr_init(struct td_ctr *c, const yyjson_val *v, enum td_ctr_kind kin
 	c->pidfd = -1;
 }
 
-int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, int node, struct td_pod **ret, struct td_error *err)
+int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, int node, struct td_pod **ret,
+		       struct td_error *err)
 {
 	yyjson_val *spec = td_jget(o->root, "spec"), *v;
 	struct td_grant g = {0};
@@ -264,8 +265,8 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 	for (struct td_pod *q = t->head; q; q = q->next) {
 		int x, n, h;
 		pthread_mutex_lock(&q->mu);
-		if (q->node == p->node && !q->host_network && !q->cleaned && sscanf(q->ip, "10.%d.%d.%d", &x, &n, &h) == 3 && h > 0 &&
-		    h < 256)
+		if (q->node == p->node && !q->host_network && !q->cleaned &&
+		    sscanf(q->ip, "10.%d.%d.%d", &x, &n, &h) == 3 && h > 0 && h < 256)
 			used[h] = true;
 		pthread_mutex_unlock(&q->mu);
 	}
@@ -283,10 +284,12 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 	}
 	pthread_mutex_unlock(&t->mu);
 	return got ? 0
-		   : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node, a->subnet, p->node + 1);
+		   : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node,
+			     a->subnet, p->node + 1);
 }
 
-int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret, struct td_error *err)
+int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret,
+			 struct td_error *err)
 {
 	uint64_t used = 0, m = 0;
 	int left = n;

@@ -1,9 +1,10 @@
 // A pod as this agent runs it, and the table of all of them.
 //
-// Identity and plan (node, address, grant) are fixed before the pod enters the table. Everything else belongs to the sync worker that has
-// the pod's key (never two at once): it reads its own fields freely and writes fields that others read (marked S) under `mu`; others read S
-// fields under `mu`. What must survive the agent is in the record file <home>/agent/pods/<uid>.json, written (by atomic rename, without
-// fsync: when the machine dies the containers die too) before the thing it speaks of is done.
+// Identity and plan (node, address, grant) are fixed before the pod enters the table. Everything else belongs to the
+// sync worker that has the pod's key (never two at once): it reads its own fields freely and writes fields that others
+// read (marked S) under `mu`; others read S fields under `mu`. What must survive the agent is in the record file
+// <home>/agent/pods/<uid>.json, written (by atomic rename, without fsync: when the machine dies the containers die too)
+// before the thing it speaks of is done.
 #pragma once
 
 #include "gate/devices.h"
@@ -52,7 +53,14 @@ struct td_ctr {
 	int fails[3], passes[3]; // S: consecutive results per probe kind
 };
 
-enum { TD_COND_SCHEDULED, TD_COND_INITIALIZED, TD_COND_CONTAINERS_READY, TD_COND_READY, TD_COND_READY_TO_START, TD_CONDS };
+enum {
+	TD_COND_SCHEDULED,
+	TD_COND_INITIALIZED,
+	TD_COND_CONTAINERS_READY,
+	TD_COND_READY,
+	TD_COND_READY_TO_START,
+	TD_CONDS
+};
 
 struct td_pod {
 	// fixed:
@@ -96,14 +104,16 @@ struct td_pod *td_pod_unref(struct td_pod *p);
 TD_DEFINE_AUTO(struct td_pod *, td_pod_unref)
 
 // Builds the pod from its API object. TD_INVALID: the grant annotations are wrong.
-int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, int node, struct td_pod **ret, struct td_error *err);
-char *td_pod_container_id(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c); // of its current attempt
+int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, int node, struct td_pod **ret,
+		       struct td_error *err);
+char *td_pod_container_id(const struct td_kubelet *a, const struct td_pod *p,
+			  const struct td_ctr *c); // of its current attempt
 char *td_pod_netns(const struct td_kubelet *a, const struct td_pod *p);
 char *td_pod_dir(const struct td_kubelet *a, const struct td_pod *p); // volumes
 char *td_pod_log_dir(const struct td_kubelet *a, const struct td_pod *p);
 char *td_pod_log_path(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c, int attempt);
 struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name); // NULL: none
-bool td_pod_busy(const struct td_pod *p);                            // any thread, takes mu: some container runs or is being started
+bool td_pod_busy(const struct td_pod *p); // any thread, takes mu: some container runs or is being started
 void td_ctr_end_clear(struct td_ctr_end *e);
 
 // ---- table: uid → pod; thread-safe ----
@@ -121,14 +131,18 @@ struct td_pods {
 void td_pod_table_all(struct td_pod_table *t, struct td_pods *ret);
 void td_pods_done(struct td_pods *l);
 #define td_auto_pods __attribute__((cleanup(td_pods_done)))
-// Gives the pod an address of its node, 10.x.<node+1>.2 … .254, least recently used first. TD_THROTTLED: all are in use.
+// Gives the pod an address of its node, 10.x.<node+1>.2 … .254, least recently used first. TD_THROTTLED: all are in
+// use.
 int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, struct td_pod *p, struct td_error *err);
-// Devices of the node, from `from` on, that no pod in the table holds: n of them, lowest first. TD_THROTTLED: not enough.
-int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret, struct td_error *err);
+// Devices of the node, from `from` on, that no pod in the table holds: n of them, lowest first. TD_THROTTLED: not
+// enough.
+int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret,
+			 struct td_error *err);
 
 // ---- records ----
 int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struct td_error *err);
 int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_pod **ret, struct td_error *err);
 void td_pod_record_remove(const struct td_kubelet *a, const char *uid);
-// At start, before anything else runs: the table from records and what the runtime says; containers without a record are removed.
+// At start, before anything else runs: the table from records and what the runtime says; containers without a record
+// are removed.
 int td_pods_restore(struct td_kubelet *a, struct td_error *err);

@@ -1,5 +1,5 @@
-// Probes and lifecycle hooks. A probe is a key in a queue of its own ("uid container attempt kind"), so that a slow one never holds a pod's
-// worker.
+// Probes and lifecycle hooks. A probe is a key in a queue of its own ("uid container attempt kind"), so that a slow one
+// never holds a pod's worker.
 #include "base/log.h"
 #include "kubelet/pods/sync.h"
 
@@ -14,7 +14,11 @@
 #include <unistd.h>
 
 static const char *const kinds[] = {"startupProbe", "livenessProbe", "readinessProbe"};
-enum { OUT_MAX = 1024, HOOK_MS = 600000, FIRST_MS = 100 /* a server needs a moment: else every first probe is an event */ };
+enum {
+	OUT_MAX = 1024,
+	HOOK_MS = 600000,
+	FIRST_MS = 100 /* a server needs a moment: else every first probe is an event */
+};
 
 // ---- actions ----
 
@@ -35,7 +39,8 @@ static int dial(const char *ip, int port, int64_t end, struct td_cancel *c, stru
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	if (inet_pton(AF_INET, ip, &sa.sin_addr) != 1)
-		return td_fail(err, TD_INVALID, "\"%s\" is not an IPv4 address: on embedded nodes a probe's host is the pod", ip);
+		return td_fail(err, TD_INVALID,
+			       "\"%s\" is not an IPv4 address: on embedded nodes a probe's host is the pod", ip);
 	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int e = 0;
 	socklen_t len = sizeof(e);
@@ -63,7 +68,8 @@ static int port_of(const yyjson_val *container, const yyjson_val *port)
 	return (int)num;
 }
 
-static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end, struct td_cancel *c, struct td_error *err)
+static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end, struct td_cancel *c,
+		    struct td_error *err)
 {
 	if (!strcasecmp(td_jstr_or(get, "scheme", "HTTP"), "HTTPS"))
 		return td_fail(err, TD_UNSUPPORTED,
@@ -98,7 +104,8 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 	while (in.len < OUT_MAX && !strchr(td_buf_str(&in), '\n')) {
 		char buf[512];
 		if (wait_fd(fd, POLLIN, end, c))
-			return td_fail(err, TD_TRANSIENT, "Get \"http://%s:%d%s\": timed out awaiting headers", ip, port, path);
+			return td_fail(err, TD_TRANSIENT, "Get \"http://%s:%d%s\": timed out awaiting headers", ip,
+				       port, path);
 		ssize_t k = recv(fd, buf, sizeof(buf), 0);
 		if (k < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
@@ -112,8 +119,8 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 	return code >= 200 && code < 400 ? 0 : td_fail(err, TD_INVALID, "HTTP probe failed with statuscode: %d", code);
 }
 
-static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd, int64_t timeout_ms, struct td_cancel *c,
-		    struct td_error *err)
+static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd, int64_t timeout_ms,
+		    struct td_cancel *c, struct td_error *err)
 {
 	td_auto_strv struct td_strv argv = {0};
 	yyjson_val *v;
@@ -134,8 +141,10 @@ static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd,
 	td_auto_buf struct td_buf out = {0};
 	int fds[2] = {td_oci_proc_out(proc), td_oci_proc_err(proc)};
 	while ((fds[0] >= 0 || fds[1] >= 0) && !td_cancelled(stop) && !td_cancelled(c)) {
-		struct pollfd p[4] = {
-			{fds[0], POLLIN, 0}, {fds[1], POLLIN, 0}, {td_cancel_fd(stop), POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
+		struct pollfd p[4] = {{fds[0], POLLIN, 0},
+				      {fds[1], POLLIN, 0},
+				      {td_cancel_fd(stop), POLLIN, 0},
+				      {td_cancel_fd(c), POLLIN, 0}};
 		poll(p, 4, 1000);
 		for (int k = 0; k < 2; k++) {
 			char buf[1024];
@@ -159,8 +168,8 @@ static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd,
 	return r;
 }
 
-int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container, const yyjson_val *action,
-		int64_t timeout_ms, struct td_cancel *c, struct td_error *err)
+int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container,
+		const yyjson_val *action, int64_t timeout_ms, struct td_cancel *c, struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	yyjson_val *v;
@@ -169,7 +178,8 @@ int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjs
 	if ((v = td_jget(action, "httpGet")))
 		return http_get(td_jstr_or(v, "host", ip), port_of(container, td_jget(v, "port")), v, end, c, err);
 	if ((v = td_jget(action, "tcpSocket"))) {
-		td_auto_close int fd = dial(td_jstr_or(v, "host", ip), port_of(container, td_jget(v, "port")), end, c, err);
+		td_auto_close int fd =
+			dial(td_jstr_or(v, "host", ip), port_of(container, td_jget(v, "port")), end, c, err);
 		return fd < 0 ? fd : 0;
 	}
 	if ((v = td_jget(action, "sleep"))) {
@@ -261,8 +271,8 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 			     : kind == TD_PROBE_LIVENESS ? "Liveness"
 							 : "Readiness",
 			     e.msg);
-	td_auto_free char *why =
-		td_asprintf("Container %s failed %s probe, will be restarted", c->name, kind == TD_PROBE_STARTUP ? "startup" : "liveness");
+	td_auto_free char *why = td_asprintf("Container %s failed %s probe, will be restarted", c->name,
+					     kind == TD_PROBE_STARTUP ? "startup" : "liveness");
 	if (result(p, c, (int)kind, probe, r, why))
 		td_queue_add(a->queue, p->uid);
 	*again_ms = period;
@@ -323,8 +333,8 @@ static void *hook_run(void *arg)
 	return NULL;
 }
 
-void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, const char *which,
-		   int64_t timeout_ms, enum td_hook *state)
+void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
+		   const char *which, int64_t timeout_ms, enum td_hook *state)
 {
 	struct hook *h = td_calloc(1, sizeof(*h));
 	*h = (struct hook){a,     td_pod_ref(p),    td_object_ref((struct td_object *)o),  c,

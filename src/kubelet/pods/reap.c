@@ -19,7 +19,11 @@ enum { MESSAGE_MAX = 4096, LOG_TAIL_MAX = 2048, DELETE_RETRY_MS = 500 };
 static void make_utf8(char *s)
 {
 	for (unsigned char *u = (unsigned char *)s; *u;) {
-		int len = *u < 0x80 ? 1 : *u >= 0xc2 && *u < 0xe0 ? 2 : *u >= 0xe0 && *u < 0xf0 ? 3 : *u >= 0xf0 && *u < 0xf5 ? 4 : 0;
+		int len = *u < 0x80                 ? 1
+			  : *u >= 0xc2 && *u < 0xe0 ? 2
+			  : *u >= 0xe0 && *u < 0xf0 ? 3
+			  : *u >= 0xf0 && *u < 0xf5 ? 4
+						    : 0;
 		bool ok = len > 0;
 		for (int i = 1; ok && i < len; i++)
 			ok = (u[i] & 0xc0) == 0x80;
@@ -48,7 +52,8 @@ static char *tail(const char *path, size_t max)
 	make_utf8(s);
 	return s;
 }
-static char *last_words(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod, int code)
+static char *last_words(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c,
+			const yyjson_val *pod, int code)
 {
 	td_auto_free char *dir = td_pod_dir(a, p);
 	td_auto_free char *term = td_asprintf("%s/term/%s", dir, c->name);
@@ -85,7 +90,8 @@ static void put_away(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c)
 	td_gate_kick(a->gate);
 }
 
-static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const yyjson_val *pod, const struct td_oci_status *st)
+static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const yyjson_val *pod,
+		  const struct td_oci_status *st)
 {
 	int code = st->signal ? 128 + st->signal : st->exit_code;
 	td_ctr_end_clear(&c->end);
@@ -93,15 +99,17 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 		.valid = true,
 		.exit_code = code,
 		.signal = st->signal,
-		.started_ms = c->state == TD_CTR_RUNNING && c->started_ms ? c->started_ms : st->started_ms, // what was told stays
+		.started_ms = c->state == TD_CTR_RUNNING && c->started_ms ? c->started_ms
+									  : st->started_ms, // what was told stays
 		.finished_ms = st->finished_ms ? st->finished_ms : td_real_ms(a->clock),
 		.reason = td_strdup(st->state == TD_OCI_ABSENT ? TD_END_LOST
 				    : st->oom_killed           ? "OOMKilled"
 				    : code                     ? "Error"
 							       : "Completed"),
-		.message = st->state == TD_OCI_ABSENT ? td_strdup("The container is gone and left no exit status: its machine was "
-								  "restarted, or somebody removed it")
-						      : last_words(a, p, c, pod, code),
+		.message = st->state == TD_OCI_ABSENT
+				   ? td_strdup("The container is gone and left no exit status: its machine was "
+					       "restarted, or somebody removed it")
+				   : last_words(a, p, c, pod, code),
 		.id = td_strdup(c->id),
 	};
 	if (st->state == TD_OCI_ABSENT)
@@ -133,9 +141,11 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 		bool was = c->state == TD_CTR_RUNNING;
 		pthread_mutex_lock(&p->mu);
 		c->state = TD_CTR_RUNNING;
-		if (!was || !c->started_ms) // else what the API was told stays true: the runtime's own time is a moment earlier
+		if (!was ||
+		    !c->started_ms) // else what the API was told stays true: the runtime's own time is a moment earlier
 			c->started_ms = st.started_ms;
-		c->post_start = TD_HOOK_NONE; // its hook ran, or died with the agent: as with a kubelet it is not repeated
+		c->post_start =
+			TD_HOOK_NONE; // its hook ran, or died with the agent: as with a kubelet it is not repeated
 		if (!was || !c->probe_started)
 			c->probe_started = !td_jget(spec, "startupProbe");
 		c->probe_ready = !td_jget(spec, "readinessProbe");
@@ -148,7 +158,8 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 	if (st.state == TD_OCI_RUNNING)
 		td_oci_status(a->oci, id, &st, NULL); // ended between the two looks
 	if (st.state == TD_OCI_ABSENT && c->state == TD_CTR_WAITING) {
-		// The last agent died before it had started this one: the same attempt is made again, under the same name.
+		// The last agent died before it had started this one: the same attempt is made again, under the same
+		// name.
 		td_oci_delete(a->oci, id, true, NULL);
 		pthread_mutex_lock(&p->mu);
 		c->wanted = false;

@@ -132,7 +132,8 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 		return r;
 	yyjson_val *o = td_json_root(j), *v;
 	int node = (int)td_jint(o, "node", -1);
-	if (!td_streq(td_jstr(o, "uid"), uid) || !td_jstr(o, "name") || !td_jstr(o, "namespace") || node < 0 || node >= 64)
+	if (!td_streq(td_jstr(o, "uid"), uid) || !td_jstr(o, "name") || !td_jstr(o, "namespace") || node < 0 ||
+	    node >= 64)
 		return td_fail(err, TD_INVALID, "record %s: uid, name, namespace or node is wrong", path);
 	struct td_pod *p = td_calloc(1, sizeof(*p));
 	p->refs = 1;
@@ -215,13 +216,15 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 		struct td_pod *p = NULL;
 		struct td_error e2 = TD_ERROR_INIT;
 		if (td_pod_record_load(a, uid, &p, &e2)) {
-			// A machine crash can leave an empty file; then nothing of the pod runs, or it is removed below.
+			// A machine crash can leave an empty file; then nothing of the pod runs, or it is removed
+			// below.
 			td_warn("kubelet: dropped the record of pod %s: %s", uid, e2.msg);
 			td_pod_record_remove(a, uid);
 			continue;
 		}
 		if (p->node >= a->o.nodes) {
-			td_warn("kubelet: pod %s/%s was on node n%d, which is no more: removed", p->ns, p->name, p->node);
+			td_warn("kubelet: pod %s/%s was on node n%d, which is no more: removed", p->ns, p->name,
+				p->node);
 			td_pod_record_remove(a, uid);
 		} else {
 			td_pod_table_add(a->table, p);

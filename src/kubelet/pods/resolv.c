@@ -1,5 +1,6 @@
-// A pod's /etc/resolv.conf. Names of pods and Services are in the hosts file (hosts.c), so that ClusterFirst needs no server: the file is
-// empty, and unknown names fail at once. dnsConfig adds its lines; policy Default begins with the machine's own file.
+// A pod's /etc/resolv.conf. Names of pods and Services are in the hosts file (hosts.c), so that ClusterFirst needs no
+// server: the file is empty, and unknown names fail at once. dnsConfig adds its lines; policy Default begins with the
+// machine's own file.
 #include "base/file.h"
 #include "kubelet/pods/sync.h"
 
@@ -57,8 +58,8 @@ static void put(struct td_buf *b, const char *word, const struct td_strv *l)
 		td_buf_putc(b, '\n');
 }
 
-int td_resolv_conf(const struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, const char *dir, char **ret,
-		   struct td_error *err)
+int td_resolv_conf(const struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, const char *dir,
+		   char **ret, struct td_error *err)
 {
 	const char *policy = td_jstr_or(pod, "spec.dnsPolicy", "ClusterFirst");
 	yyjson_val *config = td_jget(pod, "spec.dnsConfig"), *o;

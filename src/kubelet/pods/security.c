@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 // containerd's default set.
-static const char *const default_caps[] = {"CHOWN",  "DAC_OVERRIDE", "FSETID",  "FOWNER",           "MKNOD",      "NET_RAW", "SETGID",
-					   "SETUID", "SETFCAP",      "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL",    "AUDIT_WRITE"};
+static const char *const default_caps[] = {
+	"CHOWN",  "DAC_OVERRIDE", "FSETID",  "FOWNER",           "MKNOD",      "NET_RAW", "SETGID",
+	"SETUID", "SETFCAP",      "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL",    "AUDIT_WRITE"};
 static const char *const all_caps[] = {"CHOWN",
 				       "DAC_OVERRIDE",
 				       "DAC_READ_SEARCH",
@@ -88,7 +89,8 @@ static int caps(const yyjson_val *sc, struct td_ident *id, struct td_error *err)
 	yyjson_arr_foreach (add, i, n, v) {
 		const char *s = yyjson_get_str(v) ? yyjson_get_str(v) : "";
 		if (strcmp(s, "ALL") && !known_cap(td_starts(s, "CAP_") ? s + 4 : s))
-			return td_fail(err, TD_INVALID, "securityContext.capabilities.add: unknown capability \"%.40s\"", s);
+			return td_fail(err, TD_INVALID,
+				       "securityContext.capabilities.add: unknown capability \"%.40s\"", s);
 	}
 	// As runtimes do it: "drop ALL" first, then single drops, then what is added.
 	for (size_t k = 0; k < TD_LEN(all_caps); k++) {
@@ -113,7 +115,8 @@ static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret
 	td_auto_close int fd = -1;
 	td_auto_free char *rel = td_asprintf("etc/%s", file);
 	struct stat st;
-	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) // a pipe of an image's would keep us
+	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 ||
+	    !S_ISREG(st.st_mode)) // a pipe of an image's would keep us
 		return false;
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
@@ -208,8 +211,8 @@ static const yyjson_val *either(const yyjson_val *c, const yyjson_val *p, const 
 	return v && !yyjson_is_null(v) ? v : td_jget(p, key);
 }
 
-int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user, struct td_ident *ret,
-		   struct td_error *err)
+int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user,
+		   struct td_ident *ret, struct td_error *err)
 {
 	const yyjson_val *sc = td_jget(container, "securityContext"), *psc = td_jget(pod, "spec.securityContext");
 	td_auto_ident struct td_ident id = {0};
@@ -219,7 +222,8 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 		td_auto_strv struct td_strv f = {0};
 		long long n = yyjson_get_sint((yyjson_val *)u), gid;
 		if (n < 0 || n > UINT32_MAX - 1)
-			return td_fail(err, TD_INVALID, "securityContext.runAsUser %lld: want 0 to %u", n, UINT32_MAX - 1);
+			return td_fail(err, TD_INVALID, "securityContext.runAsUser %lld: want 0 to %u", n,
+				       UINT32_MAX - 1);
 		id.uid = (uint32_t)n;
 		if (lookup(rootfs, "passwd", NULL, n, &f) && f.n > 3 && td_parse_i64(f.v[3], &gid))
 			id.gid = (uint32_t)gid;
@@ -232,9 +236,10 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 		id.gid = (uint32_t)yyjson_get_sint((yyjson_val *)g);
 	v = either(sc, psc, "runAsNonRoot");
 	if (v && yyjson_get_bool((yyjson_val *)v) && !id.uid)
-		return td_fail(err, TD_INVALID, "container has runAsNonRoot and image will run as root (set securityContext.runAsUser)");
-	// As containerd: the first group is also among the others, and the image's own groups of the user count unless the policy is
-	// Strict.
+		return td_fail(err, TD_INVALID,
+			       "container has runAsNonRoot and image will run as root (set securityContext.runAsUser)");
+	// As containerd: the first group is also among the others, and the image's own groups of the user count unless
+	// the policy is Strict.
 	add_group(&id, id.gid);
 	v = td_jget(psc, "fsGroup");
 	if (v)
@@ -246,7 +251,8 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 	}
 	if (!td_streq(td_jstr(psc, "supplementalGroupsPolicy"), "Strict"))
 		image_groups(rootfs, &id);
-	id.seccomp = td_streq(yyjson_get_str((yyjson_val *)either(td_jget(sc, "seccompProfile"), td_jget(psc, "seccompProfile"), "type")),
+	id.seccomp = td_streq(yyjson_get_str((yyjson_val *)either(td_jget(sc, "seccompProfile"),
+								  td_jget(psc, "seccompProfile"), "type")),
 			      "RuntimeDefault");
 	id.privileged = td_jbool(sc, "privileged", false);
 	id.read_only_root = td_jbool(sc, "readOnlyRootFilesystem", false);

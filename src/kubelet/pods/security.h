@@ -17,6 +17,7 @@ struct td_ident {
 };
 void td_ident_done(struct td_ident *i);
 #define td_auto_ident __attribute__((cleanup(td_ident_done)))
-// rootfs: for user names in its /etc/passwd and /etc/group. TD_INVALID: runAsNonRoot with uid 0, unknown user, unknown capability.
-int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user, struct td_ident *ret,
-		   struct td_error *err);
+// rootfs: for user names in its /etc/passwd and /etc/group. TD_INVALID: runAsNonRoot with uid 0, unknown user, unknown
+// capability.
+int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user,
+		   struct td_ident *ret, struct td_error *err);

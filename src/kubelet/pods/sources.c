@@ -1,4 +1,5 @@
-// What volumes and environments read: informers first, the API itself for what they do not show (yet), tokens from the API.
+// What volumes and environments read: informers first, the API itself for what they do not show (yet), tokens from the
+// API.
 #include "kubelet/pods/sync.h"
 #include "kubelet/pods/volumes.h"
 
@@ -15,7 +16,8 @@ static struct td_object *get(void *ctx, bool secret, const char *ns, const char 
 	return o;
 }
 
-static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t expires_s, char **ret, struct td_error *err)
+static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t expires_s, char **ret,
+		 struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
 	const char *sa = td_jstr_or(pod, "spec.serviceAccountName", "default");
@@ -32,8 +34,8 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	td_jm_str(d, o, "spec.boundObjectRef.uid", td_jstr(pod, "metadata.uid"));
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(o, &len);
-	td_auto_free char *path =
-		td_asprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token", td_jstr_or(pod, "metadata.namespace", ""), sa);
+	td_auto_free char *path = td_asprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token",
+					      td_jstr_or(pod, "metadata.namespace", ""), sa);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_kube_raw(a->kube, "POST", path, "application/json", body, len, a->cancel, &j, err);
 	if (r)
@@ -45,8 +47,8 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	return 0;
 }
 
-void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env, struct td_vol_src *vol,
-		    char node[16], char **ret_dir)
+void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
+		    struct td_vol_src *vol, char node[16], char **ret_dir)
 {
 	snprintf(node, 16, "n%d", p->node);
 	*ret_dir = td_pod_dir(a, p);

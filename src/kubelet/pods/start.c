@@ -20,7 +20,12 @@
 #include <unistd.h>
 
 enum { OWN = 4 /* hosts, hostname, resolv.conf, termination log */ };
-enum { MOUNTS_MAX = 128, RETRY_MS = 5000, IMAGE_RETRY_MS = 10000, LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */ };
+enum {
+	MOUNTS_MAX = 128,
+	RETRY_MS = 5000,
+	IMAGE_RETRY_MS = 10000,
+	LOG_MAX = 10 << 20 /* as the kubelet's containerLogMaxSize */
+};
 
 const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name)
 {
@@ -42,7 +47,8 @@ void td_pod_holder(const struct td_pod *p, struct td_holder *ret)
 	snprintf(ret->uid, sizeof(ret->uid), "%s", p->uid);
 }
 
-static void environment(const struct td_kubelet *a, const struct td_image *img, const char *hostname, struct td_strv *env)
+static void environment(const struct td_kubelet *a, const struct td_image *img, const char *hostname,
+			struct td_strv *env)
 {
 	td_env_set(env, "PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 	td_env_set(env, "HOSTNAME", hostname);
@@ -81,7 +87,8 @@ static int arguments(const yyjson_val *spec, const struct td_image *img, const s
 	return ret->n ? 0 : td_fail(err, TD_INVALID, "no command: the image names none, set spec.containers[].command");
 }
 
-static int limit(const yyjson_val *spec, const char *path, const char *what, bool milli, int64_t *ret, struct td_error *err)
+static int limit(const yyjson_val *spec, const char *path, const char *what, bool milli, int64_t *ret,
+		 struct td_error *err)
 {
 	yyjson_val *q = td_jkey(td_jget(spec, path), what);
 	td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
@@ -110,7 +117,8 @@ static void plan_done(struct plan *x)
 	td_strv_done(&x->args);
 	td_ident_done(&x->id);
 	td_arena_free(x->arena);
-	free(x->dir), free(x->hosts), free(x->hostname), free(x->resolv), free(x->term), free(x->netns), free(x->log), free(x->cid);
+	free(x->dir), free(x->hosts), free(x->hostname), free(x->resolv), free(x->term), free(x->netns), free(x->log),
+		free(x->cid);
 }
 
 static int touch(const char *path, mode_t mode, struct td_error *err)
@@ -133,8 +141,8 @@ static int hostname_file(const char *dir, const char *hostname, char **ret, stru
 	return r;
 }
 
-static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val *spec, const struct td_vol_src *vol, struct plan *x,
-		       struct td_error *err)
+static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val *spec, const struct td_vol_src *vol,
+		       struct plan *x, struct td_error *err)
 {
 	size_t n = 0, more = 0;
 	x->hosts = td_hosts_path(a, p->ns);
@@ -154,10 +162,11 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	if (r)
 		return r;
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
-	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname", x->id.read_only_root ? "bind,ro" : "bind,rw"};
+	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname",
+					       x->id.read_only_root ? "bind,ro" : "bind,rw"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->resolv, "/etc/resolv.conf", "bind,ro"};
-	x->mounts[n++] =
-		(struct td_oci_mount){"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
+	x->mounts[n++] = (struct td_oci_mount){
+		"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
 	// A volume on a place of ours wins.
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = OWN; k < OWN + more; k++)
@@ -185,8 +194,8 @@ static int plan_limits(const yyjson_val *spec, struct td_oci_spec *s, struct td_
 }
 
 // TD_NOT_FOUND etc. from the image store come back with *ret_image true.
-static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec, struct plan *x, bool *ret_image,
-		     struct td_error *err)
+static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
+		     struct plan *x, bool *ret_image, struct td_error *err)
 {
 	struct td_env_src env;
 	struct td_vol_src vol;
@@ -199,14 +208,16 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		return r;
 	*ret_image = false;
 	// RFC 1123: a host name has at most 63 characters.
-	char *hostname = td_arena_strndup(x->arena, p->host_network ? node : td_jstr_or(pod, "spec.hostname", p->name), 63);
+	char *hostname =
+		td_arena_strndup(x->arena, p->host_network ? node : td_jstr_or(pod, "spec.hostname", p->name), 63);
 	const char *sub = td_jstr(pod, "spec.subdomain");
 	x->spec.hostname = hostname;
 	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
 		hostname = td_arena_printf(x->arena, "%s.%s.%s.svc.cluster.local", hostname, sub, p->ns);
 		if (strlen(hostname) > HOST_NAME_MAX)
 			return td_fail(err, TD_INVALID,
-				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too long (%d "
+				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too "
+				       "long (%d "
 				       "characters is the max)",
 				       hostname, HOST_NAME_MAX);
 		x->spec.hostname = hostname;
@@ -248,7 +259,8 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	return 0;
 }
 
-static void start_failed(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const char *reason, const char *message)
+static void start_failed(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const char *reason,
+			 const char *message)
 {
 	int64_t now = td_real_ms(a->clock);
 	pthread_mutex_lock(&p->mu);
@@ -303,8 +315,8 @@ static void begin_attempt(struct td_kubelet *a, struct td_pod *p, struct td_ctr 
 	c->term_sent = c->killed = false;
 }
 
-void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t *again_ms,
-		  struct td_cancel *cancel)
+void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
+		  int64_t *again_ms, struct td_cancel *cancel)
 {
 	const yyjson_val *spec = td_ctr_spec(o->root, c->name);
 	struct plan x __attribute__((cleanup(plan_done))) = {0};

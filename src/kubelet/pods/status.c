@@ -86,7 +86,8 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 		return "Failed";
 	for (size_t i = 0; i < p->n_init; i++) {
 		const struct td_ctr *c = &p->ctr[i];
-		if (c->kind == TD_CTR_INIT && c->state == TD_CTR_TERMINATED && c->end.exit_code && !td_status_restarts(p, c, pod))
+		if (c->kind == TD_CTR_INIT && c->state == TD_CTR_TERMINATED && c->end.exit_code &&
+		    !td_status_restarts(p, c, pod))
 			return "Failed";
 	}
 	for (size_t i = p->n_init; i < p->n_ctr; i++) {
@@ -120,7 +121,8 @@ static bool resources_of(const yyjson_val *c, bool *any, bool *guaranteed)
 {
 	const char *names[] = {"cpu", "memory"};
 	for (size_t i = 0; i < TD_LEN(names); i++) {
-		yyjson_val *l = td_jkey(td_jget(c, "resources.limits"), names[i]), *q = td_jkey(td_jget(c, "resources.requests"), names[i]);
+		yyjson_val *l = td_jkey(td_jget(c, "resources.limits"), names[i]),
+			   *q = td_jkey(td_jget(c, "resources.requests"), names[i]);
 		*any = *any || l || q;
 		if (!l || (q && !td_jequal(l, q)))
 			*guaranteed = false;
@@ -168,9 +170,11 @@ static void put_end(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_ctr_en
 		td_jm_strf(d, t, "containerID", "tandem://%s", e->id);
 }
 
-static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod *p, const struct td_ctr *c, const char *id)
+static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod *p, const struct td_ctr *c,
+		    const char *id)
 {
-	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr), *st = td_jm_obj(d, o, "state"), *last = td_jm_obj(d, o, "lastState");
+	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr), *st = td_jm_obj(d, o, "state"),
+		       *last = td_jm_obj(d, o, "lastState");
 	td_jm_str(d, o, "name", c->name);
 	// A terminated container that waits to run again shows that it waits; how it ended is its lastState.
 	bool waits = c->state == TD_CTR_WAITING || (c->state == TD_CTR_TERMINATED && c->wait_reason);
@@ -206,10 +210,11 @@ static void observed(yyjson_mut_doc *d, yyjson_mut_val *o, const yyjson_val *pod
 		td_jm_int(d, o, "observedGeneration", generation);
 }
 
-static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, int which, bool value, const char *reason,
-		      const char *message, const yyjson_val *live, int64_t now_ms)
+static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, int which, bool value,
+		      const char *reason, const char *message, const yyjson_val *live, int64_t now_ms)
 {
-	static const char *const types[TD_CONDS] = {"PodScheduled", "Initialized", "ContainersReady", "Ready", "PodReadyToStartContainers"};
+	static const char *const types[TD_CONDS] = {"PodScheduled", "Initialized", "ContainersReady", "Ready",
+						    "PodReadyToStartContainers"};
 	const char *status = value ? "True" : "False";
 	if (!p->cond[which].known) {
 		yyjson_val *v;
@@ -250,7 +255,8 @@ static bool gates_open(const yyjson_val *pod)
 	return true;
 }
 
-static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *p, const yyjson_val *pod, const char *phase, int64_t now)
+static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *p, const yyjson_val *pod,
+			   const char *phase, int64_t now)
 {
 	yyjson_mut_val *arr = td_jm_arr(d, o, "conditions");
 	td_auto_buf struct td_buf unready = {0}, uninit = {0};
@@ -266,10 +272,14 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 	bool ok = !n && init && !done && !failed, gates = gates_open(pod);
 	td_auto_free char *why = td_asprintf("containers with unready status: [%s]", td_buf_str(&unready));
 	td_auto_free char *why_init = td_asprintf("containers with incomplete status: [%s]", td_buf_str(&uninit));
-	const char *reason = done ? "PodCompleted" : failed ? "PodFailed" : "ContainersNotReady", *msg = done || failed ? NULL : why;
+	const char *reason = done     ? "PodCompleted"
+			     : failed ? "PodFailed"
+				      : "ContainersNotReady",
+		   *msg = done || failed ? NULL : why;
 	condition(d, arr, p, TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL, pod, now);
 	condition(d, arr, p, TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init, pod, now);
-	condition(d, arr, p, TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason, ok ? NULL : msg, pod, now);
+	condition(d, arr, p, TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason, ok ? NULL : msg, pod,
+		  now);
 	condition(d, arr, p, TD_COND_CONTAINERS_READY, ok, reason, msg, pod, now);
 	condition(d, arr, p, TD_COND_SCHEDULED, true, NULL, NULL, pod, now);
 }

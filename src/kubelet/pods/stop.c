@@ -10,7 +10,8 @@
 
 enum { KILL_AGAIN_MS = 1000 };
 
-bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t kill_at, int64_t *again_ms)
+bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t kill_at,
+		 int64_t *again_ms)
 {
 	int64_t now = td_real_ms(a->clock);
 	if (!c->wanted)
@@ -57,8 +58,9 @@ bool td_pod_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 		if (p->ctr[i].kind != TD_CTR_SIDECAR)
 			continue;
 		// A sidecar whose service is over gets what is left of the grace, and 2 s at least.
-		int64_t now = td_real_ms(a->clock),
-			at = p->kill_at > now + 2000 ? p->kill_at : (p->ctr[i].kill_at ? p->ctr[i].kill_at : now + 2000);
+		int64_t now = td_real_ms(a->clock), at = p->kill_at > now + 2000
+								 ? p->kill_at
+								 : (p->ctr[i].kill_at ? p->ctr[i].kill_at : now + 2000);
 		p->ctr[i].kill_at = at;
 		if (!td_ctr_stop(a, p, o, &p->ctr[i], at, again_ms)) {
 			all = false;

@@ -1,4 +1,5 @@
-// One pod, one step: look what ended, decide what should be, do what can be done without waiting, write the status if it changed.
+// One pod, one step: look what ended, decide what should be, do what can be done without waiting, write the status if
+// it changed.
 #include "kubelet/pods/sync.h"
 
 #include "api/selector.h"
@@ -31,7 +32,8 @@ struct td_object *td_pod_object(const struct td_kubelet *a, const struct td_pod 
 	return o && strcmp(o->uid, p->uid) ? td_object_unref(o) : o;
 }
 
-void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const char *type, const char *reason, const char *fmt, ...)
+void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const char *type, const char *reason,
+		  const char *fmt, ...)
 {
 	va_list ap;
 	va_start(ap, fmt);
@@ -61,7 +63,8 @@ static void pod_wait(struct td_pod *p, const char *reason, const char *message)
 	p->wait_message = td_strdup(message);
 }
 
-static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, const char *reason, const char *message)
+static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, const char *reason,
+		     const char *message)
 {
 	if (p->fail_reason)
 		return;
@@ -74,7 +77,8 @@ static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 
 // ---- the door ----
 
-static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node, struct td_error *err)
+static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node,
+		       struct td_error *err)
 {
 	int64_t want = td_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
 	if (!want || p->grant.granted || p->slurmd || p->devices)
@@ -83,7 +87,8 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	uint64_t mask;
 	if (want > a->o.gpus - from)
 		return td_fail(err, TD_INVALID,
-			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on this node: set "
+			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on "
+			       "this node: set "
 			       "spec.schedulerName to tandem",
 			       (long long)want, from < a->o.gpus ? from : a->o.gpus, a->o.gpus);
 	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
@@ -108,7 +113,8 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		struct td_pod *q = all.v[i];
 		pthread_mutex_lock(&q->mu);
 		bool counts = q != p && q->node == p->node && q->admitted && !q->cleaned;
-		// Slurm counts what it gave out, and may give out again what a stopping pod still has: only its own sum matters.
+		// Slurm counts what it gave out, and may give out again what a stopping pod still has: only its own sum
+		// matters.
 		bool sum = counts && q->grant.granted == p->grant.granted && !(q->grant.granted && q->stopping);
 		pthread_mutex_unlock(&q->mu);
 		x.used_pods += counts;
@@ -149,8 +155,9 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 		return 0;
 	}
 	if (r == TD_CONFLICT) {
-		td_auto_free char *text = td_asprintf("the grant of its devices has ended: Slurm gave them to another job%s%s%s",
-						      *e.msg ? " (" : "", e.msg, *e.msg ? ")" : "");
+		td_auto_free char *text =
+			td_asprintf("the grant of its devices has ended: Slurm gave them to another job%s%s%s",
+				    *e.msg ? " (" : "", e.msg, *e.msg ? ")" : "");
 		fail_pod(a, p, o, "GrantEnded", text);
 		return 1;
 	}
@@ -232,8 +239,8 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 // ---- containers ----
 
 // Brings one container that should run towards running.
-static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t *again_ms,
-		  struct td_cancel *cancel)
+static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
+		  int64_t *again_ms, struct td_cancel *cancel)
 {
 	int64_t now = td_real_ms(a->clock);
 	if (c->wanted) {
@@ -257,7 +264,8 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		int64_t left = td_backoff_wait(&c->backoff_ms, c->end.started_ms, c->end.finished_ms, now);
 		if (left > 0) {
 			if (!td_streq(c->wait_reason, "CrashLoopBackOff")) {
-				td_ctr_wait(c, "CrashLoopBackOff", "back-off %s restarting failed container=%s pod=%s_%s(%s)",
+				td_ctr_wait(c, "CrashLoopBackOff",
+					    "back-off %s restarting failed container=%s pod=%s_%s(%s)",
 					    c->backoff_ms < 60000     ? (c->backoff_ms == 10000   ? "10s"
 									 : c->backoff_ms == 20000 ? "20s"
 												  : "40s")
@@ -265,8 +273,9 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 					    : c->backoff_ms == 160000 ? "2m40s"
 								      : "5m0s",
 					    c->name, p->name, p->ns, p->uid);
-				td_pod_event(a, o, "Warning", "BackOff", "Back-off restarting failed container %s in pod %s_%s(%s)",
-					     c->name, p->name, p->ns, p->uid);
+				td_pod_event(a, o, "Warning", "BackOff",
+					     "Back-off restarting failed container %s in pod %s_%s(%s)", c->name,
+					     p->name, p->ns, p->uid);
 			}
 			td_sooner(again_ms, left);
 			return;
@@ -283,7 +292,8 @@ static bool sidecar_up(struct td_pod *p, const struct td_ctr *c)
 	return up;
 }
 
-static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms, struct td_cancel *cancel)
+static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms,
+		       struct td_cancel *cancel)
 {
 	bool mains_begun = false;
 	for (size_t i = p->n_init; i < p->n_ctr; i++)
@@ -303,7 +313,8 @@ static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_o
 		drive(a, p, o, &p->ctr[i], again_ms, cancel);
 }
 
-static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms, struct td_cancel *cancel)
+static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms,
+		struct td_cancel *cancel)
 {
 	if (!p->admitted) {
 		admit(a, p, o);
@@ -314,7 +325,8 @@ static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *
 	if (limit > 0) {
 		int64_t left = p->start_ms + limit - td_real_ms(a->clock);
 		if (left <= 0) {
-			fail_pod(a, p, o, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+			fail_pod(a, p, o, "DeadlineExceeded",
+				 "Pod was active on the node longer than the specified deadline");
 			return;
 		}
 		td_sooner(again_ms, left);
@@ -366,7 +378,8 @@ static bool done(const struct td_pod *p, const yyjson_val *pod)
 
 // ---- status ----
 
-static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel,
+			struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *st = NULL;
 	pthread_mutex_lock(&p->mu);
@@ -382,7 +395,8 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, patch, "metadata.uid", p->uid);
 	td_jm_copyval(d, patch, "status", td_json_root(st));
-	int r = td_kube_patch(a->kube, &td_pods, p->ns, p->name, "status", TD_PATCH_STRATEGIC, patch, cancel, NULL, err);
+	int r = td_kube_patch(a->kube, &td_pods, p->ns, p->name, "status", TD_PATCH_STRATEGIC, patch, cancel, NULL,
+			      err);
 	if (r)
 		return td_wrap(err, "status of pod %s/%s", p->ns, p->name);
 	td_json_unref(p->written);
@@ -392,7 +406,8 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 }
 
 // The end of everything: runtime, record, logs, and the object when it waits for us.
-static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel, struct td_error *err)
+static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel,
+		  struct td_error *err)
 {
 	if (o) {
 		struct td_delete del = {.uid = p->uid, .grace_s = 0};
@@ -462,7 +477,8 @@ static struct td_pod *meet(struct td_kubelet *a, const struct td_object *o, int 
 		// No grant can be read: it is known by name only, so that it can be told so.
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o->root);
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.annotations");
-		td_auto(td_object_unref) struct td_object *bare = td_object_new(td_json_from_mut(yyjson_mut_doc_get_root(d)));
+		td_auto(td_object_unref) struct td_object *bare =
+			td_object_new(td_json_from_mut(yyjson_mut_doc_get_root(d)));
 		if (td_pod_from_object(a, bare, node, &p, NULL))
 			return NULL;
 		p->fail_reason = td_strdup("InvalidGrant");

@@ -1,5 +1,5 @@
-// Disk that a pod uses: emptyDirs with a sizeLimit, and ephemeral-storage limits (writable layer, logs and emptyDirs). As the kubelet's
-// eviction manager without quotas: measured from time to time, and a pod over a limit is evicted.
+// Disk that a pod uses: emptyDirs with a sizeLimit, and ephemeral-storage limits (writable layer, logs and emptyDirs).
+// As the kubelet's eviction manager without quotas: measured from time to time, and a pod over a limit is evicted.
 #include "api/quantity.h"
 #include "kubelet/pods/sync.h"
 
@@ -22,12 +22,13 @@ static int64_t used_below(int dir, dev_t dev, int depth)
 	if (!d && dir >= 0)
 		close(dir);
 	while (d && (e = readdir(d))) {
-		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-		    st.st_dev != dev)
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
+		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != dev)
 			continue;
 		sum += (int64_t)st.st_blocks * 512;
 		if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
-			sum += used_below(openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), dev, depth + 1);
+			sum += used_below(openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+					  dev, depth + 1);
 	}
 	if (d)
 		closedir(d);
@@ -69,13 +70,15 @@ static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjs
 		total += now;
 		*ret_limits = *ret_limits || limit;
 		if (limit && now > limit)
-			return td_asprintf("Usage of EmptyDir volume \"%s\" exceeds the limit \"%s\".", td_jstr_or(v, "name", ""), text);
+			return td_asprintf("Usage of EmptyDir volume \"%s\" exceeds the limit \"%s\".",
+					   td_jstr_or(v, "name", ""), text);
 	}
 	for (size_t k = p->n_init; k < p->n_ctr; k++) {
 		const struct td_ctr *c = &p->ctr[k];
 		td_auto_free char *text = NULL, *up = c->id ? td_asprintf("%s/pods/%s/upper", a->o.home, c->id) : NULL,
 				  *log = td_asprintf("%s/%s", logs, c->name);
-		int64_t limit = bytes_of(td_jkey(td_jget(td_ctr_spec(pod, c->name), "resources.limits"), "ephemeral-storage"), &text);
+		int64_t limit = bytes_of(
+			td_jkey(td_jget(td_ctr_spec(pod, c->name), "resources.limits"), "ephemeral-storage"), &text);
 		all_limited = all_limited && limit;
 		limit_sum += limit;
 		if (!limit)
@@ -84,10 +87,12 @@ static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjs
 		int64_t now = (up ? used(up) : 0) + used(log);
 		total += now;
 		if (now > limit)
-			return td_asprintf("Container %s exceeded its local ephemeral storage limit \"%s\".", c->name, text);
+			return td_asprintf("Container %s exceeded its local ephemeral storage limit \"%s\".", c->name,
+					   text);
 	}
 	if (all_limited && total > limit_sum)
-		return td_asprintf("Pod ephemeral local storage usage exceeds the total limit of containers %lld.", (long long)limit_sum);
+		return td_asprintf("Pod ephemeral local storage usage exceeds the total limit of containers %lld.",
+				   (long long)limit_sum);
 	return NULL;
 }
 

@@ -40,14 +40,16 @@ bool td_vol_follows(const yyjson_val *pod)
 
 // ---- payload sources ----
 
-static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool secret, const char *name, int64_t def_mode,
-		      struct td_payload *out, struct td_error *err)
+static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool secret, const char *name,
+		      int64_t def_mode, struct td_payload *out, struct td_error *err)
 {
 	const char *ns = td_jstr_or(s->env->pod, "metadata.namespace", "");
 	bool optional = td_jbool(src, "optional", false);
 	td_auto(td_object_unref) struct td_object *o = s->env->get(s->env->ctx, secret, ns, name);
 	if (!o)
-		return optional ? 0 : td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap", name);
+		return optional ? 0
+				: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap",
+					  name);
 	yyjson_val *items = td_jget(src, "items"), *it;
 	size_t i, n;
 	int r = 0;
@@ -59,7 +61,8 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 				r = td_payload_add(out, td_jstr_or(it, "path", key), td_buf_str(&b), b.len,
 						   (mode_t)td_jint(it, "mode", def_mode), err);
 			else if (!optional)
-				r = td_fail(err, TD_NOT_FOUND, "references non-existent %s key: %s", secret ? "secret" : "config", key);
+				r = td_fail(err, TD_NOT_FOUND, "references non-existent %s key: %s",
+					    secret ? "secret" : "config", key);
 			if (r)
 				return r;
 		}
@@ -75,7 +78,8 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 	return r;
 }
 
-static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64_t def_mode, struct td_payload *out, struct td_error *err)
+static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64_t def_mode, struct td_payload *out,
+			struct td_error *err)
 {
 	yyjson_val *it, *f;
 	size_t i, n;
@@ -86,17 +90,19 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 			r = td_env_field(s->env, td_jstr(f, "fieldPath"), &v, err);
 		else
 			r = td_env_resource(s->env, td_jstr(it, "resourceFieldRef.containerName"),
-					    td_jstr_or(it, "resourceFieldRef.resource", ""), td_jstr(it, "resourceFieldRef.divisor"), &v,
-					    err);
+					    td_jstr_or(it, "resourceFieldRef.resource", ""),
+					    td_jstr(it, "resourceFieldRef.divisor"), &v, err);
 		if (!r)
-			r = td_payload_add(out, td_jstr_or(it, "path", ""), v, strlen(v), (mode_t)td_jint(it, "mode", def_mode), err);
+			r = td_payload_add(out, td_jstr_or(it, "path", ""), v, strlen(v),
+					   (mode_t)td_jint(it, "mode", def_mode), err);
 		if (r)
 			return r;
 	}
 	return 0;
 }
 
-// When a token should be replaced, in seconds since the epoch: after four fifths of its life or a day, as kubelets do. 0: at once.
+// When a token should be replaced, in seconds since the epoch: after four fifths of its life or a day, as kubelets do.
+// 0: at once.
 static int64_t token_due(const char *token)
 {
 	const char *dot = strchr(token, '.');
@@ -107,7 +113,8 @@ static int64_t token_due(const char *token)
 	while (b64.len % 4)
 		td_buf_putc(&b64, '=');
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	if (!n || td_base64_decode(td_buf_str(&b64), &text, NULL) < 0 || td_json_parse(td_buf_str(&text), text.len, &j, NULL) < 0)
+	if (!n || td_base64_decode(td_buf_str(&b64), &text, NULL) < 0 ||
+	    td_json_parse(td_buf_str(&text), text.len, &j, NULL) < 0)
 		return 0;
 	int64_t from = td_jint(td_json_root(j), "iat", 0), to = td_jint(td_json_root(j), "exp", 0);
 	if (from <= 0 || to <= from)
@@ -116,14 +123,15 @@ static int64_t token_due(const char *token)
 	return from + (life > DAY_S * 5 / 4 ? DAY_S : life * 4 / 5);
 }
 
-static int add_token(const struct td_vol_src *s, const yyjson_val *src, const char *dir, int64_t def_mode, struct td_payload *out,
-		     struct td_error *err)
+static int add_token(const struct td_vol_src *s, const yyjson_val *src, const char *dir, int64_t def_mode,
+		     struct td_payload *out, struct td_error *err)
 {
 	int64_t life = td_jint(src, "expirationSeconds", 3600);
 	const char *path = td_jstr_or(src, "path", "token");
 	td_auto_free char *shown = td_asprintf("%s/..data/%s", dir, path);
 	td_auto_buf struct td_buf old = {0};
-	if (!td_file_read(shown, 1 << 20, &old, NULL) && token_due(td_buf_str(&old)) > td_real_ms(&td_clock_system) / 1000)
+	if (!td_file_read(shown, 1 << 20, &old, NULL) &&
+	    token_due(td_buf_str(&old)) > td_real_ms(&td_clock_system) / 1000)
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
 	td_auto_free char *token = NULL;
 	struct td_error why = TD_ERROR_INIT;
@@ -160,7 +168,8 @@ static int ensure_payload(const struct td_vol_src *s, const yyjson_val *vol, con
 			else if ((x = td_jget(e, "serviceAccountToken")))
 				r = add_token(s, x, dir, mode, &p, err);
 			else
-				r = td_fail(err, TD_UNSUPPORTED, "projected source %zu is of a kind that embedded nodes do not have", i);
+				r = td_fail(err, TD_UNSUPPORTED,
+					    "projected source %zu is of a kind that embedded nodes do not have", i);
 			if (r)
 				break;
 		}
@@ -242,7 +251,8 @@ static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const c
 		td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
 		if (q && td_quantity_ceil(num ? num : yyjson_get_str(q), &size, err))
 			return td_wrap(err, "sizeLimit");
-		td_auto_free char *opts = size > 0 ? td_asprintf("mode=777,size=%lld", (long long)size) : td_strdup("mode=777");
+		td_auto_free char *opts =
+			size > 0 ? td_asprintf("mode=777,size=%lld", (long long)size) : td_strdup("mode=777");
 		r = ensure_tmpfs(dir, opts, err);
 		if (r)
 			return r;
@@ -312,7 +322,8 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 		if (r == TD_EXISTS) // another pod was faster
 			r = 0;
 	} else if (r == TD_NOT_FOUND) {
-		return td_fail(err, TD_NOT_FOUND, "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type,
+		return td_fail(err, TD_NOT_FOUND,
+			       "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type,
 			       root, rel);
 	}
 	if (r || !*type || fd < 0)
@@ -323,13 +334,15 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	const struct {
 		const char *type;
 		mode_t fmt;
-	} kinds[] = {{"Directory", S_IFDIR}, {"DirectoryOrCreate", S_IFDIR}, {"File", S_IFREG},       {"FileOrCreate", S_IFREG},
-		     {"Socket", S_IFSOCK},   {"CharDevice", S_IFCHR},        {"BlockDevice", S_IFBLK}};
+	} kinds[] = {{"Directory", S_IFDIR},    {"DirectoryOrCreate", S_IFDIR}, {"File", S_IFREG},
+		     {"FileOrCreate", S_IFREG}, {"Socket", S_IFSOCK},           {"CharDevice", S_IFCHR},
+		     {"BlockDevice", S_IFBLK}};
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (!strcmp(type, kinds[i].type))
 			return (st.st_mode & S_IFMT) == kinds[i].fmt
 				       ? 0
-				       : td_fail(err, TD_INVALID, "hostPath type check failed: %s is not a %s", path, type);
+				       : td_fail(err, TD_INVALID, "hostPath type check failed: %s is not a %s", path,
+						 type);
 	return td_fail(err, TD_INVALID, "hostPath type \"%s\" is unknown", type);
 }
 
@@ -352,8 +365,9 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 		} else if ((v = td_jget(vol, "hostPath"))) {
 			r = check_host_path(s, v, err);
 		} else {
-			r = td_fail(err, TD_UNSUPPORTED,
-				    "embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
+			r = td_fail(
+				err, TD_UNSUPPORTED,
+				"embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
 		}
 		if (r)
 			return td_wrap(err, "volume \"%s\"", name);
@@ -374,8 +388,8 @@ static const yyjson_val *volume_named(const yyjson_val *pod, const char *name)
 	return NULL;
 }
 
-// What is mounted must stay what was checked, whatever the containers do to the names meanwhile: a bind mount of the opened
-// file, on a name of ours.
+// What is mounted must stay what was checked, whatever the containers do to the names meanwhile: a bind mount of the
+// opened file, on a name of ours.
 static int pin(const char *root, const char *rel, const char *at, struct td_error *err)
 {
 	td_auto_close int fd = -1;
@@ -403,8 +417,8 @@ static int pin(const char *root, const char *rel, const char *at, struct td_erro
 	return 0;
 }
 
-static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const char *container, size_t index, const char *sub, char **ret,
-		     struct td_error *err)
+static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const char *container, size_t index,
+		     const char *sub, char **ret, struct td_error *err)
 {
 	td_auto_free char *root = NULL, *path = NULL;
 	const char *rel = "";
@@ -443,8 +457,8 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 	return 0;
 }
 
-int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env, struct td_arena *arena,
-		  struct td_oci_mount *out, size_t max, size_t *ret_n, struct td_error *err)
+int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
+		  struct td_arena *arena, struct td_oci_mount *out, size_t max, size_t *ret_n, struct td_error *err)
 {
 	const char *cname = td_jstr_or(container, "name", "");
 	yyjson_val *m;
@@ -453,7 +467,8 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 		const char *name = td_jstr_or(m, "name", ""), *at = td_jstr_or(m, "mountPath", "");
 		const yyjson_val *vol = volume_named(s->env->pod, name);
 		if (!vol)
-			return td_fail(err, TD_INVALID, "volumeMount \"%s\" of container %s: the pod has no such volume", name, cname);
+			return td_fail(err, TD_INVALID,
+				       "volumeMount \"%s\" of container %s: the pod has no such volume", name, cname);
 		if (k == max)
 			return td_fail(err, TD_INVALID, "container %s: more than %zu mounts", cname, max);
 		const char *expr = td_jstr(m, "subPathExpr");

@@ -1,5 +1,5 @@
-// attach over WebSocket, channels as in exec.c: what the container writes from now on (out of its log: pods/logfile.h), and its standard
-// input when the pod asks for one (stdin: true). Several may be attached at once; all see everything.
+// attach over WebSocket, channels as in exec.c: what the container writes from now on (out of its log: pods/logfile.h),
+// and its standard input when the pod asks for one (stdin: true). Several may be attached at once; all see everything.
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/stream/stream.h"
@@ -103,7 +103,8 @@ static void say(struct session *s, char type, const char *p, size_t n)
 		ssize_t k = write(s->input, m, n + 3);
 		if (k >= 0 || (errno != EAGAIN && errno != EINTR))
 			return;
-		struct pollfd f[3] = {{s->input, POLLOUT, 0}, {td_cancel_fd(s->done), POLLIN, 0}, {td_cancel_fd(s->gone), POLLIN, 0}};
+		struct pollfd f[3] = {
+			{s->input, POLLOUT, 0}, {td_cancel_fd(s->done), POLLIN, 0}, {td_cancel_fd(s->gone), POLLIN, 0}};
 		poll(f, 3, -1);
 		if (td_cancelled(s->gone))
 			return;
@@ -181,10 +182,10 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 	struct td_error err = TD_ERROR_INIT;
 	if (td_stream_flag(x, "stdin")) {
 		if (!td_jbool(spec, "stdin", false) || td_oci_input(a->oci, id, &input, &err)) {
-			td_stream_error(
-				x, 400,
-				"container %s of pod %s was not started with stdin: true; attach without -i, or use `kubectl exec -i`",
-				c->name, p->name);
+			td_stream_error(x, 400,
+					"container %s of pod %s was not started with stdin: true; attach without -i, "
+					"or use `kubectl exec -i`",
+					c->name, p->name);
 			return;
 		}
 		s.input = input;

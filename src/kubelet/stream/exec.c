@@ -1,6 +1,6 @@
 // exec over WebSocket. Every message's first byte is its channel:
-//   0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, last), 4 resize {"Width","Height"}, 255 close of the channel named next
-//   (v5)
+//   0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, last), 4 resize {"Width","Height"}, 255 close of the channel
+//   named next (v5)
 #include "api/status.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/stream/stream.h"
@@ -110,7 +110,8 @@ static void receive(struct session *s, bool v5)
 			for (size_t at = 1; at < m.len && !td_cancelled(s->done);) {
 				struct pollfd p[2] = {{in, POLLOUT, 0}, {td_cancel_fd(s->done), POLLIN, 0}};
 				poll(p, 2, -1);
-				ssize_t n = p[0].revents ? send(in, m.s + at, m.len - at, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
+				ssize_t n =
+					p[0].revents ? send(in, m.s + at, m.len - at, MSG_NOSIGNAL | MSG_DONTWAIT) : 0;
 				if (n < 0 && errno == ENOTSOCK)
 					n = write(in, m.s + at, m.len - at < 512 ? m.len - at : 512);
 				if (n < 0 && errno != EAGAIN && errno != EINTR)

@@ -1,6 +1,7 @@
-// port-forward, as kubectl speaks it: SPDY/3.1 (spdy.h) inside a WebSocket. Per connection of the user two streams with one requestid:
-// `error` (we say why it failed, or nothing, and close) and `data`. A data stream becomes a connection to 127.0.0.1:PORT in the pod's own
-// network namespace, as with a kubelet, and has a thread; the receiving thread hands it what came.
+// port-forward, as kubectl speaks it: SPDY/3.1 (spdy.h) inside a WebSocket. Per connection of the user two streams with
+// one requestid: `error` (we say why it failed, or nothing, and close) and `data`. A data stream becomes a connection
+// to 127.0.0.1:PORT in the pod's own network namespace, as with a kubelet, and has a thread; the receiving thread hands
+// it what came.
 #include "kubelet/pods/pod.h"
 #include "kubelet/stream/spdy.h"
 #include "kubelet/stream/stream.h"
@@ -59,7 +60,8 @@ static int send_data(struct session *s, uint32_t id, uint8_t flags, const void *
 
 static int dial(struct stream *t, struct td_error *err)
 {
-	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)t->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	struct sockaddr_in sa = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)t->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	td_auto_close int fd = -1;
 	int r = td_net_pod_socket(t->s->netns, &fd, err), e = 0;
 	socklen_t n = sizeof(e);
@@ -110,8 +112,9 @@ static void pump(struct stream *t, int fd)
 		pthread_mutex_unlock(&t->s->mu);
 		if (dead)
 			return;
-		struct pollfd f[3] = {
-			{fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0}, {t->wake, POLLIN, 0}, {td_cancel_fd(t->s->stop), POLLIN, 0}};
+		struct pollfd f[3] = {{fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
+				      {t->wake, POLLIN, 0},
+				      {td_cancel_fd(t->s->stop), POLLIN, 0}};
 		poll(f, 3, -1);
 		eventfd_t v;
 		if (f[1].revents)
@@ -139,7 +142,8 @@ static void *run(void *arg)
 	if (fd >= 0)
 		pump(t, fd);
 	else
-		why = td_asprintf("error forwarding port %d to pod %s, uid %s: %s", t->port, s->p->name, s->p->uid, e.msg);
+		why = td_asprintf("error forwarding port %d to pod %s, uid %s: %s", t->port, s->p->name, s->p->uid,
+				  e.msg);
 	send_data(s, t->id, TD_SPDY_FIN, NULL, 0);
 	send_data(s, t->error_id, TD_SPDY_FIN, why, why ? strlen(why) : 0);
 	pthread_mutex_lock(&s->mu);
@@ -215,9 +219,10 @@ static int open_stream(struct session *s, const struct td_spdy_frame *f, struct 
 		return r;
 	const char *type = header(&h, "streamtype"), *request = header(&h, "requestid");
 	bool data = !strcmp(type, "data");
-	if ((!data && strcmp(type, "error")) || !td_parse_i64(header(&h, "port"), &port) || port < 1 || port > 65535 || find(s, f->stream))
-		return td_fail(err, TD_INVALID, "port-forward: stream %u of type \"%.20s\", port \"%.20s\"", f->stream, type,
-			       header(&h, "port"));
+	if ((!data && strcmp(type, "error")) || !td_parse_i64(header(&h, "port"), &port) || port < 1 || port > 65535 ||
+	    find(s, f->stream))
+		return td_fail(err, TD_INVALID, "port-forward: stream %u of type \"%.20s\", port \"%.20s\"", f->stream,
+			       type, header(&h, "port"));
 	sweep(s, false);
 	if (s->n >= STREAMS_MAX)
 		return td_fail(err, TD_THROTTLED, "port-forward: more than %d streams", STREAMS_MAX);
@@ -293,7 +298,11 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 		td_stream_error(x, 409, "pod %s is not running", p->name);
 		return;
 	}
-	struct session s = {.a = a, .p = p, .netns = p->host_network ? NULL : netns, .peer = td_http_cancel(x), .stop = td_cancel_new()};
+	struct session s = {.a = a,
+			    .p = p,
+			    .netns = p->host_network ? NULL : netns,
+			    .peer = td_http_cancel(x),
+			    .stop = td_cancel_new()};
 	td_auto_buf struct td_buf in = {0};
 	struct td_error err = TD_ERROR_INIT;
 	if (td_ws_accept(x, protocols, &s.ws, NULL, NULL)) {
@@ -307,7 +316,8 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 	while (!r && !td_ws_recv(s.ws, td_http_cancel(x), &in, &binary, NULL)) {
 		size_t at = 0, used = 0;
 		struct td_spdy_frame f;
-		while (!(r = td_spdy_frame_read(in.s + at, in.len - at, &f, &used, &err)) && used && !(r = frame(&s, &f, &err)))
+		while (!(r = td_spdy_frame_read(in.s + at, in.len - at, &f, &used, &err)) && used &&
+		       !(r = frame(&s, &f, &err)))
 			at += used;
 		memmove(in.s, in.s + at, in.len - at);
 		in.len -= at;

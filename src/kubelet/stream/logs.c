@@ -80,7 +80,8 @@ static int copy(struct out *o, struct td_logfile *f)
 			f->lost = false;
 		}
 		td_buf_add(&o->in, buf, (size_t)n);
-		for (const char *end; (end = memchr(o->in.s + at, '\n', o->in.len - at)); at = (size_t)(end - o->in.s) + 1)
+		for (const char *end; (end = memchr(o->in.s + at, '\n', o->in.len - at));
+		     at = (size_t)(end - o->in.s) + 1)
 			put_line(o, o->in.s + at, (size_t)(end - o->in.s) - at, &b);
 		if (o->in.len - at > RECORD_MAX) { // not a log of ours
 			put_line(o, o->in.s + at, o->in.len - at, &b);
@@ -102,7 +103,8 @@ static bool running(struct td_pod *p, const struct td_ctr *c, int attempt)
 	return r;
 }
 
-static void follow(struct td_pod *p, struct td_ctr *c, int attempt, const char *path, struct td_logfile *f, struct out *o)
+static void follow(struct td_pod *p, struct td_ctr *c, int attempt, const char *path, struct td_logfile *f,
+		   struct out *o)
 {
 	td_auto_close int in = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (in >= 0)
@@ -129,10 +131,11 @@ void td_stream_logs(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 	pthread_mutex_unlock(&p->mu);
 	if (attempt < 0) {
 		if (previous)
-			td_stream_error(x, 400, "previous terminated container \"%s\" in pod \"%s\" not found", c->name, p->name);
+			td_stream_error(x, 400, "previous terminated container \"%s\" in pod \"%s\" not found", c->name,
+					p->name);
 		else
-			td_stream_error(x, 400, "container \"%s\" in pod \"%s\" is waiting to start: %s", c->name, p->name,
-					td_status_waiting(p));
+			td_stream_error(x, 400, "container \"%s\" in pod \"%s\" is waiting to start: %s", c->name,
+					p->name, td_status_waiting(p));
 		return;
 	}
 	struct out o = {.x = x, .left = number(x, "limitBytes"), .stamps = td_stream_flag(x, "timestamps")};

@@ -55,12 +55,13 @@ int td_spdy_frame_read(const char *p, size_t n, struct td_spdy_frame *ret, size_
 	return 0;
 }
 
-// A zlib stream of stored blocks only: it needs no compressor. 78 01: no dictionary is used. An empty block ends it, as a sync flush
-// does: Go's reader hands out what came before only then.
+// A zlib stream of stored blocks only: it needs no compressor. 78 01: no dictionary is used. An empty block ends it, as
+// a sync flush does: Go's reader hands out what came before only then.
 void td_spdy_reply(struct td_buf *out, uint32_t stream, bool *begun)
 {
-	static const char block[] = {0x78, 0x01, 0, 4,          0,         (char)0xfb, (char)0xff, 0, 0, 0, 0 /* no pairs */,
-				     0,    0,    0, (char)0xff, (char)0xff};
+	static const char block[] = {
+		0x78, 0x01, 0, 4,          0,         (char)0xfb, (char)0xff, 0, 0, 0, 0 /* no pairs */,
+		0,    0,    0, (char)0xff, (char)0xff};
 	size_t skip = *begun ? 2 : 0;
 	put32(out, 0x80000000u | VERSION << 16 | TD_SPDY_SYN_REPLY);
 	put32(out, (uint32_t)(4 + sizeof(block) - skip));
@@ -89,22 +90,30 @@ void td_spdy_ping(struct td_buf *out, uint32_t id)
 // SPDY draft 3, section 2.6.10.1: names with their length in front, then common values.
 static void dictionary(struct td_buf *b)
 {
-	static const char names[] =
-		"options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
-		"authorization "
-		"cache-control connection content-base content-encoding content-language content-length content-location content-md5 "
-		"content-range content-type date etag expect expires from host if-match if-modified-since if-none-match if-range "
-		"if-unmodified-since last-modified location max-forwards pragma proxy-authenticate proxy-authorization range referer "
-		"retry-after "
-		"server te trailer transfer-encoding upgrade user-agent vary via warning www-authenticate method get status 200_OK version "
-		"HTTP/1.1 url public set-cookie keep-alive origin";
+	static const char names[] = "options head post put delete trace accept accept-charset accept-encoding "
+				    "accept-language accept-ranges age allow "
+				    "authorization "
+				    "cache-control connection content-base content-encoding content-language "
+				    "content-length content-location content-md5 "
+				    "content-range content-type date etag expect expires from host if-match "
+				    "if-modified-since if-none-match if-range "
+				    "if-unmodified-since last-modified location max-forwards pragma proxy-authenticate "
+				    "proxy-authorization range referer "
+				    "retry-after "
+				    "server te trailer transfer-encoding upgrade user-agent vary via warning "
+				    "www-authenticate method get status 200_OK version "
+				    "HTTP/1.1 url public set-cookie keep-alive origin";
 	static const char values[] =
-		"100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 Non-Authoritative "
+		"100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505203 "
+		"Non-Authoritative "
 		"Information204 "
-		"No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal Server Error501 Not "
-		"Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, "
+		"No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden404 Not Found500 Internal "
+		"Server Error501 Not "
+		"Implemented503 Service UnavailableJan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, "
+		"Wed, Thu, Fri, Sat, "
 		"Sun, "
-		"GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
+		"GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/"
+		"plain,text/javascript,"
 		"publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
 	for (const char *p = names; *p;) {
 		size_t n = strcspn(p, " ");
@@ -150,7 +159,8 @@ static int inflate_block(z_stream *z, const char *p, size_t n, struct td_buf *re
 				continue;
 		}
 		size_t got = sizeof(out) - z->avail_out;
-		if ((rc != Z_OK && rc != Z_BUF_ERROR) || ret->len + got > max) // the stream has no end: Z_STREAM_END is an error too
+		if ((rc != Z_OK && rc != Z_BUF_ERROR) ||
+		    ret->len + got > max) // the stream has no end: Z_STREAM_END is an error too
 			return td_fail(err, TD_INVALID, "spdy: headers cannot be decompressed");
 		td_buf_add(ret, (const char *)out, got);
 		if (z->avail_out) // all that was there came out

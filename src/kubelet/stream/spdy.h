@@ -1,5 +1,5 @@
-// The part of SPDY/3.1 that `kubectl port-forward` speaks inside a WebSocket: frames, and header blocks compressed by zlib with the
-// dictionary of the SPDY draft. Pure: bytes in, frames out.
+// The part of SPDY/3.1 that `kubectl port-forward` speaks inside a WebSocket: frames, and header blocks compressed by
+// zlib with the dictionary of the SPDY draft. Pure: bytes in, frames out.
 #pragma once
 
 #include "base/err.h"
@@ -24,14 +24,16 @@ struct td_spdy_frame {
 	const char *data; // DATA; SYN_STREAM: the compressed headers
 	size_t n;
 };
-// The first whole frame of p. *ret_used bytes of it (0: more are needed). TD_INVALID: not SPDY/3, or a frame larger than 1 MiB.
+// The first whole frame of p. *ret_used bytes of it (0: more are needed). TD_INVALID: not SPDY/3, or a frame larger
+// than 1 MiB.
 int td_spdy_frame_read(const char *p, size_t n, struct td_spdy_frame *ret, size_t *ret_used, struct td_error *err);
 
 // Header blocks of one direction share one history.
 struct td_spdy_headers {
 	struct z_stream_s *z; // NULL before the first block
 };
-// Decompresses a block of a SYN_STREAM; appends name, value, name, value … to ret. TD_INVALID: broken, or larger than 64 KiB.
+// Decompresses a block of a SYN_STREAM; appends name, value, name, value … to ret. TD_INVALID: broken, or larger than
+// 64 KiB.
 int td_spdy_headers_read(struct td_spdy_headers *h, const char *p, size_t n, struct td_strv *ret, struct td_error *err);
 void td_spdy_headers_done(struct td_spdy_headers *h);
 

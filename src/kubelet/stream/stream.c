@@ -91,7 +91,8 @@ static void handle(struct td_http_x *x, void *ctx)
 		list_pods(a, x);
 		return;
 	}
-	bool forward = !strcmp(what, "portForward"), logs = !strcmp(what, "containerLogs"), exec = !strcmp(what, "exec");
+	bool forward = !strcmp(what, "portForward"), logs = !strcmp(what, "containerLogs"),
+	     exec = !strcmp(what, "exec");
 	if (!forward && !logs && !exec && strcmp(what, "attach")) {
 		td_stream_error(x, 404, "the agent has no %s", td_http_path(x));
 		return;
@@ -124,9 +125,14 @@ int td_stream_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *er
 {
 	td_auto_free char *path = td_asprintf("%s/agent.sock", a->o.run), *listen = td_asprintf("unix:%s", path);
 	const char *const addrs[] = {listen, NULL};
-	// A reader may pause as long as it likes (`kubectl logs -f | less`, a stopped terminal): only the container waits for it.
-	struct td_http_server_opts o = {
-		.listen = addrs, .max_conns = 256, .unix_mode = 0600, .write_ms = PAUSE_MS, .handler = handle, .ctx = a};
+	// A reader may pause as long as it likes (`kubectl logs -f | less`, a stopped terminal): only the container
+	// waits for it.
+	struct td_http_server_opts o = {.listen = addrs,
+					.max_conns = 256,
+					.unix_mode = 0600,
+					.write_ms = PAUSE_MS,
+					.handler = handle,
+					.ctx = a};
 	struct td_http_server *s = NULL;
 	unlink(path);
 	int r = td_http_server_new(&o, &s, err);

@@ -23,9 +23,9 @@ bool td_stream_flag(const struct td_http_x *x, const char *name); // query: "tru
 
 // One message of a session: its first byte is the channel (see exec.c). 0, or the error of td_ws_send.
 int td_stream_channel(struct td_ws *ws, char channel, const void *p, size_t n);
-// The empty first message, on the lowest channel that the client listens to, as a kubelet sends it; goes before everything else.
-// Waits until a moment after `accepted` (td_mono_ms at td_ws_accept). Reason: kubectl before 1.34 makes its channels beside a reader
-// that runs already and throws away, with a complaint on stderr, what comes before they are made: of 600 `kubectl exec`, 8 at a
-// time on 2 cores, 5 complained when this message came with the answer to the upgrade; 2 of 1,500 lost their output when it came
-// as soon as the process ran.
+// The empty first message, on the lowest channel that the client listens to, as a kubelet sends it; goes before
+// everything else. Waits until a moment after `accepted` (td_mono_ms at td_ws_accept). Reason: kubectl before 1.34
+// makes its channels beside a reader that runs already and throws away, with a complaint on stderr, what comes before
+// they are made: of 600 `kubectl exec`, 8 at a time on 2 cores, 5 complained when this message came with the answer to
+// the upgrade; 2 of 1,500 lost their output when it came as soon as the process ran.
 void td_stream_hello(struct td_ws *ws, bool out, bool err, int64_t accepted);

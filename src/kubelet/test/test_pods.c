@@ -42,7 +42,8 @@ static struct td_json *yaml(const char *s)
 #define JSON td_auto(td_json_unref) struct td_json *
 
 static const char *secret_text = "metadata: {name: s, namespace: ns}\ndata: {key: aGVsbG8=, other: d29ybGQ=}\n";
-static const char *map_text = "metadata: {name: m, namespace: ns}\ndata: {a: one, b: two, \"bad=key\": x}\nbinaryData: {c: dGhyZWU=}\n";
+static const char *map_text =
+	"metadata: {name: m, namespace: ns}\ndata: {a: one, b: two, \"bad=key\": x}\nbinaryData: {c: dGhyZWU=}\n";
 
 static struct td_object *get(void *ctx, bool secret, const char *ns, const char *name)
 {
@@ -51,28 +52,30 @@ static struct td_object *get(void *ctx, bool secret, const char *ns, const char 
 	return td_object_new(yaml(secret ? secret_text : ctx ? ctx : map_text));
 }
 
-static const char *pod_text = "metadata: {name: p, namespace: ns, uid: u-1, labels: {app: web}, annotations: {x: \"a\\nb\"}}\n"
-			      "spec:\n"
-			      "  nodeName: n0\n"
-			      "  containers:\n"
-			      "  - name: c\n"
-			      "    resources: {limits: {cpu: 1500m, memory: 64Mi}, requests: {memory: 32Mi}}\n"
-			      "    envFrom: [{configMapRef: {name: m}, prefix: P_}]\n"
-			      "    env:\n"
-			      "    - {name: A, value: one}\n"
-			      "    - {name: B, value: \"$(A)-$(MISSING)-$$(A)-$(P_b)\"}\n"
-			      "    - {name: C, valueFrom: {secretKeyRef: {name: s, key: key}}}\n"
-			      "    - {name: D, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['app']\"}}}\n"
-			      "    - {name: E, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}\n"
-			      "    - {name: F, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}\n"
-			      "    - {name: G, valueFrom: {configMapKeyRef: {name: none, key: k, optional: true}}}\n"
-			      "    - {name: H, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
-			      "    - {name: A, value: again}\n";
+static const char *pod_text =
+	"metadata: {name: p, namespace: ns, uid: u-1, labels: {app: web}, annotations: {x: \"a\\nb\"}}\n"
+	"spec:\n"
+	"  nodeName: n0\n"
+	"  containers:\n"
+	"  - name: c\n"
+	"    resources: {limits: {cpu: 1500m, memory: 64Mi}, requests: {memory: 32Mi}}\n"
+	"    envFrom: [{configMapRef: {name: m}, prefix: P_}]\n"
+	"    env:\n"
+	"    - {name: A, value: one}\n"
+	"    - {name: B, value: \"$(A)-$(MISSING)-$$(A)-$(P_b)\"}\n"
+	"    - {name: C, valueFrom: {secretKeyRef: {name: s, key: key}}}\n"
+	"    - {name: D, valueFrom: {fieldRef: {fieldPath: \"metadata.labels['app']\"}}}\n"
+	"    - {name: E, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}\n"
+	"    - {name: F, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}\n"
+	"    - {name: G, valueFrom: {configMapKeyRef: {name: none, key: k, optional: true}}}\n"
+	"    - {name: H, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n"
+	"    - {name: A, value: again}\n";
 
 static void test_env(void **state)
 {
 	JSON pod = yaml(pod_text);
-	struct td_env_src s = {.pod = td_json_root(pod), .host_ip = "10.1.0.1", .pod_ip = "10.1.1.2", .node = "n0", .get = get};
+	struct td_env_src s = {
+		.pod = td_json_root(pod), .host_ip = "10.1.0.1", .pod_ip = "10.1.1.2", .node = "n0", .get = get};
 	td_auto_strv struct td_strv env = {0};
 	struct td_error e = TD_ERROR_INIT;
 	td_env_set(&env, "PATH", "/bin");
@@ -88,7 +91,8 @@ static void test_env(void **state)
 
 static void test_env_missing(void **state)
 {
-	JSON pod = yaml("metadata: {name: p, namespace: ns}\nspec: {containers: [{name: c, env: [{name: X, valueFrom: {secretKeyRef: "
+	JSON pod = yaml("metadata: {name: p, namespace: ns}\nspec: {containers: [{name: c, env: [{name: X, valueFrom: "
+			"{secretKeyRef: "
 			"{name: s, key: nokey}}}]}]}");
 	struct td_env_src s = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .get = get};
 	td_auto_strv struct td_strv env = {0};
@@ -121,10 +125,12 @@ static int tmp_teardown(void **state)
 static void test_paths(void **state)
 {
 	const char *dir = *state;
-	td_auto_free char *root = td_asprintf("%s/root", dir), *out = td_asprintf("%s/outside", dir), *etc = td_asprintf("%s/etc", root);
+	td_auto_free char *root = td_asprintf("%s/root", dir), *out = td_asprintf("%s/outside", dir),
+			  *etc = td_asprintf("%s/etc", root);
 	assert_int_equal(td_mkdir_p(etc, 0755, NULL), 0);
 	assert_int_equal(td_file_write(out, "secret", 6, 0600, NULL), 0);
-	td_auto_free char *abs = td_asprintf("%s/abs", root), *up = td_asprintf("%s/up", root), *magic = td_asprintf("%s/magic", root);
+	td_auto_free char *abs = td_asprintf("%s/abs", root), *up = td_asprintf("%s/up", root),
+			  *magic = td_asprintf("%s/magic", root);
 	assert_int_equal(symlink(out, abs), 0);
 	assert_int_equal(symlink("../outside", up), 0);
 	assert_int_equal(symlink("/proc/self/root/etc/passwd", magic), 0);
@@ -170,7 +176,8 @@ static void test_payload(void **state)
 	td_auto_free char *a = content(dir, "a"), *b = content(dir, "d/b");
 	assert_string_equal(a, "1");
 	assert_string_equal(b, "2");
-	td_auto_free char *path = td_asprintf("%s/..data", dir), *fa = td_asprintf("%s/a", dir), *fd = td_asprintf("%s/d", dir);
+	td_auto_free char *path = td_asprintf("%s/..data", dir), *fa = td_asprintf("%s/a", dir),
+			  *fd = td_asprintf("%s/d", dir);
 	struct stat st, st2, none;
 	assert_int_equal(stat(fa, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
@@ -198,16 +205,17 @@ static void test_volumes(void **state)
 	const char *dir = *state;
 	td_auto_free char *home = td_asprintf("%s/home", dir), *run = td_asprintf("%s/run", dir),
 			  *pod_dir = td_asprintf("%s/volumes/pod", dir);
-	JSON pod = yaml("metadata: {name: p, namespace: ns, labels: {x: y}}\n"
-			"spec:\n"
-			"  volumes:\n"
-			"  - {name: cm, configMap: {name: m, items: [{key: a, path: sub/a}]}}\n"
-			"  - {name: sec, secret: {secretName: s, defaultMode: 256}}\n"
-			"  - {name: opt, configMap: {name: nope, optional: true}}\n"
-			"  - {name: e, emptyDir: {}}\n"
-			"  - {name: h, hostPath: {path: /var/lib/x, type: DirectoryOrCreate}}\n"
-			"  - {name: sh, hostPath: {path: /shared/y, type: DirectoryOrCreate}}\n"
-			"  - {name: d, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}\n");
+	JSON pod =
+		yaml("metadata: {name: p, namespace: ns, labels: {x: y}}\n"
+		     "spec:\n"
+		     "  volumes:\n"
+		     "  - {name: cm, configMap: {name: m, items: [{key: a, path: sub/a}]}}\n"
+		     "  - {name: sec, secret: {secretName: s, defaultMode: 256}}\n"
+		     "  - {name: opt, configMap: {name: nope, optional: true}}\n"
+		     "  - {name: e, emptyDir: {}}\n"
+		     "  - {name: h, hostPath: {path: /var/lib/x, type: DirectoryOrCreate}}\n"
+		     "  - {name: sh, hostPath: {path: /shared/y, type: DirectoryOrCreate}}\n"
+		     "  - {name: d, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}\n");
 	struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
 	struct td_vol_src s = {.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
 	struct td_error e = TD_ERROR_INIT;
@@ -275,7 +283,8 @@ static void test_paths_that_change_meanwhile(void **state)
 	const char *dir = *state;
 	td_auto_free char *home = td_asprintf("%s/home", dir), *run = td_asprintf("%s/run", dir),
 			  *pod_dir = td_asprintf("%s/volumes/pod", dir), *a = td_asprintf("%s/shared/a", home),
-			  *b = td_asprintf("%s/shared/b", home), *out = td_asprintf("%s/out", dir), *sub = td_asprintf("%s/sub", a);
+			  *b = td_asprintf("%s/shared/b", home), *out = td_asprintf("%s/out", dir),
+			  *sub = td_asprintf("%s/sub", a);
 	assert_int_equal(td_mkdir_p(sub, 0755, NULL), 0);
 	assert_int_equal(td_mkdir_p(out, 0755, NULL), 0);
 	assert_int_equal(symlink(out, b), 0);
@@ -284,12 +293,15 @@ static void test_paths_that_change_meanwhile(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, turn, &t), 0);
 	int made = 0;
 	for (int i = 0; i < TRIES; i++) {
-		td_auto_free char *text = td_asprintf("metadata: {name: p, namespace: ns}\n"
-						      "spec: {volumes: [{name: f, hostPath: {path: /shared/a/f%d, type: FileOrCreate}}]}",
-						      i);
+		td_auto_free char *text =
+			td_asprintf("metadata: {name: p, namespace: ns}\n"
+				    "spec: {volumes: [{name: f, hostPath: {path: /shared/a/f%d, type: FileOrCreate}}]}",
+				    i);
 		JSON pod = yaml(text);
-		struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
-		struct td_vol_src s = {.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
+		struct td_env_src env = {
+			.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
+		struct td_vol_src s = {
+			.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
 		made += !td_vol_ensure(&s, NULL);
 		td_auto_free char *root = td_asprintf("%s/shared", home), *deep = td_asprintf("a/d%d/e", i);
 		td_path_mkdir_in(root, deep, 0755, NULL);
@@ -307,7 +319,8 @@ static void test_mounts_of_tandems_own(void **state)
 			  *pod_dir = td_asprintf("%s/volumes/pod", dir);
 	JSON pod = yaml("metadata: {name: p, namespace: ns}\n"
 			"spec:\n"
-			"  containers: [{name: c, volumeMounts: [{name: run, mountPath: /r}, {name: opt, mountPath: /o}, {name: other, "
+			"  containers: [{name: c, volumeMounts: [{name: run, mountPath: /r}, {name: opt, mountPath: "
+			"/o}, {name: other, "
 			"mountPath: /x}]}]\n"
 			"  volumes:\n"
 			"  - {name: run, hostPath: {path: /run/tandem}}\n"
@@ -322,7 +335,9 @@ static void test_mounts_of_tandems_own(void **state)
 	struct td_oci_mount m[8];
 	struct td_strv none = {0};
 	size_t n = 0;
-	assert_int_equal(td_vol_mounts(&s, td_jget(td_json_root(pod), "spec.containers.[0]"), &none, arena, m, TD_LEN(m), &n, &e), 0);
+	assert_int_equal(td_vol_mounts(&s, td_jget(td_json_root(pod), "spec.containers.[0]"), &none, arena, m,
+				       TD_LEN(m), &n, &e),
+			 0);
 	assert_int_equal(n, 3);
 	assert_non_null(strstr(m[0].options, ",ro,"));
 	assert_non_null(strstr(m[1].options, ",ro,"));
@@ -338,14 +353,16 @@ struct giver {
 	bool broken;
 };
 
-static int give(void *ctx, const yyjson_val *pod, const char *audience, int64_t expires_s, char **ret, struct td_error *err)
+static int give(void *ctx, const yyjson_val *pod, const char *audience, int64_t expires_s, char **ret,
+		struct td_error *err)
 {
 	struct giver *g = ctx;
 	g->asked++;
 	if (g->broken)
 		return td_fail(err, TD_TRANSIENT, "the API is away");
-	td_auto_free char *claims = td_asprintf("{\"iat\":%lld,\"exp\":%lld,\"n\":%d,\"for\":\"%s %lld\"}", (long long)g->iat,
-						(long long)g->exp, g->asked, audience ? audience : "", (long long)expires_s);
+	td_auto_free char *claims =
+		td_asprintf("{\"iat\":%lld,\"exp\":%lld,\"n\":%d,\"for\":\"%s %lld\"}", (long long)g->iat,
+			    (long long)g->exp, g->asked, audience ? audience : "", (long long)expires_s);
 	*ret = td_jwt_sign("k", 1, claims);
 	return 0;
 }
@@ -354,13 +371,20 @@ static void test_tokens(void **state)
 {
 	const char *dir = *state;
 	td_auto_free char *pod_dir = td_asprintf("%s/volumes/pod", dir);
-	JSON pod = yaml("metadata: {name: p, namespace: ns}\n"
-			"spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, audience: vault, "
-			"expirationSeconds: 1000}}]}}]}\n");
+	JSON pod = yaml(
+		"metadata: {name: p, namespace: ns}\n"
+		"spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, audience: vault, "
+		"expirationSeconds: 1000}}]}}]}\n");
 	struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
 	struct giver g = {0};
-	struct td_vol_src s = {
-		.env = &env, .home = dir, .run = dir, .node = "n1", .dir = pod_dir, .fs_group = -1, .token = give, .token_ctx = &g};
+	struct td_vol_src s = {.env = &env,
+			       .home = dir,
+			       .run = dir,
+			       .node = "n1",
+			       .dir = pod_dir,
+			       .fs_group = -1,
+			       .token = give,
+			       .token_ctx = &g};
 	struct td_error e = TD_ERROR_INIT;
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
 	const struct {
@@ -393,7 +417,8 @@ static void test_tokens(void **state)
 static void test_hosts(void **state)
 {
 	td_auto_buf struct td_buf b = {0};
-	JSON pod = yaml("metadata: {name: web-0, namespace: a}\nspec: {hostname: w0, subdomain: web}\nstatus: {podIP: 10.1.1.9}");
+	JSON pod = yaml("metadata: {name: web-0, namespace: a}\nspec: {hostname: w0, subdomain: web}\nstatus: {podIP: "
+			"10.1.1.9}");
 	td_hosts_pod_line(&b, td_json_root(pod), "10.1.1.2", "a");
 	td_hosts_pod_line(&b, td_json_root(pod), NULL, "b");
 	JSON plain = yaml("metadata: {name: p, namespace: a}");
@@ -455,7 +480,8 @@ static void runs(struct td_ctr *c)
 
 static void test_phase(void **state)
 {
-	JSON never = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, containers: [{name: a}, {name: b}], "
+	JSON never = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, containers: "
+			  "[{name: a}, {name: b}], "
 			  "initContainers: [{name: i}, {name: s, restartPolicy: Always}]}");
 	const yyjson_val *r = td_json_root(never);
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
@@ -487,8 +513,9 @@ static void test_phase(void **state)
 	q->stopping = true;
 	assert_string_equal(td_status_phase(q, r2), "Failed");
 
-	JSON init = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, initContainers: [{name: i}], "
-			 "containers: [{name: a}]}");
+	JSON init = yaml(
+		"metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, initContainers: [{name: i}], "
+		"containers: [{name: a}]}");
 	td_auto(td_pod_unref) struct td_pod *f = make_pod(td_json_root(init));
 	ends(&f->ctr[0], 1);
 	assert_string_equal(td_status_phase(f, td_json_root(init)), "Failed");
@@ -507,7 +534,8 @@ static const yyjson_val *cond(const yyjson_val *st, const char *type)
 
 static void test_status(void **state)
 {
-	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {containers: [{name: a, image: debian:13}]}");
+	JSON pod =
+		yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {containers: [{name: a, image: debian:13}]}");
 	const yyjson_val *r = td_json_root(pod);
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
 	strcpy(p->ip, "10.1.1.2");
@@ -531,7 +559,8 @@ static void test_status(void **state)
 	assert_true(td_jequal(td_json_root(s2), td_json_root(s3)));
 	assert_null(td_jget(td_json_root(s3), "observedGeneration"));
 	// Of a newer generation it is another one.
-	JSON newer = yaml("metadata: {name: p, namespace: ns, uid: u, generation: 2}\nspec: {containers: [{name: a, image: debian:13}]}");
+	JSON newer = yaml("metadata: {name: p, namespace: ns, uid: u, generation: 2}\nspec: {containers: [{name: a, "
+			  "image: debian:13}]}");
 	JSON s5 = td_status_build(p, td_json_root(newer), "10.1.0.1", 9000);
 	assert_int_equal(td_jint(td_json_root(s5), "observedGeneration", 0), 2);
 	assert_int_equal(td_jint(cond(td_json_root(s5), "Ready"), "observedGeneration", 0), 2);
@@ -554,16 +583,20 @@ static void test_status(void **state)
 	assert_false(td_jbool(v, "containerStatuses.[0].ready", true));
 }
 
-// As kubelets say it: where there are init containers, whoever has not started waits for the pod's initialization, they themselves too.
+// As kubelets say it: where there are init containers, whoever has not started waits for the pod's initialization, they
+// themselves too.
 static void test_waiting(void **state)
 {
-	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {initContainers: [{name: i, image: x}, {name: j, image: x}], "
+	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {initContainers: [{name: i, image: x}, "
+			"{name: j, image: x}], "
 			"containers: [{name: a, image: x}]}");
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(td_json_root(pod));
 	JSON s = td_status_build(p, td_json_root(pod), "10.1.0.1", 5000);
-	static const char *const paths[] = {"initContainerStatuses.[0]", "initContainerStatuses.[1]", "containerStatuses.[0]"};
+	static const char *const paths[] = {"initContainerStatuses.[0]", "initContainerStatuses.[1]",
+					    "containerStatuses.[0]"};
 	for (size_t i = 0; i < TD_LEN(paths); i++)
-		assert_string_equal(td_jstr(td_jget(td_json_root(s), paths[i]), "state.waiting.reason"), "PodInitializing");
+		assert_string_equal(td_jstr(td_jget(td_json_root(s), paths[i]), "state.waiting.reason"),
+				    "PodInitializing");
 }
 
 static void test_qos(void **state)
@@ -592,8 +625,8 @@ static void test_backoff(void **state)
 
 static void test_admit(void **state)
 {
-	JSON node =
-		yaml("metadata: {annotations: {tandem.dev/slurm-share: '{\"cpu\":\"12\",\"memory\":\"8Gi\",\"nvidia.com/gpu\":\"8\"}'}}");
+	JSON node = yaml("metadata: {annotations: {tandem.dev/slurm-share: "
+			 "'{\"cpu\":\"12\",\"memory\":\"8Gi\",\"nvidia.com/gpu\":\"8\"}'}}");
 	struct td_pod_admit x = {.cpu_milli = 16000, .memory = 16ll << 30, .pods = 3, .want_cpu_milli = 4000};
 	char *msg = NULL;
 	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
@@ -623,13 +656,16 @@ static void test_ident(void **state)
 	const char *groups = "root:x:0:\nstaff:x:50:mail,web\nother:x:51:webber\n";
 	td_file_write(gr, groups, strlen(groups), 0644, NULL);
 	JSON pod = yaml("spec: {securityContext: {fsGroup: 7, supplementalGroups: [8]}}");
-	JSON ctr = yaml("securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: [SYS_ADMIN, CAP_NET_ADMIN]}}");
+	JSON ctr = yaml("securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: "
+			"[SYS_ADMIN, CAP_NET_ADMIN]}}");
 	td_auto_ident struct td_ident id = {0};
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_ident_build(td_json_root(pod), td_json_root(ctr), dir, "web", &id, &e), 0);
-	assert_true(id.uid == 33 && id.gid == 34 && id.n_groups == 4 && id.groups[0] == 34 && id.groups[2] == 8 && id.groups[3] == 50);
+	assert_true(id.uid == 33 && id.gid == 34 && id.n_groups == 4 && id.groups[0] == 34 && id.groups[2] == 8 &&
+		    id.groups[3] == 50);
 	assert_true(id.no_new_privileges && id.sys_admin && !id.seccomp);
-	JSON strict = yaml("spec: {securityContext: {supplementalGroupsPolicy: Strict, seccompProfile: {type: RuntimeDefault}}}");
+	JSON strict = yaml(
+		"spec: {securityContext: {supplementalGroupsPolicy: Strict, seccompProfile: {type: RuntimeDefault}}}");
 	td_auto_ident struct td_ident few = {0};
 	assert_int_equal(td_ident_build(td_json_root(strict), NULL, dir, "web", &few, &e), 0);
 	assert_true(few.n_groups == 1 && few.groups[0] == 34 && few.seccomp);
@@ -680,7 +716,8 @@ static void test_log_file(void **state)
 	ssize_t n = td_logfile_read(&f, b, sizeof(b), NULL);
 	assert_int_equal(n, strlen(ST "F one\n" ST "P tw"));
 	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
-	// Rotated: the rest of what was in the newer file is read in the older one, then the newer one from its beginning.
+	// Rotated: the rest of what was in the newer file is read in the older one, then the newer one from its
+	// beginning.
 	td_cancel_wait(NULL, 20); // the file system's clock tells rotations apart
 	put(old, O_TRUNC, ST "F one\n" ST "P two\n" ST "F three\n");
 	put(path, O_TRUNC, ST "F four\n");
@@ -705,7 +742,8 @@ static void test_log_file(void **state)
 	td_auto_free char *last = td_logfile_last(path, 10);
 	assert_string_equal(last, "hree\nfour\n");
 	struct td_logline l;
-	assert_true(td_logline_parse(ST "P a b", strlen(ST "P a b"), &l) && l.part && !l.err && l.len == 3 && l.stamp_len == 30);
+	assert_true(td_logline_parse(ST "P a b", strlen(ST "P a b"), &l) && l.part && !l.err && l.len == 3 &&
+		    l.stamp_len == 30);
 	assert_true(td_logline_parse(ST "F ", strlen(ST "F "), &l) && !l.len && !l.part);
 	assert_false(td_logline_parse("exec /.init: gone", 17, &l));
 	assert_int_equal(l.len, 17);
@@ -724,7 +762,8 @@ static void test_grant(void **state)
 {
 	struct td_grant g;
 	struct td_error e = TD_ERROR_INIT;
-	JSON ok = yaml("metadata: {annotations: {tandem.dev/job-id: \"17\", tandem.dev/job-start: \"100\", tandem.dev/devices: "
+	JSON ok = yaml("metadata: {annotations: {tandem.dev/job-id: \"17\", tandem.dev/job-start: \"100\", "
+		       "tandem.dev/devices: "
 		       "'{\"nvidia.com/gpu\":\"0-1\"}'}}");
 	assert_int_equal(td_grant_read(td_json_root(ok), 8, &g, &e), 0);
 	assert_true(g.granted && g.job == 17 && g.start == 100 && g.devices == 3 && !g.all);

@@ -89,6 +89,7 @@ static void test_threads(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest t[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_bound), cmocka_unit_test(test_threads)};
+	const struct CMUnitTest t[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_bound),
+				       cmocka_unit_test(test_threads)};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -26,7 +26,8 @@ static struct td_oci_status status(const char *id)
 	return st;
 }
 
-// A starter process of its own (this program again), in a group, so that it and its sandbox and runc are killed at once.
+// A starter process of its own (this program again), in a group, so that it and its sandbox and runc are killed at
+// once.
 static pid_t starter(const char *name)
 {
 	char self[4096];
@@ -54,10 +55,12 @@ static int starter_main(const char *id, const char *name)
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return 1;
 	struct td_error e = TD_ERROR_INIT;
-	if (td_oci_new(
-		    &(struct td_oci_opts){
-			    .state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = getenv("TD_STANDIN"), .self_path = self},
-		    &fx.r, &e))
+	if (td_oci_new(&(struct td_oci_opts){.state_dir = state,
+					     .pods_dir = pods,
+					     .cgroup = cg,
+					     .init_path = getenv("TD_STANDIN"),
+					     .self_path = self},
+		       &fx.r, &e))
 		return 1;
 	struct td_oci_spec sp = fx_spec(name, "sleep 1000");
 	pid_t pid;
@@ -125,7 +128,8 @@ static void killed_at_any_instant_a_start_can_be_repeated(void **s)
 		assert_int_equal(fx_wait(id).exit_code, 3);
 		assert_int_equal(td_oci_delete(fx.r, id, ms % 8 == 1, NULL), 0);
 	}
-	print_message("killed while absent %d times, while running %d times\n", seen[TD_OCI_ABSENT], seen[TD_OCI_RUNNING]);
+	print_message("killed while absent %d times, while running %d times\n", seen[TD_OCI_ABSENT],
+		      seen[TD_OCI_RUNNING]);
 }
 
 static void cancelled_start_leaves_nothing_running(void **s)

@@ -80,7 +80,8 @@ static void names(void **s)
 		assert_string_equal(n, good[i][1]);
 		assert_string_equal(t, good[i][2]);
 	}
-	static const char *const bad[] = {"", "..", "../x:1", "a:..", "/etc", "a b", "a:", ":1", "a\n:1", ".lock", NULL};
+	static const char *const bad[] = {"",   "..", "../x:1", "a:..",  "/etc", "a b",
+					  "a:", ":1", "a\n:1",  ".lock", NULL};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		char *n = NULL, *t = NULL;
 		assert_int_equal(img_name(bad[i], &n, &t, NULL), TD_INVALID);
@@ -207,9 +208,9 @@ static void unknown_recipes_are_refused(void **s)
 // A stand-in for mmdebstrap that says its version, makes a root, and counts its runs.
 static void an_image_that_is_there_needs_no_tool(void **s)
 {
-	td_auto_free char *dir = store(), *bin = td_asprintf("%s/bin", fx.dir), *tool = td_asprintf("%s/mmdebstrap", bin),
-			  *runs = td_asprintf("%s/runs", fx.dir), *path = td_asprintf("%s:%s", bin, getenv("PATH")),
-			  *before = td_strdup(getenv("PATH"));
+	td_auto_free char *dir = store(), *bin = td_asprintf("%s/bin", fx.dir),
+			  *tool = td_asprintf("%s/mmdebstrap", bin), *runs = td_asprintf("%s/runs", fx.dir),
+			  *path = td_asprintf("%s:%s", bin, getenv("PATH")), *before = td_strdup(getenv("PATH"));
 	td_auto_free char *script = td_asprintf("#!/bin/sh\n"
 						"echo run >>%s\n"
 						"if [ \"$1\" = --version ]; then echo fake 1; exit 0; fi\n"

@@ -50,7 +50,8 @@ static void exit_codes_and_times_are_true(void **s)
 
 static void signals_reach_the_command(void **s)
 {
-	struct td_oci_spec sp = fx_spec("term", "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done");
+	struct td_oci_spec sp =
+		fx_spec("term", "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done");
 	fx_start(&sp);
 	struct td_oci_status st;
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
@@ -144,13 +145,15 @@ static int free_major(void)
 static void devices_are_exactly_the_listed(void **s)
 {
 	int major = free_major();
-	struct td_oci_device d[] = {{"/dev/tandem-gpu0", 'c', major, 0, 0666}, {"/dev/tandem-gpu3", 'c', major, 3, 0666}};
-	td_auto_free char *script =
-		td_asprintf("ls /dev | grep tandem; mknod /dev/x1 c %d 1 && (cat /dev/x1; cat /dev/tandem-gpu0; cat /dev/tandem-gpu3; "
-			    "cat /dev/null && echo null ok) 2>&1",
-			    major);
+	struct td_oci_device d[] = {{"/dev/tandem-gpu0", 'c', major, 0, 0666},
+				    {"/dev/tandem-gpu3", 'c', major, 3, 0666}};
+	td_auto_free char *script = td_asprintf("ls /dev | grep tandem; mknod /dev/x1 c %d 1 && (cat /dev/x1; cat "
+						"/dev/tandem-gpu0; cat /dev/tandem-gpu3; "
+						"cat /dev/null && echo null ok) 2>&1",
+						major);
 	struct td_oci_spec sp = fx_spec("dev", script);
-	static const char *const caps[] = {"CAP_MKNOD", NULL}; // on purpose: the cgroup must refuse what mknod(2) allows
+	static const char *const caps[] = {"CAP_MKNOD",
+					   NULL}; // on purpose: the cgroup must refuse what mknod(2) allows
 	sp.caps = caps;
 	sp.devices = d;
 	sp.n_devices = 2;
@@ -171,10 +174,12 @@ static void user_mounts_and_limits(void **s)
 	struct td_oci_mount m[] = {{"bind", vol, "/data/deep/er", "rw"},
 				   {"tmpfs", NULL, "/scratch", "nosuid,mode=1777,size=1m"},
 				   {"bind", file, "/etc/one", "ro"}};
-	struct td_oci_spec sp = fx_spec(
-		"user", "id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > /data/deep/er/out && echo written; "
-			"echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 2>/dev/null || echo full; "
-			"grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
+	struct td_oci_spec sp =
+		fx_spec("user", "id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > "
+				"/data/deep/er/out && echo written; "
+				"echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 "
+				"2>/dev/null || echo full; "
+				"grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
 	static const char *const env[] = {"K=v w", "HOME=/", NULL};
 	uint32_t groups[] = {2000, 3000};
 	sp.uid = 1000;
@@ -189,10 +194,9 @@ static void user_mounts_and_limits(void **s)
 	sp.cpu_milli_request = 100;
 	sp.memory_max = 64 << 20;
 	td_auto_free char *log = fx_run("user", NULL, &sp);
-	assert_string_equal(
-		log,
-		"1000\n1001\n1001 2000 3000\n/tmp\nuser\nhello\nhello\nwritten\n"
-		"/bin/sh: can't create /etc/one: Read-only file system\nread-only\nfull\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nv w\n");
+	assert_string_equal(log, "1000\n1001\n1001 2000 3000\n/tmp\nuser\nhello\nhello\nwritten\n"
+				 "/bin/sh: can't create /etc/one: Read-only file "
+				 "system\nread-only\nfull\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nv w\n");
 	m[0].source = "/no/such/dir";
 	pid_t pid;
 	struct td_error e = TD_ERROR_INIT;
@@ -207,9 +211,10 @@ static void user_mounts_and_limits(void **s)
 static void cgroups_inside(void **s)
 {
 	const char *dir = td_oci_cgroup_v2(fx.r) ? "/sys/fs/cgroup" : "/sys/fs/cgroup/freezer";
-	td_auto_free char *script = td_asprintf(
-		"mkdir -p %1$s/uid_0/job_17; sleep 1000 & echo $! > %1$s/uid_0/job_17/cgroup.procs; echo ready; wait; echo end; sleep 1000",
-		dir);
+	td_auto_free char *script =
+		td_asprintf("mkdir -p %1$s/uid_0/job_17; sleep 1000 & echo $! > %1$s/uid_0/job_17/cgroup.procs; echo "
+			    "ready; wait; echo end; sleep 1000",
+			    dir);
 	struct td_oci_spec sp = fx_spec("cg", script);
 	static const char *const caps[] = {"CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", NULL};
 	sp.caps = caps;
@@ -284,7 +289,8 @@ static void many_threads_start_at_once(void **s)
 // ---- network ----
 static void pods_reach_each_other(void **s)
 {
-	td_auto_free char *sw = td_asprintf("td%s", fx.id), *a = fx_id("net-a"), *b = fx_id("net-b"), *prefix = td_asprintf("td%s-", fx.id);
+	td_auto_free char *sw = td_asprintf("td%s", fx.id), *a = fx_id("net-a"), *b = fx_id("net-b"),
+			  *prefix = td_asprintf("td%s-", fx.id);
 	struct td_error e = TD_ERROR_INIT;
 	if (td_net_switch_ensure(sw, "10.199.0.1/16", &e) || td_net_switch_ensure(sw, "10.199.0.1/16", &e))
 		fail_msg("%s", e.msg);
@@ -295,7 +301,8 @@ static void pods_reach_each_other(void **s)
 	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before) - 1) > 0);
 	int64_t t0 = td_mono_ms(&td_clock_system);
 	for (int i = 0; i < 3; i++) // replaced each time
-		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) || td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
+		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
+		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
 			fail_msg("%s", e.msg);
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
 	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after) - 1) > 0);
@@ -306,8 +313,10 @@ static void pods_reach_each_other(void **s)
 	assert_int_equal(td_net_list(prefix, &l, NULL), 0);
 	assert_int_equal(l.n, 2);
 
-	struct td_oci_spec srv = fx_spec("srv", "echo from-a | nc -l -p 80"),
-			   cli = fx_spec("cli", "until nc -w 1 10.199.1.2 80 2>/dev/null; do sleep 0.1; done; ip -4 -o addr | grep -c .");
+	struct td_oci_spec
+		srv = fx_spec("srv", "echo from-a | nc -l -p 80"),
+		cli = fx_spec("cli",
+			      "until nc -w 1 10.199.1.2 80 2>/dev/null; do sleep 0.1; done; ip -4 -o addr | grep -c .");
 	srv.netns = a;
 	srv.uid = 1000; // low ports are a pod's own
 	cli.netns = b;
@@ -360,7 +369,8 @@ static void exec_inside(void **s)
 	int code = -1;
 	{
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
-		if (td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat, .env = env, .stdin_open = true}, &p, &e))
+		if (td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat, .env = env, .stdin_open = true}, &p,
+				&e))
 			fail_msg("%s", e.msg);
 		assert_int_equal(write(td_oci_proc_in(p), "to cat\n", 7), 7);
 		td_oci_proc_close_in(p);
@@ -378,7 +388,9 @@ static void exec_inside(void **s)
 	{ // a terminal
 		const char *tty[] = {"sh", "-c", "tty; stty size; read x; stty size; echo got $x; exit 4", NULL};
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
-		if (td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = tty, .tty = true, .stdin_open = true, .rows = 33, .cols = 111},
+		if (td_oci_exec(fx.r, sp.id,
+				&(struct td_oci_exec){
+					.args = tty, .tty = true, .stdin_open = true, .rows = 33, .cols = 111},
 				&p, &e))
 			fail_msg("%s", e.msg);
 		assert_int_equal(td_oci_proc_err(p), -1);
@@ -393,10 +405,12 @@ static void exec_inside(void **s)
 	}
 	{ // cancelled, then freed while it runs: it is gone
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
-		assert_int_equal(td_oci_exec(fx.r, sp.id,
-					     &(struct td_oci_exec){.args = (const char *[]){"sh", "-c", "sleep 777 & sleep 778", NULL}}, &p,
-					     NULL),
-				 0);
+		assert_int_equal(
+			td_oci_exec(fx.r, sp.id,
+				    &(struct td_oci_exec){
+					    .args = (const char *[]){"sh", "-c", "sleep 777 & sleep 778", NULL}},
+				    &p, NULL),
+			0);
 		td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 		td_cancel_fire(c);
 		assert_int_equal(td_oci_proc_wait(p, c, &code, NULL), TD_CANCELLED);

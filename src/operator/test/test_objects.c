@@ -1,7 +1,7 @@
 // The objects that the operator makes, to the byte: inputs and expected results are files in objects/.
 //
-// After a change that is meant, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with TD_SOURCE_ROOT) writes them anew.
-// rows: A1.8 A2.1 A2.8
+// After a change that is meant, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with TD_SOURCE_ROOT)
+// writes them anew. rows: A1.8 A2.1 A2.8
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -31,21 +31,26 @@ static void show(struct td_buf *out, const struct td_gvr *gvr, const struct td_j
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	td_auto_free char *text = td_json_pretty(td_json_root(j));
 	td_buf_printf(out, "# %s %s%s%s%s\n%s\n", gvr->kind, td_jstr_or(td_json_root(j), "metadata.name", ""),
-		      w && w->once ? ", made once" : "", w && w->field ? ", shaped by " : "", w && w->field ? w->field : "", text);
+		      w && w->once ? ", made once" : "", w && w->field ? ", shaped by " : "",
+		      w && w->field ? w->field : "", text);
 }
 
 static void objects(struct td_buf *out, const yyjson_val *in)
 {
 	// Not the real ones: their text has tests of its own (src/slurm/test).
-	char conf[] = "slurm.conf", text[] = "ClusterName=x\n", gate[] = "gate.sh", gate_text[] = "#!/bin/sh\n\"a: b\"\n";
+	char conf[] = "slurm.conf", text[] = "ClusterName=x\n", gate[] = "gate.sh",
+	     gate_text[] = "#!/bin/sh\n\"a: b\"\n";
 	const struct td_slurm_files files = {.v = {{conf, text}, {gate, gate_text}}, .n = 2};
-	yyjson_val *sc = td_jget(in, "cluster"), *set = td_jget(in, "nodeSet"), *node = td_jget(in, "node"), *share = td_jget(in, "share");
+	yyjson_val *sc = td_jget(in, "cluster"), *set = td_jget(in, "nodeSet"), *node = td_jget(in, "node"),
+		   *share = td_jget(in, "share");
 	const char *image = td_jstr(in, "image");
-	const struct td_op_share s = {td_jint(share, "cpus", 0), td_jint(share, "memoryMb", 0), td_jint(share, "gpus", 0)};
+	const struct td_op_share s = {td_jint(share, "cpus", 0), td_jint(share, "memoryMb", 0),
+				      td_jint(share, "gpus", 0)};
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_wants struct td_op_wants w = {0};
 	td_auto(td_json_unref) struct td_json *pod = NULL;
-	if (td_op_cluster_objects(sc, &files, image, &w, &err) || td_op_slurmd_pod(sc, set, node, &s, image, &pod, &err))
+	if (td_op_cluster_objects(sc, &files, image, &w, &err) ||
+	    td_op_slurmd_pod(sc, set, node, &s, image, &pod, &err))
 		fail_msg("%s", err.msg);
 	for (size_t i = 0; i < w.n; i++)
 		show(out, w.v[i].gvr, w.v[i].obj, &w.v[i]);
@@ -74,16 +79,16 @@ static void compare(const char *name, const yyjson_val *in)
 			line++;
 			from = h + 1;
 		}
-	fail_msg("%s, line %zu:\nhave: %.*s\nwant: %.*s", path, line, (int)strcspn(from, "\n"), from, (int)strcspn(t - (h - from), "\n"),
-		 t - (h - from));
+	fail_msg("%s, line %zu:\nhave: %.*s\nwant: %.*s", path, line, (int)strcspn(from, "\n"), from,
+		 (int)strcspn(t - (h - from), "\n"), t - (h - from));
 }
 
 static void test_embedded(void **state)
 {
 	td_auto_json_list struct td_json_list l = documents("deploy/embedded.yaml");
-	td_auto(td_json_unref) struct td_json *more =
-		Y("node: {metadata: {name: n0, labels: {topology.tandem.dev/block: b0, topology.tandem.dev/rack: r0}}}\n"
-		  "share: {cpus: 15, memoryMb: 31744, gpus: 8}\n");
+	td_auto(td_json_unref) struct td_json *more = Y(
+		"node: {metadata: {name: n0, labels: {topology.tandem.dev/block: b0, topology.tandem.dev/rack: r0}}}\n"
+		"share: {cpus: 15, memoryMb: 31744, gpus: 8}\n");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(more));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	for (size_t i = 0; i < l.n; i++) {
@@ -113,6 +118,7 @@ static void test_odd(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_embedded), cmocka_unit_test(test_kubelet), cmocka_unit_test(test_odd)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_embedded), cmocka_unit_test(test_kubelet),
+					   cmocka_unit_test(test_odd)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the decision about nodes.
-// rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
+// Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the
+// decision about nodes. rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -20,8 +20,9 @@ static struct td_json *embedded(const char *kind)
 	return NULL;
 }
 
-#define NODE                                                                                                                               \
-	"metadata: {name: n0, labels: {topology.tandem.dev/block: b0, topology.tandem.dev/rack: r0, tandem.dev/fake-gpus: 'true'}}\n"      \
+#define NODE                                                                                                           \
+	"metadata: {name: n0, labels: {topology.tandem.dev/block: b0, topology.tandem.dev/rack: r0, "                  \
+	"tandem.dev/fake-gpus: 'true'}}\n"                                                                             \
 	"status: {allocatable: {cpu: '16', memory: 32Gi, nvidia.com/gpu: '8'}}\n"
 
 static const yyjson_val *wanted(const struct td_op_wants *w, const struct td_gvr *gvr, const char *name)
@@ -43,10 +44,12 @@ static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struc
 		fail_msg("%s", err.msg);
 }
 
-// What lets slurmctld start where every node is drained in Slurm stays when the site's template has tolerations of its own.
+// What lets slurmctld start where every node is drained in Slurm stays when the site's template has tolerations of its
+// own.
 static void test_tolerations(void **state)
 {
-	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"), *mine = Y("[{key: mine, operator: Exists}]");
+	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"),
+					      *mine = Y("[{key: mine, operator: Exists}]");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(usual));
 	td_jm_copyval(d, yyjson_mut_doc_get_root(d), "spec.controller.template.spec.tolerations", td_json_root(mine));
 	td_auto(td_json_unref) struct td_json *sc = td_json_from_mut(yyjson_mut_doc_get_root(d));
@@ -71,7 +74,8 @@ static void test_objects(void **state)
 	const yyjson_val *key = wanted(&w, &td_secrets, "main-slurm-key");
 	assert_non_null(td_jkey_str(td_jget(key, "data"), "slurm.key"));
 	assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_secrets, "main-jwt-key"), "data"), "jwt_hs256.key"));
-	static const char *const files[] = {"slurm.conf", "gres.conf", "cgroup.conf", "gate.sh", "slurmctld.sh", "passwd", "group"};
+	static const char *const files[] = {"slurm.conf",   "gres.conf", "cgroup.conf", "gate.sh",
+					    "slurmctld.sh", "passwd",    "group"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
 	const yyjson_val *ctl = wanted(&w, &td_statefulsets, "main-slurmctld");
@@ -105,11 +109,14 @@ static void test_objects(void **state)
 	assert_non_null(td_jget(rest, "spec.volumes.[1].emptyDir"));
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "socket");
 	for (i = 0; i < w.n; i++)
-		assert_false(w.v[i].gvr == &td_services && td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
+		assert_false(w.v[i].gvr == &td_services &&
+			     td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
 	// slurmctld finds a login pod by the pod's name alone: as many Services as pods, and one of all.
-	assert_null(td_jkey_str(td_jget(wanted(&w, &td_services, "main-login"), "spec.selector"), "statefulset.kubernetes.io/pod-name"));
+	assert_null(td_jkey_str(td_jget(wanted(&w, &td_services, "main-login"), "spec.selector"),
+				"statefulset.kubernetes.io/pod-name"));
 	const yyjson_val *own = td_jget(wanted(&w, &td_services, "main-login-0"), "spec");
-	assert_string_equal(td_jkey_str(td_jget(own, "selector"), "statefulset.kubernetes.io/pod-name"), "main-login-0");
+	assert_string_equal(td_jkey_str(td_jget(own, "selector"), "statefulset.kubernetes.io/pod-name"),
+			    "main-login-0");
 	assert_true(td_jbool(own, "publishNotReadyAddresses", false));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *many = td_jm_copy(td_json_root(sc));
 	td_jm_int(many, yyjson_mut_doc_get_root(many), "spec.login.[0].replicas", 70);
@@ -137,24 +144,29 @@ static void test_objects(void **state)
 // Templates say paths and names as they are; programs and slurm.conf have them from constants.
 static void test_templates_agree_with_constants(void **state)
 {
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *ctl = td_op_fill("slurmctld.yaml", NULL, 0), *d = td_op_fill("slurmd.yaml", NULL, 0),
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *ctl = td_op_fill("slurmctld.yaml", NULL, 0),
+						    *d = td_op_fill("slurmd.yaml", NULL, 0),
 						    *sock = td_op_fill("slurmrestd-socket.yaml", NULL, 0),
 						    *pdb = td_op_fill("budget.yaml", NULL, 0),
 						    *rest = td_op_fill("slurmrestd.yaml", NULL, 0);
-	const yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(ctl), "spec.template.spec"), *c = td_jm_get(spec, "containers.[0]");
+	const yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(ctl), "spec.template.spec"),
+			     *c = td_jm_get(spec, "containers.[0]");
 	static const char *const mounts[][2] = {
 		{"config", TD_SLURM_ETC}, {"key", TD_SLURM_KEYS}, {"jwt", TD_SLURM_JWT}, {"state", TD_SLURM_STATE}};
 	for (size_t i = 0; i < TD_LEN(mounts); i++)
-		assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", mounts[i][0]), "mountPath"), mounts[i][1]);
+		assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", mounts[i][0]), "mountPath"),
+				    mounts[i][1]);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(spec, "securityContext.runAsUser")), TD_SLURM_UID);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMCTLD_PORT);
 	c = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0]");
 	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
 	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(sock), "volume.name"), TD_SLURM_REST_VOLUME);
-	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"), TD_LABEL_EVICTABLE);
+	assert_string_equal(td_jm_getstr(yyjson_mut_doc_get_root(pdb), "spec.selector.matchExpressions.[0].key"),
+			    TD_LABEL_EVICTABLE);
 	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
-	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")), TD_SLURMRESTD_PORT);
+	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")),
+			 TD_SLURMRESTD_PORT);
 	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
 	td_auto_free char *path = td_asprintf("%s/src/slurm/programs/slurmctld.sh", getenv("TD_SOURCE_ROOT"));
 	td_auto_buf struct td_buf text = {0};
@@ -164,16 +176,19 @@ static void test_templates_agree_with_constants(void **state)
 
 static void test_share(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = Y(NODE),
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"),
+					      *node = Y(NODE),
 					      *small = Y("status: {allocatable: {cpu: '1', memory: 32Gi}}"),
-					      *four = Y("spec: {slurm: {gres: 'gpu:4'}}"), *nine = Y("spec: {slurm: {gres: 'gpu:9'}}");
+					      *four = Y("spec: {slurm: {gres: 'gpu:4'}}"),
+					      *nine = Y("spec: {slurm: {gres: 'gpu:9'}}");
 	struct td_op_share s = {0};
 	struct td_error err = TD_ERROR_INIT;
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
 	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
 	struct td_op_share back = {0};
-	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back) && back.cpus == 15 && back.memory_mb == 31744 && back.gpus == 8);
+	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back) && back.cpus == 15 && back.memory_mb == 31744 &&
+		    back.gpus == 8);
 	static const char *const bad[] = {"",
 					  "{}",
 					  "[]",
@@ -205,8 +220,8 @@ static yyjson_val *volume(const yyjson_val *pod, const char *name)
 
 static void test_slurmd(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL,
-					      *again = NULL, *other = NULL;
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"),
+					      *node = Y(NODE), *pod = NULL, *again = NULL, *other = NULL;
 	const struct td_op_share s = {15, 31744, 8}, s2 = {14, 31744, 8};
 	struct td_error err = TD_ERROR_INIT;
 	if (td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &pod, &err))
@@ -218,14 +233,18 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jkey_str(td_jget(p, "metadata.annotations"), "tandem.dev/all-devices"), "true");
 	assert_string_equal(td_jkey_str(td_jget(p, "metadata.labels"), TD_LABEL_NODESET), "pool");
 	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
-			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 Feature=set.pool,b0,r0");
+			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 "
+			    "Feature=set.pool,b0,r0");
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &again, &err);
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, NULL, &other, &err);
 	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_ANN_REVISION);
 	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_ANN_REVISION));
-	assert_string_not_equal(rev, td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_ANN_REVISION));
+	assert_string_not_equal(rev,
+				td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_ANN_REVISION));
 	td_auto(td_json_unref) struct td_json *real = NULL;
-	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err), 0);
+	assert_int_equal(
+		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err),
+		0);
 	yyjson_val *k = td_json_root(real);
 	assert_string_equal(td_jstr(k, "spec.initContainers.[0].image"), "tandem:1");
 	assert_string_equal(td_jstr(k, "spec.initContainers.[0].volumeMounts.[0].name"), "tandem-bin");
@@ -234,21 +253,25 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[5].name"), "TD_CGROUPS");
 	// A new version of Tandem drains no node.
 	td_auto(td_json_unref) struct td_json *next = NULL;
-	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err), 0);
+	assert_int_equal(
+		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:2", &next, &err),
+		0);
 	assert_string_equal(td_jstr(td_json_root(next), "spec.initContainers.[0].image"), "tandem:2");
 	assert_string_equal(td_jkey_str(td_jget(k, "metadata.annotations"), TD_ANN_REVISION),
 			    td_jkey_str(td_jget(td_json_root(next), "metadata.annotations"), TD_ANN_REVISION));
 }
 
-#define DRA                                                                                                                                \
-	"metadata: {name: main, namespace: slurm, uid: u1}\n"                                                                              \
-	"spec: {devices: [{resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: [gpu.example.com], file: "       \
+#define DRA                                                                                                            \
+	"metadata: {name: main, namespace: slurm, uid: u1}\n"                                                          \
+	"spec: {devices: [{resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: "            \
+	"[gpu.example.com], file: "                                                                                    \
 	"/dev/fake}]}\n"
 
 // Devices by DRA: slurmd's claim is allocated by kube-scheduler, so its pod names the node by affinity.
 static void test_dra(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc = Y(DRA), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL, *none = NULL;
+	td_auto(td_json_unref) struct td_json *sc = Y(DRA), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL,
+					      *none = NULL;
 	const struct td_op_share s = {15, 31744, 8}, cpu_only = {15, 31744, 0};
 	struct td_op_share found = {0};
 	struct td_error err = TD_ERROR_INIT;
@@ -259,15 +282,19 @@ static void test_dra(void **state)
 	yyjson_val *p = td_json_root(pod);
 	td_auto_free char *template = td_op_claim_template(td_json_root(sc));
 	assert_null(td_jget(p, "spec.nodeName"));
-	assert_string_equal(td_jstr(p, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms.[0]."
+	assert_string_equal(td_jstr(p, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
+				       "nodeSelectorTerms.[0]."
 				       "matchFields.[0].values.[0]"),
 			    "n0");
 	assert_string_equal(td_jstr(p, "spec.resourceClaims.[0].resourceClaimTemplateName"), template);
-	assert_string_equal(td_jstr(p, "spec.containers.[0].resources.claims.[0].name"), td_jstr(p, "spec.resourceClaims.[0].name"));
+	assert_string_equal(td_jstr(p, "spec.containers.[0].resources.claims.[0].name"),
+			    td_jstr(p, "spec.resourceClaims.[0].name"));
 	struct td_object o = {.root = p};
 	assert_string_equal(td_op_pod_node(&o), "n0"); // known before it is scheduled
 	// A node without devices has no claim: one for all of none could not be allocated.
-	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only, "tandem:1", &none, &err), 0);
+	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only,
+					  "tandem:1", &none, &err),
+			 0);
 	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
 	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *made = td_op_claim_template_object(td_json_root(sc));
@@ -275,7 +302,8 @@ static void test_dra(void **state)
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
 	assert_true(td_jbool(x, "adminAccess", false));
 	assert_string_equal(td_jstr(x, "allocationMode"), "All");
-	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 8), *one = td_op_device_files(td_json_root(sc), true, 1);
+	td_auto_free char *files = td_op_device_files(td_json_root(sc), false, 8),
+			  *one = td_op_device_files(td_json_root(sc), true, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
 	td_auto(td_json_unref) struct td_json *bare = Y("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
@@ -303,11 +331,15 @@ static void test_devices_check(void **state)
 	devices_say("{scheduler: {gresMap: {}}}", ""); // no devices for pods
 	devices_say("{devices: [{resource: nvidia.com/gpu, shared: true}]}", "");
 	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}], scheduler: {gresMap: {a.com/gpu: gpu}}}", "");
-	devices_say("{devices: [{resource: a.com/gpu}], scheduler: {gresMap: {a.com/gpu: gpu}}}", "spec.devices[0].file: ");
-	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}]}", "spec.devices[0].resource: a.com/gpu is not in");
+	devices_say("{devices: [{resource: a.com/gpu}], scheduler: {gresMap: {a.com/gpu: gpu}}}",
+		    "spec.devices[0].file: ");
+	devices_say("{devices: [{resource: a.com/gpu, file: /dev/a}]}",
+		    "spec.devices[0].resource: a.com/gpu is not in");
 	devices_say("{scheduler: {gresMap: {a.com/gpu: gpu}}}", "spec.devices[0].resource: nvidia.com/gpu is not in");
-	devices_say("{scheduler: {gresMap: {nvidia.com/gpu: fpga}}}", "spec.scheduler.gresMap: nvidia.com/gpu is mapped to fpga");
-	devices_say("{devices: [{resource: nvidia.com/gpu, deviceClasses: [x]}]}", "spec.devices[0].deviceClasses: only source DRA");
+	devices_say("{scheduler: {gresMap: {nvidia.com/gpu: fpga}}}",
+		    "spec.scheduler.gresMap: nvidia.com/gpu is mapped to fpga");
+	devices_say("{devices: [{resource: nvidia.com/gpu, deviceClasses: [x]}]}",
+		    "spec.devices[0].deviceClasses: only source DRA");
 	devices_say("{devices: [{resource: nvidia.com/gpu, driver: x}]}", "spec.devices[0].driver: only source DRA");
 	devices_say("{devices: [{resource: nvidia.com/gpu, source: DRA, driver: x, deviceClasses: [x], shared: true}]}",
 		    "spec.devices[0].shared: with source DRA");
@@ -320,21 +352,25 @@ static void test_offered(void **state)
 		const char *share, *there, *image;
 		long long want;
 	} cases[] = {
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", "x", 8}, // the plugin is being replaced
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", "x",
+		 8}, // the plugin is being replaced
 		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'6'", "x", 6},
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", NULL, -1}, // embedded: our agent's word
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"b.com/gpu\":\"8\"}", "'0'", "x", 0},   // of another resource
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", NULL,
+		 -1},                                                                      // embedded: our agent's word
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"b.com/gpu\":\"8\"}", "'0'", "x", 0}, // of another resource
 		{"", "'0'", "x", 0},
 		{"", "'8'", "x", 8},
 	};
-	td_auto(td_json_unref) struct td_json *sc = Y("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
-						      "scheduler: {gresMap: {a.com/gpu: gpu}}}"),
-					      *slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
-							"scheduler: {gresMap: {a.com/gpu: gpu}}}");
+	td_auto(td_json_unref) struct td_json
+		*sc = Y("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
+			"scheduler: {gresMap: {a.com/gpu: gpu}}}"),
+		*slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
+			  "scheduler: {gresMap: {a.com/gpu: gpu}}}");
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
-		td_auto_free char *text = td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
-						      "status: {capacity: {a.com/gpu: %s}, allocatable: {a.com/gpu: '0'}}\n",
-						      cases[i].share, cases[i].there);
+		td_auto_free char *text =
+			td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
+				    "status: {capacity: {a.com/gpu: %s}, allocatable: {a.com/gpu: '0'}}\n",
+				    cases[i].share, cases[i].there);
 		td_auto(td_json_unref) struct td_json *j = Y(text);
 		td_auto(td_object_unref) struct td_object *node = td_object_new(td_json_ref(j));
 		struct td_op op = {.image = cases[i].image};
@@ -403,7 +439,8 @@ static void test_missing(void **state)
 	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 9000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 15000), 1000);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16000), 0);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16500), 0); // the pod could not be deleted: still due
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16500),
+			 0); // the pod could not be deleted: still due
 	td_op_missing_restarted(&m, "n0");
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 17000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 18000), 29000); // in vain: twice as long
@@ -429,17 +466,21 @@ static void test_missing(void **state)
 
 static void test_names(void **state)
 {
-	assert_true(td_op_name_cmp("n2", "n10") < 0 && td_op_name_cmp("n10", "n9") > 0 && td_op_name_cmp("a", "a") == 0);
-	assert_true(td_op_name_cmp("n02", "n2") == 0 && td_op_name_cmp("a", "ab") < 0 && td_op_name_cmp("a1b", "a1c") < 0);
+	assert_true(td_op_name_cmp("n2", "n10") < 0 && td_op_name_cmp("n10", "n9") > 0 &&
+		    td_op_name_cmp("a", "a") == 0);
+	assert_true(td_op_name_cmp("n02", "n2") == 0 && td_op_name_cmp("a", "ab") < 0 &&
+		    td_op_name_cmp("a1b", "a1c") < 0);
 }
 
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects), cmocka_unit_test(test_tolerations),   cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),  cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),     cmocka_unit_test(test_nodeset_check), cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_missing), cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -25,7 +25,8 @@ static char *installed(void)
 #define CLUSTER "metadata: {name: main, namespace: slurm, uid: u1}\n"
 #define KEY "jwt_hs256.key: c2VjcmV0\n"
 
-static int make(const char *text, const char *sc, const char *key, const char *image, struct td_op_wants *ret, struct td_error *err)
+static int make(const char *text, const char *sc, const char *key, const char *image, struct td_op_wants *ret,
+		struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *c = Y(sc), *k = Y(key);
 	return td_op_per_cluster_objects(text, td_json_root(c), "tandem-system", image, td_json_root(k), ret, err);
@@ -69,7 +70,8 @@ static void test_objects(void **state)
 	}
 	// A value stays a value, whatever is in it.
 	assert_int_equal(make(text, CLUSTER, KEY, "a\"b: {name} [", &odd, &err), 0);
-	assert_string_equal(td_jstr(td_json_root(odd.v[odd.n - 1].obj), "spec.template.spec.containers.[0].image"), "a\"b: {name} [");
+	assert_string_equal(td_jstr(td_json_root(odd.v[odd.n - 1].obj), "spec.template.spec.containers.[0].image"),
+			    "a\"b: {name} [");
 	// One revision for all: it moves with the image and with the key.
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:1", &again, &err), 0);
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:2", &image, &err), 0);
@@ -81,8 +83,8 @@ static void test_objects(void **state)
 
 static void test_names(void **state)
 {
-	td_auto_free char *a = td_op_bridge_name("a-b", "c"), *b = td_op_bridge_name("a", "b-c"), *c = td_op_bridge_name("x", "main"),
-			  *d = td_op_bridge_name("y", "main"),
+	td_auto_free char *a = td_op_bridge_name("a-b", "c"), *b = td_op_bridge_name("a", "b-c"),
+			  *c = td_op_bridge_name("x", "main"), *d = td_op_bridge_name("y", "main"),
 			  *e = td_op_bridge_name("z", "a-very-long-name-of-a-cluster-as-long-as-they-come");
 	assert_string_not_equal(a, b);
 	assert_string_not_equal(c, d);
@@ -110,6 +112,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_names), cmocka_unit_test(test_refused)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_names),
+					   cmocka_unit_test(test_refused)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

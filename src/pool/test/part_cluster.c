@@ -50,15 +50,17 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "conditions")) {
 		td_buf_puts(out, "conditions");
 		for (size_t i = 0; i + 1 < TD_LEN(p.v); i++)
-			td_buf_printf(out, " %s=%s/%s \"%s\"", p.v[i].type, p.v[i].status, p.v[i].reason, p.v[i].message);
+			td_buf_printf(out, " %s=%s/%s \"%s\"", p.v[i].type, p.v[i].status, p.v[i].reason,
+				      p.v[i].message);
 	} else if (!strcmp(what, "config")) {
 		td_buf_printf(out, "config %s", td_pool_config_waits(&config) ? "waits" : "now");
 	} else if (!strcmp(what, "force")) {
 		static const char *const forces[] = {"nothing", "first", "reconfigure"};
-		bool answers = td_scenario_has(w, "answers"), first = td_scenario_has(w, "new"), in_force = td_scenario_has(w, "in-force"),
-		     runs = td_scenario_has(w, "runs");
-		td_buf_printf(out, "force%s%s%s%s: %s", answers ? " answers" : "", first ? " new" : "", in_force ? " in-force" : "",
-			      runs ? " runs" : "", forces[td_pool_config_force(answers, first, in_force, runs)]);
+		bool answers = td_scenario_has(w, "answers"), first = td_scenario_has(w, "new"),
+		     in_force = td_scenario_has(w, "in-force"), runs = td_scenario_has(w, "runs");
+		td_buf_printf(out, "force%s%s%s%s: %s", answers ? " answers" : "", first ? " new" : "",
+			      in_force ? " in-force" : "", runs ? " runs" : "",
+			      forces[td_pool_config_force(answers, first, in_force, runs)]);
 	} else {
 		return false;
 	}

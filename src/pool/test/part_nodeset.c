@@ -1,5 +1,6 @@
-// NodeSets in scenarios. "given set …" is the policy and what is known of Slurm; "given member NAME …" a node with its slurmd pod and its
-// record in Slurm, again to change it; "want set …" names every node that something is done with or waited for.
+// NodeSets in scenarios. "given set …" is the policy and what is known of Slurm; "given member NAME …" a node with its
+// slurmd pod and its record in Slurm, again to change it; "want set …" names every node that something is done with or
+// waited for.
 #include "pool/nodeset.h"
 #include "pool/test/scenario.h"
 
@@ -92,8 +93,9 @@ static bool given(const struct td_scenario_words *w)
 		policy.view = !td_scenario_has(w, "blind");
 		int64_t config = td_scenario_num(w, "config-age", -1);
 		policy.config_ms = config < 0 ? 0 : policy.now_ms - config * 1000;
-		facts = (struct td_pool_set_facts){
-			.problem = td_scenario_val(w, "problem", NULL), .cluster = !td_scenario_has(w, "no-cluster"), .fresh = policy.view};
+		facts = (struct td_pool_set_facts){.problem = td_scenario_val(w, "problem", NULL),
+						   .cluster = !td_scenario_has(w, "no-cluster"),
+						   .fresh = policy.view};
 	} else if (!strcmp(what, "member")) {
 		member(w);
 	} else if (!strcmp(what, "record")) {
@@ -142,9 +144,12 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		const struct {
 			const char *name;
 			long long n;
-		} v[] = {{"desired", k.desired},   {"matched", k.matched}, {"assigned", k.assigned}, {"ready", k.ready},
-			 {"updated", k.updated},   {"running", k.running}, {"idle", k.idle},         {"allocated", k.allocated},
-			 {"draining", k.draining}, {"drained", k.drained}, {"down", k.down}};
+		} v[] = {{"desired", k.desired},   {"matched", k.matched},
+			 {"assigned", k.assigned}, {"ready", k.ready},
+			 {"updated", k.updated},   {"running", k.running},
+			 {"idle", k.idle},         {"allocated", k.allocated},
+			 {"draining", k.draining}, {"drained", k.drained},
+			 {"down", k.down}};
 		td_buf_puts(out, "counts");
 		for (size_t i = 0; i < TD_LEN(v); i++)
 			if (v[i].n)
@@ -165,13 +170,14 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		td_buf_puts(out, "set-conditions");
 		conditions(c.v, TD_LEN(c.v), out);
 	} else if (!strcmp(what, "write")) {
-		static const char *const acts[] = {"nothing", "create", "delete-pod", "drain", "undrain", "set-down", "delete-record"};
+		static const char *const acts[] = {"nothing", "create",   "delete-pod",   "drain",
+						   "undrain", "set-down", "delete-record"};
 		int act = td_scenario_choose(w, acts, TD_LEN(acts), 0);
 		bool reason;
-		enum td_pool_write x =
-			td_pool_member_write((enum td_pool_member_do)act, td_scenario_has(w, "unknown") ? NULL : &record, &reason);
-		td_buf_printf(out, "write %s%s: %s%s", acts[act], td_scenario_has(w, "unknown") ? " unknown" : "", writes[x],
-			      reason ? " with its reason" : "");
+		enum td_pool_write x = td_pool_member_write((enum td_pool_member_do)act,
+							    td_scenario_has(w, "unknown") ? NULL : &record, &reason);
+		td_buf_printf(out, "write %s%s: %s%s", acts[act], td_scenario_has(w, "unknown") ? " unknown" : "",
+			      writes[x], reason ? " with its reason" : "");
 	} else if (!strcmp(what, "ghost")) {
 		td_buf_printf(out, "ghost %s", td_pool_member_do_name(td_pool_ghost(&record)));
 	} else if (!strcmp(what, "owner")) {
@@ -179,12 +185,14 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		td_buf_printf(out, "owner %s", owners[td_pool_reason_owner(record.reason)]);
 	} else if (!strcmp(what, "class")) {
 		static const char *const classes[] = {"idle", "mixed", "allocated", "draining", "drained", "down"};
-		td_buf_printf(out, "class %s%s", classes[td_pool_record_class(&record)], td_pool_record_busy(&record) ? " busy" : "");
+		td_buf_printf(out, "class %s%s", classes[td_pool_record_class(&record)],
+			      td_pool_record_busy(&record) ? " busy" : "");
 	} else if (!strcmp(what, "again")) {
 		long long quiet = td_scenario_num(w, "quiet", 0), cost = td_scenario_num(w, "cost", 0);
 		bool unsettled = td_scenario_has(w, "unsettled"), blind = td_scenario_has(w, "blind");
-		td_buf_printf(out, "again%s%s quiet=%lld cost=%lld in=%lld", unsettled ? " unsettled" : "", blind ? " blind" : "", quiet,
-			      cost, (long long)td_pool_nodeset_again_ms(unsettled, !blind, quiet, cost));
+		td_buf_printf(out, "again%s%s quiet=%lld cost=%lld in=%lld", unsettled ? " unsettled" : "",
+			      blind ? " blind" : "", quiet, cost,
+			      (long long)td_pool_nodeset_again_ms(unsettled, !blind, quiet, cost));
 	} else if (!strcmp(what, "sight")) {
 		static const char *const sights[] = {"unseen", "present", "absent"};
 		int sight = td_scenario_choose(w, sights, 3, 0);
@@ -204,7 +212,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 						  .others_gpus = td_scenario_num(w, "others-gpus", 0)};
 		td_buf_printf(out, "lacks cpus=%lld gpus=%lld others-milli=%lld others-gib=%lld others-gpus=%lld: %s",
 			      (long long)r.share_cpus, (long long)r.share_gpus, (long long)r.others_milli,
-			      (long long)(r.others_memory >> 30), (long long)r.others_gpus, lacks[td_pool_reserve_lacks(&r)]);
+			      (long long)(r.others_memory >> 30), (long long)r.others_gpus,
+			      lacks[td_pool_reserve_lacks(&r)]);
 	} else {
 		return false;
 	}

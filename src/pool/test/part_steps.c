@@ -1,4 +1,5 @@
-// The smaller decisions about an ask in scenarios: each has its own "given" line, and a "want" line that begins with the same word.
+// The smaller decisions about an ask in scenarios: each has its own "given" line, and a "want" line that begins with
+// the same word.
 #include "pool/steps.h"
 #include "pool/test/scenario.h"
 
@@ -91,8 +92,9 @@ static void room(struct td_buf *out)
 	td_pool_room_take(nodes, n_nodes, held, rooms, n_rooms);
 	td_buf_puts(out, "room");
 	for (size_t i = 0; i < n_nodes; i++)
-		td_buf_printf(out, "%s %s cpus=%lld memory=%lld gpu=%lld", i ? "," : "", nodes[i].name, (long long)nodes[i].used_cpus,
-			      (long long)nodes[i].used_memory_mb, (long long)nodes[i].used_gres[0]);
+		td_buf_printf(out, "%s %s cpus=%lld memory=%lld gpu=%lld", i ? "," : "", nodes[i].name,
+			      (long long)nodes[i].used_cpus, (long long)nodes[i].used_memory_mb,
+			      (long long)nodes[i].used_gres[0]);
 }
 
 static void look(struct td_buf *out)
@@ -142,21 +144,24 @@ static void end(struct td_buf *out)
 
 static void fast(struct td_buf *out)
 {
-	const struct td_pool_fast f = {.allowed = !has("forbidden"),
-				       .view_age_ms = num("age", 100),
-				       .refused_here = has("refused-here"),
-				       .pending = (size_t)num("pending", 0),
-				       .block = {has("blocked"), (size_t)num("block-waiting", 0), (uint64_t)num("block-print", 0)},
-				       .waiting = (size_t)num("waiting", 0),
-				       .print = (uint64_t)num("print", 0)};
+	const struct td_pool_fast f = {
+		.allowed = !has("forbidden"),
+		.view_age_ms = num("age", 100),
+		.refused_here = has("refused-here"),
+		.pending = (size_t)num("pending", 0),
+		.block = {has("blocked"), (size_t)num("block-waiting", 0), (uint64_t)num("block-print", 0)},
+		.waiting = (size_t)num("waiting", 0),
+		.print = (uint64_t)num("print", 0)};
 	td_buf_printf(out, "fast %s", td_pool_fast_may(&f) ? "yes" : "no");
 }
 
 static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 {
-	static const char *const warnings[] = {"none", "later", "now"}, *const submitted[] = {"done", "queue", "never", "later", "fail"},
+	static const char *const warnings[] = {"none", "later", "now"},
+				 *const submitted[] = {"done", "queue", "never", "later", "fail"},
 				 *const devices[] = {"there", "again", "wait", "give-back", "refuse", "fail"},
-				 *const rebinds[] = {"again", "over", "lost"}, *const losses[] = {"nothing", "back", "begin", "accept"};
+				 *const rebinds[] = {"again", "over", "lost"},
+				 *const losses[] = {"nothing", "back", "begin", "accept"};
 	const char *what = w->w[0].key;
 	struct td_pool_job j = job();
 	if (!strcmp(what, "room")) {
@@ -169,13 +174,16 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		fast(out);
 	} else if (!strcmp(what, "due")) {
 		static const char *const pods[] = {"pod-gone", "waiting", "bound", "leaving", "done"};
-		const struct td_pool_ask a = {.pod = (enum td_pod_state)td_scenario_choose(&facts, pods, 5, TD_POD_WAITING),
-					      .refused = has("refused")};
+		const struct td_pool_ask a = {
+			.pod = (enum td_pod_state)td_scenario_choose(&facts, pods, 5, TD_POD_WAITING),
+			.refused = has("refused")};
 		td_buf_printf(out, "due %s", td_pool_fast_due(&a, &j) ? "yes" : "no");
 	} else if (!strcmp(what, "prolog")) {
-		td_buf_printf(out, "prolog %s", td_pool_prolog_runs(has("reason"), has("knocked"), num("age", 0)) ? "runs" : "over");
+		td_buf_printf(out, "prolog %s",
+			      td_pool_prolog_runs(has("reason"), has("knocked"), num("age", 0)) ? "runs" : "over");
 	} else if (!strcmp(what, "warning")) {
-		td_buf_printf(out, "warning %s", warnings[td_pool_warning(has("preempted"), has("limit"), num("left", 0))]);
+		td_buf_printf(out, "warning %s",
+			      warnings[td_pool_warning(has("preempted"), has("limit"), num("left", 0))]);
 	} else if (!strcmp(what, "twin")) {
 		const struct td_pool_twin seen = {num("seen", 7), false, has("seen-runs")},
 					  known = {num("known", 8), has("known-ended"), has("known-runs")};
@@ -186,13 +194,16 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		const struct td_pool_prepare p = {has("batch"), has("burst"), (int)num("waits", 0), num("waited", 0)};
 		td_buf_printf(out, "prepare %lld", (long long)td_pool_prepare_ms(&p));
 	} else if (!strcmp(what, "learn")) {
-		td_buf_printf(out, "learn %lld",
-			      (long long)td_pool_prolog_learn(num("estimate", 0), num("took", 0), has("burst"), has("vain")));
+		td_buf_printf(
+			out, "learn %lld",
+			(long long)td_pool_prolog_learn(num("estimate", 0), num("took", 0), has("burst"), has("vain")));
 	} else if (!strcmp(what, "pending")) {
-		td_buf_printf(out, "pending %lld", (long long)td_pool_pending_ms((size_t)num("n", 0), has("no-reason")));
+		td_buf_printf(out, "pending %lld",
+			      (long long)td_pool_pending_ms((size_t)num("n", 0), has("no-reason")));
 	} else if (!strcmp(what, "never")) {
-		td_buf_printf(out, "never %lld",
-			      (long long)td_pool_never_ms(has("no-nodes") ? TD_FIT_NO_NODES : TD_FIT_NEVER, num("same", 0)));
+		td_buf_printf(
+			out, "never %lld",
+			(long long)td_pool_never_ms(has("no-nodes") ? TD_FIT_NO_NODES : TD_FIT_NEVER, num("same", 0)));
 	} else if (!strcmp(what, "submitted")) {
 		td_buf_printf(out, "submitted %s", submitted[td_pool_submitted(code(), has("immediate"))]);
 	} else if (!strcmp(what, "devices")) {
@@ -204,14 +215,18 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		const struct td_grant had = {.job = num("had-job", 7), .start = num("had-start", 100), .ask = "u1"};
 		td_buf_printf(out, "fence %s", td_pool_fence_ended(has("own"), &had, &j) ? "ended" : "holds");
 	} else if (!strcmp(what, "rebind")) {
-		td_buf_printf(out, "rebind %s",
-			      rebinds[td_pool_rebind(!has("other-uid"), has("ending"), has("bound"), !has("other-epoch"))]);
+		td_buf_printf(
+			out, "rebind %s",
+			rebinds[td_pool_rebind(!has("other-uid"), has("ending"), has("bound"), !has("other-epoch"))]);
 	} else if (!strcmp(what, "grace")) {
-		td_buf_printf(out, "grace %lld", (long long)td_pool_end_grace_s(has("bound"), num("own", 30), num("most", 20)));
+		td_buf_printf(out, "grace %lld",
+			      (long long)td_pool_end_grace_s(has("bound"), num("own", 30), num("most", 20)));
 	} else if (!strcmp(what, "gates")) {
-		td_buf_printf(out, "gates %s", td_pool_gate_alarm((size_t)num("held", 0), (size_t)num("nodes", 0)) ? "alarm" : "fine");
+		td_buf_printf(out, "gates %s",
+			      td_pool_gate_alarm((size_t)num("held", 0), (size_t)num("nodes", 0)) ? "alarm" : "fine");
 	} else if (!strcmp(what, "loss")) {
-		const struct td_pool_loss l = {has("vanished"), has("lost"), has("accepted"), num("since", 0), has("confirmed")};
+		const struct td_pool_loss l = {has("vanished"), has("lost"), has("accepted"), num("since", 0),
+					       has("confirmed")};
 		td_buf_printf(out, "loss %s", losses[td_pool_loss(&l)]);
 	} else {
 		return false;

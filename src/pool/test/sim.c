@@ -1,10 +1,11 @@
-// A simulation of the decisions about asks: many nodes and pods, a Slurm of a few lines, faults from a seed, virtual time.
+// A simulation of the decisions about asks: many nodes and pods, a Slurm of a few lines, faults from a seed, virtual
+// time.
 //
 //   sim [SEED [NODES [ASKS]]]     (1, 1000, 20000): by hand; the test runs it small. A seed that fails fails again.
-// One round is one virtual second: Slurm starts what fits, in the order of the queue; then every ask is decided until nothing is left to do
-// at once; now and then one is seen late. Checked (docs/protocols.md 1.1): what is bound is a grant as Slurm has it (I1); nothing is ended
-// that should live (I4); only its own job is ended (I5); at the end nothing is left on either side (I3). Prints decisions per second.
-// rows: A6.6 F3.2
+// One round is one virtual second: Slurm starts what fits, in the order of the queue; then every ask is decided until
+// nothing is left to do at once; now and then one is seen late. Checked (docs/protocols.md 1.1): what is bound is a
+// grant as Slurm has it (I1); nothing is ended that should live (I4); only its own job is ended (I5); at the end
+// nothing is left on either side (I3). Prints decisions per second. rows: A6.6 F3.2
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -137,7 +138,8 @@ static void slurm(void)
 static struct td_grant grant_of(const struct pod *p)
 {
 	const struct job *j = &jobs[p->job];
-	return (struct td_grant){.job = p->job, .start = j->start, .restarts = j->restarts, .ask = p->uid, .nodes = names[j->node]};
+	return (struct td_grant){
+		.job = p->job, .start = j->start, .restarts = j->restarts, .ask = p->uid, .nodes = names[j->node]};
 }
 
 static void look(struct pod *p, int me) // a complete listing: the granted job, else the first that lives; extras end
@@ -210,8 +212,9 @@ static bool act(struct pod *p, int me, enum td_pool_do what)
 static void check(const struct pod *p, int me)
 {
 	const struct job *j = &jobs[p->job];
-	if (p->is == TD_POD_BOUND && (p->job != p->grant.job || j->ask != me || j->is != TD_IS_RUNNING || j->start != p->grant.start ||
-				      j->restarts != p->grant.restarts || strcmp(names[j->node], p->grant.nodes) != 0))
+	if (p->is == TD_POD_BOUND &&
+	    (p->job != p->grant.job || j->ask != me || j->is != TD_IS_RUNNING || j->start != p->grant.start ||
+	     j->restarts != p->grant.restarts || strcmp(names[j->node], p->grant.nodes) != 0))
 		broken(p, "it stays bound, and its grant has ended (I1)");
 }
 
@@ -224,7 +227,8 @@ static void ask(struct pod *p, int me)
 		if (j && p->know == TD_JOB_READ && j->is == TD_IS_UNKNOWN)
 			p->know = TD_JOB_GONE;
 		p->started |= j && j->is == TD_IS_RUNNING;
-		const struct td_pool_ask a = {.uid = p->uid, .pod = p->is, .has_grant = p->has_grant, .grant = p->grant, .node_fits = true};
+		const struct td_pool_ask a = {
+			.uid = p->uid, .pod = p->is, .has_grant = p->has_grant, .grant = p->grant, .node_fits = true};
 		struct td_pool_job pj = {.know = p->know, .started = p->started, .same_spec = true};
 		if (j && p->know == TD_JOB_READ) {
 			pj.is = j->is;
@@ -255,7 +259,8 @@ static void make(void)
 			.name = names[i], .feasible = true, .usable = true, .cpus = 64, .memory_mb = 1, .gres = {GPUS}};
 	}
 	for (int i = 0; i < n_pods; i++) {
-		pods[i] = (struct pod){.is = TD_POD_WAITING, .gpus = 1 << below(4), .arrives = 1 + i / (n_nodes / 5 + 1)};
+		pods[i] =
+			(struct pod){.is = TD_POD_WAITING, .gpus = 1 << below(4), .arrives = 1 + i / (n_nodes / 5 + 1)};
 		snprintf(pods[i].uid, sizeof(pods[i].uid), "ask-%d", i);
 	}
 }
@@ -288,9 +293,10 @@ int main(int argc, char **argv)
 	for (int i = 1; i <= n_jobs; i++)
 		if (jobs[i].ask >= 0 && (jobs[i].is == TD_IS_PENDING || jobs[i].is == TD_IS_RUNNING))
 			broken(&pods[jobs[i].ask], "a job is left (I3)");
-	printf("seed %lld: %d nodes, %d asks, %d jobs, %llu faults: %d virtual seconds, %llu decisions in %lld ms, %.0f a second\n", v[0],
-	       n_nodes, n_pods, n_jobs, (unsigned long long)faults, now, (unsigned long long)decisions, (long long)took,
-	       (double)decisions * 1000 / (double)(took ? took : 1));
+	printf("seed %lld: %d nodes, %d asks, %d jobs, %llu faults: %d virtual seconds, %llu decisions in %lld ms, "
+	       "%.0f a second\n",
+	       v[0], n_nodes, n_pods, n_jobs, (unsigned long long)faults, now, (unsigned long long)decisions,
+	       (long long)took, (double)decisions * 1000 / (double)(took ? took : 1));
 	for (int i = 0; i <= TD_DO_FORGET; i++)
 		if (counts[i])
 			printf("  %-8s %llu\n", td_pool_do_name((enum td_pool_do)i), (unsigned long long)counts[i]);

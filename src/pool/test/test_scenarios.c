@@ -1,6 +1,6 @@
-// Runs t/scenarios/*.txt: decisions of the pool as text. Lines: "= name" starts a scenario; "given ask|job|node|want|machine|vanish word…"
-// adds facts; "want …" is the decision. A word is "flag" or "key=value" or key="value with blanks". Comments start with "#".
-// rows: A5.6 A6.2 A6.6
+// Runs t/scenarios/*.txt: decisions of the pool as text. Lines: "= name" starts a scenario; "given
+// ask|job|node|want|machine|vanish word…" adds facts; "want …" is the decision. A word is "flag" or "key=value" or
+// key="value with blanks". Comments start with "#". rows: A5.6 A6.2 A6.6
 #include "base/file.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -38,8 +38,8 @@ static void grant(const struct td_scenario_words *w, struct td_grant *g, const c
 static void given(struct scenario *s, const struct td_scenario_words *w)
 {
 	static const char *const pods[] = {"gone", "waiting", "bound", "leaving", "done"},
-				 *const know[] = {"none", "unsure", "gone", "read"}, *const is[] = {"unknown", "pending", "starting",
-												    "running", "lost",    "ended"};
+				 *const know[] = {"none", "unsure", "gone", "read"},
+				 *const is[] = {"unknown", "pending", "starting", "running", "lost", "ended"};
 	const char *what = w->w[0].key;
 	if (!strcmp(what, "ask")) {
 		s->ask = (struct td_pool_ask){.uid = "u1",
@@ -86,15 +86,16 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 						.exclusive = td_scenario_has(w, "exclusive")};
 	} else if (!strcmp(what, "machine")) {
 		assert_in_range(s->n_nodes, 0, 15);
-		s->nodes[s->n_nodes++] = (struct td_pool_node){.name = td_scenario_val(w, "name", "?"),
-							       .feasible = !td_scenario_has(w, "unfit"),
-							       .usable = !td_scenario_has(w, "unusable"),
-							       .cpus = td_scenario_num(w, "cpus", 16),
-							       .memory_mb = td_scenario_num(w, "memory", 1000),
-							       .gres = {td_scenario_num(w, "gpu", 8), td_scenario_num(w, "shard", 0)},
-							       .used_cpus = td_scenario_num(w, "used-cpus", 0),
-							       .used_memory_mb = td_scenario_num(w, "used-memory", 0),
-							       .used_gres = {td_scenario_num(w, "used-gpu", 0)}};
+		s->nodes[s->n_nodes++] =
+			(struct td_pool_node){.name = td_scenario_val(w, "name", "?"),
+					      .feasible = !td_scenario_has(w, "unfit"),
+					      .usable = !td_scenario_has(w, "unusable"),
+					      .cpus = td_scenario_num(w, "cpus", 16),
+					      .memory_mb = td_scenario_num(w, "memory", 1000),
+					      .gres = {td_scenario_num(w, "gpu", 8), td_scenario_num(w, "shard", 0)},
+					      .used_cpus = td_scenario_num(w, "used-cpus", 0),
+					      .used_memory_mb = td_scenario_num(w, "used-memory", 0),
+					      .used_gres = {td_scenario_num(w, "used-gpu", 0)}};
 	} else if (!strcmp(what, "vanish")) {
 		s->vanish = true;
 		s->gone = (size_t)td_scenario_num(w, "gone", 0);
@@ -190,7 +191,8 @@ static int run_file(const char *path, const char *file)
 			if (strcmp(td_buf_str(&got), p + 5) != 0 && getenv("TD_SCENARIO_SHOW"))
 				print_message("%s:%d: want %s\n", file, line, td_buf_str(&got));
 			else if (strcmp(td_buf_str(&got), p + 5) != 0)
-				fail_msg("%s:%d: %s\n  want %s\n  got  %s", file, line, s.name, p + 5, td_buf_str(&got));
+				fail_msg("%s:%d: %s\n  want %s\n  got  %s", file, line, s.name, p + 5,
+					 td_buf_str(&got));
 			wanted++;
 		} else {
 			fail_msg("%s:%d: what is \"%s\"?", file, line, p);
@@ -220,8 +222,8 @@ static void test_scenarios(void **state)
 	assert_true(wanted >= 40);
 }
 
-// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and never touches a
-// foreign reason.
+// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and
+// never touches a foreign reason.
 static void test_nodes_settle(void **state)
 {
 	static const char *const reasons[] = {"",
@@ -259,7 +261,8 @@ static void test_nodes_settle(void **state)
 				if (f.drain)
 					assert_true(td_pool_reason_owner(f.reason) == TD_OWNER_BRIDGE);
 				f.drain = p.slurm != TD_NODE_UNDRAIN;
-				snprintf(reason, sizeof(reason), "%s", p.slurm == TD_NODE_UNDRAIN ? "Not responding" : p.reason);
+				snprintf(reason, sizeof(reason), "%s",
+					 p.slurm == TD_NODE_UNDRAIN ? "Not responding" : p.reason);
 			}
 		}
 }
@@ -271,7 +274,8 @@ static void test_long_reason(void **state)
 		memcpy(text + i, "\xc3\xa9", 2);
 	text[998] = '\0';
 	for (int shift = 0; shift < 2; shift++) {
-		struct td_pool_node_facts f = {.k8s = true, .known = true, .slurm = true, .reason = "", .words = "idle"};
+		struct td_pool_node_facts f = {
+			.k8s = true, .known = true, .slurm = true, .reason = "", .words = "idle"};
 		td_auto_free char *t = td_asprintf("%s%s", shift ? "a" : "", text);
 		f.request = t;
 		struct td_pool_node_plan p;

@@ -30,11 +30,15 @@ static void test_golden(void **state)
 {
 	td_auto(td_json_unref) struct td_json *o =
 		yaml(HEAD "spec:\n"
-			  "  config: {slurmConf: {KillWait: '5', schedulerparameters: 'bf_interval=3,bf_continue', DebugFlags: 'Gres'}}\n"
-			  "  partitions: [{name: all, default: true}, {name: big, nodeSets: [pool], maxTime: 1-00:00:00, state: DRAIN, "
+			  "  config: {slurmConf: {KillWait: '5', schedulerparameters: 'bf_interval=3,bf_continue', "
+			  "DebugFlags: 'Gres'}}\n"
+			  "  partitions: [{name: all, default: true}, {name: big, nodeSets: [pool], maxTime: "
+			  "1-00:00:00, state: DRAIN, "
 			  "priorityTier: 5}]\n"
-			  "  users: [{name: ann, uid: 1000}, {name: bob, uid: 1001, gid: 1000, shell: /bin/sh, home: /srv/bob}]\n");
-	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]"}, {"x[0-1]", "gpu", "/dev/nvidia[0-3]"}};
+			  "  users: [{name: ann, uid: 1000}, {name: bob, uid: 1001, gid: 1000, shell: /bin/sh, home: "
+			  "/srv/bob}]\n");
+	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]"},
+					     {"x[0-1]", "gpu", "/dev/nvidia[0-3]"}};
 	const char *const sets[] = {"pool"};
 	const struct td_slurm_facts f = {gres, 2, 1024, sets, 1};
 	td_auto_slurm_files struct td_slurm_files r = {0};
@@ -51,7 +55,8 @@ static void test_golden(void **state)
 		"\nDebugFlags=Gres,NO_CONF_HASH\n",
 		"\nDefMemPerCPU=1024\n",
 		"\nInactiveLimit=0\n",
-		"\nSchedulerParameters=bf_interval=3,bf_continue,batch_sched_delay=0,sched_min_interval=0,default_queue_depth=1000,nohold_"
+		"\nSchedulerParameters=bf_interval=3,bf_continue,batch_sched_delay=0,sched_min_interval=0,default_"
+		"queue_depth=1000,nohold_"
 		"on_prolog_"
 		"fail\n",
 		"\nNodeSet=set_pool Feature=set.pool\n",
@@ -63,9 +68,11 @@ static void test_golden(void **state)
 			fail_msg("missing:%sin\n%s", lines[i], conf);
 	assert_null(strstr(conf, "KillWait=10"));
 	assert_null(strstr(conf, "bf_interval=1,"));
-	assert_string_equal(r.v[TD_GRES_CONF].text,
-			    "AutoDetect=off\nName=gpu File=/dev/tandem-gpu[0-7]\nNodeName=x[0-1] Name=gpu File=/dev/nvidia[0-3]\n");
-	assert_non_null(strstr(r.v[TD_PASSWD].text, "\nann:x:1000:1000::/home/ann:/bin/bash\nbob:x:1001:1000::/srv/bob:/bin/sh\n"));
+	assert_string_equal(
+		r.v[TD_GRES_CONF].text,
+		"AutoDetect=off\nName=gpu File=/dev/tandem-gpu[0-7]\nNodeName=x[0-1] Name=gpu File=/dev/nvidia[0-3]\n");
+	assert_non_null(strstr(r.v[TD_PASSWD].text,
+			       "\nann:x:1000:1000::/home/ann:/bin/bash\nbob:x:1001:1000::/srv/bob:/bin/sh\n"));
 	assert_non_null(strstr(r.v[TD_GROUP].text, "\nann:x:1000:\n"));
 	assert_null(strstr(r.v[TD_GROUP].text, "bob"));
 	assert_non_null(strstr(r.v[TD_CGROUP_CONF].text, "ConstrainDevices=yes"));
@@ -132,20 +139,22 @@ static void test_refused(void **state)
 
 static void test_grammar(void **state)
 {
-	assert_true(td_slurm_is_time("90") && td_slurm_is_time("1:30") && td_slurm_is_time("1-2:3:4") && td_slurm_is_time("infinite"));
-	assert_false(td_slurm_is_time("") || td_slurm_is_time("1-") || td_slurm_is_time("1:2:3:4") || td_slurm_is_time("1 ") ||
-		     td_slurm_is_time(NULL));
+	assert_true(td_slurm_is_time("90") && td_slurm_is_time("1:30") && td_slurm_is_time("1-2:3:4") &&
+		    td_slurm_is_time("infinite"));
+	assert_false(td_slurm_is_time("") || td_slurm_is_time("1-") || td_slurm_is_time("1:2:3:4") ||
+		     td_slurm_is_time("1 ") || td_slurm_is_time(NULL));
 	assert_true(td_slurm_is_value("a=b,c[1-2]:x/*"));
 	assert_false(td_slurm_is_value("a\tb") || td_slurm_is_value("\xc3\xa4") || td_slurm_is_value(NULL));
 	assert_true(td_slurm_is_path("/home/x.y"));
 	assert_false(td_slurm_is_path("x") || td_slurm_is_path("/a/../b") || td_slurm_is_path("/a b"));
-	assert_false(td_slurm_is_name(".a") || td_slurm_is_name("") || td_slurm_is_name("a,b") || td_slurm_is_user("Ann") ||
-		     td_slurm_is_user("1a"));
+	assert_false(td_slurm_is_name(".a") || td_slurm_is_name("") || td_slurm_is_name("a,b") ||
+		     td_slurm_is_user("Ann") || td_slurm_is_user("1a"));
 }
 
 static void test_base64(void **state)
 {
-	static const char *const pairs[][2] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}};
+	static const char *const pairs[][2] = {
+		{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}};
 	for (size_t i = 0; i < TD_LEN(pairs); i++) {
 		td_auto_buf struct td_buf e = {0}, d = {0};
 		td_base64(&e, pairs[i][0], strlen(pairs[i][0]));

@@ -146,7 +146,7 @@ static void test_gres(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_write), cmocka_unit_test(test_ranges),
-					   cmocka_unit_test(test_gres)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_parse), cmocka_unit_test(test_write),
+					   cmocka_unit_test(test_ranges), cmocka_unit_test(test_gres)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W, E, N).
-// rows: A6.2 F2.2
+// The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W,
+// E, N). rows: A6.2 F2.2
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"
@@ -55,7 +55,8 @@ static void handler(struct td_http_x *x, void *ctx)
 	td_auto_free char *claims = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	fake.user[0] = '\0';
-	if (t && td_jwt_verify(key, strlen(key), t, &claims, NULL) == 0 && td_json_parse(claims, strlen(claims), &j, NULL) == 0)
+	if (t && td_jwt_verify(key, strlen(key), t, &claims, NULL) == 0 &&
+	    td_json_parse(claims, strlen(claims), &j, NULL) == 0)
 		snprintf(fake.user, sizeof(fake.user), "%s", td_jstr_or(td_json_root(j), "sun", ""));
 	pthread_mutex_unlock(&fake.lock);
 	td_http_send(x, s->status, s->body[0] == '{' ? "application/json" : "text/plain", s->body, strlen(s->body));
@@ -101,12 +102,13 @@ static void answers(const struct script *s, size_t n)
 	fake.asked = 0;
 	pthread_mutex_unlock(&fake.lock);
 }
-#define ANSWER(...)                                                                                                                        \
-	static const struct script script_[] = {__VA_ARGS__};                                                                              \
+#define ANSWER(...)                                                                                                    \
+	static const struct script script_[] = {__VA_ARGS__};                                                          \
 	answers(script_, TD_LEN(script_))
 
-#define ERR(n, text)                                                                                                                       \
-	"{\"errors\":[{\"description\":\"what\",\"error_number\":" #n ",\"error\":\"" text "\",\"source\":\"x\"}],\"warnings\":[]}"
+#define ERR(n, text)                                                                                                   \
+	"{\"errors\":[{\"description\":\"what\",\"error_number\":" #n ",\"error\":\"" text                             \
+	"\",\"source\":\"x\"}],\"warnings\":[]}"
 
 static const struct td_slurm_ask ask = {.name = "a.b",
 					.script = "#!/bin/sh\n",
@@ -216,7 +218,8 @@ static void test_token_is_minted_again_after_511(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	{
-		ANSWER({511, ERR(1007, "Protocol authentication error")}, {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
+		ANSWER({511, ERR(1007, "Protocol authentication error")},
+		       {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
 		assert_int_equal(fake.asked, 2);
 	}
@@ -228,15 +231,21 @@ static void test_token_is_minted_again_after_511(void **state)
 	}
 }
 
-#define JOB                                                                                                                                \
-	"{\"job_id\":5,\"name\":\"p.u\",\"user_name\":\"alice\",\"user_id\":2001,\"job_state\":[\"RUNNING\"],\"state_reason\":\"Prolog\"," \
-	"\"nodes\":\"n[1-2]\",\"gres_detail\":[\"gpu:2(IDX:3-4)\",\"gpu:2(IDX:0-1)\"],\"start_time\":{\"set\":true,\"infinite\":false,"    \
-	"\"number\":100},\"time_limit\":{\"set\":true,\"infinite\":true,\"number\":0},\"restart_cnt\":0,\"batch_flag\":false,"             \
-	"\"admin_comment\":\"tandem/c/"                                                                                                    \
-	"u\",\"excluded_nodes\":\"\",\"job_resources\":{\"nodes\":{\"allocation\":[{\"name\":\"n2\",\"cpus\":{"                            \
-	"\"count\":2},\"memory\":{\"allocated\":100},\"sockets\":[{\"index\":1,\"cores\":[{\"index\":0,\"status\":[\"ALLOCATED\"]},{"      \
-	"\"index\":1,\"status\":[\"ALLOCATED\"]}]},{\"index\":0,\"cores\":[{\"index\":0,\"status\":[\"UNALLOCATED\"]},{\"index\":1,"       \
-	"\"status\":[\"ALLOCATED\"]}]}]},{\"name\":\"n1\",\"cpus\":{\"count\":1},\"memory\":{\"allocated\":50},\"sockets\":[]}]}}}"
+#define JOB                                                                                                            \
+	"{\"job_id\":5,\"name\":\"p.u\",\"user_name\":\"alice\",\"user_id\":2001,\"job_state\":[\"RUNNING\"],\"state_" \
+	"reason\":\"Prolog\","                                                                                         \
+	"\"nodes\":\"n[1-2]\",\"gres_detail\":[\"gpu:2(IDX:3-4)\",\"gpu:2(IDX:0-1)\"],\"start_time\":{\"set\":true,"   \
+	"\"infinite\":false,"                                                                                          \
+	"\"number\":100},\"time_limit\":{\"set\":true,\"infinite\":true,\"number\":0},\"restart_cnt\":0,\"batch_"      \
+	"flag\":false,"                                                                                                \
+	"\"admin_comment\":\"tandem/c/"                                                                                \
+	"u\",\"excluded_nodes\":\"\",\"job_resources\":{\"nodes\":{\"allocation\":[{\"name\":\"n2\",\"cpus\":{"        \
+	"\"count\":2},\"memory\":{\"allocated\":100},\"sockets\":[{\"index\":1,\"cores\":[{\"index\":0,\"status\":["   \
+	"\"ALLOCATED\"]},{"                                                                                            \
+	"\"index\":1,\"status\":[\"ALLOCATED\"]}]},{\"index\":0,\"cores\":[{\"index\":0,\"status\":[\"UNALLOCATED\"]}" \
+	",{\"index\":1,"                                                                                               \
+	"\"status\":[\"ALLOCATED\"]}]}]},{\"name\":\"n1\",\"cpus\":{\"count\":1},\"memory\":{\"allocated\":50},"       \
+	"\"sockets\":[]}]}}}"
 
 static void check_job(const struct td_slurm_job *j)
 {
@@ -275,7 +284,8 @@ static void test_jobs(void **state)
 		check_job(&j);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5");
 		td_auto_job struct td_slurm_job other = {0};
-		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND); // an answer about another job is none
+		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err),
+				 TD_NOT_FOUND); // an answer about another job is none
 		int n = 0;
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 1);
@@ -292,8 +302,8 @@ static void test_jobs(void **state)
 		assert_int_equal(n, 2);
 	}
 	{
-		ANSWER({200,
-			"{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB " ],\n\"errors\":[]}"});
+		ANSWER({200, "{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB
+			     " ],\n\"errors\":[]}"});
 		n = 0;
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 2);
@@ -312,7 +322,8 @@ static void test_end(void **state)
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 		assert_string_equal(fake.method, "DELETE");
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/");
-		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}"); // with a list, or it would be every job
+		assert_string_equal(fake.body,
+				    "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}"); // with a list, or it would be every job
 		assert_int_equal(fake.asked, 1);
 		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
@@ -325,13 +336,15 @@ static void test_end(void **state)
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
 	}
 	{ // the id is another's job now, or its owner gave it another name
-		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal job\",\"code\":2172,\"message\":\"Job name x != filter "
+		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal "
+			     "job\",\"code\":2172,\"message\":\"Job name x != filter "
 			     "name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_CONFLICT);
 		assert_non_null(strstr(err.msg, "Job name x"));
 	}
 	{
-		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
+		ANSWER({200,
+			"{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 	}
 	{
@@ -347,7 +360,8 @@ static void test_nodes(void **state)
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
 			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},"
-			     "\"cpus\":16,\"real_memory\":20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_cpus\":3,\"partitions\":"
+			     "\"cpus\":16,\"real_memory\":20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_"
+			     "cpus\":3,\"partitions\":"
 			     "[\"all\",\"x\"]},"
 			     "{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
@@ -361,8 +375,9 @@ static void test_nodes(void **state)
 		assert_null(td_slurm_node_find(&l, "n3"));
 	}
 	{ // trap 0.8: an unknown node is HTTP 200; it must not read as a node without DRAIN
-		ANSWER({200, "{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
-			     "error\"}],\"warnings\":[]}"});
+		ANSWER({200,
+			"{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
+			"error\"}],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_node(slurm, "X", NULL, &l, &err), TD_NOT_FOUND);
 		assert_int_equal(l.n, 2); // untouched
 		assert_int_not_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
@@ -391,7 +406,8 @@ static void test_nodes(void **state)
 static void test_pace(void **state)
 {
 	struct td_slurm_pace p = {0}, young = {0};
-	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250), 250); // slurmctld was just starting: not blind for two minutes
+	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250),
+			 250); // slurmctld was just starting: not blind for two minutes
 	assert_int_equal(td_slurm_pace_wait(&p, 5, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 50, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 800, 10, 200), 200); // a hiccup
@@ -411,7 +427,8 @@ static void test_states_and_view(void **state)
 	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
 	td_auto_states struct td_slurm_states diff = {0}, gone = {0};
 	{
-		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":[\"CANCELLED\","
+		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":["
+			     "\"CANCELLED\","
 			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
 			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
@@ -521,7 +538,8 @@ static void test_tokens(void **state)
 	assert_string_not_equal(a, c);
 	assert_int_equal(td_slurm_token(t, "bob", &d, NULL), 0);
 	assert_string_not_equal(c, d);
-	static const char *const bad[] = {"", "Alice", "a\"b", "a b", "-a", "12x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+	static const char *const bad[] = {
+		"", "Alice", "a\"b", "a b", "-a", "12x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_false(td_slurm_user_ok(bad[i]));
 	assert_true(td_slurm_user_ok("2001"));
@@ -580,7 +598,8 @@ static void test_where(void **state)
 		{"{\"status\":{}}", pattern, NULL, TD_TRANSIENT},
 		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", pattern,
 		 "unix:/var/lib/kubelet/pods/u-1/volumes/kubernetes.io~empty-dir/rest/private/api.sock", 0},
-		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", NULL, NULL, TD_INVALID},
+		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", NULL, NULL,
+		 TD_INVALID},
 	};
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto(td_json_unref) struct td_json *j = NULL;

@@ -68,8 +68,10 @@ static void test_jobs(void **state)
 	assert_int_equal(td_job_phase(TD_JOB(OTHER)), TD_PHASE_UNKNOWN);
 	assert_int_equal(td_job_phase(TD_JOB(OTHER) | TD_JOB(RUNNING)), TD_PHASE_RUNNING);
 	assert_int_equal(td_job_phase(0), TD_PHASE_UNKNOWN);
-	assert_int_equal(td_job_phase(TD_JOB(PENDING) | TD_JOB(COMPLETING)), TD_PHASE_ENDING); // requeued: the grant is over
-	assert_string_equal(td_job_states_text(TD_JOB(CANCELLED) | TD_JOB(COMPLETING), buf, sizeof(buf)), "CANCELLED+COMPLETING");
+	assert_int_equal(td_job_phase(TD_JOB(PENDING) | TD_JOB(COMPLETING)),
+			 TD_PHASE_ENDING); // requeued: the grant is over
+	assert_string_equal(td_job_states_text(TD_JOB(CANCELLED) | TD_JOB(COMPLETING), buf, sizeof(buf)),
+			    "CANCELLED+COMPLETING");
 	assert_string_equal(td_job_end_words(TD_JOB(TIMEOUT) | TD_JOB(COMPLETING)), "its time limit was reached");
 	char tiny[8];
 	td_job_states_text(~UINT64_C(0), tiny, sizeof(tiny)); // bounded
@@ -120,11 +122,13 @@ static void test_nodes(void **state)
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_true(td_node_bad(bad[i] | TD_NODE(IDLE)) && !td_node_usable(bad[i] | TD_NODE(IDLE)));
 	assert_false(td_node_bad(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(MAINTENANCE) | TD_NODE(COMPLETING)));
-	assert_true(td_node_busy(TD_NODE(COMPLETING)) && td_node_busy(TD_NODE(MIXED)) && !td_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
+	assert_true(td_node_busy(TD_NODE(COMPLETING)) && td_node_busy(TD_NODE(MIXED)) &&
+		    !td_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
 	for (size_t i = 0; i < TD_LEN(nodes); i++) {
 		uint64_t s = td_node_state_parse(nodes[i].name);
 		assert_int_not_equal(s, TD_NODE(OTHER));
-		if (strcmp(td_node_words(s), nodes[i].words) != 0 || strcmp(td_node_words(s | TD_NODE(IDLE)), nodes[i].idle_words) != 0 ||
+		if (strcmp(td_node_words(s), nodes[i].words) != 0 ||
+		    strcmp(td_node_words(s | TD_NODE(IDLE)), nodes[i].idle_words) != 0 ||
 		    td_node_usable(s | TD_NODE(IDLE)) != nodes[i].usable)
 			fail_msg("%s: %s, %s, %d", nodes[i].name, td_node_words(s), td_node_words(s | TD_NODE(IDLE)),
 				 td_node_usable(s | TD_NODE(IDLE)));
