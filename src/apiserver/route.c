@@ -80,7 +80,7 @@ static bool elsewhere(const char *group, const char *plural)
 		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
 		     "replicationcontrollers "
 		     "resourcequotas "},
-		{"apps", " daemonsets "},
+		{"apps", " daemonsets controllerrevisions "},
 		{"batch", " cronjobs "},
 		{"autoscaling", ""},
 		{"events.k8s.io", ""},
@@ -110,6 +110,8 @@ static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
 				 q->plural, *q->group && *q->plural ? "." : "", q->group,
 				 !strcmp(q->group, "events.k8s.io")
 					 ? "; events are written and read as events of group \"\", version v1"
+				 : !strcmp(q->plural, "controllerrevisions")
+					 ? "; old templates of a StatefulSet are not kept: apply the one you want back"
 					 : "");
 }
 

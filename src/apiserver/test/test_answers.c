@@ -77,6 +77,8 @@ static void what_is_not_served_says_so(void **state)
 	refused(h, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", "{}", 404,
 		"events of group \"\", version v1");
 	refused(h, "GET", "/apis/events.k8s.io/v1", NULL, 404, "the embedded API has no events.k8s.io");
+	refused(h, "GET", "/apis/apps/v1/namespaces/default/controllerrevisions", NULL, 404,
+		"old templates of a StatefulSet are not kept");
 	refused(h, "GET", NS "/pods/p/proxy/metrics", NULL, 404, "kubectl port-forward");
 	refused(h, "GET", NS "/pods/p/proxy", NULL, 404, "kubectl port-forward");
 	refused(h, "GET", "/api/v1/nodes/n0/proxy/stats/summary", NULL, 404, "no kubelet to talk to");
