@@ -30,7 +30,7 @@ struct td_error {
 	int code;           // enum td_code
 	int http;           // the HTTP status when one was involved, else 0
 	int retry_after_ms; // 0: not known
-	int detail;         // what the code leaves open, by the room that failed (see above); 0: nothing
+	int detail;         // what the code leaves open, by room (see above); 0: nothing
 	char msg[512];      // one line, no trailing newline
 };
 

@@ -17,8 +17,10 @@
 #define TD_COND_FENCE "tandem.dev/GrantEnded"
 
 // ---- nodes ----
-#define TD_ANN_DRAIN "tandem.dev/drain"               // value: the reason why somebody asks for a drain
-#define TD_ANN_GATE_HELD "tandem.dev/gate-held"       // by the agent: a device is not let go in time
+// A drain is asked for; value: the reason.
+#define TD_ANN_DRAIN "tandem.dev/drain"
+// By the agent: a device is not let go in time.
+#define TD_ANN_GATE_HELD "tandem.dev/gate-held"
 #define TD_ANN_SHARE "tandem.dev/slurm-share"         // by the operator: what Slurm gives out there
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too

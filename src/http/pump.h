@@ -11,7 +11,8 @@
 #define TD_PUSH_UNSENT_MAX (8u << 20)
 
 struct td_pump;
-int td_pump_new(int64_t write_ms, int max, struct td_pump **ret, struct td_error *err); // starts the thread
+// Starts the thread.
+int td_pump_new(int64_t write_ms, int max, struct td_pump **ret, struct td_error *err);
 // Ends every push (closed() runs) and joins the thread. No watch may be left.
 struct td_pump *td_pump_free(struct td_pump *p);
 

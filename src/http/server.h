@@ -51,31 +51,40 @@ struct td_http_server_opts {
 };
 // Starts to listen; td_http_server_run() serves.
 int td_http_server_new(const struct td_http_server_opts *o, struct td_http_server **ret, struct td_error *err);
-int td_http_server_port(const struct td_http_server *s); // of the first TCP listener (port 0 resolved)
+// The port of the first TCP listener, with port 0 resolved.
+int td_http_server_port(const struct td_http_server *s);
 // Serves until `cancel` fires. Then it accepts no new connections, fires td_http_cancel() of all
-// handlers, cuts the streams, and joins all threads within 2 s.
+// handlers, cuts the streams, and joins all threads, within 2 s unless a handler ignores its
+// cancel.
 int td_http_server_run(struct td_http_server *s, struct td_cancel *cancel, struct td_error *err);
 struct td_http_server *td_http_server_free(struct td_http_server *s);
 
 // ---- the request ----
 const char *td_http_method(const struct td_http_x *x);
-const char *td_http_path(const struct td_http_x *x);   // percent-decoded, no query; has no NUL, "." or ".." inside
-const char *td_http_target(const struct td_http_x *x); // the raw path?query as it came
+// The path: percent-decoded, without the query, and without NUL, "." and ".." segments inside.
+const char *td_http_path(const struct td_http_x *x);
+// The raw path?query as it came.
+const char *td_http_target(const struct td_http_x *x);
 const char *td_http_header(const struct td_http_x *x, const char *name); // NULL when absent
 // The i-th header as it came; false: there is none. Headers that came more than once are merged
 // into one, except Impersonate-*.
 bool td_http_header_at(const struct td_http_x *x, size_t i, const char **ret_name, const char **ret_value);
-const char *td_http_query(const struct td_http_x *x, const char *name); // decoded; the first one; NULL when absent
-void td_http_query_all(const struct td_http_x *x, const char *name, struct td_strv *ret); // all of them, in order
-const char *td_http_body(const struct td_http_x *x, size_t *ret_len);                     // NUL-terminated
+// The first value of a query parameter, decoded; NULL when absent.
+const char *td_http_query(const struct td_http_x *x, const char *name);
+// Appends all values of a query parameter, decoded, in their order.
+void td_http_query_all(const struct td_http_x *x, const char *name, struct td_strv *ret);
+// The whole body, NUL-terminated.
+const char *td_http_body(const struct td_http_x *x, size_t *ret_len);
 // From the verified client certificate: the common name (NULL: none) and the organizations.
 const char *td_http_peer_cn(const struct td_http_x *x);
 const struct td_strv *td_http_peer_orgs(const struct td_http_x *x);
-int td_http_peer_uid(const struct td_http_x *x);       // SO_PEERCRED on unix sockets; -1 on TCP
-struct td_cancel *td_http_cancel(struct td_http_x *x); // fires when the peer is gone or the server stops
+int td_http_peer_uid(const struct td_http_x *x); // SO_PEERCRED on unix sockets; -1 on TCP
+// A cancel that fires when the peer is gone or the server stops.
+struct td_cancel *td_http_cancel(struct td_http_x *x);
 
 // ---- one whole reply ----
-void td_http_add_header(struct td_http_x *x, const char *name, const char *value); // call it before the reply
+// Adds a header to the reply. Call it before the reply is sent.
+void td_http_add_header(struct td_http_x *x, const char *name, const char *value);
 void td_http_send(struct td_http_x *x, int status, const char *content_type, const void *body, size_t len);
 
 // ---- a streamed reply (chunked) from the handler's thread ----
@@ -91,8 +100,8 @@ struct td_http_push {
 	// the stream. It must not block. More than 8 MiB that the peer has not taken cut the
 	// connection: append at most 1 MiB, wake yourself, and go on in the next call.
 	int (*fill)(void *ctx, struct td_buf *out);
-	// The last call, from the pump: the peer is gone or stalled, the stream ended, or the server
-	// stops. Frees ctx.
+	// The last call, from the pump: the peer is gone or stalled, the stream ended, or the
+	// server stops. Frees ctx.
 	void (*closed)(void *ctx);
 	void *ctx;
 	int64_t timeout_ms; // ends the stream after this time; 0: never
@@ -103,7 +112,8 @@ struct td_http_push_handle;
 // may be woken before the handler has returned.
 struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const char *content_type,
 					 const struct td_http_push *p);
-void td_http_push_wake(struct td_http_push_handle *h); // any thread; cheap; several wakes become one
+// Any thread may call it. It is cheap; several wakes become one.
+void td_http_push_wake(struct td_http_push_handle *h);
 
 // ---- WebSocket (RFC 6455) ----
 struct td_ws;
