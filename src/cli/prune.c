@@ -59,7 +59,7 @@ static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(k, g, NULL, OURS, NULL, c, &l, err);
 	if (r)
-		return r == TD_NOT_FOUND ? 0 : td_wrap(err, "%s", g->resource); // no such kind there
+		return r == TD_NOT_FOUND ? 0 : td_wrap(err, "%s", g->resource); // no such kind
 
 	for (size_t i = 0; i < l.n; i++) {
 		const struct td_object *o = l.v[i];
