@@ -142,6 +142,7 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 const char *td_time_age(int64_t ms, char *buf, size_t n)
 {
 	int64_t s = ms < 0 ? 0 : ms / 1000;
+
 	if (s < 120)
 		snprintf(buf, n, "%llds", (long long)s);
 	else if (s < 600 && s % 60)
@@ -156,5 +157,6 @@ const char *td_time_age(int64_t ms, char *buf, size_t n)
 		snprintf(buf, n, "%lldd%lldh", (long long)(s / 86400), (long long)(s / 3600 % 24));
 	else
 		snprintf(buf, n, "%lldd", (long long)(s / 86400));
+
 	return buf;
 }

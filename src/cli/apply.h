@@ -57,5 +57,6 @@ char *td_cli_path(const struct td_gvr *g, const char *ns, const char *name);
 // does not get ready, and why.
 int td_cli_rollout(struct td_kube *k, const struct td_manifests *m, int64_t end_ms, struct td_progress *p,
 		   struct td_cancel *c, struct td_error *err);
+// The same for one workload.
 int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, int64_t end_ms,
 		       struct td_progress *p, struct td_cancel *c, struct td_error *err);

@@ -24,6 +24,7 @@ struct install_opts {
 static bool read_install(int argc, char **argv, struct install_opts *o, int *ret_exit)
 {
 	*o = (struct install_opts){.wait_ms = WAIT_MS};
+
 	const struct td_option options[] = {
 		{.name = "kubeconfig",
 		 .value = "FILE",
@@ -61,6 +62,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 		 .help = "json: the result for machines; yaml, with --dry-run: the objects themselves\n(needs no "
 			 "cluster)"},
 	};
+
 	const struct td_command line = {
 		.name = "install",
 		.about = "Installs Tandem on the cluster of --kubeconfig, or brings what is there to this version:\n"
@@ -69,6 +71,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 			 "again whenever you like: what is as it should be is not touched.",
 		.options = options,
 		.n = TD_LEN(options)};
+
 	if (!td_command_line(&line, argc, argv, NULL, ret_exit))
 		return false;
 	if (!td_streq(o->output, "yaml") || o->dry_run)
@@ -80,6 +83,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *ret_exit)
 {
 	*o = (struct install_opts){0};
+
 	const struct td_option options[] = {
 		{.name = "kubeconfig",
 		 .value = "FILE",
@@ -102,12 +106,14 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 		 TD_OPT_TEXT(&o->output),
 		 .choices = "json"},
 	};
+
 	const struct td_command line = {
 		.name = "uninstall",
 		.about = "Removes what `tandem install` made. SlurmClusters, NodeSets, their pods and the CRDs stay,\n"
 			 "and with them Slurm and its jobs: install again and all goes on.",
 		.options = options,
 		.n = TD_LEN(options)};
+
 	return td_command_line(&line, argc, argv, NULL, ret_exit);
 }
 

@@ -133,8 +133,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 
 		if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
-		else if (reason && *reason && slurm && td_starts(slurm, "drain") &&
-			 !td_starts(reason, "tandem:")) { // nobody else lifts it
+		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) {
+			// The drain is not Tandem's: Tandem does not lift it.
 			td_auto_free char *flags =
 				to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
 			wrong(g,

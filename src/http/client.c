@@ -118,17 +118,20 @@ struct td_http_client *td_http_client_free(struct td_http_client *c)
 {
 	if (!c)
 		return NULL;
+
 	while (c->idle) {
 		struct slot *s = c->idle;
 		c->idle = s->next;
 		slot_free(s);
 	}
+
 	char *strs[] = {c->base_url, c->unix_socket, c->ca_file, c->cert_file, c->key_file, c->token_file, c->bearer};
 	for (size_t i = 0; i < TD_LEN(strs); i++)
 		free(strs[i]);
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
 	free(c->token);
+
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return NULL;

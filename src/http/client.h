@@ -6,8 +6,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-// Where and how the client connects. All strings are copied. Credentials are read from files; NULL
-// means that there is none.
+// Where and how the client connects. All strings are copied.
 struct td_http_client_opts {
 	// "https://127.0.0.1:6443", "http://10.77.0.5:6820"; with a unix socket any "http://name".
 	const char *base_url;
@@ -21,6 +20,7 @@ struct td_http_client_opts {
 	int64_t timeout_ms;
 };
 struct td_http_client;
+// Errors: TD_INVALID (the options do not fit), TD_NOT_FOUND or TD_DENIED (a file cannot be read).
 int td_http_client_new(const struct td_http_client_opts *o, struct td_http_client **ret, struct td_error *err);
 // NULL is fine. No request may run any more.
 struct td_http_client *td_http_client_free(struct td_http_client *c);

@@ -88,8 +88,10 @@ ssize_t td_conn_try_read(struct td_conn *c, void *p, size_t n)
 ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n)
 {
 	ssize_t k;
+
 	if (c->broken)
 		return -EPIPE;
+
 	if (!c->tls) {
 		do
 			k = send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -105,6 +107,7 @@ ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n)
 		if (k < 0)
 			k = k == GNUTLS_E_AGAIN ? -EAGAIN : -EPIPE;
 	}
+
 	if (k < 0 && k != -EAGAIN)
 		c->broken = true;
 	return k;

@@ -166,8 +166,8 @@ static int request_line(struct td_head *h, char *l, const char **why)
 
 	h->minor = sp2[8] - '0';
 	*sp2 = 0;
-	if (strncasecmp(t, "http://", 7) == 0 ||
-	    strncasecmp(t, "https://", 8) == 0) { // absolute form (RFC 9112 §3.2.2)
+	// The absolute form (RFC 9112 §3.2.2).
+	if (strncasecmp(t, "http://", 7) == 0 || strncasecmp(t, "https://", 8) == 0) {
 		t = strchr(strstr(t, "//") + 2, '/');
 		if (!t)
 			return fail(why, 400, "bad target");

@@ -28,5 +28,7 @@ char *td_jwt_sign(const void *key, size_t key_len, const char *claims_json);
 int td_jwt_verify(const void *key, size_t key_len, const char *token, char **ret_claims, struct td_error *err);
 
 void td_sha256_hex(const void *p, size_t n, char ret[65]);
+// Appends the base64 text (RFC 4648, padded) of p[0..n).
 void td_base64(struct td_buf *b, const void *p, size_t n);
-int td_base64_decode(const char *s, struct td_buf *ret, struct td_error *err); // TD_INVALID
+// Appends the decoded bytes. Strict: TD_INVALID for anything that td_base64() does not write.
+int td_base64_decode(const char *s, struct td_buf *ret, struct td_error *err);

@@ -137,6 +137,7 @@ static bool write_up(int fd, struct half *up)
 		}
 		moved = k > 0 || errno != EAGAIN;
 	}
+
 	if (up->eof && empty(up) && !up->shut) {
 		shutdown(fd, SHUT_WR);
 		up->shut = true;

@@ -85,9 +85,12 @@ struct td_cancel *td_http_cancel(struct td_http_x *x);
 // ---- one whole reply ----
 // Adds a header to the reply. Call it before the reply is sent.
 void td_http_add_header(struct td_http_x *x, const char *name, const char *value);
+// Sends the whole reply, once per exchange: the first reply stands. A NULL content type is left
+// out.
 void td_http_send(struct td_http_x *x, int status, const char *content_type, const void *body, size_t len);
 
 // ---- a streamed reply (chunked) from the handler's thread ----
+// Sends the head. Fails when a reply was already sent or the peer is gone.
 int td_http_stream_begin(struct td_http_x *x, int status, const char *content_type, struct td_error *err);
 // Blocks. Fails when the peer is gone.
 int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td_error *err);

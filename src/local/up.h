@@ -10,7 +10,8 @@ struct td_up_opts {
 	// A quantity. NULL: as before; in a new home 32Gi.
 	const char *memory;
 	bool no_slurm;
-	int64_t wait_ms; // for each step
+	// The time until all is ready, without that for the images.
+	int64_t wait_ms;
 };
 
 // Starts or repairs everything, or finds that all of it runs already. Prints its progress and

@@ -151,6 +151,7 @@ static void errors_name_the_option_and_the_fix(void **state)
 		{"-n a -o json|yaml", "give one of json|yaml"},
 		{"-n a --log-level loud", "--log-level is \"loud\": give debug, info, warn or error"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct seen s = {0};
 		struct td_error err = TD_ERROR_INIT;

@@ -41,7 +41,7 @@ static void handler(struct td_http_x *x, void *ctx)
 		for (int i = 0; i < 100; i++)
 			if (td_http_stream_write(x, "0123456789", 10, &err) < 0)
 				return;
-	} else if (td_streq(p, "/hang")) { // until the peer is gone
+	} else if (td_streq(p, "/hang")) { // waits until the peer is gone
 		td_cancel_fire(entered);
 		if (td_cancel_wait(td_http_cancel(x), 10000) == TD_CANCELLED && left)
 			td_cancel_fire(left);

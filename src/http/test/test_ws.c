@@ -303,6 +303,7 @@ static void violations(int port, bool tls)
 		{"\x82\xff\0\0\0\0\0\x40\0\1\0\0\0\0", 14, "88:\x03\xf1"}, // 4 MiB + 1: 1009
 		{"\x88\x82\0\0\0\0\x03\xed", 8, "88:\x03\xea"},            // 1005 on the wire
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		struct raw r;
 		ws_open(&r, port, tls);
@@ -323,6 +324,7 @@ static void refusals(int port, bool tls)
 		{400, "GET /ws HTTP/1.1\r\nHost: x\r\n\r\n"},
 		{400, "POST /ws HTTP/1.1\r\n" UPGRADE "Sec-WebSocket-Protocol: v5.test\r\n\r\n"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		struct raw r;
 		raw_open(&r, port, tls);
