@@ -33,7 +33,7 @@ static struct td_json *wrap(yyjson_doc *doc)
 {
 	struct td_json *j = td_calloc(1, sizeof(*j));
 	if (!doc)
-		abort(); // only memory makes a copy fail
+		abort(); // a copy fails only without memory
 	j->doc = doc;
 	j->refs = 1;
 	return j;
@@ -41,6 +41,7 @@ static struct td_json *wrap(yyjson_doc *doc)
 
 int td_json_parse(const char *s, size_t len, struct td_json **ret, struct td_error *err)
 {
+
 	if (len > TD_JSON_MAX)
 		return td_fail(err, TD_INVALID, "JSON document of %zu bytes: the limit is %u", len, TD_JSON_MAX);
 	yyjson_read_err e;
@@ -51,6 +52,7 @@ int td_json_parse(const char *s, size_t len, struct td_json **ret, struct td_err
 		yyjson_doc_free(doc);
 		return td_fail(err, TD_INVALID, "JSON: nested deeper than %d", TD_JSON_DEPTH);
 	}
+
 	*ret = wrap(doc);
 	return 0;
 }
@@ -89,7 +91,8 @@ yyjson_val *td_json_root(const struct td_json *j)
 
 // ---- reading ----
 
-// One component of a path: its key, or an index for "[n]"; advances *p behind the dot.
+// Splits off one component of a path: a key, or for "[n]" an index (then it returns true). Moves *p
+// behind the dot; NULL at the end.
 static bool step(const char **p, const char **key, size_t *len, size_t *index)
 {
 	const char *s = *p, *e = strchrnul(s, '.');
@@ -130,6 +133,7 @@ const char *td_jstr_or(const yyjson_val *v, const char *path, const char *def)
 
 long long td_jint(const yyjson_val *v, const char *path, long long def)
 {
+
 	yyjson_val *x = td_jget(v, path);
 	if (yyjson_is_int(x))
 		return yyjson_get_sint(x);
@@ -179,6 +183,7 @@ void td_jstrs(const yyjson_val *array, struct td_strv *ret)
 bool td_jequal(const yyjson_val *a, const yyjson_val *b)
 {
 	yyjson_val *x = (yyjson_val *)(uintptr_t)a, *y = (yyjson_val *)(uintptr_t)b;
+
 	if (!x || yyjson_is_null(x))
 		return !y || yyjson_is_null(y);
 	if (!y)
@@ -250,7 +255,8 @@ const char *td_jm_getstr(const yyjson_mut_val *v, const char *path)
 	return yyjson_mut_get_str(td_jm_get(v, path));
 }
 
-// Walks to the parent of the last component, creating objects; returns it and the last key.
+// Walks to the parent of the last component and creates missing objects. Returns the parent and the
+// last key, which the caller frees.
 static yyjson_mut_val *parent(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, char **ret_key)
 {
 	for (;;) {
@@ -294,6 +300,7 @@ void td_jm_set(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mu
 
 static yyjson_mut_val *get_or_make(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, bool arr)
 {
+
 	yyjson_mut_val *v = td_jm_get(o, path);
 	if (arr ? yyjson_mut_is_arr(v) : yyjson_mut_is_obj(v))
 		return v;
