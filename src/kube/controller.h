@@ -84,7 +84,7 @@ struct td_recorder;
 // wait.
 struct td_recorder *td_recorder_new(struct td_kube *k, const char *component);
 struct td_recorder *td_recorder_free(struct td_recorder *r);
-// type is "Normal" or "Warning". Events with equal object, type, reason and message within 10
-// minutes raise the count of one Event.
+// type is "Normal" or "Warning". Events with equal object, type, reason and message within
+// 10 minutes raise the count of one Event.
 void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type,
 	       const char *reason, const char *fmt, ...) __attribute__((format(printf, 6, 7)));

@@ -15,8 +15,8 @@
 
 // ---- loops: what must not get stuck ----
 struct td_loop;
-// limit_ms is how long one turn may take. 0 means 5 minutes: every call inside has a deadline of 30
-// s or less.
+// limit_ms is how long one turn may take. 0 means 5 minutes: every call inside has a deadline of
+// 30 s or less.
 struct td_loop *td_loop_new(const char *name, int64_t limit_ms);
 struct td_loop *td_loop_free(struct td_loop *l); // NULL ok
 TD_DEFINE_AUTO(struct td_loop *, td_loop_free)

@@ -22,8 +22,8 @@ struct td_metrics *td_metrics_process(void);
 #define TD_LABELS(...) ((const char *const[]){__VA_ARGS__, NULL})
 struct td_metric *td_counter(struct td_metrics *m, const char *name, const char *help, const char *const *labels);
 struct td_metric *td_gauge(struct td_metrics *m, const char *name, const char *help, const char *const *labels);
-// bounds are the upper bounds of the buckets, rising and without +Inf. NULL means 15 buckets from 1
-// ms to 60 s, in seconds.
+// bounds are the upper bounds of the buckets, rising and without +Inf. NULL means 15 buckets from
+// 1 ms to 60 s, in seconds.
 struct td_metric *td_histogram(struct td_metrics *m, const char *name, const char *help, const char *const *labels,
 			       const double *bounds, size_t n);
 
