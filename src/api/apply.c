@@ -10,9 +10,8 @@
 enum { UPDATE_MANAGERS_MAX = 10 };
 
 struct entry {
-	// before is the set as it was read; fresh: the entry was not read but added.
 	const char *manager, *operation, *version, *time, *sub;
-	struct td_fields *set, *before;
+	struct td_fields *set, *before; // before: the set as it was read
 	bool fresh;
 };
 struct managers {
@@ -166,6 +165,7 @@ static void unwrap(struct td_fields *f)
 			}
 }
 
+// Removes the fields that the server itself maintains, because they belong to no manager.
 static void strip(struct td_fields *f, const struct td_apply *o)
 {
 	static const char *const meta[] = {"f:name",
@@ -213,7 +213,6 @@ static void on_conflict(const char *path, void *arg)
 	c->causes->v[c->causes->n - 1].with = td_strdup(c->who);
 }
 
-// Compares by manager, for qsort.
 static int cmp_manager(const void *x, const void *y)
 {
 	return strcmp((*(const struct entry *const *)x)->manager, (*(const struct entry *const *)y)->manager);
@@ -292,7 +291,6 @@ static void managers_done(struct managers *m)
 // managedFields.
 static struct td_json *normal(const struct td_schema *s, const yyjson_val *v)
 {
-
 	yyjson_mut_doc *d = td_jm_copy(v);
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_schema_prune(s, root, NULL);
@@ -305,7 +303,6 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 		    const struct td_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
 		    struct td_error *err)
 {
-
 	if (!yyjson_is_obj(td_unconst(applied_raw)))
 		return td_fail(err, TD_INVALID, "apply: an object is needed");
 	if (!o->manager || !*o->manager)
@@ -405,7 +402,6 @@ static void drop_zero(struct td_fields *f, yyjson_val *v, bool root)
 void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now,
 		     const struct td_apply *o)
 {
-
 	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
 	const char *manager = o->manager && *o->manager ? o->manager : "unknown";

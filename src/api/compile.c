@@ -90,7 +90,6 @@ static bool number(yyjson_val *v, const char *key, double *ret)
 static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const char *key, size_t *ret_n, int depth,
 				       bool *ok)
 {
-
 	yyjson_val *a = td_jkey(v, key), *x;
 	if (!yyjson_arr_size(a))
 		return NULL;
@@ -170,7 +169,6 @@ static bool int_or_string_types(yyjson_val *v)
 
 static bool compile_words(struct compiler *c, struct td_logic *l, yyjson_val *v, int depth)
 {
-
 	bool ok = true;
 	l->all_of = logical_list(c, v, "allOf", &l->n_all, depth, &ok);
 	l->any_of = ok ? logical_list(c, v, "anyOf", &l->n_any, depth, &ok) : NULL;
@@ -433,7 +431,6 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 
 static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth)
 {
-
 	if (depth > SCHEMA_DEPTH)
 		return fail(c, "nested too deep");
 	if (!yyjson_is_obj(v))

@@ -15,7 +15,6 @@ bool td_condition_true(const yyjson_val *obj, const char *type)
 void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w,
 		      int64_t now_ms)
 {
-
 	char now[TD_TIME_LEN];
 	td_time_format(now_ms, now);
 	yyjson_val *old = td_jfind(was, "type", w->type);

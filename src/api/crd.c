@@ -38,7 +38,6 @@ static void check_defaults(const struct td_schema *s, struct td_buf *path, struc
 {
 	size_t len = path->len;
 	if (s->def) {
-
 		yyjson_mut_doc *d = td_jm_copy(s->def);
 		td_auto_strv struct td_strv unknown = {0};
 		td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);

@@ -40,7 +40,6 @@ static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct t
 
 size_t td_crd_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-
 	size_t before = ret->n, n = 0;
 	struct td_kind **v = NULL;
 	if (!td_kind_from_crd(obj, &v, &n, ret, NULL)) {

@@ -37,7 +37,6 @@ static void check_new(const yyjson_val *obj, struct td_causes *ret)
 
 size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-
 	size_t before = ret->n;
 	const char *a = td_jstr_or(obj, "involvedObject.namespace", ""),
 		   *ns = td_jstr_or(obj, "metadata.namespace", "");

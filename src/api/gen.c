@@ -35,7 +35,6 @@ static void put(const char *path, const char *text)
 
 static const char *type_of(const yyjson_val *s, char buf[64])
 {
-
 	const char *t = td_jstr(s, "type");
 	if (td_jbool(s, "x-kubernetes-int-or-string", false))
 		return td_streq(td_jstr(s, "format"), "quantity") ? "quantity" : "integer or string";
@@ -175,7 +174,6 @@ static void crd(const struct td_kind *k, const char *dir)
 
 int main(int argc, char **argv)
 {
-
 	check_only = argc == 3 && !strcmp(argv[1], "--check");
 	if (argc != 2 && !check_only) {
 		fprintf(stderr, "usage: tandem-gen [--check] ROOT\n");

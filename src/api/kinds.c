@@ -146,7 +146,6 @@ const struct td_kind *const *td_kinds_builtin(size_t *ret_n)
 
 const struct td_kind *td_kind_builtin(const char *group, const char *kind)
 {
-
 	const struct td_embedded_kind *e = td_embedded_kinds;
 	for (size_t i = 0; e[i].kind && i < KINDS_MAX; i++)
 		if (!strcmp(e[i].group, group ? group : "") && !strcmp(e[i].kind, kind))

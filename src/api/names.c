@@ -59,7 +59,6 @@ static bool name_part(const char *s, size_t n)
 
 bool td_is_qualified_name(const char *s)
 {
-
 	const char *slash = s ? strchr(s, '/') : NULL;
 	if (!s)
 		return false;
@@ -149,7 +148,6 @@ static void say(struct td_strv *ret, const char *front, const char *fmt, ...)
 
 static void shape(enum td_name_rule rule, const char *front, const char *s, struct td_strv *ret)
 {
-
 	size_t n = strlen(s);
 	bool ok = rule == TD_N_SUBDOMAIN     ? dns_subdomain(s)
 		  : rule == TD_N_LABEL       ? dns_label(s, n, false)
@@ -172,7 +170,6 @@ static void shape(enum td_name_rule rule, const char *front, const char *s, stru
 
 static void qualified(const char *s, struct td_strv *ret)
 {
-
 	const char *slash = strchr(s, '/');
 	if (slash && strchr(slash + 1, '/')) {
 		say(ret, "a qualified name ",

@@ -32,7 +32,6 @@ bool td_is_ip(const char *s, bool *ret_v6)
 
 static bool is_cidr(const char *s, bool *ret_v6)
 {
-
 	const char *slash = strchr(s, '/');
 	td_auto_free char *ip = slash ? td_strndup(s, (size_t)(slash - s)) : NULL;
 	bool six = false;
@@ -117,7 +116,6 @@ static void check_addresses(const yyjson_val *addresses, struct td_causes *ret)
 // Checks the fields that are set once and then stay.
 static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_causes *ret)
 {
-
 	const char *was = td_jstr_or(old, "providerID", ""), *cidr = td_jstr_or(old, "podCIDR", "");
 	if (*was && !td_streq(was, td_jstr_or(spec, "providerID", "")))
 		td_cause_add(ret, "FieldValueForbidden", "spec.providerID",
@@ -145,7 +143,6 @@ void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 
 size_t td_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
-
 	size_t before = ret->n;
 	check_taints(td_jget(obj, "spec.taints"), ret);
 	check_cidrs(td_jkey(obj, "spec"), ret);

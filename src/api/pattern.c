@@ -170,7 +170,6 @@ static const pcre2_code *compiled(struct td_pattern *p)
 
 bool td_pattern_matches(struct td_pattern *p, const char *s, size_t n)
 {
-
 	const pcre2_code *re = compiled(p);
 	if (n > TEXT_MAX)
 		return false;

@@ -234,7 +234,6 @@ static void check_mounts(const yyjson_val *c, const yyjson_val *volumes, const c
 static void check_container(const yyjson_val *c, const yyjson_val *spec, const char *path, bool init,
 			    struct td_causes *ret)
 {
-
 	static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
 	bool sidecar = init && td_streq(td_jstr(c, "restartPolicy"), "Always");
 	const char *image = td_jstr_or(c, "image", "");
@@ -275,7 +274,6 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 // Checks the name of a file that a volume creates in its own directory.
 static void check_file_path(const char *s, const char *f, struct td_causes *ret)
 {
-
 	const char *bad = *s == '/' ? "must be a relative path" : NULL;
 	for (const char *p = s; *p && !bad; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
 		if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
@@ -463,7 +461,6 @@ static bool tag_is_latest(const char *image)
 
 static void container_defaults(yyjson_mut_doc *d, yyjson_mut_val *c)
 {
-
 	if (!td_jm_getstr(c, "imagePullPolicy"))
 		td_jm_str(d, c, "imagePullPolicy",
 			  tag_is_latest(td_jm_getstr(c, "image") ? td_jm_getstr(c, "image") : "") ? "Always"
@@ -528,7 +525,6 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 
 void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
-
 	td_podspec_defaults(d, td_jm_get(obj, "spec"));
 	request_limits(d, td_jm_get(obj, "spec"));
 	// In pods, not in templates.

@@ -194,7 +194,6 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 static void walk(const struct rule *r, const char *path, const yyjson_val *v, const char *by, struct td_buf *at,
 		 struct td_causes *ret)
 {
-
 	if (!v)
 		return;
 	if (!*path) {
@@ -281,7 +280,6 @@ static void podspec(const yyjson_val *spec, const char *path, struct td_causes *
 // promise something that nobody enforces.
 static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 {
-
 	size_t i, max, len = at->len;
 	yyjson_val *k, *x;
 	if (yyjson_arr_size(td_jkey(v, "x-kubernetes-validations")))
@@ -304,7 +302,6 @@ static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 
 static void object(const struct td_kind *k, const yyjson_val *obj, struct td_causes *ret)
 {
-
 	const yyjson_val *spec = td_jkey(obj, "spec");
 	td_auto_buf struct td_buf at = {0};
 	if (!*k->group && !strcmp(k->kind, "Pod"))

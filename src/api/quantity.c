@@ -30,6 +30,7 @@ static bool suffix(const char *s, int *ret_ten, int *ret_two, enum td_quantity_f
 			*ret_ten = 3 * (int)(u - units + 1);
 		return u != NULL;
 	}
+
 	if (s[1] == 'i' && !s[2]) {
 		static const char bin[] = "KMGTPE";
 		const char *u = strchr(bin, s[0]);
@@ -38,6 +39,7 @@ static bool suffix(const char *s, int *ret_ten, int *ret_two, enum td_quantity_f
 		*ret_family = TD_Q_BINARY;
 		return u != NULL;
 	}
+
 	if (*s != 'e' && *s != 'E')
 		return false;
 	bool neg = *++s == '-';
@@ -45,12 +47,14 @@ static bool suffix(const char *s, int *ret_ten, int *ret_two, enum td_quantity_f
 		s++;
 	if (!*s || strlen(s) > 3)
 		return false;
+
 	int e = 0;
 	for (; *s; s++) {
 		if (*s < '0' || *s > '9')
 			return false;
 		e = e * 10 + (*s - '0');
 	}
+
 	*ret_ten = neg ? -e : e;
 	*ret_family = TD_Q_EXPONENT;
 	return true;

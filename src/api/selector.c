@@ -51,7 +51,6 @@ static int cmp_req(const void *a, const void *b)
 
 static int finish(struct td_selector *s, struct td_error *err)
 {
-
 	for (size_t i = 0; i < s->n; i++) {
 		struct req *q = &s->v[i];
 		if (!td_is_qualified_name(q->key))

@@ -16,7 +16,6 @@ static bool is_zero(const yyjson_val *v)
 
 static void check_template(const yyjson_val *obj, const char *const *policies, struct td_causes *ret)
 {
-
 	const yyjson_val *t = td_jget(obj, "spec.template");
 	td_labels_check(td_jget(t, "metadata.labels"), "spec.template.labels", ret);
 	td_podspec_check(td_jkey(t, "spec"), "spec.template.spec", true, ret);

@@ -46,7 +46,6 @@ static int run(const struct role *r, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-
 	// Many threads are mostly idle, and an arena for each would hold memory for nothing.
 	mallopt(M_ARENA_MAX, 2);
 	// Whole lists (megabytes, at start and after a gap) must go back to the kernel after use.

@@ -41,7 +41,6 @@ static struct td_json *wrap(yyjson_doc *doc)
 
 int td_json_parse(const char *s, size_t len, struct td_json **ret, struct td_error *err)
 {
-
 	if (len > TD_JSON_MAX)
 		return td_fail(err, TD_INVALID, "JSON document of %zu bytes: the limit is %u", len, TD_JSON_MAX);
 	yyjson_read_err e;
@@ -133,7 +132,6 @@ const char *td_jstr_or(const yyjson_val *v, const char *path, const char *def)
 
 long long td_jint(const yyjson_val *v, const char *path, long long def)
 {
-
 	yyjson_val *x = td_jget(v, path);
 	if (yyjson_is_int(x))
 		return yyjson_get_sint(x);
@@ -300,7 +298,6 @@ void td_jm_set(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mu
 
 static yyjson_mut_val *get_or_make(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, bool arr)
 {
-
 	yyjson_mut_val *v = td_jm_get(o, path);
 	if (arr ? yyjson_mut_is_arr(v) : yyjson_mut_is_obj(v))
 		return v;

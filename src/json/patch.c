@@ -130,7 +130,6 @@ static bool cut(yyjson_mut_doc *d, const char *ptr)
 // Tells whether v may be put at this depth, and adds its approximate size to *bytes.
 static bool measure(yyjson_mut_val *v, int depth, size_t *bytes)
 {
-
 	size_t i, max;
 	yyjson_mut_val *k, *x;
 	*bytes += 16 + (yyjson_mut_is_ctn(v) ? 0 : yyjson_mut_get_len(v));

@@ -282,6 +282,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 	size_t i, max;
 	yyjson_val *k, *x;
 	bool first = inline_first;
+
 	if (yyjson_is_arr(v)) {
 		yyjson_arr_foreach (v, i, max, x) {
 			td_buf_printf(b, "%*s-", first ? 0 : indent, "");
@@ -315,6 +316,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 	} else {
 		scalar_text(b, v, indent);
 	}
+
 	if (yyjson_is_ctn(v) && !yyjson_get_len(v))
 		td_buf_puts(b, yyjson_is_arr(v) ? "[]" : "{}");
 }

@@ -307,15 +307,18 @@ static int on_data(void *ctx, const char *p, size_t n)
 	while (n) {
 		if (td_cancelled(i->cancel))
 			return i->watch_code = TD_CANCELLED;
+
 		const char *nl = memchr(p, '\n', n);
 		size_t part = nl ? (size_t)(nl - p) : n;
 		if (i->line.len + part > LINE_MAX_BYTES)
 			return i->watch_code = td_fail(&i->watch_err, TD_INTERNAL,
 						       "a watch event is longer than %u bytes", LINE_MAX_BYTES);
+
 		if (!nl) {
 			td_buf_add(&i->line, p, part);
 			return 0;
 		}
+
 		int r = 0;
 		if (i->line.len) {
 			td_buf_add(&i->line, p, part);
@@ -324,6 +327,7 @@ static int on_data(void *ctx, const char *p, size_t n)
 		} else if (part) {
 			r = one_event(i, p, part);
 		}
+
 		if (r)
 			return i->watch_code = r;
 		p += part + 1;
@@ -334,7 +338,6 @@ static int on_data(void *ctx, const char *p, size_t n)
 
 static int watch(struct td_informer *i, struct td_error *err)
 {
-
 	td_auto_buf struct td_buf path = {0};
 	td_kube_path(&path, i->gvr, i->ns, NULL, NULL);
 	td_buf_puts(&path, "?watch=1&allowWatchBookmarks=true&resourceVersion=");

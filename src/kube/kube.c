@@ -300,7 +300,6 @@ int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const
 int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
 		      const char *cont, int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err)
 {
-
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, NULL, NULL);
 	td_buf_printf(&p, "?limit=%d", limit);

@@ -218,7 +218,6 @@ static void *renew(void *arg)
 	struct renewal *w = arg;
 	struct elector *e = w->e;
 	while (!td_cancel_wait(w->stop, e->retry)) {
-
 		int64_t start = td_mono_ms(&td_clock_system);
 		struct td_error err = TD_ERROR_INIT;
 		int r = try_lease(e, w->stop, &err);

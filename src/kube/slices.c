@@ -82,7 +82,6 @@ static int by_index(const void *a, const void *b)
 int td_dra_devices(const struct td_objects *slices, const char *driver, const char *node, const char *attribute,
 		   struct td_dra_devices *ret, struct td_error *err)
 {
-
 	td_auto_dra struct td_dra_devices d = {.v = td_calloc(TD_DRA_DEVICES, sizeof(*d.v))};
 	bool any = false;
 	for (size_t i = 0; i < slices->n; i++) {

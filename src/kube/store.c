@@ -92,6 +92,7 @@ static void index_one_locked(struct index *x, struct td_object *o, bool in)
 			}
 			if (b->n && b->v[b->n - 1] == o) // the same value was emitted twice
 				continue;
+
 			if (b->n == b->cap) {
 				b->cap = b->cap ? b->cap * 2 : 4;
 				b->v = td_realloc(b->v, b->cap * sizeof(*b->v));

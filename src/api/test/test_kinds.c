@@ -20,7 +20,6 @@ static struct td_json *defaulted(const struct td_kind *k, const yyjson_val *v)
 // Checks that every default below a node is valid in its place.
 static void walk(const struct td_schema *s, const char *kind)
 {
-
 	if (s->def) {
 		yyjson_mut_doc *d = td_jm_copy(s->def);
 		td_schema_default(s, d, yyjson_mut_doc_get_root(d));
@@ -99,7 +98,6 @@ static void test_pod_defaults(void **state)
 // outside.
 static void test_shared(void **state)
 {
-
 	const struct td_schema *pod = td_kind_builtin("", "Pod")->schema,
 			       *dep = td_kind_builtin("apps", "Deployment")->schema;
 	const struct td_schema *template = td_schema_declared(td_schema_declared(dep, "spec"), "template");

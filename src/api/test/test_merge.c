@@ -21,7 +21,6 @@ static void smp(const char *target, const char *patch, const char *want)
 
 static void test_strategic(void **state)
 {
-
 	// Merge keys: containers and env by name, ports by containerPort; volumes have $retainKeys.
 	smp("{spec: {containers: [{name: a, image: x}, {name: b, image: y}]}}",
 	    "{spec: {containers: [{name: b, image: z}]}}",
@@ -115,7 +114,6 @@ static void must(const struct td_schema *s, struct td_json **live, const char *m
 
 static void test_apply_order(void **state)
 {
-
 	// Seen on a real API server: items that another manager applied keep their place before
 	// mine.
 	td_auto(td_json_unref) struct td_json *live = Y("{apiVersion: v1, kind: Pod, metadata: {name: p}}");
@@ -133,7 +131,6 @@ static void test_apply_order(void **state)
 
 static void test_track_typed(void **state)
 {
-
 	// Structures that a built-in kind always has, and what the server writes into status,
 	// belong to nobody.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -253,7 +250,6 @@ static void test_apply_configmap(void **state)
 
 static void test_apply_lists(void **state)
 {
-
 	const struct td_schema *s = of("", "Pod");
 	td_auto(td_json_unref) struct td_json *live = NULL;
 	must(s, &live, "m1",

@@ -56,6 +56,7 @@ static void test_pod(void **state)
 	pod("containers: [{image: x}, {image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"\"");
 	pod("containers: [{image: x}, {image: x}]", "FieldValueRequired", "spec.containers[1].name", "");
 	pod(C1 ", initContainers: [{name: c, image: x}]", "FieldValueDuplicate", "spec.containers[0].name", "\"c\"");
+
 	pod(C("volumeMounts: [{name: v, mountPath: /v}]"), "FieldValueNotFound",
 	    "spec.containers[0].volumeMounts[0].name", "\"v\"");
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/../b}]") ", volumes: [{name: v}]",
@@ -63,6 +64,7 @@ static void test_pod(void **state)
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/..b}]") ", volumes: [{name: v}]", NULL, NULL, NULL);
 	pod(C1 ", volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}]", "FieldValueForbidden", "spec.volumes[0]",
 	    "more than 1");
+
 	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid",
 	    "spec.containers[0].resources.requests", "must be less than or equal to cpu limit of 1500m");
 	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired",
@@ -76,9 +78,11 @@ static void test_pod(void **state)
 	    "<domain>/<name>");
 	pod(C("resources: {limits: {memory: 5 Gi}}"), "FieldValueInvalid",
 	    "spec.containers[0].resources.limits[memory]", "suffixes");
+
 	pod(C("livenessProbe: {}"), "FieldValueRequired", "spec.containers[0].livenessProbe", "handler");
 	pod(C("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [x]}}"), "FieldValueForbidden",
 	    "spec.containers[0].livenessProbe", "more than 1");
+
 	pod(C1 ", restartPolicy: Sometimes", "FieldValueNotSupported", "spec.restartPolicy", "\"Always\"");
 	pod(C1 ", tolerations: [{operator: Equal}]", "FieldValueInvalid", "spec.tolerations[0].operator", "Exists");
 	pod(C("env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"), "FieldValueInvalid",
@@ -188,7 +192,6 @@ static void test_workloads(void **state)
 
 static void test_job(void **state)
 {
-
 	const struct td_kind *k = td_kind_builtin("batch", "Job");
 	td_auto(td_json_unref) struct td_json *j = stored(k, JOB("", ""));
 	const yyjson_val *v = td_json_root(j);

@@ -205,7 +205,6 @@ static void test_selector_object(void **state)
 
 static void test_field_selector(void **state)
 {
-
 	td_auto(td_field_selector_free) struct td_field_selector *s = NULL;
 	assert_int_equal(td_field_selector_parse("metadata.name=x,status.phase!=Running", &s, NULL), 0);
 	td_auto(td_json_unref) struct td_json *a = Y("{metadata: {name: x}, status: {phase: Pending}}"),
