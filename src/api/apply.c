@@ -12,6 +12,7 @@ enum { UPDATE_MANAGERS_MAX = 10 };
 struct entry {
 	const char *manager, *operation, *version, *time, *sub;
 	struct td_fields *set, *before; // before: the set as it was read
+	// The entry was added, not read.
 	bool fresh;
 };
 struct managers {
@@ -91,6 +92,7 @@ static void cap_updates(struct managers *m)
 	size_t n = 0;
 	for (size_t i = 0; i < m->n; i++)
 		n += !strcmp(m->v[i].operation, "Update") && !*m->v[i].sub && !td_fields_empty(m->v[i].set);
+
 	// The entries are sorted, so the oldest come first.
 	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) {
 		struct entry *e = &m->v[i];

@@ -24,7 +24,7 @@ bool td_fields_equal(const struct td_fields *a, const struct td_fields *b);
 void td_fields_add(struct td_arena *a, struct td_fields *to, const struct td_fields *from);
 // Removes all members of `what` from `from`.
 void td_fields_sub(struct td_fields *from, const struct td_fields *what);
-// Removes the whole branch.
+// Removes the whole branch `pe` of f.
 void td_fields_drop(struct td_fields *f, const char *pe);
 // Calls f with the readable path (.spec.containers[name="x"].image) of every node that is a member
 // of both sets.

@@ -1,6 +1,6 @@
 // The patterns of schemas, by PCRE2. Kubernetes accepts the language of RE2. What PCRE2 knows
 // beyond it is refused, so that a pattern accepted here is accepted by Kubernetes too and means the
-// same. Small differences stay: \\s and \\v match a little more than in RE2, and nested groups may
+// same. Small differences stay: \s and \v match a little more than in RE2, and nested groups may
 // repeat more than RE2's limit of 1000 in total.
 //
 // PCRE2's DFA matcher follows all ways through a pattern at once, as RE2 does, so no pattern makes

@@ -285,6 +285,7 @@ bool td_expr_matches(enum td_op op, const yyjson_val *values, const char *value)
 	yyjson_val *x;
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)values, i, max, x)
 		in = in || (value && yyjson_is_str(x) && !strcmp(yyjson_get_str(x), value));
+
 	switch (op) {
 	case TD_OP_IN:
 		return in;
@@ -357,7 +358,7 @@ struct td_field_selector *td_field_selector_free(struct td_field_selector *s)
 	return NULL;
 }
 
-// Reads a value up to the next unescaped ','. A '\\\\' escapes ',', '=' and itself.
+// Reads a value up to the next unescaped ','. A backslash escapes ',', '=' and itself.
 static char *field_value(const char **ps)
 {
 	td_auto_buf struct td_buf b = {0};

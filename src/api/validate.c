@@ -80,6 +80,7 @@ static bool type_ok(const struct td_schema *s, yyjson_val *v)
 {
 	if (s->int_or_string)
 		return yyjson_is_str(v) || (s->quantity ? yyjson_is_num(v) : integral(v));
+
 	switch (s->type) {
 	case TD_S_ANY:
 		return true;

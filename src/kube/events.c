@@ -187,6 +187,7 @@ static void *run(void *arg)
 			note_free(n);
 			continue;
 		}
+
 		struct pollfd p[2] = {{r->fd, POLLIN, 0}, {td_cancel_fd(r->stop), POLLIN, 0}};
 		poll(p, 2, -1);
 		uint64_t v;

@@ -1,10 +1,9 @@
 // The health of a role, served over plain HTTP: /metrics, /livez and /readyz. There is one role per
 // process, so the state is global; all functions are thread-safe.
 //
-// /livez is about this process alone: does every loop make progress? An API server or a slurmrestd
-// that does not answer is no reason for a restart. /readyz is true when the role has started, has
-// read the Lease (roles that elect a leader; a follower is ready) and every informer has its first
-// list.
+// /livez is about this process alone: does every loop make progress? An API server or a Slurm that
+// does not answer is no reason for a restart. /readyz is true when the role has started, has read
+// the Lease (roles that elect a leader; a follower is ready) and every informer has its first list.
 #pragma once
 
 #include "base/err.h"

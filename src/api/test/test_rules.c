@@ -106,6 +106,7 @@ static void test_pod_update(void **state)
 	       "pod updates may not change fields other than `spec.containers[*].image`");
 	update(C1, C1 ", initContainers: [{name: i, image: x}]", "FieldValueForbidden", "spec.initContainers",
 	       "add or remove");
+
 	update(C1 ", tolerations: [{key: a, operator: Exists}]",
 	       C1 ", tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]", NULL, NULL, NULL);
 	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec.tolerations",
@@ -113,9 +114,11 @@ static void test_pod_update(void **state)
 	// tolerationSeconds may change.
 	update(C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]",
 	       C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute}]", NULL, NULL, NULL);
+
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 5", NULL, NULL, NULL);
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 15", "FieldValueInvalid",
 	       "spec.activeDeadlineSeconds", "less than");
+
 	update(C1 ", schedulingGates: [{name: g}]", C1 ", nodeSelector: {a: b}", NULL, NULL, NULL);
 	update(C1, C1 ", schedulingGates: [{name: g}]", "FieldValueForbidden", "spec.schedulingGates", "only deletion");
 	update(C1, C1 ", nodeSelector: {a: b}", "FieldValueForbidden", "spec", "nodeSelector");

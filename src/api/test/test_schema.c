@@ -344,6 +344,7 @@ static void test_crd_shapes(void **state)
 					   "{type: string, maxLength: 5}}}}}"),
 		CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: null}}}"),
 	};
+
 	for (size_t i = 0; i < TD_LEN(good); i++) {
 		td_auto(td_json_unref) struct td_json *g = Y(good[i]);
 		struct td_kind **v = NULL;

@@ -29,6 +29,7 @@ static void test_name_faults(void **state)
 	assert_fault(TD_N_LABEL, "a.b", "must not contain dots");
 	assert_fault(TD_N_LABEL, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 		     "must be no more than 63 characters");
+
 	assert_fault(TD_N_LABEL_1035, "1a", "a DNS-1035 label");
 	assert_fault(TD_N_QUALIFIED, "x.y/Z_a.b", NULL);
 	assert_fault(TD_N_QUALIFIED, "/a", "prefix part must be non-empty");

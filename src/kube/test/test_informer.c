@@ -195,6 +195,7 @@ static void keeps_no_managed_fields(void **s)
 	struct rig *r = rig(lists, 1, watches, 1);
 	SAW(r, "add a 3", "add b 6");
 	static const char *const names[] = {"a", "b"};
+
 	for (size_t i = 0; i < 2; i++) {
 		td_auto(td_object_unref) struct td_object *o = td_informer_get(r->i, "x", names[i]);
 		assert_non_null(o);
