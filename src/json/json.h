@@ -75,7 +75,8 @@ char *td_yaml_text(const yyjson_val *v);
 // are created, but missing array elements are not.
 yyjson_mut_doc *td_jm_new(void);                 // an empty object is the root
 yyjson_mut_doc *td_jm_copy(const yyjson_val *v); // a mutable deep copy with v as root
-// Return the object or array at path; anything else there is replaced by an empty one.
+// Return the object or array at path. A missing one is created empty, and anything else there is
+// replaced.
 yyjson_mut_val *td_jm_obj(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path);
 yyjson_mut_val *td_jm_arr(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path);
 yyjson_mut_val *td_jm_get(const yyjson_mut_val *v, const char *path);

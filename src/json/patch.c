@@ -33,7 +33,6 @@ static char *token(const char *s, size_t n)
 
 // Parses an array index of RFC 6901: digits without a leading zero, below `limit`.
 static bool array_index(const char *t, size_t limit, size_t *ret)
-
 {
 	long long n;
 	if (t[0] < '0' || t[0] > '9' || (t[0] == '0' && t[1]) || !td_parse_i64(t, &n) || (size_t)n >= limit)

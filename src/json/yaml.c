@@ -29,8 +29,8 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 {
 	const char *p = s;
 	if (*p == '-' || *p == '+')
-
 		p++;
+
 	if (p[0] == '0' && (p[1] == 'x' || p[1] == 'o') && p[2]) {
 		char *end;
 		errno = 0;

@@ -51,11 +51,12 @@ static int load(struct files *f, const char *path, struct td_error *err)
 {
 	if (f->n == TD_LEN(f->v))
 		return td_fail(err, TD_INVALID, "KUBECONFIG names more than %zu files", TD_LEN(f->v));
-	td_auto_buf struct td_buf text = {0};
 
+	td_auto_buf struct td_buf text = {0};
 	int r = td_file_read(path, CONFIG_MAX, &text, err);
 	if (r)
 		return r == TD_NOT_FOUND ? td_fail(err, TD_NOT_FOUND, "kubeconfig %s does not exist", path) : r;
+
 	struct file *x = &f->v[f->n];
 	*x = (struct file){0};
 
@@ -114,8 +115,8 @@ static int blob(const struct file *f, const yyjson_val *body, const char *file_k
 		*ret = resolve(f, td_jstr(body, file_key));
 		return 0;
 	}
-	td_auto_buf struct td_buf raw = {0};
 
+	td_auto_buf struct td_buf raw = {0};
 	int r = td_base64_decode(data, &raw, err);
 	if (r)
 		return td_fail(err, TD_INVALID, "kubeconfig %s: %s is not base64", f->path, data_key);
@@ -209,8 +210,8 @@ static int in_cluster(struct td_kube_config *c, struct td_error *err)
 	if (!host || !*host || !td_path_exists(IN_CLUSTER "/token"))
 		return td_fail(err, TD_INVALID,
 			       "no Kubernetes to talk to: give --kubeconfig or set KUBECONFIG (and this is not a pod)");
-	bool v6 = strchr(host, ':');
 
+	bool v6 = strchr(host, ':');
 	c->server = td_asprintf("https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port && *port ? port : "443");
 	c->ca_file = td_strdup(IN_CLUSTER "/ca.crt");
 	c->token_file = td_strdup(IN_CLUSTER "/token");

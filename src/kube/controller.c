@@ -85,11 +85,12 @@ int td_controller_run(const struct td_controller *c, struct td_cancel *cancel, s
 	// Registered with 0 so that the metric exists from the start: rate() then sees its first
 	// step.
 	failed(c, TD_TRANSIENT, 0);
+
 	while (started < n && !(e = pthread_create(&t[started], NULL, worker, &f)))
 		started++;
 	if (!started)
-
 		return td_fail_errno(err, TD_INTERNAL, e, "controller %s: no thread", c->name);
+
 	for (int i = 0; i < started; i++)
 		pthread_join(t[i], NULL);
 	td_queue_measure(c->queue, NULL);

@@ -115,8 +115,8 @@ static void publish(struct td_recorder *r, const struct note *n)
 	// The Event is gone on the server, or too old: write a new one.
 	if (s)
 		said_free(r, s);
-	const char *ns = *n->ns ? n->ns : "default";
 
+	const char *ns = *n->ns ? n->ns : "default";
 	char t[TD_TIME_LEN];
 	uint64_t id;
 	td_random(&id, sizeof(id));
@@ -221,21 +221,21 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 		return NULL;
 	td_cancel_fire(r->stop);
 	if (r->started)
-
 		pthread_join(r->thread, NULL);
+
 	struct note *n, *tmp;
 	DL_FOREACH_SAFE(r->line, n, tmp)
 	{
 		DL_DELETE(r->line, n);
-
 		note_free(n);
 	}
+
 	struct said *s, *next;
 	HASH_ITER (hh, r->said, s, next)
 		said_free(r, s);
+
 	td_cancel_unref(r->stop);
 	close(r->fd);
-
 	pthread_mutex_destroy(&r->lock);
 	free(r->component);
 	free(r->host);
@@ -266,8 +266,8 @@ void td_record(struct td_recorder *r, const struct td_object *about, const struc
 	n->type = td_strdup(type);
 	n->reason = td_strdup(reason);
 	n->real = td_real_ms(&td_clock_system);
-	bool full;
 
+	bool full;
 	pthread_mutex_lock(&r->lock);
 	full = r->n >= WAITING_MAX;
 	if (!full) {

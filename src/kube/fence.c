@@ -9,9 +9,9 @@ bool td_fence_read(const yyjson_val *pod, int64_t *ret_job, int64_t *ret_start)
 {
 	if (!td_condition_true(pod, TD_COND_FENCE))
 		return false;
+
 	// The message is for people, but the numbers in it are what the bridge reads. When they
 	// cannot be parsed, the fence matches no job.
-
 	long long job = 0, start = 0;
 	if (sscanf(td_jstr_or(td_condition(pod, TD_COND_FENCE), "message", ""), "Slurm job %18lld (start %18lld)", &job,
 		   &start) != 2)

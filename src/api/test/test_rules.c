@@ -361,7 +361,7 @@ static void test_event(void **state)
 static void test_times(void **state)
 {
 	static const struct {
-		const char *in, *out; // NULL: refused
+		const char *in, *out; // out NULL: refused
 	} lease[] = {
 		{"2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:00.123456Z"},
 		{"2026-01-01T01:02:03.123456+01:30", "2025-12-31T23:32:03.123456Z"},
@@ -409,13 +409,12 @@ static void test_generated(void **state)
 static void test_meta(void **state)
 {
 	static const struct {
-		const char *group, *kind, *meta, *field; // NULL: valid
+		const char *group, *kind, *meta, *field; // field NULL: valid
 	} t[] = {
 		{"", "Pod",
 		 "{name: a.b-c, namespace: n, labels: {a/b: c}, annotations: {Example.com/Key: ' any \\n thing'}}",
 		 NULL},
 		{"", "Pod", "{name: A, namespace: n}", "metadata.name"},
-
 		{"", "Pod", "{namespace: n}", "metadata.name"},
 		{"", "Pod", "{generateName: a-, namespace: n}", NULL},
 		{"", "Pod", "{name: a}", "metadata.namespace"},

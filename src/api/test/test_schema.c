@@ -17,7 +17,7 @@ static struct td_schema *compile(const char *text)
 static void test_validate(void **state)
 {
 	static const struct {
-		const char *schema, *value, *field, *reason; // NULL: valid
+		const char *schema, *value, *field, *reason; // reason NULL: valid
 	} t[] = {
 		{"{type: string}", "x", "", NULL},
 		{"{type: string}", "1", "", "FieldValueTypeInvalid"},

@@ -91,7 +91,7 @@ static void merge_patches(void **s)
 static void json_patches(void **s)
 {
 	static const struct {
-		const char *target, *ops, *want; // NULL: the patch is refused
+		const char *target, *ops, *want; // want NULL: the patch is refused
 	} cases[] = {
 		{"{\"a\":1}", "[{\"op\":\"add\",\"path\":\"/b\",\"value\":[1]}]", "{\"a\":1,\"b\":[1]}"},
 		{"{\"b\":[1,3]}", "[{\"op\":\"add\",\"path\":\"/b/1\",\"value\":2}]", "{\"b\":[1,2,3]}"},
