@@ -21,8 +21,8 @@ static void object(const struct td_kind *k, const yyjson_val *v)
 	td_auto(td_json_unref) struct td_json *once = td_json_from_mut(o);
 	td_meta_check(k, td_json_root(once), &c);
 	td_schema_validate(k->schema, td_json_root(once), &c);
-	// Pruning and defaulting are idempotent.
 
+	// Pruning and defaulting are idempotent.
 	td_schema_prune(k->schema, o, NULL);
 	td_schema_default(k->schema, d, o);
 	td_auto(td_json_unref) struct td_json *twice = td_json_from_mut(o);

@@ -205,7 +205,6 @@ int td_kind_from_crd(const yyjson_val *crd, struct td_kind ***ret, size_t *ret_n
 {
 	td_auto_causes struct td_causes own = {0};
 	struct td_causes *c = causes ? causes : &own;
-
 	size_t before = c->n, i, max, n = 0, stored = 0, j, m;
 	yyjson_val *versions = td_jget(crd, "spec.versions"), *v, *w;
 	td_auto(td_json_unref) struct td_json *source = td_json_from_val(crd);

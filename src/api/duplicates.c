@@ -23,8 +23,8 @@ static bool sorted_keys(yyjson_val *o, struct key **ret)
 {
 	size_t i, n;
 	yyjson_val *k, *v;
-
 	struct key *keys = td_malloc((yyjson_obj_size(o) + 1) * sizeof(*keys));
+
 	yyjson_obj_foreach (o, i, n, k, v)
 		keys[i] = (struct key){yyjson_get_str(k), i};
 	qsort(keys, yyjson_obj_size(o), sizeof(*keys), cmp_key);

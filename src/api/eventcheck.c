@@ -41,8 +41,8 @@ size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_ca
 	const char *a = td_jstr_or(obj, "involvedObject.namespace", ""),
 		   *ns = td_jstr_or(obj, "metadata.namespace", "");
 	bool fresh = td_jstr(obj, "eventTime") != NULL, anywhere = !strcmp(ns, "default") || !strcmp(ns, "kube-system");
-	// Events about cluster-scoped objects live in "default" or "kube-system".
 
+	// Events about cluster-scoped objects live in "default" or "kube-system".
 	if (*a ? !fresh && strcmp(a, ns) != 0 : !anywhere)
 		td_cause_add(ret, "FieldValueInvalid", "involvedObject.namespace",
 			     "Invalid value: \"%s\": does not match event.namespace", a);

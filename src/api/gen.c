@@ -15,8 +15,8 @@ static void put(const char *path, const char *text)
 {
 	td_auto_buf struct td_buf b = {0};
 	struct td_error err = TD_ERROR_INIT;
-
 	bool same = !td_file_read(path, FILE_MAX, &b, NULL) && !strcmp(td_buf_str(&b), text);
+
 	if (same)
 		return;
 	if (check_only) {

@@ -39,8 +39,8 @@ static void check_name(const struct td_kind *k, const yyjson_val *meta, struct t
 	// ("system:node"). Names of PodDisruptionBudgets are not checked.
 	bool rbac = k && (!strcmp(k->group, "rbac.authorization.k8s.io") || (!*k->group && !strcmp(k->kind, "Event")));
 	bool any = k && !strcmp(k->kind, "PodDisruptionBudget");
-
 	const char *fault = rbac && name ? td_path_segment_fault(name) : NULL;
+
 	if (fault)
 		td_cause_add(ret, "FieldValueInvalid", "metadata.name", "Invalid value: \"%.260s\": %s", name, fault);
 	if (name && !rbac && !any)
@@ -168,8 +168,8 @@ static void check_finalizers(const yyjson_val *list, struct td_causes *ret)
 size_t td_meta_check(const struct td_kind *k, const yyjson_val *obj, struct td_causes *ret)
 {
 	size_t before = ret->n;
-
 	yyjson_val *meta = td_jkey(obj, "metadata");
+
 	check_name(k, meta, ret);
 	td_labels_check(td_jkey(meta, "labels"), "metadata.labels", ret);
 	check_annotations(td_jkey(meta, "annotations"), ret);

@@ -114,13 +114,12 @@ static int handlers(const yyjson_val *h, const char *const *names)
 static void check_probe(const yyjson_val *c, const char *which, const char *path, struct td_causes *ret)
 {
 	static const char *const names[] = {"exec", "httpGet", "tcpSocket", "grpc", NULL};
-
 	const yyjson_val *p = td_jkey(c, which);
 	if (!p)
 		return;
 	td_auto_free char *f = td_asprintf("%s.%s", path, which);
-
 	int n = handlers(p, names);
+
 	if (n != 1)
 		td_cause_at(ret, n ? "FieldValueForbidden" : "FieldValueRequired", f, "",
 			    n ? "Forbidden: may not specify more than 1 handler type"
@@ -301,9 +300,9 @@ static void check_file_paths(const yyjson_val *items, const char *path, const ch
 static void check_payload(const yyjson_val *v, const char *f, struct td_causes *ret)
 {
 	static const char *const kinds[] = {"configMap", "secret", "downwardAPI"};
-
 	size_t i, max;
 	yyjson_val *src;
+
 	for (size_t k = 0; k < TD_LEN(kinds); k++) {
 		td_auto_free char *at = td_asprintf("%s.%s", f, kinds[k]);
 		check_file_paths(td_jkey(td_jkey(v, kinds[k]), "items"), at, "items", ret);

@@ -69,8 +69,8 @@ static void restore_gated(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_
 {
 	size_t i, max;
 	yyjson_val *k, *v;
-
 	bool superset = true;
+
 	yyjson_obj_foreach (td_jkey(old, "nodeSelector"), i, max, k, v)
 		superset = superset && td_jequal(v, td_jkey(td_jkey(now, "nodeSelector"), td_keystr(k)));
 	if (superset)

@@ -302,9 +302,9 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 	size_t i, max, len = c->path.len;
 	yyjson_val *x;
 	char why[128];
-
 	const struct td_limits *l = s->limits;
 	long long n = (long long)yyjson_arr_size(v);
+
 	if (l && l->min_items >= 0 && n < l->min_items) {
 		if (!n)
 			ADD(c, "FieldValueRequired", "Required value");

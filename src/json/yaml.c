@@ -89,7 +89,6 @@ static yyjson_mut_val *scalar(struct loader *l, const yaml_node_t *n)
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
 	static const char *const trues[] = {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", NULL};
 	static const char *const falses[] = {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", NULL};
-
 	const char *s = (const char *)n->data.scalar.value;
 	size_t len = n->data.scalar.length;
 	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 &&
@@ -324,8 +323,8 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 char *td_yaml_text(const yyjson_val *cv)
 {
 	td_auto_buf struct td_buf b = {0};
-
 	yyjson_val *v = (yyjson_val *)(uintptr_t)cv;
+
 	emit(&b, v, 0, true);
 	if (!b.len || b.s[b.len - 1] != '\n')
 		td_buf_putc(&b, '\n');

@@ -223,8 +223,8 @@ int td_kube_config_load(const char *kubeconfig, struct td_kube_config *ret, stru
 	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
 	struct files f __attribute__((cleanup(files_done))) = {0};
 	const char *env = getenv("KUBECONFIG");
-
 	int r = 0;
+
 	if (kubeconfig) {
 		r = load(&f, kubeconfig, err);
 	} else if (env && *env) {

@@ -54,9 +54,9 @@ struct td_object *td_object_kept(const yyjson_val *obj)
 {
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *m;
-
 	size_t i, n, j, l;
 	yyjson_val *k, *v, *mk, *mv;
+
 	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)obj, i, n, k, v) {
 		if (!yyjson_equals_str(k, "metadata") || !yyjson_is_obj(v)) {
 			yyjson_mut_obj_add(o, yyjson_val_mut_copy(d, k), yyjson_val_mut_copy(d, v));
