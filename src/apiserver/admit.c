@@ -1,5 +1,5 @@
-// Admission: what the server adds to an object or refuses in it, beyond the schema. Runs on every create and update of
-// the main resource and on bindings; d is changed in place.
+// Admission: what the server adds to an object, or refuses in it, beyond the schema. It runs on
+// every create and update of the main resource, and changes d in place.
 #include "apiserver/srv.h"
 
 #include "base/names.h"
@@ -25,7 +25,7 @@ static int forbid(struct td_req *q, struct td_refusal *r, const char *name, cons
 	return td_refuse_about(r, q->group, q->plural, name);
 }
 
-// ---- the keys of a grant ----
+// ---- the annotations of a grant ----
 static const char *const grant_keys[] = {TD_ANN_JOB,     TD_ANN_START, TD_ANN_RESTARTS,
 					 TD_ANN_DEVICES, TD_ANN_CPUS,  TD_ANN_EPOCH};
 
@@ -37,7 +37,8 @@ static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 	return !td_streq(a, b);
 }
 
-// where: "metadata.annotations", or that of a template. template_: nobody may put a grant there.
+// Refuses changes of a grant's annotations. where: "metadata.annotations", or those of a template.
+// template_: nobody may put a grant there.
 static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name,
 		       const char *where, bool template_, struct td_refusal *r)
 {
@@ -80,8 +81,8 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 				      scheduler ? scheduler : "");
 		return 0;
 	}
-	// Controllers copy templates into pods with their own rights: what a user may not write into a pod is refused
-	// here.
+	// Controllers copy templates into pods with their own rights, so what a user may not write
+	// into a pod is refused in a template too.
 	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") ||
 	    is(k, "batch", "jobs"))
 		return grant_check(q, old, o, name, "spec.template.metadata.annotations", true, r);
@@ -157,8 +158,8 @@ static const char *qos(yyjson_mut_val *o)
 	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 
-// Admission plugin DefaultTolerationSeconds: a pod that says nothing of these two taints stays for a while on a node
-// that has them.
+// As admission plugin DefaultTolerationSeconds: adds tolerations for these two taints to a pod that
+// has none, so that it stays on such a node for a while.
 static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	static const char *const keys[] = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"};
@@ -166,7 +167,7 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 	bool said[TD_LEN(keys)] = {0};
 	size_t i, n;
 	if (list && !yyjson_mut_is_arr(list))
-		return; // validation says so
+		return; // validation refuses it
 	yyjson_mut_arr_foreach (list, i, n, t) {
 		const char *key = td_jm_getstr(t, "key"), *effect = td_jm_getstr(t, "effect");
 		for (size_t k = 0; k < TD_LEN(keys); k++)
@@ -202,7 +203,7 @@ static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, co
 }
 
 // ---- the others ----
-// What is there already is validation's to refuse.
+// Does not replace a label that is there: validation refuses a wrong one.
 static void add_label(yyjson_mut_doc *d, yyjson_mut_val *labels, const char *key, const char *value)
 {
 	if (yyjson_mut_is_obj(labels) && !yyjson_mut_obj_get(labels, key))
@@ -232,7 +233,7 @@ static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
 	yyjson_mut_obj_foreach (plain, i, n, key, v) {
 		td_auto_buf struct td_buf b = {0};
 		if (!yyjson_mut_is_str(v))
-			continue; // validation says so
+			continue; // validation refuses it
 		td_base64(&b, yyjson_mut_get_str(v), yyjson_mut_get_len(v));
 		td_jm_key_str(d, td_jm_obj(d, o, "data"), yyjson_mut_get_str(key), td_buf_str(&b));
 	}
@@ -262,15 +263,15 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 	const char *type = td_jm_getstr(o, "spec.type"), *ip = td_jm_getstr(o, "spec.clusterIP");
 	if (type && !strcmp(type, "ExternalName"))
 		return 0;
-	if (create && (!ip || !*ip)) { // no service proxy here: names resolve to the pods themselves
+	// There is no service proxy: names resolve to the pods themselves.
+	if (create && (!ip || !*ip)) {
 		td_jm_str(d, o, "spec.clusterIP", "None");
 		td_reply_warn(
 			q,
 			"services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None",
 			name);
-	} else if (old && ip &&
-		   td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) { // default/kubernetes has one
-		return 0;
+	} else if (old && ip && td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) {
+		return 0; // default/kubernetes has an address
 	} else if (ip && *ip && strcmp(ip, "None") != 0) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.clusterIP",
 			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or "
@@ -294,7 +295,7 @@ static void namespace_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *n
 	td_jm_str(d, o, "status.phase", "Active");
 }
 
-// Never silent: a label that keeps pods from much on other clusters does nothing here.
+// Warns of a label that restricts pods on other clusters and has no effect here.
 static void pod_security(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name)
 {
 	static const char key[] = "pod-security.kubernetes.io/enforce";
@@ -343,8 +344,8 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);
+	// spec.finalizers changes only through the finalize subresource.
 	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
-		td_jm_copyval(d, o, "spec.finalizers",
-			      td_jget(td_item_root(old), "spec.finalizers")); // changes through /finalize only
+		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers"));
 	return 0;
 }

@@ -1,9 +1,9 @@
-// Cells of roles, their bindings, and the addresses of services.
+// Cells of roles and their bindings, and of the addresses of services.
 #include "apiserver/cells.h"
 
 #include <string.h>
 
-enum { SHOWN = 3 }; // addresses or ports; of the rest the number is told
+enum { SHOWN = 3 }; // at most so many addresses or ports are shown; the rest is counted
 
 struct shown {
 	struct td_buf b;
@@ -31,7 +31,7 @@ static void role_ref(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 	td_cell_str(out, text);
 }
 
-// The subjects whose kind is `path`.
+// The names of the subjects whose kind is `path`.
 static void subjects(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	td_auto_buf struct td_buf b = {0};

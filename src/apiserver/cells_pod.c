@@ -1,4 +1,4 @@
-// The cells of a Pod. The rules are those of printPod in kubernetes/pkg/printers/internalversion.
+// The cells of a Pod. Their rules are those of printPod in kubernetes/pkg/printers/internalversion.
 #include "apiserver/cells.h"
 
 #include "api/condition.h"
@@ -11,7 +11,7 @@ struct summary {
 	char reason[128];
 	size_t ready, total;
 	long long restarts;
-	int64_t last; // restart; 0: none
+	int64_t last; // last restart, ms; 0: none
 };
 
 static void count_restarts(const yyjson_val *c, struct summary *s)
@@ -23,7 +23,8 @@ static void count_restarts(const yyjson_val *c, struct summary *s)
 		s->last = t;
 }
 
-// "Init:" and why a container ended, or the bare reason.
+// Sets the reason of a terminated container: the prefix, then its reason, its signal or its exit
+// code.
 static void ended(const yyjson_val *t, const char *prefix, struct summary *s)
 {
 	const char *why = td_jstr_or(t, "reason", "");
@@ -35,7 +36,7 @@ static void ended(const yyjson_val *t, const char *prefix, struct summary *s)
 		snprintf(s->reason, sizeof(s->reason), "%sExitCode:%lld", prefix, td_jint(t, "exitCode", 0));
 }
 
-// An init container that runs beside the others.
+// Whether the container of that name is an init container that runs beside the others.
 static bool is_sidecar(const yyjson_val *o, const char *name)
 {
 	yyjson_val *c;
@@ -46,8 +47,8 @@ static bool is_sidecar(const yyjson_val *o, const char *name)
 	return false;
 }
 
-// Goes over the init containers up to the first that is not done; false: all are. *side: what the sidecars alone amount
-// to.
+// Reads the init containers up to the first that is not done. Returns false when all are. *side:
+// the restarts of the sidecars alone.
 static bool initializing(const yyjson_val *o, struct summary *s, struct summary *side)
 {
 	yyjson_val *c;

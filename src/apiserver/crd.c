@@ -1,4 +1,5 @@
-// CustomResourceDefinitions: established at once, served at once, and on deletion their objects go first.
+// CustomResourceDefinitions. They are established and served at once; on deletion their objects are
+// deleted first.
 #include "apiserver/srv.h"
 
 #include "api/condition.h"
@@ -25,7 +26,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *names = td_jm_get(o, "spec.names");
 	if (!yyjson_mut_is_obj(names))
-		return; // validation says what is missing
+		return; // validation reports what is missing
 	const char *kind = td_jm_getstr(names, "kind");
 	if (kind && !td_jm_getstr(names, "listKind"))
 		td_jm_strf(d, names, "listKind", "%sList", kind);
@@ -53,7 +54,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress",
 			      "CustomResource deletion is in progress");
-	// What others say of it stays.
+	// Conditions of other writers stay.
 	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
 	yyjson_mut_arr_foreach (td_jm_get(o, "status.conditions"), i, n, v) {
 		bool ours = false;
@@ -70,7 +71,7 @@ void td_crd_written(struct td_srv *s)
 	td_registry_reload(s->reg);
 }
 
-// Lets a CRD go that is being deleted and has no objects left.
+// Removes a CRD that is being deleted and has no objects left. Returns whether it is gone.
 static bool release(struct td_req *q, const char *name)
 {
 	struct td_table *crds = td_store_table(q->s->store, "apiextensions.k8s.io", "customresourcedefinitions");
@@ -90,7 +91,7 @@ static bool release(struct td_req *q, const char *name)
 		yyjson_mut_arr_foreach (f, i, n, v)
 			if (!td_streq(yyjson_mut_get_str(v), CLEANUP))
 				others++;
-		if (others) { // somebody else holds it: only our finalizer goes
+		if (others) { // other finalizers remain: only ours is removed
 			yyjson_mut_val *rest = yyjson_mut_arr(d);
 			yyjson_mut_arr_foreach (f, i, n, v)
 				if (!td_streq(yyjson_mut_get_str(v), CLEANUP))
@@ -109,8 +110,8 @@ static bool release(struct td_req *q, const char *name)
 
 bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 {
-	td_auto(td_snap_unref) struct td_snap *snap =
-		td_registry_snap(q->s->reg); // the one that refuses creates by now
+	// The newest snapshot, which already refuses creates.
+	td_auto(td_snap_unref) struct td_snap *snap = td_registry_snap(q->s->reg);
 	const struct td_res *res = NULL;
 	const char *group = td_jstr_or(td_item_root(crd), "spec.group", ""),
 		   *plural = td_jstr_or(td_item_root(crd), "spec.names.plural", "");

@@ -1,7 +1,9 @@
-// SQLite, WAL. Durability: synchronous=FULL syncs the log once per group before anybody hears of it, so neither kill -9
-// nor a power cut loses an acknowledged write (measured: 0.3 ms per group on the build machine's disk; groups share
-// it). TANDEM_DB_SYNC=normal leaves the sync to checkpoints: kill -9 still loses nothing (the pages are the kernel's),
-// a power cut may lose the last commits, never an older one and never the file's consistency.
+// The SQLite database, in WAL mode. Durability: synchronous=FULL syncs the log once per group
+// before anybody hears of it, so neither kill -9 nor a power cut loses an acknowledged write
+// (measured: 0.3 ms per group on the build machine's disk; the writes of a group share it).
+// TANDEM_DB_SYNC=normal leaves the sync to checkpoints: kill -9 still loses nothing (the kernel
+// holds the pages); a power cut may lose the last commits, but never an older one and never the
+// file's consistency.
 #include "apiserver/db.h"
 
 #include "apiserver/mark.h"
@@ -15,15 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The past that is kept at least, and how much more gathers before some of it goes: a few pages are then written once
-// for many rows.
+// PAST: how much of the past the file keeps at least. SLACK: how much more gathers before the
+// oldest is deleted, so that a few pages are written once for many rows.
 #define PAST_ROWS 4096
 #define PAST_BYTES (8u << 20)
 #define SLACK_ROWS 512
 #define SLACK_BYTES (1u << 20)
 
-// A row that is not current. It goes when nobody can ask for the event that replaced it: that event tells what was
-// before.
+// A row that is not current. It is deleted when nobody can ask for the event that replaced it,
+// because that event also tells the version before.
 struct past {
 	uint64_t rv, until; // until: the revision of that event
 	size_t len;
@@ -35,8 +37,8 @@ struct td_db {
 	uint64_t revision, floor;
 	struct past *past; // in order of `until`
 	size_t n, cap;
-	size_t group_n; // of them from the group that is being written
-	uint64_t bytes; // of past
+	size_t group_n; // how many of them the current group added
+	uint64_t bytes; // of all of past
 	int mark;
 };
 
@@ -95,8 +97,8 @@ struct td_db *td_db_close(struct td_db *db)
 	return NULL;
 }
 
-// Secrets are in it: nobody else may read it. SQLite gives the log the same mode. The descriptor is closed before
-// SQLite opens the file: closing it later would drop SQLite's locks.
+// Secrets are in the file, so nobody else may read it. SQLite gives the log the same mode. The
+// descriptor is closed before SQLite opens the file: closing it later would drop SQLite's locks.
 static int make_private(const char *path, struct td_error *err)
 {
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -113,7 +115,8 @@ static int run(struct td_db *db, sqlite3_stmt *st, struct td_error *err, const c
 	return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail(db, err, what);
 }
 
-// Revisions that were given out for writes that are lost are not given out again, and every watch starts anew.
+// Opens the mark. Revisions that were given out for lost writes are not given out again, and every
+// watch starts anew.
 static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_error *err)
 {
 	uint64_t jump = 0;
@@ -282,7 +285,8 @@ int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err)
 	return rc;
 }
 
-// Forgets the oldest part of the past in the same transaction; watches that start before it get 410.
+// Deletes the oldest part of the past, in the same transaction. Watches that start before it get
+// 410. *ret_n, *ret_bytes: how many rows and bytes.
 static int forget(struct td_db *db, size_t *ret_n, uint64_t *ret_bytes, struct td_error *err)
 {
 	size_t n = 0;

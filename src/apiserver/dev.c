@@ -1,4 +1,4 @@
-// The throw-away server: see dev.h.
+// The throw-away server (dev.h).
 #include "apiserver/dev.h"
 
 #include "base/file.h"

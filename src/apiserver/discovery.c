@@ -1,5 +1,5 @@
-// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. What is told of a kind is
-// the same in both.
+// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. Both
+// forms tell the same about a kind.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"
@@ -14,10 +14,10 @@
 
 struct entry {
 	const char *group, *version, *plural, *singular, *kind, *verbs;
-	const char *sub;                         // "" or the subresource, which stands behind its resource
-	const char *other_group, *other_version; // of what it answers with, where that is another group's
+	const char *sub;                         // "" or the subresource; sorted behind its resource
+	const char *other_group, *other_version; // the group of its reply's kind, where that differs
 	bool namespaced;
-	const struct td_kind *k; // short names and categories
+	const struct td_kind *k; // for short names and categories
 };
 struct entries {
 	struct entry *v;
@@ -30,7 +30,7 @@ static void entries_done(struct entries *l)
 }
 #define td_auto_entries __attribute__((cleanup(entries_done)))
 
-// What is served without being stored.
+// Resources that are served but never stored.
 static const struct entry virtual[] = {
 	{"", "v1", "bindings", "binding", "Binding", CREATE, "", NULL, NULL, true, NULL},
 	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "",
@@ -107,7 +107,7 @@ static int cmp_entry(const void *a, const void *b)
 	return c ? c : strcmp(x->sub, y->sub);
 }
 
-// Resources of a group version by name, each followed by its subresources.
+// Adds the resources of a group version, sorted by name, each followed by its subresources.
 static void entries_of(const struct td_snap *s, const char *group, const char *version, struct entries *ret)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -120,7 +120,7 @@ static void entries_of(const struct td_snap *s, const char *group, const char *v
 		qsort(ret->v, ret->n, sizeof(*ret->v), cmp_entry);
 }
 
-struct group { // one group version, in the order of the snapshot
+struct group { // one group version, in the snapshot's order
 	const char *group, *version;
 };
 
@@ -283,7 +283,7 @@ static void list_legacy(struct td_req *q)
 static void resources_legacy(struct td_req *q, const struct entries *l)
 {
 	td_auto_buf struct td_buf b = {0};
-	// As the real one: the core group's list says no apiVersion of its own.
+	// As in a real API server, the core group's list has no apiVersion.
 	td_buf_printf(&b, "{\"kind\":\"APIResourceList\",%s\"groupVersion\":\"%s%s%s\",\"resources\":[",
 		      *q->group ? "\"apiVersion\":\"v1\"," : "", q->group, *q->group ? "/" : "", q->version);
 	for (size_t i = 0; i < l->n; i++) {
@@ -322,7 +322,7 @@ static bool has_group(const struct td_req *q, const char *group, const char *ver
 
 enum what { NOTHING, CORE, APIS, GROUP, RESOURCES };
 
-// route() has split the path: /apis/G or /apis/G/V without anything below.
+// td_srv_handle has split the path: /apis/G or /apis/G/V with nothing below.
 static enum what what_of(const struct td_req *q)
 {
 	size_t len = strlen(q->path);

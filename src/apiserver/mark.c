@@ -1,4 +1,4 @@
-// The mark: see mark.h. Its form is a decimal number of 20 digits and a newline, written in place.
+// The mark (mark.h): a decimal number of 20 digits and a newline, written in place.
 #include "apiserver/mark.h"
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 
 #define LEN 21
 
-// 0 when there is none, or none that can be read: then there is nothing to hold the database against.
+// The number in the file; 0 when there is no mark or it is unreadable: then nothing is checked.
 static uint64_t read_mark(const char *path)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -54,7 +54,7 @@ void td_mark_set(int fd, uint64_t revision)
 {
 	char text[LEN + 1];
 	snprintf(text, sizeof(text), "%020llu\n", (unsigned long long)revision);
-	// A mark that cannot be written stays lower: it says less, never something wrong.
+	// A failed write leaves a lower mark, which detects less but is never wrong.
 	ssize_t n = pwrite(fd, text, LEN, 0);
 	(void)n;
 }

@@ -1,4 +1,4 @@
-// The store: opening, reading, subscriptions. store_priv.h says how its three files fit together.
+// The store: opening, reading, subscriptions. store_priv.h says how its files fit together.
 #include "apiserver/store_priv.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ struct td_table *td_store_table(struct td_store *s, const char *group, const cha
 	if (t)
 		return t;
 	pthread_rwlock_wrlock(&s->lock);
-	// A table that was never written has no history to miss but what the file forgot before it was loaded.
+	// A table that was never written has no history, but for what the file forgot before it was
+	// loaded.
 	t = td_table_get(s, name, td_db_floor(s->db));
 	pthread_rwlock_unlock(&s->lock);
 	return t;
@@ -73,7 +74,7 @@ void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const
 	pthread_rwlock_unlock(&s->lock);
 }
 
-// Undoes the events after `at`, newest first, on a list of the present state.
+// Undoes the events after `at`, newest first, on a list l of the present state.
 static void rewind_locked(const struct td_table *t, const char *ns, uint64_t at, struct td_items *l)
 {
 	const struct td_ring *r = &t->ring;
@@ -240,7 +241,8 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 	}
 	enum td_event_type type = r->deleted ? TD_EVENT_DELETED : r->prev ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	if (!r->prev && r->rv != r->crv && r->rv > t->ring.floor)
-		t->ring.floor = r->rv; // what was before is forgotten: whoever did not see this version has to list
+		// The versions before this one are forgotten: who has not seen it must list.
+		t->ring.floor = r->rv;
 	if (r->rv > t->ring.floor)
 		td_table_apply(s, t, type, i);
 	else
@@ -272,7 +274,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	s->ring_bytes = ring_bytes ? ring_bytes : 3u << 20;
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
-	// A crowd of readers must not keep the writer thread out.
+	// Many readers must not keep the writer thread out.
 	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&s->lock, &a);
 	pthread_rwlockattr_destroy(&a);

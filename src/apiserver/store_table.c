@@ -1,5 +1,5 @@
-// What is in memory of one resource: its objects, sorted, and the ring of its last events. All rings share one bound:
-// the largest gives way.
+// One resource in memory: its sorted objects, and the ring of its last events. All rings share one
+// bound; the largest drops events first.
 #include "apiserver/store_priv.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-// Tokens of service accounts: JSON Web Tokens signed with pki/sa.key (HS256; nobody but this server reads them, so no
-// key pair is needed). They carry the claims of the real ones. A token dies with its time, its account, and the pod or
-// secret that it is bound to.
+// Tokens of service accounts: JSON Web Tokens with the claims of real ones, signed with pki/sa.key
+// (HS256: only this server verifies them, so no key pair is needed). A token is valid until it
+// expires, or its service account is deleted, or the pod, secret or node that it is bound to.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { LEEWAY_S = 60, SECONDS_MIN = 600 }; // leeway: of clocks, and after a deletion
+enum { LEEWAY_S = 60, SECONDS_MIN = 600 }; // LEEWAY_S: for clocks, and after a deletion
 static const long long seconds_max = 1ll << 32;
 
 // ---- reading ----
@@ -24,7 +24,7 @@ static bool in_list(yyjson_val *v, const char *s)
 	return false;
 }
 
-// Whether the object of that name and UID is there, and not deleted for longer than the leeway.
+// Whether the object of that name and UID exists, or was deleted no longer ago than the leeway.
 static bool alive(struct td_srv *s, const char *plural, const char *ns, yyjson_val *ref)
 {
 	const char *name = td_jstr(ref, "name"), *uid = td_jstr(ref, "uid");
@@ -55,7 +55,7 @@ static void extra(struct td_user *u, const char *key, yyjson_val *ref, const cha
 		td_strv_addf(&u->extra, "authentication.kubernetes.io/%s=%s", key, v);
 }
 
-// A token of a service account: sub is its name.
+// Fills *ret from the claims c of a service account's token. sub: the account's user name.
 static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct td_user *ret, char **ret_why)
 {
 	yyjson_val *k = td_jkey(c, "kubernetes.io"), *sa = td_jkey(k, "serviceaccount"), *pod = td_jkey(k, "pod"),
@@ -103,7 +103,8 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 	bool account = td_starts(sub, "system:serviceaccount:");
 	size_t fits = 0;
 	for (size_t i = 0; i < audiences->n; i++) {
-		// Made by whoever has the key itself, without an audience: for this server.
+		// A token without an audience, for a user who is no service account, was made with
+		// the key itself: it is meant for this server.
 		bool meant = aud ? in_list(aud, audiences->v[i]) : !account && !strcmp(audiences->v[i], TD_AUDIENCE);
 		if (meant && ret_audiences)
 			td_strv_add(ret_audiences, audiences->v[i]);
@@ -141,7 +142,7 @@ static void ref_claim(yyjson_mut_doc *d, yyjson_mut_val *k, const char *key, con
 	td_jm_str(d, o, "uid", uid);
 }
 
-// Puts what the token is bound to among its claims k.
+// Checks the object that the token is to be bound to, and adds it to the claims k.
 static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut_val *k, struct td_refusal *r)
 {
 	static const struct {
@@ -178,7 +179,8 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 	return 0;
 }
 
-// The kubelet gives pods their tokens. As NodeRestriction holds it with real ones: none that is not a pod's, on a node.
+// The kubelet requests tokens for its pods. As NodeRestriction does for real kubelets, refuses it a
+// token that is not bound to a pod on a node.
 static int of_a_placed_pod(struct td_req *q, yyjson_val *ref, struct td_refusal *r)
 {
 	if (!td_streq(q->user.name, "system:tandem:kubelet") || !td_auth_is_role(&q->user))

@@ -27,7 +27,7 @@ int td_do_create(struct td_req *q, struct td_refusal *r)
 	bool generated = (!name || !*name) && td_jstr(v, "metadata.generateName");
 	for (int tries = 0;; tries++) {
 		rc = create_once(q, v, &i, r);
-		if (rc == TD_EXISTS && generated && tries < 8) { // another random tail
+		if (rc == TD_EXISTS && generated && tries < 8) { // try another random tail
 			td_refusal_done(r);
 			continue;
 		}
@@ -74,7 +74,8 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	const char *rv = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
 	bool strict = !q->k->builtin || td_is_crd(q->k) || !strcmp(q->plural, "leases") ||
 		      !strcmp(q->plural, "poddisruptionbudgets");
-	if ((!rv || !*rv) && strict) { // as the real one: these are never replaced unseen
+	// As in a real API server: an update of these must name its version.
+	if ((!rv || !*rv) && strict) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "metadata.resourceVersion",
 			     "Invalid value: 0: must be specified for an update");
 		return td_refuse_invalid(r, q->group, q->plural, q->name);
@@ -85,7 +86,6 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	return td_object_commit(q, old, d, ret, r);
 }
 
-// Reads the body and writes it. One that names no version wins against whoever was faster.
 int td_write_body(struct td_req *q,
 		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r)
@@ -133,7 +133,8 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r)
 		td_jm_set(d, yyjson_mut_doc_get_root(d), "spec.finalizers", yyjson_mut_val_mut_copy(d, f));
 	else
 		td_jm_del(yyjson_mut_doc_get_root(d), "spec.finalizers");
-	// What is stored was right before; only this list changes, so no default may put it back.
+	// Skips td_object_prepare: the stored object was valid and only this list changes, and no
+	// default may restore it.
 	if ((rc = td_object_commit(q, old, d, &ret, r)) < 0)
 		return rc;
 	td_reply_item(q, 200, ret);
