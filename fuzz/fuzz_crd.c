@@ -1,5 +1,7 @@
-// YAML stream: a CustomResourceDefinition, an object. What the server does with both: the checks of the CRD, its kinds,
-// their OpenAPI, and the way of an object through them. A CRD that the check lets pass can be served. rows: F1.2
+// Input: a YAML stream of a CustomResourceDefinition and an object. The server's steps for both:
+// the checks of the CRD, its kinds, their OpenAPI, and the object's way through them. A CRD that
+// passes the checks can be served.
+// rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>
@@ -18,7 +20,7 @@ static void object(const struct td_kind *k, const yyjson_val *v)
 	td_auto(td_json_unref) struct td_json *once = td_json_from_mut(o);
 	td_meta_check(k, td_json_root(once), &c);
 	td_schema_validate(k->schema, td_json_root(once), &c);
-	// What was pruned and defaulted once stays as it is.
+	// A second pruning and defaulting changes nothing.
 	td_schema_prune(k->schema, o, NULL);
 	td_schema_default(k->schema, d, o);
 	td_auto(td_json_unref) struct td_json *twice = td_json_from_mut(o);

@@ -1,5 +1,6 @@
-// Bearer tokens and base64 as they come in headers and Secrets: nobody signs without the key, and what decodes encodes
-// back to the same text. rows: F1.2
+// Bearer tokens and base64 as they come in headers and Secrets: nobody signs without the key, and
+// decoded text encodes to the same text again.
+// rows: F1.2
 #include "http/pki.h"
 
 #include <string.h>

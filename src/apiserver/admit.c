@@ -1,5 +1,5 @@
 // Admission: what the server adds to an object, or refuses in it, beyond the schema. It runs on
-// every create and update of the main resource, and changes d in place.
+// every create and update of the main resource and on bindings, and changes d in place.
 #include "apiserver/srv.h"
 
 #include "base/names.h"

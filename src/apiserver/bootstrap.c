@@ -1,4 +1,4 @@
-// What always exists: namespaces and system PriorityClasses; roles: bootstrap_rbac.c.
+// Objects that always exist: namespaces and system PriorityClasses. For roles see bootstrap_rbac.c.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"

@@ -1,13 +1,13 @@
-// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There is no service proxy
-// here, so the Service's address and port are the server's own, which pods reach directly; KUBERNETES_SERVICE_HOST and
-// _PORT say the same.
+// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There
+// is no service proxy, so the Service's address and port are the server's own, which pods reach
+// directly; KUBERNETES_SERVICE_HOST and _PORT say the same.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
 
 #include <string.h>
 
-// The object of that kind as it should be.
+// Makes the object of that kind as it should be.
 static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 {
 	yyjson_mut_doc *d = td_jm_new();
@@ -51,7 +51,7 @@ static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 	return d;
 }
 
-// parts: the fields that have to be so.
+// Creates the object, or corrects it. parts: the paths of the fields that are compared.
 static int ensure(struct td_srv *s, const char *group, const char *plural, const char *kind, const char *const *parts,
 		  struct td_error *err)
 {
@@ -76,8 +76,8 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 		.table = t, .ns = "default", .name = "kubernetes", .base = old ? old->rv : 0, .doc = d};
 	struct td_error e = TD_ERROR_INIT;
 	int rc = td_store_write(s->store, &w, NULL, &e);
-	if (rc == TD_CONFLICT || rc == TD_EXISTS ||
-	    rc == TD_NOT_FOUND) // somebody was faster: the next turn looks again
+	// Another writer was faster: the next turn looks again.
+	if (rc == TD_CONFLICT || rc == TD_EXISTS || rc == TD_NOT_FOUND)
 		return 0;
 	if (rc < 0 && err)
 		*err = e;

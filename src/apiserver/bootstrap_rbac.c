@@ -1,7 +1,8 @@
-// The roles and bindings that always exist: those of the real API server that users and installers name, with the same
-// rules, and those of Tandem's own roles. As the real one, a start puts back what was taken from them, and takes
-// nothing away (but from Tandem's own: an older version may have given them more); whoever wants to keep a changed one
-// sets the annotation rbac.authorization.kubernetes.io/autoupdate to "false".
+// The roles and bindings that always exist: those of a real API server that users and installers
+// name, with the same rules, and those of Tandem's own roles. As in a real API server, each start
+// restores what is missing from them and removes nothing; only Tandem's own roles lose extra rules
+// too, because an older version may have given them more. To keep a changed role, set its
+// annotation rbac.authorization.kubernetes.io/autoupdate to "false".
 #include "apiserver/srv.h"
 
 #include "base/embedded.h"
@@ -14,11 +15,11 @@
 
 #define OURS "system:tandem:"
 
-// roles.yaml, and deploy-roles.yaml: the ClusterRoles of deploy/, there tandem-<role>, here
-// OURS<role>.
+// Holds roles.yaml, and deploy-roles.yaml with the ClusterRoles of deploy/: tandem-<role> there is
+// OURS<role> here.
 extern const struct td_embedded td_apiserver_files[];
 
-// The groups and users that have a ClusterRole, or a namespace's Role.
+// Which groups and users get which ClusterRole, or which Role of a namespace.
 static const struct {
 	const char *ns, *name, *role, *kind, *subjects[2];
 } bindings[] = {
@@ -67,7 +68,7 @@ static yyjson_mut_doc *fresh(struct td_srv *s, const char *kind, const char *ns,
 	return d;
 }
 
-static bool kept(const struct td_item *i) // as somebody else wants it
+static bool kept(const struct td_item *i) // a user wants to keep it as it is
 {
 	return td_streq(td_jkey_str(td_jget(td_item_root(i), "metadata.annotations"), AUTOUPDATE), "false");
 }
@@ -149,7 +150,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 	return changed ? write(s, t, ns, bindings[b].name, old ? old->rv : 0, d, err) : 0;
 }
 
-// The roles' one group was cluster-admin in homes of an older version.
+// Deletes a binding of an older version: it made the group of Tandem's roles cluster-admin.
 static int remove_old(struct td_srv *s, struct td_error *err)
 {
 	struct td_table *t = td_store_table(s->store, GROUP, "clusterrolebindings");
@@ -157,7 +158,7 @@ static int remove_old(struct td_srv *s, struct td_error *err)
 	return old && !kept(old) ? write(s, t, "", OURS "roles", old->rv, NULL, err) : 0;
 }
 
-// The rules of a role and of its parts.
+// Collects the rules of a role and of its parts.
 static void rules_of(yyjson_val *all, const char *name, yyjson_val *role, struct td_rbac_rules *ret)
 {
 	yyjson_val *key, *v;

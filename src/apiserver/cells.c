@@ -286,34 +286,57 @@ static const struct td_cellspec services[] = {
 	{"Selector", "string", "", "Label selector for its pods.", 1, pairs, "spec.selector", NULL},
 	{0},
 };
-static const struct td_cellspec configmaps[] = {NAME, {"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"}, AGE, {0}};
+static const struct td_cellspec configmaps[] = {
+	NAME,
+	{"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"},
+	AGE, {0},
+};
 static const struct td_cellspec secrets[] = {
 	NAME,
 	{"Type", "string", "", "What is in it.", 0, td_cell_text, "type", "Opaque"},
 	{"Data", "string", "", "Number of entries.", 0, entries, "data", NULL},
 	AGE, {0},
 };
-static const struct td_cellspec serviceaccounts[] = {NAME, {"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL}, AGE, {0}};
-static const struct td_cellspec namespaces[] = {NAME, {"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"}, AGE, {0}};
-static const struct td_cellspec leases[] = {NAME, {"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL}, AGE, {0}};
+static const struct td_cellspec serviceaccounts[] = {
+	NAME,
+	{"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL},
+	AGE, {0},
+};
+static const struct td_cellspec namespaces[] = {
+	NAME,
+	{"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"},
+	AGE, {0},
+};
+static const struct td_cellspec leases[] = {
+	NAME,
+	{"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL},
+	AGE, {0},
+};
 static const struct td_cellspec priorityclasses[] = {
 	NAME,
 	{"Value", "integer", "", "Its priority.", 0, number, "value", NULL},
 	{"Global-Default", "boolean", "", "For pods that name none.", 0, flag, "globalDefault", NULL},
 	AGE,
-	{"PreemptionPolicy", "string", "", "Whether it preempts.", 0, td_cell_text, "preemptionPolicy", "PreemptLowerPriority"},
+	{"PreemptionPolicy", "string", "", "Whether it preempts.", 0, td_cell_text, "preemptionPolicy",
+	 "PreemptLowerPriority"},
 	{0},
 };
 static const struct td_cellspec budgets[] = {
 	NAME,
 	{"Min Available", "string", "", "Pods that must stay healthy.", 0, limit, "spec.minAvailable", NULL},
 	{"Max Unavailable", "string", "", "Pods that may be missing.", 0, limit, "spec.maxUnavailable", NULL},
-	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number, "status.disruptionsAllowed", NULL},
+	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number, "status.disruptionsAllowed",
+	 NULL},
 	AGE, {0},
 };
-static const struct td_cellspec crds[] = {NAME, {"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL}, {0}};
+static const struct td_cellspec crds[] = {
+	NAME,
+	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
+	{0},
+};
 static const struct td_cellspec events[] = {
-	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp", "series.lastObservedTime"},
+	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp",
+	 "series.lastObservedTime"},
 	{"Type", "string", "", "Normal or Warning.", 0, td_cell_text, "type", NULL},
 	{"Reason", "string", "", "What, in one word.", 0, td_cell_text, "reason", NULL},
 	{"Object", "string", "", "To what.", 0, event_object, NULL, NULL},

@@ -93,7 +93,11 @@ static void slice_addresses(const struct td_cellspec *c, const yyjson_val *o, in
 }
 
 // clang-format off
-const struct td_cellspec td_role_cells[] = {TD_CELL_NAME, {"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL}, {0}};
+const struct td_cellspec td_role_cells[] = {
+	TD_CELL_NAME,
+	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
+	{0},
+};
 const struct td_cellspec td_binding_cells[] = {
 	TD_CELL_NAME,
 	{"Role", "string", "", "The role that it gives.", 0, role_ref, NULL, NULL},
@@ -103,7 +107,11 @@ const struct td_cellspec td_binding_cells[] = {
 	{"ServiceAccounts", "string", "", "Service accounts that have it.", 1, subjects, "ServiceAccount", NULL},
 	{0},
 };
-const struct td_cellspec td_endpoints_cells[] = {TD_CELL_NAME, {"Endpoints", "string", "", "Addresses with ports.", 0, endpoint_list, NULL, NULL}, TD_CELL_AGE, {0}};
+const struct td_cellspec td_endpoints_cells[] = {
+	TD_CELL_NAME,
+	{"Endpoints", "string", "", "Addresses with ports.", 0, endpoint_list, NULL, NULL},
+	TD_CELL_AGE, {0},
+};
 const struct td_cellspec td_slice_cells[] = {
 	TD_CELL_NAME,
 	{"AddressType", "string", "", "What the addresses are.", 0, td_cell_text, "addressType", NULL},

@@ -152,13 +152,18 @@ static void restarts(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 // clang-format off
 const struct td_cellspec td_pod_cells[] = {
 	TD_CELL_NAME,
-	{"Ready", "string", "", "The aggregate readiness state of this pod for accepting traffic.", 0, ready, NULL, NULL},
+	{"Ready", "string", "", "The aggregate readiness state of this pod for accepting traffic.", 0, ready, NULL,
+	 NULL},
 	{"Status", "string", "", "The aggregate status of the containers in this pod.", 0, status, NULL, NULL},
-	{"Restarts", "string", "", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.", 0, restarts, NULL, NULL},
+	{"Restarts", "string", "",
+	 "The number of times the containers in this pod have been restarted and when the last container in this "
+	 "pod has restarted.",
+	 0, restarts, NULL, NULL},
 	TD_CELL_AGE,
 	{"IP", "string", "", "The pod's address.", 1, td_cell_text, "status.podIP", "<none>"},
 	{"Node", "string", "", "The node that the pod is on.", 1, td_cell_text, "spec.nodeName", "<none>"},
-	{"Nominated Node", "string", "", "The node that the pod may get.", 1, td_cell_text, "status.nominatedNodeName", "<none>"},
+	{"Nominated Node", "string", "", "The node that the pod may get.", 1, td_cell_text, "status.nominatedNodeName",
+	 "<none>"},
 	{"Readiness Gates", "string", "", "Conditions that count for readiness.", 1, td_cell_text, "", "<none>"},
 	{0},
 };

@@ -157,7 +157,8 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	bool lossy = sync && !strcmp(sync, "normal");
 	uint64_t version = 0;
-	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
+	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of
+	// interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 ||
 	    (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
 	    (rc = exec(db, lossy ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||

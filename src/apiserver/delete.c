@@ -1,4 +1,4 @@
-// delete and deletecollection: preconditions, grace, propagation as finalizers.
+// delete and deletecollection: preconditions, grace period, and propagation by finalizers.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -36,7 +36,8 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 				o.propagation);
 	}
 	if (o.grace < -1)
-		o.grace = 1; // as the real one: negative means at once, but with a trace
+		// As in a real API server: a negative value means at once, but with a trace.
+		o.grace = 1;
 	if (o.propagation && strcmp(o.propagation, "Background") && strcmp(o.propagation, "Foreground") &&
 	    strcmp(o.propagation, "Orphan")) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "propagationPolicy",
@@ -46,8 +47,8 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 	}
 	if (r->causes.n)
 		return td_refuse_options(r, "DeleteOptions");
-	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") &&
-	    !strcmp(q->k->plural, "jobs")) { // their default is of old
+	// Jobs have an older default.
+	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") && !strcmp(q->k->plural, "jobs")) {
 		o.propagation = "Orphan";
 		td_reply_warn(q, "child pods are preserved by default when jobs are deleted; set "
 				 "propagationPolicy=Background to remove them or set "
@@ -76,7 +77,7 @@ static int preconditions(struct td_req *q, const struct td_item *i, const struct
 	else
 		return 0;
 	td_refuse_about(r, q->group, q->k->kind, i->name);
-	return TD_DENIED; // reading again would not help
+	return TD_DENIED; // a retry would not help
 }
 
 static void set_finalizer(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, bool want)
@@ -93,7 +94,7 @@ static void set_finalizer(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name
 		yyjson_mut_arr_add_strcpy(d, a, name);
 }
 
-// Seconds that the object may take to go; 0 for everything but pods that run somewhere.
+// The object's grace period in seconds; 0 for everything but pods that run on a node.
 static long long grace_of(const struct td_kind *k, const struct td_item *i, const struct td_delete_opts *o)
 {
 	if (*k->group || strcmp(k->plural, "pods") != 0)
@@ -145,7 +146,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 			td_jm_del(m, "metadata.finalizers");
 	}
 	long long grace = grace_of(k, old, o);
-	if (deleting) { // a second delete may only shorten it
+	if (deleting) { // a second delete may only shorten the period
 		long long was = td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0);
 		if (o->grace < 0 || grace > was)
 			grace = was;
@@ -157,14 +158,16 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		td_auto(td_item_unref) struct td_item *gone = NULL;
 		if ((rc = td_object_remove(q, old, &gone, r)) < 0)
 			return rc;
-		if (!*k->group && !strcmp(k->plural, "pods")) { // its last state says that it was deleted
+		// The pod's last state says that it was deleted.
+		if (!*k->group && !strcmp(k->plural, "pods")) {
 			if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
 				td_jm_int(d, m, "metadata.generation",
 					  td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 			td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now, t));
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", 0);
 		}
-		// Those that are answered with their last state; others are told of in lists only, as they were there.
+		// A pod or a Service is the reply itself, so it gets the revision of the deletion;
+		// other objects appear only in the list of a deletecollection, as they were.
 		bool told = !*k->group && (!strcmp(k->plural, "pods") ||
 					   (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
 		*ret = td_item_new(d, told ? gone->rv : old->rv, old->crv);
@@ -212,7 +215,8 @@ int td_do_delete(struct td_req *q, struct td_refusal *r)
 	    (rc = td_delete_item(q, q->ns, q->name, &o, &i, &gone, r)) < 0)
 		return rc;
 	bool pod = !*q->group && (!strcmp(q->plural, "pods") || !strcmp(q->plural, "services"));
-	if (gone && !pod) // pods are answered with their last state, as the real one does
+	// As a real API server does, answers with the last state of pods and services.
+	if (gone && !pod)
 		td_reply_success(q, 200, q->name, i->uid);
 	else
 		td_reply_item(q, 200, i);

@@ -6,5 +6,6 @@
 
 // Creates DIR/pki.
 int td_dev_pki(const char *dir, struct td_error *err);
-// Writes DIR/kubeconfig/{admin,kubelet,operator,bridge,controllers}.conf for https://127.0.0.1:port.
+// Writes DIR/kubeconfig/{admin,kubelet,operator,bridge,controllers}.conf for
+// https://127.0.0.1:port.
 int td_dev_kubeconfigs(const char *dir, int port, struct td_error *err);

@@ -14,8 +14,10 @@
 
 struct entry {
 	const char *group, *version, *plural, *singular, *kind, *verbs;
-	const char *sub;                         // "" or the subresource; sorted behind its resource
-	const char *other_group, *other_version; // the group of its reply's kind, where that differs
+	// "" or the subresource; sorted behind its resource.
+	const char *sub;
+	// The group of its reply's kind, where that differs.
+	const char *other_group, *other_version;
 	bool namespaced;
 	const struct td_kind *k; // for short names and categories
 };
@@ -322,7 +324,7 @@ static bool has_group(const struct td_req *q, const char *group, const char *ver
 
 enum what { NOTHING, CORE, APIS, GROUP, RESOURCES };
 
-// td_srv_handle has split the path: /apis/G or /apis/G/V with nothing below.
+// route() has split the path: /apis/G or /apis/G/V with nothing below.
 static enum what what_of(const struct td_req *q)
 {
 	size_t len = strlen(q->path);

@@ -136,7 +136,8 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 		struct td_error err = TD_ERROR_INIT;
 		if ((rc = td_store_write(e->q->s->store, &w, NULL, &err)) == 0)
 			return 0;
-		if (rc != TD_CONFLICT && rc != TD_NOT_FOUND) // otherwise it changed meanwhile: look again
+		// Otherwise it changed meanwhile: look again.
+		if (rc != TD_CONFLICT && rc != TD_NOT_FOUND)
 			return td_refuse_err(r, &err);
 	}
 	r->retry_after_s = 10;

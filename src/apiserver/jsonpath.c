@@ -1,4 +1,4 @@
-// JSONPath: see jsonpath.h. Recursive descent over the path; what cannot be read selects nothing.
+// JSONPath (jsonpath.h). Recursive descent over the path; an unreadable path selects nothing.
 #include "apiserver/jsonpath.h"
 
 #include <string.h>
@@ -27,7 +27,7 @@ static void found(struct out *o, yyjson_val *v)
 
 static void walk(yyjson_val *v, const char *p, int depth, struct out *o);
 
-// [?(@.type=="Ready")], == and != with a quoted string, a number or true/false.
+// Applies [?(@.type=="Ready")]: == or != with a quoted string, a number or true/false.
 static void filter(yyjson_val *v, const char *expr, const char *rest, int depth, struct out *o)
 {
 	const char *op = strstr(expr, "==");

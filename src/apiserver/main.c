@@ -1,4 +1,4 @@
-// tandem apiserver: flags, start, stop.
+// The role `tandem apiserver`: flags, start, stop.
 #include "apiserver/srv.h"
 
 #include "apiserver/dev.h"
@@ -34,7 +34,7 @@ static void usage(FILE *f)
 	      f);
 }
 
-// 0, or an exit code + 1.
+// Returns 0, or an exit code + 1.
 static int parse(int argc, char **argv, struct flags *f)
 {
 	enum { LISTEN = 1, PKI, DB, AGENT, DEV, LEVEL, HELP };
@@ -45,7 +45,7 @@ static int parse(int argc, char **argv, struct flags *f)
 		{"help", 0, NULL, HELP},     {0},
 	};
 	int c;
-	optind = 0; // the roles share one process' getopt state in tests
+	optind = 0; // in tests, the roles share the getopt state of one process
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
 		switch (c) {
 		case LISTEN:
@@ -95,8 +95,8 @@ static int parse(int argc, char **argv, struct flags *f)
 	return 0;
 }
 
-// The address among those we listen on that others can reach: "10.1.0.1:6443" gives "10.1.0.1". Caller frees; NULL:
-// none.
+// Returns the first listening address that other hosts can reach: "10.1.0.1:6443" gives "10.1.0.1".
+// NULL: there is none. The caller frees it.
 static char *reachable(const struct td_strv *listen)
 {
 	for (size_t i = 0; i < listen->n; i++) {
@@ -160,7 +160,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		__atomic_store_n(&s.ready, true, __ATOMIC_RELEASE);
 		struct td_ticker *t = td_ticker_start(&s, cancel);
 		rc = td_http_server_run(http, cancel, err);
-		td_cancel_fire(cancel); // the ticker too, when the server ended by itself
+		td_cancel_fire(cancel); // ends the ticker, also when the server ended by itself
 		td_ticker_join(t);
 	}
 	td_http_server_free(http);
@@ -178,7 +178,8 @@ int td_apiserver_main(int argc, char **argv)
 		return code - 1;
 	}
 	td_log_init("apiserver", f.level);
-	// A thread per connection and a heap per thread would keep what every busy moment needed: two heaps do.
+	// With a thread per connection, a heap per thread would keep the memory of every busy
+	// moment: two heaps are enough.
 	mallopt(M_ARENA_MAX, 2);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);

@@ -1,4 +1,4 @@
-// /metrics: Prometheus text.
+// /metrics, in the Prometheus text format.
 #include "apiserver/srv.h"
 
 #include <stdio.h>

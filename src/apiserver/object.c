@@ -141,7 +141,8 @@ static void drop_empty(yyjson_mut_val *o)
 					   "metadata.ownerReferences", "metadata.managedFields"};
 	for (size_t i = 0; i < TD_LEN(maps); i++) {
 		yyjson_mut_val *v = td_jm_get(o, maps[i]);
-		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v); // validation refuses a wrong type
+		// Validation refuses a wrong type.
+		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v);
 		if (v && (yyjson_mut_is_null(v) || (fits && yyjson_mut_get_len(v) == 0)))
 			td_jm_del(o, maps[i]);
 	}

@@ -1,12 +1,12 @@
-// /openapi/v3: an index and one document per group and version, from the kinds' own schemas. kubectl reads from
-// here which query parameters a verb knows, merge keys, and what `explain` prints. /openapi/v2 is refused, but for
-// kubectl (see below).
+// /openapi/v3: an index and one document per group and version, made of the kinds' own schemas.
+// kubectl reads there which query parameters a verb has, merge keys, and what `explain` prints.
+// /openapi/v2 is refused, except to kubectl (version2).
 #include "apiserver/srv.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// What is asked and never stored.
+// Resources that are served but never stored.
 static const struct asked {
 	const char *group, *version, *plural, *kind, *part;
 	bool namespaced;
@@ -46,7 +46,8 @@ static void index_v3(struct td_req *q)
 			continue;
 		td_auto_free char *p =
 			*k->group ? td_asprintf("apis/%s/%s", k->group, k->version) : td_asprintf("api/%s", k->version);
-		// The hash changes with what is served, so that clients may cache a document for ever.
+		// The hash changes with the served kinds, so that clients may cache a document for
+		// ever.
 		td_buf_printf(&b, "%s\"%s\":{\"serverRelativeURL\":\"/openapi/v3/%s?hash=%u-" TD_VERSION "\"}",
 			      first ? "" : ",", p, p, q->snap->gen);
 		first = false;
@@ -127,7 +128,8 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 #define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 #define QUANTITY "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-// What may be a number or a text has a name in the real API, and `explain` shows that; our own formats mean nothing to
+// Changes a schema for clients: a value that may be a number or a string gets the name that it has
+// in the real API, as `explain` shows it. Our own formats are removed: they mean nothing to
 // clients.
 static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 {
@@ -226,9 +228,9 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	return true;
 }
 
-// kubectl reads version 2, in its binary form, before it sends a List, and does not send one when it gets no document.
-// Kinds that are not in it are checked by the server instead, so the document is without any; its title says where they
-// are.
+// kubectl reads version 2, in its binary form, before it sends a List, and sends none if it gets no
+// document. Kinds that are absent from it are validated by the server instead, so this document has
+// no kinds; its title says where they are.
 static int version2(struct td_req *q, struct td_refusal *r)
 {
 	static const char document[] = "\x0a\x03" // a gnostic.openapi.v2.Document: swagger

@@ -1,4 +1,5 @@
-// The query of a request: what may be said there, refused as the real one refuses it.
+// The query of a request: which values it may have. Wrong ones are refused as a real API server
+// does.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void field_manager(struct td_req *q, struct td_refusal *r)
 		q->manager = m;
 		return;
 	}
-	// As the real one: the user agent up to the first '/'.
+	// As in a real API server: the user agent up to the first '/'.
 	const char *ua = td_http_header(q->x, "User-Agent");
 	size_t n = ua ? strcspn(ua, "/") : 0;
 	q->manager = n ? td_arena_strndup(q->arena, ua, n > 128 ? 128 : n) : "unknown";

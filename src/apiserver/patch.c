@@ -1,4 +1,5 @@
-// patch: merge, JSON, strategic merge, server-side apply. Read, patch, check, write; again when somebody was faster.
+// patch: merge, JSON, strategic merge, server-side apply. Each reads the object, patches it, checks
+// it and writes it; after a conflict it starts again.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
-// From causes of kind conflict, one a field, in the order of the managers.
+// The message of the causes of kind conflict: one for each field, sorted by manager.
 static char *conflict_message(const struct td_causes *c)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -54,7 +55,7 @@ int td_apply_conflict(struct td_refusal *r)
 {
 	td_auto_free char *text = conflict_message(&r->causes);
 	td_refuse(r, 409, "Conflict", "%s", text);
-	return TD_DENIED; // reading again would not help
+	return TD_DENIED; // a retry would not help
 }
 
 int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r)
@@ -89,7 +90,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	int rc = td_apply_manager(q, &m, r);
 	if (rc < 0 || (rc = td_apply_kind(patch, want, kind, r)) < 0)
 		return rc;
-	rc = td_body_object(q, patch, &d, r); // kind, name and namespace are filled in as on create
+	rc = td_body_object(q, patch, &d, r); // fills in kind, name and namespace as on create
 	if (rc < 0)
 		return rc;
 	td_auto_free char *av = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
@@ -107,7 +108,8 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *copy = td_jm_copy(patch);
 	td_schema_prune(q->k->schema, yyjson_mut_doc_get_root(copy), &unknown);
 	td_auto(td_json_unref) struct td_json *patch_doc = td_json_from_mut(yyjson_mut_doc_get_root(copy));
-	if (unknown.n) // whatever fieldValidation says: who owns what is unknown?
+	// Whatever fieldValidation says: an unknown field could have no owner.
+	if (unknown.n)
 		return td_refuse(
 			r, 400, NULL,
 			"failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: field not declared in schema",
@@ -121,7 +123,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 					 "entries for its key",
 					 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind,
 					 twice.v[i].field);
-	if (q->k->status) { // each way owns its own part only
+	if (q->k->status) { // an apply of the object and one of its status own separate parts
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		td_jm_del(o, *q->sub ? "spec" : "status");
 	}
@@ -181,14 +183,15 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 	if (!old && !q->res->established)
 		return td_refuse(r, 405, "MethodNotAllowed",
 				 "create not allowed while custom resource definition is terminating");
-	int rc = old ? 0 : td_auth_may_verb(q, "create", r); // an apply that makes the object needs both rights
+	// An apply that creates the object needs both rights.
+	int rc = old ? 0 : td_auth_may_verb(q, "create", r);
 	if (rc == 0)
 		rc = patched(q, t, old, patch, &now, r);
 	if (rc < 0 || (rc = td_body_object(q, td_json_root(now), &d, r)) < 0)
 		return rc;
 	const char *uid = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.uid");
 	if (uid && *uid && (!old || strcmp(uid, old->uid) != 0)) {
-		for (int twice = 0; twice < 2; twice++) // as the real one says it
+		for (int twice = 0; twice < 2; twice++) // a real API server says it twice
 			td_cause_add(&r->causes, "FieldValueInvalid", "metadata.uid",
 				     "Invalid value: \"%s\": field is immutable", uid);
 		return td_refuse_invalid(r, q->group, q->k->kind, q->name);
@@ -200,7 +203,7 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 		if (rv && *rv && strcmp(rv, td_jstr_or(td_item_root(old), "metadata.resourceVersion", "")) != 0) {
 			td_fail(&e, TD_CONFLICT, "changed");
 			td_refuse_write(q, q->name, &e, r);
-			return TD_DENIED; // the patch itself says so: not again
+			return TD_DENIED; // the patch itself names the version: no retry
 		}
 	} else {
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");

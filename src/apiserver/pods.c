@@ -1,4 +1,4 @@
-// What only pods have: binding, and the streams that the agent serves. Eviction: evict.c.
+// What only pods have: binding, and the streams that the agent serves. For eviction see evict.c.
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static int conflict(struct td_req *q, struct td_refusal *r, const char *fmt, con
 {
 	td_auto_buf struct td_buf m = {0};
 	td_buf_printf(&m, "Operation cannot be fulfilled on pods/binding \"%s\": ", q->name);
-	for (const char *p = fmt; *p; p++) { // two %s at most
+	for (const char *p = fmt; *p; p++) { // fmt has two %s at most
 		if (p[0] == '%' && p[1] == 's') {
 			td_buf_puts(&m, a);
 			a = b;
@@ -228,7 +228,8 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 		return rc;
 	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
 		return rc;
-	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) { // nothing was said yet
+	// A pod without a node has no log yet.
+	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) {
 		td_http_send(q->x, 204, "text/plain", "", 0);
 		return 0;
 	}

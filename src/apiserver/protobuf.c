@@ -1,5 +1,6 @@
-// Protobuf to JSON: see protobuf.h. The wire: https://protobuf.dev/programming-guides/encoding; the envelope:
-// k8s.io/apimachinery pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty:
+// Converts protobuf to JSON (protobuf.h). The wire format:
+// https://protobuf.dev/programming-guides/encoding; the envelope: k8s.io/apimachinery
+// pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty;
 // those that JSON would omit are dropped.
 #include "apiserver/protobuf.h"
 
@@ -18,8 +19,8 @@ struct in {
 };
 struct tag {
 	uint32_t number, wire;
-	uint64_t v;    // wire 0, 1, 5
-	struct in sub; // wire 2
+	uint64_t v;    // of wire types 0, 1, 5
+	struct in sub; // of wire type 2
 };
 
 static bool varint(struct in *in, uint64_t *ret)
@@ -36,7 +37,7 @@ static bool varint(struct in *in, uint64_t *ret)
 	return false;
 }
 
-// 1: a field; 0: the end; -1: malformed.
+// Reads the next field. Returns 1: a field; 0: the end; -1: malformed.
 static int next(struct in *in, struct tag *t)
 {
 	uint64_t key, n;
@@ -68,7 +69,7 @@ static int next(struct in *in, struct tag *t)
 	}
 }
 
-// What is being made, and the first field that could not be taken into it.
+// The document in the making, and the first field that could not be converted.
 struct out {
 	yyjson_mut_doc *d;
 	const char *message; // NULL: none
@@ -129,7 +130,7 @@ static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
 	return !is_string ? yyjson_mut_int(d, n) : s ? s : yyjson_mut_str(d, "");
 }
 
-// The first field of a message that holds one thing: Quantity, RawExtension, Duration.
+// Reads the first field of a message that holds one value: Quantity, RawExtension, Duration.
 static bool wrapped(struct in in, struct tag *ret)
 {
 	struct tag t;
@@ -213,7 +214,8 @@ static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_fie
 static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f, const struct tag *t, int depth)
 {
 	if ((f->flags & TD_PB_MAP) && (f->flags & TD_PB_REPEATED))
-		return true; // map of lists: only in reviews' "extra", which is not used here
+		// Maps of lists occur only in the "extra" of reviews, which is not used here.
+		return true;
 	if (f->flags & TD_PB_INLINE)
 		return t->wire == 2 && message(x, f->message, t->sub, o, depth + 1);
 	if (f->flags & (TD_PB_MAP | TD_PB_REPEATED)) {
@@ -254,8 +256,8 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 		return NULL;
 	while ((rc = next(&in, &t)) == 1) {
 		const struct td_pb_field *f = known(m, t.number);
-		bool nothing =
-			t.wire == 2 ? t.sub.p == t.sub.end : !t.v; // Go writes fields that are not pointers even then
+		// Go writes fields that are not pointers even when they are empty.
+		bool nothing = t.wire == 2 ? t.sub.p == t.sub.end : !t.v;
 		if (!f && !nothing && !x->message) {
 			x->message = m->name;
 			x->number = t.number;
@@ -304,7 +306,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 	size_t group_len = slash ? (size_t)(slash - api) : 0;
 	const struct td_pb_root *root = NULL;
 	for (const struct td_pb_root *r = td_pb_roots; r->kind && !root; r++) {
-		// DeleteOptions comes in every group.
+		// DeleteOptions exists in every group.
 		bool any_group = !strcmp(r->kind, "DeleteOptions");
 		if (!strcmp(r->kind, kind) &&
 		    (any_group || (strlen(r->group) == group_len && !strncmp(r->group, api, group_len))))
@@ -323,7 +325,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 			       x.message);
 	if (!read)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s is malformed", kind);
-	// Strings must be UTF-8 as JSON is: a round through text finds those that are not.
+	// Strings must be UTF-8, as in JSON: writing and reading the text finds those that are not.
 	size_t n = 0;
 	td_auto_free char *s = td_json_mut_text(o, &n);
 	if (!s)

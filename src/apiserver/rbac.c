@@ -1,4 +1,4 @@
-// Access rules: see rbac.h.
+// Access rules (rbac.h).
 #include "apiserver/rbac.h"
 
 #include "api/selector.h"
@@ -190,7 +190,7 @@ static void add_subject(struct binding *b, const yyjson_val *v)
 		*s = (struct subject){ACCOUNT, td_asprintf("system:serviceaccount:%s:%s", ns, name),
 				      td_asprintf("ServiceAccount \"%s/%s\"", name, ns)};
 	} else {
-		return; // nobody
+		return; // no such kind of subject
 	}
 	b->n++;
 }
@@ -247,7 +247,7 @@ struct td_rbac *td_rbac_unref(struct td_rbac *r)
 	return NULL;
 }
 
-// ---- asking ----
+// ---- questions ----
 const struct td_rbac_rules *td_rbac_role(const struct td_rbac *r, const char *kind, const char *ns, const char *name)
 {
 	bool cluster = !strcmp(kind, "ClusterRole");
@@ -281,8 +281,8 @@ struct walk {
 	const char *user, *ns;
 	const struct td_strv *groups;
 	struct td_strv faults;
-	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s,
-		     const struct td_rbac_rule *rule); // true: enough
+	// Returns true to stop the walk.
+	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s, const struct td_rbac_rule *rule);
 	void *ctx;
 };
 
@@ -305,7 +305,7 @@ static bool walk_binding(struct walk *w, const struct binding *b)
 	return false;
 }
 
-// Cluster bindings first, then those of the namespace, in the order of names.
+// Visits the cluster bindings first, then those of the namespace, by name.
 static void walk(struct walk *w)
 {
 	for (size_t i = 0; i < w->r->cluster.n_bindings; i++)
@@ -379,7 +379,7 @@ void td_rbac_rules_for(const struct td_rbac *r, const char *user, const struct t
 }
 
 // ---- covering ----
-// one has at most one verb, group, resource, name and path.
+// Whether rule o covers the rule `one`, which has at most one verb, group, resource, name and path.
 static bool covers_one(const struct td_rbac_rule *o, const struct td_rbac_rule *one)
 {
 	if (!has(&o->verbs, one->verbs.v[0]))
@@ -470,7 +470,8 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 {
 	td_auto_rules struct td_rbac_rules joined = {0};
 	td_auto_strv struct td_strv lines = {0};
-	for (size_t i = 0; i < missing->n; i++) { // rules that differ in the verb only become one
+	// Joins rules that differ only in the verb.
+	for (size_t i = 0; i < missing->n; i++) {
 		const struct td_rbac_rule *m = &missing->v[i];
 		size_t j = 0;
 		while (j < joined.n &&

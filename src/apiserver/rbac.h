@@ -58,7 +58,8 @@ bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rule
 // The missing rules as text, one `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}` a
 // line, sorted. The caller frees it.
 char *td_rbac_missing_text(const struct td_rbac_rules *missing);
-bool td_rbac_rules_equal(const struct td_rbac_rules *a, const struct td_rbac_rules *b); // order matters
+// Whether both have the same rules in the same order.
+bool td_rbac_rules_equal(const struct td_rbac_rules *a, const struct td_rbac_rules *b);
 
 // ---- rbac_cache.c: the rules of a store; every answered write is in them ----
 struct td_store;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Field selectors that the real API knows, by kind; metadata.name and metadata.namespace everywhere.
+// Field selectors of the real API, by kind. All kinds have metadata.name and metadata.namespace.
 static const char *fields_of(const struct td_kind *k)
 {
 	static const struct {
@@ -57,7 +57,7 @@ static bool field_known(const struct td_kind *k, const char *path)
 	return false;
 }
 
-// The words depend on whether the kind has fields of its own to select by.
+// The message depends on whether the kind has field selectors of its own.
 static int refuse_field(const struct td_kind *k, const char *path, struct td_refusal *r)
 {
 	if (k->builtin && !strcmp(k->group, "batch"))
@@ -149,7 +149,7 @@ int td_do_get(struct td_req *q, struct td_refusal *r)
 
 // ---- continue tokens: base64url of {"v":"meta.k8s.io/v1","rv":N,"start":"ns/name\u0000"} ----
 struct page {
-	uint64_t rv; // 0: inconsistent rest
+	uint64_t rv; // 0: the rest may be inconsistent
 	char *ns, *name;
 };
 
@@ -207,7 +207,7 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 
 struct list {
 	struct td_items all;
-	struct td_item **v; // selected; borrowed
+	struct td_item **v; // those selected; borrowed
 	size_t n;
 	uint64_t rv;
 	char *cont;
@@ -239,7 +239,8 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	uint64_t now = td_store_revision(q->s->store);
 	if (rv > now || page.rv > now)
 		return too_large(rv > now ? rv : page.rv, now, r);
-	// A page of an old list, an exact list, and (as the real API) a limited list at a revision: the state of then.
+	// The state at a revision is read for a page of an old list, for an exact list, and (as in
+	// the real API) for a limited list at a revision.
 	bool exact = !strcmp(o.match, "Exact");
 	uint64_t at = page.rv ? page.rv : exact || (rv && o.limit && !*o.match) ? rv : 0;
 	struct td_error err = TD_ERROR_INIT;
@@ -272,7 +273,8 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	}
 	if (ret->remaining)
 		ret->cont = page_token((int64_t)ret->rv, ret->v[ret->n - 1]);
-	// remainingItemCount is not told for selected lists (the real one does not know it).
+	// Lists with a selector have no remainingItemCount: a real API server does not know it
+	// either.
 	if (f->labels || f->fields)
 		ret->remaining = 0;
 	return 0;

@@ -1,4 +1,4 @@
-// Refusals: see refuse.h.
+// Refusals (refuse.h).
 #include "apiserver/refuse.h"
 
 #include <stdlib.h>

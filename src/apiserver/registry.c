@@ -1,4 +1,4 @@
-// The registry: see registry.h.
+// The registry (registry.h).
 #include "apiserver/registry.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 
 struct td_registry {
 	struct td_store *store;
-	pthread_mutex_t lock; // snap
+	pthread_mutex_t lock; // guards snap
 	struct td_snap *snap;
 	pthread_mutex_t reload_lock; // one reload at a time
 };
@@ -60,8 +60,8 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	}
 	s->owned = td_realloc(s->owned, (s->n_owned + n + 1) * sizeof(*s->owned));
 	for (size_t i = 0; i < n; i++) {
-		// A built-in or an earlier CRD has the name. (Of a built-in in any version: they would share what is
-		// stored.)
+		// A built-in kind or an earlier CRD has the name. A built-in kind keeps it in every
+		// version, because its versions would share what is stored.
 		if (td_snap_find(s, v[i]->group, v[i]->version, v[i]->plural) || builtin_has(v[i])) {
 			td_kind_free(v[i]);
 			continue;

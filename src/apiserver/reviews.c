@@ -1,5 +1,6 @@
-// Questions about access, answered and never stored: who am I, may I, may they, whose token is this. The same functions
-// answer them that decide about every request.
+// The review APIs: questions about access that are answered and never stored (who am I, may I, may
+// they, whose token is this). The answers come from the same functions that decide about every
+// request.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static void copy_user(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_user
 	}
 }
 
-// ---- who ----
+// ---- authentication ----
 static int self_subject(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_mut_val *o, struct td_refusal *r)
 {
 	(void)spec;
@@ -55,7 +56,7 @@ static int token(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	return 0;
 }
 
-// ---- may ----
+// ---- authorization ----
 static void answer(struct td_req *q, yyjson_val *spec, const struct td_user *u, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_val *ra = td_jkey(spec, "resourceAttributes"), *na = td_jkey(spec, "nonResourceAttributes");
@@ -89,7 +90,7 @@ static int check(struct td_req *q, yyjson_val *spec, bool self, struct td_refusa
 	if (!r->causes.n)
 		return 0;
 	int rc = td_refuse_invalid(r, q->group, "", "");
-	free(r->kind); // the real one forgets it here
+	free(r->kind); // a real API server omits it here
 	r->kind = NULL;
 	return rc;
 }
@@ -155,7 +156,7 @@ static int rules(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	return 0;
 }
 
-// ---- the table ----
+// ---- the table of reviews ----
 static const struct review {
 	const char *group, *plural, *kind;
 	bool namespaced;

@@ -1,4 +1,5 @@
-// From a path to a handler: one table in code, in the order of the checks (shape, who, may, what).
+// From a path to a handler. The checks come in this order: the request's form, authentication,
+// authorization, what it asks.
 #include "apiserver/srv.h"
 
 #include "api/names.h"
@@ -16,12 +17,13 @@ static void split(struct td_req *q, char *rest)
 	size_t n = 0;
 	for (char *p = rest; p && *p && n < 5; n++) {
 		v[n] = p;
-		p = n < 4 ? strchr(p, '/') : NULL; // the last one keeps what is left
+		p = n < 4 ? strchr(p, '/') : NULL; // the last part keeps the rest
 		if (p)
 			*p++ = 0;
 	}
 	size_t i = 0;
-	// "namespaces/NS/status" and "namespaces/NS/finalize" are the namespace itself.
+	// "namespaces/NS/status" and "namespaces/NS/finalize" are subresources of the namespace
+	// itself.
 	if (n >= 3 && !strcmp(v[0], "namespaces") &&
 	    !(n == 3 && !*q->group && (!strcmp(v[2], "status") || !strcmp(v[2], "finalize")))) {
 		q->ns = v[1];
@@ -53,8 +55,8 @@ static int verb_of(struct td_req *q, struct td_refusal *r)
 	return 0;
 }
 
-// How long a client waits. What is answered at once needs no deadline, but a value that is no duration is a mistake to
-// be told.
+// Checks the client's timeout. The reply comes at once, so it needs no deadline; but a value that
+// is no duration is refused.
 static int check_timeout(const struct td_req *q, struct td_refusal *r)
 {
 	const char *t = td_http_query(q->x, "timeout");
@@ -70,12 +72,12 @@ static int no_resource(struct td_refusal *r)
 	return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
 }
 
-// What a real Kubernetes has and this API does not: whoever asks for one is told so, instead of wondering about a
-// typing error.
+// Whether this is a resource of real Kubernetes that this API does not have: the refusal then says
+// so, so that nobody looks for a typing error.
 static bool elsewhere(const char *group, const char *plural)
 {
 	static const struct {
-		const char *group, *plurals; // "": all of the group
+		const char *group, *plurals; // "": the whole group
 	} real[] = {
 		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
 		     "replicationcontrollers "
@@ -113,7 +115,7 @@ static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
 					 : "");
 }
 
-static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
+static bool is_verb(const struct td_req *q, const char *verbs) // verbs: such as "get update patch"
 {
 	size_t n = strlen(q->verb);
 	for (const char *p = strstr(verbs, q->verb); p; p = strstr(p + 1, q->verb))
@@ -122,7 +124,8 @@ static bool is_verb(const struct td_req *q, const char *verbs) // "get update pa
 	return false;
 }
 
-// The same of a subresource that a real Kubernetes has: what it is, and what does the work here.
+// Refuses a subresource of real Kubernetes that this API does not have, and names what does its
+// work here.
 static int no_subresource(const struct td_req *q, struct td_refusal *r)
 {
 	static const struct {
@@ -134,7 +137,7 @@ static int no_subresource(const struct td_req *q, struct td_refusal *r)
 		{"pods", "ephemeralcontainers", "use `kubectl exec` to look into a running container"},
 		{"pods", "resize", "delete the pod and make it again with other resources"},
 	};
-	size_t n = strcspn(q->sub, "/"); // behind proxy stands the path that was asked for
+	size_t n = strcspn(q->sub, "/"); // the proxied path follows "proxy"
 	for (size_t i = 0; !*q->group && i < TD_LEN(real); i++)
 		if (!strcmp(q->plural, real[i].plural) && strlen(real[i].sub) == n && !strncmp(q->sub, real[i].sub, n))
 			return td_refuse_generic(r, 404, NULL, "the embedded API has no %s/%s: %s", q->plural,
@@ -169,7 +172,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 	return no_subresource(q, r);
 }
 
-// A custom resource in a version that its CRD calls deprecated: every answer says so.
+// Warns in every reply about a custom resource in a version that its CRD calls deprecated.
 static void warn_deprecated(struct td_req *q)
 {
 	yyjson_val *v, *versions = td_jget(td_json_root(q->k->source), "spec.versions");
@@ -246,8 +249,8 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	return td_refuse_method(r);
 }
 
-// The minor whose behaviour t/test_parity.py proves; clients warn of theirs when it is far from it, as they would of a
-// real one's.
+// The Kubernetes minor version whose behaviour t/test_parity.py proves. Clients warn when their
+// version is far from it, as they do with a real API server.
 static int version(struct td_req *q, struct td_refusal *r)
 {
 	if (strcmp(td_http_method(q->x), "GET") != 0)
@@ -301,7 +304,8 @@ static int route(struct td_req *q, struct td_refusal *r)
 	char *verb = td_arena_strdup(q->arena, td_http_method(q->x));
 	for (char *c = verb; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
-	q->verb = verb; // as the real one: of a path that is no resource, the method
+	// As in a real API server: the verb of a path that is no resource is the method.
+	q->verb = verb;
 	if ((rc = td_auth_may(q, r)) < 0 || (rc = check_timeout(q, r)) < 0)
 		return rc;
 	if (!strcmp(q->path, "/metrics")) {

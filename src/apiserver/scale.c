@@ -1,5 +1,5 @@
-// The scale subresource: how many replicas there are to be, of whatever has them. Fields are owned in the object behind
-// it.
+// The scale subresource: the number of replicas of any kind that has them. Field ownership is kept
+// in the scaled object.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -74,7 +74,7 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 
 static int check_replicas(struct td_req *q, yyjson_val *v, struct td_refusal *r)
 {
-	long long n = yyjson_get_sint(v); // none: 0
+	long long n = yyjson_get_sint(v); // absent: 0
 	if (n >= 0 && n <= INT32_MAX)
 		return 0;
 	td_cause_add(&r->causes, "FieldValueInvalid", "spec.replicas",
@@ -82,7 +82,7 @@ static int check_replicas(struct td_req *q, yyjson_val *v, struct td_refusal *r)
 	return td_refuse_invalid(r, "autoscaling", "Scale", q->name);
 }
 
-// What is no field of a Scale; NULL: nothing.
+// Returns a field of o that is not known; NULL: there is none.
 static const char *unknown_field(yyjson_val *o, const char *const *known, size_t n_known)
 {
 	size_t i, max;
@@ -97,7 +97,7 @@ static const char *unknown_field(yyjson_val *o, const char *const *known, size_t
 	return NULL;
 }
 
-// An applied Scale as the real one reads it: 400, 409 and 422 as for every applied object.
+// Checks an applied Scale as a real API server does: 400, 409 and 422 as for every applied object.
 static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val *body, struct td_refusal *r)
 {
 	static const char *const top[] = {"apiVersion", "kind", "metadata", "spec", "status"}, *const spec[] = {
@@ -149,8 +149,9 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 	return check_replicas(q, v, r);
 }
 
-// Server-side apply of a Scale: its one field is owned in the object behind it, as this subresource's. Who says no
-// number any more gives it up: 0 when nobody else has it, and the entry stays, as the real one does it.
+// Server-side apply of a Scale. Its one field is owned in the scaled object, under this
+// subresource. An apply without a number gives the field up: replicas become 0 if nobody else owns
+// it, and the managedFields entry stays, as in a real API server.
 static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, struct td_item **ret,
 		       struct td_refusal *r)
 {

@@ -11,7 +11,7 @@
 //   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
 //   object.c                           from what was sent to what is stored
-//   admit.c account.c grant.c          admission: what the server adds, and refuses beyond the schema
+//   admit.c account.c grant.c          admission: what the server adds and refuses
 //   pods.c evict.c scale.c crd.c       what only some kinds have
 //   reply.c refuse.[ch]                replies: objects and refusals
 //   table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   the tables that kubectl prints
@@ -40,7 +40,8 @@ struct td_srv {
 	char *agent_socket;
 	void *sa_key; // HMAC key of tokens
 	size_t sa_key_len;
-	// The IPv4 address and port at which pods reach this server. address NULL: they do not reach it.
+	// The IPv4 address and port at which pods reach this server. address NULL: they do not
+	// reach it.
 	char *address;
 	int port;
 	bool ready;            // atomic
@@ -58,7 +59,8 @@ struct td_user {
 };
 void td_user_done(struct td_user *u);
 bool td_user_in(const struct td_user *u, const char *group);
-// Whether this is the user name of a service account. The outputs may be NULL; the caller frees them.
+// Whether this is the user name of a service account. The outputs may be NULL; the caller frees
+// them.
 bool td_user_account(const char *user, char **ret_ns, char **ret_name);
 // Adds the groups that every service account of namespace ns is in.
 void td_user_account_groups(struct td_user *u, const char *ns);
@@ -92,8 +94,8 @@ void td_srv_handle(struct td_http_x *x, void *ctx);
 void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx);
 // Creates what always exists: the namespaces default and kube-…, and the system PriorityClasses.
 int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
-// Creates the Service default/kubernetes with its Endpoints and EndpointSlice. A later call puts them
-// right again.
+// Creates the Service default/kubernetes with its Endpoints and EndpointSlice. A later call puts
+// them right again.
 int td_srv_bootstrap_api(struct td_srv *s, struct td_error *err);
 // A part of td_srv_bootstrap: ClusterRoles and their bindings.
 int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err);
@@ -105,7 +107,8 @@ int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, str
 int td_auth_may(const struct td_req *q, struct td_refusal *r);
 // The same, as if q had that verb.
 int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r);
-// Whether the user may do what *a asks. Fills in a->user and a->groups. *ret_why: as td_rbac_allows.
+// Whether the user may do what *a asks. Fills in a->user and a->groups. *ret_why: as
+// td_rbac_allows.
 bool td_auth_ask(const struct td_srv *s, const struct td_user *u, struct td_rbac_ask *a, char **ret_why);
 // Fills r with the 403 of the question *a; why may be NULL.
 int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refusal *r);
@@ -132,7 +135,8 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- reply.c ----
-int td_reply_negotiate(struct td_req *q, struct td_refusal *r); // sets q->as and q->yaml from Accept
+// Sets q->as and q->yaml from Accept.
+int td_reply_negotiate(struct td_req *q, struct td_refusal *r);
 // Sends JSON text, converted to YAML when q asks for YAML.
 void td_reply_json(struct td_req *q, int status, const char *text, size_t len);
 void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d); // d stays the caller's
@@ -145,8 +149,8 @@ bool td_query_true(const struct td_req *q, const char *name);
 // The 404 of an object: `pods "x" not found`.
 int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
 // The item as clients of kind k see it: under k's API version, and for a custom resource with the
-// defaults that its schema has now (they may be younger than the object). Returns a new reference, to
-// i itself where nothing differs.
+// defaults that its schema has now (they may be younger than the object). Returns a new reference,
+// to i itself where nothing differs.
 struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i);
 // The object of q's kind and namespace, as td_item_shown gives it; NULL: there is none.
 struct td_item *td_item_get(const struct td_req *q, const char *name);
@@ -172,7 +176,8 @@ int td_list_options(const struct td_req *q, struct td_list_options *ret, struct 
 // "Object" or "None". rv and cont: the list's, or NULL.
 void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
 		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out);
-void td_partial_write(const struct td_item *i, struct td_buf *out); // appends one PartialObjectMetadata
+// Appends one PartialObjectMetadata.
+void td_partial_write(const struct td_item *i, struct td_buf *out);
 // Refuses with 400 what is no value of includeObject.
 int td_check_include(const char *include, struct td_refusal *r);
 
@@ -206,9 +211,9 @@ int td_do_watch(struct td_req *q, struct td_refusal *r);
 int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r);
 
 // ---- body.c: what comes in ----
-// Reads the request's body (JSON, YAML or protobuf) as one JSON document in which no key stands twice:
-// duplicates cause a warning or a refusal, as fieldValidation says. Refuses with 400, 413 or 415.
-// *ret NULL: the body is empty, which `optional` allows.
+// Reads the request's body (JSON, YAML or protobuf) as one JSON document in which no key stands
+// twice: duplicates cause a warning or a refusal, as fieldValidation says. Refuses with 400, 413 or
+// 415. *ret NULL: the body is empty, which `optional` allows.
 int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
 // Makes a fresh mutable object of q's kind of v: fills in an absent kind and apiVersion, and checks
 // name and namespace against the URL.
@@ -224,13 +229,13 @@ enum td_via {
 	TD_VIA_SCALE,
 	TD_VIA_SYSTEM // binding, finalize, eviction: the handler itself made the object right
 };
-// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown fields,
-// sets defaults, keeps what clients may not change, runs admission and validation. track: write
-// managedFields for q->manager.
+// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown
+// fields, sets defaults, keeps what clients may not change, runs admission and validation. track:
+// write managedFields for q->manager.
 int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
 		      struct td_refusal *r);
-// Stores d (not with dryRun). An object that is being deleted is removed when this write takes its last
-// finalizer. Returns TD_CONFLICT with *r filled when old is no longer the latest version.
+// Stores d (not with dryRun). An object that is being deleted is removed when this write takes its
+// last finalizer. Returns TD_CONFLICT with *r filled when old is no longer the latest version.
 int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
 		     struct td_refusal *r);
 int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
@@ -239,8 +244,8 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 // ---- write.c, patch.c, scale.c, delete.c, evict.c, pods.c ----
 // Checks the resourceVersion and UID that a write names, if any, against the stored object. 409.
 int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, struct td_refusal *r);
-// Reads the body and calls once() to write it. If the body names no resourceVersion, a conflict makes
-// it try again.
+// Reads the body and calls once() to write it. If the body names no resourceVersion, a conflict
+// makes it try again.
 int td_write_body(struct td_req *q,
 		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r);
@@ -262,8 +267,8 @@ struct td_delete_opts {
 	const char *uid, *rv, *propagation; // point into the body
 };
 int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
-// Deletes the object, or begins its deletion. *ret: what is left of it, or its last state. *ret_gone:
-// whether it is gone.
+// Deletes the object, or begins its deletion. *ret: what is left of it, or its last state.
+// *ret_gone: whether it is gone.
 int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
 		   struct td_item **ret, bool *ret_gone, struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
@@ -276,8 +281,8 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach
 
 // ---- admit.c ----
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
-// The part of td_admit that protects the annotations of a grant, for writes of the status subresource:
-// they may change metadata, but run no other admission.
+// The part of td_admit that protects the annotations of a grant, for writes of the status
+// subresource: they may change metadata, but run no other admission.
 int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- crd.c ----
@@ -285,8 +290,8 @@ bool td_is_crd(const struct td_kind *k);
 // Fills in a CRD's status: the conditions (Established, …), accepted names and stored versions.
 void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
 void td_crd_written(struct td_srv *s); // serves the CRD as it is stored now
-// Call after an object is removed. For a CRD: its kinds are no longer served. For the last object of a
-// CRD that is being deleted: that CRD is removed too.
+// Call after an object is removed. For a CRD: its kinds are no longer served. For the last object
+// of a CRD that is being deleted: that CRD is removed too.
 void td_crd_removed(struct td_req *q, const struct td_item *gone);
 // Call when the deletion of a CRD begins: deletes its objects. true: none is left, the CRD is gone.
 bool td_crd_drain(struct td_req *q, const struct td_item *crd);

@@ -241,7 +241,8 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 	}
 	enum td_event_type type = r->deleted ? TD_EVENT_DELETED : r->prev ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	if (!r->prev && r->rv != r->crv && r->rv > t->ring.floor)
-		// The versions before this one are forgotten: who has not seen it must list.
+		// The versions before this one are forgotten: a watch that has not seen it must
+		// list.
 		t->ring.floor = r->rv;
 	if (r->rv > t->ring.floor)
 		td_table_apply(s, t, type, i);

@@ -1,4 +1,4 @@
-// Tables: what `kubectl get` prints, computed by the server.
+// Tables: what `kubectl get` prints, made by the server.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILL_BYTES (256u << 10) // per fill, before the next connection's turn
+#define FILL_BYTES (256u << 10) // bytes per fill; the rest waits for the next turn
 #define FILL_EVENTS 128
 #define BOOKMARK_MS 45000
 
@@ -22,7 +22,7 @@ struct watch {
 	struct td_filter filter;
 	enum td_as as;
 	bool columns_sent, bookmarks, end_mark;
-	struct td_items initial; // sent as ADDED; those before initial_at are sent
+	struct td_items initial; // to be sent as ADDED; those before initial_at have been
 	size_t initial_at;
 	uint64_t cursor;
 	int64_t next_bookmark;
