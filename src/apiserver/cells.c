@@ -289,7 +289,7 @@ static const struct td_cellspec services[] = {
 static const struct td_cellspec configmaps[] = {
 	NAME,
 	{"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"},
-	AGE, {0},
+	AGE, {0}
 };
 static const struct td_cellspec secrets[] = {
 	NAME,
@@ -300,17 +300,17 @@ static const struct td_cellspec secrets[] = {
 static const struct td_cellspec serviceaccounts[] = {
 	NAME,
 	{"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL},
-	AGE, {0},
+	AGE, {0}
 };
 static const struct td_cellspec namespaces[] = {
 	NAME,
 	{"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"},
-	AGE, {0},
+	AGE, {0}
 };
 static const struct td_cellspec leases[] = {
 	NAME,
 	{"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL},
-	AGE, {0},
+	AGE, {0}
 };
 static const struct td_cellspec priorityclasses[] = {
 	NAME,
@@ -332,7 +332,7 @@ static const struct td_cellspec budgets[] = {
 static const struct td_cellspec crds[] = {
 	NAME,
 	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
-	{0},
+	{0}
 };
 static const struct td_cellspec events[] = {
 	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp",

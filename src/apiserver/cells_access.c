@@ -96,7 +96,7 @@ static void slice_addresses(const struct td_cellspec *c, const yyjson_val *o, in
 const struct td_cellspec td_role_cells[] = {
 	TD_CELL_NAME,
 	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
-	{0},
+	{0}
 };
 const struct td_cellspec td_binding_cells[] = {
 	TD_CELL_NAME,
@@ -110,7 +110,7 @@ const struct td_cellspec td_binding_cells[] = {
 const struct td_cellspec td_endpoints_cells[] = {
 	TD_CELL_NAME,
 	{"Endpoints", "string", "", "Addresses with ports.", 0, endpoint_list, NULL, NULL},
-	TD_CELL_AGE, {0},
+	TD_CELL_AGE, {0}
 };
 const struct td_cellspec td_slice_cells[] = {
 	TD_CELL_NAME,

@@ -14,9 +14,9 @@
 
 struct entry {
 	const char *group, *version, *plural, *singular, *kind, *verbs;
-	// "" or the subresource; sorted behind its resource.
+	// "" or the subresource, which is sorted behind its resource.
 	const char *sub;
-	// The group of its reply's kind, where that differs.
+	// The group and version of its reply's kind, where they differ.
 	const char *other_group, *other_version;
 	bool namespaced;
 	const struct td_kind *k; // for short names and categories

@@ -281,7 +281,7 @@ struct walk {
 	const char *user, *ns;
 	const struct td_strv *groups;
 	struct td_strv faults;
-	// Returns true to stop the walk.
+	// Called for each rule; returns true to stop.
 	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s, const struct td_rbac_rule *rule);
 	void *ctx;
 };

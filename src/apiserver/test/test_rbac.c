@@ -189,7 +189,7 @@ static void test_reasons(void **unused)
 	} v[] = {
 		{"eve", "a", "RBAC: allowed by RoleBinding \"r1/a\" of ClusterRole \"pods\" to User \"eve\""},
 		{"eve", "b", NULL},
-		// Named by two bindings.
+		// The text names the missing role once, though two bindings name it.
 		{"mia", "b", "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"},
 		{"mia", "a",
 		 "RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, role.rbac.authorization.k8s.io "
@@ -474,9 +474,8 @@ static void test_ways_around(void **state)
 	WANT(eve, "GET",
 	     "/api/v1/namespaces/default/secrets?fieldSelector=type%3DOpaque&fieldSelector=metadata.name%3Dmine", NULL,
 	     403, NULL);
-	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403,
-	     // As in a real API server.
-	     NULL);
+	// As in a real API server, a selector for the name does not help a deletecollection.
+	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403, NULL);
 	WANT(eve, "PATCH", "/api/v1/namespaces/default/secrets/other", "{}", 403, NULL);
 	// A watch on the path of one object is a get of that object, whatever the selector says.
 	td_auto(td_json_unref) struct td_json *j = NULL;

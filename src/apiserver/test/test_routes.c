@@ -80,7 +80,7 @@ static void objects(void **state)
 	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your "
 	       "changes to the latest "
 	       "version and try again");
-	// Without a version: unconditional.
+	// An update without a version is unconditional.
 	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1");
 	expect(h, "PUT", NS "/configmaps/a", JSON, "{\"metadata\":{\"name\":\"b\"}}", 400, "reason", "BadRequest");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"a\":null,\"b\":\"3\"}}", 200, "data.b", "3");
@@ -99,7 +99,7 @@ static void objects(void **state)
 	       "ConfigMap");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL,
 	       NULL);
-	// Held by its finalizer.
+	// The finalizer holds the object, so the reply is the object itself.
 	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap");
 	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
 	assert_true(*ts);
@@ -204,7 +204,7 @@ static void tolerations(void **state)
 	}
 	expect(h, "PATCH", NS "/pods/tol1", MERGE, "{\"spec\":{\"tolerations\":null}}", 422, "details.causes.[0].field",
 	       "spec.tolerations");
-	// Set again.
+	// A patch may remove these tolerations: the server sets them again.
 	expect(h, "PATCH", NS "/pods/tol0", MERGE, "{\"spec\":{\"tolerations\":null}}", 200, NULL, NULL);
 }
 
@@ -227,7 +227,7 @@ static void grants(void **state)
 	       "\"annotations\":{\"tandem.dev/"
 	       "all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
-	// The status subresource is no way round.
+	// The status subresource is no way round the check.
 	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden");
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);

@@ -559,7 +559,7 @@ static void damaged_log(void **state)
 		assert_true(td_store_revision(c) > acknowledged);
 		assert_int_equal(put(c, things, "", "new", 0, 1, NULL), 0);
 		c = td_store_close(c);
-		// Accepted once and for all.
+		// The loss is accepted once and for all.
 		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), 0);
 		c = td_store_close(c);
 	}
