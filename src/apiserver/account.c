@@ -16,6 +16,7 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "ServiceAccount");
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_str(d, o, "metadata.name", "default");
@@ -33,6 +34,7 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 		return 0;
 	if (err)
 		*err = e;
+
 	return rc;
 }
 
@@ -137,6 +139,7 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 			  pod, q->ns, name, name);
 		return td_refuse_about(r, "", "pods", pod);
 	}
+
 	yyjson_val *root = td_item_root(sa), *of_account = td_jget(root, "automountServiceAccountToken");
 	yyjson_mut_val *of_pod = td_jm_get(o, "spec.automountServiceAccountToken");
 	if (yyjson_mut_is_bool(of_pod) ? yyjson_mut_get_bool(of_pod)
@@ -145,5 +148,6 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 	if (!yyjson_mut_arr_size(td_jm_get(o, "spec.imagePullSecrets")) &&
 	    yyjson_arr_size(td_jget(root, "imagePullSecrets")))
 		td_jm_copyval(d, o, "spec.imagePullSecrets", td_jget(root, "imagePullSecrets"));
+
 	return 0;
 }

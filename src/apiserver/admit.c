@@ -45,6 +45,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 	yyjson_val *was = old ? td_jget(td_item_root(old), where) : NULL;
 	yyjson_mut_val *now = td_jm_get(o, where);
 	bool bridge = td_streq(q->user.name, "system:tandem:bridge") && td_auth_is_role(&q->user);
+
 	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
 		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
 			return forbid(q, r, name,
@@ -52,6 +53,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 				      "a pod: remove it; "
 				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
+
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
 	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
@@ -59,6 +61,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
 			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 			      where);
+
 	return 0;
 }
 
@@ -81,11 +84,13 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 				      scheduler ? scheduler : "");
 		return 0;
 	}
+
 	// Controllers copy templates into pods with their own rights, so what a user may not write
 	// into a pod is refused in a template too.
 	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") ||
 	    is(k, "batch", "jobs"))
 		return grant_check(q, old, o, name, "spec.template.metadata.annotations", true, r);
+
 	return 0;
 }
 
@@ -95,6 +100,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	struct td_table *t = td_store_table(q->s->store, "scheduling.k8s.io", "priorityclasses");
 	const char *class = td_jm_getstr(o, "spec.priorityClassName");
 	td_auto(td_item_unref) struct td_item *pc = NULL;
+
 	if (class && *class) {
 		pc = td_store_get(q->s->store, t, "", class);
 		if (!pc)
@@ -112,6 +118,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 		if (pc)
 			td_jm_str(d, o, "spec.priorityClassName", pc->name);
 	}
+
 	long long value = pc ? td_jint(td_item_root(pc), "value", 0) : 0;
 	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
@@ -120,11 +127,13 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 			      "admission controller "
 			      "computed %lld from the given PriorityClass name",
 			      (long long)yyjson_mut_get_sint(given), value);
+
 	td_jm_int(d, o, "spec.priority", value);
 	if (!td_jm_get(o, "spec.preemptionPolicy"))
 		td_jm_str(d, o, "spec.preemptionPolicy",
 			  pc ? td_jstr_or(td_item_root(pc), "preemptionPolicy", "PreemptLowerPriority")
 			     : "PreemptLowerPriority");
+
 	return 0;
 }
 
@@ -166,6 +175,7 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 	yyjson_mut_val *list = td_jm_get(o, "spec.tolerations"), *t;
 	bool said[TD_LEN(keys)] = {0};
 	size_t i, n;
+
 	if (list && !yyjson_mut_is_arr(list))
 		return; // validation refuses it
 	yyjson_mut_arr_foreach (list, i, n, t) {
@@ -174,6 +184,7 @@ static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 			said[k] = said[k] || ((!key || !*key || !strcmp(key, keys[k])) &&
 					      (!effect || !*effect || !strcmp(effect, "NoExecute")));
 	}
+
 	for (size_t k = 0; k < TD_LEN(keys); k++) {
 		if (said[k])
 			continue;
@@ -263,6 +274,7 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 	const char *type = td_jm_getstr(o, "spec.type"), *ip = td_jm_getstr(o, "spec.clusterIP");
 	if (type && !strcmp(type, "ExternalName"))
 		return 0;
+
 	// There is no service proxy: names resolve to the pods themselves.
 	if (create && (!ip || !*ip)) {
 		td_jm_str(d, o, "spec.clusterIP", "None");
@@ -279,10 +291,12 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 			     ip);
 		return td_refuse_invalid(r, "", "Service", name);
 	}
+
 	if (!td_jm_get(o, "spec.clusterIPs")) {
 		yyjson_mut_val *a = td_jm_arr(d, o, "spec.clusterIPs");
 		yyjson_mut_arr_add_str(d, a, "None");
 	}
+
 	return 0;
 }
 
@@ -344,8 +358,8 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);
-	// spec.finalizers changes only through the finalize subresource.
 	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
+		// spec.finalizers changes only through the finalize subresource.
 		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers"));
 	return 0;
 }

@@ -121,16 +121,19 @@ int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal
 		.ns = q->ns,
 		.path = *q->plural ? NULL : q->path,
 	};
+
 	// A namespace counts as inside itself, so a RoleBinding in it may allow reading it.
 	if (!*q->group && !strcmp(q->plural, "namespaces") && *q->name)
 		a.ns = q->name;
 	td_auto_free char *why = NULL;
 	if (td_auth_ask(q->s, &q->user, &a, &why))
 		return 0;
+
 	// Either bootstrap_rbac.c or deploy/ lacks a right, or somebody else has the role's key.
 	if (td_auth_is_role(&q->user))
 		td_warn("%s asked for what it may not: %s %s%s%s%s%s", q->user.name, verb, a.path ? a.path : a.resource,
 			*a.sub ? "/" : "", a.sub, *a.ns ? " in namespace " : "", a.ns);
+
 	return td_auth_forbid(&a, why, r);
 }
 
@@ -156,6 +159,7 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 	const char *h, *v;
 	int rc;
 	bool groups = false;
+
 	for (size_t i = 0; td_http_header_at(x, i, &h, &v); i++) {
 		if (strncasecmp(h, "Impersonate-", 12) != 0)
 			continue;
@@ -176,6 +180,7 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 					 h);
 		}
 	}
+
 	if (!as.name)
 		return groups ? td_refuse(r, 400, NULL,
 					  "Impersonate-Group came without Impersonate-User: say as which user to act")
@@ -215,6 +220,7 @@ int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, str
 		if (td_token_user(s, h + 7 + strspn(h + 7, " "), &audiences, ret, NULL, NULL) < 0)
 			return td_refuse(r, 401, NULL, "Unauthorized");
 	}
+
 	if (!ret->name)
 		return 0;
 	if (!td_user_in(ret, AUTHENTICATED))

@@ -94,6 +94,7 @@ static int ensure_role(struct td_srv *s, const char *ns, const char *name, const
 	struct td_table *t = table(s, ns, "clusterroles", "roles");
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, name);
 	td_auto_rules struct td_rbac_rules have = {0}, missing = {0};
+
 	if (!old)
 		return make_role(s, t, ns, name, want, err);
 	if (kept(old))
@@ -109,6 +110,7 @@ static int ensure_role(struct td_srv *s, const char *ns, const char *name, const
 		td_jm_del(o, "rules");
 	for (size_t i = 0; i < add->n; i++)
 		td_rbac_rule_write(d, td_jm_arr(d, o, "rules"), &add->v[i]);
+
 	return write(s, t, ns, name, old->rv, d, err);
 }
 
@@ -126,6 +128,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 {
 	const char *ns = bindings[b].ns;
 	struct td_table *t = table(s, ns, "clusterrolebindings", "rolebindings");
+
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, bindings[b].name);
 	if (old && kept(old))
 		return 0;
@@ -138,6 +141,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 		td_jm_str(d, o, "roleRef.kind", *ns ? "Role" : "ClusterRole");
 		td_jm_str(d, o, "roleRef.name", bindings[b].role);
 	}
+
 	for (size_t i = 0; i < TD_LEN(bindings[b].subjects) && bindings[b].subjects[i]; i++) {
 		if (old && has_subject(old, bindings[b].kind, bindings[b].subjects[i]))
 			continue;
@@ -147,6 +151,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 		td_jm_str(d, v, "name", bindings[b].subjects[i]);
 		changed = true;
 	}
+
 	return changed ? write(s, t, ns, bindings[b].name, old ? old->rv : 0, d, err) : 0;
 }
 
@@ -173,6 +178,7 @@ static int usual_roles(struct td_srv *s, struct td_error *err)
 {
 	td_auto_json_list struct td_json_list l = {0};
 	const struct td_embedded *f = td_embedded(td_apiserver_files, "roles.yaml");
+
 	int rc = td_yaml_parse(f->text, f->len, &l, err);
 	if (rc < 0)
 		return rc;
@@ -186,6 +192,7 @@ static int usual_roles(struct td_srv *s, struct td_error *err)
 		if ((rc = ensure_role(s, ns, slash ? slash + 1 : name, &rules, err)) < 0)
 			return rc;
 	}
+
 	return 0;
 }
 

@@ -65,6 +65,7 @@ static void endpoint_list(const struct td_cellspec *c, const yyjson_val *o, int6
 				show(&s, text);
 			}
 	}
+
 	put(&s, "<none>", out);
 }
 

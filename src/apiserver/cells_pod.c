@@ -74,6 +74,7 @@ static bool initializing(const yyjson_val *o, struct summary *s, struct summary 
 			snprintf(s->reason, sizeof(s->reason), "Init:%zu/%zu", i, total);
 		return true;
 	}
+
 	return false;
 }
 
@@ -81,6 +82,7 @@ static void containers(const yyjson_val *o, struct summary *s)
 {
 	yyjson_val *list = td_jget(o, "status.containerStatuses");
 	bool running = false;
+
 	for (size_t i = yyjson_arr_size(list); i-- > 0;) {
 		yyjson_val *c = yyjson_arr_get(list, i), *t = td_jget(c, "state.terminated");
 		const char *w = td_jstr_or(c, "state.waiting.reason", "");
@@ -94,6 +96,7 @@ static void containers(const yyjson_val *o, struct summary *s)
 			s->ready++;
 		}
 	}
+
 	if (running && !strcmp(s->reason, "Completed"))
 		snprintf(s->reason, sizeof(s->reason), "%s", td_condition_true(o, "Ready") ? "Running" : "NotReady");
 }
@@ -104,6 +107,7 @@ static void summarise(const yyjson_val *o, struct summary *s)
 	struct summary side = {0};
 	yyjson_val *c;
 	size_t i, n;
+
 	*s = (struct summary){.total = yyjson_arr_size(td_jget(o, "spec.containers"))};
 	yyjson_arr_foreach (td_jget(o, "spec.initContainers"), i, n, c)
 		s->total += td_streq(td_jstr(c, "restartPolicy"), "Always");
@@ -115,6 +119,7 @@ static void summarise(const yyjson_val *o, struct summary *s)
 		s->last = side.last;
 		containers(o, s);
 	}
+
 	if (!td_jget(o, "metadata.deletionTimestamp"))
 		return;
 	if (!strcmp(r, "NodeLost"))

@@ -36,6 +36,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 			*p = (char)tolower((unsigned char)*p);
 		td_jm_str(d, names, "singular", low);
 	}
+
 	if (!td_jm_get(o, "spec.conversion.strategy"))
 		td_jm_str(d, o, "spec.conversion.strategy", "None");
 	td_jm_set(d, o, "status.acceptedNames", yyjson_mut_val_mut_copy(d, names));
@@ -47,6 +48,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 		if (name && st && yyjson_mut_get_bool(st))
 			yyjson_mut_arr_add_strcpy(d, stored, name);
 	}
+
 	td_jm_set(d, o, "status.storedVersions", stored);
 	yyjson_mut_val *a = yyjson_mut_arr(d);
 	add_condition(q, d, a, old, "NamesAccepted", "NoConflicts", "no conflicts found");
@@ -54,6 +56,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress",
 			      "CustomResource deletion is in progress");
+
 	// Conditions of other writers stay.
 	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
 	yyjson_mut_arr_foreach (td_jm_get(o, "status.conditions"), i, n, v) {
@@ -63,6 +66,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 		if (!ours)
 			yyjson_mut_arr_append(a, yyjson_mut_val_mut_copy(d, v));
 	}
+
 	td_jm_set(d, o, "status.conditions", a);
 }
 
@@ -105,6 +109,7 @@ static bool release(struct td_req *q, const char *name)
 			return !others;
 		}
 	}
+
 	return false;
 }
 
@@ -140,6 +145,7 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 						l.v[i]->ns, l.v[i]->name, r.message);
 			}
 	}
+
 	return release(q, crd->name);
 }
 

@@ -157,6 +157,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	bool lossy = sync && !strcmp(sync, "normal");
 	uint64_t version = 0;
+
 	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of
 	// interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 ||
@@ -166,6 +167,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
+
 	if (version > 2)
 		return td_fail(err, TD_INVALID,
 			       "state database %s has version %llu, this program knows 2: use the newer program", path,
@@ -185,6 +187,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = prep(db, "DELETE FROM log WHERE rv=?1", &db->forget, err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_all, err)) < 0)
 		return td_wrap(err, "%s", path);
+
 	if ((rc = open_mark(db, path, lossy, err)) < 0)
 		return rc;
 	*ret = td_steal(db);
@@ -258,9 +261,11 @@ int td_db_load(struct td_db *db, const struct td_db_loader *l, struct td_error *
 			break;
 		add_row(db, &r);
 	}
+
 	if (rc == 0 && step != SQLITE_DONE)
 		rc = fail(db, err, "reading objects");
 	sqlite3_finalize(st);
+
 	return rc;
 }
 
@@ -312,6 +317,7 @@ int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 	size_t n = 0;
 	uint64_t bytes = 0;
 	int rc;
+
 	if ((db->n > PAST_ROWS + SLACK_ROWS || db->bytes > PAST_BYTES + SLACK_BYTES) &&
 	    (rc = forget(db, &n, &bytes, err)) < 0)
 		return rc;
@@ -324,6 +330,7 @@ int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 	db->bytes -= bytes;
 	if (n)
 		memmove(db->past, db->past + n, db->n * sizeof(*db->past));
+
 	return 0;
 }
 

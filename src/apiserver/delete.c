@@ -35,6 +35,7 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 				"Invalid value: \"%.64s\": orphanDependents and deletionPropagation cannot be both set",
 				o.propagation);
 	}
+
 	if (o.grace < -1)
 		// As in a real API server: a negative value means at once, but with a trace.
 		o.grace = 1;
@@ -45,6 +46,7 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 			     "\"Orphan\", \"nil\"",
 			     o.propagation);
 	}
+
 	if (r->causes.n)
 		return td_refuse_options(r, "DeleteOptions");
 	// Jobs have an older default.
@@ -54,6 +56,7 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 				 "propagationPolicy=Background to remove them or set "
 				 "propagationPolicy=Orphan to suppress this warning");
 	}
+
 	*ret = o;
 	return 0;
 }
@@ -76,6 +79,7 @@ static int preconditions(struct td_req *q, const struct td_item *i, const struct
 			  q->k->kind, i->name, o->rv, rv);
 	else
 		return 0;
+
 	td_refuse_about(r, q->group, q->k->kind, i->name);
 	return TD_DENIED; // a retry would not help
 }
@@ -136,6 +140,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 			  name);
 		return td_refuse_about(r, k->group, k->plural, name);
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *m = yyjson_mut_doc_get_root(d);
 	bool deleting = td_jget(td_item_root(old), "metadata.deletionTimestamp") != NULL;
@@ -145,12 +150,14 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		if (!yyjson_mut_arr_size(td_jm_get(m, "metadata.finalizers")))
 			td_jm_del(m, "metadata.finalizers");
 	}
+
 	long long grace = grace_of(k, old, o);
 	if (deleting) { // a second delete may only shorten the period
 		long long was = td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0);
 		if (o->grace < 0 || grace > was)
 			grace = was;
 	}
+
 	if (td_is_crd(k) && !q->dry_run)
 		set_finalizer(d, m, "customresourcecleanup.apiextensions.k8s.io", true);
 	char t[TD_TIME_LEN];
@@ -174,6 +181,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		*ret_gone = true;
 		return 0;
 	}
+
 	if (!deleting || grace < td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0)) {
 		if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
 			td_jm_int(d, m, "metadata.generation",
@@ -182,12 +190,14 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		if (!is_ns)
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
 	}
+
 	if (is_ns)
 		td_jm_str(d, m, "status.phase", "Terminating");
 	*ret_gone = false;
 	rc = td_object_commit(q, old, d, ret, r);
 	if (rc == 0 && td_is_crd(k) && !q->dry_run)
 		*ret_gone = td_crd_drain(q, *ret);
+
 	return rc;
 }
 
@@ -231,6 +241,7 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	struct td_delete_opts o = {0};
 	uint64_t rv;
 	struct td_error err = TD_ERROR_INIT;
+
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 || (rc = td_filter_init(q, &f, r)) < 0)
 		return rc;
@@ -265,6 +276,7 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 			td_buf_putc(&b, ',');
 		td_item_write_in_list(q->k, gone_item, &b);
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 	return 0;

@@ -72,6 +72,7 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 {
 	bool ns = !*k->group && !strcmp(k->plural, "namespaces");
 	struct entry e = {k->group, k->version, k->plural, k->singular, k->kind, ALL, "", NULL, NULL, k->namespaced, k};
+
 	if (!k->builtin)
 		e.verbs =
 			"[\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"create\",\"update\",\"watch\"]";
@@ -90,6 +91,7 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 		e.other_version = subresources[i].version;
 		add(l, &e);
 	}
+
 	e = (struct entry){k->group, k->version, k->plural, "", k->kind, RW, "status", NULL, NULL, k->namespaced, NULL};
 	if (k->status)
 		add(l, &e);
@@ -210,6 +212,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free struct group *g = NULL;
 	size_t n = 0;
+
 	groups_of(q->snap, &g, &n);
 	const char *v = beta ? "v2beta1" : "v2";
 	td_buf_printf(&b,
@@ -239,6 +242,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 		}
 		td_buf_puts(&b, "]}");
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_auto_free char *ct = td_asprintf("application/json;g=apidiscovery.k8s.io;v=%s;as=APIGroupDiscoveryList", v);
 	td_http_send(q->x, 200, ct, td_buf_str(&b), b.len);
@@ -298,6 +302,7 @@ static void resources_legacy(struct td_req *q, const struct entries *l)
 		names(&b, e->k);
 		td_buf_putc(&b, '}');
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 }
@@ -348,6 +353,7 @@ int td_discovery(struct td_req *q, struct td_refusal *r)
 			return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
 		return TD_NOT_FOUND;
 	}
+
 	if (strcmp(td_http_method(q->x), "GET") != 0)
 		return td_refuse_method(r);
 	if ((what == CORE || what == APIS) && accept && strstr(accept, "as=APIGroupDiscoveryList")) {
@@ -373,5 +379,6 @@ int td_discovery(struct td_req *q, struct td_refusal *r)
 		group_legacy(&b, g, n, q->group, true);
 		td_reply_json(q, 200, td_buf_str(&b), b.len);
 	}
+
 	return 0;
 }

@@ -50,6 +50,7 @@ static int budget_of(struct eviction *e, const struct td_item *pod, struct td_it
 	td_auto(td_item_unref) struct td_item *found = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	uint64_t rv;
+
 	if (td_store_list(e->q->s->store, e->budgets, pod->ns, 0, &l, &rv, &err) < 0)
 		return td_refuse_err(r, &err);
 	for (size_t i = 0; i < l.n; i++) {
@@ -65,6 +66,7 @@ static int budget_of(struct eviction *e, const struct td_item *pod, struct td_it
 					 "subresource does not support.");
 		found = td_item_copy(l.v[i]);
 	}
+
 	*ret = td_steal(found);
 	return 0;
 }
@@ -76,6 +78,7 @@ static int take_one(struct eviction *e, const struct td_item *b, yyjson_mut_doc 
 	yyjson_val *v = td_item_root(b), *status = td_jget(v, "status"), *c;
 	long long allowed = td_jint(status, "disruptionsAllowed", 0);
 	size_t i, n;
+
 	if (td_jint(status, "observedGeneration", 0) < td_jint(v, "metadata.generation", 0))
 		return in_process(r, b->name);
 	const char *broken = allowed < 0 ? "pdb disruptions allowed is negative"
@@ -97,6 +100,7 @@ static int take_one(struct eviction *e, const struct td_item *b, yyjson_mut_doc 
 		return too_many(r, 0, "The disruption budget %s needs %lld healthy pods and has %lld currently",
 				b->name, td_jint(status, "desiredHealthy", 0), td_jint(status, "currentHealthy", 0));
 	}
+
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *m;
 	char t[TD_TIME_LEN];
 	td_time_format(e->q->now, t);
@@ -108,6 +112,7 @@ static int take_one(struct eviction *e, const struct td_item *b, yyjson_mut_doc 
 			td_jm_str(d, m, "reason", "InsufficientPods");
 			td_jm_str(d, m, "lastTransitionTime", t);
 		}
+
 	return 0;
 }
 
@@ -140,6 +145,7 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 		if (rc != TD_CONFLICT && rc != TD_NOT_FOUND)
 			return td_refuse_err(r, &err);
 	}
+
 	r->retry_after_s = 10;
 	return td_refuse(r, 504, "Timeout", "Timeout: couldn't update PodDisruptionBudget \"%s\" due to conflicts",
 			 e->budget);
@@ -159,11 +165,13 @@ static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusa
 	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name),
 					      *marked = NULL;
 	bool gone;
+
 	if (!pod)
 		return td_refuse_not_found(q, q->name, r);
 	struct td_delete_opts o = e->o;
 	const char *rv = td_jstr_or(td_item_root(pod), "metadata.resourceVersion", ""),
 		   *phase = td_jstr_or(td_item_root(pod), "status.phase", "");
+
 	// td_delete_item reports an unmet precondition in its own words.
 	bool unmet = (o.uid && strcmp(o.uid, pod->uid) != 0) || (o.rv && strcmp(o.rv, rv) != 0);
 	if (unmet || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") ||
@@ -183,6 +191,7 @@ static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusa
 			o.rv = NULL; // the mark was not stored
 		rc = td_delete_item(q, q->ns, q->name, &o, ret, &gone, r);
 	}
+
 	if (rc == 0 || r->http != 409 || e->o.rv)
 		return rc;
 	return e->unready ? in_process(r, e->budget) : TD_CONFLICT;
@@ -192,6 +201,7 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	struct eviction e = {.q = q, .o = {.grace = -1}};
+
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0)
 		return rc;
@@ -213,9 +223,11 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 		if (rc != TD_CONFLICT)
 			break;
 	}
+
 	free(e.budget);
 	if (rc < 0)
 		return rc;
+
 	td_reply_success(q, 201, NULL, NULL);
 	return 0;
 }

@@ -78,6 +78,7 @@ size_t td_expiry_turn(struct td_expiry *e)
 {
 	uint64_t old = old_enough(e);
 	td_auto_items struct td_items l = {0};
+
 	td_store_page(e->store, e->events, e->ns, e->name, TD_EXPIRY_PAGE, &l);
 	size_t i = 0, gone = 0;
 	for (; i < l.n && gone < TD_EXPIRY_DELETES; i++) {
@@ -88,10 +89,12 @@ size_t td_expiry_turn(struct td_expiry *e)
 		// A conflict means that the Event was written again meanwhile: it stays.
 		gone += td_store_write(e->store, &w, NULL, NULL) == 0;
 	}
+
 	bool end = i == l.n && l.n < TD_EXPIRY_PAGE;
 	free(e->ns);
 	free(e->name);
 	e->ns = end || !i ? NULL : td_strdup(l.v[i - 1]->ns);
 	e->name = end || !i ? NULL : td_strdup(l.v[i - 1]->name);
+
 	return gone;
 }

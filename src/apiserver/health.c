@@ -70,6 +70,7 @@ bool td_health(struct td_req *q)
 				       : "failed: reason withheld");
 		failed = failed || !ok;
 	}
+
 	if (!found)
 		return false;
 	td_buf_printf(&b, "%s check %s\n", at + 1, failed ? "failed" : "passed");
@@ -77,5 +78,6 @@ bool td_health(struct td_req *q)
 		send(q, 500, td_buf_str(&b));
 	else
 		send(q, 200, !*below && td_http_query(q->x, "verbose") ? td_buf_str(&b) : "ok");
+
 	return true;
 }

@@ -32,6 +32,7 @@ static void filter(yyjson_val *v, const char *expr, const char *rest, int depth,
 {
 	const char *op = strstr(expr, "==");
 	bool equal = op != NULL;
+
 	if (!op)
 		op = strstr(expr, "!=");
 	const char *end = rest;
@@ -66,6 +67,7 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 {
 	yyjson_val *e;
 	size_t i, n;
+
 	if (p[1] == '\'' || p[1] == '"') {
 		const char *q = strchr(p + 2, p[1]);
 		if (!q || q[1] != ']')
@@ -74,12 +76,14 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 		walk(td_jkey(v, key), q + 2, depth + 1, o);
 		return;
 	}
+
 	if (p[1] == '?') {
 		const char *q = strstr(p, ")]");
 		if (q && p[2] == '(')
 			filter(v, p + 3, q + 2, depth, o);
 		return;
 	}
+
 	const char *q = strchr(p, ']');
 	if (!q)
 		return;
@@ -88,6 +92,7 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 			walk(e, q + 1, depth + 1, o);
 		return;
 	}
+
 	td_auto_free char *num = td_strndup(p + 1, (size_t)(q - p - 1));
 	long long k;
 	if (!td_parse_i64(num, &k))
@@ -122,6 +127,7 @@ static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
 			p++;
 		td_buf_putc(&key, *p);
 	}
+
 	if (!strcmp(td_buf_str(&key), "*")) {
 		yyjson_val *k, *e;
 		size_t i, n;
@@ -134,6 +140,7 @@ static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
 		}
 		return;
 	}
+
 	walk(td_jkey(v, td_buf_str(&key)), p, depth + 1, o);
 }
 

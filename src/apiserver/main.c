@@ -80,6 +80,7 @@ static int parse(int argc, char **argv, struct flags *f)
 			return 3;
 		}
 	}
+
 	if (optind < argc) {
 		fprintf(stderr, "tandem apiserver: unexpected argument \"%s\"\n", argv[optind]);
 		return 3;
@@ -92,6 +93,7 @@ static int parse(int argc, char **argv, struct flags *f)
 				     : "--agent-socket");
 		return 3;
 	}
+
 	return 0;
 }
 
@@ -113,6 +115,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	td_auto_free char *db = f->dev ? td_asprintf("%s/state.db", f->dev) : td_strdup(f->db);
 	td_auto_free char *agent = f->dev && !f->agent ? td_asprintf("%s/agent.sock", f->dev) : td_strdup(f->agent);
 	int rc;
+
 	if (f->dev && (rc = td_dev_pki(f->dev, err)) < 0)
 		return rc;
 	if (!f->listen.n)
@@ -152,6 +155,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		s.port = td_http_server_port(http);
 		rc = td_srv_bootstrap_api(&s, err);
 	}
+
 	if (rc == 0) {
 		struct td_store_stats st;
 		td_store_stats(store, &st);
@@ -163,9 +167,11 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		td_cancel_fire(cancel); // ends the ticker, also when the server ended by itself
 		td_ticker_join(t);
 	}
+
 	td_http_server_free(http);
 	td_registry_free(s.reg);
 	td_rbac_cache_free(s.rbac);
+
 	return rc;
 }
 
@@ -178,6 +184,7 @@ int td_apiserver_main(int argc, char **argv)
 		return code - 1;
 	}
 	td_log_init("apiserver", f.level);
+
 	// With a thread per connection, a heap per thread would keep the memory of every busy
 	// moment: two heaps are enough.
 	mallopt(M_ARENA_MAX, 2);
@@ -190,5 +197,6 @@ int td_apiserver_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
+
 	return 0;
 }

@@ -28,6 +28,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 {
 	td_auto_free char *path = td_asprintf("%s-mark", db_path), *accepted = td_asprintf("%s-mark.accepted", db_path);
 	uint64_t mark = read_mark(path), pass = read_mark(accepted);
+
 	const char *base = strrchr(db_path, '/');
 	if (mark > revision && !lossy && mark > pass)
 		return td_fail(err, TD_INVALID,
@@ -38,6 +39,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 			       "writes: mv %s %s",
 			       db_path, (unsigned long long)(mark - revision), (unsigned long long)revision,
 			       (unsigned long long)mark, base ? base + 1 : db_path, path, accepted);
+
 	if (pass > mark)
 		mark = pass;
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -47,6 +49,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 	td_mark_set(fd, *ret_jump ? mark : revision);
 	*ret_fd = fd;
 	fd = -1;
+
 	return 0;
 }
 

@@ -21,6 +21,7 @@ void td_metrics(struct td_req *q)
 	struct td_store_stats st;
 	struct td_srv_counts *c = &q->s->count;
 	td_auto_buf struct td_buf b = {0};
+
 	td_store_stats(q->s->store, &st);
 	const struct {
 		const char *name, *type, *help;

@@ -81,6 +81,7 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 			     "Required value: name or generateName is required");
 		return td_refuse_invalid(r, q->k->group, q->k->kind, "");
 	}
+
 	warn_name(q, td_jm_getstr(o, "metadata.name"));
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
@@ -91,6 +92,7 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 		td_jm_del(o, drop[i]);
 	if (has_generation(q->k)) // other kinds keep what was sent, as in a real API server
 		td_jm_int(d, o, "metadata.generation", 1);
+
 	return 0;
 }
 
@@ -100,6 +102,7 @@ static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_
 {
 	static const char *const paths[] = {"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds"};
 	bool ok = true;
+
 	for (size_t i = 0; i < TD_LEN(paths); i++) {
 		yyjson_mut_val *v = td_jm_get(o, paths[i]);
 		if (!v || yyjson_mut_is_null(v))
@@ -113,6 +116,7 @@ static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_
 			td_cause_add(ret, "FieldValueInvalid", paths[i], "Invalid value: %s: field is immutable", t);
 		ok = false;
 	}
+
 	return ok;
 }
 
@@ -156,6 +160,7 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 		td_jm_set(d, o, "status", yyjson_mut_val_mut_copy(d, status));
 	else
 		td_jm_del(o, "status");
+
 	// In built-in kinds, writers of status may change labels and annotations too (kubelets do);
 	// in custom resources they may not. The labels of deployments stay as they are.
 	static const char *const meta[] = {"metadata.labels", "metadata.annotations"};
@@ -166,6 +171,7 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 		else
 			td_jm_del(o, meta[i]);
 	}
+
 	yyjson_mut_val *managed = td_jm_get(sent, "metadata.managedFields");
 	if (!keep_managed && managed)
 		td_jm_set(d, o, "metadata.managedFields", yyjson_mut_val_mut_copy(d, managed));
@@ -188,12 +194,14 @@ static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
 		if (!w || !td_jequal(v, w))
 			return true;
 	}
+
 	yyjson_obj_foreach (b, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
 		if (strcmp(s, "metadata") && strcmp(s, "apiVersion") && strcmp(s, "kind") &&
 		    !(k->status && !strcmp(s, "status")))
 			others++;
 	}
+
 	return seen != others;
 }
 
@@ -210,11 +218,13 @@ static bool same_maps(yyjson_val *a, yyjson_val *b, const char *skip1, const cha
 		if (!w || !td_jequal(v, w))
 			return false;
 	}
+
 	yyjson_obj_foreach (b, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
 		if (strcmp(s, skip1) && strcmp(s, skip2))
 			nb++;
 	}
+
 	return na == nb;
 }
 
@@ -232,6 +242,7 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 {
 	yyjson_val *was = td_jget(td_item_root(old), "metadata.finalizers"), *f, *g;
 	size_t i, n, j, m, bad = 0;
+
 	if (!td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		return 0;
 	yyjson_arr_foreach (td_jget(v, "metadata.finalizers"), i, n, f) {
@@ -248,6 +259,7 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 				     yyjson_is_str(f) ? yyjson_get_str(f) : "");
 		bad++;
 	}
+
 	return bad;
 }
 
@@ -256,6 +268,7 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 	const struct td_kind *k = q->k;
 	const char *name = td_jstr_or(v, "metadata.name", "");
 	size_t n = td_meta_check(k, v, &r->causes);
+
 	n += td_schema_validate(k->schema, v, &r->causes);
 	if (old)
 		n += finalizers_check(old, v, &r->causes);
@@ -264,10 +277,12 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 			td_auto_free char *why = td_asprintf("%s: %s", r->causes.v[i].field, r->causes.v[i].message);
 			return td_refuse_decode(q, r, "%s", why);
 		}
+
 	if (!n && k->check)
 		n += k->check(v, old ? td_item_root(old) : NULL, &r->causes);
 	if (k->builtin && via == TD_VIA_MAIN)
 		n += td_served_check(k, v, old ? td_item_root(old) : NULL, &r->causes);
+
 	return n ? td_refuse_invalid(r, k->group, k->kind, name) : 0;
 }
 
@@ -318,6 +333,7 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 {
 	const struct td_kind *k = q->k;
 	int rc;
+
 	if ((rc = prune(q, yyjson_mut_doc_get_root(d), r)) < 0)
 		return rc;
 	if (old && via == TD_VIA_MAIN && !frozen_meta(old, yyjson_mut_doc_get_root(d), &r->causes))
@@ -333,6 +349,7 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	} else if (via != TD_VIA_SYSTEM) {
 		meta_update(d, o, old, track);
 	}
+
 	drop_empty(o);
 	// A new node brings its first status, as kubelets send it.
 	if (k->status && !is_core(k, "nodes") && via == TD_VIA_MAIN) {
@@ -343,11 +360,13 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	} else if (k->status && via == TD_VIA_MAIN && old) {
 		keep(d, o, old, "status");
 	}
+
 	td_schema_default(k->schema, d, o);
 	if (k->set_defaults)
 		k->set_defaults(d, o);
 	if (td_is_crd(k))
 		td_crd_prepare(q, old, d);
+
 	// Runs before admission: fields that the server adds have no manager.
 	if (track && via != TD_VIA_SYSTEM)
 		track_change(q, old, d, via);
@@ -363,11 +382,13 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		td_jm_int(d, o, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 	if ((rc = validate(q, old, td_json_root(now), via, r)) < 0)
 		return rc;
+
 	// In a real API server's defaulting both labels are one map, so what the server adds to the
 	// template's labels is in the Job's too.
 	if (job_labels)
 		td_jm_set(d, o, "metadata.labels",
 			  yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.template.metadata.labels")));
+
 	return 0;
 }
 
@@ -433,6 +454,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		*ret = td_item_new(d, old ? old->rv : 0, 0);
 		return 0;
 	}
+
 	if (old && finished(q->k, o)) {
 		td_auto(td_item_unref) struct td_item *gone = NULL;
 		int rc = td_object_remove(q, old, &gone, r);
@@ -441,6 +463,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 			*ret = td_item_new(d, old->rv, old->crv);
 		return rc;
 	}
+
 	if (old) {
 		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
 		const char *ct = td_http_header(q->x, "Content-Type");
@@ -452,6 +475,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 			return 0;
 		}
 	}
+
 	td_jm_del(o, "metadata.resourceVersion");
 	const struct td_write w = {
 		.table = q->res->table,
@@ -467,10 +491,12 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		return td_refuse_write(q, name, &err, r);
 	if (td_is_crd(q->k))
 		td_crd_written(q->s);
+
 	// Creates the account at once, so that the namespace's first pod finds it. A controller
 	// restores it if it is deleted, or if a crash prevents this write.
 	if (!old && is_core(q->k, "namespaces") && td_account_ensure(q->s, name, &err) < 0)
 		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
+
 	return 0;
 }
 

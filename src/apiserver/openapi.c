@@ -52,6 +52,7 @@ static void index_v3(struct td_req *q)
 			      first ? "" : ",", p, p, q->snap->gen);
 		first = false;
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++) { // groups in which nothing is stored
 		const struct asked *a = &asked[i];
 		if (td_snap_has_group(q->snap, a->group, a->version) || (i && !strcmp(a->group, asked[i - 1].group)))
@@ -61,6 +62,7 @@ static void index_v3(struct td_req *q)
 			      first ? "" : ",", a->group, a->version, a->group, a->version);
 		first = false;
 	}
+
 	td_buf_puts(&b, "}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);
 }
@@ -102,6 +104,7 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 		*k->group ? td_asprintf("/apis/%s/%s", k->group, k->version) : td_asprintf("/api/%s", k->version);
 	const char *ns = k->namespaced ? "/namespaces/{namespace}" : "";
 	bool op = true;
+
 	if (k->namespaced) {
 		td_buf_printf(b, "%s\"%s/%s\":{", *first ? "" : ",", base, k->plural);
 		*first = false;
@@ -109,6 +112,7 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 		td_buf_putc(b, '}');
 		op = true;
 	}
+
 	td_buf_printf(b, "%s\"%s%s/%s\":{", *first ? "" : ",", base, ns, k->plural);
 	*first = false;
 	operation(b, &op, k->group, k->version, k->kind, "get", "list", LIST_PARAMS);
@@ -135,11 +139,13 @@ static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 {
 	size_t i, max;
 	yyjson_mut_val *k, *x;
+
 	if (yyjson_mut_is_arr(v)) {
 		yyjson_mut_arr_foreach (v, i, max, x)
 			publish(d, x);
 		return;
 	}
+
 	if (!yyjson_mut_is_obj(v))
 		return;
 	yyjson_mut_val *format = yyjson_mut_obj_get(v, "format");
@@ -156,6 +162,7 @@ static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 		td_jm_key_set(d, v, "allOf", yyjson_mut_arr(d));
 		yyjson_mut_arr_append(yyjson_mut_obj_get(v, "allOf"), ref);
 	}
+
 	yyjson_mut_obj_foreach (v, i, max, k, x)
 		publish(d, x);
 }
@@ -200,6 +207,7 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		if (!strcmp(k->group, group) && !strcmp(k->version, version))
 			paths_of(&b, &first, k);
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++)
 		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
 			path_of(&b, &first, &asked[i]);
@@ -217,12 +225,14 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		schema_of(&b, &first, group, version, k->kind, d, td_kind_openapi(k, d));
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++) {
 		if (strcmp(asked[i].group, group) || strcmp(asked[i].version, version))
 			continue;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		schema_of(&b, &first, group, version, asked[i].kind, d, td_part_openapi(asked[i].part, d));
 	}
+
 	td_buf_puts(&b, "}}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);
 	return true;
@@ -268,5 +278,6 @@ int td_openapi(struct td_req *q, struct td_refusal *r)
 			return document(q, g, slash + 1) ? 0 : TD_NOT_FOUND;
 		}
 	}
+
 	return TD_NOT_FOUND;
 }

@@ -34,6 +34,7 @@ static void field_manager(struct td_req *q, struct td_refusal *r)
 	else if (m && !td_text_printable(m))
 		td_cause_add(&r->causes, "FieldValueInvalid", "fieldManager",
 			     "Invalid value: \"%s\": should only contain printable characters", m);
+
 	if (m && *m) {
 		q->manager = m;
 		return;
@@ -59,6 +60,7 @@ int td_write_options(struct td_req *q, struct td_refusal *r)
 	else if (fv && *fv && strcmp(fv, "Warn") != 0)
 		td_cause_add(&r->causes, "FieldValueNotSupported", "fieldValidation",
 			     "Unsupported value: \"%s\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"", fv);
+
 	if (!strcmp(q->verb, "patch") && td_http_query(q->x, "force") &&
 	    !(ct && td_starts(ct, "application/apply-patch")))
 		td_cause_add(&r->causes, "FieldValueForbidden", "force",
@@ -128,6 +130,7 @@ int td_list_options(const struct td_req *q, struct td_list_options *ret, struct 
 		.has_initial = td_http_query(q->x, "sendInitialEvents") != NULL,
 		.bookmarks = td_query_true(q, "allowWatchBookmarks"),
 	};
+
 	o.initial = o.has_initial && td_query_true(q, "sendInitialEvents");
 	int rc = number(q, "limit", &o.limit, r);
 	if (rc < 0 || (rc = number(q, "timeoutSeconds", &o.timeout_s, r)) < 0)
@@ -141,6 +144,7 @@ int td_list_options(const struct td_req *q, struct td_list_options *ret, struct 
 			FORBID(r, "sendInitialEvents", "sendInitialEvents is forbidden for list");
 		check_match(&o, r);
 	}
+
 	if (r->causes.n)
 		return td_refuse_options(r, "ListOptions");
 	*ret = o;

@@ -17,6 +17,7 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 		{"application/apply-patch+json", TD_APPLY},
 	};
 	const char *ct = td_http_header(q->x, "Content-Type");
+
 	for (size_t i = 0; ct && i < TD_LEN(types); i++) {
 		size_t n = strlen(types[i].name);
 		if (strncasecmp(ct, types[i].name, n) != 0 || (ct[n] && ct[n] != ';' && ct[n] != ' '))
@@ -26,11 +27,13 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 		*ret = types[i].t;
 		return 0;
 	}
+
 	if (!q->k->builtin)
 		return td_refuse(r, 415, "UnsupportedMediaType",
 				 "the body of the request was in an unknown format - accepted media types include: "
 				 "application/json-patch+json, "
 				 "application/merge-patch+json, application/apply-patch+yaml");
+
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
@@ -87,6 +90,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	const char *m = NULL, *kind = q->k->kind;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
 	td_auto_free char *want = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
+
 	int rc = td_apply_manager(q, &m, r);
 	if (rc < 0 || (rc = td_apply_kind(patch, want, kind, r)) < 0)
 		return rc;
@@ -108,12 +112,14 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *copy = td_jm_copy(patch);
 	td_schema_prune(q->k->schema, yyjson_mut_doc_get_root(copy), &unknown);
 	td_auto(td_json_unref) struct td_json *patch_doc = td_json_from_mut(yyjson_mut_doc_get_root(copy));
+
 	// Whatever fieldValidation says: an unknown field could have no owner.
 	if (unknown.n)
 		return td_refuse(
 			r, 400, NULL,
 			"failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: field not declared in schema",
 			td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind, unknown.v[0]);
+
 	td_auto_causes struct td_causes twice = {0};
 	td_schema_validate(q->k->schema, td_json_root(patch_doc), &twice);
 	for (size_t i = 0; i < twice.n; i++)
@@ -123,6 +129,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 					 "entries for its key",
 					 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind,
 					 twice.v[i].field);
+
 	if (q->k->status) { // an apply of the object and one of its status own separate parts
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		td_jm_del(o, *q->sub ? "spec" : "status");
@@ -137,6 +144,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 			     &err);
 	if (rc == TD_CONFLICT)
 		return td_apply_conflict(r);
+
 	return rc < 0 ? td_refuse_err(r, &err) : 0;
 }
 
@@ -169,6 +177,7 @@ static int patched(struct td_req *q, enum td_patch_form t, const struct td_item 
 		return td_refuse_generic(r, 422, "Invalid",
 					 "the server rejected our request due to an error in our request: %s", err.msg),
 		       TD_INVALID;
+
 	return rc < 0 ? td_refuse(r, 400, NULL, "%s", err.msg) : 0;
 }
 
@@ -177,12 +186,14 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+
 	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old && (t != TD_APPLY || *q->sub))
 		return td_refuse_not_found(q, q->name, r);
 	if (!old && !q->res->established)
 		return td_refuse(r, 405, "MethodNotAllowed",
 				 "create not allowed while custom resource definition is terminating");
+
 	// An apply that creates the object needs both rights.
 	int rc = old ? 0 : td_auth_may_verb(q, "create", r);
 	if (rc == 0)
@@ -196,6 +207,7 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 				     "Invalid value: \"%s\": field is immutable", uid);
 		return td_refuse_invalid(r, q->group, q->k->kind, q->name);
 	}
+
 	if (old) {
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		const char *rv = td_jm_getstr(o, "metadata.resourceVersion");
@@ -208,12 +220,14 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 	} else {
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
 	}
+
 	rc = td_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, t != TD_APPLY, r);
 	if (rc < 0)
 		return rc;
 	rc = td_object_commit(q, old, d, ret, r);
 	if (rc == 0)
 		*ret_created = !old;
+
 	return rc;
 }
 
@@ -223,6 +237,7 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 	td_auto(td_item_unref) struct td_item *i = NULL;
 	enum td_patch_form t = TD_MERGE;
 	bool created = false;
+
 	int rc = td_patch_type(q, &t, r);
 	if (rc < 0)
 		return rc;
@@ -235,6 +250,7 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 		if (rc != TD_CONFLICT && rc != TD_EXISTS)
 			break;
 	}
+
 	if (rc < 0)
 		return rc;
 	td_reply_item(q, created ? 201 : 200, i);

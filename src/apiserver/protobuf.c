@@ -89,6 +89,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 	int64_t s = 0, ns = 0;
 	int rc;
 	bool any = false;
+
 	while ((rc = next(&in, &t)) == 1) {
 		any = true;
 		if (t.number == 1)
@@ -96,6 +97,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 		else if (t.number == 2)
 			ns = (int64_t)t.v;
 	}
+
 	if (rc < 0)
 		return NULL;
 	if (!any)
@@ -107,6 +109,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 	if (!micro)
 		return yyjson_mut_strcpy(d, b);
 	snprintf(m, sizeof(m), "%.19s.%06dZ", b, (int)(ns / 1000));
+
 	return yyjson_mut_strcpy(d, m);
 }
 
@@ -117,6 +120,7 @@ static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
 	int64_t n = 0;
 	yyjson_mut_val *s = NULL;
 	int rc;
+
 	while ((rc = next(&in, &t)) == 1) {
 		if (t.number == 1)
 			is_string = t.v == 1;
@@ -125,6 +129,7 @@ static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
 		else if (t.number == 3 && t.wire == 2)
 			s = text(d, t.sub);
 	}
+
 	if (rc < 0)
 		return NULL;
 	return !is_string ? yyjson_mut_int(d, n) : s ? s : yyjson_mut_str(d, "");
@@ -147,6 +152,7 @@ static yyjson_mut_val *value(struct out *x, const struct td_pb_field *f, const s
 	struct tag w;
 	bool length = t->wire == 2;
 	yyjson_mut_doc *d = x->d;
+
 	switch (f->kind) {
 	case TD_PB_STRING:
 		return length ? text(d, t->sub) : NULL;
@@ -181,6 +187,7 @@ static yyjson_mut_val *value(struct out *x, const struct td_pb_field *f, const s
 		return yyjson_val_mut_copy(d, td_json_root(j));
 	}
 	}
+
 	return NULL;
 }
 
@@ -196,6 +203,7 @@ static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_fie
 	struct tag e;
 	yyjson_mut_val *key = NULL, *v = NULL;
 	int rc;
+
 	if (t->wire != 2)
 		return false;
 	while ((rc = next(&in, &e)) == 1) {
@@ -204,10 +212,12 @@ static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_fie
 		else if (e.number == 2 && !(v = value(x, f, &e, depth)))
 			return false;
 	}
+
 	if (rc < 0 || !key || yyjson_mut_obj_size(obj) >= ENTRIES_MAX)
 		return false;
 	if (!v)
 		v = f->kind == TD_PB_MSG ? yyjson_mut_obj(x->d) : yyjson_mut_str(x->d, "");
+
 	return yyjson_mut_obj_put(obj, key, v);
 }
 
@@ -230,6 +240,7 @@ static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f,
 		yyjson_mut_val *v = yyjson_mut_arr_size(c) < ENTRIES_MAX ? value(x, f, t, depth) : NULL;
 		return v && yyjson_mut_arr_append(c, v);
 	}
+
 	yyjson_mut_val *v = value(x, f, t, depth);
 	if (!v)
 		return false;
@@ -252,6 +263,7 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 	const struct td_pb_message *m = &td_pb_messages[msg];
 	struct tag t;
 	int rc;
+
 	if (depth > DEPTH_MAX)
 		return NULL;
 	while ((rc = next(&in, &t)) == 1) {
@@ -265,6 +277,7 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 		if ((!f && !nothing) || (f && !field(x, into, f, &t, depth)))
 			return NULL;
 	}
+
 	return rc < 0 ? NULL : into;
 }
 
@@ -287,6 +300,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 		else if (t.number == 2 && t.wire == 2)
 			raw = t.sub;
 	}
+
 	td_auto_free char *api = NULL, *kind = NULL;
 	while (rc == 0 && (rc = next(&meta, &t)) == 1) {
 		rc = 0;
@@ -300,6 +314,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 			kind = take(t.sub);
 		}
 	}
+
 	if (rc < 0 || !api || !kind)
 		return td_fail(err, TD_INVALID, "the body's protobuf envelope is malformed");
 	char *slash = strchr(api, '/');
@@ -312,6 +327,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 		    (any_group || (strlen(r->group) == group_len && !strncmp(r->group, api, group_len))))
 			root = r;
 	}
+
 	if (!root)
 		return td_fail(err, TD_UNSUPPORTED, "%s, kind %s, is not accepted as protobuf: send JSON", api, kind);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -325,10 +341,12 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 			       x.message);
 	if (!read)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s is malformed", kind);
+
 	// Strings must be UTF-8, as in JSON: writing and reading the text finds those that are not.
 	size_t n = 0;
 	td_auto_free char *s = td_json_mut_text(o, &n);
 	if (!s)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s holds text that is not UTF-8", kind);
+
 	return td_json_parse(s, n, ret, err);
 }

@@ -54,6 +54,7 @@ static bool field_known(const struct td_kind *k, const char *path)
 				return true;
 		}
 	}
+
 	return false;
 }
 
@@ -163,6 +164,7 @@ static char *page_token(int64_t rv, const struct td_item *last)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "v", "meta.k8s.io/v1");
 	td_jm_int(d, o, "rv", rv);
 	td_jm_strf(d, o, "start", "%s/%s", last->ns, last->name);
@@ -180,6 +182,7 @@ static char *page_token(int64_t rv, const struct td_item *last)
 			b.len = i;
 		}
 	}
+
 	return td_buf_take(&b);
 }
 
@@ -198,6 +201,7 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 		return td_refuse(
 			r, 400, NULL,
 			"continue key is not valid: use the value of metadata.continue of the page before, unchanged");
+
 	long long rv = td_jint(td_json_root(j), "rv", 0);
 	ret->rv = rv > 0 ? (uint64_t)rv : 0;
 	ret->ns = td_strndup(start, (size_t)(slash - start));
@@ -226,6 +230,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	__attribute__((cleanup(page_done))) struct page page = {0};
 	uint64_t rv = 0;
 	struct td_list_options o = {0};
+
 	int rc = td_list_options(q, &o, r);
 	if (rc < 0 || (rc = td_parse_rv(q, "resourceVersion", o.rv, &rv, r)) < 0)
 		return rc;
@@ -236,9 +241,11 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		if ((rc = page_parse(o.cont, &page, r)) < 0)
 			return rc;
 	}
+
 	uint64_t now = td_store_revision(q->s->store);
 	if (rv > now || page.rv > now)
 		return too_large(rv > now ? rv : page.rv, now, r);
+
 	// The state at a revision is read for a page of an old list, for an exact list, and (as in
 	// the real API) for a limited list at a revision.
 	bool exact = !strcmp(o.match, "Exact");
@@ -258,6 +265,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		}
 		return TD_EXPIRED;
 	}
+
 	ret->v = td_malloc(ret->all.n * sizeof(*ret->v));
 	for (size_t i = 0; i < ret->all.n; i++) {
 		struct td_item *it = ret->all.v[i];
@@ -271,12 +279,14 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		}
 		ret->v[ret->n++] = it;
 	}
+
 	if (ret->remaining)
 		ret->cont = page_token((int64_t)ret->rv, ret->v[ret->n - 1]);
 	// Lists with a selector have no remainingItemCount: a real API server does not know it
 	// either.
 	if (f->labels || f->fields)
 		ret->remaining = 0;
+
 	return 0;
 }
 
@@ -284,6 +294,7 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 {
 	__attribute__((cleanup(td_filter_done))) struct td_filter f = {0};
 	__attribute__((cleanup(list_done))) struct list l = {0};
+
 	int rc = td_filter_init(q, &f, r);
 	if (rc < 0 || (rc = read_list(q, &f, &l, r)) < 0)
 		return rc;
@@ -319,6 +330,7 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		}
 		td_buf_puts(&b, "]}\n");
 	}
+
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 	return 0;
 }

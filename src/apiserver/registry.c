@@ -53,6 +53,7 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	struct td_error err = TD_ERROR_INIT;
 	struct td_kind **v = NULL;
 	size_t n = 0;
+
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(crd);
 	if (td_kind_from_crd(td_json_root(doc), &v, &n, &causes, &err) < 0) {
 		td_warn("CustomResourceDefinition %s is not served: %s", crd->name, err.msg);
@@ -69,6 +70,7 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 		s->owned[s->n_owned++] = v[i];
 		add(s, store, v[i], !td_jget(td_json_root(doc), "metadata.deletionTimestamp"));
 	}
+
 	free(v);
 }
 

@@ -28,8 +28,10 @@ static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 		else if (!strncmp(p, "v=", 2))
 			v = p + 2;
 	}
+
 	bool json = !strcmp(type, "application/json") || !strcmp(type, "*/*");
 	bool yaml = !strcmp(type, "application/yaml");
+
 	// A request for protobuf gets JSON: the content type says so, and clients that offer it
 	// understand both.
 	if (!json && !yaml && strcmp(type, "application/vnd.kubernetes.protobuf") != 0)
@@ -45,6 +47,7 @@ static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 		else
 			return false;
 	}
+
 	q->yaml = yaml;
 	return true;
 }
@@ -76,6 +79,7 @@ int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 			return check_form(q, strstr(h, "PartialObjectMetadataList") != NULL, r);
 		}
 #define TYPES "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
 	if (form)
 		return td_refuse(r, 406, "NotAcceptable", "only the following media types are accepted: " TYPES);
 	return td_refuse_generic(
@@ -148,6 +152,7 @@ void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, str
 		td_buf_add(out, i->bytes + strlen(head), i->len - strlen(head));
 		return;
 	}
+
 	// An older release stored it in another order.
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
@@ -178,6 +183,7 @@ void td_reply_success(struct td_req *q, int status, const char *name, const char
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "Status");
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_obj(d, o, "metadata");
@@ -191,6 +197,7 @@ void td_reply_success(struct td_req *q, int status, const char *name, const char
 	} else {
 		td_jm_int(d, o, "code", status);
 	}
+
 	td_reply_doc(q, status, d);
 }
 

@@ -21,6 +21,7 @@ static void split(struct td_req *q, char *rest)
 		if (p)
 			*p++ = 0;
 	}
+
 	size_t i = 0;
 	// "namespaces/NS/status" and "namespaces/NS/finalize" are subresources of the namespace
 	// itself.
@@ -29,6 +30,7 @@ static void split(struct td_req *q, char *rest)
 		q->ns = v[1];
 		i = 2;
 	}
+
 	if (i < n)
 		q->plural = v[i++];
 	if (i < n)
@@ -97,6 +99,7 @@ static bool elsewhere(const char *group, const char *plural)
 		{"metrics.k8s.io", ""},
 	};
 	td_auto_free char *word = td_asprintf(" %s ", plural);
+
 	for (size_t i = 0; i < TD_LEN(real); i++)
 		if (!strcmp(real[i].group, group) && (!*real[i].plurals || strstr(real[i].plurals, word)))
 			return true;
@@ -149,6 +152,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	bool pod = !*k->group && !strcmp(k->plural, "pods");
+
 	if (!strcmp(q->sub, "status") && k->status) {
 		if (is_verb(q, "get"))
 			return td_do_get(q, r);
@@ -156,6 +160,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 			return td_do_update(q, r);
 		return is_verb(q, "patch") ? td_do_patch(q, r) : td_refuse_method(r);
 	}
+
 	if (!strcmp(q->sub, "scale") && k->scale)
 		return is_verb(q, "get update patch") ? td_do_scale(q, r) : td_refuse_method(r);
 	if (pod && !strcmp(q->sub, "binding"))
@@ -169,6 +174,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 		return is_verb(q, "update") ? td_do_finalize(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "serviceaccounts") && !strcmp(q->sub, "token"))
 		return is_verb(q, "create") ? td_do_token(q, r) : td_refuse_method(r);
+
 	return no_subresource(q, r);
 }
 
@@ -193,11 +199,13 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	int rc = td_auth_may(q, r);
 	if (rc < 0)
 		return rc;
+
 	// POST …/namespaces/NS/bindings is the old way to bind.
 	if (!*q->group && !strcmp(q->plural, "bindings") && !strcmp(q->version, "v1")) {
 		q->plural = "pods";
 		q->sub = "binding";
 	}
+
 	q->res = td_snap_find(q->snap, q->group, q->version, q->plural);
 	if (q->res)
 		q->k = q->res->kind;
@@ -211,6 +219,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;
 	}
+
 	if (q->k->namespaced && *q->name && !*q->ns)
 		return no_resource(r);
 	if (!q->k->namespaced && *q->ns)
@@ -220,6 +229,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	bool reads = !strcmp(q->verb, "get") || !strcmp(q->verb, "list") || !strcmp(q->verb, "watch");
 	if (!reads && (rc = td_write_options(q, r)) < 0)
 		return rc;
+
 	// Streams negotiate for themselves.
 	bool stream = *q->sub && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") ||
 				  !strcmp(q->sub, "portforward"));
@@ -246,6 +256,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 				fits = false;
 			return fits ? verbs[i].f(q, r) : td_refuse_method(r);
 		}
+
 	return td_refuse_method(r);
 }
 
@@ -293,6 +304,7 @@ static int route(struct td_req *q, struct td_refusal *r)
 			rest = strchr(v, '/');
 		}
 	}
+
 	if (rest) {
 		*rest++ = 0;
 		if (td_starts(rest, "watch/")) // the old form of ?watch=1
@@ -301,9 +313,11 @@ static int route(struct td_req *q, struct td_refusal *r)
 		rc = verb_of(q, r);
 		return rc < 0 ? rc : resource(q, r);
 	}
+
 	char *verb = td_arena_strdup(q->arena, td_http_method(q->x));
 	for (char *c = verb; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
+
 	// As in a real API server: the verb of a path that is no resource is the method.
 	q->verb = verb;
 	if ((rc = td_auth_may(q, r)) < 0 || (rc = check_timeout(q, r)) < 0)
@@ -323,6 +337,7 @@ static int route(struct td_req *q, struct td_refusal *r)
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;
 	}
+
 	return rc;
 }
 
@@ -349,6 +364,7 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 			   .path = td_http_path(x),
 			   .now = td_real_ms(s->clock),
 			   .manager = "unknown"};
+
 	q.group = q.version = q.plural = q.ns = q.name = q.sub = "";
 	q.verb = "get";
 	if (route(&q, &r) < 0) {
@@ -356,6 +372,7 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 		__atomic_add_fetch(&s->count.refused, 1, __ATOMIC_RELAXED);
 		td_reply_refusal(x, &r);
 	}
+
 	__atomic_add_fetch(&s->count.requests, 1, __ATOMIC_RELAXED);
 	td_user_done(&q.user);
 	td_snap_unref(q.snap);

@@ -15,6 +15,7 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "Scale");
 	td_jm_str(d, o, "apiVersion", "autoscaling/v1");
 	static const char *const meta[] = {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"};
@@ -38,6 +39,7 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 		td_auto_free char *text = td_selector_text(s);
 		td_jm_str(d, o, "status.selector", text);
 	}
+
 	td_reply_doc(q, 200, d);
 }
 
@@ -59,6 +61,7 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 		*ret = td_jget(body, "spec.replicas");
 		return 0;
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "metadata.resourceVersion", td_jstr(td_item_root(old), "metadata.resourceVersion"));
@@ -68,6 +71,7 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 				    : td_json_merge_patch(td_json_root(scale), body, keep, &err);
 	if (rc < 0)
 		return td_refuse(r, 422, "Invalid", "%s", err.msg);
+
 	*ret = td_jget(td_json_root(*keep), "spec.replicas");
 	return 0;
 }
@@ -105,6 +109,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 	const char *name = td_jstr_or(body, "metadata.name", ""), *ns = td_jstr_or(body, "metadata.namespace", ""),
 		   *uid = td_jstr_or(body, "metadata.uid", ""), *rv = td_jstr_or(body, "metadata.resourceVersion", ""),
 		   *bad;
+
 	int rc = td_apply_kind(body, "autoscaling/v1", "Scale", r);
 	if (rc < 0)
 		return rc;
@@ -125,6 +130,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 				 "field not declared in "
 				 "schema",
 				 ns, q->name, in_spec ? ".spec" : "", bad);
+
 	yyjson_val *v = td_jget(body, "spec.replicas");
 	if (v && !yyjson_is_int(v) && !yyjson_is_null(v))
 		return td_refuse(r, 400, NULL,
@@ -132,6 +138,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 				 ".spec.replicas: expected a "
 				 "whole number",
 				 ns, q->name);
+
 	if (*uid && strcmp(uid, old->uid) != 0) {
 		td_auto_free char *kind = td_asprintf("%s/scale", q->plural);
 		td_refuse(r, 409, "Conflict",
@@ -141,11 +148,13 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 			  kind, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, kind, q->name);
 	}
+
 	if (*rv && !td_streq(rv, td_jstr(td_item_root(old), "metadata.resourceVersion"))) {
 		struct td_error e = TD_ERROR_INIT;
 		td_fail(&e, TD_CONFLICT, "changed");
 		return td_refuse_write(q, q->name, &e, r);
 	}
+
 	return check_replicas(q, v, r);
 }
 
@@ -167,6 +176,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 		.force = td_http_query(q->x, "force") && td_query_true(q, "force"),
 		.now_ms = q->now,
 	};
+
 	int rc = check_applied(q, old, body, r);
 	if (rc < 0)
 		return rc;
@@ -189,6 +199,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 		td_jm_int(d, yyjson_mut_doc_get_root(d), no_dot(q->k->scale_spec), 0);
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, false, r)) < 0)
 		return rc;
+
 	return td_object_commit(q, old, d, ret, r);
 }
 
@@ -224,6 +235,7 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 	td_jm_int(d, o, no_dot(q->k->scale_spec), yyjson_get_sint(v));
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, true, r)) < 0)
 		return rc;
+
 	return td_object_commit(q, old, d, ret, r);
 }
 
@@ -237,6 +249,7 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 		reply_scale(q, i);
 		return 0;
 	}
+
 	enum td_patch_form t = TD_MERGE;
 	const char *who;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
@@ -247,5 +260,6 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 	rc = td_write_body(q, scale_once, &i, r);
 	if (rc == 0)
 		reply_scale(q, i);
+
 	return rc;
 }

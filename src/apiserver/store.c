@@ -113,6 +113,7 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 {
 	td_auto_items struct td_items l = {0};
 	int rc = 0;
+
 	pthread_rwlock_rdlock(&s->lock);
 	uint64_t rv = at ? at : s->revision;
 	if (at && at < t->ring.floor)
@@ -124,6 +125,7 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 	pthread_rwlock_unlock(&s->lock);
 	if (rc < 0)
 		return rc;
+
 	*ret = l;
 	l = (struct td_items){0};
 	*ret_rv = rv;
@@ -140,6 +142,7 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 		pthread_rwlock_unlock(&s->lock);
 		return rc;
 	}
+
 	size_t n = 0;
 	size_t i = td_ring_after(r, after);
 	for (; i < r->n && n < max; i++, n++) {
@@ -147,8 +150,10 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 		td_item_ref(ret[n].item);
 		td_item_ref(ret[n].prev);
 	}
+
 	*ret_n = n;
 	uint64_t at = i < r->n ? ret[n - 1].item->rv : s->revision;
+
 	*ret_at = at > after ? at : after; // `after` may be in the future
 	pthread_rwlock_unlock(&s->lock);
 	return 0;
@@ -201,6 +206,7 @@ void td_store_stats(struct td_store *s, struct td_store_stats *ret)
 		.groups = __atomic_load_n(&s->groups, __ATOMIC_RELAXED),
 		.conflicts = __atomic_load_n(&s->conflicts, __ATOMIC_RELAXED),
 	};
+
 	pthread_rwlock_rdlock(&s->lock);
 	pthread_mutex_lock(&s->sub_lock);
 	struct td_table *t;
@@ -230,6 +236,7 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 {
 	struct td_store *s = ctx;
 	struct td_item *i = NULL;
+
 	int rc = td_item_parse(r->bytes, r->len, r->rv, r->crv, &i, err);
 	if (rc < 0)
 		return td_wrap(err, "state database: object %s %s/%s", r->res, r->ns, r->name);
@@ -248,6 +255,7 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 		td_table_apply(s, t, type, i);
 	else
 		td_table_set(t, type, i);
+
 	return 0;
 }
 
@@ -275,6 +283,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	s->ring_bytes = ring_bytes ? ring_bytes : 3u << 20;
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
+
 	// Many readers must not keep the writer thread out.
 	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&s->lock, &a);
@@ -290,6 +299,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	s->namespaces = td_table_get(s, "/namespaces", td_db_floor(s->db));
 	if ((rc = td_writer_start(s, err)) < 0)
 		return rc;
+
 	*ret = td_steal(s);
 	return 0;
 }

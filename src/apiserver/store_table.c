@@ -39,6 +39,7 @@ static void ring_add(struct td_store *s, struct td_ring *r, struct td_event e)
 		r->cap = cap;
 		r->head = 0;
 	}
+
 	if (r->n == r->cap)
 		ring_drop(s, r);
 	*td_ring_at(r, r->n++) = e;

@@ -73,6 +73,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 	const struct td_write *w = p->w;
 	const char *ns = w->ns ? w->ns : "";
 	int rc;
+
 	if (w->in_namespace && (rc = check_namespace(s, group, p)) < 0)
 		return rc;
 	struct td_item *cur = latest(group, p, w->table, ns, w->name);
@@ -93,6 +94,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 		p->item = td_item_new(d, rv, cur->crv);
 		p->type = TD_EVENT_DELETED;
 	}
+
 	rc = w->doc ? check_readable(p) : 0;
 	const struct td_db_row row = {
 		.res = w->table->name,
@@ -109,6 +111,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 	rc = rc < 0 ? rc : td_db_put(s->db, &row, &p->err);
 	if (rc < 0)
 		p->item = td_item_unref(p->item);
+
 	return rc;
 }
 
@@ -127,6 +130,7 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 	struct td_error err = TD_ERROR_INIT;
 	uint64_t rv = s->revision; // only this thread writes s->revision
 	struct td_pending *p;
+
 	if (td_db_begin(s->db, &err) < 0) {
 		fail_group(group, &err);
 		return;
@@ -148,11 +152,13 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 			err = p->err;
 		}
 	}
+
 	if (broken || (n && (td_fault_at(&err, "apiserver.commit.before") < 0 || td_db_commit(s->db, rv, &err) < 0))) {
 		td_db_rollback(s->db);
 		fail_group(group, &err);
 		return;
 	}
+
 	if (!n) {
 		td_db_rollback(s->db);
 		return;
@@ -168,6 +174,7 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 		td_table_apply(s, p->w->table, p->type, td_item_ref(p->item));
 		p->w->table->touched = true;
 	}
+
 	s->revision = rv;
 	pthread_rwlock_unlock(&s->lock);
 	pthread_mutex_lock(&s->sub_lock);
@@ -222,6 +229,7 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 		return td_fail(err, stop ? TD_CANCELLED : TD_THROTTLED,
 			       stop ? "the server is stopping" : "too many writes are waiting");
 	}
+
 	DL_APPEND2(s->queue, &p, pv, next);
 	s->queued++;
 	pthread_cond_signal(&s->queue_cond);
@@ -234,9 +242,11 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 			*err = p.err;
 		return p.rc;
 	}
+
 	if (ret)
 		*ret = td_item_copy(p.item);
 	td_item_unref(p.item);
+
 	return 0;
 }
 

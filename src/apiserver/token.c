@@ -61,6 +61,7 @@ static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct
 	yyjson_val *k = td_jkey(c, "kubernetes.io"), *sa = td_jkey(k, "serviceaccount"), *pod = td_jkey(k, "pod"),
 		   *node = td_jkey(k, "node");
 	const char *ns = td_jstr_or(k, "namespace", "");
+
 	td_auto_free char *want = td_asprintf("system:serviceaccount:%s:%s", ns, td_jstr_or(sa, "name", ""));
 	if (strcmp(want, sub) != 0)
 		return refuse(ret_why, "the claims name two service accounts");
@@ -79,6 +80,7 @@ static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct
 	extra(ret, "node-uid", node, "uid");
 	extra(ret, "pod-name", pod, "name");
 	extra(ret, "pod-uid", pod, "uid");
+
 	return 0;
 }
 
@@ -88,6 +90,7 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 	__attribute__((cleanup(td_user_done))) struct td_user u = {0};
 	td_auto_free char *claims = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
+
 	if (!s->sa_key_len || td_jwt_verify(s->sa_key, s->sa_key_len, token, &claims, NULL) < 0 ||
 	    td_json_parse(claims, strlen(claims), &j, NULL) < 0)
 		return refuse(ret_why, "invalid bearer token");
@@ -110,6 +113,7 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 			td_strv_add(ret_audiences, audiences->v[i]);
 		fits += meant;
 	}
+
 	if (!fits) {
 		td_auto_free char *have = aud ? td_json_text(aud, NULL) : td_strdup("[]");
 		return refuse(ret_why, "token audiences %.300s is invalid for the target audiences", have);
@@ -119,6 +123,7 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 		return rc;
 	u.name = td_strdup(sub);
 	td_jstrs(account ? NULL : td_jget(c, "groups"), &u.groups);
+
 	*ret = u;
 	u = (struct td_user){0};
 	return 0;
@@ -151,6 +156,7 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""),
 		   *uid = td_jstr_or(ref, "uid", ""), *api = td_jstr_or(ref, "apiVersion", "");
 	size_t i = 0;
+
 	while (i < TD_LEN(kinds) && (strcmp(kinds[i].kind, kind) != 0 || strchr(api, '/')))
 		i++;
 	if (i == TD_LEN(kinds))
@@ -168,6 +174,7 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 				 "cannot bind token for serviceaccount \"%s\" to pod running with different "
 				 "serviceaccount name.",
 				 q->name);
+
 	if (*uid && strcmp(uid, o->uid) != 0)
 		return bound_conflict(r, kind, name, uid);
 	ref_claim(d, k, kinds[i].claim, name, o->uid);
@@ -176,6 +183,7 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 		td_auto(td_item_unref) struct td_item *n = td_store_get(s, td_store_table(s, "", "nodes"), "", node);
 		ref_claim(d, k, "node", node, n ? n->uid : NULL);
 	}
+
 	return 0;
 }
 
@@ -209,6 +217,7 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 			     "Invalid value: \"%.260s\": must match the service account name if specified", name);
 		return td_refuse_invalid(r, "authentication.k8s.io", "TokenRequest", q->name);
 	}
+
 	const char *uid = td_jstr_or(v, "metadata.uid", "");
 	if (*uid && strcmp(uid, sa->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
@@ -219,18 +228,21 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 			  q->name, uid, sa->uid);
 		return td_refuse_about(r, "authentication.k8s.io", "TokenRequest", q->name);
 	}
+
 	if (seconds < SECONDS_MIN)
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.expirationSeconds",
 			     "Invalid value: %lld: may not specify a duration less than 10 minutes", seconds);
 	else if (seconds > seconds_max)
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.expirationSeconds",
 			     "Invalid value: %lld: may not specify a duration larger than 2^32 seconds", seconds);
+
 	yyjson_val *a, *list = td_jget(v, "spec.audiences");
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, a)
 		if (!yyjson_is_str(a) || !yyjson_get_len(a))
 			return td_refuse(r, 400, NULL,
 					 "spec.audiences[%zu] of the TokenRequest: want a text that is not empty", i);
+
 	return r->causes.n ? td_refuse_invalid(r, "authentication.k8s.io", "TokenRequest", "") : 0;
 }
 
@@ -257,6 +269,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 		td_jm_set(out, o, "spec.audiences", yyjson_mut_arr(out));
 		yyjson_mut_arr_add_str(out, td_jm_arr(out, o, "spec.audiences"), TD_AUDIENCE);
 	}
+
 	td_jm_set(d, c, "aud", yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.audiences")));
 	td_jm_int(d, c, "exp", now + seconds);
 	td_jm_int(d, c, "iat", now);
@@ -271,6 +284,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	td_jm_strf(d, c, "sub", "system:serviceaccount:%s:%s", q->ns, q->name);
 	td_auto_free char *text = td_json_mut_text(c, NULL);
 	td_auto_free char *token = td_jwt_sign(q->s->sa_key, q->s->sa_key_len, text);
+
 	td_jm_str(out, o, "kind", "TokenRequest");
 	td_jm_str(out, o, "apiVersion", "authentication.k8s.io/v1");
 	td_jm_str(out, o, "metadata.name", q->name);
@@ -283,6 +297,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	td_jm_del(o, "status");
 	td_jm_str(out, o, "status.token", token);
 	td_jm_str(out, o, "status.expirationTimestamp", td_time_format((now + seconds) * 1000, t));
+
 	td_reply_doc(q, 201, out);
 	return 0;
 }

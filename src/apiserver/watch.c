@@ -82,6 +82,7 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 			w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
 			w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
 			(unsigned long long)w->cursor, mark);
+
 	td_buf_puts(out, "}\n");
 	// The times are spread, so that a thousand watchers do not get their bookmarks at once.
 	w->next_bookmark = td_mono_ms(w->s->clock) + BOOKMARK_MS - (int64_t)td_random_below(BOOKMARK_MS / 4);
@@ -129,6 +130,7 @@ static int fill(void *ctx, struct td_buf *out)
 {
 	struct watch *w = ctx;
 	size_t start = out->len;
+
 	while (w->initial_at < w->initial.n && out->len - start < FILL_BYTES) {
 		struct td_item *i = w->initial.v[w->initial_at++];
 		put_event(w, "ADDED", i, out);
@@ -165,6 +167,7 @@ static int fill(void *ctx, struct td_buf *out)
 			return 0;
 		}
 	}
+
 	td_http_push_wake(w->h); // more is left: continue when these bytes are out
 	return 0;
 }
@@ -211,6 +214,7 @@ static int begin(struct td_req *q, const struct td_list_options *o, struct watch
 	} else {
 		w->cursor = rv ? rv : td_store_revision(q->s->store);
 	}
+
 	return 0;
 }
 
@@ -234,11 +238,13 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 		w->include = td_strdup(td_http_query(q->x, "includeObject"));
 		rc = begin(q, &o, w, r);
 	}
+
 	if (rc < 0) {
 		watch_free(w);
 		return rc;
 	}
 	long long timeout = o.timeout_s;
+
 	// As in a real API server: between 30 and 60 minutes.
 	if (!timeout || timeout > 86400)
 		timeout = 1800 + td_random_below(1800);
@@ -249,5 +255,6 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 	w->h = td_http_push(q->x, 200, "application/json", &p);
 	td_store_subscribe(q->s->store, w->table, &w->sub);
 	td_http_push_wake(w->h);
+
 	return 0;
 }

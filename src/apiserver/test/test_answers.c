@@ -112,6 +112,7 @@ static void custom_resources_change_through_any_version(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *crd = gadgets(N, "");
+
 	expect(h, "POST", CRDS, JSON, crd, 201, NULL, NULL);
 	expect(h, "POST", GADGETS("v1"), JSON,
 	       "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"},\"spec\":{\"n\":1}}", 201,
@@ -126,6 +127,7 @@ static void custom_resources_change_through_any_version(void **state)
 	td_auto_free char *n = field(h, GADGETS("v2") "/g", "spec.n"),
 			  *before = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
 	assert_string_equal(n, "4");
+
 	// A patch that changes nothing writes nothing, in any version.
 	expect(h, "PATCH", GADGETS("v2") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL, NULL);
 	td_auto_free char *after = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
@@ -139,6 +141,7 @@ static void a_later_default_is_there_on_reads(void **state)
 	td_auto_free char *rv = td_asprintf(",\"resourceVersion\":%s", was);
 	td_auto_free char *crd = gadgets(N ",\"color\":{\"type\":\"string\",\"default\":\"blue\"}", rv);
 	td_auto_free char *generation = field(h, GADGETS("v1") "/g", "metadata.generation");
+
 	expect(h, "PUT", CRDS "/gadgets.x.io", JSON, crd, 200, NULL, NULL);
 	expect(h, "GET", GADGETS("v1") "/g", NULL, NULL, 200, "spec.color", "blue");
 	expect(h, "GET", GADGETS("v2") "/g", NULL, NULL, 200, "spec.color", "blue");
@@ -148,6 +151,7 @@ static void a_later_default_is_there_on_reads(void **state)
 	assert_int_equal(watcher_wait(&w, 1), 1);
 	assert_string_equal(td_jstr_or(td_json_root(w.events[0]), "object.spec.color", ""), "blue");
 	watcher_stop(&w);
+
 	// The default does not belong to the next writer, and is no change of the object.
 	expect(h, "PATCH", GADGETS("v1") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"c\"}}}", 200, "spec.color",
 	       "blue");

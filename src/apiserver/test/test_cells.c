@@ -126,6 +126,7 @@ static void rows(void **state)
 		 "'30s','','','/','','rc','','30m','9','a'"},
 	};
 	int64_t now;
+
 	assert_int_equal(td_time_parse(NOW, &now), 0);
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto_json_list struct td_json_list l = {0};
@@ -146,6 +147,7 @@ static void rows(void **state)
 		if (strcmp(td_buf_str(&got), want) != 0)
 			fail_msg("%s\n got: %s\nwant: %s", t[i].object, td_buf_str(&got), want);
 	}
+
 	assert_null(td_cells_find("x", "pods"));
 }
 

@@ -203,6 +203,7 @@ static void test_reasons(void **unused)
 		if (!td_streq(why, v[i].why))
 			fail_msg("%s in %s: %s", v[i].user, v[i].ns, why ? why : "(nothing)");
 	}
+
 	td_auto_free char *why = NULL;
 	td_auto_strv struct td_strv root = {0};
 	td_strv_add(&root, "root");
@@ -323,6 +324,7 @@ static void test_seen_at_once(void **state)
 	struct harness *h = *state;
 	const char *pods = "/api/v1/namespaces/default/pods";
 	td_auto_free char *eve = user("eve", "people");
+
 	WANT(eve, "GET", pods, NULL, 403,
 	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace "
 	     "\"default\"");
@@ -341,8 +343,10 @@ static void test_seen_at_once(void **state)
 		WANT(h->admin, "DELETE", IN_NS "/rolebindings/x", NULL, 200, NULL);
 		WANT(eve, "GET", pods, NULL, 403, NULL);
 	}
+
 	harness_restart(h, 0);
 	WANT(eve, "GET", pods, NULL, 403, NULL);
+
 	// The reply names a missing role.
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"none\"},\"subjects\":[{\"kind\":"
@@ -362,6 +366,7 @@ static void test_no_escalation(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *eve = user("eve", "people");
+
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"eve\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"admin\"},\"subjects\":["
 	     "{\"kind\":\"User\","
@@ -382,6 +387,7 @@ static void test_no_escalation(void **state)
 	     "\"kind\":\"User\","
 	     "\"name\":\"mia\"}]}",
 	     201, NULL);
+
 	// … and nothing else, however she writes it.
 	const char *nodes = "\"rules\":[{\"verbs\":[\"get\",\"list\"],\"apiGroups\":[\"\"],\"resources\":[\"nodes\"]}]";
 	td_auto_free char *role = td_asprintf("{\"metadata\":{\"name\":\"bad\"},%s}", nodes),
@@ -416,11 +422,13 @@ static void test_no_escalation(void **state)
 	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[]"
 	     "}",
 	     403, NULL);
+
 	// A binding cannot be changed to another role, and a role that she may write cannot grow.
 	WANT(eve, "PATCH", IN_NS "/rolebindings/ok",
 	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 403, NULL);
 	WANT(h->admin, "PATCH", IN_NS "/rolebindings/ok",
 	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 422, NULL);
+
 	// With the verbs `bind` and `escalate` she may.
 	WANT(h->admin, "POST", IN_NS "/roles",
 	     "{\"metadata\":{\"name\":\"giver\"},\"rules\":[{\"verbs\":[\"bind\"],\"apiGroups\":[\"rbac.authorization."
@@ -451,6 +459,7 @@ static void test_ways_around(void **state)
 	struct harness *h = *state;
 	td_auto_free char *eve = user("eve", "people");
 	const char *secrets = "/api/v1/namespaces/default/secrets";
+
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"mine\"}}", 201, NULL);
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"other\"}}", 201, NULL);
 	WANT(h->admin, "POST", IN_NS "/roles",
@@ -474,9 +483,11 @@ static void test_ways_around(void **state)
 	WANT(eve, "GET",
 	     "/api/v1/namespaces/default/secrets?fieldSelector=type%3DOpaque&fieldSelector=metadata.name%3Dmine", NULL,
 	     403, NULL);
+
 	// As in a real API server, a selector for the name does not help a deletecollection.
 	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403, NULL);
 	WANT(eve, "PATCH", "/api/v1/namespaces/default/secrets/other", "{}", 403, NULL);
+
 	// A watch on the path of one object is a get of that object, whatever the selector says.
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	h->as = eve;
@@ -486,6 +497,7 @@ static void test_ways_around(void **state)
 			     NULL, NULL, &j),
 			 200);
 	assert_string_equal(td_jstr_or(td_json_root(j), "metadata.name", ""), "mine");
+
 	// An apply that creates an object needs the right to create it.
 	td_auto(td_json_unref) struct td_json *k = NULL;
 	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x",
@@ -524,6 +536,7 @@ static void test_no_second_definition(void **state)
 		{"apps", "deployments", NULL, "the server itself has this resource", 422},
 		{"example.com", "deployments", NULL, NULL, 201},
 	};
+
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_free char *note =
 			v[i].note ? td_asprintf(",\"annotations\":{\"api-approved.kubernetes.io\":\"%s\"}", v[i].note)
@@ -540,6 +553,7 @@ static void test_no_second_definition(void **state)
 		if (status != v[i].status || (v[i].why && !strstr(m, v[i].why)))
 			fail_msg("%s.%s: %d %s", v[i].plural, v[i].group, status, m);
 	}
+
 	WANT(h->admin, "GET", "/apis/rbac.authorization.k8s.io/v9/clusterrolebindings", NULL, 404, NULL);
 }
 

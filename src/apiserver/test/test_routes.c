@@ -80,6 +80,7 @@ static void objects(void **state)
 	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your "
 	       "changes to the latest "
 	       "version and try again");
+
 	// An update without a version is unconditional.
 	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1");
 	expect(h, "PUT", NS "/configmaps/a", JSON, "{\"metadata\":{\"name\":\"b\"}}", 400, "reason", "BadRequest");
@@ -89,6 +90,7 @@ static void objects(void **state)
 	       "Conflict");
 	expect(h, "PATCH", NS "/configmaps/a", "application/json-patch+json",
 	       "[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"x\"}]", 422, "reason", "Invalid");
+
 	// A patch that changes nothing writes nothing.
 	td_auto_free char *before = field(h, NS "/configmaps/a", "metadata.resourceVersion");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"b\":\"3\"}}", 200, NULL, NULL);
@@ -99,6 +101,7 @@ static void objects(void **state)
 	       "ConfigMap");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL,
 	       NULL);
+
 	// The finalizer holds the object, so the reply is the object itself.
 	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap");
 	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
@@ -161,6 +164,7 @@ static void health(void **state)
 {
 	struct harness *h = *state;
 	static const char *const all[] = {"/healthz", "/livez", "/readyz"};
+
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *ping = td_asprintf("%s/ping", all[i]), *none = td_asprintf("%s/nothing", all[i]),
 				  *told = td_asprintf("%s?verbose&exclude=ping", all[i]);
@@ -172,6 +176,7 @@ static void health(void **state)
 		assert_int_equal(ask(h, "GET", ping, NULL, NULL, NULL), 200);
 		assert_int_equal(ask(h, "GET", none, NULL, NULL, NULL), 404);
 	}
+
 	__atomic_store_n(&h->srv.ready, false, __ATOMIC_RELEASE);
 	assert_int_equal(ask(h, "GET", "/readyz", NULL, NULL, NULL), 500);
 	assert_int_equal(ask(h, "GET", "/readyz/ping", NULL, NULL, NULL), 200);
@@ -191,6 +196,7 @@ static void tolerations(void **state)
 		   {"[{\"key\":\"node.kubernetes.io/"
 		    "not-ready\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":1}]",
 		    2}};
+
 	h->as = h->admin;
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto(td_json_unref) struct td_json *p = NULL;
@@ -202,6 +208,7 @@ static void tolerations(void **state)
 		yyjson_val *l = td_jget(td_json_root(p), "spec.tolerations");
 		assert_int_equal(yyjson_arr_size(l), all[i].n);
 	}
+
 	expect(h, "PATCH", NS "/pods/tol1", MERGE, "{\"spec\":{\"tolerations\":null}}", 422, "details.causes.[0].field",
 	       "spec.tolerations");
 	// A patch may remove these tolerations: the server sets them again.
@@ -212,6 +219,7 @@ static void grants(void **state)
 {
 	struct harness *h = *state;
 	static const char grant[] = "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":\"{}\"}}}";
+
 	h->as = h->admin;
 	expect(h, "POST", NS "/pods", JSON,
 	       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulerName\":\"tandem\",\"containers\":[{\"name\":\"c\","
@@ -227,16 +235,19 @@ static void grants(void **state)
 	       "\"annotations\":{\"tandem.dev/"
 	       "all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
+
 	// The status subresource is no way round the check.
 	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden");
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);
+
 	// What is there may stay, but not change.
 	h->as = h->admin;
 	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}", 200, NULL, NULL);
 	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":null}}}", 403,
 	       NULL, NULL);
 	expect(h, "POST", NS "/pods", JSON, POD("plain"), 201, NULL, NULL);
+
 	// A pod that Slurm did not place gets no devices.
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/plain", MERGE, grant, 403, NULL, NULL);
@@ -268,6 +279,7 @@ static void binding(void **state)
 	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "", "n1"), 409, "message",
 	       "Operation cannot be fulfilled on pods/binding \"b1\": pod b1 is already assigned to node \"n0\"");
 	expect(h, "PATCH", NS "/pods/b1", MERGE, "{\"spec\":{\"nodeName\":\"n2\"}}", 422, "reason", "Invalid");
+
 	// Grace: a pod on a node gets its grace period; force ends it; an unscheduled pod is
 	// removed at once.
 	expect(h, "DELETE", NS "/pods/b1", NULL, NULL, 200, NULL, NULL);
@@ -323,6 +335,7 @@ static void eviction(void **state)
 	assert_string_equal(zero, "0");
 	pod_of(h, "e1", "Running", true);
 	pod_of(h, "e2", "Running", true);
+
 	// No controller has processed the budget yet.
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web is still being processed by the server.");
@@ -345,6 +358,7 @@ static void eviction(void **state)
 			 "scale\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web does not allow evicting pods currently because it failed sync: no scale");
+
 	// One disruption is allowed: a dry run does not use it, the first eviction does, and the
 	// second is refused. Nothing but the budget's status changes.
 	budget_status(h, "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{"
@@ -359,6 +373,7 @@ static void eviction(void **state)
 	assert_true(*e1);
 	expect(h, "GET", PDB("/web"), NULL, NULL, 200, "status.conditions.[0].reason", "InsufficientPods");
 	expect(h, "POST", NS "/pods/e2/eviction", JSON, EVICT("e2"), 429, NULL, NULL);
+
 	// A plain delete asks no budget.
 	expect(h, "DELETE", NS "/pods/e2", NULL, NULL, 200, NULL, NULL);
 	// A pod that is not healthy may go while enough others are healthy.
@@ -372,11 +387,13 @@ static void eviction(void **state)
 	expect(h, "PATCH", PDB("/web"), MERGE, "{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}", 200, NULL,
 	       NULL);
 	expect(h, "POST", NS "/pods/e4/eviction", JSON, EVICT("e4"), 201, NULL, NULL);
+
 	// Pods that do not run yet and pods that are done disrupt nothing.
 	pod_of(h, "e5", "Pending", false);
 	expect(h, "POST", NS "/pods/e5/eviction", JSON, EVICT("e5"), 201, NULL, NULL);
 	pod_of(h, "e6", "Failed", false);
 	expect(h, "POST", NS "/pods/e6/eviction", JSON, EVICT("e6"), 201, NULL, NULL);
+
 	// A precondition on an old resourceVersion, and one on the latest.
 	pod_of(h, "e7", "Pending", false);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON,
@@ -386,6 +403,7 @@ static void eviction(void **state)
 	td_auto_free char *good = td_asprintf(
 		"{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":%s}}}", rv);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON, good, 201, NULL, NULL);
+
 	// Two budgets select one pod.
 	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{}}}", 201, NULL,
 	       NULL);
@@ -492,9 +510,11 @@ static void paging(void **state)
 			td_asprintf("{\"metadata\":{\"name\":\"p%d\",\"labels\":{\"page\":\"yes\"}}}", i);
 		expect(h, "POST", NS "/configmaps", JSON, b, 201, NULL, NULL);
 	}
+
 	td_auto(td_json_unref) struct td_json *one = NULL, *two = NULL;
 	assert_int_equal(ask(h, "GET", NS "/configmaps?labelSelector=page%3Dyes&limit=4", NULL, NULL, &one), 200);
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(one), "items")), 4);
+
 	// A change between two pages is not seen on the second.
 	expect(h, "DELETE", NS "/configmaps/p6", NULL, NULL, 200, NULL, NULL);
 	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"name\":\"p55\",\"labels\":{\"page\":\"yes\"}}}",
@@ -519,6 +539,7 @@ static void as_the_real_one(void **state)
 	struct harness *h = *state;
 #define MAPS NS "/configmaps"
 	static const char twice[] = "{\"metadata\":{\"name\":\"twice\"},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
+
 	expect(h, "POST", MAPS "?fieldValidation=Strict", JSON, twice, 400, "reason", "BadRequest");
 	// The last value counts, and the first is never visible.
 	expect(h, "POST", MAPS, JSON, twice, 201, "data.a", "2");
@@ -543,6 +564,7 @@ static void as_the_real_one(void **state)
 	       "field label not supported: spec.none");
 	expect(h, "POST", "/api", JSON, "{}", 405, "reason", "MethodNotAllowed");
 	expect(h, "GET", "/apis/apps/v9", NULL, NULL, 404, "reason", "NotFound");
+
 	// The write that removes the last finalizer is answered with what was written.
 	expect(h, "PATCH", MAPS "/twice", MERGE, "{\"metadata\":{\"finalizers\":[\"x.y/z\"]}}", 200, NULL, NULL);
 	expect(h, "DELETE", MAPS "/twice", NULL, NULL, 200, "metadata.finalizers.[0]", "x.y/z");
@@ -550,6 +572,7 @@ static void as_the_real_one(void **state)
 	assert_int_equal(ask(h, "PATCH", MAPS "/twice", MERGE, "{\"metadata\":{\"finalizers\":null}}", &gone), 200);
 	assert_null(td_jget(td_json_root(gone), "metadata.finalizers"));
 	expect(h, "GET", MAPS "/twice", NULL, NULL, 404, "reason", "NotFound");
+
 	// The deletion of a Job that does not say what becomes of its pods leaves them.
 	static const char job[] =
 		"{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","

@@ -132,6 +132,7 @@ static void ring_expires(void **state)
 		snprintf(name, sizeof(name), "x%d", i);
 		put(s, t, "", name, 0, i, NULL);
 	}
+
 	assert_int_equal(td_store_events(s, t, start, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 8);
 	assert_int_equal(at, td_store_revision(s));
@@ -145,6 +146,7 @@ static void ring_expires(void **state)
 	assert_int_equal(td_store_events(s, t, start + 1, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 8);
 	td_events_done(v, n);
+
 	// Changes of another table do not push a quiet table's cursor off the ring.
 	assert_int_equal(td_store_events(s, quiet, start, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 0);
@@ -175,6 +177,7 @@ static void rings_are_bounded(void **state)
 		td_store_stats(s, &st);
 		assert_true(st.ring_bytes <= 16384);
 	}
+
 	assert_true(st.ring_events > 20);
 	assert_int_equal(td_store_events(s, busy, start, v, 8, &n, &at, NULL), TD_EXPIRED);
 	assert_int_equal(td_store_events(s, quiet, start, v, 8, &n, &at, NULL), 0);
@@ -217,6 +220,7 @@ static void survives_reopen(void **state)
 	struct td_table *t = td_store_table(s, "g", "things");
 	assert_int_equal(td_store_revision(s), rv);
 	assert_int_equal(td_store_count(s, t), 2);
+
 	// A watch that saw everything up to `before` continues without a gap: a changed, gone
 	// deleted, c added.
 	struct td_event v[16];
@@ -230,6 +234,7 @@ static void survives_reopen(void **state)
 	assert_string_equal(v[1].item->name, "gone");
 	assert_int_equal(v[2].type, TD_EVENT_ADDED);
 	td_events_done(v, n);
+
 	// A watch that saw nothing gets every version, with the version before it.
 	assert_int_equal(td_store_events(s, t, 1, v, 16, &n, &at, NULL), 0);
 	assert_int_equal(n, 5);
@@ -243,6 +248,7 @@ static void survives_reopen(void **state)
 		assert_int_equal(v[i].item->rv, 2 + i);
 		assert_ptr_equal(v[i].prev, befores[i] < 0 ? NULL : v[befores[i]].item);
 	}
+
 	td_events_done(v, n);
 	td_auto_items struct td_items then = {0};
 	assert_int_equal(td_store_list(s, t, NULL, before, &then, &at, NULL), 0);
@@ -290,6 +296,7 @@ static void the_past_is_bounded(void **state)
 		if (i == 9990)
 			middle = rv;
 	}
+
 	td_store_close(s);
 	long long rows = ask(path, "SELECT count(*) FROM log");
 	assert_true(rows > 4096 && rows < 4096 + 600);
@@ -304,6 +311,7 @@ static void the_past_is_bounded(void **state)
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(v[i].item->rv, middle + i + 1);
 	td_events_done(v, n);
+
 	// The quiet table lost a version too; what came after it is complete.
 	assert_int_equal(td_store_events(s, quiet, q->rv - 1, v, 16, &n, &at, NULL), TD_EXPIRED);
 	assert_int_equal(td_store_events(s, quiet, q->rv + 1, v, 16, &n, &at, NULL), 0);
@@ -417,6 +425,7 @@ static void many_writers(void **state)
 	td_auto(td_item_unref) struct td_item *it = td_store_get(s, t, "", "counter");
 	assert_int_equal(td_jint(td_item_root(it), "value", 0), 800); // no update was lost
 	assert_true(woken > 0);
+
 	// The ring holds every one of them, in order.
 	uint64_t cursor = start;
 	int seen = 0;
@@ -431,6 +440,7 @@ static void many_writers(void **state)
 		if (n < 64)
 			break;
 	}
+
 	assert_int_equal(seen, 800);
 	assert_int_equal(cursor, td_store_revision(s));
 }
@@ -457,6 +467,7 @@ static void killed_writer(void **state)
 				_exit(1);
 		}
 	}
+
 	close(p[1]);
 	int last = -1;
 	while (last < 200)
@@ -517,6 +528,7 @@ static void damaged_log(void **state)
 	assert_int_equal(td_store_open(whole, 0, 0, &c, &err), 0);
 	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
 	c = td_store_close(c);
+
 	// Extra bytes, of a write that was never acknowledged: nothing is missing.
 	td_auto_free char *more = crashed(0, 0), *wal = td_asprintf("%s-wal", more);
 	FILE *f = fopen(wal, "a");
@@ -527,6 +539,7 @@ static void damaged_log(void **state)
 	assert_int_equal(td_store_open(more, 0, 0, &c, &err), 0);
 	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
 	c = td_store_close(c);
+
 	// The log's end is missing, or a byte in the middle is wrong: SQLite alone would go on with
 	// what is before that.
 	const size_t damage[][2] = {{1, 0}, {9000, 0}, {0, 30000}};
@@ -563,6 +576,7 @@ static void damaged_log(void **state)
 		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), 0);
 		c = td_store_close(c);
 	}
+
 	td_store_close(s);
 }
 
@@ -581,6 +595,7 @@ static void floor_never_falls(void **state)
 	}
 	td_auto(td_item_unref) struct td_item *victim = NULL;
 	assert_int_equal(put(s, t, "", "victim", 0, 1, &victim), 0);
+
 	// A watch sees the victim; its deletion will be forgotten.
 	uint64_t before = td_store_revision(s);
 	assert_int_equal(del(s, t, "", "victim", victim->rv), 0);
@@ -589,6 +604,7 @@ static void floor_never_falls(void **state)
 		assert_int_equal(put(s, other, "", "brief", 0, i, &x), 0);
 		assert_int_equal(del(s, other, "", "brief", x->rv), 0);
 	}
+
 	td_store_close(s);
 	s = open_store(8);
 	struct td_event ev[4];
@@ -632,6 +648,7 @@ static void events_expire(void **state)
 	td_clock_manual_init(&clock, day);
 	struct td_store *s = open_store(0);
 	struct td_table *t = td_store_table(s, "", "events");
+
 	// Written before this server started: its own times count.
 	event(s, "before", day);
 	event(s, "long-before", day - 3500000);
@@ -651,12 +668,14 @@ static void events_expire(void **state)
 	assert_int_equal(minutes(e, &clock, 54), 0);
 	assert_int_equal(minutes(e, &clock, 6), 1);
 	assert_int_equal(td_store_count(s, t), 0);
+
 	// A turn is bounded, and the next one continues.
 	for (int i = 0; i < 700; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "e%03d", i);
 		event(s, name, day);
 	}
+
 	td_expiry_turn(e);
 	td_clock_manual_add(&clock, 60000);
 	td_expiry_turn(e);
@@ -686,5 +705,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(damaged_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(floor_never_falls, setup, teardown),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

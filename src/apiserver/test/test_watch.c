@@ -112,6 +112,7 @@ static void too_old(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *rv = list_rv(h);
+
 	put(h, "busy", "");
 	for (int i = 0; i < 80; i++) { // the ring holds 64
 		td_auto_free char *l = td_asprintf("\"n\":\"%d\"", i);
@@ -147,6 +148,7 @@ static void fan_out(void **state)
 	static struct watcher w[WATCHERS];
 	td_auto_free char *rv = list_rv(h);
 	td_auto_free char *path = td_asprintf(CMS "?watch=1&resourceVersion=%s", rv);
+
 	for (int i = 0; i < WATCHERS; i++)
 		watcher_start(&w[i], h, path);
 	for (int i = 0; i < WRITES; i++) {
@@ -166,6 +168,7 @@ static void fan_out(void **state)
 			last = v;
 		}
 	}
+
 	for (int i = 0; i < WATCHERS; i++)
 		watcher_stop(&w[i]);
 }
