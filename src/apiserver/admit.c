@@ -337,13 +337,16 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	const struct td_kind *k = q->k;
 	if (!k->builtin)
 		return 0;
+
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
 	if (!name)
 		name = "";
+
 	int rc = grants(q, old, o, name, r);
 	if (rc < 0 || (rc = td_grant_check(q, old, d, r)) < 0)
 		return rc;
+
 	if (is(k, "", "pods"))
 		tolerations(d, o);
 	if (is(k, "", "pods") && !old)
@@ -354,6 +357,7 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		return service(q, old, d, o, name, r);
 	if (is(k, "", "namespaces"))
 		pod_security(q, old, o, name);
+
 	if (is(k, "batch", "jobs") && !old)
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
@@ -361,5 +365,6 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
 		// spec.finalizers changes only through the finalize subresource.
 		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers"));
+
 	return 0;
 }

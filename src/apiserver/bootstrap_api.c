@@ -17,6 +17,7 @@ static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 	td_jm_str(d, o, "metadata.name", "kubernetes");
 	td_jm_str(d, o, "metadata.namespace", "default");
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
+
 	if (!strcmp(kind, "Service")) {
 		td_jm_str(d, o, "apiVersion", "v1");
 		td_jm_key_str(d, labels, "component", "apiserver");

@@ -85,16 +85,19 @@ static bool release(struct td_req *q, const char *name)
 			return true;
 		if (!td_jget(td_item_root(crd), "metadata.deletionTimestamp"))
 			return false;
+
 		struct td_table *t = td_store_table(q->s->store, td_jstr_or(td_item_root(crd), "spec.group", ""),
 						    td_jstr_or(td_item_root(crd), "spec.names.plural", ""));
 		if (td_store_count(q->s->store, t))
 			return false;
+
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(crd));
 		yyjson_mut_val *f = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.finalizers"), *v;
 		size_t i, n, others = 0;
 		yyjson_mut_arr_foreach (f, i, n, v)
 			if (!td_streq(yyjson_mut_get_str(v), CLEANUP))
 				others++;
+
 		if (others) { // other finalizers remain: only ours is removed
 			yyjson_mut_val *rest = yyjson_mut_arr(d);
 			yyjson_mut_arr_foreach (f, i, n, v)
@@ -102,6 +105,7 @@ static bool release(struct td_req *q, const char *name)
 					yyjson_mut_arr_add_strcpy(d, rest, yyjson_mut_get_str(v));
 			td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.finalizers", rest);
 		}
+
 		const struct td_write w = {
 			.table = crds, .ns = "", .name = name, .base = crd->rv, .doc = others ? d : NULL};
 		if (td_store_write(q->s->store, &w, NULL, NULL) == 0) {
@@ -123,6 +127,7 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 	for (size_t i = 0; i < snap->n && !res; i++)
 		if (!strcmp(snap->v[i].kind->group, group) && !strcmp(snap->v[i].kind->plural, plural))
 			res = &snap->v[i];
+
 	struct td_req sub = *q;
 	const struct td_delete_opts o = {.grace = -1};
 	if (res) {
@@ -133,6 +138,7 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 		sub.group = res->kind->group;
 		sub.plural = res->kind->plural;
 		sub.version = res->kind->version;
+
 		if (td_store_list(q->s->store, res->table, NULL, 0, &l, &rv, NULL) == 0)
 			for (size_t i = 0; i < l.n; i++) {
 				td_auto_refusal struct td_refusal r = {0};

@@ -146,6 +146,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
 	td_auto(td_db_close) struct td_db *db = td_calloc(1, sizeof(*db));
 	db->mark = -1;
+
 	int rc = make_private(path, err);
 	if (rc < 0)
 		return rc;
@@ -153,6 +154,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    SQLITE_OK)
 		return td_fail(err, TD_INTERNAL, "state database %s: %s", path,
 			       db->h ? sqlite3_errmsg(db->h) : "out of memory");
+
 	sqlite3_busy_timeout(db->h, 10000);
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	bool lossy = sync && !strcmp(sync, "normal");

@@ -7,15 +7,18 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 {
 	struct td_delete_opts o = {.grace = -1};
 	const char *g = td_http_query(q->x, "gracePeriodSeconds"), *p = td_http_query(q->x, "propagationPolicy");
+
 	if (g && *g && (!td_parse_i64(g, &o.grace) || o.grace < 0))
 		return td_refuse(r, 400, NULL,
 				 "gracePeriodSeconds: Invalid value: \"%.64s\": must be a number of at least 0", g);
 	o.propagation = p && *p ? p : NULL;
+
 	if (body) {
 		const char *kind = td_jstr(body, "kind");
 		if (!yyjson_is_obj(body) || (kind && *kind && strcmp(kind, "DeleteOptions") != 0))
 			return td_refuse(r, 400, NULL, "the body of a DELETE is a DeleteOptions object, not %s",
 					 kind ? kind : "this");
+
 		yyjson_val *v = td_jget(body, "gracePeriodSeconds");
 		if (yyjson_is_int(v))
 			o.grace = yyjson_get_sint(v);
@@ -23,8 +26,10 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 			o.propagation = td_jstr(body, "propagationPolicy");
 		else if (!o.propagation && yyjson_is_bool(td_jget(body, "orphanDependents")))
 			o.propagation = td_jbool(body, "orphanDependents", false) ? "Orphan" : "Background";
+
 		o.uid = td_jstr(body, "preconditions.uid");
 		o.rv = td_jstr(body, "preconditions.resourceVersion");
+
 		size_t i, n;
 		yyjson_val *dry;
 		yyjson_arr_foreach (td_jget(body, "dryRun"), i, n, dry)
@@ -251,11 +256,13 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 		return td_refuse_method(r);
 	if (td_store_list(q->s->store, q->res->table, q->ns, 0, &l, &rv, &err) < 0)
 		return td_refuse_err(r, &err);
+
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(
 		&b,
 		"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"},\"items\":[",
 		q->k->list_kind, q->group, *q->group ? "/" : "", q->version, (unsigned long long)rv);
+
 	size_t n = 0;
 	struct td_list_options lo = {0};
 	if ((rc = td_list_options(q, &lo, r)) < 0)

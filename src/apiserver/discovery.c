@@ -219,6 +219,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 		      "{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"apidiscovery.k8s.io/"
 		      "%s\",\"metadata\":{},\"items\":[",
 		      v);
+
 	bool first = true;
 	for (size_t i = 0; i < n; i++) {
 		if (!first_of(g, i) || (*g[i].group == 0) != core)
@@ -228,6 +229,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 			td_buf_printf(&b, "\"name\":\"%s\"", g[i].group);
 		td_buf_puts(&b, "},\"versions\":[");
 		first = false;
+
 		bool first_version = true;
 		for (size_t j = i; j < n; j++) {
 			if (strcmp(g[j].group, g[i].group) != 0)

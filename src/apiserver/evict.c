@@ -124,19 +124,23 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 		int rc = budget_of(e, pod, &b, r);
 		if (rc < 0 || !b)
 			return rc;
+
 		free(e->budget);
 		e->budget = td_strdup(b->name);
 		yyjson_val *v = td_item_root(b);
 		long long desired = td_jint(v, "status.desiredHealthy", 0);
+
 		if (!td_condition_true(td_item_root(pod), "Ready") &&
 		    (td_streq(td_jstr(v, "spec.unhealthyPodEvictionPolicy"), "AlwaysAllow") ||
 		     (desired > 0 && td_jint(v, "status.currentHealthy", 0) >= desired))) {
 			e->unready = true;
 			return 0;
 		}
+
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
 		if ((rc = take_one(e, b, d, r)) < 0 || e->q->dry_run)
 			return rc;
+
 		const struct td_write w = {.table = e->budgets, .ns = b->ns, .name = b->name, .base = b->rv, .doc = d};
 		struct td_error err = TD_ERROR_INIT;
 		if ((rc = td_store_write(e->q->s->store, &w, NULL, &err)) == 0)

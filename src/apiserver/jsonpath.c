@@ -35,15 +35,18 @@ static void filter(yyjson_val *v, const char *expr, const char *rest, int depth,
 
 	if (!op)
 		op = strstr(expr, "!=");
+
 	const char *end = rest;
 	while (end > expr && (end[-1] == ']' || end[-1] == ')' || end[-1] == ' '))
 		end--;
 	if (!op || op >= end || expr[0] != '@')
 		return;
+
 	const char *key_end = op;
 	while (key_end > expr && key_end[-1] == ' ')
 		key_end--;
 	td_auto_free char *key = td_strndup(expr + 1, (size_t)(key_end - expr - 1));
+
 	const char *val = op + 2;
 	while (*val == ' ')
 		val++;
@@ -52,6 +55,7 @@ static void filter(yyjson_val *v, const char *expr, const char *rest, int depth,
 		end--;
 	}
 	td_auto_free char *want = td_strndup(val, (size_t)(end - val));
+
 	yyjson_val *e;
 	size_t i, n;
 	yyjson_arr_foreach (v, i, n, e) {

@@ -120,11 +120,13 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		return rc;
 	if (!f->listen.n)
 		td_strv_add(&f->listen, "127.0.0.1:0");
+
 	td_auto_free char *cert = td_asprintf("%s/apiserver.crt", pki), *key = td_asprintf("%s/apiserver.key", pki),
 			  *ca = td_asprintf("%s/ca.crt", pki), *sa = td_asprintf("%s/sa.key", pki);
 	td_auto_buf struct td_buf sa_key = {0};
 	if ((rc = td_file_read(sa, 4096, &sa_key, err)) < 0)
 		return td_wrap(err, "reading the key of tokens");
+
 	struct td_srv s = {
 		.clock = &td_clock_system, .agent_socket = agent, .sa_key = sa_key.s, .sa_key_len = sa_key.len};
 	td_auto(td_store_close) struct td_store *store = NULL;
@@ -135,6 +137,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		return rc;
 	s.rbac = td_rbac_cache_new(store);
 	s.reg = td_registry_new(store);
+
 	const struct td_http_server_opts o = {
 		.listen = (const char *const *)f->listen.v,
 		.cert_file = cert,
@@ -145,6 +148,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		.refused = td_srv_refused,
 		.ctx = &s,
 	};
+
 	struct td_http_server *http = NULL;
 	rc = td_http_server_new(&o, &http, err);
 	if (rc == 0 && f->dev)

@@ -45,6 +45,7 @@ static int next(struct in *in, struct tag *t)
 		return 0;
 	if (!varint(in, &key) || key >> 32)
 		return -1;
+
 	*t = (struct tag){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
 	switch (t->wire) {
 	case 0:

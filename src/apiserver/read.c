@@ -298,9 +298,11 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 	int rc = td_filter_init(q, &f, r);
 	if (rc < 0 || (rc = read_list(q, &f, &l, r)) < 0)
 		return rc;
+
 	td_auto_buf struct td_buf b = {0};
 	char rv[24];
 	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)l.rv);
+
 	if (q->as == TD_AS_TABLE) {
 		const char *include = td_http_query(q->x, "includeObject");
 		if ((rc = td_check_include(include, r)) < 0)
@@ -314,12 +316,14 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		else
 			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group,
 				      *k->group ? "/" : "", k->version);
+
 		td_buf_printf(&b, ",\"metadata\":{\"resourceVersion\":\"%s\"", rv);
 		if (l.cont || (!k->builtin && q->as != TD_AS_PARTIAL))
 			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont ? l.cont : "");
 		if (l.cont && l.remaining)
 			td_buf_printf(&b, ",\"remainingItemCount\":%lld", l.remaining);
 		td_buf_puts(&b, "},\"items\":[");
+
 		for (size_t i = 0; i < l.n; i++) {
 			if (i)
 				td_buf_putc(&b, ',');

@@ -280,16 +280,19 @@ static int route(struct td_req *q, struct td_refusal *r)
 		return 0;
 	if (!strcmp(q->path, "/version") || !strcmp(q->path, "/version/"))
 		return version(q, r);
+
 	int rc = td_auth_user(q->s, q->x, &q->user, r);
 	if (rc < 0)
 		return rc;
 	if (!q->user.name)
 		return td_refuse(r, 401, NULL, "Unauthorized");
+
 	q->snap = td_registry_snap(q->s->reg);
 	char *p = td_arena_strdup(q->arena, q->path);
 	size_t len = strlen(p);
 	while (len > 1 && p[len - 1] == '/')
 		p[--len] = 0;
+
 	char *rest = NULL;
 	q->group = q->version = q->ns = q->plural = q->name = q->sub = "";
 	if (td_starts(p, "/api/")) {

@@ -208,23 +208,27 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
+
 	enum td_patch_form t = TD_MERGE;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
 	if (rc < 0)
 		return rc;
 	if (t == TD_APPLY)
 		return scale_apply(q, old, body, ret, r);
+
 	td_auto(td_json_unref) struct td_json *keep = NULL;
 	yyjson_val *v = NULL;
 	rc = scale_sent(q, t, old, body, &v, &keep, r);
 	if (rc < 0)
 		return rc;
+
 	if (v && !yyjson_is_int(v)) {
 		q->patched = !strcmp(q->verb, "patch");
 		return td_refuse_decode(q, r, "spec.replicas must be a whole number");
 	}
 	if ((rc = check_replicas(q, v, r)) < 0)
 		return rc;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *rv = td_jstr(body, "metadata.resourceVersion");
@@ -232,6 +236,7 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 		td_jm_str(d, o, "metadata.resourceVersion", rv);
 	if ((rc = td_check_base(q, old, o, r)) < 0)
 		return rc;
+
 	td_jm_int(d, o, no_dot(q->k->scale_spec), yyjson_get_sint(v));
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, true, r)) < 0)
 		return rc;

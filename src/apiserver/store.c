@@ -281,6 +281,7 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	td_auto(td_store_close) struct td_store *s = td_calloc(1, sizeof(*s));
 	s->ring_events = ring_events ? ring_events : 2048;
 	s->ring_bytes = ring_bytes ? ring_bytes : 3u << 20;
+
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
 
@@ -288,13 +289,16 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&s->lock, &a);
 	pthread_rwlockattr_destroy(&a);
+
 	pthread_mutex_init(&s->queue_lock, NULL);
 	pthread_mutex_init(&s->sub_lock, NULL);
 	pthread_cond_init(&s->queue_cond, NULL);
+
 	const struct td_db_loader l = {.floor = load_floor, .row = load_row, .ctx = s};
 	int rc;
 	if ((rc = td_db_open(path, &s->db, err)) < 0 || (rc = td_db_load(s->db, &l, err)) < 0)
 		return rc;
+
 	s->revision = td_db_revision(s->db);
 	s->namespaces = td_table_get(s, "/namespaces", td_db_floor(s->db));
 	if ((rc = td_writer_start(s, err)) < 0)

@@ -252,19 +252,23 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0)
 		return rc;
+
 	td_auto(td_item_unref) struct td_item *sa = td_store_get(q->s->store, q->res->table, q->ns, q->name);
 	if (!sa)
 		return td_refuse_not_found(q, q->name, r);
 	if (!q->s->sa_key_len)
 		return td_refuse(r, 500, NULL, "the server has no key to sign tokens with (pki/sa.key)");
+
 	yyjson_val *v = td_json_root(body), *ref = td_jget(v, "spec.boundObjectRef");
 	long long seconds = td_jint(v, "spec.expirationSeconds", 3600), now = q->now / 1000;
 	if ((rc = check(q, v, seconds, sa, r)) < 0 || (rc = of_a_placed_pod(q, ref, r)) < 0)
 		return rc;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = yyjson_is_obj(v) ? td_jm_copy(v) : td_jm_new(),
 						    *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(out), *c = yyjson_mut_doc_get_root(d), *k = yyjson_mut_obj(d);
 	char t[TD_TIME_LEN], id[TD_UUID_LEN];
+
 	if (!yyjson_arr_size(td_jget(v, "spec.audiences"))) {
 		td_jm_set(out, o, "spec.audiences", yyjson_mut_arr(out));
 		yyjson_mut_arr_add_str(out, td_jm_arr(out, o, "spec.audiences"), TD_AUDIENCE);
@@ -282,6 +286,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	td_jm_key_set(d, c, "kubernetes.io", k);
 	td_jm_int(d, c, "nbf", now);
 	td_jm_strf(d, c, "sub", "system:serviceaccount:%s:%s", q->ns, q->name);
+
 	td_auto_free char *text = td_json_mut_text(c, NULL);
 	td_auto_free char *token = td_jwt_sign(q->s->sa_key, q->s->sa_key_len, text);
 

@@ -135,18 +135,22 @@ static int fill(void *ctx, struct td_buf *out)
 		struct td_item *i = w->initial.v[w->initial_at++];
 		put_event(w, "ADDED", i, out);
 	}
+
 	if (w->initial_at < w->initial.n) {
 		td_http_push_wake(w->h);
 		return 0;
 	}
+
 	if (w->initial.n) {
 		td_items_done(&w->initial);
 		w->initial_at = 0;
 	}
+
 	if (w->end_mark) {
 		w->end_mark = false;
 		put_bookmark(w, true, out);
 	}
+
 	while (out->len - start < FILL_BYTES) {
 		struct td_event v[FILL_EVENTS];
 		struct td_error err = TD_ERROR_INIT;
@@ -157,10 +161,12 @@ static int fill(void *ctx, struct td_buf *out)
 			__atomic_add_fetch(&w->s->count.watch_expired, 1, __ATOMIC_RELAXED);
 			return 1;
 		}
+
 		for (size_t i = 0; i < n; i++)
 			put_change(w, &v[i], out);
 		td_events_done(v, n);
 		w->cursor = at;
+
 		if (n < FILL_EVENTS) {
 			if (w->bookmarks && td_mono_ms(w->s->clock) >= w->next_bookmark)
 				put_bookmark(w, false, out);

@@ -452,6 +452,7 @@ static void custom(void **state)
 	h->as = h->admin;
 #define W "/apis/x.io/v1/namespaces/default/widgets"
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
+
 	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, crd, 201,
 	       "status.conditions.[1].type", "Established");
 	expect(h, "POST", W, JSON,
@@ -462,19 +463,21 @@ static void custom(void **state)
 	td_auto_free char *junk = field(h, W "/w", "spec.junk"), *status = field(h, W "/w", "status");
 	assert_string_equal(junk, "");
 	assert_string_equal(status, ""); // status changes only through /status
+
 	expect(h, "PATCH", W "/w", MERGE, "{\"spec\":{\"n\":0}}", 422, "details.causes.[0].field", "spec.n");
 	expect(h, "PATCH", W "/w", "application/strategic-merge-patch+json", "{\"spec\":{\"n\":2}}", 415, NULL, NULL);
 	expect(h, "PATCH", W "/w/status", MERGE, "{\"spec\":{\"n\":5},\"status\":{\"x\":\"y\"}}", 200, "status.x", "y");
 	td_auto_free char *n = field(h, W "/w", "spec.n"), *gen = field(h, W "/w", "metadata.generation");
 	assert_string_equal(n, "1");
 	assert_string_equal(gen, "1");
+
 	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
 	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 200,
 	       NULL, NULL);
 	expect(h, "POST", W, JSON, "{\"metadata\":{\"name\":\"late\"}}", 405, NULL, NULL);
-	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL,
-	       // The removal of the last object removes the CRD.
-	       NULL);
+
+	// The removal of the last object removes the CRD.
+	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL);
 	expect(h, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 404, NULL,
 	       NULL);
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);

@@ -337,6 +337,7 @@ static void older_file(void **state)
 		  "INSERT INTO tombstones "
 		  "VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
 		  "PRAGMA user_version=1;");
+
 	for (int i = 0; i < 2; i++) {
 		td_auto(td_store_close) struct td_store *s = open_store(0);
 		struct td_table *t = td_store_table(s, "", "things");
@@ -344,6 +345,7 @@ static void older_file(void **state)
 		td_auto(td_item_unref) struct td_item *a = td_store_get(s, t, "n", "a");
 		assert_int_equal(td_jint(td_item_root(a), "value", 0), 7);
 		assert_int_equal(a->crv, 3);
+
 		struct td_event v[4];
 		size_t n;
 		uint64_t at;
@@ -351,6 +353,7 @@ static void older_file(void **state)
 		assert_int_equal(td_store_events(s, t, 9, v, 4, &n, &at, NULL), 0);
 		td_events_done(v, n);
 		assert_int_equal(n, i);
+
 		if (i == 0)
 			assert_int_equal(put(s, t, "n", "c", 0, 8, NULL), 0);
 		td_auto(td_item_unref) struct td_item *c = td_store_get(s, t, "n", "c");
@@ -518,10 +521,12 @@ static void damaged_log(void **state)
 	struct td_store *s = open_store(0), *c = NULL;
 	struct td_table *t = td_store_table(s, "", "things");
 	char name[16];
+
 	for (int i = 0; i < 20; i++) {
 		snprintf(name, sizeof(name), "w%02d", i);
 		assert_int_equal(put(s, t, "", name, 0, i, NULL), 0);
 	}
+
 	uint64_t acknowledged = td_store_revision(s);
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *whole = crashed(0, 0);
