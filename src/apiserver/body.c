@@ -168,7 +168,7 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)",
 				 name, q->name);
 
-	// Kind and version stand in front: lists leave them away (td_item_write_in_list).
+	// Kind and version come first: lists leave them out (td_item_write_in_list).
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", k->kind);

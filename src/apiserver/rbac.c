@@ -192,7 +192,7 @@ static void add_subject(struct binding *b, const yyjson_val *v)
 		*s = (struct subject){ACCOUNT, td_asprintf("system:serviceaccount:%s:%s", ns, name),
 				      td_asprintf("ServiceAccount \"%s/%s\"", name, ns)};
 	} else {
-		return; // no such kind of subject
+		return; // an unknown kind, or an account without a namespace: nobody
 	}
 	b->n++;
 }

@@ -212,8 +212,9 @@ int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint
 
 // ---- body.c: what comes in ----
 // Reads the request's body (JSON, YAML or protobuf) as one JSON document in which no key stands
-// twice: duplicates cause a warning or a refusal, as fieldValidation says. Refuses with 400, 413 or
-// 415. *ret NULL: the body is empty, which `optional` allows.
+// twice: duplicates cause a warning or a refusal, as fieldValidation says. Refuses with 400 or 415;
+// the HTTP server refuses a body that is too large (413). *ret NULL: the body is empty, which
+// `optional` allows.
 int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
 // Makes a fresh mutable object of q's kind of v: fills in an absent kind and apiVersion, and checks
 // name and namespace against the URL.

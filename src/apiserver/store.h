@@ -56,7 +56,8 @@ struct td_write {
 // delete the last version, with the revision of the deletion. Errors: TD_EXISTS; TD_CONFLICT
 // (changed since base); TD_NOT_FOUND (gone); TD_DENIED (namespace absent: err->http 404,
 // terminating: 403); TD_INVALID (too large: err->http 413; nested too deep, not UTF-8); TD_INTERNAL
-// (nothing was written; full disk: err->http 507).
+// (nothing was written; full disk: err->http 507); TD_THROTTLED (too many writes are queued);
+// TD_CANCELLED (the store is closing).
 int td_store_write(struct td_store *s, const struct td_write *w, struct td_item **ret, struct td_error *err);
 
 // ---- events ----

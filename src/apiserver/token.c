@@ -1,6 +1,7 @@
 // Tokens of service accounts: JSON Web Tokens with the claims of real ones, signed with pki/sa.key
 // (HS256: only this server verifies them, so no key pair is needed). A token is valid until it
-// expires, or its service account is deleted, or the pod, secret or node that it is bound to.
+// expires, or until its service account or the object that it is bound to (pod, secret, node) is
+// deleted.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
