@@ -325,8 +325,8 @@ static const struct td_cellspec budgets[] = {
 	NAME,
 	{"Min Available", "string", "", "Pods that must stay healthy.", 0, limit, "spec.minAvailable", NULL},
 	{"Max Unavailable", "string", "", "Pods that may be missing.", 0, limit, "spec.maxUnavailable", NULL},
-	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number, "status.disruptionsAllowed",
-	 NULL},
+	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number,
+	 "status.disruptionsAllowed", NULL},
 	AGE, {0},
 };
 static const struct td_cellspec crds[] = {
