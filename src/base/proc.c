@@ -92,7 +92,7 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 		int64_t t = end - td_mono_ms(&td_clock_system);
 		if (td_cancelled(cancel) || t <= 0) {
 			r = td_cancelled(cancel) ? td_fail(err, TD_CANCELLED, "run %s: cancelled", argv[0])
-						 : td_fail(err, TD_TRANSIENT, "run %s: no end after %lld ms, killed",
+						 : td_fail(err, TD_UNCERTAIN, "run %s: no end after %lld ms, killed",
 							   argv[0], (long long)timeout_ms);
 			break;
 		}

@@ -2,6 +2,7 @@
 // sigs.k8s.io/yaml reads it.
 #include "json/json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 	if (*p == '-' || *p == '+')
 		p++;
 
-	if (p[0] == '0' && (p[1] == 'x' || p[1] == 'o') && p[2]) {
+	if (p[0] == '0' && (p[1] == 'x' || p[1] == 'o') && isxdigit((unsigned char)p[2])) {
 		char *end;
 		errno = 0;
 		long long v = strtoll(p + 2, &end, p[1] == 'x' ? 16 : 8);
@@ -68,8 +69,9 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 		// In YAML 1.1 a leading zero means octal when all digits are.
 		if (p[0] == '0' && p[1]) {
 			char *end;
+			errno = 0;
 			long long v = strtoll(p, &end, 8);
-			if (*end)
+			if (*end || errno)
 				goto as_real;
 			*ret_i = *s == '-' ? -v : v;
 			return 1;

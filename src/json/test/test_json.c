@@ -180,6 +180,15 @@ static void yaml_reads_as_kubernetes_does(void **s)
 			       "\"j\":1000.0,\"k\":16}");
 	assert_string_equal(b, "{\"x\":{\"z\":1},\"y\":{\"z\":1},\"w\":{\"z\":1,\"v\":2}}");
 
+	// What is not a number after the prefix, or too large, is text or a real: never another number.
+	static const char odd[] = "a: 0x-5\nb: 0o+7\nc: 0x\nd: 0777777777777777777777777\n";
+	td_auto_json_list struct td_json_list o = {0};
+	assert_int_equal(td_yaml_parse(odd, strlen(odd), &o, &e), 0);
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "a"), "0x-5");
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "b"), "0o+7");
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "c"), "0x");
+	assert_true(yyjson_is_real(td_jget(td_json_root(o.v[0]), "d")));
+
 	static const char *const bad[] = {"a: [1", "a: 1\na: 2\n", "? {x: 1}\n: 2\n"};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct td_json_list none = {0};
