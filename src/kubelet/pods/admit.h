@@ -12,9 +12,9 @@ struct td_pod_admit {
 	bool granted;
 	int64_t cpu_milli, memory; // of the node
 	int pods;
-	// Sums over the admitted pods of the same sort (granted or not); the number counts both sorts.
+	// Sums over the admitted pods of the same sort (granted or not).
 	int64_t used_cpu_milli, used_memory;
-	int used_pods;
+	int used_pods; // number of admitted pods of both sorts
 	int64_t want_cpu_milli, want_memory;
 };
 // Returns NULL if the pod fits, otherwise the reason ("OutOfcpu") and a message (caller frees).

@@ -454,8 +454,9 @@ static void test_hosts(void **state)
 
 	JSON plain = yaml("metadata: {name: p, namespace: a}");
 	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "a");
-	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "b"); // none of its names is known there
-	td_hosts_pod_line(&b, td_json_root(plain), NULL, "a");       // it has no address yet
+	// In another namespace none of its names is known.
+	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "b");
+	td_hosts_pod_line(&b, td_json_root(plain), NULL, "a"); // it has no address yet
 
 	JSON svc = yaml("metadata: {name: web, namespace: a}");
 	td_auto_strv struct td_strv ips = {0};
@@ -663,9 +664,11 @@ static void test_backoff(void **state)
 		assert_int_equal(td_backoff_wait(&b, now - 1000, now, now), want[i]);
 		td_backoff_next(&b);
 	}
-	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now - 5000000), 300000); // the clock went back
+	// The clock went back.
+	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now - 5000000), 300000);
 	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now + 300000), 0);
-	assert_int_equal(td_backoff_wait(&b, now - 600000, now, now), 0); // ran well for ten minutes
+	// It ran well for ten minutes.
+	assert_int_equal(td_backoff_wait(&b, now - 600000, now, now), 0);
 	assert_int_equal(b, 0);
 }
 

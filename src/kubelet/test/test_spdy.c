@@ -55,7 +55,7 @@ static void test_headers(void **state)
 	assert_string_equal(a.v[4], "streamtype");
 	assert_string_equal(a.v[5], "error");
 	assert_int_equal(td_spdy_headers_read(&h, data_block, sizeof(data_block) - 1, &b, &e),
-			 0); // refers to the first block
+			 0); // it refers to the first block
 
 	assert_string_equal(b.v[5], "data");
 	assert_int_equal(td_spdy_headers_read(&h, long_block, sizeof(long_block) - 1, &c, &e), 0);
@@ -106,10 +106,10 @@ static void test_frames(void **state)
 	assert_int_equal(b.len, 8 + 4 + 16);
 	td_spdy_reply(&b, 3, &begun);
 	assert_int_equal(b.len, 28 + 26);
-	assert_int_equal(td_spdy_frame_read("\200\002\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID); // version 2
-	assert_int_equal(td_spdy_frame_read("\0\0\0\1\0\377\0\0", 8, &f, &used, &e), TD_INVALID);     // 16 MB
-	assert_int_equal(td_spdy_frame_read("\200\003\0\001\0\0\0\0", 8, &f, &used, &e),
-			 TD_INVALID); // SYN_STREAM of nothing
+	// Version 2; 16 MB; a SYN_STREAM of nothing.
+	assert_int_equal(td_spdy_frame_read("\200\002\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID);
+	assert_int_equal(td_spdy_frame_read("\0\0\0\1\0\377\0\0", 8, &f, &used, &e), TD_INVALID);
+	assert_int_equal(td_spdy_frame_read("\200\003\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID);
 }
 
 int main(void)
