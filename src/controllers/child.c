@@ -71,7 +71,6 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		return td_wrap(err, "spec.selector of %s %s/%s", owner_gvr->kind, owner->ns, owner->name);
 
 	bool leaving = td_object_deleting(owner);
-
 	td_auto_objects struct td_objects own = {0}, orphans = {0};
 	td_informer_by_index(inf, "owner", owner->uid, &own);
 	for (size_t i = 0; i < own.n; i++) {

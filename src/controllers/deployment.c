@@ -270,7 +270,6 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	struct td_error why = TD_ERROR_INIT;
 	struct td_object *made = NULL;
 	int r = td_kube_create(x->c->kube, &td_replicasets, o->ns, p, x->cancel, &made, &why);
-
 	if (r == TD_EXISTS) {
 		r = td_kube_get(x->c->kube, &td_replicasets, o->ns, name, x->cancel, &made, err);
 		if (r)
@@ -421,7 +420,6 @@ static long long share_of(const struct roll *x, const struct td_object *rs, long
 static int scale_all(struct roll *x, struct td_error *err)
 {
 	td_auto_objects struct td_objects active = {0};
-
 	struct td_object *latest = x->now;
 	for (size_t i = 0; i < x->old.n; i++) {
 		if (ctl_rs_spec(x->old.v[i]) > 0)
@@ -487,7 +485,6 @@ static int by_revision(const void *a, const void *b)
 static int trim_history(struct roll *x, struct td_error *err)
 {
 	long long keep = td_jint(x->d->root, "spec.revisionHistoryLimit", 10);
-
 	td_auto_objects struct td_objects idle = {0};
 	for (size_t i = 0; i < x->old.n; i++) {
 		const struct td_object *rs = x->old.v[i];
@@ -579,7 +576,6 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 
 	const struct td_object *pod = now ? now : old;
 	yyjson_val *ref = td_object_owner(pod);
-
 	if (!td_streq(td_jstr(ref, "kind"), "ReplicaSet"))
 		return;
 	td_auto(td_object_unref) struct td_object *rs =

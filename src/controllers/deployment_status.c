@@ -23,7 +23,6 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 			int64_t *again)
 {
 	yyjson_val *old = td_jget(x->d->root, "status.conditions"), *was = td_jfind(old, "type", "Progressing");
-
 	int64_t now = td_real_ms(x->c->clock);
 	const char *reason = td_jstr_or(was, "reason", ""), *status = td_jstr_or(was, "status", "Unknown");
 	const char *name = x->now ? x->now->name : "";

@@ -108,7 +108,6 @@ static int add_scale(struct budget *x, const struct td_object *pod, const yyjson
 		td_informer_get(rs ? x->c->replicasets : x->c->statefulsets, pod->ns, name);
 
 	yyjson_val *up = o ? td_object_owner(o) : NULL;
-
 	if (o && rs && up && td_streq(td_jstr(up, "kind"), "Deployment")) {
 		// The user scales the Deployment.
 		struct td_object *d = td_informer_get(x->c->deployments, pod->ns, td_jstr_or(up, "name", ""));
@@ -147,7 +146,6 @@ static int count(struct budget *x, struct td_error *err)
 {
 	yyjson_val *min = td_jget(x->b->root, "spec.minAvailable"), *max = td_jget(x->b->root, "spec.maxUnavailable");
 	int r = 0;
-
 	if (max && (r = expected_scale(x, err)) == 0)
 		x->desired = x->expected - ctl_int_or_percent(max, x->expected, true, "0");
 	else if (!r && yyjson_is_int(min))
@@ -295,7 +293,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *b = td_informer_get(c->pdbs, ns, name);
-
 	if (!b || td_object_deleting(b))
 		return 0;
 
@@ -304,7 +301,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 	td_auto_objects struct td_objects all = {0};
 	td_auto(td_selector_free) struct td_selector *sel = selector_of(b);
-
 	if (sel)
 		td_informer_list(c->pods, ns, &all);
 

@@ -167,7 +167,6 @@ static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct 
 	group_of(td_jstr_or(ref, "apiVersion", ""), group, sizeof(group));
 	const char *name = td_jstr_or(ref, "name", ""), *uid = td_jstr_or(ref, "uid", "");
 	struct monitor *m = monitor_find(g, group, td_jstr_or(ref, "kind", ""), false);
-
 	if (!m || !*name) {
 		*ret = OWNER_UNKNOWN;
 		return 0;
@@ -367,7 +366,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 	struct monitor *m = monitor_find(g, group, resource, true);
 	td_auto(td_object_unref) struct td_object *o = m ? look(g, m, ns, name) : NULL;
-
 	if (!o)
 		return 0;
 
@@ -534,7 +532,6 @@ static void dynamic_stop(struct monitor *m)
 static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_gc *g = ctx;
-
 	const struct td_object *crd = now ? now : old;
 	pthread_mutex_lock(&g->crds);
 	if (now && !g->stopped && td_condition_true(now->root, "Established"))

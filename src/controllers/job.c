@@ -178,6 +178,7 @@ static void add_env(yyjson_mut_doc *d, yyjson_mut_val *pod, const char *list)
 			has |= td_streq(td_jm_getstr(e, "name"), "JOB_COMPLETION_INDEX");
 		if (has)
 			continue;
+
 		e = yyjson_mut_arr_add_obj(d, env);
 		td_jm_str(d, e, "name", "JOB_COMPLETION_INDEX");
 		td_jm_str(d, e, "valueFrom.fieldRef.apiVersion", "v1");
@@ -233,8 +234,8 @@ static int by_progress(const void *a, const void *b)
 	return rx != ry ? (rx ? -1 : 1) : ctl_by_creation(a, b);
 }
 
-// Deletes pods of an index that is done or out of range, and, of two pods of one index, the one that
-// by_progress puts last.
+// Deletes pods of an index that is done or out of range. Of two pods of one index it deletes the
+// one that by_progress puts last.
 static int drop_doubles(struct job *x, struct td_error *err)
 {
 	if (!x->indexed)
@@ -442,7 +443,6 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 static int finished(struct job *x, int64_t *again, struct td_error *err)
 {
 	int r = delete_pods(x, 0, err);
-
 	yyjson_val *ttl = td_jget(x->j->root, "spec.ttlSecondsAfterFinished");
 	if (r || !yyjson_is_int(ttl) || td_object_deleting(x->j))
 		return r;
@@ -475,7 +475,6 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 
 	bool before = decided(conds, &v);
 	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
-
 	if (bad)
 		decide(&v, true, bad, message);
 	else if (!before && (x->completions < 0 ? x->succeeded > 0 && !x->active.n : x->succeeded >= x->completions))
@@ -509,7 +508,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *j = td_informer_get(c->jobs, ns, name);
 	const char *by = j ? td_jstr(j->root, "spec.managedBy") : NULL;
-
 	if (!j || (by && *by && strcmp(by, "kubernetes.io/job-controller") != 0))
 		return 0;
 

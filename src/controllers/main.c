@@ -202,7 +202,6 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err)
 {
 	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = node_grace_ms};
-
 	struct td_error why = TD_ERROR_INIT;
 	if (td_kube_ca(kube, &c.ca, &why))
 		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", why.msg);

@@ -155,7 +155,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	struct sweep s __attribute__((cleanup(sweep_done))) = {.c = c, .ns = key, .cancel = cancel, .err = &why};
 	// Delete pods first: while a pod exists, nothing is deleted that it may need to end well.
 	// Then delete custom resources, then the rest.
-
 	sweep(&s, &td_pods);
 	if (!s.left) {
 		ctl_gc_each_dynamic(c, sweep, &s);

@@ -39,6 +39,7 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
+
 		ctl_pod_condition(d, conds, pod, "DisruptionTarget", "True", "DeletionByPodGC", why,
 				  td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
@@ -56,7 +57,6 @@ static bool tolerates(const yyjson_val *t, const yyjson_val *taint)
 {
 	const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", "Equal"),
 		   *effect = td_jstr_or(t, "effect", "");
-
 	if (*effect && strcmp(effect, "NoExecute") != 0)
 		return false;
 	if (!*key)

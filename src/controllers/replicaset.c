@@ -44,7 +44,6 @@ static int by_deletion(const void *pa, const void *pb)
 {
 	const struct td_object *a = *(struct td_object *const *)pa, *b = *(struct td_object *const *)pb;
 	bool na = *td_jstr_or(a->root, "spec.nodeName", ""), nb = *td_jstr_or(b->root, "spec.nodeName", "");
-
 	if (na != nb)
 		return na ? 1 : -1;
 
@@ -150,7 +149,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return 0;
 
 	bool settled = ctl_expect_done(c->rs_expect, rs->uid);
-
 	td_auto_objects struct td_objects pods = {0}, active = {0};
 	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, c->replicasets, cancel, &pods, err);
 	if (r)
@@ -169,7 +167,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return TD_CANCELLED;
 
 	r = write_status(c, rs, &active, &failed, again, cancel, err);
-
 	if (!r && failed.code) {
 		if (err)
 			*err = failed;

@@ -162,7 +162,6 @@ static bool fits(const struct node_view *v, const yyjson_val *spec, const struct
 	}
 
 	bool ok = true;
-
 	int64_t pods = quantity(td_jget(v->node->root, "status.allocatable"), "pods");
 	if (pods > 0 && (int64_t)v->pods.n >= pods) {
 		reason(why, "Too many pods");
@@ -247,7 +246,6 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 	struct ctl *c = s->c;
 	struct td_error why = TD_ERROR_INIT;
 	int r = td_kube_bind(c->kube, pod->ns, pod->name, pod->uid, NULL, node, NULL, cancel, &why);
-
 	if (r == TD_UNCERTAIN) { // look whether it was bound
 		td_auto(td_object_unref) struct td_object *live = NULL;
 		if (!td_kube_get(c->kube, &td_pods, pod->ns, pod->name, cancel, &live, NULL) &&
@@ -314,7 +312,6 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(s->c->pods, ns, name);
-
 	if (!pod || !waits(pod))
 		return 0;
 

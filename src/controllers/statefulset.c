@@ -132,7 +132,6 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 	}
 	// End excess pods from the top. The ordered policy ends one at a time, and of those that
 	// are not available only the lowest: nobody knows what is wrong with the others.
-
 	const struct td_object *lowest = NULL;
 	for (size_t n = 0; n < x->excess.n; n++)
 		if (!available(x, x->excess.v[n]))
@@ -311,7 +310,6 @@ static void on_other(void *ctx, struct td_object *old, struct td_object *now)
 	struct sts_orphans *x = ctx;
 	const struct td_object *o = now ? now : old;
 	const char *dash = strrchr(o->name, '-');
-
 	if (td_object_owner(o) || !dash)
 		return;
 	td_auto_free char *key = td_asprintf("%s/%.*s", o->ns, (int)(dash - o->name), o->name);

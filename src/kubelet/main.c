@@ -152,7 +152,6 @@ static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_err
 static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
 {
 	struct td_kubelet *a = ctx;
-
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
 
@@ -218,7 +217,6 @@ static void holder_superseded(void *ctx, int node, uint64_t mask)
 static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
 {
 	struct td_kubelet *a = ctx;
-
 	td_auto_free char *ours = td_asprintf("/tandem-%s/", a->o.id);
 	const char *at = strstr(cgroups, ours);
 	if (!at)
@@ -319,7 +317,6 @@ static int open_runtime(struct td_kubelet *a, struct td_error *err)
 	td_auto_free char *state = td_asprintf("%s/runc", a->o.run), *pods = td_asprintf("%s/pods", a->o.home),
 			  *cg = td_asprintf("/tandem-%s", a->o.id),
 			  *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
-
 	if (!td_path_exists(init))
 		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run",
 			       init);
@@ -540,11 +537,9 @@ int td_kubelet_main(int argc, char **argv)
 	td_health_set("start", "it takes over what runs, and fills its caches");
 	// Health and metrics are shown under the name "agent", the same as on a cluster, so that
 	// alerts and the dashboard find every gate under one name.
-
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)
 		r = setup(&a, &err);
-
 	if (!r) {
 		td_kubelet_measure(&a);
 		td_gate_measure(a.gate);

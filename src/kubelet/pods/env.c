@@ -35,6 +35,7 @@ bool td_object_value(const struct td_object *o, bool secret, const char *key, st
 			td_buf_add(ret, yyjson_get_str(v), yyjson_get_len(v));
 		return true;
 	}
+
 	v = td_jkey(td_jget(o->root, secret ? "stringData" : "binaryData"), key);
 	if (!yyjson_is_str(v))
 		return false;
@@ -206,7 +207,6 @@ static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secr
 
 	td_auto(td_object_unref) struct td_object *o = s->get(s->ctx, secret, ns, name);
 	*ret_have = o && td_object_value(o, secret, key, ret);
-
 	if (*ret_have || optional)
 		return 0;
 	if (!o)
@@ -222,7 +222,6 @@ static int env_from(const struct td_env_src *s, const yyjson_val *e, const char 
 	yyjson_val *ref = td_jget(e, secret ? "secretRef" : "configMapRef");
 	const char *prefix = td_jstr_or(e, "prefix", ""), *name = td_jstr_or(ref, "name", "");
 	td_auto(td_object_unref) struct td_object *o = s->get(s->ctx, secret, ns, name);
-
 	if (!o)
 		return td_jbool(ref, "optional", false) ? 0
 							: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found",

@@ -43,7 +43,6 @@ int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_er
 int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
 {
 	td_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
 	if (dir < 0)
 		return td_fail_errno(err, TD_NOT_FOUND, errno, "open %s", root);
 
@@ -92,7 +91,6 @@ int td_payload_add(struct td_payload *p, const char *path, const void *data, siz
 	bool bad = path[0] == '/' || !parts.n || td_starts(path, "..");
 	for (size_t i = 0; i < parts.n; i++)
 		bad = bad || !strcmp(parts.v[i], "..");
-
 	if (bad)
 		return td_fail(err, TD_INVALID, "file path \"%.100s\" in a volume: want a relative path without \"..\"",
 			       path);
@@ -159,6 +157,7 @@ static int write_one(const char *dir, const struct td_payload_file *f, int64_t g
 	*slash = '/';
 	if (r)
 		return r;
+
 	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", path);

@@ -185,6 +185,7 @@ int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjs
 {
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	yyjson_val *v;
+
 	if ((v = td_jget(action, "exec")))
 		return exec_cmd(a, id, td_jget(v, "command"), timeout_ms, c, err);
 	if ((v = td_jget(action, "httpGet")))
@@ -199,6 +200,7 @@ int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjs
 		td_cancel_wait(c, ms < timeout_ms ? ms : timeout_ms);
 		return 0;
 	}
+
 	return td_fail(err, TD_UNSUPPORTED, "embedded nodes have exec, httpGet and tcpSocket");
 }
 

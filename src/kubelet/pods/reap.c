@@ -32,7 +32,6 @@ static void make_utf8(char *s)
 			ok = false;
 		if (ok && len == 4 && ((*u == 0xf0 && u[1] < 0x90) || (*u == 0xf4 && u[1] > 0x8f)))
 			ok = false;
-
 		if (!ok)
 			*u++ = '?';
 		else

@@ -136,6 +136,7 @@ static bool lookup(const char *rootfs, const char *file, const char *name, long 
 	td_auto_strv struct td_strv lines = {0};
 	if (!read_lines(rootfs, file, &lines))
 		return false;
+
 	for (size_t i = 0; i < lines.n; i++) {
 		td_auto_strv struct td_strv f = {0};
 		long long have = -1;

@@ -342,7 +342,6 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	struct td_error e = TD_ERROR_INIT;
 	bool image = false;
 	int r = plan_make(a, p, o->root, spec, &x, &image, &e);
-
 	if (r && image) {
 		bool never = td_streq(td_jstr(spec, "imagePullPolicy"), "Never");
 		td_ctr_wait(c, never ? "ErrImageNeverPull" : "ErrImagePull", "%s", e.msg);
@@ -395,7 +394,6 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		r = td_fault_at(&e, "kubelet.container-start.after");
 	if (!r)
 		r = td_oci_pidfd(a->oci, x.cid, &c->pidfd, &e);
-
 	if (r == TD_NOT_FOUND) // it ended at once: td_pod_reap finds out how
 		r = 0;
 	if (r == TD_CANCELLED) { // this process stops; the next one looks what came of it

@@ -85,7 +85,6 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 	bool busy = false;
 	for (size_t i = 0; i < p->n_ctr; i++)
 		busy = busy || p->ctr[i].wanted;
-
 	if (p->fail_reason && !busy)
 		return "Failed";
 
@@ -202,7 +201,6 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 	}
 
 	const struct td_ctr_end *before = waits && c->end.valid ? &c->end : c->last.valid ? &c->last : NULL;
-
 	if (before)
 		put_end(d, last, before);
 	td_jm_bool(d, o, "ready", ready(c));
@@ -353,6 +351,7 @@ bool td_status_shown(const yyjson_val *ours, const yyjson_val *live)
 				return false;
 			continue;
 		}
+
 		yyjson_arr_foreach (v, a, an, c) {
 			bool same = false;
 			yyjson_arr_foreach (td_jget(live, "conditions"), b, bn, x) {

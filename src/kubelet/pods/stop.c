@@ -59,7 +59,6 @@ bool td_pod_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 	for (size_t i = 0; i < p->n_ctr; i++)
 		if (p->ctr[i].kind != TD_CTR_SIDECAR)
 			mains = td_ctr_stop(a, p, o, &p->ctr[i], p->kill_at, again_ms) && mains;
-
 	if (!mains && td_real_ms(a->clock) < p->kill_at)
 		return false;
 

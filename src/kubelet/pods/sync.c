@@ -201,7 +201,6 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 		r = td_pod_table_address(a->table, a, p, &e);
 	if (!r && !p->recorded)
 		r = td_pod_record_save(a, p, &e);
-
 	if (!r) {
 		p->recorded = true;
 		r = network(a, p, &e);
@@ -225,7 +224,6 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	struct td_error e = TD_ERROR_INIT;
 	td_pod_sources(a, p, o->root, &env, &vol, node, &dir);
 	int r = td_vol_ensure(&vol, &e);
-
 	if (!r) {
 		if (!p->volumes_ok)
 			r = td_hosts_sync(a->hosts, p->ns, &e);
@@ -378,7 +376,6 @@ static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_o
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
 	if (!o && grace > FORCED_GRACE_MS) // deleted by force: nobody waits for it any more
 		grace = FORCED_GRACE_MS;
-
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
 		grace = END_GRACE_MS;
 	// As in the kubelet, what fills the disk is stopped at once.

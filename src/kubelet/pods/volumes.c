@@ -46,7 +46,6 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 	const char *ns = td_jstr_or(s->env->pod, "metadata.namespace", "");
 	bool optional = td_jbool(src, "optional", false);
 	td_auto(td_object_unref) struct td_object *o = s->env->get(s->env->ctx, secret, ns, name);
-
 	if (!o)
 		return optional ? 0
 				: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap",
@@ -86,6 +85,7 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 {
 	yyjson_val *it, *f;
 	size_t i, n;
+
 	yyjson_arr_foreach (td_jget(src, "items"), i, n, it) {
 		td_auto_free char *v = NULL;
 		int r;
@@ -135,7 +135,6 @@ static int add_token(const struct td_vol_src *s, const yyjson_val *src, const ch
 	const char *path = td_jstr_or(src, "path", "token");
 	td_auto_free char *shown = td_asprintf("%s/..data/%s", dir, path);
 	td_auto_buf struct td_buf old = {0};
-
 	if (!td_file_read(shown, 1 << 20, &old, NULL) &&
 	    token_due(td_buf_str(&old)) > td_real_ms(&td_clock_system) / 1000)
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
@@ -488,7 +487,6 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 	r = td_mkdir_p(dir, 0755, err);
 	if (!r)
 		r = pin(root, path, at, err);
-
 	if (r) {
 		free(at);
 		return r;

@@ -76,7 +76,6 @@ static void *pump(void *arg)
 	struct session *s = arg;
 	td_auto_buf struct td_buf in = {0};
 	td_auto_close int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-
 	if (watch >= 0)
 		inotify_add_watch(watch, s->path, IN_MODIFY);
 

@@ -216,7 +216,6 @@ static void test_payload(void **state)
 static void test_volumes(void **state)
 {
 	const char *dir = *state;
-
 	td_auto_free char *home = td_asprintf("%s/home", dir), *run = td_asprintf("%s/run", dir),
 			  *pod_dir = td_asprintf("%s/volumes/pod", dir);
 	JSON pod =
