@@ -90,6 +90,7 @@ void ctl_expect_delete(struct ctl_expect *e, const char *owner_uid, const char *
 void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *name_or_uid);
 // True: nothing is open, or the last action is open for more than 5 minutes.
 bool ctl_expect_done(struct ctl_expect *e, const char *owner_uid);
+// Drops what is open for an owner that is gone.
 void ctl_expect_forget(struct ctl_expect *e, const char *owner_uid);
 // Called by a pod handler: marks what this change shows, for pods whose controlling owner has this
 // kind.
@@ -126,7 +127,7 @@ bool ctl_pod_active(const struct td_object *pod);   // not finished, not being d
 // lowered to the rest.
 bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64_t now_ms, int64_t *ret_wait_ms);
 int64_t ctl_time(const yyjson_val *v, const char *path); // milliseconds; 0: absent
-int64_t ctl_created(const struct td_object *o);
+int64_t ctl_created(const struct td_object *o);          // milliseconds; 0: absent
 // qsort of struct td_object *; an empty list is allowed.
 void ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *));
 // For ctl_sort: older first, then by name.

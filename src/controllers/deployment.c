@@ -586,7 +586,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 
 void ctl_deployment(struct ctl *c, struct td_controller *ret)
 {
-	static struct ctl_deployment_pods pods; // one per process, as the controller is
+	static struct ctl_deployment_pods pods; // one per process, like the controller
 	*ret = (struct td_controller){"deployment", 4, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->deployments, td_enqueue_self, ret->queue);
 	td_informer_on_change(c->replicasets, td_enqueue_owner, ret->queue);

@@ -332,7 +332,7 @@ static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_ob
 		if (r)
 			return r;
 		if (s == OWNER_UNKNOWN)
-			*again = 60000; // its kind may come to be known
+			*again = 60000; // its kind may become known
 		live += s == OWNER_LIVE || s == OWNER_UNKNOWN;
 		waits += s == OWNER_WAITS;
 		absent += s == OWNER_ABSENT;

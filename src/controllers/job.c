@@ -15,7 +15,7 @@
 #define INDEX_MAX 100000
 #define BURST 500
 
-// One look at a Job.
+// One look at a Job, in one round of the controller.
 struct job {
 	struct ctl *c;
 	struct td_object *j;                // borrowed
@@ -541,7 +541,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	ctl_expect_pod(c->job_expect, "Job", old, now);
 }
 
-static struct job_orphans { // one per process, as the controller is
+static struct job_orphans { // one per process, like the controller
 	struct ctl *c;
 	struct td_queue *queue;
 } orphans;

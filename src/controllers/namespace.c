@@ -30,7 +30,7 @@ static void sweep(void *ctx, const struct td_gvr *gvr)
 
 	td_auto_objects struct td_objects l = {0};
 	s->r = td_kube_list(s->c->kube, gvr, s->ns, NULL, NULL, s->cancel, &l, s->err);
-	if (s->r == TD_NOT_FOUND) // a CRD that went away meanwhile
+	if (s->r == TD_NOT_FOUND) // its CRD is gone by now
 		s->r = 0;
 
 	size_t held = 0;

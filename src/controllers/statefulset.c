@@ -298,7 +298,7 @@ static void on_gone(void *ctx, struct td_object *old, struct td_object *now)
 		ctl_expect_forget(c->sts_expect, old->uid);
 }
 
-static struct sts_orphans { // one per process, as the controller is
+static struct sts_orphans { // one per process, like the controller
 	struct ctl *c;
 	struct td_queue *queue;
 } orphans;

@@ -35,6 +35,7 @@
 
 #include <pthread.h>
 
+// The flags of `tandem kubelet`; tandem-kubelet(8) says what each is.
 struct td_kubelet_opts {
 	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url, *metrics;
 	int nodes, cpus, gpus, device_major;

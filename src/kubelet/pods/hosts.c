@@ -16,7 +16,7 @@
 struct td_hosts {
 	struct td_kubelet *a;
 	struct td_queue *queue; // one key: "all"
-	pthread_mutex_t mu;     // puts writers of one file in order; guards seen
+	pthread_mutex_t mu;     // orders the writers of one file; guards seen
 	struct td_strv seen;    // namespaces that have a file
 };
 

@@ -15,6 +15,7 @@ char *td_hosts_path(const struct td_kubelet *a, const char *ns); // caller frees
 int td_hosts_sync(struct td_hosts *h, const char *ns, struct td_error *err);
 // Brings every namespace in use up to date soon. Any thread may call it.
 void td_hosts_changed(struct td_hosts *h);
+// The hosts worker: runs until `c` is cancelled.
 int td_hosts_run(struct td_hosts *h, struct td_cancel *c, struct td_error *err);
 
 // ---- pure parts ----

@@ -1,9 +1,10 @@
 // A pod as this kubelet runs it, and the table of all pods.
 //
 // Comments group the fields by who may use them. "fixed": set before the pod enters the table. "S"
-// (shared): the worker writes them under `mu`; the worker reads them freely, others read them under
-// `mu`. "worker's own": only the sync worker that has the pod's key uses them (two workers never
-// have the same key).
+// (shared): written under `mu` by the sync worker that has the pod's key (two workers never have
+// the same key); probe workers and hook threads write the results of probes and hooks there, too.
+// The worker reads freely what it alone writes; everybody else reads under `mu`. "worker's own":
+// only that sync worker uses them.
 // What must survive this process is in the record file <home>/agent/pods/<uid>.json. It is written
 // before the thing that it speaks of is done. It is written by atomic rename and without fsync:
 // when the machine dies, the containers die too.
@@ -154,7 +155,9 @@ int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int
 			 struct td_error *err);
 
 // ---- records ----
+// Writes the pod's record. TD_TRANSIENT: it could not be written.
 int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struct td_error *err);
+// Builds a pod from its record. TD_NOT_FOUND: there is none; TD_INVALID: it is wrong.
 int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_pod **ret, struct td_error *err);
 void td_pod_record_remove(const struct td_kubelet *a, const char *uid);
 // Called at start, before anything else runs. Fills the table from the records and from what the

@@ -16,6 +16,7 @@ void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now
 void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now);
 // Returns the pod's object as a reference. NULL: it is gone, or another pod has the name now.
 struct td_object *td_pod_object(const struct td_kubelet *a, const struct td_pod *p);
+// Records an event on the pod.
 void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const char *type, const char *reason,
 		  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 // Lowers *again_ms to `ms`, at least 1; 0 counts as not set.
@@ -31,6 +32,8 @@ void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...) __a
 
 // ---- sources.c: what volumes and environments read ----
 struct td_vol_src;
+// Fills in `env` and `vol`. They point into p, pod, node and *ret_dir (caller frees), which must
+// outlive them.
 void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
 		    struct td_vol_src *vol, char node[16], char **ret_dir);
 

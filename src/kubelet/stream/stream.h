@@ -12,6 +12,7 @@
 #include "http/server.h"
 #include "kubelet/kubelet.h"
 
+// Serves agent.sock until `c` is cancelled.
 int td_stream_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err);
 
 // The parts. Each answers the exchange `x`.
@@ -21,8 +22,9 @@ void td_stream_logs(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p, struct td_ctr *c);
 void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p);
 void td_stream_exec(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p, struct td_ctr *c);
+// Answers with a metav1.Status.
 void td_stream_error(struct td_http_x *x, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-// A query is true if it is "true", "1" or empty.
+// A flag in the query is true if it is "true", "1" or empty.
 bool td_stream_flag(const struct td_http_x *x, const char *name);
 
 // Sends one message of a session. Its first byte is the channel (see exec.c). Returns 0, or the
