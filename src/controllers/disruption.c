@@ -104,18 +104,17 @@ static int add_scale(struct budget *x, const struct td_object *pod, const yyjson
 	if (!apps)
 		return slash ? scale_of_custom(x, ref, group, uids, sum, err) : no_scale(x, ref, group, err);
 
-	td_auto(td_object_unref) struct td_object *o =
+	td_auto(td_object_unref) struct td_object *set =
 		td_informer_get(rs ? x->c->replicasets : x->c->statefulsets, pod->ns, name);
+	td_auto(td_object_unref) struct td_object *deployment = NULL;
+	struct td_object *o = set;
 
-	yyjson_val *up = o ? td_object_owner(o) : NULL;
-	if (o && rs && up && td_streq(td_jstr(up, "kind"), "Deployment")) {
+	yyjson_val *up = set ? td_object_owner(set) : NULL;
+	if (rs && up && td_streq(td_jstr(up, "kind"), "Deployment")) {
 		// The user scales the Deployment.
-		struct td_object *d = td_informer_get(x->c->deployments, pod->ns, td_jstr_or(up, "name", ""));
-		uid = td_jstr_or(up, "uid", "");
-		if (d) {
-			td_object_unref(o);
-			o = d;
-		}
+		deployment = td_informer_get(x->c->deployments, pod->ns, td_jstr_or(up, "name", ""));
+		uid = td_jstr_or(up, "uid", ""); // a part of `set`
+		o = deployment ? deployment : set;
 	}
 
 	if (!o || strcmp(o->uid, uid) != 0)

@@ -22,7 +22,10 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 
 	if (!c->stop_begun) {
 		c->stop_begun = now;
-		if (o && !c->unhealthy) // otherwise its own reason was told
+		pthread_mutex_lock(&p->mu);
+		bool unhealthy = c->unhealthy;
+		pthread_mutex_unlock(&p->mu);
+		if (o && !unhealthy) // otherwise its own reason was told
 			td_pod_event(a, o, "Normal", "Killing", "Stopping container %s", c->name);
 		if (td_jget(spec, "lifecycle.preStop") && kill_at > now && c->state == TD_CTR_RUNNING)
 			td_hook_begin(a, p, o, c, "preStop", kill_at - now, &c->pre_stop);
