@@ -16,7 +16,8 @@ struct td_oci {
 
 // ---- paths and time (oci.c) ----
 bool oci_id_ok(const char *id);
-char *oci_pod_path(const struct td_oci *r, const char *id, const char *file); // <pods_dir>/<id>[/<file>]
+// Returns <pods_dir>/<id>[/<file>]; file may be NULL. The caller frees it.
+char *oci_pod_path(const struct td_oci *r, const char *id, const char *file);
 int64_t oci_mono_ms(void);
 // Reads field 22 of /proc/PID/stat (the start time) and the state letter. False: there is no such
 // process.

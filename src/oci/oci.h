@@ -126,7 +126,7 @@ enum td_oci_state { TD_OCI_ABSENT, TD_OCI_RUNNING, TD_OCI_STOPPED };
 struct td_oci_status {
 	enum td_oci_state state;
 	pid_t pid;
-	uint64_t start_ticks;  // field 22 of /proc/PID/stat; tells a reused pid
+	uint64_t start_ticks;  // field 22 of /proc/PID/stat; guards against pid reuse
 	int exit_code, signal; // when STOPPED; signal 0: it exited
 	bool oom_killed;
 	int64_t started_ms, finished_ms; // wall clock
