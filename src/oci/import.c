@@ -151,6 +151,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, i
 	td_auto_close int own = -1;
 	char key[65];
 	int r;
+
 	if (in < 0) {
 		p->total = size_of(fd);
 		if ((r = td_mkdir_p(archive, 0755, err)) ||
@@ -162,6 +163,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, i
 		if (img_is_layout(own))
 			in = own;
 	}
+
 	if (in < 0) {
 		if ((r = name_it(want, NULL, &name, &tag, err)))
 			return r;
@@ -183,6 +185,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, i
 			r = commit_layout(dir, made, name, tag, &s, err);
 		img_source_done(&s);
 	}
+
 	if (!r && ret_name)
 		*ret_name = img_shown(name, tag);
 	return r;

@@ -329,7 +329,8 @@ static int docker_items(struct search *s, const yyjson_val *list, struct td_erro
 
 		size_t tags = yyjson_arr_size(td_jget(td_json_root(doc), "RepoTags"));
 		struct candidate c = {.doc = doc};
-		snprintf(c.key, sizeof(c.key), "%.60s", td_jstr_or(item, "Config", "")); // distinguishes the images
+		// Distinguishes one image from another.
+		snprintf(c.key, sizeof(c.key), "%.60s", td_jstr_or(item, "Config", ""));
 		if (s->n + (tags ? tags : 1) > CANDIDATES_MAX)
 			return td_fail(err, TD_INVALID, "more than %d images", CANDIDATES_MAX);
 

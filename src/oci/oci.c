@@ -39,7 +39,8 @@ static char *find_runc(void)
 	const char *path = getenv("PATH");
 	if (path)
 		td_strv_split(&dirs, path, ':');
-	td_strv_split(&dirs, "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin", ':'); // a user's PATH may lack these
+	// A user's PATH may lack these.
+	td_strv_split(&dirs, "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin", ':');
 
 	for (size_t i = 0; i < dirs.n; i++) {
 		td_auto_free char *p = td_asprintf("%s/runc", dirs.v[i]);

@@ -57,7 +57,7 @@ static void signals_reach_the_command(void **s)
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_RUNNING);
 	assert_true(st.pid > 1 && st.start_ticks > 0);
-	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // the trap must be set
+	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // until the trap is set
 		td_auto_free char *log = fx_log(sp.id);
 		if (strstr(log, "ready"))
 			break;
@@ -73,7 +73,7 @@ static void signals_reach_the_command(void **s)
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_ABSENT);
-	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // absent is fine
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // absent is no error
 }
 
 static void a_signal_right_after_the_start_is_not_lost(void **s)
@@ -98,7 +98,7 @@ static void killed_init_is_137_and_stays_so(void **s)
 	assert_int_equal(a.signal, SIGKILL);
 	assert_false(a.oom_killed);
 	assert_int_equal(a.finished_ms, b.finished_ms);
-	// A start over it is a fresh container: new upper layer, no record.
+	// A new start of the same id is a fresh container: an empty upper layer, no record.
 	struct td_oci_spec again = fx_spec("kill", "test ! -e /mark && touch /mark");
 	fx_start(&again);
 	assert_int_equal(fx_wait(again.id).exit_code, 0);
@@ -116,7 +116,7 @@ static void out_of_memory_is_told(void **s)
 	assert_int_equal(st.exit_code, 137);
 	assert_true(st.oom_killed);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, false, NULL), 0);
-	// Killed inside, ended well: not the container's end.
+	// A process inside is killed but the container ends well: that is no end by lack of memory.
 	struct td_oci_spec in = fx_spec("oom", "tail /dev/zero; true");
 	in.memory_max = 24 << 20;
 	fx_start(&in);
@@ -153,7 +153,9 @@ static void devices_are_exactly_the_listed(void **s)
 						major);
 	struct td_oci_spec sp = fx_spec("dev", script);
 	static const char *const caps[] = {"CAP_MKNOD",
-					   NULL}; // on purpose: the cgroup must refuse what mknod(2) allows
+					   // The capability is given on purpose: the cgroup must
+					   // refuse what mknod(2) allows.
+					   NULL};
 	sp.caps = caps;
 	sp.devices = d;
 	sp.n_devices = 2;
@@ -229,7 +231,7 @@ static void cgroups_inside(void **s)
 	assert_false(busy);
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_true(busy);
-	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // with the nested directories
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // with nested directories
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_false(busy);
 	td_auto_free char *ro = td_asprintf("mkdir %s/x", dir);
@@ -300,7 +302,7 @@ static void pods_reach_each_other(void **s)
 	char before[64] = "", after[64] = "";
 	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before) - 1) > 0);
 	int64_t t0 = td_mono_ms(&td_clock_system);
-	for (int i = 0; i < 3; i++) // replaced each time
+	for (int i = 0; i < 3; i++) // each time replaces the one before
 		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
 		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
 			fail_msg("%s", e.msg);
@@ -308,7 +310,7 @@ static void pods_reach_each_other(void **s)
 	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after) - 1) > 0);
 	assert_string_equal(before, after);
 	assert_int_equal(td_file_read(mac, 100, &mac2, NULL), 0);
-	assert_string_equal(mac1.s, mac2.s); // the ports' addresses do not move it
+	assert_string_equal(mac1.s, mac2.s); // the ports' addresses do not change it
 	td_auto_strv struct td_strv l = {0};
 	assert_int_equal(td_net_list(prefix, &l, NULL), 0);
 	assert_int_equal(l.n, 2);
@@ -318,7 +320,7 @@ static void pods_reach_each_other(void **s)
 		cli = fx_spec("cli",
 			      "until nc -w 1 10.199.1.2 80 2>/dev/null; do sleep 0.1; done; ip -4 -o addr | grep -c .");
 	srv.netns = a;
-	srv.uid = 1000; // low ports are a pod's own
+	srv.uid = 1000; // may bind low ports: they are the pod's own
 	cli.netns = b;
 	fx_start(&srv);
 	td_auto_free char *log = fx_run("cli", NULL, &cli);
@@ -344,7 +346,7 @@ static char *slurp(int fd)
 		char buf[512];
 		ssize_t n = read(fd, buf, sizeof(buf));
 		if (n <= 0)
-			return td_buf_take(&b); // a pty's end is EIO
+			return td_buf_take(&b); // EIO is the end of a pty
 		td_buf_add(&b, buf, (size_t)n);
 	}
 }
