@@ -34,10 +34,13 @@ static pid_t starter(const char *name)
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	assert_true(n > 0);
 	self[n] = '\0';
+
 	char *argv[] = {self, "start", fx.id, (char *)name, NULL};
+
 	posix_spawnattr_t a;
 	posix_spawnattr_init(&a);
 	posix_spawnattr_setflags(&a, POSIX_SPAWN_SETSID);
+
 	pid_t pid;
 	assert_int_equal(posix_spawn(&pid, self, NULL, &a, argv, environ), 0);
 	posix_spawnattr_destroy(&a);
@@ -126,10 +129,13 @@ static void killed_at_any_instant_a_start_can_be_repeated(void **s)
 		td_cancel_wait(NULL, ms); // the instant is the parameter of the test
 		kill_tree(p);
 		assert_int_equal(waitpid(p, NULL, 0), p);
+
 		td_auto_free char *id = fx_id("mid");
 		enum td_oci_state st = status(id).state;
 		seen[st]++;
-		assert_int_not_equal(st, TD_OCI_STOPPED); // it runs or never was; it cannot have ended
+		// It runs or never was: it cannot have ended.
+		assert_int_not_equal(st, TD_OCI_STOPPED);
+
 		struct td_oci_spec sp = fx_spec("mid", "exit 3");
 		fx_start(&sp);
 		assert_int_equal(fx_wait(id).exit_code, 3);

@@ -232,10 +232,12 @@ static void an_image_that_is_there_needs_no_tool(void **s)
 						"if [ \"$1\" = --version ]; then echo fake 1; exit 0; fi\n"
 						"for a; do case $a in /*) mkdir -p \"$a\";; esac; done\n",
 						runs);
+
 	struct td_error e = TD_ERROR_INIT;
 	struct td_image img;
 	assert_int_equal(td_mkdir_p(bin, 0755, NULL), 0);
 	assert_int_equal(td_file_write(tool, script, strlen(script), 0755, NULL), 0);
+
 	setenv("PATH", path, 1);
 	int r = td_image_build(dir, "debian:13", NULL, NULL, NULL, &e);
 	if (!r)
@@ -243,9 +245,11 @@ static void an_image_that_is_there_needs_no_tool(void **s)
 	setenv("PATH", before, 1);
 	if (r)
 		fail_msg("%s", e.msg);
+
 	assert_int_equal(td_image_resolve(dir, "debian:13", &img, NULL), 0);
 	assert_string_equal(img.tool, "fake 1\n");
 	td_image_done(&img);
+
 	td_auto_buf struct td_buf log = {0};
 	assert_int_equal(td_file_read(runs, 4096, &log, NULL), 0);
 	// One run for the version and one for the build; none the second time.

@@ -33,11 +33,13 @@ static void exit_codes_and_times_are_true(void **s)
 	assert_int_equal(st.signal, 0);
 	assert_false(st.oom_killed);
 	assert_true(st.started_ms >= before - 1000 && st.finished_ms >= st.started_ms - 1000);
+
 	st = run_status("exit0", "true");
 	assert_int_equal(st.exit_code, 0);
 	st = run_status("sig", "kill -SEGV $$");
 	assert_int_equal(st.exit_code, 128 + SIGSEGV);
 	assert_int_equal(st.signal, SIGSEGV);
+
 	struct td_oci_spec sp = fx_spec("nocmd", "");
 	static const char *const args[] = {"no-such-command", NULL};
 	sp.args = args;
@@ -53,10 +55,12 @@ static void signals_reach_the_command(void **s)
 	struct td_oci_spec sp =
 		fx_spec("term", "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done");
 	fx_start(&sp);
+
 	struct td_oci_status st;
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_RUNNING);
 	assert_true(st.pid > 1 && st.start_ticks > 0);
+
 	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // until the trap is set
 		td_auto_free char *log = fx_log(sp.id);
 		if (strstr(log, "ready"))
@@ -64,12 +68,14 @@ static void signals_reach_the_command(void **s)
 		assert_true(td_mono_ms(&td_clock_system) < end);
 		td_cancel_wait(NULL, 2);
 	}
+
 	assert_int_equal(td_oci_signal(fx.r, sp.id, SIGTERM, NULL), 0);
 	st = fx_wait(sp.id);
 	assert_int_equal(st.exit_code, 5);
 	assert_int_equal(td_oci_signal(fx.r, sp.id, SIGTERM, NULL), TD_NOT_FOUND);
 	int fd;
 	assert_int_equal(td_oci_pidfd(fx.r, sp.id, &fd, NULL), TD_NOT_FOUND);
+
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_ABSENT);
@@ -98,6 +104,7 @@ static void killed_init_is_137_and_stays_so(void **s)
 	assert_int_equal(a.signal, SIGKILL);
 	assert_false(a.oom_killed);
 	assert_int_equal(a.finished_ms, b.finished_ms);
+
 	// A new start of the same id is a fresh container: an empty upper layer, no record.
 	struct td_oci_spec again = fx_spec("kill", "test ! -e /mark && touch /mark");
 	fx_start(&again);
@@ -116,6 +123,7 @@ static void out_of_memory_is_told(void **s)
 	assert_int_equal(st.exit_code, 137);
 	assert_true(st.oom_killed);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, false, NULL), 0);
+
 	// A process inside is killed but the container ends well: that is no end by lack of memory.
 	struct td_oci_spec in = fx_spec("oom", "tail /dev/zero; true");
 	in.memory_max = 24 << 20;
@@ -124,6 +132,7 @@ static void out_of_memory_is_told(void **s)
 	assert_int_equal(st.exit_code, 0);
 	assert_false(st.oom_killed);
 	assert_int_equal(td_oci_delete(fx.r, in.id, true, NULL), 0);
+
 	in.memory_max = 1000;
 	pid_t pid;
 	assert_int_equal(td_oci_start(fx.r, &in, NULL, &pid, NULL), TD_INVALID);
@@ -151,6 +160,7 @@ static void devices_are_exactly_the_listed(void **s)
 						"/dev/tandem-gpu0; cat /dev/tandem-gpu3; "
 						"cat /dev/null && echo null ok) 2>&1",
 						major);
+
 	struct td_oci_spec sp = fx_spec("dev", script);
 	static const char *const caps[] = {"CAP_MKNOD",
 					   // The capability is given on purpose: the cgroup must
@@ -159,6 +169,7 @@ static void devices_are_exactly_the_listed(void **s)
 	sp.caps = caps;
 	sp.devices = d;
 	sp.n_devices = 2;
+
 	td_auto_free char *log = fx_run("dev", NULL, &sp);
 	assert_string_equal(log, "tandem-gpu0\ntandem-gpu3\n"
 				 "cat: can't open '/dev/x1': Operation not permitted\n"
@@ -173,15 +184,18 @@ static void user_mounts_and_limits(void **s)
 	assert_int_equal(td_mkdir_p(vol, 0777, NULL), 0);
 	chmod(vol, 0777);
 	assert_int_equal(td_file_write(file, "hello\n", 6, 0644, NULL), 0);
+
 	struct td_oci_mount m[] = {{"bind", vol, "/data/deep/er", "rw"},
 				   {"tmpfs", NULL, "/scratch", "nosuid,mode=1777,size=1m"},
 				   {"bind", file, "/etc/one", "ro"}};
+
 	struct td_oci_spec sp =
 		fx_spec("user", "id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > "
 				"/data/deep/er/out && echo written; "
 				"echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 "
 				"2>/dev/null || echo full; "
 				"grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
+
 	static const char *const env[] = {"K=v w", "HOME=/", NULL};
 	uint32_t groups[] = {2000, 3000};
 	sp.uid = 1000;
@@ -195,15 +209,18 @@ static void user_mounts_and_limits(void **s)
 	sp.cpu_milli_max = 500;
 	sp.cpu_milli_request = 100;
 	sp.memory_max = 64 << 20;
+
 	td_auto_free char *log = fx_run("user", NULL, &sp);
 	assert_string_equal(log, "1000\n1001\n1001 2000 3000\n/tmp\nuser\nhello\nhello\nwritten\n"
 				 "/bin/sh: can't create /etc/one: Read-only file "
 				 "system\nread-only\nfull\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nv w\n");
+
 	m[0].source = "/no/such/dir";
 	pid_t pid;
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_oci_start(fx.r, &sp, NULL, &pid, &e), TD_INVALID);
 	assert_non_null(strstr(e.msg, "/no/such/dir"));
+
 	td_auto_strv struct td_strv ids = {0};
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_oci_list(fx.r, &ids, NULL), 0);
@@ -217,23 +234,28 @@ static void cgroups_inside(void **s)
 		td_asprintf("mkdir -p %1$s/uid_0/job_17; sleep 1000 & echo $! > %1$s/uid_0/job_17/cgroup.procs; echo "
 			    "ready; wait; echo end; sleep 1000",
 			    dir);
+
 	struct td_oci_spec sp = fx_spec("cg", script);
 	static const char *const caps[] = {"CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", NULL};
 	sp.caps = caps;
 	sp.writable_cgroup = true;
 	fx_start(&sp);
+
 	bool busy = false;
 	for (int64_t end = td_mono_ms(&td_clock_system) + 5000; !busy;) {
 		assert_int_equal(td_oci_busy(fx.r, sp.id, "job_17", &busy, NULL), 0);
 		assert_true(td_mono_ms(&td_clock_system) < end);
 	}
+
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "job_1", &busy, NULL), 0);
 	assert_false(busy);
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_true(busy);
+
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // with nested directories
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_false(busy);
+
 	td_auto_free char *ro = td_asprintf("mkdir %s/x", dir);
 	struct td_oci_spec plain = fx_spec("cgro", ro);
 	td_auto_free char *log = fx_run("cgro", NULL, &plain);
@@ -269,18 +291,21 @@ static void many_threads_start_at_once(void **s)
 	struct td_oci_spec sp[N];
 	pthread_t t[N];
 	int64_t t0 = td_mono_ms(&td_clock_system);
+
 	for (int i = 0; i < N; i++) {
 		char name[8];
 		snprintf(name, sizeof(name), "m%d", i);
 		sp[i] = fx_spec(name, "exit $(hostname | cut -c2-)");
 		assert_int_equal(pthread_create(&t[i], NULL, start_one, &sp[i]), 0);
 	}
+
 	for (int i = 0; i < N; i++) {
 		void *msg;
 		pthread_join(t[i], &msg);
 		if (msg)
 			fail_msg("%s", (char *)msg);
 	}
+
 	print_message("%d containers started in %lld ms\n", N, (long long)(td_mono_ms(&td_clock_system) - t0));
 	for (int i = 0; i < N; i++) {
 		assert_int_equal(fx_wait(sp[i].id).exit_code, i);
