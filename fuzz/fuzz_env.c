@@ -1,5 +1,6 @@
-// $(VAR) as pods write it, and a container's environment from any object: nothing is lost that is not a variable's
-// name. rows: F1.4
+// Input: a text with $(VAR) as pods write it, also read as a pod, for its containers' environments.
+// Nothing is lost that is not the name of a variable.
+// rows: F1.4
 #include "kubelet/pods/env.h"
 
 #include <string.h>
@@ -18,15 +19,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_strv struct td_strv empty = {0}, env = {0}, built = {0};
 	td_strv_add(&env, "A=1");
 	td_strv_add(&env, "AB=$(A)");
+
 	td_auto_free char *with = td_env_expand(s, &env), *without = td_env_expand(s, &empty);
 	if (!strchr(s, '$') && (strcmp(with, s) != 0 || strcmp(without, s) != 0))
 		abort();
 	if (!strstr(s, "$$") && strcmp(without, s) != 0)
 		abort();
+
 	td_auto_json_list struct td_json_list l = {0};
 	if (td_yaml_parse((const char *)data, size, &l, NULL) || !l.n)
 		return 0;
 	const yyjson_val *pod = td_json_root(l.v[0]);
+
 	struct td_env_src src = {.pod = pod,
 				 .host_ip = "10.0.0.1",
 				 .pod_ip = "10.0.1.2",

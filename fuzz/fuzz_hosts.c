@@ -1,5 +1,7 @@
-// Names files: whatever an object holds, a pod makes at most one line and a service one line for each address, and
-// every line starts with an address. rows: F1.4
+// Input: a YAML stream of objects, for the hosts files of pods. Whatever an object holds, a pod
+// makes at most one line and a service at most one line for each address, and every line starts
+// with an address.
+// rows: F1.4
 #include "kubelet/pods/hosts.h"
 
 #include <arpa/inet.h>

@@ -1,4 +1,4 @@
-// JSON and YAML in; what YAML out writes must read back as the same value.
+// Input: JSON or YAML. Applies a JSON patch, and writes YAML as YAML again.
 // rows: F1.2
 #include "json/json.h"
 

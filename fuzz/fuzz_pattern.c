@@ -1,5 +1,6 @@
-// A pattern of a schema (the first line) and a text. Every pattern has an answer for every text, and the same one
-// twice. rows: F1.2
+// Input: a schema's pattern (the first line) and a text. Every accepted pattern has an answer for
+// every text, and twice the same one.
+// rows: F1.2
 #include "api/schema_priv.h"
 
 #include <stdint.h>
@@ -15,6 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_free char *pattern = td_strndup((const char *)data, (size_t)(nl - data));
 	if (!td_pattern_ok(pattern))
 		return 0;
+
 	struct td_pattern p = {.text = pattern};
 	const char *text = (const char *)nl + 1;
 	size_t n = size - (size_t)(nl + 1 - data);

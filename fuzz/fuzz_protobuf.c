@@ -1,4 +1,4 @@
-// Kubernetes' protobuf bodies: whatever is taken is a JSON object with kind and apiVersion, and nothing else happens.
+// Input: a protobuf body of Kubernetes. What is accepted is a JSON object with kind and apiVersion.
 // rows: F1.2
 #include "apiserver/jsonpath.h"
 #include "apiserver/protobuf.h"
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (td_protobuf_parse((const char *)data, size, &j, NULL) == 0) {
 		if (!td_jstr(td_json_root(j), "kind") || !td_jstr(td_json_root(j), "apiVersion"))
 			abort();
-		// The same bytes as a printer column's path over that object.
+		// Uses the same bytes as the path of a printer column on that object.
 		td_auto_free char *path = td_strndup((const char *)data, size < 200 ? size : 200);
 		td_auto_buf struct td_buf text = {0};
 		td_jsonpath_first(td_json_root(j), path, &text);

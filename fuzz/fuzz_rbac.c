@@ -1,6 +1,8 @@
-// YAML stream: {owner: RULES, wanted: RULES}, a question, then roles and bindings. Who has all that is wanted may do
-// all that it allows: so nobody gives away more than he has. A decision is the same as asking each of the user's rules.
-// What is written is read again. rows: F1.2
+// Input: a YAML stream of {owner: RULES, wanted: RULES}, a question, then roles and bindings. If
+// the owner's rules cover the wanted ones, the owner may do all that these allow, so nobody can
+// give away more than he has. A decision is the same as asking each of the user's rules. What is
+// written reads back.
+// rows: F1.2
 #include "apiserver/rbac.h"
 
 #include <stdint.h>
@@ -33,7 +35,8 @@ static void written(const struct td_rbac_rules *l)
 	check(td_rbac_rules_equal(l, &back));
 }
 
-// A name of a request, not of a rule: those have no stars, and a slash parts a resource from what is below it.
+// True for a name of a request and not of a rule: without stars, and without the slash between a
+// resource and its subresource.
 static bool plain(const char *s)
 {
 	return !strpbrk(s, "*/");
@@ -46,10 +49,12 @@ static void covering(const yyjson_val *rules, const struct td_rbac_ask *a)
 	td_rbac_rules_read(td_jkey(rules, "wanted"), &wanted);
 	written(&owner);
 	check(td_rbac_covers(&wanted, &wanted, NULL));
+
 	bool all = td_rbac_covers(&owner, &wanted, &missing);
 	check(all == !missing.n);
 	td_auto_free char *text = td_rbac_missing_text(&missing);
 	check(all == !*text);
+
 	bool is_plain =
 		plain(a->verb) && plain(a->group) && plain(a->resource) && plain(a->sub) && !strchr(a->name, '*');
 	if (all && (a->path ? plain(a->verb) && !strchr(a->path, '*') : is_plain) && any_allows(&wanted, a))
@@ -68,6 +73,7 @@ static void decisions(const struct td_json_list *l, const struct td_rbac_ask *a)
 	struct td_items v[4] = {{0}};
 	for (size_t i = 2; i < l->n; i++) {
 		const yyjson_val *o = td_json_root(l->v[i]);
+
 		for (size_t k = 0; k < TD_LEN(kinds); k++) {
 			if (!td_streq(td_jstr(o, "kind"), kinds[k]) ||
 			    !*td_jstr_or(o, "metadata.namespace", "") != !(k % 2))
@@ -79,9 +85,11 @@ static void decisions(const struct td_json_list *l, const struct td_rbac_ask *a)
 	for (size_t k = 0; k < TD_LEN(kinds); k++)
 		if (v[k].n)
 			qsort(v[k].v, v[k].n, sizeof(*v[k].v), by_key);
+
 	td_auto(td_rbac_unref) struct td_rbac *r = td_rbac_new(&v[0], &v[1], &v[2], &v[3]);
 	td_auto_rules struct td_rbac_rules rules = {0};
 	td_auto_free char *why = NULL, *fault = NULL;
+
 	bool yes = td_rbac_allows(r, a, &why);
 	td_rbac_rules_for(r, a->user, a->groups, a->path ? "" : a->ns, &rules, &fault);
 	check(yes == any_allows(&rules, a) && (!yes || why));

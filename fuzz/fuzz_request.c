@@ -1,9 +1,12 @@
-// "METHOD TARGET\nCONTENT-TYPE\nBODY": a whole request to a whole API server in this process, as an administrator:
-// paths, queries, bodies, patches, and all that the server does with them. Every answer is one, and what is stored can
-// be listed. "{CLAIMS} CONTENT-TYPE": with a token of these claims, in which "@" is the UID of service account x.
+// Input: "METHOD TARGET\nCONTENT-TYPE\nBODY", a whole request from an administrator to a whole API
+// server in this process: paths, queries, bodies, patches, and all that the server does with them.
+// Every request gets an answer that is no internal error. "{CLAIMS} CONTENT-TYPE" sends a token of
+// these claims, in which "@" is the UID of service account x.
 //
-// Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz
-// turns libFuzzer's own look after each input off, which sees what is just going from hand to hand as lost). rows: F1.2
+// Connections end in other threads, after the answer. So leaks are looked for when the server has
+// stopped; tools/run-fuzz turns off libFuzzer's own look after each input, which reports what is
+// just being handed from one thread to another.
+// rows: F1.2
 #include "apiserver/srv.h"
 #include "base/cancel.h"
 #include "base/file.h"
@@ -19,7 +22,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RESTART_EVERY 2000 // inputs: what is stored does not grow for ever
+#define RESTART_EVERY 2000 // inputs, so that the store does not grow for ever
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -32,7 +35,7 @@ static struct {
 	char *token, uid[40];
 	unsigned inputs;
 } f;
-int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); // in programs with ASan only
+int __lsan_do_recoverable_leak_check(void) __attribute__((weak)); // only programs with ASan have it
 
 static const char key[] = "0123456789abcdef0123456789abcdef";
 
@@ -61,7 +64,7 @@ static void stop(void)
 		abort();
 }
 
-// Sends the request; what comes back first, NUL-terminated.
+// Sends the request and returns the start of the answer, NUL-terminated.
 static void ask(const char *head, size_t head_len, const char *body, size_t len, char *ret, size_t max)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -69,14 +72,17 @@ static void ask(const char *head, size_t head_len, const char *body, size_t len,
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&a, sizeof(a))) < 0)
 		abort();
-	ssize_t k = TEMP_FAILURE_RETRY(send(fd, head, head_len, MSG_NOSIGNAL)); // libFuzzer has a timer
+
+	// A signal of libFuzzer's timer may interrupt the calls.
+	ssize_t k = TEMP_FAILURE_RETRY(send(fd, head, head_len, MSG_NOSIGNAL));
 	if (k >= 0 && len)
 		k = TEMP_FAILURE_RETRY(send(fd, body, len, MSG_NOSIGNAL));
+
 	size_t got = 0;
 	while (got < max - 1 && (k = TEMP_FAILURE_RETRY(recv(fd, ret + got, max - 1 - got, 0))) > 0) {
 		got += (size_t)k;
 		ret[got] = 0;
-		if (strstr(ret, "chunked\r\n")) // a watch goes on until we go
+		if (strstr(ret, "chunked\r\n")) // a watch goes on until the client goes
 			break;
 	}
 	ret[got] = 0;
@@ -115,8 +121,10 @@ static void start(void)
 	if (!mkdtemp(f.dir))
 		abort();
 	snprintf(f.sock, sizeof(f.sock), "%s/api.sock", f.dir);
+
 	setenv("TANDEM_DB_SYNC", "normal", 1);
 	td_auto_free char *db = td_asprintf("%s/state.db", f.dir), *listen = td_asprintf("unix:%s", f.sock);
+
 	f.srv = (struct td_srv){.clock = &td_clock_system,
 				.sa_key = (void *)(uintptr_t)key,
 				.sa_key_len = sizeof(key) - 1,
@@ -124,10 +132,12 @@ static void start(void)
 	f.srv.agent_socket = td_asprintf("%s/agent.sock", f.dir);
 	f.token = td_jwt_sign(key, sizeof(key) - 1,
 			      "{\"sub\":\"admin\",\"groups\":[\"system:masters\"],\"exp\":32503680000}");
+
 	if (td_store_open(db, 0, 0, &f.srv.store, &err) < 0 || td_srv_bootstrap(&f.srv, &err) < 0)
 		abort();
 	f.srv.reg = td_registry_new(f.srv.store);
 	f.srv.rbac = td_rbac_cache_new(f.srv.store);
+
 	const char *listens[] = {listen, NULL};
 	const struct td_http_server_opts o = {
 		.listen = listens, .handler = td_srv_handle, .refused = td_srv_refused, .ctx = &f.srv};
@@ -135,6 +145,7 @@ static void start(void)
 		abort();
 	f.cancel = td_cancel_new();
 	pthread_create(&f.thread, NULL, serve, NULL);
+
 	static const char yaml[] = "application/yaml";
 	put("/api/v1/namespaces/default/configmaps", yaml, "{metadata: {name: c}, data: {a: b}}");
 	put("/api/v1/namespaces/default/pods", yaml,
@@ -155,9 +166,11 @@ static void start(void)
 	put("/apis/x.io/v1/namespaces/default/ws", yaml,
 	    "{apiVersion: x.io/v1, kind: W, metadata: {name: w}, spec: {n: 1}}");
 	put("/api/v1/namespaces/default/serviceaccounts", yaml, "{metadata: {name: x}}");
+
 	td_auto(td_item_unref) struct td_item *account =
 		td_store_get(f.srv.store, td_store_table(f.srv.store, "", "serviceaccounts"), "default", "x");
 	snprintf(f.uid, sizeof(f.uid), "%s", account->uid);
+
 	static bool once;
 	if (!once)
 		atexit(stop);
@@ -182,11 +195,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		stop();
 	if (!f.http)
 		start();
+
 	const char *p = (const char *)data, *end = p + size, *nl = memchr(p, '\n', size),
 		   *sp = nl ? memchr(p, ' ', (size_t)(nl - p)) : NULL;
 	const char *nl2 = nl ? memchr(nl + 1, '\n', (size_t)(end - nl - 1)) : NULL;
 	if (!sp || !nl2 || size > 1 << 16)
 		return 0;
+
 	td_auto_free char *method = td_strndup(p, (size_t)(sp - p)), *ct = td_strndup(nl + 1, (size_t)(nl2 - nl - 1));
 	for (char *c = method; *c; c++)
 		if (*c == '\r')
@@ -194,15 +209,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (char *c = ct; *c; c++)
 		if (*c == '\r')
 			return 0;
+
 	char *type = ct, *blank = *ct == '{' ? strrchr(ct, ' ') : NULL;
 	td_auto_free char *token = blank ? token_of(ct, blank) : NULL;
 	if (blank)
 		type = blank + 1;
 	call(token ? token : f.token, method, sp + 1, (size_t)(nl - sp - 1), type, nl2 + 1, (size_t)(end - nl2 - 1),
 	     reply, sizeof(reply));
+
 	if (strncmp(reply, "HTTP/1.1 ", 9) != 0)
 		abort();
-	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError")) // our fault, whatever was sent
+	// An internal error is the server's fault, whatever was sent.
+	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError"))
 		abort();
 	return 0;
 }

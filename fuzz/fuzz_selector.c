@@ -1,5 +1,6 @@
-// Selectors and quantities from query strings: what is taken must have a canonical text that is taken again and means
-// the same. rows: F1.2
+// Input: a selector or a quantity of a query string. What is accepted has a canonical text that is
+// accepted again and means the same.
+// rows: F1.2
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
 #include "api/selector.h"
@@ -22,8 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		td_selector_matches(a, NULL);
 	}
+
 	if (!td_field_selector_parse(s, &f, NULL))
 		td_field_selector_matches(f, NULL);
+
 	char once[TD_QUANTITY_LEN], twice[TD_QUANTITY_LEN];
 	int64_t n;
 	td_quantity_milli(s, &n, NULL);

@@ -1,5 +1,6 @@
-// What a port-forward client sends: frames, and header blocks that share one history. Used bytes never exceed those
-// given; names and values come in pairs. rows: F1.4
+// Input: what a port-forward client sends: frames, and header blocks that share one history. No
+// more bytes are used than were given; names and values come in pairs.
+// rows: F1.4
 #include "kubelet/stream/spdy.h"
 
 #include <stdlib.h>

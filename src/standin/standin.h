@@ -25,9 +25,9 @@ int standin_clear_dead(int argc, char **argv);   // dead.c
 // With --stdin: a FIFO of messages for the container's standard input (input.c).
 #define INIT_INPUT_FD 6
 
-// log.c. log_open() is false when the descriptors are missing; then the output goes to init's own
-// stdout as before. After log_at_once(), text without a line end is written at once too, for people
-// who look at prompts.
+// log.c. log_open() is false when the descriptors are missing; then stdout and stderr stay as they
+// are, without stamps. After log_at_once(), text without a line end is written at once too, for
+// people who look at prompts.
 bool log_open(long long max);
 void log_at_once(void);
 void log_add(int stream, const char *p, size_t n); // 0 stdout, 1 stderr
