@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check(td_ws_frame_head(data + at, (size_t)n - 1, &f) <= 0);
 
 		uint8_t out[TD_WS_HEAD_MAX];
-		check(td_ws_frame_put(out, f.op, f.len) + 4 == (size_t)n); // a length has one encoding
+		// A length has one encoding.
+		check(td_ws_frame_put(out, f.op, f.len) + 4 == (size_t)n);
 		at += (size_t)n;
 
 		size_t k = size - at < f.len ? size - at : (size_t)f.len;
