@@ -142,7 +142,8 @@ static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *
 		return -1;
 
 	for (int64_t end = oci_mono_ms() + START_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;)
-		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) { // a blocking flock has neither
+		// A blocking flock has neither a deadline nor a cancel.
+		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) {
 			close(fd);
 			return -1;
 		}
@@ -160,9 +161,8 @@ static bool wait_for_init(const struct td_oci *r, const char *id, struct td_canc
 		init_read(r, id, &in);
 		if (in.known && !in.waiting)
 			return true;
-		if (!in.known || !in.alive || oci_mono_ms() > end ||
-		    // Takes some hundred microseconds. No event tells of it.
-		    td_cancel_wait(c, 1))
+		// Init takes some hundred microseconds to come up. No event tells of it.
+		if (!in.known || !in.alive || oci_mono_ms() > end || td_cancel_wait(c, 1))
 			return in.known && !in.alive;
 	}
 }

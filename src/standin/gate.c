@@ -246,10 +246,9 @@ int standin_gate(int argc, char **argv)
 			return r > 0;
 
 		left = deadline - now_ms();
+		// The agent's socket may not exist yet, and no event tells of it.
 		if (left > 0)
-			poll(NULL, 0,
-			     // The agent's socket may not exist yet, and no event tells of it.
-			     (int)(back_off < left ? back_off : left));
+			poll(NULL, 0, (int)(back_off < left ? back_off : left));
 		back_off = back_off < 500 ? back_off * 2 : 1000;
 	}
 	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n",

@@ -194,8 +194,8 @@ int standin_init(char **argv)
 		if (f[4].revents || f[5].revents)
 			input_move();
 		if (f[1].revents)
-			// Before the child has opened the terminal there is no end either, but no
-			// POLLHUP.
+			// The end comes with POLLHUP. Without it, the child may not have opened the
+			// terminal yet.
 			reading = copy(0) || !(f[1].revents & POLLHUP);
 		for (int i = 1; i < 3; i++)
 			if (f[i + 1].revents)
