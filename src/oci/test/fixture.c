@@ -68,10 +68,9 @@ int fx_setup(void **s)
 			  *box = td_asprintf("%s/busybox", bin);
 	assert_int_equal(symlink(".", usr), 0);
 	ok((char *[]){"cp", "/bin/busybox", box, NULL});
-	ok((char *[]){box, "--install", bin,
-		      // Hard links: one process makes them all, also on machines where a process
-		      // costs a tenth of a second.
-		      NULL});
+	// Hard links: one process makes them all, also on machines where a process costs a tenth of
+	// a second.
+	ok((char *[]){box, "--install", bin, NULL});
 
 	td_auto_free char *me = self();
 	struct td_error e = TD_ERROR_INIT;

@@ -162,10 +162,8 @@ static void devices_are_exactly_the_listed(void **s)
 						major);
 
 	struct td_oci_spec sp = fx_spec("dev", script);
-	static const char *const caps[] = {"CAP_MKNOD",
-					   // The capability is given on purpose: the cgroup must
-					   // refuse what mknod(2) allows.
-					   NULL};
+	// The capability is given on purpose: the cgroup must refuse what mknod(2) allows.
+	static const char *const caps[] = {"CAP_MKNOD", NULL};
 	sp.caps = caps;
 	sp.devices = d;
 	sp.n_devices = 2;
