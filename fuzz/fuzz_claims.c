@@ -42,6 +42,7 @@ static void converge(const yyjson_val *claim_now, const char *uid, const yyjson_
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(claim_now);
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+
 	for (int i = 0; i < 5; i++) {
 		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
 		struct td_claim_step st = td_claim_next(td_json_root(j), uid, want);

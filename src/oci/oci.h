@@ -75,8 +75,8 @@ struct td_oci_device {
 	mode_t mode; // 0: 0666
 };
 struct td_oci_spec {
-	// Starts with the home's id, so that it is unique on the machine.
-	const char *id;     // unique on the machine; [a-z0-9-], at most 80
+	// Unique on the machine, because it starts with the home's id.
+	const char *id;     // [a-z0-9-], at most 80
 	const char *rootfs; // lower directory of the overlay (an image); shared, never written
 	const char *netns;  // network namespace; NULL: the host's
 	const char *hostname;

@@ -1,9 +1,9 @@
 // Recipes: images that this program can build by itself, with mmdebstrap, from the mirror that the
 // machine already uses.
 //
-// The content key is the sha256 of everything that decides the result: recipe, suite, packages,
-// options and the version of mmdebstrap. SOURCE_DATE_EPOCH is fixed, so two builds from the same
-// packages in the mirror are the same, file by file.
+// The content key is the sha256 of what decides the result: recipe, suite, packages, the date in
+// EPOCH, the architecture and the version of mmdebstrap. SOURCE_DATE_EPOCH is fixed, so two builds
+// from the same packages in the mirror are the same, file by file.
 #include "base/clock.h"
 #include "base/file.h"
 #include "oci/image_internal.h"

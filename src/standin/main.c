@@ -41,10 +41,12 @@ int main(int argc, char **argv)
 	// process an exec into it.
 	if (!strcmp(name, ".init"))
 		return argc < 2 ? usage(stderr) : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+
 	if (!strcmp(name, "task-prolog"))
 		return standin_task(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return standin_task(argc - 1, argv + 1);
+
 	if (argc >= 3 && !strcmp(argv[1], "init"))
 		return standin_init(argv + 2);
 	if (argc >= 3 && !strcmp(argv[1], "exec"))
@@ -59,5 +61,6 @@ int main(int argc, char **argv)
 		return standin_first_job_id(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))
 		return standin_clear_dead(argc - 1, argv + 1);
+
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

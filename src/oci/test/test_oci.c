@@ -319,16 +319,19 @@ static void pods_reach_each_other(void **s)
 	struct td_error e = TD_ERROR_INIT;
 	if (td_net_switch_ensure(sw, "10.199.0.1/16", &e) || td_net_switch_ensure(sw, "10.199.0.1/16", &e))
 		fail_msg("%s", e.msg);
+
 	td_auto_free char *mac = td_asprintf("/sys/class/net/%s/address", sw);
 	td_auto_buf struct td_buf mac1 = {0}, mac2 = {0};
 	assert_int_equal(td_file_read(mac, 100, &mac1, NULL), 0);
 	char before[64] = "", after[64] = "";
 	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before) - 1) > 0);
+
 	int64_t t0 = td_mono_ms(&td_clock_system);
 	for (int i = 0; i < 3; i++) // each time replaces the one before
 		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
 		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
 			fail_msg("%s", e.msg);
+
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
 	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after) - 1) > 0);
 	assert_string_equal(before, after);
@@ -345,15 +348,19 @@ static void pods_reach_each_other(void **s)
 	srv.netns = a;
 	srv.uid = 1000; // may bind low ports: they are the pod's own
 	cli.netns = b;
+
 	fx_start(&srv);
 	td_auto_free char *log = fx_run("cli", NULL, &cli);
 	assert_string_equal(log, "from-a\n2\n");
 	assert_int_equal(fx_wait(srv.id).exit_code, 0);
 	assert_int_equal(td_oci_delete(fx.r, srv.id, true, NULL), 0);
+
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
+
 	assert_int_equal(td_net_pod_add(a, "td-no-such", "10.199.1.2", 16, NULL, NULL), TD_NOT_FOUND);
 	assert_int_equal(td_net_pod_add(a, sw, "10.199.1.x", 16, NULL, NULL), TD_INVALID);
+
 	assert_int_equal(td_net_pod_delete(b, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
@@ -389,9 +396,11 @@ static void exec_inside(void **s)
 {
 	struct td_oci_spec sp = fx_spec("ex", "sleep 1000");
 	fx_start(&sp);
+
 	const char *cat[] = {"sh", "-c", "echo err >&2; echo $A; cat; exit 3", NULL}, *const env[] = {"A=b c", NULL};
 	struct td_error e = TD_ERROR_INIT;
 	int code = -1;
+
 	{
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 		if (td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat, .env = env, .stdin_open = true}, &p,
@@ -407,9 +416,11 @@ static void exec_inside(void **s)
 		assert_int_equal(td_oci_proc_wait(p, NULL, &code, NULL), 0);
 		assert_int_equal(code, 3);
 	}
+
 	assert_int_equal(exec_code(sp.id, (const char *[]){"nothing-like-it", NULL}), 127);
 	assert_int_equal(exec_code(sp.id, (const char *[]){"/etc", NULL}), 126);
 	assert_int_equal(exec_code(sp.id, (const char *[]){"sh", "-c", "kill -9 $$", NULL}), 137);
+
 	{ // a terminal
 		const char *tty[] = {"sh", "-c", "tty; stty size; read x; stty size; echo got $x; exit 4", NULL};
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
@@ -428,6 +439,7 @@ static void exec_inside(void **s)
 		assert_int_equal(td_oci_proc_wait(p, NULL, &code, NULL), 0);
 		assert_int_equal(code, 4);
 	}
+
 	{ // cancelled, then freed while it runs: it is gone
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 		assert_int_equal(
@@ -440,9 +452,11 @@ static void exec_inside(void **s)
 		td_cancel_fire(c);
 		assert_int_equal(td_oci_proc_wait(p, c, &code, NULL), TD_CANCELLED);
 	}
+
 	const char *ps[] = {"sh", "-c", "! ps | grep -v grep | grep -q 'sleep 77'", NULL};
 	assert_int_equal(exec_code(sp.id, ps), 0);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+
 	td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 	assert_int_equal(td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat}, &p, NULL), TD_NOT_FOUND);
 }
