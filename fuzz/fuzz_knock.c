@@ -1,5 +1,6 @@
-// Lines at the knock port: what is taken has a job above 0 and fields without blanks, and reads the same from the line
-// written anew. rows: A6.6
+// Input: a line at the knock port. An accepted hello has a job above 0, and fields hold no blanks.
+// A hello that is written again reads the same.
+// rows: A6.6
 #include "bridge/knocks/line.h"
 
 #include <stdio.h>
