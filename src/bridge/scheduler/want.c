@@ -229,7 +229,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "time-limit");
 
 	long long deadline = td_jint(spec, "activeDeadlineSeconds", 0), n;
-	// A limit above the pod's own deadline, which so comes first. With a limit Slurm can plan.
+	// Slurm can plan with a limit. It is above the pod's own deadline, so that the deadline
+	// comes first.
 	if (!limit && deadline > 0)
 		a->time_limit_min = deadline / 60 + 2;
 
