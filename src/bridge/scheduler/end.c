@@ -26,9 +26,10 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 }
 
 // May this version of the pod be bound? 0: yes. A fence (kube/fence.h) makes every Binding of an
-// older version fail. A version that carries a fence may be newer than what is known of the job, so
-// the job is read after it. The job that the fence names decides nothing then: the next fence hides
-// the last one, and the owner of a job can cause one by a forged comment.
+// older version fail. A fence for this very run of the job means that the grant has ended. Any
+// other fence only tells that this version of the pod may be newer than what is known of the job,
+// so the job is read after it. Which job it names does not count: the next fence hides the last
+// one, and the owner of a job can cause one by a forged comment.
 static int fence_passed(struct td_run *r, const struct td_object *pod, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
