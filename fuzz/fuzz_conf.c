@@ -1,6 +1,7 @@
 // No string of a SlurmCluster adds a line, a key or an account. An accepted configuration is read
 // back here with Slurm's own line rules (slurm.conf(5): blanks separate pairs) and must hold each
-// of Tandem's keys once, with Tandem's value. rows: A2.2
+// of Tandem's keys once, with Tandem's value.
+// rows: A2.2
 #include "slurm/conf.h"
 
 #include <stdint.h>

@@ -1,5 +1,6 @@
 // Lines at the knock port. A hello that is accepted has a job above 0 and fields without blanks,
-// and the line written anew reads the same. rows: A6.6
+// and the line written anew reads the same.
+// rows: A6.6
 #include "bridge/knocks/line.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 // Replies of slurmrestd. A reply that arrives in pieces splits into the same elements as a whole
-// one. Each element is read as a job, a node and a state. rows: A6.2 F2.2
+// one. Each element is read as a job, a node and a state.
+// rows: A6.2 F2.2
 #include "slurm/adapter.h"
 
 #include <string.h>

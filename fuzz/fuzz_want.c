@@ -1,5 +1,6 @@
 // A SlurmCluster and a pod: what the pod's stand-in asks of Slurm. No string of the pod adds a
-// line, and every number is in bounds. rows: A6.2
+// line, and every number is in bounds.
+// rows: A6.2
 #include "bridge/scheduler/want.h"
 
 #include <stdint.h>

@@ -228,8 +228,8 @@ int td_ranges_parse(const char *s, struct td_ranges *ret, struct td_error *err)
 
 static bool bit(const struct td_ranges *r, int i)
 {
-	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a set that could not be parsed is not
-	// written
+	// A set that could not be parsed is not written.
+	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
 	return i < TD_RANGE_MAX && (r->bits[i / 64] >> (i % 64) & 1);
 }
 

@@ -1,5 +1,6 @@
 // ResourceClaims: what they ask for, what a grant makes of them, and the next write from any state
-// that a crash can leave. rows: A7.1
+// that a crash can leave.
+// rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/test/given.h"
 

@@ -1,5 +1,6 @@
-// The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W,
-// E, N). rows: A6.2 F2.2
+// The REST client against a fake slurmrestd that gives the answers of real ones
+// (docs/facts/slurm.md T, A, R, W, E, N).
+// rows: A6.2 F2.2
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"
@@ -32,7 +33,7 @@ static struct fake {
 	struct td_http_server *server;
 	struct td_cancel *cancel;
 	pthread_t thread;
-	pthread_mutex_t lock; // guards below
+	pthread_mutex_t lock; // guards the fields below
 	const struct script *next;
 	size_t left, asked;
 	char method[16], target[4096], body[8192], user[64];
@@ -47,17 +48,20 @@ static void handler(struct td_http_x *x, void *ctx)
 		fake.left--;
 	}
 	fake.asked++;
+
 	size_t n;
 	const char *b = td_http_body(x, &n), *t = td_http_header(x, "X-SLURM-USER-TOKEN");
 	snprintf(fake.method, sizeof(fake.method), "%s", td_http_method(x));
 	snprintf(fake.target, sizeof(fake.target), "%s", td_http_target(x));
 	snprintf(fake.body, sizeof(fake.body), "%s", b ? b : "");
+
 	td_auto_free char *claims = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	fake.user[0] = '\0';
 	if (t && td_jwt_verify(key, strlen(key), t, &claims, NULL) == 0 &&
 	    td_json_parse(claims, strlen(claims), &j, NULL) == 0)
 		snprintf(fake.user, sizeof(fake.user), "%s", td_jstr_or(td_json_root(j), "sun", ""));
+
 	pthread_mutex_unlock(&fake.lock);
 	td_http_send(x, s->status, s->body[0] == '{' ? "application/json" : "text/plain", s->body, strlen(s->body));
 }
@@ -124,6 +128,7 @@ static void test_submit(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	int64_t job = 0;
+
 	{
 		ANSWER({200, "{\"job_id\":7,\"step_id\":\"batch\",\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err), 0);
@@ -142,13 +147,15 @@ static void test_submit(void **state)
 		assert_string_equal(td_jstr(v, "job.standard_output"), "/dev/null");
 		assert_null(td_jget(v, "job.immediate"));
 	}
-	{ // trap 0.4: 500 with a job id is a job
+
+	{ // 500 with a job id is a job (S-T3)
 		ANSWER({500, "{\"job_id\":8,\"errors\":[{\"error_number\":9207,\"error\":\"Unknown flag\"}]}"});
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), 0);
 		assert_int_equal(job, 8);
 		assert_string_equal(fake.user, "root");
 	}
-	{ // trap 0.5: 200 without one is none
+
+	{ // 200 without a job id is none (S-T4)
 		ANSWER({200, "{\"errors\":[],\"warnings\":[{\"description\":\"Expected integer\"}]}"});
 		job = 42;
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
@@ -167,7 +174,7 @@ static void test_submit(void **state)
 		assert_null(strstr(fake.body, "script"));
 		assert_null(strstr(fake.body, "shared"));
 	}
-	{ // a node for one user; a whole node is more than that
+	{ // `exclusive`, a whole node, goes before `exclusive_user`
 		struct td_slurm_ask mine = ask;
 		mine.exclusive_user = true;
 		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"}, {200, "{\"job_id\":10,\"errors\":[]}"});
@@ -180,16 +187,18 @@ static void test_submit(void **state)
 	assert_int_equal(td_slurm_submit(slurm, "alice; rm", &ask, NULL, &job, &err), TD_INVALID);
 }
 
-// Returns the detail: Slurm's number.
+// A submit gets this answer and must fail with `code`. Returns the detail, Slurm's number.
 static int refusal(const char *body, int status, int code)
 {
 	const struct script s[] = {{status, body}};
 	struct td_error err = TD_ERROR_INIT;
 	int64_t job = 0;
+
 	answers(s, 1);
 	int r = td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err);
 	if (r != code)
 		fail_msg("%s: %s, wanted %s: %s", body, td_code_name(r), td_code_name(code), err.msg);
+
 	assert_int_equal(job, 0);
 	return err.detail;
 }
@@ -198,7 +207,7 @@ static void test_refusals(void **state)
 {
 	assert_int_equal(refusal(ERR(2013, "Immediate execution impossible, insufficient priority"), 500, TD_THROTTLED),
 			 TD_SLURM_ERR_NOT_TOP);
-	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own words: no number
+	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own answer has no number
 	refusal(ERR(2016, "Requested nodes are busy"), 422, TD_THROTTLED);
 	refusal(ERR(11, "Resource temporarily unavailable"), 500, TD_THROTTLED);
 	refusal(ERR(2050, "Job violates accounting/QOS policy"), 500, TD_THROTTLED);
@@ -259,7 +268,8 @@ static void check_job(const struct td_slurm_job *j)
 	assert_string_equal(j->nodes[0].name, "n1");
 	assert_string_equal(j->nodes[0].gres, "gpu:2(IDX:3-4)");
 	assert_int_equal(j->nodes[0].memory_mb, 50);
-	assert_string_equal(j->nodes[1].cores, "1-3"); // allocation is found by name, sockets in any order
+	// The allocation is found by the node's name; its sockets come in any order.
+	assert_string_equal(j->nodes[1].cores, "1-3");
 }
 
 static int one_job(void *ctx, const struct td_slurm_job *j)
@@ -284,8 +294,8 @@ static void test_jobs(void **state)
 		check_job(&j);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5");
 		td_auto_job struct td_slurm_job other = {0};
-		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err),
-				 TD_NOT_FOUND); // an answer about another job is none
+		// An answer about another job does not count.
+		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND);
 		int n = 0;
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 1);
@@ -296,7 +306,7 @@ static void test_jobs(void **state)
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
 	}
 	int n = 0;
-	{ // a list that was cut is no list, however many jobs came before
+	{ // a list that was cut off is a failure, however many jobs came before
 		ANSWER({200, "{\"jobs\":[" JOB "," JOB ",{\"job_id\""});
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
 		assert_int_equal(n, 2);
@@ -322,8 +332,8 @@ static void test_end(void **state)
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 		assert_string_equal(fake.method, "DELETE");
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/");
-		assert_string_equal(fake.body,
-				    "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}"); // with a list, or it would be every job
+		// Without a list of jobs it would end every job.
+		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}");
 		assert_int_equal(fake.asked, 1);
 		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
@@ -335,7 +345,7 @@ static void test_end(void **state)
 			     "\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
 	}
-	{ // the id is another's job now, or its owner gave it another name
+	{ // the id is another job's now, or the owner has renamed the job
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal "
 			     "job\",\"code\":2172,\"message\":\"Job name x != filter "
 			     "name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
@@ -374,7 +384,7 @@ static void test_nodes(void **state)
 		assert_string_equal(n->partitions, "all,x");
 		assert_null(td_slurm_node_find(&l, "n3"));
 	}
-	{ // trap 0.8: an unknown node is HTTP 200; it must not read as a node without DRAIN
+	{ // an unknown node is HTTP 200 (S-T6); it must not look like a node without DRAIN
 		ANSWER({200,
 			"{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
 			"error\"}],\"warnings\":[]}"});
@@ -406,14 +416,17 @@ static void test_nodes(void **state)
 static void test_pace(void **state)
 {
 	struct td_slurm_pace p = {0}, young = {0};
-	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250),
-			 250); // slurmctld was just starting: not blind for two minutes
+
+	// slurmctld is just starting: the first slow answer must not blind the caller for two
+	// minutes.
+	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250), 250);
+
 	assert_int_equal(td_slurm_pace_wait(&p, 5, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 50, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 800, 10, 200), 200); // a hiccup
 	for (int i = 0; i < 7; i++)
 		td_slurm_pace_wait(&p, 50 + i, 10, 200);
-	assert_int_equal(td_slurm_pace_wait(&p, 60, 10, 200), 500); // always that slow: a tenth of the time
+	assert_int_equal(td_slurm_pace_wait(&p, 60, 10, 200), 500); // every poll is that slow
 }
 
 static bool wanted(void *ctx, int64_t job)
@@ -432,7 +445,7 @@ static void test_states_and_view(void **state)
 			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
 			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
-		assert_int_equal(fake.asked, 0); // nothing to ask
+		assert_int_equal(fake.asked, 0); // no job is watched
 		td_slurm_view_watch(v, 2, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 1, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 3, TD_JOB(PENDING));
@@ -444,20 +457,20 @@ static void test_states_and_view(void **state)
 		assert_int_equal(diff.v[1].id, 3);
 		assert_int_equal(gone.n, 1);
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
-		assert_int_equal(diff.n, 0); // said once
+		assert_int_equal(diff.n, 0); // reported once
 		assert_int_equal(gone.n, 1); // but still absent
 		size_t n;
 		uint64_t print, other;
 		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &print);
-		assert_int_equal(n, 1); // 77; array tasks are counted by their array
+		assert_int_equal(n, 1); // 77; array tasks do not count
 		td_slurm_view_watch(v, 77, TD_JOB(PENDING));
 		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &other);
 		assert_int_equal(n, 0);
 		assert_true(print != other);
 	}
-	{ // what nobody wants any more is watched a little longer, and looked at less often
+	{ // a job that nobody wants any more is watched a little longer, and polled more rarely
 		assert_int_equal(td_slurm_view_sweep(v, 1000, 500, wanted, NULL), 1);
 		assert_int_equal(td_slurm_view_sweep(v, 1500, 500, wanted, NULL), 1);
 		int with = 0, without = 0;
@@ -472,7 +485,7 @@ static void test_states_and_view(void **state)
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=3");
 	}
-	{ // unless there is nothing else to look at: a gap in Slurm's answers must be noticed
+	{ // but not when there is nothing else to poll: a gap in Slurm's answers must be noticed
 		td_auto(td_slurm_view_free) struct td_slurm_view *u = td_slurm_view_new();
 		td_slurm_view_watch(u, 2, TD_JOB(CANCELLED));
 		assert_int_equal(td_slurm_view_sweep(u, 1000, 500, wanted, NULL), 0);
@@ -527,17 +540,21 @@ static void test_tokens(void **state)
 	td_clock_manual_init(&m, 1000000);
 	td_auto(td_slurm_tokens_free) struct td_slurm_tokens *t = td_slurm_tokens_new(key, strlen(key), 600, &m.clock);
 	td_auto_free char *a = NULL, *b = NULL, *c = NULL, *d = NULL, *claims = NULL;
+
 	assert_int_equal(td_slurm_token(t, "alice", &a, NULL), 0);
 	assert_int_equal(td_jwt_verify(key, strlen(key), a, &claims, NULL), 0);
 	assert_string_equal(claims, "{\"exp\":1600,\"iat\":1000,\"sun\":\"alice\"}");
+
 	td_clock_manual_add(&m, 299999);
 	assert_int_equal(td_slurm_token(t, "alice", &b, NULL), 0);
 	assert_string_equal(a, b);
-	td_clock_manual_add(&m, 1); // half of its life
+
+	td_clock_manual_add(&m, 1); // now half of the token's life is over
 	assert_int_equal(td_slurm_token(t, "alice", &c, NULL), 0);
 	assert_string_not_equal(a, c);
 	assert_int_equal(td_slurm_token(t, "bob", &d, NULL), 0);
 	assert_string_not_equal(c, d);
+
 	static const char *const bad[] = {
 		"", "Alice", "a\"b", "a b", "-a", "12x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
@@ -566,21 +583,26 @@ static void test_a_socket_with_a_long_path(void **state)
 	struct td_slurm *s = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	pthread_t t;
-	// The pod is just starting: surely nothing was sent.
+
+	// The pod is just starting, and its directory is not there: surely nothing was sent.
 	assert_int_equal(td_slurm_new(&so, &s, &err), TD_TRANSIENT);
+
 	assert_int_equal(mkdir(dir, 0700), 0);
 	assert_int_equal(td_slurm_new(&so, &s, &err), 0);
 	assert_int_equal(td_slurm_check(s, NULL, &err), TD_TRANSIENT);
+
 	assert_int_equal(td_http_server_new(&o, &server, &err), 0);
 	assert_int_equal(rename(at + strlen("unix:"), sock), 0);
 	pthread_create(&t, NULL, serve_socket, server);
 	ANSWER({200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
 	assert_int_equal(td_slurm_check(s, NULL, &err), 0);
 	assert_string_equal(td_slurm_url(s), url);
+
 	td_slurm_free(s);
-	td_cancel_fire(fake.cancel); // the last test: both servers end
+	td_cancel_fire(fake.cancel); // ends both servers, so this is the last test
 	pthread_join(t, NULL);
 	td_http_server_free(server);
+
 	unlink(sock);
 	rmdir(dir);
 	rmdir(top);
