@@ -68,9 +68,9 @@ struct td_bridge {
 	// A node with a kubelet of its own was seen. Such a kubelet chooses the devices of a
 	// counted resource.
 	atomic_bool kubelets;
-	atomic_bool lost;               // Slurm lost its state: no pod is evicted (docs/protocols.md 1.9)
+	atomic_bool lost;               // Slurm lost its state (docs/protocols.md 1.9)
 	atomic_int_fast64_t lost_since; // mono, ms
-	atomic_bool listed;             // a complete listing was read since this process leads: absence means something
+	atomic_bool listed;             // a complete listing was read: now absence means something
 	// How long a prolog takes, smoothed: [0] on a quiet pool, [1] in a burst.
 	atomic_int_fast64_t prolog_us[2];
 	atomic_uint_fast64_t n_allocated, n_submitted, n_refused_fast, n_bound, n_ended_pods, n_ended_jobs, n_lists;

@@ -58,7 +58,6 @@ static char *find_url(struct td_bridge *b, const char *current, struct td_error 
 		mine[i] = pods.v[i]->root;
 
 	char *url = td_slurm_rest_url(&w, err);
-
 	if (!url)
 		td_wrap(err, "SlurmCluster %s/%s", b->o.ns, b->o.cluster);
 	return url;

@@ -24,6 +24,7 @@ static void make(void)
 {
 	static const double bind[] = {.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400};
 	struct td_metrics *r = td_metrics_process();
+
 	m.asks = td_gauge(
 		r, "tandem_bridge_asks",
 		"Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), starting "
@@ -35,6 +36,7 @@ static void make(void)
 			  "starting, running, ending or "
 			  "other.",
 			  TD_LABELS("kind", "state"));
+
 	m.nodes = td_gauge(r, "tandem_pool_nodes", "Slurm's nodes by state, in sinfo's words.", TD_LABELS("state"));
 	m.devices = td_gauge(r, "tandem_pool_devices",
 			     "Devices of Slurm's nodes: given to pods, given to native jobs, idle, or unavailable "
@@ -48,6 +50,7 @@ static void make(void)
 		r, "tandem_pool_memory_bytes",
 		"Memory of Slurm's nodes, in bytes: allocated, idle, or unavailable. The states add up to all.",
 		TD_LABELS("state"));
+
 	m.view_age = td_gauge(r, "tandem_bridge_view_age_seconds",
 			      "How old the bridge's last look at Slurm's nodes is, in seconds.", NULL);
 	m.lost = td_gauge(r, "tandem_bridge_slurm_state_lost",
@@ -58,6 +61,7 @@ static void make(void)
 	m.bind = td_histogram(r, "tandem_bridge_bind_duration_seconds",
 			      "From a pod's creation, as the bridge saw it, to its binding, in seconds.", NULL, bind,
 			      TD_LEN(bind));
+
 	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.",
 				 NULL);
 	m.refused = td_counter(r, "tandem_bridge_allocations_refused_total",
@@ -293,6 +297,7 @@ static void collect(void *ctx)
 			{m.pods_ended, atomic_load(&b->n_ended_pods)}, {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
 			{m.lists, atomic_load(&b->n_lists)},           {m.lost, atomic_load(&b->lost)},
 			{m.gate_alarm, atomic_load(&b->gate_alarm)}};
+
 		for (size_t i = 0; i < TD_LEN(rows); i++)
 			td_metric_set(rows[i].f, (double)rows[i].v, NULL);
 	}
@@ -316,7 +321,8 @@ void td_bridge_measure(struct td_bridge *b)
 	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,   m.cpus,
 					    m.memory, m.view_age, m.lost,  m.gate_alarm};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
-		td_metric_forget(gauges[i], NULL); // a bridge that does not lead knows nothing of the pool
+		// A bridge that does not lead knows nothing of the pool.
+		td_metric_forget(gauges[i], NULL);
 	pthread_mutex_unlock(&live.lock);
 }
 

@@ -13,8 +13,8 @@
 enum {
 	JOBS_MS = 200,           // between two polls of jobs
 	NODES_MS = 250,          // between two polls of nodes
-	WAITING_MS = 2000,       // between two polls of the other waiting jobs, while pods are queued here
-	IDLE_WAITING_MS = 15000, // the same, while none is
+	WAITING_MS = 2000,       // between two polls of other waiting jobs, while keys are queued
+	IDLE_WAITING_MS = 15000, // the same, while none is queued
 	BACKOFF_MS = 500,        // after a failed poll
 	LINGER_MS = 60000,       // how long a job that nobody wants stays in the poll
 	AGAIN_MS = 4000,         // from the first complete listing to the second
@@ -249,7 +249,6 @@ void *td_bridge_jobs_thread(void *bridge)
 
 		td_auto_states struct td_slurm_states diff = {0}, gone = {0};
 		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &e);
-
 		if (r) {
 			if (r != TD_CANCELLED && !gap)
 				td_warn("%s", e.msg);
@@ -314,7 +313,6 @@ void *td_bridge_nodes_thread(void *bridge)
 		bool diff = false;
 		int64_t began = td_now(b);
 		int r = td_slurm_view_poll_nodes(b->view, l->slurm, began, b->cancel, &diff, &e);
-
 		if (r) {
 			if (r == TD_UNAUTHENTICATED)
 				atomic_store(&b->unauthenticated, true);

@@ -9,12 +9,14 @@ struct td_gres_map {
 	char *name, *type; // "gpu"; type "" when the map names none
 };
 struct td_ns_map {
-	char *ns, *user, *account, *partition, *qos; // ns "*" is every namespace; the others NULL when not set
+	// ns "*" is every namespace. The other fields are NULL when they are not set.
+	char *ns, *user, *account, *partition, *qos;
 };
 // spec.devices[0]: where the devices of `resource` come from.
 struct td_device_source {
 	char *resource, *driver;
-	char *attribute; // the device attribute that holds Slurm's index; NULL: devices are ordered by name
+	// The device attribute that holds Slurm's index. NULL: devices are ordered by name.
+	char *attribute;
 	char *classes[16];
 	size_t n_classes;
 	bool dra;    // source DRA; else Allocatable

@@ -125,7 +125,6 @@ static void by_pod(struct td_bridge *b, struct td_http_x *x, const char *key)
 
 	struct td_error e = TD_ERROR_INIT;
 	int r = *ns ? td_kube_get(b->kube, &td_pods, ns, name, td_http_cancel(x), &pod, &e) : TD_NOT_FOUND;
-
 	if (!r)
 		say(x, 200, "Pod %s is not Slurm's: its spec.schedulerName is \"%s\".%s%s", key,
 		    td_jstr_or(pod->root, "spec.schedulerName", "default-scheduler"),
@@ -154,7 +153,6 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 	td_auto_job struct td_slurm_job j = {0};
 	int r = l ? td_slurm_job(l->slurm, id, td_http_cancel(x), &j, &e) : e.code;
-
 	if (r) {
 		if (r == TD_NOT_FOUND)
 			say(x, 404, "Slurm does not know job %lld.", (long long)id);

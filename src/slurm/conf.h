@@ -36,7 +36,7 @@ struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
 	size_t n_gres;
 	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
-	const char *const *node_sets; // names of the cluster's NodeSets, to which partitions may refer
+	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;
 };
 enum td_slurm_file {

@@ -36,7 +36,7 @@ struct td_slurm_opts {
 	const char *url; // "http://10.77.0.5:6820", or a socket: "unix:/var/lib/…/rest.sock"
 	const void *key; // jwt_hs256.key, raw bytes; copied
 	size_t key_len;
-	const char *user;             // root or SlurmUser, for calls that name no user; NULL: "root"
+	const char *user;             // root or SlurmUser, for calls without a user; NULL: "root"
 	int token_life_s;             // 0: 1200
 	int64_t timeout_ms;           // per call; 0: 15,000
 	const struct td_clock *clock; // NULL: the system's
@@ -76,14 +76,16 @@ struct td_slurm_ask {
 		*dependency, *comment;
 	const char *admin_comment; // only SlurmUser and root may set it
 	int64_t cpus;              // of the one task on the one node; 0: 1
-	int64_t memory_mb;         // a node; always sent, because without it a job takes all memory (S-T10)
+	// Per node. Always sent, because a job without it takes all memory (S-T10).
+	int64_t memory_mb;
 	const char *tres_per_node; // "gres/gpu:2"
 	int64_t time_limit_min;    // 0: the partition's default
 	int nice;
 	bool exclusive;
 	bool exclusive_user; // its nodes run no job of another user
-	bool warn_usr1;      // signal USR1 to the batch shell before the time limit and before preemption
-	int warn_delay_s;    // so long before the time limit
+	// Signal USR1 to the batch shell before the time limit and before preemption.
+	bool warn_usr1;
+	int warn_delay_s; // so long before the time limit
 };
 // Both submit a job. user: who owns it; NULL: the client's own user. td_slurm_allocate() makes an
 // immediate allocation, which is RUNNING when the call returns (S-I1; an exception is S-T15).
@@ -139,8 +141,9 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 
 // A change of a job. NULL and false change nothing.
 struct td_slurm_job_change {
-	const char *admin_comment, *excluded_nodes, *comment; // excluded_nodes "" clears the list (S-J7)
-	bool release;                                         // a held job
+	// excluded_nodes "" clears the list (S-J7).
+	const char *admin_comment, *excluded_nodes, *comment;
+	bool release; // a held job
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
 			struct td_error *err);
@@ -154,9 +157,10 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 struct td_slurm_node {
 	char *name, *reason, *reason_by, *comment, *features, *address, *gres, *gres_used;
 	uint64_t states;
-	int64_t reason_at;                                    // epoch seconds
-	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb; // alloc_* lag, so they are hints (S-T8)
-	char *partitions;                                     // "all,debug"
+	int64_t reason_at; // epoch seconds
+	// alloc_* lag, so they are hints (S-T8).
+	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
+	char *partitions; // "all,debug"
 };
 struct td_slurm_nodes {
 	struct td_slurm_node *v;

@@ -16,8 +16,8 @@ struct td_slurm {
 };
 
 struct td_slurm_call {
-	enum td_slurm_op op;                     // names its metrics, and the fault points of a write
-	const char *user, *method, *path, *body; // user NULL: the client's; path: below /slurm/<version>
+	enum td_slurm_op op;                     // names its metrics and fault points
+	const char *user, *method, *path, *body; // path: below /slurm/<version>
 	size_t max_body;                         // bytes of the reply; 0: 64 MiB
 	int64_t timeout_ms;                      // 0: the client's
 	// Streams the reply; NULL: it is parsed.

@@ -266,7 +266,8 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	yyjson_val *gres = td_jget(v, "gres_detail"), *alloc = td_jget(v, "job_resources.nodes.allocation"), *a;
 	for (size_t i = 0; i < hosts.n; i++) {
 		struct td_slurm_job_node *n = &j->nodes[i];
-		const char *g = yyjson_get_str(yyjson_arr_get(gres, i)); // in the order of `nodes` (S-D1)
+		// gres_detail has the order of `nodes` (S-D1).
+		const char *g = yyjson_get_str(yyjson_arr_get(gres, i));
 		n->name = td_strdup(hosts.v[i]);
 		n->gres = td_strdup(g && strcmp(g, "(null)") != 0 ? g : "");
 		size_t k, m;

@@ -11,8 +11,10 @@ struct watched {
 	int64_t job;
 	uint64_t states;
 	int64_t unwanted_ms; // since when nobody wants it; 0: it is wanted
-	uint64_t since;      // round in which the watch began: the reply of that round may say nothing about it
-	bool asked;          // polled in the present round
+	// The round in which the watch began. The reply of that round may say nothing about the
+	// job.
+	uint64_t since;
+	bool asked; // polled in the present round
 };
 struct td_slurm_view {
 	pthread_mutex_t lock; // guards all below

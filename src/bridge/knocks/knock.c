@@ -22,7 +22,7 @@
 enum {
 	CONNS_MAX = 20000,
 	HELLO_MS = 10000, // a connection without a hello is dropped after this
-	SETTLE_MS = 12000 // more than a stand-in's longest pause between two attempts and one attempt
+	SETTLE_MS = 12000 // longer than a stand-in's longest pause plus one attempt
 };
 
 struct conn {

@@ -17,7 +17,7 @@
 struct td_ask {
 	char uid[40];
 	int refs;
-	char *key;                      // "ns/name"; "uid:<uid>" while no pod with this UID has been seen
+	char *key;                      // "ns/name"; "uid:<uid>" until a pod with this UID is seen
 	UT_hash_handle hh;              // by uid
 	struct td_ask *by_key, *by_job; // next in the same bucket
 
@@ -35,15 +35,16 @@ struct td_ask {
 	int64_t start, restarts, end, preempt, expect, limit_min, has_cpus, has_memory_mb;
 	int64_t res_tag; // tag of its entry in td_asks.res while a submit is under way; 0: none
 	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name;
-	char *user;         // Slurm user that the namespace maps to
-	int64_t read_ms;    // mono: when the job was read last
-	int64_t asked_ms;   // mono: when the last submit was sent; older listings say nothing of it
-	int64_t not_before; // mono: not read before, because a prolog takes its time; a knock overrides it
+	char *user;       // Slurm user that the namespace maps to
+	int64_t read_ms;  // mono: when the job was read last
+	int64_t asked_ms; // mono: when the last submit was sent; older listings say nothing of it
+	// Mono: the job is not read before, because a prolog takes its time. A knock overrides it.
+	int64_t not_before;
 	// Mono: a poll has shown the batch job running; until then the bridge waits for its knock
 	// instead of reading.
 	int64_t knock_ms;
 	int64_t retry_ms;     // mono: no submit before
-	int64_t allocated_ms; // mono: when Slurm made the immediate allocation; 0: nothing to measure
+	int64_t allocated_ms; // mono: when Slurm made the allocation; 0: nothing to measure
 	bool burst;           // many keys were queued at that time
 	int64_t seen_ms;      // epoch: when the pod was first seen
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
@@ -62,9 +63,10 @@ struct td_ask {
 	char *why;        // the last decision in words, for `tandem why`
 
 	// ---- inbox ----
-	uint64_t polled;   // states of the last poll
-	bool look;         // the job must be read
-	bool gone_seen;    // a poll has shown it absent, and the mass-vanish rule was applied to that
+	uint64_t polled; // states of the last poll
+	bool look;       // the job must be read
+	// A poll has shown the job absent, and the mass-vanish rule was applied to that.
+	bool gone_seen;
 	int64_t born_s;    // epoch seconds: when its job was submitted or started
 	bool usr1;         // its stand-in was signalled USR1
 	int64_t knocked;   // job id whose stand-in has knocked: its prolog has passed

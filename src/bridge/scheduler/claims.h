@@ -6,7 +6,8 @@
 #include "bridge/settings.h"
 #include "kube/slices.h"
 
-enum { TD_CLAIMS = 32, TD_CLAIM_REQUESTS = 32 }; // the API's own bounds; a pod with more claims is refused
+// The API's own bounds. A pod with more claims is refused.
+enum { TD_CLAIMS = 32, TD_CLAIM_REQUESTS = 32 };
 
 struct td_claim_request {
 	const char *name;      // points into the claim
@@ -48,8 +49,9 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 
 enum td_claim_do {
 	TD_CLAIM_DONE,
-	TD_CLAIM_FINALIZER, // so that the allocation ends with the pod and the claim cannot go before it
-	TD_CLAIM_ALLOCATE,  // allocation and reservedFor in one write
+	// So that the allocation ends with the pod and the claim cannot go before it.
+	TD_CLAIM_FINALIZER,
+	TD_CLAIM_ALLOCATE, // allocation and reservedFor in one write
 	// Remove both in one write: they are from a grant that has ended. Only when the pod is
 	// surely unbound.
 	TD_CLAIM_CLEAR,

@@ -179,7 +179,6 @@ static int cancel_job(struct td_run *run, struct td_error *err)
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
 
 	int r = td_slurm_job_end(run->l->slurm, a->job, a->job_name, run->c, &e);
-
 	if (r == TD_CONFLICT) {
 		// The job was renamed, or its id is another job's now: read it and decide again.
 		td_ask_str(b->asks, &a->job_name, NULL);

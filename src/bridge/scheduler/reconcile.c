@@ -42,7 +42,8 @@ static void intake(struct td_run *r)
 	bool none = a->know == TD_JOB_UNSURE && !a->job && a->listed_ms > a->asked_ms;
 	a->found = 0;
 	if (none && !found)
-		a->know = TD_JOB_NONE; // the listing was asked for after the submit and has no such job
+		// The listing was asked for after the submit and has no such job.
+		a->know = TD_JOB_NONE;
 	pthread_mutex_unlock(&b->asks->lock);
 
 	if (!found || found == a->job)

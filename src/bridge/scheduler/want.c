@@ -362,6 +362,7 @@ void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, 
 					     .memory_mb = n->memory_mb,
 					     .used_cpus = n->alloc_cpus,
 					     .used_memory_mb = n->alloc_memory_mb};
+
 		for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++) {
 			v[i].gres[k] = count_of(n->gres, kinds[k]);
 			v[i].used_gres[k] = count_of(n->gres_used, kinds[k]);

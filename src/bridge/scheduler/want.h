@@ -9,7 +9,7 @@
 struct td_want {
 	struct td_slurm_ask ask; // strings live in arena
 	struct td_pool_want pool;
-	const char *kinds[TD_POOL_KINDS]; // the GRES kinds that pool.gres counts: "gpu" or "gpu:h100"
+	const char *kinds[TD_POOL_KINDS]; // of pool.gres: "gpu" or "gpu:h100"
 	struct td_arena *arena;
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for

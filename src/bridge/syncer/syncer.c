@@ -27,7 +27,7 @@ struct pass { // one reconcile of one node
 	const char *name;
 	struct td_pool_node_facts f;
 	struct td_pool_node_plan p;
-	struct td_slurm_nodes fresh; // read right before and after a write; empty: there was no write
+	struct td_slurm_nodes fresh; // read right before and after a write; empty: no write
 	struct td_cancel *c;
 };
 

@@ -150,6 +150,7 @@ static void test_refusals_name_the_field(void **state)
 		"requests[0].exactly.deviceClassName: \"nic\" is not among spec.devices[0].deviceClasses of "
 		"SlurmCluster slurm/main");
 	refuses("\"requests\":[" REQUEST("g", "big", "") "]", TD_NOT_FOUND, "DeviceClass big does not exist");
+
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"allocationMode\":\"All\"") "]", TD_INVALID,
 		"write ExactCount");
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com",
@@ -165,6 +166,7 @@ static void test_refusals_name_the_field(void **state)
 	refuses("\"requests\":[{\"name\":\"g\",\"firstAvailable\":[{\"name\":\"a\",\"deviceClassName\":\"gpu.example."
 		"com\"}]}]",
 		TD_INVALID, "firstAvailable");
+
 	refuses(GPUS(2) ",\"constraints\":[{\"matchAttribute\":\"gpu.example.com/numa\"}]", TD_INVALID,
 		"spec.devices.constraints");
 	refuses(GPUS(2) ",\"constraints\":[]", 0, NULL);
@@ -323,6 +325,7 @@ static void test_converges(void **state)
 	static const char *const meta[] = {"", FINALIZER},
 				 *const given[] = {"", GIVEN("gpu-b"), GIVEN("gpu-c"), GIVEN("gpu-a")},
 				 *const holder[] = {"", MINE};
+
 	for (int m = 0; m < 2; m++)
 		for (int g = 0; g < 4; g++)
 			for (int h = 0; h < 2; h++) {
@@ -339,6 +342,7 @@ static void test_converges(void **state)
 					gg = what == TD_CLAIM_ALLOCATE ? 2 : what == TD_CLAIM_CLEAR ? 0 : gg;
 					hh = what == TD_CLAIM_ALLOCATE ? 1 : what == TD_CLAIM_CLEAR ? 0 : hh;
 				}
+
 				assert_int_equal(what, TD_CLAIM_DONE);
 				assert_true(mm == 1 && gg == 2 && hh == 1);
 			}

@@ -218,7 +218,8 @@ static void test_the_script_names_all_replicas(void **state)
 static void test_a_young_leader_waits(void **state)
 {
 	int64_t now = td_now(&b), left = td_knocks_settle(b.knocks, now);
-	assert_in_range(left, 7500 + 1000, 15000); // a stand-in's longest pause, and the time to connect
+	// A stand-in's longest pause, and the time to connect.
+	assert_in_range(left, 7500 + 1000, 15000);
 	assert_int_equal(td_knocks_settle(b.knocks, now + left), 0);
 	assert_int_equal(td_knocks_settle(NULL, now), 0);
 }

@@ -65,6 +65,7 @@ static void test_want(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED);
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		td_auto(td_json_unref) struct td_json *p =
 			pod("ml", "", "\"cpu\":\"1500m\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"2\"", "");
@@ -81,6 +82,7 @@ static void test_want(void **state)
 		assert_int_equal(w.pool.gres[0], 2);
 		assert_string_equal(w.kinds[0], "gpu");
 	}
+
 	{
 		td_auto(td_json_unref) struct td_json *p =
 			pod("x",
@@ -101,6 +103,7 @@ static void test_want(void **state)
 		assert_int_equal(w.ask.cpus, 1);
 		assert_int_equal(w.ask.memory_mb, 1); // without it the job would take all memory
 	}
+
 	{
 		td_auto(td_json_unref) struct td_json *p = pod("x", "", "", "\"activeDeadlineSeconds\":90,");
 		td_auto_want struct td_want w = {0};
@@ -242,6 +245,7 @@ static void test_claimed(void **state)
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(sc));
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_json_unref) struct td_json *p = pod("ml", "", "\"cpu\":\"1\"", "");
+
 	{
 		td_auto_want struct td_want w = {0};
 		assert_int_equal(td_want_read(s, "x", td_json_root(p), 3, &w, &err), 0);

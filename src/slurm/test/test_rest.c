@@ -162,10 +162,12 @@ static void test_submit(void **state)
 		assert_int_equal(job, 42);
 		assert_non_null(strstr(err.msg, "Expected integer"));
 	}
+
 	{
 		ANSWER({200, "{\"job_id\":0,\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
 	}
+
 	{
 		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"});
 		assert_int_equal(td_slurm_allocate(slurm, "alice", &ask, NULL, &job, &err), 0);
@@ -174,6 +176,7 @@ static void test_submit(void **state)
 		assert_null(strstr(fake.body, "script"));
 		assert_null(strstr(fake.body, "shared"));
 	}
+
 	{ // `exclusive`, a whole node, goes before `exclusive_user`
 		struct td_slurm_ask mine = ask;
 		mine.exclusive_user = true;
@@ -184,6 +187,7 @@ static void test_submit(void **state)
 		assert_int_equal(td_slurm_allocate(slurm, "alice", &mine, NULL, &job, &err), 0);
 		assert_non_null(strstr(fake.body, "\"shared\":[\"none\"]"));
 	}
+
 	assert_int_equal(td_slurm_submit(slurm, "alice; rm", &ask, NULL, &job, &err), TD_INVALID);
 }
 
@@ -226,12 +230,14 @@ static void test_refusals(void **state)
 static void test_token_is_minted_again_after_511(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		ANSWER({511, ERR(1007, "Protocol authentication error")},
 		       {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
 		assert_int_equal(fake.asked, 2);
 	}
+
 	{
 		ANSWER({511, ERR(1007, "Protocol authentication error")});
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), TD_UNAUTHENTICATED);
@@ -288,6 +294,7 @@ static void test_jobs(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_job struct td_slurm_job j = {0};
+
 	{
 		ANSWER({200, "{\"jobs\":[" JOB "],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), 0);
@@ -301,16 +308,19 @@ static void test_jobs(void **state)
 		assert_int_equal(n, 1);
 		assert_int_equal(td_slurm_jobs(slurm, NULL, stop, NULL, &err), TD_CONFLICT);
 	}
+
 	{
 		ANSWER({404, ERR(2017, "Invalid job id specified")});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
 	}
 	int n = 0;
+
 	{ // a list that was cut off is a failure, however many jobs came before
 		ANSWER({200, "{\"jobs\":[" JOB "," JOB ",{\"job_id\""});
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
 		assert_int_equal(n, 2);
 	}
+
 	{
 		ANSWER({200, "{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB
 			     " ],\n\"errors\":[]}"});
@@ -318,6 +328,7 @@ static void test_jobs(void **state)
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 2);
 	}
+
 	{
 		ANSWER({200, "{\"jobs\":[],\"errors\":[{\"error_number\":5004,\"error\":\"Socket timed out\"}]}"});
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
@@ -327,6 +338,7 @@ static void test_jobs(void **state)
 static void test_end(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		ANSWER({200, "{\"status\":[],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
@@ -339,12 +351,14 @@ static void test_end(void **state)
 		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 0, "a.b", NULL, &err), TD_INVALID);
 	}
+
 	{
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Job/step already completing or "
 			     "completed\",\"code\":2021},\"step_id\":\"5\"}],"
 			     "\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
 	}
+
 	{ // the id is another job's now, or the owner has renamed the job
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal "
 			     "job\",\"code\":2172,\"message\":\"Job name x != filter "
@@ -352,11 +366,13 @@ static void test_end(void **state)
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_CONFLICT);
 		assert_non_null(strstr(err.msg, "Job name x"));
 	}
+
 	{
 		ANSWER({200,
 			"{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 	}
+
 	{
 		ANSWER({500, ERR(1, "Operation not permitted")});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_UNCERTAIN);
@@ -367,6 +383,7 @@ static void test_nodes(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_nodes struct td_slurm_nodes l = {0};
+
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
 			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},"
@@ -384,6 +401,7 @@ static void test_nodes(void **state)
 		assert_string_equal(n->partitions, "all,x");
 		assert_null(td_slurm_node_find(&l, "n3"));
 	}
+
 	{ // an unknown node is HTTP 200 (S-T6); it must not look like a node without DRAIN
 		ANSWER({200,
 			"{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
@@ -392,15 +410,18 @@ static void test_nodes(void **state)
 		assert_int_equal(l.n, 2); // untouched
 		assert_int_not_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
 	}
+
 	{
 		ANSWER({500, ERR(5004, "Socket timed out")});
 		assert_int_equal(td_slurm_node(slurm, "n1", NULL, &l, &err), TD_TRANSIENT);
 	}
+
 	{
 		ANSWER({500, ERR(2018, "Invalid node name specified")});
 		assert_int_equal(td_slurm_node_update(slurm, "n9", "DRAIN", "x", NULL, &err), TD_NOT_FOUND);
 		assert_int_equal(td_slurm_node_delete(slurm, "n9", NULL, &err), TD_NOT_FOUND);
 	}
+
 	{
 		ANSWER({200, "{\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "tandem: cordoned", NULL, &err), 0);
@@ -439,6 +460,7 @@ static void test_states_and_view(void **state)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
 	td_auto_states struct td_slurm_states diff = {0}, gone = {0};
+
 	{
 		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":["
 			     "\"CANCELLED\","
@@ -470,6 +492,7 @@ static void test_states_and_view(void **state)
 		assert_int_equal(n, 0);
 		assert_true(print != other);
 	}
+
 	{ // a job that nobody wants any more is watched a little longer, and polled more rarely
 		assert_int_equal(td_slurm_view_sweep(v, 1000, 500, wanted, NULL), 1);
 		assert_int_equal(td_slurm_view_sweep(v, 1500, 500, wanted, NULL), 1);
@@ -485,6 +508,7 @@ static void test_states_and_view(void **state)
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=3");
 	}
+
 	{ // but not when there is nothing else to poll: a gap in Slurm's answers must be noticed
 		td_auto(td_slurm_view_free) struct td_slurm_view *u = td_slurm_view_new();
 		td_slurm_view_watch(u, 2, TD_JOB(CANCELLED));
@@ -496,11 +520,13 @@ static void test_states_and_view(void **state)
 		}
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 	}
+
 	{ // an error changes nothing
 		ANSWER({500, ERR(5004, "Socket timed out")});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), TD_TRANSIENT);
 		assert_int_equal(gone.n, 1);
 	}
+
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
 		       {200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
@@ -518,7 +544,8 @@ static void test_states_and_view(void **state)
 		assert_int_equal(a->seq, 2);
 		assert_int_equal(a->gen, 1);
 		assert_int_equal(b->gen, 2);
-		assert_int_equal(a->nodes.v[0].states, TD_NODE(IDLE)); // an old snapshot stays as it was
+		// An old snapshot stays as it was.
+		assert_int_equal(a->nodes.v[0].states, TD_NODE(IDLE));
 	}
 }
 
@@ -623,12 +650,14 @@ static void test_where(void **state)
 		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", NULL, NULL,
 		 TD_INVALID},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		struct td_error err = TD_ERROR_INIT;
 		assert_int_equal(td_json_parse(t[i].pod, strlen(t[i].pod), &j, NULL), 0);
 		td_auto_free char *url = td_slurm_pod_url(td_json_root(j), t[i].dirs, &err);
 		assert_int_equal(err.code, t[i].code);
+
 		if (t[i].url)
 			assert_string_equal(url, t[i].url);
 		else
