@@ -216,7 +216,7 @@ static void node_devices(const struct td_slurm_node *x, const struct td_settings
 	}
 }
 
-// given, and the rest as idle or unavailable; both times unit.
+// Adds `given` as allocated, and what is left of `total` as idle or unavailable, each times `unit`.
 static void amount(struct td_metric *f, int64_t total, int64_t given, bool usable, double unit)
 {
 	given = given > total ? total : given < 0 ? 0 : given;

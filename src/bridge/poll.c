@@ -233,7 +233,6 @@ void *td_bridge_jobs_thread(void *bridge)
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's jobs", 0);
 
 	while (!td_cancelled(b->cancel)) {
-
 		td_loop_idle(loop);
 		sleep_until(b, b->poll_fd, wait);
 		td_loop_busy(loop);
