@@ -100,7 +100,6 @@ size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep
 	size_t n = 0, kept = 0;
 
 	pthread_mutex_lock(&v->lock);
-
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched w = v->v[i];
 		bool yes = wanted(ctx, w.job);
@@ -141,8 +140,8 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 		if (w->asked)
 			ids[n++] = w->job;
 	}
-
 	pthread_mutex_unlock(&v->lock);
+
 	td_auto_states struct td_slurm_states got = {0}, diff = {0}, gone = {0};
 
 	if (n) {
@@ -156,7 +155,6 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	gone.v = td_calloc(n ? n : 1, sizeof(*gone.v));
 
 	pthread_mutex_lock(&v->lock);
-
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
 		// A job whose watch began after the request: the answer says nothing about it.

@@ -220,8 +220,8 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 		t->pending -= a->counted;
 		a->counted = false;
 	}
-
 	pthread_mutex_unlock(&t->lock);
+
 	if (had)
 		td_ask_unref(a); // the table's reference
 }

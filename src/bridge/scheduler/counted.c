@@ -60,7 +60,6 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 
 	struct td_ask *x, *tmp;
 	pthread_mutex_lock(&b->asks->lock);
-
 	// Add the Bindings that the watch has not shown yet.
 	HASH_ITER (hh, b->asks->by_uid, x, tmp) {
 		bool seen = x == a || !x->taking || !td_streq(x->nodes, a->nodes);
@@ -72,8 +71,8 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 	const struct td_pool_counted counted = {offer, used, want, td_real_ms(b->clock) / 1000 - a->start};
 	int r = td_pool_counted(&counted);
 	a->taking = r ? 0 : want;
-
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (!r)
 		return 0;
 

@@ -174,7 +174,6 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 		a->states = a->polled;
 		a->has_cpus = a->has_memory_mb = 0;
 	}
-
 	pthread_mutex_unlock(&b->asks->lock);
 
 	switch (what) {
@@ -253,8 +252,8 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 
 	if (pj->unproven)
 		a->look = true; // by the next time the id may be another job's
-
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (pj->unproven) {
 		td_bridge_poll_now(b);
 		td_run_again(r, 250);

@@ -1,5 +1,5 @@
 // The fast path's view of free room: Slurm's nodes as last polled, what Slurm gave the bridge since
-// then, and whether a job waits before ours.
+// then, and whether another job waits before.
 //
 // All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and then the way
 // through the queue. So the bridge tries only when the view says yes, and never twice for the same

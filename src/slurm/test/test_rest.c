@@ -61,8 +61,8 @@ static void handler(struct td_http_x *x, void *ctx)
 	if (t && td_jwt_verify(key, strlen(key), t, &claims, NULL) == 0 &&
 	    td_json_parse(claims, strlen(claims), &j, NULL) == 0)
 		snprintf(fake.user, sizeof(fake.user), "%s", td_jstr_or(td_json_root(j), "sun", ""));
-
 	pthread_mutex_unlock(&fake.lock);
+
 	td_http_send(x, s->status, s->body[0] == '{' ? "application/json" : "text/plain", s->body, strlen(s->body));
 }
 
