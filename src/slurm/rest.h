@@ -83,7 +83,7 @@ struct td_slurm_ask {
 	int nice;
 	bool exclusive;
 	bool exclusive_user; // its nodes run no job of another user
-	// Signal USR1 to the batch shell before the time limit and before preemption.
+	// Signal USR1 to the batch shell (kill_warning_signal) before time limit and preemption.
 	bool warn_usr1;
 	int warn_delay_s; // so long before the time limit
 };
