@@ -1,6 +1,5 @@
-// Input: a YAML stream of a SlurmCluster, a pod, its claim, a device class and the slices of a
-// node. No device is planned twice, as many are planned as were asked for, and the writes that
-// follow from a claim end at the plan.
+// A SlurmCluster, a pod, its claim, a class and a node's slices. No device is planned twice, as
+// many are planned as the claim asks for, and the next writes lead from any claim to the plan.
 // rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/want.h"
@@ -42,7 +41,6 @@ static void converge(const yyjson_val *claim_now, const char *uid, const yyjson_
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(claim_now);
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-
 	for (int i = 0; i < 5; i++) {
 		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
 		struct td_claim_step st = td_claim_next(td_json_root(j), uid, want);
@@ -72,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || l.n < 4)
 		return 0;
-	for (size_t i = 0; i < l.n; i++) // the API serves objects only
+
+	for (size_t i = 0; i < l.n; i++) // as the API serves them
 		if (!yyjson_is_obj(td_json_root(l.v[i])))
 			return 0;
 
@@ -82,9 +81,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_claims struct td_claims c = {0};
 	td_auto_objects struct td_objects slices = {0};
 	td_auto_dra struct td_dra_devices on = {0};
+
 	for (size_t i = 4; i < l.n; i++)
 		td_objects_add(&slices, object(&l, i));
-
 	const char *node = slices.n ? td_jstr_or(slices.v[0]->root, "spec.nodeName", "") : "";
 	td_dra_devices(&slices, s->devices.driver, node, s->devices.attribute, &on, NULL);
 	for (size_t i = 0; i < on.n; i++)
@@ -93,8 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (td_claims_read(s, "main", pod, &from, &c, NULL))
 		return 0;
-
 	struct td_json *want[TD_CLAIMS] = {0};
+
 	const char *granted = td_jkey_str(td_jget(pod, "metadata.annotations"), "tandem.dev/devices");
 	if (granted)
 		td_devices_cover(s, pod, c.count, granted);
@@ -107,6 +106,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		converge(c.v[i].obj->root, td_jstr_or(pod, "metadata.uid", ""), td_json_root(want[i]));
 		td_json_unref(want[i]);
 	}
+
 	if ((long long)n != c.count)
 		abort();
 	return 0;

@@ -1,7 +1,6 @@
-// Input: a YAML stream of specs of SlurmClusters. No string of them adds a line, a key or an
-// account. Each accepted configuration is read back here with Slurm's own rules for lines
-// (slurm.conf(5): blanks separate pairs); it must have each of Tandem's keys once, with Tandem's
-// value.
+// No string of a SlurmCluster adds a line, a key or an account. An accepted configuration is read
+// back here with Slurm's own line rules (slurm.conf(5): blanks separate pairs) and must hold each
+// of Tandem's keys once, with Tandem's value.
 // rows: A2.2
 #include "slurm/conf.h"
 
@@ -27,7 +26,6 @@ static void check_slurm_conf(const char *text)
 					      {"SlurmctldHost", NULL},
 					      {"StateSaveLocation", NULL},
 					      {"ProctrackType", "proctrack/cgroup"}};
-
 	int seen[TD_LEN(once)] = {0};
 	td_auto_strv struct td_strv lines = {0};
 	td_strv_split(&lines, text, '\n');
@@ -37,10 +35,8 @@ static void check_slurm_conf(const char *text)
 			MUST(l[0] == '#');
 			continue;
 		}
-
 		MUST(!strpbrk(l, "#\"\\\r\t\v\f"));
 		MUST(strncasecmp(l, "include", 7) || (l[7] != ' ' && l[7] != '='));
-
 		bool block = td_starts(l, "PartitionName=") || td_starts(l, "NodeSet=");
 		td_auto_strv struct td_strv pairs = {0};
 		td_strv_split(&pairs, l, ' ');
@@ -49,7 +45,6 @@ static void check_slurm_conf(const char *text)
 			char *eq = strchr(pairs.v[k], '=');
 			MUST(eq && eq != pairs.v[k] && eq[1]);
 			*eq = '\0';
-
 			for (size_t m = 0; m < TD_LEN(once); m++) {
 				if (strcasecmp(once[m][0], pairs.v[k]))
 					continue;

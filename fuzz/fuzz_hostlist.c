@@ -1,5 +1,4 @@
-// Input: a host list, index ranges or a GRES string. What the writers write reads back as the same
-// value.
+// Hostlists, index ranges and GRES strings. What the writers write must parse to the same value.
 // rows: A7.1
 #include "slurm/hostlist.h"
 
@@ -11,9 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size > 4096)
 		return 0;
+
 	td_auto_free char *s = td_strndup((const char *)data, size);
 	td_auto_strv struct td_strv l = {0}, back = {0};
-
 	if (td_hostlist_parse(s, &l, NULL) == 0) {
 		td_auto_free char *w = td_hostlist_write(&l);
 		if (td_hostlist_parse(w, &back, NULL) || back.n != l.n)

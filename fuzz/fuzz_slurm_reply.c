@@ -1,5 +1,5 @@
-// Input: a reply of slurmrestd. Cut into elements at any place, it gives the same elements; each is
-// read as a job, a node and a state.
+// Replies of slurmrestd. A reply that arrives in pieces splits into the same elements as a whole
+// one. Each element is read as a job, a node and a state.
 // rows: A6.2 F2.2
 #include "slurm/adapter.h"
 
@@ -44,9 +44,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 
 	read_one(p, size);
+
 	struct td_json_split a = {.list = "jobs", .each = each, .ctx = &whole},
 			     b = {.list = "jobs", .each = each, .ctx = &bits};
-
 	int r = td_json_split(&a, p, size, NULL), q = 0;
 	for (size_t i = 0; i < size && !q; i += 7)
 		q = td_json_split(&b, p + i, size - i < 7 ? size - i : 7, NULL);

@@ -1,5 +1,5 @@
-// Input: a YAML stream of a SlurmCluster and a pod; the result is what the pod's stand-in asks of
-// Slurm. No string of the pod becomes a line, and every number is in bounds.
+// A SlurmCluster and a pod: what the pod's stand-in asks of Slurm. No string of the pod adds a
+// line, and every number is in bounds.
 // rows: A6.2
 #include "bridge/scheduler/want.h"
 
@@ -14,8 +14,8 @@ static void clean(const char *s)
 			abort();
 }
 
-// False for what cannot occur: the API server checks names and uids, and the words of a
-// SlurmCluster match the patterns of its CRD.
+// False for input that the API server does not let through: names and uids with control characters,
+// and strings of a SlurmCluster that the patterns of its CRD forbid.
 static bool possible(const yyjson_val *cluster, const yyjson_val *pod)
 {
 	static const char *const names[] = {"metadata.namespace", "metadata.name", "metadata.uid"};
