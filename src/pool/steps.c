@@ -6,20 +6,25 @@
 enum {
 	// A stand-in that runs and has not knocked by then is looked at all the same.
 	KNOCK_MS = 500,
-	// PrologEpilogTimeout is 60. Later the reason Prolog is a leftover (docs/facts/slurm.md
+	// PrologEpilogTimeout is 60. Later, Prolog as a reason is a leftover (docs/facts/slurm.md
 	// S-P2).
 	PROLOG_MAX_S = 70,
-	PROLOG_LONG_US = 100000, // a longer estimate is halved
-				 // A warning further away from the time limit was sent by somebody else.
+	// An estimate above this is halved, not lowered by an eighth.
+	PROLOG_LONG_US = 100000,
+	// A warning that comes earlier than this is not of the time limit.
 	LIMIT_NEAR_MS = 600000,
-	SETTLED_MS = 3000,      // Slurm's nodes have not changed for that long
-	STANDIN_EXIT_MS = 2000, // within that a stand-in exits after it was told to
-				// A device plugin is replaced within that. Then the grant goes
-				// back, and the pod may run elsewhere.
+	// Slurm's nodes are settled when they have not changed for that long.
+	SETTLED_MS = 3000,
+	// A stand-in that was told to exit does so within that.
+	STANDIN_EXIT_MS = 2000,
+	// A device plugin is replaced within that. Then the grant goes back, and the pod may run
+	// elsewhere.
 	PLUGIN_S = 15,
-	READ_MS = 10000,     // a pending job is read again after that
-	FIRST_MS = 700,      // the same, while Slurm has not looked at it
-	PER_PENDING_MS = 20, // the least wait for each pending job
+	// A pending job is read again after READ_MS, or FIRST_MS while Slurm has not looked at it.
+	// Where many are pending, the wait is at least PER_PENDING_MS for each of them.
+	READ_MS = 10000,
+	FIRST_MS = 700,
+	PER_PENDING_MS = 20,
 };
 
 static int64_t most(int64_t a, int64_t b)
