@@ -1,3 +1,4 @@
+// Claims, and waiting until the earlier holders are gone.
 #include "gate/gate.h"
 
 #include "base/fault.h"
@@ -33,6 +34,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	int r = td_mkdir_p(o->dir, 0700, err);
 	if (r)
 		return r;
+
 	struct td_gate *g = td_calloc(1, sizeof(*g));
 	g->o = *o;
 	g->o.dir = td_strdup(o->dir);
@@ -45,6 +47,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->changed, &ca);
 	pthread_condattr_destroy(&ca);
+
 	for (int i = 0; i < o->nodes; i++) {
 		pthread_mutex_init(&g->node[i].mu, NULL);
 		pthread_mutex_init(&g->node[i].writer, NULL);
@@ -58,6 +61,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 		td_gate_free(g);
 		return r;
 	}
+
 	*ret = g;
 	return 0;
 }
@@ -82,7 +86,8 @@ struct td_gate *td_gate_free(struct td_gate *g)
 	return NULL;
 }
 
-// Changes a copy, writes it, then lets it be seen: nobody acts on a claim that a crash could take back.
+// Changes a copy, writes it, and only then shows it, so that nobody acts on a claim that a crash
+// could take back.
 static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
 	struct td_gate_node *n = &g->node[node];
@@ -92,6 +97,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	pthread_mutex_lock(&n->mu);
 	td_gate_copy(t, &n->table);
 	pthread_mutex_unlock(&n->mu);
+
 	int r = td_gate_claim(t, mask, h, &changed, err);
 	if (!r && changed) {
 		r = td_fault_at(err, "gate.save.before");
@@ -109,6 +115,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	}
 	pthread_mutex_unlock(&n->writer);
 	free(t);
+
 	if (!r && changed && lost && g->o.superseded)
 		g->o.superseded(g->o.ctx, node, mask);
 	return r;
@@ -135,7 +142,7 @@ int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 
 static void forget(struct td_gate *g, int node, const struct td_holder *h)
 {
-	// Not saved at once: after a crash it is only proven again. The next claim writes it.
+	// The next claim saves it. If a crash comes first, it is proven again.
 	struct td_gate_node *n = &g->node[node];
 	pthread_mutex_lock(&n->writer);
 	pthread_mutex_lock(&n->mu);
@@ -156,6 +163,7 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		return td_fail(err, TD_CONFLICT,
 			       "the devices went on to another holder: the grant of job %lld has ended",
 			       (long long)h->job);
+
 	for (int i = 0; i < k; i++) {
 		char why[160] = "";
 		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
@@ -217,7 +225,7 @@ struct waiter {
 	int node;
 	uint64_t mask;
 	const struct td_holder *h;
-	bool claimed; // nothing is left to claim, only to wait
+	bool claimed; // the claim is done, or none is needed: only wait
 };
 
 static int once(struct waiter *w, struct td_error *err)
@@ -229,7 +237,8 @@ static int once(struct waiter *w, struct td_error *err)
 	return look(w->g, w->node, w->mask, w->h, err);
 }
 
-// A claim that could not be written (a full disk) is no reason to fail a Prolog at once, which drains its node.
+// True when it may succeed later. A claim that could not be written (a full disk) must not fail a
+// Prolog at once, because that drains the node.
 static bool later(int r)
 {
 	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
@@ -246,6 +255,7 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 		pthread_mutex_lock(&g->mu);
 		uint64_t seen = g->kicks;
 		pthread_mutex_unlock(&g->mu);
+
 		struct td_error e = TD_ERROR_INIT;
 		int r = once(w, &e);
 		if (!later(r)) {
@@ -258,6 +268,7 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 			if (progress(ctx, told))
 				return td_fail(err, TD_CANCELLED, "the caller is gone");
 		}
+
 		int64_t left = end - td_mono_ms(g->o.clock);
 		if (td_cancelled(c))
 			return td_fail(err, TD_CANCELLED, "the agent stops");
@@ -267,8 +278,9 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 		}
 		if (left <= 0)
 			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
-		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap
-		// is short and bounded.
+
+		// The end of a container wakes us. Nothing tells us when processes of a native job
+		// leave their cgroup, so the nap is short.
 		struct timespec ts;
 		int64_t ms = nap < left ? nap : left;
 		clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -313,6 +325,7 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 			       "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
 			       (long long)h->job, mask ? dev : "(any)", td_gate_node_name(g, node));
 	}
+
 	struct waiter w = {g, node, mask ? mask : held, h, true};
 	return wait_until_free(&w, timeout_ms, c, progress, ctx, err);
 }
