@@ -79,8 +79,8 @@ static void late(void *ctx, int node)
 	td_held_late(&a->held, node);
 }
 
-// The node is ours alone: an agent that is replaced may still answer for a moment, and two tables
-// are none.
+// Waits until no other agent of this node runs: one that is being replaced may still answer for a
+// moment, and two agents would have two tables.
 static int lock_state(struct td_gate_agent *a, struct td_error *err)
 {
 	int r = td_mkdir_p(a->o.state, 0700, err);

@@ -1,5 +1,5 @@
-// Pods of this node: which job's grant each has (told to the gate's table, durably), and whether
-// one that was given a device is done with it.
+// Pods of this node: which job's grant each has (the gate's table is told, durably), and whether a
+// pod that was given a device is done with it.
 #include "gate/agent.h"
 
 #include "base/log.h"
@@ -76,8 +76,9 @@ static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, s
 	if (!h.job)
 		return false;
 	snprintf(h.uid, sizeof(h.uid), "%s", o->uid);
-	// Whatever the resource is called, its indexes are Slurm's. What cannot be read names no
-	// device; whose pod it is counts all the same.
+
+	// The indexes are Slurm's, whatever the resource is called. Text that cannot be read names
+	// no device, but the pod still belongs to the job.
 	const char *text = td_object_annotation(o, TD_ANN_DEVICES);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	uint64_t mask = 0, m;
@@ -127,9 +128,9 @@ int td_gate_agent_grant_sync(void *ctx, const char *key, int64_t *again_ms, stru
 
 // ---- busy ----
 
-// The API's object by uid; fills name with "ns/name". A pod that the informer shows as not ended is
-// busy, however old that is; one that it does not show may only not have come yet. named: only the
-// comment of its job names the pod.
+// Says what the API shows of the pod with that uid; *ret: the object, if there is one. A pod that
+// the informer shows as not ended is active, however old that view is. One that it does not show
+// may not have reached it yet. named: the holder, when only its job's comment names the pod.
 static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct td_holder *named, struct td_object **ret,
 			struct td_error *err)
 {
@@ -171,7 +172,7 @@ static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_h
 	struct td_holder its;
 	uint64_t mask;
 	if (o && hint && (!grant_of(a, o, &its, &mask) || !td_holder_same(&its, h)))
-		return false; // it has no grant, or one of another job: nothing here is held for this one
+		return false; // it has no grant or that of another job, so it holds nothing for this one
 	if (name)
 		s.pod = name;
 
@@ -236,8 +237,8 @@ void td_gate_agent_superseded(void *ctx, int node, uint64_t mask)
 	pthread_mutex_unlock(&a->mu);
 }
 
-// The first pod that is this node's: a pod around the node comes before it, and what a pod makes
-// below itself after it.
+// The first pod of this node in the path decides. A pod around the whole node comes before it, and
+// what a pod makes below itself comes after it.
 bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
 {
 	struct td_gate_agent *a = ctx;

@@ -1,5 +1,5 @@
-// The sockets: one accepting thread, one short-lived thread per request (a request may wait for
-// minutes), at most 256.
+// The sockets: one thread accepts, and a short-lived thread serves each request, which may wait for
+// minutes. At most 256 requests are served at a time.
 #include "gate/gate_priv.h"
 
 #include "base/fault.h"
@@ -105,8 +105,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 
 int64_t td_gate_cgroup_job(const char *cgroups)
 {
-	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it
-	// everything is the job's own.
+	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0". The last job counts: everything
+	// below it is the job's own.
 	int64_t job = 0;
 	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
 		char *end;
@@ -138,14 +138,15 @@ static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
 	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
 }
 
-// Root is many: any pod may mount the socket's directory, and containers have no user namespace of
-// their own.
+// Says whether this peer may claim. To be root is not enough: any pod may mount the socket's
+// directory, and containers have no user namespace of their own.
 static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct td_error *err)
 {
 	char why[200] = "";
 	td_auto_buf struct td_buf b = {0};
-	// Whom we do not see is outside: above the node, where nobody needs us. Unless we see
-	// nothing but ourselves.
+
+	// A peer that we cannot see is outside of our PID namespace, that is above the node, and
+	// may claim. But when we are PID 1, we see nothing but ourselves.
 	if (!g->o.may_claim || (!pid && getpid() != 1))
 		return 0;
 	int r = peer_cgroups(pid, &b, err);
