@@ -1,7 +1,6 @@
 // The role `agent`: flags, wiring, order of start and stop.
-//
-// Start: table from disk → informers in sync → pods that have grants told to the table → the gate
-// opens. Nobody is answered before that.
+// Start: read the table from disk, fill the informers, tell the table of pods that have grants, open
+// the gate. Nobody is answered before that.
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"

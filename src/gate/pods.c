@@ -172,7 +172,7 @@ static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_h
 	struct td_holder its;
 	uint64_t mask;
 	if (o && hint && (!grant_of(a, o, &its, &mask) || !td_holder_same(&its, h)))
-		return false; // it has no grant or that of another job, so it holds nothing for this one
+		return false; // it has no grant, or one of another job
 	if (name)
 		s.pod = name;
 

@@ -50,7 +50,8 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
 	const char *cluster = td_object_label(o, TD_LABEL_CLUSTER);
-	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait for its time-out.
+	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait
+	// for its time-out.
 	if (cluster && td_streq(td_object_label(o, TD_LABEL_NAME), "slurmrestd") && old &&
 	    (!now || td_object_deleting(now))) {
 		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
@@ -243,8 +244,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
-// The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would
-// cost seconds.
+// The API may start together with us: found within 50 ms of its being there, where a failed try for
+// the lease would cost seconds.
 static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_cancel *c, struct td_error *err)
 {
 	for (int64_t ms = 20;; ms = ms < 500 ? ms + 10 : 500) {

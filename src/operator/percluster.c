@@ -1,9 +1,11 @@
-// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template that the
-// administrator can read and change (ConfigMap tandem-per-cluster; docs/design/0012-install.md).
+// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template
+// that the administrator can read and change (ConfigMap tandem-per-cluster;
+// docs/design/0012-install.md).
 //
-// The bridge runs in the operator's namespace, so that who may create pods beside a SlurmCluster cannot take its
-// account. Nothing owns it there (owners do not reach across namespaces): it is found by its labels, and goes when its
-// SlurmCluster is gone. It gets a copy of Slurm's token key as a file, so that bridges need no right to any Secret.
+// The bridge runs in the operator's namespace, so that who may create pods beside a SlurmCluster
+// cannot take its account. Nothing owns it there (owners do not reach across namespaces): it is
+// found by its labels, and goes when its SlurmCluster is gone. It gets a copy of Slurm's token key
+// as a file, so that bridges need no right to any Secret.
 #include "operator/operator.h"
 
 #include "base/file.h"
@@ -75,7 +77,8 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 					td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
 			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}
-	// One revision for all: the Deployment has it only when every other object has what belongs to it.
+	// One revision for all: the Deployment has it only when every other object has what belongs
+	// to it.
 	td_auto_buf struct td_buf all = {0};
 	for (size_t i = 0; i < out.n; i++) {
 		td_auto_free char *t = td_json_text(td_json_root(out.v[i].obj), NULL);

@@ -229,8 +229,9 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
-// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod
-// is replaced for another reason; until then the old one does (its words, standin/wire.h, are the same).
+// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin
+// comes when the pod is replaced for another reason; until then the old one does (its words,
+// standin/wire.h, are the same).
 static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 {
 	yyjson_mut_val *bin = td_op_named(root, "spec.initContainers", TD_OP_STANDIN);
