@@ -57,8 +57,8 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	op_add(d, "add", pointer, m);
 }
 
-// Returns the wanted object with this image in Tandem's own init container, to compare without it:
-// a new version of Tandem alone restarts nothing.
+// Returns the wanted object with this image in Tandem's own init container. So comparisons leave
+// the image out, and a new version of Tandem alone restarts nothing.
 static struct td_json *with_image(const yyjson_val *want, const char *image)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);

@@ -69,6 +69,7 @@ bool td_op_pod_ready(const struct td_object *p)
 	return !td_object_deleting(p) && td_streq(td_jstr(p->root, "status.phase"), "Running") && td_op_ready(p);
 }
 
+// Forgets everything that belongs to this slurmrestd.
 static void disconnect(struct td_op_view *v)
 {
 	v->slurm = td_slurm_free(v->slurm);
@@ -111,6 +112,8 @@ static char *rest_url(struct td_op *op, struct td_object *sc, const struct td_op
 	return td_slurm_rest_url(&w, err);
 }
 
+// Connects to the cluster's slurmrestd, unless the connection is still to the right one with the
+// right key.
 static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
 			 struct td_error *err)
 {
@@ -127,6 +130,7 @@ static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_vi
 		return td_fail(err, TD_INVALID, "Secret %s/%s has no key jwt_hs256.key", sc->ns, name);
 	if (v->slurm && td_streq(v->url, url) && td_streq(v->jwt, jwt))
 		return 0;
+
 	td_auto_buf struct td_buf raw = {0};
 	if ((r = td_slurm_key_read(jwt, &raw, err)))
 		return td_wrap(err, "Secret %s/%s, key jwt_hs256.key", sc->ns, name);
@@ -159,6 +163,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		v->fresh = true;
 		return;
 	}
+
 	struct td_slurm_nodes l = {0};
 	if (!r)
 		r = td_slurm_nodes(v->slurm, v->call, &l, &err);
@@ -178,6 +183,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 			td_debug("SlurmCluster %s: %s", v->key, err.msg);
 		return;
 	}
+
 	int64_t end = td_mono_ms(&td_clock_system);
 	uint64_t h = hash_nodes(&l);
 	if (!v->known || h != v->hash)
@@ -187,7 +193,8 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 	v->nodes = l;
 	v->known = v->fresh = true;
 	v->fetched = end;
-	v->cost = end - now < v->last_cost ? end - now : v->last_cost; // one slow answer alone makes nobody blind
+	// The lesser of the last two, so that one slow answer alone does not slow the polls.
+	v->cost = end - now < v->last_cost ? end - now : v->last_cost;
 	v->last_cost = end - now;
 	v->error[0] = '\0';
 }
