@@ -1,5 +1,6 @@
-// The gate's request lines, device lists as users and Slurm write them, the grant annotations, and the table that lies
-// on the disk. rows: A7.4
+// The gate's request lines, device lists as users and Slurm write them, grant annotations, and the
+// table on the disk.
+// rows: A7.4
 #include "gate/devices.h"
 #include "gate/gate.h"
 

@@ -1,7 +1,9 @@
-// The objects that the operator makes, to the byte: inputs and expected results are files in objects/.
+// The objects that the operator makes, to the byte. Inputs and expected results are files in
+// objects/.
 //
-// After a change that is meant, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with TD_SOURCE_ROOT)
-// writes them anew. rows: A1.8 A2.1 A2.8
+// After an intended change, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with
+// TD_SOURCE_ROOT) writes the results anew.
+// rows: A1.8 A2.1 A2.8
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -19,7 +21,7 @@ static struct td_json_list documents(const char *file)
 	return l;
 }
 
-// A Secret's value is random.
+// Appends an object. A Secret's value is random, so it is replaced.
 static void show(struct td_buf *out, const struct td_gvr *gvr, const struct td_json *obj, const struct td_op_want *w)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(obj));
@@ -37,7 +39,7 @@ static void show(struct td_buf *out, const struct td_gvr *gvr, const struct td_j
 
 static void objects(struct td_buf *out, const yyjson_val *in)
 {
-	// Not the real ones: their text has tests of its own (src/slurm/test).
+	// The real files are not needed here: their text has tests of its own (src/slurm/test).
 	char conf[] = "slurm.conf", text[] = "ClusterName=x\n", gate[] = "gate.sh",
 	     gate_text[] = "#!/bin/sh\n\"a: b\"\n";
 	const struct td_slurm_files files = {.v = {{conf, text}, {gate, gate_text}}, .n = 2};

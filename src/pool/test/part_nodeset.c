@@ -1,6 +1,6 @@
-// NodeSets in scenarios. "given set …" is the policy and what is known of Slurm; "given member NAME …" a node with its
-// slurmd pod and its record in Slurm, again to change it; "want set …" names every node that something is done with or
-// waited for.
+// NodeSets in scenarios. "given set …" gives the policy and what is known of Slurm. "given member
+// NAME …" gives a node with its slurmd pod and its record in Slurm; given again, it replaces the
+// node. "want set …" names every node that something is done with or waited for.
 #include "pool/nodeset.h"
 #include "pool/test/scenario.h"
 

@@ -1,5 +1,5 @@
-// The smaller decisions about an ask in scenarios: each has its own "given" line, and a "want" line that begins with
-// the same word.
+// The smaller decisions about an ask, in scenarios. Each has its own "given" line, and a "want"
+// line that begins with the same word.
 #include "pool/steps.h"
 #include "pool/test/scenario.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct td_scenario_words facts; // of the last "given" line; it points into what the runner keeps
+static struct td_scenario_words facts; // the last "given" line; points into the runner's copy
 static struct td_pool_node nodes[8];
 static struct td_pool_want held[8];
 static struct td_pool_given rooms[8];

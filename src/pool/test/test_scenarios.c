@@ -1,6 +1,8 @@
-// Runs t/scenarios/*.txt: decisions of the pool as text. Lines: "= name" starts a scenario; "given
-// ask|job|node|want|machine|vanish word…" adds facts; "want …" is the decision. A word is "flag" or "key=value" or
-// key="value with blanks". Comments start with "#". rows: A5.6 A6.2 A6.6
+// Runs t/scenarios/*.txt: decisions of the pool as text. "= name" starts a scenario, "given
+// ask|job|node|want|machine|vanish word…" (or a subject of the other parts) adds facts, and "want
+// …" is the decision. A word is "flag", "key=value" or key="value with blanks". Comments start with
+// "#".
+// rows: A5.6 A6.2 A6.6
 #include "base/file.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -108,7 +110,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 	}
 }
 
-// The decision as text; the scenario's "want" line must be equal.
+// Writes the decision as text. The scenario's "want" line must be equal.
 static void decide(const struct scenario *s, const char *what, const struct td_scenario_words *line, struct td_buf *out)
 {
 	for (size_t i = 0; i < TD_LEN(parts); i++)
@@ -222,8 +224,8 @@ static void test_scenarios(void **state)
 	assert_true(wanted >= 40);
 }
 
-// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and
-// never touches a foreign reason.
+// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan
+// repeatedly comes to rest, and never touches a foreign reason.
 static void test_nodes_settle(void **state)
 {
 	static const char *const reasons[] = {"",
