@@ -31,6 +31,7 @@ static int where(struct td_gate_agent *a, char *url, size_t n, struct td_error *
 			return 0;
 		}
 	}
+
 	return td_fail(err, TD_NOT_FOUND, "node %s has no InternalIP in its status: give --kubelet URL", a->o.node);
 }
 

@@ -157,6 +157,7 @@ bool td_cg_next_pod(const char **at, char ret_uid[40])
 		*at = s + 3 + UID;
 		return true;
 	}
+
 	return false;
 }
 

@@ -55,6 +55,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 		g->node[i].sockets = td_strdup(o->node[i].sockets);
 		g->node[i].path = td_asprintf("%s/%s.json", o->dir, o->node[i].name);
 	}
+
 	for (int i = 0; !r && i < o->nodes; i++)
 		r = td_gate_load(g->node[i].path, o->devices, o->boot, &g->node[i].table, err);
 	if (r) {
@@ -77,6 +78,7 @@ struct td_gate *td_gate_free(struct td_gate *g)
 		free(g->node[i].sockets);
 		free(g->node[i].path);
 	}
+
 	pthread_mutex_destroy(&g->mu);
 	pthread_cond_destroy(&g->changed);
 	free(g->node);
@@ -108,6 +110,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 		struct td_holder one;
 		lost = td_gate_pending(t, mask, &one, 1) > 0;
 	}
+
 	if (!r && changed) {
 		pthread_mutex_lock(&n->mu);
 		td_gate_copy(&n->table, t);
@@ -173,6 +176,7 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		}
 		forget(g, node, &prev[i]);
 	}
+
 	return 0;
 }
 

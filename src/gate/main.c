@@ -99,6 +99,7 @@ static int lock_state(struct td_gate_agent *a, struct td_error *err)
 		if (td_cancel_wait(a->cancel, LOCK_MS))
 			return td_fail(err, TD_CANCELLED, "stopped");
 	}
+
 	return 0;
 }
 

@@ -224,6 +224,7 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 		    pod_busy(a, l.v[i]->uid, h, false, why, n))
 			return true;
 	}
+
 	return *h->ask && pod_busy(a, h->ask, h, true, why, n);
 }
 
@@ -255,6 +256,7 @@ bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why
 			 l.v[0]->name);
 		return false;
 	}
+
 	if (any)
 		snprintf(why, n,
 			 "pod %s is not known on this node: only Slurm's Prolog, in a slurmd pod, claims devices", uid);

@@ -304,6 +304,7 @@ static void dispatch(struct server *s, int node, int fd, bool anybody)
 		if (room)
 			leave(s, anybody);
 	}
+
 	pthread_attr_destroy(&at);
 }
 

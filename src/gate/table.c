@@ -98,6 +98,7 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 		d->now = *h;
 		changed = true;
 	}
+
 	*ret_changed = changed;
 	return 0;
 }
@@ -138,6 +139,7 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 			continue;
 		d->held = changed = true;
 	}
+
 	return changed;
 }
 
@@ -258,6 +260,7 @@ int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table
 			}
 		}
 	}
+
 	*ret = t;
 	return 0;
 }
@@ -285,5 +288,6 @@ int td_gate_save(const char *path, const struct td_gate_table *t, const char *bo
 			td_jm_int(d, p, "start", v->past[k].start);
 		}
 	}
+
 	return td_record_write(path, root, 0600, err);
 }

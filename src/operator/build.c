@@ -143,6 +143,7 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
 				return false;
 		return true;
 	}
+
 	if (yyjson_is_arr(w)) {
 		if (!yyjson_is_arr(l) || yyjson_arr_size(l) != yyjson_arr_size(w))
 			return false;

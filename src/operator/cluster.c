@@ -158,6 +158,7 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 					     group, other);
 		}
 	}
+
 	static const char *const reserve[] = {"spec.reserve.cpu", "spec.reserve.memory"};
 	for (i = 0; i < TD_LEN(reserve); i++) {
 		const char *q = td_jstr(sc, reserve[i]);
@@ -195,6 +196,7 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 		    (young < 0 || age < young))
 			young = age;
 	}
+
 	const struct td_pool_config_facts facts = {.exists = cm,
 						   .same = cm &&
 							   td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash),
@@ -290,6 +292,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
+
 	return 0;
 }
 
@@ -368,6 +371,7 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
 		td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	}
+
 	free(v->active);
 	*ret_hash = v->active = td_strdup(v->config_hash);
 	return 0;

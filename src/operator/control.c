@@ -162,6 +162,7 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 		td_op_put(d, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
 		td_op_put(d, td_jm_get(t, "spec.volumes"), NULL, td_jm_get(o, "volume"));
 	}
+
 	return workload(b, &td_deployments, d, td_jget(b->sc, "spec.restApi"), "spec.restApi", err);
 }
 

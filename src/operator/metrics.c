@@ -67,6 +67,7 @@ static void collect(void *ctx)
 		td_metric_forget(clusters, NULL);
 		td_metric_forget(sets, NULL);
 	}
+
 	pthread_mutex_unlock(&live.lock);
 }
 

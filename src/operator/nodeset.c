@@ -55,6 +55,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 			     "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct "
 			     "the name",
 			     cluster, set->ns);
+
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;
 		if (of && strcmp(of, cluster) != 0) {
@@ -102,6 +103,7 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 			x->n.why = x->why;
 		}
 	}
+
 	free(flat);
 }
 
@@ -132,6 +134,7 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 			first_err = e;
 		}
 	}
+
 	*unsettled |= k.ready != k.desired;
 	int r = problems.n || !p->sc ? 0 : unshare_left(p->op, &rows, p->c, err);
 	if (r)

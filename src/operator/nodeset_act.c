@@ -66,6 +66,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 	case TD_LACK_DEVICES:
 		break;
 	}
+
 	return td_fail(err, TD_INVALID, "pods outside Slurm hold %lld of %s there: they must end first",
 		       (long long)v.others_gpus, resource);
 }
@@ -102,6 +103,7 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 		if (r == TD_INVALID)
 			return waits(x, "the slurmd pod is refused: ", &e);
 	}
+
 	if (r) {
 		if (err)
 			*err = e;
@@ -133,6 +135,7 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_err
 	case TD_WRITE_DOWN:
 		break;
 	}
+
 	return td_slurm_node_update(v->slurm, x->name, "DOWN", reason ? x->n.why : NULL, v->call, err);
 }
 

@@ -26,6 +26,7 @@ int td_op_name_cmp(const char *a, const char *b)
 		a++;
 		b++;
 	}
+
 	return *a ? 1 : *b ? -1 : 0;
 }
 
@@ -85,6 +86,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 		if (order < 0 || (order == 0 && strcmp(s->uid, best->uid) < 0))
 			best = s;
 	}
+
 	return best ? td_object_ref(best) : NULL;
 }
 

@@ -23,6 +23,7 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
+
 	return 0;
 }
 

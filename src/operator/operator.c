@@ -160,6 +160,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else {
 		*again_ms = 0;
 	}
+
 	return r == TD_CANCELLED && !td_cancelled(c) ? TD_TRANSIENT : r;
 }
 
@@ -369,6 +370,7 @@ int td_operator_main(int argc, char **argv)
 			r = 0;
 		}
 	}
+
 	td_health_end(health);
 	td_kube_free(op.k);
 	if (r && r != TD_CANCELLED) {

@@ -157,6 +157,7 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 		if (r)
 			return td_wrap(err, "applying %s %s/%s", g->kind, ns, name);
 	}
+
 	td_info("SlurmCluster %s/%s: its bridge and policies are applied", sc->ns, sc->name);
 	return 0;
 }
@@ -179,5 +180,6 @@ int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster
 			td_info("SlurmCluster %s/%s is gone: %s %s deleted", ns, cluster, kinds[k]->kind, l.v[i]->name);
 		}
 	}
+
 	return 0;
 }

@@ -60,6 +60,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 			s.cpus > 0 ? s.cpus : 0, s.memory_mb > 0 ? s.memory_mb : 0);
 		return false;
 	}
+
 	const char *gres = td_jstr_or(nodeset, "spec.slurm.gres", "auto");
 	char name[64];
 	long long want;
@@ -77,6 +78,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		}
 		s.gpus = want;
 	}
+
 	*ret = s;
 	return true;
 }
@@ -131,6 +133,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     "not begin with \"set.\"",
 				     i);
 	}
+
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(ns, "spec.slurm.extraConf"));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
@@ -148,6 +151,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     "'\"', '#' and '\\'",
 				     key);
 	}
+
 	const char *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
 	long long v;
 	if (u && !td_ends(u, "%") && (!td_parse_i64(u, &v) || v < 1))

@@ -34,6 +34,7 @@ struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 		v->next = op->views;
 		op->views = v;
 	}
+
 	if (!v->call || (td_cancelled(v->call) && !op->stopping)) {
 		td_cancel_unref(v->call);
 		v->call = td_cancel_new();
@@ -175,6 +176,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		    td_jstr(td_json_root(j), "meta.slurm.release"))
 			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
 	}
+
 	if (r) {
 		snprintf(v->error, sizeof(v->error), "%s", err.msg);
 		v->fresh = false;

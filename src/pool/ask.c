@@ -92,6 +92,7 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 	case TD_IS_UNKNOWN:
 		break;
 	}
+
 	return step(TD_DO_NOTHING, "its job's state is not known");
 }
 
@@ -128,6 +129,7 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 	case TD_IS_UNKNOWN:
 		break;
 	}
+
 	return step(TD_DO_NOTHING, "its job's state is not known");
 }
 
@@ -161,6 +163,7 @@ struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const str
 
 		return step(TD_DO_NOTHING, "the pod is ending");
 	}
+
 	return step(TD_DO_NOTHING, "");
 }
 

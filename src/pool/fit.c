@@ -75,5 +75,6 @@ enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, c
 			}
 		snprintf(why, len, "no single node that it may use has all of what it asks for together");
 	}
+
 	return TD_FIT_NEVER;
 }

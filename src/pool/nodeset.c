@@ -276,6 +276,7 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 		else
 			leave(&v[i], p);
 	}
+
 	if (p->rolling)
 		update(v, n, p);
 
@@ -389,6 +390,7 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 		if (!waits && td_pool_member_message(&v[i], ret))
 			waits = &v[i];
 	}
+
 	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired,
 		 waits ? "; " : "", waits ? waits->name : "", waits ? ": " : "",
 		 waits ? td_pool_member_message(waits, ret) : "");

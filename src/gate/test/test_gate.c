@@ -161,6 +161,7 @@ static void test_parse(void **state)
 		assert_int_equal(td_gate_parse(line, "n0", 8, &q, NULL), 0);
 		assert_string_equal(q.h.ask_pod, "");
 	}
+
 	const char *bad[] = {"",
 			     "check start=1",
 			     "acquire",
@@ -426,6 +427,7 @@ static void test_socket(void **state)
 		held[i] = socket(AF_UNIX, SOCK_STREAM, 0);
 		assert_int_equal(connect(held[i], (struct sockaddr *)&to, sizeof(to)), 0);
 	}
+
 	ask(tasks, "ping\n", reply, sizeof(reply));
 	assert_string_equal(reply, ""); // no room
 	ask(path, "ping\n", reply, sizeof(reply));

@@ -65,6 +65,7 @@ static void compare(const char *name, const yyjson_val *in)
 	td_auto_free char *path = td_asprintf("%s/src/operator/test/objects/%s.golden", getenv("TD_SOURCE_ROOT"), name);
 	struct td_error err = TD_ERROR_INIT;
 	objects(&have, in);
+
 	if (getenv("TD_WRITE_GOLDEN")) {
 		if (td_file_write(path, td_buf_str(&have), have.len, 0644, &err))
 			fail_msg("%s", err.msg);
@@ -100,6 +101,7 @@ static void test_embedded(void **state)
 		if (td_streq(td_jstr(v, "kind"), "NodeSet"))
 			td_jm_copyval(d, root, "nodeSet", v);
 	}
+
 	td_jm_str(d, root, "cluster.metadata.uid", "c1");
 	td_jm_str(d, root, "nodeSet.metadata.uid", "s1");
 	td_auto(td_json_unref) struct td_json *in = td_json_from_mut(root);

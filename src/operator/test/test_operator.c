@@ -377,6 +377,7 @@ static void test_offered(void **state)
 			"scheduler: {gresMap: {a.com/gpu: gpu}}}"),
 		*slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
 			  "scheduler: {gresMap: {a.com/gpu: gpu}}}");
+
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		td_auto_free char *text =
 			td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
@@ -415,6 +416,7 @@ static void test_nodeset_check(void **state)
 		if (p.n == 0 || !td_starts(p.v[0], bad[i][1]))
 			fail_msg("%s: %s", bad[i][0], p.n ? p.v[0] : "accepted");
 	}
+
 	td_auto(td_json_unref) struct td_json *o = embedded("NodeSet");
 	td_auto_strv struct td_strv p = {0};
 	td_op_nodeset_check(td_json_root(o), &p);

@@ -111,6 +111,7 @@ static bool given(const struct td_scenario_words *w)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 
@@ -217,6 +218,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 

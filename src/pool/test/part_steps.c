@@ -51,6 +51,7 @@ static bool given(const struct td_scenario_words *w)
 							 .used_gres = {td_scenario_num(w, "gpu", 0)}};
 		return true;
 	}
+
 	if (!strcmp(what, "room-given")) {
 		assert_true(n_rooms < TD_LEN(rooms));
 		rooms[n_rooms++] = (struct td_pool_given){.want = {.cpus = td_scenario_num(w, "cpus", 1),
@@ -59,6 +60,7 @@ static bool given(const struct td_scenario_words *w)
 							  .node = (int)td_scenario_num(w, "at", -1)};
 		return true;
 	}
+
 	for (size_t i = 0; i < TD_LEN(subjects); i++)
 		if (!strcmp(what, subjects[i])) {
 			facts = *w;
@@ -231,6 +233,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 

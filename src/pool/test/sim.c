@@ -252,6 +252,7 @@ static void ask(struct pod *p, int me)
 			return;
 		}
 	}
+
 	broken(p, "it is never done with");
 }
 
@@ -298,6 +299,7 @@ int main(int argc, char **argv)
 				left -= pods[i].arrives < 0;
 			}
 	}
+
 	int64_t took = td_mono_ms(&td_clock_system) - began;
 	for (int i = 1; i <= n_jobs; i++)
 		if (jobs[i].ask >= 0 && (jobs[i].is == TD_IS_PENDING || jobs[i].is == TD_IS_RUNNING))

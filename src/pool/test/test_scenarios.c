@@ -43,6 +43,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 				 *const know[] = {"none", "unsure", "gone", "read"},
 				 *const is[] = {"unknown", "pending", "starting", "running", "lost", "ended"};
 	const char *what = w->w[0].key;
+
 	if (!strcmp(what, "ask")) {
 		s->ask = (struct td_pool_ask){.uid = "u1",
 					      .pod = (enum td_pod_state)td_scenario_choose(w, pods, 5, TD_POD_WAITING),
@@ -200,6 +201,7 @@ static int run_file(const char *path, const char *file)
 			fail_msg("%s:%d: what is \"%s\"?", file, line, p);
 		}
 	}
+
 	reset(&s);
 	return wanted;
 }
@@ -219,6 +221,7 @@ static void test_scenarios(void **state)
 		wanted += run_file(path, e->d_name);
 		files++;
 	}
+
 	closedir(d);
 	assert_true(files >= 3);
 	assert_true(wanted >= 40);
@@ -236,6 +239,7 @@ static void test_nodes_settle(void **state)
 					      "tandem: gate n0, held by 7",
 					      "tandem: devices, none",
 					      "tandem"};
+
 	for (unsigned bits = 0; bits < 512; bits++)
 		for (size_t r = 0; r < TD_LEN(reasons); r++) {
 			char reason[TD_POOL_REASON_MAX];
