@@ -24,7 +24,8 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
-	// Our own writes of the status come back as events. Only a changed spec or a deletion counts.
+	// Our own writes of the status come back as events. Only a changed spec or a deletion
+	// counts.
 	if (old && now &&
 	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))

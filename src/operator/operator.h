@@ -110,8 +110,8 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes);
 // Returns File= of gres.conf. The caller frees it.
 char *td_op_device_files(const yyjson_val *sc, bool fake, long long n);
-// Returns the number of GPUs for td_op_share_of. False: what the driver publishes, or the spec,
-// cannot be used; why says what.
+// Finds how many GPUs a node has; *ret is for td_op_share_of. False: what the driver publishes, or
+// the spec, cannot be used; why says what.
 bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
 		struct td_error *why);
 char *td_op_claim_template(const yyjson_val *sc); // name of the ResourceClaimTemplate; caller frees
@@ -156,7 +156,7 @@ struct td_op_view {
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
 	bool known;                                            // nodes come from this slurmrestd
-	bool fresh;                                            // and in this reconcile
+	bool fresh;                                            // and are recent enough now
 	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
 	uint64_t hash;                                         // of nodes
 	char *version;

@@ -160,7 +160,8 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 			"spec.updateStrategy.maxUnavailable: must be a number of 1 or more, or a share such as 20%%");
 }
 
-// Returns what slurmd tells slurmctld about its node (--conf). Every part of it has passed a grammar.
+// Returns what slurmd tells slurmctld about its node (--conf). Every part of it has passed a
+// grammar.
 static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *s)
 {
 	struct td_buf b = {0};

@@ -35,7 +35,7 @@ struct td_pool_member { // one node
 	int64_t pod_born_ms;                 // when its slurmd pod was created, real time
 	const char *pod_ip;                  // "" when it has none
 	const struct td_pool_record *record; // NULL: none or unknown
-	bool record_differs;                 // its size is not what the wanted pod would report
+	bool record_differs;                 // its size or features are not the wanted pod's
 	bool missing;                        // slurmd runs, but Slurm has no record of it
 	bool forgotten;                      // missing for too long (td_pool_absence_look)
 	// out

@@ -50,7 +50,8 @@ enum td_job_is {
 struct td_pool_job {
 	enum td_job_know know;
 	enum td_job_is is;
-	bool unproven;         // GONE by one read only; a poll must confirm it (1.9)
+	// GONE by one read only. A poll must first show that not all of Slurm's state is gone.
+	bool unproven;
 	bool ours;             // it names this ask (by admin_comment, or by name and user)
 	bool cancelled;        // it ended as CANCELLED
 	bool started;          // it was given nodes at some time
@@ -175,7 +176,7 @@ bool td_pool_reason_tandem(const char *reason);
 struct td_pool_record {
 	bool drain;  // its flag DRAIN
 	bool down;   // Slurm holds it for dead: its jobs have ended
-	bool bad;    // down, failed, not responding, …: no work goes there, unasked
+	bool bad;    // down, failed, not responding, …: no work, and nobody asked for that
 	bool silent; // bad only for not responding; sinfo counts it as before ("idle*")
 
 	bool jobs, mixed;   // a job runs or ends on it; mixed: it has room for more

@@ -122,7 +122,7 @@ int64_t td_pool_never_ms(enum td_pool_fit fit, int64_t nodes_same_ms)
 	return left > 0 ? left : fit == TD_FIT_NO_NODES ? 1000 : 0;
 }
 
-// ---- what answers mean ----
+// ---- what answers and devices mean ----
 enum td_pool_submitted td_pool_submitted(int code, bool immediate)
 {
 	if (!code)
@@ -160,7 +160,7 @@ enum td_pool_rebind td_pool_rebind(bool same_uid, bool ending, bool bound, bool 
 	return !same_uid || ending || bound ? TD_REBIND_OVER : same_epoch ? TD_REBIND_AGAIN : TD_REBIND_LOST;
 }
 
-// ---- the two ends ----
+// ---- the end of a pod and of its job ----
 enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms,
 				    bool *ret_fence)
 {

@@ -205,5 +205,6 @@ enum td_pool_loss_do {
 	TD_LOSS_BEGIN,  // stop the pool
 	TD_LOSS_ACCEPT, // the jobs stayed gone: their asks end
 };
+// Jobs that are gone for longer than this are taken as gone for good.
 enum { TD_POOL_LOST_MS = 120000 };
 enum td_pool_loss_do td_pool_loss(const struct td_pool_loss *l);
