@@ -1,6 +1,6 @@
 // A job ended before its pod was bound, and the next job asks for its devices. The pod is fenced
 // (kube/fence.h): after that, a Binding that is on its way fails. So the pod never comes here with
-// that grant, and nobody has to wait whether it does.
+// that grant, and nobody has to wait and see.
 #include "kube/fence.h"
 #include "base/log.h"
 #include "gate/agent.h"

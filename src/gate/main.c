@@ -1,6 +1,7 @@
-// The role `agent`: flags, wiring, order of start and stop. Start: read the table from disk, fill
-// the informers, tell the table of pods that have grants, open the gate. Nobody is answered before
-// that.
+// The role `agent`: flags, wiring, order of start and stop.
+//
+// Start: read the table from disk, fill the informers, tell the table of pods that have grants,
+// open the gate. Nobody is answered before that.
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"

@@ -179,7 +179,7 @@ struct td_op {
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
 		*deployments, *budgets;
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
-	struct td_op_view *views;               // guarded by lock; an entry is its key's worker's
+	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 };

@@ -1,9 +1,11 @@
 // What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template
 // that the administrator can read and change (ConfigMap tandem-per-cluster;
-// docs/design/0012-install.md). The bridge runs in the operator's namespace, so that nobody who may
-// create pods beside a SlurmCluster can use its account. Nothing owns it there, because owners do
-// not reach across namespaces: it is found by its labels, and is deleted when its SlurmCluster is
-// gone. It gets a copy of Slurm's token key as a file, so that bridges need no right to any Secret.
+// docs/design/0012-install.md).
+//
+// The bridge runs in the operator's namespace, so that nobody who may create pods beside a
+// SlurmCluster can use its account. Nothing owns it there, because owners do not reach across
+// namespaces: it is found by its labels, and is deleted when its SlurmCluster is gone. It gets a
+// copy of Slurm's token key as a file, so that bridges need no right to any Secret.
 #include "operator/operator.h"
 
 #include "base/file.h"
