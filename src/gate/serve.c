@@ -170,6 +170,7 @@ static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
 			continue;
 		if (k <= 0)
 			return -1;
+
 		n += (size_t)k;
 		buf[n] = '\0';
 		char *nl = strchr(buf, '\n');

@@ -49,6 +49,7 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 			     resource);
 	if (yyjson_is_obj(map) && !yyjson_obj_size(map))
 		return; // no pod may ask for devices
+
 	gres = yyjson_is_obj(map) ? td_jkey_str(map, resource) : td_streq(resource, NVIDIA) ? "gpu" : NULL;
 	if (!gres)
 		td_strv_addf(problems,

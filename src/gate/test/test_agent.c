@@ -286,6 +286,7 @@ static void test_pods_of_a_cgroup(void **state)
 		{"0::/xpod" UID "/pod" UID "x/", NULL, NULL},
 		{"", NULL, NULL},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		char uid[40] = "";
 		const char *at = t[i].text;

@@ -34,11 +34,13 @@ static void test_devices(void **state)
 	assert_int_equal(m, 0x13);
 	assert_int_equal(td_dev_parse("-", 8, &m, NULL), 0);
 	assert_int_equal(m, 0);
+
 	m = 99;
 	const char *bad[] = {"8", "1-", "-1", "a", "3-1", "0,", "0;1", "0-99999999999999999999"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_dev_parse(bad[i], 8, &m, NULL), TD_INVALID);
 	assert_int_equal(m, 99);
+
 	assert_int_equal(td_dev_parse("0-63", 64, &m, NULL), 0);
 	assert_true(m == ~(uint64_t)0 && m == td_dev_all(64));
 	td_auto_free char *s = td_dev_format(0x13), *none = td_dev_format(0), *all = td_dev_format(~(uint64_t)0);
@@ -54,6 +56,7 @@ static void test_table_supersede(void **state)
 	assert_int_equal(claim(&t, 0x3, a), 0);
 	assert_true(td_gate_holds(&t, 0x3, &a));
 	assert_int_equal(td_gate_pending(&t, 0x3, out, 8), 0);
+
 	assert_int_equal(claim(&t, 0x6, b), 0);
 	assert_int_equal(td_gate_pending(&t, 0x6, out, 8), 1);
 	assert_int_equal(out[0].job, 7);
@@ -128,6 +131,7 @@ static void test_save(void **state)
 	assert_int_equal(td_gate_save(path, &t, NULL, NULL), 0);
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_memory_equal(&t, &u, sizeof(t));
+
 	assert_int_equal(td_file_write(path, "{", 1, 0600, NULL), 0);
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, &e), TD_INVALID);
@@ -143,6 +147,7 @@ static void test_parse(void **state)
 	assert_true(q.h.job == 7 && q.h.start == 100 && q.mask == 3 && q.timeout_ms == 45000 && !q.ping);
 	assert_int_equal(td_gate_parse("ping", "n0", 8, &q, NULL), 0);
 	assert_true(q.ping);
+
 	assert_int_equal(td_gate_parse("check start=100 node=n0 devices=4 timeout=10", "n0", 8, &q, NULL), 0);
 	assert_true(q.check && q.h.job == 0 && q.h.start == 100 && q.mask == 0x10);
 	assert_int_equal(td_gate_parse("check job=7 devices=-", "n0", 8, &q, NULL), 0);
@@ -384,6 +389,7 @@ static void test_who_may_claim(void **state)
 	td_auto_free char *path = td_asprintf("%s/gate.sock", w->dir);
 	char reply[512];
 	pthread_t t;
+
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &victim, NULL), 0);
 	pthread_create(&t, NULL, serve, &s);
 	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=0-1 timeout=1000\n", reply, sizeof(reply));
@@ -413,8 +419,10 @@ static void test_socket(void **state)
 	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
 	assert_true(td_starts(reply, "wait devices 1 of n0: held by job 1"));
 	assert_non_null(strstr(reply, "\nfail devices 1 of n0: held by job 1"));
+
 	ask(path, "acquire job=2 devices=99\n", reply, sizeof(reply));
 	assert_true(td_starts(reply, "fail "));
+
 	td_auto_free char *tasks = td_asprintf("%s/task.sock", w->dir);
 	ask(tasks, "acquire job=2 start=20 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
 	assert_string_equal(reply, "fail this socket takes check only\n");

@@ -79,6 +79,7 @@ static void test_objects(void **state)
 					    "slurmctld.sh", "passwd",    "group"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
+
 	const yyjson_val *ctl = wanted(&w, &td_statefulsets, "main-slurmctld");
 	assert_string_equal(td_jstr(ctl, "spec.serviceName"), "main-slurmctld");
 	const yyjson_val *spec = td_jget(ctl, "spec.template.spec");
@@ -164,6 +165,7 @@ static void test_templates_agree_with_constants(void **state)
 				    mounts[i][1]);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(spec, "securityContext.runAsUser")), TD_SLURM_UID);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMCTLD_PORT);
+
 	c = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0]");
 	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
@@ -173,6 +175,7 @@ static void test_templates_agree_with_constants(void **state)
 	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")),
 			 TD_SLURMRESTD_PORT);
+
 	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
 	td_auto_free char *path = td_asprintf("%s/src/slurm/programs/slurmctld.sh", getenv("TD_SOURCE_ROOT"));
 	td_auto_buf struct td_buf text = {0};
@@ -192,6 +195,7 @@ static void test_share(void **state)
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
 	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
+
 	struct td_op_share back = {0};
 	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back) && back.cpus == 15 && back.memory_mb == 31744 &&
 		    back.gpus == 8);
@@ -204,6 +208,7 @@ static void test_share(void **state)
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_false(td_op_share_parse(bad[i], "nvidia.com/gpu", &back));
 	assert_false(td_op_share_parse(text, "example.com/gpu", &back)); // of another resource
+
 	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), -1, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.reserve"));
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), -1, &s, &err));
@@ -241,12 +246,15 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
 			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 "
 			    "Feature=set.pool,b0,r0");
+
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &again, &err);
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, NULL, &other, &err);
 	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_ANN_REVISION);
 	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_ANN_REVISION));
 	assert_string_not_equal(rev,
 				td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_ANN_REVISION));
+
+	// For a pod on a kubelet, tandem-standin comes from Tandem's image.
 	td_auto(td_json_unref) struct td_json *real = NULL;
 	assert_int_equal(
 		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err),
@@ -306,6 +314,7 @@ static void test_dra(void **state)
 			 0);
 	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
 	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *made = td_op_claim_template_object(td_json_root(sc));
 	td_auto(td_json_unref) struct td_json *obj = td_json_from_mut(yyjson_mut_doc_get_root(made));
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
@@ -315,6 +324,7 @@ static void test_dra(void **state)
 			  *one = td_op_device_files(td_json_root(sc), true, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
+
 	td_auto(td_json_unref) struct td_json *bare = Y("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
 	td_auto_strv struct td_strv problems = {0}, fine = {0};
 	td_op_devices_check(td_json_root(bare), false, &problems);

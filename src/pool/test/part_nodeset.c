@@ -38,6 +38,7 @@ static struct td_pool_record record_of(const struct td_scenario_words *w)
 		      {"down", {.down = true, .bad = true}},
 		      {"failed", {.bad = true}},
 		      {"silent", {.bad = true, .silent = true}}};
+
 	struct td_pool_record r = {0};
 	for (size_t i = 0; i < TD_LEN(states); i++)
 		if (td_scenario_has(w, states[i].word))
@@ -59,6 +60,7 @@ static void member(const struct td_scenario_words *w)
 	if (at == n_members)
 		n_members++;
 	assert_true(n_members <= TD_LEN(members));
+
 	bool pod = !td_scenario_has(w, "no-pod");
 	records[at] = record_of(w);
 	members[at] = (struct td_pool_member){

@@ -114,6 +114,7 @@ static void look(struct td_buf *out)
 				 .now_ms = num("now", 1000),
 				 .not_before_ms = num("not-before", 0),
 				 .knock_ms = num("knock", 0)};
+
 	enum td_pool_look_do d = td_pool_look(&l);
 	td_buf_printf(out, "reading %s", dos[d]);
 	if (d == TD_LOOK_LATER)

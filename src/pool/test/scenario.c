@@ -14,6 +14,7 @@ void td_scenario_split(char *s, struct td_scenario_words *ret)
 			break;
 		struct td_scenario_word *w = &ret->w[ret->n++];
 		*w = (struct td_scenario_word){.key = s};
+
 		s += strcspn(s, " =");
 		if (*s == '=') {
 			*s++ = '\0';

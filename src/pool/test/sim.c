@@ -133,6 +133,7 @@ static void slurm(void)
 				nodes[at].used_gres[0] += j->gpus;
 			}
 		}
+
 		if (j->ask < 0 && j->is == TD_IS_RUNNING && !below(20))
 			finish(j, false);
 		if ((j->is == TD_IS_PENDING || j->is == TD_IS_RUNNING) && !below(FAULT))
@@ -282,6 +283,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "usage: sim [SEED [NODES [ASKS]]]\n");
 			return 2;
 		}
+
 	seed = (uint64_t)v[0] * UINT64_C(0x9e3779b97f4a7c15);
 	n_nodes = (int)v[1];
 	n_pods = (int)v[2];
@@ -304,6 +306,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i <= n_jobs; i++)
 		if (jobs[i].ask >= 0 && (jobs[i].is == TD_IS_PENDING || jobs[i].is == TD_IS_RUNNING))
 			broken(&pods[jobs[i].ask], "a job is left (I3)");
+
 	printf("seed %lld: %d nodes, %d asks, %d jobs, %llu faults: %d virtual seconds, %llu decisions in %lld ms, "
 	       "%.0f a second\n",
 	       v[0], n_nodes, n_pods, n_jobs, (unsigned long long)faults, now, (unsigned long long)decisions,

@@ -117,6 +117,7 @@ static void decide(const struct scenario *s, const char *what, const struct td_s
 	for (size_t i = 0; i < TD_LEN(parts); i++)
 		if (parts[i]->decide(line, out))
 			return;
+
 	if (!strcmp(what, "node")) {
 		static const char *const dos[] = {"leave", "drain", "undrain", "reason"};
 		struct td_pool_node_plan p;
@@ -297,6 +298,7 @@ static void test_grants(void **state)
 	const struct td_grant a = {.job = 1, .start = 10, .restarts = 0, .ask = "u", .nodes = "n0", .devices = "{}"};
 	struct td_grant b = a;
 	assert_null(td_grant_differs(&a, &b));
+
 	b.job = 2;
 	assert_string_equal(td_grant_differs(&a, &b), "job id");
 	b = a;
