@@ -218,6 +218,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		v->gpus += f.group[i].gpus * (long long)f.group[i].names.n;
 		v->gpu_nodes += f.group[i].gpus ? (long long)f.group[i].names.n : 0;
 	}
+
 	struct td_slurm_facts facts = {f.gres, gres_lines(&f), f.mem_per_cpu, (const char *const *)f.sets.v, f.sets.n};
 	td_auto_strv struct td_strv problems = {0};
 	td_auto_slurm_files struct td_slurm_files files = {0};
@@ -240,6 +241,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	v->config_hash = td_op_files_hash(&files);
 	if (too_early(op, sc, v, &f, v->config_hash))
 		return 0;
+
 	for (size_t i = 0; i < w.n; i++) {
 		int r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) {
@@ -274,6 +276,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	size_t n_sets = all.n;
 	if (op->templates)
 		td_informer_list(op->templates, sc->ns, &all);
+
 	for (size_t i = 0; i < all.n; i++) {
 		const struct td_gvr *gvr = i < n_deployments ? &td_deployments
 					   : i < n_services  ? &td_services
