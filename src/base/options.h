@@ -56,6 +56,9 @@ struct td_option {
 	 .kind = TD_OPTION_LEVEL,                                                                                      \
 	 .to = (p)}
 
+// What the exit codes of a role mean: td_command.exits.
+#define TD_ROLE_EXITS "0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage."
+
 struct td_command {
 	const char *name;  // as typed behind `tandem`: for messages and the help
 	const char *usage; // the words behind the name in the first line of the help; NULL: made from the options

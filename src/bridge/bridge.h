@@ -30,8 +30,7 @@ struct td_bridge_opts {
 	const char *empty_dirs; // slurm/where.h; NULL: not known
 	const char *slurmrestd,
 		*jwt_key;           // for tests: an address and a key file instead of what the cluster's objects say
-	struct td_lease_opts lease; // only its times
-	const char *identity;
+	struct td_lease_opts lease; // as the command line says; what is not given is NULL or 0
 };
 
 struct td_asks;

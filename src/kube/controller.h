@@ -46,8 +46,6 @@ struct td_lease_opts {
 	// retry_s. 0: 15 s, two thirds of the duration, two fifteenths of it.
 	int duration_s, renew_s, retry_s;
 };
-// One of --lease-duration, --renew-deadline, --retry-period: whole seconds, "15" or "15s". TD_INVALID names the flag.
-int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err);
 int td_lease_check(const struct td_lease_opts *o, struct td_error *err); // duration > renew > retry
 // Blocks until we lead, then runs fn in this thread with a cancel that fires when leadership is lost or `cancel` fires;
 // releases the lease on a clean end. Lease age is judged by local observation. Returns fn's result, TD_CANCELLED, or

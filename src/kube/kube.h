@@ -11,6 +11,7 @@
 //   of it controller.[ch] queue.c lease.c events.c   keys that wait and the workers that take them; leader election;
 //   events slices.[ch]                   devices that DRA's drivers publish fence.[ch]                    the condition
 //   that keeps a late Binding from landing health.[ch]                   a role's /metrics, /livez and /readyz
+//   options.h                       command-line options that several roles have
 #pragma once
 
 #include "base/cancel.h"

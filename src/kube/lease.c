@@ -289,16 +289,6 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 	return r;
 }
 
-int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err)
-{
-	td_auto_free char *n = td_strndup(value, strlen(value) - (td_ends(value, "s") ? 1 : 0));
-	long long v;
-	if (!td_parse_i64(n, &v) || v < 1 || v > 3600)
-		return td_fail(err, TD_INVALID, "--%s %s: want whole seconds from 1 to 3600, as \"15s\"", flag, value);
-	*ret = (int)v;
-	return 0;
-}
-
 int td_lease_check(const struct td_lease_opts *o, struct td_error *err)
 {
 	int64_t duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000,
