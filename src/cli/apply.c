@@ -202,7 +202,8 @@ int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct 
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	// A kind that was defined a moment ago, or its namespace, may not be served yet.
 	for (int tries = 0;; tries++) {
-		r = td_kube_raw(k, "PATCH", path, "application/apply-patch+yaml", body, len, c, &now, err);
+		r = td_kube_raw(k, "PATCH", path, &(struct td_kube_body){"application/apply-patch+yaml", body, len}, c,
+				&now, err);
 		if ((r != TD_NOT_FOUND && r != TD_UNCERTAIN && r != TD_TRANSIENT) || tries == 100)
 			break;
 		if (td_cancel_wait(c, 100))

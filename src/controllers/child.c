@@ -55,7 +55,7 @@ static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, ref));
 	if (adopt)
 		owner_ref(d, arr, owner, owner_gvr);
-	return td_kube_patch(c->kube, gvr, o->ns, o->name, NULL, TD_PATCH_MERGE, p, cancel, ret, err);
+	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, ret, err);
 }
 
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
@@ -152,7 +152,7 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	ctl_expect_create(e, owner->uid, name);
 	int r = td_kube_create(c->kube, &td_pods, owner->ns, o, cancel, NULL, &why);
 	if (!r) {
-		td_record(c->rec, owner, gvr, "Normal", "SuccessfulCreate", "Created pod: %s", name);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulCreate", "Created pod: %s", name);
 		return 0;
 	}
 	// Not made, or nobody knows: if it was made after all it shows up in the cache and is counted there.
@@ -160,7 +160,7 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	if (err)
 		*err = why;
 	if (r != TD_EXISTS && r != TD_CANCELLED)
-		td_record(c->rec, owner, gvr, "Warning", "FailedCreate", "Error creating: %s", why.msg);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedCreate", "Error creating: %s", why.msg);
 	return r;
 }
 
@@ -172,7 +172,7 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	ctl_expect_delete(e, owner->uid, pod->uid);
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, &why);
 	if (!r) {
-		td_record(c->rec, owner, gvr, "Normal", "SuccessfulDelete", "Deleted pod: %s", pod->name);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulDelete", "Deleted pod: %s", pod->name);
 		return 0;
 	}
 	ctl_expect_seen(e, owner->uid, pod->uid);
@@ -181,7 +181,8 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	if (err)
 		*err = why;
 	if (r != TD_CANCELLED)
-		td_record(c->rec, owner, gvr, "Warning", "FailedDelete", "Error deleting %s: %s", pod->name, why.msg);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedDelete", "Error deleting %s: %s", pod->name,
+			  why.msg);
 	return r;
 }
 

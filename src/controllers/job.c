@@ -394,11 +394,11 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	}
 	int r = ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
 	if (!r && v->over)
-		td_record(x->c->rec, x->j, &td_jobs, !strcmp(v->type, "Complete") ? "Normal" : "Warning",
+		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), !strcmp(v->type, "Complete") ? "Normal" : "Warning",
 			  !strcmp(v->type, "Complete") ? "Completed" : v->reason, "%s",
 			  !strcmp(v->type, "Complete") ? "Job completed" : v->message);
 	if (!r && suspended != was_suspended && (suspended || was_suspended))
-		td_record(x->c->rec, x->j, &td_jobs, "Normal", suspended ? "Suspended" : "Resumed",
+		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), "Normal", suspended ? "Suspended" : "Resumed",
 			  suspended ? "Job suspended" : "Job resumed");
 	return r;
 }

@@ -121,7 +121,7 @@ static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel 
 	while ((f = yyjson_mut_arr_iter_next(&it)))
 		if (td_streq(yyjson_mut_get_str(f), "kubernetes"))
 			yyjson_mut_arr_iter_remove(&it);
-	int r = td_kube_update(c->kube, &td_namespaces, NULL, ns->name, "finalize", o, cancel, NULL, err);
+	int r = td_kube_update(c->kube, TD_AT(&td_namespaces, NULL, ns->name, "finalize"), o, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 

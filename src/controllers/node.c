@@ -125,10 +125,11 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 	}
 	td_jm_str(d, p, "metadata.uid", node->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", node->rv); // the agent may have come back: then its word counts
-	int r = td_kube_patch(c->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+	int r = td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
+			      err);
 	if (!r)
-		td_record(c->rec, node, &td_nodes, "Normal", "NodeNotReady", "Node %s status is now: NodeNotReady",
-			  node->name);
+		td_record(c->rec, TD_ABOUT(node, &td_nodes), "Normal", "NodeNotReady",
+			  "Node %s status is now: NodeNotReady", node->name);
 	return r;
 }
 
@@ -181,7 +182,7 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 		return 0;
 	td_jm_str(d, p, "metadata.uid", node->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
-	return td_kube_patch(c->kube, &td_nodes, NULL, node->name, NULL, TD_PATCH_MERGE, p, cancel, NULL, err);
+	return td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)

@@ -104,7 +104,7 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 		struct td_object *p = x->slot[i];
 		int r = 0;
 		if (p && ctl_pod_finished(p) && !td_object_deleting(p)) {
-			td_record(x->c->rec, x->s, &td_statefulsets, "Warning", "RecreatingFailedPod",
+			td_record(x->c->rec, TD_ABOUT(x->s, &td_statefulsets), "Warning", "RecreatingFailedPod",
 				  "StatefulSet %s/%s is recreating %s Pod %s", x->s->ns, x->s->name,
 				  td_jstr_or(p->root, "status.phase", ""), p->name);
 			settled = false;

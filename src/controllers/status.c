@@ -26,7 +26,7 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 	if (!differs)
 		return 0;
 	td_jm_str(d, p, "metadata.uid", o->uid);
-	return td_kube_patch(c->kube, gvr, o->ns, o->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name, "status"), TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
 void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,

@@ -64,6 +64,12 @@ struct td_recorder *
 td_recorder_new(struct td_kube *k,
 		const char *component); // one thread; never blocks callers; drops beyond 1,000 waiting
 struct td_recorder *td_recorder_free(struct td_recorder *r);
+// What an Event is about.
+struct td_about {
+	const struct td_object *object;
+	const struct td_gvr *gvr; // the object's
+};
+#define TD_ABOUT(object, gvr) (&(const struct td_about){object, gvr})
 // type "Normal" or "Warning". Equal (object, reason, message) within 10 minutes raise the count of one Event.
-void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type,
-	       const char *reason, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+void td_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
+	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -84,13 +84,18 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj,
 		   struct td_cancel *c, struct td_object **ret, struct td_error *err);
 enum td_patch { TD_PATCH_MERGE, TD_PATCH_JSON, TD_PATCH_STRATEGIC, TD_PATCH_APPLY };
-// subresource: NULL, "status", "scale". Put metadata.uid and metadata.resourceVersion into the patch where they must
-// match.
-int td_kube_patch(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		  enum td_patch type, const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret,
-		  struct td_error *err);
-int td_kube_update(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		   const yyjson_mut_val *obj, struct td_cancel *c, struct td_object **ret, struct td_error *err);
+// Where one object is in the API, or a part of it.
+struct td_kube_place {
+	const struct td_gvr *resource;
+	const char *ns, *name; // ns: NULL when cluster-scoped
+	const char *part;      // "status", "scale", "finalize"; NULL: the object
+};
+#define TD_AT(...) (&(const struct td_kube_place){__VA_ARGS__})
+// Put metadata.uid and metadata.resourceVersion into the patch where they must match.
+int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
+		  struct td_cancel *c, struct td_object **ret, struct td_error *err);
+int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
+		   struct td_object **ret, struct td_error *err);
 struct td_delete {
 	const char *uid, *rv;    // preconditions, or NULL
 	int grace_s;             // -1: the object's own
@@ -98,13 +103,21 @@ struct td_delete {
 };
 int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name,
 		   const struct td_delete *opts, struct td_cancel *c, struct td_error *err);
-// Binds with uid and resourceVersion as preconditions (either may be NULL) and annotations (a JSON object, may be NULL)
-// in the same write.
-int td_kube_bind(struct td_kube *k, const char *ns, const char *pod, const char *uid, const char *rv, const char *node,
-		 const yyjson_mut_val *annotations, struct td_cancel *c, struct td_error *err);
-// Raw: any path, for what has no verb here. Returns the reply's JSON root.
-int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body,
-		size_t len, struct td_cancel *c, struct td_json **ret, struct td_error *err);
+// A pod and the node that it goes to.
+struct td_binding {
+	const char *ns, *pod, *node;
+	const char *uid, *rv;              // preconditions, or NULL
+	const yyjson_mut_val *annotations; // an object, set in the same write; NULL: none
+};
+int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel *c, struct td_error *err);
+struct td_kube_body {
+	const char *type; // its Content-Type
+	const char *text; // len bytes
+	size_t len;
+};
+// Raw: any path, for what has no verb here. body NULL: none. Returns the reply's JSON root.
+int td_kube_raw(struct td_kube *k, const char *method, const char *path, const struct td_kube_body *body,
+		struct td_cancel *c, struct td_json **ret, struct td_error *err);
 // One call with the identity that kubeconfig gives, but to url (a kubelet: no API server), checked against ca_file;
 // NULL: the API server's. 0 for any reply, as td_http_do.
 int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms,

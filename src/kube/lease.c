@@ -55,7 +55,7 @@ static int write_lease(struct elector *e, struct td_object *cur, struct td_cance
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, false);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	struct td_object *now = NULL;
-	int r = cur ? td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, o, c, &now, err)
+	int r = cur ? td_kube_patch(e->k, TD_AT(&td_leases, e->o->ns, e->o->name), TD_PATCH_MERGE, o, c, &now, err)
 		    : td_kube_create(e->k, &td_leases, e->o->ns, o, c, &now, err);
 	td_object_unref(e->held);
 	e->held = r ? NULL : now;
@@ -151,7 +151,7 @@ static void release(struct elector *e)
 	if (!td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, enough, &cur, NULL) &&
 	    td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
-		(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE,
+		(void)td_kube_patch(e->k, TD_AT(&td_leases, e->o->ns, e->o->name), TD_PATCH_MERGE,
 				    yyjson_mut_doc_get_root(d), enough, NULL, NULL);
 	}
 	td_cancel_fire(done);

@@ -62,7 +62,7 @@ int td_start_api(const struct td_start *s, struct td_error *err)
 	int64_t end = td_mono_ms(&td_clock_system) + API_MS;
 	for (;;) {
 		bool last = !runs(s); // looked at first: the API may have become ready before that
-		int r = td_kube_raw(s->kube, "GET", "/readyz", NULL, NULL, 0, s->cancel, NULL, err);
+		int r = td_kube_raw(s->kube, "GET", "/readyz", NULL, s->cancel, NULL, err);
 		if (!r || r == TD_CANCELLED)
 			return r;
 		if (last || td_mono_ms(&td_clock_system) > end) {
@@ -118,7 +118,7 @@ int td_start_forget_slurm(const struct td_start *s, struct td_error *err)
 		td_auto_free char *path = td_asprintf("status.%s", counts[j]);
 		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
 	}
-	int r = td_kube_patch(s->kube, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE,
+	int r = td_kube_patch(s->kube, TD_AT(&td_nodesets, "slurm", "pool", "status"), TD_PATCH_MERGE,
 			      yyjson_mut_doc_get_root(d), s->cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }

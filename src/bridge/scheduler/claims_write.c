@@ -56,7 +56,7 @@ static int add_finalizer(struct td_bridge *b, const struct td_object *claim, str
 	names(d, claim);
 	td_jm_copyval(d, root, "metadata.finalizers", td_jget(claim->root, "metadata.finalizers"));
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, root, "metadata.finalizers"), TD_DRA_FINALIZER);
-	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, NULL, TD_PATCH_MERGE, root, c, ret,
+	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name), TD_PATCH_MERGE, root, c, ret,
 			     err);
 }
 
@@ -69,8 +69,8 @@ static int allocate(struct td_bridge *b, const struct td_object *claim, const yy
 	if (!td_jget(claim->root, "status.allocation")) // else it is this one already, and may not be written again
 		td_jm_copyval(d, root, "status.allocation", td_jkey(want, "allocation"));
 	td_jm_copyval(d, root, "status.reservedFor", td_jkey(want, "reservedFor"));
-	return td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c,
-			     ret, err);
+	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root,
+			     c, ret, err);
 }
 
 // Only of a pod that is surely not bound: read now, and from this read on no Binding of an older grant can succeed (its
@@ -93,8 +93,8 @@ static int clear(struct td_bridge *b, const struct td_object *pod, const struct 
 	names(d, claim);
 	td_jm_set(d, root, "status.allocation", yyjson_mut_null(d));
 	td_jm_set(d, root, "status.reservedFor", yyjson_mut_null(d));
-	r = td_kube_patch(b->kube, &td_resourceclaims, claim->ns, claim->name, "status", TD_PATCH_MERGE, root, c, ret,
-			  err);
+	r = td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root, c,
+			  ret, err);
 	if (!r)
 		td_info("ResourceClaim %s/%s: devices of pod %s's ended grant taken back", claim->ns, claim->name,
 			pod->name);

@@ -37,7 +37,8 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	td_auto_free char *path = td_asprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token",
 					      td_jstr_or(pod, "metadata.namespace", ""), sa);
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(a->kube, "POST", path, "application/json", body, len, a->cancel, &j, err);
+	int r = td_kube_raw(a->kube, "POST", path, &(struct td_kube_body){"application/json", body, len}, a->cancel, &j,
+			    err);
 	if (r)
 		return td_wrap(err, "token of service account %s", sa);
 	const char *t = td_jstr(td_json_root(j), "status.token");
