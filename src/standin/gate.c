@@ -193,7 +193,8 @@ int standin_gate(int argc, char **argv)
 			break;
 		if (d == 0) { // none, or Slurm did not tell (job.c)
 			char said[DEVICES_MAX * 5];
-			int k = standin_job_gpus(job, node, deadline, said, sizeof(said), why, sizeof(why));
+			int k = standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
+						 sizeof(why));
 			if (k == 0)
 				return 0; // nothing to wait for: jobs without devices run even when the agent is away
 			if (k > 0 && ranges(said, dev, sizeof(dev)))

@@ -74,7 +74,11 @@ int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char *
 char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
 // job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not
 // known, why in words.
-int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, char *out, size_t n, char *why,
+struct standin_text {
+	char *s; // n bytes
+	size_t n;
+};
+int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, struct standin_text out, char *why,
 		     size_t n_why);
 // The same from the text of `scontrol show job --json`.
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
