@@ -158,7 +158,7 @@ int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct 
 	r = td_dra_devices(&slices, s->devices.driver, a->nodes, s->devices.attribute, &on, &e);
 	if (r)
 		return td_fail(err, r == TD_NOT_FOUND ? TD_THROTTLED : r, "%s", e.msg);
-	r = td_claims_plan(&l, s, pod->root, a->devices, a->nodes, &on, want, err);
+	r = td_claims_plan(&l, s, pod->root, &(struct td_claims_grant){a->devices, a->nodes, &on}, want, err);
 	for (size_t i = 0; !r && i < l.n; i++)
 		r = settle(b, pod, l.v[i].obj, td_json_root(want[i]), c, err);
 	for (size_t i = 0; i < l.n; i++)
