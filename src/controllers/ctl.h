@@ -9,6 +9,7 @@
 //   has node.c podgc.c scheduler.c         silent nodes; pods of nodes that are gone; pods that Slurm does not place
 #pragma once
 
+#include "api/condition.h"
 #include "kube/controller.h"
 
 #define CTL_MAX_CONTROLLERS 16
@@ -86,8 +87,7 @@ void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct t
 // Whose controlling owner is `owner` (by uid) and that match; matching orphans are adopted, others released. Appends
 // references.
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel,
-	      struct td_objects *ret, struct td_error *err);
+	      const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret, struct td_error *err);
 // Enqueues those of `owners` whose spec.selector matches the labels of o.
 void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o);
 // Sets metadata.ownerReferences to the one controlling owner.
@@ -119,12 +119,8 @@ int ctl_by_creation(const void *a, const void *b);     // qsort of struct td_obj
 // Writes those fields of `status` that differ from o's; nothing when none does.
 int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const yyjson_mut_val *status,
 		     struct td_cancel *cancel, struct td_error *err);
-// Appends a condition to arr; lastTransitionTime (and lastUpdateTime, when `update`) stay those of the old one where
-// nothing changed.
-void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,
-		   const char *status, const char *reason, const char *message, bool update, int64_t now_ms);
-// The same of a pod, whose conditions say which generation they are about.
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type,
-		       const char *status, const char *reason, const char *message, int64_t now_ms);
+// td_condition_add for a pod, whose conditions say which generation they are about.
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
+		       const struct td_condition_want *w, int64_t now_ms);
 // "25%" or 3, of total; def when absent.
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def);

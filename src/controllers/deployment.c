@@ -500,7 +500,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.unavailable > x.want)
 		x.unavailable = x.want;
 	td_auto_objects struct td_objects all = {0};
-	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, c->deployments, cancel, &all, err);
+	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, cancel, &all, err);
 	if (r)
 		return r;
 	split(&x, &all);

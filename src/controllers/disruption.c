@@ -174,13 +174,12 @@ static yyjson_mut_val *grants(struct budget *x, yyjson_mut_doc *d)
 	return kept;
 }
 
-static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const char *status,
-			  const char *reason, const char *message, long long generation)
+static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const struct td_condition_want *w)
 {
 	yyjson_mut_val *a = td_jm_arr(d, s, "conditions");
-	ctl_condition(d, a, td_jget(x->b->root, "status.conditions"), CONDITION, status, reason, message, false,
-		      x->now);
-	td_jm_int(d, yyjson_mut_arr_get_last(a), "observedGeneration", generation);
+	td_condition_add(d, a, td_jget(x->b->root, "status.conditions"), w, x->now);
+	if (!w->generation) // said all the same
+		td_jm_int(d, yyjson_mut_arr_get_last(a), "observedGeneration", 0);
 }
 
 // Writes what of s differs, with the version it was made from. *ret_wrote: something did.
@@ -219,7 +218,12 @@ static int fail_safe(struct budget *x, const struct td_error *why, struct td_err
 	yyjson_mut_val *s = yyjson_mut_doc_get_root(d);
 	bool wrote;
 	td_jm_int(d, s, "disruptionsAllowed", 0);
-	set_condition(x, d, s, "False", "SyncFailed", why->msg, td_jint(x->b->root, "status.observedGeneration", 0));
+	set_condition(x, d, s,
+		      &(struct td_condition_want){.type = CONDITION,
+						  .status = "False",
+						  .reason = "SyncFailed",
+						  .message = why->msg,
+						  .generation = td_jint(x->b->root, "status.observedGeneration", 0)});
 	int r = write_status(x, s, &wrote, err);
 	if (!r && wrote)
 		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
@@ -240,8 +244,12 @@ static int write_counts(struct budget *x, struct td_error *err)
 	td_jm_int(d, s, "desiredHealthy", x->desired);
 	td_jm_int(d, s, "currentHealthy", x->healthy);
 	td_jm_int(d, s, "disruptionsAllowed", allowed);
-	set_condition(x, d, s, allowed ? "True" : "False", allowed ? "SufficientPods" : "InsufficientPods", "",
-		      generation);
+	set_condition(x, d, s,
+		      &(struct td_condition_want){.type = CONDITION,
+						  .status = allowed ? "True" : "False",
+						  .reason = allowed ? "SufficientPods" : "InsufficientPods",
+						  .message = "",
+						  .generation = generation});
 	int r = write_status(x, s, &wrote, err);
 	if (r || !wrote)
 		return r;

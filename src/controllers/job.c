@@ -382,13 +382,30 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, o));
 	}
 	if (suspended)
-		ctl_condition(d, conds, old, "Suspended", "True", "JobSuspended", "Job suspended", false, x->now);
+		td_condition_add(d, conds, old,
+				 &(struct td_condition_want){.type = "Suspended",
+							     .status = "True",
+							     .reason = "JobSuspended",
+							     .message = "Job suspended"},
+				 x->now);
 	else if (td_jfind(old, "type", "Suspended"))
-		ctl_condition(d, conds, old, "Suspended", "False", "JobResumed", "Job resumed", false, x->now);
+		td_condition_add(d, conds, old,
+				 &(struct td_condition_want){.type = "Suspended",
+							     .status = "False",
+							     .reason = "JobResumed",
+							     .message = "Job resumed"},
+				 x->now);
 	if (v->type)
-		ctl_condition(d, conds, old, v->before, "True", v->reason, v->message, false, x->now);
+		td_condition_add(
+			d, conds, old,
+			&(struct td_condition_want){
+				.type = v->before, .status = "True", .reason = v->reason, .message = v->message},
+			x->now);
 	if (v->over) {
-		ctl_condition(d, conds, old, v->type, "True", v->reason, v->message, false, x->now);
+		td_condition_add(d, conds, old,
+				 &(struct td_condition_want){
+					 .type = v->type, .status = "True", .reason = v->reason, .message = v->message},
+				 x->now);
 		if (!strcmp(v->type, "Complete"))
 			td_jm_str(d, s, "completionTime", t);
 	}
@@ -477,7 +494,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
-	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, c->jobs, cancel, &x.pods, err);
+	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;
 	look(&x);

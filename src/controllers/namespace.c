@@ -103,8 +103,12 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 	yyjson_mut_val *status = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, status, "conditions");
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *text = all[i].text ? td_asprintf("%s%s", all[i].message, all[i].text) : NULL;
-		ctl_condition(d, arr, old, all[i].type, text ? "True" : "False", text ? all[i].bad : all[i].good,
-			      text ? text : all[i].good_message, false, td_real_ms(s->c->clock));
+		td_condition_add(d, arr, old,
+				 &(struct td_condition_want){.type = all[i].type,
+							     .status = text ? "True" : "False",
+							     .reason = text ? all[i].bad : all[i].good,
+							     .message = text ? text : all[i].good_message},
+				 td_real_ms(s->c->clock));
 	}
 	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;

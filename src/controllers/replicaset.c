@@ -121,10 +121,15 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 	td_jm_int(d, s, "observedGeneration", td_jint(rs->root, "metadata.generation", 0));
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (failed->code)
-		ctl_condition(d, conds, td_jget(rs->root, "status.conditions"), "ReplicaFailure", "True",
-			      (long long)active->n > td_jint(rs->root, "spec.replicas", 1) ? "FailedDelete"
-											   : "FailedCreate",
-			      failed->msg, false, now);
+		td_condition_add(d, conds, td_jget(rs->root, "status.conditions"),
+				 &(struct td_condition_want){
+					 .type = "ReplicaFailure",
+					 .status = "True",
+					 .reason = (long long)active->n > td_jint(rs->root, "spec.replicas", 1)
+							   ? "FailedDelete"
+							   : "FailedCreate",
+					 .message = failed->msg},
+				 now);
 	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 
@@ -138,7 +143,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		return 0;
 	bool settled = ctl_expect_done(c->rs_expect, rs->uid);
 	td_auto_objects struct td_objects pods = {0}, active = {0};
-	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, c->replicasets, cancel, &pods, err);
+	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, cancel, &pods, err);
 	if (r)
 		return r;
 	for (size_t i = 0; i < pods.n; i++)

@@ -214,7 +214,10 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-	ctl_pod_condition(d, conds, pod, "PodScheduled", "False", "Unschedulable", msg, td_real_ms(c->clock));
+	ctl_pod_condition(d, conds, pod,
+			  &(struct td_condition_want){
+				  .type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = msg},
+			  td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 	int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
