@@ -48,28 +48,27 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	return 0;
 }
 
-void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
-		    struct td_vol_src *vol, char node[16], char **ret_dir)
+void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret)
 {
-	snprintf(node, 16, "n%d", p->node);
-	*ret_dir = td_pod_dir(a, p);
-	*env = (struct td_env_src){
+	snprintf(ret->node, sizeof(ret->node), "n%d", p->node);
+	ret->dir = td_pod_dir(a, p);
+	ret->env = (struct td_env_src){
 		.pod = pod,
 		.host_ip = a->gateway,
 		.pod_ip = p->host_network ? a->gateway : p->ip,
-		.node = node,
+		.node = ret->node,
 		.node_cpu_milli = (int64_t)a->o.cpus * 1000,
 		.node_memory = a->memory_bytes,
 		.get = get,
 		.ctx = a,
 	};
 	yyjson_val *fs = td_jget(pod, "spec.securityContext.fsGroup");
-	*vol = (struct td_vol_src){
-		.env = env,
+	ret->vol = (struct td_vol_src){
+		.env = &ret->env,
 		.home = a->o.home,
 		.run = a->o.run,
-		.node = node,
-		.dir = *ret_dir,
+		.node = ret->node,
+		.dir = ret->dir,
 		.fs_group = fs ? yyjson_get_sint(fs) : -1,
 		.token = token,
 		.token_ctx = a,

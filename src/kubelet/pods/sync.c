@@ -203,13 +203,11 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 
 static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
 {
-	struct td_env_src env;
-	struct td_vol_src vol;
-	char node[16];
-	td_auto_free char *dir = NULL;
+	struct td_sources from;
 	struct td_error e = TD_ERROR_INIT;
-	td_pod_sources(a, p, o->root, &env, &vol, node, &dir);
-	int r = td_vol_ensure(&vol, &e);
+	td_pod_sources(a, p, o->root, &from);
+	td_auto_free char *dir = from.dir;
+	int r = td_vol_ensure(&from.vol, &e);
 	if (!r) {
 		if (!p->volumes_ok)
 			r = td_hosts_sync(a->hosts, p->ns, &e);

@@ -26,9 +26,9 @@ void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4))); // reason NULL: waits for nothing
 
 // ---- sources.c: what volumes and environments read ----
-struct td_vol_src;
-void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
-		    struct td_vol_src *vol, char node[16], char **ret_dir);
+struct td_sources; // volumes.h
+// ret points into itself and into pod: it stays where it is. Free ret->dir.
+void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret);
 
 // ---- resolv.c ----
 // The file that the pod sees as /etc/resolv.conf (caller frees the path); dir: the pod's own, where one is made when it
@@ -71,6 +71,7 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 // One action of a probe or hook (exec, httpGet, tcpSocket, sleep). 0: success; else err says why. Any thread.
 int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container,
 		const yyjson_val *action, int64_t timeout_ms, struct td_cancel *c, struct td_error *err);
-// Runs a lifecycle hook in a thread of its own and puts the result into *state under p->mu, then marks the pod.
+// Runs a lifecycle hook ("postStart", "preStop") in a thread of its own and puts the result into c->post_start or
+// c->pre_stop under p->mu, then marks the pod. timeout_ms 0: the default.
 void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
-		   const char *which, int64_t timeout_ms, enum td_hook *state);
+		   const char *which, int64_t timeout_ms);
