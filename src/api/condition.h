@@ -10,6 +10,8 @@ struct td_condition_want {
 	long long generation;    // observedGeneration; 0: it has none
 	bool updated, heartbeat; // it has a lastUpdateTime (that of the last change), a lastHeartbeatTime (now)
 };
+// type, status, reason, message; more by name.
+#define TD_CONDITION(...) (&(const struct td_condition_want){__VA_ARGS__})
 // Appends the condition to list. was: the conditions before; where the status is the same, its time stands.
 void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w,
 		      int64_t now_ms);

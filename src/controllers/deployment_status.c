@@ -71,11 +71,7 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 	} else if (!was) {
 		return;
 	}
-	td_condition_add(
-		d, conds, old,
-		&(struct td_condition_want){
-			.type = "Progressing", .status = status, .reason = reason, .message = msg, .updated = true},
-		now);
+	td_condition_add(d, conds, old, TD_CONDITION("Progressing", status, reason, msg, .updated = true), now);
 	if (touched) {
 		char t[TD_TIME_LEN];
 		td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastUpdateTime", td_time_format(now, t));
@@ -110,32 +106,22 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (n.available >= x->want - x->unavailable)
 		td_condition_add(d, conds, old,
-				 &(struct td_condition_want){.type = "Available",
-							     .status = "True",
-							     .reason = "MinimumReplicasAvailable",
-							     .message = "Deployment has minimum availability.",
-							     .updated = true},
+				 TD_CONDITION("Available", "True", "MinimumReplicasAvailable",
+					      "Deployment has minimum availability.", .updated = true),
 				 now);
 	else
-		td_condition_add(
-			d, conds, old,
-			&(struct td_condition_want){.type = "Available",
-						    .status = "False",
-						    .reason = "MinimumReplicasUnavailable",
-						    .message = "Deployment does not have minimum availability.",
-						    .updated = true},
-			now);
+		td_condition_add(d, conds, old,
+				 TD_CONDITION("Available", "False", "MinimumReplicasUnavailable",
+					      "Deployment does not have minimum availability.", .updated = true),
+				 now);
 	progressing(x, &n, complete, d, conds, again_ms);
 	for (size_t i = 0; i <= x->old.n; i++) {
 		const struct td_object *rs = i ? x->old.v[i - 1] : x->now;
 		yyjson_val *f = rs ? td_condition(rs->root, "ReplicaFailure") : NULL;
 		if (f) {
 			td_condition_add(d, conds, old,
-					 &(struct td_condition_want){.type = "ReplicaFailure",
-								     .status = "True",
-								     .reason = td_jstr_or(f, "reason", "FailedCreate"),
-								     .message = td_jstr_or(f, "message", ""),
-								     .updated = true},
+					 TD_CONDITION("ReplicaFailure", "True", td_jstr_or(f, "reason", "FailedCreate"),
+						      td_jstr_or(f, "message", ""), .updated = true),
 					 now);
 			break;
 		}

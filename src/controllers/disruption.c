@@ -219,11 +219,8 @@ static int fail_safe(struct budget *x, const struct td_error *why, struct td_err
 	bool wrote;
 	td_jm_int(d, s, "disruptionsAllowed", 0);
 	set_condition(x, d, s,
-		      &(struct td_condition_want){.type = CONDITION,
-						  .status = "False",
-						  .reason = "SyncFailed",
-						  .message = why->msg,
-						  .generation = td_jint(x->b->root, "status.observedGeneration", 0)});
+		      TD_CONDITION(CONDITION, "False", "SyncFailed", why->msg,
+				   .generation = td_jint(x->b->root, "status.observedGeneration", 0)));
 	int r = write_status(x, s, &wrote, err);
 	if (!r && wrote)
 		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
@@ -245,11 +242,8 @@ static int write_counts(struct budget *x, struct td_error *err)
 	td_jm_int(d, s, "currentHealthy", x->healthy);
 	td_jm_int(d, s, "disruptionsAllowed", allowed);
 	set_condition(x, d, s,
-		      &(struct td_condition_want){.type = CONDITION,
-						  .status = allowed ? "True" : "False",
-						  .reason = allowed ? "SufficientPods" : "InsufficientPods",
-						  .message = "",
-						  .generation = generation});
+		      TD_CONDITION(CONDITION, allowed ? "True" : "False",
+				   allowed ? "SufficientPods" : "InsufficientPods", "", .generation = generation));
 	int r = write_status(x, s, &wrote, err);
 	if (r || !wrote)
 		return r;

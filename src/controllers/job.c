@@ -382,30 +382,15 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, o));
 	}
 	if (suspended)
-		td_condition_add(d, conds, old,
-				 &(struct td_condition_want){.type = "Suspended",
-							     .status = "True",
-							     .reason = "JobSuspended",
-							     .message = "Job suspended"},
+		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "True", "JobSuspended", "Job suspended"),
 				 x->now);
 	else if (td_jfind(old, "type", "Suspended"))
-		td_condition_add(d, conds, old,
-				 &(struct td_condition_want){.type = "Suspended",
-							     .status = "False",
-							     .reason = "JobResumed",
-							     .message = "Job resumed"},
+		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "False", "JobResumed", "Job resumed"),
 				 x->now);
 	if (v->type)
-		td_condition_add(
-			d, conds, old,
-			&(struct td_condition_want){
-				.type = v->before, .status = "True", .reason = v->reason, .message = v->message},
-			x->now);
+		td_condition_add(d, conds, old, TD_CONDITION(v->before, "True", v->reason, v->message), x->now);
 	if (v->over) {
-		td_condition_add(d, conds, old,
-				 &(struct td_condition_want){
-					 .type = v->type, .status = "True", .reason = v->reason, .message = v->message},
-				 x->now);
+		td_condition_add(d, conds, old, TD_CONDITION(v->type, "True", v->reason, v->message), x->now);
 		if (!strcmp(v->type, "Complete"))
 			td_jm_str(d, s, "completionTime", t);
 	}

@@ -104,10 +104,8 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *text = all[i].text ? td_asprintf("%s%s", all[i].message, all[i].text) : NULL;
 		td_condition_add(d, arr, old,
-				 &(struct td_condition_want){.type = all[i].type,
-							     .status = text ? "True" : "False",
-							     .reason = text ? all[i].bad : all[i].good,
-							     .message = text ? text : all[i].good_message},
+				 TD_CONDITION(all[i].type, text ? "True" : "False", text ? all[i].bad : all[i].good,
+					      text ? text : all[i].good_message),
 				 td_real_ms(s->c->clock));
 	}
 	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);

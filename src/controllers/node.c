@@ -105,12 +105,10 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, was));
 		else
 			td_condition_add(d, conds, old,
-					 &(struct td_condition_want){
-						 .type = types[i],
-						 .status = "Unknown",
-						 .reason = was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
-						 .message = was ? "Kubelet stopped posting node status."
-								: "Kubelet never posted node status."},
+					 TD_CONDITION(types[i], "Unknown",
+						      was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
+						      was ? "Kubelet stopped posting node status."
+							  : "Kubelet never posted node status."),
 					 now);
 		if (was && td_jstr(was, "lastHeartbeatTime"))
 			td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastHeartbeatTime",

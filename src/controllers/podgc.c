@@ -39,11 +39,7 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-		ctl_pod_condition(d, conds, pod,
-				  &(struct td_condition_want){.type = "DisruptionTarget",
-							      .status = "True",
-							      .reason = "DeletionByPodGC",
-							      .message = why},
+		ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
 				  td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", pod->rv);

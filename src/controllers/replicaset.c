@@ -122,13 +122,11 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (failed->code)
 		td_condition_add(d, conds, td_jget(rs->root, "status.conditions"),
-				 &(struct td_condition_want){
-					 .type = "ReplicaFailure",
-					 .status = "True",
-					 .reason = (long long)active->n > td_jint(rs->root, "spec.replicas", 1)
-							   ? "FailedDelete"
-							   : "FailedCreate",
-					 .message = failed->msg},
+				 TD_CONDITION("ReplicaFailure", "True",
+					      (long long)active->n > td_jint(rs->root, "spec.replicas", 1)
+						      ? "FailedDelete"
+						      : "FailedCreate",
+					      failed->msg),
 				 now);
 	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }

@@ -214,9 +214,7 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-	ctl_pod_condition(d, conds, pod,
-			  &(struct td_condition_want){
-				  .type = "PodScheduled", .status = "False", .reason = "Unschedulable", .message = msg},
+	ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
 			  td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
