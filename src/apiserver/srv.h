@@ -147,10 +147,17 @@ struct td_list_options {               // of list and watch; strings "" when abs
 int td_list_options(const struct td_req *q, struct td_list_options *ret, struct td_refusal *r);
 
 // ---- table.c ----
-// One Table document of these items, appended. columns: with columnDefinitions. include: "Metadata", "Object", "None".
-// rv, cont: of the list or NULL.
-void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
-		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out);
+// A Table document around its rows.
+struct td_table_head {
+	bool columns;        // with columnDefinitions
+	const char *include; // "Metadata", "Object", "None"
+	const char *rv;      // of the list or NULL
+	const char *cont;    // its continue token or NULL
+	long long remaining; // how many objects come after this page; 0: not known
+};
+// One Table document of these items, appended.
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, const struct td_table_head *h,
+		    int64_t now, struct td_buf *out);
 void td_partial_write(const struct td_item *i, struct td_buf *out); // one PartialObjectMetadata
 int td_check_include(const char *include, struct td_refusal *r);    // 400: not a value of includeObject
 
@@ -231,9 +238,12 @@ struct td_delete_opts {
 	const char *uid, *rv, *propagation; // point into the body
 };
 int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
-// *ret: what is left of it, or its last state; *ret_gone: whether it is gone.
+struct td_deleted {
+	struct td_item *left; // a reference: what is left of it, or its last state
+	bool gone;
+};
 int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
-		   struct td_item **ret, bool *ret_gone, struct td_refusal *r);
+		   struct td_deleted *ret, struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
 int td_do_finalize(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);
