@@ -1,5 +1,6 @@
-// Request heads: what is accepted has a clean path, one framing, and reads the same when it is written again. Chunk
-// lines; escapes. rows: F1.2
+// Fuzzes request heads, chunk lines and escapes. An accepted head has a clean path and one framing,
+// and reads the same when it is written again.
+// rows: F1.2
 #include "http/head.h"
 
 #include <stdint.h>
@@ -35,22 +36,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check_chunk(p, size);
 	td_auto_free char *text = td_url_decode(p, size, true);
 	check(!text || strlen(text) <= size);
+
 	size_t n = td_head_find(p, size < TD_HEAD_MAX ? size : TD_HEAD_MAX);
 	check(n <= size);
 	struct td_head h = {0}, again = {0};
 	if (!n)
 		return 0;
+
 	int rc = td_head_parse(p, n, &h, &why);
 	check(rc == 0 || (rc >= 400 && rc < 600 && why));
 	if (rc)
 		return 0;
+
 	check_path(h.path);
 	check(!(h.chunked && h.has_length) && h.n <= TD_HEADERS_MAX);
+
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(&b, "%s %s HTTP/1.%d\r\n", h.method, h.target, h.minor);
 	for (int i = 0; i < h.n; i++)
 		td_buf_printf(&b, "%s: %s\r\n", h.h[i].name, h.h[i].value);
 	td_buf_puts(&b, "\r\n");
+
 	if (b.len <= TD_HEAD_MAX) { // joining headers may make it longer
 		check(td_head_parse(b.s, b.len, &again, &why) == 0);
 		check(strcmp(h.path, again.path) == 0 && h.n == again.n && h.length == again.length &&

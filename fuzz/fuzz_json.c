@@ -1,4 +1,4 @@
-// JSON and YAML in; what YAML out writes must read back as the same value.
+// JSON and YAML as input; what YAML gives is written as YAML again.
 // rows: F1.2
 #include "json/json.h"
 
@@ -15,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		td_json_patch(td_json_root(j), td_json_root(j), &r, NULL);
 		td_json_unref(j);
 	}
+
 	td_auto_json_list struct td_json_list l = {0};
 	if (td_yaml_parse((const char *)data, size, &l, NULL))
 		return 0;

@@ -1,5 +1,6 @@
-// "PATH\nJSON": the path of a CRD's printer column, on an object. What is selected is part of the object, and its text
-// is bounded. rows: F1.10
+// Input: "PATH\nJSON", the path of a CRD's printer column and an object. What is selected is part
+// of the object, and its text is bounded.
+// rows: F1.10
 #include "apiserver/jsonpath.h"
 
 #include <stdint.h>

@@ -1,4 +1,5 @@
-// Kubeconfig files: whatever is taken names an http(s) server, and a client certificate never comes without its key.
+// Kubeconfig files. One that is accepted names an http(s) server, and has a client certificate only
+// with its key.
 // rows: F2.1
 #include "kube/internal.h"
 
@@ -21,10 +22,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct td_kube_config c;
 	if (size > 1 << 16)
 		return 0;
+
 	check(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (td_kube_config_load(path, &c, NULL))
 		return 0;
+
 	check(td_starts(c.server, "http://") || td_starts(c.server, "https://"));
 	check(!c.cert_file == !c.key_file && !(c.token && c.token_file));
 	td_kube_config_done(&c);

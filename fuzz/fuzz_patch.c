@@ -1,5 +1,6 @@
-// YAML stream: an object, a patch. The three kinds of patches on it: what comes out can be written and read again, and
-// a merge patch that is applied twice says what it said once. rows: F1.2
+// Input: a YAML stream of an object and a patch, applied as each of the three kinds of patches. The
+// results can be written and read again, and a merge patch applied twice gives what it gives once.
+// rows: F1.2
 #include "api/kinds.h"
 
 #include <stdint.h>
@@ -29,6 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || l.n < 2)
 		return 0;
+
 	const yyjson_val *target = td_json_root(l.v[0]), *patch = td_json_root(l.v[1]);
 	td_auto(td_json_unref) struct td_json *merged = NULL, *twice = NULL, *ops = NULL;
 	if (td_json_merge_patch(target, patch, &merged, NULL) == 0) {
@@ -39,6 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	if (td_json_patch(target, patch, &ops, NULL) == 0)
 		readable(ops);
+
 	for (size_t i = 0; i < TD_LEN(kinds); i++) {
 		td_auto(td_json_unref) struct td_json *r = NULL;
 		const struct td_kind *k = td_kind_builtin(kinds[i][0], kinds[i][1]);

@@ -1,4 +1,4 @@
-// Kubernetes' protobuf bodies: whatever is taken is a JSON object with kind and apiVersion, and nothing else happens.
+// Bodies in Kubernetes' protobuf: an accepted body is a JSON object with kind and apiVersion.
 // rows: F1.2
 #include "apiserver/jsonpath.h"
 #include "apiserver/protobuf.h"

@@ -1,4 +1,5 @@
-// Quantities: their canonical text is the same value, whole units and thousandths agree, and what we write we read.
+// Quantities: the canonical text has the same value, whole units and thousandths agree, and
+// formatted values are read back.
 // rows: F1.2
 #include "api/quantity.h"
 #include "api/quantity_priv.h"
@@ -21,6 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	__int128 a, b;
 	if (td_quantity_read(s, &a, NULL, NULL))
 		return 0;
+
 	if (!td_quantity_canonical(s, once, NULL)) {
 		check(!td_quantity_canonical(once, twice, NULL) && !strcmp(once, twice));
 		check(!td_quantity_read(once, &b, NULL, NULL) && a == b);

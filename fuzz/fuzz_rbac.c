@@ -1,6 +1,8 @@
-// YAML stream: {owner: RULES, wanted: RULES}, a question, then roles and bindings. Who has all that is wanted may do
-// all that it allows: so nobody gives away more than he has. A decision is the same as asking each of the user's rules.
-// What is written is read again. rows: F1.2
+// Input: a YAML stream of {owner: RULES, wanted: RULES}, a question, then roles and bindings. An
+// owner whose rules cover the wanted ones may do all that these allow, so nobody grants more than
+// they have. A decision equals the answer of each of the user's rules. What is written can be read
+// again.
+// rows: F1.2
 #include "apiserver/rbac.h"
 
 #include <stdint.h>
@@ -33,7 +35,8 @@ static void written(const struct td_rbac_rules *l)
 	check(td_rbac_rules_equal(l, &back));
 }
 
-// A name of a request, not of a rule: those have no stars, and a slash parts a resource from what is below it.
+// Whether this is a name in a request, not in a rule: no stars, and a slash separates a resource
+// from its subresource.
 static bool plain(const char *s)
 {
 	return !strpbrk(s, "*/");

@@ -1,9 +1,13 @@
-// "METHOD TARGET\nCONTENT-TYPE\nBODY": a whole request to a whole API server in this process, as an administrator:
-// paths, queries, bodies, patches, and all that the server does with them. Every answer is one, and what is stored can
-// be listed. "{CLAIMS} CONTENT-TYPE": with a token of these claims, in which "@" is the UID of service account x.
+// Input: "METHOD TARGET\nCONTENT-TYPE\nBODY", a whole request to a whole API server in this
+// process, as an administrator: paths, queries, bodies, patches, and everything that the server
+// does with them. Every request gets an answer, and what is stored can be listed. With "{CLAIMS}
+// CONTENT-TYPE" the request has a token of these claims, in which "@" stands for the UID of service
+// account x.
 //
-// Connections end in other threads, after the answer: leaks are looked for when the server has stopped (tools/run-fuzz
-// turns libFuzzer's own look after each input off, which sees what is just going from hand to hand as lost). rows: F1.2
+// Connections end in other threads, after the answer, so leaks are looked for when the server has
+// stopped. tools/run-fuzz turns off libFuzzer's own leak check after each input, which reports
+// memory as lost that one thread is just handing to another.
+// rows: F1.2
 #include "apiserver/srv.h"
 #include "base/cancel.h"
 #include "base/file.h"
@@ -19,7 +23,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define RESTART_EVERY 2000 // inputs: what is stored does not grow for ever
+#define RESTART_EVERY 2000 // inputs; a new server keeps the stored objects few
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,7 +65,7 @@ static void stop(void)
 		abort();
 }
 
-// Sends the request; what comes back first, NUL-terminated.
+// Sends the request. ret gets what comes back first, NUL-terminated.
 static void ask(const char *head, size_t head_len, const char *body, size_t len, char *ret, size_t max)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -69,14 +73,15 @@ static void ask(const char *head, size_t head_len, const char *body, size_t len,
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || TEMP_FAILURE_RETRY(connect(fd, (struct sockaddr *)&a, sizeof(a))) < 0)
 		abort();
-	ssize_t k = TEMP_FAILURE_RETRY(send(fd, head, head_len, MSG_NOSIGNAL)); // libFuzzer has a timer
+	// libFuzzer has a timer, whose signals interrupt system calls.
+	ssize_t k = TEMP_FAILURE_RETRY(send(fd, head, head_len, MSG_NOSIGNAL));
 	if (k >= 0 && len)
 		k = TEMP_FAILURE_RETRY(send(fd, body, len, MSG_NOSIGNAL));
 	size_t got = 0;
 	while (got < max - 1 && (k = TEMP_FAILURE_RETRY(recv(fd, ret + got, max - 1 - got, 0))) > 0) {
 		got += (size_t)k;
 		ret[got] = 0;
-		if (strstr(ret, "chunked\r\n")) // a watch goes on until we go
+		if (strstr(ret, "chunked\r\n")) // a watch goes on until the client closes
 			break;
 	}
 	ret[got] = 0;
@@ -202,7 +207,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	     reply, sizeof(reply));
 	if (strncmp(reply, "HTTP/1.1 ", 9) != 0)
 		abort();
-	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError")) // our fault, whatever was sent
+	// A fault of the server, whatever was sent.
+	if (!strncmp(reply, "HTTP/1.1 500", 12) && strstr(reply, "InternalError"))
 		abort();
 	return 0;
 }

@@ -1,5 +1,6 @@
-// YAML stream: a schema (or a CRD), a value, a second value. Everything the engine does with them, and with them as
-// Pods and Deployments. rows: F1.2
+// Input: a YAML stream of a schema (or a CRD) and two values. The target runs the whole engine on
+// them, also with the schemas of Pods, Deployments and other kinds.
+// rows: F1.2
 #include "api/kinds.h"
 #include "api/selector.h"
 
@@ -11,6 +12,7 @@ static void engine(const struct td_schema *s, const yyjson_val *a, const yyjson_
 {
 	td_auto_causes struct td_causes c = {0};
 	td_auto_strv struct td_strv unknown = {0};
+
 	yyjson_mut_doc *d = td_jm_copy(a);
 	td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);
 	td_schema_default(s, d, yyjson_mut_doc_get_root(d));
@@ -37,11 +39,13 @@ static void kind(const char *group, const char *name, const yyjson_val *a, const
 		return;
 	engine(k->schema, a, b);
 	td_meta_check(k, a, &c);
+
 	yyjson_mut_doc *d = td_jm_copy(a);
 	td_schema_prune(k->schema, yyjson_mut_doc_get_root(d), NULL);
 	td_schema_default(k->schema, d, yyjson_mut_doc_get_root(d));
 	if (k->set_defaults)
 		k->set_defaults(d, yyjson_mut_doc_get_root(d));
+
 	td_auto(td_json_unref) struct td_json *now = td_jm_done(d);
 	td_schema_validate(k->schema, td_json_root(now), &c);
 	if (k->check) {
@@ -57,6 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	const yyjson_val *a = td_json_root(l.v[0]), *b = td_json_root(l.v[l.n > 1]),
 			 *v = td_json_root(l.v[l.n > 2 ? 2 : 0]);
+
 	td_auto(td_schema_free) struct td_schema *s = NULL;
 	if (!td_schema_compile(l.v[0], a, &s, NULL))
 		engine(s, b, v);
@@ -66,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	kind("apps", "StatefulSet", a, b);
 	kind("batch", "Job", a, b);
 	kind("apiextensions.k8s.io", "CustomResourceDefinition", a, b);
+
 	const char *why;
 	td_pod_fits_node(a, b, false, &why);
 	td_pod_request(a, "cpu");

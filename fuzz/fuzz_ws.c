@@ -1,4 +1,5 @@
-// WebSocket frame heads: what is accepted is in bounds, and never from fewer bytes than it says.
+// Fuzzes WebSocket frame heads: an accepted head is in bounds, and never needs fewer bytes than it
+// has.
 // rows: F1.4
 #include "http/ws_frame.h"
 
@@ -17,21 +18,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t at = 0; at < size;) {
 		struct td_ws_frame f = {0};
 		int n = td_ws_frame_head(data + at, size - at, &f);
+
 		check(n >= -1 && n <= TD_WS_HEAD_MAX);
 		if (n <= 0)
 			break;
 		check((size_t)n <= size - at && !(f.len >> 63) && (f.op < 8 || (f.fin && f.len <= 125)));
-		if (n < TD_WS_HEAD_MAX) // a longer input starts the same; a shorter one waits or is refused
+		if (n < TD_WS_HEAD_MAX) // a shorter input waits or is refused
 			check(td_ws_frame_head(data + at, (size_t)n - 1, &f) <= 0);
+
 		uint8_t out[TD_WS_HEAD_MAX];
-		check(td_ws_frame_put(out, f.op, f.len) + 4 == (size_t)n); // one way only to write a length
+		// There is only one way to write a length.
+		check(td_ws_frame_put(out, f.op, f.len) + 4 == (size_t)n);
 		at += (size_t)n;
+
 		size_t k = size - at < f.len ? size - at : (size_t)f.len;
 		char *copy = malloc(k + 1);
 		memcpy(copy, data + at, k);
 		td_ws_mask(copy, k, f.mask, 0);
+
 		td_utf8_valid(copy, k);
-		td_ws_mask(copy, k / 2, f.mask, 0); // in two parts: back to what it was
+		td_ws_mask(copy, k / 2, f.mask, 0); // in two parts: as it was before
 		td_ws_mask(copy + k / 2, k - k / 2, f.mask, k / 2);
 		check(memcmp(copy, data + at, k) == 0);
 		free(copy);

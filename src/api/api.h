@@ -1,31 +1,35 @@
-// The entrance of room api: Kubernetes' objects as data, without a server and without a client. Below are the headers
-// that other rooms include, each one what it needs; those that end in _priv.h, and embedded.h, fieldset.h and typed.h,
-// are for this room alone.
+// The entrance of room api: objects of Kubernetes as data, without a server and without a client.
+// Other rooms include the headers below, each the ones it needs. Headers that end in _priv.h, and
+// embedded.h, fieldset.h and typed.h, are for this room only.
 //
-// A kind is a file, kinds/<kind>.yaml: a structural schema and what a schema of Kubernetes says besides. One engine
-// validates, defaults, prunes and merges objects of every kind by it, built-in ones and those of CRDs alike; rules that
-// no schema can say are C, by kind.
+// A kind is a file, kinds/<kind>.yaml: a structural schema and what else Kubernetes knows about the
+// kind (names, subresources, columns). One engine validates, defaults, prunes and merges objects of
+// every kind by its schema, built-in kinds and those of CRDs alike. Rules that no schema can
+// express are C, by kind.
 //
 // Files
-//   schema.[ch] schema_priv.h   the schema engine: looking up fields, defaults, pruning; compile.c compiles schemas,
-//   shared.c the parts
-//                               that kinds share, validate.c validates, pattern.c matches, duplicates.c finds keys that
-//                               stand twice
-//   strategic.c apply.c         the engine's merges: kubectl's strategic merge patch; server-side apply, on typed.[ch]
-//   (values seen through
-//                               a schema) and fieldset.[ch] (sets of fields)
-//   kinds.[ch] kinds_priv.h     the table of kinds; crd.c: kinds out of CRDs and CRDs out of kinds; embedded.h: what
-//   embed.c put into the
-//                               program; gen.c writes deploy/crds and docs/reference
-//   rules.c                     which built-in kind has which rules and defaults of its own, in podcheck.c podparts.c
-//   podupdate.c
-//                               workloadcheck.c nodecheck.c datacheck.c eventcheck.c crdcheck.c rbac.c; meta.c: those
-//                               of all kinds; podserved.c: what the embedded plane does not serve
+//   schema.[ch] schema_priv.h   the schema engine: fields, defaults, pruning
+//   compile.c shared.c          compiles schemas; the parts that kinds share
+//   validate.c pattern.c        validates; regular expressions
+//   duplicates.c                keys that occur twice in one object
+//   strategic.c                 kubectl's strategic merge patch
+//   apply.c                     server-side apply and managedFields
+//   typed.[ch] fieldset.[ch]    what apply.c needs: values seen through a schema, sets of fields
+//   kinds.[ch] kinds_priv.h     the table of kinds
+//   crd.c                       kinds from CRDs and CRDs from kinds
+//   embed.c embedded.h          the build tool that puts the kind files into the program
+//   gen.c                       the build tool that writes deploy/crds and docs/reference
+//   rules.c                     which built-in kind has which rules and defaults in C
+//   podcheck.c podparts.c podupdate.c workloadcheck.c nodecheck.c    these rules
+//   datacheck.c eventcheck.c crdcheck.c rbac.c                       more of them
+//   meta.c                      the rules of metadata, for all kinds
+//   podserved.c                 what the embedded API and embedded nodes do not serve
 //   names.[ch]                  names, labels and keys
-//   selector.[ch] selector_priv.h   label and field selectors; fit.c: does a pod fit a node, and what does it ask for
-//   quantity.[ch] quantity_priv.h   amounts: "500m", "2Gi"
-//   condition.[ch]              conditions in an object's status
-//   status.[ch]                 metav1.Status: refusals, with the causes that name field and fix
+//   selector.[ch] selector_priv.h    label and field selectors
+//   fit.c                       whether a pod fits a node, and what it requests
+//   quantity.[ch] quantity_priv.h    amounts: "500m", "2Gi"
+//   condition.[ch]              conditions in the status of an object
+//   status.[ch]                 metav1.Status: refusals, with causes that name field and fix
 #pragma once
 
 #include "api/condition.h"

@@ -1,4 +1,4 @@
-// Server-side apply and the bookkeeping of metadata.managedFields (Kubernetes API reference, "Server-Side Apply").
+// Server-side apply and metadata.managedFields (Kubernetes API reference, "Server-Side Apply").
 #include "api/typed.h"
 
 #include <stdio.h>
@@ -6,11 +6,13 @@
 
 #include "base/clock.h"
 
-enum { UPDATE_MANAGERS_MAX = 10 }; // older Update entries are joined, as the API server does
+// Older Update entries are joined into one, as the API server does.
+enum { UPDATE_MANAGERS_MAX = 10 };
 
 struct entry {
 	const char *manager, *operation, *version, *time, *sub;
-	struct td_fields *set, *before; // before: as it was read
+	struct td_fields *set, *before; // before: the set as it was read
+	// The entry was added, not read.
 	bool fresh;
 };
 struct managers {
@@ -54,21 +56,24 @@ static void read_managers(struct managers *m, const yyjson_val *list)
 {
 	size_t i, max;
 	yyjson_val *x;
+
 	yyjson_arr_foreach (td_unconst(list), i, max, x) {
 		const char *name = td_jstr(x, "manager"), *op = td_jstr(x, "operation");
 		if (!name || !op)
 			continue;
+
 		const char *version = td_jstr_or(x, "apiVersion", ""), *sub = td_jstr_or(x, "subresource", "");
 		struct entry *e = find(m, name, op, version, sub);
 		if (!e)
 			e = add(m, name, op, version, sub, td_jstr_or(x, "time", ""));
+
 		td_fields_add(m->a, e->set, td_fields_parse(m->a, td_jkey(x, "fieldsV1")));
 		td_fields_add(m->a, e->before, e->set);
 		e->fresh = false;
 	}
 }
 
-// Apply before Update, then by time and name: as the API server lists them.
+// The order of the API server: Apply before Update, then by time and name.
 static int cmp_entry(const void *x, const void *y)
 {
 	const struct entry *a = x, *b = y;
@@ -87,7 +92,9 @@ static void cap_updates(struct managers *m)
 	size_t n = 0;
 	for (size_t i = 0; i < m->n; i++)
 		n += !strcmp(m->v[i].operation, "Update") && !*m->v[i].sub && !td_fields_empty(m->v[i].set);
-	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) { // sorted: the oldest come first
+
+	// The entries are sorted, so the oldest come first.
+	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) {
 		struct entry *e = &m->v[i];
 		if (strcmp(e->operation, "Update") || *e->sub || td_fields_empty(e->set) ||
 		    !strcmp(e->manager, "ancient-changes"))
@@ -117,9 +124,13 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 		struct entry *e = &m->v[i];
 		if (td_fields_empty(e->set))
 			continue;
-		bool scale = !strcmp(e->sub, "scale"); // as the real one: by itself without a time
+
+		// As in Kubernetes, a new entry of the scale subresource has no time, and an old
+		// one keeps its time.
+		bool scale = !strcmp(e->sub, "scale");
 		if (scale ? e->fresh : (e->fresh || !*e->time || !td_fields_equal(e->set, e->before)))
 			e->time = scale ? "" : now;
+
 		yyjson_mut_val *o = yyjson_mut_obj(d);
 		td_jm_str(d, o, "manager", e->manager);
 		td_jm_str(d, o, "operation", e->operation);
@@ -130,6 +141,7 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 		td_jm_str(d, o, "subresource", *e->sub ? e->sub : NULL);
 		yyjson_mut_arr_append(list, o);
 	}
+
 	yyjson_mut_val *meta = td_jm_obj(d, obj, "metadata");
 	if (yyjson_mut_arr_size(list))
 		td_jm_key_set(d, meta, "managedFields", list);
@@ -137,15 +149,16 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 		yyjson_mut_obj_remove_key(meta, "managedFields");
 }
 
-// What the server itself keeps belongs to nobody.
-// Structures that an object of a built-in kind has from the beginning, however empty: the real one's types say so. In
-// items of lists nothing is there before the item.
+// Structures that an object of a built-in kind has from the beginning, even when empty, because the
+// API server's Go types have them. They belong to no manager. Items of lists are different: nothing
+// exists before the item.
 static void unwrap(struct td_fields *f)
 {
 	static const char *const always[] = {
 		"f:spec",           "f:status",        "f:template",     "f:metadata",        "f:strategy",
 		"f:updateStrategy", "f:containers",    "f:nodeInfo",     "f:daemonEndpoints", "f:kubeletEndpoint",
 		"f:names",          "f:acceptedNames", "f:loadBalancer", "f:source"};
+
 	for (size_t i = 0; i < f->n; i++)
 		for (size_t k = 0; k < TD_LEN(always); k++)
 			if (!strcmp(f->v[i]->pe, always[k]) && f->v[i]->n) {
@@ -154,6 +167,7 @@ static void unwrap(struct td_fields *f)
 			}
 }
 
+// Removes the fields that the server itself maintains, because they belong to no manager.
 static void strip(struct td_fields *f, const struct td_apply *o)
 {
 	static const char *const meta[] = {"f:name",
@@ -166,6 +180,7 @@ static void strip(struct td_fields *f, const struct td_apply *o)
 					   "f:managedFields",
 					   "f:deletionTimestamp",
 					   "f:deletionGracePeriodSeconds"};
+
 	td_fields_drop(f, "f:apiVersion");
 	td_fields_drop(f, "f:kind");
 	struct td_fields *m = td_fields_child(f, "f:metadata");
@@ -176,6 +191,7 @@ static void strip(struct td_fields *f, const struct td_apply *o)
 		if (td_fields_empty(m))
 			td_fields_drop(f, "f:metadata");
 	}
+
 	f->member = false;
 	if (o->no_status)
 		td_fields_drop(f, "f:status");
@@ -199,30 +215,35 @@ static void on_conflict(const char *path, void *arg)
 	c->causes->v[c->causes->n - 1].with = td_strdup(c->who);
 }
 
-// Fields that `changed` takes from other managers. Returns how many; their text goes to msg.
 static int cmp_manager(const void *x, const void *y)
 {
 	return strcmp((*(const struct entry *const *)x)->manager, (*(const struct entry *const *)y)->manager);
 }
 
+// Finds fields in `changed` that belong to other managers. Returns how many; their text goes to
+// msg.
 static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed,
 			const char *version, struct td_causes *causes, struct td_buf *msg)
 {
 	size_t n = 0;
 	td_auto_free const struct entry **by_name = td_malloc((m->n + 1) * sizeof(*by_name));
+
 	for (size_t i = 0; i < m->n; i++)
 		by_name[i] = &m->v[i];
 	qsort(by_name, m->n, sizeof(*by_name), cmp_manager);
+
 	for (size_t i = 0; i < m->n; i++) {
 		const struct entry *e = by_name[i];
 		if (e == mine)
 			continue;
+
 		td_auto_buf struct td_buf who = {0};
 		td_buf_printf(&who, "\"%s\"", e->manager);
 		if (*e->sub)
 			td_buf_printf(&who, " with subresource \"%s\"", e->sub);
 		if (strcmp(e->operation, "Apply"))
 			td_buf_printf(&who, " using %s", version ? version : e->version);
+
 		struct conflict c = {causes, {0}, td_buf_str(&who)};
 		td_fields_common(e->set, changed, on_conflict, &c);
 		n += c.paths.n;
@@ -252,7 +273,8 @@ static bool owned(const struct managers *m, const struct entry *but, const struc
 	return any;
 }
 
-// What was there before anybody applied: of this manager, so that taking it is a conflict.
+// Before the first apply, all fields belong to a manager of this name, so that taking one is a
+// conflict.
 static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live,
 			 const struct td_apply *o)
 {
@@ -267,7 +289,8 @@ static void managers_done(struct managers *m)
 	td_arena_free(m->a);
 }
 
-// What is applied, in the form in which it would be stored: no nulls, quantities canonical, no managedFields.
+// The applied object in the form in which it would be stored: pruned, quantities canonical, without
+// managedFields.
 static struct td_json *normal(const struct td_schema *s, const yyjson_val *v)
 {
 	yyjson_mut_doc *d = td_jm_copy(v);
@@ -288,23 +311,29 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 		return td_fail(err, TD_INVALID, "fieldManager is required for apply patch");
 	if (yyjson_arr_size(td_jget(applied_raw, "metadata.managedFields")))
 		return td_fail(err, TD_INVALID, "metadata.managedFields must be nil");
+
 	td_auto(td_json_unref) struct td_json *applied_doc = normal(s, applied_raw);
 	const yyjson_val *applied = td_json_root(applied_doc);
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};
 	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
+
 	read_managers(&m, td_jget(live, "metadata.managedFields"));
 	if (live && !m.n && !*sub)
 		before_first(&m, s, live, o);
+
 	struct entry *mine = find(&m, o->manager, "Apply", version, sub);
 	if (!mine)
 		mine = add(&m, o->manager, "Apply", version, sub, "");
+
 	struct td_fields *last = mine->set;
 	mine->set = td_fields_new(m.a);
 	td_typed_set(m.a, s, applied, false, mine->set);
 	strip(mine->set, o);
+
 	if (!strcmp(sub, "scale") && !o->disown && !td_fields_empty(mine->set) && td_fields_empty(last) &&
 	    !owned(&m, mine, mine->set)) {
-		struct td_fields *said = mine->set; // add() may move what mine points to
+		// add() may move the array that mine points into.
+		struct td_fields *said = mine->set;
 		struct entry *e = add(&m, "before-first-apply", "Update", version, sub, "");
 		td_fields_add(m.a, e->set, said);
 		mine = find(&m, o->manager, "Apply", version, sub);
@@ -323,6 +352,7 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	td_typed_diff(m.a, s, live, td_json_root(now_doc), changed, removed);
 	strip(changed, o);
 	strip(removed, o);
+
 	if (!o->force) {
 		td_auto_buf struct td_buf msg = {0};
 		size_t n = conflicts(&m, mine, changed, o->shown_version, ret_conflicts, &msg);
@@ -330,17 +360,20 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 			return td_fail(err, TD_CONFLICT, "Apply failed with %zu conflict%s: %s", n, n > 1 ? "s" : "",
 				       td_buf_str(&msg));
 	}
+
 	for (size_t i = 0; i < m.n; i++) {
 		if (&m.v[i] != mine)
 			td_fields_sub(m.v[i].set, changed);
 		td_fields_sub(m.v[i].set, removed);
 	}
+
 	write_managers(&m, d, now, o->now_ms);
 	*ret = td_json_from_mut(now);
 	return 0;
 }
 
-// The list to start from: what the writer sent, unless it sent none; [{}] starts anew.
+// The list to start from: what the writer sent, or the stored one when it sent none. [{}] starts
+// anew.
 static const yyjson_val *base_list(const yyjson_val *old, const yyjson_val *now)
 {
 	const yyjson_val *sent = td_jget(now, "metadata.managedFields");
@@ -350,11 +383,13 @@ static const yyjson_val *base_list(const yyjson_val *old, const yyjson_val *now)
 	return n ? sent : td_jget(old, "metadata.managedFields");
 }
 
-// Text that is empty was not set: the types of built-in kinds cannot tell.
+// The Go types of built-in kinds cannot tell an empty text from an absent one, so empty text counts
+// as not set.
 static void drop_zero(struct td_fields *f, yyjson_val *v, bool root)
 {
 	size_t i, max;
 	yyjson_val *k, *x;
+
 	yyjson_obj_foreach (v, i, max, k, x) {
 		td_auto_free char *pe = td_asprintf("f:%s", yyjson_get_str(k));
 		struct td_fields *c = td_fields_child(f, pe);
@@ -374,11 +409,13 @@ void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mu
 	const char *manager = o->manager && *o->manager ? o->manager : "unknown";
 	const char *version = o->api_version ? o->api_version : "", *sub = o->subresource ? o->subresource : "";
 	const yyjson_val *base = base_list(old, td_json_root(now_doc));
-	if (old && !yyjson_arr_size(
-			   td_unconst(base))) { // as the real one: who started anew is not watched until the next apply
+
+	// As in Kubernetes, an object without managedFields is not tracked until the next apply.
+	if (old && !yyjson_arr_size(td_unconst(base))) {
 		td_jm_del(now, "metadata.managedFields");
 		return;
 	}
+
 	read_managers(&m, base);
 	struct td_fields *changed = td_fields_new(m.a), *removed = td_fields_new(m.a);
 	td_typed_diff(m.a, s, old, td_json_root(now_doc), changed, removed);
@@ -386,17 +423,21 @@ void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mu
 	strip(removed, o);
 	if (o->typed && !old)
 		drop_zero(changed, td_json_root(now_doc), true);
-	// As the real one: what nobody owns is not watched, and a Scale has one field only.
+	// As in Kubernetes, a Scale has one field only, and it is tracked only when somebody owns
+	// it.
 	bool watched = strcmp(sub, "scale") != 0 || (!o->disown && owned(&m, NULL, changed));
+
 	for (size_t i = 0; i < m.n; i++) {
 		td_fields_sub(m.v[i].set, changed);
 		td_fields_sub(m.v[i].set, removed);
 	}
+
 	if (!td_fields_empty(changed) && watched) {
 		struct entry *mine = find(&m, manager, "Update", version, sub);
 		if (!mine)
 			mine = add(&m, manager, "Update", version, sub, "");
 		td_fields_add(m.a, mine->set, changed);
 	}
+
 	write_managers(&m, d, now, o->now_ms);
 }

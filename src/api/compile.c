@@ -1,4 +1,4 @@
-// Compiling structural schemas (Kubernetes API reference, "Specifying a structural schema").
+// Compiles structural schemas (Kubernetes API reference, "Specifying a structural schema").
 #include "api/schema_priv.h"
 
 #include <pthread.h>
@@ -8,30 +8,31 @@
 
 enum { SCHEMA_DEPTH = 64 };
 
-// What a schema lives in. Built-in kinds all live in `builtin`, for ever; every other schema is the first member of its
-// own.
+// The memory of schemas. All built-in kinds live in `builtin`, for ever. Every other schema has a
+// tree of its own, and its root is the first member, so that td_schema_free finds the tree.
 struct tree {
 	struct td_schema root;
 	struct td_json *doc;
 	struct td_arena *arena;
 	struct td_pattern *patterns;
 };
-static pthread_mutex_t shared_lock =
-	PTHREAD_MUTEX_INITIALIZER; // guards builtin and the shared parts while they are compiled
+// Guards builtin and the shared parts while they are compiled.
+static pthread_mutex_t shared_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tree builtin;
 
 struct compiler {
 	struct tree *tree;
 	bool meta;        // the root gets apiVersion, kind and metadata
-	bool types_below; // the rules at hand may say types
+	bool types_below; // logical rules at hand may have types
 	struct td_buf path;
 	struct td_error *err;
-	struct td_causes *problem; // NULL: nobody asks for more than err
+	struct td_causes *problem; // NULL: only err is wanted
 };
 
 static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical, int depth);
 
-// The schema cannot be used: `below`, under the path at hand (NULL: there), says what is wrong.
+// Reports that the schema cannot be used. `below` is the place under the current path; NULL means
+// the path itself. Always returns false.
 __attribute__((format(printf, 4, 5))) static bool wrong(struct compiler *c, bool forbidden, const char *below,
 							const char *fmt, ...)
 {
@@ -60,16 +61,19 @@ static bool forbid(struct compiler *c, const char *what)
 static const char **strings(struct compiler *c, yyjson_val *a, unsigned *ret_n)
 {
 	*ret_n = 0;
+
 	if (!yyjson_arr_size(a))
 		return NULL;
 	const char **v = td_arena_alloc(c->tree->arena, yyjson_arr_size(a) * sizeof(*v));
 	size_t i, max;
 	unsigned n = 0;
 	yyjson_val *x;
+
 	yyjson_arr_foreach (a, i, max, x) {
 		if (yyjson_is_str(x))
 			v[n++] = yyjson_get_str(x);
 	}
+
 	*ret_n = n;
 	return v;
 }
@@ -91,6 +95,7 @@ static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const 
 		return NULL;
 	struct td_schema **l = td_arena_alloc(c->tree->arena, yyjson_arr_size(a) * sizeof(*l));
 	size_t i, max, len = c->path.len;
+
 	yyjson_arr_foreach (a, i, max, x) {
 		td_buf_printf(&c->path, "%s%s[%zu]", len ? "." : "", key, i);
 		l[i] = compile(c, x, true, depth + 1);
@@ -99,6 +104,7 @@ static struct td_schema **logical_list(struct compiler *c, yyjson_val *v, const 
 			return NULL;
 		td_path_cut(&c->path, len);
 	}
+
 	*ret_n = yyjson_arr_size(a);
 	return l;
 }
@@ -115,8 +121,10 @@ static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *
 {
 	static const char *const words[] = {"pattern", "minLength",     "maxLength",     "minItems", "maxItems",
 					    "minimum", "minProperties", "maxProperties", "maximum",  "multipleOf"};
+
 	if (!has_any(v, words, TD_LEN(words)))
 		return true;
+
 	struct td_limits *l = td_arena_alloc(c->tree->arena, sizeof(*l));
 	l->min_len = td_jint(v, "minLength", -1);
 	l->max_len = td_jint(v, "maxLength", -1);
@@ -129,13 +137,15 @@ static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *
 	l->has_multiple = number(v, "multipleOf", &l->multiple) && l->multiple > 0;
 	l->ex_min = td_jbool(v, "exclusiveMinimum", false);
 	l->ex_max = td_jbool(v, "exclusiveMaximum", false);
+
 	s->limits = l;
 	const char *pattern = td_jkey_str(v, "pattern");
 	if (!pattern)
 		return true;
-	// Those of the kind files are tried by a unit test.
+	// Patterns of kind files are not tried here; a unit test tries them.
 	if (c->tree != &builtin && !td_pattern_ok(pattern))
 		return fail(c, "pattern: not a regular expression that can be checked here") != NULL;
+
 	struct td_pattern *p = td_arena_alloc(c->tree->arena, sizeof(*p));
 	p->text = pattern;
 	p->next = c->tree->patterns;
@@ -144,7 +154,8 @@ static bool compile_limits(struct compiler *c, struct td_schema *s, yyjson_val *
 	return true;
 }
 
-// A number or a text is written with these two, the one place where rules say types.
+// A field of x-kubernetes-int-or-string has these two rules. They are the only logical rules that
+// may have types.
 static bool int_or_string_types(yyjson_val *v)
 {
 	yyjson_val *any = td_jkey(v, "anyOf"), *all = td_jkey(v, "allOf");
@@ -170,6 +181,7 @@ static bool compile_logic(struct compiler *c, struct td_schema *s, yyjson_val *v
 	static const char *const words[] = {"allOf", "anyOf", "oneOf", "not"};
 	if (!has_any(v, words, TD_LEN(words)))
 		return true;
+
 	struct td_logic *l = td_arena_alloc(c->tree->arena, sizeof(*l));
 	bool was = c->types_below;
 	c->types_below = was || int_or_string_types(v);
@@ -177,9 +189,11 @@ static bool compile_logic(struct compiler *c, struct td_schema *s, yyjson_val *v
 	c->types_below = was;
 	if (!ok)
 		return false;
+
 	s->logic = l;
 	if (!td_jkey(v, "not"))
 		return true;
+
 	size_t len = c->path.len;
 	td_buf_puts(&c->path, len ? ".not" : "not");
 	l->not_ = compile(c, td_jkey(v, "not"), true, depth + 1);
@@ -196,7 +210,8 @@ static bool compile_values(struct compiler *c, struct td_schema *s, yyjson_val *
 	return compile_limits(c, s, v) && compile_logic(c, s, v, depth);
 }
 
-// Below allOf, anyOf, oneOf and not of a CRD stand rules for values only: what a thing is, its own place says.
+// In a CRD, rules below allOf, anyOf, oneOf and not are about values only. What a field is must be
+// said at its own place.
 static bool only_rules(struct compiler *c, yyjson_val *v)
 {
 	static const char *const words[] = {"type",
@@ -211,6 +226,7 @@ static bool only_rules(struct compiler *c, yyjson_val *v)
 					    "x-kubernetes-list-type",
 					    "x-kubernetes-list-map-keys",
 					    "x-kubernetes-map-type"};
+
 	for (size_t i = 0; i < TD_LEN(words); i++)
 		if (td_jkey(v, words[i])) {
 			const char *how = !strcmp(words[i], "nullable") ? "false"
@@ -229,14 +245,17 @@ static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v,
 	const char *t = td_jkey_str(v, "type");
 	if (logical && c->tree != &builtin && !c->types_below && !only_rules(c, v))
 		return false;
+
 	s->nullable = td_jbool(v, "nullable", false);
 	s->int_or_string = td_jbool(v, "x-kubernetes-int-or-string", false);
 	s->preserve = td_jbool(v, "x-kubernetes-preserve-unknown-fields", false);
 	s->embedded = td_jbool(v, "x-kubernetes-embedded-resource", false);
 	s->allow_dup = td_jkey(v, "x-tandem-duplicates") != NULL;
+
 	for (int i = 1; t && i < (int)TD_LEN(names); i++)
 		if (!strcmp(t, names[i]))
 			s->type = (uint8_t)i;
+
 	if (t && *t && s->type == TD_S_ANY)
 		return fail(c, "type: write object, array, string, integer, number or boolean") != NULL;
 	if (!logical && s->type == TD_S_ANY && !s->int_or_string && !s->preserve)
@@ -245,11 +264,13 @@ static bool compile_type(struct compiler *c, struct td_schema *s, yyjson_val *v,
 		return fail(c, "type: must be empty if x-kubernetes-int-or-string is true") != NULL;
 	if (s->embedded && s->type != TD_S_OBJECT)
 		return fail(c, "type: must be object if x-kubernetes-embedded-resource is true") != NULL;
+
 	static const char *const forbidden[] = {
 		"$ref", "definitions", "dependencies", "patternProperties", "additionalItems", "id"};
 	for (size_t i = 0; i < TD_LEN(forbidden); i++)
 		if (td_jkey(v, forbidden[i]))
 			return wrong(c, true, forbidden[i], "Forbidden: %s is not supported", forbidden[i]);
+
 	if (td_jbool(v, "uniqueItems", false))
 		return forbid(c, "uniqueItems: Forbidden: write x-kubernetes-list-type: set");
 	return true;
@@ -259,23 +280,27 @@ static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v
 {
 	const char *l = td_jkey_str(v, "x-kubernetes-list-type"), *m = td_jkey_str(v, "x-kubernetes-map-type");
 	const char *strategy = td_jkey_str(v, "x-kubernetes-patch-strategy");
+
 	if (l && strcmp(l, "atomic") && strcmp(l, "set") && strcmp(l, "map"))
 		return fail(c, "x-kubernetes-list-type: write atomic, set or map") != NULL;
 	if (l && s->type != TD_S_ARRAY)
 		return fail(c, "x-kubernetes-list-type: only for type array") != NULL;
 	if (m && strcmp(m, "granular") && strcmp(m, "atomic"))
 		return fail(c, "x-kubernetes-map-type: write granular or atomic") != NULL;
+
 	s->list_type = l && !strcmp(l, "set") ? TD_L_SET : l && !strcmp(l, "map") ? TD_L_MAP : TD_L_ATOMIC;
 	s->map_atomic = m && !strcmp(m, "atomic");
 	s->keys = strings(c, td_jkey(v, "x-kubernetes-list-map-keys"), &s->n_keys);
 	s->merge_key = td_jkey_str(v, "x-kubernetes-patch-merge-key");
 	s->merge_patch = strategy && strstr(strategy, "merge");
 	s->retain_keys = strategy && strstr(strategy, "retainKeys");
+
 	if (s->list_type != TD_L_MAP)
 		return s->n_keys ? fail(c, "x-kubernetes-list-map-keys: only with x-kubernetes-list-type: map") != NULL
 				 : true;
 	if (!s->n_keys)
 		return fail(c, "x-kubernetes-list-map-keys: Required value with x-kubernetes-list-type: map") != NULL;
+
 	for (size_t i = 0; i < s->n_keys; i++) {
 		const struct td_schema *k = td_schema_declared(s->items, s->keys[i]);
 		bool required = false;
@@ -290,7 +315,7 @@ static bool compile_lists(struct compiler *c, struct td_schema *s, yyjson_val *v
 	return true;
 }
 
-// Every object has these, whatever its schema says about them.
+// Every object has these fields, whatever its schema says about them.
 static const char *const meta_words[][2] = {{"apiVersion", "string"}, {"kind", "string"}, {"metadata", "objectMeta"}};
 
 static bool is_meta(const char *key)
@@ -301,7 +326,7 @@ static bool is_meta(const char *key)
 	return false;
 }
 
-// The part compiled: once, and for all kinds.
+// Returns the compiled part. It is compiled once, for all kinds.
 static struct td_schema *shared(struct compiler *c, const char *name)
 {
 	struct td_shared *p = td_shared_find(name);
@@ -313,11 +338,13 @@ static struct td_schema *shared(struct compiler *c, const char *name)
 	return p->s;
 }
 
-// What a CRD may say of apiVersion, kind and metadata, which every object has: of metadata, names only.
+// Checks what a CRD says about apiVersion, kind and metadata, which every object has. About
+// metadata it may restrict names only.
 static bool meta_words_ok(struct compiler *c, yyjson_val *props)
 {
 	size_t i, max;
 	yyjson_val *k, *x, *m = td_jkey(props, "metadata");
+
 	for (i = 0; i < TD_LEN(meta_words); i++) {
 		const char *type = i < 2 ? "string" : "object";
 		yyjson_val *p = td_jkey(props, meta_words[i][0]);
@@ -326,12 +353,14 @@ static bool meta_words_ok(struct compiler *c, yyjson_val *props)
 		td_auto_free char *at = td_asprintf("properties[%s].type", meta_words[i][0]);
 		return wrong(c, false, at, "Invalid value: must be %s", type);
 	}
+
 	bool only_names = true;
 	yyjson_obj_foreach (m, i, max, k, x)
 		only_names = only_names && (yyjson_equals_str(k, "type") || yyjson_equals_str(k, "properties") ||
 					    yyjson_equals_str(k, "default"));
 	yyjson_obj_foreach (td_jkey(m, "properties"), i, max, k, x)
 		only_names = only_names && (yyjson_equals_str(k, "name") || yyjson_equals_str(k, "generateName"));
+
 	if (only_names)
 		return true;
 	return wrong(c, true, "properties[metadata]",
@@ -346,6 +375,7 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 	size_t i, max, len = c->path.len;
 	yyjson_val *k, *x;
 	bool meta = c->meta && !depth;
+
 	if (!logical && (meta || yyjson_obj_size(props)) && (yyjson_is_obj(add) || yyjson_is_true(add)))
 		return forbid(c, "additionalProperties: Forbidden: must not be used together with properties");
 	if (!logical && yyjson_is_false(add))
@@ -354,6 +384,7 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 		return fail(c, "type: must be object when properties or additionalProperties are given") != NULL;
 	if (meta && !logical && c->tree != &builtin && !meta_words_ok(c, props))
 		return false;
+
 	size_t n = yyjson_obj_size(props) + (meta ? TD_LEN(meta_words) : 0);
 	if (n) {
 		s->props = td_arena_alloc(c->tree->arena, n * sizeof(*s->props));
@@ -372,6 +403,7 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 		}
 		qsort(s->props, s->n_props, sizeof(*s->props), td_schema_cmp_prop);
 	}
+
 	if (yyjson_is_obj(add)) {
 		td_buf_puts(&c->path, len ? ".additionalProperties" : "additionalProperties");
 		s->additional = compile(c, add, logical, depth + 1);
@@ -382,8 +414,10 @@ static bool compile_children(struct compiler *c, struct td_schema *s, yyjson_val
 	} else if (yyjson_is_true(add)) {
 		s->preserve = true;
 	}
+
 	if (!logical && s->type == TD_S_ARRAY && !yyjson_is_obj(items))
 		return fail(c, "items: Required value: must be specified for an array") != NULL;
+
 	if (yyjson_is_obj(items)) {
 		td_buf_puts(&c->path, len ? ".items" : "items");
 		s->items = compile(c, items, logical, depth + 1);
@@ -401,19 +435,23 @@ static struct td_schema *compile(struct compiler *c, yyjson_val *v, bool logical
 		return fail(c, "nested too deep");
 	if (!yyjson_is_obj(v))
 		return fail(c, "must be a schema object");
+
 	const char *ref = c->tree == &builtin ? td_jkey_str(v, "$ref") : NULL;
 	if (ref && yyjson_obj_size(v) == (td_jkey(v, "description") ? 2 : 1))
 		return shared(c, ref);
 	if (ref)
 		v = td_shared_flat(v);
+
 	struct td_schema *s =
 		depth || c->tree == &builtin ? td_arena_alloc(c->tree->arena, sizeof(*s)) : &c->tree->root;
 	s->def = td_jkey(v, "default");
-	if (c->tree != &builtin && yyjson_is_null(s->def)) // says nothing there
+	if (c->tree != &builtin && yyjson_is_null(s->def)) // means nothing there
 		s->def = NULL;
+
 	const char *format = td_jkey_str(v, "format");
 	s->is_time = c->tree == &builtin && (td_streq(format, "date-time") || td_streq(format, "micro-time"));
 	s->has_default = s->def != NULL || td_streq(format, "quantity") || s->is_time;
+
 	bool ok = compile_type(c, s, v, logical) && compile_children(c, s, v, logical, depth) &&
 		  compile_lists(c, s, v) && compile_values(c, s, v, depth);
 	return ok ? s : NULL;

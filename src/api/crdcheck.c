@@ -1,19 +1,21 @@
-// Rules and defaults of CustomResourceDefinition; what its schemas may say is compile.c's.
+// Rules and defaults of CustomResourceDefinition. compile.c has the rules of its schemas.
 #include "api/kinds_priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// Groups that belong to Kubernetes take no resources of others, and a resource that the server has itself is not
-// defined again: what is stored under it would be one and the same.
+// Groups of Kubernetes itself are protected. A resource that the server has built in cannot be
+// defined again, because both would be stored under the same key.
 static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	static const char note[] = "api-approved.kubernetes.io",
 			  field[] = "metadata.annotations[api-approved.kubernetes.io]";
+
 	const char *group = td_jstr_or(obj, "spec.group", ""), *plural = td_jstr_or(obj, "spec.names.plural", "");
 	const char *why = td_jkey_str(td_jget(obj, "metadata.annotations"), note);
 	bool theirs = !strcmp(group, "k8s.io") || !strcmp(group, "kubernetes.io") || td_ends(group, ".k8s.io") ||
 		      td_ends(group, ".kubernetes.io");
+
 	if (theirs && !old && (!why || !*why))
 		td_cause_add(ret, "FieldValueRequired", field,
 			     "Required value: protected groups must have approval annotation \"%s\", see "
@@ -25,6 +27,7 @@ static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct t
 			     "either a URL or a reason "
 			     "starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
 			     why, note);
+
 	size_t n;
 	const struct td_kind *const *k = td_kinds_builtin(&n);
 	for (size_t i = 0; i < n; i++)
@@ -44,6 +47,7 @@ size_t td_crd_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 			td_kind_free(v[--n]);
 		free(v);
 	}
+
 	crd_protected(obj, old, ret);
 	td_immutable_check(obj, old, "spec.group", ret);
 	td_immutable_check(obj, old, "spec.scope", ret);
@@ -57,6 +61,7 @@ void td_crd_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	const char *kind = td_jm_getstr(obj, "spec.names.kind");
 	if (!kind)
 		return;
+
 	if (!td_jm_getstr(obj, "spec.names.singular")) {
 		td_auto_free char *low = td_strdup(kind);
 		for (char *p = low; *p; p++)

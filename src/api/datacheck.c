@@ -9,6 +9,7 @@ static void check_keys(const yyjson_val *map, const char *path, struct td_causes
 {
 	size_t i, max;
 	yyjson_val *k, *v;
+
 	yyjson_obj_foreach (td_unconst(map), i, max, k, v) {
 		const char *s = td_keystr(k);
 		td_auto_strv struct td_strv l = {0};
@@ -47,6 +48,7 @@ size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct t
 	static const char *const fields[] = {"data", "binaryData", NULL};
 	size_t before = ret->n, i, max;
 	yyjson_val *k, *v;
+
 	check_keys(td_jkey(obj, "data"), "data", ret);
 	check_keys(td_jkey(obj, "binaryData"), "binaryData", ret);
 	yyjson_obj_foreach (td_jkey(obj, "binaryData"), i, max, k, v) {
@@ -56,10 +58,12 @@ size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct t
 		td_cause_add(ret, "FieldValueInvalid", f,
 			     "Invalid value: \"%s\": duplicate of key present in binaryData", td_keystr(k));
 	}
-	// Bytes as they are, not as base64 writes them.
+
+	// The size counts decoded bytes, not base64.
 	size_t total = sizes(td_jkey(obj, "data"), 1, 1) + sizes(td_jkey(obj, "binaryData"), 3, 4);
 	if (total > DATA_MAX)
 		td_cause_add(ret, "FieldValueTooLong", "[]", "Too long: may not be more than %d bytes", DATA_MAX);
+
 	check_frozen(obj, old, fields, ret);
 	return ret->n - before;
 }
@@ -68,6 +72,7 @@ size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_c
 {
 	static const char *const fields[] = {"data", NULL};
 	size_t before = ret->n;
+
 	check_keys(td_jkey(obj, "data"), "data", ret);
 	if (sizes(td_jkey(obj, "data"), 3, 4) > DATA_MAX)
 		td_cause_add(ret, "FieldValueTooLong", "data", "Too long: may not be more than %d bytes", DATA_MAX);
@@ -79,6 +84,7 @@ size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_c
 		{"kubernetes.io/dockercfg", {".dockercfg", NULL}},
 		{"kubernetes.io/ssh-auth", {"ssh-privatekey", NULL}},
 	};
+
 	const char *type = td_jstr_or(obj, "type", "");
 	const yyjson_val *data = td_jkey(obj, "data");
 	for (size_t i = 0; i < TD_LEN(needs); i++)
@@ -87,10 +93,12 @@ size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_c
 			if (!td_jkey(data, needs[i].keys[k]))
 				td_cause_add(ret, "FieldValueRequired", f, "Required value");
 		}
+
 	if (!strcmp(type, "kubernetes.io/basic-auth") && !td_jkey(data, "username") && !td_jkey(data, "password")) {
 		td_cause_add(ret, "FieldValueRequired", "data[username]", "Required value");
 		td_cause_add(ret, "FieldValueRequired", "data[password]", "Required value");
 	}
+
 	td_immutable_check(obj, old, "type", ret);
 	check_frozen(obj, old, fields, ret);
 	return ret->n - before;
@@ -100,6 +108,7 @@ static char *base64(const char *s, size_t n)
 {
 	static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	char *out = td_malloc((n + 2) / 3 * 4 + 1), *w = out;
+
 	for (size_t i = 0; i < n; i += 3) {
 		unsigned v = (unsigned)(unsigned char)s[i] << 16;
 		v |= i + 1 < n ? (unsigned)(unsigned char)s[i + 1] << 8 : 0;
@@ -119,6 +128,7 @@ void td_secret_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	size_t i, max;
 	if (!yyjson_mut_is_obj(plain))
 		return;
+
 	yyjson_mut_val *data = td_jm_obj(d, obj, "data");
 	yyjson_mut_obj_foreach (plain, i, max, k, v) {
 		td_auto_free char *b =

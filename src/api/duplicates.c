@@ -1,5 +1,6 @@
-// Keys that stand twice in one JSON object. The real one takes the last and warns or refuses; the document model of
-// ours would show the first to us and the last to others, so nothing else in the server may ever see two.
+// Keys that occur twice in one JSON object. Kubernetes takes the last one and warns or refuses. Our
+// own lookups would find the first and other programs the last, so no other part of the server may
+// ever see such an object.
 #include "api/schema_priv.h"
 
 #include <stdlib.h>
@@ -17,12 +18,13 @@ static int cmp_key(const void *a, const void *b)
 	return c ? c : x->pos < y->pos ? -1 : 1;
 }
 
-// The keys of o, sorted, in *ret; whether one stands there twice.
+// *ret gets the keys of o, sorted; the caller frees it. Returns whether one of them occurs twice.
 static bool sorted_keys(yyjson_val *o, struct key **ret)
 {
 	size_t i, n;
 	yyjson_val *k, *v;
 	struct key *keys = td_malloc((yyjson_obj_size(o) + 1) * sizeof(*keys));
+
 	yyjson_obj_foreach (o, i, n, k, v)
 		keys[i] = (struct key){yyjson_get_str(k), i};
 	qsort(keys, yyjson_obj_size(o), sizeof(*keys), cmp_key);
@@ -52,6 +54,7 @@ static bool any(yyjson_val *v)
 {
 	size_t i, n;
 	yyjson_val *k, *x;
+
 	yyjson_arr_foreach (v, i, n, x)
 		if (yyjson_is_ctn(x) && any(x))
 			return true;
@@ -65,6 +68,7 @@ static bool any(yyjson_val *v)
 		if (sorted_keys(v, &keys))
 			return true;
 	}
+
 	yyjson_obj_foreach (v, i, n, k, x)
 		if (yyjson_is_ctn(x) && any(x))
 			return true;
@@ -75,6 +79,7 @@ static yyjson_mut_val *without(yyjson_mut_doc *d, yyjson_val *v, struct td_buf *
 {
 	size_t i, n, len = path->len;
 	yyjson_val *k, *x;
+
 	if (yyjson_is_arr(v)) {
 		yyjson_mut_val *a = yyjson_mut_arr(d);
 		yyjson_arr_foreach (v, i, n, x) {
@@ -84,8 +89,10 @@ static yyjson_mut_val *without(yyjson_mut_doc *d, yyjson_val *v, struct td_buf *
 		}
 		return a;
 	}
+
 	if (!yyjson_is_obj(v))
 		return yyjson_val_mut_copy(d, v);
+
 	yyjson_mut_val *o = yyjson_mut_obj(d);
 	yyjson_obj_foreach (v, i, n, k, x) {
 		const char *key = yyjson_get_str(k);

@@ -1,4 +1,5 @@
-// Rules of Events. Those that have an eventTime are of the new style: what the other one leaves open is required.
+// Rules of Events. An Event with an eventTime is of the new style, which requires fields that the
+// old style leaves open.
 #include "api/kinds_priv.h"
 
 #include <string.h>
@@ -20,6 +21,7 @@ static void required(const yyjson_val *obj, const char *field, struct td_causes 
 static void check_new(const yyjson_val *obj, struct td_causes *ret)
 {
 	static const char *const fields[] = {"reportingComponent", "reportingInstance", "action", "reason"};
+
 	for (size_t i = 0; i < TD_LEN(fields); i++)
 		required(obj, fields[i], ret);
 	const char *who = td_jstr_or(obj, "reportingComponent", "");
@@ -39,7 +41,8 @@ size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_ca
 	const char *a = td_jstr_or(obj, "involvedObject.namespace", ""),
 		   *ns = td_jstr_or(obj, "metadata.namespace", "");
 	bool fresh = td_jstr(obj, "eventTime") != NULL, anywhere = !strcmp(ns, "default") || !strcmp(ns, "kube-system");
-	// Events about cluster-wide objects live in "default".
+
+	// Events about cluster-scoped objects live in "default" or "kube-system".
 	if (*a ? !fresh && strcmp(a, ns) != 0 : !anywhere)
 		td_cause_add(ret, "FieldValueInvalid", "involvedObject.namespace",
 			     "Invalid value: \"%s\": does not match event.namespace", a);

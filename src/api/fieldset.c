@@ -8,7 +8,7 @@ struct td_fields *td_fields_new(struct td_arena *a)
 	return td_arena_alloc(a, sizeof(struct td_fields));
 }
 
-// Position of pe, or where it belongs.
+// The index of pe in f->v, or where it would be inserted.
 static size_t place(const struct td_fields *f, const char *pe, bool *ret_found)
 {
 	size_t lo = 0, hi = f->n;
@@ -41,6 +41,7 @@ struct td_fields *td_fields_get(struct td_arena *a, struct td_fields *f, const c
 	size_t i = place(f, pe, &found);
 	if (found)
 		return f->v[i];
+
 	if (f->n == f->cap) {
 		size_t cap = f->cap ? f->cap * 2 : 4;
 		struct td_fields **v = td_arena_alloc(a, cap * sizeof(struct td_fields *));
@@ -49,6 +50,7 @@ struct td_fields *td_fields_get(struct td_arena *a, struct td_fields *f, const c
 		f->v = v;
 		f->cap = cap;
 	}
+
 	memmove(&f->v[i + 1], &f->v[i], (f->n - i) * sizeof(struct td_fields *));
 	struct td_fields *c = td_fields_new(a);
 	c->pe = td_arena_strdup(a, pe);
@@ -116,6 +118,7 @@ void td_fields_sub(struct td_fields *from, const struct td_fields *what)
 {
 	if (what->member)
 		from->member = false;
+
 	size_t w = 0;
 	for (size_t i = 0; i < from->n; i++) {
 		struct td_fields *c = td_fields_child((struct td_fields *)(uintptr_t)what, from->v[i]->pe);
@@ -147,11 +150,13 @@ static void path_element(struct td_buf *b, const char *pe)
 		td_buf_printf(b, "[=%s]", pe + 2);
 		return;
 	}
+
 	struct td_json *j = NULL;
 	if (td_json_parse(pe + 2, strlen(pe + 2), &j, NULL)) {
 		td_buf_printf(b, "[%s]", pe + 2);
 		return;
 	}
+
 	size_t i, max;
 	yyjson_val *k, *v;
 	td_buf_putc(b, '[');

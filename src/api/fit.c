@@ -1,5 +1,5 @@
-// Does a pod fit a node, and what does it ask for: the predicates of Kubernetes' scheduler (NodeAffinity,
-// TaintToleration, NodeUnschedulable, and resource accounting of NodeResourcesFit).
+// Whether a pod fits a node, and what it requests: the predicates of the Kubernetes scheduler
+// (NodeAffinity, TaintToleration, NodeUnschedulable, and the accounting of NodeResourcesFit).
 #include "api/quantity.h"
 #include "api/selector_priv.h"
 
@@ -9,6 +9,7 @@ static bool exprs_match(const yyjson_val *exprs, const yyjson_val *node, bool fi
 {
 	size_t i, max;
 	yyjson_val *x;
+
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)exprs, i, max, x) {
 		enum td_op op;
 		const char *key = td_jstr_or(x, "key", "");
@@ -32,6 +33,7 @@ static bool affinity_matches(const yyjson_val *spec, const yyjson_val *node)
 	yyjson_val *req = td_jget(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution");
 	if (!yyjson_is_obj(req))
 		return true;
+
 	size_t i, max;
 	yyjson_val *t;
 	yyjson_arr_foreach (td_jkey(req, "nodeSelectorTerms"), i, max, t) {
@@ -48,6 +50,7 @@ static bool tolerates(const yyjson_val *spec, const char *key, const char *value
 {
 	size_t i, max;
 	yyjson_val *t;
+
 	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, max, t) {
 		const char *e = td_jstr_or(t, "effect", ""), *k = td_jstr_or(t, "key", ""),
 			   *op = td_jstr_or(t, "operator", "");
@@ -65,6 +68,7 @@ static bool tolerates(const yyjson_val *spec, const char *key, const char *value
 bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignore_unschedulable, const char **ret_why)
 {
 	const char *dummy;
+
 	if (!ret_why)
 		ret_why = &dummy;
 	size_t i, max;
@@ -74,6 +78,7 @@ bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignor
 		*ret_why = "node(s) were unschedulable";
 		return false;
 	}
+
 	yyjson_val *labels = td_jget(node, "metadata.labels");
 	bool match = affinity_matches(spec, node);
 	yyjson_obj_foreach (td_jkey(spec, "nodeSelector"), i, max, k, x)
@@ -82,6 +87,7 @@ bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignor
 		*ret_why = "node(s) didn't match Pod's node affinity/selector";
 		return false;
 	}
+
 	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, max, x) {
 		const char *key = td_jstr_or(x, "key", ""), *effect = td_jstr_or(x, "effect", "");
 		if (strcmp(effect, "NoSchedule") && strcmp(effect, "NoExecute"))
@@ -98,17 +104,20 @@ bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignor
 
 // ---- requests ----
 
+// Returns -1 when the resource is absent.
 static int64_t amount(const yyjson_val *map, const char *resource)
 {
 	const yyjson_val *v = td_jkey(map, resource);
 	td_auto_free char *number = NULL;
 	const char *s = yyjson_get_str((yyjson_val *)(uintptr_t)v);
 	int64_t n = 0;
+
 	if (!v)
 		return -1;
 	if (!s)
 		s = number = td_json_text(v, NULL);
-	// What does not parse was refused by validation; here it counts as nothing.
+
+	// Validation has refused values that do not parse; here they count as 0.
 	if (!strcmp(resource, "cpu"))
 		td_quantity_milli(s, &n, NULL);
 	else
@@ -116,7 +125,8 @@ static int64_t amount(const yyjson_val *map, const char *resource)
 	return n > 0 ? n : 0;
 }
 
-// A limit without a request is the request (Kubernetes' defaulting; templates may come here undefaulted).
+// A limit without a request is also the request. Kubernetes defaults pods like that, but templates
+// may come here without defaults.
 static int64_t of_resources(const yyjson_val *resources, const char *resource)
 {
 	int64_t n = amount(td_jkey(resources, "requests"), resource);
@@ -142,6 +152,7 @@ int64_t td_pod_request(const yyjson_val *spec, const char *resource)
 	int64_t sum = 0, sidecars = 0, peak = 0;
 	size_t i, max;
 	yyjson_val *c;
+
 	yyjson_arr_foreach (td_jkey(spec, "containers"), i, max, c)
 		sum = sat_add(sum, of_container(c, resource));
 	yyjson_arr_foreach (td_jkey(spec, "initContainers"), i, max, c) {
@@ -153,15 +164,17 @@ int64_t td_pod_request(const yyjson_val *spec, const char *resource)
 		if (now > peak)
 			peak = now;
 	}
+
 	sum = sat_add(sum, sidecars);
 	if (peak > sum)
 		sum = peak;
-	// Pod-level resources replace the sum for what they name.
+	// Pod-level resources replace the sum.
 	if (!strcmp(resource, "cpu") || !strcmp(resource, "memory") || td_starts(resource, "hugepages-")) {
 		int64_t pod = of_resources(td_jkey(spec, "resources"), resource);
 		if (pod >= 0)
 			sum = pod;
 	}
+
 	int64_t overhead = amount(td_jkey(spec, "overhead"), resource);
 	return overhead > 0 ? sat_add(sum, overhead) : sum;
 }

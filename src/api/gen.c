@@ -1,5 +1,5 @@
-// Writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md out of the kind files. With --check it writes nothing
-// and fails when a file is not as it would be written.
+// Build tool: writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md from the kind files.
+// With --check it writes nothing and fails when a file differs.
 //   tandem-gen [--check] <root of the source tree>
 #include "api/kinds_priv.h"
 #include "base/file.h"
@@ -16,6 +16,7 @@ static void put(const char *path, const char *text)
 	td_auto_buf struct td_buf b = {0};
 	struct td_error err = TD_ERROR_INIT;
 	bool same = !td_file_read(path, FILE_MAX, &b, NULL) && !strcmp(td_buf_str(&b), text);
+
 	if (same)
 		return;
 	if (check_only) {
@@ -63,6 +64,7 @@ static void limits(struct td_buf *b, const yyjson_val *s, bool required)
 {
 	size_t len = b->len, i, max;
 	yyjson_val *x;
+
 	if (required)
 		td_buf_puts(b, "required");
 	const yyjson_val *def = td_jkey(s, "default"), *e = td_jkey(s, "enum");
@@ -70,6 +72,7 @@ static void limits(struct td_buf *b, const yyjson_val *s, bool required)
 		td_auto_free char *t = td_json_text(def, NULL);
 		td_buf_printf(b, "%sdefault `%s`", b->len > len ? "; " : "", t);
 	}
+
 	if (yyjson_arr_size(td_unconst(e))) {
 		td_buf_puts(b, b->len > len ? "; one of " : "one of ");
 		yyjson_arr_foreach (td_unconst(e), i, max, x) {
@@ -77,6 +80,7 @@ static void limits(struct td_buf *b, const yyjson_val *s, bool required)
 			td_buf_printf(b, "%s`%s`", i ? ", " : "", t);
 		}
 	}
+
 	static const char *const nums[][2] = {{"minimum", "at least"},
 					      {"maximum", "at most"},
 					      {"maxLength", "length at most"},
@@ -86,6 +90,7 @@ static void limits(struct td_buf *b, const yyjson_val *s, bool required)
 			td_auto_free char *t = td_json_text(td_jkey(s, nums[i][0]), NULL);
 			td_buf_printf(b, "%s%s %s", b->len > len ? "; " : "", nums[i][1], t);
 		}
+
 	const char *pattern = td_jstr(s, "pattern");
 	if (pattern) {
 		td_buf_puts(b, b->len > len ? "; matches `" : "matches `");
@@ -99,6 +104,7 @@ static void fields(struct td_buf *b, const yyjson_val *s, struct td_buf *path)
 	size_t i, max, j, m, len = path->len;
 	yyjson_val *k, *v, *r;
 	const yyjson_val *at = s;
+
 	if (td_streq(td_jstr(s, "type"), "array")) {
 		at = td_jkey(s, "items");
 		td_buf_puts(path, "[]");
@@ -106,6 +112,7 @@ static void fields(struct td_buf *b, const yyjson_val *s, struct td_buf *path)
 		at = td_jkey(s, "additionalProperties");
 		td_buf_puts(path, ".*");
 	}
+
 	yyjson_obj_foreach (td_jkey(at, "properties"), i, max, k, v) {
 		size_t here = path->len;
 		bool required = false;
@@ -130,6 +137,7 @@ static void reference(const struct td_kind *k, const char *dir)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto(td_json_unref) struct td_json *whole = td_json_from_mut(td_shared_inline(d, k->raw));
 	const yyjson_val *schema = td_json_root(whole);
+
 	td_buf_printf(&b, "# %s\n\n%s\n\n", k->kind, td_jstr_or(schema, "description", ""));
 	td_buf_printf(&b, "`apiVersion: %s/%s`, `kind: %s`; %s; `kubectl get %s`", k->group, k->version, k->kind,
 		      k->namespaced ? "in a namespace" : "cluster-wide", k->plural);
@@ -137,6 +145,7 @@ static void reference(const struct td_kind *k, const char *dir)
 		td_buf_printf(&b, "%s`%s`", i ? ", " : " or ", k->short_names.v[i]);
 	td_buf_puts(&b, ".\nThe same words: `kubectl explain ");
 	td_buf_printf(&b, "%s.spec`.\n\n| field | type | rules | meaning |\n| --- | --- | --- | --- |\n", k->singular);
+
 	fields(&b, schema, &path);
 	if (k->n_columns) {
 		td_buf_puts(&b, "\nColumns of `kubectl get`:\n\n| column | from | meaning |\n| --- | --- | --- |\n");
@@ -147,6 +156,7 @@ static void reference(const struct td_kind *k, const char *dir)
 			td_buf_puts(&b, " |\n");
 		}
 	}
+
 	td_buf_puts(&b, "\nWritten by `make generate` from `src/api/kinds`.\n");
 	td_auto_free char *low = td_strdup(k->singular), *file = td_asprintf("%s/%s.md", dir, low);
 	put(file, td_buf_str(&b));
@@ -169,6 +179,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: tandem-gen [--check] ROOT\n");
 		return 2;
 	}
+
 	const char *root = argv[argc - 1];
 	td_auto_free char *crds = td_asprintf("%s/deploy/crds", root), *ref = td_asprintf("%s/docs/reference", root);
 	struct td_error err = TD_ERROR_INIT;
@@ -176,6 +187,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", err.msg);
 		return 1;
 	}
+
 	size_t n;
 	const struct td_kind *const *t = td_kinds_builtin(&n);
 	for (size_t i = 0; i < n; i++)
@@ -183,6 +195,7 @@ int main(int argc, char **argv)
 			crd(t[i], crds);
 			reference(t[i], ref);
 		}
+
 	if (check_only && !stale)
 		printf("generated files are up to date\n[  PASSED  ] 1 test(s).\n");
 	return stale ? 1 : 0;

@@ -1,4 +1,4 @@
-// The table of built-in kinds, from the embedded kind files, and the CRD object of Tandem's own.
+// The table of built-in kinds, made from the embedded kind files.
 #include "api/kinds_priv.h"
 
 #include <pthread.h>
@@ -8,7 +8,8 @@
 #include "api/embedded.h"
 
 enum { KINDS_MAX = 64 };
-static struct td_kind *table[KINDS_MAX]; // in the order of td_embedded_kinds; NULL: nobody asked yet
+// In the order of td_embedded_kinds. NULL: nobody has asked for the kind yet. Guarded by `lock`.
+static struct td_kind *table[KINDS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct td_json *parse_embedded(const char *text)
@@ -19,21 +20,24 @@ static struct td_json *parse_embedded(const char *text)
 		fprintf(stderr, "embedded kind: %s\n", err.msg);
 		abort();
 	}
-	return td_json_from_val(td_json_root(j)); // just as large as it must be; it stays
+	// The copy has no spare memory, and it stays for ever.
+	return td_json_from_val(td_json_root(j));
 }
 
-// With apiVersion, kind and metadata.
+// Adds apiVersion, kind and metadata to the properties.
 static yyjson_mut_val *whole(yyjson_mut_doc *d, yyjson_mut_val *schema)
 {
 	yyjson_mut_val *old = yyjson_mut_obj_get(schema, "properties"), *props = yyjson_mut_obj(d), *key, *v, *o;
 	static const char *const words[][2] = {{"apiVersion", "Group and version of this object's form."},
 					       {"kind", "What kind of object this is."}};
+
 	for (size_t i = 0; i < TD_LEN(words); i++) {
 		o = yyjson_mut_obj(d);
 		td_jm_str(d, o, "type", "string");
 		td_jm_str(d, o, "description", words[i][1]);
 		td_jm_key_set(d, props, words[i][0], o);
 	}
+
 	td_jm_key_set(d, props, "metadata", td_shared_inline(d, td_shared_find("objectMeta")->raw));
 	size_t i, max;
 	yyjson_mut_obj_foreach (old, i, max, key, v) {
@@ -41,6 +45,7 @@ static yyjson_mut_val *whole(yyjson_mut_doc *d, yyjson_mut_val *schema)
 		if (strcmp(name, "apiVersion") && strcmp(name, "kind") && strcmp(name, "metadata"))
 			td_jm_key_set(d, props, name, yyjson_mut_val_mut_copy(d, v));
 	}
+
 	td_jm_key_set(d, schema, "properties", props);
 	return schema;
 }
@@ -61,6 +66,7 @@ void td_kind_columns(struct td_kind *k, const yyjson_val *a)
 		"Age", "date", NULL, "Time since the object was made.", ".metadata.creationTimestamp", 0};
 	size_t i, max;
 	yyjson_val *x;
+
 	k->columns = td_calloc(yyjson_arr_size(td_unconst(a)) + 1, sizeof(*k->columns));
 	yyjson_arr_foreach (td_unconst(a), i, max, x) {
 		k->columns[k->n_columns++] =
@@ -82,13 +88,15 @@ void td_kind_subresources(struct td_kind *k, const yyjson_val *sub)
 	k->scale_selector = td_strdup(td_jstr(scale, "labelSelectorPath"));
 }
 
-// The raw schema with apiVersion, kind and metadata, as a document of its own that the compiled schema keeps.
+// Makes a kind from the text of its embedded file.
 static struct td_kind *from_file(const char *text)
 {
 	struct td_kind *k = td_calloc(1, sizeof(*k));
 	struct td_error err = TD_ERROR_INIT;
+
 	k->source = parse_embedded(text);
 	yyjson_val *v = td_json_root(k->source);
+
 	k->group = td_strdup(td_jstr_or(v, "group", ""));
 	k->version = td_strdup(td_jstr_or(v, "version", ""));
 	k->kind = td_strdup(td_jstr_or(v, "kind", ""));
@@ -100,12 +108,14 @@ static struct td_kind *from_file(const char *text)
 	td_jstrs(td_jkey(v, "shortNames"), &k->short_names);
 	td_jstrs(td_jkey(v, "categories"), &k->categories);
 	td_kind_subresources(k, td_jkey(v, "subresources"));
+
 	k->raw = td_jkey(v, "schema");
 	if (!*k->kind || !*k->plural || !*k->version ||
 	    td_schema_compile_kind(k->source, k->raw, true, &k->schema, NULL, &err)) {
 		fprintf(stderr, "embedded kind %s: %s\n", k->kind, err.msg);
 		abort();
 	}
+
 	td_kind_columns(k, td_jkey(v, "columns"));
 	const struct td_kind_rules *r = td_kind_rules(k->group, k->kind);
 	if (r) {

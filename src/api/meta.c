@@ -1,4 +1,4 @@
-// Rules of metadata that hold for every kind.
+// The rules of metadata, for every kind.
 #include "api/kinds_priv.h"
 
 #include <stdio.h>
@@ -31,25 +31,29 @@ static void check_name(const struct td_kind *k, const yyjson_val *meta, struct t
 {
 	const char *name = td_jstr(meta, "name"), *gen = td_jstr(meta, "generateName"),
 		   *ns = td_jstr(meta, "namespace");
+
 	if (!name && !gen)
 		td_cause_add(ret, "FieldValueRequired", "metadata.name",
 			     "Required value: name or generateName is required");
-	// As the real one: roles and their bindings have any name that a path can carry ("system:node").
-	// Those of events too, and those of PodDisruptionBudgets are not looked at.
+	// As in Kubernetes: roles, their bindings and events have any name that fits into a path
+	// ("system:node"). Names of PodDisruptionBudgets are not checked.
 	bool rbac = k && (!strcmp(k->group, "rbac.authorization.k8s.io") || (!*k->group && !strcmp(k->kind, "Event")));
 	bool any = k && !strcmp(k->kind, "PodDisruptionBudget");
 	const char *fault = rbac && name ? td_path_segment_fault(name) : NULL;
+
 	if (fault)
 		td_cause_add(ret, "FieldValueInvalid", "metadata.name", "Invalid value: \"%.260s\": %s", name, fault);
 	if (name && !rbac && !any)
 		faults(rule_of(k), name, name, "metadata.name", ret);
-	if (gen && *gen && !rbac && !any) { // what follows it is right: a '-' at its end is, too
+	// The server appends letters and digits, so a '-' at the end is correct.
+	if (gen && *gen && !rbac && !any) {
 		td_auto_free char *probe = td_strdup(gen);
 		size_t n = strlen(probe);
 		if (n > 1 && probe[n - 1] == '-')
 			probe[n - 1] = 'a';
 		faults(rule_of(k), probe, gen, "metadata.generateName", ret);
 	}
+
 	if (k && k->namespaced && !ns)
 		td_cause_add(ret, "FieldValueRequired", "metadata.namespace", "Required value");
 	if (k && !k->namespaced && ns)
@@ -74,14 +78,17 @@ static void check_annotations(const yyjson_val *a, struct td_causes *ret)
 {
 	size_t i, max, total = 0;
 	yyjson_val *k, *v;
+
 	yyjson_obj_foreach (td_unconst(a), i, max, k, v) {
 		td_auto_free char *key = td_strdup(td_keystr(k));
 		total += yyjson_get_len(k) + yyjson_get_len(v);
-		for (char *p = key; *p; p++) // keys of annotations may be written in capitals
+		// Keys of annotations may have capitals.
+		for (char *p = key; *p; p++)
 			if (*p >= 'A' && *p <= 'Z')
 				*p = (char)(*p + 32);
 		faults(TD_N_QUALIFIED, key, td_keystr(k), "metadata.annotations", ret);
 	}
+
 	if (total > ANNOTATIONS_MAX)
 		td_cause_add(ret, "FieldValueTooLong", "metadata.annotations",
 			     "Too long: may not be more than %d bytes", ANNOTATIONS_MAX);
@@ -92,6 +99,7 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 	size_t i, max;
 	yyjson_val *o;
 	const yyjson_val *controller = NULL;
+
 	yyjson_arr_foreach (td_unconst(owners), i, max, o) {
 		static const char *const need[] = {"apiVersion", "kind", "name", "uid"};
 		for (size_t n = 0; n < TD_LEN(need); n++) {
@@ -102,6 +110,7 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%s\": %smust not be empty",
 				     s ? s : "", n ? "" : "version ");
 		}
+
 		if (td_streq(td_jstr(o, "kind"), "Event") && (td_streq(td_jstr(o, "apiVersion"), "v1") ||
 							      td_streq(td_jstr(o, "apiVersion"), "events.k8s.io/v1"))) {
 			td_auto_free char *t = td_json_text(o, NULL);
@@ -109,6 +118,7 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 				     "Invalid value: %s: %s, Kind=Event is disallowed from being an owner", t,
 				     td_streq(td_jstr(o, "apiVersion"), "v1") ? "/v1" : "events.k8s.io/v1");
 		}
+
 		if (!td_jbool(o, "controller", false))
 			continue;
 		if (controller) {
@@ -130,6 +140,7 @@ static void check_finalizers(const yyjson_val *list, struct td_causes *ret)
 	size_t i, max;
 	yyjson_val *f;
 	bool seen[TD_LEN(standard)] = {0};
+
 	yyjson_arr_foreach (td_unconst(list), i, max, f) {
 		const char *s = yyjson_is_str(f) ? yyjson_get_str(f) : "";
 		bool known = strchr(s, '/') != NULL;
@@ -139,12 +150,14 @@ static void check_finalizers(const yyjson_val *list, struct td_causes *ret)
 				known = seen[k] = true;
 		if (known)
 			continue;
+
 		td_auto_free char *field = td_asprintf("metadata.finalizers[%zu]", i);
 		td_cause_add(ret, "FieldValueInvalid", field,
 			     "Invalid value: \"%.200s\": name is neither a standard finalizer name nor is it fully "
 			     "qualified",
 			     s);
 	}
+
 	if (!seen[1] || !seen[2])
 		return;
 	td_auto_free char *all = td_json_text(list, NULL);
@@ -156,11 +169,13 @@ size_t td_meta_check(const struct td_kind *k, const yyjson_val *obj, struct td_c
 {
 	size_t before = ret->n;
 	yyjson_val *meta = td_jkey(obj, "metadata");
+
 	check_name(k, meta, ret);
 	td_labels_check(td_jkey(meta, "labels"), "metadata.labels", ret);
 	check_annotations(td_jkey(meta, "annotations"), ret);
 	check_owners(td_jkey(meta, "ownerReferences"), ret);
 	check_finalizers(td_jkey(meta, "finalizers"), ret);
+
 	long long generation = td_jint(meta, "generation", 0);
 	if (generation < 0)
 		td_cause_add(ret, "FieldValueInvalid", "metadata.generation",

@@ -1,5 +1,5 @@
-// Names and labels: DNS-1123 labels and subdomains, qualified names, label values (Kubernetes API reference, "Object
-// Names and IDs").
+// Names and labels: DNS-1123 labels and subdomains, qualified names, label values (Kubernetes API
+// reference, "Object Names and IDs").
 #include "api/names.h"
 
 #include <ctype.h>
@@ -35,7 +35,7 @@ bool td_is_dns_subdomain(const char *s)
 	for (;;) {
 		const char *e = strchrnul(s, '.');
 		size_t n = (size_t)(e - s);
-		// A label inside a subdomain has no length limit of its own.
+		// A label within a subdomain has no length limit of its own.
 		if (!n || !low(s[0]) || !low(s[n - 1]))
 			return false;
 		for (size_t i = 0; i < n; i++)
@@ -73,7 +73,7 @@ bool td_is_label_value(const char *s)
 	return s && (!*s || name_part(s, strlen(s)));
 }
 
-// ---- what is wrong, in words ----
+// ---- faults in the words of Kubernetes ----
 static const struct {
 	const char *what, *regex, *examples;
 	size_t max;
@@ -156,6 +156,7 @@ static void shape(enum td_name_rule rule, const char *front, const char *s, stru
 		  : rule == TD_N_CONFIG_KEY
 			  ? n && strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") == n
 			  : plain_name(s);
+
 	if (n > words[rule].max)
 		say(ret, front, "must be no more than %zu characters", words[rule].max);
 	if (ok)
@@ -178,6 +179,7 @@ static void qualified(const char *s, struct td_strv *ret)
 		    words[TD_N_QUALIFIED].what, words[TD_N_QUALIFIED].examples, words[TD_N_QUALIFIED].regex);
 		return;
 	}
+
 	if (slash) {
 		td_auto_free char *prefix = td_strndup(s, (size_t)(slash - s));
 		if (!*prefix)
@@ -186,6 +188,7 @@ static void qualified(const char *s, struct td_strv *ret)
 			shape(TD_N_SUBDOMAIN, "prefix part ", prefix, ret);
 		s = slash + 1;
 	}
+
 	if (!*s)
 		td_strv_add(ret, "name part must be non-empty");
 	shape(TD_N_QUALIFIED, "name part ", s, ret);
@@ -197,6 +200,7 @@ void td_name_faults(enum td_name_rule rule, const char *s, struct td_strv *ret)
 		qualified(s, ret);
 		return;
 	}
+
 	shape(rule, "", s, ret);
 	if (rule != TD_N_CONFIG_KEY)
 		return;

@@ -1,5 +1,5 @@
-// Rules of Nodes: taints, address ranges and ids. The fields are named as the real API server names them, taints below
-// "metadata" too.
+// Rules of Nodes: taints, address ranges and ids. Causes name fields as the API server does, with
+// taints below "metadata".
 #include "api/kinds_priv.h"
 
 #include <arpa/inet.h>
@@ -7,7 +7,7 @@
 
 #include "api/names.h"
 
-// As the API has always taken them: zeros may lead.
+// Leading zeros are accepted, as the API server has always done.
 static bool is_v4(const char *s)
 {
 	for (int i = 0; i < 4; i++) {
@@ -36,6 +36,7 @@ static bool is_cidr(const char *s, bool *ret_v6)
 	td_auto_free char *ip = slash ? td_strndup(s, (size_t)(slash - s)) : NULL;
 	bool six = false;
 	long long bits;
+
 	if (!ip || !td_is_ip(ip, &six) || strspn(slash + 1, "0123456789") != strlen(slash + 1) ||
 	    !td_parse_i64(slash + 1, &bits) || bits > (six ? 128 : 32))
 		return false;
@@ -47,6 +48,7 @@ static void check_taints(const yyjson_val *taints, struct td_causes *ret)
 {
 	size_t i, max, j, m;
 	yyjson_val *t, *u;
+
 	yyjson_arr_foreach (td_unconst(taints), i, max, t) {
 		td_auto_free char *at = td_asprintf("metadata.taints[%zu]", i);
 		const char *key = td_jstr_or(t, "key", ""), *value = td_jstr_or(t, "value", "");
@@ -59,6 +61,7 @@ static void check_taints(const yyjson_val *taints, struct td_causes *ret)
 		for (size_t n = 0; n < values.n; n++)
 			td_cause_at(ret, "FieldValueInvalid", at, ".value", "Invalid value: \"%.260s\": %s", value,
 				    values.v[n]);
+
 		bool twice = false;
 		yyjson_arr_foreach (td_unconst(taints), j, m, u)
 			twice = twice || (j < i && td_jequal(td_jkey(t, "key"), td_jkey(u, "key")) &&
@@ -69,12 +72,13 @@ static void check_taints(const yyjson_val *taints, struct td_causes *ret)
 	}
 }
 
-// podCIDRs, or podCIDR alone where they are not said.
+// Checks podCIDRs, or podCIDR alone when there is no list.
 static void check_cidrs(const yyjson_val *spec, struct td_causes *ret)
 {
 	const yyjson_val *list = td_jkey(spec, "podCIDRs");
 	const char *one = td_jstr_or(spec, "podCIDR", "");
 	size_t n = yyjson_arr_size(td_unconst(list)), families[2] = {0};
+
 	for (size_t i = 0; i < (n ? n : *one ? 1 : 0); i++) {
 		const char *s = n ? yyjson_get_str(yyjson_arr_get(td_unconst(list), i)) : one;
 		td_auto_free char *at = td_asprintf("spec.podCIDRs[%zu]", i);
@@ -87,6 +91,7 @@ static void check_cidrs(const yyjson_val *spec, struct td_causes *ret)
 		else
 			families[six]++;
 	}
+
 	if (families[0] > 1 || families[1] > 1)
 		td_cause_add(ret, "FieldValueInvalid", "spec.podCIDRs",
 			     "Invalid value: may specify no more than one CIDR for each IP family");
@@ -96,6 +101,7 @@ static void check_addresses(const yyjson_val *addresses, struct td_causes *ret)
 {
 	size_t i, max, j, m;
 	yyjson_val *a, *b;
+
 	yyjson_arr_foreach (td_unconst(addresses), i, max, a) {
 		bool twice = false;
 		yyjson_arr_foreach (td_unconst(addresses), j, m, b)
@@ -107,7 +113,7 @@ static void check_addresses(const yyjson_val *addresses, struct td_causes *ret)
 	}
 }
 
-// What is given once and then stays.
+// Checks the fields that are set once and then stay.
 static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_causes *ret)
 {
 	const char *was = td_jstr_or(old, "providerID", ""), *cidr = td_jstr_or(old, "podCIDR", "");
@@ -121,8 +127,8 @@ static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_
 			     "Forbidden: node updates may not change podCIDR except from \"\" to valid");
 }
 
-// Both say the same, as the real one's conversion makes them: podCIDR is the first of podCIDRs, and wins where they
-// differ.
+// Makes podCIDR and podCIDRs agree, as the API server's conversion does: podCIDR is the first of
+// podCIDRs, and wins when they differ.
 void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *list = td_jm_get(obj, "spec.podCIDRs"), *first = yyjson_mut_arr_get_first(list);

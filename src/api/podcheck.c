@@ -1,5 +1,5 @@
-// Rules of pod specs that a schema cannot say: names that must exist, resources, what may change; messages as
-// Kubernetes writes them.
+// Rules of pod specs that a schema cannot express: names that must exist, resources, fields that
+// belong together. The messages are those of Kubernetes.
 #include "api/kinds_priv.h"
 
 #include <stdarg.h>
@@ -48,6 +48,7 @@ void td_resources_check(const yyjson_val *res, const char *path, struct td_cause
 	size_t i, max;
 	yyjson_val *k, *v;
 	char a[40], b[40];
+
 	for (int p = 0; p < 2; p++) {
 		yyjson_obj_foreach (td_jkey(res, part[p]), i, max, k, v) {
 			const char *name = td_keystr(k);
@@ -60,14 +61,16 @@ void td_resources_check(const yyjson_val *res, const char *path, struct td_cause
 					    "Invalid value: \"%.80s\": must be a standard resource for containers, or "
 					    "<domain>/<name>",
 					    name);
+
 			if (!amount(v, &n))
-				continue; // the schema has said so
+				continue; // the schema has reported it
 			if (n < 0)
 				td_cause_at(ret, "FieldValueInvalid", f, "",
 					    "Invalid value: \"%s\": must be greater than or equal to 0", text(v, a));
 			if (is_extended(name) && n % 1000)
 				td_cause_at(ret, "FieldValueInvalid", f, "",
 					    "Invalid value: \"%s\": must be an integer", text(v, a));
+
 			const yyjson_val *other = td_jkey(p ? limits : requests, name);
 			__int128 m;
 			td_auto_free char *all = td_asprintf(
@@ -116,6 +119,7 @@ static void check_probe(const yyjson_val *c, const char *which, const char *path
 		return;
 	td_auto_free char *f = td_asprintf("%s.%s", path, which);
 	int n = handlers(p, names);
+
 	if (n != 1)
 		td_cause_at(ret, n ? "FieldValueForbidden" : "FieldValueRequired", f, "",
 			    n ? "Forbidden: may not specify more than 1 handler type"
@@ -127,7 +131,8 @@ static void check_probe(const yyjson_val *c, const char *which, const char *path
 			    td_jint(p, "successThreshold", 1));
 }
 
-// The pod's fields and container resources that variables (`env`) and volumes may show.
+// Checks which fields of the pod and which container resources a variable (`env`) or a volume may
+// refer to.
 static void check_refs(const yyjson_val *v, bool env, const char *path, struct td_causes *ret)
 {
 	static const char *const both[] = {"metadata.name", "metadata.namespace", "metadata.uid"};
@@ -137,6 +142,7 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 	static const char *const maps[] = {"metadata.labels", "metadata.annotations"};
 	static const char *const resources[] = {"limits.cpu",   "limits.memory",   "limits.ephemeral-storage",
 						"requests.cpu", "requests.memory", "requests.ephemeral-storage"};
+
 	const char *f = td_jget(v, "fieldRef") ? td_jstr_or(v, "fieldRef.fieldPath", "") : NULL;
 	bool ok = !f;
 	for (size_t i = 0; f && i < TD_LEN(both); i++)
@@ -148,6 +154,7 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 		ok = ok || (!env && !strcmp(f, maps[i])) ||
 		     (len > n + 4 && !strncmp(f, maps[i], n) && !strncmp(f + n, "['", 2) && !strcmp(f + len - 2, "']"));
 	}
+
 	if (!ok)
 		td_cause_at(ret, "FieldValueNotSupported", path, ".fieldRef.fieldPath",
 			    "Unsupported value: \"%.100s\": supported values: \"metadata.name\", "
@@ -158,6 +165,7 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 				  "\"status.hostIPs\", "
 				  "\"status.podIP\", \"status.podIPs\""
 				: ", \"metadata.labels\", \"metadata.annotations\"");
+
 	const char *res = td_jget(v, "resourceFieldRef") ? td_jstr_or(v, "resourceFieldRef.resource", "") : NULL;
 	ok = !res;
 	for (size_t i = 0; res && i < TD_LEN(resources); i++)
@@ -180,6 +188,7 @@ static void check_env(const yyjson_val *c, const char *path, struct td_causes *r
 		const yyjson_val *from = td_jkey(e, "valueFrom");
 		if (!from)
 			continue;
+
 		td_auto_free char *f = td_asprintf("%s.env[%zu].valueFrom", path, i);
 		const char *value = td_jstr(e, "value");
 		if (value && *value)
@@ -198,11 +207,13 @@ static void check_mounts(const yyjson_val *c, const yyjson_val *volumes, const c
 {
 	size_t i, max;
 	yyjson_val *m;
+
 	yyjson_arr_foreach (td_jkey(c, "volumeMounts"), i, max, m) {
 		const char *name = td_jstr_or(m, "name", ""), *sub = td_jstr_or(m, "subPath", "");
 		td_auto_free char *f = td_asprintf("%s.volumeMounts[%zu]", path, i);
 		if (!named(volumes, name))
 			td_cause_at(ret, "FieldValueNotFound", f, ".name", "Not found: \"%s\"", name);
+
 		if (*sub == '/')
 			td_cause_at(ret, "FieldValueInvalid", path, ".volumeMounts.subPath",
 				    "Invalid value: \"%s\": must be a relative path", sub);
@@ -225,11 +236,13 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 	static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
 	bool sidecar = init && td_streq(td_jstr(c, "restartPolicy"), "Always");
 	const char *image = td_jstr_or(c, "image", "");
+
 	if (!*image)
 		td_cause_at(ret, "FieldValueRequired", path, ".image", "Required value");
 	else if (strspn(image, " \t\n") || strchr(" \t\n", image[strlen(image) - 1]))
 		td_cause_at(ret, "FieldValueInvalid", path, ".image",
 			    "Invalid value: \"%.200s\": must not have leading or trailing whitespace", image);
+
 	for (size_t i = 0; i < TD_LEN(probes); i++) {
 		if (init && !sidecar && td_jkey(c, probes[i])) {
 			td_auto_free char *tail = td_asprintf(".%s", probes[i]);
@@ -239,10 +252,12 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 			check_probe(c, probes[i], path, ret);
 		}
 	}
+
 	check_env(c, path, ret);
 	check_mounts(c, td_jkey(spec, "volumes"), path, ret);
 	td_auto_free char *res = td_asprintf("%s.resources", path);
 	td_resources_check(td_jkey(c, "resources"), res, ret);
+
 	size_t i, max;
 	yyjson_val *claim;
 	yyjson_arr_foreach (td_jget(c, "resources.claims"), i, max, claim) {
@@ -255,7 +270,7 @@ static void check_container(const yyjson_val *c, const yyjson_val *spec, const c
 
 // ---- the spec ----
 
-// A file name that a volume makes in its own directory.
+// Checks the name of a file that a volume creates in its own directory.
 static void check_file_path(const char *s, const char *f, struct td_causes *ret)
 {
 	const char *bad = *s == '/' ? "must be a relative path" : NULL;
@@ -264,6 +279,7 @@ static void check_file_path(const char *s, const char *f, struct td_causes *ret)
 			bad = "must not contain '..'";
 	if (!bad && td_starts(s, ".."))
 		bad = "must not start with '..'";
+
 	if (!*s)
 		td_cause_at(ret, "FieldValueRequired", f, ".path", "Required value");
 	if (bad)
@@ -286,10 +302,12 @@ static void check_payload(const yyjson_val *v, const char *f, struct td_causes *
 	static const char *const kinds[] = {"configMap", "secret", "downwardAPI"};
 	size_t i, max;
 	yyjson_val *src;
+
 	for (size_t k = 0; k < TD_LEN(kinds); k++) {
 		td_auto_free char *at = td_asprintf("%s.%s", f, kinds[k]);
 		check_file_paths(td_jkey(td_jkey(v, kinds[k]), "items"), at, "items", ret);
 	}
+
 	yyjson_arr_foreach (td_jget(v, "projected.sources"), i, max, src) {
 		td_auto_free char *at = td_asprintf("%s.projected.sources[%zu]", f, i);
 		check_payload(src, at, ret);
@@ -303,6 +321,7 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 {
 	size_t i, max, j, m;
 	yyjson_val *v, *k, *x;
+
 	yyjson_arr_foreach (td_jkey(spec, "volumes"), i, max, v) {
 		td_auto_free char *f = td_asprintf("%s.volumes[%zu]", path, i);
 		int n = 0;
@@ -310,6 +329,7 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 			if (strcmp(td_keystr(k), "name") && yyjson_is_obj(x))
 				n++;
 		}
+
 		if (n > 1)
 			td_cause_at(ret, "FieldValueForbidden", f, "",
 				    "Forbidden: may not specify more than 1 volume type");
@@ -317,6 +337,7 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 			td_cause_at(ret, "FieldValueRequired", f, ".secret.secretName", "Required value");
 		if (td_jkey(v, "configMap") && !*td_jstr_or(v, "configMap.name", ""))
 			td_cause_at(ret, "FieldValueRequired", f, ".configMap.name", "Required value");
+
 		check_payload(v, f, ret);
 		const char *host = td_jstr_or(v, "hostPath.path", "");
 		for (const char *p = host; *p; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))
@@ -332,6 +353,7 @@ static void check_tolerations(const yyjson_val *spec, const char *path, struct t
 {
 	size_t i, max;
 	yyjson_val *t;
+
 	yyjson_arr_foreach (td_jkey(spec, "tolerations"), i, max, t) {
 		td_auto_free char *f = td_asprintf("%s.tolerations[%zu]", path, i);
 		const char *key = td_jstr_or(t, "key", ""), *op = td_jstr_or(t, "operator", ""),
@@ -357,6 +379,7 @@ static void check_affinity(const yyjson_val *spec, const char *path, struct td_c
 	size_t i, max, j, m;
 	yyjson_val *t, *e;
 	static const char *const lists[] = {"matchExpressions", "matchFields"};
+
 	yyjson_arr_foreach (
 		td_jget(spec, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"),
 		i, max, t) {
@@ -389,13 +412,16 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 	static const char *const lists[] = {"initContainers", "containers", "ephemeralContainers"};
 	size_t i, max;
 	yyjson_val *c;
+
 	if (!yyjson_is_obj(td_unconst(spec)))
 		return;
+
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_arr_foreach (td_jkey(spec, lists[l]), i, max, c) {
 			td_auto_free char *f = td_asprintf("%s.%s[%zu]", path, lists[l], i);
 			const char *name = td_jstr_or(c, "name", "");
-			// Twins inside one list are the schema's; here across the lists.
+			// The schema finds equal names within one list; this finds them across the
+			// lists.
 			for (size_t e = 0; e < l; e++)
 				if (named(td_jkey(spec, lists[e]), name))
 					td_cause_at(ret, "FieldValueDuplicate", f, ".name", "Duplicate value: \"%s\"",
@@ -403,6 +429,7 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 			check_container(c, spec, f, l == 0, ret);
 			td_container_parts_check(c, f, ret);
 		}
+
 	td_spec_parts_check(spec, path, ret);
 	check_volumes(spec, path, ret);
 	check_tolerations(spec, path, ret);
@@ -410,10 +437,12 @@ void td_podspec_check(const yyjson_val *spec, const char *path, bool is_template
 	if (!is_template && yyjson_arr_size(td_jkey(spec, "schedulingGates")) && *td_jstr_or(spec, "nodeName", ""))
 		td_cause_at(ret, "FieldValueForbidden", path, ".nodeName",
 			    "Forbidden: cannot be set until all schedulingGates have been cleared");
+
 	const char *dns = td_jstr_or(spec, "dnsPolicy", "");
 	if (!strcmp(dns, "None") && !yyjson_arr_size(td_jget(spec, "dnsConfig.nameservers")))
 		td_cause_at(ret, "FieldValueRequired", path, ".dnsConfig.nameservers",
 			    "Required value: must provide at least one DNS nameserver when `dnsPolicy` is None");
+
 	td_auto_free char *res = td_asprintf("%s.resources", path);
 	td_resources_check(td_jkey(spec, "resources"), res, ret);
 }
@@ -443,6 +472,7 @@ static void request_limits(yyjson_mut_doc *d, yyjson_mut_val *spec)
 	static const char *const lists[] = {"initContainers", "containers"};
 	size_t i, max, j, m;
 	yyjson_mut_val *c, *k, *v;
+
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_mut_arr_foreach (td_jm_get(spec, lists[l]), i, max, c) {
 			yyjson_mut_obj_foreach (td_jm_get(c, "resources.limits"), j, m, k, v) {
@@ -459,6 +489,7 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 	static const char *const lists[] = {"initContainers", "containers", "ephemeralContainers"};
 	size_t i, max;
 	yyjson_mut_val *c;
+
 	if (!yyjson_mut_is_obj(spec))
 		return;
 	for (size_t l = 0; l < TD_LEN(lists); l++)
@@ -468,7 +499,8 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 		if (yyjson_mut_is_obj(c) && yyjson_mut_obj_size(c) == 1)
 			td_jm_obj(d, c, "emptyDir");
 	}
-	// The old and the new name of the account say the same.
+
+	// The old and the new name of the service account field have the same value.
 	const char *account = td_jm_getstr(spec, "serviceAccountName");
 	if (!account)
 		account = td_jm_getstr(spec, "serviceAccount");
@@ -476,6 +508,7 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 		td_jm_str(d, spec, "serviceAccountName", account);
 		td_jm_str(d, spec, "serviceAccount", account);
 	}
+
 	if (td_jm_get(spec, "hostNetwork") && yyjson_mut_is_true(td_jm_get(spec, "hostNetwork")))
 		yyjson_mut_arr_foreach (td_jm_get(spec, "containers"), i, max, c) {
 			size_t j, m;
@@ -493,13 +526,14 @@ void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	td_podspec_defaults(d, td_jm_get(obj, "spec"));
 	request_limits(d, td_jm_get(obj, "spec"));
-	if (yyjson_mut_is_obj(td_jm_get(obj, "spec")) &&
-	    !td_jm_get(obj, "spec.enableServiceLinks")) // in pods, not in templates
+	// In pods, not in templates.
+	if (yyjson_mut_is_obj(td_jm_get(obj, "spec")) && !td_jm_get(obj, "spec.enableServiceLinks"))
 		td_jm_bool(d, obj, "spec.enableServiceLinks", true);
+
 	if (!td_jm_getstr(obj, "status.phase"))
 		td_jm_str(d, obj, "status.phase", "Pending");
 	td_pod_addresses(d, obj);
-	// The short form of a negative grace, as the real one keeps it.
+	// As in Kubernetes, a negative grace period is stored as 1.
 	yyjson_mut_val *grace = td_jm_get(obj, "spec.terminationGracePeriodSeconds");
 	if (grace && yyjson_mut_is_int(grace) && yyjson_mut_get_sint(grace) < 0)
 		td_jm_int(d, obj, "spec.terminationGracePeriodSeconds", 1);

@@ -1,5 +1,5 @@
-// Rules of single parts of a pod spec: names of ports and keys, sources of variables, handlers, ids. Nothing here looks
-// across parts.
+// Rules of single parts of a pod spec: names of ports and keys, sources of variables, handlers,
+// ids. No rule here looks across parts.
 #include "api/kinds_priv.h"
 
 #include <ctype.h>
@@ -23,6 +23,7 @@ __attribute__((nonnull)) void td_port_name_check(const char *s, const char *path
 	bool letter = false;
 	for (const char *p = s; *p; p++)
 		letter = letter || islower((unsigned char)*p);
+
 	size_t n = strlen(s);
 	if (n > 15)
 		td_cause_at(ret, "FieldValueInvalid", path, tail,
@@ -47,7 +48,7 @@ static void port_of(const yyjson_val *handler, const char *path, struct td_cause
 {
 	const yyjson_val *v = td_jkey(handler, "port");
 	if (!v)
-		return; // the schema says so
+		return; // the schema reports it
 	if (yyjson_is_str(td_unconst(v)))
 		td_port_name_check(yyjson_get_str(td_unconst(v)), path, ".port", ret);
 	else if (yyjson_is_int(td_unconst(v)) &&
@@ -61,6 +62,7 @@ static void ports(const yyjson_val *c, const char *path, struct td_causes *ret)
 {
 	size_t i, max, j, m;
 	yyjson_val *p, *q;
+
 	yyjson_arr_foreach (td_jkey(c, "ports"), i, max, p) {
 		const char *name = td_jstr_or(p, "name", "");
 		td_auto_free char *f = td_asprintf("%s.ports[%zu]", path, i);
@@ -78,7 +80,7 @@ static void ports(const yyjson_val *c, const char *path, struct td_causes *ret)
 	}
 }
 
-// ---- what runs, and its variables ----
+// ---- handlers and variables ----
 
 static void handlers(const yyjson_val *h, const char *path, struct td_causes *ret)
 {
@@ -93,6 +95,7 @@ static void hooks(const yyjson_val *c, const char *path, struct td_causes *ret)
 {
 	static const char *const names[] = {"postStart", "preStop"}, *const kinds[] = {"exec", "httpGet", "tcpSocket",
 										       "sleep"};
+
 	for (size_t i = 0; i < TD_LEN(names); i++) {
 		const yyjson_val *h = td_jkey(td_jkey(c, "lifecycle"), names[i]);
 		bool any = false;
@@ -110,6 +113,7 @@ static void variables(const yyjson_val *c, const char *path, struct td_causes *r
 	static const char *const keys[] = {"configMapKeyRef", "secretKeyRef"};
 	size_t i, max;
 	yyjson_val *e;
+
 	yyjson_arr_foreach (td_jkey(c, "envFrom"), i, max, e) {
 		bool map = td_jkey(e, "configMapRef"), secret = td_jkey(e, "secretRef");
 		if (map == secret)
@@ -117,6 +121,7 @@ static void variables(const yyjson_val *c, const char *path, struct td_causes *r
 				    map ? "may not have more than one field specified at a time"
 					: "must specify one of: `configMapRef` or `secretRef`");
 	}
+
 	yyjson_arr_foreach (td_jkey(c, "env"), i, max, e) {
 		for (size_t k = 0; k < TD_LEN(keys); k++) {
 			const yyjson_val *ref = td_jkey(td_jkey(e, "valueFrom"), keys[k]);
@@ -133,6 +138,7 @@ static void variables(const yyjson_val *c, const char *path, struct td_causes *r
 void td_container_parts_check(const yyjson_val *c, const char *path, struct td_causes *ret)
 {
 	static const char *const probes[] = {"livenessProbe", "readinessProbe", "startupProbe"};
+
 	ports(c, path, ret);
 	hooks(c, path, ret);
 	variables(c, path, ret);
@@ -140,12 +146,14 @@ void td_container_parts_check(const yyjson_val *c, const char *path, struct td_c
 		td_auto_free char *f = td_asprintf("%s.%s", path, probes[i]);
 		handlers(td_jkey(c, probes[i]), f, ret);
 	}
+
 	const yyjson_val *sc = td_jkey(c, "securityContext"), *esc = td_jkey(sc, "allowPrivilegeEscalation");
 	bool admin = false;
 	size_t i, max;
 	yyjson_val *cap;
 	yyjson_arr_foreach (td_jget(sc, "capabilities.add"), i, max, cap)
 		admin = admin || yyjson_equals_str(cap, "CAP_SYS_ADMIN");
+
 	if (esc && !yyjson_get_bool(td_unconst(esc)) && (admin || td_jbool(sc, "privileged", false)))
 		td_cause_at(ret, "FieldValueInvalid", path, ".securityContext",
 			    "Invalid value: %s: cannot set `allowPrivilegeEscalation` to false and `%s`",
@@ -159,6 +167,7 @@ void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_cau
 {
 	size_t i, max;
 	yyjson_val *k, *v;
+
 	yyjson_obj_foreach (td_jkey(spec, "nodeSelector"), i, max, k, v) {
 		faults(TD_N_QUALIFIED, td_keystr(k), path, ".nodeSelector", ret);
 		if (yyjson_is_str(v))
@@ -184,9 +193,11 @@ void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_cau
 				    "Invalid value: %lld: must be between 0 and 2147483647, inclusive",
 				    (long long)yyjson_get_sint(v));
 	}
+
 	const char *node = td_jstr_or(spec, "nodeName", "");
 	if (*node)
 		faults(TD_N_SUBDOMAIN, node, path, ".nodeName", ret);
+
 	static const char *const terms =
 		"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
 	size_t j, m;

@@ -1,16 +1,19 @@
-// Fields that are valid Kubernetes, but that embedded nodes and the embedded API do not serve: refused at the door by
-// name, with what to do instead. Nothing is ignored silently: t/test_openapi.py walks the fields of a real Kubernetes
-// and knows for every one whether it is served, without effect by nature (imagePullSecrets: images are local), or in
-// this file.
+// Fields that are valid in Kubernetes but that embedded nodes and the embedded API do not serve.
+// They are refused by name, with the alternative, so that nothing is ignored silently.
+// t/test_openapi.py walks the fields of a real Kubernetes and knows for each whether it is served,
+// has no effect by nature (imagePullSecrets: images are local), or is in this file.
 #include "api/kinds_priv.h"
 
 #include <string.h>
 
 enum when { SET, IS_TRUE, IS_FALSE, NOT_ZERO, NOT_IN };
 struct rule {
-	const char *path; // below the spec; "[]": each element; "*.": containers and init containers (of pods)
+	// Below the spec. "[]" stands for each element, "*." for each container and init container
+	// of a pod.
+	const char *path;
 	enum when when;
-	const char *values; // NOT_IN: what is served, " " between
+	// For NOT_IN: the values that are served, separated by blanks.
+	const char *values;
 	const char *why;
 };
 
@@ -171,7 +174,8 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 {
 	yyjson_val *m = td_unconst(v);
 	switch (r->when) {
-	case SET: // an empty list or text says nothing; an empty object does
+	// An empty list or text means nothing; an empty object has a meaning.
+	case SET:
 		return !yyjson_is_null(m) && !(yyjson_is_arr(m) && !yyjson_arr_size(m)) &&
 		       !(yyjson_is_str(m) && !yyjson_get_len(m));
 	case IS_TRUE:
@@ -186,7 +190,7 @@ static bool hit(const struct rule *r, const yyjson_val *v)
 	return false;
 }
 
-// Walks `path` down from v; `at` is where v lies in the object.
+// Walks `path` down from v. `at` is the place of v in the object.
 static void walk(const struct rule *r, const char *path, const yyjson_val *v, const char *by, struct td_buf *at,
 		 struct td_causes *ret)
 {
@@ -202,9 +206,11 @@ static void walk(const struct rule *r, const char *path, const yyjson_val *v, co
 			    text, by, r->why);
 		return;
 	}
+
 	size_t len = at->len, n = strcspn(path, ".["), i, max;
 	td_auto_free char *key = td_strndup(path, n);
 	const yyjson_val *x = td_jkey(v, key);
+
 	td_buf_printf(at, ".%s", key);
 	path += n;
 	if (td_starts(path, "[]")) {
@@ -228,6 +234,7 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 	bool host = td_jbool(spec, "hostNetwork", false);
 	size_t i, max, k, n;
 	yyjson_val *c, *p;
+
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		yyjson_arr_foreach (td_jkey(spec, lists[l]), i, max, c) {
 			td_auto_free char *f = td_asprintf("%s.%s[%zu]", path, lists[l], i);
@@ -238,6 +245,7 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 					    "say Always; use the pod's "
 					    "restartPolicy",
 					    restart);
+
 			yyjson_arr_foreach (td_jkey(c, "ports"), k, n, p) {
 				if (host || !td_jint(p, "hostPort", 0))
 					continue;
@@ -253,6 +261,7 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 static void podspec(const yyjson_val *spec, const char *path, struct td_causes *ret)
 {
 	td_auto_buf struct td_buf at = {0};
+
 	for (size_t i = 0; i < TD_LEN(pod_rules); i++) {
 		static const char *const lists[] = {"initContainers[].", "containers[]."};
 		const struct rule *r = &pod_rules[i];
@@ -267,7 +276,8 @@ static void podspec(const yyjson_val *spec, const char *path, struct td_causes *
 	container_rules(spec, path, ret);
 }
 
-// Rules in CEL anywhere in the schemas of a CRD: taken without being checked they would promise what nobody keeps.
+// Refuses CEL rules anywhere in the schemas of a CRD: accepted without being checked they would
+// promise something that nobody enforces.
 static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 {
 	size_t i, max, len = at->len;
@@ -277,6 +287,7 @@ static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 			    "Forbidden: is not served by the embedded API: rules in CEL are not checked here; use "
 			    "pattern, enum, minimum and "
 			    "the like");
+
 	yyjson_arr_foreach (td_unconst(v), i, max, x) {
 		td_buf_printf(at, "[%zu]", i);
 		cel(x, at, ret);
@@ -306,6 +317,7 @@ static void object(const struct td_kind *k, const yyjson_val *obj, struct td_cau
 			walk(r, r->path, spec, "the embedded API", &at, ret);
 		}
 	}
+
 	if (!strcmp(k->kind, "CustomResourceDefinition")) {
 		td_buf_reset(&at);
 		td_buf_puts(&at, "spec.versions");
@@ -317,9 +329,11 @@ size_t td_served_check(const struct td_kind *k, const yyjson_val *obj, const yyj
 {
 	td_auto_causes struct td_causes now = {0}, was = {0};
 	size_t before = ret->n;
+
 	object(k, obj, &now);
 	if (now.n && old)
 		object(k, old, &was);
+
 	for (size_t i = 0; i < now.n; i++) {
 		bool stored = false;
 		for (size_t j = 0; j < was.n; j++)

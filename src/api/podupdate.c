@@ -1,4 +1,4 @@
-// What may change in a pod once it exists (Kubernetes API reference, "Pod update and replacement").
+// What may change in an existing pod (Kubernetes API reference, "Pod update and replacement").
 #include "api/kinds_priv.h"
 
 #include <string.h>
@@ -8,11 +8,12 @@
 	"`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"                    \
 	"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 
-// Every element of a is in b.
+// Tells whether every element of a is in b.
 static bool within(const yyjson_val *a, const yyjson_val *b)
 {
 	size_t i, max, j, m;
 	yyjson_val *x, *y;
+
 	yyjson_arr_foreach (td_unconst(a), i, max, x) {
 		bool found = false;
 		yyjson_arr_foreach (td_unconst(b), j, m, y)
@@ -23,11 +24,12 @@ static bool within(const yyjson_val *a, const yyjson_val *b)
 	return true;
 }
 
-// Tolerations stay; only how long may change.
+// Tells whether all old tolerations are kept; only tolerationSeconds may change.
 static bool tolerations_stay(const yyjson_val *old, const yyjson_val *now)
 {
 	size_t i, max, j, m, k, n;
 	yyjson_val *x, *y, *key, *v;
+
 	yyjson_arr_foreach (td_unconst(old), i, max, x) {
 		bool found = false;
 		yyjson_arr_foreach (td_unconst(now), j, m, y) {
@@ -45,7 +47,7 @@ static bool tolerations_stay(const yyjson_val *old, const yyjson_val *now)
 	return true;
 }
 
-// Makes `key` of the copy what it was, so that it does not count as changed.
+// Gives `key` of the copy its old value, so that it does not count as changed.
 static void restore(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_val *old, const char *key)
 {
 	const yyjson_val *v = td_jkey(old, key);
@@ -68,6 +70,7 @@ static void restore_gated(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_
 	size_t i, max;
 	yyjson_val *k, *v;
 	bool superset = true;
+
 	yyjson_obj_foreach (td_jkey(old, "nodeSelector"), i, max, k, v)
 		superset = superset && td_jequal(v, td_jkey(td_jkey(now, "nodeSelector"), td_keystr(k)));
 	if (superset)
@@ -76,11 +79,12 @@ static void restore_gated(yyjson_mut_doc *d, yyjson_mut_val *copy, const yyjson_
 		restore(d, copy, old, "affinity");
 }
 
-// Names the first thing that differs, so that the user sees it.
+// Appends the path of the first difference, for the message to the user.
 static void where(const yyjson_val *a, const yyjson_val *b, struct td_buf *path)
 {
 	size_t i, max;
 	yyjson_val *k, *v;
+
 	if (yyjson_is_obj(td_unconst(a)) && yyjson_is_obj(td_unconst(b))) {
 		const yyjson_val *both[] = {a, b};
 		for (int s = 0; s < 2; s++)
@@ -108,6 +112,7 @@ static void where(const yyjson_val *a, const yyjson_val *b, struct td_buf *path)
 static void check_update(const yyjson_val *now, const yyjson_val *old, struct td_causes *ret)
 {
 	static const char *const lists[] = {"containers", "initContainers"};
+
 	if (td_jequal(now, old))
 		return;
 	for (size_t l = 0; l < TD_LEN(lists); l++)
@@ -116,11 +121,13 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 				    "Forbidden: pod updates may not add or remove containers");
 			return;
 		}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(now);
 	yyjson_mut_val *copy = yyjson_mut_doc_get_root(d);
 	for (size_t l = 0; l < TD_LEN(lists); l++)
 		restore_images(d, copy, old, lists[l]);
 	restore(d, copy, old, "ephemeralContainers");
+
 	long long deadline = td_jint(now, "activeDeadlineSeconds", -1), was = td_jint(old, "activeDeadlineSeconds", -1);
 	if (was >= 0 && (deadline < 0 || deadline > was))
 		td_cause_add(ret, "FieldValueInvalid", "spec.activeDeadlineSeconds",
@@ -130,29 +137,35 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 		td_cause_add(ret, "FieldValueForbidden", "spec.tolerations",
 			     "Forbidden: existing toleration can not be modified except its tolerationSeconds");
 	restore(d, copy, old, "tolerations");
+
 	if (!within(td_jkey(now, "schedulingGates"), td_jkey(old, "schedulingGates")))
 		td_cause_add(ret, "FieldValueForbidden", "spec.schedulingGates",
 			     "Forbidden: only deletion is allowed, but found new scheduling gate");
 	restore(d, copy, old, "schedulingGates");
 	if (yyjson_arr_size(td_jkey(old, "schedulingGates")))
 		restore_gated(d, copy, old, now);
+
 	if (td_jint(old, "terminationGracePeriodSeconds", 0) < 0 &&
 	    td_jint(now, "terminationGracePeriodSeconds", 0) == 1)
 		restore(d, copy, old, "terminationGracePeriodSeconds");
+
 	td_auto(td_json_unref) struct td_json *rest = td_json_from_mut(copy);
 	if (td_jequal(td_json_root(rest), old))
 		return;
+
 	td_auto_buf struct td_buf path = {0};
 	td_buf_puts(&path, "spec");
 	where(td_json_root(rest), old, &path);
 	td_cause_add(ret, "FieldValueForbidden", "spec", "Forbidden: " MUTABLE "; %s differs", td_buf_str(&path));
 }
 
-// podIP is the first of podIPs, and wins where they differ, as the real one's conversion makes them.
+// Makes podIP and podIPs agree, as the API server's conversion does: podIP is the first of podIPs,
+// and wins when they differ.
 void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *list = td_jm_get(obj, "status.podIPs"), *first = yyjson_mut_arr_get_first(list);
 	const char *one = td_jm_getstr(obj, "status.podIP"), *ip = first ? td_jm_getstr(first, "ip") : NULL;
+
 	if (one && !*one) {
 		td_jm_del(obj, "status.podIP");
 		one = NULL;
@@ -165,11 +178,12 @@ void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	}
 }
 
-// Addresses of a status: one of each family at most.
+// Addresses in a status: at most one of each family.
 static void check_addresses(const yyjson_val *status, const char *key, struct td_causes *ret)
 {
 	size_t i, max, families[2] = {0};
 	yyjson_val *x, *list = td_jkey(status, key);
+
 	yyjson_arr_foreach (list, i, max, x) {
 		const char *ip = td_jstr_or(x, "ip", "");
 		bool six = false;
@@ -182,6 +196,7 @@ static void check_addresses(const yyjson_val *status, const char *key, struct td
 		else
 			families[six]++;
 	}
+
 	td_auto_free char *at = td_asprintf("status.%s", key), *one = td_strndup(key, strlen(key) - 1);
 	const char *first = td_jstr(yyjson_arr_get_first(list), "ip"), *alone = td_jkey_str(status, one);
 	if (first && alone && strcmp(first, alone) != 0)
@@ -195,11 +210,13 @@ static void check_addresses(const yyjson_val *status, const char *key, struct td
 size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n;
+
 	td_podspec_check(td_jkey(obj, "spec"), "spec", false, ret);
 	if (old && !td_jequal(td_jkey(obj, "status"), td_jkey(old, "status"))) {
 		check_addresses(td_jkey(obj, "status"), "podIPs", ret);
 		check_addresses(td_jkey(obj, "status"), "hostIPs", ret);
 	}
+
 	if (old)
 		check_update(td_jkey(obj, "spec"), td_jkey(old, "spec"), ret);
 	return ret->n - before;

@@ -5,8 +5,10 @@
 
 #include <stdint.h>
 
-int td_quantity_milli(const char *s, int64_t *ret_milli, struct td_error *err); // value × 1000, rounded up; TD_INVALID
-int td_quantity_ceil(const char *s, int64_t *ret, struct td_error *err);        // whole units, rounded up
-// Canonical text: cpu-like ("1500m", "2") and byte-like ("20Gi", "1536Mi").
+// The value × 1000, rounded away from zero. TD_INVALID.
+int td_quantity_milli(const char *s, int64_t *ret_milli, struct td_error *err);
+// The value in whole units, rounded away from zero. TD_INVALID.
+int td_quantity_ceil(const char *s, int64_t *ret, struct td_error *err);
+// Canonical text: for cpu ("1500m", "2") and for bytes ("20Gi", "1536Mi").
 const char *td_quantity_format_milli(int64_t milli, char *buf, unsigned n);
 const char *td_quantity_format_bytes(int64_t bytes, char *buf, unsigned n);

@@ -20,7 +20,7 @@ static void unsupported(struct td_causes *c, const char *where, const char *fiel
 	at(c, "FieldValueNotSupported", where, field, text);
 }
 
-// Names of these kinds may be anything that can stand in a path: "system:node", "a role".
+// Names of these kinds may be anything that fits into a path: "system:node", "a role".
 const char *td_path_segment_fault(const char *name)
 {
 	if (!strcmp(name, "."))
@@ -43,6 +43,7 @@ static void rules_check(const yyjson_val *obj, bool namespaced, struct td_causes
 		if (!yyjson_arr_size(td_jkey(r, "verbs")))
 			at(ret, "FieldValueRequired", where, "verbs",
 			   "Required value: verbs must contain at least one value");
+
 		if (urls) {
 			td_auto_free char *list = td_json_text(td_jkey(r, "nonResourceURLs"), NULL);
 			td_auto_free char *a = td_asprintf(
@@ -56,6 +57,7 @@ static void rules_check(const yyjson_val *obj, bool namespaced, struct td_causes
 				at(ret, "FieldValueInvalid", where, "nonResourceURLs", b);
 			continue;
 		}
+
 		if (!groups)
 			at(ret, "FieldValueRequired", where, "apiGroups",
 			   "Required value: resource rules must supply at least one api group");
@@ -69,6 +71,7 @@ static void subject_check(const yyjson_val *s, const char *where, bool namespace
 {
 	const char *kind = td_jstr_or(s, "kind", ""), *name = td_jstr_or(s, "name", ""),
 		   *group = td_jstr_or(s, "apiGroup", "");
+
 	if (!*name)
 		at(ret, "FieldValueRequired", where, "name", "Required value");
 	if (!strcmp(kind, "ServiceAccount")) {
@@ -94,10 +97,12 @@ static void binding(const yyjson_val *obj, const yyjson_val *old, bool namespace
 	const yyjson_val *ref = td_jkey(obj, "roleRef");
 	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""),
 		   *group = td_jstr_or(ref, "apiGroup", "");
+
 	if (strcmp(group, GROUP) != 0)
 		unsupported(ret, "roleRef", "apiGroup", group, "\"" GROUP "\"");
 	if (strcmp(kind, "ClusterRole") != 0 && !(namespaced && !strcmp(kind, "Role")))
 		unsupported(ret, "roleRef", "kind", kind, namespaced ? "\"Role\", \"ClusterRole\"" : "\"ClusterRole\"");
+
 	const char *bad = td_path_segment_fault(name);
 	if (!*name) {
 		at(ret, "FieldValueRequired", "roleRef", "name", "Required value");
@@ -105,12 +110,14 @@ static void binding(const yyjson_val *obj, const yyjson_val *old, bool namespace
 		td_auto_free char *text = td_asprintf("Invalid value: \"%.260s\": %s", name, bad);
 		at(ret, "FieldValueInvalid", "roleRef", "name", text);
 	}
+
 	yyjson_val *s;
 	size_t i, n;
 	yyjson_arr_foreach (td_jkey(obj, "subjects"), i, n, s) {
 		td_auto_free char *where = td_asprintf("subjects[%zu]", i);
 		subject_check(s, where, namespaced, ret);
 	}
+
 	if (old && !td_jequal(ref, td_jkey(old, "roleRef")))
 		td_cause_add(ret, "FieldValueInvalid", "roleRef",
 			     "Invalid value: {\"APIGroup\":\"%.100s\",\"Kind\":\"%.100s\",\"Name\":\"%.260s\"}: cannot "

@@ -1,4 +1,4 @@
-// Which kind has which cross-field rules and defaults, and those of the small ones.
+// Which built-in kind has which cross-field rules and defaults, and those of the small kinds.
 #include "api/kinds_priv.h"
 
 #include <string.h>
@@ -44,6 +44,7 @@ static void service_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 		if (yyjson_mut_is_int(port) && (!target || (yyjson_mut_is_int(target) && !yyjson_mut_get_sint(target))))
 			td_jm_int(d, p, "targetPort", yyjson_mut_get_sint(port));
 	}
+
 	if (td_jm_get(obj, "spec") && !td_jm_get(obj, "spec.internalTrafficPolicy"))
 		td_jm_str(d, obj, "spec.internalTrafficPolicy", "Cluster");
 }
@@ -66,6 +67,7 @@ static size_t service_check(const yyjson_val *obj, const yyjson_val *old, struct
 			td_cause_add(ret, "FieldValueInvalid", f,
 				     "Invalid value: \"%.80s\": must be a lowercase RFC 1123 label", name);
 	}
+
 	yyjson_arr_foreach (td_jget(obj, "spec.ports"), i, max, p) {
 		td_auto_free char *f = td_asprintf("spec.ports[%zu].targetPort", i);
 		const yyjson_val *t = td_jkey(p, "targetPort");
@@ -77,10 +79,12 @@ static size_t service_check(const yyjson_val *obj, const yyjson_val *old, struct
 				     "Invalid value: %lld: must be between 1 and 65535, inclusive",
 				     (long long)yyjson_get_sint(td_unconst(t)));
 	}
+
 	if (yyjson_arr_size(td_jget(obj, "status.loadBalancer.ingress")) &&
 	    !td_streq(td_jstr(obj, "spec.type"), "LoadBalancer"))
 		td_cause_add(ret, "FieldValueForbidden", "status.loadBalancer.ingress",
 			     "Forbidden: may only be used when `spec.type` is 'LoadBalancer'");
+
 	td_labels_check(td_jget(obj, "spec.selector"), "spec.selector", ret);
 	if (td_streq(td_jstr(obj, "spec.type"), "ExternalName") && !*td_jstr_or(obj, "spec.externalName", ""))
 		td_cause_add(ret, "FieldValueRequired", "spec.externalName", "Required value");
@@ -102,6 +106,7 @@ static size_t priorityclass_check(const yyjson_val *obj, const yyjson_val *old, 
 	long long value = td_jint(obj, "value", 0);
 	const char *name = td_jstr_or(obj, "metadata.name", "");
 	bool sys = !strcmp(name, "system-node-critical") || !strcmp(name, "system-cluster-critical");
+
 	if (!sys && td_starts(name, "system-"))
 		td_cause_add(ret, "FieldValueForbidden", "metadata.name",
 			     "Forbidden: priority class names with 'system-' prefix are reserved for system use only");
@@ -119,6 +124,7 @@ static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_
 {
 	static const char *const fields[] = {"spec.minAvailable", "spec.maxUnavailable"};
 	size_t before = ret->n;
+
 	if (td_jget(obj, fields[0]) && td_jget(obj, fields[1]))
 		td_cause_add(ret, "FieldValueInvalid", "spec",
 			     "Invalid value: minAvailable and maxUnavailable cannot be both set");
@@ -131,6 +137,7 @@ static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_
 			td_cause_add(ret, "FieldValueInvalid", fields[i],
 				     "Invalid value: \"%s\": must not be greater than 100%%", s);
 	}
+
 	yyjson_val *sel = td_jget(obj, "spec.selector");
 	td_auto(td_selector_free) struct td_selector *parsed = NULL;
 	struct td_error err = TD_ERROR_INIT;
@@ -161,6 +168,7 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"rbac.authorization.k8s.io", "RoleBinding", td_rolebinding_check, td_binding_defaults},
 		{"rbac.authorization.k8s.io", "ClusterRoleBinding", td_clusterrolebinding_check, td_binding_defaults},
 	};
+
 	for (size_t i = 0; i < TD_LEN(rules); i++)
 		if (!strcmp(rules[i].group, group) && !strcmp(rules[i].kind, kind))
 			return &rules[i];

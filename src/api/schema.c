@@ -1,4 +1,4 @@
-// Looking up fields in compiled schemas, defaulting and pruning by them.
+// Looking up fields in compiled schemas; defaults, pruning and tidying by them.
 #include "api/schema_priv.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void canonical_quantity(yyjson_mut_doc *d, yyjson_mut_val *v)
 		yyjson_mut_set_str(v, yyjson_mut_get_str(yyjson_mut_strcpy(d, buf)));
 }
 
-// In UTC, whole seconds or six digits, as the real one's types write them.
+// Writes a time in UTC with whole seconds or six digits, as the API server's Go types do.
 static void canonical_time(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *v)
 {
 	const char *t = yyjson_mut_get_str(v), *dot = t ? strchr(t, '.') : NULL;
@@ -59,9 +59,11 @@ static void canonical_time(const struct td_schema *s, yyjson_mut_doc *d, yyjson_
 	size_t n = yyjson_mut_get_len(v), digits = dot ? strspn(dot + 1, "0123456789") : 0;
 	int64_t ms;
 	char buf[TD_TIME_LEN], out[TD_TIME_LEN + 8];
+
 	if (!t || (t[n ? n - 1 : 0] == 'Z' && n == (micro ? 27 : 20)) || (micro && digits != 6) || strpbrk(t, "tz") ||
 	    td_time_parse(t, &ms))
-		return; // as it is to be, or to be refused
+		return; // canonical already, or validation will refuse it
+
 	td_time_format(ms, buf);
 	snprintf(out, sizeof(out), "%.19s%.*sZ", buf, micro ? 7 : 0, dot ? dot : "");
 	yyjson_mut_set_str(v, yyjson_mut_get_str(yyjson_mut_strcpy(d, out)));
@@ -71,10 +73,12 @@ static void set_default(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut
 {
 	if (!s->has_default)
 		return;
+
 	if (s->is_time)
 		canonical_time(s, d, v);
 	if (s->quantity)
 		canonical_quantity(d, v);
+
 	size_t i, max;
 	yyjson_mut_val *k, *x;
 	if (yyjson_mut_is_obj(v)) {
@@ -121,6 +125,7 @@ void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mu
 static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *path, struct td_strv *ret)
 {
 	size_t len = path->len;
+
 	if (yyjson_mut_is_arr(v)) {
 		size_t i, max;
 		yyjson_mut_val *x;
@@ -136,10 +141,12 @@ static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *p
 		}
 		return;
 	}
+
 	if (!yyjson_mut_is_obj(v))
 		return;
 	if (!s->n_props && !s->additional && s->preserve)
 		return;
+
 	yyjson_mut_obj_iter it;
 	yyjson_mut_obj_iter_init(v, &it);
 	for (yyjson_mut_val *k; (k = yyjson_mut_obj_iter_next(&it));) {
@@ -151,8 +158,8 @@ static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *p
 			td_path_key(path, key);
 		if (unknown && ret)
 			td_strv_add(ret, td_buf_str(path));
-		// A null where none is allowed means "not given", as it does to Kubernetes' own types; in a map of
-		// strings, an empty one.
+		// A null where none is allowed means "not given", as in the Go types of Kubernetes.
+		// In a map of strings it means an empty string.
 		if (c && yyjson_mut_is_null(x) && c == s->additional && c->type == TD_S_STRING && !c->nullable) {
 			yyjson_mut_set_str(x, "");
 			continue;
@@ -176,7 +183,8 @@ void td_schema_prune(const struct td_schema *s, yyjson_mut_val *obj, struct td_s
 
 static bool vanishes(const struct td_schema *s, yyjson_mut_val *v)
 {
-	if (yyjson_mut_is_arr(v)) // of the right type: what is wrong is to be refused
+	// A list in a field of another type stays, because validation must refuse it.
+	if (yyjson_mut_is_arr(v))
 		return !yyjson_mut_arr_size(v) && s->type == TD_S_ARRAY;
 	return yyjson_mut_is_obj(v) && !yyjson_mut_obj_size(v) && s->additional && !s->n_props;
 }
@@ -188,8 +196,10 @@ void td_schema_tidy(const struct td_schema *s, yyjson_mut_val *obj)
 	if (yyjson_mut_is_arr(obj) && s->items)
 		yyjson_mut_arr_foreach (obj, i, max, v)
 			td_schema_tidy(s->items, v);
+
 	if (!yyjson_mut_is_obj(obj) || (!s->n_props && !s->additional))
-		return; // of no known form: as it is
+		return; // of no known form: stays as it is
+
 	yyjson_mut_obj_iter it;
 	yyjson_mut_obj_iter_init(obj, &it);
 	while ((k = yyjson_mut_obj_iter_next(&it))) {

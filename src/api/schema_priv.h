@@ -1,5 +1,5 @@
-// The compiled schema: one node per structural node, all in one arena, immutable once compiled. Built-in kinds share
-// the nodes of the parts that they name.
+// The compiled schema: one struct per schema node, all in one arena, immutable once compiled.
+// Built-in kinds share the nodes of the parts that they name.
 #pragma once
 
 #include "api/schema.h"
@@ -18,11 +18,12 @@ struct td_pattern { // pattern.c
 	pcre2_code *re; // atomic; NULL: not compiled yet
 	struct td_pattern *next;
 };
-bool td_pattern_ok(const char *pattern); // it is of RE2's language, and not too large
-// s: UTF-8. Whatever cannot be decided within the bounds (a text above 64 KiB) does not match. Thread-safe.
+bool td_pattern_ok(const char *pattern); // in RE2's language, and not too large
+// s is UTF-8. What cannot be decided within the bounds (a text above 64 KiB) does not match.
+// Thread-safe.
 bool td_pattern_matches(struct td_pattern *p, const char *s, size_t n);
 void td_pattern_done(struct td_pattern *p);
-// Rare words of a node stand apart, so that the many plain nodes stay small.
+// Rare keywords of a node are kept apart, so that the many plain nodes stay small.
 struct td_limits {
 	struct td_pattern *pattern;
 	bool has_min, has_max, ex_min, ex_max, has_multiple;
@@ -37,9 +38,11 @@ struct td_schema {
 	uint8_t type;      // enum td_stype
 	uint8_t list_type; // enum td_list_type
 	bool nullable, int_or_string, preserve, embedded, map_atomic, quantity;
-	bool is_time;     // of a built-in kind: stored in UTC, with as many digits as its type has
+	// The format is date-time or micro-time in a built-in kind: stored in UTC, with as many
+	// digits as the type has.
+	bool is_time;
 	bool has_default; // here or anywhere below
-	bool allow_dup;   // x-tandem-duplicates: list-map keys serve merging only
+	bool allow_dup;   // x-tandem-duplicates: list-map keys only serve merging
 	bool merge_patch; // x-kubernetes-patch-strategy contains "merge"
 	bool retain_keys; // … contains "retainKeys"
 	unsigned n_keys, n_props, n_required;
@@ -48,7 +51,7 @@ struct td_schema {
 	struct td_prop *props;        // sorted by name
 	struct td_schema *additional; // of maps; NULL: none
 	struct td_schema *items;
-	// Value validation; NULL or absent: not checked.
+	// Validation of values; NULL means no check.
 	yyjson_val *def, *enums;
 	const char **required;
 	const char *format;
@@ -56,9 +59,10 @@ struct td_schema {
 	const struct td_logic *logic;
 };
 
-// The schema of a whole object of a kind: raw with apiVersion, kind and metadata. shared: raw may hold $ref to shared
-// parts, and the result lives as long as the process; else as td_schema_compile. ret_problem (NULL: not asked for) gets
-// one cause on failure; its field is the place below the schema's root, "" for the root itself.
+// Compiles the schema of a whole object of a kind: raw with apiVersion, kind and metadata. With
+// shared, raw may hold $ref to shared parts, and the result lives as long as the process; otherwise
+// as td_schema_compile. ret_problem, which may be NULL, gets one cause on failure. Its field is the
+// place below the root of the schema, "" for the root itself.
 int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shared, struct td_schema **ret,
 			   struct td_causes *ret_problem, struct td_error *err);
 
@@ -66,22 +70,24 @@ int td_schema_compile_kind(struct td_json *src, const yyjson_val *raw, bool shar
 struct td_shared {
 	const char *name;
 	yyjson_val *raw;
-	struct td_schema *s; // once compiled
+	struct td_schema *s; // NULL until compiled
 };
 struct td_shared *td_shared_find(const char *name);
-// v, a node with a $ref and other words, as one node; $refs below it stay. Kept for ever; callers hold compile.c's
-// lock.
+// Merges v, a node with a $ref and other keywords, into one node. A $ref below it stays. The result
+// is kept for ever; callers hold the lock of compile.c.
 yyjson_val *td_shared_flat(yyjson_val *v);
-// A copy of v with every $ref written out.
+// A copy of v with every $ref replaced by its part.
 yyjson_mut_val *td_shared_inline(yyjson_mut_doc *d, const yyjson_val *v);
 
-const struct td_schema *td_schema_prop(const struct td_schema *s,
-				       const char *key); // declared, or of the map; NULL: unknown
-int td_schema_cmp_prop(const void *a, const void *b);    // of struct td_prop, by name
+// Returns the declared property, or the schema of the map's values; NULL: unknown.
+const struct td_schema *td_schema_prop(const struct td_schema *s, const char *key);
+// Compares struct td_prop by name, for qsort and bsearch.
+int td_schema_cmp_prop(const void *a, const void *b);
 const struct td_schema *td_schema_declared(const struct td_schema *s, const char *key);
-// Writes quantities as they are stored (0.5 → 500m), in place; part of td_schema_default.
+// Writes quantities and times in place as they are stored (0.5 → 500m); a part of
+// td_schema_default.
 void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
-// Appends ".key" or "[key]" when the key is no plain word.
+// Appends ".key", or "[key]" when the key is not a plain word.
 void td_path_key(struct td_buf *b, const char *key);
 static inline void td_path_cut(struct td_buf *b, size_t len)
 {
@@ -89,13 +95,14 @@ static inline void td_path_cut(struct td_buf *b, size_t len)
 	if (b->cap)
 		b->s[len] = '\0';
 }
-// Value of one list-map key in an item, the schema's default when the item lacks it; NULL when neither.
+// Returns the value of one list-map key of an item, or the default of the schema when the item
+// lacks it, or NULL.
 const yyjson_val *td_item_key(const struct td_schema *list, const yyjson_val *item, const char *key);
 static inline yyjson_val *td_unconst(const yyjson_val *v)
 {
 	return (yyjson_val *)(uintptr_t)v;
 }
-// A key of an object; keys are always strings.
+// The text of an object's key, never NULL.
 static inline const char *td_keystr(yyjson_val *k)
 {
 	const char *s = yyjson_get_str(k);

@@ -69,6 +69,7 @@ static int finish(struct td_selector *s, struct td_error *err)
 					q->op == TD_OP_GT || q->op == TD_OP_LT ? "no integer" : "no valid label value");
 		}
 	}
+
 	if (s->n > 1)
 		qsort(s->v, s->n, sizeof(*s->v), cmp_req);
 	return 0;
@@ -91,6 +92,7 @@ static int set_of_values(const char **ps, struct req *q, struct td_error *err, c
 	const char *s = skip(*ps);
 	if (*s != '(')
 		return td_fail(err, TD_INVALID, "selector: '(' expected at character %td", s - all);
+
 	s = skip(s + 1);
 	for (;;) {
 		size_t n = word_len(s);
@@ -114,11 +116,13 @@ static int one(const char **ps, struct td_selector *sel, struct td_error *err, c
 		q->op = TD_OP_NOT_EXISTS;
 		s = skip(s + 1);
 	}
+
 	size_t n = word_len(s);
 	if (!n)
 		return td_fail(err, TD_INVALID, "selector: a label key expected at character %td", s - all);
 	q->key = td_strndup(s, n);
 	s = skip(s + n);
+
 	if (q->op == TD_OP_NOT_EXISTS || *s == ',' || !*s) {
 		if (q->op != TD_OP_NOT_EXISTS)
 			q->op = TD_OP_EXISTS;
@@ -146,6 +150,7 @@ static int one(const char **ps, struct td_selector *sel, struct td_error *err, c
 		if (r)
 			return r;
 	}
+
 	*ps = skip(s);
 	return 0;
 }
@@ -156,6 +161,7 @@ int td_selector_parse(const char *s, struct td_selector **ret, struct td_error *
 	const char *all = s ? s : "", *p = skip(all);
 	if (strlen(all) > SELECTOR_MAX)
 		return td_fail(err, TD_INVALID, "selector of %zu bytes: the limit is %d", strlen(all), SELECTOR_MAX);
+
 	while (*p) {
 		int r = one(&p, sel, err, all);
 		if (r)
@@ -165,6 +171,7 @@ int td_selector_parse(const char *s, struct td_selector **ret, struct td_error *
 		if (*p == ',' && !*(p = skip(p + 1)))
 			return td_fail(err, TD_INVALID, "selector: a label key expected at character %td", p - all);
 	}
+
 	int r = finish(sel, err);
 	if (!r)
 		*ret = td_steal(sel);
@@ -190,6 +197,7 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 	sel->nothing = !v || yyjson_is_null((yyjson_val *)(uintptr_t)v);
 	size_t i, max;
 	yyjson_val *k, *x;
+
 	yyjson_obj_foreach (td_jkey(v, "matchLabels"), i, max, k, x) {
 		struct req *q = add(sel);
 		q->key = td_strdup(yyjson_get_str(k));
@@ -198,6 +206,7 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 			return td_fail(err, TD_INVALID, "matchLabels[%s]: must be a string", q->key);
 		td_strv_add(&q->values, yyjson_get_str(x));
 	}
+
 	yyjson_arr_foreach (td_jkey(v, "matchExpressions"), i, max, x) {
 		struct req *q = add(sel);
 		q->key = td_strdup(td_jstr_or(x, "key", ""));
@@ -207,6 +216,7 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 				err, TD_INVALID,
 				"matchExpressions[%zu].operator \"%.40s\": write In, NotIn, Exists or DoesNotExist", i,
 				op);
+
 		size_t j, m;
 		yyjson_val *s;
 		yyjson_arr_foreach (td_jkey(x, "values"), j, m, s) {
@@ -215,11 +225,13 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 					       i, j);
 			td_strv_add(&q->values, yyjson_get_str(s));
 		}
+
 		bool set = q->op == TD_OP_IN || q->op == TD_OP_NOT_IN;
 		if (set != (q->values.n > 0))
 			return td_fail(err, TD_INVALID, "matchExpressions[%zu].values: %s with operator %s", i,
 				       set ? "at least one value is needed" : "no value is allowed", op);
 	}
+
 	int r = finish(sel, err);
 	if (!r)
 		*ret = td_steal(sel);
@@ -240,6 +252,7 @@ bool td_selector_matches(const struct td_selector *s, const yyjson_val *labels)
 		const struct req *q = &s->v[i];
 		const char *v = td_jkey_str(labels, q->key);
 		bool ok = false;
+
 		switch (q->op) {
 		case TD_OP_IN:
 			ok = v && td_strv_has(&q->values, v);
@@ -258,6 +271,7 @@ bool td_selector_matches(const struct td_selector *s, const yyjson_val *labels)
 			ok = compare(q->op, v, q->values.v[0]);
 			break;
 		}
+
 		if (!ok)
 			return false;
 	}
@@ -271,6 +285,7 @@ bool td_expr_matches(enum td_op op, const yyjson_val *values, const char *value)
 	yyjson_val *x;
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)values, i, max, x)
 		in = in || (value && yyjson_is_str(x) && !strcmp(yyjson_get_str(x), value));
+
 	switch (op) {
 	case TD_OP_IN:
 		return in;
@@ -297,9 +312,11 @@ char *td_selector_text(const struct td_selector *s)
 			td_buf_putc(&b, ',');
 		if (q->op == TD_OP_NOT_EXISTS)
 			td_buf_putc(&b, '!');
+
 		td_buf_puts(&b, q->key);
 		if (q->op == TD_OP_EXISTS || q->op == TD_OP_NOT_EXISTS)
 			continue;
+
 		if (q->values.n == 1) {
 			td_buf_puts(&b, q->op == TD_OP_IN       ? "="
 					: q->op == TD_OP_NOT_IN ? "!="
@@ -308,6 +325,7 @@ char *td_selector_text(const struct td_selector *s)
 			td_buf_puts(&b, q->values.v[0]);
 			continue;
 		}
+
 		td_buf_puts(&b, q->op == TD_OP_IN ? " in (" : " notin (");
 		for (size_t k = 0; k < q->values.n; k++)
 			td_buf_printf(&b, "%s%s", k ? "," : "", q->values.v[k]);
@@ -340,7 +358,7 @@ struct td_field_selector *td_field_selector_free(struct td_field_selector *s)
 	return NULL;
 }
 
-// A value up to the next unescaped ','; '\' escapes ',', '=' and itself.
+// Reads a value up to the next unescaped ','. A backslash escapes ',', '=' and itself.
 static char *field_value(const char **ps)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -361,6 +379,7 @@ int td_field_selector_parse(const char *s, struct td_field_selector **ret, struc
 	if (strlen(p) > SELECTOR_MAX)
 		return td_fail(err, TD_INVALID, "field selector of %zu bytes: the limit is %d", strlen(p),
 			       SELECTOR_MAX);
+
 	while (*p) {
 		size_t n = strcspn(p, "=!,");
 		if (!n || p[n] == ',' || !p[n] || (p[n] == '!' && p[n + 1] != '='))
@@ -374,6 +393,7 @@ int td_field_selector_parse(const char *s, struct td_field_selector **ret, struc
 		if (*p == ',')
 			p = skip(p + 1);
 	}
+
 	*ret = td_steal(sel);
 	return 0;
 }
@@ -384,17 +404,19 @@ bool td_field_selector_matches(const struct td_field_selector *s, const yyjson_v
 		const yyjson_val *v = td_jget(obj, s->v[i].path);
 		const char *have = yyjson_get_str((yyjson_val *)(uintptr_t)v);
 		char number[32];
-		if (yyjson_is_int((yyjson_val *)(uintptr_t)v)) { // a selectable field of a custom resource
+		// Selectable fields of custom resources may be integers.
+		if (yyjson_is_int((yyjson_val *)(uintptr_t)v)) {
 			snprintf(number, sizeof(number), "%lld",
 				 (long long)yyjson_get_sint((yyjson_val *)(uintptr_t)v));
 			have = number;
 		}
+
 		if (!have)
 			have = yyjson_is_true((yyjson_val *)(uintptr_t)v)    ? "true"
 			       : yyjson_is_false((yyjson_val *)(uintptr_t)v) ? "false"
 									     : "";
-		// A boolean that is absent is false: spec.unschedulable=false selects the nodes that never had the
-		// field.
+		// An absent boolean counts as false: spec.unschedulable=false selects nodes that
+		// never had the field.
 		bool eq = !strcmp(have, s->v[i].value) || (!v && !strcmp(s->v[i].value, "false"));
 		if (eq == s->v[i].negated)
 			return false;

@@ -1,6 +1,6 @@
-// The parts that kinds share: written once in kinds/defs.yaml, parsed once, and compiled once (compile.c). A kind names
-// one by
-// {"$ref": "podSpec"}; words beside the $ref stand over those of the part, properties of both are joined.
+// The parts that kinds share: written once in kinds/defs.yaml, parsed once and compiled once
+// (compile.c). A kind names a part by {"$ref": "podSpec"}. Keywords beside the $ref replace those
+// of the part; the properties of both are joined.
 #include "api/schema_priv.h"
 
 #include <pthread.h>
@@ -11,7 +11,7 @@
 
 enum { FLAT_MAX = 256 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-__attribute__((used)) static struct td_json *doc; // keeps what parts point into
+__attribute__((used)) static struct td_json *doc; // owns what parts points into
 static struct td_shared *parts;
 static size_t n_parts;
 
@@ -25,7 +25,9 @@ static void load(void)
 		fprintf(stderr, "embedded schema parts: %s\n", err.msg);
 		abort();
 	}
-	doc = td_json_from_val(td_json_root(j)); // just as large as it must be; it stays
+	// The copy has no spare memory, and it stays for ever.
+	doc = td_json_from_val(td_json_root(j));
+
 	yyjson_val *root = td_json_root(doc);
 	parts = td_calloc(yyjson_obj_size(root) + 1, sizeof(*parts));
 	yyjson_obj_foreach (root, i, max, k, v)
@@ -38,7 +40,8 @@ struct td_shared *td_shared_find(const char *name)
 	for (size_t i = 0; i < n_parts; i++)
 		if (!strcmp(parts[i].name, name))
 			return &parts[i];
-	fprintf(stderr, "embedded schema part %s is not there\n", name); // embed-kinds has seen to it that it is
+	// Not reached: embed-kinds checks that the part exists.
+	fprintf(stderr, "embedded schema part %s is not there\n", name);
 	abort();
 }
 
@@ -49,7 +52,7 @@ static yyjson_mut_val *inner(yyjson_mut_doc *d, yyjson_val *v, bool deep)
 	return deep ? write_out(d, v, true) : yyjson_val_mut_copy(d, v);
 }
 
-// A copy of v with its $ref written out; deep: those below it too.
+// Copies v with its own $ref written out; with deep, also those below it.
 static yyjson_mut_val *write_out(yyjson_mut_doc *d, yyjson_val *v, bool deep)
 {
 	size_t i, max, j, m;
@@ -62,6 +65,7 @@ static yyjson_mut_val *write_out(yyjson_mut_doc *d, yyjson_val *v, bool deep)
 	}
 	if (!yyjson_is_obj(v))
 		return yyjson_val_mut_copy(d, v);
+
 	const char *ref = td_jkey_str(v, "$ref");
 	yyjson_mut_val *o = ref ? write_out(d, td_shared_find(ref)->raw, deep) : yyjson_mut_obj(d);
 	yyjson_obj_foreach (v, i, max, k, x) {
@@ -89,7 +93,7 @@ yyjson_val *td_shared_flat(yyjson_val *v)
 	static struct td_json *kept[FLAT_MAX]; // compiled schemas point into them
 	static size_t n;
 	if (n == FLAT_MAX)
-		abort(); // there are about thirty in the kind files
+		abort(); // the kind files need about thirty
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	kept[n] = td_json_from_mut(write_out(d, v, false));
 	return td_json_root(kept[n++]);

@@ -84,7 +84,8 @@ const char *td_status_reason(int http)
 	return "Unknown";
 }
 
-// Bytes of the UTF-8 character at p (RFC 3629: no surrogates, nothing overlong); 0: none. p is NUL-terminated.
+// Returns the number of bytes of the UTF-8 character at p, which is NUL-terminated (RFC 3629: no
+// surrogates, no overlong forms); 0 when it is not valid.
 static size_t utf8_len(const unsigned char *p)
 {
 	if (*p < 0x80)
@@ -93,11 +94,13 @@ static size_t utf8_len(const unsigned char *p)
 	unsigned long c = *p & (0x7fu >> n);
 	if (*p < 0xc2 || *p > 0xf4)
 		return 0;
+
 	for (size_t i = 1; i < n; i++) {
 		if ((p[i] & 0xc0) != 0x80)
 			return 0;
 		c = c << 6 | (p[i] & 0x3f);
 	}
+
 	bool bad = (n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)) || (c >= 0xd800 && c <= 0xdfff);
 	return bad ? 0 : n;
 }
@@ -127,7 +130,7 @@ bool td_text_printable(const char *s)
 	return true;
 }
 
-// Names and messages quote what clients sent.
+// Names and messages quote what clients sent, so they may be invalid UTF-8.
 static void put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, const char *s)
 {
 	td_auto_free char *clean = s ? td_text_clean(s) : NULL;
@@ -139,12 +142,14 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	bool failure = s->code >= 400;
+
 	td_jm_str(d, o, "kind", "Status");
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_obj(d, o, "metadata");
 	td_jm_str(d, o, "status", failure ? "Failure" : "Success");
 	put(d, o, "message", s->message);
 	td_jm_str(d, o, "reason", s->reason && *s->reason ? s->reason : NULL);
+
 	const char *name = s->name && *s->name ? s->name : NULL;
 	if (name || s->kind || s->uid || s->retry_after_s || (s->causes && s->causes->n) || s->details) {
 		yyjson_mut_val *t = td_jm_obj(d, o, "details");
@@ -166,6 +171,7 @@ char *td_status_text(const struct td_status *s, size_t *ret_len)
 		if (s->retry_after_s)
 			td_jm_int(d, t, "retryAfterSeconds", s->retry_after_s);
 	}
+
 	td_jm_int(d, o, "code", s->code);
 	return td_json_mut_text(o, ret_len);
 }
@@ -175,6 +181,7 @@ char *td_status_invalid_message(const char *group, const char *kind, const char 
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(&b, "%s%s%s \"%s\" is invalid", kind ? kind : "", group && *group ? "." : "", group ? group : "",
 		      name ? name : "");
+
 	size_t n = c ? c->n : 0;
 	if (n)
 		td_buf_puts(&b, n > 1 ? ": [" : ": ");
@@ -185,6 +192,7 @@ char *td_status_invalid_message(const char *group, const char *kind, const char 
 			td_buf_printf(&b, "%s: ", c->v[i].field);
 		td_buf_puts(&b, c->v[i].message);
 	}
+
 	if (n > 1)
 		td_buf_putc(&b, ']');
 	return td_buf_take(&b);

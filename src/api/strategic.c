@@ -1,5 +1,5 @@
-// kubectl's strategic merge patch (Kubernetes community notes, "strategic-merge-patch"; order rules as in
-// apimachinery's patch.go).
+// kubectl's strategic merge patch (Kubernetes community notes, "strategic-merge-patch"; the rules
+// of order as in apimachinery's patch.go).
 #include "api/schema_priv.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ static bool is_directive(const char *key)
 	return !strcmp(key, PATCH) || !strcmp(key, RETAIN) || td_starts(key, ORDER) || td_starts(key, DELETE_FROM);
 }
 
-// What a patch adds where nothing was: itself without directives, nulls and deletions.
+// What a patch adds where nothing was: the patch without directives, nulls and deletions.
 static yyjson_mut_val *clean(struct smp *m, yyjson_val *v)
 {
 	size_t i, max;
@@ -42,8 +42,10 @@ static yyjson_mut_val *clean(struct smp *m, yyjson_val *v)
 		}
 		return a;
 	}
+
 	if (!yyjson_is_obj(v))
 		return yyjson_val_mut_copy(m->d, v);
+
 	yyjson_mut_val *o = yyjson_mut_obj(m->d);
 	yyjson_obj_foreach (v, i, max, k, x) {
 		if (!is_directive(yyjson_get_str(k)) && !yyjson_is_null(x))
@@ -52,7 +54,8 @@ static yyjson_mut_val *clean(struct smp *m, yyjson_val *v)
 	return o;
 }
 
-// Are list element e (mutable) and patch value p the same: by merge key, or as values when there is none.
+// Tells whether list element e and patch element p are the same: by merge key, or by value when key
+// is NULL.
 static bool same(const char *key, const yyjson_mut_val *e, const yyjson_val *p)
 {
 	const yyjson_val *pv = key ? td_jkey(p, key) : p;
@@ -90,13 +93,14 @@ static int merge_list(struct smp *m, const struct td_schema *s, yyjson_mut_val *
 	const char *key = s->merge_key && (!s->items || s->items->type == TD_S_OBJECT) ? s->merge_key : NULL;
 	size_t i, max;
 	yyjson_val *p;
-	yyjson_arr_foreach (patch, i, max, p) // {$patch: replace} as an element: the rest is the whole new list
-	{
+	// {$patch: replace} as an element: the other elements are the whole new list.
+	yyjson_arr_foreach (patch, i, max, p) {
 		if (key && td_streq(td_jkey_str(p, PATCH), "replace") && !td_jkey(p, key)) {
 			yyjson_mut_arr_clear(list);
 			break;
 		}
 	}
+
 	yyjson_arr_foreach (patch, i, max, p) {
 		const char *directive = yyjson_is_obj(p) ? td_jkey_str(p, PATCH) : NULL;
 		if (key && !td_jkey(p, key)) {
@@ -111,6 +115,7 @@ static int merge_list(struct smp *m, const struct td_schema *s, yyjson_mut_val *
 		if (directive && strcmp(directive, "merge") && strcmp(directive, "replace"))
 			return td_fail(m->err, TD_INVALID, "%s[%zu]: $patch \"%.40s\": write merge, replace or delete",
 				       name, i, directive);
+
 		yyjson_mut_val *old = find(list, key, p);
 		if (!old)
 			yyjson_mut_arr_append(list, clean(m, p));
@@ -135,8 +140,8 @@ static size_t index_in(const yyjson_mut_val *list, const char *key, const yyjson
 	return SIZE_MAX;
 }
 
-// Sorts the named elements as `order` says; the others keep their place relative to the order before (`before`), behind
-// what is new.
+// Sorts the elements that `order` names as it says. The others keep their place relative to
+// `before`, the list as it was; new elements named by `order` come first.
 static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, const yyjson_mut_val *before,
 		      yyjson_val *order)
 {
@@ -144,6 +149,7 @@ static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, cons
 	size_t i, max;
 	yyjson_val *o;
 	yyjson_mut_arr_iter it;
+
 	yyjson_arr_foreach (order, i, max, o) {
 		yyjson_mut_arr_iter_init(list, &it);
 		while ((x = yyjson_mut_arr_iter_next(&it)))
@@ -153,8 +159,10 @@ static void set_order(struct smp *m, const char *key, yyjson_mut_val *list, cons
 				break;
 			}
 	}
+
 	while ((x = yyjson_mut_arr_remove_first(list)))
 		yyjson_mut_arr_append(rest, x);
+
 	while (yyjson_mut_arr_size(named) || yyjson_mut_arr_size(rest)) {
 		yyjson_mut_val *a = yyjson_mut_arr_get_first(named), *b = yyjson_mut_arr_get_first(rest);
 		bool left = a && !b;
@@ -173,6 +181,7 @@ static int merge_field(struct smp *m, const struct td_schema *s, yyjson_mut_val 
 		yyjson_mut_obj_remove_key(target, key);
 		return 0;
 	}
+
 	yyjson_mut_val *old = yyjson_mut_obj_get(target, key);
 	if (yyjson_is_obj(p)) {
 		const char *directive = td_jkey_str(p, PATCH);
@@ -183,6 +192,7 @@ static int merge_field(struct smp *m, const struct td_schema *s, yyjson_mut_val 
 		if (yyjson_mut_is_obj(old))
 			return merge_map(m, f, old, p);
 	}
+
 	if (yyjson_is_arr(p) && yyjson_mut_is_arr(old) && f && f->merge_patch)
 		return merge_list(m, f, old, p, key);
 	td_jm_key_set(m->d, target, key, clean(m, p));
@@ -216,11 +226,13 @@ static int merge_map(struct smp *m, const struct td_schema *s, yyjson_mut_val *t
 	} else if (directive && strcmp(directive, "merge")) {
 		return td_fail(m->err, TD_INVALID, "$patch \"%.40s\": write merge, replace or delete", directive);
 	}
+
 	p = td_jkey(patch, RETAIN);
 	if (p && !yyjson_is_arr(p))
 		return td_fail(m->err, TD_INVALID, "$retainKeys: must be a list of keys");
 	if (p)
 		retain(target, p);
+
 	yyjson_obj_foreach (patch, i, max, k, p) {
 		const char *key = yyjson_get_str(k);
 		if (!strcmp(key, PATCH) || !strcmp(key, RETAIN) || td_starts(key, ORDER))
@@ -232,19 +244,23 @@ static int merge_map(struct smp *m, const struct td_schema *s, yyjson_mut_val *t
 					remove_same(list, NULL, x);
 			continue;
 		}
+
 		td_auto_free char *order_key = td_asprintf(ORDER "%s", key);
 		yyjson_val *order = td_jkey(patch, order_key);
 		const struct td_schema *f = field(s, key);
 		if (!order && f && f->merge_patch && yyjson_is_arr(p))
-			order = p; // what is sent without an order says one itself
+			order = p; // a list sent without an order is an order itself
+
 		yyjson_mut_val *before = order ? yyjson_mut_val_mut_copy(m->d, yyjson_mut_obj_get(target, key)) : NULL;
 		int r = merge_field(m, s, target, key, p);
 		if (r)
 			return r;
+
 		yyjson_mut_val *list = yyjson_mut_obj_get(target, key);
 		if (order && f && f->merge_patch && yyjson_mut_is_arr(list))
 			set_order(m, f->merge_key, list, before, order);
 	}
+
 	// An order without the list itself only sorts.
 	yyjson_obj_foreach (patch, i, max, k, p) {
 		const char *key = yyjson_get_str(k);

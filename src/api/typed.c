@@ -1,11 +1,12 @@
-// Structured merge, diff and removal, driven by the schema's list and map types.
+// Structured merge, diff and removal, driven by the list and map types of the schema.
 #include "api/typed.h"
 
 #include <string.h>
 
 enum kind { LEAF, MAP, LIST };
 
-// How a value is seen: atomic values and scalars are leaves. Without a schema maps are joined and lists are atomic.
+// How a value is treated. Atomic values and scalars are leaves. Without a schema, maps are joined
+// and lists are atomic.
 static enum kind kind_of(const struct td_schema *s, const yyjson_val *v)
 {
 	if (yyjson_is_obj(td_unconst(v)))
@@ -20,7 +21,7 @@ static const struct td_schema *prop(const struct td_schema *s, const char *key)
 	return s ? td_schema_prop(s, key) : NULL;
 }
 
-// The path element of a list item: v:<value> or k:{keys in order}.
+// The path element of a list item: v:<value>, or k:{the keys, sorted}.
 static char *item_pe(const struct td_schema *s, const yyjson_val *item)
 {
 	if (s->list_type == TD_L_SET) {
@@ -29,12 +30,13 @@ static char *item_pe(const struct td_schema *s, const yyjson_val *item)
 	}
 	const char *keys[8];
 	size_t n = s->n_keys < TD_LEN(keys) ? s->n_keys : TD_LEN(keys);
-	for (size_t i = 0; i < n; i++) { // sorted, few
+	for (size_t i = 0; i < n; i++) { // insertion sort: there are few
 		size_t p = i;
 		for (; p && strcmp(keys[p - 1], s->keys[i]) > 0; p--)
 			keys[p] = keys[p - 1];
 		keys[p] = s->keys[i];
 	}
+
 	td_auto_buf struct td_buf b = {0};
 	td_buf_puts(&b, "k:{");
 	for (size_t i = 0; i < n; i++) {
@@ -61,6 +63,7 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 		to->member = depth > 0;
 		return;
 	}
+
 	if (kind == MAP) {
 		to->member = to->member || (containers && depth > 0);
 		yyjson_obj_foreach (v, i, max, k, x) {
@@ -69,6 +72,7 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 		}
 		return;
 	}
+
 	to->member = to->member || (containers && depth > 0);
 	yyjson_arr_foreach (v, i, max, x) {
 		td_auto_free char *pe = item_pe(s, x);
@@ -86,14 +90,15 @@ void td_typed_set(struct td_arena *a, const struct td_schema *s, const yyjson_va
 	set_of(a, s, td_unconst(v), containers, to, 0);
 }
 
-// A list by path element: lookups stay cheap however long a list from outside is.
+// A list indexed by path element, so that lookups stay cheap for long lists from outside.
 struct entry {
 	char *pe;
 	yyjson_val *v;
 	size_t pos;
 };
 struct items {
-	struct entry *v, **sorted; // by position; by path element, then position
+	// v is by position, sorted by path element and then position.
+	struct entry *v, **sorted;
 	size_t n;
 };
 
@@ -116,6 +121,7 @@ static void items_init(struct items *l, const struct td_schema *s, yyjson_val *l
 {
 	size_t i, max;
 	yyjson_val *x;
+
 	l->n = yyjson_arr_size(list);
 	l->v = td_calloc(l->n + 1, sizeof(*l->v));
 	l->sorted = td_calloc(l->n + 1, sizeof(*l->sorted));
@@ -126,7 +132,7 @@ static void items_init(struct items *l, const struct td_schema *s, yyjson_val *l
 	qsort(l->sorted, l->n, sizeof(*l->sorted), cmp_entry);
 }
 
-// The first item with this path element.
+// Returns the first item with this path element, or NULL.
 static struct entry *items_find(const struct items *l, const char *pe)
 {
 	size_t lo = 0, hi = l->n;
@@ -159,6 +165,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 		set_of(a, s, old ? old : now, true, now ? to.changed : to.removed, depth);
 		return;
 	}
+
 	enum kind kind = kind_of(s, now);
 	if (kind != kind_of(s, old) || kind == LEAF || yyjson_get_type(old) != yyjson_get_type(now)) {
 		if (!td_jequal(old, now))
@@ -167,6 +174,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 	}
 	if (td_jequal(old, now))
 		return;
+
 	if (kind == MAP) {
 		yyjson_obj_foreach (now, i, max, k, x) {
 			td_auto_free char *pe = key_pe(td_keystr(k));
@@ -180,6 +188,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 		}
 		return;
 	}
+
 	td_auto_items struct items was = {0}, is = {0};
 	items_init(&was, s, old);
 	items_init(&is, s, now);
@@ -191,6 +200,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 			diff(a, s->items, o ? o->v : NULL, is.v[i].v, its, depth + 1);
 		its.changed->member = its.changed->member || !o;
 	}
+
 	for (i = 0; i < was.n; i++) {
 		if (items_find(&is, was.v[i].pe))
 			continue;
@@ -201,7 +211,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 	}
 }
 
-// Branches without a member are no fields.
+// Removes branches without a member.
 static void tidy(struct td_fields *f)
 {
 	size_t w = 0;
@@ -231,13 +241,15 @@ static yyjson_mut_val *merge_lists(yyjson_mut_doc *d, const struct td_schema *s,
 	td_auto_items struct items was = {0}, is = {0};
 	items_init(&was, s, base);
 	items_init(&is, s, over);
-	// What is applied keeps its order; what only the base has stays in front of what it stood before, as far as
-	// that is possible.
+
+	// Applied items keep their order. Items that only the base has stay before the item that
+	// they preceded, as far as possible.
 	size_t next = 0, b = 0;
 	td_auto_free bool *done = td_calloc(is.n + 1, sizeof(*done));
 	for (size_t i = 0; i < is.n || b < was.n;) {
 		while (next < is.n && (done[next] || !items_find(&was, is.v[next].pe)))
-			next++; // the next one that both have
+			next++; // the next item that both have
+
 		const struct entry *twin = b < was.n ? items_find(&is, was.v[b].pe) : NULL;
 		if (b < was.n && !twin) {
 			yyjson_mut_arr_append(out, yyjson_val_mut_copy(d, was.v[b++].v));
@@ -247,14 +259,17 @@ static yyjson_mut_val *merge_lists(yyjson_mut_doc *d, const struct td_schema *s,
 			b++;
 			continue;
 		}
+
 		if (i >= is.n)
 			break;
-		if (!done[i] && items_find(&is, is.v[i].pe)->pos == i) { // the same item twice: the first counts
+		// Of equal items the first counts.
+		if (!done[i] && items_find(&is, is.v[i].pe)->pos == i) {
 			const struct entry *old = items_find(&was, is.v[i].pe);
 			yyjson_mut_arr_append(out, s->list_type == TD_L_MAP && old
 							   ? merge(d, s->items, old->v, is.v[i].v)
 							   : yyjson_val_mut_copy(d, is.v[i].v));
 		}
+
 		done[i] = true;
 		if (twin && twin->pos == i)
 			b++;
@@ -272,6 +287,7 @@ static yyjson_mut_val *merge(yyjson_mut_doc *d, const struct td_schema *s, yyjso
 		return yyjson_val_mut_copy(d, over);
 	if (kind == LIST)
 		return merge_lists(d, s, base, over);
+
 	yyjson_mut_val *o = yyjson_mut_obj(d);
 	size_t i, max;
 	yyjson_val *k, *x;
@@ -295,6 +311,7 @@ void td_typed_remove(const struct td_schema *s, yyjson_mut_val *v, const struct 
 	for (size_t i = 0; i < gone->n; i++) {
 		const struct td_fields *g = gone->v[i];
 		struct td_fields *k = td_fields_child(keep, g->pe);
+
 		if (g->pe[0] == 'f' && yyjson_mut_is_obj(v)) {
 			yyjson_mut_val *x = yyjson_mut_obj_get(v, g->pe + 2);
 			if (x && !k)
@@ -303,8 +320,10 @@ void td_typed_remove(const struct td_schema *s, yyjson_mut_val *v, const struct 
 				td_typed_remove(prop(s, g->pe + 2), x, g, k);
 			continue;
 		}
+
 		if (!yyjson_mut_is_arr(v) || !s || s->list_type == TD_L_ATOMIC)
 			continue;
+
 		yyjson_mut_arr_iter it;
 		yyjson_mut_arr_iter_init(v, &it);
 		for (yyjson_mut_val *x; (x = yyjson_mut_arr_iter_next(&it));) {

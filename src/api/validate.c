@@ -1,5 +1,5 @@
-// Validating a value against a compiled schema. Messages follow Kubernetes' field errors, so that tools that read them
-// work.
+// Validates a value against a compiled schema. Messages follow the field errors of Kubernetes, so
+// that tools that read them work.
 #include "api/names.h"
 #include "api/schema_priv.h"
 
@@ -15,13 +15,13 @@ enum { CAUSES_MAX = 64 };
 
 struct check {
 	struct td_buf path;
-	struct td_causes *out; // NULL: only whether it is valid
+	struct td_causes *out; // NULL: only whether the value is valid
 	size_t n;
 };
 
 static void validate(struct check *c, const struct td_schema *s, yyjson_val *v);
 
-// The value as messages show it, bounded.
+// The value as messages show it, at most 160 bytes. The caller frees it.
 static char *shown(const yyjson_val *v)
 {
 	char *t = td_json_text(v, NULL);
@@ -43,7 +43,7 @@ static void invalid(struct check *c, yyjson_val *v, const char *why)
 	ADD(c, "FieldValueInvalid", "Invalid value: %s: %s", t, why);
 }
 
-// The same, of text that a typed decoder would not read.
+// As invalid(), for text that a typed decoder could not read.
 static void undecodable(struct check *c, yyjson_val *v, const char *why)
 {
 	size_t had = c->out ? c->out->n : 0;
@@ -80,6 +80,7 @@ static bool type_ok(const struct td_schema *s, yyjson_val *v)
 {
 	if (s->int_or_string)
 		return yyjson_is_str(v) || (s->quantity ? yyjson_is_num(v) : integral(v));
+
 	switch (s->type) {
 	case TD_S_ANY:
 		return true;
@@ -155,10 +156,12 @@ static void check_format(struct check *c, const struct td_schema *s, yyjson_val 
 			undecodable(c, v, err.msg);
 		return;
 	}
+
 	if (!strcmp(f, "int32") && yyjson_is_num(v) && fabs(yyjson_get_num(v)) > 2147483648.0)
 		undecodable(c, v, "must fit into 32 bits");
 	if (!t)
 		return;
+
 	if (!strcmp(f, "date-time") && td_time_parse(t, &ms))
 		undecodable(c, v, "must be an RFC 3339 time such as 2026-01-31T12:00:00Z");
 	else if (!strcmp(f, "micro-time") && !micro_ok(t))
@@ -179,6 +182,7 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 {
 	const struct td_limits *l = s->limits;
 	char why[256];
+
 	if (s->enums) {
 		size_t i, max;
 		yyjson_val *x;
@@ -195,6 +199,7 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 			    td_buf_str(&b));
 		}
 	}
+
 	if (l && yyjson_is_num(v)) {
 		double n = yyjson_get_num(v);
 		if (l->has_min && (l->ex_min ? n <= l->min : n < l->min)) {
@@ -212,6 +217,7 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 			invalid(c, v, why);
 		}
 	}
+
 	if (l && yyjson_is_str(v)) {
 		const char *t = yyjson_get_str(v);
 		long long n = l->min_len >= 0 || l->max_len >= 0 ? utf8_len(t) : 0;
@@ -230,6 +236,7 @@ static void check_scalar(struct check *c, const struct td_schema *s, yyjson_val 
 			invalid(c, v, why);
 		}
 	}
+
 	if (s->format)
 		check_format(c, s, v);
 }
@@ -239,6 +246,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 	size_t i, max, len = c->path.len;
 	yyjson_val *k, *x;
 	char why[128];
+
 	for (i = 0; i < s->n_required; i++) {
 		if (td_jkey(v, s->required[i]))
 			continue;
@@ -246,6 +254,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 		ADD(c, "FieldValueRequired", "Required value");
 		td_path_cut(&c->path, len);
 	}
+
 	const struct td_limits *l = s->limits;
 	long long n = (long long)yyjson_obj_size(v);
 	if (l && l->min_props >= 0 && n < l->min_props) {
@@ -254,6 +263,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 	}
 	if (l && l->max_props >= 0 && n > l->max_props)
 		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld entries", n, l->max_props);
+
 	if (!s->n_props && !s->additional)
 		return;
 	yyjson_obj_foreach (v, i, max, k, x) {
@@ -294,6 +304,7 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 	char why[128];
 	const struct td_limits *l = s->limits;
 	long long n = (long long)yyjson_arr_size(v);
+
 	if (l && l->min_items >= 0 && n < l->min_items) {
 		if (!n)
 			ADD(c, "FieldValueRequired", "Required value");
@@ -304,19 +315,20 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 	}
 	if (l && l->max_items >= 0 && n > l->max_items)
 		ADD(c, "FieldValueTooMany", "Too many: %lld: must have at most %lld items", n, l->max_items);
+
 	bool unique = s->list_type != TD_L_ATOMIC && !s->allow_dup;
 	yyjson_arr_foreach (v, i, max, x) {
 		td_buf_printf(&c->path, "[%zu]", i);
 		if (s->items)
 			validate(c, s->items, x);
-		// A plain walk to an earlier twin; the bound keeps hostile lists cheap.
+		// A plain walk to an equal earlier item. The bound keeps hostile lists cheap.
 		yyjson_val *y = unique ? yyjson_arr_get_first(v) : NULL;
 		for (size_t j = 0; y && j < i && j < 4096; j++, y = unsafe_yyjson_get_next(y)) {
 			if (!same_item(s, x, y))
 				continue;
 			const yyjson_val *show =
 				s->list_type == TD_L_MAP && s->n_keys == 1 ? td_item_key(s, x, s->keys[0]) : x;
-			// Two without their key are alike too.
+			// Two items without the key are equal too.
 			td_auto_free char *t = !c->out ? NULL : show ? shown(show) : td_strdup("\"\"");
 			size_t here = c->path.len;
 			if (s->list_type == TD_L_MAP && s->n_keys == 1)
@@ -348,6 +360,7 @@ static void check_logic(struct check *c, const struct td_logic *l, yyjson_val *v
 		hits += valid(l->any_of[i], v);
 	if (l->n_any && !hits)
 		invalid(c, v, "must validate at least one schema (anyOf)");
+
 	hits = 0;
 	for (size_t i = 0; i < l->n_one; i++)
 		hits += valid(l->one_of[i], v);
@@ -355,6 +368,7 @@ static void check_logic(struct check *c, const struct td_logic *l, yyjson_val *v
 		invalid(c, v,
 			hits ? "must validate one and only one schema (oneOf), found more than one"
 			     : "must validate one and only one schema (oneOf), found none");
+
 	if (l->not_ && valid(l->not_, v))
 		invalid(c, v, "must not validate the schema (not)");
 }
@@ -373,6 +387,7 @@ static void validate(struct check *c, const struct td_schema *s, yyjson_val *v)
 		    type_name(v));
 		return;
 	}
+
 	if (yyjson_is_obj(v)) {
 		check_object(c, s, v);
 		if (s->enums)
@@ -382,6 +397,7 @@ static void validate(struct check *c, const struct td_schema *s, yyjson_val *v)
 	} else {
 		check_scalar(c, s, v);
 	}
+
 	if (s->logic)
 		check_logic(c, s->logic, v);
 }

@@ -1,4 +1,4 @@
-// Rules and defaults of what makes pods: Deployment, ReplicaSet, StatefulSet, Job.
+// Rules and defaults of the kinds that create pods: Deployment, ReplicaSet, StatefulSet, Job.
 #include "api/kinds_priv.h"
 
 #include <limits.h>
@@ -21,6 +21,7 @@ static void check_template(const yyjson_val *obj, const char *const *policies, s
 	td_podspec_check(td_jkey(t, "spec"), "spec.template.spec", true, ret);
 	if (!td_jkey(t, "spec"))
 		td_cause_add(ret, "FieldValueRequired", "spec.template.spec.containers", "Required value");
+
 	const char *p = td_jstr_or(t, "spec.restartPolicy", "");
 	bool ok = !*p, job = !strcmp(policies[0], "OnFailure");
 	if (job && (!strcmp(p, "Always") || !*p)) {
@@ -28,10 +29,12 @@ static void check_template(const yyjson_val *obj, const char *const *policies, s
 			     "Required value: valid values: \"OnFailure\", \"Never\"");
 		return;
 	}
+
 	if (!job && td_jget(t, "spec.activeDeadlineSeconds"))
 		td_cause_add(ret, "FieldValueForbidden", "spec.template.spec.activeDeadlineSeconds",
 			     "Forbidden: activeDeadlineSeconds in %s is not Supported",
 			     td_streq(td_jstr(obj, "kind"), "StatefulSet") ? "StatefulSet" : "ReplicaSet");
+
 	for (size_t i = 0; policies[i]; i++)
 		ok = ok || !strcmp(p, policies[i]);
 	if (!ok)
@@ -45,19 +48,22 @@ static void check_selector(const yyjson_val *obj, const yyjson_val *old, bool re
 	const yyjson_val *sel = td_jget(obj, "spec.selector"), *labels = td_jget(obj, "spec.template.metadata.labels");
 	td_auto(td_selector_free) struct td_selector *s = NULL;
 	struct td_error err = TD_ERROR_INIT;
+
 	td_immutable_check(obj, old, "spec.selector", ret);
 	if (!sel)
-		return; // required by the schema where it is
+		return; // the schema requires it where it must be
 	if (td_selector_from_object(sel, &s, &err)) {
 		td_cause_add(ret, "FieldValueInvalid", "spec.selector", "Invalid value: %s", err.msg);
 		return;
 	}
+
 	if (required && !yyjson_obj_size(td_jkey(sel, "matchLabels")) &&
 	    !yyjson_arr_size(td_jkey(sel, "matchExpressions"))) {
 		td_cause_add(ret, "FieldValueInvalid", "spec.selector",
 			     "Invalid value: {}: empty selector is invalid for this kind");
 		return;
 	}
+
 	if (td_jget(obj, "spec.template") && !td_selector_matches(s, labels)) {
 		td_auto_free char *t = labels ? td_json_text(labels, NULL) : td_strdup("{}");
 		td_cause_add(ret, "FieldValueInvalid", "spec.template.metadata.labels",
@@ -71,6 +77,7 @@ size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct 
 {
 	size_t before = ret->n;
 	const yyjson_val *ru = td_jget(obj, "spec.strategy.rollingUpdate");
+
 	check_selector(obj, old, true, ret);
 	check_template(obj, always, ret);
 	td_percent_check(obj, "spec.strategy.rollingUpdate.maxUnavailable", ret);
@@ -80,12 +87,14 @@ size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct 
 	    strtol(pct, NULL, 10) > 100)
 		td_cause_add(ret, "FieldValueInvalid", "spec.strategy.rollingUpdate.maxUnavailable",
 			     "Invalid value: \"%s\": must not be greater than 100%%", pct);
+
 	if (ru && td_streq(td_jstr(obj, "spec.strategy.type"), "Recreate"))
 		td_cause_add(ret, "FieldValueForbidden", "spec.strategy.rollingUpdate",
 			     "Forbidden: may not be specified when strategy `type` is 'Recreate'");
 	else if (ru && is_zero(td_jkey(ru, "maxUnavailable")) && is_zero(td_jkey(ru, "maxSurge")))
 		td_cause_add(ret, "FieldValueInvalid", "spec.strategy.rollingUpdate.maxUnavailable",
 			     "Invalid value: 0: may not be 0 when `maxSurge` is 0");
+
 	if (td_jint(obj, "spec.progressDeadlineSeconds", INT_MAX) <= td_jint(obj, "spec.minReadySeconds", 0))
 		td_cause_add(ret, "FieldValueInvalid", "spec.progressDeadlineSeconds",
 			     "Invalid value: %lld: must be greater than minReadySeconds",
@@ -95,7 +104,8 @@ size_t td_deployment_check(const yyjson_val *obj, const yyjson_val *old, struct 
 
 void td_template_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
-	if (!td_jm_get(obj, "spec")) // always there, and then its fields are missing
+	// A spec is always there, so that validation reports its missing fields.
+	if (!td_jm_get(obj, "spec"))
 		td_jm_obj(d, obj, "spec");
 	td_podspec_defaults(d, td_jm_get(obj, "spec.template.spec"));
 }
@@ -128,6 +138,7 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 					  "persistentVolumeClaimRetentionPolicy",
 					  "minReadySeconds"};
 	size_t before = ret->n;
+
 	check_selector(obj, NULL, true, ret);
 	check_template(obj, always, ret);
 	if (td_jget(obj, "spec.updateStrategy.rollingUpdate") &&
@@ -135,6 +146,7 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 		td_cause_add(ret, "FieldValueInvalid", "spec.updateStrategy.rollingUpdate",
 			     "Invalid value: only allowed for updateStrategy 'RollingUpdate'");
 	td_percent_check(obj, "spec.updateStrategy.rollingUpdate.maxUnavailable", ret);
+
 	if (!old || td_jequal(td_jkey(obj, "spec"), td_jkey(old, "spec")))
 		return ret->n - before;
 	yyjson_mut_doc *d[] = {td_jm_copy(td_jkey(obj, "spec")), td_jm_copy(td_jkey(old, "spec"))};
@@ -142,6 +154,7 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 		for (size_t k = 0; k < TD_LEN(may); k++)
 			yyjson_mut_obj_remove_key(yyjson_mut_doc_get_root(d[i]), may[k]);
 	td_auto(td_json_unref) struct td_json *a = td_jm_done(d[0]), *b = td_jm_done(d[1]);
+
 	if (!td_jequal(td_json_root(a), td_json_root(b)))
 		td_cause_add(ret, "FieldValueForbidden", "spec",
 			     "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', "
@@ -162,7 +175,8 @@ void td_statefulset_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 
 // ---- Job ----
 
-// The template without what a suspended Job may still change about where its pods go.
+// The template of a Job, without the fields that place pods when the Job is suspended: these may
+// still change then.
 static struct td_json *job_template(const yyjson_val *job, bool suspended)
 {
 	static const char *const may[] = {"metadata.labels", "metadata.annotations", "spec.nodeSelector",
@@ -173,16 +187,19 @@ static struct td_json *job_template(const yyjson_val *job, bool suspended)
 	return td_jm_done(d);
 }
 
-// Pods of a Job whose selector the server makes carry its uid and name: under these labels nothing else may stand.
+// The server generates the selector of a Job from its uid and name. Its pods carry these labels,
+// which must have no other value.
 static void check_generated(const yyjson_val *obj, struct td_causes *ret)
 {
 	static const char *const labels[][2] = {{"controller-uid", "metadata.uid"},
 						{"job-name", "metadata.name"},
 						{"batch.kubernetes.io/controller-uid", "metadata.uid"},
 						{"batch.kubernetes.io/job-name", "metadata.name"}};
+
 	const yyjson_val *have = td_jget(obj, "spec.template.metadata.labels");
 	if (td_jbool(obj, "spec.manualSelector", false) || !td_jget(obj, "spec.selector"))
 		return;
+
 	for (size_t i = 0; i < TD_LEN(labels); i++) {
 		const char *is = td_jkey_str(have, labels[i][0]), *want = td_jstr_or(obj, labels[i][1], "");
 		td_auto_free char *f = td_asprintf("spec.template.metadata.labels[%s]", labels[i][0]);
@@ -191,6 +208,7 @@ static void check_generated(const yyjson_val *obj, struct td_causes *ret)
 		else if (strcmp(is, want) != 0)
 			td_cause_add(ret, "FieldValueInvalid", f, "Invalid value: \"%.260s\": must be '%s'", is, want);
 	}
+
 	td_auto(td_selector_free) struct td_selector *s = NULL;
 	yyjson_mut_doc *d = td_jm_new();
 	for (size_t i = 0; i < TD_LEN(labels); i++)
@@ -207,9 +225,11 @@ size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 	static const char *const policies[] = {"OnFailure", "Never", NULL};
 	size_t before = ret->n;
 	bool indexed = td_streq(td_jstr(obj, "spec.completionMode"), "Indexed");
+
 	check_selector(obj, old && td_jget(old, "spec.selector") ? old : NULL, false, ret);
 	check_template(obj, policies, ret);
 	check_generated(obj, ret);
+
 	const char *by = td_jstr_or(obj, "spec.managedBy", "");
 	if (*by && (!td_is_qualified_name(by) || !strchr(by, '/')))
 		td_cause_add(ret, "FieldValueInvalid", "spec.managedBy",
@@ -223,6 +243,7 @@ size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 		td_cause_add(ret, "FieldValueInvalid", "spec.backoffLimitPerIndex",
 			     "Invalid value: %lld: requires indexed completion mode",
 			     td_jint(obj, "spec.backoffLimitPerIndex", 0));
+
 	if (!old)
 		return ret->n - before;
 	bool suspended = td_jbool(old, "spec.suspend", false) && !td_jget(old, "status.startTime");
@@ -231,6 +252,7 @@ size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 		td_immutable_check(obj, old, "spec.template", ret);
 	td_immutable_check(obj, old, "spec.completionMode", ret);
 	td_immutable_check(obj, old, "spec.podFailurePolicy", ret);
+
 	// An elastic Indexed Job changes completions and parallelism together.
 	if (!indexed || !td_jequal(td_jget(obj, "spec.completions"), td_jget(obj, "spec.parallelism")))
 		td_immutable_check(obj, old, "spec.completions", ret);
@@ -243,6 +265,7 @@ void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	td_template_defaults(d, obj);
 	if (!yyjson_mut_is_obj(spec))
 		return;
+
 	bool completions = yyjson_mut_obj_get(spec, "completions"),
 	     parallelism = yyjson_mut_obj_get(spec, "parallelism");
 	if (!completions && !parallelism)
@@ -254,7 +277,8 @@ void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	if (!yyjson_mut_obj_get(spec, "podReplacementPolicy"))
 		td_jm_str(d, spec, "podReplacementPolicy",
 			  yyjson_mut_obj_get(spec, "podFailurePolicy") ? "Failed" : "TerminatingOrFailed");
-	// The selector is the server's to make (admission): nobody owns it.
+
+	// The server generates the selector in admission, so no manager owns it.
 	yyjson_mut_val *labels = td_jm_get(obj, "spec.template.metadata.labels");
 	if (!yyjson_mut_obj_size(td_jm_get(obj, "metadata.labels")) && yyjson_mut_obj_size(labels))
 		td_jm_set(d, obj, "metadata.labels", yyjson_mut_val_mut_copy(d, labels));

@@ -1,5 +1,5 @@
-// The service account of a pod: who it is, and the token that it finds in its containers. As the real one's
-// ServiceAccount admission.
+// The service account of a pod, and the token that the pod finds in its containers: what a real API
+// server's ServiceAccount admission does.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -8,13 +8,15 @@
 
 #define MOUNT_PATH "/var/run/secrets/kubernetes.io/serviceaccount"
 #define VOLUME "kube-api-access-"
-enum { TOKEN_SECONDS = 3607 }; // as the real one: an hour, told apart from what people ask for
+// As in a real API server: an hour, but distinguishable from what people ask for.
+enum { TOKEN_SECONDS = 3607 };
 
 int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 {
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "ServiceAccount");
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_str(d, o, "metadata.name", "default");
@@ -32,10 +34,12 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 		return 0;
 	if (err)
 		*err = e;
+
 	return rc;
 }
 
-// The volume of that name, or of a new name that nobody has.
+// The name of the pod's volume that begins with VOLUME; if there is none, a new random name.
+// *ret_there: whether the pod has such a volume.
 static char *volume_name(yyjson_mut_val *o, bool *ret_there)
 {
 	yyjson_mut_val *v, *volumes = td_jm_get(o, "spec.volumes");
@@ -69,7 +73,8 @@ static bool mount_in(yyjson_mut_doc *d, yyjson_mut_val *containers, const char *
 	size_t i, n;
 	bool any = false;
 	yyjson_mut_arr_foreach (containers, i, n, c) {
-		if (!yyjson_mut_is_obj(c) || mounted(c)) // validation refuses the one, the user wants the other
+		// Validation refuses the first, the user wants the second.
+		if (!yyjson_mut_is_obj(c) || mounted(c))
 			continue;
 		yyjson_mut_val *m = yyjson_mut_arr_add_obj(d, td_jm_arr(d, c, "volumeMounts"));
 		td_jm_str(d, m, "name", volume);
@@ -123,7 +128,7 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 	td_auto(td_item_unref) struct td_item *sa =
 		td_store_get(q->s->store, td_store_table(q->s->store, "", "serviceaccounts"), q->ns, name);
 	if (!sa) {
-		// Of a namespace that is not there, or going, the store says so.
+		// If the namespace is absent or terminating, the store refuses the write.
 		td_auto(td_item_unref) struct td_item *ns =
 			td_store_get(q->s->store, td_store_table(q->s->store, "", "namespaces"), "", q->ns);
 		if (!ns || td_jget(td_item_root(ns), "metadata.deletionTimestamp"))
@@ -134,6 +139,7 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 			  pod, q->ns, name, name);
 		return td_refuse_about(r, "", "pods", pod);
 	}
+
 	yyjson_val *root = td_item_root(sa), *of_account = td_jget(root, "automountServiceAccountToken");
 	yyjson_mut_val *of_pod = td_jm_get(o, "spec.automountServiceAccountToken");
 	if (yyjson_mut_is_bool(of_pod) ? yyjson_mut_get_bool(of_pod)
@@ -142,5 +148,6 @@ int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struc
 	if (!yyjson_mut_arr_size(td_jm_get(o, "spec.imagePullSecrets")) &&
 	    yyjson_arr_size(td_jget(root, "imagePullSecrets")))
 		td_jm_copyval(d, o, "spec.imagePullSecrets", td_jget(root, "imagePullSecrets"));
+
 	return 0;
 }

@@ -1,5 +1,5 @@
-// Admission: what the server adds to an object or refuses in it, beyond the schema. Runs on every create and update of
-// the main resource and on bindings; d is changed in place.
+// Admission: what the server adds to an object, or refuses in it, beyond the schema. It runs on
+// every create and update of the main resource and on bindings, and changes d in place.
 #include "apiserver/srv.h"
 
 #include "base/names.h"
@@ -25,7 +25,7 @@ static int forbid(struct td_req *q, struct td_refusal *r, const char *name, cons
 	return td_refuse_about(r, q->group, q->plural, name);
 }
 
-// ---- the keys of a grant ----
+// ---- the annotations of a grant ----
 static const char *const grant_keys[] = {TD_ANN_JOB,     TD_ANN_START, TD_ANN_RESTARTS,
 					 TD_ANN_DEVICES, TD_ANN_CPUS,  TD_ANN_EPOCH};
 
@@ -37,7 +37,8 @@ static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 	return !td_streq(a, b);
 }
 
-// template_: in the annotations of spec.template, where nobody may put a grant.
+// Refuses changes of a grant's annotations. template_: those of spec.template, where nobody may put
+// a grant.
 static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, bool template_,
 		       struct td_refusal *r)
 {
@@ -45,6 +46,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 	yyjson_val *was = old ? td_jget(td_item_root(old), where) : NULL;
 	yyjson_mut_val *now = td_jm_get(o, where);
 	bool bridge = td_streq(q->user.name, "system:tandem:bridge") && td_auth_is_role(&q->user);
+
 	for (size_t i = 0; i < TD_LEN(grant_keys); i++)
 		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
 			return forbid(q, r, name,
@@ -52,6 +54,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 				      "a pod: remove it; "
 				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
+
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
 	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
@@ -59,6 +62,7 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
 			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 			      where);
+
 	return 0;
 }
 
@@ -81,11 +85,13 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 				      scheduler ? scheduler : "");
 		return 0;
 	}
-	// Controllers copy templates into pods with their own rights: what a user may not write into a pod is refused
-	// here.
+
+	// Controllers copy templates into pods with their own rights, so what a user may not write
+	// into a pod is refused in a template too.
 	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") ||
 	    is(k, "batch", "jobs"))
 		return grant_check(q, old, o, name, true, r);
+
 	return 0;
 }
 
@@ -95,6 +101,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	struct td_table *t = td_store_table(q->s->store, "scheduling.k8s.io", "priorityclasses");
 	const char *class = td_jm_getstr(o, "spec.priorityClassName");
 	td_auto(td_item_unref) struct td_item *pc = NULL;
+
 	if (class && *class) {
 		pc = td_store_get(q->s->store, t, "", class);
 		if (!pc)
@@ -112,6 +119,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 		if (pc)
 			td_jm_str(d, o, "spec.priorityClassName", pc->name);
 	}
+
 	long long value = pc ? td_jint(td_item_root(pc), "value", 0) : 0;
 	yyjson_mut_val *given = td_jm_get(o, "spec.priority");
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
@@ -120,11 +128,13 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 			      "admission controller "
 			      "computed %lld from the given PriorityClass name",
 			      (long long)yyjson_mut_get_sint(given), value);
+
 	td_jm_int(d, o, "spec.priority", value);
 	if (!td_jm_get(o, "spec.preemptionPolicy"))
 		td_jm_str(d, o, "spec.preemptionPolicy",
 			  pc ? td_jstr_or(td_item_root(pc), "preemptionPolicy", "PreemptLowerPriority")
 			     : "PreemptLowerPriority");
+
 	return 0;
 }
 
@@ -158,22 +168,24 @@ static const char *qos(yyjson_mut_val *o)
 	return !any ? "BestEffort" : guaranteed ? "Guaranteed" : "Burstable";
 }
 
-// Admission plugin DefaultTolerationSeconds: a pod that says nothing of these two taints stays for a while on a node
-// that has them.
+// As admission plugin DefaultTolerationSeconds: adds tolerations for these two taints to a pod that
+// has none, so that it stays on such a node for a while.
 static void tolerations(yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	static const char *const keys[] = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"};
 	yyjson_mut_val *list = td_jm_get(o, "spec.tolerations"), *t;
 	bool said[TD_LEN(keys)] = {0};
 	size_t i, n;
+
 	if (list && !yyjson_mut_is_arr(list))
-		return; // validation says so
+		return; // validation refuses it
 	yyjson_mut_arr_foreach (list, i, n, t) {
 		const char *key = td_jm_getstr(t, "key"), *effect = td_jm_getstr(t, "effect");
 		for (size_t k = 0; k < TD_LEN(keys); k++)
 			said[k] = said[k] || ((!key || !*key || !strcmp(key, keys[k])) &&
 					      (!effect || !*effect || !strcmp(effect, "NoExecute")));
 	}
+
 	for (size_t k = 0; k < TD_LEN(keys); k++) {
 		if (said[k])
 			continue;
@@ -203,7 +215,7 @@ static int pod_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, co
 }
 
 // ---- the others ----
-// What is there already is validation's to refuse.
+// Does not replace a label that is there: validation refuses a wrong one.
 static void add_label(yyjson_mut_doc *d, yyjson_mut_val *labels, const char *key, const char *value)
 {
 	if (yyjson_mut_is_obj(labels) && !yyjson_mut_obj_get(labels, key))
@@ -233,7 +245,7 @@ static void secret_data(yyjson_mut_doc *d, yyjson_mut_val *o)
 	yyjson_mut_obj_foreach (plain, i, n, key, v) {
 		td_auto_buf struct td_buf b = {0};
 		if (!yyjson_mut_is_str(v))
-			continue; // validation says so
+			continue; // validation refuses it
 		td_base64(&b, yyjson_mut_get_str(v), yyjson_mut_get_len(v));
 		td_jm_key_str(d, td_jm_obj(d, o, "data"), yyjson_mut_get_str(key), td_buf_str(&b));
 	}
@@ -263,15 +275,16 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 	const char *type = td_jm_getstr(o, "spec.type"), *ip = td_jm_getstr(o, "spec.clusterIP");
 	if (type && !strcmp(type, "ExternalName"))
 		return 0;
-	if (create && (!ip || !*ip)) { // no service proxy here: names resolve to the pods themselves
+
+	// There is no service proxy: names resolve to the pods themselves.
+	if (create && (!ip || !*ip)) {
 		td_jm_str(d, o, "spec.clusterIP", "None");
 		td_reply_warn(
 			q,
 			"services \"%s\": the embedded API has headless services only, spec.clusterIP was set to None",
 			name);
-	} else if (old && ip &&
-		   td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) { // default/kubernetes has one
-		return 0;
+	} else if (old && ip && td_streq(ip, td_jstr(td_item_root(old), "spec.clusterIP"))) {
+		return 0; // default/kubernetes has an address
 	} else if (ip && *ip && strcmp(ip, "None") != 0) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.clusterIP",
 			     "Invalid value: \"%.64s\": the embedded API has headless services only: leave it out or "
@@ -279,10 +292,12 @@ static int service(struct td_req *q, const struct td_item *old, yyjson_mut_doc *
 			     ip);
 		return td_refuse_invalid(r, "", "Service", name);
 	}
+
 	if (!td_jm_get(o, "spec.clusterIPs")) {
 		yyjson_mut_val *a = td_jm_arr(d, o, "spec.clusterIPs");
 		yyjson_mut_arr_add_str(d, a, "None");
 	}
+
 	return 0;
 }
 
@@ -295,7 +310,7 @@ static void namespace_create(yyjson_mut_doc *d, yyjson_mut_val *o, const char *n
 	td_jm_str(d, o, "status.phase", "Active");
 }
 
-// Never silent: a label that keeps pods from much on other clusters does nothing here.
+// Warns of a label that restricts pods on other clusters and has no effect here.
 static void pod_security(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name)
 {
 	static const char key[] = "pod-security.kubernetes.io/enforce";
@@ -323,13 +338,16 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 	const struct td_kind *k = q->k;
 	if (!k->builtin)
 		return 0;
+
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
 	if (!name)
 		name = "";
+
 	int rc = grants(q, old, o, name, r);
 	if (rc < 0 || (rc = td_grant_check(q, old, d, r)) < 0)
 		return rc;
+
 	if (is(k, "", "pods"))
 		tolerations(d, o);
 	if (is(k, "", "pods") && !old)
@@ -340,12 +358,14 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		return service(q, old, d, o, name, r);
 	if (is(k, "", "namespaces"))
 		pod_security(q, old, o, name);
+
 	if (is(k, "batch", "jobs") && !old)
 		job_create(d, o, name);
 	else if (is(k, "", "namespaces") && !old)
 		namespace_create(d, o, name);
 	else if (is(k, "", "namespaces") && old && td_jget(td_item_root(old), "spec.finalizers"))
-		td_jm_copyval(d, o, "spec.finalizers",
-			      td_jget(td_item_root(old), "spec.finalizers")); // changes through /finalize only
+		// spec.finalizers changes only through the finalize subresource.
+		td_jm_copyval(d, o, "spec.finalizers", td_jget(td_item_root(old), "spec.finalizers"));
+
 	return 0;
 }

@@ -1,6 +1,6 @@
-// Who asks, as whom (impersonation), and whether they may. Users come from client certificates (CN, O) and bearer
-// tokens (token.c); what they may do says rbac.h. Members of system:masters may do everything, whatever the roles say:
-// as the real one.
+// Authentication, impersonation and authorization. Users come from client certificates (CN, O) and
+// bearer tokens (token.c); rbac.h says what they may do. As in a real API server, members of
+// system:masters may do everything, whatever the roles say.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -59,7 +59,7 @@ static bool none_of(const struct td_strv *l, const char *a, const char *b)
 	return !td_strv_has(l, a) && !td_strv_has(l, b);
 }
 
-// ---- whether they may ----
+// ---- authorization ----
 static bool asks(const struct td_srv *s, const struct td_user *u, const struct td_rbac_ask *a, char **ret_why)
 {
 	if (ret_why)
@@ -93,8 +93,8 @@ int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refus
 	return td_refuse_about(r, a->group, a->resource, *a->name ? a->name : NULL);
 }
 
-// The one object that a list or watch is about: as the real one, a field selector for the name is as good as a name in
-// the path.
+// The name of the one object that a list or watch is about. As in a real API server, a field
+// selector for the name counts as a name in the path.
 static const char *selected_name(const struct td_req *q)
 {
 	static const char *const verbs[] = {"list", "watch"};
@@ -121,15 +121,19 @@ int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal
 		.ns = q->ns,
 		.path = *q->plural ? NULL : q->path,
 	};
-	// A namespace lies in itself: a RoleBinding in it may allow to look at it.
+
+	// A namespace counts as inside itself, so a RoleBinding in it may allow reading it.
 	if (!*q->group && !strcmp(q->plural, "namespaces") && *q->name)
 		a.ns = q->name;
 	td_auto_free char *why = NULL;
 	if (td_auth_ask(q->s, &q->user, &a, &why))
 		return 0;
-	if (td_auth_is_role(&q->user)) // a right is missing in bootstrap_rbac.c or in deploy/, or somebody has its key
+
+	// Either bootstrap_rbac.c or deploy/ lacks a right, or somebody else has the role's key.
+	if (td_auth_is_role(&q->user))
 		td_warn("%s asked for what it may not: %s %s%s%s%s%s", q->user.name, verb, a.path ? a.path : a.resource,
 			*a.sub ? "/" : "", a.sub, *a.ns ? " in namespace " : "", a.ns);
+
 	return td_auth_forbid(&a, why, r);
 }
 
@@ -138,8 +142,8 @@ int td_auth_may(const struct td_req *q, struct td_refusal *r)
 	return td_auth_may_verb(q, q->verb, r);
 }
 
-// ---- who ----
-// May `who` act as this? resource: users, groups, serviceaccounts.
+// ---- authentication ----
+// Whether `who` may act as this user; refuses if not. resource: users, groups, serviceaccounts.
 static int may_be(struct td_srv *s, const struct td_user *who, const char *resource, const char *ns, const char *name,
 		  struct td_refusal *r)
 {
@@ -155,6 +159,7 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 	const char *h, *v;
 	int rc;
 	bool groups = false;
+
 	for (size_t i = 0; td_http_header_at(x, i, &h, &v); i++) {
 		if (strncasecmp(h, "Impersonate-", 12) != 0)
 			continue;
@@ -175,6 +180,7 @@ static int impersonate(struct td_srv *s, struct td_http_x *x, struct td_user *u,
 					 h);
 		}
 	}
+
 	if (!as.name)
 		return groups ? td_refuse(r, 400, NULL,
 					  "Impersonate-Group came without Impersonate-User: say as which user to act")
@@ -214,6 +220,7 @@ int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, str
 		if (td_token_user(s, h + 7 + strspn(h + 7, " "), &audiences, ret, NULL, NULL) < 0)
 			return td_refuse(r, 401, NULL, "Unauthorized");
 	}
+
 	if (!ret->name)
 		return 0;
 	if (!td_user_in(ret, AUTHENTICATED))

@@ -1,4 +1,4 @@
-// Bodies: content types, JSON and YAML, and the checks of an object against its URL.
+// Request bodies: content types, JSON and YAML, and the checks of an object against its URL.
 #include "apiserver/srv.h"
 
 #include "apiserver/protobuf.h"
@@ -26,8 +26,8 @@ int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *f
 			 q->k->kind, m);
 }
 
-// Whether the body is an object of q's kind or a patch of one; not that of a deletion, nor of a subresource with a kind
-// of its own.
+// Whether the body is an object of q's kind, or a patch of one. It is not for a deletion, nor for a
+// subresource with a kind of its own.
 static bool is_object_body(const struct td_req *q)
 {
 	static const char *const verbs[] = {"create", "update", "patch"};
@@ -48,16 +48,18 @@ static int no_duplicates(struct td_req *q, struct td_json **doc, struct td_refus
 			td_reply_warn(q, "duplicate field \"%s\"", twice.v[i]);
 		td_buf_printf(&b, "%sduplicate field \"%s\"", i ? ", " : "", twice.v[i]);
 	}
+
 	if (q->strictness == TD_FIELDS_WARN)
 		return 0;
 
-	// Nobody reads this body any more: what else a strict reader says of it is said now.
+	// Nobody reads this body further, so unknown fields are reported now too.
 	td_auto_strv struct td_strv unknown = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(*doc));
 	if (is_object_body(q) && yyjson_mut_is_obj(yyjson_mut_doc_get_root(d)))
 		td_schema_prune(q->k->schema, yyjson_mut_doc_get_root(d), &unknown);
 	for (size_t i = 0; i < unknown.n && i < 16; i++)
 		td_buf_printf(&b, ", unknown field \"%s\"", unknown.v[i]);
+
 	return td_refuse_decode(q, r, "strict decoding error: %s", td_buf_str(&b));
 }
 
@@ -96,18 +98,21 @@ static int read_text(struct td_req *q, const char *b, size_t len, struct td_json
 		*ret = td_json_ref(l.v[0]);
 		return 0;
 	}
+
 	if (type_is(ct, "application/vnd.kubernetes.protobuf")) {
 		int rc = td_protobuf_parse(b, len, ret, &err);
 		if (rc < 0)
 			return td_refuse(r, rc == TD_UNSUPPORTED ? 415 : 400, NULL, "%s", err.msg);
 		return 0;
 	}
-	// The types of patches are patch.c's, which knows them already.
+
+	// patch.c has checked the content types of patches.
 	if (!type_is(ct, "application/json") && !(!strcmp(q->verb, "patch") && strstr(ct, "+json")))
 		return td_refuse(r, 415, "UnsupportedMediaType",
 				 "the body of the request was in an unknown format - accepted media types include: "
 				 "application/json, "
 				 "application/yaml, application/vnd.kubernetes.protobuf");
+
 	if (td_json_parse(b, len, ret, &err) < 0)
 		return td_refuse(r, 400, NULL, "the body is not JSON: %s", err.msg);
 	return 0;
@@ -117,8 +122,9 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 {
 	const struct td_kind *k = q->k;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *empty = td_jm_new();
+
 	td_auto(td_json_unref) struct td_json *nothing = td_json_from_mut(yyjson_mut_doc_get_root(empty));
-	if (yyjson_is_null(v)) // an object that says nothing
+	if (yyjson_is_null(v)) // treated as an empty object
 		v = td_json_root(nothing);
 	if (!yyjson_is_obj(v))
 		return td_refuse(r, 400, NULL,
@@ -126,10 +132,13 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 				 k->kind);
 	td_auto_free char *av = td_asprintf("%s%s%s", k->group, *k->group ? "/" : "", k->version);
 	const char *kind = td_jstr(v, "kind"), *api = td_jstr(v, "apiVersion");
-	if (!k->builtin && (!kind || !*kind)) // only the types of built-in kinds are known without
+
+	// Only an object of a built-in kind may leave its kind out.
+	if (!k->builtin && (!kind || !*kind))
 		return td_refuse(r, 400, NULL,
 				 "the object provided is unrecognized (must be of type %s): Object 'Kind' is missing",
 				 k->kind);
+
 	if (kind && *kind && (strcmp(kind, k->kind) != 0 || (api && *api && strcmp(api, av) != 0)))
 		return td_refuse_decode(q, r, "it says apiVersion \"%s\" and kind \"%s\": write \"%s\" and \"%s\"",
 					api ? api : "", kind, av, k->kind);
@@ -141,10 +150,11 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 		yyjson_val *s = td_jkey(m, strings[i]);
 		if (s && !yyjson_is_str(s) && !yyjson_is_null(s))
 			return td_refuse_decode(q, r, "metadata.%s is not a string", strings[i]);
-		if (memchr(yyjson_is_str(s) ? yyjson_get_str(s) : "", 0,
-			   yyjson_get_len(s))) // we would take it for what is before
+		// A C string would end at the NUL.
+		if (memchr(yyjson_is_str(s) ? yyjson_get_str(s) : "", 0, yyjson_get_len(s)))
 			return td_refuse_decode(q, r, "metadata.%s has a NUL in it", strings[i]);
 	}
+
 	const char *ns = td_jstr_or(m, "namespace", ""), *name = td_jstr_or(m, "name", "");
 	if (*ns && k->namespaced && strcmp(ns, q->ns) != 0)
 		return td_refuse(
@@ -157,7 +167,8 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 	if (*name && *q->name && strcmp(name, q->name) != 0)
 		return td_refuse(r, 400, NULL, "the name of the object (%s) does not match the name on the URL (%s)",
 				 name, q->name);
-	// Kind and version stand in front: lists leave them away (td_item_write_in_list).
+
+	// Kind and version come first: lists leave them out (td_item_write_in_list).
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", k->kind);
@@ -176,6 +187,7 @@ int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct
 	if (*q->name)
 		td_jm_str(d, o, "metadata.name", q->name);
 	td_jm_del(o, "metadata.selfLink");
+
 	*ret = td_steal(d);
 	return 0;
 }

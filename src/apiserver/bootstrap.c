@@ -1,4 +1,4 @@
-// What always exists: namespaces and system PriorityClasses; roles: bootstrap_rbac.c.
+// Objects that always exist: namespaces and system PriorityClasses. For roles see bootstrap_rbac.c.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -38,6 +38,7 @@ int td_srv_bootstrap(struct td_srv *s, struct td_error *err)
 		if (rc < 0 || (rc = td_account_ensure(s, spaces[i], err)) < 0)
 			return rc;
 	}
+
 	static const struct {
 		const char *name, *text;
 		long long value;
@@ -62,5 +63,6 @@ int td_srv_bootstrap(struct td_srv *s, struct td_error *err)
 		if (rc < 0)
 			return rc;
 	}
+
 	return td_srv_bootstrap_rbac(s, err);
 }

@@ -1,21 +1,23 @@
-// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There is no service proxy
-// here, so the Service's address and port are the server's own, which pods reach directly; KUBERNETES_SERVICE_HOST and
-// _PORT say the same.
+// How pods find this server: Service default/kubernetes with its Endpoints and EndpointSlice. There
+// is no service proxy, so the Service's address and port are the server's own, which pods reach
+// directly; KUBERNETES_SERVICE_HOST and _PORT say the same.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
 
 #include <string.h>
 
-// The object of that kind as it should be.
+// Makes the object of that kind as it should be.
 static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 {
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *p;
+
 	td_jm_str(d, o, "kind", kind);
 	td_jm_str(d, o, "metadata.name", "kubernetes");
 	td_jm_str(d, o, "metadata.namespace", "default");
 	yyjson_mut_val *labels = td_jm_obj(d, o, "metadata.labels");
+
 	if (!strcmp(kind, "Service")) {
 		td_jm_str(d, o, "apiVersion", "v1");
 		td_jm_key_str(d, labels, "component", "apiserver");
@@ -45,13 +47,15 @@ static yyjson_mut_doc *wanted(const char *kind, const char *ip, int port)
 		td_jm_bool(d, e, "conditions.ready", true);
 		p = yyjson_mut_arr_add_obj(d, td_jm_arr(d, o, "ports"));
 	}
+
 	td_jm_str(d, p, "name", "https");
 	td_jm_int(d, p, "port", port);
 	td_jm_str(d, p, "protocol", "TCP");
+
 	return d;
 }
 
-// parts: the fields that have to be so.
+// Creates the object, or corrects it. parts: the paths of the fields that are compared.
 static int ensure(struct td_srv *s, const char *group, const char *plural, const char *kind, const char *const *parts,
 		  struct td_error *err)
 {
@@ -60,6 +64,7 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = wanted(kind, s->address, s->port);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	char uid[TD_UUID_LEN], time[TD_TIME_LEN];
+
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(td_real_ms(s->clock), time));
 	if (old) {
@@ -72,15 +77,18 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 		td_jm_copyval(d, o, "metadata", td_jget(td_item_root(old), "metadata"));
 		td_jm_del(o, "metadata.resourceVersion");
 	}
+
 	const struct td_write w = {
 		.table = t, .ns = "default", .name = "kubernetes", .base = old ? old->rv : 0, .doc = d};
 	struct td_error e = TD_ERROR_INIT;
 	int rc = td_store_write(s->store, &w, NULL, &e);
-	if (rc == TD_CONFLICT || rc == TD_EXISTS ||
-	    rc == TD_NOT_FOUND) // somebody was faster: the next turn looks again
+
+	// Another writer was faster: the next turn looks again.
+	if (rc == TD_CONFLICT || rc == TD_EXISTS || rc == TD_NOT_FOUND)
 		return 0;
 	if (rc < 0 && err)
 		*err = e;
+
 	return rc;
 }
 

@@ -1,7 +1,8 @@
-// The roles and bindings that always exist: those of the real API server that users and installers name, with the same
-// rules, and those of Tandem's own roles. As the real one, a start puts back what was taken from them, and takes
-// nothing away (but from Tandem's own: an older version may have given them more); whoever wants to keep a changed one
-// sets the annotation rbac.authorization.kubernetes.io/autoupdate to "false".
+// The roles and bindings that always exist: those of a real API server that users and installers
+// name, with the same rules, and those of Tandem's own roles. As in a real API server, each start
+// restores what is missing from them and removes nothing; only Tandem's own roles lose extra rules
+// too, because an older version may have given them more. To keep a changed role, set its
+// annotation rbac.authorization.kubernetes.io/autoupdate to "false".
 #include "apiserver/srv.h"
 
 #include "base/embedded.h"
@@ -14,11 +15,11 @@
 
 #define OURS "system:tandem:"
 
-// roles.yaml, and deploy-roles.yaml: the ClusterRoles of deploy/, there tandem-<role>, here
-// OURS<role>.
+// Holds roles.yaml, and deploy-roles.yaml with the ClusterRoles of deploy/: tandem-<role> there is
+// OURS<role> here.
 extern const struct td_embedded td_apiserver_files[];
 
-// The groups and users that have a ClusterRole, or a namespace's Role.
+// Which groups and users get which ClusterRole, or which Role of a namespace.
 static const struct {
 	const char *ns, *name, *role, *kind, *subjects[2];
 } bindings[] = {
@@ -67,7 +68,7 @@ static yyjson_mut_doc *fresh(struct td_srv *s, const char *kind, const char *ns,
 	return d;
 }
 
-static bool kept(const struct td_item *i) // as somebody else wants it
+static bool kept(const struct td_item *i) // a user wants to keep it as it is
 {
 	return td_streq(td_jkey_str(td_jget(td_item_root(i), "metadata.annotations"), AUTOUPDATE), "false");
 }
@@ -93,6 +94,7 @@ static int ensure_role(struct td_srv *s, const char *ns, const char *name, const
 	struct td_table *t = table(s, ns, "clusterroles", "roles");
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, name);
 	td_auto_rules struct td_rbac_rules have = {0}, missing = {0};
+
 	if (!old)
 		return make_role(s, t, ns, name, want, err);
 	if (kept(old))
@@ -108,6 +110,7 @@ static int ensure_role(struct td_srv *s, const char *ns, const char *name, const
 		td_jm_del(o, "rules");
 	for (size_t i = 0; i < add->n; i++)
 		td_rbac_rule_write(d, td_jm_arr(d, o, "rules"), &add->v[i]);
+
 	return write(s, t, ns, name, old->rv, d, err);
 }
 
@@ -125,6 +128,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 {
 	const char *ns = bindings[b].ns;
 	struct td_table *t = table(s, ns, "clusterrolebindings", "rolebindings");
+
 	td_auto(td_item_unref) struct td_item *old = td_store_get(s->store, t, ns, bindings[b].name);
 	if (old && kept(old))
 		return 0;
@@ -137,6 +141,7 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 		td_jm_str(d, o, "roleRef.kind", *ns ? "Role" : "ClusterRole");
 		td_jm_str(d, o, "roleRef.name", bindings[b].role);
 	}
+
 	for (size_t i = 0; i < TD_LEN(bindings[b].subjects) && bindings[b].subjects[i]; i++) {
 		if (old && has_subject(old, bindings[b].kind, bindings[b].subjects[i]))
 			continue;
@@ -146,10 +151,11 @@ static int ensure_binding(struct td_srv *s, size_t b, struct td_error *err)
 		td_jm_str(d, v, "name", bindings[b].subjects[i]);
 		changed = true;
 	}
+
 	return changed ? write(s, t, ns, bindings[b].name, old ? old->rv : 0, d, err) : 0;
 }
 
-// The roles' one group was cluster-admin in homes of an older version.
+// Deletes a binding of an older version: it made the group of Tandem's roles cluster-admin.
 static int remove_old(struct td_srv *s, struct td_error *err)
 {
 	struct td_table *t = td_store_table(s->store, GROUP, "clusterrolebindings");
@@ -157,7 +163,7 @@ static int remove_old(struct td_srv *s, struct td_error *err)
 	return old && !kept(old) ? write(s, t, "", OURS "roles", old->rv, NULL, err) : 0;
 }
 
-// The rules of a role and of its parts.
+// Collects the rules of a role and of its parts.
 static void rules_of(yyjson_val *all, const char *name, yyjson_val *role, struct td_rbac_rules *ret)
 {
 	yyjson_val *key, *v;
@@ -172,6 +178,7 @@ static int usual_roles(struct td_srv *s, struct td_error *err)
 {
 	td_auto_json_list struct td_json_list l = {0};
 	const struct td_embedded *f = td_embedded(td_apiserver_files, "roles.yaml");
+
 	int rc = td_yaml_parse(f->text, f->len, &l, err);
 	if (rc < 0)
 		return rc;
@@ -185,6 +192,7 @@ static int usual_roles(struct td_srv *s, struct td_error *err)
 		if ((rc = ensure_role(s, ns, slash ? slash + 1 : name, &rules, err)) < 0)
 			return rc;
 	}
+
 	return 0;
 }
 

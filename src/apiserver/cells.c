@@ -1,4 +1,5 @@
-// Cells: see cells.h. The rules are those of kubernetes/pkg/printers/internalversion.
+// The cells of built-in kinds (cells.h). Their rules are those of
+// kubernetes/pkg/printers/internalversion.
 #include "apiserver/cells.h"
 
 #include "api/condition.h"
@@ -53,13 +54,13 @@ static void flag(const struct td_cellspec *c, const yyjson_val *o, int64_t now, 
 	td_buf_puts(out, td_jbool(o, c->path, false) ? "true" : "false");
 }
 
-// "1/3": the numbers at path and other.
+// "1/3": the numbers at path and at other.
 static void share(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	td_buf_printf(out, "\"%lld/%lld\"", td_jint(o, c->path, 0), td_jint(o, c->other, 0));
 }
 
-// How many entries path and other have together.
+// The number of entries at path and at other together.
 static void entries(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	const char *const paths[] = {c->path, c->other};
@@ -90,7 +91,7 @@ static void selector(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 	td_cell_str(out, text && *text ? text : "<none>");
 }
 
-// The field `path` of every container of the template.
+// The field `path` of every container in the pod template.
 static void containers(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -193,9 +194,9 @@ static void pairs(const struct td_cellspec *c, const yyjson_val *o, int64_t now,
 	td_cell_str(out, b.len ? td_buf_str(&b) : "<none>");
 }
 
-// "statefulset.apps/db": the controlling owner.
 // ---- events ----
-// Since the first of path, eventTime and the creation that is set; what a series says comes before.
+// The age since the first of these times that is set: other (of a series), path, eventTime, the
+// creation.
 static void event_seen(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	const char *const paths[] = {c->other, c->path, "eventTime", "metadata.creationTimestamp"};
@@ -285,34 +286,57 @@ static const struct td_cellspec services[] = {
 	{"Selector", "string", "", "Label selector for its pods.", 1, pairs, "spec.selector", NULL},
 	{0},
 };
-static const struct td_cellspec configmaps[] = {NAME, {"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"}, AGE, {0}};
+static const struct td_cellspec configmaps[] = {
+	NAME,
+	{"Data", "string", "", "Number of entries.", 0, entries, "data", "binaryData"},
+	AGE, {0}
+};
 static const struct td_cellspec secrets[] = {
 	NAME,
 	{"Type", "string", "", "What is in it.", 0, td_cell_text, "type", "Opaque"},
 	{"Data", "string", "", "Number of entries.", 0, entries, "data", NULL},
 	AGE, {0},
 };
-static const struct td_cellspec serviceaccounts[] = {NAME, {"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL}, AGE, {0}};
-static const struct td_cellspec namespaces[] = {NAME, {"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"}, AGE, {0}};
-static const struct td_cellspec leases[] = {NAME, {"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL}, AGE, {0}};
+static const struct td_cellspec serviceaccounts[] = {
+	NAME,
+	{"Secrets", "string", "", "Number of its secrets.", 0, entries, "secrets", NULL},
+	AGE, {0}
+};
+static const struct td_cellspec namespaces[] = {
+	NAME,
+	{"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"},
+	AGE, {0}
+};
+static const struct td_cellspec leases[] = {
+	NAME,
+	{"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL},
+	AGE, {0}
+};
 static const struct td_cellspec priorityclasses[] = {
 	NAME,
 	{"Value", "integer", "", "Its priority.", 0, number, "value", NULL},
 	{"Global-Default", "boolean", "", "For pods that name none.", 0, flag, "globalDefault", NULL},
 	AGE,
-	{"PreemptionPolicy", "string", "", "Whether it preempts.", 0, td_cell_text, "preemptionPolicy", "PreemptLowerPriority"},
+	{"PreemptionPolicy", "string", "", "Whether it preempts.", 0, td_cell_text, "preemptionPolicy",
+	 "PreemptLowerPriority"},
 	{0},
 };
 static const struct td_cellspec budgets[] = {
 	NAME,
 	{"Min Available", "string", "", "Pods that must stay healthy.", 0, limit, "spec.minAvailable", NULL},
 	{"Max Unavailable", "string", "", "Pods that may be missing.", 0, limit, "spec.maxUnavailable", NULL},
-	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number, "status.disruptionsAllowed", NULL},
+	{"Allowed Disruptions", "integer", "", "Evictions that are allowed now.", 0, number,
+	 "status.disruptionsAllowed", NULL},
 	AGE, {0},
 };
-static const struct td_cellspec crds[] = {NAME, {"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL}, {0}};
+static const struct td_cellspec crds[] = {
+	NAME,
+	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
+	{0}
+};
 static const struct td_cellspec events[] = {
-	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp", "series.lastObservedTime"},
+	{"Last Seen", "string", "", "When it happened last.", 0, event_seen, "lastTimestamp",
+	 "series.lastObservedTime"},
 	{"Type", "string", "", "Normal or Warning.", 0, td_cell_text, "type", NULL},
 	{"Reason", "string", "", "What, in one word.", 0, td_cell_text, "reason", NULL},
 	{"Object", "string", "", "To what.", 0, event_object, NULL, NULL},

@@ -1,5 +1,5 @@
-// The columns of built-in kinds in a Table, as the real API server prints them: every column says where its cell comes
-// from.
+// The columns of built-in kinds in a Table, as a real API server prints them. Each column names the
+// function that makes its cell, and the fields that it reads.
 #pragma once
 
 #include "json/json.h"
@@ -13,26 +13,28 @@ struct td_cellspec {
 	const char *name, *type, *format, *description;
 	int priority;
 	td_cell_f cell;
-	const char *path, *other; // what cell makes of them, it says
+	const char *path, *other; // the arguments of cell: JSON paths or texts
 };
 struct td_celltable {
 	const char *group, *plural;
 	const struct td_cellspec *columns; // name NULL ends
 };
-const struct td_celltable *td_cells_find(const char *group, const char *plural); // NULL: none of ours
-extern const struct td_cellspec td_pod_cells[];                                  // cells_pod.c
-extern const struct td_cellspec td_role_cells[], td_binding_cells[], td_endpoints_cells[],
-	td_slice_cells[]; // cells_access.c
+// NULL: no built-in table.
+const struct td_celltable *td_cells_find(const char *group, const char *plural);
+extern const struct td_cellspec td_pod_cells[]; // cells_pod.c
+// cells_access.c
+extern const struct td_cellspec td_role_cells[], td_binding_cells[], td_endpoints_cells[], td_slice_cells[];
 
-// Appends s as a JSON string (NULL: "").
+// Appends s as a JSON string; NULL becomes "".
 void td_cell_str(struct td_buf *out, const char *s);
-// "5m" since an RFC 3339 time; "<unknown>" when there is none.
+// Appends the age since an RFC 3339 time, such as "5m"; "<unknown>" when there is no such time.
 void td_cell_age(struct td_buf *out, const char *since, int64_t now_ms);
 
 // ---- cells that several kinds have ----
-void td_cell_text(const struct td_cellspec *c, const yyjson_val *o, int64_t now,
-		  struct td_buf *out); // the string at path, else `other`
-void td_cell_since(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out); // since creation
+// The string at `path`, else `other`.
+void td_cell_text(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out);
+// The age since the object's creation.
+void td_cell_since(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out);
 #define TD_CELL_NAME                                                                                                   \
 	{"Name", "string", "name", "Name must be unique within a namespace.", 0, td_cell_text, "metadata.name", NULL}
 #define TD_CELL_AGE {"Age", "string", "", "When the object was created.", 0, td_cell_since, NULL, NULL}

@@ -1,9 +1,9 @@
-// Cells of roles, their bindings, and the addresses of services.
+// Cells of roles and their bindings, and of the addresses of services.
 #include "apiserver/cells.h"
 
 #include <string.h>
 
-enum { SHOWN = 3 }; // addresses or ports; of the rest the number is told
+enum { SHOWN = 3 }; // at most so many addresses or ports are shown; the rest is counted
 
 struct shown {
 	struct td_buf b;
@@ -31,7 +31,7 @@ static void role_ref(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 	td_cell_str(out, text);
 }
 
-// The subjects whose kind is `path`.
+// The names of the subjects whose kind is `path`.
 static void subjects(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -65,6 +65,7 @@ static void endpoint_list(const struct td_cellspec *c, const yyjson_val *o, int6
 				show(&s, text);
 			}
 	}
+
 	put(&s, "<none>", out);
 }
 
@@ -93,7 +94,11 @@ static void slice_addresses(const struct td_cellspec *c, const yyjson_val *o, in
 }
 
 // clang-format off
-const struct td_cellspec td_role_cells[] = {TD_CELL_NAME, {"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL}, {0}};
+const struct td_cellspec td_role_cells[] = {
+	TD_CELL_NAME,
+	{"Created At", "date", "", "When it was created.", 0, td_cell_text, "metadata.creationTimestamp", NULL},
+	{0}
+};
 const struct td_cellspec td_binding_cells[] = {
 	TD_CELL_NAME,
 	{"Role", "string", "", "The role that it gives.", 0, role_ref, NULL, NULL},
@@ -103,7 +108,11 @@ const struct td_cellspec td_binding_cells[] = {
 	{"ServiceAccounts", "string", "", "Service accounts that have it.", 1, subjects, "ServiceAccount", NULL},
 	{0},
 };
-const struct td_cellspec td_endpoints_cells[] = {TD_CELL_NAME, {"Endpoints", "string", "", "Addresses with ports.", 0, endpoint_list, NULL, NULL}, TD_CELL_AGE, {0}};
+const struct td_cellspec td_endpoints_cells[] = {
+	TD_CELL_NAME,
+	{"Endpoints", "string", "", "Addresses with ports.", 0, endpoint_list, NULL, NULL},
+	TD_CELL_AGE, {0}
+};
 const struct td_cellspec td_slice_cells[] = {
 	TD_CELL_NAME,
 	{"AddressType", "string", "", "What the addresses are.", 0, td_cell_text, "addressType", NULL},

@@ -1,4 +1,4 @@
-// The cells of a Pod. The rules are those of printPod in kubernetes/pkg/printers/internalversion.
+// The cells of a Pod. Their rules are those of printPod in kubernetes/pkg/printers/internalversion.
 #include "apiserver/cells.h"
 
 #include "api/condition.h"
@@ -11,7 +11,7 @@ struct summary {
 	char reason[128];
 	size_t ready, total;
 	long long restarts;
-	int64_t last; // restart; 0: none
+	int64_t last; // last restart, ms; 0: none
 };
 
 static void count_restarts(const yyjson_val *c, struct summary *s)
@@ -23,7 +23,8 @@ static void count_restarts(const yyjson_val *c, struct summary *s)
 		s->last = t;
 }
 
-// "Init:" and why a container ended, or the bare reason.
+// Sets the reason of a terminated container: the prefix, then its reason, its signal or its exit
+// code.
 static void ended(const yyjson_val *t, const char *prefix, struct summary *s)
 {
 	const char *why = td_jstr_or(t, "reason", "");
@@ -35,7 +36,7 @@ static void ended(const yyjson_val *t, const char *prefix, struct summary *s)
 		snprintf(s->reason, sizeof(s->reason), "%sExitCode:%lld", prefix, td_jint(t, "exitCode", 0));
 }
 
-// An init container that runs beside the others.
+// Whether the container of that name is an init container that runs beside the others.
 static bool is_sidecar(const yyjson_val *o, const char *name)
 {
 	yyjson_val *c;
@@ -46,8 +47,8 @@ static bool is_sidecar(const yyjson_val *o, const char *name)
 	return false;
 }
 
-// Goes over the init containers up to the first that is not done; false: all are. *side: what the sidecars alone amount
-// to.
+// Reads the init containers up to the first that is not done. Returns false when all are. *side:
+// the restarts of the sidecars alone.
 static bool initializing(const yyjson_val *o, struct summary *s, struct summary *side)
 {
 	yyjson_val *c;
@@ -73,6 +74,7 @@ static bool initializing(const yyjson_val *o, struct summary *s, struct summary 
 			snprintf(s->reason, sizeof(s->reason), "Init:%zu/%zu", i, total);
 		return true;
 	}
+
 	return false;
 }
 
@@ -80,6 +82,7 @@ static void containers(const yyjson_val *o, struct summary *s)
 {
 	yyjson_val *list = td_jget(o, "status.containerStatuses");
 	bool running = false;
+
 	for (size_t i = yyjson_arr_size(list); i-- > 0;) {
 		yyjson_val *c = yyjson_arr_get(list, i), *t = td_jget(c, "state.terminated");
 		const char *w = td_jstr_or(c, "state.waiting.reason", "");
@@ -93,6 +96,7 @@ static void containers(const yyjson_val *o, struct summary *s)
 			s->ready++;
 		}
 	}
+
 	if (running && !strcmp(s->reason, "Completed"))
 		snprintf(s->reason, sizeof(s->reason), "%s", td_condition_true(o, "Ready") ? "Running" : "NotReady");
 }
@@ -103,6 +107,7 @@ static void summarise(const yyjson_val *o, struct summary *s)
 	struct summary side = {0};
 	yyjson_val *c;
 	size_t i, n;
+
 	*s = (struct summary){.total = yyjson_arr_size(td_jget(o, "spec.containers"))};
 	yyjson_arr_foreach (td_jget(o, "spec.initContainers"), i, n, c)
 		s->total += td_streq(td_jstr(c, "restartPolicy"), "Always");
@@ -114,6 +119,7 @@ static void summarise(const yyjson_val *o, struct summary *s)
 		s->last = side.last;
 		containers(o, s);
 	}
+
 	if (!td_jget(o, "metadata.deletionTimestamp"))
 		return;
 	if (!strcmp(r, "NodeLost"))
@@ -151,13 +157,18 @@ static void restarts(const struct td_cellspec *c, const yyjson_val *o, int64_t n
 // clang-format off
 const struct td_cellspec td_pod_cells[] = {
 	TD_CELL_NAME,
-	{"Ready", "string", "", "The aggregate readiness state of this pod for accepting traffic.", 0, ready, NULL, NULL},
+	{"Ready", "string", "", "The aggregate readiness state of this pod for accepting traffic.", 0, ready, NULL,
+	 NULL},
 	{"Status", "string", "", "The aggregate status of the containers in this pod.", 0, status, NULL, NULL},
-	{"Restarts", "string", "", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.", 0, restarts, NULL, NULL},
+	{"Restarts", "string", "",
+	 "The number of times the containers in this pod have been restarted and when the last container in this "
+	 "pod has restarted.",
+	 0, restarts, NULL, NULL},
 	TD_CELL_AGE,
 	{"IP", "string", "", "The pod's address.", 1, td_cell_text, "status.podIP", "<none>"},
 	{"Node", "string", "", "The node that the pod is on.", 1, td_cell_text, "spec.nodeName", "<none>"},
-	{"Nominated Node", "string", "", "The node that the pod may get.", 1, td_cell_text, "status.nominatedNodeName", "<none>"},
+	{"Nominated Node", "string", "", "The node that the pod may get.", 1, td_cell_text, "status.nominatedNodeName",
+	 "<none>"},
 	{"Readiness Gates", "string", "", "Conditions that count for readiness.", 1, td_cell_text, "", "<none>"},
 	{0},
 };

@@ -1,4 +1,5 @@
-// CustomResourceDefinitions: established at once, served at once, and on deletion their objects go first.
+// CustomResourceDefinitions. They are established and served at once; on deletion their objects are
+// deleted first.
 #include "apiserver/srv.h"
 
 #include "api/condition.h"
@@ -24,7 +25,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *names = td_jm_get(o, "spec.names");
 	if (!yyjson_mut_is_obj(names))
-		return; // validation says what is missing
+		return; // validation reports what is missing
 	const char *kind = td_jm_getstr(names, "kind");
 	if (kind && !td_jm_getstr(names, "listKind"))
 		td_jm_strf(d, names, "listKind", "%sList", kind);
@@ -34,6 +35,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 			*p = (char)tolower((unsigned char)*p);
 		td_jm_str(d, names, "singular", low);
 	}
+
 	if (!td_jm_get(o, "spec.conversion.strategy"))
 		td_jm_str(d, o, "spec.conversion.strategy", "None");
 	td_jm_set(d, o, "status.acceptedNames", yyjson_mut_val_mut_copy(d, names));
@@ -45,6 +47,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 		if (name && st && yyjson_mut_get_bool(st))
 			yyjson_mut_arr_add_strcpy(d, stored, name);
 	}
+
 	td_jm_set(d, o, "status.storedVersions", stored);
 	yyjson_mut_val *a = yyjson_mut_arr(d);
 	add_condition(q, d, a, old, TD_CONDITION("NamesAccepted", "True", "NoConflicts", "no conflicts found"));
@@ -55,7 +58,8 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 		add_condition(q, d, a, old,
 			      TD_CONDITION("Terminating", "True", "InstanceDeletionInProgress",
 					   "CustomResource deletion is in progress"));
-	// What others say of it stays.
+
+	// Conditions of other writers stay.
 	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
 	yyjson_mut_arr_foreach (td_jm_get(o, "status.conditions"), i, n, v) {
 		bool ours = false;
@@ -64,6 +68,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 		if (!ours)
 			yyjson_mut_arr_append(a, yyjson_mut_val_mut_copy(d, v));
 	}
+
 	td_jm_set(d, o, "status.conditions", a);
 }
 
@@ -72,7 +77,7 @@ void td_crd_written(struct td_srv *s)
 	td_registry_reload(s->reg);
 }
 
-// Lets a CRD go that is being deleted and has no objects left.
+// Removes a CRD that is being deleted and has no objects left. Returns whether it is gone.
 static bool release(struct td_req *q, const char *name)
 {
 	struct td_table *crds = td_store_table(q->s->store, "apiextensions.k8s.io", "customresourcedefinitions");
@@ -82,23 +87,27 @@ static bool release(struct td_req *q, const char *name)
 			return true;
 		if (!td_jget(td_item_root(crd), "metadata.deletionTimestamp"))
 			return false;
+
 		struct td_table *t = td_store_table(q->s->store, td_jstr_or(td_item_root(crd), "spec.group", ""),
 						    td_jstr_or(td_item_root(crd), "spec.names.plural", ""));
 		if (td_store_count(q->s->store, t))
 			return false;
+
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(crd));
 		yyjson_mut_val *f = td_jm_get(yyjson_mut_doc_get_root(d), "metadata.finalizers"), *v;
 		size_t i, n, others = 0;
 		yyjson_mut_arr_foreach (f, i, n, v)
 			if (!td_streq(yyjson_mut_get_str(v), CLEANUP))
 				others++;
-		if (others) { // somebody else holds it: only our finalizer goes
+
+		if (others) { // other finalizers remain: only ours is removed
 			yyjson_mut_val *rest = yyjson_mut_arr(d);
 			yyjson_mut_arr_foreach (f, i, n, v)
 				if (!td_streq(yyjson_mut_get_str(v), CLEANUP))
 					yyjson_mut_arr_add_strcpy(d, rest, yyjson_mut_get_str(v));
 			td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.finalizers", rest);
 		}
+
 		const struct td_write w = {
 			.table = crds, .ns = "", .name = name, .base = crd->rv, .doc = others ? d : NULL};
 		if (td_store_write(q->s->store, &w, NULL, NULL) == 0) {
@@ -106,19 +115,21 @@ static bool release(struct td_req *q, const char *name)
 			return !others;
 		}
 	}
+
 	return false;
 }
 
 bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 {
-	td_auto(td_snap_unref) struct td_snap *snap =
-		td_registry_snap(q->s->reg); // the one that refuses creates by now
+	// The newest snapshot, which already refuses creates.
+	td_auto(td_snap_unref) struct td_snap *snap = td_registry_snap(q->s->reg);
 	const struct td_res *res = NULL;
 	const char *group = td_jstr_or(td_item_root(crd), "spec.group", ""),
 		   *plural = td_jstr_or(td_item_root(crd), "spec.names.plural", "");
 	for (size_t i = 0; i < snap->n && !res; i++)
 		if (!strcmp(snap->v[i].kind->group, group) && !strcmp(snap->v[i].kind->plural, plural))
 			res = &snap->v[i];
+
 	struct td_req sub = *q;
 	const struct td_delete_opts o = {.grace = -1};
 	if (res) {
@@ -129,6 +140,7 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 		sub.group = res->kind->group;
 		sub.plural = res->kind->plural;
 		sub.version = res->kind->version;
+
 		if (td_store_list(q->s->store, res->table, NULL, 0, &l, &rv, NULL) == 0)
 			for (size_t i = 0; i < l.n; i++) {
 				td_auto_refusal struct td_refusal r = {0};
@@ -140,6 +152,7 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 				td_item_unref(d.left);
 			}
 	}
+
 	return release(q, crd->name);
 }
 

@@ -1,7 +1,9 @@
-// SQLite, WAL. Durability: synchronous=FULL syncs the log once per group before anybody hears of it, so neither kill -9
-// nor a power cut loses an acknowledged write (measured: 0.3 ms per group on the build machine's disk; groups share
-// it). TANDEM_DB_SYNC=normal leaves the sync to checkpoints: kill -9 still loses nothing (the pages are the kernel's),
-// a power cut may lose the last commits, never an older one and never the file's consistency.
+// The SQLite database, in WAL mode. Durability: synchronous=FULL syncs the log once per group
+// before anybody hears of it, so neither kill -9 nor a power cut loses an acknowledged write
+// (measured: 0.3 ms per group on the build machine's disk; the writes of a group share it).
+// TANDEM_DB_SYNC=normal leaves the sync to checkpoints: kill -9 still loses nothing (the kernel
+// holds the pages); a power cut may lose the last commits, but never an older one and never the
+// file's consistency.
 #include "apiserver/db.h"
 
 #include "apiserver/mark.h"
@@ -15,15 +17,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The past that is kept at least, and how much more gathers before some of it goes: a few pages are then written once
-// for many rows.
+// PAST: how much of the past the file keeps at least. SLACK: how much more gathers before the
+// oldest is deleted, so that a few pages are written once for many rows.
 #define PAST_ROWS 4096
 #define PAST_BYTES (8u << 20)
 #define SLACK_ROWS 512
 #define SLACK_BYTES (1u << 20)
 
-// A row that is not current. It goes when nobody can ask for the event that replaced it: that event tells what was
-// before.
+// A row that is not current. It is deleted when nobody can ask for the event that replaced it,
+// because that event also tells the version before.
 struct past {
 	uint64_t rv, until; // until: the revision of that event
 	size_t len;
@@ -35,8 +37,8 @@ struct td_db {
 	uint64_t revision, floor;
 	struct past *past; // in order of `until`
 	size_t n, cap;
-	size_t group_n; // of them from the group that is being written
-	uint64_t bytes; // of past
+	size_t group_n; // how many of them the current group added
+	uint64_t bytes; // of all of past
 	int mark;
 };
 
@@ -95,8 +97,8 @@ struct td_db *td_db_close(struct td_db *db)
 	return NULL;
 }
 
-// Secrets are in it: nobody else may read it. SQLite gives the log the same mode. The descriptor is closed before
-// SQLite opens the file: closing it later would drop SQLite's locks.
+// Secrets are in the file, so nobody else may read it. SQLite gives the log the same mode. The
+// descriptor is closed before SQLite opens the file: closing it later would drop SQLite's locks.
 static int make_private(const char *path, struct td_error *err)
 {
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -113,7 +115,8 @@ static int run(struct td_db *db, sqlite3_stmt *st, struct td_error *err, const c
 	return rc == SQLITE_DONE || rc == SQLITE_ROW ? 0 : fail(db, err, what);
 }
 
-// Revisions that were given out for writes that are lost are not given out again, and every watch starts anew.
+// Opens the mark. Revisions that were given out for lost writes are not given out again, and every
+// watch starts anew.
 static int open_mark(struct td_db *db, const char *path, bool lossy, struct td_error *err)
 {
 	uint64_t jump = 0;
@@ -143,6 +146,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 {
 	td_auto(td_db_close) struct td_db *db = td_calloc(1, sizeof(*db));
 	db->mark = -1;
+
 	int rc = make_private(path, err);
 	if (rc < 0)
 		return rc;
@@ -150,11 +154,14 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    SQLITE_OK)
 		return td_fail(err, TD_INTERNAL, "state database %s: %s", path,
 			       db->h ? sqlite3_errmsg(db->h) : "out of memory");
+
 	sqlite3_busy_timeout(db->h, 10000);
 	const char *sync = getenv("TANDEM_DB_SYNC");
 	bool lossy = sync && !strcmp(sync, "normal");
 	uint64_t version = 0;
-	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of interleaving revisions.
+
+	// locking_mode=EXCLUSIVE: a second apiserver on the same file is refused instead of
+	// interleaving revisions.
 	if ((rc = exec(db, "PRAGMA locking_mode=EXCLUSIVE", err)) < 0 ||
 	    (rc = exec(db, "PRAGMA journal_mode=WAL", err)) < 0 ||
 	    (rc = exec(db, lossy ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err)) < 0 ||
@@ -162,6 +169,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = exec(db, "PRAGMA cache_size=-256", err)) < 0 ||
 	    (rc = get_int(db, "PRAGMA user_version", &version, err)) < 0)
 		return td_wrap(err, "%s", path);
+
 	if (version > 2)
 		return td_fail(err, TD_INVALID,
 			       "state database %s has version %llu, this program knows 2: use the newer program", path,
@@ -181,6 +189,7 @@ int td_db_open(const char *path, struct td_db **ret, struct td_error *err)
 	    (rc = prep(db, "DELETE FROM log WHERE rv=?1", &db->forget, err)) < 0 ||
 	    (rc = prep(db, "UPDATE meta SET v=?1 WHERE k='floor'", &db->floor_all, err)) < 0)
 		return td_wrap(err, "%s", path);
+
 	if ((rc = open_mark(db, path, lossy, err)) < 0)
 		return rc;
 	*ret = td_steal(db);
@@ -254,9 +263,11 @@ int td_db_load(struct td_db *db, const struct td_db_loader *l, struct td_error *
 			break;
 		add_row(db, &r);
 	}
+
 	if (rc == 0 && step != SQLITE_DONE)
 		rc = fail(db, err, "reading objects");
 	sqlite3_finalize(st);
+
 	return rc;
 }
 
@@ -282,7 +293,8 @@ int td_db_put(struct td_db *db, const struct td_db_row *r, struct td_error *err)
 	return rc;
 }
 
-// Forgets the oldest part of the past in the same transaction; watches that start before it get 410.
+// Deletes the oldest part of the past, in the same transaction. Watches that start before it get
+// 410. *ret_n, *ret_bytes: how many rows and bytes.
 static int forget(struct td_db *db, size_t *ret_n, uint64_t *ret_bytes, struct td_error *err)
 {
 	size_t n = 0;
@@ -307,6 +319,7 @@ int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 	size_t n = 0;
 	uint64_t bytes = 0;
 	int rc;
+
 	if ((db->n > PAST_ROWS + SLACK_ROWS || db->bytes > PAST_BYTES + SLACK_BYTES) &&
 	    (rc = forget(db, &n, &bytes, err)) < 0)
 		return rc;
@@ -319,6 +332,7 @@ int td_db_commit(struct td_db *db, uint64_t revision, struct td_error *err)
 	db->bytes -= bytes;
 	if (n)
 		memmove(db->past, db->past + n, db->n * sizeof(*db->past));
+
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-// delete and deletecollection: preconditions, grace, propagation as finalizers.
+// delete and deletecollection: preconditions, grace period, and propagation by finalizers.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -7,15 +7,18 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 {
 	struct td_delete_opts o = {.grace = -1};
 	const char *g = td_http_query(q->x, "gracePeriodSeconds"), *p = td_http_query(q->x, "propagationPolicy");
+
 	if (g && *g && (!td_parse_i64(g, &o.grace) || o.grace < 0))
 		return td_refuse(r, 400, NULL,
 				 "gracePeriodSeconds: Invalid value: \"%.64s\": must be a number of at least 0", g);
 	o.propagation = p && *p ? p : NULL;
+
 	if (body) {
 		const char *kind = td_jstr(body, "kind");
 		if (!yyjson_is_obj(body) || (kind && *kind && strcmp(kind, "DeleteOptions") != 0))
 			return td_refuse(r, 400, NULL, "the body of a DELETE is a DeleteOptions object, not %s",
 					 kind ? kind : "this");
+
 		yyjson_val *v = td_jget(body, "gracePeriodSeconds");
 		if (yyjson_is_int(v))
 			o.grace = yyjson_get_sint(v);
@@ -23,8 +26,10 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 			o.propagation = td_jstr(body, "propagationPolicy");
 		else if (!o.propagation && yyjson_is_bool(td_jget(body, "orphanDependents")))
 			o.propagation = td_jbool(body, "orphanDependents", false) ? "Orphan" : "Background";
+
 		o.uid = td_jstr(body, "preconditions.uid");
 		o.rv = td_jstr(body, "preconditions.resourceVersion");
+
 		size_t i, n;
 		yyjson_val *dry;
 		yyjson_arr_foreach (td_jget(body, "dryRun"), i, n, dry)
@@ -35,8 +40,10 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 				"Invalid value: \"%.64s\": orphanDependents and deletionPropagation cannot be both set",
 				o.propagation);
 	}
+
 	if (o.grace < -1)
-		o.grace = 1; // as the real one: negative means at once, but with a trace
+		// As in a real API server: a negative value means at once, but with a trace.
+		o.grace = 1;
 	if (o.propagation && strcmp(o.propagation, "Background") && strcmp(o.propagation, "Foreground") &&
 	    strcmp(o.propagation, "Orphan")) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "propagationPolicy",
@@ -44,15 +51,17 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 			     "\"Orphan\", \"nil\"",
 			     o.propagation);
 	}
+
 	if (r->causes.n)
 		return td_refuse_options(r, "DeleteOptions");
-	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") &&
-	    !strcmp(q->k->plural, "jobs")) { // their default is of old
+	// Jobs have an older default.
+	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") && !strcmp(q->k->plural, "jobs")) {
 		o.propagation = "Orphan";
 		td_reply_warn(q, "child pods are preserved by default when jobs are deleted; set "
 				 "propagationPolicy=Background to remove them or set "
 				 "propagationPolicy=Orphan to suppress this warning");
 	}
+
 	*ret = o;
 	return 0;
 }
@@ -75,8 +84,9 @@ static int preconditions(struct td_req *q, const struct td_item *i, const struct
 			  q->k->kind, i->name, o->rv, rv);
 	else
 		return 0;
+
 	td_refuse_about(r, q->group, q->k->kind, i->name);
-	return TD_DENIED; // reading again would not help
+	return TD_DENIED; // a retry would not help
 }
 
 static void set_finalizer(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, bool want)
@@ -93,7 +103,7 @@ static void set_finalizer(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name
 		yyjson_mut_arr_add_strcpy(d, a, name);
 }
 
-// Seconds that the object may take to go; 0 for everything but pods that run somewhere.
+// The object's grace period in seconds; 0 for everything but pods that run on a node.
 static long long grace_of(const struct td_kind *k, const struct td_item *i, const struct td_delete_opts *o)
 {
 	if (*k->group || strcmp(k->plural, "pods") != 0)
@@ -135,6 +145,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 			  name);
 		return td_refuse_about(r, k->group, k->plural, name);
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *m = yyjson_mut_doc_get_root(d);
 	bool deleting = td_jget(td_item_root(old), "metadata.deletionTimestamp") != NULL;
@@ -144,12 +155,14 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		if (!yyjson_mut_arr_size(td_jm_get(m, "metadata.finalizers")))
 			td_jm_del(m, "metadata.finalizers");
 	}
+
 	long long grace = grace_of(k, old, o);
-	if (deleting) { // a second delete may only shorten it
+	if (deleting) { // a second delete may only shorten the period
 		long long was = td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0);
 		if (o->grace < 0 || grace > was)
 			grace = was;
 	}
+
 	if (td_is_crd(k) && !q->dry_run)
 		set_finalizer(d, m, "customresourcecleanup.apiextensions.k8s.io", true);
 	char t[TD_TIME_LEN];
@@ -157,19 +170,22 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		td_auto(td_item_unref) struct td_item *gone = NULL;
 		if ((rc = td_object_remove(q, old, &gone, r)) < 0)
 			return rc;
-		if (!*k->group && !strcmp(k->plural, "pods")) { // its last state says that it was deleted
+		// The pod's last state says that it was deleted.
+		if (!*k->group && !strcmp(k->plural, "pods")) {
 			if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
 				td_jm_int(d, m, "metadata.generation",
 					  td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 			td_jm_str(d, m, "metadata.deletionTimestamp", td_time_format(q->now, t));
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", 0);
 		}
-		// Those that are answered with their last state; others are told of in lists only, as they were there.
+		// A pod or a Service is the reply itself, so it gets the revision of the deletion;
+		// other objects appear only in the list of a deletecollection, as they were.
 		bool told = !*k->group && (!strcmp(k->plural, "pods") ||
 					   (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
 		*ret = (struct td_deleted){td_item_new(d, told ? gone->rv : old->rv, old->crv), true};
 		return 0;
 	}
+
 	if (!deleting || grace < td_jint(td_item_root(old), "metadata.deletionGracePeriodSeconds", 0)) {
 		if (!deleting && td_jget(td_item_root(old), "metadata.generation"))
 			td_jm_int(d, m, "metadata.generation",
@@ -178,12 +194,14 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		if (!is_ns)
 			td_jm_int(d, m, "metadata.deletionGracePeriodSeconds", grace);
 	}
+
 	if (is_ns)
 		td_jm_str(d, m, "status.phase", "Terminating");
 	ret->gone = false;
 	rc = td_object_commit(q, old, d, &ret->left, r);
 	if (rc == 0 && td_is_crd(k) && !q->dry_run)
 		ret->gone = td_crd_drain(q, ret->left);
+
 	return rc;
 }
 
@@ -211,7 +229,8 @@ int td_do_delete(struct td_req *q, struct td_refusal *r)
 		return rc;
 	td_auto(td_item_unref) struct td_item *i = d.left;
 	bool pod = !*q->group && (!strcmp(q->plural, "pods") || !strcmp(q->plural, "services"));
-	if (d.gone && !pod) // pods are answered with their last state, as the real one does
+	// As a real API server does, answers with the last state of pods and services.
+	if (d.gone && !pod)
 		td_reply_success(q, 200, q->name, i->uid);
 	else
 		td_reply_item(q, 200, i);
@@ -226,6 +245,7 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	struct td_delete_opts o = {0};
 	uint64_t rv;
 	struct td_error err = TD_ERROR_INIT;
+
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 || (rc = td_filter_init(q, &f, r)) < 0)
 		return rc;
@@ -235,11 +255,13 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 		return td_refuse_method(r);
 	if (td_store_list(q->s->store, q->res->table, q->ns, 0, &l, &rv, &err) < 0)
 		return td_refuse_err(r, &err);
+
 	td_auto_buf struct td_buf b = {0};
 	td_buf_printf(
 		&b,
 		"{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",\"metadata\":{\"resourceVersion\":\"%llu\"},\"items\":[",
 		q->k->list_kind, q->group, *q->group ? "/" : "", q->version, (unsigned long long)rv);
+
 	size_t n = 0;
 	struct td_list_options lo = {0};
 	if ((rc = td_list_options(q, &lo, r)) < 0)
@@ -260,6 +282,7 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 		td_item_write_in_list(q->k, d.left, &b);
 		td_item_unref(d.left);
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 	return 0;

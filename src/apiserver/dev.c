@@ -1,4 +1,4 @@
-// The throw-away server: see dev.h.
+// The throw-away server (dev.h).
 #include "apiserver/dev.h"
 
 #include "base/file.h"
@@ -31,11 +31,13 @@ int td_dev_pki(const char *dir, struct td_error *err)
 		if ((rc = td_pki_issue(pki, &c, err)) < 0)
 			return rc;
 	}
+
 	td_auto_free char *sa = td_asprintf("%s/sa.key", pki);
 	if (td_path_exists(sa))
 		return 0;
 	char key[48];
 	td_random(key, sizeof(key));
+
 	return td_file_write(sa, key, sizeof(key), 0600, err);
 }
 

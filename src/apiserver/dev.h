@@ -1,9 +1,11 @@
-// `tandem apiserver --dev DIR`: a throw-away server for tests: its own PKI and kubeconfigs below DIR.
+// `tandem apiserver --dev DIR`: a throw-away server for tests, with its own PKI and kubeconfigs
+// below DIR.
 #pragma once
 
 #include "base/err.h"
 
-// Makes DIR/pki.
+// Creates DIR/pki.
 int td_dev_pki(const char *dir, struct td_error *err);
-// Writes DIR/kubeconfig/{admin,kubelet,operator,bridge,controllers}.conf for https://127.0.0.1:port.
+// Writes DIR/kubeconfig/{admin,kubelet,operator,bridge,controllers}.conf for
+// https://127.0.0.1:port.
 int td_dev_kubeconfigs(const char *dir, int port, struct td_error *err);

@@ -1,5 +1,5 @@
-// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. What is told of a kind is
-// the same in both.
+// Discovery: /api, /apis and their groups, in the aggregated form (v2) and the legacy one. Both
+// forms tell the same about a kind.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"
@@ -14,10 +14,12 @@
 
 struct entry {
 	const char *group, *version, *plural, *singular, *kind, *verbs;
-	const char *sub;                         // "" or the subresource, which stands behind its resource
-	const char *other_group, *other_version; // of what it answers with, where that is another group's
+	// "" or the subresource, which is sorted behind its resource.
+	const char *sub;
+	// The group and version of its reply's kind, where they differ.
+	const char *other_group, *other_version;
 	bool namespaced;
-	const struct td_kind *k; // short names and categories
+	const struct td_kind *k; // for short names and categories
 };
 struct entries {
 	struct entry *v;
@@ -30,7 +32,7 @@ static void entries_done(struct entries *l)
 }
 #define td_auto_entries __attribute__((cleanup(entries_done)))
 
-// What is served without being stored.
+// Resources that are served but never stored.
 static const struct entry virtual[] = {
 	{"", "v1", "bindings", "binding", "Binding", CREATE, "", NULL, NULL, true, NULL},
 	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "",
@@ -70,6 +72,7 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 {
 	bool ns = !*k->group && !strcmp(k->plural, "namespaces");
 	struct entry e = {k->group, k->version, k->plural, k->singular, k->kind, ALL, "", NULL, NULL, k->namespaced, k};
+
 	if (!k->builtin)
 		e.verbs =
 			"[\"delete\",\"deletecollection\",\"get\",\"list\",\"patch\",\"create\",\"update\",\"watch\"]";
@@ -88,6 +91,7 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 		e.other_version = subresources[i].version;
 		add(l, &e);
 	}
+
 	e = (struct entry){k->group, k->version, k->plural, "", k->kind, RW, "status", NULL, NULL, k->namespaced, NULL};
 	if (k->status)
 		add(l, &e);
@@ -107,7 +111,7 @@ static int cmp_entry(const void *a, const void *b)
 	return c ? c : strcmp(x->sub, y->sub);
 }
 
-// Resources of a group version by name, each followed by its subresources.
+// Adds the resources of a group version, sorted by name, each followed by its subresources.
 static void entries_of(const struct td_snap *s, const char *group, const char *version, struct entries *ret)
 {
 	for (size_t i = 0; i < s->n; i++)
@@ -120,7 +124,7 @@ static void entries_of(const struct td_snap *s, const char *group, const char *v
 		qsort(ret->v, ret->n, sizeof(*ret->v), cmp_entry);
 }
 
-struct group { // one group version, in the order of the snapshot
+struct group { // one group version, in the snapshot's order
 	const char *group, *version;
 };
 
@@ -208,12 +212,14 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 	td_auto_buf struct td_buf b = {0};
 	td_auto_free struct group *g = NULL;
 	size_t n = 0;
+
 	groups_of(q->snap, &g, &n);
 	const char *v = beta ? "v2beta1" : "v2";
 	td_buf_printf(&b,
 		      "{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"apidiscovery.k8s.io/"
 		      "%s\",\"metadata\":{},\"items\":[",
 		      v);
+
 	bool first = true;
 	for (size_t i = 0; i < n; i++) {
 		if (!first_of(g, i) || (*g[i].group == 0) != core)
@@ -223,6 +229,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 			td_buf_printf(&b, "\"name\":\"%s\"", g[i].group);
 		td_buf_puts(&b, "},\"versions\":[");
 		first = false;
+
 		bool first_version = true;
 		for (size_t j = i; j < n; j++) {
 			if (strcmp(g[j].group, g[i].group) != 0)
@@ -237,6 +244,7 @@ static void aggregated(struct td_req *q, bool core, bool beta)
 		}
 		td_buf_puts(&b, "]}");
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_auto_free char *ct = td_asprintf("application/json;g=apidiscovery.k8s.io;v=%s;as=APIGroupDiscoveryList", v);
 	td_http_send(q->x, 200, ct, td_buf_str(&b), b.len);
@@ -283,7 +291,7 @@ static void list_legacy(struct td_req *q)
 static void resources_legacy(struct td_req *q, const struct entries *l)
 {
 	td_auto_buf struct td_buf b = {0};
-	// As the real one: the core group's list says no apiVersion of its own.
+	// As in a real API server, the core group's list has no apiVersion.
 	td_buf_printf(&b, "{\"kind\":\"APIResourceList\",%s\"groupVersion\":\"%s%s%s\",\"resources\":[",
 		      *q->group ? "\"apiVersion\":\"v1\"," : "", q->group, *q->group ? "/" : "", q->version);
 	for (size_t i = 0; i < l->n; i++) {
@@ -296,6 +304,7 @@ static void resources_legacy(struct td_req *q, const struct entries *l)
 		names(&b, e->k);
 		td_buf_putc(&b, '}');
 	}
+
 	td_buf_puts(&b, "]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 }
@@ -322,7 +331,7 @@ static bool has_group(const struct td_req *q, const char *group, const char *ver
 
 enum what { NOTHING, CORE, APIS, GROUP, RESOURCES };
 
-// route() has split the path: /apis/G or /apis/G/V without anything below.
+// route() has split the path: /apis/G or /apis/G/V with nothing below.
 static enum what what_of(const struct td_req *q)
 {
 	size_t len = strlen(q->path);
@@ -346,6 +355,7 @@ int td_discovery(struct td_req *q, struct td_refusal *r)
 			return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
 		return TD_NOT_FOUND;
 	}
+
 	if (strcmp(td_http_method(q->x), "GET") != 0)
 		return td_refuse_method(r);
 	if ((what == CORE || what == APIS) && accept && strstr(accept, "as=APIGroupDiscoveryList")) {
@@ -371,5 +381,6 @@ int td_discovery(struct td_req *q, struct td_refusal *r)
 		group_legacy(&b, g, n, q->group, true);
 		td_reply_json(q, 200, td_buf_str(&b), b.len);
 	}
+
 	return 0;
 }

@@ -1,13 +1,13 @@
-// Events that expire: see expiry.h.
+// Events that expire (expiry.h).
 #include "apiserver/expiry.h"
 
 #include <stdlib.h>
 
 #define TTL_MS 3600000
 #define NOTE_EVERY_MS 60000
-#define NOTES 64 // a little more than TTL_MS of them
+#define NOTES 64 // enough for TTL_MS, and a few more
 
-struct note { // everything up to rv was written before mono
+struct note { // revision rv was the last one at time mono
 	int64_t mono;
 	uint64_t rv;
 };
@@ -16,10 +16,10 @@ struct td_expiry {
 	struct td_store *store;
 	const struct td_clock *clock;
 	struct td_table *events;
-	struct note notes[NOTES]; // circular; the oldest at head
+	struct note notes[NOTES]; // circular; the oldest is at head
 	size_t head, n;
-	uint64_t start;  // the revision at which we started
-	char *ns, *name; // the last one looked at; NULL: from the beginning
+	uint64_t start;  // the revision at the start of this process
+	char *ns, *name; // the last Event looked at; NULL: begin anew
 };
 
 struct td_expiry *td_expiry_new(struct td_store *s, const struct td_clock *clock)
@@ -42,7 +42,7 @@ struct td_expiry *td_expiry_free(struct td_expiry *e)
 	return NULL;
 }
 
-// Takes a note when one is due; the revision up to which everything is old enough.
+// Adds a note when one is due. Returns the revision up to which everything is old enough to expire.
 static uint64_t old_enough(struct td_expiry *e)
 {
 	int64_t now = td_mono_ms(e->clock);
@@ -78,6 +78,7 @@ size_t td_expiry_turn(struct td_expiry *e)
 {
 	uint64_t old = old_enough(e);
 	td_auto_items struct td_items l = {0};
+
 	td_store_page(e->store, e->events, e->ns, e->name, TD_EXPIRY_PAGE, &l);
 	size_t i = 0, gone = 0;
 	for (; i < l.n && gone < TD_EXPIRY_DELETES; i++) {
@@ -85,12 +86,15 @@ size_t td_expiry_turn(struct td_expiry *e)
 		if (x->rv > old && (x->rv > e->start || td_real_ms(e->clock) - last_seen(x) < TTL_MS))
 			continue;
 		const struct td_write w = {.table = e->events, .ns = x->ns, .name = x->name, .base = x->rv};
-		gone += td_store_write(e->store, &w, NULL, NULL) == 0; // written again meanwhile: it stays
+		// A conflict means that the Event was written again meanwhile: it stays.
+		gone += td_store_write(e->store, &w, NULL, NULL) == 0;
 	}
+
 	bool end = i == l.n && l.n < TD_EXPIRY_PAGE;
 	free(e->ns);
 	free(e->name);
 	e->ns = end || !i ? NULL : td_strdup(l.v[i - 1]->ns);
 	e->name = end || !i ? NULL : td_strdup(l.v[i - 1]->name);
+
 	return gone;
 }

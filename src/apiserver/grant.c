@@ -1,6 +1,7 @@
-// Who writes roles and bindings gives rights away, so they must have them: a role holds only what its writer may do
-// already (or the verb `escalate` on it is theirs), a binding names only a role of which they have every rule (or the
-// verb `bind` on it is theirs). Read before validation, from the object as it would be stored.
+// Escalation check: roles and bindings grant rights, so their writer must have these rights. A role
+// may hold only what its writer is allowed to do (unless the writer has the verb `escalate` on it).
+// A binding may name only a role whose every rule the writer has (unless the writer has the verb
+// `bind` on it). The check runs before validation, on the object as it would be stored.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ static int forbid(struct td_req *q, const char *name, const char *why, struct td
 	return td_refuse_about(r, GROUP, q->plural, name);
 }
 
-// Does the user have all of these in the request's namespace?
+// Refuses unless the user has all of these rules in the request's namespace.
 static int confirm(struct td_req *q, const char *name, const struct td_rbac_rules *wanted, struct td_refusal *r)
 {
 	td_auto(td_rbac_unref) struct td_rbac *rbac = td_rbac_cache_get(q->s->rbac);
@@ -45,7 +46,8 @@ static bool may(struct td_req *q, const char *verb, const char *resource, const 
 	return td_auth_ask(q->s, &q->user, &a, NULL);
 }
 
-// Taking away finalizers and owners grants nothing: the garbage collector does it.
+// Whether only finalizers, owners and the like change. That grants nothing; the garbage collector
+// does it.
 static bool only_housekeeping(const struct td_item *old, yyjson_mut_val *now)
 {
 	static const char *const fields[] = {"ownerReferences", "finalizers", "managedFields",
@@ -82,8 +84,8 @@ static int binding(struct td_req *q, const yyjson_val *now, const char *name, st
 	td_auto(td_rbac_unref) struct td_rbac *rbac = td_rbac_cache_get(q->s->rbac);
 	const struct td_rbac_rules *rules = td_rbac_role(rbac, kind, q->ns, ref);
 	if (!rules) {
-		td_refuse(r, 404, NULL, "%s." GROUP " \"%s\" not found", q->plural,
-			  ref); // so the real one calls a role here
+		// A real API server names a missing role by the binding's resource here.
+		td_refuse(r, 404, NULL, "%s." GROUP " \"%s\" not found", q->plural, ref);
 		return td_refuse_about(r, GROUP, q->plural, ref);
 	}
 	return confirm(q, name, rules, r);

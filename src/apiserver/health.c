@@ -1,13 +1,13 @@
-// /healthz, /livez, /readyz: a list of checks each, asked for all together or one by one (/readyz/ping), told with
-// ?verbose, left out with ?exclude=. Only what is true here has a check: there is no etcd to be asked, what is stored
-// is in memory.
+// /healthz, /livez, /readyz. Each has a list of checks; clients ask for all together or for one
+// (/readyz/ping), see them with ?verbose, and leave some out with ?exclude=. Only what exists here
+// has a check: there is no etcd, because the objects are in memory.
 #include "apiserver/srv.h"
 
 #include <string.h>
 
 static bool answers(const struct td_srv *s)
 {
-	(void)s; // who reads this was answered
+	(void)s; // a reply is proof enough
 	return true;
 }
 
@@ -18,7 +18,7 @@ static bool started(const struct td_srv *s)
 
 static const struct check {
 	const char *name;
-	bool ready_only; // being alive does not depend on it
+	bool ready_only; // not a condition of being alive
 	bool (*ok)(const struct td_srv *s);
 } checks[] = {
 	{"ping", false, answers},
@@ -27,7 +27,7 @@ static const struct check {
 
 static const char *const endpoints[] = {"/healthz", "/livez", "/readyz"};
 
-// The endpoint of a path, with what is behind it in *ret_below ("" or "/x"); NULL: it is none.
+// Returns the endpoint of a path; NULL: it is none. *ret_below: the rest of the path ("" or "/x").
 static const char *endpoint(const char *path, const char **ret_below)
 {
 	for (size_t i = 0; i < TD_LEN(endpoints); i++) {
@@ -70,6 +70,7 @@ bool td_health(struct td_req *q)
 				       : "failed: reason withheld");
 		failed = failed || !ok;
 	}
+
 	if (!found)
 		return false;
 	td_buf_printf(&b, "%s check %s\n", at + 1, failed ? "failed" : "passed");
@@ -77,5 +78,6 @@ bool td_health(struct td_req *q)
 		send(q, 500, td_buf_str(&b));
 	else
 		send(q, 200, !*below && td_http_query(q->x, "verbose") ? td_buf_str(&b) : "ok");
+
 	return true;
 }

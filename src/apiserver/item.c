@@ -1,11 +1,11 @@
-// Items: see item.h.
+// Items (item.h).
 #include "apiserver/item.h"
 
 #include "base/log.h"
 
 #include <string.h>
 
-// One block: the item, its strings, its bytes.
+// Allocates one block for the item, its strings and its bytes.
 static struct td_item *make(const char *const words[4], const char *bytes, size_t len, uint64_t rv, uint64_t crv)
 {
 	size_t size = sizeof(struct td_item) + len + 1;
@@ -67,21 +67,22 @@ static struct td_json *parse(const struct td_item *i)
 	if (td_json_parse(i->bytes, i->len, &doc, &err) < 0) {
 		td_err("object %s/%s at revision %llu cannot be read: %s", i->ns, i->name, (unsigned long long)i->rv,
 		       err.msg);
-		abort(); // the bytes were written by us or parsed before
+		abort(); // this server wrote or parsed the bytes before
 	}
 	return doc;
 }
 
 yyjson_val *td_item_root(const struct td_item *i)
 {
-	struct td_item *w = (struct td_item *)(uintptr_t)i; // only the slot of the parsed form changes
+	// Only the slot of the parsed form changes.
+	struct td_item *w = (struct td_item *)(uintptr_t)i;
 	struct td_json *have = __atomic_load_n(&w->doc, __ATOMIC_ACQUIRE);
 	if (!have) {
 		struct td_json *mine = parse(i);
 		if (__atomic_compare_exchange_n(&w->doc, &have, mine, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
 			have = mine;
 		else
-			td_json_unref(mine); // another was first
+			td_json_unref(mine); // another thread was first
 	}
 	return td_json_root(have);
 }

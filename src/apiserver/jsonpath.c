@@ -1,4 +1,4 @@
-// JSONPath: see jsonpath.h. Recursive descent over the path; what cannot be read selects nothing.
+// JSONPath (jsonpath.h). Recursive descent over the path; an unreadable path selects nothing.
 #include "apiserver/jsonpath.h"
 
 #include <string.h>
@@ -27,22 +27,26 @@ static void found(struct out *o, yyjson_val *v)
 
 static void walk(yyjson_val *v, const char *p, int depth, struct out *o);
 
-// [?(@.type=="Ready")], == and != with a quoted string, a number or true/false.
+// Applies [?(@.type=="Ready")]: == or != with a quoted string, a number or true/false.
 static void filter(yyjson_val *v, const char *expr, const char *rest, int depth, struct out *o)
 {
 	const char *op = strstr(expr, "==");
 	bool equal = op != NULL;
+
 	if (!op)
 		op = strstr(expr, "!=");
+
 	const char *end = rest;
 	while (end > expr && (end[-1] == ']' || end[-1] == ')' || end[-1] == ' '))
 		end--;
 	if (!op || op >= end || expr[0] != '@')
 		return;
+
 	const char *key_end = op;
 	while (key_end > expr && key_end[-1] == ' ')
 		key_end--;
 	td_auto_free char *key = td_strndup(expr + 1, (size_t)(key_end - expr - 1));
+
 	const char *val = op + 2;
 	while (*val == ' ')
 		val++;
@@ -51,6 +55,7 @@ static void filter(yyjson_val *v, const char *expr, const char *rest, int depth,
 		end--;
 	}
 	td_auto_free char *want = td_strndup(val, (size_t)(end - val));
+
 	yyjson_val *e;
 	size_t i, n;
 	yyjson_arr_foreach (v, i, n, e) {
@@ -66,6 +71,7 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 {
 	yyjson_val *e;
 	size_t i, n;
+
 	if (p[1] == '\'' || p[1] == '"') {
 		const char *q = strchr(p + 2, p[1]);
 		if (!q || q[1] != ']')
@@ -74,12 +80,14 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 		walk(td_jkey(v, key), q + 2, depth + 1, o);
 		return;
 	}
+
 	if (p[1] == '?') {
 		const char *q = strstr(p, ")]");
 		if (q && p[2] == '(')
 			filter(v, p + 3, q + 2, depth, o);
 		return;
 	}
+
 	const char *q = strchr(p, ']');
 	if (!q)
 		return;
@@ -88,6 +96,7 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 			walk(e, q + 1, depth + 1, o);
 		return;
 	}
+
 	td_auto_free char *num = td_strndup(p + 1, (size_t)(q - p - 1));
 	long long k;
 	if (!td_parse_i64(num, &k))
@@ -122,6 +131,7 @@ static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
 			p++;
 		td_buf_putc(&key, *p);
 	}
+
 	if (!strcmp(td_buf_str(&key), "*")) {
 		yyjson_val *k, *e;
 		size_t i, n;
@@ -134,6 +144,7 @@ static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
 		}
 		return;
 	}
+
 	walk(td_jkey(v, td_buf_str(&key)), p, depth + 1, o);
 }
 

@@ -1,4 +1,4 @@
-// tandem apiserver: flags, start, stop.
+// The role `tandem apiserver`: flags, start, stop.
 #include "apiserver/srv.h"
 
 #include "apiserver/dev.h"
@@ -60,8 +60,8 @@ static bool parse(int argc, char **argv, struct flags *f, int *ret_exit)
 	return false;
 }
 
-// The address among those we listen on that others can reach: "10.1.0.1:6443" gives "10.1.0.1". Caller frees; NULL:
-// none.
+// Returns the first listening address that other hosts can reach: "10.1.0.1:6443" gives "10.1.0.1".
+// NULL: there is none. The caller frees it.
 static char *reachable(const struct td_strv *listen)
 {
 	for (size_t i = 0; i < listen->n; i++) {
@@ -78,15 +78,18 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	td_auto_free char *db = f->dev ? td_asprintf("%s/state.db", f->dev) : td_strdup(f->db);
 	td_auto_free char *agent = f->dev && !f->agent ? td_asprintf("%s/agent.sock", f->dev) : td_strdup(f->agent);
 	int rc;
+
 	if (f->dev && (rc = td_dev_pki(f->dev, err)) < 0)
 		return rc;
 	if (!f->listen.n)
 		td_strv_add(&f->listen, "127.0.0.1:0");
+
 	td_auto_free char *cert = td_asprintf("%s/apiserver.crt", pki), *key = td_asprintf("%s/apiserver.key", pki),
 			  *ca = td_asprintf("%s/ca.crt", pki), *sa = td_asprintf("%s/sa.key", pki);
 	td_auto_buf struct td_buf sa_key = {0};
 	if ((rc = td_file_read(sa, 4096, &sa_key, err)) < 0)
 		return td_wrap(err, "reading the key of tokens");
+
 	struct td_srv s = {
 		.clock = &td_clock_system, .agent_socket = agent, .sa_key = sa_key.s, .sa_key_len = sa_key.len};
 	td_auto(td_store_close) struct td_store *store = NULL;
@@ -97,6 +100,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		return rc;
 	s.rbac = td_rbac_cache_new(store);
 	s.reg = td_registry_new(store);
+
 	const struct td_http_server_opts o = {
 		.listen = (const char *const *)f->listen.v,
 		.cert_file = cert,
@@ -107,6 +111,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		.refused = td_srv_refused,
 		.ctx = &s,
 	};
+
 	struct td_http_server *http = NULL;
 	rc = td_http_server_new(&o, &http, err);
 	if (rc == 0 && f->dev)
@@ -117,6 +122,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		s.port = td_http_server_port(http);
 		rc = td_srv_bootstrap_api(&s, err);
 	}
+
 	if (rc == 0) {
 		struct td_store_stats st;
 		td_store_stats(store, &st);
@@ -125,12 +131,14 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 		__atomic_store_n(&s.ready, true, __ATOMIC_RELEASE);
 		struct td_ticker *t = td_ticker_start(&s, cancel);
 		rc = td_http_server_run(http, cancel, err);
-		td_cancel_fire(cancel); // the ticker too, when the server ended by itself
+		td_cancel_fire(cancel); // ends the ticker, also when the server ended by itself
 		td_ticker_join(t);
 	}
+
 	td_http_server_free(http);
 	td_registry_free(s.reg);
 	td_rbac_cache_free(s.rbac);
+
 	return rc;
 }
 
@@ -143,7 +151,9 @@ int td_apiserver_main(int argc, char **argv)
 		return code;
 	}
 	td_log_init("apiserver", f.level);
-	// A thread per connection and a heap per thread would keep what every busy moment needed: two heaps do.
+
+	// With a thread per connection, a heap per thread would keep the memory of every busy
+	// moment: two heaps are enough.
 	mallopt(M_ARENA_MAX, 2);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
@@ -154,5 +164,6 @@ int td_apiserver_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
+
 	return 0;
 }

@@ -1,4 +1,4 @@
-// The mark: see mark.h. Its form is a decimal number of 20 digits and a newline, written in place.
+// The mark (mark.h): a decimal number of 20 digits and a newline, written in place.
 #include "apiserver/mark.h"
 
 #include "base/file.h"
@@ -12,7 +12,7 @@
 
 #define LEN 21
 
-// 0 when there is none, or none that can be read: then there is nothing to hold the database against.
+// The number in the file; 0 when there is no mark or it is unreadable: then nothing is checked.
 static uint64_t read_mark(const char *path)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -28,6 +28,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 {
 	td_auto_free char *path = td_asprintf("%s-mark", db_path), *accepted = td_asprintf("%s-mark.accepted", db_path);
 	uint64_t mark = read_mark(path), pass = read_mark(accepted);
+
 	const char *base = strrchr(db_path, '/');
 	if (mark > revision && !lossy && mark > pass)
 		return td_fail(err, TD_INVALID,
@@ -38,6 +39,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 			       "writes: mv %s %s",
 			       db_path, (unsigned long long)(mark - revision), (unsigned long long)revision,
 			       (unsigned long long)mark, base ? base + 1 : db_path, path, accepted);
+
 	if (pass > mark)
 		mark = pass;
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -47,6 +49,7 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 	td_mark_set(fd, *ret_jump ? mark : revision);
 	*ret_fd = fd;
 	fd = -1;
+
 	return 0;
 }
 
@@ -54,7 +57,7 @@ void td_mark_set(int fd, uint64_t revision)
 {
 	char text[LEN + 1];
 	snprintf(text, sizeof(text), "%020llu\n", (unsigned long long)revision);
-	// A mark that cannot be written stays lower: it says less, never something wrong.
+	// A failed write leaves a lower mark, which detects less but is never wrong.
 	ssize_t n = pwrite(fd, text, LEN, 0);
 	(void)n;
 }

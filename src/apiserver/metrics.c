@@ -1,4 +1,4 @@
-// /metrics: Prometheus text.
+// /metrics, in the Prometheus text format.
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -21,6 +21,7 @@ void td_metrics(struct td_req *q)
 	struct td_store_stats st;
 	struct td_srv_counts *c = &q->s->count;
 	td_auto_buf struct td_buf b = {0};
+
 	td_store_stats(q->s->store, &st);
 	const struct {
 		const char *name, *type, *help;
@@ -45,6 +46,7 @@ void td_metrics(struct td_req *q)
 		{"tandem_apiserver_ring_bytes", "gauge", "Their size", (double)st.ring_bytes},
 		{"process_resident_memory_bytes", "gauge", "Resident memory", (double)resident_bytes()},
 	};
+
 	for (size_t i = 0; i < TD_LEN(m); i++)
 		td_buf_printf(&b, "# HELP %s %s\n# TYPE %s %s\n%s %.17g\n", m[i].name, m[i].help, m[i].name, m[i].type,
 			      m[i].name, m[i].v);

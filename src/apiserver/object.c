@@ -1,4 +1,4 @@
-// From what a client sent to what is stored: the order of the steps is that of the real API server.
+// From what a client sent to what is stored. The steps come in the order of a real API server.
 #include "apiserver/srv.h"
 
 #include "api/names.h"
@@ -39,7 +39,7 @@ static int prune(struct td_req *q, yyjson_mut_val *o, struct td_refusal *r)
 	return td_refuse_decode(q, r, "strict decoding error: %s", td_buf_str(&b));
 }
 
-// ---- metadata that belongs to the server ----
+// ---- metadata that the server owns ----
 static void keep(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old, const char *path)
 {
 	yyjson_val *v = td_jget(td_item_root(old), path);
@@ -49,7 +49,7 @@ static void keep(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_item *old
 		td_jm_del(o, path);
 }
 
-// What becomes part of hostnames should be a label.
+// Warns of a name that becomes part of hostnames and is no DNS label.
 static void warn_name(struct td_req *q, const char *name)
 {
 	const struct td_kind *k = q->k;
@@ -74,13 +74,14 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 	if ((!name || !*name) && gen && *gen) {
 		char tail[8];
 		td_random_name(tail, 5);
-		size_t max = 63 - 5; // as the real one: so that the name fits a label value
+		size_t max = 63 - 5; // so that the name fits a label value, as in a real API server
 		td_jm_strf(d, o, "metadata.name", "%.*s%s", (int)max, gen, tail);
 	} else if (!name || !*name) {
 		td_cause_add(&r->causes, "FieldValueRequired", "metadata.name",
 			     "Required value: name or generateName is required");
 		return td_refuse_invalid(r, q->k->group, q->k->kind, "");
 	}
+
 	warn_name(q, td_jm_getstr(o, "metadata.name"));
 	char uid[TD_UUID_LEN], t[TD_TIME_LEN];
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
@@ -89,16 +90,19 @@ static int meta_create(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, s
 					   "metadata.deletionGracePeriodSeconds", "metadata.selfLink"};
 	for (size_t i = 0; i < TD_LEN(drop); i++)
 		td_jm_del(o, drop[i]);
-	if (has_generation(q->k)) // others keep what was sent, as in the real one
+	if (has_generation(q->k)) // other kinds keep what was sent, as in a real API server
 		td_jm_int(d, o, "metadata.generation", 1);
+
 	return 0;
 }
 
-// What a client sends of a deletion must be what is there. Said twice, as the real one does.
+// Checks that the deletion fields that a client sends are the stored ones. A real API server
+// reports each fault twice, and so does this one.
 static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_causes *ret)
 {
 	static const char *const paths[] = {"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds"};
 	bool ok = true;
+
 	for (size_t i = 0; i < TD_LEN(paths); i++) {
 		yyjson_mut_val *v = td_jm_get(o, paths[i]);
 		if (!v || yyjson_mut_is_null(v))
@@ -112,6 +116,7 @@ static bool frozen_meta(const struct td_item *old, yyjson_mut_val *o, struct td_
 			td_cause_add(ret, "FieldValueInvalid", paths[i], "Invalid value: %s: field is immutable", t);
 		ok = false;
 	}
+
 	return ok;
 }
 
@@ -126,20 +131,22 @@ static void meta_update(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_it
 	for (size_t i = 0; i < TD_LEN(fixed); i++)
 		keep(d, o, old, fixed[i]);
 	yyjson_mut_val *sent = td_jm_get(o, "metadata.managedFields");
+	// A client that sends [{}] wants the tracking to start anew.
 	bool anew = yyjson_mut_arr_size(sent) == 1 && yyjson_mut_is_obj(yyjson_mut_arr_get_first(sent)) &&
-		    !yyjson_mut_obj_size(yyjson_mut_arr_get_first(sent)); // [{}]: start anew
+		    !yyjson_mut_obj_size(yyjson_mut_arr_get_first(sent));
 	if (keep_managed && !anew)
 		keep(d, o, old, "metadata.managedFields");
 }
 
-// Absent and empty say the same where nothing was there before.
+// Deletes empty fields of metadata: an empty field says the same as an absent one.
 static void drop_empty(yyjson_mut_val *o)
 {
 	static const char *const maps[] = {"metadata.labels", "metadata.annotations", "metadata.finalizers",
 					   "metadata.ownerReferences", "metadata.managedFields"};
 	for (size_t i = 0; i < TD_LEN(maps); i++) {
 		yyjson_mut_val *v = td_jm_get(o, maps[i]);
-		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v); // what is wrong is to be refused
+		// Validation refuses a wrong type.
+		bool fits = i < 2 ? yyjson_mut_is_obj(v) : yyjson_mut_is_arr(v);
 		if (v && (yyjson_mut_is_null(v) || (fits && yyjson_mut_get_len(v) == 0)))
 			td_jm_del(o, maps[i]);
 	}
@@ -153,16 +160,18 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 		td_jm_set(d, o, "status", yyjson_mut_val_mut_copy(d, status));
 	else
 		td_jm_del(o, "status");
-	// Built-in kinds let status writers change labels and annotations too (kubelets do); custom resources do not.
+
+	// In built-in kinds, writers of status may change labels and annotations too (kubelets do);
+	// in custom resources they may not. The labels of deployments stay as they are.
 	static const char *const meta[] = {"metadata.labels", "metadata.annotations"};
-	for (size_t i = !strcmp(q->k->plural, "deployments") ? 1 : 0; q->k->builtin && i < TD_LEN(meta);
-	     i++) { // not their labels
+	for (size_t i = !strcmp(q->k->plural, "deployments") ? 1 : 0; q->k->builtin && i < TD_LEN(meta); i++) {
 		yyjson_mut_val *v = td_jm_get(sent, meta[i]);
 		if (v)
 			td_jm_set(d, o, meta[i], yyjson_mut_val_mut_copy(d, v));
 		else
 			td_jm_del(o, meta[i]);
 	}
+
 	yyjson_mut_val *managed = td_jm_get(sent, "metadata.managedFields");
 	if (!keep_managed && managed)
 		td_jm_set(d, o, "metadata.managedFields", yyjson_mut_val_mut_copy(d, managed));
@@ -170,7 +179,7 @@ static void status_only(struct td_req *q, const struct td_item *old, yyjson_mut_
 }
 
 // ---- what changed ----
-// Compares everything but metadata and (when it is a subresource) status.
+// Whether anything differs but metadata and (where it is a subresource) status.
 static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
 {
 	size_t i, n, seen = 0, others = 0;
@@ -185,12 +194,14 @@ static bool spec_changed(const struct td_kind *k, yyjson_val *a, yyjson_val *b)
 		if (!w || !td_jequal(v, w))
 			return true;
 	}
+
 	yyjson_obj_foreach (b, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
 		if (strcmp(s, "metadata") && strcmp(s, "apiVersion") && strcmp(s, "kind") &&
 		    !(k->status && !strcmp(s, "status")))
 			others++;
 	}
+
 	return seen != others;
 }
 
@@ -207,15 +218,18 @@ static bool same_maps(yyjson_val *a, yyjson_val *b, const char *skip1, const cha
 		if (!w || !td_jequal(v, w))
 			return false;
 	}
+
 	yyjson_obj_foreach (b, i, n, key, v) {
 		const char *s = yyjson_get_str(key);
 		if (strcmp(s, skip1) && strcmp(s, skip2))
 			nb++;
 	}
+
 	return na == nb;
 }
 
-// Nothing but managedFields' times would change: nothing is written.
+// Whether the write would change nothing but the times in managedFields: then nothing is written.
+// with_managed: managedFields count too.
 static bool unchanged(const struct td_item *old, yyjson_val *now, bool with_managed)
 {
 	return same_maps(td_item_root(old), now, "metadata", "") &&
@@ -223,11 +237,12 @@ static bool unchanged(const struct td_item *old, yyjson_val *now, bool with_mana
 			 with_managed ? "" : "managedFields");
 }
 
-// An object on its way out gets no new finalizers: it would never be sure to go.
+// An object that is being deleted gets no new finalizers: its deletion might never end.
 static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct td_causes *ret)
 {
 	yyjson_val *was = td_jget(td_item_root(old), "metadata.finalizers"), *f, *g;
 	size_t i, n, j, m, bad = 0;
+
 	if (!td_jget(td_item_root(old), "metadata.deletionTimestamp"))
 		return 0;
 	yyjson_arr_foreach (td_jget(v, "metadata.finalizers"), i, n, f) {
@@ -236,7 +251,7 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 			there |= td_jequal(f, g);
 		if (there)
 			continue;
-		for (int twice = 0; twice < 2; twice++) // as the real one says it
+		for (int twice = 0; twice < 2; twice++) // a real API server says it twice
 			td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
 				     "Forbidden: no new finalizers can be added if the object is being deleted, found "
 				     "new finalizers "
@@ -244,6 +259,7 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 				     yyjson_is_str(f) ? yyjson_get_str(f) : "");
 		bad++;
 	}
+
 	return bad;
 }
 
@@ -252,6 +268,7 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 	const struct td_kind *k = q->k;
 	const char *name = td_jstr_or(v, "metadata.name", "");
 	size_t n = td_meta_check(k, v, &r->causes);
+
 	n += td_schema_validate(k->schema, v, &r->causes);
 	if (old)
 		n += finalizers_check(old, v, &r->causes);
@@ -260,10 +277,12 @@ static int validate(struct td_req *q, const struct td_item *old, yyjson_val *v, 
 			td_auto_free char *why = td_asprintf("%s: %s", r->causes.v[i].field, r->causes.v[i].message);
 			return td_refuse_decode(q, r, "%s", why);
 		}
+
 	if (!n && k->check)
 		n += k->check(v, old ? td_item_root(old) : NULL, &r->causes);
 	if (k->builtin && via == TD_VIA_MAIN)
 		n += td_served_check(k, v, old ? td_item_root(old) : NULL, &r->causes);
+
 	return n ? td_refuse_invalid(r, k->group, k->kind, name) : 0;
 }
 
@@ -291,7 +310,7 @@ static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut
 	td_schema_track(q->k->schema, old ? td_item_root(old) : NULL, d, yyjson_mut_doc_get_root(d), &a);
 }
 
-// A Job without labels has those of its pods.
+// Whether the Job gets the labels of its pod template: it has none of its own, or the same.
 static bool same_labels(yyjson_mut_val *job)
 {
 	yyjson_mut_val *own = td_jm_get(job, "metadata.labels"),
@@ -300,7 +319,7 @@ static bool same_labels(yyjson_mut_val *job)
 	return !(manual && yyjson_mut_is_true(manual)) && (!own || (pods && yyjson_mut_equals(own, pods)));
 }
 
-// Given by the server, as addresses are.
+// Sets the fields of a Service that the server chooses, as it does addresses.
 static void service_families(yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	if (!td_jm_get(o, "spec.ipFamilies"))
@@ -314,6 +333,7 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 {
 	const struct td_kind *k = q->k;
 	int rc;
+
 	if ((rc = prune(q, yyjson_mut_doc_get_root(d), r)) < 0)
 		return rc;
 	if (old && via == TD_VIA_MAIN && !frozen_meta(old, yyjson_mut_doc_get_root(d), &r->causes))
@@ -329,9 +349,10 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	} else if (via != TD_VIA_SYSTEM) {
 		meta_update(d, o, old, track);
 	}
+
 	drop_empty(o);
-	if (k->status && !is_core(k, "nodes") &&
-	    via == TD_VIA_MAIN) { // a new node brings its first status, as kubelets do
+	// A new node brings its first status, as kubelets send it.
+	if (k->status && !is_core(k, "nodes") && via == TD_VIA_MAIN) {
 		if (old)
 			keep(d, o, old, "status");
 		else
@@ -339,12 +360,14 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	} else if (k->status && via == TD_VIA_MAIN && old) {
 		keep(d, o, old, "status");
 	}
+
 	td_schema_default(k->schema, d, o);
 	if (k->set_defaults)
 		k->set_defaults(d, o);
 	if (td_is_crd(k))
 		td_crd_prepare(q, old, d);
-	// Before admission: what the server adds belongs to nobody.
+
+	// Runs before admission: fields that the server adds have no manager.
 	if (track && via != TD_VIA_SYSTEM)
 		track_change(q, old, d, via);
 	bool job_labels = !old && !strcmp(k->group, "batch") && same_labels(o);
@@ -359,10 +382,13 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 		td_jm_int(d, o, "metadata.generation", td_jint(td_item_root(old), "metadata.generation", 0) + 1);
 	if ((rc = validate(q, old, td_json_root(now), via, r)) < 0)
 		return rc;
-	if (job_labels) // the same map in the real one's defaulting, so what the server adds to the template's is here
-			// too
+
+	// In a real API server's defaulting both labels are one map, so what the server adds to the
+	// template's labels is in the Job's too.
+	if (job_labels)
 		td_jm_set(d, o, "metadata.labels",
 			  yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.template.metadata.labels")));
+
 	return 0;
 }
 
@@ -398,7 +424,7 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 	}
 }
 
-// An object on its way out whose last finalizer is gone is removed by the write that took it away.
+// Whether this write removes the object: it is being deleted, and its last finalizer is gone.
 static bool finished(const struct td_kind *k, yyjson_mut_val *o)
 {
 	if (!td_jm_get(o, "metadata.deletionTimestamp"))
@@ -417,7 +443,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 	const char *name = td_jm_getstr(o, "metadata.name");
 	if (q->dry_run) {
 		struct td_error e = TD_ERROR_INIT;
-		if (!old) { // the checks that the store would make
+		if (!old) { // the check that the store would make
 			td_auto(td_item_unref) struct td_item *there =
 				td_store_get(q->s->store, q->res->table, q->ns, name);
 			if (there) {
@@ -428,13 +454,16 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		*ret = td_item_new(d, old ? old->rv : 0, 0);
 		return 0;
 	}
+
 	if (old && finished(q->k, o)) {
 		td_auto(td_item_unref) struct td_item *gone = NULL;
 		int rc = td_object_remove(q, old, &gone, r);
 		if (rc == 0)
-			*ret = td_item_new(d, old->rv, old->crv); // what was written, which is nowhere any more
+			// Returns what was written, though it is no longer stored.
+			*ret = td_item_new(d, old->rv, old->crv);
 		return rc;
 	}
+
 	if (old) {
 		td_auto(td_json_unref) struct td_json *now = td_json_from_mut(o);
 		const char *ct = td_http_header(q->x, "Content-Type");
@@ -446,6 +475,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 			return 0;
 		}
 	}
+
 	td_jm_del(o, "metadata.resourceVersion");
 	const struct td_write w = {
 		.table = q->res->table,
@@ -461,10 +491,12 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 		return td_refuse_write(q, name, &err, r);
 	if (td_is_crd(q->k))
 		td_crd_written(q->s);
-	// At once, so that the namespace's first pod finds it. The controller brings back what is deleted, or what a
-	// crash left out here.
+
+	// Creates the account at once, so that the namespace's first pod finds it. A controller
+	// restores it if it is deleted, or if a crash prevents this write.
 	if (!old && is_core(q->k, "namespaces") && td_account_ensure(q->s, name, &err) < 0)
 		td_warn("namespace %s: no ServiceAccount \"default\" yet: %s", name, err.msg);
+
 	return 0;
 }
 

@@ -1,12 +1,12 @@
-// /openapi/v3: an index and one document per group and version, from the kinds' own schemas. kubectl reads from
-// here which query parameters a verb knows, merge keys, and what `explain` prints. /openapi/v2 is refused, but for
-// kubectl (see below).
+// /openapi/v3: an index and one document per group and version, made of the kinds' own schemas.
+// kubectl reads there which query parameters a verb has, merge keys, and what `explain` prints.
+// /openapi/v2 is refused, except to kubectl (version2).
 #include "apiserver/srv.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// What is asked and never stored.
+// Resources that are served but never stored.
 static const struct asked {
 	const char *group, *version, *plural, *kind, *part;
 	bool namespaced;
@@ -46,11 +46,13 @@ static void index_v3(struct td_req *q)
 			continue;
 		td_auto_free char *p =
 			*k->group ? td_asprintf("apis/%s/%s", k->group, k->version) : td_asprintf("api/%s", k->version);
-		// The hash changes with what is served, so that clients may cache a document for ever.
+		// The hash changes with the served kinds, so that clients may cache a document for
+		// ever.
 		td_buf_printf(&b, "%s\"%s\":{\"serverRelativeURL\":\"/openapi/v3/%s?hash=%u-" TD_VERSION "\"}",
 			      first ? "" : ",", p, p, q->snap->gen);
 		first = false;
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++) { // groups in which nothing is stored
 		const struct asked *a = &asked[i];
 		if (td_snap_has_group(q->snap, a->group, a->version) || (i && !strcmp(a->group, asked[i - 1].group)))
@@ -60,6 +62,7 @@ static void index_v3(struct td_req *q)
 			      first ? "" : ",", a->group, a->version, a->group, a->version);
 		first = false;
 	}
+
 	td_buf_puts(&b, "}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);
 }
@@ -106,6 +109,7 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 	const char *ns = k->namespaced ? "/namespaces/{namespace}" : "";
 	const struct gvk of = {k->group, k->version, k->kind};
 	bool op = true;
+
 	if (k->namespaced) {
 		td_buf_printf(b, "%s\"%s/%s\":{", *first ? "" : ",", base, k->plural);
 		*first = false;
@@ -113,6 +117,7 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 		td_buf_putc(b, '}');
 		op = true;
 	}
+
 	td_buf_printf(b, "%s\"%s%s/%s\":{", *first ? "" : ",", base, ns, k->plural);
 	*first = false;
 	operation(b, &op, &of, "get", "list", LIST_PARAMS);
@@ -131,17 +136,20 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 #define INT_OR_STRING "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 #define QUANTITY "io.k8s.apimachinery.pkg.api.resource.Quantity"
 
-// What may be a number or a text has a name in the real API, and `explain` shows that; our own formats mean nothing to
+// Changes a schema for clients: a value that may be a number or a string gets the name that it has
+// in the real API, as `explain` shows it. Our own formats are removed: they mean nothing to
 // clients.
 static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 {
 	size_t i, max;
 	yyjson_mut_val *k, *x;
+
 	if (yyjson_mut_is_arr(v)) {
 		yyjson_mut_arr_foreach (v, i, max, x)
 			publish(d, x);
 		return;
 	}
+
 	if (!yyjson_mut_is_obj(v))
 		return;
 	yyjson_mut_val *format = yyjson_mut_obj_get(v, "format");
@@ -158,6 +166,7 @@ static void publish(yyjson_mut_doc *d, yyjson_mut_val *v)
 		td_jm_key_set(d, v, "allOf", yyjson_mut_arr(d));
 		yyjson_mut_arr_append(yyjson_mut_obj_get(v, "allOf"), ref);
 	}
+
 	yyjson_mut_obj_foreach (v, i, max, k, x)
 		publish(d, x);
 }
@@ -202,6 +211,7 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		if (!strcmp(k->group, group) && !strcmp(k->version, version))
 			paths_of(&b, &first, k);
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++)
 		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
 			path_of(&b, &first, &asked[i]);
@@ -219,6 +229,7 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		schema_of(&b, &first, &(struct gvk){group, version, k->kind}, d, td_kind_openapi(k, d));
 	}
+
 	for (size_t i = 0; i < TD_LEN(asked); i++) {
 		if (strcmp(asked[i].group, group) || strcmp(asked[i].version, version))
 			continue;
@@ -226,14 +237,15 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		schema_of(&b, &first, &(struct gvk){group, version, asked[i].kind}, d,
 			  td_part_openapi(asked[i].part, d));
 	}
+
 	td_buf_puts(&b, "}}}\n");
 	td_http_send(q->x, 200, "application/json", td_buf_str(&b), b.len);
 	return true;
 }
 
-// kubectl reads version 2, in its binary form, before it sends a List, and does not send one when it gets no document.
-// Kinds that are not in it are checked by the server instead, so the document is without any; its title says where they
-// are.
+// kubectl reads version 2, in its binary form, before it sends a List, and sends none if it gets no
+// document. Kinds that are absent from it are validated by the server instead, so this document has
+// no kinds; its title says where they are.
 static int version2(struct td_req *q, struct td_refusal *r)
 {
 	static const char document[] = "\x0a\x03" // a gnostic.openapi.v2.Document: swagger
@@ -271,5 +283,6 @@ int td_openapi(struct td_req *q, struct td_refusal *r)
 			return document(q, g, slash + 1) ? 0 : TD_NOT_FOUND;
 		}
 	}
+
 	return TD_NOT_FOUND;
 }

@@ -1,4 +1,5 @@
-// The query of a request: what may be said there, refused as the real one refuses it.
+// The query of a request: which values it may have. Wrong ones are refused as a real API server
+// does.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -33,11 +34,12 @@ static void field_manager(struct td_req *q, struct td_refusal *r)
 	else if (m && !td_text_printable(m))
 		td_cause_add(&r->causes, "FieldValueInvalid", "fieldManager",
 			     "Invalid value: \"%s\": should only contain printable characters", m);
+
 	if (m && *m) {
 		q->manager = m;
 		return;
 	}
-	// As the real one: the user agent up to the first '/'.
+	// As in a real API server: the user agent up to the first '/'.
 	const char *ua = td_http_header(q->x, "User-Agent");
 	size_t n = ua ? strcspn(ua, "/") : 0;
 	q->manager = n ? td_arena_strndup(q->arena, ua, n > 128 ? 128 : n) : "unknown";
@@ -58,6 +60,7 @@ int td_write_options(struct td_req *q, struct td_refusal *r)
 	else if (fv && *fv && strcmp(fv, "Warn") != 0)
 		td_cause_add(&r->causes, "FieldValueNotSupported", "fieldValidation",
 			     "Unsupported value: \"%s\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"", fv);
+
 	if (!strcmp(q->verb, "patch") && td_http_query(q->x, "force") &&
 	    !(ct && td_starts(ct, "application/apply-patch")))
 		td_cause_add(&r->causes, "FieldValueForbidden", "force",
@@ -127,6 +130,7 @@ int td_list_options(const struct td_req *q, struct td_list_options *ret, struct 
 		.has_initial = td_http_query(q->x, "sendInitialEvents") != NULL,
 		.bookmarks = td_query_true(q, "allowWatchBookmarks"),
 	};
+
 	o.initial = o.has_initial && td_query_true(q, "sendInitialEvents");
 	int rc = number(q, "limit", &o.limit, r);
 	if (rc < 0 || (rc = number(q, "timeoutSeconds", &o.timeout_s, r)) < 0)
@@ -140,6 +144,7 @@ int td_list_options(const struct td_req *q, struct td_list_options *ret, struct 
 			FORBID(r, "sendInitialEvents", "sendInitialEvents is forbidden for list");
 		check_match(&o, r);
 	}
+
 	if (r->causes.n)
 		return td_refuse_options(r, "ListOptions");
 	*ret = o;

@@ -1,4 +1,5 @@
-// patch: merge, JSON, strategic merge, server-side apply. Read, patch, check, write; again when somebody was faster.
+// patch: merge, JSON, strategic merge, server-side apply. Each reads the object, patches it, checks
+// it and writes it; after a conflict it starts again.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -16,6 +17,7 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 		{"application/apply-patch+json", TD_APPLY},
 	};
 	const char *ct = td_http_header(q->x, "Content-Type");
+
 	for (size_t i = 0; ct && i < TD_LEN(types); i++) {
 		size_t n = strlen(types[i].name);
 		if (strncasecmp(ct, types[i].name, n) != 0 || (ct[n] && ct[n] != ';' && ct[n] != ' '))
@@ -25,15 +27,17 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 		*ret = types[i].t;
 		return 0;
 	}
+
 	if (!q->k->builtin)
 		return td_refuse(r, 415, "UnsupportedMediaType",
 				 "the body of the request was in an unknown format - accepted media types include: "
 				 "application/json-patch+json, "
 				 "application/merge-patch+json, application/apply-patch+yaml");
+
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
 
-// From causes of kind conflict, one a field, in the order of the managers.
+// The message of the causes of kind conflict: one for each field, sorted by manager.
 static char *conflict_message(const struct td_causes *c)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -54,7 +58,7 @@ int td_apply_conflict(struct td_refusal *r)
 {
 	td_auto_free char *text = conflict_message(&r->causes);
 	td_refuse(r, 409, "Conflict", "%s", text);
-	return TD_DENIED; // reading again would not help
+	return TD_DENIED; // a retry would not help
 }
 
 int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r)
@@ -86,10 +90,11 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	const char *m = NULL, *kind = q->k->kind;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
 	td_auto_free char *want = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
+
 	int rc = td_apply_manager(q, &m, r);
 	if (rc < 0 || (rc = td_apply_kind(patch, want, kind, r)) < 0)
 		return rc;
-	rc = td_body_object(q, patch, &d, r); // kind, name and namespace are filled in as on create
+	rc = td_body_object(q, patch, &d, r); // fills in kind, name and namespace as on create
 	if (rc < 0)
 		return rc;
 	td_auto_free char *av = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
@@ -107,11 +112,14 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *copy = td_jm_copy(patch);
 	td_schema_prune(q->k->schema, yyjson_mut_doc_get_root(copy), &unknown);
 	td_auto(td_json_unref) struct td_json *patch_doc = td_json_from_mut(yyjson_mut_doc_get_root(copy));
-	if (unknown.n) // whatever fieldValidation says: who owns what is unknown?
+
+	// Whatever fieldValidation says: an unknown field could have no owner.
+	if (unknown.n)
 		return td_refuse(
 			r, 400, NULL,
 			"failed to create typed patch object (%s/%s; %s, Kind=%s): .%s: field not declared in schema",
 			td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind, unknown.v[0]);
+
 	td_auto_causes struct td_causes twice = {0};
 	td_schema_validate(q->k->schema, td_json_root(patch_doc), &twice);
 	for (size_t i = 0; i < twice.n; i++)
@@ -121,7 +129,8 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 					 "entries for its key",
 					 td_jstr_or(patch, "metadata.namespace", ""), q->name, gv, kind,
 					 twice.v[i].field);
-	if (q->k->status) { // each way owns its own part only
+
+	if (q->k->status) { // an apply of the object and one of its status own separate parts
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		td_jm_del(o, *q->sub ? "spec" : "status");
 	}
@@ -135,6 +144,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 			     &err);
 	if (rc == TD_CONFLICT)
 		return td_apply_conflict(r);
+
 	return rc < 0 ? td_refuse_err(r, &err) : 0;
 }
 
@@ -167,6 +177,7 @@ static int patched(struct td_req *q, enum td_patch_form t, const struct td_item 
 		return td_refuse_generic(r, 422, "Invalid",
 					 "the server rejected our request due to an error in our request: %s", err.msg),
 		       TD_INVALID;
+
 	return rc < 0 ? td_refuse(r, 400, NULL, "%s", err.msg) : 0;
 }
 
@@ -175,24 +186,28 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 {
 	td_auto(td_json_unref) struct td_json *now = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
+
 	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old && (t != TD_APPLY || *q->sub))
 		return td_refuse_not_found(q, q->name, r);
 	if (!old && !q->res->established)
 		return td_refuse(r, 405, "MethodNotAllowed",
 				 "create not allowed while custom resource definition is terminating");
-	int rc = old ? 0 : td_auth_may_verb(q, "create", r); // an apply that makes the object needs both rights
+
+	// An apply that creates the object needs both rights.
+	int rc = old ? 0 : td_auth_may_verb(q, "create", r);
 	if (rc == 0)
 		rc = patched(q, t, old, patch, &now, r);
 	if (rc < 0 || (rc = td_body_object(q, td_json_root(now), &d, r)) < 0)
 		return rc;
 	const char *uid = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.uid");
 	if (uid && *uid && (!old || strcmp(uid, old->uid) != 0)) {
-		for (int twice = 0; twice < 2; twice++) // as the real one says it
+		for (int twice = 0; twice < 2; twice++) // a real API server says it twice
 			td_cause_add(&r->causes, "FieldValueInvalid", "metadata.uid",
 				     "Invalid value: \"%s\": field is immutable", uid);
 		return td_refuse_invalid(r, q->group, q->k->kind, q->name);
 	}
+
 	if (old) {
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		const char *rv = td_jm_getstr(o, "metadata.resourceVersion");
@@ -200,17 +215,19 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 		if (rv && *rv && strcmp(rv, td_jstr_or(td_item_root(old), "metadata.resourceVersion", "")) != 0) {
 			td_fail(&e, TD_CONFLICT, "changed");
 			td_refuse_write(q, q->name, &e, r);
-			return TD_DENIED; // the patch itself says so: not again
+			return TD_DENIED; // the patch itself names the version: no retry
 		}
 	} else {
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
 	}
+
 	rc = td_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, t != TD_APPLY, r);
 	if (rc < 0)
 		return rc;
 	rc = td_object_commit(q, old, d, ret, r);
 	if (rc == 0)
 		*ret_created = !old;
+
 	return rc;
 }
 
@@ -220,6 +237,7 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 	td_auto(td_item_unref) struct td_item *i = NULL;
 	enum td_patch_form t = TD_MERGE;
 	bool created = false;
+
 	int rc = td_patch_type(q, &t, r);
 	if (rc < 0)
 		return rc;
@@ -232,6 +250,7 @@ int td_do_patch(struct td_req *q, struct td_refusal *r)
 		if (rc != TD_CONFLICT && rc != TD_EXISTS)
 			break;
 	}
+
 	if (rc < 0)
 		return rc;
 	td_reply_item(q, created ? 201 : 200, i);

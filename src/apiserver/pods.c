@@ -1,4 +1,4 @@
-// What only pods have: binding, and the streams that the agent serves. Eviction: evict.c.
+// What only pods have: binding, and the streams that the agent serves. For eviction see evict.c.
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static int conflict(struct td_req *q, struct td_refusal *r, const char *fmt, con
 {
 	td_auto_buf struct td_buf m = {0};
 	td_buf_printf(&m, "Operation cannot be fulfilled on pods/binding \"%s\": ", q->name);
-	for (const char *p = fmt; *p; p++) { // two %s at most
+	for (const char *p = fmt; *p; p++) { // fmt has two %s at most
 		if (p[0] == '%' && p[1] == 's') {
 			td_buf_puts(&m, a);
 			a = b;
@@ -54,6 +54,7 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 {
 	const char *uid = td_jstr(b, "metadata.uid"), *rv = td_jstr(b, "metadata.resourceVersion");
 	const char *have_rv = td_jstr_or(td_item_root(pod), "metadata.resourceVersion", "");
+
 	bool other = uid && *uid && strcmp(uid, pod->uid) != 0;
 	if (other || (rv && *rv && strcmp(rv, have_rv) != 0)) {
 		const char *what = other ? "UID" : "ResourceVersion";
@@ -66,6 +67,7 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 		td_refuse_about(r, "", "pods", q->name);
 		return TD_DENIED;
 	}
+
 	if (td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
 		return conflict(q, r, "pod %s is being deleted, cannot be assigned to a host", pod->name, "");
 	const char *node = td_jstr_or(td_item_root(pod), "spec.nodeName", "");
@@ -75,6 +77,7 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 	}
 	if (yyjson_arr_size(td_jget(td_item_root(pod), "spec.schedulingGates")))
 		return conflict(q, r, "pod %s has non-empty .spec.schedulingGates", pod->name, "");
+
 	return 0;
 }
 
@@ -99,9 +102,11 @@ static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct t
 					 yyjson_get_str(key));
 		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), yyjson_get_str(key), yyjson_get_str(v));
 	}
+
 	td_pod_condition(q, d, "PodScheduled", NULL, NULL);
 	if ((rc = td_admit(q, old, d, r)) < 0)
 		return rc;
+
 	return td_object_commit(q, old, d, &ret, r);
 }
 
@@ -126,6 +131,7 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 			r, 500, "",
 			"Binding \"%s\" is invalid: target.kind: Unsupported value: \"%s\": supported values: \"Node\"",
 			q->name, kind);
+
 	if (!*node)
 		return td_refuse(r, 500, "", "Binding \"%s\" is invalid: target.name: Required value", q->name);
 	if (!td_is_dns_subdomain(node))
@@ -136,6 +142,7 @@ int td_do_binding(struct td_req *q, struct td_refusal *r)
 		if (rc != TD_CONFLICT)
 			break;
 	}
+
 	if (rc < 0)
 		return rc;
 	td_reply_success(q, 201, NULL, NULL);
@@ -175,6 +182,7 @@ static int container_of(struct td_req *q, const struct td_item *pod, const char 
 					 pod->name, td_buf_str(&names));
 		}
 	}
+
 	if (!has_container(td_item_root(pod), c))
 		return td_refuse(r, 400, NULL, "container %s is not valid for pod %s", c, pod->name);
 	*ret = c;
@@ -189,6 +197,7 @@ static int log_options(struct td_req *q, struct td_refusal *r)
 	} numbers[] = {{"tailLines", "greater than or equal to 0", 0},
 		       {"sinceSeconds", "greater than 0", 1},
 		       {"limitBytes", "greater than 0", 1}};
+
 	for (size_t i = 0; i < TD_LEN(numbers); i++) {
 		const char *v = td_http_query(q->x, numbers[i].name);
 		long long n = 0;
@@ -201,6 +210,7 @@ static int log_options(struct td_req *q, struct td_refusal *r)
 			td_cause_add(&r->causes, "FieldValueInvalid", numbers[i].name,
 				     "Invalid value: %lld: must be %s", n, numbers[i].words);
 	}
+
 	const char *since = td_http_query(q->x, "sinceTime");
 	int64_t ms;
 	if (since && *since && td_time_parse(since, &ms) != 0)
@@ -208,6 +218,7 @@ static int log_options(struct td_req *q, struct td_refusal *r)
 			r, 400, NULL,
 			"sinceTime: Invalid value: \"%.64s\": must be an RFC 3339 time such as 2026-01-31T12:00:00Z",
 			since);
+
 	return r->causes.n ? td_refuse_invalid(r, "", "PodLogOptions", q->name) : 0;
 }
 
@@ -228,15 +239,19 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r)
 		return rc;
 	if (!forward && (rc = container_of(q, pod, &c, r)) < 0)
 		return rc;
-	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) { // nothing was said yet
+
+	// A pod without a node has no log yet.
+	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", "") && !strcmp(q->sub, "log")) {
 		td_http_send(q->x, 204, "text/plain", "", 0);
 		return 0;
 	}
+
 	if (!*td_jstr_or(td_item_root(pod), "spec.nodeName", ""))
 		return td_refuse(r, 400, NULL, "pod %s does not have a host assigned", pod->name);
 	const char *what = !strcmp(q->sub, "log") ? "containerLogs" : forward ? "portForward" : q->sub;
 	td_auto_free char *target = forward ? td_asprintf("/%s/%s/%s?%s", what, pod->ns, pod->name, query)
 					    : td_asprintf("/%s/%s/%s/%s?%s", what, pod->ns, pod->name, c, query);
 	td_http_relay(q->x, q->s->agent_socket, target);
+
 	return 0;
 }

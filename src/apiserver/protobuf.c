@@ -1,5 +1,6 @@
-// Protobuf to JSON: see protobuf.h. The wire: https://protobuf.dev/programming-guides/encoding; the envelope:
-// k8s.io/apimachinery pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty:
+// Converts protobuf to JSON (protobuf.h). The wire format:
+// https://protobuf.dev/programming-guides/encoding; the envelope: k8s.io/apimachinery
+// pkg/runtime/generated.proto. Go writes fields that are not pointers even when they are empty;
 // those that JSON would omit are dropped.
 #include "apiserver/protobuf.h"
 
@@ -18,8 +19,8 @@ struct in {
 };
 struct tag {
 	uint32_t number, wire;
-	uint64_t v;    // wire 0, 1, 5
-	struct in sub; // wire 2
+	uint64_t v;    // of wire types 0, 1, 5
+	struct in sub; // of wire type 2
 };
 
 static bool varint(struct in *in, uint64_t *ret)
@@ -36,7 +37,7 @@ static bool varint(struct in *in, uint64_t *ret)
 	return false;
 }
 
-// 1: a field; 0: the end; -1: malformed.
+// Reads the next field. Returns 1: a field; 0: the end; -1: malformed.
 static int next(struct in *in, struct tag *t)
 {
 	uint64_t key, n;
@@ -44,6 +45,7 @@ static int next(struct in *in, struct tag *t)
 		return 0;
 	if (!varint(in, &key) || key >> 32)
 		return -1;
+
 	*t = (struct tag){.number = (uint32_t)(key >> 3), .wire = (uint32_t)(key & 7)};
 	switch (t->wire) {
 	case 0:
@@ -68,7 +70,7 @@ static int next(struct in *in, struct tag *t)
 	}
 }
 
-// What is being made, and the first field that could not be taken into it.
+// The document in the making, and the first field that could not be converted.
 struct out {
 	yyjson_mut_doc *d;
 	const char *message; // NULL: none
@@ -88,6 +90,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 	int64_t s = 0, ns = 0;
 	int rc;
 	bool any = false;
+
 	while ((rc = next(&in, &t)) == 1) {
 		any = true;
 		if (t.number == 1)
@@ -95,6 +98,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 		else if (t.number == 2)
 			ns = (int64_t)t.v;
 	}
+
 	if (rc < 0)
 		return NULL;
 	if (!any)
@@ -106,6 +110,7 @@ static yyjson_mut_val *time_value(yyjson_mut_doc *d, struct in in, bool micro)
 	if (!micro)
 		return yyjson_mut_strcpy(d, b);
 	snprintf(m, sizeof(m), "%.19s.%06dZ", b, (int)(ns / 1000));
+
 	return yyjson_mut_strcpy(d, m);
 }
 
@@ -116,6 +121,7 @@ static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
 	int64_t n = 0;
 	yyjson_mut_val *s = NULL;
 	int rc;
+
 	while ((rc = next(&in, &t)) == 1) {
 		if (t.number == 1)
 			is_string = t.v == 1;
@@ -124,12 +130,13 @@ static yyjson_mut_val *int_or_string(yyjson_mut_doc *d, struct in in)
 		else if (t.number == 3 && t.wire == 2)
 			s = text(d, t.sub);
 	}
+
 	if (rc < 0)
 		return NULL;
 	return !is_string ? yyjson_mut_int(d, n) : s ? s : yyjson_mut_str(d, "");
 }
 
-// The first field of a message that holds one thing: Quantity, RawExtension, Duration.
+// Reads the first field of a message that holds one value: Quantity, RawExtension, Duration.
 static bool wrapped(struct in in, struct tag *ret)
 {
 	struct tag t;
@@ -146,6 +153,7 @@ static yyjson_mut_val *value(struct out *x, const struct td_pb_field *f, const s
 	struct tag w;
 	bool length = t->wire == 2;
 	yyjson_mut_doc *d = x->d;
+
 	switch (f->kind) {
 	case TD_PB_STRING:
 		return length ? text(d, t->sub) : NULL;
@@ -180,6 +188,7 @@ static yyjson_mut_val *value(struct out *x, const struct td_pb_field *f, const s
 		return yyjson_val_mut_copy(d, td_json_root(j));
 	}
 	}
+
 	return NULL;
 }
 
@@ -195,6 +204,7 @@ static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_fie
 	struct tag e;
 	yyjson_mut_val *key = NULL, *v = NULL;
 	int rc;
+
 	if (t->wire != 2)
 		return false;
 	while ((rc = next(&in, &e)) == 1) {
@@ -203,17 +213,20 @@ static bool map_entry(struct out *x, yyjson_mut_val *obj, const struct td_pb_fie
 		else if (e.number == 2 && !(v = value(x, f, &e, depth)))
 			return false;
 	}
+
 	if (rc < 0 || !key || yyjson_mut_obj_size(obj) >= ENTRIES_MAX)
 		return false;
 	if (!v)
 		v = f->kind == TD_PB_MSG ? yyjson_mut_obj(x->d) : yyjson_mut_str(x->d, "");
+
 	return yyjson_mut_obj_put(obj, key, v);
 }
 
 static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f, const struct tag *t, int depth)
 {
 	if ((f->flags & TD_PB_MAP) && (f->flags & TD_PB_REPEATED))
-		return true; // map of lists: only in reviews' "extra", which is not used here
+		// Maps of lists occur only in the "extra" of reviews, which is not used here.
+		return true;
 	if (f->flags & TD_PB_INLINE)
 		return t->wire == 2 && message(x, f->message, t->sub, o, depth + 1);
 	if (f->flags & (TD_PB_MAP | TD_PB_REPEATED)) {
@@ -228,6 +241,7 @@ static bool field(struct out *x, yyjson_mut_val *o, const struct td_pb_field *f,
 		yyjson_mut_val *v = yyjson_mut_arr_size(c) < ENTRIES_MAX ? value(x, f, t, depth) : NULL;
 		return v && yyjson_mut_arr_append(c, v);
 	}
+
 	yyjson_mut_val *v = value(x, f, t, depth);
 	if (!v)
 		return false;
@@ -250,12 +264,13 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 	const struct td_pb_message *m = &td_pb_messages[msg];
 	struct tag t;
 	int rc;
+
 	if (depth > DEPTH_MAX)
 		return NULL;
 	while ((rc = next(&in, &t)) == 1) {
 		const struct td_pb_field *f = known(m, t.number);
-		bool nothing =
-			t.wire == 2 ? t.sub.p == t.sub.end : !t.v; // Go writes fields that are not pointers even then
+		// Go writes fields that are not pointers even when they are empty.
+		bool nothing = t.wire == 2 ? t.sub.p == t.sub.end : !t.v;
 		if (!f && !nothing && !x->message) {
 			x->message = m->name;
 			x->number = t.number;
@@ -263,6 +278,7 @@ static yyjson_mut_val *message(struct out *x, unsigned msg, struct in in, yyjson
 		if ((!f && !nothing) || (f && !field(x, into, f, &t, depth)))
 			return NULL;
 	}
+
 	return rc < 0 ? NULL : into;
 }
 
@@ -285,6 +301,7 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 		else if (t.number == 2 && t.wire == 2)
 			raw = t.sub;
 	}
+
 	td_auto_free char *api = NULL, *kind = NULL;
 	while (rc == 0 && (rc = next(&meta, &t)) == 1) {
 		rc = 0;
@@ -298,18 +315,20 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 			kind = take(t.sub);
 		}
 	}
+
 	if (rc < 0 || !api || !kind)
 		return td_fail(err, TD_INVALID, "the body's protobuf envelope is malformed");
 	char *slash = strchr(api, '/');
 	size_t group_len = slash ? (size_t)(slash - api) : 0;
 	const struct td_pb_root *root = NULL;
 	for (const struct td_pb_root *r = td_pb_roots; r->kind && !root; r++) {
-		// DeleteOptions comes in every group.
+		// DeleteOptions exists in every group.
 		bool any_group = !strcmp(r->kind, "DeleteOptions");
 		if (!strcmp(r->kind, kind) &&
 		    (any_group || (strlen(r->group) == group_len && !strncmp(r->group, api, group_len))))
 			root = r;
 	}
+
 	if (!root)
 		return td_fail(err, TD_UNSUPPORTED, "%s, kind %s, is not accepted as protobuf: send JSON", api, kind);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -323,10 +342,12 @@ int td_protobuf_parse(const char *p, size_t len, struct td_json **ret, struct td
 			       x.message);
 	if (!read)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s is malformed", kind);
-	// Strings must be UTF-8 as JSON is: a round through text finds those that are not.
+
+	// Strings must be UTF-8, as in JSON: writing and reading the text finds those that are not.
 	size_t n = 0;
 	td_auto_free char *s = td_json_mut_text(o, &n);
 	if (!s)
 		return td_fail(err, TD_INVALID, "the body's protobuf of %s holds text that is not UTF-8", kind);
+
 	return td_json_parse(s, n, ret, err);
 }

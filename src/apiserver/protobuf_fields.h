@@ -1,5 +1,5 @@
-// What the Kubernetes API's protobuf messages hold: tables of field numbers and JSON names, made of protobuf.txt at
-// build time.
+// The fields of the Kubernetes API's protobuf messages: tables of field numbers and JSON names,
+// generated from protobuf.txt at build time.
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// Access rules: see rbac.h.
+// Access rules (rbac.h).
 #include "apiserver/rbac.h"
 
 #include "api/selector.h"
@@ -161,6 +161,7 @@ static void set_done(struct set *s)
 		free(s->roles[i].name);
 		td_rbac_rules_done(&s->roles[i].rules);
 	}
+
 	for (size_t i = 0; i < s->n_bindings; i++) {
 		struct binding *b = &s->bindings[i];
 		for (size_t j = 0; j < b->n; j++) {
@@ -173,6 +174,7 @@ static void set_done(struct set *s)
 		free(b->ref_kind);
 		free(b->ref_name);
 	}
+
 	free(s->roles);
 	free(s->bindings);
 }
@@ -190,7 +192,7 @@ static void add_subject(struct binding *b, const yyjson_val *v)
 		*s = (struct subject){ACCOUNT, td_asprintf("system:serviceaccount:%s:%s", ns, name),
 				      td_asprintf("ServiceAccount \"%s/%s\"", name, ns)};
 	} else {
-		return; // nobody
+		return; // an unknown kind, or an account without a namespace: nobody
 	}
 	b->n++;
 }
@@ -206,6 +208,7 @@ static void compile(struct set *s, const struct td_items *roles, const struct td
 		r->name = td_strdup(roles->v[i]->name);
 		td_rbac_rules_read(td_jkey(td_json_root(doc), "rules"), &r->rules);
 	}
+
 	for (size_t i = 0; i < bindings->n; i++) {
 		td_auto(td_json_unref) struct td_json *doc = td_item_doc(bindings->v[i]);
 		yyjson_val *v = td_json_root(doc), *subjects = td_jkey(v, "subjects"), *one;
@@ -247,7 +250,7 @@ struct td_rbac *td_rbac_unref(struct td_rbac *r)
 	return NULL;
 }
 
-// ---- asking ----
+// ---- questions ----
 const struct td_rbac_rules *td_rbac_role(const struct td_rbac *r, const char *kind, const char *ns, const char *name)
 {
 	bool cluster = !strcmp(kind, "ClusterRole");
@@ -281,8 +284,8 @@ struct walk {
 	const char *user, *ns;
 	const struct td_strv *groups;
 	struct td_strv faults;
-	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s,
-		     const struct td_rbac_rule *rule); // true: enough
+	// Called for each rule; returns true to stop.
+	bool (*rule)(void *ctx, const struct binding *b, const struct subject *s, const struct td_rbac_rule *rule);
 	void *ctx;
 };
 
@@ -305,7 +308,7 @@ static bool walk_binding(struct walk *w, const struct binding *b)
 	return false;
 }
 
-// Cluster bindings first, then those of the namespace, in the order of names.
+// Visits the cluster bindings first, then those of the namespace, by name.
 static void walk(struct walk *w)
 {
 	for (size_t i = 0; i < w->r->cluster.n_bindings; i++)
@@ -379,7 +382,7 @@ void td_rbac_rules_for(const struct td_rbac *r, const char *user, const struct t
 }
 
 // ---- covering ----
-// one has at most one verb, group, resource, name and path.
+// Whether rule o covers the rule `one`, which has at most one verb, group, resource, name and path.
 static bool covers_one(const struct td_rbac_rule *o, const struct td_rbac_rule *one)
 {
 	if (!has(&o->verbs, one->verbs.v[0]))
@@ -390,6 +393,7 @@ static bool covers_one(const struct td_rbac_rule *o, const struct td_rbac_rule *
 				return true;
 		return false;
 	}
+
 	if (!has(&o->groups, one->groups.v[0]) ||
 	    (o->names.n && !(one->names.n && td_strv_has(&o->names, one->names.v[0]))))
 		return false;
@@ -440,6 +444,7 @@ bool td_rbac_covers(const struct td_rbac_rules *owner, const struct td_rbac_rule
 				all &= check_one(owner, &one, ret_missing);
 			}
 	}
+
 	return all;
 }
 
@@ -470,7 +475,9 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 {
 	td_auto_rules struct td_rbac_rules joined = {0};
 	td_auto_strv struct td_strv lines = {0};
-	for (size_t i = 0; i < missing->n; i++) { // rules that differ in the verb only become one
+
+	// Joins rules that differ only in the verb.
+	for (size_t i = 0; i < missing->n; i++) {
 		const struct td_rbac_rule *m = &missing->v[i];
 		size_t j = 0;
 		while (j < joined.n &&
@@ -482,6 +489,7 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 		else
 			td_rbac_rules_add(&joined, m);
 	}
+
 	for (size_t i = 0; i < joined.n; i++) {
 		struct td_buf b = {0};
 		td_buf_putc(&b, '{');
@@ -493,12 +501,14 @@ char *td_rbac_missing_text(const struct td_rbac_rules *missing)
 		td_buf_putc(&b, '}');
 		td_strv_steal(&lines, td_buf_take(&b));
 	}
+
 	if (lines.n)
 		qsort(lines.v, lines.n, sizeof(*lines.v), by_text);
 	struct td_buf out = {0};
 	for (size_t i = 0; i < lines.n; i++)
 		if (!i || strcmp(lines.v[i], lines.v[i - 1]) != 0)
 			td_buf_printf(&out, "%s%s", out.len ? "\n" : "", lines.v[i]);
+
 	return td_buf_take(&out);
 }
 

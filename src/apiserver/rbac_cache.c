@@ -1,6 +1,6 @@
-// The compiled access rules of a store. A write to one of the four tables makes what is compiled stale before the
-// writer is answered (the store wakes us first); the next question compiles again. So an answered write is always seen,
-// and a restart begins with nothing.
+// The compiled access rules of a store. After a write to one of the four tables the store wakes
+// this cache before it answers the writer: the compiled rules are then stale, and the next question
+// compiles anew. So an answered write is always seen, and a restart begins with nothing.
 #include "apiserver/rbac.h"
 
 #include "apiserver/store.h"
@@ -14,8 +14,8 @@ struct td_rbac_cache {
 	struct td_store *store;
 	struct td_table *tables[TABLES];
 	struct td_sub subs[TABLES];
-	uint64_t writes;      // atomic: groups of writes to the tables so far
-	pthread_mutex_t lock; // made, made_at; held while compiling, so that one thread does it
+	uint64_t writes;      // atomic: number of groups of writes to the tables
+	pthread_mutex_t lock; // guards made, made_at; held while compiling: one thread compiles
 	struct td_rbac *made;
 	uint64_t made_at; // `writes` before the tables were read
 };
@@ -56,8 +56,8 @@ static struct td_rbac *compile(struct td_rbac_cache *c)
 	struct td_items l[TABLES] = {0};
 	uint64_t rv;
 	for (size_t i = 0; i < TABLES; i++)
-		td_store_list(c->store, c->tables[i], NULL, 0, &l[i], &rv,
-			      NULL); // the present state is always to be had
+		// The present state is always available.
+		td_store_list(c->store, c->tables[i], NULL, 0, &l[i], &rv, NULL);
 	struct td_rbac *r = td_rbac_new(&l[0], &l[1], &l[2], &l[3]);
 	for (size_t i = 0; i < TABLES; i++)
 		td_items_done(&l[i]);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// Field selectors that the real API knows, by kind; metadata.name and metadata.namespace everywhere.
+// Field selectors of the real API, by kind. All kinds have metadata.name and metadata.namespace.
 static const char *fields_of(const struct td_kind *k)
 {
 	static const struct {
@@ -54,10 +54,11 @@ static bool field_known(const struct td_kind *k, const char *path)
 				return true;
 		}
 	}
+
 	return false;
 }
 
-// The words depend on whether the kind has fields of its own to select by.
+// The message depends on whether the kind has field selectors of its own.
 static int refuse_field(const struct td_kind *k, const char *path, struct td_refusal *r)
 {
 	if (k->builtin && !strcmp(k->group, "batch"))
@@ -149,7 +150,7 @@ int td_do_get(struct td_req *q, struct td_refusal *r)
 
 // ---- continue tokens: base64url of {"v":"meta.k8s.io/v1","rv":N,"start":"ns/name\u0000"} ----
 struct page {
-	uint64_t rv; // 0: inconsistent rest
+	uint64_t rv; // 0: the rest may be inconsistent
 	char *ns, *name;
 };
 
@@ -163,6 +164,7 @@ static char *page_token(int64_t rv, const struct td_item *last)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "v", "meta.k8s.io/v1");
 	td_jm_int(d, o, "rv", rv);
 	td_jm_strf(d, o, "start", "%s/%s", last->ns, last->name);
@@ -180,6 +182,7 @@ static char *page_token(int64_t rv, const struct td_item *last)
 			b.len = i;
 		}
 	}
+
 	return td_buf_take(&b);
 }
 
@@ -198,6 +201,7 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 		return td_refuse(
 			r, 400, NULL,
 			"continue key is not valid: use the value of metadata.continue of the page before, unchanged");
+
 	long long rv = td_jint(td_json_root(j), "rv", 0);
 	ret->rv = rv > 0 ? (uint64_t)rv : 0;
 	ret->ns = td_strndup(start, (size_t)(slash - start));
@@ -207,7 +211,7 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 
 struct list {
 	struct td_items all;
-	struct td_item **v; // selected; borrowed
+	struct td_item **v; // those selected; borrowed
 	size_t n;
 	uint64_t rv;
 	char *cont;
@@ -226,6 +230,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	__attribute__((cleanup(page_done))) struct page page = {0};
 	uint64_t rv = 0;
 	struct td_list_options o = {0};
+
 	int rc = td_list_options(q, &o, r);
 	if (rc < 0 || (rc = td_parse_rv(q, "resourceVersion", o.rv, &rv, r)) < 0)
 		return rc;
@@ -236,10 +241,13 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		if ((rc = page_parse(o.cont, &page, r)) < 0)
 			return rc;
 	}
+
 	uint64_t now = td_store_revision(q->s->store);
 	if (rv > now || page.rv > now)
 		return too_large(rv > now ? rv : page.rv, now, r);
-	// A page of an old list, an exact list, and (as the real API) a limited list at a revision: the state of then.
+
+	// The state at a revision is read for a page of an old list, for an exact list, and (as in
+	// the real API) for a limited list at a revision.
 	bool exact = !strcmp(o.match, "Exact");
 	uint64_t at = page.rv ? page.rv : exact || (rv && o.limit && !*o.match) ? rv : 0;
 	struct td_error err = TD_ERROR_INIT;
@@ -257,6 +265,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		}
 		return TD_EXPIRED;
 	}
+
 	ret->v = td_malloc(ret->all.n * sizeof(*ret->v));
 	for (size_t i = 0; i < ret->all.n; i++) {
 		struct td_item *it = ret->all.v[i];
@@ -270,11 +279,14 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 		}
 		ret->v[ret->n++] = it;
 	}
+
 	if (ret->remaining)
 		ret->cont = page_token((int64_t)ret->rv, ret->v[ret->n - 1]);
-	// remainingItemCount is not told for selected lists (the real one does not know it).
+	// Lists with a selector have no remainingItemCount: a real API server does not know it
+	// either.
 	if (f->labels || f->fields)
 		ret->remaining = 0;
+
 	return 0;
 }
 
@@ -282,12 +294,15 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 {
 	__attribute__((cleanup(td_filter_done))) struct td_filter f = {0};
 	__attribute__((cleanup(list_done))) struct list l = {0};
+
 	int rc = td_filter_init(q, &f, r);
 	if (rc < 0 || (rc = read_list(q, &f, &l, r)) < 0)
 		return rc;
+
 	td_auto_buf struct td_buf b = {0};
 	char rv[24];
 	snprintf(rv, sizeof(rv), "%llu", (unsigned long long)l.rv);
+
 	if (q->as == TD_AS_TABLE) {
 		const char *include = td_http_query(q->x, "includeObject");
 		if ((rc = td_check_include(include, r)) < 0)
@@ -307,12 +322,14 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		else
 			td_buf_printf(&b, "{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\"", k->list_kind, k->group,
 				      *k->group ? "/" : "", k->version);
+
 		td_buf_printf(&b, ",\"metadata\":{\"resourceVersion\":\"%s\"", rv);
 		if (l.cont || (!k->builtin && q->as != TD_AS_PARTIAL))
 			td_buf_printf(&b, ",\"continue\":\"%s\"", l.cont ? l.cont : "");
 		if (l.cont && l.remaining)
 			td_buf_printf(&b, ",\"remainingItemCount\":%lld", l.remaining);
 		td_buf_puts(&b, "},\"items\":[");
+
 		for (size_t i = 0; i < l.n; i++) {
 			if (i)
 				td_buf_putc(&b, ',');
@@ -323,6 +340,7 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		}
 		td_buf_puts(&b, "]}\n");
 	}
+
 	td_reply_json(q, 200, td_buf_str(&b), b.len);
 	return 0;
 }

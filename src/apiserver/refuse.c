@@ -1,4 +1,4 @@
-// Refusals: see refuse.h.
+// Refusals (refuse.h).
 #include "apiserver/refuse.h"
 
 #include <stdlib.h>
@@ -118,6 +118,7 @@ int td_refuse_err(struct td_refusal *r, const struct td_error *err)
 		default:
 			http = 500;
 		}
+
 	if (err->code == TD_THROTTLED || err->retry_after_ms)
 		r->retry_after_s = err->retry_after_ms > 1000 ? err->retry_after_ms / 1000 : 1;
 	return td_refuse(r, http, err->code == TD_EXISTS ? "AlreadyExists" : NULL, "%s", err->msg);
@@ -158,6 +159,7 @@ char *td_refusal_text(const struct td_refusal *r, size_t *ret_len)
 	free(text);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(j));
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.continue", r->cont);
+
 	return td_json_mut_text(yyjson_mut_doc_get_root(d), ret_len);
 }
 

@@ -1,4 +1,4 @@
-// The registry: see registry.h.
+// The registry (registry.h).
 #include "apiserver/registry.h"
 
 #include "base/log.h"
@@ -8,7 +8,7 @@
 
 struct td_registry {
 	struct td_store *store;
-	pthread_mutex_t lock; // snap
+	pthread_mutex_t lock; // guards snap
 	struct td_snap *snap;
 	pthread_mutex_t reload_lock; // one reload at a time
 };
@@ -53,6 +53,7 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	struct td_error err = TD_ERROR_INIT;
 	struct td_kind **v = NULL;
 	size_t n = 0;
+
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(crd);
 	if (td_kind_from_crd(td_json_root(doc), &v, &n, &causes, &err) < 0) {
 		td_warn("CustomResourceDefinition %s is not served: %s", crd->name, err.msg);
@@ -60,8 +61,8 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 	}
 	s->owned = td_realloc(s->owned, (s->n_owned + n + 1) * sizeof(*s->owned));
 	for (size_t i = 0; i < n; i++) {
-		// A built-in or an earlier CRD has the name. (Of a built-in in any version: they would share what is
-		// stored.)
+		// A built-in kind or an earlier CRD has the name. A built-in kind keeps it in every
+		// version, because its versions would share what is stored.
 		if (td_snap_find(s, v[i]->group, v[i]->version, v[i]->plural) || builtin_has(v[i])) {
 			td_kind_free(v[i]);
 			continue;
@@ -69,6 +70,7 @@ static void add_crd(struct td_snap *s, struct td_store *store, const struct td_i
 		s->owned[s->n_owned++] = v[i];
 		add(s, store, v[i], !td_jget(td_json_root(doc), "metadata.deletionTimestamp"));
 	}
+
 	free(v);
 }
 

@@ -1,5 +1,5 @@
-// What is served: built-in kinds and those of CRDs, as immutable snapshots. A request works on one snapshot from begin
-// to end.
+// The served kinds: built-in ones and those of CRDs, as immutable snapshots. A request works on one
+// snapshot from begin to end.
 #pragma once
 
 #include "api/kinds.h"
@@ -19,15 +19,18 @@ struct td_snap {
 	unsigned gen;
 };
 struct td_registry;
-struct td_registry *td_registry_new(struct td_store *s); // with everything that is stored
+// Makes the registry with all stored CRDs.
+struct td_registry *td_registry_new(struct td_store *s);
 struct td_registry *td_registry_free(struct td_registry *r);
-// After a CRD was written or removed: serve what is stored now. Bad CRDs are skipped.
+// Call after a CRD was written or removed: makes a new snapshot from the stored CRDs. Invalid CRDs
+// are skipped.
 void td_registry_reload(struct td_registry *r);
 struct td_snap *td_registry_snap(struct td_registry *r); // new reference
 struct td_snap *td_snap_ref(struct td_snap *s);
 struct td_snap *td_snap_unref(struct td_snap *s);
 TD_DEFINE_AUTO(struct td_snap *, td_snap_unref)
 
-const struct td_res *td_snap_find(const struct td_snap *s, const char *group, const char *version,
-				  const char *plural);                                   // NULL: none
-bool td_snap_has_group(const struct td_snap *s, const char *group, const char *version); // version NULL: any
+// NULL: this resource is not served.
+const struct td_res *td_snap_find(const struct td_snap *s, const char *group, const char *version, const char *plural);
+// version NULL: in any version.
+bool td_snap_has_group(const struct td_snap *s, const char *group, const char *version);

@@ -1,4 +1,4 @@
-// What goes out: negotiation of the form, objects, Status documents.
+// Replies: negotiation of the form, objects, Status documents.
 #include "apiserver/srv.h"
 
 #include <stdio.h>
@@ -7,11 +7,11 @@
 bool td_query_true(const struct td_req *q, const char *name)
 {
 	const char *v = td_http_query(q->x, name);
-	return v && strcasecmp(v, "false") != 0 && strcmp(v, "0") != 0; // as the real one
+	return v && strcasecmp(v, "false") != 0 && strcmp(v, "0") != 0; // as in a real API server
 }
 
-// One element of Accept: the first that we can do wins (clients send their preference in order; q values are rare and
-// then agree).
+// Reads one element of Accept. The first that we support wins: clients send their preference in
+// order, and q values are rare and then agree with the order.
 static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 {
 	char *save = NULL;
@@ -28,9 +28,12 @@ static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 		else if (!strncmp(p, "v=", 2))
 			v = p + 2;
 	}
+
 	bool json = !strcmp(type, "application/json") || !strcmp(type, "*/*");
 	bool yaml = !strcmp(type, "application/yaml");
-	// Protobuf is answered with JSON: the content type says so, and clients that offer it understand both.
+
+	// A request for protobuf gets JSON: the content type says so, and clients that offer it
+	// understand both.
 	if (!json && !yaml && strcmp(type, "application/vnd.kubernetes.protobuf") != 0)
 		return false;
 	if (as) {
@@ -44,11 +47,12 @@ static bool accept_one(struct td_req *q, char *item, bool *ret_form)
 		else
 			return false;
 	}
+
 	q->yaml = yaml;
 	return true;
 }
 
-// Forms of one object and of a list, by what is asked for; a watch sends objects.
+// Refuses the form of a single object for a list, and the other way round; a watch sends objects.
 static int check_form(struct td_req *q, bool list_form, struct td_refusal *r)
 {
 	bool list = !strcmp(q->verb, "list");
@@ -67,7 +71,7 @@ int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 		return 0;
 	td_auto_free char *copy = td_strdup(h);
 	char *save = NULL;
-	bool form = false; // a form of what we have (Table, …) was asked for, but none that there is
+	bool form = false; // a form (Table, …) was asked for, but none that exists
 	for (char *p = strtok_r(copy, ",", &save); p; p = strtok_r(NULL, ",", &save))
 		if (accept_one(q, p, &form)) {
 			if (q->yaml && !strcmp(q->verb, "watch"))
@@ -75,6 +79,7 @@ int td_reply_negotiate(struct td_req *q, struct td_refusal *r)
 			return check_form(q, strstr(h, "PartialObjectMetadataList") != NULL, r);
 		}
 #define TYPES "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
 	if (form)
 		return td_refuse(r, 406, "NotAcceptable", "only the following media types are accepted: " TYPES);
 	return td_refuse_generic(
@@ -114,8 +119,8 @@ struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i)
 	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_jm_strf(d, o, "apiVersion", "%s%s%s", k->group, g ? "/" : "",
-		   k->version); // conversion "None" changes nothing else
+	// Conversion "None" changes nothing else.
+	td_jm_strf(d, o, "apiVersion", "%s%s%s", k->group, g ? "/" : "", k->version);
 	if (!k->builtin)
 		td_schema_default(k->schema, d, o);
 	return td_item_new(d, i->rv, i->crv);
@@ -139,7 +144,7 @@ void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, str
 		td_item_write(k, i, out);
 		return;
 	}
-	// Objects are stored with these two in front (td_body_object).
+	// td_body_object puts these two first in stored objects.
 	td_auto_free char *head = td_asprintf("{\"kind\":\"%s\",\"apiVersion\":\"%s%s%s\",", k->kind, k->group,
 					      *k->group ? "/" : "", k->version);
 	if (td_starts(i->bytes, head)) {
@@ -147,7 +152,9 @@ void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, str
 		td_buf_add(out, i->bytes + strlen(head), i->len - strlen(head));
 		return;
 	}
-	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i); // by an older release
+
+	// An older release stored it in another order.
+	td_auto(td_json_unref) struct td_json *doc = td_item_doc(i);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(doc));
 	td_jm_del(yyjson_mut_doc_get_root(d), "kind");
 	td_jm_del(yyjson_mut_doc_get_root(d), "apiVersion");
@@ -179,6 +186,7 @@ void td_reply_success(struct td_req *q, int status, const char *name, const char
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "Status");
 	td_jm_str(d, o, "apiVersion", "v1");
 	td_jm_obj(d, o, "metadata");
@@ -192,6 +200,7 @@ void td_reply_success(struct td_req *q, int status, const char *name, const char
 	} else {
 		td_jm_int(d, o, "code", status);
 	}
+
 	td_reply_doc(q, status, d);
 }
 

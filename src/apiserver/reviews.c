@@ -1,5 +1,6 @@
-// Questions about access, answered and never stored: who am I, may I, may they, whose token is this. The same functions
-// answer them that decide about every request.
+// The review APIs: questions about access that are answered and never stored (who am I, may I, may
+// they, whose token is this). The answers come from the same functions that decide about every
+// request.
 #include "apiserver/srv.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ static void copy_user(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_user
 	}
 }
 
-// ---- who ----
+// ---- authentication ----
 static int self_subject(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_mut_val *o, struct td_refusal *r)
 {
 	(void)spec;
@@ -36,6 +37,7 @@ static int token(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	__attribute__((cleanup(td_user_done))) struct td_user u = {0};
 	td_auto_strv struct td_strv want = {0}, got = {0};
 	td_auto_free char *why = NULL;
+
 	const char *text = td_jstr_or(spec, "token", "");
 	if (!*text)
 		return td_refuse(r, 400, NULL, "token is required for TokenReview in authentication");
@@ -52,10 +54,11 @@ static int token(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 	copy_user(d, td_jm_obj(d, o, "status.user"), &u);
 	for (size_t i = 0; i < got.n; i++)
 		yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, o, "status.audiences"), got.v[i]);
+
 	return 0;
 }
 
-// ---- may ----
+// ---- authorization ----
 static void answer(struct td_req *q, yyjson_val *spec, const struct td_user *u, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_val *ra = td_jkey(spec, "resourceAttributes"), *na = td_jkey(spec, "nonResourceAttributes");
@@ -89,8 +92,9 @@ static int check(struct td_req *q, yyjson_val *spec, bool self, struct td_refusa
 	if (!r->causes.n)
 		return 0;
 	int rc = td_refuse_invalid(r, q->group, "", "");
-	free(r->kind); // the real one forgets it here
+	free(r->kind); // a real API server omits it here
 	r->kind = NULL;
+
 	return rc;
 }
 
@@ -150,12 +154,14 @@ static int rules(struct td_req *q, yyjson_val *spec, yyjson_mut_doc *d, yyjson_m
 			list(d, e, "nonResourceURLs", &l.v[i].urls);
 		}
 	}
+
 	td_jm_bool(d, o, "status.incomplete", false);
 	td_jm_str(d, o, "status.evaluationError", fault);
+
 	return 0;
 }
 
-// ---- the table ----
+// ---- the table of reviews ----
 static const struct review {
 	const char *group, *plural, *kind;
 	bool namespaced;
@@ -195,6 +201,7 @@ int td_review(struct td_req *q, struct td_refusal *r)
 	td_jm_del(o, "status");
 	if ((rc = v->f(q, td_jget(b, "spec"), d, o, r)) < 0)
 		return rc;
+
 	td_reply_doc(q, 201, d);
 	return 0;
 }

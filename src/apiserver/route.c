@@ -1,4 +1,5 @@
-// From a path to a handler: one table in code, in the order of the checks (shape, who, may, what).
+// From a path to a handler. The checks come in this order: the request's form, authentication,
+// authorization, what it asks.
 #include "apiserver/srv.h"
 
 #include "api/names.h"
@@ -16,17 +17,20 @@ static void split(struct td_req *q, char *rest)
 	size_t n = 0;
 	for (char *p = rest; p && *p && n < 5; n++) {
 		v[n] = p;
-		p = n < 4 ? strchr(p, '/') : NULL; // the last one keeps what is left
+		p = n < 4 ? strchr(p, '/') : NULL; // the last part keeps the rest
 		if (p)
 			*p++ = 0;
 	}
+
 	size_t i = 0;
-	// "namespaces/NS/status" and "namespaces/NS/finalize" are the namespace itself.
+	// "namespaces/NS/status" and "namespaces/NS/finalize" are subresources of the namespace
+	// itself.
 	if (n >= 3 && !strcmp(v[0], "namespaces") &&
 	    !(n == 3 && !*q->group && (!strcmp(v[2], "status") || !strcmp(v[2], "finalize")))) {
 		q->ns = v[1];
 		i = 2;
 	}
+
 	if (i < n)
 		q->plural = v[i++];
 	if (i < n)
@@ -53,8 +57,8 @@ static int verb_of(struct td_req *q, struct td_refusal *r)
 	return 0;
 }
 
-// How long a client waits. What is answered at once needs no deadline, but a value that is no duration is a mistake to
-// be told.
+// Checks the client's timeout. The reply comes at once, so it needs no deadline; but a value that
+// is no duration is refused.
 static int check_timeout(const struct td_req *q, struct td_refusal *r)
 {
 	const char *t = td_http_query(q->x, "timeout");
@@ -70,17 +74,17 @@ static int no_resource(struct td_refusal *r)
 	return td_refuse_generic(r, 404, NULL, "the server could not find the requested resource");
 }
 
-// What a real Kubernetes has and this API does not: whoever asks for one is told so, instead of wondering about a
-// typing error.
+// Whether this is a resource of real Kubernetes that this API does not have: the refusal then says
+// so, so that nobody looks for a typing error.
 static bool elsewhere(const char *group, const char *plural)
 {
 	static const struct {
-		const char *group, *plurals; // "": all of the group
+		const char *group, *plurals; // "": the whole group
 	} real[] = {
 		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
 		     "replicationcontrollers "
 		     "resourcequotas "},
-		{"apps", " daemonsets "},
+		{"apps", " daemonsets controllerrevisions "},
 		{"batch", " cronjobs "},
 		{"autoscaling", ""},
 		{"events.k8s.io", ""},
@@ -95,6 +99,7 @@ static bool elsewhere(const char *group, const char *plural)
 		{"metrics.k8s.io", ""},
 	};
 	td_auto_free char *word = td_asprintf(" %s ", plural);
+
 	for (size_t i = 0; i < TD_LEN(real); i++)
 		if (!strcmp(real[i].group, group) && (!*real[i].plurals || strstr(real[i].plurals, word)))
 			return true;
@@ -110,10 +115,12 @@ static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
 				 q->plural, *q->group && *q->plural ? "." : "", q->group,
 				 !strcmp(q->group, "events.k8s.io")
 					 ? "; events are written and read as events of group \"\", version v1"
+				 : !strcmp(q->plural, "controllerrevisions")
+					 ? "; old templates of a StatefulSet are not kept: apply the one you want back"
 					 : "");
 }
 
-static bool is_verb(const struct td_req *q, const char *verbs) // "get update patch"
+static bool is_verb(const struct td_req *q, const char *verbs) // verbs: such as "get update patch"
 {
 	size_t n = strlen(q->verb);
 	for (const char *p = strstr(verbs, q->verb); p; p = strstr(p + 1, q->verb))
@@ -122,7 +129,8 @@ static bool is_verb(const struct td_req *q, const char *verbs) // "get update pa
 	return false;
 }
 
-// The same of a subresource that a real Kubernetes has: what it is, and what does the work here.
+// Refuses a subresource of real Kubernetes that this API does not have, and names what does its
+// work here.
 static int no_subresource(const struct td_req *q, struct td_refusal *r)
 {
 	static const struct {
@@ -134,7 +142,7 @@ static int no_subresource(const struct td_req *q, struct td_refusal *r)
 		{"pods", "ephemeralcontainers", "use `kubectl exec` to look into a running container"},
 		{"pods", "resize", "delete the pod and make it again with other resources"},
 	};
-	size_t n = strcspn(q->sub, "/"); // behind proxy stands the path that was asked for
+	size_t n = strcspn(q->sub, "/"); // the proxied path follows "proxy"
 	for (size_t i = 0; !*q->group && i < TD_LEN(real); i++)
 		if (!strcmp(q->plural, real[i].plural) && strlen(real[i].sub) == n && !strncmp(q->sub, real[i].sub, n))
 			return td_refuse_generic(r, 404, NULL, "the embedded API has no %s/%s: %s", q->plural,
@@ -146,6 +154,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	bool pod = !*k->group && !strcmp(k->plural, "pods");
+
 	if (!strcmp(q->sub, "status") && k->status) {
 		if (is_verb(q, "get"))
 			return td_do_get(q, r);
@@ -153,6 +162,7 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 			return td_do_update(q, r);
 		return is_verb(q, "patch") ? td_do_patch(q, r) : td_refuse_method(r);
 	}
+
 	if (!strcmp(q->sub, "scale") && k->scale)
 		return is_verb(q, "get update patch") ? td_do_scale(q, r) : td_refuse_method(r);
 	if (pod && !strcmp(q->sub, "binding"))
@@ -166,10 +176,11 @@ static int subresource(struct td_req *q, struct td_refusal *r)
 		return is_verb(q, "update") ? td_do_finalize(q, r) : td_refuse_method(r);
 	if (!*k->group && !strcmp(k->plural, "serviceaccounts") && !strcmp(q->sub, "token"))
 		return is_verb(q, "create") ? td_do_token(q, r) : td_refuse_method(r);
+
 	return no_subresource(q, r);
 }
 
-// A custom resource in a version that its CRD calls deprecated: every answer says so.
+// Warns in every reply about a custom resource in a version that its CRD calls deprecated.
 static void warn_deprecated(struct td_req *q)
 {
 	yyjson_val *v, *versions = td_jget(td_json_root(q->k->source), "spec.versions");
@@ -190,11 +201,13 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	int rc = td_auth_may(q, r);
 	if (rc < 0)
 		return rc;
+
 	// POST …/namespaces/NS/bindings is the old way to bind.
 	if (!*q->group && !strcmp(q->plural, "bindings") && !strcmp(q->version, "v1")) {
 		q->plural = "pods";
 		q->sub = "binding";
 	}
+
 	q->res = td_snap_find(q->snap, q->group, q->version, q->plural);
 	if (q->res)
 		q->k = q->res->kind;
@@ -208,6 +221,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;
 	}
+
 	if (q->k->namespaced && *q->name && !*q->ns)
 		return no_resource(r);
 	if (!q->k->namespaced && *q->ns)
@@ -217,6 +231,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	bool reads = !strcmp(q->verb, "get") || !strcmp(q->verb, "list") || !strcmp(q->verb, "watch");
 	if (!reads && (rc = td_write_options(q, r)) < 0)
 		return rc;
+
 	// Streams negotiate for themselves.
 	bool stream = *q->sub && (!strcmp(q->sub, "log") || !strcmp(q->sub, "exec") || !strcmp(q->sub, "attach") ||
 				  !strcmp(q->sub, "portforward"));
@@ -243,11 +258,12 @@ static int resource(struct td_req *q, struct td_refusal *r)
 				fits = false;
 			return fits ? verbs[i].f(q, r) : td_refuse_method(r);
 		}
+
 	return td_refuse_method(r);
 }
 
-// The minor whose behaviour t/test_parity.py proves; clients warn of theirs when it is far from it, as they would of a
-// real one's.
+// The Kubernetes minor version whose behaviour t/test_parity.py proves. Clients warn when their
+// version is far from it, as they do with a real API server.
 static int version(struct td_req *q, struct td_refusal *r)
 {
 	if (strcmp(td_http_method(q->x), "GET") != 0)
@@ -266,16 +282,19 @@ static int route(struct td_req *q, struct td_refusal *r)
 		return 0;
 	if (!strcmp(q->path, "/version") || !strcmp(q->path, "/version/"))
 		return version(q, r);
+
 	int rc = td_auth_user(q->s, q->x, &q->user, r);
 	if (rc < 0)
 		return rc;
 	if (!q->user.name)
 		return td_refuse(r, 401, NULL, "Unauthorized");
+
 	q->snap = td_registry_snap(q->s->reg);
 	char *p = td_arena_strdup(q->arena, q->path);
 	size_t len = strlen(p);
 	while (len > 1 && p[len - 1] == '/')
 		p[--len] = 0;
+
 	char *rest = NULL;
 	q->group = q->version = q->ns = q->plural = q->name = q->sub = "";
 	if (td_starts(p, "/api/")) {
@@ -290,6 +309,7 @@ static int route(struct td_req *q, struct td_refusal *r)
 			rest = strchr(v, '/');
 		}
 	}
+
 	if (rest) {
 		*rest++ = 0;
 		if (td_starts(rest, "watch/")) // the old form of ?watch=1
@@ -298,10 +318,13 @@ static int route(struct td_req *q, struct td_refusal *r)
 		rc = verb_of(q, r);
 		return rc < 0 ? rc : resource(q, r);
 	}
+
 	char *verb = td_arena_strdup(q->arena, td_http_method(q->x));
 	for (char *c = verb; *c; c++)
 		*c = (char)tolower((unsigned char)*c);
-	q->verb = verb; // as the real one: of a path that is no resource, the method
+
+	// As in a real API server: the verb of a path that is no resource is the method.
+	q->verb = verb;
 	if ((rc = td_auth_may(q, r)) < 0 || (rc = check_timeout(q, r)) < 0)
 		return rc;
 	if (!strcmp(q->path, "/metrics")) {
@@ -319,6 +342,7 @@ static int route(struct td_req *q, struct td_refusal *r)
 		td_http_send(q->x, 404, "text/plain; charset=utf-8", "404 page not found\n", 19);
 		return 0;
 	}
+
 	return rc;
 }
 
@@ -345,6 +369,7 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 			   .path = td_http_path(x),
 			   .now = td_real_ms(s->clock),
 			   .manager = "unknown"};
+
 	q.group = q.version = q.plural = q.ns = q.name = q.sub = "";
 	q.verb = "get";
 	if (route(&q, &r) < 0) {
@@ -352,6 +377,7 @@ void td_srv_handle(struct td_http_x *x, void *ctx)
 		__atomic_add_fetch(&s->count.refused, 1, __ATOMIC_RELAXED);
 		td_reply_refusal(x, &r);
 	}
+
 	__atomic_add_fetch(&s->count.requests, 1, __ATOMIC_RELAXED);
 	td_user_done(&q.user);
 	td_snap_unref(q.snap);

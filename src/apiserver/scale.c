@@ -1,5 +1,5 @@
-// The scale subresource: how many replicas there are to be, of whatever has them. Fields are owned in the object behind
-// it.
+// The scale subresource: the number of replicas of any kind that has them. Field ownership is kept
+// in the scaled object.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -15,6 +15,7 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	td_jm_str(d, o, "kind", "Scale");
 	td_jm_str(d, o, "apiVersion", "autoscaling/v1");
 	static const char *const meta[] = {"name", "namespace", "uid", "resourceVersion", "creationTimestamp"};
@@ -38,6 +39,7 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 		td_auto_free char *text = td_selector_text(s);
 		td_jm_str(d, o, "status.selector", text);
 	}
+
 	td_reply_doc(q, 200, d);
 }
 
@@ -64,6 +66,7 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 		ret->replicas = td_jget(body, "spec.replicas");
 		return 0;
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "metadata.resourceVersion", td_jstr(td_item_root(old), "metadata.resourceVersion"));
@@ -73,13 +76,14 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 				    : td_json_merge_patch(td_json_root(scale), body, &ret->keep, &err);
 	if (rc < 0)
 		return td_refuse(r, 422, "Invalid", "%s", err.msg);
+
 	ret->replicas = td_jget(td_json_root(ret->keep), "spec.replicas");
 	return 0;
 }
 
 static int check_replicas(struct td_req *q, yyjson_val *v, struct td_refusal *r)
 {
-	long long n = yyjson_get_sint(v); // none: 0
+	long long n = yyjson_get_sint(v); // absent: 0
 	if (n >= 0 && n <= INT32_MAX)
 		return 0;
 	td_cause_add(&r->causes, "FieldValueInvalid", "spec.replicas",
@@ -87,7 +91,7 @@ static int check_replicas(struct td_req *q, yyjson_val *v, struct td_refusal *r)
 	return td_refuse_invalid(r, "autoscaling", "Scale", q->name);
 }
 
-// What is no field of a Scale; NULL: nothing.
+// Returns a field of o that is not known; NULL: there is none.
 static const char *unknown_field(yyjson_val *o, const char *const *known, size_t n_known)
 {
 	size_t i, max;
@@ -102,7 +106,7 @@ static const char *unknown_field(yyjson_val *o, const char *const *known, size_t
 	return NULL;
 }
 
-// An applied Scale as the real one reads it: 400, 409 and 422 as for every applied object.
+// Checks an applied Scale as a real API server does: 400, 409 and 422 as for every applied object.
 static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val *body, struct td_refusal *r)
 {
 	static const char *const top[] = {"apiVersion", "kind", "metadata", "spec", "status"}, *const spec[] = {
@@ -110,6 +114,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 	const char *name = td_jstr_or(body, "metadata.name", ""), *ns = td_jstr_or(body, "metadata.namespace", ""),
 		   *uid = td_jstr_or(body, "metadata.uid", ""), *rv = td_jstr_or(body, "metadata.resourceVersion", ""),
 		   *bad;
+
 	int rc = td_apply_kind(body, "autoscaling/v1", "Scale", r);
 	if (rc < 0)
 		return rc;
@@ -130,6 +135,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 				 "field not declared in "
 				 "schema",
 				 ns, q->name, in_spec ? ".spec" : "", bad);
+
 	yyjson_val *v = td_jget(body, "spec.replicas");
 	if (v && !yyjson_is_int(v) && !yyjson_is_null(v))
 		return td_refuse(r, 400, NULL,
@@ -137,6 +143,7 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 				 ".spec.replicas: expected a "
 				 "whole number",
 				 ns, q->name);
+
 	if (*uid && strcmp(uid, old->uid) != 0) {
 		td_auto_free char *kind = td_asprintf("%s/scale", q->plural);
 		td_refuse(r, 409, "Conflict",
@@ -146,16 +153,19 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 			  kind, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, kind, q->name);
 	}
+
 	if (*rv && !td_streq(rv, td_jstr(td_item_root(old), "metadata.resourceVersion"))) {
 		struct td_error e = TD_ERROR_INIT;
 		td_fail(&e, TD_CONFLICT, "changed");
 		return td_refuse_write(q, q->name, &e, r);
 	}
+
 	return check_replicas(q, v, r);
 }
 
-// Server-side apply of a Scale: its one field is owned in the object behind it, as this subresource's. Who says no
-// number any more gives it up: 0 when nobody else has it, and the entry stays, as the real one does it.
+// Server-side apply of a Scale. Its one field is owned in the scaled object, under this
+// subresource. An apply without a number gives the field up: replicas become 0 if nobody else owns
+// it, and the managedFields entry stays, as in a real API server.
 static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, struct td_item **ret,
 		       struct td_refusal *r)
 {
@@ -171,6 +181,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 		.force = td_http_query(q->x, "force") && td_query_true(q, "force"),
 		.now_ms = q->now,
 	};
+
 	int rc = check_applied(q, old, body, r);
 	if (rc < 0)
 		return rc;
@@ -193,6 +204,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 		td_jm_int(d, yyjson_mut_doc_get_root(d), no_dot(q->k->scale_spec), 0);
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, false, r)) < 0)
 		return rc;
+
 	return td_object_commit(q, old, d, ret, r);
 }
 
@@ -201,24 +213,28 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 	td_auto(td_item_unref) struct td_item *old = td_item_get(q, q->name);
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
+
 	enum td_patch_form t = TD_MERGE;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
 	if (rc < 0)
 		return rc;
 	if (t == TD_APPLY)
 		return scale_apply(q, old, body, ret, r);
+
 	struct sent sent = {0};
 	rc = scale_sent(q, t, old, body, &sent, r);
 	td_auto(td_json_unref) struct td_json *keep = sent.keep;
 	yyjson_val *v = sent.replicas;
 	if (rc < 0)
 		return rc;
+
 	if (v && !yyjson_is_int(v)) {
 		q->patched = !strcmp(q->verb, "patch");
 		return td_refuse_decode(q, r, "spec.replicas must be a whole number");
 	}
 	if ((rc = check_replicas(q, v, r)) < 0)
 		return rc;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *rv = td_jstr(body, "metadata.resourceVersion");
@@ -226,9 +242,11 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 		td_jm_str(d, o, "metadata.resourceVersion", rv);
 	if ((rc = td_check_base(q, old, o, r)) < 0)
 		return rc;
+
 	td_jm_int(d, o, no_dot(q->k->scale_spec), yyjson_get_sint(v));
 	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, true, r)) < 0)
 		return rc;
+
 	return td_object_commit(q, old, d, ret, r);
 }
 
@@ -242,6 +260,7 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 		reply_scale(q, i);
 		return 0;
 	}
+
 	enum td_patch_form t = TD_MERGE;
 	const char *who;
 	int rc = !strcmp(q->verb, "patch") ? td_patch_type(q, &t, r) : 0;
@@ -252,5 +271,6 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 	rc = td_write_body(q, scale_once, &i, r);
 	if (rc == 0)
 		reply_scale(q, i);
+
 	return rc;
 }

@@ -1,18 +1,26 @@
-// The server and one request in it. Every handler returns 0 when it has replied, else a negative code with *r filled;
-// the dispatcher then sends the refusal. Handlers run on the connection's thread.
+// The API server and one request in it. A handler returns 0 when it has replied, else a negative
+// code with *r filled; the dispatcher (route.c) then sends the refusal. Handlers run on the
+// connection's thread.
 //
 // Files
-//   main.c dev.[ch]         the role and its options; a throw-away server for tests
-//   route.c                 from a path to a handler; auth.c token.c: who asks; rbac.[ch] rbac_cache.c: may they;
-//   reviews.c: asking that options.c body.c protobuf.[ch] protobuf_fields.h   what a request says: its query, its body
+//   main.c dev.[ch]                    the role and its options; a throw-away server for tests
+//   route.c                            from a path to a handler
+//   auth.c token.c                     authentication: certificates, tokens, impersonation
+//   rbac.[ch] rbac_cache.c reviews.c   authorization, and the review APIs that ask about it
+//   options.c body.c                   what a request says: its query, its body
+//   protobuf.[ch] protobuf_fields.h    bodies in Kubernetes' protobuf
 //   read.c watch.c write.c patch.c delete.c   the verbs
-//   object.c admit.c account.c grant.c        from what was sent to what is stored; what the server adds and refuses
-//   beyond the schema pods.c evict.c scale.c crd.c              what only some kinds have reply.c refuse.[ch] table.c
-//   cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   what goes out: objects, refusals, kubectl's tables
-//   registry.[ch] discovery.c openapi.c       what is served, and what is told of it
-//   item.[ch] store.[ch] store_priv.h store_table.c store_write.c db.[ch] mark.[ch]   the objects: in memory, on file,
-//   as events bootstrap.c bootstrap_api.c bootstrap_rbac.c   what always exists ticker.[ch] expiry.[ch] health.c
-//   metrics.c     what happens by time; what the server shows of itself
+//   object.c                           from what was sent to what is stored
+//   admit.c account.c grant.c          admission: what the server adds and refuses
+//   pods.c evict.c scale.c crd.c       what only some kinds have
+//   reply.c refuse.[ch]                replies: objects and refusals
+//   table.c cells.[ch] cells_pod.c cells_access.c jsonpath.[ch]   the tables that kubectl prints
+//   registry.[ch] discovery.c openapi.c   which kinds are served, and how clients learn of them
+//   item.[ch] store.[ch] store_priv.h store_table.c store_write.c   the objects in memory
+//   db.[ch] mark.[ch]                  the objects on file
+//   bootstrap.c bootstrap_api.c bootstrap_rbac.c   objects that always exist
+//   ticker.[ch] expiry.[ch]            what happens by time alone
+//   health.c metrics.c                 what the server shows of itself
 #pragma once
 
 #include "apiserver/rbac.h"
@@ -22,7 +30,7 @@
 #include "base/clock.h"
 #include "http/server.h"
 
-enum { TD_BODY_MAX = 3 << 20 }; // as the real one
+enum { TD_BODY_MAX = 3 << 20 }; // bytes of a request's body; the limit of a real API server
 
 struct td_srv {
 	struct td_store *store;
@@ -32,7 +40,9 @@ struct td_srv {
 	char *agent_socket;
 	void *sa_key; // HMAC key of tokens
 	size_t sa_key_len;
-	char *address; // IPv4 address and port at which pods reach this server; NULL: they do not
+	// The IPv4 address and port at which pods reach this server. address NULL: they do not
+	// reach it.
+	char *address;
 	int port;
 	bool ready;            // atomic
 	struct td_srv_counts { // atomic
@@ -42,16 +52,18 @@ struct td_srv {
 };
 
 struct td_user {
-	char *name; // NULL: nobody
+	char *name; // NULL: not authenticated
 	char *uid;  // of a service account; may be NULL
 	struct td_strv groups;
-	struct td_strv extra; // "key=value": what its token was bound to
+	struct td_strv extra; // "key=value": what the user's token is bound to
 };
 void td_user_done(struct td_user *u);
 bool td_user_in(const struct td_user *u, const char *group);
-// Whether this is the user name of a service account. The outputs may be NULL; the caller frees.
+// Whether this is the user name of a service account. The outputs may be NULL; the caller frees
+// them.
 bool td_user_account(const char *user, char **ret_ns, char **ret_name);
-void td_user_account_groups(struct td_user *u, const char *ns); // adds the groups that every account of ns is in
+// Adds the groups that every service account of namespace ns is in.
+void td_user_account_groups(struct td_user *u, const char *ns);
 
 enum td_as { TD_AS_OBJECT, TD_AS_TABLE, TD_AS_PARTIAL };
 enum td_strictness { TD_FIELDS_WARN, TD_FIELDS_STRICT, TD_FIELDS_IGNORE };
@@ -67,79 +79,92 @@ struct td_req {
 	const char *verb;        // get list watch create update patch delete deletecollection
 	const char *group, *version, *plural, *ns, *name, *sub; // "" when absent
 	const char *path;
-	bool patched; // the body is a patch of another object, and not an apply
+	bool patched; // the body is a patch of another object, but not a server-side apply
 	enum td_as as;
 	bool yaml;
 	bool dry_run;
 	enum td_strictness strictness;
 	const char *manager;
-	int64_t now;
+	int64_t now; // ms
 };
 
-void td_srv_handle(struct td_http_x *x, void *ctx); // the handler of the HTTP server; ctx: struct td_srv
-void td_srv_refused(struct td_http_x *x, int status, const char *why,
-		    void *ctx); // its answer to what could not be read
-// Creates what always exists: namespaces default, kube-…, system PriorityClasses.
+// The handler of the HTTP server. ctx: struct td_srv.
+void td_srv_handle(struct td_http_x *x, void *ctx);
+// The HTTP server's answer to a request that it could not read.
+void td_srv_refused(struct td_http_x *x, int status, const char *why, void *ctx);
+// Creates what always exists: the namespaces default and kube-…, and the system PriorityClasses.
 int td_srv_bootstrap(struct td_srv *s, struct td_error *err);
-// Service default/kubernetes and what belongs to it; again: puts it right.
+// Creates the Service default/kubernetes with its Endpoints and EndpointSlice. A later call puts
+// them right again.
 int td_srv_bootstrap_api(struct td_srv *s, struct td_error *err);
-int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err); // a part of it: ClusterRoles and their bindings
+// A part of td_srv_bootstrap: ClusterRoles and their bindings.
+int td_srv_bootstrap_rbac(struct td_srv *s, struct td_error *err);
 
 // ---- auth.c ----
-int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret,
-		 struct td_refusal *r);                                               // 401; name NULL: nobody
-int td_auth_may(const struct td_req *q, struct td_refusal *r);                        // 403
-int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r); // as if q had that verb
-// May this user? Fills in a->user and a->groups. *ret_why: as td_rbac_allows.
+// Who sends the request; refuses with 401. ret->name NULL: no credentials were sent.
+int td_auth_user(struct td_srv *s, struct td_http_x *x, struct td_user *ret, struct td_refusal *r);
+// Whether q's user may do what q asks; refuses with 403.
+int td_auth_may(const struct td_req *q, struct td_refusal *r);
+// The same, as if q had that verb.
+int td_auth_may_verb(const struct td_req *q, const char *verb, struct td_refusal *r);
+// Whether the user may do what *a asks. Fills in a->user and a->groups. *ret_why: as
+// td_rbac_allows.
 bool td_auth_ask(const struct td_srv *s, const struct td_user *u, struct td_rbac_ask *a, char **ret_why);
-int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refusal *r); // the 403; why may be NULL
-bool td_auth_is_role(const struct td_user *u);                                          // tandem:roles
+// Fills r with the 403 of the question *a; why may be NULL.
+int td_auth_forbid(const struct td_rbac_ask *a, const char *why, struct td_refusal *r);
+// Whether the user is one of Tandem's own roles (group tandem:roles).
+bool td_auth_is_role(const struct td_user *u);
 
 // ---- token.c ----
-#define TD_AUDIENCE                                                                                                    \
-	"https://kubernetes.default.svc" // whom tokens are for that name no other audience: this server. Also who made
-					 // them
-// Whose token this is. It must be for one of `audiences`; *ret_audiences (may be NULL): for which. TD_UNAUTHENTICATED
-// with *ret_why (may be NULL; caller frees).
+// Default token audience; also the issuer.
+#define TD_AUDIENCE "https://kubernetes.default.svc"
+// Fills *ret with the user whose token this is. The token must be for one of `audiences`;
+// *ret_audiences (may be NULL) gets those that it is for. Returns TD_UNAUTHENTICATED with *ret_why
+// (may be NULL; the caller frees it).
 int td_token_user(struct td_srv *s, const char *token, const struct td_strv *audiences, struct td_user *ret,
 		  struct td_strv *ret_audiences, char **ret_why);
 int td_do_token(struct td_req *q, struct td_refusal *r); // serviceaccounts/token
 
 // ---- account.c ----
-int td_account_ensure(struct td_srv *s, const char *ns,
-		      struct td_error *err); // the ServiceAccount "default" of a namespace
-// A new pod's account and its token's volume. 403: no such account.
+// Makes sure that the namespace has its ServiceAccount "default".
+int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err);
+// Gives a new pod its service account and the volume with its token. 403: no such service account.
 int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struct td_refusal *r);
 
-// ---- grant.c: nobody gives out more than they have ----
+// ---- grant.c: nobody grants more than they have ----
 int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- reply.c ----
-int td_reply_negotiate(struct td_req *q, struct td_refusal *r);                 // Accept → as, yaml
-void td_reply_json(struct td_req *q, int status, const char *text, size_t len); // as YAML when asked
-void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d);             // d stays the caller's
-void td_reply_item(struct td_req *q, int status, const struct td_item *i); // as object, Table or PartialObjectMetadata
+// Sets q->as and q->yaml from Accept.
+int td_reply_negotiate(struct td_req *q, struct td_refusal *r);
+// Sends JSON text, converted to YAML when q asks for YAML.
+void td_reply_json(struct td_req *q, int status, const char *text, size_t len);
+void td_reply_doc(struct td_req *q, int status, yyjson_mut_doc *d); // d stays the caller's
+// Sends the item as object, Table or PartialObjectMetadata.
+void td_reply_item(struct td_req *q, int status, const struct td_item *i);
 void td_reply_success(struct td_req *q, int status, const char *name, const char *uid);
 void td_reply_refusal(struct td_http_x *x, const struct td_refusal *r);
 void td_reply_warn(struct td_req *q, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 bool td_query_true(const struct td_req *q, const char *name);
-// 404 of an object: `pods "x" not found`.
+// The 404 of an object: `pods "x" not found`.
 int td_refuse_not_found(const struct td_req *q, const char *name, struct td_refusal *r);
-// The item as clients of kind k see it: under its API version, and with the defaults that its schema has by now (those
-// of a custom resource may be younger than the object). A new reference, to the item itself where that is the same.
+// The item as clients of kind k see it: under k's API version, and for a custom resource with the
+// defaults that its schema has now (they may be younger than the object). Returns a new reference,
+// to i itself where nothing differs.
 struct td_item *td_item_shown(const struct td_kind *k, const struct td_item *i);
-struct td_item *td_item_get(const struct td_req *q,
-			    const char *name); // the object of q's kind and namespace, so; NULL: there is none
-// The item's bytes under q's API version and kind, appended. In a list those of built-in kinds do not say which they
-// are: the list does.
+// The object of q's kind and namespace, as td_item_shown gives it; NULL: there is none.
+struct td_item *td_item_get(const struct td_req *q, const char *name);
+// Appends the item's bytes under k's API version and kind. The second function leaves kind and
+// apiVersion out of items of built-in kinds: the list names them once.
 void td_item_write(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
 void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, struct td_buf *out);
 
 // ---- options.c: the query ----
-int td_write_options(struct td_req *q, struct td_refusal *r); // dryRun, fieldValidation, fieldManager, force: into q
-void td_dry_run(struct td_req *q, const char *value,
-		struct td_refusal *r); // one value of dryRun: a cause when it is none
-struct td_list_options {               // of list and watch; strings "" when absent, of the request
+// Reads dryRun, fieldValidation, fieldManager and force into q.
+int td_write_options(struct td_req *q, struct td_refusal *r);
+// Reads one value of dryRun; a bad one becomes a cause in *r.
+void td_dry_run(struct td_req *q, const char *value, struct td_refusal *r);
+struct td_list_options { // of list and watch. Strings are the request's, "" when absent
 	const char *rv, *match, *cont;
 	long long limit, timeout_s;
 	bool has_initial, initial, bookmarks;
@@ -155,21 +180,27 @@ struct td_table_head {
 	const char *cont;    // its continue token or NULL
 	long long remaining; // how many objects come after this page; 0: not known
 };
-// One Table document of these items, appended.
+// Appends one Table document of these items.
 void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, const struct td_table_head *h,
 		    int64_t now, struct td_buf *out);
-void td_partial_write(const struct td_item *i, struct td_buf *out); // one PartialObjectMetadata
-int td_check_include(const char *include, struct td_refusal *r);    // 400: not a value of includeObject
+// Appends one PartialObjectMetadata.
+void td_partial_write(const struct td_item *i, struct td_buf *out);
+// Refuses with 400 what is no value of includeObject.
+int td_check_include(const char *include, struct td_refusal *r);
 
 // ---- health.c ----
-bool td_health_open(const char *path); // /healthz, /livez, /readyz themselves: for everybody
-bool td_health(struct td_req *q);      // answers those and what is below them; false: no such check
+// Whether the path is /healthz, /livez or /readyz itself: everybody may read these.
+bool td_health_open(const char *path);
+// Answers those paths and the single checks below them. false: there is no such check.
+bool td_health(struct td_req *q);
 
-// ---- discovery.c, openapi.c, metrics.c: everything below no resource ----
-int td_discovery(struct td_req *q, struct td_refusal *r); // TD_NOT_FOUND with r->http 0: not one of its paths
-int td_openapi(struct td_req *q, struct td_refusal *r);   // the same
+// ---- discovery.c, openapi.c, metrics.c, reviews.c: paths that are no stored resource ----
+// td_discovery, td_openapi and td_review return TD_NOT_FOUND with r->http 0 for a path that is not
+// theirs.
+int td_discovery(struct td_req *q, struct td_refusal *r);
+int td_openapi(struct td_req *q, struct td_refusal *r);
 void td_metrics(struct td_req *q);
-int td_review(struct td_req *q, struct td_refusal *r); // reviews.c; TD_NOT_FOUND with r->http 0: not one
+int td_review(struct td_req *q, struct td_refusal *r);
 
 // ---- read.c, watch.c ----
 struct td_filter {
@@ -183,16 +214,19 @@ void td_filter_done(struct td_filter *f);
 int td_do_get(struct td_req *q, struct td_refusal *r);
 int td_do_list(struct td_req *q, struct td_refusal *r);
 int td_do_watch(struct td_req *q, struct td_refusal *r);
-int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret,
-		struct td_refusal *r); // "" or NULL: 0
+// Reads a resourceVersion; "" and NULL are 0. what: the parameter's name, for the refusal.
+int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r);
 
 // ---- body.c: what comes in ----
-// The request's body as one JSON document (JSON or YAML) in which no key stands twice: warned of or refused as
-// fieldValidation says. 400, 413, 415. *ret NULL: empty body (allowed where optional).
+// Reads the request's body (JSON, YAML or protobuf) as one JSON document in which no key stands
+// twice: duplicates cause a warning or a refusal, as fieldValidation says. Refuses with 400 or 415;
+// the HTTP server refuses a body that is too large (413). *ret NULL: the body is empty, which
+// `optional` allows.
 int td_body_read(struct td_req *q, bool optional, struct td_json **ret, struct td_refusal *r);
-// As an object of kind k ("" kinds are filled in), name and namespace checked against the URL; a fresh mutable copy.
+// Makes a fresh mutable object of q's kind of v: fills in an absent kind and apiVersion, and checks
+// name and namespace against the URL.
 int td_body_object(struct td_req *q, yyjson_val *v, yyjson_mut_doc **ret, struct td_refusal *r);
-// What cannot be made an object of the kind: 400, and 422 for what a patch made.
+// Refuses what cannot be decoded as an object of the kind: with 400, or 422 when a patch made it.
 int td_refuse_decode(const struct td_req *q, struct td_refusal *r, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -201,40 +235,43 @@ enum td_via {
 	TD_VIA_MAIN,
 	TD_VIA_STATUS,
 	TD_VIA_SCALE,
-	TD_VIA_SYSTEM /* binding, finalize, eviction: what the handler did is right */
+	TD_VIA_SYSTEM // binding, finalize, eviction: the handler itself made the object right
 };
-// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown fields, defaults, keeps
-// what clients may not change, admission, validation. track: write managedFields for q->manager.
+// Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown
+// fields, sets defaults, keeps what clients may not change, runs admission and validation. track:
+// write managedFields for q->manager.
 int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
 		      struct td_refusal *r);
-// Stores it (not with dryRun); an object whose last finalizer went is removed. TD_CONFLICT with r filled when old is no
-// longer the latest.
+// Stores d (not with dryRun). An object that is being deleted is removed when this write takes its
+// last finalizer. Returns TD_CONFLICT with *r filled when old is no longer the latest version.
 int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
 		     struct td_refusal *r);
 int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
 int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
 
 // ---- write.c, patch.c, scale.c, delete.c, evict.c, pods.c ----
-// What a write says of the version and uid that it was made from.
+// Checks the resourceVersion and UID that a write names, if any, against the stored object. 409.
 int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, struct td_refusal *r);
-// Reads the body and writes it. One that names no version wins against whoever was faster.
+// Reads the body and calls once() to write it. If the body names no resourceVersion, a conflict
+// makes it try again.
 int td_write_body(struct td_req *q,
 		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r);
 enum td_patch_form { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
-int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r); // of the content type; 415
-int td_apply_manager(const struct td_req *q, const char **ret,
-		     struct td_refusal *r); // server-side apply: who does it; 422
-int td_apply_kind(yyjson_val *patch, const char *api, const char *kind,
-		  struct td_refusal *r);     // 400: of another kind, or with managedFields
-int td_apply_conflict(struct td_refusal *r); // 409 from r->causes
+// Reads the form of a patch from the content type; refuses with 415.
+int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r);
+// The field manager of a server-side apply; refuses with 422 when none is named.
+int td_apply_manager(const struct td_req *q, const char **ret, struct td_refusal *r);
+// Refuses (400) an applied object of another kind, or one with managedFields.
+int td_apply_kind(yyjson_val *patch, const char *api, const char *kind, struct td_refusal *r);
+int td_apply_conflict(struct td_refusal *r); // makes the 409 of an apply from r->causes
 int td_do_create(struct td_req *q, struct td_refusal *r);
 int td_do_update(struct td_req *q, struct td_refusal *r);
 int td_do_patch(struct td_req *q, struct td_refusal *r);
 int td_do_delete(struct td_req *q, struct td_refusal *r);
 int td_do_delete_collection(struct td_req *q, struct td_refusal *r);
 struct td_delete_opts {
-	long long grace;                    // -1: not said
+	long long grace;                    // seconds; -1: not given
 	const char *uid, *rv, *propagation; // point into the body
 };
 int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
@@ -242,6 +279,7 @@ struct td_deleted {
 	struct td_item *left; // a reference: what is left of it, or its last state
 	bool gone;
 };
+// Deletes the object, or begins its deletion.
 int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
 		   struct td_deleted *ret, struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
@@ -254,15 +292,17 @@ int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach
 
 // ---- admit.c ----
 int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
-// Only who may write the keys of a grant: for the ways that change metadata but nothing else.
+// The part of td_admit that protects the annotations of a grant, for writes of the status
+// subresource: they may change metadata, but run no other admission.
 int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- crd.c ----
 bool td_is_crd(const struct td_kind *k);
-void td_crd_prepare(struct td_req *q, const struct td_item *old,
-		    yyjson_mut_doc *d); // status: Established, names, storedVersions
-void td_crd_written(struct td_srv *s);  // serve it
-// After an object is gone: a CRD's objects go with it, and the last object of a CRD that is going lets it go.
+// Fills in a CRD's status: the conditions (Established, …), accepted names and stored versions.
+void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
+void td_crd_written(struct td_srv *s); // serves the CRD as it is stored now
+// Call after an object is removed. For a CRD: its kinds are no longer served. For the last object
+// of a CRD that is being deleted: that CRD is removed too.
 void td_crd_removed(struct td_req *q, const struct td_item *gone);
-// When the deletion of a CRD begins: removes its objects; true when none is left.
+// Call when the deletion of a CRD begins: deletes its objects. true: none is left, the CRD is gone.
 bool td_crd_drain(struct td_req *q, const struct td_item *crd);

@@ -1,4 +1,4 @@
-// The store: opening, reading, subscriptions. store_priv.h says how its three files fit together.
+// The store: opening, reading, subscriptions. store_priv.h says how its files fit together.
 #include "apiserver/store_priv.h"
 
 #include <string.h>
@@ -14,7 +14,8 @@ struct td_table *td_store_table(struct td_store *s, const char *group, const cha
 	if (t)
 		return t;
 	pthread_rwlock_wrlock(&s->lock);
-	// A table that was never written has no history to miss but what the file forgot before it was loaded.
+	// A table that was never written has no history, but for what the file forgot before it was
+	// loaded.
 	t = td_table_get(s, name, td_db_floor(s->db));
 	pthread_rwlock_unlock(&s->lock);
 	return t;
@@ -73,7 +74,7 @@ void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const
 	pthread_rwlock_unlock(&s->lock);
 }
 
-// Undoes the events after `at`, newest first, on a list of the present state.
+// Undoes the events after `at`, newest first, on a list l of the present state.
 static void rewind_locked(const struct td_table *t, const char *ns, uint64_t at, struct td_items *l)
 {
 	const struct td_ring *r = &t->ring;
@@ -112,6 +113,7 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 {
 	td_auto_items struct td_items l = {0};
 	int rc = 0;
+
 	pthread_rwlock_rdlock(&s->lock);
 	uint64_t rv = at ? at : s->revision;
 	if (at && at < t->ring.floor)
@@ -123,6 +125,7 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 	pthread_rwlock_unlock(&s->lock);
 	if (rc < 0)
 		return rc;
+
 	*ret = l;
 	l = (struct td_items){0};
 	*ret_rv = rv;
@@ -138,6 +141,7 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 		pthread_rwlock_unlock(&s->lock);
 		return rc;
 	}
+
 	size_t n = 0;
 	size_t i = td_ring_after(r, after);
 	for (; i < r->n && n < ret->max; i++, n++) {
@@ -145,6 +149,7 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 		td_item_ref(ret->v[n].item);
 		td_item_ref(ret->v[n].prev);
 	}
+
 	ret->n = n;
 	uint64_t at = i < r->n ? ret->v[n - 1].item->rv : s->revision;
 	ret->at = at > after ? at : after; // `after` may be in the future
@@ -199,6 +204,7 @@ void td_store_stats(struct td_store *s, struct td_store_stats *ret)
 		.groups = __atomic_load_n(&s->groups, __ATOMIC_RELAXED),
 		.conflicts = __atomic_load_n(&s->conflicts, __ATOMIC_RELAXED),
 	};
+
 	pthread_rwlock_rdlock(&s->lock);
 	pthread_mutex_lock(&s->sub_lock);
 	struct td_table *t;
@@ -228,6 +234,7 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 {
 	struct td_store *s = ctx;
 	struct td_item *i = NULL;
+
 	int rc = td_item_parse(r->bytes, r->len, r->rv, r->crv, &i, err);
 	if (rc < 0)
 		return td_wrap(err, "state database: object %s %s/%s", r->res, r->ns, r->name);
@@ -239,11 +246,14 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 	}
 	enum td_event_type type = r->deleted ? TD_EVENT_DELETED : r->prev ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	if (!r->prev && r->rv != r->crv && r->rv > t->ring.floor)
-		t->ring.floor = r->rv; // what was before is forgotten: whoever did not see this version has to list
+		// The versions before this one are forgotten: a watch that has not seen it must
+		// list.
+		t->ring.floor = r->rv;
 	if (r->rv > t->ring.floor)
 		td_table_apply(s, t, type, i);
 	else
 		td_table_set(t, type, i);
+
 	return 0;
 }
 
@@ -269,23 +279,29 @@ int td_store_open(const char *path, size_t ring_events, size_t ring_bytes, struc
 	td_auto(td_store_close) struct td_store *s = td_calloc(1, sizeof(*s));
 	s->ring_events = ring_events ? ring_events : 2048;
 	s->ring_bytes = ring_bytes ? ring_bytes : 3u << 20;
+
 	pthread_rwlockattr_t a;
 	pthread_rwlockattr_init(&a);
-	// A crowd of readers must not keep the writer thread out.
+
+	// Many readers must not keep the writer thread out.
 	pthread_rwlockattr_setkind_np(&a, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&s->lock, &a);
 	pthread_rwlockattr_destroy(&a);
+
 	pthread_mutex_init(&s->queue_lock, NULL);
 	pthread_mutex_init(&s->sub_lock, NULL);
 	pthread_cond_init(&s->queue_cond, NULL);
+
 	const struct td_db_loader l = {.floor = load_floor, .row = load_row, .ctx = s};
 	int rc;
 	if ((rc = td_db_open(path, &s->db, err)) < 0 || (rc = td_db_load(s->db, &l, err)) < 0)
 		return rc;
+
 	s->revision = td_db_revision(s->db);
 	s->namespaces = td_table_get(s, "/namespaces", td_db_floor(s->db));
 	if ((rc = td_writer_start(s, err)) < 0)
 		return rc;
+
 	*ret = td_steal(s);
 	return 0;
 }

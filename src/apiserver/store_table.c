@@ -1,5 +1,5 @@
-// What is in memory of one resource: its objects, sorted, and the ring of its last events. All rings share one bound:
-// the largest gives way.
+// One resource in memory: its sorted objects, and the ring of its last events. All rings share one
+// bound; the largest drops events first.
 #include "apiserver/store_priv.h"
 
 #include <string.h>
@@ -39,6 +39,7 @@ static void ring_add(struct td_store *s, struct td_ring *r, struct td_event e)
 		r->cap = cap;
 		r->head = 0;
 	}
+
 	if (r->n == r->cap)
 		ring_drop(s, r);
 	*td_ring_at(r, r->n++) = e;

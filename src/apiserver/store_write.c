@@ -1,5 +1,5 @@
-// The writer thread: takes what is queued, checks each write against the version that it was made from, commits the
-// group, applies it, wakes watchers and writers.
+// The writer thread: takes queued writes, checks each against the version that it was made from,
+// commits the group, applies it to the tables, and wakes watchers and callers.
 #include "apiserver/store_priv.h"
 #include "base/fault.h"
 
@@ -20,13 +20,15 @@ struct td_pending {
 	struct td_pending *pv, *next;
 };
 
-// The version that the next write of the group sees: the group's own writes first, then the table.
+// The version that the write `upto` sees: from the writes before it in its group, else from the
+// table.
 static struct td_item *latest(struct td_pending *group, struct td_pending *upto, struct td_table *t, const char *ns,
 			      const char *name)
 {
 	struct td_item *i = NULL;
 	size_t at;
-	if (td_items_find(t->v, t->n, ns, name, &at)) // the writer thread is the only one that changes it: no lock
+	// Needs no lock: only the writer thread changes the table.
+	if (td_items_find(t->v, t->n, ns, name, &at))
 		i = t->v[at];
 	for (struct td_pending *p = group; p && p != upto; p = p->next)
 		if (p->rc == 0 && p->w->table == t && !strcmp(p->item->name, name) && !strcmp(p->item->ns, ns))
@@ -51,8 +53,8 @@ static int check_namespace(struct td_store *s, struct td_pending *group, struct 
 	return TD_DENIED;
 }
 
-// What is written can be read again, by us and by everybody: text that is UTF-8, no deeper and no larger than what is
-// let in.
+// Checks that what is written can be read again: UTF-8 text, no deeper and no larger than a request
+// may be.
 static int check_readable(struct td_pending *p)
 {
 	td_auto(td_json_unref) struct td_json *doc = NULL;
@@ -71,6 +73,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 	const struct td_write *w = p->w;
 	const char *ns = w->ns ? w->ns : "";
 	int rc;
+
 	if (w->in_namespace && (rc = check_namespace(s, group, p)) < 0)
 		return rc;
 	struct td_item *cur = latest(group, p, w->table, ns, w->name);
@@ -91,6 +94,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 		p->item = td_item_new(d, rv, cur->crv);
 		p->type = TD_EVENT_DELETED;
 	}
+
 	rc = w->doc ? check_readable(p) : 0;
 	const struct td_db_row row = {
 		.res = w->table->name,
@@ -107,6 +111,7 @@ static int prepare(struct td_store *s, struct td_pending *group, struct td_pendi
 	rc = rc < 0 ? rc : td_db_put(s->db, &row, &p->err);
 	if (rc < 0)
 		p->item = td_item_unref(p->item);
+
 	return rc;
 }
 
@@ -123,8 +128,9 @@ static void fail_group(struct td_pending *group, const struct td_error *err)
 static void commit_group(struct td_store *s, struct td_pending *group)
 {
 	struct td_error err = TD_ERROR_INIT;
-	uint64_t rv = s->revision; // only this thread writes it
+	uint64_t rv = s->revision; // only this thread writes s->revision
 	struct td_pending *p;
+
 	if (td_db_begin(s->db, &err) < 0) {
 		fail_group(group, &err);
 		return;
@@ -141,22 +147,24 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 		if (p->rc == 0) {
 			rv++;
 			n++;
-		} else if (p->rc == TD_INTERNAL) { // the file refused: the whole group goes
+		} else if (p->rc == TD_INTERNAL) { // the file failed: the whole group fails
 			broken = true;
 			err = p->err;
 		}
 	}
+
 	if (broken || (n && (td_fault_at(&err, "apiserver.commit.before") < 0 || td_db_commit(s->db, rv, &err) < 0))) {
 		td_db_rollback(s->db);
 		fail_group(group, &err);
 		return;
 	}
+
 	if (!n) {
 		td_db_rollback(s->db);
 		return;
 	}
-	(void)td_fault_at(NULL,
-			  "apiserver.commit.after"); // crash and delay only: what is in the file must be in memory
+	// Only crash and delay are possible here: what is in the file must be in memory.
+	(void)td_fault_at(NULL, "apiserver.commit.after");
 	__atomic_add_fetch(&s->writes, n, __ATOMIC_RELAXED);
 	__atomic_add_fetch(&s->groups, 1, __ATOMIC_RELAXED);
 	pthread_rwlock_wrlock(&s->lock);
@@ -166,6 +174,7 @@ static void commit_group(struct td_store *s, struct td_pending *group)
 		td_table_apply(s, p->w->table, p->type, td_item_ref(p->item));
 		p->w->table->touched = true;
 	}
+
 	s->revision = rv;
 	pthread_rwlock_unlock(&s->lock);
 	pthread_mutex_lock(&s->sub_lock);
@@ -220,6 +229,7 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 		return td_fail(err, stop ? TD_CANCELLED : TD_THROTTLED,
 			       stop ? "the server is stopping" : "too many writes are waiting");
 	}
+
 	DL_APPEND2(s->queue, &p, pv, next);
 	s->queued++;
 	pthread_cond_signal(&s->queue_cond);
@@ -232,9 +242,11 @@ int td_store_write(struct td_store *s, const struct td_write *w, struct td_item 
 			*err = p.err;
 		return p.rc;
 	}
+
 	if (ret)
 		*ret = td_item_copy(p.item);
 	td_item_unref(p.item);
+
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-// Tables: what `kubectl get` prints, computed by the server.
+// Tables: what `kubectl get` prints, made by the server.
 #include "apiserver/srv.h"
 
 #include "apiserver/cells.h"
@@ -52,6 +52,7 @@ static void path_cell(const struct td_column *c, const yyjson_val *root, int64_t
 {
 	td_auto_buf struct td_buf text = {0};
 	yyjson_val *v = td_jsonpath_first(root, c->json_path, &text);
+
 	bool date = td_streq(c->type, "date");
 	if (date) {
 		const char *s = v && yyjson_is_str(v) ? yyjson_get_str(v) : NULL;
@@ -82,6 +83,7 @@ static void cells_write(const struct td_kind *k, const struct td_celltable *c, c
 		}
 		return;
 	}
+
 	td_cell_str(out, i->name);
 	for (size_t n = 0; n < k->n_columns; n++) {
 		td_buf_putc(out, ',');
@@ -127,6 +129,7 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 	} else {
 		td_buf_puts(out, "null");
 	}
+
 	td_buf_puts(out, ",\"rows\":[");
 	for (size_t i = 0; i < n; i++) {
 		td_auto(td_item_unref) struct td_item *shown = td_item_shown(k, v[i]);
@@ -142,6 +145,7 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 			partial_write(td_json_root(doc), out);
 		td_buf_putc(out, '}');
 	}
+
 	td_buf_puts(out, "]}");
 }
 

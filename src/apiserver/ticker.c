@@ -1,4 +1,4 @@
-// The ticker: see ticker.h.
+// The ticker (ticker.h).
 #include "apiserver/ticker.h"
 
 #include "apiserver/expiry.h"

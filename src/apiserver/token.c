@@ -1,6 +1,7 @@
-// Tokens of service accounts: JSON Web Tokens signed with pki/sa.key (HS256; nobody but this server reads them, so no
-// key pair is needed). They carry the claims of the real ones. A token dies with its time, its account, and the pod or
-// secret that it is bound to.
+// Tokens of service accounts: JSON Web Tokens with the claims of real ones, signed with pki/sa.key
+// (HS256: only this server verifies them, so no key pair is needed). A token is valid until it
+// expires, or until its service account or the object that it is bound to (pod, secret, node) is
+// deleted.
 #include "apiserver/srv.h"
 
 #include "base/rand.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-enum { LEEWAY_S = 60, SECONDS_MIN = 600 }; // leeway: of clocks, and after a deletion
+enum { LEEWAY_S = 60, SECONDS_MIN = 600 }; // LEEWAY_S: for clocks, and after a deletion
 static const long long seconds_max = 1ll << 32;
 
 // ---- reading ----
@@ -24,7 +25,7 @@ static bool in_list(yyjson_val *v, const char *s)
 	return false;
 }
 
-// Whether the object of that name and UID is there, and not deleted for longer than the leeway.
+// Whether the object of that name and UID exists, or was deleted no longer ago than the leeway.
 static bool alive(struct td_srv *s, const char *plural, const char *ns, yyjson_val *ref)
 {
 	const char *name = td_jstr(ref, "name"), *uid = td_jstr(ref, "uid");
@@ -55,12 +56,13 @@ static void extra(struct td_user *u, const char *key, yyjson_val *ref, const cha
 		td_strv_addf(&u->extra, "authentication.kubernetes.io/%s=%s", key, v);
 }
 
-// A token of a service account: sub is its name.
+// Fills *ret from the claims c of a service account's token. sub: the account's user name.
 static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct td_user *ret, char **ret_why)
 {
 	yyjson_val *k = td_jkey(c, "kubernetes.io"), *sa = td_jkey(k, "serviceaccount"), *pod = td_jkey(k, "pod"),
 		   *node = td_jkey(k, "node");
 	const char *ns = td_jstr_or(k, "namespace", "");
+
 	td_auto_free char *want = td_asprintf("system:serviceaccount:%s:%s", ns, td_jstr_or(sa, "name", ""));
 	if (strcmp(want, sub) != 0)
 		return refuse(ret_why, "the claims name two service accounts");
@@ -79,6 +81,7 @@ static int account_user(struct td_srv *s, yyjson_val *c, const char *sub, struct
 	extra(ret, "node-uid", node, "uid");
 	extra(ret, "pod-name", pod, "name");
 	extra(ret, "pod-uid", pod, "uid");
+
 	return 0;
 }
 
@@ -88,6 +91,7 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 	__attribute__((cleanup(td_user_done))) struct td_user u = {0};
 	td_auto_free char *claims = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
+
 	if (!s->sa_key_len || td_jwt_verify(s->sa_key, s->sa_key_len, token, &claims, NULL) < 0 ||
 	    td_json_parse(claims, strlen(claims), &j, NULL) < 0)
 		return refuse(ret_why, "invalid bearer token");
@@ -103,12 +107,14 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 	bool account = td_starts(sub, "system:serviceaccount:");
 	size_t fits = 0;
 	for (size_t i = 0; i < audiences->n; i++) {
-		// Made by whoever has the key itself, without an audience: for this server.
+		// A token without an audience, for a user who is no service account, was made with
+		// the key itself: it is meant for this server.
 		bool meant = aud ? in_list(aud, audiences->v[i]) : !account && !strcmp(audiences->v[i], TD_AUDIENCE);
 		if (meant && ret_audiences)
 			td_strv_add(ret_audiences, audiences->v[i]);
 		fits += meant;
 	}
+
 	if (!fits) {
 		td_auto_free char *have = aud ? td_json_text(aud, NULL) : td_strdup("[]");
 		return refuse(ret_why, "token audiences %.300s is invalid for the target audiences", have);
@@ -118,6 +124,7 @@ int td_token_user(struct td_srv *s, const char *token, const struct td_strv *aud
 		return rc;
 	u.name = td_strdup(sub);
 	td_jstrs(account ? NULL : td_jget(c, "groups"), &u.groups);
+
 	*ret = u;
 	u = (struct td_user){0};
 	return 0;
@@ -141,7 +148,7 @@ static void ref_claim(yyjson_mut_doc *d, yyjson_mut_val *k, const char *key, con
 	td_jm_str(d, o, "uid", uid);
 }
 
-// Puts what the token is bound to among its claims k.
+// Checks the object that the token is to be bound to, and adds it to the claims k.
 static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut_val *k, struct td_refusal *r)
 {
 	static const struct {
@@ -150,6 +157,7 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 	const char *kind = td_jstr_or(ref, "kind", ""), *name = td_jstr_or(ref, "name", ""),
 		   *uid = td_jstr_or(ref, "uid", ""), *api = td_jstr_or(ref, "apiVersion", "");
 	size_t i = 0;
+
 	while (i < TD_LEN(kinds) && (strcmp(kinds[i].kind, kind) != 0 || strchr(api, '/')))
 		i++;
 	if (i == TD_LEN(kinds))
@@ -167,6 +175,7 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 				 "cannot bind token for serviceaccount \"%s\" to pod running with different "
 				 "serviceaccount name.",
 				 q->name);
+
 	if (*uid && strcmp(uid, o->uid) != 0)
 		return bound_conflict(r, kind, name, uid);
 	ref_claim(d, k, kinds[i].claim, name, o->uid);
@@ -175,10 +184,12 @@ static int bind(struct td_req *q, yyjson_val *ref, yyjson_mut_doc *d, yyjson_mut
 		td_auto(td_item_unref) struct td_item *n = td_store_get(s, td_store_table(s, "", "nodes"), "", node);
 		ref_claim(d, k, "node", node, n ? n->uid : NULL);
 	}
+
 	return 0;
 }
 
-// The kubelet gives pods their tokens. As NodeRestriction holds it with real ones: none that is not a pod's, on a node.
+// The kubelet requests tokens for its pods. As NodeRestriction does for real kubelets, refuses it a
+// token that is not bound to a pod on a node.
 static int of_a_placed_pod(struct td_req *q, yyjson_val *ref, struct td_refusal *r)
 {
 	if (!td_streq(q->user.name, "system:tandem:kubelet") || !td_auth_is_role(&q->user))
@@ -207,6 +218,7 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 			     "Invalid value: \"%.260s\": must match the service account name if specified", name);
 		return td_refuse_invalid(r, "authentication.k8s.io", "TokenRequest", q->name);
 	}
+
 	const char *uid = td_jstr_or(v, "metadata.uid", "");
 	if (*uid && strcmp(uid, sa->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
@@ -217,18 +229,21 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 			  q->name, uid, sa->uid);
 		return td_refuse_about(r, "authentication.k8s.io", "TokenRequest", q->name);
 	}
+
 	if (seconds < SECONDS_MIN)
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.expirationSeconds",
 			     "Invalid value: %lld: may not specify a duration less than 10 minutes", seconds);
 	else if (seconds > seconds_max)
 		td_cause_add(&r->causes, "FieldValueInvalid", "spec.expirationSeconds",
 			     "Invalid value: %lld: may not specify a duration larger than 2^32 seconds", seconds);
+
 	yyjson_val *a, *list = td_jget(v, "spec.audiences");
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, a)
 		if (!yyjson_is_str(a) || !yyjson_get_len(a))
 			return td_refuse(r, 400, NULL,
 					 "spec.audiences[%zu] of the TokenRequest: want a text that is not empty", i);
+
 	return r->causes.n ? td_refuse_invalid(r, "authentication.k8s.io", "TokenRequest", "") : 0;
 }
 
@@ -238,23 +253,28 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0)
 		return rc;
+
 	td_auto(td_item_unref) struct td_item *sa = td_store_get(q->s->store, q->res->table, q->ns, q->name);
 	if (!sa)
 		return td_refuse_not_found(q, q->name, r);
 	if (!q->s->sa_key_len)
 		return td_refuse(r, 500, NULL, "the server has no key to sign tokens with (pki/sa.key)");
+
 	yyjson_val *v = td_json_root(body), *ref = td_jget(v, "spec.boundObjectRef");
 	long long seconds = td_jint(v, "spec.expirationSeconds", 3600), now = q->now / 1000;
 	if ((rc = check(q, v, seconds, sa, r)) < 0 || (rc = of_a_placed_pod(q, ref, r)) < 0)
 		return rc;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *out = yyjson_is_obj(v) ? td_jm_copy(v) : td_jm_new(),
 						    *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(out), *c = yyjson_mut_doc_get_root(d), *k = yyjson_mut_obj(d);
 	char t[TD_TIME_LEN], id[TD_UUID_LEN];
+
 	if (!yyjson_arr_size(td_jget(v, "spec.audiences"))) {
 		td_jm_set(out, o, "spec.audiences", yyjson_mut_arr(out));
 		yyjson_mut_arr_add_str(out, td_jm_arr(out, o, "spec.audiences"), TD_AUDIENCE);
 	}
+
 	td_jm_set(d, c, "aud", yyjson_mut_val_mut_copy(d, td_jm_get(o, "spec.audiences")));
 	td_jm_int(d, c, "exp", now + seconds);
 	td_jm_int(d, c, "iat", now);
@@ -267,8 +287,10 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	td_jm_key_set(d, c, "kubernetes.io", k);
 	td_jm_int(d, c, "nbf", now);
 	td_jm_strf(d, c, "sub", "system:serviceaccount:%s:%s", q->ns, q->name);
+
 	td_auto_free char *text = td_json_mut_text(c, NULL);
 	td_auto_free char *token = td_jwt_sign(q->s->sa_key, q->s->sa_key_len, text);
+
 	td_jm_str(out, o, "kind", "TokenRequest");
 	td_jm_str(out, o, "apiVersion", "authentication.k8s.io/v1");
 	td_jm_str(out, o, "metadata.name", q->name);
@@ -281,6 +303,7 @@ int td_do_token(struct td_req *q, struct td_refusal *r)
 	td_jm_del(o, "status");
 	td_jm_str(out, o, "status.token", token);
 	td_jm_str(out, o, "status.expirationTimestamp", td_time_format((now + seconds) * 1000, t));
+
 	td_reply_doc(q, 201, out);
 	return 0;
 }

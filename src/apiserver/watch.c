@@ -1,6 +1,6 @@
-// watch: a cursor (a revision) per watcher over the table's ring. The pump of the HTTP server asks for bytes when the
-// store wakes it; nothing here blocks and a slow reader holds only its own cursor. A cursor that fell off the ring ends
-// with 410 Expired.
+// watch: each watcher has a cursor (a revision) over the table's ring. When the store wakes it, the
+// HTTP server's pump asks for bytes. Nothing here blocks, and a slow reader holds up only its own
+// cursor. A watch whose cursor has fallen off the ring ends with 410 Expired.
 #include "apiserver/srv.h"
 
 #include "api/selector.h"
@@ -9,20 +9,20 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FILL_BYTES (256u << 10) // per fill, before the next turn
+#define FILL_BYTES (256u << 10) // bytes per fill; the rest waits for the next turn
 #define FILL_EVENTS 128
 #define BOOKMARK_MS 45000
 
 struct watch {
 	struct td_srv *s;
-	struct td_snap *snap; // keeps k
+	struct td_snap *snap; // keeps k alive
 	const struct td_kind *k;
 	struct td_table *table;
 	char *ns, *include;
 	struct td_filter filter;
 	enum td_as as;
 	bool columns_sent, bookmarks, end_mark;
-	struct td_items initial; // still to be sent as ADDED, from initial_at on
+	struct td_items initial; // to be sent as ADDED; those before initial_at have been
 	size_t initial_at;
 	uint64_t cursor;
 	int64_t next_bookmark;
@@ -84,8 +84,9 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 			w->as == TD_AS_PARTIAL ? "meta.k8s.io" : k->group,
 			w->as == TD_AS_PARTIAL || *k->group ? "/" : "", w->as == TD_AS_PARTIAL ? "v1" : k->version,
 			(unsigned long long)w->cursor, mark);
+
 	td_buf_puts(out, "}\n");
-	// Spread, so that a thousand watchers do not speak in the same instant.
+	// The times are spread, so that a thousand watchers do not get their bookmarks at once.
 	w->next_bookmark = td_mono_ms(w->s->clock) + BOOKMARK_MS - (int64_t)td_random_below(BOOKMARK_MS / 4);
 }
 
@@ -100,7 +101,8 @@ static void put_expired(const struct td_error *err, struct td_buf *out)
 	td_buf_puts(out, "}\n");
 }
 
-// Leaving the selection looks like a deletion: the old object with the revision of the change.
+// An object that leaves the selection is reported as deleted: its old state, with the revision of
+// the change.
 static void put_left(struct watch *w, const struct td_event *e, struct td_buf *out)
 {
 	td_auto(td_json_unref) struct td_json *was = td_item_doc(e->prev ? e->prev : e->item);
@@ -130,22 +132,27 @@ static int fill(void *ctx, struct td_buf *out)
 {
 	struct watch *w = ctx;
 	size_t start = out->len;
+
 	while (w->initial_at < w->initial.n && out->len - start < FILL_BYTES) {
 		struct td_item *i = w->initial.v[w->initial_at++];
 		put_event(w, "ADDED", i, out);
 	}
+
 	if (w->initial_at < w->initial.n) {
 		td_http_push_wake(w->h);
 		return 0;
 	}
+
 	if (w->initial.n) {
 		td_items_done(&w->initial);
 		w->initial_at = 0;
 	}
+
 	if (w->end_mark) {
 		w->end_mark = false;
 		put_bookmark(w, true, out);
 	}
+
 	while (out->len - start < FILL_BYTES) {
 		struct td_event v[FILL_EVENTS];
 		struct td_error err = TD_ERROR_INIT;
@@ -155,6 +162,7 @@ static int fill(void *ctx, struct td_buf *out)
 			__atomic_add_fetch(&w->s->count.watch_expired, 1, __ATOMIC_RELAXED);
 			return 1;
 		}
+
 		for (size_t i = 0; i < got.n; i++)
 			put_change(w, &v[i], out);
 		td_events_done(v, got.n);
@@ -165,7 +173,8 @@ static int fill(void *ctx, struct td_buf *out)
 			return 0;
 		}
 	}
-	td_http_push_wake(w->h); // more is there: the next turn, when these bytes are out
+
+	td_http_push_wake(w->h); // more is left: continue when these bytes are out
 	return 0;
 }
 
@@ -211,6 +220,7 @@ static int begin(struct td_req *q, const struct td_list_options *o, struct watch
 	} else {
 		w->cursor = rv ? rv : td_store_revision(q->s->store);
 	}
+
 	return 0;
 }
 
@@ -229,17 +239,20 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 	if (rc == 0 && w->as == TD_AS_TABLE)
 		rc = td_check_include(td_http_query(q->x, "includeObject"), r);
 	if (rc == 0) {
-		w->ns = td_strdup(q->ns); // the request's strings end with it
+		w->ns = td_strdup(q->ns); // the request's strings end with the request
 		w->filter.ns = w->ns;
 		w->include = td_strdup(td_http_query(q->x, "includeObject"));
 		rc = begin(q, &o, w, r);
 	}
+
 	if (rc < 0) {
 		watch_free(w);
 		return rc;
 	}
 	long long timeout = o.timeout_s;
-	if (!timeout || timeout > 86400) // as the real one: between 30 and 60 minutes
+
+	// As in a real API server: between 30 and 60 minutes.
+	if (!timeout || timeout > 86400)
 		timeout = 1800 + td_random_below(1800);
 	w->sub = (struct td_sub){.wake = wake, .ctx = w};
 	const struct td_http_push p = {
@@ -248,5 +261,6 @@ int td_do_watch(struct td_req *q, struct td_refusal *r)
 	w->h = td_http_push(q->x, 200, "application/json", &p);
 	td_store_subscribe(q->s->store, w->table, &w->sub);
 	td_http_push_wake(w->h);
+
 	return 0;
 }

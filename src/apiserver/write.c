@@ -16,6 +16,7 @@ int td_do_create(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	td_auto(td_item_unref) struct td_item *i = NULL;
+
 	int rc = td_body_read(q, false, &body, r);
 	if (rc < 0)
 		return rc;
@@ -27,12 +28,13 @@ int td_do_create(struct td_req *q, struct td_refusal *r)
 	bool generated = (!name || !*name) && td_jstr(v, "metadata.generateName");
 	for (int tries = 0;; tries++) {
 		rc = create_once(q, v, &i, r);
-		if (rc == TD_EXISTS && generated && tries < 8) { // another random tail
+		if (rc == TD_EXISTS && generated && tries < 8) { // try another random tail
 			td_refusal_done(r);
 			continue;
 		}
 		break;
 	}
+
 	if (rc < 0)
 		return rc;
 	td_reply_item(q, 201, i);
@@ -44,6 +46,7 @@ int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 	const char *rv = td_jm_getstr(o, "metadata.resourceVersion"), *uid = td_jm_getstr(o, "metadata.uid");
 	struct td_error e = TD_ERROR_INIT;
 	uint64_t want;
+
 	int rc = td_parse_rv(q, "metadata.resourceVersion", rv, &want, r);
 	if (rc < 0)
 		return rc;
@@ -55,10 +58,12 @@ int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 			  q->plural, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, q->plural, q->name);
 	}
+
 	if (want && want != old->rv) {
 		td_fail(&e, TD_CONFLICT, "changed");
 		return td_refuse_write(q, q->name, &e, r);
 	}
+
 	return 0;
 }
 
@@ -74,18 +79,20 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	const char *rv = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
 	bool strict = !q->k->builtin || td_is_crd(q->k) || !strcmp(q->plural, "leases") ||
 		      !strcmp(q->plural, "poddisruptionbudgets");
-	if ((!rv || !*rv) && strict) { // as the real one: these are never replaced unseen
+
+	// As in a real API server: an update of these must name its version.
+	if ((!rv || !*rv) && strict) {
 		td_cause_add(&r->causes, "FieldValueInvalid", "metadata.resourceVersion",
 			     "Invalid value: 0: must be specified for an update");
 		return td_refuse_invalid(r, q->group, q->plural, q->name);
 	}
+
 	if ((rc = td_check_base(q, old, yyjson_mut_doc_get_root(d), r)) < 0 ||
 	    (rc = td_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, true, r)) < 0)
 		return rc;
 	return td_object_commit(q, old, d, ret, r);
 }
 
-// Reads the body and writes it. One that names no version wins against whoever was faster.
 int td_write_body(struct td_req *q,
 		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
 		  struct td_item **ret, struct td_refusal *r)
@@ -119,6 +126,7 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r)
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	td_auto(td_item_unref) struct td_item *ret = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *sent = NULL;
+
 	int rc = td_body_read(q, false, &body, r);
 	if (rc < 0 || (rc = td_body_object(q, td_json_root(body), &sent, r)) < 0)
 		return rc;
@@ -133,9 +141,12 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r)
 		td_jm_set(d, yyjson_mut_doc_get_root(d), "spec.finalizers", yyjson_mut_val_mut_copy(d, f));
 	else
 		td_jm_del(yyjson_mut_doc_get_root(d), "spec.finalizers");
-	// What is stored was right before; only this list changes, so no default may put it back.
+
+	// Skips td_object_prepare: the stored object was valid and only this list changes, and no
+	// default may restore it.
 	if ((rc = td_object_commit(q, old, d, &ret, r)) < 0)
 		return rc;
+
 	td_reply_item(q, 200, ret);
 	return 0;
 }

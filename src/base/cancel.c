@@ -90,6 +90,7 @@ static void *signal_thread(void *arg)
 	int sig;
 	sigwait(&set, &sig);
 	td_cancel_fire(c);
+
 	td_cancel_unref(c);
 	return NULL;
 }
@@ -97,11 +98,13 @@ static void *signal_thread(void *arg)
 void td_cancel_on_signals(struct td_cancel *c)
 {
 	signal(SIGPIPE, SIG_IGN);
+
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
+
 	pthread_t t;
 	if (pthread_create(&t, NULL, signal_thread, td_cancel_ref(c)) == 0)
 		pthread_detach(t);

@@ -93,13 +93,16 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 {
 	struct tm tm = {0};
 	int y, mo, off_h = 0, off_m = 0, sign = 0, milli = 0;
+
 	if (!s || digits(&s, 4, &y) || *s++ != '-' || digits(&s, 2, &mo) || *s++ != '-' || digits(&s, 2, &tm.tm_mday) ||
 	    (*s != 'T' && *s != 't') || (s++, digits(&s, 2, &tm.tm_hour)) || *s++ != ':' || digits(&s, 2, &tm.tm_min) ||
 	    *s++ != ':' || digits(&s, 2, &tm.tm_sec))
 		return -1;
+
 	if (mo < 1 || mo > 12 || tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 ||
 	    tm.tm_sec > 60)
 		return -1;
+
 	if (*s == '.') {
 		s++;
 		int n = 0;
@@ -111,6 +114,7 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 		for (; n < 3; n++)
 			milli *= 10;
 	}
+
 	if (*s == 'Z' || *s == 'z') {
 		s++;
 	} else if (*s == '+' || *s == '-') {
@@ -122,12 +126,15 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 	}
 	if (*s)
 		return -1;
+
 	tm.tm_year = y - 1900;
 	tm.tm_mon = mo - 1;
 	int day = tm.tm_mday;
 	time_t t = timegm(&tm);
-	if (tm.tm_mday != day && tm.tm_sec != 60) // no such day in that month
+	// timegm() moved the day: the month has no such day.
+	if (tm.tm_mday != day && tm.tm_sec != 60)
 		return -1;
+
 	*ret_ms = ((int64_t)t - sign * (off_h * 3600 + off_m * 60)) * 1000 + milli;
 	return 0;
 }
@@ -135,6 +142,7 @@ int td_time_parse(const char *s, int64_t *ret_ms)
 const char *td_time_age(int64_t ms, char *buf, size_t n)
 {
 	int64_t s = ms < 0 ? 0 : ms / 1000;
+
 	if (s < 120)
 		snprintf(buf, n, "%llds", (long long)s);
 	else if (s < 600 && s % 60)
@@ -149,5 +157,6 @@ const char *td_time_age(int64_t ms, char *buf, size_t n)
 		snprintf(buf, n, "%lldd%lldh", (long long)(s / 86400), (long long)(s / 3600 % 24));
 	else
 		snprintf(buf, n, "%lldd", (long long)(s / 86400));
+
 	return buf;
 }

@@ -1,4 +1,4 @@
-// The files of the repository that are part of a program: shell, YAML, SQL. tools/embed writes a table
+// Files of the repository that are part of a program: shell, YAML, SQL. tools/embed writes a table
 // of them at build time.
 #pragma once
 
@@ -8,13 +8,13 @@
 #include <string.h>
 
 struct td_embedded {
-	const char *name; // without its directory: "slurmd.sh"; NULL ends a table
+	const char *name; // without the directory: "slurmd.sh"; NULL ends a table
 	const char *text; // ends with a NUL that len does not count
 	size_t len;
 };
 
-// The file of that name. Aborts when the table lacks it: names are literals, and every one is used
-// by a test.
+// Finds the file of that name. Aborts when the table lacks it: names are literals, and a test uses
+// every one.
 static inline const struct td_embedded *td_embedded(const struct td_embedded *table, const char *name)
 {
 	for (; table->name; table++)

@@ -55,10 +55,12 @@ int td_wrap(struct td_error *err, const char *fmt, ...)
 		return TD_INTERNAL;
 	char old[sizeof(err->msg)];
 	memcpy(old, err->msg, sizeof(old));
+
 	va_list ap;
 	va_start(ap, fmt);
 	int n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
+
 	if (n >= 0 && (size_t)n < sizeof(err->msg) - 2) {
 		size_t room = sizeof(err->msg) - (size_t)n;
 		err->msg[n++] = ':';
@@ -68,6 +70,7 @@ int td_wrap(struct td_error *err, const char *fmt, ...)
 		memcpy(err->msg + n, old, len);
 		err->msg[(size_t)n + len] = '\0';
 	}
+
 	return err->code ? err->code : TD_INTERNAL;
 }
 

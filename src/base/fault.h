@@ -1,16 +1,21 @@
-// Fault points for tests; in builds with -Dfaults=true only (build-asan), release builds hold nothing of it.
+// Fault points for tests. They exist only in builds with -Dfaults=true (build-asan); release builds
+// contain nothing of them.
 //
-// A point is one moment of a write, "kube.create.pods.binding.before" or "slurm.job-submit.after". What is to happen
-// there is one line:
-//   POINT:ACTION[#N]     POINT may be a pattern (fnmatch); N: at the N-th time only (1)
-//   crash                SIGKILL to ourselves
-//   lose                 the caller gets TD_UNCERTAIN: before, the request never arrived; after, it was done and its
-//   reply was lost fail                 before: TD_TRANSIENT, nothing was done; after: as lose delay=MS waits, then
-//   goes on
-// It fires once. Where the line comes from: $TANDEM_HOME/fault/<role>, which may be written at any time and is renamed
-// to <role>.fired when it fires (so a role that was started again does not fall again), else the environment, TD_FAULT,
-// by hand: once per process. Every point that is passed is appended to $TANDEM_HOME/fault/<role>.trace where that
-// exists. role: argv[1], as `tandem bridge`.
+// A point is one moment of a write, such as "kube.create.pods.binding.before" or
+// "slurm.job-submit.after". One line says what happens there:
+//   POINT:ACTION[#N]   POINT may be a pattern (fnmatch); N: only the N-th time (default 1)
+//   crash              sends SIGKILL to its own process
+//   lose               the caller gets TD_UNCERTAIN; at a "before" point the request never arrived,
+//                      at an "after" point it was done and its reply was lost
+//   fail               at a "before" point TD_TRANSIENT: nothing was done; at an "after" point
+//                      the same as lose
+//   delay=MS           waits, then goes on
+//
+// The line fires once. It comes from the file $TANDEM_HOME/fault/<role>, which may be written at
+// any time. The file is renamed to <role>.fired when it fires, so that a role that is started again
+// does not fail again. Without that file the line comes from the environment variable TD_FAULT, set
+// by hand, and fires once per process. Every point that is passed is appended to
+// $TANDEM_HOME/fault/<role>.trace if that file exists. The role is argv[1], as in `tandem bridge`.
 #pragma once
 
 #include "base/err.h"
@@ -18,7 +23,7 @@
 #include <stdbool.h>
 
 #ifdef TD_FAULTS
-// 0, or the failure that the caller must behave as if it had met.
+// Returns 0, or a failure that the caller must handle as if it were real.
 int td_fault_at(struct td_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #else
 #define td_fault_at(err, ...) 0

@@ -14,6 +14,7 @@ int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_err
 	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, errno, "open %s", path);
+
 	td_auto_buf struct td_buf b = {0};
 	for (;;) {
 		td_buf_reserve(&b, 4096);
@@ -29,6 +30,7 @@ int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_err
 		if (b.len > max)
 			return td_fail(err, TD_INVALID, "%s is larger than %zu bytes", path, max);
 	}
+
 	td_buf_add(ret, b.s, b.len);
 	return 0;
 }
@@ -63,9 +65,11 @@ int td_file_write(const char *path, const void *p, size_t n, mode_t mode, struct
 	td_auto_close int fd = mkostemp(tmp, O_CLOEXEC);
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "create %s", tmp);
+
 	int r = td_write_all(fd, p, n, err);
 	if (!r && (fchmod(fd, mode) < 0 || fsync(fd) < 0 || rename(tmp, path) < 0))
 		r = td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);
+
 	if (r) {
 		unlink(tmp);
 		return r;
@@ -87,6 +91,7 @@ int td_mkdir_p(const char *path, mode_t mode, struct td_error *err)
 		if (!c)
 			break;
 	}
+
 	struct stat st;
 	if (stat(path, &st) < 0 || !S_ISDIR(st.st_mode))
 		return td_fail(err, TD_INTERNAL, "%s is not a directory", path);
@@ -99,19 +104,23 @@ static int rm_at(int dirfd, const char *name, dev_t dev, struct td_error *err)
 		return 0;
 	if (errno != EISDIR && errno != EPERM)
 		return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+
 	struct stat st;
 	if (fstat(fd, &st) < 0 || (dev && st.st_dev != dev)) {
 		close(fd);
 		return td_fail(err, TD_INTERNAL, "remove %s: another file system is mounted there", name);
 	}
+
 	DIR *d = fdopendir(fd);
 	if (!d) {
 		close(fd);
 		return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
 	}
+
 	int r = 0;
 	for (struct dirent *e; !r && (e = readdir(d));)
 		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
@@ -119,6 +128,7 @@ static int rm_at(int dirfd, const char *name, dev_t dev, struct td_error *err)
 	closedir(d);
 	if (!r && unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
 		r = td_fail_errno(err, TD_INTERNAL, errno, "remove %s", name);
+
 	return r;
 }
 

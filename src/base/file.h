@@ -1,4 +1,4 @@
-// Files and directories: whole-file reads with a bound, durable atomic replace, trees.
+// Files and directories: bounded reads of whole files, durable atomic replacement, trees.
 #pragma once
 
 #include "base/err.h"
@@ -6,14 +6,17 @@
 
 #include <sys/types.h>
 
-// Reads a whole file of at most `max` bytes into *ret (appended; NUL-terminated). TD_NOT_FOUND when it is absent.
+// Reads a whole file of at most `max` bytes and appends it to *ret, NUL-terminated. Errors:
+// TD_NOT_FOUND when it is absent, TD_INVALID when it is larger, TD_INTERNAL otherwise.
 int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err);
-// Writes path.tmp-XXXXXX, fsyncs, renames over path, fsyncs the directory: after a crash either the old or the new
-// file.
+// Replaces the file: writes path.tmp-XXXXXX, calls fsync, renames it over path, and calls fsync on
+// the directory. After a crash, either the old or the new file is there.
 int td_file_write(const char *path, const void *p, size_t n, mode_t mode, struct td_error *err);
-int td_mkdir_p(const char *path, mode_t mode, struct td_error *err); // existing is fine
-// Removes a tree; does not follow links, does not cross mount points; absent is fine.
+// Creates the directory and its missing parents. A directory that exists is no error.
+int td_mkdir_p(const char *path, mode_t mode, struct td_error *err);
+// Removes a tree. It does not follow links and does not cross mount points. A path that is absent
+// is no error.
 int td_rm_rf(const char *path, struct td_error *err);
 bool td_path_exists(const char *path);
-// write(2) until all is written.
+// Calls write(2) until all bytes are written.
 int td_write_all(int fd, const void *p, size_t n, struct td_error *err);

@@ -30,6 +30,7 @@ void td_log_at(enum td_log_level level, const char *fmt, ...)
 {
 	if (level < log_level)
 		return;
+
 	static const char *const marks[] = {"DEBUG", "INFO", "WARN", "ERROR"};
 	char line[2048], t[TD_TIME_LEN];
 	int n = snprintf(line, sizeof(line), "%s %s %s: ", td_time_format_micro(td_real_ms(&td_clock_system), t),
@@ -38,12 +39,16 @@ void td_log_at(enum td_log_level level, const char *fmt, ...)
 	va_start(ap, fmt);
 	int m = vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
 	va_end(ap);
+
 	size_t len = (size_t)n + (m < 0 ? 0 : (size_t)m);
 	if (len > sizeof(line) - 2)
 		len = sizeof(line) - 2;
-	for (size_t i = (size_t)n; i < len; i++) // one event is one line, whatever is in the text
+
+	// One event is one line, whatever the text contains.
+	for (size_t i = (size_t)n; i < len; i++)
 		if (line[i] == '\n' || line[i] == '\r')
 			line[i] = ' ';
+
 	line[len++] = '\n';
 	(void)!write(2, line, len);
 }

@@ -225,6 +225,7 @@ void *td_arena_alloc(struct td_arena *a, size_t size)
 	if (size > SIZE_MAX / 2)
 		must(NULL);
 	size = (size + 15) & ~(size_t)15;
+
 	struct chunk *c = a->head;
 	if (!c || c->cap - c->used < size) {
 		size_t cap = c ? c->cap * 2 : 1024;
@@ -237,6 +238,7 @@ void *td_arena_alloc(struct td_arena *a, size_t size)
 		c->next = a->head;
 		a->head = c;
 	}
+
 	void *p = c->data + c->used;
 	c->used += size;
 	return p;

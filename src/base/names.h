@@ -1,6 +1,6 @@
-// The names that Tandem gives things in Kubernetes and in Slurm: annotations, labels, taints, conditions, reasons of a
-// drain. Each stands here once, for all rooms; docs/ARCHITECTURE.md says what they mean. tools/check-decisions keeps it
-// so.
+// The names that Tandem uses in Kubernetes and in Slurm: annotations, labels, taints, conditions,
+// reasons of drains. Each name is written here once, for all rooms (tools/check-decisions checks
+// that). docs/ARCHITECTURE.md says what they mean.
 #pragma once
 
 // ---- a pod's grant: written by the bridge alone ----
@@ -10,18 +10,22 @@
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
 #define TD_ANN_EPOCH "tandem.dev/epoch"
-#define TD_ANN_ASK_PREFIX                                                                                              \
-	"slurm.tandem.dev/" // "… partition", "… qos", …: what a pod asks of Slurm; bridge/scheduler/want.c reads them
-#define TD_COND_FENCE "tandem.dev/GrantEnded" // condition of a pod: written by the agent
+// Prefix of "slurm.tandem.dev/partition", "slurm.tandem.dev/qos", …: what a pod asks of Slurm.
+// bridge/scheduler/want.c reads them.
+#define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"
+// Condition of a pod, written by the agent.
+#define TD_COND_FENCE "tandem.dev/GrantEnded"
 
 // ---- nodes ----
-#define TD_ANN_DRAIN "tandem.dev/drain"               // somebody asks for a drain; its value is the reason
-#define TD_ANN_GATE_HELD "tandem.dev/gate-held"       // the agent's: a device is not let go in time
-#define TD_ANN_SHARE "tandem.dev/slurm-share"         // the operator's: what Slurm gives out there
-#define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // the bridge's, on slurmd pods too
-#define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // the bridge's, on slurmd pods too
-#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"       // the bridge's: somebody drained the node in Slurm
-#define TD_COND_DRAIN "SlurmDrain"                    // the same as a condition
+// A drain is asked for; value: the reason.
+#define TD_ANN_DRAIN "tandem.dev/drain"
+// By the agent: a device is not let go in time.
+#define TD_ANN_GATE_HELD "tandem.dev/gate-held"
+#define TD_ANN_SHARE "tandem.dev/slurm-share"         // by the operator: what Slurm gives out there
+#define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
+#define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
+#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"       // by the bridge: drained in Slurm by somebody
+#define TD_COND_DRAIN "SlurmDrain"                    // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
@@ -29,29 +33,35 @@
 // ---- a SlurmCluster's objects ----
 #define TD_LABEL_NAME "app.kubernetes.io/name"
 #define TD_LABEL_CLUSTER "tandem.dev/cluster"
-#define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace" // on what a SlurmCluster has in the operator's namespace
+// On the objects that a SlurmCluster has in the operator's namespace.
+#define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
-#define TD_ANN_CONFIG "tandem.dev/config-hash"      // on daemons' pod templates
-#define TD_ANN_REVISION "tandem.dev/revision"       // on what the operator made: hash of the whole wanted object
-#define TD_ANN_REST_ACCESS "tandem.dev/rest-access" // on slurmrestd pods: socket or network (slurm/where.h)
-#define TD_ANN_CONFIRM_LOST                                                                                            \
-	"tandem.dev/confirm-lost-state" // on SlurmClusters: somebody knows that Slurm's state is lost
+#define TD_ANN_CONFIG "tandem.dev/config-hash" // on the daemons' pod templates
+// On the objects that the operator made: a hash of the whole wanted object.
+#define TD_ANN_REVISION "tandem.dev/revision"
+// On slurmrestd pods: socket or network (slurm/where.h).
+#define TD_ANN_REST_ACCESS "tandem.dev/rest-access"
+// On SlurmClusters: somebody confirms that Slurm's state is lost.
+#define TD_ANN_CONFIRM_LOST "tandem.dev/confirm-lost-state"
 
 // ---- slurmd pods ----
-#define TD_ANN_NODE "tandem.dev/slurm-node"         // the node they are for
-#define TD_ANN_ALL_DEVICES "tandem.dev/all-devices" // they see every device of the node; written by the operator alone
-#define TD_LABEL_NODE_STATE "tandem.dev/node-state" // Slurm's word for the node's state
-#define TD_LABEL_EVICTABLE "tandem.dev/evictable"   // their node is drained or down and holds no job
+#define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves
+// The pod sees every device of its node. Written by the operator alone.
+#define TD_ANN_ALL_DEVICES "tandem.dev/all-devices"
+#define TD_LABEL_NODE_STATE "tandem.dev/node-state" // the node's state, as Slurm names it
+// The pod's node is drained or down and runs no job.
+#define TD_LABEL_EVICTABLE "tandem.dev/evictable"
 
-// ---- reasons of drains that Tandem writes in Slurm: pool/reason.c says whose each is ----
+// ---- reasons of the drains that Tandem writes in Slurm; pool/reason.c says who owns each ----
 #define TD_REASON_PREFIX "tandem:"
 #define TD_REASON_CORDONED "tandem: cordoned"
 #define TD_REASON_REQUESTED "tandem: requested"
 #define TD_REASON_GATE "tandem: gate"
-#define TD_REASON_DEVICES "tandem: devices" // its kubelet offers fewer than its record says
+// The node's kubelet offers fewer devices than the node's record says.
+#define TD_REASON_DEVICES "tandem: devices"
 #define TD_REASON_LOST "tandem: slurm state lost"
 #define TD_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
 #define TD_REASON_SCALE_IN "tandem: scale-in" // the node leaves its NodeSet
 #define TD_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
-#define TD_REASON_DEAD                                                                                                 \
-	"tandem: slurmd died" // its container; the next one clears its jobs away (the script of slurmd pods)
+// The slurmd container died. The next one cleans up its jobs (the script of slurmd pods).
+#define TD_REASON_DEAD "tandem: slurmd died"

@@ -1,10 +1,11 @@
-// Command lines from a table: parsing, checks and help.
+// Command lines from a table: parsing, checks and the help text.
 #include "base/options.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { HELP_WIDTH = 24 }; // columns for names in the help; a longer name has its text on the next line
+// The columns for names in the help. The text of a longer name starts on the next line.
+enum { HELP_WIDTH = 24 };
 
 // ---- values ----
 
@@ -37,10 +38,12 @@ static int read_number(const struct td_option *o, const char *text, struct td_er
 	size_t len = strlen(text);
 	td_auto_free char *digits = td_strndup(text, seconds && td_ends(text, "s") ? len - 1 : len);
 	long long v;
+
 	if (td_parse_i64(digits, &v) && v >= (bounded ? o->min : INT32_MIN) && v <= (bounded ? o->max : INT32_MAX)) {
 		*(int *)o->to = (int)v;
 		return 0;
 	}
+
 	if (!bounded)
 		return td_fail(err, TD_INVALID, "--%s is \"%s\": give a number", o->name, text);
 	return td_fail(err, TD_INVALID, "--%s is \"%s\": give %s from %lld to %lld", o->name, text,
@@ -80,8 +83,8 @@ static int read_value(const struct td_option *o, char *text, struct td_error *er
 
 // ---- parsing ----
 
-// The option that `arg` names, and its value where that is part of `arg` ("--name=VALUE", "-lVALUE"). NULL: there is no
-// such option.
+// Finds the option that `arg` names, and its value where that is part of `arg` ("--name=VALUE",
+// "-lVALUE"). Returns NULL when there is no such option.
 static const struct td_option *find(const struct td_command *c, char *arg, char **ret_value)
 {
 	*ret_value = NULL;
@@ -118,6 +121,7 @@ int td_options_parse(const struct td_command *c, int argc, char **argv, char ***
 	td_auto_free bool *given = td_calloc(c->n + 1, sizeof(bool));
 	size_t n = 0; // words so far: they move to argv[1]…
 	bool ended = false;
+
 	for (int i = 1; i < argc; i++) {
 		char *arg = argv[i], *value;
 		if (ended || arg[0] != '-' || !arg[1]) {
@@ -158,7 +162,8 @@ int td_options_parse(const struct td_command *c, int argc, char **argv, char ***
 		return r;
 
 	if ((int)n + 1 < argc)
-		argv[1 + n] = NULL; // the place of an option, which nobody needs any more
+		// This was the place of an option, which nobody needs any more.
+		argv[1 + n] = NULL;
 	*ret_args = argv + 1;
 	*ret_n = n;
 	*ret_help = false;
@@ -237,6 +242,7 @@ bool td_command_line(const struct td_command *c, int argc, char **argv, char ***
 	char **args;
 	size_t n;
 	bool help = false;
+
 	if (td_options_parse(c, argc, argv, &args, &n, &help, &err)) {
 		*ret_exit = td_command_wrong(c->name, "%s", err.msg);
 		return false;
@@ -248,6 +254,7 @@ bool td_command_line(const struct td_command *c, int argc, char **argv, char ***
 		*ret_exit = 0;
 		return false;
 	}
+
 	if (ret_args)
 		*ret_args = args;
 	return true;

@@ -20,6 +20,7 @@ int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, 
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
+
 	sigemptyset(&none);
 	sigfillset(&all);
 	posix_spawn_file_actions_init(&fa);
@@ -27,24 +28,30 @@ int td_start(char *const argv[], char *const envp[], const int *fds, int n_fds, 
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &all);
 	posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | flags));
+
 	for (int i = 0; i < n_fds; i++)
 		if (fds[i] >= 0)
 			posix_spawn_file_actions_adddup2(&fa, fds[i], i);
 		else
 			posix_spawn_file_actions_addopen(&fa, i, "/dev/null", i ? O_WRONLY : O_RDONLY, 0);
+
 	pid_t pid;
 	int e = posix_spawnp(&pid, argv[0], &fa, &attr, argv, envp ? envp : environ);
 	posix_spawn_file_actions_destroy(&fa);
 	posix_spawnattr_destroy(&attr);
+
 	if (e)
 		return td_fail_errno(err, e == ENOENT ? TD_NOT_FOUND : TD_INTERNAL, e, "run %s", argv[0]);
+
 	*ret_pid = pid;
 	return 0;
 }
 
 int td_wait_code(pid_t pid)
 {
-	int status = 255 << 8; // somebody else collected it: not known, so no success
+	// If somebody else has collected the child, its code is unknown. Then it is 255: no
+	// success.
+	int status = 255 << 8;
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -64,6 +71,7 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 		ir = p[0], iw = p[1];
 		fcntl(iw, F_SETFL, O_NONBLOCK);
 	}
+
 	pid_t pid = 0;
 	const int fds[] = {ir, ret_out ? ow : 2, ret_out ? ow : 2};
 	int r = td_start(argv, NULL, fds, 3, POSIX_SPAWN_SETPGROUP, &pid, err);
@@ -80,22 +88,28 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 	while (!exited || (ret_out && or >= 0)) {
 		if (iw >= 0 && !left)
 			close(td_steal_fd(&iw));
+
 		int64_t t = end - td_mono_ms(&td_clock_system);
 		if (td_cancelled(cancel) || t <= 0) {
 			r = td_cancelled(cancel) ? td_fail(err, TD_CANCELLED, "run %s: cancelled", argv[0])
-						 : td_fail(err, TD_TRANSIENT, "run %s: no end after %lld ms, killed",
+						 : td_fail(err, TD_UNCERTAIN, "run %s: no end after %lld ms, killed",
 							   argv[0], (long long)timeout_ms);
 			break;
 		}
+
 		if (exited && t > 200)
-			t = 200; // a grandchild may hold the pipe: do not wait for it
+			// A grandchild may still hold the pipe open; do not wait for it.
+			t = 200;
+
 		struct pollfd f[4] = {{ or, POLLIN, 0},
 				      {exited ? -1 : pidfd, POLLIN, 0},
 				      {td_cancel_fd(cancel), POLLIN, 0},
 				      {iw, POLLOUT, 0}};
+
 		int n = poll(f, 4, (int)(t > 1000 ? 1000 : t));
 		if (exited && n == 0)
 			break;
+
 		if (f[0].revents) {
 			char buf[8192];
 			ssize_t k = read(or, buf, sizeof(buf));
@@ -114,6 +128,7 @@ int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_can
 		if (f[1].revents)
 			exited = true;
 	}
+
 	if (r)
 		kill(-pid, SIGKILL);
 	int code = td_wait_code(pid);

@@ -1,4 +1,4 @@
-// Objects of an installation: read from the binary, applied one by one, compared.
+// The objects of an installation: read from the binary, applied one by one, compared.
 #include "cli/apply.h"
 
 #include "base/embedded.h"
@@ -53,7 +53,7 @@ char *td_cli_path(const struct td_gvr *g, const char *ns, const char *name)
 	return td_buf_take(&b);
 }
 
-// Every `from` in `text` becomes `to`.
+// Replaces every `from` in `text` by `to`. Takes over `text`; the caller frees the result.
 static char *replaced(char *text, const char *from, const char *to)
 {
 	struct td_buf b = {0};
@@ -89,18 +89,20 @@ static int parse(char *text, struct td_manifests *ret, struct td_error *err)
 
 int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, struct td_error *err)
 {
-	// The values become part of YAML text.
+	// The values become part of YAML text, so only safe characters are allowed.
 	if (image && !only(image, "._-/:@", 255))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
 				      "--image \"%s\": write NAME:TAG, as in registry.example.com/tandem:1", image);
 	if (ns && (!only(ns, "-", 40) || strpbrk(ns, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
 				      "--namespace \"%s\": at most 40 small letters, digits and '-'", ns);
+
 	char *text = td_strdup(td_embedded(td_cli_files, "tandem.yaml")->text);
 	if (image)
 		text = replaced(text, image_default, image);
 	if (ns)
 		text = replaced(text, TD_CLI_NAMESPACE, ns);
+
 	return parse(text, ret, err);
 }
 
@@ -126,16 +128,19 @@ int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_n
 				      "--kubelet-ca \"%s\": the whole path of a file on every node, as "
 				      "/var/lib/kubelet/pki/kubelet.crt",
 				      ca_on_node);
+
 	for (size_t i = 0; i < m->docs.n && (url || ca_on_node); i++) {
 		if (!td_streq(td_jstr(td_json_root(m->docs.v[i]), "kind"), daemonsets.kind))
 			continue;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(m->docs.v[i]));
 		yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
 		yyjson_mut_val *agent = td_jm_get(spec, "containers.[0]"), *args = td_jm_get(agent, "args");
+
 		td_auto_free char *arg = td_asprintf("--kubelet=%s", url ? url : "");
 		if (url)
 			yyjson_mut_arr_add_strcpy(d, args, arg);
-		if (ca_on_node) { // the same as the chart's agent.kubeletCA
+		// As the chart's agent.kubeletCA does.
+		if (ca_on_node) {
 			yyjson_mut_arr_add_strcpy(d, args, "--kubelet-ca=/host/kubelet-ca.crt");
 			yyjson_mut_val *mount = yyjson_mut_arr_add_obj(d, td_jm_get(agent, "volumeMounts"));
 			td_jm_str(d, mount, "name", "kubelet-ca");
@@ -146,6 +151,7 @@ int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_n
 			td_jm_str(d, volume, "hostPath.path", ca_on_node);
 			td_jm_str(d, volume, "hostPath.type", "File");
 		}
+
 		td_json_unref(m->docs.v[i]);
 		m->docs.v[i] = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	}
@@ -164,7 +170,7 @@ const char *td_applied_text(enum td_applied a)
 	return a == TD_CREATED ? "created" : a == TD_CHANGED ? "changed" : a == TD_REMOVED ? "removed" : "unchanged";
 }
 
-// What a person would call the object: without what the server keeps about it.
+// The object as a person sees it, without what the server records about it.
 static struct td_json *content(const yyjson_val *v)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
@@ -180,27 +186,31 @@ int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct 
 {
 	const struct td_gvr *g = td_cli_gvr(obj);
 	const char *ns = td_jstr(obj, "metadata.namespace"), *name = td_jstr_or(obj, "metadata.name", "");
+
 	if (!g)
 		return td_fail(err, TD_INTERNAL, "%s %s: a kind that is not expected there",
 			       td_jstr_or(obj, "kind", "?"), name);
+
 	td_auto(td_object_unref) struct td_object *old = NULL;
 	int r = td_kube_get(k, g, ns, name, c, &old, err);
 	if (r == TD_NOT_FOUND) {
 		old = NULL;
-		if (dry_run) { // its namespace or its kind may not be there yet either
+		if (dry_run) { // its namespace or kind may not exist yet either
 			*ret = TD_CREATED;
 			return 0;
 		}
 	} else if (r) {
 		return td_wrap(err, "%s %s", g->kind, name);
 	}
+
 	td_auto_free char *at = td_cli_path(g, ns, name);
 	td_auto_free char *path =
 		td_asprintf("%s?fieldManager=" TD_CLI_MANAGER "&force=true%s", at, dry_run ? "&dryRun=All" : "");
 	size_t len;
 	td_auto_free char *body = td_json_text(obj, &len);
 	td_auto(td_json_unref) struct td_json *now = NULL;
-	// A kind that was defined a moment ago, or its namespace, may not be served yet.
+
+	// A namespace or a kind that was created a moment ago may not be served yet.
 	for (int tries = 0;; tries++) {
 		r = td_kube_raw(k, "PATCH", path, &(struct td_kube_body){"application/apply-patch+yaml", body, len}, c,
 				&now, err);
@@ -209,12 +219,15 @@ int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct 
 		if (td_cancel_wait(c, 100))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
+
 	if (r)
 		return td_wrap(err, "applying %s %s", g->kind, name);
+
 	if (!old) {
 		*ret = TD_CREATED;
 		return 0;
 	}
+
 	td_auto(td_json_unref) struct td_json *before = content(old->root), *after = content(td_json_root(now));
 	*ret = td_jequal(td_json_root(before), td_json_root(after)) ? TD_UNCHANGED : TD_CHANGED;
 	return 0;

@@ -1,8 +1,9 @@
-// What the users' commands share: the home, a Kubernetes client, usage errors.
+// Code that the users' commands share.
 #pragma once
 
 #include "kube/kube.h"
 #include "local/instance.h"
 
-// Loads the instance and connects as admin. On failure it has printed why and returns non-zero.
+// Loads the instance and connects to its API as admin. On failure it prints the reason and returns
+// non-zero.
 int td_cli_open(const char *cmd, struct td_instance *ret_i, struct td_kube **ret_k);

@@ -1,4 +1,4 @@
-// tandem env: shell lines for this home.
+// tandem env: prints shell lines for this home.
 #include "base/options.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// For a POSIX shell: in single quotes.
+// Prints one line for a POSIX shell, with the value in single quotes.
 static void quoted(const char *name, const char *value, const char *tail)
 {
 	printf("export %s='", name);
@@ -35,10 +35,12 @@ int td_env_main(int argc, char **argv)
 		fprintf(stderr, "tandem env: %s\n", err.msg);
 		return 1;
 	}
+
 	td_auto_free char *conf = td_instance_kubeconfig(&i, "admin"), *self = td_self_path();
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
+
 	quoted("TANDEM_HOME", i.home, "");
 	quoted("KUBECONFIG", conf, "");
 	quoted("PATH", self, ":\"$PATH\"");

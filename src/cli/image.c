@@ -23,10 +23,12 @@ static int list(const char *dir, bool json, struct td_error *err)
 	int r = td_image_list(dir, &v, &n, err);
 	if (r)
 		return r;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *items = td_jm_arr(d, yyjson_mut_doc_get_root(d), "items");
 	if (!json)
 		printf("%-28s %8s  %s\n", "IMAGE", "SIZE", "AGE");
+
 	for (size_t k = 0; k < n; k++) {
 		char age[32];
 		td_time_age(td_real_ms(&td_clock_system) - v[k].created_ms, age, sizeof(age));
@@ -41,6 +43,7 @@ static int list(const char *dir, bool json, struct td_error *err)
 		td_image_done(&v[k]);
 	}
 	free(v);
+
 	if (json) {
 		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 		td_auto_free char *text = td_json_pretty(td_json_root(j));
@@ -95,9 +98,11 @@ int td_image_main(int argc, char **argv)
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_auto_free char *name = NULL;
 	td_cancel_on_signals(c);
+
 	int r = td_instance_locate(&i, &err);
 	if (!r && geteuid() != 0)
 		r = td_fail(&err, TD_DENIED, "needs root. Type: sudo tandem image %s …", verb);
+
 	if (!r && is_list)
 		r = list(i.images, json, &err);
 	else if (!r && is_import)
@@ -107,6 +112,7 @@ int td_image_main(int argc, char **argv)
 		r = td_image_build(i.images, first, progress, (void *)first, c, &err);
 	else if (!r)
 		r = td_image_remove(i.images, first, &err);
+
 	if (isatty(2) && (is_import || is_build))
 		fputs("\r\033[K", stderr);
 	if (!r && is_import)

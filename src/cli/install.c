@@ -1,5 +1,5 @@
-// tandem install, tandem uninstall: Tandem on a cluster, for people without helm. The objects are those of
-// deploy/manifests/tandem.yaml.
+// tandem install and tandem uninstall: Tandem on a cluster, for people without helm. The objects
+// are those of deploy/manifests/tandem.yaml.
 #include "base/clock.h"
 #include "base/names.h"
 #include "base/options.h"
@@ -20,10 +20,11 @@ struct install_opts {
 	int64_t wait_ms;
 };
 
-// false: end with *ret_exit.
+// Parses the command line. false: end with *ret_exit.
 static bool read_install(int argc, char **argv, struct install_opts *o, int *ret_exit)
 {
 	*o = (struct install_opts){.wait_ms = WAIT_MS};
+
 	const struct td_option options[] = {
 		{.name = "kubeconfig",
 		 .value = "FILE",
@@ -61,6 +62,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 		 .help = "json: the result for machines; yaml, with --dry-run: the objects themselves\n(needs no "
 			 "cluster)"},
 	};
+
 	const struct td_command line = {
 		.name = "install",
 		.about = "Installs Tandem on the cluster of --kubeconfig, or brings what is there to this version:\n"
@@ -69,6 +71,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 			 "again whenever you like: what is as it should be is not touched.",
 		.options = options,
 		.n = TD_LEN(options)};
+
 	if (!td_command_line(&line, argc, argv, NULL, ret_exit))
 		return false;
 	if (!td_streq(o->output, "yaml") || o->dry_run)
@@ -80,6 +83,7 @@ static bool read_install(int argc, char **argv, struct install_opts *o, int *ret
 static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *ret_exit)
 {
 	*o = (struct install_opts){0};
+
 	const struct td_option options[] = {
 		{.name = "kubeconfig",
 		 .value = "FILE",
@@ -102,12 +106,14 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 		 TD_OPT_TEXT(&o->output),
 		 .choices = "json"},
 	};
+
 	const struct td_command line = {
 		.name = "uninstall",
 		.about = "Removes what `tandem install` made. SlurmClusters, NodeSets, their pods and the CRDs stay,\n"
 			 "and with them Slurm and its jobs: install again and all goes on.",
 		.options = options,
 		.n = TD_LEN(options)};
+
 	return td_command_line(&line, argc, argv, NULL, ret_exit);
 }
 
@@ -142,7 +148,7 @@ static void finish(struct out *o)
 	puts(text);
 }
 
-// Two masters would undo each other's work.
+// Refuses an installation that helm manages: two managers would undo each other's work.
 int td_cli_not_helm(struct td_kube *k, const char *ns, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
@@ -177,17 +183,20 @@ static void told(void *ctx, const yyjson_val *obj, enum td_applied what)
 	tell(o, obj, what == TD_REMOVED && o->dry_run ? "would go" : td_applied_text(what));
 }
 
-// `up` means a cluster only when it is told so: what KUBECONFIG names is said, too.
+// Prints what to do next. `tandem up` uses a cluster only with --kubeconfig, so the hint names the
+// file even when it comes from KUBECONFIG.
 static void next_steps(const struct install_opts *o)
 {
 	const char *env = getenv("KUBECONFIG");
 	td_auto_free char *at = td_cli_at(o->kubeconfig);
 	td_auto_buf struct td_buf up = {0};
+
 	td_cli_word(&up, "--kubeconfig", o->kubeconfig ? o->kubeconfig : env && *env ? env : "FILE");
 	td_cli_word(&up, "--namespace", o->ns);
 	td_cli_word(&up, "--image", o->image);
 	td_cli_word(&up, "--kubelet", o->kubelet);
 	td_cli_word(&up, "--kubelet-ca", o->kubelet_ca);
+
 	printf("\nNext: tandem up%s     # a first Slurm cluster, and what to try there\n"
 	       "  or: kubectl%s apply -f YOUR-CLUSTER.yaml\n",
 	       td_buf_str(&up), at);
@@ -199,6 +208,7 @@ static int install(const struct install_opts *o, struct out *out, struct td_canc
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
 	if (r || (r = td_cli_kubelets(&m, o->kubelet, o->kubelet_ca, err)))
 		return r;
+
 	if (td_streq(o->output, "yaml")) {
 		for (size_t i = 0; i < m.docs.n; i++) {
 			td_auto_free char *text = td_yaml_text(td_json_root(m.docs.v[i]));
@@ -206,29 +216,34 @@ static int install(const struct install_opts *o, struct out *out, struct td_canc
 		}
 		return 0;
 	}
+
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	struct td_progress p;
 	td_progress_init(&p);
 	if ((r = td_kube_new(o->kubeconfig, &k, err)) ||
 	    (r = td_cli_not_helm(k, o->ns ? o->ns : TD_CLI_NAMESPACE, c, err)))
 		return r;
+
 	td_progress_step(&p, "objects");
-	p.open = 0; // lines about single objects come now
+	p.open = 0; // lines about single objects follow
 	r = td_cli_install(k, &m, o->dry_run, told, out, c, err);
 	if (!r && !out->json)
 		td_progress_done(&p, "%s: %zu objects: %zu created, %zu changed, %zu as they should be%s",
 				 td_kube_server(k), m.docs.n, out->n[TD_CREATED], out->n[TD_CHANGED],
 				 out->n[TD_UNCHANGED], o->dry_run ? " (dry run)" : "");
+
 	if (!r && !o->dry_run && o->wait_ms)
 		r = td_cli_rollout(k, &m, td_mono_ms(&td_clock_system) + o->wait_ms, out->json ? NULL : &p, c, err);
 	if (!r)
 		r = td_cli_prune(k, &m, o->dry_run, told, out, c, err);
+
 	if (!r && !out->json && !o->dry_run)
 		next_steps(o);
+
 	return r;
 }
 
-// Both commands: the work, and what is said at the end. Returns the exit code.
+// Runs one of the two commands and reports its result. Returns the exit code.
 static int command(const char *name, const struct install_opts *o,
 		   int (*work)(const struct install_opts *o, struct out *out, struct td_cancel *c,
 			       struct td_error *err))
@@ -239,6 +254,7 @@ static int command(const char *name, const struct install_opts *o,
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	struct out out = {
 		d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "objects"), td_streq(o->output, "json"), {0}, o->dry_run};
+
 	int r = work(o, &out, c, &err);
 	if (r)
 		fprintf(stderr, "tandem %s: %s\n", name, err.msg);
@@ -263,31 +279,34 @@ static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const
 	int r = td_kube_get(k, g, ns, name, c, &o, err);
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : r;
+
 	const struct td_delete del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
 	if (!dry_run && (r = td_kube_delete(k, g, ns, name, &del, c, err)) && r != TD_NOT_FOUND)
 		return td_wrap(err, "deleting %s %s", g->kind, name);
+
 	out->n[TD_CHANGED]++;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o->root);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "kind", g->kind);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	tell(out, td_json_root(j), dry_run ? "would go" : "deleted");
+
 	return 0;
 }
 
-// Every object of a kind, with labels or all.
+// Deletes every object of a kind, or those with the labels.
 static int all_gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *labels, bool dry_run,
 		    struct out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(k, g, ns, labels, NULL, c, &l, err);
 	if (r)
-		return r == TD_NOT_FOUND ? 0 : r; // not even the kind is there
+		return r == TD_NOT_FOUND ? 0 : r; // not even the kind exists
 	for (size_t i = 0; i < l.n && !r; i++)
 		r = gone(k, g, *l.v[i]->ns ? l.v[i]->ns : NULL, l.v[i]->name, dry_run, out, c, err);
 	return r;
 }
 
-// Slurm's pods end while the operator is there to see to them.
+// Waits until Slurm's pods are gone, because the operator must still run while they end.
 static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *at = td_cli_at(kubeconfig);
@@ -298,11 +317,13 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 				     &l, err);
 		if (r || !l.n)
 			return r;
+
 		if (td_mono_ms(&td_clock_system) > end)
 			return td_fail(err, TD_TRANSIENT,
 				       "%zu pods of Slurm are still there, %s/%s for one: see `kubectl%s -n %s "
 				       "describe pod %s`",
 				       l.n, l.v[0]->ns, l.v[0]->name, at, l.v[0]->ns, l.v[0]->name);
+
 		if (td_cancel_wait(c, 200))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
@@ -314,14 +335,17 @@ static int uninstall(const struct install_opts *o, struct out *out, struct td_ca
 		   *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;
 	td_auto_manifests struct td_manifests m = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
+
 	int r = td_cli_tandem(o->ns, NULL, &m, err);
 	if (r || (r = td_kube_new(o->kubeconfig, &k, err)) || (r = td_cli_not_helm(k, ns, c, err)))
 		return r;
+
 	if (o->purge && ((r = all_gone(k, &td_slurmclusters, NULL, NULL, o->dry_run, out, c, err)) ||
 			 (r = all_gone(k, &td_nodesets, NULL, NULL, o->dry_run, out, c, err)) ||
 			 (!o->dry_run && (r = wait_clusters(k, o->kubeconfig, c, err)))))
 		return r;
-	for (size_t i = m.docs.n; i-- > 0;) { // the other way round
+
+	for (size_t i = m.docs.n; i-- > 0;) { // in the reverse order
 		yyjson_val *v = td_json_root(m.docs.v[i]);
 		const struct td_gvr *g = td_cli_gvr(v);
 		if (!g || (!o->purge && (g == &td_crds || g == &td_namespaces)))
@@ -330,13 +354,16 @@ static int uninstall(const struct install_opts *o, struct out *out, struct td_ca
 			      err)))
 			return r;
 	}
-	// Now that the operator has no rights any more, nobody makes them anew.
+
+	// The operator has no rights any more, so nobody creates these again.
 	static const struct td_gvr *const made[] = {&td_deployments, &td_pdbs, &td_services, &td_secrets};
 	for (size_t j = 0; j < TD_LEN(made); j++)
 		if ((r = all_gone(k, made[j], ns, bridges, o->dry_run, out, c, err)))
 			return r;
+
 	if ((r = td_cli_prune(k, &m, o->dry_run, told, out, c, err)))
 		return r;
+
 	if (!out->json && !out->n[TD_CHANGED] && !out->n[TD_REMOVED])
 		puts("nothing of Tandem is there");
 	return 0;

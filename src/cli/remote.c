@@ -44,7 +44,7 @@ char *td_remote_words(const struct td_remote *r)
 	td_cli_word(&b, "--kubeconfig", r->kubeconfig);
 	td_cli_word(&b, "--cluster", r->cluster);
 	td_cli_word(&b, "--tandem-namespace", r->namespace);
-	td_buf_puts(&b, ""); // never NULL
+	td_buf_puts(&b, ""); // makes the text not NULL
 	return td_buf_take(&b);
 }
 
@@ -58,6 +58,7 @@ struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r
 		td_fail(err, code, "Tandem is not installed there: `tandem install%s`", at);
 	if (code)
 		return NULL;
+
 	td_auto_buf struct td_buf there = {0};
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_free char *key = td_asprintf("%s/%s", l.v[i]->ns, l.v[i]->name);
@@ -65,6 +66,7 @@ struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r
 			return td_object_ref(l.v[i]);
 		td_buf_printf(&there, "%s%s", i ? ", " : "", key);
 	}
+
 	if (!l.n)
 		td_fail(err, TD_NOT_FOUND, "there is no SlurmCluster: `tandem up%s` makes a first one", at);
 	else if (r->cluster)
@@ -80,18 +82,21 @@ int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const cha
 	td_auto(td_object_unref) struct td_object *sc = td_remote_cluster(k, r, c, err), *lease = NULL;
 	if (!sc)
 		return err->code;
+
 	const char *ns = r->namespace ? r->namespace : TD_CLI_NAMESPACE;
-	// Its replicas hold one Lease; only the one that leads knows the pods.
+	// The bridge's replicas share one Lease; only the leading replica knows the pods.
 	td_auto_free char *name = td_asprintf("tandem-bridge-%s.%s", sc->ns, sc->name),
 			  *flags = td_cli_at(r->kubeconfig);
 	int code = td_kube_get(k, &td_leases, ns, name, c, &lease, err);
 	const char *leader = lease ? td_jstr(lease->root, "spec.holderIdentity") : NULL;
+
 	if (code && code != TD_NOT_FOUND)
 		return code;
 	if (!leader || !*leader)
 		return td_fail(err, TD_NOT_FOUND,
 			       "no bridge leads for SlurmCluster %s/%s: see `kubectl%s -n %s get pods`", sc->ns,
 			       sc->name, flags, ns);
+
 	td_auto_free char *at = td_asprintf("/api/v1/namespaces/%s/pods/%s:7412/proxy%s", ns, leader, path);
 	return td_kube_raw(k, "GET", at, NULL, c, ret, err);
 }

@@ -1,4 +1,5 @@
-// The users' commands on a cluster that is not embedded: --kubeconfig FILE [--cluster NAMESPACE/NAME].
+// The users' commands on a cluster that is not embedded: --kubeconfig FILE [--cluster
+// NAMESPACE/NAME].
 #pragma once
 
 #include "base/options.h"
@@ -7,21 +8,24 @@
 struct td_remote {
 	const char *kubeconfig, *cluster, *namespace; // from the command line; NULL: not given
 };
-// TD_INVALID: the flags do not go together, or one is not as it should be.
+// Checks the flags. TD_INVALID: they do not go together, or one is malformed.
 int td_remote_check(const struct td_remote *r, struct td_error *err);
-// The flags again, as a person types them in a shell after a command's name (" --kubeconfig FILE"); "" without. For
-// hints. Caller frees.
+// The flags again, as a person types them in a shell after a command's name (" --kubeconfig FILE"),
+// for hints. "" when none was given. The caller frees the text.
 char *td_remote_words(const struct td_remote *r);
-void td_cli_word(struct td_buf *b, const char *flag,
-		 const char *value);     // " FLAG VALUE", quoted for a shell; nothing for NULL
-char *td_cli_at(const char *kubeconfig); // only that flag, for kubectl too
-// The SlurmCluster that was named, or the only one there is. A reference; NULL: err says which there are.
+// Appends " FLAG VALUE", quoted for a shell; nothing when the value is NULL.
+void td_cli_word(struct td_buf *b, const char *flag, const char *value);
+// The same with --kubeconfig only, which kubectl understands too. The caller frees the text.
+char *td_cli_at(const char *kubeconfig);
+// Finds the SlurmCluster that was named, or the only one there is. Returns a reference. NULL: err
+// says which ones there are.
 struct td_object *td_remote_cluster(struct td_kube *k, const struct td_remote *r, struct td_cancel *c,
 				    struct td_error *err);
-// Asks the bridge of a SlurmCluster that leads, through the API server's proxy. path: "/why?job=1".
+// Asks the leading bridge of a SlurmCluster, through the API server's proxy. `path` is like
+// "/why?job=1".
 int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const char *path, struct td_cancel *c,
 			 struct td_json **ret, struct td_error *err);
-// Their entries in a command's table of options; r: struct td_remote *.
+// The entries of these flags in a command's table of options. r: struct td_remote *.
 #define TD_REMOTE_OPTIONS(r)                                                                                           \
 	{.name = "kubeconfig",                                                                                         \
 	 .value = "FILE",                                                                                              \

@@ -1,4 +1,4 @@
-// Waiting for workloads, and saying why they do not get ready.
+// Waits for workloads, and says why they do not get ready.
 #include "base/clock.h"
 #include "cli/apply.h"
 
@@ -6,7 +6,7 @@
 
 enum { LOOK_MS = 200 };
 
-// Every pod runs the newest template and is available.
+// Returns true when every pod runs the newest template and is available.
 static bool done(const yyjson_val *o, long long *ret_ready, long long *ret_want)
 {
 	yyjson_val *st = td_jget(o, "status");
@@ -21,7 +21,8 @@ static bool done(const yyjson_val *o, long long *ret_ready, long long *ret_want)
 	       ready >= want && (daemons || all <= want);
 }
 
-// Of the first pod that is not ready: what its kubelet, or the scheduler, says.
+// Says what the kubelet or the scheduler reports about the first pod that is not ready. The caller
+// frees the text.
 static char *trouble(struct td_kube *k, const struct td_object *o, struct td_cancel *c)
 {
 	const char *app = td_jkey_str(td_jget(o->root, "spec.selector.matchLabels"), "app.kubernetes.io/name");
@@ -29,6 +30,7 @@ static char *trouble(struct td_kube *k, const struct td_object *o, struct td_can
 	td_auto_objects struct td_objects pods = {0};
 	if (!app || td_kube_list(k, &td_pods, o->ns, labels, NULL, c, &pods, NULL))
 		return NULL;
+
 	for (size_t i = 0; i < pods.n; i++) {
 		yyjson_val *conds = td_jget(pods.v[i]->root, "status.conditions"), *x;
 		size_t j, n;
@@ -39,8 +41,10 @@ static char *trouble(struct td_kube *k, const struct td_object *o, struct td_can
 			if (td_streq(td_jstr(x, "status"), "False") && td_jstr(x, "message") && !why)
 				why = td_jstr(x, "message");
 		}
+
 		if (ready)
 			continue;
+
 		yyjson_val *cs = td_jget(pods.v[i]->root, "status.containerStatuses.[0]"),
 			   *w = td_jget(cs, "state.waiting");
 		if (w)
@@ -49,6 +53,7 @@ static char *trouble(struct td_kube *k, const struct td_object *o, struct td_can
 		return td_asprintf("pod %s: %s", pods.v[i]->name,
 				   why ? why : td_jstr_or(pods.v[i]->root, "status.phase", "unknown"));
 	}
+
 	return td_strdup("it has no pods: `kubectl describe` it");
 }
 
@@ -64,13 +69,16 @@ int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns
 		int r = td_kube_get(k, g, ns, name, c, &o, &e);
 		if (r && r != TD_TRANSIENT && r != TD_NOT_FOUND)
 			return td_fail(err, r, "%s %s: %s", g->kind, name, e.msg);
+
 		if (o && done(o->root, &ready, &want)) {
 			if (p)
 				td_progress_done(p, "%s: %lld of %lld ready", name, ready, want);
 			return 0;
 		}
+
 		if (want && p)
 			td_progress_bar(p, (int)(ready * 100 / want), "ready");
+
 		if (td_mono_ms(&td_clock_system) > end_ms) {
 			if (p)
 				td_progress_fail(p);
@@ -81,6 +89,7 @@ int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns
 				       : r ? e.msg
 					   : "");
 		}
+
 		if (td_cancel_wait(c, LOOK_MS))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}

@@ -1,4 +1,5 @@
-// tandem shell: a shell or a command in the Slurm login pod, through kubectl exec; the exit code is the command's own.
+// tandem shell: runs a shell or a command in the Slurm login pod, through kubectl exec. The exit
+// code is the command's own.
 #include "base/mem.h"
 #include "base/names.h"
 #include "cli/common.h"
@@ -10,22 +11,26 @@
 #include <string.h>
 #include <unistd.h>
 
-// The name of a Ready login pod. Caller frees; NULL: none, said on stderr.
+// Returns the name of a ready login pod; the caller frees it. NULL: there is none, as a message on
+// stderr says.
 static char *login_pod(struct td_kube *k, const char *ns, const char *cluster, const struct td_remote *remote)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_objects struct td_objects l = {0};
 	td_auto_free char *labels = td_asprintf(TD_LABEL_NAME "=login%s%s", cluster ? "," TD_LABEL_CLUSTER "=" : "",
 						cluster ? cluster : "");
+
 	if (td_kube_list(k, &td_pods, ns, labels, NULL, NULL, &l, &err)) {
 		fprintf(stderr, "tandem shell: %s\n", err.msg);
 		return NULL;
 	}
+
 	for (size_t i = 0; i < l.n; i++) {
 		yyjson_val *st = td_jget(l.v[i]->root, "status.containerStatuses.[0]");
 		if (td_jbool(st, "ready", false) && !td_object_deleting(l.v[i]))
 			return td_strdup(l.v[i]->name);
 	}
+
 	td_auto_free char *words = td_remote_words(remote), *at = td_cli_at(remote->kubeconfig);
 	fprintf(stderr, "tandem shell: %s. See `tandem status%s` and `kubectl%s -n %s get pods`.\n",
 		l.n       ? "the login pod is not running yet"
@@ -44,6 +49,7 @@ int td_shell_main(int argc, char **argv)
 	bool dashes = false;
 	for (int i = 1; i < argc; i++)
 		dashes = dashes || !strcmp(argv[i], "--");
+
 	const struct td_option options[] = {TD_REMOTE_OPTIONS(&remote)};
 	const struct td_command line = {
 		.name = "shell",
@@ -76,11 +82,14 @@ int td_shell_main(int argc, char **argv)
 	} else if (td_cli_open("shell", &i, &k)) {
 		return 1;
 	}
+
 	const char *ns = sc ? sc->ns : "slurm";
 	td_auto_free char *pod = login_pod(k, ns, sc ? sc->name : NULL, &remote),
 			  *conf = sc ? td_strdup(remote.kubeconfig) : td_instance_kubeconfig(&i, "admin");
+
 	if (!pod)
 		return 1;
+
 	td_auto_strv struct td_strv a = {0};
 	td_strv_add(&a, "kubectl");
 	td_strv_addf(&a, "--kubeconfig=%s", conf);
@@ -90,12 +99,14 @@ int td_shell_main(int argc, char **argv)
 	td_strv_add(&a, isatty(0) && isatty(1) ? "-it" : "-i");
 	td_strv_add(&a, pod);
 	td_strv_add(&a, "--");
+
 	if (!words[0]) {
 		td_strv_add(&a, "bash");
 		td_strv_add(&a, "-l");
 	}
 	for (char **w = words; *w; w++)
 		td_strv_add(&a, *w);
+
 	execvp(a.v[0], a.v);
 	fprintf(stderr, "tandem shell: kubectl: %s. Run \"tools/setup\".\n", strerror(errno));
 	return 1;

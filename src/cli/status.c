@@ -1,4 +1,4 @@
-// tandem status: roles, nodes, Slurm, and what is wrong in words.
+// tandem status: shows roles, nodes and Slurm, and says in words what is wrong.
 #include "api/condition.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -12,12 +12,14 @@
 #include <string.h>
 #include <unistd.h>
 
-// Everything is gathered into one JSON document first; the table is a view of it.
+// Everything is first gathered into one JSON document; the table is a view of it.
 struct gather {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *root, *wrong;
-	const struct td_remote *remote; // for the commands that are named; no kubeconfig: the home's
-	bool several;                   // SlurmClusters: commands name theirs
+	// For the commands that messages name. Without a kubeconfig they mean the home.
+	const struct td_remote *remote;
+	// There are several SlurmClusters, so commands name theirs.
+	bool several;
 };
 
 static void wrong(struct gather *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -30,7 +32,7 @@ static void wrong(struct gather *g, const char *fmt, ...)
 	yyjson_mut_arr_append(g->wrong, yyjson_mut_strcpy(g->d, s));
 }
 
-// The flags that lead `tandem shell` to a SlurmCluster. Caller frees.
+// The flags that make `tandem shell` use a SlurmCluster. The caller frees them.
 static char *to_cluster(const struct gather *g, const char *ns, const char *name)
 {
 	struct td_remote r = *g->remote;
@@ -62,10 +64,12 @@ static void roles(struct gather *g, const struct td_instance *i)
 		const char *name = k ? v[k - 1].name : "supervise";
 		td_auto_free char *pf = td_role_pidfile(i, name);
 		pid_t pid = td_pidfile_read(pf);
+
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
 		td_jm_str(g->d, o, "name", name);
 		td_jm_int(g->d, o, "pid", pid);
 		td_jm_int(g->d, o, "rssKiB", pid ? rss_kib(pid) : 0);
+
 		if (!pid && k)
 			wrong(g, "role %s is not running: see %s/log/%s.log", name, i->home, name);
 		else if (!pid)
@@ -79,7 +83,7 @@ static const char *condition(yyjson_val *obj, const char *type, const char *fiel
 	return td_jstr_or(td_condition(obj, type), field, "");
 }
 
-// One node's entry in the status of the NodeSet that has it, or NULL.
+// Finds a node's entry in the status of its NodeSet, or NULL. *ret_set is that NodeSet.
 static yyjson_val *in_nodesets(const struct td_objects *sets, const char *node, const struct td_object **ret_set)
 {
 	yyjson_val *x;
@@ -103,17 +107,20 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		wrong(g, "nodes and pods cannot be listed: %s", err.msg);
 		return;
 	}
+
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "nodes");
 	for (size_t n = 0; n < l.n; n++) {
 		yyjson_val *root = l.v[n]->root;
 		long long count = 0;
 		for (size_t m = 0; m < pods.n; m++)
 			count += td_streq(td_jstr(pods.v[m]->root, "spec.nodeName"), l.v[n]->name);
+
 		const char *ready = condition(root, "Ready", "status");
 		const struct td_object *set = NULL;
 		yyjson_val *in = in_nodesets(sets, l.v[n]->name, &set);
 		const char *slurm = td_jstr(in, "state"), *reason = td_jstr(in, "reason");
 		bool cordoned = td_jbool(root, "spec.unschedulable", false);
+
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
 		td_jm_str(g->d, o, "name", l.v[n]->name);
 		td_jm_bool(g->d, o, "ready", td_streq(ready, "True"));
@@ -123,10 +130,11 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		td_jm_int(g->d, o, "pods", count);
 		td_jm_str(g->d, o, "slurmState", slurm);
 		td_jm_str(g->d, o, "slurmReason", reason);
+
 		if (!td_streq(ready, "True"))
 			wrong(g, "node %s is not ready: %s", l.v[n]->name, condition(root, "Ready", "message"));
-		else if (reason && *reason && slurm && td_starts(slurm, "drain") &&
-			 !td_starts(reason, "tandem:")) { // nobody else lifts it
+		else if (reason && *reason && slurm && td_starts(slurm, "drain") && !td_starts(reason, "tandem:")) {
+			// The drain is not Tandem's: Tandem does not lift it.
 			td_auto_free char *flags =
 				to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
 			wrong(g,
@@ -146,6 +154,7 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 		td_auto_free char *path = td_asprintf("status.%s", counts[n]);
 		td_jm_int(g->d, o, counts[n], td_jint(ns->root, path, 0));
 	}
+
 	const struct td_object *both[] = {sc, ns};
 	for (size_t n = 0; n < 2; n++) {
 		yyjson_val *conds = td_jget(both[n]->root, "status.conditions"), *x;
@@ -156,6 +165,7 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 				      td_jstr_or(x, "type", "?"), td_jstr_or(x, "message", ""));
 		}
 	}
+
 	td_auto_free char *flags = to_cluster(g, sc->ns, sc->name);
 	if (td_jint(ns->root, "status.down", 0))
 		wrong(g, "Slurm has %lld nodes down: `tandem shell%s -- sinfo -R` says why",
@@ -176,6 +186,7 @@ static void table(yyjson_val *v)
 		printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""),
 		       td_jstr_or(v, "api", "-"), "ROLE", "PID", "MEMORY");
 	}
+
 	yyjson_arr_foreach (td_jget(v, "roles"), k, max, x) {
 		if (td_jint(x, "pid", 0))
 			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0),
@@ -183,6 +194,7 @@ static void table(yyjson_val *v)
 		else
 			printf("%-14s %8s\n", td_jstr(x, "name"), "-");
 	}
+
 	if (td_jget(v, "nodes")) {
 		printf("\n%-10s %-10s %5s %5s %5s  %s\n", "NODE", "STATE", "CPUS", "GPUS", "PODS", "SLURM");
 		yyjson_arr_foreach (td_jget(v, "nodes"), k, max, x) {
@@ -194,29 +206,33 @@ static void table(yyjson_val *v)
 			       td_jstr_or(x, "slurmState", "-"));
 		}
 	}
+
 	if ((x = td_jget(v, "slurm")))
 		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
 		       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
 		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
 		       td_jint(x, "down", 0));
+
 	yyjson_arr_foreach (td_jget(v, "clusters"), k, max, x)
 		printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
 		       td_jstr(x, "name"), td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
 		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
 		       td_jint(x, "down", 0));
+
 	yyjson_val *bad = td_jget(v, "wrong");
 	puts(yyjson_arr_size(bad) ? "\nWrong:" : "\nAll is well.");
 	yyjson_arr_foreach (bad, k, max, x)
 		printf("  %s\n", yyjson_get_str(x));
 }
 
-// Tandem's Deployments and DaemonSets, by label.
+// Lists Tandem's Deployments and DaemonSets, which are found by their label.
 static void workloads(struct gather *g, struct td_kube *k)
 {
 	static const struct td_gvr daemonsets = {"apps", "v1", "daemonsets", "DaemonSet", true},
 				   *const kinds[] = {&td_deployments, &daemonsets};
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "workloads");
 	struct td_error err = TD_ERROR_INIT;
+
 	for (size_t t = 0; t < TD_LEN(kinds); t++) {
 		td_auto_objects struct td_objects l = {0};
 		if (td_kube_list(k, kinds[t], NULL, "app.kubernetes.io/part-of=tandem", NULL, NULL, &l, &err)) {
@@ -227,16 +243,19 @@ static void workloads(struct gather *g, struct td_kube *k)
 			long long want = t ? td_jint(l.v[n]->root, "status.desiredNumberScheduled", 0)
 					   : td_jint(l.v[n]->root, "spec.replicas", 1),
 				  ready = td_jint(l.v[n]->root, t ? "status.numberReady" : "status.readyReplicas", 0);
+
 			yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
 			td_jm_str(g->d, o, "namespace", l.v[n]->ns);
 			td_jm_str(g->d, o, "name", l.v[n]->name);
 			td_jm_int(g->d, o, "ready", ready);
 			td_jm_int(g->d, o, "want", want);
+
 			if (ready < want)
 				wrong(g, "%s %s/%s: %lld of %lld pods are ready", kinds[t]->kind, l.v[n]->ns,
 				      l.v[n]->name, ready, want);
 		}
 	}
+
 	td_auto_free char *at = td_cli_at(g->remote->kubeconfig);
 	if (!yyjson_mut_arr_size(arr))
 		wrong(g, "Tandem does not run there: `tandem install%s`", at);
@@ -251,8 +270,10 @@ static void elsewhere(struct gather *g, const struct td_remote *remote)
 		wrong(g, "%s", err.msg);
 		return;
 	}
+
 	td_jm_str(g->d, g->root, "api", td_kube_server(k));
 	workloads(g, k);
+
 	if (td_kube_list(k, &td_slurmclusters, NULL, NULL, NULL, NULL, &clusters, &err) ||
 	    td_kube_list(k, &td_nodesets, NULL, NULL, NULL, NULL, &sets, &err)) {
 		td_auto_free char *at = td_cli_at(remote->kubeconfig);
@@ -262,6 +283,7 @@ static void elsewhere(struct gather *g, const struct td_remote *remote)
 			wrong(g, "%s", err.msg);
 		return;
 	}
+
 	g->several = clusters.n > 1;
 	nodes(g, k, &sets);
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "clusters");
@@ -272,6 +294,7 @@ static void elsewhere(struct gather *g, const struct td_remote *remote)
 			if (strcmp(sc->ns, set->ns) || !td_streq(td_jstr(set->root, "spec.clusterName"), sc->name) ||
 			    (remote->cluster && strcmp(remote->cluster, name)))
 				continue;
+
 			yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);
 			td_jm_str(g->d, o, "name", name);
 			td_jm_str(g->d, o, "nodeSet", set->name);
@@ -287,6 +310,7 @@ static void here(struct gather *g, const struct td_instance *i)
 		wrong(g, "nothing runs: \"tandem up\" starts it");
 		return;
 	}
+
 	roles(g, i);
 	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
 	td_auto(td_kube_free) struct td_kube *k = NULL;
@@ -294,15 +318,18 @@ static void here(struct gather *g, const struct td_instance *i)
 		wrong(g, "%s", err.msg);
 		return;
 	}
+
 	td_jm_str(g->d, g->root, "api", td_kube_server(k));
 	if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, NULL, &err)) {
 		wrong(g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
 		return;
 	}
+
 	td_auto(td_object_unref) struct td_object *sc = NULL, *set = NULL;
 	if (i->slurm && (td_kube_get(k, &td_slurmclusters, "slurm", "main", NULL, &sc, &err) ||
 			 td_kube_get(k, &td_nodesets, "slurm", "pool", NULL, &set, &err)))
 		wrong(g, "Slurm: %s", err.msg);
+
 	nodes(g, k, &(struct td_objects){.v = &set, .n = set ? 1 : 0});
 	if (sc && set)
 		slurm(g, td_jm_obj(g->d, g->root, "slurm"), sc, set);
@@ -341,20 +368,24 @@ int td_status_main(int argc, char **argv)
 		fprintf(stderr, "tandem status: %s\n", err.msg);
 		return 1;
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	struct gather g = {d, yyjson_mut_doc_get_root(d), yyjson_mut_arr(d), &remote, false};
 	if (remote.kubeconfig)
 		elsewhere(&g, &remote);
 	else
 		here(&g, &i);
+
 	bool bad = yyjson_mut_arr_size(g.wrong) > 0;
 	td_jm_set(d, g.root, "wrong", g.wrong);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(g.root);
+
 	if (json) {
 		td_auto_free char *text = td_json_pretty(td_json_root(j));
 		puts(text);
 	} else {
 		table(td_json_root(j));
 	}
+
 	return bad ? 1 : 0;
 }

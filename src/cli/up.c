@@ -1,5 +1,5 @@
-// tandem up: the command line. Without --kubeconfig it is the embedded plane on this machine (local/up.h), with it a
-// cluster (cli/up.h).
+// tandem up: the command line. Without --kubeconfig it starts the embedded plane on this machine
+// (local/up.h), with it Tandem on a cluster (cli/up.h).
 #include "cli/up.h"
 #include "api/quantity.h"
 #include "base/options.h"
@@ -18,7 +18,8 @@ struct up_line {
 	bool dry_run;
 };
 
-// What the table of options cannot say: which of them go together. 0, or an exit code.
+// Checks which options go together; the table of options cannot say that. Returns 0 or an exit
+// code.
 static int check(const struct up_line *l)
 {
 	const struct td_up_opts *h = &l->here;

@@ -1,4 +1,4 @@
-// tandem up --kubeconfig: Tandem on a cluster that is there.
+// tandem up --kubeconfig: Tandem on an existing cluster.
 #pragma once
 
 #include <stdint.h>
@@ -8,6 +8,6 @@ struct td_cli_up_opts {
 	int64_t wait_ms;                                            // for each step
 };
 
-// Installs Tandem, makes a first Slurm cluster, waits until Slurm has the nodes, says what to try. Returns the exit
-// code.
+// Installs Tandem, makes a first Slurm cluster, waits until Slurm has the nodes, and prints what to
+// try. Returns the exit code.
 int td_cli_up(const struct td_cli_up_opts *o);

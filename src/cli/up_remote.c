@@ -1,4 +1,5 @@
-// tandem up --kubeconfig: the tour on a cluster that is there: install, a first Slurm cluster, and what to try.
+// tandem up --kubeconfig: installs Tandem on an existing cluster, makes a first Slurm cluster, and
+// prints what to try.
 #include "base/clock.h"
 #include "base/names.h"
 #include "cli/apply.h"
@@ -9,21 +10,25 @@
 #include <stdio.h>
 #include <string.h>
 
-// Where slurmctld's state lies: the node of a cluster that is there already, else the first that takes pods.
+// Chooses the node where slurmctld keeps its state: that of an existing SlurmCluster slurm/main,
+// else the first node that takes pods.
 static int choose_node(struct td_kube *k, char **ret, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = NULL;
 	int r = td_kube_get(k, &td_slurmclusters, "slurm", "main", c, &sc, err);
 	const char *at = sc ? td_jstr(sc->root, "spec.controller.storage.hostPath.node") : NULL;
+
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	if (at) {
 		*ret = td_strdup(at);
 		return 0;
 	}
+
 	td_auto_objects struct td_objects l = {0};
 	if ((r = td_kube_list(k, &td_nodes, NULL, NULL, NULL, c, &l, err)))
 		return r;
+
 	for (size_t i = 0; i < l.n; i++) {
 		const char *host = td_object_label(l.v[i], "kubernetes.io/hostname");
 		if (host && !yyjson_arr_size(td_jget(l.v[i]->root, "spec.taints")) &&
@@ -32,6 +37,7 @@ static int choose_node(struct td_kube *k, char **ret, struct td_cancel *c, struc
 			return 0;
 		}
 	}
+
 	return td_fail(err, TD_NOT_FOUND, "none of the %zu nodes takes pods: each has a taint or is cordoned", l.n);
 }
 
@@ -44,18 +50,22 @@ static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_
 		int r = td_kube_get(k, &td_nodesets, "slurm", "pool", c, &set, err);
 		if (!r)
 			r = td_kube_get(k, &td_slurmclusters, "slurm", "main", c, &sc, err);
+
 		yyjson_val *st = set ? td_jget(set->root, "status") : NULL;
 		long long want = td_jint(st, "desired", 0), ready = td_jint(st, "ready", 0),
 			  in = td_jint(st, "idle", 0) + td_jint(st, "allocated", 0) + td_jint(st, "drained", 0) +
 			       td_jint(st, "draining", 0);
+
 		if (r == TD_CANCELLED || r == TD_DENIED)
 			return r;
 		if (!r && want && in >= want) {
 			td_progress_done(p, "Slurm: %lld nodes", in);
 			return 0;
 		}
+
 		if (want)
 			td_progress_bar(p, (int)(in * 100 / want), "nodes");
+
 		if (td_mono_ms(&td_clock_system) > end) {
 			td_progress_fail(p);
 			return td_fail(err, TD_TRANSIENT,
@@ -64,12 +74,13 @@ static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_
 				       "`kubectl%s -n slurm get pods`",
 				       in, want, ready, at, at);
 		}
+
 		if (td_cancel_wait(c, 200))
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
 }
 
-// Of an older version: goes when the new one runs.
+// Tells of an object of an older version that was deleted after the new one runs.
 static void gone(void *ctx, const yyjson_val *obj, enum td_applied what)
 {
 	printf("           %s %s %s\n", td_jstr(obj, "kind"), td_jstr(obj, "metadata.name"), td_applied_text(what));
@@ -101,31 +112,39 @@ static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_err
 	td_auto_free char *node = NULL, *at = td_cli_at(o->kubeconfig);
 	struct td_progress p;
 	td_progress_init(&p);
+
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE;
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
 	if (r || (r = td_cli_kubelets(&m, o->kubelet, o->kubelet_ca, err)) || (r = td_kube_new(o->kubeconfig, &k, err)))
 		return r;
+
 	r = td_cli_not_helm(k, ns, c, err);
 	if (r && r != TD_CONFLICT)
 		return r;
-	if (r) // helm sees to Tandem itself
+
+	// helm manages Tandem itself.
+	if (r)
 		printf("           Tandem in namespace %s was installed by helm: left as it is\n", ns);
 	else if ((r = apply(k, &m, "Tandem", &p, c, err)) ||
 		 (r = td_cli_rollout(k, &m, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)) ||
 		 (r = td_cli_prune(k, &m, false, gone, NULL, c, err)))
 		return r;
+
 	if ((r = choose_node(k, &node, c, err)) || (r = td_cli_example(node, &mine, err)) ||
 	    (r = apply(k, &mine, "SlurmCluster slurm/main", &p, c, err)) ||
 	    (r = wait_slurm(k, at, td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err)))
 		return r;
+
 	td_auto_objects struct td_objects bridges = {0};
 	r = td_kube_list(k, &td_deployments, ns, TD_LABEL_CLUSTER_NS "=slurm," TD_LABEL_CLUSTER "=main", NULL, c,
 			 &bridges, err);
 	for (size_t i = 0; i < bridges.n && !r; i++)
 		r = td_cli_rollout_one(k, &td_deployments, ns, bridges.v[i]->name,
 				       td_mono_ms(&td_clock_system) + o->wait_ms, &p, c, err);
+
 	if (r)
 		return r;
+
 	printf("%7.2f s  up\n", td_progress_total_s(&p));
 	return 0;
 }

@@ -1,5 +1,6 @@
-// tandem validate: checks SlurmCluster and NodeSet files without a cluster, with the schemas that the API server uses
-// and the grammar of the configuration writer. What only a cluster can know (which nodes there are) is not checked.
+// tandem validate: checks SlurmCluster and NodeSet files without a cluster. It uses the schemas of
+// the API server and the grammar of the configuration writer. It does not check what only a cluster
+// can know, such as which nodes exist.
 #include "api/kinds.h"
 #include "base/file.h"
 #include "base/options.h"
@@ -24,7 +25,7 @@ static int read_input(const char *path, struct td_buf *ret, struct td_error *err
 	return 0;
 }
 
-// The NodeSets of the file that name this cluster: what its partitions may refer to.
+// Collects the NodeSets of the file that name this cluster: its partitions may refer to them.
 static void node_sets(const struct td_json_list *docs, const yyjson_val *sc, struct td_strv *ret)
 {
 	for (size_t i = 0; i < docs->n; i++) {
@@ -43,30 +44,36 @@ static size_t one(const struct td_json_list *docs, const yyjson_val *o, const ch
 	td_auto_free char *api = k ? td_asprintf("%s/%s", k->group, k->version) : NULL;
 	if (!k || !td_starts(td_jstr_or(o, "apiVersion", ""), "tandem.dev/"))
 		return 0;
+
 	td_auto_causes struct td_causes causes = {0};
 	td_auto_strv struct td_strv unknown = {0}, problems = {0}, sets = {0};
 	if (!td_streq(td_jstr(o, "apiVersion"), api))
 		td_cause_add(&causes, "FieldValueNotSupported", "apiVersion", "write %s", api);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o);
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_schema_prune(k->schema, root, &unknown);
 	td_schema_default(k->schema, d, root);
+
 	td_auto(td_json_unref) struct td_json *full = td_json_from_mut(root);
 	td_meta_check(k, td_json_root(full), &causes);
 	td_schema_validate(k->schema, td_json_root(full), &causes);
-	// The grammar says more than the schema can; asked only when the shape is right.
+
+	// The grammar can check more than the schema. It needs an object of the right shape.
 	if (causes.n == 0 && td_streq(kind, "SlurmCluster")) {
 		node_sets(docs, o, &sets);
 		const struct td_slurm_facts facts = {.node_sets = (const char *const *)sets.v, .n_node_sets = sets.n};
 		td_auto_slurm_files struct td_slurm_files files = {0};
 		td_slurm_files_make(td_json_root(full), &facts, &files, &problems);
 	}
+
 	for (size_t i = 0; i < causes.n; i++)
 		printf("%s: %s %s: %s: %s\n", path, kind, name, causes.v[i].field, causes.v[i].message);
 	for (size_t i = 0; i < unknown.n; i++)
 		printf("%s: %s %s: %s: there is no such field\n", path, kind, name, unknown.v[i]);
 	for (size_t i = 0; i < problems.n; i++)
 		printf("%s: %s %s: %s\n", path, kind, name, problems.v[i]);
+
 	size_t bad = causes.n + unknown.n + problems.n;
 	if (!bad)
 		printf("%s: %s %s: valid\n", path, kind, name);

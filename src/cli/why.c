@@ -73,6 +73,7 @@ int td_why_main(int argc, char **argv)
 	const char *what = words[0];
 	if (td_starts(what, "pod/"))
 		what += 4;
+
 	long long job;
 	td_auto_buf struct td_buf path = {0};
 	if (td_parse_i64(what, &job) && job > 0) {
@@ -83,26 +84,32 @@ int td_why_main(int argc, char **argv)
 		td_buf_puts(&path, "%2F");
 		td_url_escape(&path, what);
 	}
+
 	if (remote.kubeconfig)
 		return ask_remote(&remote, td_buf_str(&path), json);
+
 	td_auto_instance struct td_instance i = {0};
 	if (td_instance_load(&i, &err)) {
 		fprintf(stderr, "tandem why: %s\n", err.msg);
 		return 1;
 	}
+
 	td_auto_free char *sock = td_asprintf("%s/bridge.sock", i.run);
 	const struct td_http_client_opts o = {.base_url = "http://bridge", .unix_socket = sock, .timeout_ms = 10000};
 	td_auto(td_http_client_free) struct td_http_client *c = NULL;
 	const struct td_http_call call = {.method = "GET", .path = td_buf_str(&path)};
 	td_auto_reply struct td_http_reply rep = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
+
 	int r = td_http_client_new(&o, &c, &err);
 	if (!r)
 		r = td_http_do(c, &call, NULL, &rep, &err);
+
 	if (r) {
 		fprintf(stderr, "tandem why: the bridge does not answer (%s). See `tandem status`.\n", err.msg);
 		return 1;
 	}
+
 	if (td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, &err)) {
 		fprintf(stderr, "tandem why: the bridge's answer is not readable: %s\n", err.msg);
 		return 1;

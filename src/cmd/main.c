@@ -1,4 +1,4 @@
-// main: the table of roles and commands.
+// The program: the table of roles and commands.
 #include "cmd/roles.h"
 
 #include <malloc.h>
@@ -10,7 +10,7 @@
 struct role {
 	const char *name;
 	int (*main)(int, char **);
-	const char *help; // NULL: hidden
+	const char *help; // NULL: not in the help
 	bool serves;      // runs for long and holds many connections
 };
 
@@ -25,8 +25,9 @@ static void usage(FILE *f, const struct role *roles, size_t n)
 	fputs("\n`tandem COMMAND --help` says more; exit codes: 0 done, 1 failed, 2 wrong usage.\n", f);
 }
 
-// The usual soft limit of 1,024 descriptors is there for programs that use select(); a thousand watchers need more.
-// Bounded: some programs close every descriptor that they might have been given.
+// The usual soft limit of 1,024 descriptors exists for programs that use select(); a thousand
+// watchers need more. The new limit is bounded because some programs close every descriptor that
+// they could have inherited.
 static void raise_file_limit(void)
 {
 	struct rlimit l;
@@ -45,11 +46,14 @@ static int run(const struct role *r, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	mallopt(M_ARENA_MAX, 2); // many mostly idle threads: an arena for each would hold memory for nothing
-	// Whole lists (megabytes, at start and after a gap) go back to the kernel when they are read. Left alone,
-	// malloc takes the first one for the usual size and keeps that much of the heap for ever.
+	// Many threads are mostly idle, and an arena for each would hold memory for nothing.
+	mallopt(M_ARENA_MAX, 2);
+	// Whole lists (megabytes, at start and after a gap) must go back to the kernel after use.
+	// Without these settings malloc takes the first list for the usual size and keeps that much
+	// of the heap for ever.
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
+
 	const struct role roles[] = {
 		{"up", td_up_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},
@@ -70,6 +74,7 @@ int main(int argc, char **argv)
 		{"supervise", td_supervise_main, "role: starts and restarts the embedded roles"},
 		{"sandbox", td_sandbox_main, NULL},
 	};
+
 	size_t n = sizeof(roles) / sizeof(roles[0]);
 	if (argc < 2) {
 		usage(stderr, roles, n);
@@ -83,6 +88,7 @@ int main(int argc, char **argv)
 		usage(stdout, roles, n);
 		return 0;
 	}
+
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(roles[i].name, argv[1]))
 			return run(&roles[i], argc - 1, argv + 1);

@@ -1,16 +1,18 @@
-// Every role and command: argv[0] is its name; the return value is the exit code (0, 1 failure, 2 usage).
+// The entry points of all roles and commands. argv[0] is the name; the return value is the exit
+// code: 0 done, 1 failed, 2 wrong usage. A comment names the room where it differs from the name.
 #pragma once
 
 int td_apiserver_main(int argc, char **argv);
 int td_controllers_main(int argc, char **argv);
-int td_agent_main(int argc, char **argv); // gate
+int td_agent_main(int argc, char **argv); // room gate
 int td_kubelet_main(int argc, char **argv);
-int td_sandbox_main(int argc, char **argv); // oci
+int td_sandbox_main(int argc, char **argv); // room oci
 int td_operator_main(int argc, char **argv);
 int td_bridge_main(int argc, char **argv);
-int td_supervise_main(int argc, char **argv); // local
+int td_supervise_main(int argc, char **argv); // room local, as the next
 int td_down_main(int argc, char **argv);
-int td_up_main(int argc, char **argv); // cli from here on
+// The rest is in room cli.
+int td_up_main(int argc, char **argv);
 int td_status_main(int argc, char **argv);
 int td_env_main(int argc, char **argv);
 int td_shell_main(int argc, char **argv);

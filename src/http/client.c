@@ -1,9 +1,10 @@
-// HTTP client: one curl multi handle with one easy handle per call in flight, kept in a stack between calls so that the
-// newest connection is used first, by whichever thread comes next.
+// The HTTP client. Each call in flight has one curl multi handle with one easy handle. Between
+// calls these are kept on a stack, so that whichever thread comes next uses the newest connection.
 //
-// What may not happen: a write that is sent twice. libcurl itself repeats a request whose reused connection dies before
-// a byte of the reply came, whatever the method. on_prereq() runs before each attempt and refuses the second one unless
-// nothing of the first left this process, or the method is safe (RFC 9110 §9.2.1).
+// The invariant: a write is never sent twice. libcurl itself repeats a request whose reused
+// connection dies before a byte of the reply came, whatever the method. on_prereq() runs before
+// each attempt. It refuses the second one unless nothing of the first left this process, or the
+// method is safe (RFC 9110 §9.2.1).
 #include "http/client.h"
 
 #include "base/clock.h"
@@ -20,14 +21,15 @@
 #include <unistd.h>
 
 enum {
-	IDLE_MAX = 32,         // connections kept open per client
-	IDLE_S = 60,           // older idle connections are not used again: servers drop theirs at 120 s
-	CONNECT_MS = 10000,    // at most, TLS handshake included
-	TOKEN_MAX = 64 * 1024, // bytes of a token file
-	BODY_MAX = 64 << 20,   // default bound of a kept reply
+	IDLE_MAX = 32, // connections kept open per client
+	// Older idle connections are not used again; servers close theirs after 120 s.
+	IDLE_S = 60,
+	CONNECT_MS = 10000,    // the limit, TLS handshake included
+	TOKEN_MAX = 64 * 1024, // largest token file, in bytes
+	BODY_MAX = 64 << 20,   // default limit of a kept reply
 	READ_BUFFER = 16384,   // per connection
 	STREAM_BUFFER = 4096,
-	UPLOAD_BUFFER = 16384, // the least that curl takes
+	UPLOAD_BUFFER = 16384, // the least that curl accepts
 };
 
 struct slot {
@@ -42,20 +44,20 @@ struct td_http_client {
 	pthread_mutex_t lock; // guards everything below
 	struct slot *idle;
 	int n_idle;
-	char *token; // what token_file held at token_stat
+	char *token; // content of token_file at token_stat
 	struct stat token_stat;
 };
 
-// One call while it runs.
+// The state of one call while it runs.
 struct run {
 	const struct td_http_call *call;
 	CURL *easy;
 	struct td_http_reply reply;
 	size_t max_body;
 	int64_t last_byte; // monotonic
-	bool safe, began;  // began: a status line came
+	bool safe, began;  // began: a status line has come
 	int attempts;
-	int abort_code; // set by a callback that ended the call
+	int abort_code; // set by a callback that ends the call
 	bool abort_by_user;
 	struct td_error err;
 };
@@ -86,6 +88,7 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 		if (files[i] && access(files[i], R_OK) < 0)
 			return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno,
 					     "HTTP client for %s: cannot read %s", o->base_url, files[i]);
+
 	pthread_once(&curl_once, curl_start);
 	struct td_http_client *c = td_calloc(1, sizeof(*c));
 	c->base_url = td_strdup(o->base_url);
@@ -98,6 +101,7 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 	c->token_file = td_strdup(o->token_file);
 	c->bearer = td_strdup(o->bearer);
 	c->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 30000;
+
 	pthread_mutex_init(&c->lock, NULL);
 	*ret = c;
 	return 0;
@@ -114,17 +118,20 @@ struct td_http_client *td_http_client_free(struct td_http_client *c)
 {
 	if (!c)
 		return NULL;
+
 	while (c->idle) {
 		struct slot *s = c->idle;
 		c->idle = s->next;
 		slot_free(s);
 	}
+
 	char *strs[] = {c->base_url, c->unix_socket, c->ca_file, c->cert_file, c->key_file, c->token_file, c->bearer};
 	for (size_t i = 0; i < TD_LEN(strs); i++)
 		free(strs[i]);
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
 	free(c->token);
+
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 	return NULL;
@@ -139,8 +146,10 @@ static struct slot *slot_get(struct td_http_client *c)
 		c->n_idle--;
 	}
 	pthread_mutex_unlock(&c->lock);
+
 	if (s)
 		return s;
+
 	s = td_calloc(1, sizeof(*s));
 	s->easy = curl_easy_init();
 	s->multi = curl_multi_init();
@@ -164,23 +173,26 @@ static void slot_put(struct td_http_client *c, struct slot *s)
 		slot_free(s);
 }
 
-// "Authorization: Bearer …", or NULL when the client has no token. The file is read again when it was replaced or
-// rewritten.
+// Makes "Authorization: Bearer …" for the call; *ret is NULL when the client has no token. The
+// token file is read again when it was replaced or rewritten.
 static int auth_header(struct td_http_client *c, char **ret, struct td_error *err)
 {
 	if (!c->token_file) {
 		*ret = c->bearer ? td_asprintf("Authorization: Bearer %s", c->bearer) : NULL;
 		return 0;
 	}
+
 	struct stat st;
 	if (stat(c->token_file, &st) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "token file %s", c->token_file);
+
 	pthread_mutex_lock(&c->lock);
 	bool same = c->token && st.st_ino == c->token_stat.st_ino && st.st_size == c->token_stat.st_size &&
 		    st.st_mtim.tv_sec == c->token_stat.st_mtim.tv_sec &&
 		    st.st_mtim.tv_nsec == c->token_stat.st_mtim.tv_nsec;
 	char *h = same ? td_asprintf("Authorization: Bearer %s", c->token) : NULL;
 	pthread_mutex_unlock(&c->lock);
+
 	if (!h) {
 		td_auto_buf struct td_buf b = {0};
 		if (td_file_read(c->token_file, TOKEN_MAX, &b, err) < 0) {
@@ -193,6 +205,7 @@ static int auth_header(struct td_http_client *c, char **ret, struct td_error *er
 			b.s[--b.len] = 0;
 		if (!b.len || strlen(b.s) != b.len || strpbrk(b.s, "\r\n"))
 			return td_fail(err, TD_TRANSIENT, "token file %s: must hold one line", c->token_file);
+
 		h = td_asprintf("Authorization: Bearer %s", b.s);
 		pthread_mutex_lock(&c->lock);
 		free(c->token);
@@ -200,33 +213,37 @@ static int auth_header(struct td_http_client *c, char **ret, struct td_error *er
 		c->token_stat = st;
 		pthread_mutex_unlock(&c->lock);
 	}
+
 	*ret = h;
 	return 0;
 }
 
-// ---- callbacks of curl, in the calling thread
-// -------------------------------------------------------------------------
+// ---- callbacks of curl; they run in the calling thread ----
 
 static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 {
 	struct run *r = ctx;
 	n *= size;
 	r->last_byte = now_ms();
-	if (n > 5 && memcmp(p, "HTTP/", 5) == 0) { // also after 100 Continue: start over
+	// A new status line also follows a 100 Continue: forget the headers so far.
+	if (n > 5 && memcmp(p, "HTTP/", 5) == 0) {
 		r->began = true;
 		r->reply.content_type[0] = 0;
 		r->reply.retry_after_s = 0;
 		return n;
 	}
+
 	const char *colon = memchr(p, ':', n);
 	if (!colon)
 		return n;
+
 	size_t name = (size_t)(colon - p);
 	const char *v = colon + 1, *e = p + n;
 	while (v < e && (*v == ' ' || *v == '\t'))
 		v++;
 	while (e > v && strchr(" \t\r\n", e[-1]))
 		e--;
+
 	if (name == 12 && strncasecmp(p, "Content-Type", 12) == 0)
 		snprintf(r->reply.content_type, sizeof(r->reply.content_type), "%.*s", (int)(e - v), v);
 	else if (name == 11 && strncasecmp(p, "Retry-After", 11) == 0) {
@@ -235,6 +252,7 @@ static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 			s = s * 10 + (*v - '0');
 		r->reply.retry_after_s = (int)(s < 86400 ? s : 86400);
 	}
+
 	return n;
 }
 
@@ -253,7 +271,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 	long status = status_of(r->easy);
 	if (r->call->on_data && status >= 200 && status < 300) {
 		int rc = n ? r->call->on_data(r->call->ctx, p, n) : 0;
-		r->last_byte = now_ms(); // the callback's own time is not the peer's
+		r->last_byte = now_ms(); // the callback's time is not the peer's
 		if (rc) {
 			r->abort_code = rc;
 			r->abort_by_user = true;
@@ -261,6 +279,7 @@ static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 		}
 		return n;
 	}
+
 	if (n > r->max_body || r->reply.body.len > r->max_body - n) {
 		r->abort_code = td_fail(&r->err, TD_INVALID, "reply larger than %zu bytes", r->max_body);
 		return CURL_WRITEFUNC_ERROR;
@@ -285,8 +304,7 @@ static int on_prereq(void *ctx, char *remote_ip, char *local_ip, int remote_port
 	return CURL_PREREQFUNC_ABORT;
 }
 
-// ---- one call
-// ---------------------------------------------------------------------------------------------------------
+// ---- one call ----
 
 static bool header_given(const struct td_http_call *call, const char *name)
 {
@@ -302,18 +320,23 @@ static struct curl_slist *headers(const struct td_http_call *call, const char *a
 	struct curl_slist *l = NULL;
 	char line[512];
 	snprintf(line, sizeof(line), "Accept: %s", call->accept ? call->accept : "application/json");
+
 	if (!header_given(call, "Accept"))
 		l = curl_slist_append(l, line);
 	if (!header_given(call, "Expect"))
-		l = curl_slist_append(l, "Expect:"); // curl would wait for 100 Continue with large bodies
+		// With a large body, curl would wait for 100 Continue.
+		l = curl_slist_append(l, "Expect:");
+
 	if (call->content_type)
 		snprintf(line, sizeof(line), "Content-Type: %s", call->content_type);
 	else
 		snprintf(line, sizeof(line), "Content-Type:");
 	if (!header_given(call, "Content-Type"))
 		l = curl_slist_append(l, line);
+
 	if (auth && !header_given(call, "Authorization"))
 		l = curl_slist_append(l, auth);
+
 	for (const char *const *h = call->headers; h && *h; h++)
 		l = curl_slist_append(l, *h);
 	return l;
@@ -324,6 +347,7 @@ static void setup(struct td_http_client *c, struct run *r, const char *url, stru
 {
 	CURL *e = r->easy;
 	const struct td_http_call *call = r->call;
+
 	curl_easy_reset(e); // keeps the connection
 	curl_easy_setopt(e, CURLOPT_URL, url);
 	curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L);
@@ -338,12 +362,15 @@ static void setup(struct td_http_client *c, struct run *r, const char *url, stru
 	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)IDLE_S);
 	curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)(timeout < CONNECT_MS ? timeout : CONNECT_MS));
 #if LIBCURL_VERSION_NUM >= 0x075700
-	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L); // a cancelled call does not wait for a resolver thread
+	// A cancelled call does not wait for a resolver thread.
+	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
 #endif
-	// A stream lives as long as its role, and a role has dozens: curl's defaults of 16 and 64 KB each would be most
-	// of its memory.
+
+	// A stream lives as long as its role, and a role has dozens of them. curl's default buffers
+	// (16 and 64 KB per stream) would be most of the role's memory.
 	curl_easy_setopt(e, CURLOPT_BUFFERSIZE, (long)(call->on_data ? STREAM_BUFFER : READ_BUFFER));
 	curl_easy_setopt(e, CURLOPT_UPLOAD_BUFFERSIZE, (long)UPLOAD_BUFFER);
+
 	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, errbuf);
 	curl_easy_setopt(e, CURLOPT_HTTPHEADER, hdrs);
 	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
@@ -352,19 +379,20 @@ static void setup(struct td_http_client *c, struct run *r, const char *url, stru
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, r);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_prereq);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, r);
+
 	if (c->unix_socket)
 		curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, c->unix_socket);
 	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	if (c->ca_file) {
 		curl_easy_setopt(e, CURLOPT_CAINFO, c->ca_file);
-		curl_easy_setopt(
-			e, CURLOPT_CAPATH,
-			NULL); // else the whole system store is parsed for every connection: 2 MB and 10 ms each
+		// Otherwise every connection parses the whole system store: 2 MB and 10 ms each.
+		curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
 	}
 	if (c->cert_file) {
 		curl_easy_setopt(e, CURLOPT_SSLCERT, c->cert_file);
 		curl_easy_setopt(e, CURLOPT_SSLKEY, c->key_file);
 	}
+
 	bool has_body = call->body || call->body_len || td_streq(call->method, "POST") ||
 			td_streq(call->method, "PUT") || td_streq(call->method, "PATCH");
 	if (td_streq(call->method, "HEAD")) {
@@ -388,7 +416,7 @@ static int give_up(struct td_http_client *c, struct run *r, struct td_error *err
 	return td_fail(err, TD_TRANSIENT, "%s %s%.200s: not sent: %s", m, c->base_url, p, why);
 }
 
-// Runs the transfer to its end; the easy handle is in the multi handle.
+// Runs the transfer to its end. The easy handle is already in the multi handle.
 static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_t timeout, struct td_cancel *cancel,
 		 const char *errbuf, struct td_error *err)
 {
@@ -401,25 +429,31 @@ static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_
 			return give_up(c, r, err, curl_multi_strerror(mc));
 		if (!running)
 			break;
+
 		if (td_cancelled(cancel))
 			return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url,
 				       call->path);
+
 		long status = r->began ? status_of(s->easy) : 0;
 		bool streaming = call->on_data && status >= 200 && status < 300;
 		int64_t now = now_ms(), end = streaming ? (call->idle_ms > 0 ? r->last_byte + call->idle_ms : INT64_MAX)
 							: start + timeout;
+
 		if (now >= end) {
 			char why[64];
 			snprintf(why, sizeof(why), streaming ? "no byte for %lld ms" : "no complete reply in %lld ms",
 				 (long long)(streaming ? call->idle_ms : timeout));
 			return give_up(c, r, err, why);
 		}
+
 		struct curl_waitfd w = {.fd = td_cancel_fd(cancel), .events = CURL_WAIT_POLLIN};
 		curl_multi_poll(s->multi, &w, cancel ? 1 : 0, end - now > 60000 ? 60000 : (int)(end - now), NULL);
 	}
+
 	int left;
 	CURLMsg *m = curl_multi_info_read(s->multi, &left);
 	CURLcode res = m && m->msg == CURLMSG_DONE ? m->data.result : CURLE_FAILED_INIT;
+
 	if (res == CURLE_OK)
 		return 0;
 	if (r->abort_by_user)
@@ -440,12 +474,15 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 		return td_fail(err, TD_INVALID,
 			       "HTTP call to %s: method and an escaped path that starts with / are needed",
 			       c->base_url);
+
 	if (td_cancelled(cancel))
 		return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url, call->path);
+
 	td_auto_free char *auth = NULL;
 	int rc = auth_header(c, &auth, err);
 	if (rc < 0)
 		return rc;
+
 	td_auto_free char *url = td_asprintf("%s%s", c->base_url, call->path);
 	char errbuf[CURL_ERROR_SIZE] = "";
 	struct slot *s = slot_get(c);
@@ -453,32 +490,41 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 			.easy = s->easy,
 			.max_body = call->max_body ? call->max_body : BODY_MAX,
 			.last_byte = now_ms()};
+
 	r.safe = td_streq(call->method, "GET") || td_streq(call->method, "HEAD");
 	int64_t timeout = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;
 	struct curl_slist *hdrs = headers(call, auth);
 	setup(c, &r, url, hdrs, errbuf, timeout);
-	// curl writes with MSG_NOSIGNAL, but a TLS back end may not: SIGPIPE of this thread is swallowed where it is
-	// not ignored.
+
+	// curl writes with MSG_NOSIGNAL, but a TLS back end may not. Where SIGPIPE is not ignored,
+	// the code below swallows this thread's own.
 	sigset_t pipe_set, old, pending;
 	sigemptyset(&pipe_set);
 	sigaddset(&pipe_set, SIGPIPE);
 	pthread_sigmask(SIG_BLOCK, &pipe_set, &old);
+
 	if (curl_multi_add_handle(s->multi, s->easy) != CURLM_OK)
 		abort();
 	rc = drive(c, s, &r, timeout, cancel, errbuf, err);
+
 	long status = status_of(s->easy);
-	curl_multi_remove_handle(s->multi, s->easy); // closes the connection unless the reply was complete
+	// Closes the connection unless the reply was complete.
+	curl_multi_remove_handle(s->multi, s->easy);
 	curl_easy_setopt(s->easy, CURLOPT_ERRORBUFFER, NULL);
+
 	sigpending(&pending);
 	if (sigismember(&pending, SIGPIPE) && !sigismember(&old, SIGPIPE))
 		sigtimedwait(&pipe_set, NULL, &(struct timespec){0});
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+
 	curl_slist_free_all(hdrs);
 	slot_put(c, s);
+
 	if (rc) {
 		td_http_reply_done(&r.reply);
 		return rc;
 	}
+
 	r.reply.status = (int)status;
 	*ret = r.reply;
 	return 0;

@@ -10,8 +10,10 @@
 
 enum {
 	READ_STEP = 16 * 1024,
+	// So much is drained at the end: a client that first sends its whole body still sees why it
+	// was refused.
 	DRAIN_MAX = 16 << 20
-}; // DRAIN_MAX: clients that first send it all shall still see why it was refused
+};
 
 int64_t td_now(void)
 {
@@ -48,6 +50,7 @@ struct td_conn *td_conn_free(struct td_conn *c)
 static ssize_t raw_read(struct td_conn *c, void *p, size_t n)
 {
 	ssize_t k;
+
 	if (!c->tls) {
 		do
 			k = recv(c->fd, p, n, MSG_DONTWAIT);
@@ -64,7 +67,8 @@ static ssize_t raw_read(struct td_conn *c, void *p, size_t n)
 		return k;
 	if (k == GNUTLS_E_AGAIN)
 		return -EAGAIN;
-	if (k == GNUTLS_E_PREMATURE_TERMINATION) // FIN without close_notify: what HTTP means is told by its own framing
+	// A FIN without close_notify: HTTP's own framing tells whether the message is complete.
+	if (k == GNUTLS_E_PREMATURE_TERMINATION)
 		return 0;
 	return -EPROTO;
 }
@@ -84,8 +88,10 @@ ssize_t td_conn_try_read(struct td_conn *c, void *p, size_t n)
 ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n)
 {
 	ssize_t k;
+
 	if (c->broken)
 		return -EPIPE;
+
 	if (!c->tls) {
 		do
 			k = send(c->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -101,6 +107,7 @@ ssize_t td_conn_try_write(struct td_conn *c, const void *p, size_t n)
 		if (k < 0)
 			k = k == GNUTLS_E_AGAIN ? -EAGAIN : -EPIPE;
 	}
+
 	if (k < 0 && k != -EAGAIN)
 		c->broken = true;
 	return k;
@@ -116,15 +123,18 @@ short td_conn_read_events(struct td_conn *c)
 	return e;
 }
 
-// Waits for `events`: 0, TD_EXPIRED, TD_CANCELLED. POLLRDHUP counts as an event when it is asked for.
+// Waits for `events`. Returns 0, TD_EXPIRED or TD_CANCELLED. POLLRDHUP counts as an event only when
+// it is asked for.
 static int wait_for(struct td_conn *c, short events, int64_t deadline, struct td_cancel *cancel)
 {
 	for (;;) {
 		if (td_cancelled(cancel) || td_cancelled(c->stop))
 			return TD_CANCELLED;
+
 		int64_t left = deadline == TD_NEVER ? 60000 : deadline - td_now();
 		if (left <= 0)
 			return TD_EXPIRED;
+
 		struct pollfd p[3] = {
 			{c->fd, events, 0}, {td_cancel_fd(c->stop), POLLIN, 0}, {td_cancel_fd(cancel), POLLIN, 0}};
 		if (poll(p, 3, left > 60000 ? 60000 : (int)left) > 0 && p[0].revents)
@@ -134,13 +144,16 @@ static int wait_for(struct td_conn *c, short events, int64_t deadline, struct td
 
 int td_conn_fill(struct td_conn *c, size_t max, int64_t deadline, struct td_cancel *cancel, size_t *ret_n)
 {
-	if (c->in_off) { // keep only what was not used yet
+	// Keep only what is not used yet.
+	if (c->in_off) {
 		memmove(c->in.s, c->in.s + c->in_off, c->in.len - c->in_off);
 		c->in.len -= c->in_off;
 		c->in_off = 0;
 	}
+
 	size_t step = max < READ_STEP ? max : READ_STEP;
 	td_buf_reserve(&c->in, step + 1);
+
 	for (;;) {
 		ssize_t k = raw_read(c, c->in.s + c->in.len, step);
 		if (k >= 0) {
@@ -149,6 +162,7 @@ int td_conn_fill(struct td_conn *c, size_t max, int64_t deadline, struct td_canc
 			*ret_n = (size_t)k;
 			return 0;
 		}
+
 		if (k != -EAGAIN)
 			return TD_NOT_FOUND;
 		int rc = wait_for(c, td_conn_read_events(c), deadline, cancel);
@@ -161,6 +175,7 @@ int td_conn_write(struct td_conn *c, const void *p, size_t n, int64_t idle_ms, s
 {
 	const char *s = p;
 	int64_t deadline = td_now() + idle_ms;
+
 	while (n) {
 		ssize_t k = td_conn_try_write(c, s, n);
 		if (k >= 0) {
@@ -169,12 +184,14 @@ int td_conn_write(struct td_conn *c, const void *p, size_t n, int64_t idle_ms, s
 			deadline = td_now() + idle_ms;
 			continue;
 		}
+
 		if (k != -EAGAIN)
 			return TD_NOT_FOUND;
-		// A server that stops lets replies go out; its last act is to shut the socket down.
+		// A server that stops still lets replies go out. Its last act is to shut the socket
+		// down.
 		int64_t left = deadline - td_now();
 		if (td_cancelled(cancel) || left <= 0) {
-			c->broken = true; // a record may be half out
+			c->broken = true; // a TLS record may be half out
 			return left <= 0 ? TD_EXPIRED : TD_CANCELLED;
 		}
 		struct pollfd f[2] = {{c->fd, POLLOUT, 0}, {td_cancel_fd(cancel), POLLIN, 0}};
@@ -192,11 +209,14 @@ void td_conn_finish(struct td_conn *c, int64_t ms)
 		gnutls_bye(c->tls, GNUTLS_SHUT_WR);
 		pthread_mutex_unlock(&c->lock);
 	}
+
 	shutdown(c->fd, SHUT_WR);
 	c->broken = true;
+
 	int64_t end = td_now() + ms;
 	char buf[4096];
-	for (size_t total = 0; total < DRAIN_MAX;) { // below TLS: what comes now is thrown away anyway
+	// Read below TLS: what comes now is thrown away anyway.
+	for (size_t total = 0; total < DRAIN_MAX;) {
 		ssize_t k = recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT);
 		if (k > 0)
 			total += (size_t)k;

@@ -1,5 +1,5 @@
-// The certificate authority of one installation. A key file is written before its certificate, so that a crash in
-// between leaves no certificate and the next run issues both anew.
+// The certificate authority of one installation. A key file is written before its certificate, so
+// that a crash in between leaves no certificate, and the next run issues both anew.
 #include "http/pki.h"
 
 #include "base/clock.h"
@@ -14,7 +14,8 @@
 #include <string.h>
 #include <time.h>
 
-// Valid from a day ago: a clock that is set back by hours (a hardware clock in local time, say) locks nobody out.
+// BACKDATE_S: a certificate is valid from a day ago, so that a clock that is set back by hours
+// (such as a hardware clock in local time) locks nobody out.
 enum { PEM_MAX = 256 * 1024, CA_DAYS = 3650, BACKDATE_S = 86400 };
 
 static void crt_free(gnutls_x509_crt_t c)
@@ -39,13 +40,16 @@ static int load_crt(const char *path, gnutls_x509_crt_t *ret, struct td_error *e
 	int rc = td_file_read(path, PEM_MAX, &b, err);
 	if (rc < 0)
 		return rc;
+
 	td_auto(crt_free) gnutls_x509_crt_t c = NULL;
 	if (gnutls_x509_crt_init(&c) < 0)
 		abort();
+
 	gnutls_datum_t d = {(unsigned char *)b.s, (unsigned)b.len};
 	rc = gnutls_x509_crt_import(c, &d, GNUTLS_X509_FMT_PEM);
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "certificate %s: %s", path, gnutls_strerror(rc));
+
 	*ret = td_steal(c);
 	return 0;
 }
@@ -56,14 +60,17 @@ static int load_key(const char *path, gnutls_x509_privkey_t *ret, struct td_erro
 	int rc = td_file_read(path, PEM_MAX, &b, err);
 	if (rc < 0)
 		return rc;
+
 	td_auto(key_free) gnutls_x509_privkey_t k = NULL;
 	if (gnutls_x509_privkey_init(&k) < 0)
 		abort();
+
 	gnutls_datum_t d = {(unsigned char *)b.s, (unsigned)b.len};
 	rc = gnutls_x509_privkey_import(k, &d, GNUTLS_X509_FMT_PEM);
 	explicit_bzero(b.s, b.len);
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "key %s: %s", path, gnutls_strerror(rc));
+
 	*ret = td_steal(k);
 	return 0;
 }
@@ -84,16 +91,19 @@ static int store(const char *key_path, gnutls_x509_privkey_t key, const char *cr
 	if (gnutls_x509_privkey_export2_pkcs8(key, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &k) < 0 ||
 	    gnutls_x509_crt_export2(crt, GNUTLS_X509_FMT_PEM, &c) < 0)
 		abort();
+
 	int rc = td_file_write(key_path, k.data, k.size, 0600, err);
 	if (rc == 0)
 		rc = td_file_write(crt_path, c.data, c.size, 0644, err);
+
 	explicit_bzero(k.data, k.size);
 	gnutls_free(k.data);
 	gnutls_free(c.data);
 	return rc;
 }
 
-// True when the certificate is of this key: after a crash between two writes it may not be.
+// Returns true when the certificate belongs to this key. After a crash between two writes it may
+// not.
 static bool same_key(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
 {
 	unsigned char a[64], b[64];
@@ -103,7 +113,8 @@ static bool same_key(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key)
 	       memcmp(a, b, na) == 0;
 }
 
-// Serial, times and key identifier: what every certificate of ours has. Returns GnuTLS' code.
+// Sets what every certificate of ours has: serial, times, key identifiers and common name. Returns
+// GnuTLS' code.
 static int common(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const char *cn, int days)
 {
 	unsigned char serial[16], id[64];
@@ -111,6 +122,7 @@ static int common(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const char *
 	td_random(serial, sizeof(serial));
 	serial[0] = (unsigned char)((serial[0] & 0x7f) | 0x40); // positive, no leading zero
 	time_t now = now_s();
+
 	int rc = gnutls_x509_crt_set_version(crt, 3);
 	if (rc == 0)
 		rc = gnutls_x509_crt_set_serial(crt, serial, sizeof(serial));
@@ -145,17 +157,21 @@ int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *
 				crt_path, key_path);
 		return rc;
 	}
-	if (td_path_exists(crt_path)) // its key is lost: a new one would cut off everybody who trusts it, silently
+	// The key is lost. A new authority would silently cut off everybody who trusts this one.
+	if (td_path_exists(crt_path))
 		return td_fail(err, TD_INVALID,
 			       "%s is there but its key %s is not; restore it, or remove both for a new authority",
 			       crt_path, key_path);
+
 	int rc = td_mkdir_p(dir, 0700, err);
 	if (rc < 0)
 		return rc;
+
 	td_auto(key_free) gnutls_x509_privkey_t key = new_key();
 	td_auto(crt_free) gnutls_x509_crt_t crt = NULL;
 	if (gnutls_x509_crt_init(&crt) < 0)
 		abort();
+
 	rc = common(crt, key, common_name, CA_DAYS);
 	if (rc == 0)
 		rc = gnutls_x509_crt_set_basic_constraints(crt, 1, 0);
@@ -164,13 +180,13 @@ int td_pki_ca_ensure(const char *dir, const char *common_name, struct td_error *
 								GNUTLS_KEY_DIGITAL_SIGNATURE);
 	if (rc == 0)
 		rc = gnutls_x509_crt_sign2(crt, crt, key, GNUTLS_DIG_SHA256, 0);
+
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "certificate authority \"%s\": %s", common_name, gnutls_strerror(rc));
 	return store(key_path, key, crt_path, crt, err);
 }
 
-// ---- what a certificate says, as one comparable text
-// ----------------------------------------------------------------------
+// ---- what a certificate says, as one comparable text ----
 
 static void describe_name(struct td_buf *b, gnutls_x509_crt_t crt, const char *oid, char tag)
 {
@@ -186,15 +202,19 @@ static void describe_name(struct td_buf *b, gnutls_x509_crt_t crt, const char *o
 
 static void describe(struct td_buf *b, gnutls_x509_crt_t signed_crt)
 {
-	// GnuTLS lists alternative names of imported certificates only, not of one that was just made.
+	// GnuTLS lists the alternative names of imported certificates only, not of one that was
+	// just made.
+
 	gnutls_datum_t der = {0};
 	td_auto(crt_free) gnutls_x509_crt_t crt = NULL;
 	if (gnutls_x509_crt_init(&crt) < 0 || gnutls_x509_crt_export2(signed_crt, GNUTLS_X509_FMT_DER, &der) < 0 ||
 	    gnutls_x509_crt_import(crt, &der, GNUTLS_X509_FMT_DER) < 0)
 		abort();
 	gnutls_free(der.data);
+
 	describe_name(b, crt, GNUTLS_OID_X520_COMMON_NAME, 'C');
 	describe_name(b, crt, GNUTLS_OID_X520_ORGANIZATION_NAME, 'O');
+
 	for (unsigned i = 0;; i++) {
 		char v[512];
 		size_t n = sizeof(v);
@@ -204,6 +224,7 @@ static void describe(struct td_buf *b, gnutls_x509_crt_t signed_crt)
 		td_buf_printf(b, "S%d:%zu:", type, n);
 		td_buf_add(b, v, n);
 	}
+
 	for (unsigned i = 0;; i++) {
 		char v[128];
 		size_t n = sizeof(v);
@@ -216,6 +237,7 @@ static void describe(struct td_buf *b, gnutls_x509_crt_t signed_crt)
 static int fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct td_pki_cert *c)
 {
 	int rc = common(crt, key, c->cn, c->days);
+
 	for (const char *const *o = c->orgs; rc == 0 && o && *o; o++)
 		rc = gnutls_x509_crt_set_dn_by_oid(crt, GNUTLS_OID_X520_ORGANIZATION_NAME, 0, *o, (unsigned)strlen(*o));
 	for (const char *const *s = c->sans; rc == 0 && s && *s; s++) {
@@ -225,6 +247,7 @@ static int fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct t
 		       : gnutls_x509_crt_set_subject_alt_name(crt, GNUTLS_SAN_DNSNAME, *s, (unsigned)strlen(*s),
 							      GNUTLS_FSAN_APPEND);
 	}
+
 	if (rc == 0)
 		rc = gnutls_x509_crt_set_basic_constraints(crt, 0, -1);
 	if (rc == 0)
@@ -236,19 +259,22 @@ static int fill(gnutls_x509_crt_t crt, gnutls_x509_privkey_t key, const struct t
 	return rc;
 }
 
-// Is what lies there as good as what we would issue?
+// Returns true when the existing certificate and key are as good as what we would issue.
 static bool still_good(const char *crt_path, const char *key_path, gnutls_x509_crt_t ca, gnutls_x509_crt_t wanted)
 {
 	td_auto(crt_free) gnutls_x509_crt_t crt = NULL;
 	td_auto(key_free) gnutls_x509_privkey_t key = NULL;
 	if (load_crt(crt_path, &crt, NULL) < 0 || load_key(key_path, &key, NULL) < 0 || !same_key(crt, key))
 		return false;
+
 	unsigned status = 0;
 	if (gnutls_x509_crt_verify(crt, &ca, 1, 0, &status) < 0 || status)
 		return false;
+
 	time_t from = gnutls_x509_crt_get_activation_time(crt), to = gnutls_x509_crt_get_expiration_time(crt);
 	if (to - now_s() < (to - from) / 3)
 		return false;
+
 	td_auto_buf struct td_buf a = {0}, b = {0};
 	describe(&a, crt);
 	describe(&b, wanted);
@@ -262,22 +288,27 @@ int td_pki_issue(const char *dir, const struct td_pki_cert *c, struct td_error *
 		return td_fail(err, TD_INVALID,
 			       "certificate \"%s\": a base name other than ca, a common name and days > 0 are needed",
 			       c->file ? c->file : "");
+
 	td_auto_free char *ca_crt_path = td_asprintf("%s/ca.crt", dir), *ca_key_path = td_asprintf("%s/ca.key", dir);
 	td_auto(crt_free) gnutls_x509_crt_t ca = NULL, crt = NULL;
 	td_auto(key_free) gnutls_x509_privkey_t ca_key = NULL;
+
 	int rc = load_crt(ca_crt_path, &ca, err);
 	if (rc == 0)
 		rc = load_key(ca_key_path, &ca_key, err);
 	if (rc < 0)
 		return rc;
+
 	td_auto(key_free) gnutls_x509_privkey_t key = new_key();
 	if (gnutls_x509_crt_init(&crt) < 0)
 		abort();
 	rc = fill(crt, key, c);
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "certificate %s for \"%s\": %s", c->file, c->cn, gnutls_strerror(rc));
+
 	td_auto_free char *crt_path = td_asprintf("%s/%s.crt", dir, c->file),
 			  *key_path = td_asprintf("%s/%s.key", dir, c->file);
+
 	unsigned char id[64];
 	size_t n = sizeof(id);
 	rc = gnutls_x509_crt_get_subject_key_id(ca, id, &n, NULL);
@@ -285,7 +316,9 @@ int td_pki_issue(const char *dir, const struct td_pki_cert *c, struct td_error *
 		rc = gnutls_x509_crt_set_authority_key_id(crt, id, n);
 	if (rc == 0)
 		rc = gnutls_x509_crt_sign2(crt, ca, ca_key, GNUTLS_DIG_SHA256, 0);
+
 	if (rc < 0)
 		return td_fail(err, TD_INVALID, "certificate %s for \"%s\": %s", c->file, c->cn, gnutls_strerror(rc));
+
 	return still_good(crt_path, key_path, ca, crt) ? 0 : store(key_path, key, crt_path, crt, err);
 }

@@ -1,5 +1,8 @@
-// Invariants: a connection in the pump is touched by the pump's thread only. No callback runs under `lock`.
-// Events carry fd and generation, so one that was fetched before its connection went away is recognised as stale.
+// The pump's thread, its table of connections, and pushed replies.
+//
+// Invariants: only the pump's thread touches a connection in the pump. No callback runs under
+// `lock`. An event carries the fd and a generation, so an event that was fetched before its
+// connection went away is recognised as stale.
 #include "http/pump.h"
 
 #include "base/heap.h"
@@ -16,26 +19,26 @@ enum { BATCH = 64, DISCARD_MAX = 64 * 1024, BUF_KEEP = 4096, ROUNDS_MAX = 16 };
 
 struct td_http_push_handle {
 	struct td_pump *p;
-	struct td_conn *c; // from attach on; the pump's
+	struct td_conn *c; // the pump's, from attach on
 	struct td_http_push push;
 	bool chunked, ended;
 	bool want_out; // EPOLLOUT is asked for
 	uint32_t gen;
-	size_t discarded;  // bytes the peer sent although it has nothing to say
+	size_t discarded;  // bytes from a peer that should not send any
 	struct td_buf out; // unsent: out.s[off .. out.len)
 	size_t off;
 	int woken;                                 // atomic
 	bool attached, queued;                     // guarded by p->lock
 	struct td_http_push_handle *prev, *next;   // in p->queue; guarded by p->lock
 	int64_t end_at, stall_at;                  // TD_NEVER: none
-	struct td_heap_node timer;                 // the earlier of both
+	struct td_heap_node timer;                 // at the earlier of end_at and stall_at
 	struct td_http_push_handle *lprev, *lnext; // in p->live
 };
 
 struct entry {
 	uint32_t gen;
-	struct td_cancel *cancel;      // watched for a handler
-	struct td_http_push_handle *h; // or pushed
+	struct td_cancel *cancel;      // watched for a handler …
+	struct td_http_push_handle *h; // … or pushed
 };
 
 struct td_pump {
@@ -43,13 +46,13 @@ struct td_pump {
 	int64_t write_ms;
 	pthread_t thread;
 	bool stop;            // atomic
-	int n_push;           // atomic: handles that exist
+	int n_push;           // atomic: number of existing handles
 	pthread_mutex_t lock; // guards v, n, gen, queue
 	struct entry *v;      // by fd
 	size_t n;
 	uint32_t gen;
 	struct td_http_push_handle *queue;
-	// of the thread alone:
+	// Used by the pump's thread only:
 	struct td_http_push_handle *live;
 	struct td_heap timers;
 };
@@ -60,8 +63,7 @@ static void kick(struct td_pump *p)
 	(void)!write(p->wake_fd, &one, sizeof(one));
 }
 
-// ---- the table by fd
-// --------------------------------------------------------------------------------------------------
+// ---- the table by fd ----
 
 static uint32_t enter(struct td_pump *p, int fd, struct td_cancel *cancel, struct td_http_push_handle *h,
 		      uint32_t events)
@@ -73,12 +75,14 @@ static uint32_t enter(struct td_pump *p, int fd, struct td_cancel *cancel, struc
 		memset(p->v + p->n, 0, (n - p->n) * sizeof(*p->v));
 		p->n = n;
 	}
+
 	uint32_t gen = ++p->gen ? p->gen : ++p->gen; // never 0
 	p->v[fd] = (struct entry){.gen = gen, .cancel = td_cancel_ref(cancel), .h = h};
 	struct epoll_event e = {.events = events, .data.u64 = (uint64_t)gen << 32 | (uint32_t)fd};
 	if (epoll_ctl(p->ep, EPOLL_CTL_ADD, fd, &e) < 0)
-		abort(); // ENOMEM or a bug
+		abort(); // ENOMEM, or a bug
 	pthread_mutex_unlock(&p->lock);
+
 	return gen;
 }
 
@@ -106,6 +110,7 @@ static void enqueue(struct td_http_push_handle *h, struct td_conn *attach)
 {
 	struct td_pump *p = h->p;
 	pthread_mutex_lock(&p->lock);
+
 	bool first = !p->queue;
 	if (attach) {
 		h->c = attach;
@@ -115,27 +120,32 @@ static void enqueue(struct td_http_push_handle *h, struct td_conn *attach)
 		h->queued = true;
 		DL_APPEND(p->queue, h);
 	}
-	// Under the lock: once it is released the pump may close the push.
+
+	// Wake the thread under the lock: once the lock is released, the pump may close and free
+	// the push.
 	if (first)
 		kick(p);
 	pthread_mutex_unlock(&p->lock);
 }
 
-// ---- pushed replies
-// ---------------------------------------------------------------------------------------------------
+// ---- pushed replies ----
 
 static void close_push(struct td_pump *p, struct td_http_push_handle *h)
 {
 	leave(p, h->c->fd);
 	td_heap_remove(&p->timers, &h->timer);
 	DL_DELETE2(p->live, h, lprev, lnext);
+
 	td_conn_free(h->c);
 	if (h->push.closed)
-		h->push.closed(h->push.ctx); // until it returns others may still wake us
+		// Until closed() returns, others may still wake this push.
+		h->push.closed(h->push.ctx);
+
 	pthread_mutex_lock(&p->lock);
 	if (h->queued)
 		DL_DELETE(p->queue, h);
 	pthread_mutex_unlock(&p->lock);
+
 	td_buf_done(&h->out);
 	free(h);
 	__atomic_sub_fetch(&p->n_push, 1, __ATOMIC_ACQ_REL);
@@ -162,11 +172,12 @@ static void want_out(struct td_pump *p, struct td_http_push_handle *h, bool on)
 	epoll_ctl(p->ep, EPOLL_CTL_MOD, h->c->fd, &e);
 }
 
-// Appends what fill() has to say as one chunk.
+// Calls fill() and appends what it gave as one chunk.
 static void refill(struct td_http_push_handle *h)
 {
 	td_auto_buf struct td_buf data = {0};
 	int rc = h->push.fill(h->push.ctx, &data);
+
 	if (data.len && h->chunked) {
 		td_buf_reserve(&h->out, data.len + 32);
 		td_buf_printf(&h->out, "%zx\r\n", data.len);
@@ -177,12 +188,14 @@ static void refill(struct td_http_push_handle *h)
 		h->out = data;
 		data = (struct td_buf){0};
 	}
+
 	h->ended = rc != 0;
 	if (h->ended && h->chunked)
 		td_buf_puts(&h->out, "0\r\n\r\n");
 }
 
-// Writes and fills until there is nothing to do or the peer has to read first. False: the push was closed.
+// Writes and fills until there is nothing to do or the peer has to read first. Returns false when
+// the push was closed.
 static bool advance(struct td_pump *p, struct td_http_push_handle *h)
 {
 	for (int rounds = 0;; rounds++) {
@@ -202,32 +215,38 @@ static bool advance(struct td_pump *p, struct td_http_push_handle *h)
 			h->off += (size_t)k;
 			h->stall_at = TD_NEVER;
 		}
+
 		if (h->out.cap > BUF_KEEP)
 			td_buf_done(&h->out);
 		else
 			td_buf_reset(&h->out);
 		h->off = 0;
+
 		if (h->ended) {
 			td_conn_finish(h->c, 0);
 			close_push(p, h);
 			return false;
 		}
+
 		if (rounds == ROUNDS_MAX && __atomic_load_n(&h->woken, __ATOMIC_ACQUIRE)) {
-			enqueue(h, NULL); // the others first
+			enqueue(h, NULL); // let the others go first
 			break;
 		}
+
 		if (!__atomic_exchange_n(&h->woken, 0, __ATOMIC_ACQ_REL))
 			break;
 		refill(h);
 		if (!h->out.len && !h->ended)
 			break;
 	}
+
 	want_out(p, h, false);
 	set_timer(p, h);
 	return true;
 }
 
-// Reads and drops what the peer sends; false: it is gone or talks too much, and the push was closed.
+// Reads and drops what the peer sends. Returns false when the push was closed because the peer is
+// gone or sends too much.
 static bool discard(struct td_pump *p, struct td_http_push_handle *h)
 {
 	char buf[4096];
@@ -249,8 +268,10 @@ static void on_timer(struct td_pump *p, struct td_http_push_handle *h, int64_t n
 		close_push(p, h);
 		return;
 	}
+
 	if (now < h->end_at)
 		return;
+
 	h->end_at = TD_NEVER;
 	if (!h->ended) {
 		h->ended = true;
@@ -264,13 +285,16 @@ static void on_event(struct td_pump *p, const struct epoll_event *e)
 {
 	int fd = (int)(uint32_t)e->data.u64;
 	uint32_t gen = (uint32_t)(e->data.u64 >> 32);
+
 	pthread_mutex_lock(&p->lock);
 	struct td_http_push_handle *h = (size_t)fd < p->n && p->v[fd].gen == gen ? p->v[fd].h : NULL;
 	if (!h && (size_t)fd < p->n && p->v[fd].gen == gen && p->v[fd].cancel)
 		td_cancel_fire(p->v[fd].cancel);
 	pthread_mutex_unlock(&p->lock);
+
 	if (!h)
 		return;
+
 	if (e->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		close_push(p, h);
 	else if (!(e->events & EPOLLIN) || discard(p, h))
@@ -280,25 +304,29 @@ static void on_event(struct td_pump *p, const struct epoll_event *e)
 static void on_queue(struct td_pump *p)
 {
 	pthread_mutex_lock(&p->lock);
-	struct td_http_push_handle *h,
-		*last = p->queue ? p->queue->prev : NULL; // those behind it come in the next round
+	// What is queued behind `last` comes in the next round.
+	struct td_http_push_handle *h, *last = p->queue ? p->queue->prev : NULL;
+
 	while (last && (h = p->queue)) {
 		DL_DELETE(p->queue, h);
 		h->queued = false;
 		bool attached = h->attached, done = h == last;
 		pthread_mutex_unlock(&p->lock);
+
 		if (attached && !h->gen) {
 			DL_APPEND2(p->live, h, lprev, lnext);
 			h->gen = enter(p, h->c->fd, NULL, h, EPOLLIN | EPOLLRDHUP);
-			if (discard(p, h)) // what TLS read ahead shows in no event
+			if (discard(p, h)) // bytes that TLS has read ahead cause no event
 				advance(p, h);
 		} else if (attached) {
 			advance(p, h);
 		}
+
 		pthread_mutex_lock(&p->lock);
 		if (done)
 			break;
 	}
+
 	bool more = p->queue;
 	pthread_mutex_unlock(&p->lock);
 	if (more)
@@ -313,6 +341,7 @@ static void *pump_thread(void *arg)
 		int64_t ms = t ? t->at - td_now() : 60000;
 		struct epoll_event ev[BATCH];
 		int n = epoll_wait(p->ep, ev, BATCH, ms < 0 ? 0 : ms > 60000 ? 60000 : (int)ms);
+
 		for (int i = 0; i < n; i++) {
 			if (ev[i].data.u64 == UINT64_MAX) {
 				uint64_t v;
@@ -321,14 +350,18 @@ static void *pump_thread(void *arg)
 				on_event(p, &ev[i]);
 			}
 		}
+
 		on_queue(p);
+
 		int64_t now = td_now();
 		while ((t = td_heap_peek(&p->timers)) && t->at <= now) {
 			td_heap_pop(&p->timers);
 			on_timer(p, td_container_of(t, struct td_http_push_handle, timer), now);
 		}
 	}
-	on_queue(p); // those that were handed over last: no worker runs any more
+
+	// Connections that were handed over last. No worker runs any more.
+	on_queue(p);
 	while (p->live)
 		close_push(p, p->live);
 	return NULL;
@@ -340,14 +373,17 @@ int td_pump_new(int64_t write_ms, int max, struct td_pump **ret, struct td_error
 	p->write_ms = write_ms;
 	p->max = max;
 	pthread_mutex_init(&p->lock, NULL);
+
 	p->ep = epoll_create1(EPOLL_CLOEXEC);
 	p->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	struct epoll_event e = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
 	int rc = 0;
+
 	if (p->ep < 0 || p->wake_fd < 0 || epoll_ctl(p->ep, EPOLL_CTL_ADD, p->wake_fd, &e) < 0)
 		rc = td_fail_errno(err, TD_TRANSIENT, errno, "HTTP server: epoll");
 	else if ((rc = pthread_create(&p->thread, NULL, pump_thread, p)) != 0)
 		rc = td_fail_errno(err, TD_TRANSIENT, rc, "HTTP server: pump thread");
+
 	if (rc < 0) {
 		td_close_auto(&p->ep);
 		td_close_auto(&p->wake_fd);
@@ -355,6 +391,7 @@ int td_pump_new(int64_t write_ms, int max, struct td_pump **ret, struct td_error
 		free(p);
 		return rc;
 	}
+
 	*ret = p;
 	return 0;
 }
@@ -366,6 +403,7 @@ struct td_pump *td_pump_free(struct td_pump *p)
 	__atomic_store_n(&p->stop, true, __ATOMIC_RELEASE);
 	kick(p);
 	pthread_join(p->thread, NULL);
+
 	close(p->ep);
 	close(p->wake_fd);
 	td_heap_done(&p->timers);
@@ -385,12 +423,14 @@ struct td_http_push_handle *td_push_new(struct td_pump *p, const struct td_http_
 {
 	struct td_http_push_handle *h = td_calloc(1, sizeof(*h));
 	__atomic_add_fetch(&p->n_push, 1, __ATOMIC_ACQ_REL);
+
 	h->p = p;
 	h->push = *push;
 	h->chunked = chunked;
 	h->ended = ended;
 	h->out = *head;
 	*head = (struct td_buf){0};
+
 	h->end_at = push->timeout_ms > 0 ? td_now() + push->timeout_ms : TD_NEVER;
 	h->stall_at = TD_NEVER;
 	return h;

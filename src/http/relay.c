@@ -1,9 +1,10 @@
 // Copies one exchange to a server on a unix socket and back.
 //
-// The authorisation was for this one request, so no byte that the client sends behind it may reach the other side,
-// unless that side has agreed to leave HTTP (101): otherwise a pipelined second request would arrive there
-// unauthorised. There is no deadline on a client that reads slowly: a paused `kubectl logs -f | less` is kept, by
-// back-pressure. A client that is gone is seen by its FIN, or by TCP keep-alive.
+// The authorisation was for this one request. So no byte that the client sends after it may reach
+// the other side, unless that side has agreed to leave HTTP (101). Otherwise a pipelined second
+// request would arrive there unauthorised. There is no deadline on a client that reads slowly:
+// back-pressure keeps a paused `kubectl logs -f | less` alive. A client that is gone is noticed by
+// its FIN, or by TCP keep-alive.
 #include "http/server_priv.h"
 
 #include <errno.h>
@@ -30,11 +31,13 @@ static int dial(const char *path)
 	if (strlen(path) >= sizeof(sa.sun_path))
 		return -1;
 	strcpy(sa.sun_path, path);
+
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct timeval t = {.tv_sec = 5}; // bounds a connect() to a full backlog
 	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0 ||
 	    connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)
 		return -1;
+
 	return td_steal_fd(&fd);
 }
 
@@ -52,6 +55,7 @@ static bool hop_by_hop(const char *name)
 static void put_request(struct td_http_x *x, const char *target, const char *upgrade, struct td_buf *b)
 {
 	td_buf_printf(b, "%s %s HTTP/1.1\r\n", x->head.method, target);
+
 	bool host = false;
 	for (int i = 0; i < x->head.n; i++) {
 		if (hop_by_hop(x->head.h[i].name))
@@ -59,14 +63,18 @@ static void put_request(struct td_http_x *x, const char *target, const char *upg
 		host = host || strcasecmp(x->head.h[i].name, "Host") == 0;
 		td_buf_printf(b, "%s: %s\r\n", x->head.h[i].name, x->head.h[i].value);
 	}
+
 	if (!host)
 		td_buf_puts(b, "Host: relay\r\n");
+
 	if (upgrade)
 		td_buf_printf(b, "Connection: Upgrade, close\r\nUpgrade: %s\r\n", upgrade);
 	else
 		td_buf_puts(b, "Connection: close\r\n");
+
 	if (x->body.len || x->head.has_length || x->head.chunked)
 		td_buf_printf(b, "Content-Length: %zu\r\n", x->body.len);
+
 	td_buf_puts(b, "\r\n");
 	td_buf_add(b, td_buf_str(&x->body), x->body.len);
 }
@@ -88,7 +96,7 @@ static void consume(struct half *h, size_t n)
 		td_buf_reset(&h->b);
 }
 
-// Appends one read of the upstream; true when something happened.
+// Appends one read from the upstream. Returns true when something happened.
 static bool read_up(int fd, struct half *down)
 {
 	td_buf_reserve(&down->b, STEP + 1);
@@ -122,12 +130,14 @@ static bool write_up(int fd, struct half *up)
 		ssize_t k = send(fd, up->b.s + up->off, up->b.len - up->off, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (k > 0)
 			consume(up, (size_t)k);
-		else if (errno != EAGAIN && errno != EINTR) { // it does not listen any more, but may still talk
+		else if (errno != EAGAIN && errno != EINTR) {
+			// The upstream does not listen any more, but may still talk.
 			consume(up, up->b.len - up->off);
 			up->eof = true;
 		}
 		moved = k > 0 || errno != EAGAIN;
 	}
+
 	if (up->eof && empty(up) && !up->shut) {
 		shutdown(fd, SHUT_WR);
 		up->shut = true;
@@ -135,22 +145,25 @@ static bool write_up(int fd, struct half *up)
 	return moved;
 }
 
-// Until everything the upstream said is written, the client is gone, or the server stops. False when the upstream said
-// nothing.
+// Copies until everything that the upstream said is written, the client is gone, or the server
+// stops. Returns false when the upstream said nothing.
 static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down, bool upgrade)
 {
 	struct td_conn *c = x->c;
 	bool sniffed = false, forward = false;
+
 	for (;;) {
 		bool moved = false;
 		if (!down->eof && (empty(down) || !sniffed))
 			moved = read_up(fd, down);
+
 		if (!sniffed && (down->b.len >= SNIFF || down->eof)) {
 			if (!down->b.len)
 				return false;
 			sniffed = true;
 			forward = upgrade && down->b.len >= SNIFF && memcmp(down->b.s, "HTTP/1.1 101", SNIFF) == 0;
 		}
+
 		if (sniffed && !empty(down)) {
 			x->state = TD_X_TAKEN;
 			ssize_t k = td_conn_try_write(c, down->b.s + down->off, down->b.len - down->off);
@@ -160,13 +173,16 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 				consume(down, (size_t)k);
 			moved = moved || k > 0;
 		}
+
 		if (forward && !up->eof && empty(up))
 			moved = read_client(c, up) || moved;
 		moved = write_up(fd, up) || moved;
+
 		if (sniffed && down->eof && empty(down))
 			return true;
 		if (moved)
 			continue;
+
 		short to_client = 0, to_up = 0;
 		if (forward && !up->eof && empty(up))
 			to_client |= td_conn_read_events(c);
@@ -178,14 +194,17 @@ static bool copy(struct td_http_x *x, int fd, struct half *up, struct half *down
 			to_up |= POLLIN;
 		if (!empty(up))
 			to_up |= POLLOUT;
+
 		struct pollfd p[3] = {
 			{c->fd, to_client, 0}, {to_up ? fd : -1, to_up, 0}, {td_cancel_fd(c->stop), POLLIN, 0}};
 		poll(p, 3, -1);
+
 		if (p[2].revents || p[0].revents & (POLLERR | POLLHUP | POLLNVAL)) {
 			x->state = TD_X_TAKEN;
 			c->broken = c->broken || !p[2].revents;
 			return true;
 		}
+
 		if (p[0].revents & POLLRDHUP)
 			up->eof = true; // the other side sees it and ends
 	}
@@ -195,18 +214,23 @@ void td_http_relay(struct td_http_x *x, const char *unix_socket, const char *tar
 {
 	if (x->state != TD_X_FRESH)
 		return;
+
 	const char *upgrade = td_http_header(x, "Upgrade");
 	if (!td_head_has_token(td_http_header(x, "Connection"), "upgrade"))
 		upgrade = NULL;
+
 	td_auto_close int fd = dial(unix_socket);
 	struct half up = {0}, down = {0};
 	bool said = false;
+
 	if (fd >= 0) {
 		put_request(x, target, upgrade, &up.b);
 		said = copy(x, fd, &up, &down, upgrade != NULL);
 	}
+
 	td_buf_done(&up.b);
 	td_buf_done(&down.b);
+
 	if (!said) {
 		static const char why[] = "the server behind this one does not answer";
 		td_http_send(x, 502, "text/plain; charset=utf-8", why, sizeof(why) - 1);

@@ -1,4 +1,5 @@
-// One exchange as its handler sees it: the request's parts, whole replies, streams, and the hand-over to the pump.
+// One exchange as its handler sees it: the parts of the request, whole replies, streams, and the
+// hand-over to the pump.
 #include "http/server_priv.h"
 
 #include "base/clock.h"
@@ -14,9 +15,11 @@ void td_http_x_done(struct td_http_x *x)
 	struct td_cancel *cancel = x->w->cancel;
 	x->w->cancel = NULL;
 	pthread_mutex_unlock(&x->s->lock);
+
 	if (cancel)
 		td_pump_unwatch(x->s->pump, x->c->fd);
 	td_cancel_unref(cancel);
+
 	td_head_done(&x->head);
 	td_buf_done(&x->body);
 	td_buf_done(&x->extra);
@@ -52,7 +55,8 @@ bool td_http_header_at(const struct td_http_x *x, size_t i, const char **ret_nam
 	return true;
 }
 
-// The next decoded value of `name` at *q, which moves on; NULL at the end.
+// Returns the next decoded value of `name` in the query at *q and moves *q on; NULL at the end. The
+// caller frees the value.
 static char *next_value(const char **q, const char *name)
 {
 	while (**q) {
@@ -60,7 +64,7 @@ static char *next_value(const char **q, const char *name)
 		size_t n = strcspn(p, "&"), key = strcspn(p, "=&");
 		*q = p + n + (p[n] == '&');
 		td_auto_free char *k = td_url_decode(p, key, true);
-		if (td_streq(k, name)) // "name" without "=" is the empty value
+		if (td_streq(k, name)) // "name" without "=" has the empty value
 			return key < n ? td_url_decode(p + key + 1, n - key - 1, true) : td_strdup("");
 	}
 	return NULL;
@@ -68,7 +72,8 @@ static char *next_value(const char **q, const char *name)
 
 const char *td_http_query(const struct td_http_x *cx, const char *name)
 {
-	struct td_http_x *x = (struct td_http_x *)cx; // keeps what it hands out; used by one thread only
+	// Casting const away is safe: x keeps what it hands out, and one thread only uses it.
+	struct td_http_x *x = (struct td_http_x *)cx;
 	const char *q = x->head.query;
 	char *v = next_value(&q, name);
 	if (v)
@@ -119,8 +124,7 @@ struct td_cancel *td_http_cancel(struct td_http_x *x)
 	return c;
 }
 
-// ---- replies
-// ----------------------------------------------------------------------------------------------------------
+// ---- replies ----
 
 static const char *reason(int status)
 {
@@ -159,13 +163,15 @@ static const char *reason(int status)
 		 {503, "Service Unavailable"},
 		 {504, "Gateway Timeout"},
 		 {505, "HTTP Version Not Supported"}};
+
 	for (size_t i = 0; i < TD_LEN(t); i++)
 		if (t[i].status == status)
 			return t[i].text;
 	return "Status";
 }
 
-static void put_clean(struct td_buf *b, const char *s) // no line breaks: nobody smuggles a header in
+// Replaces line breaks, so that nobody can inject a header.
+static void put_clean(struct td_buf *b, const char *s)
 {
 	for (; *s; s++)
 		td_buf_putc(b, (unsigned char)*s < 0x20 || *s == 0x7f ? ' ' : *s);
@@ -185,18 +191,22 @@ void td_reply_head(struct td_http_x *x, struct td_buf *b, int status, const char
 	struct tm tm;
 	time_t t = (time_t)(td_real_ms(&td_clock_system) / 1000);
 	strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&t, &tm));
+
 	td_buf_printf(b, "HTTP/1.1 %d %s\r\nDate: %s\r\n", status, reason(status), date);
+
 	if (content_type) {
 		td_buf_puts(b, "Content-Type: ");
 		put_clean(b, content_type);
 		td_buf_puts(b, "\r\n");
 	}
+
 	if (td_cancelled(x->s->stop))
 		x->keep_alive = false;
 	if (status != 101 && !x->keep_alive)
 		td_buf_puts(b, "Connection: close\r\n");
 	else if (status != 101 && x->head.minor == 0)
 		td_buf_puts(b, "Connection: keep-alive\r\n");
+
 	td_buf_add(b, td_buf_str(&x->extra), x->extra.len);
 }
 
@@ -209,22 +219,25 @@ void td_http_send(struct td_http_x *x, int status, const char *content_type, con
 {
 	if (x->state != TD_X_FRESH)
 		return; // the first reply stands
+
 	x->state = TD_X_SENT;
 	td_auto_buf struct td_buf b = {0};
 	td_reply_head(x, &b, status, content_type);
 	if (has_body(status))
 		td_buf_printf(&b, "Content-Length: %zu\r\n", len);
 	td_buf_puts(&b, "\r\n");
-	bool with = has_body(status) && !x->head_only && len,
-	     one = with && len <= 64 * 1024; // one write, one packet, where it is small
+
+	// A small reply goes out in one write.
+	bool with = has_body(status) && !x->head_only && len, one = with && len <= 64 * 1024;
 	if (one)
 		td_buf_add(&b, body, len);
+
 	if (td_conn_write(x->c, b.s, b.len, x->s->o.write_ms, NULL) < 0 ||
 	    (with && !one && td_conn_write(x->c, body, len, x->s->o.write_ms, NULL) < 0))
 		x->keep_alive = false;
 }
 
-// Head of a reply of unknown length; decides how it is framed.
+// Starts a reply of unknown length and decides how it is framed.
 static void stream_head(struct td_http_x *x, struct td_buf *b, int status, const char *content_type)
 {
 	x->chunked = x->head.minor == 1;
@@ -254,6 +267,7 @@ int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td
 		return 0;
 	if (td_conn_peer_gone(x->c))
 		x->c->broken = true;
+
 	int rc;
 	if (!x->chunked) {
 		rc = td_conn_write(x->c, p, n, x->s->o.write_ms, td_http_cancel(x));
@@ -265,6 +279,7 @@ int td_http_stream_write(struct td_http_x *x, const void *p, size_t n, struct td
 		td_buf_puts(&b, "\r\n");
 		rc = td_conn_write(x->c, b.s, b.len, x->s->o.write_ms, td_http_cancel(x));
 	}
+
 	return rc < 0 ? td_fail(err, TD_NOT_FOUND, "HTTP stream: the peer is gone or does not read") : 0;
 }
 
@@ -275,6 +290,7 @@ struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const 
 	bool late = x->state != TD_X_FRESH, full = td_pump_full(x->s->pump);
 	x->state = TD_X_PUSH;
 	x->keep_alive = false; // the connection ends with the stream
+
 	if (full) {
 		td_http_add_header(x, "Retry-After", "1");
 		td_reply_head(x, &b, 503, NULL);
@@ -282,6 +298,7 @@ struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const 
 	} else if (!late) {
 		stream_head(x, &b, status, content_type);
 	}
+
 	x->push = td_push_new(x->s->pump, p, &b, x->chunked, full || late || x->head_only);
 	return x->push;
 }

@@ -1,4 +1,4 @@
-// Base64, SHA-256 and HS256 tokens over GnuTLS' primitives.
+// Base64, SHA-256 and HS256 tokens on GnuTLS' primitives.
 #include "http/pki.h"
 
 #include <gnutls/crypto.h>
@@ -22,7 +22,8 @@ static void encode(struct td_buf *b, const unsigned char *p, size_t n, const cha
 	}
 }
 
-// Strict: no blanks, no other alphabet, padding as asked for, unused bits zero. False leaves *b as it was.
+// Decodes strictly: no blanks, no other alphabet, padding as asked for, unused bits zero. False
+// leaves *b as it was.
 static bool decode(const char *s, size_t n, const char *abc, bool pad, struct td_buf *b)
 {
 	size_t start = b->len, eq = 0;
@@ -30,8 +31,10 @@ static bool decode(const char *s, size_t n, const char *abc, bool pad, struct td
 		n--;
 		eq++;
 	}
+
 	if (n % 4 == 1 || (pad && (n + eq) % 4 != 0))
 		return false;
+
 	unsigned v = 0;
 	for (size_t i = 0; i < n; i++) {
 		const char *at = s[i] ? strchr(abc, s[i]) : NULL;
@@ -43,11 +46,13 @@ static bool decode(const char *s, size_t n, const char *abc, bool pad, struct td
 		if (i % 4)
 			td_buf_putc(b, (char)(v >> (6 - i % 4 * 2)));
 	}
+
 	if ((n % 4 == 2 && v & 15) || (n % 4 == 3 && v & 3)) {
 		b->len = start;
 		return false;
 	}
-	td_buf_add(b, "", 0); // NUL-terminated also when empty
+
+	td_buf_add(b, "", 0); // NUL-terminates *b also when it is empty
 	return true;
 }
 
@@ -93,8 +98,8 @@ char *td_jwt_sign(const void *key, size_t key_len, const char *claims)
 	return td_buf_take(&b);
 }
 
-// True when the decoded header names HS256. A search is enough: the header is covered by the signature, which we check
-// as HS256.
+// Returns true when the decoded header names HS256. A text search is enough: the signature, which
+// we check as HS256, covers the header.
 static bool is_hs256(const struct td_buf *head)
 {
 	const char *at = strstr(td_buf_str(head), "\"alg\"");
@@ -113,15 +118,18 @@ int td_jwt_verify(const void *key, size_t key_len, const char *token, char **ret
 	size_t n = strlen(token);
 	const char *d1 = strchr(token, '.'), *d2 = d1 ? strchr(d1 + 1, '.') : NULL;
 	td_auto_buf struct td_buf head = {0}, claims = {0}, sig = {0};
+
 	if (n > 16 * 1024 || !d2 || strchr(d2 + 1, '.') || !decode(token, (size_t)(d1 - token), url, false, &head) ||
 	    !decode(d1 + 1, (size_t)(d2 - d1 - 1), url, false, &claims) ||
 	    !decode(d2 + 1, strlen(d2 + 1), url, false, &sig) || sig.len != 32 || !is_hs256(&head) ||
 	    strlen(td_buf_str(&claims)) != claims.len)
 		return td_fail(err, TD_UNAUTHENTICATED, "token: not a signed HS256 token");
+
 	unsigned char want[32];
 	mac(key, key_len, token, (size_t)(d2 - token), want);
 	if (gnutls_memcmp(want, sig.s, sizeof(want)) != 0)
 		return td_fail(err, TD_UNAUTHENTICATED, "token: wrong signature");
+
 	*ret_claims = td_buf_take(&claims);
 	return 0;
 }

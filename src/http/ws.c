@@ -1,5 +1,5 @@
-// The server's end of a WebSocket. One thread receives (the handler's); any may send.
-// A receive that is cancelled keeps its place: the next one goes on in the middle of the frame.
+// The server's end of a WebSocket. One thread receives (the handler's); any thread may send.
+// A receive that is cancelled keeps its place: the next one continues in the middle of the frame.
 #include "http/pki.h"
 #include "http/server_priv.h"
 #include "http/ws_frame.h"
@@ -13,14 +13,15 @@ enum { CLOSE_WAIT_MS = 1000, STEP = 16 * 1024, CONTROL_MAX = 125 };
 struct td_ws {
 	struct td_conn *c;
 	int64_t write_ms;
-	pthread_mutex_t wlock; // guards sent_close and the writing side of c; held while a frame goes out
+	// Guards sent_close and the writing side of c; held while a frame goes out.
+	pthread_mutex_t wlock;
 	bool sent_close;
-	// of the receiving thread:
+	// Used by the receiving thread only:
 	bool got_close, in_frame;
 	struct td_ws_frame f;
-	uint64_t done;     // payload bytes of f that were read
-	int op;            // of the message in parts; 0: none
-	struct td_buf msg; // its bytes so far
+	uint64_t done;     // payload bytes of f that have been read
+	int op;            // of a message that comes in parts; 0: none
+	struct td_buf msg; // the bytes of that message so far
 	char control[CONTROL_MAX];
 };
 
@@ -46,25 +47,31 @@ int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws
 	const char *key = td_http_header(x, "Sec-WebSocket-Key"),
 		   *offered = td_http_header(x, "Sec-WebSocket-Protocol");
 	const char *version = td_http_header(x, "Sec-WebSocket-Version");
+
 	if (x->state != TD_X_FRESH)
 		return td_fail(err, TD_INTERNAL, "websocket: the reply was already sent");
+
 	if (!td_streq(x->head.method, "GET") || x->head.minor != 1 || x->body.len ||
 	    !td_head_has_token(td_http_header(x, "Upgrade"), "websocket") ||
 	    !td_head_has_token(td_http_header(x, "Connection"), "upgrade") || !key || strlen(key) != 24)
 		return turn_down(x, 400, "a WebSocket upgrade is needed here", err);
+
 	if (!td_streq(version, "13")) {
 		td_http_add_header(x, "Sec-WebSocket-Version", "13");
 		return turn_down(x, 400, "WebSocket version 13 is needed", err);
 	}
+
 	const char *const *p = protocols;
 	while (*p && !td_head_has_token(offered, *p))
 		p++;
 	if (!*p)
 		return turn_down(x, 403, "none of the offered subprotocols is known", err);
+
 	td_auto_free char *salted = td_asprintf("%s258EAFA5-E914-47DA-95CA-C5AB0DC85B11", key);
 	unsigned char sum[20];
 	if (gnutls_hash_fast(GNUTLS_DIG_SHA1, salted, strlen(salted), sum) < 0)
 		return td_fail(err, TD_INTERNAL, "websocket: no SHA-1");
+
 	td_auto_buf struct td_buf accept = {0}, b = {0};
 	td_base64(&accept, sum, sizeof(sum));
 	td_http_add_header(x, "Upgrade", "websocket");
@@ -73,14 +80,17 @@ int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws
 	td_http_add_header(x, "Sec-WebSocket-Protocol", *p);
 	td_reply_head(x, &b, 101, NULL);
 	td_buf_puts(&b, "\r\n");
+
 	x->state = TD_X_TAKEN;
 	if (td_conn_write(x->c, b.s, b.len, x->s->o.write_ms, NULL) < 0)
 		return td_fail(err, TD_NOT_FOUND, "websocket: the peer is gone");
+
 	struct td_ws *ws = td_calloc(1, sizeof(*ws));
 	ws->c = x->c;
 	ws->write_ms = x->s->o.write_ms;
 	pthread_mutex_init(&ws->wlock, NULL);
 	x->ws = ws;
+
 	*ret = ws;
 	if (ret_protocol)
 		*ret_protocol = *p;
@@ -94,6 +104,7 @@ static int send_frame(struct td_ws *ws, int op, const void *p, size_t n, struct 
 	td_buf_reserve(&b, n + sizeof(head));
 	td_buf_add(&b, head, td_ws_frame_put(head, op, n));
 	td_buf_add(&b, p, n);
+
 	pthread_mutex_lock(&ws->wlock);
 	int rc = ws->sent_close ? TD_NOT_FOUND : td_conn_write(ws->c, b.s, b.len, ws->write_ms, NULL);
 	if (op == TD_WS_CLOSE)
@@ -122,15 +133,17 @@ static int on_control(struct td_ws *ws, struct td_error *err)
 		return send_frame(ws, TD_WS_PONG, ws->control, n, err);
 	if (ws->f.op == TD_WS_PONG)
 		return 0;
+
 	int code = n >= 2 ? (unsigned char)ws->control[0] << 8 | (unsigned char)ws->control[1] : 0;
 	if (n == 1 || (n >= 2 && (!td_ws_close_code_valid(code) || !td_utf8_valid(ws->control + 2, n - 2))))
 		return broken(ws, 1002, "bad close frame", err);
+
 	ws->got_close = true;
-	send_close(ws, code); // the answer to theirs; nothing is sent when it answers ours
+	send_close(ws, code); // answers the peer's close; nothing is sent when theirs answers ours
 	return td_fail(err, TD_NOT_FOUND, "websocket: closed by the peer (%d)", code);
 }
 
-// The head of the next frame is at hand: is it allowed here?
+// Checks whether the next frame, whose head is at hand, is allowed here.
 static int check_frame(struct td_ws *ws, struct td_error *err)
 {
 	const struct td_ws_frame *f = &ws->f;
@@ -145,7 +158,7 @@ static int check_frame(struct td_ws *ws, struct td_error *err)
 	return 0;
 }
 
-// Takes payload bytes that were read ahead. True when the frame is complete.
+// Takes payload bytes that were read ahead. Returns true when the frame is complete.
 static bool take_payload(struct td_ws *ws)
 {
 	struct td_conn *c = ws->c;
@@ -171,6 +184,7 @@ int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, b
 	for (;;) {
 		if (ws->got_close)
 			return td_fail(err, TD_NOT_FOUND, "websocket: closed");
+
 		bool more = false;
 		if (!ws->in_frame) {
 			int n = c->in.len > c->in_off
@@ -188,6 +202,7 @@ int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, b
 					return rc;
 			}
 		}
+
 		if (ws->in_frame && !(more = !take_payload(ws))) {
 			ws->in_frame = false;
 			if (ws->f.op >= TD_WS_CLOSE) {
@@ -208,12 +223,15 @@ int td_ws_recv(struct td_ws *ws, struct td_cancel *cancel, struct td_buf *ret, b
 				return 0;
 			}
 		}
+
 		if (!more)
 			continue;
+
 		size_t got = 0;
 		int rc = td_conn_fill(c, STEP, TD_NEVER, cancel, &got);
 		if (rc == TD_CANCELLED)
 			return td_fail(err, TD_CANCELLED, "websocket: cancelled");
+
 		if (rc < 0 || !got) {
 			ws->got_close = true;
 			return td_fail(err, TD_NOT_FOUND, "websocket: the peer is gone");
@@ -230,23 +248,27 @@ void td_ws_close(struct td_ws *ws, int code)
 {
 	send_close(ws, td_ws_close_code_valid(code) ? code : code ? 1011 : 0);
 	int64_t end = td_now() + CLOSE_WAIT_MS;
-	while (!ws->got_close) { // frames that still come are dropped until the peer's close
+	while (!ws->got_close) { // frames before the peer's close are dropped
 		struct td_conn *c = ws->c;
+
 		int n = 0;
 		if (!ws->in_frame && c->in.len > c->in_off)
 			n = td_ws_frame_head(c->in.s + c->in_off, c->in.len - c->in_off, &ws->f);
 		if (n < 0)
 			return;
+
 		if (n) {
 			c->in_off += (size_t)n;
 			ws->done = 0;
 			ws->in_frame = true;
 		}
+
 		if (ws->in_frame && take_payload(ws)) {
 			ws->in_frame = false;
 			ws->got_close = ws->f.op == TD_WS_CLOSE;
 			continue;
 		}
+
 		td_buf_reset(&ws->msg);
 		size_t got = 0;
 		if (td_conn_fill(c, STEP, end, NULL, &got) < 0 || !got)

@@ -5,20 +5,24 @@ int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret)
 	const uint8_t *b = p;
 	if (n < 2)
 		return 0;
+
 	int op = b[0] & 15, short_len = b[1] & 127;
 	bool fin = b[0] & 128, control = op >= 8;
 	if (b[0] & 0x70 || !(b[1] & 128) || (op > TD_WS_BINARY && op < TD_WS_CLOSE) || op > TD_WS_PONG)
 		return -1;
 	if (control && (!fin || short_len > 125))
 		return -1;
+
 	int ext = short_len == 126 ? 2 : short_len == 127 ? 8 : 0, head = 2 + ext + 4;
 	if (n < (size_t)head)
 		return 0;
+
 	uint64_t len = ext ? 0 : (uint64_t)short_len;
 	for (int i = 0; i < ext; i++)
 		len = len << 8 | b[2 + i];
 	if ((ext == 2 && len < 126) || (ext == 8 && (len < 65536 || len >> 63)))
 		return -1;
+
 	*ret = (struct td_ws_frame){.fin = fin, .op = op, .len = len};
 	for (int i = 0; i < 4; i++)
 		ret->mask[i] = b[2 + ext + i];
@@ -52,6 +56,7 @@ bool td_utf8_valid(const char *s, size_t n)
 		uint8_t c = p[i++];
 		if (c < 0x80)
 			continue;
+
 		int more = c >= 0xc2 && c <= 0xdf ? 1 : c >= 0xe0 && c <= 0xef ? 2 : c >= 0xf0 && c <= 0xf4 ? 3 : 0;
 		if (!more || n - i < (size_t)more)
 			return false;
@@ -61,6 +66,7 @@ bool td_utf8_valid(const char *s, size_t n)
 			hi = c == 0xed   ? 0x9f
 			     : c == 0xf4 ? 0x8f
 					 : 0xbf;
+
 		for (; more; more--, lo = 0x80, hi = 0xbf)
 			if (p[i] < lo || p[i++] > hi)
 				return false;

@@ -1,6 +1,7 @@
-// WebSocket frames (RFC 6455 §5): pure functions over bytes from outside (fuzz/fuzz_ws.c). Our own and not wslay's,
-// because a connection is read by one thread and written by others: wslay's context mixes both directions and wants to
-// own the I/O, and what is left of it (one frame header) is less than the glue around it.
+// WebSocket frames (RFC 6455 §5): pure functions over bytes from outside (fuzz/fuzz_ws.c). The code
+// is our own and not wslay's, because one thread reads a connection and others write it. wslay's
+// context mixes both directions and wants to own the I/O. What is left of wslay without it (one
+// frame header) is less than the code around it.
 #pragma once
 
 #include <stdbool.h>
@@ -16,13 +17,14 @@ struct td_ws_frame {
 	uint8_t mask[4];
 	uint64_t len;
 };
-// The head of a client's frame at p[0..n): its length, 0 when more bytes are needed, -1 when it breaks the protocol
-// (unmasked, reserved bits, unknown opcode, control frame that is long or in parts, length not in its shortest form).
+// Parses the head of a client's frame at p[0..n). Returns its length, 0 when more bytes are needed,
+// and -1 when it breaks the protocol (unmasked, reserved bits, unknown opcode, a control frame that
+// is long or in parts, a length not in its shortest form).
 int td_ws_frame_head(const void *p, size_t n, struct td_ws_frame *ret);
-// (Un)masks p[0..n), which is at `offset` in the payload.
+// Masks or unmasks p[0..n), which starts at `offset` in the payload.
 void td_ws_mask(char *p, size_t n, const uint8_t mask[4], uint64_t offset);
-// Writes the head of an unmasked, unfragmented frame; returns its length.
+// Writes the head of an unmasked, unfragmented frame. Returns its length.
 size_t td_ws_frame_put(uint8_t out[TD_WS_HEAD_MAX], int op, uint64_t len);
 bool td_utf8_valid(const char *p, size_t n);
-// Is it a code that may stand in a close frame (§7.4)?
+// Returns true for a code that may be in a close frame (RFC 6455 §7.4).
 bool td_ws_close_code_valid(int code);

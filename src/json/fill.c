@@ -1,10 +1,10 @@
-// Words in a document: see json.h.
+// Fills words into a template; json.h has the rules.
 #include "json/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-// The word whose name in braces `s` begins with; NULL: none.
+// Returns the word whose name follows the brace at s, or NULL. *ret_len includes both braces.
 static const struct td_json_word *word_at(const char *s, const struct td_json_word *words, size_t n, size_t *ret_len)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -17,13 +17,14 @@ static const struct td_json_word *word_at(const char *s, const struct td_json_wo
 	return NULL;
 }
 
-// The text with its words filled in; NULL: there are none in it.
+// Returns the text with its words filled in, or NULL when it has none.
 static char *filled(const char *s, const struct td_json_word *words, size_t n)
 {
 	struct td_buf b = {0};
 	const struct td_json_word *w;
 	const char *from = s;
 	size_t len = 0;
+
 	while ((s = strchr(s, '{'))) {
 		if (!(w = word_at(s, words, n, &len))) {
 			s++;
@@ -36,6 +37,7 @@ static char *filled(const char *s, const struct td_json_word *words, size_t n)
 			td_buf_printf(&b, "%lld", w->number);
 		from = s += len;
 	}
+
 	if (!len)
 		return NULL;
 	td_buf_puts(&b, from);
@@ -52,11 +54,13 @@ static yyjson_mut_val *string(yyjson_mut_doc *d, const char *s, const struct td_
 	return yyjson_mut_strcpy(d, text ? text : s);
 }
 
-// Our own templates and documents of td_yaml_parse: their depth is bounded.
+// The recursion is safe because templates are files of Tandem or documents of td_yaml_parse, whose
+// depth is bounded.
 static yyjson_mut_val *copy(yyjson_mut_doc *d, const yyjson_val *from, const struct td_json_word *words, size_t n)
 {
 	yyjson_val *v = (yyjson_val *)from, *key, *x;
 	size_t i, max;
+
 	if (yyjson_is_str(v))
 		return string(d, yyjson_get_str(v), words, n);
 	if (yyjson_is_obj(v)) {
@@ -68,6 +72,7 @@ static yyjson_mut_val *copy(yyjson_mut_doc *d, const yyjson_val *from, const str
 		}
 		return o;
 	}
+
 	if (yyjson_is_arr(v)) {
 		yyjson_mut_val *a = yyjson_mut_arr(d);
 		yyjson_arr_foreach (v, i, max, x)

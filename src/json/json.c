@@ -33,7 +33,7 @@ static struct td_json *wrap(yyjson_doc *doc)
 {
 	struct td_json *j = td_calloc(1, sizeof(*j));
 	if (!doc)
-		abort(); // only memory makes a copy fail
+		abort(); // a copy fails only without memory
 	j->doc = doc;
 	j->refs = 1;
 	return j;
@@ -51,6 +51,7 @@ int td_json_parse(const char *s, size_t len, struct td_json **ret, struct td_err
 		yyjson_doc_free(doc);
 		return td_fail(err, TD_INVALID, "JSON: nested deeper than %d", TD_JSON_DEPTH);
 	}
+
 	*ret = wrap(doc);
 	return 0;
 }
@@ -89,7 +90,8 @@ yyjson_val *td_json_root(const struct td_json *j)
 
 // ---- reading ----
 
-// One component of a path: its key, or an index for "[n]"; advances *p behind the dot.
+// Splits off one component of a path: a key, or for "[n]" an index (then it returns true). Moves *p
+// behind the dot; NULL at the end.
 static bool step(const char **p, const char **key, size_t *len, size_t *index)
 {
 	const char *s = *p, *e = strchrnul(s, '.');
@@ -179,6 +181,7 @@ void td_jstrs(const yyjson_val *array, struct td_strv *ret)
 bool td_jequal(const yyjson_val *a, const yyjson_val *b)
 {
 	yyjson_val *x = (yyjson_val *)(uintptr_t)a, *y = (yyjson_val *)(uintptr_t)b;
+
 	if (!x || yyjson_is_null(x))
 		return !y || yyjson_is_null(y);
 	if (!y)
@@ -250,7 +253,8 @@ const char *td_jm_getstr(const yyjson_mut_val *v, const char *path)
 	return yyjson_mut_get_str(td_jm_get(v, path));
 }
 
-// Walks to the parent of the last component, creating objects; returns it and the last key.
+// Walks to the parent of the last component and creates missing objects. Returns the parent and the
+// last key, which the caller frees.
 static yyjson_mut_val *parent(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, char **ret_key)
 {
 	for (;;) {

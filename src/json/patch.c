@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#define COPIED_MAX (3u << 20) // all copies of one patch
+#define COPIED_MAX (3u << 20) // bytes of all copies of one patch
 
 int td_json_merge_patch(const yyjson_val *target, const yyjson_val *patch, struct td_json **ret, struct td_error *err)
 {
@@ -17,7 +17,7 @@ int td_json_merge_patch(const yyjson_val *target, const yyjson_val *patch, struc
 	return 0;
 }
 
-// Unescapes one RFC 6901 token in place.
+// Returns one RFC 6901 token unescaped; the caller frees it.
 static char *token(const char *s, size_t n)
 {
 	char *t = td_strndup(s, n), *w = t;
@@ -31,7 +31,7 @@ static char *token(const char *s, size_t n)
 	return t;
 }
 
-// An array index of RFC 6901: digits without a leading zero, below `limit`.
+// Parses an array index of RFC 6901: digits without a leading zero, below `limit`.
 static bool array_index(const char *t, size_t limit, size_t *ret)
 {
 	long long n;
@@ -41,7 +41,7 @@ static bool array_index(const char *t, size_t limit, size_t *ret)
 	return true;
 }
 
-// Finds the container and the last token of a pointer. "" gives *ret_parent NULL.
+// Finds the container and the last token of a JSON pointer. For the pointer "" *ret_parent is NULL.
 static bool locate(yyjson_mut_val *root, const char *ptr, yyjson_mut_val **ret_parent, char **ret_last)
 {
 	*ret_parent = NULL;
@@ -50,6 +50,7 @@ static bool locate(yyjson_mut_val *root, const char *ptr, yyjson_mut_val **ret_p
 		return true;
 	if (*ptr != '/')
 		return false;
+
 	yyjson_mut_val *v = root;
 	for (;;) {
 		const char *s = ptr + 1, *e = strchrnul(s, '/');
@@ -79,6 +80,7 @@ static yyjson_mut_val *lookup(yyjson_mut_val *root, const char *ptr)
 		return NULL;
 	if (!p)
 		return root;
+
 	size_t i;
 	if (yyjson_mut_is_arr(p))
 		return array_index(last, yyjson_mut_arr_size(p), &i) ? yyjson_mut_arr_get(p, i) : NULL;
@@ -95,6 +97,7 @@ static bool add(yyjson_mut_doc *d, const char *ptr, yyjson_mut_val *v, bool repl
 		yyjson_mut_doc_set_root(d, v);
 		return true;
 	}
+
 	if (yyjson_mut_is_arr(p)) {
 		size_t n = yyjson_mut_arr_size(p), i;
 		if (replace)
@@ -103,6 +106,7 @@ static bool add(yyjson_mut_doc *d, const char *ptr, yyjson_mut_val *v, bool repl
 			return yyjson_mut_arr_append(p, v);
 		return array_index(last, n + 1, &i) && yyjson_mut_arr_insert(p, v, i);
 	}
+
 	if (replace && !yyjson_mut_obj_get(p, last))
 		return false;
 	td_jm_key_set(d, p, last, v);
@@ -115,13 +119,14 @@ static bool cut(yyjson_mut_doc *d, const char *ptr)
 	td_auto_free char *last = NULL;
 	if (!locate(yyjson_mut_doc_get_root(d), ptr, &p, &last) || !p)
 		return false;
+
 	size_t i;
 	if (yyjson_mut_is_arr(p))
 		return array_index(last, yyjson_mut_arr_size(p), &i) && yyjson_mut_arr_remove(p, i);
 	return yyjson_mut_obj_remove_key(p, last) != NULL;
 }
 
-// Whether v may stand at this depth; adds what it takes to *bytes.
+// Tells whether v may be put at this depth, and adds its approximate size to *bytes.
 static bool measure(yyjson_mut_val *v, int depth, size_t *bytes)
 {
 	size_t i, max;
@@ -131,6 +136,7 @@ static bool measure(yyjson_mut_val *v, int depth, size_t *bytes)
 		return true;
 	if (depth >= TD_JSON_DEPTH)
 		return false;
+
 	if (yyjson_mut_is_arr(v)) {
 		yyjson_mut_arr_foreach (v, i, max, x)
 			if (!measure(x, depth + 1, bytes))
@@ -165,17 +171,20 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 		bool fits = true;
 		const char *name = td_jstr(op, "op"), *path = td_jstr(op, "path"), *from = td_jstr(op, "from");
 		yyjson_val *value = td_jget(op, "value");
+
 		if (!name || !path)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu: op and path are required", i);
 		bool is_add = !strcmp(name, "add"), is_replace = !strcmp(name, "replace"),
 		     is_test = !strcmp(name, "test");
 		bool is_move = !strcmp(name, "move"), is_copy = !strcmp(name, "copy"), done = false;
+
 		if ((is_add || is_replace || is_test) && !value)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): value is required", i, name,
 				       path);
 		if ((is_move || is_copy) && !from)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): from is required", i, name,
 				       path);
+
 		if (is_add || is_replace) {
 			yyjson_mut_val *v = yyjson_val_mut_copy(d, value);
 			fits = measure(v, depth_of(path), &bytes);
@@ -189,7 +198,8 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 			done = v && !into_itself;
 			fits = !done || measure(v, depth_of(path), &bytes);
 			copied += is_copy ? bytes : 0;
-			if (copied > COPIED_MAX) // a few copies of copies would fill the memory
+			// A few copies of copies would fill the memory.
+			if (copied > COPIED_MAX)
 				return td_fail(err, TD_INVALID,
 					       "JSON patch operation %zu (copy): more than %u bytes are copied", i,
 					       COPIED_MAX);
@@ -204,6 +214,7 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 		} else {
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu: unknown op \"%s\"", i, name);
 		}
+
 		if (!fits)
 			return td_fail(err, TD_INVALID, "JSON patch operation %zu (%s %s): nested deeper than %d", i,
 				       name, path, TD_JSON_DEPTH);
@@ -211,6 +222,7 @@ int td_json_patch(const yyjson_val *target, const yyjson_val *ops, struct td_jso
 			return td_fail(err, TD_CONFLICT, "JSON patch operation %zu (%s %s) %s", i, name, path,
 				       is_test ? "failed: the value differs" : "does not apply: no such path");
 	}
+
 	*ret = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	return 0;
 }

@@ -1,13 +1,14 @@
-// YAML in (libyaml) and YAML out, with the scalar rules that Kubernetes users know (YAML 1.1 as sigs.k8s.io/yaml reads
-// it).
+// YAML in (libyaml) and YAML out, with the scalar rules that Kubernetes users know: YAML 1.1 as
+// sigs.k8s.io/yaml reads it.
 #include "json/json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <yaml.h>
 
-enum { NODES_MAX = 1 << 20 }; // nodes of one document, aliases expanded
+enum { NODES_MAX = 1 << 20 }; // of one document, with aliases expanded
 
 struct loader {
 	yaml_document_t *ydoc;
@@ -24,13 +25,14 @@ static bool word(const char *s, const char *const list[])
 	return false;
 }
 
-// 1: integer, 2: real, 0: neither.
+// Returns 1 for an integer, 2 for a real, 0 for neither.
 static int number(const char *s, long long *ret_i, double *ret_d)
 {
 	const char *p = s;
 	if (*p == '-' || *p == '+')
 		p++;
-	if (p[0] == '0' && (p[1] == 'x' || p[1] == 'o') && p[2]) {
+
+	if (p[0] == '0' && (p[1] == 'x' || p[1] == 'o') && isxdigit((unsigned char)p[2])) {
 		char *end;
 		errno = 0;
 		long long v = strtoll(p + 2, &end, p[1] == 'x' ? 16 : 8);
@@ -39,6 +41,7 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 		*ret_i = *s == '-' ? -v : v;
 		return 1;
 	}
+
 	const char *q = p;
 	bool digits = false, real = false;
 	for (; *q >= '0' && *q <= '9'; q++)
@@ -58,13 +61,17 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 		while (*q >= '0' && *q <= '9')
 			q++;
 	}
+
 	if (!digits || *q)
 		return 0;
+
 	if (!real) {
-		if (p[0] == '0' && p[1]) { // YAML 1.1: a leading zero is octal, when it can be
+		// In YAML 1.1 a leading zero means octal when all digits are.
+		if (p[0] == '0' && p[1]) {
 			char *end;
+			errno = 0;
 			long long v = strtoll(p, &end, 8);
-			if (*end)
+			if (*end || errno)
 				goto as_real;
 			*ret_i = *s == '-' ? -v : v;
 			return 1;
@@ -88,6 +95,7 @@ static yyjson_mut_val *scalar(struct loader *l, const yaml_node_t *n)
 	size_t len = n->data.scalar.length;
 	bool tagged_str = n->tag && strcmp((const char *)n->tag, YAML_STR_TAG) == 0 &&
 			  n->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
+
 	if (n->data.scalar.style == YAML_PLAIN_SCALAR_STYLE && !tagged_str && strlen(s) == len) {
 		long long i;
 		double d;
@@ -117,6 +125,7 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 	}
 	if (n->type == YAML_SCALAR_NODE)
 		return scalar(l, n);
+
 	if (n->type == YAML_SEQUENCE_NODE) {
 		yyjson_mut_val *arr = yyjson_mut_arr(l->doc);
 		for (yaml_node_item_t *i = n->data.sequence.items.start; i < n->data.sequence.items.top; i++) {
@@ -127,6 +136,7 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 		}
 		return arr;
 	}
+
 	yyjson_mut_val *obj = yyjson_mut_obj(l->doc);
 	for (yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top; p++) {
 		yaml_node_t *k = yaml_document_get_node(l->ydoc, p->key);
@@ -135,11 +145,13 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 				k->start_mark.line + 1);
 			return NULL;
 		}
+
 		yyjson_mut_val *v = load(l, p->value, depth + 1);
 		if (!v)
 			return NULL;
 		const char *key = (const char *)k->data.scalar.value;
-		if (strcmp(key, "<<") == 0 && yyjson_mut_is_obj(v)) { // merge key: keys that are there win
+		// A merge key: keys that are already in the mapping win.
+		if (strcmp(key, "<<") == 0 && yyjson_mut_is_obj(v)) {
 			size_t i, max;
 			yyjson_mut_val *mk, *mv;
 			yyjson_mut_obj_foreach (v, i, max, mk, mv) {
@@ -149,6 +161,7 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 			}
 			continue;
 		}
+
 		if (yyjson_mut_obj_get(obj, key)) {
 			td_fail(l->err, TD_INVALID, "YAML line %zu: key \"%s\" is there twice", k->start_mark.line + 1,
 				key);
@@ -175,6 +188,7 @@ int td_yaml_parse(const char *s, size_t len, struct td_json_list *ret, struct td
 	if (!yaml_parser_initialize(&parser))
 		abort();
 	yaml_parser_set_input_string(&parser, (const unsigned char *)s, len);
+
 	td_auto_json_list struct td_json_list list = {0};
 	int r = 0;
 	for (;;) {
@@ -202,6 +216,7 @@ int td_yaml_parse(const char *s, size_t len, struct td_json_list *ret, struct td
 		}
 		yyjson_mut_doc_free(l.doc);
 	}
+
 	yaml_parser_delete(&parser);
 	if (!r) {
 		*ret = list;
@@ -222,10 +237,13 @@ static bool plain_ok(const char *s)
 	double d;
 	if (word(s, words) || number(s, &i, &d) || strchr("-?:,[]{}#&*!|>'\"%@` .=<", s[0]))
 		return false;
+
 	size_t n = strlen(s);
 	if (s[n - 1] == ' ' || s[n - 1] == ':' || strstr(s, ": ") || strstr(s, " #"))
 		return false;
-	if (s[0] >= '0' && s[0] <= '9') // dates, times, 1_000: quote whatever looks like a number to some reader
+
+	// Dates, times, 1_000: quote what some reader takes for a number.
+	if (s[0] >= '0' && s[0] <= '9')
 		return strspn(s, "0123456789-:_. TZ+") != n;
 	for (; *s; s++)
 		if ((unsigned char)*s < 0x20 || *s == 0x7f)
@@ -246,6 +264,7 @@ static void scalar_text(struct td_buf *b, yyjson_val *v, int indent)
 			td_buf_puts(b, t);
 			return;
 		}
+
 		td_buf_puts(b, s[n - 1] != '\n' ? "|-" : n > 1 && s[n - 2] == '\n' ? "|+" : "|");
 		while (*s) {
 			const char *e = strchrnul(s, '\n');
@@ -264,6 +283,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 	size_t i, max;
 	yyjson_val *k, *x;
 	bool first = inline_first;
+
 	if (yyjson_is_arr(v)) {
 		yyjson_arr_foreach (v, i, max, x) {
 			td_buf_printf(b, "%*s-", first ? 0 : indent, "");
@@ -297,6 +317,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 	} else {
 		scalar_text(b, v, indent);
 	}
+
 	if (yyjson_is_ctn(v) && !yyjson_get_len(v))
 		td_buf_puts(b, yyjson_is_arr(v) ? "[]" : "{}");
 }
@@ -305,6 +326,7 @@ char *td_yaml_text(const yyjson_val *cv)
 {
 	td_auto_buf struct td_buf b = {0};
 	yyjson_val *v = (yyjson_val *)(uintptr_t)cv;
+
 	emit(&b, v, 0, true);
 	if (!b.len || b.s[b.len - 1] != '\n')
 		td_buf_putc(&b, '\n');

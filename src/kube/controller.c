@@ -38,6 +38,7 @@ static void one(const struct td_controller *c, const char *key, struct td_cancel
 {
 	int64_t again = 0, began = td_mono_ms(&td_clock_system);
 	struct td_error err = TD_ERROR_INIT;
+
 	int r = c->reconcile(c->ctx, key, &again, cancel, &err);
 	if (!td_cancelled(cancel))
 		measure(c, r, td_mono_ms(&td_clock_system) - began);
@@ -79,15 +80,21 @@ int td_controller_run(const struct td_controller *c, struct td_cancel *cancel, s
 	struct frame f = {c, cancel};
 	int n = c->workers > 0 ? c->workers : 1, started = 0, e = 0;
 	td_auto_free pthread_t *t = td_calloc((size_t)n, sizeof(*t));
+
 	td_queue_measure(c->queue, c->name);
-	failed(c, TD_TRANSIENT, 0); // a counter that is there from the start: its first step is seen
+	// Registered with 0 so that the metric exists from the start: rate() then sees its first
+	// step.
+	failed(c, TD_TRANSIENT, 0);
+
 	while (started < n && !(e = pthread_create(&t[started], NULL, worker, &f)))
 		started++;
 	if (!started)
 		return td_fail_errno(err, TD_INTERNAL, e, "controller %s: no thread", c->name);
+
 	for (int i = 0; i < started; i++)
 		pthread_join(t[i], NULL);
 	td_queue_measure(c->queue, NULL);
+
 	return 0;
 }
 
@@ -120,8 +127,9 @@ static void enqueue_owner_of(struct td_queue *q, const struct td_object *o)
 
 void td_enqueue_owner(void *queue, struct td_object *old, struct td_object *now)
 {
+	// Both: an object may have changed its owner.
 	if (old)
-		enqueue_owner_of(queue, old); // both: an object may have changed hands
+		enqueue_owner_of(queue, old);
 	if (now)
 		enqueue_owner_of(queue, now);
 }

@@ -1,5 +1,5 @@
-// Events: a bounded line, one thread that writes, and a memory of what was said, so that a repeated event raises a
-// count.
+// The recorder of Events: a bounded line of waiting notes, one thread that writes them, and a table
+// of Events already written, so that a repetition raises a count.
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
@@ -17,7 +17,7 @@
 #define WAITING_MAX 1000
 #define SAID_MAX 4096
 #define SAME_MS (10 * 60 * 1000)
-#define MESSAGE_MAX 1024 // core/v1 refuses more
+#define MESSAGE_MAX 1024 // the limit of core/v1
 
 struct note {
 	char *ns, *name, *uid, *rv, *api_version, *kind;
@@ -28,7 +28,7 @@ struct note {
 struct said {
 	char *key, *ns, *event;
 	int count;
-	int64_t at; // mono, of the last
+	int64_t at; // monotonic ms of the last repetition
 	UT_hash_handle hh;
 };
 struct td_recorder {
@@ -41,7 +41,7 @@ struct td_recorder {
 	pthread_mutex_t lock; // guards line and n
 	struct note *line;
 	size_t n;
-	struct said *said; // of the thread
+	struct said *said; // used by the thread only
 };
 
 static void note_free(struct note *n)
@@ -77,7 +77,7 @@ static void counted(const char *type, const char *reason, const char *result)
 		      1, TD_LABELS(type, reason, result));
 }
 
-// The table is kept in order of first use: the oldest go first.
+// The table is in order of first use, so the oldest entries go first.
 static void trim(struct td_recorder *r, int64_t now)
 {
 	struct said *s, *tmp;
@@ -111,13 +111,17 @@ static void publish(struct td_recorder *r, const struct note *n)
 		counted(n->type, n->reason, "repeated");
 		return;
 	}
+
+	// The Event is gone on the server, or too old: write a new one.
 	if (s)
-		said_free(r, s); // gone on the server, or long ago: a new one
+		said_free(r, s);
+
 	const char *ns = *n->ns ? n->ns : "default";
 	char t[TD_TIME_LEN];
 	uint64_t id;
 	td_random(&id, sizeof(id));
 	td_auto_free char *event = td_asprintf("%.230s.%016llx", n->name, (unsigned long long)id);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "apiVersion", "v1");
@@ -134,15 +138,18 @@ static void publish(struct td_recorder *r, const struct note *n)
 	td_jm_str(d, o, "type", n->type);
 	td_jm_str(d, o, "reason", n->reason);
 	td_jm_str(d, o, "message", n->message);
+
 	td_jm_str(d, o, "firstTimestamp", td_time_format(n->real, t));
 	td_jm_str(d, o, "lastTimestamp", t);
 	td_jm_int(d, o, "count", 1);
 	td_jm_str(d, o, "source.component", r->component);
 	td_jm_str(d, o, "reportingComponent", r->component);
 	td_jm_str(d, o, "reportingInstance", r->host);
+
 	struct td_error err = TD_ERROR_INIT;
 	int e = td_kube_create(r->k, &td_events, ns, o, r->stop, NULL, &err);
-	if (e == TD_TRANSIENT || e == TD_THROTTLED) { // surely not done: once more
+	if (e == TD_TRANSIENT || e == TD_THROTTLED) {
+		// The write is surely not done, so one retry cannot write it twice.
 		if (td_cancel_wait(r->stop, err.retry_after_ms ? err.retry_after_ms : 500))
 			return;
 		e = td_kube_create(r->k, &td_events, ns, o, r->stop, NULL, &err);
@@ -152,6 +159,7 @@ static void publish(struct td_recorder *r, const struct note *n)
 		td_debug("event %s of %s/%s was not written: %s", n->reason, n->ns, n->name, err.msg);
 		return;
 	}
+
 	counted(n->type, n->reason, "written");
 	trim(r, now);
 	s = td_calloc(1, sizeof(*s));
@@ -179,6 +187,7 @@ static void *run(void *arg)
 			note_free(n);
 			continue;
 		}
+
 		struct pollfd p[2] = {{r->fd, POLLIN, 0}, {td_cancel_fd(r->stop), POLLIN, 0}};
 		poll(p, 2, -1);
 		uint64_t v;
@@ -200,6 +209,7 @@ struct td_recorder *td_recorder_new(struct td_kube *k, const char *component)
 	r->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->fd < 0)
 		abort();
+
 	pthread_mutex_init(&r->lock, NULL);
 	r->started = pthread_create(&r->thread, NULL, run, r) == 0;
 	return r;
@@ -212,15 +222,18 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 	td_cancel_fire(r->stop);
 	if (r->started)
 		pthread_join(r->thread, NULL);
+
 	struct note *n, *tmp;
 	DL_FOREACH_SAFE(r->line, n, tmp)
 	{
 		DL_DELETE(r->line, n);
 		note_free(n);
 	}
+
 	struct said *s, *next;
 	HASH_ITER (hh, r->said, s, next)
 		said_free(r, s);
+
 	td_cancel_unref(r->stop);
 	close(r->fd);
 	pthread_mutex_destroy(&r->lock);
@@ -236,10 +249,12 @@ void td_record(struct td_recorder *r, const struct td_about *about, const char *
 	if (!r || !r->started)
 		return;
 	struct note *n = td_calloc(1, sizeof(*n));
+
 	va_list ap;
 	va_start(ap, fmt);
 	n->message = td_vasprintf(fmt, ap);
 	va_end(ap);
+
 	if (strlen(n->message) > MESSAGE_MAX)
 		strcpy(n->message + MESSAGE_MAX - 3, "...");
 	n->ns = td_strdup(about->object->ns);
@@ -252,6 +267,7 @@ void td_record(struct td_recorder *r, const struct td_about *about, const char *
 	n->type = td_strdup(type);
 	n->reason = td_strdup(reason);
 	n->real = td_real_ms(&td_clock_system);
+
 	bool full;
 	pthread_mutex_lock(&r->lock);
 	full = r->n >= WAITING_MAX;
@@ -260,11 +276,13 @@ void td_record(struct td_recorder *r, const struct td_about *about, const char *
 		r->n++;
 	}
 	pthread_mutex_unlock(&r->lock);
+
 	if (full) {
 		counted(type, reason, "dropped");
 		note_free(n);
 		return;
 	}
+
 	uint64_t one = 1;
 	(void)!write(r->fd, &one, sizeof(one));
 }

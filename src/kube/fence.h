@@ -1,19 +1,23 @@
-// The fence against a Binding that is late (docs/design/0010-gate-on-kubelets.md). Pure.
+// The fence against a late Binding (docs/design/0010-gate-on-kubelets.md). Pure functions.
 //
-// A job ended before its pod was bound, and its devices went on to the next job. Before that one starts, the agent of
-// the node writes this condition on the pod: that moves its resourceVersion, so no Binding that is on its way can land
-// any more. The bridge, when it reads the pod again, sees whose grant has ended. Nobody takes the condition away: a
-// grant that has ended stays ended.
+// The problem: a job ends before its pod is bound, and its devices go on to the next job. Before
+// that job starts, the agent of the node writes this condition on the pod. The write changes the
+// pod's resourceVersion, so that a Binding that is under way is refused. When the bridge reads the
+// pod again, the condition says whose grant has ended. Nobody removes the condition: a grant that
+// has ended stays ended.
 #pragma once
 
 #include "base/names.h"
 #include "kube/kube.h"
 
-// The job run that the pod was fenced for, last. False: for none.
+// Reads the last job run that the pod was fenced for. Returns false when the pod has no fence.
+// Outputs 0, 0 when the condition's message cannot be parsed.
 bool td_fence_read(const yyjson_val *pod, int64_t *ret_job, int64_t *ret_start);
-// Was it fenced for this run? A start of 0 is one that nobody knows.
+// Tells whether the pod was fenced for this job run. A start of 0, on either side, means unknown
+// and matches every start.
 bool td_fence_is(const yyjson_val *pod, int64_t job, int64_t start);
-// A strategic merge patch of pods/status; rv: of the pod that was seen unbound, so that one that was bound meanwhile is
-// not written on.
+// Builds a strategic merge patch of pods/status. rv is the resourceVersion of the pod as it was
+// seen unbound, so that a pod that was bound meanwhile is not changed. The caller frees the
+// document.
 yyjson_mut_doc *td_fence_patch(const char *uid, const char *rv, int64_t job, int64_t start, const char *node,
 			       int64_t now_ms);

@@ -19,7 +19,7 @@ enum { LIMIT_MS = 300000, CONDITIONS_MAX = 16, CONNS_MAX = 16 };
 
 struct td_loop {
 	const char *name;
-	int64_t limit, since; // since: atomic, mono ms at which this turn began; 0: idle
+	int64_t limit, since; // atomic since: mono ms at which this turn began, 0: idle
 	struct td_loop *prev, *next;
 };
 struct counted {
@@ -32,7 +32,7 @@ static struct {
 	struct counted *informers;
 	struct {
 		const char *name;
-		char *why; // NULL: fine
+		char *why; // NULL: the condition is met
 	} conditions[CONDITIONS_MAX];
 	size_t n_conditions;
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -129,12 +129,14 @@ bool td_health_ready(struct td_buf *why)
 {
 	bool ok = true;
 	pthread_mutex_lock(&all.lock);
+
 	for (size_t k = 0; k < all.n_conditions; k++) {
 		if (!all.conditions[k].why)
 			continue;
 		ok = false;
 		td_buf_printf(why, "%s: %s\n", all.conditions[k].name, all.conditions[k].why);
 	}
+
 	struct counted *c;
 	DL_FOREACH (all.informers, c) {
 		if (td_informer_synced(c->i))
@@ -158,10 +160,11 @@ static void collect_informers(struct td_metrics *m)
 					     label);
 	td_metric_forget(synced, NULL);
 	td_metric_forget(objects, NULL);
+
 	struct counted *c, *before;
 	pthread_mutex_lock(&all.lock);
 	DL_FOREACH (all.informers, c) {
-		// Several informers may follow parts of one resource.
+		// Several informers may each follow a part of one resource.
 		const char *const v[] = {td_informer_resource(c->i), NULL};
 		bool first = true, ok = td_informer_synced(c->i);
 		for (before = all.informers; before != c; before = before->next)
@@ -180,10 +183,10 @@ static int open_files(void)
 		n += e->d_name[0] != '.';
 	if (d)
 		closedir(d);
-	return n - 1; // without that of the look itself
+	return n - 1; // without the descriptor of opendir itself
 }
 
-// The names that Prometheus' own client libraries give these.
+// The names are those of the Prometheus client libraries.
 static void collect_process(struct td_metrics *m)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -191,6 +194,7 @@ static void collect_process(struct td_metrics *m)
 	long rss = 0;
 	const char *p = td_file_read("/proc/self/stat", 4096, &b, NULL) ? NULL : strrchr(td_buf_str(&b), ')');
 	double hz = (double)sysconf(_SC_CLK_TCK);
+
 	if (p &&
 	    sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu %*u %ld",
 		   &user, &sys, &start, &rss) == 4) {
@@ -205,6 +209,7 @@ static void collect_process(struct td_metrics *m)
 				       "When this process started, in seconds since 1970.", NULL),
 			      (double)boot / 1000 + (double)start / hz, NULL);
 	}
+
 	struct rlimit l;
 	td_metric_set(td_gauge(m, "process_open_fds", "Files and sockets that this process has open.", NULL),
 		      open_files(), NULL);
@@ -227,8 +232,8 @@ struct td_health {
 	struct td_cancel *stop;
 	pthread_t thread;
 };
-static pthread_mutex_t one_scrape =
-	PTHREAD_MUTEX_INITIALIZER; // collectors forget and set: two at once would show half of it
+// Collectors forget and set series; two scrapes at once would show half of them.
+static pthread_mutex_t one_scrape = PTHREAD_MUTEX_INITIALIZER;
 
 static void say(struct td_http_x *x, bool ok, struct td_buf *why)
 {
@@ -277,17 +282,21 @@ int td_health_serve(const char *role, const char *listen, struct td_health **ret
 	const struct td_http_server_opts o = {
 		.listen = at, .handler = handle, .max_conns = CONNS_MAX, .idle_ms = 60000, .max_body = 1024};
 	struct td_http_server *server;
+
 	int r = td_http_server_new(&o, &server, err);
 	if (r)
 		return td_wrap(err, "--metrics %s", listen);
+
 	struct td_metrics *m = td_metrics_process();
 	td_metric_set(td_gauge(m, "tandem_build_info", "Always 1; the labels say which program this is.",
 			       TD_LABELS("role", "version")),
 		      1, TD_LABELS(role, TD_VERSION));
 	td_metrics_on_collect(m, collect, NULL);
+
 	struct td_health *h = td_calloc(1, sizeof(*h));
 	h->server = server;
 	h->stop = td_cancel_new();
+
 	int e = pthread_create(&h->thread, NULL, serve, h);
 	if (e) {
 		td_http_server_free(server);
@@ -295,6 +304,7 @@ int td_health_serve(const char *role, const char *listen, struct td_health **ret
 		free(h);
 		return td_fail_errno(err, TD_INTERNAL, e, "--metrics %s: no thread", listen);
 	}
+
 	td_info("metrics at %s", listen);
 	*ret = h;
 	return 0;

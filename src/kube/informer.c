@@ -1,10 +1,11 @@
-// The reflector: LIST, then WATCH for ever, from one thread per informer.
+// The reflector: LIST, then WATCH without end, from one thread per informer.
 //
-// Lists are consistent reads (no resourceVersion): never older than the moment they were asked for. A list that is
-// older than what we have seen anyway (a member of the control plane that lags, or a store restored from a backup) is
-// asked for again a few times and only then believed. A relist is diffed against the store, so handlers see the
-// deletions that the watch missed. A watch that was cut goes on from the last resourceVersion seen; half a line is
-// dropped, its event comes again.
+// Lists are consistent reads (no resourceVersion), so they are never older than the request. A list
+// may still be older than what was seen before, when a member of the control plane lags or the
+// store was restored from a backup. Such a list is requested again a few times before it is
+// accepted. A relist is compared with the store, so that handlers see the deletions that the watch
+// missed. After a cut the watch goes on from the last resourceVersion seen; half a line is dropped,
+// its event comes again.
 #include "kube/informer.h"
 
 #include "base/log.h"
@@ -23,7 +24,8 @@
 #include <uthash.h>
 
 #define LINE_MAX_BYTES TD_JSON_MAX
-#define IDLE_MS 150000 // bookmarks come about every minute; a silent connection is a dead one
+// Bookmarks come about every minute, so a connection that is silent for longer is dead.
+#define IDLE_MS 150000
 #define BACKOFF_MIN 100
 #define BACKOFF_MAX 15000
 #define STALE_TRIES 5
@@ -41,14 +43,14 @@ struct td_informer {
 	struct td_cancel *cancel;
 	pthread_t thread;
 	bool started;
-	int synced, synced_fd; // atomic; an eventfd that becomes readable with it
+	int synced, synced_fd; // atomic; synced_fd: an eventfd that becomes readable with it
 	pthread_mutex_t lock;  // guards last_error
 	char last_error[256];
 
-	// of the informer's thread
+	// Used by the informer's thread only.
 	char *rv;
 	struct td_buf line;
-	int watch_code; // why the stream was ended from inside
+	int watch_code; // why our own callback ended the stream
 	struct td_error watch_err;
 	uint64_t events;
 };
@@ -148,14 +150,16 @@ static void notify(struct td_informer *i, struct td_object *old, struct td_objec
 		i->handlers[h].fn(i->handlers[h].ctx, old, now);
 }
 
-// One object's current state; what the store knows already is dropped.
+// Applies the current state of one object. A state that the store already has, or an older one, is
+// dropped.
 static void upsert(struct td_informer *i, struct td_object *now)
 {
 	td_auto(td_object_unref) struct td_object *have = td_kstore_get(i->store, now->ns, now->name);
 	bool same = have && td_streq(have->uid, now->uid);
 	if (same && (td_streq(have->rv, now->rv) || td_rv_older(now->rv, have->rv)))
 		return;
-	if (have && !same) { // deleted and made again while we did not look
+	// The object was deleted and created again between two reads.
+	if (have && !same) {
 		td_object_unref(td_kstore_take(i->store, have->ns, have->name));
 		notify(i, have, NULL);
 	}
@@ -164,12 +168,14 @@ static void upsert(struct td_informer *i, struct td_object *now)
 	notify(i, old, now);
 }
 
-// `last` as the API sent it with the deletion, or what the store had: handlers get it as `old`.
+// `last` is the state that the API server sent with the deletion, or the one in the store. Handlers
+// get it as `old`.
 static void removed(struct td_informer *i, struct td_object *last)
 {
 	td_auto(td_object_unref) struct td_object *have = td_kstore_get(i->store, last->ns, last->name);
+	// Unknown, or its successor is already in the store.
 	if (!have || (*last->uid && !td_streq(have->uid, last->uid)))
-		return; // unknown, or already its successor
+		return;
 	td_object_unref(td_kstore_take(i->store, last->ns, last->name));
 	notify(i, last, NULL);
 }
@@ -177,7 +183,7 @@ static void removed(struct td_informer *i, struct td_object *last)
 // ---- list ----
 
 struct seen {
-	const char *key; // the object's own strings
+	const char *key; // points to buf
 	UT_hash_handle hh;
 	char buf[];
 };
@@ -202,6 +208,7 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 	int r = td_kube_list(i->kube, i->gvr, i->ns, i->labels, i->fields, i->cancel, &l, err);
 	if (r)
 		return r;
+
 	count(i, "tandem_informer_lists_total",
 	      "Complete lists that the cache of this resource was filled from; more than one: a gap.");
 	if (td_rv_older(l.rv, i->rv) && ++*stale < STALE_TRIES)
@@ -209,6 +216,7 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 			       i->gvr->resource, l.rv, i->rv);
 	bool restored = td_rv_older(l.rv, i->rv);
 	*stale = 0;
+
 	struct seen *seen __attribute__((cleanup(seen_done))) = NULL;
 	for (size_t n = 0; n < l.n; n++) {
 		td_auto_free char *key = seen_key(l.v[n]);
@@ -220,17 +228,21 @@ static int relist(struct td_informer *i, int *stale, struct td_error *err)
 		e->key = strcpy(e->buf, key);
 		HASH_ADD_KEYPTR(hh, seen, e->key, strlen(e->key), e);
 	}
+
 	td_auto_objects struct td_objects have = {0};
 	td_kstore_list(i->store, NULL, &have);
 	for (size_t n = 0; n < have.n; n++) {
 		td_auto_free char *key = seen_key(have.v[n]);
 		struct seen *e = NULL;
 		HASH_FIND_STR(seen, key, e);
-		if (!e || restored) // after a restore numbers start again: every object counts as new
+		// After a restore resourceVersions start again, so every object counts as new.
+		if (!e || restored)
 			removed(i, have.v[n]);
 	}
+
 	for (size_t n = 0; n < l.n; n++)
 		upsert(i, l.v[n]);
+
 	free(i->rv);
 	i->rv = td_steal(l.rv);
 	if (!td_informer_synced(i)) {
@@ -257,6 +269,7 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 	int r = td_json_parse(p, n, &j, &i->watch_err);
 	if (r)
 		return r;
+
 	yyjson_val *root = td_json_root(j), *obj = td_jget(root, "object");
 	const char *type = td_jstr_or(root, "type", "");
 	if (td_streq(type, "ERROR")) {
@@ -265,11 +278,13 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 		return td_fail(&i->watch_err, gone ? TD_EXPIRED : TD_INTERNAL, "%s",
 			       td_jstr_or(obj, "message", "the watch failed"));
 	}
+
 	if (td_streq(type, "BOOKMARK")) {
 		set_rv(i, td_jstr(obj, "metadata.resourceVersion"));
 		i->events++;
 		return 0;
 	}
+
 	if (!td_jstr(obj, "metadata.name") || !td_jstr(obj, "metadata.resourceVersion"))
 		return td_fail(&i->watch_err, TD_INTERNAL, "a watch event of type \"%s\" without an object", type);
 	td_auto(td_object_unref) struct td_object *o = td_object_kept(obj);
@@ -279,6 +294,7 @@ static int one_event(struct td_informer *i, const char *p, size_t n)
 		upsert(i, o);
 	else
 		return td_fail(&i->watch_err, TD_INTERNAL, "a watch event of unknown type \"%s\"", type);
+
 	set_rv(i, o->rv);
 	i->events++;
 	count(i, "tandem_informer_events_total", "Changes of objects that watches of this resource told of.");
@@ -291,15 +307,18 @@ static int on_data(void *ctx, const char *p, size_t n)
 	while (n) {
 		if (td_cancelled(i->cancel))
 			return i->watch_code = TD_CANCELLED;
+
 		const char *nl = memchr(p, '\n', n);
 		size_t part = nl ? (size_t)(nl - p) : n;
 		if (i->line.len + part > LINE_MAX_BYTES)
 			return i->watch_code = td_fail(&i->watch_err, TD_INTERNAL,
 						       "a watch event is longer than %u bytes", LINE_MAX_BYTES);
+
 		if (!nl) {
 			td_buf_add(&i->line, p, part);
 			return 0;
 		}
+
 		int r = 0;
 		if (i->line.len) {
 			td_buf_add(&i->line, p, part);
@@ -308,6 +327,7 @@ static int on_data(void *ctx, const char *p, size_t n)
 		} else if (part) {
 			r = one_event(i, p, part);
 		}
+
 		if (r)
 			return i->watch_code = r;
 		p += part + 1;
@@ -322,16 +342,20 @@ static int watch(struct td_informer *i, struct td_error *err)
 	td_kube_path(&path, i->gvr, i->ns, NULL, NULL);
 	td_buf_puts(&path, "?watch=1&allowWatchBookmarks=true&resourceVersion=");
 	td_url_escape(&path, i->rv);
-	// Informers that started together must not come back together.
+	// The timeout is random so that informers that started together do not all reconnect
+	// together.
 	td_buf_printf(&path, "&timeoutSeconds=%u", 300 + td_random_below(300));
 	td_kube_selectors(&path, i->labels, i->fields);
 	td_buf_reset(&i->line);
 	i->watch_code = 0;
 	i->watch_err = TD_ERROR_INIT;
+
 	int r = td_kube_stream(i->kube, path.s, IDLE_MS, on_data, i, i->cancel, err);
 	td_buf_reset(&i->line);
+	// One giant object must not hold its memory for ever.
 	if (i->line.cap > (1u << 20))
-		td_buf_done(&i->line); // one giant object must not cost its size for ever
+		td_buf_done(&i->line);
+
 	if (i->watch_code) {
 		*err = i->watch_err;
 		return i->watch_code;
@@ -377,6 +401,7 @@ static void *run(void *arg)
 			}
 			need_list = false;
 		}
+
 		uint64_t before = i->events;
 		int64_t start = td_mono_ms(&td_clock_system);
 		int r = watch(i, &err);
@@ -386,8 +411,8 @@ static void *run(void *arg)
 			note(i, &err);
 		need_list = r == TD_EXPIRED || r == TD_INTERNAL || r == TD_INVALID || r == TD_NOT_FOUND ||
 			    r == TD_UNSUPPORTED;
-		// A watch that told something or lasted is a healthy one that ended; others must not come back in a
-		// tight loop.
+		// A watch that delivered something, or lasted 5 s, was healthy. Others must not
+		// reconnect in a tight loop.
 		if (i->events != before || td_mono_ms(&td_clock_system) - start > 5000)
 			failures = 0;
 		else
@@ -413,6 +438,7 @@ int td_informers_wait(struct td_informer *const *v, size_t n, int64_t timeout_ms
 		      struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
+
 	for (size_t k = 0; k < n; k++) {
 		while (!td_informer_synced(v[k])) {
 			int64_t left = end - td_mono_ms(&td_clock_system);

@@ -11,7 +11,7 @@
 
 #define PAGE 500
 
-// With the identity of `c`; url, ca_file NULL: to its server.
+// A client with the identity of `c`. url and ca_file NULL mean the server of `c`.
 static int client(const struct td_kube_config *c, const char *url, const char *ca_file, int64_t timeout_ms,
 		  struct td_http_client **ret, struct td_error *err)
 {
@@ -31,9 +31,11 @@ int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *e
 	int r = td_kube_config_load(kubeconfig, &c, err);
 	if (r)
 		return r;
+
 	struct td_http_client *http = NULL;
 	if ((r = client(&c, NULL, NULL, 30000, &http, err)))
 		return r;
+
 	struct td_kube *k = td_calloc(1, sizeof(*k));
 	k->http = http;
 	k->server = td_steal(c.server);
@@ -158,10 +160,13 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (r->body.len && td_json_parse(r->body.s, r->body.len, &j, NULL))
 		j = NULL;
+
 	yyjson_val *root = td_json_root(j);
 	const char *msg = td_jstr(root, "message");
-	msg = msg ? msg : td_jstr(root, "text"); // of a bridge, through the proxy
+	// Replies of a bridge, which come through the API server's proxy, have `text`.
+	msg = msg ? msg : td_jstr(root, "text");
 	int code = code_of(r->status, td_jstr(root, "reason"), write);
+
 	if (msg)
 		td_fail(err, code, "%s", msg);
 	else
@@ -178,7 +183,8 @@ int td_kube_refusal(const struct td_http_reply *r, bool write, struct td_error *
 	return code;
 }
 
-// "kube.patch.pods.status" for PATCH /api/v1/namespaces/ns/pods/name/status: the name of a write's fault points.
+// The name of a write's fault points: "kube.patch.pods.status" for PATCH
+// /api/v1/namespaces/ns/pods/name/status.
 #ifdef TD_FAULTS
 static int fault(const struct td_http_call *call, const char *when, struct td_error *err)
 {
@@ -197,6 +203,7 @@ static int request(struct td_kube *k, struct td_http_call *call, struct td_cance
 {
 	bool write = strcmp(call->method, "GET") != 0;
 	td_auto_reply struct td_http_reply reply = {0};
+
 	__atomic_add_fetch(&k->requests, 1, __ATOMIC_RELAXED);
 	struct td_error e = TD_ERROR_INIT;
 	int r = write ? fault(call, "before", &e) : 0;
@@ -205,15 +212,18 @@ static int request(struct td_kube *k, struct td_http_call *call, struct td_cance
 		r = td_http_do(k->http, call, c, &reply, &e);
 		td_kube_counted(call, r ? 0 : reply.status, reply.body.len, td_mono_ms(&td_clock_system) - began);
 	}
+
 	if (!r && write)
 		r = fault(call, "after", &e);
 	if (r == TD_UNCERTAIN && !write)
 		e.code = r = TD_TRANSIENT;
+
 	if (r) {
 		if (err)
 			*err = e;
 		return r;
 	}
+
 	__atomic_add_fetch(&k->bytes, reply.body.len, __ATOMIC_RELAXED);
 	if (reply.status < 200 || reply.status > 299)
 		return td_kube_refusal(&reply, write, err);
@@ -233,6 +243,7 @@ int td_kube_raw(struct td_kube *k, const char *method, const char *path, const s
 	}
 	td_auto_reply struct td_http_reply reply = {0};
 	struct td_json *j = NULL;
+
 	int r = request(k, &call, c, &reply, err);
 	if (r || !ret)
 		return r;
@@ -322,19 +333,23 @@ static int list_pages(struct td_kube *k, const struct selection *s, struct td_ca
 		int e = list_page(k, s, cont, c, &page, err);
 		if (e)
 			return e;
+
 		yyjson_val *root = td_json_root(page), *items = td_jget(root, "items"), *it;
 		const char *rv = td_jstr(root, "metadata.resourceVersion");
 		if (!rv || (items && !yyjson_is_arr(items) && !yyjson_is_null(items)))
 			return td_fail(err, TD_INTERNAL, "listing %s: the reply is no list", s->resource->resource);
 		size_t i, n;
-		// An object keeps its own document: one that lives long must not keep its whole page.
+		// Each object gets a document of its own: one that lives long must not keep its
+		// whole page alive.
 		yyjson_arr_foreach (items, i, n, it)
 			td_objects_add(&l, td_object_kept(it));
 		free(l.rv);
 		l.rv = td_strdup(rv);
+
 		free(cont);
 		cont = td_strdup(td_jstr(root, "metadata.continue"));
 	} while (cont && *cont);
+
 	*ret = l;
 	l = (struct td_objects){0};
 	return 0;
@@ -345,7 +360,7 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 {
 	struct td_error e = TD_ERROR_INIT;
 	int code = list_pages(k, &(struct selection){r, ns, labels, fields, PAGE}, c, ret, &e);
-	// A continue token that expired under way: once more, in one piece, so that it cannot expire again.
+	// A continue token expired. Try once more in one piece, which cannot expire.
 	if (code == TD_EXPIRED)
 		return list_pages(k, &(struct selection){r, ns, labels, fields, 0}, c, ret, err);
 	if (code && err)
@@ -404,6 +419,7 @@ int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, name, NULL);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", "DeleteOptions");
@@ -419,6 +435,7 @@ int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, &td_pods, b->ns, b->pod, "binding");
 	td_buf_puts(&p, "?fieldManager=tandem");
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", "Binding");
@@ -431,6 +448,7 @@ int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel
 		td_jm_set(d, o, "metadata.annotations", yyjson_mut_val_mut_copy(d, (yyjson_mut_val *)b->annotations));
 	td_jm_str(d, o, "target.kind", "Node");
 	td_jm_str(d, o, "target.name", b->node);
+
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(o, &len);
 	return td_kube_raw(k, "POST", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);

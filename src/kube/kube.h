@@ -1,17 +1,23 @@
-// Kubernetes client: one connection pool, the verbs, and objects as the API sent them. Works with any Kubernetes
-// ≥ 1.32.
+// The Kubernetes client: one connection pool, the verbs, and objects as the API server sent them.
+// It works with every Kubernetes from 1.32.
 //
-// Results map to codes: 404 NOT_FOUND, 409 AlreadyExists EXISTS, 409 else CONFLICT, 410 EXPIRED, 429 THROTTLED
-// (retry_after_ms), 401 UNAUTHENTICATED, 403 DENIED, 400/422 INVALID, 5xx and no connection TRANSIENT for reads and
-// UNCERTAIN for writes (504 too), 405/415 UNSUPPORTED. err->msg is the Status message.
+// Replies map to codes: 404 NOT_FOUND, 409 AlreadyExists EXISTS, other 409 CONFLICT, 410 EXPIRED,
+// 429 THROTTLED (retry_after_ms), 401 UNAUTHENTICATED, 403 DENIED, 400/422 INVALID, 405/415
+// UNSUPPORTED, 5xx (504 too) TRANSIENT for reads and UNCERTAIN for writes. A request that surely
+// was not sent is TRANSIENT; one whose reply did not come is TRANSIENT for reads and UNCERTAIN for
+// writes. err->msg is the message of the Status.
 //
 // Files
-//   kube.c config.c object.c internal.h measure.c   the client: verbs, kubeconfig, objects of replies, counts of
-//   requests informer.[ch] store.[ch]      a cache of one resource: LIST and WATCH, and what handlers and workers read
-//   of it controller.[ch] queue.c lease.c events.c   keys that wait and the workers that take them; leader election;
-//   events slices.[ch]                   devices that DRA's drivers publish fence.[ch]                    the condition
-//   that keeps a late Binding from landing health.[ch]                   a role's /metrics, /livez and /readyz
-//   options.h                       command-line options that several roles have
+//   kube.c config.c object.c    the client: verbs, kubeconfig, objects of replies
+//   internal.h measure.c        its struct and helpers; metrics of requests
+//   informer.[ch] store.[ch]    a cache of one resource: LIST and WATCH; what handlers and workers
+//   read
+//   controller.[ch] queue.c     the work queue and the workers that take keys from it
+//   lease.c events.c            leader election; Events
+//   slices.[ch]                 devices that DRA drivers publish
+//   fence.[ch]                  the condition that keeps a late Binding from landing
+//   health.[ch]                 /metrics, /livez and /readyz of a role
+//   options.h                   command-line options that several roles have
 #pragma once
 
 #include "base/cancel.h"
@@ -23,13 +29,15 @@ struct td_kube;
 struct td_http_call;
 struct td_http_reply;
 
-// kubeconfig: path, or NULL for $KUBECONFIG, then in-cluster (/var/run/secrets/kubernetes.io/serviceaccount). Current
-// context; certificate/key/CA as files or inline data, token, tokenFile. TD_INVALID names the file and the field.
+// kubeconfig is a path, or NULL for $KUBECONFIG and then the service account of the pod
+// (/var/run/secrets/kubernetes.io/serviceaccount). The current context counts. Certificate, key and
+// CA may be files or inline data; token and tokenFile work too. TD_INVALID names the file and the
+// field.
 int td_kube_new(const char *kubeconfig, struct td_kube **ret, struct td_error *err);
 struct td_kube *td_kube_free(struct td_kube *k);
 TD_DEFINE_AUTO(struct td_kube *, td_kube_free)
 
-// A resource. Static instances for what Tandem uses are below.
+// A resource. The static instances below are those that Tandem uses.
 struct td_gvr {
 	const char *group; // "" for core
 	const char *version;
@@ -44,7 +52,9 @@ extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_s
 	td_endpointslices;
 
 // ---- objects ----
-// An object in a cache or a reply: reference-counted, immutable; strings point into it. Absent strings are "".
+//
+// An object in a cache or a reply. It is reference-counted and immutable; the strings point into
+// its document. Absent strings are "".
 struct td_object {
 	const char *ns, *name, *uid, *rv; // rv: resourceVersion
 	yyjson_val *root;
@@ -52,20 +62,23 @@ struct td_object {
 	int refs;
 };
 struct td_object *td_object_new(struct td_json *json); // takes the reference
-// One object out of a list or an event, with a document of its own and without managedFields: half of its bytes, and
-// nobody reads them from a cache.
+// Copies one object out of a list or a watch event into a document of its own, without
+// managedFields: these are half of the bytes, and nobody reads them from a cache.
 struct td_object *td_object_kept(const yyjson_val *obj);
 struct td_object *td_object_ref(struct td_object *o);
 struct td_object *td_object_unref(struct td_object *o); // NULL ok; returns NULL
 TD_DEFINE_AUTO(struct td_object *, td_object_unref)
-// Shorthands on metadata.
+// Shorthands for metadata and status.
 const char *td_object_label(const struct td_object *o, const char *key);      // NULL when absent
 const char *td_object_annotation(const struct td_object *o, const char *key); // NULL when absent
-bool td_pod_ended(const yyjson_val *pod);                                     // its phase is Succeeded or Failed
-bool td_object_deleting(const struct td_object *o);                           // deletionTimestamp is set
-yyjson_val *td_object_owner(const struct td_object *o); // the ownerReference with controller=true, or NULL
+// True when the phase is Succeeded or Failed.
+bool td_pod_ended(const yyjson_val *pod);
+// True when deletionTimestamp is set.
+bool td_object_deleting(const struct td_object *o);
+// The ownerReference with controller=true, or NULL.
+yyjson_val *td_object_owner(const struct td_object *o);
 
-// A list; owned references.
+// A list of objects; it owns the references.
 struct td_objects {
 	struct td_object **v;
 	size_t n, cap;
@@ -75,10 +88,12 @@ void td_objects_add(struct td_objects *l, struct td_object *o); // takes the ref
 void td_objects_done(struct td_objects *l);
 #define td_auto_objects __attribute__((cleanup(td_objects_done)))
 
-// ---- verbs (ns NULL for cluster-scoped, or all namespaces in a list; ret may be NULL) ----
+// ---- verbs ----
+//
+// ns is NULL for cluster-scoped resources, or for all namespaces in a list. ret may be NULL.
 int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, struct td_cancel *c,
 		struct td_object **ret, struct td_error *err);
-// All pages. Selectors may be NULL.
+// Reads all pages. Selectors may be NULL.
 int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
 		 struct td_cancel *c, struct td_objects *ret, struct td_error *err);
 int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj,
@@ -91,7 +106,7 @@ struct td_kube_place {
 	const char *part;      // "status", "scale", "finalize"; NULL: the object
 };
 #define TD_AT(...) (&(const struct td_kube_place){__VA_ARGS__})
-// Put metadata.uid and metadata.resourceVersion into the patch where they must match.
+// For preconditions put metadata.uid and metadata.resourceVersion into the patch.
 int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
 		  struct td_cancel *c, struct td_object **ret, struct td_error *err);
 int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
@@ -115,16 +130,18 @@ struct td_kube_body {
 	const char *text; // len bytes
 	size_t len;
 };
-// Raw: any path, for what has no verb here. body NULL: none. Returns the reply's JSON root.
+// Sends any request that has no verb here. body NULL: none. *ret is the JSON document of the reply.
 int td_kube_raw(struct td_kube *k, const char *method, const char *path, const struct td_kube_body *body,
 		struct td_cancel *c, struct td_json **ret, struct td_error *err);
-// One call with the identity that kubeconfig gives, but to url (a kubelet: no API server), checked against ca_file;
-// NULL: the API server's. 0 for any reply, as td_http_do.
+// Sends one call with the identity from kubeconfig, but to url (for example a kubelet), whose
+// certificate is checked against ca_file. NULL means that of the API server for either. Returns 0
+// for every reply, as td_http_do.
 int td_kube_call_as(const char *kubeconfig, const char *url, const char *ca_file, int64_t timeout_ms,
 		    const struct td_http_call *call, struct td_cancel *cancel, struct td_http_reply *ret,
 		    struct td_error *err);
 const char *td_kube_server(const struct td_kube *k); // URL
-// The PEM of the CA that the server is checked against; *ret NULL when the system's is used. Caller frees.
+// Reads the PEM of the CA that the server is checked against; *ret is NULL when that is the
+// system's. The caller frees it.
 int td_kube_ca(const struct td_kube *k, char **ret, struct td_error *err);
-// Counters since start (for benches and tests): requests sent, bytes received.
+// Counters since start, for benchmarks and tests: requests sent, bytes received.
 void td_kube_stats(const struct td_kube *k, uint64_t *ret_requests, uint64_t *ret_bytes);

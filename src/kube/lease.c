@@ -1,7 +1,8 @@
-// Leader election by a coordination.k8s.io Lease, as client-go does it: the lease's age is how long *we* have seen it
-// unchanged, so no two clocks are compared. A leader that could not renew for the renew deadline counts itself out,
-// before others may take over. One that was frozen meanwhile learns it from the first renewal after that: the Lease has
-// another resourceVersion.
+// Leader election by a coordination.k8s.io Lease, as in client-go. The age of a Lease is the time
+// for which this process has seen it unchanged, so clocks of different machines are never compared.
+// A leader that could not renew within the renew deadline stops leading before others may take
+// over. A leader that was frozen meanwhile learns of it from its next renewal, because the Lease
+// has another resourceVersion.
 #include "base/log.h"
 #include "base/rand.h"
 #include "kube/controller.h"
@@ -18,10 +19,11 @@ struct elector {
 	struct td_kube *k;
 	const struct td_lease_opts *o;
 	int64_t duration, retry, deadline; // ms
-	char *seen;                        // resourceVersion that we saw last
-	struct td_object *held;            // the Lease as our last write left it: the next needs no read before it
-	bool others;                       // the last try found it held by somebody else
-	int64_t seen_at;                   // when we first saw it
+	char *seen;                        // the resourceVersion seen last
+	// The Lease as our last write left it, so that the next write needs no read before it.
+	struct td_object *held;
+	bool others;     // the last try found another holder
+	int64_t seen_at; // when `seen` was first seen, mono ms
 };
 
 static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_object *cur, bool release)
@@ -30,6 +32,7 @@ static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_objec
 	td_time_format_micro(td_real_ms(&td_clock_system), t);
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+
 	if (cur) {
 		td_jm_str(d, o, "metadata.uid", cur->uid);
 		td_jm_str(d, o, "metadata.resourceVersion", cur->rv);
@@ -39,6 +42,7 @@ static yyjson_mut_doc *spec_patch(const struct elector *e, const struct td_objec
 		td_jm_str(d, o, "metadata.name", e->o->name);
 		td_jm_str(d, o, "metadata.namespace", e->o->ns);
 	}
+
 	bool ours = cur && td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity);
 	td_jm_str(d, o, "spec.holderIdentity", release ? "" : e->o->identity);
 	td_jm_int(d, o, "spec.leaseDurationSeconds", release ? 1 : e->duration / 1000);
@@ -62,7 +66,8 @@ static int write_lease(struct elector *e, struct td_object *cur, struct td_cance
 	return r;
 }
 
-// One try to take or renew. 0: we lead as of the time this call began. TD_CONFLICT: somebody else does.
+// Tries once to take or renew the Lease. 0: this process leads as of the time at which the call
+// began. TD_CONFLICT: somebody else leads.
 static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *cur = td_object_ref(e->held);
@@ -78,6 +83,7 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 		return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "lease %s/%s was just taken", e->o->ns, e->o->name)
 				      : r;
 	}
+
 	const char *holder = td_jstr_or(cur->root, "spec.holderIdentity", "");
 	int64_t now = td_mono_ms(&td_clock_system);
 	if (!td_streq(e->seen, cur->rv)) {
@@ -85,12 +91,14 @@ static int try_lease(struct elector *e, struct td_cancel *c, struct td_error *er
 		e->seen = td_strdup(cur->rv);
 		e->seen_at = now;
 	}
-	// The holder's own duration counts: it may have been configured with a longer one.
+
+	// The holder's own duration counts: it may be configured with a longer one.
 	int64_t theirs = td_jint(cur->root, "spec.leaseDurationSeconds", 15) * 1000;
 	if (*holder && !td_streq(holder, e->o->identity) && now - e->seen_at < theirs) {
 		e->others = true;
 		return td_fail(err, TD_CONFLICT, "lease %s/%s is held by %s", e->o->ns, e->o->name, holder);
 	}
+
 	return write_lease(e, cur, c, err);
 }
 
@@ -113,8 +121,9 @@ static void failed(double by)
 		      by, NULL);
 }
 
-// Until when we lead, mono ms; 0: never elected; -1: we do not lead.
-static int64_t leads_until; // atomic
+// Until when this process leads, in mono ms. 0: it never stood for election; -1: it does not lead.
+// Atomic.
+static int64_t leads_until;
 
 static void lead_until(int64_t at)
 {
@@ -139,7 +148,8 @@ static void *watchdog(void *arg)
 	return NULL;
 }
 
-// A courtesy to whoever comes next: an API server that does not answer must not keep us from ending.
+// Releasing the Lease is a courtesy to the next leader. An API server that does not answer must not
+// keep this process from ending, so a second thread cancels after RELEASE_MS.
 static void release(struct elector *e)
 {
 	td_auto(td_object_unref) struct td_object *cur = NULL;
@@ -148,23 +158,26 @@ static void release(struct elector *e)
 	pthread_t t;
 	if (pthread_create(&t, NULL, watchdog, &w))
 		return;
+
 	if (!td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, enough, &cur, NULL) &&
 	    td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
 		(void)td_kube_patch(e->k, TD_AT(&td_leases, e->o->ns, e->o->name), TD_PATCH_MERGE,
 				    yyjson_mut_doc_get_root(d), enough, NULL, NULL);
 	}
+
 	td_cancel_fire(done);
 	pthread_join(t, NULL);
 }
 
 struct renewal {
 	struct elector *e;
-	struct td_cancel *outer, *inner; // inner: the leader's work; fired when outer is, or when leadership is lost
-	struct td_cancel *stop;          // fired when the work is done
-	struct td_loop *stopping;        // leadership was lost: the work must end
-	int64_t renewed;                 // atomic, mono
-	bool lost;                       // atomic
+	// Fires when outer fires or leadership is lost: it ends the leader's work.
+	struct td_cancel *outer, *inner;
+	struct td_cancel *stop;   // fired when the work is done
+	struct td_loop *stopping; // busy from the loss of leadership until the work has ended
+	int64_t renewed;          // atomic, mono ms
+	bool lost;                // atomic
 };
 
 static void lose(struct renewal *w)
@@ -177,8 +190,9 @@ static void lose(struct renewal *w)
 	td_cancel_fire(w->inner);
 }
 
-// Ends the work at once when we are told to end and when the renewal is overdue, though the renewer be inside a request
-// that nobody answers, and though the whole process have been frozen meanwhile.
+// Ends the leader's work at once when outer fires or the renewal is overdue. It is a thread of its
+// own because the renewer may be inside a request that nobody answers. It also works after the
+// whole process was frozen.
 static void *overdue(void *arg)
 {
 	struct renewal *w = arg;
@@ -215,6 +229,7 @@ static void *renew(void *arg)
 				lead_until(start + e->deadline);
 			continue;
 		}
+
 		td_debug("lease %s/%s: %s", e->o->ns, e->o->name, err.msg);
 		if (e->others) {
 			lose(w);
@@ -232,6 +247,7 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 	e.duration = (o->duration_s > 0 ? o->duration_s : 15) * 1000;
 	e.retry = o->retry_s > 0 ? o->retry_s * 1000 : e.duration * 2 / 15;
 	e.deadline = o->renew_s > 0 ? o->renew_s * 1000 : e.duration * 2 / 3;
+
 	show(o, false);
 	failed(0);
 	td_health_set("lease", "it was not read yet");
@@ -242,14 +258,19 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 		int r = try_lease(&e, cancel, &why);
 		if (!r)
 			break;
+
 		td_debug("lease %s/%s: %s", o->ns, o->name, why.msg);
 		if (e.others)
-			td_health_set("lease", NULL); // in line, and ready to take over
+			td_health_set("lease", NULL); // a follower is ready to take over
 		else if (r != TD_CONFLICT && !td_cancelled(cancel))
 			failed(1);
+		// These stay until somebody fixes the configuration, so they are logged as
+		// warnings.
 		if (r == TD_DENIED || r == TD_INVALID || r == TD_UNAUTHENTICATED)
-			td_warn("lease %s/%s: %s", o->ns, o->name, why.msg); // stays until somebody mends it: say so
-		// Followers ask a little more often than leaders renew, so a released lease is soon taken.
+			td_warn("lease %s/%s: %s", o->ns, o->name, why.msg);
+
+		// Followers ask a little more often than leaders renew, so that a released Lease is
+		// soon taken.
 		int64_t ms = e.retry / 2;
 		if (td_cancel_wait(cancel, ms + td_random_below((uint32_t)(ms / 4 + 1)))) {
 			free(e.seen);
@@ -257,6 +278,7 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 			return td_fail(err, TD_CANCELLED, "cancelled while waiting for lease %s/%s", o->ns, o->name);
 		}
 	}
+
 	td_auto(td_cancel_unref) struct td_cancel *inner = td_cancel_new();
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
 	struct td_loop *stopping = td_loop_new("the end of leadership", STOP_MS);
@@ -265,6 +287,7 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 	show(o, true);
 	lead_until(start + e.deadline);
 	td_health_set("lease", NULL);
+
 	pthread_t threads[2];
 	void *(*const fns[])(void *) = {renew, overdue};
 	int r, made = 0, n = 0;
@@ -274,14 +297,17 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 		r = td_fail_errno(err, TD_INTERNAL, made, "lease %s/%s: no thread", o->ns, o->name);
 	else
 		r = fn(ctx, inner, err);
+
 	td_cancel_fire(stop);
 	while (n > 0)
 		pthread_join(threads[--n], NULL);
 	lead_until(-1);
+
 	if (w.lost)
 		r = td_fail(err, TD_CONFLICT, "leadership of lease %s/%s was lost", o->ns, o->name);
 	else
 		release(&e);
+
 	show(o, false);
 	free(e.seen);
 	td_object_unref(e.held);

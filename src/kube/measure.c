@@ -1,4 +1,4 @@
-// Counts the requests to Kubernetes. Labels hold what the program asks for, never names of objects.
+// Metrics of the requests to Kubernetes. Labels hold verbs and resources, never names of objects.
 #include "base/clock.h"
 #include "kube/internal.h"
 #include "metrics/metrics.h"
@@ -30,24 +30,29 @@ static void once(void)
 	pthread_once(&o, make);
 }
 
-// "get" and "pods", "create" and "pods/binding"; what is no resource: "other".
+// Examples: "get" and "pods", "create" and "pods/binding". The resource is "other" for paths that
+// name none.
 const char *td_kube_verb(const struct td_http_call *call, char *ret_resource, size_t n)
 {
 	td_auto_strv struct td_strv p = {0};
 	size_t len = strcspn(call->path, "?");
 	td_auto_free char *path = td_strndup(call->path, len);
 	const char *query = call->path + len;
+
 	td_strv_split(&p, path, '/');
 	size_t at = p.n && !strcmp(p.v[0], "api") ? 2 : 3;
 	const char *below = at + 2 < p.n && !strcmp(p.v[at], "namespaces") ? p.v[at + 2] : NULL;
-	if (below && strcmp(below, "finalize") != 0 && strcmp(below, "status") != 0) // else of the namespace itself
+	// "finalize" and "status" are subresources of the namespace itself, not resources in it.
+	if (below && strcmp(below, "finalize") != 0 && strcmp(below, "status") != 0)
 		at += 2;
 	bool resource = at < p.n && (!strcmp(p.v[0], "api") || !strcmp(p.v[0], "apis")), name = at + 1 < p.n,
 	     sub = at + 2 < p.n;
+
 	snprintf(ret_resource, n, "%s%s%s", resource ? p.v[at] : "other", resource && sub ? "/" : "",
 		 resource && sub ? p.v[at + 2] : "");
 	if (!strcmp(call->method, "GET"))
 		return strstr(query, "watch=1") ? "watch" : name || !resource ? "get" : "list";
+
 	static const char *const verbs[][2] = {
 		{"POST", "create"}, {"PUT", "update"}, {"PATCH", "patch"}, {"DELETE", "delete"}};
 	for (size_t i = 0; i < TD_LEN(verbs); i++)

@@ -40,6 +40,7 @@ struct td_object *td_object_new(struct td_json *json)
 	struct td_object *o = td_calloc(1, sizeof(*o));
 	o->json = json;
 	o->root = td_json_root(json);
+
 	yyjson_val *m = td_jget(o->root, "metadata");
 	o->ns = td_jstr_or(m, "namespace", "");
 	o->name = td_jstr_or(m, "name", "");
@@ -55,6 +56,7 @@ struct td_object *td_object_kept(const yyjson_val *obj)
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *m;
 	size_t i, n, j, l;
 	yyjson_val *k, *v, *mk, *mv;
+
 	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)obj, i, n, k, v) {
 		if (!yyjson_equals_str(k, "metadata") || !yyjson_is_obj(v)) {
 			yyjson_mut_obj_add(o, yyjson_val_mut_copy(d, k), yyjson_val_mut_copy(d, v));

@@ -1,6 +1,7 @@
-// The work queue. A key is in line at most once, and never with two workers at once: one that is added while it is
-// worked on comes back when that is done. Waiting is by one eventfd: whoever clears it looks again under the lock and,
-// when more is left than it took, raises it again, so no wake-up is lost and none is stored.
+// The work queue. A key waits at most once and is never with two workers at the same time: a key
+// that is added while a worker has it comes back when that worker is done. Waiting uses one
+// eventfd. The worker that clears it looks again under the lock and raises it again when more is
+// left than it took, so no wake-up is lost and none piles up.
 #include "base/heap.h"
 #include "kube/controller.h"
 #include "metrics/metrics.h"
@@ -22,7 +23,7 @@ struct item {
 	bool due; // in q->due, not in q->line
 	int failures;
 	struct td_heap_node later;
-	struct item *prev, *next; // in line
+	struct item *prev, *next; // in q->line or q->due
 	UT_hash_handle hh;
 };
 struct td_queue {
@@ -30,8 +31,9 @@ struct td_queue {
 	int fd;
 	pthread_mutex_t lock; // guards everything below
 	struct item *items;
-	// Two lines, served in turns: keys whose own time came are work that was begun, and in a burst they would stand
-	// behind everything that is new: nothing would be finished before the last was begun.
+	// Two lines, served in turns. `due` holds keys whose delay has passed, which are work
+	// already begun. In a burst they would otherwise wait behind everything new, and nothing
+	// would be finished before the last was begun.
 	struct item *line, *due;
 	bool due_next;
 	struct td_heap later;
@@ -166,7 +168,8 @@ void td_queue_forget(struct td_queue *q, const char *key)
 	pthread_mutex_unlock(&q->lock);
 }
 
-// Takes the first key in line; *ret_wait: ms until the next delayed one, -1 for none.
+// Takes the first key in line. *ret_wait is the time in ms until the next delayed key, -1 when
+// there is none.
 static struct item *take_locked(struct td_queue *q, int64_t *ret_wait)
 {
 	int64_t now = td_mono_ms(q->clock);
@@ -176,8 +179,10 @@ static struct item *take_locked(struct td_queue *q, int64_t *ret_wait)
 		add_locked(q, td_container_of(h, struct item, later), true);
 	}
 	*ret_wait = h ? h->at - now : -1;
+
 	struct item *e = q->due && (q->due_next || !q->line) ? q->due : q->line;
 	q->due_next = q->due && q->line && !q->due_next;
+
 	if (e) {
 		if (e->due)
 			DL_DELETE(q->due, e);
@@ -186,8 +191,10 @@ static struct item *take_locked(struct td_queue *q, int64_t *ret_wait)
 		q->len--;
 		e->queued = false;
 		e->working = true;
+		// The other workers must look too: they may sleep longer than until the next
+		// delayed key.
 		if (q->line || q->due || h)
-			wake(q); // the others must look too: they may sleep longer than until the next delayed key
+			wake(q);
 	}
 	return e;
 }
@@ -198,6 +205,7 @@ int td_queue_get(struct td_queue *q, struct td_cancel *c, char **ret_key, struct
 		if (td_cancelled(c))
 			return td_fail(err, TD_CANCELLED, "the queue was stopped");
 		int64_t wait;
+
 		pthread_mutex_lock(&q->lock);
 		struct item *e = take_locked(q, &wait);
 		if (e)
@@ -205,6 +213,7 @@ int td_queue_get(struct td_queue *q, struct td_cancel *c, char **ret_key, struct
 		pthread_mutex_unlock(&q->lock);
 		if (e)
 			return 0;
+
 		struct pollfd p[2] = {{q->fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
 		poll(p, c ? 2 : 1, wait > 60000 ? 60000 : (int)wait);
 		if (p[0].revents) {
@@ -271,6 +280,7 @@ void td_queue_measure(struct td_queue *q, const char *name)
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	if (name)
 		pthread_once(&once, collected);
+
 	pthread_mutex_lock(&measured.lock);
 	if (name && !q->name)
 		DL_APPEND(measured.queues, q);

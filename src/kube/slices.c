@@ -31,12 +31,14 @@ static bool is_of(const struct td_object *s, const char *driver, const char *nod
 	return td_streq(td_jstr(s->root, "spec.driver"), driver) && td_streq(td_jstr(s->root, "spec.nodeName"), node);
 }
 
-// The newest generation of the slice's pool, and how many slices of it there are.
+// Tells whether the slice is of the newest generation of its pool, and whether all slices of that
+// generation are there.
 static bool current(const struct td_objects *l, const struct td_object *s, const char *driver, const char *node,
 		    bool *ret_complete)
 {
 	const char *pool = td_jstr_or(s->root, "spec.pool.name", "");
 	long long newest = -1, have = 0, want = 0;
+
 	for (size_t i = 0; i < l->n; i++) {
 		if (!is_of(l->v[i], driver, node) || !td_streq(td_jstr(l->v[i]->root, "spec.pool.name"), pool))
 			continue;
@@ -52,7 +54,7 @@ static bool current(const struct td_objects *l, const struct td_object *s, const
 	return td_jint(s->root, "spec.pool.generation", 0) == newest;
 }
 
-// A name of an attribute without a domain is in the driver's.
+// An attribute name without a domain belongs to the domain of the driver.
 static yyjson_val *attribute_of(const yyjson_val *device, const char *attribute, const char *driver)
 {
 	yyjson_val *all = td_jget(device, "attributes"), *v = td_jkey(all, attribute);
@@ -87,12 +89,14 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 		bool complete;
 		if (!is_of(s, driver, node) || !current(slices, s, driver, node, &complete))
 			continue;
+
 		const char *pool = td_jstr_or(s->root, "spec.pool.name", "");
 		if (!complete)
 			return td_fail(err, TD_NOT_FOUND,
 				       "driver %s has not published all devices of pool %s on node %s yet", driver,
 				       pool, node);
 		any = true;
+
 		yyjson_val *x;
 		size_t k, n;
 		yyjson_arr_foreach (td_jget(s->root, "spec.devices"), k, n, x) {
@@ -111,15 +115,18 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 			d.v[d.n++] = (struct td_dra_device){pool, name, attribute ? yyjson_get_sint(v) : 0};
 		}
 	}
+
 	if (!any)
 		return td_fail(err, TD_NOT_FOUND, "driver %s publishes nothing on node %s: is its pod there running?",
 			       driver, node);
 	if (d.n)
 		qsort(d.v, d.n, sizeof(*d.v), by_name);
+
 	for (size_t i = 1; i < d.n; i++)
 		if (!strcmp(d.v[i].pool, d.v[i - 1].pool) && !strcmp(d.v[i].name, d.v[i - 1].name))
 			return td_fail(err, TD_INVALID, "driver %s publishes device %s of pool %s on node %s twice",
 				       driver, d.v[i].name, d.v[i].pool, node);
+
 	if (d.n && attribute)
 		qsort(d.v, d.n, sizeof(*d.v), by_index);
 	for (size_t i = 0; i < d.n; i++) {
@@ -131,6 +138,7 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 				       attribute, d.n, node, d.n - 1, d.v[i].name, d.v[i].index);
 		d.v[i].index = (long long)i;
 	}
+
 	*ret = d;
 	d.v = NULL;
 	return 0;

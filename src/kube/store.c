@@ -8,7 +8,7 @@
 #include <uthash.h>
 
 struct slot {
-	char *key; // "ns/name", "/name" for cluster-scoped
+	char *key; // "ns/name"; "/name" for cluster-scoped
 	struct td_object *o;
 	UT_hash_handle hh;
 };
@@ -49,12 +49,14 @@ struct td_kstore *td_kstore_free(struct td_kstore *s)
 {
 	if (!s)
 		return NULL;
+
 	for (size_t i = 0; i < s->n; i++) {
 		struct bucket *b, *tmp;
 		HASH_ITER (hh, s->v[i].buckets, b, tmp)
 			bucket_free(&s->v[i], b);
 		free(s->v[i].name);
 	}
+
 	struct slot *e, *tmp;
 	HASH_ITER (hh, s->slots, e, tmp) {
 		HASH_DEL(s->slots, e);
@@ -88,8 +90,9 @@ static void index_one_locked(struct index *x, struct td_object *o, bool in)
 				b->value = td_strdup(values.v[i]);
 				HASH_ADD_KEYPTR(hh, x->buckets, b->value, strlen(b->value), b);
 			}
-			if (b->n && b->v[b->n - 1] == o) // a value that was emitted twice
+			if (b->n && b->v[b->n - 1] == o) // the same value was emitted twice
 				continue;
+
 			if (b->n == b->cap) {
 				b->cap = b->cap ? b->cap * 2 : 4;
 				b->v = td_realloc(b->v, b->cap * sizeof(*b->v));
@@ -118,7 +121,8 @@ static const char *key_of(char *buf, size_t n, const char *ns, const char *name)
 	snprintf(buf, n, "%s/%s", ns ? ns : "", name);
 	return buf;
 }
-#define KEY_MAX 520 // two DNS subdomains; longer names are not Kubernetes'
+// Two DNS subdomains; Kubernetes has no longer names.
+#define KEY_MAX 520
 
 void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object **ret_old)
 {

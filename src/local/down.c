@@ -1,4 +1,5 @@
-// tandem down: stops everything in order and leaves no process, mount, network namespace, cgroup or device behind.
+// tandem down: stops everything in order and leaves no process, mount, network namespace, cgroup or
+// device behind.
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -42,14 +43,15 @@ static void stop_roles(const struct td_instance *i)
 	end_process(td_instance_supervisor(i), "supervise", 60000);
 	struct td_role *roles;
 	size_t n = td_roles(i, "tandem", &roles);
-	for (size_t k = n; k-- > 0;) { // what a killed supervise left
+	// These roles were left over by a supervise that was killed.
+	for (size_t k = n; k-- > 0;) {
 		td_auto_free char *pf = td_role_pidfile(i, roles[k].name);
 		end_process(td_pidfile_read(pf), roles[k].name, 10000);
 	}
 	td_roles_done(roles, n);
 }
 
-// Asks every container to end (slurmctld saves its state) and waits for them, at most 8 s.
+// Asks every container to end, so that slurmctld saves its state, and waits for them at most 8 s.
 static int stop_containers(struct td_oci *oci, struct td_error *err)
 {
 	td_auto_strv struct td_strv ids = {0};
@@ -58,6 +60,7 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 		return r;
 	for (size_t k = 0; k < ids.n; k++)
 		td_oci_signal(oci, ids.v[k], SIGTERM, NULL);
+
 	int64_t end = td_mono_ms(&td_clock_system) + 8000;
 	for (size_t k = 0; k < ids.n; k++) {
 		int fd;
@@ -71,8 +74,8 @@ static int stop_containers(struct td_oci *oci, struct td_error *err)
 	return 0;
 }
 
-// Volumes (tmpfs, subPath) are mounted below the home by the kubelet: whatever is still mounted there goes, the last
-// one first.
+// The kubelet mounts volumes (tmpfs, subPath) below the home. Unmounts whatever is still mounted
+// there, the last mount first.
 static int unmount_below(const char *dir, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -81,6 +84,7 @@ static int unmount_below(const char *dir, struct td_error *err)
 		return r;
 	td_auto_strv struct td_strv lines = {0};
 	td_strv_split(&lines, td_buf_str(&b), '\n');
+
 	size_t n = strlen(dir);
 	for (size_t k = lines.n; k-- > 0;) {
 		char *at = strchr(lines.v[k], ' ');
@@ -88,6 +92,7 @@ static int unmount_below(const char *dir, struct td_error *err)
 		if (!end)
 			continue;
 		*end = '\0';
+
 		if (strncmp(at, dir, n) == 0 && at[n] == '/' && umount2(at, MNT_DETACH) < 0 && errno != EINVAL &&
 		    errno != ENOENT)
 			return td_fail_errno(err, TD_INTERNAL, errno, "unmount %s", at);
@@ -100,33 +105,40 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	td_progress_step(p, "roles");
 	stop_roles(i);
 	td_progress_done(p, "roles stopped");
+
 	td_progress_step(p, "pods and networks");
 	td_auto_free char *state = td_asprintf("%s/runc", i->run), *pods = td_instance_path(i, "pods"),
 			  *cgroup = td_asprintf("/tandem-%s", i->id);
 	td_auto_free char *init = td_asprintf("%s/opt/tandem-standin", i->run), *self = td_self_path(),
 			  *netns = td_asprintf("td%s-", i->id);
 	td_auto_free char *sw = td_instance_switch(i);
+
 	const struct td_oci_opts o = {
 		.state_dir = state, .pods_dir = pods, .cgroup = cgroup, .init_path = init, .self_path = self};
 	struct td_oci *oci = NULL;
 	int r = td_oci_new(&o, &oci, err);
 	if (r)
 		return r;
+
 	r = stop_containers(oci, err);
 	if (!r)
 		r = td_oci_purge(oci, netns, err);
 	td_oci_free(oci);
+
 	if (r || (r = unmount_below(i->home, err)) || (r = td_net_switch_delete(sw, err)) ||
 	    (r = td_rm_rf(i->run, err)))
 		return r;
-	rmdir("/run/tandem"); // when no other home is up
+
+	rmdir("/run/tandem"); // succeeds when no other home is up
 	td_progress_done(p, "pods and networks removed");
+
 	if (purge) {
 		td_progress_step(p, "state");
 		if ((r = td_rm_rf(i->home, err)))
 			return r;
 		td_progress_done(p, "state and images in %s removed", i->home);
 	}
+
 	return 0;
 }
 
@@ -152,18 +164,23 @@ int td_down_main(int argc, char **argv)
 		fputs("tandem down: needs root. Type: sudo tandem down\n", stderr);
 		return 1;
 	}
+
 	td_log_init("down", TD_LOG_WARN);
 	td_auto_instance struct td_instance i = {0};
 	struct td_progress p;
 	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_close int lock = -1;
+
 	int r = td_instance_locate(&i, &err);
 	if (!r)
 		r = td_instance_lock(&i, NULL, &lock, &err);
-	if (!r || r == TD_NOT_FOUND) // no home is no reason to leave what runs
+	// A missing home is no reason to leave running what runs.
+	if (!r || r == TD_NOT_FOUND)
 		r = td_instance_load(&i, &err);
-	if (r == TD_NOT_FOUND) { // half-made homes too
+
+	// Stop homes that are only half made, too.
+	if (r == TD_NOT_FOUND) {
 		r = td_instance_locate(&i, &err);
 		i.memory = td_strdup("0");
 		i.slurm = true;
@@ -172,6 +189,7 @@ int td_down_main(int argc, char **argv)
 			return 0;
 		}
 	}
+
 	if (r || down(&i, purge, &p, &err)) {
 		fprintf(stderr, "tandem down: %s\nRun it again; what is already gone stays gone.\n", err.msg);
 		return 1;

@@ -45,12 +45,15 @@ int td_instance_locate(struct td_instance *ret, struct td_error *err)
 		h = "/var/lib/tandem";
 	if (h[0] != '/')
 		return td_fail(err, TD_INVALID, "TANDEM_HOME is \"%s\": give an absolute path", h);
+
 	size_t n = strlen(h);
 	while (n > 1 && h[n - 1] == '/')
 		n--;
-	uint32_t x = 2166136261u; // FNV-1a: short and stable, not secret
+	// FNV-1a: short and stable; it does not have to be secret.
+	uint32_t x = 2166136261u;
 	for (size_t k = 0; k < n; k++)
 		x = (x ^ (unsigned char)h[k]) * 16777619u;
+
 	td_instance_done(ret);
 	ret->home = td_strndup(h, n);
 	snprintf(ret->id, sizeof(ret->id), "%06x", (x ^ (x >> 24)) & 0xffffff);
@@ -84,6 +87,7 @@ int td_instance_load(struct td_instance *ret, struct td_error *err)
 	int r = td_instance_locate(&i, err);
 	if (r)
 		return r;
+
 	td_auto_free char *path = td_instance_path(&i, "instance.json");
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	r = td_record_read(path, &j, err);
@@ -91,6 +95,7 @@ int td_instance_load(struct td_instance *ret, struct td_error *err)
 		return td_fail(err, TD_NOT_FOUND, "nothing was ever started in %s: run \"tandem up\"", i.home);
 	if (r)
 		return r;
+
 	yyjson_val *v = td_json_root(j);
 	i.nodes = (int)td_jint(v, "nodes", 4);
 	i.cpus = (int)td_jint(v, "cpus", 16);
@@ -102,6 +107,7 @@ int td_instance_load(struct td_instance *ret, struct td_error *err)
 	i.metrics_port = (int)td_jint(v, "metricsPort", 0);
 	i.subnet = (int)td_jint(v, "subnet", 0);
 	i.device_major = (int)td_jint(v, "deviceMajor", 0);
+
 	td_instance_done(ret);
 	*ret = i;
 	i = (struct td_instance){0};
@@ -123,6 +129,7 @@ int td_instance_save(const struct td_instance *i, struct td_error *err)
 	td_jm_int(d, o, "metricsPort", i->metrics_port);
 	td_jm_int(d, o, "subnet", i->subnet);
 	td_jm_int(d, o, "deviceMajor", i->device_major);
+
 	td_auto_free char *path = td_instance_path(i, "instance.json");
 	return td_record_write(path, o, 0644, err);
 }
@@ -134,20 +141,26 @@ int td_instance_lock(const struct td_instance *i, struct td_cancel *c, int *ret_
 		if (fd < 0)
 			return errno == ENOENT ? td_fail(err, TD_NOT_FOUND, "no %s", i->home)
 					       : td_fail_errno(err, TD_INTERNAL, errno, "open %s", i->home);
+
 		if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
 			struct stat held, now;
 			if (fstat(fd, &held) < 0 || stat(i->home, &now) < 0 || held.st_ino != now.st_ino ||
 			    held.st_dev != now.st_dev)
-				continue; // who held it removed the directory (and another made it again)
+				// The previous holder removed the directory (and another process
+				// made it again).
+				continue;
 			*ret_fd = fd;
 			fd = -1;
 			return 0;
 		}
+
 		if (errno != EWOULDBLOCK)
 			return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", i->home);
+
 		if (!told)
 			fprintf(stderr, "waiting for another \"tandem up\" or \"tandem down\" of %s\n", i->home);
 		told = true;
+
 		if (td_cancel_wait(c, 20)) // a blocking flock cannot be cancelled
 			return td_fail(err, TD_CANCELLED, "cancelled");
 	}
@@ -160,6 +173,7 @@ static bool subnet_free(int subnet, const char *own_switch)
 	struct ifaddrs *all;
 	if (getifaddrs(&all) < 0)
 		return false;
+
 	bool ok = true;
 	for (struct ifaddrs *a = all; a; a = a->ifa_next) {
 		if (!a->ifa_addr || a->ifa_addr->sa_family != AF_INET || td_streq(a->ifa_name, own_switch))
@@ -171,6 +185,7 @@ static bool subnet_free(int subnet, const char *own_switch)
 		if ((ip & m) == (ours & m))
 			ok = false;
 	}
+
 	freeifaddrs(all);
 	return ok;
 }
@@ -198,7 +213,7 @@ static bool major_free(int major)
 	return true;
 }
 
-// What other homes hold: /run/tandem/<id>/claim is "SUBNET API KNOCK METRICS MAJOR".
+// The claims of other homes: /run/tandem/<id>/claim holds "SUBNET API KNOCK METRICS MAJOR".
 struct claims {
 	int v[64][5];
 	size_t n;
@@ -211,6 +226,7 @@ static void read_claims(const struct td_instance *i, struct claims *c)
 		for (size_t k = 0; k < g.gl_pathc && c->n < TD_LEN(c->v); k++) {
 			if (strncmp(g.gl_pathv[k], i->run, strlen(i->run)) == 0)
 				continue;
+
 			td_auto_buf struct td_buf b = {0};
 			int *v = c->v[c->n];
 			if (!td_file_read(g.gl_pathv[k], 256, &b, NULL) &&
@@ -218,6 +234,7 @@ static void read_claims(const struct td_instance *i, struct claims *c)
 				c->n++;
 		}
 	}
+
 	globfree(&g);
 }
 
@@ -229,7 +246,8 @@ static bool claimed(const struct claims *c, int field, int value)
 	return false;
 }
 
-// Whether a role of this home still runs: one that outlived its supervise holds the ports that were chosen for it.
+// Returns true when a role of this home still runs. A role that outlived its supervise holds the
+// ports that were chosen for it.
 static bool roles_run(const struct td_instance *i)
 {
 	td_auto_free char *pattern = td_asprintf("%s/*.pid", i->run);
@@ -242,7 +260,8 @@ static bool roles_run(const struct td_instance *i)
 	return any;
 }
 
-// The bridge, the operator and the kubelet show themselves at three ports in a row.
+// Returns true when three ports in a row are free: for the metrics of the bridge, the operator and
+// the kubelet.
 static bool row_free(int port)
 {
 	for (int k = 0; k < METRICS_ROW; k++)
@@ -282,11 +301,14 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 	int r = td_mkdir_p(i->run, 0755, err);
 	if (r)
 		return r;
+
 	td_auto_close int lock = open("/run/tandem/lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (lock < 0 || flock(lock, LOCK_EX) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "lock /run/tandem/lock");
+
 	struct claims c = {0};
 	read_claims(i, &c);
+
 	td_auto_free char *sw = td_instance_switch(i);
 	if (!i->subnet || claimed(&c, 0, i->subnet) || !subnet_free(i->subnet, sw)) {
 		int s = SUBNET_FIRST;
@@ -297,11 +319,13 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 				       SUBNET_FIRST, SUBNET_LAST);
 		i->subnet = s;
 	}
+
 	bool keep = roles_run(i);
 	if ((r = pick_port(&c, 1, keep, PORT_FIRST, PORT_LAST, &i->api_port, err)) ||
 	    (r = pick_port(&c, 2, keep, KNOCK_FIRST, KNOCK_LAST, &i->knock_port, err)) ||
 	    (r = pick_row(&c, 3, keep, &i->metrics_port, err)))
 		return r;
+
 	if (!i->device_major || claimed(&c, 4, i->device_major) || (!keep && !major_free(i->device_major))) {
 		static const int local_use[] = {240, 241, 242, 243, 244, 120, 121, 122, 123, 124, 125, 126, 127, 60,
 						61,  62,  63,  245, 246, 247, 248, 249, 250, 251, 252, 253, 254};
@@ -313,6 +337,7 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 				       "no character device major for local use is free (/proc/devices)");
 		i->device_major = local_use[k];
 	}
+
 	td_auto_free char *path = td_asprintf("%s/claim", i->run),
 			  *text = td_asprintf("%d %d %d %d %d\n", i->subnet, i->api_port, i->knock_port,
 					      i->metrics_port, i->device_major);
@@ -327,10 +352,12 @@ static unsigned long long start_ticks(pid_t pid)
 	td_auto_buf struct td_buf b = {0};
 	if (td_file_read(path, 4096, &b, NULL))
 		return 0;
-	const char *p = strrchr(td_buf_str(&b), ')'); // the name may hold anything
+	const char *p = strrchr(td_buf_str(&b), ')'); // the process name may contain anything
+
 	unsigned long long t = 0;
 	char state = 'Z';
 	long threads = 0;
+
 	if (!p ||
 	    sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld %*d %llu", &state,
 		   &threads, &t) != 3 ||

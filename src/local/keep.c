@@ -1,7 +1,9 @@
-// tandem supervise: starts, restarts and adopts the embedded roles. No logic beyond that.
+// The program behind tandem supervise: starts, restarts and adopts the embedded roles, and nothing
+// beyond that.
 //
-// A role that ends is started again after a back-off (0, 0.2, 0.4 … 5 s; a minute of life resets it). A supervise that
-// was killed leaves the roles running; the next one finds them by their pid files and watches them by pidfd.
+// A role that ends is started again after a back-off (0, 0.2, 0.4 … 5 s; a minute of life resets
+// it). When a supervise is killed, its roles go on running. The next supervise finds them by their
+// pid files and watches them by pidfd.
 #include "local/supervise.h"
 
 #include "base/clock.h"
@@ -22,7 +24,7 @@ struct child {
 	pid_t pid; // 0: not running
 	int pidfd;
 	int fails;
-	int64_t started, next; // monotonic ms
+	int64_t started, next; // monotonic milliseconds
 };
 
 static void watch(struct child *c, pid_t pid, int64_t now)
@@ -57,12 +59,14 @@ static void ended(struct child *c, int64_t now)
 	if (waitpid(c->pid, &status, 0) == c->pid)
 		snprintf(how, sizeof(how), WIFEXITED(status) ? "exited with %d" : "killed by signal %d",
 			 WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+
 	close(c->pidfd);
 	if (now - c->started > 60000)
 		c->fails = 0;
 	int64_t wait = c->fails ? 200ll << (c->fails > 5 ? 5 : c->fails - 1) : 0;
 	if (wait > 5000)
 		wait = 5000;
+
 	c->fails++;
 	c->pid = 0;
 	c->pidfd = -1;
@@ -70,7 +74,7 @@ static void ended(struct child *c, int64_t now)
 	td_warn("%s %s; starting again in %lld ms", c->role->name, how, (long long)wait);
 }
 
-// Asks one role to stop and waits for it; kills it after 10 s.
+// Asks one role to stop and waits for it. Kills it after 10 s.
 static void stop(struct child *c)
 {
 	if (!c->pid)
@@ -92,27 +96,33 @@ int td_supervise_keep(const char *tandem)
 	td_log_init("supervise", TD_LOG_INFO);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_instance struct td_instance i = {0};
 	if (td_instance_load(&i, &err)) {
 		fprintf(stderr, "tandem supervise: %s\n", err.msg);
 		return 1;
 	}
+
 	pid_t other = td_instance_supervisor(&i);
-	if (other && other != getpid()) { // our own: `up` has written it
+	// It may be our own pid, which `up` has written.
+	if (other && other != getpid()) {
 		fprintf(stderr, "tandem supervise: already running for %s\n", i.home);
 		return 1;
 	}
+
 	td_auto_free char *pf = td_role_pidfile(&i, "supervise");
 	if (td_pidfile_write(pf, getpid(), &err)) {
 		fprintf(stderr, "tandem supervise: %s\n", err.msg);
 		return 1;
 	}
+
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
 	struct td_role *roles = NULL;
 	size_t n = td_roles(&i, tandem, &roles);
 	struct child *c = td_calloc(n, sizeof(*c));
 	struct pollfd *p = td_calloc(n + 1, sizeof(*p));
+
 	int64_t now = td_mono_ms(&td_clock_system);
 	for (size_t k = 0; k < n; k++) {
 		c[k] = (struct child){.role = &roles[k], .pidfd = -1};
@@ -123,6 +133,7 @@ int td_supervise_keep(const char *tandem)
 			td_info("%s adopted, pid %d", roles[k].name, (int)old);
 		}
 	}
+
 	while (!td_cancelled(cancel)) {
 		now = td_mono_ms(&td_clock_system);
 		int64_t wait = 60000;
@@ -133,18 +144,21 @@ int td_supervise_keep(const char *tandem)
 				wait = c[k].next - now > 0 ? c[k].next - now : 1;
 			p[k] = (struct pollfd){c[k].pid ? c[k].pidfd : -1, POLLIN, 0};
 		}
+
 		p[n] = (struct pollfd){td_cancel_fd(cancel), POLLIN, 0};
 		poll(p, n + 1, (int)wait);
 		for (size_t k = 0; k < n; k++)
 			if (c[k].pid && p[k].revents)
 				ended(&c[k], td_mono_ms(&td_clock_system));
 	}
+
 	td_info("stopping");
-	for (size_t k = n; k-- > 0;) { // the API goes last
+	for (size_t k = n; k-- > 0;) { // in reverse order: the API goes last
 		stop(&c[k]);
 		td_auto_free char *rpf = td_role_pidfile(&i, roles[k].name);
 		unlink(rpf);
 	}
+
 	unlink(pf);
 	free(c);
 	free(p);

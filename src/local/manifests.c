@@ -25,7 +25,8 @@ static const struct td_gvr *gvr_of(const char *kind)
 	return NULL;
 }
 
-// A new CRD is served a moment after it was acknowledged on some API servers: look until it is.
+// Creates one object unless it exists. Some API servers acknowledge a new CRD a moment before they
+// serve it, so it tries again for a while.
 static int create(struct td_kube *k, const struct td_gvr *g, yyjson_val *v, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(v);
@@ -54,12 +55,14 @@ int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *
 		if (r)
 			return td_wrap(err, "applying the CRD of %s", kinds[i]);
 	}
+
 	size_t n;
 	const char *text = td_manifests_text(&n);
 	td_auto_json_list struct td_json_list docs = {0};
 	int r = td_yaml_parse(text, n, &docs, err);
 	if (r)
 		return td_wrap(err, "deploy/embedded.yaml");
+
 	for (size_t i = 0; i < docs.n; i++) {
 		yyjson_val *v = td_json_root(docs.v[i]);
 		const struct td_gvr *g = gvr_of(td_jstr(v, "kind"));

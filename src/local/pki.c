@@ -1,4 +1,4 @@
-// Certificates, the token key and kubeconfigs of one home.
+// The certificates, the token key and the kubeconfigs of one home.
 #include "local/pki.h"
 
 #include "base/file.h"
@@ -24,6 +24,7 @@ static int kubeconfig(const struct td_instance *i, const char *user, struct td_e
 			    "- name: tandem\n"
 			    "  context: {cluster: tandem, user: %s, namespace: default}\n",
 			    i->api_port, i->home, user, i->home, user, i->home, user, user);
+
 	td_auto_buf struct td_buf old = {0};
 	if (!td_file_read(path, 1 << 20, &old, NULL) && td_streq(td_buf_str(&old), text))
 		return 0;
@@ -38,12 +39,14 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 	if ((r = td_mkdir_p(dir, 0700, err)) || (r = td_mkdir_p(kube, 0700, err)) ||
 	    (r = td_pki_ca_ensure(dir, "tandem", err)))
 		return r;
+
 	if (!td_path_exists(sa)) {
 		unsigned char key[32];
 		td_random(key, sizeof(key));
 		if ((r = td_file_write(sa, key, sizeof(key), 0600, err)))
 			return r;
 	}
+
 	td_auto_free char *addr = td_asprintf("10.%d.0.1", i->subnet);
 	const char *const sans[] = {"localhost",
 				    "127.0.0.1",
@@ -56,8 +59,10 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 				    NULL};
 	const struct td_pki_cert server = {
 		.file = "apiserver", .cn = "tandem-apiserver", .sans = sans, .server = true, .days = 3650};
+
 	if ((r = td_pki_issue(dir, &server, err)))
 		return r;
+
 	static const char *const users[] = {"admin", "kubelet", "operator", "bridge", "controllers"};
 	for (size_t k = 0; k < TD_LEN(users); k++) {
 		static const char *const masters[] = {"system:masters", NULL}, *const roles[] = {"tandem:roles", NULL};
@@ -66,5 +71,6 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 		if ((r = td_pki_issue(dir, &c, err)) || (r = kubeconfig(i, users[k], err)))
 			return r;
 	}
+
 	return 0;
 }

@@ -1,4 +1,4 @@
-// Certificates, the token key and kubeconfigs of one home. Idempotent.
+// The certificates, the token key and the kubeconfigs of one home. Idempotent.
 #pragma once
 
 #include "local/instance.h"

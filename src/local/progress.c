@@ -37,10 +37,12 @@ void td_progress_bar(struct td_progress *p, int percent, const char *note)
 	if (!p->tty)
 		return;
 	percent = percent < 0 ? 0 : percent > 100 ? 100 : percent;
+
 	char bar[21];
 	for (int k = 0; k < 20; k++)
 		bar[k] = k < percent / 5 ? '#' : '-';
 	bar[20] = '\0';
+
 	printf("\r\033[K          %.30s [%s] %3d%% %.12s", p->what, bar, percent, note ? note : "");
 	fflush(stdout);
 	p->open = 1;
@@ -53,6 +55,7 @@ void td_progress_done(struct td_progress *p, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
+
 	if (p->open)
 		fputs("\r\033[K", stdout);
 	p->open = 0;

@@ -1,4 +1,5 @@
-// What a person sees while `up` and `down` work: one line per step with the time it took, a bar for the one slow step.
+// What a person sees while `up` and `down` work: one line per step with its duration, and a bar for
+// a slow step.
 #pragma once
 
 #include <stdint.h>
@@ -6,14 +7,15 @@
 struct td_progress {
 	int64_t begin_ms, step_ms; // monotonic
 	int tty;                   // stdout is a terminal
-	int open;                  // a step's line is unfinished (terminals only)
+	int open;                  // a step's line is unfinished (on terminals only)
 	char what[80];
 };
 void td_progress_init(struct td_progress *p);
-void td_progress_step(struct td_progress *p, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));                              // begins a step
-void td_progress_bar(struct td_progress *p, int percent, const char *note); // within a step
-void td_progress_done(struct td_progress *p, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3))); // "" keeps the step's text
+// Begins a step.
+void td_progress_step(struct td_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// Shows progress within a step.
+void td_progress_bar(struct td_progress *p, int percent, const char *note);
+// Ends a step. An empty text keeps the step's own.
+void td_progress_done(struct td_progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void td_progress_fail(struct td_progress *p);
 double td_progress_total_s(const struct td_progress *p);

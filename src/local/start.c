@@ -30,7 +30,8 @@ int td_start_failed(const struct td_start *s, int r, struct td_error *err)
 	return r == TD_CANCELLED || runs(s) ? r : stopped(s, err);
 }
 
-// A role that does not start has said why in its log: its last error since then goes to err.
+// Puts the role's last error since this start, taken from its log, into err: a role that does not
+// start has said there why.
 static void add_log_error(const struct td_start *s, const char *role, struct td_error *err)
 {
 	enum { TAIL = 64 << 10 };
@@ -38,9 +39,11 @@ static void add_log_error(const struct td_start *s, const char *role, struct td_
 	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
 	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
 	ssize_t n = size < 0 ? -1 : pread(fd, text, TAIL, size > TAIL ? size - TAIL : 0);
+
 	if (n <= 0)
 		return;
 	text[n] = '\0';
+
 	const char *last = NULL;
 	char *rest = text;
 	for (char *line; (line = strsep(&rest, "\n"));) {
@@ -52,6 +55,7 @@ static void add_log_error(const struct td_start *s, const char *role, struct td_
 		if (td_time_parse(line, &at) == 0 && at >= s->since_ms)
 			last = mark + strlen(" ERROR ");
 	}
+
 	if (last)
 		td_fail(err, err->code, "%s does not start: %s", role,
 			td_starts(last, role) ? last + strlen(role) + 2 : last);
@@ -61,21 +65,27 @@ int td_start_api(const struct td_start *s, struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + API_MS;
 	for (;;) {
-		bool last = !runs(s); // looked at first: the API may have become ready before that
+		// Checked before the request: the API may become ready just before the supervise
+		// ends.
+		bool last = !runs(s);
+
 		int r = td_kube_raw(s->kube, "GET", "/readyz", NULL, s->cancel, NULL, err);
 		if (!r || r == TD_CANCELLED)
 			return r;
+
 		if (last || td_mono_ms(&td_clock_system) > end) {
 			r = last ? stopped(s, err)
 				 : td_wrap(err, "the API server at %s is not ready", td_kube_server(s->kube));
 			add_log_error(s, "apiserver", err);
 			return r;
 		}
+
 		td_cancel_wait(s->cancel, 10);
 	}
 }
 
-// A node's Ready condition may be from before the last `down`: its Lease must have been renewed in this start.
+// A node's Ready condition may be from before the last `down`, so its Lease must have been renewed
+// in this start.
 static bool renewed(const struct td_objects *leases, const char *node, int64_t since_ms)
 {
 	int64_t at;
@@ -90,22 +100,27 @@ int td_start_nodes(const struct td_start *s, struct td_error *err)
 	for (;;) {
 		bool last = !runs(s);
 		td_auto_objects struct td_objects l = {0}, leases = {0};
+
 		int ready = 0, r = td_kube_list(s->kube, &td_nodes, NULL, NULL, NULL, s->cancel, &l, err);
 		if (!r)
 			r = td_kube_list(s->kube, &td_leases, "kube-node-lease", NULL, NULL, s->cancel, &leases, err);
 		if (r == TD_CANCELLED)
 			return r;
+
 		for (size_t j = 0; j < l.n; j++)
 			ready +=
 				td_condition_true(l.v[j]->root, "Ready") && renewed(&leases, l.v[j]->name, s->since_ms);
+
 		if (!r && ready >= s->instance->nodes)
 			return 0;
+
 		if (last)
 			return stopped(s, err);
 		if (late(s))
 			return td_fail(err, TD_TRANSIENT,
 				       "%d of %d nodes are ready: see the kubelet's log, and `tandem status`", ready,
 				       s->instance->nodes);
+
 		td_cancel_wait(s->cancel, 20);
 	}
 }
@@ -118,6 +133,7 @@ int td_start_forget_slurm(const struct td_start *s, struct td_error *err)
 		td_auto_free char *path = td_asprintf("status.%s", counts[j]);
 		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
 	}
+
 	int r = td_kube_patch(s->kube, TD_AT(&td_nodesets, "slurm", "pool", "status"), TD_PATCH_MERGE,
 			      yyjson_mut_doc_get_root(d), s->cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
@@ -131,11 +147,14 @@ int td_start_slurm(const struct td_start *s, struct td_error *err)
 		int r = td_kube_get(s->kube, &td_nodesets, "slurm", "pool", s->cancel, &ns, err);
 		if (r == TD_CANCELLED)
 			return r;
+
 		yyjson_val *st = ns ? td_jget(ns->root, "status") : NULL;
 		long long idle = td_jint(st, "idle", 0), alloc = td_jint(st, "allocated", 0),
 			  drained = td_jint(st, "drained", 0) + td_jint(st, "draining", 0);
+
 		if (!r && idle + alloc + drained >= s->instance->nodes)
 			return 0;
+
 		if (last)
 			return stopped(s, err);
 		if (late(s))
@@ -143,6 +162,7 @@ int td_start_slurm(const struct td_start *s, struct td_error *err)
 				err, TD_TRANSIENT,
 				"%lld of %d Slurm nodes are up: see `kubectl -n slurm get pods` and `tandem status`",
 				idle + alloc, s->instance->nodes);
+
 		td_cancel_wait(s->cancel, 20);
 	}
 }

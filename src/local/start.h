@@ -1,5 +1,6 @@
-// What `tandem up` waits for, in this order. Each: 0; TD_CANCELLED; TD_TRANSIENT, with words for people, when it takes
-// too long or has become pointless, because a `down` came or what keeps the roles up died.
+// What `tandem up` waits for, in this order. Each function returns 0, TD_CANCELLED, or TD_TRANSIENT
+// with a message for people: the step took too long, or it has become pointless because a `down`
+// came or the supervise died.
 #pragma once
 
 #include "kube/kube.h"
@@ -8,15 +9,22 @@
 struct td_start {
 	struct td_kube *kube;
 	const struct td_instance *instance;
-	pid_t supervise;  // of this start: the API of another may have other keys
-	int64_t since_ms; // wall clock: what was said before is not of this start; 0: it ran already
-	int64_t end_ms;   // monotonic; the API has a deadline of its own
+	// The supervise of this start. The API of another one may have other keys.
+	pid_t supervise;
+	// Wall clock: reports from before this time are not about this start; 0: it ran already.
+	int64_t since_ms;
+	int64_t end_ms; // monotonic; the API has its own deadline
 	struct td_cancel *cancel;
 };
+// Waits until the API server is ready. On failure err holds the server's last logged error.
 int td_start_api(const struct td_start *s, struct td_error *err);
+// Waits until as many nodes as the instance has are Ready and have renewed their Leases.
 int td_start_nodes(const struct td_start *s, struct td_error *err);
-// What the NodeSet's status said before the last `down` is not so any more: says so, until the operator has looked.
+// Resets the counts in the NodeSet's status, which are from before the last `down`, until the
+// operator has looked.
 int td_start_forget_slurm(const struct td_start *s, struct td_error *err);
+// Waits until Slurm has all nodes, be they idle, allocated or drained.
 int td_start_slurm(const struct td_start *s, struct td_error *err);
-// Of anything else that failed with r: the same words when that is why, else r and its error as they are.
+// For any other failure r: when the supervise has ended, that is the reason, and err says so.
+// Otherwise r and err stay as they are.
 int td_start_failed(const struct td_start *s, int r, struct td_error *err);

@@ -1,4 +1,5 @@
-// The embedded roles and their command lines, and `tandem supervise`, which becomes tandem-supervise (keep.c).
+// The embedded roles with their command lines, and `tandem supervise`, which becomes
+// tandem-supervise (keep.c).
 #include "local/supervise.h"
 
 #include "base/options.h"
@@ -18,7 +19,8 @@ char *td_self_path(void)
 		return td_strdup("tandem");
 	buf[n] = '\0';
 	if (td_ends(buf, " (deleted)"))
-		buf[n - (ssize_t)strlen(" (deleted)")] = '\0'; // rebuilt while running: the new one is there
+		// The binary was rebuilt while it ran; the new one has this path.
+		buf[n - (ssize_t)strlen(" (deleted)")] = '\0';
 	return td_strdup(buf);
 }
 
@@ -47,6 +49,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 {
 	struct td_role *v = NULL;
 	size_t n = 0;
+
 	struct td_strv *a = role(&v, &n, self, "apiserver");
 	td_strv_addf(a, "--listen=127.0.0.1:%d", i->api_port);
 	td_strv_addf(a, "--listen=10.%d.0.1:%d", i->subnet, i->api_port);
@@ -87,6 +90,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 		td_strv_addf(a, "--why=unix:%s/bridge.sock", i->run);
 		td_strv_addf(a, "--metrics=127.0.0.1:%d", i->metrics_port);
 	}
+
 	*ret = v;
 	return n;
 }
@@ -98,7 +102,8 @@ void td_roles_done(struct td_role *v, size_t n)
 	free(v);
 }
 
-// It only waits, for ever: without the libraries of the other roles it does so in a fifth of their memory.
+// Replaces this process by tandem-supervise, if that program exists. supervise only waits, for
+// ever; without the libraries of the other roles it needs a fifth of their memory to do so.
 static void become_small(const char *tandem)
 {
 	td_auto_free char *dir = td_strdup(tandem);
@@ -111,7 +116,7 @@ static void become_small(const char *tandem)
 	for (size_t k = 0; k < TD_LEN(places); k++) {
 		td_auto_free char *path = td_asprintf("%s/%s", dir, places[k]);
 		char *argv[] = {path, (char *)(uintptr_t)tandem, NULL};
-		execv(path, argv); // returns only when it is not there
+		execv(path, argv); // returns only on failure
 		if (errno != ENOENT && errno != ENOTDIR)
 			fprintf(stderr, "tandem supervise: %s: %m\n", path);
 	}
@@ -128,5 +133,5 @@ int td_supervise_main(int argc, char **argv)
 		return code;
 	td_auto_free char *self = td_self_path();
 	become_small(self);
-	return td_supervise_keep(self); // a tandem binary alone works too
+	return td_supervise_keep(self); // a tandem binary without tandem-supervise works too
 }

@@ -1,4 +1,5 @@
-// The embedded roles: what each is started with. supervise starts, restarts and adopts them; `status` shows them.
+// The embedded roles and their command lines. supervise starts, restarts and adopts them; `status`
+// shows them.
 #pragma once
 
 #include "local/instance.h"
@@ -7,11 +8,12 @@ struct td_role {
 	const char *name;
 	struct td_strv argv; // argv[0] is the tandem binary
 };
-// In start order. Caller frees with td_roles_done.
+// The roles in start order. The caller frees them with td_roles_done().
 size_t td_roles(const struct td_instance *i, const char *self, struct td_role **ret);
 void td_roles_done(struct td_role *v, size_t n);
 char *td_role_pidfile(const struct td_instance *i, const char *role);
-// Starts the roles of $TANDEM_HOME from this binary and keeps them up until SIGTERM; returns the exit code.
+// Starts the roles of $TANDEM_HOME from this binary and keeps them running until SIGTERM. Returns
+// the exit code.
 int td_supervise_keep(const char *tandem);
-// Our own binary's path (/proc/self/exe). Caller frees.
+// The path of our own binary (/proc/self/exe). The caller frees it.
 char *td_self_path(void);

@@ -1,4 +1,4 @@
-// tandem-supervise TANDEM-BINARY: see supervise.c.
+// The program tandem-supervise TANDEM-BINARY; see supervise.c.
 #include "local/supervise.h"
 
 #include <stdio.h>

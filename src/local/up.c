@@ -1,4 +1,4 @@
-// tandem up: from nothing (or from what a crash left) to four idle Slurm nodes.
+// tandem up: brings a home, or what a crash left of it, to idle Slurm nodes.
 
 #include "local/up.h"
 #include "api/quantity.h"
@@ -59,16 +59,19 @@ static int images(const struct td_instance *i, struct td_progress *p, struct td_
 	return 0;
 }
 
-// tandem-standin lies beside our binary (build tree: ../standin/).
+// Copies tandem-standin, which is installed beside our binary (build tree: ../standin/), into the
+// home's runtime directory.
 static int install_standin(const struct td_instance *i, struct td_error *err)
 {
 	td_auto_free char *self = td_self_path(), *dest = td_asprintf("%s/opt/tandem-standin", i->run),
 			  *opt = td_asprintf("%s/opt", i->run), *task = td_asprintf("%s/opt/task-prolog", i->run);
+
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
 	static const char *const places[] = {"%s/tandem-standin", "%s/../standin/tandem-standin",
 					     "%s/../lib/tandem/tandem-standin"};
+
 	td_auto_buf struct td_buf b = {0};
 	int r = TD_NOT_FOUND;
 	for (size_t k = 0; k < TD_LEN(places) && r == TD_NOT_FOUND; k++) {
@@ -77,15 +80,19 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 		td_buf_puts(&path, places[k] + 2);
 		r = td_file_read(td_buf_str(&path), 64 << 20, &b, err);
 	}
+
 	if (r)
 		return td_wrap(err, "tandem-standin beside the tandem binary");
+
 	td_auto_buf struct td_buf old = {0};
 	if (td_file_read(dest, 64 << 20, &old, NULL) || old.len != b.len || memcmp(old.s, b.s, b.len)) {
 		r = td_mkdir_p(opt, 0755, err);
 		if (!r)
 			r = td_file_write(dest, b.s, b.len, 0755, err);
 	}
-	// Slurm's TaskProlog takes no arguments: the program knows by this name what to do (standin/wire.h).
+
+	// Slurm's TaskProlog takes no arguments. The program recognises by this name what to do
+	// (standin/wire.h).
 	if (!r && symlink("tandem-standin", task) && errno != EEXIST)
 		r = td_fail_errno(err, TD_INTERNAL, errno, "link %s", task);
 	return r;
@@ -101,18 +108,21 @@ static int start_supervise(const struct td_instance *i, pid_t *ret_pid, struct t
 	char *argv[] = {self, (char *)(uintptr_t)"supervise", NULL};
 	td_auto_free char *pf = td_role_pidfile(i, "supervise");
 	r = td_spawn(argv, NULL, log, ret_pid, err);
-	return r ? r : td_pidfile_write(pf, *ret_pid, err); // it would itself, but a `down` may come before that
+	// supervise writes the file itself, too, but a `down` may come before that.
+	return r ? r : td_pidfile_write(pf, *ret_pid, err);
 }
 
-// Makes the home if need be, and holds it: *ret_lock.
+// Makes the home if it does not exist, and locks it; *ret_lock holds the lock.
 static int lock_home(const struct td_instance *i, struct td_cancel *c, int *ret_lock, struct td_error *err)
 {
 	int r;
-	do { // again: a `down --purge` that held it took it away
+	// Try again when a `down --purge` that held the lock has removed the home.
+	do {
 		bool made = !td_path_exists(i->home);
 		if ((r = td_mkdir_p(i->home, 0755, err)))
 			return r;
-		// Pods put what they like into `shared`: others on this machine have no business there.
+		// Pods write into `shared` what they like, so no other user of this machine may
+		// enter the home.
 		if (made && chmod(i->home, 0700) < 0 && errno != ENOENT)
 			return td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", i->home);
 		r = td_instance_lock(i, c, ret_lock, err);
@@ -145,16 +155,19 @@ static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool
 		i->memory = td_strdup("32Gi");
 		i->slurm = true;
 	}
+
 	i->nodes = o->nodes >= 0 ? o->nodes : i->nodes;
 	i->cpus = o->cpus >= 0 ? o->cpus : i->cpus;
 	i->gpus = o->gpus >= 0 ? o->gpus : i->gpus;
 	i->slurm = o->no_slurm ? false : i->slurm;
+
 	bool memory = o->memory && !td_streq(o->memory, i->memory);
 	if (running &&
 	    (old.nodes != i->nodes || old.cpus != i->cpus || old.gpus != i->gpus || old.slurm != i->slurm || memory))
 		return td_fail(err, TD_CONFLICT,
 			       "it is up with other sizes (%d nodes, %d CPUs, %s, %d GPUs): run \"tandem down\" first",
 			       old.nodes, old.cpus, old.memory, old.gpus);
+
 	if (memory) {
 		free(i->memory);
 		i->memory = td_strdup(o->memory);
@@ -162,7 +175,7 @@ static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool
 	return 0;
 }
 
-// *ret_ran: the supervise that was found running, or 0.
+// One attempt of `up`. *ret_ran is the supervise that was already running, or 0.
 static int once(struct td_instance *i, const struct td_up_opts *o, struct td_progress *p, pid_t *ret_ran,
 		struct td_cancel *c, struct td_error *err)
 {
@@ -171,47 +184,60 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	int r = td_instance_locate(i, err);
 	if (r || (r = check_tools(err)) || (r = lock_home(i, c, &lock, err)))
 		return r;
+
 	r = td_instance_load(i, err);
 	bool fresh = r == TD_NOT_FOUND;
 	if (r && !fresh)
 		return r;
+
 	pid_t by = *ret_ran = td_instance_supervisor(i);
 	bool running = by != 0;
 	if ((r = merge_options(i, o, fresh, running, err)))
 		return r;
+
 	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms, since = running ? 0 : td_real_ms(&td_clock_system);
 	if (!running) {
 		if ((r = images(i, p, c, err)))
 			return r;
 		end = td_mono_ms(&td_clock_system) + o->wait_ms;
+
 		td_progress_step(p, "certificates and keys");
 		if ((r = td_instance_choose(i, err)) || (r = td_instance_save(i, err)) || (r = td_local_pki(i, err)) ||
 		    (r = install_standin(i, err)))
 			return r;
 		td_progress_done(p, "%s", "");
+
 		td_progress_step(p, "control plane");
 		if ((r = start_supervise(i, &by, err)))
 			return r;
 	}
+
 	td_auto_free char *conf = td_instance_kubeconfig(i, "admin");
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	if ((r = td_kube_new(conf, &k, err)))
 		return r;
-	close(lock); // a `down` need not wait for the rest
+
+	close(lock); // a `down` does not have to wait for the rest
 	lock = -1;
+
 	const struct td_start s = {
 		.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
 	if ((r = td_start_api(&s, err)))
 		return r;
+
 	if (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_start_forget_slurm(&s, err)))))
 		return td_start_failed(&s, r, err);
+
 	if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
+
 	td_progress_step(p, "%d nodes", i->nodes);
 	if ((r = td_start_nodes(&s, err)))
 		return r;
+
 	if (!running)
 		td_progress_done(p, "%d nodes: %d CPUs, %s, %d GPUs each", i->nodes, i->cpus, i->memory, i->gpus);
+
 	if (i->slurm) {
 		td_progress_step(p, "Slurm");
 		if ((r = td_start_slurm(&s, err)))
@@ -219,6 +245,7 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 		if (!running)
 			td_progress_done(p, "Slurm: %d nodes", i->nodes);
 	}
+
 	if (running)
 		printf("%salready up: %d nodes, API at %s\n", p->tty ? "\r\033[K" : "", i->nodes, td_kube_server(k));
 	else
@@ -233,8 +260,8 @@ static int up(struct td_instance *i, const struct td_up_opts *o, struct td_progr
 	int r = once(i, o, p, &ran, c, err);
 	if (!r || r == TD_CANCELLED || !ran || td_instance_supervisor(i) == ran)
 		return r;
-	// The supervise that ran was about to end (killed a moment ago, or by a `down`): this is the `up` after that
-	// then.
+	// The supervise that ran was about to end (killed a moment ago, or by a `down`). Start
+	// again, as an `up` after that.
 	td_instance_done(i);
 	*i = (struct td_instance){0};
 	return once(i, o, p, &ran, c, err);
@@ -253,6 +280,7 @@ int td_up(const struct td_up_opts *o)
 		fputs("tandem up: needs root (containers, networks, cgroups). Type: sudo tandem up\n", stderr);
 		return 1;
 	}
+
 	td_log_init("up", TD_LOG_WARN);
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_on_signals(c);
@@ -260,6 +288,7 @@ int td_up(const struct td_up_opts *o)
 	struct td_progress p;
 	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
+
 	if (up(&i, o, &p, c, &err)) {
 		if (p.what[0])
 			td_progress_fail(&p);

@@ -5,14 +5,17 @@
 #include <stdint.h>
 
 struct td_up_opts {
-	int nodes, cpus, gpus; // -1: as before; of a new home 4, 16, 8
-	const char *memory;    // a quantity; NULL: as before, of a new home 32Gi
+	// -1: as before; in a new home 4, 16 and 8.
+	int nodes, cpus, gpus;
+	// A quantity. NULL: as before; in a new home 32Gi.
+	const char *memory;
 	bool no_slurm;
-	int64_t wait_ms; // for each step
+	// The time until all is ready, without that for the images.
+	int64_t wait_ms;
 };
 
-// Starts, repairs, or finds that all runs already; prints its progress and errors. Returns the exit code: 0 up, 1
-// failed.
+// Starts or repairs everything, or finds that all of it runs already. Prints its progress and
+// errors. Returns the exit code: 0 up, 1 failed.
 int td_up(const struct td_up_opts *o);
 
 // Prints the objects that `up` creates, as YAML. Returns the exit code.

@@ -9,9 +9,9 @@ enum { SERIES_MAX = 10000, LABELS_MAX = 16, COLLECTORS_MAX = 32 };
 enum kind { COUNTER, GAUGE, HISTOGRAM };
 
 struct series {
-	char *labels;      // as written out: a="x",b="y"
-	double value;      // histogram: the sum
-	uint64_t *buckets; // n_bounds + 1, not cumulative
+	char *labels;      // as written: a="x",b="y"
+	double value;      // of a histogram: the sum
+	uint64_t *buckets; // n_bounds + 1 of them, not cumulative
 	UT_hash_handle hh;
 };
 
@@ -27,7 +27,7 @@ struct td_metric {
 };
 
 struct td_metrics {
-	pthread_mutex_t lock; // guards everything below it and in it
+	pthread_mutex_t lock; // guards all members, metrics and series
 	struct td_metric *metrics;
 	struct {
 		void (*fn)(void *);
@@ -69,6 +69,7 @@ struct td_metrics *td_metrics_free(struct td_metrics *m)
 {
 	if (!m)
 		return NULL;
+
 	struct td_metric *f, *tf;
 	HASH_ITER (hh, m->metrics, f, tf) {
 		struct series *s, *ts;
@@ -105,6 +106,7 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 {
 	if (!name_ok(name, true))
 		abort();
+
 	pthread_mutex_lock(&m->lock);
 	struct td_metric *f;
 	HASH_FIND_STR(m->metrics, name, f);
@@ -121,6 +123,7 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 		f->bounds = b.n ? td_memdup(b.v, b.n * sizeof(*b.v)) : NULL;
 		HASH_ADD_KEYPTR(hh, m->metrics, f->name, strlen(f->name), f);
 	}
+
 	size_t k = 0;
 	for (; labels && labels[k]; k++)
 		if (!name_ok(labels[k], false) || k >= f->labels.n || !td_streq(labels[k], f->labels.v[k]))
@@ -130,6 +133,7 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 	for (size_t i = 0; i < b.n; i++)
 		if (f->bounds[i] != b.v[i] || !isfinite(b.v[i]) || (i && b.v[i] <= b.v[i - 1]))
 			abort();
+
 	pthread_mutex_unlock(&m->lock);
 	return f;
 }
@@ -204,6 +208,7 @@ void td_metric_add(struct td_metric *f, double by, const char *const *values)
 {
 	if (f->kind == HISTOGRAM || (f->kind == COUNTER && !(by >= 0)))
 		abort();
+
 	td_auto_buf struct td_buf key = {0};
 	key_of(f, values, &key);
 	pthread_mutex_lock(&f->m->lock);
@@ -217,6 +222,7 @@ void td_metric_set(struct td_metric *f, double to, const char *const *values)
 {
 	if (f->kind == HISTOGRAM)
 		abort();
+
 	td_auto_buf struct td_buf key = {0};
 	key_of(f, values, &key);
 	pthread_mutex_lock(&f->m->lock);
@@ -230,11 +236,13 @@ void td_metric_observe(struct td_metric *f, double v, const char *const *values)
 {
 	if (f->kind != HISTOGRAM)
 		abort();
+
 	td_auto_buf struct td_buf key = {0};
 	key_of(f, values, &key);
 	size_t i = 0;
 	while (i < f->n_bounds && !(v <= f->bounds[i]))
 		i++;
+
 	pthread_mutex_lock(&f->m->lock);
 	struct series *s = find_or_add(f, &key);
 	if (s) {
@@ -250,6 +258,7 @@ void td_metric_forget(struct td_metric *f, const char *const *values)
 	if (values)
 		key_of(f, values, &key);
 	pthread_mutex_lock(&f->m->lock);
+
 	struct series *s, *t;
 	HASH_ITER (hh, f->series, s, t) {
 		if (!values || strcmp(s->labels, td_buf_str(&key)) == 0)
@@ -287,8 +296,7 @@ void td_metrics_on_collect(struct td_metrics *m, void (*fn)(void *ctx), void *ct
 	pthread_mutex_unlock(&m->lock);
 }
 
-// ---- text
-// ---------------------------------------------------------------------------------------------------------------
+// ---- text ----
 
 static int by_name(const struct td_metric *a, const struct td_metric *b)
 {
@@ -314,6 +322,7 @@ static void put_line(struct td_buf *b, const struct td_metric *f, const char *su
 		     const char *le, double v)
 {
 	td_buf_printf(b, "%s%s", f->name, suffix);
+
 	if (*labels || le)
 		td_buf_printf(b, "{%s%s%s}", labels, *labels && le ? "," : "", le ? le : "");
 	td_buf_putc(b, ' ');
@@ -327,6 +336,7 @@ static void put_series(struct td_buf *b, const struct td_metric *f, const struct
 		put_line(b, f, "", s->labels, NULL, s->value);
 		return;
 	}
+
 	uint64_t n = 0;
 	for (size_t i = 0; i <= f->n_bounds; i++) {
 		td_auto_buf struct td_buf le = {0};
@@ -344,10 +354,11 @@ void td_metrics_text(struct td_metrics *m, struct td_buf *b)
 {
 	static const char *const type[] = {"counter", "gauge", "histogram"};
 	pthread_mutex_lock(&m->lock);
-	int n = m->n_collect; // they are only ever added
+	int n = m->n_collect; // collectors are only ever added
 	pthread_mutex_unlock(&m->lock);
 	for (int i = 0; i < n; i++)
 		m->collect[i].fn(m->collect[i].ctx);
+
 	pthread_mutex_lock(&m->lock);
 	HASH_SORT(m->metrics, by_name);
 	for (struct td_metric *f = m->metrics; f; f = f->hh.next) {

@@ -1,4 +1,5 @@
-// Every built-in kind compiles, its defaults are valid against itself, and the defaults are Kubernetes'.
+// Every built-in kind compiles, its defaults are valid by its own schema, and they are those of
+// Kubernetes.
 // rows: F1.2
 #include "api/test/testlib.h"
 
@@ -16,7 +17,7 @@ static struct td_json *defaulted(const struct td_kind *k, const yyjson_val *v)
 	return td_jm_done(d);
 }
 
-// Every default below a node must be valid where it stands.
+// Checks that every default below a node is valid in its place.
 static void walk(const struct td_schema *s, const char *kind)
 {
 	if (s->def) {
@@ -27,6 +28,7 @@ static void walk(const struct td_schema *s, const char *kind)
 		if (td_schema_validate(s, td_json_root(j), &c))
 			fail_msg("%s: default refused: %s: %s", kind, c.v[0].field, c.v[0].message);
 	}
+
 	if (s->limits && s->limits->pattern && !td_pattern_ok(s->limits->pattern->text))
 		fail_msg("%s: pattern %s", kind, s->limits->pattern->text);
 	for (size_t i = 0; i < s->n_props; i++)
@@ -46,6 +48,7 @@ static void test_table(void **state)
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	print_message("%zu kinds in %.1f ms\n", n,
 		      (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) / 1e6);
+
 	assert_true(n >= 15);
 	for (size_t i = 0; i < n; i++) {
 		assert_non_null(t[i]->schema);
@@ -53,6 +56,7 @@ static void test_table(void **state)
 		assert_true(t[i]->n_columns > 0);
 		walk(t[i]->schema, t[i]->kind);
 	}
+
 	assert_non_null(td_kind_builtin("", "Pod"));
 	assert_non_null(td_kind_builtin("apps", "Deployment"));
 	assert_null(td_kind_builtin("", "Deployment"));
@@ -76,6 +80,7 @@ static void test_pod_defaults(void **state)
 	td_auto_causes struct td_causes c = {0};
 	if (td_schema_validate(k->schema, o, &c))
 		fail_msg("%s: %s", c.v[0].field, c.v[0].message);
+
 	assert_null(td_jget(o, "spec.bogus"));
 	assert_string_equal(td_jstr(o, "spec.restartPolicy"), "Always");
 	assert_string_equal(td_jstr(o, "spec.dnsPolicy"), "ClusterFirst");
@@ -89,7 +94,8 @@ static void test_pod_defaults(void **state)
 	assert_int_equal(td_jint(o, "spec.volumes.[0].configMap.defaultMode", 0), 420);
 }
 
-// What kinds share is compiled once, words beside a $ref make a node of their own, and nothing of it shows outside.
+// Shared parts are compiled once, keywords beside a $ref make a node of its own, and no $ref shows
+// outside.
 static void test_shared(void **state)
 {
 	const struct td_schema *pod = td_kind_builtin("", "Pod")->schema,
@@ -99,14 +105,16 @@ static void test_shared(void **state)
 	assert_non_null(spec);
 	assert_ptr_equal(td_schema_declared(template, "spec"), spec);
 	assert_ptr_equal(td_schema_declared(pod, "metadata"), td_schema_declared(dep, "metadata"));
+
 	const struct td_schema *containers = td_schema_declared(spec, "containers"),
 			       *init = td_schema_declared(spec, "initContainers");
 	assert_ptr_equal(containers->items, init->items);
 	assert_non_null(containers->limits); // minItems stands beside the $ref
 	assert_int_equal(containers->limits->min_items, 1);
 	assert_null(init->limits);
-	const struct td_schema *debug =
-		td_schema_declared(spec, "ephemeralContainers")->items; // properties beside the $ref
+
+	// properties stand beside the $ref.
+	const struct td_schema *debug = td_schema_declared(spec, "ephemeralContainers")->items;
 	assert_non_null(td_schema_declared(debug, "image"));
 	assert_non_null(td_schema_declared(debug, "targetContainerName"));
 	assert_null(td_schema_declared(containers->items, "targetContainerName"));

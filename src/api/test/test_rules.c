@@ -1,10 +1,11 @@
-// The cross-field rules of built-in kinds: what users trip over, and what must pass.
+// The cross-field rules of built-in kinds: what users often get wrong, and what must pass.
 // rows: F1.2 F1.5
 #include "api/test/testlib.h"
 
 static struct td_json *stored(const struct td_kind *k, const char *text)
 {
 	td_auto(td_json_unref) struct td_json *in = Y(text);
+
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(in));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_schema_prune(k->schema, root, NULL);
@@ -24,6 +25,7 @@ static void check(const char *group, const char *kind, const char *now, const ch
 	if (k->check)
 		sum += k->check(td_json_root(n), td_json_root(o), &c);
 	sum += td_served_check(k, td_json_root(n), td_json_root(o), &c);
+
 	assert_int_equal(sum, c.n);
 	if (!reason && c.n)
 		fail_msg("%s: %s: %s", now, c.v[0].field, c.v[0].message);
@@ -54,6 +56,7 @@ static void test_pod(void **state)
 	pod("containers: [{image: x}, {image: x}]", "FieldValueDuplicate", "spec.containers[1].name", "\"\"");
 	pod("containers: [{image: x}, {image: x}]", "FieldValueRequired", "spec.containers[1].name", "");
 	pod(C1 ", initContainers: [{name: c, image: x}]", "FieldValueDuplicate", "spec.containers[0].name", "\"c\"");
+
 	pod(C("volumeMounts: [{name: v, mountPath: /v}]"), "FieldValueNotFound",
 	    "spec.containers[0].volumeMounts[0].name", "\"v\"");
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/../b}]") ", volumes: [{name: v}]",
@@ -61,6 +64,7 @@ static void test_pod(void **state)
 	pod(C("volumeMounts: [{name: v, mountPath: /v, subPath: a/..b}]") ", volumes: [{name: v}]", NULL, NULL, NULL);
 	pod(C1 ", volumes: [{name: v, emptyDir: {}, hostPath: {path: /x}}]", "FieldValueForbidden", "spec.volumes[0]",
 	    "more than 1");
+
 	pod(C("resources: {requests: {cpu: '2'}, limits: {cpu: 1500m}}"), "FieldValueInvalid",
 	    "spec.containers[0].resources.requests", "must be less than or equal to cpu limit of 1500m");
 	pod(C("resources: {requests: {nvidia.com/gpu: 1}}"), "FieldValueRequired",
@@ -74,9 +78,11 @@ static void test_pod(void **state)
 	    "<domain>/<name>");
 	pod(C("resources: {limits: {memory: 5 Gi}}"), "FieldValueInvalid",
 	    "spec.containers[0].resources.limits[memory]", "suffixes");
+
 	pod(C("livenessProbe: {}"), "FieldValueRequired", "spec.containers[0].livenessProbe", "handler");
 	pod(C("livenessProbe: {tcpSocket: {port: 1}, exec: {command: [x]}}"), "FieldValueForbidden",
 	    "spec.containers[0].livenessProbe", "more than 1");
+
 	pod(C1 ", restartPolicy: Sometimes", "FieldValueNotSupported", "spec.restartPolicy", "\"Always\"");
 	pod(C1 ", tolerations: [{operator: Equal}]", "FieldValueInvalid", "spec.tolerations[0].operator", "Exists");
 	pod(C("env: [{name: A, value: x, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"), "FieldValueInvalid",
@@ -100,15 +106,19 @@ static void test_pod_update(void **state)
 	       "pod updates may not change fields other than `spec.containers[*].image`");
 	update(C1, C1 ", initContainers: [{name: i, image: x}]", "FieldValueForbidden", "spec.initContainers",
 	       "add or remove");
+
 	update(C1 ", tolerations: [{key: a, operator: Exists}]",
 	       C1 ", tolerations: [{key: a, operator: Exists}, {key: b, operator: Exists}]", NULL, NULL, NULL);
 	update(C1 ", tolerations: [{key: a, operator: Exists}]", C1, "FieldValueForbidden", "spec.tolerations",
 	       "tolerationSeconds");
+	// tolerationSeconds may change.
 	update(C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute, tolerationSeconds: 5}]",
-	       C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute}]", NULL, NULL, NULL); // only how long
+	       C1 ", tolerations: [{key: a, operator: Exists, effect: NoExecute}]", NULL, NULL, NULL);
+
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 5", NULL, NULL, NULL);
 	update(C1 ", activeDeadlineSeconds: 10", C1 ", activeDeadlineSeconds: 15", "FieldValueInvalid",
 	       "spec.activeDeadlineSeconds", "less than");
+
 	update(C1 ", schedulingGates: [{name: g}]", C1 ", nodeSelector: {a: b}", NULL, NULL, NULL);
 	update(C1, C1 ", schedulingGates: [{name: g}]", "FieldValueForbidden", "spec.schedulingGates", "only deletion");
 	update(C1, C1 ", nodeSelector: {a: b}", "FieldValueForbidden", "spec", "nodeSelector");
@@ -134,6 +144,7 @@ static void test_workloads(void **state)
 		      i == 2 ? "FieldValueForbidden" : "FieldValueInvalid", i == 2 ? "spec" : "spec.selector",
 		      i == 2 ? "statefulset" : "immutable");
 	}
+
 	const struct td_kind *k = td_kind_builtin("apps", "Deployment");
 	td_auto(td_json_unref) struct td_json *d = stored(k, DEPLOY("a: b", "a: b", ""));
 	const yyjson_val *v = td_json_root(d);
@@ -142,13 +153,15 @@ static void test_workloads(void **state)
 	assert_int_equal(td_jint(v, "spec.revisionHistoryLimit", 0), 10);
 	assert_int_equal(td_jint(v, "spec.progressDeadlineSeconds", 0), 600);
 	assert_string_equal(td_jstr(v, "spec.template.spec.containers.[0].imagePullPolicy"), "Always");
+
 	check("apps", "Deployment",
 	      "{metadata: {name: d}, spec: {strategy: {type: Recreate, rollingUpdate: {}}, selector: {matchLabels: {a: "
 	      "b}}, template: "
 	      "{metadata: {labels: {a: "
 	      "b}}, spec: {containers: [{name: c, image: x}]}}}}",
 	      NULL, "FieldValueForbidden", "spec.strategy.rollingUpdate", "Recreate");
-	// A pod's limits are its requests too; in a template limits stay limits.
+
+	// In a pod a limit is also the request; in a template it is not.
 	td_auto(td_json_unref) struct td_json *limited =
 		stored(k, "{metadata: {name: d}, spec: {template: {spec: {containers: [{name: c, image: x, resources: "
 			  "{limits: {cpu: 1}}}]}}}}");
@@ -157,10 +170,12 @@ static void test_workloads(void **state)
 		stored(td_kind_builtin("", "Pod"),
 		       "{spec: {containers: [{name: c, image: x, resources: {limits: {cpu: 1}}}]}}");
 	assert_string_equal(td_jstr(td_json_root(p), "spec.containers.[0].resources.requests.cpu"), "1");
+
 	const struct td_kind *ss = td_kind_builtin("apps", "StatefulSet");
 	td_auto(td_json_unref) struct td_json *s = stored(ss, DEPLOY("a: b", "a: b", ""));
 	assert_string_equal(td_jstr(td_json_root(s), "spec.podManagementPolicy"), "OrderedReady");
 	assert_int_equal(td_jint(td_json_root(s), "spec.updateStrategy.rollingUpdate.partition", -1), 0);
+
 	static const char claims[] =
 		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: "
 		"{matchLabels: {a: b}}, "
@@ -187,8 +202,9 @@ static void test_job(void **state)
 	assert_int_equal(td_jint(v, "spec.parallelism", 0), 1);
 	assert_int_equal(td_jint(v, "spec.backoffLimit", 0), 6);
 	assert_string_equal(td_jstr(v, "spec.completionMode"), "NonIndexed");
-	assert_null(td_jget(v, "spec.selector")); // admission makes it: nobody owns it
+	assert_null(td_jget(v, "spec.selector")); // admission makes it, so nobody owns it
 	assert_string_equal(td_jstr(v, "spec.template.spec.containers.[0].imagePullPolicy"), "IfNotPresent");
+
 	check("batch", "Job", JOB("", ""), NULL, NULL, NULL, NULL);
 	check("batch", "Job", JOB("", ""), JOB("", ""), NULL, NULL, NULL);
 	check("batch", "Job", JOB("completionMode: Indexed, parallelism: 2, ", ""), NULL, "FieldValueRequired",
@@ -205,7 +221,7 @@ static void test_job(void **state)
 	      "domain-prefixed");
 }
 
-// What a real API server refuses, seen there.
+// What a real API server refuses, as seen there.
 static void test_parts(void **state)
 {
 #define PART(c, more, reason, field, part)                                                                             \
@@ -232,6 +248,7 @@ static void test_parts(void **state)
 	PART("ports: [{containerPort: 80, name: web}], envFrom: [{configMapRef: {name: m}}], lifecycle: {preStop: "
 	     "{exec: {command: [x]}}}",
 	     ", nodeSelector: {a.b/c: d}, nodeName: n1", NULL, NULL, NULL);
+
 	check("", "Secret", "{metadata: {name: s}, type: kubernetes.io/tls, data: {tls.crt: ''}}", NULL,
 	      "FieldValueRequired", "data[tls.key]", "");
 	check("", "Service", "{metadata: {name: v}, spec: {clusterIP: None, ports: [{port: 80, targetPort: Bad_}]}}",
@@ -254,6 +271,7 @@ static void test_core(void **state)
 	      "{metadata: {name: c}, value: 1}", "FieldValueForbidden", "value", "may not be changed");
 	check("", "Service", "{metadata: {name: s}, spec: {clusterIP: None, ports: [{port: 80}]}}", NULL, NULL, NULL,
 	      NULL);
+
 	td_auto(td_json_unref) struct td_json *s =
 		stored(td_kind_builtin("", "Secret"), "{metadata: {name: c}, stringData: {k: hello, e: ''}}");
 	assert_json(td_jkey(td_json_root(s), "data"), "{k: aGVsbG8=, e: ''}");
@@ -273,13 +291,13 @@ static void status(const char *now, const char *reason, const char *field, const
 static void test_addresses(void **state)
 {
 	status("podIP: 10.1.2.3", NULL, NULL, NULL);
-	status("podIP: 010.1.2.3", NULL, NULL, NULL); // as the API has always taken them
+	status("podIP: 010.1.2.3", NULL, NULL, NULL); // leading zeros are accepted
 	status("podIP: x", "FieldValueInvalid", "status.podIPs[0]", "valid IP");
 	status("podIPs: [{ip: 10.1.2.256}]", "FieldValueInvalid", "status.podIPs[0]", "valid IP");
 	status("podIPs: [{ip: 10.1.2.3}, {ip: 'fd00::1'}]", NULL, NULL, NULL);
 	status("podIPs: [{ip: 10.1.2.3}, {ip: 10.1.2.4}]", "FieldValueInvalid", "status.podIPs", "each IP family");
 	status("hostIP: 10.0.0.1, hostIPs: [{ip: 10.0.0.2}]", "FieldValueInvalid", "status.hostIPs[0].ip", "hostIP");
-	// What was written before stays writable.
+	// What was stored before stays writable.
 	check("", "Pod", "{metadata: {name: p, labels: {a: b}}, spec: {" C1 "}, status: {podIPs: [{ip: x}]}}",
 	      "{metadata: {name: p}, spec: {" C1 "}, status: {podIPs: [{ip: x}]}}", NULL, NULL, NULL);
 }
@@ -310,6 +328,7 @@ static void test_node(void **state)
 	node("providerID: y", "providerID: x", "FieldValueForbidden", "spec.providerID", "may not change");
 	check("", "Node", "{metadata: {name: n}, status: {addresses: [{type: A, address: x}, {type: A, address: x}]}}",
 	      NULL, "FieldValueDuplicate", "status.addresses[1]", "x");
+
 	td_auto(td_json_unref) struct td_json *both =
 		stored(td_kind_builtin("", "Node"), "{metadata: {name: n}, spec: {podCIDR: 10.1.0.0/24}}");
 	assert_json(td_jget(td_json_root(both), "spec.podCIDRs"), "[10.1.0.0/24]");
@@ -330,6 +349,7 @@ static void test_event(void **state)
 	      "microseconds");
 	check("", "Event", "{metadata: {name: e, namespace: a}, involvedObject: {namespace: b}}", NULL,
 	      "FieldValueInvalid", "involvedObject.namespace", "does not match");
+
 	td_auto_free char *word = td_malloc(130), *long_word = NULL;
 	memset(word, 'a', 129);
 	word[129] = 0;
@@ -360,9 +380,11 @@ static void test_times(void **state)
 		check("coordination.k8s.io", "Lease", t, NULL, lease[i].out ? NULL : "FieldValueInvalid",
 		      "spec.renewTime", "microseconds");
 	}
+
 	td_auto(td_json_unref) struct td_json *e =
 		stored(td_kind_builtin("", "Event"), EVENT(", firstTimestamp: '2026-01-01T00:00:00.5+01:00'"));
-	assert_string_equal(td_jstr(td_json_root(e), "firstTimestamp"), "2025-12-31T23:00:00Z"); // whole seconds
+	// Event times are stored in whole seconds.
+	assert_string_equal(td_jstr(td_json_root(e), "firstTimestamp"), "2025-12-31T23:00:00Z");
 }
 
 static void test_generated(void **state)
@@ -387,7 +409,7 @@ static void test_generated(void **state)
 static void test_meta(void **state)
 {
 	static const struct {
-		const char *group, *kind, *meta, *field; // field NULL: good
+		const char *group, *kind, *meta, *field; // field NULL: valid
 	} t[] = {
 		{"", "Pod",
 		 "{name: a.b-c, namespace: n, labels: {a/b: c}, annotations: {Example.com/Key: ' any \\n thing'}}",
@@ -423,6 +445,7 @@ static void test_budget(void **state)
 #define PDB(spec) "{metadata: {name: a}, spec: {" spec ", selector: {matchLabels: {a: b}}}}"
 #define REFUSED(spec, field, part)                                                                                     \
 	check("policy", "PodDisruptionBudget", PDB(spec), NULL, "FieldValueInvalid", field, part)
+
 	check("policy", "PodDisruptionBudget", PDB("minAvailable: 3"), NULL, NULL, NULL, NULL);
 	check("policy", "PodDisruptionBudget", PDB("maxUnavailable: 100%"), NULL, NULL, NULL, NULL);
 	REFUSED("minAvailable: 1, maxUnavailable: 1", "spec", "cannot be both set");
@@ -449,7 +472,9 @@ static void test_not_served(void **state)
 	      "spec.successPolicy", "completions");
 	check("batch", "Job", JOB("", ", env: [{name: E, valueFrom: {fileKeyRef: {key: a}}}]"), NULL,
 	      "FieldValueForbidden", "spec.template.spec.containers[0].env[0].valueFrom.fileKeyRef", "embedded nodes");
-	// Labels of SELinux mean nothing to a node without it: taken, as everywhere.
+	// SELinux labels have no effect on a node without SELinux, so they are accepted, as
+	// everywhere.
+
 	pod("securityContext: {seLinuxOptions: {level: 's0:c1,c2'}, seLinuxChangePolicy: MountOption}, " C(
 		    "securityContext: {seLinuxOptions: {type: t}}"),
 	    NULL, NULL, NULL);

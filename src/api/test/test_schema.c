@@ -1,4 +1,4 @@
-// The engine on many small schemas, and CRDs.
+// The schema engine on many small schemas, and CRDs.
 // rows: A2.1 F1.2
 #include "api/test/testlib.h"
 
@@ -88,6 +88,7 @@ static void test_validate(void **state)
 		{"{type: string, not: {enum: [bad]}}", "bad", "", "FieldValueInvalid"},
 		{"{type: string, not: {enum: [bad]}}", "good", "", NULL},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto(td_schema_free) struct td_schema *s = compile(t[i].schema);
 		td_auto_free char *wrapped = td_asprintf("{v: %s}", t[i].value);
@@ -115,12 +116,12 @@ static void test_bounded(void **state)
 	assert_int_equal(c.n, 64);
 }
 
-// The language is RE2's: a pattern may match anywhere, characters are Unicode's, "$" is the end. What RE2 lacks is
-// refused.
+// Patterns are in the language of RE2: a pattern may match anywhere, characters are those of
+// Unicode, and "$" is the end of the text. What RE2 lacks is refused.
 static void test_patterns(void **state)
 {
 	static const char *const good[][3] = {
-		// pattern, a text that it matches, one that it does not
+		// A pattern, a text that it matches, and one that it does not match.
 		{"b+", "abc", "ac"},
 		{"^.{3}$", "äöü", "äöüß"},
 		{"^a$", "a", "a\n"},
@@ -138,6 +139,7 @@ static void test_patterns(void **state)
 		{"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", "a-b.c", "a-.c"},
 		{"^/[^\\s]*$", "/x", "/ x"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(good); i++) {
 		struct td_pattern p = {.text = good[i][0]};
 		if (!td_pattern_ok(p.text))
@@ -147,6 +149,7 @@ static void test_patterns(void **state)
 			fail_msg("%s: wrong answer", p.text);
 		td_pattern_done(&p);
 	}
+
 	static const char *const bad[] = {"[",        "(",          "a**",
 					  "a{2}{3}",  "a*+",        "a{2}+",
 					  "a{1001}",  "a{,3}",      "(a)\\1",
@@ -160,23 +163,26 @@ static void test_patterns(void **state)
 					  "\\N",      "\\C",        "\\h",
 					  "\\Z",      "\\Ga",       "[\\b]",
 					  "[[:<:]]a", "a\\",        "((((a{1000}){1000}){1000}){1000})"};
+
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		if (td_pattern_ok(bad[i]))
 			fail_msg("%s is taken", bad[i]);
+
 	td_auto_free char *deep = td_malloc(2001);
 	memset(deep, '(', 1000);
 	memset(deep + 1000, ')', 1000);
 	deep[2000] = '\0';
 	assert_false(td_pattern_ok(deep));
 
-	// A NUL is a character like others; a text too long for the bounds does not match.
+	// A NUL is a character like others. A text above the bounds does not match.
 	struct td_pattern nul = {.text = "^a.b$"}, any = {.text = "x"}, slow = {.text = "^(([a-z])+.)+[A-Z]([a-z])+$"};
 	assert_true(td_pattern_matches(&nul, "a\0b", 3));
 	td_auto_free char *text = td_malloc(70000);
 	memset(text, 'x', 70000);
 	assert_true(td_pattern_matches(&any, text, 60000));
 	assert_false(td_pattern_matches(&any, text, 70000));
-	// What a backtracking matcher would try for years.
+
+	// A backtracking matcher would try this for years.
 	assert_false(td_pattern_matches(&slow, text, 5000));
 	td_pattern_done(&nul);
 	td_pattern_done(&any);
@@ -213,6 +219,7 @@ static void test_structural(void **state)
 		assert_null(s);
 		assert_true(err.msg[0]);
 	}
+
 	td_auto(td_json_unref) struct td_json *j =
 		Y("{type: object, properties: {spec: {type: object, properties: {x: {type: array, items: {}}}}}}");
 	struct td_schema *s = NULL;
@@ -234,9 +241,11 @@ static void test_default_prune(void **state)
 		"properties: "
 		"{k: {type: object, "
 		"properties: {v: {type: string}}}}}}}");
+
 	td_auto(td_json_unref) struct td_json *in =
 		Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, "
 		  "nn: null, a: null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
+
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(in));
 	td_auto_strv struct td_strv unknown = {0};
 	td_schema_prune(s, yyjson_mut_doc_get_root(d), &unknown);
@@ -245,6 +254,7 @@ static void test_default_prune(void **state)
 	assert_json(td_json_root(out), "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], "
 				       "nn: null, free: {any: {thing: 1}, none: "
 				       "null, k: {v: x}}}");
+
 	static const char *const want[] = {"m.two.bad", "l[1].s", "bogus", "free.k.w"};
 	assert_int_equal(unknown.n, TD_LEN(want));
 	for (size_t i = 0; i < TD_LEN(want); i++)
@@ -269,6 +279,7 @@ static void test_crd(void **state)
 	size_t n = 0;
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_causes struct td_causes c = {0};
+
 	if (td_kind_from_crd(td_json_root(crd), &v, &n, &c, &err))
 		fail_msg("%s", err.msg);
 	assert_int_equal(n, 1);
@@ -277,6 +288,7 @@ static void test_crd(void **state)
 	assert_true(v[0]->status && v[0]->scale && v[0]->namespaced && !v[0]->builtin);
 	assert_string_equal(v[0]->columns[0].json_path, ".spec.n");
 	assert_non_null(td_schema_declared(v[0]->schema, "metadata"));
+
 	td_auto(td_json_unref) struct td_json *o =
 		Y("{apiVersion: example.com/v1, kind: Widget, metadata: {name: a, labels: {x: y}}, spec: {n: 4}}");
 	assert_int_equal(td_schema_validate(v[0]->schema, td_json_root(o), &c), 0);
@@ -318,7 +330,8 @@ static void test_crd(void **state)
 	}
 }
 
-// What tools write of a number or a text, names of metadata, and a default that is null, are fine.
+// Accepted: what tools write for a field that is a number or a text, rules for names in metadata,
+// and a default that is null.
 static void test_crd_shapes(void **state)
 {
 	static const char *const good[] = {
@@ -331,6 +344,7 @@ static void test_crd_shapes(void **state)
 					   "{type: string, maxLength: 5}}}}}"),
 		CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: null}}}"),
 	};
+
 	for (size_t i = 0; i < TD_LEN(good); i++) {
 		td_auto(td_json_unref) struct td_json *g = Y(good[i]);
 		struct td_kind **v = NULL;
@@ -360,6 +374,7 @@ static void test_own_crds(void **state)
 			fail_msg("%s: %s", kinds[i], err.msg);
 		td_kind_free(v[0]);
 		free(v);
+
 		if (td_schema_validate(crd_kind->schema, td_json_root(crd), &c))
 			fail_msg("%s: %s: %s", kinds[i], c.v[0].field, c.v[0].message);
 		td_auto_free char *text = td_json_text(td_json_root(crd), NULL);

@@ -1,4 +1,4 @@
-// Quantities, selectors, placement, Status: tables of small cases.
+// Quantities, selectors, placement and Status: tables of small cases.
 // rows: F1.2
 #include "api/api.h"
 #include "api/test/testlib.h"
@@ -29,6 +29,7 @@ static void test_name_faults(void **state)
 	assert_fault(TD_N_LABEL, "a.b", "must not contain dots");
 	assert_fault(TD_N_LABEL, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 		     "must be no more than 63 characters");
+
 	assert_fault(TD_N_LABEL_1035, "1a", "a DNS-1035 label");
 	assert_fault(TD_N_QUALIFIED, "x.y/Z_a.b", NULL);
 	assert_fault(TD_N_QUALIFIED, "/a", "prefix part must be non-empty");
@@ -79,6 +80,7 @@ static void test_quantity(void **state)
 		"",         "m",   "1.2.3", "1 Gi", "1g",   "Gi",  "1ki",   "0x10",
 		"1e",       "1e+", "--1",   "1mm",  "1KiB", "abc", "1e999", "9999999999999999999999999",
 		"99999999E"};
+
 	for (size_t i = 0; i < TD_LEN(ok); i++) {
 		int64_t m = -7, c = -7;
 		char buf[TD_QUANTITY_LEN];
@@ -95,6 +97,7 @@ static void test_quantity(void **state)
 		assert_int_equal(td_quantity_canonical(ok[i].s, buf, &err), 0);
 		assert_string_equal(buf, ok[i].canonical);
 	}
+
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		int64_t m = -7;
 		struct td_error err = TD_ERROR_INIT;
@@ -103,7 +106,9 @@ static void test_quantity(void **state)
 		assert_int_equal(m, -7);
 		assert_true(err.msg[0]);
 	}
-	// Thousandths of more than 64 bits: no schema number takes them, but an object may hold them.
+
+	// Thousandths of more than 64 bits: no number of a schema can be so large, but an object
+	// may hold one.
 	static const char *const large[] = {"100001000000000000010m", "-100001000000000000010m",
 					    "9223372036854775806001m"};
 	for (size_t i = 0; i < TD_LEN(large); i++) {
@@ -111,6 +116,7 @@ static void test_quantity(void **state)
 		assert_int_equal(td_quantity_canonical(large[i], same, NULL), 0);
 		assert_string_equal(same, large[i]);
 	}
+
 	char buf[32];
 	assert_string_equal(td_quantity_format_milli(1500, buf, sizeof(buf)), "1500m");
 	assert_string_equal(td_quantity_format_milli(2000, buf, sizeof(buf)), "2");
@@ -151,6 +157,7 @@ static void test_label_selector(void **state)
 	};
 	static const char *const bad[] = {"a in x", "a in (x", "=b",         "a b", "a=b c", "a=b,", "!",
 					  "a!b",    ",",       "a in (x;y)", "-a",  "a=-b",  "a>x",  "a@b"};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto(td_selector_free) struct td_selector *s = NULL;
 		td_auto(td_json_unref) struct td_json *l = Y(t[i].labels);
@@ -164,6 +171,7 @@ static void test_label_selector(void **state)
 		td_auto(td_selector_free) struct td_selector *again = NULL;
 		assert_int_equal(td_selector_parse(text, &again, &err), 0);
 	}
+
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct td_selector *s = NULL;
 		if (td_selector_parse(bad[i], &s, NULL) != TD_INVALID)
@@ -178,15 +186,18 @@ static void test_selector_object(void **state)
 						     "values: [d, e]}, {key: f, operator: DoesNotExist}]}");
 	td_auto(td_json_unref) struct td_json *yes = Y("{a: b, c: d}"), *no = Y("{a: b, c: d, f: x}"), *empty = Y("{}");
 	td_auto(td_selector_free) struct td_selector *s = NULL, *none = NULL, *all = NULL;
+
 	assert_int_equal(td_selector_from_object(td_json_root(o), &s, NULL), 0);
 	assert_true(td_selector_matches(s, td_json_root(yes)));
 	assert_false(td_selector_matches(s, td_json_root(no)));
 	td_auto_free char *t = td_selector_text(s);
 	assert_string_equal(t, "a=b,c in (d,e),!f");
+
 	assert_int_equal(td_selector_from_object(NULL, &none, NULL), 0);
 	assert_false(td_selector_matches(none, td_json_root(yes)));
 	assert_int_equal(td_selector_from_object(td_json_root(empty), &all, NULL), 0);
 	assert_true(td_selector_matches(all, NULL));
+
 	td_auto(td_json_unref) struct td_json *bad = Y("{matchExpressions: [{key: c, operator: In}]}");
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_selector_from_object(td_json_root(bad), &s, &err), TD_INVALID);
@@ -200,6 +211,7 @@ static void test_field_selector(void **state)
 	td_auto(td_json_unref) struct td_json *a = Y("{metadata: {name: x}, status: {phase: Pending}}"),
 					      *b = Y("{metadata: {name: x}, status: {phase: Running}}"),
 					      *c = Y("{metadata: {name: x}}"), *d = Y("{metadata: {name: y}}");
+
 	assert_true(td_field_selector_matches(s, td_json_root(a)));
 	assert_false(td_field_selector_matches(s, td_json_root(b)));
 	assert_true(td_field_selector_matches(s, td_json_root(c)));
@@ -208,11 +220,13 @@ static void test_field_selector(void **state)
 	assert_null(td_field_selector_exact(s, "status.phase"));
 	assert_string_equal(td_field_selector_path(s, 1), "status.phase");
 	assert_null(td_field_selector_path(s, 2));
+
 	td_auto(td_field_selector_free) struct td_field_selector *e = NULL, *u = NULL;
 	assert_int_equal(td_field_selector_parse("spec.nodeName=", &e, NULL), 0);
 	assert_true(td_field_selector_matches(e, td_json_root(c)));
 	assert_int_equal(td_field_selector_parse("spec.unschedulable=false", &u, NULL), 0);
 	assert_true(td_field_selector_matches(u, td_json_root(c)));
+
 	struct td_field_selector *bad = NULL;
 	assert_int_equal(td_field_selector_parse("metadata.name", &bad, NULL), TD_INVALID);
 	assert_int_equal(td_field_selector_parse("=x", &bad, NULL), TD_INVALID);
@@ -245,6 +259,7 @@ static void test_fit(void **state)
 		 "false", false, false},
 		{"{}", "{key: node.kubernetes.io/unschedulable, effect: NoSchedule}", "false", true, true},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto_free char *n = td_asprintf(NODE, t[i].taints, t[i].unschedulable);
 		td_auto(td_json_unref) struct td_json *node = Y(n), *pod = Y(t[i].pod);
@@ -253,6 +268,7 @@ static void test_fit(void **state)
 			fail_msg("case %zu: %s", i, why ? why : "fits");
 		assert_true(t[i].fits || why);
 	}
+
 	static const struct {
 		const char *terms;
 		bool fits;
@@ -273,6 +289,7 @@ static void test_fit(void **state)
 		{"[]", false},
 		{"[{matchFields: [{key: metadata.name, operator: NotIn, values: [n1]}]}]", false},
 	};
+
 	td_auto_free char *n = td_asprintf(NODE, "", "false");
 	td_auto(td_json_unref) struct td_json *node = Y(n);
 	for (size_t i = 0; i < TD_LEN(aff); i++) {
@@ -295,14 +312,17 @@ static void test_request(void **state)
 		  "{requests: {cpu: 250m, memory: "
 		  "512Mi}}},"
 		  " {resources: {requests: {cpu: '1', memory: 3Gi}}}], overhead: {cpu: 100m}}");
+
 	const yyjson_val *v = td_json_root(p);
 	assert_int_equal(td_pod_request(v, "cpu"), 4100);
 	assert_int_equal(td_pod_request(v, "memory"), (3LL << 30) + (512LL << 20));
 	assert_int_equal(td_pod_request(v, "nvidia.com/gpu"), 2);
 	assert_int_equal(td_pod_request(v, "other"), 0);
+
 	td_auto_strv struct td_strv names = {0};
 	td_pod_request_names(v, &names);
 	assert_int_equal(names.n, 3);
+
 	td_auto(td_json_unref) struct td_json *q = Y(
 		"{resources: {requests: {cpu: '2'}}, containers: [{resources: {requests: {cpu: '1', memory: 1Gi}}}]}");
 	assert_int_equal(td_pod_request(td_json_root(q), "cpu"), 2000);
@@ -315,9 +335,11 @@ static void test_status(void **state)
 	td_cause_add(&c, "FieldValueRequired", "spec.a", "Required value");
 	td_auto_free char *one = td_status_invalid_message("", "Pod", "x", &c);
 	assert_string_equal(one, "Pod \"x\" is invalid: spec.a: Required value");
+
 	td_cause_add(&c, "FieldValueInvalid", "spec.b", "Invalid value: %d: too large", 7);
 	td_auto_free char *two = td_status_invalid_message("", "Pod", "x", &c);
 	assert_string_equal(two, "Pod \"x\" is invalid: [spec.a: Required value, spec.b: Invalid value: 7: too large]");
+
 	struct td_status s = {422, "Invalid", two, "Pod", "", "x", NULL, &c, 0, false};
 	td_auto_free char *text = td_status_text(&s, NULL);
 	td_auto(td_json_unref) struct td_json *j = Y(text);
@@ -325,6 +347,7 @@ static void test_status(void **state)
 	assert_string_equal(td_jstr(td_json_root(j), "details.causes.[1].field"), "spec.b");
 	assert_null(td_jget(td_json_root(j), "details.group"));
 	assert_int_equal(td_jint(td_json_root(j), "code", 0), 422);
+
 	assert_string_equal(td_status_reason(404), "NotFound");
 }
 
@@ -340,7 +363,8 @@ static void test_conditions(void **state)
 	assert_true(!td_condition_true(o, "Ready") && td_condition_true(o, "Old") && !td_condition_true(o, "None"));
 	assert_true(!td_condition(NULL, "Ready") && !td_condition_true(NULL, "Ready"));
 
-	// A status that stays keeps its time, a new one gets now; one that does not say since when gets now too.
+	// lastTransitionTime stays when the status is the same. A new status gets now, and so does
+	// an old condition without a time.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "status.conditions");
 	const struct td_condition_want v[] = {

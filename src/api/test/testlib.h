@@ -1,4 +1,4 @@
-// Helpers of tests: documents from YAML text, and comparison with a readable failure.
+// Helpers of tests: documents from YAML text, and comparisons with readable failures.
 #pragma once
 
 #include <setjmp.h>
@@ -19,6 +19,7 @@ __attribute__((unused)) static struct td_json *Y(const char *s)
 	struct td_error err = TD_ERROR_INIT;
 	if (td_yaml_parse(s, strlen(s), &l, &err) || l.n != 1)
 		fail_msg("test YAML: %s\n%s", err.msg, s);
+
 	struct td_json *j = td_json_ref(l.v[0]);
 	td_json_list_done(&l);
 	return j;
@@ -40,6 +41,7 @@ __attribute__((unused)) static bool has_cause(const struct td_causes *c, const c
 		if ((!reason || !strcmp(c->v[i].reason, reason)) && !strcmp(c->v[i].field, field) &&
 		    strstr(c->v[i].message, part))
 			return true;
+
 	for (size_t i = 0; i < c->n; i++)
 		print_message("cause: %s %s: %s\n", c->v[i].reason, c->v[i].field, c->v[i].message);
 	return false;

@@ -31,6 +31,7 @@ static void start(struct harness *h, size_t ring)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *db = td_asprintf("%s/state.db", h->dir), *sock = td_asprintf("%s/agent.sock", h->dir);
+
 	h->srv = (struct td_srv){.clock = &td_clock_system,
 				 .sa_key = (void *)(uintptr_t)key,
 				 .sa_key_len = sizeof(key) - 1,
@@ -108,12 +109,14 @@ int ask(struct harness *h, const char *method, const char *path, const char *cty
 	};
 	td_auto_reply struct td_http_reply reply = {0};
 	struct td_error err = TD_ERROR_INIT;
+
 	if (td_http_do(h->client, &call, NULL, &reply, &err) < 0)
 		fail_msg("%s %s: %s", method, path, err.msg);
 	if (ret) {
 		*ret = NULL;
 		td_json_parse(td_buf_str(&reply.body), reply.body.len, ret, NULL);
 	}
+
 	return reply.status;
 }
 
@@ -155,6 +158,7 @@ static int on_data(void *ctx, const char *p, size_t n)
 			w->events[w->n++] = j;
 		td_buf_reset(&w->partial);
 	}
+
 	pthread_cond_broadcast(&w->cond);
 	pthread_mutex_unlock(&w->lock);
 	return 0;

@@ -1,4 +1,4 @@
-// A whole API server in this process over plain HTTP on loopback, asked through the real client.
+// A whole API server in this process over plain HTTP on loopback, with the real HTTP client.
 #pragma once
 
 #include "apiserver/srv.h"
@@ -15,24 +15,25 @@ struct harness {
 	struct td_cancel *cancel;
 	pthread_t thread;
 	char *admin, *bridge, *nobody; // bearer tokens
-	const char *as;                // the one that is used; NULL: none
+	const char *as;                // the token to use; NULL: none
 };
-void harness_start(struct harness *h, size_t ring);   // aborts the test when it cannot
-void harness_stop(struct harness *h);                 // and removes its directory
+void harness_start(struct harness *h, size_t ring);   // aborts the test on failure
+void harness_stop(struct harness *h);                 // also removes its directory
 void harness_restart(struct harness *h, size_t ring); // the same files, a new server
 
-// One request; returns the status. *ret (may be NULL): the reply's document, NULL when it is not JSON; unref it.
+// Sends one request and returns the status. *ret (may be NULL): the reply's document, NULL when it
+// is not JSON; the caller drops the reference.
 int ask(struct harness *h, const char *method, const char *path, const char *ctype, const char *body,
 	struct td_json **ret);
-// Asks, expects a status, and (want not NULL) a string at a path of the reply.
+// Sends one request and checks the status, and (want not NULL) the string at a path of the reply.
 void expect(struct harness *h, const char *method, const char *path, const char *ctype, const char *body, int status,
 	    const char *at, const char *want);
-char *field(struct harness *h, const char *path,
-	    const char *at); // of what GET answers, as JSON; "" when absent; the caller frees
+// The field `at` of what GET returns, as JSON; "" when absent. The caller frees it.
+char *field(struct harness *h, const char *path, const char *at);
 #define MERGE "application/merge-patch+json"
 #define JSON "application/json"
 
-// A watch in a thread of its own: collects events until it is stopped.
+// A watch in a thread of its own. It collects events until it is stopped.
 struct watcher {
 	struct harness *h;
 	char *path;

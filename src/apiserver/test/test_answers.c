@@ -1,5 +1,6 @@
-// What the server answers is right, or it says in plain words that it does not serve it. Each test is a request of a
-// real client that was once answered wrongly. rows: F1.2
+// The server's answer is right, or says in plain words that the server does not support the
+// request. Each test is a request of a real client that once got a wrong answer.
+// rows: F1.2
 #include "apiserver/test/harness.h"
 
 #include <setjmp.h>
@@ -26,7 +27,8 @@ static int teardown(void **state)
 	return 0;
 }
 
-// The request is refused with that status, and the message has those words in it.
+// Sends a request and checks that it is refused with that status, and that the message holds those
+// words.
 static void refused(struct harness *h, const char *method, const char *path, const char *body, int status,
 		    const char *words)
 {
@@ -64,7 +66,7 @@ static void unknown_and_duplicate_fields_are_told_together(void **state)
 	refused(h, "PUT", MAPS "/both?fieldValidation=Strict", both, 400, "unknown field \"bogus\"");
 	expect(h, "PATCH", MAPS "/both?fieldValidation=Strict", MERGE,
 	       "{\"bogus\":1,\"data\":{\"a\":\"1\",\"a\":\"2\"}}", 422, "details.causes.[0].field", "patch");
-	// The body of a deletion is no ConfigMap: its own fields are not unknown.
+	// The body of a deletion is no ConfigMap, so its own fields are not unknown.
 	refused(h, "DELETE", MAPS "/both?fieldValidation=Strict", "{\"gracePeriodSeconds\":1,\"gracePeriodSeconds\":2}",
 		400, "duplicate field \"gracePeriodSeconds\"");
 }
@@ -77,6 +79,8 @@ static void what_is_not_served_says_so(void **state)
 	refused(h, "POST", "/apis/events.k8s.io/v1/namespaces/default/events", "{}", 404,
 		"events of group \"\", version v1");
 	refused(h, "GET", "/apis/events.k8s.io/v1", NULL, 404, "the embedded API has no events.k8s.io");
+	refused(h, "GET", "/apis/apps/v1/namespaces/default/controllerrevisions", NULL, 404,
+		"old templates of a StatefulSet are not kept");
 	refused(h, "GET", NS "/pods/p/proxy/metrics", NULL, 404, "kubectl port-forward");
 	refused(h, "GET", NS "/pods/p/proxy", NULL, 404, "kubectl port-forward");
 	refused(h, "GET", "/api/v1/nodes/n0/proxy/stats/summary", NULL, 404, "no kubelet to talk to");
@@ -110,6 +114,7 @@ static void custom_resources_change_through_any_version(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *crd = gadgets(N, "");
+
 	expect(h, "POST", CRDS, JSON, crd, 201, NULL, NULL);
 	expect(h, "POST", GADGETS("v1"), JSON,
 	       "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"},\"spec\":{\"n\":1}}", 201,
@@ -124,7 +129,8 @@ static void custom_resources_change_through_any_version(void **state)
 	td_auto_free char *n = field(h, GADGETS("v2") "/g", "spec.n"),
 			  *before = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
 	assert_string_equal(n, "4");
-	// One that changes nothing writes nothing, in any version.
+
+	// A patch that changes nothing writes nothing, in any version.
 	expect(h, "PATCH", GADGETS("v2") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL, NULL);
 	td_auto_free char *after = field(h, GADGETS("v1") "/g", "metadata.resourceVersion");
 	assert_string_equal(before, after);
@@ -137,6 +143,7 @@ static void a_later_default_is_there_on_reads(void **state)
 	td_auto_free char *rv = td_asprintf(",\"resourceVersion\":%s", was);
 	td_auto_free char *crd = gadgets(N ",\"color\":{\"type\":\"string\",\"default\":\"blue\"}", rv);
 	td_auto_free char *generation = field(h, GADGETS("v1") "/g", "metadata.generation");
+
 	expect(h, "PUT", CRDS "/gadgets.x.io", JSON, crd, 200, NULL, NULL);
 	expect(h, "GET", GADGETS("v1") "/g", NULL, NULL, 200, "spec.color", "blue");
 	expect(h, "GET", GADGETS("v2") "/g", NULL, NULL, 200, "spec.color", "blue");
@@ -146,7 +153,8 @@ static void a_later_default_is_there_on_reads(void **state)
 	assert_int_equal(watcher_wait(&w, 1), 1);
 	assert_string_equal(td_jstr_or(td_json_root(w.events[0]), "object.spec.color", ""), "blue");
 	watcher_stop(&w);
-	// It is not the next writer's, and no change of the object.
+
+	// The default does not belong to the next writer, and is no change of the object.
 	expect(h, "PATCH", GADGETS("v1") "/g", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"c\"}}}", 200, "spec.color",
 	       "blue");
 	td_auto_free char *now = field(h, GADGETS("v1") "/g", "metadata.generation"),

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-// k8s, then the envelope: {1: {1: "v1", 2: "Namespace"}, 2: the object}.
+// "k8s\0", then the envelope: {1: {1: "v1", 2: "Namespace"}, 2: the object}.
 #define NAMESPACE(size, object) "k8s\0\x0a\x0f\x0a\x02v1\x12\x09Namespace\x12" size object
 
 static int parse(const char *p, size_t n, struct td_json **ret, struct td_error *e)
@@ -39,7 +39,7 @@ static void test_refused(void **state)
 {
 	struct td_error e = TD_ERROR_INIT;
 	struct td_json *j = NULL;
-	// A field with a value that would be lost.
+	// A field whose value would be lost.
 	assert_int_equal(PARSE(NAMESPACE("\x04", "\x9a\x06\x01x"), &j, &e), TD_UNSUPPORTED);
 	assert_non_null(strstr(e.msg, "field 99 of core.Namespace is not accepted as protobuf: send JSON"));
 	assert_int_equal(PARSE("k8s\0\x0a\x0b\x0a\x02v1\x12\x05Robot\x12\x00", &j, &e), TD_UNSUPPORTED);

@@ -1,4 +1,5 @@
-// Access rules: decisions in a table, coverage; and over HTTP: who may what, who may give what away, tokens.
+// Access rules: a table of decisions, coverage; and over HTTP: who may do what, who may grant what,
+// tokens.
 // rows: F1.2
 #include "apiserver/rbac.h"
 #include "apiserver/test/harness.h"
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-// ---- pure ----
+// ---- rules alone ----
 static void load(const char *yaml, struct td_items *ret)
 {
 	td_auto_json_list struct td_json_list l = {0};
@@ -26,7 +27,7 @@ static void load(const char *yaml, struct td_items *ret)
 	}
 }
 
-// In the order of namespace and name, as the store lists them.
+// Sorted by namespace and name, as the store lists them.
 static const char cluster_roles[] =
 	"{metadata: {name: all}, rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*']}, {verbs: ['*'], "
 	"nonResourceURLs: "
@@ -80,7 +81,8 @@ static void test_decisions(void **unused)
 	(void)unused;
 	static const struct {
 		bool yes;
-		const char *user, *groups, *verb, *what; // what: /path, or group/resource[.sub][=name]@namespace
+		// what: /path, or group/resource[.sub][=name]@namespace.
+		const char *user, *groups, *verb, *what;
 	} v[] = {
 		{true, "x", "root", "delete", "/secrets=a@z"},
 		{true, "x", "root", "post", "path:/anything"},
@@ -92,7 +94,7 @@ static void test_decisions(void **unused)
 		{true, "eve", "", "get", "path:/debug/pprof/heap"},
 		{false, "eve", "", "get", "path:/debug"},
 		{false, "eve", "", "get", "path:/"},
-		// a RoleBinding to a ClusterRole: in its namespace only
+		// A RoleBinding to a ClusterRole holds in its namespace only.
 		{true, "eve", "", "list", "/pods@a"},
 		{true, "eve", "", "get", "/pods=p@a"},
 		{false, "eve", "", "watch", "/pods@a"},
@@ -103,17 +105,18 @@ static void test_decisions(void **unused)
 		{false, "eve", "", "get", "/podsx=p@a"},
 		{false, "eve", "", "GET", "/pods=p@a"},
 		{false, "Eve", "", "get", "/pods=p@a"},
-		// Roles of the same name in two namespaces
+		// Roles of the same name in two namespaces.
 		{true, "eve", "", "get", "batch/jobs=j@b"},
 		{false, "eve", "", "delete", "batch/jobs=j@b"},
 		{false, "eve", "", "get", "batch/jobs=j@a"},
-		// accounts: of the binding's namespace when none is said, of no namespace in a ClusterRoleBinding
+		// Service accounts: of the binding's namespace when the subject names none; in a
+		// ClusterRoleBinding, of no namespace.
 		{true, "system:serviceaccount:a:bot", "", "deletecollection", "batch/cronjobs.status@a"},
 		{false, "system:serviceaccount:a:bot", "", "get", "batch/jobs@b"},
 		{false, "system:serviceaccount:b:bot", "", "get", "batch/jobs@a"},
 		{false, "system:serviceaccount:a:bot", "", "get", "/nodes@"},
 		{false, "bot", "", "get", "batch/jobs@a"},
-		// */exec
+		// The rule */exec.
 		{true, "system:serviceaccount:b:bot", "", "create", "/pods.exec=p@z"},
 		{true, "system:serviceaccount:b:bot", "", "create", "/things.exec=p@z"},
 		{true, "system:serviceaccount:b:bot", "", "create", "/pods.log=p@z"},
@@ -121,12 +124,12 @@ static void test_decisions(void **unused)
 		{false, "system:serviceaccount:b:bot", "", "create", "/exec=p@z"},
 		{false, "system:serviceaccount:b:bot", "", "create", "/pods=p@z"},
 		{false, "system:serviceaccount:b:bot", "", "create", "apps/pods.exec=p@z"},
-		// resourceNames
+		// The field resourceNames.
 		{true, "u", "people", "get", "/secrets=mine@b"},
 		{true, "u", "people", "watch", "/secrets=mine@b"},
 		{false, "u", "people", "list", "/secrets@b"},
 		{false, "u", "people", "get", "/secrets=other@b"},
-		// full rights in a namespace are none outside, and none on paths
+		// Full rights in a namespace hold neither outside of it nor on paths.
 		{true, "boss", "", "escalate", "rbac.authorization.k8s.io/roles@b"},
 		{false, "boss", "", "get", "/pods@a"},
 		{false, "boss", "", "get", "/nodes@"},
@@ -148,7 +151,7 @@ static void test_decisions(void **unused)
 					.ns = ns};
 		if (td_starts(v[i].what, "path:")) {
 			a.path = v[i].what + 5;
-		} else { // the last '/' before the name divides group and resource
+		} else { // the last '/' before the name separates group and resource
 			char text[200];
 			snprintf(text, sizeof(text), "%s", v[i].what);
 			char *at = strchr(text, '@'), *eq, *dot, *slash = strchr(text, '/');
@@ -186,8 +189,8 @@ static void test_reasons(void **unused)
 	} v[] = {
 		{"eve", "a", "RBAC: allowed by RoleBinding \"r1/a\" of ClusterRole \"pods\" to User \"eve\""},
 		{"eve", "b", NULL},
-		{"mia", "b",
-		 "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"}, // once, though two bindings name it
+		// The text names the missing role once, though two bindings name it.
+		{"mia", "b", "RBAC: clusterrole.rbac.authorization.k8s.io \"gone\" not found"},
 		{"mia", "a",
 		 "RBAC: [clusterrole.rbac.authorization.k8s.io \"gone\" not found, role.rbac.authorization.k8s.io "
 		 "\"none\" not found]"},
@@ -200,6 +203,7 @@ static void test_reasons(void **unused)
 		if (!td_streq(why, v[i].why))
 			fail_msg("%s in %s: %s", v[i].user, v[i].ns, why ? why : "(nothing)");
 	}
+
 	td_auto_free char *why = NULL;
 	td_auto_strv struct td_strv root = {0};
 	td_strv_add(&root, "root");
@@ -225,7 +229,7 @@ static void test_covers(void **unused)
 		{"[]", "[]", NULL},
 		{"[{verbs: [get, list], apiGroups: [''], resources: [pods]}]",
 		 "[{verbs: [list], apiGroups: [''], resources: [pods]}]", NULL},
-		// several rules together
+		// Several rules together cover one.
 		{"[{verbs: [get], apiGroups: [''], resources: [pods]}, {verbs: [list], apiGroups: [''], resources: "
 		 "[pods]}]",
 		 "[{verbs: [get, list], apiGroups: [''], resources: [pods]}]", NULL},
@@ -320,10 +324,11 @@ static void test_seen_at_once(void **state)
 	struct harness *h = *state;
 	const char *pods = "/api/v1/namespaces/default/pods";
 	td_auto_free char *eve = user("eve", "people");
+
 	WANT(eve, "GET", pods, NULL, 403,
 	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace "
 	     "\"default\"");
-	for (int i = 0; i < 20; i++) { // every write counts for the very next request
+	for (int i = 0; i < 20; i++) { // every write holds for the very next request
 		WANT(h->admin, "POST", IN_NS "/rolebindings",
 		     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},"
 		     "\"subjects\":[{\"kind\":"
@@ -331,15 +336,18 @@ static void test_seen_at_once(void **state)
 		     201, NULL);
 		WANT(eve, "GET", pods, NULL, 200, NULL);
 		WANT(eve, "GET", "/api/v1/namespaces/kube-system/pods", NULL, 403, NULL);
-		WANT(eve, "GET", "/api/v1/namespaces/default", NULL, 200, NULL); // a namespace lies in itself
+		// A namespace counts as inside itself.
+		WANT(eve, "GET", "/api/v1/namespaces/default", NULL, 200, NULL);
 		if (i == 10)
 			harness_restart(h, 0);
 		WANT(h->admin, "DELETE", IN_NS "/rolebindings/x", NULL, 200, NULL);
 		WANT(eve, "GET", pods, NULL, 403, NULL);
 	}
+
 	harness_restart(h, 0);
 	WANT(eve, "GET", pods, NULL, 403, NULL);
-	// A role that is missing is said.
+
+	// The reply names a missing role.
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"none\"},\"subjects\":[{\"kind\":"
 	     "\"User\",\"name\":"
@@ -353,17 +361,18 @@ static void test_seen_at_once(void **state)
 	WANT(eve, "GET", "/apis", NULL, 200, NULL);
 }
 
-// What nobody may do by way of roles.
+// What nobody may do through roles.
 static void test_no_escalation(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *eve = user("eve", "people");
+
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"eve\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"admin\"},\"subjects\":["
 	     "{\"kind\":\"User\","
 	     "\"name\":\"eve\"}]}",
 	     201, NULL);
-	// She may give away what she has …
+	// A user may grant what she has …
 	WANT(eve, "POST", IN_NS "/roles",
 	     "{\"metadata\":{\"name\":\"ok\"},\"rules\":[{\"verbs\":[\"get\"],\"apiGroups\":[\"\"],\"resources\":["
 	     "\"pods\"]}]}",
@@ -378,7 +387,8 @@ static void test_no_escalation(void **state)
 	     "\"kind\":\"User\","
 	     "\"name\":\"mia\"}]}",
 	     201, NULL);
-	// … nothing else, however she writes it.
+
+	// … and nothing else, however she writes it.
 	const char *nodes = "\"rules\":[{\"verbs\":[\"get\",\"list\"],\"apiGroups\":[\"\"],\"resources\":[\"nodes\"]}]";
 	td_auto_free char *role = td_asprintf("{\"metadata\":{\"name\":\"bad\"},%s}", nodes),
 			  *patch = td_asprintf("{%s}", nodes),
@@ -412,12 +422,14 @@ static void test_no_escalation(void **state)
 	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[]"
 	     "}",
 	     403, NULL);
-	// A binding to what she has, turned to more: the role cannot change, and a role that she may write cannot grow.
+
+	// A binding cannot be changed to another role, and a role that she may write cannot grow.
 	WANT(eve, "PATCH", IN_NS "/rolebindings/ok",
 	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 403, NULL);
 	WANT(h->admin, "PATCH", IN_NS "/rolebindings/ok",
 	     "{\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"}}", 422, NULL);
-	// With the verbs for it she may.
+
+	// With the verbs `bind` and `escalate` she may.
 	WANT(h->admin, "POST", IN_NS "/roles",
 	     "{\"metadata\":{\"name\":\"giver\"},\"rules\":[{\"verbs\":[\"bind\"],\"apiGroups\":[\"rbac.authorization."
 	     "k8s.io\"],"
@@ -441,12 +453,13 @@ static void test_no_escalation(void **state)
 	WANT(eve, "GET", "/api/v1/nodes", NULL, 403, NULL); // in her namespace only
 }
 
-// resourceNames, subresources, selectors, collections: the name in the request is the one that counts.
+// resourceNames, subresources, selectors, collections: the name in the request counts.
 static void test_ways_around(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *eve = user("eve", "people");
 	const char *secrets = "/api/v1/namespaces/default/secrets";
+
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"mine\"}}", 201, NULL);
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"other\"}}", 201, NULL);
 	WANT(h->admin, "POST", IN_NS "/roles",
@@ -470,10 +483,12 @@ static void test_ways_around(void **state)
 	WANT(eve, "GET",
 	     "/api/v1/namespaces/default/secrets?fieldSelector=type%3DOpaque&fieldSelector=metadata.name%3Dmine", NULL,
 	     403, NULL);
-	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403,
-	     NULL); // as the real one
+
+	// As in a real API server, a selector for the name does not help a deletecollection.
+	WANT(eve, "DELETE", "/api/v1/namespaces/default/secrets?fieldSelector=metadata.name%3Dmine", NULL, 403, NULL);
 	WANT(eve, "PATCH", "/api/v1/namespaces/default/secrets/other", "{}", 403, NULL);
-	// A watch on the path of one object is a get of it, whatever the selector says.
+
+	// A watch on the path of one object is a get of that object, whatever the selector says.
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	h->as = eve;
 	assert_int_equal(ask(h, "GET",
@@ -482,7 +497,8 @@ static void test_ways_around(void **state)
 			     NULL, NULL, &j),
 			 200);
 	assert_string_equal(td_jstr_or(td_json_root(j), "metadata.name", ""), "mine");
-	// An apply that makes an object needs the right to create it.
+
+	// An apply that creates an object needs the right to create it.
 	td_auto(td_json_unref) struct td_json *k = NULL;
 	assert_int_equal(ask(h, "PATCH", "/api/v1/namespaces/default/secrets/mine?fieldManager=x",
 			     "application/apply-patch+yaml",
@@ -502,7 +518,7 @@ static void test_ways_around(void **state)
 	h->as = h->admin;
 }
 
-// A custom resource under the name of a built-in one would be written without its rules.
+// A custom resource under the name of a built-in kind would be written without that kind's rules.
 static void test_no_second_definition(void **state)
 {
 	struct harness *h = *state;
@@ -520,6 +536,7 @@ static void test_no_second_definition(void **state)
 		{"apps", "deployments", NULL, "the server itself has this resource", 422},
 		{"example.com", "deployments", NULL, NULL, 201},
 	};
+
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_free char *note =
 			v[i].note ? td_asprintf(",\"annotations\":{\"api-approved.kubernetes.io\":\"%s\"}", v[i].note)
@@ -536,6 +553,7 @@ static void test_no_second_definition(void **state)
 		if (status != v[i].status || (v[i].why && !strstr(m, v[i].why)))
 			fail_msg("%s.%s: %d %s", v[i].plural, v[i].group, status, m);
 	}
+
 	WANT(h->admin, "GET", "/apis/rbac.authorization.k8s.io/v9/clusterrolebindings", NULL, 404, NULL);
 }
 

@@ -1,4 +1,4 @@
-// The verbs over a real server in this process.
+// The verbs, over a real server in this process.
 // rows: F1.2
 #include "apiserver/test/harness.h"
 
@@ -80,7 +80,9 @@ static void objects(void **state)
 	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your "
 	       "changes to the latest "
 	       "version and try again");
-	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1"); // without a version: unconditional
+
+	// An update without a version is unconditional.
+	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1");
 	expect(h, "PUT", NS "/configmaps/a", JSON, "{\"metadata\":{\"name\":\"b\"}}", 400, "reason", "BadRequest");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"a\":null,\"b\":\"3\"}}", 200, "data.b", "3");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"uid\":\"other\"}}", 422, "reason", "Invalid");
@@ -88,6 +90,7 @@ static void objects(void **state)
 	       "Conflict");
 	expect(h, "PATCH", NS "/configmaps/a", "application/json-patch+json",
 	       "[{\"op\":\"test\",\"path\":\"/data/b\",\"value\":\"x\"}]", 422, "reason", "Invalid");
+
 	// A patch that changes nothing writes nothing.
 	td_auto_free char *before = field(h, NS "/configmaps/a", "metadata.resourceVersion");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"data\":{\"b\":\"3\"}}", 200, NULL, NULL);
@@ -98,7 +101,9 @@ static void objects(void **state)
 	       "ConfigMap");
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL,
 	       NULL);
-	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap"); // held
+
+	// The finalizer holds the object, so the reply is the object itself.
+	expect(h, "DELETE", NS "/configmaps/a", NULL, NULL, 200, "kind", "ConfigMap");
 	td_auto_free char *ts = field(h, NS "/configmaps/a", "metadata.deletionTimestamp");
 	assert_true(*ts);
 	expect(h, "PATCH", NS "/configmaps/a", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\",\"x.io/more\"]}}",
@@ -152,23 +157,26 @@ static void scaling(void **state)
 	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, "apiVersion: autoscaling/v1\nkind: Scale\nspec: {}\n",
 	       200, NULL, NULL);
 	td_auto_free char *n = field(h, DS "/sc", "spec.replicas");
-	assert_string_equal(n, "0"); // given up by the only one who had it
+	assert_string_equal(n, "0"); // given up by its only owner
 }
 
 static void health(void **state)
 {
 	struct harness *h = *state;
 	static const char *const all[] = {"/healthz", "/livez", "/readyz"};
+
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *ping = td_asprintf("%s/ping", all[i]), *none = td_asprintf("%s/nothing", all[i]),
 				  *told = td_asprintf("%s?verbose&exclude=ping", all[i]);
 		h->as = NULL;
 		assert_int_equal(ask(h, "GET", told, NULL, NULL, NULL), 200);
-		assert_int_equal(ask(h, "GET", ping, NULL, NULL, NULL), 401); // single checks are not for everybody
+		// Single checks need authentication.
+		assert_int_equal(ask(h, "GET", ping, NULL, NULL, NULL), 401);
 		h->as = h->admin;
 		assert_int_equal(ask(h, "GET", ping, NULL, NULL, NULL), 200);
 		assert_int_equal(ask(h, "GET", none, NULL, NULL, NULL), 404);
 	}
+
 	__atomic_store_n(&h->srv.ready, false, __ATOMIC_RELEASE);
 	assert_int_equal(ask(h, "GET", "/readyz", NULL, NULL, NULL), 500);
 	assert_int_equal(ask(h, "GET", "/readyz/ping", NULL, NULL, NULL), 200);
@@ -188,6 +196,7 @@ static void tolerations(void **state)
 		   {"[{\"key\":\"node.kubernetes.io/"
 		    "not-ready\",\"operator\":\"Exists\",\"effect\":\"NoExecute\",\"tolerationSeconds\":1}]",
 		    2}};
+
 	h->as = h->admin;
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto(td_json_unref) struct td_json *p = NULL;
@@ -199,15 +208,18 @@ static void tolerations(void **state)
 		yyjson_val *l = td_jget(td_json_root(p), "spec.tolerations");
 		assert_int_equal(yyjson_arr_size(l), all[i].n);
 	}
+
 	expect(h, "PATCH", NS "/pods/tol1", MERGE, "{\"spec\":{\"tolerations\":null}}", 422, "details.causes.[0].field",
 	       "spec.tolerations");
-	expect(h, "PATCH", NS "/pods/tol0", MERGE, "{\"spec\":{\"tolerations\":null}}", 200, NULL, NULL); // given again
+	// A patch may remove these tolerations: the server sets them again.
+	expect(h, "PATCH", NS "/pods/tol0", MERGE, "{\"spec\":{\"tolerations\":null}}", 200, NULL, NULL);
 }
 
 static void grants(void **state)
 {
 	struct harness *h = *state;
 	static const char grant[] = "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":\"{}\"}}}";
+
 	h->as = h->admin;
 	expect(h, "POST", NS "/pods", JSON,
 	       "{\"metadata\":{\"name\":\"g\"},\"spec\":{\"schedulerName\":\"tandem\",\"containers\":[{\"name\":\"c\","
@@ -223,15 +235,21 @@ static void grants(void **state)
 	       "\"annotations\":{\"tandem.dev/"
 	       "all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
-	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden"); // no way round by the status
+
+	// The status subresource is no way round the check.
+	expect(h, "PATCH", NS "/pods/g/status", MERGE, grant, 403, "reason", "Forbidden");
 	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/g", MERGE, grant, 200, NULL, NULL);
-	h->as = h->admin; // what is there may stay, but not change
+
+	// What is there may stay, but not change.
+	h->as = h->admin;
 	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"labels\":{\"x\":\"y\"}}}", 200, NULL, NULL);
 	expect(h, "PATCH", NS "/pods/g", MERGE, "{\"metadata\":{\"annotations\":{\"tandem.dev/devices\":null}}}", 403,
 	       NULL, NULL);
 	expect(h, "POST", NS "/pods", JSON, POD("plain"), 201, NULL, NULL);
-	h->as = h->bridge; // a pod that Slurm did not place has no devices
+
+	// A pod that Slurm did not place gets no devices.
+	h->as = h->bridge;
 	expect(h, "PATCH", NS "/pods/plain", MERGE, grant, 403, NULL, NULL);
 	h->as = h->admin;
 }
@@ -261,7 +279,9 @@ static void binding(void **state)
 	expect(h, "POST", NS "/pods/b1/binding", JSON, BIND("b1", "", "n1"), 409, "message",
 	       "Operation cannot be fulfilled on pods/binding \"b1\": pod b1 is already assigned to node \"n0\"");
 	expect(h, "PATCH", NS "/pods/b1", MERGE, "{\"spec\":{\"nodeName\":\"n2\"}}", 422, "reason", "Invalid");
-	// Grace: a pod somewhere takes its time; force ends it; an unscheduled one goes at once.
+
+	// Grace: a pod on a node gets its grace period; force ends it; an unscheduled pod is
+	// removed at once.
 	expect(h, "DELETE", NS "/pods/b1", NULL, NULL, 200, NULL, NULL);
 	td_auto_free char *grace = field(h, NS "/pods/b1", "metadata.deletionGracePeriodSeconds");
 	assert_string_equal(grace, "30");
@@ -315,7 +335,8 @@ static void eviction(void **state)
 	assert_string_equal(zero, "0");
 	pod_of(h, "e1", "Running", true);
 	pod_of(h, "e2", "Running", true);
-	// Nobody has looked at the budget yet.
+
+	// No controller has processed the budget yet.
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web is still being processed by the server.");
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -337,8 +358,9 @@ static void eviction(void **state)
 			 "scale\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web does not allow evicting pods currently because it failed sync: no scale");
-	// One is allowed: a dry run takes nothing, the first takes it, the second is refused, with nothing but the
-	// status changed.
+
+	// One disruption is allowed: a dry run does not use it, the first eviction does, and the
+	// second is refused. Nothing but the budget's status changes.
 	budget_status(h, "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{"
 			 "\"type\":\"DisruptionAllowed\","
 			 "\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
@@ -351,8 +373,10 @@ static void eviction(void **state)
 	assert_true(*e1);
 	expect(h, "GET", PDB("/web"), NULL, NULL, 200, "status.conditions.[0].reason", "InsufficientPods");
 	expect(h, "POST", NS "/pods/e2/eviction", JSON, EVICT("e2"), 429, NULL, NULL);
-	expect(h, "DELETE", NS "/pods/e2", NULL, NULL, 200, NULL, NULL); // a plain delete asks nobody
-	// What does not count as healthy goes while enough others are.
+
+	// A plain delete asks no budget.
+	expect(h, "DELETE", NS "/pods/e2", NULL, NULL, 200, NULL, NULL);
+	// A pod that is not healthy may go while enough others are healthy.
 	pod_of(h, "e3", "Running", false);
 	budget_status(h, "{\"currentHealthy\":0}");
 	expect(h, "POST", NS "/pods/e3/eviction", JSON, EVICT("e3"), 429, NULL, NULL);
@@ -363,12 +387,14 @@ static void eviction(void **state)
 	expect(h, "PATCH", PDB("/web"), MERGE, "{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}", 200, NULL,
 	       NULL);
 	expect(h, "POST", NS "/pods/e4/eviction", JSON, EVICT("e4"), 201, NULL, NULL);
-	// Pods that run nowhere yet and pods that are done disrupt nobody.
+
+	// Pods that do not run yet and pods that are done disrupt nothing.
 	pod_of(h, "e5", "Pending", false);
 	expect(h, "POST", NS "/pods/e5/eviction", JSON, EVICT("e5"), 201, NULL, NULL);
 	pod_of(h, "e6", "Failed", false);
 	expect(h, "POST", NS "/pods/e6/eviction", JSON, EVICT("e6"), 201, NULL, NULL);
-	// A version that is no longer the latest, and one that is.
+
+	// A precondition on an old resourceVersion, and one on the latest.
 	pod_of(h, "e7", "Pending", false);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON,
 	       "{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":\"1\"}}}",
@@ -377,7 +403,8 @@ static void eviction(void **state)
 	td_auto_free char *good = td_asprintf(
 		"{\"metadata\":{\"name\":\"e7\"},\"deleteOptions\":{\"preconditions\":{\"resourceVersion\":%s}}}", rv);
 	expect(h, "POST", NS "/pods/e7/eviction", JSON, good, 201, NULL, NULL);
-	// Two budgets of one pod.
+
+	// Two budgets select one pod.
 	expect(h, "POST", PDB(""), JSON, "{\"metadata\":{\"name\":\"all\"},\"spec\":{\"selector\":{}}}", 201, NULL,
 	       NULL);
 	pod_of(h, "e8", "Running", true);
@@ -425,6 +452,7 @@ static void custom(void **state)
 	h->as = h->admin;
 #define W "/apis/x.io/v1/namespaces/default/widgets"
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
+
 	expect(h, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON, crd, 201,
 	       "status.conditions.[1].type", "Established");
 	expect(h, "POST", W, JSON,
@@ -434,26 +462,29 @@ static void custom(void **state)
 	       201, "spec.color", "blue");
 	td_auto_free char *junk = field(h, W "/w", "spec.junk"), *status = field(h, W "/w", "status");
 	assert_string_equal(junk, "");
-	assert_string_equal(status, ""); // only through /status
+	assert_string_equal(status, ""); // status changes only through /status
+
 	expect(h, "PATCH", W "/w", MERGE, "{\"spec\":{\"n\":0}}", 422, "details.causes.[0].field", "spec.n");
 	expect(h, "PATCH", W "/w", "application/strategic-merge-patch+json", "{\"spec\":{\"n\":2}}", 415, NULL, NULL);
 	expect(h, "PATCH", W "/w/status", MERGE, "{\"spec\":{\"n\":5},\"status\":{\"x\":\"y\"}}", 200, "status.x", "y");
 	td_auto_free char *n = field(h, W "/w", "spec.n"), *gen = field(h, W "/w", "metadata.generation");
 	assert_string_equal(n, "1");
 	assert_string_equal(gen, "1");
+
 	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}", 200, NULL, NULL);
 	expect(h, "DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 200,
 	       NULL, NULL);
 	expect(h, "POST", W, JSON, "{\"metadata\":{\"name\":\"late\"}}", 405, NULL, NULL);
-	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL,
-	       NULL); // the last object lets the CRD go
+
+	// The removal of the last object removes the CRD.
+	expect(h, "PATCH", W "/w", MERGE, "{\"metadata\":{\"finalizers\":null}}", 200, NULL, NULL);
 	expect(h, "GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.io", NULL, NULL, 404, NULL,
 	       NULL);
 	assert_int_equal(ask(h, "GET", W, NULL, NULL, NULL), 404);
 }
 
-// Tandem's own kinds are in the table of kinds, but a server has them only when somebody applied their CRD, as a real
-// one.
+// Tandem's own kinds are in the table of kinds, but as in a real API server they are served only
+// when somebody has applied their CRD.
 static void own_kinds(void **state)
 {
 	struct harness *h = *state;
@@ -482,10 +513,12 @@ static void paging(void **state)
 			td_asprintf("{\"metadata\":{\"name\":\"p%d\",\"labels\":{\"page\":\"yes\"}}}", i);
 		expect(h, "POST", NS "/configmaps", JSON, b, 201, NULL, NULL);
 	}
+
 	td_auto(td_json_unref) struct td_json *one = NULL, *two = NULL;
 	assert_int_equal(ask(h, "GET", NS "/configmaps?labelSelector=page%3Dyes&limit=4", NULL, NULL, &one), 200);
 	assert_int_equal(yyjson_arr_size(td_jget(td_json_root(one), "items")), 4);
-	// What happens between two pages is not seen on the second.
+
+	// A change between two pages is not seen on the second.
 	expect(h, "DELETE", NS "/configmaps/p6", NULL, NULL, 200, NULL, NULL);
 	expect(h, "POST", NS "/configmaps", JSON, "{\"metadata\":{\"name\":\"p55\",\"labels\":{\"page\":\"yes\"}}}",
 	       201, NULL, NULL);
@@ -503,19 +536,21 @@ static void paging(void **state)
 	expect(h, "DELETE", NS "/configmaps?labelSelector=page", NULL, NULL, 200, NULL, NULL);
 }
 
-// What t/test_parity.py found on a real API server.
+// Differences that t/test_parity.py has found against a real API server.
 static void as_the_real_one(void **state)
 {
 	struct harness *h = *state;
 #define MAPS NS "/configmaps"
 	static const char twice[] = "{\"metadata\":{\"name\":\"twice\"},\"data\":{\"a\":\"1\",\"a\":\"2\"}}";
+
 	expect(h, "POST", MAPS "?fieldValidation=Strict", JSON, twice, 400, "reason", "BadRequest");
-	expect(h, "POST", MAPS, JSON, twice, 201, "data.a", "2"); // the last one counts, and nobody ever sees the first
+	// The last value counts, and the first is never visible.
+	expect(h, "POST", MAPS, JSON, twice, 201, "data.a", "2");
 	td_auto(td_json_unref) struct td_json *list = NULL, *pods = NULL;
 	assert_int_equal(ask(h, "GET", MAPS, NULL, NULL, &list), 200);
 	yyjson_val *first = yyjson_arr_get_first(td_jget(td_json_root(list), "items"));
 	assert_non_null(first);
-	assert_null(td_jget(first, "kind")); // the list says it
+	assert_null(td_jget(first, "kind")); // the list names the kind
 	assert_null(td_jget(first, "apiVersion"));
 	expect(h, "POST", MAPS, "application/merge-patch+json", "{\"metadata\":{\"name\":\"p\"}}", 415, "reason",
 	       "UnsupportedMediaType");
@@ -532,14 +567,16 @@ static void as_the_real_one(void **state)
 	       "field label not supported: spec.none");
 	expect(h, "POST", "/api", JSON, "{}", 405, "reason", "MethodNotAllowed");
 	expect(h, "GET", "/apis/apps/v9", NULL, NULL, 404, "reason", "NotFound");
-	// The write that lets an object go is answered with what was written.
+
+	// The write that removes the last finalizer is answered with what was written.
 	expect(h, "PATCH", MAPS "/twice", MERGE, "{\"metadata\":{\"finalizers\":[\"x.y/z\"]}}", 200, NULL, NULL);
 	expect(h, "DELETE", MAPS "/twice", NULL, NULL, 200, "metadata.finalizers.[0]", "x.y/z");
 	td_auto(td_json_unref) struct td_json *gone = NULL;
 	assert_int_equal(ask(h, "PATCH", MAPS "/twice", MERGE, "{\"metadata\":{\"finalizers\":null}}", &gone), 200);
 	assert_null(td_jget(td_json_root(gone), "metadata.finalizers"));
 	expect(h, "GET", MAPS "/twice", NULL, NULL, 404, "reason", "NotFound");
-	// A Job without a word about its pods leaves them.
+
+	// The deletion of a Job that does not say what becomes of its pods leaves them.
 	static const char job[] =
 		"{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","
 		"\"containers\":[{\"name\":\"c\","

@@ -1,4 +1,5 @@
-// The store: revisions, conflicts, lists at a revision, ring expiry, restart, many writers, one lost process.
+// The store: revisions, conflicts, lists at a revision, expiry of the ring, restart, many writers,
+// a killed process.
 // rows: F1.2
 #include "apiserver/expiry.h"
 #include "apiserver/store.h"
@@ -142,6 +143,7 @@ static void ring_expires(void **state)
 		snprintf(name, sizeof(name), "x%d", i);
 		put(s, t, "", name, 0, i, NULL);
 	}
+
 	assert_int_equal(events(s, t, start, v, 16, &n, &at), 0);
 	assert_int_equal(n, 8);
 	assert_int_equal(at, td_store_revision(s));
@@ -155,7 +157,8 @@ static void ring_expires(void **state)
 	assert_int_equal(events(s, t, start + 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 8);
 	td_events_done(v, n);
-	// Another table's changes do not push a quiet table's cursor off.
+
+	// Changes of another table do not push a quiet table's cursor off the ring.
 	assert_int_equal(events(s, quiet, start, v, 16, &n, &at), 0);
 	assert_int_equal(n, 0);
 	assert_int_equal(at, td_store_revision(s));
@@ -163,7 +166,7 @@ static void ring_expires(void **state)
 	assert_int_equal(td_store_list(s, t, NULL, start, &l, &at, NULL), TD_EXPIRED);
 }
 
-// All rings share one bound and the busy one gives way; nothing in them is parsed.
+// All rings share one bound, and the busiest gives way; nothing in them is parsed.
 static void rings_are_bounded(void **state)
 {
 	(void)state;
@@ -185,13 +188,14 @@ static void rings_are_bounded(void **state)
 		td_store_stats(s, &st);
 		assert_true(st.ring_bytes <= 16384);
 	}
+
 	assert_true(st.ring_events > 20);
 	assert_int_equal(events(s, busy, start, v, 8, &n, &at), TD_EXPIRED);
 	assert_int_equal(events(s, quiet, start, v, 8, &n, &at), 0);
 	assert_int_equal(n, 2);
 	td_events_done(v, n);
 
-	// What is handed out for reading is a copy: nothing parsed stays behind in the store.
+	// Readers get copies, so nothing parsed stays behind in the store.
 	td_auto(td_item_unref) struct td_item *held = td_store_get(s, busy, "", "x");
 	assert_int_equal(td_jint(td_item_root(held), "value", -1), 299);
 	put(s, busy, "", "x", rv, 300, NULL);
@@ -227,7 +231,9 @@ static void survives_reopen(void **state)
 	struct td_table *t = td_store_table(s, "g", "things");
 	assert_int_equal(td_store_revision(s), rv);
 	assert_int_equal(td_store_count(s, t), 2);
-	// A watch that saw everything up to `before` goes on without a gap: a changed, gone deleted, c added.
+
+	// A watch that saw everything up to `before` continues without a gap: a changed, gone
+	// deleted, c added.
 	struct td_event v[16];
 	size_t n;
 	uint64_t at;
@@ -239,7 +245,8 @@ static void survives_reopen(void **state)
 	assert_string_equal(v[1].item->name, "gone");
 	assert_int_equal(v[2].type, TD_EVENT_ADDED);
 	td_events_done(v, n);
-	// One that saw nothing gets every version, with what was before it.
+
+	// A watch that saw nothing gets every version, with the version before it.
 	assert_int_equal(events(s, t, 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 5);
 	const char *names[] = {"gone", "a", "a", "gone", "c"};
@@ -252,6 +259,7 @@ static void survives_reopen(void **state)
 		assert_int_equal(v[i].item->rv, 2 + i);
 		assert_ptr_equal(v[i].prev, befores[i] < 0 ? NULL : v[befores[i]].item);
 	}
+
 	td_events_done(v, n);
 	td_auto_items struct td_items then = {0};
 	assert_int_equal(td_store_list(s, t, NULL, before, &then, &at, NULL), 0);
@@ -280,11 +288,12 @@ static long long ask(const char *file, const char *sql)
 	return v;
 }
 
-// The file does not grow with the number of writes, and forgets for each table only what was that table's.
+// The file does not grow with the number of writes, and forgets for each table only that table's
+// past.
 static void the_past_is_bounded(void **state)
 {
 	(void)state;
-	setenv("TANDEM_DB_SYNC", "normal", 1); // 10,000 writes
+	setenv("TANDEM_DB_SYNC", "normal", 1); // the test does 10,000 writes
 	struct td_store *s = open_store(0);
 	struct td_table *busy = td_store_table(s, "", "busy"), *quiet = td_store_table(s, "", "quiet");
 	td_auto(td_item_unref) struct td_item *q = NULL;
@@ -298,6 +307,7 @@ static void the_past_is_bounded(void **state)
 		if (i == 9990)
 			middle = rv;
 	}
+
 	td_store_close(s);
 	long long rows = ask(path, "SELECT count(*) FROM log");
 	assert_true(rows > 4096 && rows < 4096 + 600);
@@ -312,7 +322,8 @@ static void the_past_is_bounded(void **state)
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(v[i].item->rv, middle + i + 1);
 	td_events_done(v, n);
-	// The quiet table lost a version as well; what came after that is complete.
+
+	// The quiet table lost a version too; what came after it is complete.
 	assert_int_equal(events(s, quiet, q->rv - 1, v, 16, &n, &at), TD_EXPIRED);
 	assert_int_equal(events(s, quiet, q->rv + 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 0);
@@ -320,7 +331,7 @@ static void the_past_is_bounded(void **state)
 	unsetenv("TANDEM_DB_SYNC");
 }
 
-// A file of version 1 is taken over: the objects are there, watches start anew.
+// A file of version 1 is converted: the objects are there, and watches start anew.
 static void older_file(void **state)
 {
 	(void)state;
@@ -337,6 +348,7 @@ static void older_file(void **state)
 		  "INSERT INTO tombstones "
 		  "VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
 		  "PRAGMA user_version=1;");
+
 	for (int i = 0; i < 2; i++) {
 		td_auto(td_store_close) struct td_store *s = open_store(0);
 		struct td_table *t = td_store_table(s, "", "things");
@@ -344,6 +356,7 @@ static void older_file(void **state)
 		td_auto(td_item_unref) struct td_item *a = td_store_get(s, t, "n", "a");
 		assert_int_equal(td_jint(td_item_root(a), "value", 0), 7);
 		assert_int_equal(a->crv, 3);
+
 		struct td_event v[4];
 		size_t n;
 		uint64_t at;
@@ -351,6 +364,7 @@ static void older_file(void **state)
 		assert_int_equal(events(s, t, 9, v, 4, &n, &at), 0);
 		td_events_done(v, n);
 		assert_int_equal(n, i);
+
 		if (i == 0)
 			assert_int_equal(put(s, t, "n", "c", 0, 8, NULL), 0);
 		td_auto(td_item_unref) struct td_item *c = td_store_get(s, t, "n", "c");
@@ -425,7 +439,8 @@ static void many_writers(void **state)
 	td_auto(td_item_unref) struct td_item *it = td_store_get(s, t, "", "counter");
 	assert_int_equal(td_jint(td_item_root(it), "value", 0), 800); // no update was lost
 	assert_true(woken > 0);
-	// The ring tells every one of them, in order.
+
+	// The ring holds every one of them, in order.
 	uint64_t cursor = start;
 	int seen = 0;
 	for (;;) {
@@ -439,17 +454,19 @@ static void many_writers(void **state)
 		if (n < 64)
 			break;
 	}
+
 	assert_int_equal(seen, 800);
 	assert_int_equal(cursor, td_store_revision(s));
 }
 
-// A child acknowledges writes on a pipe and is killed in the middle: everything acknowledged is there afterwards.
+// A child acknowledges writes on a pipe and is killed in between: afterwards everything
+// acknowledged is there.
 static void killed_writer(void **state)
 {
 	(void)state;
 	int p[2];
 	assert_int_equal(pipe(p), 0);
-	pid_t pid = fork(); // nothing is threaded yet in this process
+	pid_t pid = fork(); // this process has no threads yet
 	assert_true(pid >= 0);
 	if (pid == 0) {
 		close(p[0]);
@@ -464,6 +481,7 @@ static void killed_writer(void **state)
 				_exit(1);
 		}
 	}
+
 	close(p[1]);
 	int last = -1;
 	while (last < 200)
@@ -495,8 +513,8 @@ static void copy(const char *from, const char *to, size_t cut, size_t garble)
 	assert_int_equal(td_file_write(to, b.s, b.len - cut, 0600, NULL), 0);
 }
 
-// The files as kill -9 would leave them now, with `cut` bytes missing at the end of the log and one byte changed
-// `garble` from its end.
+// Copies the files as kill -9 would leave them now, with `cut` bytes missing at the end of the log,
+// and one byte changed, `garble` bytes from its end.
 static char *crashed(size_t cut, size_t garble)
 {
 	static const char *const tails[] = {"", "-wal", "-mark"};
@@ -514,17 +532,20 @@ static void damaged_log(void **state)
 	struct td_store *s = open_store(0), *c = NULL;
 	struct td_table *t = td_store_table(s, "", "things");
 	char name[16];
+
 	for (int i = 0; i < 20; i++) {
 		snprintf(name, sizeof(name), "w%02d", i);
 		assert_int_equal(put(s, t, "", name, 0, i, NULL), 0);
 	}
+
 	uint64_t acknowledged = td_store_revision(s);
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *whole = crashed(0, 0);
 	assert_int_equal(td_store_open(whole, 0, 0, &c, &err), 0);
 	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
 	c = td_store_close(c);
-	// Bytes of a write that nobody was told of: nothing is missing.
+
+	// Extra bytes, of a write that was never acknowledged: nothing is missing.
 	td_auto_free char *more = crashed(0, 0), *wal = td_asprintf("%s-wal", more);
 	FILE *f = fopen(wal, "a");
 	assert_non_null(f);
@@ -534,7 +555,9 @@ static void damaged_log(void **state)
 	assert_int_equal(td_store_open(more, 0, 0, &c, &err), 0);
 	assert_int_equal(td_store_count(c, td_store_table(c, "", "things")), 20);
 	c = td_store_close(c);
-	// The end is cut off, or a byte in the middle is wrong: SQLite alone would go on with what is before it.
+
+	// The log's end is missing, or a byte in the middle is wrong: SQLite alone would go on with
+	// what is before that.
 	const size_t damage[][2] = {{1, 0}, {9000, 0}, {0, 30000}};
 	for (size_t i = 0; i < TD_LEN(damage); i++) {
 		td_auto_free char *torn = crashed(damage[i][0], damage[i][1]);
@@ -542,7 +565,8 @@ static void damaged_log(void **state)
 		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID);
 		assert_non_null(strstr(err.msg, "acknowledged writes are missing"));
 		assert_non_null(strstr(err.msg, "mv "));
-		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID); // asking again changes nothing
+		// Opening again changes nothing.
+		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), TD_INVALID);
 		td_auto_free char *mark = td_asprintf("%s-mark", torn),
 				  *accepted = td_asprintf("%s-mark.accepted", torn);
 		assert_int_equal(rename(mark, accepted), 0);
@@ -556,24 +580,28 @@ static void damaged_log(void **state)
 			td_auto(td_item_unref) struct td_item *x = td_store_get(c, things, "", name);
 			assert_non_null(x);
 		}
-		// Who saw the lost writes must list again, and no revision is given out twice.
+		// Watches that saw the lost writes must list again, and no revision is given out
+		// twice.
 		struct td_event ev[4];
 		uint64_t at;
 		assert_int_equal(events(c, things, acknowledged, ev, 4, &n, &at), TD_EXPIRED);
 		assert_true(td_store_revision(c) > acknowledged);
 		assert_int_equal(put(c, things, "", "new", 0, 1, NULL), 0);
 		c = td_store_close(c);
-		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), 0); // accepted once and for all
+		// The loss is accepted once and for all.
+		assert_int_equal(td_store_open(torn, 0, 0, &c, &err), 0);
 		c = td_store_close(c);
 	}
+
 	td_store_close(s);
 }
 
-// The file forgets deletions while older objects live on: dropping those from the ring must not lower the floor.
+// The file forgets deletions while older objects live on. Dropping those objects from the ring must
+// not lower the floor.
 static void floor_never_falls(void **state)
 {
 	(void)state;
-	setenv("TANDEM_DB_SYNC", "normal", 1); // 12,000 writes
+	setenv("TANDEM_DB_SYNC", "normal", 1); // the test does 12,000 writes
 	struct td_store *s = open_store(0);
 	struct td_table *t = td_store_table(s, "", "things"), *other = td_store_table(s, "", "others");
 	char name[16];
@@ -583,13 +611,16 @@ static void floor_never_falls(void **state)
 	}
 	td_auto(td_item_unref) struct td_item *victim = NULL;
 	assert_int_equal(put(s, t, "", "victim", 0, 1, &victim), 0);
-	uint64_t before = td_store_revision(s); // somebody sees the victim, and its end will be forgotten
+
+	// A watch sees the victim; its deletion will be forgotten.
+	uint64_t before = td_store_revision(s);
 	assert_int_equal(del(s, t, "", "victim", victim->rv), 0);
 	for (int i = 0; i < 6200; i++) {
 		td_auto(td_item_unref) struct td_item *x = NULL;
 		assert_int_equal(put(s, other, "", "brief", 0, i, &x), 0);
 		assert_int_equal(del(s, other, "", "brief", x->rv), 0);
 	}
+
 	td_store_close(s);
 	s = open_store(8);
 	struct td_event ev[4];
@@ -633,30 +664,34 @@ static void events_expire(void **state)
 	td_clock_manual_init(&clock, day);
 	struct td_store *s = open_store(0);
 	struct td_table *t = td_store_table(s, "", "events");
-	event(s, "before", day); // from an earlier life of the server: its own time counts
+
+	// Written before this server started: its own times count.
+	event(s, "before", day);
 	event(s, "long-before", day - 3500000);
 	struct td_expiry *e = td_expiry_new(s, &clock.clock);
 	assert_int_equal(td_expiry_turn(e), 0);
-	event(s, "old-times", 0); // written now: what it says does not count
+	event(s, "old-times", 0); // written now: its own times do not count
 	event(s, "again", day);
 	assert_int_equal(minutes(e, &clock, 2), 1);
 	td_auto(td_item_unref) struct td_item *long_before = td_store_get(s, t, "a", "long-before");
 	assert_null(long_before);
 	assert_int_equal(minutes(e, &clock, 56), 0);
 	event(s, "again", day);                     // a new write is a new hour
-	assert_int_equal(minutes(e, &clock, 2), 1); // before
-	assert_int_equal(minutes(e, &clock, 1), 1); // old-times, a minute late at most
+	assert_int_equal(minutes(e, &clock, 2), 1); // the Event "before"
+	assert_int_equal(minutes(e, &clock, 1), 1); // old-times, at most a minute late
 	assert_int_equal(td_store_count(s, t), 1);
 	clock.real -= 7200000; // the machine's clock goes back: nothing changes
 	assert_int_equal(minutes(e, &clock, 54), 0);
 	assert_int_equal(minutes(e, &clock, 6), 1);
 	assert_int_equal(td_store_count(s, t), 0);
-	// A turn is bounded, and the next one goes on.
+
+	// A turn is bounded, and the next one continues.
 	for (int i = 0; i < 700; i++) {
 		char name[16];
 		snprintf(name, sizeof(name), "e%03d", i);
 		event(s, name, day);
 	}
+
 	td_expiry_turn(e);
 	td_clock_manual_add(&clock, 60000);
 	td_expiry_turn(e);
@@ -686,5 +721,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(damaged_log, setup, teardown),
 		cmocka_unit_test_setup_teardown(floor_never_falls, setup, teardown),
 	};
+
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-// Watches over a real server in this process: order, selectors, resumption, expiry, restarts, many at once.
+// Watches of a real server in this process: order, selectors, resumption, expiry, restarts, many at
+// once.
 // rows: F1.2
 #include "apiserver/test/harness.h"
 
@@ -71,7 +72,7 @@ static void selections(void **state)
 	check(&w, 1, "BOOKMARK", "");
 	yyjson_val *marks = td_jget(td_json_root(w.events[1]), "object.metadata.annotations");
 	assert_string_equal(td_jkey_str(marks, "k8s.io/initial-events-end"), "true");
-	relabel(h, "out", "\"a\":\"2\""); // comes into the selection
+	relabel(h, "out", "\"a\":\"2\""); // enters the selection
 	relabel(h, "out", "\"a\":\"3\"");
 	relabel(h, "out", "\"a\":null");  // leaves it
 	relabel(h, "out", "\"b\":\"1\""); // not seen
@@ -111,6 +112,7 @@ static void too_old(void **state)
 {
 	struct harness *h = *state;
 	td_auto_free char *rv = list_rv(h);
+
 	put(h, "busy", "");
 	for (int i = 0; i < 80; i++) { // the ring holds 64
 		td_auto_free char *l = td_asprintf("\"n\":\"%d\"", i);
@@ -146,6 +148,7 @@ static void fan_out(void **state)
 	static struct watcher w[WATCHERS];
 	td_auto_free char *rv = list_rv(h);
 	td_auto_free char *path = td_asprintf(CMS "?watch=1&resourceVersion=%s", rv);
+
 	for (int i = 0; i < WATCHERS; i++)
 		watcher_start(&w[i], h, path);
 	for (int i = 0; i < WRITES; i++) {
@@ -155,7 +158,7 @@ static void fan_out(void **state)
 	for (int i = 0; i < WATCHERS; i++) {
 		assert_int_equal(watcher_wait(&w[i], WRITES), WRITES);
 		long long last = 0;
-		for (int k = 0; k < WRITES; k++) { // each sees all of them, in order
+		for (int k = 0; k < WRITES; k++) { // each watcher sees all writes, in order
 			td_auto_free char *name = td_asprintf("f%d", k);
 			check(&w[i], (size_t)k, "ADDED", name);
 			long long v = 0;
@@ -165,6 +168,7 @@ static void fan_out(void **state)
 			last = v;
 		}
 	}
+
 	for (int i = 0; i < WATCHERS; i++)
 		watcher_stop(&w[i]);
 }

@@ -1,4 +1,4 @@
-// base: errors, memory, clock, heap, cancel, files, processes.
+// Unit tests of base: errors, memory, clock, heap, cancel, files, processes.
 // rows: F2
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,14 +31,18 @@ static void errors_wrap_and_stay_bounded(void **s)
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_fail_detail(&e, TD_INVALID, 2018, "node"), TD_INVALID);
 	td_wrap(&e, "asking");
-	assert_int_equal(e.detail, 2018); // context does not change what it was
+	// Context does not change the detail.
+	assert_int_equal(e.detail, 2018);
+
 	assert_int_equal(td_fail(&e, TD_CONFLICT, "row %d", 7), TD_CONFLICT);
 	assert_int_equal(e.detail, 0);
 	assert_int_equal(td_wrap(&e, "pod %s", "ml/x"), TD_CONFLICT);
 	assert_string_equal(e.msg, "pod ml/x: row 7");
+
 	for (int i = 0; i < 100; i++)
 		td_wrap(&e, "a context that is rather long");
 	assert_true(strlen(e.msg) < sizeof(e.msg));
+
 	assert_int_equal(td_fail(NULL, TD_INVALID, "x"), TD_INVALID);
 	assert_string_equal(td_code_name(TD_UNCERTAIN), "Uncertain");
 }
@@ -53,6 +57,7 @@ static void buffers_grow_and_hand_over(void **s)
 	td_auto_free char *p = td_buf_take(&b);
 	assert_int_equal(strlen(p), 3890);
 	assert_int_equal(b.cap, 0);
+
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, ",a,,bc,", ',');
 	assert_int_equal(l.n, 2);
@@ -70,6 +75,7 @@ static void times_round_trip(void **s)
 	assert_int_equal(td_time_parse("2026-11-21T14:15:00.25+01:00", &ms), 0);
 	assert_int_equal(ms, 1795266900250);
 	assert_string_equal(td_time_format_micro(ms, buf), "2026-11-21T13:15:00.250000Z");
+
 	static const char *const bad[] = {"",
 					  "2026",
 					  "2026-13-01T00:00:00Z",
@@ -79,6 +85,7 @@ static void times_round_trip(void **s)
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_time_parse(bad[i], &ms), -1);
 	assert_int_equal(ms, 1795266900250);
+
 	char age[16];
 	assert_string_equal(td_time_age(119000, age, sizeof(age)), "119s");
 	assert_string_equal(td_time_age(130000, age, sizeof(age)), "2m10s");
@@ -93,15 +100,18 @@ static void heap_orders_and_removes(void **s)
 		n[i].at = (i * 7919) % 200;
 		td_heap_push(&h, &n[i]);
 	}
+
 	for (int i = 0; i < 200; i += 3)
 		td_heap_remove(&h, &n[i]);
 	td_heap_remove(&h, &n[0]);
+
 	int64_t last = -1;
 	size_t count = 0;
 	for (struct td_heap_node *x; (x = td_heap_pop(&h)); count++) {
 		assert_true(x->at >= last);
 		last = x->at;
 	}
+
 	assert_int_equal(count, 133);
 	td_heap_done(&h);
 }
@@ -140,16 +150,19 @@ static void files_are_whole_or_absent(void **s)
 	td_auto_free char *deep = td_asprintf("%s/a/b/c", dir), *f = td_asprintf("%s/x", deep),
 			  *link = td_asprintf("%s/a/link", dir);
 	struct td_error e = TD_ERROR_INIT;
+
 	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);
 	assert_int_equal(td_mkdir_p(deep, 0755, &e), 0);
 	assert_int_equal(td_file_write(f, "hello", 5, 0600, &e), 0);
 	assert_int_equal(td_mkdir_p(f, 0755, &e), TD_INTERNAL);
+
 	td_auto_buf struct td_buf b = {0};
 	assert_int_equal(td_file_read(f, 5, &b, &e), 0);
 	assert_string_equal(td_buf_str(&b), "hello");
 	assert_int_equal(td_file_read(f, 4, &b, &e), TD_INVALID);
 	assert_int_equal(b.len, 5);
 	assert_int_equal(td_file_read("/tmp/no/such", 4, &b, &e), TD_NOT_FOUND);
+
 	struct stat st;
 	assert_int_equal(symlink("/etc", link), 0);
 	assert_int_equal(td_rm_rf(dir, &e), 0);
@@ -164,34 +177,42 @@ static void processes_report_the_truth(void **s)
 	td_auto_buf struct td_buf out = {0};
 	int st = -1;
 	char *argv[] = {(char *)"sh", (char *)"-c", (char *)"cat; exit 3", NULL};
+
 	assert_int_equal(td_run(argv, "in", 10000, NULL, &st, &out, &e), 0);
 	assert_int_equal(st, 3);
 	assert_string_equal(td_buf_str(&out), "in");
+
 	char *slow[] = {(char *)"sleep", (char *)"60", NULL};
-	assert_int_equal(td_run(slow, NULL, 50, NULL, &st, &out, &e), TD_TRANSIENT);
+	assert_int_equal(td_run(slow, NULL, 50, NULL, &st, &out, &e), TD_UNCERTAIN);
+
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_fire(c);
 	assert_int_equal(td_run(slow, NULL, 10000, c, &st, &out, &e), TD_CANCELLED);
+
 	char *none[] = {(char *)"/no/such/program", NULL};
 	assert_int_equal(td_run(none, NULL, 1000, NULL, &st, &out, &e), TD_NOT_FOUND);
+
 	char *fails[] = {(char *)"sh", (char *)"-c", (char *)"echo one; echo two >&2; exit 1", NULL};
 	assert_int_equal(td_run_ok(fails, 10000, NULL, &e), TD_INTERNAL);
 	assert_non_null(strstr(e.msg, "exited with 1: two"));
 }
 
-// A blocked and an ignored signal of ours end the child all the same; only what was given is written to.
+// A signal that we block or ignore still ends the child, and the child writes only to the
+// descriptors it was given.
 static void children_start_clean(void **s)
 {
 	static const int sigs[] = {SIGTERM, SIGPIPE};
 	sigset_t term, old;
 	sigemptyset(&term);
 	sigaddset(&term, SIGTERM);
+
 	for (size_t i = 0; i < TD_LEN(sigs); i++) {
 		int p[2];
 		assert_int_equal(pipe2(p, O_CLOEXEC), 0);
 		td_auto_free char *script = td_asprintf("echo out; echo lost >&2; kill -%d $$; sleep 60", sigs[i]);
 		char *argv[] = {(char *)"sh", (char *)"-c", script, NULL};
 		const int fds[] = {-1, p[1], -1};
+
 		pid_t pid;
 		pthread_sigmask(SIG_BLOCK, &term, &old);
 		void (*pipe_was)(int) = signal(SIGPIPE, SIG_IGN);
@@ -199,9 +220,11 @@ static void children_start_clean(void **s)
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 		signal(SIGPIPE, pipe_was);
 		close(p[1]);
+
 		assert_int_equal(r, 0);
 		assert_int_equal(getsid(pid), pid);
 		assert_int_equal(td_wait_code(pid), 128 + sigs[i]);
+
 		char text[64] = "";
 		assert_int_equal(read(p[0], text, sizeof(text) - 1), 4);
 		assert_string_equal(text, "out\n");
@@ -234,24 +257,29 @@ static void a_fault_fires_once_where_it_is_set(void **s)
 {
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_fault_at(&e, "kube.%s.before", "none"), 0);
+
 	setenv("TD_FAULT", "kube.*.pods.after:lose#2", 1);
 	assert_int_equal(td_fault_at(&e, "kube.patch.pods.before"), 0);
 	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), 0);
 	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), TD_UNCERTAIN);
 	assert_non_null(strstr(e.msg, "kube.patch.pods.after"));
 	assert_int_equal(td_fault_at(&e, "kube.patch.pods.after"), 0);
+
 	setenv("TD_FAULT", "x.before:fail", 1);
 	assert_int_equal(td_fault_at(&e, "x.before"), TD_TRANSIENT);
+
 	setenv("TD_FAULT", "x.after:delay=30", 1);
 	int64_t from = td_mono_ms(&td_clock_system);
 	assert_int_equal(td_fault_at(&e, "x.after"), 0);
 	assert_true(td_mono_ms(&td_clock_system) - from >= 30);
+
 	setenv("TD_FAULT", "x.after:crash", 1);
 	pid_t pid = fork();
 	if (!pid) {
 		td_fault_at(&e, "x.after");
 		_exit(0);
 	}
+
 	int st = 0;
 	assert_int_equal(waitpid(pid, &st, 0), pid);
 	assert_true(WIFSIGNALED(st) && WTERMSIG(st) == SIGKILL);

@@ -1,4 +1,5 @@
-// The table of options: what is accepted, what is refused in which words, and the help that is made from it.
+// Unit tests of the table of options: what it accepts, what it refuses in which words, and the help
+// made from it.
 // rows: F2
 #include "base/options.h"
 
@@ -21,11 +22,12 @@ struct seen {
 	bool help;
 };
 
-// Parses `line` (words split at blanks) with the table of this test; the words live until the next call.
+// Parses `line` (words separated by blanks) with the table of this test. The words live until the
+// next call.
 static int parse(const char *line, bool rest, struct seen *s, struct td_error *err)
 {
 	static struct td_strv words;
-	static char *argv[32]; // the parser reorders it; the words stay where they are
+	static char *argv[32]; // the parser reorders it, not the words
 	td_strv_done(&words);
 	words = (struct td_strv){0};
 	td_strv_add(&words, "up");
@@ -90,7 +92,7 @@ static void options_and_words(void **state)
 	assert_string_equal(s.args[0], "pod");
 	assert_null(s.args[1]);
 
-	// The last one counts; an option that is not given leaves its place alone.
+	// The last value counts. An option that is not given leaves its place alone.
 	assert_int_equal(parse("-n a -n b", false, &s, &err), 0);
 	assert_string_equal(s.ns, "b");
 	assert_int_equal(s.gpus, -1);
@@ -149,6 +151,7 @@ static void errors_name_the_option_and_the_fix(void **state)
 		{"-n a -o json|yaml", "give one of json|yaml"},
 		{"-n a --log-level loud", "--log-level is \"loud\": give debug, info, warn or error"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct seen s = {0};
 		struct td_error err = TD_ERROR_INIT;
@@ -178,6 +181,7 @@ static void help_is_made_from_the_table(void **state)
 	};
 	const struct td_command c = {
 		.name = "down", .about = "Stops everything.", .options = options, .n = TD_LEN(options)};
+
 	td_auto_buf struct td_buf b = {0};
 	td_options_help(&c, &b);
 	assert_string_equal(td_buf_str(&b), "usage: tandem down --namespace NS [OPTION…]\n"

@@ -1,4 +1,5 @@
-// Test helper: a blocking client below HTTP, plain or TLS (certificates unchecked); every read waits at most 5 s.
+// Test helper: a blocking client below HTTP, plain or TLS (it does not check certificates). Every
+// read waits at most 5 s.
 #pragma once
 
 #include "base/mem.h"
@@ -29,19 +30,24 @@ static inline void raw_open(struct raw *r, int port, bool tls)
 	memset(r, 0, sizeof(*r));
 	struct sockaddr_in a = {
 		.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+
 	r->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct timeval t = {.tv_sec = 5};
 	setsockopt(r->fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
 	setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+
 	if (connect(r->fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		fail_msg("connect: %m");
+
 	if (!tls)
 		return;
+
 	gnutls_certificate_allocate_credentials(&r->cred);
 	gnutls_init(&r->tls, GNUTLS_CLIENT | GNUTLS_NO_SIGNAL);
 	gnutls_set_default_priority(r->tls);
 	gnutls_credentials_set(r->tls, GNUTLS_CRD_CERTIFICATE, r->cred);
 	gnutls_transport_set_int(r->tls, r->fd);
+
 	int rc;
 	do
 		rc = gnutls_handshake(r->tls);
@@ -50,7 +56,8 @@ static inline void raw_open(struct raw *r, int port, bool tls)
 		fail_msg("handshake: %s", gnutls_strerror(rc));
 }
 
-static inline void raw_close(struct raw *r) // FIN without close_notify
+// Ends the connection with a FIN and without close_notify.
+static inline void raw_close(struct raw *r)
 {
 	if (r->tls) {
 		gnutls_deinit(r->tls);
@@ -65,7 +72,8 @@ static inline void raw_send(struct raw *r, const void *p, size_t n)
 	for (const char *s = p; n;) {
 		ssize_t k = r->tls ? gnutls_record_send(r->tls, s, n) : send(r->fd, s, n, MSG_NOSIGNAL);
 		if (k <= 0)
-			return; // the other side may have cut us: the reply tells
+			// The server may have cut us off; its reply tells.
+			return;
 		s += k;
 		n -= (size_t)k;
 	}
@@ -76,7 +84,7 @@ static inline void raw_puts(struct raw *r, const char *s)
 	raw_send(r, s, strlen(s));
 }
 
-// Appends to r->in; false at the end of the stream or after 5 s.
+// Appends to r->in. Returns false at the end of the stream or after 5 s.
 static inline bool raw_more(struct raw *r)
 {
 	char b[4096];
@@ -86,7 +94,8 @@ static inline bool raw_more(struct raw *r)
 	return k > 0;
 }
 
-static inline bool raw_until(struct raw *r, const char *text) // false: never came
+// Reads until `text` has come. Returns false when it never does.
+static inline bool raw_until(struct raw *r, const char *text)
 {
 	while (!strstr(td_buf_str(&r->in), text))
 		if (!raw_more(r))
@@ -94,7 +103,8 @@ static inline bool raw_until(struct raw *r, const char *text) // false: never ca
 	return true;
 }
 
-static inline bool raw_to_end(struct raw *r) // the server closed; r->in has everything
+// Reads until the end. r->in then has everything. Returns true when the server has closed.
+static inline bool raw_to_end(struct raw *r)
 {
 	while (raw_more(r))
 		;

@@ -1,4 +1,4 @@
-// Test helper: a server that runs in a thread of its own, and raw sockets to talk to it.
+// Test helper: a server that runs in a thread of its own.
 #pragma once
 
 #include "base/clock.h"
@@ -39,8 +39,10 @@ static inline void serve_start(struct served *t, struct td_http_server_opts *o)
 	struct td_error err = {0};
 	if (!o->listen)
 		o->listen = any;
+
 	if (td_http_server_new(o, &t->s, &err) < 0)
 		fail_msg("%s", err.msg);
+
 	t->port = td_http_server_port(t->s);
 	snprintf(t->url, sizeof(t->url), "%s://127.0.0.1:%d", o->cert_file ? "https" : "http", t->port);
 	t->cancel = td_cancel_new();

@@ -1,4 +1,4 @@
-// Client and server against each other: whole replies, streams, errors, cancel.
+// Unit tests of client and server against each other: whole replies, streams, errors, cancel.
 // rows: F1.2 F2.1
 #include "http/test/raw.h"
 #include "http/test/serve.h"
@@ -10,13 +10,14 @@ static char dir[64];
 static struct td_http_server_opts tls_opts;
 static char *crt, *key, *ca, *admin_crt, *admin_key;
 static int n_requests;                   // atomic
-static struct td_cancel *entered, *left; // a handler began to wait; it saw its peer go
+static struct td_cancel *entered, *left; // a handler began to wait; its peer is gone
 
 static void handler(struct td_http_x *x, void *ctx)
 {
 	const char *p = td_http_path(x);
 	size_t n;
 	const char *body = td_http_body(x, &n);
+
 	__atomic_add_fetch(&n_requests, 1, __ATOMIC_RELAXED);
 	if (td_streq(p, "/echo")) {
 		td_http_send(x, 200, "application/octet-stream", body, n);
@@ -40,7 +41,7 @@ static void handler(struct td_http_x *x, void *ctx)
 		for (int i = 0; i < 100; i++)
 			if (td_http_stream_write(x, "0123456789", 10, &err) < 0)
 				return;
-	} else if (td_streq(p, "/hang")) { // until the peer is gone
+	} else if (td_streq(p, "/hang")) { // waits until the peer is gone
 		td_cancel_fire(entered);
 		if (td_cancel_wait(td_http_cancel(x), 10000) == TD_CANCELLED && left)
 			td_cancel_fire(left);
@@ -65,6 +66,7 @@ static void setup_files(void)
 	if (!mkdtemp(dir))
 		abort();
 	const char *sans[] = {"127.0.0.1", NULL}, *orgs[] = {"system:masters", "two", NULL};
+
 	struct td_error err = {0};
 	if (td_pki_ca_ensure(dir, "test", &err) < 0 ||
 	    td_pki_issue(dir,
@@ -72,6 +74,7 @@ static void setup_files(void)
 			 &err) < 0 ||
 	    td_pki_issue(dir, &(struct td_pki_cert){.file = "adm", .cn = "admin", .orgs = orgs, .days = 10}, &err) < 0)
 		abort();
+
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	ca = td_asprintf("%s/ca.crt", dir);
@@ -119,10 +122,11 @@ static void test_plain(void **state)
 		assert_int_equal(r.retry_after_s, 7);
 	}
 	{
-		td_auto_reply struct td_http_reply r = {0}; // a handler that says nothing
+		td_auto_reply struct td_http_reply r = {0}; // the handler sends nothing
 		assert_int_equal(get(c, "/silent", &r), 0);
 		assert_int_equal(r.status, 500);
 	}
+
 	static const char *const methods[] = {"POST", "PUT", "PATCH", "DELETE", "GET"};
 	td_auto_buf struct td_buf big = {0};
 	for (int i = 0; i < 1500000; i++)
@@ -184,6 +188,7 @@ static void test_tls(void **state)
 	o.cert_file = admin_crt;
 	o.key_file = admin_key;
 	td_auto(td_http_client_free) struct td_http_client *admin = client(&o);
+
 	for (int i = 0; i < 3; i++) {
 		td_auto_reply struct td_http_reply r = {0}, q = {0};
 		assert_int_equal(get(admin, "/who", &r), 0);
@@ -191,15 +196,18 @@ static void test_tls(void **state)
 		assert_int_equal(get(anon, "/who", &q), 0);
 		assert_string_equal(q.body.s, "- uid=-1 - -");
 	}
+
 	size_t n = 0;
 	td_auto_reply struct td_http_reply r = {0};
 	struct td_http_call call = {.method = "GET", .path = "/stream", .on_data = sum, .ctx = &n};
 	assert_int_equal(td_http_do(admin, &call, NULL, &r, NULL), 0);
 	assert_int_equal(n, 1000);
+
 	call.on_data = enough;
 	struct td_error err = {0};
 	assert_int_equal(td_http_do(admin, &call, NULL, &r, &err), TD_EXPIRED);
-	// A server that our authority did not sign for.
+
+	// The server's certificate does not name this host.
 	char url[64];
 	snprintf(url, sizeof(url), "https://localhost:%d", s.port);
 	td_auto(td_http_client_free) struct td_http_client *wrong =
@@ -209,7 +217,8 @@ static void test_tls(void **state)
 	serve_stop(&s);
 }
 
-static void test_stranger(void **state) // a certificate of another authority counts as none
+// A certificate of another authority counts as none.
+static void test_stranger(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &tls_opts);
@@ -220,6 +229,7 @@ static void test_stranger(void **state) // a certificate of another authority co
 	assert_int_equal(
 		td_pki_issue(other, &(struct td_pki_cert){.file = "x", .cn = "admin", .orgs = orgs, .days = 10}, NULL),
 		0);
+
 	td_auto(td_http_client_free) struct td_http_client *c = client(
 		&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca, .cert_file = c2, .key_file = k2});
 	td_auto_reply struct td_http_reply r = {0};
@@ -236,9 +246,12 @@ static void test_unix(void **state)
 	const char *listen[] = {spec, NULL};
 	assert_int_equal(td_file_write(tok, "one\n", 4, 0600, NULL), 0);
 	struct td_http_server_opts o = {.handler = handler, .listen = listen};
+
 	serve_start(&s, &o);
 	struct td_http_server *second = NULL;
-	assert_int_equal(td_http_server_new(&o, &second, NULL), TD_EXISTS); // it is alive: not taken over
+	// The first server is alive, so its socket is not taken over.
+	assert_int_equal(td_http_server_new(&o, &second, NULL), TD_EXISTS);
+
 	td_auto(td_http_client_free) struct td_http_client *c =
 		client(&(struct td_http_client_opts){.base_url = "http://x", .unix_socket = path, .token_file = tok});
 	td_auto_free char *want = td_asprintf("- uid=%d Bearer one -", (int)getuid());
@@ -247,17 +260,20 @@ static void test_unix(void **state)
 		assert_int_equal(get(c, "/who", &r), 0);
 		assert_string_equal(r.body.s, want);
 	}
+
 	assert_int_equal(td_file_write(tok, "two\n", 4, 0600, NULL), 0);
 	{
 		td_auto_reply struct td_http_reply r = {0};
 		assert_int_equal(get(c, "/who", &r), 0);
 		assert_non_null(strstr(r.body.s, "Bearer two"));
 	}
+
 	serve_stop(&s);
 	assert_false(td_path_exists(path));
 	td_auto_reply struct td_http_reply r = {0};
 	struct td_http_call call = {.method = "POST", .path = "/echo"};
-	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_TRANSIENT); // nobody there: surely not sent
+	// Nobody is there: surely not sent.
+	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_TRANSIENT);
 }
 
 struct firing {
@@ -286,20 +302,25 @@ static void test_cancel(void **state)
 		entered = was[i] = td_cancel_new();
 		struct firing f = {.c = td_cancel_new()};
 		pthread_t t;
+
 		pthread_create(&t, NULL, fire_when_entered, &f);
 		size_t n = 0;
 		td_auto_reply struct td_http_reply r = {0};
 		struct td_error err = {0};
 		struct td_http_call call = {.method = "GET", .path = paths[i], .on_data = sum, .ctx = &n};
+
 		assert_int_equal(td_http_do(c, &call, f.c, &r, &err), TD_CANCELLED);
 		int64_t now = test_now();
 		pthread_join(t, NULL);
 		if (now - f.at > 10)
 			print_message("cancel took %lld ms\n", (long long)(now - f.at));
-		assert_true(now - f.at < 200); // 10 ms is the promise; a loaded machine gets some room
+
+		// 10 ms is the promise; a loaded machine gets some more.
+		assert_true(now - f.at < 200);
 		td_cancel_unref(f.c);
 	}
-	serve_stop(&s); // returns early only because both handlers saw the peer go
+	// It returns early only because both handlers saw their peer go.
+	serve_stop(&s);
 	for (size_t i = 0; i < TD_LEN(was); i++)
 		td_cancel_unref(was[i]);
 }
@@ -311,9 +332,11 @@ static void test_timeouts(void **state)
 	entered = td_cancel_new();
 	td_auto(td_http_client_free) struct td_http_client *c =
 		client(&(struct td_http_client_opts){.base_url = s.url});
+
 	td_auto_reply struct td_http_reply r = {0};
 	struct td_http_call call = {.method = "POST", .path = "/hang", .timeout_ms = 50};
 	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_UNCERTAIN);
+
 	size_t n = 0;
 	call = (struct td_http_call){
 		.method = "GET", .path = "/trickle", .on_data = sum, .ctx = &n, .timeout_ms = 5000, .idle_ms = 50};
@@ -321,14 +344,15 @@ static void test_timeouts(void **state)
 	assert_int_equal(td_http_do(c, &call, NULL, &r, NULL), TD_UNCERTAIN);
 	assert_true(test_now() - t < 3000);
 	assert_int_equal(n, 1);
+
 	serve_stop(&s);
 	td_cancel_unref(entered);
 }
 
-// ---- what a dying connection means
-// ----------------------------------------------------------------------------------------
+// ---- what a dying connection means ----
 
-// Answers the first request of each connection, when `answer`; closes at the next. Counts the requests that came.
+// A server that answers the first request of each connection if `answer` is set, and closes at the
+// next. It counts the requests.
 struct rude {
 	int fd, port, seen;
 	bool answer;
@@ -377,6 +401,7 @@ static void test_never_twice(void **state)
 {
 	for (int post = 0; post < 2; post++) {
 		struct rude r;
+
 		rude_start(&r, true);
 		char url[64];
 		snprintf(url, sizeof(url), "http://127.0.0.1:%d", r.port);
@@ -386,13 +411,16 @@ static void test_never_twice(void **state)
 					    .path = "/",
 					    .body = post ? "x" : NULL,
 					    .body_len = (size_t)post};
+
 		td_auto_reply struct td_http_reply a = {0}, b = {0};
 		struct td_error err = {0};
 		assert_int_equal(td_http_do(c, &call, NULL, &a, &err), 0);
-		// The connection is reused and dies without a byte of reply. A write came once; a read may be tried
-		// again (and dies again).
+		// The reused connection dies without a byte of the reply. A write is sent once. A
+		// read may be tried again (and dies again).
+
 		assert_int_equal(td_http_do(c, &call, NULL, &b, &err), TD_UNCERTAIN);
 		assert_null(b.body.s);
+
 		td_http_client_free(td_steal(c));
 		rude_stop(&r);
 		if (post)
@@ -400,23 +428,26 @@ static void test_never_twice(void **state)
 		else
 			assert_true(r.seen > 2);
 	}
-	struct rude r; // the same on a fresh connection
+	// The same on a fresh connection.
+	struct rude r;
 	rude_start(&r, false);
 	char url[64];
 	snprintf(url, sizeof(url), "http://127.0.0.1:%d", r.port);
 	td_auto(td_http_client_free) struct td_http_client *c = client(&(struct td_http_client_opts){.base_url = url});
+
 	td_auto_reply struct td_http_reply a = {0};
 	assert_int_equal(td_http_do(c, &(struct td_http_call){.method = "POST", .path = "/"}, NULL, &a, NULL),
 			 TD_UNCERTAIN);
+
 	td_http_client_free(td_steal(c));
 	rude_stop(&r);
 	assert_int_equal(r.seen, 1);
 }
 
-// ---- the server below the client's manners
-// ----------------------------------------------------------------------------
+// ---- the server, below what the client would send ----
 
-// Sends a request and returns the status of the first answer; 0: closed without one.
+// Sends a request and returns the status of the first answer, or 0 when the connection closes
+// without one.
 static int raw_status(int port, const char *req, size_t n)
 {
 	struct raw r;
@@ -431,6 +462,7 @@ static void test_refused(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler, .max_body = 10});
+
 	static const struct {
 		int status;
 		const char *req;
@@ -471,30 +503,37 @@ static void test_refused(void **state)
 		{400, "GET / FTP/1.1\r\nHost: x\r\n\r\n"},
 		{400, "G(T / HTTP/1.1\r\nHost: x\r\n\r\n"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		int got = raw_status(s.port, t[i].req, strlen(t[i].req));
 		if (got != t[i].status)
 			fail_msg("%d, not %d: %s", got, t[i].status, t[i].req);
 	}
+
 	static const char nul[] = "GET /a HTTP/1.1\r\nHost: x\r\nA: \0b\r\n\r\n";
 	assert_int_equal(raw_status(s.port, nul, sizeof(nul) - 1), 400);
-	td_auto_buf struct td_buf late = {0}; // the answer is not lost although the body still comes
+
+	// The answer is not lost although the body still comes.
+	td_auto_buf struct td_buf late = {0};
 	td_buf_puts(&late, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n");
 	for (int i = 0; i < 600000; i++)
 		td_buf_putc(&late, 'a');
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(raw_status(s.port, late.s, late.len), 413);
+
 	td_auto_buf struct td_buf long_head = {0};
 	td_buf_puts(&long_head, "GET / HTTP/1.1\r\nHost: x\r\nA: ");
 	for (int i = 0; i < 70000; i++)
 		td_buf_putc(&long_head, 'a');
 	assert_int_equal(raw_status(s.port, long_head.s, long_head.len), 431);
+
 	td_buf_reset(&long_head);
 	td_buf_puts(&long_head, "GET / HTTP/1.1\r\nHost: x\r\n");
 	for (int i = 0; i < 200; i++)
 		td_buf_printf(&long_head, "A%d: a\r\n", i);
 	td_buf_puts(&long_head, "\r\n");
 	assert_int_equal(raw_status(s.port, long_head.s, long_head.len), 431);
+
 	serve_stop(&s);
 }
 
@@ -502,8 +541,9 @@ static void test_keep_alive(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler});
+
 	struct raw r;
-	raw_open(&r, s.port, false); // pipelined; the last one says goodbye
+	raw_open(&r, s.port, false); // pipelined; the last one closes
 	raw_puts(&r, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst"
 		     "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n"
 		     "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -513,6 +553,7 @@ static void test_keep_alive(void **state)
 		   *d = strstr(r.in.s, "third");
 	assert_true(a && b && c && d && a < b && b < c && c < d);
 	raw_close(&r);
+
 	raw_open(&r, s.port, false);
 	raw_puts(&r, "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n");
 	assert_true(raw_until(&r, "HTTP/1.1 100 Continue\r\n\r\n"));
@@ -520,9 +561,10 @@ static void test_keep_alive(void **state)
 	assert_true(raw_until(&r, "\r\n\r\nhello"));
 	raw_puts(&r, "HEAD /who HTTP/1.1\r\nHost: x\r\n\r\nGET /none HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "204 No Content"));
-	assert_non_null(
-		strstr(r.in.s, "Content-Length: 12\r\n\r\nHTTP/1.1 204")); // "- uid=-1 - -", and no body after HEAD
+	// The length is that of "- uid=-1 - -", and no body follows the HEAD.
+	assert_non_null(strstr(r.in.s, "Content-Length: 12\r\n\r\nHTTP/1.1 204"));
 	raw_close(&r);
+
 	serve_stop(&s);
 }
 
@@ -531,22 +573,26 @@ static void test_slow(void **state)
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){
 				.handler = handler, .header_ms = 100, .body_ms = 100, .idle_ms = 100});
+
 	struct raw r;
 	raw_open(&r, s.port, false);
 	raw_puts(&r, "GET / HT");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, " 408 "));
 	raw_close(&r);
+
 	raw_open(&r, s.port, false);
 	raw_puts(&r, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, " 408 "));
 	raw_close(&r);
-	raw_open(&r, s.port, false); // idle between requests: closed without a word
+
+	raw_open(&r, s.port, false); // idle between requests: closed silently
 	raw_puts(&r, "GET /none HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_null(strstr(r.in.s, " 408 "));
 	raw_close(&r);
+
 	serve_stop(&s);
 }
 
@@ -561,7 +607,8 @@ static void *many(void *arg)
 	return NULL;
 }
 
-static void test_threads(void **state) // and more connections than the server takes at once
+// There are more connections than the server takes at once.
+static void test_threads(void **state)
 {
 	struct served s = {0};
 	struct td_http_server_opts o = tls_opts;
@@ -570,9 +617,11 @@ static void test_threads(void **state) // and more connections than the server t
 	serve_start(&s, &o);
 	td_auto(td_http_client_free) struct td_http_client *c =
 		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
+
 	pthread_t t[8];
 	for (int i = 0; i < 8; i++)
 		pthread_create(&t[i], NULL, many, c);
+
 	for (int i = 0; i < 8; i++) {
 		void *bad;
 		pthread_join(t[i], &bad);
@@ -581,7 +630,8 @@ static void test_threads(void **state) // and more connections than the server t
 	serve_stop(&s);
 }
 
-static void test_peer_gone(void **state) // FIN of the client reaches the handler, over TLS too
+// The client's FIN reaches the handler, over TLS too.
+static void test_peer_gone(void **state)
 {
 	for (int tls = 0; tls < 2; tls++) {
 		struct served s = {0};
@@ -589,6 +639,7 @@ static void test_peer_gone(void **state) // FIN of the client reaches the handle
 		entered = td_cancel_new();
 		left = td_cancel_new();
 		serve_start(&s, tls ? &o : &plain);
+
 		struct raw r;
 		raw_open(&r, s.port, tls);
 		raw_puts(&r, "GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -602,20 +653,24 @@ static void test_peer_gone(void **state) // FIN of the client reaches the handle
 	}
 }
 
-static void test_stop(void **state) // with idle, half-open and streaming connections around
+// The server stops with idle, half-open and streaming connections.
+static void test_stop(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &tls_opts);
 	entered = td_cancel_new();
+
 	struct raw idle, half, stream;
 	raw_open(&idle, s.port, true);
 	raw_open(&half, s.port, false); // no handshake
 	raw_open(&stream, s.port, true);
 	raw_puts(&stream, "GET /trickle HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&stream, "\r\n1\r\na"));
+
 	int64_t t = test_now();
 	serve_stop(&s);
 	assert_true(test_now() - t < 2000);
+
 	raw_close(&idle);
 	raw_close(&half);
 	raw_close(&stream);

@@ -1,4 +1,4 @@
-// Certificates, tokens and encodings.
+// Unit tests of certificates, tokens and encodings.
 // rows: F1.2
 #include "base/clock.h"
 #include "base/file.h"
@@ -33,7 +33,7 @@ static void issue(const struct td_pki_cert *c)
 		fail_msg("%s", err.msg);
 }
 
-// Issues c and says whether the certificate on disk is another one than before.
+// Issues c and returns true when the certificate on disk has changed.
 static bool changes(const struct td_pki_cert *c)
 {
 	td_auto_free char *before = slurp("api.crt");
@@ -50,11 +50,13 @@ static void test_issue(void **state)
 	assert_int_equal(td_pki_ca_ensure(dir, "test CA", &err), 0);
 	td_auto_free char *ca2 = slurp("ca.crt");
 	assert_string_equal(ca, ca2);
+
 	const char *sans[] = {"127.0.0.1", "::1", "localhost", NULL}, *fewer[] = {"127.0.0.1", NULL};
 	const char *orgs[] = {"system:masters", "b", NULL}, *other[] = {"b", "system:masters", NULL};
 	struct td_pki_cert c = {.file = "api", .cn = "api", .sans = sans, .server = true, .days = 30};
 	issue(&c);
 	assert_false(changes(&c)); // idempotent
+
 	c.sans = fewer;
 	assert_true(changes(&c));
 	c.orgs = orgs;
@@ -66,41 +68,48 @@ static void test_issue(void **state)
 	assert_true(changes(&c));
 	c.cn = "another";
 	assert_true(changes(&c));
+
 	td_auto_free char *key_path = td_asprintf("%s/api.key", dir);
 	struct stat st;
 	assert_int_equal(stat(key_path, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	// A key that is not the certificate's (a crash in between): both anew.
+
+	// The key is not the certificate's, as after a crash between the two writes: both are
+	// issued anew.
 	td_auto_free char *wrong = slurp("ca.key");
 	assert_int_equal(td_file_write(key_path, wrong, strlen(wrong), 0600, &err), 0);
 	assert_true(changes(&c));
-	// Another authority: certificates of the old one do not stand.
+
+	// Another authority: certificates of the old one are not valid any more.
 	td_auto_free char *crt_path = td_asprintf("%s/ca.crt", dir), *ca_key = td_asprintf("%s/ca.key", dir);
 	remove(crt_path);
 	remove(ca_key);
 	assert_int_equal(td_pki_ca_ensure(dir, "test CA", &err), 0);
 	assert_true(changes(&c));
-	remove(ca_key); // a lost key is said, not papered over
+
+	remove(ca_key); // a lost key is an error
 	assert_int_equal(td_pki_ca_ensure(dir, "test CA", &err), TD_INVALID);
 }
 
 static void test_jwt(void **state)
 {
 	td_auto_free char *t = td_jwt_sign("secret", 6, "{\"sub\":\"a\"}");
-	// Checked with an independent implementation (python3 hmac, base64).
+	// The expected text was checked with an independent implementation (python3 hmac, base64).
 	assert_string_equal(
 		t, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhIn0.qBdA9L_PTGPhu7ipY7Xs4Eol-m79U_HNIifGEFJXeJQ");
 	td_auto_free char *claims = NULL;
+
 	struct td_error err = {0};
 	assert_int_equal(td_jwt_verify("secret", 6, t, &claims, &err), 0);
 	assert_string_equal(claims, "{\"sub\":\"a\"}");
+
 	char *untouched = NULL;
 	assert_int_equal(td_jwt_verify("secreT", 6, t, &untouched, &err), TD_UNAUTHENTICATED);
 	td_auto_free char *cut = td_strndup(t, strlen(t) - 1);
 	assert_int_equal(td_jwt_verify("secret", 6, cut, &untouched, &err), TD_UNAUTHENTICATED);
 	assert_int_equal(td_jwt_verify("secret", 6, "", &untouched, &err), TD_UNAUTHENTICATED);
 	assert_int_equal(td_jwt_verify("secret", 6, "a.b", &untouched, &err), TD_UNAUTHENTICATED);
-	// "alg":"none", with an empty signature
+	// "alg":"none", with an empty signature.
 	assert_int_equal(td_jwt_verify("secret", 6, "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.", &untouched, &err),
 			 TD_UNAUTHENTICATED);
 	assert_null(untouched);
@@ -108,8 +117,9 @@ static void test_jwt(void **state)
 
 static void test_encodings(void **state)
 {
+	// The examples of RFC 4648.
 	static const char *const v[][2] = {
-		{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}}; // RFC 4648
+		{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}};
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		td_auto_buf struct td_buf e = {0}, d = {0};
 		td_base64(&e, v[i][0], strlen(v[i][0]));
@@ -117,6 +127,7 @@ static void test_encodings(void **state)
 		assert_int_equal(td_base64_decode(v[i][1], &d, NULL), 0);
 		assert_string_equal(td_buf_str(&d), v[i][0]);
 	}
+
 	static const char *const bad[] = {"Z", "Zg", "Zg=", "Zg===", "Zh==", "Z===", "Zm9\n", "=", "Zm-v", "Zg==Zg=="};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		td_auto_buf struct td_buf d = {0};
@@ -124,6 +135,7 @@ static void test_encodings(void **state)
 			fail_msg("accepted: %s", bad[i]);
 		assert_int_equal(d.len, 0);
 	}
+
 	char hex[65];
 	td_sha256_hex("abc", 3, hex); // FIPS 180-2
 	assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -1,5 +1,6 @@
-// Pushed replies (watches): many at once, peers that go, stall or stay, the end by time, by the filler and by the
-// server. rows: F1.2
+// Unit tests of pushed replies (watches): many at once, peers that go, stall or stay, and streams
+// that end by time, by the filler and by the server.
+// rows: F1.2
 #include "http/test/raw.h"
 #include "http/test/serve.h"
 
@@ -15,7 +16,7 @@ struct watcher {
 	struct watcher *prev, *next;
 };
 static struct hub {
-	pthread_mutex_t lock; // guards all
+	pthread_mutex_t lock; // guards everything
 	pthread_cond_t changed;
 	struct watcher *list;
 	int n, closed, filled;
@@ -28,12 +29,14 @@ static int fill(void *ctx, struct td_buf *out)
 	hub.filled++;
 	td_buf_add(out, td_buf_str(&w->pending), w->pending.len);
 	td_buf_reset(&w->pending);
+
 	bool last = w->last;
 	if (w->endless) {
 		static const char mib[1 << 20];
 		td_buf_add(out, mib, sizeof(mib));
 		td_http_push_wake(w->h);
 	}
+
 	pthread_mutex_unlock(&hub.lock);
 	return last ? TD_EXPIRED : 0;
 }
@@ -54,14 +57,17 @@ static void closed(void *ctx)
 static void handler(struct td_http_x *x, void *ctx)
 {
 	static const char kib[1024] = "h";
+
 	struct watcher *w = td_calloc(1, sizeof(*w));
 	const char *ms = td_http_query(x, "ms"), *first = td_http_query(x, "first");
 	w->endless = td_http_query(x, "endless");
 	w->last = td_http_query(x, "last");
+
 	td_buf_puts(&w->pending, first ? first : "");
 	if (td_http_query(x, "huge"))
 		for (int i = 0; i < 20 * 1024; i++)
 			td_buf_add(&w->pending, kib, sizeof(kib));
+
 	struct td_http_push p = {.fill = fill, .closed = closed, .ctx = w, .timeout_ms = ms ? atoi(ms) : 0};
 	pthread_mutex_lock(&hub.lock);
 	w->h = td_http_push(x, 200, "application/json", &p);
@@ -83,16 +89,18 @@ static void publish(const char *text)
 	pthread_mutex_unlock(&hub.lock);
 }
 
-// True when n watchers are there within 5 s.
+// Returns true when there are n watchers within 5 s.
 static bool wait_n(int n)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
 	t.tv_sec += 5;
+
 	pthread_mutex_lock(&hub.lock);
 	int rc = 0;
 	while (hub.n != n && rc == 0)
 		rc = pthread_cond_timedwait(&hub.changed, &hub.lock, &t);
+
 	bool ok = hub.n == n;
 	pthread_mutex_unlock(&hub.lock);
 	return ok;
@@ -106,20 +114,25 @@ static void many(bool tls)
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){
 				.handler = handler, .cert_file = tls ? crt : NULL, .key_file = tls ? key : NULL});
+
 	static struct raw r[WATCHERS];
 	for (int i = 0; i < WATCHERS; i++) {
 		raw_open(&r[i], s.port, tls);
 		raw_puts(&r[i], "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n");
 	}
+
 	assert_true(wait_n(WATCHERS));
 	hub.filled = 0;
 	publish("one\n");
 	for (int i = 0; i < WATCHERS; i++)
 		if (!raw_until(&r[i], "4\r\none\n\r\n"))
 			fail_msg("watcher %d got: %s", i, td_buf_str(&r[i].in));
-	for (int k = 0; k < 20; k++) // what comes together is sent together, and nothing is lost
+
+	// What is published together is sent together, and nothing is lost.
+	for (int k = 0; k < 20; k++)
 		publish("x");
 	publish("two\n");
+
 	for (int i = 0; i < WATCHERS; i++) {
 		assert_true(raw_until(&r[i], "two\n"));
 		int xs = 0;
@@ -127,12 +140,16 @@ static void many(bool tls)
 			xs += *c == 'x';
 		assert_int_equal(xs, 20);
 	}
+
 	for (int i = 0; i < WATCHERS; i += 2)
 		raw_close(&r[i]);
-	assert_true(wait_n(WATCHERS / 2)); // FIN seen without sending anything
+	// The FIN is noticed although the server does not send anything.
+	assert_true(wait_n(WATCHERS / 2));
+
 	publish("three\n");
 	for (int i = 1; i < WATCHERS; i += 2)
 		assert_true(raw_until(&r[i], "three\n"));
+
 	serve_stop(&s);
 	assert_int_equal(hub.n, 0);
 	for (int i = 1; i < WATCHERS; i += 2) {
@@ -154,33 +171,40 @@ static void test_ends(void **state)
 {
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){.handler = handler});
+
 	struct raw r;
-	raw_open(&r, s.port, false); // by time
+	raw_open(&r, s.port, false); // ends by time
 	raw_puts(&r, "GET /?ms=50&first=a HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, "\r\n\r\n1\r\na\r\n0\r\n\r\n"));
 	raw_close(&r);
-	raw_open(&r, s.port, false); // by the filler
+
+	raw_open(&r, s.port, false); // ends by the filler
 	raw_puts(&r, "GET /?last=1&first=bye HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, "\r\n\r\n3\r\nbye\r\n0\r\n\r\n"));
 	raw_close(&r);
+
 	raw_open(&r, s.port, false); // HEAD
 	raw_puts(&r, "HEAD /?first=bye HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_true(td_ends(r.in.s, "\r\n\r\n"));
 	raw_close(&r);
+
 	raw_open(&r, s.port, false); // HTTP/1.0: no chunks
 	raw_puts(&r, "GET /?last=1&first=bye HTTP/1.0\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_true(td_ends(r.in.s, "\r\n\r\nbye"));
 	raw_close(&r);
+
 	raw_open(&r, s.port, false); // the request and FIN at once
 	raw_puts(&r, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	shutdown(r.fd, SHUT_WR);
 	assert_true(raw_to_end(&r));
 	raw_close(&r);
-	raw_open(&r, s.port, false); // talks although it has nothing to say
+
+	// A client that sends although it should not.
+	raw_open(&r, s.port, false);
 	raw_puts(&r, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "\r\n\r\n"));
 	td_auto_buf struct td_buf junk = {0};
@@ -190,6 +214,7 @@ static void test_ends(void **state)
 	while (raw_more(&r))
 		;
 	raw_close(&r);
+
 	assert_true(wait_n(0));
 	serve_stop(&s);
 }
@@ -199,6 +224,7 @@ static void test_stalled(void **state)
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){
 				.handler = handler, .write_ms = 200, .cert_file = crt, .key_file = key});
+
 	struct raw lazy, huge, fine;
 	raw_open(&lazy, s.port, true);
 	raw_puts(&lazy, "GET /?endless=1 HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -206,15 +232,20 @@ static void test_stalled(void **state)
 	raw_puts(&fine, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(wait_n(2));
 	assert_true(wait_n(1)); // lazy was cut
+
 	publish("still here\n");
 	assert_true(raw_until(&fine, "still here\n"));
+
 	int64_t t = test_now();
 	raw_open(&huge, s.port, true);
 	raw_puts(&huge, "GET /?huge=1 HTTP/1.1\r\nHost: x\r\n\r\n");
-	while (raw_more(&huge)) // reads, but 20 MiB at once is too much to owe
+	// The client reads, but 20 MiB at once is more than may stay unsent.
+	while (raw_more(&huge))
 		;
 	assert_true(huge.in.len < 20 << 20);
-	assert_true(test_now() - t < 4500); // cut, and not the reader's own 5 s
+	// The server cut it; the reader's own 5 s did not run out.
+	assert_true(test_now() - t < 4500);
+
 	raw_close(&lazy);
 	raw_close(&huge);
 	raw_close(&fine);
@@ -231,6 +262,7 @@ int main(void)
 			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
 			 NULL) < 0)
 		return 1;
+
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	const struct CMUnitTest t[] = {cmocka_unit_test(test_many), cmocka_unit_test(test_many_tls),

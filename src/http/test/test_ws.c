@@ -1,4 +1,5 @@
-// WebSocket: frames by the book, an echo over TLS, and both through the relay, with a stream and what must not pass it.
+// Unit tests of WebSockets: the frames of the RFC, an echo over TLS, and both through the relay,
+// with a stream and what must not pass it.
 // rows: F1.4
 #include "http/head.h"
 #include "http/test/raw.h"
@@ -11,10 +12,9 @@
 static char dir[64];
 static char *crt, *key, *sock, *recorded_at;
 static int recorder;
-static struct td_cancel *gone, *entered; // the backend's handler saw its peer go; it began
+static struct td_cancel *gone, *entered; // the handler's peer went; it began
 
-// ---- frames
-// ---------------------------------------------------------------------------------------------------------------
+// ---- frames ----
 
 static int head(const char *bytes, size_t n, struct td_ws_frame *f)
 {
@@ -32,6 +32,7 @@ static void test_frames(void **state)
 	td_ws_mask(hello + 6, 2, f.mask, 0); // in two parts
 	td_ws_mask(hello + 8, 3, f.mask, 2);
 	assert_memory_equal(hello + 6, "Hello", 5);
+
 	static const struct {
 		const char *b;
 		size_t n;
@@ -46,18 +47,22 @@ static void test_frames(void **state)
 		{"\x82\xff\0\0\0\0\0\0\xff\xff....", 14}, // the same
 		{"\x82\xff\x80\0\0\0\0\1\0\0....", 14},   // top bit
 	};
+
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		if (head(bad[i].b, bad[i].n, &f) != -1)
 			fail_msg("accepted: %zu", i);
+
 	assert_int_equal(head("\x82\xfe\x01\x00....", 8, &f), 8);
 	assert_int_equal(f.len, 256);
 	assert_int_equal(head("\x82\xff\0\0\0\0\0\1\0\0....", 14, &f), 14);
 	assert_int_equal(f.len, 65536);
+
 	uint8_t out[TD_WS_HEAD_MAX];
 	assert_int_equal(td_ws_frame_put(out, TD_WS_BINARY, 256), 4);
 	assert_memory_equal(out, "\x82\x7e\x01\x00", 4);
 	assert_int_equal(td_ws_frame_put(out, TD_WS_BINARY, 65536), 10);
 	assert_memory_equal(out, "\x82\x7f\0\0\0\0\0\1\0\0", 10);
+
 	assert_true(td_utf8_valid("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 10));
 	static const char *const not_utf8[] = {"\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80",
 					       "\xe2\x82", "\x80",         "\xf8\x88\x80\x80\x80"};
@@ -65,8 +70,7 @@ static void test_frames(void **state)
 		assert_false(td_utf8_valid(not_utf8[i], strlen(not_utf8[i])));
 }
 
-// ---- servers
-// ----------------------------------------------------------------------------------------------------------
+// ---- servers ----
 
 static struct td_ws *shared_ws;
 
@@ -83,6 +87,7 @@ static void *send_many(void *arg)
 static void backend(struct td_http_x *x, void *ctx)
 {
 	static const char *const protocols[] = {"v5.test", "v4.test", NULL};
+
 	struct td_error err = {0};
 	if (td_streq(td_http_path(x), "/log")) {
 		td_http_stream_begin(x, 200, "text/plain", &err);
@@ -92,6 +97,7 @@ static void backend(struct td_http_x *x, void *ctx)
 			td_cancel_fire(gone);
 		return;
 	}
+
 	if (!td_starts(td_http_path(x), "/ws")) {
 		td_auto_buf struct td_buf b = {0};
 		size_t n;
@@ -101,11 +107,13 @@ static void backend(struct td_http_x *x, void *ctx)
 		td_http_send(x, 200, "text/plain", b.s, b.len);
 		return;
 	}
+
 	struct td_ws *ws;
 	const char *proto;
 	if (td_ws_accept(x, protocols, &ws, &proto, &err) < 0)
 		return;
 	td_ws_send(ws, false, proto, strlen(proto), &err);
+
 	for (;;) {
 		td_auto_buf struct td_buf m = {0};
 		bool binary;
@@ -127,6 +135,7 @@ static void backend(struct td_http_x *x, void *ctx)
 		if (td_ws_send(ws, binary, td_buf_str(&m), m.len, &err) < 0)
 			break;
 	}
+
 	if (err.code == TD_NOT_FOUND)
 		td_cancel_fire(gone);
 }
@@ -143,8 +152,7 @@ static void front(struct td_http_x *x, void *ctx)
 		td_http_relay(x, sock, td_http_target(x));
 }
 
-// ---- a client
-// ---------------------------------------------------------------------------------------------------------
+// ---- a client ----
 
 static void ws_put(struct raw *r, int first_byte, const void *p, size_t n)
 {
@@ -167,6 +175,7 @@ static void ws_put(struct raw *r, int first_byte, const void *p, size_t n)
 				     (unsigned char)n};
 		td_buf_add(&b, e, 9);
 	}
+
 	const uint8_t mask[4] = {1, 2, 3, 4};
 	td_buf_add(&b, mask, 4);
 	size_t at = b.len;
@@ -175,7 +184,7 @@ static void ws_put(struct raw *r, int first_byte, const void *p, size_t n)
 	raw_send(r, b.s, b.len);
 }
 
-// The next frame, as "<first byte in hex>:payload"; NULL at the end.
+// Returns the next frame as "<first byte in hex>:payload", or NULL at the end. The caller frees it.
 static char *ws_get(struct raw *r, size_t *ret_len)
 {
 	for (;;) {
@@ -197,6 +206,7 @@ static char *ws_get(struct raw *r, size_t *ret_len)
 			r->in.s[r->in.len] = 0;
 			return s;
 		}
+
 		if (!raw_more(r))
 			return NULL;
 	}
@@ -221,7 +231,8 @@ static void ws_open(struct raw *r, int port, bool tls)
 		    "Sec-WebSocket-Protocol: v9.test, v4.test\r\nSec-WebSocket-Protocol: v5.test\r\n\r\n");
 	assert_true(raw_until(r, "\r\n\r\n"));
 	assert_true(td_starts(r->in.s, "HTTP/1.1 101 "));
-	assert_non_null(strstr(r->in.s, "\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n")); // RFC 6455 §1.3
+	// The example of RFC 6455 §1.3.
+	assert_non_null(strstr(r->in.s, "\r\nSec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"));
 	assert_non_null(strstr(r->in.s, "\r\nSec-WebSocket-Protocol: v5.test\r\n"));
 	size_t n = td_head_find(r->in.s, r->in.len);
 	memmove(r->in.s, r->in.s + n, r->in.len - n);
@@ -234,16 +245,19 @@ static void echo(int port, bool tls)
 {
 	struct raw r;
 	ws_open(&r, port, tls);
+
 	ws_put(&r, 0x81, "hello", 5);
 	expect(&r, "81:hello");
 	ws_put(&r, 0x82, "", 0);
 	expect(&r, "82:");
-	ws_put(&r, 0x01, "in ", 3); // in parts, with a ping between
+
+	ws_put(&r, 0x01, "in ", 3); // in parts, with a ping in between
 	ws_put(&r, 0x89, "p", 1);
 	ws_put(&r, 0x00, "three ", 6);
 	ws_put(&r, 0x80, "parts", 5);
 	expect(&r, "8a:p");
 	expect(&r, "81:in three parts");
+
 	td_auto_buf struct td_buf big = {0};
 	for (int i = 0; i < 3000000; i++)
 		td_buf_putc(&big, (char)('a' + i % 23));
@@ -253,16 +267,19 @@ static void echo(int port, bool tls)
 	assert_non_null(back);
 	assert_int_equal(n, big.len);
 	assert_memory_equal(back + 3, big.s, n);
+
 	ws_put(&r, 0x81, "many", 4);
 	for (int i = 0; i < 400; i++) {
 		td_auto_free char *f = ws_get(&r, NULL);
 		assert_non_null(f);
 		assert_true(td_streq(f, "81:Ta") || td_streq(f, "81:Tb"));
 	}
+
 	ws_put(&r, 0x88, "\x03\xe8", 2); // close handshake
 	expect(&r, "88:\x03\xe8");
 	assert_null(ws_get(&r, NULL));
 	raw_close(&r);
+
 	ws_open(&r, port, tls); // the server closes
 	ws_put(&r, 0x81, "bye", 3);
 	expect(&r, "88:\x03\xe8");
@@ -280,12 +297,13 @@ static void violations(int port, bool tls)
 		const char *close;
 	} t[] = {
 		{"\x81\x02hi", 4, "88:\x03\xea"},                          // unmasked: 1002
-		{"\x80\x80\0\0\0\0", 6, "88:\x03\xea"},                    // continuation of nothing
-		{"\x01\x80\0\0\0\0\x81\x80\0\0\0\0", 12, "88:\x03\xea"},   // message inside a message
+		{"\x80\x80\0\0\0\0", 6, "88:\x03\xea"},                    // lone continuation
+		{"\x01\x80\0\0\0\0\x81\x80\0\0\0\0", 12, "88:\x03\xea"},   // nested message
 		{"\x81\x81\0\0\0\0\xff", 7, "88:\x03\xef"},                // not UTF-8: 1007
 		{"\x82\xff\0\0\0\0\0\x40\0\1\0\0\0\0", 14, "88:\x03\xf1"}, // 4 MiB + 1: 1009
 		{"\x88\x82\0\0\0\0\x03\xed", 8, "88:\x03\xea"},            // 1005 on the wire
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		struct raw r;
 		ws_open(&r, port, tls);
@@ -306,6 +324,7 @@ static void refusals(int port, bool tls)
 		{400, "GET /ws HTTP/1.1\r\nHost: x\r\n\r\n"},
 		{400, "POST /ws HTTP/1.1\r\n" UPGRADE "Sec-WebSocket-Protocol: v5.test\r\n\r\n"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		struct raw r;
 		raw_open(&r, port, tls);
@@ -316,7 +335,8 @@ static void refusals(int port, bool tls)
 	}
 }
 
-static void disconnect(int port, bool tls) // a client that vanishes is seen at the far end
+// A client that vanishes is noticed at the far end.
+static void disconnect(int port, bool tls)
 {
 	gone = td_cancel_new();
 	struct raw r;
@@ -358,8 +378,10 @@ static void test_ws(void **state)
 		violations(s.port, tls);
 		refusals(s.port, tls);
 		disconnect(s.port, tls);
-		struct raw open; // a session that is open when the server stops
+		// This session is open when the server stops.
+		struct raw open;
 		ws_open(&open, s.port, tls);
+
 		int64_t t = test_now();
 		serve_stop(&s);
 		assert_true(test_now() - t < 1500);
@@ -390,21 +412,25 @@ static void test_relay_http(void **state)
 	both_start(&b);
 	entered = td_cancel_new();
 	gone = td_cancel_new();
+
 	struct raw r;
-	raw_open(&r, b.front.port,
-		 true); // the header of the authorised user stays here, and so does what comes behind the request
+	// Neither the header of the authorised user nor what comes after the request passes.
+	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /x%20y?q=1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer t\r\n\r\nGET /second "
 		     "HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, "\r\n\r\nGET /x%20y?q=1 auth=no n=0 sum=0"));
 	assert_null(strstr(r.in.s, "second"));
 	raw_close(&r);
-	raw_open(&r, b.front.port, true); // an upgrade that is refused does not open the way either
+
+	// A refused upgrade does not open the way either.
+	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /y HTTP/1.1\r\n" UPGRADE "\r\nGET /second HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(r.in.s, "GET /y auth=no"));
 	assert_null(strstr(r.in.s, "second"));
 	raw_close(&r);
+
 	td_auto_buf struct td_buf post = {0};
 	td_buf_puts(&post, "POST /up HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2000000\r\n\r\n");
 	for (int i = 0; i < 2000000; i++)
@@ -414,28 +440,32 @@ static void test_relay_http(void **state)
 	assert_true(raw_to_end(&r));
 	assert_non_null(strstr(td_buf_str(&r.in), "POST /up auth=no n=2000000 sum=99"));
 	raw_close(&r);
+
 	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /log HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_to_end(&r));
 	assert_true(td_ends(r.in.s, "5\r\nline\n\r\n0\r\n\r\n"));
 	raw_close(&r);
+
 	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /log?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "line\n"));
 	raw_close(&r);
-	assert_int_equal(td_cancel_wait(gone, 5000),
-			 TD_CANCELLED); // the reader of a log that nobody writes is seen to go
+	// The reader of a log that nobody writes is noticed when it goes.
+	assert_int_equal(td_cancel_wait(gone, 5000), TD_CANCELLED);
+
 	raw_open(&r, b.front.port, true);
 	raw_puts(&r, "GET /dead HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(raw_until(&r, "\r\n\r\n"));
 	assert_true(td_starts(r.in.s, "HTTP/1.1 502 "));
 	raw_close(&r);
+
 	both_stop(&b);
 	td_cancel_unref(entered);
 	td_cancel_unref(gone);
 }
 
-// A backend that keeps everything it is sent, answers the first head and stays.
+// A backend that records everything it receives, answers the first head and stays.
 static void *record(void *arg)
 {
 	struct td_buf *b = arg;
@@ -454,17 +484,21 @@ static void *record(void *arg)
 	return NULL;
 }
 
-static void test_relay_smuggle(void **state) // what comes behind the authorised request stays here
+// What comes after the authorised request does not pass the relay.
+static void test_relay_smuggle(void **state)
 {
 	struct both b;
 	both_start(&b);
+
 	recorded_at = td_asprintf("%s/rec.sock", dir);
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	strcpy(sa.sun_path, recorded_at);
 	recorder = socket(AF_UNIX, SOCK_STREAM, 0);
 	assert_int_equal(bind(recorder, (struct sockaddr *)&sa, sizeof(sa)), 0);
 	assert_int_equal(listen(recorder, 4), 0);
-	static const char *const heads[] = {"Host: x\r\n", UPGRADE}; // a plain one, and an upgrade that is not granted
+
+	// A plain request, and an upgrade that is not granted.
+	static const char *const heads[] = {"Host: x\r\n", UPGRADE};
 	for (size_t i = 0; i < TD_LEN(heads); i++) {
 		td_auto_buf struct td_buf got = {0};
 		pthread_t t;
@@ -496,6 +530,7 @@ int main(void)
 			 &(struct td_pki_cert){.file = "srv", .cn = "srv", .sans = sans, .server = true, .days = 10},
 			 NULL) < 0)
 		return 1;
+
 	crt = td_asprintf("%s/srv.crt", dir);
 	key = td_asprintf("%s/srv.key", dir);
 	sock = td_asprintf("%s/back.sock", dir);

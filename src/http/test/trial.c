@@ -1,5 +1,5 @@
-// The trial behind docs/design/0001-http-server.md: memory and speed with many TLS watchers. Not a test; prints what it
-// saw.
+// The measurement behind docs/design/0001-http-server.md: memory and speed with many TLS watchers.
+// It is not a test; it prints what it measures.
 //   ninja -C build src/http/http_trial && build/src/http/http_trial [watchers]
 #include "base/clock.h"
 #include "base/file.h"
@@ -19,7 +19,7 @@ struct watcher {
 	struct td_buf pending;
 	struct watcher *prev, *next;
 };
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards the list and what is in it
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; // guards the list and its entries
 static struct watcher *list;
 static int n_watchers;
 static int64_t last_closed;
@@ -67,10 +67,12 @@ static void handler(struct td_http_x *x, void *ctx)
 				return;
 		}
 	}
+
 	if (!td_streq(td_http_path(x), "/watch")) {
 		td_http_send(x, 200, "text/plain", "ok", 2);
 		return;
 	}
+
 	struct watcher *w = td_calloc(1, sizeof(*w));
 	pthread_mutex_lock(&lock);
 	w->h = td_http_push(x, 200, "application/json",
@@ -99,8 +101,8 @@ static int watchers(void)
 	return n;
 }
 
-// The other process: opens n watches, tells, reads one event on each, tells, waits for a word, ends (FINs by the
-// kernel).
+// The other process: opens n watches, reports "1", reads one event on each, reports "2", waits for
+// a byte, and ends (the kernel sends the FINs).
 static int client(int port, int n, int from, int to)
 {
 	struct raw *r = calloc((size_t)n, sizeof(*r));
@@ -110,10 +112,12 @@ static int client(int port, int n, int from, int to)
 		raw_puts(&r[i], "GET /watch HTTP/1.1\r\nHost: x\r\n\r\n");
 		raw_until(&r[i], "\r\n\r\n");
 	}
+
 	(void)!write(to, "1", 1);
 	for (int i = 0; i < n; i++)
 		if (!raw_until(&r[i], "event"))
 			return 1;
+
 	(void)!write(to, "2", 1);
 	(void)!read(from, &c, 1);
 	return 0;
@@ -144,12 +148,15 @@ static void latency(struct raw *r, const char *what, const void *send_bytes, siz
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 1000, up[2], down[2];
+
 	struct rlimit rl;
 	getrlimit(RLIMIT_NOFILE, &rl);
 	rl.rlim_cur = rl.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &rl);
-	if (argc == 5) // port, from, to
+
+	if (argc == 5) // in the child: count, port, from, to
 		return client(atoi(argv[2]), n, atoi(argv[3]), atoi(argv[4]));
+
 	char dir[] = "/tmp/td-trial-XXXXXX", b;
 	const char *sans[] = {"127.0.0.1", NULL};
 	if (!mkdtemp(dir) || td_pki_ca_ensure(dir, "t", NULL) < 0 ||
@@ -157,26 +164,31 @@ int main(int argc, char **argv)
 			 NULL) < 0 ||
 	    pipe(up) < 0 || pipe(down) < 0)
 		return 1;
+
 	td_auto_free char *crt = td_asprintf("%s/s.crt", dir), *key = td_asprintf("%s/s.key", dir),
 			  *ca = td_asprintf("%s/ca.crt", dir);
 	struct served s = {0};
 	serve_start(&s, &(struct td_http_server_opts){
 				.handler = handler, .cert_file = crt, .key_file = key, .client_ca_file = ca});
+
 	struct raw warm;
 	raw_open(&warm, s.port, true);
 	raw_puts(&warm, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	raw_until(&warm, "ok");
 	long before = rss_kib();
+
 	char args[4][16];
 	snprintf(args[0], 16, "%d", n);
 	snprintf(args[1], 16, "%d", s.port);
 	snprintf(args[2], 16, "%d", down[0]);
 	snprintf(args[3], 16, "%d", up[1]);
+
 	pid_t pid = fork(); // only to exec at once
 	if (pid == 0) {
 		execl("/proc/self/exe", "http_trial", args[0], args[1], args[2], args[3], NULL);
 		_exit(127);
 	}
+
 	int64_t t = us();
 	(void)!read(up[0], &b, 1);
 	printf("%d TLS watchers opened in %lld ms\n", watchers(), (long long)(us() - t) / 1000);
@@ -185,6 +197,7 @@ int main(int argc, char **argv)
 		strlen("HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 14:15:11 GMT\r\nContent-Type: "
 		       "text/plain\r\nContent-Length: "
 		       "2\r\n\r\nok"));
+
 	t = us();
 	pthread_mutex_lock(&lock);
 	for (struct watcher *w = list; w; w = w->next) {
@@ -195,6 +208,7 @@ int main(int argc, char **argv)
 	(void)!read(up[0], &b, 1);
 	printf("one event at every watcher: %lld ms\n", (long long)(us() - t) / 1000);
 	printf("memory per watcher after it: %.1f KiB\n", (double)(rss_kib() - before) / n);
+
 	struct raw ws;
 	raw_open(&ws, s.port, true);
 	raw_puts(&ws, "GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: "
@@ -202,6 +216,7 @@ int main(int argc, char **argv)
 		      "Sec-WebSocket-Protocol: t\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n");
 	raw_until(&ws, "\r\n\r\n");
 	latency(&ws, "keystroke echo by WebSocket over TLS", "\x82\x81\0\0\0\0k", 7, 3);
+
 	t = us();
 	(void)!write(down[1], "x", 1);
 	int64_t end = td_mono_ms(&td_clock_system) + 5000;
@@ -212,8 +227,10 @@ int main(int argc, char **argv)
 		usleep(100);
 	printf("client process killed its %d connections: last one seen %lld us after its exit, %d left\n", n,
 	       (long long)(last_closed - exited), watchers());
+
 	raw_close(&ws);
 	raw_close(&warm);
+
 	t = us();
 	serve_stop(&s);
 	printf("server stopped in %lld ms\n", (long long)(us() - t) / 1000);

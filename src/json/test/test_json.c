@@ -1,4 +1,4 @@
-// json: paths, patches, YAML in and out.
+// Room json: paths, patches, YAML in and out, records, templates.
 // rows: F1.2 F2.1
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +25,7 @@ static void paths_read_what_is_there(void **s)
 {
 	td_auto(td_json_unref) struct td_json *j =
 		parse("{\"a\":{\"b\":[{\"c\":\"x\"},{\"c\":7.0}],\"d.e\":true},\"n\":-3}");
+
 	yyjson_val *v = td_json_root(j);
 	assert_string_equal(td_jstr(v, "a.b.[0].c"), "x");
 	assert_int_equal(td_jint(v, "a.b.[1].c", 0), 7);
@@ -34,6 +35,7 @@ static void paths_read_what_is_there(void **s)
 	assert_null(td_jget(v, "n.x"));
 	assert_true(yyjson_get_bool(td_jkey(td_jget(v, "a"), "d.e")));
 	assert_null(td_jget(NULL, "x"));
+
 	td_auto_free char *deep = td_malloc(1000);
 	memset(deep, '[', 500);
 	memset(deep + 500, ']', 500);
@@ -53,6 +55,7 @@ static void arrays_are_searched_and_copied(void **s)
 	assert_null(td_jfind(l, "n", "1"));
 	assert_null(td_jfind(NULL, "type", "B"));
 	assert_null(td_jfind(td_jget(td_json_root(j), "o"), "type", "B"));
+
 	td_auto_strv struct td_strv v = {0};
 	td_strv_add(&v, "w");
 	td_jstrs(l, &v);
@@ -71,6 +74,7 @@ static void building_creates_what_is_between(void **s)
 	td_jm_int(d, o, "spec.n", 3);
 	td_jm_str(d, o, "spec.none", NULL);
 	td_jm_del(o, "spec.gone.too");
+
 	td_auto_free char *t = td_json_mut_text(o, NULL);
 	assert_string_equal(t, "{\"metadata\":{\"labels\":{\"app\":\"y\",\"a.b/c\":\"z\"}},\"spec\":{\"n\":3}}");
 }
@@ -87,7 +91,7 @@ static void merge_patches(void **s)
 static void json_patches(void **s)
 {
 	static const struct {
-		const char *target, *ops, *want; // want NULL: refused
+		const char *target, *ops, *want; // want NULL: the patch is refused
 	} cases[] = {
 		{"{\"a\":1}", "[{\"op\":\"add\",\"path\":\"/b\",\"value\":[1]}]", "{\"a\":1,\"b\":[1]}"},
 		{"{\"b\":[1,3]}", "[{\"op\":\"add\",\"path\":\"/b/1\",\"value\":2}]", "{\"b\":[1,2,3]}"},
@@ -115,20 +119,23 @@ static void json_patches(void **s)
 			assert_null(r);
 			continue;
 		}
+
 		td_auto(td_json_unref) struct td_json *want = parse(cases[i].want);
 		assert_int_equal(rc, 0);
 		assert_true(td_jequal(td_json_root(r), td_json_root(want)));
 	}
 }
 
-// Copies of copies double what is there, and deepen it: 40 of them would be more than there is memory.
+// Copies of copies double the document and deepen it: 40 of them would need more than the memory.
 static void patches_are_bounded(void **s)
 {
 	td_auto_buf struct td_buf wide = {0}, deep = {0};
+
 	td_buf_puts(&wide, "[");
 	for (int i = 0; i < 40; i++)
 		td_buf_printf(&wide, "%s{\"op\":\"copy\",\"from\":\"\",\"path\":\"/k%d\"}", i ? "," : "", i);
 	td_buf_puts(&wide, "]");
+
 	td_buf_puts(&deep, "[{\"op\":\"add\",\"path\":\"");
 	for (int i = 0; i < 100; i++)
 		td_buf_puts(&deep, "/a");
@@ -139,12 +146,14 @@ static void patches_are_bounded(void **s)
 	for (int i = 0; i < 100; i++)
 		td_buf_puts(&deep, "}");
 	td_buf_puts(&deep, "}]");
+
 	td_auto_buf struct td_buf nest = {0};
 	for (int i = 0; i < 100; i++)
 		td_buf_puts(&nest, "{\"a\":");
 	td_buf_puts(&nest, "{}");
 	for (int i = 0; i < 100; i++)
 		td_buf_puts(&nest, "}");
+
 	td_auto(td_json_unref) struct td_json *small = parse("{\"a\":\"bbbbbbbbbb\"}"),
 					      *nested = parse(td_buf_str(&nest)), *w = parse(td_buf_str(&wide)),
 					      *d = parse(td_buf_str(&deep)), *r = NULL;
@@ -159,6 +168,7 @@ static void yaml_reads_as_kubernetes_does(void **s)
 				   "two\n  lines\ni: {x: [a, "
 				   "2]}\nj: 1e3\nk: 0x10\n"
 				   "---\n---\nx: &q {z: 1}\ny: *q\nw:\n  <<: *q\n  v: 2\n";
+
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_json_list struct td_json_list l = {0};
 	assert_int_equal(td_yaml_parse(text, strlen(text), &l, &e), 0);
@@ -169,6 +179,16 @@ static void yaml_reads_as_kubernetes_does(void **s)
 			       "\"i\":{\"x\":[\"a\",2]},"
 			       "\"j\":1000.0,\"k\":16}");
 	assert_string_equal(b, "{\"x\":{\"z\":1},\"y\":{\"z\":1},\"w\":{\"z\":1,\"v\":2}}");
+
+	// What is not a number after the prefix, or too large, is text or a real: never another number.
+	static const char odd[] = "a: 0x-5\nb: 0o+7\nc: 0x\nd: 0777777777777777777777777\n";
+	td_auto_json_list struct td_json_list o = {0};
+	assert_int_equal(td_yaml_parse(odd, strlen(odd), &o, &e), 0);
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "a"), "0x-5");
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "b"), "0o+7");
+	assert_string_equal(td_jstr(td_json_root(o.v[0]), "c"), "0x");
+	assert_true(yyjson_is_real(td_jget(td_json_root(o.v[0]), "d")));
+
 	static const char *const bad[] = {"a: [1", "a: 1\na: 2\n", "? {x: 1}\n: 2\n"};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		struct td_json_list none = {0};
@@ -176,12 +196,14 @@ static void yaml_reads_as_kubernetes_does(void **s)
 		assert_non_null(strstr(e.msg, "line"));
 		assert_int_equal(none.n, 0);
 	}
-	// aliases may not blow up
+
+	// Aliases must not blow up the document.
 	td_auto_buf struct td_buf bomb = {0};
 	td_buf_puts(&bomb, "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
 	for (int i = 1; i < 9; i++)
 		td_buf_printf(&bomb, "a%d: &a%d [*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d,*a%d]\n", i, i, i - 1,
 			      i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1, i - 1);
+
 	struct td_json_list none = {0};
 	assert_int_equal(td_yaml_parse(td_buf_str(&bomb), bomb.len, &none, &e), TD_INVALID);
 }
@@ -199,6 +221,7 @@ static void yaml_written_reads_back(void **s)
 	};
 	for (size_t i = 0; i < TD_LEN(docs); i++) {
 		td_auto(td_json_unref) struct td_json *j = parse(docs[i]);
+
 		td_auto_free char *y = td_yaml_text(td_json_root(j));
 		td_auto_json_list struct td_json_list l = {0};
 		struct td_error e = TD_ERROR_INIT;
@@ -214,11 +237,13 @@ static void records_come_back_whole(void **state)
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	close(mkstemp(path));
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_int(d, yyjson_mut_doc_get_root(d), "a.b", 7);
 	assert_int_equal(td_record_write(path, yyjson_mut_doc_get_root(d), 0600, &e), 0);
 	assert_int_equal(td_record_read(path, &j, &e), 0);
 	assert_int_equal(td_jint(td_json_root(j), "a.b", 0), 7);
+
 	struct td_json *none = NULL;
 	assert_int_equal(truncate(path, 5), 0);
 	assert_int_equal(td_record_read(path, &none, &e), TD_INVALID);
@@ -228,11 +253,12 @@ static void records_come_back_whole(void **state)
 	assert_int_equal(td_record_read(path, &none, &e), TD_NOT_FOUND);
 }
 
-// A value with YAML's own signs in it stays one value of its type.
+// A value with YAML syntax in it stays one value of its type.
 static void templates_are_filled_in(void **state)
 {
 	td_auto(td_json_unref) struct td_json *t =
 		parse("{\"{a}\":\"{a}{b}-{n}\",\"n\":\"{n}\",\"l\":[\"x{a\",\"{c}\",\"{\",true,\"{{n}}\"]}");
+
 	const struct td_json_word words[] = {{"a", "x: [{b}]\n"}, {"b", ""}, {"n", NULL, -7}};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_json_fill(td_json_root(t), words, TD_LEN(words));
 	td_auto_free char *have = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);

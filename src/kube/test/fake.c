@@ -34,6 +34,7 @@ struct fake *fake_start(void (*handler)(struct td_http_x *x, void *ctx), void *c
 	struct td_http_server_opts o = {.listen = listen, .handler = handler, .ctx = ctx};
 	if (td_http_server_new(&o, &f->server, &err))
 		fail_msg("%s", err.msg);
+
 	f->cancel = td_cancel_new();
 	f->url = td_asprintf("http://127.0.0.1:%d", td_http_server_port(f->server));
 	assert_int_equal(pthread_create(&f->thread, NULL, serve, f), 0);
@@ -61,10 +62,12 @@ struct td_kube *fake_client(struct fake *f)
 	int fd = mkstemp(path);
 	assert_true(fd >= 0);
 	close(fd);
+
 	td_auto_free char *text = td_asprintf(
 		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k}}]\n"
 		"clusters: [{name: k, cluster: {server: %s}}]\n",
 		f->url);
+
 	struct td_error err = TD_ERROR_INIT;
 	struct td_kube *k = NULL;
 	assert_int_equal(td_file_write(path, text, __builtin_strlen(text), 0600, &err), 0);

@@ -1,4 +1,4 @@
-// The fence: what the agent writes is what the bridge reads, and nothing else is taken for it.
+// The fence: the bridge reads what the agent writes, and takes nothing else for a fence.
 // rows: A7.4
 #include "kube/fence.h"
 
@@ -22,13 +22,17 @@ static void test_written_and_read(void **state)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_fence_patch("u-1", "77", 104, 1790000000, "n0", 1790000001000);
+
 	size_t len;
 	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &len);
 	td_auto(td_json_unref) struct td_json *j = parsed(text);
 	yyjson_val *pod = td_json_root(j);
 	int64_t job = 0, start = 0;
-	assert_string_equal(td_jstr(pod, "metadata.uid"), "u-1");            // never on another pod of that name,
-	assert_string_equal(td_jstr(pod, "metadata.resourceVersion"), "77"); // nor on one that was bound meanwhile
+
+	// The patch must not change another pod of that name, nor one that was bound meanwhile.
+	assert_string_equal(td_jstr(pod, "metadata.uid"), "u-1");
+	assert_string_equal(td_jstr(pod, "metadata.resourceVersion"), "77");
+
 	assert_true(td_fence_read(pod, &job, &start));
 	assert_true(job == 104 && start == 1790000000);
 	assert_true(td_fence_is(pod, 104, 1790000000));
@@ -44,7 +48,7 @@ static void test_what_is_none(void **state)
 {
 	static const struct {
 		const char *text;
-		bool fenced; // for somebody's job, though not for ours
+		bool fenced; // for some job run, but not for the one asked about
 	} pods[] = {
 		{"{}", false},
 		{"{\"status\":{\"conditions\":{}}}", false},
@@ -59,6 +63,7 @@ static void test_what_is_none(void **state)
 						      "Slurm job 777777777777777777777777777 (start 9)") "]}}",
 		 true},
 	};
+
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
 		int64_t job, start;
 		td_auto(td_json_unref) struct td_json *j = parsed(pods[i].text);

@@ -1,4 +1,4 @@
-// The reflector against an API that ends watches, forgets versions, repeats itself and lags.
+// The reflector against an API server that ends watches, forgets versions, repeats itself and lags.
 // rows: A12.2
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,13 +17,13 @@
 struct answer {     // to the n-th list or watch
 	int status; // 0: 200
 	const char *text;
-	bool hold; // a watch that stays open after its text
+	bool hold; // the watch stays open after its text
 };
 struct api {
 	const struct answer *lists, *watches;
-	int n_lists, n_watches; // given
-	int list, watch;        // asked for
-	char asked[64][300];    // targets in order
+	int n_lists, n_watches; // how many are given
+	int list, watch;        // how many were requested
+	char asked[64][300];    // request targets in order
 	int n_asked;
 	pthread_mutex_t lock; // guards asked
 };
@@ -38,16 +38,20 @@ static void handle(struct td_http_x *x, void *ctx)
 	__atomic_add_fetch(&a->n_asked, 1, __ATOMIC_RELEASE);
 	int i = watch ? a->watch++ : a->list++;
 	pthread_mutex_unlock(&a->lock);
+
 	static const struct answer quiet = {.text = "", .hold = true};
 	const struct answer *w =
 		watch ? (i < a->n_watches ? &a->watches[i] : &quiet) : &a->lists[i < a->n_lists ? i : a->n_lists - 1];
+
 	if (!watch || w->status) {
 		td_http_send(x, w->status ? w->status : 200, "application/json", w->text, strlen(w->text));
 		return;
 	}
+
 	if (td_http_stream_begin(x, 200, "application/json", NULL))
 		return;
-	// In small pieces: lines must be put together again.
+
+	// Small pieces, so that the informer must join lines.
 	for (size_t o = 0, n = strlen(w->text); o < n; o += 37)
 		if (td_http_stream_write(x, w->text + o, n - o < 37 ? n - o : 37, NULL))
 			return;
@@ -93,6 +97,7 @@ static struct rig *rig(const struct answer *lists, int n_lists, const struct ans
 	r->k = fake_client(r->fake);
 	r->cancel = td_cancel_new();
 	r->i = td_informer_new(r->k, &(struct td_informer_opts){.resource = &td_pods, .ns = "x", .labels = "a=b"});
+
 	td_informer_on_change(r->i, on_change, &r->seen);
 	td_informer_add_index(r->i, "node", by_node);
 	assert_int_equal(td_informer_start(r->i, r->cancel, NULL), 0);
@@ -133,7 +138,7 @@ static const char *asked(struct rig *r, int i)
 
 #define POD(name, uid, rv)                                                                                             \
 	"{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv "\"}" \
-														 "}"
+	"}"
 #define PODN(name, uid, rv, node)                                                                                      \
 	"{\"metadata\":{\"namespace\":\"x\",\"name\":\"" name "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" rv       \
 	"\"},\"spec\":{\"nodeName\":\"" node "\"}}"
@@ -159,21 +164,25 @@ static void pages(void **s)
 		{.text = EV("MODIFIED", PODN("b", "2", "10", "n2")) EV("DELETED", PODN("a", "1", "11", "n1")),
 		 .hold = true}};
 	struct rig *r = rig(lists, 2, watches, 1);
+
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_informers_wait(&r->i, 1, 5000, NULL, &err), 0);
 	SAW(r, "add a 3", "add b 4", "mod b 10", "del a 11");
+
 	assert_string_equal(asked(r, 0), "/api/v1/namespaces/x/pods?limit=500&labelSelector=a%3Db");
 	assert_string_equal(asked(r, 1), "/api/v1/namespaces/x/pods?limit=500&labelSelector=a%3Db&continue=t%2F1%3D");
 	assert_non_null(strstr(asked(r, 2), "watch=1&allowWatchBookmarks=true&resourceVersion=9&"));
+
 	td_auto_objects struct td_objects n1 = {0}, n2 = {0};
 	td_informer_by_index(r->i, "node", "n1", &n1);
 	td_informer_by_index(r->i, "node", "n2", &n2);
 	assert_int_equal(n1.n, 0);
 	assert_int_equal(n2.n, 1);
+
 	rig_done(r);
 }
 
-// What a cache holds is the object without its managedFields, from lists and events alike.
+// The cache holds objects without their managedFields, from lists and from events alike.
 static void keeps_no_managed_fields(void **s)
 {
 #define FULL(name, rv)                                                                                                 \
@@ -186,6 +195,7 @@ static void keeps_no_managed_fields(void **s)
 	struct rig *r = rig(lists, 1, watches, 1);
 	SAW(r, "add a 3", "add b 6");
 	static const char *const names[] = {"a", "b"};
+
 	for (size_t i = 0; i < 2; i++) {
 		td_auto(td_object_unref) struct td_object *o = td_informer_get(r->i, "x", names[i]);
 		assert_non_null(o);
@@ -266,15 +276,16 @@ static void made_again(void **s)
 								 EV("ADDED", POD("b", "2", "13")),
 						 .hold = true}};
 	struct rig *r = rig(lists, 1, watches, 1);
-	// The late DELETED is of the first one.
+	// The late DELETED belongs to the first object.
 	SAW(r, "add a 9", "del a 9", "add a 12", "add b 13");
 	rig_done(r);
 }
 
 static void stale_list(void **s)
 {
+	// The list of a lagging member is not accepted.
 	static const struct answer lists[] = {{.text = LIST("100", POD("a", "1", "99"))},
-					      {.text = LIST("90", "")}, // a member that lags: not believed
+					      {.text = LIST("90", "")},
 					      {.text = LIST("110", POD("a", "1", "99") "," POD("b", "2", "105"))}};
 	static const struct answer watches[] = {{.text = GONE}};
 	struct rig *r = rig(lists, 3, watches, 1);

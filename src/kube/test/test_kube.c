@@ -1,4 +1,4 @@
-// kubeconfig, verbs on the wire, and what replies become.
+// kubeconfig, the verbs on the wire, and how replies map to codes.
 // rows: F2.1
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,10 +71,12 @@ static void config_files(void **s)
 		load(CONFIG("server: 'http://h', certificate-authority: pki/ca.crt", "tokenFile: /run/t, token: x"), &c,
 		     &err),
 		0);
-	assert_string_equal(c.ca_file, "/tmp/pki/ca.crt"); // relative to the file
+	// Paths are relative to the folder of the kubeconfig.
+	assert_string_equal(c.ca_file, "/tmp/pki/ca.crt");
 	assert_string_equal(c.token_file, "/run/t");
 	assert_null(c.token);
 	td_kube_config_done(&c);
+
 	assert_int_equal(load(CONFIG("server: 'http://h'", "token: abc"), &c, &err), 0);
 	assert_string_equal(c.token, "abc");
 	td_kube_config_done(&c);
@@ -98,6 +100,7 @@ static void config_refused(void **s)
 		{CONFIG("server: 'https://h', certificate-authority-data: '***'", "token: x"),
 		 "certificate-authority-data is not base64", TD_INVALID},
 	};
+
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		struct td_kube_config c;
 		struct td_error err = TD_ERROR_INIT;
@@ -106,6 +109,7 @@ static void config_refused(void **s)
 			fail_msg("\"%s\" does not say \"%s\"", err.msg, cases[i].says);
 		assert_null(c.server);
 	}
+
 	struct td_error err = TD_ERROR_INIT;
 	struct td_kube *k = NULL;
 	assert_int_equal(td_kube_new("/nonexistent/kubeconfig", &k, &err), TD_NOT_FOUND);
@@ -120,10 +124,12 @@ static void config_list(void **s)
 	td_auto_free char *both = td_asprintf("/nonexistent:%s:%s", a, b);
 	setenv("KUBECONFIG", both, 1);
 	struct td_kube_config c = {.fds = {-1, -1, -1}};
+
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_kube_config_load(NULL, &c, &err), 0);
 	assert_string_equal(c.server, "http://second");
 	td_kube_config_done(&c);
+
 	unsetenv("KUBECONFIG");
 	unlink(a);
 	unlink(b);
@@ -144,12 +150,14 @@ static void handle(struct td_http_x *x, void *ctx)
 	struct wire *w = ctx;
 	size_t n;
 	const char *b = td_http_body(x, &n);
+
 	snprintf(w->method, sizeof(w->method), "%s", td_http_method(x));
 	snprintf(w->target, sizeof(w->target), "%s", td_http_target(x));
 	snprintf(w->type, sizeof(w->type), "%s",
 		 td_http_header(x, "Content-Type") ? td_http_header(x, "Content-Type") : "");
 	snprintf(w->token, sizeof(w->token), "%s",
 		 td_http_header(x, "Authorization") ? td_http_header(x, "Authorization") : "");
+
 	free(w->body);
 	w->body = td_strndup(b ? b : "", n);
 	if (w->status == 429)
@@ -205,6 +213,7 @@ static void verbs(void **s)
 	assert_non_null(strstr(
 		w.body,
 		"\"preconditions\":{\"uid\":\"u\"},\"gracePeriodSeconds\":0,\"propagationPolicy\":\"Foreground\""));
+
 	uint64_t n, bytes;
 	td_kube_stats(k, &n, &bytes);
 	assert_int_equal(n, 5);
@@ -214,7 +223,7 @@ static void verbs(void **s)
 	free(w.body);
 }
 
-// The identity of a kubeconfig, and another server than the one that it names.
+// A call with the identity of a kubeconfig to another server than the one it names.
 static void call_as(void **s)
 {
 	struct wire w = {.status = 403, .reply = "no"};
@@ -222,13 +231,16 @@ static void call_as(void **s)
 	td_auto_free char *path = write_config(CONFIG("server: 'http://127.0.0.1:1'", "token: hush"));
 	const char *url = fake_url(f);
 	const struct td_http_call call = {.method = "GET", .path = "/pods"};
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_reply struct td_http_reply rep = {0};
-	assert_int_not_equal(td_kube_call_as(path, NULL, NULL, 2000, &call, NULL, &rep, &err), 0); // nobody is there
+	// Nothing listens at the server of the kubeconfig.
+	assert_int_not_equal(td_kube_call_as(path, NULL, NULL, 2000, &call, NULL, &rep, &err), 0);
 	assert_int_equal(td_kube_call_as(path, url, NULL, 2000, &call, NULL, &rep, &err), 0);
 	assert_int_equal(rep.status, 403);
 	assert_string_equal(w.target, "/pods");
 	assert_string_equal(w.token, "Bearer hush");
+
 	unlink(path);
 	fake_stop(f);
 	free(w.body);
@@ -258,6 +270,7 @@ static void codes(void **s)
 	struct fake *f = fake_start(handle, &w);
 	struct td_kube *k = fake_client(f);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		char text[200];
 		snprintf(text, sizeof(text),
@@ -276,15 +289,17 @@ static void codes(void **s)
 		assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err),
 				 cases[i].write);
 	}
+
 	w.status = 404;
 	w.reply = "404 page not found\n";
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_kube_get(k, &td_pods, "a", "p", NULL, NULL, &err), TD_NOT_FOUND);
 	assert_non_null(strstr(err.msg, "404 page not found"));
+
 	fake_stop(f);
 	assert_int_equal(td_kube_get(k, &td_pods, "a", "p", NULL, NULL, &err), TD_TRANSIENT);
-	assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err),
-			 TD_TRANSIENT); // surely not sent
+	// The request was surely not sent.
+	assert_int_equal(td_kube_create(k, &td_pods, "a", yyjson_mut_doc_get_root(d), NULL, NULL, &err), TD_TRANSIENT);
 	td_kube_free(k);
 	free(w.body);
 }
@@ -318,6 +333,7 @@ static void events(void **s)
 	struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	td_auto(td_object_unref) struct td_object *o = td_object_new(j);
+
 	struct td_recorder *r = td_recorder_new(k, "tandem-test");
 	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
 	assert_true(fake_reached(&l.n, 1));
@@ -325,17 +341,19 @@ static void events(void **s)
 	assert_true(fake_reached(&l.n, 2));
 	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "luck");
 	assert_true(fake_reached(&l.n, 3));
+
 	td_recorder_free(r);
 	assert_true(td_starts(l.v[0], "POST /api/v1/namespaces/a/events"));
 	assert_non_null(strstr(l.v[0], "\"reason\":\"Refused\",\"message\":\"no room\""));
 	assert_true(td_starts(l.v[1], "PATCH /api/v1/namespaces/a/events/p."));
 	assert_non_null(strstr(l.v[1], "\"count\":2"));
 	assert_true(td_starts(l.v[2], "POST "));
+
 	td_kube_free(k);
 	fake_stop(f);
 }
 
-// As metrics and fault points call them.
+// Verbs and resources as metrics and fault points name them.
 static void names(void **state)
 {
 	static const char *const cases[][4] = {
@@ -349,6 +367,7 @@ static void names(void **state)
 		{"DELETE", "/api/v1/nodes/n0", "delete", "nodes"},
 		{"GET", "/readyz", "get", "other"},
 	};
+
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		const struct td_http_call call = {.method = cases[i][0], .path = cases[i][1]};
 		char resource[64];

@@ -1,4 +1,4 @@
-// Leader election against an API that keeps one Lease with optimistic locking.
+// Leader election against an API server that keeps one Lease with optimistic locking.
 // rows: A12.1
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ struct api {
 	struct td_json *lease;
 	int rv, refuse; // rv: atomic; refuse: every write fails
 	int reads;      // atomic
-	bool frozen;    // nothing is answered
+	bool frozen;    // no request is answered
 	pthread_cond_t thaw;
 };
 
@@ -41,9 +41,11 @@ static void handle(struct td_http_x *x, void *ctx)
 	const char *m = td_http_method(x), *body = td_http_body(x, &n);
 	int status = 200;
 	__atomic_add_fetch(&a->reads, !strcmp(m, "GET"), __ATOMIC_RELEASE);
+
 	pthread_mutex_lock(&a->lock);
 	while (a->frozen)
 		pthread_cond_wait(&a->thaw, &a->lock);
+
 	struct td_json *in = NULL, *out = NULL;
 	if (strcmp(m, "GET") != 0) {
 		assert_int_equal(td_json_parse(body, n, &in, NULL), 0);
@@ -61,6 +63,7 @@ static void handle(struct td_http_x *x, void *ctx)
 	} else if (!a->lease) {
 		status = 404;
 	}
+
 	td_auto_free char *text = status == 200 ? td_json_text(td_json_root(a->lease), NULL)
 						: td_strdup("{\"kind\":\"Status\",\"message\":\"no\"}");
 	pthread_mutex_unlock(&a->lock);
@@ -145,20 +148,24 @@ static void done(struct api *a, struct fake *f)
 static void one_leads_and_hands_over(void **s)
 {
 	API;
-	assert_true(td_lease_holds()); // nobody asked us to stand for election
+	assert_true(td_lease_holds()); // it never stood for election
 	struct candidate x, y;
 	start(&x, f, "x");
 	assert_true(fake_reached(&x.leads, 1));
+
 	start(&y, f, "y");
-	assert_int_equal(td_cancel_wait(y.cancel, 3500), 0); // longer than the lease: x renews
+	assert_int_equal(td_cancel_wait(y.cancel, 3500), 0); // longer than the Lease: x renews
 	assert_int_equal(__atomic_load_n(&y.leads, __ATOMIC_ACQUIRE), 0);
+
 	int64_t t = td_mono_ms(&td_clock_system);
-	finish(&x); // releases
+	finish(&x); // releases the Lease
 	assert_int_equal(x.result, 100 - TD_CANCELLED);
 	assert_true(fake_reached(&y.leads, 1));
-	assert_true(y.since - t < 1500); // sooner than the lease would have run out
+	assert_true(y.since - t < 1500); // sooner than the Lease would have expired
+
 	td_auto_free char *h = holder(&a);
 	assert_string_equal(h, "y");
+
 	finish(&y);
 	done(&a, f);
 }
@@ -171,7 +178,7 @@ static void dead_leader(void **s)
 	struct candidate x;
 	start(&x, f, "x");
 	assert_true(fake_reached(&x.leads, 1));
-	assert_true(x.since - t >= 1000); // its age is what we have seen ourselves
+	assert_true(x.since - t >= 1000); // the age is what this process has seen itself
 	finish(&x);
 	done(&a, f);
 }
@@ -186,7 +193,7 @@ static void taken_away(void **s)
 	assert_true(fake_reached(&x.result, 1));
 	assert_int_equal(x.result, 100 - TD_CONFLICT);
 	td_auto_free char *h = holder(&a);
-	assert_string_equal(h, "thief"); // not released by the loser
+	assert_string_equal(h, "thief"); // the loser does not release it
 	finish(&x);
 	done(&a, f);
 }
@@ -197,6 +204,7 @@ static void cannot_renew(void **s)
 	struct candidate x;
 	start(&x, f, "x");
 	assert_true(fake_reached(&x.leads, 1));
+
 	int64_t t = td_mono_ms(&td_clock_system);
 	pthread_mutex_lock(&a.lock);
 	a.refuse = 1;
@@ -230,7 +238,7 @@ static void frozen_api_delays_no_end(void **s)
 	done(&a, f);
 }
 
-// A request that nobody answers takes longer than the lease: others may lead by then.
+// A request without an answer takes longer than the Lease, so others may lead by then.
 static void frozen_api_ends_leadership(void **s)
 {
 	API;
@@ -239,6 +247,7 @@ static void frozen_api_ends_leadership(void **s)
 	assert_true(fake_reached(&x.leads, 1));
 	assert_true(td_lease_holds());
 	freeze(&a, true);
+
 	int64_t t = td_mono_ms(&td_clock_system);
 	assert_true(fake_reached(&x.result, 1));
 	assert_int_equal(x.result, 100 - TD_CONFLICT);
@@ -249,7 +258,7 @@ static void frozen_api_ends_leadership(void **s)
 	done(&a, f);
 }
 
-// Renewing is one write: it needs no read before it.
+// A renewal is one write without a read before it.
 static void renews_without_reading(void **s)
 {
 	API;
@@ -285,6 +294,7 @@ static void flags(void **s)
 		assert_int_equal(td_options_parse(&c, 3, wrong, &args, &n, &help, &err), TD_INVALID);
 	}
 	assert_int_equal(given.renew_s, 3);
+
 	struct td_lease_opts o = {.duration_s = 0};
 	assert_int_equal(td_lease_check(&o, &err), 0);
 	o.renew_s = 15;

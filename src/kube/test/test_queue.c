@@ -1,3 +1,4 @@
+// The work queue with a manual clock, and the controller frame with several workers.
 // rows: A12.2
 
 #include <setjmp.h>
@@ -14,7 +15,7 @@
 
 static char *take(struct td_queue *q)
 {
-	// A cancel that is fired already: only what is ready now.
+	// Only what is ready now counts, so an empty queue is not waited for.
 	char *key = NULL;
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	struct td_error err = TD_ERROR_INIT;
@@ -38,19 +39,21 @@ static void once_in_line(void **s)
 	td_queue_add(q, "b");
 	td_queue_add(q, "a");
 	assert_int_equal(td_queue_len(q), 2);
+
 	TAKES(q, "a");
-	td_queue_add(q, "a"); // worked on: comes back only after done
+	td_queue_add(q, "a"); // a worker has it: it comes back only after done
 	TAKES(q, "b");
 	assert_int_equal(td_queue_len(q), 0);
 	td_queue_done(q, "b");
 	assert_int_equal(td_queue_len(q), 0);
 	td_queue_done(q, "a");
+
 	TAKES(q, "a");
 	td_queue_done(q, "a");
 	td_queue_free(q);
 }
 
-// Lets the queue look at its clock: get with a key in line promotes what is due.
+// Makes the queue look at its clock: td_queue_get moves keys whose delay has passed into the line.
 static void tick(struct td_queue *q)
 {
 	td_queue_add(q, "~");
@@ -69,16 +72,19 @@ static void delays(void **s)
 	td_queue_add_after(q, "a", 500);
 	td_queue_add_after(q, "a", 100); // the earliest wins
 	td_queue_add_after(q, "a", 900);
+
 	tick(q);
 	assert_int_equal(td_queue_len(q), 0);
 	td_clock_manual_add(&m, 99);
 	tick(q);
 	assert_int_equal(td_queue_len(q), 0);
+
 	td_clock_manual_add(&m, 1);
 	tick(q);
 	assert_int_equal(td_queue_len(q), 1);
 	TAKES(q, "a");
 	td_queue_done(q, "a");
+
 	td_clock_manual_add(&m, 1000000);
 	tick(q);
 	assert_int_equal(td_queue_len(q), 0);
@@ -90,17 +96,20 @@ static void begun_and_new_work_take_turns(void **s)
 	struct td_clock_manual m;
 	td_clock_manual_init(&m, 0);
 	struct td_queue *q = td_queue_new(&m.clock);
+
 	static const char *const begun[] = {"b1", "b2", "b3"}, *const new_[] = {"n1", "n2", "n3", "n4"};
 	for (size_t i = 0; i < TD_LEN(begun); i++)
 		td_queue_add_after(q, begun[i], 10 + (int64_t)i);
 	for (size_t i = 0; i < TD_LEN(new_); i++)
 		td_queue_add(q, new_[i]);
+
 	td_clock_manual_add(&m, 12);
 	static const char *const order[] = {"n1", "b1", "n2", "b2", "n3", "b3", "n4"};
 	for (size_t i = 0; i < TD_LEN(order); i++) {
 		TAKES(q, order[i]);
 		td_queue_done(q, order[i]);
 	}
+
 	assert_int_equal(td_queue_len(q), 0);
 	td_queue_free(q);
 }
@@ -123,6 +132,7 @@ static void backoff(void **s)
 		td_queue_done(q, "a");
 		want = want * 2 < 30000 ? want * 2 : 30000;
 	}
+
 	td_queue_forget(q, "a");
 	td_queue_retry(q, "a");
 	td_clock_manual_add(&m, 5);
@@ -166,22 +176,26 @@ static void workers(void **s)
 	struct job j = {{"test", 4, sum.q, count, &sum}, td_cancel_new()};
 	pthread_t t;
 	pthread_create(&t, NULL, run, &j);
+
 	static const char *const keys[] = {"a", "b", "c", "d"};
 	for (int i = 0; i < 2000; i++)
 		td_queue_add(sum.q, keys[i % 4]);
 	td_queue_add_after(sum.q, "a", 30);
+
 	int64_t end = td_mono_ms(&td_clock_system) + 60000;
 	int before = -1;
-	while (td_mono_ms(&td_clock_system) < end) { // settles: all is done once, and nothing more comes
+	// Ends when the count has settled: all is done, and nothing more comes.
+	while (td_mono_ms(&td_clock_system) < end) {
 		td_cancel_wait(NULL, 80);
 		int now = __atomic_load_n(&sum.seen, __ATOMIC_SEQ_CST);
 		if (now == before && now >= 5)
 			break;
 		before = now;
 	}
-	assert_true(before >= 5); // four keys and the delayed one at least
+	assert_true(before >= 5); // at least four keys and the delayed one
 	assert_int_equal(sum.twice, 0);
 	assert_int_equal(td_queue_len(sum.q), 0);
+
 	int64_t start = td_mono_ms(&td_clock_system);
 	td_cancel_fire(j.cancel);
 	pthread_join(t, NULL);
@@ -190,7 +204,7 @@ static void workers(void **s)
 	td_queue_free(sum.q);
 }
 
-// A sleeping worker must notice a delayed key that another worker cannot take because it is busy.
+// A sleeping worker must notice a delayed key when the other worker is busy.
 static int slow(void *ctx, const char *key, int64_t *again, struct td_cancel *c, struct td_error *err)
 {
 	struct sum *s = ctx;
@@ -207,12 +221,15 @@ static void baton(void **st)
 	struct job j = {{"test", 2, sum.q, slow, &sum}, td_cancel_new()};
 	pthread_t t;
 	pthread_create(&t, NULL, run, &j);
+
 	td_queue_add_after(sum.q, "b", 100);
 	td_queue_add(sum.q, "a");
+
 	int64_t end = td_mono_ms(&td_clock_system) + 20000;
 	while (!__atomic_load_n(&sum.seen, __ATOMIC_ACQUIRE) && td_mono_ms(&td_clock_system) < end)
 		td_cancel_wait(NULL, 5);
 	assert_int_equal(sum.seen, 1);
+
 	td_cancel_fire(j.cancel);
 	pthread_join(t, NULL);
 	td_cancel_unref(j.cancel);

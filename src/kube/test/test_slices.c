@@ -20,6 +20,7 @@ static void add(struct td_objects *l, const char *node, const char *pool, int ge
 		"\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\",\"generation\":%d,\"resourceSliceCount\":%d},"
 		"\"devices\":[%s]}}",
 		l->n, node, pool, generation, slices, devices);
+
 	struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	if (td_json_parse(s, strlen(s), &j, &err))
@@ -37,6 +38,7 @@ static char *read(const struct td_objects *l, const char *attribute, int want)
 	int r = td_dra_devices(l, GPU, "n0", attribute, &d, &err);
 	if (r != want)
 		fail_msg("%d: %s", r, err.msg);
+
 	struct td_buf b = {0};
 	if (r)
 		td_buf_puts(&b, err.msg);
@@ -72,7 +74,9 @@ static void test_attribute(void **state)
 	td_auto_objects struct td_objects l = {0};
 	add(&l, "n0", "n0", 1, 1, AT("gpu-a", 2) "," AT("gpu-c", 0) "," AT("gpu-b", 1));
 	READS(&l, "index", 0, "n0/gpu-c n0/gpu-b n0/gpu-a");
-	READS(&l, GPU "/index", 0, "n0/gpu-c n0/gpu-b n0/gpu-a"); // the driver's own domain may be left out
+	// The domain of the driver may be left out.
+	READS(&l, GPU "/index", 0, "n0/gpu-c n0/gpu-b n0/gpu-a");
+
 	td_auto_objects struct td_objects gap = {0}, twice = {0}, negative = {0};
 	add(&gap, "n0", "n0", 1, 1, AT("gpu-a", 0) "," AT("gpu-b", 2));
 	READS(&gap, "index", TD_INVALID, "device gpu-b has 2");
@@ -85,17 +89,19 @@ static void test_attribute(void **state)
 static void test_generations(void **state)
 {
 	td_auto_objects struct td_objects l = {0};
-	READS(&l, NULL, TD_NOT_FOUND, "publishes nothing on node n0"); // unknown, not none
+	// The devices are unknown, which differs from none.
+	READS(&l, NULL, TD_NOT_FOUND, "publishes nothing on node n0");
 	add(&l, "n0", "n0", 1, 1, NAME("old-0") "," NAME("old-1"));
 	add(&l, "n0", "n0", 2, 1, NAME("new-0"));
 	READS(&l, NULL, 0, "n0/new-0");
-	add(&l, "n0", "n0", 3, 2, NAME("newer-0")); // a pool that is just being renewed
+	add(&l, "n0", "n0", 3, 2, NAME("newer-0")); // a pool that is being renewed
 	READS(&l, NULL, TD_NOT_FOUND, "not published all");
+
 	td_auto_objects struct td_objects none = {0}, pools = {0}, twice = {0};
 	add(&twice, "n0", "n0", 1, 2, AT("x", 0));
 	add(&twice, "n0", "n0", 1, 2, AT("x", 1));
-	READS(&twice, "index", TD_INVALID,
-	      "publishes device x of pool n0 on node n0 twice"); // one device would be given to two
+	// Otherwise one device would be given to two jobs.
+	READS(&twice, "index", TD_INVALID, "publishes device x of pool n0 on node n0 twice");
 	add(&none, "n0", "n0", 1, 1, "");
 	READS(&none, NULL, 0, "");
 	add(&pools, "n0", "b", 1, 1, NAME("x"));

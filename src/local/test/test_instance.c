@@ -1,4 +1,5 @@
-// Unit tests of a home's own files: who lives by its pid file, and one `up` or `down` at a time.
+// Unit tests of a home's own files: which process a pid file says lives, and that only one `up` or
+// `down` runs at a time.
 // rows: F1.1
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +29,7 @@ static void *stay(void *arg)
 	return arg;
 }
 
-// A child of ours; `headless`: its first thread has ended, another goes on.
+// Starts a child. headless: its first thread has ended while another one goes on.
 static pid_t child(bool headless)
 {
 	pid_t pid = fork();
@@ -58,15 +59,18 @@ static void who_lives(void **s)
 		pid_t pid = child(headless);
 		while (headless && state_of(pid) != 'Z')
 			usleep(1000);
+
 		assert_int_equal(td_pidfile_write(path, pid, NULL), 0);
 		assert_int_equal(td_pidfile_read(path), pid); // its other thread may hold a port
+
 		kill(pid, SIGKILL);
 		siginfo_t how;
 		assert_int_equal(waitid(P_PID, (id_t)pid, &how, WEXITED | WNOWAIT), 0);
-		assert_int_equal(td_pidfile_read(path), 0); // a zombie to its last thread
+		assert_int_equal(td_pidfile_read(path), 0); // all its threads have ended: a zombie
 		waitpid(pid, NULL, 0);
 		assert_int_equal(td_pidfile_read(path), 0);
 	}
+
 	td_auto_free char *reused = td_asprintf("%d 1\n", (int)getpid());
 	assert_int_equal(td_file_write(path, reused, strlen(reused), 0644, NULL), 0);
 	assert_int_equal(td_pidfile_read(path), 0);
@@ -91,10 +95,12 @@ static void one_at_a_time(void **s)
 	const struct td_instance i = {.home = home};
 	struct td_error err = TD_ERROR_INIT;
 	int fd;
+
 	assert_int_equal(td_instance_lock(&i, NULL, &fd, &err), TD_NOT_FOUND);
 	assert_non_null(strstr(err.msg, home));
 	assert_int_equal(mkdir(home, 0700), 0);
 	assert_int_equal(td_instance_lock(&i, NULL, &fd, &err), 0);
+
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	struct waiter w = {&i, c, -1, 0};
 	pthread_t t;
@@ -102,7 +108,8 @@ static void one_at_a_time(void **s)
 	td_cancel_fire(c);
 	pthread_join(t, NULL);
 	assert_int_equal(w.r, TD_CANCELLED);
-	// The holder removes the home: who waited for that one holds nothing.
+
+	// The holder removes the home: whoever waited for that lock holds nothing.
 	w.c = NULL;
 	assert_int_equal(pthread_create(&t, NULL, wait_lock, &w), 0);
 	usleep(50000);
@@ -110,7 +117,8 @@ static void one_at_a_time(void **s)
 	close(fd);
 	pthread_join(t, NULL);
 	assert_int_equal(w.r, TD_NOT_FOUND);
-	// Removed and made again by somebody else: the new one is what is held.
+
+	// Somebody else removes the home and makes it again: the lock is of the new one.
 	assert_int_equal(mkdir(home, 0700), 0);
 	assert_int_equal(td_instance_lock(&i, NULL, &fd, &err), 0);
 	assert_int_equal(pthread_create(&t, NULL, wait_lock, &w), 0);
@@ -121,6 +129,7 @@ static void one_at_a_time(void **s)
 	close(fd);
 	pthread_join(t, NULL);
 	assert_int_equal(w.r, 0);
+
 	struct stat held, now;
 	assert_true(fstat(w.fd, &held) == 0 && stat(home, &now) == 0 && held.st_ino == now.st_ino);
 	close(w.fd);

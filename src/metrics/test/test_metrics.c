@@ -1,3 +1,4 @@
+// The text format, the limit of series, and updates from several threads.
 // rows: A14.1
 
 #include "metrics/metrics.h"
@@ -23,6 +24,7 @@ static void test_text(void **state)
 	struct td_metric *up = td_gauge(m, "up", "Is it up", NULL);
 	const double bounds[] = {0.1, 1};
 	struct td_metric *h = td_histogram(m, "lat_seconds", "Latency", TD_LABELS("v"), bounds, 2);
+
 	td_metric_add(req, 2, TD_LABELS("200", "get"));
 	td_metric_add(req, 1, TD_LABELS("200", "a\"b\\c\nd"));
 	td_metric_add(req, 1, TD_LABELS("200", "get"));
@@ -31,6 +33,7 @@ static void test_text(void **state)
 	td_metric_observe(h, 0.5, TD_LABELS("x"));
 	td_metric_observe(h, 7, TD_LABELS("x"));
 	td_metrics_on_collect(m, collect, up);
+
 	td_auto_buf struct td_buf b = {0};
 	td_metrics_text(m, &b);
 	assert_string_equal(td_buf_str(&b), "# HELP lat_seconds Latency\n# TYPE lat_seconds histogram\n"
@@ -42,6 +45,7 @@ static void test_text(void **state)
 					    "req_total{code=\"200\",verb=\"a\\\"b\\\\c\\nd\"} 1\n"
 					    "req_total{code=\"200\",verb=\"get\"} 3\n"
 					    "# HELP up Is it up\n# TYPE up gauge\nup 2\n");
+
 	assert_true(td_metric_get(h, TD_LABELS("x")) == 3);
 	assert_ptr_equal(td_gauge(m, "up", "Is it up", NULL), up);
 	td_metric_forget(req, TD_LABELS("200", "get"));
@@ -58,6 +62,7 @@ static void test_bound(void **state)
 		snprintf(v, sizeof(v), "%d", i);
 		td_metric_set(g, NAN, TD_LABELS(v));
 	}
+
 	td_auto_buf struct td_buf b = {0};
 	td_metrics_text(m, &b);
 	assert_non_null(strstr(b.s, "tandem_metrics_dropped_total 5\n"));
@@ -76,6 +81,7 @@ static void test_threads(void **state)
 {
 	td_auto(td_metrics_free) struct td_metrics *m = td_metrics_new();
 	struct td_metric *c = td_counter(m, "c_total", "c", TD_LABELS("p"));
+
 	pthread_t t[4];
 	for (int i = 0; i < 4; i++)
 		pthread_create(&t[i], NULL, hammer, c);
@@ -83,6 +89,7 @@ static void test_threads(void **state)
 	td_metrics_text(m, &b);
 	for (int i = 0; i < 4; i++)
 		pthread_join(t[i], NULL);
+
 	assert_true(td_metric_get(c, TD_LABELS("odd")) == 2000);
 	assert_true(td_metric_get(c, TD_LABELS("even")) == 2000);
 }
