@@ -37,8 +37,8 @@ void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object 
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
 }
 
-// Rewrites ownerReferences of o without `owner`, or with it added as of kind `adopt` (NULL: without). Guarded by
-// resourceVersion: nobody's reference is lost.
+// Rewrites the ownerReferences of o with `owner`, whose kind is `adopt`; adopt NULL: without it. The
+// patch names the resourceVersion, so that nobody's reference is lost.
 static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o,
 			const struct td_object *owner, const struct td_gvr *adopt, struct td_cancel *cancel,
 			struct td_object **ret, struct td_error *err)

@@ -56,7 +56,7 @@ int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 // How long a caller waits, and how he is told meanwhile what is waited for.
 struct td_gate_wait {
 	int64_t timeout_ms;
-	int (*progress)(void *ctx, const char *text); // may be NULL; a non-zero return ends with TD_CANCELLED
+	int (*progress)(void *ctx, const char *text); // NULL: nobody; not 0: ends with TD_CANCELLED
 	void *ctx;
 };
 // As td_gate_try until 0, TD_CONFLICT or the deadline (TD_TRANSIENT).

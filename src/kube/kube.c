@@ -301,7 +301,8 @@ int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const
 	return object_call(k, "GET", p.s, NULL, c, ret, err);
 }
 
-// What of a resource is listed; NULL: not narrowed. limit: objects of a page; 0: everything in one reply.
+// What of a resource is listed; NULL does not narrow it. limit: objects of a page; 0 asks for
+// everything in one reply.
 struct selection {
 	const struct td_gvr *resource;
 	const char *ns, *labels, *fields;

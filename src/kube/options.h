@@ -23,7 +23,8 @@
 	 TD_OPT_TEXT(p),                                                                                               \
 	 .help = "where pods' emptyDir volumes lie on this machine, with {uid} and {name}:\nreaches a slurmrestd "     \
 		 "whose SlurmCluster says spec.restApi.access socket"}
-// l: struct td_lease_opts *. ns, identity: what the defaults are. td_lease_check says whether the times go together.
+// l: struct td_lease_opts *. ns_default and identity_default go into the help. Afterwards
+// td_lease_check says whether the times go together.
 #define TD_LEASE_OPTIONS(l, ns_default, identity_default)                                                              \
 	{.name = "identity",                                                                                           \
 	 .value = "NAME",                                                                                              \
@@ -32,7 +33,7 @@
 		{.name = "lease-namespace",                                                                            \
 		 .value = "NS",                                                                                        \
 		 TD_OPT_TEXT(&(l)->ns),                                                                                \
-		 .help = "where the Lease is (default: " ns_default ")"},                                               \
+		 .help = "where the Lease is (default: " ns_default ")"},                                              \
 		{.name = "lease-duration",                                                                             \
 		 .value = "S",                                                                                         \
 		 TD_OPT_SECONDS(&(l)->duration_s, 1, 3600),                                                            \

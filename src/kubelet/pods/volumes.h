@@ -33,8 +33,8 @@ struct td_mounts {
 	struct td_oci_mount *v; // room for max
 	size_t max, n;
 };
-// The mounts of one container, in order, into ret->v; strings live in `arena`. `env` expands subPathExpr. Call
-// td_vol_ensure before.
+// The mounts of one container, in order, into ret->v; strings live in `arena`. `env` expands
+// subPathExpr. Call td_vol_ensure before.
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
 		  struct td_arena *arena, struct td_mounts *ret, struct td_error *err);
 // Unmounts and removes the pod's directories (dir and what belongs to it); absent is fine.
