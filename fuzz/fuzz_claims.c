@@ -97,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *granted = td_jkey_str(td_jget(pod, "metadata.annotations"), "tandem.dev/devices");
 	if (granted)
 		td_devices_cover(s, pod, c.count, granted);
-	if (td_claims_plan(&c, s, pod, granted, node, &on, want, NULL))
+	if (td_claims_plan(&c, s, pod, &(struct td_claims_grant){granted, node, &on}, want, NULL))
 		return 0;
 
 	size_t n = 0;

@@ -12,6 +12,8 @@ struct td_condition_want {
 	// (now).
 	bool updated, heartbeat;
 };
+// type, status, reason, message; more by name.
+#define TD_CONDITION(...) (&(const struct td_condition_want){__VA_ARGS__})
 // Appends the condition to list. was is the array of the conditions before: lastTransitionTime
 // stays when the status is the same.
 void td_condition_add(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *was, const struct td_condition_want *w,

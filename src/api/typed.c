@@ -147,20 +147,29 @@ static struct entry *items_find(const struct items *l, const char *pe)
 }
 #define td_auto_items __attribute__((cleanup(items_done)))
 
-static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old, yyjson_val *now,
-		 struct td_fields *changed, struct td_fields *removed, int depth)
+struct difference {
+	struct td_fields *changed, *removed;
+};
+
+static struct difference below(struct td_arena *a, struct difference to, const char *pe)
+{
+	return (struct difference){td_fields_get(a, to.changed, pe), td_fields_get(a, to.removed, pe)};
+}
+
+static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old, yyjson_val *now, struct difference to,
+		 int depth)
 {
 	size_t i, max;
 	yyjson_val *k, *x;
 	if (!old || !now) {
-		set_of(a, s, old ? old : now, true, now ? changed : removed, depth);
+		set_of(a, s, old ? old : now, true, now ? to.changed : to.removed, depth);
 		return;
 	}
 
 	enum kind kind = kind_of(s, now);
 	if (kind != kind_of(s, old) || kind == LEAF || yyjson_get_type(old) != yyjson_get_type(now)) {
 		if (!td_jequal(old, now))
-			changed->member = true;
+			to.changed->member = true;
 		return;
 	}
 	if (td_jequal(old, now))
@@ -169,15 +178,13 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 	if (kind == MAP) {
 		yyjson_obj_foreach (now, i, max, k, x) {
 			td_auto_free char *pe = key_pe(td_keystr(k));
-			diff(a, prop(s, td_keystr(k)), td_jkey(old, td_keystr(k)), x, td_fields_get(a, changed, pe),
-			     td_fields_get(a, removed, pe), depth + 1);
+			diff(a, prop(s, td_keystr(k)), td_jkey(old, td_keystr(k)), x, below(a, to, pe), depth + 1);
 		}
 		yyjson_obj_foreach (old, i, max, k, x) {
 			if (td_jkey(now, td_keystr(k)))
 				continue;
 			td_auto_free char *pe = key_pe(td_keystr(k));
-			diff(a, prop(s, td_keystr(k)), x, NULL, td_fields_get(a, changed, pe),
-			     td_fields_get(a, removed, pe), depth + 1);
+			diff(a, prop(s, td_keystr(k)), x, NULL, below(a, to, pe), depth + 1);
 		}
 		return;
 	}
@@ -188,16 +195,16 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 	for (i = 0; i < is.n; i++) {
 		const char *pe = is.v[i].pe;
 		const struct entry *o = items_find(&was, pe);
-		struct td_fields *c = td_fields_get(a, changed, pe), *r = td_fields_get(a, removed, pe);
+		struct difference its = below(a, to, pe);
 		if (s->list_type == TD_L_MAP)
-			diff(a, s->items, o ? o->v : NULL, is.v[i].v, c, r, depth + 1);
-		c->member = c->member || !o;
+			diff(a, s->items, o ? o->v : NULL, is.v[i].v, its, depth + 1);
+		its.changed->member = its.changed->member || !o;
 	}
 
 	for (i = 0; i < was.n; i++) {
 		if (items_find(&is, was.v[i].pe))
 			continue;
-		struct td_fields *r = td_fields_get(a, removed, was.v[i].pe);
+		struct td_fields *r = td_fields_get(a, to.removed, was.v[i].pe);
 		if (s->list_type == TD_L_MAP)
 			set_of(a, s->items, was.v[i].v, true, r, depth + 1);
 		r->member = true;
@@ -221,7 +228,7 @@ void td_typed_diff(struct td_arena *a, const struct td_schema *s, const yyjson_v
 {
 	if (!old && !now)
 		return;
-	diff(a, s, td_unconst(old), td_unconst(now), changed, removed, 0);
+	diff(a, s, td_unconst(old), td_unconst(now), (struct difference){changed, removed}, 0);
 	tidy(changed);
 	tidy(removed);
 }

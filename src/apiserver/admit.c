@@ -37,11 +37,12 @@ static bool changed(yyjson_val *old, yyjson_mut_val *now, const char *key)
 	return !td_streq(a, b);
 }
 
-// Refuses changes of a grant's annotations. where: "metadata.annotations", or those of a template.
-// template_: nobody may put a grant there.
-static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name,
-		       const char *where, bool template_, struct td_refusal *r)
+// Refuses changes of a grant's annotations. template_: those of spec.template, where nobody may put
+// a grant.
+static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, const char *name, bool template_,
+		       struct td_refusal *r)
 {
+	const char *where = template_ ? "spec.template.metadata.annotations" : "metadata.annotations";
 	yyjson_val *was = old ? td_jget(td_item_root(old), where) : NULL;
 	yyjson_mut_val *now = td_jm_get(o, where);
 	bool bridge = td_streq(q->user.name, "system:tandem:bridge") && td_auth_is_role(&q->user);
@@ -70,7 +71,7 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 {
 	const struct td_kind *k = q->k;
 	if (is(k, "", "pods")) {
-		int rc = grant_check(q, old, o, name, "metadata.annotations", false, r);
+		int rc = grant_check(q, old, o, name, false, r);
 		if (rc < 0)
 			return rc;
 		const char *scheduler = td_jm_getstr(o, "spec.schedulerName");
@@ -89,7 +90,7 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 	// into a pod is refused in a template too.
 	if (is(k, "apps", "deployments") || is(k, "apps", "replicasets") || is(k, "apps", "statefulsets") ||
 	    is(k, "batch", "jobs"))
-		return grant_check(q, old, o, name, "spec.template.metadata.annotations", true, r);
+		return grant_check(q, old, o, name, true, r);
 
 	return 0;
 }

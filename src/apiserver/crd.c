@@ -16,10 +16,9 @@ bool td_is_crd(const struct td_kind *k)
 }
 
 static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a, const struct td_item *old,
-			  const char *type, const char *reason, const char *message)
+			  const struct td_condition_want *w)
 {
-	const struct td_condition_want w = {.type = type, .status = "True", .reason = reason, .message = message};
-	td_condition_add(d, a, old ? td_jget(td_item_root(old), "status.conditions") : NULL, &w, q->now);
+	td_condition_add(d, a, old ? td_jget(td_item_root(old), "status.conditions") : NULL, w, q->now);
 }
 
 void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d)
@@ -51,11 +50,14 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 
 	td_jm_set(d, o, "status.storedVersions", stored);
 	yyjson_mut_val *a = yyjson_mut_arr(d);
-	add_condition(q, d, a, old, "NamesAccepted", "NoConflicts", "no conflicts found");
-	add_condition(q, d, a, old, "Established", "InitialNamesAccepted", "the initial names have been accepted");
+	add_condition(q, d, a, old, TD_CONDITION("NamesAccepted", "True", "NoConflicts", "no conflicts found"));
+	add_condition(
+		q, d, a, old,
+		TD_CONDITION("Established", "True", "InitialNamesAccepted", "the initial names have been accepted"));
 	if (old && td_jget(td_item_root(old), "metadata.deletionTimestamp"))
-		add_condition(q, d, a, old, "Terminating", "InstanceDeletionInProgress",
-			      "CustomResource deletion is in progress");
+		add_condition(q, d, a, old,
+			      TD_CONDITION("Terminating", "True", "InstanceDeletionInProgress",
+					   "CustomResource deletion is in progress"));
 
 	// Conditions of other writers stay.
 	static const char *const own[] = {"NamesAccepted", "Established", "Terminating"};
@@ -142,13 +144,12 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 		if (td_store_list(q->s->store, res->table, NULL, 0, &l, &rv, NULL) == 0)
 			for (size_t i = 0; i < l.n; i++) {
 				td_auto_refusal struct td_refusal r = {0};
-				td_auto(td_item_unref) struct td_item *left = NULL;
-				bool gone;
+				struct td_deleted d = {0};
 				sub.ns = l.v[i]->ns;
-				if (td_delete_item(&sub, l.v[i]->ns, l.v[i]->name, &o, &left, &gone, &r) < 0 &&
-				    r.http != 404)
+				if (td_delete_item(&sub, l.v[i]->ns, l.v[i]->name, &o, &d, &r) < 0 && r.http != 404)
 					td_warn("CustomResourceDefinition %s: deleting %s/%s: %s", crd->name,
 						l.v[i]->ns, l.v[i]->name, r.message);
+				td_item_unref(d.left);
 			}
 	}
 

@@ -123,7 +123,7 @@ static bool holds(const struct td_kind *k, yyjson_mut_val *o)
 }
 
 static int delete_once(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
-		       struct td_item **ret, bool *ret_gone, struct td_refusal *r)
+		       struct td_deleted *ret, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	td_auto(td_item_unref) struct td_item *old = td_store_get(q->s->store, q->res->table, ns, name);
@@ -182,8 +182,7 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 		// other objects appear only in the list of a deletecollection, as they were.
 		bool told = !*k->group && (!strcmp(k->plural, "pods") ||
 					   (!strcmp(k->plural, "services") && !strcmp(q->verb, "delete")));
-		*ret = td_item_new(d, told ? gone->rv : old->rv, old->crv);
-		*ret_gone = true;
+		*ret = (struct td_deleted){td_item_new(d, told ? gone->rv : old->rv, old->crv), true};
 		return 0;
 	}
 
@@ -198,21 +197,21 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 
 	if (is_ns)
 		td_jm_str(d, m, "status.phase", "Terminating");
-	*ret_gone = false;
-	rc = td_object_commit(q, old, d, ret, r);
+	ret->gone = false;
+	rc = td_object_commit(q, old, d, &ret->left, r);
 	if (rc == 0 && td_is_crd(k) && !q->dry_run)
-		*ret_gone = td_crd_drain(q, *ret);
+		ret->gone = td_crd_drain(q, ret->left);
 
 	return rc;
 }
 
 int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
-		   struct td_item **ret, bool *ret_gone, struct td_refusal *r)
+		   struct td_deleted *ret, struct td_refusal *r)
 {
 	int rc = 0;
 	for (int tries = 0; tries < 16; tries++) {
 		td_refusal_done(r);
-		rc = delete_once(q, ns, name, o, ret, ret_gone, r);
+		rc = delete_once(q, ns, name, o, ret, r);
 		if (rc != TD_CONFLICT)
 			break;
 	}
@@ -222,16 +221,16 @@ int td_delete_item(struct td_req *q, const char *ns, const char *name, const str
 int td_do_delete(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
-	td_auto(td_item_unref) struct td_item *i = NULL;
 	struct td_delete_opts o = {0};
-	bool gone = false;
+	struct td_deleted d = {0};
 	int rc = td_body_read(q, true, &body, r);
 	if (rc < 0 || (rc = td_delete_opts(q, td_json_root(body), &o, r)) < 0 ||
-	    (rc = td_delete_item(q, q->ns, q->name, &o, &i, &gone, r)) < 0)
+	    (rc = td_delete_item(q, q->ns, q->name, &o, &d, r)) < 0)
 		return rc;
+	td_auto(td_item_unref) struct td_item *i = d.left;
 	bool pod = !*q->group && (!strcmp(q->plural, "pods") || !strcmp(q->plural, "services"));
 	// As a real API server does, answers with the last state of pods and services.
-	if (gone && !pod)
+	if (d.gone && !pod)
 		td_reply_success(q, 200, q->name, i->uid);
 	else
 		td_reply_item(q, 200, i);
@@ -268,11 +267,10 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 	if ((rc = td_list_options(q, &lo, r)) < 0)
 		return rc;
 	for (size_t i = 0; i < l.n && !(lo.limit && n == (size_t)lo.limit); i++) {
-		td_auto(td_item_unref) struct td_item *gone_item = NULL;
-		bool gone;
+		struct td_deleted d = {0};
 		if (!td_filter_matches(&f, l.v[i]))
 			continue;
-		rc = td_delete_item(q, l.v[i]->ns, l.v[i]->name, &o, &gone_item, &gone, r);
+		rc = td_delete_item(q, l.v[i]->ns, l.v[i]->name, &o, &d, r);
 		if (rc == TD_NOT_FOUND) {
 			td_refusal_done(r);
 			continue;
@@ -281,7 +279,8 @@ int td_do_delete_collection(struct td_req *q, struct td_refusal *r)
 			return rc;
 		if (n++)
 			td_buf_putc(&b, ',');
-		td_item_write_in_list(q->k, gone_item, &b);
+		td_item_write_in_list(q->k, d.left, &b);
+		td_item_unref(d.left);
 	}
 
 	td_buf_puts(&b, "]}\n");

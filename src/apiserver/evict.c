@@ -163,12 +163,11 @@ static int mark(struct td_req *q, const struct td_item *old, struct td_item **re
 }
 
 // Returns TD_CONFLICT when the pod changed meanwhile: the caller tries again.
-static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusal *r)
+static int evict_once(struct eviction *e, struct td_deleted *ret, struct td_refusal *r)
 {
 	struct td_req *q = e->q;
 	td_auto(td_item_unref) struct td_item *pod = td_store_get(q->s->store, q->res->table, q->ns, q->name),
 					      *marked = NULL;
-	bool gone;
 
 	if (!pod)
 		return td_refuse_not_found(q, q->name, r);
@@ -180,7 +179,7 @@ static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusa
 	bool unmet = (o.uid && strcmp(o.uid, pod->uid) != 0) || (o.rv && strcmp(o.rv, rv) != 0);
 	if (unmet || !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed") ||
 	    td_jget(td_item_root(pod), "metadata.deletionTimestamp"))
-		return td_delete_item(q, q->ns, q->name, &o, ret, &gone, r);
+		return td_delete_item(q, q->ns, q->name, &o, ret, r);
 	bool pending = !strcmp(phase, "Pending");
 	int rc;
 	if (!pending && !e->asked && (rc = ask_budget(e, pod, r)) < 0)
@@ -193,7 +192,7 @@ static int evict_once(struct eviction *e, struct td_item **ret, struct td_refusa
 			o.rv = td_jstr_or(td_item_root(marked), "metadata.resourceVersion", "");
 		if (q->dry_run)
 			o.rv = NULL; // the mark was not stored
-		rc = td_delete_item(q, q->ns, q->name, &o, ret, &gone, r);
+		rc = td_delete_item(q, q->ns, q->name, &o, ret, r);
 	}
 
 	if (rc == 0 || r->http != 409 || e->o.rv)
@@ -220,10 +219,10 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 	if (opts && (rc = td_delete_opts(q, opts, &e.o, r)) < 0)
 		return rc;
 	e.budgets = td_store_table(q->s->store, "policy", "poddisruptionbudgets");
-	td_auto(td_item_unref) struct td_item *i = NULL;
+	struct td_deleted d = {0};
 	for (int tries = 0; tries < TRIES; tries++) {
 		td_refusal_done(r);
-		rc = evict_once(&e, &i, r);
+		rc = evict_once(&e, &d, r);
 		if (rc != TD_CONFLICT)
 			break;
 	}
@@ -231,6 +230,8 @@ int td_do_eviction(struct td_req *q, struct td_refusal *r)
 	free(e.budget);
 	if (rc < 0)
 		return rc;
+
+	td_item_unref(d.left);
 
 	td_reply_success(q, 201, NULL, NULL);
 	return 0;

@@ -5,9 +5,9 @@
 #include "apiserver/ticker.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "cmd/roles.h"
 
-#include <getopt.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,83 +18,46 @@ struct flags {
 	enum td_log_level level;
 };
 
-static void usage(FILE *f)
+// False: end with *ret_exit.
+static bool parse(int argc, char **argv, struct flags *f, int *ret_exit)
 {
-	fputs("usage: tandem apiserver --listen ADDR:PORT [--listen …] --pki DIR --db FILE --agent-socket PATH "
-	      "[--log-level "
-	      "debug|info|warn|error]\n\n"
-	      "The embedded Kubernetes API. `tandem up` starts it.\n\n"
-	      "  --listen ADDR:PORT   address to serve HTTPS on; may be given several times\n"
-	      "  --pki DIR            ca.crt, apiserver.crt, apiserver.key, sa.key\n"
-	      "  --db FILE            SQLite file with every object\n"
-	      "  --agent-socket PATH  the agent's unix socket: logs and exec go there\n"
-	      "  --dev DIR            instead of the above: a throw-away server with all of it in DIR; see "
-	      "tools/dev-apiserver\n"
-	      "\nExit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
-	      f);
-}
-
-// Returns 0, or an exit code + 1.
-static int parse(int argc, char **argv, struct flags *f)
-{
-	enum { LISTEN = 1, PKI, DB, AGENT, DEV, LEVEL, HELP };
-	static const struct option opts[] = {
-		{"listen", 1, NULL, LISTEN}, {"pki", 1, NULL, PKI},
-		{"db", 1, NULL, DB},         {"agent-socket", 1, NULL, AGENT},
-		{"dev", 1, NULL, DEV},       {"log-level", 1, NULL, LEVEL},
-		{"help", 0, NULL, HELP},     {0},
+	const struct td_option options[] = {
+		{.name = "listen",
+		 .value = "ADDR:PORT",
+		 TD_OPT_LIST(&f->listen),
+		 .help = "address to serve HTTPS on; may be given several times"},
+		{.name = "pki",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&f->pki),
+		 .help = "ca.crt, apiserver.crt, apiserver.key, sa.key"},
+		{.name = "db", .value = "FILE", TD_OPT_TEXT(&f->db), .help = "SQLite file with every object"},
+		{.name = "agent-socket",
+		 .value = "PATH",
+		 TD_OPT_TEXT(&f->agent),
+		 .help = "the agent's unix socket: logs and exec go there"},
+		{.name = "dev",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&f->dev),
+		 .help = "instead of the above: a throw-away server with all of it in DIR;\nsee tools/dev-apiserver"},
+		TD_OPT_LOG_LEVEL(&f->level),
 	};
-	int c;
-	optind = 0; // in tests, the roles share the getopt state of one process
-	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		switch (c) {
-		case LISTEN:
-			td_strv_add(&f->listen, optarg);
-			break;
-		case PKI:
-			f->pki = optarg;
-			break;
-		case DB:
-			f->db = optarg;
-			break;
-		case AGENT:
-			f->agent = optarg;
-			break;
-		case DEV:
-			f->dev = optarg;
-			break;
-		case LEVEL: {
-			int l = td_log_level_parse(optarg);
-			if (l < 0) {
-				fprintf(stderr, "tandem apiserver: --log-level %s: write debug, info, warn or error\n",
-					optarg);
-				return 3;
-			}
-			f->level = (enum td_log_level)l;
-			break;
-		}
-		case HELP:
-			usage(stdout);
-			return 1;
-		default:
-			return 3;
-		}
-	}
+	const struct td_command c = {.name = "apiserver",
+				     .usage = "--listen ADDR:PORT --pki DIR --db FILE --agent-socket PATH | --dev DIR",
+				     .about = "The embedded Kubernetes API. `tandem up` starts it.",
+				     .exits = TD_ROLE_EXITS,
+				     .options = options,
+				     .n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, ret_exit))
+		return false;
 
-	if (optind < argc) {
-		fprintf(stderr, "tandem apiserver: unexpected argument \"%s\"\n", argv[optind]);
-		return 3;
-	}
-	if (!f->dev && (!f->listen.n || !f->pki || !f->db || !f->agent)) {
-		fprintf(stderr, "tandem apiserver: %s is missing; `tandem apiserver --help` says more\n",
-			!f->listen.n ? "--listen"
-			: !f->pki    ? "--pki"
-			: !f->db     ? "--db"
-				     : "--agent-socket");
-		return 3;
-	}
-
-	return 0;
+	if (f->dev || (f->listen.n && f->pki && f->db && f->agent))
+		return true;
+	*ret_exit = td_command_wrong("apiserver", "%s is missing",
+				     !f->listen.n ? "--listen"
+				     : !f->pki    ? "--pki"
+				     : !f->db     ? "--db"
+						  : "--agent-socket");
+	return false;
 }
 
 // Returns the first listening address that other hosts can reach: "10.1.0.1:6443" gives "10.1.0.1".
@@ -182,10 +145,10 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 int td_apiserver_main(int argc, char **argv)
 {
 	struct flags f = {.level = TD_LOG_INFO};
-	int code = parse(argc, argv, &f);
-	if (code) {
+	int code;
+	if (!parse(argc, argv, &f, &code)) {
 		td_strv_done(&f.listen);
-		return code - 1;
+		return code;
 	}
 	td_log_init("apiserver", f.level);
 

@@ -74,15 +74,19 @@ static void param(struct td_buf *b, bool *first, const char *name)
 	*first = false;
 }
 
-static void operation(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind,
-		      const char *method, const char *action, const char *params)
+struct gvk {
+	const char *group, *version, *kind;
+};
+
+static void operation(struct td_buf *b, bool *first, const struct gvk *of, const char *method, const char *action,
+		      const char *params)
 {
 	td_buf_printf(b,
 		      "%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\","
 		      "\"version\":\"%s\","
 		      "\"kind\":\"%s\"},"
 		      "\"responses\":{\"200\":{\"description\":\"OK\"}},\"parameters\":[",
-		      *first ? "" : ",", method, action, group, version, kind);
+		      *first ? "" : ",", method, action, of->group, of->version, of->kind);
 	*first = false;
 	bool first_param = true;
 	td_auto_free char *copy = td_strdup(params);
@@ -103,29 +107,29 @@ static void paths_of(struct td_buf *b, bool *first, const struct td_kind *k)
 	td_auto_free char *base =
 		*k->group ? td_asprintf("/apis/%s/%s", k->group, k->version) : td_asprintf("/api/%s", k->version);
 	const char *ns = k->namespaced ? "/namespaces/{namespace}" : "";
+	const struct gvk of = {k->group, k->version, k->kind};
 	bool op = true;
 
 	if (k->namespaced) {
 		td_buf_printf(b, "%s\"%s/%s\":{", *first ? "" : ",", base, k->plural);
 		*first = false;
-		operation(b, &op, k->group, k->version, k->kind, "get", "list", LIST_PARAMS);
+		operation(b, &op, &of, "get", "list", LIST_PARAMS);
 		td_buf_putc(b, '}');
 		op = true;
 	}
 
 	td_buf_printf(b, "%s\"%s%s/%s\":{", *first ? "" : ",", base, ns, k->plural);
 	*first = false;
-	operation(b, &op, k->group, k->version, k->kind, "get", "list", LIST_PARAMS);
-	operation(b, &op, k->group, k->version, k->kind, "post", "post", WRITE_PARAMS);
-	operation(b, &op, k->group, k->version, k->kind, "delete", "deletecollection",
+	operation(b, &op, &of, "get", "list", LIST_PARAMS);
+	operation(b, &op, &of, "post", "post", WRITE_PARAMS);
+	operation(b, &op, &of, "delete", "deletecollection",
 		  LIST_PARAMS " dryRun gracePeriodSeconds propagationPolicy");
 	op = true;
 	td_buf_printf(b, "},\"%s%s/%s/{name}\":{", base, ns, k->plural);
-	operation(b, &op, k->group, k->version, k->kind, "get", "get", "resourceVersion");
-	operation(b, &op, k->group, k->version, k->kind, "put", "put", WRITE_PARAMS);
-	operation(b, &op, k->group, k->version, k->kind, "patch", "patch", WRITE_PARAMS " force");
-	operation(b, &op, k->group, k->version, k->kind, "delete", "delete",
-		  "dryRun gracePeriodSeconds propagationPolicy");
+	operation(b, &op, &of, "get", "get", "resourceVersion");
+	operation(b, &op, &of, "put", "put", WRITE_PARAMS);
+	operation(b, &op, &of, "patch", "patch", WRITE_PARAMS " force");
+	operation(b, &op, &of, "delete", "delete", "dryRun gracePeriodSeconds propagationPolicy");
 	td_buf_putc(b, '}');
 }
 
@@ -173,23 +177,23 @@ static void path_of(struct td_buf *b, bool *first, const struct asked *a)
 	td_buf_printf(b, "%s\"/%s%s/%s%s/%s\":{", *first ? "" : ",", *a->group ? "apis/" : "api", a->group, a->version,
 		      a->namespaced ? "/namespaces/{namespace}" : "", a->plural);
 	*first = false;
-	operation(b, &op, a->group, a->version, a->kind, "post", "post", WRITE_PARAMS);
+	operation(b, &op, &(struct gvk){a->group, a->version, a->kind}, "post", "post", WRITE_PARAMS);
 	td_buf_putc(b, '}');
 }
 
-static void schema_of(struct td_buf *b, bool *first, const char *group, const char *version, const char *kind,
-		      yyjson_mut_doc *d, yyjson_mut_val *o)
+static void schema_of(struct td_buf *b, bool *first, const struct gvk *of, yyjson_mut_doc *d, yyjson_mut_val *o)
 {
 	yyjson_mut_val *gvk = yyjson_mut_obj(d), *a = yyjson_mut_arr(d);
-	td_jm_str(d, gvk, "group", group);
-	td_jm_str(d, gvk, "version", version);
-	td_jm_str(d, gvk, "kind", kind);
+	td_jm_str(d, gvk, "group", of->group);
+	td_jm_str(d, gvk, "version", of->version);
+	td_jm_str(d, gvk, "kind", of->kind);
 	yyjson_mut_arr_append(a, gvk);
 	td_jm_key_set(d, o, "x-kubernetes-group-version-kind", a);
 	publish(d, o);
 	size_t len = 0;
 	td_auto_free char *text = td_json_mut_text(o, &len);
-	td_buf_printf(b, "%s\"%s%s%s.%s\":", *first ? "" : ",", *group ? group : "core", ".", version, kind);
+	td_buf_printf(b, "%s\"%s%s%s.%s\":", *first ? "" : ",", *of->group ? of->group : "core", ".", of->version,
+		      of->kind);
 	*first = false;
 	td_buf_add(b, text, len);
 }
@@ -223,14 +227,15 @@ static bool document(struct td_req *q, const char *group, const char *version)
 		if (strcmp(k->group, group) || strcmp(k->version, version))
 			continue;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		schema_of(&b, &first, group, version, k->kind, d, td_kind_openapi(k, d));
+		schema_of(&b, &first, &(struct gvk){group, version, k->kind}, d, td_kind_openapi(k, d));
 	}
 
 	for (size_t i = 0; i < TD_LEN(asked); i++) {
 		if (strcmp(asked[i].group, group) || strcmp(asked[i].version, version))
 			continue;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		schema_of(&b, &first, group, version, asked[i].kind, d, td_part_openapi(asked[i].part, d));
+		schema_of(&b, &first, &(struct gvk){group, version, asked[i].kind}, d,
+			  td_part_openapi(asked[i].part, d));
 	}
 
 	td_buf_puts(&b, "}}}\n");

@@ -307,7 +307,13 @@ int td_do_list(struct td_req *q, struct td_refusal *r)
 		const char *include = td_http_query(q->x, "includeObject");
 		if ((rc = td_check_include(include, r)) < 0)
 			return rc;
-		td_table_write(q->k, l.v, l.n, true, include, rv, l.cont, l.remaining, q->now, &b);
+		td_table_write(q->k, l.v, l.n,
+			       &(struct td_table_head){.columns = true,
+						       .include = include,
+						       .rv = rv,
+						       .cont = l.cont,
+						       .remaining = l.remaining},
+			       q->now, &b);
 		td_buf_putc(&b, '\n');
 	} else {
 		const struct td_kind *k = q->k;

@@ -170,7 +170,10 @@ void td_reply_item(struct td_req *q, int status, const struct td_item *i)
 	if (q->as == TD_AS_TABLE) {
 		char rv[24];
 		snprintf(rv, sizeof(rv), "%llu", (unsigned long long)i->rv);
-		td_table_write(q->k, v, 1, true, td_http_query(q->x, "includeObject"), rv, NULL, 0, q->now, &b);
+		td_table_write(q->k, v, 1,
+			       &(struct td_table_head){
+				       .columns = true, .include = td_http_query(q->x, "includeObject"), .rv = rv},
+			       q->now, &b);
 	} else if (q->as == TD_AS_PARTIAL) {
 		td_partial_write(i, &b);
 	} else {

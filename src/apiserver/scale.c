@@ -43,8 +43,13 @@ static void reply_scale(struct td_req *q, const struct td_item *i)
 	td_reply_doc(q, 200, d);
 }
 
+struct sent {
+	yyjson_val *replicas; // NULL: nothing is said of them
+	struct td_json *keep; // what it is part of; NULL: the body
+};
+
 static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_item *old, yyjson_val *body,
-		      yyjson_val **ret, struct td_json **keep, struct td_refusal *r)
+		      struct sent *ret, struct td_refusal *r)
 {
 	struct td_error err = TD_ERROR_INIT;
 	if (!strcmp(q->verb, "update")) {
@@ -58,7 +63,7 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 			return td_refuse(r, 400, NULL,
 					 "the name of the object (%s) does not match the name on the URL (%s)", name,
 					 q->name);
-		*ret = td_jget(body, "spec.replicas");
+		ret->replicas = td_jget(body, "spec.replicas");
 		return 0;
 	}
 
@@ -67,12 +72,12 @@ static int scale_sent(struct td_req *q, enum td_patch_form t, const struct td_it
 	td_jm_str(d, o, "metadata.resourceVersion", td_jstr(td_item_root(old), "metadata.resourceVersion"));
 	td_jm_int(d, o, "spec.replicas", td_jint(td_item_root(old), no_dot(q->k->scale_spec), 0));
 	td_auto(td_json_unref) struct td_json *scale = td_json_from_mut(o);
-	int rc = t == TD_JSON_PATCH ? td_json_patch(td_json_root(scale), body, keep, &err)
-				    : td_json_merge_patch(td_json_root(scale), body, keep, &err);
+	int rc = t == TD_JSON_PATCH ? td_json_patch(td_json_root(scale), body, &ret->keep, &err)
+				    : td_json_merge_patch(td_json_root(scale), body, &ret->keep, &err);
 	if (rc < 0)
 		return td_refuse(r, 422, "Invalid", "%s", err.msg);
 
-	*ret = td_jget(td_json_root(*keep), "spec.replicas");
+	ret->replicas = td_jget(td_json_root(ret->keep), "spec.replicas");
 	return 0;
 }
 
@@ -216,9 +221,10 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 	if (t == TD_APPLY)
 		return scale_apply(q, old, body, ret, r);
 
-	td_auto(td_json_unref) struct td_json *keep = NULL;
-	yyjson_val *v = NULL;
-	rc = scale_sent(q, t, old, body, &v, &keep, r);
+	struct sent sent = {0};
+	rc = scale_sent(q, t, old, body, &sent, r);
+	td_auto(td_json_unref) struct td_json *keep = sent.keep;
+	yyjson_val *v = sent.replicas;
 	if (rc < 0)
 		return rc;
 

@@ -172,10 +172,17 @@ struct td_list_options { // of list and watch. Strings are the request's, "" whe
 int td_list_options(const struct td_req *q, struct td_list_options *ret, struct td_refusal *r);
 
 // ---- table.c ----
-// Appends one Table document of these items. columns: with columnDefinitions. include: "Metadata",
-// "Object" or "None". rv and cont: the list's, or NULL.
-void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
-		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out);
+// A Table document around its rows.
+struct td_table_head {
+	bool columns;        // with columnDefinitions
+	const char *include; // "Metadata", "Object", "None"
+	const char *rv;      // of the list or NULL
+	const char *cont;    // its continue token or NULL
+	long long remaining; // how many objects come after this page; 0: not known
+};
+// Appends one Table document of these items.
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, const struct td_table_head *h,
+		    int64_t now, struct td_buf *out);
 // Appends one PartialObjectMetadata.
 void td_partial_write(const struct td_item *i, struct td_buf *out);
 // Refuses with 400 what is no value of includeObject.
@@ -268,10 +275,13 @@ struct td_delete_opts {
 	const char *uid, *rv, *propagation; // point into the body
 };
 int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *ret, struct td_refusal *r);
-// Deletes the object, or begins its deletion. *ret: what is left of it, or its last state.
-// *ret_gone: whether it is gone.
+struct td_deleted {
+	struct td_item *left; // a reference: what is left of it, or its last state
+	bool gone;
+};
+// Deletes the object, or begins its deletion.
 int td_delete_item(struct td_req *q, const char *ns, const char *name, const struct td_delete_opts *o,
-		   struct td_item **ret, bool *ret_gone, struct td_refusal *r);
+		   struct td_deleted *ret, struct td_refusal *r);
 int td_do_scale(struct td_req *q, struct td_refusal *r); // get update patch
 int td_do_finalize(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);

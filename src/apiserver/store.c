@@ -132,8 +132,7 @@ int td_store_list(struct td_store *s, struct td_table *t, const char *ns, uint64
 	return 0;
 }
 
-int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *ret, size_t max,
-		    size_t *ret_n, uint64_t *ret_at, struct td_error *err)
+int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_events *ret, struct td_error *err)
 {
 	pthread_rwlock_rdlock(&s->lock);
 	const struct td_ring *r = &t->ring;
@@ -145,16 +144,15 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 
 	size_t n = 0;
 	size_t i = td_ring_after(r, after);
-	for (; i < r->n && n < max; i++, n++) {
-		ret[n] = *td_ring_at(r, i);
-		td_item_ref(ret[n].item);
-		td_item_ref(ret[n].prev);
+	for (; i < r->n && n < ret->max; i++, n++) {
+		ret->v[n] = *td_ring_at(r, i);
+		td_item_ref(ret->v[n].item);
+		td_item_ref(ret->v[n].prev);
 	}
 
-	*ret_n = n;
-	uint64_t at = i < r->n ? ret[n - 1].item->rv : s->revision;
-
-	*ret_at = at > after ? at : after; // `after` may be in the future
+	ret->n = n;
+	uint64_t at = i < r->n ? ret->v[n - 1].item->rv : s->revision;
+	ret->at = at > after ? at : after; // `after` may be in the future
 	pthread_rwlock_unlock(&s->lock);
 	return 0;
 }

@@ -67,11 +67,15 @@ struct td_event {
 	struct td_item *item; // the new version; for DELETED the last one
 	struct td_item *prev; // the version before; NULL for ADDED
 };
-// Fills ret with at most max events after revision `after`, in order; td_events_done drops their
-// references. *ret_at: the revision up to which these events are complete. Returns TD_EXPIRED when
+struct td_events {
+	struct td_event *v; // room for max; td_events_done drops the references of the first n
+	size_t max, n;
+	uint64_t at; // the revision up to which they are complete
+};
+// Fills ret with at most ret->max events after revision `after`, in order. Returns TD_EXPIRED when
 // the ring does not reach back to `after`.
-int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *ret, size_t max,
-		    size_t *ret_n, uint64_t *ret_at, struct td_error *err);
+int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_events *ret,
+		    struct td_error *err);
 void td_events_done(struct td_event *v, size_t n);
 
 // A subscription. The writer thread calls wake(ctx) after every commit that touched the table: wake

@@ -6,19 +6,18 @@
 
 #include <string.h>
 
-static void column(struct td_buf *out, bool *first, const char *name, const char *type, const char *format,
-		   const char *description, int priority)
+static void column(struct td_buf *out, bool *first, const struct td_column *c)
 {
 	td_buf_puts(out, *first ? "{\"name\":" : ",{\"name\":");
 	*first = false;
-	td_cell_str(out, name);
+	td_cell_str(out, c->name);
 	td_buf_puts(out, ",\"type\":");
-	td_cell_str(out, type);
+	td_cell_str(out, c->type);
 	td_buf_puts(out, ",\"format\":");
-	td_cell_str(out, format);
+	td_cell_str(out, c->format);
 	td_buf_puts(out, ",\"description\":");
-	td_cell_str(out, description);
-	td_buf_printf(out, ",\"priority\":%d}", priority);
+	td_cell_str(out, c->description);
+	td_buf_printf(out, ",\"priority\":%d}", c->priority);
 }
 
 static void columns_write(const struct td_kind *k, const struct td_celltable *c, struct td_buf *out)
@@ -26,15 +25,27 @@ static void columns_write(const struct td_kind *k, const struct td_celltable *c,
 	bool first = true;
 	if (c) {
 		for (const struct td_cellspec *s = c->columns; s->name; s++)
-			column(out, &first, s->name, s->type, s->format, s->description, s->priority);
+			column(out, &first,
+			       &(struct td_column){.name = s->name,
+						   .type = s->type,
+						   .format = s->format,
+						   .description = s->description,
+						   .priority = s->priority});
 		return;
 	}
-	column(out, &first, "Name", "string", "name", "Name must be unique within a namespace.", 0);
+	column(out, &first,
+	       &(struct td_column){.name = "Name",
+				   .type = "string",
+				   .format = "name",
+				   .description = "Name must be unique within a namespace."});
 	for (size_t i = 0; i < k->n_columns; i++)
-		column(out, &first, k->columns[i].name, k->columns[i].type, k->columns[i].format,
-		       k->columns[i].description, k->columns[i].priority);
+		column(out, &first, &k->columns[i]);
 	if (!k->n_columns)
-		column(out, &first, "Age", "date", "", "When the object was created.", 0);
+		column(out, &first,
+		       &(struct td_column){.name = "Age",
+					   .type = "date",
+					   .format = "",
+					   .description = "When the object was created."});
 }
 
 static void path_cell(const struct td_column *c, const yyjson_val *root, int64_t now, struct td_buf *out)
@@ -99,19 +110,19 @@ void td_partial_write(const struct td_item *i, struct td_buf *out)
 	partial_write(td_json_root(doc), out);
 }
 
-void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, bool columns, const char *include,
-		    const char *rv, const char *cont, long long remaining, int64_t now, struct td_buf *out)
+void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n, const struct td_table_head *h,
+		    int64_t now, struct td_buf *out)
 {
 	const struct td_celltable *c = td_cells_find(k->group, k->plural);
 	td_buf_puts(out, "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/v1\",\"metadata\":{");
-	if (rv)
-		td_buf_printf(out, "\"resourceVersion\":\"%s\"", rv);
-	if (cont)
-		td_buf_printf(out, ",\"continue\":\"%s\"", cont);
-	if (cont && remaining)
-		td_buf_printf(out, ",\"remainingItemCount\":%lld", remaining);
+	if (h->rv)
+		td_buf_printf(out, "\"resourceVersion\":\"%s\"", h->rv);
+	if (h->cont)
+		td_buf_printf(out, ",\"continue\":\"%s\"", h->cont);
+	if (h->cont && h->remaining)
+		td_buf_printf(out, ",\"remainingItemCount\":%lld", h->remaining);
 	td_buf_puts(out, "},\"columnDefinitions\":");
-	if (columns) {
+	if (h->columns) {
 		td_buf_putc(out, '[');
 		columns_write(k, c, out);
 		td_buf_putc(out, ']');
@@ -126,9 +137,9 @@ void td_table_write(const struct td_kind *k, struct td_item *const *v, size_t n,
 		td_buf_puts(out, i ? ",{\"cells\":[" : "{\"cells\":[");
 		cells_write(k, c, shown, td_json_root(doc), now, out);
 		td_buf_puts(out, "],\"object\":");
-		if (td_streq(include, "None"))
+		if (td_streq(h->include, "None"))
 			td_buf_puts(out, "null");
-		else if (td_streq(include, "Object"))
+		else if (td_streq(h->include, "Object"))
 			td_buf_add(out, shown->bytes, shown->len);
 		else
 			partial_write(td_json_root(doc), out);

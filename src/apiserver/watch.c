@@ -46,7 +46,9 @@ static void put_object(struct watch *w, const struct td_item *i, struct td_buf *
 		struct td_item *v[1] = {(struct td_item *)(uintptr_t)i};
 		char rv[24];
 		snprintf(rv, sizeof(rv), "%llu", (unsigned long long)i->rv);
-		td_table_write(w->k, v, 1, !w->columns_sent, w->include, rv, NULL, 0, td_real_ms(w->s->clock), out);
+		td_table_write(w->k, v, 1,
+			       &(struct td_table_head){.columns = !w->columns_sent, .include = w->include, .rv = rv},
+			       td_real_ms(w->s->clock), out);
 		w->columns_sent = true;
 	} else if (w->as == TD_AS_PARTIAL) {
 		td_partial_write(i, out);
@@ -154,20 +156,18 @@ static int fill(void *ctx, struct td_buf *out)
 	while (out->len - start < FILL_BYTES) {
 		struct td_event v[FILL_EVENTS];
 		struct td_error err = TD_ERROR_INIT;
-		size_t n = 0;
-		uint64_t at = 0;
-		if (td_store_events(w->s->store, w->table, w->cursor, v, FILL_EVENTS, &n, &at, &err) < 0) {
+		struct td_events got = {.v = v, .max = FILL_EVENTS};
+		if (td_store_events(w->s->store, w->table, w->cursor, &got, &err) < 0) {
 			put_expired(&err, out);
 			__atomic_add_fetch(&w->s->count.watch_expired, 1, __ATOMIC_RELAXED);
 			return 1;
 		}
 
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < got.n; i++)
 			put_change(w, &v[i], out);
-		td_events_done(v, n);
-		w->cursor = at;
-
-		if (n < FILL_EVENTS) {
+		td_events_done(v, got.n);
+		w->cursor = got.at;
+		if (got.n < FILL_EVENTS) {
 			if (w->bookmarks && td_mono_ms(w->s->clock) >= w->next_bookmark)
 				put_bookmark(w, false, out);
 			return 0;

@@ -63,6 +63,9 @@ struct td_option {
 	 .kind = TD_OPTION_LEVEL,                                                                                      \
 	 .to = (p)}
 
+// What the exit codes of a role mean: td_command.exits.
+#define TD_ROLE_EXITS "0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage."
+
 struct td_command {
 	const char *name; // as typed after `tandem`: for messages and the help
 	// The words after the name in the first line of the help. NULL: made from the options.

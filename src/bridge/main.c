@@ -6,9 +6,9 @@
 #include "base/rand.h"
 #include "cmd/roles.h"
 #include "kube/health.h"
+#include "kube/options.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -17,33 +17,6 @@
 enum { POD_WORKERS = 8, NODE_WORKERS = 2, PROLOG_US = 15000 };
 
 #define DNS_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-."
-
-static const char usage[] =
-	"usage: tandem bridge --namespace NS --cluster NAME --knock ADDR:PORT [--knock-name NAME] [--kubeconfig FILE]\n"
-	"                     [--why unix:PATH] [--metrics ADDR:PORT] [--empty-dirs PATH]\n"
-	"                     [--jwt-key FILE [--slurmrestd URL]] [--identity NAME] [--lease-namespace NS]\n"
-	"                     [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
-	"\n"
-	"Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps both sides' nodes in step.\n"
-	"\n"
-	"  --knock ADDR:PORT    where stand-in jobs report; a numeric address that the nodes reach\n"
-	"  --knock-name NAME    where several of us may lead: a DNS name that leads to all of them from the nodes' "
-	"slurmd; stand-ins\n"
-	"                       ask it when who led before does not answer (same port)\n"
-	"  --why unix:PATH      answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it\n"
-	"  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
-	"  --empty-dirs PATH    where pods' emptyDir volumes lie on this machine, with {uid} and {name}: reaches a "
-	"slurmrestd\n"
-	"                       whose SlurmCluster says spec.restApi.access socket\n"
-	"  --slurmrestd URL     instead of the Ready slurmrestd pod of the cluster (tests)\n"
-	"  --jwt-key FILE       instead of the Secret NAME-jwt-key\n"
-	"  --identity NAME      name in the Lease (default: made of the host's name and --why)\n"
-	"  --lease-namespace NS where the Lease is (default: the SlurmCluster's)\n"
-	"  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
-	"  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
-	"  --retry-period S     how often the Lease is renewed (default 2s)\n"
-	"\n"
-	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
 
 static void index_uid(const struct td_object *o, struct td_strv *ret)
 {
@@ -302,94 +275,81 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
-// 0: go on; 1: help was printed; 2: wrong usage, which was printed.
-static int flags(int argc, char **argv, struct td_bridge_opts *o, int *ret_level)
+// What the table of options cannot say. 0, or an exit code.
+static int check(const struct td_bridge_opts *o)
 {
-	const char **const to[] = {&o->kubeconfig, &o->ns,         &o->cluster, &o->knock,    &o->why,
-				   &o->metrics,    &o->slurmrestd, &o->jwt_key, &o->identity, &o->empty_dirs};
-	static const struct option longs[] = {{"kubeconfig", 1, 0, 0},
-					      {"namespace", 1, 0, 1},
-					      {"cluster", 1, 0, 2},
-					      {"knock", 1, 0, 3},
-					      {"why", 1, 0, 4},
-					      {"metrics", 1, 0, 5},
-					      {"slurmrestd", 1, 0, 6},
-					      {"jwt-key", 1, 0, 7},
-					      {"identity", 1, 0, 8},
-					      {"empty-dirs", 1, 0, 9},
-					      {"lease-duration", 1, 0, 10},
-					      {"renew-deadline", 1, 0, 11},
-					      {"retry-period", 1, 0, 12},
-					      {"lease-namespace", 1, 0, 13},
-					      {"knock-name", 1, 0, 14},
-					      {"log-level", 1, 0, 'l'},
-					      {"help", 0, 0, 'h'},
-					      {0}};
-
-	int *const times[] = {&o->lease.duration_s, &o->lease.renew_s, &o->lease.retry_s};
+	const char *name = o->knock_name; // it goes into a script
 	struct td_error err = TD_ERROR_INIT;
-
-	for (int c, i; (c = getopt_long(argc, argv, "h", longs, &i)) >= 0;) {
-		if (c == 'h')
-			return fputs(usage, stdout), 1;
-		if (c >= 10 && c <= 12) {
-			if (td_lease_flag(longs[i].name, optarg, times[c - 10], &err))
-				return fprintf(stderr, "tandem bridge: %s\n", err.msg), 2;
-			continue;
-		}
-		if (c == 13) {
-			o->lease.ns = optarg;
-			continue;
-		}
-		if (c == 14) { // it goes into a shell script: only the characters of a DNS name
-			o->knock_name = optarg;
-			if (*optarg && strlen(optarg) < 254 && strspn(optarg, DNS_CHARS) == strlen(optarg))
-				continue;
-			return fprintf(stderr, "tandem bridge: --knock-name \"%s\" is not a DNS name\n", optarg), 2;
-		}
-		if (c == 'l' && (*ret_level = td_log_level_parse(optarg)) >= 0)
-			continue;
-		if (c >= (int)TD_LEN(to)) {
-			fputs(usage, stderr);
-			return 2;
-		}
-		*to[c] = optarg;
-	}
-
-	if (optind < argc) {
-		fprintf(stderr, "tandem bridge: what is \"%s\"?\n%s", argv[optind], usage);
-		return 2;
-	}
-
-	if (!o->ns || !o->cluster || !o->knock) {
-		fprintf(stderr, "tandem bridge: --namespace, --cluster and --knock are needed\n%s", usage);
-		return 2;
-	}
-
-	if (!strrchr(o->knock, ':')) {
-		fprintf(stderr, "tandem bridge: --knock \"%s\" is not ADDR:PORT\n", o->knock);
-		return 2;
-	}
-
+	if (name && (!*name || strlen(name) >= 254 || strspn(name, DNS_CHARS) != strlen(name)))
+		return td_command_wrong("bridge", "--knock-name \"%s\" is not a DNS name", name);
+	if (!strrchr(o->knock, ':'))
+		return td_command_wrong("bridge", "--knock \"%s\" is not ADDR:PORT", o->knock);
 	if (td_lease_check(&o->lease, &err))
-		return fprintf(stderr, "tandem bridge: %s\n", err.msg), 2;
-
-	if (o->slurmrestd && !o->jwt_key) {
-		fputs("tandem bridge: --slurmrestd needs --jwt-key\n", stderr);
-		return 2;
-	}
-
+		return td_command_wrong("bridge", "%s", err.msg);
+	if (o->slurmrestd && !o->jwt_key)
+		return td_command_wrong("bridge", "--slurmrestd needs --jwt-key");
 	return 0;
+}
+
+// False: end with *ret_exit.
+static bool parse(int argc, char **argv, struct td_bridge_opts *o, int *ret_exit)
+{
+	enum td_log_level level = TD_LOG_INFO;
+	const struct td_option options[] = {
+		{.name = "namespace",
+		 .value = "NS",
+		 TD_OPT_TEXT(&o->ns),
+		 .required = true,
+		 .help = "where the SlurmCluster is"},
+		{.name = "cluster", .value = "NAME", TD_OPT_TEXT(&o->cluster), .required = true, .help = "its name"},
+		{.name = "knock",
+		 .value = "ADDR:PORT",
+		 TD_OPT_TEXT(&o->knock),
+		 .required = true,
+		 .help = "where stand-in jobs report; a numeric address that the nodes reach"},
+		{.name = "knock-name",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&o->knock_name),
+		 .help = "where several of us may lead: a DNS name that leads to all of them from the\nnodes' slurmd; "
+			 "stand-ins ask it when who led before does not answer\n(same port)"},
+		TD_KUBECONFIG_OPTION(&o->kubeconfig),
+		{.name = "why",
+		 .value = "unix:PATH",
+		 TD_OPT_TEXT(&o->why),
+		 .help = "answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it"},
+		TD_METRICS_OPTION(&o->metrics),
+		TD_EMPTY_DIRS_OPTION(&o->empty_dirs),
+		{.name = "slurmrestd",
+		 .value = "URL",
+		 TD_OPT_TEXT(&o->slurmrestd),
+		 .help = "instead of the Ready slurmrestd pod of the cluster (tests)"},
+		{.name = "jwt-key",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&o->jwt_key),
+		 .help = "instead of the Secret NAME-jwt-key"},
+		TD_LEASE_OPTIONS(&o->lease, "the SlurmCluster's", "made of the host's name and --why"),
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command c = {.name = "bridge",
+				     .about = "Turns pods of the SlurmCluster's scheduler into Slurm jobs and keeps "
+					      "both sides' nodes in step.",
+				     .exits = TD_ROLE_EXITS,
+				     .options = options,
+				     .n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, ret_exit))
+		return false;
+	*ret_exit = check(o);
+	if (!*ret_exit)
+		td_log_init("bridge", level);
+	return !*ret_exit;
 }
 
 int td_bridge_main(int argc, char **argv)
 {
 	struct td_bridge_opts o = {0};
-	int level = TD_LOG_INFO, r = flags(argc, argv, &o, &level);
-	if (r)
-		return r == 1 ? 0 : 2;
-
-	td_log_init("bridge", (enum td_log_level)level);
+	int code;
+	if (!parse(argc, argv, &o, &code))
+		return code;
 	struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
 
@@ -410,13 +370,12 @@ int td_bridge_main(int argc, char **argv)
 	}
 
 	o.lease.name = lease;
-	o.lease.identity = o.identity ? o.identity : id;
-
+	if (!o.lease.identity)
+		o.lease.identity = id;
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	struct td_health *health;
-
-	r = td_health_serve("bridge", o.metrics, &health, &err);
+	int r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(o.kubeconfig, &k, &err);
 	if (!r)

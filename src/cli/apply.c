@@ -212,7 +212,8 @@ int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct 
 
 	// A namespace or a kind that was created a moment ago may not be served yet.
 	for (int tries = 0;; tries++) {
-		r = td_kube_raw(k, "PATCH", path, "application/apply-patch+yaml", body, len, c, &now, err);
+		r = td_kube_raw(k, "PATCH", path, &(struct td_kube_body){"application/apply-patch+yaml", body, len}, c,
+				&now, err);
 		if ((r != TD_NOT_FOUND && r != TD_UNCERTAIN && r != TD_TRANSIENT) || tries == 100)
 			break;
 		if (td_cancel_wait(c, 100))

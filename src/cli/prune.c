@@ -37,7 +37,7 @@ static int applied_by_us(struct td_kube *k, const struct td_gvr *g, const struct
 {
 	td_auto_free char *path = td_cli_path(g, o->ns, o->name);
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(k, "GET", path, NULL, NULL, 0, c, &j, err);
+	int r = td_kube_raw(k, "GET", path, NULL, c, &j, err);
 	*ret = false;
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : td_wrap(err, "%s %s", g->kind, o->name);

@@ -98,5 +98,5 @@ int td_remote_ask_bridge(struct td_kube *k, const struct td_remote *r, const cha
 			       sc->name, flags, ns);
 
 	td_auto_free char *at = td_asprintf("/api/v1/namespaces/%s/pods/%s:7412/proxy%s", ns, leader, path);
-	return td_kube_raw(k, "GET", at, NULL, NULL, 0, c, ret, err);
+	return td_kube_raw(k, "GET", at, NULL, c, ret, err);
 }

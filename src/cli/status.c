@@ -320,7 +320,7 @@ static void here(struct gather *g, const struct td_instance *i)
 	}
 
 	td_jm_str(g->d, g->root, "api", td_kube_server(k));
-	if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, 0, NULL, NULL, &err)) {
+	if (td_kube_raw(k, "GET", "/readyz", NULL, NULL, NULL, &err)) {
 		wrong(g, "the API at %s does not answer: %s", td_kube_server(k), err.msg);
 		return;
 	}

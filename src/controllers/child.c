@@ -38,11 +38,11 @@ void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object 
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
 }
 
-// Rewrites the ownerReferences of `o` without `owner`, or with it (adopt). The patch carries the
-// resourceVersion, so that nobody else's reference is lost.
+// Rewrites the ownerReferences of o with `owner`, whose kind is `adopt`; adopt NULL: without it. The
+// patch names the resourceVersion, so that nobody's reference is lost.
 static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o,
-			const struct td_object *owner, const struct td_gvr *owner_gvr, bool adopt,
-			struct td_cancel *cancel, struct td_object **ret, struct td_error *err)
+			const struct td_object *owner, const struct td_gvr *adopt, struct td_cancel *cancel,
+			struct td_object **ret, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
@@ -56,14 +56,12 @@ static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td
 		if (!td_streq(td_jstr(ref, "uid"), owner->uid))
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, ref));
 	if (adopt)
-		owner_ref(d, arr, owner, owner_gvr);
-
-	return td_kube_patch(c->kube, gvr, o->ns, o->name, NULL, TD_PATCH_MERGE, p, cancel, ret, err);
+		owner_ref(d, arr, owner, adopt);
+	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, ret, err);
 }
 
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel,
-	      struct td_objects *ret, struct td_error *err)
+	      const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret, struct td_error *err)
 {
 	td_auto(td_selector_free) struct td_selector *sel = NULL;
 	int r = td_selector_from_object(td_jget(owner->root, "spec.selector"), &sel, err);
@@ -80,7 +78,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		if (td_selector_matches(sel, td_jget(o->root, "metadata.labels"))) {
 			td_objects_add(ret, td_object_ref(o));
 		} else if (!leaving && !td_object_deleting(o)) {
-			r = change_owner(c, gvr, o, owner, owner_gvr, false, cancel, NULL, err);
+			r = change_owner(c, gvr, o, owner, NULL, cancel, NULL, err);
 			if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 				return td_wrap(err, "releasing %s %s/%s", gvr->kind, o->ns, o->name);
 		}
@@ -113,7 +111,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		}
 
 		struct td_object *now = NULL;
-		r = change_owner(c, gvr, o, owner, owner_gvr, true, cancel, &now, err);
+		r = change_owner(c, gvr, o, owner, owner_gvr, cancel, &now, err);
 		if (!r)
 			td_objects_add(ret, now);
 		else if (r != TD_NOT_FOUND && r != TD_CONFLICT && r != TD_INVALID)
@@ -162,7 +160,7 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	ctl_expect_create(e, owner->uid, name);
 	int r = td_kube_create(c->kube, &td_pods, owner->ns, o, cancel, NULL, &why);
 	if (!r) {
-		td_record(c->rec, owner, gvr, "Normal", "SuccessfulCreate", "Created pod: %s", name);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulCreate", "Created pod: %s", name);
 		return 0;
 	}
 
@@ -172,7 +170,7 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	if (err)
 		*err = why;
 	if (r != TD_EXISTS && r != TD_CANCELLED)
-		td_record(c->rec, owner, gvr, "Warning", "FailedCreate", "Error creating: %s", why.msg);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedCreate", "Error creating: %s", why.msg);
 	return r;
 }
 
@@ -185,7 +183,7 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	ctl_expect_delete(e, owner->uid, pod->uid);
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, &why);
 	if (!r) {
-		td_record(c->rec, owner, gvr, "Normal", "SuccessfulDelete", "Deleted pod: %s", pod->name);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulDelete", "Deleted pod: %s", pod->name);
 		return 0;
 	}
 	ctl_expect_seen(e, owner->uid, pod->uid);
@@ -194,7 +192,8 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	if (err)
 		*err = why;
 	if (r != TD_CANCELLED)
-		td_record(c->rec, owner, gvr, "Warning", "FailedDelete", "Error deleting %s: %s", pod->name, why.msg);
+		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedDelete", "Error deleting %s: %s", pod->name,
+			  why.msg);
 	return r;
 }
 

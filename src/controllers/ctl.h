@@ -13,6 +13,7 @@
 //   scheduler.c                  the scheduler of pods that Slurm does not place
 #pragma once
 
+#include "api/condition.h"
 #include "kube/controller.h"
 
 #define CTL_MAX_CONTROLLERS 16
@@ -101,9 +102,8 @@ void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct t
 // Appends references to the objects whose controlling owner is `owner` (by UID) and that match its
 // selector. Matching orphans are adopted; owned objects that do not match are released.
 int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_informer *owners, struct td_cancel *cancel,
-	      struct td_objects *ret, struct td_error *err);
-// Enqueues those of `owners` whose spec.selector matches the labels of `o`.
+	      const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret, struct td_error *err);
+// Enqueues those of `owners` whose spec.selector matches the labels of o.
 void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o);
 // Sets metadata.ownerReferences to the one controlling owner.
 void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object *owner, const struct td_gvr *gvr);
@@ -137,13 +137,8 @@ int ctl_by_creation(const void *a, const void *b);
 // Writes those fields of `status` that differ from those of `o`, or nothing if none does.
 int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const yyjson_mut_val *status,
 		     struct td_cancel *cancel, struct td_error *err);
-// Appends a condition to `arr`. Where nothing changed, lastTransitionTime (and lastUpdateTime, if
-// `update`) stays that of the old condition.
-void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,
-		   const char *status, const char *reason, const char *message, bool update, int64_t now_ms);
-// Does the same for a pod, whose conditions also say which generation they are about.
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type,
-		       const char *status, const char *reason, const char *message, int64_t now_ms);
-// The value of an IntOrString: "25%" of total (rounded up if `up`), or 3. `def` is used if it is
-// absent.
+// td_condition_add for a pod, whose conditions say which generation they are about.
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
+		       const struct td_condition_want *w, int64_t now_ms);
+// "25%" or 3, of total; def when absent.
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def);

@@ -95,13 +95,12 @@ static int scale_rs(struct roll *x, const struct td_object *rs, long long want, 
 	td_jm_key_str(d, notes, CTL_MAX, n);
 	if (size)
 		td_jm_int(d, p, "spec.replicas", want);
-
-	int r = td_kube_patch(x->c->kube, &td_replicasets, rs->ns, rs->name, NULL, TD_PATCH_MERGE, p, x->cancel, NULL,
+	int r = td_kube_patch(x->c->kube, TD_AT(&td_replicasets, rs->ns, rs->name), TD_PATCH_MERGE, p, x->cancel, NULL,
 			      err);
 
 	if (!r && size) {
 		x->changed = true;
-		td_record(x->c->rec, x->d, &td_deployments, "Normal", "ScalingReplicaSet",
+		td_record(x->c->rec, TD_ABOUT(x->d, &td_deployments), "Normal", "ScalingReplicaSet",
 			  "Scaled %s replica set %s from %lld to %lld", want > ctl_rs_spec(rs) ? "up" : "down",
 			  rs->name, ctl_rs_spec(rs), want);
 	}
@@ -175,7 +174,7 @@ static int set_revision(struct roll *x, const char *revision, struct td_error *e
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, p, "metadata.uid", x->d->uid);
 	td_jm_key_str(d, td_jm_obj(d, p, "metadata.annotations"), REVISION, revision);
-	return td_kube_patch(x->c->kube, &td_deployments, x->d->ns, x->d->name, NULL, TD_PATCH_MERGE, p, x->cancel,
+	return td_kube_patch(x->c->kube, TD_AT(&td_deployments, x->d->ns, x->d->name), TD_PATCH_MERGE, p, x->cancel,
 			     NULL, err);
 }
 
@@ -198,7 +197,7 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 		td_jm_str(d, p, "metadata.uid", x->now->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", x->now->rv);
 		struct td_object *o = NULL;
-		int r = td_kube_patch(x->c->kube, &td_replicasets, x->now->ns, x->now->name, NULL, TD_PATCH_MERGE, p,
+		int r = td_kube_patch(x->c->kube, TD_AT(&td_replicasets, x->now->ns, x->now->name), TD_PATCH_MERGE, p,
 				      x->cancel, &o, err);
 		if (r)
 			return r;
@@ -298,7 +297,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 
 	x->now = made;
 	x->made = x->changed = true;
-	td_record(x->c->rec, o, &td_deployments, "Normal", "ScalingReplicaSet",
+	td_record(x->c->rec, TD_ABOUT(o, &td_deployments), "Normal", "ScalingReplicaSet",
 		  "Scaled up replica set %s from 0 to %lld", name, replicas);
 	snprintf(text, sizeof(text), "%lld", revision);
 	return set_revision(x, text, err);
@@ -544,7 +543,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		x.unavailable = x.want;
 
 	td_auto_objects struct td_objects all = {0};
-	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, c->deployments, cancel, &all, err);
+	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, cancel, &all, err);
 	if (r)
 		return r;
 

@@ -76,8 +76,7 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 	} else if (!was) {
 		return;
 	}
-
-	ctl_condition(d, conds, old, "Progressing", status, reason, msg, true, now);
+	td_condition_add(d, conds, old, TD_CONDITION("Progressing", status, reason, msg, .updated = true), now);
 	if (touched) {
 		char t[TD_TIME_LEN];
 		td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastUpdateTime", td_time_format(now, t));
@@ -118,20 +117,25 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (n.available >= x->want - x->unavailable)
-		ctl_condition(d, conds, old, "Available", "True", "MinimumReplicasAvailable",
-			      "Deployment has minimum availability.", true, now);
+		td_condition_add(d, conds, old,
+				 TD_CONDITION("Available", "True", "MinimumReplicasAvailable",
+					      "Deployment has minimum availability.", .updated = true),
+				 now);
 	else
-		ctl_condition(d, conds, old, "Available", "False", "MinimumReplicasUnavailable",
-			      "Deployment does not have minimum availability.", true, now);
-
+		td_condition_add(d, conds, old,
+				 TD_CONDITION("Available", "False", "MinimumReplicasUnavailable",
+					      "Deployment does not have minimum availability.", .updated = true),
+				 now);
 	progressing(x, &n, complete, d, conds, again_ms);
 
 	for (size_t i = 0; i <= x->old.n; i++) {
 		const struct td_object *rs = i ? x->old.v[i - 1] : x->now;
 		yyjson_val *f = rs ? td_condition(rs->root, "ReplicaFailure") : NULL;
 		if (f) {
-			ctl_condition(d, conds, old, "ReplicaFailure", "True", td_jstr_or(f, "reason", "FailedCreate"),
-				      td_jstr_or(f, "message", ""), true, now);
+			td_condition_add(d, conds, old,
+					 TD_CONDITION("ReplicaFailure", "True", td_jstr_or(f, "reason", "FailedCreate"),
+						      td_jstr_or(f, "message", ""), .updated = true),
+					 now);
 			break;
 		}
 	}

@@ -79,8 +79,7 @@ static int scale_of_custom(struct budget *x, const yyjson_val *ref, const char *
 			td_asprintf("/apis/%s/namespaces/%s/%s/%s/scale", api, x->b->ns,
 				    td_jstr_or(spec, "names.plural", ""), td_jstr_or(ref, "name", ""));
 		td_auto(td_json_unref) struct td_json *j = NULL;
-
-		int r = td_kube_raw(x->c->kube, "GET", path, NULL, NULL, 0, x->cancel, &j, err);
+		int r = td_kube_raw(x->c->kube, "GET", path, NULL, x->cancel, &j, err);
 		if (r)
 			return r;
 
@@ -182,7 +181,7 @@ static yyjson_mut_val *grants(struct budget *x, yyjson_mut_doc *d)
 				x->again = x->again && x->again < left ? x->again : left;
 				continue;
 			}
-			td_record(x->c->rec, p, &td_pods, "Warning", "NotDeleted",
+			td_record(x->c->rec, TD_ABOUT(p, &td_pods), "Warning", "NotDeleted",
 				  "Pod was expected by PDB %s/%s to be deleted but it wasn't", x->b->ns, x->b->name);
 		}
 		x->healthy += ctl_pod_ready(p);
@@ -190,13 +189,12 @@ static yyjson_mut_val *grants(struct budget *x, yyjson_mut_doc *d)
 	return kept;
 }
 
-static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const char *status,
-			  const char *reason, const char *message, long long generation)
+static void set_condition(struct budget *x, yyjson_mut_doc *d, yyjson_mut_val *s, const struct td_condition_want *w)
 {
 	yyjson_mut_val *a = td_jm_arr(d, s, "conditions");
-	ctl_condition(d, a, td_jget(x->b->root, "status.conditions"), CONDITION, status, reason, message, false,
-		      x->now);
-	td_jm_int(d, yyjson_mut_arr_get_last(a), "observedGeneration", generation);
+	td_condition_add(d, a, td_jget(x->b->root, "status.conditions"), w, x->now);
+	if (!w->generation) // said all the same
+		td_jm_int(d, yyjson_mut_arr_get_last(a), "observedGeneration", 0);
 }
 
 // Writes those fields of `s` that differ, with the resourceVersion that they were made from.
@@ -228,8 +226,8 @@ static int write_status(struct budget *x, const yyjson_mut_val *s, bool *ret_wro
 
 	td_jm_str(d, p, "metadata.uid", x->b->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", x->b->rv);
-	return td_kube_patch(x->c->kube, &td_pdbs, x->b->ns, x->b->name, "status", TD_PATCH_MERGE, p, x->cancel, NULL,
-			     err);
+	return td_kube_patch(x->c->kube, TD_AT(&td_pdbs, x->b->ns, x->b->name, "status"), TD_PATCH_MERGE, p, x->cancel,
+			     NULL, err);
 }
 
 // Allows no eviction while nobody knows how many pods there should be.
@@ -240,11 +238,12 @@ static int fail_safe(struct budget *x, const struct td_error *why, struct td_err
 	bool wrote;
 
 	td_jm_int(d, s, "disruptionsAllowed", 0);
-	set_condition(x, d, s, "False", "SyncFailed", why->msg, td_jint(x->b->root, "status.observedGeneration", 0));
-
+	set_condition(x, d, s,
+		      TD_CONDITION(CONDITION, "False", "SyncFailed", why->msg,
+				   .generation = td_jint(x->b->root, "status.observedGeneration", 0)));
 	int r = write_status(x, s, &wrote, err);
 	if (!r && wrote)
-		td_record(x->c->rec, x->b, &td_pdbs, "Warning", "CalculateExpectedPodCountFailed",
+		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
 			  "Failed to calculate the number of expected pods: %s", why->msg);
 	return r;
 }
@@ -263,17 +262,17 @@ static int write_counts(struct budget *x, struct td_error *err)
 	td_jm_int(d, s, "desiredHealthy", x->desired);
 	td_jm_int(d, s, "currentHealthy", x->healthy);
 	td_jm_int(d, s, "disruptionsAllowed", allowed);
-	set_condition(x, d, s, allowed ? "True" : "False", allowed ? "SufficientPods" : "InsufficientPods", "",
-		      generation);
-
+	set_condition(x, d, s,
+		      TD_CONDITION(CONDITION, allowed ? "True" : "False",
+				   allowed ? "SufficientPods" : "InsufficientPods", "", .generation = generation));
 	int r = write_status(x, s, &wrote, err);
 	if (r || !wrote)
 		return r;
 
 	if (!x->pods.n)
-		td_record(x->c->rec, x->b, &td_pdbs, "Normal", "NoPods", "No matching pods found");
+		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Normal", "NoPods", "No matching pods found");
 	if (x->unmanaged)
-		td_record(x->c->rec, x->b, &td_pdbs, "Warning", "UnmanagedPods",
+		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "UnmanagedPods",
 			  "%zu pods selected by this PodDisruptionBudget have no controller and are not counted in "
 			  "spec.maxUnavailable or "
 			  "a share of spec.minAvailable: set spec.minAvailable to an integer value",

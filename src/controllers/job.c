@@ -415,26 +415,26 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	}
 
 	if (suspended)
-		ctl_condition(d, conds, old, "Suspended", "True", "JobSuspended", "Job suspended", false, x->now);
+		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "True", "JobSuspended", "Job suspended"),
+				 x->now);
 	else if (td_jfind(old, "type", "Suspended"))
-		ctl_condition(d, conds, old, "Suspended", "False", "JobResumed", "Job resumed", false, x->now);
-
+		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "False", "JobResumed", "Job resumed"),
+				 x->now);
 	if (v->type)
-		ctl_condition(d, conds, old, v->before, "True", v->reason, v->message, false, x->now);
-
+		td_condition_add(d, conds, old, TD_CONDITION(v->before, "True", v->reason, v->message), x->now);
 	if (v->over) {
-		ctl_condition(d, conds, old, v->type, "True", v->reason, v->message, false, x->now);
+		td_condition_add(d, conds, old, TD_CONDITION(v->type, "True", v->reason, v->message), x->now);
 		if (!strcmp(v->type, "Complete"))
 			td_jm_str(d, s, "completionTime", t);
 	}
 
 	int r = ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
 	if (!r && v->over)
-		td_record(x->c->rec, x->j, &td_jobs, !strcmp(v->type, "Complete") ? "Normal" : "Warning",
+		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), !strcmp(v->type, "Complete") ? "Normal" : "Warning",
 			  !strcmp(v->type, "Complete") ? "Completed" : v->reason, "%s",
 			  !strcmp(v->type, "Complete") ? "Job completed" : v->message);
 	if (!r && suspended != was_suspended && (suspended || was_suspended))
-		td_record(x->c->rec, x->j, &td_jobs, "Normal", suspended ? "Suspended" : "Resumed",
+		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), "Normal", suspended ? "Suspended" : "Resumed",
 			  suspended ? "Job suspended" : "Job resumed");
 	return r;
 }
@@ -526,8 +526,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
-
-	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, c->jobs, cancel, &x.pods, err);
+	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;
 

@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "cmd/roles.h"
 #include "controllers/ctl.h"
+#include "kube/options.h"
 
-#include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -224,34 +224,26 @@ int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cance
 
 int td_controllers_main(int argc, char **argv)
 {
-	static const struct option options[] = {{"kubeconfig", required_argument, NULL, 'k'},
-						{"log-level", required_argument, NULL, 'l'},
-						{"node-grace", required_argument, NULL, 'g'},
-						{"help", no_argument, NULL, 'h'},
-						{0}};
 	const char *kubeconfig = NULL;
-	int o, level = TD_LOG_INFO;
-	long long grace = 40;
+	enum td_log_level level = TD_LOG_INFO;
+	int grace = 40, code;
+	const struct td_option options[] = {
+		TD_KUBECONFIG_OPTION(&kubeconfig),
+		{.name = "node-grace",
+		 .value = "SECONDS",
+		 TD_OPT_SECONDS(&grace, 1, 3600),
+		 .help = "how long a node may be silent before it is not ready (default 40)"},
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command command = {.name = "controllers",
+					   .about = "The workload controllers and the scheduler of the embedded plane.",
+					   .exits = TD_ROLE_EXITS,
+					   .options = options,
+					   .n = TD_LEN(options)};
+	if (!td_command_line(&command, argc, argv, NULL, &code))
+		return code;
+	td_log_init("controllers", level);
 
-	while ((o = getopt_long(argc, argv, "h", options, NULL)) != -1) {
-		if (o == 'k') {
-			kubeconfig = optarg;
-		} else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0) {
-			continue;
-		} else if (o == 'g' && td_parse_i64(optarg, &grace) && grace >= 1 && grace <= 3600) {
-			continue;
-		} else {
-			fputs("usage: tandem controllers [--kubeconfig FILE] [--node-grace SECONDS (1 to 3600; 40)] "
-			      "[--log-level "
-			      "debug|info|warn|error]\n"
-			      "\nThe workload controllers and the scheduler of the embedded plane.\n\n"
-			      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
-			      o == 'h' ? stdout : stderr);
-			return o == 'h' ? 0 : 2;
-		}
-	}
-
-	td_log_init("controllers", (enum td_log_level)level);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
 
@@ -261,8 +253,7 @@ int td_controllers_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
-
-	int r = ctl_run(kube, grace * 1000, cancel, &err);
+	int r = ctl_run(kube, grace * 1000LL, cancel, &err);
 	if (r)
 		td_err("%s", err.msg);
 	return r ? 1 : 0;

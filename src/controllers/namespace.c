@@ -112,8 +112,10 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *text = all[i].text ? td_asprintf("%s%s", all[i].message, all[i].text) : NULL;
-		ctl_condition(d, arr, old, all[i].type, text ? "True" : "False", text ? all[i].bad : all[i].good,
-			      text ? text : all[i].good_message, false, td_real_ms(s->c->clock));
+		td_condition_add(d, arr, old,
+				 TD_CONDITION(all[i].type, text ? "True" : "False", text ? all[i].bad : all[i].good,
+					      text ? text : all[i].good_message),
+				 td_real_ms(s->c->clock));
 	}
 
 	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
@@ -131,7 +133,7 @@ static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel 
 	while ((f = yyjson_mut_arr_iter_next(&it)))
 		if (td_streq(yyjson_mut_get_str(f), "kubernetes"))
 			yyjson_mut_arr_iter_remove(&it);
-	int r = td_kube_update(c->kube, &td_namespaces, NULL, ns->name, "finalize", o, cancel, NULL, err);
+	int r = td_kube_update(c->kube, TD_AT(&td_namespaces, NULL, ns->name, "finalize"), o, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 

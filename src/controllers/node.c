@@ -113,11 +113,12 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 		if (was && td_streq(td_jstr(was, "status"), "Unknown"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, was));
 		else
-			ctl_condition(d, conds, old, types[i], "Unknown",
-				      was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
-				      was ? "Kubelet stopped posting node status."
-					  : "Kubelet never posted node status.",
-				      false, now);
+			td_condition_add(d, conds, old,
+					 TD_CONDITION(types[i], "Unknown",
+						      was ? "NodeStatusUnknown" : "NodeStatusNeverUpdated",
+						      was ? "Kubelet stopped posting node status."
+							  : "Kubelet never posted node status."),
+					 now);
 		if (was && td_jstr(was, "lastHeartbeatTime"))
 			td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastHeartbeatTime",
 				  td_jstr(was, "lastHeartbeatTime"));
@@ -136,12 +137,12 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 	}
 
 	td_jm_str(d, p, "metadata.uid", node->uid);
-	// The node agent may have come back; then its word counts.
-	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
-	int r = td_kube_patch(c->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+	td_jm_str(d, p, "metadata.resourceVersion", node->rv); // the agent may have come back: then its word counts
+	int r = td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
+			      err);
 	if (!r)
-		td_record(c->rec, node, &td_nodes, "Normal", "NodeNotReady", "Node %s status is now: NodeNotReady",
-			  node->name);
+		td_record(c->rec, TD_ABOUT(node, &td_nodes), "Normal", "NodeNotReady",
+			  "Node %s status is now: NodeNotReady", node->name);
 	return r;
 }
 
@@ -201,7 +202,7 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 
 	td_jm_str(d, p, "metadata.uid", node->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
-	return td_kube_patch(c->kube, &td_nodes, NULL, node->name, NULL, TD_PATCH_MERGE, p, cancel, NULL, err);
+	return td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)

@@ -39,14 +39,13 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-
-		ctl_pod_condition(d, conds, pod, "DisruptionTarget", "True", "DeletionByPodGC", why,
+		ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
 				  td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 		td_jm_str(d, p, "status.phase", "Failed");
-		int r = td_kube_patch(c->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_MERGE, p, cancel, NULL,
-				      err);
+		int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel,
+				      NULL, err);
 		if (r)
 			return r == TD_NOT_FOUND ? 0 : r;
 	}
@@ -141,9 +140,8 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 
 		if (left)
 			return 0;
-
-		td_record(c->rec, pod, &td_pods, "Normal", "TaintManagerEviction", "Marking for deletion Pod %s/%s", ns,
-			  name);
+		td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
+			  "Marking for deletion Pod %s/%s", ns, name);
 		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;

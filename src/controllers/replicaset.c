@@ -131,11 +131,13 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (failed->code)
-		ctl_condition(d, conds, td_jget(rs->root, "status.conditions"), "ReplicaFailure", "True",
-			      (long long)active->n > td_jint(rs->root, "spec.replicas", 1) ? "FailedDelete"
-											   : "FailedCreate",
-			      failed->msg, false, now);
-
+		td_condition_add(d, conds, td_jget(rs->root, "status.conditions"),
+				 TD_CONDITION("ReplicaFailure", "True",
+					      (long long)active->n > td_jint(rs->root, "spec.replicas", 1)
+						      ? "FailedDelete"
+						      : "FailedCreate",
+					      failed->msg),
+				 now);
 	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 
@@ -150,7 +152,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 	bool settled = ctl_expect_done(c->rs_expect, rs->uid);
 	td_auto_objects struct td_objects pods = {0}, active = {0};
-	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, c->replicasets, cancel, &pods, err);
+	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, cancel, &pods, err);
 	if (r)
 		return r;
 

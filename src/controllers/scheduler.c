@@ -229,14 +229,14 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-
-	ctl_pod_condition(d, conds, pod, "PodScheduled", "False", "Unschedulable", msg, td_real_ms(c->clock));
+	ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
+			  td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
-
-	int r = td_kube_patch(c->kube, &td_pods, pod->ns, pod->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+	int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
+			      err);
 	if (!r)
-		td_record(c->rec, pod, &td_pods, "Warning", "FailedScheduling", "%s", msg);
+		td_record(c->rec, TD_ABOUT(pod, &td_pods), "Warning", "FailedScheduling", "%s", msg);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
@@ -245,8 +245,10 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 {
 	struct ctl *c = s->c;
 	struct td_error why = TD_ERROR_INIT;
-	int r = td_kube_bind(c->kube, pod->ns, pod->name, pod->uid, NULL, node, NULL, cancel, &why);
-	if (r == TD_UNCERTAIN) { // look whether it was bound
+	int r = td_kube_bind(c->kube,
+			     &(struct td_binding){.ns = pod->ns, .pod = pod->name, .node = node, .uid = pod->uid},
+			     cancel, &why);
+	if (r == TD_UNCERTAIN) { // look
 		td_auto(td_object_unref) struct td_object *live = NULL;
 		if (!td_kube_get(c->kube, &td_pods, pod->ns, pod->name, cancel, &live, NULL) &&
 		    td_streq(live->uid, pod->uid) && td_streq(td_jstr(live->root, "spec.nodeName"), node))
@@ -278,9 +280,8 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 			*err = why;
 		return r;
 	}
-
-	td_record(c->rec, pod, &td_pods, "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns, pod->name,
-		  node);
+	td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns,
+		  pod->name, node);
 	return 0;
 }
 

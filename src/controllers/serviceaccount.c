@@ -35,7 +35,7 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 
 	if (o) {
 		td_jm_str(d, p, "metadata.uid", o->uid);
-		return td_kube_patch(c->kube, &td_configmaps, ns, CA_MAP, NULL, TD_PATCH_MERGE, p, cancel, NULL, err);
+		return td_kube_patch(c->kube, TD_AT(&td_configmaps, ns, CA_MAP), TD_PATCH_MERGE, p, cancel, NULL, err);
 	}
 
 	td_jm_str(d, p, "apiVersion", "v1");

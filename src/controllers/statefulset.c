@@ -109,7 +109,7 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 		struct td_object *p = x->slot[i];
 		int r = 0;
 		if (p && ctl_pod_finished(p) && !td_object_deleting(p)) {
-			td_record(x->c->rec, x->s, &td_statefulsets, "Warning", "RecreatingFailedPod",
+			td_record(x->c->rec, TD_ABOUT(x->s, &td_statefulsets), "Warning", "RecreatingFailedPod",
 				  "StatefulSet %s/%s is recreating %s Pod %s", x->s->ns, x->s->name,
 				  td_jstr_or(p->root, "status.phase", ""), p->name);
 			settled = false;
@@ -262,8 +262,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		 ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
 	if (strlen(x.revision) > 63) // it is a label
 		snprintf(x.revision, sizeof(x.revision), "%.52s-%s", s->name, hash);
-
-	int r = ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, c->statefulsets, cancel, &x.pods, err);
+	int r = ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, cancel, &x.pods, err);
 	if (r)
 		return r;
 

@@ -29,24 +29,15 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 		return 0;
 
 	td_jm_str(d, p, "metadata.uid", o->uid);
-	return td_kube_patch(c->kube, gvr, o->ns, o->name, "status", TD_PATCH_MERGE, p, cancel, NULL, err);
+	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name, "status"), TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
-void ctl_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const yyjson_val *old_conditions, const char *type,
-		   const char *status, const char *reason, const char *message, bool update, int64_t now_ms)
+void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
+		       const struct td_condition_want *w, int64_t now_ms)
 {
-	const struct td_condition_want w = {
-		.type = type, .status = status, .reason = reason, .message = message, .updated = update};
-	td_condition_add(d, arr, old_conditions, &w, now_ms);
-}
-
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod, const char *type,
-		       const char *status, const char *reason, const char *message, int64_t now_ms)
-{
-	ctl_condition(d, arr, td_jget(pod->root, "status.conditions"), type, status, reason, message, false, now_ms);
-	int64_t generation = td_jint(pod->root, "metadata.generation", 0);
-	if (generation > 0)
-		td_jm_int(d, yyjson_mut_arr_get_last(arr), "observedGeneration", generation);
+	struct td_condition_want its = *w;
+	its.generation = td_jint(pod->root, "metadata.generation", 0);
+	td_condition_add(d, arr, td_jget(pod->root, "status.conditions"), &its, now_ms);
 }
 
 long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def)

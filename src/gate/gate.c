@@ -248,11 +248,10 @@ static bool later(int r)
 	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
 }
 
-static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cancel *c,
-			   int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+static int wait_until_free(struct waiter *w, const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err)
 {
 	struct td_gate *g = w->g;
-	int64_t end = td_mono_ms(g->o.clock) + timeout_ms;
+	int64_t end = td_mono_ms(g->o.clock) + wait->timeout_ms;
 	char told[sizeof(err->msg)] = "";
 	bool late = false;
 	for (int64_t nap = 5;; nap = nap < 100 ? nap * 2 : 100) {
@@ -267,9 +266,9 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 				*err = e;
 			return r;
 		}
-		if (progress && strcmp(told, e.msg)) {
+		if (wait->progress && strcmp(told, e.msg)) {
 			snprintf(told, sizeof(told), "%s", e.msg);
-			if (progress(ctx, told))
+			if (wait->progress(wait->ctx, told))
 				return td_fail(err, TD_CANCELLED, "the caller is gone");
 		}
 
@@ -298,12 +297,12 @@ static int wait_until_free(struct waiter *w, int64_t timeout_ms, struct td_cance
 	}
 }
 
-int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
-		    struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
+		    const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err)
 {
 	struct waiter w = {g, node, mask, h, false};
 	int64_t began = td_mono_ms(&td_clock_system);
-	int r = mask ? wait_until_free(&w, timeout_ms, c, progress, ctx, err) : 0;
+	int r = mask ? wait_until_free(&w, wait, c, err) : 0;
 	td_metric_observe(td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
 				       "How long jobs waited for their devices' last holders, in seconds; result: "
 				       "let_in, superseded, or late "
@@ -316,8 +315,8 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 	return r;
 }
 
-int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
-		  struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err)
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
+		  const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err)
 {
 	struct td_gate_node *n = &g->node[node];
 	pthread_mutex_lock(&n->mu);
@@ -331,5 +330,5 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 	}
 
 	struct waiter w = {g, node, mask ? mask : held, h, true};
-	return wait_until_free(&w, timeout_ms, c, progress, ctx, err);
+	return wait_until_free(&w, wait, c, err);
 }

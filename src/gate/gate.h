@@ -61,17 +61,21 @@ int td_gate_node_index(const struct td_gate *g, const char *name); // -1: none o
 // Claims and looks once. 0: h holds the devices and no earlier holder is left. TD_THROTTLED: one is
 // left (err says which); try again when something has ended. TD_CONFLICT: h itself was superseded.
 int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err);
-// Repeats td_gate_try until it returns 0 or TD_CONFLICT, or until the deadline (TD_TRANSIENT).
-// progress(text) may be NULL; when it returns non-zero, the wait ends with TD_CANCELLED.
-int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
-		    struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
-// The second check, at the start of a task. h (its start may be 0) must already hold all of the
-// mask (mask 0: any device), and no earlier holder may be left; waits for that like
-// td_gate_acquire. Claims nothing. TD_CONFLICT: h was never let in.
-int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, int64_t timeout_ms,
-		  struct td_cancel *c, int (*progress)(void *ctx, const char *text), void *ctx, struct td_error *err);
-// Records what the node itself says of a pod that has not ended (td_gate_tell). Durable when it
-// returns 0.
+// How long a caller waits, and how he is told meanwhile what is waited for.
+struct td_gate_wait {
+	int64_t timeout_ms;
+	int (*progress)(void *ctx, const char *text); // NULL: nobody; not 0: ends with TD_CANCELLED
+	void *ctx;
+};
+// As td_gate_try until 0, TD_CONFLICT or the deadline (TD_TRANSIENT).
+int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
+		    const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err);
+// The second check, at the start of a task: h (its start may be 0) must hold all of the mask already (mask 0: any
+// device), and nobody earlier may be left; waits for that like td_gate_acquire. Claims nothing. TD_CONFLICT: h was
+// never let in.
+int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
+		  const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err);
+// What the node says of a pod that has not ended: td_gate_tell, durable when it returns 0.
 int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err);
 // True while h holds every device of the mask.
 bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);

@@ -64,8 +64,8 @@ static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_c
 		td_jm_key_str(d, ann, TD_ANN_GATE_HELD, text);
 	else
 		td_jm_key_set(d, ann, TD_ANN_GATE_HELD, yyjson_mut_null(d));
-	int r = td_kube_patch(h->kube, &td_nodes, NULL, name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
-	if (r && held) { // the retry must look at the gate again
+	int r = td_kube_patch(h->kube, TD_AT(&td_nodes, NULL, name), TD_PATCH_MERGE, root, c, NULL, err);
+	if (r && held) { // the retry must not forget why it came
 		pthread_mutex_lock(&h->mu);
 		h->late |= bit;
 		pthread_mutex_unlock(&h->mu);

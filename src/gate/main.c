@@ -9,10 +9,10 @@
 #include "gate/metrics.h"
 #include "gate/parts.h"
 #include "kube/health.h"
+#include "kube/options.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,56 +21,61 @@
 
 enum { LOCK_MS = 200 };
 
-static const char help[] =
-	"usage: tandem agent --node NAME --devices N [--kubeconfig F] [--state DIR] [--run DIR] [--cgroups DIR]\n"
-	"                    [--kubelet URL] [--kubelet-ca F] [--metrics ADDR:PORT] [--log-level LEVEL]\n\n"
-	"The gate on one node of a real cluster, beside its kubelet: no process starts on a device before the last "
-	"process of its\n"
-	"last holder is gone. tandem-agent(8) says what each flag is.\n\n"
-	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
-
-static int parse(int argc, char **argv, struct td_gate_agent_opts *o, struct td_error *err)
+// False: end with *ret_exit.
+static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_exit)
 {
-	static const struct option longs[] = {{"node", 1, 0, 0},
-					      {"kubeconfig", 1, 0, 1},
-					      {"state", 1, 0, 2},
-					      {"run", 1, 0, 3},
-					      {"cgroups", 1, 0, 4},
-					      {"kubelet", 1, 0, 5},
-					      {"kubelet-ca", 1, 0, 6},
-					      {"metrics", 1, 0, 7},
-					      {"devices", 1, 0, 8},
-					      {"log-level", 1, 0, 'l'},
-					      {0}};
-	const char *devices = NULL, **const to[] = {&o->node, &o->kubeconfig, &o->state,   &o->run, &o->cgroups,
-						    &o->url,  &o->ca,         &o->metrics, &devices};
-	opterr = 0;
-	optind = 1;
-	for (int c; (c = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
-		if (c == 'l') {
-			int level = td_log_level_parse(optarg);
-			if (level < 0)
-				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error",
-					       optarg);
-			td_log_init("agent", (enum td_log_level)level);
-			continue;
-		}
-		if (c < 0 || c >= (int)TD_LEN(to))
-			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing",
-				       argv[optind - 1]);
-		*to[c] = optarg;
+	enum td_log_level level = TD_LOG_INFO;
+	const struct td_option options[] = {
+		{.name = "node",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&o->node),
+		 .required = true,
+		 .help = "this node's name in Kubernetes and in Slurm"},
+		{.name = "devices",
+		 .value = "N",
+		 TD_OPT_INT(&o->devices, 0, 64),
+		 .required = true,
+		 .help = "how many device indexes the node has, 0 to 64"},
+		TD_KUBECONFIG_OPTION(&o->kubeconfig),
+		{.name = "state",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->state),
+		 .help = "keeps the table of holders (default /var/lib/tandem-agent)"},
+		{.name = "run",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->run),
+		 .help = "where its sockets are (default /run/tandem)"},
+		{.name = "cgroups",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->cgroups),
+		 .help = "the node's cgroups (default /sys/fs/cgroup)"},
+		{.name = "kubelet",
+		 .value = "URL",
+		 TD_OPT_TEXT(&o->url),
+		 .help = "this node's kubelet (default: as the Node's status says);\nnone: do not ask it"},
+		{.name = "kubelet-ca",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&o->ca),
+		 .help = "its certificates (default: the API server's)"},
+		TD_METRICS_OPTION(&o->metrics),
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command c = {.name = "agent",
+				     .about = "The gate on one node of a real cluster, beside its kubelet: no process "
+					      "starts on a device before\nthe last process of its last holder is gone. "
+					      "tandem-agent(8) says what each option is.",
+				     .exits = TD_ROLE_EXITS,
+				     .options = options,
+				     .n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, ret_exit))
+		return false;
+	if (!*o->node || strlen(o->node) > 253 || strpbrk(o->node, "/, ")) {
+		*ret_exit =
+			td_command_wrong("agent", "--node is \"%s\": give the name of this Kubernetes node", o->node);
+		return false;
 	}
-
-	long long n;
-	if (optind < argc)
-		return td_fail(err, TD_INVALID, "unexpected \"%s\"", argv[optind]);
-	if (!o->node || !*o->node || strlen(o->node) > 253 || strpbrk(o->node, "/, "))
-		return td_fail(err, TD_INVALID, "--node: the name of this Kubernetes node is needed");
-	if (!devices || !td_parse_i64(devices, &n) || n < 0 || n > 64)
-		return td_fail(err, TD_INVALID, "--devices %s: how many device indexes the node has, 0 to 64",
-			       devices ? devices : "is missing");
-	o->devices = (int)n;
-	return 0;
+	td_log_init("agent", level);
+	return true;
 }
 
 static void late(void *ctx, int node)
@@ -245,19 +250,10 @@ int td_agent_main(int argc, char **argv)
 		.mu = PTHREAD_MUTEX_INITIALIZER,
 		.ask = PTHREAD_MUTEX_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
-	td_log_init("agent", TD_LOG_INFO);
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--help")) {
-			fputs(help, stdout);
-			return 0;
-		}
-	if (parse(argc, argv, &a.o, &err)) {
-		fprintf(stderr, "tandem agent: %s\n%s", err.msg, help);
-		return 2;
-	}
-
-	// The threads do little. An arena for each would be most of our memory.
-	mallopt(M_ARENA_MAX, 2);
+	int code;
+	if (!parse(argc, argv, &a.o, &code))
+		return code;
+	mallopt(M_ARENA_MAX, 2); // few threads that do little: one arena each would be most of our memory
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 	a.grants = td_queue_new(a.clock);

@@ -342,9 +342,10 @@ static struct curl_slist *headers(const struct td_http_call *call, const char *a
 	return l;
 }
 
-static void setup(struct td_http_client *c, CURL *e, struct run *r, const char *url, struct curl_slist *hdrs,
-		  char *errbuf, int64_t timeout)
+static void setup(struct td_http_client *c, struct run *r, const char *url, struct curl_slist *hdrs, char *errbuf,
+		  int64_t timeout)
 {
+	CURL *e = r->easy;
 	const struct td_http_call *call = r->call;
 
 	curl_easy_reset(e); // keeps the connection
@@ -493,7 +494,7 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 	r.safe = td_streq(call->method, "GET") || td_streq(call->method, "HEAD");
 	int64_t timeout = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;
 	struct curl_slist *hdrs = headers(call, auth);
-	setup(c, s->easy, &r, url, hdrs, errbuf, timeout);
+	setup(c, &r, url, hdrs, errbuf, timeout);
 
 	// curl writes with MSG_NOSIGNAL, but a TLS back end may not. Where SIGPIPE is not ignored,
 	// the code below swallows this thread's own.

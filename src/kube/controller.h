@@ -61,9 +61,6 @@ struct td_lease_opts {
 	// two thirds of the duration, two fifteenths of the duration.
 	int duration_s, renew_s, retry_s;
 };
-// Parses the value of --lease-duration, --renew-deadline or --retry-period: whole seconds, "15" or
-// "15s". TD_INVALID names the flag.
-int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err);
 // Checks that duration > renew > retry, defaults included. TD_INVALID names the flags.
 int td_lease_check(const struct td_lease_opts *o, struct td_error *err);
 // Blocks until this process leads, then runs fn in the calling thread. The cancel that fn gets
@@ -84,7 +81,13 @@ struct td_recorder;
 // wait.
 struct td_recorder *td_recorder_new(struct td_kube *k, const char *component);
 struct td_recorder *td_recorder_free(struct td_recorder *r);
+// What an Event is about.
+struct td_about {
+	const struct td_object *object;
+	const struct td_gvr *gvr; // the object's
+};
+#define TD_ABOUT(object, gvr) (&(const struct td_about){object, gvr})
 // type is "Normal" or "Warning". Events with equal object, type, reason and message within
 // 10 minutes raise the count of one Event.
-void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type,
-	       const char *reason, const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+void td_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
+	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -95,7 +95,7 @@ static int repeat(struct td_recorder *r, struct said *s, const struct note *n)
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_int(d, o, "count", s->count + 1);
 	td_jm_str(d, o, "lastTimestamp", td_time_format(n->real, t));
-	return td_kube_patch(r->k, &td_events, s->ns, s->event, NULL, TD_PATCH_MERGE, o, r->stop, NULL, NULL);
+	return td_kube_patch(r->k, TD_AT(&td_events, s->ns, s->event), TD_PATCH_MERGE, o, r->stop, NULL, NULL);
 }
 
 static void publish(struct td_recorder *r, const struct note *n)
@@ -243,8 +243,8 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 	return NULL;
 }
 
-void td_record(struct td_recorder *r, const struct td_object *about, const struct td_gvr *gvr, const char *type,
-	       const char *reason, const char *fmt, ...)
+void td_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
+	       const char *fmt, ...)
 {
 	if (!r || !r->started)
 		return;
@@ -257,12 +257,13 @@ void td_record(struct td_recorder *r, const struct td_object *about, const struc
 
 	if (strlen(n->message) > MESSAGE_MAX)
 		strcpy(n->message + MESSAGE_MAX - 3, "...");
-	n->ns = td_strdup(about->ns);
-	n->name = td_strdup(about->name);
-	n->uid = td_strdup(about->uid);
-	n->rv = td_strdup(about->rv);
-	n->api_version = *gvr->group ? td_asprintf("%s/%s", gvr->group, gvr->version) : td_strdup(gvr->version);
-	n->kind = td_strdup(gvr->kind);
+	n->ns = td_strdup(about->object->ns);
+	n->name = td_strdup(about->object->name);
+	n->uid = td_strdup(about->object->uid);
+	n->rv = td_strdup(about->object->rv);
+	n->api_version = *about->gvr->group ? td_asprintf("%s/%s", about->gvr->group, about->gvr->version)
+					    : td_strdup(about->gvr->version);
+	n->kind = td_strdup(about->gvr->kind);
 	n->type = td_strdup(type);
 	n->reason = td_strdup(reason);
 	n->real = td_real_ms(&td_clock_system);

@@ -33,9 +33,6 @@ int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms,
 const char *td_kube_verb(const struct td_http_call *call, char *ret_resource, size_t n);
 void td_kube_counted(const struct td_http_call *call, int status, size_t bytes, int64_t took_ms);
 void td_kube_received(const struct td_http_call *call, size_t bytes);
-// Reads one page of a list; *ret is the document of the page.
-int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
-		      const char *cont, int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err);
 // Appends "&labelSelector=…&fieldSelector=…"; a selector that is NULL or empty is left out.
 void td_kube_selectors(struct td_buf *b, const char *labels, const char *fields);
 // Compares resourceVersions as numbers. Returns false when either is not a number.

@@ -232,11 +232,15 @@ static int request(struct td_kube *k, struct td_http_call *call, struct td_cance
 	return 0;
 }
 
-int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body,
-		size_t len, struct td_cancel *c, struct td_json **ret, struct td_error *err)
+int td_kube_raw(struct td_kube *k, const char *method, const char *path, const struct td_kube_body *body,
+		struct td_cancel *c, struct td_json **ret, struct td_error *err)
 {
-	struct td_http_call call = {
-		.method = method, .path = path, .body = body, .body_len = len, .content_type = content_type};
+	struct td_http_call call = {.method = method, .path = path};
+	if (body) {
+		call.content_type = body->type;
+		call.body = body->text;
+		call.body_len = body->len;
+	}
 	td_auto_reply struct td_http_reply reply = {0};
 	struct td_json *j = NULL;
 
@@ -279,11 +283,11 @@ int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms,
 
 // ---- verbs ----
 
-static int object_call(struct td_kube *k, const char *method, const char *path, const char *type, const char *body,
-		       size_t len, struct td_cancel *c, struct td_object **ret, struct td_error *err)
+static int object_call(struct td_kube *k, const char *method, const char *path, const struct td_kube_body *body,
+		       struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	struct td_json *j = NULL;
-	int r = td_kube_raw(k, method, path, type, body, len, c, ret ? &j : NULL, err);
+	int r = td_kube_raw(k, method, path, body, c, ret ? &j : NULL, err);
 	if (!r && ret)
 		*ret = td_object_new(j);
 	return r;
@@ -294,39 +298,47 @@ int td_kube_get(struct td_kube *k, const struct td_gvr *r, const char *ns, const
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, name, NULL);
-	return object_call(k, "GET", p.s, NULL, NULL, 0, c, ret, err);
+	return object_call(k, "GET", p.s, NULL, c, ret, err);
 }
 
-int td_kube_list_page(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
-		      const char *cont, int limit, struct td_cancel *c, struct td_json **ret, struct td_error *err)
+// What of a resource is listed; NULL does not narrow it. limit: objects of a page; 0 asks for
+// everything in one reply.
+struct selection {
+	const struct td_gvr *resource;
+	const char *ns, *labels, *fields;
+	int limit;
+};
+
+// *ret: the page's document. cont: as the page before says; NULL: the first one.
+static int list_page(struct td_kube *k, const struct selection *s, const char *cont, struct td_cancel *c,
+		     struct td_json **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
-	td_kube_path(&p, r, ns, NULL, NULL);
-	td_buf_printf(&p, "?limit=%d", limit);
-	td_kube_selectors(&p, labels, fields);
+	td_kube_path(&p, s->resource, s->ns, NULL, NULL);
+	td_buf_printf(&p, "?limit=%d", s->limit);
+	td_kube_selectors(&p, s->labels, s->fields);
 	if (cont) {
 		td_buf_puts(&p, "&continue=");
 		td_url_escape(&p, cont);
 	}
-	return td_kube_raw(k, "GET", p.s, NULL, NULL, 0, c, ret, err);
+	return td_kube_raw(k, "GET", p.s, NULL, c, ret, err);
 }
 
-// limit 0 asks for everything in one reply.
-static int list_pages(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *labels, const char *fields,
-		      int limit, struct td_cancel *c, struct td_objects *ret, struct td_error *err)
+static int list_pages(struct td_kube *k, const struct selection *s, struct td_cancel *c, struct td_objects *ret,
+		      struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_auto_free char *cont = NULL;
 	do {
 		td_auto(td_json_unref) struct td_json *page = NULL;
-		int e = td_kube_list_page(k, r, ns, labels, fields, cont, limit, c, &page, err);
+		int e = list_page(k, s, cont, c, &page, err);
 		if (e)
 			return e;
 
 		yyjson_val *root = td_json_root(page), *items = td_jget(root, "items"), *it;
 		const char *rv = td_jstr(root, "metadata.resourceVersion");
 		if (!rv || (items && !yyjson_is_arr(items) && !yyjson_is_null(items)))
-			return td_fail(err, TD_INTERNAL, "listing %s: the reply is no list", r->resource);
+			return td_fail(err, TD_INTERNAL, "listing %s: the reply is no list", s->resource->resource);
 		size_t i, n;
 		// Each object gets a document of its own: one that lives long must not keep its
 		// whole page alive.
@@ -348,10 +360,10 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 		 struct td_cancel *c, struct td_objects *ret, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
-	int code = list_pages(k, r, ns, labels, fields, PAGE, c, ret, &e);
+	int code = list_pages(k, &(struct selection){r, ns, labels, fields, PAGE}, c, ret, &e);
 	// A continue token expired. Try once more in one piece, which cannot expire.
 	if (code == TD_EXPIRED)
-		return list_pages(k, r, ns, labels, fields, 0, c, ret, err);
+		return list_pages(k, &(struct selection){r, ns, labels, fields, 0}, c, ret, err);
 	if (code && err)
 		*err = e;
 	return code;
@@ -365,32 +377,31 @@ int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	td_buf_puts(&p, "?fieldManager=tandem");
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(obj, &len);
-	return object_call(k, "POST", p.s, "application/json", body, len, c, ret, err);
+	return object_call(k, "POST", p.s, &(struct td_kube_body){"application/json", body, len}, c, ret, err);
 }
 
-int td_kube_patch(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		  enum td_patch type, const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret,
-		  struct td_error *err)
+int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
+		  struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	static const char *const types[] = {"application/merge-patch+json", "application/json-patch+json",
 					    "application/strategic-merge-patch+json", "application/apply-patch+yaml"};
 	td_auto_buf struct td_buf p = {0};
-	td_kube_path(&p, r, ns, name, subresource);
+	td_kube_path(&p, at->resource, at->ns, at->name, at->part);
 	td_buf_puts(&p, type == TD_PATCH_APPLY ? "?fieldManager=tandem&force=true" : "?fieldManager=tandem");
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(patch, &len);
-	return object_call(k, "PATCH", p.s, types[type], body, len, c, ret, err);
+	return object_call(k, "PATCH", p.s, &(struct td_kube_body){types[type], body, len}, c, ret, err);
 }
 
-int td_kube_update(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		   const yyjson_mut_val *obj, struct td_cancel *c, struct td_object **ret, struct td_error *err)
+int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
+		   struct td_object **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
-	td_kube_path(&p, r, ns, name, subresource);
+	td_kube_path(&p, at->resource, at->ns, at->name, at->part);
 	td_buf_puts(&p, "?fieldManager=tandem");
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(obj, &len);
-	return object_call(k, "PUT", p.s, "application/json", body, len, c, ret, err);
+	return object_call(k, "PUT", p.s, &(struct td_kube_body){"application/json", body, len}, c, ret, err);
 }
 
 static void delete_options(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_delete *opts)
@@ -417,30 +428,29 @@ int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	delete_options(d, o, opts);
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(o, &len);
-	return td_kube_raw(k, "DELETE", p.s, "application/json", body, len, c, NULL, err);
+	return td_kube_raw(k, "DELETE", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);
 }
 
-int td_kube_bind(struct td_kube *k, const char *ns, const char *pod, const char *uid, const char *rv, const char *node,
-		 const yyjson_mut_val *annotations, struct td_cancel *c, struct td_error *err)
+int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
-	td_kube_path(&p, &td_pods, ns, pod, "binding");
+	td_kube_path(&p, &td_pods, b->ns, b->pod, "binding");
 	td_buf_puts(&p, "?fieldManager=tandem");
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "kind", "Binding");
 	td_jm_str(d, o, "apiVersion", "v1");
-	td_jm_str(d, o, "metadata.name", pod);
-	td_jm_str(d, o, "metadata.namespace", ns);
-	td_jm_str(d, o, "metadata.uid", uid);
-	td_jm_str(d, o, "metadata.resourceVersion", rv);
-	if (annotations)
-		td_jm_set(d, o, "metadata.annotations", yyjson_mut_val_mut_copy(d, (yyjson_mut_val *)annotations));
+	td_jm_str(d, o, "metadata.name", b->pod);
+	td_jm_str(d, o, "metadata.namespace", b->ns);
+	td_jm_str(d, o, "metadata.uid", b->uid);
+	td_jm_str(d, o, "metadata.resourceVersion", b->rv);
+	if (b->annotations)
+		td_jm_set(d, o, "metadata.annotations", yyjson_mut_val_mut_copy(d, (yyjson_mut_val *)b->annotations));
 	td_jm_str(d, o, "target.kind", "Node");
-	td_jm_str(d, o, "target.name", node);
+	td_jm_str(d, o, "target.name", b->node);
 
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(o, &len);
-	return td_kube_raw(k, "POST", p.s, "application/json", body, len, c, NULL, err);
+	return td_kube_raw(k, "POST", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);
 }

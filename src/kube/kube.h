@@ -17,6 +17,7 @@
 //   slices.[ch]                 devices that DRA drivers publish
 //   fence.[ch]                  the condition that keeps a late Binding from landing
 //   health.[ch]                 /metrics, /livez and /readyz of a role
+//   options.h                   command-line options that several roles have
 #pragma once
 
 #include "base/cancel.h"
@@ -98,13 +99,18 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj,
 		   struct td_cancel *c, struct td_object **ret, struct td_error *err);
 enum td_patch { TD_PATCH_MERGE, TD_PATCH_JSON, TD_PATCH_STRATEGIC, TD_PATCH_APPLY };
-// subresource is NULL, "status" or "scale". For preconditions put metadata.uid and
-// metadata.resourceVersion into the patch.
-int td_kube_patch(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		  enum td_patch type, const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret,
-		  struct td_error *err);
-int td_kube_update(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name, const char *subresource,
-		   const yyjson_mut_val *obj, struct td_cancel *c, struct td_object **ret, struct td_error *err);
+// Where one object is in the API, or a part of it.
+struct td_kube_place {
+	const struct td_gvr *resource;
+	const char *ns, *name; // ns: NULL when cluster-scoped
+	const char *part;      // "status", "scale", "finalize"; NULL: the object
+};
+#define TD_AT(...) (&(const struct td_kube_place){__VA_ARGS__})
+// For preconditions put metadata.uid and metadata.resourceVersion into the patch.
+int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
+		  struct td_cancel *c, struct td_object **ret, struct td_error *err);
+int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
+		   struct td_object **ret, struct td_error *err);
 struct td_delete {
 	const char *uid, *rv;    // preconditions, or NULL
 	int grace_s;             // -1: the object's own
@@ -112,13 +118,21 @@ struct td_delete {
 };
 int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name,
 		   const struct td_delete *opts, struct td_cancel *c, struct td_error *err);
-// Binds a pod to a node. uid and resourceVersion are preconditions (either may be NULL);
-// annotations (a JSON object, may be NULL) are set in the same write.
-int td_kube_bind(struct td_kube *k, const char *ns, const char *pod, const char *uid, const char *rv, const char *node,
-		 const yyjson_mut_val *annotations, struct td_cancel *c, struct td_error *err);
-// Sends any request that has no verb here. *ret is the JSON document of the reply.
-int td_kube_raw(struct td_kube *k, const char *method, const char *path, const char *content_type, const char *body,
-		size_t len, struct td_cancel *c, struct td_json **ret, struct td_error *err);
+// A pod and the node that it goes to.
+struct td_binding {
+	const char *ns, *pod, *node;
+	const char *uid, *rv;              // preconditions, or NULL
+	const yyjson_mut_val *annotations; // an object, set in the same write; NULL: none
+};
+int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel *c, struct td_error *err);
+struct td_kube_body {
+	const char *type; // its Content-Type
+	const char *text; // len bytes
+	size_t len;
+};
+// Sends any request that has no verb here. body NULL: none. *ret is the JSON document of the reply.
+int td_kube_raw(struct td_kube *k, const char *method, const char *path, const struct td_kube_body *body,
+		struct td_cancel *c, struct td_json **ret, struct td_error *err);
 // Sends one call with the identity from kubeconfig, but to url (for example a kubelet), whose
 // certificate is checked against ca_file. NULL means that of the API server for either. Returns 0
 // for every reply, as td_http_do.

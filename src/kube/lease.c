@@ -59,7 +59,7 @@ static int write_lease(struct elector *e, struct td_object *cur, struct td_cance
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, false);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	struct td_object *now = NULL;
-	int r = cur ? td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE, o, c, &now, err)
+	int r = cur ? td_kube_patch(e->k, TD_AT(&td_leases, e->o->ns, e->o->name), TD_PATCH_MERGE, o, c, &now, err)
 		    : td_kube_create(e->k, &td_leases, e->o->ns, o, c, &now, err);
 	td_object_unref(e->held);
 	e->held = r ? NULL : now;
@@ -162,7 +162,7 @@ static void release(struct elector *e)
 	if (!td_kube_get(e->k, &td_leases, e->o->ns, e->o->name, enough, &cur, NULL) &&
 	    td_streq(td_jstr(cur->root, "spec.holderIdentity"), e->o->identity)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = spec_patch(e, cur, true);
-		(void)td_kube_patch(e->k, &td_leases, e->o->ns, e->o->name, NULL, TD_PATCH_MERGE,
+		(void)td_kube_patch(e->k, TD_AT(&td_leases, e->o->ns, e->o->name), TD_PATCH_MERGE,
 				    yyjson_mut_doc_get_root(d), enough, NULL, NULL);
 	}
 
@@ -313,16 +313,6 @@ int td_lease_run(struct td_kube *k, const struct td_lease_opts *o, struct td_can
 	td_object_unref(e.held);
 	td_loop_free(stopping);
 	return r;
-}
-
-int td_lease_flag(const char *flag, const char *value, int *ret, struct td_error *err)
-{
-	td_auto_free char *n = td_strndup(value, strlen(value) - (td_ends(value, "s") ? 1 : 0));
-	long long v;
-	if (!td_parse_i64(n, &v) || v < 1 || v > 3600)
-		return td_fail(err, TD_INVALID, "--%s %s: want whole seconds from 1 to 3600, as \"15s\"", flag, value);
-	*ret = (int)v;
-	return 0;
 }
 
 int td_lease_check(const struct td_lease_opts *o, struct td_error *err)

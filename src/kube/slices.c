@@ -19,7 +19,7 @@ void td_dra_index_node(const struct td_object *slice, struct td_strv *ret)
 int td_dra_served(struct td_kube *k, bool *ret, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(k, "GET", "/apis/resource.k8s.io/v1", NULL, NULL, 0, c, &j, err);
+	int r = td_kube_raw(k, "GET", "/apis/resource.k8s.io/v1", NULL, c, &j, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
 	*ret = !r;

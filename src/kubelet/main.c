@@ -10,6 +10,7 @@
 #include "gate/metrics.h"
 #include "gate/parts.h"
 #include "kube/health.h"
+#include "kube/options.h"
 #include "kubelet/kubelet.h"
 #include "kubelet/metrics.h"
 #include "kubelet/pods/hosts.h"
@@ -18,7 +19,6 @@
 #include "kubelet/stream/stream.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -29,120 +29,95 @@
 
 enum { SYNC_WORKERS = 8, PROBE_WORKERS = 6 };
 
-static const char help[] =
-	"usage: tandem kubelet --kubeconfig F --home DIR --run DIR --id ID --images DIR --nodes N --cpus N --memory Q "
-	"--gpus N\n"
-	"                      --device-major M --switch NAME --cidr 10.X.0.1/16 --api-url URL [--metrics ADDR:PORT]\n"
-	"                      [--log-level LEVEL]\n\n"
-	"The node agent of the embedded plane: the kubelet of N virtual nodes, and the gate in front of their "
-	"devices.\n"
-	"Started by `tandem supervise`; when it ends, containers go on, and the next one takes them over.\n"
-	"tandem-kubelet(8) says what each flag is.\n\n"
-	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
+// ---- options ----
 
-// ---- flags ----
-
-static int number(const char *flag, const char *s, int min, int max, int *ret, struct td_error *err)
+// False: end with *ret_exit.
+static bool parse(int argc, char **argv, struct td_kubelet_opts *o, int *ret_exit)
 {
-	long long v;
-	if (!td_parse_i64(s, &v) || v < min || v > max)
-		return td_fail(err, TD_INVALID, "--%s %s: want a number from %d to %d", flag, s, min, max);
-	*ret = (int)v;
-	return 0;
-}
-
-static int parse(int argc, char **argv, struct td_kubelet_opts *o, struct td_error *err)
-{
-	enum {
-		F_KUBECONFIG = 256,
-		F_HOME,
-		F_RUN,
-		F_ID,
-		F_IMAGES,
-		F_NODES,
-		F_CPUS,
-		F_MEMORY,
-		F_GPUS,
-		F_MAJOR,
-		F_SWITCH,
-		F_CIDR,
-		F_API,
-		F_METRICS,
-		F_LOG,
-		F_HELP
+	enum td_log_level level = TD_LOG_INFO;
+	const struct td_option options[] = {
+		{.name = "kubeconfig",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&o->kubeconfig),
+		 .required = true,
+		 .help = "how to reach the API"},
+		{.name = "home",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->home),
+		 .required = true,
+		 .help = "state of the installation: pods, volumes, logs"},
+		{.name = "run",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->run),
+		 .required = true,
+		 .help = "sockets and runtime state, /run/tandem/ID"},
+		{.name = "id",
+		 .value = "ID",
+		 TD_OPT_TEXT(&o->id),
+		 .required = true,
+		 .help = "six hex digits, part of every name that it makes on the machine"},
+		{.name = "images",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->images),
+		 .required = true,
+		 .help = "the image store"},
+		{.name = "nodes",
+		 .value = "N",
+		 TD_OPT_INT(&o->nodes, 1, 64),
+		 .required = true,
+		 .help = "virtual nodes, 1 to 64"},
+		{.name = "cpus",
+		 .value = "N",
+		 TD_OPT_INT(&o->cpus, 1, 4096),
+		 .required = true,
+		 .help = "CPUs of each node"},
+		{.name = "memory",
+		 .value = "Q",
+		 TD_OPT_TEXT(&o->memory),
+		 .required = true,
+		 .help = "memory of each node, as in Kubernetes"},
+		{.name = "gpus",
+		 .value = "N",
+		 TD_OPT_INT(&o->gpus, 0, TD_DEV_MAX),
+		 .required = true,
+		 .help = "fake GPUs of each node"},
+		{.name = "device-major",
+		 .value = "N",
+		 TD_OPT_INT(&o->device_major, 1, 4095),
+		 .required = true,
+		 .help = "major number of their device nodes"},
+		{.name = "switch",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&o->switch_name),
+		 .required = true,
+		 .help = "the pod switch, a bridge of the kernel"},
+		{.name = "cidr",
+		 .value = "10.X.0.1/16",
+		 TD_OPT_TEXT(&o->cidr),
+		 .required = true,
+		 .help = "the switch's address and the pods' network"},
+		{.name = "api-url",
+		 .value = "URL",
+		 TD_OPT_TEXT(&o->api_url),
+		 .required = true,
+		 .help = "the API as pods reach it"},
+		TD_METRICS_OPTION(&o->metrics),
+		TD_OPT_LOG_LEVEL(&level),
 	};
-	static const struct option opts[] = {{"kubeconfig", 1, 0, F_KUBECONFIG},
-					     {"home", 1, 0, F_HOME},
-					     {"run", 1, 0, F_RUN},
-					     {"id", 1, 0, F_ID},
-					     {"images", 1, 0, F_IMAGES},
-					     {"nodes", 1, 0, F_NODES},
-					     {"cpus", 1, 0, F_CPUS},
-					     {"memory", 1, 0, F_MEMORY},
-					     {"gpus", 1, 0, F_GPUS},
-					     {"device-major", 1, 0, F_MAJOR},
-					     {"switch", 1, 0, F_SWITCH},
-					     {"cidr", 1, 0, F_CIDR},
-					     {"api-url", 1, 0, F_API},
-					     {"metrics", 1, 0, F_METRICS},
-					     {"log-level", 1, 0, F_LOG},
-					     {"help", 0, 0, F_HELP},
-					     {0}};
-
-	const char *nodes = NULL, *cpus = NULL, *gpus = NULL, *major = NULL;
-	int c;
-
-	opterr = 0;
-	optind = 1;
-	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
-		const char **to[] = {&o->kubeconfig,  &o->home, &o->run,     &o->id,     &o->images,
-				     &nodes,          &cpus,    &o->memory,  &gpus,      &major,
-				     &o->switch_name, &o->cidr, &o->api_url, &o->metrics};
-		if (c == F_HELP)
-			return td_fail(err, TD_OK, "help");
-		if (c == F_LOG) {
-			int level = td_log_level_parse(optarg);
-			if (level < 0)
-				return td_fail(err, TD_INVALID, "--log-level %s: write debug, info, warn or error",
-					       optarg);
-			td_log_init("kubelet", (enum td_log_level)level);
-			continue;
-		}
-		if (c < F_KUBECONFIG || c > F_METRICS)
-			return td_fail(err, TD_INVALID, "unknown flag \"%s\", or its value is missing",
-				       argv[optind - 1]);
-		*to[c - F_KUBECONFIG] = optarg;
-	}
-	if (optind < argc)
-		return td_fail(err, TD_INVALID, "unexpected \"%s\"", argv[optind]);
-
-	const struct {
-		const char *name, *value;
-	} need[] = {{"kubeconfig", o->kubeconfig},
-		    {"home", o->home},
-		    {"run", o->run},
-		    {"id", o->id},
-		    {"images", o->images},
-		    {"nodes", nodes},
-		    {"cpus", cpus},
-		    {"memory", o->memory},
-		    {"gpus", gpus},
-		    {"device-major", major},
-		    {"switch", o->switch_name},
-		    {"cidr", o->cidr},
-		    {"api-url", o->api_url}};
-	for (size_t i = 0; i < TD_LEN(need); i++)
-		if (!need[i].value)
-			return td_fail(err, TD_INVALID, "--%s is missing", need[i].name);
-
-	int r = number("nodes", nodes, 1, 64, &o->nodes, err);
-	if (!r)
-		r = number("cpus", cpus, 1, 4096, &o->cpus, err);
-	if (!r)
-		r = number("gpus", gpus, 0, TD_DEV_MAX, &o->gpus, err);
-	if (!r)
-		r = number("device-major", major, 1, 4095, &o->device_major, err);
-	return r;
+	const struct td_command c = {
+		.name = "kubelet",
+		.usage = "OPTION…",
+		.about = "The node agent of the embedded plane: the kubelet of N virtual nodes, and the gate in front "
+			 "of their\ndevices. Started by `tandem supervise`; when it ends, containers go on, and the "
+			 "next one takes them\nover. All options but --metrics and --log-level are needed; "
+			 "tandem-kubelet(8) says more of them.",
+		.exits = TD_ROLE_EXITS,
+		.options = options,
+		.n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, ret_exit))
+		return false;
+	td_log_init("kubelet", level);
+	return true;
 }
 
 // ---- callbacks of the gate ----
@@ -514,22 +489,10 @@ int td_kubelet_main(int argc, char **argv)
 			       .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
 			       .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
-
-	td_log_init("kubelet", TD_LOG_INFO);
-	for (int i = 1; i < argc; i++)
-		if (!strcmp(argv[i], "--help")) {
-			fputs(help, stdout);
-			return 0;
-		}
-
-	if (parse(argc, argv, &a.o, &err)) {
-		fprintf(stderr, "tandem kubelet: %s\n%s", err.msg, help);
-		return 2;
-	}
-
-	// There are many threads that do little. One malloc arena for each would be most of the
-	// process's memory.
-	mallopt(M_ARENA_MAX, 2);
+	int code;
+	if (!parse(argc, argv, &a.o, &code))
+		return code;
+	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 

@@ -173,13 +173,13 @@ static int ensure_node(struct td_kubelet *a, int i, struct td_cancel *c, struct 
 			const char *is = td_object_label(live, yyjson_mut_get_str(k));
 			differs = differs || !td_streq(is, yyjson_mut_get_str(v));
 		}
-		r = differs ? td_kube_patch(a->kube, &td_nodes, NULL, name, NULL, TD_PATCH_MERGE, o, c, NULL, err) : 0;
+		r = differs ? td_kube_patch(a->kube, TD_AT(&td_nodes, NULL, name), TD_PATCH_MERGE, o, c, NULL, err) : 0;
 		if (r)
 			return r;
 	}
 
 	status(a, s, so, name, live ? live->root : NULL);
-	return td_kube_patch(a->kube, &td_nodes, NULL, name, "status", TD_PATCH_STRATEGIC, so, c, NULL, err);
+	return td_kube_patch(a->kube, TD_AT(&td_nodes, NULL, name, "status"), TD_PATCH_STRATEGIC, so, c, NULL, err);
 }
 
 static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err)
@@ -193,8 +193,7 @@ static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_erro
 	td_jm_str(d, o, "spec.renewTime", now);
 	td_jm_str(d, o, "spec.holderIdentity", name);
 	td_jm_int(d, o, "spec.leaseDurationSeconds", LEASE_S);
-
-	int r = td_kube_patch(a->kube, &td_leases, "kube-node-lease", name, NULL, TD_PATCH_MERGE, o, c, NULL, err);
+	int r = td_kube_patch(a->kube, TD_AT(&td_leases, "kube-node-lease", name), TD_PATCH_MERGE, o, c, NULL, err);
 	if (r != TD_NOT_FOUND)
 		return r;
 

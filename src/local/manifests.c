@@ -50,7 +50,7 @@ int td_manifests_apply(struct td_kube *k, struct td_cancel *c, struct td_error *
 		if (!crd)
 			return td_fail(err, TD_INTERNAL, "kind %s has no CRD in this binary", kinds[i]);
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(crd));
-		int r = td_kube_patch(k, &td_crds, NULL, td_jstr(td_json_root(crd), "metadata.name"), NULL,
+		int r = td_kube_patch(k, TD_AT(&td_crds, NULL, td_jstr(td_json_root(crd), "metadata.name")),
 				      TD_PATCH_APPLY, yyjson_mut_doc_get_root(d), c, NULL, err);
 		if (r)
 			return td_wrap(err, "applying the CRD of %s", kinds[i]);

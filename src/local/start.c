@@ -69,7 +69,7 @@ int td_start_api(const struct td_start *s, struct td_error *err)
 		// ends.
 		bool last = !runs(s);
 
-		int r = td_kube_raw(s->kube, "GET", "/readyz", NULL, NULL, 0, s->cancel, NULL, err);
+		int r = td_kube_raw(s->kube, "GET", "/readyz", NULL, s->cancel, NULL, err);
 		if (!r || r == TD_CANCELLED)
 			return r;
 
@@ -134,7 +134,7 @@ int td_start_forget_slurm(const struct td_start *s, struct td_error *err)
 		td_jm_int(d, yyjson_mut_doc_get_root(d), path, 0);
 	}
 
-	int r = td_kube_patch(s->kube, &td_nodesets, "slurm", "pool", "status", TD_PATCH_MERGE,
+	int r = td_kube_patch(s->kube, TD_AT(&td_nodesets, "slurm", "pool", "status"), TD_PATCH_MERGE,
 			      yyjson_mut_doc_get_root(d), s->cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }

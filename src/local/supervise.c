@@ -2,6 +2,7 @@
 // tandem-supervise (keep.c).
 #include "local/supervise.h"
 
+#include "base/options.h"
 #include "cmd/roles.h"
 
 #include <errno.h>
@@ -123,14 +124,13 @@ static void become_small(const char *tandem)
 
 int td_supervise_main(int argc, char **argv)
 {
-	if (argc > 1) {
-		bool asked = !strcmp(argv[1], "--help");
-		fputs("usage: tandem supervise\n\nStarts and restarts the embedded roles of $TANDEM_HOME. `tandem up` "
-		      "starts it.\n\n"
-		      "Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n",
-		      asked ? stdout : stderr);
-		return asked ? 0 : 2;
-	}
+	const struct td_command c = {
+		.name = "supervise",
+		.about = "Starts and restarts the embedded roles of $TANDEM_HOME. `tandem up` starts it.",
+		.exits = TD_ROLE_EXITS};
+	int code;
+	if (!td_command_line(&c, argc, argv, NULL, &code))
+		return code;
 	td_auto_free char *self = td_self_path();
 	become_small(self);
 	return td_supervise_keep(self); // a tandem binary without tandem-supervise works too

@@ -96,8 +96,13 @@ static bool name_ok(const char *s, bool colon)
 	return *s;
 }
 
+struct bounds {
+	const double *v;
+	size_t n;
+};
+
 static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char *name, const char *help,
-				const char *const *labels, const double *bounds, size_t n)
+				const char *const *labels, struct bounds b)
 {
 	if (!name_ok(name, true))
 		abort();
@@ -114,8 +119,8 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 		f->help = td_strdup(help);
 		for (const char *const *l = labels; l && *l; l++)
 			td_strv_add(&f->labels, *l);
-		f->n_bounds = n;
-		f->bounds = n ? td_memdup(bounds, n * sizeof(*bounds)) : NULL;
+		f->n_bounds = b.n;
+		f->bounds = b.n ? td_memdup(b.v, b.n * sizeof(*b.v)) : NULL;
 		HASH_ADD_KEYPTR(hh, m->metrics, f->name, strlen(f->name), f);
 	}
 
@@ -123,10 +128,10 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 	for (; labels && labels[k]; k++)
 		if (!name_ok(labels[k], false) || k >= f->labels.n || !td_streq(labels[k], f->labels.v[k]))
 			abort();
-	if (f->kind != kind || k != f->labels.n || k > LABELS_MAX || f->n_bounds != n)
+	if (f->kind != kind || k != f->labels.n || k > LABELS_MAX || f->n_bounds != b.n)
 		abort();
-	for (size_t i = 0; i < n; i++)
-		if (f->bounds[i] != bounds[i] || !isfinite(bounds[i]) || (i && bounds[i] <= bounds[i - 1]))
+	for (size_t i = 0; i < b.n; i++)
+		if (f->bounds[i] != b.v[i] || !isfinite(b.v[i]) || (i && b.v[i] <= b.v[i - 1]))
 			abort();
 
 	pthread_mutex_unlock(&m->lock);
@@ -135,20 +140,20 @@ static struct td_metric *metric(struct td_metrics *m, enum kind kind, const char
 
 struct td_metric *td_counter(struct td_metrics *m, const char *name, const char *help, const char *const *labels)
 {
-	return metric(m, COUNTER, name, help, labels, NULL, 0);
+	return metric(m, COUNTER, name, help, labels, (struct bounds){0});
 }
 
 struct td_metric *td_gauge(struct td_metrics *m, const char *name, const char *help, const char *const *labels)
 {
-	return metric(m, GAUGE, name, help, labels, NULL, 0);
+	return metric(m, GAUGE, name, help, labels, (struct bounds){0});
 }
 
 struct td_metric *td_histogram(struct td_metrics *m, const char *name, const char *help, const char *const *labels,
 			       const double *bounds, size_t n)
 {
 	static const double seconds[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
-	return bounds ? metric(m, HISTOGRAM, name, help, labels, bounds, n)
-		      : metric(m, HISTOGRAM, name, help, labels, seconds, TD_LEN(seconds));
+	return metric(m, HISTOGRAM, name, help, labels,
+		      bounds ? (struct bounds){bounds, n} : (struct bounds){seconds, TD_LEN(seconds)});
 }
 
 static void escape(struct td_buf *b, const char *s, bool quotes)

@@ -142,16 +142,15 @@ static int name_it(const char *want, const struct img_source *s, char **ret_name
 	return img_name(want ? want : own, ret_name, ret_tag, err);
 }
 
-// made is an empty directory of the store. in is the layout's directory; -1: fd is a tar.
-static int import(const char *dir, const char *made, const char *want, int fd, int in, struct td_stream_progress *p,
+// made: an empty directory of ours. fd: the layout's directory, or a tar.
+static int import(const char *dir, const char *made, const char *want, int fd, struct td_stream_progress *p,
 		  struct td_cancel *c, char **ret_name, struct td_error *err)
 {
 	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *archive = td_asprintf("%s/archive", made),
 			  *name = NULL, *tag = NULL;
 	td_auto_close int own = -1;
 	char key[65];
-	int r;
-
+	int r, in = img_is_layout(fd) ? fd : -1;
 	if (in < 0) {
 		p->total = size_of(fd);
 		if ((r = td_mkdir_p(archive, 0755, err)) ||
@@ -218,9 +217,7 @@ int td_image_import(const char *dir, const char *want, const char *path,
 	td_auto_free char *made = img_new_dir(dir);
 	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
-		r = import(dir, made, want, S_ISDIR(st.st_mode) ? -1 : fd, S_ISDIR(st.st_mode) ? fd : -1, &p, c,
-			   ret_name, err);
-
+		r = import(dir, made, want, fd, &p, c, ret_name, err);
 	if (r)
 		td_rm_rf(made, NULL);
 	return r ? td_wrap(err, "import %s", path) : 0;

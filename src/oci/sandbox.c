@@ -6,9 +6,9 @@
 //   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
 //                  [--rotate | --rotate-stdin]
 //
-// Descriptors of init: 3 is the exit record. With --rotate or --rotate-stdin, 4 and 5 are the log
-// FILE and FILE.1; otherwise init's stdout and stderr are the log. With --rotate-stdin, 6 is the
-// FIFO DIR/stdin.
+// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and
+// stderr), and 6 with -stdin the FIFO DIR/stdin.
+#include "base/options.h"
 #include "cmd/roles.h"
 #include "oci/internal.h"
 
@@ -43,31 +43,34 @@ static int fail(const char *what, const char *name)
 int td_sandbox_main(int argc, char **argv)
 {
 	const char *dir = NULL, *lower = NULL, *runc = NULL, *state = NULL, *id = NULL, *log = NULL;
-	struct {
-		const char *name, **value;
-	} const flags[] = {{"--dir", &dir},     {"--lower", &lower}, {"--runc", &runc},
-			   {"--state", &state}, {"--id", &id},       {"--log", &log}};
-
-	bool input = argc > 1 && !strcmp(argv[argc - 1], "--rotate-stdin");
-	bool rotate = input || (argc > 1 && !strcmp(argv[argc - 1], "--rotate"));
-	argc -= rotate;
-	for (int i = 1; i < argc; i++) {
-		size_t k = 0;
-		while (k < TD_LEN(flags) && strcmp(flags[k].name, argv[i]))
-			k++;
-		if (k == TD_LEN(flags) || i + 1 >= argc) {
-			fprintf(stderr, "tandem sandbox: unknown argument \"%s\"\n", argv[i]);
-			return 2;
-		}
-		*flags[k].value = argv[++i];
-	}
-
-	for (size_t k = 0; k < TD_LEN(flags); k++)
-		if (!*flags[k].value) {
-			fprintf(stderr, "tandem sandbox: %s is missing: the node agent starts this, nobody else\n",
-				flags[k].name);
-			return 2;
-		}
+	bool rotate = false, input = false;
+	int code;
+	const struct td_option options[] = {
+		{.name = "dir",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&dir),
+		 .required = true,
+		 .help = "the container's own directory"},
+		{.name = "lower", .value = "DIR", TD_OPT_TEXT(&lower), .required = true, .help = "the image's root"},
+		{.name = "runc", .value = "FILE", TD_OPT_TEXT(&runc), .required = true, .help = "the program"},
+		{.name = "state", .value = "DIR", TD_OPT_TEXT(&state), .required = true, .help = "its state"},
+		{.name = "id", .value = "ID", TD_OPT_TEXT(&id), .required = true, .help = "the container's name"},
+		{.name = "log",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&log),
+		 .required = true,
+		 .help = "what it writes goes there"},
+		{.name = "rotate", TD_OPT_SWITCH(&rotate), .help = "init gets the log's descriptors and rotates it"},
+		{.name = "rotate-stdin", TD_OPT_SWITCH(&input), .help = "so, and it gets the FIFO DIR/stdin"},
+	};
+	const struct td_command c = {.name = "sandbox",
+				     .usage = "OPTION…",
+				     .about = "One container's start. The node agent starts this, nobody else.",
+				     .options = options,
+				     .n = TD_LEN(options)};
+	if (!td_command_line(&c, argc, argv, NULL, &code))
+		return code;
+	rotate = rotate || input;
 
 	if (chdir(dir) < 0)
 		return fail("enter", dir);

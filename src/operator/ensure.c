@@ -132,7 +132,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	merged_map(d, live->root, want, "metadata.labels", "/metadata/labels", NULL);
 	merged_map(d, live->root, want, "metadata.annotations", "/metadata/annotations", rev);
 	op_add(d, "add", td_streq(part, "data") ? "/data" : "/spec", yyjson_val_mut_copy(d, need));
-	r = td_kube_patch(op->k, w->gvr, ns, name, NULL, TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
+	r = td_kube_patch(op->k, TD_AT(w->gvr, ns, name), TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL, err);
 	if (r)
 		return refused(w, r, td_wrap(err, "changing %s %s/%s", w->gvr->kind, ns, name), err);
 	td_info("%s %s/%s: brought to the wanted form", w->gvr->kind, ns, name);
@@ -162,7 +162,7 @@ int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_obj
 	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
 	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, o->uid));
 	op_add(d, "add", "/status", yyjson_val_mut_copy(d, td_json_root(now)));
-	int r = td_kube_patch(op->k, gvr, o->ns, o->name, "status", TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c, NULL,
-			      err);
+	int r = td_kube_patch(op->k, TD_AT(gvr, o->ns, o->name, "status"), TD_PATCH_JSON, yyjson_mut_doc_get_root(d), c,
+			      NULL, err);
 	return r ? td_wrap(err, "writing the status of %s %s/%s", gvr->kind, o->ns, o->name) : 0;
 }

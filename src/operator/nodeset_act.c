@@ -13,7 +13,7 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *a = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
 	td_jm_key_set(d, a, TD_ANN_SHARE, value ? yyjson_mut_strcpy(d, value) : yyjson_mut_null(d));
-	int r = td_kube_patch(op->k, &td_nodes, NULL, node, NULL, TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL,
+	int r = td_kube_patch(op->k, TD_AT(&td_nodes, NULL, node), TD_PATCH_MERGE, yyjson_mut_doc_get_root(d), c, NULL,
 			      err);
 	return r ? td_wrap(err, "annotating node %s", node) : 0;
 }
@@ -109,7 +109,7 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 			*err = e;
 		return r;
 	}
-	td_record(p->op->events, set, &td_nodesets, "Normal", "Created", "slurmd pod for node %s", x->name);
+	td_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "Created", "slurmd pod for node %s", x->name);
 	return 0;
 }
 
@@ -149,7 +149,7 @@ int td_op_row_evictable(const struct td_op_pass *p, struct td_op_row *x, struct 
 	td_jm_str(d, root, "metadata.uid", x->pod->uid);
 	td_jm_key_set(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_EVICTABLE,
 		      x->n.evictable ? yyjson_mut_str(d, "true") : yyjson_mut_null(d));
-	int r = td_kube_patch(p->op->k, &td_pods, x->pod->ns, x->pod->name, NULL, TD_PATCH_MERGE, root, p->c, NULL,
+	int r = td_kube_patch(p->op->k, TD_AT(&td_pods, x->pod->ns, x->pod->name), TD_PATCH_MERGE, root, p->c, NULL,
 			      err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0
 	       : r                                   ? td_wrap(err, "labelling pod %s/%s", x->pod->ns, x->pod->name)
@@ -206,7 +206,7 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 
 	const char *why = x->n.why ? x->n.why : "", *colon = x->n.why ? ": " : "";
 	td_info("NodeSet %s/%s: node %s: %s%s%s", set->ns, set->name, x->name, words[x->n.act], colon, why);
-	td_record(p->op->events, set, &td_nodesets, "Normal", "NodeChanged", "node %s: %s%s%s", x->name,
+	td_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "NodeChanged", "node %s: %s%s%s", x->name,
 		  words[x->n.act], colon, why);
 	return 0;
 }

@@ -4,9 +4,9 @@
 #include "base/log.h"
 #include "cmd/roles.h"
 #include "kube/health.h"
+#include "kube/options.h"
 #include "kube/slices.h"
 
-#include <getopt.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -268,96 +268,56 @@ static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_
 	}
 }
 
-static const char usage[] =
-	"usage: tandem operator [--kubeconfig FILE] [--image IMAGE] [--empty-dirs PATH] [--identity NAME]\n"
-	"                       [--per-cluster FILE --own-namespace NS] [--metrics ADDR:PORT] [--lease-namespace NS]\n"
-	"                       [--lease-duration S] [--renew-deadline S] [--retry-period S] [--log-level LEVEL]\n"
-	"\n"
-	"Keeps what SlurmCluster and NodeSet objects ask for. One of several leads: Lease\n"
-	"tandem-operator.\n"
-	"\n"
-	"  --kubeconfig FILE  how to reach the API (default $KUBECONFIG, then in-cluster)\n"
-	"  --image IMAGE      Tandem's own image: on kubelets, slurmd pods take tandem-standin from it\n"
-	"                     (without: embedded, where the agent shows it to them)\n"
-	"  --empty-dirs PATH  where pods' emptyDir volumes lie on this machine, with {uid}\n"
-	"                     and {name}: reaches a slurmrestd with spec.restApi.access socket\n"
-	"  --per-cluster FILE   what each SlurmCluster gets besides Slurm (its bridge), as YAML; tandem-operator(8)\n"
-	"  --own-namespace NS   where Tandem itself runs, for --per-cluster\n"
-	"  --metrics ADDR:PORT  serves /metrics, /livez and /readyz there, plain HTTP\n"
-	"  --identity NAME    name in the Lease (default: the host's name)\n"
-	"  --lease-namespace NS  where the Lease is (default kube-system)\n"
-	"  --lease-duration S   how long others wait for a leader that is silent (default 15s)\n"
-	"  --renew-deadline S   a leader that could not renew for so long stops leading (default 10s)\n"
-	"  --retry-period S     how often the Lease is renewed (default 2s)\n"
-	"  --log-level LEVEL  debug, info, warn, error (default info)\n"
-	"\n"
-	"Exit codes: 0 stopped by SIGTERM or SIGINT, 1 failed, 2 wrong usage.\n";
-
 int td_operator_main(int argc, char **argv)
 {
-	static const struct option options[] = {{"kubeconfig", 1, 0, 'k'},   {"empty-dirs", 1, 0, 'e'},
-						{"identity", 1, 0, 'i'},     {"image", 1, 0, 'm'},
-						{"metrics", 1, 0, 'M'},      {"lease-namespace", 1, 0, 'n'},
-						{"per-cluster", 1, 0, 'p'},  {"own-namespace", 1, 0, 'o'},
-						{"lease-duration", 1, 0, 0}, {"renew-deadline", 1, 0, 1},
-						{"retry-period", 1, 0, 2},   {"log-level", 1, 0, 'l'},
-						{"help", 0, 0, 'h'},         {0}};
-	const char *conf = NULL, *identity = NULL, *empty_dirs = NULL, *image = NULL, *metrics = NULL, *per = NULL,
-		   *own = NULL;
+	const char *conf = NULL, *metrics = NULL;
+	enum td_log_level level = TD_LOG_INFO;
+	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER};
 	struct td_lease_opts lease = {.ns = "kube-system", .name = "tandem-operator"};
-	int *const times[] = {&lease.duration_s, &lease.renew_s, &lease.retry_s};
 	struct td_error err = TD_ERROR_INIT;
-	int level = TD_LOG_INFO, r = 0;
-	for (int o, i; !r && (o = getopt_long(argc, argv, "h", options, &i)) != -1;) {
-		if (o == 'h')
-			return fputs(usage, stdout), 0;
-		if (o == 'k')
-			conf = optarg;
-		else if (o == 'i')
-			identity = optarg;
-		else if (o == 'e')
-			empty_dirs = optarg;
-		else if (o == 'm')
-			image = optarg;
-		else if (o == 'M')
-			metrics = optarg;
-		else if (o == 'n')
-			lease.ns = optarg;
-		else if (o == 'p')
-			per = optarg;
-		else if (o == 'o')
-			own = optarg;
-		else if (o < (int)TD_LEN(times))
-			r = td_lease_flag(options[i].name, optarg, times[o], &err);
-		else if (o == 'l' && (level = td_log_level_parse(optarg)) >= 0)
-			continue;
-		else
-			return fputs(usage, stderr), 2;
-	}
+	int code;
+	const struct td_option options[] = {
+		TD_KUBECONFIG_OPTION(&conf),
+		{.name = "image",
+		 .value = "IMAGE",
+		 TD_OPT_TEXT(&op.image),
+		 .help = "Tandem's own image: on kubelets, slurmd pods take tandem-standin from it\n(without: "
+			 "embedded, where the agent shows it to them)"},
+		TD_EMPTY_DIRS_OPTION(&op.empty_dirs),
+		{.name = "per-cluster",
+		 .value = "FILE",
+		 TD_OPT_TEXT(&op.per_cluster),
+		 .help = "what each SlurmCluster gets besides Slurm (its bridge), as YAML;\ntandem-operator(8)"},
+		{.name = "own-namespace",
+		 .value = "NS",
+		 TD_OPT_TEXT(&op.own_ns),
+		 .help = "where Tandem itself runs, for --per-cluster"},
+		TD_METRICS_OPTION(&metrics),
+		TD_LEASE_OPTIONS(&lease, "kube-system", "the host's name"),
+		TD_OPT_LOG_LEVEL(&level),
+	};
+	const struct td_command command = {.name = "operator",
+					   .about = "Keeps what SlurmCluster and NodeSet objects ask for. One of "
+						    "several leads: Lease tandem-operator.",
+					   .exits = TD_ROLE_EXITS,
+					   .options = options,
+					   .n = TD_LEN(options)};
+	if (!td_command_line(&command, argc, argv, NULL, &code))
+		return code;
+	if (!op.per_cluster != !op.own_ns)
+		return td_command_wrong("operator", "--per-cluster and --own-namespace go together");
+	if (td_lease_check(&lease, &err))
+		return td_command_wrong("operator", "%s", err.msg);
+	td_log_init("operator", level);
 
-	if (!r && !per != !own)
-		r = td_fail(&err, TD_INVALID, "--per-cluster and --own-namespace go together");
-	if (!r)
-		r = td_lease_check(&lease, &err);
-	if (r)
-		return fprintf(stderr, "tandem operator: %s\n", err.msg), 2;
-	if (optind < argc)
-		return fputs(usage, stderr), 2;
-
-	td_log_init("operator", (enum td_log_level)level);
 	char host[256] = "tandem";
 	gethostname(host, sizeof(host) - 1);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
-
-	struct td_op op = {.lock = PTHREAD_MUTEX_INITIALIZER,
-			   .empty_dirs = empty_dirs,
-			   .image = image,
-			   .per_cluster = per,
-			   .own_ns = own};
-	lease.identity = identity ? identity : host;
+	if (!lease.identity)
+		lease.identity = host;
 	struct td_health *health;
-	r = td_health_serve("operator", metrics, &health, &err);
+	int r = td_health_serve("operator", metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(conf, &op.k, &err);
 	if (!r)

@@ -155,7 +155,7 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(w.v[i].obj));
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 		const char *ns = td_jm_getstr(o, "metadata.namespace"), *name = td_jm_getstr(o, "metadata.name");
-		r = td_kube_patch(op->k, g, ns, name, NULL, TD_PATCH_APPLY, o, c, NULL, err);
+		r = td_kube_patch(op->k, TD_AT(g, ns, name), TD_PATCH_APPLY, o, c, NULL, err);
 		if (r)
 			return td_wrap(err, "applying %s %s/%s", g->kind, ns, name);
 	}

@@ -258,17 +258,23 @@ static bool one_of(const char *s, const char *list)
 	return false;
 }
 
-// Writes one option of a partition. ok: the value has passed its grammar; else it is a problem, and
-// `fix` says what to write.
-static void partition_option(struct td_buf *b, size_t at, const char *field, const char *key, const char *value,
-			     bool ok, const char *fix, struct td_strv *problems)
+// One option of a partition; the value has passed a grammar or is refused here.
+struct partition_option {
+	const char *field, *key; // in the spec, in slurm.conf
+	const char *value;       // NULL: not given
+	bool ok;                 // what the grammar says
+	const char *fix;
+};
+
+static void partition_option(struct td_buf *b, size_t at, const struct partition_option *o, struct td_strv *problems)
 {
-	if (!value)
+	if (!o->value)
 		return;
-	if (ok)
-		td_buf_printf(b, " %s=%s", key, value);
+	if (o->ok)
+		td_buf_printf(b, " %s=%s", o->key, o->value);
 	else
-		td_strv_addf(problems, "spec.partitions[%zu].%s: \"%.60s\" is not valid: %s", at, field, value, fix);
+		td_strv_addf(problems, "spec.partitions[%zu].%s: \"%.60s\" is not valid: %s", at, o->field, o->value,
+			     o->fix);
 }
 
 static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct td_slurm_facts *f,
@@ -303,25 +309,20 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 	}
 
 	td_buf_printf(b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
-	const char *v = td_jstr_or(p, "maxTime", "INFINITE");
-	partition_option(b, at, "maxTime", "MaxTime", v, td_slurm_is_time(v),
-			 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
-
-	v = td_jstr(p, "defaultTime");
-	partition_option(b, at, "defaultTime", "DefaultTime", v, td_slurm_is_time(v),
-			 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE", problems);
-
-	v = td_jstr_or(p, "state", "UP");
-	partition_option(b, at, "state", "State", v, one_of(v, "UP|DOWN|DRAIN|INACTIVE"),
-			 "write UP, DOWN, DRAIN or INACTIVE", problems);
-
-	v = td_jstr(p, "preemptMode");
-	partition_option(b, at, "preemptMode", "PreemptMode", v, one_of(v, "OFF|CANCEL|REQUEUE"),
-			 "write OFF, CANCEL or REQUEUE", problems);
-
-	v = td_jstr(p, "qos");
-	partition_option(b, at, "qos", "QOS", v, td_slurm_is_name(v), "write the name of a QOS", problems);
-
+	const char *max = td_jstr_or(p, "maxTime", "INFINITE"), *usual = td_jstr(p, "defaultTime"),
+		   *state = td_jstr_or(p, "state", "UP"), *preempt = td_jstr(p, "preemptMode"),
+		   *qos = td_jstr(p, "qos");
+	const struct partition_option options[] = {
+		{"maxTime", "MaxTime", max, td_slurm_is_time(max), "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE"},
+		{"defaultTime", "DefaultTime", usual, td_slurm_is_time(usual),
+		 "write minutes, H:MM:SS, D-HH:MM:SS or INFINITE"},
+		{"state", "State", state, one_of(state, "UP|DOWN|DRAIN|INACTIVE"), "write UP, DOWN, DRAIN or INACTIVE"},
+		{"preemptMode", "PreemptMode", preempt, one_of(preempt, "OFF|CANCEL|REQUEUE"),
+		 "write OFF, CANCEL or REQUEUE"},
+		{"qos", "QOS", qos, td_slurm_is_name(qos), "write the name of a QOS"},
+	};
+	for (i = 0; i < TD_LEN(options); i++)
+		partition_option(b, at, &options[i], problems);
 	const char *const numbers[][2] = {{"priorityTier", "PriorityTier"},
 					  {"priorityJobFactor", "PriorityJobFactor"},
 					  {"graceTime", "GraceTime"}};

@@ -213,7 +213,8 @@ int standin_gate(int argc, char **argv)
 		// Either the job has none, or Slurm did not tell: see job.c.
 		if (d == 0) {
 			char said[DEVICES_MAX * 5];
-			int k = standin_job_gpus(job, node, deadline, said, sizeof(said), why, sizeof(why));
+			int k = standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
+						 sizeof(why));
 			if (k == 0)
 				// Jobs without devices run also when the agent is away.
 				return 0;

@@ -198,14 +198,15 @@ int standin_job_gpus_read(const char *json, size_t len, long long job, const cha
 	return value(&r, 0) && r.found ? r.result : -1;
 }
 
-int standin_job_gpus(const char *job, const char *node, int64_t deadline, char *out, size_t n, char *why, size_t n_why)
+int standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
+		     size_t n_why)
 {
 	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	size_t len = 0;
 	char *text = standin_output(argv, deadline, &len, why, n_why);
 	if (!text)
 		return -1;
-	int r = standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out, n);
+	int r = standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
 	if (r < 0)
 		snprintf(why, n_why, "slurmctld does not say which GPUs job %s has on %s", job, node);
 	free(text);

@@ -79,9 +79,13 @@ int standin_command(char *const argv[], bool errors, int64_t deadline_ms, char *
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
-// job.c. Asks slurmctld for the GPUs of a job on a node, as indexes ("0-1,4"). 1: they are in out.
-// 0: it has none. -1: unknown; why says the reason in words.
-int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, char *out, size_t n, char *why,
+// job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not
+// known, why in words.
+struct standin_text {
+	char *s; // n bytes
+	size_t n;
+};
+int standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, struct standin_text out, char *why,
 		     size_t n_why);
 // The same from the text of `scontrol show job --json`, which need not end with NUL.
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);

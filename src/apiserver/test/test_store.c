@@ -119,6 +119,17 @@ static void lists_at_a_revision(void **state)
 	assert_int_equal(one.n, 2);
 }
 
+// td_store_events into v, which has room for max.
+static int events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *v, size_t max, size_t *n,
+		  uint64_t *at)
+{
+	struct td_events got = {.v = v, .max = max};
+	int r = td_store_events(s, t, after, &got, NULL);
+	*n = got.n;
+	*at = got.at;
+	return r;
+}
+
 static void ring_expires(void **state)
 {
 	(void)state;
@@ -133,22 +144,22 @@ static void ring_expires(void **state)
 		put(s, t, "", name, 0, i, NULL);
 	}
 
-	assert_int_equal(td_store_events(s, t, start, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, t, start, v, 16, &n, &at), 0);
 	assert_int_equal(n, 8);
 	assert_int_equal(at, td_store_revision(s));
 	td_events_done(v, n);
-	assert_int_equal(td_store_events(s, t, start, v, 3, &n, &at, NULL), 0);
+	assert_int_equal(events(s, t, start, v, 3, &n, &at), 0);
 	assert_int_equal(n, 3);
 	assert_int_equal(at, v[2].item->rv); // complete only up to there
 	td_events_done(v, n);
 	put(s, t, "", "one-more", 0, 0, NULL);
-	assert_int_equal(td_store_events(s, t, start, v, 16, &n, &at, NULL), TD_EXPIRED);
-	assert_int_equal(td_store_events(s, t, start + 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, t, start, v, 16, &n, &at), TD_EXPIRED);
+	assert_int_equal(events(s, t, start + 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 8);
 	td_events_done(v, n);
 
 	// Changes of another table do not push a quiet table's cursor off the ring.
-	assert_int_equal(td_store_events(s, quiet, start, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, quiet, start, v, 16, &n, &at), 0);
 	assert_int_equal(n, 0);
 	assert_int_equal(at, td_store_revision(s));
 	td_auto_items struct td_items l = {0};
@@ -179,8 +190,8 @@ static void rings_are_bounded(void **state)
 	}
 
 	assert_true(st.ring_events > 20);
-	assert_int_equal(td_store_events(s, busy, start, v, 8, &n, &at, NULL), TD_EXPIRED);
-	assert_int_equal(td_store_events(s, quiet, start, v, 8, &n, &at, NULL), 0);
+	assert_int_equal(events(s, busy, start, v, 8, &n, &at), TD_EXPIRED);
+	assert_int_equal(events(s, quiet, start, v, 8, &n, &at), 0);
 	assert_int_equal(n, 2);
 	td_events_done(v, n);
 
@@ -188,7 +199,7 @@ static void rings_are_bounded(void **state)
 	td_auto(td_item_unref) struct td_item *held = td_store_get(s, busy, "", "x");
 	assert_int_equal(td_jint(td_item_root(held), "value", -1), 299);
 	put(s, busy, "", "x", rv, 300, NULL);
-	assert_int_equal(td_store_events(s, busy, rv - 1, v, 8, &n, &at, NULL), 0);
+	assert_int_equal(events(s, busy, rv - 1, v, 8, &n, &at), 0);
 	assert_int_equal(n, 2);
 	assert_ptr_not_equal(v[0].item, held);
 	assert_null(v[0].item->doc);
@@ -226,7 +237,7 @@ static void survives_reopen(void **state)
 	struct td_event v[16];
 	size_t n;
 	uint64_t at;
-	assert_int_equal(td_store_events(s, t, before, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, t, before, v, 16, &n, &at), 0);
 	assert_int_equal(n, 3);
 	assert_int_equal(v[0].type, TD_EVENT_MODIFIED);
 	assert_int_equal(td_jint(td_item_root(v[0].item), "value", 0), 2);
@@ -236,7 +247,7 @@ static void survives_reopen(void **state)
 	td_events_done(v, n);
 
 	// A watch that saw nothing gets every version, with the version before it.
-	assert_int_equal(td_store_events(s, t, 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, t, 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 5);
 	const char *names[] = {"gone", "a", "a", "gone", "c"};
 	const enum td_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED,
@@ -305,16 +316,16 @@ static void the_past_is_bounded(void **state)
 	busy = td_store_table(s, "", "busy"), quiet = td_store_table(s, "", "quiet");
 	struct td_event v[16];
 	size_t n;
-	assert_int_equal(td_store_events(s, busy, 100, v, 16, &n, &at, NULL), TD_EXPIRED);
-	assert_int_equal(td_store_events(s, busy, middle, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, busy, 100, v, 16, &n, &at), TD_EXPIRED);
+	assert_int_equal(events(s, busy, middle, v, 16, &n, &at), 0);
 	assert_int_equal(n, 9);
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(v[i].item->rv, middle + i + 1);
 	td_events_done(v, n);
 
 	// The quiet table lost a version too; what came after it is complete.
-	assert_int_equal(td_store_events(s, quiet, q->rv - 1, v, 16, &n, &at, NULL), TD_EXPIRED);
-	assert_int_equal(td_store_events(s, quiet, q->rv + 1, v, 16, &n, &at, NULL), 0);
+	assert_int_equal(events(s, quiet, q->rv - 1, v, 16, &n, &at), TD_EXPIRED);
+	assert_int_equal(events(s, quiet, q->rv + 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 0);
 	td_store_close(s);
 	unsetenv("TANDEM_DB_SYNC");
@@ -349,8 +360,8 @@ static void older_file(void **state)
 		struct td_event v[4];
 		size_t n;
 		uint64_t at;
-		assert_int_equal(td_store_events(s, t, 8, v, 4, &n, &at, NULL), TD_EXPIRED);
-		assert_int_equal(td_store_events(s, t, 9, v, 4, &n, &at, NULL), 0);
+		assert_int_equal(events(s, t, 8, v, 4, &n, &at), TD_EXPIRED);
+		assert_int_equal(events(s, t, 9, v, 4, &n, &at), 0);
 		td_events_done(v, n);
 		assert_int_equal(n, i);
 
@@ -435,7 +446,7 @@ static void many_writers(void **state)
 	for (;;) {
 		struct td_event v[64];
 		size_t n;
-		assert_int_equal(td_store_events(s, t, cursor, v, 64, &n, &at, NULL), 0);
+		assert_int_equal(events(s, t, cursor, v, 64, &n, &at), 0);
 		for (size_t i = 0; i < n; i++)
 			assert_int_equal(td_jint(td_item_root(v[i].item), "value", 0), ++seen);
 		td_events_done(v, n);
@@ -573,7 +584,7 @@ static void damaged_log(void **state)
 		// twice.
 		struct td_event ev[4];
 		uint64_t at;
-		assert_int_equal(td_store_events(c, things, acknowledged, ev, 4, &n, &at, &err), TD_EXPIRED);
+		assert_int_equal(events(c, things, acknowledged, ev, 4, &n, &at), TD_EXPIRED);
 		assert_true(td_store_revision(c) > acknowledged);
 		assert_int_equal(put(c, things, "", "new", 0, 1, NULL), 0);
 		c = td_store_close(c);
@@ -615,7 +626,7 @@ static void floor_never_falls(void **state)
 	struct td_event ev[4];
 	size_t n;
 	uint64_t at;
-	assert_int_equal(td_store_events(s, td_store_table(s, "", "things"), before, ev, 4, &n, &at, NULL), TD_EXPIRED);
+	assert_int_equal(events(s, td_store_table(s, "", "things"), before, ev, 4, &n, &at), TD_EXPIRED);
 	td_store_close(s);
 	unsetenv("TANDEM_DB_SYNC");
 }

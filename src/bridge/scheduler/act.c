@@ -75,8 +75,8 @@ static int show_pending(struct td_run *r, struct td_error *err)
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
-			td_record(b->recorder, r->pod, &td_pods, "Normal", "Queued", "Slurm job %lld waits for user %s",
-				  (long long)a->job, a->user ? a->user : "?");
+			td_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Queued",
+				  "Slurm job %lld waits for user %s", (long long)a->job, a->user ? a->user : "?");
 		}
 
 		int64_t due = a->read_ms + td_pool_pending_ms(pending, none) - now;
@@ -123,7 +123,7 @@ static int refuse(struct td_run *r, struct td_error *err)
 	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
 	if (!td_streq(a->said, text)) {
 		td_info("pod %s: refused: %s", a->key, a->refused);
-		td_record(r->b->recorder, r->pod, &td_pods, "Warning", "Refused", "%s", a->refused);
+		td_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Refused", "%s", a->refused);
 	}
 	td_run_again(r, a->retry_ms - td_now(r->b));
 	return td_run_show(r, "Refused", text, err);
@@ -191,9 +191,8 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 		return k;
 
 	if (a->queued_said)
-		td_record(r->b->recorder, r->pod, &td_pods, "Normal", "Granted", "Slurm job %lld starts on %s",
-			  (long long)a->job, a->nodes);
-
+		td_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
+			  "Slurm job %lld starts on %s", (long long)a->job, a->nodes);
 	k = td_run_bind(r, err);
 	if (k)
 		return k;

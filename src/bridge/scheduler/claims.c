@@ -301,24 +301,22 @@ static struct td_json *status_of(const struct td_claim *c, const char *driver, c
 	return td_json_from_mut(root);
 }
 
-int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices,
-		   const char *node, const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS],
-		   struct td_error *err)
+int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod,
+		   const struct td_claims_grant *g, struct td_json *ret[TD_CLAIMS], struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_free size_t *granted = td_calloc(TD_DRA_DEVICES + 1, sizeof(*granted));
 	size_t n = 0, used = 0;
-
-	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL) ||
-	    !indexes(td_jkey_str(td_json_root(j), s->devices.resource), on->n, granted, &n))
+	if (!g->devices || td_json_parse(g->devices, strlen(g->devices), &j, NULL) ||
+	    !indexes(td_jkey_str(td_json_root(j), s->devices.resource), g->on->n, granted, &n))
 		return td_fail(err, TD_INVALID, "Slurm granted %s, and driver %s publishes %zu devices on node %s",
-			       devices ? devices : "nothing", s->devices.driver, on->n, node);
+			       g->devices ? g->devices : "nothing", s->devices.driver, g->on->n, g->node);
 	if ((long long)n < c->count)
 		return td_fail(err, TD_INVALID, "Slurm granted %zu devices, the pod's claims ask for %lld", n,
 			       c->count);
 
 	for (size_t i = 0; i < c->n; i++) {
-		ret[i] = status_of(&c->v[i], s->devices.driver, pod, node, on, granted + used);
+		ret[i] = status_of(&c->v[i], s->devices.driver, pod, g->node, g->on, granted + used);
 		for (size_t k = 0; k < c->v[i].n; k++)
 			used += (size_t)c->v[i].req[k].count;
 	}

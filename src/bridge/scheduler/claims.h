@@ -40,12 +40,15 @@ bool td_claims_any(const yyjson_val *pod);
 int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod,
 		   const struct td_claims_from *from, struct td_claims *ret, struct td_error *err);
 
-// Plans the status that each claim must have: ret[i] is {"allocation":…,"reservedFor":[…]} for
-// claim i; the caller unrefs it. devices: the grant, as td_devices_text(). on: the node's devices
-// by Slurm's indexes. TD_INVALID: the grant does not match what the driver publishes.
-int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod, const char *devices,
-		   const char *node, const struct td_dra_devices *on, struct td_json *ret[TD_CLAIMS],
-		   struct td_error *err);
+// The status that each claim shall have, as a document {"allocation":…,"reservedFor":[…]} for claim i in ret[i]; the
+// caller unrefs them. TD_INVALID: the grant does not fit what is published.
+struct td_claims_grant {
+	const char *devices; // as td_devices_text; NULL: none
+	const char *node;
+	const struct td_dra_devices *on; // the node's devices by Slurm's indexes
+};
+int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const yyjson_val *pod,
+		   const struct td_claims_grant *g, struct td_json *ret[TD_CLAIMS], struct td_error *err);
 
 enum td_claim_do {
 	TD_CLAIM_DONE,

@@ -92,15 +92,21 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 		struct td_error e = TD_ERROR_INIT;
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
-
-		r = td_kube_bind(b->kube, pod->ns, pod->name, pod->uid, rv, a->nodes, notes, c, &e);
+		r = td_kube_bind(b->kube,
+				 &(struct td_binding){.ns = pod->ns,
+						      .pod = pod->name,
+						      .node = a->nodes,
+						      .uid = pod->uid,
+						      .rv = rv,
+						      .annotations = notes},
+				 c, &e);
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
 			td_bridge_measure_bound(b, a, pod);
 			a->bound_sent = true;
 			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job,
 				a->devices);
-			td_record(b->recorder, pod, &td_pods, "Normal", "Bound",
+			td_record(b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "Bound",
 				  "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job, a->devices);
 			return 0;
 		}
@@ -151,8 +157,7 @@ int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const c
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", rv);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_EPOCH, text);
-
-	int r = td_kube_patch(b->kube, &td_pods, pod->ns, pod->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
+	int r = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, root, c, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
@@ -319,7 +324,7 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 			    : a->warned && a->preempt <= 0                             ? "its time limit is near"
 										       : why;
 	td_info("pod %s: Slurm job %lld: %s: the pod ends (%s)", a->key, (long long)a->job, words, why);
-	td_record(b->recorder, pod, &td_pods, "Warning",
+	td_record(b->recorder, TD_ABOUT(pod, &td_pods), "Warning",
 		  !a->warned       ? event_of(a->states)
 		  : a->preempt > 0 ? "Preempted"
 				   : "TimedOut",

@@ -131,7 +131,7 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 		return 0;
 	td_jm_str(d, root, "metadata.uid", node->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", node->rv);
-	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, NULL, TD_PATCH_MERGE, root, c, NULL, err);
+	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
 // Writes or removes the condition SlurmDrain of a Node.
@@ -161,8 +161,8 @@ static int show_condition(struct td_bridge *b, const struct td_object *node, con
 		td_jm_str(d, o, "type", TD_COND_DRAIN);
 		td_jm_str(d, o, "$patch", "delete");
 	}
-
-	return td_kube_patch(b->kube, &td_nodes, NULL, node->name, "status", TD_PATCH_STRATEGIC, root, c, NULL, err);
+	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
+			     err);
 }
 
 // Words as a label value: "not responding" becomes "not-responding". Caller frees.
@@ -206,7 +206,7 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 		td_jm_str(d, root, "metadata.uid", o->uid);
 
 		struct td_error e = TD_ERROR_INIT;
-		int r = td_kube_patch(b->kube, &td_pods, o->ns, o->name, NULL, TD_PATCH_MERGE, root, c, NULL, &e);
+		int r = td_kube_patch(b->kube, TD_AT(&td_pods, o->ns, o->name), TD_PATCH_MERGE, root, c, NULL, &e);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return td_fail(err, r, "pod %s/%s: %.400s", o->ns, o->name, e.msg);
 	}

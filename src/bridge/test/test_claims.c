@@ -199,7 +199,7 @@ static int plan(struct world *w, const char *claims, const char *granted, struct
 	td_auto_claims struct td_claims c = {0};
 	if (td_claims_read(s, "x", td_json_root(p), &from, &c, err))
 		fail_msg("%s", err->msg);
-	return td_claims_plan(&c, s, td_json_root(p), granted, "n0", &on, ret, err);
+	return td_claims_plan(&c, s, td_json_root(p), &(struct td_claims_grant){granted, "n0", &on}, ret, err);
 }
 
 static char *devices_in(const yyjson_val *allocation)

@@ -264,9 +264,9 @@ static void test_wait_and_timeout(void **state)
 	struct world *w = *state;
 	struct td_holder a = native(1, 10), b = native(2, 20);
 	struct td_error e = TD_ERROR_INIT;
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 1000, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, &(struct td_gate_wait){1000}, NULL, NULL), 0);
 	w->busy_job = 1;
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, 30, NULL, NULL, NULL, &e), TD_TRANSIENT);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, &(struct td_gate_wait){30}, NULL, &e), TD_TRANSIENT);
 	assert_non_null(strstr(e.msg, "held by job 1"));
 	assert_int_equal(w->superseded, 1);
 	assert_int_equal(w->late, 1); // once per wait
@@ -296,24 +296,23 @@ static void test_check(void **state)
 {
 	struct world *w = *state;
 	struct td_holder old = with_pod(5, 10, "u"), again = native(5, 12), next = native(6, 11);
-	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &old, 100, NULL, NULL, NULL, NULL), 0);
-	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, 100, NULL, NULL, NULL, NULL), 0);
-	assert_int_equal(td_gate_check(w->g, 0, 0, &old, 100, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &old, &(struct td_gate_wait){100}, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &old, &(struct td_gate_wait){100}, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0, &old, &(struct td_gate_wait){100}, NULL, NULL), 0);
 	struct td_error e = TD_ERROR_INIT;
-	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, 100, NULL, NULL, NULL, &e), TD_CONFLICT);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, &(struct td_gate_wait){100}, NULL, &e), TD_CONFLICT);
 	assert_non_null(strstr(e.msg, "job 5 was not let in to devices 0 of n0"));
-	assert_int_equal(td_gate_check(w->g, 0, 0, &again, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
-	// Device 2 is not its own.
-	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, 100, NULL, NULL, NULL, NULL), TD_CONFLICT);
-
-	// A check claims nothing, and waits for the earlier holder.
+	assert_int_equal(td_gate_check(w->g, 0, 0, &again, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
+	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, &(struct td_gate_wait){100}, NULL, NULL),
+			 TD_CONFLICT); // device 2 is not its own
+	// A check claims nothing, and waits for who was there before.
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &old, NULL), 0);
 	w->busy_job = 5;
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &next, 10, NULL, NULL, NULL, NULL), TD_TRANSIENT);
-	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, 10, NULL, NULL, NULL, NULL), TD_TRANSIENT);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &next, &(struct td_gate_wait){10}, NULL, NULL), TD_TRANSIENT);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, &(struct td_gate_wait){10}, NULL, NULL), TD_TRANSIENT);
 	w->busy_job = 0;
-	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, 1000, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_check(w->g, 0, 0x1, &next, &(struct td_gate_wait){1000}, NULL, NULL), 0);
 }
 
 static void *release(void *arg)
@@ -335,7 +334,7 @@ static void test_released(void **state)
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, NULL), TD_THROTTLED);
 	pthread_t t;
 	pthread_create(&t, NULL, release, w);
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, 20000, NULL, NULL, NULL, NULL), 0);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, &(struct td_gate_wait){20000}, NULL, NULL), 0);
 	pthread_join(t, NULL);
 }
 
@@ -471,9 +470,10 @@ static void test_a_table_that_cannot_be_written_is_tried_again(void **state)
 	struct world *w = *state;
 	struct td_holder a = native(1, 10);
 	assert_int_equal(td_rm_rf(w->dir, NULL), 0);
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 20, NULL, NULL, NULL, NULL), TD_TRANSIENT);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, &(struct td_gate_wait){20}, NULL, NULL), TD_TRANSIENT);
 	assert_false(td_gate_may_start(w->g, 0, 0x3, &a)); // what is not on disk holds nothing
-	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, 20000, NULL, room_again, w, NULL), 0);
+	assert_int_equal(td_gate_acquire(w->g, 0, 0x3, &a, &(struct td_gate_wait){20000, room_again, w}, NULL, NULL),
+			 0);
 	td_gate_free(w->g);
 	open_gate(w);
 	assert_true(td_gate_may_start(w->g, 0, 0x3, &a));

@@ -186,16 +186,22 @@ static void verbs(void **s)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *v = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, v, "spec.x", "y");
-	assert_int_equal(td_kube_patch(k, &td_deployments, "a", "p", "status", TD_PATCH_MERGE, v, NULL, NULL, &err), 0);
+	assert_int_equal(
+		td_kube_patch(k, TD_AT(&td_deployments, "a", "p", "status"), TD_PATCH_MERGE, v, NULL, NULL, &err), 0);
 	assert_string_equal(w.method, "PATCH");
 	assert_string_equal(w.target, "/apis/apps/v1/namespaces/a/deployments/p/status?fieldManager=tandem");
 	assert_string_equal(w.type, "application/merge-patch+json");
 	assert_string_equal(w.body, "{\"spec\":{\"x\":\"y\"}}");
-	assert_int_equal(td_kube_patch(k, &td_nodes, NULL, "n", NULL, TD_PATCH_APPLY, v, NULL, NULL, &err), 0);
+	assert_int_equal(td_kube_patch(k, TD_AT(&td_nodes, NULL, "n"), TD_PATCH_APPLY, v, NULL, NULL, &err), 0);
 	assert_string_equal(w.target, "/api/v1/nodes/n?fieldManager=tandem&force=true");
 	assert_string_equal(w.type, "application/apply-patch+yaml");
 
-	assert_int_equal(td_kube_bind(k, "a", "p", "u", "7", "n1", v, NULL, &err), 0);
+	assert_int_equal(
+		td_kube_bind(k,
+			     &(struct td_binding){
+				     .ns = "a", .pod = "p", .node = "n1", .uid = "u", .rv = "7", .annotations = v},
+			     NULL, &err),
+		0);
 	assert_string_equal(w.target, "/api/v1/namespaces/a/pods/p/binding?fieldManager=tandem");
 	assert_non_null(
 		strstr(w.body, "\"uid\":\"u\",\"resourceVersion\":\"7\",\"annotations\":{\"spec\":{\"x\":\"y\"}}"));
@@ -329,11 +335,11 @@ static void events(void **s)
 	td_auto(td_object_unref) struct td_object *o = td_object_new(j);
 
 	struct td_recorder *r = td_recorder_new(k, "tandem-test");
-	td_record(r, o, &td_pods, "Warning", "Refused", "no %s", "room");
+	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
 	assert_true(fake_reached(&l.n, 1));
-	td_record(r, o, &td_pods, "Warning", "Refused", "no %s", "room");
+	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
 	assert_true(fake_reached(&l.n, 2));
-	td_record(r, o, &td_pods, "Warning", "Refused", "no %s", "luck");
+	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "luck");
 	assert_true(fake_reached(&l.n, 3));
 
 	td_recorder_free(r);

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "kube/controller.h"
+#include "kube/options.h"
 #include "kube/test/fake.h"
 
 #include <pthread.h>
@@ -273,17 +273,27 @@ static void renews_without_reading(void **s)
 
 static void flags(void **s)
 {
-	int v = 7;
 	struct td_error err = TD_ERROR_INIT;
-	assert_int_equal(td_lease_flag("lease-duration", "15s", &v, &err), 0);
-	assert_int_equal(v, 15);
-	assert_int_equal(td_lease_flag("lease-duration", "3", &v, &err), 0);
-	assert_int_equal(v, 3);
-
-	static const char *const bad[] = {"", "s", "0", "-1", "1.5s", "1m", "15ss", "99999"};
-	for (size_t i = 0; i < TD_LEN(bad); i++)
-		assert_int_equal(td_lease_flag("lease-duration", bad[i], &v, &err), TD_INVALID);
-	assert_int_equal(v, 3);
+	struct td_lease_opts given = {0};
+	const struct td_option options[] = {TD_LEASE_OPTIONS(&given, "kube-system", "x")};
+	const struct td_command c = {.name = "x", .options = options, .n = TD_LEN(options)};
+	char **args;
+	size_t n;
+	bool help;
+	char *argv[] = {
+		"x", "--lease-duration=15s", "--renew-deadline", "3", "--lease-namespace", "a", "--identity", "b",
+		NULL};
+	assert_int_equal(td_options_parse(&c, 8, argv, &args, &n, &help, &err), 0);
+	assert_int_equal(given.duration_s, 15);
+	assert_int_equal(given.renew_s, 3);
+	assert_string_equal(given.ns, "a");
+	assert_string_equal(given.identity, "b");
+	static char bad[][10] = {"", "s", "0", "-1", "1.5s", "1m", "15ss", "99999"};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		char *wrong[] = {"x", "--renew-deadline", bad[i], NULL};
+		assert_int_equal(td_options_parse(&c, 3, wrong, &args, &n, &help, &err), TD_INVALID);
+	}
+	assert_int_equal(given.renew_s, 3);
 
 	struct td_lease_opts o = {.duration_s = 0};
 	assert_int_equal(td_lease_check(&o, &err), 0);

@@ -364,8 +364,9 @@ static void *hook_run(void *arg)
 }
 
 void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
-		   const char *which, int64_t timeout_ms, enum td_hook *state)
+		   const char *which, int64_t timeout_ms)
 {
+	enum td_hook *state = !strcmp(which, "preStop") ? &c->pre_stop : &c->post_start;
 	struct hook *h = td_calloc(1, sizeof(*h));
 	*h = (struct hook){a,     td_pod_ref(p),    td_object_ref((struct td_object *)o),  c,
 			   which, td_strdup(c->id), timeout_ms > 0 ? timeout_ms : HOOK_MS, state};

@@ -41,7 +41,8 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 					      td_jstr_or(pod, "metadata.namespace", ""), sa);
 
 	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_raw(a->kube, "POST", path, "application/json", body, len, a->cancel, &j, err);
+	int r = td_kube_raw(a->kube, "POST", path, &(struct td_kube_body){"application/json", body, len}, a->cancel, &j,
+			    err);
 	if (r)
 		return td_wrap(err, "token of service account %s", sa);
 
@@ -53,17 +54,15 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	return 0;
 }
 
-void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
-		    struct td_vol_src *vol, char node[16], char **ret_dir)
+void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret)
 {
-	snprintf(node, 16, "n%d", p->node);
-	*ret_dir = td_pod_dir(a, p);
-
-	*env = (struct td_env_src){
+	snprintf(ret->node, sizeof(ret->node), "n%d", p->node);
+	ret->dir = td_pod_dir(a, p);
+	ret->env = (struct td_env_src){
 		.pod = pod,
 		.host_ip = a->gateway,
 		.pod_ip = p->host_network ? a->gateway : p->ip,
-		.node = node,
+		.node = ret->node,
 		.node_cpu_milli = (int64_t)a->o.cpus * 1000,
 		.node_memory = a->memory_bytes,
 		.get = get,
@@ -71,12 +70,12 @@ void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_v
 	};
 
 	yyjson_val *fs = td_jget(pod, "spec.securityContext.fsGroup");
-	*vol = (struct td_vol_src){
-		.env = env,
+	ret->vol = (struct td_vol_src){
+		.env = &ret->env,
 		.home = a->o.home,
 		.run = a->o.run,
-		.node = node,
-		.dir = *ret_dir,
+		.node = ret->node,
+		.dir = ret->dir,
 		.fs_group = fs ? yyjson_get_sint(fs) : -1,
 		.token = token,
 		.token_ctx = a,

@@ -148,7 +148,8 @@ static int hostname_file(const char *dir, const char *hostname, char **ret, stru
 static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val *spec, const struct td_vol_src *vol,
 		       struct plan *x, struct td_error *err)
 {
-	size_t n = 0, more = 0;
+	size_t n = 0, more;
+	struct td_mounts its = {.v = x->mounts + OWN, .max = MOUNTS_MAX - OWN};
 	x->hosts = td_hosts_path(a, p->ns);
 	td_auto_free char *empty = td_asprintf("%s/agent/resolv.conf", a->o.home);
 	x->term = td_asprintf("%s/term/%s", x->dir, td_jstr_or(spec, "name", ""));
@@ -163,10 +164,10 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	if (!r)
 		r = hostname_file(x->dir, x->spec.hostname, &x->hostname, err);
 	if (!r)
-		r = td_vol_mounts(vol, spec, &x->env, x->arena, x->mounts + OWN, MOUNTS_MAX - OWN, &more, err);
+		r = td_vol_mounts(vol, spec, &x->env, x->arena, &its, err);
 	if (r)
 		return r;
-
+	more = its.n;
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname",
 					       x->id.read_only_root ? "bind,ro" : "bind,rw"};
@@ -205,12 +206,10 @@ static int plan_limits(const yyjson_val *spec, struct td_oci_spec *s, struct td_
 static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
 		     struct plan *x, bool *ret_image, struct td_error *err)
 {
-	struct td_env_src env;
-	struct td_vol_src vol;
-	char node[16];
+	struct td_sources from;
 	x->arena = td_arena_new();
-	td_pod_sources(a, p, pod, &env, &vol, node, &x->dir);
-
+	td_pod_sources(a, p, pod, &from);
+	x->dir = from.dir;
 	*ret_image = true;
 	int r = td_image_resolve(a->o.images, td_jstr_or(spec, "image", ""), &x->img, err);
 	if (r)
@@ -219,8 +218,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 
 	// RFC 1123: a host name has at most 63 characters.
 	char *hostname =
-		td_arena_strndup(x->arena, p->host_network ? node : td_jstr_or(pod, "spec.hostname", p->name), 63);
-
+		td_arena_strndup(x->arena, p->host_network ? from.node : td_jstr_or(pod, "spec.hostname", p->name), 63);
 	const char *sub = td_jstr(pod, "spec.subdomain");
 	x->spec.hostname = hostname;
 	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
@@ -235,7 +233,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	}
 
 	environment(a, &x->img, hostname, &x->env);
-	r = td_env_build(&env, spec, &x->env, err);
+	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
 		r = arguments(spec, &x->img, &x->env, &x->args, err);
 	if (!r)
@@ -243,7 +241,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	if (!r)
 		r = plan_limits(spec, &x->spec, err);
 	if (!r)
-		r = plan_mounts(a, p, spec, &vol, x, err);
+		r = plan_mounts(a, p, spec, &from.vol, x, err);
 	if (r)
 		return r;
 
@@ -428,6 +426,6 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		td_sooner(again_ms, 50);
 
 	if (hook)
-		td_hook_begin(a, p, o, c, "postStart", 0, &c->post_start);
+		td_hook_begin(a, p, o, c, "postStart", 0);
 	td_probes_begin(a, p, o, c);
 }

@@ -220,40 +220,43 @@ static void observed(yyjson_mut_doc *d, yyjson_mut_val *o, const yyjson_val *pod
 		td_jm_int(d, o, "observedGeneration", generation);
 }
 
-static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, int which, bool value,
-		      const char *reason, const char *message, const yyjson_val *live, int64_t now_ms)
+struct shown {
+	int which; // TD_COND_…
+	bool value;
+	const char *reason, *message; // of false; NULL: none
+};
+
+// live: the pod's object, whose times stand where nothing changed.
+static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, const struct shown *c,
+		      const yyjson_val *live, int64_t now_ms)
 {
 	static const char *const types[TD_CONDS] = {"PodScheduled", "Initialized", "ContainersReady", "Ready",
 						    "PodReadyToStartContainers"};
-	const char *status = value ? "True" : "False";
-	if (!p->cond[which].known) {
+	const char *status = c->value ? "True" : "False";
+	if (!p->cond[c->which].known) {
 		yyjson_val *v;
 		size_t i, n;
-		p->cond[which].since = now_ms;
+		p->cond[c->which].since = now_ms;
 		yyjson_arr_foreach (td_jget(live, "status.conditions"), i, n, v) {
-			if (td_streq(td_jstr(v, "type"), types[which]) && td_streq(td_jstr(v, "status"), status))
-				td_time_parse(td_jstr_or(v, "lastTransitionTime", ""), &p->cond[which].since);
+			if (td_streq(td_jstr(v, "type"), types[c->which]) && td_streq(td_jstr(v, "status"), status))
+				td_time_parse(td_jstr_or(v, "lastTransitionTime", ""), &p->cond[c->which].since);
 		}
-	} else if (p->cond[which].value != value) {
-		p->cond[which].since = now_ms;
+	} else if (p->cond[c->which].value != c->value) {
+		p->cond[c->which].since = now_ms;
 	}
-
-	p->cond[which].known = true;
-	p->cond[which].value = value;
-
+	p->cond[c->which].known = true;
+	p->cond[c->which].value = c->value;
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
-	td_jm_str(d, o, "type", types[which]);
+	td_jm_str(d, o, "type", types[c->which]);
 	observed(d, o, live);
 	td_jm_str(d, o, "status", status);
 	td_jm_set(d, o, "lastProbeTime", yyjson_mut_null(d));
-	when(d, o, "lastTransitionTime", p->cond[which].since);
-
-	if (reason && !value) {
-		td_jm_str(d, o, "reason", reason);
-		if (message && *message)
-			td_jm_str(d, o, "message", message);
-	} else {
-		// A merge would leave those of an earlier False.
+	when(d, o, "lastTransitionTime", p->cond[c->which].since);
+	if (c->reason && !c->value) {
+		td_jm_str(d, o, "reason", c->reason);
+		if (c->message && *c->message)
+			td_jm_str(d, o, "message", c->message);
+	} else { // a merge would leave those of an earlier False
 		td_jm_set(d, o, "reason", yyjson_mut_null(d));
 		td_jm_set(d, o, "message", yyjson_mut_null(d));
 	}
@@ -292,13 +295,14 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 			     : failed ? "PodFailed"
 				      : "ContainersNotReady",
 		   *msg = done || failed ? NULL : why;
-
-	condition(d, arr, p, TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL, pod, now);
-	condition(d, arr, p, TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init, pod, now);
-	condition(d, arr, p, TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason, ok ? NULL : msg, pod,
-		  now);
-	condition(d, arr, p, TD_COND_CONTAINERS_READY, ok, reason, msg, pod, now);
-	condition(d, arr, p, TD_COND_SCHEDULED, true, NULL, NULL, pod, now);
+	condition(d, arr, p, &(struct shown){TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL}, pod, now);
+	condition(d, arr, p, &(struct shown){TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init},
+		  pod, now);
+	condition(d, arr, p,
+		  &(struct shown){TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason, ok ? NULL : msg},
+		  pod, now);
+	condition(d, arr, p, &(struct shown){TD_COND_CONTAINERS_READY, ok, reason, msg}, pod, now);
+	condition(d, arr, p, &(struct shown){TD_COND_SCHEDULED, true, NULL, NULL}, pod, now);
 }
 
 struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const char *host_ip, int64_t now_ms)

@@ -28,7 +28,7 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 		if (o && !unhealthy) // otherwise its own reason was told
 			td_pod_event(a, o, "Normal", "Killing", "Stopping container %s", c->name);
 		if (td_jget(spec, "lifecycle.preStop") && kill_at > now && c->state == TD_CTR_RUNNING)
-			td_hook_begin(a, p, o, c, "preStop", kill_at - now, &c->pre_stop);
+			td_hook_begin(a, p, o, c, "preStop", kill_at - now);
 	}
 
 	pthread_mutex_lock(&p->mu);

@@ -39,7 +39,7 @@ void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const c
 	va_start(ap, fmt);
 	td_auto_free char *text = td_vasprintf(fmt, ap);
 	va_end(ap);
-	td_record(a->recorder, o, &td_pods, type, reason, "%s", text);
+	td_record(a->recorder, TD_ABOUT(o, &td_pods), type, reason, "%s", text);
 }
 
 void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...)
@@ -217,13 +217,11 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 
 static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
 {
-	struct td_env_src env;
-	struct td_vol_src vol;
-	char node[16];
-	td_auto_free char *dir = NULL;
+	struct td_sources from;
 	struct td_error e = TD_ERROR_INIT;
-	td_pod_sources(a, p, o->root, &env, &vol, node, &dir);
-	int r = td_vol_ensure(&vol, &e);
+	td_pod_sources(a, p, o->root, &from);
+	td_auto_free char *dir = from.dir;
+	int r = td_vol_ensure(&from.vol, &e);
 	if (!r) {
 		if (!p->volumes_ok)
 			r = td_hosts_sync(a->hosts, p->ns, &e);
@@ -428,9 +426,8 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, patch, "metadata.uid", p->uid);
 	td_jm_copyval(d, patch, "status", td_json_root(st));
-
-	int r = td_kube_patch(a->kube, &td_pods, p->ns, p->name, "status", TD_PATCH_STRATEGIC, patch, cancel, NULL,
-			      err);
+	int r = td_kube_patch(a->kube, TD_AT(&td_pods, p->ns, p->name, "status"), TD_PATCH_STRATEGIC, patch, cancel,
+			      NULL, err);
 	if (r)
 		return td_wrap(err, "status of pod %s/%s", p->ns, p->name);
 

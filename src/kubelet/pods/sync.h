@@ -31,11 +31,9 @@ static inline void td_sooner(int64_t *again_ms, int64_t ms)
 void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 // ---- sources.c: what volumes and environments read ----
-struct td_vol_src;
-// Fills in `env` and `vol`. They point into p, pod, node and *ret_dir (caller frees), which must
-// outlive them.
-void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_env_src *env,
-		    struct td_vol_src *vol, char node[16], char **ret_dir);
+struct td_sources; // volumes.h
+// ret points into itself and into pod: it stays where it is. Free ret->dir.
+void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret);
 
 // ---- resolv.c ----
 // Returns the path of the file that the pod sees as /etc/resolv.conf (caller frees). If the file is
@@ -83,7 +81,7 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 // says why. Any thread may call it.
 int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container,
 		const yyjson_val *action, int64_t timeout_ms, struct td_cancel *c, struct td_error *err);
-// Runs a lifecycle hook in a thread of its own. Puts the result into *state under p->mu, then
-// enqueues the pod.
+// Runs a lifecycle hook ("postStart", "preStop") in a thread of its own and puts the result into
+// c->post_start or c->pre_stop under p->mu, then marks the pod. timeout_ms 0: the default.
 void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
-		   const char *which, int64_t timeout_ms, enum td_hook *state);
+		   const char *which, int64_t timeout_ms);

@@ -497,7 +497,7 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 }
 
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
-		  struct td_arena *arena, struct td_oci_mount *out, size_t max, size_t *ret_n, struct td_error *err)
+		  struct td_arena *arena, struct td_mounts *ret, struct td_error *err)
 {
 	const char *cname = td_jstr_or(container, "name", "");
 	yyjson_val *m;
@@ -509,9 +509,8 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 		if (!vol)
 			return td_fail(err, TD_INVALID,
 				       "volumeMount \"%s\" of container %s: the pod has no such volume", name, cname);
-		if (k == max)
-			return td_fail(err, TD_INVALID, "container %s: more than %zu mounts", cname, max);
-
+		if (k == ret->max)
+			return td_fail(err, TD_INVALID, "container %s: more than %zu mounts", cname, ret->max);
 		const char *expr = td_jstr(m, "subPathExpr");
 		td_auto_free char *sub = expr ? td_env_expand(expr, env) : td_strdup(td_jstr_or(m, "subPath", ""));
 		td_auto_free char *src = NULL;
@@ -521,7 +520,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 
 		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol) || is_tandems(vol);
 		const char *prop = td_jstr_or(m, "mountPropagation", "None");
-		out[k++] = (struct td_oci_mount){
+		ret->v[k++] = (struct td_oci_mount){
 			.type = "bind",
 			.source = td_arena_strdup(arena, src),
 			.destination = at[0] == '/' ? td_arena_strdup(arena, at) : td_arena_printf(arena, "/%s", at),
@@ -529,7 +528,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 						   !strcmp(prop, "HostToContainer") ? "rslave" : "rprivate"),
 		};
 	}
-	*ret_n = k;
+	ret->n = k;
 	return 0;
 }
 

@@ -24,12 +24,22 @@ struct td_vol_src {
 int td_vol_ensure(const struct td_vol_src *s, struct td_error *err);
 // Is there a volume whose payload follows other objects, or the pod's own metadata?
 bool td_vol_follows(const yyjson_val *pod);
-// Fills in the mounts of one container, in order; strings live in `arena`. `env` expands
+// What volumes and the environment of one pod are made from: sources.c.
+struct td_sources {
+	struct td_env_src env;
+	struct td_vol_src vol;
+	char node[16]; // the node's name
+	char *dir;     // the pod's directory
+};
+struct td_mounts {
+	struct td_oci_mount *v; // room for max
+	size_t max, n;
+};
+// The mounts of one container, in order, into ret->v; strings live in `arena`. `env` expands
 // subPathExpr. Call td_vol_ensure before.
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
-		  struct td_arena *arena, struct td_oci_mount *out, size_t max, size_t *ret_n, struct td_error *err);
-// Unmounts and removes the pod's directories (`dir` and what belongs to it). It is no error if they
-// are absent.
+		  struct td_arena *arena, struct td_mounts *ret, struct td_error *err);
+// Unmounts and removes the pod's directories (dir and what belongs to it); absent is fine.
 int td_vol_remove(const char *dir, struct td_error *err);
 // Where a hostPath lies: the root directory (caller frees) and the path below it.
 void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_root, const char **ret_rel);

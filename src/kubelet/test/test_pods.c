@@ -359,11 +359,10 @@ static void test_mounts_of_tandems_own(void **state)
 	struct td_arena *arena = td_arena_new();
 	struct td_oci_mount m[8];
 	struct td_strv none = {0};
-	size_t n = 0;
-	assert_int_equal(td_vol_mounts(&s, td_jget(td_json_root(pod), "spec.containers.[0]"), &none, arena, m,
-				       TD_LEN(m), &n, &e),
+	struct td_mounts got = {.v = m, .max = TD_LEN(m)};
+	assert_int_equal(td_vol_mounts(&s, td_jget(td_json_root(pod), "spec.containers.[0]"), &none, arena, &got, &e),
 			 0);
-	assert_int_equal(n, 3);
+	assert_int_equal(got.n, 3);
 	assert_non_null(strstr(m[0].options, ",ro,"));
 	assert_non_null(strstr(m[1].options, ",ro,"));
 	assert_non_null(strstr(m[2].options, ",rw,"));
