@@ -35,8 +35,8 @@ static void grant(const char *devices, const char *job)
 	yyjson_mut_obj_add_strcpy(d, ann, "tandem.dev/devices", devices);
 	yyjson_mut_obj_add_strcpy(d, ann, "tandem.dev/job-id", job);
 	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(root);
-	struct td_grant g;
-	if (td_grant_read(td_json_root(j), 8, &g, NULL) == 0)
+	struct td_gate_grant g;
+	if (td_gate_grant_read(td_json_root(j), 8, &g, NULL) == 0)
 		check(g.granted && g.job >= 0 && (g.devices & ~td_dev_all(8)) == 0);
 }
 

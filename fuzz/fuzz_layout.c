@@ -78,27 +78,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	check(td_mkdir_p(blobs, 0755, NULL) == 0);
 	write_layout(dir, (const char *)data, (const char *)data + size);
 	td_auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	check(root >= 0 && img_is_layout(root));
+	check(root >= 0 && td_img_is_layout(root));
 
 	static const char *const names[] = {NULL, "debian:13"};
 	for (size_t k = 0; k < TD_LEN(names); k++) {
 		struct img_source s = {0};
-		if (img_layout_read(root, names[k], &s, &err)) {
+		if (td_img_layout_read(root, names[k], &s, &err)) {
 			check(err.msg[0] && !s.n && !s.config);
 			continue;
 		}
 
 		check(strlen(s.key) == 64);
 		td_auto_free char *name = NULL, *tag = NULL;
-		if (s.name && img_name(s.name, &name, &tag, NULL) == 0)
+		if (s.name && td_img_name(s.name, &name, &tag, NULL) == 0)
 			check(*name && *name != '.' && *tag && *tag != '.' && !strchr(name, '/') && !strchr(tag, '/'));
 		for (size_t i = 0; i < s.n; i++) {
 			td_auto_close int fd = -1;
 			check(strlen(s.layers[i].diff_id) == 64);
-			if (img_layout_open(root, s.layers[i].path, &fd, NULL) == 0)
+			if (td_img_layout_open(root, s.layers[i].path, &fd, NULL) == 0)
 				is_inside(dir, fd);
 		}
-		img_source_done(&s);
+		td_img_source_done(&s);
 	}
 
 	td_rm_rf(dir, NULL);

@@ -96,8 +96,7 @@ static void call(const char *token, const char *method, const char *target, size
 	td_buf_add(&b, target, target_len);
 	td_buf_printf(&b,
 		      " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: "
-		      "%zu\r\nConnection: "
-		      "close\r\n\r\n",
+		      "%zu\r\nConnection: close\r\n\r\n",
 		      token, ct, len);
 	ask(td_buf_str(&b), b.len, body, len, ret, max);
 }
@@ -146,17 +145,12 @@ static void start(void)
 	    "{metadata: {name: p, labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}");
 	put("/apis/apps/v1/namespaces/default/deployments", yaml,
 	    "{metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, "
-	    "spec: {containers: "
-	    "[{name: c, "
-	    "image: i}]}}}}");
+	    "spec: {containers: [{name: c, image: i}]}}}}");
 	put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml,
 	    "{metadata: {name: ws.x.io}, spec: {group: x.io, scope: Namespaced, names: {plural: ws, kind: W}, "
-	    "versions: [{name: v1, "
-	    "served: true, "
-	    "storage: true, additionalPrinterColumns: [{name: N, type: integer, jsonPath: .spec.n}], subresources: "
-	    "{status: {}, scale: "
-	    "{specReplicasPath: .spec.n, statusReplicasPath: .status.n}}, schema: {openAPIV3Schema: {type: object, "
-	    "x-kubernetes-preserve-unknown-fields: true}}}]}}");
+	    "versions: [{name: v1, served: true, storage: true, additionalPrinterColumns: [{name: N, type: integer, "
+	    "jsonPath: .spec.n}], subresources: {status: {}, scale: {specReplicasPath: .spec.n, statusReplicasPath: "
+	    ".status.n}}, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}");
 	put("/apis/x.io/v1/namespaces/default/ws", yaml,
 	    "{apiVersion: x.io/v1, kind: W, metadata: {name: w}, spec: {n: 1}}");
 	put("/api/v1/namespaces/default/serviceaccounts", yaml, "{metadata: {name: x}}");

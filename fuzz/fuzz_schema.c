@@ -73,8 +73,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	kind("apiextensions.k8s.io", "CustomResourceDefinition", a, b);
 
 	const char *why;
-	td_pod_fits_node(a, b, false, &why);
-	td_pod_request(a, "cpu");
+	td_api_pod_fits_node(a, b, false, &why);
+	td_api_pod_request(a, "cpu");
 	td_auto(td_selector_free) struct td_selector *sel = NULL;
 	if (!td_selector_from_object(a, &sel, NULL))
 		td_selector_matches(sel, b);

@@ -45,17 +45,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	read_one(p, size);
 
-	struct td_json_split a = {.list = "jobs", .each = each, .ctx = &whole},
-			     b = {.list = "jobs", .each = each, .ctx = &bits};
-	int r = td_json_split(&a, p, size, NULL), q = 0;
+	struct td_slurm_json_split a = {.list = "jobs", .each = each, .ctx = &whole},
+				   b = {.list = "jobs", .each = each, .ctx = &bits};
+	int r = td_slurm_json_split(&a, p, size, NULL), q = 0;
 	for (size_t i = 0; i < size && !q; i += 7)
-		q = td_json_split(&b, p + i, size - i < 7 ? size - i : 7, NULL);
+		q = td_slurm_json_split(&b, p + i, size - i < 7 ? size - i : 7, NULL);
 
 	if (r != q || strcmp(td_buf_str(&whole.all), td_buf_str(&bits.all)) != 0)
 		abort();
 
-	td_json_split_done(&a);
-	td_json_split_done(&b);
+	td_slurm_json_split_done(&a);
+	td_slurm_json_split_done(&b);
 	td_buf_done(&whole.all);
 	td_buf_done(&bits.all);
 	return 0;

@@ -10,10 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char out[256] = "", small[4] = "";
-	int r = standin_job_gpus_read((const char *)data, size, 7, "n0", out, sizeof(out));
+	int r = td_standin_job_gpus_read((const char *)data, size, 7, "n0", out, sizeof(out));
 	if (r < -1 || r > 1 || (r == 1 && (!*out || out[strspn(out, "0123456789,-")])))
 		abort();
-	standin_job_gpus_read((const char *)data, size, 7, "n0", small, sizeof(small));
+	td_standin_job_gpus_read((const char *)data, size, 7, "n0", small, sizeof(small));
 	if (strlen(small) >= sizeof(small))
 		abort();
 	return 0;

@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint32_t id = 7;
-	bool known = standin_job_state_id(data, size, &id);
+	bool known = td_standin_job_state_id(data, size, &id);
 	if (known && size < 35)
 		abort();
 	if (!known && id != 7)

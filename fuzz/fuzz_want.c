@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	td_auto_free char *text = td_strndup((const char *)data, size);
 	int64_t minutes = -1;
-	if (td_time_limit(text, &minutes, NULL) == 0 && minutes < 0)
+	if (td_bridge_time_limit(text, &minutes, NULL) == 0 && minutes < 0)
 		abort();
 
 	td_auto_json_list struct td_json_list l = {0};

@@ -9,7 +9,7 @@
 // Older Update entries are joined into one, as the API server does.
 enum { UPDATE_MANAGERS_MAX = 10 };
 
-struct entry {
+struct apply_entry {
 	const char *manager, *operation, *version, *time, *sub;
 	struct td_fields *set, *before; // before: the set as it was read
 	// The entry was added, not read.
@@ -17,15 +17,15 @@ struct entry {
 };
 struct managers {
 	struct td_arena *a;
-	struct entry *v;
+	struct apply_entry *v;
 	size_t n, cap;
 };
 
-static struct entry *find(struct managers *m, const char *manager, const char *operation, const char *version,
-			  const char *sub)
+static struct apply_entry *find(struct managers *m, const char *manager, const char *operation, const char *version,
+				const char *sub)
 {
 	for (size_t i = 0; i < m->n; i++) {
-		struct entry *e = &m->v[i];
+		struct apply_entry *e = &m->v[i];
 		if (!strcmp(e->manager, manager) && !strcmp(e->operation, operation) && !strcmp(e->version, version) &&
 		    !strcmp(e->sub, sub))
 			return e;
@@ -33,22 +33,22 @@ static struct entry *find(struct managers *m, const char *manager, const char *o
 	return NULL;
 }
 
-static struct entry *add(struct managers *m, const char *manager, const char *operation, const char *version,
-			 const char *sub, const char *time)
+static struct apply_entry *add(struct managers *m, const char *manager, const char *operation, const char *version,
+			       const char *sub, const char *time)
 {
 	if (m->n == m->cap) {
 		m->cap = m->cap ? m->cap * 2 : 8;
 		m->v = td_realloc(m->v, m->cap * sizeof(*m->v));
 	}
-	struct entry *e = &m->v[m->n++];
-	*e = (struct entry){td_arena_strdup(m->a, manager),
-			    td_arena_strdup(m->a, operation),
-			    td_arena_strdup(m->a, version),
-			    td_arena_strdup(m->a, time),
-			    td_arena_strdup(m->a, sub),
-			    td_fields_new(m->a),
-			    td_fields_new(m->a),
-			    true};
+	struct apply_entry *e = &m->v[m->n++];
+	*e = (struct apply_entry){td_arena_strdup(m->a, manager),
+				  td_arena_strdup(m->a, operation),
+				  td_arena_strdup(m->a, version),
+				  td_arena_strdup(m->a, time),
+				  td_arena_strdup(m->a, sub),
+				  td_fields_new(m->a),
+				  td_fields_new(m->a),
+				  true};
 	return e;
 }
 
@@ -63,7 +63,7 @@ static void read_managers(struct managers *m, const yyjson_val *list)
 			continue;
 
 		const char *version = td_jstr_or(x, "apiVersion", ""), *sub = td_jstr_or(x, "subresource", "");
-		struct entry *e = find(m, name, op, version, sub);
+		struct apply_entry *e = find(m, name, op, version, sub);
 		if (!e)
 			e = add(m, name, op, version, sub, td_jstr_or(x, "time", ""));
 
@@ -76,7 +76,7 @@ static void read_managers(struct managers *m, const yyjson_val *list)
 // The order of the API server: Apply before Update, then by time and name.
 static int cmp_entry(const void *x, const void *y)
 {
-	const struct entry *a = x, *b = y;
+	const struct apply_entry *a = x, *b = y;
 	int c = strcmp(a->operation, b->operation);
 	if (!c)
 		c = strcmp(a->time, b->time);
@@ -95,11 +95,11 @@ static void cap_updates(struct managers *m)
 
 	// The entries are sorted, so the oldest come first.
 	for (size_t i = 0; i < m->n && n > UPDATE_MANAGERS_MAX; i++) {
-		struct entry *e = &m->v[i];
+		struct apply_entry *e = &m->v[i];
 		if (strcmp(e->operation, "Update") || *e->sub || td_fields_empty(e->set) ||
 		    !strcmp(e->manager, "ancient-changes"))
 			continue;
-		struct entry *old = find(m, "ancient-changes", "Update", e->version, "");
+		struct apply_entry *old = find(m, "ancient-changes", "Update", e->version, "");
 		if (!old) {
 			e->manager = "ancient-changes";
 			e->fresh = true;
@@ -121,7 +121,7 @@ static void write_managers(struct managers *m, yyjson_mut_doc *d, yyjson_mut_val
 		cap_updates(m);
 	}
 	for (size_t i = 0; i < m->n; i++) {
-		struct entry *e = &m->v[i];
+		struct apply_entry *e = &m->v[i];
 		if (td_fields_empty(e->set))
 			continue;
 
@@ -217,23 +217,24 @@ static void on_conflict(const char *path, void *arg)
 
 static int cmp_manager(const void *x, const void *y)
 {
-	return strcmp((*(const struct entry *const *)x)->manager, (*(const struct entry *const *)y)->manager);
+	return strcmp((*(const struct apply_entry *const *)x)->manager,
+		      (*(const struct apply_entry *const *)y)->manager);
 }
 
 // Finds fields in `changed` that belong to other managers. Returns how many; their text goes to
 // msg.
-static size_t conflicts(struct managers *m, const struct entry *mine, const struct td_fields *changed,
+static size_t conflicts(struct managers *m, const struct apply_entry *mine, const struct td_fields *changed,
 			const char *version, struct td_causes *causes, struct td_buf *msg)
 {
 	size_t n = 0;
-	td_auto_free const struct entry **by_name = td_malloc((m->n + 1) * sizeof(*by_name));
+	td_auto_free const struct apply_entry **by_name = td_malloc((m->n + 1) * sizeof(*by_name));
 
 	for (size_t i = 0; i < m->n; i++)
 		by_name[i] = &m->v[i];
 	qsort(by_name, m->n, sizeof(*by_name), cmp_manager);
 
 	for (size_t i = 0; i < m->n; i++) {
-		const struct entry *e = by_name[i];
+		const struct apply_entry *e = by_name[i];
 		if (e == mine)
 			continue;
 
@@ -264,7 +265,7 @@ static void on_owned(const char *path, void *arg)
 	*(bool *)arg = true;
 }
 
-static bool owned(const struct managers *m, const struct entry *but, const struct td_fields *f)
+static bool owned(const struct managers *m, const struct apply_entry *but, const struct td_fields *f)
 {
 	bool any = false;
 	for (size_t i = 0; i < m->n; i++)
@@ -278,7 +279,7 @@ static bool owned(const struct managers *m, const struct entry *but, const struc
 static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live,
 			 const struct td_apply *o)
 {
-	struct entry *e = add(m, "before-first-apply", "Update", o->api_version ? o->api_version : "", "", "");
+	struct apply_entry *e = add(m, "before-first-apply", "Update", o->api_version ? o->api_version : "", "", "");
 	td_typed_set(m->a, s, live, true, e->set);
 	strip(e->set, o);
 }
@@ -321,7 +322,7 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	if (live && !m.n && !*sub)
 		before_first(&m, s, live, o);
 
-	struct entry *mine = find(&m, o->manager, "Apply", version, sub);
+	struct apply_entry *mine = find(&m, o->manager, "Apply", version, sub);
 	if (!mine)
 		mine = add(&m, o->manager, "Apply", version, sub, "");
 
@@ -334,7 +335,7 @@ int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyj
 	    !owned(&m, mine, mine->set)) {
 		// add() may move the array that mine points into.
 		struct td_fields *said = mine->set;
-		struct entry *e = add(&m, "before-first-apply", "Update", version, sub, "");
+		struct apply_entry *e = add(&m, "before-first-apply", "Update", version, sub, "");
 		td_fields_add(m.a, e->set, said);
 		mine = find(&m, o->manager, "Apply", version, sub);
 	}
@@ -433,7 +434,7 @@ void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mu
 	}
 
 	if (!td_fields_empty(changed) && watched) {
-		struct entry *mine = find(&m, manager, "Update", version, sub);
+		struct apply_entry *mine = find(&m, manager, "Update", version, sub);
 		if (!mine)
 			mine = add(&m, manager, "Update", version, sub, "");
 		td_fields_add(m.a, mine->set, changed);

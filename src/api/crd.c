@@ -49,8 +49,7 @@ static void check_defaults(const struct td_schema *s, struct td_buf *path, struc
 			td_buf_puts(path, ".default");
 			td_cause_add(causes, "FieldValueInvalid", td_buf_str(path),
 				     "Invalid value: must not have unknown fields, but has \"%s\": name it in the "
-				     "schema, or write "
-				     "x-kubernetes-preserve-unknown-fields there",
+				     "schema, or write x-kubernetes-preserve-unknown-fields there",
 				     unknown.v[0]);
 			td_path_cut(path, len);
 		} else if (td_schema_validate(s, td_json_root(v), &inner)) {

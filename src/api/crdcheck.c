@@ -24,8 +24,8 @@ static void crd_protected(const yyjson_val *obj, const yyjson_val *old, struct t
 	else if (theirs && !old && !strstr(why, "://") && !td_starts(why, "unapproved"))
 		td_cause_add(ret, "FieldValueInvalid", field,
 			     "Invalid value: \"%.200s\": protected groups must have approval annotation \"%s\" with "
-			     "either a URL or a reason "
-			     "starting with \"unapproved\", see https://github.com/kubernetes/enhancements/pull/1111",
+			     "either a URL or a reason starting with \"unapproved\", see "
+			     "https://github.com/kubernetes/enhancements/pull/1111",
 			     why, note);
 
 	size_t n;

@@ -96,7 +96,7 @@ static yyjson_mut_val *without(yyjson_mut_doc *d, yyjson_val *v, struct td_buf *
 	yyjson_mut_val *o = yyjson_mut_obj(d);
 	yyjson_obj_foreach (v, i, n, k, x) {
 		const char *key = yyjson_get_str(k);
-		td_path_key(path, key);
+		td_api_path_key(path, key);
 		if (yyjson_mut_obj_get(o, key))
 			td_strv_add(ret, td_buf_str(path));
 		td_jm_key_set(d, o, key, without(d, x, path, ret)); // the last one counts

@@ -11,9 +11,9 @@ static bool exprs_match(const yyjson_val *exprs, const yyjson_val *node, bool fi
 	yyjson_val *x;
 
 	yyjson_arr_foreach ((yyjson_val *)(uintptr_t)exprs, i, max, x) {
-		enum td_op op;
+		enum td_selector_op op;
 		const char *key = td_jstr_or(x, "key", "");
-		if (!td_op_parse(td_jstr(x, "operator"), true, &op))
+		if (!td_api_op_parse(td_jstr(x, "operator"), true, &op))
 			return false;
 		const char *value;
 		if (!fields)
@@ -65,7 +65,8 @@ static bool tolerates(const yyjson_val *spec, const char *key, const char *value
 
 #define UNSCHEDULABLE "node.kubernetes.io/unschedulable"
 
-bool td_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignore_unschedulable, const char **ret_why)
+bool td_api_pod_fits_node(const yyjson_val *spec, const yyjson_val *node, bool ignore_unschedulable,
+			  const char **ret_why)
 {
 	const char *dummy;
 
@@ -147,7 +148,7 @@ static int64_t of_container(const yyjson_val *c, const char *resource)
 	return n < 0 ? 0 : n;
 }
 
-int64_t td_pod_request(const yyjson_val *spec, const char *resource)
+int64_t td_api_pod_request(const yyjson_val *spec, const char *resource)
 {
 	int64_t sum = 0, sidecars = 0, peak = 0;
 	size_t i, max;
@@ -192,7 +193,7 @@ static void names_of(const yyjson_val *resources, struct td_strv *ret)
 	}
 }
 
-void td_pod_request_names(const yyjson_val *spec, struct td_strv *ret)
+void td_api_pod_request_names(const yyjson_val *spec, struct td_strv *ret)
 {
 	static const char *const lists[] = {"containers", "initContainers"};
 	names_of(td_jkey(spec, "resources"), ret);

@@ -24,14 +24,14 @@ void td_container_parts_check(const yyjson_val *container, const char *path, str
 void td_port_name_check(const char *s, const char *path, const char *tail, struct td_causes *ret);
 void td_spec_parts_check(const yyjson_val *spec, const char *path, struct td_causes *ret);
 void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec);
-size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
-void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
-void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj); // a part of td_pod_defaults
+size_t td_api_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_api_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+void td_api_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj); // a part of td_api_pod_defaults
 // Requests and limits of one container: they are valid, limits are not below requests, and extended
 // resources are whole numbers with request and limit equal.
 void td_resources_check(const yyjson_val *resources, const char *path, struct td_causes *ret);
-size_t td_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
-void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_api_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_api_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 size_t td_event_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 bool td_is_ip(const char *s, bool *ret_v6); // IPv4 or IPv6; ret_v6 may be NULL
 // As td_cause_add, for the field made of field and tail.
@@ -51,8 +51,8 @@ size_t td_replicaset_check(const yyjson_val *obj, const yyjson_val *old, struct 
 void td_template_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_statefulset_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
-size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
-void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+size_t td_api_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_api_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 // datacheck.c
 size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
@@ -67,7 +67,7 @@ size_t td_rolebinding_check(const yyjson_val *obj, const yyjson_val *old, struct
 size_t td_clusterrolebinding_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_binding_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 // Returns NULL when the name can be a segment of a path, or a text that says why not.
-const char *td_path_segment_fault(const char *name);
+const char *td_api_path_segment_fault(const char *name);
 // What a kind file and a CRD have in common.
 void td_kind_columns(struct td_kind *k, const yyjson_val *array);
 void td_kind_subresources(struct td_kind *k, const yyjson_val *sub);

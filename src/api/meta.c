@@ -39,7 +39,7 @@ static void check_name(const struct td_kind *k, const yyjson_val *meta, struct t
 	// ("system:node"). Names of PodDisruptionBudgets are not checked.
 	bool rbac = k && (!strcmp(k->group, "rbac.authorization.k8s.io") || (!*k->group && !strcmp(k->kind, "Event")));
 	bool any = k && !strcmp(k->kind, "PodDisruptionBudget");
-	const char *fault = rbac && name ? td_path_segment_fault(name) : NULL;
+	const char *fault = rbac && name ? td_api_path_segment_fault(name) : NULL;
 
 	if (fault)
 		td_cause_add(ret, "FieldValueInvalid", "metadata.name", "Invalid value: \"%.260s\": %s", name, fault);
@@ -125,8 +125,7 @@ static void check_owners(const yyjson_val *owners, struct td_causes *ret)
 			td_auto_free char *all = td_json_text(owners, NULL);
 			td_cause_add(ret, "FieldValueInvalid", "metadata.ownerReferences",
 				     "Invalid value: %s: Only one reference can have Controller set to true. Found "
-				     "\"true\" in "
-				     "references for %s/%s and %s/%s",
+				     "\"true\" in references for %s/%s and %s/%s",
 				     all, td_jstr_or(controller, "kind", ""), td_jstr_or(controller, "name", ""),
 				     td_jstr_or(o, "kind", ""), td_jstr_or(o, "name", ""));
 		}

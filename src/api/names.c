@@ -79,23 +79,19 @@ static const struct {
 	size_t max;
 } words[] = {
 	[TD_N_SUBDOMAIN] = {"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or "
-			    "'.', and must start and "
-			    "end with an alphanumeric character",
+			    "'.', and must start and end with an alphanumeric character",
 			    "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", "'example.com'", 253},
 	[TD_N_LABEL] = {"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
-			"must start and end with an "
-			"alphanumeric character",
+			"must start and end with an alphanumeric character",
 			"[a-z0-9]([-a-z0-9]*[a-z0-9])?", "'my-name',  or '123-abc'", 63},
 	[TD_N_LABEL_1035] = {"a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
-			     "an alphabetic character, and "
-			     "end with an alphanumeric character",
+			     "an alphabetic character, and end with an alphanumeric character",
 			     "[a-z]([-a-z0-9]*[a-z0-9])?", "'my-name',  or 'abc-123'", 63},
 	[TD_N_QUALIFIED] = {"must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
 			    "alphanumeric character",
 			    "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", "'MyName',  or 'my.name',  or '123-abc'", 63},
 	[TD_N_LABEL_VALUE] = {"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
-			      "or '.', and must start and end "
-			      "with an alphanumeric character",
+			      "or '.', and must start and end with an alphanumeric character",
 			      "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", "'MyValue',  or 'my_value',  or '12345'",
 			      63},
 	[TD_N_CONFIG_KEY] = {"a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
@@ -174,8 +170,7 @@ static void qualified(const char *s, struct td_strv *ret)
 	if (slash && strchr(slash + 1, '/')) {
 		say(ret, "a qualified name ",
 		    "%s (e.g. %s, regex used for validation is '%s') with an optional DNS subdomain prefix and '/' "
-		    "(e.g. "
-		    "'example.com/MyName')",
+		    "(e.g. 'example.com/MyName')",
 		    words[TD_N_QUALIFIED].what, words[TD_N_QUALIFIED].examples, words[TD_N_QUALIFIED].regex);
 		return;
 	}

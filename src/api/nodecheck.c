@@ -129,7 +129,7 @@ static void check_once(const yyjson_val *spec, const yyjson_val *old, struct td_
 
 // Makes podCIDR and podCIDRs agree, as the API server's conversion does: podCIDR is the first of
 // podCIDRs, and wins when they differ.
-void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
+void td_api_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *list = td_jm_get(obj, "spec.podCIDRs"), *first = yyjson_mut_arr_get_first(list);
 	const char *one = td_jm_getstr(obj, "spec.podCIDR");
@@ -141,7 +141,7 @@ void td_node_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 	}
 }
 
-size_t td_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+size_t td_api_node_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n;
 	check_taints(td_jget(obj, "spec.taints"), ret);

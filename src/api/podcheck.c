@@ -156,15 +156,14 @@ static void check_refs(const yyjson_val *v, bool env, const char *path, struct t
 	}
 
 	if (!ok)
-		td_cause_at(ret, "FieldValueNotSupported", path, ".fieldRef.fieldPath",
-			    "Unsupported value: \"%.100s\": supported values: \"metadata.name\", "
-			    "\"metadata.namespace\", \"metadata.uid\", "
-			    "\"metadata.labels['<KEY>']\", \"metadata.annotations['<KEY>']\"%s",
-			    f,
-			    env ? ", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", "
-				  "\"status.hostIPs\", "
-				  "\"status.podIP\", \"status.podIPs\""
-				: ", \"metadata.labels\", \"metadata.annotations\"");
+		td_cause_at(
+			ret, "FieldValueNotSupported", path, ".fieldRef.fieldPath",
+			"Unsupported value: \"%.100s\": supported values: \"metadata.name\", \"metadata.namespace\", "
+			"\"metadata.uid\", \"metadata.labels['<KEY>']\", \"metadata.annotations['<KEY>']\"%s",
+			f,
+			env ? ", \"spec.nodeName\", \"spec.serviceAccountName\", \"status.hostIP\", "
+			      "\"status.hostIPs\", \"status.podIP\", \"status.podIPs\""
+			    : ", \"metadata.labels\", \"metadata.annotations\"");
 
 	const char *res = td_jget(v, "resourceFieldRef") ? td_jstr_or(v, "resourceFieldRef.resource", "") : NULL;
 	ok = !res;
@@ -197,8 +196,7 @@ static void check_env(const yyjson_val *c, const char *path, struct td_causes *r
 		if (handlers(from, sources) != 1)
 			td_cause_at(ret, "FieldValueInvalid", f, "",
 				    "Invalid value: \"\": must specify one of: `fieldRef`, `resourceFieldRef`, "
-				    "`configMapKeyRef` or "
-				    "`secretKeyRef`");
+				    "`configMapKeyRef` or `secretKeyRef`");
 		check_refs(from, true, f, ret);
 	}
 }
@@ -361,8 +359,7 @@ static void check_tolerations(const yyjson_val *spec, const char *path, struct t
 		if (!*key && strcmp(op, "Exists"))
 			td_cause_at(ret, "FieldValueInvalid", f, ".operator",
 				    "Invalid value: \"%s\": operator must be Exists when `key` is empty, which means "
-				    "\"match all values "
-				    "and all keys\"",
+				    "\"match all values and all keys\"",
 				    op);
 		if (!strcmp(op, "Exists") && *value)
 			td_cause_at(ret, "FieldValueInvalid", f, ".operator",
@@ -522,7 +519,7 @@ void td_podspec_defaults(yyjson_mut_doc *d, yyjson_mut_val *spec)
 		}
 }
 
-void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
+void td_api_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	td_podspec_defaults(d, td_jm_get(obj, "spec"));
 	request_limits(d, td_jm_get(obj, "spec"));
@@ -532,7 +529,7 @@ void td_pod_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 
 	if (!td_jm_getstr(obj, "status.phase"))
 		td_jm_str(d, obj, "status.phase", "Pending");
-	td_pod_addresses(d, obj);
+	td_api_pod_addresses(d, obj);
 	// As in Kubernetes, a negative grace period is stored as 1.
 	yyjson_mut_val *grace = td_jm_get(obj, "spec.terminationGracePeriodSeconds");
 	if (grace && yyjson_mut_is_int(grace) && yyjson_mut_get_sint(grace) < 0)

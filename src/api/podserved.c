@@ -112,8 +112,7 @@ static const struct rule job_rules[] = {
 static const struct rule set_rules[] = {
 	{"volumeClaimTemplates", SET, NULL,
 	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir "
-	 "in "
-	 "spec.template.spec.volumes"},
+	 "in spec.template.spec.volumes"},
 	{"updateStrategy.rollingUpdate.partition", NOT_ZERO, NULL,
 	 "old templates are not kept; use updateStrategy OnDelete"},
 	{0},
@@ -242,8 +241,7 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 			if (restart && (l || strcmp(restart, "Always")))
 				td_cause_at(ret, "FieldValueForbidden", f, ".restartPolicy",
 					    "Forbidden: %s is not served by embedded nodes: only init containers may "
-					    "say Always; use the pod's "
-					    "restartPolicy",
+					    "say Always; use the pod's restartPolicy",
 					    restart);
 
 			yyjson_arr_foreach (td_jkey(c, "ports"), k, n, p) {
@@ -252,8 +250,7 @@ static void container_rules(const yyjson_val *spec, const char *path, struct td_
 				td_auto_free char *tail = td_asprintf(".ports[%zu].hostPort", k);
 				td_cause_at(ret, "FieldValueForbidden", f, tail,
 					    "Forbidden: is not served by embedded nodes: nodes forward no ports; the "
-					    "pod answers at its own "
-					    "address, also from this machine");
+					    "pod answers at its own address, also from this machine");
 			}
 		}
 }
@@ -285,8 +282,7 @@ static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 	if (yyjson_arr_size(td_jkey(v, "x-kubernetes-validations")))
 		td_cause_at(ret, "FieldValueForbidden", td_buf_str(at), ".x-kubernetes-validations",
 			    "Forbidden: is not served by the embedded API: rules in CEL are not checked here; use "
-			    "pattern, enum, minimum and "
-			    "the like");
+			    "pattern, enum, minimum and the like");
 
 	yyjson_arr_foreach (td_unconst(v), i, max, x) {
 		td_buf_printf(at, "[%zu]", i);
@@ -294,7 +290,7 @@ static void cel(const yyjson_val *v, struct td_buf *at, struct td_causes *ret)
 		td_path_cut(at, len);
 	}
 	yyjson_obj_foreach (td_unconst(v), i, max, k, x) {
-		td_path_key(at, td_keystr(k));
+		td_api_path_key(at, td_keystr(k));
 		cel(x, at, ret);
 		td_path_cut(at, len);
 	}

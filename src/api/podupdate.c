@@ -92,7 +92,7 @@ static void where(const yyjson_val *a, const yyjson_val *b, struct td_buf *path)
 				const char *key = td_keystr(k);
 				if (td_jequal(td_jkey(a, key), td_jkey(b, key)))
 					continue;
-				td_path_key(path, key);
+				td_api_path_key(path, key);
 				where(td_jkey(a, key), td_jkey(b, key), path);
 				return;
 			}
@@ -161,7 +161,7 @@ static void check_update(const yyjson_val *now, const yyjson_val *old, struct td
 
 // Makes podIP and podIPs agree, as the API server's conversion does: podIP is the first of podIPs,
 // and wins when they differ.
-void td_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj)
+void td_api_pod_addresses(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *list = td_jm_get(obj, "status.podIPs"), *first = yyjson_mut_arr_get_first(list);
 	const char *one = td_jm_getstr(obj, "status.podIP"), *ip = first ? td_jm_getstr(first, "ip") : NULL;
@@ -207,7 +207,7 @@ static void check_addresses(const yyjson_val *status, const char *key, struct td
 			     "Invalid value: may specify no more than one IP for each IP family");
 }
 
-size_t td_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+size_t td_api_pod_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	size_t before = ret->n;
 

@@ -21,7 +21,7 @@ static void unsupported(struct td_causes *c, const char *where, const char *fiel
 }
 
 // Names of these kinds may be anything that fits into a path: "system:node", "a role".
-const char *td_path_segment_fault(const char *name)
+const char *td_api_path_segment_fault(const char *name)
 {
 	if (!strcmp(name, "."))
 		return "may not be '.'";
@@ -103,7 +103,7 @@ static void binding(const yyjson_val *obj, const yyjson_val *old, bool namespace
 	if (strcmp(kind, "ClusterRole") != 0 && !(namespaced && !strcmp(kind, "Role")))
 		unsupported(ret, "roleRef", "kind", kind, namespaced ? "\"Role\", \"ClusterRole\"" : "\"ClusterRole\"");
 
-	const char *bad = td_path_segment_fault(name);
+	const char *bad = td_api_path_segment_fault(name);
 	if (!*name) {
 		at(ret, "FieldValueRequired", "roleRef", "name", "Required value");
 	} else if (bad) {

@@ -149,17 +149,17 @@ static size_t pdb_check(const yyjson_val *obj, const yyjson_val *old, struct td_
 const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 {
 	static const struct td_kind_rules rules[] = {
-		{"", "Pod", td_pod_check, td_pod_defaults},
+		{"", "Pod", td_api_pod_check, td_api_pod_defaults},
 		{"", "ConfigMap", td_configmap_check, NULL},
 		{"", "Secret", td_secret_check, td_secret_defaults},
 		{"", "Service", service_check, service_defaults},
 		{"", "Namespace", NULL, namespace_defaults},
 		{"", "Event", td_event_check, NULL},
-		{"", "Node", td_node_check, td_node_defaults},
+		{"", "Node", td_api_node_check, td_api_node_defaults},
 		{"apps", "Deployment", td_deployment_check, td_deployment_defaults},
 		{"apps", "ReplicaSet", td_replicaset_check, td_template_defaults},
 		{"apps", "StatefulSet", td_statefulset_check, td_statefulset_defaults},
-		{"batch", "Job", td_job_check, td_job_defaults},
+		{"batch", "Job", td_api_job_check, td_api_job_defaults},
 		{"scheduling.k8s.io", "PriorityClass", priorityclass_check, NULL},
 		{"policy", "PodDisruptionBudget", pdb_check, NULL},
 		{"apiextensions.k8s.io", "CustomResourceDefinition", td_crd_check, td_crd_defaults},

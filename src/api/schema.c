@@ -26,7 +26,7 @@ const struct td_schema *td_schema_prop(const struct td_schema *s, const char *ke
 	return p || !s ? p : s->additional;
 }
 
-void td_path_key(struct td_buf *b, const char *key)
+void td_api_path_key(struct td_buf *b, const char *key)
 {
 	bool plain = *key;
 	for (const char *p = key; *p; p++)
@@ -155,7 +155,7 @@ static void prune(const struct td_schema *s, yyjson_mut_val *v, struct td_buf *p
 		const struct td_schema *c = td_schema_prop(s, key);
 		bool unknown = !c && !s->preserve;
 		if (ret && (unknown || yyjson_mut_is_ctn(x)))
-			td_path_key(path, key);
+			td_api_path_key(path, key);
 		if (unknown && ret)
 			td_strv_add(ret, td_buf_str(path));
 		// A null where none is allowed means "not given", as in the Go types of Kubernetes.

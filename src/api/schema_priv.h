@@ -88,7 +88,7 @@ const struct td_schema *td_schema_declared(const struct td_schema *s, const char
 // td_schema_default.
 void td_schema_canonical(const struct td_schema *s, yyjson_mut_doc *d, yyjson_mut_val *obj);
 // Appends ".key", or "[key]" when the key is not a plain word.
-void td_path_key(struct td_buf *b, const char *key);
+void td_api_path_key(struct td_buf *b, const char *key);
 static inline void td_path_cut(struct td_buf *b, size_t len)
 {
 	b->len = len;
@@ -97,7 +97,7 @@ static inline void td_path_cut(struct td_buf *b, size_t len)
 }
 // Returns the value of one list-map key of an item, or the default of the schema when the item
 // lacks it, or NULL.
-const yyjson_val *td_item_key(const struct td_schema *list, const yyjson_val *item, const char *key);
+const yyjson_val *td_api_item_key(const struct td_schema *list, const yyjson_val *item, const char *key);
 static inline yyjson_val *td_unconst(const yyjson_val *v)
 {
 	return (yyjson_val *)(uintptr_t)v;

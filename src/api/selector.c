@@ -10,7 +10,7 @@ enum { SELECTOR_MAX = 64 << 10 }; // bytes of one selector from outside
 
 struct req {
 	char *key;
-	enum td_op op;
+	enum td_selector_op op;
 	struct td_strv values; // sorted
 };
 struct td_selector {
@@ -180,12 +180,12 @@ int td_selector_parse(const char *s, struct td_selector **ret, struct td_error *
 
 // ---- LabelSelector ----
 
-bool td_op_parse(const char *s, bool node, enum td_op *ret)
+bool td_api_op_parse(const char *s, bool node, enum td_selector_op *ret)
 {
 	static const char *const names[] = {"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"};
 	for (int i = 0; s && i < (node ? 6 : 4); i++)
 		if (!strcmp(s, names[i])) {
-			*ret = (enum td_op)i;
+			*ret = (enum td_selector_op)i;
 			return true;
 		}
 	return false;
@@ -211,7 +211,7 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 		struct req *q = add(sel);
 		q->key = td_strdup(td_jstr_or(x, "key", ""));
 		const char *op = td_jstr_or(x, "operator", "");
-		if (!td_op_parse(op, false, &q->op))
+		if (!td_api_op_parse(op, false, &q->op))
 			return td_fail(
 				err, TD_INVALID,
 				"matchExpressions[%zu].operator \"%.40s\": write In, NotIn, Exists or DoesNotExist", i,
@@ -238,7 +238,7 @@ int td_selector_from_object(const yyjson_val *v, struct td_selector **ret, struc
 	return r;
 }
 
-static bool compare(enum td_op op, const char *value, const char *limit)
+static bool compare(enum td_selector_op op, const char *value, const char *limit)
 {
 	long long a, b;
 	return value && limit && td_parse_i64(value, &a) && td_parse_i64(limit, &b) && (op == TD_OP_GT ? a > b : a < b);
@@ -278,7 +278,7 @@ bool td_selector_matches(const struct td_selector *s, const yyjson_val *labels)
 	return true;
 }
 
-bool td_expr_matches(enum td_op op, const yyjson_val *values, const char *value)
+bool td_expr_matches(enum td_selector_op op, const yyjson_val *values, const char *value)
 {
 	bool in = false;
 	size_t i, max;

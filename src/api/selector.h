@@ -34,11 +34,11 @@ TD_DEFINE_AUTO(struct td_field_selector *, td_field_selector_free)
 // nodeSelector, required node affinity (matchExpressions with Gt and Lt; matchFields
 // metadata.name), and taints with NoSchedule or NoExecute. *ret_why is a short static text when it
 // may not ("node(s) didn't match Pod's node affinity/selector").
-bool td_pod_fits_node(const yyjson_val *pod_spec, const yyjson_val *node, bool ignore_unschedulable,
-		      const char **ret_why);
+bool td_api_pod_fits_node(const yyjson_val *pod_spec, const yyjson_val *node, bool ignore_unschedulable,
+			  const char **ret_why);
 // Effective requests of a pod as the scheduler counts them: the sum of the containers, the maximum
 // of init containers, sidecars, overhead. For resource "cpu" the unit is 1/1000, for everything
 // else whole units. 0 when absent.
-int64_t td_pod_request(const yyjson_val *pod_spec, const char *resource);
+int64_t td_api_pod_request(const yyjson_val *pod_spec, const char *resource);
 // Appends every resource name that any container requests.
-void td_pod_request_names(const yyjson_val *pod_spec, struct td_strv *ret);
+void td_api_pod_request_names(const yyjson_val *pod_spec, struct td_strv *ret);

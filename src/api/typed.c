@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-enum kind { LEAF, MAP, LIST };
+enum typed_kind { LEAF, MAP, LIST };
 
 // How a value is treated. Atomic values and scalars are leaves. Without a schema, maps are joined
 // and lists are atomic.
-static enum kind kind_of(const struct td_schema *s, const yyjson_val *v)
+static enum typed_kind kind_of(const struct td_schema *s, const yyjson_val *v)
 {
 	if (yyjson_is_obj(td_unconst(v)))
 		return s && s->map_atomic ? LEAF : MAP;
@@ -40,7 +40,7 @@ static char *item_pe(const struct td_schema *s, const yyjson_val *item)
 	td_auto_buf struct td_buf b = {0};
 	td_buf_puts(&b, "k:{");
 	for (size_t i = 0; i < n; i++) {
-		const yyjson_val *v = td_item_key(s, item, keys[i]);
+		const yyjson_val *v = td_api_item_key(s, item, keys[i]);
 		td_auto_free char *t = v ? td_json_text(v, NULL) : td_strdup("null");
 		td_buf_printf(&b, "%s\"%s\":%s", i ? "," : "", keys[i], t);
 	}
@@ -58,7 +58,7 @@ static void set_of(struct td_arena *a, const struct td_schema *s, yyjson_val *v,
 {
 	size_t i, max;
 	yyjson_val *k, *x;
-	enum kind kind = kind_of(s, v);
+	enum typed_kind kind = kind_of(s, v);
 	if (kind == LEAF || !yyjson_get_len(v)) {
 		to->member = depth > 0;
 		return;
@@ -166,7 +166,7 @@ static void diff(struct td_arena *a, const struct td_schema *s, yyjson_val *old,
 		return;
 	}
 
-	enum kind kind = kind_of(s, now);
+	enum typed_kind kind = kind_of(s, now);
 	if (kind != kind_of(s, old) || kind == LEAF || yyjson_get_type(old) != yyjson_get_type(now)) {
 		if (!td_jequal(old, now))
 			to.changed->member = true;
@@ -282,7 +282,7 @@ static yyjson_mut_val *merge(yyjson_mut_doc *d, const struct td_schema *s, yyjso
 {
 	if (!over)
 		return yyjson_val_mut_copy(d, base);
-	enum kind kind = kind_of(s, over);
+	enum typed_kind kind = kind_of(s, over);
 	if (!base || kind == LEAF || kind != kind_of(s, base))
 		return yyjson_val_mut_copy(d, over);
 	if (kind == LIST)

@@ -250,7 +250,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 	for (i = 0; i < s->n_required; i++) {
 		if (td_jkey(v, s->required[i]))
 			continue;
-		td_path_key(&c->path, s->required[i]);
+		td_api_path_key(&c->path, s->required[i]);
 		ADD(c, "FieldValueRequired", "Required value");
 		td_path_cut(&c->path, len);
 	}
@@ -272,7 +272,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 		if (!p && s->additional)
 			td_buf_printf(&c->path, "[%s]", key);
 		else
-			td_path_key(&c->path, key);
+			td_api_path_key(&c->path, key);
 		p = p ? p : s->additional;
 		if (p)
 			validate(c, p, x);
@@ -280,7 +280,7 @@ static void check_object(struct check *c, const struct td_schema *s, yyjson_val 
 	}
 }
 
-const yyjson_val *td_item_key(const struct td_schema *list, const yyjson_val *item, const char *key)
+const yyjson_val *td_api_item_key(const struct td_schema *list, const yyjson_val *item, const char *key)
 {
 	const yyjson_val *v = td_jkey(item, key);
 	const struct td_schema *k = td_schema_declared(list->items, key);
@@ -292,7 +292,7 @@ static bool same_item(const struct td_schema *s, yyjson_val *a, yyjson_val *b)
 	if (s->list_type == TD_L_SET)
 		return td_jequal(a, b);
 	for (size_t i = 0; i < s->n_keys; i++)
-		if (!td_jequal(td_item_key(s, a, s->keys[i]), td_item_key(s, b, s->keys[i])))
+		if (!td_jequal(td_api_item_key(s, a, s->keys[i]), td_api_item_key(s, b, s->keys[i])))
 			return false;
 	return true;
 }
@@ -327,12 +327,12 @@ static void check_array(struct check *c, const struct td_schema *s, yyjson_val *
 			if (!same_item(s, x, y))
 				continue;
 			const yyjson_val *show =
-				s->list_type == TD_L_MAP && s->n_keys == 1 ? td_item_key(s, x, s->keys[0]) : x;
+				s->list_type == TD_L_MAP && s->n_keys == 1 ? td_api_item_key(s, x, s->keys[0]) : x;
 			// Two items without the key are equal too.
 			td_auto_free char *t = !c->out ? NULL : show ? shown(show) : td_strdup("\"\"");
 			size_t here = c->path.len;
 			if (s->list_type == TD_L_MAP && s->n_keys == 1)
-				td_path_key(&c->path, s->keys[0]);
+				td_api_path_key(&c->path, s->keys[0]);
 			ADD(c, "FieldValueDuplicate", "Duplicate value: %s", t);
 			td_path_cut(&c->path, here);
 			break;

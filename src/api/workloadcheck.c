@@ -158,10 +158,8 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 	if (!td_jequal(td_json_root(a), td_json_root(b)))
 		td_cause_add(ret, "FieldValueForbidden", "spec",
 			     "Forbidden: updates to statefulset spec for fields other than 'replicas', 'ordinals', "
-			     "'template', "
-			     "'updateStrategy', "
-			     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are "
-			     "forbidden");
+			     "'template', 'updateStrategy', 'revisionHistoryLimit', "
+			     "'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden");
 	return ret->n - before;
 }
 
@@ -220,7 +218,7 @@ static void check_generated(const yyjson_val *obj, struct td_causes *ret)
 			     "Invalid value: `selector` not auto-generated: leave it out, or set spec.manualSelector");
 }
 
-size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
+size_t td_api_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret)
 {
 	static const char *const policies[] = {"OnFailure", "Never", NULL};
 	size_t before = ret->n;
@@ -259,7 +257,7 @@ size_t td_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_caus
 	return ret->n - before;
 }
 
-void td_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
+void td_api_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj)
 {
 	yyjson_mut_val *spec = td_jm_get(obj, "spec");
 	td_template_defaults(d, obj);

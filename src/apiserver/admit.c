@@ -51,16 +51,15 @@ static int grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_v
 		if (changed(was, now, grant_keys[i]) && (template_ || !bridge))
 			return forbid(q, r, name,
 				      "%s[\"%s\"] is part of a grant, which only Tandem's bridge writes when it binds "
-				      "a pod: remove it; "
-				      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
+				      "a pod: remove it; devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
 				      where, grant_keys[i]);
 
 	bool makes_slurmds = td_streq(q->user.name, "system:tandem:operator") && td_auth_is_role(&q->user);
 	if (changed(was, now, TD_ANN_ALL_DEVICES) && !makes_slurmds)
 		return forbid(q, r, name,
 			      "%s[\"" TD_ANN_ALL_DEVICES
-			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; "
-			      "devices are asked for by resources.limits[\"nvidia.com/gpu\"]",
+			      "\"] shows every device of a node and is for Tandem's own pods only: remove it; devices "
+			      "are asked for by resources.limits[\"nvidia.com/gpu\"]",
 			      where);
 
 	return 0;
@@ -80,8 +79,7 @@ static int grants(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 		    (!scheduler || !strcmp(scheduler, "default-scheduler")))
 			return forbid(q, r, name,
 				      "spec.schedulerName is \"%s\": only pods that Slurm placed get pool devices; set "
-				      "spec.schedulerName "
-				      "to the SlurmCluster's scheduler (\"tandem\")",
+				      "spec.schedulerName to the SlurmCluster's scheduler (\"tandem\")",
 				      scheduler ? scheduler : "");
 		return 0;
 	}
@@ -125,8 +123,7 @@ static int priority(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *o, cons
 	if (given && !yyjson_mut_is_null(given) && yyjson_mut_get_sint(given) != value)
 		return forbid(q, r, name,
 			      "the integer value of priority (%lld) must not be provided in pod spec; priority "
-			      "admission controller "
-			      "computed %lld from the given PriorityClass name",
+			      "admission controller computed %lld from the given PriorityClass name",
 			      (long long)yyjson_mut_get_sint(given), value);
 
 	td_jm_int(d, o, "spec.priority", value);
@@ -259,8 +256,7 @@ static int secret(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d
 	if (!old && td_streq(td_jm_getstr(o, "type"), token)) {
 		td_cause_add(&r->causes, "FieldValueNotSupported", "type",
 			     "Unsupported value: \"%s\": the embedded API makes no tokens that never end: use `kubectl "
-			     "create token`, or "
-			     "spec.volumes[].projected.sources[].serviceAccountToken in the pod",
+			     "create token`, or spec.volumes[].projected.sources[].serviceAccountToken in the pod",
 			     token);
 		return td_refuse_invalid(r, "", "Secret", name);
 	}
@@ -321,8 +317,7 @@ static void pod_security(struct td_req *q, const struct td_item *old, yyjson_mut
 		return;
 	td_reply_warn(q,
 		      "namespaces \"%s\": the embedded API does not enforce pod security: with %s=%.40s pods are not "
-		      "refused here "
-		      "(docs/SECURITY.md)",
+		      "refused here (docs/SECURITY.md)",
 		      name, key, level);
 }
 
@@ -345,7 +340,7 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 		name = "";
 
 	int rc = grants(q, old, o, name, r);
-	if (rc < 0 || (rc = td_grant_check(q, old, d, r)) < 0)
+	if (rc < 0 || (rc = td_srv_grant_check(q, old, d, r)) < 0)
 		return rc;
 
 	if (is(k, "", "pods"))

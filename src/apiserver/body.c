@@ -110,8 +110,7 @@ static int read_text(struct td_req *q, const char *b, size_t len, struct td_json
 	if (!type_is(ct, "application/json") && !(!strcmp(q->verb, "patch") && strstr(ct, "+json")))
 		return td_refuse(r, 415, "UnsupportedMediaType",
 				 "the body of the request was in an unknown format - accepted media types include: "
-				 "application/json, "
-				 "application/yaml, application/vnd.kubernetes.protobuf");
+				 "application/json, application/yaml, application/vnd.kubernetes.protobuf");
 
 	if (td_json_parse(b, len, ret, &err) < 0)
 		return td_refuse(r, 400, NULL, "the body is not JSON: %s", err.msg);

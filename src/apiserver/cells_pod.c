@@ -161,8 +161,7 @@ const struct td_cellspec td_pod_cells[] = {
 	 NULL},
 	{"Status", "string", "", "The aggregate status of the containers in this pod.", 0, status, NULL, NULL},
 	{"Restarts", "string", "",
-	 "The number of times the containers in this pod have been restarted and when the last container in this "
-	 "pod has restarted.",
+	 "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
 	 0, restarts, NULL, NULL},
 	TD_CELL_AGE,
 	{"IP", "string", "", "The pod's address.", 1, td_cell_text, "status.podIP", "<none>"},

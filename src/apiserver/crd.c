@@ -10,7 +10,7 @@
 
 #define CLEANUP "customresourcecleanup.apiextensions.k8s.io"
 
-bool td_is_crd(const struct td_kind *k)
+bool td_srv_is_crd(const struct td_kind *k)
 {
 	return !strcmp(k->group, "apiextensions.k8s.io") && !strcmp(k->plural, "customresourcedefinitions");
 }
@@ -21,7 +21,7 @@ static void add_condition(struct td_req *q, yyjson_mut_doc *d, yyjson_mut_val *a
 	td_condition_add(d, a, old ? td_jget(td_item_root(old), "status.conditions") : NULL, w, q->now);
 }
 
-void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d)
+void td_srv_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *names = td_jm_get(o, "spec.names");
 	if (!yyjson_mut_is_obj(names))
@@ -72,7 +72,7 @@ void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc 
 	td_jm_set(d, o, "status.conditions", a);
 }
 
-void td_crd_written(struct td_srv *s)
+void td_srv_crd_written(struct td_srv *s)
 {
 	td_registry_reload(s->reg);
 }
@@ -119,7 +119,7 @@ static bool release(struct td_req *q, const char *name)
 	return false;
 }
 
-bool td_crd_drain(struct td_req *q, const struct td_item *crd)
+bool td_srv_crd_drain(struct td_req *q, const struct td_item *crd)
 {
 	// The newest snapshot, which already refuses creates.
 	td_auto(td_snap_unref) struct td_snap *snap = td_registry_snap(q->s->reg);
@@ -156,9 +156,9 @@ bool td_crd_drain(struct td_req *q, const struct td_item *crd)
 	return release(q, crd->name);
 }
 
-void td_crd_removed(struct td_req *q, const struct td_item *gone)
+void td_srv_crd_removed(struct td_req *q, const struct td_item *gone)
 {
-	if (td_is_crd(q->k)) {
+	if (td_srv_is_crd(q->k)) {
 		td_registry_reload(q->s->reg);
 		return;
 	}

@@ -57,9 +57,10 @@ int td_delete_opts(struct td_req *q, yyjson_val *body, struct td_delete_opts *re
 	// Jobs have an older default.
 	if (!o.propagation && q->k && !strcmp(q->k->group, "batch") && !strcmp(q->k->plural, "jobs")) {
 		o.propagation = "Orphan";
-		td_reply_warn(q, "child pods are preserved by default when jobs are deleted; set "
-				 "propagationPolicy=Background to remove them or set "
-				 "propagationPolicy=Orphan to suppress this warning");
+		td_reply_warn(
+			q,
+			"child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+			"to remove them or set propagationPolicy=Orphan to suppress this warning");
 	}
 
 	*ret = o;
@@ -73,14 +74,12 @@ static int preconditions(struct td_req *q, const struct td_item *i, const struct
 	if (o->uid && strcmp(o->uid, i->uid) != 0)
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s \"%s\": the UID in the precondition (%s) does not match "
-			  "the UID in record "
-			  "(%s). The object might have been deleted and then recreated",
+			  "the UID in record (%s). The object might have been deleted and then recreated",
 			  q->k->kind, i->name, o->uid, i->uid);
 	else if (o->rv && strcmp(o->rv, rv) != 0)
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s \"%s\": the ResourceVersion in the precondition (%s) "
-			  "does not match the "
-			  "ResourceVersion in record (%s). The object might have been modified",
+			  "does not match the ResourceVersion in record (%s). The object might have been modified",
 			  q->k->kind, i->name, o->rv, rv);
 	else
 		return 0;
@@ -163,12 +162,12 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 			grace = was;
 	}
 
-	if (td_is_crd(k) && !q->dry_run)
+	if (td_srv_is_crd(k) && !q->dry_run)
 		set_finalizer(d, m, "customresourcecleanup.apiextensions.k8s.io", true);
 	char t[TD_TIME_LEN];
 	if (grace == 0 && !holds(k, m)) {
 		td_auto(td_item_unref) struct td_item *gone = NULL;
-		if ((rc = td_object_remove(q, old, &gone, r)) < 0)
+		if ((rc = td_srv_object_remove(q, old, &gone, r)) < 0)
 			return rc;
 		// The pod's last state says that it was deleted.
 		if (!*k->group && !strcmp(k->plural, "pods")) {
@@ -198,9 +197,9 @@ static int delete_once(struct td_req *q, const char *ns, const char *name, const
 	if (is_ns)
 		td_jm_str(d, m, "status.phase", "Terminating");
 	ret->gone = false;
-	rc = td_object_commit(q, old, d, &ret->left, r);
-	if (rc == 0 && td_is_crd(k) && !q->dry_run)
-		ret->gone = td_crd_drain(q, ret->left);
+	rc = td_srv_object_commit(q, old, d, &ret->left, r);
+	if (rc == 0 && td_srv_is_crd(k) && !q->dry_run)
+		ret->gone = td_srv_crd_drain(q, ret->left);
 
 	return rc;
 }

@@ -11,7 +11,7 @@
 
 static const char *const roles[] = {"kubelet", "operator", "bridge", "controllers"};
 
-int td_dev_pki(const char *dir, struct td_error *err)
+int td_srv_dev_pki(const char *dir, struct td_error *err)
 {
 	td_auto_free char *pki = td_asprintf("%s/pki", dir);
 	int rc = td_mkdir_p(pki, 0700, err);
@@ -47,17 +47,15 @@ static int kubeconfig(const char *dir, const char *user, int port, struct td_err
 	td_auto_free char *path = td_asprintf("%s/kubeconfig/%s.conf", dir, user);
 	td_buf_printf(&b,
 		      "apiVersion: v1\nkind: Config\ncurrent-context: tandem\nclusters:\n- name: tandem\n  cluster:\n  "
-		      "  server: "
-		      "https://127.0.0.1:%d\n"
+		      "  server: https://127.0.0.1:%d\n"
 		      "    certificate-authority: %s/pki/ca.crt\nusers:\n- name: %s\n  user:\n    client-certificate: "
-		      "%s/pki/%s.crt\n    "
-		      "client-key: %s/pki/%s.key\n"
+		      "%s/pki/%s.crt\n    client-key: %s/pki/%s.key\n"
 		      "contexts:\n- name: tandem\n  context: {cluster: tandem, user: %s, namespace: default}\n",
 		      port, dir, user, dir, user, dir, user, user);
 	return td_file_write(path, b.s, b.len, 0600, err);
 }
 
-int td_dev_kubeconfigs(const char *dir, int port, struct td_error *err)
+int td_srv_dev_kubeconfigs(const char *dir, int port, struct td_error *err)
 {
 	td_auto_free char *d = td_asprintf("%s/kubeconfig", dir);
 	int rc = td_mkdir_p(d, 0700, err);

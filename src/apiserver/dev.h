@@ -5,7 +5,7 @@
 #include "base/err.h"
 
 // Creates DIR/pki.
-int td_dev_pki(const char *dir, struct td_error *err);
+int td_srv_dev_pki(const char *dir, struct td_error *err);
 // Writes DIR/kubeconfig/{admin,kubelet,operator,bridge,controllers}.conf for
 // https://127.0.0.1:port.
-int td_dev_kubeconfigs(const char *dir, int port, struct td_error *err);
+int td_srv_dev_kubeconfigs(const char *dir, int port, struct td_error *err);

@@ -12,7 +12,7 @@
 #define STREAM "[\"create\",\"get\"]"
 #define CREATE "[\"create\"]"
 
-struct entry {
+struct discovery_entry {
 	const char *group, *version, *plural, *singular, *kind, *verbs;
 	// "" or the subresource, which is sorted behind its resource.
 	const char *sub;
@@ -22,7 +22,7 @@ struct entry {
 	const struct td_kind *k; // for short names and categories
 };
 struct entries {
-	struct entry *v;
+	struct discovery_entry *v;
 	size_t n;
 };
 
@@ -33,7 +33,7 @@ static void entries_done(struct entries *l)
 #define td_auto_entries __attribute__((cleanup(entries_done)))
 
 // Resources that are served but never stored.
-static const struct entry virtual[] = {
+static const struct discovery_entry virtual[] = {
 	{"", "v1", "bindings", "binding", "Binding", CREATE, "", NULL, NULL, true, NULL},
 	{"authentication.k8s.io", "v1", "selfsubjectreviews", "selfsubjectreview", "SelfSubjectReview", CREATE, "",
 	 NULL, NULL, false, NULL},
@@ -62,7 +62,7 @@ static const struct {
 	{"serviceaccounts", "token", "TokenRequest", CREATE, "authentication.k8s.io", "v1"},
 };
 
-static void add(struct entries *l, const struct entry *e)
+static void add(struct entries *l, const struct discovery_entry *e)
 {
 	l->v = td_realloc(l->v, (l->n + 1) * sizeof(*l->v));
 	l->v[l->n++] = *e;
@@ -71,7 +71,8 @@ static void add(struct entries *l, const struct entry *e)
 static void add_kind(struct entries *l, const struct td_kind *k)
 {
 	bool ns = !*k->group && !strcmp(k->plural, "namespaces");
-	struct entry e = {k->group, k->version, k->plural, k->singular, k->kind, ALL, "", NULL, NULL, k->namespaced, k};
+	struct discovery_entry e = {k->group, k->version, k->plural, k->singular,   k->kind, ALL,
+				    "",       NULL,       NULL,      k->namespaced, k};
 
 	if (!k->builtin)
 		e.verbs =
@@ -92,7 +93,8 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 		add(l, &e);
 	}
 
-	e = (struct entry){k->group, k->version, k->plural, "", k->kind, RW, "status", NULL, NULL, k->namespaced, NULL};
+	e = (struct discovery_entry){k->group, k->version, k->plural,     "",  k->kind, RW, "status",
+				     NULL,     NULL,       k->namespaced, NULL};
 	if (k->status)
 		add(l, &e);
 	if (k->scale) {
@@ -106,7 +108,7 @@ static void add_kind(struct entries *l, const struct td_kind *k)
 
 static int cmp_entry(const void *a, const void *b)
 {
-	const struct entry *x = a, *y = b;
+	const struct discovery_entry *x = a, *y = b;
 	int c = strcmp(x->plural, y->plural);
 	return c ? c : strcmp(x->sub, y->sub);
 }
@@ -181,7 +183,7 @@ static void names(struct td_buf *b, const struct td_kind *k)
 }
 
 // ---- aggregated ----
-static void response_kind(struct td_buf *b, const struct entry *e)
+static void response_kind(struct td_buf *b, const struct discovery_entry *e)
 {
 	td_buf_printf(b, "\"responseKind\":{\"group\":\"%s\",\"version\":\"%s\",\"kind\":\"%s\"}",
 		      e->other_group ? e->other_group : "", e->other_version ? e->other_version : "", e->kind);
@@ -190,7 +192,7 @@ static void response_kind(struct td_buf *b, const struct entry *e)
 static void resources_v2(struct td_buf *b, const struct entries *l)
 {
 	for (size_t i = 0; i < l->n;) {
-		const struct entry *e = &l->v[i];
+		const struct discovery_entry *e = &l->v[i];
 		td_buf_printf(b, "%s{\"resource\":\"%s\",", i ? "," : "", e->plural);
 		response_kind(b, e);
 		td_buf_printf(b, ",\"scope\":\"%s\",\"singularResource\":\"%s\",\"verbs\":%s",
@@ -295,7 +297,7 @@ static void resources_legacy(struct td_req *q, const struct entries *l)
 	td_buf_printf(&b, "{\"kind\":\"APIResourceList\",%s\"groupVersion\":\"%s%s%s\",\"resources\":[",
 		      *q->group ? "\"apiVersion\":\"v1\"," : "", q->group, *q->group ? "/" : "", q->version);
 	for (size_t i = 0; i < l->n; i++) {
-		const struct entry *e = &l->v[i];
+		const struct discovery_entry *e = &l->v[i];
 		td_buf_printf(&b, "%s{\"name\":\"%s%s%s\",\"singularName\":\"%s\",\"namespaced\":%s,", i ? "," : "",
 			      e->plural, *e->sub ? "/" : "", e->sub, e->singular, e->namespaced ? "true" : "false");
 		if (e->other_group)
@@ -314,8 +316,7 @@ static void versions(struct td_req *q)
 	td_auto_buf struct td_buf b = {0};
 	const char *host = td_http_header(q->x, "Host");
 	td_buf_puts(&b, "{\"kind\":\"APIVersions\",\"versions\":[\"v1\"],\"serverAddressByClientCIDRs\":[{"
-			"\"clientCIDR\":\"0.0.0.0/0\","
-			"\"serverAddress\":");
+			"\"clientCIDR\":\"0.0.0.0/0\",\"serverAddress\":");
 	td_cell_str(&b, host);
 	td_buf_puts(&b, "}]}\n");
 	td_reply_json(q, 200, td_buf_str(&b), b.len);

@@ -158,8 +158,8 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 static int mark(struct td_req *q, const struct td_item *old, struct td_item **ret, struct td_refusal *r)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_item_root(old));
-	td_pod_condition(q, d, "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting");
-	return td_object_commit(q, (struct td_item *)(uintptr_t)old, d, ret, r);
+	td_srv_pod_condition(q, d, "DisruptionTarget", "EvictionByEvictionAPI", "Eviction API: evicting");
+	return td_srv_object_commit(q, (struct td_item *)(uintptr_t)old, d, ret, r);
 }
 
 // Returns TD_CONFLICT when the pod changed meanwhile: the caller tries again.

@@ -7,7 +7,7 @@
 #define NOTE_EVERY_MS 60000
 #define NOTES 64 // enough for TTL_MS, and a few more
 
-struct note { // revision rv was the last one at time mono
+struct expiry_note { // revision rv was the last one at time mono
 	int64_t mono;
 	uint64_t rv;
 };
@@ -16,7 +16,7 @@ struct td_expiry {
 	struct td_store *store;
 	const struct td_clock *clock;
 	struct td_table *events;
-	struct note notes[NOTES]; // circular; the oldest is at head
+	struct expiry_note notes[NOTES]; // circular; the oldest is at head
 	size_t head, n;
 	uint64_t start;  // the revision at the start of this process
 	char *ns, *name; // the last Event looked at; NULL: begin anew
@@ -46,13 +46,13 @@ struct td_expiry *td_expiry_free(struct td_expiry *e)
 static uint64_t old_enough(struct td_expiry *e)
 {
 	int64_t now = td_mono_ms(e->clock);
-	const struct note *last = e->n ? &e->notes[(e->head + e->n - 1) % NOTES] : NULL;
+	const struct expiry_note *last = e->n ? &e->notes[(e->head + e->n - 1) % NOTES] : NULL;
 	if (!last || now - last->mono >= NOTE_EVERY_MS) {
 		if (e->n == NOTES) {
 			e->head = (e->head + 1) % NOTES;
 			e->n--;
 		}
-		e->notes[(e->head + e->n++) % NOTES] = (struct note){now, td_store_revision(e->store)};
+		e->notes[(e->head + e->n++) % NOTES] = (struct expiry_note){now, td_store_revision(e->store)};
 	}
 	uint64_t rv = 0;
 	for (size_t i = 0; i < e->n && now - e->notes[(e->head + i) % NOTES].mono >= TTL_MS; i++)

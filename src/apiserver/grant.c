@@ -91,7 +91,7 @@ static int binding(struct td_req *q, const yyjson_val *now, const char *name, st
 	return confirm(q, name, rules, r);
 }
 
-int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
+int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	bool is_role = is(k, "roles") || is(k, "clusterroles");

@@ -40,7 +40,7 @@ static const char *endpoint(const char *path, const char **ret_below)
 	return NULL;
 }
 
-bool td_health_open(const char *path)
+bool td_srv_health_open(const char *path)
 {
 	const char *below;
 	return endpoint(path, &below) && !*below;
@@ -51,7 +51,7 @@ static void send(struct td_req *q, int status, const char *text)
 	td_http_send(q->x, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-bool td_health(struct td_req *q)
+bool td_srv_health(struct td_req *q)
 {
 	const char *below = "", *at = endpoint(q->path, &below), *exclude = td_http_query(q->x, "exclude");
 	if (!at)

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-struct out {
+struct jsonpath_out {
 	yyjson_val *first;
 	struct td_buf *text;
 	size_t n;
 };
 
-static void found(struct out *o, yyjson_val *v)
+static void found(struct jsonpath_out *o, yyjson_val *v)
 {
 	if (!v || yyjson_is_null(v))
 		return;
@@ -25,10 +25,10 @@ static void found(struct out *o, yyjson_val *v)
 	}
 }
 
-static void walk(yyjson_val *v, const char *p, int depth, struct out *o);
+static void walk(yyjson_val *v, const char *p, int depth, struct jsonpath_out *o);
 
 // Applies [?(@.type=="Ready")]: == or != with a quoted string, a number or true/false.
-static void filter(yyjson_val *v, const char *expr, const char *rest, int depth, struct out *o)
+static void filter(yyjson_val *v, const char *expr, const char *rest, int depth, struct jsonpath_out *o)
 {
 	const char *op = strstr(expr, "==");
 	bool equal = op != NULL;
@@ -60,14 +60,14 @@ static void filter(yyjson_val *v, const char *expr, const char *rest, int depth,
 	size_t i, n;
 	yyjson_arr_foreach (v, i, n, e) {
 		td_auto_buf struct td_buf text = {0};
-		struct out sub = {.text = &text};
+		struct jsonpath_out sub = {.text = &text};
 		walk(e, key, depth + 1, &sub);
 		if ((sub.first && !strcmp(td_buf_str(&text), want)) == equal)
 			walk(e, rest, depth + 1, o);
 	}
 }
 
-static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
+static void bracket(yyjson_val *v, const char *p, int depth, struct jsonpath_out *o)
 {
 	yyjson_val *e;
 	size_t i, n;
@@ -107,7 +107,7 @@ static void bracket(yyjson_val *v, const char *p, int depth, struct out *o)
 		walk(yyjson_arr_get(v, (size_t)k), q + 1, depth + 1, o);
 }
 
-static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
+static void walk(yyjson_val *v, const char *p, int depth, struct jsonpath_out *o)
 {
 	if (!v || depth > 64)
 		return;
@@ -150,7 +150,7 @@ static void walk(yyjson_val *v, const char *p, int depth, struct out *o)
 
 yyjson_val *td_jsonpath_first(const yyjson_val *root, const char *path, struct td_buf *ret_text)
 {
-	struct out o = {.text = ret_text};
+	struct jsonpath_out o = {.text = ret_text};
 	if (path)
 		walk((yyjson_val *)(uintptr_t)root, path, 0, &o);
 	return o.first;

@@ -79,7 +79,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	td_auto_free char *agent = f->dev && !f->agent ? td_asprintf("%s/agent.sock", f->dev) : td_strdup(f->agent);
 	int rc;
 
-	if (f->dev && (rc = td_dev_pki(f->dev, err)) < 0)
+	if (f->dev && (rc = td_srv_dev_pki(f->dev, err)) < 0)
 		return rc;
 	if (!f->listen.n)
 		td_strv_add(&f->listen, "127.0.0.1:0");
@@ -115,7 +115,7 @@ static int serve(struct flags *f, struct td_cancel *cancel, struct td_error *err
 	struct td_http_server *http = NULL;
 	rc = td_http_server_new(&o, &http, err);
 	if (rc == 0 && f->dev)
-		rc = td_dev_kubeconfigs(f->dev, td_http_server_port(http), err);
+		rc = td_srv_dev_kubeconfigs(f->dev, td_http_server_port(http), err);
 	td_auto_free char *address = reachable(&f->listen);
 	if (rc == 0) {
 		s.address = address;

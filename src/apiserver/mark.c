@@ -33,10 +33,8 @@ int td_mark_open(const char *db_path, uint64_t revision, bool lossy, int *ret_fd
 	if (mark > revision && !lossy && mark > pass)
 		return td_fail(err, TD_INVALID,
 			       "state database %s: %llu acknowledged writes are missing: it ends at revision %llu, "
-			       "%llu was acknowledged. It or "
-			       "its log (%s-wal) was damaged, or an older copy was put back. Put the whole copy back, "
-			       "or go on without those "
-			       "writes: mv %s %s",
+			       "%llu was acknowledged. It or its log (%s-wal) was damaged, or an older copy was put "
+			       "back. Put the whole copy back, or go on without those writes: mv %s %s",
 			       db_path, (unsigned long long)(mark - revision), (unsigned long long)revision,
 			       (unsigned long long)mark, base ? base + 1 : db_path, path, accepted);
 

@@ -16,7 +16,7 @@ static long resident_bytes(void)
 	return rss * sysconf(_SC_PAGESIZE);
 }
 
-void td_metrics(struct td_req *q)
+void td_srv_metrics(struct td_req *q)
 {
 	struct td_store_stats st;
 	struct td_srv_counts *c = &q->s->count;

@@ -18,7 +18,7 @@ static bool has_generation(const struct td_kind *k)
 	if (!k->builtin)
 		return true;
 	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) ||
-	       td_is_crd(k) || !strcmp(k->plural, "priorityclasses");
+	       td_srv_is_crd(k) || !strcmp(k->plural, "priorityclasses");
 }
 
 // ---- unknown fields ----
@@ -254,8 +254,7 @@ static size_t finalizers_check(const struct td_item *old, yyjson_val *v, struct 
 		for (int twice = 0; twice < 2; twice++) // a real API server says it twice
 			td_cause_add(ret, "FieldValueForbidden", "metadata.finalizers",
 				     "Forbidden: no new finalizers can be added if the object is being deleted, found "
-				     "new finalizers "
-				     "[]string{\"%s\"}",
+				     "new finalizers []string{\"%s\"}",
 				     yyjson_is_str(f) ? yyjson_get_str(f) : "");
 		bad++;
 	}
@@ -328,8 +327,8 @@ static void service_families(yyjson_mut_doc *d, yyjson_mut_val *o)
 		td_jm_str(d, o, "spec.ipFamilyPolicy", "SingleStack");
 }
 
-int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
-		      struct td_refusal *r)
+int td_srv_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
+			  struct td_refusal *r)
 {
 	const struct td_kind *k = q->k;
 	int rc;
@@ -364,8 +363,8 @@ int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_do
 	td_schema_default(k->schema, d, o);
 	if (k->set_defaults)
 		k->set_defaults(d, o);
-	if (td_is_crd(k))
-		td_crd_prepare(q, old, d);
+	if (td_srv_is_crd(k))
+		td_srv_crd_prepare(q, old, d);
 
 	// Runs before admission: fields that the server adds have no manager.
 	if (track && via != TD_VIA_SYSTEM)
@@ -403,8 +402,7 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 	case TD_CONFLICT:
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s \"%s\": the object has been modified; please apply your "
-			  "changes to the "
-			  "latest version and try again",
+			  "changes to the latest version and try again",
 			  what, name);
 		td_refuse_about(r, q->group, q->plural, name);
 		return TD_CONFLICT;
@@ -436,8 +434,8 @@ static bool finished(const struct td_kind *k, yyjson_mut_val *o)
 	return !is_core(k, "namespaces") || !yyjson_mut_arr_size(td_jm_get(o, "spec.finalizers"));
 }
 
-int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
-		     struct td_refusal *r)
+int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
+			 struct td_refusal *r)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	const char *name = td_jm_getstr(o, "metadata.name");
@@ -457,7 +455,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 
 	if (old && finished(q->k, o)) {
 		td_auto(td_item_unref) struct td_item *gone = NULL;
-		int rc = td_object_remove(q, old, &gone, r);
+		int rc = td_srv_object_remove(q, old, &gone, r);
 		if (rc == 0)
 			// Returns what was written, though it is no longer stored.
 			*ret = td_item_new(d, old->rv, old->crv);
@@ -489,8 +487,8 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 	int rc = td_store_write(q->s->store, &w, ret, &err);
 	if (rc < 0)
 		return td_refuse_write(q, name, &err, r);
-	if (td_is_crd(q->k))
-		td_crd_written(q->s);
+	if (td_srv_is_crd(q->k))
+		td_srv_crd_written(q->s);
 
 	// Creates the account at once, so that the namespace's first pod finds it. A controller
 	// restores it if it is deleted, or if a crash prevents this write.
@@ -500,7 +498,7 @@ int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, s
 	return 0;
 }
 
-int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r)
+int td_srv_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r)
 {
 	if (q->dry_run) {
 		*ret = td_item_ref(old);
@@ -511,6 +509,6 @@ int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret
 	int rc = td_store_write(q->s->store, &w, ret, &err);
 	if (rc < 0)
 		return td_refuse_write(q, old->name, &err, r);
-	td_crd_removed(q, *ret);
+	td_srv_crd_removed(q, *ret);
 	return 0;
 }

@@ -81,12 +81,11 @@ struct gvk {
 static void operation(struct td_buf *b, bool *first, const struct gvk *of, const char *method, const char *action,
 		      const char *params)
 {
-	td_buf_printf(b,
-		      "%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\","
-		      "\"version\":\"%s\","
-		      "\"kind\":\"%s\"},"
-		      "\"responses\":{\"200\":{\"description\":\"OK\"}},\"parameters\":[",
-		      *first ? "" : ",", method, action, of->group, of->version, of->kind);
+	td_buf_printf(
+		b,
+		"%s\"%s\":{\"x-kubernetes-action\":\"%s\",\"x-kubernetes-group-version-kind\":{\"group\":\"%s\","
+		"\"version\":\"%s\",\"kind\":\"%s\"},\"responses\":{\"200\":{\"description\":\"OK\"}},\"parameters\":[",
+		*first ? "" : ",", method, action, of->group, of->version, of->kind);
 	*first = false;
 	bool first_param = true;
 	td_auto_free char *copy = td_strdup(params);
@@ -215,12 +214,11 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	for (size_t i = 0; i < TD_LEN(asked); i++)
 		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
 			path_of(&b, &first, &asked[i]);
-	td_buf_puts(&b,
-		    "},\"components\":{\"schemas\":{\"" INT_OR_STRING
-		    "\":{\"description\":\"A whole number or a text.\",\"format\":\"int-or-string\","
-		    "\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]},\"" QUANTITY
-		    "\":{\"description\":\"An amount: a number with or without a unit, for example 500m, 2 or 4Gi.\","
-		    "\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
+	td_buf_puts(&b, "},\"components\":{\"schemas\":{\"" INT_OR_STRING
+			"\":{\"description\":\"A whole number or a "
+			"text.\",\"format\":\"int-or-string\",\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}"
+			",\"" QUANTITY "\":{\"description\":\"An amount: a number with or without a unit, for example "
+				       "500m, 2 or 4Gi.\",\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
 	first = false;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
@@ -248,13 +246,10 @@ static bool document(struct td_req *q, const char *group, const char *version)
 // no kinds; its title says where they are.
 static int version2(struct td_req *q, struct td_refusal *r)
 {
-	static const char document[] = "\x0a\x03" // a gnostic.openapi.v2.Document: swagger
-				       "2.0"
-				       "\x12\x29\x0a\x22" // info: title, version
-				       "Kinds are at /openapi/v3 (Tandem)."
-				       "\x12\x03"
-				       "0.1"
-				       "\x42\x00\x4a\x00"; // no paths, no definitions
+	static const char document[] = "\x0a\x03"            // a gnostic.openapi.v2.Document: swagger
+				       "2.0\x12\x29\x0a\x22" // info: title, version
+				       "Kinds are at /openapi/v3 (Tandem).\x12\x03"
+				       "0.1\x42\x00\x4a\x00"; // no paths, no definitions
 	const char *accept = td_http_header(q->x, "Accept");
 	if (!accept || !strstr(accept, "proto-openapi"))
 		return td_refuse_generic(

@@ -47,7 +47,7 @@ static void field_manager(struct td_req *q, struct td_refusal *r)
 		q->manager = "unknown";
 }
 
-int td_write_options(struct td_req *q, struct td_refusal *r)
+int td_srv_write_options(struct td_req *q, struct td_refusal *r)
 {
 	const char *dry = td_http_query(q->x, "dryRun"), *fv = td_http_query(q->x, "fieldValidation"),
 		   *ct = td_http_header(q->x, "Content-Type");

@@ -29,10 +29,10 @@ int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *
 	}
 
 	if (!q->k->builtin)
-		return td_refuse(r, 415, "UnsupportedMediaType",
-				 "the body of the request was in an unknown format - accepted media types include: "
-				 "application/json-patch+json, "
-				 "application/merge-patch+json, application/apply-patch+yaml");
+		return td_refuse(
+			r, 415, "UnsupportedMediaType",
+			"the body of the request was in an unknown format - accepted media types include: "
+			"application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml");
 
 	return td_refuse_generic(r, 415, "UnsupportedMediaType", "415: Unsupported Media Type");
 }
@@ -221,10 +221,10 @@ static int patch_once(struct td_req *q, enum td_patch_form t, yyjson_val *patch,
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
 	}
 
-	rc = td_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, t != TD_APPLY, r);
+	rc = td_srv_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, t != TD_APPLY, r);
 	if (rc < 0)
 		return rc;
-	rc = td_object_commit(q, old, d, ret, r);
+	rc = td_srv_object_commit(q, old, d, ret, r);
 	if (rc == 0)
 		*ret_created = !old;
 

@@ -16,7 +16,8 @@ static yyjson_mut_val *condition(yyjson_mut_doc *d, yyjson_mut_val *o, const cha
 	return c;
 }
 
-void td_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason, const char *message)
+void td_srv_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason,
+			  const char *message)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	char t[TD_TIME_LEN];
@@ -60,9 +61,7 @@ static int bind_check(struct td_req *q, const struct td_item *pod, yyjson_val *b
 		const char *what = other ? "UID" : "ResourceVersion";
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on pods \"%s\": StorageError: invalid object, Code: 4, "
-			  "AdditionalErrorMsg: "
-			  "Precondition "
-			  "failed: %s in precondition: %s, %s in object meta: %s",
+			  "AdditionalErrorMsg: Precondition failed: %s in precondition: %s, %s in object meta: %s",
 			  q->name, what, other ? uid : rv, what, other ? pod->uid : have_rv);
 		td_refuse_about(r, "", "pods", q->name);
 		return TD_DENIED;
@@ -103,11 +102,11 @@ static int bind_once(struct td_req *q, yyjson_val *b, const char *node, struct t
 		td_jm_key_str(d, td_jm_obj(d, o, "metadata.annotations"), yyjson_get_str(key), yyjson_get_str(v));
 	}
 
-	td_pod_condition(q, d, "PodScheduled", NULL, NULL);
+	td_srv_pod_condition(q, d, "PodScheduled", NULL, NULL);
 	if ((rc = td_admit(q, old, d, r)) < 0)
 		return rc;
 
-	return td_object_commit(q, old, d, &ret, r);
+	return td_srv_object_commit(q, old, d, &ret, r);
 }
 
 int td_do_binding(struct td_req *q, struct td_refusal *r)

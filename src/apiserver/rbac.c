@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct role {
+struct rbac_role {
 	char *ns, *name;
 	struct td_rbac_rules rules;
 };
@@ -20,15 +20,15 @@ struct binding {
 	struct subject *v;
 	size_t n;
 };
-struct set {
-	struct role *roles;
+struct rbac_set {
+	struct rbac_role *roles;
 	size_t n_roles;
 	struct binding *bindings;
 	size_t n_bindings;
 };
 struct td_rbac {
 	int refs;
-	struct set cluster, spaces;
+	struct rbac_set cluster, spaces;
 };
 
 // ---- rules ----
@@ -154,7 +154,7 @@ bool td_rbac_rule_allows(const struct td_rbac_rule *r, const struct td_rbac_ask 
 }
 
 // ---- compiling ----
-static void set_done(struct set *s)
+static void set_done(struct rbac_set *s)
 {
 	for (size_t i = 0; i < s->n_roles; i++) {
 		free(s->roles[i].ns);
@@ -197,13 +197,13 @@ static void add_subject(struct binding *b, const yyjson_val *v)
 	b->n++;
 }
 
-static void compile(struct set *s, const struct td_items *roles, const struct td_items *bindings)
+static void compile(struct rbac_set *s, const struct td_items *roles, const struct td_items *bindings)
 {
 	s->roles = td_calloc(roles->n, sizeof(*s->roles));
 	s->bindings = td_calloc(bindings->n, sizeof(*s->bindings));
 	for (size_t i = 0; i < roles->n; i++) {
 		td_auto(td_json_unref) struct td_json *doc = td_item_doc(roles->v[i]);
-		struct role *r = &s->roles[s->n_roles++];
+		struct rbac_role *r = &s->roles[s->n_roles++];
 		r->ns = td_strdup(roles->v[i]->ns);
 		r->name = td_strdup(roles->v[i]->name);
 		td_rbac_rules_read(td_jkey(td_json_root(doc), "rules"), &r->rules);
@@ -256,7 +256,7 @@ const struct td_rbac_rules *td_rbac_role(const struct td_rbac *r, const char *ki
 	bool cluster = !strcmp(kind, "ClusterRole");
 	if (!cluster && (strcmp(kind, "Role") != 0 || !*ns))
 		return NULL;
-	const struct set *s = cluster ? &r->cluster : &r->spaces;
+	const struct rbac_set *s = cluster ? &r->cluster : &r->spaces;
 	size_t lo = 0, hi = s->n_roles;
 	while (lo < hi) {
 		size_t mid = (lo + hi) / 2;

@@ -16,13 +16,11 @@ static const char *fields_of(const struct td_kind *k)
 	} known[] = {
 		{"", "pods",
 		 " status.podIPs spec.nodeName spec.restartPolicy spec.schedulerName spec.serviceAccountName "
-		 "spec.hostNetwork status.phase "
-		 "status.podIP"
-		 " status.nominatedNodeName "},
+		 "spec.hostNetwork status.phase status.podIP status.nominatedNodeName "},
 		{"", "events",
 		 " involvedObject.kind involvedObject.namespace involvedObject.name involvedObject.uid "
-		 "involvedObject.apiVersion"
-		 " involvedObject.resourceVersion involvedObject.fieldPath reason reportingComponent source type "},
+		 "involvedObject.apiVersion involvedObject.resourceVersion involvedObject.fieldPath reason "
+		 "reportingComponent source type "},
 		{"", "nodes", " spec.unschedulable "},
 		{"", "secrets", " type "},
 		{"", "namespaces", " status.phase "},
@@ -108,7 +106,7 @@ void td_filter_done(struct td_filter *f)
 	*f = (struct td_filter){0};
 }
 
-int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r)
+int td_srv_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r)
 {
 	*ret = 0;
 	if (!text || !*text)
@@ -135,7 +133,7 @@ static int too_large(uint64_t want, uint64_t have, struct td_refusal *r)
 int td_do_get(struct td_req *q, struct td_refusal *r)
 {
 	uint64_t rv;
-	int rc = td_parse_rv(q, "resourceVersion", td_http_query(q->x, "resourceVersion"), &rv, r);
+	int rc = td_srv_parse_rv(q, "resourceVersion", td_http_query(q->x, "resourceVersion"), &rv, r);
 	if (rc < 0)
 		return rc;
 	uint64_t now = td_store_revision(q->s->store);
@@ -209,7 +207,7 @@ static int page_parse(const char *token, struct page *ret, struct td_refusal *r)
 	return 0;
 }
 
-struct list {
+struct read_list {
 	struct td_items all;
 	struct td_item **v; // those selected; borrowed
 	size_t n;
@@ -218,21 +216,21 @@ struct list {
 	long long remaining;
 };
 
-static void list_done(struct list *l)
+static void list_done(struct read_list *l)
 {
 	td_items_done(&l->all);
 	free(l->v);
 	free(l->cont);
 }
 
-static int read_list(struct td_req *q, const struct td_filter *f, struct list *ret, struct td_refusal *r)
+static int read_list(struct td_req *q, const struct td_filter *f, struct read_list *ret, struct td_refusal *r)
 {
 	__attribute__((cleanup(page_done))) struct page page = {0};
 	uint64_t rv = 0;
 	struct td_list_options o = {0};
 
 	int rc = td_list_options(q, &o, r);
-	if (rc < 0 || (rc = td_parse_rv(q, "resourceVersion", o.rv, &rv, r)) < 0)
+	if (rc < 0 || (rc = td_srv_parse_rv(q, "resourceVersion", o.rv, &rv, r)) < 0)
 		return rc;
 	if (*o.cont) {
 		if (rv)
@@ -254,10 +252,8 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 	if (td_store_list(q->s->store, q->res->table, f->ns, at, &ret->all, &ret->rv, &err) < 0) {
 		td_refuse(r, 410, "Expired", "%s",
 			  page.rv ? "The provided continue parameter is too old to display a consistent list result. "
-				    "You can start a new "
-				    "list without the continue parameter, or use the continue token in this response "
-				    "to retrieve the "
-				    "remainder of the results."
+				    "You can start a new list without the continue parameter, or use the continue "
+				    "token in this response to retrieve the remainder of the results."
 				  : err.msg);
 		if (page.rv) {
 			struct td_item last = {.ns = page.ns, .name = page.name};
@@ -293,7 +289,7 @@ static int read_list(struct td_req *q, const struct td_filter *f, struct list *r
 int td_do_list(struct td_req *q, struct td_refusal *r)
 {
 	__attribute__((cleanup(td_filter_done))) struct td_filter f = {0};
-	__attribute__((cleanup(list_done))) struct list l = {0};
+	__attribute__((cleanup(list_done))) struct read_list l = {0};
 
 	int rc = td_filter_init(q, &f, r);
 	if (rc < 0 || (rc = read_list(q, &f, &l, r)) < 0)

@@ -82,8 +82,7 @@ static bool elsewhere(const char *group, const char *plural)
 		const char *group, *plurals; // "": the whole group
 	} real[] = {
 		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
-		     "replicationcontrollers "
-		     "resourcequotas "},
+		     "replicationcontrollers resourcequotas "},
 		{"apps", " daemonsets controllerrevisions "},
 		{"batch", " cronjobs "},
 		{"autoscaling", ""},
@@ -110,8 +109,7 @@ static int refuse_elsewhere(const struct td_req *q, struct td_refusal *r)
 {
 	return td_refuse_generic(r, 404, NULL,
 				 "the embedded API has no %s%s%s: it serves what `kubectl api-resources` lists, a real "
-				 "Kubernetes has the "
-				 "rest%s",
+				 "Kubernetes has the rest%s",
 				 q->plural, *q->group && *q->plural ? "." : "", q->group,
 				 !strcmp(q->group, "events.k8s.io")
 					 ? "; events are written and read as events of group \"\", version v1"
@@ -229,7 +227,7 @@ static int resource(struct td_req *q, struct td_refusal *r)
 	if (!q->k->builtin)
 		warn_deprecated(q);
 	bool reads = !strcmp(q->verb, "get") || !strcmp(q->verb, "list") || !strcmp(q->verb, "watch");
-	if (!reads && (rc = td_write_options(q, r)) < 0)
+	if (!reads && (rc = td_srv_write_options(q, r)) < 0)
 		return rc;
 
 	// Streams negotiate for themselves.
@@ -268,17 +266,16 @@ static int version(struct td_req *q, struct td_refusal *r)
 {
 	if (strcmp(td_http_method(q->x), "GET") != 0)
 		return td_refuse_method(r);
-	static const char text[] =
-		"{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
-		"\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:00Z\","
-		"\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
+	static const char text[] = "{\"major\":\"1\",\"minor\":\"34\",\"gitVersion\":\"v1.34.0+tandem" TD_VERSION
+				   "\",\"gitCommit\":\"\",\"gitTreeState\":\"clean\",\"buildDate\":\"1970-01-01T00:00:"
+				   "00Z\",\"goVersion\":\"none\",\"compiler\":\"gcc\",\"platform\":\"linux/amd64\"}";
 	td_http_send(q->x, 200, "application/json", text, sizeof(text) - 1);
 	return 0;
 }
 
 static int route(struct td_req *q, struct td_refusal *r)
 {
-	if (td_health_open(q->path) && td_health(q))
+	if (td_srv_health_open(q->path) && td_srv_health(q))
 		return 0;
 	if (!strcmp(q->path, "/version") || !strcmp(q->path, "/version/"))
 		return version(q, r);
@@ -328,10 +325,10 @@ static int route(struct td_req *q, struct td_refusal *r)
 	if ((rc = td_auth_may(q, r)) < 0 || (rc = check_timeout(q, r)) < 0)
 		return rc;
 	if (!strcmp(q->path, "/metrics")) {
-		td_metrics(q);
+		td_srv_metrics(q);
 		return 0;
 	}
-	if (td_health(q))
+	if (td_srv_health(q))
 		return 0;
 	rc = td_discovery(q, r);
 	if (rc < 0 && !r->http)

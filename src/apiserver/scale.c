@@ -132,24 +132,21 @@ static int check_applied(struct td_req *q, const struct td_item *old, yyjson_val
 	if (bad || (bad = unknown_field(td_jkey(body, "spec"), spec, TD_LEN(spec))))
 		return td_refuse(r, 400, NULL,
 				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): %s.%s: "
-				 "field not declared in "
-				 "schema",
+				 "field not declared in schema",
 				 ns, q->name, in_spec ? ".spec" : "", bad);
 
 	yyjson_val *v = td_jget(body, "spec.replicas");
 	if (v && !yyjson_is_int(v) && !yyjson_is_null(v))
 		return td_refuse(r, 400, NULL,
 				 "failed to create typed patch object (%s/%s; autoscaling/v1, Kind=Scale): "
-				 ".spec.replicas: expected a "
-				 "whole number",
+				 ".spec.replicas: expected a whole number",
 				 ns, q->name);
 
 	if (*uid && strcmp(uid, old->uid) != 0) {
 		td_auto_free char *kind = td_asprintf("%s/scale", q->plural);
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s%s%s \"%s\": Precondition failed: UID in precondition: "
-			  "%s, UID in object "
-			  "meta: %s",
+			  "%s, UID in object meta: %s",
 			  kind, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, kind, q->name);
 	}
@@ -202,10 +199,10 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 		td_jm_copy(yyjson_is_int(v) ? td_json_root(now) : td_item_root(old));
 	if (given_up)
 		td_jm_int(d, yyjson_mut_doc_get_root(d), no_dot(q->k->scale_spec), 0);
-	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, false, r)) < 0)
+	if ((rc = td_srv_object_prepare(q, old, d, TD_VIA_SCALE, false, r)) < 0)
 		return rc;
 
-	return td_object_commit(q, old, d, ret, r);
+	return td_srv_object_commit(q, old, d, ret, r);
 }
 
 static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r)
@@ -244,10 +241,10 @@ static int scale_once(struct td_req *q, yyjson_val *body, struct td_item **ret, 
 		return rc;
 
 	td_jm_int(d, o, no_dot(q->k->scale_spec), yyjson_get_sint(v));
-	if ((rc = td_object_prepare(q, old, d, TD_VIA_SCALE, true, r)) < 0)
+	if ((rc = td_srv_object_prepare(q, old, d, TD_VIA_SCALE, true, r)) < 0)
 		return rc;
 
-	return td_object_commit(q, old, d, ret, r);
+	return td_srv_object_commit(q, old, d, ret, r);
 }
 
 int td_do_scale(struct td_req *q, struct td_refusal *r)
@@ -268,7 +265,7 @@ int td_do_scale(struct td_req *q, struct td_refusal *r)
 		rc = td_apply_manager(q, &who, r);
 	if (rc < 0)
 		return rc;
-	rc = td_write_body(q, scale_once, &i, r);
+	rc = td_srv_write_body(q, scale_once, &i, r);
 	if (rc == 0)
 		reply_scale(q, i);
 

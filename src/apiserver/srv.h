@@ -132,7 +132,7 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err);
 int td_account_admit(struct td_req *q, yyjson_mut_doc *d, const char *pod, struct td_refusal *r);
 
 // ---- grant.c: nobody grants more than they have ----
-int td_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
+int td_srv_grant_check(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- reply.c ----
 // Sets q->as and q->yaml from Accept.
@@ -161,7 +161,7 @@ void td_item_write_in_list(const struct td_kind *k, const struct td_item *i, str
 
 // ---- options.c: the query ----
 // Reads dryRun, fieldValidation, fieldManager and force into q.
-int td_write_options(struct td_req *q, struct td_refusal *r);
+int td_srv_write_options(struct td_req *q, struct td_refusal *r);
 // Reads one value of dryRun; a bad one becomes a cause in *r.
 void td_dry_run(struct td_req *q, const char *value, struct td_refusal *r);
 struct td_list_options { // of list and watch. Strings are the request's, "" when absent
@@ -190,16 +190,16 @@ int td_check_include(const char *include, struct td_refusal *r);
 
 // ---- health.c ----
 // Whether the path is /healthz, /livez or /readyz itself: everybody may read these.
-bool td_health_open(const char *path);
+bool td_srv_health_open(const char *path);
 // Answers those paths and the single checks below them. false: there is no such check.
-bool td_health(struct td_req *q);
+bool td_srv_health(struct td_req *q);
 
 // ---- discovery.c, openapi.c, metrics.c, reviews.c: paths that are no stored resource ----
 // td_discovery, td_openapi and td_review return TD_NOT_FOUND with r->http 0 for a path that is not
 // theirs.
 int td_discovery(struct td_req *q, struct td_refusal *r);
 int td_openapi(struct td_req *q, struct td_refusal *r);
-void td_metrics(struct td_req *q);
+void td_srv_metrics(struct td_req *q);
 int td_review(struct td_req *q, struct td_refusal *r);
 
 // ---- read.c, watch.c ----
@@ -215,7 +215,7 @@ int td_do_get(struct td_req *q, struct td_refusal *r);
 int td_do_list(struct td_req *q, struct td_refusal *r);
 int td_do_watch(struct td_req *q, struct td_refusal *r);
 // Reads a resourceVersion; "" and NULL are 0. what: the parameter's name, for the refusal.
-int td_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r);
+int td_srv_parse_rv(const struct td_req *q, const char *what, const char *text, uint64_t *ret, struct td_refusal *r);
 
 // ---- body.c: what comes in ----
 // Reads the request's body (JSON, YAML or protobuf) as one JSON document in which no key stands
@@ -240,13 +240,13 @@ enum td_via {
 // Makes d (an object as sent or patched) the next version of old (NULL: create): drops unknown
 // fields, sets defaults, keeps what clients may not change, runs admission and validation. track:
 // write managedFields for q->manager.
-int td_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
-		      struct td_refusal *r);
+int td_srv_object_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via, bool track,
+			  struct td_refusal *r);
 // Stores d (not with dryRun). An object that is being deleted is removed when this write takes its
 // last finalizer. Returns TD_CONFLICT with *r filled when old is no longer the latest version.
-int td_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
-		     struct td_refusal *r);
-int td_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
+int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *d, struct td_item **ret,
+			 struct td_refusal *r);
+int td_srv_object_remove(struct td_req *q, struct td_item *old, struct td_item **ret, struct td_refusal *r);
 int td_refuse_write(const struct td_req *q, const char *name, const struct td_error *err, struct td_refusal *r);
 
 // ---- write.c, patch.c, scale.c, delete.c, evict.c, pods.c ----
@@ -254,9 +254,9 @@ int td_refuse_write(const struct td_req *q, const char *name, const struct td_er
 int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o, struct td_refusal *r);
 // Reads the body and calls once() to write it. If the body names no resourceVersion, a conflict
 // makes it try again.
-int td_write_body(struct td_req *q,
-		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
-		  struct td_item **ret, struct td_refusal *r);
+int td_srv_write_body(struct td_req *q,
+		      int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+		      struct td_item **ret, struct td_refusal *r);
 enum td_patch_form { TD_MERGE, TD_JSON_PATCH, TD_STRATEGIC, TD_APPLY };
 // Reads the form of a patch from the content type; refuses with 415.
 int td_patch_type(struct td_req *q, enum td_patch_form *ret, struct td_refusal *r);
@@ -287,7 +287,8 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r);
 int td_do_binding(struct td_req *q, struct td_refusal *r);
 int td_do_eviction(struct td_req *q, struct td_refusal *r);
 // Sets a condition of the pod d to True.
-void td_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason, const char *message);
+void td_srv_pod_condition(struct td_req *q, yyjson_mut_doc *d, const char *type, const char *reason,
+			  const char *message);
 int td_do_pod_stream(struct td_req *q, struct td_refusal *r); // log exec attach portforward
 
 // ---- admit.c ----
@@ -297,12 +298,12 @@ int td_admit(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, str
 int td_admit_grants(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, struct td_refusal *r);
 
 // ---- crd.c ----
-bool td_is_crd(const struct td_kind *k);
+bool td_srv_is_crd(const struct td_kind *k);
 // Fills in a CRD's status: the conditions (Established, …), accepted names and stored versions.
-void td_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
-void td_crd_written(struct td_srv *s); // serves the CRD as it is stored now
+void td_srv_crd_prepare(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d);
+void td_srv_crd_written(struct td_srv *s); // serves the CRD as it is stored now
 // Call after an object is removed. For a CRD: its kinds are no longer served. For the last object
 // of a CRD that is being deleted: that CRD is removed too.
-void td_crd_removed(struct td_req *q, const struct td_item *gone);
+void td_srv_crd_removed(struct td_req *q, const struct td_item *gone);
 // Call when the deletion of a CRD begins: deletes its objects. true: none is left, the CRD is gone.
-bool td_crd_drain(struct td_req *q, const struct td_item *crd);
+bool td_srv_crd_drain(struct td_req *q, const struct td_item *crd);

@@ -156,8 +156,6 @@ int td_check_include(const char *include, struct td_refusal *r)
 		return 0;
 	return td_refuse(r, 400, NULL,
 			 "Unable to convert to Table as requested: includeObject: Invalid value: \"%.64s\": must be "
-			 "'Metadata', 'Object', "
-			 "'None', or "
-			 "empty",
+			 "'Metadata', 'Object', 'None', or empty",
 			 include);
 }

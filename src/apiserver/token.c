@@ -135,8 +135,7 @@ static int bound_conflict(struct td_refusal *r, const char *kind, const char *na
 {
 	td_refuse(r, 409, "Conflict",
 		  "Operation cannot be fulfilled on %s \"%s\": the UID in the bound object reference (%s) does not "
-		  "match the UID in record. "
-		  "The object might have been deleted and then recreated",
+		  "match the UID in record. The object might have been deleted and then recreated",
 		  kind, name, uid);
 	return td_refuse_about(r, "", kind, name);
 }
@@ -223,9 +222,7 @@ static int check(struct td_req *q, yyjson_val *v, long long seconds, const struc
 	if (*uid && strcmp(uid, sa->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on TokenRequest.authentication.k8s.io \"%s\": the UID in the "
-			  "token request (%s) "
-			  "does not "
-			  "match the UID of the service account (%s)",
+			  "token request (%s) does not match the UID of the service account (%s)",
 			  q->name, uid, sa->uid);
 		return td_refuse_about(r, "authentication.k8s.io", "TokenRequest", q->name);
 	}

@@ -71,11 +71,11 @@ static void put_bookmark(struct watch *w, bool end_mark, struct td_buf *out)
 	const char *mark = end_mark ? ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}" : "";
 	const struct td_kind *k = w->k;
 	if (w->as == TD_AS_TABLE)
-		td_buf_printf(out,
-			      "{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/"
-			      "v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},"
-			      "\"columnDefinitions\":null,\"rows\":[]}",
-			      (unsigned long long)w->cursor, mark);
+		td_buf_printf(
+			out,
+			"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/"
+			"v1\",\"metadata\":{\"resourceVersion\":\"%llu\"%s},\"columnDefinitions\":null,\"rows\":[]}",
+			(unsigned long long)w->cursor, mark);
 	else
 		td_buf_printf(
 			out,
@@ -195,7 +195,7 @@ static void closed(void *ctx)
 static int begin(struct td_req *q, const struct td_list_options *o, struct watch *w, struct td_refusal *r)
 {
 	uint64_t rv = 0;
-	int rc = td_parse_rv(q, "resourceVersion", o->rv, &rv, r);
+	int rc = td_srv_parse_rv(q, "resourceVersion", o->rv, &rv, r);
 	if (rc < 0)
 		return rc;
 	w->bookmarks = o->bookmarks;

@@ -7,9 +7,9 @@ static int create_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = NULL;
 	int rc = td_body_object(q, body, &d, r);
-	if (rc < 0 || (rc = td_object_prepare(q, NULL, d, TD_VIA_MAIN, true, r)) < 0)
+	if (rc < 0 || (rc = td_srv_object_prepare(q, NULL, d, TD_VIA_MAIN, true, r)) < 0)
 		return rc;
-	return td_object_commit(q, NULL, d, ret, r);
+	return td_srv_object_commit(q, NULL, d, ret, r);
 }
 
 int td_do_create(struct td_req *q, struct td_refusal *r)
@@ -47,14 +47,13 @@ int td_check_base(struct td_req *q, const struct td_item *old, yyjson_mut_val *o
 	struct td_error e = TD_ERROR_INIT;
 	uint64_t want;
 
-	int rc = td_parse_rv(q, "metadata.resourceVersion", rv, &want, r);
+	int rc = td_srv_parse_rv(q, "metadata.resourceVersion", rv, &want, r);
 	if (rc < 0)
 		return rc;
 	if (uid && *uid && strcmp(uid, old->uid) != 0) {
 		td_refuse(r, 409, "Conflict",
 			  "Operation cannot be fulfilled on %s%s%s \"%s\": StorageError: invalid object, Code: 4, "
-			  "AdditionalErrorMsg: "
-			  "Precondition failed: UID in precondition: %s, UID in object meta: %s",
+			  "AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
 			  q->plural, *q->group ? "." : "", q->group, q->name, uid, old->uid);
 		return td_refuse_about(r, q->group, q->plural, q->name);
 	}
@@ -77,7 +76,7 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	if (!old)
 		return td_refuse_not_found(q, q->name, r);
 	const char *rv = td_jm_getstr(yyjson_mut_doc_get_root(d), "metadata.resourceVersion");
-	bool strict = !q->k->builtin || td_is_crd(q->k) || !strcmp(q->plural, "leases") ||
+	bool strict = !q->k->builtin || td_srv_is_crd(q->k) || !strcmp(q->plural, "leases") ||
 		      !strcmp(q->plural, "poddisruptionbudgets");
 
 	// As in a real API server: an update of these must name its version.
@@ -88,14 +87,14 @@ static int update_once(struct td_req *q, yyjson_val *body, struct td_item **ret,
 	}
 
 	if ((rc = td_check_base(q, old, yyjson_mut_doc_get_root(d), r)) < 0 ||
-	    (rc = td_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, true, r)) < 0)
+	    (rc = td_srv_object_prepare(q, old, d, *q->sub ? TD_VIA_STATUS : TD_VIA_MAIN, true, r)) < 0)
 		return rc;
-	return td_object_commit(q, old, d, ret, r);
+	return td_srv_object_commit(q, old, d, ret, r);
 }
 
-int td_write_body(struct td_req *q,
-		  int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
-		  struct td_item **ret, struct td_refusal *r)
+int td_srv_write_body(struct td_req *q,
+		      int (*once)(struct td_req *q, yyjson_val *body, struct td_item **ret, struct td_refusal *r),
+		      struct td_item **ret, struct td_refusal *r)
 {
 	td_auto(td_json_unref) struct td_json *body = NULL;
 	int rc = td_body_read(q, false, &body, r);
@@ -114,7 +113,7 @@ int td_write_body(struct td_req *q,
 int td_do_update(struct td_req *q, struct td_refusal *r)
 {
 	td_auto(td_item_unref) struct td_item *i = NULL;
-	int rc = td_write_body(q, update_once, &i, r);
+	int rc = td_srv_write_body(q, update_once, &i, r);
 	if (rc == 0)
 		td_reply_item(q, 200, i);
 	return rc;
@@ -142,9 +141,9 @@ int td_do_finalize(struct td_req *q, struct td_refusal *r)
 	else
 		td_jm_del(yyjson_mut_doc_get_root(d), "spec.finalizers");
 
-	// Skips td_object_prepare: the stored object was valid and only this list changes, and no
+	// Skips td_srv_object_prepare: the stored object was valid and only this list changes, and no
 	// default may restore it.
-	if ((rc = td_object_commit(q, old, d, &ret, r)) < 0)
+	if ((rc = td_srv_object_commit(q, old, d, &ret, r)) < 0)
 		return rc;
 
 	td_reply_item(q, 200, ret);

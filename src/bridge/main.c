@@ -374,7 +374,7 @@ int td_bridge_main(int argc, char **argv)
 		o.lease.identity = id;
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	struct td_health *health;
+	struct td_srv_health *health;
 	int r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(o.kubeconfig, &k, &err);

@@ -23,25 +23,22 @@ static struct {
 static void make(void)
 {
 	static const double bind[] = {.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400};
-	struct td_metrics *r = td_metrics_process();
+	struct td_srv_metrics *r = td_metrics_process();
 
-	m.asks = td_gauge(
-		r, "tandem_bridge_asks",
-		"Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), starting "
-		"(Slurm prepares "
-		"the node), granted (the job runs, the pod is not bound yet), bound, ending, refused (will never run).",
-		TD_LABELS("state"));
+	m.asks = td_gauge(r, "tandem_bridge_asks",
+			  "Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), "
+			  "starting (Slurm prepares the node), granted (the job runs, the pod is not bound yet), "
+			  "bound, ending, refused (will never run).",
+			  TD_LABELS("state"));
 	m.jobs = td_gauge(r, "tandem_pool_jobs",
 			  "Slurm's jobs that have not ended, as last seen: standin (for pods) or native; pending, "
-			  "starting, running, ending or "
-			  "other.",
+			  "starting, running, ending or other.",
 			  TD_LABELS("kind", "state"));
 
 	m.nodes = td_gauge(r, "tandem_pool_nodes", "Slurm's nodes by state, in sinfo's words.", TD_LABELS("state"));
 	m.devices = td_gauge(r, "tandem_pool_devices",
 			     "Devices of Slurm's nodes: given to pods, given to native jobs, idle, or unavailable "
-			     "(free, on a node that starts "
-			     "no job). The states add up to all.",
+			     "(free, on a node that starts no job). The states add up to all.",
 			     TD_LABELS("device", "state"));
 	m.cpus = td_gauge(r, "tandem_pool_cpus",
 			  "CPUs of Slurm's nodes: allocated, idle, or unavailable. The states add up to all.",
@@ -82,7 +79,7 @@ static const char *const ask_states[] = {"new", "queued", "starting", "granted",
 // One of ask_states; NULL: the pod has ended.
 static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 {
-	if (td_pod_ended(pod->root))
+	if (td_kube_pod_ended(pod->root))
 		return NULL;
 	if (td_object_deleting(pod))
 		return "ending";
@@ -207,7 +204,7 @@ static void node_devices(const struct td_slurm_node *x, const struct td_settings
 		pods = pods > total ? total : pods;
 
 		int64_t rest = total > given ? total - given : 0;
-		bool usable = td_node_usable(x->states);
+		bool usable = td_slurm_node_usable(x->states);
 
 		td_metric_add(m.devices, (double)pods, TD_LABELS(d, "pod"));
 		td_metric_add(m.devices, (double)(given > pods ? given - pods : 0), TD_LABELS(d, "native"));
@@ -247,8 +244,8 @@ static void collect_nodes(struct td_bridge *b)
 
 	for (size_t i = 0; i < snap->nodes.n; i++) {
 		const struct td_slurm_node *x = &snap->nodes.v[i];
-		bool usable = td_node_usable(x->states);
-		td_metric_add(m.nodes, 1, TD_LABELS(td_node_words(x->states)));
+		bool usable = td_slurm_node_usable(x->states);
+		td_metric_add(m.nodes, 1, TD_LABELS(td_slurm_node_words(x->states)));
 		amount(m.cpus, x->cpus, x->alloc_cpus, usable, 1);
 		amount(m.memory, x->memory_mb, x->alloc_memory_mb, usable, 1 << 20);
 		node_devices(x, s, h, n);

@@ -158,8 +158,7 @@ static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 	case TD_LOSS_BEGIN:
 		atomic_store(&b->lost_since, now);
 		td_err("%zu of our %zu jobs vanished from Slurm at once: it may have lost its state. No pod is ended; "
-		       "the pool is drained. "
-		       "It goes on in %d s, or at once with the annotation " TD_ANN_CONFIRM_LOST
+		       "the pool is drained. It goes on in %d s, or at once with the annotation " TD_ANN_CONFIRM_LOST
 		       " on SlurmCluster %s/%s",
 		       gone, watched, TD_POOL_LOST_MS / 1000, b->o.ns, b->o.cluster);
 		set_lost(b, true);

@@ -163,7 +163,7 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 
 	char states[128];
 	const char *words = td_pool_reason_words(j.reason);
-	td_job_states_text(j.states, states, sizeof(states));
+	td_slurm_job_states_text(j.states, states, sizeof(states));
 
 	switch (td_job_phase(j.states)) {
 	case TD_PHASE_WAITING:
@@ -182,7 +182,7 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	}
 	default:
 		say(x, 200, "Job %lld (%s, user %s) is over: %s (%s).", (long long)id, j.name, j.user,
-		    td_job_end_words(j.states), states);
+		    td_slurm_job_end_words(j.states), states);
 	}
 }
 

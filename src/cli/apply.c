@@ -12,7 +12,7 @@ extern const struct td_embedded td_cli_files[];
 
 static const char image_default[] = "tandem.dev/tandem:" TD_VERSION;
 
-void td_manifests_done(struct td_manifests *m)
+void td_cli_manifests_done(struct td_manifests *m)
 {
 	td_json_list_done(&m->docs);
 }

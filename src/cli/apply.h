@@ -14,8 +14,8 @@ enum { TD_CLI_USAGE = 1 };
 struct td_manifests {
 	struct td_json_list docs;
 };
-void td_manifests_done(struct td_manifests *m);
-#define td_auto_manifests __attribute__((cleanup(td_manifests_done)))
+void td_cli_manifests_done(struct td_manifests *m);
+#define td_auto_manifests __attribute__((cleanup(td_cli_manifests_done)))
 
 // Gives the objects of an installation. ns or image NULL: the default. TD_INVALID with detail
 // TD_CLI_USAGE names the argument that cannot be used.

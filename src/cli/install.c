@@ -117,7 +117,7 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 	return td_command_line(&line, argc, argv, NULL, ret_exit);
 }
 
-struct out {
+struct install_out {
 	yyjson_mut_doc *d;
 	yyjson_mut_val *objects;
 	bool json;
@@ -125,7 +125,7 @@ struct out {
 	bool dry_run;
 };
 
-static void tell(struct out *o, const yyjson_val *v, const char *result)
+static void tell(struct install_out *o, const yyjson_val *v, const char *result)
 {
 	yyjson_mut_val *x = yyjson_mut_arr_add_obj(o->d, o->objects);
 	td_jm_str(o->d, x, "kind", td_jstr(v, "kind"));
@@ -139,7 +139,7 @@ static void tell(struct out *o, const yyjson_val *v, const char *result)
 	}
 }
 
-static void finish(struct out *o)
+static void finish(struct install_out *o)
 {
 	if (!o->json)
 		return;
@@ -178,7 +178,7 @@ int td_cli_install(struct td_kube *k, const struct td_manifests *m, bool dry_run
 
 static void told(void *ctx, const yyjson_val *obj, enum td_applied what)
 {
-	struct out *o = ctx;
+	struct install_out *o = ctx;
 	o->n[what]++;
 	tell(o, obj, what == TD_REMOVED && o->dry_run ? "would go" : td_applied_text(what));
 }
@@ -202,7 +202,7 @@ static void next_steps(const struct install_opts *o)
 	       td_buf_str(&up), at);
 }
 
-static int install(const struct install_opts *o, struct out *out, struct td_cancel *c, struct td_error *err)
+static int install(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_manifests struct td_manifests m = {0};
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
@@ -245,14 +245,14 @@ static int install(const struct install_opts *o, struct out *out, struct td_canc
 
 // Runs one of the two commands and reports its result. Returns the exit code.
 static int command(const char *name, const struct install_opts *o,
-		   int (*work)(const struct install_opts *o, struct out *out, struct td_cancel *c,
+		   int (*work)(const struct install_opts *o, struct install_out *out, struct td_cancel *c,
 			       struct td_error *err))
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_on_signals(c);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-	struct out out = {
+	struct install_out out = {
 		d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "objects"), td_streq(o->output, "json"), {0}, o->dry_run};
 
 	int r = work(o, &out, c, &err);
@@ -273,7 +273,7 @@ int td_install_main(int argc, char **argv)
 // ---- uninstall ----
 
 static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, bool dry_run,
-		struct out *out, struct td_cancel *c, struct td_error *err)
+		struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = NULL;
 	int r = td_kube_get(k, g, ns, name, c, &o, err);
@@ -295,7 +295,7 @@ static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const
 
 // Deletes every object of a kind, or those with the labels.
 static int all_gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *labels, bool dry_run,
-		    struct out *out, struct td_cancel *c, struct td_error *err)
+		    struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
 	int r = td_kube_list(k, g, ns, labels, NULL, c, &l, err);
@@ -329,7 +329,7 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 	}
 }
 
-static int uninstall(const struct install_opts *o, struct out *out, struct td_cancel *c, struct td_error *err)
+static int uninstall(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
 		   *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;

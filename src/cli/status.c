@@ -62,7 +62,7 @@ static void roles(struct gather *g, const struct td_instance *i)
 	size_t n = td_roles(i, "tandem", &v);
 	for (size_t k = 0; k <= n; k++) {
 		const char *name = k ? v[k - 1].name : "supervise";
-		td_auto_free char *pf = td_role_pidfile(i, name);
+		td_auto_free char *pf = td_local_role_pidfile(i, name);
 		pid_t pid = td_pidfile_read(pf);
 
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(g->d, arr);

@@ -70,8 +70,7 @@ static int wait_slurm(struct td_kube *k, const char *at, int64_t end, struct td_
 			td_progress_fail(p);
 			return td_fail(err, TD_TRANSIENT,
 				       "%lld of %lld Slurm nodes are up (%lld slurmd pods are ready): see `tandem "
-				       "status%s` and "
-				       "`kubectl%s -n slurm get pods`",
+				       "status%s` and `kubectl%s -n slurm get pods`",
 				       in, want, ready, at, at);
 		}
 

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/resource.h>
 
-struct role {
+struct command {
 	const char *name;
 	int (*main)(int, char **);
 	const char *help; // NULL: not in the help
 	bool serves;      // runs for long and holds many connections
 };
 
-static void usage(FILE *f, const struct role *roles, size_t n)
+static void usage(FILE *f, const struct command *roles, size_t n)
 {
 	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at "
 	      "once.\n\nCommands\n",
@@ -37,7 +37,7 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
-static int run(const struct role *r, int argc, char **argv)
+static int run(const struct command *r, int argc, char **argv)
 {
 	if (r->serves)
 		raise_file_limit();
@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 
-	const struct role roles[] = {
+	const struct command roles[] = {
 		{"up", td_up_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
 		{"down", td_down_main, "stop it; --purge removes its state too"},
 		{"install", td_install_main, "install Tandem on a Kubernetes cluster, or bring it to this version"},

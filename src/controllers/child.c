@@ -32,7 +32,7 @@ static void owner_ref(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_ob
 	td_jm_bool(d, ref, "blockOwnerDeletion", true);
 }
 
-void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object *owner, const struct td_gvr *gvr)
+void td_ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object *owner, const struct td_gvr *gvr)
 {
 	td_jm_del(o, "metadata.ownerReferences");
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
@@ -40,7 +40,7 @@ void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object 
 
 // Rewrites the ownerReferences of o with `owner`, whose kind is `adopt`; adopt NULL: without it. The
 // patch names the resourceVersion, so that nobody's reference is lost.
-static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o,
+static int change_owner(struct td_ctl *c, const struct td_gvr *gvr, const struct td_object *o,
 			const struct td_object *owner, const struct td_gvr *adopt, struct td_cancel *cancel,
 			struct td_object **ret, struct td_error *err)
 {
@@ -60,8 +60,8 @@ static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td
 	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, ret, err);
 }
 
-int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
-	      const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret, struct td_error *err)
+int td_ctl_claim(struct td_ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
+		 const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret, struct td_error *err)
 {
 	td_auto(td_selector_free) struct td_selector *sel = NULL;
 	int r = td_selector_from_object(td_jget(owner->root, "spec.selector"), &sel, err);
@@ -95,7 +95,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 		if (td_object_deleting(o) || !td_selector_matches(sel, td_jget(o->root, "metadata.labels")))
 			continue;
 		// Only a Job has a use for pods that have finished.
-		if (gvr == &td_pods && owner_gvr != &td_jobs && ctl_pod_finished(o))
+		if (gvr == &td_pods && owner_gvr != &td_jobs && td_ctl_pod_finished(o))
 			continue;
 		if (!asked) {
 			// The cached owner may be gone by now. An adopted child would be collected
@@ -120,7 +120,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 	return 0;
 }
 
-void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o)
+void td_ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o)
 {
 	for (size_t i = 0; i < owners->n; i++) {
 		td_auto(td_selector_free) struct td_selector *sel = NULL;
@@ -134,7 +134,7 @@ void ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, c
 
 // ---- making and deleting pods ----
 
-yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr *gvr, const char *name)
+yyjson_mut_doc *td_ctl_pod_from(const struct td_object *owner, const struct td_gvr *gvr, const char *name)
 {
 	yyjson_val *t = td_jget(owner->root, "spec.template");
 	yyjson_mut_doc *d = td_jm_new();
@@ -146,67 +146,68 @@ yyjson_mut_doc *ctl_pod_from(const struct td_object *owner, const struct td_gvr 
 	td_jm_copyval(d, o, "metadata.labels", td_jget(t, "metadata.labels"));
 	td_jm_copyval(d, o, "metadata.annotations", td_jget(t, "metadata.annotations"));
 	td_jm_copyval(d, o, "metadata.finalizers", td_jget(t, "metadata.finalizers"));
-	ctl_set_owner(d, o, owner, gvr);
+	td_ctl_set_owner(d, o, owner, gvr);
 	td_jm_copyval(d, o, "spec", td_jget(t, "spec"));
 	return d;
 }
 
-int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
-		   yyjson_mut_doc *pod, struct td_cancel *cancel, struct td_error *err)
+int td_ctl_create_pod(struct td_ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
+		      yyjson_mut_doc *pod, struct td_cancel *cancel, struct td_error *err)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(pod);
 	const char *name = td_jm_getstr(o, "metadata.name");
 	struct td_error why = TD_ERROR_INIT;
-	ctl_expect_create(e, owner->uid, name);
+	td_ctl_expect_create(e, owner->uid, name);
 	int r = td_kube_create(c->kube, &td_pods, owner->ns, o, cancel, NULL, &why);
 	if (!r) {
-		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulCreate", "Created pod: %s", name);
+		td_kube_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulCreate", "Created pod: %s", name);
 		return 0;
 	}
 
 	// It was not made, or nobody knows. If it was made after all, it shows up in the cache and
 	// is counted there.
-	ctl_expect_seen(e, owner->uid, name);
+	td_ctl_expect_seen(e, owner->uid, name);
 	if (err)
 		*err = why;
 	if (r != TD_EXISTS && r != TD_CANCELLED)
-		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedCreate", "Error creating: %s", why.msg);
+		td_kube_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedCreate", "Error creating: %s", why.msg);
 	return r;
 }
 
-int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
-		   const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
+int td_ctl_delete_pod(struct td_ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
+		      const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
 {
 	const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 	struct td_error why = TD_ERROR_INIT;
 
-	ctl_expect_delete(e, owner->uid, pod->uid);
+	td_ctl_expect_delete(e, owner->uid, pod->uid);
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, &why);
 	if (!r) {
-		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulDelete", "Deleted pod: %s", pod->name);
+		td_kube_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulDelete", "Deleted pod: %s",
+			       pod->name);
 		return 0;
 	}
-	ctl_expect_seen(e, owner->uid, pod->uid);
+	td_ctl_expect_seen(e, owner->uid, pod->uid);
 	if (r == TD_NOT_FOUND || r == TD_CONFLICT)
 		return 0; // it is gone, or another pod has the name
 	if (err)
 		*err = why;
 	if (r != TD_CANCELLED)
-		td_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedDelete", "Error deleting %s: %s", pod->name,
-			  why.msg);
+		td_kube_record(c->rec, TD_ABOUT(owner, gvr), "Warning", "FailedDelete", "Error deleting %s: %s",
+			       pod->name, why.msg);
 	return r;
 }
 
 // ---- pods ----
 
-bool ctl_pod_finished(const struct td_object *pod)
+bool td_ctl_pod_finished(const struct td_object *pod)
 {
-	return td_pod_ended(pod->root);
+	return td_kube_pod_ended(pod->root);
 }
 
-bool ctl_pod_active(const struct td_object *pod)
+bool td_ctl_pod_active(const struct td_object *pod)
 {
-	return !ctl_pod_finished(pod) && !td_object_deleting(pod);
+	return !td_ctl_pod_finished(pod) && !td_object_deleting(pod);
 }
 
 static yyjson_val *ready_condition(const struct td_object *pod)
@@ -214,17 +215,17 @@ static yyjson_val *ready_condition(const struct td_object *pod)
 	return td_condition(pod->root, "Ready");
 }
 
-bool ctl_pod_ready(const struct td_object *pod)
+bool td_ctl_pod_ready(const struct td_object *pod)
 {
 	return td_streq(td_jstr(ready_condition(pod), "status"), "True");
 }
 
-bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64_t now_ms, int64_t *ret_wait_ms)
+bool td_ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64_t now_ms, int64_t *ret_wait_ms)
 {
 	yyjson_val *ready = ready_condition(pod);
 	if (!td_streq(td_jstr(ready, "status"), "True"))
 		return false;
-	int64_t since = ctl_time(ready, "lastTransitionTime");
+	int64_t since = td_ctl_time(ready, "lastTransitionTime");
 	if (min_ready_s <= 0 || (since && since + min_ready_s * 1000 <= now_ms))
 		return true;
 
@@ -234,7 +235,7 @@ bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64
 	return false;
 }
 
-int64_t ctl_time(const yyjson_val *v, const char *path)
+int64_t td_ctl_time(const yyjson_val *v, const char *path)
 {
 	int64_t ms = 0;
 	const char *s = td_jstr(v, path);
@@ -243,21 +244,21 @@ int64_t ctl_time(const yyjson_val *v, const char *path)
 	return ms;
 }
 
-int64_t ctl_created(const struct td_object *o)
+int64_t td_ctl_created(const struct td_object *o)
 {
-	return ctl_time(o->root, "metadata.creationTimestamp");
+	return td_ctl_time(o->root, "metadata.creationTimestamp");
 }
 
-void ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *))
+void td_ctl_sort(struct td_objects *l, int (*cmp)(const void *, const void *))
 {
 	if (l->n > 1)
 		qsort(l->v, l->n, sizeof(*l->v), cmp);
 }
 
-int ctl_by_creation(const void *a, const void *b)
+int td_ctl_by_creation(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
-	int64_t tx = ctl_created(x), ty = ctl_created(y);
+	int64_t tx = td_ctl_created(x), ty = td_ctl_created(y);
 	return tx != ty ? (tx < ty ? -1 : 1) : strcmp(x->name, y->name);
 }
 
@@ -307,7 +308,7 @@ static uint64_t hash_val(uint64_t h, const yyjson_val *cv)
 	return mix(h, s, n + 1);
 }
 
-const char *ctl_hash(const yyjson_val *v, int salt, char buf[CTL_HASH_LEN])
+const char *td_ctl_hash(const yyjson_val *v, int salt, char buf[CTL_HASH_LEN])
 {
 	// Kubernetes' own alphabet: without vowels there are no words.
 	static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";

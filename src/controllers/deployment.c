@@ -27,7 +27,7 @@ static long long annotation_int(const struct td_object *o, const char *key, long
 	return n;
 }
 
-long long ctl_rs_spec(const struct td_object *rs)
+long long td_ctl_rs_spec(const struct td_object *rs)
 {
 	return rs ? td_jint(rs->root, "spec.replicas", 1) : 0;
 }
@@ -36,7 +36,7 @@ long long ctl_rs_spec(const struct td_object *rs)
 // although its status may still do so.
 static long long available_of(const struct td_object *rs)
 {
-	long long told = ctl_rs_spec(rs), has = rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
+	long long told = td_ctl_rs_spec(rs), has = rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
 	return told < has ? told : has;
 }
 
@@ -56,7 +56,7 @@ static bool same_template(const struct td_object *rs, const struct td_object *d)
 
 static void split(struct roll *x, struct td_objects *all)
 {
-	ctl_sort(all, ctl_by_creation);
+	td_ctl_sort(all, td_ctl_by_creation);
 	for (size_t i = 0; i < all->n; i++) {
 		if (!x->now && same_template(all->v[i], x->d)) // if two match, the oldest
 			x->now = td_object_ref(all->v[i]);
@@ -78,7 +78,7 @@ static void roll_done(struct roll *x)
 static int scale_rs(struct roll *x, const struct td_object *rs, long long want, struct td_error *err)
 {
 	long long max = x->want + (x->rolling ? x->surge : 0);
-	bool size = ctl_rs_spec(rs) != want;
+	bool size = td_ctl_rs_spec(rs) != want;
 	if (!size && annotation_int(rs, CTL_DESIRED, -1) == x->want && annotation_int(rs, CTL_MAX, -1) == max)
 		return 0;
 
@@ -100,9 +100,9 @@ static int scale_rs(struct roll *x, const struct td_object *rs, long long want, 
 
 	if (!r && size) {
 		x->changed = true;
-		td_record(x->c->rec, TD_ABOUT(x->d, &td_deployments), "Normal", "ScalingReplicaSet",
-			  "Scaled %s replica set %s from %lld to %lld", want > ctl_rs_spec(rs) ? "up" : "down",
-			  rs->name, ctl_rs_spec(rs), want);
+		td_kube_record(x->c->rec, TD_ABOUT(x->d, &td_deployments), "Normal", "ScalingReplicaSet",
+			       "Scaled %s replica set %s from %lld to %lld", want > td_ctl_rs_spec(rs) ? "up" : "down",
+			       rs->name, td_ctl_rs_spec(rs), want);
 	}
 	return r;
 }
@@ -213,7 +213,7 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 // How many pods it may have now: as many as it was told, or as it still has.
 static long long pods_of(const struct td_object *rs)
 {
-	long long told = ctl_rs_spec(rs), has = td_jint(rs->root, "status.replicas", 0);
+	long long told = td_ctl_rs_spec(rs), has = td_jint(rs->root, "status.replicas", 0);
 	return told > has ? told : has;
 }
 
@@ -236,7 +236,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	char hash[CTL_HASH_LEN], text[32];
 	const struct td_object *o = x->d;
 	yyjson_val *template = td_jget(o->root, "spec.template");
-	ctl_hash(template, (int)td_jint(o->root, "status.collisionCount", 0), hash);
+	td_ctl_hash(template, (int)td_jint(o->root, "status.collisionCount", 0), hash);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
@@ -256,7 +256,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	snprintf(text, sizeof(text), "%lld", x->want + (x->rolling ? x->surge : 0));
 	td_jm_key_str(d, notes, CTL_MAX, text);
 
-	ctl_set_owner(d, p, o, &td_deployments);
+	td_ctl_set_owner(d, p, o, &td_deployments);
 	long long replicas = wanted_of_new(x, 0);
 	td_jm_int(d, p, "spec.replicas", replicas);
 	if (td_jint(o->root, "spec.minReadySeconds", 0))
@@ -279,7 +279,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *sd = td_jm_new();
 			yyjson_mut_val *s = yyjson_mut_doc_get_root(sd);
 			td_jm_int(sd, s, "collisionCount", td_jint(o->root, "status.collisionCount", 0) + 1);
-			r = ctl_write_status(x->c, &td_deployments, o, s, x->cancel, err);
+			r = td_ctl_write_status(x->c, &td_deployments, o, s, x->cancel, err);
 			return r ? r
 				 : td_fail(err, TD_CONFLICT, "ReplicaSet %s has another template; hashing again", name);
 		}
@@ -297,8 +297,8 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 
 	x->now = made;
 	x->made = x->changed = true;
-	td_record(x->c->rec, TD_ABOUT(o, &td_deployments), "Normal", "ScalingReplicaSet",
-		  "Scaled up replica set %s from 0 to %lld", name, replicas);
+	td_kube_record(x->c->rec, TD_ABOUT(o, &td_deployments), "Normal", "ScalingReplicaSet",
+		       "Scaled up replica set %s from 0 to %lld", name, replicas);
 	snprintf(text, sizeof(text), "%lld", revision);
 	return set_revision(x, text, err);
 }
@@ -317,9 +317,9 @@ static int sync_now(struct roll *x, bool create, struct td_error *err)
 
 static long long sum(const struct roll *x, bool with_new, bool available)
 {
-	long long n = with_new && x->now ? (available ? available_of(x->now) : ctl_rs_spec(x->now)) : 0;
+	long long n = with_new && x->now ? (available ? available_of(x->now) : td_ctl_rs_spec(x->now)) : 0;
 	for (size_t i = 0; i < x->old.n; i++)
-		n += available ? available_of(x->old.v[i]) : ctl_rs_spec(x->old.v[i]);
+		n += available ? available_of(x->old.v[i]) : td_ctl_rs_spec(x->old.v[i]);
 	return n;
 }
 
@@ -329,7 +329,7 @@ static int shrink_old(struct roll *x, struct td_error *err)
 		return 0;
 
 	long long min_available = x->want - x->unavailable;
-	long long new_unavailable = ctl_rs_spec(x->now) - available_of(x->now);
+	long long new_unavailable = td_ctl_rs_spec(x->now) - available_of(x->now);
 	long long room = sum(x, true, false) - min_available - new_unavailable;
 	if (room <= 0)
 		return 0;
@@ -338,7 +338,7 @@ static int shrink_old(struct roll *x, struct td_error *err)
 
 	// Pods that are not available cost nothing, so they go first.
 	for (size_t i = 0; i < x->old.n; i++) {
-		long long spec = ctl_rs_spec(x->old.v[i]), sick = spec - available_of(x->old.v[i]);
+		long long spec = td_ctl_rs_spec(x->old.v[i]), sick = spec - available_of(x->old.v[i]);
 		long long n = sick < room ? sick : room;
 		want[i] = spec - (n > 0 ? n : 0);
 		room -= spec - want[i];
@@ -352,7 +352,7 @@ static int shrink_old(struct roll *x, struct td_error *err)
 	}
 
 	for (size_t i = 0; i < x->old.n; i++) {
-		int r = ctl_rs_spec(x->old.v[i]) || want[i] ? scale_rs(x, x->old.v[i], want[i], err) : 0;
+		int r = td_ctl_rs_spec(x->old.v[i]) || want[i] ? scale_rs(x, x->old.v[i], want[i], err) : 0;
 		if (r)
 			return r;
 	}
@@ -365,7 +365,7 @@ static int rolling(struct roll *x, struct td_error *err)
 	if (r || x->made)
 		return r;
 
-	long long have = ctl_rs_spec(x->now);
+	long long have = td_ctl_rs_spec(x->now);
 	r = scale_rs(x, x->now, have > x->want ? x->want : wanted_of_new(x, have), err);
 	if (r || x->changed)
 		return r;
@@ -378,7 +378,7 @@ static bool old_pods_run(const struct roll *x)
 		td_auto_objects struct td_objects pods = {0};
 		td_informer_by_index(x->c->pods, "owner", x->old.v[i]->uid, &pods);
 		for (size_t j = 0; j < pods.n; j++)
-			if (!ctl_pod_finished(pods.v[j]))
+			if (!td_ctl_pod_finished(pods.v[j]))
 				return true;
 	}
 	return false;
@@ -388,7 +388,7 @@ static int recreate(struct roll *x, struct td_error *err)
 {
 	int r = sync_now(x, false, err);
 	for (size_t i = 0; !r && i < x->old.n; i++)
-		if (ctl_rs_spec(x->old.v[i]))
+		if (td_ctl_rs_spec(x->old.v[i]))
 			r = scale_rs(x, x->old.v[i], 0, err);
 	if (r || x->changed || old_pods_run(x))
 		return r;
@@ -403,7 +403,7 @@ static int recreate(struct roll *x, struct td_error *err)
 // to others.
 static long long share_of(const struct roll *x, const struct td_object *rs, long long to_add, long long added)
 {
-	long long spec = ctl_rs_spec(rs);
+	long long spec = td_ctl_rs_spec(rs);
 	if (!spec || !to_add || to_add == added)
 		return 0;
 	long long part = -spec;
@@ -421,12 +421,12 @@ static int scale_all(struct roll *x, struct td_error *err)
 	td_auto_objects struct td_objects active = {0};
 	struct td_object *latest = x->now;
 	for (size_t i = 0; i < x->old.n; i++) {
-		if (ctl_rs_spec(x->old.v[i]) > 0)
+		if (td_ctl_rs_spec(x->old.v[i]) > 0)
 			td_objects_add(&active, td_object_ref(x->old.v[i]));
 		if (!x->now)
 			latest = x->old.v[i]; // they are sorted: the newest is last
 	}
-	if (x->now && ctl_rs_spec(x->now) > 0)
+	if (x->now && td_ctl_rs_spec(x->now) > 0)
 		td_objects_add(&active, td_object_ref(x->now));
 
 	if (active.n <= 1) {
@@ -435,10 +435,10 @@ static int scale_all(struct roll *x, struct td_error *err)
 	}
 
 	int r = 0;
-	if (x->now && ctl_rs_spec(x->now) == x->want && available_of(x->now) == x->want &&
+	if (x->now && td_ctl_rs_spec(x->now) == x->want && available_of(x->now) == x->want &&
 	    annotation_int(x->now, CTL_DESIRED, -1) == x->want) {
 		for (size_t i = 0; !r && i < x->old.n; i++)
-			if (ctl_rs_spec(x->old.v[i]) > 0)
+			if (td_ctl_rs_spec(x->old.v[i]) > 0)
 				r = scale_rs(x, x->old.v[i], 0, err);
 		return r;
 	}
@@ -450,7 +450,7 @@ static int scale_all(struct roll *x, struct td_error *err)
 	td_auto_free long long *want = td_calloc(active.n, sizeof(*want));
 	for (size_t i = active.n; i-- > 0;) { // the newest first
 		long long part = share_of(x, active.v[i], to_add, added);
-		want[i] = ctl_rs_spec(active.v[i]) + part;
+		want[i] = td_ctl_rs_spec(active.v[i]) + part;
 		added += part;
 	}
 
@@ -464,10 +464,10 @@ static int scale_all(struct roll *x, struct td_error *err)
 
 static bool was_scaled(const struct roll *x)
 {
-	if (x->now && ctl_rs_spec(x->now) > 0 && annotation_int(x->now, CTL_DESIRED, x->want) != x->want)
+	if (x->now && td_ctl_rs_spec(x->now) > 0 && annotation_int(x->now, CTL_DESIRED, x->want) != x->want)
 		return true;
 	for (size_t i = 0; i < x->old.n; i++)
-		if (ctl_rs_spec(x->old.v[i]) > 0 && annotation_int(x->old.v[i], CTL_DESIRED, x->want) != x->want)
+		if (td_ctl_rs_spec(x->old.v[i]) > 0 && annotation_int(x->old.v[i], CTL_DESIRED, x->want) != x->want)
 			return true;
 	return false;
 }
@@ -478,7 +478,7 @@ static int by_revision(const void *a, const void *b)
 {
 	long long x = annotation_int(*(struct td_object *const *)a, REVISION, 0),
 		  y = annotation_int(*(struct td_object *const *)b, REVISION, 0);
-	return x < y ? -1 : x > y ? 1 : ctl_by_creation(a, b);
+	return x < y ? -1 : x > y ? 1 : td_ctl_by_creation(a, b);
 }
 
 static int trim_history(struct roll *x, struct td_error *err)
@@ -487,12 +487,12 @@ static int trim_history(struct roll *x, struct td_error *err)
 	td_auto_objects struct td_objects idle = {0};
 	for (size_t i = 0; i < x->old.n; i++) {
 		const struct td_object *rs = x->old.v[i];
-		if (!ctl_rs_spec(rs) && !td_jint(rs->root, "status.replicas", 0) && !td_object_deleting(rs) &&
+		if (!td_ctl_rs_spec(rs) && !td_jint(rs->root, "status.replicas", 0) && !td_object_deleting(rs) &&
 		    td_jint(rs->root, "status.observedGeneration", 0) >= td_jint(rs->root, "metadata.generation", 0))
 			td_objects_add(&idle, td_object_ref(x->old.v[i]));
 	}
 
-	ctl_sort(&idle, by_revision);
+	td_ctl_sort(&idle, by_revision);
 	for (size_t i = 0; (long long)(idle.n - i) > keep && i < idle.n; i++) {
 		const struct td_delete opts = {
 			.uid = idle.v[i]->uid, .rv = idle.v[i]->rv, .grace_s = -1, .propagation = "Background"};
@@ -519,7 +519,7 @@ static int act(struct roll *x, struct td_error *err)
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 
@@ -531,9 +531,9 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	x.want = td_jint(d->root, "spec.replicas", 1);
 	x.paused = td_jbool(d->root, "spec.paused", false);
 	x.rolling = !td_streq(td_jstr(d->root, "spec.strategy.type"), "Recreate");
-	x.surge = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxSurge"), x.want, true, "25%");
-	x.unavailable = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxUnavailable"), x.want,
-					   false, "25%");
+	x.surge = td_ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxSurge"), x.want, true, "25%");
+	x.unavailable = td_ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxUnavailable"), x.want,
+					      false, "25%");
 
 	if (x.rolling && !x.surge && !x.unavailable)
 		x.unavailable = 1; // otherwise nothing could ever move
@@ -543,7 +543,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		x.unavailable = x.want;
 
 	td_auto_objects struct td_objects all = {0};
-	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, cancel, &all, err);
+	int r = td_ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, cancel, &all, err);
 	if (r)
 		return r;
 
@@ -558,7 +558,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	}
 
 	bool complete = false;
-	int s = ctl_deployment_status(&x, again, &complete, err);
+	int s = td_ctl_deployment_status(&x, again, &complete, err);
 	if (!s && !r && complete && !x.paused && !td_object_deleting(d))
 		s = trim_history(&x, err);
 	if (!s && r && err)
@@ -570,7 +570,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_deployment_pods *x = ctx;
 	// Recreate waits until the last old pod has ended.
-	if (now && !(ctl_pod_finished(now) && old && !ctl_pod_finished(old)))
+	if (now && !(td_ctl_pod_finished(now) && old && !td_ctl_pod_finished(old)))
 		return;
 
 	const struct td_object *pod = now ? now : old;
@@ -583,7 +583,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 		td_enqueue_owner(x->queue, NULL, rs);
 }
 
-void ctl_deployment(struct ctl *c, struct td_controller *ret)
+void td_ctl_deployment(struct td_ctl *c, struct td_controller *ret)
 {
 	static struct ctl_deployment_pods pods; // one per process, like the controller
 	*ret = (struct td_controller){"deployment", 4, td_queue_new(c->clock), reconcile, c};

@@ -8,7 +8,7 @@
 #define CTL_MAX "deployment.kubernetes.io/max-replicas"
 
 struct roll {
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_object *d;   // borrowed
 	struct td_object *now; // the ReplicaSet of the current template, or NULL
 	struct td_objects old; // other ReplicaSets, oldest first
@@ -22,10 +22,10 @@ struct roll {
 	struct td_cancel *cancel;
 };
 struct ctl_deployment_pods {
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_queue *queue;
 };
-long long ctl_rs_spec(const struct td_object *rs); // spec.replicas; 0 if rs is NULL
+long long td_ctl_rs_spec(const struct td_object *rs); // spec.replicas; 0 if rs is NULL
 // Writes the status. *again_ms: when the progress deadline has to be looked at. *ret_complete: the
 // rollout is complete.
-int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete, struct td_error *err);
+int td_ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete, struct td_error *err);

@@ -16,7 +16,7 @@ static void count(const struct td_object *rs, struct counts *n)
 	n->replicas += td_jint(rs->root, "status.replicas", 0);
 	n->ready += td_jint(rs->root, "status.readyReplicas", 0);
 	n->available += td_jint(rs->root, "status.availableReplicas", 0);
-	n->unavailable += ctl_rs_spec(rs);
+	n->unavailable += td_ctl_rs_spec(rs);
 }
 
 static void progressing(struct roll *x, const struct counts *n, bool complete, yyjson_mut_doc *d, yyjson_mut_val *conds,
@@ -66,7 +66,7 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 		snprintf(msg, sizeof(msg), "ReplicaSet \"%s\" is progressing.", name);
 	} else if (was && strcmp(keep, "NewReplicaSetAvailable") != 0 &&
 		   strcmp(keep, "ProgressDeadlineExceeded") != 0) {
-		int64_t since = ctl_time(was, "lastUpdateTime");
+		int64_t since = td_ctl_time(was, "lastUpdateTime");
 		if (since + deadline * 1000 <= now) {
 			status = "False", reason = "ProgressDeadlineExceeded";
 			snprintf(msg, sizeof(msg), "ReplicaSet \"%s\" has timed out progressing.", name);
@@ -86,7 +86,7 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 		*again = deadline * 1000;
 }
 
-int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete, struct td_error *err)
+int td_ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete, struct td_error *err)
 {
 	struct counts n = {0};
 
@@ -141,5 +141,5 @@ int ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_complete,
 	}
 
 	*ret_complete = complete;
-	return ctl_write_status(x->c, &td_deployments, o, s, x->cancel, err);
+	return td_ctl_write_status(x->c, &td_deployments, o, s, x->cancel, err);
 }

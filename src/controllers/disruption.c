@@ -16,7 +16,7 @@
 #define CONDITION "DisruptionAllowed"
 
 struct budget {
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_object *b; // borrowed
 	struct td_objects pods;
 	long long expected, desired, healthy;
@@ -26,7 +26,7 @@ struct budget {
 };
 
 static struct disruption { // one per process, like the controller
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_queue *queue;
 } self;
 
@@ -44,7 +44,7 @@ static int no_scale(const struct budget *x, const yyjson_val *ref, const char *g
 	const struct td_gvr *g;
 	struct td_informer *inf;
 	const char *kind = td_jstr_or(ref, "kind", ""), *plural = kind;
-	for (size_t i = 0; ctl_informer_at(x->c, i, &g, &inf); i++)
+	for (size_t i = 0; td_ctl_informer_at(x->c, i, &g, &inf); i++)
 		if (!strcmp(g->kind, kind) && !strcmp(g->group, group))
 			plural = g->resource;
 	return td_fail(err, TD_INVALID, "%s%s%s does not implement the scale subresource", plural, *group ? "." : "",
@@ -145,14 +145,14 @@ static int count(struct budget *x, struct td_error *err)
 	yyjson_val *min = td_jget(x->b->root, "spec.minAvailable"), *max = td_jget(x->b->root, "spec.maxUnavailable");
 	int r = 0;
 	if (max && (r = expected_scale(x, err)) == 0)
-		x->desired = x->expected - ctl_int_or_percent(max, x->expected, true, "0");
+		x->desired = x->expected - td_ctl_int_or_percent(max, x->expected, true, "0");
 	else if (!r && yyjson_is_int(min))
 		x->expected = (long long)x->pods.n;
 	else if (!r && min)
 		r = expected_scale(x, err);
 
 	if (!max && min)
-		x->desired = ctl_int_or_percent(min, x->expected, true, "0");
+		x->desired = td_ctl_int_or_percent(min, x->expected, true, "0");
 
 	if (x->desired < 0)
 		x->desired = 0;
@@ -181,10 +181,11 @@ static yyjson_mut_val *grants(struct budget *x, yyjson_mut_doc *d)
 				x->again = x->again && x->again < left ? x->again : left;
 				continue;
 			}
-			td_record(x->c->rec, TD_ABOUT(p, &td_pods), "Warning", "NotDeleted",
-				  "Pod was expected by PDB %s/%s to be deleted but it wasn't", x->b->ns, x->b->name);
+			td_kube_record(x->c->rec, TD_ABOUT(p, &td_pods), "Warning", "NotDeleted",
+				       "Pod was expected by PDB %s/%s to be deleted but it wasn't", x->b->ns,
+				       x->b->name);
 		}
-		x->healthy += ctl_pod_ready(p);
+		x->healthy += td_ctl_pod_ready(p);
 	}
 	return kept;
 }
@@ -243,8 +244,8 @@ static int fail_safe(struct budget *x, const struct td_error *why, struct td_err
 				   .generation = td_jint(x->b->root, "status.observedGeneration", 0)));
 	int r = write_status(x, s, &wrote, err);
 	if (!r && wrote)
-		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
-			  "Failed to calculate the number of expected pods: %s", why->msg);
+		td_kube_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
+			       "Failed to calculate the number of expected pods: %s", why->msg);
 	return r;
 }
 
@@ -270,13 +271,13 @@ static int write_counts(struct budget *x, struct td_error *err)
 		return r;
 
 	if (!x->pods.n)
-		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Normal", "NoPods", "No matching pods found");
+		td_kube_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Normal", "NoPods", "No matching pods found");
 	if (x->unmanaged)
-		td_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "UnmanagedPods",
-			  "%zu pods selected by this PodDisruptionBudget have no controller and are not counted in "
-			  "spec.maxUnavailable or "
-			  "a share of spec.minAvailable: set spec.minAvailable to an integer value",
-			  x->unmanaged);
+		td_kube_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "UnmanagedPods",
+			       "%zu pods selected by this PodDisruptionBudget have no controller and are not counted "
+			       "in spec.maxUnavailable or a share of spec.minAvailable: set spec.minAvailable to an "
+			       "integer value",
+			       x->unmanaged);
 	return 0;
 }
 
@@ -287,7 +288,7 @@ static void budget_done(struct budget *x)
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *b = td_informer_get(c->pdbs, ns, name);
@@ -330,7 +331,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	}
 }
 
-void ctl_disruption(struct ctl *c, struct td_controller *ret)
+void td_ctl_disruption(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"disruption", 1, td_queue_new(c->clock), reconcile, c};
 	self = (struct disruption){c, ret->queue};

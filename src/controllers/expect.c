@@ -18,7 +18,7 @@ struct ctl_expect {
 	struct owner *owners;
 };
 
-struct ctl_expect *ctl_expect_new(const struct td_clock *clock)
+struct ctl_expect *td_ctl_expect_new(const struct td_clock *clock)
 {
 	struct ctl_expect *e = td_calloc(1, sizeof(*e));
 	e->clock = clock;
@@ -34,7 +34,7 @@ static void drop_locked(struct ctl_expect *e, struct owner *o)
 	free(o);
 }
 
-struct ctl_expect *ctl_expect_free(struct ctl_expect *e)
+struct ctl_expect *td_ctl_expect_free(struct ctl_expect *e)
 {
 	if (!e)
 		return NULL;
@@ -63,17 +63,17 @@ static void add(struct ctl_expect *e, const char *owner_uid, const char *what)
 	pthread_mutex_unlock(&e->lock);
 }
 
-void ctl_expect_create(struct ctl_expect *e, const char *owner_uid, const char *name)
+void td_ctl_expect_create(struct ctl_expect *e, const char *owner_uid, const char *name)
 {
 	add(e, owner_uid, name);
 }
 
-void ctl_expect_delete(struct ctl_expect *e, const char *owner_uid, const char *uid)
+void td_ctl_expect_delete(struct ctl_expect *e, const char *owner_uid, const char *uid)
 {
 	add(e, owner_uid, uid);
 }
 
-void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *name_or_uid)
+void td_ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *name_or_uid)
 {
 	pthread_mutex_lock(&e->lock);
 	struct owner *o = NULL;
@@ -92,7 +92,7 @@ void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *na
 	pthread_mutex_unlock(&e->lock);
 }
 
-bool ctl_expect_done(struct ctl_expect *e, const char *owner_uid)
+bool td_ctl_expect_done(struct ctl_expect *e, const char *owner_uid)
 {
 	pthread_mutex_lock(&e->lock);
 	struct owner *o = NULL;
@@ -105,7 +105,7 @@ bool ctl_expect_done(struct ctl_expect *e, const char *owner_uid)
 	return !o;
 }
 
-void ctl_expect_forget(struct ctl_expect *e, const char *owner_uid)
+void td_ctl_expect_forget(struct ctl_expect *e, const char *owner_uid)
 {
 	pthread_mutex_lock(&e->lock);
 	struct owner *o = NULL;
@@ -115,8 +115,8 @@ void ctl_expect_forget(struct ctl_expect *e, const char *owner_uid)
 	pthread_mutex_unlock(&e->lock);
 }
 
-void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old,
-		    const struct td_object *now)
+void td_ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct td_object *old,
+		       const struct td_object *now)
 {
 	const struct td_object *o = now ? now : old;
 	yyjson_val *ref = td_object_owner(o);
@@ -125,7 +125,7 @@ void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct t
 		return;
 
 	// However it is seen, it was made.
-	ctl_expect_seen(e, uid, o->name);
+	td_ctl_expect_seen(e, uid, o->name);
 	if (!now || td_object_deleting(now))
-		ctl_expect_seen(e, uid, o->uid);
+		td_ctl_expect_seen(e, uid, o->uid);
 }

@@ -20,11 +20,11 @@ struct monitor {
 	struct td_informer *inf; // NULL: the monitor is dead
 	bool dynamic, dead;
 	struct td_cancel *cancel;
-	struct ctl_gc *gc;
+	struct td_ctl_gc *gc;
 	struct monitor *next;
 };
-struct ctl_gc {
-	struct ctl *c;
+struct td_ctl_gc {
+	struct td_ctl *c;
 	struct td_queue *queue;
 	pthread_mutex_t lock; // guards the list `monitors` and `dead`; entries live to the end
 	struct monitor *monitors;
@@ -39,7 +39,7 @@ struct ctl_gc {
 static void on_change(void *ctx, struct td_object *old, struct td_object *now);
 static void on_crd(void *ctx, struct td_object *old, struct td_object *now);
 
-static struct monitor *monitor_add(struct ctl_gc *g, const struct td_gvr *gvr, struct td_informer *inf)
+static struct monitor *monitor_add(struct td_ctl_gc *g, const struct td_gvr *gvr, struct td_informer *inf)
 {
 	struct monitor *m = td_calloc(1, sizeof(*m));
 	m->gvr = *gvr;
@@ -53,7 +53,7 @@ static struct monitor *monitor_add(struct ctl_gc *g, const struct td_gvr *gvr, s
 }
 
 // The newest monitor of that kind. A dead one still tells how to ask whether an owner is absent.
-static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const char *resource_or_kind, bool alive)
+static struct monitor *monitor_find(struct td_ctl_gc *g, const char *group, const char *resource_or_kind, bool alive)
 {
 	struct monitor *m;
 	pthread_mutex_lock(&g->lock);
@@ -66,7 +66,7 @@ static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const c
 }
 
 // Reads the object from the cache. NULL: it is not there, or the monitor is dead.
-static struct td_object *look(struct ctl_gc *g, const struct monitor *m, const char *ns, const char *name)
+static struct td_object *look(struct td_ctl_gc *g, const struct monitor *m, const char *ns, const char *name)
 {
 	pthread_rwlock_rdlock(&g->use);
 	struct td_object *o = m->inf ? td_informer_get(m->inf, ns, name) : NULL;
@@ -74,9 +74,9 @@ static struct td_object *look(struct ctl_gc *g, const struct monitor *m, const c
 	return o;
 }
 
-void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx)
+void td_ctl_gc_each_dynamic(struct td_ctl *c, void (*fn)(void *ctx, const struct td_gvr *gvr), void *ctx)
 {
-	struct ctl_gc *g = c->gc;
+	struct td_ctl_gc *g = c->gc;
 	pthread_mutex_lock(&g->lock);
 	struct monitor *m = g->monitors;
 	pthread_mutex_unlock(&g->lock);
@@ -86,7 +86,7 @@ void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gv
 }
 
 // The keys are "group resource|ns/name". No name contains '|'.
-static void enqueue(struct ctl_gc *g, const struct td_gvr *gvr, const char *ns, const char *name)
+static void enqueue(struct td_ctl_gc *g, const struct td_gvr *gvr, const char *ns, const char *name)
 {
 	td_auto_free char *key = td_asprintf("%s %s|%s/%s", gvr->group, gvr->resource, ns, name);
 	td_queue_add(g->queue, key);
@@ -123,7 +123,7 @@ static void dependents_done(struct dependents *d)
 	free(d->v);
 }
 
-static void find_dependents(struct ctl_gc *g, const char *uid, struct dependents *ret)
+static void find_dependents(struct td_ctl_gc *g, const char *uid, struct dependents *ret)
 {
 	pthread_mutex_lock(&g->lock);
 	struct monitor *m = g->monitors;
@@ -160,7 +160,7 @@ static yyjson_val *ref_to(const struct td_object *o, const char *uid)
 // OWNER_WAITS: in foreground deletion.
 enum owner_state { OWNER_LIVE, OWNER_ABSENT, OWNER_WAITS, OWNER_UNKNOWN };
 
-static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct td_object *o, const yyjson_val *ref,
+static int owner_state(struct td_ctl_gc *g, const struct monitor *of, const struct td_object *o, const yyjson_val *ref,
 		       struct td_cancel *cancel, enum owner_state *ret, struct td_error *err)
 {
 	char group[256];
@@ -207,7 +207,7 @@ static yyjson_mut_doc *guarded(const struct td_object *o)
 	return d;
 }
 
-static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *name,
+static int drop_finalizer(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *name,
 			  struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
@@ -222,7 +222,7 @@ static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struc
 }
 
 // Removes the references i for which drop[i] is true.
-static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop,
+static int drop_refs(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop,
 		     struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = guarded(o);
@@ -236,7 +236,7 @@ static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation,
+static int delete_it(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation,
 		     bool guard_rv, struct td_cancel *cancel, struct td_error *err)
 {
 	const struct td_delete opts = {
@@ -248,7 +248,7 @@ static int delete_it(struct ctl_gc *g, const struct monitor *m, const struct td_
 
 // ---- one object ----
 
-static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
+static int orphan(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
 		  struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
@@ -270,7 +270,7 @@ static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_obj
 }
 
 // Appends the UIDs of `o`, its owners, their owners and so on, as far as the caches know them.
-static void add_ancestors(struct ctl_gc *g, const struct td_object *o, struct td_strv *ret)
+static void add_ancestors(struct td_ctl_gc *g, const struct td_object *o, struct td_strv *ret)
 {
 	size_t i, n;
 	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
@@ -289,7 +289,7 @@ static void add_ancestors(struct ctl_gc *g, const struct td_object *o, struct td
 	}
 }
 
-static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
+static int foreground(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, struct td_cancel *cancel,
 		      struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
@@ -314,7 +314,7 @@ static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td
 	return blocking ? 0 : drop_finalizer(g, m, o, "foregroundDeletion", cancel, err);
 }
 
-static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, int64_t *again,
+static int collect(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, int64_t *again,
 		   struct td_cancel *cancel, struct td_error *err)
 {
 	yyjson_val *refs = td_jget(o->root, "metadata.ownerReferences"), *ref;
@@ -355,7 +355,7 @@ static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_ob
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl_gc *g = ctx;
+	struct td_ctl_gc *g = ctx;
 	const char *bar = strchr(key, '|'), *space = strchr(key, ' ');
 	td_auto_free char *group = td_strndup(key, (size_t)(space - key)),
 			  *resource = td_strndup(space + 1, (size_t)(bar - space - 1));
@@ -379,7 +379,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 // ---- changes ----
 
-static void wake_owners(struct ctl_gc *g, const struct td_object *o)
+static void wake_owners(struct td_ctl_gc *g, const struct td_object *o)
 {
 	size_t i, n;
 	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
@@ -395,7 +395,7 @@ static void wake_owners(struct ctl_gc *g, const struct td_object *o)
 static void on_change(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct monitor *m = ctx;
-	struct ctl_gc *g = m->gc;
+	struct td_ctl_gc *g = m->gc;
 	if (!now) {
 		struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 		find_dependents(g, old->uid, &deps);
@@ -418,7 +418,7 @@ static void on_change(void *ctx, struct td_object *old, struct td_object *now)
 
 // Finds the entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number
 // with CRDs that come and go.
-static struct monitor *dead_of(struct ctl_gc *g, const struct td_gvr *r)
+static struct monitor *dead_of(struct td_ctl_gc *g, const struct td_gvr *r)
 {
 	struct monitor *m;
 	pthread_mutex_lock(&g->lock);
@@ -438,7 +438,7 @@ static void set_dead(struct monitor *m, bool dead)
 	pthread_mutex_unlock(&m->gc->lock);
 }
 
-static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
+static void dynamic_start(struct td_ctl_gc *g, const struct td_object *crd)
 {
 	const char *version = NULL;
 	size_t i, n;
@@ -470,7 +470,7 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 
 	m->cancel = td_cancel_new();
 	inf = td_informer_new(g->c->kube, &(struct td_informer_opts){.resource = &m->gvr});
-	ctl_add_indexes(inf);
+	td_ctl_add_indexes(inf);
 	td_informer_on_change(inf, on_change, m);
 
 	pthread_rwlock_wrlock(&g->use);
@@ -485,7 +485,7 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 
 // Looks again at everything that has an owner of that kind: some of the owners may have come and
 // gone unseen.
-static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
+static void look_again(struct td_ctl_gc *g, const struct td_gvr *owner)
 {
 	pthread_mutex_lock(&g->lock);
 	struct monitor *m = g->monitors;
@@ -514,7 +514,7 @@ static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
 // because the API says so.
 static void dynamic_stop(struct monitor *m)
 {
-	struct ctl_gc *g = m->gc;
+	struct td_ctl_gc *g = m->gc;
 	set_dead(m, true);
 	td_cancel_fire(m->cancel);
 	pthread_rwlock_wrlock(&g->use);
@@ -529,7 +529,7 @@ static void dynamic_stop(struct monitor *m)
 
 static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl_gc *g = ctx;
+	struct td_ctl_gc *g = ctx;
 	const struct td_object *crd = now ? now : old;
 	pthread_mutex_lock(&g->crds);
 	if (now && !g->stopped && td_condition_true(now->root, "Established"))
@@ -544,7 +544,7 @@ static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 	pthread_mutex_unlock(&g->crds);
 }
 
-void ctl_gc_stop(struct ctl_gc *g)
+void td_ctl_gc_stop(struct td_ctl_gc *g)
 {
 	pthread_mutex_lock(&g->crds);
 	g->stopped = true;
@@ -554,7 +554,7 @@ void ctl_gc_stop(struct ctl_gc *g)
 	pthread_mutex_unlock(&g->crds);
 }
 
-void ctl_gc_free(struct ctl_gc *g)
+void td_ctl_gc_free(struct td_ctl_gc *g)
 {
 	if (!g)
 		return;
@@ -571,9 +571,9 @@ void ctl_gc_free(struct ctl_gc *g)
 	free(g);
 }
 
-void ctl_gc(struct ctl *c, struct td_controller *ret)
+void td_ctl_gc(struct td_ctl *c, struct td_controller *ret)
 {
-	struct ctl_gc *g = c->gc = td_calloc(1, sizeof(*g));
+	struct td_ctl_gc *g = c->gc = td_calloc(1, sizeof(*g));
 	g->c = c;
 
 	pthread_mutex_init(&g->lock, NULL);
@@ -585,7 +585,7 @@ void ctl_gc(struct ctl *c, struct td_controller *ret)
 
 	const struct td_gvr *gvr;
 	struct td_informer *inf;
-	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf); i++)
+	for (size_t i = 0; td_ctl_informer_at(c, i, &gvr, &inf); i++)
 		td_informer_on_change(inf, on_change, monitor_add(g, gvr, inf));
 	td_informer_on_change(c->crds, on_crd, g);
 }

@@ -17,7 +17,7 @@
 
 // One look at a Job, in one round of the controller.
 struct job {
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_object *j;                // borrowed
 	long long parallelism, completions; // completions -1: not given
 	bool indexed, replace_failed_only;
@@ -88,11 +88,11 @@ static long long index_of(const struct td_object *p)
 
 static int64_t finished_at(const struct td_object *p)
 {
-	int64_t last = ctl_created(p);
+	int64_t last = td_ctl_created(p);
 	size_t i, n;
 	yyjson_val *s, *all = td_jget(p->root, "status.containerStatuses");
 	yyjson_arr_foreach (all, i, n, s) {
-		int64_t t = ctl_time(s, "state.terminated.finishedAt");
+		int64_t t = td_ctl_time(s, "state.terminated.finishedAt");
 		if (t > last)
 			last = t;
 	}
@@ -140,7 +140,7 @@ static void look(struct job *x)
 			x->terminating++;
 		} else {
 			td_objects_add(&x->active, td_object_ref(p));
-			x->ready += ctl_pod_ready(p);
+			x->ready += td_ctl_pod_ready(p);
 			x->restarts += restarts(p);
 			if (in)
 				x->running[k]++;
@@ -194,7 +194,7 @@ static int make(struct job *x, long long index, struct td_error *err)
 	td_auto_free char *name = index < 0 ? td_asprintf("%.57s-%s", x->j->name, tail)
 					    : td_asprintf("%.50s-%lld-%s", x->j->name, index, tail);
 
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_from(x->j, &td_jobs, name);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_ctl_pod_from(x->j, &td_jobs, name);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
 
 	td_jm_key_str(d, labels, "batch.kubernetes.io/job-name", x->j->name);
@@ -213,13 +213,13 @@ static int make(struct job *x, long long index, struct td_error *err)
 			add_env(d, o, "spec.initContainers");
 	}
 
-	return ctl_create_pod(x->c, x->c->job_expect, x->j, &td_jobs, d, x->cancel, err);
+	return td_ctl_create_pod(x->c, x->c->job_expect, x->j, &td_jobs, d, x->cancel, err);
 }
 
 static int delete_pods(struct job *x, size_t from, struct td_error *err)
 {
 	for (size_t i = from; i < x->active.n; i++) {
-		int r = ctl_delete_pod(x->c, x->c->job_expect, x->j, &td_jobs, x->active.v[i], x->cancel, err);
+		int r = td_ctl_delete_pod(x->c, x->c->job_expect, x->j, &td_jobs, x->active.v[i], x->cancel, err);
 		if (r)
 			return r;
 	}
@@ -230,8 +230,8 @@ static int delete_pods(struct job *x, size_t from, struct td_error *err)
 static int by_progress(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
-	bool rx = ctl_pod_ready(x), ry = ctl_pod_ready(y);
-	return rx != ry ? (rx ? -1 : 1) : ctl_by_creation(a, b);
+	bool rx = td_ctl_pod_ready(x), ry = td_ctl_pod_ready(y);
+	return rx != ry ? (rx ? -1 : 1) : td_ctl_by_creation(a, b);
 }
 
 // Deletes pods of an index that is done or out of range. Of two pods of one index it deletes the
@@ -242,7 +242,7 @@ static int drop_doubles(struct job *x, struct td_error *err)
 		return 0;
 
 	td_auto_free unsigned char *seen = td_calloc((size_t)x->completions + 1, 1);
-	ctl_sort(&x->active, by_progress);
+	td_ctl_sort(&x->active, by_progress);
 
 	for (size_t i = 0; i < x->active.n;) {
 		struct td_object *p = x->active.v[i];
@@ -253,7 +253,7 @@ static int drop_doubles(struct job *x, struct td_error *err)
 			continue;
 		}
 
-		int r = ctl_delete_pod(x->c, x->c->job_expect, x->j, &td_jobs, p, x->cancel, err);
+		int r = td_ctl_delete_pod(x->c, x->c->job_expect, x->j, &td_jobs, p, x->cancel, err);
 		if (r)
 			return r;
 
@@ -281,7 +281,7 @@ static int manage(struct job *x, int64_t *again, struct td_error *err)
 		want = x->completions - x->succeeded;
 
 	if (active > want) {
-		ctl_sort(&x->active, by_progress);
+		td_ctl_sort(&x->active, by_progress);
 		return delete_pods(x, (size_t)want, err);
 	}
 
@@ -330,7 +330,7 @@ static const char *failure(struct job *x, char *msg, size_t n, int64_t *again)
 		return "BackoffLimitExceeded";
 	}
 
-	int64_t start = ctl_time(x->j->root, "status.startTime");
+	int64_t start = td_ctl_time(x->j->root, "status.startTime");
 	if (deadline > 0 && start) {
 		int64_t left = start + deadline * 1000 - x->now;
 		if (left <= 0) {
@@ -428,14 +428,14 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 			td_jm_str(d, s, "completionTime", t);
 	}
 
-	int r = ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
+	int r = td_ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
 	if (!r && v->over)
-		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), !strcmp(v->type, "Complete") ? "Normal" : "Warning",
-			  !strcmp(v->type, "Complete") ? "Completed" : v->reason, "%s",
-			  !strcmp(v->type, "Complete") ? "Job completed" : v->message);
+		td_kube_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), !strcmp(v->type, "Complete") ? "Normal" : "Warning",
+			       !strcmp(v->type, "Complete") ? "Completed" : v->reason, "%s",
+			       !strcmp(v->type, "Complete") ? "Job completed" : v->message);
 	if (!r && suspended != was_suspended && (suspended || was_suspended))
-		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), "Normal", suspended ? "Suspended" : "Resumed",
-			  suspended ? "Job suspended" : "Job resumed");
+		td_kube_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), "Normal", suspended ? "Suspended" : "Resumed",
+			       suspended ? "Job suspended" : "Job resumed");
 	return r;
 }
 
@@ -451,7 +451,7 @@ static int finished(struct job *x, int64_t *again, struct td_error *err)
 	if (!td_streq(td_jstr(c, "status"), "True"))
 		c = td_jfind(conds, "type", "Failed");
 
-	int64_t left = ctl_time(c, "lastTransitionTime") + yyjson_get_sint(ttl) * 1000 - x->now;
+	int64_t left = td_ctl_time(c, "lastTransitionTime") + yyjson_get_sint(ttl) * 1000 - x->now;
 	if (left > 0) {
 		*again = left;
 		return 0;
@@ -471,7 +471,7 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 	struct verdict v = {0};
 	char message[128];
 	bool suspend = td_jbool(x->j->root, "spec.suspend", false),
-	     settled = ctl_expect_done(x->c->job_expect, x->j->uid);
+	     settled = td_ctl_expect_done(x->c->job_expect, x->j->uid);
 
 	bool before = decided(conds, &v);
 	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
@@ -503,7 +503,7 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *j = td_informer_get(c->jobs, ns, name);
@@ -526,7 +526,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
-	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
+	int r = td_ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;
 
@@ -536,12 +536,12 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
-	ctl_expect_pod(c->job_expect, "Job", old, now);
+	struct td_ctl *c = ctx;
+	td_ctl_expect_pod(c->job_expect, "Job", old, now);
 }
 
 static struct job_orphans { // one per process, like the controller
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_queue *queue;
 } orphans;
 
@@ -553,17 +553,17 @@ static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
 		return;
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(x->c->jobs, now->ns, &all);
-	ctl_enqueue_matching(x->queue, &all, now);
+	td_ctl_enqueue_matching(x->queue, &all, now);
 }
 
 static void on_gone(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	if (!now)
-		ctl_expect_forget(c->job_expect, old->uid);
+		td_ctl_expect_forget(c->job_expect, old->uid);
 }
 
-void ctl_job(struct ctl *c, struct td_controller *ret)
+void td_ctl_job(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"job", 2, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->jobs, on_gone, c);

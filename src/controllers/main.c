@@ -12,7 +12,7 @@
 
 static const size_t n_informers = 21;
 
-bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
+bool td_ctl_informer_at(struct td_ctl *c, size_t i, const struct td_gvr **ret_gvr, struct td_informer **ret)
 {
 	const struct {
 		const struct td_gvr *gvr;
@@ -78,13 +78,13 @@ static void unbound_index(const struct td_object *o, struct td_strv *ret)
 		td_strv_add(ret, "1");
 }
 
-void ctl_add_indexes(struct td_informer *i)
+void td_ctl_add_indexes(struct td_informer *i)
 {
 	td_informer_add_index(i, "owner", owner_index);
 	td_informer_add_index(i, "orphan", orphan_index);
 }
 
-static void make_informers(struct ctl *c)
+static void make_informers(struct td_ctl *c)
 {
 	struct {
 		const struct td_gvr *gvr;
@@ -113,7 +113,7 @@ static void make_informers(struct ctl *c)
 
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});
-		ctl_add_indexes(*all[i].at);
+		td_ctl_add_indexes(*all[i].at);
 	}
 
 	td_informer_add_index(c->pods, "node", node_index);
@@ -137,16 +137,17 @@ static void *run_one(void *arg)
 	return NULL;
 }
 
-static void (*const makers[])(struct ctl *, struct td_controller *) = {
-	ctl_deployment, ctl_replicaset, ctl_statefulset,    ctl_job,       ctl_gc, ctl_namespace, ctl_node,
-	ctl_podgc,      ctl_scheduler,  ctl_serviceaccount, ctl_disruption};
+static void (*const makers[])(struct td_ctl *, struct td_controller *) = {
+	td_ctl_deployment, td_ctl_replicaset,     td_ctl_statefulset, td_ctl_job,
+	td_ctl_gc,         td_ctl_namespace,      td_ctl_node,        td_ctl_podgc,
+	td_ctl_scheduler,  td_ctl_serviceaccount, td_ctl_disruption};
 
-size_t ctl_count(void)
+size_t td_ctl_count(void)
 {
 	return TD_LEN(makers);
 }
 
-static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
+static int run(struct td_ctl *c, struct td_cancel *cancel, struct td_error *err)
 {
 	struct td_controller v[TD_LEN(makers)];
 	struct running t[TD_LEN(makers)];
@@ -160,7 +161,7 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 	int r = 0;
 
 	size_t up = 0;
-	for (; up < n_informers && ctl_informer_at(c, up, &gvr, &inf[up]) && !r; up++)
+	for (; up < n_informers && td_ctl_informer_at(c, up, &gvr, &inf[up]) && !r; up++)
 		r = td_informer_start(inf[up], cancel, err);
 	if (!r)
 		r = td_informers_fill(inf, n_informers, "the controllers wait", cancel, err);
@@ -184,40 +185,40 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 	for (size_t i = 0; i < started; i++)
 		pthread_join(t[i].thread, NULL);
 
-	ctl_gc_stop(c->gc);
+	td_ctl_gc_stop(c->gc);
 
-	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf[i]); i++)
+	for (size_t i = 0; td_ctl_informer_at(c, i, &gvr, &inf[i]); i++)
 		td_informer_free(inf[i]);
 
-	ctl_gc_free(c->gc);
-	ctl_nodes_free(c->node_ages);
-	ctl_podgc_free(c->podgc);
-	ctl_scheduler_free(c->scheduler);
+	td_ctl_gc_free(c->gc);
+	td_ctl_nodes_free(c->node_ages);
+	td_ctl_podgc_free(c->podgc);
+	td_ctl_scheduler_free(c->scheduler);
 
 	for (size_t i = 0; i < n; i++)
 		td_queue_free(v[i].queue);
 	return r == TD_CANCELLED ? 0 : r;
 }
 
-int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err)
+int td_ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = node_grace_ms};
+	struct td_ctl c = {.kube = kube, .clock = &td_clock_system, .node_grace_ms = node_grace_ms};
 	struct td_error why = TD_ERROR_INIT;
 	if (td_kube_ca(kube, &c.ca, &why))
 		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", why.msg);
 
 	c.rec = td_recorder_new(kube, "tandem-controllers");
-	c.rs_expect = ctl_expect_new(c.clock);
-	c.sts_expect = ctl_expect_new(c.clock);
-	c.job_expect = ctl_expect_new(c.clock);
+	c.rs_expect = td_ctl_expect_new(c.clock);
+	c.sts_expect = td_ctl_expect_new(c.clock);
+	c.job_expect = td_ctl_expect_new(c.clock);
 	make_informers(&c);
 
 	int r = run(&c, cancel, err);
 
 	td_recorder_free(c.rec);
-	ctl_expect_free(c.rs_expect);
-	ctl_expect_free(c.sts_expect);
-	ctl_expect_free(c.job_expect);
+	td_ctl_expect_free(c.rs_expect);
+	td_ctl_expect_free(c.sts_expect);
+	td_ctl_expect_free(c.job_expect);
 	free(c.ca);
 	return r;
 }
@@ -253,7 +254,7 @@ int td_controllers_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
-	int r = ctl_run(kube, grace * 1000LL, cancel, &err);
+	int r = td_ctl_run(kube, grace * 1000LL, cancel, &err);
 	if (r)
 		td_err("%s", err.msg);
 	return r ? 1 : 0;

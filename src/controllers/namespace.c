@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct sweep {
-	struct ctl *c;
+	struct td_ctl *c;
 	const char *ns;
 	struct td_cancel *cancel;
 	size_t left; // found, and not yet seen to be gone
@@ -118,11 +118,11 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 				 td_real_ms(s->c->clock));
 	}
 
-	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
+	int r = td_ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
 
-static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel *cancel, struct td_error *err)
+static int finalize(struct td_ctl *c, const struct td_object *ns, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(ns->root);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *all = td_jm_arr(d, o, "spec.finalizers"), *f;
@@ -139,7 +139,7 @@ static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel 
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto(td_object_unref) struct td_object *ns = td_informer_get(c->namespaces, NULL, key);
 	if (!ns || !td_object_deleting(ns))
 		return 0;
@@ -159,10 +159,10 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	// Then delete custom resources, then the rest.
 	sweep(&s, &td_pods);
 	if (!s.left) {
-		ctl_gc_each_dynamic(c, sweep, &s);
+		td_ctl_gc_each_dynamic(c, sweep, &s);
 		const struct td_gvr *gvr;
 		struct td_informer *inf;
-		for (size_t k = 0; ctl_informer_at(c, k, &gvr, &inf); k++)
+		for (size_t k = 0; td_ctl_informer_at(c, k, &gvr, &inf); k++)
 			if (gvr != &td_pods)
 				sweep(&s, gvr);
 	}
@@ -188,7 +188,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	return finalize(c, ns, cancel, err);
 }
 
-void ctl_namespace(struct ctl *c, struct td_controller *ret)
+void td_ctl_namespace(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"namespace", 2, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->namespaces, td_enqueue_self, ret->queue);

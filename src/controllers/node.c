@@ -32,7 +32,7 @@ struct ctl_nodes {
 	struct age *ages;
 };
 
-void ctl_nodes_free(struct ctl_nodes *n)
+void td_ctl_nodes_free(struct ctl_nodes *n)
 {
 	if (!n)
 		return;
@@ -48,7 +48,7 @@ void ctl_nodes_free(struct ctl_nodes *n)
 }
 
 // Milliseconds since the last sign of life that this process saw.
-static int64_t silent_for(struct ctl *c, const struct td_object *node)
+static int64_t silent_for(struct td_ctl *c, const struct td_object *node)
 {
 	const char *name = node->name;
 	td_auto(td_object_unref) struct td_object *lease = td_informer_get(c->leases, LEASE_NS, name);
@@ -79,7 +79,7 @@ static int64_t silent_for(struct ctl *c, const struct td_object *node)
 	return age;
 }
 
-static void forget(struct ctl *c, const char *name)
+static void forget(struct td_ctl *c, const char *name)
 {
 	struct ctl_nodes *n = c->node_ages;
 	pthread_mutex_lock(&n->lock);
@@ -95,7 +95,7 @@ static void forget(struct ctl *c, const char *name)
 }
 
 // Sets Ready and the pressure conditions to Unknown; the others stay.
-static int set_unknown(struct ctl *c, const struct td_object *node, struct td_cancel *cancel, struct td_error *err)
+static int set_unknown(struct td_ctl *c, const struct td_object *node, struct td_cancel *cancel, struct td_error *err)
 {
 	static const char *const types[] = {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"};
 	yyjson_val *old = td_jget(node->root, "status.conditions"), *e;
@@ -141,8 +141,8 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 	int r = td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)
-		td_record(c->rec, TD_ABOUT(node, &td_nodes), "Normal", "NodeNotReady",
-			  "Node %s status is now: NodeNotReady", node->name);
+		td_kube_record(c->rec, TD_ABOUT(node, &td_nodes), "Normal", "NodeNotReady",
+			       "Node %s status is now: NodeNotReady", node->name);
 	return r;
 }
 
@@ -152,7 +152,7 @@ static bool is_taint(const yyjson_val *t, const char *key, const char *effect)
 }
 
 // Sets the taints that follow from the status of the Ready condition, and from spec.unschedulable.
-static int sync_taints(struct ctl *c, const struct td_object *node, const char *ready, struct td_cancel *cancel,
+static int sync_taints(struct td_ctl *c, const struct td_object *node, const char *ready, struct td_cancel *cancel,
 		       struct td_error *err)
 {
 	const char *key = !strcmp(ready, "True") ? NULL : !strcmp(ready, "False") ? NOT_READY : UNREACHABLE;
@@ -207,7 +207,7 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(c->nodes, NULL, key);
 	if (!node) {
 		forget(c, key);
@@ -238,7 +238,7 @@ static void on_node(void *queue, struct td_object *old, struct td_object *now)
 		td_enqueue_self(queue, old, now);
 }
 
-void ctl_node(struct ctl *c, struct td_controller *ret)
+void td_ctl_node(struct td_ctl *c, struct td_controller *ret)
 {
 	c->node_ages = td_calloc(1, sizeof(*c->node_ages));
 	pthread_mutex_init(&c->node_ages->lock, NULL);

@@ -10,17 +10,17 @@
 #define TICK_MS 20000
 #define FINISHED_MAX 12500
 
-struct ctl_podgc {
-	struct ctl *c;
+struct td_ctl_podgc {
+	struct td_ctl *c;
 	struct td_queue *queue;
 };
 
-void ctl_podgc_free(struct ctl_podgc *p)
+void td_ctl_podgc_free(struct td_ctl_podgc *p)
 {
 	free(p);
 }
 
-static int force_delete(struct ctl *c, const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
+static int force_delete(struct td_ctl *c, const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
 {
 	const struct td_delete opts = {.uid = pod->uid, .grace_s = 0};
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, err);
@@ -28,10 +28,10 @@ static int force_delete(struct ctl *c, const struct td_object *pod, struct td_ca
 }
 
 // Sets the phase to Failed before it deletes the pod: an owner that counts failures must see one.
-static int fail_and_delete(struct ctl *c, const struct td_object *pod, const char *why, struct td_cancel *cancel,
+static int fail_and_delete(struct td_ctl *c, const struct td_object *pod, const char *why, struct td_cancel *cancel,
 			   struct td_error *err)
 {
-	if (!ctl_pod_finished(pod)) {
+	if (!td_ctl_pod_finished(pod)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
 		yyjson_val *old = td_jget(pod->root, "status.conditions"), *e;
@@ -39,8 +39,8 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-		ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
-				  td_real_ms(c->clock));
+		td_ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
+				     td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 		td_jm_str(d, p, "status.phase", "Failed");
@@ -96,7 +96,7 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 			yyjson_val *s = td_jget(t, "tolerationSeconds");
 			if (!yyjson_is_int(s))
 				continue;
-			int64_t end = ctl_time(taint, "timeAdded") +
+			int64_t end = td_ctl_time(taint, "timeAdded") +
 				      (yyjson_get_sint(s) > 0 ? yyjson_get_sint(s) : 0) * 1000 - now;
 			if (end < 0)
 				end = 0;
@@ -105,7 +105,8 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 		}
 
 		if (!tolerated) {
-			left = by_default(taint) ? ctl_time(taint, "timeAdded") + DEFAULT_TOLERATION_S * 1000 - now : 0;
+			left = by_default(taint) ? td_ctl_time(taint, "timeAdded") + DEFAULT_TOLERATION_S * 1000 - now
+						 : 0;
 			left = left < 0 ? 0 : left;
 		}
 
@@ -115,9 +116,10 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 	return least;
 }
 
-static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
+static int one_pod(struct td_ctl_podgc *g, const char *key, int64_t *again, struct td_cancel *cancel,
+		   struct td_error *err)
 {
-	struct ctl *c = g->c;
+	struct td_ctl *c = g->c;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 
@@ -131,7 +133,7 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(c->nodes, NULL, on);
 	if (node) {
-		if (td_object_deleting(pod) || ctl_pod_finished(pod))
+		if (td_object_deleting(pod) || td_ctl_pod_finished(pod))
 			return 0;
 
 		int64_t left = time_left(pod, node, td_real_ms(c->clock));
@@ -140,15 +142,15 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 
 		if (left)
 			return 0;
-		td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
-			  "Marking for deletion Pod %s/%s", ns, name);
+		td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
+			       "Marking for deletion Pod %s/%s", ns, name);
 		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 	}
 
 	// The node may be about to register.
-	int64_t left = ctl_created(pod) + c->node_grace_ms - td_real_ms(c->clock);
+	int64_t left = td_ctl_created(pod) + c->node_grace_ms - td_real_ms(c->clock);
 	if (left > 0) {
 		*again = left;
 		return 0;
@@ -161,19 +163,19 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 	return fail_and_delete(c, pod, "PodGC: node no longer exists", cancel, err);
 }
 
-static int tick(struct ctl_podgc *g, struct td_cancel *cancel, struct td_error *err)
+static int tick(struct td_ctl_podgc *g, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto_objects struct td_objects all = {0}, done = {0};
 
 	td_informer_list(g->c->pods, NULL, &all);
 	for (size_t i = 0; i < all.n; i++)
-		if (ctl_pod_finished(all.v[i]) && !td_object_deleting(all.v[i]))
+		if (td_ctl_pod_finished(all.v[i]) && !td_object_deleting(all.v[i]))
 			td_objects_add(&done, td_object_ref(all.v[i]));
 
 	if (done.n <= FINISHED_MAX)
 		return 0;
 
-	ctl_sort(&done, ctl_by_creation);
+	td_ctl_sort(&done, td_ctl_by_creation);
 	for (size_t i = 0; i < done.n - FINISHED_MAX; i++) {
 		int r = force_delete(g->c, done.v[i], cancel, err);
 		if (r)
@@ -192,7 +194,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl_podgc *g = ctx;
+	struct td_ctl_podgc *g = ctx;
 	if (!now)
 		return;
 
@@ -204,7 +206,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl_podgc *g = ctx;
+	struct td_ctl_podgc *g = ctx;
 	const struct td_object *o = now ? now : old;
 	if (old && now && td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
 		return;
@@ -217,9 +219,9 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 		td_enqueue_self(g->queue, NULL, l.v[i]);
 }
 
-void ctl_podgc(struct ctl *c, struct td_controller *ret)
+void td_ctl_podgc(struct td_ctl *c, struct td_controller *ret)
 {
-	struct ctl_podgc *g = c->podgc = td_calloc(1, sizeof(*g));
+	struct td_ctl_podgc *g = c->podgc = td_calloc(1, sizeof(*g));
 	g->c = c;
 	g->queue = td_queue_new(c->clock);
 	*ret = (struct td_controller){"podgc", 1, g->queue, reconcile, g};

@@ -12,7 +12,7 @@
 #define BURST 500
 
 static struct ctl_orphans { // one per process, like the controller
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_queue *queue;
 } orphans;
 
@@ -50,7 +50,7 @@ static int by_deletion(const void *pa, const void *pb)
 	if (phase_rank(a) != phase_rank(b))
 		return phase_rank(a) - phase_rank(b);
 
-	bool ra = ctl_pod_ready(a), rb = ctl_pod_ready(b);
+	bool ra = td_ctl_pod_ready(a), rb = td_ctl_pod_ready(b);
 	if (ra != rb)
 		return ra ? 1 : -1;
 
@@ -61,18 +61,18 @@ static int by_deletion(const void *pa, const void *pb)
 		return ca < cb ? -1 : 1;
 
 	if (ra) {
-		int64_t ta = ctl_time(td_condition(a->root, "Ready"), "lastTransitionTime");
-		int64_t tb = ctl_time(td_condition(b->root, "Ready"), "lastTransitionTime");
+		int64_t ta = td_ctl_time(td_condition(a->root, "Ready"), "lastTransitionTime");
+		int64_t tb = td_ctl_time(td_condition(b->root, "Ready"), "lastTransitionTime");
 		if (ta != tb)
 			return ta > tb ? -1 : 1;
 	}
 
 	if (restarts(a) != restarts(b))
 		return restarts(a) > restarts(b) ? -1 : 1;
-	return -ctl_by_creation(pa, pb);
+	return -td_ctl_by_creation(pa, pb);
 }
 
-static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *active, long long want,
+static int scale(struct td_ctl *c, const struct td_object *rs, struct td_objects *active, long long want,
 		 struct td_cancel *cancel, struct td_error *err)
 {
 	long long have = (long long)active->n;
@@ -80,16 +80,16 @@ static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *a
 		char tail[8];
 		td_random_name(tail, 5);
 		td_auto_free char *name = td_asprintf("%.57s-%s", rs->name, tail);
-		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *pod = ctl_pod_from(rs, &td_replicasets, name);
-		int r = ctl_create_pod(c, c->rs_expect, rs, &td_replicasets, pod, cancel, err);
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *pod = td_ctl_pod_from(rs, &td_replicasets, name);
+		int r = td_ctl_create_pod(c, c->rs_expect, rs, &td_replicasets, pod, cancel, err);
 		if (r && r != TD_EXISTS)
 			return r;
 	}
 
 	if (have > want) {
-		ctl_sort(active, by_deletion);
+		td_ctl_sort(active, by_deletion);
 		for (long long i = 0; i < have - want && i < BURST; i++) {
-			int r = ctl_delete_pod(c, c->rs_expect, rs, &td_replicasets, active->v[i], cancel, err);
+			int r = td_ctl_delete_pod(c, c->rs_expect, rs, &td_replicasets, active->v[i], cancel, err);
 			if (r)
 				return r;
 		}
@@ -107,7 +107,7 @@ static bool has_labels(const yyjson_val *have, const yyjson_val *want)
 	return true;
 }
 
-static int write_status(struct ctl *c, const struct td_object *rs, const struct td_objects *active,
+static int write_status(struct td_ctl *c, const struct td_object *rs, const struct td_objects *active,
 			const struct td_error *failed, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
 	long long ready = 0, available = 0, labeled = 0, min_ready = td_jint(rs->root, "spec.minReadySeconds", 0);
@@ -117,8 +117,8 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 		const struct td_object *p = active->v[i];
 		labeled += has_labels(td_jget(p->root, "metadata.labels"),
 				      td_jget(rs->root, "spec.template.metadata.labels"));
-		ready += ctl_pod_ready(p);
-		available += ctl_pod_available(p, min_ready, now, again);
+		ready += td_ctl_pod_ready(p);
+		available += td_ctl_pod_available(p, min_ready, now, again);
 	}
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -138,26 +138,26 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 						      : "FailedCreate",
 					      failed->msg),
 				 now);
-	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
+	return td_ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *rs = td_informer_get(c->replicasets, ns, name);
 	if (!rs)
 		return 0;
 
-	bool settled = ctl_expect_done(c->rs_expect, rs->uid);
+	bool settled = td_ctl_expect_done(c->rs_expect, rs->uid);
 	td_auto_objects struct td_objects pods = {0}, active = {0};
-	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, cancel, &pods, err);
+	int r = td_ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, cancel, &pods, err);
 	if (r)
 		return r;
 
 	for (size_t i = 0; i < pods.n; i++)
-		if (ctl_pod_active(pods.v[i]))
+		if (td_ctl_pod_active(pods.v[i]))
 			td_objects_add(&active, td_object_ref(pods.v[i]));
 
 	struct td_error failed = TD_ERROR_INIT;
@@ -179,8 +179,8 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
-	ctl_expect_pod(c->rs_expect, "ReplicaSet", old, now);
+	struct td_ctl *c = ctx;
+	td_ctl_expect_pod(c->rs_expect, "ReplicaSet", old, now);
 }
 
 // A ReplicaSet whose selector matches may want a pod without an owner.
@@ -191,17 +191,17 @@ static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
 		return;
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(x->c->replicasets, now->ns, &all);
-	ctl_enqueue_matching(x->queue, &all, now);
+	td_ctl_enqueue_matching(x->queue, &all, now);
 }
 
 static void on_rs_gone(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	if (!now)
-		ctl_expect_forget(c->rs_expect, old->uid);
+		td_ctl_expect_forget(c->rs_expect, old->uid);
 }
 
-void ctl_replicaset(struct ctl *c, struct td_controller *ret)
+void td_ctl_replicaset(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"replicaset", 4, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->replicasets, on_rs_gone, c);

@@ -26,13 +26,13 @@ struct assumed {
 	struct td_object *pod;
 	UT_hash_handle hh;
 };
-struct ctl_scheduler {
-	struct ctl *c;
+struct td_ctl_scheduler {
+	struct td_ctl *c;
 	struct td_queue *queue;
 	struct assumed *assumed; // used by the one worker only
 };
 
-static void assumed_free(struct ctl_scheduler *s, struct assumed *a)
+static void assumed_free(struct td_ctl_scheduler *s, struct assumed *a)
 {
 	HASH_DEL(s->assumed, a);
 	td_object_unref(a->pod);
@@ -41,7 +41,7 @@ static void assumed_free(struct ctl_scheduler *s, struct assumed *a)
 	free(a);
 }
 
-void ctl_scheduler_free(struct ctl_scheduler *s)
+void td_ctl_scheduler_free(struct td_ctl_scheduler *s)
 {
 	if (!s)
 		return;
@@ -52,7 +52,7 @@ void ctl_scheduler_free(struct ctl_scheduler *s)
 }
 
 // Drops the assumed pods that the cache shows bound, or gone.
-static void trim_assumed(struct ctl_scheduler *s)
+static void trim_assumed(struct td_ctl_scheduler *s)
 {
 	struct assumed *a, *tmp;
 	HASH_ITER (hh, s->assumed, a, tmp) {
@@ -94,7 +94,7 @@ static void view_done(struct node_view *v)
 	td_json_unref(v->share);
 }
 
-static void view(struct ctl_scheduler *s, const struct td_object *node, struct node_view *ret)
+static void view(struct td_ctl_scheduler *s, const struct td_object *node, struct node_view *ret)
 {
 	ret->node = node;
 
@@ -102,7 +102,7 @@ static void view(struct ctl_scheduler *s, const struct td_object *node, struct n
 	td_informer_by_index(s->c->pods, "node", node->name, &l);
 
 	for (size_t i = 0; i < l.n; i++)
-		if (!ctl_pod_finished(l.v[i]))
+		if (!td_ctl_pod_finished(l.v[i]))
 			td_objects_add(&ret->pods, td_object_ref(l.v[i]));
 
 	for (struct assumed *a = s->assumed; a; a = a->hh.next)
@@ -120,7 +120,7 @@ static int64_t room(const struct node_view *v, const char *resource)
 		    quantity(td_json_root(v->share), resource);
 	for (size_t i = 0; i < v->pods.n; i++)
 		if (!td_streq(td_jstr(v->pods.v[i]->root, "spec.schedulerName"), SLURMS))
-			n -= td_pod_request(td_jget(v->pods.v[i]->root, "spec"), resource);
+			n -= td_api_pod_request(td_jget(v->pods.v[i]->root, "spec"), resource);
 	return n;
 }
 
@@ -156,7 +156,7 @@ static void reasons_done(struct reasons *r)
 static bool fits(const struct node_view *v, const yyjson_val *spec, const struct td_strv *names, struct reasons *why)
 {
 	const char *text = NULL;
-	if (!td_pod_fits_node(spec, v->node->root, false, &text)) {
+	if (!td_api_pod_fits_node(spec, v->node->root, false, &text)) {
 		reason(why, text ? text : "node(s) didn't match Pod's node affinity/selector");
 		return false;
 	}
@@ -169,7 +169,7 @@ static bool fits(const struct node_view *v, const yyjson_val *spec, const struct
 	}
 
 	for (size_t i = 0; i < names->n; i++) {
-		int64_t ask = td_pod_request(spec, names->v[i]);
+		int64_t ask = td_api_pod_request(spec, names->v[i]);
 		if (ask > 0 && ask > room(v, names->v[i])) {
 			char msg[300];
 			snprintf(msg, sizeof(msg), "Insufficient %s", names->v[i]);
@@ -213,7 +213,7 @@ static char *message(struct reasons *r, size_t nodes)
 
 // ---- acts ----
 
-static int say_unschedulable(struct ctl *c, const struct td_object *pod, const char *msg, struct td_cancel *cancel,
+static int say_unschedulable(struct td_ctl *c, const struct td_object *pod, const char *msg, struct td_cancel *cancel,
 			     struct td_error *err)
 {
 	yyjson_val *old = td_jget(pod->root, "status.conditions"), *was = td_jfind(old, "type", "PodScheduled"), *e;
@@ -229,21 +229,21 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
-	ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
-			  td_real_ms(c->clock));
+	td_ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
+			     td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
 	int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)
-		td_record(c->rec, TD_ABOUT(pod, &td_pods), "Warning", "FailedScheduling", "%s", msg);
+		td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Warning", "FailedScheduling", "%s", msg);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-static int place(struct ctl_scheduler *s, struct td_object *pod, const char *node, struct td_cancel *cancel,
+static int place(struct td_ctl_scheduler *s, struct td_object *pod, const char *node, struct td_cancel *cancel,
 		 struct td_error *err)
 {
-	struct ctl *c = s->c;
+	struct td_ctl *c = s->c;
 	struct td_error why = TD_ERROR_INIT;
 	int r = td_kube_bind(c->kube,
 			     &(struct td_binding){.ns = pod->ns, .pod = pod->name, .node = node, .uid = pod->uid},
@@ -280,8 +280,8 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 			*err = why;
 		return r;
 	}
-	td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns,
-		  pod->name, node);
+	td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "Scheduled", "Successfully assigned %s/%s to %s",
+		       pod->ns, pod->name, node);
 	return 0;
 }
 
@@ -289,14 +289,14 @@ static bool waits(const struct td_object *p)
 {
 	return !*td_jstr_or(p->root, "spec.nodeName", "") &&
 	       td_streq(td_jstr_or(p->root, "spec.schedulerName", NAME), NAME) && !td_object_deleting(p) &&
-	       !ctl_pod_finished(p) && !yyjson_arr_size(td_jget(p->root, "spec.schedulingGates"));
+	       !td_ctl_pod_finished(p) && !yyjson_arr_size(td_jget(p->root, "spec.schedulingGates"));
 }
 
-static void all_waiting(struct ctl_scheduler *s)
+static void all_waiting(struct td_ctl_scheduler *s)
 {
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(s->c->pods, "unbound", "1", &l);
-	ctl_sort(&l, ctl_by_creation);
+	td_ctl_sort(&l, td_ctl_by_creation);
 	for (size_t i = 0; i < l.n; i++)
 		if (waits(l.v[i]))
 			td_enqueue_self(s->queue, NULL, l.v[i]);
@@ -304,7 +304,7 @@ static void all_waiting(struct ctl_scheduler *s)
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl_scheduler *s = ctx;
+	struct td_ctl_scheduler *s = ctx;
 	if (!strcmp(key, ALL)) {
 		all_waiting(s);
 		return 0;
@@ -332,11 +332,11 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 	yyjson_val *spec = td_jget(pod->root, "spec");
 	td_auto_strv struct td_strv names = {0};
-	td_pod_request_names(spec, &names);
+	td_api_pod_request_names(spec, &names);
 
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(s->c->nodes, NULL, &nodes);
-	ctl_sort(&nodes, by_name);
+	td_ctl_sort(&nodes, by_name);
 
 	struct reasons why __attribute__((cleanup(reasons_done))) = {0};
 
@@ -356,7 +356,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl_scheduler *s = ctx;
+	struct td_ctl_scheduler *s = ctx;
 
 	if (now && waits(now)) {
 		// Our own condition is no news.
@@ -365,14 +365,14 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 		return;
 	}
 
-	bool held = old && *td_jstr_or(old->root, "spec.nodeName", "") && !ctl_pod_finished(old);
-	if (held && (!now || ctl_pod_finished(now)))
+	bool held = old && *td_jstr_or(old->root, "spec.nodeName", "") && !td_ctl_pod_finished(old);
+	if (held && (!now || td_ctl_pod_finished(now)))
 		td_queue_add(s->queue, ALL);
 }
 
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl_scheduler *s = ctx;
+	struct td_ctl_scheduler *s = ctx;
 	if (!now)
 		return;
 
@@ -384,9 +384,9 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	td_queue_add(s->queue, ALL);
 }
 
-void ctl_scheduler(struct ctl *c, struct td_controller *ret)
+void td_ctl_scheduler(struct td_ctl *c, struct td_controller *ret)
 {
-	struct ctl_scheduler *s = c->scheduler = td_calloc(1, sizeof(*s));
+	struct td_ctl_scheduler *s = c->scheduler = td_calloc(1, sizeof(*s));
 	s->c = c;
 	s->queue = td_queue_new(c->clock);
 	*ret = (struct td_controller){"scheduler", 1, s->queue, reconcile, s};

@@ -5,7 +5,7 @@
 
 #define CA_MAP "kube-root-ca.crt"
 
-static int account(struct ctl *c, const char *ns, struct td_cancel *cancel, struct td_error *err)
+static int account(struct td_ctl *c, const char *ns, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(c->serviceaccounts, ns, "default");
 	if (o)
@@ -21,7 +21,7 @@ static int account(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 	return r == TD_EXISTS ? 0 : r;
 }
 
-static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, struct td_error *err)
+static int root_ca(struct td_ctl *c, const char *ns, struct td_cancel *cancel, struct td_error *err)
 {
 	if (!c->ca)
 		return 0;
@@ -42,12 +42,10 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 	td_jm_str(d, p, "kind", "ConfigMap");
 	td_jm_str(d, p, "metadata.name", CA_MAP);
 	td_jm_str(d, p, "metadata.namespace", ns);
-	td_jm_key_str(
-		d, td_jm_obj(d, p, "metadata.annotations"), "kubernetes.io/description",
-		"Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such "
-		"as the "
-		"internal service IP or "
-		"kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.");
+	td_jm_key_str(d, td_jm_obj(d, p, "metadata.annotations"), "kubernetes.io/description",
+		      "Contains a CA bundle that can be used to verify the kube-apiserver when using internal "
+		      "endpoints such as the internal service IP or kubernetes.default.svc. No other usage is "
+		      "guaranteed across distributions of Kubernetes clusters.");
 
 	int r = td_kube_create(c->kube, &td_configmaps, ns, p, cancel, NULL, err);
 	return r == TD_EXISTS ? 0 : r;
@@ -55,7 +53,7 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto(td_object_unref) struct td_object *ns = td_informer_get(c->namespaces, NULL, key);
 	if (!ns || td_object_deleting(ns))
 		return 0;
@@ -70,7 +68,7 @@ static void on_piece(void *queue, struct td_object *old, struct td_object *now)
 		td_queue_add(queue, o->ns);
 }
 
-void ctl_serviceaccount(struct ctl *c, struct td_controller *ret)
+void td_ctl_serviceaccount(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"serviceaccount", 1, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->namespaces, td_enqueue_self, ret->queue);

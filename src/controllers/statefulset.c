@@ -11,8 +11,8 @@
 
 #define REVISION "controller-revision-hash"
 
-struct set {
-	struct ctl *c;
+struct statefulset {
+	struct td_ctl *c;
 	struct td_object *s; // borrowed
 	long long start, want, min_ready;
 	bool parallel, on_delete;
@@ -25,7 +25,7 @@ struct set {
 	struct td_cancel *cancel;
 };
 
-static void set_done(struct set *x)
+static void set_done(struct statefulset *x)
 {
 	td_objects_done(&x->pods);
 	td_objects_done(&x->excess);
@@ -42,21 +42,21 @@ static long long ordinal(const struct td_object *s, const struct td_object *p)
 	return o;
 }
 
-static bool up_to_date(const struct set *x, const struct td_object *p)
+static bool up_to_date(const struct statefulset *x, const struct td_object *p)
 {
 	return td_streq(td_object_label(p, REVISION), x->revision);
 }
 
-static bool available(struct set *x, const struct td_object *p)
+static bool available(struct statefulset *x, const struct td_object *p)
 {
-	return p && ctl_pod_active(p) && ctl_pod_available(p, x->min_ready, x->now, &x->wait);
+	return p && td_ctl_pod_active(p) && td_ctl_pod_available(p, x->min_ready, x->now, &x->wait);
 }
 
-static int make(struct set *x, long long i, struct td_error *err)
+static int make(struct statefulset *x, long long i, struct td_error *err)
 {
 	char text[32];
 	td_auto_free char *name = td_asprintf("%s-%lld", x->s->name, x->start + i);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_from(x->s, &td_statefulsets, name);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_ctl_pod_from(x->s, &td_statefulsets, name);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
 
 	td_jm_key_str(d, labels, "statefulset.kubernetes.io/pod-name", name);
@@ -66,14 +66,14 @@ static int make(struct set *x, long long i, struct td_error *err)
 	td_jm_str(d, o, "spec.hostname", name);
 	td_jm_str(d, o, "spec.subdomain", td_jstr(x->s->root, "spec.serviceName"));
 
-	int r = ctl_create_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, d, x->cancel, err);
+	int r = td_ctl_create_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, d, x->cancel, err);
 	return r == TD_EXISTS ? td_fail(err, TD_CONFLICT, "pod %s exists and is not (yet) seen as this set's", name)
 			      : r;
 }
 
-static int end(struct set *x, const struct td_object *p, struct td_error *err)
+static int end(struct statefulset *x, const struct td_object *p, struct td_error *err)
 {
-	return ctl_delete_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, p, x->cancel, err);
+	return td_ctl_delete_pod(x->c, x->c->sts_expect, x->s, &td_statefulsets, p, x->cancel, err);
 }
 
 static int by_ordinal_down(const void *a, const void *b)
@@ -84,7 +84,7 @@ static int by_ordinal_down(const void *a, const void *b)
 	return lx != ly ? (lx < ly ? 1 : -1) : strcmp(y, x);
 }
 
-static void sort_pods(struct set *x)
+static void sort_pods(struct statefulset *x)
 {
 	x->slot = td_calloc((size_t)x->want + 1, sizeof(*x->slot));
 	for (size_t n = 0; n < x->pods.n; n++) {
@@ -95,12 +95,12 @@ static void sort_pods(struct set *x)
 		else if (o >= 0)
 			td_objects_add(&x->excess, td_object_ref(p));
 	}
-	ctl_sort(&x->excess, by_ordinal_down);
+	td_ctl_sort(&x->excess, by_ordinal_down);
 }
 
 // Does everything but updates. *ret_settled: all wanted pods exist and are healthy, and no excess
 // pod is left, so updates may go on.
-static int keep(struct set *x, bool *ret_settled, struct td_error *err)
+static int keep(struct statefulset *x, bool *ret_settled, struct td_error *err)
 {
 	*ret_settled = false;
 	bool settled = true;
@@ -108,10 +108,10 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 	for (long long i = 0; i < x->want; i++) {
 		struct td_object *p = x->slot[i];
 		int r = 0;
-		if (p && ctl_pod_finished(p) && !td_object_deleting(p)) {
-			td_record(x->c->rec, TD_ABOUT(x->s, &td_statefulsets), "Warning", "RecreatingFailedPod",
-				  "StatefulSet %s/%s is recreating %s Pod %s", x->s->ns, x->s->name,
-				  td_jstr_or(p->root, "status.phase", ""), p->name);
+		if (p && td_ctl_pod_finished(p) && !td_object_deleting(p)) {
+			td_kube_record(x->c->rec, TD_ABOUT(x->s, &td_statefulsets), "Warning", "RecreatingFailedPod",
+				       "StatefulSet %s/%s is recreating %s Pod %s", x->s->ns, x->s->name,
+				       td_jstr_or(p->root, "status.phase", ""), p->name);
 			settled = false;
 			if ((r = end(x, p, err)))
 				return r;
@@ -156,13 +156,13 @@ static int keep(struct set *x, bool *ret_settled, struct td_error *err)
 	return 0;
 }
 
-static int update(struct set *x, struct td_error *err)
+static int update(struct statefulset *x, struct td_error *err)
 {
 	if (x->on_delete)
 		return 0;
 
-	long long max = ctl_int_or_percent(td_jget(x->s->root, "spec.updateStrategy.rollingUpdate.maxUnavailable"),
-					   x->want, false, "1");
+	long long max = td_ctl_int_or_percent(td_jget(x->s->root, "spec.updateStrategy.rollingUpdate.maxUnavailable"),
+					      x->want, false, "1");
 	if (max < 1)
 		max = 1;
 
@@ -196,16 +196,16 @@ static int update(struct set *x, struct td_error *err)
 	return 0;
 }
 
-static int write_status(struct set *x, struct td_error *err)
+static int write_status(struct statefulset *x, struct td_error *err)
 {
 	long long ready = 0, avail = 0, updated = 0, current = 0, live = 0;
 	const char *cur = td_jstr_or(x->s->root, "status.currentRevision", "");
 	for (size_t n = 0; n < x->pods.n; n++) {
 		const struct td_object *p = x->pods.v[n];
-		if (ctl_pod_finished(p))
+		if (td_ctl_pod_finished(p))
 			continue;
 		live++;
-		ready += ctl_pod_ready(p) && !td_object_deleting(p);
+		ready += td_ctl_pod_ready(p) && !td_object_deleting(p);
 		avail += available(x, p);
 		if (!td_object_deleting(p)) {
 			updated += up_to_date(x, p);
@@ -231,21 +231,21 @@ static int write_status(struct set *x, struct td_error *err)
 	td_jm_str(d, s, "currentRevision", cur);
 	td_jm_str(d, s, "updateRevision", x->revision);
 
-	return ctl_write_status(x->c, &td_statefulsets, x->s, s, x->cancel, err);
+	return td_ctl_write_status(x->c, &td_statefulsets, x->s, s, x->cancel, err);
 }
 
 static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cancel *cancel, struct td_error *err)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *s = td_informer_get(c->statefulsets, ns, name);
 	if (!s)
 		return 0;
 
-	bool seen_all = ctl_expect_done(c->sts_expect, s->uid);
+	bool seen_all = td_ctl_expect_done(c->sts_expect, s->uid);
 
-	struct set x
+	struct statefulset x
 		__attribute__((cleanup(set_done))) = {.c = c, .s = s, .cancel = cancel, .now = td_real_ms(c->clock)};
 
 	x.want = td_jint(s->root, "spec.replicas", 1);
@@ -259,10 +259,10 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 	char hash[CTL_HASH_LEN];
 	snprintf(x.revision, sizeof(x.revision), "%.200s-%s", s->name,
-		 ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
+		 td_ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
 	if (strlen(x.revision) > 63) // it is a label
 		snprintf(x.revision, sizeof(x.revision), "%.52s-%s", s->name, hash);
-	int r = ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, cancel, &x.pods, err);
+	int r = td_ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, cancel, &x.pods, err);
 	if (r)
 		return r;
 
@@ -286,19 +286,19 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
-	ctl_expect_pod(c->sts_expect, "StatefulSet", old, now);
+	struct td_ctl *c = ctx;
+	td_ctl_expect_pod(c->sts_expect, "StatefulSet", old, now);
 }
 
 static void on_gone(void *ctx, struct td_object *old, struct td_object *now)
 {
-	struct ctl *c = ctx;
+	struct td_ctl *c = ctx;
 	if (!now)
-		ctl_expect_forget(c->sts_expect, old->uid);
+		td_ctl_expect_forget(c->sts_expect, old->uid);
 }
 
 static struct sts_orphans { // one per process, like the controller
-	struct ctl *c;
+	struct td_ctl *c;
 	struct td_queue *queue;
 } orphans;
 
@@ -315,7 +315,7 @@ static void on_other(void *ctx, struct td_object *old, struct td_object *now)
 	td_queue_add(x->queue, key);
 }
 
-void ctl_statefulset(struct ctl *c, struct td_controller *ret)
+void td_ctl_statefulset(struct td_ctl *c, struct td_controller *ret)
 {
 	*ret = (struct td_controller){"statefulset", 2, td_queue_new(c->clock), reconcile, c};
 	orphans = (struct sts_orphans){c, ret->queue};

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o, const yyjson_mut_val *status,
-		     struct td_cancel *cancel, struct td_error *err)
+int td_ctl_write_status(struct td_ctl *c, const struct td_gvr *gvr, const struct td_object *o,
+			const yyjson_mut_val *status, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *want = td_json_from_mut(status);
 	yyjson_val *have = td_jget(o->root, "status"), *k, *v;
@@ -32,15 +32,15 @@ int ctl_write_status(struct ctl *c, const struct td_gvr *gvr, const struct td_ob
 	return td_kube_patch(c->kube, TD_AT(gvr, o->ns, o->name, "status"), TD_PATCH_MERGE, p, cancel, NULL, err);
 }
 
-void ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
-		       const struct td_condition_want *w, int64_t now_ms)
+void td_ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
+			  const struct td_condition_want *w, int64_t now_ms)
 {
 	struct td_condition_want its = *w;
 	its.generation = td_jint(pod->root, "metadata.generation", 0);
 	td_condition_add(d, arr, td_jget(pod->root, "status.conditions"), &its, now_ms);
 }
 
-long long ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def)
+long long td_ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def)
 {
 	const char *s = yyjson_is_str((yyjson_val *)v) ? yyjson_get_str((yyjson_val *)v) : NULL;
 

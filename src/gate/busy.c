@@ -16,7 +16,7 @@ enum td_seen td_seen_named(const yyjson_val *pod, const char *node, int64_t job,
 	if (*at && strcmp(at, node) != 0)
 		return TD_SEEN_NEVER; // a pod never moves
 	if (*at)
-		return td_pod_ended(pod) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
+		return td_kube_pod_ended(pod) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
 	if (td_jget(pod, "metadata.deletionTimestamp"))
 		return TD_SEEN_NEVER; // the API binds no pod that is being deleted
 	return td_fence_read(pod, &j, &s) && j == job && s == start && start ? TD_SEEN_NEVER : TD_SEEN_WAITS;

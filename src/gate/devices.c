@@ -69,9 +69,9 @@ static int number(const yyjson_val *ann, const char *key, int64_t *ret, struct t
 	return 0;
 }
 
-int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct td_error *err)
+int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *ret, struct td_error *err)
 {
-	struct td_grant g = {0};
+	struct td_gate_grant g = {0};
 	yyjson_val *ann = td_jget(pod, "metadata.annotations");
 	g.all = td_streq(td_jkey_str(ann, TD_ANN_ALL_DEVICES), "true");
 	g.granted = td_jkey_str(ann, TD_ANN_JOB) != NULL;

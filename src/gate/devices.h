@@ -18,11 +18,11 @@ static inline uint64_t td_dev_all(int n)
 }
 
 // What a pod may use on its node.
-struct td_grant {
+struct td_gate_grant {
 	bool all;     // annotation tandem.dev/all-devices (slurmd): every device, held by nobody
 	bool granted; // annotation tandem.dev/job-id is there: Slurm placed the pod
 	int64_t job, start;
 	uint64_t devices; // of tandem.dev/devices
 };
 // Reads a pod's annotations. TD_INVALID names the one that cannot be read.
-int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct td_error *err);
+int td_gate_grant_read(const yyjson_val *pod, int gpus, struct td_gate_grant *ret, struct td_error *err);

@@ -305,8 +305,7 @@ int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_
 	int r = mask ? wait_until_free(&w, wait, c, err) : 0;
 	td_metric_observe(td_histogram(td_metrics_process(), "tandem_gate_wait_seconds",
 				       "How long jobs waited for their devices' last holders, in seconds; result: "
-				       "let_in, superseded, or late "
-				       "(not free by the deadline).",
+				       "let_in, superseded, or late (not free by the deadline).",
 				       TD_LABELS("result"), NULL, 0),
 			  (double)(td_mono_ms(&td_clock_system) - began) / 1000,
 			  TD_LABELS(!r                 ? "let_in"

@@ -259,7 +259,7 @@ int td_agent_main(int argc, char **argv)
 	a.grants = td_queue_new(a.clock);
 	td_held_init(&a.held, a.clock);
 
-	struct td_health *health = NULL;
+	struct td_srv_health *health = NULL;
 	td_health_set("start", "it fills its caches");
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)

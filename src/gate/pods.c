@@ -107,7 +107,7 @@ void td_gate_agent_job_index(const struct td_object *o, struct td_strv *ret)
 void td_gate_agent_on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_gate_agent *a = ctx;
-	if (old && (!now || strcmp(old->uid, now->uid)) && td_pod_ended(old->root))
+	if (old && (!now || strcmp(old->uid, now->uid)) && td_kube_pod_ended(old->root))
 		gone_add(a, old->uid, true, 0);
 	td_auto_free char *key = td_key_of(now ? now : old);
 	td_queue_add(a->grants, key);
@@ -121,7 +121,8 @@ int td_gate_agent_grant_sync(void *ctx, const char *key, int64_t *again_ms, stru
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(a->pods, ns, name);
 	struct td_holder h;
 	uint64_t mask;
-	int r = o && !td_pod_ended(o->root) && grant_of(a, o, &h, &mask) ? td_gate_learn(a->gate, 0, mask, &h, err) : 0;
+	int r = o && !td_kube_pod_ended(o->root) && grant_of(a, o, &h, &mask) ? td_gate_learn(a->gate, 0, mask, &h, err)
+									      : 0;
 	td_gate_kick(a->gate);
 	return r;
 }
@@ -139,7 +140,7 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 	td_informer_by_index(a->pods, "uid", uid, &l);
 	if (l.n) {
 		*ret = td_object_ref(l.v[0]);
-		return td_pod_ended(l.v[0]->root) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
+		return td_kube_pod_ended(l.v[0]->root) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
 	}
 	if (gone_look(a, uid, &was_ended) && (was_ended || !named))
 		return was_ended ? TD_SEEN_TERMINAL : TD_SEEN_ABSENT;
@@ -155,7 +156,7 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 	if (td_gate_agent_read(a, uid, ret, err))
 		return TD_SEEN_UNREAD;
 	if (*ret)
-		return td_pod_ended((*ret)->root) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
+		return td_kube_pod_ended((*ret)->root) ? TD_SEEN_TERMINAL : TD_SEEN_ACTIVE;
 	gone_add(a, uid, false, now);
 	return TD_SEEN_ABSENT;
 }

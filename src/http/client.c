@@ -32,24 +32,24 @@ enum {
 	UPLOAD_BUFFER = 16384, // the least that curl accepts
 };
 
-struct slot {
+struct client_slot {
 	CURLM *multi;
 	CURL *easy;
-	struct slot *next;
+	struct client_slot *next;
 };
 
 struct td_http_client {
 	char *base_url, *unix_socket, *ca_file, *cert_file, *key_file, *token_file, *bearer;
 	int64_t timeout_ms;
 	pthread_mutex_t lock; // guards everything below
-	struct slot *idle;
+	struct client_slot *idle;
 	int n_idle;
 	char *token; // content of token_file at token_stat
 	struct stat token_stat;
 };
 
 // The state of one call while it runs.
-struct run {
+struct client_run {
 	const struct td_http_call *call;
 	CURL *easy;
 	struct td_http_reply reply;
@@ -107,7 +107,7 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 	return 0;
 }
 
-static void slot_free(struct slot *s)
+static void slot_free(struct client_slot *s)
 {
 	curl_easy_cleanup(s->easy);
 	curl_multi_cleanup(s->multi);
@@ -120,7 +120,7 @@ struct td_http_client *td_http_client_free(struct td_http_client *c)
 		return NULL;
 
 	while (c->idle) {
-		struct slot *s = c->idle;
+		struct client_slot *s = c->idle;
 		c->idle = s->next;
 		slot_free(s);
 	}
@@ -137,10 +137,10 @@ struct td_http_client *td_http_client_free(struct td_http_client *c)
 	return NULL;
 }
 
-static struct slot *slot_get(struct td_http_client *c)
+static struct client_slot *slot_get(struct td_http_client *c)
 {
 	pthread_mutex_lock(&c->lock);
-	struct slot *s = c->idle;
+	struct client_slot *s = c->idle;
 	if (s) {
 		c->idle = s->next;
 		c->n_idle--;
@@ -159,7 +159,7 @@ static struct slot *slot_get(struct td_http_client *c)
 	return s;
 }
 
-static void slot_put(struct td_http_client *c, struct slot *s)
+static void slot_put(struct td_http_client *c, struct client_slot *s)
 {
 	pthread_mutex_lock(&c->lock);
 	bool keep = c->n_idle < IDLE_MAX;
@@ -222,7 +222,7 @@ static int auth_header(struct td_http_client *c, char **ret, struct td_error *er
 
 static size_t on_header(char *p, size_t size, size_t n, void *ctx)
 {
-	struct run *r = ctx;
+	struct client_run *r = ctx;
 	n *= size;
 	r->last_byte = now_ms();
 	// A new status line also follows a 100 Continue: forget the headers so far.
@@ -265,7 +265,7 @@ static long status_of(CURL *easy)
 
 static size_t on_body(char *p, size_t size, size_t n, void *ctx)
 {
-	struct run *r = ctx;
+	struct client_run *r = ctx;
 	n *= size;
 	r->last_byte = now_ms();
 	long status = status_of(r->easy);
@@ -297,7 +297,7 @@ static bool was_sent(CURL *easy)
 
 static int on_prereq(void *ctx, char *remote_ip, char *local_ip, int remote_port, int local_port)
 {
-	struct run *r = ctx;
+	struct client_run *r = ctx;
 	if (r->attempts++ == 0 || r->safe || !was_sent(r->easy))
 		return CURL_PREREQFUNC_OK;
 	r->abort_code = td_fail(&r->err, TD_UNCERTAIN, "connection closed before the reply");
@@ -342,8 +342,8 @@ static struct curl_slist *headers(const struct td_http_call *call, const char *a
 	return l;
 }
 
-static void setup(struct td_http_client *c, struct run *r, const char *url, struct curl_slist *hdrs, char *errbuf,
-		  int64_t timeout)
+static void setup(struct td_http_client *c, struct client_run *r, const char *url, struct curl_slist *hdrs,
+		  char *errbuf, int64_t timeout)
 {
 	CURL *e = r->easy;
 	const struct td_http_call *call = r->call;
@@ -408,7 +408,7 @@ static void setup(struct td_http_client *c, struct run *r, const char *url, stru
 	}
 }
 
-static int give_up(struct td_http_client *c, struct run *r, struct td_error *err, const char *why)
+static int give_up(struct td_http_client *c, struct client_run *r, struct td_error *err, const char *why)
 {
 	const char *m = r->call->method, *p = r->call->path;
 	if (was_sent(r->easy))
@@ -417,8 +417,8 @@ static int give_up(struct td_http_client *c, struct run *r, struct td_error *err
 }
 
 // Runs the transfer to its end. The easy handle is already in the multi handle.
-static int drive(struct td_http_client *c, struct slot *s, struct run *r, int64_t timeout, struct td_cancel *cancel,
-		 const char *errbuf, struct td_error *err)
+static int drive(struct td_http_client *c, struct client_slot *s, struct client_run *r, int64_t timeout,
+		 struct td_cancel *cancel, const char *errbuf, struct td_error *err)
 {
 	const struct td_http_call *call = r->call;
 	int64_t start = now_ms();
@@ -485,11 +485,11 @@ int td_http_do(struct td_http_client *c, const struct td_http_call *call, struct
 
 	td_auto_free char *url = td_asprintf("%s%s", c->base_url, call->path);
 	char errbuf[CURL_ERROR_SIZE] = "";
-	struct slot *s = slot_get(c);
-	struct run r = {.call = call,
-			.easy = s->easy,
-			.max_body = call->max_body ? call->max_body : BODY_MAX,
-			.last_byte = now_ms()};
+	struct client_slot *s = slot_get(c);
+	struct client_run r = {.call = call,
+			       .easy = s->easy,
+			       .max_body = call->max_body ? call->max_body : BODY_MAX,
+			       .last_byte = now_ms()};
 
 	r.safe = td_streq(call->method, "GET") || td_streq(call->method, "HEAD");
 	int64_t timeout = call->timeout_ms > 0 ? call->timeout_ms : c->timeout_ms;

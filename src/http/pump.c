@@ -35,7 +35,7 @@ struct td_http_push_handle {
 	struct td_http_push_handle *lprev, *lnext; // in p->live
 };
 
-struct entry {
+struct pump_entry {
 	uint32_t gen;
 	struct td_cancel *cancel;      // watched for a handler …
 	struct td_http_push_handle *h; // … or pushed
@@ -48,7 +48,7 @@ struct td_pump {
 	bool stop;            // atomic
 	int n_push;           // atomic: number of existing handles
 	pthread_mutex_t lock; // guards v, n, gen, queue
-	struct entry *v;      // by fd
+	struct pump_entry *v; // by fd
 	size_t n;
 	uint32_t gen;
 	struct td_http_push_handle *queue;
@@ -77,7 +77,7 @@ static uint32_t enter(struct td_pump *p, int fd, struct td_cancel *cancel, struc
 	}
 
 	uint32_t gen = ++p->gen ? p->gen : ++p->gen; // never 0
-	p->v[fd] = (struct entry){.gen = gen, .cancel = td_cancel_ref(cancel), .h = h};
+	p->v[fd] = (struct pump_entry){.gen = gen, .cancel = td_cancel_ref(cancel), .h = h};
 	struct epoll_event e = {.events = events, .data.u64 = (uint64_t)gen << 32 | (uint32_t)fd};
 	if (epoll_ctl(p->ep, EPOLL_CTL_ADD, fd, &e) < 0)
 		abort(); // ENOMEM, or a bug
@@ -91,7 +91,7 @@ static void leave(struct td_pump *p, int fd)
 	pthread_mutex_lock(&p->lock);
 	epoll_ctl(p->ep, EPOLL_CTL_DEL, fd, NULL);
 	struct td_cancel *c = p->v[fd].cancel;
-	p->v[fd] = (struct entry){0};
+	p->v[fd] = (struct pump_entry){0};
 	pthread_mutex_unlock(&p->lock);
 	td_cancel_unref(c);
 }

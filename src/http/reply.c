@@ -185,7 +185,7 @@ void td_http_add_header(struct td_http_x *x, const char *name, const char *value
 	td_buf_puts(&x->extra, "\r\n");
 }
 
-void td_reply_head(struct td_http_x *x, struct td_buf *b, int status, const char *content_type)
+void td_http_reply_head(struct td_http_x *x, struct td_buf *b, int status, const char *content_type)
 {
 	char date[64];
 	struct tm tm;
@@ -222,7 +222,7 @@ void td_http_send(struct td_http_x *x, int status, const char *content_type, con
 
 	x->state = TD_X_SENT;
 	td_auto_buf struct td_buf b = {0};
-	td_reply_head(x, &b, status, content_type);
+	td_http_reply_head(x, &b, status, content_type);
 	if (has_body(status))
 		td_buf_printf(&b, "Content-Length: %zu\r\n", len);
 	td_buf_puts(&b, "\r\n");
@@ -243,7 +243,7 @@ static void stream_head(struct td_http_x *x, struct td_buf *b, int status, const
 	x->chunked = x->head.minor == 1;
 	if (!x->chunked)
 		x->keep_alive = false;
-	td_reply_head(x, b, status, content_type);
+	td_http_reply_head(x, b, status, content_type);
 	td_buf_puts(b, x->chunked ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n");
 }
 
@@ -293,7 +293,7 @@ struct td_http_push_handle *td_http_push(struct td_http_x *x, int status, const 
 
 	if (full) {
 		td_http_add_header(x, "Retry-After", "1");
-		td_reply_head(x, &b, 503, NULL);
+		td_http_reply_head(x, &b, 503, NULL);
 		td_buf_puts(&b, "Content-Length: 0\r\n\r\n");
 	} else if (!late) {
 		stream_head(x, &b, status, content_type);

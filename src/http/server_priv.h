@@ -69,5 +69,5 @@ void td_http_x_done(struct td_http_x *x);
 bool td_serve(struct td_worker *w);
 
 // Appends "HTTP/1.1 200 OK" and the common headers, without the empty line.
-void td_reply_head(struct td_http_x *x, struct td_buf *b, int status, const char *content_type);
+void td_http_reply_head(struct td_http_x *x, struct td_buf *b, int status, const char *content_type);
 struct td_ws *td_ws_free(struct td_ws *ws);

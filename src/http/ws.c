@@ -78,7 +78,7 @@ int td_ws_accept(struct td_http_x *x, const char *const *protocols, struct td_ws
 	td_http_add_header(x, "Connection", "Upgrade");
 	td_http_add_header(x, "Sec-WebSocket-Accept", accept.s);
 	td_http_add_header(x, "Sec-WebSocket-Protocol", *p);
-	td_reply_head(x, &b, 101, NULL);
+	td_http_reply_head(x, &b, 101, NULL);
 	td_buf_puts(&b, "\r\n");
 
 	x->state = TD_X_TAKEN;

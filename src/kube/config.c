@@ -17,12 +17,12 @@ struct file {
 	char *path, *dir;
 	struct td_json_list docs;
 };
-struct files {
+struct config_files {
 	struct file v[16];
 	size_t n;
 };
 
-static void files_done(struct files *f)
+static void files_done(struct config_files *f)
 {
 	for (size_t i = 0; i < f->n; i++) {
 		free(f->v[i].path);
@@ -47,7 +47,7 @@ void td_kube_config_done(struct td_kube_config *c)
 	*c = (struct td_kube_config){.fds = {-1, -1, -1}};
 }
 
-static int load(struct files *f, const char *path, struct td_error *err)
+static int load(struct config_files *f, const char *path, struct td_error *err)
 {
 	if (f->n == TD_LEN(f->v))
 		return td_fail(err, TD_INVALID, "KUBECONFIG names more than %zu files", TD_LEN(f->v));
@@ -71,7 +71,7 @@ static int load(struct files *f, const char *path, struct td_error *err)
 	return 0;
 }
 
-static const char *top_str(const struct files *f, const char *key)
+static const char *top_str(const struct config_files *f, const char *key)
 {
 	for (size_t i = 0; i < f->n; i++)
 		for (size_t d = 0; d < f->v[i].docs.n; d++) {
@@ -84,7 +84,7 @@ static const char *top_str(const struct files *f, const char *key)
 
 // Finds the entry `name` in the list `list` ("clusters") and returns its body under `key`
 // ("cluster").
-static yyjson_val *entry(const struct files *f, const char *list, const char *name, const char *key,
+static yyjson_val *entry(const struct config_files *f, const char *list, const char *name, const char *key,
 			 const struct file **ret_file)
 {
 	for (size_t i = 0; i < f->n; i++)
@@ -131,7 +131,7 @@ static int blob(const struct file *f, const yyjson_val *body, const char *file_k
 	return 0;
 }
 
-static int from_files(const struct files *f, struct td_kube_config *c, struct td_error *err)
+static int from_files(const struct config_files *f, struct td_kube_config *c, struct td_error *err)
 {
 	const char *path = f->v[0].path, *current = top_str(f, "current-context");
 	if (!current)
@@ -221,7 +221,7 @@ static int in_cluster(struct td_kube_config *c, struct td_error *err)
 int td_kube_config_load(const char *kubeconfig, struct td_kube_config *ret, struct td_error *err)
 {
 	struct td_kube_config c __attribute__((cleanup(td_kube_config_done))) = {.fds = {-1, -1, -1}};
-	struct files f __attribute__((cleanup(files_done))) = {0};
+	struct config_files f __attribute__((cleanup(files_done))) = {0};
 	const char *env = getenv("KUBECONFIG");
 	int r = 0;
 

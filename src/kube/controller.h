@@ -89,5 +89,5 @@ struct td_about {
 #define TD_ABOUT(object, gvr) (&(const struct td_about){object, gvr})
 // type is "Normal" or "Warning". Events with equal object, type, reason and message within
 // 10 minutes raise the count of one Event.
-void td_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
-	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void td_kube_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
+		    const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -19,11 +19,11 @@
 #define SAME_MS (10 * 60 * 1000)
 #define MESSAGE_MAX 1024 // the limit of core/v1
 
-struct note {
+struct event_note {
 	char *ns, *name, *uid, *rv, *api_version, *kind;
 	char *type, *reason, *message;
 	int64_t real;
-	struct note *prev, *next;
+	struct event_note *prev, *next;
 };
 struct said {
 	char *key, *ns, *event;
@@ -39,12 +39,12 @@ struct td_recorder {
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; // guards line and n
-	struct note *line;
+	struct event_note *line;
 	size_t n;
 	struct said *said; // used by the thread only
 };
 
-static void note_free(struct note *n)
+static void note_free(struct event_note *n)
 {
 	free(n->ns);
 	free(n->name);
@@ -71,8 +71,7 @@ static void counted(const char *type, const char *reason, const char *result)
 {
 	td_metric_add(td_counter(td_metrics_process(), "tandem_events_total",
 				 "Events that this process had to tell, by reason; result: written, repeated (the "
-				 "count of an earlier one was "
-				 "raised), failed, or dropped (too many waited).",
+				 "count of an earlier one was raised), failed, or dropped (too many waited).",
 				 TD_LABELS("type", "reason", "result")),
 		      1, TD_LABELS(type, reason, result));
 }
@@ -88,7 +87,7 @@ static void trim(struct td_recorder *r, int64_t now)
 	}
 }
 
-static int repeat(struct td_recorder *r, struct said *s, const struct note *n)
+static int repeat(struct td_recorder *r, struct said *s, const struct event_note *n)
 {
 	char t[TD_TIME_LEN];
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -98,7 +97,7 @@ static int repeat(struct td_recorder *r, struct said *s, const struct note *n)
 	return td_kube_patch(r->k, TD_AT(&td_events, s->ns, s->event), TD_PATCH_MERGE, o, r->stop, NULL, NULL);
 }
 
-static void publish(struct td_recorder *r, const struct note *n)
+static void publish(struct td_recorder *r, const struct event_note *n)
 {
 	int64_t now = td_mono_ms(&td_clock_system);
 	td_auto_free char *key =
@@ -176,7 +175,7 @@ static void *run(void *arg)
 	struct td_recorder *r = arg;
 	while (!td_cancelled(r->stop)) {
 		pthread_mutex_lock(&r->lock);
-		struct note *n = r->line;
+		struct event_note *n = r->line;
 		if (n) {
 			DL_DELETE(r->line, n);
 			r->n--;
@@ -223,7 +222,7 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 	if (r->started)
 		pthread_join(r->thread, NULL);
 
-	struct note *n, *tmp;
+	struct event_note *n, *tmp;
 	DL_FOREACH_SAFE(r->line, n, tmp)
 	{
 		DL_DELETE(r->line, n);
@@ -243,12 +242,12 @@ struct td_recorder *td_recorder_free(struct td_recorder *r)
 	return NULL;
 }
 
-void td_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
-	       const char *fmt, ...)
+void td_kube_record(struct td_recorder *r, const struct td_about *about, const char *type, const char *reason,
+		    const char *fmt, ...)
 {
 	if (!r || !r->started)
 		return;
-	struct note *n = td_calloc(1, sizeof(*n));
+	struct event_note *n = td_calloc(1, sizeof(*n));
 
 	va_list ap;
 	va_start(ap, fmt);

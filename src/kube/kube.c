@@ -254,7 +254,7 @@ int td_kube_raw(struct td_kube *k, const char *method, const char *path, const s
 	return 0;
 }
 
-struct stream {
+struct list_stream {
 	struct td_kube *k;
 	int (*on_data)(void *ctx, const char *p, size_t n);
 	void *ctx;
@@ -263,7 +263,7 @@ struct stream {
 
 static int stream_data(void *ctx, const char *p, size_t n)
 {
-	struct stream *s = ctx;
+	struct list_stream *s = ctx;
 	__atomic_add_fetch(&s->k->bytes, n, __ATOMIC_RELAXED);
 	td_kube_received(&s->call, n);
 	return s->on_data(s->ctx, p, n);
@@ -273,10 +273,10 @@ int td_kube_stream(struct td_kube *k, const char *path, int64_t idle_ms,
 		   int (*on_data)(void *ctx, const char *p, size_t n), void *ctx, struct td_cancel *c,
 		   struct td_error *err)
 {
-	struct stream s = {k,
-			   on_data,
-			   ctx,
-			   {.method = "GET", .path = path, .on_data = stream_data, .ctx = &s, .idle_ms = idle_ms}};
+	struct list_stream s = {k,
+				on_data,
+				ctx,
+				{.method = "GET", .path = path, .on_data = stream_data, .ctx = &s, .idle_ms = idle_ms}};
 	td_auto_reply struct td_http_reply reply = {0};
 	return request(k, &s.call, c, &reply, err);
 }

@@ -72,7 +72,7 @@ TD_DEFINE_AUTO(struct td_object *, td_object_unref)
 const char *td_object_label(const struct td_object *o, const char *key);      // NULL when absent
 const char *td_object_annotation(const struct td_object *o, const char *key); // NULL when absent
 // True when the phase is Succeeded or Failed.
-bool td_pod_ended(const yyjson_val *pod);
+bool td_kube_pod_ended(const yyjson_val *pod);
 // True when deletionTimestamp is set.
 bool td_object_deleting(const struct td_object *o);
 // The ownerReference with controller=true, or NULL.

@@ -97,7 +97,7 @@ const char *td_object_annotation(const struct td_object *o, const char *key)
 	return o ? td_jkey_str(td_jget(o->root, "metadata.annotations"), key) : NULL;
 }
 
-bool td_pod_ended(const yyjson_val *pod)
+bool td_kube_pod_ended(const yyjson_val *pod)
 {
 	const char *phase = td_jstr(pod, "status.phase");
 	return td_streq(phase, "Succeeded") || td_streq(phase, "Failed");

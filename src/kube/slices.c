@@ -105,9 +105,8 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 			if (attribute && (!yyjson_is_int(v) || yyjson_get_sint(v) < 0))
 				return td_fail(err, TD_INVALID,
 					       "device %s of node %s has no integer attribute %s: set "
-					       "spec.devices[0].indexAttribute of the "
-					       "SlurmCluster to one that driver %s publishes, or leave it out to count "
-					       "by name",
+					       "spec.devices[0].indexAttribute of the SlurmCluster to one that driver "
+					       "%s publishes, or leave it out to count by name",
 					       name, node, attribute, driver);
 			if (d.n == TD_DRA_DEVICES)
 				return td_fail(err, TD_INVALID, "driver %s publishes more than %d devices on node %s",
@@ -131,11 +130,11 @@ int td_dra_devices(const struct td_objects *slices, const char *driver, const ch
 		qsort(d.v, d.n, sizeof(*d.v), by_index);
 	for (size_t i = 0; i < d.n; i++) {
 		if (attribute && d.v[i].index != (long long)i)
-			return td_fail(err, TD_INVALID,
-				       "attribute %s of the %zu devices on node %s is not 0 to %zu: device %s has "
-				       "%lld; Slurm's indexes have no "
-				       "gaps, so use another attribute, or none to count by name",
-				       attribute, d.n, node, d.n - 1, d.v[i].name, d.v[i].index);
+			return td_fail(
+				err, TD_INVALID,
+				"attribute %s of the %zu devices on node %s is not 0 to %zu: device %s has %lld; "
+				"Slurm's indexes have no gaps, so use another attribute, or none to count by name",
+				attribute, d.n, node, d.n - 1, d.v[i].name, d.v[i].index);
 		d.v[i].index = (long long)i;
 	}
 

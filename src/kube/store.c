@@ -7,7 +7,7 @@
 #define uthash_malloc(n) td_malloc(n)
 #include <uthash.h>
 
-struct slot {
+struct store_slot {
 	char *key; // "ns/name"; "/name" for cluster-scoped
 	struct td_object *o;
 	UT_hash_handle hh;
@@ -25,7 +25,7 @@ struct index {
 };
 struct td_kstore {
 	pthread_rwlock_t lock; // guards everything below
-	struct slot *slots;
+	struct store_slot *slots;
 	struct index v[8];
 	size_t n;
 };
@@ -57,7 +57,7 @@ struct td_kstore *td_kstore_free(struct td_kstore *s)
 		free(s->v[i].name);
 	}
 
-	struct slot *e, *tmp;
+	struct store_slot *e, *tmp;
 	HASH_ITER (hh, s->slots, e, tmp) {
 		HASH_DEL(s->slots, e);
 		td_object_unref(e->o);
@@ -129,7 +129,7 @@ void td_kstore_put(struct td_kstore *s, struct td_object *now, struct td_object 
 	char key[KEY_MAX];
 	key_of(key, sizeof(key), now->ns, now->name);
 	pthread_rwlock_wrlock(&s->lock);
-	struct slot *e = NULL;
+	struct store_slot *e = NULL;
 	HASH_FIND_STR(s->slots, key, e);
 	if (!e) {
 		e = td_calloc(1, sizeof(*e));
@@ -150,7 +150,7 @@ struct td_object *td_kstore_take(struct td_kstore *s, const char *ns, const char
 	key_of(key, sizeof(key), ns, name);
 	struct td_object *o = NULL;
 	pthread_rwlock_wrlock(&s->lock);
-	struct slot *e = NULL;
+	struct store_slot *e = NULL;
 	HASH_FIND_STR(s->slots, key, e);
 	if (e) {
 		o = e->o;
@@ -168,7 +168,7 @@ struct td_object *td_kstore_get(struct td_kstore *s, const char *ns, const char 
 	char key[KEY_MAX];
 	key_of(key, sizeof(key), ns, name);
 	pthread_rwlock_rdlock(&s->lock);
-	struct slot *e = NULL;
+	struct store_slot *e = NULL;
 	HASH_FIND_STR(s->slots, key, e);
 	struct td_object *o = e ? td_object_ref(e->o) : NULL;
 	pthread_rwlock_unlock(&s->lock);
@@ -178,7 +178,7 @@ struct td_object *td_kstore_get(struct td_kstore *s, const char *ns, const char 
 void td_kstore_list(struct td_kstore *s, const char *ns, struct td_objects *ret)
 {
 	pthread_rwlock_rdlock(&s->lock);
-	for (struct slot *e = s->slots; e; e = e->hh.next)
+	for (struct store_slot *e = s->slots; e; e = e->hh.next)
 		if (!ns || !*ns || td_streq(e->o->ns, ns))
 			td_objects_add(ret, td_object_ref(e->o));
 	pthread_rwlock_unlock(&s->lock);

@@ -496,7 +496,7 @@ int td_kubelet_main(int argc, char **argv)
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 
-	struct td_health *health;
+	struct td_srv_health *health;
 	td_health_set("start", "it takes over what runs, and fills its caches");
 	// Health and metrics are shown under the name "agent", the same as on a cluster, so that
 	// alerts and the dashboard find every gate under one name.

@@ -45,7 +45,7 @@ static void stop_roles(const struct td_instance *i)
 	size_t n = td_roles(i, "tandem", &roles);
 	// These roles were left over by a supervise that was killed.
 	for (size_t k = n; k-- > 0;) {
-		td_auto_free char *pf = td_role_pidfile(i, roles[k].name);
+		td_auto_free char *pf = td_local_role_pidfile(i, roles[k].name);
 		end_process(td_pidfile_read(pf), roles[k].name, 10000);
 	}
 	td_roles_done(roles, n);

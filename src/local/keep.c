@@ -37,7 +37,7 @@ static void watch(struct child *c, pid_t pid, int64_t now)
 static void start(const struct td_instance *i, struct child *c, int64_t now)
 {
 	td_auto_free char *log = td_instance_path(i, "log/%s.log", c->role->name),
-			  *pf = td_role_pidfile(i, c->role->name);
+			  *pf = td_local_role_pidfile(i, c->role->name);
 	struct td_error err = TD_ERROR_INIT;
 	pid_t pid;
 	if (td_spawn(c->role->argv.v, NULL, log, &pid, &err)) {
@@ -111,7 +111,7 @@ int td_supervise_keep(const char *tandem)
 		return 1;
 	}
 
-	td_auto_free char *pf = td_role_pidfile(&i, "supervise");
+	td_auto_free char *pf = td_local_role_pidfile(&i, "supervise");
 	if (td_pidfile_write(pf, getpid(), &err)) {
 		fprintf(stderr, "tandem supervise: %s\n", err.msg);
 		return 1;
@@ -126,7 +126,7 @@ int td_supervise_keep(const char *tandem)
 	int64_t now = td_mono_ms(&td_clock_system);
 	for (size_t k = 0; k < n; k++) {
 		c[k] = (struct child){.role = &roles[k], .pidfd = -1};
-		td_auto_free char *rpf = td_role_pidfile(&i, roles[k].name);
+		td_auto_free char *rpf = td_local_role_pidfile(&i, roles[k].name);
 		pid_t old = td_pidfile_read(rpf);
 		if (old) {
 			watch(&c[k], old, now);
@@ -155,7 +155,7 @@ int td_supervise_keep(const char *tandem)
 	td_info("stopping");
 	for (size_t k = n; k-- > 0;) { // in reverse order: the API goes last
 		stop(&c[k]);
-		td_auto_free char *rpf = td_role_pidfile(&i, roles[k].name);
+		td_auto_free char *rpf = td_local_role_pidfile(&i, roles[k].name);
 		unlink(rpf);
 	}
 

@@ -24,7 +24,7 @@ char *td_self_path(void)
 	return td_strdup(buf);
 }
 
-char *td_role_pidfile(const struct td_instance *i, const char *role)
+char *td_local_role_pidfile(const struct td_instance *i, const char *role)
 {
 	return td_asprintf("%s/%s.pid", i->run, role);
 }

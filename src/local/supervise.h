@@ -11,7 +11,7 @@ struct td_role {
 // The roles in start order. The caller frees them with td_roles_done().
 size_t td_roles(const struct td_instance *i, const char *self, struct td_role **ret);
 void td_roles_done(struct td_role *v, size_t n);
-char *td_role_pidfile(const struct td_instance *i, const char *role);
+char *td_local_role_pidfile(const struct td_instance *i, const char *role);
 // Starts the roles of $TANDEM_HOME from this binary and keeps them running until SIGTERM. Returns
 // the exit code.
 int td_supervise_keep(const char *tandem);

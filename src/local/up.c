@@ -106,7 +106,7 @@ static int start_supervise(const struct td_instance *i, pid_t *ret_pid, struct t
 	if (r)
 		return r;
 	char *argv[] = {self, (char *)(uintptr_t)"supervise", NULL};
-	td_auto_free char *pf = td_role_pidfile(i, "supervise");
+	td_auto_free char *pf = td_local_role_pidfile(i, "supervise");
 	r = td_spawn(argv, NULL, log, ret_pid, err);
 	// supervise writes the file itself, too, but a `down` may come before that.
 	return r ? r : td_pidfile_write(pf, *ret_pid, err);
@@ -222,17 +222,18 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 
 	const struct td_start s = {
 		.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
-	if ((r = td_start_api(&s, err)))
+	if ((r = td_local_start_api(&s, err)))
 		return r;
 
-	if (i->slurm && ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_start_forget_slurm(&s, err)))))
-		return td_start_failed(&s, r, err);
+	if (i->slurm &&
+	    ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_local_start_forget_slurm(&s, err)))))
+		return td_local_start_failed(&s, r, err);
 
 	if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
 
 	td_progress_step(p, "%d nodes", i->nodes);
-	if ((r = td_start_nodes(&s, err)))
+	if ((r = td_local_start_nodes(&s, err)))
 		return r;
 
 	if (!running)
@@ -240,7 +241,7 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 
 	if (i->slurm) {
 		td_progress_step(p, "Slurm");
-		if ((r = td_start_slurm(&s, err)))
+		if ((r = td_local_start_slurm(&s, err)))
 			return r;
 		if (!running)
 			td_progress_done(p, "Slurm: %d nodes", i->nodes);

@@ -18,13 +18,13 @@ enum {
 	REMOVE_MS = 10000
 };
 
-bool cg_detect_v2(void)
+bool td_oci_cgroup_detect_v2(void)
 {
 	struct statfs s;
 	return statfs(CG_ROOT, &s) == 0 && s.f_type == CGROUP2_SUPER_MAGIC;
 }
 
-bool cg_has_swap_limit(bool v2)
+bool td_oci_cgroup_has_swap_limit(bool v2)
 {
 	return v2 || td_path_exists(CG_ROOT "/memory/memory.memsw.limit_in_bytes");
 }
@@ -35,7 +35,7 @@ static bool is_dir(const char *path)
 	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-void cg_paths(const struct td_oci *r, const char *id, struct td_strv *ret)
+void td_oci_cgroup_paths(const struct td_oci *r, const char *id, struct td_strv *ret)
 {
 	const char *slash = id ? "/" : "";
 	if (!id)
@@ -102,7 +102,7 @@ static bool add_oom(const char *path, void *ctx)
 	return true;
 }
 
-int64_t cg_oom_kills(const struct td_oci *r, const char *id)
+int64_t td_oci_cgroup_oom_kills(const struct td_oci *r, const char *id)
 {
 	td_auto_free char *p = r->v2 ? td_asprintf(CG_ROOT "%s/%s/memory.events", r->cgroup, id)
 				     : td_asprintf(CG_ROOT "/memory%s/%s", r->cgroup, id);
@@ -158,16 +158,16 @@ static bool add_pids(const char *path, void *ctx)
 static void pids_below(const struct td_oci *r, const char *id, bool thaw, struct pids *l)
 {
 	td_auto_strv struct td_strv paths = {0};
-	cg_paths(r, id, &paths);
+	td_oci_cgroup_paths(r, id, &paths);
 	for (size_t i = 0; i < paths.n; i++) {
 		l->thaw = thaw && !r->v2;
 		walk(paths.v[i], 0, add_pids, l);
 	}
 }
 
-int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, struct td_error *err)
+int td_oci_cgroup_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, struct td_error *err)
 {
-	int64_t end = oci_mono_ms() + timeout_ms;
+	int64_t end = td_oci_mono_ms() + timeout_ms;
 
 	// One write kills the subtree, forks included. Kernels before 5.14 lack the file; there the
 	// loop below does it.
@@ -191,7 +191,7 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 				kill(l.v[i], SIGKILL);
 		}
 		for (size_t i = 0; i < l.n; i++)
-			oci_reap(l.v[i]);
+			td_oci_reap(l.v[i]);
 
 		size_t n = l.n;
 		free(l.v);
@@ -200,7 +200,7 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 		if (mine)
 			return td_fail(err, TD_INVALID, "this process itself runs in cgroup %s: it cannot clear it",
 				       r->cgroup);
-		if (oci_mono_ms() >= end)
+		if (td_oci_mono_ms() >= end)
 			return td_fail(err, TD_TRANSIENT, "%zu processes in cgroup %s/%s survive SIGKILL", n, r->cgroup,
 				       id ? id : "");
 		td_cancel_wait(NULL, pause); // on v1 no event says that a cgroup is empty
@@ -232,10 +232,10 @@ static bool busy_named(const char *path, void *ctx)
 	return !b->found;
 }
 
-bool cg_busy(const struct td_oci *r, const char *id, const char *sub)
+bool td_oci_cgroup_busy(const struct td_oci *r, const char *id, const char *sub)
 {
 	td_auto_strv struct td_strv paths = {0};
-	cg_paths(r, id, &paths);
+	td_oci_cgroup_paths(r, id, &paths);
 	struct busy b = {.sub = sub};
 	for (size_t i = 0; i < paths.n && !b.found; i++) {
 		if (!sub || !*sub)
@@ -253,30 +253,30 @@ static bool remove_dir(const char *path, void *ctx)
 	return true;
 }
 
-int cg_remove(const struct td_oci *r, const char *id, struct td_error *err)
+int td_oci_cgroup_remove(const struct td_oci *r, const char *id, struct td_error *err)
 {
 	int e = 0;
 
 	// A dying process holds its cgroup longer than cgroup.procs shows it: for seconds on a busy
 	// machine when its share of the CPU is small.
-	for (int64_t end = oci_mono_ms() + REMOVE_MS, pause = 1;; pause = pause < 64 ? pause * 2 : 64) {
+	for (int64_t end = td_oci_mono_ms() + REMOVE_MS, pause = 1;; pause = pause < 64 ? pause * 2 : 64) {
 		td_auto_strv struct td_strv paths = {0};
-		cg_paths(r, id, &paths);
+		td_oci_cgroup_paths(r, id, &paths);
 		e = 0;
 		for (size_t i = 0; i < paths.n; i++)
 			walk(paths.v[i], 0, remove_dir, &e);
 		if (!e)
 			return 0;
-		if (oci_mono_ms() >= end)
+		if (td_oci_mono_ms() >= end)
 			return td_fail_errno(err, TD_TRANSIENT, e, "remove cgroup %s/%s", r->cgroup, id ? id : "");
 		td_cancel_wait(NULL, pause);
 	}
 }
 
-void cg_list(const struct td_oci *r, struct td_strv *ret)
+void td_oci_cgroup_list(const struct td_oci *r, struct td_strv *ret)
 {
 	td_auto_strv struct td_strv paths = {0};
-	cg_paths(r, NULL, &paths);
+	td_oci_cgroup_paths(r, NULL, &paths);
 	for (size_t i = 0; i < paths.n; i++) {
 		DIR *d = opendir(paths.v[i]);
 		for (struct dirent *e; d && (e = readdir(d));)

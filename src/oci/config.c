@@ -232,7 +232,7 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 				"container %s: a memory limit of %lld bytes is too small to start: use at least 4Mi",
 				s->id, (long long)s->memory_max);
 		td_jm_int(d, linux_, "resources.memory.limit", s->memory_max);
-		if (cg_has_swap_limit(r->v2)) // counts memory and swap: no swap is left
+		if (td_oci_cgroup_has_swap_limit(r->v2)) // counts memory and swap: no swap is left
 			td_jm_int(d, linux_, "resources.memory.swap", s->memory_max);
 	}
 
@@ -249,7 +249,7 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 	return 0;
 }
 
-int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err)
+int td_oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const char *path, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"),
@@ -279,7 +279,7 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 	}
 
 	if (s->seccomp && !s->privileged)
-		oci_seccomp(d, l, s);
+		td_oci_seccomp(d, l, s);
 	if (!s->privileged) {
 		static const char *const masked[] = {
 			"/proc/acpi",       "/proc/asound",      "/proc/kcore",   "/proc/keys", "/proc/latency_stats",

@@ -26,10 +26,10 @@ struct td_oci_proc {
 	int code;
 };
 
-struct files {
+struct exec_files {
 	char *pid, *sock, *log;
 };
-static void files_done(struct files *f)
+static void files_done(struct exec_files *f)
 {
 	char **const all[] = {&f->pid, &f->sock, &f->log};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
@@ -100,9 +100,9 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		return x;
 
 	unsigned n = __atomic_add_fetch(&r->next_exec, 1, __ATOMIC_RELAXED);
-	auto_files struct files f = {.pid = td_asprintf("%s/%d-%u.pid", r->exec_dir, (int)getpid(), n),
-				     .sock = td_asprintf("%s/%d-%u", r->exec_dir, (int)getpid(), n),
-				     .log = td_asprintf("%s/%d-%u.log", r->exec_dir, (int)getpid(), n)};
+	auto_files struct exec_files f = {.pid = td_asprintf("%s/%d-%u.pid", r->exec_dir, (int)getpid(), n),
+					  .sock = td_asprintf("%s/%d-%u", r->exec_dir, (int)getpid(), n),
+					  .log = td_asprintf("%s/%d-%u.log", r->exec_dir, (int)getpid(), n)};
 	unlink(f.pid);
 	unlink(f.log);
 
@@ -130,8 +130,8 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		td_strv_add(&a, "--tty");
 		td_strv_add(&a, "--console-socket");
 		td_strv_add(&a, f.sock);
-	} else if ((e->stdin_open && (x = oci_pipe(&in_r, &in_w, err))) || (x = oci_pipe(&out_r, &out_w, err)) ||
-		   (x = oci_pipe(&err_r, &err_w, err))) {
+	} else if ((e->stdin_open && (x = td_oci_pipe(&in_r, &in_w, err))) || (x = td_oci_pipe(&out_r, &out_w, err)) ||
+		   (x = td_oci_pipe(&err_r, &err_w, err))) {
 		return x;
 	}
 
@@ -144,14 +144,14 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 
 	int status = 0;
 	if (in_r >= 0)
-		in_r = oci_high_fd(in_r);
+		in_r = td_oci_high_fd(in_r);
 	const int fds[] = {in_r, out_w, err_w};
-	if ((x = oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
+	if ((x = td_oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
 		return td_wrap(err, "exec in container %s", id);
 
 	if (status) {
 		td_auto_buf struct td_buf words = {0};
-		oci_runc_words(f.log, NULL, &words);
+		td_oci_runc_words(f.log, NULL, &words);
 		return td_fail(err, TD_INVALID, "exec in container %s: %s", id, td_buf_str(&words));
 	}
 

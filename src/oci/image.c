@@ -35,7 +35,7 @@ void td_image_done(struct td_image *i)
 }
 
 // ---- names ----
-int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *err)
+int td_img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *err)
 {
 	static const char *const hosts[] = {"docker.io/library/", "index.docker.io/library/", "docker.io/",
 					    "index.docker.io/", "library/"};
@@ -73,7 +73,7 @@ int img_name(const char *ref, char **ret_name, char **ret_tag, struct td_error *
 	return 0;
 }
 
-char *img_shown(const char *name, const char *tag)
+char *td_img_shown(const char *name, const char *tag)
 {
 	char *s = td_asprintf("%s:%s", name, tag);
 	for (char *p = s; *p; p++)
@@ -84,7 +84,7 @@ char *img_shown(const char *name, const char *tag)
 
 // ---- reading ----
 
-int img_read(const char *dir, const char *name, const char *tag, struct td_image *ret, struct td_error *err)
+int td_img_read(const char *dir, const char *name, const char *tag, struct td_image *ret, struct td_error *err)
 {
 	td_auto_free char *meta = td_asprintf("%s/%s/%s/image.json", dir, name, tag),
 			  *rootfs = td_asprintf("%s/%s/%s/rootfs", dir, name, tag);
@@ -94,7 +94,7 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 		return r;
 
 	const yyjson_val *v = td_json_root(j);
-	*ret = (struct td_image){.name = img_shown(name, tag),
+	*ret = (struct td_image){.name = td_img_shown(name, tag),
 				 .rootfs = td_steal(rootfs),
 				 .key = td_strdup(td_jstr_or(v, "key", "")),
 				 .tool = td_strdup(td_jstr_or(v, "tool", "")),
@@ -112,18 +112,17 @@ int img_read(const char *dir, const char *name, const char *tag, struct td_image
 int td_image_resolve(const char *dir, const char *ref, struct td_image *ret, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL;
-	int r = img_name(ref, &name, &tag, err);
+	int r = td_img_name(ref, &name, &tag, err);
 	if (r)
 		return r;
 
 	struct td_error e = TD_ERROR_INIT;
-	r = img_read(dir, name, tag, ret, &e);
+	r = td_img_read(dir, name, tag, ret, &e);
 	if (r == TD_NOT_FOUND) {
-		td_auto_free char *shown = img_shown(name, tag);
+		td_auto_free char *shown = td_img_shown(name, tag);
 		return td_fail(err, TD_NOT_FOUND,
 			       "image \"%s\" is not in the local store as %s: `tandem image list` shows what is, "
-			       "`tandem image "
-			       "build` and `tandem image import` add to it",
+			       "`tandem image build` and `tandem image import` add to it",
 			       ref, shown);
 	}
 	return r ? td_fail(err, r, "image \"%s\": %s", ref, e.msg) : 0;
@@ -157,7 +156,7 @@ int td_image_list(const char *dir, struct td_image **ret, size_t *ret_n, struct 
 		names_in(path, &tags);
 		for (size_t k = 0; k < tags.n; k++) {
 			struct td_image img;
-			if (img_read(dir, names.v[i], tags.v[k], &img, NULL))
+			if (td_img_read(dir, names.v[i], tags.v[k], &img, NULL))
 				continue;
 			v = td_realloc(v, (n + 1) * sizeof(*v));
 			v[n++] = img;
@@ -172,7 +171,7 @@ int td_image_list(const char *dir, struct td_image **ret, size_t *ret_n, struct 
 }
 
 // ---- changing ----
-int img_lock(const char *dir, struct td_cancel *c, int *ret_fd, struct td_error *err)
+int td_img_lock(const char *dir, struct td_cancel *c, int *ret_fd, struct td_error *err)
 {
 	int r = td_mkdir_p(dir, 0755, err);
 	if (r)
@@ -194,14 +193,14 @@ int img_lock(const char *dir, struct td_cancel *c, int *ret_fd, struct td_error 
 	return 0;
 }
 
-char *img_new_dir(const char *dir)
+char *td_img_new_dir(const char *dir)
 {
 	uint64_t x;
 	td_random(&x, sizeof(x));
 	return td_asprintf("%s/.new-%016llx", dir, (unsigned long long)x);
 }
 
-void img_sweep(const char *dir)
+void td_img_sweep(const char *dir)
 {
 	DIR *d = opendir(dir);
 	for (struct dirent *e; d && (e = readdir(d));)
@@ -215,7 +214,7 @@ void img_sweep(const char *dir)
 
 // True when the mount namespace of a process has an overlay on this root, whose files must then
 // stay as they are.
-bool img_in_use(const char *rootfs)
+bool td_img_in_use(const char *rootfs)
 {
 	td_auto_buf struct td_buf want = {0};
 	td_buf_printf(&want, "lowerdir=%s", rootfs);
@@ -265,8 +264,8 @@ static int add_size(const char *path, const struct stat *st, int flag, struct FT
 	return 0;
 }
 
-int img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key,
-	       const struct img_meta *meta, struct td_error *err)
+int td_img_commit(const char *dir, const char *made, const char *name, const char *tag, const char *key,
+		  const struct img_meta *meta, struct td_error *err)
 {
 	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *file = td_asprintf("%s/image.json", made),
 			  *parent = td_asprintf("%s/%s", dir, name), *dest = td_asprintf("%s/%s/%s", dir, name, tag),
@@ -277,7 +276,7 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
-	td_auto_free char *shown = img_shown(name, tag);
+	td_auto_free char *shown = td_img_shown(name, tag);
 	td_jm_str(d, o, "name", shown);
 	td_jm_str(d, o, "key", key);
 	td_jm_str(d, o, "tool", meta->tool);
@@ -301,7 +300,7 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 	// containers, and for no other user of this machine.
 	if (chmod(made, 0700) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", made);
-	if (td_path_exists(dest) && img_in_use(dest_root))
+	if (td_path_exists(dest) && td_img_in_use(dest_root))
 		return td_fail(err, TD_CONFLICT, "image %s is in use: delete the pods that run from it, then try again",
 			       shown);
 
@@ -322,7 +321,7 @@ int img_commit(const char *dir, const char *made, const char *name, const char *
 int td_image_remove(const char *dir, const char *ref, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL;
-	int r = img_name(ref, &name, &tag, err);
+	int r = td_img_name(ref, &name, &tag, err);
 	if (r)
 		return r;
 
@@ -332,12 +331,12 @@ int td_image_remove(const char *dir, const char *ref, struct td_error *err)
 		return td_fail(err, TD_NOT_FOUND, "image \"%s\" is not in the local store: `tandem image list`", ref);
 
 	td_auto_close int lock = -1;
-	if ((r = img_lock(dir, NULL, &lock, err)))
+	if ((r = td_img_lock(dir, NULL, &lock, err)))
 		return r;
-	if (img_in_use(rootfs))
+	if (td_img_in_use(rootfs))
 		return td_fail(err, TD_CONFLICT, "image \"%s\" is in use: delete the pods that run from it first", ref);
 
-	img_sweep(dir);
+	td_img_sweep(dir);
 	if ((r = move_away(dir, path, err)))
 		return td_wrap(err, "remove image %s", ref);
 	rmdir(parent); // fails when it holds other tags

@@ -29,19 +29,19 @@ static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts
 	if (root < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", dir);
 
-	td_auto(td_stream_close) struct td_stream *s = NULL;
+	td_auto(td_oci_stream_close) struct td_stream *s = NULL;
 	p->what = what;
-	int r = td_stream_open(fd, what, p, c, &s, err);
+	int r = td_oci_stream_open(fd, what, p, c, &s, err);
 	if (r)
 		return r;
 
-	td_auto(td_tar_free) struct td_tar *t = td_tar_new(td_stream_read, s);
+	td_auto(td_tar_free) struct td_tar *t = td_tar_new(td_oci_stream_read, s);
 	struct td_unpack u = {.root = root, .whiteouts = whiteouts, .cancel = c};
 	if ((r = td_unpack(&u, t, err)) || (r = td_tar_drain(t, err)))
 		return td_wrap(err, "%s", what);
 
 	p->done += size_of(fd);
-	td_stream_digest(s, ret_digest);
+	td_oci_stream_digest(s, ret_digest);
 	return 0;
 }
 
@@ -52,12 +52,12 @@ static int one_layer(int in, const struct img_layer *l, size_t i, const char *ro
 
 	td_auto_free char *what = td_asprintf("layer %zu (%.19s)", i + 1, *l->digest ? l->digest : l->path);
 	td_auto_close int fd = -1;
-	int r = img_layout_open(in, l->path, &fd, err);
+	int r = td_img_layout_open(in, l->path, &fd, err);
 	if (r)
 		return td_wrap(err, "layer %zu", i + 1);
 
 	if (*l->digest) {
-		if ((r = td_file_digest(fd, what, c, is, err)))
+		if ((r = td_oci_file_digest(fd, what, c, is, err)))
 			return r;
 		if (strcmp(is, l->digest) != 0)
 			return td_fail(
@@ -80,7 +80,7 @@ static int from_layout(int in, const struct img_source *s, const char *rootfs, s
 {
 	for (size_t i = 0; i < s->n; i++) {
 		td_auto_close int fd = -1;
-		if (!img_layout_open(in, s->layers[i].path, &fd, NULL))
+		if (!td_img_layout_open(in, s->layers[i].path, &fd, NULL))
 			p->total += size_of(fd);
 	}
 	int r = 0;
@@ -101,13 +101,13 @@ static int commit_layout(const char *dir, const char *made, const char *name, co
 	const char *cwd = td_jstr_or(c, "WorkingDir", "");
 	td_auto_free char *absolute = td_asprintf("%s%s", *cwd == '/' ? "" : "/", cwd);
 
-	return img_commit(dir, made, name, tag, s->key,
-			  &(struct img_meta){.env = (const char *const *)env.v,
-					     .entrypoint = (const char *const *)entrypoint.v,
-					     .cmd = (const char *const *)cmd.v,
-					     .user = td_jstr_or(c, "User", ""),
-					     .workdir = absolute},
-			  err);
+	return td_img_commit(dir, made, name, tag, s->key,
+			     &(struct img_meta){.env = (const char *const *)env.v,
+						.entrypoint = (const char *const *)entrypoint.v,
+						.cmd = (const char *const *)cmd.v,
+						.user = td_jstr_or(c, "User", ""),
+						.workdir = absolute},
+			     err);
 }
 
 static int commit_root(const char *dir, const char *made, const char *name, const char *tag, const char *key,
@@ -125,12 +125,10 @@ static int commit_root(const char *dir, const char *made, const char *name, cons
 	if (!any)
 		return td_fail(err, TD_INVALID,
 			       "it holds neither /usr nor /bin, nor an index.json or a manifest.json: want the tar of "
-			       "a root file system, "
-			       "an OCI layout or a "
-			       "`docker save` archive");
+			       "a root file system, an OCI layout or a `docker save` archive");
 
-	return img_commit(dir, made, name, tag, key,
-			  &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
+	return td_img_commit(dir, made, name, tag, key,
+			     &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
 }
 
 // The name of the image: the wanted one, else its own when that has a tag.
@@ -139,7 +137,7 @@ static int name_it(const char *want, const struct img_source *s, char **ret_name
 	const char *own = s && s->name && strchr(s->name, ':') ? s->name : NULL;
 	if (!want && !own)
 		return td_fail(err, TD_INVALID, "it does not say the image's name: tandem image import NAME FILE");
-	return img_name(want ? want : own, ret_name, ret_tag, err);
+	return td_img_name(want ? want : own, ret_name, ret_tag, err);
 }
 
 // made: an empty directory of ours. fd: the layout's directory, or a tar.
@@ -150,7 +148,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 			  *name = NULL, *tag = NULL;
 	td_auto_close int own = -1;
 	char key[65];
-	int r, in = img_is_layout(fd) ? fd : -1;
+	int r, in = td_img_is_layout(fd) ? fd : -1;
 	if (in < 0) {
 		p->total = size_of(fd);
 		if ((r = td_mkdir_p(archive, 0755, err)) ||
@@ -159,7 +157,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 		own = open(archive, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (own < 0)
 			return td_fail_errno(err, TD_INTERNAL, errno, "open %s", archive);
-		if (img_is_layout(own))
+		if (td_img_is_layout(own))
 			in = own;
 	}
 
@@ -171,7 +169,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 		r = commit_root(dir, made, name, tag, key, rootfs, err);
 	} else {
 		struct img_source s = {0};
-		r = img_layout_read(in, want, &s, err);
+		r = td_img_layout_read(in, want, &s, err);
 		if (!r)
 			r = name_it(want, &s, &name, &tag, err);
 		if (!r)
@@ -182,11 +180,11 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 			r = td_rm_rf(archive, err);
 		if (!r)
 			r = commit_layout(dir, made, name, tag, &s, err);
-		img_source_done(&s);
+		td_img_source_done(&s);
 	}
 
 	if (!r && ret_name)
-		*ret_name = img_shown(name, tag);
+		*ret_name = td_img_shown(name, tag);
 	return r;
 }
 
@@ -195,7 +193,7 @@ int td_image_import(const char *dir, const char *want, const char *path,
 		    char **ret_name, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL;
-	int r = want ? img_name(want, &name, &tag, err) : 0;
+	int r = want ? td_img_name(want, &name, &tag, err) : 0;
 	if (r)
 		return r;
 
@@ -205,16 +203,16 @@ int td_image_import(const char *dir, const char *want, const char *path,
 		return td_fail_errno(err, errno == ENOENT ? TD_NOT_FOUND : TD_DENIED, errno, "import %s", path);
 	if (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return td_fail(err, TD_INVALID, "import %s: want a file or the directory of an OCI layout", path);
-	if (S_ISDIR(st.st_mode) && !img_is_layout(fd))
+	if (S_ISDIR(st.st_mode) && !td_img_is_layout(fd))
 		return td_fail(err, TD_INVALID, "import %s: the directory holds no index.json: it is no OCI layout",
 			       path);
 
 	td_auto_close int lock = -1;
-	if ((r = img_lock(dir, c, &lock, err)))
+	if ((r = td_img_lock(dir, c, &lock, err)))
 		return r;
-	img_sweep(dir);
+	td_img_sweep(dir);
 
-	td_auto_free char *made = img_new_dir(dir);
+	td_auto_free char *made = td_img_new_dir(dir);
 	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
 		r = import(dir, made, want, fd, &p, c, ret_name, err);

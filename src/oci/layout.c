@@ -14,7 +14,7 @@
 
 enum { DOC_MAX = 8 << 20, NEST_MAX = 3, CANDIDATES_MAX = 256, LAYERS_MAX = 512 };
 
-void img_source_done(struct img_source *s)
+void td_img_source_done(struct img_source *s)
 {
 	free(s->name);
 	td_json_unref(s->config);
@@ -25,7 +25,7 @@ void img_source_done(struct img_source *s)
 }
 
 // ---- files of the layout ----
-int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err)
+int td_img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err)
 {
 	// O_NONBLOCK: opening a pipe must not wait for its writer.
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -45,7 +45,7 @@ static int document(int root, const char *path, const char *digest, struct td_js
 {
 	td_auto_close int fd = -1;
 	struct stat st;
-	int r = img_layout_open(root, path, &fd, err);
+	int r = td_img_layout_open(root, path, &fd, err);
 	if (r)
 		return r;
 	if (fstat(fd, &st) < 0 || st.st_size > DOC_MAX)
@@ -57,7 +57,7 @@ static int document(int root, const char *path, const char *digest, struct td_js
 		return td_fail(err, TD_TRANSIENT, "%.200s: cut short", path);
 
 	char is[65];
-	if (digest && (r = td_file_digest(fd, path, NULL, is, err)))
+	if (digest && (r = td_oci_file_digest(fd, path, NULL, is, err)))
 		return r;
 	if (digest && strcmp(is, digest) != 0)
 		return td_fail(err, TD_INVALID,
@@ -210,7 +210,7 @@ static int walk(struct search *s, const yyjson_val *index, const char *name, int
 static bool same_image(const char *a, const char *b)
 {
 	td_auto_free char *an = NULL, *at = NULL, *bn = NULL, *bt = NULL;
-	return !img_name(a, &an, &at, NULL) && !img_name(b, &bn, &bt, NULL) && !strcmp(an, bn) && !strcmp(at, bt);
+	return !td_img_name(a, &an, &at, NULL) && !td_img_name(b, &bn, &bt, NULL) && !strcmp(an, bn) && !strcmp(at, bt);
 }
 
 // Finds the image that is meant: the one with the wanted name, or the only one.
@@ -298,9 +298,9 @@ static int read_docker(int root, const struct candidate *c, struct img_source *s
 		memcpy(digest, base, 64);
 	int r = document(root, path, *digest ? digest : NULL, &s->config, err);
 	if (!r)
-		r = img_layout_open(root, path, &fd, err);
+		r = td_img_layout_open(root, path, &fd, err);
 	if (!r)
-		r = td_file_digest(fd, path, NULL, s->key, err);
+		r = td_oci_file_digest(fd, path, NULL, s->key, err);
 	if (!r)
 		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"),
 				yyjson_arr_size((yyjson_val *)layers), s, err);
@@ -347,15 +347,15 @@ static int docker_items(struct search *s, const yyjson_val *list, struct td_erro
 static bool is_file(int root, const char *name)
 {
 	td_auto_close int fd = -1;
-	return img_layout_open(root, name, &fd, NULL) == 0;
+	return td_img_layout_open(root, name, &fd, NULL) == 0;
 }
 
-bool img_is_layout(int root)
+bool td_img_is_layout(int root)
 {
 	return is_file(root, "index.json") || is_file(root, "manifest.json");
 }
 
-int img_layout_read(int root, const char *want, struct img_source *ret, struct td_error *err)
+int td_img_layout_read(int root, const char *want, struct img_source *ret, struct td_error *err)
 {
 	struct search *s __attribute__((cleanup(search_free))) = td_calloc(1, sizeof(*s));
 	bool oci = is_file(root, "index.json");
@@ -379,7 +379,7 @@ int img_layout_read(int root, const char *want, struct img_source *ret, struct t
 	memcpy(out.key, c->key, 65);
 	r = oci ? read_oci(root, c, &out, err) : read_docker(root, c, &out, err);
 	if (r) {
-		img_source_done(&out);
+		td_img_source_done(&out);
 		return r;
 	}
 

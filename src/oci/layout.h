@@ -22,13 +22,13 @@ struct img_source {
 	struct img_layer *layers; // lowest first
 	size_t n;
 };
-void img_source_done(struct img_source *s);
+void td_img_source_done(struct img_source *s);
 
-bool img_is_layout(int root);
+bool td_img_is_layout(int root);
 // root is the layout's directory. want is the name that the image is to have; NULL: the name that
 // the layout says. Of several images the one with this name is taken. The caller frees *ret with
-// img_source_done(). TD_NOT_FOUND: no image is for this machine, or it is open which one is meant;
+// td_img_source_done(). TD_NOT_FOUND: no image is for this machine, or it is open which one is meant;
 // the message lists what there is. TD_INVALID: the layout is damaged.
-int img_layout_read(int root, const char *want, struct img_source *ret, struct td_error *err);
+int td_img_layout_read(int root, const char *want, struct img_source *ret, struct td_error *err);
 // Opens a regular file of the layout. Links are followed, but never out of the layout.
-int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err);
+int td_img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err);

@@ -33,7 +33,7 @@ static char *state_path(const struct td_oci *r, const char *id, const char *file
 
 static int check_id(const char *id, struct td_error *err)
 {
-	return oci_id_ok(id)
+	return td_oci_id_ok(id)
 		       ? 0
 		       : td_fail(err, TD_INVALID, "container id \"%s\" is not 1 to 80 of a-z, 0-9 and -", id ? id : "");
 }
@@ -47,7 +47,7 @@ struct record {
 
 static void record_read(const struct td_oci *r, const char *id, struct record *ret)
 {
-	td_auto_free char *p = oci_pod_path(r, id, "exit");
+	td_auto_free char *p = td_oci_pod_path(r, id, "exit");
 	td_auto_buf struct td_buf b = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	*ret = (struct record){0};
@@ -67,7 +67,7 @@ static void record_read(const struct td_oci *r, const char *id, struct record *r
 // whole under another name and then renamed, so that every later look says the same.
 static void record_write(const struct td_oci *r, const char *id, const struct record *rec)
 {
-	td_auto_free char *p = oci_pod_path(r, id, "exit");
+	td_auto_free char *p = td_oci_pod_path(r, id, "exit");
 	td_auto_free char *text = td_asprintf("{\"code\":%d,\"signal\":%d,\"at\":%lld,\"oom\":%s}\n", rec->code,
 					      rec->signal, (long long)rec->at, rec->oom ? "true" : "false");
 	// When this fails, the next look tries again.
@@ -104,10 +104,10 @@ static void init_read(const struct td_oci *r, const char *id, struct init *ret)
 
 	uint64_t start = 0;
 	char state = 0;
-	ret->alive = oci_proc_stat(ret->pid, &start, &state) && start == ret->start && state != 'Z' && state != 'X';
+	ret->alive = td_oci_proc_stat(ret->pid, &start, &state) && start == ret->start && state != 'Z' && state != 'X';
 	// Before init, the process runs runc's own program, also when runc itself is gone. A signal
 	// to that program would be lost.
-	td_auto_free char *record = oci_pod_path(r, id, "exit");
+	td_auto_free char *record = td_oci_pod_path(r, id, "exit");
 	struct stat st;
 	ret->waiting = stat(record, &st) < 0 || st.st_size == 0;
 }
@@ -117,7 +117,7 @@ static bool leftovers(const struct td_oci *r, const char *id)
 {
 	td_auto_free char *state = state_path(r, id, NULL);
 	td_auto_strv struct td_strv cg = {0};
-	cg_paths(r, id, &cg);
+	td_oci_cgroup_paths(r, id, &cg);
 	return cg.n || td_path_exists(state);
 }
 
@@ -136,18 +136,18 @@ static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_e
 // directory.
 static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *c)
 {
-	td_auto_free char *p = oci_pod_path(r, id, "lock");
+	td_auto_free char *p = td_oci_pod_path(r, id, "lock");
 	int fd = open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
 
-	for (int64_t end = oci_mono_ms() + START_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;)
+	for (int64_t end = td_oci_mono_ms() + START_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;)
 		// A blocking flock has neither a deadline nor a cancel.
-		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) {
+		if (td_cancel_wait(c, 2) || td_oci_mono_ms() > end) {
 			close(fd);
 			return -1;
 		}
-	return oci_high_fd(fd);
+	return td_oci_high_fd(fd);
 }
 
 static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err);
@@ -157,12 +157,12 @@ static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td
 static bool wait_for_init(const struct td_oci *r, const char *id, struct td_cancel *c)
 {
 	struct init in;
-	for (int64_t end = oci_mono_ms() + INIT_MS;;) {
+	for (int64_t end = td_oci_mono_ms() + INIT_MS;;) {
 		init_read(r, id, &in);
 		if (in.known && !in.waiting)
 			return true;
 		// Init takes some hundred microseconds to come up. No event tells of it.
-		if (!in.known || !in.alive || oci_mono_ms() > end || td_cancel_wait(c, 1))
+		if (!in.known || !in.alive || td_oci_mono_ms() > end || td_cancel_wait(c, 1))
 			return in.known && !in.alive;
 	}
 }
@@ -181,10 +181,10 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
 			       s->rootfs ? s->rootfs : "");
 
-	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
-			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
-			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log"),
-			  *half = oci_pod_path(r, s->id, ".pid");
+	td_auto_free char *dir = td_oci_pod_path(r, s->id, NULL), *config = td_oci_pod_path(r, s->id, "config.json"),
+			  *pidfile = td_oci_pod_path(r, s->id, "pid"), *exitfile = td_oci_pod_path(r, s->id, "exit"),
+			  *log = td_oci_pod_path(r, s->id, "runc.log"), *own_log = td_oci_pod_path(r, s->id, "log"),
+			  *half = td_oci_pod_path(r, s->id, ".pid");
 	// The upper layer is empty at each start, as with a kubelet: a restarted container sees its
 	// image unchanged.
 	if ((x = td_mkdir_p(dir, 0711, err)))
@@ -201,7 +201,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	if ((x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
 		return td_wrap(err, "container %s", s->id);
 
-	td_auto_free char *rootfs = oci_pod_path(r, s->id, "rootfs");
+	td_auto_free char *rootfs = td_oci_pod_path(r, s->id, "rootfs");
 	if ((x = td_mkdir_p(rootfs, 0755, err)))
 		return td_wrap(err, "container %s", s->id);
 
@@ -210,7 +210,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	unlink(half);
 	unlink(exitfile);
 	unlink(log);
-	if ((x = oci_config_write(r, s, config, err)))
+	if ((x = td_oci_config_write(r, s, config, err)))
 		return x;
 
 	char *argv[] = {r->self_path,
@@ -232,7 +232,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 
 	td_auto_buf struct td_buf out = {0}, text = {0};
 	td_auto_close int out_r = -1, out_w = -1;
-	if ((x = oci_pipe(&out_r, &out_w, err)))
+	if ((x = td_oci_pipe(&out_r, &out_w, err)))
 		return x;
 
 	int status = 0;
@@ -240,7 +240,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	long long pid = 0;
 	const int fds[] = {-1, out_w, out_w, lock};
 
-	x = oci_spawn_wait(argv, fds, 4, START_MS, c, &status, &e2);
+	x = td_oci_spawn_wait(argv, fds, 4, START_MS, c, &status, &e2);
 	if (!x && status) {
 		// What the sandbox wrote before it became runc: far less than a pipe holds.
 		char buf[4096];
@@ -249,7 +249,7 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 		if (n > 0)
 			td_buf_add(&out, buf, (size_t)n);
 		td_auto_buf struct td_buf words = {0};
-		oci_runc_words(log, td_buf_str(&out), &words);
+		td_oci_runc_words(log, td_buf_str(&out), &words);
 		x = td_fail(&e2, TD_INVALID, "%s", td_buf_str(&words));
 	}
 	if (!x) {
@@ -299,7 +299,7 @@ int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, s
 		return 0;
 	}
 
-	oci_reap(in.pid);
+	td_oci_reap(in.pid);
 	record_read(r, id, &rec); // it may have been written between the two looks
 	if (!rec.oom_known) {
 		if (!rec.there)
@@ -307,7 +307,7 @@ int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, s
 				.there = true, .code = 137, .signal = SIGKILL, .at = td_real_ms(&td_clock_system)};
 		// When a process inside was killed but the container then ended well, that was the
 		// container's own business.
-		rec.oom = rec.code == 128 + SIGKILL && cg_oom_kills(r, id) > 0;
+		rec.oom = rec.code == 128 + SIGKILL && td_oci_cgroup_oom_kills(r, id) > 0;
 		record_write(r, id, &rec);
 	}
 
@@ -345,7 +345,7 @@ int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error 
 
 int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err)
 {
-	td_auto_free char *p = oci_id_ok(id) ? oci_pod_path(r, id, "stdin") : NULL;
+	td_auto_free char *p = td_oci_id_ok(id) ? td_oci_pod_path(r, id, "stdin") : NULL;
 	int fd = p ? open(p, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return td_fail(err, TD_NOT_FOUND, "container %s has no open standard input", id);
@@ -379,7 +379,7 @@ static void kill_init(const struct td_oci *r, const char *id)
 			// The container's pid namespace dies with init.
 			poll(&(struct pollfd){fd, POLLIN, 0}, 1, KILL_MS);
 	}
-	oci_reap(in.pid);
+	td_oci_reap(in.pid);
 }
 
 static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err)
@@ -387,7 +387,7 @@ static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td
 	kill_init(r, id);
 
 	int x;
-	if ((x = cg_kill_all(r, id, KILL_MS, err)))
+	if ((x = td_oci_cgroup_kill_all(r, id, KILL_MS, err)))
 		return td_wrap(err, "delete container %s", id);
 
 	td_auto_free char *state = state_path(r, id, NULL);
@@ -395,18 +395,18 @@ static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td
 		const char *argv[] = {"delete", id, NULL}, *force[] = {"delete", "-f", id, NULL};
 		// A half-made container needs -f, which polls for 100 ms. When that fails too, only
 		// the directory is left.
-		if (oci_runc(r, argv, RUNC_MS, NULL, NULL) && oci_runc(r, force, RUNC_MS, NULL, NULL) &&
+		if (td_oci_runc(r, argv, RUNC_MS, NULL, NULL) && td_oci_runc(r, force, RUNC_MS, NULL, NULL) &&
 		    (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
 		if (td_path_exists(state) && (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
 	}
 
-	if ((x = cg_remove(r, id, err)))
+	if ((x = td_oci_cgroup_remove(r, id, err)))
 		return td_wrap(err, "delete container %s", id);
 	if (!purge)
 		return 0;
-	td_auto_free char *dir = oci_pod_path(r, id, NULL);
+	td_auto_free char *dir = td_oci_pod_path(r, id, NULL);
 	return td_rm_rf(dir, err) ? td_wrap(err, "delete container %s", id) : 0;
 }
 
@@ -415,7 +415,7 @@ int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error 
 	int x = check_id(id, err);
 	if (x)
 		return x;
-	td_auto_free char *dir = oci_pod_path(r, id, NULL);
+	td_auto_free char *dir = td_oci_pod_path(r, id, NULL);
 	// Without the lock the delete goes on all the same: the container must go.
 	td_auto_close int lock = td_path_exists(dir) ? start_lock(r, id, NULL) : -1;
 	return delete_locked(r, id, purge, err);
@@ -428,7 +428,7 @@ int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, st
 		return x;
 	if (sub && strchr(sub, '/'))
 		return td_fail(err, TD_INVALID, "cgroup name \"%s\" is not one directory's name", sub);
-	*ret = cg_busy(r, id, sub);
+	*ret = td_oci_cgroup_busy(r, id, sub);
 	return 0;
 }
 
@@ -458,13 +458,13 @@ int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *er
 	struct td_error first = TD_ERROR_INIT, e = TD_ERROR_INIT;
 	// Kill all processes at once, then delete one container after the other. A failure must not
 	// keep the rest from being deleted.
-	if (cg_kill_all(r, NULL, KILL_MS, &e))
+	if (td_oci_cgroup_kill_all(r, NULL, KILL_MS, &e))
 		first = e;
 
 	td_auto_strv struct td_strv ids = {0}, nets = {0};
 	td_oci_list(r, &ids, NULL);
 	for (size_t i = 0; i < ids.n; i++)
-		if (oci_id_ok(ids.v[i]) && td_oci_delete(r, ids.v[i], true, &e) && !first.code)
+		if (td_oci_id_ok(ids.v[i]) && td_oci_delete(r, ids.v[i], true, &e) && !first.code)
 			first = e;
 
 	if (netns_prefix && *netns_prefix && !td_net_list(netns_prefix, &nets, NULL)) {
@@ -478,7 +478,7 @@ int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *er
 			umount2("/run/netns", 0);
 	}
 
-	if (cg_remove(r, NULL, &e) && !first.code)
+	if (td_oci_cgroup_remove(r, NULL, &e) && !first.code)
 		first = e;
 	unmount_below(r->pods_dir);
 

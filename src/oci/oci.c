@@ -17,18 +17,18 @@
 
 enum { ID_MAX = 80 };
 
-int64_t oci_mono_ms(void)
+int64_t td_oci_mono_ms(void)
 {
 	return td_mono_ms(&td_clock_system);
 }
 
-bool oci_id_ok(const char *id)
+bool td_oci_id_ok(const char *id)
 {
 	return id && *id && *id != '-' && strlen(id) <= ID_MAX &&
 	       strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789-") == strlen(id);
 }
 
-char *oci_pod_path(const struct td_oci *r, const char *id, const char *file)
+char *td_oci_pod_path(const struct td_oci *r, const char *id, const char *file)
 {
 	return td_asprintf("%s/%s%s%s", r->pods_dir, id, file ? "/" : "", file ? file : "");
 }
@@ -80,7 +80,7 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 	r->self_path = td_strdup(o->self_path);
 	r->runc = td_steal(runc);
 	r->exec_dir = td_steal(exec_dir);
-	r->v2 = cg_detect_v2();
+	r->v2 = td_oci_cgroup_detect_v2();
 
 	*ret = r;
 	return 0;
@@ -106,7 +106,7 @@ bool td_oci_cgroup_v2(const struct td_oci *r)
 	return r->v2;
 }
 
-bool oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state)
+bool td_oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state)
 {
 	td_auto_free char *path = td_asprintf("/proc/%d/stat", (int)pid);
 	td_auto_buf struct td_buf b = {0};
@@ -133,7 +133,7 @@ bool oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state)
 	return true;
 }
 
-void oci_reap(pid_t pid)
+void td_oci_reap(pid_t pid)
 {
 	siginfo_t si;
 	while (waitid(P_PID, (id_t)pid, &si, WEXITED | WNOHANG) < 0 && errno == EINTR)
@@ -163,7 +163,7 @@ static const char *strip(const char *s)
 	return s;
 }
 
-void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
+void td_oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
 {
 	td_auto_buf struct td_buf log = {0};
 	td_auto_free char *found = NULL;
@@ -191,8 +191,8 @@ void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
 			ret->s[i] = ' ';
 }
 
-int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms, struct td_cancel *c,
-	     struct td_error *err)
+int td_oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms, struct td_cancel *c,
+		struct td_error *err)
 {
 	td_auto_free char *log = td_asprintf("%s/%u.log", r->exec_dir,
 					     __atomic_add_fetch(&((struct td_oci *)r)->next_exec, 1, __ATOMIC_RELAXED));
@@ -209,7 +209,7 @@ int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms
 	int status = 0, x = td_run(a.v, NULL, timeout_ms, c, &status, &out, err);
 	td_auto_buf struct td_buf words = {0};
 	if (!x && status)
-		oci_runc_words(log, td_buf_str(&out), &words);
+		td_oci_runc_words(log, td_buf_str(&out), &words);
 
 	unlink(log);
 	return x ? x : status ? td_fail(err, TD_INVALID, "runc %s: %s", a.v[TD_LEN(head)], td_buf_str(&words)) : 0;
@@ -231,7 +231,7 @@ int td_oci_list(struct td_oci *r, struct td_strv *ret_ids, struct td_error *err)
 	td_auto_strv struct td_strv l = {0};
 	add_dirs(r->state_dir, &l);
 	add_dirs(r->pods_dir, &l);
-	cg_list(r, &l);
+	td_oci_cgroup_list(r, &l);
 	for (size_t i = 0; i < l.n; i++)
 		td_strv_add(ret_ids, l.v[i]);
 	return 0;

@@ -90,7 +90,7 @@ static bool mirror_in(const char *text, bool deb822, char **ret)
 	return false;
 }
 
-char *img_mirror(const char *apt_dir)
+char *td_img_mirror(const char *apt_dir)
 {
 	td_auto_strv struct td_strv files = {0};
 	td_strv_addf(&files, "%s/sources.list", apt_dir);
@@ -255,7 +255,7 @@ static int is_built(const struct recipe *rc, const struct td_image *old, struct 
 static int build(const struct recipe *rc, const char *rootfs, struct progress *p, struct td_cancel *c,
 		 struct td_error *err)
 {
-	td_auto_free char *mirror = img_mirror("/etc/apt"), *include = td_asprintf("--include=%s", rc->packages);
+	td_auto_free char *mirror = td_img_mirror("/etc/apt"), *include = td_asprintf("--include=%s", rc->packages);
 
 	td_auto_strv struct td_strv a = {0}, env = {0};
 	const char *const head[] = {"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", "--verbose",
@@ -300,14 +300,14 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 		   void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_free char *name = NULL, *tag = NULL, *key = NULL, *tool = NULL;
-	int r = img_name(ref, &name, &tag, err);
+	int r = td_img_name(ref, &name, &tag, err);
 	if (r)
 		return r;
 
 	const struct recipe *rc = NULL;
 	for (size_t i = 0; i < TD_LEN(recipes) && !rc; i++) {
 		td_auto_free char *n = NULL, *t = NULL;
-		if (!img_name(recipes[i].name, &n, &t, NULL) && !strcmp(n, name) && !strcmp(t, tag))
+		if (!td_img_name(recipes[i].name, &n, &t, NULL) && !strcmp(n, name) && !strcmp(t, tag))
 			rc = &recipes[i];
 	}
 	if (!rc)
@@ -318,11 +318,11 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	// Two homes may share the store: the second one waits here and then finds what the first
 	// one built.
 	td_auto_close int lock = -1;
-	if ((r = img_lock(dir, c, &lock, err)))
+	if ((r = td_img_lock(dir, c, &lock, err)))
 		return r;
 
 	struct td_image old = {0};
-	if (!img_read(dir, name, tag, &old, NULL)) {
+	if (!td_img_read(dir, name, tag, &old, NULL)) {
 		bool same = false;
 		r = is_built(rc, &old, c, &same, err);
 		td_image_done(&old);
@@ -338,8 +338,8 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	if ((r = tool_version(c, &tool, err)) || (r = recipe_key(rc, tool, c, &key, err)))
 		return td_wrap(err, "build image %s", ref);
 
-	img_sweep(dir);
-	td_auto_free char *made = img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
+	td_img_sweep(dir);
+	td_auto_free char *made = td_img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
 	if ((r = td_mkdir_p(made, 0755, err)))
 		return r;
 
@@ -349,9 +349,9 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	static const char *const env[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", NULL};
 	static const char *const cmd[] = {"/bin/bash", NULL};
 	if (!(r = build(rc, rootfs, &p, c, err)))
-		r = img_commit(dir, made, name, tag, key,
-			       &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool},
-			       err);
+		r = td_img_commit(dir, made, name, tag, key,
+				  &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool},
+				  err);
 
 	td_buf_done(&p.line);
 	td_buf_done(&p.tail);

@@ -17,7 +17,7 @@ static bool has_any(const struct td_oci_spec *s, yyjson_val *caps)
 	return false;
 }
 
-void oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s)
+void td_oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s)
 {
 	td_auto_json_list struct td_json_list l = {0};
 	const struct td_embedded *f = td_embedded(td_oci_files, "seccomp.yaml");

@@ -72,10 +72,10 @@ static int start(struct td_stream *s, int (*support)(struct archive *), struct t
 	return rc == ARCHIVE_OK || rc == ARCHIVE_EOF ? 0 : damaged(s, err);
 }
 
-int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
-		   struct td_stream **ret, struct td_error *err)
+int td_oci_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
+		       struct td_stream **ret, struct td_error *err)
 {
-	td_auto(td_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
+	td_auto(td_oci_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
 	char head[6] = {0};
 
 	s->in = fd;
@@ -100,7 +100,7 @@ int td_stream_open(int fd, const char *what, struct td_stream_progress *progress
 	return 0;
 }
 
-struct td_stream *td_stream_close(struct td_stream *s)
+struct td_stream *td_oci_stream_close(struct td_stream *s)
 {
 	if (!s)
 		return NULL;
@@ -124,7 +124,7 @@ static void tell(struct td_stream *s)
 	p->f(p->ctx, percent, p->what);
 }
 
-int td_stream_read(void *stream, void *buf, size_t n, size_t *ret_n, struct td_error *err)
+int td_oci_stream_read(void *stream, void *buf, size_t n, size_t *ret_n, struct td_error *err)
 {
 	struct td_stream *s = stream;
 	if (td_cancelled(s->cancel))
@@ -146,7 +146,7 @@ static void hex(const unsigned char d[32], char ret[65])
 		snprintf(ret + 2 * i, 3, "%02x", d[i]);
 }
 
-void td_stream_digest(struct td_stream *s, char ret[65])
+void td_oci_stream_digest(struct td_stream *s, char ret[65])
 {
 	unsigned char d[32];
 	gnutls_hash_deinit(s->hash, d);
@@ -154,7 +154,7 @@ void td_stream_digest(struct td_stream *s, char ret[65])
 	hex(d, ret);
 }
 
-int td_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], struct td_error *err)
+int td_oci_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], struct td_error *err)
 {
 	gnutls_hash_hd_t h;
 	unsigned char d[32];

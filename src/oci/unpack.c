@@ -256,8 +256,7 @@ static int check(struct work *w, uint64_t bytes, struct td_error *err)
 	if (room < keep || (v.f_files && v.f_favail < v.f_files / 20))
 		return td_fail(err, TD_TRANSIENT,
 			       "the image store's file system is nearly full: %llu MB and %llu files are free, %llu MB "
-			       "and %llu files of them are "
-			       "left to others",
+			       "and %llu files of them are left to others",
 			       (unsigned long long)(room >> 20), (unsigned long long)v.f_favail,
 			       (unsigned long long)(keep >> 20), (unsigned long long)(v.f_files / 20));
 	return 0;

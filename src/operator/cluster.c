@@ -134,16 +134,15 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 		if (td_starts(td_jstr_or(x, "name", ""), "slurm") || td_streq(td_jstr(x, "name"), "config"))
 			td_strv_addf(problems,
 				     "spec.login[%zu].name: must not begin with \"slurm\" nor be \"config\": Tandem's "
-				     "own objects have "
-				     "those names",
+				     "own objects have those names",
 				     i);
 		const char *group = td_jstr_or(x, "name", ""), *cluster = td_jstr_or(sc, "metadata.name", "");
 		if (strlen(cluster) + 1 + strlen(group) > 52)
-			td_strv_addf(problems,
-				     "spec.login[%zu].name: with the cluster's name %zu characters, 52 at most: "
-				     "Kubernetes adds its hash to the "
-				     "StatefulSet's name in a label; choose a shorter one",
-				     i, strlen(cluster) + 1 + strlen(group));
+			td_strv_addf(
+				problems,
+				"spec.login[%zu].name: with the cluster's name %zu characters, 52 at most: Kubernetes "
+				"adds its hash to the StatefulSet's name in a label; choose a shorter one",
+				i, strlen(cluster) + 1 + strlen(group));
 		yyjson_val *y;
 		size_t k, m;
 		// Each pod and each group has a Service of its own name.
@@ -251,12 +250,11 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 			// Only the adminAccess of our template can be forbidden.
 			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates &&
 			    err->detail == TD_CAUSE_FORBIDDEN)
-				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
-							 "=true, without which slurmd may not see "
-							 "the devices that it gives out; who may do so, allows it: "
-							 "kubectl label namespace "
-							 "%s " TD_DRA_ADMIN_LABEL "=true",
-							 sc->ns, sc->ns);
+				v->problem = td_asprintf(
+					"namespace %s lacks the label " TD_DRA_ADMIN_LABEL
+					"=true, without which slurmd may not see the devices that it gives out; who "
+					"may do so, allows it: kubectl label namespace %s " TD_DRA_ADMIN_LABEL "=true",
+					sc->ns, sc->ns);
 			if (!v->problem)
 				v->problem = td_strdup(err->msg);
 			continue;

@@ -43,9 +43,7 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 	if (!td_streq(resource, NVIDIA) && !td_jstr(sc, FIRST "file"))
 		td_strv_addf(problems,
 			     "spec.devices[0].file: where the device files of %s lie in slurmd's pod is not known: "
-			     "write it, as far as the "
-			     "number, "
-			     "for example /dev/nvidia",
+			     "write it, as far as the number, for example /dev/nvidia",
 			     resource);
 	if (yyjson_is_obj(map) && !yyjson_obj_size(map))
 		return; // no pod may ask for devices
@@ -54,9 +52,7 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 	if (!gres)
 		td_strv_addf(problems,
 			     "spec.devices[0].resource: %s is not in spec.scheduler.gresMap, so no pod could ask for "
-			     "it: add \"%s: gpu\" "
-			     "there, "
-			     "or correct the name",
+			     "it: add \"%s: gpu\" there, or correct the name",
 			     resource, resource);
 	else if (strcmp(gres, "gpu") != 0 && !td_starts(gres, "gpu:"))
 		td_strv_addf(problems,
@@ -83,8 +79,7 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 			     "spec.devices[0].deviceClasses: source DRA needs the DeviceClass that pods' claims name");
 	if (!served)
 		td_strv_addf(problems, "spec.devices[0].source: this API server does not serve resource.k8s.io/v1 "
-				       "(Kubernetes 1.34 and newer do); "
-				       "use Allocatable");
+				       "(Kubernetes 1.34 and newer do); use Allocatable");
 }
 
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
@@ -94,12 +89,10 @@ char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 		return td_asprintf("%lld of %s on %lld node%s", gpus, resource, nodes, nodes == 1 ? "" : "s");
 	if (td_op_dra(sc))
 		return td_asprintf("spec.devices[0].driver: %s publishes no devices of a node of this cluster, so "
-				   "Slurm gives out none: "
-				   "install it there, or correct the name",
+				   "Slurm gives out none: install it there, or correct the name",
 				   td_jstr_or(sc, FIRST "driver", "?"));
 	return td_asprintf("spec.devices[0].resource: no node of this cluster has %s (status.capacity), so Slurm gives "
-			   "out none: install "
-			   "its device plugin there, or correct the name",
+			   "out none: install its device plugin there, or correct the name",
 			   resource);
 }
 

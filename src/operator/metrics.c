@@ -15,7 +15,7 @@ static struct td_metric *clusters, *ready, *sets, *nodes;
 
 static void make(void)
 {
-	struct td_metrics *m = td_metrics_process();
+	struct td_srv_metrics *m = td_metrics_process();
 	clusters = td_gauge(m, "tandem_operator_slurmclusters", "SlurmClusters by phase; none: not looked at yet.",
 			    TD_LABELS("phase"));
 	sets = td_gauge(m, "tandem_operator_nodesets", "NodeSets by their condition Ready.", TD_LABELS("ready"));
@@ -23,8 +23,7 @@ static void make(void)
 			 TD_LABELS("namespace", "slurmcluster"));
 	nodes = td_gauge(m, "tandem_operator_nodeset_nodes",
 			 "Nodes of this NodeSet: desired, matched, assigned, ready, updated, running, idle, allocated, "
-			 "draining, drained, down "
-			 "(one node counts in several).",
+			 "draining, drained, down (one node counts in several).",
 			 TD_LABELS("namespace", "nodeset", "state"));
 }
 

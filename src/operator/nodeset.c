@@ -61,8 +61,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 		if (of && strcmp(of, cluster) != 0) {
 			td_strv_addf(ret,
 				     "spec.clusterName: the nodes run for cluster \"%s\"; set it back, or delete this "
-				     "NodeSet and make a "
-				     "new one",
+				     "NodeSet and make a new one",
 				     of);
 			break;
 		}

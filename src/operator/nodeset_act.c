@@ -32,19 +32,19 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 		.share_cpus = x->share.cpus, .share_memory_mb = x->share.memory_mb, .share_gpus = x->share.gpus};
 	for (size_t i = 0; i < pods.n; i++) {
 		yyjson_val *spec = td_jget(pods.v[i]->root, "spec");
-		if (td_pod_ended(pods.v[i]->root) ||
+		if (td_kube_pod_ended(pods.v[i]->root) ||
 		    td_streq(td_jstr(spec, "schedulerName"),
 			     td_jstr_or(p->sc->root, "spec.scheduler.schedulerName", "tandem")))
 			continue;
-		v.others_milli += td_pod_request(spec, "cpu");
-		v.others_memory += td_pod_request(spec, "memory");
-		v.others_gpus += td_pod_request(spec, resource);
+		v.others_milli += td_api_pod_request(spec, "cpu");
+		v.others_memory += td_api_pod_request(spec, "memory");
+		v.others_gpus += td_api_pod_request(spec, resource);
 	}
 
 	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),
 		   *alloc = td_jget(x->node->root, "status.allocatable");
-	v.others_milli += td_pod_request(spec, "cpu");
-	v.others_memory += td_pod_request(spec, "memory");
+	v.others_milli += td_api_pod_request(spec, "cpu");
+	v.others_memory += td_api_pod_request(spec, "memory");
 	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &v.cpu_milli, NULL);
 	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &v.memory, NULL);
 
@@ -54,14 +54,12 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 	case TD_LACK_CPU:
 		return td_fail(err, TD_INVALID,
 			       "pods outside Slurm and slurmd request %lldm CPUs there, the reserve is %lldm: raise "
-			       "spec.reserve.cpu of "
-			       "the SlurmCluster or move them",
+			       "spec.reserve.cpu of the SlurmCluster or move them",
 			       (long long)v.others_milli, (long long)(v.cpu_milli - v.share_cpus * 1000));
 	case TD_LACK_MEMORY:
 		return td_fail(err, TD_INVALID,
 			       "pods outside Slurm and slurmd request %lld MiB there, the reserve is %lld MiB: raise "
-			       "spec.reserve.memory "
-			       "of the SlurmCluster or move them",
+			       "spec.reserve.memory of the SlurmCluster or move them",
 			       (long long)(v.others_memory >> 20), (long long)((v.memory >> 20) - v.share_memory_mb));
 	case TD_LACK_DEVICES:
 		break;
@@ -109,7 +107,8 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 			*err = e;
 		return r;
 	}
-	td_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "Created", "slurmd pod for node %s", x->name);
+	td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "Created", "slurmd pod for node %s",
+		       x->name);
 	return 0;
 }
 
@@ -206,7 +205,7 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 
 	const char *why = x->n.why ? x->n.why : "", *colon = x->n.why ? ": " : "";
 	td_info("NodeSet %s/%s: node %s: %s%s%s", set->ns, set->name, x->name, words[x->n.act], colon, why);
-	td_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "NodeChanged", "node %s: %s%s%s", x->name,
-		  words[x->n.act], colon, why);
+	td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "NodeChanged", "node %s: %s%s%s", x->name,
+		       words[x->n.act], colon, why);
 	return 0;
 }

@@ -54,7 +54,7 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 	// A node that Slurm drains or that is not ready stays a member.
 	td_op_tolerations(d, root, set->root);
 	td_auto(td_json_unref) struct td_json *spec = td_json_from_mut(root);
-	return td_pod_fits_node(td_json_root(spec), node->root, true, NULL);
+	return td_api_pod_fits_node(td_json_root(spec), node->root, true, NULL);
 }
 
 bool td_op_is_slurmd(const struct td_object *p)
@@ -177,8 +177,7 @@ static int lacks_template(struct td_op *op, struct td_object *sc, const struct t
 	return t ? 0
 		 : td_fail(err, TD_NOT_FOUND,
 			   "there is no ResourceClaimTemplate %s for slurmd's devices yet: see condition ConfigValid "
-			   "of "
-			   "SlurmCluster %s",
+			   "of SlurmCluster %s",
 			   name, sc->name);
 }
 

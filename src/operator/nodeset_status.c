@@ -26,7 +26,7 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	td_jm_str(d, o, "name", x->name);
 	if (x->pod)
 		td_jm_str(d, o, "pod", x->pod->name);
-	td_jm_str(d, o, "state", x->slurm ? td_node_words(x->slurm->states) : fresh ? "none" : "unknown");
+	td_jm_str(d, o, "state", x->slurm ? td_slurm_node_words(x->slurm->states) : fresh ? "none" : "unknown");
 	if (x->slurm && x->slurm->reason && *x->slurm->reason && (x->record.drain || x->record.bad))
 		td_jm_str(d, o, "reason", x->slurm->reason);
 	td_jm_bool(d, o, "updated", x->n.pod && x->n.updated);

@@ -74,8 +74,7 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 				return td_fail(
 					err, TD_INVALID,
 					"--per-cluster: %s %s in namespace %s: want a Deployment, PodDisruptionBudget, "
-					"NetworkPolicy, Service or "
-					"ConfigMap in {namespace} or {own-namespace}",
+					"NetworkPolicy, Service or ConfigMap in {namespace} or {own-namespace}",
 					td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
 			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}

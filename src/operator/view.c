@@ -12,9 +12,9 @@ struct td_pool_record td_op_record(const struct td_slurm_node *n)
 {
 	return (struct td_pool_record){.drain = n->states & TD_NODE(DRAIN),
 				       .down = n->states & TD_NODE(DOWN),
-				       .bad = td_node_bad(n->states),
+				       .bad = td_slurm_node_bad(n->states),
 				       .silent = !(n->states & TD_NODE_BAD & ~TD_NODE(NOT_RESPONDING)),
-				       .jobs = td_node_busy(n->states),
+				       .jobs = td_slurm_node_busy(n->states),
 				       .mixed = n->states & TD_NODE(MIXED),
 				       .alloc_cpus = n->alloc_cpus,
 				       .reason = n->reason,

@@ -215,8 +215,7 @@ static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
 		if (!td_slurm_is_value(value))
 			td_strv_addf(problems,
 				     "spec.config.slurmConf.%s: the value must be a string of printable characters "
-				     "without blanks, "
-				     "'\"', '#' and '\\'; write one key per line of the map",
+				     "without blanks, '\"', '#' and '\\'; write one key per line of the map",
 				     key);
 
 		for (size_t i = 0; i < TD_LEN(base); i++)
@@ -525,13 +524,12 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 		const char *name = yyjson_get_str(k), *text = yyjson_get_str(yyjson_obj_iter_get_val(k));
 
 		if (!in_list(name, allowed, TD_LEN(allowed)) || ret->n == TD_LEN(ret->v)) {
-			td_strv_addf(problems,
-				     "spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, "
-				     "topology.yaml, acct_gather.conf, "
-				     "job_container.conf, mpi.conf, oci.conf (slurm.conf: use slurmConf and "
-				     "partitions; gres.conf and "
-				     "cgroup.conf are Tandem's)",
-				     name);
+			td_strv_addf(
+				problems,
+				"spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, "
+				"topology.yaml, acct_gather.conf, job_container.conf, mpi.conf, oci.conf (slurm.conf: "
+				"use slurmConf and partitions; gres.conf and cgroup.conf are Tandem's)",
+				name);
 			continue;
 		}
 

@@ -99,7 +99,7 @@ struct each { // one listing
 	struct td_slurm *s;
 	int (*fn)(void *ctx, const struct td_slurm_job *j);
 	void *ctx;
-	struct td_json_split split;
+	struct td_slurm_json_split split;
 	struct td_error err;
 };
 
@@ -117,7 +117,7 @@ static int each_element(void *ctx, const char *p, size_t n)
 static int each_data(void *ctx, const char *p, size_t n)
 {
 	struct each *e = ctx;
-	return td_json_split(&e->split, p, n, &e->err);
+	return td_slurm_json_split(&e->split, p, n, &e->err);
 }
 
 int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, const struct td_slurm_job *j),
@@ -147,7 +147,7 @@ int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, 
 	if (!r && yyjson_arr_size(td_jget(td_json_root(rest), "errors")))
 		r = td_slurm_refused(&k, 200, td_json_root(rest), "", err);
 
-	td_json_split_done(&e.split);
+	td_slurm_json_split_done(&e.split);
 	return r;
 }
 

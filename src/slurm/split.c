@@ -13,7 +13,7 @@ static int keep(struct td_buf *b, char ch, size_t max, struct td_error *err)
 }
 
 // Takes one character.
-static int one(struct td_json_split *s, char ch, struct td_error *err)
+static int one(struct td_slurm_json_split *s, char ch, struct td_error *err)
 {
 	bool in_element = s->in_list && s->depth > 2;
 	bool was_string = s->in_string;
@@ -68,7 +68,7 @@ static int one(struct td_json_split *s, char ch, struct td_error *err)
 	return r;
 }
 
-int td_json_split(struct td_json_split *s, const char *p, size_t n, struct td_error *err)
+int td_slurm_json_split(struct td_slurm_json_split *s, const char *p, size_t n, struct td_error *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		int r = one(s, p[i], err);
@@ -78,7 +78,7 @@ int td_json_split(struct td_json_split *s, const char *p, size_t n, struct td_er
 	return 0;
 }
 
-void td_json_split_done(struct td_json_split *s)
+void td_slurm_json_split_done(struct td_slurm_json_split *s)
 {
 	td_buf_done(&s->key);
 	td_buf_done(&s->element);

@@ -21,7 +21,7 @@ static const char *const nodes[] = {
 		"OTHER",
 };
 
-uint64_t td_job_state_parse(const char *name)
+uint64_t td_slurm_job_state_parse(const char *name)
 {
 	for (unsigned i = 0; name && i < TD_JOB_BIT_OTHER; i++)
 		if (!strcmp(jobs[i].name, name))
@@ -42,13 +42,13 @@ enum td_job_phase td_job_phase(uint64_t states)
 	return TD_PHASE_UNKNOWN;
 }
 
-bool td_job_ended(uint64_t states)
+bool td_slurm_job_ended(uint64_t states)
 {
 	enum td_job_phase p = td_job_phase(states);
 	return p == TD_PHASE_ENDING || p == TD_PHASE_ENDED;
 }
 
-const char *td_job_states_text(uint64_t states, char *buf, size_t n)
+const char *td_slurm_job_states_text(uint64_t states, char *buf, size_t n)
 {
 	size_t len = 0;
 	buf[0] = '\0';
@@ -60,7 +60,7 @@ const char *td_job_states_text(uint64_t states, char *buf, size_t n)
 	return buf;
 }
 
-const char *td_job_end_words(uint64_t states)
+const char *td_slurm_job_end_words(uint64_t states)
 {
 	static const struct {
 		uint64_t bit;
@@ -88,7 +88,7 @@ const char *td_job_end_words(uint64_t states)
 	return states ? "it ended" : "Slurm does not know it any more";
 }
 
-uint64_t td_node_state_parse(const char *name)
+uint64_t td_slurm_node_state_parse(const char *name)
 {
 	for (unsigned i = 0; name && i < TD_NODE_BIT_OTHER; i++)
 		if (!strcmp(nodes[i], name))
@@ -96,22 +96,22 @@ uint64_t td_node_state_parse(const char *name)
 	return TD_NODE(OTHER);
 }
 
-bool td_node_bad(uint64_t s)
+bool td_slurm_node_bad(uint64_t s)
 {
 	return s & TD_NODE_BAD;
 }
 
-bool td_node_busy(uint64_t s)
+bool td_slurm_node_busy(uint64_t s)
 {
 	return s & (TD_NODE(ALLOCATED) | TD_NODE(MIXED) | TD_NODE(COMPLETING));
 }
 
-bool td_node_drained(uint64_t s)
+bool td_slurm_node_drained(uint64_t s)
 {
-	return (s & TD_NODE(DRAIN)) && !td_node_busy(s);
+	return (s & TD_NODE(DRAIN)) && !td_slurm_node_busy(s);
 }
 
-const char *td_node_words(uint64_t s)
+const char *td_slurm_node_words(uint64_t s)
 {
 	if (s & TD_NODE(INVALID_REG))
 		return "invalid registration";
@@ -126,7 +126,7 @@ const char *td_node_words(uint64_t s)
 	if (s & TD_NODE(FUTURE))
 		return "future";
 	if (s & TD_NODE(DRAIN))
-		return td_node_busy(s) ? "draining" : "drained";
+		return td_slurm_node_busy(s) ? "draining" : "drained";
 	if (s & TD_NODE(NOT_RESPONDING))
 		return "not responding";
 	if (s & TD_NODE(MAINTENANCE))
@@ -142,7 +142,7 @@ const char *td_node_words(uint64_t s)
 	return "unknown";
 }
 
-bool td_node_usable(uint64_t s)
+bool td_slurm_node_usable(uint64_t s)
 {
 	const uint64_t no = TD_NODE_BAD | TD_NODE(FUTURE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING) |
 			    TD_NODE(POWERED_DOWN) | TD_NODE(POWERING_UP) | TD_NODE(MAINTENANCE) |

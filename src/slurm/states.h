@@ -64,14 +64,14 @@ enum td_job_state_bit {
 #define TD_JOB(name) (UINT64_C(1) << TD_JOB_BIT_##name)
 
 // One flag; TD_JOB(OTHER) for an unknown name and for NULL.
-uint64_t td_job_state_parse(const char *name);
+uint64_t td_slurm_job_state_parse(const char *name);
 enum td_job_phase td_job_phase(uint64_t states);
 // ENDING or ENDED: this run does not come back. A requeued job becomes PENDING.
-bool td_job_ended(uint64_t states);
+bool td_slurm_job_ended(uint64_t states);
 // "RUNNING", "CANCELLED+COMPLETING": for people and for logs. Returns buf, which has n bytes.
-const char *td_job_states_text(uint64_t states, char *buf, size_t n);
+const char *td_slurm_job_states_text(uint64_t states, char *buf, size_t n);
 // Why an ended job has ended: "its time limit was reached" and the like. Static.
-const char *td_job_end_words(uint64_t states);
+const char *td_slurm_job_end_words(uint64_t states);
 
 #define TD_NODE_STATES(X)                                                                                              \
 	X(INVALID)                                                                                                     \
@@ -114,16 +114,16 @@ enum td_node_state_bit {
 	TD_NODE_BITS,
 };
 #define TD_NODE(name) (UINT64_C(1) << TD_NODE_BIT_##name)
-uint64_t td_node_state_parse(const char *name);
+uint64_t td_slurm_node_state_parse(const char *name);
 // For people: the most important state in sinfo's words: "down", "drained", "draining", "idle",
 // "mixed", … Static.
-const char *td_node_words(uint64_t states);
+const char *td_slurm_node_words(uint64_t states);
 // Something is wrong with the node, so that Slurm gives it no jobs. A drain is not among these: it
 // is somebody's wish. No other place defines this.
 #define TD_NODE_BAD                                                                                                    \
 	(TD_NODE(INVALID) | TD_NODE(UNKNOWN) | TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) |                        \
 	 TD_NODE(NOT_RESPONDING) | TD_NODE(INVALID_REG))
-bool td_node_bad(uint64_t states);
-bool td_node_busy(uint64_t states);    // it has a job, which may be COMPLETING
-bool td_node_drained(uint64_t states); // DRAIN, and not busy
-bool td_node_usable(uint64_t states);  // it could start a job now, if it has room
+bool td_slurm_node_bad(uint64_t states);
+bool td_slurm_node_busy(uint64_t states);    // it has a job, which may be COMPLETING
+bool td_slurm_node_drained(uint64_t states); // DRAIN, and not busy
+bool td_slurm_node_usable(uint64_t states);  // it could start a job now, if it has room

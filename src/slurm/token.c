@@ -10,7 +10,7 @@
 
 enum { USERS_MAX = 1024 };
 
-struct entry {
+struct token_entry {
 	char *user, *token;
 	int64_t at_ms; // epoch, ms: when it was minted
 };
@@ -20,7 +20,7 @@ struct td_slurm_tokens {
 	int life_s;
 	const struct td_clock *clock;
 	pthread_mutex_t lock; // guards v, n
-	struct entry *v;
+	struct token_entry *v;
 	size_t n;
 };
 
@@ -90,7 +90,7 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 	pthread_mutex_lock(&t->lock);
 	int64_t now = td_real_ms(t->clock);
 
-	struct entry *e = NULL;
+	struct token_entry *e = NULL;
 	for (size_t i = 0; i < t->n && !e; i++)
 		if (!strcmp(t->v[i].user, user))
 			e = &t->v[i];
@@ -100,7 +100,7 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 	if (!e) {
 		t->v = td_realloc(t->v, (t->n + 1) * sizeof(*t->v));
 		e = &t->v[t->n++];
-		*e = (struct entry){.user = td_strdup(user)};
+		*e = (struct token_entry){.user = td_strdup(user)};
 	}
 
 	// After the clock was set back the age is negative: then mint a new token, too.

@@ -188,7 +188,7 @@ static bool read_state(const yyjson_val *v, struct td_slurm_state *ret)
 		return false;
 
 	ret->id = id;
-	ret->states = flags(v, "state", td_job_state_parse);
+	ret->states = flags(v, "state", td_slurm_job_state_parse);
 	return true;
 }
 
@@ -225,7 +225,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	if (j->id <= 0)
 		return td_fail(err, TD_INVALID, "a job without a job_id in slurmrestd's reply");
 
-	j->states = flags(v, "job_state", td_job_state_parse);
+	j->states = flags(v, "job_state", td_slurm_job_state_parse);
 	j->name = str(v, "name");
 	j->user = str(v, "user_name");
 	j->account = str(v, "account");
@@ -291,7 +291,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	if (!*n->name)
 		return td_fail(err, TD_INVALID, "a node without a name in slurmrestd's reply");
 
-	n->states = flags(v, "state", td_node_state_parse);
+	n->states = flags(v, "state", td_slurm_node_state_parse);
 	n->reason = str(v, "reason");
 	n->reason_by = str(v, "reason_set_by_user");
 	n->comment = str(v, "comment");

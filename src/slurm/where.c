@@ -29,8 +29,7 @@ char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_
 		if (!empty_dirs) {
 			td_fail(err, TD_INVALID,
 				"slurmrestd pod %s listens on a socket only (spec.restApi.access of the SlurmCluster): "
-				"start this with "
-				"--empty-dirs on the pod's node, or set access to network",
+				"start this with --empty-dirs on the pod's node, or set access to network",
 				td_jstr_or(pod, "metadata.name", ""));
 			return NULL;
 		}

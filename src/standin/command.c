@@ -21,7 +21,7 @@ static char *whole(int fd, int64_t deadline)
 	char *buf = malloc(cap);
 	while (buf) {
 		struct pollfd p = {fd, POLLIN, 0};
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - td_standin_now_ms();
 		if (left <= 0 || (poll(&p, 1, (int)left) < 0 && errno != EINTR))
 			break;
 		if (!p.revents)
@@ -46,7 +46,7 @@ static char *whole(int fd, int64_t deadline)
 	return NULL;
 }
 
-int standin_command(char *const argv[], bool errors, int64_t deadline, char **ret, char *why, size_t n_why)
+int td_standin_command(char *const argv[], bool errors, int64_t deadline, char **ret, char *why, size_t n_why)
 {
 	int fd[2];
 	pid_t pid;
@@ -86,10 +86,10 @@ int standin_command(char *const argv[], bool errors, int64_t deadline, char **re
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-char *standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
+char *td_standin_output(char *const argv[], int64_t deadline, size_t *ret_len, char *why, size_t n_why)
 {
 	char *text = NULL, words[256] = "";
-	int r = standin_command(argv, false, deadline, &text, words, sizeof(words));
+	int r = td_standin_command(argv, false, deadline, &text, words, sizeof(words));
 	if (!r) {
 		*ret_len = strlen(text);
 		return text;

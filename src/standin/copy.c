@@ -36,7 +36,7 @@ static int copy_self(const char *to)
 	return ok ? 0 : -1;
 }
 
-int standin_copy(const char *dir)
+int td_standin_copy(const char *dir)
 {
 	char tmp[4096], to[4096], link[4096];
 	if (snprintf(tmp, sizeof(tmp), "%s/.tandem-standin", dir) >= (int)sizeof(tmp)) {

@@ -46,7 +46,7 @@ static void say(const char *text)
 static void act(char *const argv[])
 {
 	char *text = NULL, why[256] = "";
-	if (standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why)) < 0)
+	if (td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why)) < 0)
 		say(why);
 	if (text)
 		say(text);
@@ -56,7 +56,7 @@ static void act(char *const argv[])
 static char *ask(char *const argv[])
 {
 	char *text = NULL, why[256] = "";
-	int r = standin_command(argv, false, now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	int r = td_standin_command(argv, false, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (r < 0)
 		say(why);
 	if (!r)
@@ -80,7 +80,7 @@ static char *list(const struct clearing *c)
 	     why[256] = "";
 	await_sack(c->sack);
 
-	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why));
+	int r = td_standin_command(argv, true, td_standin_now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (!r)
 		return text;
 
@@ -174,7 +174,7 @@ static void clear(const struct clearing *c)
 	free(lost);
 }
 
-int standin_clear_dead(int argc, char **argv)
+int td_standin_clear_dead(int argc, char **argv)
 {
 	struct clearing c = {.sack = SACK};
 	for (int i = 1; i + 1 < argc; i += 2) {

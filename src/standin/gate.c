@@ -93,7 +93,7 @@ static int devices(char *out, size_t n)
 	return 0;
 }
 
-int standin_ask(const char *path, const char *request, int64_t deadline, char *why, size_t n_why)
+int td_standin_ask(const char *path, const char *request, int64_t deadline, char *why, size_t n_why)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	if (strlen(path) >= sizeof(a.sun_path)) {
@@ -103,7 +103,8 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 	strcpy(a.sun_path, path);
 
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || line_write(fd, request, deadline) < 0) {
+	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+	    td_standin_line_write(fd, request, deadline) < 0) {
 		snprintf(why, n_why, "%s: %s", path, strerror(errno));
 		if (fd >= 0)
 			close(fd);
@@ -114,7 +115,7 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 	int result;
 	for (;;) {
 		char *line;
-		int k = line_read(&r, deadline, &line);
+		int k = td_standin_line_read(&r, deadline, &line);
 		if (k == 0) {
 			result = -1; // why has the last "wait" text
 			break;
@@ -174,7 +175,7 @@ static const char *ask(char *out, size_t n)
 	return out;
 }
 
-int standin_gate(int argc, char **argv)
+int td_standin_gate(int argc, char **argv)
 {
 	const char *path = TD_WIRE_GATE;
 	int64_t timeout = GATE_MS;
@@ -203,18 +204,18 @@ int standin_gate(int argc, char **argv)
 		return 1;
 	}
 
-	int64_t deadline = now_ms() + timeout, back_off = 50;
+	int64_t deadline = td_standin_now_ms() + timeout, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer";
 	for (;;) {
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - td_standin_now_ms();
 		if (left <= 0)
 			break;
 
 		// Either the job has none, or Slurm did not tell: see job.c.
 		if (d == 0) {
 			char said[DEVICES_MAX * 5];
-			int k = standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
-						 sizeof(why));
+			int k = td_standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
+						    sizeof(why));
 			if (k == 0)
 				// Jobs without devices run also when the agent is away.
 				return 0;
@@ -223,7 +224,7 @@ int standin_gate(int argc, char **argv)
 		}
 
 		if (d == 0) {
-			left = deadline - now_ms();
+			left = deadline - td_standin_now_ms();
 			// slurmctld may be restarting.
 			if (left > 0)
 				poll(NULL, 0, (int)(back_off < left ? back_off : left));
@@ -240,13 +241,13 @@ int standin_gate(int argc, char **argv)
 			return 1;
 		}
 
-		int r = standin_ask(path, request, deadline, why, sizeof(why));
+		int r = td_standin_ask(path, request, deadline, why, sizeof(why));
 		if (r > 0)
 			fprintf(stderr, "tandem gate: %s\n", why);
 		if (r >= 0)
 			return r > 0;
 
-		left = deadline - now_ms();
+		left = deadline - td_standin_now_ms();
 		// The agent's socket may not exist yet, and no event tells of it.
 		if (left > 0)
 			poll(NULL, 0, (int)(back_off < left ? back_off : left));

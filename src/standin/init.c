@@ -27,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-int standin_exec(char **argv)
+int td_standin_exec(char **argv)
 {
 	execvp(argv[0], argv);
 	int e = errno;
@@ -72,7 +72,7 @@ static void become(char **argv, const char *tty)
 	}
 
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	_exit(standin_exec(argv));
+	_exit(td_standin_exec(argv));
 }
 
 static bool logging;
@@ -88,7 +88,7 @@ static bool copy(int which)
 		if (n <= 0)
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
 		if (logging) {
-			log_add(which == 2, b, (size_t)n);
+			td_standin_log_add(which == 2, b, (size_t)n);
 			continue;
 		}
 		for (ssize_t k, at = 0; at < n; at += k)
@@ -109,20 +109,20 @@ static void reap(pid_t child, bool recorded)
 		for (int i = 0; i < 3; i++)
 			copy(i);
 		if (logging)
-			log_end();
+			td_standin_log_end();
 		if (recorded)
 			record(code, s);
 		_exit(code);
 	}
 }
 
-int standin_init(char **argv)
+int td_standin_init(char **argv)
 {
 	// The child must not hold the record.
 	bool recorded = fcntl(INIT_RECORD_FD, F_SETFD, FD_CLOEXEC) == 0;
 
 	if (argv[0] && argv[1] && !strcmp(argv[0], "--log")) {
-		logging = log_open(atoll(argv[1]));
+		logging = td_standin_log_open(atoll(argv[1]));
 		argv += 2;
 	}
 	bool want_stdin = argv[0] && !strcmp(argv[0], "--stdin");
@@ -165,11 +165,12 @@ int standin_init(char **argv)
 	}
 
 	if (logging && (want_stdin || want_tty))
-		log_at_once();
+		td_standin_log_at_once();
 
 	if (want_stdin) {
 		int p[2] = {-1, from[0]};
-		if ((!want_tty && (pipe2(p, O_CLOEXEC) < 0 || dup2(p[0], 0) < 0)) || input_open(p[1], want_tty) < 0)
+		if ((!want_tty && (pipe2(p, O_CLOEXEC) < 0 || dup2(p[0], 0) < 0)) ||
+		    td_standin_input_open(p[1], want_tty) < 0)
 			return fail("open the input", recorded);
 		if (p[0] >= 0)
 			close(p[0]);
@@ -182,17 +183,18 @@ int standin_init(char **argv)
 		become(argv, want_tty ? tty : NULL);
 
 	for (bool reading = from[0] >= 0;;) {
-		struct pollfd f[6] = {{sigfd, POLLIN, 0},
-				      {reading ? from[0] : -1, POLLIN, 0},
-				      {from[1], POLLIN, 0},
-				      {from[2], POLLIN, 0},
-				      {input_wants() ? INIT_INPUT_FD : -1, input_wants(), 0},
-				      {input_blocked() ? input_to() : -1, input_blocked(), 0}};
+		struct pollfd f[6] = {
+			{sigfd, POLLIN, 0},
+			{reading ? from[0] : -1, POLLIN, 0},
+			{from[1], POLLIN, 0},
+			{from[2], POLLIN, 0},
+			{td_standin_input_wants() ? INIT_INPUT_FD : -1, td_standin_input_wants(), 0},
+			{td_standin_input_blocked() ? td_standin_input_to() : -1, td_standin_input_blocked(), 0}};
 		if (poll(f, 6, -1) < 0)
 			continue;
 
 		if (f[4].revents || f[5].revents)
-			input_move();
+			td_standin_input_move();
 		if (f[1].revents)
 			// The end comes with POLLHUP. Without it, the child may not have opened the
 			// terminal yet.

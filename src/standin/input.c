@@ -19,7 +19,7 @@ static struct {
 	size_t at, left;
 } s = {.to = -1};
 
-int input_open(int to, bool terminal)
+int td_standin_input_open(int to, bool terminal)
 {
 	// runc, which hands the descriptor on, makes every one a blocking one.
 	if (fcntl(INIT_INPUT_FD, F_SETFD, FD_CLOEXEC) < 0 || fcntl(INIT_INPUT_FD, F_SETFL, O_RDWR | O_NONBLOCK) < 0 ||
@@ -30,17 +30,17 @@ int input_open(int to, bool terminal)
 	return 0;
 }
 
-int input_to(void)
+int td_standin_input_to(void)
 {
 	return s.to;
 }
 
-short input_wants(void)
+short td_standin_input_wants(void)
 {
 	return s.to >= 0 && !s.left && s.n < sizeof(s.in) ? POLLIN : 0;
 }
 
-short input_blocked(void)
+short td_standin_input_blocked(void)
 {
 	return s.left ? POLLOUT : 0;
 }
@@ -84,7 +84,7 @@ static unsigned two(const unsigned char *p)
 	return p[0] | (unsigned)p[1] << 8;
 }
 
-void input_move(void)
+void td_standin_input_move(void)
 {
 	for (;;) {
 		if (s.to < 0 || !give())

@@ -16,7 +16,7 @@ struct span {
 	const char *s;
 	size_t n;
 };
-struct reader {
+struct job_reader {
 	const char *p, *end;
 	char path[256]; // "/jobs/#/job_id"; '#' is any element of a list
 	// Of the record that is being read.
@@ -28,19 +28,19 @@ struct reader {
 	const char *node;
 	long long want;
 	bool found;
-	int result; // of the record: see standin_job_gpus_read()
+	int result; // of the record: see td_standin_job_gpus_read()
 	char *out;
 	size_t n_out;
 };
 
-static void blank(struct reader *r)
+static void blank(struct job_reader *r)
 {
 	while (r->p < r->end && strchr(" \t\r\n", *r->p) && *r->p)
 		r->p++;
 }
 
 // Reads a string without decoding it: the values that are used here have no escapes.
-static bool string(struct reader *r, struct span *ret)
+static bool string(struct job_reader *r, struct span *ret)
 {
 	if (r->p >= r->end || *r->p != '"')
 		return false;
@@ -65,7 +65,7 @@ static long long number(struct span v)
 	return strtoll(b, NULL, 10);
 }
 
-static void leaf(struct reader *r, struct span v)
+static void leaf(struct job_reader *r, struct span v)
 {
 	if (!strcmp(r->path, "/jobs/#/job_id"))
 		r->id = number(v);
@@ -109,7 +109,7 @@ static int indexes(struct span g, char *out, size_t n)
 	return len > 0;
 }
 
-static void record(struct reader *r)
+static void record(struct job_reader *r)
 {
 	if (r->id != r->want)
 		return;
@@ -122,7 +122,7 @@ static void record(struct reader *r)
 		r->result = indexes(r->gres[r->at], r->out, r->n_out);
 }
 
-static bool value(struct reader *r, int depth)
+static bool value(struct job_reader *r, int depth)
 {
 	size_t len = strlen(r->path);
 	struct span v;
@@ -184,9 +184,9 @@ static bool value(struct reader *r, int depth)
 	return true;
 }
 
-int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
+int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
 {
-	static struct reader r; // too large for a stack; there is one thread
+	static struct job_reader r; // too large for a stack; there is one thread
 	memset(&r, 0, sizeof(r));
 	r.result = -1;
 	r.p = json;
@@ -198,15 +198,15 @@ int standin_job_gpus_read(const char *json, size_t len, long long job, const cha
 	return value(&r, 0) && r.found ? r.result : -1;
 }
 
-int standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
-		     size_t n_why)
+int td_standin_job_gpus(const char *job, const char *node, int64_t deadline, struct standin_text out, char *why,
+			size_t n_why)
 {
 	char *argv[] = {"scontrol", "show", "job", (char *)job, "--json", NULL};
 	size_t len = 0;
-	char *text = standin_output(argv, deadline, &len, why, n_why);
+	char *text = td_standin_output(argv, deadline, &len, why, n_why);
 	if (!text)
 		return -1;
-	int r = standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
+	int r = td_standin_job_gpus_read(text, len, strtoll(job, NULL, 10), node, out.s, out.n);
 	if (r < 0)
 		snprintf(why, n_why, "slurmctld does not say which GPUs job %s has on %s", job, node);
 	free(text);

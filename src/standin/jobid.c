@@ -27,7 +27,7 @@ static uint32_t big_endian(const uint8_t *p)
 	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-bool standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret)
+bool td_standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret)
 {
 	if (n < HEAD || big_endian(head) != WORD)
 		return false;
@@ -111,7 +111,7 @@ static uint32_t last_saved(const char *state, uint32_t least)
 		ssize_t n = read_head(path, head, sizeof(head));
 		if (n == 0 || (n < 0 && errno == ENOENT))
 			continue;
-		if (n < 0 || !standin_job_state_id(head, (size_t)n, &id))
+		if (n < 0 || !td_standin_job_state_id(head, (size_t)n, &id))
 			fprintf(stderr,
 				"tandem-standin first-job-id: %s is of no known form: its last job id is not known\n",
 				path);
@@ -121,7 +121,7 @@ static uint32_t last_saved(const char *state, uint32_t least)
 	return least;
 }
 
-int standin_first_job_id(int argc, char **argv)
+int td_standin_first_job_id(int argc, char **argv)
 {
 	const char *state = NULL;
 	uint32_t first = 1, max = MAX_DEFAULT;

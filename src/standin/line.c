@@ -10,7 +10,7 @@
 
 _Static_assert(sizeof(((struct line_reader *)0)->buf) == TD_WIRE_LINE, "one line fits");
 
-int64_t now_ms(void)
+int64_t td_standin_now_ms(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -20,7 +20,7 @@ int64_t now_ms(void)
 static int wait_for(int fd, short events, int64_t deadline_ms)
 {
 	for (;;) {
-		int64_t left = deadline_ms - now_ms();
+		int64_t left = deadline_ms - td_standin_now_ms();
 		struct pollfd f = {fd, events, 0};
 		int n = poll(&f, 1, left < 0 ? 0 : (int)left);
 		if (n >= 0 || errno != EINTR)
@@ -28,7 +28,7 @@ static int wait_for(int fd, short events, int64_t deadline_ms)
 	}
 }
 
-int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line)
+int td_standin_line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line)
 {
 	static char line[TD_WIRE_LINE];
 	for (;;) {
@@ -64,7 +64,7 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line)
 	}
 }
 
-int line_write(int fd, const char *s, int64_t deadline_ms)
+int td_standin_line_write(int fd, const char *s, int64_t deadline_ms)
 {
 	size_t left = strlen(s);
 	while (left) {

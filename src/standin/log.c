@@ -85,7 +85,7 @@ static void now(char stamp[40])
 	snprintf(stamp, 40, "%s.%09ldZ", s, t.tv_nsec);
 }
 
-bool log_open(long long max)
+bool td_standin_log_open(long long max)
 {
 	struct stat st;
 	if (max <= 0 || fstat(INIT_LOG_FD, &st) < 0 || fcntl(INIT_LOG_FD, F_SETFD, FD_CLOEXEC) < 0 ||
@@ -96,12 +96,12 @@ bool log_open(long long max)
 	return true;
 }
 
-void log_at_once(void)
+void td_standin_log_at_once(void)
 {
 	l.at_once = true;
 }
 
-void log_add(int stream, const char *p, size_t n)
+void td_standin_log_add(int stream, const char *p, size_t n)
 {
 	char stamp[40];
 	now(stamp);
@@ -129,7 +129,7 @@ void log_add(int stream, const char *p, size_t n)
 	flush();
 }
 
-void log_end(void)
+void td_standin_log_end(void)
 {
 	char stamp[40];
 	now(stamp);

@@ -57,7 +57,7 @@ static void ask(int fd, const char *host, ns_type type, in_port_t port)
 	}
 }
 
-int standin_lookup(const char *name, pid_t *ret_pid)
+int td_standin_lookup(const char *name, pid_t *ret_pid)
 {
 	int fd[2];
 	if (pipe2(fd, O_CLOEXEC) < 0)

@@ -40,27 +40,27 @@ int main(int argc, char **argv)
 	// The program is bind-mounted as /.init: PID 1 is the container's start, every other
 	// process an exec into it.
 	if (!strcmp(name, ".init"))
-		return argc < 2 ? usage(stderr) : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+		return argc < 2 ? usage(stderr) : getpid() == 1 ? td_standin_init(argv + 1) : td_standin_exec(argv + 1);
 
 	if (!strcmp(name, "task-prolog"))
-		return standin_task(argc, argv);
+		return td_standin_task(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
-		return standin_task(argc - 1, argv + 1);
+		return td_standin_task(argc - 1, argv + 1);
 
 	if (argc >= 3 && !strcmp(argv[1], "init"))
-		return standin_init(argv + 2);
+		return td_standin_init(argv + 2);
 	if (argc >= 3 && !strcmp(argv[1], "exec"))
-		return standin_exec(argv + 2);
+		return td_standin_exec(argv + 2);
 	if (argc >= 2 && !strcmp(argv[1], "gate"))
-		return standin_gate(argc - 1, argv + 1);
+		return td_standin_gate(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "run"))
-		return standin_run(argc - 1, argv + 1);
+		return td_standin_run(argc - 1, argv + 1);
 	if (argc == 3 && !strcmp(argv[1], "copy"))
-		return standin_copy(argv[2]);
+		return td_standin_copy(argv[2]);
 	if (argc >= 2 && !strcmp(argv[1], "first-job-id"))
-		return standin_first_job_id(argc - 1, argv + 1);
+		return td_standin_first_job_id(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))
-		return standin_clear_dead(argc - 1, argv + 1);
+		return td_standin_clear_dead(argc - 1, argv + 1);
 
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

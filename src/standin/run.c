@@ -38,7 +38,7 @@ enum {
 	ADDRS_MAX = 16
 };
 
-struct run {
+struct standin_run {
 	struct standin_addr addr; // last heard from here; at first that of --knock
 	const char *name;         // NULL: no name to look up
 	char hello[TD_WIRE_LINE];
@@ -83,21 +83,21 @@ static bool parse_addr(const char *s, struct standin_addr *r)
 	return true;
 }
 
-static void drop(struct run *r)
+static void drop(struct standin_run *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
 	r->fd = -1;
 }
 
-static void say(struct run *r, const char *line, int64_t ms)
+static void say(struct standin_run *r, const char *line, int64_t ms)
 {
-	if (r->fd >= 0 && line_write(r->fd, line, now_ms() + ms) < 0)
+	if (r->fd >= 0 && td_standin_line_write(r->fd, line, td_standin_now_ms() + ms) < 0)
 		drop(r);
 }
 
 // Handles the signals that have come. Exits on TERM.
-static void on_signals(struct run *r)
+static void on_signals(struct standin_run *r)
 {
 	struct signalfd_siginfo si;
 	while (read(r->sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
@@ -114,9 +114,9 @@ static void on_signals(struct run *r)
 }
 
 // Waits until fd has `events`, a signal came (handled here) or the time is over. True: fd is ready.
-static bool wait_any(struct run *r, int fd, short events, int64_t deadline)
+static bool wait_any(struct standin_run *r, int fd, short events, int64_t deadline)
 {
-	int64_t left = deadline - now_ms();
+	int64_t left = deadline - td_standin_now_ms();
 	struct pollfd f[2] = {{r->sigfd, POLLIN, 0}, {fd, events, 0}};
 	int n = poll(f, 2, left < 0 ? 0 : left > 60000 ? 60000 : (int)left);
 	if (n > 0 && f[0].revents)
@@ -125,12 +125,12 @@ static bool wait_any(struct run *r, int fd, short events, int64_t deadline)
 }
 
 // The same for the connection, which the handling of a signal may have closed.
-static bool wait_fd(struct run *r, int fd, short events, int64_t deadline)
+static bool wait_fd(struct standin_run *r, int fd, short events, int64_t deadline)
 {
 	return wait_any(r, fd, events, deadline) && r->fd == fd;
 }
 
-static bool connect_once(struct run *r, const struct standin_addr *a)
+static bool connect_once(struct standin_run *r, const struct standin_addr *a)
 {
 	r->fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (r->fd < 0)
@@ -140,9 +140,9 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 		return false;
 	}
 
-	int64_t deadline = now_ms() + (r->name ? ONE_OF_MS : CONNECT_MS);
+	int64_t deadline = td_standin_now_ms() + (r->name ? ONE_OF_MS : CONNECT_MS);
 	int fd = r->fd, e = ETIMEDOUT;
-	while (r->fd == fd && now_ms() < deadline)
+	while (r->fd == fd && td_standin_now_ms() < deadline)
 		if (wait_fd(r, fd, POLLOUT, deadline)) {
 			socklen_t n = sizeof(e);
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
@@ -156,7 +156,7 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	r->in = (struct line_reader){.fd = fd};
-	r->heard = r->pinged = now_ms();
+	r->heard = r->pinged = td_standin_now_ms();
 	say(r, r->hello, CONNECT_MS);
 	if (r->fd >= 0 && r->usr1) {
 		say(r, "signal name=USR1\n", TERM_MS);
@@ -166,9 +166,9 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 }
 
 // Handles one line from the bridge. Exits on end and gone.
-static void on_line(struct run *r, const char *line)
+static void on_line(struct standin_run *r, const char *line)
 {
-	r->heard = now_ms();
+	r->heard = td_standin_now_ms();
 	if (!strcmp(line, "ping")) {
 		say(r, "pong\n", TERM_MS);
 	} else if (!strcmp(line, "gone")) {
@@ -184,11 +184,11 @@ static void on_line(struct run *r, const char *line)
 }
 
 // Holds the connection until it is lost. True when the bridge said anything at all.
-static bool hold(struct run *r)
+static bool hold(struct standin_run *r)
 {
 	bool spoke = false;
 	while (r->fd >= 0) {
-		int64_t now = now_ms(), dead = r->heard + (spoke ? TD_WIRE_DEAD_S * 1000 : FIRST_MS),
+		int64_t now = td_standin_now_ms(), dead = r->heard + (spoke ? TD_WIRE_DEAD_S * 1000 : FIRST_MS),
 			ping = r->pinged + TD_WIRE_PING_S * 1000;
 		if (now >= dead) {
 			drop(r);
@@ -204,7 +204,7 @@ static bool hold(struct run *r)
 			continue;
 		char *line;
 		int k;
-		while (r->fd >= 0 && (k = line_read(&r->in, now_ms(), &line)) != 0) {
+		while (r->fd >= 0 && (k = td_standin_line_read(&r->in, td_standin_now_ms(), &line)) != 0) {
 			if (k < 0) {
 				drop(r);
 			} else {
@@ -219,15 +219,16 @@ static bool hold(struct run *r)
 
 // Looks up the name's addresses in a child, because a waiting resolver must not delay the answer to
 // a signal.
-static size_t look_up(struct run *r, struct standin_addr *v, size_t max)
+static size_t look_up(struct standin_run *r, struct standin_addr *v, size_t max)
 {
 	pid_t pid;
 	size_t got = 0;
-	int fd = standin_lookup(r->name, &pid);
+	int fd = td_standin_lookup(r->name, &pid);
 	if (fd < 0)
 		return 0;
 
-	for (int64_t deadline = now_ms() + LOOKUP_MS; now_ms() < deadline && got < max * sizeof(*v);) {
+	for (int64_t deadline = td_standin_now_ms() + LOOKUP_MS;
+	     td_standin_now_ms() < deadline && got < max * sizeof(*v);) {
 		if (!wait_any(r, fd, POLLIN, deadline))
 			continue;
 		ssize_t n = read(fd, (char *)v + got, max * sizeof(*v) - got);
@@ -249,7 +250,7 @@ static bool same_addr(const struct standin_addr *a, const struct standin_addr *b
 }
 
 // Finds the leader and holds a connection to it until it is lost. True when a leader was found.
-static bool once(struct run *r)
+static bool once(struct standin_run *r)
 {
 	struct standin_addr others[ADDRS_MAX];
 	if (connect_once(r, &r->addr) && hold(r))
@@ -263,9 +264,9 @@ static bool once(struct run *r)
 	return false;
 }
 
-int standin_run(int argc, char **argv)
+int td_standin_run(int argc, char **argv)
 {
-	static struct run r;
+	static struct standin_run r;
 	r.fd = -1;
 	const char *knock = NULL, *ask = NULL, *token = NULL, *job = getenv("SLURM_JOB_ID"),
 		   *node = getenv("SLURMD_NODENAME");
@@ -328,8 +329,8 @@ int standin_run(int argc, char **argv)
 		if (once(&r))
 			back_off = BACKOFF_MIN;
 		// Jitter, so that a restarted bridge does not meet all stand-ins at once.
-		int64_t until = now_ms() + back_off / 2 + random() % back_off;
-		while (now_ms() < until)
+		int64_t until = td_standin_now_ms() + back_off / 2 + random() % back_off;
+		while (td_standin_now_ms() < until)
 			wait_fd(&r, -1, 0, until);
 		back_off = back_off * 2 > BACKOFF_MAX ? BACKOFF_MAX : back_off * 2;
 	}

@@ -36,14 +36,14 @@ static const char *requeue(const char *job, int64_t deadline)
 {
 	char *argv[] = {"scontrol", "requeue", (char *)job, NULL}, why[TD_WIRE_LINE];
 	size_t len;
-	char *said = standin_output(argv, deadline, &len, why, sizeof(why));
+	char *said = td_standin_output(argv, deadline, &len, why, sizeof(why));
 	if (!said)
 		return "; it could not be requeued: submit it again";
 	free(said);
 	return "; it goes back to the queue";
 }
 
-int standin_task(int argc, char **argv)
+int td_standin_task(int argc, char **argv)
 {
 	const char *path = TD_WIRE_TASK;
 	for (int i = 1; i < argc; i++) {
@@ -75,9 +75,9 @@ int standin_task(int argc, char **argv)
 	snprintf(request, sizeof(request), "check start=%s node=%s devices=%s timeout=%d\n", start ? start : "0", node,
 		 dev ? dev : "-", TASK_MS);
 
-	int64_t deadline = now_ms() + TASK_MS, nap = 20;
-	for (int64_t left; (left = deadline - now_ms()) > 0;) {
-		int r = standin_ask(path, request, deadline, why, sizeof(why));
+	int64_t deadline = td_standin_now_ms() + TASK_MS, nap = 20;
+	for (int64_t left; (left = deadline - td_standin_now_ms()) > 0;) {
+		int r = td_standin_ask(path, request, deadline, why, sizeof(why));
 		if (r == 2)
 			return refuse(why,
 				      job && !getenv("SLURM_STEP_ID") ? requeue(job, deadline) : "; submit it again");

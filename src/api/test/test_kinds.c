@@ -68,13 +68,10 @@ static void test_table(void **state)
 static void test_pod_defaults(void **state)
 {
 	const struct td_kind *k = td_kind_builtin("", "Pod");
-	td_auto(td_json_unref) struct td_json *in =
-		Y("{apiVersion: v1, kind: Pod, metadata: {name: a, creationTimestamp: null}, spec: {containers: "
-		  "[{name: c, image: debian, "
-		  "resources: {limits: {cpu: 0.5, memory: 1024Mi}}, ports: [{containerPort: 80}], readinessProbe: "
-		  "{httpGet: {port: "
-		  "http}}}], volumes: "
-		  "[{name: v, configMap: {name: x}}], bogus: 1}}");
+	td_auto(td_json_unref) struct td_json *in = Y(
+		"{apiVersion: v1, kind: Pod, metadata: {name: a, creationTimestamp: null}, spec: {containers: [{name: "
+		"c, image: debian, resources: {limits: {cpu: 0.5, memory: 1024Mi}}, ports: [{containerPort: 80}], "
+		"readinessProbe: {httpGet: {port: http}}}], volumes: [{name: v, configMap: {name: x}}], bogus: 1}}");
 	td_auto(td_json_unref) struct td_json *j = defaulted(k, td_json_root(in));
 	const yyjson_val *o = td_json_root(j);
 	td_auto_causes struct td_causes c = {0};
@@ -129,11 +126,9 @@ static void test_shared(void **state)
 	}
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = td_kind_openapi(td_kind_builtin("apps", "Deployment"), d);
-	assert_string_equal(
-		td_jm_getstr(
-			o, "properties.spec.properties.template.properties.spec.properties.containers.items.properties."
-			   "image.type"),
-		"string");
+	assert_string_equal(td_jm_getstr(o, "properties.spec.properties.template.properties.spec.properties.containers."
+					    "items.properties.image.type"),
+			    "string");
 }
 
 int main(void)

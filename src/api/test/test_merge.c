@@ -135,9 +135,8 @@ static void test_track_typed(void **state)
 	// belong to nobody.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_auto(td_json_unref) struct td_json *sent =
-		Y("{metadata: {generateName: g-}, spec: {strategy: {type: Recreate}, template: "
-		  "{metadata: {labels: {a: b}}, spec: {containers: [{name: c}]}}}, "
-		  "status: {replicas: 0}}");
+		Y("{metadata: {generateName: g-}, spec: {strategy: {type: Recreate}, template: {metadata: {labels: {a: "
+		  "b}}, spec: {containers: [{name: c}]}}}, status: {replicas: 0}}");
 	yyjson_mut_doc_set_root(d, yyjson_val_mut_copy(d, td_json_root(sent)));
 
 	struct td_apply o = {.manager = "m",
@@ -151,9 +150,8 @@ static void test_track_typed(void **state)
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
 	assert_json(td_jget(td_json_root(now), "metadata.managedFields.[0].fieldsV1"),
 		    "{'f:metadata': {'f:generateName': {}}, 'f:spec': {'f:strategy': {'f:type': {}}, 'f:template': "
-		    "{'f:metadata': "
-		    "{'f:labels': {'.': {}, "
-		    "'f:a': {}}}, 'f:spec': {'f:containers': {'k:{\"name\":\"c\"}': {'.': {}, 'f:name': {}}}}}}}");
+		    "{'f:metadata': {'f:labels': {'.': {}, 'f:a': {}}}, 'f:spec': {'f:containers': "
+		    "{'k:{\"name\":\"c\"}': {'.': {}, 'f:name': {}}}}}}}");
 
 	// [{}] starts anew: the object is not tracked until the next apply.
 	td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.managedFields", yyjson_mut_arr(d));
@@ -254,13 +252,11 @@ static void test_apply_lists(void **state)
 	td_auto(td_json_unref) struct td_json *live = NULL;
 	must(s, &live, "m1",
 	     "{metadata: {name: p}, spec: {containers: [{name: a, image: x, command: [run], ports: [{containerPort: "
-	     "80}]}], nodeSelector: "
-	     "{k: v}}}");
+	     "80}]}], nodeSelector: {k: v}}}");
 	assert_owned(live, "m1",
 		     "{f:spec: {f:nodeSelector: {}, f:containers: {'k:{\"name\":\"a\"}': {.: {}, f:name: {}, f:image: "
-		     "{}, f:command: {}, "
-		     "f:ports: "
-		     "{'k:{\"containerPort\":80,\"protocol\":\"TCP\"}': {.: {}, f:containerPort: {}}}}}}}");
+		     "{}, f:command: {}, f:ports: {'k:{\"containerPort\":80,\"protocol\":\"TCP\"}': {.: {}, "
+		     "f:containerPort: {}}}}}}}");
 
 	must(s, &live, "m2", "{spec: {containers: [{name: b, image: y}, {name: a, env: [{name: E, value: '1'}]}]}}");
 	assert_json(td_jget(td_json_root(live), "spec.containers"),
@@ -360,8 +356,7 @@ static void test_track_status(void **state)
 	track(s, &live, "user", "", "{metadata: {name: p}, spec: {containers: [{name: a, image: x}]}}");
 	track(s, &live, "agent", "status",
 	      "{metadata: {name: p}, spec: {containers: [{name: a, image: x}]}, status: {phase: Running, conditions: "
-	      "[{type: Ready, "
-	      "status: 'True'}]}}");
+	      "[{type: Ready, status: 'True'}]}}");
 	assert_owned(live, "agent",
 		     "{f:status: {f:phase: {}, f:conditions: {.: {}, 'k:{\"type\":\"Ready\"}': {.: {}, f:type: {}, "
 		     "f:status: {}}}}}");

@@ -156,9 +156,7 @@ static void test_workloads(void **state)
 
 	check("apps", "Deployment",
 	      "{metadata: {name: d}, spec: {strategy: {type: Recreate, rollingUpdate: {}}, selector: {matchLabels: {a: "
-	      "b}}, template: "
-	      "{metadata: {labels: {a: "
-	      "b}}, spec: {containers: [{name: c, image: x}]}}}}",
+	      "b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}",
 	      NULL, "FieldValueForbidden", "spec.strategy.rollingUpdate", "Recreate");
 
 	// In a pod a limit is also the request; in a template it is not.
@@ -176,10 +174,9 @@ static void test_workloads(void **state)
 	assert_string_equal(td_jstr(td_json_root(s), "spec.podManagementPolicy"), "OrderedReady");
 	assert_int_equal(td_jint(td_json_root(s), "spec.updateStrategy.rollingUpdate.partition", -1), 0);
 
-	static const char claims[] =
-		"{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], selector: "
-		"{matchLabels: {a: b}}, "
-		"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: x}]}}}}";
+	static const char claims[] = "{metadata: {name: s}, spec: {volumeClaimTemplates: [{metadata: {name: data}}], "
+				     "selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: "
+				     "{containers: [{name: c, image: x}]}}}}";
 	check("apps", "StatefulSet", claims, NULL, "FieldValueForbidden", "spec.volumeClaimTemplates", "emptyDir");
 	static const char parts[] =
 		"{metadata: {name: s}, spec: {updateStrategy: {rollingUpdate: {partition: 1}}, selector: {matchLabels: "

@@ -68,14 +68,10 @@ static void test_validate(void **state)
 		{"{type: array, x-kubernetes-list-type: set, items: {type: string}}", "[a, b, a]", "[2]",
 		 "FieldValueDuplicate"},
 		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n], items: {type: object, "
-		 "required: [n], "
-		 "properties: {n: {type: "
-		 "string}}}}",
+		 "required: [n], properties: {n: {type: string}}}}",
 		 "[{n: a}, {n: a}]", "[1].n", "FieldValueDuplicate"},
 		{"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [n, p], items: {type: object, "
-		 "required: [n], "
-		 "properties: {n: "
-		 "{type: string}, p: {type: string, default: TCP}}}}",
+		 "required: [n], properties: {n: {type: string}, p: {type: string, default: TCP}}}}",
 		 "[{n: a}, {n: a, p: TCP}]", "[1]", "FieldValueDuplicate"},
 		{"{type: object, properties: {a: {type: string}, b: {type: string}}, oneOf: [{required: [a]}, "
 		 "{required: [b]}]}",
@@ -230,21 +226,17 @@ static void test_structural(void **state)
 
 static void test_default_prune(void **state)
 {
-	td_auto(td_schema_free) struct td_schema *s = compile(
-		"{type: object, properties: {a: {type: string, default: x}, o: {type: object, default: {}, properties: "
-		"{p: {type: "
-		"integer, default: 3}}},"
-		" m: {type: object, additionalProperties: {type: object, properties: {q: {type: string, default: z}}}},"
-		" l: {type: array, items: {type: object, properties: {r: {type: boolean, default: true}}}}, n: {type: "
-		"string},"
-		" nn: {type: string, nullable: true}, free: {type: object, x-kubernetes-preserve-unknown-fields: true, "
-		"properties: "
-		"{k: {type: object, "
-		"properties: {v: {type: string}}}}}}}");
+	td_auto(td_schema_free) struct td_schema *s =
+		compile("{type: object, properties: {a: {type: string, default: x}, o: {type: object, default: {}, "
+			"properties: {p: {type: integer, default: 3}}}, m: {type: object, additionalProperties: {type: "
+			"object, properties: {q: {type: string, default: z}}}}, l: {type: array, items: {type: object, "
+			"properties: {r: {type: boolean, default: true}}}}, n: {type: string}, nn: {type: string, "
+			"nullable: true}, free: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: "
+			"{k: {type: object, properties: {v: {type: string}}}}}}}");
 
 	td_auto(td_json_unref) struct td_json *in =
-		Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, "
-		  "nn: null, a: null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
+		Y("{m: {one: {}, two: {bad: 1}}, l: [{}, {r: false, s: 1}], bogus: {deep: 1}, n: null, nn: null, a: "
+		  "null, free: {any: {thing: 1}, none: null, k: {v: x, w: y}}}");
 
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(in));
 	td_auto_strv struct td_strv unknown = {0};
@@ -252,8 +244,7 @@ static void test_default_prune(void **state)
 	td_schema_default(s, d, yyjson_mut_doc_get_root(d));
 	td_auto(td_json_unref) struct td_json *out = td_jm_done(d);
 	assert_json(td_json_root(out), "{a: x, o: {p: 3}, m: {one: {q: z}, two: {q: z}}, l: [{r: true}, {r: false}], "
-				       "nn: null, free: {any: {thing: 1}, none: "
-				       "null, k: {v: x}}}");
+				       "nn: null, free: {any: {thing: 1}, none: null, k: {v: x}}}");
 
 	static const char *const want[] = {"m.two.bad", "l[1].s", "bogus", "free.k.w"};
 	assert_int_equal(unknown.n, TD_LEN(want));
@@ -337,9 +328,8 @@ static void test_crd_shapes(void **state)
 	static const char *const good[] = {
 		CRD("widgets.example.com", "{type: object, properties: {a: {x-kubernetes-int-or-string: true, anyOf: "
 					   "[{type: integer}, {type: string}]}}}"),
-		CRD("widgets.example.com",
-		    "{type: object, properties: {a: {x-kubernetes-int-or-string: true, allOf: [{anyOf: [{type: "
-		    "integer}, {type: string}]}, {pattern: '^[0-9]+%?$'}]}}}"),
+		CRD("widgets.example.com", "{type: object, properties: {a: {x-kubernetes-int-or-string: true, allOf: "
+					   "[{anyOf: [{type: integer}, {type: string}]}, {pattern: '^[0-9]+%?$'}]}}}"),
 		CRD("widgets.example.com", "{type: object, properties: {metadata: {type: object, properties: {name: "
 					   "{type: string, maxLength: 5}}}}}"),
 		CRD("widgets.example.com", "{type: object, properties: {a: {type: object, default: null}}}"),

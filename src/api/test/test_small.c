@@ -264,7 +264,7 @@ static void test_fit(void **state)
 		td_auto_free char *n = td_asprintf(NODE, t[i].taints, t[i].unschedulable);
 		td_auto(td_json_unref) struct td_json *node = Y(n), *pod = Y(t[i].pod);
 		const char *why = NULL;
-		if (td_pod_fits_node(td_json_root(pod), td_json_root(node), t[i].ignore, &why) != t[i].fits)
+		if (td_api_pod_fits_node(td_json_root(pod), td_json_root(node), t[i].ignore, &why) != t[i].fits)
 			fail_msg("case %zu: %s", i, why ? why : "fits");
 		assert_true(t[i].fits || why);
 	}
@@ -276,8 +276,7 @@ static void test_fit(void **state)
 		{"[{matchExpressions: [{key: gpus, operator: Gt, values: ['4']}]}]", true},
 		{"[{matchExpressions: [{key: gpus, operator: Lt, values: ['8']}]}]", false},
 		{"[{matchExpressions: [{key: zone, operator: In, values: [b]}]}, {matchFields: [{key: metadata.name, "
-		 "operator: In, values: "
-		 "[n1]}]}]",
+		 "operator: In, values: [n1]}]}]",
 		 true},
 		{"[{matchExpressions: [{key: zone, operator: In, values: [a]}, {key: disk, operator: NotIn, values: "
 		 "[ssd]}]}]",
@@ -298,7 +297,7 @@ static void test_fit(void **state)
 				    "{nodeSelectorTerms: %s}}}}",
 				    aff[i].terms);
 		td_auto(td_json_unref) struct td_json *pod = Y(p);
-		if (td_pod_fits_node(td_json_root(pod), td_json_root(node), false, NULL) != aff[i].fits)
+		if (td_api_pod_fits_node(td_json_root(pod), td_json_root(node), false, NULL) != aff[i].fits)
 			fail_msg("affinity %s", aff[i].terms);
 	}
 }
@@ -307,26 +306,24 @@ static void test_request(void **state)
 {
 	td_auto(td_json_unref) struct td_json *p =
 		Y("{containers: [{resources: {requests: {cpu: 500m, memory: 1Gi, nvidia.com/gpu: '2'}}}, {resources: "
-		  "{limits: {cpu: '1'}}}],"
-		  " initContainers: [{resources: {requests: {cpu: '4'}}}, {restartPolicy: Always, resources: "
-		  "{requests: {cpu: 250m, memory: "
-		  "512Mi}}},"
-		  " {resources: {requests: {cpu: '1', memory: 3Gi}}}], overhead: {cpu: 100m}}");
+		  "{limits: {cpu: '1'}}}], initContainers: [{resources: {requests: {cpu: '4'}}}, {restartPolicy: "
+		  "Always, resources: {requests: {cpu: 250m, memory: 512Mi}}}, {resources: {requests: {cpu: '1', "
+		  "memory: 3Gi}}}], overhead: {cpu: 100m}}");
 
 	const yyjson_val *v = td_json_root(p);
-	assert_int_equal(td_pod_request(v, "cpu"), 4100);
-	assert_int_equal(td_pod_request(v, "memory"), (3LL << 30) + (512LL << 20));
-	assert_int_equal(td_pod_request(v, "nvidia.com/gpu"), 2);
-	assert_int_equal(td_pod_request(v, "other"), 0);
+	assert_int_equal(td_api_pod_request(v, "cpu"), 4100);
+	assert_int_equal(td_api_pod_request(v, "memory"), (3LL << 30) + (512LL << 20));
+	assert_int_equal(td_api_pod_request(v, "nvidia.com/gpu"), 2);
+	assert_int_equal(td_api_pod_request(v, "other"), 0);
 
 	td_auto_strv struct td_strv names = {0};
-	td_pod_request_names(v, &names);
+	td_api_pod_request_names(v, &names);
 	assert_int_equal(names.n, 3);
 
 	td_auto(td_json_unref) struct td_json *q = Y(
 		"{resources: {requests: {cpu: '2'}}, containers: [{resources: {requests: {cpu: '1', memory: 1Gi}}}]}");
-	assert_int_equal(td_pod_request(td_json_root(q), "cpu"), 2000);
-	assert_int_equal(td_pod_request(td_json_root(q), "memory"), 1LL << 30);
+	assert_int_equal(td_api_pod_request(td_json_root(q), "cpu"), 2000);
+	assert_int_equal(td_api_pod_request(td_json_root(q), "memory"), 1LL << 30);
 }
 
 static void test_status(void **state)
@@ -354,8 +351,7 @@ static void test_status(void **state)
 static void test_conditions(void **state)
 {
 	static const char text[] = "{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\","
-				   "\"lastTransitionTime\":\"then\"},"
-				   "{\"type\":\"Old\",\"status\":\"True\"}]}}";
+				   "\"lastTransitionTime\":\"then\"},{\"type\":\"Old\",\"status\":\"True\"}]}}";
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(td_json_parse(text, strlen(text), &j, NULL), 0);
 	const yyjson_val *o = td_json_root(j);
@@ -378,13 +374,11 @@ static void test_conditions(void **state)
 	td_auto_free char *shown = td_json_text(td_json_root(made), NULL);
 	assert_string_equal(
 		shown,
-		"{\"status\":{\"conditions\":["
-		"{\"type\":\"Ready\",\"status\":\"False\",\"observedGeneration\":3,\"lastTransitionTime\":\"then\","
-		"\"reason\":\"R\",\"message\":\"m\"},"
-		"{\"type\":\"Ready\",\"status\":\"True\",\"lastHeartbeatTime\":\"1970-01-01T00:00:00Z\","
-		"\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"},"
-		"{\"type\":\"Old\",\"status\":\"True\",\"lastUpdateTime\":\"1970-01-01T00:00:00Z\","
-		"\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
+		"{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"False\",\"observedGeneration\":3,"
+		"\"lastTransitionTime\":\"then\",\"reason\":\"R\",\"message\":\"m\"},{\"type\":\"Ready\",\"status\":"
+		"\"True\",\"lastHeartbeatTime\":\"1970-01-01T00:00:00Z\",\"lastTransitionTime\":\"1970-01-01T00:00:"
+		"00Z\",\"reason\":\"R\"},{\"type\":\"Old\",\"status\":\"True\",\"lastUpdateTime\":\"1970-01-01T00:00:"
+		"00Z\",\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
 }
 
 int main(void)

@@ -101,9 +101,8 @@ static char *gadgets(const char *spec, const char *rv)
 	"\"statusReplicasPath\":\".status.n\"}},"                                                                      \
 	"\"additionalPrinterColumns\":[{\"name\":\"Color\",\"type\":\"string\",\"jsonPath\":\".spec.color\"}]"
 	return td_asprintf("{\"apiVersion\":\"apiextensions.k8s.io/"
-			   "v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":"
-			   "\"gadgets.x.io\"%s},\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\",\"names\":{"
-			   "\"plural\":\"gadgets\","
+			   "v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"gadgets.x.io\"%s},"
+			   "\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\",\"names\":{\"plural\":\"gadgets\","
 			   "\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"storage\":true," VERSION
 			   "},{\"name\":\"v2\",\"storage\":false," VERSION "}]}}",
 			   rv, spec, spec);
@@ -166,9 +165,9 @@ static void a_later_default_is_there_on_reads(void **state)
 static void conditions_of_others_stay_with_a_crd(void **state)
 {
 	struct harness *h = *state;
-	static const char mine[] =
-		"{\"status\":{\"conditions\":[{\"type\":\"x.io/Reviewed\",\"status\":\"True\",\"reason\":\"Mine\","
-		"\"message\":\"m\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
+	static const char mine[] = "{\"status\":{\"conditions\":[{\"type\":\"x.io/"
+				   "Reviewed\",\"status\":\"True\",\"reason\":\"Mine\",\"message\":\"m\","
+				   "\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}";
 	expect(h, "PATCH", CRDS "/gadgets.x.io/status", MERGE, mine, 200, NULL, NULL);
 	expect(h, "PATCH", CRDS "/gadgets.x.io", MERGE, "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL, NULL);
 	td_auto(td_json_unref) struct td_json *j = NULL;

@@ -30,13 +30,11 @@ static void load(const char *yaml, struct td_items *ret)
 // Sorted by namespace and name, as the store lists them.
 static const char cluster_roles[] =
 	"{metadata: {name: all}, rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*']}, {verbs: ['*'], "
-	"nonResourceURLs: "
-	"['*']}]}\n---\n"
+	"nonResourceURLs: ['*']}]}\n---\n"
 	"{metadata: {name: broken}}\n---\n"
 	"{metadata: {name: exec}, rules: [{verbs: [create], apiGroups: [''], resources: ['*/exec', pods/log]}]}\n---\n"
 	"{metadata: {name: named}, rules: [{verbs: [get, watch, list], apiGroups: [''], resources: [secrets], "
-	"resourceNames: "
-	"[mine]}]}\n---\n"
+	"resourceNames: [mine]}]}\n---\n"
 	"{metadata: {name: paths}, rules: [{verbs: [get], nonResourceURLs: [/metrics, '/debug/*']}]}\n---\n"
 	"{metadata: {name: pods}, rules: [{verbs: [get, list], apiGroups: [''], resources: [pods]}]}\n";
 static const char space_roles[] =
@@ -48,11 +46,9 @@ static const char cluster_bindings[] =
 	"{metadata: {name: b3}, roleRef: {kind: ClusterRole, name: gone}, subjects: [{kind: User, name: mia}]}\n---\n"
 	"{metadata: {name: b4}, roleRef: {kind: ClusterRole, name: gone}, subjects: [{kind: User, name: mia}]}\n---\n"
 	"{metadata: {name: b5}, roleRef: {kind: ClusterRole, name: exec}, subjects: [{kind: ServiceAccount, name: bot, "
-	"namespace: "
-	"b}]}\n---\n"
+	"namespace: b}]}\n---\n"
 	"{metadata: {name: b6}, roleRef: {kind: ClusterRole, name: all}, subjects: [{kind: ServiceAccount, name: bot}, "
-	"{kind: Robot, name: "
-	"eve}]}\n";
+	"{kind: Robot, name: eve}]}\n";
 static const char space_bindings[] = "{metadata: {name: r1, namespace: a}, roleRef: {kind: ClusterRole, name: pods}, "
 				     "subjects: [{kind: User, name: eve}]}\n---\n"
 				     "{metadata: {name: r2, namespace: a}, roleRef: {kind: Role, name: jobs}, "
@@ -245,8 +241,7 @@ static void test_covers(void **unused)
 		 NULL},
 		{"[]", "[{verbs: [get, list], apiGroups: [''], resources: [pods, jobs]}]",
 		 "{APIGroups:[\"\"], Resources:[\"jobs\"], Verbs:[\"get\" \"list\"]}\n{APIGroups:[\"\"], "
-		 "Resources:[\"pods\"], "
-		 "Verbs:[\"get\" \"list\"]}"},
+		 "Resources:[\"pods\"], Verbs:[\"get\" \"list\"]}"},
 		{"[{verbs: [get, list, create], apiGroups: ['', apps], resources: [pods]}]",
 		 "[{verbs: ['*'], apiGroups: [''], resources: [pods]}]",
 		 "{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"*\"]}"},
@@ -331,8 +326,7 @@ static void test_seen_at_once(void **state)
 	for (int i = 0; i < 20; i++) { // every write holds for the very next request
 		WANT(h->admin, "POST", IN_NS "/rolebindings",
 		     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},"
-		     "\"subjects\":[{\"kind\":"
-		     "\"Group\",\"name\":\"people\"}]}",
+		     "\"subjects\":[{\"kind\":\"Group\",\"name\":\"people\"}]}",
 		     201, NULL);
 		WANT(eve, "GET", pods, NULL, 200, NULL);
 		WANT(eve, "GET", "/api/v1/namespaces/kube-system/pods", NULL, 403, NULL);
@@ -350,13 +344,11 @@ static void test_seen_at_once(void **state)
 	// The reply names a missing role.
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"x\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"none\"},\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":"
-	     "\"eve\"}]}",
+	     "\"User\",\"name\":\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", pods, NULL, 403,
 	     "pods is forbidden: User \"eve\" cannot list resource \"pods\" in API group \"\" in the namespace "
-	     "\"default\": RBAC: "
-	     "role.rbac.authorization.k8s.io \"none\" not found");
+	     "\"default\": RBAC: role.rbac.authorization.k8s.io \"none\" not found");
 	WANT(eve, "GET", "/metrics", NULL, 403, "forbidden: User \"eve\" cannot get path \"/metrics\"");
 	WANT(eve, "GET", "/apis", NULL, 200, NULL);
 }
@@ -369,8 +361,7 @@ static void test_no_escalation(void **state)
 
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"eve\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"admin\"},\"subjects\":["
-	     "{\"kind\":\"User\","
-	     "\"name\":\"eve\"}]}",
+	     "{\"kind\":\"User\",\"name\":\"eve\"}]}",
 	     201, NULL);
 	// A user may grant what she has …
 	WANT(eve, "POST", IN_NS "/roles",
@@ -379,13 +370,11 @@ static void test_no_escalation(void **state)
 	     201, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"ok\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"ok\"},\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":"
-	     "\"mia\"}]}",
+	     "\"User\",\"name\":\"mia\"}]}",
 	     201, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"ok2\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[{"
-	     "\"kind\":\"User\","
-	     "\"name\":\"mia\"}]}",
+	     "\"kind\":\"User\",\"name\":\"mia\"}]}",
 	     201, NULL);
 
 	// … and nothing else, however she writes it.
@@ -393,10 +382,9 @@ static void test_no_escalation(void **state)
 	td_auto_free char *role = td_asprintf("{\"metadata\":{\"name\":\"bad\"},%s}", nodes),
 			  *patch = td_asprintf("{%s}", nodes),
 			  *put = td_asprintf("{\"metadata\":{\"name\":\"ok\"},%s}", nodes);
-	const char *tail =
-		"is forbidden: user \"eve\" (groups=[\"people\" \"system:authenticated\"]) is attempting to grant RBAC "
-		"permissions not currently held:\n"
-		"{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\" \"list\"]}";
+	const char *tail = "is forbidden: user \"eve\" (groups=[\"people\" \"system:authenticated\"]) is attempting to "
+			   "grant RBAC permissions not currently held:\n"
+			   "{APIGroups:[\"\"], Resources:[\"nodes\"], Verbs:[\"get\" \"list\"]}";
 	td_auto_free char *bad = td_asprintf("roles.rbac.authorization.k8s.io \"bad\" %s", tail),
 			  *ok = td_asprintf("roles.rbac.authorization.k8s.io \"ok\" %s", tail);
 	WANT(eve, "POST", IN_NS "/roles", role, 403, bad);
@@ -406,17 +394,14 @@ static void test_no_escalation(void **state)
 	WANT(eve, "PATCH", IN_NS "/roles/ok", "{\"metadata\":{\"labels\":{\"a\":\"b\"}}}", 200, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},"
-	     "\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":\"eve\"}]}",
+	     "\"subjects\":[{\"kind\":\"User\",\"name\":\"eve\"}]}",
 	     403,
 	     "rolebindings.rbac.authorization.k8s.io \"bad\" is forbidden: user \"eve\" (groups=[\"people\" "
-	     "\"system:authenticated\"]) is "
-	     "attempting to grant RBAC permissions not currently held:\n"
+	     "\"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n"
 	     "{APIGroups:[\"*\"], Resources:[\"*\"], Verbs:[\"*\"]}\n{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}");
 	WANT(eve, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"later\"},\"subjects\":[{"
-	     "\"kind\":\"User\","
-	     "\"name\":\"eve\"}]}",
+	     "\"kind\":\"User\",\"name\":\"eve\"}]}",
 	     404, "rolebindings.rbac.authorization.k8s.io \"later\" not found");
 	WANT(eve, "POST", RBAC "/clusterrolebindings",
 	     "{\"metadata\":{\"name\":\"bad\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"view\"},\"subjects\":[]"
@@ -432,23 +417,19 @@ static void test_no_escalation(void **state)
 	// With the verbs `bind` and `escalate` she may.
 	WANT(h->admin, "POST", IN_NS "/roles",
 	     "{\"metadata\":{\"name\":\"giver\"},\"rules\":[{\"verbs\":[\"bind\"],\"apiGroups\":[\"rbac.authorization."
-	     "k8s.io\"],"
-	     "\"resources\":[\"clusterroles\"],\"resourceNames\":[\"cluster-admin\"]},"
-	     "{\"verbs\":[\"escalate\"],\"apiGroups\":[\"rbac.authorization.k8s.io\"],\"resources\":[\"roles\"],"
-	     "\"resourceNames\":[\"ok\"]}"
-	     "]}",
+	     "k8s.io\"],\"resources\":[\"clusterroles\"],\"resourceNames\":[\"cluster-admin\"]},{\"verbs\":["
+	     "\"escalate\"],\"apiGroups\":[\"rbac.authorization.k8s.io\"],\"resources\":[\"roles\"],\"resourceNames\":["
+	     "\"ok\"]}]}",
 	     201, NULL);
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"giver\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"giver\"},\"subjects\":[{"
-	     "\"kind\":\"User\","
-	     "\"name\":\"eve\"}]}",
+	     "\"kind\":\"User\",\"name\":\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "POST", IN_NS "/roles", role, 403, bad); // escalate only on "ok"
 	WANT(eve, "PATCH", IN_NS "/roles/ok", patch, 200, NULL);
 	WANT(eve, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"good\"},\"roleRef\":{\"kind\":\"ClusterRole\",\"name\":\"cluster-admin\"},"
-	     "\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":\"mia\"}]}",
+	     "\"subjects\":[{\"kind\":\"User\",\"name\":\"mia\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", "/api/v1/nodes", NULL, 403, NULL); // in her namespace only
 }
@@ -464,13 +445,11 @@ static void test_ways_around(void **state)
 	WANT(h->admin, "POST", secrets, "{\"metadata\":{\"name\":\"other\"}}", 201, NULL);
 	WANT(h->admin, "POST", IN_NS "/roles",
 	     "{\"metadata\":{\"name\":\"r\"},\"rules\":[{\"verbs\":[\"get\",\"list\",\"watch\",\"patch\",\"delete\","
-	     "\"deletecollection\"],"
-	     "\"apiGroups\":[\"\"],\"resources\":[\"secrets\"],\"resourceNames\":[\"mine\"]}]}",
+	     "\"deletecollection\"],\"apiGroups\":[\"\"],\"resources\":[\"secrets\"],\"resourceNames\":[\"mine\"]}]}",
 	     201, NULL);
 	WANT(h->admin, "POST", IN_NS "/rolebindings",
 	     "{\"metadata\":{\"name\":\"r\"},\"roleRef\":{\"kind\":\"Role\",\"name\":\"r\"},\"subjects\":[{\"kind\":"
-	     "\"User\",\"name\":"
-	     "\"eve\"}]}",
+	     "\"User\",\"name\":\"eve\"}]}",
 	     201, NULL);
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets/mine", NULL, 200, NULL);
 	WANT(eve, "GET", "/api/v1/namespaces/default/secrets/other", NULL, 403, NULL);
@@ -513,8 +492,7 @@ static void test_ways_around(void **state)
 			 403);
 	assert_string_equal(td_jstr_or(td_json_root(k), "message", ""),
 			    "secrets \"mine\" is forbidden: User \"eve\" cannot create resource \"secrets\" in API "
-			    "group \"\" in the "
-			    "namespace \"default\"");
+			    "group \"\" in the namespace \"default\"");
 	h->as = h->admin;
 }
 
@@ -541,12 +519,11 @@ static void test_no_second_definition(void **state)
 		td_auto_free char *note =
 			v[i].note ? td_asprintf(",\"annotations\":{\"api-approved.kubernetes.io\":\"%s\"}", v[i].note)
 				  : td_strdup("");
-		td_auto_free char *body =
-			td_asprintf("{\"metadata\":{\"name\":\"%s.%s\"%s},\"spec\":{\"group\":\"%s\",\"scope\":"
-				    "\"Cluster\",\"names\":{\"plural\":\"%s\",\"kind\":\"Evil\"},"
-				    "\"versions\":[{\"name\":\"v9\",\"served\":true,\"storage\":true,\"schema\":{"
-				    "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}",
-				    v[i].plural, v[i].group, note, v[i].group, v[i].plural);
+		td_auto_free char *body = td_asprintf(
+			"{\"metadata\":{\"name\":\"%s.%s\"%s},\"spec\":{\"group\":\"%s\",\"scope\":\"Cluster\","
+			"\"names\":{\"plural\":\"%s\",\"kind\":\"Evil\"},\"versions\":[{\"name\":\"v9\",\"served\":"
+			"true,\"storage\":true,\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}",
+			v[i].plural, v[i].group, note, v[i].group, v[i].plural);
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		int status = ask(h, "POST", crds, JSON, body, &j);
 		const char *m = td_jstr_or(td_json_root(j), "message", "");

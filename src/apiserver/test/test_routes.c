@@ -78,8 +78,7 @@ static void objects(void **state)
 	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 200, "data.a", "2");
 	expect(h, "PUT", NS "/configmaps/a", JSON, stale, 409, "message",
 	       "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your "
-	       "changes to the latest "
-	       "version and try again");
+	       "changes to the latest version and try again");
 
 	// An update without a version is unconditional.
 	expect(h, "PUT", NS "/configmaps/a", JSON, CM("a"), 200, "data.a", "1");
@@ -138,9 +137,7 @@ static void scaling(void **state)
 	const char *apply = "application/apply-patch+yaml";
 	expect(h, "PATCH", DS "/sc?fieldManager=m1", apply,
 	       "apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3, selector: {matchLabels: {a: b}}, template: "
-	       "{metadata: {labels: "
-	       "{a: b}}, "
-	       "spec: {containers: [{name: c, image: i}]}}}\n",
+	       "{metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n",
 	       201, NULL, NULL);
 	expect(h, "PATCH", DS "/sc/scale?fieldManager=sc", apply, SCALE("5"), 409, "message",
 	       "Apply failed with 1 conflict: conflict with \"m1\": .spec.replicas");
@@ -200,10 +197,9 @@ static void tolerations(void **state)
 	h->as = h->admin;
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto(td_json_unref) struct td_json *p = NULL;
-		td_auto_free char *body =
-			td_asprintf("{\"metadata\":{\"name\":\"tol%zu\"},\"spec\":{\"tolerations\":%s,\"containers\":[{"
-				    "\"name\":\"c\",\"image\":\"i\"}]}}",
-				    i, all[i].given);
+		td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"tol%zu\"},\"spec\":{\"tolerations\":%"
+						      "s,\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}",
+						      i, all[i].given);
 		assert_int_equal(ask(h, "POST", NS "/pods", JSON, body, &p), 201);
 		yyjson_val *l = td_jget(td_json_root(p), "spec.tolerations");
 		assert_int_equal(yyjson_arr_size(l), all[i].n);
@@ -230,9 +226,7 @@ static void grants(void **state)
 	       "{\"metadata\":{\"annotations\":{\"tandem.dev/all-devices\":\"true\"}}}", 403, "reason", "Forbidden");
 	expect(h, "POST", "/apis/apps/v1/namespaces/default/deployments", JSON,
 	       "{\"metadata\":{\"name\":\"d\"},\"spec\":{\"selector\":{\"matchLabels\":{\"a\":\"b\"}},\"template\":{"
-	       "\"metadata\":{"
-	       "\"labels\":{\"a\":\"b\"},"
-	       "\"annotations\":{\"tandem.dev/"
+	       "\"metadata\":{\"labels\":{\"a\":\"b\"},\"annotations\":{\"tandem.dev/"
 	       "all-devices\":\"true\"}},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}",
 	       403, "details.name", "d");
 
@@ -309,10 +303,9 @@ static void budget_status(struct harness *h, const char *status)
 
 static void pod_of(struct harness *h, const char *name, const char *phase, bool ready)
 {
-	td_auto_free char *body = td_asprintf(
-		"{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app\":\"web\"}},\"spec\":{\"containers\":[{\"name\":"
-		"\"c\",\"image\":\"i\"}]}}",
-		name);
+	td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"%s\",\"labels\":{\"app\":\"web\"}},\"spec\":{"
+					      "\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}",
+					      name);
 	td_auto_free char *path = td_asprintf(NS "/pods/%s/status", name);
 	td_auto_free char *status =
 		td_asprintf("{\"status\":{\"phase\":\"%s\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\"}]}}",
@@ -354,16 +347,14 @@ static void eviction(void **state)
 	ask(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), &j);
 	assert_null(td_jget(td_json_root(j), "details.retryAfterSeconds"));
 	budget_status(h, "{\"conditions\":[{\"type\":\"DisruptionAllowed\",\"status\":\"False\",\"reason\":"
-			 "\"SyncFailed\",\"message\":\"no "
-			 "scale\"}]}");
+			 "\"SyncFailed\",\"message\":\"no scale\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 429, CAUSE,
 	       "The disruption budget web does not allow evicting pods currently because it failed sync: no scale");
 
 	// One disruption is allowed: a dry run does not use it, the first eviction does, and the
 	// second is refused. Nothing but the budget's status changes.
 	budget_status(h, "{\"disruptionsAllowed\":1,\"desiredHealthy\":1,\"currentHealthy\":2,\"conditions\":[{"
-			 "\"type\":\"DisruptionAllowed\","
-			 "\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
+			 "\"type\":\"DisruptionAllowed\",\"status\":\"True\",\"reason\":\"SufficientPods\"}]}");
 	expect(h, "POST", NS "/pods/e1/eviction?dryRun=All", JSON, EVICT("e1"), 201, "status", "Success");
 	expect(h, "POST", NS "/pods/e1/eviction", JSON, EVICT("e1"), 201, "status", "Success");
 	expect(h, "GET", NS "/pods/e1", NULL, NULL, 404, NULL, NULL);
@@ -432,19 +423,14 @@ static void namespaces(void **state)
 	expect(h, "DELETE", "/api/v1/namespaces/default", NULL, NULL, 403, NULL, NULL);
 }
 
-static const char crd[] = "{\"apiVersion\":\"apiextensions.k8s.io/"
-			  "v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"widgets.x.io\"},"
-			  "\"spec\":{\"group\":\"x.io\","
-			  "\"scope\":\"Namespaced\",\"names\":{\"plural\":\"widgets\",\"kind\":\"Widget\"},"
-			  "\"versions\":[{\"name\":\"v1\",\"served\":true,"
-			  "\"storage\":true,"
-			  "\"subresources\":{\"status\":{}},\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\","
-			  "\"properties\":{\"spec\":{\"type\":"
-			  "\"object\",\"properties\":"
-			  "{\"n\":{\"type\":\"integer\",\"minimum\":1},\"color\":{\"type\":\"string\",\"default\":"
-			  "\"blue\"}}},\"status\":{\"type\":"
-			  "\"object\","
-			  "\"x-kubernetes-preserve-unknown-fields\":true}}}}}]}}";
+static const char crd[] =
+	"{\"apiVersion\":\"apiextensions.k8s.io/"
+	"v1\",\"kind\":\"CustomResourceDefinition\",\"metadata\":{\"name\":\"widgets.x.io\"},\"spec\":{\"group\":\"x."
+	"io\",\"scope\":\"Namespaced\",\"names\":{\"plural\":\"widgets\",\"kind\":\"Widget\"},\"versions\":[{\"name\":"
+	"\"v1\",\"served\":true,\"storage\":true,\"subresources\":{\"status\":{}},\"schema\":{\"openAPIV3Schema\":{"
+	"\"type\":\"object\",\"properties\":{\"spec\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\","
+	"\"minimum\":1},\"color\":{\"type\":\"string\",\"default\":\"blue\"}}},\"status\":{\"type\":\"object\",\"x-"
+	"kubernetes-preserve-unknown-fields\":true}}}}}]}}";
 
 static void custom(void **state)
 {
@@ -577,10 +563,8 @@ static void as_the_real_one(void **state)
 	expect(h, "GET", MAPS "/twice", NULL, NULL, 404, "reason", "NotFound");
 
 	// The deletion of a Job that does not say what becomes of its pods leaves them.
-	static const char job[] =
-		"{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":\"Never\","
-		"\"containers\":[{\"name\":\"c\","
-		"\"image\":\"i\"}]}}}}";
+	static const char job[] = "{\"metadata\":{\"name\":\"j\"},\"spec\":{\"template\":{\"spec\":{\"restartPolicy\":"
+				  "\"Never\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}";
 	expect(h, "POST", "/apis/batch/v1/namespaces/default/jobs", JSON, job, 201, "metadata.labels.job-name", "j");
 	expect(h, "DELETE", "/apis/batch/v1/namespaces/default/jobs/j", NULL, NULL, 200, "metadata.finalizers.[0]",
 	       "orphan");

@@ -335,19 +335,15 @@ static void the_past_is_bounded(void **state)
 static void older_file(void **state)
 {
 	(void)state;
-	ask(path, "CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, "
-		  "crv INTEGER NOT NULL,"
-		  " bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name)); "
-		  "CREATE TABLE tombstones(rv INTEGER PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT "
-		  "NULL, crv INTEGER NOT"
-		  " NULL, bytes BLOB NOT NULL); "
-		  "CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', 9), "
-		  "('floor', 0); "
-		  "INSERT INTO objects "
-		  "VALUES('/things','n','a',7,3,'{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"},\"value\":7}'); "
-		  "INSERT INTO tombstones "
-		  "VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
-		  "PRAGMA user_version=1;");
+	ask(path,
+	    "CREATE TABLE objects(res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, rv INTEGER NOT NULL, crv "
+	    "INTEGER NOT NULL, bytes BLOB NOT NULL, PRIMARY KEY(res, ns, name)); CREATE TABLE tombstones(rv INTEGER "
+	    "PRIMARY KEY, res TEXT NOT NULL, ns TEXT NOT NULL, name TEXT NOT NULL, crv INTEGER NOT NULL, bytes BLOB "
+	    "NOT NULL); CREATE TABLE meta(k TEXT PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO meta VALUES('revision', "
+	    "9), ('floor', 0); INSERT INTO objects "
+	    "VALUES('/things','n','a',7,3,'{\"metadata\":{\"name\":\"a\",\"namespace\":\"n\"},\"value\":7}'); INSERT "
+	    "INTO tombstones VALUES(9,'/things','n','b',5,'{\"metadata\":{\"name\":\"b\",\"namespace\":\"n\"}}'); "
+	    "PRAGMA user_version=1;");
 
 	for (int i = 0; i < 2; i++) {
 		td_auto(td_store_close) struct td_store *s = open_store(0);

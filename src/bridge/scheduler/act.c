@@ -17,26 +17,26 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 		td_room_given(r->b, a, 0);
 
 	if (!r->l) {
-		td_run_again(r, 1000);
-		return td_run_show(r, "SlurmUnavailable",
-				   "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
+		td_bridge_run_again(r, 1000);
+		return td_bridge_run_show(r, "SlurmUnavailable",
+					  "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
 	}
 
 	if (soon) {
-		td_run_again(r, a->retry_ms - now);
+		td_bridge_run_again(r, a->retry_ms - now);
 		return 0;
 	}
 
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *text = NULL;
-	int k = td_run_submit(r, immediate, &e);
+	int k = td_bridge_run_submit(r, immediate, &e);
 	switch (td_pool_submitted(k, immediate)) {
 	case TD_SUBMITTED:
 		a->fails++;
 		a->retry_ms = td_pool_backoff_ms(a->fails) ? now + td_pool_backoff_ms(a->fails) : 0;
 		*ret_go_on = immediate;
 		if (!immediate)
-			td_run_again(r, TD_SHOW_AFTER_MS);
+			td_bridge_run_again(r, TD_SHOW_AFTER_MS);
 		return 0;
 	case TD_SUBMITTED_QUEUE:
 		*ret_go_on = true;
@@ -49,9 +49,9 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 		return 0;
 	case TD_SUBMITTED_LATER:
 		a->retry_ms = now + 5000;
-		td_run_again(r, 5000);
+		td_bridge_run_again(r, 5000);
 		text = td_asprintf("Slurm takes no more jobs of this user now: %.400s", e.msg);
-		return td_run_show(r, "SlurmLimit", text, err);
+		return td_bridge_run_show(r, "SlurmLimit", text, err);
 	case TD_SUBMITTED_FAIL:
 		break;
 	}
@@ -75,8 +75,8 @@ static int show_pending(struct td_run *r, struct td_error *err)
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
-			td_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Queued",
-				  "Slurm job %lld waits for user %s", (long long)a->job, a->user ? a->user : "?");
+			td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Queued",
+				       "Slurm job %lld waits for user %s", (long long)a->job, a->user ? a->user : "?");
 		}
 
 		int64_t due = a->read_ms + td_pool_pending_ms(pending, none) - now;
@@ -87,13 +87,13 @@ static int show_pending(struct td_run *r, struct td_error *err)
 			due = every;
 		}
 
-		td_run_again(r, due > 0 ? due : every);
+		td_bridge_run_again(r, due > 0 ? due : every);
 		if (td_streq(a->reason, "None") && now - a->asked_ms < TD_SHOW_AFTER_MS)
 			return 0; // most start before a condition would be of use
 	}
 
 	td_auto_free char *text = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
-	return td_run_show(r, "SlurmPending", text, err);
+	return td_bridge_run_show(r, "SlurmPending", text, err);
 }
 
 static int update_excluded(struct td_run *r, struct td_error *err)
@@ -123,10 +123,10 @@ static int refuse(struct td_run *r, struct td_error *err)
 	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
 	if (!td_streq(a->said, text)) {
 		td_info("pod %s: refused: %s", a->key, a->refused);
-		td_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Refused", "%s", a->refused);
+		td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Warning", "Refused", "%s", a->refused);
 	}
-	td_run_again(r, a->retry_ms - td_now(r->b));
-	return td_run_show(r, "Refused", text, err);
+	td_bridge_run_again(r, a->retry_ms - td_now(r->b));
+	return td_bridge_run_show(r, "Refused", text, err);
 }
 
 // Gives the pod its devices, before the Binding: a kubelet that sees a pod whose claims are not
@@ -149,13 +149,13 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 		*ret_bind = true;
 		return 0;
 	case TD_DEVICES_AGAIN:
-		td_run_again(r, TD_AGAIN_MS);
+		td_bridge_run_again(r, TD_AGAIN_MS);
 		return 0;
 	case TD_DEVICES_WAIT:
-		td_run_again(r, 1000);
+		td_bridge_run_again(r, 1000);
 		td_ask_str(b->asks, &a->why, e.msg);
 		text = td_asprintf("Granted, and it waits: %.400s.", e.msg);
-		return td_run_show(r, "DevicesUnknown", text, err);
+		return td_bridge_run_show(r, "DevicesUnknown", text, err);
 	case TD_DEVICES_GIVE_BACK:
 	case TD_DEVICES_REFUSE:
 		break;
@@ -174,8 +174,8 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 	}
 
 	int64_t wait = 0;
-	k = r->l ? td_run_end_job(r, &wait, err) : 0;
-	td_run_again(r, wait ? wait : TD_AGAIN_MS);
+	k = r->l ? td_bridge_run_end_job(r, &wait, err) : 0;
+	td_bridge_run_again(r, wait ? wait : TD_AGAIN_MS);
 	return k;
 }
 
@@ -191,19 +191,19 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 		return k;
 
 	if (a->queued_said)
-		td_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
-			  "Slurm job %lld starts on %s", (long long)a->job, a->nodes);
-	k = td_run_bind(r, err);
+		td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
+			       "Slurm job %lld starts on %s", (long long)a->job, a->nodes);
+	k = td_bridge_run_bind(r, err);
 	if (k)
 		return k;
 
 	a->fails = 0;
-	td_run_mark(r);
-	td_run_again(r, 2000);
+	td_bridge_run_mark(r);
+	td_bridge_run_again(r, 2000);
 	return 0;
 }
 
-int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
+int td_bridge_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -215,8 +215,8 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 	switch (st.what) {
 	case TD_DO_NOTHING:
 		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {
-			td_run_mark(r);
-			td_run_again(r, SWEEP_MS);
+			td_bridge_run_mark(r);
+			td_bridge_run_again(r, SWEEP_MS);
 			if (td_now(b) - a->read_ms >= SWEEP_MS) {
 				pthread_mutex_lock(&b->asks->lock);
 				a->look = true;
@@ -239,7 +239,7 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 		}
 		if (!a->job)
 			td_bridge_want_list(b, 0);
-		td_run_again(r, 1000);
+		td_bridge_run_again(r, 1000);
 		return 0;
 	case TD_DO_SHOW:
 		return show_pending(r, err);
@@ -251,7 +251,7 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 		a->look = true;
 		a->not_before = td_now(b) + ms;
 		pthread_mutex_unlock(&b->asks->lock);
-		td_run_again(r, ms);
+		td_bridge_run_again(r, ms);
 		return 0;
 	}
 	case TD_DO_UPDATE:
@@ -261,18 +261,18 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 		return bind_pod(r, err);
 	case TD_DO_END_JOB:
 		if (!r->l) {
-			td_run_again(r, 1000);
+			td_bridge_run_again(r, 1000);
 			return 0;
 		} else {
 			int64_t wait = 0;
-			int k = td_run_end_job(r, &wait, err);
+			int k = td_bridge_run_end_job(r, &wait, err);
 			if (wait)
-				td_run_again(r, wait);
+				td_bridge_run_again(r, wait);
 			*ret_go_on = !k && !wait;
 			return k;
 		}
 	case TD_DO_END_POD:
-		return td_run_end_pod(r, st.why, err);
+		return td_bridge_run_end_pod(r, st.why, err);
 	case TD_DO_REFUSE:
 		return refuse(r, err);
 	case TD_DO_FORGET:

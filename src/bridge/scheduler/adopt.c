@@ -13,7 +13,7 @@ struct extra {
 	int64_t job;
 	char uid[40];
 };
-struct list { // one listing
+struct adopt_list { // one listing
 	struct td_bridge *b;
 	struct td_settings *s;
 	int64_t began; // mono, ms
@@ -28,7 +28,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_job struct td_slurm_job j = {0};
 	int r = td_slurm_job(slurm, job, c, &j, &e);
-	if (!r && td_streq(td_job_uid(&j, s->cluster_uid), uid) && !td_job_ended(j.states)) {
+	if (!r && td_streq(td_bridge_job_uid(&j, s->cluster_uid), uid) && !td_slurm_job_ended(j.states)) {
 		r = td_slurm_job_end(slurm, job, j.name, c, &e);
 		td_info("job %lld is an extra of ask %s: ended", (long long)job, uid);
 		atomic_fetch_add(&b->n_ended_jobs, 1);
@@ -42,7 +42,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 	}
 }
 
-static void add_extra(struct list *l, int64_t job, const char *uid)
+static void add_extra(struct adopt_list *l, int64_t job, const char *uid)
 {
 	l->extras = td_realloc(l->extras, (l->n_extras + 1) * sizeof(*l->extras));
 	l->extras[l->n_extras].job = job;
@@ -69,12 +69,12 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 
 static int each(void *ctx, const struct td_slurm_job *j)
 {
-	struct list *l = ctx;
+	struct adopt_list *l = ctx;
 	struct td_bridge *b = l->b;
 	l->all++;
 
-	const char *uid = td_job_uid(j, l->s->cluster_uid);
-	if (!uid || td_job_ended(j->states))
+	const char *uid = td_bridge_job_uid(j, l->s->cluster_uid);
+	if (!uid || td_slurm_job_ended(j->states))
 		return 0;
 
 	l->ours++;
@@ -92,7 +92,7 @@ static int each(void *ctx, const struct td_slurm_job *j)
 	if (known && known != j->id) {
 		const struct td_pool_twin seen = {.job = j->id, .runs = td_ask_is(j->states) == TD_IS_RUNNING};
 		const struct td_pool_twin held = {.job = known,
-						  .ended = !states || td_job_ended(states),
+						  .ended = !states || td_slurm_job_ended(states),
 						  .runs = td_ask_is(states) == TD_IS_RUNNING};
 		if (!td_pool_twin_better(&seen, &held, granted)) {
 			add_extra(l, j->id, uid);
@@ -115,7 +115,7 @@ static int each(void *ctx, const struct td_slurm_job *j)
 
 int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_cancel *c, struct td_error *err)
 {
-	struct list l = {.b = b, .s = td_bridge_settings(b), .began = td_now(b)};
+	struct adopt_list l = {.b = b, .s = td_bridge_settings(b), .began = td_now(b)};
 	if (!l.s)
 		return td_fail(err, TD_TRANSIENT, "the SlurmCluster was not read yet");
 

@@ -160,7 +160,7 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----
 // The batch script of a stand-in. Caller frees.
-char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
+char *td_bridge_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
 // ---- end.c ----
 // Raises the pod's epoch, so that a Binding that an earlier leader decided on fails
 // (docs/protocols.md 1.5). rv: the resourceVersion that the pod must have; NULL: any.

@@ -22,7 +22,7 @@ bool td_claims_any(const yyjson_val *pod)
 }
 
 // ---- what a pod asks for ----
-struct reader {
+struct claims_reader {
 	const struct td_settings *s;
 	const char *settings_name;
 	const yyjson_val *pod;
@@ -37,7 +37,7 @@ static bool is_empty(yyjson_val *v)
 
 #define AT "ResourceClaim %s, spec.devices.requests[%zu]"
 
-static int read_request(struct reader *rd, const struct td_object *claim, yyjson_val *request, size_t at,
+static int read_request(struct claims_reader *rd, const struct td_object *claim, yyjson_val *request, size_t at,
 			struct td_claim_request *ret)
 {
 	struct td_error *err = rd->err;
@@ -55,16 +55,13 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 	if (!known)
 		return td_fail(err, TD_INVALID,
 			       AT ".exactly.deviceClassName: \"%.80s\" is not among spec.devices[0].deviceClasses of "
-				  "%s: use one of those, or add it "
-				  "there if it holds all devices of driver %s",
+				  "%s: use one of those, or add it there if it holds all devices of driver %s",
 			       claim->name, at, cls, rd->settings_name, rd->s->devices.driver);
 
 	if (!is_empty(td_jkey(x, "selectors")))
 		return td_fail(err, TD_INVALID,
 			       AT ".exactly.selectors: Slurm chooses the devices and cannot read CEL: remove it and "
-				  "choose nodes by "
-				  "nodeSelector or by "
-				  "the annotation " TD_ANN_ASK_PREFIX "constraint",
+				  "choose nodes by nodeSelector or by the annotation " TD_ANN_ASK_PREFIX "constraint",
 			       claim->name, at);
 	if (td_jbool(x, "adminAccess", false))
 		return td_fail(err, TD_INVALID, AT ".exactly.adminAccess: it would see devices of others: remove it",
@@ -89,7 +86,7 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 	return 0;
 }
 
-static int read_claim(struct reader *rd, struct td_object *obj, struct td_claim *ret)
+static int read_claim(struct claims_reader *rd, struct td_object *obj, struct td_claim *ret)
 {
 	ret->obj = td_object_ref(obj);
 	ret->n = 0;
@@ -115,7 +112,7 @@ static int read_claim(struct reader *rd, struct td_object *obj, struct td_claim 
 
 // The name of the claim behind an entry of spec.resourceClaims. NULL with code 0: the entry needs
 // no claim, as the controller of templates has said.
-static int name_of(struct reader *rd, yyjson_val *entry, bool *ret_template, const char **ret)
+static int name_of(struct claims_reader *rd, yyjson_val *entry, bool *ret_template, const char **ret)
 {
 	const char *own = td_jstr_or(entry, "name", "");
 	*ret = td_jstr(entry, "resourceClaimName");
@@ -147,7 +144,7 @@ static const char *held_by(const yyjson_val *claim, const char *uid)
 	return NULL;
 }
 
-static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *ret)
+static int read_entry(struct claims_reader *rd, yyjson_val *entry, struct td_claims *ret)
 {
 	const char *ns = td_jstr_or(rd->pod, "metadata.namespace", ""), *uid = td_jstr_or(rd->pod, "metadata.uid", ""),
 		   *name;
@@ -174,8 +171,7 @@ static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *re
 	if (holder)
 		return td_fail(rd->err, TD_NOT_FOUND,
 			       "ResourceClaim %s/%s is held by pod %s: a claim serves one pod at a time, so it waits "
-			       "until that pod has ended (to "
-			       "run both at once name a resourceClaimTemplateName)",
+			       "until that pod has ended (to run both at once name a resourceClaimTemplateName)",
 			       ns, name, holder);
 
 	if (ret->n == TD_CLAIMS)
@@ -191,17 +187,15 @@ int td_claims_read(const struct td_settings *s, const char *settings_name, const
 		   const struct td_claims_from *from, struct td_claims *ret, struct td_error *err)
 {
 	td_auto_claims struct td_claims c = {0};
-	struct reader rd = {s, settings_name, pod, from, err};
+	struct claims_reader rd = {s, settings_name, pod, from, err};
 	yyjson_val *x;
 	size_t i, n;
 
 	if (td_claims_any(pod) && !s->devices.dra)
-		return td_fail(
-			err, TD_INVALID,
-			"spec.resourceClaims: %s gives devices by their resource %s, not by claims: ask for that in "
-			"resources.limits, or set "
-			"spec.devices[0].source there to DRA",
-			settings_name, s->devices.resource);
+		return td_fail(err, TD_INVALID,
+			       "spec.resourceClaims: %s gives devices by their resource %s, not by claims: ask for "
+			       "that in resources.limits, or set spec.devices[0].source there to DRA",
+			       settings_name, s->devices.resource);
 
 	yyjson_arr_foreach (td_jget(pod, "spec.resourceClaims"), i, n, x) {
 		int r = read_entry(&rd, x, &c);

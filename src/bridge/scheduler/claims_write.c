@@ -33,8 +33,7 @@ int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct
 	if (s->devices.dra && !b->claims)
 		return td_fail(err, TD_INVALID,
 			       "spec.resourceClaims: this API server does not serve resource.k8s.io/v1 (Kubernetes "
-			       "1.34 and newer do), which "
-			       "spec.devices[0].source DRA of %s needs",
+			       "1.34 and newer do), which spec.devices[0].source DRA of %s needs",
 			       name);
 	return td_claims_read(s, name, pod->root, &from, ret, err);
 }
@@ -249,9 +248,7 @@ int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *e
 	if (r || !served) {
 		if (!r)
 			td_warn("SlurmCluster %s/%s: spec.devices[0].source is DRA, and this API server does not serve "
-				"resource.k8s.io/v1: "
-				"pods "
-				"with claims are refused",
+				"resource.k8s.io/v1: pods with claims are refused",
 				b->o.ns, b->o.cluster);
 		return r;
 	}

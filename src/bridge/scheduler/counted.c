@@ -47,7 +47,7 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
 	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0,
-		want = td_pod_request(td_jget(pod->root, "spec"), s->devices.resource);
+		want = td_api_pod_request(td_jget(pod->root, "spec"), s->devices.resource);
 
 	if (offer < 0)
 		return 0;
@@ -55,8 +55,8 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 	td_auto_objects struct td_objects there = {0};
 	td_informer_by_index(b->pods, "node", a->nodes, &there);
 	for (size_t i = 0; i < there.n; i++)
-		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_pod_ended(there.v[i]->root))
-			used += td_pod_request(td_jget(there.v[i]->root, "spec"), s->devices.resource);
+		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_kube_pod_ended(there.v[i]->root))
+			used += td_api_pod_request(td_jget(there.v[i]->root, "spec"), s->devices.resource);
 
 	struct td_ask *x, *tmp;
 	pthread_mutex_lock(&b->asks->lock);
@@ -78,7 +78,6 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 
 	return td_fail(err, r,
 		       "the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a "
-		       "device is sick, or its device "
-		       "plugin does not run",
+		       "device is sick, or its device plugin does not run",
 		       a->nodes, (long long)offer, s->devices.resource, (long long)used, (long long)want);
 }

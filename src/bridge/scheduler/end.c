@@ -68,7 +68,7 @@ static int fence_passed(struct td_run *r, const struct td_object *pod, struct td
 	return td_fail(err, TD_CONFLICT, "binding pod %s: its grant has ended meanwhile", a->key);
 }
 
-int td_run_bind(struct td_run *run, struct td_error *err)
+int td_bridge_run_bind(struct td_run *run, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -106,8 +106,9 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 			a->bound_sent = true;
 			td_info("pod %s: bound to %s, Slurm job %lld, devices %s", a->key, a->nodes, (long long)a->job,
 				a->devices);
-			td_record(b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "Bound",
-				  "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job, a->devices);
+			td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Normal", "Bound",
+				       "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job,
+				       a->devices);
 			return 0;
 		}
 
@@ -199,7 +200,7 @@ static int cancel_job(struct td_run *run, struct td_error *err)
 	return 0;
 }
 
-int td_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *err)
+int td_bridge_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -270,7 +271,7 @@ static bool same_grant(const struct td_object *x, const struct td_object *y)
 	return same;
 }
 
-int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
+int td_bridge_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -320,14 +321,15 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 
 	atomic_fetch_add(&b->n_ended_pods, 1);
 	const char *words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
-			    : td_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_job_end_words(a->states)
-			    : a->warned && a->preempt <= 0                             ? "its time limit is near"
-										       : why;
+			    : td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING))
+				    ? td_slurm_job_end_words(a->states)
+			    : a->warned && a->preempt <= 0 ? "its time limit is near"
+							   : why;
 	td_info("pod %s: Slurm job %lld: %s: the pod ends (%s)", a->key, (long long)a->job, words, why);
-	td_record(b->recorder, TD_ABOUT(pod, &td_pods), "Warning",
-		  !a->warned       ? event_of(a->states)
-		  : a->preempt > 0 ? "Preempted"
-				   : "TimedOut",
-		  "Slurm job %lld: %s; the pod gets %d s to end", (long long)a->job, words, del.grace_s);
+	td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Warning",
+		       !a->warned       ? event_of(a->states)
+		       : a->preempt > 0 ? "Preempted"
+					: "TimedOut",
+		       "Slurm job %lld: %s; the pod gets %d s to end", (long long)a->job, words, del.grace_s);
 	return 0;
 }

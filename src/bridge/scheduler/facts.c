@@ -14,7 +14,7 @@ enum td_pod_state td_pod_state(const struct td_object *pod)
 {
 	if (!pod)
 		return TD_POD_GONE;
-	if (td_pod_ended(pod->root))
+	if (td_kube_pod_ended(pod->root))
 		return TD_POD_DONE;
 
 	bool bound = td_jstr(pod->root, "spec.nodeName");
@@ -23,7 +23,7 @@ enum td_pod_state td_pod_state(const struct td_object *pod)
 	return bound ? TD_POD_BOUND : TD_POD_WAITING;
 }
 
-bool td_pod_grant(const struct td_object *pod, struct td_grant *ret)
+bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret)
 {
 	const char *job = td_object_annotation(pod, TD_ANN_JOB), *start = td_object_annotation(pod, TD_ANN_START),
 		   *restarts = td_object_annotation(pod, TD_ANN_RESTARTS);
@@ -57,7 +57,7 @@ static int want(struct td_run *r, struct td_error *err)
 
 	int k = td_ask_claims_back(r->b, r->pod, r->c, err);
 	if (k) {
-		td_run_again(r, TD_AGAIN_MS);
+		td_bridge_run_again(r, TD_AGAIN_MS);
 		return k;
 	}
 
@@ -73,7 +73,7 @@ static int want(struct td_run *r, struct td_error *err)
 		td_auto_claims struct td_claims claims = {0};
 		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
 		if (k == TD_NOT_FOUND) { // the watch will tell when the claims come or are let go
-			td_run_again(r, TD_READ_PENDING_MS);
+			td_bridge_run_again(r, TD_READ_PENDING_MS);
 			return td_fail(err, k, "%.400s", e.msg);
 		}
 		if (!k)
@@ -83,7 +83,7 @@ static int want(struct td_run *r, struct td_error *err)
 	if (!k) {
 		r->wanted = true;
 		td_auto_where struct td_where where = {0};
-		k = td_run_where(r, &where, &e);
+		k = td_bridge_run_where(r, &where, &e);
 		if (k)
 			return td_fail(err, k, "%.500s", e.msg);
 
@@ -101,7 +101,7 @@ static int want(struct td_run *r, struct td_error *err)
 			int64_t wait = td_pool_never_ms(where.fit, td_now(r->b) - r->b->nodes_changed_ms);
 			pthread_mutex_unlock(&r->b->lock);
 			if (wait) {
-				td_run_again(r, wait);
+				td_bridge_run_again(r, wait);
 				return td_fail(err, TD_NOT_FOUND, "%s", where.why);
 			}
 			snprintf(e.msg, sizeof(e.msg), "%s", where.why);
@@ -136,7 +136,7 @@ static bool same_names(const char *x, const char *y)
 }
 
 // Polls decide whether the job must be read: a poll costs 40 bytes a job, a read 6 KB.
-int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
+int td_bridge_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -183,7 +183,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 		td_ask_pending(b->asks, a, false);
 		return 0;
 	case TD_LOOK_LATER:
-		td_run_again(r, l.wait_ms);
+		td_bridge_run_again(r, l.wait_ms);
 		*ret_wait = true;
 		return 0;
 	case TD_LOOK_READ:
@@ -202,11 +202,11 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 	a->usr1 = w == TD_WARNING_LATER;
 	pthread_mutex_unlock(&b->asks->lock);
 	if (w == TD_WARNING_LATER)
-		td_run_again(r, left);
+		td_bridge_run_again(r, left);
 	return 0;
 }
 
-int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
+int td_bridge_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -214,7 +214,7 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 		.uid = a->uid, .pod = td_pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
 
 	if (r->pod) {
-		pa->has_grant = td_pod_grant(r->pod, &pa->grant);
+		pa->has_grant = td_bridge_pod_grant(r->pod, &pa->grant);
 		pa->superseded =
 			pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
 	}
@@ -256,7 +256,7 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 
 	if (pj->unproven) {
 		td_bridge_poll_now(b);
-		td_run_again(r, 250);
+		td_bridge_run_again(r, 250);
 	}
 
 	if (td_pool_fast_due(pa, pj) && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms)

@@ -28,7 +28,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_READ;
-	a->named = td_streq(td_job_uid(j, s->cluster_uid), a->uid);
+	a->named = td_streq(td_bridge_job_uid(j, s->cluster_uid), a->uid);
 	a->admin_set = j->admin_comment && *j->admin_comment;
 	a->states = a->polled = j->states;
 	a->batch = j->batch;

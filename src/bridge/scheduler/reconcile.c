@@ -7,7 +7,7 @@
 
 enum { STEPS_MAX = 8, KEY_ASKS = 16 };
 
-void td_run_again(struct td_run *r, int64_t ms)
+void td_bridge_run_again(struct td_run *r, int64_t ms)
 {
 	if (ms < 1)
 		ms = 1;
@@ -73,7 +73,7 @@ static int run_ask(struct td_run *r, struct td_error *err)
 
 		// The annotations of a bound pod are the truth about its grant. Another job is an
 		// extra.
-		if (td_jstr(r->pod->root, "spec.nodeName") && td_pod_grant(r->pod, &g) && g.job != a->job &&
+		if (td_jstr(r->pod->root, "spec.nodeName") && td_bridge_pod_grant(r->pod, &g) && g.job != a->job &&
 		    td_pod_state(r->pod) != TD_POD_DONE) {
 			int64_t extra = a->job;
 			td_ask_set_job(b->asks, a, g.job);
@@ -90,11 +90,11 @@ static int run_ask(struct td_run *r, struct td_error *err)
 		struct td_pool_ask pa;
 		struct td_pool_job pj;
 
-		int k = td_run_look(r, &wait, err);
+		int k = td_bridge_run_look(r, &wait, err);
 		if (k || wait)
 			return k;
 
-		k = td_run_facts(r, &pa, &pj, err);
+		k = td_bridge_run_facts(r, &pa, &pj, err);
 		if (k == TD_EXPIRED)
 			return 0;
 		if (k == TD_NOT_FOUND) { // no nodes yet, or a claim is missing or another pod's
@@ -102,11 +102,11 @@ static int run_ask(struct td_run *r, struct td_error *err)
 			if (!a->said && !a->said_ms)
 				a->said_ms = now; // most claims are there a moment later
 			if (!a->said && now - a->said_ms < TD_SHOW_AFTER_MS) {
-				td_run_again(r, TD_SHOW_AFTER_MS);
+				td_bridge_run_again(r, TD_SHOW_AFTER_MS);
 				return 0;
 			}
 			td_auto_free char *text = td_asprintf("It waits: %.300s.", err->msg);
-			return td_run_show(r, "SlurmPending", text, err);
+			return td_bridge_run_show(r, "SlurmPending", text, err);
 		}
 
 		if (k)
@@ -115,14 +115,14 @@ static int run_ask(struct td_run *r, struct td_error *err)
 		struct td_pool_step st = td_pool_reconcile_ask(&pa, &pj);
 		td_debug("%s: %s (%s)", a->key, td_pool_do_name(st.what), st.why);
 
-		k = td_run_act(r, st, &go_on, err);
+		k = td_bridge_run_act(r, st, &go_on, err);
 		if (k || !go_on)
 			return k;
 		td_want_done(&r->want);
 		r->wanted = false;
 	}
 
-	td_run_again(r, 100);
+	td_bridge_run_again(r, 100);
 	return 0;
 }
 
@@ -154,7 +154,7 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 static void ask_init(struct td_bridge *b, struct td_ask *a, const struct td_object *pod)
 {
 	struct td_grant g;
-	if (!td_jstr(pod->root, "spec.nodeName") || td_pod_state(pod) == TD_POD_DONE || !td_pod_grant(pod, &g))
+	if (!td_jstr(pod->root, "spec.nodeName") || td_pod_state(pod) == TD_POD_DONE || !td_bridge_pod_grant(pod, &g))
 		return;
 
 	td_ask_set_job(b->asks, a, g.job);

@@ -21,7 +21,7 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 		tainted |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
 
 	if (!tainted)
-		return td_pod_fits_node(spec, node, true, ret_why);
+		return td_api_pod_fits_node(spec, node, true, ret_why);
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(node);
 	yyjson_mut_val *taints = td_jm_get(yyjson_mut_doc_get_root(d), "spec.taints");
@@ -30,7 +30,7 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 			yyjson_mut_arr_remove(taints, k);
 
 	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));
-	return td_pod_fits_node(spec, td_json_root(copy), true, ret_why);
+	return td_api_pod_fits_node(spec, td_json_root(copy), true, ret_why);
 }
 
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l)
@@ -49,7 +49,7 @@ void td_where_done(struct td_where *w)
 	free(w->excluded);
 }
 
-int td_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err)
+int td_bridge_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err)
 {
 	const struct td_want *w = &r->want;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(r->b->view);
@@ -88,7 +88,7 @@ void td_knock_token(const struct td_link *l, const char *uid, char ret[33])
 	ret[32] = '\0';
 }
 
-char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token)
+char *td_bridge_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token)
 {
 	td_auto_free char *name = NULL;
 	if (o->knock_name)
@@ -100,7 +100,7 @@ char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const c
 static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a,
 			      struct td_cancel *c)
 {
-	td_auto_free char *text = td_mark(s->cluster_uid, a->uid);
+	td_auto_free char *text = td_bridge_mark(s->cluster_uid, a->uid);
 	const struct td_slurm_job_change ch = {.admin_comment = text};
 	struct td_error e = TD_ERROR_INIT;
 	if (td_slurm_job_update(l->slurm, a->job, &ch, c, &e)) {
@@ -111,7 +111,7 @@ static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, 
 	a->admin_set = true;
 }
 
-void td_run_mark(const struct td_run *r)
+void td_bridge_run_mark(const struct td_run *r)
 {
 	const struct td_ask *a = r->a;
 	if (r->l && !a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
@@ -197,7 +197,7 @@ static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	struct td_want *w = &r->want;
 	char token[33];
 	td_knock_token(r->l, a->uid, token);
-	td_auto_free char *script = td_standin_script(&b->o, a->uid, token);
+	td_auto_free char *script = td_bridge_standin_script(&b->o, a->uid, token);
 
 	w->ask.script = script;
 	w->ask.warn_usr1 = true;
@@ -221,7 +221,7 @@ static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	return 0;
 }
 
-int td_run_submit(struct td_run *r, bool immediate, struct td_error *err)
+int td_bridge_run_submit(struct td_run *r, bool immediate, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;

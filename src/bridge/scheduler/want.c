@@ -12,7 +12,7 @@
 
 enum { UID_LEN = 36, NAME_CUT = 40 };
 
-char *td_job_name(const char *pod, const char *uid)
+char *td_bridge_job_name(const char *pod, const char *uid)
 {
 	return td_asprintf("%.*s.%s", NAME_CUT, pod, uid);
 }
@@ -26,7 +26,7 @@ static bool is_uid(const char *s)
 	return s[UID_LEN] == '\0';
 }
 
-char *td_mark(const char *cluster_uid, const char *uid)
+char *td_bridge_mark(const char *cluster_uid, const char *uid)
 {
 	return td_asprintf("tandem/%s/%s", cluster_uid, uid);
 }
@@ -50,12 +50,12 @@ static const char *mark_uid(const char *c, const char *cluster_uid)
 	return is_uid(c) ? c : NULL;
 }
 
-const char *td_job_uid(const struct td_slurm_job *j, const char *cluster_uid)
+const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_uid)
 {
 	return mark_uid(j->admin_comment && *j->admin_comment ? j->admin_comment : j->comment, cluster_uid);
 }
 
-int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
+int td_bridge_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
 {
 	const char *all = s;
 	int64_t days = -1, part[3];
@@ -127,11 +127,10 @@ static const char *note(struct reader *rd, const char *key)
 
 	if (!plain(s)) {
 		if (!rd->r)
-			rd->r = td_fail(
-				rd->err, TD_INVALID,
-				"annotation %s: \"%.60s\" is not a value that sbatch would take: letters, digits and "
-				"_.,:&|()*[]=+@/- only, at most 256",
-				full, s);
+			rd->r = td_fail(rd->err, TD_INVALID,
+					"annotation %s: \"%.60s\" is not a value that sbatch would take: letters, "
+					"digits and _.,:&|()*[]=+@/- only, at most 256",
+					full, s);
 		return NULL;
 	}
 	return td_arena_strdup(rd->arena, s);
@@ -145,7 +144,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	td_auto_buf struct td_buf tres = {0};
 	int kinds = 0;
 
-	td_pod_request_names(spec, &names);
+	td_api_pod_request_names(spec, &names);
 	if (claimed > 0 && !td_strv_has(&names, s->devices.resource))
 		td_strv_add(&names, s->devices.resource);
 
@@ -154,13 +153,12 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		if (!strchr(r, '/') || td_starts(r, "kubernetes.io/"))
 			continue; // a native resource: cpu, memory, ephemeral-storage, hugepages-…
 
-		int64_t n = td_pod_request(spec, r);
+		int64_t n = td_api_pod_request(spec, r);
 		bool by_claim = s->devices.dra && !strcmp(r, s->devices.resource);
 		if (by_claim && n > 0)
 			return td_fail(err, TD_INVALID,
 				       "%s gives %s by ResourceClaims (spec.devices[0].source is DRA): name a claim of "
-				       "DeviceClass %s in "
-				       "spec.resourceClaims instead of asking for the resource",
+				       "DeviceClass %s in spec.resourceClaims instead of asking for the resource",
 				       name, r, s->devices.n_classes ? s->devices.classes[0] : "?");
 		n = by_claim ? claimed : n;
 		if (n <= 0)
@@ -210,7 +208,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		   *exclusive = note(&rd, "exclusive");
 	const char *account = note(&rd, "account"), *partition = note(&rd, "partition"), *qos = note(&rd, "qos");
 
-	td_auto_free char *jn = td_job_name(job_name ? job_name : name, uid);
+	td_auto_free char *jn = td_bridge_job_name(job_name ? job_name : name, uid);
 	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);
 
 	a->name = td_arena_strdup(w.arena, jn);
@@ -225,7 +223,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	if (rd.r)
 		return rd.r;
 
-	if (limit && td_time_limit(limit, &a->time_limit_min, err))
+	if (limit && td_bridge_time_limit(limit, &a->time_limit_min, err))
 		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "time-limit");
 
 	long long deadline = td_jint(spec, "activeDeadlineSeconds", 0), n;
@@ -246,7 +244,7 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
 
-	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
+	int64_t milli = td_api_pod_request(spec, "cpu"), bytes = td_api_pod_request(spec, "memory");
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
 	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
 
@@ -305,7 +303,7 @@ static int64_t count_list(const char *s)
 
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)
 {
-	return !s->devices.dra && td_pod_request(td_jget(pod, "spec"), s->devices.resource) > 0;
+	return !s->devices.dra && td_api_pod_request(td_jget(pod, "spec"), s->devices.resource) > 0;
 }
 
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices)
@@ -316,7 +314,8 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const char *r = s->gres[i].resource;
-		int64_t want = td_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
+		int64_t want =
+			td_api_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
 		if (count_list(td_jkey_str(td_json_root(j), r)) < want)
 			return false;
 	}
@@ -357,7 +356,7 @@ void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, 
 		v[i] = (struct td_pool_node){.name = n->name,
 					     .feasible =
 						     feasible[i] && (!partition || in_list(n->partitions, partition)),
-					     .usable = td_node_usable(n->states),
+					     .usable = td_slurm_node_usable(n->states),
 					     .cpus = n->cpus,
 					     .memory_mb = n->memory_mb,
 					     .used_cpus = n->alloc_cpus,

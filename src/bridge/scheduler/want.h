@@ -22,19 +22,19 @@ void td_want_done(struct td_want *w);
 // Minutes, rounded up, of "90" (minutes), "1:30" (M:SS), "2:00:00", "1-12", "1-12:30" or
 // "1-12:30:00". "UNLIMITED" and "INFINITE" are 0. TD_INVALID for anything else, and for a limit of
 // 0.
-int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err);
+int td_bridge_time_limit(const char *s, int64_t *ret_min, struct td_error *err);
 // The job's name: "<pod name cut to 40 characters>.<uid>". Caller frees. The next two as well.
-char *td_job_name(const char *pod, const char *uid);
+char *td_bridge_job_name(const char *pod, const char *uid);
 // The mark "tandem/<cluster uid>/<ask uid>": the job's admin_comment, which its owner cannot
 // change.
-char *td_mark(const char *cluster_uid, const char *uid);
+char *td_bridge_mark(const char *cluster_uid, const char *uid);
 // The mark with the pod's name, "tandem/<cluster uid>/<namespace>/<name>/<ask uid>": the comment of
 // every submit. A plain user may set only the comment; the admin_comment follows right after the
 // submit. Prolog reads it, too.
 char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid);
 // The UID of the ask that a job stands for, from its admin_comment, or from its comment while the
 // admin_comment is empty. Points into j. NULL: not a job of this SlurmCluster.
-const char *td_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
+const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
 
 // The devices of a running job on its node, as in the annotation tandem.dev/devices:
 // {"nvidia.com/gpu":"0-1"}, sorted by key. TD_INVALID when Slurm does not say which devices (no

@@ -18,8 +18,8 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 		return;
 	f->drain = n->states & TD_NODE(DRAIN);
 	f->reason = n->reason;
-	f->words = td_node_words(n->states);
-	f->bad = td_node_bad(n->states);
+	f->words = td_slurm_node_words(n->states);
+	f->bad = td_slurm_node_bad(n->states);
 }
 
 struct pass { // one reconcile of one node
@@ -187,7 +187,7 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 		bool changed = false;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
-		td_auto_free char *label = sn ? label_of(td_node_words(sn->states)) : NULL;
+		td_auto_free char *label = sn ? label_of(td_slurm_node_words(sn->states)) : NULL;
 
 		if (td_object_deleting(o) || !sn)
 			continue;
@@ -316,7 +316,7 @@ static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_no
 
 	if (!old || ((old->states ^ now->states) & hard) || !td_streq(old->reason, now->reason))
 		return 0;
-	if (strcmp(td_node_words(old->states), td_node_words(now->states)) != 0)
+	if (strcmp(td_slurm_node_words(old->states), td_slurm_node_words(now->states)) != 0)
 		return now->states & TD_NODE(DRAIN) ? 0 : POD_LABEL_MS;
 	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
 }

@@ -65,10 +65,9 @@ static void add_class(struct world *w, const char *name, const char *spec)
 
 static void add_claim(struct world *w, const char *name, const char *meta, const char *devices, const char *status)
 {
-	td_auto_free char *s = td_asprintf(
-		"{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ml\",\"uid\":\"u-%s\",\"resourceVersion\":\"7\"%s},"
-		"\"spec\":{\"devices\":{%s}},\"status\":{%s}}",
-		name, name, meta, devices, status);
+	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ml\",\"uid\":\"u-%s\","
+					   "\"resourceVersion\":\"7\"%s},\"spec\":{\"devices\":{%s}},\"status\":{%s}}",
+					   name, name, meta, devices, status);
 	td_objects_add(&w->claims, td_object_new(given_json(s)));
 }
 
@@ -78,11 +77,10 @@ static void add_claim(struct world *w, const char *name, const char *meta, const
 
 static struct td_json *pod(const char *claims, const char *statuses)
 {
-	td_auto_free char *s =
-		td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"ml\",\"uid\":\"" UID
-			    "\"},\"spec\":{\"resourceClaims\":[%s],"
-			    "\"containers\":[{\"name\":\"m\"}]},\"status\":{\"resourceClaimStatuses\":[%s]}}",
-			    claims, statuses);
+	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"p\",\"namespace\":\"ml\",\"uid\":\"" UID
+					   "\"},\"spec\":{\"resourceClaims\":[%s],\"containers\":[{\"name\":\"m\"}]},"
+					   "\"status\":{\"resourceClaimStatuses\":[%s]}}",
+					   claims, statuses);
 	return given_json(s);
 }
 

@@ -206,7 +206,7 @@ static void test_the_script_names_all_replicas(void **state)
 {
 	const struct td_bridge_opts one = {.knock = "10.1.2.3:7411"},
 				    two = {.knock = "10.1.2.3:7411", .knock_name = "b.ns.svc"};
-	td_auto_free char *a = td_standin_script(&one, UID, "t"), *c = td_standin_script(&two, UID, "t");
+	td_auto_free char *a = td_bridge_standin_script(&one, UID, "t"), *c = td_bridge_standin_script(&two, UID, "t");
 	const char *run = "exec /opt/tandem/tandem-standin run --knock 10.1.2.3:7411 --ask " UID " --token t\n";
 	td_auto_free char *plain = td_asprintf("#!/bin/sh\n%s", run),
 			  *named = td_asprintf("#!/bin/sh\nexport TANDEM_KNOCK_NAME=b.ns.svc:7411\n%s", run);

@@ -87,8 +87,7 @@ static void test_want(void **state)
 		td_auto(td_json_unref) struct td_json *p =
 			pod("x",
 			    "\"slurm.tandem.dev/partition\":\"fast\",\"slurm.tandem.dev/"
-			    "time-limit\":\"1-12\",\"slurm.tandem.dev/"
-			    "nice\":\"5\",\"slurm.tandem.dev/"
+			    "time-limit\":\"1-12\",\"slurm.tandem.dev/nice\":\"5\",\"slurm.tandem.dev/"
 			    "exclusive\":\"true\",\"slurm.tandem.dev/job-name\":\"train\",\"slurm.tandem.dev/"
 			    "constraint\":\"a&(b|c)\"",
 			    "\"amd.com/gpu\":\"1\"", "\"activeDeadlineSeconds\":60,");
@@ -140,7 +139,7 @@ static void test_refusals_say_the_fix(void **state)
 static void limit(const char *s, int64_t min)
 {
 	int64_t got = -1;
-	int r = td_time_limit(s, &got, NULL);
+	int r = td_bridge_time_limit(s, &got, NULL);
 	if (min < 0 ? r != TD_INVALID || got != -1 : r || got != min)
 		fail_msg("%s: %d, %lld", s, r, (long long)got);
 }
@@ -168,7 +167,7 @@ static const char *uid_of(const char *admin, const char *comment)
 {
 	const struct td_slurm_job j = {.admin_comment = (char *)(uintptr_t)admin,
 				       .comment = (char *)(uintptr_t)comment};
-	return td_job_uid(&j, "c1");
+	return td_bridge_job_uid(&j, "c1");
 }
 
 static void test_whose_job(void **state)
@@ -237,10 +236,9 @@ static void test_cover(void **state)
 // Claims give the same GRES as the resource. A pod may not ask for the resource as well.
 static void test_claimed(void **state)
 {
-	td_auto(td_json_unref) struct td_json *sc =
-		given_json("{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":{\"defaultUser\":\"u\"},"
-			   "\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"source\":\"DRA\",\"driver\":\"d\","
-			   "\"deviceClasses\":[\"k\"]}]}}");
+	td_auto(td_json_unref) struct td_json *sc = given_json(
+		"{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":{\"defaultUser\":\"u\"},\"devices\":[{"
+		"\"resource\":\"nvidia.com/gpu\",\"source\":\"DRA\",\"driver\":\"d\",\"deviceClasses\":[\"k\"]}]}}");
 
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(sc));
 	struct td_error err = TD_ERROR_INIT;
@@ -279,9 +277,9 @@ static int64_t offer(const struct td_settings *s, const char *version, const cha
 // The offer of a kubelet counts only where a kubelet chooses the devices.
 static void test_counted(void **state)
 {
-	td_auto(td_json_unref) struct td_json *counted = given_json(
-		"{\"spec\":{\"scheduler\":{\"gresMap\":{\"example.com/gpu\":\"gpu\",\"example.com/nic\":\"nic\"}},"
-		"\"devices\":[{\"resource\":\"example.com/gpu\"}]}}");
+	td_auto(td_json_unref) struct td_json *counted =
+		given_json("{\"spec\":{\"scheduler\":{\"gresMap\":{\"example.com/gpu\":\"gpu\",\"example.com/"
+			   "nic\":\"nic\"}},\"devices\":[{\"resource\":\"example.com/gpu\"}]}}");
 	td_auto(td_json_unref) struct td_json *dra =
 		given_json("{\"spec\":{\"devices\":[{\"resource\":\"example.com/gpu\",\"source\":\"DRA\"}]}}");
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(counted)),

@@ -21,7 +21,7 @@ static void *controllers(void *arg)
 {
 	struct plane *p = arg;
 	struct td_error err = TD_ERROR_INIT;
-	if (ctl_run(p->kube, 40000, p->cancel, &err))
+	if (td_ctl_run(p->kube, 40000, p->cancel, &err))
 		fprintf(stderr, "controllers: %s\n", err.msg);
 	return NULL;
 }

@@ -86,10 +86,10 @@ static void owned_by(struct harness *h, const char *name, const char *owner)
 {
 	td_auto_free char *owner_path = td_asprintf(MAPS "/%s", owner), *path = td_asprintf(MAPS "/%s", name);
 	td_auto_free char *uid = uid_of(h, owner_path);
-	td_auto_free char *body = td_asprintf(
-		"{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"name\":"
-		"\"%s\",\"uid\":%s,\"blockOwnerDeletion\":true}]}}",
-		owner, uid);
+	td_auto_free char *body =
+		td_asprintf("{\"metadata\":{\"ownerReferences\":[{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\","
+			    "\"name\":\"%s\",\"uid\":%s,\"blockOwnerDeletion\":true}]}}",
+			    owner, uid);
 	patch(h, path, body);
 }
 
@@ -139,11 +139,10 @@ static size_t eventfds(void)
 static void crds_that_come_and_go_leave_nothing(void **state)
 {
 	struct harness *h = *state;
-	static const char crd[] = "{\"metadata\":{\"name\":\"gadgets.x.io\"},\"spec\":{\"group\":\"x.io\",\"scope\":"
-				  "\"Namespaced\",\"names\":{\"plural\":"
-				  "\"gadgets\",\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
-				  "\"storage\":true,\"schema\":{"
-				  "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}";
+	static const char crd[] =
+		"{\"metadata\":{\"name\":\"gadgets.x.io\"},\"spec\":{\"group\":\"x.io\",\"scope\":\"Namespaced\","
+		"\"names\":{\"plural\":\"gadgets\",\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
+		"\"storage\":true,\"schema\":{\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}";
 	// The controllers run, and the circles have gone.
 	size_t before = eventfds();
 
@@ -154,8 +153,8 @@ static void crds_that_come_and_go_leave_nothing(void **state)
 
 		td_auto_free char *uid = uid_of(h, GADGETS "/g");
 		td_auto_free char *map =
-			td_asprintf("{\"metadata\":{\"name\":\"of-g\",\"ownerReferences\":[{\"apiVersion\":\"x.io/v1\","
-				    "\"kind\":\"Gadget\",\"name\":\"g\",\"uid\":%s}]}}",
+			td_asprintf("{\"metadata\":{\"name\":\"of-g\",\"ownerReferences\":[{\"apiVersion\":\"x.io/"
+				    "v1\",\"kind\":\"Gadget\",\"name\":\"g\",\"uid\":%s}]}}",
 				    uid);
 		make(h, MAPS, map);
 
@@ -192,10 +191,9 @@ static void a_namespace_goes_after_its_pods(void **state)
 static void ready(struct harness *h, const char *pod, bool value)
 {
 	td_auto_free char *path = td_asprintf(PODS "/%s/status", pod);
-	td_auto_free char *body =
-		td_asprintf("{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"%s\","
-			    "\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}",
-			    value ? "True" : "False");
+	td_auto_free char *body = td_asprintf("{\"status\":{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\","
+					      "\"status\":\"%s\",\"lastTransitionTime\":\"2026-01-01T00:00:00Z\"}]}}",
+					      value ? "True" : "False");
 	patch(h, path, body);
 }
 
@@ -205,10 +203,8 @@ static void a_sick_set_is_not_scaled_in(void **state)
 	static const char *const pods[] = {"db-0", "db-1", "db-2"};
 	make(h, SETS,
 	     "{\"metadata\":{\"name\":\"db\"},\"spec\":{\"replicas\":3,\"serviceName\":\"db\",\"selector\":{"
-	     "\"matchLabels\":{\"app\":"
-	     "\"db\"}},"
-	     "\"template\":{\"metadata\":{\"labels\":{\"app\":\"db\"}},\"spec\":{\"containers\":[{\"name\":\"c\","
-	     "\"image\":\"i\"}]}}}}");
+	     "\"matchLabels\":{\"app\":\"db\"}},\"template\":{\"metadata\":{\"labels\":{\"app\":\"db\"}},\"spec\":{"
+	     "\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}");
 
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
 		td_auto_free char *path = td_asprintf(PODS "/%s", pods[i]);
@@ -269,8 +265,7 @@ static void a_job_adopts_and_releases(void **state)
 
 	make(h, PODS,
 	     "{\"metadata\":{\"name\":\"orphan\",\"labels\":{\"app\":\"ad\"}},\"spec\":{\"containers\":[{\"name\":"
-	     "\"c\",\"image\":\"i\"}]}"
-	     "}");
+	     "\"c\",\"image\":\"i\"}]}}");
 	patch(h, PODS "/orphan/status", "{\"status\":{\"phase\":\"Succeeded\"}}");
 	make(h, JOBS, JOB("ad", "\"suspend\":true," BY_LABEL("ad")));
 	EVENTUALLY("it is taken", is(h, PODS "/orphan", "metadata.ownerReferences.[0].name", "\"ad\""));

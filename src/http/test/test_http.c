@@ -544,8 +544,8 @@ static void test_keep_alive(void **state)
 
 	struct raw r;
 	raw_open(&r, s.port, false); // pipelined; the last one closes
-	raw_puts(&r, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirst"
-		     "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n"
+	raw_puts(&r, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nfirstPOST /echo HTTP/1.1\r\nHost: "
+		     "x\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n"
 		     "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n"
 		     "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\nthird");
 	assert_true(raw_to_end(&r));

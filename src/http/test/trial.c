@@ -195,8 +195,7 @@ int main(int argc, char **argv)
 	printf("memory per watcher: %.1f KiB\n", (double)(rss_kib() - before) / n);
 	latency(&warm, "request over TLS beside them", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27,
 		strlen("HTTP/1.1 200 OK\r\nDate: Sat, 21 Nov 2026 14:15:11 GMT\r\nContent-Type: "
-		       "text/plain\r\nContent-Length: "
-		       "2\r\n\r\nok"));
+		       "text/plain\r\nContent-Length: 2\r\n\r\nok"));
 
 	t = us();
 	pthread_mutex_lock(&lock);

@@ -47,8 +47,8 @@ static void paths_read_what_is_there(void **s)
 static void arrays_are_searched_and_copied(void **s)
 {
 	td_auto(td_json_unref) struct td_json *j =
-		parse("{\"l\":[7,{\"type\":3},{\"type\":\"A\",\"n\":1},{\"type\":\"B\",\"n\":2},{"
-		      "\"type\":\"B\",\"n\":3},\"x\",null,\"y\"],\"o\":{\"type\":\"B\"}}");
+		parse("{\"l\":[7,{\"type\":3},{\"type\":\"A\",\"n\":1},{\"type\":\"B\",\"n\":2},{\"type\":\"B\",\"n\":"
+		      "3},\"x\",null,\"y\"],\"o\":{\"type\":\"B\"}}");
 	yyjson_val *l = td_jget(td_json_root(j), "l");
 	assert_int_equal(td_jint(td_jfind(l, "type", "B"), "n", 0), 2);
 	assert_null(td_jfind(l, "type", "C"));
@@ -165,8 +165,7 @@ static void patches_are_bounded(void **s)
 static void yaml_reads_as_kubernetes_does(void **s)
 {
 	static const char text[] = "# c\n---\na: 1\nb: \"1\"\nc: yes\nd: null\ne: 1.5\nf: 0777\ng: 12abc\nh: |\n  "
-				   "two\n  lines\ni: {x: [a, "
-				   "2]}\nj: 1e3\nk: 0x10\n"
+				   "two\n  lines\ni: {x: [a, 2]}\nj: 1e3\nk: 0x10\n"
 				   "---\n---\nx: &q {z: 1}\ny: *q\nw:\n  <<: *q\n  v: 2\n";
 
 	struct td_error e = TD_ERROR_INIT;
@@ -175,9 +174,7 @@ static void yaml_reads_as_kubernetes_does(void **s)
 	assert_int_equal(l.n, 2);
 	td_auto_free char *a = td_json_text(td_json_root(l.v[0]), NULL), *b = td_json_text(td_json_root(l.v[1]), NULL);
 	assert_string_equal(a, "{\"a\":1,\"b\":\"1\",\"c\":true,\"d\":null,\"e\":1.5,\"f\":511,\"g\":\"12abc\",\"h\":"
-			       "\"two\\nlines\\n\","
-			       "\"i\":{\"x\":[\"a\",2]},"
-			       "\"j\":1000.0,\"k\":16}");
+			       "\"two\\nlines\\n\",\"i\":{\"x\":[\"a\",2]},\"j\":1000.0,\"k\":16}");
 	assert_string_equal(b, "{\"x\":{\"z\":1},\"y\":{\"z\":1},\"w\":{\"z\":1,\"v\":2}}");
 
 	// What is not a number after the prefix, or too large, is text or a real: never another number.

@@ -335,11 +335,11 @@ static void events(void **s)
 	td_auto(td_object_unref) struct td_object *o = td_object_new(j);
 
 	struct td_recorder *r = td_recorder_new(k, "tandem-test");
-	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
+	td_kube_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
 	assert_true(fake_reached(&l.n, 1));
-	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
+	td_kube_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "room");
 	assert_true(fake_reached(&l.n, 2));
-	td_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "luck");
+	td_kube_record(r, TD_ABOUT(o, &td_pods), "Warning", "Refused", "no %s", "luck");
 	assert_true(fake_reached(&l.n, 3));
 
 	td_recorder_free(r);

@@ -15,11 +15,10 @@
 static void add(struct td_objects *l, const char *node, const char *pool, int generation, int slices,
 		const char *devices)
 {
-	td_auto_free char *s = td_asprintf(
-		"{\"metadata\":{\"name\":\"s%zu\"},\"spec\":{\"driver\":\"" GPU
-		"\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\",\"generation\":%d,\"resourceSliceCount\":%d},"
-		"\"devices\":[%s]}}",
-		l->n, node, pool, generation, slices, devices);
+	td_auto_free char *s = td_asprintf("{\"metadata\":{\"name\":\"s%zu\"},\"spec\":{\"driver\":\"" GPU
+					   "\",\"nodeName\":\"%s\",\"pool\":{\"name\":\"%s\",\"generation\":%d,"
+					   "\"resourceSliceCount\":%d},\"devices\":[%s]}}",
+					   l->n, node, pool, generation, slices, devices);
 
 	struct td_json *j = NULL;
 	struct td_error err = TD_ERROR_INIT;

@@ -21,7 +21,7 @@ static int64_t share_of(const yyjson_val *node, const char *what, bool milli)
 	return v;
 }
 
-int td_slurm_gpus(const yyjson_val *node)
+int td_kubelet_slurm_gpus(const yyjson_val *node)
 {
 	return (int)share_of(node, "nvidia.com/gpu", false);
 }

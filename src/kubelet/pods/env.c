@@ -25,7 +25,7 @@ static void base64(const char *s, struct td_buf *ret)
 	}
 }
 
-bool td_object_value(const struct td_object *o, bool secret, const char *key, struct td_buf *ret)
+bool td_kubelet_object_value(const struct td_object *o, bool secret, const char *key, struct td_buf *ret)
 {
 	yyjson_val *v = td_jkey(td_jget(o->root, "data"), key);
 	if (yyjson_is_str(v)) {
@@ -46,7 +46,7 @@ bool td_object_value(const struct td_object *o, bool secret, const char *key, st
 	return true;
 }
 
-void td_object_value_keys(const struct td_object *o, struct td_strv *ret)
+void td_kubelet_object_value_keys(const struct td_object *o, struct td_strv *ret)
 {
 	const char *maps[] = {"data", "binaryData"};
 	for (size_t m = 0; m < TD_LEN(maps); m++) {
@@ -206,7 +206,7 @@ static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secr
 	bool optional = td_jbool(ref, "optional", false);
 
 	td_auto(td_object_unref) struct td_object *o = s->get(s->ctx, secret, ns, name);
-	*ret_have = o && td_object_value(o, secret, key, ret);
+	*ret_have = o && td_kubelet_object_value(o, secret, key, ret);
 	if (*ret_have || optional)
 		return 0;
 	if (!o)
@@ -228,11 +228,11 @@ static int env_from(const struct td_env_src *s, const yyjson_val *e, const char 
 								  secret ? "secret" : "configmap", name);
 
 	td_auto_strv struct td_strv keys = {0};
-	td_object_value_keys(o, &keys);
+	td_kubelet_object_value_keys(o, &keys);
 	for (size_t i = 0; i < keys.n; i++) {
 		td_auto_buf struct td_buf v = {0};
 		td_auto_free char *k = td_asprintf("%s%s", prefix, keys.v[i]);
-		if (!strchr(k, '=') && td_object_value(o, secret, keys.v[i], &v))
+		if (!strchr(k, '=') && td_kubelet_object_value(o, secret, keys.v[i], &v))
 			td_env_set(ret, k, td_buf_str(&v));
 	}
 	return 0;

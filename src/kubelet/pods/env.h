@@ -16,9 +16,9 @@ struct td_env_src {
 };
 
 // Appends the bytes of one key: data, binaryData, or a Secret's base64 data. False: no such key.
-bool td_object_value(const struct td_object *o, bool secret, const char *key, struct td_buf *ret);
+bool td_kubelet_object_value(const struct td_object *o, bool secret, const char *key, struct td_buf *ret);
 // Appends every key: those of data, then those of binaryData.
-void td_object_value_keys(const struct td_object *o, struct td_strv *ret);
+void td_kubelet_object_value_keys(const struct td_object *o, struct td_strv *ret);
 
 // Expands "$(A)" to A's value if `env` has it ("K=V"; the last one wins), otherwise "$(A)" stays.
 // "$$(A)" becomes "$(A)". Caller frees.

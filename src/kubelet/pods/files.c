@@ -27,7 +27,7 @@ static int open_in(int dir, const char *rel, int flags)
 	return fd;
 }
 
-int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err)
+int td_kubelet_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err)
 {
 	td_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
@@ -40,7 +40,7 @@ int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_er
 	return 0;
 }
 
-int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
+int td_kubelet_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
 {
 	td_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
@@ -66,12 +66,12 @@ int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_e
 	return fd < 0 ? td_fail_errno(err, TD_INVALID, errno, "path %s", rel) : 0;
 }
 
-int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
+int td_kubelet_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err)
 {
 	const char *slash = strrchr(rel, '/');
 	td_auto_free char *parent = td_strndup(rel, slash ? (size_t)(slash - rel) : 0);
 	td_auto_close int dir = -1;
-	int r = td_path_open_in(root, parent, &dir, err);
+	int r = td_kubelet_path_open_in(root, parent, &dir, err);
 	if (r)
 		return r;
 

@@ -11,12 +11,12 @@
 // ---- resolving ----
 // Opens `rel` below the directory `root` with O_PATH. Symlinks and ".." cannot leave root: absolute
 // links start at root. TD_NOT_FOUND; TD_INVALID: the path may not be used (a magic link, a loop).
-int td_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err);
+int td_kubelet_path_open_in(const char *root, const char *rel, int *ret_fd, struct td_error *err);
 // Like mkdir -p of `rel` below root, by the same rules. Returns 0 also when it exists.
-int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
+int td_kubelet_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
 // Makes the empty file `rel` below root, by the same rules. Its directory must exist. TD_EXISTS: a
 // file or link of that name exists.
-int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
+int td_kubelet_path_create_in(const char *root, const char *rel, mode_t mode, struct td_error *err);
 
 // ---- payload: what configMap, secret, projected and downwardAPI volumes show ----
 struct td_payload_file {

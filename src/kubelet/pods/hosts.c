@@ -122,7 +122,7 @@ int td_hosts_write(const char *path, const char *text, size_t n, struct td_error
 // none.
 static char *pod_ip(struct td_kubelet *a, const struct td_object *o)
 {
-	if (td_pod_ended(o->root))
+	if (td_kube_pod_ended(o->root))
 		return NULL;
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
 	if (p) {

@@ -106,7 +106,7 @@ ssize_t td_logfile_read(struct td_logfile *f, char *buf, size_t n, struct td_can
 	return k > 0 ? k : 0;
 }
 
-int64_t td_log_tail_offset(int fd, int64_t size, int64_t lines)
+int64_t td_kubelet_log_tail_offset(int fd, int64_t size, int64_t lines)
 {
 	char buf[8192];
 	if (lines < 0)
@@ -152,8 +152,8 @@ void td_logfile_tail(struct td_logfile *f, int64_t lines)
 	follow_move(f);
 	int64_t size = size_of(f->now), in_new = lines > 0 ? lines_in(f->now, size) : 0;
 	f->in_old = lines < 0 || in_new < lines;
-	f->at = f->in_old ? td_log_tail_offset(f->old, size_of(f->old), lines < 0 ? -1 : lines - in_new)
-			  : td_log_tail_offset(f->now, size, lines);
+	f->at = f->in_old ? td_kubelet_log_tail_offset(f->old, size_of(f->old), lines < 0 ? -1 : lines - in_new)
+			  : td_kubelet_log_tail_offset(f->now, size, lines);
 
 	f->lost = false;
 	remember(f);

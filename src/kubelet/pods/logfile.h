@@ -49,4 +49,4 @@ bool td_logline_parse(const char *line, size_t n, struct td_logline *ret); // li
 // frees.
 char *td_logfile_last(const char *path, size_t max);
 // Returns the offset where the last n lines of a file of `size` bytes begin (0 if n < 0).
-int64_t td_log_tail_offset(int fd, int64_t size, int64_t lines);
+int64_t td_kubelet_log_tail_offset(int fd, int64_t size, int64_t lines);

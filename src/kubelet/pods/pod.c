@@ -69,8 +69,8 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 		       struct td_error *err)
 {
 	yyjson_val *spec = td_jget(o->root, "spec"), *v;
-	struct td_grant g = {0};
-	int r = td_grant_read(o->root, a->o.gpus, &g, err);
+	struct td_gate_grant g = {0};
+	int r = td_gate_grant_read(o->root, a->o.gpus, &g, err);
 	if (r)
 		return r;
 
@@ -86,8 +86,8 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	p->devices = g.all ? 0 : g.devices;
 	p->slurmd = g.all;
 	p->grace_s = td_jint(spec, "terminationGracePeriodSeconds", 30);
-	p->req_cpu_milli = td_pod_request(spec, "cpu");
-	p->req_memory = td_pod_request(spec, "memory");
+	p->req_cpu_milli = td_api_pod_request(spec, "cpu");
+	p->req_memory = td_api_pod_request(spec, "memory");
 
 	yyjson_val *inits = td_jget(spec, "initContainers"), *mains = td_jget(spec, "containers");
 	p->n_init = yyjson_arr_size(inits);

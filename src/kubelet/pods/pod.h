@@ -76,7 +76,7 @@ struct td_pod {
 	char *uid, *ns, *name;
 	int node;
 	bool host_network;
-	struct td_grant grant;
+	struct td_gate_grant grant;
 	// What it holds in the gate: the grant's devices, or own devices, which are set under `mu`
 	// at admission. A pod with all devices holds none.
 	uint64_t devices;

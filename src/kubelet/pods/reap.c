@@ -115,10 +115,9 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 				    : st->oom_killed           ? "OOMKilled"
 				    : code                     ? "Error"
 							       : "Completed"),
-		.message = st->state == TD_OCI_ABSENT
-				   ? td_strdup("The container is gone and left no exit status: its machine was "
-					       "restarted, or somebody removed it")
-				   : last_words(a, p, c, pod, code),
+		.message = st->state == TD_OCI_ABSENT ? td_strdup("The container is gone and left no exit status: its "
+								  "machine was restarted, or somebody removed it")
+						      : last_words(a, p, c, pod, code),
 		.id = td_strdup(c->id),
 	};
 

@@ -117,7 +117,7 @@ static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret
 	td_auto_free char *rel = td_asprintf("etc/%s", file);
 	struct stat st;
 	// Read a regular file only: opening a pipe of the image's would wait for ever.
-	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+	if (td_kubelet_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return false;
 
 	char path[64];

@@ -226,8 +226,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		if (strlen(hostname) > HOST_NAME_MAX)
 			return td_fail(err, TD_INVALID,
 				       "failed to construct FQDN from pod hostname and cluster domain, FQDN %s is too "
-				       "long (%d "
-				       "characters is the max)",
+				       "long (%d characters is the max)",
 				       hostname, HOST_NAME_MAX);
 		x->spec.hostname = hostname;
 	}

@@ -29,7 +29,7 @@ static bool policy(const yyjson_val *pod, const char *p)
 	return !strcmp(td_jstr_or(pod, "spec.restartPolicy", "Always"), p);
 }
 
-bool td_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod)
+bool td_kubelet_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yyjson_val *pod)
 {
 	if (c->state != TD_CTR_TERMINATED)
 		return false;
@@ -44,7 +44,7 @@ bool td_status_restarts(const struct td_pod *p, const struct td_ctr *c, const yy
 	return false;
 }
 
-const char *td_status_waiting(const struct td_pod *p)
+const char *td_kubelet_status_waiting(const struct td_pod *p)
 {
 	return p->n_init ? "PodInitializing" : "ContainerCreating";
 }
@@ -61,7 +61,7 @@ static bool ready(const struct td_ctr *c)
 	return started(c) && c->probe_ready;
 }
 
-bool td_status_initialized(const struct td_pod *p)
+bool td_kubelet_status_initialized(const struct td_pod *p)
 {
 	for (size_t i = 0; i < p->n_init; i++) {
 		const struct td_ctr *c = &p->ctr[i];
@@ -79,7 +79,7 @@ bool td_status_initialized(const struct td_pod *p)
 	return !p->n_init;
 }
 
-const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
+const char *td_kubelet_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 {
 	size_t over = 0, failed = 0, begun = 0, mains = p->n_ctr - p->n_init;
 	bool busy = false;
@@ -91,14 +91,14 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 	for (size_t i = 0; i < p->n_init; i++) {
 		const struct td_ctr *c = &p->ctr[i];
 		if (c->kind == TD_CTR_INIT && c->state == TD_CTR_TERMINATED && c->end.exit_code &&
-		    !td_status_restarts(p, c, pod))
+		    !td_kubelet_status_restarts(p, c, pod))
 			return "Failed";
 	}
 
 	for (size_t i = p->n_init; i < p->n_ctr; i++) {
 		const struct td_ctr *c = &p->ctr[i];
 		begun += c->attempt >= 0;
-		if (c->state == TD_CTR_TERMINATED && (p->stopping || !td_status_restarts(p, c, pod))) {
+		if (c->state == TD_CTR_TERMINATED && (p->stopping || !td_kubelet_status_restarts(p, c, pod))) {
 			over++;
 			failed += c->end.exit_code != 0;
 		} else if (p->stopping && c->attempt < 0) {
@@ -114,9 +114,9 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 	return failed ? "Failed" : "Succeeded";
 }
 
-const char *td_status_phase(const struct td_pod *p, const yyjson_val *pod)
+const char *td_kubelet_status_phase(const struct td_pod *p, const yyjson_val *pod)
 {
-	const char *outcome = td_status_outcome(p, pod);
+	const char *outcome = td_kubelet_status_outcome(p, pod);
 	bool over = !strcmp(outcome, "Succeeded") || !strcmp(outcome, "Failed");
 	for (size_t i = 0; i < p->n_ctr && over; i++)
 		if (p->ctr[i].wanted)
@@ -137,7 +137,7 @@ static bool resources_of(const yyjson_val *c, bool *any, bool *guaranteed)
 	return *any;
 }
 
-const char *td_status_qos(const yyjson_val *pod)
+const char *td_kubelet_status_qos(const yyjson_val *pod)
 {
 	bool any = false, guaranteed = true;
 	const char *lists[] = {"spec.containers", "spec.initContainers"};
@@ -191,7 +191,7 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 		yyjson_mut_val *w = td_jm_obj(d, st, "waiting");
 		const char *reason = c->wait_reason ? c->wait_reason : p->wait_reason ? p->wait_reason : NULL;
 		const char *message = c->wait_reason ? c->wait_message : p->wait_message;
-		td_jm_str(d, w, "reason", reason ? reason : td_status_waiting(p));
+		td_jm_str(d, w, "reason", reason ? reason : td_kubelet_status_waiting(p));
 		if (message)
 			td_jm_str(d, w, "message", message);
 	} else if (c->state == TD_CTR_RUNNING) {
@@ -220,14 +220,14 @@ static void observed(yyjson_mut_doc *d, yyjson_mut_val *o, const yyjson_val *pod
 		td_jm_int(d, o, "observedGeneration", generation);
 }
 
-struct shown {
+struct status_condition {
 	int which; // TD_COND_…
 	bool value;
 	const char *reason, *message; // of false; NULL: none
 };
 
 // live: the pod's object, whose times stand where nothing changed.
-static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, const struct shown *c,
+static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, const struct status_condition *c,
 		      const yyjson_val *live, int64_t now_ms)
 {
 	static const char *const types[TD_CONDS] = {"PodScheduled", "Initialized", "ContainersReady", "Ready",
@@ -287,7 +287,8 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 			td_buf_printf(&uninit, "%s%s", uninit.len ? " " : "", c->name);
 	}
 
-	bool done = !strcmp(phase, "Succeeded"), failed = !strcmp(phase, "Failed"), init = td_status_initialized(p);
+	bool done = !strcmp(phase, "Succeeded"), failed = !strcmp(phase, "Failed"),
+	     init = td_kubelet_status_initialized(p);
 	bool ok = !n && init && !done && !failed, gates = gates_open(pod);
 	td_auto_free char *why = td_asprintf("containers with unready status: [%s]", td_buf_str(&unready));
 	td_auto_free char *why_init = td_asprintf("containers with incomplete status: [%s]", td_buf_str(&uninit));
@@ -295,27 +296,30 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 			     : failed ? "PodFailed"
 				      : "ContainersNotReady",
 		   *msg = done || failed ? NULL : why;
-	condition(d, arr, p, &(struct shown){TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL}, pod, now);
-	condition(d, arr, p, &(struct shown){TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init},
+	condition(d, arr, p, &(struct status_condition){TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL},
 		  pod, now);
 	condition(d, arr, p,
-		  &(struct shown){TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason, ok ? NULL : msg},
+		  &(struct status_condition){TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init},
 		  pod, now);
-	condition(d, arr, p, &(struct shown){TD_COND_CONTAINERS_READY, ok, reason, msg}, pod, now);
-	condition(d, arr, p, &(struct shown){TD_COND_SCHEDULED, true, NULL, NULL}, pod, now);
+	condition(d, arr, p,
+		  &(struct status_condition){TD_COND_READY, ok && gates, ok ? "ReadinessGatesNotReady" : reason,
+					     ok ? NULL : msg},
+		  pod, now);
+	condition(d, arr, p, &(struct status_condition){TD_COND_CONTAINERS_READY, ok, reason, msg}, pod, now);
+	condition(d, arr, p, &(struct status_condition){TD_COND_SCHEDULED, true, NULL, NULL}, pod, now);
 }
 
-struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const char *host_ip, int64_t now_ms)
+struct td_json *td_kubelet_status_build(struct td_pod *p, const yyjson_val *pod, const char *host_ip, int64_t now_ms)
 {
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *arr;
-	const char *phase = td_status_phase(p, pod);
+	const char *phase = td_kubelet_status_phase(p, pod);
 
 	observed(d, o, pod);
 	td_jm_str(d, o, "phase", phase);
 	td_jm_str(d, o, "reason", p->fail_reason);
 	td_jm_str(d, o, "message", p->fail_message);
-	td_jm_str(d, o, "qosClass", td_status_qos(pod));
+	td_jm_str(d, o, "qosClass", td_kubelet_status_qos(pod));
 	td_jm_str(d, o, "hostIP", host_ip);
 	arr = td_jm_arr(d, o, "hostIPs");
 	td_jm_str(d, yyjson_mut_arr_add_obj(d, arr), "ip", host_ip);
@@ -345,7 +349,7 @@ struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const c
 	return td_jm_done(d);
 }
 
-bool td_status_shown(const yyjson_val *ours, const yyjson_val *live)
+bool td_kubelet_status_shown(const yyjson_val *ours, const yyjson_val *live)
 {
 	yyjson_val *k, *v, *c, *x;
 	size_t i, n, a, an, b, bn;

@@ -39,7 +39,7 @@ void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const c
 	va_start(ap, fmt);
 	td_auto_free char *text = td_vasprintf(fmt, ap);
 	va_end(ap);
-	td_record(a->recorder, TD_ABOUT(o, &td_pods), type, reason, "%s", text);
+	td_kube_record(a->recorder, TD_ABOUT(o, &td_pods), type, reason, "%s", text);
 }
 
 void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...)
@@ -81,17 +81,16 @@ static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node,
 		       struct td_error *err)
 {
-	int64_t want = td_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
+	int64_t want = td_api_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
 	if (!want || p->grant.granted || p->slurmd || p->devices)
 		return 0;
 
-	int from = td_slurm_gpus(node);
+	int from = td_kubelet_slurm_gpus(node);
 	uint64_t mask;
 	if (want > a->o.gpus - from)
 		return td_fail(err, TD_INVALID,
 			       "Allocate failed: requests %lld nvidia.com/gpu, and Slurm gives out %d of the %d on "
-			       "this node: set "
-			       "spec.schedulerName to tandem",
+			       "this node: set spec.schedulerName to tandem",
 			       (long long)want, from < a->o.gpus ? from : a->o.gpus, a->o.gpus);
 
 	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
@@ -207,7 +206,7 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	}
 
 	if (r) {
-		pod_wait(p, td_status_waiting(p), e.msg);
+		pod_wait(p, td_kubelet_status_waiting(p), e.msg);
 		td_pod_event(a, o, "Warning", "FailedCreatePodSandBox", "%s", e.msg);
 		td_sooner(again_ms, 1000);
 		return 1;
@@ -242,7 +241,7 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	}
 
 	td_auto_free char *text = td_asprintf("MountVolume.SetUp failed: %s", e.msg);
-	pod_wait(p, td_status_waiting(p), text);
+	pod_wait(p, td_kubelet_status_waiting(p), text);
 	td_pod_event(a, o, "Warning", "FailedMount", "%s", text);
 
 	int64_t ms = MOUNT_RETRY_MS << (p->mount_tries < 6 ? p->mount_tries : 6);
@@ -276,7 +275,7 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 	}
 
 	if (c->state == TD_CTR_TERMINATED) {
-		if (!td_status_restarts(p, c, o->root))
+		if (!td_kubelet_status_restarts(p, c, o->root))
 			return;
 		int64_t left = td_backoff_wait(&c->backoff_ms, c->end.started_ms, c->end.finished_ms, now);
 		if (left > 0) {
@@ -401,7 +400,7 @@ static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_o
 
 static bool done(const struct td_pod *p, const yyjson_val *pod)
 {
-	const char *phase = td_status_outcome(p, pod);
+	const char *phase = td_kubelet_status_outcome(p, pod);
 	return !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
 }
 
@@ -412,11 +411,11 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 {
 	td_auto(td_json_unref) struct td_json *st = NULL;
 	pthread_mutex_lock(&p->mu);
-	st = td_status_build(p, o->root, a->gateway, td_real_ms(a->clock));
+	st = td_kubelet_status_build(p, o->root, a->gateway, td_real_ms(a->clock));
 	pthread_mutex_unlock(&p->mu);
 
 	if (p->written ? td_jequal(td_json_root(p->written), td_json_root(st))
-		       : td_status_shown(td_json_root(st), td_jget(o->root, "status"))) {
+		       : td_kubelet_status_shown(td_json_root(st), td_jget(o->root, "status"))) {
 		if (!p->written)
 			p->written = td_json_ref(st);
 		return 0;
@@ -527,7 +526,7 @@ static struct td_pod *meet(struct td_kubelet *a, const struct td_object *o, int 
 		p->fail_message = td_strdup(e.msg);
 	}
 
-	if (td_pod_ended(o->root)) {
+	if (td_kube_pod_ended(o->root)) {
 		// It is of an earlier life of this home: there is nothing to run and nothing to
 		// say.
 		p->terminal = p->cleaned = p->foreign = true;
@@ -551,7 +550,7 @@ void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now
 		return;
 
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
-	if (!p && now && !(td_pod_ended(now->root) && !td_object_deleting(now)))
+	if (!p && now && !(td_kube_pod_ended(now->root) && !td_object_deleting(now)))
 		p = meet(a, now, node);
 	if (p)
 		td_queue_add(a->queue, o->uid);

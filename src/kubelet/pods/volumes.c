@@ -58,7 +58,7 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 		yyjson_arr_foreach (items, i, n, it) {
 			td_auto_buf struct td_buf b = {0};
 			const char *key = td_jstr_or(it, "key", "");
-			if (td_object_value(o, secret, key, &b))
+			if (td_kubelet_object_value(o, secret, key, &b))
 				r = td_payload_add(out, td_jstr_or(it, "path", key), td_buf_str(&b), b.len,
 						   (mode_t)td_jint(it, "mode", def_mode), err);
 			else if (!optional)
@@ -71,10 +71,10 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 	}
 
 	td_auto_strv struct td_strv keys = {0};
-	td_object_value_keys(o, &keys);
+	td_kubelet_object_value_keys(o, &keys);
 	for (size_t k = 0; !r && k < keys.n; k++) {
 		td_auto_buf struct td_buf b = {0};
-		if (td_object_value(o, secret, keys.v[k], &b))
+		if (td_kubelet_object_value(o, secret, keys.v[k], &b))
 			r = td_payload_add(out, keys.v[k], td_buf_str(&b), b.len, (mode_t)def_mode, err);
 	}
 	return r;
@@ -336,11 +336,11 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	bool dir_make = !*type || !strcmp(type, "DirectoryOrCreate"), file_make = !strcmp(type, "FileOrCreate");
 
 	td_auto_close int fd = -1;
-	r = td_path_open_in(root, rel, &fd, err);
+	r = td_kubelet_path_open_in(root, rel, &fd, err);
 	if (r == TD_NOT_FOUND && dir_make) {
-		r = td_path_mkdir_in(root, rel, 0755, err);
+		r = td_kubelet_path_mkdir_in(root, rel, 0755, err);
 	} else if (r == TD_NOT_FOUND && file_make) {
-		r = td_path_create_in(root, rel, 0644, err);
+		r = td_kubelet_path_create_in(root, rel, 0644, err);
 		if (r == TD_EXISTS) // another pod was faster
 			r = 0;
 	} else if (r == TD_NOT_FOUND) {
@@ -421,7 +421,7 @@ static const yyjson_val *volume_named(const yyjson_val *pod, const char *name)
 static int pin(const char *root, const char *rel, const char *at, struct td_error *err)
 {
 	td_auto_close int fd = -1;
-	int r = td_path_open_in(root, rel, &fd, err);
+	int r = td_kubelet_path_open_in(root, rel, &fd, err);
 	if (r)
 		return r;
 
@@ -476,9 +476,9 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 	path = *sub && *rel ? td_asprintf("%s/%s", rel, sub) : td_strdup(*sub ? sub : rel);
 
 	td_auto_close int fd = -1;
-	int r = td_path_open_in(root, path, &fd, err);
+	int r = td_kubelet_path_open_in(root, path, &fd, err);
 	if (r == TD_NOT_FOUND && *sub && !is_payload(vol))
-		r = td_path_mkdir_in(root, path, 0777, err);
+		r = td_kubelet_path_mkdir_in(root, path, 0777, err);
 	if (r)
 		return td_wrap(err, "subPath \"%s\"", sub);
 

@@ -20,7 +20,7 @@
 enum { BLOCK = 32768, STREAMS_MAX = 128, QUEUE_MAX = 1 << 20, DIAL_MS = 10000 };
 
 struct session;
-struct stream {
+struct forward_stream {
 	struct session *s;
 	uint32_t id, error_id; // error_id: of a data stream, the id of its error stream
 	int port;
@@ -33,7 +33,7 @@ struct stream {
 	bool in_end;      // the peer says no more
 	bool dead;        // reset, or the session ends
 	bool over;        // its thread has ended
-	struct stream *prev, *next;
+	struct forward_stream *prev, *next;
 };
 struct session {
 	struct td_kubelet *a;
@@ -46,7 +46,7 @@ struct session {
 	struct td_cancel *stop; // the session ends
 	pthread_mutex_t mu;     // guards the streams' marked fields
 	pthread_cond_t room;
-	struct stream *streams; // used by the receiving thread only
+	struct forward_stream *streams; // used by the receiving thread only
 	size_t n;
 };
 
@@ -59,7 +59,7 @@ static int send_data(struct session *s, uint32_t id, uint8_t flags, const void *
 
 // ---- one connection ----
 
-static int dial(struct stream *t, struct td_error *err)
+static int dial(struct forward_stream *t, struct td_error *err)
 {
 	struct sockaddr_in sa = {
 		.sin_family = AF_INET, .sin_port = htons((uint16_t)t->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -82,7 +82,7 @@ static int dial(struct stream *t, struct td_error *err)
 }
 
 // Writes what the peer sent. False: the connection is broken.
-static bool write_in(struct stream *t, int fd, bool *shut)
+static bool write_in(struct forward_stream *t, int fd, bool *shut)
 {
 	struct session *s = t->s;
 	bool ok = true;
@@ -109,7 +109,7 @@ static bool write_in(struct stream *t, int fd, bool *shut)
 	return ok;
 }
 
-static void pump(struct stream *t, int fd)
+static void pump(struct forward_stream *t, int fd)
 {
 	td_auto_free char *buf = td_malloc(BLOCK);
 	bool shut = false, end = false;
@@ -145,7 +145,7 @@ static void pump(struct stream *t, int fd)
 
 static void *run(void *arg)
 {
-	struct stream *t = arg;
+	struct forward_stream *t = arg;
 	struct session *s = t->s;
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_close int fd = dial(t, &e);
@@ -169,15 +169,15 @@ static void *run(void *arg)
 
 // ---- the session ----
 
-static struct stream *find(struct session *s, uint32_t id)
+static struct forward_stream *find(struct session *s, uint32_t id)
 {
-	struct stream *t = s->streams;
+	struct forward_stream *t = s->streams;
 	while (t && t->id != id)
 		t = t->next;
 	return t;
 }
 
-static void forget(struct session *s, struct stream *t)
+static void forget(struct session *s, struct forward_stream *t)
 {
 	if (t->data) {
 		pthread_join(t->thread, NULL);
@@ -193,7 +193,7 @@ static void forget(struct session *s, struct stream *t)
 // Frees the connections that have ended (all: every connection), with their error streams.
 static void sweep(struct session *s, bool all)
 {
-	struct stream *t, *next;
+	struct forward_stream *t, *next;
 	DL_FOREACH_SAFE(s->streams, t, next)
 	{
 		pthread_mutex_lock(&s->mu);
@@ -204,7 +204,7 @@ static void sweep(struct session *s, bool all)
 			continue;
 
 		eventfd_write(t->wake, 1);
-		struct stream *error = find(s, t->error_id);
+		struct forward_stream *error = find(s, t->error_id);
 		if (error) {
 			if (error == next)
 				next = next->next;
@@ -246,7 +246,7 @@ static int open_stream(struct session *s, const struct td_spdy_frame *f, struct 
 	if (s->n >= STREAMS_MAX)
 		return td_fail(err, TD_THROTTLED, "port-forward: more than %d streams", STREAMS_MAX);
 
-	struct stream *t = td_calloc(1, sizeof(*t)), *e;
+	struct forward_stream *t = td_calloc(1, sizeof(*t)), *e;
 	t->s = s;
 	t->id = f->stream;
 	t->port = (int)port;
@@ -273,7 +273,7 @@ static int open_stream(struct session *s, const struct td_spdy_frame *f, struct 
 
 static void take(struct session *s, const struct td_spdy_frame *f)
 {
-	struct stream *t = find(s, f->stream);
+	struct forward_stream *t = find(s, f->stream);
 	if (!t || !t->data)
 		return;
 

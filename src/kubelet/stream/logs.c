@@ -19,7 +19,7 @@ static int64_t number(const struct td_http_x *x, const char *name)
 	return s && td_parse_i64(s, &v) && v >= 0 ? v : -1;
 }
 
-struct out {
+struct log_out {
 	struct td_http_x *x;
 	int64_t left;        // bytes that may still be sent; -1: no limit
 	int64_t from_ms;     // older lines are left out; 0: no limit
@@ -27,7 +27,7 @@ struct out {
 	struct td_buf in;    // the beginning of a stored line
 };
 
-static int send_some(struct out *o, const char *s, size_t n)
+static int send_some(struct log_out *o, const char *s, size_t n)
 {
 	if (o->left >= 0 && (int64_t)n > o->left)
 		n = (size_t)o->left;
@@ -38,7 +38,7 @@ static int send_some(struct out *o, const char *s, size_t n)
 	return o->left == 0 ? -1 : 0;
 }
 
-static bool too_old(struct out *o, const struct td_logline *l)
+static bool too_old(struct log_out *o, const struct td_logline *l)
 {
 	int64_t ms;
 	char stamp[TD_TIME_LEN];
@@ -52,7 +52,7 @@ static bool too_old(struct out *o, const struct td_logline *l)
 	return false;
 }
 
-static void put_line(struct out *o, const char *s, size_t n, struct td_buf *b)
+static void put_line(struct log_out *o, const char *s, size_t n, struct td_buf *b)
 {
 	struct td_logline l;
 	td_logline_parse(s, n, &l);
@@ -69,7 +69,7 @@ static void put_line(struct out *o, const char *s, size_t n, struct td_buf *b)
 }
 
 // Sends everything that is there now.
-static int copy(struct out *o, struct td_logfile *f)
+static int copy(struct log_out *o, struct td_logfile *f)
 {
 	td_auto_free char *buf = td_malloc(BLOCK);
 	for (ssize_t n; (n = td_logfile_read(f, buf, BLOCK, td_http_cancel(o->x))) > 0;) {
@@ -108,7 +108,7 @@ static bool running(struct td_pod *p, const struct td_ctr *c, int attempt)
 }
 
 static void follow(struct td_pod *p, struct td_ctr *c, int attempt, const char *path, struct td_logfile *f,
-		   struct out *o)
+		   struct log_out *o)
 {
 	td_auto_close int in = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (in >= 0)
@@ -144,11 +144,11 @@ void td_stream_logs(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 					p->name);
 		else
 			td_stream_error(x, 400, "container \"%s\" in pod \"%s\" is waiting to start: %s", c->name,
-					p->name, td_status_waiting(p));
+					p->name, td_kubelet_status_waiting(p));
 		return;
 	}
 
-	struct out o = {.x = x, .left = number(x, "limitBytes"), .stamps = td_stream_flag(x, "timestamps")};
+	struct log_out o = {.x = x, .left = number(x, "limitBytes"), .stamps = td_stream_flag(x, "timestamps")};
 	int64_t since = number(x, "sinceSeconds");
 	const char *t = td_http_query(x, "sinceTime");
 

@@ -96,8 +96,7 @@ static void test_env(void **state)
 static void test_env_missing(void **state)
 {
 	JSON pod = yaml("metadata: {name: p, namespace: ns}\nspec: {containers: [{name: c, env: [{name: X, valueFrom: "
-			"{secretKeyRef: "
-			"{name: s, key: nokey}}}]}]}");
+			"{secretKeyRef: {name: s, key: nokey}}}]}]}");
 	struct td_env_src s = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .get = get};
 	td_auto_strv struct td_strv env = {0};
 	struct td_error e = TD_ERROR_INIT;
@@ -141,13 +140,13 @@ static void test_paths(void **state)
 	assert_int_equal(symlink("/proc/self/root/etc/passwd", magic), 0);
 
 	int fd = -1;
-	assert_int_equal(td_path_open_in(root, "abs", &fd, NULL), TD_NOT_FOUND);
-	assert_int_equal(td_path_open_in(root, "up", &fd, NULL), TD_NOT_FOUND);
-	assert_int_equal(td_path_open_in(root, "magic", &fd, NULL), TD_NOT_FOUND);
-	assert_int_equal(td_path_open_in(root, "../outside", &fd, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_kubelet_path_open_in(root, "abs", &fd, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_kubelet_path_open_in(root, "up", &fd, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_kubelet_path_open_in(root, "magic", &fd, NULL), TD_NOT_FOUND);
+	assert_int_equal(td_kubelet_path_open_in(root, "../outside", &fd, NULL), TD_NOT_FOUND);
 	assert_int_equal(fd, -1);
 
-	assert_int_equal(td_path_open_in(root, "../../etc", &fd, NULL), 0); // ".." of the root is the root
+	assert_int_equal(td_kubelet_path_open_in(root, "../../etc", &fd, NULL), 0); // ".." of the root is the root
 	struct stat st, want;
 	assert_true(fstat(fd, &st) == 0 && stat(etc, &want) == 0 && st.st_ino == want.st_ino);
 	close(fd);
@@ -156,9 +155,9 @@ static void test_paths(void **state)
 	td_auto_free char *link = td_asprintf("%s/link", root), *made = td_asprintf("%s/made", dir),
 			  *inside = td_asprintf("%s/made/x", root);
 	assert_int_equal(symlink("/made", link), 0);
-	assert_int_not_equal(td_path_mkdir_in(root, "link/x", 0755, NULL), 0); // dangling
-	assert_int_equal(td_path_mkdir_in(root, "made", 0755, NULL), 0);
-	assert_int_equal(td_path_mkdir_in(root, "link/x", 0755, NULL), 0);
+	assert_int_not_equal(td_kubelet_path_mkdir_in(root, "link/x", 0755, NULL), 0); // dangling
+	assert_int_equal(td_kubelet_path_mkdir_in(root, "made", 0755, NULL), 0);
+	assert_int_equal(td_kubelet_path_mkdir_in(root, "link/x", 0755, NULL), 0);
 	assert_true(td_path_exists(inside));
 	assert_false(td_path_exists(made));
 }
@@ -326,7 +325,7 @@ static void test_paths_that_change_meanwhile(void **state)
 			.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
 		made += !td_vol_ensure(&s, NULL);
 		td_auto_free char *root = td_asprintf("%s/shared", home), *deep = td_asprintf("a/d%d/e", i);
-		td_path_mkdir_in(root, deep, 0755, NULL);
+		td_kubelet_path_mkdir_in(root, deep, 0755, NULL);
 	}
 
 	__atomic_store_n(&t.stop, true, __ATOMIC_RELEASE);
@@ -343,8 +342,7 @@ static void test_mounts_of_tandems_own(void **state)
 	JSON pod = yaml("metadata: {name: p, namespace: ns}\n"
 			"spec:\n"
 			"  containers: [{name: c, volumeMounts: [{name: run, mountPath: /r}, {name: opt, mountPath: "
-			"/o}, {name: other, "
-			"mountPath: /x}]}]\n"
+			"/o}, {name: other, mountPath: /x}]}]\n"
 			"  volumes:\n"
 			"  - {name: run, hostPath: {path: /run/tandem}}\n"
 			"  - {name: opt, hostPath: {path: /opt/tandem/}}\n"
@@ -395,10 +393,9 @@ static void test_tokens(void **state)
 {
 	const char *dir = *state;
 	td_auto_free char *pod_dir = td_asprintf("%s/volumes/pod", dir);
-	JSON pod = yaml(
-		"metadata: {name: p, namespace: ns}\n"
-		"spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, audience: vault, "
-		"expirationSeconds: 1000}}]}}]}\n");
+	JSON pod = yaml("metadata: {name: p, namespace: ns}\n"
+			"spec: {volumes: [{name: t, projected: {sources: [{serviceAccountToken: {path: token, "
+			"audience: vault, expirationSeconds: 1000}}]}}]}\n");
 	struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
 	struct giver g = {0};
 	struct td_vol_src s = {.env = &env,
@@ -514,50 +511,48 @@ static void runs(struct td_ctr *c)
 static void test_phase(void **state)
 {
 	JSON never = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, containers: "
-			  "[{name: a}, {name: b}], "
-			  "initContainers: [{name: i}, {name: s, restartPolicy: Always}]}");
+			  "[{name: a}, {name: b}], initContainers: [{name: i}, {name: s, restartPolicy: Always}]}");
 	const yyjson_val *r = td_json_root(never);
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
 
-	assert_string_equal(td_status_outcome(p, r), "Pending");
-	assert_false(td_status_initialized(p));
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Pending");
+	assert_false(td_kubelet_status_initialized(p));
 	ends(&p->ctr[0], 0);
 	runs(&p->ctr[1]);
-	assert_true(td_status_initialized(p));
-	assert_string_equal(td_status_outcome(p, r), "Pending");
+	assert_true(td_kubelet_status_initialized(p));
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Pending");
 
 	runs(&p->ctr[2]);
 	runs(&p->ctr[3]);
-	assert_string_equal(td_status_outcome(p, r), "Running");
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Running");
 
 	ends(&p->ctr[2], 0);
-	assert_string_equal(td_status_outcome(p, r), "Running");
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Running");
 
 	ends(&p->ctr[3], 0);
-	assert_string_equal(td_status_outcome(p, r), "Succeeded"); // the sidecar does not count
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Succeeded"); // the sidecar does not count
 
 	ends(&p->ctr[3], 3);
-	assert_string_equal(td_status_outcome(p, r), "Failed");
-	assert_false(td_status_restarts(p, &p->ctr[3], r));
-	assert_true(td_status_restarts(p, &p->ctr[1], r) == false);
+	assert_string_equal(td_kubelet_status_outcome(p, r), "Failed");
+	assert_false(td_kubelet_status_restarts(p, &p->ctr[3], r));
+	assert_true(td_kubelet_status_restarts(p, &p->ctr[1], r) == false);
 
 	ends(&p->ctr[1], 0);
-	assert_true(td_status_restarts(p, &p->ctr[1], r)); // sidecars always
+	assert_true(td_kubelet_status_restarts(p, &p->ctr[1], r)); // sidecars always
 
 	JSON always = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {containers: [{name: a}]}");
 	const yyjson_val *r2 = td_json_root(always);
 	td_auto(td_pod_unref) struct td_pod *q = make_pod(r2);
 	ends(&q->ctr[0], 1);
-	assert_string_equal(td_status_phase(q, r2), "Running");
+	assert_string_equal(td_kubelet_status_phase(q, r2), "Running");
 	q->stopping = true;
-	assert_string_equal(td_status_phase(q, r2), "Failed");
+	assert_string_equal(td_kubelet_status_phase(q, r2), "Failed");
 
-	JSON init = yaml(
-		"metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, initContainers: [{name: i}], "
-		"containers: [{name: a}]}");
+	JSON init = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {restartPolicy: Never, initContainers: "
+			 "[{name: i}], containers: [{name: a}]}");
 	td_auto(td_pod_unref) struct td_pod *f = make_pod(td_json_root(init));
 	ends(&f->ctr[0], 1);
-	assert_string_equal(td_status_phase(f, td_json_root(init)), "Failed");
+	assert_string_equal(td_kubelet_status_phase(f, td_json_root(init)), "Failed");
 }
 
 static const yyjson_val *cond(const yyjson_val *st, const char *type)
@@ -581,7 +576,7 @@ static void test_status(void **state)
 	strcpy(p->ip, "10.1.1.2");
 	p->start_ms = 1000;
 
-	JSON s1 = td_status_build(p, r, "10.1.0.1", 5000);
+	JSON s1 = td_kubelet_status_build(p, r, "10.1.0.1", 5000);
 	const yyjson_val *v = td_json_root(s1);
 	assert_string_equal(td_jstr(v, "phase"), "Pending");
 	assert_string_equal(td_jstr(v, "containerStatuses.[0].state.waiting.reason"), "ContainerCreating");
@@ -590,7 +585,7 @@ static void test_status(void **state)
 	assert_string_equal(td_jstr(v, "podIP"), "10.1.1.2");
 
 	runs(&p->ctr[0]);
-	JSON s2 = td_status_build(p, r, "10.1.0.1", 7000);
+	JSON s2 = td_kubelet_status_build(p, r, "10.1.0.1", 7000);
 	v = td_json_root(s2);
 	assert_string_equal(td_jstr(v, "phase"), "Running");
 	assert_string_equal(td_jstr(cond(v, "Ready"), "status"), "True");
@@ -598,20 +593,20 @@ static void test_status(void **state)
 	assert_string_equal(td_jstr(cond(v, "PodScheduled"), "lastTransitionTime"), "1970-01-01T00:00:05Z");
 
 	// The same state later gives the same document, so nothing would be written.
-	JSON s3 = td_status_build(p, r, "10.1.0.1", 9000);
+	JSON s3 = td_kubelet_status_build(p, r, "10.1.0.1", 9000);
 	assert_true(td_jequal(td_json_root(s2), td_json_root(s3)));
 	assert_null(td_jget(td_json_root(s3), "observedGeneration"));
 
 	// A newer generation gives another document.
 	JSON newer = yaml("metadata: {name: p, namespace: ns, uid: u, generation: 2}\nspec: {containers: [{name: a, "
 			  "image: debian:13}]}");
-	JSON s5 = td_status_build(p, td_json_root(newer), "10.1.0.1", 9000);
+	JSON s5 = td_kubelet_status_build(p, td_json_root(newer), "10.1.0.1", 9000);
 	assert_int_equal(td_jint(td_json_root(s5), "observedGeneration", 0), 2);
 	assert_int_equal(td_jint(cond(td_json_root(s5), "Ready"), "observedGeneration", 0), 2);
 	assert_int_equal(td_jint(cond(td_json_root(s5), "PodScheduled"), "observedGeneration", 0), 2);
-	assert_false(td_status_shown(td_json_root(s5), td_json_root(s3)));
-	assert_true(td_status_shown(td_json_root(s2), td_json_root(s3)));
-	assert_false(td_status_shown(td_json_root(s1), td_json_root(s3)));
+	assert_false(td_kubelet_status_shown(td_json_root(s5), td_json_root(s3)));
+	assert_true(td_kubelet_status_shown(td_json_root(s2), td_json_root(s3)));
+	assert_false(td_kubelet_status_shown(td_json_root(s1), td_json_root(s3)));
 
 	// It was ended by a signal and waits to run again: the end is its last state.
 	ends(&p->ctr[0], 137);
@@ -619,7 +614,7 @@ static void test_status(void **state)
 	p->ctr[0].end.reason = td_strdup("OOMKilled");
 	p->ctr[0].wait_reason = td_strdup("CrashLoopBackOff");
 	p->ctr[0].attempt = 3;
-	JSON s4 = td_status_build(p, r, "10.1.0.1", 9000);
+	JSON s4 = td_kubelet_status_build(p, r, "10.1.0.1", 9000);
 	v = td_json_root(s4);
 	assert_string_equal(td_jstr(v, "containerStatuses.[0].state.waiting.reason"), "CrashLoopBackOff");
 	assert_string_equal(td_jstr(v, "containerStatuses.[0].lastState.terminated.reason"), "OOMKilled");
@@ -633,10 +628,9 @@ static void test_status(void **state)
 static void test_waiting(void **state)
 {
 	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {initContainers: [{name: i, image: x}, "
-			"{name: j, image: x}], "
-			"containers: [{name: a, image: x}]}");
+			"{name: j, image: x}], containers: [{name: a, image: x}]}");
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(td_json_root(pod));
-	JSON s = td_status_build(p, td_json_root(pod), "10.1.0.1", 5000);
+	JSON s = td_kubelet_status_build(p, td_json_root(pod), "10.1.0.1", 5000);
 	static const char *const paths[] = {"initContainerStatuses.[0]", "initContainerStatuses.[1]",
 					    "containerStatuses.[0]"};
 	for (size_t i = 0; i < TD_LEN(paths); i++)
@@ -649,9 +643,9 @@ static void test_qos(void **state)
 	JSON best = yaml("spec: {containers: [{name: a}]}");
 	JSON burst = yaml("spec: {containers: [{name: a, resources: {requests: {cpu: 1}}}]}");
 	JSON guar = yaml("spec: {containers: [{name: a, resources: {limits: {cpu: 1, memory: 1Gi}}}]}");
-	assert_string_equal(td_status_qos(td_json_root(best)), "BestEffort");
-	assert_string_equal(td_status_qos(td_json_root(burst)), "Burstable");
-	assert_string_equal(td_status_qos(td_json_root(guar)), "Guaranteed");
+	assert_string_equal(td_kubelet_status_qos(td_json_root(best)), "BestEffort");
+	assert_string_equal(td_kubelet_status_qos(td_json_root(burst)), "Burstable");
+	assert_string_equal(td_kubelet_status_qos(td_json_root(guar)), "Guaranteed");
 }
 
 static void test_backoff(void **state)
@@ -693,7 +687,7 @@ static void test_admit(void **state)
 	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfpods");
 	free(msg);
 
-	assert_int_equal(td_slurm_gpus(td_json_root(node)), 8);
+	assert_int_equal(td_kubelet_slurm_gpus(td_json_root(node)), 8);
 }
 
 static void test_ident(void **state)
@@ -746,14 +740,14 @@ static void test_log_tail(void **state)
 
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	int64_t n = (int64_t)strlen(text);
-	assert_int_equal(td_log_tail_offset(fd, n, -1), 0);
-	assert_int_equal(td_log_tail_offset(fd, n, 0), n);
-	assert_int_equal(td_log_tail_offset(fd, n, 1), 14);
-	assert_int_equal(td_log_tail_offset(fd, n, 2), 8);
-	assert_int_equal(td_log_tail_offset(fd, n, 9), 0);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n, -1), 0);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n, 0), n);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n, 1), 14);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n, 2), 8);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n, 9), 0);
 
 	assert_int_equal(write(fd, "\n", 1), 1);
-	assert_int_equal(td_log_tail_offset(fd, n + 1, 1), 14);
+	assert_int_equal(td_kubelet_log_tail_offset(fd, n + 1, 1), 14);
 }
 
 static void put(const char *path, int flags, const char *text)
@@ -825,20 +819,19 @@ static void test_fake_gpus(void **state)
 
 static void test_grant(void **state)
 {
-	struct td_grant g;
+	struct td_gate_grant g;
 	struct td_error e = TD_ERROR_INIT;
 	JSON ok = yaml("metadata: {annotations: {tandem.dev/job-id: \"17\", tandem.dev/job-start: \"100\", "
-		       "tandem.dev/devices: "
-		       "'{\"nvidia.com/gpu\":\"0-1\"}'}}");
-	assert_int_equal(td_grant_read(td_json_root(ok), 8, &g, &e), 0);
+		       "tandem.dev/devices: '{\"nvidia.com/gpu\":\"0-1\"}'}}");
+	assert_int_equal(td_gate_grant_read(td_json_root(ok), 8, &g, &e), 0);
 	assert_true(g.granted && g.job == 17 && g.start == 100 && g.devices == 3 && !g.all);
 	JSON none = yaml("metadata: {name: x}");
-	assert_int_equal(td_grant_read(td_json_root(none), 8, &g, &e), 0);
+	assert_int_equal(td_gate_grant_read(td_json_root(none), 8, &g, &e), 0);
 	assert_true(!g.granted && !g.devices);
 	JSON bad = yaml("metadata: {annotations: {tandem.dev/devices: '{\"nvidia.com/gpu\":\"0-8\"}'}}");
-	assert_int_equal(td_grant_read(td_json_root(bad), 8, &g, &e), TD_INVALID);
+	assert_int_equal(td_gate_grant_read(td_json_root(bad), 8, &g, &e), TD_INVALID);
 	JSON junk = yaml("metadata: {annotations: {tandem.dev/job-id: x}}");
-	assert_int_equal(td_grant_read(td_json_root(junk), 8, &g, &e), TD_INVALID);
+	assert_int_equal(td_gate_grant_read(td_json_root(junk), 8, &g, &e), TD_INVALID);
 }
 
 int main(void)

@@ -175,11 +175,10 @@ char *fx_run(const char *name, const char *script, struct td_oci_spec *s)
 
 char *fx_leftovers(void)
 {
-	td_auto_free char *sh = td_asprintf(
-		"{ grep -l %1$s /proc/[0-9]*/mountinfo; find /sys/fs/cgroup -maxdepth 2 -name '*%1$s*'; ls /run/netns "
-		"| grep "
-		"%1$s; ls /sys/class/net | grep -e '^tv%2$.4s' -e %1$s; ls -d %3$s %4$s %4$s.exec; } 2>/dev/null; true",
-		fx.id, fx.id, fx.pods, fx.state);
+	td_auto_free char *sh = td_asprintf("{ grep -l %1$s /proc/[0-9]*/mountinfo; find /sys/fs/cgroup -maxdepth 2 "
+					    "-name '*%1$s*'; ls /run/netns | grep %1$s; ls /sys/class/net | grep -e "
+					    "'^tv%2$.4s' -e %1$s; ls -d %3$s %4$s %4$s.exec; } 2>/dev/null; true",
+					    fx.id, fx.id, fx.pods, fx.state);
 	struct td_buf out = {0};
 	int status;
 	assert_int_equal(td_run((char *[]){"/bin/sh", "-c", sh, NULL}, NULL, 20000, NULL, &status, &out, NULL), 0);

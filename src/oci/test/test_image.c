@@ -46,7 +46,7 @@ static void seccomp_rules(void **state)
 	for (size_t i = 0; i < TD_LEN(caps); i++) {
 		const struct td_oci_spec spec = {.caps = caps[i], .seccomp = true};
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
-		oci_seccomp(d, yyjson_mut_doc_get_root(d), &spec);
+		td_oci_seccomp(d, yyjson_mut_doc_get_root(d), &spec);
 		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 		const yyjson_val *rules = td_jget(td_json_root(j), "seccomp.syscalls");
 		assert_string_equal(td_jstr(td_json_root(j), "seccomp.defaultAction"), "SCMP_ACT_ERRNO");
@@ -79,7 +79,7 @@ static void names(void **s)
 					      {"localhost:5000/a/b", "localhost:5000+a+b", "latest"}};
 	for (size_t i = 0; i < TD_LEN(good); i++) {
 		td_auto_free char *n = NULL, *t = NULL;
-		assert_int_equal(img_name(good[i][0], &n, &t, NULL), 0);
+		assert_int_equal(td_img_name(good[i][0], &n, &t, NULL), 0);
 		assert_string_equal(n, good[i][1]);
 		assert_string_equal(t, good[i][2]);
 	}
@@ -88,7 +88,7 @@ static void names(void **s)
 					  "a:", ":1", "a\n:1",  ".lock", NULL};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		char *n = NULL, *t = NULL;
-		assert_int_equal(img_name(bad[i], &n, &t, NULL), TD_INVALID);
+		assert_int_equal(td_img_name(bad[i], &n, &t, NULL), TD_INVALID);
 		assert_null(n);
 	}
 }
@@ -154,18 +154,18 @@ static void mirrors(void **s)
 {
 	td_auto_free char *apt = td_asprintf("%s/apt", fx.dir), *parts = td_asprintf("%s/apt/sources.list.d", fx.dir);
 	assert_int_equal(td_mkdir_p(parts, 0755, NULL), 0);
-	assert_null(img_mirror(apt));
+	assert_null(td_img_mirror(apt));
 
 	put(parts, "debian.sources",
 	    "Types: deb\n# comment\nURIs: http://mirror.example/debian-security\nSuites: x\n\nTypes: deb\nURIs:  "
 	    "http://deb822.example/debian/ \n");
-	td_auto_free char *deb822 = img_mirror(apt);
+	td_auto_free char *deb822 = td_img_mirror(apt);
 	assert_string_equal(deb822, "http://deb822.example/debian");
 
 	put(apt, "sources.list",
 	    "# deb http://old.example/debian x main\ndeb http://security.example/debian-security x main\n"
 	    "deb [signed-by=/k arch=amd64] https://list.example/debian/ bookworm main\n");
-	td_auto_free char *list = img_mirror(apt);
+	td_auto_free char *list = td_img_mirror(apt);
 	assert_string_equal(list, "https://list.example/debian");
 }
 
@@ -173,7 +173,7 @@ static void the_lock_can_be_cancelled(void **s)
 {
 	td_auto_free char *dir = store(), *tar = image_tar();
 	td_auto_close int lock = -1;
-	assert_int_equal(img_lock(dir, NULL, &lock, NULL), 0);
+	assert_int_equal(td_img_lock(dir, NULL, &lock, NULL), 0);
 	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
 	td_cancel_fire(c);
 	assert_int_equal(td_image_import(dir, "b:1", tar, NULL, NULL, c, NULL, NULL), TD_CANCELLED);

@@ -156,10 +156,10 @@ static void devices_are_exactly_the_listed(void **s)
 	int major = free_major();
 	struct td_oci_device d[] = {{"/dev/tandem-gpu0", 'c', major, 0, 0666},
 				    {"/dev/tandem-gpu3", 'c', major, 3, 0666}};
-	td_auto_free char *script = td_asprintf("ls /dev | grep tandem; mknod /dev/x1 c %d 1 && (cat /dev/x1; cat "
-						"/dev/tandem-gpu0; cat /dev/tandem-gpu3; "
-						"cat /dev/null && echo null ok) 2>&1",
-						major);
+	td_auto_free char *script =
+		td_asprintf("ls /dev | grep tandem; mknod /dev/x1 c %d 1 && (cat /dev/x1; cat /dev/tandem-gpu0; cat "
+			    "/dev/tandem-gpu3; cat /dev/null && echo null ok) 2>&1",
+			    major);
 
 	struct td_oci_spec sp = fx_spec("dev", script);
 	// The capability is given on purpose: the cgroup must refuse what mknod(2) allows.
@@ -187,12 +187,11 @@ static void user_mounts_and_limits(void **s)
 				   {"tmpfs", NULL, "/scratch", "nosuid,mode=1777,size=1m"},
 				   {"bind", file, "/etc/one", "ro"}};
 
-	struct td_oci_spec sp =
-		fx_spec("user", "id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > "
-				"/data/deep/er/out && echo written; "
-				"echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 "
-				"2>/dev/null || echo full; "
-				"grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
+	struct td_oci_spec sp = fx_spec(
+		"user",
+		"id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > /data/deep/er/out && echo "
+		"written; echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 "
+		"2>/dev/null || echo full; grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
 
 	static const char *const env[] = {"K=v w", "HOME=/", NULL};
 	uint32_t groups[] = {2000, 3000};

@@ -298,8 +298,7 @@ static void test_dra(void **state)
 	td_auto_free char *template = td_op_claim_template(td_json_root(sc));
 	assert_null(td_jget(p, "spec.nodeName"));
 	assert_string_equal(td_jstr(p, "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution."
-				       "nodeSelectorTerms.[0]."
-				       "matchFields.[0].values.[0]"),
+				       "nodeSelectorTerms.[0].matchFields.[0].values.[0]"),
 			    "n0");
 	assert_string_equal(td_jstr(p, "spec.resourceClaims.[0].resourceClaimTemplateName"), template);
 	assert_string_equal(td_jstr(p, "spec.containers.[0].resources.claims.[0].name"),
@@ -382,11 +381,11 @@ static void test_offered(void **state)
 		{"", "'0'", "x", 0},
 		{"", "'8'", "x", 8},
 	};
-	td_auto(td_json_unref) struct td_json
-		*sc = Y("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
-			"scheduler: {gresMap: {a.com/gpu: gpu}}}"),
-		*slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
-			  "scheduler: {gresMap: {a.com/gpu: gpu}}}");
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {devices: [{resource: a.com/gpu, file: /dev/a}], "
+						      "scheduler: {gresMap: {a.com/gpu: gpu}}}"),
+					      *slip = Y(
+						      "metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, "
+						      "file: /dev/a}], scheduler: {gresMap: {a.com/gpu: gpu}}}");
 
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		td_auto_free char *text =

@@ -34,8 +34,7 @@ static void test_golden(void **state)
 			  "  config: {slurmConf: {KillWait: '5', schedulerparameters: 'bf_interval=3,bf_continue', "
 			  "DebugFlags: 'Gres'}}\n"
 			  "  partitions: [{name: all, default: true}, {name: big, nodeSets: [pool], maxTime: "
-			  "1-00:00:00, state: DRAIN, "
-			  "priorityTier: 5}]\n"
+			  "1-00:00:00, state: DRAIN, priorityTier: 5}]\n"
 			  "  users: [{name: ann, uid: 1000}, {name: bob, uid: 1001, gid: 1000, shell: /bin/sh, home: "
 			  "/srv/bob}]\n");
 
@@ -60,9 +59,7 @@ static void test_golden(void **state)
 		"\nDefMemPerCPU=1024\n",
 		"\nInactiveLimit=0\n",
 		"\nSchedulerParameters=bf_interval=3,bf_continue,batch_sched_delay=0,sched_min_interval=0,default_"
-		"queue_depth=1000,nohold_"
-		"on_prolog_"
-		"fail\n",
+		"queue_depth=1000,nohold_on_prolog_fail\n",
 		"\nNodeSet=set_pool Feature=set.pool\n",
 		"\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
 		"\nPartitionName=big Nodes=set_pool Default=NO MaxTime=1-00:00:00 State=DRAIN PriorityTier=5\n",

@@ -354,15 +354,14 @@ static void test_end(void **state)
 
 	{
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Job/step already completing or "
-			     "completed\",\"code\":2021},\"step_id\":\"5\"}],"
-			     "\"errors\":[]}"});
+			     "completed\",\"code\":2021},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
 	}
 
 	{ // the id is another job's now, or the owner has renamed the job
-		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal "
-			     "job\",\"code\":2172,\"message\":\"Job name x != filter "
-			     "name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
+		ANSWER({200,
+			"{\"status\":[{\"error\":{\"string\":\"Cannot signal job\",\"code\":2172,\"message\":\"Job "
+			"name x != filter name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_CONFLICT);
 		assert_non_null(strstr(err.msg, "Job name x"));
 	}
@@ -386,11 +385,9 @@ static void test_nodes(void **state)
 
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
-			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},"
-			     "\"cpus\":16,\"real_memory\":20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_"
-			     "cpus\":3,\"partitions\":"
-			     "[\"all\",\"x\"]},"
-			     "{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
+			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},\"cpus\":16,\"real_memory\":"
+			     "20000,\"gres\":\"gpu:8\",\"gres_used\":\"gpu:2\",\"alloc_cpus\":3,\"partitions\":["
+			     "\"all\",\"x\"]},{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
 		assert_int_equal(l.n, 2);
 		const struct td_slurm_node *n = td_slurm_node_find(&l, "n2");
@@ -403,9 +400,8 @@ static void test_nodes(void **state)
 	}
 
 	{ // an unknown node is HTTP 200 (S-T6); it must not look like a node without DRAIN
-		ANSWER({200,
-			"{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
-			"error\"}],\"warnings\":[]}"});
+		ANSWER({200, "{\"errors\":[{\"description\":\"Failure to query node "
+			     "X\",\"error_number\":0,\"error\":\"No error\"}],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_node(slurm, "X", NULL, &l, &err), TD_NOT_FOUND);
 		assert_int_equal(l.n, 2); // untouched
 		assert_int_not_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
@@ -463,9 +459,8 @@ static void test_states_and_view(void **state)
 
 	{
 		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":["
-			     "\"CANCELLED\","
-			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
-			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
+			     "\"CANCELLED\",\"COMPLETING\"]},{\"job_id\":\"12_3\",\"state\":[\"PENDING\"]},{\"job_id\":"
+			     "\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_int_equal(fake.asked, 0); // no job is watched
 		td_slurm_view_watch(v, 2, TD_JOB(RUNNING));

@@ -55,31 +55,31 @@ static void test_jobs(void **state)
 	char buf[64];
 
 	for (size_t i = 0; i < TD_LEN(table); i++) {
-		uint64_t s = td_job_state_parse(table[i].name);
+		uint64_t s = td_slurm_job_state_parse(table[i].name);
 		assert_int_not_equal(s, TD_JOB(OTHER));
 		assert_int_equal(all & s, 0);
 		all |= s;
-		assert_string_equal(td_job_states_text(s, buf, sizeof(buf)), table[i].name);
+		assert_string_equal(td_slurm_job_states_text(s, buf, sizeof(buf)), table[i].name);
 		if (td_job_phase(s) != table[i].alone || td_job_phase(s | TD_JOB(RUNNING)) != table[i].with_running ||
-		    td_job_ended(s) != table[i].ended)
+		    td_slurm_job_ended(s) != table[i].ended)
 			fail_msg("%s", table[i].name);
 	}
 
 	assert_int_equal(TD_LEN(table), TD_JOB_BIT_OTHER);
-	assert_int_equal(td_job_state_parse("SOMETHING_NEW"), TD_JOB(OTHER));
-	assert_int_equal(td_job_state_parse(NULL), TD_JOB(OTHER));
+	assert_int_equal(td_slurm_job_state_parse("SOMETHING_NEW"), TD_JOB(OTHER));
+	assert_int_equal(td_slurm_job_state_parse(NULL), TD_JOB(OTHER));
 	assert_int_equal(td_job_phase(TD_JOB(OTHER)), TD_PHASE_UNKNOWN);
 	assert_int_equal(td_job_phase(TD_JOB(OTHER) | TD_JOB(RUNNING)), TD_PHASE_RUNNING);
 	assert_int_equal(td_job_phase(0), TD_PHASE_UNKNOWN);
 	// A requeued job: its grant is over.
 	assert_int_equal(td_job_phase(TD_JOB(PENDING) | TD_JOB(COMPLETING)), TD_PHASE_ENDING);
 
-	assert_string_equal(td_job_states_text(TD_JOB(CANCELLED) | TD_JOB(COMPLETING), buf, sizeof(buf)),
+	assert_string_equal(td_slurm_job_states_text(TD_JOB(CANCELLED) | TD_JOB(COMPLETING), buf, sizeof(buf)),
 			    "CANCELLED+COMPLETING");
-	assert_string_equal(td_job_end_words(TD_JOB(TIMEOUT) | TD_JOB(COMPLETING)), "its time limit was reached");
+	assert_string_equal(td_slurm_job_end_words(TD_JOB(TIMEOUT) | TD_JOB(COMPLETING)), "its time limit was reached");
 
 	char tiny[8];
-	td_job_states_text(~UINT64_C(0), tiny, sizeof(tiny)); // does not write beyond the buffer
+	td_slurm_job_states_text(~UINT64_C(0), tiny, sizeof(tiny)); // does not write beyond the buffer
 }
 
 static const struct {
@@ -125,30 +125,30 @@ static void test_nodes(void **state)
 	static const uint64_t bad[] = {TD_NODE(INVALID), TD_NODE(UNKNOWN),        TD_NODE(DOWN),       TD_NODE(ERROR),
 				       TD_NODE(FAIL),    TD_NODE(NOT_RESPONDING), TD_NODE(INVALID_REG)};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
-		assert_true(td_node_bad(bad[i] | TD_NODE(IDLE)) && !td_node_usable(bad[i] | TD_NODE(IDLE)));
-	assert_false(td_node_bad(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(MAINTENANCE) | TD_NODE(COMPLETING)));
-	assert_true(td_node_busy(TD_NODE(COMPLETING)) && td_node_busy(TD_NODE(MIXED)) &&
-		    !td_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
+		assert_true(td_slurm_node_bad(bad[i] | TD_NODE(IDLE)) && !td_slurm_node_usable(bad[i] | TD_NODE(IDLE)));
+	assert_false(td_slurm_node_bad(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(MAINTENANCE) | TD_NODE(COMPLETING)));
+	assert_true(td_slurm_node_busy(TD_NODE(COMPLETING)) && td_slurm_node_busy(TD_NODE(MIXED)) &&
+		    !td_slurm_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
 
 	for (size_t i = 0; i < TD_LEN(nodes); i++) {
-		uint64_t s = td_node_state_parse(nodes[i].name);
+		uint64_t s = td_slurm_node_state_parse(nodes[i].name);
 		assert_int_not_equal(s, TD_NODE(OTHER));
-		if (strcmp(td_node_words(s), nodes[i].words) != 0 ||
-		    strcmp(td_node_words(s | TD_NODE(IDLE)), nodes[i].idle_words) != 0 ||
-		    td_node_usable(s | TD_NODE(IDLE)) != nodes[i].usable)
-			fail_msg("%s: %s, %s, %d", nodes[i].name, td_node_words(s), td_node_words(s | TD_NODE(IDLE)),
-				 td_node_usable(s | TD_NODE(IDLE)));
+		if (strcmp(td_slurm_node_words(s), nodes[i].words) != 0 ||
+		    strcmp(td_slurm_node_words(s | TD_NODE(IDLE)), nodes[i].idle_words) != 0 ||
+		    td_slurm_node_usable(s | TD_NODE(IDLE)) != nodes[i].usable)
+			fail_msg("%s: %s, %s, %d", nodes[i].name, td_slurm_node_words(s),
+				 td_slurm_node_words(s | TD_NODE(IDLE)), td_slurm_node_usable(s | TD_NODE(IDLE)));
 	}
 
 	assert_int_equal(TD_LEN(nodes), TD_NODE_BIT_OTHER);
-	assert_int_equal(td_node_state_parse("NEW"), TD_NODE(OTHER));
-	assert_true(td_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN)));
-	assert_true(td_node_drained(TD_NODE(DOWN) | TD_NODE(DRAIN)));
-	assert_false(td_node_drained(TD_NODE(MIXED) | TD_NODE(DRAIN)));
-	assert_false(td_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING)));
+	assert_int_equal(td_slurm_node_state_parse("NEW"), TD_NODE(OTHER));
+	assert_true(td_slurm_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN)));
+	assert_true(td_slurm_node_drained(TD_NODE(DOWN) | TD_NODE(DRAIN)));
+	assert_false(td_slurm_node_drained(TD_NODE(MIXED) | TD_NODE(DRAIN)));
+	assert_false(td_slurm_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING)));
 
-	assert_string_equal(td_node_words(TD_NODE(ALLOCATED) | TD_NODE(DRAIN)), "draining");
-	assert_string_equal(td_node_words(TD_NODE(DOWN) | TD_NODE(DRAIN) | TD_NODE(REBOOT_ISSUED)), "rebooting");
+	assert_string_equal(td_slurm_node_words(TD_NODE(ALLOCATED) | TD_NODE(DRAIN)), "draining");
+	assert_string_equal(td_slurm_node_words(TD_NODE(DOWN) | TD_NODE(DRAIN) | TD_NODE(REBOOT_ISSUED)), "rebooting");
 }
 
 int main(void)
