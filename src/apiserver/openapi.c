@@ -214,11 +214,10 @@ static bool document(struct td_req *q, const char *group, const char *version)
 	for (size_t i = 0; i < TD_LEN(asked); i++)
 		if (!strcmp(asked[i].group, group) && !strcmp(asked[i].version, version))
 			path_of(&b, &first, &asked[i]);
-	td_buf_puts(&b, "},\"components\":{\"schemas\":{\"" INT_OR_STRING
-			"\":{\"description\":\"A whole number or a "
+	td_buf_puts(&b, "},\"components\":{\"schemas\":{\"" INT_OR_STRING "\":{\"description\":\"A whole number or a "
 			"text.\",\"format\":\"int-or-string\",\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}"
 			",\"" QUANTITY "\":{\"description\":\"An amount: a number with or without a unit, for example "
-				       "500m, 2 or 4Gi.\",\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
+			"500m, 2 or 4Gi.\",\"oneOf\":[{\"type\":\"string\"},{\"type\":\"number\"}]}");
 	first = false;
 	for (size_t i = 0; i < q->snap->n; i++) {
 		const struct td_kind *k = q->snap->v[i].kind;
