@@ -31,10 +31,11 @@
 
 struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
-	const char *knock_name; // a DNS name of all replicas; NULL: there are no others
-	const char *empty_dirs; // slurm/where.h; NULL: not known
-	const char *slurmrestd,
-		*jwt_key;           // for tests: an address and a key file instead of what the cluster's objects say
+	const char *knock_name; // a DNS name of all replicas; NULL: there is only this one
+	const char *empty_dirs; // as in struct td_slurm_where; NULL: not known
+	// For tests: the URL of slurmrestd and a file with the jwt key, instead of the cluster's
+	// objects.
+	const char *slurmrestd, *jwt_key;
 	struct td_lease_opts lease; // as the command line says; what is not given is NULL or 0
 };
 

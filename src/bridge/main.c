@@ -280,14 +280,17 @@ static int check(const struct td_bridge_opts *o)
 {
 	const char *name = o->knock_name; // it goes into a script
 	struct td_error err = TD_ERROR_INIT;
+
 	if (name && (!*name || strlen(name) >= 254 || strspn(name, DNS_CHARS) != strlen(name)))
 		return td_command_wrong("bridge", "--knock-name \"%s\" is not a DNS name", name);
 	if (!strrchr(o->knock, ':'))
 		return td_command_wrong("bridge", "--knock \"%s\" is not ADDR:PORT", o->knock);
+
 	if (td_lease_check(&o->lease, &err))
 		return td_command_wrong("bridge", "%s", err.msg);
 	if (o->slurmrestd && !o->jwt_key)
 		return td_command_wrong("bridge", "--slurmrestd needs --jwt-key");
+
 	return 0;
 }
 
@@ -372,9 +375,11 @@ int td_bridge_main(int argc, char **argv)
 	o.lease.name = lease;
 	if (!o.lease.identity)
 		o.lease.identity = id;
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	struct td_srv_health *health;
+
 	int r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(o.kubeconfig, &k, &err);

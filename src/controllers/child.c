@@ -38,8 +38,8 @@ void td_ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_obje
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
 }
 
-// Rewrites the ownerReferences of o with `owner`, whose kind is `adopt`; adopt NULL: without it. The
-// patch names the resourceVersion, so that nobody's reference is lost.
+// Rewrites the ownerReferences of `o` without `owner`, or with it (adopt). The patch carries the
+// resourceVersion, so that nobody else's reference is lost.
 static int change_owner(struct td_ctl *c, const struct td_gvr *gvr, const struct td_object *o,
 			const struct td_object *owner, const struct td_gvr *adopt, struct td_cancel *cancel,
 			struct td_object **ret, struct td_error *err)

@@ -104,7 +104,7 @@ void td_ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struc
 int td_ctl_claim(struct td_ctl *c, struct td_informer *inf, const struct td_gvr *gvr, const struct td_object *owner,
 		 const struct td_gvr *owner_gvr, struct td_cancel *cancel, struct td_objects *ret,
 		 struct td_error *err);
-// Enqueues those of `owners` whose spec.selector matches the labels of o.
+// Enqueues those of `owners` whose spec.selector matches the labels of `o`.
 void td_ctl_enqueue_matching(struct td_queue *q, const struct td_objects *owners, const struct td_object *o);
 // Sets metadata.ownerReferences to the one controlling owner.
 void td_ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object *owner, const struct td_gvr *gvr);
@@ -141,5 +141,6 @@ int td_ctl_write_status(struct td_ctl *c, const struct td_gvr *gvr, const struct
 // td_condition_add for a pod, whose conditions say which generation they are about.
 void td_ctl_pod_condition(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_object *pod,
 			  const struct td_condition_want *w, int64_t now_ms);
-// "25%" or 3, of total; def when absent.
+// The value of an IntOrString: "25%" of total (rounded up if `up`), or 3. `def` is used if it is
+// absent.
 long long td_ctl_int_or_percent(const yyjson_val *v, long long total, bool up, const char *def);

@@ -95,6 +95,7 @@ static int scale_rs(struct roll *x, const struct td_object *rs, long long want, 
 	td_jm_key_str(d, notes, CTL_MAX, n);
 	if (size)
 		td_jm_int(d, p, "spec.replicas", want);
+
 	int r = td_kube_patch(x->c->kube, TD_AT(&td_replicasets, rs->ns, rs->name), TD_PATCH_MERGE, p, x->cancel, NULL,
 			      err);
 

@@ -76,6 +76,7 @@ static void progressing(struct roll *x, const struct counts *n, bool complete, y
 	} else if (!was) {
 		return;
 	}
+
 	td_condition_add(d, conds, old, TD_CONDITION("Progressing", status, reason, msg, .updated = true), now);
 	if (touched) {
 		char t[TD_TIME_LEN];
@@ -126,6 +127,7 @@ int td_ctl_deployment_status(struct roll *x, int64_t *again_ms, bool *ret_comple
 				 TD_CONDITION("Available", "False", "MinimumReplicasUnavailable",
 					      "Deployment does not have minimum availability.", .updated = true),
 				 now);
+
 	progressing(x, &n, complete, d, conds, again_ms);
 
 	for (size_t i = 0; i <= x->old.n; i++) {

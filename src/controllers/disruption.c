@@ -79,6 +79,7 @@ static int scale_of_custom(struct budget *x, const yyjson_val *ref, const char *
 			td_asprintf("/apis/%s/namespaces/%s/%s/%s/scale", api, x->b->ns,
 				    td_jstr_or(spec, "names.plural", ""), td_jstr_or(ref, "name", ""));
 		td_auto(td_json_unref) struct td_json *j = NULL;
+
 		int r = td_kube_raw(x->c->kube, "GET", path, NULL, x->cancel, &j, err);
 		if (r)
 			return r;
@@ -242,6 +243,7 @@ static int fail_safe(struct budget *x, const struct td_error *why, struct td_err
 	set_condition(x, d, s,
 		      TD_CONDITION(CONDITION, "False", "SyncFailed", why->msg,
 				   .generation = td_jint(x->b->root, "status.observedGeneration", 0)));
+
 	int r = write_status(x, s, &wrote, err);
 	if (!r && wrote)
 		td_kube_record(x->c->rec, TD_ABOUT(x->b, &td_pdbs), "Warning", "CalculateExpectedPodCountFailed",
@@ -266,6 +268,7 @@ static int write_counts(struct budget *x, struct td_error *err)
 	set_condition(x, d, s,
 		      TD_CONDITION(CONDITION, allowed ? "True" : "False",
 				   allowed ? "SufficientPods" : "InsufficientPods", "", .generation = generation));
+
 	int r = write_status(x, s, &wrote, err);
 	if (r || !wrote)
 		return r;

@@ -217,6 +217,7 @@ static int drop_finalizer(struct td_ctl_gc *g, const struct monitor *m, const st
 	yyjson_arr_foreach (all, i, n, f)
 		if (!td_streq(yyjson_get_str(f), name))
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, f));
+
 	int r = td_kube_patch(g->c->kube, TD_AT(&m->gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
@@ -232,6 +233,7 @@ static int drop_refs(struct td_ctl_gc *g, const struct monitor *m, const struct 
 	yyjson_arr_foreach (refs, i, n, ref)
 		if (!drop[i])
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, ref));
+
 	int r = td_kube_patch(g->c->kube, TD_AT(&m->gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }

@@ -420,8 +420,10 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	else if (td_jfind(old, "type", "Suspended"))
 		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "False", "JobResumed", "Job resumed"),
 				 x->now);
+
 	if (v->type)
 		td_condition_add(d, conds, old, TD_CONDITION(v->before, "True", v->reason, v->message), x->now);
+
 	if (v->over) {
 		td_condition_add(d, conds, old, TD_CONDITION(v->type, "True", v->reason, v->message), x->now);
 		if (!strcmp(v->type, "Complete"))
@@ -526,6 +528,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
+
 	int r = td_ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;

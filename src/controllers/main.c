@@ -254,6 +254,7 @@ int td_controllers_main(int argc, char **argv)
 		td_err("%s", err.msg);
 		return 1;
 	}
+
 	int r = td_ctl_run(kube, grace * 1000LL, cancel, &err);
 	if (r)
 		td_err("%s", err.msg);

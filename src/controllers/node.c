@@ -137,7 +137,8 @@ static int set_unknown(struct td_ctl *c, const struct td_object *node, struct td
 	}
 
 	td_jm_str(d, p, "metadata.uid", node->uid);
-	td_jm_str(d, p, "metadata.resourceVersion", node->rv); // the agent may have come back: then its word counts
+	// The node agent may have come back; then its word counts.
+	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
 	int r = td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)

@@ -39,6 +39,7 @@ static int fail_and_delete(struct td_ctl *c, const struct td_object *pod, const 
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
+
 		td_ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
 				     td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
@@ -142,6 +143,7 @@ static int one_pod(struct td_ctl_podgc *g, const char *key, int64_t *again, stru
 
 		if (left)
 			return 0;
+
 		td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
 			       "Marking for deletion Pod %s/%s", ns, name);
 		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};

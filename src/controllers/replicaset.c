@@ -138,6 +138,7 @@ static int write_status(struct td_ctl *c, const struct td_object *rs, const stru
 						      : "FailedCreate",
 					      failed->msg),
 				 now);
+
 	return td_ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 

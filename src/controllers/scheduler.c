@@ -229,10 +229,12 @@ static int say_unschedulable(struct td_ctl *c, const struct td_object *pod, cons
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
+
 	td_ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
 			     td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
+
 	int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)
@@ -280,6 +282,7 @@ static int place(struct td_ctl_scheduler *s, struct td_object *pod, const char *
 			*err = why;
 		return r;
 	}
+
 	td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "Scheduled", "Successfully assigned %s/%s to %s",
 		       pod->ns, pod->name, node);
 	return 0;

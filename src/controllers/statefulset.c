@@ -262,6 +262,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		 td_ctl_hash(td_jget(s->root, "spec.template"), 0, hash));
 	if (strlen(x.revision) > 63) // it is a label
 		snprintf(x.revision, sizeof(x.revision), "%.52s-%s", s->name, hash);
+
 	int r = td_ctl_claim(c, c->pods, &td_pods, s, &td_statefulsets, cancel, &x.pods, err);
 	if (r)
 		return r;

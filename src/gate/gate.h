@@ -70,12 +70,13 @@ struct td_gate_wait {
 // As td_gate_try until 0, TD_CONFLICT or the deadline (TD_TRANSIENT).
 int td_gate_acquire(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
 		    const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err);
-// The second check, at the start of a task: h (its start may be 0) must hold all of the mask already (mask 0: any
-// device), and nobody earlier may be left; waits for that like td_gate_acquire. Claims nothing. TD_CONFLICT: h was
-// never let in.
+// The second check, at the start of a task. h (its start may be 0) must already hold all of the
+// mask (mask 0: any device), and no earlier holder may be left; waits for that like
+// td_gate_acquire. Claims nothing. TD_CONFLICT: h was never let in.
 int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h,
 		  const struct td_gate_wait *wait, struct td_cancel *c, struct td_error *err);
-// What the node says of a pod that has not ended: td_gate_tell, durable when it returns 0.
+// Records what the node itself says of a pod that has not ended (td_gate_tell). Durable when it
+// returns 0.
 int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err);
 // True while h holds every device of the mask.
 bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h);

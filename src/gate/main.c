@@ -74,6 +74,7 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 			td_command_wrong("agent", "--node is \"%s\": give the name of this Kubernetes node", o->node);
 		return false;
 	}
+
 	td_log_init("agent", level);
 	return true;
 }
@@ -253,7 +254,9 @@ int td_agent_main(int argc, char **argv)
 	int code;
 	if (!parse(argc, argv, &a.o, &code))
 		return code;
-	mallopt(M_ARENA_MAX, 2); // few threads that do little: one arena each would be most of our memory
+
+	// The threads do little. An arena for each would be most of our memory.
+	mallopt(M_ARENA_MAX, 2);
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 	a.grants = td_queue_new(a.clock);

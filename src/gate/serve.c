@@ -230,6 +230,7 @@ static void answer(struct request *q)
 		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h,
 								  &(struct td_gate_wait){req.timeout_ms, progress, q},
 								  q->s->cancel, &err);
+
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
 	if (td_fault_at(NULL, "gate.answer.before"))

@@ -489,10 +489,14 @@ int td_kubelet_main(int argc, char **argv)
 			       .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
 			       .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
+
 	int code;
 	if (!parse(argc, argv, &a.o, &code))
 		return code;
-	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
+
+	// There are many threads that do little. One malloc arena for each would be most of the
+	// process's memory.
+	mallopt(M_ARENA_MAX, 2);
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 

@@ -193,6 +193,7 @@ static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_erro
 	td_jm_str(d, o, "spec.renewTime", now);
 	td_jm_str(d, o, "spec.holderIdentity", name);
 	td_jm_int(d, o, "spec.leaseDurationSeconds", LEASE_S);
+
 	int r = td_kube_patch(a->kube, TD_AT(&td_leases, "kube-node-lease", name), TD_PATCH_MERGE, o, c, NULL, err);
 	if (r != TD_NOT_FOUND)
 		return r;

@@ -149,6 +149,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 	td_auto_close int own = -1;
 	char key[65];
 	int r, in = td_img_is_layout(fd) ? fd : -1;
+
 	if (in < 0) {
 		p->total = size_of(fd);
 		if ((r = td_mkdir_p(archive, 0755, err)) ||
@@ -216,6 +217,7 @@ int td_image_import(const char *dir, const char *want, const char *path,
 	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
 		r = import(dir, made, want, fd, &p, c, ret_name, err);
+
 	if (r)
 		td_rm_rf(made, NULL);
 	return r ? td_wrap(err, "import %s", path) : 0;

@@ -6,8 +6,9 @@
 //   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
 //                  [--rotate | --rotate-stdin]
 //
-// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and
-// stderr), and 6 with -stdin the FIFO DIR/stdin.
+// Descriptors of init: 3 is the exit record. With --rotate or --rotate-stdin, 4 and 5 are the log
+// FILE and FILE.1; otherwise init's stdout and stderr are the log. With --rotate-stdin, 6 is the
+// FIFO DIR/stdin.
 #include "base/options.h"
 #include "cmd/roles.h"
 #include "oci/internal.h"

@@ -314,6 +314,7 @@ int td_operator_main(int argc, char **argv)
 	gethostname(host, sizeof(host) - 1);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
+
 	if (!lease.identity)
 		lease.identity = host;
 	struct td_srv_health *health;

@@ -257,7 +257,8 @@ static bool one_of(const char *s, const char *list)
 	return false;
 }
 
-// One option of a partition; the value has passed a grammar or is refused here.
+// Writes one option of a partition. ok: the value has passed its grammar; else it is a problem, and
+// `fix` says what to write.
 struct partition_option {
 	const char *field, *key; // in the spec, in slurm.conf
 	const char *value;       // NULL: not given
@@ -322,6 +323,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 	};
 	for (i = 0; i < TD_LEN(options); i++)
 		partition_option(b, at, &options[i], problems);
+
 	const char *const numbers[][2] = {{"priorityTier", "PriorityTier"},
 					  {"priorityJobFactor", "PriorityJobFactor"},
 					  {"graceTime", "GraceTime"}};

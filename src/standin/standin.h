@@ -79,8 +79,8 @@ int td_standin_command(char *const argv[], bool errors, int64_t deadline_ms, cha
 // command.c. The stdout of `scontrol … --json`; argv has at least three words. The caller frees it.
 // NULL: the command failed; why says the reason in words.
 char *td_standin_output(char *const argv[], int64_t deadline_ms, size_t *ret_len, char *why, size_t n_why);
-// job.c: the GPUs of a job on a node by slurmctld's word, as indexes ("0-1,4"). 1: in out; 0: it has none; -1: not
-// known, why in words.
+// job.c. Asks slurmctld for the GPUs of a job on a node, as indexes ("0-1,4"). 1: they are in out.
+// 0: it has none. -1: unknown; why says the reason in words.
 struct standin_text {
 	char *s; // n bytes
 	size_t n;

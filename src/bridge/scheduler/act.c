@@ -193,6 +193,7 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 	if (a->queued_said)
 		td_kube_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
 			       "Slurm job %lld starts on %s", (long long)a->job, a->nodes);
+
 	k = td_bridge_run_bind(r, err);
 	if (k)
 		return k;

@@ -301,6 +301,7 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_free size_t *granted = td_calloc(TD_DRA_DEVICES + 1, sizeof(*granted));
 	size_t n = 0, used = 0;
+
 	if (!g->devices || td_json_parse(g->devices, strlen(g->devices), &j, NULL) ||
 	    !indexes(td_jkey_str(td_json_root(j), s->devices.resource), g->on->n, granted, &n))
 		return td_fail(err, TD_INVALID, "Slurm granted %s, and driver %s publishes %zu devices on node %s",

@@ -60,6 +60,7 @@ static int add_finalizer(struct td_bridge *b, const struct td_object *claim, str
 	names(d, claim);
 	td_jm_copyval(d, root, "metadata.finalizers", td_jget(claim->root, "metadata.finalizers"));
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, root, "metadata.finalizers"), TD_DRA_FINALIZER);
+
 	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name), TD_PATCH_MERGE, root, c, ret,
 			     err);
 }
@@ -76,6 +77,7 @@ static int allocate(struct td_bridge *b, const struct td_object *claim, const yy
 	if (!td_jget(claim->root, "status.allocation"))
 		td_jm_copyval(d, root, "status.allocation", td_jkey(want, "allocation"));
 	td_jm_copyval(d, root, "status.reservedFor", td_jkey(want, "reservedFor"));
+
 	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root,
 			     c, ret, err);
 }
@@ -102,6 +104,7 @@ static int clear(struct td_bridge *b, const struct td_object *pod, const struct 
 	names(d, claim);
 	td_jm_set(d, root, "status.allocation", yyjson_mut_null(d));
 	td_jm_set(d, root, "status.reservedFor", yyjson_mut_null(d));
+
 	r = td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root, c,
 			  ret, err);
 	if (!r)
@@ -177,6 +180,7 @@ int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct 
 	r = td_dra_devices(&slices, s->devices.driver, a->nodes, s->devices.attribute, &on, &e);
 	if (r)
 		return td_fail(err, r == TD_NOT_FOUND ? TD_THROTTLED : r, "%s", e.msg);
+
 	r = td_claims_plan(&l, s, pod->root, &(struct td_claims_grant){a->devices, a->nodes, &on}, want, err);
 	for (size_t i = 0; !r && i < l.n; i++)
 		r = settle(b, pod, l.v[i].obj, td_json_root(want[i]), c, err);

@@ -92,6 +92,7 @@ int td_bridge_run_bind(struct td_run *run, struct td_error *err)
 		struct td_error e = TD_ERROR_INIT;
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
+
 		r = td_kube_bind(b->kube,
 				 &(struct td_binding){.ns = pod->ns,
 						      .pod = pod->name,
@@ -158,6 +159,7 @@ int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const c
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", rv);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_EPOCH, text);
+
 	int r = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, root, c, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }

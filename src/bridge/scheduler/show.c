@@ -56,9 +56,11 @@ int td_bridge_run_show(struct td_run *r, const char *reason, const char *text, s
 		.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_condition_add(d, list, td_jget(pod->root, "status.conditions"), &w, td_real_ms(b->clock));
+
 	int k = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, r->c,
 			      NULL, err);
-	if (k == TD_NOT_FOUND || k == TD_CONFLICT) // gone, or another pod of that name: the watch tells
+	// The pod is gone, or another one has its name: the watch will tell.
+	if (k == TD_NOT_FOUND || k == TD_CONFLICT)
 		return 0;
 	if (k)
 		a->said_ms = 0;

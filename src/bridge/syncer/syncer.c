@@ -161,6 +161,7 @@ static int show_condition(struct td_bridge *b, const struct td_object *node, con
 		td_jm_str(d, o, "type", TD_COND_DRAIN);
 		td_jm_str(d, o, "$patch", "delete");
 	}
+
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
 			     err);
 }

@@ -304,9 +304,10 @@ static void test_check(void **state)
 	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, &(struct td_gate_wait){100}, NULL, &e), TD_CONFLICT);
 	assert_non_null(strstr(e.msg, "job 5 was not let in to devices 0 of n0"));
 	assert_int_equal(td_gate_check(w->g, 0, 0, &again, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
-	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, &(struct td_gate_wait){100}, NULL, NULL),
-			 TD_CONFLICT); // device 2 is not its own
-	// A check claims nothing, and waits for who was there before.
+	// Device 2 is not its own.
+	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
+
+	// A check claims nothing, and waits for the earlier holder.
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &old, NULL), 0);
 	w->busy_job = 5;
 	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &next, &(struct td_gate_wait){10}, NULL, NULL), TD_TRANSIENT);

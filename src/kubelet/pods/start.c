@@ -167,7 +167,9 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		r = td_vol_mounts(vol, spec, &x->env, x->arena, &its, err);
 	if (r)
 		return r;
+
 	more = its.n;
+
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname",
 					       x->id.read_only_root ? "bind,ro" : "bind,rw"};
@@ -210,6 +212,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->arena = td_arena_new();
 	td_pod_sources(a, p, pod, &from);
 	x->dir = from.dir;
+
 	*ret_image = true;
 	int r = td_image_resolve(a->o.images, td_jstr_or(spec, "image", ""), &x->img, err);
 	if (r)
@@ -219,6 +222,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	// RFC 1123: a host name has at most 63 characters.
 	char *hostname =
 		td_arena_strndup(x->arena, p->host_network ? from.node : td_jstr_or(pod, "spec.hostname", p->name), 63);
+
 	const char *sub = td_jstr(pod, "spec.subdomain");
 	x->spec.hostname = hostname;
 	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {

@@ -244,8 +244,10 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 	} else if (p->cond[c->which].value != c->value) {
 		p->cond[c->which].since = now_ms;
 	}
+
 	p->cond[c->which].known = true;
 	p->cond[c->which].value = c->value;
+
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
 	td_jm_str(d, o, "type", types[c->which]);
 	observed(d, o, live);
@@ -256,7 +258,8 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 		td_jm_str(d, o, "reason", c->reason);
 		if (c->message && *c->message)
 			td_jm_str(d, o, "message", c->message);
-	} else { // a merge would leave those of an earlier False
+	} else {
+		// A merge would leave those of an earlier False.
 		td_jm_set(d, o, "reason", yyjson_mut_null(d));
 		td_jm_set(d, o, "message", yyjson_mut_null(d));
 	}
@@ -296,6 +299,7 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 			     : failed ? "PodFailed"
 				      : "ContainersNotReady",
 		   *msg = done || failed ? NULL : why;
+
 	condition(d, arr, p, &(struct status_condition){TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL},
 		  pod, now);
 	condition(d, arr, p,

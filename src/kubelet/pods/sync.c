@@ -425,6 +425,7 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, patch, "metadata.uid", p->uid);
 	td_jm_copyval(d, patch, "status", td_json_root(st));
+
 	int r = td_kube_patch(a->kube, TD_AT(&td_pods, p->ns, p->name, "status"), TD_PATCH_STRATEGIC, patch, cancel,
 			      NULL, err);
 	if (r)

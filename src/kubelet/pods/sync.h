@@ -81,7 +81,7 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 // says why. Any thread may call it.
 int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container,
 		const yyjson_val *action, int64_t timeout_ms, struct td_cancel *c, struct td_error *err);
-// Runs a lifecycle hook ("postStart", "preStop") in a thread of its own and puts the result into
-// c->post_start or c->pre_stop under p->mu, then marks the pod. timeout_ms 0: the default.
+// Runs a lifecycle hook in a thread of its own. Puts the result into *state under p->mu, then
+// enqueues the pod.
 void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		   const char *which, int64_t timeout_ms);

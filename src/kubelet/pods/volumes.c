@@ -511,6 +511,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 				       "volumeMount \"%s\" of container %s: the pod has no such volume", name, cname);
 		if (k == ret->max)
 			return td_fail(err, TD_INVALID, "container %s: more than %zu mounts", cname, ret->max);
+
 		const char *expr = td_jstr(m, "subPathExpr");
 		td_auto_free char *sub = expr ? td_env_expand(expr, env) : td_strdup(td_jstr_or(m, "subPath", ""));
 		td_auto_free char *src = NULL;

@@ -39,7 +39,8 @@ struct td_mounts {
 // subPathExpr. Call td_vol_ensure before.
 int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const struct td_strv *env,
 		  struct td_arena *arena, struct td_mounts *ret, struct td_error *err);
-// Unmounts and removes the pod's directories (dir and what belongs to it); absent is fine.
+// Unmounts and removes the pod's directories (`dir` and what belongs to it). It is no error if they
+// are absent.
 int td_vol_remove(const char *dir, struct td_error *err);
 // Where a hostPath lies: the root directory (caller frees) and the path below it.
 void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_root, const char **ret_rel);
