@@ -1,4 +1,5 @@
-// Runs a fuzz target over its corpus as an ordinary test: every file below the directories given, and prefixes of each.
+// Runs a fuzz target over its corpus as an ordinary test: on every file in the given directories,
+// and on prefixes of each file.
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -15,10 +16,12 @@ static int run_file(const char *path)
 	uint8_t *buf = malloc(1 << 20);
 	size_t n = buf ? fread(buf, 1, 1 << 20, f) : 0;
 	fclose(f);
-	for (size_t k = 0; k <= n; k += 1 + n / 64) { // cut short at many places: parsers break at ends
+	// Cut the input short at many places, because parsers break at ends.
+	for (size_t k = 0; k <= n; k += 1 + n / 64) {
 		uint8_t *exact = malloc(k ? k : 1);
 		memcpy(exact, buf, k);
-		LLVMFuzzerTestOneInput(exact, k); // a heap block of exactly this size: ASan sees a read beyond it
+		// The heap block has exactly this size, so that ASan sees a read beyond it.
+		LLVMFuzzerTestOneInput(exact, k);
 		free(exact);
 	}
 	LLVMFuzzerTestOneInput(buf, n);

@@ -1,5 +1,6 @@
-// A SlurmCluster, a pod, its claim, a class and a node's slices: no device is planned twice, as many as were asked for,
-// and the writes that follow from a claim end at the plan. rows: A7.1
+// A SlurmCluster, a pod, its claim, a class and a node's slices. No device is planned twice, as
+// many are planned as the claim asks for, and the next writes lead from any claim to the plan.
+// rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/want.h"
 
@@ -35,7 +36,7 @@ static size_t results(const yyjson_val *status)
 	return n;
 }
 
-// Carries out the steps on the claim itself.
+// Carries out the steps on a copy of the claim.
 static void converge(const yyjson_val *claim_now, const char *uid, const yyjson_val *want)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(claim_now);
@@ -69,15 +70,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL) || l.n < 4)
 		return 0;
+
 	for (size_t i = 0; i < l.n; i++) // as the API serves them
 		if (!yyjson_is_obj(td_json_root(l.v[i])))
 			return 0;
+
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(l.v[0]));
 	const yyjson_val *pod = td_json_root(l.v[1]);
 	const struct td_claims_from from = {claim, cls, &l};
 	td_auto_claims struct td_claims c = {0};
 	td_auto_objects struct td_objects slices = {0};
 	td_auto_dra struct td_dra_devices on = {0};
+
 	for (size_t i = 4; i < l.n; i++)
 		td_objects_add(&slices, object(&l, i));
 	const char *node = slices.n ? td_jstr_or(slices.v[0]->root, "spec.nodeName", "") : "";
@@ -85,20 +89,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < on.n; i++)
 		if (on.v[i].index != (long long)i)
 			abort();
+
 	if (td_claims_read(s, "main", pod, &from, &c, NULL))
 		return 0;
 	struct td_json *want[TD_CLAIMS] = {0};
+
 	const char *granted = td_jkey_str(td_jget(pod, "metadata.annotations"), "tandem.dev/devices");
 	if (granted)
 		td_devices_cover(s, pod, c.count, granted);
 	if (td_claims_plan(&c, s, pod, &(struct td_claims_grant){granted, node, &on}, want, NULL))
 		return 0;
+
 	size_t n = 0;
 	for (size_t i = 0; i < c.n; i++) {
 		n += results(td_json_root(want[i]));
 		converge(c.v[i].obj->root, td_jstr_or(pod, "metadata.uid", ""), td_json_root(want[i]));
 		td_json_unref(want[i]);
 	}
+
 	if ((long long)n != c.count)
 		abort();
 	return 0;

@@ -1,6 +1,7 @@
-// Whatever a SlurmCluster says, no string of it adds a line, a key or an account: an accepted configuration is read
-// back here with Slurm's own line rules (slurm.conf(5): blanks separate pairs) and must hold Tandem's keys once, with
-// Tandem's values. rows: A2.2
+// No string of a SlurmCluster adds a line, a key or an account. An accepted configuration is read
+// back here with Slurm's own line rules (slurm.conf(5): blanks separate pairs) and must hold each
+// of Tandem's keys once, with Tandem's value.
+// rows: A2.2
 #include "slurm/conf.h"
 
 #include <stdint.h>
@@ -78,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 16 || td_yaml_parse((const char *)data, size, &l, NULL))
 		return 0;
+
 	static const char *const sets[] = {"pool", "gpu"};
 	const struct td_slurm_facts facts = {.mem_per_cpu_mb = 1000, .node_sets = sets, .n_node_sets = TD_LEN(sets)};
 	for (size_t i = 0; i < l.n; i++) {
@@ -87,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		td_jm_str(d, root, "metadata.namespace", "slurm");
 		td_jm_copyval(d, root, "spec", td_json_root(l.v[i]));
 		td_auto(td_json_unref) struct td_json *o = td_json_from_mut(root);
+
 		td_auto_slurm_files struct td_slurm_files f = {0};
 		td_auto_strv struct td_strv problems = {0};
 		if (!td_slurm_files_make(td_json_root(o), &facts, &f, &problems)) {
@@ -95,6 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				MUST(!strpbrk(problems.v[k], "\n\r\t"));
 			continue;
 		}
+
 		check_slurm_conf(f.v[TD_SLURM_CONF].text);
 		check_passwd(f.v[TD_PASSWD].text);
 	}

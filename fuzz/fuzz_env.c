@@ -1,5 +1,6 @@
-// $(VAR) as pods write it, and a container's environment from any object: nothing is lost that is not a variable's
-// name. rows: F1.4
+// $(VAR) as pods write it, and a container's environment from any object. The expansion loses
+// nothing that is not a variable's name.
+// rows: F1.4
 #include "kubelet/pods/env.h"
 
 #include <string.h>
@@ -14,6 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size > 1 << 13)
 		return 0;
+
 	td_auto_free char *s = td_strndup((const char *)data, size);
 	td_auto_strv struct td_strv empty = {0}, env = {0}, built = {0};
 	td_strv_add(&env, "A=1");
@@ -23,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	if (!strstr(s, "$$") && strcmp(without, s) != 0)
 		abort();
+
 	td_auto_json_list struct td_json_list l = {0};
 	if (td_yaml_parse((const char *)data, size, &l, NULL) || !l.n)
 		return 0;
@@ -34,6 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				 .node_cpu_milli = 4000,
 				 .node_memory = 1 << 30,
 				 .get = none};
+
 	size_t i, n;
 	yyjson_val *c, *list = td_jget(pod, "spec.containers");
 	yyjson_arr_foreach (list, i, n, c) {

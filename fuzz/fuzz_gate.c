@@ -1,5 +1,6 @@
-// The gate's request lines, device lists as users and Slurm write them, the grant annotations, and the table that lies
-// on the disk. rows: A7.4
+// Input: a request line of the gate, a list of devices as users and Slurm write it, a grant's
+// annotation, and the gate's table on disk.
+// rows: A7.4
 #include "gate/devices.h"
 #include "gate/gate.h"
 
@@ -46,6 +47,7 @@ static void table(const uint8_t *data, size_t size)
 	struct td_gate_table *t = td_calloc(1, sizeof(*t));
 	check(fd >= 0 && write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+
 	if (td_gate_load(path, 8, NULL, t, NULL) == 0) {
 		struct td_holder h = {.job = 1}, out[4];
 		bool changed;

@@ -1,4 +1,4 @@
-// Hostlists, index ranges and GRES strings; what the writers write must read back as the same value.
+// Hostlists, index ranges and GRES strings. What the writers write must parse to the same value.
 // rows: A7.1
 #include "slurm/hostlist.h"
 
@@ -10,6 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size > 4096)
 		return 0;
+
 	td_auto_free char *s = td_strndup((const char *)data, size);
 	td_auto_strv struct td_strv l = {0}, back = {0};
 	if (td_hostlist_parse(s, &l, NULL) == 0) {
@@ -20,12 +21,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			if (strcmp(l.v[i], back.v[i]) != 0)
 				abort();
 	}
+
 	struct td_ranges r, q;
 	if (td_ranges_parse(s, &r, NULL) == 0) {
 		td_auto_free char *w = td_ranges_write(&r);
 		if (td_ranges_parse(w, &q, NULL) || memcmp(&r, &q, sizeof(r)) != 0)
 			abort();
 	}
+
 	struct td_gres g[8];
 	size_t n;
 	td_gres_parse(s, g, 8, &n, NULL);

@@ -1,5 +1,6 @@
-// Names files: whatever an object holds, a pod makes at most one line and a service one line for each address, and
-// every line starts with an address. rows: F1.4
+// Hosts files. Whatever an object holds, a pod makes at most one line and a Service one line for
+// each address, and every line starts with an address.
+// rows: F1.4
 #include "kubelet/pods/hosts.h"
 
 #include <arpa/inet.h>
@@ -28,9 +29,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	td_auto_json_list struct td_json_list l = {0};
 	if (size > 1 << 14 || td_yaml_parse((const char *)data, size, &l, NULL))
 		return 0;
+
 	td_auto_strv struct td_strv ips = {0};
 	td_strv_add(&ips, "10.0.1.2");
 	td_strv_add(&ips, "fd00::7");
+
 	for (size_t i = 0; i < l.n; i++) {
 		td_auto_buf struct td_buf pod = {0}, with_ip = {0}, service = {0};
 		td_hosts_pod_line(&pod, td_json_root(l.v[i]), NULL, "ml");

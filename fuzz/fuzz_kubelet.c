@@ -1,6 +1,7 @@
-// What the agent beside a kubelet reads: pods of a cluster, and /proc/PID/cgroup. A pod that was fenced for a run of a
-// job is fenced for that one, whatever its conditions said before, and for no other. A uid out of a cgroup's name is
-// one. rows: A7.4
+// Input: what the gate beside a real kubelet reads: pods of a cluster, and /proc/PID/cgroup. A pod
+// that was fenced for a run of a job is fenced for that run and no other, whatever its conditions
+// said before. A uid that is found in a cgroup's name has the form of a uid.
+// rows: A7.4
 #include "api/kinds.h"
 #include "gate/busy.h"
 #include "gate/cgroups.h"
@@ -33,15 +34,18 @@ static void fence(const yyjson_val *pod)
 	td_auto_causes struct td_causes c = {0};
 	if (td_fence_read(pod, &job, &start) && job > 0)
 		check(td_fence_is(pod, job, start) && !td_fence_is(pod, job + 1, start));
+
 	enum td_seen seen = td_seen_named(pod, "n0", 104, 1790000000);
-	// Conditions as an API server lets them be: each type once.
+	// An API server lets each type of condition occur once.
 	if (!yyjson_is_obj((yyjson_val *)(uintptr_t)pod) || td_schema_validate(k->schema, pod, &c))
 		return;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_fence_patch("u-1", "77", 104, 1790000000, "n0", 1790000001000);
 	td_auto(td_json_unref) struct td_json *patch = td_json_from_mut(yyjson_mut_doc_get_root(d)), *now = NULL;
 	if (td_strategic_merge(k->schema, pod, td_json_root(patch), &now, NULL))
 		return;
+
 	const yyjson_val *after = td_json_root(now);
 	check(td_fence_is(after, 104, 1790000000) && !td_fence_is(after, 104, 1790000001) &&
 	      !td_fence_is(after, 105, 1790000000));

@@ -1,7 +1,9 @@
-// An OCI layout or the content of a `docker save` archive. Each line is a blob of it, "@3" in a later one the digest of
-// the fourth; a line
-// "-> TARGET" is a link "l<line>" instead. The last line is index.json, or manifest.json when it is a list. What is
-// taken has a digest for every layer, a name that is one directory, and no file that lies outside. rows: F1.4
+// Input: an OCI layout or the content of a `docker save` archive. Each line is a blob; "@3" stands
+// for the digest of the fourth line when a later line has it. A line "-> TARGET" is a symbolic link
+// "l<line>" instead. The last line is index.json, or manifest.json when it is a list. What is
+// accepted has a digest for every layer, a name that is one directory, and no file that lies
+// outside.
+// rows: F1.4
 #include "base/file.h"
 #include "http/pki.h"
 #include "oci/image_internal.h"
@@ -40,6 +42,7 @@ static void write_layout(const char *dir, const char *p, const char *end)
 			else
 				td_buf_putc(&b, *p);
 		}
+
 		p = nl ? nl + 1 : end;
 		td_sha256_hex(td_buf_str(&b), b.len, digest[n]);
 		td_auto_free char *blob = td_asprintf("blobs/sha256/%s", digest[n]),
@@ -70,11 +73,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct td_error err = TD_ERROR_INIT;
 	if (!size || size > SIZE_MAX_IN || !mkdtemp(dir))
 		return 0;
+
 	td_auto_free char *blobs = td_asprintf("%s/blobs/sha256", dir);
 	check(td_mkdir_p(blobs, 0755, NULL) == 0);
 	write_layout(dir, (const char *)data, (const char *)data + size);
 	td_auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	check(root >= 0 && img_is_layout(root));
+
 	static const char *const names[] = {NULL, "debian:13"};
 	for (size_t k = 0; k < TD_LEN(names); k++) {
 		struct img_source s = {0};
@@ -82,6 +87,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			check(err.msg[0] && !s.n && !s.config);
 			continue;
 		}
+
 		check(strlen(s.key) == 64);
 		td_auto_free char *name = NULL, *tag = NULL;
 		if (s.name && img_name(s.name, &name, &tag, NULL) == 0)
@@ -94,6 +100,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		img_source_done(&s);
 	}
+
 	td_rm_rf(dir, NULL);
 	return 0;
 }

@@ -1,5 +1,6 @@
-// Replies of slurmrestd: cut into elements at any place the same elements come out, and each is read as a job, a node
-// and a state. rows: A6.2 F2.2
+// Replies of slurmrestd. A reply that arrives in pieces splits into the same elements as a whole
+// one. Each element is read as a job, a node and a state.
+// rows: A6.2 F2.2
 #include "slurm/adapter.h"
 
 #include <string.h>
@@ -41,14 +42,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct seen whole = {.read = true}, bits = {0};
 	if (size > 1 << 16)
 		return 0;
+
 	read_one(p, size);
+
 	struct td_json_split a = {.list = "jobs", .each = each, .ctx = &whole},
 			     b = {.list = "jobs", .each = each, .ctx = &bits};
 	int r = td_json_split(&a, p, size, NULL), q = 0;
 	for (size_t i = 0; i < size && !q; i += 7)
 		q = td_json_split(&b, p + i, size - i < 7 ? size - i : 7, NULL);
+
 	if (r != q || strcmp(td_buf_str(&whole.all), td_buf_str(&bits.all)) != 0)
 		abort();
+
 	td_json_split_done(&a);
 	td_json_split_done(&b);
 	td_buf_done(&whole.all);

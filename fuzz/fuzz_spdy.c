@@ -1,5 +1,6 @@
-// What a port-forward client sends: frames, and header blocks that share one history. Used bytes never exceed those
-// given; names and values come in pairs. rows: F1.4
+// What a port-forward client sends: frames, and header blocks that share one compression history.
+// The used bytes never exceed the given ones, and names and values come in pairs.
+// rows: F1.4
 #include "kubelet/stream/spdy.h"
 
 #include <stdlib.h>

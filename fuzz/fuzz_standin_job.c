@@ -1,5 +1,6 @@
-// slurmctld's JSON as the stand-in reads it in Prolog: names and comments in it are the users', and it is not
-// NUL-terminated. rows: A7.4
+// Input: slurmctld's JSON as the stand-in reads it in Prolog. Users write the names and comments in
+// it, and it is not NUL-terminated.
+// rows: A7.4
 #include "standin/standin.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-// The head of slurmctld's job_state as the stand-in reads it: a file that may be of another
+// Input: the head of slurmctld's job_state as the stand-in reads it. The file may be of another
+// version, cut off, or no job_state at all.
 // rows: A7.4
-// version, cut off or not a job_state at all.
 #include "standin/standin.h"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
-// The tar of a layer, as image import meets it: laid over a directory, with whiteouts or (first byte odd) without.
-// Whatever it says, what lies beside the directory stays as it is. rows: F1.4
+// Input: the tar of a layer, as image import gets it. It is unpacked over a directory, with
+// whiteouts, or without when the first byte is odd. Whatever it says, what lies beside the
+// directory stays as it is.
+// rows: F1.4
 #include "base/file.h"
 #include "oci/unpack.h"
 
@@ -33,11 +35,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct td_error err = TD_ERROR_INIT;
 	if (!size || !mkdtemp(dir))
 		return 0;
+
 	snprintf(root, sizeof(root), "%s/root", dir);
 	snprintf(canary, sizeof(canary), "%s/canary", dir);
 	mkdir(root, 0755);
 	if (td_file_write(canary, "here", 4, 0600, NULL) < 0)
 		abort();
+
 	struct input in = {data + 1, size - 1};
 	struct td_tar *t = td_tar_new(from_memory, &in);
 	td_auto_close int fd = open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -45,11 +49,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (td_unpack(&u, t, &err) < 0 && !err.msg[0])
 		abort();
 	td_tar_free(t);
+
 	td_auto_buf struct td_buf b = {0};
 	struct stat st, out;
 	if (td_file_read(canary, 16, &b, NULL) < 0 || b.len != 4 || stat(canary, &st) < 0 || st.st_nlink != 1 ||
 	    (st.st_mode & 07777) != 0600 || st.st_uid || stat(dir, &out) < 0 || out.st_nlink != 3)
 		abort();
+
 	td_rm_rf(dir, NULL);
 	return 0;
 }

@@ -1,4 +1,5 @@
-"""One API server of a test's own (`tandem apiserver --dev`), with nothing else around it: to be killed, filled up and lied to."""
+"""One API server for a test (`tandem apiserver --dev`) with nothing else around it, so that it can
+be killed, filled up and given wrong data."""
 import base64
 import contextlib
 import hashlib
@@ -21,7 +22,9 @@ CMS = "/api/v1/namespaces/default/configmaps"
 
 
 def free_port():
-    """Below those that the kernel gives to connections and to who binds to port 0: one of them may take it before the server binds, or while it is being started again."""
+    """A free port below the range from which the kernel takes the ports of connections and of port
+    0. Otherwise the kernel could give it away before the server binds to it, or while the server
+    is started again."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(12000, first) if first > 13000 else 0
@@ -37,7 +40,7 @@ def cm(name, **data):
 
 class Server:
     def __init__(self, tandem, env=None, db=None):
-        """db: the database lies elsewhere, as in a pool; else everything is in one directory."""
+        """db: the database is there, as in a pool; otherwise everything is in one directory."""
         self.tandem, self.extra, self.db = tandem, env or {}, None
         self.dir = tempfile.mkdtemp(prefix="td-t-api-", dir="/var/tmp")
         self.port = free_port()
@@ -86,7 +89,7 @@ class Server:
         return pathlib.Path(f"{self.dir}/log").read_text(errors="replace")
 
     def memory(self):
-        """Resident bytes; 0 for a sanitizer's build, which keeps what was freed."""
+        """Resident bytes; 0 for a sanitizer's build, which keeps freed memory."""
         if b"__asan_init" in pathlib.Path(self.tandem).read_bytes():
             return 0
         return int(pathlib.Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
@@ -108,7 +111,7 @@ class Server:
         return http.client.HTTPSConnection("127.0.0.1", self.port, context=self.tls(user, pki), timeout=timeout)
 
     def call(self, method, path, body=None, user="admin", headers=None, timeout=60, pki=None):
-        """(status, document or text)"""
+        """Returns (status, JSON document or text)."""
         c = self.connection(user, timeout, pki)
         try:
             raw = body if isinstance(body, (bytes, str)) or body is None else json.dumps(body)
@@ -147,7 +150,7 @@ class Server:
 
 
 class Watch:
-    """Events of one watch, read on demand with a deadline."""
+    """The events of one watch, read on demand with a deadline."""
 
     def __init__(self, server, path, timeout=60):
         self.c = server.connection(timeout=timeout)

@@ -9,9 +9,10 @@ import pytest
 
 from harness import ROOT, SLOW, Pool, leftovers, machine_state
 
-# The files that need what tools/kube-assets or a network brings: programs built from Go, Prometheus's tool, client libraries.
+# Test files that need tools/kube-assets or a network: programs built from Go, Prometheus's tool,
+# client libraries.
 NEED_KUBE = {"test_alerts", "test_clients", "test_counted", "test_deploy", "test_dra", "test_kagent", "test_kube", "test_netpol", "test_parity", "test_policy"}
-# Where a run spends its time: what takes longest is started first, so that no worker is left with it at the end.
+# What takes longest starts first, so that no worker is left with it at the end.
 LONG = ["pool", "test_failover", "test_pods_crash", "test_controllers"]
 
 
@@ -30,14 +31,15 @@ def pytest_configure(config):
 
 
 def needs_kube(item):
-    """Whether a test needs what only tools/kube-assets or a network brings."""
+    """Whether a test needs tools/kube-assets or a network."""
     client = getattr(item, "callspec", None) and item.callspec.params.get("client")
     return item.path.stem in NEED_KUBE or client in ("oldest", "newest")
 
 
 def group(item):
-    """Tests that share a pool, a plane or a server run one after the other in the worker that has it: the widest fixture that a test uses names its group.
-    None: everything that the test uses is its own."""
+    """The group of a test, or None. Tests that share a pool, a plane or a server run one after the
+    other, in the worker that has it: the widest fixture that a test uses names its group. None:
+    everything that the test uses is its own."""
     wide = {name: defs[-1] for name, defs in item._fixtureinfo.name2fixturedefs.items() if defs[-1].scope in ("session", "module")}
     ours = {name for name, d in wide.items() if not d.func.__module__.startswith(("_pytest", "xdist"))} - {"build", "tandem"}
     if "shared_pool" in ours and not hasattr(item.module, "shared_pool"):
@@ -45,9 +47,11 @@ def group(item):
     return item.path.stem if ours else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks, and xdist at the groups
+@pytest.hookimpl(tryfirst=True)  # before -m looks at marks, and xdist at groups
 def pytest_collection_modifyitems(config, items):
-    """Marks what needs a real Kubernetes and what shares something. --plane real keeps the tests of one shared pool; those that start planes of their own choose theirs themselves."""
+    """Marks the tests that need a real Kubernetes, and those that share something. --plane real
+    keeps the tests of the one shared pool; tests that start planes of their own choose their
+    plane themselves."""
     plane = config.getoption("--plane")
 
     def wanted(i):
@@ -88,7 +92,7 @@ def _new_home():
 
 @pytest.fixture
 def home(tandem):
-    """A home of one test's own; brought down and purged whatever happens."""
+    """A home for one test; brought down and purged whatever happens."""
     path = _new_home()
     pool = Pool(tandem, path)
     yield pool
@@ -122,7 +126,8 @@ def shared_pool(request, tandem, build):
 
 @pytest.fixture(scope="module")
 def own_pool(request, tandem):
-    """A pool of two nodes for the tests of one file, which change it as they like. On the real plane the session's: who changes that puts it back."""
+    """A pool of two nodes for the tests of one file, which may change it as they like. On the real
+    plane it is the session's pool, and a test that changes it must restore it."""
     if request.config.getoption("--plane") == "real":
         yield request.getfixturevalue("shared_pool")
         return
@@ -139,7 +144,7 @@ def own_pool(request, tandem):
 
 @pytest.fixture
 def pool(shared_pool):
-    """The shared pool, idle: what the test leaves is removed before the next."""
+    """The shared pool, idle: what an earlier test left is removed first."""
     shared_pool.clean()
     yield shared_pool
 
@@ -150,7 +155,7 @@ def _too_long(signum, frame):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item):
-    """No test may hang: CI would end without a word of it."""
+    """Ends a test that hangs; otherwise CI would end without a word about it."""
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(int(900 * SLOW))
     yield

@@ -1,4 +1,5 @@
-"""What the tests of devices share: a probe that says which devices the kernel lets one open, and words for pods and jobs on a node."""
+"""What the tests of devices share: a probe that says which devices the kernel lets a process open,
+and short functions for pods and jobs on a node."""
 import contextlib
 import json
 import os
@@ -9,12 +10,13 @@ import pytest
 
 from harness import ROOT, wait_for
 
-GPUS = 8  # of each node
+GPUS = 8  # per node
 
 
 @pytest.fixture(scope="module")
 def probe(shared_pool):
-    """The device probe in the pool's shared directory; gives the command that runs it inside pods and jobs on a node."""
+    """Puts the device probe into the pool's shared directory. Gives a function: node index to the
+    command that runs the probe in pods and jobs on that node."""
     os.makedirs(shared_pool.shared_dir, exist_ok=True)
     out = f"{shared_pool.shared_dir}/probe"
     subprocess.run(["gcc", "-static", "-O1", "-Wall", "-Werror", "-o", out, f"{ROOT}/t/probe.c"], check=True)
@@ -44,7 +46,7 @@ def on(node):
 
 
 def job_on(pool, node, *argv):
-    """A native job that runs there until somebody ends it: its id."""
+    """Starts a native job on the node, which runs until it is cancelled, and returns its id."""
     job = pool.sbatch("-N1", "-w", node, *argv)
     wait_for(f"job {job} runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
     return job
@@ -78,7 +80,8 @@ def apply(pool, *objects):
 
 @contextlib.contextmanager
 def fault(pool, spec):
-    """The bridge falls at that point once; gives a function that waits for it. Release builds have no fault points: then the bridge is build-asan's."""
+    """The bridge meets that fault once. Gives a function that waits until it has. Release builds
+    have no fault points; then the bridge of build-asan runs."""
     tandem = next((t for t in (pool.tandem, f"{ROOT}/build-asan/src/cmd/tandem") if os.path.exists(t) and b"is no action (crash, lose" in open(t, "rb").read()), None)
     if not tandem:
         pytest.skip("needs a build with -Dfaults=true (make build-asan)")

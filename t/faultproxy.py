@@ -1,5 +1,6 @@
-"""A bad network between one role and the API: a TLS proxy that answers some requests itself, loses replies of writes that took effect, writes
-half of a reply, and cuts watches. What it does is drawn from a seed; `done` counts it."""
+"""A bad network between one role and the API: a TLS proxy that answers some requests itself, loses
+the replies of writes that took effect, sends half of a reply, and cuts watches. A seed decides
+what it does; `done` counts it."""
 import collections
 import http.client
 import http.server
@@ -35,7 +36,7 @@ class Proxy:
             daemon_threads = True
 
             def handle_error(self, *_):
-                pass  # the client went away
+                pass  # the client closed the connection
 
         self.server = Server(("127.0.0.1", 0), Handler)
         ctx = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -43,7 +44,7 @@ class Proxy:
         self.server.socket = ctx.wrap_socket(self.server.socket, server_side=True)
 
     def __enter__(self):
-        """The role speaks through us from its next start on."""
+        """From its next start on, the role talks to the API through this proxy."""
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.text = open(self.conf).read()
         old = f"https://127.0.0.1:{self.pool.instance['apiPort']}"
@@ -59,10 +60,10 @@ class Proxy:
         self.server.server_close()
 
     def draw(self, method, watch):
-        """What happens to this request; None: nothing."""
+        """The fault for this request. None: no fault."""
         ways = ["cut", "cut", "cut", "410", "429", "500"] if watch else ["429", "500", "half", "slow"] if method == "GET" else ["409", "429", "500", "half", "lose", "slow"]
         with self.lock:
-            way = self.rng.choice(ways) if watch or self.rng.random() < self.rate else None  # no watch lives long
+            way = self.rng.choice(ways) if watch or self.rng.random() < self.rate else None  # every watch gets one
             if way:
                 self.done[way] += 1
         return way
@@ -95,7 +96,7 @@ class Proxy:
         if way == "lose":
             return self.hang_up(h)
         if way == "slow":
-            time.sleep(self.rng.random())  # the fault itself, nothing is synchronised by it
+            time.sleep(self.rng.random())  # this is the fault itself; synchronises nothing
         h.send_response(r.status)
         h.send_header("Content-Type", r.getheader("Content-Type", "application/json"))
         h.send_header("Content-Length", str(len(text)))
@@ -105,7 +106,7 @@ class Proxy:
             self.hang_up(h)
 
     def stream(self, h, r, way):
-        """A watch; cut: after some events, in the middle of one."""
+        """Passes a watch on. cut: ends it after some events, in the middle of one."""
         h.send_response(r.status)
         h.send_header("Content-Type", "application/json")
         h.send_header("Transfer-Encoding", "chunked")

@@ -1,4 +1,5 @@
-"""What every system test uses: one pool, its commands, waiting for a state, and what is left on the machine."""
+"""What every system test uses: one pool, its commands, waiting for a state, and what a pool leaves
+on the machine."""
 import glob
 import http.client
 import json
@@ -14,17 +15,19 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
 KEEP = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/root"), "LANG": "C.UTF-8"}
-SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))  # every deadline is this many times longer: emulated machines
+# Every deadline is multiplied by this, for emulated machines.
+SLOW = float(os.environ.get("TANDEM_TEST_SLOW", "1"))
 SANITIZE = {"ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:log_path=stderr", "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}
 
 
 def patience():
-    """How much longer things take on this machine now: what it has to do per CPU."""
+    """How much longer things take on this machine now: the load per CPU, at least 1, times SLOW."""
     return SLOW * max(1, os.getloadavg()[0] / os.cpu_count())
 
 
 def ended(pid):
-    """Whether a process is gone, or a zombie that holds no file or socket any more: its first thread is one while others still do."""
+    """Whether a process is gone, or is a zombie that holds no file or socket any more. (The first
+    thread of a process is already a zombie while other threads may still hold them.)"""
     try:
         with open(f"/proc/{pid}/stat") as f:
             return f.read().rpartition(")")[2].split()[0] == "Z" and os.listdir(f"/proc/{pid}/task") == [str(pid)]
@@ -33,15 +36,17 @@ def ended(pid):
 
 
 def wait_for(what, predicate, seconds=60):
-    """Waits until predicate() is truthy and returns it; fails with `what` and the last answer. A state with a deadline, never a pause.
-    The deadline only ends a test that hangs, and is never below a minute: how long something takes is for bench/, not for a test."""
+    """Waits until predicate() is truthy and returns its value; fails with `what` and the last
+    answer. Never use a pause instead. The deadline only ends a test that hangs, and is never
+    below a minute: how long something takes is a question for bench/."""
     seconds = max(seconds, 60) * SLOW
     start = time.monotonic()
     last = None
     while True:
         try:
             last = predicate()
-        except subprocess.CalledProcessError as e:  # a command that fails: not yet
+        # A command that fails means: not yet.
+        except subprocess.CalledProcessError as e:
             last = None
             error = (e.stderr or "") + (e.stdout or "")
         except subprocess.TimeoutExpired as e:
@@ -52,18 +57,18 @@ def wait_for(what, predicate, seconds=60):
             return last
         if time.monotonic() > start + seconds:
             raise AssertionError(f"not within {seconds} s: {what}; last answer: {error or last!r}")
-        time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval, nothing is synchronised by it
+        time.sleep(0.02 if SLOW == 1 else 0.2 * SLOW)  # poll interval; synchronises nothing
 
 
 class Failed(subprocess.CalledProcessError):
-    """A command that should have worked; its text says what the command said."""
+    """A command that should have succeeded. Its text has the command's output."""
 
     def __str__(self):
         return super().__str__() + "\n" + (self.stdout or "")[-2000:] + (self.stderr or "")[-2000:]
 
 
 class Api:
-    """JSON over the admin certificate, one connection per thread."""
+    """Talks JSON to the API with the admin's certificate, one connection per thread."""
 
     def __init__(self, home):
         text = json.loads(subprocess.run(["kubectl", "--kubeconfig", f"{home}/kubeconfig/admin.conf", "config", "view", "--raw", "-o", "json"],
@@ -95,7 +100,8 @@ class Pool:
     """One TANDEM_HOME. realpool.RealPool is the same on a real Kubernetes."""
 
     plane = "embedded"
-    shared_home = "/shared/home"  # what hostPath volumes of pods and jobs share on all nodes
+    # The directory that hostPath volumes of pods and jobs share on all nodes.
+    shared_home = "/shared/home"
 
     def __init__(self, tandem, home):
         self.tandem = tandem
@@ -146,7 +152,7 @@ class Pool:
 
     @property
     def shared_dir(self):
-        """Where shared_home lies on this machine."""
+        """The path of shared_home on this machine."""
         return f"{self.home}/shared/home"
 
     @property
@@ -163,17 +169,18 @@ class Pool:
         except FileNotFoundError:
             return 0
 
-    node_role = "kubelet"  # what has the gate
+    node_role = "kubelet"  # the role that has the gate
     roles = ("apiserver", "kubelet", "controllers", "operator", "bridge")
 
     def kill_role(self, role):
-        """kill -9; supervise starts another."""
+        """Ends a role by kill -9. supervise then starts another one."""
         pid = self.role_pid(role)
-        assert pid, f"{role} does not run"  # 0 would be everybody of this session
+        assert pid, f"{role} does not run"  # os.kill(0) would signal this whole process group
         os.kill(pid, signal.SIGKILL)
 
     def daemons(self, name):
-        """{host: pid of its container's init, as this machine sees it} of slurmctld, slurmrestd or the slurmds."""
+        """Of slurmctld, slurmrestd or the slurmds: {host: pid of the container's init on this
+        machine}."""
         found = {}
         for cid in os.listdir(f"{self.run_dir}/runc"):
             try:
@@ -181,7 +188,7 @@ class Pool:
                 if f"{name} -" in " ".join(conf["process"]["args"]):
                     found[conf["hostname"]] = json.load(open(f"{self.run_dir}/runc/{cid}/state.json"))["init_process_pid"]
             except (OSError, ValueError, KeyError):
-                continue  # it comes or goes just now
+                continue  # the container is just starting or ending
         return found
 
     def gate_socket(self, node):
@@ -198,7 +205,7 @@ class Pool:
         return jobs
 
     def sbatch(self, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
-        """Submits a batch job (memory bounded unless given) and returns its id."""
+        """Submits a batch job, with a memory limit unless one is given, and returns its id."""
         args = list(argv)
         if not any(a.startswith("--mem") for a in args):
             args.insert(0, "--mem=100M")
@@ -217,7 +224,7 @@ class Pool:
         return fields
 
     def job_devices(self, job_id):
-        """{node: set of GPU indexes} that Slurm gave to a running job."""
+        """The GPUs that Slurm gave to a running job: {node: set of indexes}."""
         out = self.shell("scontrol", "-d", "-o", "show", "job", job_id)
         got = {}
         for nodes, idx in re.findall(r"Nodes=(\S+) CPU_IDs=\S+ Mem=\d+ GRES=gpu:\d+\(IDX:([0-9,-]+)\)", out):
@@ -257,14 +264,15 @@ class Pool:
         return int(a["tandem.dev/job-id"]), pod["spec"].get("nodeName"), expand_ranges(devices.get("nvidia.com/gpu", ""))
 
     def clean(self):
-        """Back to an idle pool: nothing of a test before is left on either side."""
+        """Makes the pool idle again: nothing of an earlier test is left on either side."""
         for n in self.items("nodes"):
             if n.get("spec", {}).get("unschedulable"):
                 self.kubectl("uncordon", n["metadata"]["name"])
         self.kubectl("delete", "deployments,replicasets,statefulsets,jobs,pods", "--all", "-n", "default", "--wait=false")
         wait_for("no pods left", lambda: not self.items("pods", "-n", "default"), 90)
-        # Again and again: Slurm requeues a job whose prolog fails even when it was cancelled meanwhile, and drains nodes late ("Duplicate
-        # jobid" after a kill of slurmctld, "Prolog error").
+        # Repeated until it holds: Slurm requeues a job whose prolog fails even when it was
+        # cancelled meanwhile, and drains nodes late ("Duplicate jobid" after a kill of slurmctld,
+        # "Prolog error").
         sweep = ("scancel -Q -u root; scancel -Q -u researcher; for n in $(sinfo -h -N -o %N -t drain,draining,drained | sort -u); do"
                  " scontrol update nodename=$n state=undrain; done; squeue -h -a")
         wait_for("no jobs left", lambda: not self.shell("sh", "-c", sweep).strip(), 120)
@@ -274,7 +282,8 @@ class Pool:
         return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
 
     def crash_reports(self):
-        """What sanitizers and aborts left in the roles' logs: a role that dies is started again, so a test alone would not see it."""
+        """The lines that sanitizers and aborts left in the roles' logs. A role that dies is started
+        again, so the test itself would not notice."""
         bad = re.compile(r"Sanitizer|runtime error:|Assertion .* failed|out of memory")
         return [f"{os.path.basename(log)}: {line.strip()}" for log in sorted(glob.glob(f"{self.home}/log/*.log")) for line in open(log, errors="replace") if bad.search(line)]
 
@@ -307,11 +316,11 @@ def expand_hosts(text):
 
 
 def machine_state():
-    """Everything a pool could leave behind, by kind."""
+    """Everything that a pool could leave behind, by kind."""
     def lines(*argv):
         return set(subprocess.run(argv, stdout=subprocess.PIPE, text=True).stdout.splitlines())
     links = {l.split(": ")[1].split("@")[0] for l in lines("ip", "-o", "link")}
-    cgroups = {p for pattern in ("tandem-*", "*/tandem-*") for p in glob.glob(f"/sys/fs/cgroup/{pattern}")}  # not deeper: others run beside
+    cgroups = {p for pattern in ("tandem-*", "*/tandem-*") for p in glob.glob(f"/sys/fs/cgroup/{pattern}")}  # not deeper: other things run there
     mounts = {l.split()[1] for l in open("/proc/mounts")}
     procs = set()
     for d in glob.glob("/proc/[0-9]*/cmdline"):
@@ -326,6 +335,7 @@ def machine_state():
 
 
 def leftovers(before, after, home_id):
-    """What is new and ours. The id stands alone or behind "td": within the longer hexadecimal numbers of others' names it means nothing."""
+    """What is new and belongs to this home. The id must stand alone or behind "td": inside of
+    longer hexadecimal numbers it means nothing."""
     ours = re.compile(rf"(?:\btd|(?<![0-9a-f])){home_id}(?![0-9a-f])")
     return sorted(f"{kind}: {x}" for kind in after for x in after[kind] - before[kind] if ours.search(x) or kind == "devices")

@@ -1,4 +1,4 @@
-"""A real cluster on which Tandem is installed as its users install it, and what people do there."""
+"""A real cluster on which Tandem is installed as users install it, and what users do there."""
 import collections
 import json
 import pathlib
@@ -26,7 +26,7 @@ def assets():
 
 
 class Site:
-    """A cluster with Tandem's images of two versions on its nodes, and what people do there."""
+    """A cluster whose nodes have Tandem's images of two versions, and what users do there."""
 
     def __init__(self, home, build):
         self.c = cluster.Cluster(home=home, assets=assets(), cpus=18)  # 17 for Slurm on each of three nodes: 51
@@ -60,7 +60,8 @@ class Site:
         return collections.Counter(o["result"] for o in json.loads(self.cmd("install", "--image", img, "-o", "json", "--wait", "5m", *argv))["objects"])
 
     def namespace(self, name):
-        """A new one, with what every pod in it needs: controllers make that a moment later, and the API server refuses pods before it is there."""
+        """Makes a namespace and waits until it has what every pod needs. Controllers make that a
+        moment later, and until then the API server refuses pods."""
         self.kubectl("create", "namespace", name)
         self.complete(name)
 
@@ -71,7 +72,7 @@ class Site:
         return self.cmd("shell", "--", *argv, **kw)
 
     def jobs(self):
-        """Pod name → Slurm's job of it, by the UID in the job's name."""
+        """The jobs of Slurm: {job name: (id, state)}. The name of a pod's job has the pod's UID."""
         out = json.loads(self.slurm("squeue", "--json"))["jobs"]
         return {j["name"]: (j["job_id"], j["job_state"][0]) for j in out}
 

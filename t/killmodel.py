@@ -1,9 +1,12 @@
-"""Writers, watchers and a model of what was acknowledged, for an API server that is killed under them.
+"""Writers, watchers and a model of what was acknowledged, for an API server that is killed while
+they work.
 
-Every version of every object carries a word of its own (annotation `word`), so that a version can be told from every other one. A writer owns its
-objects: it knows what each of them must look like. Some objects (`shared`) are everybody's and change by compare-and-swap. A request whose reply
-was lost is settled by reading as soon as somebody answers: what is seen then counts like an acknowledged write, what is not seen must never appear.
-check() holds the whole history that the watchers saw against all of that."""
+Every version of every object carries a word of its own (annotation `word`), so that versions can be
+told apart. A writer owns its objects and knows what each of them must look like. The objects in
+SHARED belong to nobody and are changed by compare-and-swap. A request whose reply was lost is
+settled by a read as soon as the server answers: what is seen then counts like an acknowledged
+write, and what is not seen must never appear. check() compares all of this with the whole history
+that the watchers saw."""
 import collections
 import http.client
 import json
@@ -20,11 +23,12 @@ SHARED = ("shared-0", "shared-1", "shared-2")
 
 
 class Lost(Exception):
-    """The request may have been carried out; nobody will ever say."""
+    """The request may have been carried out; no reply will say."""
 
 
 class Client:
-    """One connection, made anew when it breaks. A request that surely did not arrive is sent again."""
+    """One connection, opened again when it breaks. A request that surely did not arrive is sent
+    again."""
 
     def __init__(self, target):
         self.target, self.c = target, None
@@ -34,7 +38,9 @@ class Client:
         while True:
             try:
                 if not self.c:
-                    self.c = self.target.connection(timeout=300)  # only a server that is gone loses a request: a slow one may carry it out later
+                    # The long timeout makes sure that only a server that is gone loses a request: a
+                    # slow one may still carry it out.
+                    self.c = self.target.connection(timeout=300)
                     self.c.connect()
                 break
             except (OSError, ssl.SSLError) as e:
@@ -51,7 +57,7 @@ class Client:
             raise Lost(str(e))
 
     def sure(self, method, path):
-        """A read: again until there is an answer."""
+        """Repeats a read until there is an answer."""
         while True:
             try:
                 return self.ask(method, path)
@@ -60,7 +66,8 @@ class Client:
 
 
 class Ledger:
-    """What was asked for and what came of it. fates: {word: acked (with its version) | seen | absent | refused | open}."""
+    """What was requested and what came of it. fates: {word: acked (with its version) | seen |
+    absent | refused | open}."""
 
     def __init__(self):
         self.lock, self.fates, self.rvs, self.gone, self.order = threading.Lock(), {}, {}, {}, []
@@ -125,7 +132,7 @@ class Writer(threading.Thread):
         self.mine[o["metadata"]["name"]] = (o["metadata"]["uid"], o["metadata"]["resourceVersion"], word)
 
     def settle(self, name, word):
-        """After a lost reply: what is there now?"""
+        """Finds out what became of a write whose reply was lost."""
         if name is None:
             status, l = self.client.sure("GET", f"{self.base}?labelSelector=owner%3Dw{self.k}")
             found = [o for o in l["items"] if word_of(o) == word]
@@ -145,7 +152,7 @@ class Writer(threading.Thread):
 
     # ---- what a writer does ----
     def create(self):
-        name = f"w{self.k}-{self.rng.randrange(40)}"  # names come back, their objects must not
+        name = f"w{self.k}-{self.rng.randrange(40)}"  # names are used again, objects must not be
         if name in self.mine:
             status, o = self.client.sure("GET", f"{self.base}/{name}")
             assert status == 200 and (o["metadata"]["uid"], o["metadata"]["resourceVersion"], word_of(o)) == self.mine[name], (name, self.mine[name], status, o)
@@ -194,7 +201,8 @@ class Writer(threading.Thread):
         self.ledger.deleted(uid, how)
 
     def wipe(self):
-        """Of a whole collection each object is deleted for itself: some may be left when the reply is lost."""
+        """Deletes the whole collection of this writer. Each object is deleted for itself, so some
+        may be left when the reply is lost."""
         path = f"{self.base}?labelSelector=owner%3Dw{self.k}"
         try:
             status, o = self.client.ask("DELETE", path)
@@ -220,7 +228,7 @@ class Writer(threading.Thread):
         try:
             status, o = self.client.ask("PUT", f"{self.base}/{name}", body)
         except Lost:
-            self.ledger.fate(word, "open")  # others may have written since: the history says which
+            self.ledger.fate(word, "open")  # others may have written since: the history tells
             return
         if status == 409:
             self.ledger.fate(word, "refused")
@@ -229,7 +237,7 @@ class Writer(threading.Thread):
         self.ledger.acked("compare-and-swap", word, o, began)
 
     def gone(self):
-        """What was deleted stays deleted, what is mine is there."""
+        """What was deleted stays deleted, and what is in `mine` is there."""
         status, l = self.client.sure("GET", f"{self.base}?labelSelector=owner%3Dw{self.k}")
         now = {o["metadata"]["name"]: (o["metadata"]["uid"], o["metadata"]["resourceVersion"], word_of(o)) for o in l["items"]}
         assert status == 200 and now == self.mine, (now, self.mine)
@@ -249,7 +257,8 @@ class Writer(threading.Thread):
 
 
 def kind_of(word):
-    """Words of writers are w<k>-<n>, those of the shared objects <plural>-<name>."""
+    """The kind of a word's object. Words of writers are w<k>-<n>, those of the shared objects
+    <plural>-<name>."""
     return list(KINDS)[int(word[1:].split("-")[0]) % len(KINDS)] if word[0] == "w" else word.split("-")[0]
 
 
@@ -257,7 +266,8 @@ Event = collections.namedtuple("Event", "type name uid rv word side count")
 
 
 class Follower(threading.Thread):
-    """Goes on from the last version that it saw, after every cut. nap: it looks again only after that many kills."""
+    """Watches, and after every cut goes on from the last version that it saw. nap: it looks again
+    only after that many kills."""
 
     def __init__(self, target, ledger, plural, rv, query="", nap=0, initial=False):
         super().__init__(daemon=True)
@@ -287,7 +297,7 @@ class Follower(threading.Thread):
             while not self.stop.is_set():
                 line = r.readline()
                 if not line.endswith(b"\n"):
-                    return  # cut; half a line is nothing
+                    return  # cut; half a line does not count
                 self.see(json.loads(line))
                 if self.initial and self.rv:
                     self.initial = False
@@ -298,7 +308,8 @@ class Follower(threading.Thread):
             c.close()
 
     def newest(self):
-        """The last acknowledged version of a kind of its own: a napper that came so far has seen enough for now."""
+        """The last acknowledged version of this kind. A napping follower that has reached it has
+        seen enough for now."""
         return max((rv for rv, (word, _, _) in list(self.ledger.rvs.items())[-50:] if kind_of(word) == self.plural), default=0)
 
     def run(self):
@@ -311,13 +322,13 @@ class Follower(threading.Thread):
                     time.sleep(0.01)  # the server is being started again
                 self.cuts += 1
                 while self.nap and self.kills() < self.last + self.nap and not self.stop.is_set():
-                    time.sleep(0.02)  # it naps: that is what it is for
+                    time.sleep(0.02)  # the nap itself; synchronises nothing
         except Exception as e:
             self.ledger.errors.append(f"watch of {self.plural}{self.query}: {type(e).__name__}: {e}")
 
 
 def selected(events, side):
-    """What a watch with labelSelector side=… must have said."""
+    """What a watch with labelSelector side=… must have reported."""
     out, inside = [], {}
     for e in events:
         now = e.side == side and e.type != "DELETED"
@@ -351,7 +362,7 @@ class Model:
             w.start()
 
     def create(self, client, plural, name):
-        """One that is nobody's; its version."""
+        """Creates an object that no writer owns and returns its version."""
         word = f"{plural}-{name}"
         meta = {"name": name, "labels": {"side": "s", "count": "0"}, "annotations": {"word": word, "echo": word, "size": "0", "pad": ""}}
         began = time.monotonic()
@@ -368,17 +379,19 @@ class Model:
         return True
 
     def kill(self):
-        """One kill -9 at some moment under writes; sometimes once more while the server comes up."""
+        """Kills the server with -9 at some moment under writes, and sometimes once more while it
+        comes up."""
         before = len(self.ledger.rvs)
         n = self.rng.choice((1, 5, 20, 60))
         wait_for("some writes", lambda: self.sound() and len(self.ledger.rvs) >= before + n, 60)
-        time.sleep(self.rng.random() * 0.02)  # anywhere between two answers: chance, nothing is synchronised by it
+        # A random moment between two answers; synchronises nothing.
+        time.sleep(self.rng.random() * 0.02)
         acked = self.ledger.max_rv
         self.target.kill()
         self.kills += 1
         if self.rng.random() < 0.2:
             self.target.spawn()
-            time.sleep(self.rng.random() * 0.06)  # anywhere in its start
+            time.sleep(self.rng.random() * 0.06)  # a random moment of its start
             self.target.kill()
             self.kills += 1
         self.target.start()
@@ -394,7 +407,8 @@ class Model:
         self.sound()
         for f in self.all_followers():
             f.nap = 0
-        last = {p: self.create(Client(self.target), p, "last") for p in KINDS}  # a deletion may be newer than all that is left: this is newer than everything
+        # A deletion may be newer than all that is left. These objects are newer than everything.
+        last = {p: self.create(Client(self.target), p, "last") for p in KINDS}
         states = {p: Client(self.target).ask("GET", f"{NS}/{p}")[1] for p in KINDS}
         for plural, rv in last.items():
             self.caught_up(plural, rv)
@@ -431,7 +445,7 @@ class Model:
                 live[e.name] = e
             if e.type == "DELETED":
                 del live[e.name]
-                continue  # its last version was told before
+                continue  # its last version was reported before
             assert e.word not in words, f"{e.word} was carried out twice: {words[e.word]} and {e}"
             words[e.word] = e
             assert self.ledger.fates.get(e.word) in ("acked", "seen", "open"), f"{e} appeared, but it was {self.ledger.fates.get(e.word)}"
@@ -447,7 +461,7 @@ class Model:
         assert not (set(self.ledger.gone) & uids) - told, "a deletion was acknowledged and not told"
         state = {o["metadata"]["name"]: (o["metadata"]["uid"], int(o["metadata"]["resourceVersion"]), word_of(o)) for o in final["items"] if "side" in o["metadata"].get("labels", {})}
         assert state == {n: (e.uid, e.rv, e.word) for n, e in live.items()}
-        # In time: what was asked for after an answer has a later version than that answer.
+        # Order in time: what was requested after an answer has a later version than that answer.
         newest, answered = 0, sorted(self.ledger.order, key=lambda o: o[1])
         k = 0
         for began, _, rv in sorted(self.ledger.order):

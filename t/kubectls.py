@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def binaries():
-    """{name: path or why not} of the oldest and the newest."""
+    """The oldest and the newest kubectl: {name: path, or why it is not there}."""
     got = {}
     for name in ("oldest", "newest"):
         r = subprocess.run([HERE.parent / "tools/kube-assets", "--check", f"kubectl-{name}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
@@ -24,7 +24,7 @@ def binaries():
 
 
 def pinned(name):
-    """The version in its go.mod, as v1.X.Y."""
+    """The version in the client's go.mod, as v1.X.Y."""
     return "v1" + re.search(r"k8s.io/kubectl v0(\.\d+\.\d+)", (HERE / f"kube/assets/kubectl-{name}/go.mod").read_text())[1]
 
 
@@ -38,11 +38,11 @@ class Kubectl:
         return int(self.version.split(".")[1])
 
     def start(self, *argv, **kw):
-        """Runs on; the caller ends it."""
+        """Starts kubectl and returns the process, which the caller ends."""
         return subprocess.Popen([self.path, "-n", self.ns, *map(str, argv)], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
 
     def __call__(self, *argv, rc=0, input=None, env=None, timeout=90):
-        """Its stdout; stderr is kept in err."""
+        """Runs kubectl and returns its stdout; stderr is kept in self.err."""
         if input is not None and not isinstance(input, str):
             input = json.dumps({"apiVersion": "v1", "kind": "List", "items": input} if isinstance(input, list) else input)
         r = subprocess.run([self.path, "-n", self.ns, *map(str, argv)], env={**self.env, **(env or {})}, input=input, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -61,13 +61,14 @@ class Kubectl:
         return wait_for(f"{what} {jsonpath} is {value}", lambda: self.path_of(what, jsonpath) == str(value), seconds)
 
     def rows(self, *argv):
-        """The table of a get, as lists of words; the heading first."""
+        """The table that get prints, as lists of words, with the heading first."""
         return [re.split(r"\s{2,}", line.strip()) for line in self(*argv).splitlines()]
 
 
 @pytest.fixture(scope="module", params=["machine", "oldest", "newest"])
 def client(request, plane, tmp_path_factory):  # noqa: F811
-    """One kubectl for the tests of the module, with caches of its own: the machine's does everything, the others what is marked `clients`."""
+    """One kubectl for the tests of a module, with caches of its own. The machine's kubectl runs all
+    tests; the others run those that are marked `clients`."""
     if request.param == "machine":
         path = shutil.which("kubectl", path="/usr/bin:/usr/local/bin")
         assert path, "this machine has no kubectl: tools/setup"
@@ -82,7 +83,7 @@ def client(request, plane, tmp_path_factory):  # noqa: F811
 
 @pytest.fixture
 def k(client, request):
-    """The client in a namespace of the test's own."""
+    """The client, in a namespace for this test."""
     client.ns = re.sub(r"[^a-z0-9]+", "-", request.node.name.removeprefix("test_")).strip("-")[:60]
     client("create", "namespace", client.ns)
     yield client
@@ -114,7 +115,8 @@ def statefulset(name, replicas=1):
 
 @pytest.fixture(scope="module")
 def boxed(client):
-    """A pod with two containers that runs as long as the tests of one kubectl do: (client, namespace, name)."""
+    """A pod with two containers that runs as long as the tests of one kubectl: (client,
+    namespace)."""
     client.ns = "box-" + client.version.replace(".", "-").lower()
     client("create", "namespace", client.ns)
     c = {"image": IMAGE, "command": ["sh", "-c", "echo I am $0; exec sleep 1000"]}

@@ -1,8 +1,10 @@
-"""Who can touch which device, by the kernel's word: the observer of the random test.
+"""Observes which process can open which device, according to the kernel; for the random test.
 
-A holder is a pod or a native job with a process that lives in a cgroup which the kernel lets open a pool device. Not counted: slurmd and its
-stepds, which hold every device and use none; a container that was made but whose program was not started; stand-ins, which are the pod they
-stand for. On pure cgroup v2 the rules cannot be read back: there the container's configuration and the job's SLURM_JOB_GPUS speak."""
+A holder is a pod or a native job with a process in a cgroup for which the kernel allows a device of
+the pool. Not counted are: slurmd and its stepds, which hold every device and use none; a container
+that exists but whose program has not started; and stand-ins, which count as the pod that they stand
+for. On pure cgroup v2 the rules cannot be read back; there the container's configuration and the
+job's SLURM_JOB_GPUS are used."""
 import glob
 import json
 import os
@@ -26,7 +28,7 @@ def _read(path):
 
 
 def _born(pid):
-    """The start time of a live process; None: it is gone or dead."""
+    """The start time of a live process. None: it is gone or dead."""
     f = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return f[19] if len(f) > 19 and f[0] not in "ZX" else None
 
@@ -36,14 +38,15 @@ def _pids(cgroup):
 
 
 def _words(pid):
-    """What a process is, for people: its state, its program, what the kernel waits for in it, its cgroup of the device hierarchy."""
+    """Describes a process for people: its pid, state, command line and name, and its cgroup in the
+    device hierarchy."""
     f = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     where = next((line.rpartition(":")[2] for line in _read(f"/proc/{pid}/cgroup").splitlines() if ":devices:" in line or line.startswith("0::/")), "")
     return f"{pid} {f[0] if f else 'gone'} {_read(f'/proc/{pid}/cmdline').split(chr(0))[:4]} {_read(f'/proc/{pid}/comm').strip()} {where[-60:]}"
 
 
 class Container:
-    """A container by its runtime id; what is asked here never changes during its life."""
+    """A container by its runtime id. What is read here never changes during its life."""
 
     def __init__(self, home, cid):
         conf = json.load(open(f"{home}/pods/{cid}/config.json"))
@@ -54,11 +57,11 @@ class Container:
 
     @property
     def slurmd(self):
-        return bool(re.fullmatch(r"n[0-9]+", self.host))  # the pod of a node has its name
+        return bool(re.fullmatch(r"n[0-9]+", self.host))  # the pod of a node has the node's name
 
 
 class Observer(threading.Thread):
-    """Looks all the time; `doubles` are the devices that two holders could touch at one moment."""
+    """Looks all the time. `doubles` are the devices that two holders could open at one moment."""
 
     def __init__(self, pool):
         super().__init__(daemon=True)
@@ -67,11 +70,11 @@ class Observer(threading.Thread):
         self.root = next((p for p in (f"{V1}/tandem-{self.id}", f"/sys/fs/cgroup/tandem-{self.id}") if os.path.isdir(p)), None)
 
     def names(self):
-        """{uid: a name for people}"""
+        """{uid: a name for people}."""
         return {c.uid: c.host for c in list(self.known.values())}
 
     def pods_left(self):
-        """Pods that are neither Slurm's daemons nor gone."""
+        """The pods that are left, without Slurm's daemons."""
         runc = f"/run/tandem/{self.id}/runc"
         there = [self.container(c) for c in os.listdir(runc)]
         return [c.host for c in there if c and not c.slurmd and not c.host.startswith("main-")]
@@ -89,7 +92,7 @@ class Observer(threading.Thread):
         return {(int(a), int(b)) for a, b in re.findall(r"^c (\d+):(\d+) \S*[rw]", rules, re.M) if int(a) in majors}
 
     def holders(self):
-        """[(who, devices, pid, born)] of all processes with a device."""
+        """All processes with a device: [(who, devices, pid, start time)]."""
         found, majors = [], {m for c in list(self.known.values()) for m, _ in c.devices}
         for entry in os.listdir(self.root):
             c = self.container(entry) if os.path.isdir(f"{self.root}/{entry}") else None
@@ -113,7 +116,8 @@ class Observer(threading.Thread):
             if "SLURM_JOB_ID" not in env:
                 continue  # the stepd
             if _read(f"/proc/{pid}/cmdline").split("\0")[0].endswith("/task-prolog"):
-                continue  # the gate's own question, before anything of the task runs
+                # The gate's own check, before anything of the task runs.
+                continue
             ask = UID.search(env.get("SLURM_JOB_NAME", ""))
             who = ask.group(1).replace("-", "") if ask else f"job {env['SLURM_JOB_ID']}"
             if self.root.startswith(V1):
@@ -132,14 +136,15 @@ class Observer(threading.Thread):
         self.looks += 1
         for d, procs in by.items():
             self.seen |= {who for who, _, _ in procs}
-            # Who was seen and still lives lived at the moment between: those held it together.
+            # Who was seen and still lives has lived at the moment in between: all of these held the
+            # device together.
             alive = {who for who, pid, born in procs if len({w for w, _, _ in procs}) > 1 and _born(pid) == born}
             if len(alive) > 1:
                 self.doubles.append((time.time(), d, sorted(alive)))
                 self.evidence.append(f"{time.strftime('%H:%M:%S')} {d} " + "; ".join(f"{who}: {_words(pid)}" for who, pid, _ in procs))
 
     def double_words(self):
-        """Who shared a device, from when to when; pods by name."""
+        """Who shared a device, from when to when. Pods are given by name."""
         spans = {}
         for at, d, who in self.doubles:
             spans.setdefault((d, tuple(who)), []).append(at)
@@ -160,7 +165,8 @@ class Observer(threading.Thread):
 
 
 class KubeletObserver(Observer):
-    """The same, where kubelets and containerd make the cgroups (v1: the kernel's rules are read back)."""
+    """The same where kubelets and containerd make the cgroups; cgroup v1 only, because the kernel's
+    rules are read back."""
 
     def __init__(self, pool):
         super().__init__(pool)
@@ -170,7 +176,7 @@ class KubeletObserver(Observer):
         return {uid.replace("-", ""): f"{node}/{uid}" for uid, node in list(self.where.items())}
 
     def pods(self):
-        """(node, uid, its cgroup, is it slurmd's)"""
+        """Yields (node, uid, cgroup, whether it is slurmd's) of each pod."""
         for at in glob.glob(f"{self.root}/n*/kubepods/pod*") + glob.glob(f"{self.root}/n*/kubepods/*/pod*"):
             node, uid = at[len(self.root) + 1:].split("/")[0], os.path.basename(at)[3:]
             self.where[uid] = node
@@ -197,7 +203,7 @@ class KubeletObserver(Observer):
 
 
 def differences(pool):
-    """What the two sides do not agree on, in words."""
+    """The differences between Kubernetes and Slurm, in words."""
     pods = {p["metadata"]["uid"]: p for p in pool.items("pods", "-n", "default") if p["status"].get("phase") not in ("Succeeded", "Failed")}
     jobs, found = {}, []
     for i, j in pool.squeue().items():
@@ -223,11 +229,11 @@ def differences(pool):
 
 
 def containers(pool):
-    """Those of the embedded plane that the runtime has."""
+    """The containers of the embedded plane that the runtime has."""
     found = []
     for cid in os.listdir(f"{pool.run_dir}/runc"):
         try:
             found.append(Container(pool.home, cid))
         except (OSError, ValueError, KeyError, AttributeError):
-            continue  # it comes or goes just now
+            continue  # the container is just starting or ending
     return found

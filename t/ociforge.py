@@ -1,4 +1,5 @@
-"""Container images made by hand, right ones and hostile ones: layers of any tar entries, layouts, archives."""
+"""Builds container images by hand, valid and hostile ones: layers of any tar entries, layouts,
+archives."""
 import bz2
 import gzip
 import hashlib
@@ -15,7 +16,7 @@ OCI = "application/vnd.oci.image"
 
 
 def entry(name, data=None, kind=None, link="", mode=None, uid=0, gid=0, pax=None, size=None, device=(0, 0)):
-    """A tar entry: a file unless kind says "dir", "sym", "hard", "fifo", "char" or "block"."""
+    """A tar entry: a file unless kind is "dir", "sym", "hard", "fifo", "char" or "block"."""
     info = tarfile.TarInfo(name)
     info.type = {None: tarfile.REGTYPE, "dir": tarfile.DIRTYPE, "sym": tarfile.SYMTYPE, "hard": tarfile.LNKTYPE, "fifo": tarfile.FIFOTYPE, "char": tarfile.CHRTYPE, "block": tarfile.BLKTYPE}[kind]
     info.mode = mode if mode is not None else 0o755 if kind == "dir" else 0o644
@@ -30,7 +31,7 @@ def layer(*entries, format=tarfile.PAX_FORMAT):
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=format) as t:
         for info, data in entries:
-            # addfile would stop at a size that is a lie
+            # addfile() would refuse a size that does not match the data.
             out.write(info.tobuf(format, "utf-8", "surrogateescape"))
             out.write(data + b"\0" * (-len(data) % 512))
             t.offset = out.tell()
@@ -52,7 +53,8 @@ def sha(data):
 
 
 class Layout:
-    """Blobs and an index; written as a directory or as a tar. Everything may be changed before it is written."""
+    """Blobs and an index, written as a directory or as a tar. Everything can be changed before it
+    is written."""
 
     def __init__(self):
         self.blobs, self.manifests, self.docker, self.files = {}, [], [], {}
@@ -63,7 +65,8 @@ class Layout:
         return {"digest": "sha256:" + sha(data), "size": len(data)}
 
     def image(self, layers, name=None, arch=ARCH, os_name="linux", pack=None, diff_ids=None, platform=True, annotations=None, to=None, **config):
-        """pack: compression of each layer. Returns the manifest's descriptor."""
+        """Adds an image and returns its manifest's descriptor. pack: the compression of each
+        layer."""
         pack = pack or [""] * len(layers)
         conf = self.blob({"architecture": arch, "os": os_name, "config": config, "rootfs": {"type": "layers", "diff_ids": diff_ids or ["sha256:" + sha(l) for l in layers]}})
         parts = [{"mediaType": f"{OCI}.layer.v1.tar{p}", **self.blob(PACK[p](l))} for l, p in zip(layers, pack)]
@@ -102,7 +105,8 @@ class Layout:
 
 
 def docker_archive(path, layers, tags, links=False, arch=ARCH, **config):
-    """As `docker save` made it before it wrote layouts: a directory for each layer; links: one layer is a link to another one's."""
+    """An archive as `docker save` made it before it wrote layouts: a directory for each layer.
+    links: a layer that occurs twice is a link to the first one."""
     conf = json.dumps({"architecture": arch, "os": "linux", "config": config, "rootfs": {"type": "layers", "diff_ids": ["sha256:" + sha(l) for l in layers]}}).encode()
     names, entries, seen = [], [], {}
     for i, l in enumerate(layers):

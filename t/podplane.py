@@ -1,4 +1,5 @@
-"""What the pod tests share: one home without Slurm, pods made and watched over the API, everything a user does with the real kubectl."""
+"""What the pod tests share: a home without Slurm; pods that are made and watched through the API.
+What users do is done with the real kubectl."""
 import contextlib
 import http.client
 import json
@@ -14,7 +15,7 @@ IMAGE = "debian:13"
 
 
 class PodPlane(Pool):
-    """A home of `tandem up --no-slurm`, and short words for pods."""
+    """A home of `tandem up --no-slurm`, with short methods for pods."""
 
     def __init__(self, tandem, home):
         super().__init__(tandem, home)
@@ -32,7 +33,7 @@ class PodPlane(Pool):
         return obj
 
     def make(self, kind, name, **body):
-        """A ConfigMap or Secret."""
+        """Makes a ConfigMap or Secret."""
         self.call("POST", f"/api/v1/namespaces/default/{kind}", {"metadata": {"name": name}, **body})
 
     def name(self, stem):
@@ -40,7 +41,8 @@ class PodPlane(Pool):
         return f"{stem}-{self.count}"
 
     def spec(self, script=None, **container):
-        """A pod spec of one container `c` that runs a shell script. Keys that belong to the pod go there, the others to the container."""
+        """A pod spec with one container `c` that runs a shell script. Keywords that belong to the
+        pod go there, all others to the container. (securityContext_pod is the pod's.)"""
         of_pod = {"restartPolicy", "volumes", "securityContext_pod", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "initContainers", "hostNetwork",
                   "hostname", "subdomain", "nodeName", "containers", "shareProcessNamespace", "hostAliases", "serviceAccountName", "nodeSelector",
                   "readinessGates", "dnsConfig", "dnsPolicy", "setHostnameAsFQDN", "automountServiceAccountToken"}
@@ -63,7 +65,7 @@ class PodPlane(Pool):
 
     @contextlib.contextmanager
     def pod(self, script=None, stem="p", labels=None, annotations=None, **spec):
-        """Makes a pod and takes it away behind the test, without waiting."""
+        """Makes a pod and deletes it after the test, without waiting for its end."""
         name = self.name(stem)
         meta = {k: v for k, v in (("labels", labels), ("annotations", annotations)) if v}
         self.post(name, self.spec(script, **spec), **meta)
@@ -93,11 +95,11 @@ class PodPlane(Pool):
         return self.wait(name, "ready", lambda p: condition(p, "Ready") == "True", seconds)
 
     def over(self, name, seconds=60):
-        """Waits for the end and returns the pod."""
+        """Waits until the pod has succeeded or failed, and returns it."""
         return self.wait(name, "over", lambda p: p["status"].get("phase") in ("Succeeded", "Failed"), seconds)
 
     def refused(self, name, reason="CreateContainerConfigError", container="c", seconds=60):
-        """Waits until the container waits for that reason and returns the message."""
+        """Waits until the container waits for that reason, and returns the message."""
         def why(p):
             waits = [c["state"].get("waiting", {}) for l in ("containerStatuses", "initContainerStatuses") for c in p["status"].get(l, []) if c["name"] == container]
             return [w for w in waits if w.get("reason") == reason]
@@ -107,7 +109,7 @@ class PodPlane(Pool):
         wait_for(f"pod {name} gone", lambda: self.pod_of(name) is None, seconds)
 
     def text(self, name, **query):
-        """The log by plain HTTP (kubectl logs has tests of its own)."""
+        """The log, by plain HTTP (kubectl logs has tests of its own)."""
         c = http.client.HTTPSConnection(self.api.host, context=self.api.tls, timeout=30)
         c.request("GET", f"/api/v1/namespaces/default/pods/{name}/log?" + urllib.parse.urlencode(query))
         r = c.getresponse()
@@ -117,19 +119,20 @@ class PodPlane(Pool):
         return body
 
     def said(self, name, what):
-        """Waits for a line of the log: what the script does before it says so is done, which is not sure when it runs."""
+        """Waits for a line of the log. What the script does before it prints the line is then done;
+        a running container alone does not show that."""
         self.running(name)
         wait_for(f"pod {name} says {what}", lambda: what in self.text(name).splitlines())
 
     def output(self, name, seconds=60):
-        """What a pod that must end well said."""
+        """The log of a pod that must succeed."""
         p = self.over(name, seconds)
         out = self.text(name)
         assert p["status"]["phase"] == "Succeeded", (out, p["status"])
         return out
 
     def events(self, name):
-        """[(reason, message)] about the pod."""
+        """The events of the pod: [(reason, message)]."""
         l = self.call("GET", "/api/v1/namespaces/default/events")["items"]
         return [(e["reason"], e.get("message", "")) for e in l if e["involvedObject"].get("name") == name]
 
@@ -137,7 +140,7 @@ class PodPlane(Pool):
         return wait_for(f"event {reason} of {name}", lambda: [m for r, m in self.events(name) if r == reason], seconds)
 
     def ex(self, name, *argv, **kw):
-        """kubectl exec: stdout."""
+        """The stdout of kubectl exec."""
         return self.kubectl("exec", name, "--", *argv, **kw)
 
 
@@ -146,7 +149,7 @@ def condition(pod, which):
 
 
 def state(pod, name="c", lists=("containerStatuses", "initContainerStatuses")):
-    """The container status of that name."""
+    """The container's status."""
     for l in lists:
         for c in pod["status"].get(l, []):
             if c["name"] == name:

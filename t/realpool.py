@@ -1,7 +1,9 @@
-"""A pool on a real Kubernetes (t/kube/cluster.py), with the commands of harness.Pool: the same tests run on both planes.
+"""A pool on a real Kubernetes (t/kube/cluster.py) with the methods of harness.Pool, so that the
+same tests run on both planes.
 
-Tandem's roles run here as processes of the test: operator and bridge beside the cluster, an agent in the namespaces of each node. That is how
-a sanitizer's build can be tested too. t/test_deploy.py shows them as pods with their own rights."""
+Tandem's roles run as processes of the test: operator and bridge beside the cluster, and an agent in
+the namespaces of each node. So a sanitizer's build can be tested, too. t/test_deploy.py shows the
+roles as pods with their own rights."""
 import glob
 import hashlib
 import json
@@ -30,7 +32,7 @@ GPUS = 8
 
 
 def assets():
-    """The directory of the real binaries; without them the test is skipped with the reason."""
+    """The directory of the real binaries. Without them the test is skipped, with the reason."""
     r = subprocess.run([HERE.parent / "tools/kube-assets", "--check"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
     if r.returncode:
         pytest.skip("real Kubernetes " + r.stderr.strip())
@@ -38,7 +40,7 @@ def assets():
 
 
 def cached_archive(name, root):
-    """An archive of a directory of the image store, made once."""
+    """The archive of a directory of the image store, made on first use."""
     stamp = hashlib.sha256(f"{root}{os.stat(root).st_ctime_ns}".encode()).hexdigest()[:12]
     at = pathlib.Path(IMAGES) / f".archive-{stamp}.tar"
     if not at.exists():
@@ -49,7 +51,7 @@ def cached_archive(name, root):
 
 
 def tandem_archive(build, path):
-    """Tandem's programs and the libraries they need, as an image."""
+    """Writes an image with Tandem's programs and the libraries that they need."""
     files = {"/usr/bin/tandem": f"{build}/src/cmd/tandem", "/usr/bin/tandem-standin": f"{build}/src/standin/tandem-standin"}
     for lib in re.findall(r"(?:=> )?(/\S+) \(0x", subprocess.run(["ldd", files["/usr/bin/tandem"]], stdout=subprocess.PIPE, text=True, check=True).stdout):
         files[lib] = lib
@@ -57,7 +59,8 @@ def tandem_archive(build, path):
 
 
 def lend(request, pool):
-    """For a fixture of a session: the pool is up, then down whatever happened, or kept for a person (--keep)."""
+    """For a session's fixture: brings the pool up, and afterwards down, whatever happened. --keep
+    leaves it up for a person."""
     keep = request.config.getoption("--keep")
     try:
         pool.up()
@@ -74,13 +77,15 @@ def lend(request, pool):
 class RealPool(Pool):
     plane = "real"
     node_role = "agent"
-    # What hostPath volumes of pods and jobs share on all nodes, and where slurmctld's state lies.
+    # The directory that hostPath volumes of pods and jobs share on all nodes, and slurmctld's
+    # state.
     shared_home, state_path = "/srv/home", "/var/lib/kubelet/slurm-main"
     devices = ("  devices:\n  - {resource: nvidia.com/gpu, source: DRA, driver: gpu.example.com, deviceClasses: [gpu.example.com],\n"
                "     indexAttribute: index, file: /dev/tandem-gpu}\n")
 
     def __init__(self, tandem, build, nodes=3, restart=False):
-        """restart: a role that ends with 1, as a bridge whose Lease could not be renewed in time, is started again, as its Deployment does."""
+        """restart: a role that exits with 1 is started again, as its Deployment does. A bridge
+        whose Lease could not be renewed in time exits so."""
         path = tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp")
         super().__init__(tandem, path)
         self.build, self.nodes_count = pathlib.Path(build), nodes
@@ -94,7 +99,8 @@ class RealPool(Pool):
         images.mkdir(parents=True)
         for name, stored, root in (("docker.io/library/debian:13", "debian:13", f"{IMAGES}/debian/13/rootfs"),
                                    ("docker.io/tandem/slurm:24.11", "tandem/slurm:24.11", f"{IMAGES}/tandem+slurm/24.11/rootfs")):
-            if not os.path.isdir(root):  # the first on this machine: by the same recipes as `tandem up`
+            # The first use on this machine: by the same recipes as `tandem up`.
+            if not os.path.isdir(root):
                 os.makedirs(IMAGES, exist_ok=True)
                 self.run(self.tandem, "image", "build", stored, env={**KEEP, "TANDEM_IMAGES": IMAGES, "TANDEM_HOME": self.home}, timeout=900)
             os.symlink(cached_archive(name, root), images / (re.sub(r"\W", "-", name) + ".tar"))
@@ -107,7 +113,9 @@ class RealPool(Pool):
             self.kubectl("label", "node", f"n{i}", "tandem.dev/fake-gpus=true", f"topology.tandem.dev/block=b{i // 4}", f"topology.tandem.dev/rack=r{i // 2}")
         for i in range(self.nodes_count):
             self.start(f"agent-n{i}")
-        # Nodes whose devices come later are taken in one by one, by a new configuration each: right, and not what these tests look at.
+        # Publish all devices before the operator starts: nodes whose devices come later are taken
+        # in one by one, each by a new configuration. That is right, but not what these tests look
+        # at.
         self.start_devices()
         self.start("operator")
         self.start("bridge")
@@ -124,13 +132,14 @@ class RealPool(Pool):
                     self.start(role)
 
     def start_devices(self):
-        """Whoever tells Kubernetes of the nodes' devices; it comes back when all are known."""
+        """Starts what publishes the nodes' devices in Kubernetes, and returns when all are
+        published."""
         self.cluster.start_dra()
         wait_for("every node's devices are published", lambda: len(self.items("resourceslices")) == self.nodes_count, 60)
         self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [self.claim_template(n) for n in range(1, GPUS + 2)]}))
 
     def manifests(self):
-        """deploy/embedded.yaml, for nodes with kubelets and devices by DRA."""
+        """deploy/embedded.yaml, changed for nodes with kubelets and devices by DRA."""
         text = (HERE.parent / "deploy/embedded.yaml").read_text()
         for old, new in (("access: socket", "access: network"), ("/var/lib/slurm-main", self.state_path), ("/shared/home", self.shared_home)):
             assert old in text, old
@@ -139,7 +148,7 @@ class RealPool(Pool):
         return text.replace("metadata: {name: slurm}", 'metadata: {name: slurm, labels: {resource.kubernetes.io/admin-access: "true"}}')
 
     def argv(self, role):
-        """The command of a role, --flag=value each."""
+        """The command of a role. Options are written as --flag=value."""
         c = self.cluster
         common = [f"--kubeconfig={c.kubeconfig}", f"--metrics={self.metrics_address(role)}"]
         if role.startswith("agent-"):
@@ -150,7 +159,8 @@ class RealPool(Pool):
         return [self.tandem, "bridge", *common, "--namespace=slurm", "--cluster=main", f"--knock={c.outside}:7777", f"--why=unix:{self.home}/bridge.sock"]
 
     def metrics_address(self, role):
-        """Where /metrics, /livez and /readyz of a role are: "agent" is that of the first node."""
+        """The address of /metrics, /livez and /readyz of a role. "agent" is that of the first
+        node."""
         if role.startswith("agent"):
             return f"{self.cluster.ip(int(role.partition('-n')[2] or 0))}:7480"
         return f"{self.cluster.outside}:{7480 + ['bridge', 'operator'].index(role)}"
@@ -161,7 +171,7 @@ class RealPool(Pool):
             self.procs[role] = subprocess.Popen([str(a) for a in self.argv(role)], env=self.env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def role_pid(self, role):
-        """0: it does not run. "agent" is that of the first node."""
+        """The pid of a role; 0: it does not run. "agent" is that of the first node."""
         p = self.procs.get("agent-n0" if role == "agent" else role)
         if not p or p.poll() is not None:
             return 0
@@ -169,7 +179,7 @@ class RealPool(Pool):
         return int(inside[0]) if inside and role.startswith("agent") else p.pid
 
     def kill_role(self, role):
-        """kill -9, and another one in its place, as a Deployment does."""
+        """Ends a role by kill -9 and starts another one, as a Deployment does."""
         p = self.procs[role]
         self.signal(p, signal.SIGKILL)
         p.wait(60)
@@ -177,7 +187,8 @@ class RealPool(Pool):
 
     @staticmethod
     def signal(p, what):
-        """To the role itself: an agent is the child of the nsenter that brought it into its node."""
+        """Signals the role itself: an agent is the child of the nsenter that brought it into its
+        node."""
         inside = subprocess.run(["ps", "-o", "pid=", "--ppid", str(p.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
         for pid in inside or [p.pid]:
             try:
@@ -190,12 +201,12 @@ class RealPool(Pool):
         return ("operator", "bridge", *(f"agent-{n}" for n in self.nodes))
 
     def inits(self, node):
-        """{words of the command: pid} of the first processes of the node's containers."""
+        """The first processes of the node's containers: {command line: pid}."""
         got = {}
         for f in glob.glob(f"/sys/fs/cgroup/devices/tandem-kube-{self.id}/{node}/kubepods/**/cgroup.procs", recursive=True):
             try:
                 pids = open(f).read().split()
-            except OSError:  # its container ends just now
+            except OSError:  # the container is just ending
                 continue
             for pid in pids:
                 try:
@@ -229,12 +240,12 @@ class RealPool(Pool):
             shutil.rmtree(self.home, ignore_errors=True)
 
     def keep(self):
-        """It stays when the test's process ends."""
+        """Keeps the cluster up when the test's process ends."""
         self.cluster.owner = None
         self.cluster.save()
 
     def traces(self):
-        """What of the cluster is left on the machine."""
+        """What the cluster left on this machine."""
         out = subprocess.run("ip netns; ip -o link; ip route; cat /proc/mounts; ls -d /sys/fs/cgroup/tandem-kube-* /sys/fs/cgroup/*/tandem-kube-* 2>/dev/null; ps -e -o args=",
                              shell=True, stdout=subprocess.PIPE, text=True).stdout
         return [line for line in out.splitlines() if f"tk{self.cluster.id}" in line or f"tandem-kube-{self.cluster.id}" in line or self.home in line]
@@ -257,7 +268,7 @@ class RealPool(Pool):
         return self.run(self.tandem, *argv, **kw)
 
     def why(self, what):
-        """The bridge's words, from its socket; none while no bridge answers there."""
+        """The bridge's explanation, from its socket; exit code 1 while no bridge answers."""
         try:
             with socket.socket(socket.AF_UNIX) as s:
                 s.settimeout(30)

@@ -1,5 +1,5 @@
-// The connection to slurmrestd: which pod, with which key; and the SlurmCluster's settings. Looked at in the caches,
-// every 250 ms.
+// The connection to slurmrestd (which pod, with which key) and the settings of the SlurmCluster.
+// Both follow the caches, which a thread looks at every 250 ms.
 #include "bridge/bridge.h"
 
 #include "base/file.h"
@@ -48,33 +48,41 @@ static char *find_url(struct td_bridge *b, const char *current, struct td_error 
 {
 	if (b->o.slurmrestd)
 		return td_strdup(b->o.slurmrestd);
+
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(b->restds, b->o.ns, &pods);
 	td_auto_free const yyjson_val **mine = td_calloc(pods.n ? pods.n : 1, sizeof(yyjson_val *));
 	const struct td_slurm_where w = {.pods = mine, .n = pods.n, .current = current, .empty_dirs = b->o.empty_dirs};
+
 	for (size_t i = 0; i < pods.n; i++)
 		mine[i] = pods.v[i]->root;
+
 	char *url = td_slurm_rest_url(&w, err);
 	if (!url)
 		td_wrap(err, "SlurmCluster %s/%s", b->o.ns, b->o.cluster);
 	return url;
 }
 
+// Reads the jwt key, raw bytes: from the file of the options, else from the cluster's Secret.
 static int read_key(struct td_bridge *b, struct td_buf *ret, struct td_error *err)
 {
 	if (b->o.jwt_key)
 		return td_file_read(b->o.jwt_key, 4096, ret, err);
+
 	td_auto_free char *name = td_asprintf("%s-jwt-key", b->o.cluster);
 	td_auto(td_object_unref) struct td_object *o = NULL;
+
 	int r = td_kube_get(b->kube, &td_secrets, b->o.ns, name, b->cancel, &o, err);
 	if (r)
 		return td_wrap(err, "Secret %s/%s", b->o.ns, name);
+
 	const char *text = td_jkey_str(td_jget(o->root, "data"), "jwt_hs256.key");
 	if (!text)
 		return td_fail(err, TD_NOT_FOUND, "Secret %s/%s has no key jwt_hs256.key", b->o.ns, name);
 	return td_base64_decode(text, ret, err);
 }
 
+// Keeps why there is no connection, and logs it when it is another reason than before.
 static void problem(struct td_bridge *b, const char *msg)
 {
 	pthread_mutex_lock(&b->lock);
@@ -85,12 +93,15 @@ static void problem(struct td_bridge *b, const char *msg)
 	pthread_mutex_unlock(&b->lock);
 }
 
+// Reads the SlurmCluster. A change for which the running informers are wrong ends this lead.
 static int settle(struct td_bridge *b, struct td_error *err)
 {
 	td_auto(td_object_unref) struct td_object *sc = td_informer_get(b->clusters, b->o.ns, b->o.cluster);
 	if (!sc)
 		return td_fail(err, TD_NOT_FOUND, "SlurmCluster %s/%s does not exist", b->o.ns, b->o.cluster);
+
 	struct td_settings *s = td_settings_read(sc->root), *old;
+
 	pthread_mutex_lock(&b->lock);
 	old = b->settings;
 	bool same = old && !strcmp(old->text, s->text),
@@ -98,12 +109,15 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	if (!same)
 		b->settings = s;
 	pthread_mutex_unlock(&b->lock);
+
 	td_settings_unref(same ? s : old);
+
 	if (other) {
 		td_warn("spec.scheduler.schedulerName or spec.devices of SlurmCluster %s/%s changed: starting anew",
 			b->o.ns, b->o.cluster);
 		td_cancel_fire(b->cancel);
 	}
+
 	if (!same)
 		atomic_fetch_add(&b->feas_gen, 1);
 	return 0;
@@ -114,41 +128,51 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	int r = settle(b, err);
 	if (r)
 		return r;
+
 	pthread_mutex_lock(&b->lock);
 	td_auto_free char *current = td_strdup(b->link ? b->link->url : NULL);
 	pthread_mutex_unlock(&b->lock);
+
 	struct td_error none = TD_ERROR_INIT;
 	td_auto_free char *url = find_url(b, current, &none);
 	if (!url) {
-		// The old one may be on its way back: what runs on it fails by itself and says so.
+		// No pod is usable now. The current connection stays: its pod may come back, and
+		// until then every call on it fails with its own error.
 		return current ? 0 : td_fail(err, none.code, "%s", none.msg);
 	}
+
 	if (td_streq(url, current) && !atomic_exchange(&b->unauthenticated, false))
 		return 0;
+
 	td_auto_buf struct td_buf key = {0};
 	r = read_key(b, &key, err);
 	if (r)
 		return r;
+
 	struct td_link *l = td_calloc(1, sizeof(*l)), *old;
 	l->refs = 1;
 	l->url = td_strdup(url);
 	td_sha256_hex(key.s, key.len, l->secret);
 	const struct td_slurm_opts o = {
 		.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
+
 	r = td_slurm_new(&o, &l->slurm, err);
 	explicit_bzero(key.s, key.len);
 	if (r) {
 		td_link_unref(l);
 		return r;
 	}
+
 	pthread_mutex_lock(&b->lock);
 	old = b->link;
 	b->link = l;
 	b->link_problem[0] = '\0';
 	pthread_mutex_unlock(&b->lock);
+
 	td_link_unref(old);
 	if (!td_streq(url, current))
 		td_info("slurmrestd at %s", url);
+
 	td_bridge_poll_now(b);
 	return 0;
 }

@@ -1,5 +1,5 @@
-// The role bridge: leads by Lease, fills its caches, then runs the scheduler, the syncer, the knock port and the why
-// server.
+// The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
+// the knock port and the why server until it leads no longer.
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -44,18 +44,21 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	td_queue_add(b->node_queue, now ? now->name : old->name);
 	if (now && td_bridge_kubelet(now))
 		atomic_store(&b->kubelets, true);
-	// What pods may run where depends on labels and taints only (cordon and our own taint do not count); heartbeats
-	// are many.
+
+	// Heartbeats change a Node all the time. Where pods may run depends only on its labels and
+	// taints; cordon and Tandem's own taint do not count.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
 		return;
+
 	atomic_fetch_add(&b->feas_gen, 1);
+
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(b->pods, NULL, &pods);
 	for (size_t i = 0; i < pods.n; i++)
 		if (!td_jstr(pods.v[i]->root, "spec.nodeName")) {
 			td_auto_free char *key = td_key_of(pods.v[i]);
-			td_queue_add_after(b->pod_queue, key, 300); // several changes in a row are one
+			td_queue_add_after(b->pod_queue, key, 300); // several changes become one
 		}
 }
 
@@ -106,7 +109,7 @@ static void *why_thread(void *p)
 	return NULL;
 }
 
-// Settings first: they say which pods are ours.
+// Waits for the settings: they say which pods are Slurm's.
 static int first_settings(struct td_bridge *b, struct td_error *err)
 {
 	bool said = false;
@@ -125,23 +128,29 @@ static int first_settings(struct td_bridge *b, struct td_error *err)
 	}
 }
 
+// The informers that depend on the settings.
 static int start_informers(struct td_bridge *b, struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
 			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
+
 	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
 				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds};
+
 	b->pods = td_informer_new(b->kube, &po);
 	b->nodes = td_informer_new(b->kube, &no);
 	b->slurmds = td_informer_new(b->kube, &so);
+
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
 	td_informer_add_index(b->slurmds, "node", index_node);
 	td_informer_on_change(b->pods, td_enqueue_self, b->pod_queue);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
+
 	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
+
 	struct td_informer *const all[] = {b->pods, b->nodes, b->slurmds, b->claims, b->slices, b->classes};
 	size_t n = b->claims ? TD_LEN(all) : 3;
 	for (size_t i = 0; i < n && !r; i++)
@@ -149,23 +158,29 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	return r ? r : td_informers_fill(all, n, "the bridge waits", b->cancel, err);
 }
 
+// The informers that the settings and the connection to slurmrestd need.
 static int start_first(struct td_bridge *b, struct td_error *err)
 {
 	td_auto_free char *fields = td_asprintf("metadata.name=%s", b->o.cluster),
 			  *restds = td_asprintf(TD_LABEL_NAME "=slurmrestd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
+
 	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = b->o.ns, .fields = fields},
 				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds};
+
 	b->clusters = td_informer_new(b->kube, &co);
 	b->restds = td_informer_new(b->kube, &ro);
+
 	struct td_informer *const all[] = {b->clusters, b->restds};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		int r = td_informer_start(all[i], b->cancel, err);
 		if (r)
+
 			return r;
 	}
 	return td_informers_fill(all, TD_LEN(all), "the bridge waits", b->cancel, err);
 }
 
+// Leads until cancel.
 static int run(struct td_bridge *b, struct td_error *err)
 {
 	int r = start_first(b, err);
@@ -178,10 +193,13 @@ static int run(struct td_bridge *b, struct td_error *err)
 		if (!b->knocks)
 			r = err->code;
 	}
+
 	if (r)
 		return r;
+
 	td_info("leading for SlurmCluster %s/%s", b->o.ns, b->o.cluster);
 	td_bridge_measure(b);
+
 	static void *(*const fns[])(void *) = {td_bridge_connect_thread,
 					       td_bridge_jobs_thread,
 					       td_bridge_nodes_thread,
@@ -191,30 +209,36 @@ static int run(struct td_bridge *b, struct td_error *err)
 					       knocks_thread,
 					       why_thread};
 	struct thread t[TD_LEN(fns)] = {0};
+
 	for (size_t i = 0; i < TD_LEN(fns); i++) {
 		t[i].started = pthread_create(&t[i].id, NULL, fns[i], b) == 0;
 		if (!t[i].started)
 			td_cancel_fire(b->cancel);
 	}
+
 	td_cancel_wait(b->cancel, -1);
 	for (size_t i = 0; i < TD_LEN(fns); i++)
 		if (t[i].started)
 			pthread_join(t[i].id, NULL);
+
 	return 0;
 }
 
+// For td_lease_run(): everything from here to its return belongs to one lead.
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	const struct td_bridge_opts *o = ctx;
 	struct td_bridge b = {.o = *o, .clock = &td_clock_system, .poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 	if (b.poll_fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "eventfd");
+
 	pthread_mutex_init(&b.lock, NULL);
 	pthread_mutex_init(&b.list_lock, NULL);
 	atomic_store(&b.prolog_us[0], PROLOG_US);
 	atomic_store(&b.prolog_us[1], PROLOG_US);
 	atomic_store(&b.feas_gen, 1);
 	b.cancel = c;
+
 	int r = td_kube_new(o->kubeconfig, &b.kube, err);
 	if (!r) {
 		b.recorder = td_recorder_new(b.kube, "tandem-bridge");
@@ -222,13 +246,17 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.node_queue = td_queue_new(b.clock);
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
+
 		r = run(&b, err);
+
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
+
 		struct td_informer *const all[] = {b.claims, b.slices,  b.classes, b.pods,
 						   b.nodes,  b.slurmds, b.restds,  b.clusters};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
+
 		td_knocks_free(b.knocks);
 		td_recorder_free(b.recorder);
 		td_queue_free(b.pod_queue);
@@ -236,12 +264,14 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_asks_free(b.asks);
 		td_slurm_view_free(b.view);
 	}
+
 	td_link_unref(b.link);
 	td_settings_unref(b.settings);
 	td_kube_free(b.kube);
 	pthread_mutex_destroy(&b.lock);
 	pthread_mutex_destroy(&b.list_lock);
 	close(b.poll_fd);
+
 	return r;
 }
 
@@ -250,14 +280,17 @@ static int check(const struct td_bridge_opts *o)
 {
 	const char *name = o->knock_name; // it goes into a script
 	struct td_error err = TD_ERROR_INIT;
+
 	if (name && (!*name || strlen(name) >= 254 || strspn(name, DNS_CHARS) != strlen(name)))
 		return td_command_wrong("bridge", "--knock-name \"%s\" is not a DNS name", name);
 	if (!strrchr(o->knock, ':'))
 		return td_command_wrong("bridge", "--knock \"%s\" is not ADDR:PORT", o->knock);
+
 	if (td_lease_check(&o->lease, &err))
 		return td_command_wrong("bridge", "%s", err.msg);
 	if (o->slurmrestd && !o->jwt_key)
 		return td_command_wrong("bridge", "--slurmrestd needs --jwt-key");
+
 	return 0;
 }
 
@@ -322,32 +355,41 @@ int td_bridge_main(int argc, char **argv)
 		return code;
 	struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
+
 	char host[128] = "", uuid[TD_UUID_LEN];
 	gethostname(host, sizeof(host) - 1);
-	// The socket is one per instance and supervise starts us only when the one before is dead: with a name of its
-	// own a restart need not wait for its own old lease.
+
+	// Each instance has its own why socket, and `tandem supervise` starts it only when the one
+	// before is dead. So the socket names the instance: after a restart it need not wait for
+	// its own old Lease.
 	td_auto_free char *id = td_asprintf("%s-%s", host, o.why ? o.why : td_uuid(uuid)),
 			  *lease = td_asprintf("tandem-bridge-%s", o.cluster);
-	if (o.lease.ns) { // where clusters of several namespaces meet
+
+	if (o.lease.ns) { // there the Leases of several namespaces' clusters meet
 		free(lease);
 		lease = td_asprintf("tandem-bridge-%s.%s", o.ns, o.cluster);
 	} else {
 		o.lease.ns = o.ns;
 	}
+
 	o.lease.name = lease;
 	if (!o.lease.identity)
 		o.lease.identity = id;
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	struct td_health *health;
+
 	int r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(o.kubeconfig, &k, &err);
 	if (!r)
 		r = td_lease_run(k, &o.lease, cancel, lead, &o, &err);
+
 	bool clean = td_cancelled(cancel);
 	if (r && !clean)
 		td_err("%s", err.msg);
+
 	td_health_end(health);
 	td_cancel_unref(cancel);
 	return clean ? 0 : 1;

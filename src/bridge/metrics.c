@@ -1,5 +1,5 @@
-// What the leading bridge shows of the pool at /metrics: read when it is asked for, from what it knows anyway; nobody
-// is asked for it.
+// What the leading bridge shows of the pool at /metrics. A scrape reads what the bridge knows
+// already; nothing asks Slurm or the API server for it.
 #include "bridge/scheduler/ask.h"
 
 #include "metrics/metrics.h"
@@ -11,8 +11,8 @@
 enum { KINDS_MAX = 32, GRES_PER_NODE = 16 };
 
 static struct {
-	pthread_mutex_t lock; // guards b; held while it is read
-	struct td_bridge *b;  // NULL: we do not lead
+	pthread_mutex_t lock; // guards b; held during a whole scrape
+	struct td_bridge *b;  // NULL: this process does not lead
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct {
@@ -24,6 +24,7 @@ static void make(void)
 {
 	static const double bind[] = {.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400};
 	struct td_metrics *r = td_metrics_process();
+
 	m.asks = td_gauge(
 		r, "tandem_bridge_asks",
 		"Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), starting "
@@ -35,6 +36,7 @@ static void make(void)
 			  "starting, running, ending or "
 			  "other.",
 			  TD_LABELS("kind", "state"));
+
 	m.nodes = td_gauge(r, "tandem_pool_nodes", "Slurm's nodes by state, in sinfo's words.", TD_LABELS("state"));
 	m.devices = td_gauge(r, "tandem_pool_devices",
 			     "Devices of Slurm's nodes: given to pods, given to native jobs, idle, or unavailable "
@@ -48,6 +50,7 @@ static void make(void)
 		r, "tandem_pool_memory_bytes",
 		"Memory of Slurm's nodes, in bytes: allocated, idle, or unavailable. The states add up to all.",
 		TD_LABELS("state"));
+
 	m.view_age = td_gauge(r, "tandem_bridge_view_age_seconds",
 			      "How old the bridge's last look at Slurm's nodes is, in seconds.", NULL);
 	m.lost = td_gauge(r, "tandem_bridge_slurm_state_lost",
@@ -58,6 +61,7 @@ static void make(void)
 	m.bind = td_histogram(r, "tandem_bridge_bind_duration_seconds",
 			      "From a pod's creation, as the bridge saw it, to its binding, in seconds.", NULL, bind,
 			      TD_LEN(bind));
+
 	m.allocated = td_counter(r, "tandem_bridge_allocations_total", "Pods that Slurm gave resources to in one call.",
 				 NULL);
 	m.refused = td_counter(r, "tandem_bridge_allocations_refused_total",
@@ -75,6 +79,7 @@ static void make(void)
 
 static const char *const ask_states[] = {"new", "queued", "starting", "granted", "bound", "ending", "refused"};
 
+// One of ask_states; NULL: the pod has ended.
 static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 {
 	if (td_pod_ended(pod->root))
@@ -83,10 +88,12 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 		return "ending";
 	if (td_jstr(pod->root, "spec.nodeName"))
 		return "bound";
+
 	const char *s = "new";
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, pod->uid);
 	if (!a)
 		return s;
+
 	pthread_mutex_lock(&b->asks->lock);
 	enum td_job_phase p = td_job_phase(a->states);
 	if (a->refused)
@@ -97,6 +104,7 @@ static const char *ask_state(struct td_bridge *b, const struct td_object *pod)
 		    : p == TD_PHASE_RUNNING  ? "granted"
 					     : "ending";
 	pthread_mutex_unlock(&b->asks->lock);
+
 	return s;
 }
 
@@ -104,6 +112,7 @@ static void collect_asks(struct td_bridge *b)
 {
 	for (size_t i = 0; i < TD_LEN(ask_states); i++)
 		td_metric_set(m.asks, 0, TD_LABELS(ask_states[i]));
+
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(b->pods, NULL, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
@@ -115,17 +124,19 @@ static void collect_asks(struct td_bridge *b)
 
 // ---- devices ----
 
-// What stand-in jobs hold, by node and kind of device.
+// What the stand-in job of one ask holds on its node.
 struct held {
 	char *node, *devices; // JSON: {"nvidia.com/gpu":"0-1"}
 };
 
+// Caller frees the array and its strings.
 static struct held *held_by_asks(struct td_bridge *b, size_t *ret_n)
 {
 	struct td_ask **v;
 	size_t n, k = 0;
 	td_asks_all(b->asks, &v, &n);
 	struct held *h = td_calloc(n ? n : 1, sizeof(*h));
+
 	for (size_t i = 0; i < n; i++) {
 		pthread_mutex_lock(&b->asks->lock);
 		enum td_job_phase p = td_job_phase(v[i]->states);
@@ -135,6 +146,7 @@ static struct held *held_by_asks(struct td_bridge *b, size_t *ret_n)
 		pthread_mutex_unlock(&b->asks->lock);
 		td_ask_unref(v[i]);
 	}
+
 	free(v);
 	*ret_n = k;
 	return h;
@@ -144,9 +156,11 @@ static int64_t held_on(const struct held *h, size_t n, const struct td_settings 
 		       const char *device)
 {
 	int64_t sum = 0;
+
 	for (size_t i = 0; i < n; i++) {
 		if (strcmp(h[i].node, node) != 0)
 			continue;
+
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		if (td_json_parse(h[i].devices, strlen(h[i].devices), &j, NULL))
 			continue;
@@ -173,23 +187,28 @@ static void node_devices(const struct td_slurm_node *x, const struct td_settings
 {
 	struct td_gres all[GRES_PER_NODE], used[GRES_PER_NODE];
 	size_t n = 0, n_used = 0;
+
 	if (!x->gres || td_gres_parse(x->gres, all, TD_LEN(all), &n, NULL))
 		return;
 	if (x->gres_used && td_gres_parse(x->gres_used, used, TD_LEN(used), &n_used, NULL))
 		n_used = 0;
+
 	for (size_t i = 0; i < n; i++) {
 		const char *d = all[i].name;
 		bool first = true;
 		for (size_t k = 0; k < i; k++)
 			first &= strcmp(all[k].name, d) != 0;
 		if (!first)
-			continue; // several types of one device
+			continue; // another type of the same device
+
 		int64_t total = count_of(all, n, d), given = count_of(used, n_used, d),
 			pods = held_on(h, n_held, s, x->name, d);
 		given = given > total ? total : given < pods ? pods : given;
 		pods = pods > total ? total : pods;
+
 		int64_t rest = total > given ? total - given : 0;
 		bool usable = td_node_usable(x->states);
+
 		td_metric_add(m.devices, (double)pods, TD_LABELS(d, "pod"));
 		td_metric_add(m.devices, (double)(given > pods ? given - pods : 0), TD_LABELS(d, "native"));
 		td_metric_add(m.devices, usable ? (double)rest : 0, TD_LABELS(d, "idle"));
@@ -197,6 +216,7 @@ static void node_devices(const struct td_slurm_node *x, const struct td_settings
 	}
 }
 
+// Adds `given` as allocated, and what is left of `total` as idle or unavailable, each times `unit`.
 static void amount(struct td_metric *f, int64_t total, int64_t given, bool usable, double unit)
 {
 	given = given > total ? total : given < 0 ? 0 : given;
@@ -210,16 +230,21 @@ static void collect_nodes(struct td_bridge *b)
 	struct td_metric *const fresh[] = {m.nodes, m.devices, m.cpus, m.memory};
 	for (size_t i = 0; i < TD_LEN(fresh); i++)
 		td_metric_forget(fresh[i], NULL);
+
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	if (!snap || !s)
 		return;
+
 	td_metric_set(m.view_age, (double)(td_now(b) - snap->asked_ms) / 1000, NULL);
+
 	size_t n;
 	struct held *h = held_by_asks(b, &n);
+
 	static const char *const always[] = {"idle", "mixed", "allocated", "draining", "drained", "down"};
 	for (size_t i = 0; i < TD_LEN(always); i++)
 		td_metric_set(m.nodes, 0, TD_LABELS(always[i]));
+
 	for (size_t i = 0; i < snap->nodes.n; i++) {
 		const struct td_slurm_node *x = &snap->nodes.v[i];
 		bool usable = td_node_usable(x->states);
@@ -228,6 +253,7 @@ static void collect_nodes(struct td_bridge *b)
 		amount(m.memory, x->memory_mb, x->alloc_memory_mb, usable, 1 << 20);
 		node_devices(x, s, h, n);
 	}
+
 	for (size_t i = 0; i < n; i++) {
 		free(h[i].node);
 		free(h[i].devices);
@@ -242,7 +268,9 @@ static void collect_jobs(struct td_bridge *b)
 	static const char *const kinds[] = {"native", "standin"}, *const states[] = {"pending", "starting", "running",
 										     "ending", "other"};
 	struct td_slurm_job_counts c;
+
 	td_slurm_view_counts(b->view, &c);
+
 	for (size_t mine = 0; mine < 2; mine++) {
 		const size_t v[] = {c.n[mine][TD_PHASE_WAITING], c.n[mine][TD_PHASE_STARTING],
 				    c.n[mine][TD_PHASE_RUNNING], c.n[mine][TD_PHASE_ENDING],
@@ -269,6 +297,7 @@ static void collect(void *ctx)
 			{m.pods_ended, atomic_load(&b->n_ended_pods)}, {m.jobs_ended, atomic_load(&b->n_ended_jobs)},
 			{m.lists, atomic_load(&b->n_lists)},           {m.lost, atomic_load(&b->lost)},
 			{m.gate_alarm, atomic_load(&b->gate_alarm)}};
+
 		for (size_t i = 0; i < TD_LEN(rows); i++)
 			td_metric_set(rows[i].f, (double)rows[i].v, NULL);
 	}
@@ -285,12 +314,15 @@ void td_bridge_measure(struct td_bridge *b)
 {
 	static pthread_once_t o = PTHREAD_ONCE_INIT;
 	pthread_once(&o, once);
+
 	pthread_mutex_lock(&live.lock);
 	live.b = b;
+
 	struct td_metric *const gauges[] = {m.asks,   m.jobs,     m.nodes, m.devices,   m.cpus,
 					    m.memory, m.view_age, m.lost,  m.gate_alarm};
 	for (size_t i = 0; !b && i < TD_LEN(gauges); i++)
-		td_metric_forget(gauges[i], NULL); // who does not lead knows nothing of the pool
+		// A bridge that does not lead knows nothing of the pool.
+		td_metric_forget(gauges[i], NULL);
 	pthread_mutex_unlock(&live.lock);
 }
 
@@ -298,7 +330,9 @@ void td_bridge_measure_bound(struct td_bridge *b, const struct td_ask *a, const 
 {
 	int64_t now = td_real_ms(b->clock), created = now;
 	(void)td_time_parse(td_jstr_or(pod->root, "metadata.creationTimestamp", ""), &created);
-	// Kubernetes tells whole seconds; who saw the pod as it was made knows it better.
+
+	// creationTimestamp has whole seconds. A bridge that saw the pod as it was created knows
+	// the time better.
 	bool saw = a->seen_ms >= created && a->seen_ms - created < 2000;
 	int64_t ms = now - (saw ? a->seen_ms : created);
 	td_metric_observe(m.bind, ms > 0 ? (double)ms / 1000 : 0, NULL);

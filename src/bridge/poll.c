@@ -1,5 +1,5 @@
-// The polls that keep the view of Slurm current, and what follows from them: keys to look at, the mass-vanish rule,
-// complete listings.
+// Polls Slurm, and does what follows from a poll: queues keys, applies the mass-vanish rule, and
+// reads complete listings (docs/protocols.md 1.9 and 5).
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -11,16 +11,16 @@
 #include <unistd.h>
 
 enum {
-	JOBS_MS = 200,
-	NODES_MS = 250,
-	WAITING_MS = 2000,
-	IDLE_WAITING_MS = 15000,
-	BACKOFF_MS = 500,
-	LINGER_MS = 60000,
-	AGAIN_MS = 4000,
-	NET_MS = 600000,
-	ROLLBACK_S = 30,
-	LIST_LOOK_MS = 50
+	JOBS_MS = 200,           // between two polls of jobs
+	NODES_MS = 250,          // between two polls of nodes
+	WAITING_MS = 2000,       // between two polls of other waiting jobs, while keys are queued
+	IDLE_WAITING_MS = 15000, // the same, while none is queued
+	BACKOFF_MS = 500,        // after a failed poll
+	LINGER_MS = 60000,       // how long a job that nobody wants stays in the poll
+	AGAIN_MS = 4000,         // from the first complete listing to the second
+	NET_MS = 600000,         // between complete listings that nothing asked for
+	ROLLBACK_S = 30,         // a younger job can be absent because slurmctld was killed (S-C1)
+	LIST_LOOK_MS = 50        // how often the listing thread looks whether one is due
 };
 
 void td_bridge_poll_now(struct td_bridge *b)
@@ -32,15 +32,18 @@ void td_bridge_poll_now(struct td_bridge *b)
 void td_bridge_want_list(struct td_bridge *b, int64_t in_ms)
 {
 	int64_t at = td_now(b) + in_ms;
+
 	pthread_mutex_lock(&b->list_lock);
 	if (!b->list_at || at < b->list_at)
 		b->list_at = at;
 	if (at > b->list_last)
 		b->list_last = at;
 	pthread_mutex_unlock(&b->list_lock);
+
 	td_bridge_poll_now(b);
 }
 
+// Sleeps for ms, or until cancel, or until the eventfd fd (-1: none) is written to.
 static void sleep_until(struct td_bridge *b, int fd, int64_t ms)
 {
 	struct pollfd f[2] = {{td_cancel_fd(b->cancel), POLLIN, 0}, {fd, POLLIN, 0}};
@@ -58,13 +61,15 @@ static void enqueue(struct td_bridge *b, struct td_ask *a)
 	td_queue_add(b->pod_queue, key);
 }
 
+// Tells the asks which of their jobs have changed.
 static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 {
 	td_auto_strv struct td_strv keys = {0};
 	for (size_t i = 0; i < l->n; i++) {
 		size_t before = keys.n;
 		td_asks_polled(b->asks, l->v[i].id, l->v[i].states, &keys);
-		// Nobody's any more, and alive: a killed slurmctld brought it back, or its id went to somebody else.
+		// The job is alive and no ask has it: a killed slurmctld brought it back, or its id
+		// went to another job. A listing will tell.
 		enum td_job_phase p = td_job_phase(l->v[i].states);
 		if (keys.n == before && p != TD_PHASE_ENDED && p != TD_PHASE_ENDING && p != TD_PHASE_UNKNOWN)
 			td_bridge_want_list(b, 0);
@@ -73,23 +78,26 @@ static void changed(struct td_bridge *b, const struct td_slurm_states *l)
 		td_queue_add(b->pod_queue, keys.v[i]);
 }
 
-// How many of the absent are old enough that a rolled-back slurmctld does not explain it.
+// How many of the absent jobs are too old for a rollback of slurmctld to explain their absence.
 static size_t old_ones(struct td_bridge *b, const struct td_slurm_states *gone)
 {
 	size_t n = 0;
 	int64_t now = td_real_ms(b->clock) / 1000;
+
 	for (size_t i = 0; i < gone->n; i++) {
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, gone->v[i].id);
 		if (!a)
 			continue;
+
 		pthread_mutex_lock(&b->asks->lock);
 		n += now - a->born_s > ROLLBACK_S;
 		pthread_mutex_unlock(&b->asks->lock);
 	}
+
 	return n;
 }
 
-// From here on a worker may act on the absence.
+// Tells the asks that their jobs are absent. From now on their workers may act on it.
 static void absent(struct td_bridge *b, const struct td_slurm_states *gone)
 {
 	td_auto_strv struct td_strv keys = {0};
@@ -126,7 +134,8 @@ static void set_lost(struct td_bridge *b, bool lost)
 	enqueue_all(b);
 }
 
-// docs/protocols.md 1.9: evict nobody, drain the pool, alarm; when they stay gone or a person confirms, the asks end.
+// The mass-vanish rule (docs/protocols.md 1.9): evict nobody, drain the pool, raise the alarm. When
+// the jobs stay gone or a person confirms it, their asks end.
 static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 {
 	int64_t now = td_now(b);
@@ -136,6 +145,7 @@ static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 				       .accepted = atomic_load(&b->lost_over),
 				       .since_ms = now - atomic_load(&b->lost_since),
 				       .confirmed = sc && td_object_annotation(sc, TD_ANN_CONFIRM_LOST)};
+
 	switch (td_pool_loss(&l)) {
 	case TD_LOSS_NOTHING:
 		return;
@@ -162,14 +172,18 @@ static void vanish(struct td_bridge *b, size_t gone, size_t watched)
 	}
 }
 
+// Reads a complete listing when one is due.
 static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
 {
 	int64_t now = td_now(b);
+
 	pthread_mutex_lock(&b->list_lock);
 	bool due = (b->list_at && now >= b->list_at) || !atomic_load(&b->listed);
 	pthread_mutex_unlock(&b->list_lock);
+
 	if (!due || now < *retry_at)
 		return;
+
 	struct td_error e = TD_ERROR_INIT;
 	if (td_scheduler_list(b, s, b->cancel, &e)) {
 		if (e.code != TD_CANCELLED)
@@ -177,23 +191,30 @@ static void list(struct td_bridge *b, struct td_slurm *s, int64_t *retry_at)
 		*retry_at = td_now(b) + 1000;
 		return;
 	}
+
 	int64_t took = td_now(b) - now, net = took * 500 > NET_MS ? took * 500 : NET_MS;
+
 	bool first = !atomic_exchange(&b->listed, true);
+
 	pthread_mutex_lock(&b->list_lock);
-	// The slow safety net; and once more soon after the first: an allocation that the leader before us had on its
-	// way makes no knock.
+	// The next listing: the one that somebody wants, else the slow safety net. A second one
+	// follows soon after the first: an allocation that the previous leader had on its way makes
+	// no knock.
 	b->list_at = b->list_last > now ? b->list_last : now + (first ? took + AGAIN_MS : net);
 	pthread_mutex_unlock(&b->list_lock);
+
 	if (first)
 		enqueue_all(b);
 }
 
-// Complete listings have a thread of their own: one of 5,000 jobs takes seconds, and nobody waits for it meanwhile.
+// Complete listings have a thread of their own: one of 5,000 jobs takes seconds, and nobody must
+// wait for it.
 void *td_bridge_list_thread(void *bridge)
 {
 	struct td_bridge *b = bridge;
 	int64_t retry_at = 0;
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("listing of Slurm's jobs", 0);
+
 	do {
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
 		td_loop_busy(loop);
@@ -210,17 +231,21 @@ void *td_bridge_jobs_thread(void *bridge)
 	int64_t gap = 0, wait = 0;
 	struct td_slurm_pace pace = {0};
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's jobs", 0);
+
 	while (!td_cancelled(b->cancel)) {
 		td_loop_idle(loop);
 		sleep_until(b, b->poll_fd, wait);
 		td_loop_busy(loop);
+
 		wait = JOBS_MS;
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		if (!l)
 			continue;
+
 		int64_t began = td_now(b);
 		size_t watched = td_slurm_view_sweep(b->view, began, LINGER_MS, td_asks_want_job, b->asks);
+
 		td_auto_states struct td_slurm_states diff = {0}, gone = {0};
 		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &e);
 		if (r) {
@@ -232,21 +257,26 @@ void *td_bridge_jobs_thread(void *bridge)
 			wait = BACKOFF_MS;
 			continue;
 		}
+
 		if (gap) {
 			td_info("Slurm answers again after %lld ms", (long long)(began - gap));
 			td_bridge_want_list(b, 0);
 			gap = 0;
 		}
-		vanish(b, old_ones(b, &gone), watched); // before anybody may act on it
+
+		vanish(b, old_ones(b, &gone), watched); // first: after absent() the workers act
 		absent(b, &gone);
 		changed(b, &diff);
+
 		wait = td_slurm_pace_wait(&pace, td_now(b) - began, 10, JOBS_MS);
 		if (!watched)
 			wait = 1000;
 	}
+
 	return NULL;
 }
 
+// The same nodes with the same resources. Their states are not compared.
 static bool same_names(const struct td_slurm_snapshot *a, const struct td_slurm_snapshot *b)
 {
 	if (!a || a->nodes.n != b->nodes.n)
@@ -266,15 +296,18 @@ void *td_bridge_nodes_thread(void *bridge)
 	struct td_slurm_pace pace = {0};
 	bool failing = false;
 	td_auto(td_loop_free) struct td_loop *loop = td_loop_new("poll of Slurm's nodes", 0);
+
 	while (!td_cancelled(b->cancel)) {
 		td_loop_idle(loop);
 		sleep_until(b, -1, wait);
 		td_loop_busy(loop);
+
 		wait = NODES_MS;
 		struct td_error e = TD_ERROR_INIT;
 		td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 		if (!l || td_cancelled(b->cancel))
 			continue;
+
 		td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *old = td_slurm_view_nodes(b->view);
 		bool diff = false;
 		int64_t began = td_now(b);
@@ -288,7 +321,9 @@ void *td_bridge_nodes_thread(void *bridge)
 			wait = BACKOFF_MS;
 			continue;
 		}
+
 		failing = false;
+
 		if (diff) {
 			td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *now = td_slurm_view_nodes(b->view);
 			if (!same_names(old, now)) {
@@ -300,7 +335,9 @@ void *td_bridge_nodes_thread(void *bridge)
 			}
 			td_syncer_nodes_changed(b, old, now);
 		}
+
 		wait = td_slurm_pace_wait(&pace, td_now(b) - began, 20, NODES_MS);
+
 		if (began >= waiting_at) {
 			int64_t t0 = td_now(b);
 			r = td_slurm_view_poll_waiting(b->view, l->slurm, b->cancel, &e);
@@ -309,5 +346,6 @@ void *td_bridge_nodes_thread(void *bridge)
 			waiting_at = t0 + (took * 100 > every ? took * 100 : every);
 		}
 	}
+
 	return NULL;
 }

@@ -1,3 +1,4 @@
+// Reads spec.scheduler and spec.devices[0] of the SlurmCluster.
 #include "bridge/settings.h"
 
 #include <ctype.h>
@@ -19,7 +20,7 @@ static void add_gres(struct td_settings *s, const char *resource, const char *gr
 				     .type = td_strdup(colon ? colon + 1 : "")};
 }
 
-// "30s", "2m"
+// Seconds of "30s" or "2m", at most a day; def for anything else.
 static int seconds(const char *s, int def)
 {
 	char *end;
@@ -38,6 +39,7 @@ static void read_devices(const yyjson_val *v, struct td_device_source *ret)
 	ret->attribute = td_strdup(td_jstr(v, "indexAttribute"));
 	ret->dra = td_streq(td_jstr(v, "source"), "DRA");
 	ret->shared = td_jbool(v, "shared", false);
+
 	yyjson_arr_foreach (td_jget(v, "deviceClasses"), i, n, x)
 		if (yyjson_is_str(x) && ret->n_classes < TD_LEN(ret->classes))
 			ret->classes[ret->n_classes++] = td_strdup(yyjson_get_str(x));
@@ -48,17 +50,21 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 	struct td_settings *s = td_calloc(1, sizeof(*s));
 	yyjson_val *v = td_jget(cluster, "spec.scheduler"), *devices = td_jget(cluster, "spec.devices.[0]"), *k, *x;
 	size_t i, n;
+
 	s->refs = 1;
+
 	td_auto_free char *text = v ? td_json_text(v, NULL) : td_strdup("{}"),
 			  *more = devices ? td_json_text(devices, NULL) : td_strdup("");
 	s->cluster_uid = td_strdup(td_jstr_or(cluster, "metadata.uid", ""));
 	s->text = td_asprintf("%s %s %s", s->cluster_uid, text, more);
+
 	read_devices(devices, &s->devices);
 	s->scheduler = td_strdup(td_jstr_or(v, "schedulerName", "tandem"));
 	s->default_partition = td_strdup(td_jstr(v, "defaultPartition"));
 	s->default_user = td_strdup(td_jstr(v, "defaultUser"));
 	s->stand_in = td_streq(td_jstr(v, "standIn"), "batch") ? TD_STANDIN_BATCH : TD_STANDIN_AUTO;
 	s->end_grace_s = seconds(td_jstr(v, "endGrace"), 30);
+
 	yyjson_val *gres = td_jget(v, "gresMap");
 	yyjson_obj_foreach (gres, i, n, k, x)
 		if (yyjson_is_str(x))
@@ -66,6 +72,7 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 	if (!gres)
 		add_gres(s, "nvidia.com/gpu", "gpu");
 	qsort(s->gres, s->n_gres, sizeof(*s->gres), by_resource);
+
 	yyjson_val *maps = td_jget(v, "namespaces");
 	s->maps = td_calloc(yyjson_arr_size(maps) + 1, sizeof(*s->maps));
 	yyjson_arr_foreach (maps, i, n, x)
@@ -74,6 +81,7 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 							  .account = td_strdup(td_jstr(x, "account")),
 							  .partition = td_strdup(td_jstr(x, "partition")),
 							  .qos = td_strdup(td_jstr(x, "qos"))};
+
 	return s;
 }
 
@@ -88,11 +96,13 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 {
 	if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
+
 	for (size_t i = 0; i < s->n_gres; i++) {
 		free(s->gres[i].resource);
 		free(s->gres[i].name);
 		free(s->gres[i].type);
 	}
+
 	for (size_t i = 0; i < s->n_maps; i++) {
 		free(s->maps[i].ns);
 		free(s->maps[i].user);
@@ -100,8 +110,10 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
 	}
+
 	for (size_t i = 0; i < s->devices.n_classes; i++)
 		free(s->devices.classes[i]);
+
 	free(s->devices.resource);
 	free(s->devices.driver);
 	free(s->devices.attribute);
@@ -112,12 +124,14 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 	free(s->default_partition);
 	free(s->default_user);
 	free(s);
+
 	return NULL;
 }
 
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret)
 {
 	struct td_owner o = {.user = s->default_user, .partition = s->default_partition};
+
 	for (size_t i = 0; i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
 		if (strcmp(m->ns, "*") != 0 && strcmp(m->ns, ns) != 0)
@@ -128,6 +142,7 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		o.qos = m->qos;
 		break;
 	}
+
 	if (!o.user)
 		return false;
 	*ret = o;

@@ -1,28 +1,31 @@
-// spec.scheduler of the SlurmCluster, read once into an immutable, reference-counted struct.
+// spec.scheduler and spec.devices[0] of the SlurmCluster, read into an immutable, reference-counted
+// struct.
 #pragma once
 
 #include "json/json.h"
 
 struct td_gres_map {
 	char *resource;    // "nvidia.com/gpu"
-	char *name, *type; // "gpu", ""
+	char *name, *type; // "gpu"; type "" when the map names none
 };
 struct td_ns_map {
-	char *ns, *user, *account, *partition, *qos; // NULL: not said
+	// ns "*" is every namespace. The other fields are NULL when they are not set.
+	char *ns, *user, *account, *partition, *qos;
 };
 // spec.devices[0]: where the devices of `resource` come from.
 struct td_device_source {
 	char *resource, *driver;
-	char *attribute; // NULL: by name
+	// The device attribute that holds Slurm's index. NULL: devices are ordered by name.
+	char *attribute;
 	char *classes[16];
 	size_t n_classes;
-	bool dra;
+	bool dra;    // source DRA; else Allocatable
 	bool shared; // native jobs may run beside pods whose devices a kubelet chose
 };
 enum td_stand_in { TD_STANDIN_AUTO, TD_STANDIN_BATCH };
 struct td_settings {
 	int refs;
-	char *text; // what it was read from: equal text, equal settings
+	char *text; // what it was read from: equal text means equal settings
 	char *cluster_uid, *scheduler, *default_partition, *default_user;
 	enum td_stand_in stand_in;
 	int end_grace_s;
@@ -32,12 +35,14 @@ struct td_settings {
 	struct td_ns_map *maps;
 	size_t n_maps;
 };
-struct td_settings *
-td_settings_read(const yyjson_val *cluster); // never fails: the API checked the schema; what is absent has its default
+// Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
+// absent gets its default.
+struct td_settings *td_settings_read(const yyjson_val *cluster);
 struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)
-// Who owns the jobs of a namespace's pods. False: nobody may. Fields point into s.
+// Who owns the jobs of a namespace's pods (docs/protocols.md 6). False: nobody may submit them.
+// Fields point into s; all but user may be NULL.
 struct td_owner {
 	const char *user, *account, *partition, *qos;
 };

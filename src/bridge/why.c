@@ -1,4 +1,5 @@
-// Why does it wait, where does it run: GET /why?pod=ns/name and /why?job=ID → {"text": "…", …}.
+// Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
+// /why?job=ID. The answer is JSON: {"text": "…", …}.
 #include "bridge/scheduler/ask.h"
 
 #include "http/server.h"
@@ -19,11 +20,13 @@ static void say(struct td_http_x *x, int status, const char *fmt, ...)
 	va_start(ap, fmt);
 	td_auto_free char *text = td_vasprintf(fmt, ap);
 	va_end(ap);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "text", text);
 	answer(x, status, d);
 }
 
+// Adds ", nvidia.com/gpu 0-1" for every kind of device.
 static void device_words(const char *devices, struct td_buf *out)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -40,7 +43,7 @@ static const char *decided(const struct td_ask *a)
 	return a->why && *a->why ? a->why : "it was not looked at yet";
 }
 
-// A pod that is ours, with its ask (NULL: none).
+// A pod of this scheduler, with its ask; NULL: it has none yet.
 static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_object *pod, struct td_ask *a)
 {
 	td_auto_buf struct td_buf t = {0};
@@ -48,12 +51,15 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	const char *node = td_jstr(pod->root, "spec.nodeName"), *phase = td_jstr_or(pod->root, "status.phase", "");
 	int64_t job = 0;
+
 	td_buf_printf(&t, "Pod %s/%s ", pod->ns, pod->name);
+
 	if (a) {
 		pthread_mutex_lock(&b->asks->lock);
 		job = a->job;
 		pthread_mutex_unlock(&b->asks->lock);
 	}
+
 	if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) {
 		td_buf_printf(&t, "has ended (%s).", phase);
 	} else if (td_object_deleting(pod)) {
@@ -89,15 +95,18 @@ static void why_pod(struct td_bridge *b, struct td_http_x *x, const struct td_ob
 		if (!l)
 			td_buf_printf(&t, " Slurm cannot be asked now: %s.", e.msg);
 	}
+
 	if (atomic_load(&b->lost))
 		td_buf_puts(&t,
 			    " Slurm seems to have lost its state; nothing is ended or started until that is settled.");
+
 	td_jm_str(d, root, "text", td_buf_str(&t));
 	td_jm_strf(d, root, "pod", "%s/%s", pod->ns, pod->name);
 	td_jm_str(d, root, "phase", phase);
 	td_jm_str(d, root, "node", node);
 	if (job)
 		td_jm_int(d, root, "job", job);
+
 	answer(x, 200, d);
 }
 
@@ -107,11 +116,13 @@ static void by_pod(struct td_bridge *b, struct td_http_x *x, const char *key)
 	td_key_split(key, &ns, &name);
 	td_auto_free char *own_ns = ns, *own_name = name;
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(b->pods, ns, name);
+
 	if (pod) {
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, pod->uid);
 		why_pod(b, x, pod, a);
 		return;
 	}
+
 	struct td_error e = TD_ERROR_INIT;
 	int r = *ns ? td_kube_get(b->kube, &td_pods, ns, name, td_http_cancel(x), &pod, &e) : TD_NOT_FOUND;
 	if (!r)
@@ -129,6 +140,7 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, id);
+
 	if (a) {
 		td_auto_objects struct td_objects pods = {0};
 		td_informer_by_index(b->pods, "uid", a->uid, &pods);
@@ -137,6 +149,7 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 			return;
 		}
 	}
+
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
 	td_auto_job struct td_slurm_job j = {0};
 	int r = l ? td_slurm_job(l->slurm, id, td_http_cancel(x), &j, &e) : e.code;
@@ -147,9 +160,11 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 			say(x, 503, "Slurm did not answer: %s", e.msg);
 		return;
 	}
+
 	char states[128];
 	const char *words = td_pool_reason_words(j.reason);
 	td_job_states_text(j.states, states, sizeof(states));
+
 	switch (td_job_phase(j.states)) {
 	case TD_PHASE_WAITING:
 		say(x, 200, "Job %lld (%s, user %s) waits: %s (%s).", (long long)id, j.name, j.user,
@@ -193,11 +208,13 @@ int td_why_run(struct td_bridge *b, struct td_cancel *c, struct td_error *err)
 	const char *const listen[] = {b->o.why, NULL};
 	if (!b->o.why)
 		return 0;
+
 	const struct td_http_server_opts o = {.listen = listen, .handler = handle, .ctx = b, .max_conns = 32};
 	struct td_http_server *s;
 	int r = td_http_server_new(&o, &s, err);
 	if (r)
 		return r;
+
 	r = td_http_server_run(s, c, err);
 	td_http_server_free(s);
 	return r;

@@ -1,4 +1,5 @@
-// Children of the workload controllers: claiming, making, deleting; and what a pod's state says.
+// Children of the workload controllers: claiming, creating and deleting them; and what a pod's
+// state says.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -37,8 +38,8 @@ void ctl_set_owner(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_object 
 	owner_ref(d, td_jm_arr(d, o, "metadata.ownerReferences"), owner, gvr);
 }
 
-// Rewrites the ownerReferences of o with `owner`, whose kind is `adopt`; adopt NULL: without it. The
-// patch names the resourceVersion, so that nobody's reference is lost.
+// Rewrites the ownerReferences of `o` without `owner`, or with it (adopt). The patch carries the
+// resourceVersion, so that nobody else's reference is lost.
 static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td_object *o,
 			const struct td_object *owner, const struct td_gvr *adopt, struct td_cancel *cancel,
 			struct td_object **ret, struct td_error *err)
@@ -47,6 +48,7 @@ static int change_owner(struct ctl *c, const struct td_gvr *gvr, const struct td
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, p, "metadata.uid", o->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", o->rv);
+
 	yyjson_mut_val *arr = td_jm_arr(d, p, "metadata.ownerReferences");
 	size_t i, n;
 	yyjson_val *ref, *refs = td_jget(o->root, "metadata.ownerReferences");
@@ -65,6 +67,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 	int r = td_selector_from_object(td_jget(owner->root, "spec.selector"), &sel, err);
 	if (r)
 		return td_wrap(err, "spec.selector of %s %s/%s", owner_gvr->kind, owner->ns, owner->name);
+
 	bool leaving = td_object_deleting(owner);
 	td_auto_objects struct td_objects own = {0}, orphans = {0};
 	td_informer_by_index(inf, "owner", owner->uid, &own);
@@ -80,18 +83,23 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 				return td_wrap(err, "releasing %s %s/%s", gvr->kind, o->ns, o->name);
 		}
 	}
+
 	if (leaving)
 		return 0;
+
 	td_informer_by_index(inf, "orphan", owner->ns, &orphans);
 	bool asked = false;
+
 	for (size_t i = 0; i < orphans.n; i++) {
 		struct td_object *o = orphans.v[i];
 		if (td_object_deleting(o) || !td_selector_matches(sel, td_jget(o->root, "metadata.labels")))
 			continue;
-		if (gvr == &td_pods && owner_gvr != &td_jobs &&
-		    ctl_pod_finished(o)) // only a Job has a use for what is over
+		// Only a Job has a use for pods that have finished.
+		if (gvr == &td_pods && owner_gvr != &td_jobs && ctl_pod_finished(o))
 			continue;
-		if (!asked) { // the cached owner may be gone by now: an adopted child would be collected with it
+		if (!asked) {
+			// The cached owner may be gone by now. An adopted child would be collected
+			// with it.
 			td_auto(td_object_unref) struct td_object *live = NULL;
 			r = td_kube_get(c->kube, owner_gvr, owner->ns, owner->name, cancel, &live, err);
 			if (r)
@@ -101,6 +109,7 @@ int ctl_claim(struct ctl *c, struct td_informer *inf, const struct td_gvr *gvr, 
 					       owner->ns, owner->name);
 			asked = true;
 		}
+
 		struct td_object *now = NULL;
 		r = change_owner(c, gvr, o, owner, owner_gvr, cancel, &now, err);
 		if (!r)
@@ -154,7 +163,9 @@ int ctl_create_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 		td_record(c->rec, TD_ABOUT(owner, gvr), "Normal", "SuccessfulCreate", "Created pod: %s", name);
 		return 0;
 	}
-	// Not made, or nobody knows: if it was made after all it shows up in the cache and is counted there.
+
+	// It was not made, or nobody knows. If it was made after all, it shows up in the cache and
+	// is counted there.
 	ctl_expect_seen(e, owner->uid, name);
 	if (err)
 		*err = why;
@@ -168,6 +179,7 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 {
 	const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 	struct td_error why = TD_ERROR_INIT;
+
 	ctl_expect_delete(e, owner->uid, pod->uid);
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, &why);
 	if (!r) {
@@ -176,7 +188,7 @@ int ctl_delete_pod(struct ctl *c, struct ctl_expect *e, const struct td_object *
 	}
 	ctl_expect_seen(e, owner->uid, pod->uid);
 	if (r == TD_NOT_FOUND || r == TD_CONFLICT)
-		return 0; // gone, or another pod by now
+		return 0; // it is gone, or another pod has the name
 	if (err)
 		*err = why;
 	if (r != TD_CANCELLED)
@@ -215,6 +227,7 @@ bool ctl_pod_available(const struct td_object *pod, long long min_ready_s, int64
 	int64_t since = ctl_time(ready, "lastTransitionTime");
 	if (min_ready_s <= 0 || (since && since + min_ready_s * 1000 <= now_ms))
 		return true;
+
 	int64_t left = since + min_ready_s * 1000 - now_ms;
 	if (ret_wait_ms && (*ret_wait_ms <= 0 || left < *ret_wait_ms))
 		*ret_wait_ms = left > 0 ? left : 1;
@@ -262,7 +275,7 @@ static int by_key(const void *a, const void *b)
 	return strcmp(yyjson_get_str(*(yyjson_val *const *)a), yyjson_get_str(*(yyjson_val *const *)b));
 }
 
-// Depth is bounded by the parser (TD_JSON_DEPTH).
+// The parser bounds the depth (TD_JSON_DEPTH).
 static uint64_t hash_val(uint64_t h, const yyjson_val *cv)
 {
 	yyjson_val *v = (yyjson_val *)cv, *e;
@@ -273,6 +286,7 @@ static uint64_t hash_val(uint64_t h, const yyjson_val *cv)
 		yyjson_val *key;
 		yyjson_obj_foreach (v, i, n, key, e)
 			keys[k++] = key;
+
 		qsort(keys, len, sizeof(*keys), by_key);
 		h = mix(h, "{", 1);
 		for (i = 0; i < len; i++) {
@@ -281,19 +295,22 @@ static uint64_t hash_val(uint64_t h, const yyjson_val *cv)
 		}
 		return mix(h, "}", 1);
 	}
+
 	if (yyjson_is_arr(v)) {
 		h = mix(h, "[", 1);
 		yyjson_arr_foreach (v, i, n, e)
 			h = hash_val(h, e);
 		return mix(h, "]", 1);
 	}
+
 	td_auto_free char *s = td_json_text(v, &n);
 	return mix(h, s, n + 1);
 }
 
 const char *ctl_hash(const yyjson_val *v, int salt, char buf[CTL_HASH_LEN])
 {
-	static const char letters[] = "bcdfghjklmnpqrstvwxz2456789"; // Kubernetes' own: no vowels, no words
+	// Kubernetes' own alphabet: without vowels there are no words.
+	static const char letters[] = "bcdfghjklmnpqrstvwxz2456789";
 	uint64_t h = hash_val(14695981039346656037ull, v);
 	if (salt)
 		h = mix(h, &salt, sizeof(salt));

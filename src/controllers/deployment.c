@@ -1,11 +1,12 @@
-// Deployment: one ReplicaSet per template, rolled over within maxSurge and maxUnavailable, or Recreate. The rules are
-// Kubernetes' (pkg/controller/deployment), so that `kubectl rollout` status, undo, history, pause and restart mean the
-// same.
+// Deployment: one ReplicaSet per template, rolled over within maxSurge and maxUnavailable, or by
+// Recreate. The rules are Kubernetes' (pkg/controller/deployment), so that `kubectl rollout`
+// status, undo, history, pause and restart mean the same.
 //
-// Every change of a ReplicaSet carries its resourceVersion: what was decided on a stale copy is refused and decided
-// again. In one thing we are stricter: pods that a ReplicaSet was told to end and has not yet ended count for maxSurge,
-// and not as available. (Kubernetes counts what was told for the one and the status for the other, and is over its
-// bounds for as long as the ReplicaSet's controller lags.)
+// Every change of a ReplicaSet carries its resourceVersion: a decision made on a stale copy is
+// refused and made again. In one thing this controller is stricter than Kubernetes: pods that a
+// ReplicaSet was told to end and has not yet ended count for maxSurge, and do not count as
+// available. (Kubernetes counts what was told for the one and the status for the other. So it is
+// outside its bounds for as long as the ReplicaSet's controller lags.)
 #include "controllers/deployment.h"
 
 #include "api/condition.h"
@@ -31,8 +32,8 @@ long long ctl_rs_spec(const struct td_object *rs)
 	return rs ? td_jint(rs->root, "spec.replicas", 1) : 0;
 }
 
-// How many of its pods are available and stay: what it was told to end is not counted any more, though its status may
-// still do so.
+// How many of its pods are available and stay. Pods that it was told to end are not counted,
+// although its status may still do so.
 static long long available_of(const struct td_object *rs)
 {
 	long long told = ctl_rs_spec(rs), has = rs ? td_jint(rs->root, "status.availableReplicas", 0) : 0;
@@ -57,7 +58,7 @@ static void split(struct roll *x, struct td_objects *all)
 {
 	ctl_sort(all, ctl_by_creation);
 	for (size_t i = 0; i < all->n; i++) {
-		if (!x->now && same_template(all->v[i], x->d)) // the oldest that matches, should there be two
+		if (!x->now && same_template(all->v[i], x->d)) // if two match, the oldest
 			x->now = td_object_ref(all->v[i]);
 		else
 			td_objects_add(&x->old, td_object_ref(all->v[i]));
@@ -72,16 +73,19 @@ static void roll_done(struct roll *x)
 
 // ---- writes ----
 
-// Sets replicas and the annotations that proportional scaling needs; nothing when all is as wanted.
+// Sets the replicas, and the annotations that proportional scaling needs. Writes nothing if all is
+// as wanted.
 static int scale_rs(struct roll *x, const struct td_object *rs, long long want, struct td_error *err)
 {
 	long long max = x->want + (x->rolling ? x->surge : 0);
 	bool size = ctl_rs_spec(rs) != want;
 	if (!size && annotation_int(rs, CTL_DESIRED, -1) == x->want && annotation_int(rs, CTL_MAX, -1) == max)
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	char n[32];
+
 	td_jm_str(d, p, "metadata.uid", rs->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", rs->rv);
 	yyjson_mut_val *notes = td_jm_obj(d, p, "metadata.annotations");
@@ -91,8 +95,10 @@ static int scale_rs(struct roll *x, const struct td_object *rs, long long want, 
 	td_jm_key_str(d, notes, CTL_MAX, n);
 	if (size)
 		td_jm_int(d, p, "spec.replicas", want);
+
 	int r = td_kube_patch(x->c->kube, TD_AT(&td_replicasets, rs->ns, rs->name), TD_PATCH_MERGE, p, x->cancel, NULL,
 			      err);
+
 	if (!r && size) {
 		x->changed = true;
 		td_record(x->c->rec, TD_ABOUT(x->d, &td_deployments), "Normal", "ScalingReplicaSet",
@@ -125,13 +131,15 @@ static bool is_copied(const char *key)
 	return true;
 }
 
-// The deployment's annotations and the revision into `notes`; true when that changes what `rs` (may be NULL) has.
+// Puts the Deployment's annotations and the revision into `notes`. True: that changes what `rs`
+// (may be NULL) has.
 static bool rs_annotations(const struct roll *x, const struct td_object *rs, long long revision, yyjson_mut_doc *doc,
 			   yyjson_mut_val *notes)
 {
 	bool differs = false;
 	size_t i, n;
 	yyjson_val *k, *v, *from = td_jget(x->d->root, "metadata.annotations");
+
 	yyjson_obj_foreach (from, i, n, k, v) {
 		if (!is_copied(yyjson_get_str(k)) ||
 		    td_streq(td_object_annotation(rs, yyjson_get_str(k)), yyjson_get_str(v)))
@@ -139,12 +147,15 @@ static bool rs_annotations(const struct roll *x, const struct td_object *rs, lon
 		td_jm_key_str(doc, notes, yyjson_get_str(k), yyjson_get_str(v));
 		differs = true;
 	}
+
 	long long was = annotation_int(rs, REVISION, 0);
 	if (was < revision) {
 		char text[32];
 		snprintf(text, sizeof(text), "%lld", revision);
 		td_jm_key_str(doc, notes, REVISION, text);
-		if (was) { // rolled back to: its older numbers are kept for `kubectl rollout history`
+		if (was) {
+			// It was rolled back to. Its older numbers are kept for `kubectl rollout
+			// history`.
 			const char *h = td_object_annotation(rs, HISTORY);
 			td_auto_free char *list =
 				h && *h ? td_asprintf("%.200s,%lld", h, was) : td_asprintf("%lld", was);
@@ -152,6 +163,7 @@ static bool rs_annotations(const struct roll *x, const struct td_object *rs, lon
 		}
 		differs = true;
 	}
+
 	return differs;
 }
 
@@ -173,12 +185,15 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	long long min_ready = td_jint(x->d->root, "spec.minReadySeconds", 0);
+
 	bool differs = rs_annotations(x, x->now, revision, d, td_jm_obj(d, p, "metadata.annotations"));
 	if (td_jint(x->now->root, "spec.minReadySeconds", 0) != min_ready) {
 		td_jm_int(d, p, "spec.minReadySeconds", min_ready);
 		differs = true;
 	}
+
 	long long have = annotation_int(x->now, REVISION, 0);
+
 	if (differs) {
 		td_jm_str(d, p, "metadata.uid", x->now->uid);
 		td_jm_str(d, p, "metadata.resourceVersion", x->now->rv);
@@ -190,18 +205,20 @@ static int refresh_now(struct roll *x, long long revision, struct td_error *err)
 		td_object_unref(x->now);
 		x->now = o;
 	}
+
 	snprintf(text, sizeof(text), "%lld", have > revision ? have : revision);
 	x->found = !td_condition(x->d->root, "Progressing");
 	return set_revision(x, text, err);
 }
 
-// How many it may have now: what it was told, or what it still has.
+// How many pods it may have now: as many as it was told, or as it still has.
 static long long pods_of(const struct td_object *rs)
 {
 	long long told = ctl_rs_spec(rs), has = td_jint(rs->root, "status.replicas", 0);
 	return told > has ? told : has;
 }
 
+// How many replicas the new ReplicaSet should have, if it has `have`.
 static long long wanted_of_new(const struct roll *x, long long have)
 {
 	if (!x->rolling)
@@ -221,21 +238,25 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	const struct td_object *o = x->d;
 	yyjson_val *template = td_jget(o->root, "spec.template");
 	ctl_hash(template, (int)td_jint(o->root, "status.collisionCount", 0), hash);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_auto_free char *name = td_asprintf("%.240s-%s", o->name, hash);
+
 	td_jm_str(d, p, "apiVersion", "apps/v1");
 	td_jm_str(d, p, "kind", "ReplicaSet");
 	td_jm_str(d, p, "metadata.name", name);
 	td_jm_str(d, p, "metadata.namespace", o->ns);
 	td_jm_copyval(d, p, "metadata.labels", td_jget(template, "metadata.labels"));
 	td_jm_key_str(d, td_jm_obj(d, p, "metadata.labels"), HASH_LABEL, hash);
+
 	yyjson_mut_val *notes = td_jm_obj(d, p, "metadata.annotations");
 	rs_annotations(x, NULL, revision, d, notes);
 	snprintf(text, sizeof(text), "%lld", x->want);
 	td_jm_key_str(d, notes, CTL_DESIRED, text);
 	snprintf(text, sizeof(text), "%lld", x->want + (x->rolling ? x->surge : 0));
 	td_jm_key_str(d, notes, CTL_MAX, text);
+
 	ctl_set_owner(d, p, o, &td_deployments);
 	long long replicas = wanted_of_new(x, 0);
 	td_jm_int(d, p, "spec.replicas", replicas);
@@ -245,6 +266,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	td_jm_key_str(d, td_jm_obj(d, p, "spec.selector.matchLabels"), HASH_LABEL, hash);
 	td_jm_copyval(d, p, "spec.template", template);
 	td_jm_key_str(d, td_jm_obj(d, p, "spec.template.metadata.labels"), HASH_LABEL, hash);
+
 	struct td_error why = TD_ERROR_INIT;
 	struct td_object *made = NULL;
 	int r = td_kube_create(x->c->kube, &td_replicasets, o->ns, p, x->cancel, &made, &why);
@@ -262,9 +284,10 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 			return r ? r
 				 : td_fail(err, TD_CONFLICT, "ReplicaSet %s has another template; hashing again", name);
 		}
-		x->now = made; // we made it before and have not seen it yet
+		x->now = made; // it was made before and is not yet seen
 		return 0;
 	}
+
 	if (r) {
 		if (err)
 			*err = why;
@@ -272,6 +295,7 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 			snprintf(x->failed, sizeof(x->failed), "%s", why.msg);
 		return r;
 	}
+
 	x->now = made;
 	x->made = x->changed = true;
 	td_record(x->c->rec, TD_ABOUT(o, &td_deployments), "Normal", "ScalingReplicaSet",
@@ -280,7 +304,8 @@ static int make_now(struct roll *x, long long revision, struct td_error *err)
 	return set_revision(x, text, err);
 }
 
-// The ReplicaSet of the template as it is now, with its revision; made when `create`.
+// Finds the ReplicaSet of the current template and brings its revision up to date. If there is
+// none, makes it if `create`.
 static int sync_now(struct roll *x, bool create, struct td_error *err)
 {
 	long long revision = max_revision(x) + 1;
@@ -303,25 +328,30 @@ static int shrink_old(struct roll *x, struct td_error *err)
 {
 	if (sum(x, false, false) == 0)
 		return 0;
+
 	long long min_available = x->want - x->unavailable;
 	long long new_unavailable = ctl_rs_spec(x->now) - available_of(x->now);
 	long long room = sum(x, true, false) - min_available - new_unavailable;
 	if (room <= 0)
 		return 0;
+
 	td_auto_free long long *want = td_calloc(x->old.n + 1, sizeof(*want));
-	// Pods that are not available cost nothing: they go first.
+
+	// Pods that are not available cost nothing, so they go first.
 	for (size_t i = 0; i < x->old.n; i++) {
 		long long spec = ctl_rs_spec(x->old.v[i]), sick = spec - available_of(x->old.v[i]);
 		long long n = sick < room ? sick : room;
 		want[i] = spec - (n > 0 ? n : 0);
 		room -= spec - want[i];
 	}
+
 	long long spare = sum(x, true, true) - min_available;
 	for (size_t i = 0; i < x->old.n && spare > 0; i++) {
 		long long n = want[i] < spare ? want[i] : spare;
 		want[i] -= n;
 		spare -= n;
 	}
+
 	for (size_t i = 0; i < x->old.n; i++) {
 		int r = ctl_rs_spec(x->old.v[i]) || want[i] ? scale_rs(x, x->old.v[i], want[i], err) : 0;
 		if (r)
@@ -335,6 +365,7 @@ static int rolling(struct roll *x, struct td_error *err)
 	int r = sync_now(x, true, err);
 	if (r || x->made)
 		return r;
+
 	long long have = ctl_rs_spec(x->now);
 	r = scale_rs(x, x->now, have > x->want ? x->want : wanted_of_new(x, have), err);
 	if (r || x->changed)
@@ -369,6 +400,8 @@ static int recreate(struct roll *x, struct td_error *err)
 
 // ---- scaling while a rollout is under way, or paused ----
 
+// The part of to_add that this ReplicaSet gets, in proportion to its size; `added` has been given
+// to others.
 static long long share_of(const struct roll *x, const struct td_object *rs, long long to_add, long long added)
 {
 	long long spec = ctl_rs_spec(rs);
@@ -392,14 +425,16 @@ static int scale_all(struct roll *x, struct td_error *err)
 		if (ctl_rs_spec(x->old.v[i]) > 0)
 			td_objects_add(&active, td_object_ref(x->old.v[i]));
 		if (!x->now)
-			latest = x->old.v[i]; // sorted: the newest is last
+			latest = x->old.v[i]; // they are sorted: the newest is last
 	}
 	if (x->now && ctl_rs_spec(x->now) > 0)
 		td_objects_add(&active, td_object_ref(x->now));
+
 	if (active.n <= 1) {
 		const struct td_object *only = active.n ? active.v[0] : latest;
 		return only ? scale_rs(x, only, x->want, err) : 0;
 	}
+
 	int r = 0;
 	if (x->now && ctl_rs_spec(x->now) == x->want && available_of(x->now) == x->want &&
 	    annotation_int(x->now, CTL_DESIRED, -1) == x->want) {
@@ -408,8 +443,10 @@ static int scale_all(struct roll *x, struct td_error *err)
 				r = scale_rs(x, x->old.v[i], 0, err);
 		return r;
 	}
+
 	if (!x->rolling)
 		return 0;
+
 	long long to_add = (x->want > 0 ? x->want + x->surge : 0) - sum(x, true, false), added = 0;
 	td_auto_free long long *want = td_calloc(active.n, sizeof(*want));
 	for (size_t i = active.n; i-- > 0;) { // the newest first
@@ -417,8 +454,10 @@ static int scale_all(struct roll *x, struct td_error *err)
 		want[i] = ctl_rs_spec(active.v[i]) + part;
 		added += part;
 	}
+
 	size_t first = active.n - 1;
 	want[first] += to_add - added;
+
 	for (size_t i = 0; !r && i < active.n; i++)
 		r = scale_rs(x, active.v[i], want[i] > 0 ? want[i] : 0, err);
 	return r;
@@ -453,6 +492,7 @@ static int trim_history(struct roll *x, struct td_error *err)
 		    td_jint(rs->root, "status.observedGeneration", 0) >= td_jint(rs->root, "metadata.generation", 0))
 			td_objects_add(&idle, td_object_ref(x->old.v[i]));
 	}
+
 	ctl_sort(&idle, by_revision);
 	for (size_t i = 0; (long long)(idle.n - i) > keep && i < idle.n; i++) {
 		const struct td_delete opts = {
@@ -483,9 +523,11 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	struct ctl *c = ctx;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
+
 	td_auto(td_object_unref) struct td_object *d = td_informer_get(c->deployments, ns, name);
 	if (!d)
 		return 0;
+
 	struct roll x __attribute__((cleanup(roll_done))) = {.c = c, .d = d, .cancel = cancel};
 	x.want = td_jint(d->root, "spec.replicas", 1);
 	x.paused = td_jbool(d->root, "spec.paused", false);
@@ -493,17 +535,21 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	x.surge = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxSurge"), x.want, true, "25%");
 	x.unavailable = ctl_int_or_percent(td_jget(d->root, "spec.strategy.rollingUpdate.maxUnavailable"), x.want,
 					   false, "25%");
+
 	if (x.rolling && !x.surge && !x.unavailable)
-		x.unavailable = 1; // else nothing could ever move
+		x.unavailable = 1; // otherwise nothing could ever move
 	if (!x.rolling)
 		x.surge = 0, x.unavailable = 0;
 	if (x.unavailable > x.want)
 		x.unavailable = x.want;
+
 	td_auto_objects struct td_objects all = {0};
 	int r = ctl_claim(c, c->replicasets, &td_replicasets, d, &td_deployments, cancel, &all, err);
 	if (r)
 		return r;
+
 	split(&x, &all);
+
 	struct td_error why = TD_ERROR_INIT;
 	r = act(&x, &why);
 	if (r == TD_CANCELLED || r == TD_CONFLICT || r == TD_NOT_FOUND) {
@@ -511,6 +557,7 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 			*err = why;
 		return r;
 	}
+
 	bool complete = false;
 	int s = ctl_deployment_status(&x, again, &complete, err);
 	if (!s && !r && complete && !x.paused && !td_object_deleting(d))
@@ -523,9 +570,10 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_deployment_pods *x = ctx;
-	// Recreate waits for the last old pod to end.
+	// Recreate waits until the last old pod has ended.
 	if (now && !(ctl_pod_finished(now) && old && !ctl_pod_finished(old)))
 		return;
+
 	const struct td_object *pod = now ? now : old;
 	yyjson_val *ref = td_object_owner(pod);
 	if (!td_streq(td_jstr(ref, "kind"), "ReplicaSet"))
@@ -538,7 +586,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 
 void ctl_deployment(struct ctl *c, struct td_controller *ret)
 {
-	static struct ctl_deployment_pods pods; // one per process, as the controller is
+	static struct ctl_deployment_pods pods; // one per process, like the controller
 	*ret = (struct td_controller){"deployment", 4, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->deployments, td_enqueue_self, ret->queue);
 	td_informer_on_change(c->replicasets, td_enqueue_owner, ret->queue);

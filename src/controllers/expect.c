@@ -9,7 +9,7 @@
 struct owner {
 	char *uid;
 	struct td_strv open;
-	int64_t at; // of the last one
+	int64_t at; // when the last one was added, in monotonic ms
 	UT_hash_handle hh;
 };
 struct ctl_expect {
@@ -51,11 +51,13 @@ static void add(struct ctl_expect *e, const char *owner_uid, const char *what)
 	pthread_mutex_lock(&e->lock);
 	struct owner *o = NULL;
 	HASH_FIND_STR(e->owners, owner_uid, o);
+
 	if (!o) {
 		o = td_calloc(1, sizeof(*o));
 		o->uid = td_strdup(owner_uid);
 		HASH_ADD_KEYPTR(hh, e->owners, o->uid, strlen(o->uid), o);
 	}
+
 	td_strv_add(&o->open, what);
 	o->at = td_mono_ms(e->clock);
 	pthread_mutex_unlock(&e->lock);
@@ -76,6 +78,7 @@ void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *na
 	pthread_mutex_lock(&e->lock);
 	struct owner *o = NULL;
 	HASH_FIND_STR(e->owners, owner_uid, o);
+
 	for (size_t i = 0; o && i < o->open.n; i++)
 		if (td_streq(o->open.v[i], name_or_uid)) {
 			free(o->open.v[i]);
@@ -83,6 +86,7 @@ void ctl_expect_seen(struct ctl_expect *e, const char *owner_uid, const char *na
 			o->open.v[o->open.n] = NULL;
 			break;
 		}
+
 	if (o && !o->open.n)
 		drop_locked(e, o);
 	pthread_mutex_unlock(&e->lock);
@@ -119,7 +123,9 @@ void ctl_expect_pod(struct ctl_expect *e, const char *owner_kind, const struct t
 	const char *uid = td_jstr(ref, "uid");
 	if (!uid || !td_streq(td_jstr(ref, "kind"), owner_kind))
 		return;
-	ctl_expect_seen(e, uid, o->name); // however it is seen, it was made
+
+	// However it is seen, it was made.
+	ctl_expect_seen(e, uid, o->name);
 	if (!now || td_object_deleting(now))
 		ctl_expect_seen(e, uid, o->uid);
 }

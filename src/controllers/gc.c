@@ -1,8 +1,8 @@
-// Garbage collector: objects whose owners are all gone go too; foreground deletion waits for what blocks it; orphaning
-// cuts the ties.
+// Garbage collector. Objects whose owners are all gone are deleted too; foreground deletion waits
+// for what blocks it; orphaning removes the references.
 //
-// Works on what the caches say and asks the API before it deletes: an owner counts as absent only when a read of its
-// own says so.
+// It works on what the caches say and asks the API before it deletes: an owner counts as absent
+// only when a read of the owner itself says so.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -15,9 +15,9 @@
 #define ANCESTORS_MAX 64
 
 struct monitor {
-	struct td_gvr gvr; // strings: static ones, or owned (dynamic)
+	struct td_gvr gvr; // its strings are static, or in `own` (dynamic)
 	char *own[4];
-	struct td_informer *inf; // NULL: it is dead
+	struct td_informer *inf; // NULL: the monitor is dead
 	bool dynamic, dead;
 	struct td_cancel *cancel;
 	struct ctl_gc *gc;
@@ -26,11 +26,12 @@ struct monitor {
 struct ctl_gc {
 	struct ctl *c;
 	struct td_queue *queue;
-	pthread_mutex_t lock; // guards the list `monitors` and `dead`; entries live until the end
+	pthread_mutex_t lock; // guards the list `monitors` and `dead`; entries live to the end
 	struct monitor *monitors;
-	pthread_mutex_t crds; // held while monitors of CRDs come and go; guards `stopped`
+	pthread_mutex_t crds; // held while CRDs' monitors start and stop; guards `stopped`
 	bool stopped;
-	pthread_rwlock_t use; // guards `inf` of dynamic monitors: held for reading while one is looked into
+	// Guards `inf` of dynamic monitors. It is held for reading while one is looked into.
+	pthread_rwlock_t use;
 };
 
 // ---- monitors: one informer per resource ----
@@ -51,7 +52,7 @@ static struct monitor *monitor_add(struct ctl_gc *g, const struct td_gvr *gvr, s
 	return m;
 }
 
-// The newest one. A dead one still says how an owner's absence is asked for.
+// The newest monitor of that kind. A dead one still tells how to ask whether an owner is absent.
 static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const char *resource_or_kind, bool alive)
 {
 	struct monitor *m;
@@ -64,7 +65,7 @@ static struct monitor *monitor_find(struct ctl_gc *g, const char *group, const c
 	return m;
 }
 
-// From the cache; NULL: not there, or the monitor is dead.
+// Reads the object from the cache. NULL: it is not there, or the monitor is dead.
 static struct td_object *look(struct ctl_gc *g, const struct monitor *m, const char *ns, const char *name)
 {
 	pthread_rwlock_rdlock(&g->use);
@@ -84,7 +85,7 @@ void ctl_gc_each_dynamic(struct ctl *c, void (*fn)(void *ctx, const struct td_gv
 			fn(ctx, &m->gvr);
 }
 
-// Keys: "group resource|ns/name"; '|' is in no name.
+// The keys are "group resource|ns/name". No name contains '|'.
 static void enqueue(struct ctl_gc *g, const struct td_gvr *gvr, const char *ns, const char *name)
 {
 	td_auto_free char *key = td_asprintf("%s %s|%s/%s", gvr->group, gvr->resource, ns, name);
@@ -133,6 +134,7 @@ static void find_dependents(struct ctl_gc *g, const char *uid, struct dependents
 		if (m->inf)
 			td_informer_by_index(m->inf, "owner", uid, &l);
 		pthread_rwlock_unlock(&g->use);
+
 		for (size_t i = 0; i < l.n; i++) {
 			if (ret->n == ret->cap) {
 				ret->cap = ret->cap ? ret->cap * 2 : 8;
@@ -155,7 +157,8 @@ static yyjson_val *ref_to(const struct td_object *o, const char *uid)
 	return NULL;
 }
 
-enum owner_state { OWNER_LIVE, OWNER_ABSENT, OWNER_WAITS, OWNER_UNKNOWN }; // WAITS: in foreground deletion
+// OWNER_WAITS: in foreground deletion.
+enum owner_state { OWNER_LIVE, OWNER_ABSENT, OWNER_WAITS, OWNER_UNKNOWN };
 
 static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct td_object *o, const yyjson_val *ref,
 		       struct td_cancel *cancel, enum owner_state *ret, struct td_error *err)
@@ -168,10 +171,14 @@ static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct 
 		*ret = OWNER_UNKNOWN;
 		return 0;
 	}
-	if (m->gvr.namespaced && !of->gvr.namespaced) { // can own nothing there; Kubernetes leaves it alone too
+
+	if (m->gvr.namespaced && !of->gvr.namespaced) {
+		// A namespaced object cannot own a cluster-scoped one. Kubernetes leaves it alone
+		// too.
 		*ret = OWNER_UNKNOWN;
 		return 0;
 	}
+
 	const char *ns = m->gvr.namespaced ? o->ns : NULL;
 	td_auto(td_object_unref) struct td_object *owner = look(g, m, ns, name);
 	if (!owner || !td_streq(owner->uid, uid)) {
@@ -184,6 +191,7 @@ static int owner_state(struct ctl_gc *g, const struct monitor *of, const struct 
 			return 0;
 		}
 	}
+
 	*ret = td_object_deleting(owner) && has_finalizer(owner, "foregroundDeletion") ? OWNER_WAITS : OWNER_LIVE;
 	return 0;
 }
@@ -209,11 +217,12 @@ static int drop_finalizer(struct ctl_gc *g, const struct monitor *m, const struc
 	yyjson_arr_foreach (all, i, n, f)
 		if (!td_streq(yyjson_get_str(f), name))
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, f));
+
 	int r = td_kube_patch(g->c->kube, TD_AT(&m->gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-// Keeps those references for which drop[i] is false.
+// Removes the references i for which drop[i] is true.
 static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_object *o, const bool *drop,
 		     struct td_cancel *cancel, struct td_error *err)
 {
@@ -224,6 +233,7 @@ static int drop_refs(struct ctl_gc *g, const struct monitor *m, const struct td_
 	yyjson_arr_foreach (refs, i, n, ref)
 		if (!drop[i])
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, ref));
+
 	int r = td_kube_patch(g->c->kube, TD_AT(&m->gvr, o->ns, o->name), TD_PATCH_MERGE, p, cancel, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
@@ -244,6 +254,7 @@ static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_obj
 		  struct td_error *err)
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
+
 	find_dependents(g, o->uid, &deps);
 	for (size_t i = 0; i < deps.n; i++) {
 		yyjson_val *refs = td_jget(deps.v[i].o->root, "metadata.ownerReferences");
@@ -256,10 +267,11 @@ static int orphan(struct ctl_gc *g, const struct monitor *m, const struct td_obj
 		if (r)
 			return r;
 	}
+
 	return drop_finalizer(g, m, o, "orphan", cancel, err);
 }
 
-// The uids of o, its owners, theirs and so on, as far as the caches know them.
+// Appends the UIDs of `o`, its owners, their owners and so on, as far as the caches know them.
 static void add_ancestors(struct ctl_gc *g, const struct td_object *o, struct td_strv *ret)
 {
 	size_t i, n;
@@ -284,19 +296,23 @@ static int foreground(struct ctl_gc *g, const struct monitor *m, const struct td
 {
 	struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 	find_dependents(g, o->uid, &deps);
+
 	size_t blocking = 0;
 	td_auto_strv struct td_strv above = {0};
 	if (deps.n)
 		add_ancestors(g, o, &above);
+
 	for (size_t i = 0; i < deps.n; i++) {
 		const struct dependent *d = &deps.v[i];
-		// A dependent that also is above it would wait for it, and it for the dependent: such a circle is
-		// opened here.
+		// A dependent that is also an ancestor would wait for this object, and this object
+		// for the dependent. Such a circle is broken here.
 		if (td_jbool(ref_to(d->o, o->uid), "blockOwnerDeletion", false) && !td_strv_has(&above, d->o->uid))
 			blocking++;
+		// It finds that its owner waits, and is deleted.
 		if (!td_object_deleting(d->o))
-			enqueue(g, &d->m->gvr, d->o->ns, d->o->name); // it finds its owner waiting, and goes
+			enqueue(g, &d->m->gvr, d->o->ns, d->o->name);
 	}
+
 	return blocking ? 0 : drop_finalizer(g, m, o, "foregroundDeletion", cancel, err);
 }
 
@@ -305,8 +321,10 @@ static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_ob
 {
 	yyjson_val *refs = td_jget(o->root, "metadata.ownerReferences"), *ref;
 	size_t i, n = yyjson_arr_size(refs), live = 0, waits = 0, absent = 0;
+
 	if (!n)
 		return 0;
+
 	td_auto_free bool *drop = td_calloc(n, sizeof(*drop));
 	yyjson_arr_foreach (refs, i, n, ref) {
 		enum owner_state s;
@@ -314,20 +332,23 @@ static int collect(struct ctl_gc *g, const struct monitor *m, const struct td_ob
 		if (r)
 			return r;
 		if (s == OWNER_UNKNOWN)
-			*again = 60000; // its kind may come to be known
+			*again = 60000; // its kind may become known
 		live += s == OWNER_LIVE || s == OWNER_UNKNOWN;
 		waits += s == OWNER_WAITS;
 		absent += s == OWNER_ABSENT;
 		drop[i] = s == OWNER_WAITS || s == OWNER_ABSENT;
 	}
+
 	if (live)
 		return waits || absent ? drop_refs(g, m, o, drop, cancel, err) : 0;
+
 	if (waits) {
 		struct dependents deps __attribute__((cleanup(dependents_done))) = {0};
 		find_dependents(g, o->uid, &deps);
 		if (deps.n)
 			return delete_it(g, m, o, "Foreground", true, cancel, err);
 	}
+
 	const char *how = has_finalizer(o, "orphan")               ? "Orphan"
 			  : has_finalizer(o, "foregroundDeletion") ? "Foreground"
 								   : "Background";
@@ -342,10 +363,12 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 			  *resource = td_strndup(space + 1, (size_t)(bar - space - 1));
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(bar + 1, &ns, &name);
+
 	struct monitor *m = monitor_find(g, group, resource, true);
 	td_auto(td_object_unref) struct td_object *o = m ? look(g, m, ns, name) : NULL;
 	if (!o)
 		return 0;
+
 	if (td_object_deleting(o)) {
 		if (has_finalizer(o, "orphan"))
 			return orphan(g, m, o, cancel, err);
@@ -380,21 +403,23 @@ static void on_change(void *ctx, struct td_object *old, struct td_object *now)
 		find_dependents(g, old->uid, &deps);
 		for (size_t i = 0; i < deps.n; i++)
 			enqueue(g, &deps.v[i].m->gvr, deps.v[i].o->ns, deps.v[i].o->name);
-		wake_owners(g, old); // one of them may wait in the foreground
+		wake_owners(g, old); // one of them may wait in foreground deletion
 		return;
 	}
+
 	yyjson_val *refs = td_jget(now->root, "metadata.ownerReferences");
 	bool newly = !old || !td_jequal(td_jget(old->root, "metadata.ownerReferences"), refs);
 	if (old && newly)
-		wake_owners(g, old); // who was let go may not block any longer
+		wake_owners(g, old); // its former owners may not be blocked any longer
+
 	if (td_object_deleting(now) || (newly && yyjson_arr_size(refs)))
 		enqueue(g, &m->gvr, now->ns, now->name);
 }
 
 // ---- resources of CRDs ----
 
-// The entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number with CRDs that come and
-// go.
+// Finds the entry of an earlier CRD that was the same; NULL: none. So entries do not grow in number
+// with CRDs that come and go.
 static struct monitor *dead_of(struct ctl_gc *g, const struct td_gvr *r)
 {
 	struct monitor *m;
@@ -427,6 +452,7 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 		   *kind = td_jstr(crd->root, "spec.names.kind");
 	if (!version || !group || !plural || !kind || monitor_find(g, group, plural, true))
 		return;
+
 	bool namespaced = td_streq(td_jstr(crd->root, "spec.scope"), "Namespaced");
 	struct td_informer *inf;
 	struct monitor *m = dead_of(g, &(struct td_gvr){group, version, plural, kind, namespaced});
@@ -443,20 +469,24 @@ static void dynamic_start(struct ctl_gc *g, const struct td_object *crd)
 		g->monitors = m;
 		pthread_mutex_unlock(&g->lock);
 	}
+
 	m->cancel = td_cancel_new();
 	inf = td_informer_new(g->c->kube, &(struct td_informer_opts){.resource = &m->gvr});
 	ctl_add_indexes(inf);
 	td_informer_on_change(inf, on_change, m);
+
 	pthread_rwlock_wrlock(&g->use);
 	m->inf = inf;
 	pthread_rwlock_unlock(&g->use);
 	set_dead(m, false);
+
 	struct td_error err = TD_ERROR_INIT;
 	if (td_informer_start(inf, m->cancel, &err))
 		td_warn("gc: %s", err.msg);
 }
 
-// Looks again at everything that has an owner of that kind: some of those may have come and gone unseen.
+// Looks again at everything that has an owner of that kind: some of the owners may have come and
+// gone unseen.
 static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
 {
 	pthread_mutex_lock(&g->lock);
@@ -482,8 +512,8 @@ static void look_again(struct ctl_gc *g, const struct td_gvr *owner)
 	}
 }
 
-// The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent because the API says
-// so.
+// The CRD is gone. How to ask for its objects stays known: an owner that was one of them is absent
+// because the API says so.
 static void dynamic_stop(struct monitor *m)
 {
 	struct ctl_gc *g = m->gc;
@@ -506,9 +536,11 @@ static void on_crd(void *ctx, struct td_object *old, struct td_object *now)
 	pthread_mutex_lock(&g->crds);
 	if (now && !g->stopped && td_condition_true(now->root, "Established"))
 		dynamic_start(g, now);
+
 	struct monitor *m = now ? NULL
 				: monitor_find(g, td_jstr_or(crd->root, "spec.group", ""),
 					       td_jstr_or(crd->root, "spec.names.plural", ""), true);
+
 	if (m && m->dynamic)
 		dynamic_stop(m);
 	pthread_mutex_unlock(&g->crds);
@@ -545,11 +577,14 @@ void ctl_gc(struct ctl *c, struct td_controller *ret)
 {
 	struct ctl_gc *g = c->gc = td_calloc(1, sizeof(*g));
 	g->c = c;
+
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_mutex_init(&g->crds, NULL);
 	pthread_rwlock_init(&g->use, NULL);
 	g->queue = td_queue_new(c->clock);
+
 	*ret = (struct td_controller){"gc", 4, g->queue, reconcile, g};
+
 	const struct td_gvr *gvr;
 	struct td_informer *inf;
 	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf); i++)

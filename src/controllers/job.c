@@ -1,8 +1,8 @@
-// Job: runs pods to an end. NonIndexed and Indexed, parallelism, completions, backoffLimit with growing delays,
-// deadline, suspend, TTL.
+// Job: runs pods to an end. It knows NonIndexed and Indexed, parallelism, completions, backoffLimit
+// with growing delays, deadline, suspend, TTL.
 //
-// What was reached is in status and never falls: completedIndexes is a union, succeeded and failed are maxima; so a
-// finished pod that is deleted does not make its index run again.
+// What was reached is in the status and never falls: completedIndexes is a union, succeeded and
+// failed are maxima. So deleting a finished pod does not make its index run again.
 #include "controllers/ctl.h"
 
 #include "base/rand.h"
@@ -15,15 +15,15 @@
 #define INDEX_MAX 100000
 #define BURST 500
 
-// One look at a Job.
+// One look at a Job, in one round of the controller.
 struct job {
 	struct ctl *c;
 	struct td_object *j;                // borrowed
 	long long parallelism, completions; // completions -1: not given
 	bool indexed, replace_failed_only;
 	struct td_objects pods, active;
-	unsigned char *completed; // by index: done
-	unsigned char *running;   // by index: active pods
+	unsigned char *completed; // by index: it is done
+	unsigned char *running;   // by index: number of active pods
 	long long succeeded, failed, ready, terminating, restarts, failed_in_a_row;
 	int64_t last_failure, now;
 	struct td_cancel *cancel;
@@ -113,11 +113,13 @@ static void look(struct job *x)
 {
 	yyjson_val *st = td_jget(x->j->root, "status");
 	long long succeeded = 0, failed = 0;
+
 	if (x->indexed) {
 		x->completed = td_calloc((size_t)x->completions + 1, 1);
 		x->running = td_calloc((size_t)x->completions + 1, 1);
 		parse_indexes(td_jstr(st, "completedIndexes"), x->completions, x->completed);
 	}
+
 	int64_t last_success = 0;
 	for (size_t i = 0; i < x->pods.n; i++) {
 		struct td_object *p = x->pods.v[i];
@@ -144,9 +146,12 @@ static void look(struct job *x)
 				x->running[k]++;
 		}
 	}
-	for (size_t i = 0; i < x->pods.n; i++) // failures since the last success make the delay grow
+
+	// Failures since the last success make the delay grow.
+	for (size_t i = 0; i < x->pods.n; i++)
 		x->failed_in_a_row += td_streq(td_jstr(x->pods.v[i]->root, "status.phase"), "Failed") &&
 				      finished_at(x->pods.v[i]) > last_success;
+
 	if (x->indexed) {
 		succeeded = 0;
 		for (long long i = 0; i < x->completions; i++)
@@ -154,6 +159,7 @@ static void look(struct job *x)
 	} else if (succeeded < td_jint(st, "succeeded", 0)) {
 		succeeded = td_jint(st, "succeeded", 0);
 	}
+
 	x->succeeded = succeeded;
 	x->failed = failed > td_jint(st, "failed", 0) ? failed : td_jint(st, "failed", 0);
 }
@@ -172,6 +178,7 @@ static void add_env(yyjson_mut_doc *d, yyjson_mut_val *pod, const char *list)
 			has |= td_streq(td_jm_getstr(e, "name"), "JOB_COMPLETION_INDEX");
 		if (has)
 			continue;
+
 		e = yyjson_mut_arr_add_obj(d, env);
 		td_jm_str(d, e, "name", "JOB_COMPLETION_INDEX");
 		td_jm_str(d, e, "valueFrom.fieldRef.apiVersion", "v1");
@@ -186,12 +193,15 @@ static int make(struct job *x, long long index, struct td_error *err)
 	td_random_name(tail, 5);
 	td_auto_free char *name = index < 0 ? td_asprintf("%.57s-%s", x->j->name, tail)
 					    : td_asprintf("%.50s-%lld-%s", x->j->name, index, tail);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = ctl_pod_from(x->j, &td_jobs, name);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
+
 	td_jm_key_str(d, labels, "batch.kubernetes.io/job-name", x->j->name);
 	td_jm_key_str(d, labels, "batch.kubernetes.io/controller-uid", x->j->uid);
 	td_jm_key_str(d, labels, "job-name", x->j->name);
 	td_jm_key_str(d, labels, "controller-uid", x->j->uid);
+
 	if (index >= 0) {
 		snprintf(text, sizeof(text), "%lld", index);
 		td_jm_key_str(d, labels, "batch.kubernetes.io/job-completion-index", text);
@@ -202,6 +212,7 @@ static int make(struct job *x, long long index, struct td_error *err)
 		if (yyjson_mut_arr_size(td_jm_get(o, "spec.initContainers")))
 			add_env(d, o, "spec.initContainers");
 	}
+
 	return ctl_create_pod(x->c, x->c->job_expect, x->j, &td_jobs, d, x->cancel, err);
 }
 
@@ -215,20 +226,24 @@ static int delete_pods(struct job *x, size_t from, struct td_error *err)
 	return 0;
 }
 
-static int by_progress(const void *a, const void *b) // what has run longest stays: ready and older first
+// Ready pods first, then older ones: what has run longest stays.
+static int by_progress(const void *a, const void *b)
 {
 	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
 	bool rx = ctl_pod_ready(x), ry = ctl_pod_ready(y);
 	return rx != ry ? (rx ? -1 : 1) : ctl_by_creation(a, b);
 }
 
-// Two pods of one index, or one of an index that is done or out of range: the younger goes.
+// Deletes pods of an index that is done or out of range. Of two pods of one index it deletes the
+// one that by_progress puts last.
 static int drop_doubles(struct job *x, struct td_error *err)
 {
 	if (!x->indexed)
 		return 0;
+
 	td_auto_free unsigned char *seen = td_calloc((size_t)x->completions + 1, 1);
 	ctl_sort(&x->active, by_progress);
+
 	for (size_t i = 0; i < x->active.n;) {
 		struct td_object *p = x->active.v[i];
 		long long k = index_of(p);
@@ -237,9 +252,11 @@ static int drop_doubles(struct job *x, struct td_error *err)
 			i++;
 			continue;
 		}
+
 		int r = ctl_delete_pod(x->c, x->c->job_expect, x->j, &td_jobs, p, x->cancel, err);
 		if (r)
 			return r;
+
 		if (k >= 0 && k < x->completions)
 			x->running[k]--;
 		td_object_unref(p);
@@ -255,19 +272,24 @@ static int manage(struct job *x, int64_t *again, struct td_error *err)
 	int r = drop_doubles(x, err);
 	if (r)
 		return r;
+
 	long long active = (long long)x->active.n, want = x->parallelism;
-	if (x->completions < 0) // a work queue: after the first success no new ones start
+	// Without completions it is a work queue: after the first success no new pods start.
+	if (x->completions < 0)
 		want = x->succeeded > 0 ? (active < x->parallelism ? active : x->parallelism) : x->parallelism;
 	else if (x->completions - x->succeeded < want)
 		want = x->completions - x->succeeded;
+
 	if (active > want) {
 		ctl_sort(&x->active, by_progress);
 		return delete_pods(x, (size_t)want, err);
 	}
+
 	if (active >= want)
 		return 0;
 	if (x->replace_failed_only && active + x->terminating >= want)
 		return 0;
+
 	if (x->failed_in_a_row) {
 		int64_t wait = BACKOFF_MS;
 		for (long long i = 1; i < x->failed_in_a_row && wait < BACKOFF_MAX_MS; i++)
@@ -279,12 +301,14 @@ static int manage(struct job *x, int64_t *again, struct td_error *err)
 			return 0;
 		}
 	}
+
 	long long made = 0;
 	if (!x->indexed) {
 		for (; made < want - active && made < BURST && !r; made++)
 			r = make(x, -1, err);
 		return r;
 	}
+
 	for (long long i = 0; i < x->completions && made < want - active && made < BURST && !r; i++)
 		if (!x->completed[i] && !x->running[i]) {
 			r = make(x, i, err);
@@ -300,10 +324,12 @@ static const char *failure(struct job *x, char *msg, size_t n, int64_t *again)
 	const char *policy = td_jstr_or(x->j->root, "spec.template.spec.restartPolicy", "");
 	long long limit = td_jint(x->j->root, "spec.backoffLimit", 6),
 		  deadline = td_jint(x->j->root, "spec.activeDeadlineSeconds", 0);
+
 	if (x->failed > limit || (!strcmp(policy, "OnFailure") && x->restarts > 0 && x->restarts + x->failed > limit)) {
 		snprintf(msg, n, "Job has reached the specified backoff limit");
 		return "BackoffLimitExceeded";
 	}
+
 	int64_t start = ctl_time(x->j->root, "status.startTime");
 	if (deadline > 0 && start) {
 		int64_t left = start + deadline * 1000 - x->now;
@@ -322,12 +348,13 @@ static bool is_true(const yyjson_val *conds, const char *type)
 	return td_streq(td_jstr(td_jfind(conds, "type", type), "status"), "True");
 }
 
-// How a Job ends. It is told twice, as the real controller does: first that it will (its pods are ended then), and when
-// none of them is left, that it has.
+// How a Job ends. The status tells it twice, as the real controller does: first that it will end
+// (then its pods are ended), and when none of them is left, that it has ended.
 struct verdict {
-	const char *type, *reason; // NULL: it goes on; else "Complete" or "Failed"
-	const char *before;        // the condition that tells it first: "SuccessCriteriaMet" or "FailureTarget"
-	bool over;                 // none of its pods is left
+	const char *type, *reason; // type NULL: it goes on; otherwise "Complete" or "Failed"
+	// The condition that tells it first: "SuccessCriteriaMet" or "FailureTarget".
+	const char *before;
+	bool over; // none of its pods is left
 	char message[128];
 };
 
@@ -339,7 +366,7 @@ static void decide(struct verdict *v, bool failed, const char *reason, const cha
 	snprintf(v->message, sizeof(v->message), "%s", message);
 }
 
-// What was decided before stands, whatever else has come to pass since.
+// Restores a verdict from the status. What was decided before stands, whatever has happened since.
 static bool decided(const yyjson_val *conds, struct verdict *v)
 {
 	static const char *const types[] = {"SuccessCriteriaMet", "FailureTarget"};
@@ -360,40 +387,49 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	td_time_format(x->now, t);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *s = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, s, "conditions");
+
 	td_jm_int(d, s, "active", (long long)x->active.n);
 	td_jm_int(d, s, "ready", x->ready);
 	td_jm_int(d, s, "terminating", x->terminating);
 	td_jm_int(d, s, "succeeded", x->succeeded);
 	td_jm_int(d, s, "failed", x->failed);
+
 	if (x->indexed) {
 		td_auto_free char *done = format_indexes(x->completed, x->completions);
 		if (*done)
 			td_jm_str(d, s, "completedIndexes", done);
 	}
+
 	bool was_suspended = is_true(old, "Suspended");
+	// The deadline starts again when the Job is resumed.
 	if (suspended && td_jstr(st, "startTime"))
-		td_jm_set(d, s, "startTime", yyjson_mut_null(d)); // the deadline starts again with the resume
+		td_jm_set(d, s, "startTime", yyjson_mut_null(d));
 	else if (!suspended && !td_jstr(st, "startTime"))
 		td_jm_str(d, s, "startTime", t);
+
 	size_t i, n;
 	yyjson_arr_foreach (old, i, n, o) {
 		const char *type = td_jstr_or(o, "type", "");
 		if (strcmp(type, "Suspended") != 0 && !td_streq(type, v->type) && !td_streq(type, v->before))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, o));
 	}
+
 	if (suspended)
 		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "True", "JobSuspended", "Job suspended"),
 				 x->now);
 	else if (td_jfind(old, "type", "Suspended"))
 		td_condition_add(d, conds, old, TD_CONDITION("Suspended", "False", "JobResumed", "Job resumed"),
 				 x->now);
+
 	if (v->type)
 		td_condition_add(d, conds, old, TD_CONDITION(v->before, "True", v->reason, v->message), x->now);
+
 	if (v->over) {
 		td_condition_add(d, conds, old, TD_CONDITION(v->type, "True", v->reason, v->message), x->now);
 		if (!strcmp(v->type, "Complete"))
 			td_jm_str(d, s, "completionTime", t);
 	}
+
 	int r = ctl_write_status(x->c, &td_jobs, x->j, s, x->cancel, err);
 	if (!r && v->over)
 		td_record(x->c->rec, TD_ABOUT(x->j, &td_jobs), !strcmp(v->type, "Complete") ? "Normal" : "Warning",
@@ -405,21 +441,24 @@ static int write_status(struct job *x, const struct verdict *v, bool suspended, 
 	return r;
 }
 
-// A finished Job: its TTL, and pods that are still there.
+// Handles a finished Job: its TTL, and pods that are still there.
 static int finished(struct job *x, int64_t *again, struct td_error *err)
 {
 	int r = delete_pods(x, 0, err);
 	yyjson_val *ttl = td_jget(x->j->root, "spec.ttlSecondsAfterFinished");
 	if (r || !yyjson_is_int(ttl) || td_object_deleting(x->j))
 		return r;
+
 	yyjson_val *conds = td_jget(x->j->root, "status.conditions"), *c = td_jfind(conds, "type", "Complete");
 	if (!td_streq(td_jstr(c, "status"), "True"))
 		c = td_jfind(conds, "type", "Failed");
+
 	int64_t left = ctl_time(c, "lastTransitionTime") + yyjson_get_sint(ttl) * 1000 - x->now;
 	if (left > 0) {
 		*again = left;
 		return 0;
 	}
+
 	const struct td_delete opts = {.uid = x->j->uid, .rv = x->j->rv, .grace_s = -1, .propagation = "Foreground"};
 	r = td_kube_delete(x->c->kube, &td_jobs, x->j->ns, x->j->name, &opts, x->cancel, err);
 	return r == TD_NOT_FOUND ? 0 : r;
@@ -430,28 +469,34 @@ static int step(struct job *x, int64_t *again, struct td_error *err)
 	yyjson_val *conds = td_jget(x->j->root, "status.conditions");
 	if (is_true(conds, "Complete") || is_true(conds, "Failed"))
 		return finished(x, again, err);
+
 	struct verdict v = {0};
 	char message[128];
 	bool suspend = td_jbool(x->j->root, "spec.suspend", false),
 	     settled = ctl_expect_done(x->c->job_expect, x->j->uid);
+
 	bool before = decided(conds, &v);
 	const char *bad = before ? NULL : failure(x, message, sizeof(message), again);
 	if (bad)
 		decide(&v, true, bad, message);
 	else if (!before && (x->completions < 0 ? x->succeeded > 0 && !x->active.n : x->succeeded >= x->completions))
 		decide(&v, false, "CompletionsReached", "Reached expected number of succeeded pods");
+
 	if (v.type) {
-		// It is in status before its pods are ended: after a crash they are ended all the same.
+		// The status says it before the pods are ended, so that after a crash they are
+		// ended all the same.
 		v.over = settled && !x->active.n && !x->terminating;
 		int r = write_status(x, &v, false, err);
 		return r || v.over ? r : delete_pods(x, 0, err);
 	}
+
 	struct td_error why = TD_ERROR_INIT;
 	int r = 0;
 	if (settled && !td_object_deleting(x->j))
 		r = suspend                                   ? delete_pods(x, 0, &why)
 		    : td_jstr(x->j->root, "status.startTime") ? manage(x, again, &why)
 							      : 0;
+
 	int s = r == TD_CANCELLED ? r : write_status(x, &v, suspend, err);
 	if (!s && r && err)
 		*err = why;
@@ -467,21 +512,27 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	const char *by = j ? td_jstr(j->root, "spec.managedBy") : NULL;
 	if (!j || (by && *by && strcmp(by, "kubernetes.io/job-controller") != 0))
 		return 0;
+
 	struct job x
 		__attribute__((cleanup(job_done))) = {.c = c, .j = j, .cancel = cancel, .now = td_real_ms(c->clock)};
+
 	x.parallelism = td_jint(j->root, "spec.parallelism", 1);
 	x.indexed = td_streq(td_jstr(j->root, "spec.completionMode"), "Indexed");
 	yyjson_val *completions = td_jget(j->root, "spec.completions");
-	// Neither given: one run. Only parallelism given: a work queue.
+
+	// Neither is given: one run. Only parallelism is given: a work queue.
 	x.completions = yyjson_is_int(completions)             ? yyjson_get_sint(completions)
 			: td_jget(j->root, "spec.parallelism") ? -1
 							       : 1;
+
 	if (x.indexed && (x.completions < 0 || x.completions > INDEX_MAX))
 		return td_fail(err, TD_INVALID, "spec.completions: an Indexed Job needs 0 to %d", INDEX_MAX);
 	x.replace_failed_only = td_streq(td_jstr(j->root, "spec.podReplacementPolicy"), "Failed");
+
 	int r = ctl_claim(c, c->pods, &td_pods, j, &td_jobs, cancel, &x.pods, err);
 	if (r)
 		return r;
+
 	look(&x);
 	return step(&x, again, err);
 }
@@ -492,12 +543,12 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	ctl_expect_pod(c->job_expect, "Job", old, now);
 }
 
-static struct job_orphans { // one per process, as the controller is
+static struct job_orphans { // one per process, like the controller
 	struct ctl *c;
 	struct td_queue *queue;
 } orphans;
 
-// A pod without an owner: a Job whose selector matches may want it.
+// A Job whose selector matches may want a pod without an owner.
 static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct job_orphans *x = ctx;

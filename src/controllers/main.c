@@ -1,5 +1,5 @@
-// `tandem controllers --kubeconfig F`: the embedded plane's workload controllers, node lifecycle, garbage collection
-// and scheduler in one process.
+// `tandem controllers --kubeconfig F`: the embedded plane's workload controllers, node lifecycle,
+// garbage collection and scheduler in one process.
 #include "base/cancel.h"
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -39,8 +39,10 @@ bool ctl_informer_at(struct ctl *c, size_t i, const struct td_gvr **ret_gvr, str
 		   {&td_endpoints, c->endpoints},
 		   {&td_endpointslices, c->endpointslices}};
 	_Static_assert(TD_LEN(all) == 21, "n_informers");
+
 	if (i >= TD_LEN(all))
 		return false;
+
 	*ret_gvr = all[i].gvr;
 	*ret = all[i].inf;
 	return true;
@@ -108,10 +110,12 @@ static void make_informers(struct ctl *c)
 		   {&td_clusterrolebindings, &c->clusterrolebindings},
 		   {&td_endpoints, &c->endpoints},
 		   {&td_endpointslices, &c->endpointslices}};
+
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		*all[i].at = td_informer_new(c->kube, &(struct td_informer_opts){.resource = all[i].gvr});
 		ctl_add_indexes(*all[i].at);
 	}
+
 	td_informer_add_index(c->pods, "node", node_index);
 	td_informer_add_index(c->pods, "unbound", unbound_index);
 }
@@ -128,7 +132,7 @@ static void *run_one(void *arg)
 	struct td_error err = TD_ERROR_INIT;
 	if (td_controller_run(r->c, r->cancel, &err)) {
 		td_err("%s", err.msg);
-		td_cancel_fire(r->cancel); // supervise starts us again
+		td_cancel_fire(r->cancel); // supervise starts this process again
 	}
 	return NULL;
 }
@@ -147,16 +151,20 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 	struct td_controller v[TD_LEN(makers)];
 	struct running t[TD_LEN(makers)];
 	size_t n = TD_LEN(makers), started = 0;
+
 	for (size_t i = 0; i < n; i++)
 		makers[i](c, &v[i]);
+
 	struct td_informer *inf[32];
 	const struct td_gvr *gvr;
 	int r = 0;
+
 	size_t up = 0;
 	for (; up < n_informers && ctl_informer_at(c, up, &gvr, &inf[up]) && !r; up++)
 		r = td_informer_start(inf[up], cancel, err);
 	if (!r)
 		r = td_informers_fill(inf, n_informers, "the controllers wait", cancel, err);
+
 	if (!r) {
 		td_info("caches are filled; %zu controllers start", n);
 		for (; started < n; started++) {
@@ -169,17 +177,23 @@ static int run(struct ctl *c, struct td_cancel *cancel, struct td_error *err)
 			}
 		}
 	}
+
 	if (r)
-		td_cancel_fire(cancel); // informers that run must end before they are freed
+		td_cancel_fire(cancel); // running informers must end before they are freed
+
 	for (size_t i = 0; i < started; i++)
 		pthread_join(t[i].thread, NULL);
+
 	ctl_gc_stop(c->gc);
+
 	for (size_t i = 0; ctl_informer_at(c, i, &gvr, &inf[i]); i++)
 		td_informer_free(inf[i]);
+
 	ctl_gc_free(c->gc);
 	ctl_nodes_free(c->node_ages);
 	ctl_podgc_free(c->podgc);
 	ctl_scheduler_free(c->scheduler);
+
 	for (size_t i = 0; i < n; i++)
 		td_queue_free(v[i].queue);
 	return r == TD_CANCELLED ? 0 : r;
@@ -191,12 +205,15 @@ int ctl_run(struct td_kube *kube, int64_t node_grace_ms, struct td_cancel *cance
 	struct td_error why = TD_ERROR_INIT;
 	if (td_kube_ca(kube, &c.ca, &why))
 		td_warn("ConfigMaps kube-root-ca.crt are not made: %s", why.msg);
+
 	c.rec = td_recorder_new(kube, "tandem-controllers");
 	c.rs_expect = ctl_expect_new(c.clock);
 	c.sts_expect = ctl_expect_new(c.clock);
 	c.job_expect = ctl_expect_new(c.clock);
 	make_informers(&c);
+
 	int r = run(&c, cancel, err);
+
 	td_recorder_free(c.rec);
 	ctl_expect_free(c.rs_expect);
 	ctl_expect_free(c.sts_expect);
@@ -229,12 +246,14 @@ int td_controllers_main(int argc, char **argv)
 
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
+
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *kube = NULL;
 	if (td_kube_new(kubeconfig, &kube, &err)) {
 		td_err("%s", err.msg);
 		return 1;
 	}
+
 	int r = ctl_run(kube, grace * 1000LL, cancel, &err);
 	if (r)
 		td_err("%s", err.msg);

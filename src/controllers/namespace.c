@@ -1,4 +1,4 @@
-// Namespaces: one that is being deleted is emptied, then its finalizer "kubernetes" is taken off.
+// Namespaces: one that is being deleted is emptied, then its finalizer "kubernetes" is removed.
 #include "controllers/ctl.h"
 
 #include <string.h>
@@ -7,9 +7,10 @@ struct sweep {
 	struct ctl *c;
 	const char *ns;
 	struct td_cancel *cancel;
-	size_t left;               // found, and not yet seen to be gone
-	struct td_strv held;       // "pods. has 1 resource instances": what stays for a reason of its own
-	struct td_strv finalizers; // of what is held, each as often as it stands somewhere
+	size_t left; // found, and not yet seen to be gone
+	// What stays for a reason of its own: "pods. has 1 resource instances".
+	struct td_strv held;
+	struct td_strv finalizers; // of what is held; one entry for each place
 	int r;
 	struct td_error *err;
 };
@@ -20,17 +21,20 @@ static void sweep_done(struct sweep *s)
 	td_strv_done(&s->finalizers);
 }
 
-// Deletes what is there of one resource; counts what was still found.
+// Deletes the objects of one resource, and counts those that were still there.
 static void sweep(void *ctx, const struct td_gvr *gvr)
 {
 	struct sweep *s = ctx;
 	if (s->r || !gvr->namespaced)
 		return;
+
 	td_auto_objects struct td_objects l = {0};
 	s->r = td_kube_list(s->c->kube, gvr, s->ns, NULL, NULL, s->cancel, &l, s->err);
-	if (s->r == TD_NOT_FOUND) // a CRD that went away meanwhile
+	if (s->r == TD_NOT_FOUND) // its CRD is gone by now
 		s->r = 0;
+
 	size_t held = 0;
+
 	for (size_t i = 0; i < l.n && !s->r; i++) {
 		const struct td_object *o = l.v[i];
 		yyjson_val *f, *all = td_jget(o->root, "metadata.finalizers");
@@ -46,6 +50,7 @@ static void sweep(void *ctx, const struct td_gvr *gvr)
 		if (s->r == TD_NOT_FOUND || s->r == TD_CONFLICT)
 			s->r = 0;
 	}
+
 	if (held) {
 		td_auto_free char *text =
 			td_asprintf("%s.%s has %zu resource instances", gvr->resource, gvr->group, held);
@@ -58,7 +63,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// "x.io/a in 2 resource instances, x.io/b in 1 resource instances"
+// Formats a list, sorted: "x.io/a in 2 resource instances, x.io/b in 1 resource instances".
 static char *counted(struct td_strv *l)
 {
 	struct td_buf b = {0};
@@ -80,14 +85,16 @@ static char *joined(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
-// Says what the deletion waits for, in the conditions of the real controller. A namespace that just goes is not written
-// for it.
+// Says what the deletion waits for, in the conditions of the real controller. A namespace that is
+// deleted without a wait gets no such write.
 static int tell(const struct sweep *s, const struct td_object *ns, const char *failure, struct td_error *err)
 {
 	yyjson_val *old = td_jget(ns->root, "status.conditions");
 	if (!failure && !s->held.n && !yyjson_arr_size(old))
 		return 0;
+
 	td_auto_free char *held = joined(&s->held), *finalizers = counted((struct td_strv *)&s->finalizers);
+
 	const struct {
 		const char *type, *bad, *message, *text, *good, *good_message;
 	} all[] = {
@@ -99,8 +106,10 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 		 "Some content in the namespace has finalizers remaining: ", s->finalizers.n ? finalizers : NULL,
 		 "ContentHasNoFinalizers", "All content-preserving finalizers finished"},
 	};
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *status = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, status, "conditions");
+
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		td_auto_free char *text = all[i].text ? td_asprintf("%s%s", all[i].message, all[i].text) : NULL;
 		td_condition_add(d, arr, old,
@@ -108,6 +117,7 @@ static int tell(const struct sweep *s, const struct td_object *ns, const char *f
 					      text ? text : all[i].good_message),
 				 td_real_ms(s->c->clock));
 	}
+
 	int r = ctl_write_status(s->c, &td_namespaces, ns, status, s->cancel, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
@@ -116,7 +126,7 @@ static int finalize(struct ctl *c, const struct td_object *ns, struct td_cancel 
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(ns->root);
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *all = td_jm_arr(d, o, "spec.finalizers"), *f;
-	td_jm_str(d, o, "apiVersion", "v1"); // absent in items of a list
+	td_jm_str(d, o, "apiVersion", "v1"); // absent in the items of a list
 	td_jm_str(d, o, "kind", "Namespace");
 	yyjson_mut_arr_iter it;
 	yyjson_mut_arr_iter_init(all, &it);
@@ -133,17 +143,20 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto(td_object_unref) struct td_object *ns = td_informer_get(c->namespaces, NULL, key);
 	if (!ns || !td_object_deleting(ns))
 		return 0;
+
 	bool ours = false;
 	size_t i, n;
 	yyjson_val *f, *all = td_jget(ns->root, "spec.finalizers");
 	yyjson_arr_foreach (all, i, n, f)
 		ours |= td_streq(yyjson_get_str(f), "kubernetes");
+
 	if (!ours)
 		return 0;
+
 	struct td_error why = TD_ERROR_INIT;
 	struct sweep s __attribute__((cleanup(sweep_done))) = {.c = c, .ns = key, .cancel = cancel, .err = &why};
-	// Pods first: while one is there, nothing goes that it may need to end well. Then custom resources, and the
-	// rest.
+	// Delete pods first: while a pod exists, nothing is deleted that it may need to end well.
+	// Then delete custom resources, then the rest.
 	sweep(&s, &td_pods);
 	if (!s.left) {
 		ctl_gc_each_dynamic(c, sweep, &s);
@@ -153,16 +166,22 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 			if (gvr != &td_pods)
 				sweep(&s, gvr);
 	}
+
 	if (!s.r && !s.left)
 		sweep(&s, &td_events);
+
 	if (s.r == TD_CANCELLED)
 		return s.r;
+
 	int r = tell(&s, ns, s.r ? why.msg : NULL, err);
 	if (s.r && err)
 		*err = why;
 	if (s.r || r)
 		return s.r ? s.r : r;
-	if (s.left) { // until nothing is found: pods take their grace, finalizers their time
+
+	if (s.left) {
+		// Come back until nothing is found: pods take their grace period, finalizers their
+		// time.
 		*again = s.held.n ? 500 : 20;
 		return 0;
 	}

@@ -1,8 +1,11 @@
-// Node lifecycle: a node that gave no sign of life for 40 s (--node-grace) has an unknown state; taints follow the
-// Ready condition. Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes: who comes
-// back writes both, and the watches of both keep no order, so with the Lease alone a fresh "Ready" could be overruled
-// and nobody would say it again. Their age is how long we have seen them unchanged: after our own start every node gets
-// its time again, and clocks are not compared.
+// Node lifecycle. A node without a sign of life for 40 s (--node-grace) has an unknown state;
+// taints follow the Ready condition.
+//
+// Signs of life are a renewed Lease and a status with a new heartbeat, as in Kubernetes. A node
+// that comes back writes both, and their two watches keep no order. So with the Lease alone a fresh
+// "Ready" could be overruled, and nobody would say it again. The age of a sign is how long this
+// process has seen it unchanged: after a start of this process every node gets its full time again,
+// and clocks are not compared.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -20,7 +23,8 @@
 
 struct age {
 	char *name, *signs; // the Lease's spec.renewTime and the Ready condition's heartbeat
-	int64_t at;         // mono, when we first saw them
+	// When this process first saw them, in monotonic ms.
+	int64_t at;
 	UT_hash_handle hh;
 };
 struct ctl_nodes {
@@ -43,7 +47,7 @@ void ctl_nodes_free(struct ctl_nodes *n)
 	free(n);
 }
 
-// ms since its last sign of life that we saw.
+// Milliseconds since the last sign of life that this process saw.
 static int64_t silent_for(struct ctl *c, const struct td_object *node)
 {
 	const char *name = node->name;
@@ -51,8 +55,10 @@ static int64_t silent_for(struct ctl *c, const struct td_object *node)
 	yyjson_val *ready = td_condition(node->root, "Ready");
 	td_auto_free char *signs = td_asprintf("%s %s", lease ? td_jstr_or(lease->root, "spec.renewTime", "") : "",
 					       td_jstr_or(ready, "lastHeartbeatTime", ""));
+
 	int64_t now = td_mono_ms(c->clock);
 	struct ctl_nodes *n = c->node_ages;
+
 	pthread_mutex_lock(&n->lock);
 	struct age *a = NULL;
 	HASH_FIND_STR(n->ages, name, a);
@@ -67,6 +73,7 @@ static int64_t silent_for(struct ctl *c, const struct td_object *node)
 		a->signs = td_steal(signs);
 		a->at = now;
 	}
+
 	int64_t age = now - a->at;
 	pthread_mutex_unlock(&n->lock);
 	return age;
@@ -87,14 +94,16 @@ static void forget(struct ctl *c, const char *name)
 	pthread_mutex_unlock(&n->lock);
 }
 
-// Ready and the pressure conditions become Unknown; the others stay.
+// Sets Ready and the pressure conditions to Unknown; the others stay.
 static int set_unknown(struct ctl *c, const struct td_object *node, struct td_cancel *cancel, struct td_error *err)
 {
 	static const char *const types[] = {"Ready", "MemoryPressure", "DiskPressure", "PIDPressure"};
 	yyjson_val *old = td_jget(node->root, "status.conditions"), *e;
 	int64_t now = td_real_ms(c->clock);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
+
 	bool differs = false;
 	for (size_t i = 0; i < TD_LEN(types); i++) {
 		yyjson_val *was = td_jfind(old, "type", types[i]);
@@ -114,8 +123,10 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 			td_jm_str(d, yyjson_mut_arr_get_last(conds), "lastHeartbeatTime",
 				  td_jstr(was, "lastHeartbeatTime"));
 	}
+
 	if (!differs)
 		return 0;
+
 	size_t i, n;
 	yyjson_arr_foreach (old, i, n, e) {
 		bool ours = false;
@@ -124,8 +135,10 @@ static int set_unknown(struct ctl *c, const struct td_object *node, struct td_ca
 		if (!ours)
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
 	}
+
 	td_jm_str(d, p, "metadata.uid", node->uid);
-	td_jm_str(d, p, "metadata.resourceVersion", node->rv); // the agent may have come back: then its word counts
+	// The node agent may have come back; then its word counts.
+	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
 	int r = td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)
@@ -139,6 +152,7 @@ static bool is_taint(const yyjson_val *t, const char *key, const char *effect)
 	return td_streq(td_jstr(t, "key"), key) && td_streq(td_jstr(t, "effect"), effect);
 }
 
+// Sets the taints that follow from the status of the Ready condition, and from spec.unschedulable.
 static int sync_taints(struct ctl *c, const struct td_object *node, const char *ready, struct td_cancel *cancel,
 		       struct td_error *err)
 {
@@ -153,13 +167,16 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 		{UNREACHABLE, "NoExecute", td_streq(key, UNREACHABLE)},
 		{UNSCHEDULABLE, "NoSchedule", td_jbool(node->root, "spec.unschedulable", false)},
 	};
+
 	bool have[TD_LEN(rules)] = {0}, differs = false;
 	char now[TD_TIME_LEN];
 	td_time_format(td_real_ms(c->clock), now);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *arr = td_jm_arr(d, p, "spec.taints");
 	size_t i, n;
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
+
 	yyjson_arr_foreach (taints, i, n, t) {
 		bool drop = false;
 		for (size_t k = 0; k < TD_LEN(rules); k++)
@@ -171,6 +188,7 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 			yyjson_mut_arr_append(arr, yyjson_val_mut_copy(d, t));
 		differs |= drop;
 	}
+
 	for (size_t k = 0; k < TD_LEN(rules); k++)
 		if (rules[k].want && !have[k]) {
 			yyjson_mut_val *e = yyjson_mut_arr_add_obj(d, arr);
@@ -179,8 +197,10 @@ static int sync_taints(struct ctl *c, const struct td_object *node, const char *
 			td_jm_str(d, e, "timeAdded", now);
 			differs = true;
 		}
+
 	if (!differs)
 		return 0;
+
 	td_jm_str(d, p, "metadata.uid", node->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", node->rv);
 	return td_kube_patch(c->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, p, cancel, NULL, err);
@@ -194,16 +214,20 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		forget(c, key);
 		return 0;
 	}
+
 	*again = LOOK_MS;
+
 	int64_t age = silent_for(c, node);
 	if (age >= c->node_grace_ms) {
 		int r = set_unknown(c, node, cancel, err);
 		return r ? r : sync_taints(c, node, "Unknown", cancel, err);
 	}
+
 	if (c->node_grace_ms - age < *again)
 		*again = c->node_grace_ms - age;
+
 	const char *ready = td_jstr_or(td_condition(node->root, "Ready"), "status", "");
-	// A node that says nothing yet starts as not ready, as in Kubernetes.
+	// A node that has no Ready condition yet starts as not ready, as in Kubernetes.
 	return sync_taints(c, node, *ready ? ready : "False", cancel, err);
 }
 

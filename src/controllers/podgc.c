@@ -1,12 +1,12 @@
-// Pods that nobody will end: bound to a node that does not exist, being deleted without ever having been placed, left
-// on a node with a NoExecute taint for longer than they tolerate, or finished in such numbers that they only fill the
-// store.
+// Pods that nobody will end: bound to a node that does not exist; being deleted without ever having
+// been placed; left on a node with a NoExecute taint for longer than they tolerate; or finished in
+// such numbers that they only fill the store.
 #include "controllers/ctl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define TICK "~tick" // no pod's key: it has no '/'
+#define TICK "~tick" // no pod's key, because it has no '/'
 #define TICK_MS 20000
 #define FINISHED_MAX 12500
 
@@ -27,7 +27,7 @@ static int force_delete(struct ctl *c, const struct td_object *pod, struct td_ca
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
 
-// Says Failed before it deletes: an owner that counts failures must see one.
+// Sets the phase to Failed before it deletes the pod: an owner that counts failures must see one.
 static int fail_and_delete(struct ctl *c, const struct td_object *pod, const char *why, struct td_cancel *cancel,
 			   struct td_error *err)
 {
@@ -39,6 +39,7 @@ static int fail_and_delete(struct ctl *c, const struct td_object *pod, const cha
 		yyjson_arr_foreach (old, i, n, e)
 			if (!td_streq(td_jstr(e, "type"), "DisruptionTarget"))
 				yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
+
 		ctl_pod_condition(d, conds, pod, TD_CONDITION("DisruptionTarget", "True", "DeletionByPodGC", why),
 				  td_real_ms(c->clock));
 		td_jm_str(d, p, "metadata.uid", pod->uid);
@@ -66,25 +67,27 @@ static bool tolerates(const yyjson_val *t, const yyjson_val *taint)
 
 #define DEFAULT_TOLERATION_S 300LL
 
-// The API server gives every pod tolerations of these two for 300 s (admission DefaultTolerationSeconds). A pod that
-// was stored by one that did not yet says nothing of them: it counts as if it had them, so that an upgrade costs no pod
-// when a node is silent for a moment.
+// The API server gives every pod tolerations of these two taints for 300 s (admission
+// DefaultTolerationSeconds). A pod stored by an API server that did not do so yet has none of them.
+// It counts as if it had them, so that an upgrade costs no pod when a node is silent for a moment.
 static bool by_default(const yyjson_val *taint)
 {
 	const char *key = td_jstr(taint, "key");
 	return td_streq(key, "node.kubernetes.io/not-ready") || td_streq(key, "node.kubernetes.io/unreachable");
 }
 
-// ms until the node's NoExecute taints end this pod; 0: now; -1: never.
+// Milliseconds until the node's NoExecute taints end this pod; 0: now; -1: never.
 static int64_t time_left(const struct td_object *pod, const struct td_object *node, int64_t now)
 {
 	int64_t least = -1;
 	size_t i, n, j, m;
 	yyjson_val *taint, *taints = td_jget(node->root, "spec.taints"), *t,
 			   *ts = td_jget(pod->root, "spec.tolerations");
+
 	yyjson_arr_foreach (taints, i, n, taint) {
 		if (!td_streq(td_jstr(taint, "effect"), "NoExecute"))
 			continue;
+
 		bool tolerated = false;
 		int64_t left = -1;
 		yyjson_arr_foreach (ts, j, m, t) {
@@ -101,10 +104,12 @@ static int64_t time_left(const struct td_object *pod, const struct td_object *no
 			if (left < 0 || end < left)
 				left = end;
 		}
+
 		if (!tolerated) {
 			left = by_default(taint) ? ctl_time(taint, "timeAdded") + DEFAULT_TOLERATION_S * 1000 - now : 0;
 			left = left < 0 ? 0 : left;
 		}
+
 		if (left >= 0 && (least < 0 || left < least))
 			least = left;
 	}
@@ -116,34 +121,43 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 	struct ctl *c = g->c;
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
+
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(c->pods, ns, name);
 	if (!pod)
 		return 0;
+
 	const char *on = td_jstr_or(pod->root, "spec.nodeName", "");
 	if (!*on)
 		return td_object_deleting(pod) ? force_delete(c, pod, cancel, err) : 0;
+
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(c->nodes, NULL, on);
 	if (node) {
 		if (td_object_deleting(pod) || ctl_pod_finished(pod))
 			return 0;
+
 		int64_t left = time_left(pod, node, td_real_ms(c->clock));
 		if (left > 0)
 			*again = left;
+
 		if (left)
 			return 0;
+
 		td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
 			  "Marking for deletion Pod %s/%s", ns, name);
 		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 	}
-	// A node may be about to register.
+
+	// The node may be about to register.
 	int64_t left = ctl_created(pod) + c->node_grace_ms - td_real_ms(c->clock);
 	if (left > 0) {
 		*again = left;
 		return 0;
 	}
-	int r = td_kube_get(c->kube, &td_nodes, NULL, on, cancel, NULL, err); // the cache may lag
+
+	// The cache may lag.
+	int r = td_kube_get(c->kube, &td_nodes, NULL, on, cancel, NULL, err);
 	if (r != TD_NOT_FOUND)
 		return r;
 	return fail_and_delete(c, pod, "PodGC: node no longer exists", cancel, err);
@@ -152,12 +166,15 @@ static int one_pod(struct ctl_podgc *g, const char *key, int64_t *again, struct 
 static int tick(struct ctl_podgc *g, struct td_cancel *cancel, struct td_error *err)
 {
 	td_auto_objects struct td_objects all = {0}, done = {0};
+
 	td_informer_list(g->c->pods, NULL, &all);
 	for (size_t i = 0; i < all.n; i++)
 		if (ctl_pod_finished(all.v[i]) && !td_object_deleting(all.v[i]))
 			td_objects_add(&done, td_object_ref(all.v[i]));
+
 	if (done.n <= FINISHED_MAX)
 		return 0;
+
 	ctl_sort(&done, ctl_by_creation);
 	for (size_t i = 0; i < done.n - FINISHED_MAX; i++) {
 		int r = force_delete(g->c, done.v[i], cancel, err);
@@ -180,6 +197,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	struct ctl_podgc *g = ctx;
 	if (!now)
 		return;
+
 	bool placed = *td_jstr_or(now->root, "spec.nodeName", "");
 	bool newly = placed && (!old || !*td_jstr_or(old->root, "spec.nodeName", ""));
 	if (newly || (!placed && td_object_deleting(now)))
@@ -194,6 +212,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 		return;
 	if (!old && !yyjson_arr_size(td_jget(now->root, "spec.taints")))
 		return;
+
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(g->c->pods, "node", o->name, &l);
 	for (size_t i = 0; i < l.n; i++)

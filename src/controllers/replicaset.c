@@ -1,5 +1,6 @@
-// ReplicaSet: as many active pods as spec.replicas says. Deletes in Kubernetes' order: not scheduled, pending, not
-// ready, cheaper, ready for a shorter time, more restarts, newer.
+// ReplicaSet: as many active pods as spec.replicas says. Pods are deleted in Kubernetes' order:
+// those not scheduled, pending, not ready, cheaper to delete, ready for a shorter time, with more
+// restarts, newer.
 #include "controllers/ctl.h"
 
 #include "api/condition.h"
@@ -10,7 +11,7 @@
 
 #define BURST 500
 
-static struct ctl_orphans { // one per process, as the controller is
+static struct ctl_orphans { // one per process, like the controller
 	struct ctl *c;
 	struct td_queue *queue;
 } orphans;
@@ -38,29 +39,34 @@ static long long restarts(const struct td_object *p)
 	return most;
 }
 
-// < 0: a goes first.
+// Less than 0: a is deleted first.
 static int by_deletion(const void *pa, const void *pb)
 {
 	const struct td_object *a = *(struct td_object *const *)pa, *b = *(struct td_object *const *)pb;
 	bool na = *td_jstr_or(a->root, "spec.nodeName", ""), nb = *td_jstr_or(b->root, "spec.nodeName", "");
 	if (na != nb)
 		return na ? 1 : -1;
+
 	if (phase_rank(a) != phase_rank(b))
 		return phase_rank(a) - phase_rank(b);
+
 	bool ra = ctl_pod_ready(a), rb = ctl_pod_ready(b);
 	if (ra != rb)
 		return ra ? 1 : -1;
+
 	long long ca = 0, cb = 0;
 	td_parse_i64(deletion_cost(a), &ca);
 	td_parse_i64(deletion_cost(b), &cb);
 	if (ca != cb)
 		return ca < cb ? -1 : 1;
+
 	if (ra) {
 		int64_t ta = ctl_time(td_condition(a->root, "Ready"), "lastTransitionTime");
 		int64_t tb = ctl_time(td_condition(b->root, "Ready"), "lastTransitionTime");
 		if (ta != tb)
 			return ta > tb ? -1 : 1;
 	}
+
 	if (restarts(a) != restarts(b))
 		return restarts(a) > restarts(b) ? -1 : 1;
 	return -ctl_by_creation(pa, pb);
@@ -79,6 +85,7 @@ static int scale(struct ctl *c, const struct td_object *rs, struct td_objects *a
 		if (r && r != TD_EXISTS)
 			return r;
 	}
+
 	if (have > want) {
 		ctl_sort(active, by_deletion);
 		for (long long i = 0; i < have - want && i < BURST; i++) {
@@ -105,6 +112,7 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 {
 	long long ready = 0, available = 0, labeled = 0, min_ready = td_jint(rs->root, "spec.minReadySeconds", 0);
 	int64_t now = td_real_ms(c->clock);
+
 	for (size_t i = 0; i < active->n; i++) {
 		const struct td_object *p = active->v[i];
 		labeled += has_labels(td_jget(p->root, "metadata.labels"),
@@ -112,6 +120,7 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 		ready += ctl_pod_ready(p);
 		available += ctl_pod_available(p, min_ready, now, again);
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *s = yyjson_mut_doc_get_root(d);
 	td_jm_int(d, s, "replicas", (long long)active->n);
@@ -119,6 +128,7 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 	td_jm_int(d, s, "readyReplicas", ready);
 	td_jm_int(d, s, "availableReplicas", available);
 	td_jm_int(d, s, "observedGeneration", td_jint(rs->root, "metadata.generation", 0));
+
 	yyjson_mut_val *conds = td_jm_arr(d, s, "conditions");
 	if (failed->code)
 		td_condition_add(d, conds, td_jget(rs->root, "status.conditions"),
@@ -128,6 +138,7 @@ static int write_status(struct ctl *c, const struct td_object *rs, const struct 
 						      : "FailedCreate",
 					      failed->msg),
 				 now);
+
 	return ctl_write_status(c, &td_replicasets, rs, s, cancel, err);
 }
 
@@ -139,20 +150,25 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 	td_auto(td_object_unref) struct td_object *rs = td_informer_get(c->replicasets, ns, name);
 	if (!rs)
 		return 0;
+
 	bool settled = ctl_expect_done(c->rs_expect, rs->uid);
 	td_auto_objects struct td_objects pods = {0}, active = {0};
 	int r = ctl_claim(c, c->pods, &td_pods, rs, &td_replicasets, cancel, &pods, err);
 	if (r)
 		return r;
+
 	for (size_t i = 0; i < pods.n; i++)
 		if (ctl_pod_active(pods.v[i]))
 			td_objects_add(&active, td_object_ref(pods.v[i]));
+
 	struct td_error failed = TD_ERROR_INIT;
 	long long want = td_jint(rs->root, "spec.replicas", 1);
 	if (settled && !td_object_deleting(rs) && want != (long long)active.n)
 		scale(c, rs, &active, want, cancel, &failed);
+
 	if (failed.code == TD_CANCELLED)
 		return TD_CANCELLED;
+
 	r = write_status(c, rs, &active, &failed, again, cancel, err);
 	if (!r && failed.code) {
 		if (err)
@@ -168,7 +184,7 @@ static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 	ctl_expect_pod(c->rs_expect, "ReplicaSet", old, now);
 }
 
-// A pod without an owner: whoever's selector matches may want it.
+// A ReplicaSet whose selector matches may want a pod without an owner.
 static void on_orphan(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_orphans *x = ctx;
@@ -191,7 +207,8 @@ void ctl_replicaset(struct ctl *c, struct td_controller *ret)
 	*ret = (struct td_controller){"replicaset", 4, td_queue_new(c->clock), reconcile, c};
 	td_informer_on_change(c->replicasets, on_rs_gone, c);
 	td_informer_on_change(c->replicasets, td_enqueue_self, ret->queue);
-	td_informer_on_change(c->pods, on_pod, c); // before the enqueue: the worker must see it fulfilled
+	// Register this before the enqueue: the worker must see that the expectation is fulfilled.
+	td_informer_on_change(c->pods, on_pod, c);
 	td_informer_on_change(c->pods, td_enqueue_owner, ret->queue);
 	orphans = (struct ctl_orphans){c, ret->queue};
 	td_informer_on_change(c->pods, on_orphan, &orphans);

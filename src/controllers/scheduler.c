@@ -1,9 +1,10 @@
-// The embedded scheduler of pods that are not Slurm's (schedulerName default-scheduler): the first node, by name, that
-// takes the pod.
+// The embedded scheduler of pods that are not Slurm's (schedulerName default-scheduler). It takes
+// the first node, by name, that the pod fits on.
 //
-// Room on a node = allocatable − what Slurm gives out there (annotation tandem.dev/slurm-share) − requests of the pods
-// there that Slurm did not place. One worker; a pod that was bound counts on its node from that moment on (assumed),
-// not only when the cache shows it. Not looked at: inter-pod affinity, topology spread, preemption.
+// Room on a node = allocatable − what Slurm gives out there (annotation tandem.dev/slurm-share) −
+// requests of the pods there that Slurm did not place. There is one worker. A pod that was bound
+// counts on its node from that moment on (assumed), not only when the cache shows it. Inter-pod
+// affinity, topology spread and preemption are not looked at.
 #include "controllers/ctl.h"
 
 #include "api/quantity.h"
@@ -28,7 +29,7 @@ struct assumed {
 struct ctl_scheduler {
 	struct ctl *c;
 	struct td_queue *queue;
-	struct assumed *assumed; // of the one worker
+	struct assumed *assumed; // used by the one worker only
 };
 
 static void assumed_free(struct ctl_scheduler *s, struct assumed *a)
@@ -50,7 +51,7 @@ void ctl_scheduler_free(struct ctl_scheduler *s)
 	free(s);
 }
 
-// Drops those that the cache shows bound, or gone.
+// Drops the assumed pods that the cache shows bound, or gone.
 static void trim_assumed(struct ctl_scheduler *s)
 {
 	struct assumed *a, *tmp;
@@ -69,10 +70,12 @@ static int64_t quantity(const yyjson_val *map, const char *resource)
 	int64_t n = 0;
 	char text[32];
 	const char *s = yyjson_get_str(v);
+
 	if (yyjson_is_int(v)) {
 		snprintf(text, sizeof(text), "%lld", (long long)yyjson_get_sint(v));
 		s = text;
 	}
+
 	if (!s)
 		return 0;
 	int r = !strcmp(resource, "cpu") ? td_quantity_milli(s, &n, NULL) : td_quantity_ceil(s, &n, NULL);
@@ -81,7 +84,7 @@ static int64_t quantity(const yyjson_val *map, const char *resource)
 
 struct node_view {
 	const struct td_object *node;
-	struct td_objects pods; // there now, and assumed there
+	struct td_objects pods; // those there now, and those assumed there
 	struct td_json *share;
 };
 
@@ -94,14 +97,18 @@ static void view_done(struct node_view *v)
 static void view(struct ctl_scheduler *s, const struct td_object *node, struct node_view *ret)
 {
 	ret->node = node;
+
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(s->c->pods, "node", node->name, &l);
+
 	for (size_t i = 0; i < l.n; i++)
 		if (!ctl_pod_finished(l.v[i]))
 			td_objects_add(&ret->pods, td_object_ref(l.v[i]));
+
 	for (struct assumed *a = s->assumed; a; a = a->hh.next)
 		if (td_streq(a->node, node->name))
 			td_objects_add(&ret->pods, td_object_ref(a->pod));
+
 	const char *share = td_object_annotation(node, TD_ANN_SHARE);
 	if (share && td_json_parse(share, strlen(share), &ret->share, NULL))
 		ret->share = NULL;
@@ -145,6 +152,7 @@ static void reasons_done(struct reasons *r)
 		free(r->v[i].text);
 }
 
+// Does the pod fit on the node? If not, adds to `why`.
 static bool fits(const struct node_view *v, const yyjson_val *spec, const struct td_strv *names, struct reasons *why)
 {
 	const char *text = NULL;
@@ -152,12 +160,14 @@ static bool fits(const struct node_view *v, const yyjson_val *spec, const struct
 		reason(why, text ? text : "node(s) didn't match Pod's node affinity/selector");
 		return false;
 	}
+
 	bool ok = true;
 	int64_t pods = quantity(td_jget(v->node->root, "status.allocatable"), "pods");
 	if (pods > 0 && (int64_t)v->pods.n >= pods) {
 		reason(why, "Too many pods");
 		ok = false;
 	}
+
 	for (size_t i = 0; i < names->n; i++) {
 		int64_t ask = td_pod_request(spec, names->v[i]);
 		if (ask > 0 && ask > room(v, names->v[i])) {
@@ -167,13 +177,14 @@ static bool fits(const struct node_view *v, const yyjson_val *spec, const struct
 			ok = false;
 		}
 	}
+
 	return ok;
 }
 
 static int by_name(const void *a, const void *b)
 {
 	const char *x = (*(struct td_object *const *)a)->name, *y = (*(struct td_object *const *)b)->name;
-	// n2 before n10.
+	// Numbers in order: n2 comes before n10.
 	size_t lx = strlen(x), ly = strlen(y);
 	return lx != ly ? (lx < ly ? -1 : 1) : strcmp(x, y);
 }
@@ -182,6 +193,7 @@ static char *message(struct reasons *r, size_t nodes)
 {
 	struct td_buf b = {0};
 	td_buf_printf(&b, "0/%zu nodes are available", nodes);
+
 	td_auto_strv struct td_strv l = {0};
 	for (size_t i = 0; i < r->n; i++) {
 		size_t k = l.n;
@@ -192,6 +204,7 @@ static char *message(struct reasons *r, size_t nodes)
 			l.v[k - 1] = t;
 		}
 	}
+
 	for (size_t i = 0; i < l.n; i++)
 		td_buf_printf(&b, "%s%s", i ? ", " : ": ", l.v[i]);
 	td_buf_putc(&b, '.');
@@ -208,16 +221,20 @@ static int say_unschedulable(struct ctl *c, const struct td_object *pod, const c
 	    td_streq(td_jstr(was, "message"), msg) &&
 	    td_jint(was, "observedGeneration", 0) == td_jint(pod->root, "metadata.generation", 0))
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d), *conds = td_jm_arr(d, p, "status.conditions");
+
 	size_t i, n;
 	yyjson_arr_foreach (old, i, n, e)
 		if (!td_streq(td_jstr(e, "type"), "PodScheduled"))
 			yyjson_mut_arr_append(conds, yyjson_val_mut_copy(d, e));
+
 	ctl_pod_condition(d, conds, pod, TD_CONDITION("PodScheduled", "False", "Unschedulable", msg),
 			  td_real_ms(c->clock));
 	td_jm_str(d, p, "metadata.uid", pod->uid);
 	td_jm_str(d, p, "metadata.resourceVersion", pod->rv);
+
 	int r = td_kube_patch(c->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, p, cancel, NULL,
 			      err);
 	if (!r)
@@ -239,27 +256,33 @@ static int place(struct ctl_scheduler *s, struct td_object *pod, const char *nod
 		    td_streq(live->uid, pod->uid) && td_streq(td_jstr(live->root, "spec.nodeName"), node))
 			r = 0;
 	}
+
 	if (r == TD_NOT_FOUND || r == TD_CONFLICT) {
-		td_debug("binding %s/%s: %s", pod->ns, pod->name,
-			 why.msg); // gone, or bound by somebody else: the cache will say so
+		// It is gone, or somebody else bound it. The cache will say so.
+		td_debug("binding %s/%s: %s", pod->ns, pod->name, why.msg);
 		return 0;
 	}
+
 	if (r && r != TD_UNCERTAIN) {
 		if (err)
 			*err = why;
 		return r;
 	}
-	// Also when nobody knows: better counted twice for a moment than never. The cache decides.
+
+	// Assume it also if nobody knows: to count it twice for a moment is better than never. The
+	// cache decides.
 	struct assumed *a = td_calloc(1, sizeof(*a));
 	a->uid = td_strdup(pod->uid);
 	a->node = td_strdup(node);
 	a->pod = td_object_ref(pod);
 	HASH_ADD_KEYPTR(hh, s->assumed, a->uid, strlen(a->uid), a);
+
 	if (r) {
 		if (err)
 			*err = why;
 		return r;
 	}
+
 	td_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "Scheduled", "Successfully assigned %s/%s to %s", pod->ns,
 		  pod->name, node);
 	return 0;
@@ -289,12 +312,15 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 		all_waiting(s);
 		return 0;
 	}
+
 	td_auto_free char *ns = NULL, *name = NULL;
 	td_key_split(key, &ns, &name);
 	td_auto(td_object_unref) struct td_object *pod = td_informer_get(s->c->pods, ns, name);
 	if (!pod || !waits(pod))
 		return 0;
+
 	trim_assumed(s);
+
 	struct assumed *a = NULL;
 	HASH_FIND_STR(s->assumed, pod->uid, a);
 	if (a) {
@@ -306,19 +332,24 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 			return 0; // the cache is behind
 		assumed_free(s, a);
 	}
+
 	yyjson_val *spec = td_jget(pod->root, "spec");
 	td_auto_strv struct td_strv names = {0};
 	td_pod_request_names(spec, &names);
+
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(s->c->nodes, NULL, &nodes);
 	ctl_sort(&nodes, by_name);
+
 	struct reasons why __attribute__((cleanup(reasons_done))) = {0};
+
 	for (size_t i = 0; i < nodes.n; i++) {
 		struct node_view v __attribute__((cleanup(view_done))) = {0};
 		view(s, nodes.v[i], &v);
 		if (fits(&v, spec, &names, &why))
 			return place(s, pod, nodes.v[i]->name, cancel, err);
 	}
+
 	td_auto_free char *msg = nodes.n ? message(&why, nodes.n) : td_strdup("no nodes available to schedule pods");
 	*again = RETRY_MS;
 	return say_unschedulable(s->c, pod, msg, cancel, err);
@@ -329,12 +360,14 @@ static int reconcile(void *ctx, const char *key, int64_t *again, struct td_cance
 static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct ctl_scheduler *s = ctx;
+
 	if (now && waits(now)) {
 		// Our own condition is no news.
 		if (!old || !waits(old) || !td_jequal(td_jget(old->root, "spec"), td_jget(now->root, "spec")))
 			td_enqueue_self(s->queue, old, now);
 		return;
 	}
+
 	bool held = old && *td_jstr_or(old->root, "spec.nodeName", "") && !ctl_pod_finished(old);
 	if (held && (!now || ctl_pod_finished(now)))
 		td_queue_add(s->queue, ALL);
@@ -345,6 +378,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	struct ctl_scheduler *s = ctx;
 	if (!now)
 		return;
+
 	if (old && td_jequal(td_jget(old->root, "spec"), td_jget(now->root, "spec")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
 	    td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&

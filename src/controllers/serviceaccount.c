@@ -1,4 +1,4 @@
-// Every namespace has the ServiceAccount "default" and the ConfigMap kube-root-ca.crt.
+// Makes what every namespace has: the ServiceAccount "default" and the ConfigMap kube-root-ca.crt.
 #include "controllers/ctl.h"
 
 #include <string.h>
@@ -10,6 +10,7 @@ static int account(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(c->serviceaccounts, ns, "default");
 	if (o)
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, p, "apiVersion", "v1");
@@ -27,13 +28,16 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(c->configmaps, ns, CA_MAP);
 	if (o && td_streq(td_jkey_str(td_jget(o->root, "data"), "ca.crt"), c->ca))
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *p = yyjson_mut_doc_get_root(d);
 	td_jm_key_str(d, td_jm_obj(d, p, "data"), "ca.crt", c->ca);
+
 	if (o) {
 		td_jm_str(d, p, "metadata.uid", o->uid);
 		return td_kube_patch(c->kube, TD_AT(&td_configmaps, ns, CA_MAP), TD_PATCH_MERGE, p, cancel, NULL, err);
 	}
+
 	td_jm_str(d, p, "apiVersion", "v1");
 	td_jm_str(d, p, "kind", "ConfigMap");
 	td_jm_str(d, p, "metadata.name", CA_MAP);
@@ -44,6 +48,7 @@ static int root_ca(struct ctl *c, const char *ns, struct td_cancel *cancel, stru
 		"as the "
 		"internal service IP or "
 		"kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.");
+
 	int r = td_kube_create(c->kube, &td_configmaps, ns, p, cancel, NULL, err);
 	return r == TD_EXISTS ? 0 : r;
 }

@@ -1,9 +1,10 @@
-// Reads for one decision, with a short deadline: pods of this node by the API, and by the node's kubelet (GET /pods on
-// its port), with the same identity (a ServiceAccount's token, or what the kubeconfig holds).
+// Reads for one decision, with a short deadline: this node's pods from the API, and from the node's
+// kubelet (GET /pods on its port). Both use the same identity (a ServiceAccount's token, or what
+// the kubeconfig holds).
 //
-// The kubelet is asked about pods that were deleted by force: the API has forgotten them while their kubelet, perhaps
-// cut off, may not have heard of it and may start them again. Who does not answer in time has not said anything:
-// unknown is never free.
+// The kubelet is asked about pods that were deleted by force. The API has forgotten them, while
+// their kubelet, perhaps cut off, may not know that yet and may start them again. No answer in time
+// means unknown, and unknown is never free.
 #include "gate/agent.h"
 #include "http/client.h"
 
@@ -12,6 +13,7 @@
 
 enum { ASK_MS = 2000, AGAIN_MS = 250, PORT = 10250, PODS_MAX = 32 << 20 };
 
+// Writes the URL of this node's kubelet.
 static int where(struct td_gate_agent *a, char *url, size_t n, struct td_error *err)
 {
 	if (a->o.url) {
@@ -29,6 +31,7 @@ static int where(struct td_gate_agent *a, char *url, size_t n, struct td_error *
 			return 0;
 		}
 	}
+
 	return td_fail(err, TD_NOT_FOUND, "node %s has no InternalIP in its status: give --kubelet URL", a->o.node);
 }
 
@@ -93,9 +96,10 @@ enum td_known td_gate_agent_ask(struct td_gate_agent *a, const char *uid, struct
 	struct td_error e = TD_ERROR_INIT;
 	if (td_streq(a->o.url, "none"))
 		return TD_KNOWN_NO;
+
 	pthread_mutex_lock(&a->ask);
-	// Several may wait for one pod, and look every 100 ms. "No" is the last word and ends the waiting: the others
-	// are said again.
+	// Several may wait for one pod, and each looks every 100 ms, so an answer is repeated for a
+	// while. "No" is never repeated: it ends the waiting, so it must be fresh.
 	int64_t now = td_mono_ms(a->clock);
 	if (strcmp(a->said.uid, uid) || a->said.known == TD_KNOWN_NO || now - a->said.at_ms > AGAIN_MS) {
 		int r = where(a, url, sizeof(url), &e);
@@ -106,6 +110,7 @@ enum td_known td_gate_agent_ask(struct td_gate_agent *a, const char *uid, struct
 		a->said.err = e;
 		snprintf(a->said.uid, sizeof(a->said.uid), "%s", uid);
 	}
+
 	enum td_known known = a->said.known;
 	*err = a->said.err;
 	pthread_mutex_unlock(&a->ask);

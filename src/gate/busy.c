@@ -1,3 +1,4 @@
+// Whether a pod is done with its devices: the decision, and its words (busy.h).
 #include "gate/busy.h"
 
 #include "kube/fence.h"
@@ -10,6 +11,7 @@ enum td_seen td_seen_named(const yyjson_val *pod, const char *node, int64_t job,
 	int64_t j, s;
 	if (!pod)
 		return TD_SEEN_ABSENT;
+
 	const char *at = td_jstr_or(pod, "spec.nodeName", "");
 	if (*at && strcmp(at, node) != 0)
 		return TD_SEEN_NEVER; // a pod never moves

@@ -1,3 +1,4 @@
+// Walks over the cgroup file system (cgroups.h).
 #include "gate/cgroups.h"
 
 #include "base/file.h"
@@ -9,16 +10,18 @@
 #include <unistd.h>
 
 enum {
-	ROOT_DEPTH = 4,  // kubepods lies at most so deep below a hierarchy's top: deeper is a cluster inside a pod
-	POD_DEPTH = 3,   // a pod's directory below kubepods
+	// Levels of kubepods below the top of a hierarchy. A deeper one is of a cluster inside a
+	// pod.
+	ROOT_DEPTH = 4,
+	POD_DEPTH = 3,   // of a pod's directory below kubepods
 	TREE_DEPTH = 24, // below a pod: nobody nests deeper, and a walk must end
 	FILE_MAX = 1 << 20
 };
 
-// What a walk looks for.
+// What a walk looks for, and what it found.
 struct look {
-	char pod[2][64]; // names of the pod's directory: "pod<uid>", and the end "-pod<uid_>.slice"
-	char job[32];    // or the name of a job's
+	char pod[2][64]; // a pod's directory: its name "pod<uid>", or its end "-pod<uid_>.slice"
+	char job[32];    // or a job's directory; "": a pod is looked for
 	enum td_cg_state found;
 	struct td_error *err;
 };
@@ -40,7 +43,8 @@ static int each_dir(struct look *l, const char *path, int depth, visit_f fn)
 	return r;
 }
 
-// A directory that went meanwhile has none.
+// Says whether the file has the line, or (line NULL) any. If the directory is gone by now, it has
+// none.
 static int has_lines(struct look *l, const char *path, const char *file, const char *line, bool *ret)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -65,12 +69,13 @@ static int processes(struct look *l, const char *path, const char *name, int dep
 	td_auto_free char *events = td_asprintf("%s/cgroup.events", path);
 	if (l->found == TD_CG_NONE)
 		l->found = TD_CG_EMPTY;
-	if (td_path_exists(events)) { // v2 knows it for the whole tree
+	if (td_path_exists(events)) { // v2: it covers the whole tree
 		int r = has_lines(l, path, "cgroup.events", "populated 1", &any);
 		if (!r && any)
 			l->found = TD_CG_BUSY;
 		return r;
 	}
+
 	int r = has_lines(l, path, "cgroup.procs", NULL, &any);
 	if (r)
 		return r;
@@ -120,7 +125,7 @@ static int walk(const char *root, const char *const *v1, size_t n, struct look *
 
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err)
 {
-	// One hierarchy is enough: runtimes put a process into all of them, or into none.
+	// One hierarchy is enough: runtimes put a process into all of them or into none.
 	static const char *const v1[] = {"pids", "systemd", "memory", "devices"};
 	struct look l = {.err = err};
 	snprintf(l.pod[0], sizeof(l.pod[0]), "pod%.48s", uid);
@@ -143,14 +148,16 @@ bool td_cg_next_pod(const char **at, char ret_uid[40])
 		size_t n = 0;
 		while (n < UID && strchr(n == 8 || n == 13 || n == 18 || n == 23 ? "-_" : "0123456789abcdef", s[3 + n]))
 			n++;
-		if (n < UID || !strchr("/.\n", s[3 + UID])) // '\0' is found too
+		if (n < UID || !strchr("/.\n", s[3 + UID])) // strchr finds '\0' too
 			continue;
+
 		for (size_t i = 0; i < UID; i++)
 			ret_uid[i] = s[3 + i] == '_' ? '-' : s[3 + i];
 		ret_uid[UID] = '\0';
 		*at = s + 3 + UID;
 		return true;
 	}
+
 	return false;
 }
 

@@ -1,11 +1,13 @@
-// What of a real kubelet's pods has processes: looks only, below the directories that kubelets make (kubepods), on
-// cgroup v1 and v2, with either of the two drivers. No state beside the root: hierarchies may come and go, and a look
-// is some hundred system calls.
+// Which pods of a real kubelet have processes. It only reads, below the directories that kubelets
+// make (kubepods), on cgroup v1 and v2, with either of the two drivers. It keeps no state:
+// hierarchies may come and go. One look takes some hundred system calls.
 //
 //   cgroupfs: <root>/kubepods[/burstable|/besteffort]/pod<uid>/<container>/…
-//   systemd:  <root>/kubepods.slice[/kubepods-burstable.slice]/kubepods[-burstable]-pod<uid, '_' for '-'>.slice/…
-// <root> is the cgroup file system (v2), or one controller's below it (v1); kubepods may lie some levels deeper (the
-// kubelet's cgroupRoot).
+//   systemd:  <root>/kubepods.slice[/kubepods-burstable.slice]/
+//             kubepods[-burstable]-pod<uid, '_' for '-'>.slice/…
+//
+// <root> is the cgroup file system (v2), or one controller's below it (v1). kubepods may lie some
+// levels deeper (the kubelet's cgroupRoot).
 #pragma once
 
 #include "base/err.h"
@@ -19,11 +21,12 @@ enum td_cg_state {
 	TD_CG_EMPTY, // it is there and has no process
 	TD_CG_BUSY,
 };
-// Processes of the pod. An error: it is not known (the file system is not there, a directory cannot be read).
+// Looks for processes of the pod. An error means that it is not known: the file system is not
+// there, or a directory cannot be read.
 int td_cg_pod(const char *root, const char *uid, enum td_cg_state *ret, struct td_error *err);
-// The next uid of a pod in the text of a /proc/PID/cgroup, from *at on; false: no more. Of pods in pods the outer one
-// comes first.
+// Finds the next uid of a pod in the text of a /proc/PID/cgroup, from *at on, and moves *at behind
+// it. False: there is none. Of nested pods the outer one comes first.
 bool td_cg_next_pod(const char **at, char ret_uid[40]);
-// Processes of a Slurm job in any pod: below a directory job_<id>. Slurm tracks processes in v1's freezer hierarchy, so
-// that is looked at.
+// Looks for processes of a Slurm job in any pod, below a directory job_<id>. On v1 it looks in the
+// freezer hierarchy, because Slurm tracks processes there.
 int td_cg_job(const char *root, int64_t job, enum td_cg_state *ret, struct td_error *err);

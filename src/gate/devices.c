@@ -1,3 +1,4 @@
+// Reads and writes sets of devices, and reads what a pod's annotations grant.
 #include "gate/devices.h"
 
 #include "base/names.h"
@@ -11,6 +12,7 @@ int td_dev_parse(const char *ranges, int n, uint64_t *ret, struct td_error *err)
 	const char *s = ranges ? ranges : "";
 	if (td_streq(s, "-"))
 		s = "";
+
 	while (*s) {
 		if (!isdigit((unsigned char)*s))
 			return td_fail(err, TD_INVALID,
@@ -35,6 +37,7 @@ int td_dev_parse(const char *ranges, int n, uint64_t *ret, struct td_error *err)
 			return td_fail(err, TD_INVALID, "device list \"%.80s\" ends with a comma", ranges);
 		s = *e ? e + 1 : e;
 	}
+
 	*ret = m;
 	return 0;
 }
@@ -77,6 +80,7 @@ int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct 
 		r = number(ann, TD_ANN_START, &g.start, err);
 	if (r)
 		return r;
+
 	const char *dev = td_jkey_str(ann, TD_ANN_DEVICES);
 	if (dev && *dev) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
@@ -88,6 +92,7 @@ int td_grant_read(const yyjson_val *pod, int gpus, struct td_grant *ret, struct 
 		if (r)
 			return td_wrap(err, "annotation " TD_ANN_DEVICES);
 	}
+
 	*ret = g;
 	return 0;
 }

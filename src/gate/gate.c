@@ -1,3 +1,4 @@
+// Claims, and waiting until the earlier holders are gone.
 #include "gate/gate.h"
 
 #include "base/fault.h"
@@ -33,6 +34,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	int r = td_mkdir_p(o->dir, 0700, err);
 	if (r)
 		return r;
+
 	struct td_gate *g = td_calloc(1, sizeof(*g));
 	g->o = *o;
 	g->o.dir = td_strdup(o->dir);
@@ -45,6 +47,7 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
 	pthread_cond_init(&g->changed, &ca);
 	pthread_condattr_destroy(&ca);
+
 	for (int i = 0; i < o->nodes; i++) {
 		pthread_mutex_init(&g->node[i].mu, NULL);
 		pthread_mutex_init(&g->node[i].writer, NULL);
@@ -52,12 +55,14 @@ int td_gate_new(const struct td_gate_opts *o, struct td_gate **ret, struct td_er
 		g->node[i].sockets = td_strdup(o->node[i].sockets);
 		g->node[i].path = td_asprintf("%s/%s.json", o->dir, o->node[i].name);
 	}
+
 	for (int i = 0; !r && i < o->nodes; i++)
 		r = td_gate_load(g->node[i].path, o->devices, o->boot, &g->node[i].table, err);
 	if (r) {
 		td_gate_free(g);
 		return r;
 	}
+
 	*ret = g;
 	return 0;
 }
@@ -73,6 +78,7 @@ struct td_gate *td_gate_free(struct td_gate *g)
 		free(g->node[i].sockets);
 		free(g->node[i].path);
 	}
+
 	pthread_mutex_destroy(&g->mu);
 	pthread_cond_destroy(&g->changed);
 	free(g->node);
@@ -82,7 +88,8 @@ struct td_gate *td_gate_free(struct td_gate *g)
 	return NULL;
 }
 
-// Changes a copy, writes it, then lets it be seen: nobody acts on a claim that a crash could take back.
+// Changes a copy, writes it, and only then shows it, so that nobody acts on a claim that a crash
+// could take back.
 static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
 	struct td_gate_node *n = &g->node[node];
@@ -92,6 +99,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	pthread_mutex_lock(&n->mu);
 	td_gate_copy(t, &n->table);
 	pthread_mutex_unlock(&n->mu);
+
 	int r = td_gate_claim(t, mask, h, &changed, err);
 	if (!r && changed) {
 		r = td_fault_at(err, "gate.save.before");
@@ -102,6 +110,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 		struct td_holder one;
 		lost = td_gate_pending(t, mask, &one, 1) > 0;
 	}
+
 	if (!r && changed) {
 		pthread_mutex_lock(&n->mu);
 		td_gate_copy(&n->table, t);
@@ -109,6 +118,7 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	}
 	pthread_mutex_unlock(&n->writer);
 	free(t);
+
 	if (!r && changed && lost && g->o.superseded)
 		g->o.superseded(g->o.ctx, node, mask);
 	return r;
@@ -135,7 +145,7 @@ int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 
 static void forget(struct td_gate *g, int node, const struct td_holder *h)
 {
-	// Not saved at once: after a crash it is only proven again. The next claim writes it.
+	// The next claim saves it. If a crash comes first, it is proven again.
 	struct td_gate_node *n = &g->node[node];
 	pthread_mutex_lock(&n->writer);
 	pthread_mutex_lock(&n->mu);
@@ -156,6 +166,7 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		return td_fail(err, TD_CONFLICT,
 			       "the devices went on to another holder: the grant of job %lld has ended",
 			       (long long)h->job);
+
 	for (int i = 0; i < k; i++) {
 		char why[160] = "";
 		if (g->o.busy(g->o.ctx, node, &prev[i], why, sizeof(why))) {
@@ -165,6 +176,7 @@ static int look(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 		}
 		forget(g, node, &prev[i]);
 	}
+
 	return 0;
 }
 
@@ -217,7 +229,7 @@ struct waiter {
 	int node;
 	uint64_t mask;
 	const struct td_holder *h;
-	bool claimed; // nothing is left to claim, only to wait
+	bool claimed; // the claim is done, or none is needed: only wait
 };
 
 static int once(struct waiter *w, struct td_error *err)
@@ -229,7 +241,8 @@ static int once(struct waiter *w, struct td_error *err)
 	return look(w->g, w->node, w->mask, w->h, err);
 }
 
-// A claim that could not be written (a full disk) is no reason to fail a Prolog at once, which drains its node.
+// True when it may succeed later. A claim that could not be written (a full disk) must not fail a
+// Prolog at once, because that drains the node.
 static bool later(int r)
 {
 	return r == TD_THROTTLED || r == TD_TRANSIENT || r == TD_UNCERTAIN || r == TD_INTERNAL;
@@ -245,6 +258,7 @@ static int wait_until_free(struct waiter *w, const struct td_gate_wait *wait, st
 		pthread_mutex_lock(&g->mu);
 		uint64_t seen = g->kicks;
 		pthread_mutex_unlock(&g->mu);
+
 		struct td_error e = TD_ERROR_INIT;
 		int r = once(w, &e);
 		if (!later(r)) {
@@ -257,6 +271,7 @@ static int wait_until_free(struct waiter *w, const struct td_gate_wait *wait, st
 			if (wait->progress(wait->ctx, told))
 				return td_fail(err, TD_CANCELLED, "the caller is gone");
 		}
+
 		int64_t left = end - td_mono_ms(g->o.clock);
 		if (td_cancelled(c))
 			return td_fail(err, TD_CANCELLED, "the agent stops");
@@ -266,8 +281,9 @@ static int wait_until_free(struct waiter *w, const struct td_gate_wait *wait, st
 		}
 		if (left <= 0)
 			return td_fail(err, TD_TRANSIENT, "%s", e.msg);
-		// Ends of containers wake us; processes of a native job leave their cgroup without a word, so the nap
-		// is short and bounded.
+
+		// The end of a container wakes us. Nothing tells us when processes of a native job
+		// leave their cgroup, so the nap is short.
 		struct timespec ts;
 		int64_t ms = nap < left ? nap : left;
 		clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -312,6 +328,7 @@ int td_gate_check(struct td_gate *g, int node, uint64_t mask, const struct td_ho
 			       "job %lld was not let in to devices %s of %s: Slurm started it there without its Prolog",
 			       (long long)h->job, mask ? dev : "(any)", td_gate_node_name(g, node));
 	}
+
 	struct waiter w = {g, node, mask ? mask : held, h, true};
 	return wait_until_free(&w, wait, c, err);
 }

@@ -1,4 +1,4 @@
-// Inside gate/ only.
+// The inside of a gate, for files of this room only.
 #pragma once
 
 #include "gate/gate.h"
@@ -6,8 +6,9 @@
 #include <pthread.h>
 
 struct td_gate_node {
-	pthread_mutex_t
-		writer;     // puts durable writes in order; held over the write, never while waiting for anything else
+	// Orders durable writes. It is held during the write, never while waiting for anything
+	// else.
+	pthread_mutex_t writer;
 	pthread_mutex_t mu; // guards table
 	struct td_gate_table table;
 	char *name, *sockets; // of struct td_gate_site

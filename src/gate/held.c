@@ -1,3 +1,4 @@
+// The reconciler of the annotation gate-held.
 #include "gate/held.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ void td_held_on_node(void *ctx, struct td_object *old, struct td_object *now)
 		td_queue_add(h->queue, now->name);
 }
 
-// The reconciler of the annotation; key: a node's name.
+// Reconciles the annotation of one node.
 static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
 {
 	struct td_held *h = ctx;
@@ -41,6 +42,7 @@ static int sync_node(void *ctx, const char *name, int64_t *again_ms, struct td_c
 	td_auto(td_object_unref) struct td_object *o = td_informer_get(h->nodes, NULL, name);
 	if (node < 0 || !o)
 		return 0;
+
 	const char *said = td_object_annotation(o, TD_ANN_GATE_HELD);
 	char text[200] = "";
 	uint64_t bit = (uint64_t)1 << node;

@@ -1,7 +1,7 @@
 // The role `agent`: flags, wiring, order of start and stop.
 //
-// Start: table from disk → informers in sync → pods that have grants told to the table → the gate opens. Nobody is
-// answered before that.
+// Start: read the table from disk, fill the informers, tell the table of pods that have grants,
+// open the gate. Nobody is answered before that.
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -74,6 +74,7 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 			td_command_wrong("agent", "--node is \"%s\": give the name of this Kubernetes node", o->node);
 		return false;
 	}
+
 	td_log_init("agent", level);
 	return true;
 }
@@ -84,7 +85,8 @@ static void late(void *ctx, int node)
 	td_held_late(&a->held, node);
 }
 
-// The node is ours alone: an agent that is replaced may still answer for a moment, and two tables are none.
+// Waits until no other agent of this node runs: one that is being replaced may still answer for a
+// moment, and two agents would have two tables.
 static int lock_state(struct td_gate_agent *a, struct td_error *err)
 {
 	int r = td_mkdir_p(a->o.state, 0700, err);
@@ -94,15 +96,17 @@ static int lock_state(struct td_gate_agent *a, struct td_error *err)
 	a->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (a->lock < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", path);
+
 	for (bool said = false; flock(a->lock, LOCK_EX | LOCK_NB) < 0; said = true) {
 		if (errno != EWOULDBLOCK && errno != EINTR)
 			return td_fail_errno(err, TD_INTERNAL, errno, "lock %s", path);
 		if (!said)
 			td_info("agent: another one holds %s: waiting until it ends", path);
-		if (td_cancel_wait(a->cancel,
-				   LOCK_MS)) // the kernel tells nobody that a lock is free without blocking him
+		// Poll, because a flock() that waits could not be cancelled.
+		if (td_cancel_wait(a->cancel, LOCK_MS))
 			return td_fail(err, TD_CANCELLED, "stopped");
 	}
+
 	return 0;
 }
 
@@ -118,7 +122,8 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 {
 	enum td_cg_state seen;
 	td_auto_buf struct td_buf boot = {0};
-	int r = td_cg_pod(a->o.cgroups, a->o.node, &seen, err); // nobody's uid: only whether we can look
+	// The name is no pod's uid. This only tries whether cgroups can be read.
+	int r = td_cg_pod(a->o.cgroups, a->o.node, &seen, err);
 	if (r)
 		return td_wrap(err, "--cgroups");
 	r = lock_state(a, err);
@@ -128,6 +133,7 @@ static int setup(struct td_gate_agent *a, struct td_error *err)
 		r = td_kube_new(a->o.kubeconfig, &a->kube, err);
 	if (r)
 		return r;
+
 	struct td_gate_opts g = {.dir = a->o.state,
 				 .node = &(struct td_gate_site){a->o.node, a->o.run},
 				 .nodes = 1,
@@ -156,6 +162,7 @@ static int start_informers(struct td_gate_agent *a, struct td_error *err)
 	a->held.gate = a->gate;
 	a->held.kube = a->kube;
 	a->held.nodes = a->nodes;
+
 	struct td_informer *v[] = {a->pods, a->nodes};
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(v) && !r; i++)
@@ -165,6 +172,7 @@ static int start_informers(struct td_gate_agent *a, struct td_error *err)
 	return td_informers_fill(v, TD_LEN(v), "agent: the gate stays closed", a->cancel, err);
 }
 
+// Tells the gate of every pod that has a grant.
 static int learn_all(struct td_gate_agent *a, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
@@ -205,10 +213,11 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 		r = learn_all(a, err);
 	if (r)
 		return r;
+
 	struct td_part parts[] = {{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
-	td_gate_measure(a->gate); // it looks into informers
+	td_gate_measure(a->gate); // not before: it reads the informers
 	if (!r)
 		td_info("agent: the gate of node %s is open: %d devices, table %s/%s.json", a->o.node, a->o.devices,
 			a->o.state, a->o.node);
@@ -245,11 +254,14 @@ int td_agent_main(int argc, char **argv)
 	int code;
 	if (!parse(argc, argv, &a.o, &code))
 		return code;
-	mallopt(M_ARENA_MAX, 2); // few threads that do little: one arena each would be most of our memory
+
+	// The threads do little. An arena for each would be most of our memory.
+	mallopt(M_ARENA_MAX, 2);
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 	a.grants = td_queue_new(a.clock);
 	td_held_init(&a.held, a.clock);
+
 	struct td_health *health = NULL;
 	td_health_set("start", "it fills its caches");
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
@@ -257,6 +269,7 @@ int td_agent_main(int argc, char **argv)
 		r = setup(&a, &err);
 	if (!r)
 		r = serve(&a, &err);
+
 	bool stopped = r == TD_CANCELLED;
 	if (r && !stopped)
 		td_err("agent: %s", err.msg);

@@ -1,4 +1,4 @@
-// What an agent shows of its gates at /metrics, read when it is asked for.
+// What an agent shows of its gates at /metrics, read on demand.
 #include "gate/metrics.h"
 
 #include "metrics/metrics.h"
@@ -7,7 +7,8 @@
 
 static struct {
 	pthread_mutex_t lock; // guards g; held while it is read
-	struct td_gate *g;    // NULL: it does not run yet, or no more
+	struct td_gate *g;    // NULL: it does not run
+
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void collect(void *ctx)

@@ -1,5 +1,8 @@
+// What an agent shows of its gate at /metrics.
 #pragma once
 
 #include "gate/gate.h"
 
-void td_gate_measure(struct td_gate *g); // once, when its callbacks can be called; NULL: before they cannot
+// Called once with the gate, when the gate's callbacks may be called, and with NULL before they may
+// not any more.
+void td_gate_measure(struct td_gate *g);

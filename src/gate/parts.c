@@ -1,3 +1,4 @@
+// The threads of an agent (parts.h).
 #include "gate/parts.h"
 
 #include "base/log.h"
@@ -9,7 +10,7 @@ static void *run(void *arg)
 	int r = p->run(p->ctx, &e);
 	if (r && r != TD_CANCELLED && !td_cancelled(p->cancel)) {
 		td_err("%s: %s", p->name, e.msg);
-		td_cancel_fire(p->cancel); // supervise, or the kubelet, starts a whole one
+		td_cancel_fire(p->cancel); // supervise or the kubelet restarts the whole process
 	}
 	return NULL;
 }

@@ -1,4 +1,4 @@
-// The threads that an agent is made of. Half an agent is worse than none: a part that fails ends all of them.
+// The threads of an agent. Half an agent is worse than none, so a part that fails ends all of them.
 #pragma once
 
 #include "base/cancel.h"
@@ -10,14 +10,16 @@
 
 struct td_part {
 	const char *name;                            // for the log
-	int (*run)(void *ctx, struct td_error *err); // until the cancel fires
+	int (*run)(void *ctx, struct td_error *err); // returns when the cancel has fired
 	void *ctx;
-	// td_parts_start's
+	// Set by td_parts_start
 	struct td_cancel *cancel;
 	pthread_t thread;
 	bool started;
 };
 
-// 0; or TD_INTERNAL: one could not start and the cancel has fired. After either td_parts_join is due, before ctx goes.
+// Starts a thread for each part. TD_INTERNAL: one could not start, and the cancel has fired. In
+// both cases td_parts_join must follow before any ctx is freed.
 int td_parts_start(struct td_part *v, size_t n, struct td_cancel *cancel, struct td_error *err);
-void td_parts_join(struct td_part *v, size_t n); // blocks until the cancel fired and all have ended
+// Blocks until the cancel has fired and all threads have ended.
+void td_parts_join(struct td_part *v, size_t n);

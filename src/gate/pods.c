@@ -1,5 +1,5 @@
-// Pods of this node: which job's grant each has (told to the gate's table, durably), and whether one that was given a
-// device is done with it.
+// Pods of this node: which job's grant each has (the gate's table is told, durably), and whether a
+// pod that was given a device is done with it.
 #include "gate/agent.h"
 
 #include "base/log.h"
@@ -11,11 +11,12 @@
 
 // ---- what is known of pods that are gone ----
 
-enum {
-	COMING_MS = 1000
-}; // where a pod cannot be fenced. The bridge binds within 0.2 s of its look at the job; a Binding that takes longer is
-   // too late for us
+// How long a pod that cannot be fenced may still be bound. The bridge binds within 0.2 s of its
+// look at the job; a Binding that takes longer than this is not waited for.
+enum { COMING_MS = 1000 };
 
+// Looks up a pod that is gone. What was read before a holder was last superseded counts only when
+// the pod had ended.
 static bool gone_look(struct td_gate_agent *a, const char *uid, bool *ret_ended)
 {
 	bool found = false;
@@ -47,6 +48,7 @@ static void gone_add(struct td_gate_agent *a, const char *uid, bool ended, int64
 	pthread_mutex_unlock(&a->mu);
 }
 
+// True when the pod was first found absent less than COMING_MS ago.
 static bool gone_lately(struct td_gate_agent *a, const char *uid)
 {
 	bool lately = false;
@@ -74,8 +76,9 @@ static bool grant_of(const struct td_gate_agent *a, const struct td_object *o, s
 	if (!h.job)
 		return false;
 	snprintf(h.uid, sizeof(h.uid), "%s", o->uid);
-	// Whatever the resource is called, its indexes are Slurm's. What cannot be read names no device; whose pod it
-	// is counts all the same.
+
+	// The indexes are Slurm's, whatever the resource is called. Text that cannot be read names
+	// no device, but the pod still belongs to the job.
 	const char *text = td_object_annotation(o, TD_ANN_DEVICES);
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	uint64_t mask = 0, m;
@@ -119,14 +122,15 @@ int td_gate_agent_grant_sync(void *ctx, const char *key, int64_t *again_ms, stru
 	struct td_holder h;
 	uint64_t mask;
 	int r = o && !td_pod_ended(o->root) && grant_of(a, o, &h, &mask) ? td_gate_learn(a->gate, 0, mask, &h, err) : 0;
-	td_gate_kick(a->gate); // whoever waits looks again
+	td_gate_kick(a->gate);
 	return r;
 }
 
 // ---- busy ----
 
-// The API's object by uid; fills name with "ns/name". A pod that the informer shows as not ended is busy, however old
-// that is; one that it does not show may only not have come yet. named: only the comment of its job names the pod.
+// Says what the API shows of the pod with that uid; *ret: the object, if there is one. A pod that
+// the informer shows as not ended is active, however old that view is. One that it does not show
+// may not have reached it yet. named: the holder, when only its job's comment names the pod.
 static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct td_holder *named, struct td_object **ret,
 			struct td_error *err)
 {
@@ -139,6 +143,7 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 	}
 	if (gone_look(a, uid, &was_ended) && (was_ended || !named))
 		return was_ended ? TD_SEEN_TERMINAL : TD_SEEN_ABSENT;
+
 	int64_t now = td_mono_ms(a->clock);
 	if (named) {
 		enum td_seen seen = td_gate_agent_fence(a, named, ret, err);
@@ -146,6 +151,7 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 			gone_add(a, uid, false, now);
 		return seen;
 	}
+
 	if (td_gate_agent_read(a, uid, ret, err))
 		return TD_SEEN_UNREAD;
 	if (*ret)
@@ -154,7 +160,7 @@ static enum td_seen see(struct td_gate_agent *a, const char *uid, const struct t
 	return TD_SEEN_ABSENT;
 }
 
-// hint: only the job's comment names the pod, and that is its owner's to write.
+// hint: only the job's comment names the pod, and the job's owner can write anything there.
 static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_holder *h, bool hint, char *why,
 		     size_t n)
 {
@@ -166,10 +172,12 @@ static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_h
 	struct td_holder its;
 	uint64_t mask;
 	if (o && hint && (!grant_of(a, o, &its, &mask) || !td_holder_same(&its, h)))
-		return false; // it has another grant, or none: whatever it holds, it holds for another job
+		return false; // it has no grant, or one of another job
 	if (name)
 		s.pod = name;
-	if (s.seen == TD_SEEN_ABSENT) // cgroups first: that answers most looks, and costs the kubelet nothing
+
+	// Cgroups first: they answer most looks, and cost the kubelet nothing.
+	if (s.seen == TD_SEEN_ABSENT)
 		s.cg_code = td_cg_pod(a->o.cgroups, uid, &s.cg, &e);
 	if (s.seen == TD_SEEN_ABSENT && !s.cg_code && s.cg != TD_CG_BUSY)
 		s.known = td_gate_agent_ask(a, uid, &e);
@@ -179,6 +187,7 @@ static bool pod_busy(struct td_gate_agent *a, const char *uid, const struct td_h
 		if (s.cg_code)
 			e = e2;
 	}
+
 	s.coming = hint && s.seen == (named ? TD_SEEN_WAITS : TD_SEEN_ABSENT) && gone_lately(a, uid);
 	s.text = e.msg;
 	if (s.seen == TD_SEEN_WAITS && !s.coming)
@@ -202,7 +211,8 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 	}
 	if (h->pod)
 		return pod_busy(a, h->uid, h, false, why, n);
-	// The table may be told of its pod a moment later than we know it.
+
+	// We may know the job's pod a moment before the table is told of it.
 	char id[24];
 	snprintf(id, sizeof(id), "%lld", (long long)h->job);
 	td_auto_objects struct td_objects l = {0};
@@ -214,20 +224,22 @@ bool td_gate_agent_busy(void *ctx, int node, const struct td_holder *h, char *wh
 		    pod_busy(a, l.v[i]->uid, h, false, why, n))
 			return true;
 	}
+
 	return *h->ask && pod_busy(a, h->ask, h, true, why, n);
 }
 
 void td_gate_agent_superseded(void *ctx, int node, uint64_t mask)
 {
-	// Nothing is stopped here: the bridge deletes pods whose grant has ended. What is read about them must be newer
-	// than this moment.
+	// Nothing is stopped here: the bridge deletes pods whose grant has ended. What is read
+	// about them must be newer than this moment.
 	struct td_gate_agent *a = ctx;
 	pthread_mutex_lock(&a->mu);
 	a->since_ms = td_mono_ms(a->clock);
 	pthread_mutex_unlock(&a->mu);
 }
 
-// The first pod that is this node's: a pod around the node comes before it, and what a pod makes below itself after it.
+// The first pod of this node in the path decides. A pod around the whole node comes before it, and
+// what a pod makes below itself comes after it.
 bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
 {
 	struct td_gate_agent *a = ctx;
@@ -244,6 +256,7 @@ bool td_gate_agent_may_claim(void *ctx, int node, const char *cgroups, char *why
 			 l.v[0]->name);
 		return false;
 	}
+
 	if (any)
 		snprintf(why, n,
 			 "pod %s is not known on this node: only Slurm's Prolog, in a slurmd pod, claims devices", uid);

@@ -1,4 +1,5 @@
-// The sockets: one accepting thread, one short-lived thread per request (a request may wait for minutes), at most 256.
+// The sockets: one thread accepts, and a short-lived thread serves each request, which may wait for
+// minutes. At most 256 requests are served at a time.
 #include "gate/gate_priv.h"
 
 #include "base/fault.h"
@@ -18,7 +19,7 @@
 
 enum {
 	MAX_REQUESTS = 256,
-	MAX_TASKS = MAX_REQUESTS / 2 /* anybody may ask: never all of them */,
+	MAX_TASKS = MAX_REQUESTS / 2, // anybody may send them, so they never get all the room
 	TIMEOUT_MAX_MS = 600000,
 	LINE_MS = 10000
 };
@@ -28,12 +29,12 @@ struct server {
 	struct td_cancel *cancel;
 	pthread_mutex_t mu; // guards running and tasks
 	pthread_cond_t idle;
-	int running, tasks; // tasks: those of them that came by the socket for tasks
+	int running, tasks; // requests; tasks: those that came by the socket for tasks
 };
 struct request {
 	struct server *s;
 	int node, fd;
-	bool anybody; // came by the socket for tasks: may only check
+	bool anybody; // it came by the socket for tasks, so it may only check
 };
 
 static int field_i64(const char *v, const char *key, int64_t *ret, struct td_error *err)
@@ -56,6 +57,7 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		*ret = q;
 		return 0;
 	}
+
 	q.check = f.n && !strcmp(f.v[0], "check");
 	if (!f.n || (strcmp(f.v[0], "acquire") && !q.check))
 		return td_fail(err, TD_INVALID, "unknown request \"%.40s\": want acquire, check or ping",
@@ -78,8 +80,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		} else if (!strcmp(f.v[i], "ask") && !q.check) {
 			snprintf(q.h.ask, sizeof(q.h.ask), "%s", v);
 		} else if (!strcmp(f.v[i], "pod") && !q.check) {
-			if (strlen(v) <
-			    sizeof(q.h.ask_pod)) // else it is no pod's name, and half of one would be another's
+			// A longer text is no pod's name, and a part of it could be another pod's.
+			if (strlen(v) < sizeof(q.h.ask_pod))
 				snprintf(q.h.ask_pod, sizeof(q.h.ask_pod), "%s", v);
 		} else if (!strcmp(f.v[i], "node")) {
 			if (strcmp(v, node))
@@ -87,10 +89,11 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 		} else if (!strcmp(f.v[i], "devices")) {
 			r = td_dev_parse(v, devices, &q.mask, err);
 			dev = true;
-		} // fields of a newer peer are not ours to refuse
+		} // other fields, of a newer peer, are ignored
 		if (r)
 			return r;
 	}
+
 	if (!dev || (!job && !q.check))
 		return td_fail(err, TD_INVALID, "%s devices=<ranges or ->",
 			       q.check ? "check needs" : "acquire needs job=<id> and");
@@ -102,8 +105,8 @@ int td_gate_parse(const char *line, const char *node, int devices, struct td_gat
 
 int64_t td_gate_cgroup_job(const char *cgroups)
 {
-	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0"; the last one counts: below it everything is the
-	// job's own.
+	// "5:devices:/tandem-…/slurm_n0/uid_0/job_3/step_0/task_0". The last job counts: everything
+	// below it is the job's own.
 	int64_t job = 0;
 	for (const char *s = cgroups; (s = strstr(s, "/job_")) != NULL;) {
 		char *end;
@@ -117,7 +120,8 @@ int64_t td_gate_cgroup_job(const char *cgroups)
 
 static int peer_cgroups(pid_t pid, struct td_buf *ret, struct td_error *err)
 {
-	if (!pid) // the kernel names no process that our PID namespace does not hold
+	// The kernel names only processes in our PID namespace.
+	if (!pid)
 		return td_fail(err, TD_INTERNAL,
 			       "the agent does not see the processes of its node: its pod needs hostPID: true");
 	td_auto_free char *path = td_asprintf("/proc/%d/cgroup", (int)pid);
@@ -134,12 +138,15 @@ static int peer_job(pid_t pid, int64_t *ret, struct td_error *err)
 	return *ret ? 0 : td_fail(err, TD_INVALID, "only tasks of Slurm jobs may ask here");
 }
 
-// Root is many: any pod may mount the socket's directory, and containers have no user namespace of their own.
+// Says whether this peer may claim. To be root is not enough: any pod may mount the socket's
+// directory, and containers have no user namespace of their own.
 static int peer_may_claim(const struct td_gate *g, int node, pid_t pid, struct td_error *err)
 {
 	char why[200] = "";
 	td_auto_buf struct td_buf b = {0};
-	// Whom we do not see is outside: above the node, where nobody needs us. Unless we see nothing but ourselves.
+
+	// A peer that we cannot see is outside of our PID namespace, that is above the node, and
+	// may claim. But when we are PID 1, we see nothing but ourselves.
 	if (!g->o.may_claim || (!pid && getpid() != 1))
 		return 0;
 	int r = peer_cgroups(pid, &b, err);
@@ -163,6 +170,7 @@ static int read_line(int fd, struct td_cancel *c, char *buf, size_t max)
 			continue;
 		if (k <= 0)
 			return -1;
+
 		n += (size_t)k;
 		buf[n] = '\0';
 		char *nl = strchr(buf, '\n');
@@ -208,6 +216,7 @@ static void answer(struct request *q)
 	}
 	if (read_line(q->fd, q->s->cancel, line, sizeof(line)))
 		return;
+
 	int r = td_gate_parse(line, node, q->s->g->o.devices, &req, &err);
 	if (!r && req.ping) {
 		say(q->fd, "ok", NULL);
@@ -221,6 +230,7 @@ static void answer(struct request *q)
 		r = (req.check ? td_gate_check : td_gate_acquire)(q->s->g, q->node, req.mask, &req.h,
 								  &(struct td_gate_wait){req.timeout_ms, progress, q},
 								  q->s->cancel, &err);
+
 	if (r)
 		td_warn("gate %s: job %lld: %s", node, r == TD_INVALID ? 0LL : (long long)req.h.job, err.msg);
 	if (td_fault_at(NULL, "gate.answer.before"))
@@ -268,7 +278,8 @@ static int listen_on(const char *dir, const char *name, mode_t mode, struct td_e
 	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/%s", dir, name) >= (int)sizeof(a.sun_path))
 		return td_fail(err, TD_INVALID, "%s/%s is too long for a socket: choose a shorter --run", dir, name);
 	td_auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	// Pods see the directory, not the socket's inode: a new one is seen by those that run.
+
+	// Pods mount the directory, not the socket, so running pods see the new socket.
 	unlink(a.sun_path);
 	if (fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || chmod(a.sun_path, mode) < 0 ||
 	    listen(fd, 128) < 0)
@@ -287,13 +298,15 @@ static void dispatch(struct server *s, int node, int fd, bool anybody)
 	pthread_attr_setdetachstate(&at, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&at, 256 << 10);
 	if (!room || pthread_create(&t, &at, run_request, q)) {
-		if (!anybody) // a task that gets no word asks again until its deadline
+		// A task that gets no word asks again until its deadline.
+		if (!anybody)
 			say(fd, "fail", "too many requests wait at this gate");
 		close(fd);
 		free(q);
 		if (room)
 			leave(s, anybody);
 	}
+
 	pthread_attr_destroy(&at);
 }
 
@@ -303,12 +316,13 @@ int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 		const char *name;
 		mode_t mode;
 	} sockets[] = {{"gate.sock", 0600}, {"task.sock", 0666}};
-	int n = g->o.nodes * 2, r = 0; // node i: 2i for Prolog, 2i + 1 for tasks
+	int n = g->o.nodes * 2, r = 0; // of node i: socket 2i for Prolog, 2i + 1 for tasks
 	struct server s = {.g = g, .cancel = c, .mu = PTHREAD_MUTEX_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
 	td_auto_free struct pollfd *p = td_calloc((size_t)n + 1, sizeof(*p));
 	for (int i = 0; i < n; i++)
 		p[i].fd = -1;
 	p[n] = (struct pollfd){td_cancel_fd(c), POLLIN, 0};
+
 	for (int i = 0; i < n && !r; i++) {
 		int fd = listen_on(g->node[i / 2].sockets, sockets[i % 2].name, sockets[i % 2].mode, err);
 		if (fd < 0)
@@ -316,6 +330,7 @@ int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 		else
 			p[i] = (struct pollfd){fd, POLLIN, 0};
 	}
+
 	while (!r && !td_cancelled(c)) {
 		if (poll(p, (nfds_t)n + 1, -1) < 0 && errno != EINTR)
 			r = td_fail_errno(err, TD_INTERNAL, errno, "poll");
@@ -325,11 +340,12 @@ int td_gate_serve(struct td_gate *g, struct td_cancel *c, struct td_error *err)
 				dispatch(&s, i / 2, fd, i % 2);
 		}
 	}
+
 	for (int i = 0; i < n; i++)
 		if (p[i].fd >= 0)
 			close(p[i].fd);
 	td_gate_kick(g);
-	pthread_mutex_lock(&s.mu); // requests see the cancel within one nap
+	pthread_mutex_lock(&s.mu);
 	while (s.running)
 		pthread_cond_wait(&s.idle, &s.mu);
 	pthread_mutex_unlock(&s.mu);

@@ -1,3 +1,4 @@
+// Claims on one node's devices, and the file that keeps them.
 #include "gate/table.h"
 
 #include "json/record.h"
@@ -18,22 +19,24 @@ void td_gate_copy(struct td_gate_table *to, const struct td_gate_table *from)
 
 bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 {
-	// Job 0 is nobody's job: devices that a node gives out by itself, told apart by the pod.
+	// Job 0 means that the node itself gave out the devices: the pod then tells holders apart.
 	if (!a->job && !b->job)
 		return !strcmp(a->uid, b->uid);
 	return same(a->job, a->start, b->job, b->start);
 }
 
+// Says whether h may take device i.
 static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, struct td_error *err)
 {
 	if (!d->held || td_holder_same(&d->now, h))
 		return 0;
+
 	bool past = false;
 	for (int k = 0; k < d->n_prev; k++)
 		past = past || td_holder_same(&d->prev[k], h);
 	for (int k = 0; k < d->n_past; k++)
 		past = past || (h->job && same(d->past[k].job, d->past[k].start, h->job, h->start));
-	// Only a pod can come late with an old grant: Prolog speaks for a job that starts now.
+	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now.
 	if (!past && h->pod && h->start && d->now.start && h->start < d->now.start)
 		past = true;
 	if (past)
@@ -58,11 +61,13 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 		if (r)
 			return r;
 	}
+
 	bool changed = false;
 	for (int i = 0; i < t->n; i++) {
 		struct td_gate_dev *d = &t->dev[i];
 		if (!(mask >> i & 1))
 			continue;
+
 		if (d->held && td_holder_same(&d->now, h)) {
 			struct td_holder was = d->now;
 			if (!d->now.start)
@@ -80,6 +85,7 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 				  strcmp(was.ask_pod, d->now.ask_pod);
 			continue;
 		}
+
 		if (d->held) {
 			d->prev[d->n_prev++] = d->now;
 			int keep = d->n_past < TD_GATE_PAST ? d->n_past : TD_GATE_PAST - 1;
@@ -92,10 +98,12 @@ int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder
 		d->now = *h;
 		changed = true;
 	}
+
 	*ret_changed = changed;
 	return 0;
 }
 
+// Marks a known holder as the job's pod. True when something changed.
 static bool mark(struct td_holder *at, const struct td_holder *h)
 {
 	if (at->pod && !strcmp(at->uid, h->uid) && (at->start || !h->start))
@@ -122,6 +130,7 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 			}
 		if (known || !(mask >> i & 1))
 			continue;
+
 		if (!d->held)
 			d->now = *h;
 		else if (d->n_prev < TD_GATE_PREV)
@@ -130,6 +139,7 @@ bool td_gate_tell(struct td_gate_table *t, uint64_t mask, const struct td_holder
 			continue;
 		d->held = changed = true;
 	}
+
 	return changed;
 }
 
@@ -186,7 +196,7 @@ bool td_gate_forget(struct td_gate_table *t, const struct td_holder *h)
 	return changed;
 }
 
-// ---- the file: one JSON document, replaced as a whole ----
+// ---- the file: one JSON document, always replaced as a whole ----
 
 static yyjson_mut_val *holder_json(yyjson_mut_doc *d, const struct td_holder *h)
 {
@@ -226,12 +236,14 @@ int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table
 		*ret = t;
 		return 0;
 	}
+
 	yyjson_val *devs = td_jget(td_json_root(j), "devices"), *v;
 	size_t i, max;
 	yyjson_arr_foreach (devs, i, max, v) {
 		int at = (int)td_jint(v, "index", -1);
 		if (at < 0 || at >= n)
 			continue;
+
 		struct td_gate_dev *d = &t.dev[at];
 		yyjson_val *e;
 		size_t k, m;
@@ -248,6 +260,7 @@ int td_gate_load(const char *path, int n, const char *boot, struct td_gate_table
 			}
 		}
 	}
+
 	*ret = t;
 	return 0;
 }
@@ -261,6 +274,7 @@ int td_gate_save(const char *path, const struct td_gate_table *t, const char *bo
 		const struct td_gate_dev *v = &t->dev[i];
 		if (!v->held)
 			continue;
+
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, devs);
 		td_jm_int(d, o, "index", i);
 		td_jm_set(d, o, "holder", holder_json(d, &v->now));
@@ -274,5 +288,6 @@ int td_gate_save(const char *path, const struct td_gate_table *t, const char *bo
 			td_jm_int(d, p, "start", v->past[k].start);
 		}
 	}
+
 	return td_record_write(path, root, 0600, err);
 }

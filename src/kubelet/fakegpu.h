@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
-// Device nodes for the mask: character, `major`, minor node·64+i, /dev/tandem-gpu<i>, 0666. Returns how many; out has
-// room for 64; paths live in `a`.
+// Fills `out` with one character device per bit i of `mask`: /dev/tandem-gpu<i>, `major`, minor
+// node·64 + i, mode 0666. Returns the number of devices. `out` has room for 64; the paths live in
+// `a`.
 size_t td_fakegpu_nodes(uint64_t mask, int node, int major, struct td_arena *a, struct td_oci_device *out);

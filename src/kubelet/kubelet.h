@@ -1,22 +1,30 @@
-// What the parts of the embedded kubelet share. One process, N virtual nodes.
+// What the parts of the embedded kubelet share. One process serves N virtual nodes.
 //
-// Threads: one per informer, 8 sync workers (a pod's key is never in two of them), 6 probe workers, one watch thread
-// (exits and deadlines), one heartbeat thread, one hosts worker, the HTTP server's and the gate's connection threads.
-// No lock is held over I/O, except gate's per-node writer lock, whose only job is to keep durable writes in order.
+// Threads: one per informer; 8 sync workers (two workers never have the same pod's key); 6 probe
+// workers; one watch thread (exits and deadlines); one heartbeat thread; one hosts worker; the
+// connection threads of the HTTP server and of the gate.
+// No thread holds a lock over I/O. The one exception is the gate's writer lock per node, which
+// exists to keep durable writes in order.
 //
 // Files
-//   main.c nodes.c metrics.[ch]   the role `kubelet`; its nodes' objects and heartbeats; what it shows
-//   watch.[ch] fakegpu.[ch]       ends of processes and deadlines, in one thread; device nodes of fake GPUs
-//   pods/pod.[ch] pods/record.c   a pod as it is run, the table of all, and what is on disk of them
-//   pods/sync.[ch]                one pod, one step; its parts are pods/admit.[ch] (does it fit), pods/start.c
-//   pods/stop.c pods/reap.c
-//                                 (a container's start and end), pods/probe.c (probes and hooks), pods/usage.c (disk)
-//   pods/status.[ch]              the status that the API is told
-//   pods/volumes.[ch] pods/files.[ch] pods/sources.c pods/env.[ch]   volumes, environment, and what both read
-//   pods/hosts.[ch] pods/resolv.c pods/security.[ch] pods/logfile.[ch]   names, rights, logs
-//   stream/stream.[ch]            what the API server relays: stream/logs.c stream/exec.c stream/attach.c, and
-//   stream/forward.c on
-//                                 stream/spdy.[ch]
+//   main.c nodes.c                the role `kubelet`; the Node objects and their heartbeats
+//   metrics.[ch]                  the role's metrics
+//   watch.[ch]                    process exits and deadlines, in one thread
+//   fakegpu.[ch]                  device nodes of fake GPUs
+//   pods/pod.[ch] pods/record.c   a pod as this kubelet runs it, the table of pods, records on disk
+//   pods/sync.[ch]                the reconcile function of one pod; its parts:
+//   pods/admit.[ch]               the check whether a pod fits on its node
+//   pods/start.c pods/stop.c      a container's start and stop
+//   pods/reap.c                   a container's end
+//   pods/probe.c pods/usage.c     probes and lifecycle hooks; disk usage
+//   pods/status.[ch]              the pod status written to the API
+//   pods/volumes.[ch] pods/files.[ch]   volumes, and the files in them
+//   pods/env.[ch] pods/sources.c        environment; what volumes and environment are read from
+//   pods/hosts.[ch] pods/resolv.c       names: hosts files and resolv.conf
+//   pods/security.[ch] pods/logfile.[ch]   user, groups and capabilities; reading of logs
+//   stream/stream.[ch]            what the API server relays to this kubelet:
+//   stream/logs.c stream/exec.c stream/attach.c stream/forward.c
+//   stream/spdy.[ch]              the protocol of port-forward
 #pragma once
 
 #include "base/names.h"
@@ -27,6 +35,7 @@
 
 #include <pthread.h>
 
+// The flags of `tandem kubelet`; tandem-kubelet(8) says what each is.
 struct td_kubelet_opts {
 	const char *kubeconfig, *home, *run, *id, *images, *memory, *switch_name, *cidr, *api_url, *metrics;
 	int nodes, cpus, gpus, device_major;
@@ -41,8 +50,8 @@ struct td_kubelet {
 	struct td_kube *kube;
 	struct td_oci *oci;
 	struct td_informer *pods, *nodes, *services, *configmaps, *secrets;
-	struct td_queue *queue;  // pod uids
-	struct td_queue *probes; // "uid container attempt kind"
+	struct td_queue *queue;  // keys: pod UIDs
+	struct td_queue *probes; // keys: "uid container attempt kind"
 	struct td_recorder *recorder;
 	struct td_cancel *cancel;
 	struct td_watch *watch;
@@ -50,15 +59,17 @@ struct td_kubelet {
 	struct td_gate *gate;
 	struct td_held held;
 	struct td_hosts *hosts;
-	char gateway[16]; // of --cidr: also the nodes' address
-	int subnet;       // second byte of 10.x
+	char gateway[16]; // first address of --cidr; also the address of every node
+	int subnet;       // second byte of the pods' addresses 10.x.*.*
 	int prefix;
+	// Memory of one node, in bytes.
 	int64_t memory_bytes;
 	pthread_mutex_t hooks_mu; // guards hooks
 	pthread_cond_t hooks_idle;
-	int hooks; // hook threads that run
+	int hooks; // running hook threads
 };
 
-// nodes.c: registers n0…, heartbeats until cancel. Thread-safe helpers below.
+// nodes.c: registers the nodes n0 … and sends heartbeats until `c` is cancelled.
 int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err);
-int td_kubelet_node_index(const struct td_kubelet *a, const char *name); // "n3" → 3; -1: not one of ours
+// Returns 3 for "n3", and -1 if no node of this process has the name. Thread-safe.
+int td_kubelet_node_index(const struct td_kubelet *a, const char *name);

@@ -1,7 +1,7 @@
-// The role `kubelet`: flags, wiring, order of start and stop.
+// The role `kubelet`: flags, wiring, and the order of start and stop.
 //
-// Start: runtime and tables from disk → restored pods → informers in sync → gate open → workers. Stop: workers end,
-// containers stay.
+// Start: open the runtime, restore the pods from their records, sync the informers, open the gate,
+// start the workers. Stop: the workers end; the containers go on.
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -122,13 +122,17 @@ static bool parse(int argc, char **argv, struct td_kubelet_opts *o, int *ret_exi
 
 // ---- callbacks of the gate ----
 
+// Does something of the holder still run on the node? A pod of the job or with the holder's UID may
+// run, or processes of the job may be left in a slurmd pod. On true, `why` says what runs.
 static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *why, size_t n)
 {
 	struct td_kubelet *a = ctx;
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
+
 	char sub[40];
 	snprintf(sub, sizeof(sub), "job_%lld", (long long)h->job);
+
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_pod *p = all.v[i];
 		if (p->node != node)
@@ -140,6 +144,7 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 			snprintf(why, n, "pod %s/%s still runs", p->ns, p->name);
 			return true;
 		}
+
 		if (!p->slurmd || !h->job)
 			continue;
 		for (size_t k = 0; k < p->n_ctr; k++) {
@@ -148,8 +153,8 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 			pthread_mutex_unlock(&p->mu);
 			bool busy = false;
 			struct td_error e = TD_ERROR_INIT;
-			// A container that is gone has no processes; one that cannot be looked into is not known to be
-			// free.
+			// A container that is gone has no processes. A container that cannot be
+			// inspected counts as busy, because nobody knows that it is free.
 			int r = id ? td_oci_busy(a->oci, id, sub, &busy, &e) : 0;
 			if (r && r != TD_NOT_FOUND) {
 				snprintf(why, n, "cannot look into %s: %s", id, e.msg);
@@ -164,6 +169,7 @@ static bool holder_busy(void *ctx, int node, const struct td_holder *h, char *wh
 	return false;
 }
 
+// Another holder has taken devices of the mask: wakes every pod of the node that had one of them.
 static void holder_superseded(void *ctx, int node, uint64_t mask)
 {
 	struct td_kubelet *a = ctx;
@@ -179,8 +185,10 @@ static void holder_superseded(void *ctx, int node, uint64_t mask)
 	}
 }
 
-// A container's name stands right below our own cgroup, in every hierarchy: what lies deeper is the container's to
-// name.
+// Of our containers only those of a slurmd pod of the node may claim devices; a process in no
+// container of ours may, too. The cgroup paths tell which container asks: its id stands directly
+// below our own cgroup, in every hierarchy. Deeper names are the container's own choice and prove
+// nothing.
 static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_t n)
 {
 	struct td_kubelet *a = ctx;
@@ -190,8 +198,10 @@ static bool may_claim(void *ctx, int node, const char *cgroups, char *why, size_
 		return true;
 	at += strlen(ours);
 	td_auto_free char *id = td_strndup(at, strcspn(at, "/\n"));
-	char *attempt = strrchr(id, '-'); // an earlier one may be on its way out
+	// Match any attempt of the container, because an earlier one may still be on its way out.
+	char *attempt = strrchr(id, '-');
 	size_t len = attempt ? (size_t)(attempt - id) + 1 : 0;
+
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
 	for (size_t i = 0; i < all.n; i++) {
@@ -242,17 +252,19 @@ static int make_dirs(struct td_kubelet *a, struct td_error *err)
 {
 	const char *below_home[] = {"agent/pods", "agent/gate", "agent/hosts", "agent/volumes",
 				    "log/pods",   "shared",     "pods"};
-	// What containers made is for containers: files that all may read in there (a token, a Secret) and programs
-	// that become root are not for everybody on the machine, nor is the socket that is for every task. A mount
-	// needs no way through the directories above it. (`shared` is itself what pods see: the home is closed,
-	// local/up.c.)
+	// Close what containers made to other users of the machine: there may be files in it that
+	// everybody could read (a token, a Secret), setuid programs, and the sockets that are for
+	// every task. Mounts into pods do not need access to the parent directories. `shared` stays
+	// open because pods see the directory itself; the home above it is closed (local/up.c).
 	char *closed[] = {td_asprintf("%s/agent", a->o.home), td_asprintf("%s/pods", a->o.home),
 			  td_asprintf("%s/nodes", a->o.home), td_asprintf("%s/nodes", a->o.run)};
+
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(below_home) && !r; i++) {
 		td_auto_free char *d = td_asprintf("%s/%s", a->o.home, below_home[i]);
 		r = td_mkdir_p(d, 0755, err);
 	}
+
 	for (int i = 0; i < a->o.nodes && !r; i++) {
 		td_auto_free char *root = td_asprintf("%s/nodes/n%d/root", a->o.home, i),
 				  *run = td_asprintf("%s/nodes/n%d", a->o.run, i);
@@ -260,6 +272,7 @@ static int make_dirs(struct td_kubelet *a, struct td_error *err)
 		if (!r)
 			r = td_mkdir_p(run, 0755, err);
 	}
+
 	for (size_t i = 0; i < TD_LEN(closed); i++) {
 		if (!r && chmod(closed[i], 0700) < 0)
 			r = td_fail_errno(err, TD_INTERNAL, errno, "chmod %s", closed[i]);
@@ -275,12 +288,14 @@ static int open_runtime(struct td_kubelet *a, struct td_error *err)
 	if (n < 0)
 		return td_fail(err, TD_INTERNAL, "read /proc/self/exe");
 	self[n] = '\0';
+
 	td_auto_free char *state = td_asprintf("%s/runc", a->o.run), *pods = td_asprintf("%s/pods", a->o.home),
 			  *cg = td_asprintf("/tandem-%s", a->o.id),
 			  *init = td_asprintf("%s/opt/tandem-standin", a->o.run);
 	if (!td_path_exists(init))
 		return td_fail(err, TD_NOT_FOUND, "%s is not there: `tandem up` puts the stand-in program into --run",
 			       init);
+
 	struct td_oci_opts o = {
 		.state_dir = state, .pods_dir = pods, .cgroup = cg, .init_path = init, .self_path = self};
 	return td_oci_new(&o, &a->oci, err);
@@ -290,13 +305,16 @@ static int open_gate(struct td_kubelet *a, struct td_error *err)
 {
 	td_auto_free char *dir = td_asprintf("%s/agent/gate", a->o.home);
 	td_auto_free struct td_gate_site *node = td_calloc((size_t)a->o.nodes, sizeof(*node));
+
 	td_auto_strv struct td_strv text = {0};
 	for (int i = 0; i < a->o.nodes; i++) {
 		td_strv_addf(&text, "n%d", i);
 		td_strv_addf(&text, "%s/nodes/n%d", a->o.run, i);
 	}
+
 	for (int i = 0; i < a->o.nodes; i++)
 		node[i] = (struct td_gate_site){text.v[2 * i], text.v[2 * i + 1]};
+
 	struct td_gate_opts g = {.dir = dir,
 				 .node = node,
 				 .nodes = a->o.nodes,
@@ -325,12 +343,14 @@ static int setup(struct td_kubelet *a, struct td_error *err)
 		r = td_kube_new(a->o.kubeconfig, &a->kube, err);
 	if (r)
 		return r;
+
 	a->table = td_pod_table_new();
 	a->queue = td_queue_new(a->clock);
 	a->probes = td_queue_new(a->clock);
 	td_held_init(&a->held, a->clock);
 	a->recorder = td_recorder_new(a->kube, "kubelet");
 	a->hosts = td_hosts_new(a);
+
 	r = td_watch_new(a->queue, &a->watch, err);
 	if (!r)
 		r = td_pods_restore(a, err);
@@ -351,16 +371,19 @@ static int start_informers(struct td_kubelet *a, struct td_error *err)
 		   {&a->secrets, &td_secrets, td_pods_on_config},
 		   {&a->pods, &td_pods, td_pods_on_change}};
 	struct td_informer *v[TD_LEN(all)];
+
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		struct td_informer_opts o = {.resource = all[i].gvr};
 		v[i] = *all[i].i = td_informer_new(a->kube, &o);
 		if (all[i].fn)
 			td_informer_on_change(v[i], all[i].fn, a);
 	}
+
 	td_informer_on_change(a->nodes, td_held_on_node, &a->held);
 	a->held.gate = a->gate;
 	a->held.kube = a->kube;
 	a->held.nodes = a->nodes;
+
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
 		r = td_informer_start(v[i], a->cancel, err);
@@ -412,13 +435,17 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	int r = start_informers(a, err);
 	if (r)
 		return r;
+
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
-	for (size_t i = 0; i < all.n; i++) // those that the API has no more are not told of by an informer
+	// No informer reports a pod that the API no longer has, so enqueue every restored pod.
+	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
+
 	struct td_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a}, {"stream", run_stream, a},
 				  {"probes", run_probes, a}, {"pods", run_sync, a},   {"nodes", run_nodes, a},
 				  {"held", run_held, a}};
+
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
@@ -429,13 +456,16 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 static void teardown(struct td_kubelet *a)
 {
 	td_cancel_fire(a->cancel);
+
 	struct td_informer *v[] = {a->pods, a->nodes, a->services, a->configmaps, a->secrets};
 	for (size_t i = 0; i < TD_LEN(v); i++)
 		td_informer_free(v[i]);
-	pthread_mutex_lock(&a->hooks_mu); // hooks see the cancel
+
+	pthread_mutex_lock(&a->hooks_mu); // hooks see the cancel and end
 	while (a->hooks)
 		pthread_cond_wait(&a->hooks_idle, &a->hooks_mu);
 	pthread_mutex_unlock(&a->hooks_mu);
+
 	if (a->watch)
 		td_watch_free(a->watch);
 	td_recorder_free(a->recorder);
@@ -459,16 +489,21 @@ int td_kubelet_main(int argc, char **argv)
 			       .hooks_mu = PTHREAD_MUTEX_INITIALIZER,
 			       .hooks_idle = PTHREAD_COND_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
+
 	int code;
 	if (!parse(argc, argv, &a.o, &code))
 		return code;
-	mallopt(M_ARENA_MAX, 2); // many threads that do little: one arena each would be most of our memory
+
+	// There are many threads that do little. One malloc arena for each would be most of the
+	// process's memory.
+	mallopt(M_ARENA_MAX, 2);
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
+
 	struct td_health *health;
 	td_health_set("start", "it takes over what runs, and fills its caches");
-	// To who watches, the nodes' agent, as on a cluster: alerts and dashboard know one name for whatever has a
-	// gate.
+	// Health and metrics are shown under the name "agent", the same as on a cluster, so that
+	// alerts and the dashboard find every gate under one name.
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)
 		r = setup(&a, &err);
@@ -479,6 +514,7 @@ int td_kubelet_main(int argc, char **argv)
 		td_gate_measure(NULL);
 		td_kubelet_measure(NULL);
 	}
+
 	bool stopped = r == TD_CANCELLED;
 	if (r && !stopped)
 		td_err("kubelet: %s", err.msg);

@@ -1,4 +1,4 @@
-// What the embedded kubelet shows of its pods at /metrics, read when it is asked for.
+// The embedded kubelet's metrics of pods and containers. They are computed when /metrics is read.
 #include "kubelet/metrics.h"
 
 #include "kubelet/pods/pod.h"
@@ -7,21 +7,24 @@
 #include <string.h>
 
 static struct {
-	pthread_mutex_t lock; // guards a; held while it is read
-	struct td_kubelet *a; // NULL: it does not run yet, or no more
+	pthread_mutex_t lock; // guards a; held during a collection
+	struct td_kubelet *a; // NULL before the start and after the end of the role
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char *const pod_states[] = {"starting", "running", "stopping", "ended"};
-static const char *const ctr_states[] = {"waiting", "running", "terminated"}; // in the order of enum td_ctr_state
+// In the order of enum td_ctr_state.
+static const char *const ctr_states[] = {"waiting", "running", "terminated"};
 
 static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
 {
 	bool runs = false;
+
 	pthread_mutex_lock(&p->mu);
 	for (size_t i = 0; i < p->n_ctr; i++) {
 		ctrs[p->ctr[i].state]++;
 		runs |= p->ctr[i].state == TD_CTR_RUNNING;
 	}
+
 	pods[p->terminal ? 3 : p->stopping ? 2 : runs ? 1 : 0]++;
 	pthread_mutex_unlock(&p->mu);
 }
@@ -36,6 +39,7 @@ static void collect(void *ctx)
 			 *ctrs = td_gauge(m, "tandem_agent_containers", "Containers of these pods by state.",
 					  TD_LABELS("state"));
 	size_t n_pods[TD_LEN(pod_states)] = {0}, n_ctrs[TD_LEN(ctr_states)] = {0};
+
 	pthread_mutex_lock(&live.lock);
 	struct td_kubelet *a = live.a;
 	if (a) {

@@ -2,4 +2,5 @@
 
 #include "kubelet/kubelet.h"
 
-void td_kubelet_measure(struct td_kubelet *a); // once, when its tables are there; NULL: before they go
+// Call it once when the tables exist, and with NULL before they are freed.
+void td_kubelet_measure(struct td_kubelet *a);

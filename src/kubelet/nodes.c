@@ -1,4 +1,5 @@
-// The virtual nodes: created or patched field by field (what others put on a node stays theirs), heartbeats by Lease.
+// The virtual nodes' objects and heartbeats. A Node is created once and then patched field by
+// field, so that what others put on it stays. Heartbeats are Leases.
 #include "kubelet/kubelet.h"
 
 #include "api/condition.h"
@@ -23,7 +24,8 @@ int td_kubelet_node_index(const struct td_kubelet *a, const char *name)
 	return (int)n;
 }
 
-// Kept as a kubelet keeps them: whoever changes them gets them back.
+// Sets the labels that are kept up, as a kubelet keeps them: if somebody changes one, it is set
+// back.
 static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, const char *arch)
 {
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
@@ -32,13 +34,14 @@ static void well_known(yyjson_mut_doc *d, yyjson_mut_val *o, const char *name, c
 	td_jm_key_str(d, l, "kubernetes.io/arch", arch);
 }
 
-// The rest, as --node-labels of a kubelet, once: who takes a node out of the pool by its label finds it out of the pool
-// tomorrow.
+// Sets all labels of a new node. The labels beyond well_known() are set only here, like a kubelet's
+// --node-labels: if somebody changes one to take a node out of the pool, the node stays out.
 static void labels(yyjson_mut_doc *d, yyjson_mut_val *o, int i, const char *name, const char *arch)
 {
 	char block[16], rack[16];
 	snprintf(block, sizeof(block), "b%d", i / 4);
 	snprintf(rack, sizeof(rack), "r%d", i / 2);
+
 	well_known(d, o, name, arch);
 	yyjson_mut_val *l = td_jm_obj(d, o, "metadata.labels");
 	td_jm_key_str(d, l, TD_LABEL_FAKE_GPUS, "true");
@@ -50,11 +53,13 @@ static void resources(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o
 {
 	char mem[32];
 	td_quantity_format_bytes(a->memory_bytes, mem, sizeof(mem));
-	// All virtual nodes share the machine's disk: each shows all of it, as `df` does.
+
+	// All virtual nodes share the machine's disk, so each shows all of it, as `df` does.
 	struct statvfs fs;
 	char disk[32] = "";
 	if (!statvfs(a->o.home, &fs))
 		snprintf(disk, sizeof(disk), "%lluKi", (unsigned long long)fs.f_blocks * fs.f_frsize / 1024);
+
 	const char *maps[] = {"status.capacity", "status.allocatable"};
 	for (size_t k = 0; k < TD_LEN(maps); k++) {
 		yyjson_mut_val *m = td_jm_obj(d, o, maps[k]);
@@ -74,16 +79,20 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 {
 	struct utsname u = {0};
 	uname(&u);
+
 	resources(a, d, o);
+
 	yyjson_mut_val *arr = td_jm_arr(d, o, "status.addresses"), *v;
 	v = yyjson_mut_arr_add_obj(d, arr);
-	// Every virtual node is this machine: its address on the pod switch, which pods reach and on which hostNetwork
-	// pods listen. An address per node would lead to the same sockets.
+	// Every virtual node is this machine, so all have its address on the pod switch. Pods reach
+	// it, and hostNetwork pods listen on it. An address per node would lead to the same
+	// sockets.
 	td_jm_str(d, v, "type", "InternalIP");
 	td_jm_str(d, v, "address", a->gateway);
 	v = yyjson_mut_arr_add_obj(d, arr);
 	td_jm_str(d, v, "type", "Hostname");
 	td_jm_str(d, v, "address", name);
+
 	arr = td_jm_arr(d, o, "status.conditions");
 	static const struct td_condition_want conditions[] = {
 		{.type = "MemoryPressure",
@@ -107,8 +116,10 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 		 .message = "the node agent is running",
 		 .heartbeat = true},
 	};
+
 	for (size_t i = 0; i < TD_LEN(conditions); i++)
 		td_condition_add(d, arr, td_jget(live, "status.conditions"), &conditions[i], td_real_ms(a->clock));
+
 	v = td_jm_obj(d, o, "status.nodeInfo");
 	td_jm_str(d, v, "operatingSystem", "linux");
 	td_jm_str(d, v, "architecture",
@@ -122,6 +133,7 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	td_jm_str(d, v, "kubeProxyVersion", "");
 	td_jm_str(d, v, "machineID", a->o.id);
 	td_jm_str(d, v, "systemUUID", name);
+
 	td_auto_buf struct td_buf boot = {0};
 	td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL);
 	while (boot.len && boot.s[boot.len - 1] == '\n')
@@ -136,9 +148,11 @@ static int ensure_node(struct td_kubelet *a, int i, struct td_cancel *c, struct 
 	struct utsname u = {0};
 	uname(&u);
 	const char *arch = !strcmp(u.machine, "x86_64") ? "amd64" : !strcmp(u.machine, "aarch64") ? "arm64" : u.machine;
+
 	td_auto(td_object_unref) struct td_object *live = NULL;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *so = yyjson_mut_doc_get_root(s);
+
 	int r = td_kube_get(a->kube, &td_nodes, NULL, name, c, &live, err);
 	if (r == TD_NOT_FOUND) {
 		td_jm_str(d, o, "apiVersion", "v1");
@@ -163,6 +177,7 @@ static int ensure_node(struct td_kubelet *a, int i, struct td_cancel *c, struct 
 		if (r)
 			return r;
 	}
+
 	status(a, s, so, name, live ? live->root : NULL);
 	return td_kube_patch(a->kube, TD_AT(&td_nodes, NULL, name, "status"), TD_PATCH_STRATEGIC, so, c, NULL, err);
 }
@@ -172,14 +187,17 @@ static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_erro
 	char name[16], now[TD_TIME_LEN];
 	snprintf(name, sizeof(name), "n%d", i);
 	td_time_format_micro(td_real_ms(a->clock), now);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "spec.renewTime", now);
 	td_jm_str(d, o, "spec.holderIdentity", name);
 	td_jm_int(d, o, "spec.leaseDurationSeconds", LEASE_S);
+
 	int r = td_kube_patch(a->kube, TD_AT(&td_leases, "kube-node-lease", name), TD_PATCH_MERGE, o, c, NULL, err);
 	if (r != TD_NOT_FOUND)
 		return r;
+
 	td_jm_str(d, o, "apiVersion", "coordination.k8s.io/v1");
 	td_jm_str(d, o, "kind", "Lease");
 	td_jm_str(d, o, "metadata.name", name);
@@ -188,8 +206,8 @@ static int beat(struct td_kubelet *a, int i, struct td_cancel *c, struct td_erro
 	return r == TD_EXISTS ? 0 : r;
 }
 
-// As the API shows it. A node that somebody deleted, or that was found silent while we were away, is to be told of
-// anew.
+// Is the node Ready in the API? It is not after somebody deleted it, or after the node controller
+// found it silent while this process was away; then the status is written again at once.
 static bool shown_ready(struct td_kubelet *a, int i)
 {
 	char name[16];
@@ -200,7 +218,9 @@ static bool shown_ready(struct td_kubelet *a, int i)
 
 int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_free int64_t *next = td_calloc((size_t)a->o.nodes, sizeof(*next)); // when its status is due
+	// When each node's status is due, in monotonic ms; 0 means now.
+	td_auto_free int64_t *next = td_calloc((size_t)a->o.nodes, sizeof(*next));
+
 	while (!td_cancelled(c)) {
 		bool soon = false;
 		for (int i = 0; i < a->o.nodes && !td_cancelled(c); i++) {
@@ -208,10 +228,12 @@ int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_er
 			int64_t now = td_mono_ms(a->clock);
 			if (td_informer_synced(a->nodes) && !shown_ready(a, i)) {
 				next[i] = 0;
-				soon = true; // look again: what is written below may be overruled by who has not seen
-					     // the heartbeat yet
+				// Look again soon: the node controller may not have seen the
+				// heartbeat yet and overrule what is written below.
+				soon = true;
 			}
-			// The heartbeat first: with an old one the status would be overruled.
+			// Send the heartbeat first: with an old heartbeat the node controller would
+			// overrule the status.
 			int r = beat(a, i, c, &e);
 			if (!r && (!next[i] || now >= next[i])) {
 				r = ensure_node(a, i, c, &e);

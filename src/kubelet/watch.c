@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <utlist.h>
 
-// An exit waits for `key`, a deadline for `cancel`. Owned by the watch's list; a deadline also has its holder's
-// pointer.
+// One wait: an exit has `key`, a deadline has `cancel`. The watch's list owns it; the holder of a
+// deadline also has a pointer to it.
 struct td_deadline {
 	struct td_watch *w;
 	int fd;
@@ -23,14 +23,16 @@ struct td_watch {
 	struct td_queue *queue;
 	int ep, stop;
 	pthread_t thread;
-	pthread_mutex_t mu; // guards `all` and, against the thread, the life of its items
+	pthread_mutex_t mu; // guards `all`, and keeps its items alive while the thread uses one
 	struct td_deadline *all;
 };
 
 static void item_free_locked(struct td_deadline *d)
 {
 	DL_DELETE(d->w->all, d);
-	close(d->fd); // leaves the epoll set with it: the descriptor is ours alone
+	// This takes a timer out of the epoll set. A duplicated pidfd stays in it as long as the
+	// original is open, but it is one-shot and has fired.
+	close(d->fd);
 	free(d->key);
 	td_cancel_unref(d->cancel);
 	free(d);
@@ -41,18 +43,20 @@ static void *run(void *arg)
 	struct td_watch *w = arg;
 	for (;;) {
 		struct epoll_event ev;
-		// One event at a time: another one's item may be freed while this one is handled.
+		// Take one event at a time: handling an event may free the item of another one.
 		int n = epoll_wait(w->ep, &ev, 1, -1);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 || !ev.data.ptr)
 			return NULL;
+
 		char *key = NULL;
 		pthread_mutex_lock(&w->mu);
 		struct td_deadline *d = w->all;
 		while (d && d != ev.data.ptr)
 			d = d->next;
-		// The item may be a new one at the address of one that was dropped meanwhile: ask its own descriptor.
+		// The item may be a new one at the address of a dropped one, so ask its own
+		// descriptor.
 		struct pollfd pf = {d ? d->fd : -1, POLLIN, 0};
 		if (d && poll(&pf, 1, 0) <= 0)
 			d = NULL;
@@ -60,8 +64,11 @@ static void *run(void *arg)
 			key = td_steal(d->key);
 			item_free_locked(d);
 		} else if (d) {
-			td_cancel_fire(d->cancel); // one-shot: stays silent until its holder drops it
+			// The descriptor is one-shot: it reports nothing more until its holder
+			// drops the deadline.
+			td_cancel_fire(d->cancel);
 		}
+
 		pthread_mutex_unlock(&w->mu);
 		if (key)
 			td_queue_add(w->queue, key);
@@ -76,6 +83,7 @@ int td_watch_new(struct td_queue *queue, struct td_watch **ret, struct td_error 
 	pthread_mutex_init(&w->mu, NULL);
 	w->ep = epoll_create1(EPOLL_CLOEXEC);
 	w->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
 	struct epoll_event ev = {.events = EPOLLIN, .data.ptr = NULL};
 	if (w->ep < 0 || w->stop < 0 || epoll_ctl(w->ep, EPOLL_CTL_ADD, w->stop, &ev) < 0 ||
 	    pthread_create(&w->thread, NULL, run, w)) {
@@ -113,6 +121,7 @@ static struct td_deadline *add(struct td_watch *w, int fd, const char *key, stru
 	d->key = td_strdup(key);
 	d->cancel = cancel ? td_cancel_ref(cancel) : NULL;
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = d};
+
 	pthread_mutex_lock(&w->mu);
 	DL_APPEND(w->all, d);
 	if (epoll_ctl(w->ep, EPOLL_CTL_ADD, fd, &ev) < 0) {

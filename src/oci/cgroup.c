@@ -1,4 +1,5 @@
-// cgroups, version 1 (also hybrid) and 2, by plain files. Everything of a runtime lies below <hierarchy>/<r->cgroup>/.
+// cgroups of version 1 (also hybrid) and version 2, through plain files. Everything of a runtime
+// lies below <hierarchy>/<r->cgroup>/.
 #include "base/file.h"
 #include "oci/internal.h"
 
@@ -13,7 +14,7 @@
 
 #define CG_ROOT "/sys/fs/cgroup"
 enum {
-	CG_DEPTH = 32, // of directories below a container: somebody inside may make them
+	CG_DEPTH = 32, // depth of directories below a container, which may make its own
 	REMOVE_MS = 10000
 };
 
@@ -39,12 +40,14 @@ void cg_paths(const struct td_oci *r, const char *id, struct td_strv *ret)
 	const char *slash = id ? "/" : "";
 	if (!id)
 		id = "";
+
 	if (r->v2) {
 		td_auto_free char *p = td_asprintf(CG_ROOT "%s%s%s", r->cgroup, slash, id);
 		if (is_dir(p))
 			td_strv_add(ret, p);
 		return;
 	}
+
 	DIR *d = opendir(CG_ROOT);
 	for (struct dirent *e; d && (e = readdir(d));) {
 		if (e->d_name[0] == '.' || e->d_type == DT_LNK)
@@ -68,12 +71,13 @@ static bool walk(const char *path, int depth, bool (*f)(const char *path, void *
 		td_auto_free char *p = td_asprintf("%s/%s", path, e->d_name);
 		go = walk(p, depth + 1, f, ctx);
 	}
+
 	if (d)
 		closedir(d);
 	return go && f(path, ctx);
 }
 
-// The value after "name " in a flat keyed file; -1 when absent.
+// The value after "name " in a file of "key value" lines; -1: absent.
 static int64_t keyed(const char *path, const char *name)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -102,10 +106,11 @@ int64_t cg_oom_kills(const struct td_oci *r, const char *id)
 {
 	td_auto_free char *p = r->v2 ? td_asprintf(CG_ROOT "%s/%s/memory.events", r->cgroup, id)
 				     : td_asprintf(CG_ROOT "/memory%s/%s", r->cgroup, id);
-	if (r->v2) { // counts the whole subtree
+	if (r->v2) { // on v2 the file counts the whole subtree
 		int64_t n = keyed(p, "oom_kill");
 		return n > 0 ? n : 0;
 	}
+
 	int64_t n = 0;
 	if (is_dir(p))
 		walk(p, 0, add_oom, &n);
@@ -114,7 +119,8 @@ int64_t cg_oom_kills(const struct td_oci *r, const char *id)
 
 // ---- processes ----
 
-// Collects the pids of one directory. On v1 a frozen process does not even take SIGKILL: thaw.
+// The pids of a subtree. thaw: thaw it first, because on v1 a frozen process does not take even
+// SIGKILL.
 struct pids {
 	pid_t *v;
 	size_t n;
@@ -132,13 +138,14 @@ static bool add_pids(const char *path, void *ctx)
 			fclose(f);
 		}
 	}
+
 	td_auto_free char *p = td_asprintf("%s/cgroup.procs", path);
 	td_auto_buf struct td_buf b = {0};
 	if (td_file_read(p, 4 << 20, &b, NULL))
 		return true;
 	for (char *s = b.s; s && *s;) {
 		long pid = strtol(s, &s, 10);
-		if (pid > 0) { // 0: a process of another pid namespace than we can name
+		if (pid > 0) { // 0: a process outside of this pid namespace
 			l->v = td_realloc(l->v, (l->n + 1) * sizeof(*l->v));
 			l->v[l->n++] = (pid_t)pid;
 		}
@@ -161,7 +168,10 @@ static void pids_below(const struct td_oci *r, const char *id, bool thaw, struct
 int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, struct td_error *err)
 {
 	int64_t end = oci_mono_ms() + timeout_ms;
-	if (r->v2) { // one write kills the subtree, forks included; without it (kernel < 5.14) the loop does
+
+	// One write kills the subtree, forks included. Kernels before 5.14 lack the file; there the
+	// loop below does it.
+	if (r->v2) {
 		td_auto_free char *p =
 			td_asprintf(CG_ROOT "%s%s%s/cgroup.kill", r->cgroup, id ? "/" : "", id ? id : "");
 		FILE *f = fopen(p, "we");
@@ -170,6 +180,7 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 			fclose(f);
 		}
 	}
+
 	for (int64_t pause = 1;;) {
 		struct pids l = {0};
 		pids_below(r, id, true, &l);
@@ -181,6 +192,7 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 		}
 		for (size_t i = 0; i < l.n; i++)
 			oci_reap(l.v[i]);
+
 		size_t n = l.n;
 		free(l.v);
 		if (!n)
@@ -191,7 +203,7 @@ int cg_kill_all(const struct td_oci *r, const char *id, int64_t timeout_ms, stru
 		if (oci_mono_ms() >= end)
 			return td_fail(err, TD_TRANSIENT, "%zu processes in cgroup %s/%s survive SIGKILL", n, r->cgroup,
 				       id ? id : "");
-		td_cancel_wait(NULL, pause); // the kernel tells nobody when a cgroup of v1 runs empty
+		td_cancel_wait(NULL, pause); // on v1 no event says that a cgroup is empty
 		pause = pause < 16 ? pause * 2 : 16;
 	}
 }
@@ -244,8 +256,9 @@ static bool remove_dir(const char *path, void *ctx)
 int cg_remove(const struct td_oci *r, const char *id, struct td_error *err)
 {
 	int e = 0;
-	// A dying process holds its cgroup longer than cgroup.procs shows: for seconds where the machine is busy and
-	// its share small.
+
+	// A dying process holds its cgroup longer than cgroup.procs shows it: for seconds on a busy
+	// machine when its share of the CPU is small.
 	for (int64_t end = oci_mono_ms() + REMOVE_MS, pause = 1;; pause = pause < 64 ? pause * 2 : 64) {
 		td_auto_strv struct td_strv paths = {0};
 		cg_paths(r, id, &paths);

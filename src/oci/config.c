@@ -1,4 +1,5 @@
-// config.json of a container, from a td_oci_spec. The constants are measured: docs/design/0003-sandboxes.md.
+// Writes a container's config.json from a td_oci_spec. Its constants are measured:
+// docs/design/0003-sandboxes.md.
 #include "base/file.h"
 #include "oci/internal.h"
 
@@ -53,7 +54,7 @@ static const char *const cap_names[] = {"CAP_CHOWN",
 					"CAP_BPF",
 					"CAP_CHECKPOINT_RESTORE"};
 
-// What we may give away: runc fails on a capability that it does not hold itself.
+// The capabilities that this process holds: runc fails on one that it does not hold itself.
 static uint64_t own_caps(void)
 {
 	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -76,6 +77,7 @@ static int capabilities(yyjson_mut_doc *d, yyjson_mut_val *process, const struct
 	uint64_t own = own_caps(), want = 0;
 	for (size_t i = 0; i < TD_LEN(cap_names) && s->privileged; i++)
 		want |= 1ull << i;
+
 	for (const char *const *c = s->caps; c && *c; c++) {
 		size_t i = 0;
 		while (i < TD_LEN(cap_names) && strcmp(cap_names[i], *c))
@@ -84,6 +86,7 @@ static int capabilities(yyjson_mut_doc *d, yyjson_mut_val *process, const struct
 			return td_fail(err, TD_INVALID, "container %s: unknown capability \"%s\"", s->id, *c);
 		want |= 1ull << i;
 	}
+
 	static const char *const sets[] = {"bounding", "effective", "permitted"};
 	for (size_t k = 0; k < TD_LEN(sets); k++) {
 		yyjson_mut_val *a = yyjson_mut_arr(d);
@@ -103,6 +106,7 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 	yyjson_mut_val *g = td_jm_arr(d, p, "user.additionalGids");
 	for (size_t i = 0; i < s->n_groups; i++)
 		yyjson_mut_arr_add_uint(d, g, s->groups[i]);
+
 	yyjson_mut_val *args = td_jm_arr(d, p, "args");
 	yyjson_mut_arr_add_str(d, args, "/.init");
 	if (s->log_max) {
@@ -116,6 +120,7 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 		yyjson_mut_arr_add_str(d, args, "--tty");
 	for (const char *const *a = s->args; *a; a++)
 		yyjson_mut_arr_add_strcpy(d, args, *a);
+
 	bool path = false;
 	for (const char *const *e = s->env; e && *e; e++)
 		path = path || td_starts(*e, "PATH=");
@@ -124,10 +129,12 @@ static void process(yyjson_mut_doc *d, yyjson_mut_val *p, const struct td_oci_sp
 		yyjson_mut_arr_add_str(d, env, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
 	for (const char *const *e = s->env; e && *e; e++)
 		yyjson_mut_arr_add_strcpy(d, env, *e);
+
 	td_jm_str(d, p, "cwd", s->cwd && *s->cwd ? s->cwd : "/");
 	td_jm_bool(d, p, "noNewPrivileges", s->no_new_privileges);
-	// As containerd: a generous limit of files, as far as our own hard limit allows (raising it needs
-	// CAP_SYS_RESOURCE).
+
+	// A generous limit of open files, as containerd sets it, but not above this process's own
+	// hard limit: raising that needs CAP_SYS_RESOURCE.
 	struct rlimit l;
 	if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
 		long long n = l.rlim_max == RLIM_INFINITY || l.rlim_max > 1048576 ? 1048576 : (long long)l.rlim_max;
@@ -145,6 +152,7 @@ static void mount_add(yyjson_mut_doc *d, yyjson_mut_val *mounts, const char *typ
 	td_jm_str(d, m, "destination", dest);
 	td_jm_str(d, m, "type", type);
 	td_jm_str(d, m, "source", source);
+
 	td_auto_strv struct td_strv o = {0};
 	if (options)
 		td_strv_split(&o, options, ',');
@@ -167,6 +175,7 @@ static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *roo
 		  s->writable_cgroup || s->privileged ? "nosuid,noexec,nodev,relatime,rw"
 						      : "nosuid,noexec,nodev,relatime,ro");
 	mount_add(d, m, "bind", r->init_path, "/.init", "bind,ro");
+
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		const struct td_oci_mount *x = &s->mounts[i];
 		if (!x->destination || x->destination[0] != '/')
@@ -187,11 +196,13 @@ static int mounts(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *roo
 static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_spec *s,
 		     struct td_error *err)
 {
-	// A rule must say "rwm": Slurm's ConstrainDevices can only hand on what it has in full.
+	// Each rule says "rwm", because Slurm's ConstrainDevices can only pass on a device that it
+	// has with all three rights.
 	yyjson_mut_val *rules = td_jm_arr(d, linux_, "resources.devices"), *nodes = td_jm_arr(d, linux_, "devices");
 	yyjson_mut_val *all = yyjson_mut_arr_add_obj(d, rules);
 	td_jm_bool(d, all, "allow", s->privileged);
 	td_jm_str(d, all, "access", "rwm");
+
 	for (size_t i = 0; i < s->n_devices; i++) {
 		const struct td_oci_device *x = &s->devices[i];
 		if (!x->path || !td_starts(x->path, "/dev/") || (x->type != 'c' && x->type != 'b'))
@@ -213,6 +224,7 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 		td_jm_int(d, a, "minor", x->minor);
 		td_jm_str(d, a, "access", "rwm");
 	}
+
 	if (s->memory_max) {
 		if (s->memory_max < 4 << 20)
 			return td_fail(
@@ -220,15 +232,18 @@ static int resources(const struct td_oci *r, yyjson_mut_doc *d, yyjson_mut_val *
 				"container %s: a memory limit of %lld bytes is too small to start: use at least 4Mi",
 				s->id, (long long)s->memory_max);
 		td_jm_int(d, linux_, "resources.memory.limit", s->memory_max);
-		if (cg_has_swap_limit(r->v2)) // memory and swap together: no swap
+		if (cg_has_swap_limit(r->v2)) // counts memory and swap: no swap is left
 			td_jm_int(d, linux_, "resources.memory.swap", s->memory_max);
 	}
+
 	if (s->cpu_milli_max) {
 		long long quota = s->cpu_milli_max * 100;
 		td_jm_int(d, linux_, "resources.cpu.period", 100000);
 		td_jm_int(d, linux_, "resources.cpu.quota", quota < 1000 ? 1000 : quota);
 	}
-	long long shares = s->cpu_milli_request * 1024 / 1000; // as the kubelet; no request is the least
+
+	// As in the kubelet, a container without a request gets the least shares.
+	long long shares = s->cpu_milli_request * 1024 / 1000;
 	td_jm_int(d, linux_, "resources.cpu.shares", shares < 2 ? 2 : shares > 262144 ? 262144 : shares);
 	td_jm_int(d, linux_, "resources.pids.limit", s->pids_max ? s->pids_max : 4096);
 	return 0;
@@ -240,25 +255,29 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *l = td_jm_obj(d, root, "linux"),
 		       *p = td_jm_obj(d, root, "process");
 	td_jm_str(d, root, "ociVersion", "1.0.2");
-	td_jm_strf(d, root, "hostname", "%.64s",
-		   s->hostname && *s->hostname ? s->hostname : s->id); // sethostname(2) takes 64 at most
+	// sethostname(2) takes at most 64 bytes.
+	td_jm_strf(d, root, "hostname", "%.64s", s->hostname && *s->hostname ? s->hostname : s->id);
 	process(d, p, s);
+
 	int x;
 	if ((x = capabilities(d, p, s, err)) || (x = mounts(r, d, root, s, err)) || (x = resources(r, d, l, s, err)))
 		return x;
+
 	td_jm_str(d, root, "root.path", "rootfs");
 	td_jm_bool(d, root, "root.readonly", s->read_only_root);
 	td_jm_strf(d, l, "cgroupsPath", "%s/%s", r->cgroup, s->id);
+
 	yyjson_mut_val *ns = td_jm_arr(d, l, "namespaces");
 	static const char *const kinds[] = {"pid", "ipc", "uts", "mount", "cgroup"};
-	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2;
-	     i++) // a cgroup namespace on v1 would hide the subtree that Slurm computes
+	// Not a cgroup namespace on v1: it would hide the cgroup path that Slurm computes.
+	for (size_t i = 0; i < TD_LEN(kinds) - !r->v2; i++)
 		td_jm_str(d, yyjson_mut_arr_add_obj(d, ns), "type", kinds[i]);
 	if (s->netns) {
 		yyjson_mut_val *n = yyjson_mut_arr_add_obj(d, ns);
 		td_jm_str(d, n, "type", "network");
 		td_jm_strf(d, n, "path", "/run/netns/%s", s->netns);
 	}
+
 	if (s->seccomp && !s->privileged)
 		oci_seccomp(d, l, s);
 	if (!s->privileged) {
@@ -270,9 +289,10 @@ int oci_config_write(const struct td_oci *r, const struct td_oci_spec *s, const 
 		td_jm_set(d, l, "maskedPaths", strings(d, masked));
 		td_jm_set(d, l, "readonlyPaths", strings(d, ro));
 	}
+
 	size_t n = 0;
 	td_auto_free char *text = td_json_mut_text(root, &n);
-	// Not durable on purpose: it is written again at every start.
+	// No fsync: the file is written again at every start.
 	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "write %s", path);

@@ -1,6 +1,6 @@
-// Processes inside a running container: `runc exec -d`, which leaves no helper behind. The process becomes our child
-// (we are the subreaper), so that its exit code is the true one; its stdio are our pipes, or a pty of the container's
-// own devpts.
+// Processes in a running container, started by `runc exec -d`, which leaves no helper process
+// behind. The process becomes a child of the agent (a subreaper), so that its exit code is the true
+// one. Its stdio are pipes of the agent, or a pty of the container's own devpts.
 #include "base/file.h"
 #include "oci/internal.h"
 
@@ -21,7 +21,7 @@ enum { EXEC_MS = 30000, FREE_MS = 5000 };
 
 struct td_oci_proc {
 	pid_t pid;
-	int pidfd, in, out, err; // with a tty `in` is a copy of `out`, the master
+	int pidfd, in, out, err; // with a tty, `out` is the pty's master and `in` a copy
 	bool tty, ended;
 	int code;
 };
@@ -54,18 +54,20 @@ static int listen_at(const char *path, int *ret, struct td_error *err)
 	return 0;
 }
 
-// runc connects once and sends the pty's master.
+// Takes the pty's master, which runc sends over its one connection.
 static int receive_master(int listener, int *ret, struct td_error *err)
 {
 	struct pollfd p = {listener, POLLIN, 0};
 	if (poll(&p, 1, EXEC_MS) <= 0)
 		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
+
 	td_auto_close int conn = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	if (conn < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "console socket");
 	p.fd = conn;
 	if (poll(&p, 1, EXEC_MS) <= 0)
 		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
+
 	char name[4096];
 	union {
 		struct cmsghdr h;
@@ -75,6 +77,7 @@ static int receive_master(int listener, int *ret, struct td_error *err)
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof(c)};
 	if (recvmsg(conn, &m, MSG_CMSG_CLOEXEC) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "console socket");
+
 	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
 	if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS || h->cmsg_len != CMSG_LEN(sizeof(int)))
 		return td_fail(err, TD_INTERNAL, "runc sent no terminal");
@@ -95,12 +98,14 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		return td_fail(err, TD_INVALID, "exec in container %s: no command", id);
 	if ((x = td_mkdir_p(r->exec_dir, 0700, err)))
 		return x;
+
 	unsigned n = __atomic_add_fetch(&r->next_exec, 1, __ATOMIC_RELAXED);
 	auto_files struct files f = {.pid = td_asprintf("%s/%d-%u.pid", r->exec_dir, (int)getpid(), n),
 				     .sock = td_asprintf("%s/%d-%u", r->exec_dir, (int)getpid(), n),
 				     .log = td_asprintf("%s/%d-%u.log", r->exec_dir, (int)getpid(), n)};
 	unlink(f.pid);
 	unlink(f.log);
+
 	td_auto_strv struct td_strv a = {0};
 	const char *const head[] = {r->runc, "--root", r->state_dir, "--log",      f.log, "--log-format",
 				    "json",  "exec",   "-d",         "--pid-file", f.pid};
@@ -116,6 +121,7 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		td_strv_add(&a, "--env");
 		td_strv_add(&a, "TERM=xterm");
 	}
+
 	td_auto_close int listener = -1, in_r = -1, in_w = -1, out_r = -1, out_w = -1, err_r = -1, err_w = -1,
 			  master = -1;
 	if (e->tty) {
@@ -128,31 +134,39 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		   (x = oci_pipe(&err_r, &err_w, err))) {
 		return x;
 	}
+
 	td_strv_add(&a, id);
-	td_strv_add(&a, "/.init"); // not as PID 1: becomes the command, with a shell's codes for "not found" and "not
-				   // executable"
+	// Not PID 1, so it becomes the command, with a shell's exit codes for "not found" and "not
+	// executable".
+	td_strv_add(&a, "/.init");
 	for (const char *const *v = e->args; *v; v++)
 		td_strv_add(&a, *v);
+
 	int status = 0;
 	if (in_r >= 0)
 		in_r = oci_high_fd(in_r);
 	const int fds[] = {in_r, out_w, err_w};
 	if ((x = oci_spawn_wait(a.v, fds, 3, EXEC_MS, NULL, &status, err)))
 		return td_wrap(err, "exec in container %s", id);
+
 	if (status) {
 		td_auto_buf struct td_buf words = {0};
 		oci_runc_words(f.log, NULL, &words);
 		return td_fail(err, TD_INVALID, "exec in container %s: %s", id, td_buf_str(&words));
 	}
+
 	td_auto_buf struct td_buf text = {0};
 	long long pid = 0;
 	if (td_file_read(f.pid, 64, &text, NULL) || !td_parse_i64(td_buf_str(&text), &pid) || pid <= 1)
 		return td_fail(err, TD_INTERNAL, "exec in container %s: runc left no pid", id);
+
 	td_auto(td_oci_proc_free) struct td_oci_proc *p = td_calloc(1, sizeof(*p));
 	*p = (struct td_oci_proc){.pid = (pid_t)pid, .pidfd = -1, .in = -1, .out = -1, .err = -1, .tty = e->tty};
-	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0); // our child, not collected: the number cannot be another's
+	// The process is an unreaped child of this one, so no other process can have its number.
+	p->pidfd = (int)syscall(SYS_pidfd_open, p->pid, 0);
 	if (p->pidfd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "exec in container %s: process %d", id, (int)p->pid);
+
 	if (e->tty) {
 		if ((x = receive_master(listener, &master, err)))
 			return td_wrap(err, "exec in container %s", id);
@@ -166,6 +180,7 @@ int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, s
 		p->out = td_steal_fd(&out_r);
 		p->err = td_steal_fd(&err_r);
 	}
+
 	*ret = td_steal(p);
 	return 0;
 }
@@ -204,7 +219,8 @@ static void collect(struct td_oci_proc *p)
 	while ((r = waitid(P_PID, (id_t)p->pid, &si, WEXITED | WNOHANG)) < 0 && errno == EINTR)
 		;
 	p->ended = true;
-	// Not our child (somebody between us is a subreaper): ended, with a code that nobody can tell us.
+	// The process is not a child of this one when another subreaper is in between. It has
+	// ended, and its exit code cannot be known.
 	p->code = r < 0 || !si.si_pid ? 255 : si.si_code == CLD_EXITED ? si.si_status : 128 + si.si_status;
 }
 
@@ -227,12 +243,16 @@ struct td_oci_proc *td_oci_proc_free(struct td_oci_proc *p)
 {
 	if (!p)
 		return NULL;
+
 	if (!p->ended && p->pidfd >= 0) {
-		kill(-p->pid, SIGKILL); // it leads a group of its own; uncollected, so the number is still its
+		// The process leads a group of its own, and is not reaped yet, so the number is
+		// still its own.
+		kill(-p->pid, SIGKILL);
 		kill(p->pid, SIGKILL);
 		poll(&(struct pollfd){p->pidfd, POLLIN, 0}, 1, FREE_MS);
 		collect(p);
 	}
+
 	const int fds[] = {p->pidfd, p->in, p->out, p->err};
 	for (size_t i = 0; i < TD_LEN(fds); i++)
 		if (fds[i] >= 0)

@@ -1,6 +1,6 @@
-// tandem image import: an OCI layout (a directory, or an archive of one), a `docker save` archive, or the tar of a root
-// file system. The image is made beside and renamed (image.c): complete or not there. What comes from outside is only
-// ever unpacked by unpack.c.
+// `tandem image import`: an OCI layout (a directory, or an archive of one), a `docker save`
+// archive, or the tar of a root file system. The image is made in another directory and then
+// renamed (image.c), so it is complete or absent. Only unpack.c unpacks what comes from outside.
 #include "base/file.h"
 #include "oci/image_internal.h"
 #include "oci/layout.h"
@@ -21,22 +21,25 @@ static int64_t size_of(int fd)
 	return fstat(fd, &st) < 0 ? 0 : st.st_size;
 }
 
-// Unpacks the file over the directory; ret_digest: of the tar.
+// Unpacks the file over the directory. ret_digest is the digest of the decompressed tar.
 static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts, struct td_stream_progress *p,
 		       struct td_cancel *c, char ret_digest[65], struct td_error *err)
 {
 	td_auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", dir);
+
 	td_auto(td_stream_close) struct td_stream *s = NULL;
 	p->what = what;
 	int r = td_stream_open(fd, what, p, c, &s, err);
 	if (r)
 		return r;
+
 	td_auto(td_tar_free) struct td_tar *t = td_tar_new(td_stream_read, s);
 	struct td_unpack u = {.root = root, .whiteouts = whiteouts, .cancel = c};
 	if ((r = td_unpack(&u, t, err)) || (r = td_tar_drain(t, err)))
 		return td_wrap(err, "%s", what);
+
 	p->done += size_of(fd);
 	td_stream_digest(s, ret_digest);
 	return 0;
@@ -46,11 +49,13 @@ static int one_layer(int in, const struct img_layer *l, size_t i, const char *ro
 		     struct td_cancel *c, struct td_error *err)
 {
 	char is[65];
+
 	td_auto_free char *what = td_asprintf("layer %zu (%.19s)", i + 1, *l->digest ? l->digest : l->path);
 	td_auto_close int fd = -1;
 	int r = img_layout_open(in, l->path, &fd, err);
 	if (r)
 		return td_wrap(err, "layer %zu", i + 1);
+
 	if (*l->digest) {
 		if ((r = td_file_digest(fd, what, c, is, err)))
 			return r;
@@ -60,6 +65,7 @@ static int one_layer(int in, const struct img_layer *l, size_t i, const char *ro
 				"layer %zu (%s): its digest is sha256:%s: it is damaged or not what the manifest means",
 				i + 1, l->path, is);
 	}
+
 	if ((r = unpack_file(fd, what, rootfs, true, p, c, is, err)))
 		return r;
 	if (strcmp(is, l->diff_id) != 0)
@@ -91,8 +97,10 @@ static int commit_layout(const char *dir, const char *made, const char *name, co
 	td_jstrs(td_jget(c, "Env"), &env);
 	td_jstrs(td_jget(c, "Entrypoint"), &entrypoint);
 	td_jstrs(td_jget(c, "Cmd"), &cmd);
+
 	const char *cwd = td_jstr_or(c, "WorkingDir", "");
 	td_auto_free char *absolute = td_asprintf("%s%s", *cwd == '/' ? "" : "/", cwd);
+
 	return img_commit(dir, made, name, tag, s->key,
 			  &(struct img_meta){.env = (const char *const *)env.v,
 					     .entrypoint = (const char *const *)entrypoint.v,
@@ -113,17 +121,19 @@ static int commit_root(const char *dir, const char *made, const char *name, cons
 		struct stat st;
 		any = any || lstat(p, &st) == 0;
 	}
+
 	if (!any)
 		return td_fail(err, TD_INVALID,
 			       "it holds neither /usr nor /bin, nor an index.json or a manifest.json: want the tar of "
 			       "a root file system, "
 			       "an OCI layout or a "
 			       "`docker save` archive");
+
 	return img_commit(dir, made, name, tag, key,
 			  &(struct img_meta){.env = path_env, .cmd = sh, .user = "", .workdir = "/"}, err);
 }
 
-// The name that the image gets: the one given, else its own when that is a whole one.
+// The name of the image: the wanted one, else its own when that has a tag.
 static int name_it(const char *want, const struct img_source *s, char **ret_name, char **ret_tag, struct td_error *err)
 {
 	const char *own = s && s->name && strchr(s->name, ':') ? s->name : NULL;
@@ -141,6 +151,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 	td_auto_close int own = -1;
 	char key[65];
 	int r, in = img_is_layout(fd) ? fd : -1;
+
 	if (in < 0) {
 		p->total = size_of(fd);
 		if ((r = td_mkdir_p(archive, 0755, err)) ||
@@ -152,6 +163,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 		if (img_is_layout(own))
 			in = own;
 	}
+
 	if (in < 0) {
 		if ((r = name_it(want, NULL, &name, &tag, err)))
 			return r;
@@ -173,6 +185,7 @@ static int import(const char *dir, const char *made, const char *want, int fd, s
 			r = commit_layout(dir, made, name, tag, &s, err);
 		img_source_done(&s);
 	}
+
 	if (!r && ret_name)
 		*ret_name = img_shown(name, tag);
 	return r;
@@ -186,6 +199,7 @@ int td_image_import(const char *dir, const char *want, const char *path,
 	int r = want ? img_name(want, &name, &tag, err) : 0;
 	if (r)
 		return r;
+
 	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0)
@@ -195,14 +209,17 @@ int td_image_import(const char *dir, const char *want, const char *path,
 	if (S_ISDIR(st.st_mode) && !img_is_layout(fd))
 		return td_fail(err, TD_INVALID, "import %s: the directory holds no index.json: it is no OCI layout",
 			       path);
+
 	td_auto_close int lock = -1;
 	if ((r = img_lock(dir, c, &lock, err)))
 		return r;
 	img_sweep(dir);
+
 	td_auto_free char *made = img_new_dir(dir);
 	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
 		r = import(dir, made, want, fd, &p, c, ret_name, err);
+
 	if (r)
 		td_rm_rf(made, NULL);
 	return r ? td_wrap(err, "import %s", path) : 0;

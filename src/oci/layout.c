@@ -27,7 +27,7 @@ void img_source_done(struct img_source *s)
 // ---- files of the layout ----
 int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *err)
 {
-	// O_NONBLOCK: a pipe must not make us wait for its writer.
+	// O_NONBLOCK: opening a pipe must not wait for its writer.
 	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	td_auto_close int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
@@ -40,7 +40,7 @@ int img_layout_open(int root, const char *path, int *ret_fd, struct td_error *er
 	return 0;
 }
 
-// digest: what the file must have; NULL: nothing is said.
+// Reads a JSON file of the layout. digest is the one that the file must have; NULL: any.
 static int document(int root, const char *path, const char *digest, struct td_json **ret, struct td_error *err)
 {
 	td_auto_close int fd = -1;
@@ -50,16 +50,19 @@ static int document(int root, const char *path, const char *digest, struct td_js
 		return r;
 	if (fstat(fd, &st) < 0 || st.st_size > DOC_MAX)
 		return td_fail(err, TD_INVALID, "%.200s: larger than %d MiB", path, DOC_MAX >> 20);
+
 	td_auto_free char *s = td_malloc((size_t)st.st_size + 1);
 	ssize_t n = pread(fd, s, (size_t)st.st_size, 0);
 	if (n != st.st_size)
 		return td_fail(err, TD_TRANSIENT, "%.200s: cut short", path);
+
 	char is[65];
 	if (digest && (r = td_file_digest(fd, path, NULL, is, err)))
 		return r;
 	if (digest && strcmp(is, digest) != 0)
 		return td_fail(err, TD_INVALID,
 			       "%.200s: its digest is sha256:%s: it is damaged or not what was asked for", path, is);
+
 	r = td_json_parse(s, (size_t)n, ret, err);
 	return r ? td_wrap(err, "%.200s", path) : 0;
 }
@@ -104,18 +107,18 @@ static bool ours(const char *os, const char *arch)
 
 // ---- which image ----
 struct candidate {
-	const char *name;    // may be NULL
-	struct td_json *doc; // manifest (OCI), or the item of manifest.json
+	const char *name;    // NULL: it has none
+	struct td_json *doc; // the manifest (OCI), or the item of manifest.json
 	char key[65];
 };
 
 struct search {
 	int root;
-	struct td_json *docs[CANDIDATES_MAX]; // what names and descriptors point into
+	struct td_json *docs[CANDIDATES_MAX]; // own what names and descriptors point into
 	size_t n_docs;
 	struct candidate v[CANDIDATES_MAX];
 	size_t n;
-	struct td_buf others; // "linux/arm64, …"
+	struct td_buf others; // other machines that there are images for: "linux/arm64, …"
 };
 
 static void search_done(struct search *s)
@@ -163,24 +166,29 @@ static int walk(struct search *s, const yyjson_val *index, const char *name, int
 	size_t i, n;
 	if (!yyjson_is_arr(td_jget(index, "manifests")))
 		return td_fail(err, TD_INVALID, "an index without manifests");
+
 	yyjson_arr_foreach (td_jget(index, "manifests"), i, n, d) {
 		const char *type = td_jstr_or(d, "mediaType", ""), *arch = td_jstr(d, "platform.architecture"),
 			   *os = td_jstr(d, "platform.os");
 		const char *called = own_name(d) ? own_name(d) : name;
 		bool nested = strstr(type, "image.index") || strstr(type, "manifest.list");
-		// What is signed or attested of an image lies beside it, for a machine "unknown".
+		// Signatures and attestations of an image lie beside it as manifests for a machine
+		// "unknown".
 		if (td_jkey(td_jget(d, "annotations"), "vnd.docker.reference.type") || td_streq(arch, "unknown") ||
 		    (*type && !nested && !strstr(type, "image.manifest") && !strstr(type, "distribution.manifest.v2")))
 			continue;
+
 		if (!nested && !ours(os, arch)) {
 			no_match(s, os, arch);
 			continue;
 		}
+
 		struct td_json *doc = NULL;
 		char hex[65];
 		int r = blob(s->root, d, nested ? "index" : "manifest", hex, &doc, err);
 		if (r || (r = keep(s, doc, err)))
 			return r;
+
 		if (nested || td_jget(td_json_root(doc), "manifests")) {
 			r = depth == NEST_MAX
 				    ? td_fail(err, TD_INVALID, "indexes inside of indexes, more than %d deep", NEST_MAX)
@@ -189,6 +197,7 @@ static int walk(struct search *s, const yyjson_val *index, const char *name, int
 				return r;
 			continue;
 		}
+
 		if (s->n == CANDIDATES_MAX)
 			return td_fail(err, TD_INVALID, "more than %d images", CANDIDATES_MAX);
 		struct candidate *c = &s->v[s->n++];
@@ -204,11 +213,12 @@ static bool same_image(const char *a, const char *b)
 	return !img_name(a, &an, &at, NULL) && !img_name(b, &bn, &bt, NULL) && !strcmp(an, bn) && !strcmp(at, bt);
 }
 
-// The one that is meant: the only one, or the one that has the wanted name.
+// Finds the image that is meant: the one with the wanted name, or the only one.
 static int pick(const struct search *s, const char *want, size_t *ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf names = {0};
 	bool several = false;
+
 	for (size_t i = 0; i < s->n; i++) {
 		if (want && s->v[i].name && same_image(want, s->v[i].name)) {
 			*ret = i;
@@ -219,12 +229,14 @@ static int pick(const struct search *s, const char *want, size_t *ret, struct td
 			td_buf_printf(&names, "%s%.100s", i ? ", " : "",
 				      s->v[i].name ? s->v[i].name : "one without a name");
 	}
+
 	if (!s->n)
 		return td_fail(err, TD_NOT_FOUND, "it holds no image for linux/%s%s%s", our_arch(),
 			       s->others.len ? ", but for " : "", td_buf_str(&s->others));
 	if (several)
 		return td_fail(err, TD_NOT_FOUND, "it holds several images: say which by its name (%s)",
 			       td_buf_str(&names));
+
 	*ret = 0;
 	return 0;
 }
@@ -236,11 +248,13 @@ static int take_config(int root, const yyjson_val *diff_ids, size_t want, struct
 	if (!ours(td_jstr(c, "os"), td_jstr(c, "architecture")))
 		return td_fail(err, TD_NOT_FOUND, "the image is for %s/%s, this machine is linux/%s",
 			       td_jstr_or(c, "os", "?"), td_jstr_or(c, "architecture", "?"), our_arch());
+
 	if (!yyjson_is_arr((yyjson_val *)diff_ids) || yyjson_arr_size((yyjson_val *)diff_ids) != want ||
 	    want > LAYERS_MAX)
 		return td_fail(err, TD_INVALID,
 			       "the manifest has %zu layers, the configuration's rootfs.diff_ids %zu (at most %d)",
 			       want, yyjson_arr_size((yyjson_val *)diff_ids), LAYERS_MAX);
+
 	s->layers = td_calloc(want ? want : 1, sizeof(*s->layers));
 	s->n = want;
 	for (size_t i = 0; i < want; i++)
@@ -258,6 +272,7 @@ static int read_oci(int root, const struct candidate *c, struct img_source *s, s
 	if (!r)
 		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"),
 				yyjson_arr_size((yyjson_val *)layers), s, err);
+
 	for (size_t i = 0; !r && i < s->n; i++) {
 		const yyjson_val *d = yyjson_arr_get((yyjson_val *)layers, i);
 		const char *type = td_jstr_or(d, "mediaType", "");
@@ -278,6 +293,7 @@ static int read_docker(int root, const struct candidate *c, struct img_source *s
 	const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	char digest[65] = "";
 	td_auto_close int fd = -1;
+
 	if (strspn(base, "0123456789abcdef") == 64 && (!base[64] || !strcmp(base + 64, ".json")))
 		memcpy(digest, base, 64);
 	int r = document(root, path, *digest ? digest : NULL, &s->config, err);
@@ -288,6 +304,7 @@ static int read_docker(int root, const struct candidate *c, struct img_source *s
 	if (!r)
 		r = take_config(root, td_jget(td_json_root(s->config), "rootfs.diff_ids"),
 				yyjson_arr_size((yyjson_val *)layers), s, err);
+
 	for (size_t i = 0; !r && i < s->n; i++) {
 		const char *p = yyjson_get_str(yyjson_arr_get((yyjson_val *)layers, i));
 		if (!p)
@@ -303,16 +320,20 @@ static int docker_items(struct search *s, const yyjson_val *list, struct td_erro
 	size_t i, n, k, m;
 	if (!yyjson_is_arr((yyjson_val *)list))
 		return td_fail(err, TD_INVALID, "manifest.json is no list");
+
 	yyjson_arr_foreach ((yyjson_val *)list, i, n, item) {
 		struct td_json *doc = td_json_from_val(item);
 		int r = keep(s, doc, err);
 		if (r)
 			return r;
+
 		size_t tags = yyjson_arr_size(td_jget(td_json_root(doc), "RepoTags"));
 		struct candidate c = {.doc = doc};
-		snprintf(c.key, sizeof(c.key), "%.60s", td_jstr_or(item, "Config", "")); // tells one from another
+		// Distinguishes one image from another.
+		snprintf(c.key, sizeof(c.key), "%.60s", td_jstr_or(item, "Config", ""));
 		if (s->n + (tags ? tags : 1) > CANDIDATES_MAX)
 			return td_fail(err, TD_INVALID, "more than %d images", CANDIDATES_MAX);
+
 		if (!tags)
 			s->v[s->n++] = c;
 		yyjson_arr_foreach (td_jget(td_json_root(doc), "RepoTags"), k, m, tag) {
@@ -342,6 +363,7 @@ int img_layout_read(int root, const char *want, struct img_source *ret, struct t
 	struct td_json *doc = NULL;
 	struct img_source out = {0};
 	size_t at = 0;
+
 	s->root = root;
 	int r = document(root, first, NULL, &doc, err);
 	if (!r)
@@ -352,6 +374,7 @@ int img_layout_read(int root, const char *want, struct img_source *ret, struct t
 		r = pick(s, want, &at, err);
 	if (r)
 		return r;
+
 	const struct candidate *c = &s->v[at];
 	memcpy(out.key, c->key, 65);
 	r = oci ? read_oci(root, c, &out, err) : read_docker(root, c, &out, err);
@@ -359,6 +382,7 @@ int img_layout_read(int root, const char *want, struct img_source *ret, struct t
 		img_source_done(&out);
 		return r;
 	}
+
 	out.name = c->name ? td_strdup(c->name) : NULL;
 	*ret = out;
 	return 0;

@@ -1,11 +1,13 @@
-// A container's life: start, look, signal, delete; and purge. All state is in files and in the kernel: a new process of
-// ours sees the same as the old one did.
+// The life of a container: start, look, signal, delete; and purge. All state is in files and in the
+// kernel, so a new process sees what the old one saw.
 //
-//   <state_dir>/<id>/state.json   runc made it; holds pid and start time of init (both are compared: pids come again)
-//   <pods_dir>/<id>/exit          empty before init is up, "\n" while it runs, then init's record
-//   {"code","signal","at"}, or ours when
-//                                 init was killed
-//   <pods_dir>/<id>/lock          (flock) a start or a delete is going on, also when the agent that began it is gone
+//   <state_dir>/<id>/state.json   runc's file with the pid and the start time of init; both are
+//                                 compared, because pids are reused
+//   <pods_dir>/<id>/exit          empty before init is up; "\n" while it runs; then the record
+//                                 {"code","signal","at"}, written by init, or here when init was
+//                                 killed
+//   <pods_dir>/<id>/lock          locked (flock) during a start or a delete, also when the agent
+//                                 that began it is gone
 #include "base/clock.h"
 #include "base/file.h"
 #include "oci/internal.h"
@@ -51,6 +53,7 @@ static void record_read(const struct td_oci *r, const char *id, struct record *r
 	*ret = (struct record){0};
 	if (td_file_read(p, 4096, &b, NULL) || !b.len || td_json_parse(b.s, b.len, &j, NULL))
 		return;
+
 	const yyjson_val *v = td_json_root(j);
 	ret->there = true;
 	ret->code = (int)td_jint(v, "code", 137);
@@ -60,41 +63,50 @@ static void record_read(const struct td_oci *r, const char *id, struct record *r
 	ret->oom = td_jbool(v, "oom", false);
 }
 
-// Init was killed: nobody but us can say so. Written whole beside and renamed, so that every later look says the same.
+// Writes the exit record of an init that was killed and could not write it. The file is written
+// whole under another name and then renamed, so that every later look says the same.
 static void record_write(const struct td_oci *r, const char *id, const struct record *rec)
 {
 	td_auto_free char *p = oci_pod_path(r, id, "exit");
 	td_auto_free char *text = td_asprintf("{\"code\":%d,\"signal\":%d,\"at\":%lld,\"oom\":%s}\n", rec->code,
 					      rec->signal, (long long)rec->at, rec->oom ? "true" : "false");
-	td_file_write(p, text, strlen(text), 0640, NULL); // when it fails, the next look tries again
+	// When this fails, the next look tries again.
+	td_file_write(p, text, strlen(text), 0640, NULL);
 }
 
 struct init {
-	bool known; // runc has a state
+	// runc has a state of the container.
+	bool known;
 	pid_t pid;
 	uint64_t start;
 	int64_t created_ms;
-	bool alive;   // not dead, not a zombie, the same process
-	bool waiting; // init has not come up (or never did)
+	// The process exists, is no zombie and is the same one.
+	bool alive;
+	// Init has not come up (yet).
+	bool waiting;
 };
 
 static void init_read(const struct td_oci *r, const char *id, struct init *ret)
 {
 	*ret = (struct init){0};
+
 	td_auto_free char *p = state_path(r, id, "state.json");
 	td_auto_buf struct td_buf b = {0};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (td_file_read(p, 4 << 20, &b, NULL) || td_json_parse(b.s, b.len, &j, NULL))
 		return;
+
 	const yyjson_val *v = td_json_root(j);
 	ret->known = true;
 	ret->pid = (pid_t)td_jint(v, "init_process_pid", 0);
 	ret->start = (uint64_t)td_jint(v, "init_process_start", 0);
 	td_time_parse(td_jstr_or(v, "created", ""), &ret->created_ms);
+
 	uint64_t start = 0;
 	char state = 0;
 	ret->alive = oci_proc_stat(ret->pid, &start, &state) && start == ret->start && state != 'Z' && state != 'X';
-	// Before init there is runc's own program in this process, also when runc is gone; it would swallow a signal.
+	// Before init, the process runs runc's own program, also when runc itself is gone. A signal
+	// to that program would be lost.
 	td_auto_free char *record = oci_pod_path(r, id, "exit");
 	struct stat st;
 	ret->waiting = stat(record, &st) < 0 || st.st_size == 0;
@@ -118,17 +130,20 @@ static int fresh_dir(const char *dir, const char *name, mode_t mode, struct td_e
 	return mkdir(p, mode) < 0 ? td_fail_errno(err, TD_INTERNAL, errno, "create %s", p) : 0;
 }
 
-// Held by whoever starts or deletes the container, and handed down to the sandbox and runc: a start whose agent was
-// killed goes on for some milliseconds, and nobody may act on that container before it has come to its end. -1: waited
-// too long, or no directory.
+// Takes the lock that a start or a delete of the container holds. It is handed down to the sandbox
+// and to runc: a start whose agent was killed goes on for some milliseconds, and nobody may act on
+// the container before that start has ended. -1: waited too long, was cancelled, or there is no
+// directory.
 static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *c)
 {
 	td_auto_free char *p = oci_pod_path(r, id, "lock");
 	int fd = open(p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -1;
+
 	for (int64_t end = oci_mono_ms() + START_MS; flock(fd, LOCK_EX | LOCK_NB) < 0;)
-		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) { // a blocking flock has neither deadline nor cancel
+		// A blocking flock has neither a deadline nor a cancel.
+		if (td_cancel_wait(c, 2) || oci_mono_ms() > end) {
 			close(fd);
 			return -1;
 		}
@@ -137,7 +152,8 @@ static int start_lock(const struct td_oci *r, const char *id, struct td_cancel *
 
 static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err);
 
-// runc says "started" when its own last program is about to become init.
+// Waits until init is up. runc reports "started" when its own last program is still about to become
+// init. True also when init has already ended.
 static bool wait_for_init(const struct td_oci *r, const char *id, struct td_cancel *c)
 {
 	struct init in;
@@ -145,8 +161,8 @@ static bool wait_for_init(const struct td_oci *r, const char *id, struct td_canc
 		init_read(r, id, &in);
 		if (in.known && !in.waiting)
 			return true;
-		if (!in.known || !in.alive || oci_mono_ms() > end ||
-		    td_cancel_wait(c, 1)) // some hundred microseconds; no event tells of it
+		// Init takes some hundred microseconds to come up. No event tells of it.
+		if (!in.known || !in.alive || oci_mono_ms() > end || td_cancel_wait(c, 1))
 			return in.known && !in.alive;
 	}
 }
@@ -157,19 +173,23 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 	int x;
 	if ((x = check_id(s->id, err)))
 		return x;
+
 	if (!s->args || !s->args[0])
 		return td_fail(err, TD_INVALID,
 			       "container %s: no command: neither the container nor its image names one", s->id);
 	if (!s->rootfs || s->rootfs[0] != '/' || !td_path_exists(s->rootfs))
 		return td_fail(err, TD_NOT_FOUND, "container %s: root file system \"%s\" does not exist", s->id,
 			       s->rootfs ? s->rootfs : "");
+
 	td_auto_free char *dir = oci_pod_path(r, s->id, NULL), *config = oci_pod_path(r, s->id, "config.json"),
 			  *pidfile = oci_pod_path(r, s->id, "pid"), *exitfile = oci_pod_path(r, s->id, "exit"),
 			  *log = oci_pod_path(r, s->id, "runc.log"), *own_log = oci_pod_path(r, s->id, "log"),
 			  *half = oci_pod_path(r, s->id, ".pid");
-	// The upper layer starts empty each time, as with a kubelet: a restarted container sees its image again.
+	// The upper layer is empty at each start, as with a kubelet: a restarted container sees its
+	// image unchanged.
 	if ((x = td_mkdir_p(dir, 0711, err)))
 		return td_wrap(err, "container %s", s->id);
+
 	td_auto_close int lock = start_lock(r, s->id, c);
 	if (lock < 0)
 		return td_cancelled(c) ? td_fail(err, TD_CANCELLED, "container %s: cancelled", s->id)
@@ -177,17 +197,22 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 						 "container %s: an earlier start or delete of it does not end", s->id);
 	if (leftovers(r, s->id) && (x = delete_locked(r, s->id, false, err)))
 		return td_wrap(err, "container %s: clear what an earlier one left", s->id);
+
 	if ((x = fresh_dir(dir, "upper", 0755, err)) || (x = fresh_dir(dir, "work", 0700, err)))
 		return td_wrap(err, "container %s", s->id);
+
 	td_auto_free char *rootfs = oci_pod_path(r, s->id, "rootfs");
 	if ((x = td_mkdir_p(rootfs, 0755, err)))
 		return td_wrap(err, "container %s", s->id);
+
 	unlink(pidfile);
-	unlink(half); // runc's unfinished pid file: it refuses to start over it
+	// runc refuses to start when its unfinished pid file exists.
+	unlink(half);
 	unlink(exitfile);
 	unlink(log);
 	if ((x = oci_config_write(r, s, config, err)))
 		return x;
+
 	char *argv[] = {r->self_path,
 			"sandbox",
 			"--dir",
@@ -204,17 +229,21 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 			s->log_path ? (char *)s->log_path : own_log,
 			s->log_max ? (s->stdin_open ? "--rotate-stdin" : "--rotate") : NULL,
 			NULL};
+
 	td_auto_buf struct td_buf out = {0}, text = {0};
 	td_auto_close int out_r = -1, out_w = -1;
 	if ((x = oci_pipe(&out_r, &out_w, err)))
 		return x;
+
 	int status = 0;
 	struct td_error e2 = TD_ERROR_INIT;
 	long long pid = 0;
 	const int fds[] = {-1, out_w, out_w, lock};
+
 	x = oci_spawn_wait(argv, fds, 4, START_MS, c, &status, &e2);
 	if (!x && status) {
-		char buf[4096]; // what the sandbox said before it became runc; far less than a pipe holds
+		// What the sandbox wrote before it became runc: far less than a pipe holds.
+		char buf[4096];
 		fcntl(out_r, F_SETFL, O_NONBLOCK);
 		ssize_t n = read(out_r, buf, sizeof(buf));
 		if (n > 0)
@@ -232,10 +261,12 @@ int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel
 			    ? td_fail(&e2, TD_CANCELLED, "cancelled")
 			    : td_fail(&e2, TD_TRANSIENT, "runc started it, but its init did not come up within %d s",
 				      INIT_MS / 1000);
+
 	if (x) {
-		delete_locked(r, s->id, false, NULL); // runc may have been killed anywhere
+		delete_locked(r, s->id, false, NULL); // runc may have been killed at any point
 		return td_fail(err, x, "container %s: %s", s->id, e2.msg);
 	}
+
 	*ret_pid = (pid_t)pid;
 	return 0;
 }
@@ -246,33 +277,40 @@ int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, s
 	int x = check_id(id, err);
 	if (x)
 		return x;
+
 	struct td_oci_status s = {0};
 	struct init in;
 	struct record rec;
+
 	init_read(r, id, &in);
 	record_read(r, id, &rec);
 	s.pid = in.pid;
 	s.start_ticks = in.start;
 	s.started_ms = in.created_ms;
+
 	if (!in.known || (in.waiting && !rec.there)) {
 		*ret = (struct td_oci_status){.state = TD_OCI_ABSENT};
 		return 0;
 	}
+
 	if (in.alive) {
 		s.state = TD_OCI_RUNNING;
 		*ret = s;
 		return 0;
 	}
+
 	oci_reap(in.pid);
-	record_read(r, id, &rec); // it may have come between our two looks
+	record_read(r, id, &rec); // it may have been written between the two looks
 	if (!rec.oom_known) {
 		if (!rec.there)
 			rec = (struct record){
 				.there = true, .code = 137, .signal = SIGKILL, .at = td_real_ms(&td_clock_system)};
-		// A process that was killed inside a container which then ended well is that container's own business.
+		// When a process inside was killed but the container then ended well, that was the
+		// container's own business.
 		rec.oom = rec.code == 128 + SIGKILL && cg_oom_kills(r, id) > 0;
 		record_write(r, id, &rec);
 	}
+
 	s.state = TD_OCI_STOPPED;
 	s.exit_code = rec.code;
 	s.signal = rec.signal;
@@ -287,16 +325,20 @@ int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error 
 	int x = check_id(id, err);
 	if (x)
 		return x;
+
 	struct init in;
 	init_read(r, id, &in);
 	if (!in.known || !in.alive || in.waiting)
 		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
+
 	td_auto_close int fd = (int)syscall(SYS_pidfd_open, in.pid, 0);
 	if (fd < 0)
 		return td_fail_errno(err, errno == ESRCH ? TD_NOT_FOUND : TD_INTERNAL, errno, "container %s", id);
-	init_read(r, id, &in); // the descriptor is of that process only if it still is that process
+	// The descriptor is of that process only if the pid still is.
+	init_read(r, id, &in);
 	if (!in.alive)
 		return td_fail(err, TD_NOT_FOUND, "container %s is not running", id);
+
 	*ret_fd = td_steal_fd(&fd);
 	return 0;
 }
@@ -334,7 +376,8 @@ static void kill_init(const struct td_oci *r, const char *id)
 		td_auto_close int fd = (int)syscall(SYS_pidfd_open, in.pid, 0);
 		init_read(r, id, &in);
 		if (fd >= 0 && in.alive && syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0)
-			poll(&(struct pollfd){fd, POLLIN, 0}, 1, KILL_MS); // the whole pid namespace goes with it
+			// The container's pid namespace dies with init.
+			poll(&(struct pollfd){fd, POLLIN, 0}, 1, KILL_MS);
 	}
 	oci_reap(in.pid);
 }
@@ -342,20 +385,23 @@ static void kill_init(const struct td_oci *r, const char *id)
 static int delete_locked(struct td_oci *r, const char *id, bool purge, struct td_error *err)
 {
 	kill_init(r, id);
+
 	int x;
 	if ((x = cg_kill_all(r, id, KILL_MS, err)))
 		return td_wrap(err, "delete container %s", id);
+
 	td_auto_free char *state = state_path(r, id, NULL);
 	if (td_path_exists(state)) {
 		const char *argv[] = {"delete", id, NULL}, *force[] = {"delete", "-f", id, NULL};
-		// Half-made ones need -f, which polls for 100 ms; when even that fails the directory is all that is
-		// left.
+		// A half-made container needs -f, which polls for 100 ms. When that fails too, only
+		// the directory is left.
 		if (oci_runc(r, argv, RUNC_MS, NULL, NULL) && oci_runc(r, force, RUNC_MS, NULL, NULL) &&
 		    (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
 		if (td_path_exists(state) && (x = td_rm_rf(state, err)))
 			return td_wrap(err, "delete container %s", id);
 	}
+
 	if ((x = cg_remove(r, id, err)))
 		return td_wrap(err, "delete container %s", id);
 	if (!purge)
@@ -370,8 +416,8 @@ int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error 
 	if (x)
 		return x;
 	td_auto_free char *dir = oci_pod_path(r, id, NULL);
-	td_auto_close int lock =
-		td_path_exists(dir) ? start_lock(r, id, NULL) : -1; // without one we try all the same: it must go
+	// Without the lock the delete goes on all the same: the container must go.
+	td_auto_close int lock = td_path_exists(dir) ? start_lock(r, id, NULL) : -1;
 	return delete_locked(r, id, purge, err);
 }
 
@@ -388,12 +434,14 @@ int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, st
 
 // ---- purge ----
 
-// Normally there is none: overlays live in the containers' own mount namespaces.
+// Unmounts what is below dir. Normally nothing is: overlays live in the containers' own mount
+// namespaces.
 static void unmount_below(const char *dir)
 {
 	td_auto_buf struct td_buf b = {0};
 	if (td_file_read("/proc/self/mountinfo", 16 << 20, &b, NULL))
 		return;
+
 	td_auto_strv struct td_strv lines = {0};
 	td_strv_split(&lines, td_buf_str(&b), '\n');
 	size_t n = strlen(dir);
@@ -408,31 +456,37 @@ static void unmount_below(const char *dir)
 int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *err)
 {
 	struct td_error first = TD_ERROR_INIT, e = TD_ERROR_INIT;
-	// All processes at once, then one by one: a failure of one thing must not keep the rest.
+	// Kill all processes at once, then delete one container after the other. A failure must not
+	// keep the rest from being deleted.
 	if (cg_kill_all(r, NULL, KILL_MS, &e))
 		first = e;
+
 	td_auto_strv struct td_strv ids = {0}, nets = {0};
 	td_oci_list(r, &ids, NULL);
 	for (size_t i = 0; i < ids.n; i++)
 		if (oci_id_ok(ids.v[i]) && td_oci_delete(r, ids.v[i], true, &e) && !first.code)
 			first = e;
+
 	if (netns_prefix && *netns_prefix && !td_net_list(netns_prefix, &nets, NULL)) {
 		for (size_t i = 0; i < nets.n; i++)
 			if (td_net_pod_delete(nets.v[i], &e) && !first.code)
 				first = e;
-		// The shared mount that names need (as iproute2 makes it) goes with the last name; whoever needs it
-		// again makes it again.
+		// The shared mount under the names (made as iproute2 makes it) goes with the last
+		// name; the next user makes it again.
 		td_auto_strv struct td_strv left = {0};
 		if (!td_net_list("", &left, NULL) && !left.n)
 			umount2("/run/netns", 0);
 	}
+
 	if (cg_remove(r, NULL, &e) && !first.code)
 		first = e;
 	unmount_below(r->pods_dir);
+
 	const char *const dirs[] = {r->pods_dir, r->state_dir, r->exec_dir};
 	for (size_t i = 0; i < TD_LEN(dirs); i++)
 		if (td_rm_rf(dirs[i], &e) && !first.code)
 			first = e;
+
 	if (!first.code)
 		return 0;
 	return td_fail(err, first.code, "purge: %s", first.msg);

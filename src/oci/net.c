@@ -1,8 +1,10 @@
-// The pod switch and pod network namespaces, by rtnetlink: 0.8 ms per pod, no `ip` needed. Pods reach each other and
-// the switch's own address, nothing else: no forwarding, no NAT.
+// The pod switch and the network namespaces of pods, through rtnetlink: 0.8 ms per pod, without the
+// program `ip`. Pods reach each other and the address of the switch, and nothing else: there is no
+// forwarding and no NAT.
 //
-// A namespace is made in a thread of its own that ends with it: the caller's thread never changes its namespace. Order
-// matters for crashes: the name under /run/netns comes first, so that whatever exists is found by name.
+// A namespace is made in a thread of its own, which then ends: the caller's thread never changes
+// its namespace. The order of the steps is safe for crashes: the name under /run/netns comes first,
+// so that whatever exists can be found by its name.
 #include "oci/internal.h"
 
 #include <arpa/inet.h>
@@ -53,7 +55,10 @@ static struct rtattr *attr(struct nl_msg *m, int type, const void *p, size_t n)
 	if (n && p)
 		memcpy(RTA_DATA(a), p, n);
 	m->h.nlmsg_len = (uint32_t)(NLMSG_ALIGN(m->h.nlmsg_len) + RTA_ALIGN(a->rta_len));
-	return a; // messages here are far below sizeof(space): names are at most IFNAMSIZ
+
+	// No check against sizeof(space): messages are far below it, because names have at most
+	// IFNAMSIZ bytes.
+	return a;
 }
 
 static void attr_end(struct nl_msg *m, struct rtattr *nest)
@@ -69,13 +74,13 @@ static void attr_str(struct nl_msg *m, int type, const char *s)
 static int nl_open(void)
 {
 	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	struct timeval t = {5, 0}; // the kernel answers within the call; never hang on it
+	struct timeval t = {5, 0}; // the kernel answers within the call; never hang
 	if (fd >= 0)
 		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof(t));
 	return fd;
 }
 
-// One request, one acknowledgement: 0 or an errno.
+// Sends one request and reads its acknowledgement. Returns 0 or an errno.
 static int nl_call(int fd, struct nl_msg *m)
 {
 	if (send(fd, m, m->h.nlmsg_len, 0) < 0)
@@ -165,6 +170,7 @@ int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *er
 	if (!name_ok(name) || strlen(name) >= IFNAMSIZ)
 		return td_fail(err, TD_INVALID, "switch name \"%s\" is not an interface name of at most 15 characters",
 			       name ? name : "");
+
 	td_auto_free char *addr = td_strdup(cidr ? cidr : "");
 	char *slash = strchr(addr, '/');
 	long long prefix = 0;
@@ -174,15 +180,20 @@ int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *er
 	int r = parse_v4("switch address", addr, &a, err);
 	if (r)
 		return r;
+
 	if (!slash || !td_parse_i64(slash + 1, &prefix) || prefix < 8 || prefix > 30)
 		return td_fail(err, TD_INVALID, "switch address \"%s\" is not ADDRESS/PREFIX with a prefix of 8 to 30",
 			       cidr);
+
 	td_auto_close int fd = nl_open();
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "netlink socket");
-	// A fixed MAC: else the bridge takes the lowest of its ports', and changes it when ports come and go.
+
+	// A fixed MAC address: without one, the bridge takes the lowest address of its ports, which
+	// changes as ports come and go.
 	uint64_t h = hash(name);
 	uint8_t mac[6] = {0x02, 0x74, (uint8_t)(h >> 24), (uint8_t)(h >> 16), (uint8_t)(h >> 8), (uint8_t)h};
+
 	struct nl_msg m;
 	msg_init(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(m.link));
 	attr_str(&m, IFLA_IFNAME, name);
@@ -190,13 +201,16 @@ int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *er
 	struct rtattr *info = attr(&m, IFLA_LINKINFO, NULL, 0);
 	attr(&m, IFLA_INFO_KIND, "bridge", 6);
 	attr_end(&m, info);
+
 	int e = nl_call(fd, &m);
 	if (e && e != EEXIST)
 		return td_fail_errno(err, e == EPERM ? TD_DENIED : TD_INTERNAL, e, "create the pod switch %s", name);
+
 	td_auto_free char *sys = td_asprintf("/sys/class/net/%s/bridge", name);
 	if (e == EEXIST && access(sys, F_OK) < 0 && access("/sys/class/net", F_OK) == 0)
 		return td_fail(err, TD_CONFLICT,
 			       "the pod switch %s: an interface of that name exists and is not a bridge", name);
+
 	unsigned index = if_nametoindex(name);
 	if (!(e = addr_add(fd, index, a, (int)prefix)))
 		e = link_up(fd, index, mac);
@@ -216,7 +230,8 @@ int td_net_switch_delete(const char *name, struct td_error *err)
 
 // ---- pods ----
 
-// "tv" + 4 characters of the home's id + 9 digits of the name's hash: 15, the longest that an interface name may be.
+// "tv", 4 characters of the home's id and 9 digits of the name's hash: 15 bytes, the longest that
+// an interface name may be.
 static void veth_name(const char *netns, char out[IFNAMSIZ])
 {
 	const char *s = td_starts(netns, "td") ? netns + 2 : netns;
@@ -226,17 +241,20 @@ static void veth_name(const char *netns, char out[IFNAMSIZ])
 	snprintf(out, IFNAMSIZ, "tv%s%09llx", id, (unsigned long long)(hash(netns) >> 28));
 }
 
-// As iproute2: /run/netns is a shared mount of itself, so that names are seen, and can be removed, in every mount
-// namespace.
+// Makes /run/netns a shared mount of itself, as iproute2 does, so that every mount namespace sees
+// the names and can remove them.
 static int netns_dir(struct td_error *err)
 {
 	if (mkdir(NETNS_DIR, 0755) < 0 && errno != EEXIST)
 		return td_fail_errno(err, TD_INTERNAL, errno, "create " NETNS_DIR);
+
 	if (mount("", NETNS_DIR, NULL, MS_SHARED | MS_REC, NULL) == 0)
 		return 0;
 	if (errno != EINVAL)
 		return td_fail_errno(err, errno == EPERM ? TD_DENIED : TD_INTERNAL, errno, "share " NETNS_DIR);
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; // guards against two threads mounting at the same time
+
+	// Guards against two threads that mount at the same time.
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&once);
 	int e = 0;
 	if (mount("", NETNS_DIR, NULL, MS_SHARED | MS_REC, NULL) < 0 &&
@@ -255,7 +273,7 @@ struct pod_net {
 	struct in_addr addr, gw;
 	int prefix;
 	bool has_gw;
-	int e; // errno of the step
+	int e; // errno of the step that failed
 	const char *step;
 };
 
@@ -272,7 +290,8 @@ static void sysctl_set(const char *path, const char *value)
 	if (fd < 0)
 		return;
 	ssize_t n = write(fd, value, strlen(value));
-	(void)n; // a kernel without it: nothing depends on it
+	// A kernel without the setting is fine: nothing depends on it.
+	(void)n;
 	close(fd);
 }
 
@@ -281,19 +300,23 @@ static void *pod_thread(void *arg)
 	struct pod_net *p = arg;
 	if (step(p, "unshare the network", unshare(CLONE_NEWNET) < 0 ? errno : 0))
 		return NULL;
+
 	td_auto_close int ns = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
 	if (step(p, "open the namespace", ns < 0 ? errno : 0))
 		return NULL;
+
 	td_auto_close int f = open(p->path, O_RDONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0);
 	if (step(p, "create the name", f < 0 ? errno : 0) ||
 	    step(p, "name the namespace",
 		 mount("/proc/thread-self/ns/net", p->path, NULL, MS_BIND, NULL) < 0 ? errno : 0))
 		return NULL;
+
 	struct nl_msg m;
 	msg_init(&m, RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, sizeof(m.link));
 	m.link.ifi_flags = m.link.ifi_change = IFF_UP;
 	attr_str(&m, IFLA_IFNAME, p->veth);
 	attr(&m, IFLA_MASTER, &p->switch_index, 4);
+
 	struct rtattr *info = attr(&m, IFLA_LINKINFO, NULL, 0);
 	attr(&m, IFLA_INFO_KIND, "veth", 4);
 	struct rtattr *data = attr(&m, IFLA_INFO_DATA, NULL, 0);
@@ -304,14 +327,18 @@ static void *pod_thread(void *arg)
 	attr_end(&m, peer);
 	attr_end(&m, data);
 	attr_end(&m, info);
+
 	if (step(p, "create the pair of interfaces", nl_call(p->host_fd, &m)))
 		return NULL;
-	// As containerd: a pod has its ports for itself.
+
+	// As in containerd: all ports of a pod are its own, also those below 1024.
 	sysctl_set("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 	sysctl_set("/proc/sys/net/ipv4/ping_group_range", "0 2147483647");
+
 	td_auto_close int fd = nl_open();
 	if (step(p, "netlink socket inside", fd < 0 ? errno : 0))
 		return NULL;
+
 	unsigned eth = if_nametoindex("eth0"), lo = if_nametoindex("lo");
 	if (step(p, "bring lo up", link_up(fd, lo, NULL)) ||
 	    step(p, "set the address", addr_add(fd, eth, p->addr, p->prefix)) ||
@@ -328,33 +355,41 @@ int td_net_pod_add(const char *netns, const char *switch_name, const char *addr,
 	if (!name_ok(netns))
 		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name",
 			       netns ? netns : "");
+
 	struct pod_net p = {.prefix = prefix, .switch_name = switch_name, .has_gw = gw && *gw};
 	int r;
 	if ((r = parse_v4("pod address", addr, &p.addr, err)) ||
 	    (p.has_gw && (r = parse_v4("gateway", gw, &p.gw, err))))
 		return r;
+
 	if (prefix < 1 || prefix > 32)
 		return td_fail(err, TD_INVALID, "pod address %s: prefix %d is not 1 to 32", addr, prefix);
 	if ((r = td_net_pod_delete(netns, err)) || (r = netns_dir(err)))
 		return r;
+
 	p.switch_index = if_nametoindex(switch_name);
 	if (!p.switch_index)
 		return td_fail(err, TD_NOT_FOUND, "pod network %s: the switch %s does not exist", netns, switch_name);
+
 	td_auto_free char *path = td_asprintf(NETNS_DIR "/%s", netns);
 	p.path = path;
 	veth_name(netns, p.veth);
+
 	td_auto_close int fd = nl_open();
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "netlink socket");
 	p.host_fd = fd;
+
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pthread_t t;
 	int e = pthread_create(&t, NULL, pod_thread, &p);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+
 	if (e)
 		return td_fail_errno(err, TD_INTERNAL, e, "pod network %s: thread", netns);
+
 	pthread_join(t, NULL);
 	if (!p.e)
 		return 0;
@@ -367,16 +402,20 @@ int td_net_pod_delete(const char *netns, struct td_error *err)
 	if (!name_ok(netns))
 		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name",
 			       netns ? netns : "");
+
 	td_auto_free char *path = td_asprintf(NETNS_DIR "/%s", netns);
 	td_auto_close int fd = nl_open();
 	if (fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "netlink socket");
+
 	char veth[IFNAMSIZ];
 	veth_name(netns, veth);
-	int e = link_delete(fd, veth); // by itself it goes later: the kernel tears a namespace down in the background
+	// Deleted by hand, because the kernel tears a namespace down later, in the background.
+	int e = link_delete(fd, veth);
 	if (e)
 		return td_fail_errno(err, e == EPERM ? TD_DENIED : TD_INTERNAL, e,
 				     "delete interface %s of pod network %s", veth, netns);
+
 	while (umount2(path, MNT_DETACH) == 0)
 		;
 	if (unlink(path) < 0 && errno != ENOENT)
@@ -402,16 +441,19 @@ int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err)
 	struct inside i = {.ns = -1, .fd = -1};
 	if (netns && !name_ok(netns))
 		return td_fail(err, TD_INVALID, "network namespace name \"%s\" is not a plain file name", netns);
+
 	td_auto_free char *path = netns ? td_asprintf(NETNS_DIR "/%s", netns) : NULL;
 	td_auto_close int ns = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (path && ns < 0)
 		return td_fail_errno(err, TD_NOT_FOUND, errno, "pod network %s", netns);
+
 	i.ns = ns;
 	pthread_t t;
 	int e = pthread_create(&t, NULL, socket_inside, &i);
 	if (e)
 		return td_fail_errno(err, TD_INTERNAL, e, "pod network %s: thread", netns ? netns : "");
 	pthread_join(t, NULL);
+
 	if (i.fd < 0)
 		return td_fail_errno(err, TD_INTERNAL, i.e, "socket in pod network %s", netns ? netns : "");
 	*ret_fd = i.fd;

@@ -1,4 +1,5 @@
-// The runtime object and what every file of the room uses: paths, /proc, runc as a program, reaping.
+// The runtime object and what every file of the room uses: paths, /proc, runc as a program,
+// reaping.
 #include "oci/internal.h"
 
 #include "base/clock.h"
@@ -38,7 +39,9 @@ static char *find_runc(void)
 	const char *path = getenv("PATH");
 	if (path)
 		td_strv_split(&dirs, path, ':');
-	td_strv_split(&dirs, "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin", ':'); // a user's PATH may lack them
+	// A user's PATH may lack these.
+	td_strv_split(&dirs, "/usr/local/sbin:/usr/sbin:/usr/bin:/sbin", ':');
+
 	for (size_t i = 0; i < dirs.n; i++) {
 		td_auto_free char *p = td_asprintf("%s/runc", dirs.v[i]);
 		if (access(p, X_OK) == 0)
@@ -54,16 +57,21 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 	if (!o->cgroup || o->cgroup[0] != '/' || !o->cgroup[1] || strstr(o->cgroup, ".."))
 		return td_fail(err, TD_INVALID, "cgroup \"%s\" must be an absolute path below the root",
 			       o->cgroup ? o->cgroup : "");
+
 	td_auto_free char *runc = find_runc();
 	if (!runc)
 		return td_fail(err, TD_NOT_FOUND, "runc is not installed: apt-get install runc");
+
 	int x;
 	td_auto_free char *exec_dir = td_asprintf("%s.exec", o->state_dir);
 	if ((x = td_mkdir_p(o->state_dir, 0700, err)) || (x = td_mkdir_p(o->pods_dir, 0711, err)) ||
 	    (x = td_mkdir_p(exec_dir, 0700, err)))
 		return x;
-	// Containers and execs become our children when runc has started them: their exit codes are ours to collect.
+
+	// Containers and execs become children of this process once runc has started them, so it
+	// reaps them and gets their exit codes.
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
+
 	struct td_oci *r = td_calloc(1, sizeof(*r));
 	r->state_dir = td_strdup(o->state_dir);
 	r->pods_dir = td_strdup(o->pods_dir);
@@ -73,6 +81,7 @@ int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error
 	r->runc = td_steal(runc);
 	r->exec_dir = td_steal(exec_dir);
 	r->v2 = cg_detect_v2();
+
 	*ret = r;
 	return 0;
 }
@@ -103,9 +112,11 @@ bool oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state)
 	td_auto_buf struct td_buf b = {0};
 	if (pid <= 0 || td_file_read(path, 8192, &b, NULL))
 		return false;
-	const char *p = strrchr(td_buf_str(&b), ')'); // the name may hold anything, also ')'
+
+	const char *p = strrchr(td_buf_str(&b), ')'); // the program's name may itself have a ')'
 	if (!p || p[1] != ' ' || !p[2])
 		return false;
+
 	char state = p[2];
 	p += 2;
 	for (int field = 3; field < 22; field++) {
@@ -114,6 +125,7 @@ bool oci_proc_stat(pid_t pid, uint64_t *ret_start, char *ret_state)
 			return false;
 		p++;
 	}
+
 	if (ret_start)
 		*ret_start = strtoull(p, NULL, 10);
 	if (ret_state)
@@ -130,7 +142,7 @@ void oci_reap(pid_t pid)
 
 // ---- runc's words ----
 
-// What runc puts in front of the cause says nothing to a user.
+// Drops what runc puts before the cause of an error, which says nothing to a user.
 static const char *strip(const char *s)
 {
 	static const char *const noise[] = {"runc run failed: ",
@@ -168,6 +180,7 @@ void oci_runc_words(const char *log_path, const char *out, struct td_buf *ret)
 				found = td_strdup(strip(msg));
 		}
 	}
+
 	const char *text = found ? found : out && *out ? out : "no reason given";
 	size_t at = ret->len;
 	td_buf_puts(ret, text);
@@ -184,17 +197,20 @@ int oci_runc(const struct td_oci *r, const char *const *argv, int64_t timeout_ms
 	td_auto_free char *log = td_asprintf("%s/%u.log", r->exec_dir,
 					     __atomic_add_fetch(&((struct td_oci *)r)->next_exec, 1, __ATOMIC_RELAXED));
 	unlink(log);
+
 	td_auto_strv struct td_strv a = {0};
 	const char *const head[] = {r->runc, "--root", r->state_dir, "--log", log, "--log-format", "json"};
 	for (size_t i = 0; i < TD_LEN(head); i++)
 		td_strv_add(&a, head[i]);
 	for (; *argv; argv++)
 		td_strv_add(&a, *argv);
+
 	td_auto_buf struct td_buf out = {0};
 	int status = 0, x = td_run(a.v, NULL, timeout_ms, c, &status, &out, err);
 	td_auto_buf struct td_buf words = {0};
 	if (!x && status)
 		oci_runc_words(log, td_buf_str(&out), &words);
+
 	unlink(log);
 	return x ? x : status ? td_fail(err, TD_INVALID, "runc %s: %s", a.v[TD_LEN(head)], td_buf_str(&words)) : 0;
 }

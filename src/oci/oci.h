@@ -1,14 +1,21 @@
-// Sandboxes for embedded mode: runc containers on overlay roots, pod networks, cgroup v1 and v2, the image store.
-// Knows no Kubernetes. Source of the mechanics: docs/design/0003-sandboxes.md (measured).
+// Sandboxes of embedded mode: runc containers on overlay roots, pod networks, cgroups v1 and v2,
+// and the image store. This room knows nothing of Kubernetes. docs/design/0003-sandboxes.md
+// describes the mechanics and has the measurements behind them.
 //
 // Files
-//   oci.c internal.h         the runtime object and what all files use: paths, /proc, runc as a program
-//   life.c sandbox.c config.c seccomp.c   a container's life; its start in a process of its own (`tandem sandbox`), its
-//   config.json exec.c spawn.c           processes inside of a running container; children with chosen descriptors
-//   cgroup.c net.c           cgroups v1 and v2; the pod switch and network namespaces
-//   image.[ch] image_internal.h recipe.c import.c   the image store: names; building; importing archives, with
-//   layout.[ch] stream.[ch] tar.[ch] unpack.[ch]    what an archive says, its bytes unpacked, its entries, a layer laid
-//   over a directory
+//   oci.c internal.h              the runtime object and what all files use: paths, /proc, runc as
+//                                 a program
+//   life.c                        the life of a container
+//   sandbox.c                     the start of a container in a process of its own (`tandem
+//                                 sandbox`)
+//   config.c seccomp.c            config.json and its filter of system calls
+//   exec.c spawn.c                processes in a running container; children with chosen
+//                                 descriptors
+//   cgroup.c net.c                cgroups v1 and v2; the pod switch and network namespaces
+//   image.[ch] image_internal.h   the image store and its names
+//   recipe.c import.c             building images; importing archives
+//   layout.[ch] stream.[ch]       what an image archive says; its bytes, decompressed
+//   tar.[ch] unpack.[ch]          the entries of a tar; a layer laid over a directory
 #pragma once
 
 #include "base/cancel.h"
@@ -18,19 +25,19 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// Threads: every call may come from any thread at any time; calls for the *same* id (or netns) are put in order by the
-// caller.
+// Threads: any thread may make any call at any time. The caller serializes the calls for the same
+// id (or netns).
 //
 // ---- one runtime per home and agent ----
-// td_oci_new makes the calling process a child subreaper: containers and execs become its children when runc has
-// started them, and this room collects exactly those (never wait for "any child" in such a process). After a crash
-// nothing depends on it.
+// td_oci_new makes the calling process a child subreaper: containers and execs become its children
+// once runc has started them. This room reaps exactly these children, so such a process must never
+// wait for "any child". Nothing depends on the parenthood after a crash.
 struct td_oci_opts {
-	const char *state_dir; // runc --root; tmpfs is fine ("/run/tandem/<id>/runc")
-	const char *pods_dir;  // per-container directories: "<home>/pods"
-	const char *cgroup;    // "/tandem-<id>"; everything below is ours
-	const char *init_path; // the tandem-standin binary: bind-mounted as /.init
-	const char *self_path; // the tandem binary: runs `tandem sandbox`
+	const char *state_dir; // runc --root; a tmpfs will do ("/run/tandem/<id>/runc")
+	const char *pods_dir;  // holds one directory per container: "<home>/pods"
+	const char *cgroup;    // "/tandem-<id>"; this runtime owns all below
+	const char *init_path; // the tandem-standin binary; bind-mounted as /.init
+	const char *self_path; // the tandem binary, which runs `tandem sandbox`
 };
 struct td_oci;
 int td_oci_new(const struct td_oci_opts *o, struct td_oci **ret, struct td_error *err);
@@ -39,66 +46,79 @@ TD_DEFINE_AUTO(struct td_oci *, td_oci_free)
 bool td_oci_cgroup_v2(const struct td_oci *r);
 
 // ---- network ----
-// The pod switch: a Linux bridge with a fixed MAC; idempotent. cidr: "10.77.0.1/16".
+// Creates the pod switch, a Linux bridge with a fixed MAC address. Idempotent. cidr is its address
+// and prefix: "10.77.0.1/16".
 int td_net_switch_ensure(const char *name, const char *cidr, struct td_error *err);
 int td_net_switch_delete(const char *name, struct td_error *err); // absent is fine
-// A named netns (/run/netns/<netns>) with lo, eth0 = addr/prefix on the switch, default route via gw. Existing with the
-// same name: replaced.
+// Creates the network namespace /run/netns/<netns> with lo, eth0 (addr/prefix, attached to the
+// switch) and a default route via gw (NULL or "": none). An existing namespace of this name is
+// replaced.
 int td_net_pod_add(const char *netns, const char *switch_name, const char *addr, int prefix, const char *gw,
 		   struct td_error *err);
 int td_net_pod_delete(const char *netns, struct td_error *err); // absent is fine
-// A TCP (IPv4) socket inside that netns, not blocking; NULL: the machine's own. Caller closes.
+// Opens a non-blocking TCP (IPv4) socket in that network namespace; netns NULL: in the host's. The
+// caller closes it.
 int td_net_pod_socket(const char *netns, int *ret_fd, struct td_error *err);
-// Names below /run/netns that start with prefix.
+// Adds the names below /run/netns that start with prefix.
 int td_net_list(const char *prefix, struct td_strv *ret, struct td_error *err);
 
 // ---- containers ----
 struct td_oci_mount {
 	const char *type; // "bind", "tmpfs", "cgroup", …
 	const char *source, *destination;
-	const char *options; // comma-separated ("ro,nosuid,size=64m")
+	const char *options; // comma-separated: "ro,nosuid,size=64m"
 };
 struct td_oci_device {
-	const char *path; // inside
+	const char *path; // in the container
 	char type;        // 'c' or 'b'
 	int major, minor;
-	mode_t mode; // 0666
+	mode_t mode; // 0: 0666
 };
 struct td_oci_spec {
-	const char *id;     // unique on the machine: prefix with the home's id; [a-z0-9-], at most 80
-	const char *rootfs; // lower directory (an image), shared and read-only
-	const char *netns;  // name of a netns, or NULL: the host's
+	// Unique on the machine, because it starts with the home's id.
+	const char *id;     // [a-z0-9-], at most 80
+	const char *rootfs; // lower directory of the overlay (an image); shared, never written
+	const char *netns;  // network namespace; NULL: the host's
 	const char *hostname;
-	const char *const *args; // run by /.init
+	const char *const *args; // the command, which /.init runs
 	const char *const *env;  // "K=V"
-	const char *cwd;         // default "/"
+	const char *cwd;         // "" or NULL: "/"
 	uint32_t uid, gid;
+	// Supplementary groups.
 	const uint32_t *groups;
-	size_t n_groups;         // supplementary
-	const char *const *caps; // "CAP_CHOWN", …: bounding, effective, permitted (and ambient when uid != 0 is *not*
-				 // set, as Kubernetes)
+	size_t n_groups;
+	// Names such as "CAP_CHOWN": the bounding, effective and permitted sets. The ambient set
+	// stays empty also when uid is not 0, as in Kubernetes.
+	const char *const *caps;
 	bool no_new_privileges, read_only_root, privileged, tty;
-	bool seccomp;         // the default filter of system calls (seccomp.c); never with privileged
-	bool writable_cgroup; // its own cgroup subtree at /sys/fs/cgroup, writable (Slurm's ConstrainDevices); else a
-			      // read-only view
+	// Applies the default filter of system calls (seccomp.c). Ignored when privileged.
+	bool seccomp;
+	// /sys/fs/cgroup shows the container's own cgroup subtree: writable when set (for Slurm's
+	// ConstrainDevices), else read-only.
+	bool writable_cgroup;
 	const struct td_oci_mount *mounts;
 	size_t n_mounts;
+	// The container may use exactly these devices and runc's default ones.
 	const struct td_oci_device *devices;
-	size_t n_devices;      // exactly these, beside runc's defaults
-	int64_t memory_max;    // bytes, 0: none
-	int64_t cpu_milli_max; // 0: none
+	size_t n_devices;
+	int64_t memory_max;    // bytes; 0: no limit
+	int64_t cpu_milli_max; // 0: no limit
 	int64_t cpu_milli_request;
 	int64_t pids_max; // 0: 4096
-	// stdout and stderr. The container's own init writes the file, so that it goes on logging while the agent is
-	// away. NULL: pods_dir/<id>/log. With log_max (bytes): one stamped line each, as kubelets keep them, and when
-	// the file is that large its content moves to <log_path>.1 (standin/log.c says how to read both). 0: raw bytes,
-	// for ever.
+	// The file that stdout and stderr go to; NULL: pods_dir/<id>/log. The container's own init
+	// writes it, so that logging goes on while the agent is away. With log_max (bytes) each
+	// line gets a stamp in the format of the kubelet, and when the file is that large its
+	// content moves to <log_path>.1; standin/log.c says how to read both. With log_max 0 the
+	// raw bytes are written without a limit.
 	const char *log_path;
 	int64_t log_max;
-	bool stdin_open; // with log_max: td_oci_input writes to its standard input; else that is empty
+	// With log_max, td_oci_input() writes to the container's standard input. Otherwise that is
+	// empty.
+	bool stdin_open;
 };
-// Per container pods_dir/<id>/ holds upper, work, rootfs, config.json, log, exit, pid. The container is running when
-// this returns 0; its PID 1 is /.init. A leftover of the same id is removed first. TD_INVALID: runc refused (its text).
+// Starts a container and returns 0 when it runs; its PID 1 is /.init. pods_dir/<id>/ holds upper,
+// work, rootfs, config.json, log, exit and pid. A leftover of the same id is removed first.
+// TD_INVALID: runc refused; the message has runc's words.
 int td_oci_start(struct td_oci *r, const struct td_oci_spec *s, struct td_cancel *c, pid_t *ret_pid,
 		 struct td_error *err);
 
@@ -106,45 +126,50 @@ enum td_oci_state { TD_OCI_ABSENT, TD_OCI_RUNNING, TD_OCI_STOPPED };
 struct td_oci_status {
 	enum td_oci_state state;
 	pid_t pid;
-	uint64_t start_ticks;  // field 22 of /proc/PID/stat: guards against pid reuse
-	int exit_code, signal; // STOPPED; signal 0 when it exited
+	uint64_t start_ticks;  // field 22 of /proc/PID/stat; guards against pid reuse
+	int exit_code, signal; // when STOPPED; signal 0: it exited
 	bool oom_killed;
 	int64_t started_ms, finished_ms; // wall clock
 };
 int td_oci_status(struct td_oci *r, const char *id, struct td_oci_status *ret, struct td_error *err);
-// A descriptor that becomes readable when the container's init is gone (pidfd); caller closes. TD_NOT_FOUND when it
-// does not run.
+// Opens a pidfd that becomes readable when the container's init is gone. The caller closes it.
+// TD_NOT_FOUND: the container does not run.
 int td_oci_pidfd(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
-// A descriptor for messages to its standard input (standin.h: input.c); not blocking; caller closes. TD_NOT_FOUND: it
-// has none.
+// Opens a non-blocking descriptor for messages to the container's standard input (format:
+// standin.h, input.c). The caller closes it. TD_NOT_FOUND: the container has no open standard
+// input.
 int td_oci_input(struct td_oci *r, const char *id, int *ret_fd, struct td_error *err);
-int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err); // TD_NOT_FOUND when not running
-// Kills what is left, deletes runc state and cgroup; removes the directory when purge. Absent is fine.
+// TD_NOT_FOUND: the container does not run.
+int td_oci_signal(struct td_oci *r, const char *id, int sig, struct td_error *err);
+// Kills what is left of a container and deletes its runc state and cgroup; with purge also its
+// directory. A container that is absent is no error.
 int td_oci_delete(struct td_oci *r, const char *id, bool purge, struct td_error *err);
-int td_oci_list(struct td_oci *r, struct td_strv *ret_ids, struct td_error *err); // every id with state or directory
-// True when any process is left in the container's cgroup below `sub` ("" = anywhere; "job_17" = any directory of that
-// name below).
+// Adds every id that has a runc state, a directory or a cgroup.
+int td_oci_list(struct td_oci *r, struct td_strv *ret_ids, struct td_error *err);
+// *ret is true when a process is left in the container's cgroup. sub "" looks at the whole subtree;
+// a name such as "job_17" looks at every directory of that name and what is below it.
 int td_oci_busy(struct td_oci *r, const char *id, const char *sub, bool *ret, struct td_error *err);
 
-// A process inside. With tty: *ret_io is the pty master and *ret_err -1; else io is a socketpair end (in and out) and
-// err a pipe.
+// A process in a running container. With tty, td_oci_proc_out() is the master of a pty,
+// td_oci_proc_in() a copy of it, and td_oci_proc_err() -1. Without, each is one end of a pipe.
 struct td_oci_exec {
 	const char *const *args;
-	const char *const *env; // added to the container's
+	const char *const *env; // added to the container's environment
 	bool tty, stdin_open;
 	int rows, cols;
 };
 struct td_oci_proc;
 int td_oci_exec(struct td_oci *r, const char *id, const struct td_oci_exec *e, struct td_oci_proc **ret,
 		struct td_error *err);
-int td_oci_proc_in(const struct td_oci_proc *p);  // write end, or -1
+int td_oci_proc_in(const struct td_oci_proc *p);  // -1 without stdin_open
 int td_oci_proc_out(const struct td_oci_proc *p); // read end
-int td_oci_proc_err(const struct td_oci_proc *p); // read end, or -1 with a tty
+int td_oci_proc_err(const struct td_oci_proc *p); // -1 with a tty
 void td_oci_proc_close_in(struct td_oci_proc *p);
 int td_oci_proc_resize(struct td_oci_proc *p, int rows, int cols);
 int td_oci_proc_wait(struct td_oci_proc *p, struct td_cancel *c, int *ret_code, struct td_error *err);
-struct td_oci_proc *td_oci_proc_free(struct td_oci_proc *p); // kills it when it still runs
+struct td_oci_proc *td_oci_proc_free(struct td_oci_proc *p); // kills a process that still runs
 TD_DEFINE_AUTO(struct td_oci_proc *, td_oci_proc_free)
 
-// Removes every container, cgroup, netns (prefix) and mount of this runtime, whatever state a crash left. Idempotent.
+// Removes every container, cgroup and mount of this runtime and every network namespace whose name
+// starts with netns_prefix, whatever state a crash left. Idempotent.
 int td_oci_purge(struct td_oci *r, const char *netns_prefix, struct td_error *err);

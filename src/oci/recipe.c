@@ -1,7 +1,9 @@
-// Recipes: images that this program can build by itself, with mmdebstrap from the mirror that the machine already uses.
+// Recipes: images that this program can build by itself, with mmdebstrap, from the mirror that the
+// machine already uses.
 //
-// The content key is the sha256 of everything that decides the result: recipe, suite, packages, options, mmdebstrap's
-// version. SOURCE_DATE_EPOCH is fixed; with the same packages in the mirror two builds are the same, file by file.
+// The content key is the sha256 of what decides the result: recipe, suite, packages, the date in
+// EPOCH, the architecture and the version of mmdebstrap. SOURCE_DATE_EPOCH is fixed, so two builds
+// from the same packages in the mirror are the same, file by file.
 #include "base/clock.h"
 #include "base/file.h"
 #include "oci/image_internal.h"
@@ -23,7 +25,8 @@ enum { BUILD_MS = 30 * 60 * 1000 };
 
 struct recipe {
 	const char *name, *suite, *packages;
-	int lines; // of mmdebstrap's and dpkg's output, about: for the progress
+	// About how many lines mmdebstrap and dpkg print; for the progress.
+	int lines;
 };
 
 static const struct recipe recipes[] = {
@@ -48,6 +51,7 @@ static int sha256(char *const argv[], const char *in, struct td_cancel *c, char 
 	int status = 0, r = td_run(argv, in, BUILD_MS, c, &status, &out, err);
 	if (r)
 		return r;
+
 	const char *s = td_buf_str(&out);
 	if (status || strspn(s, "0123456789abcdef") != 64)
 		return td_fail(err, TD_INTERNAL, "sha256sum: %s", s);
@@ -57,8 +61,8 @@ static int sha256(char *const argv[], const char *in, struct td_cancel *c, char 
 
 // ---- the machine's mirror ----
 
-// The first archive of Debian's main packages in apt's sources: an address that ends in /debian. One-line and deb822
-// files.
+// Finds the first archive of Debian's main packages in apt's sources, in the one-line or the deb822
+// format: an address that ends in /debian.
 static bool mirror_in(const char *text, bool deb822, char **ret)
 {
 	td_auto_strv struct td_strv lines = {0};
@@ -69,6 +73,7 @@ static bool mirror_in(const char *text, bool deb822, char **ret)
 			l++;
 		if (*l == '#' || (deb822 ? strncasecmp(l, "URIs:", 5) : strncmp(l, "deb ", 4)))
 			continue;
+
 		td_auto_strv struct td_strv w = {0};
 		td_strv_split(&w, deb822 ? l + 5 : l + 4, ' ');
 		for (size_t k = 0; k < w.n; k++) {
@@ -96,6 +101,7 @@ char *img_mirror(const char *apt_dir)
 			td_strv_addf(&files, "%s/%s", parts, e->d_name);
 	if (d)
 		closedir(d);
+
 	for (size_t i = 0; i < files.n; i++) {
 		bool deb822 = td_ends(files.v[i], ".sources");
 		td_auto_buf struct td_buf b = {0};
@@ -144,6 +150,7 @@ static void on_output(struct progress *p, const char *s, size_t n)
 		}
 		if (!p->line.len)
 			continue;
+
 		p->seen++;
 		const char *words = phase(p->line.s);
 		int percent = p->seen * 98 / p->expected;
@@ -152,12 +159,13 @@ static void on_output(struct progress *p, const char *s, size_t n)
 			p->percent = percent > p->percent ? percent : p->percent;
 			p->f(p->ctx, p->percent, words ? words : "building");
 		}
-		// The lines that tell why it failed, if it does.
+		// Keep the lines that tell why the build failed, if it fails.
 		if (!strncmp(p->line.s, "E:", 2) || !strncmp(p->line.s, "W:", 2) || strstr(p->line.s, "rror")) {
 			if (p->tail.len > 800)
 				td_buf_reset(&p->tail);
 			td_buf_printf(&p->tail, "%s%s", p->tail.len ? "; " : "", p->line.s);
 		}
+
 		td_buf_reset(&p->line);
 	}
 }
@@ -169,12 +177,14 @@ static int run_streamed(char *const argv[], char *const envp[], struct progress 
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "pipe");
 	td_auto_close int out = fds[0];
+
 	pid_t pid;
 	const int to[] = {-1, fds[1], fds[1]};
 	int r = td_start(argv, envp, to, 3, POSIX_SPAWN_SETPGROUP, &pid, err);
 	close(fds[1]);
 	if (r)
 		return r;
+
 	td_auto_close int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	int64_t end = td_mono_ms(&td_clock_system) + BUILD_MS;
 	for (bool open_ = true, alive = true; alive;) {
@@ -182,11 +192,12 @@ static int run_streamed(char *const argv[], char *const envp[], struct progress 
 		if (td_cancelled(c) || left <= 0) {
 			r = td_cancelled(c) ? td_fail(err, TD_CANCELLED, "%s: cancelled", argv[0])
 					    : td_fail(err, TD_TRANSIENT, "%s: no end after 30 minutes", argv[0]);
-			kill(-pid, SIGTERM); // it unmounts what it mounted in the new root
+			kill(-pid, SIGTERM); // it then unmounts what it mounted in the new root
 			poll(&(struct pollfd){pidfd, POLLIN, 0}, 1, 10000);
 			kill(-pid, SIGKILL);
 			break;
 		}
+
 		struct pollfd f[3] = {{open_ ? out : -1, POLLIN, 0}, {pidfd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
 		poll(f, 3, (int)left);
 		if (f[0].revents) {
@@ -196,9 +207,11 @@ static int run_streamed(char *const argv[], char *const envp[], struct progress 
 				on_output(p, buf, (size_t)n);
 			open_ = n > 0;
 		} else if (f[1].revents) {
-			alive = false; // and the pipe is empty: what a grandchild still says is of no use
+			// The pipe is empty then, and what a grandchild still writes is of no use.
+			alive = false;
 		}
 	}
+
 	*ret_status = td_wait_code(pid);
 	return r;
 }
@@ -225,13 +238,13 @@ static int recipe_key(const struct recipe *rc, const char *tool, struct td_cance
 	return sha256(argv, text, c, ret, err);
 }
 
-// Is what lies there built from this recipe, by whatever version of mmdebstrap? Then a newer one is no reason to build
-// again, and it is not even asked for its version.
+// *ret: the image in the store was built from this recipe, by whatever version of mmdebstrap. A
+// newer mmdebstrap is then no reason to build again, and is not even asked for its version.
 static int is_built(const struct recipe *rc, const struct td_image *old, struct td_cancel *c, bool *ret,
 		    struct td_error *err)
 {
 	td_auto_free char *tool = *old->tool ? td_strdup(old->tool) : NULL, *key = NULL;
-	int r = tool ? 0 : tool_version(c, &tool, err); // older images do not say it
+	int r = tool ? 0 : tool_version(c, &tool, err); // older images do not record it
 	if (!r)
 		r = recipe_key(rc, tool, c, &key, err);
 	if (!r)
@@ -243,31 +256,36 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 		 struct td_error *err)
 {
 	td_auto_free char *mirror = img_mirror("/etc/apt"), *include = td_asprintf("--include=%s", rc->packages);
+
 	td_auto_strv struct td_strv a = {0}, env = {0};
-	const char *const head[] = {
-		"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", "--verbose", include,
-		"--aptopt=APT::Install-Recommends \"false\"", "--aptopt=Acquire::Retries \"3\"",
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*",
-		// Random, and of no use: Slurm's own key is mounted. The name resolution is the pod's.
-		"--customize-hook=rm -f \"$1/etc/munge/munge.key\"",
-		"--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
+	const char *const head[] = {"mmdebstrap", "--variant=apt", "--mode=root", "--format=directory", "--verbose",
+				    include, "--aptopt=APT::Install-Recommends \"false\"",
+				    "--aptopt=Acquire::Retries \"3\"", "--dpkgopt=path-exclude=/usr/share/doc/*",
+				    "--dpkgopt=path-exclude=/usr/share/man/*",
+				    "--dpkgopt=path-exclude=/usr/share/locale/*",
+				    // Munge's key is random and unused: Slurm's own
+				    // key is mounted. The name resolution is the pod's.
+				    "--customize-hook=rm -f \"$1/etc/munge/munge.key\"",
+				    "--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
+
 	for (size_t i = 0; i < TD_LEN(head); i++)
 		td_strv_add(&a, head[i]);
-	// A machine of an older Debian may lack the newest key in apt's own directory, but have it in the keyring
-	// package.
+	// apt's own directory may lack the newest key on an older Debian, while the keyring package
+	// has it.
 	if (td_path_exists(KEYRING))
 		td_strv_add(&a, "--keyring=" KEYRING);
 	td_strv_add(&a, rc->suite);
 	td_strv_add(&a, rootfs);
 	if (mirror)
 		td_strv_add(&a, mirror);
+
 	for (char **e = environ; *e; e++)
 		if (!td_starts(*e, "SOURCE_DATE_EPOCH=") && !td_starts(*e, "LC_") && !td_starts(*e, "LANG") &&
 		    !td_starts(*e, "TMPDIR="))
 			td_strv_add(&env, *e);
 	td_strv_add(&env, "SOURCE_DATE_EPOCH=" EPOCH);
 	td_strv_add(&env, "LC_ALL=C.UTF-8");
+
 	int status = 0, r = run_streamed(a.v, env.v, p, c, &status, err);
 	if (r)
 		return r == TD_NOT_FOUND ? td_fail(err, r, "mmdebstrap is not installed: apt-get install mmdebstrap")
@@ -285,6 +303,7 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 	int r = img_name(ref, &name, &tag, err);
 	if (r)
 		return r;
+
 	const struct recipe *rc = NULL;
 	for (size_t i = 0; i < TD_LEN(recipes) && !rc; i++) {
 		td_auto_free char *n = NULL, *t = NULL;
@@ -295,10 +314,13 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 		return td_fail(err, TD_NOT_FOUND,
 			       "there is no recipe for image \"%s\"; `tandem image import` takes a tar of its root",
 			       ref);
-	// Two homes may share the store: the second waits here and then finds the first one's work.
+
+	// Two homes may share the store: the second one waits here and then finds what the first
+	// one built.
 	td_auto_close int lock = -1;
 	if ((r = img_lock(dir, c, &lock, err)))
 		return r;
+
 	struct td_image old = {0};
 	if (!img_read(dir, name, tag, &old, NULL)) {
 		bool same = false;
@@ -312,12 +334,15 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 			return 0;
 		}
 	}
+
 	if ((r = tool_version(c, &tool, err)) || (r = recipe_key(rc, tool, c, &key, err)))
 		return td_wrap(err, "build image %s", ref);
+
 	img_sweep(dir);
 	td_auto_free char *made = img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
 	if ((r = td_mkdir_p(made, 0755, err)))
 		return r;
+
 	struct progress p = {.f = progress, .ctx = ctx, .expected = rc->lines};
 	if (progress)
 		progress(ctx, 0, "starting");
@@ -327,12 +352,14 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 		r = img_commit(dir, made, name, tag, key,
 			       &(struct img_meta){.env = env, .cmd = cmd, .user = "", .workdir = "/", .tool = tool},
 			       err);
+
 	td_buf_done(&p.line);
 	td_buf_done(&p.tail);
 	if (r) {
 		td_rm_rf(made, NULL);
 		return td_wrap(err, "build image %s", ref);
 	}
+
 	if (progress)
 		progress(ctx, 100, "done");
 	return 0;

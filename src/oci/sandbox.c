@@ -1,11 +1,14 @@
-// `tandem sandbox`: one container's start, in a process of its own with one thread. Unshares the mount namespace,
-// mounts the overlay there, opens the log and the exit record, becomes `runc run -d`. The overlay lives only in this
-// namespace and in the container: when both are gone nothing is left to unmount, whatever crashed.
+// `tandem sandbox`: the start of one container, in a single-threaded process of its own. It
+// unshares the mount namespace, mounts the overlay there, opens the log and the exit record, and
+// becomes `runc run -d`. The overlay lives only in this namespace and in the container: when both
+// are gone, nothing is left to unmount, whatever crashed.
 //
-//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE [--rotate | --rotate-stdin]
+//   tandem sandbox --dir DIR --lower DIR --runc FILE --state DIR --id ID --log FILE
+//                  [--rotate | --rotate-stdin]
 //
-// Descriptors of init: 3 the exit record; with --rotate 4 and 5 the log FILE and FILE.1 (else the log is its stdout and
-// stderr), and 6 with -stdin the FIFO DIR/stdin.
+// Descriptors of init: 3 is the exit record. With --rotate or --rotate-stdin, 4 and 5 are the log
+// FILE and FILE.1; otherwise init's stdout and stderr are the log. With --rotate-stdin, 6 is the
+// FIFO DIR/stdin.
 #include "base/options.h"
 #include "cmd/roles.h"
 #include "oci/internal.h"
@@ -20,7 +23,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// overlayfs splits its options at ',' and its lower directories at ':'; both may be escaped.
+// overlayfs splits its options at ',' and its lower directories at ':'. Both can be escaped.
 static char *escape(const char *s)
 {
 	struct td_buf b = {0};
@@ -74,13 +77,14 @@ int td_sandbox_main(int argc, char **argv)
 		return fail("enter", dir);
 	if (unshare(CLONE_NEWNS) < 0)
 		return fail("unshare the mount namespace", NULL);
-	// A slave, not private: later mounts of the node reach volumes with mountPropagation HostToContainer, and none
-	// of ours leaves.
+	// Slave, not private: later mounts of the node reach volumes with mountPropagation
+	// HostToContainer, and no mount of the container reaches the node.
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
 		return fail("make the mounts a slave of the node's", NULL);
+
 	td_auto_free char *l = escape(lower);
-	// Relative: no path of ours can break the options, and the page that they must fit in is left to the image's
-	// path.
+	// The paths are relative, so that no path of the home can break the options, and the page
+	// that they must fit in is left to the image's path.
 	td_auto_free char *o = td_asprintf("lowerdir=%s,upperdir=upper,workdir=work", l);
 	if (mount("overlay", "rootfs", "overlay", 0, o) < 0) {
 		int e = errno;
@@ -90,18 +94,23 @@ int td_sandbox_main(int argc, char **argv)
 				    : "");
 		return 1;
 	}
+
 	td_auto_free char *old_log = td_asprintf("%s.1", log);
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC),
 	    out = open(log, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640),
 	    record = open("exit", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0640),
 	    old = rotate ? open(old_log, O_RDWR | O_CREAT | O_CLOEXEC, 0640) : null;
+
 	unlink("stdin");
-	// Open for both: it has no end when a session goes, and can be opened when none is there.
+	// Open for reading and writing: then the FIFO does not end when a session goes, and opening
+	// it does not need one.
 	int in = !input ? null : mkfifo("stdin", 0600) < 0 ? -1 : open("stdin", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (null < 0 || out < 0 || record < 0 || old < 0 || in < 0)
 		return fail("open the log or the exit record", log);
-	// Above the range that is filled below, so that no source is overwritten.
-	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10), lock = fcntl(3, F_DUPFD, 10); // descriptor 3: the lock of this start
+
+	// Move all sources above the range that is filled below, so that none is overwritten.
+	int keep = fcntl(2, F_DUPFD_CLOEXEC, 10), lock = fcntl(3, F_DUPFD, 10);
+
 	const int to[] = {null, out, out, record, out, old, in};
 	int src[TD_LEN(to)], n = input ? 7 : rotate ? 6 : 4;
 	for (int i = 0; i < n; i++)
@@ -109,9 +118,11 @@ int td_sandbox_main(int argc, char **argv)
 	for (int i = 0; i < n; i++)
 		if (src[i] < 0 || dup2(src[i], i) < 0)
 			return fail("place the descriptors", NULL);
+
 	syscall(SYS_close_range, (unsigned)n, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 	if (lock >= 0)
-		fcntl(lock, F_SETFD, 0); // runc holds it to its end; it is closed before init
+		fcntl(lock, F_SETFD, 0); // runc holds it until it ends; closed before init
+
 	execl(runc, "runc", "--root", state, "--log", "runc.log", "--log-format", "json", "run", "--preserve-fds",
 	      input    ? "4"
 	      : rotate ? "3"

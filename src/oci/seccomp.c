@@ -1,5 +1,5 @@
-// The default filter of system calls: seccomp.yaml, as the OCI runtime specification writes it for a container's
-// capabilities.
+// The default filter of system calls. seccomp.yaml holds it in the form of the OCI runtime
+// specification; which rules apply depends on the container's capabilities.
 #include "base/embedded.h"
 #include "oci/internal.h"
 
@@ -22,7 +22,7 @@ void oci_seccomp(yyjson_mut_doc *d, yyjson_mut_val *linux_, const struct td_oci_
 	td_auto_json_list struct td_json_list l = {0};
 	const struct td_embedded *f = td_embedded(td_oci_files, "seccomp.yaml");
 	if (td_yaml_parse(f->text, f->len, &l, NULL) || l.n != 1)
-		abort(); // part of this program; a unit test reads it
+		abort(); // embedded in this program; a unit test reads it
 	td_jm_str(d, linux_, "seccomp.defaultAction", "SCMP_ACT_ERRNO");
 	td_jm_int(d, linux_, "seccomp.defaultErrnoRet", 1); // EPERM
 	yyjson_mut_val *rules = td_jm_arr(d, linux_, "seccomp.syscalls");

@@ -1,4 +1,4 @@
-// Children with chosen descriptors: what base/proc.h's td_run does not do.
+// Children with chosen descriptors, which td_run() of base/proc.h does not offer.
 #include "base/cancel.h"
 #include "oci/internal.h"
 
@@ -14,10 +14,11 @@ int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeou
 		   int *ret_status, struct td_error *err)
 {
 	pid_t pid;
-	int r = td_start(argv, NULL, fds, n_fds, POSIX_SPAWN_SETSID, &pid,
-			 err); // the callers' own are above n_fds: see oci_high_fd
+	// The caller's own descriptors are above n_fds: see oci_high_fd().
+	int r = td_start(argv, NULL, fds, n_fds, POSIX_SPAWN_SETSID, &pid, err);
 	if (r)
 		return r;
+
 	td_auto_close int fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	int64_t end = oci_mono_ms() + timeout_ms;
 	for (;;) {
@@ -30,10 +31,12 @@ int oci_spawn_wait(char *const argv[], const int *fds, int n_fds, int64_t timeou
 			kill(pid, SIGKILL);
 			break;
 		}
+
 		struct pollfd f[2] = {{fd, POLLIN, 0}, {td_cancel_fd(c), POLLIN, 0}};
 		if (poll(f, 2, (int)left) > 0 && f[0].revents)
 			break;
 	}
+
 	int code = td_wait_code(pid);
 	if (!r)
 		*ret_status = code;

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 struct td_stream {
-	int in; // the file
+	int in; // the file; the caller's
 	char *what;
 	struct archive *unpack; // NULL: the file is not compressed
 	struct td_cancel *cancel;
 	struct td_stream_progress *p;
 	gnutls_hash_hd_t hash;
-	char buf[65536]; // what was read of the compressed file
+	char buf[65536]; // bytes of the compressed file
 };
 
 static const struct {
@@ -56,7 +56,7 @@ static int damaged(const struct td_stream *s, struct td_error *err)
 	return td_fail(err, TD_INVALID, "%s is damaged or cut short (%s)", s->what, words ? words : "no reason given");
 }
 
-// One compression is undone: what comes out of it is the content, whatever that looks like.
+// Undoes one compression. What comes out is the content, also when that looks compressed.
 static int start(struct td_stream *s, int (*support)(struct archive *), struct td_error *err)
 {
 	struct archive_entry *all = NULL;
@@ -65,6 +65,7 @@ static int start(struct td_stream *s, int (*support)(struct archive *), struct t
 	    archive_read_support_format_raw(s->unpack) != ARCHIVE_OK ||
 	    archive_read_support_format_empty(s->unpack) != ARCHIVE_OK)
 		return td_fail(err, TD_INTERNAL, "libarchive cannot unpack %s", s->what);
+
 	if (archive_read_open(s->unpack, s, NULL, on_read, NULL) != ARCHIVE_OK)
 		return damaged(s, err);
 	int rc = archive_read_next_header(s->unpack, &all);
@@ -76,14 +77,17 @@ int td_stream_open(int fd, const char *what, struct td_stream_progress *progress
 {
 	td_auto(td_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
 	char head[6] = {0};
+
 	s->in = fd;
 	s->what = td_strdup(what);
 	s->cancel = c;
 	s->p = progress;
+
 	if (pread(fd, head, sizeof(head), 0) < 0 || lseek(fd, 0, SEEK_SET) < 0)
 		return td_fail_errno(err, TD_INVALID, errno, "%s", what);
 	if (gnutls_hash_init(&s->hash, GNUTLS_DIG_SHA256) < 0)
 		return td_fail(err, TD_INTERNAL, "no SHA-256");
+
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (!memcmp(head, kinds[i].magic, kinds[i].n)) {
 			int r = start(s, kinds[i].support, err);
@@ -91,6 +95,7 @@ int td_stream_open(int fd, const char *what, struct td_stream_progress *progress
 				return r;
 			break;
 		}
+
 	*ret = td_steal(s);
 	return 0;
 }
@@ -114,6 +119,7 @@ static void tell(struct td_stream *s)
 	int percent = at < 0 || !p->total ? 0 : (int)((p->done + at) * 100 / p->total);
 	if (at < 0 || percent == p->last || percent > 100)
 		return;
+
 	p->last = percent;
 	p->f(p->ctx, percent, p->what);
 }
@@ -123,9 +129,11 @@ int td_stream_read(void *stream, void *buf, size_t n, size_t *ret_n, struct td_e
 	struct td_stream *s = stream;
 	if (td_cancelled(s->cancel))
 		return td_fail(err, TD_CANCELLED, "cancelled");
+
 	ssize_t got = s->unpack ? archive_read_data(s->unpack, buf, n) : file_read(s, buf, n);
 	if (got < 0)
 		return s->unpack ? damaged(s, err) : td_fail_errno(err, TD_TRANSIENT, errno, "read %s", s->what);
+
 	gnutls_hash(s->hash, buf, (size_t)got);
 	tell(s);
 	*ret_n = (size_t)got;
@@ -152,6 +160,7 @@ int td_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], 
 	unsigned char d[32];
 	if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
 		return td_fail(err, TD_INTERNAL, "no SHA-256");
+
 	td_auto_free char *buf = td_malloc(1 << 20);
 	ssize_t n = 0;
 	off_t at = 0;
@@ -159,6 +168,7 @@ int td_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], 
 		gnutls_hash(h, buf, (size_t)n);
 		at += n;
 	}
+
 	gnutls_hash_deinit(h, d);
 	if (n < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "read %s", what);

@@ -1,6 +1,6 @@
-// The bytes of a file, unpacked by libarchive when they are compressed (by gzip, zstd, xz or bzip2), with the digest of
-// what was read: a layer's diff id. Memory is bounded by what a decompressor may use at most (xz: 1 GiB), whatever
-// comes out of it.
+// Reads the bytes of a file, decompressed by libarchive when they are compressed (gzip, zstd, xz or
+// bzip2), and computes the digest of what was read: the diff id of a layer. A decompressor may use
+// a bounded amount of memory (xz: 1 GiB), however large its output is.
 #pragma once
 
 #include "base/cancel.h"
@@ -11,19 +11,21 @@ struct td_stream_progress { // shared by the streams of one import
 	void (*f)(void *ctx, int percent, const char *what);
 	void *ctx;
 	const char *what;
-	int64_t done, total; // bytes of files; done: of those before this one
+	int64_t done, total; // bytes of files; done: of the earlier files
 	int last;
 };
 
 struct td_stream;
-// fd: a regular file, at any offset; the caller's. what: for messages. progress may be NULL.
+// fd is a regular file at any offset and stays the caller's. `what` names it in messages. progress
+// may be NULL.
 int td_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
 		   struct td_stream **ret, struct td_error *err);
 struct td_stream *td_stream_close(struct td_stream *s); // NULL ok
 TD_DEFINE_AUTO(struct td_stream *, td_stream_close)
-// *ret_n 0: the end, and what was compressed was whole. Fits td_tar_read_f.
+// *ret_n 0: the end; then compressed data was complete. The signature is that of td_tar_read_f.
 int td_stream_read(void *s, void *buf, size_t n, size_t *ret_n, struct td_error *err);
-void td_stream_digest(struct td_stream *s, char ret[65]); // of all that was read so far; once
+// The digest of all that was read so far. May be called once.
+void td_stream_digest(struct td_stream *s, char ret[65]);
 
-// The digest of a file as it lies.
+// The digest of the file as it is stored, without decompression.
 int td_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], struct td_error *err);

@@ -1,4 +1,4 @@
-// See tar.h. libarchive reads the format; this file says what of it is taken.
+// See tar.h. libarchive reads the format; this file decides what of it is accepted.
 #include "oci/tar.h"
 
 #include <archive.h>
@@ -12,7 +12,7 @@ struct td_tar {
 	td_tar_read_f read;
 	void *ctx;
 	struct td_tar_entry e;
-	struct td_error why; // of the last read that failed
+	struct td_error why; // why the last read failed
 	bool opened, ended;
 	char buf[65536];
 };
@@ -63,7 +63,7 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret)
 	return (la_ssize_t)n;
 }
 
-// What the source said, or that the archive is wrong.
+// Reports why the source failed, or else that the archive is damaged.
 static int damaged(struct td_tar *t, struct td_error *err)
 {
 	if (t->why.code) {
@@ -88,9 +88,9 @@ static bool is_ascii(const char *s)
 	return true;
 }
 
-// libarchive also warns when it cannot express a name in the locale's characters. The locale is "C" in this program, so
-// names stay the bytes that the archive has, and this warning means nothing. Any other one means that a header is
-// wrong.
+// libarchive also warns when it cannot express a name in the characters of the locale. This
+// program's locale is "C", so names keep the bytes of the archive and this warning means nothing.
+// Any other warning means that a header is wrong.
 static bool harmless(struct archive_entry *in)
 {
 	return !is_ascii(archive_entry_pathname(in)) || !is_ascii(archive_entry_hardlink(in)) ||
@@ -127,6 +127,7 @@ static int kind(struct archive_entry *in, struct td_tar_entry *e, struct td_erro
 				       e->name);
 		}
 	}
+
 	if (e->type != TD_TAR_HARDLINK && e->type != TD_TAR_SYMLINK)
 		return 0;
 	if (!link || !*link)
@@ -186,6 +187,7 @@ int td_tar_next(struct td_tar *t, const struct td_tar_entry **ret, struct td_err
 		return 0;
 	if (!t->opened && archive_read_open(t->a, t, NULL, on_read, NULL) != ARCHIVE_OK)
 		return damaged(t, err);
+
 	t->opened = true;
 	int rc = archive_read_next_header(t->a, &in);
 	if (rc == ARCHIVE_EOF) {
@@ -194,6 +196,7 @@ int td_tar_next(struct td_tar *t, const struct td_tar_entry **ret, struct td_err
 	}
 	if (rc != ARCHIVE_OK && !(rc == ARCHIVE_WARN && harmless(in)))
 		return damaged(t, err);
+
 	entry_done(&t->e);
 	int r = fill(t, in, err);
 	if (!r)

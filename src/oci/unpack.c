@@ -17,9 +17,9 @@
 
 enum { DEPTH_MAX = 256, CHECK_EVERY = 256, PATH_LEN = 8192 };
 #define CHECK_BYTES (16u << 20)
-#define KEEP_BYTES (1ull << 30) // left free, or a twentieth of the file system where that is less
+#define KEEP_BYTES (1ull << 30) // to leave free; on a small file system a twentieth
 
-// A path that this layer made: whiteouts speak of the layers below only.
+// A path that this layer made. Whiteouts apply to the layers below only.
 struct made {
 	UT_hash_handle hh;
 	char path[];
@@ -28,9 +28,11 @@ struct made {
 struct work {
 	struct td_unpack *u;
 	struct made *made;
-	char *parent_name; // the last parent, open: neighbours are many
+	// The last parent directory is kept open, because neighbouring entries share it.
+	char *parent_name;
 	int parent;
-	bool stale; // something went since that may have been on its way
+	// Something was removed that may have been on the way to that parent.
+	bool stale;
 	uint64_t unchecked;
 };
 
@@ -39,7 +41,8 @@ static int open_in(int root, const char *path, uint64_t flags)
 	struct open_how how = {.flags = flags | O_CLOEXEC,
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV};
 	int fd, tries = 0;
-	do // EAGAIN: something was renamed meanwhile
+	// EAGAIN: something was renamed at the same time.
+	do
 		fd = (int)syscall(SYS_openat2, root, *path ? path : ".", &how, sizeof(how));
 	while (fd < 0 && errno == EAGAIN && ++tries < 100);
 	return fd;
@@ -55,7 +58,7 @@ static int failed(struct td_error *err, const char *name, const char *what)
 			     e, "entry \"%.200s\": %s", name, what);
 }
 
-// "./a//b/" → "a/b"; refuses "..".
+// Cleans a name: "./a//b/" becomes "a/b". Refuses "..".
 static int clean_name(const char *name, const char *what, char **ret, struct td_error *err)
 {
 	td_auto_buf struct td_buf b = {0};
@@ -71,6 +74,7 @@ static int clean_name(const char *name, const char *what, char **ret, struct td_
 		}
 		p += n;
 	}
+
 	if (b.len >= TD_TAR_NAME_MAX)
 		return td_fail(err, TD_INVALID, "entry \"%.200s…\": %s is longer than %d bytes", name, what,
 			       TD_TAR_NAME_MAX - 1);
@@ -109,6 +113,7 @@ static void remember(struct work *w, int dir, const char *name)
 	HASH_FIND_STR(w->made, path, m);
 	if (m)
 		return;
+
 	size_t n = strlen(path);
 	m = td_malloc(sizeof(*m) + n + 1);
 	memcpy(m->path, path, n + 1);
@@ -116,29 +121,32 @@ static void remember(struct work *w, int dir, const char *name)
 }
 
 // ---- removing ----
-// Removes name of dir with all below it; with `below`, what this layer made stays, and so do the directories that it is
-// in.
+// Removes name of dir with all below it. With `below`, what this layer made stays, and so do the
+// directories above it.
 static int remove_at(struct work *w, int dir, const char *name, bool below, int depth)
 {
 	if (below && is_made(w, dir, name)) {
 		struct stat st;
 		if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISDIR(st.st_mode))
-			return 0; // ours
+			return 0; // this layer's own
 	} else if (unlinkat(dir, name, 0) == 0 || errno == ENOENT) {
 		return 0;
 	} else if (errno != EISDIR && errno != EPERM) {
 		return -1;
 	}
+
 	if (depth > DEPTH_MAX) {
 		errno = ELOOP;
 		return -1;
 	}
+
 	int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	if (!d) {
 		td_close_auto(&fd);
 		return -1;
 	}
+
 	int r = 0;
 	for (struct dirent *e; !r && (e = readdir(d));)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
@@ -146,12 +154,13 @@ static int remove_at(struct work *w, int dir, const char *name, bool below, int 
 	int why = errno;
 	closedir(d);
 	errno = why;
+
 	if (r || (below && is_made(w, dir, name)))
 		return r;
 	return unlinkat(dir, name, AT_REMOVEDIR) < 0 && !(below && errno == ENOTEMPTY) ? -1 : 0;
 }
 
-// Makes room for an entry.
+// Removes what an entry replaces.
 static int replace(struct work *w, int dir, const char *name)
 {
 	struct stat st;
@@ -172,13 +181,13 @@ static int empty_below(struct work *w, int dir)
 	for (struct dirent *e; !r && (e = readdir(d));)
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
 			r = remove_at(w, fd, e->d_name, true, 0);
-	fd = -1; // closedir's
+	fd = -1; // closedir() closes it
 	closedir(d);
 	return r;
 }
 
 // ---- parents ----
-// Makes what is missing of a path of directories; links on the way are followed inside the root.
+// Makes the missing directories of a path. Links on the way are followed inside of the root.
 static int make_parents(struct work *w, const char *path)
 {
 	td_auto_free char *part = td_strdup(path);
@@ -193,12 +202,13 @@ static int make_parents(struct work *w, const char *path)
 			td_auto_free char *up = td_strndup(part, slash ? (size_t)(slash - part) : 0);
 			td_auto_close int parent = open_in(w->u->root, up, O_PATH | O_DIRECTORY);
 			if (parent < 0 || mkdirat(parent, last, 0755) < 0) {
-				errno = errno == EEXIST ? ENOENT : errno; // a link to nothing
+				errno = errno == EEXIST ? ENOENT : errno; // EEXIST: a dangling link
 				return -1;
 			}
 			remember(w, parent, last);
 			fd = open_in(w->u->root, part, O_PATH | O_DIRECTORY);
 		}
+
 		if (fd < 0)
 			return -1;
 		close(fd);
@@ -217,6 +227,7 @@ static int open_parent(struct work *w, const char *path, const char *entry, stru
 		fd = open_in(w->u->root, path, O_PATH | O_DIRECTORY);
 	if (fd < 0)
 		return failed(err, entry, "its directory");
+
 	td_close_auto(&w->parent);
 	w->parent = fd;
 	w->stale = false;
@@ -226,7 +237,8 @@ static int open_parent(struct work *w, const char *path, const char *entry, stru
 }
 
 // ---- room ----
-// An image that fills the disk would take everybody down with it.
+// Refuses to fill the file system, on which others depend, too. Looks once per CHECK_BYTES bytes or
+// CHECK_EVERY entries.
 static int check(struct work *w, uint64_t bytes, struct td_error *err)
 {
 	w->unchecked += bytes;
@@ -235,6 +247,7 @@ static int check(struct work *w, uint64_t bytes, struct td_error *err)
 	w->unchecked = 0;
 	if (td_cancelled(w->u->cancel))
 		return td_fail(err, TD_CANCELLED, "cancelled");
+
 	struct statvfs v;
 	if (fstatvfs(w->u->root, &v) < 0)
 		return 0;
@@ -257,17 +270,20 @@ static bool may_keep(const struct td_tar_xattr *a)
 	       (td_starts(a->name, "user.") && !td_starts(a->name, "user.overlay."));
 }
 
-// Owner first: a new owner takes setuid and capabilities away.
+// Sets owner, mode, extended attributes and times. The owner comes first: a new owner clears setuid
+// bits and capabilities.
 static int dress(const struct td_tar_entry *e, int fd, struct td_error *err)
 {
 	const struct timespec times[2] = {{.tv_sec = e->mtime}, {.tv_sec = e->mtime}};
 	if (fchown(fd, e->uid, e->gid) < 0 || fchmod(fd, e->mode) < 0)
 		return failed(err, e->name, "its owner and mode");
+
 	for (size_t i = 0; i < e->n_xattrs; i++)
 		if (may_keep(&e->xattrs[i]) &&
 		    fsetxattr(fd, e->xattrs[i].name, e->xattrs[i].value, e->xattrs[i].len, 0) < 0 && errno != ENOTSUP)
 			return failed(err, e->name, e->xattrs[i].name);
-	futimens(fd, times); // a time that the file system cannot hold is no reason to fail
+
+	futimens(fd, times); // a time that the file system cannot hold is no failure
 	return 0;
 }
 
@@ -282,6 +298,7 @@ static int make_dir(struct work *w, const struct td_tar_entry *e, int dir, const
 				return failed(err, e->name, "a directory");
 		}
 	}
+
 	td_auto_close int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	return fd < 0 ? failed(err, e->name, "a directory") : dress(e, fd, err);
 }
@@ -314,6 +331,7 @@ static int make_link(struct work *w, const struct td_tar_entry *e, int dir, cons
 	int r = clean_name(e->link, "its hard link", &target, err);
 	if (r)
 		return r;
+
 	char *slash = strrchr(target, '/');
 	td_auto_free char *up = td_strndup(target, slash ? (size_t)(slash - target) : 0);
 	const char *last = slash ? slash + 1 : target;
@@ -323,12 +341,15 @@ static int make_link(struct work *w, const struct td_tar_entry *e, int dir, cons
 		return td_fail(err, TD_INVALID,
 			       "entry \"%.200s\": a hard link to \"%.200s\", which is not in the image", e->name,
 			       e->link);
+
 	if (S_ISDIR(st.st_mode))
 		return td_fail(err, TD_INVALID, "entry \"%.200s\": a hard link to the directory \"%.200s\"", e->name,
 			       e->link);
+
 	struct stat old;
 	if (fstatat(dir, name, &old, AT_SYMLINK_NOFOLLOW) == 0 && old.st_ino == st.st_ino && old.st_dev == st.st_dev)
-		return 0; // to itself
+		return 0; // a link to itself
+
 	if (replace(w, dir, name) < 0)
 		return failed(err, e->name, "what was there");
 	return linkat(from, last, dir, name, 0) < 0 ? failed(err, e->name, "a hard link") : 0;
@@ -346,21 +367,24 @@ static int make_node(const struct td_tar_entry *e, int dir, const char *name, st
 	return 0;
 }
 
-// True when the entry was one.
+// True when the entry was a whiteout.
 static bool whiteout(struct work *w, const char *name, int *ret, const char *entry, struct td_error *err)
 {
 	if (!w->u->whiteouts || !td_starts(name, ".wh."))
 		return false;
+
 	const char *gone = name + strlen(".wh.");
 	*ret = 0;
+
 	if (!strcmp(name, ".wh..wh..opq")) {
 		*ret = empty_below(w, w->parent) < 0 ? failed(err, entry, "hiding what is below") : 0;
-	} else if (td_starts(gone, ".wh.")) { // aufs' own, of no meaning in an image
+	} else if (td_starts(gone, ".wh.")) { // of aufs; without meaning in an image
 	} else if (!*gone || !strcmp(gone, ".") || !strcmp(gone, "..")) {
 		*ret = td_fail(err, TD_INVALID, "entry \"%.200s\" would remove \"%s\"", entry, gone);
 	} else if (remove_at(w, w->parent, gone, true, 0) < 0) {
 		*ret = failed(err, entry, "removing what is below");
 	}
+
 	w->stale = true;
 	return true;
 }
@@ -371,6 +395,7 @@ static int apply(struct work *w, struct td_tar *t, const struct td_tar_entry *e,
 	int r = clean_name(e->name, "its name", &path, err);
 	if (r)
 		return r;
+
 	if (!*path) { // the root itself
 		td_auto_close int fd = openat(w->u->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		return e->type != TD_TAR_DIR
@@ -378,9 +403,11 @@ static int apply(struct work *w, struct td_tar *t, const struct td_tar_entry *e,
 		       : fd < 0 ? failed(err, e->name, "the root")
 				: dress(e, fd, err);
 	}
+
 	char *slash = strrchr(path, '/');
 	td_auto_free char *up = td_strndup(path, slash ? (size_t)(slash - path) : 0);
 	const char *name = slash ? slash + 1 : path;
+
 	r = open_parent(w, up, e->name, err);
 	if (r || whiteout(w, name, &r, e->name, err))
 		return r;
@@ -388,9 +415,11 @@ static int apply(struct work *w, struct td_tar *t, const struct td_tar_entry *e,
 		w->u->devices++;
 		return 0;
 	}
+
 	int dir = w->parent;
 	if (e->type != TD_TAR_DIR && e->type != TD_TAR_HARDLINK && replace(w, dir, name) < 0)
 		return failed(err, e->name, "what was there");
+
 	if (e->type == TD_TAR_DIR)
 		r = make_dir(w, e, dir, name, err);
 	else if (e->type == TD_TAR_FILE)
@@ -399,6 +428,7 @@ static int apply(struct work *w, struct td_tar *t, const struct td_tar_entry *e,
 		r = make_link(w, e, dir, name, err);
 	else
 		r = make_node(e, dir, name, err);
+
 	if (!r)
 		remember(w, dir, name);
 	return r;
@@ -411,8 +441,10 @@ int td_unpack(struct td_unpack *u, struct td_tar *t, struct td_error *err)
 	int r;
 	while (!(r = td_tar_next(t, &e, err)) && e && !(r = check(&w, 0, err)) && !(r = apply(&w, t, e, err)))
 		u->entries++;
+
 	td_close_auto(&w.parent);
 	free(w.parent_name);
+
 	struct made *m, *tmp;
 	HASH_ITER (hh, w.made, m, tmp) {
 		HASH_DEL(w.made, m);

@@ -1,5 +1,5 @@
-// Small pure helpers of the builders: templates, hashes, owners, template merge, comparison of
-// wanted with found, conditions.
+// Small pure helpers of the builders: templates, hashes, owners, the merge of pod templates, and
+// the comparison of wanted with found.
 #include "operator/operator.h"
 
 #include "api/kinds.h"
@@ -100,10 +100,12 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 	const struct td_kind *pod = td_kind_builtin("", "Pod");
 	if (!pod)
 		return td_fail(err, TD_INTERNAL, "kind Pod is not in the table of kinds");
+
 	int r = td_strategic_merge(pod->schema, td_json_root(base), td_json_root(p), &merged, err);
 	if (r)
 		return td_wrap(err, "%s", field);
-	// Identity stays ours: selectors, grants and the gate depend on these.
+
+	// The generated labels and annotations win: selectors, grants and the gate depend on them.
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *md = td_jm_copy(td_json_root(merged));
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(md);
 	static const char *const maps[] = {"metadata.labels", "metadata.annotations"};
@@ -113,6 +115,7 @@ int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val
 			td_jm_key_str(md, td_jm_obj(md, root, maps[i]), yyjson_get_str(k),
 				      yyjson_get_str(yyjson_obj_iter_get_val(k)));
 	}
+
 	td_auto(td_json_unref) struct td_json *final = td_json_from_mut(root);
 	td_jm_copyval(d, at, "metadata", td_jget(td_json_root(final), "metadata"));
 	td_jm_copyval(d, at, "spec", td_jget(td_json_root(final), "spec"));
@@ -130,6 +133,7 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
 	yyjson_val *w = (yyjson_val *)want, *l = (yyjson_val *)live;
 	if (empty(w))
 		return empty(l) || (yyjson_is_obj(w) && yyjson_is_obj(l));
+
 	if (yyjson_is_obj(w)) {
 		if (!yyjson_is_obj(l))
 			return false;
@@ -139,6 +143,7 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
 				return false;
 		return true;
 	}
+
 	if (yyjson_is_arr(w)) {
 		if (!yyjson_is_arr(l) || yyjson_arr_size(l) != yyjson_arr_size(w))
 			return false;
@@ -149,6 +154,7 @@ bool td_op_covers(const yyjson_val *live, const yyjson_val *want)
 				return false;
 		return true;
 	}
+
 	if (td_jequal(l, w))
 		return true;
 	int64_t a, b;

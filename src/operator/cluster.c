@@ -16,6 +16,7 @@ struct gpu_group {
 	bool fake;
 	struct td_strv names;
 };
+// What the nodes of the cluster contribute to its configuration.
 struct facts {
 	struct gpu_group group[16];
 	size_t n_groups, n_nodes;
@@ -38,15 +39,16 @@ static void add_node(struct facts *f, const struct td_object *node, const struct
 	size_t i = 0;
 	while (i < f->n_groups && (f->group[i].gpus != s->gpus || (s->gpus && f->group[i].fake != fake)))
 		i++;
+	// With more kinds of nodes than that, the rest gets no line and registers without GPUs,
+	// which Slurm shows.
 	if (i == TD_LEN(f->group))
-		return; // more kinds of nodes than that: the rest gets no line and registers without GPUs, which Slurm
-			// shows
+		return;
 	if (i == f->n_groups)
 		f->group[f->n_groups++] = (struct gpu_group){s->gpus, fake, {0}};
 	td_strv_add(&f->group[i].names, node->name);
 	f->n_nodes++;
 	long long per = s->memory_mb / s->cpus;
-	per -= per > 64 ? per % 64 : 0; // coarse, so that a node with a little less memory changes nothing
+	per -= per > 64 ? per % 64 : 0; // coarse: a little less memory changes nothing
 	if (!f->mem_per_cpu || per < f->mem_per_cpu)
 		f->mem_per_cpu = per > 0 ? per : 1;
 }
@@ -62,8 +64,9 @@ static int by_name(const void *a, const void *b)
 	return td_op_name_cmp(*(char *const *)a, *(char *const *)b);
 }
 
-// A node whose NodeSet is wrong for the moment (a slip in clusterName or gres) keeps its slurmd, so the configuration
-// keeps the node too, with the share it has.
+// True when a slurmd of the cluster runs on the node; *ret: the node's share. A node whose NodeSet
+// is wrong for the moment (a slip in clusterName or gres) keeps its slurmd, so the configuration
+// keeps the node too.
 static bool runs_here(struct td_op *op, struct td_object *sc, const struct td_object *node, struct td_op_share *ret)
 {
 	const char *share = td_object_annotation(node, TD_ANN_SHARE);
@@ -84,7 +87,7 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		qsort(f->sets.v, f->sets.n, sizeof(char *), by_name);
 	td_auto_objects struct td_objects nodes = {0};
 	td_informer_list(op->nodes, NULL, &nodes);
-	td_op_sort(&nodes); // the caches keep no order, the configuration must
+	td_op_sort(&nodes); // caches have no order, but the configuration needs one
 	for (size_t i = 0; i < nodes.n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(op, nodes.v[i]);
 		struct td_op_share s;
@@ -96,7 +99,9 @@ static void gather(struct td_op *op, struct td_object *sc, struct td_objects *se
 		    runs_here(op, sc, nodes.v[i], &s))
 			add_node(f, nodes.v[i], &s);
 	}
-	// One kind of node: one line for all, so that further nodes of that kind change nothing. Else lines by name.
+
+	// With one kind of node, one line stands for all, so that further nodes of that kind change
+	// nothing. With several kinds, lines name their nodes.
 	for (size_t i = 0, k = 0; i < f->n_groups; i++) {
 		struct gpu_group *g = &f->group[i];
 		if (!g->gpus)
@@ -120,7 +125,7 @@ static size_t gres_lines(const struct facts *f)
 	return k;
 }
 
-// Rules beyond the configuration's own.
+// Checks rules of the SlurmCluster that the writer of the configuration does not know.
 static void check(const yyjson_val *sc, struct td_strv *problems)
 {
 	yyjson_val *x;
@@ -141,8 +146,8 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 				     i, strlen(cluster) + 1 + strlen(group));
 		yyjson_val *y;
 		size_t k, m;
-		yyjson_arr_foreach (td_jget(sc, "spec.login"), k, m,
-				    y) { // each pod has a Service of its name, each group too
+		// Each pod and each group has a Service of its own name.
+		yyjson_arr_foreach (td_jget(sc, "spec.login"), k, m, y) {
 			const char *other = td_jstr_or(y, "name", "");
 			size_t len = strlen(other);
 			long long at;
@@ -153,6 +158,7 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 					     group, other);
 		}
 	}
+
 	static const char *const reserve[] = {"spec.reserve.cpu", "spec.reserve.memory"};
 	for (i = 0; i < TD_LEN(reserve); i++) {
 		const char *q = td_jstr(sc, reserve[i]);
@@ -171,6 +177,7 @@ static char *join(const struct td_strv *l)
 	return td_buf_take(&b);
 }
 
+// True when the configuration must not be written yet (pool/cluster.h).
 static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view *v, const struct facts *f,
 		      const char *hash)
 {
@@ -189,6 +196,7 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 		    (young < 0 || age < young))
 			young = age;
 	}
+
 	const struct td_pool_config_facts facts = {.exists = cm,
 						   .same = cm &&
 							   td_streq(td_object_annotation(cm, TD_ANN_CONFIG), hash),
@@ -210,6 +218,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		v->gpus += f.group[i].gpus * (long long)f.group[i].names.n;
 		v->gpu_nodes += f.group[i].gpus ? (long long)f.group[i].names.n : 0;
 	}
+
 	struct td_slurm_facts facts = {f.gres, gres_lines(&f), f.mem_per_cpu, (const char *const *)f.sets.v, f.sets.n};
 	td_auto_strv struct td_strv problems = {0};
 	td_auto_slurm_files struct td_slurm_files files = {0};
@@ -222,6 +231,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	v->config_hash = NULL;
 	if (!ok)
 		return 0; // what runs stays as it is
+
 	td_auto_wants struct td_op_wants w = {0};
 	struct td_error why = TD_ERROR_INIT;
 	if (td_op_cluster_objects(sc->root, &files, op->image, &w, &why)) {
@@ -231,11 +241,14 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	v->config_hash = td_op_files_hash(&files);
 	if (too_early(op, sc, v, &f, v->config_hash))
 		return 0;
+
 	for (size_t i = 0; i < w.n; i++) {
 		int r = td_op_ensure(op, &w.v[i], c, err);
-		if (r == TD_INVALID) { // the server refused it, or it is somebody else's: told, and the rest goes on
+		if (r == TD_INVALID) {
+			// The server refused it, or it belongs to somebody else. The status says
+			// so, and the other objects are still ensured.
 			td_debug("%s", err->msg);
-			// Nothing else of our template can be forbidden than its adminAccess.
+			// Only the adminAccess of our template can be forbidden.
 			if (!v->problem && w.v[i].gvr == &td_resourceclaimtemplates &&
 			    err->detail == TD_CAUSE_FORBIDDEN)
 				v->problem = td_asprintf("namespace %s lacks the label " TD_DRA_ADMIN_LABEL
@@ -251,8 +264,9 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r)
 			return r;
 	}
-	// Login groups and pods that are no longer wanted (Tandem 0.1's were Deployments), and claim templates of
-	// another class.
+
+	// Delete login groups and pods that are no longer wanted (those of Tandem 0.1 were
+	// Deployments), and claim templates of another class.
 	td_auto_objects struct td_objects all = {0};
 	td_informer_list(op->deployments, sc->ns, &all);
 	size_t n_deployments = all.n;
@@ -262,6 +276,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	size_t n_sets = all.n;
 	if (op->templates)
 		td_informer_list(op->templates, sc->ns, &all);
+
 	for (size_t i = 0; i < all.n; i++) {
 		const struct td_gvr *gvr = i < n_deployments ? &td_deployments
 					   : i < n_services  ? &td_services
@@ -280,12 +295,13 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
+
 	return 0;
 }
 
 // ---- status ----
-// Since when every slurmctld pod runs this configuration (the last one's creation), in ms of the real time; 0: that is
-// not so.
+// Returns since when every slurmctld pod runs this configuration (the creation of the youngest), in
+// ms of real time; 0: not all do.
 static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *hash)
 {
 	td_auto_objects struct td_objects pods = {0};
@@ -302,11 +318,11 @@ static int64_t runs_since(struct td_op *op, struct td_object *sc, const char *ha
 	return since;
 }
 
-// The configuration that was last put in force; "" before the first.
+// Returns the hash of the configuration that was last put in force; "" before the first.
 static const char *active(const struct td_object *sc, const struct td_op_view *v)
 {
-	return v->active ? v->active
-			 : td_jstr_or(sc->root, "status.configHash", ""); // our cache may be older than our last write
+	// Our own memory first: the cached object may be older than our last write.
+	return v->active ? v->active : td_jstr_or(sc->root, "status.configHash", "");
 }
 
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v)
@@ -340,8 +356,8 @@ static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td
 		td_jm_int(d, root, words[i], k[i]);
 }
 
-// slurmctld runs a new configuration: running slurmds take it over by a reconfigure, once. *ret_hash: the one in force;
-// "" before the first.
+// When slurmctld runs a new configuration, has running slurmds take it over by one reconfigure.
+// *ret_hash: the one in force; "" before the first.
 static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *v, const char **ret_hash,
 		     struct td_error *err)
 {
@@ -358,6 +374,7 @@ static int take_over(struct td_op *op, struct td_object *sc, struct td_op_view *
 			return td_wrap(err, "SlurmCluster %s: reconfigure", v->key);
 		td_info("SlurmCluster %s: configuration %s is in force", v->key, v->config_hash);
 	}
+
 	free(v->active);
 	*ret_hash = v->active = td_strdup(v->config_hash);
 	return 0;
@@ -370,6 +387,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	int r = take_over(op, sc, v, &hash, err);
 	if (r)
 		return r;
+
 	yyjson_val *x, *old = td_jget(sc->root, "status");
 	long long gen = td_jint(sc->root, "metadata.generation", 0), logins_wanted = 0;
 	size_t i, n;

@@ -1,5 +1,5 @@
-// The objects of one SlurmCluster except slurmd: keys, configuration, slurmctld, slurmrestd, login. Names and keys:
-// docs/ARCHITECTURE.md.
+// The objects of one SlurmCluster except slurmd: keys, configuration, slurmctld, slurmrestd, login.
+// docs/ARCHITECTURE.md lists their names and keys.
 #include "operator/operator.h"
 
 #include "slurm/keys.h"
@@ -25,11 +25,11 @@ void td_op_wants_add(struct td_op_wants *w, struct td_op_want x)
 
 struct builder {
 	const yyjson_val *sc;
-	const char *ns, *name, *image, *hash, *standin; // standin: Tandem's own image; NULL: embedded
+	const char *ns, *name, *image, *hash, *standin; // standin: Tandem's image; NULL: embedded
 	struct td_op_wants *out;
 };
 
-// Finishes an object: namespace, labels, owner.
+// Adds namespace, labels and owner to an object, and the object to the list.
 static void add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, bool once)
 {
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
@@ -68,13 +68,14 @@ static void service(struct builder *b, const char *app, int port)
 	add(b, &td_services, d, false);
 }
 
-// Where all nodes are drained in Slurm, slurmctld could start nowhere without it, and nothing could resume them.
+// Lets the pod run on nodes that Slurm has drained. Otherwise, where all are, slurmctld could start
+// nowhere, and nothing could resume them.
 static void tolerate_drain(yyjson_mut_doc *d, yyjson_mut_val *template)
 {
 	td_op_tolerate(d, td_jm_arr(d, template, "spec.tolerations"), TD_TAINT_DRAIN, "NoSchedule");
 }
 
-// The workload's template: hash, image and resources, then the user's template over it.
+// Completes a workload: hash, image and resources, then the user's template over that.
 static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, const yyjson_val *part,
 		    const char *field, struct td_error *err)
 {
@@ -97,6 +98,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 				td_jm_copyval(d, c, "resources", td_jget(part, "resources"));
 		}
 	}
+
 	td_auto_free char *f = td_asprintf("%s.template", field);
 	int r = td_op_merge_template(d, t, td_jget(part, "template"), f, err);
 	if (r)
@@ -160,14 +162,16 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 		td_op_put(d, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
 		td_op_put(d, td_jm_get(t, "spec.volumes"), NULL, td_jm_get(o, "volume"));
 	}
+
 	return workload(b, &td_deployments, d, td_jget(b->sc, "spec.restApi"), "spec.restApi", err);
 }
 
-// slurmctld calls back the srun of a step at the first label of its host's name (24.11:
-// srun/launch.c, stepmgr/srun_comm.c), and blocks for 10 s on a name that it cannot look up; the
-// nodes of such a job stay COMPLETING for a minute or two (seen on a real cluster). One label is
-// the name of a Service of the namespace, so each login pod has a Service of its own name; a
-// StatefulSet's pods have names that stay.
+// A group of login pods: a StatefulSet, a Service for all pods, and one for each. slurmctld calls
+// back the srun of a step at the first label of its host's name (24.11: srun/launch.c,
+// stepmgr/srun_comm.c), and blocks for 10 s on a name that it cannot look up; the nodes of such a
+// job stay COMPLETING for a minute or two (seen on a real cluster). A name of one label resolves as
+// a Service of the namespace, so each login pod has a Service of its own name. A StatefulSet's pods
+// keep their names.
 static int login(struct builder *b, const yyjson_val *part, size_t at, struct td_error *err)
 {
 	const char *name = td_jstr_or(part, "name", "login");
@@ -182,6 +186,7 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 			td_op_template("login-pod-service.yaml", {"name", pod}, {"cluster", b->name}, {"login", name});
 		add(b, &td_services, one, false);
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("login.yaml", {"name", set}, {"cluster", b->name}, {"login", name},
 			       {"replicas", .number = replicas}, {"program", td_op_program("login.sh")});
@@ -210,6 +215,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	if (td_op_dra(sc))
 		claim_template(&b);
 	budget(&b);
+
 	int r;
 	if ((r = slurmctld(&b, err)) || (r = slurmrestd(&b, err)))
 		return r;
@@ -218,6 +224,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	yyjson_arr_foreach (td_jget(sc, "spec.login"), i, n, x)
 		if ((r = login(&b, x, i, err)))
 			return r;
+
 	*ret = out;
 	out = (struct td_op_wants){0};
 	return 0;

@@ -1,4 +1,4 @@
-// spec.devices of a SlurmCluster: how many devices a node has, and how its slurmd pod gets to see them
+// spec.devices of a SlurmCluster: how many devices a node has, and how its slurmd pod sees them
 // (docs/design/0011-dra.md).
 #include "operator/operator.h"
 
@@ -21,6 +21,7 @@ const char *td_op_resource(const yyjson_val *sc)
 	return td_jstr_or(sc, FIRST "resource", NVIDIA);
 }
 
+// Checks the fields that only source DRA has.
 static void check_counted(const yyjson_val *sc, struct td_strv *problems)
 {
 	static const char *const of_dra[] = {"driver", "deviceClasses", "indexAttribute"};
@@ -34,7 +35,7 @@ static void check_counted(const yyjson_val *sc, struct td_strv *problems)
 	}
 }
 
-// Pods ask for the resource; its devices are the GRES gpu of Slurm's nodes.
+// Checks the resource that pods ask for. Its devices are the GRES gpu of Slurm's nodes.
 static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 {
 	const char *resource = td_op_resource(sc), *gres;
@@ -48,6 +49,7 @@ static void check_resource(const yyjson_val *sc, struct td_strv *problems)
 			     resource);
 	if (yyjson_is_obj(map) && !yyjson_obj_size(map))
 		return; // no pod may ask for devices
+
 	gres = yyjson_is_obj(map) ? td_jkey_str(map, resource) : td_streq(resource, NVIDIA) ? "gpu" : NULL;
 	if (!gres)
 		td_strv_addf(problems,
@@ -110,7 +112,7 @@ char *td_op_device_files(const yyjson_val *sc, bool fake, long long n)
 bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
 		struct td_error *why)
 {
-	// A slip there, a wrong name say, must not take the devices from nodes that run.
+	// A slip there (a wrong name, say) must not take the devices from nodes that run.
 	td_auto_strv struct td_strv problems = {0};
 	td_op_devices_check(sc, true, &problems);
 	if (problems.n)
@@ -125,9 +127,11 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		*ret = -1;
 		if (!op->image)
 			return true;
-		// A kubelet's capacity is what is there, healthy or not: which of them are sick is not said, and Slurm
-		// would give out the wrong ones if it only counted fewer; the bridge drains such a node. None is what a
-		// kubelet says while its device plugin is being replaced, or after its own start: unknown, not none.
+
+		// Capacity counts all devices, healthy or not. The kubelet does not say which are
+		// sick, and Slurm would give out the wrong ones if it only counted fewer; the
+		// bridge drains such a node. A kubelet says none while its device plugin is being
+		// replaced and after its own start: that means unknown, not none.
 		const char *there = td_jkey_str(td_jget(node->root, "status.capacity"), resource);
 		int64_t n = 0;
 		if (there && td_quantity_ceil(there, &n, why))
@@ -135,21 +139,22 @@ bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *
 		*ret = n ? n : had.gpus;
 		return true;
 	}
+
 	td_auto_objects struct td_objects slices = {0};
 	td_auto_dra struct td_dra_devices on = {0};
 	if (op->slices)
 		td_informer_by_index(op->slices, "node", node->name, &slices);
 	int r = td_dra_devices(&slices, td_jstr_or(sc, FIRST "driver", ""), node->name,
 			       td_jstr(sc, FIRST "indexAttribute"), &on, why);
-	if (r == TD_NOT_FOUND) // a driver that is being replaced takes no device away; on a node that never had one
-			       // there is none
+	// A driver that is being replaced takes no device away. A node that never had one has none.
+	if (r == TD_NOT_FOUND)
 		*ret = had.gpus;
 	else if (!r)
 		*ret = (long long)on.n;
 	return !r || r == TD_NOT_FOUND;
 }
 
-// A template's spec cannot be changed: another class is another template.
+// The spec of a ResourceClaimTemplate cannot be changed, so each class has a template of its own.
 char *td_op_claim_template(const yyjson_val *sc)
 {
 	const char *cls = td_jstr_or(sc, FIRST "deviceClasses.[0]", "");
@@ -164,8 +169,8 @@ yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc)
 			      {"class", td_jstr_or(sc, FIRST "deviceClasses.[0]", "")});
 }
 
-// The pod's claim must be allocated by kube-scheduler, so the pod may name its node only by affinity: with
-// spec.nodeName set nobody would.
+// kube-scheduler must allocate the pod's claim, so the pod may name its node only by affinity. With
+// spec.nodeName set nobody would allocate it.
 void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_val *sc, const char *node)
 {
 	td_auto_free char *template = td_op_claim_template(sc);
@@ -180,6 +185,7 @@ void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_va
 		if (td_streq(td_jm_getstr(c, "name"), "slurmd"))
 			yyjson_mut_arr_append(td_jm_arr(d, c, "resources.claims"), use);
 	}
+
 	td_jm_str(d, field, "key", "metadata.name");
 	td_jm_str(d, field, "operator", "In");
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, field, "values"), node);

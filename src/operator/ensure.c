@@ -1,4 +1,5 @@
-// Creates an object or brings what we own of it to the wanted form; writes only when something differs.
+// Creates an object, or brings what we own of it to the wanted form. Writes only when something
+// differs.
 #include "operator/operator.h"
 
 #include "api/condition.h"
@@ -17,7 +18,7 @@ static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 						 : op->deployments;
 }
 
-// A Secret that exists is never changed, but it must hold what the pods mount.
+// Checks a Secret that exists. It is never changed, but it must hold what the pods mount.
 static int check_keys(const struct td_object *live, const yyjson_val *want, struct td_error *err)
 {
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(want, "data"));
@@ -31,6 +32,7 @@ static int check_keys(const struct td_object *live, const yyjson_val *want, stru
 	return 0;
 }
 
+// Appends an operation to a JSON patch.
 static yyjson_mut_val *op_add(yyjson_mut_doc *d, const char *what, const char *path, yyjson_mut_val *value)
 {
 	yyjson_mut_val *o = yyjson_mut_obj(d);
@@ -41,7 +43,7 @@ static yyjson_mut_val *op_add(yyjson_mut_doc *d, const char *what, const char *p
 	return o;
 }
 
-// Maps are merged: what others put there stays.
+// Adds an operation that merges a map, so that what others put there stays.
 static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_val *want, const char *path,
 		       const char *pointer, const char *rev)
 {
@@ -55,8 +57,8 @@ static void merged_map(yyjson_mut_doc *d, const yyjson_val *live, const yyjson_v
 	op_add(d, "add", pointer, m);
 }
 
-// The wanted object with this image in Tandem's own init container: a new version of Tandem alone
-// restarts nothing.
+// Returns the wanted object with this image in Tandem's own init container. So comparisons leave
+// the image out, and a new version of Tandem alone restarts nothing.
 static struct td_json *with_image(const yyjson_val *want, const char *image)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(want);
@@ -73,8 +75,8 @@ static const char *image_of(const struct td_object *live)
 			  "image", "");
 }
 
-// What a person wrote in a template is refused in words about the object that we made of it: they are told where they
-// wrote it.
+// The API refuses a template in words about the object that we made of it. The wrapped message
+// names the field where the person wrote it.
 static int refused(const struct td_op_want *w, int code, int wrapped, struct td_error *err)
 {
 	return code == TD_INVALID && w->field
@@ -88,12 +90,14 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 	const char *ns = td_jstr(want, "metadata.namespace"), *name = td_jstr(want, "metadata.name");
 	td_auto(td_object_unref) struct td_object *live = td_informer_get(cache_of(op, w->gvr), ns, name);
 	int r;
-	if (w->once) { // a Secret somebody made beforehand has no label and is not in the cache
+	if (w->once) {
+		// A Secret that somebody made beforehand has no label and is not in the cache.
 		if (!live && (r = td_kube_get(op->k, w->gvr, ns, name, c, &live, err)) && r != TD_NOT_FOUND)
 			return r;
 		if (live)
 			return check_keys(live, want, err);
 	}
+
 	td_auto(td_json_unref) struct td_json *plain = with_image(want, "");
 	td_auto_free char *text = td_json_text(td_json_root(plain), NULL), *rev = td_op_hash(text, strlen(text));
 	if (!live) {
@@ -102,14 +106,17 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 			td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations"),
 				      TD_ANN_REVISION, rev);
 		r = td_kube_create(op->k, w->gvr, ns, yyjson_mut_doc_get_root(d), c, NULL, err);
-		// It is there but not in our cache: a moment behind, or somebody else's. The next look tells.
+		// EXISTS means that our cache is a moment behind, or that it is somebody else's.
+		// The next look tells.
 		return r ? refused(w, r, td_wrap(err, "creating %s %s/%s", w->gvr->kind, ns, name), err) : 0;
 	}
+
 	yyjson_val *owner = td_object_owner(live);
 	if (!td_streq(td_jstr(owner, "uid"), td_jstr(want, "metadata.ownerReferences.[0].uid")))
 		return td_fail(err, TD_INVALID,
 			       "%s %s/%s exists and belongs to somebody else: delete it, or rename the SlurmCluster",
 			       w->gvr->kind, ns, name);
+
 	const char *part = td_jget(want, "spec") ? "spec" : "data";
 	yyjson_val *have = td_jget(live->root, part), *need = td_jget(want, part);
 	td_auto(td_json_unref) struct td_json *as_is = with_image(want, image_of(live));
@@ -117,6 +124,7 @@ int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel 
 		td_streq(part, "data") ? td_jequal(have, need) : td_op_covers(have, td_jget(td_json_root(as_is), part));
 	if (same && td_streq(td_object_annotation(live, TD_ANN_REVISION), rev))
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
 	yyjson_mut_doc_set_root(d, yyjson_mut_arr(d));
 	op_add(d, "test", "/metadata/uid", yyjson_mut_strcpy(d, live->uid));

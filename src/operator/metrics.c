@@ -8,7 +8,7 @@
 
 static struct {
 	pthread_mutex_t lock; // guards op; held while it is read
-	struct td_op *op;     // NULL: we do not lead
+	struct td_op *op;     // NULL: this process does not lead
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct td_metric *clusters, *ready, *sets, *nodes;
@@ -37,6 +37,7 @@ static void collect(void *ctx)
 	struct td_op *op = live.op;
 	td_metric_forget(ready, NULL);
 	td_metric_forget(nodes, NULL);
+
 	if (op) {
 		td_auto_objects struct td_objects cs = {0}, ns = {0};
 		td_informer_list(op->clusters, NULL, &cs);
@@ -62,9 +63,11 @@ static void collect(void *ctx)
 			}
 		}
 	} else {
-		td_metric_forget(clusters, NULL); // who does not lead knows nothing of them
+		// A process that does not lead knows nothing of them.
+		td_metric_forget(clusters, NULL);
 		td_metric_forget(sets, NULL);
 	}
+
 	pthread_mutex_unlock(&live.lock);
 }
 

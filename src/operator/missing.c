@@ -1,4 +1,5 @@
-// The table of slurmds that Slurm may have forgotten: since when each is missed. What follows from it: pool/nodeset.h.
+// The table of slurmds that Slurm may have forgotten, and since when each is missed. pool/nodeset.h
+// says what follows from it.
 #include "operator/operator.h"
 
 #include <string.h>

@@ -1,10 +1,10 @@
-// The nodes of a cluster's NodeSets: collects what the two sides say, lets the pool choose, does it, and writes the
-// status.
+// The nodes of a cluster's NodeSets: collects what the two sides say, lets pool/ choose, carries it
+// out, and writes the status.
 #include "operator/nodeset.h"
 
 #include <string.h>
 
-// A node that left gets its whole allocatable back.
+// Removes the share from nodes that left, so that they get their whole allocatable back.
 static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < rows->n; i++) {
@@ -17,6 +17,7 @@ static int unshare_left(struct td_op *op, struct td_op_rows *rows, struct td_can
 	return 0;
 }
 
+// Reads a duration such as "10m". -1: none, or malformed.
 static int64_t seconds(const char *s)
 {
 	if (!s)
@@ -43,7 +44,7 @@ static long long max_unavailable(const yyjson_val *set, size_t nodes)
 	return v < 1 ? 1 : v;
 }
 
-// What stops the whole NodeSet, in words.
+// Adds what stops the whole NodeSet, in words.
 static void problems_of(const struct td_op_pass *p, const struct td_object *set, const struct td_op_rows *rows,
 			struct td_strv *ret)
 {
@@ -54,6 +55,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 			     "spec.clusterName: there is no SlurmCluster \"%s\" in namespace %s; create it or correct "
 			     "the name",
 			     cluster, set->ns);
+
 	for (size_t i = 0; i < rows->n; i++) {
 		const char *of = rows->v[i].pod ? td_object_label(rows->v[i].pod, TD_LABEL_CLUSTER) : NULL;
 		if (of && strcmp(of, cluster) != 0) {
@@ -67,6 +69,7 @@ static void problems_of(const struct td_op_pass *p, const struct td_object *set,
 	}
 }
 
+// Returns the drain timeout after which jobs are ended; -1: they never are.
 static int64_t force_s(const yyjson_val *set, const char *force, const char *timeout)
 {
 	return td_jbool(set, force, false) ? seconds(td_jstr_or(set, timeout, "0s")) : -1;
@@ -100,9 +103,11 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 			x->n.why = x->why;
 		}
 	}
+
 	free(flat);
 }
 
+// One reconcile of one NodeSet.
 static int one(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes, bool *unsettled,
 	       struct td_error *err)
 {
@@ -113,8 +118,8 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 	struct td_pool_set_counts k;
 	decide(p, set, &rows, &k);
 
-	// A spec with problems changes nothing: what runs goes on running. One failing node does not hold up the
-	// others.
+	// A spec with problems changes nothing: what runs goes on running. A node that fails does
+	// not hold up the others.
 	int first = 0;
 	struct td_error first_err = TD_ERROR_INIT;
 	for (size_t i = 0; i < rows.n && p->sc; i++) {
@@ -129,6 +134,7 @@ static int one(const struct td_op_pass *p, struct td_object *set, const struct t
 			first_err = e;
 		}
 	}
+
 	*unsettled |= k.ready != k.desired;
 	int r = problems.n || !p->sc ? 0 : unshare_left(p->op, &rows, p->c, err);
 	if (r)
@@ -161,6 +167,7 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 			first_err = e;
 		}
 	}
+
 	int r = td_op_nodesets_sweep(p, &nodes, err);
 	*again_ms = td_pool_nodeset_again_ms(unsettled, p->v->fresh, td_mono_ms(&td_clock_system) - p->v->changed,
 					     p->v->cost);

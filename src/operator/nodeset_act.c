@@ -1,4 +1,5 @@
-// Does what was decided about a NodeSet's node: its slurmd pod, its record in Slurm, its share.
+// Carries out what was decided about a node of a NodeSet: its slurmd pod, its record in Slurm, its
+// share.
 #include "operator/nodeset.h"
 
 #include "api/quantity.h"
@@ -17,8 +18,8 @@ int td_op_share_set(struct td_op *op, const char *node, const char *value, struc
 	return r ? td_wrap(err, "annotating node %s", node) : 0;
 }
 
-// What other pods on the node ask for must fit beside the share, or Slurm would give out what is taken. TD_INVALID says
-// what is in the way.
+// Checks that what other pods on the node request fits beside the share. Otherwise Slurm would give
+// out what is taken. TD_INVALID says what is in the way.
 static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, struct td_error *err)
 {
 	const char *resource = td_op_resource(p->sc->root);
@@ -39,6 +40,7 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 		v.others_memory += td_pod_request(spec, "memory");
 		v.others_gpus += td_pod_request(spec, resource);
 	}
+
 	yyjson_val *spec = td_jget(td_json_root(x->want), "spec"),
 		   *alloc = td_jget(x->node->root, "status.allocatable");
 	v.others_milli += td_pod_request(spec, "cpu");
@@ -64,11 +66,12 @@ static int others_fit(const struct td_op_pass *p, const struct td_op_row *x, str
 	case TD_LACK_DEVICES:
 		break;
 	}
+
 	return td_fail(err, TD_INVALID, "pods outside Slurm hold %lld of %s there: they must end first",
 		       (long long)v.others_gpus, resource);
 }
 
-// What stands in the way for now.
+// Says on the row what stands in the way for now. That is no failure.
 static int waits(struct td_op_row *x, const char *prefix, const struct td_error *err)
 {
 	snprintf(x->why, sizeof(x->why), "%s%s", prefix, err->msg);
@@ -78,12 +81,13 @@ static int waits(struct td_op_row *x, const char *prefix, const struct td_error 
 
 static int create(const struct td_op_pass *p, struct td_object *set, struct td_op_row *x, struct td_error *err)
 {
-	// The share first: from now on nobody else is placed on it; then what was placed before is counted.
+	// The share comes first: from then on no other pod is placed on it. Then count what was
+	// placed before.
 	td_auto_free char *share = td_op_share_text(&x->share, td_op_resource(p->sc->root));
 	struct td_error e = TD_ERROR_INIT;
 	int r = 0;
 	const char *now = td_object_annotation(x->node, TD_ANN_SHARE);
-	// A record that must stay (somebody else drained it) still gives out the old share.
+	// A record that must stay, because somebody else drained it, still gives out the old share.
 	if (!td_streq(now, share) && !(now && x->n.record && x->n.record_differs))
 		r = td_op_share_set(p->op, x->name, share, p->c, &e);
 	if (!r)
@@ -93,11 +97,13 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 	if (!r) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(x->want));
 		r = td_kube_create(p->op->k, &td_pods, set->ns, yyjson_mut_doc_get_root(d), p->c, NULL, &e);
-		if (r == TD_EXISTS) // ours, and our cache a moment behind; or a stranger's pod with that name
+		// It is ours and our cache is a moment behind, or a stranger's pod has that name.
+		if (r == TD_EXISTS)
 			return 0;
 		if (r == TD_INVALID)
 			return waits(x, "the slurmd pod is refused: ", &e);
 	}
+
 	if (r) {
 		if (err)
 			*err = e;
@@ -107,8 +113,8 @@ static int create(const struct td_op_pass *p, struct td_object *set, struct td_o
 	return 0;
 }
 
-// Reads the record again first: nobody's reason is overwritten and nobody's drain is lifted (up to that one gap; Slurm
-// has no compare-and-swap).
+// Changes the record's state. Reads it again first, so that nobody's reason is overwritten and
+// nobody's drain is lifted, up to that one gap: Slurm has no compare-and-swap.
 static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_error *err)
 {
 	td_auto_nodes struct td_slurm_nodes now = {0};
@@ -117,7 +123,7 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_err
 		return r;
 	const struct td_slurm_node *n = td_slurm_node_find(&now, x->name);
 	struct td_pool_record record = n ? td_op_record(n) : (struct td_pool_record){0};
-	v->fetched = 0; // what we have is old from here on
+	v->fetched = 0; // what we have read is old from here on
 	bool reason;
 	switch (td_pool_member_write(x->n.act, n ? &record : NULL, &reason)) {
 	case TD_WRITE_NOTHING:
@@ -129,6 +135,7 @@ static int change_state(struct td_op_view *v, struct td_op_row *x, struct td_err
 	case TD_WRITE_DOWN:
 		break;
 	}
+
 	return td_slurm_node_update(v->slurm, x->name, "DOWN", reason ? x->n.why : NULL, v->call, err);
 }
 
@@ -179,7 +186,8 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 	case TD_MEMBER_DELETE_RECORD:
 		v->fetched = 0;
 		r = td_slurm_node_delete(v->slurm, x->name, v->call, &e);
-		if (r && r != TD_NOT_FOUND) // a job refers to it: it is waited for
+		// Slurm refuses while a job refers to the record: wait for the job.
+		if (r && r != TD_NOT_FOUND)
 			return waits(x, "Slurm keeps the record: ", &e);
 		r = 0;
 		break;
@@ -195,6 +203,7 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 			*err = e;
 		return r;
 	}
+
 	const char *why = x->n.why ? x->n.why : "", *colon = x->n.why ? ": " : "";
 	td_info("NodeSet %s/%s: node %s: %s%s%s", set->ns, set->name, x->name, words[x->n.act], colon, why);
 	td_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Normal", "NodeChanged", "node %s: %s%s%s", x->name,

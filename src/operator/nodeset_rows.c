@@ -1,4 +1,5 @@
-// What Kubernetes and Slurm say about a NodeSet's nodes: which are its own, and one row for each.
+// What Kubernetes and Slurm say about a NodeSet's nodes: which nodes are its own, with one row for
+// each.
 #include "operator/nodeset.h"
 
 #include "api/selector.h"
@@ -25,6 +26,7 @@ int td_op_name_cmp(const char *a, const char *b)
 		a++;
 		b++;
 	}
+
 	return *a ? 1 : *b ? -1 : 0;
 }
 
@@ -49,7 +51,8 @@ bool td_op_selects(const struct td_object *set, const struct td_object *node)
 		td_auto_free char *path = td_asprintf("spec.%s", fields[i]);
 		td_jm_copyval(d, root, fields[i], td_jget(set->root, path));
 	}
-	td_op_tolerations(d, root, set->root); // a node that Slurm drains or that is not ready stays a member
+	// A node that Slurm drains or that is not ready stays a member.
+	td_op_tolerations(d, root, set->root);
 	td_auto(td_json_unref) struct td_json *spec = td_json_from_mut(root);
 	return td_pod_fits_node(td_json_root(spec), node->root, true, NULL);
 }
@@ -83,6 +86,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 		if (order < 0 || (order == 0 && strcmp(s->uid, best->uid) < 0))
 			best = s;
 	}
+
 	return best ? td_object_ref(best) : NULL;
 }
 
@@ -98,6 +102,7 @@ void td_op_rows_done(struct td_op_rows *r)
 	free(r->v);
 }
 
+// Returns the node's row, and makes one if there is none. Later calls may move the rows.
 static struct td_op_row *row_of(struct td_op_rows *r, const char *name)
 {
 	for (size_t i = 0; i < r->n; i++)
@@ -117,20 +122,21 @@ static int cmp_rows(const void *a, const void *b)
 	return td_op_name_cmp(((const struct td_op_row *)a)->name, ((const struct td_op_row *)b)->name);
 }
 
+// True when the record's size is not the share.
 static bool differs(const struct td_slurm_node *r, const struct td_op_share *s)
 {
 	struct td_gres g[8];
 	size_t n = 0;
 	long long gpus = 0;
 	if (r->gres && td_gres_parse(r->gres, g, TD_LEN(g), &n, NULL))
-		return false; // unreadable is no reason to delete anything
+		return false; // text that cannot be read is no reason to delete anything
 	for (size_t i = 0; i < n; i++)
 		if (td_streq(g[i].name, "gpu"))
 			gpus += g[i].count;
 	return r->cpus != s->cpus || r->memory_mb != s->memory_mb || gpus != s->gpus;
 }
 
-// The features of the wanted pod's --conf that the record lacks?
+// True when the record lacks a feature of the wanted pod's --conf.
 static bool lacks_features(const struct td_slurm_node *r, const yyjson_val *pod)
 {
 	yyjson_val *e;
@@ -159,7 +165,8 @@ static bool has_feature(const struct td_slurm_node *r, const char *feature)
 	return td_strv_has(&l, feature);
 }
 
-// Without it the pod's claim would not be made, and the pod would wait for ever.
+// Fails while the ResourceClaimTemplate is missing: the pod's claim would not be made, and the pod
+// would wait for ever.
 static int lacks_template(struct td_op *op, struct td_object *sc, const struct td_op_share *s, struct td_error *err)
 {
 	if (!td_op_dra(sc->root) || !s->gpus)
@@ -175,7 +182,7 @@ static int lacks_template(struct td_op *op, struct td_object *sc, const struct t
 			   name, sc->name);
 }
 
-// The pod that the node should have, or why there cannot be one.
+// Builds the pod that the node should have, or says why there cannot be one.
 static void want(const struct td_op_pass *p, const struct td_object *set, struct td_op_row *x)
 {
 	struct td_op *op = p->op;
@@ -201,6 +208,7 @@ static void pod_facts(const struct td_op_pass *p, struct td_op_row *x)
 	x->n.pod_ready = td_op_pod_ready(x->pod);
 	x->n.pod_current = !x->want || td_streq(td_object_annotation(x->pod, TD_ANN_REVISION), revision);
 	x->n.pod_born_ms = td_op_born(x->pod);
+
 	enum td_pool_sight sight = td_pool_sight_of(p->v->fresh, x->n.pod_ready, x->slurm);
 	int64_t left = td_op_missing_look(&p->v->missing, x->name, x->pod->uid, sight, td_mono_ms(&td_clock_system));
 	x->n.missing = left >= 0;
@@ -233,6 +241,7 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 		struct td_op_row *x = row_of(ret, nodes->v[i]->name);
 		x->n.matched = td_op_selects(set, nodes->v[i]);
 	}
+
 	td_auto_objects struct td_objects pods = {0};
 	td_informer_list(p->op->pods, set->ns, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
@@ -244,6 +253,7 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 		td_object_unref(x->pod);
 		x->pod = td_object_ref(pods.v[i]);
 	}
+
 	td_auto_free char *mark = td_slurm_set_feature(set->name);
 	for (size_t i = 0; p->v->fresh && i < p->v->nodes.n; i++)
 		if ((p->v->nodes.v[i].states & TD_NODE(DYNAMIC_NORM)) && has_feature(&p->v->nodes.v[i], mark))
@@ -251,7 +261,8 @@ void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const
 
 	if (ret->n)
 		qsort(ret->v, ret->n, sizeof(struct td_op_row), cmp_rows);
-	for (size_t i = 0; i < ret->n; i++) { // from here on rows stay where they are
+	// From here on rows stay where they are, so pointers into them may be kept.
+	for (size_t i = 0; i < ret->n; i++) {
 		struct td_op_row *x = &ret->v[i];
 		facts(p, set, x);
 		if (x->slurm) {

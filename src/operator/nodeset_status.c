@@ -9,7 +9,7 @@ static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *ol
 	const struct {
 		const char *name;
 		long long n;
-		bool slurm; // only Slurm can say: without an answer the last one stands
+		bool slurm; // only Slurm knows it: without its answer the last value stays
 	} v[] = {{"desired", k->desired, false},   {"matched", k->matched, false},
 		 {"assigned", k->assigned, false}, {"ready", k->ready, true},
 		 {"updated", k->updated, false},   {"running", k->running, false},

@@ -1,4 +1,4 @@
-// What a NodeSet or a cluster left that is gone.
+// Removes what a NodeSet or a cluster that is gone has left behind.
 #include "operator/nodeset.h"
 
 #include "base/log.h"
@@ -11,7 +11,8 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 		const struct td_object *o = pods->v[i];
 		bool owned = !td_op_is_slurmd(o) || !td_streq(td_object_label(o, TD_LABEL_CLUSTER), p->cluster) ||
 			     td_object_deleting(o);
-		// A NodeSet that names another cluster now still owns its pods: a slip of the pen ends nothing.
+		// A NodeSet that now names another cluster still owns its pods, so that a typing
+		// error ends nothing.
 		td_auto(td_object_unref) struct td_object *set =
 			p->sc ? td_informer_get(p->op->nodesets, p->ns, td_object_label(o, TD_LABEL_NODESET)) : NULL;
 		if (owned || set)
@@ -22,6 +23,7 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
+
 	return 0;
 }
 
@@ -44,7 +46,7 @@ static int shares_gone(const struct td_op_pass *p, const struct td_objects *node
 	return 0;
 }
 
-// Dynamic nodes that carry the mark of a NodeSet which is not there any more.
+// Removes records of dynamic nodes with the mark of a NodeSet that is gone.
 static void ghosts(const struct td_op_pass *p, const struct td_objects *pods)
 {
 	struct td_op_view *v = p->v;
@@ -61,10 +63,12 @@ static void ghosts(const struct td_op_pass *p, const struct td_objects *pods)
 		bool known = !mark;
 		for (size_t k = 0; k < p->sets->n && !known; k++)
 			known = td_streq(p->sets->v[k]->name, mark);
-		for (size_t k = 0; k < pods->n && !known; k++) // its pod is still ending
+		// A pod that is still ending keeps its record.
+		for (size_t k = 0; k < pods->n && !known; k++)
 			known = td_op_is_slurmd(pods->v[k]) && td_streq(td_op_pod_node(pods->v[k]), n->name);
 		if (known)
 			continue;
+
 		struct td_error e = TD_ERROR_INIT;
 		const struct td_pool_record record = td_op_record(n);
 		int r = td_pool_ghost(&record) == TD_MEMBER_DELETE_RECORD

@@ -24,7 +24,8 @@ static void on_cluster(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
-	// Our own status writes come back as events; only what a person changed counts.
+	// Our own writes of the status come back as events. Only a changed spec or a deletion
+	// counts.
 	if (old && now &&
 	    td_jint(old->root, "metadata.generation", 0) == td_jint(now->root, "metadata.generation", -1) &&
 	    td_object_deleting(old) == td_object_deleting(now))
@@ -50,24 +51,27 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 	struct td_op *op = ctx;
 	struct td_object *o = now ? now : old;
 	const char *cluster = td_object_label(o, TD_LABEL_CLUSTER);
-	// Nobody answers at the address of a slurmrestd that is gone: what waits there would wait for its time-out.
+	// Nobody answers at the address of a slurmrestd that is gone, so calls to it would wait for
+	// their time-out.
 	if (cluster && td_streq(td_object_label(o, TD_LABEL_NAME), "slurmrestd") && old &&
 	    (!now || td_object_deleting(now))) {
 		td_auto_free char *key = td_asprintf("%s/%s", o->ns, cluster);
 		td_op_view_abort(op, key);
 	}
+
 	const char *at = td_object_label(o, TD_LABEL_CLUSTER_NS);
 	enqueue(op->q, at ? at : o->ns, cluster);
 }
 
 static void on_budget(void *ctx, struct td_object *old, struct td_object *now)
 {
-	// Its status changes with every pod that comes or goes.
+	// Its status changes with every pod that comes or goes, and does not matter here.
 	if (!old || !now ||
 	    td_jint(old->root, "metadata.generation", 0) != td_jint(now->root, "metadata.generation", -1))
 		on_owned(ctx, old, now);
 }
 
+// Enqueues every cluster that has a NodeSet.
 static void all_clusters(struct td_op *op)
 {
 	td_auto_objects struct td_objects l = {0};
@@ -116,9 +120,11 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	for (size_t i = 0; i < all.n; i++)
 		if (td_streq(td_jstr(all.v[i]->root, "spec.clusterName"), name))
 			td_objects_add(&sets, td_object_ref(all.v[i]));
+
 	struct td_op_view *v = td_op_view_of(op, key);
 	v->fresh = false;
-	if (sc && !td_streq(v->uid, sc->uid)) { // another object of the same name: nothing of the old one holds
+	if (sc && !td_streq(v->uid, sc->uid)) {
+		// It is another object of the same name: nothing that we know of the old one holds.
 		free(v->uid);
 		v->uid = td_strdup(sc->uid);
 		free(v->active);
@@ -126,6 +132,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		v->first_seen = 0;
 		v->known = false;
 	}
+
 	int r = 0, r2;
 	struct td_error e = TD_ERROR_INIT;
 	if (sc) {
@@ -136,6 +143,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else if (op->per_cluster) {
 		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
+
 	const struct td_op_pass pass = {op, sc, ns, name, v, &sets, c};
 	r2 = td_op_nodesets_sync(&pass, again_ms, &e);
 	if (!r && r2) {
@@ -153,10 +161,11 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 	} else {
 		*again_ms = 0;
 	}
+
 	return r == TD_CANCELLED && !td_cancelled(c) ? TD_TRANSIENT : r;
 }
 
-// Hands the operator's end on to calls that wait for Slurm.
+// A thread that passes the operator's end on to calls that wait for Slurm.
 struct stopper {
 	struct td_op *op;
 	struct td_cancel *c, *done;
@@ -196,14 +205,14 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
-		// where the API serves resource.k8s.io/v1 only
+		// These two only where the API serves resource.k8s.io/v1.
 		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},
 	};
 	struct td_informer *informers[TD_LEN(table)];
 	const size_t n = TD_LEN(table) - (served ? 0 : 2);
-	td_auto(td_cancel_unref) struct td_cancel *stop =
-		td_cancel_new(); // ends the informers also when one of them could not start
+	// Ends the informers, also when one of them could not start.
+	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
 	for (size_t i = 0; i < n; i++)
 		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
 	td_informer_add_index(op->pods, "node", index_node);
@@ -214,6 +223,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		if (!r)
 			r = td_informer_start(informers[i], stop, err);
 	}
+
 	op->events = td_recorder_new(op->k, "tandem-operator");
 	if (!r)
 		r = td_informers_fill(informers, n, "the operator waits", c, err);
@@ -234,8 +244,10 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		if (passed)
 			pthread_join(t, NULL);
 	}
+
 	td_cancel_fire(stop);
-	for (size_t i = n; i--;) // handlers look into the caches before theirs
+	// In reverse order: handlers look into the caches that come before their own.
+	for (size_t i = n; i--;)
 		*table[i].slot = td_informer_free(informers[i]);
 	td_op_views_free(op);
 	op->events = td_recorder_free(op->events);
@@ -243,8 +255,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	return r;
 }
 
-// The API may start together with us: found within 50 ms of its being there, where a failed try for the lease would
-// cost seconds.
+// Waits for the API, which may start together with us. It is found within 50 ms after it is up; a
+// failed attempt for the lease would cost seconds.
 static int wait_api(struct td_kube *k, const struct td_lease_opts *l, struct td_cancel *c, struct td_error *err)
 {
 	for (int64_t ms = 20;; ms = ms < 500 ? ms + 10 : 500) {
@@ -302,6 +314,7 @@ int td_operator_main(int argc, char **argv)
 	gethostname(host, sizeof(host) - 1);
 	td_auto(td_cancel_unref) struct td_cancel *cancel = td_cancel_new();
 	td_cancel_on_signals(cancel);
+
 	if (!lease.identity)
 		lease.identity = host;
 	struct td_health *health;
@@ -314,11 +327,12 @@ int td_operator_main(int argc, char **argv)
 		if ((r = wait_api(op.k, &lease, cancel, &err)))
 			break;
 		r = td_lease_run(op.k, &lease, cancel, lead, &op, &err);
-		if (r == TD_CONFLICT) { // lost the lease: stand in line again
+		if (r == TD_CONFLICT) { // the lease is lost: stand for election again
 			td_warn("%s", err.msg);
 			r = 0;
 		}
 	}
+
 	td_health_end(health);
 	td_kube_free(op.k);
 	if (r && r != TD_CANCELLED) {

@@ -1,16 +1,22 @@
 // The operator's own contracts: pure builders of objects, and what talks to the two APIs.
 //
-// One key per SlurmCluster ("ns/name"): a reconcile reads the caches, ensures the cluster's objects, then looks at
-// every NodeSet that names it. Nothing is remembered that a restart would miss (how long something has been so is
-// counted anew): Slurm's records, the pods and the objects are the state.
+// There is one key per SlurmCluster ("ns/name"). A reconcile reads the caches, ensures the
+// cluster's objects, and then looks at every NodeSet that names the cluster. The state is in
+// Slurm's records, the pods and the objects; a restart loses only for how long something has been
+// so, which is counted anew.
+//
+// Every call to Slurm takes the view's `call`, every call to Kubernetes the reconcile's own cancel.
 //
 // Files
-//   operator.c metrics.c          the role; what it shows
-//   cluster.c control.c percluster.c   a SlurmCluster: status, the objects of Slurm's daemons, its bridge and policies
-//   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c   a NodeSet: nodeset.h says how its
-//   files work together missing.c                     slurmds that Slurm has forgotten: since when slurmd.c devices.c
-//   a node's share and its slurmd pod; spec.devices build.c ensure.c view.c       helpers of builders; create or patch
-//   what differs; a cluster's Slurm as last seen
+//   operator.c metrics.c     the role; what it shows at /metrics
+//   cluster.c control.c      a SlurmCluster: its status; the objects of Slurm's daemons
+//   percluster.c             a SlurmCluster: its bridge and policies
+//   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
+//                            a NodeSet; nodeset.h says how its files work together
+//   missing.c                slurmds that Slurm has forgotten, and since when
+//   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
+//   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
+//                            last seen
 #pragma once
 
 #include "api/status.h"
@@ -23,11 +29,12 @@
 #include <pthread.h>
 
 // ---- build.c, control.c: the cluster's objects (pure) ----
+
 struct td_op_want {
 	const struct td_gvr *gvr;
 	struct td_json *obj;
 	bool once;   // created when absent, never changed (keys)
-	char *field; // of the SlurmCluster, "spec.login[0]": whose template shaped it; NULL: none
+	char *field; // of the SlurmCluster ("spec.login[0]"), whose template shaped it; NULL: none
 };
 struct td_op_wants {
 	struct td_op_want *v;
@@ -36,112 +43,129 @@ struct td_op_wants {
 void td_op_wants_add(struct td_op_wants *w, struct td_op_want x); // takes x.obj and x.field
 void td_op_wants_done(struct td_op_wants *w);
 #define td_auto_wants __attribute__((cleanup(td_op_wants_done)))
-// Everything but slurmd pods, in the order of creation. Keys in Secrets are random: those objects
-// are marked `once`. TD_INVALID: a template does not merge; err names the field. image: as for
-// td_op_slurmd_pod.
+// Builds every object of a cluster except slurmd pods, in the order of creation. Keys in Secrets
+// are random, so those objects are marked `once`. image: as for td_op_slurmd_pod. TD_INVALID: a
+// template does not merge; err names the field.
 int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, const char *image,
 			  struct td_op_wants *ret, struct td_error *err);
 char *td_op_hash(const char *s, size_t n);              // 16 hex digits; caller frees
-char *td_op_files_hash(const struct td_slurm_files *f); // of names and texts
-// templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster", name}).
-// Aborts when it is malformed.
+char *td_op_files_hash(const struct td_slurm_files *f); // of names and texts; caller frees
+// Returns templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster",
+// name}). The caller frees it. Aborts when the file is malformed.
 yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n);
 #define td_op_template(file, ...)                                                                                      \
 	td_op_fill(file, (const struct td_json_word[]){__VA_ARGS__},                                                   \
 		   sizeof((const struct td_json_word[]){__VA_ARGS__}) / sizeof(struct td_json_word))
 const char *td_op_program(const char *file); // the text of programs/<file>
-yyjson_mut_val *td_op_named(const yyjson_mut_val *o, const char *list,
-			    const char *name); // the element of that name; NULL: none
-// A copy of v at that path of o, or (path NULL) at the end of the list o. v NULL: nothing.
+// Returns the element of `list` in o that has that name; NULL: none.
+yyjson_mut_val *td_op_named(const yyjson_mut_val *o, const char *list, const char *name);
+// Puts a copy of v at that path of o, or (path NULL) at the end of the list o. v NULL: does
+// nothing.
 void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mut_val *v);
 #define TD_OP_STANDIN "tandem" // the init container with Tandem's own image
-// Beside a kubelet: an init container puts tandem-standin into the pod's volume tandem-bin.
+// For pods on a kubelet: adds an init container that puts tandem-standin into the volume
+// tandem-bin.
 void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image);
 // Adds metadata.ownerReferences with controller=true.
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);
-// A pod template ({metadata, spec}) merged over the generated one at `at` of d: the generated identity (labels that
-// selectors need) wins.
+// Merges a pod template ({metadata, spec}) over the generated one at `at` of d. The generated
+// identity (labels that selectors need, annotations) wins. field: the template's, for messages.
 int td_op_merge_template(yyjson_mut_doc *d, yyjson_mut_val *at, const yyjson_val *over, const char *field,
 			 struct td_error *err);
-// True when everything in `want` is in `live` with the same value: what the server added does not count; quantities
-// compare by value.
+// True when everything in `want` is in `live` with the same value. What the server added does not
+// count. Quantities compare by value.
 bool td_op_covers(const yyjson_val *live, const yyjson_val *want);
 
 // ---- slurmd.c: a node's share and pod (pure) ----
+
 struct td_op_share {
 	long long cpus, memory_mb, gpus;
 };
-// allocatable − reserve. gpus: that the node has; -1: its extended resource says. False with a reason in *why (static
-// or from err) when nothing is left or the spec asks for more than there is.
+// Computes a node's share: allocatable minus reserve. gpus: how many the node has; -1: as its
+// extended resource says. False, with a reason in *why, when nothing is left or the spec asks for
+// more than there is.
 bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node, long long gpus,
 		    struct td_op_share *ret, struct td_error *why);
-char *td_op_share_text(const struct td_op_share *s, const char *resource); // the annotation's JSON; caller frees
-bool td_op_share_parse(const char *s, const char *resource,
-		       struct td_op_share *ret); // false: none, or of another resource
-// The wanted slurmd pod, its revision in an annotation. TD_INVALID names the field of the NodeSet. image: Tandem's own,
-// from which kubelets' pods get tandem-standin; NULL: embedded, the agent shows it to them.
+// Returns the annotation's JSON. The caller frees it.
+char *td_op_share_text(const struct td_op_share *s, const char *resource);
+// Reads the annotation. False: there is none, or it is of another resource.
+bool td_op_share_parse(const char *s, const char *resource, struct td_op_share *ret);
+// Builds the wanted slurmd pod, with its revision in an annotation. TD_INVALID names the field of
+// the NodeSet. image: Tandem's own, from which pods on kubelets take tandem-standin; NULL:
+// embedded, where the agent shows it to them.
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
 		     const struct td_op_share *share, const char *image, struct td_json **ret, struct td_error *err);
 char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *node); // caller frees
-// "spec.…: what; fix" for every problem of a NodeSet's own fields.
+// Adds "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
 
-// ---- devices.c: spec.devices; pure but td_op_gpus, which reads the caches ----
+// ---- devices.c: spec.devices; pure but for td_op_gpus, which reads the caches ----
+
 struct td_op;
-bool td_op_dra(const yyjson_val *sc);             // source DRA
+bool td_op_dra(const yyjson_val *sc);             // true with source DRA
 const char *td_op_resource(const yyjson_val *sc); // "nvidia.com/gpu"
+// Adds every problem of spec.devices. served: the API serves resource.k8s.io/v1.
 void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *problems);
-char *td_op_devices_text(const yyjson_val *sc, long long gpus,
-			 long long nodes);                              // what was found, in words; caller frees
-char *td_op_device_files(const yyjson_val *sc, bool fake, long long n); // File= of gres.conf; caller frees
-// For td_op_share_of. False: what the driver publishes cannot be used; why says what.
+// Returns what was found, in words. The caller frees it.
+char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes);
+// Returns File= of gres.conf. The caller frees it.
+char *td_op_device_files(const yyjson_val *sc, bool fake, long long n);
+// Finds how many GPUs a node has; *ret is for td_op_share_of. False: what the driver publishes, or
+// the spec, cannot be used; why says what.
 bool td_op_gpus(struct td_op *op, const yyjson_val *sc, const struct td_object *node, long long *ret,
 		struct td_error *why);
-char *td_op_claim_template(const yyjson_val *sc); // name; caller frees
+char *td_op_claim_template(const yyjson_val *sc); // name of the ResourceClaimTemplate; caller frees
 yyjson_mut_doc *td_op_claim_template_object(const yyjson_val *sc);
+// Adds to a slurmd pod the claim of its devices, and the node by affinity.
 void td_op_slurmd_claims(yyjson_mut_doc *d, yyjson_mut_val *pod, const yyjson_val *sc, const char *node);
-const char *td_op_pod_node(const struct td_object *pod); // of a slurmd pod, scheduled or not; NULL: none
-const char *
-td_op_unscheduled(const struct td_object *pod); // why kube-scheduler has found no place; NULL: it has, or was not asked
+// Returns the node of a slurmd pod, scheduled or not; NULL: none.
+const char *td_op_pod_node(const struct td_object *pod);
+// Returns why kube-scheduler has found no place; NULL: it has, or was not asked.
+const char *td_op_unscheduled(const struct td_object *pod);
 
-int td_op_name_cmp(const char *a, const char *b); // n2 before n10
+int td_op_name_cmp(const char *a, const char *b); // sorts n2 before n10
 void td_op_sort(struct td_objects *l);            // by name
 
-// ---- missing.c: slurmds that Slurm has forgotten (pool/nodeset.h says what that is) ----
+// ---- missing.c: slurmds that Slurm has forgotten (explained in pool/nodeset.h) ----
+
 struct td_op_missing {
 	struct td_op_absent {
-		char *node, *pod; // uid of the pod since when it is missed; NULL: not missed now
+		char *node, *pod; // pod: uid of the pod that is missed; NULL: not missed now
 		struct td_pool_absence a;
 	} *v;
 	size_t n;
 };
-// One look at one node; returns as td_pool_absence_look.
+// Notes one look at one node. Returns the same as td_pool_absence_look.
 int64_t td_op_missing_look(struct td_op_missing *m, const char *node, const char *pod, enum td_pool_sight sight,
 			   int64_t now_ms);
-void td_op_missing_restarted(struct td_op_missing *m, const char *node); // its pod is being replaced
+// Notes that its pod is being replaced.
+void td_op_missing_restarted(struct td_op_missing *m, const char *node);
 void td_op_missing_done(struct td_op_missing *m);
 
 // ---- operator.c, cluster.c, nodeset.c ----
+
 struct td_op;
-struct td_op_view { // one cluster's Slurm, used by the worker that holds the cluster's key
+// One cluster's Slurm as last seen. The worker that holds the cluster's key uses it.
+struct td_op_view {
 	char *key;
-	struct td_cancel
-		*call; // ends calls to Slurm: the operator stops, or their slurmrestd is gone. Guarded by td_op.lock
+	// Ends calls to Slurm when the operator stops or their slurmrestd is gone. td_op.lock
+	// guards it.
+	struct td_cancel *call;
 	struct td_slurm *slurm;
 	char *uid;       // of the SlurmCluster
 	char *url, *jwt; // of `slurm`
 	struct td_slurm_nodes nodes;
-	bool known;                                            // nodes are an answer of this slurmrestd
-	bool fresh;                                            // of this reconcile
-	int64_t fetched, changed, cost, last_cost, first_seen; // monotonic ms
+	bool known;                                            // nodes come from this slurmrestd
+	bool fresh;                                            // and are recent enough now
+	int64_t fetched, changed, cost, last_cost, first_seen; // ms, monotonic
 	uint64_t hash;                                         // of nodes
 	char *version;
 	char error[256];           // why there is no answer
-	long long gpus, gpu_nodes; // that its nodes have
+	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
 	size_t n_nodes;
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
-	char *active;                 // the configuration that was last put in force; NULL: see the object's status
+	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
 	struct td_op_view *next;
 };
@@ -149,36 +173,41 @@ struct td_op {
 	struct td_kube *k;
 	const char *empty_dirs;           // slurm/where.h; NULL: not known
 	const char *image;                // Tandem's own, on kubelets; NULL: embedded
-	const char *per_cluster, *own_ns; // percluster.c; NULL: bridges are started by somebody else
+	const char *per_cluster, *own_ns; // percluster.c; NULL: somebody else starts bridges
 	struct td_queue *q;
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
 		*deployments, *budgets;
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
-	struct td_op_view *views;               // guarded by lock; an entry belongs to the worker that holds its key
+	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
 };
+// The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
-// The NodeSet a node belongs to: the one whose slurmd pod is there, else the oldest that selects it and whose cluster
-// exists. A reference, or NULL.
-bool td_op_selects(const struct td_object *set, const struct td_object *node); // by selector, affinity and taints
+// True when the NodeSet selects the node, by selector, affinity and taints.
+bool td_op_selects(const struct td_object *set, const struct td_object *node);
 // Appends a toleration of that taint, whatever its value.
 void td_op_tolerate(yyjson_mut_doc *d, yyjson_mut_val *tolerations, const char *key, const char *effect);
-// Appends to spec.tolerations what a slurmd pod tolerates: what a DaemonSet's pods do, the taint that shows a drain,
-// and the NodeSet's own.
+// Appends to spec.tolerations what a slurmd pod tolerates: the taints that a DaemonSet's pods
+// tolerate, the taint that shows a drain, and the NodeSet's own.
 void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *nodeset);
+// Returns the NodeSet that a node belongs to: the one whose slurmd pod is there, else the oldest
+// that selects the node and whose cluster exists. NULL: none. The caller unrefs it.
 struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
+// Ensures the objects of a cluster. A wrong spec is no error: v->problem says what is wrong.
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err);
-// When the slurmctld that runs the configuration in force was made, in ms of the real time; 0: none is in force.
+// Returns when the slurmctld that runs the configuration in force was made, in ms of real time; 0:
+// none is in force.
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v);
+// Puts a new configuration in force where that is due, and writes the status.
 int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
 			 struct td_error *err);
-// One reconcile of the NodeSets of a cluster, as its steps hand it on.
+// One reconcile of the NodeSets of a cluster, as its steps share it.
 struct td_op_pass {
 	struct td_op *op;
-	struct td_object *sc; // NULL: the cluster is gone, its slurmd pods go too
+	struct td_object *sc; // NULL: the cluster is gone, and its slurmd pods go too
 	const char *ns, *cluster;
 	struct td_op_view *v;
 	struct td_objects *sets;
@@ -186,33 +215,49 @@ struct td_op_pass {
 };
 // *again_ms: when to look again at the latest.
 int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err);
-// view.c
-bool td_op_ready(const struct td_object *o);     // condition Ready of a node or a pod
-int64_t td_op_born(const struct td_object *o);   // its creation, in ms of the real time; 0: it does not say
+
+// ---- view.c ----
+
+bool td_op_ready(const struct td_object *o);     // condition Ready of any object
+int64_t td_op_born(const struct td_object *o);   // its creation, ms of real time; 0: not known
 bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
-struct td_pool_record td_op_record(const struct td_slurm_node *n); // points into n
+// Reduces Slurm's node to what decisions need. The result points into n.
+struct td_pool_record td_op_record(const struct td_slurm_node *n);
+// Returns the view of that key, and makes one if there is none. The operator owns it.
 struct td_op_view *td_op_view_of(struct td_op *op, const char *key);
 void td_op_views_free(struct td_op *op);
-// Ends what is waiting for this cluster's Slurm (key NULL: for any); the next reconcile starts afresh.
+// Ends calls that wait for this cluster's Slurm (key NULL: for any). The next reconcile starts
+// afresh.
 void td_op_view_abort(struct td_op *op, const char *key);
-// Asks Slurm for its nodes when the last answer is older than max_age_ms. Never an error: v->fresh tells.
+// Asks Slurm for its nodes when the last answer is older than max_age_ms. Never fails: v->fresh
+// tells.
 void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_view *v, int64_t max_age_ms,
 			struct td_cancel *c);
-// Below: every call to Slurm takes v->call, every call to Kubernetes the reconcile's own cancel.
-// ensure.c
+
+// ---- ensure.c ----
+
+// Creates the object, or patches what the operator owns of it. Writes nothing when nothing differs.
 int td_op_ensure(struct td_op *op, const struct td_op_want *w, struct td_cancel *c, struct td_error *err);
-// As a status's conditions; old_status: before, whose times stand where a condition stays as it is.
+// Appends conditions to a status. old_status: the present one, whose times stay for conditions that
+// do not change.
 void td_op_conditions(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *old_status,
 		      const struct td_pool_condition *v, size_t n, long long generation);
+// Writes the status if it differs from that in o.
 int td_op_status_write(struct td_op *op, const struct td_gvr *gvr, struct td_object *o, yyjson_mut_doc *status,
 		       struct td_cancel *c, struct td_error *err);
-// metrics.c
-void td_op_measure(struct td_op *op); // /metrics shows its caches from here on; NULL: no more
-// percluster.c: the bridge and policies of a SlurmCluster, from the file --per-cluster
+
+// ---- metrics.c ----
+
+void td_op_measure(struct td_op *op); // /metrics shows its caches from now on; NULL: no more
+
+// ---- percluster.c: the bridge and policies of a SlurmCluster, from the file --per-cluster ----
+
 char *td_op_bridge_name(const char *ns, const char *cluster); // caller frees
-// Pure. jwt: data of the SlurmCluster's Secret NAME-jwt-key. TD_INVALID names the document that cannot be used.
+// Builds the objects (pure). jwt: data of the SlurmCluster's Secret NAME-jwt-key. TD_INVALID names
+// the document that cannot be used.
 int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image,
 			      const yyjson_val *jwt, struct td_op_wants *ret, struct td_error *err);
 int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_error *err);
+// Deletes what the SlurmCluster had, when it is gone.
 int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c,
 			   struct td_error *err);

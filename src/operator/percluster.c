@@ -1,9 +1,11 @@
-// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template that the
-// administrator can read and change (ConfigMap tandem-per-cluster; docs/design/0012-install.md).
+// What each SlurmCluster gets besides Slurm: its bridge and its network policies, from a template
+// that the administrator can read and change (ConfigMap tandem-per-cluster;
+// docs/design/0012-install.md).
 //
-// The bridge runs in the operator's namespace, so that who may create pods beside a SlurmCluster cannot take its
-// account. Nothing owns it there (owners do not reach across namespaces): it is found by its labels, and goes when its
-// SlurmCluster is gone. It gets a copy of Slurm's token key as a file, so that bridges need no right to any Secret.
+// The bridge runs in the operator's namespace, so that nobody who may create pods beside a
+// SlurmCluster can use its account. Nothing owns it there, because owners do not reach across
+// namespaces: it is found by its labels, and is deleted when its SlurmCluster is gone. It gets a
+// copy of Slurm's token key as a file, so that bridges need no right to any Secret.
 #include "operator/operator.h"
 
 #include "base/file.h"
@@ -25,14 +27,15 @@ static const struct td_gvr *gvr_of(const char *kind)
 	return NULL;
 }
 
-// Unique in the operator's namespace, and short enough for the names that are made of it.
+// The name is unique in the operator's namespace, and short enough for the names that are made of
+// it.
 char *td_op_bridge_name(const char *ns, const char *cluster)
 {
 	td_auto_free char *key = td_asprintf("%s/%s", ns, cluster), *hash = td_op_hash(key, strlen(key));
 	return td_asprintf("tandem-bridge-%.24s-%.8s", cluster, hash);
 }
 
-// Pure: the objects of one SlurmCluster, Deployments last: when they are there, the rest is.
+// Deployments come last: when they are there, the rest is.
 int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char *own_ns, const char *image,
 			      const yyjson_val *jwt, struct td_op_wants *ret, struct td_error *err)
 {
@@ -46,6 +49,7 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 	td_auto_json_list struct td_json_list docs = {0};
 	if (td_yaml_parse(text, strlen(text), &docs, err))
 		return td_wrap(err, "--per-cluster");
+
 	td_auto_wants struct td_op_wants out = {0};
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *s = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(s);
@@ -75,7 +79,8 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 					td_jstr_or(v, "kind", "?"), td_jstr_or(v, "metadata.name", "?"), at ? at : "?");
 			td_op_wants_add(&out, (struct td_op_want){.gvr = g, .obj = td_steal(filled)});
 		}
-	// One revision for all: the Deployment has it only when every other object has what belongs to it.
+
+	// One revision for all objects: when the Deployment has it, every other object has it too.
 	td_auto_buf struct td_buf all = {0};
 	for (size_t i = 0; i < out.n; i++) {
 		td_auto_free char *t = td_json_text(td_json_root(out.v[i].obj), NULL);
@@ -83,6 +88,7 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 	}
 	td_auto_free char *rev = td_op_hash(td_buf_str(&all), all.len);
 	explicit_bzero(all.s, all.len);
+
 	for (size_t i = 0; i < out.n; i++) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(out.v[i].obj));
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *labels = td_jm_obj(d, o, "metadata.labels");
@@ -95,6 +101,7 @@ int td_op_per_cluster_objects(const char *text, const yyjson_val *sc, const char
 		td_json_unref(out.v[i].obj);
 		out.v[i].obj = td_json_from_mut(o);
 	}
+
 	*ret = out;
 	out = (struct td_op_wants){0};
 	return 0;
@@ -109,7 +116,7 @@ static struct td_informer *cache_of(struct td_op *op, const struct td_gvr *g)
 				      : NULL;
 }
 
-// What we can see of it is as wanted.
+// True when all objects that our caches can show are as wanted.
 static bool in_force(struct td_op *op, const struct td_op_wants *w)
 {
 	for (size_t i = 0; i < w->n; i++) {
@@ -135,12 +142,14 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 	if (r)
 		return td_wrap(err, "--per-cluster");
 	if (!secret && (r = td_kube_get(op->k, &td_secrets, sc->ns, key, c, &secret, err)))
-		return r == TD_NOT_FOUND ? 0 : r; // its configuration is not valid yet: no Slurm, no bridge
+		return r == TD_NOT_FOUND ? 0 : r; // the configuration is not valid yet: no bridge
+
 	td_auto_wants struct td_op_wants w = {0};
 	r = td_op_per_cluster_objects(td_buf_str(&text), sc->root, op->own_ns, op->image, td_jget(secret->root, "data"),
 				      &w, err);
 	if (r || in_force(op, &w))
 		return r;
+
 	for (size_t i = 0; i < w.n; i++) {
 		const struct td_gvr *g = w.v[i].gvr;
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(w.v[i].obj));
@@ -150,6 +159,7 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 		if (r)
 			return td_wrap(err, "applying %s %s/%s", g->kind, ns, name);
 	}
+
 	td_info("SlurmCluster %s/%s: its bridge and policies are applied", sc->ns, sc->name);
 	return 0;
 }
@@ -172,5 +182,6 @@ int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster
 			td_info("SlurmCluster %s/%s is gone: %s %s deleted", ns, cluster, kinds[k]->kind, l.v[i]->name);
 		}
 	}
+
 	return 0;
 }

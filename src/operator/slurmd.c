@@ -24,7 +24,7 @@ static const char *quantity(const yyjson_val *map, const char *key, char buf[32]
 	return buf;
 }
 
-// "gpu:4" → name and count; false for anything else.
+// Reads "gpu:4" into name and count. False for anything else.
 static bool explicit_gres(const char *s, char name[64], long long *ret)
 {
 	const char *colon = strchr(s, ':');
@@ -60,6 +60,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 			s.cpus > 0 ? s.cpus : 0, s.memory_mb > 0 ? s.memory_mb : 0);
 		return false;
 	}
+
 	const char *gres = td_jstr_or(nodeset, "spec.slurm.gres", "auto");
 	char name[64];
 	long long want;
@@ -77,6 +78,7 @@ bool td_op_share_of(const yyjson_val *cluster, const yyjson_val *nodeset, const 
 		}
 		s.gpus = want;
 	}
+
 	*ret = s;
 	return true;
 }
@@ -101,7 +103,7 @@ bool td_op_share_parse(const char *text, const char *resource, struct td_op_shar
 	return true;
 }
 
-// Keys of a node's line that Tandem writes.
+// True for keys of a node's line that Tandem writes itself.
 static bool own_key(const char *k)
 {
 	static const char *const keys[] = {"NodeName",        "CPUs",           "Boards",         "Sockets",
@@ -131,6 +133,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     "not begin with \"set.\"",
 				     i);
 	}
+
 	yyjson_obj_iter it = yyjson_obj_iter_with(td_jget(ns, "spec.slurm.extraConf"));
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
@@ -148,6 +151,7 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     "'\"', '#' and '\\'",
 				     key);
 	}
+
 	const char *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
 	long long v;
 	if (u && !td_ends(u, "%") && (!td_parse_i64(u, &v) || v < 1))
@@ -156,7 +160,8 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 			"spec.updateStrategy.maxUnavailable: must be a number of 1 or more, or a share such as 20%%");
 }
 
-// What slurmd tells slurmctld about its node (--conf). Every piece has passed a grammar.
+// Returns what slurmd tells slurmctld about its node (--conf). Every part of it has passed a
+// grammar.
 static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const struct td_op_share *s)
 {
 	struct td_buf b = {0};
@@ -164,6 +169,7 @@ static char *node_conf(const yyjson_val *nodeset, const yyjson_val *node, const 
 		      s->memory_mb);
 	if (s->gpus)
 		td_buf_printf(&b, " Gres=gpu:%lld", s->gpus);
+
 	td_auto_free char *set = td_slurm_set_feature(td_jstr_or(nodeset, "metadata.name", ""));
 	td_auto_strv struct td_strv f = {0};
 	td_strv_add(&f, set);
@@ -218,6 +224,7 @@ void td_op_tolerations(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val
 	}
 }
 
+// Changes the pod to what it needs beside a kubelet.
 static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *image)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_fill("slurmd-kubelet.yaml", NULL, 0);
@@ -229,8 +236,9 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
 }
 
-// Of everything but Tandem's own image: a new version of Tandem drains no node. Its tandem-standin comes when the pod
-// is replaced for another reason; until then the old one does (its words, standin/wire.h, are the same).
+// Returns a hash of everything but Tandem's own image, so that a new version of Tandem drains no
+// node. Its tandem-standin comes when the pod is replaced for another reason. Until then the old
+// one serves, because its words (standin/wire.h) are the same.
 static char *revision(yyjson_mut_doc *d, yyjson_mut_val *root)
 {
 	yyjson_mut_val *bin = td_op_named(root, "spec.initContainers", TD_OP_STANDIN);
@@ -261,7 +269,8 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);
-	if (td_is_dns_label(name)) { // a name with dots cannot be a hostname; slurmd is told its name anyway
+	// A name with dots cannot be a hostname. slurmd is told its name in any case.
+	if (td_is_dns_label(name)) {
 		td_jm_str(d, root, "spec.hostname", name);
 		td_jm_strf(d, root, "spec.subdomain", "%s-slurmd", sc);
 	}
@@ -269,12 +278,14 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	int r = td_op_merge_template(d, root, td_jget(nodeset, "spec.template"), "spec.template", err);
 	if (r)
 		return r;
-	if (td_op_dra(cluster) && share->gpus) { // a template cannot move it
+	// The node is set after the merge, so that a template cannot change it.
+	if (td_op_dra(cluster) && share->gpus) {
 		td_jm_del(root, "spec.nodeName");
 		td_op_slurmd_claims(d, root, cluster, name);
 	} else {
 		td_jm_str(d, root, "spec.nodeName", name);
 	}
+
 	td_jm_str(d, root, "apiVersion", "v1");
 	td_jm_str(d, root, "kind", "Pod");
 	td_jm_str(d, root, "metadata.name", pod);

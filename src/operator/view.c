@@ -34,6 +34,7 @@ struct td_op_view *td_op_view_of(struct td_op *op, const char *key)
 		v->next = op->views;
 		op->views = v;
 	}
+
 	if (!v->call || (td_cancelled(v->call) && !op->stopping)) {
 		td_cancel_unref(v->call);
 		v->call = td_cancel_new();
@@ -69,6 +70,7 @@ bool td_op_pod_ready(const struct td_object *p)
 	return !td_object_deleting(p) && td_streq(td_jstr(p->root, "status.phase"), "Running") && td_op_ready(p);
 }
 
+// Forgets everything that belongs to this slurmrestd.
 static void disconnect(struct td_op_view *v)
 {
 	v->slurm = td_slurm_free(v->slurm);
@@ -111,6 +113,8 @@ static char *rest_url(struct td_op *op, struct td_object *sc, const struct td_op
 	return td_slurm_rest_url(&w, err);
 }
 
+// Connects to the cluster's slurmrestd, unless the connection is still to the right one with the
+// right key.
 static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_cancel *c,
 			 struct td_error *err)
 {
@@ -127,6 +131,7 @@ static int connect_slurm(struct td_op *op, struct td_object *sc, struct td_op_vi
 		return td_fail(err, TD_INVALID, "Secret %s/%s has no key jwt_hs256.key", sc->ns, name);
 	if (v->slurm && td_streq(v->url, url) && td_streq(v->jwt, jwt))
 		return 0;
+
 	td_auto_buf struct td_buf raw = {0};
 	if ((r = td_slurm_key_read(jwt, &raw, err)))
 		return td_wrap(err, "Secret %s/%s, key jwt_hs256.key", sc->ns, name);
@@ -159,6 +164,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		v->fresh = true;
 		return;
 	}
+
 	struct td_slurm_nodes l = {0};
 	if (!r)
 		r = td_slurm_nodes(v->slurm, v->call, &l, &err);
@@ -170,6 +176,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 		    td_jstr(td_json_root(j), "meta.slurm.release"))
 			v->version = td_strdup(td_jstr(td_json_root(j), "meta.slurm.release"));
 	}
+
 	if (r) {
 		snprintf(v->error, sizeof(v->error), "%s", err.msg);
 		v->fresh = false;
@@ -178,6 +185,7 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 			td_debug("SlurmCluster %s: %s", v->key, err.msg);
 		return;
 	}
+
 	int64_t end = td_mono_ms(&td_clock_system);
 	uint64_t h = hash_nodes(&l);
 	if (!v->known || h != v->hash)
@@ -187,7 +195,8 @@ void td_op_view_refresh(struct td_op *op, struct td_object *sc, struct td_op_vie
 	v->nodes = l;
 	v->known = v->fresh = true;
 	v->fetched = end;
-	v->cost = end - now < v->last_cost ? end - now : v->last_cost; // one slow answer alone makes nobody blind
+	// The lesser of the last two, so that one slow answer alone does not slow the polls.
+	v->cost = end - now < v->last_cost ? end - now : v->last_cost;
 	v->last_cost = end - now;
 	v->error[0] = '\0';
 }

@@ -1,3 +1,4 @@
+// The next step of one ask (docs/protocols.md 1). t/scenarios/ask.txt shows every case.
 #include "pool/pool.h"
 
 #include <string.h>
@@ -33,7 +34,7 @@ static bool alive(const struct td_pool_job *j)
 	return j->know == TD_JOB_READ && j->ours && j->is != TD_IS_ENDED;
 }
 
-// Nobody wants the job any more.
+// The step for a job that nobody wants any more.
 static struct td_pool_step release(const struct td_pool_job *j, const char *why)
 {
 	if (j->know == TD_JOB_UNSURE)
@@ -69,25 +70,29 @@ static struct td_pool_step waiting(const struct td_pool_ask *a, const struct td_
 	case TD_IS_RUNNING:
 		if (j->warned)
 			return step(TD_DO_END_JOB, "granted, and about to be taken away");
-		if (a->fenced) // what we read of the job is old, or slurmctld came back with an older state
+		// Either our read of the job is old, or slurmctld came back with an older state.
+		if (a->fenced)
 			return step(TD_DO_END_JOB, "the devices of its grant went on to another job");
 		if (!a->node_fits)
 			return step(TD_DO_END_JOB, "the pod may not run on the node it was granted");
-		if (a->short_of) // seen after a restart of slurmctld, until the nodes have registered again
+		// Seen after a restart of slurmctld, until the nodes have registered again.
+		if (a->short_of)
 			return a->waited ? step(TD_DO_END_JOB, "Slurm does not name all devices of its grant")
 					 : step(TD_DO_WAIT, "Slurm does not name all devices of its grant yet");
 		return step(TD_DO_BIND, "granted");
 	case TD_IS_LOST:
 		return step(TD_DO_END_JOB, "its job does not run as granted");
 	case TD_IS_ENDED:
-		// scancel of a waiting stand-in means the same as kubectl delete of the pod. A job that had started and
-		// was cancelled was more likely ended by a failed prolog: another try.
+		// scancel of a waiting stand-in means the same as kubectl delete of the pod. A job
+		// that had started and was cancelled was more likely ended by a failed prolog: try
+		// again.
 		if (j->cancelled && !j->started)
 			return step(TD_DO_END_POD, "its job was cancelled");
 		return submit(a, "its job ended before the pod was bound");
 	case TD_IS_UNKNOWN:
 		break;
 	}
+
 	return step(TD_DO_NOTHING, "its job's state is not known");
 }
 
@@ -110,8 +115,8 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 		return j->warned ? step(TD_DO_END_POD, "its job is about to be taken away")
 				 : step(TD_DO_NOTHING, "it runs");
 	case TD_IS_STARTING:
-		// After a restart of slurmctld the reason Prolog stays for ever; a grant that differs shows a job that
-		// started anew.
+		// After a restart of slurmctld the reason Prolog stays for ever. A job that started
+		// anew shows a grant that differs.
 		return td_grant_differs(&a->grant, &j->grant) ? step(TD_DO_END_POD, "its grant changed")
 							      : step(TD_DO_NOTHING, "it runs");
 	case TD_IS_PENDING:
@@ -124,6 +129,7 @@ static struct td_pool_step bound(const struct td_pool_ask *a, const struct td_po
 	case TD_IS_UNKNOWN:
 		break;
 	}
+
 	return step(TD_DO_NOTHING, "its job's state is not known");
 }
 
@@ -131,16 +137,19 @@ struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const str
 {
 	struct td_pool_job seen = *job;
 	const struct td_pool_job *j = &seen;
-	if (seen.know == TD_JOB_GONE && seen.unproven) { // taken for one of ours whose state nobody knows
+	if (seen.know == TD_JOB_GONE && seen.unproven) {
+		// It still counts as ours, in an unknown state.
 		seen.know = TD_JOB_READ;
 		seen.is = TD_IS_UNKNOWN;
 		seen.ours = true;
 	}
+
 	switch (a->pod) {
 	case TD_POD_GONE:
 		return release(j, "its pod is gone");
 	case TD_POD_DONE:
-		// The agent was quicker than we: the end of a grant means the same whoever saw it first.
+		// The agent saw the end of the grant before we did. It means the same whoever saw
+		// it.
 		if (a->superseded && j->know != TD_JOB_UNSURE && !alive(j) && !a->lost_state)
 			return step(TD_DO_END_POD, "its devices went on to another job");
 		return release(j, "its pod is done");
@@ -149,9 +158,12 @@ struct td_pool_step td_pool_reconcile_ask(const struct td_pool_ask *a, const str
 	case TD_POD_BOUND:
 		return bound(a, j);
 	case TD_POD_LEAVING:
-		// Its containers may still run on the devices: the job stays until the pod is gone.
+		// The job stays until the pod is gone, because its containers may still run on the
+		// devices.
+
 		return step(TD_DO_NOTHING, "the pod is ending");
 	}
+
 	return step(TD_DO_NOTHING, "");
 }
 

@@ -1,10 +1,12 @@
+// The phase and conditions of a SlurmCluster, and when its configuration is written or put in
+// force.
 #include "pool/cluster.h"
 
 #include <stdio.h>
 
 enum {
-	NODES_WAIT_MS = 1500, // the first NodeSet comes with the cluster
-	CTLD_STARTS_MS = 10000
+	NODES_WAIT_MS = 1500,  // the first NodeSet usually comes together with the cluster
+	CTLD_STARTS_MS = 10000 // a younger slurmctld may lose a SIGTERM
 };
 
 static struct td_pool_condition yes_no(const char *type, bool yes, const char *const reasons[2],
@@ -15,7 +17,7 @@ static struct td_pool_condition yes_no(const char *type, bool yes, const char *c
 
 static struct td_pool_condition devices(const struct td_pool_cluster_facts *f)
 {
-	// The default names nvidia.com/gpu: a cluster that has none is well.
+	// The default is nvidia.com/gpu. A cluster that does not name devices may well have none.
 	const char *found = f->gpus ? TD_STATUS_TRUE : f->devices_asked ? TD_STATUS_FALSE : TD_STATUS_UNKNOWN;
 	if (f->problem)
 		return (struct td_pool_condition){"DevicesFound", TD_STATUS_UNKNOWN, "ConfigInvalid",
@@ -36,9 +38,11 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 		     : !valid && !f->was_running ? "Invalid"
 		     : f->was_running            ? "Degraded"
 						 : "Starting";
+
 	snprintf(ret->logins, sizeof(ret->logins), "%lld of %lld login pods are ready", f->logins, f->logins_wanted);
 	ret->v[0] = yes_no("ConfigValid", valid, (const char *const[]){"Valid", "Invalid"},
 			   (const char *const[]){"the configuration is written", f->problem});
+
 	ret->v[1] = devices(f);
 	ret->v[2] = yes_no("ControllerReady", f->answers, (const char *const[]){"Answers", "NoAnswer"},
 			   (const char *const[]){"slurmctld answers", "slurmctld does not answer yet"});

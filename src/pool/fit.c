@@ -1,3 +1,4 @@
+// Where an ask fits now, and why it fits nowhere ever.
 #include "pool/pool.h"
 
 #include <inttypes.h>
@@ -17,6 +18,7 @@ int td_pool_fits_now(const struct td_pool_node *nodes, size_t n, const struct td
 			continue;
 		if (w->exclusive && (x->used_cpus || x->used_memory_mb))
 			continue;
+
 		bool ok = true;
 		for (int k = 0; k < TD_POOL_KINDS && ok; k++)
 			ok = room(x->gres[k], x->used_gres[k], w->gres[k]);
@@ -36,6 +38,7 @@ enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, c
 		if (!x->feasible)
 			continue;
 		feasible++;
+
 		bool ok = x->cpus >= w->cpus && x->memory_mb >= w->memory_mb;
 		cpus = x->cpus > cpus ? x->cpus : cpus;
 		memory = x->memory_mb > memory ? x->memory_mb : memory;
@@ -46,7 +49,9 @@ enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, c
 		if (ok)
 			return TD_FIT_SOME_DAY;
 	}
+
 	if (!n) {
+
 		snprintf(why, len, "Slurm has no nodes");
 		return TD_FIT_NO_NODES;
 	}
@@ -70,5 +75,6 @@ enum td_pool_fit td_pool_fits_ever(const struct td_pool_node *nodes, size_t n, c
 			}
 		snprintf(why, len, "no single node that it may use has all of what it asks for together");
 	}
+
 	return TD_FIT_NEVER;
 }

@@ -1,3 +1,4 @@
+// One node, both sides (docs/protocols.md 2): what drains it, and what the Kubernetes side shows.
 #include "pool/pool.h"
 
 #include "base/names.h"
@@ -5,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Appends s to the reason; what has no place in one line of Slurm becomes a blank, and the end is cut on a UTF-8
-// boundary.
+// Appends s to the reason. Control characters and quotes, which one line of Slurm cannot hold,
+// become blanks. What is too long is cut on a UTF-8 boundary.
 static void add(char *out, const char *s)
 {
 	size_t n = strlen(out);
@@ -26,7 +27,8 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		return;
 	ret->decided = true;
 	if (!f->slurm)
-		return; // not a node of Slurm's: nothing to show, nothing to drain
+		return;
+
 	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
 	if (f->drain || f->bad) {
@@ -34,7 +36,8 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		ret->text = f->reason && *f->reason ? f->reason : NULL;
 	}
 	if (!f->k8s)
-		return; // its Node object is gone: the operator's business
+		return; // the operator deals with records of nodes that are gone
+
 	if (f->lost_state)
 		add(ret->reason, TD_REASON_LOST);
 	else if (f->cordoned)
@@ -52,6 +55,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 		add(ret->reason, TD_REASON_DEVICES ", ");
 		add(ret->reason, f->devices);
 	}
+
 	if (*ret->reason && !f->drain)
 		ret->slurm = TD_NODE_DRAIN;
 	else if (*ret->reason && ours && strcmp(ret->reason, f->reason) != 0)

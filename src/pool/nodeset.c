@@ -1,3 +1,4 @@
+// What to do with each node of a NodeSet, and what its status says (nodeset.h).
 #include "pool/nodeset.h"
 
 #include "base/names.h"
@@ -5,8 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// How old a slurmd pod must be before a record that is not as it says is taken for one that won over it: a record that
-// never comes right must not cost a pod a second.
+// When a slurmd pod is older than this and Slurm's record still differs from what it reports, the
+// old record has won over it. The wait limits how often a record that never becomes right costs a
+// pod.
 enum { RECORD_WINS_MS = 60000 };
 
 static const char turn[] = "waits for its turn to be updated";
@@ -19,7 +21,8 @@ static bool same(const char *a, const char *b)
 // ---- records ----
 bool td_pool_record_busy(const struct td_pool_record *r)
 {
-	// alloc_cpus lags in both directions (docs/facts/slurm.md S-T8): either sign of a job counts.
+	// alloc_cpus lags in both directions (docs/facts/slurm.md S-T8), so either sign of a job
+	// counts.
 	return r && (r->jobs || r->alloc_cpus > 0);
 }
 
@@ -33,14 +36,15 @@ static bool drained_by_operator(const struct td_pool_record *r)
 	return r && r->drain && td_pool_reason_owner(r->reason) == TD_OWNER_OPERATOR;
 }
 
-// By Slurm itself: "gres/gpu count reported lower than configured".
+// True when Slurm itself drained it: "gres/gpu count reported lower than configured".
 static bool drained_for_gres(const struct td_pool_record *r)
 {
 	return r && r->drain && td_pool_reason_owner(r->reason) == TD_OWNER_SLURM;
 }
 
-// It carries a reason that is not the operator's to lose. Where the bridge or Slurm itself says that the devices are
-// not those of the record, a new record is the way out.
+// True when the drain has a reason that the operator must not lose. The exceptions are those where
+// the bridge or Slurm itself says that the devices are not those of the record: a new record cures
+// that.
 static bool drained_by_others(const struct td_pool_record *r)
 {
 	return r && r->drain && !drained_by_operator(r) && !drained_for(r, TD_REASON_DEVICES) && !drained_for_gres(r);
@@ -56,13 +60,14 @@ enum td_pool_class td_pool_record_class(const struct td_pool_record *r)
 }
 
 // ---- members ----
-// What it reported under another configuration may be why Slurm has drained it, and Slurm would never look again. A new
-// slurmd is judged by what is there now; it is newer than the configuration, so that devices that are really gone do
-// not cost a pod again and again.
+// True when Slurm drained the node for its devices and the pod is older than the configuration in
+// force. What slurmd reported under another configuration may be the cause, and Slurm never looks
+// again; a new slurmd is judged by what is there now. The new pod is newer than the configuration,
+// so devices that are really gone do not cost a pod again and again.
 static bool outlived(const struct td_pool_member *m, const struct td_pool_policy *p)
 {
-	bool older =
-		p->config_ms && m->pod_born_ms <= p->config_ms; // within a second either way: replaced once more then
+	// Times have a resolution of one second. At worst a pod is replaced once more.
+	bool older = p->config_ms && m->pod_born_ms <= p->config_ms;
 	return older && drained_for_gres(m->record);
 }
 
@@ -87,7 +92,8 @@ static void act(struct td_pool_member *m, enum td_pool_member_do a, const char *
 	m->why = why;
 }
 
-// Who stays when there are more than enough; the lowest leaves first. A node that is leaving stays the one that leaves.
+// Orders the nodes when there are more than enough: the lowest leaves first. A node that is leaving
+// already ranks low, so that the choice does not change.
 static int rank(const struct td_pool_member *m)
 {
 	if (!m->pod)
@@ -99,7 +105,8 @@ static int rank(const struct td_pool_member *m)
 	return td_pool_record_busy(m->record) ? 4 : 3;
 }
 
-// Steps of a pod that must go while its node has jobs or not: drain, wait, delete. force_s < 0: jobs are waited for.
+// The steps by which a pod goes whose node may have jobs: drain, wait, delete. force_s: the age of
+// our drain at which jobs are ended; < 0: jobs are waited for.
 static void retire(struct td_pool_member *m, const char *reason, const struct td_pool_policy *p, int64_t force_s)
 {
 	const struct td_pool_record *r = m->record;
@@ -127,7 +134,8 @@ static void leave(struct td_pool_member *m, const struct td_pool_policy *p)
 	if (m->pod_deleting) {
 		act(m, TD_MEMBER_NOTHING, "the slurmd pod is ending");
 	} else if (!m->exists) {
-		// The machine is gone and with it every process: what Slurm still counts there is dead.
+		// The machine is gone with all its processes. What Slurm still counts there is
+		// dead.
 		if (m->pod)
 			act(m, TD_MEMBER_DELETE_POD, NULL);
 		else if (m->record && p->view)
@@ -156,13 +164,15 @@ static void stay(struct td_pool_member *m, const struct td_pool_policy *p)
 		act(m, TD_MEMBER_NOTHING, "the Kubernetes node is not ready");
 	} else if (!m->pod && r && !drained_by_others(r) &&
 		   (m->record_differs || drained_for(r, TD_REASON_UPDATE) || drained_for_gres(r))) {
-		act(m, TD_MEMBER_DELETE_RECORD, "updated"); // the old record would win over what the new slurmd says
+		// The old record would win over what the new slurmd reports.
+		act(m, TD_MEMBER_DELETE_RECORD, "updated");
 	} else if (!m->pod) {
 		act(m, TD_MEMBER_CREATE, NULL);
 	} else if (m->updated && registered(m) && drained_by_operator(r)) {
 		act(m, TD_MEMBER_UNDRAIN, NULL);
 	} else if (m->refuse) {
-		act(m, TD_MEMBER_NOTHING, m->refuse); // it goes on as it is; what is asked for now cannot be
+		// What is asked for now is not possible. The pod goes on as it is.
+		act(m, TD_MEMBER_NOTHING, m->refuse);
 	}
 }
 
@@ -172,7 +182,8 @@ static void update(struct td_pool_member *v, size_t n, const struct td_pool_poli
 	for (size_t i = 0; i < n; i++)
 		away += v[i].keep && !td_pool_member_available(&v[i]);
 
-	// First those that are out of service already, then idle ones, then the rest; in order of names.
+	// Nodes that are out of service already come first, then idle ones, then the rest, each by
+	// name.
 	for (int pass = 0; pass < 3; pass++) {
 		for (size_t i = 0; i < n; i++) {
 			struct td_pool_member *m = &v[i];
@@ -183,8 +194,8 @@ static void update(struct td_pool_member *v, size_t n, const struct td_pool_poli
 			if (pass != (out ? 0 : busy ? 2 : 1))
 				continue;
 			if (drained_by_others(m->record) && m->record_differs) {
-				// Its record, and with it somebody's reason, would have to go for the new size to
-				// count.
+				// The new size counts only with a new record, and that would lose
+				// somebody's reason.
 				act(m, TD_MEMBER_NOTHING, "drained by somebody else: updated when it is resumed");
 			} else if (out || away < p->max_unavailable) {
 				away += !out;
@@ -235,10 +246,11 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 	size_t able = 0;
 	for (size_t i = 0; i < n; i++) {
 		struct td_pool_member *m = &v[i];
-		// The old record won over a new slurmd: replaced once more, unless somebody else holds the node
-		// drained.
+		// The old record won over a new slurmd, which is then replaced once more, unless
+		// somebody else keeps the node drained.
 		bool won = m->record_differs && !drained_by_others(m->record) &&
 			   p->now_ms - m->pod_born_ms > RECORD_WINS_MS;
+
 		m->updated = m->pod && m->pod_current && !won;
 		m->keep = m->exists && m->matched && (m->pod || !m->refuse);
 		m->evictable = m->record && !td_pool_record_busy(m->record) && (m->record->drain || m->record->down);
@@ -250,7 +262,8 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 	for (size_t over = able - (size_t)c.desired; over > 0; over--) {
 		size_t at = n;
 		for (size_t i = 0; i < n; i++)
-			if (v[i].keep && (at == n || rank(&v[i]) <= rank(&v[at]))) // of equals the last by name
+			// Of equals the last by name leaves.
+			if (v[i].keep && (at == n || rank(&v[i]) <= rank(&v[at])))
 				at = i;
 		v[at].keep = false;
 	}
@@ -263,8 +276,10 @@ void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_
 		else
 			leave(&v[i], p);
 	}
+
 	if (p->rolling)
 		update(v, n, p);
+
 	count(v, n, &c);
 	*ret = c;
 }
@@ -290,8 +305,8 @@ enum td_pool_write td_pool_member_write(enum td_pool_member_do what, const struc
 
 int64_t td_pool_nodeset_again_ms(bool unsettled, bool fresh, int64_t quiet_ms, int64_t cost_ms)
 {
-	// Slurm tells nobody when a node changes: looked at often while something moves, and never so often that
-	// looking is the load.
+	// Slurm tells nobody when a node changes. Look often while something moves, but never so
+	// often that looking becomes the load.
 	int64_t ms = unsettled || !fresh ? (quiet_ms < 30000 ? 100 : 1000) : quiet_ms < 15000 ? 1000 : 2000;
 	return ms > cost_ms * 20 ? ms : cost_ms * 20;
 }
@@ -305,9 +320,10 @@ enum td_pool_lack td_pool_reserve_lacks(const struct td_pool_reserve *r)
 }
 
 // ---- slurmds that Slurm has forgotten ----
-// A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s: who is not there after 15 s of answers is not
-// on his way. Each restart in vain doubles the wait (a full node table helps nobody), up to 8 minutes. A new slurmd is
-// Ready before it has registered, so the first second of absence is no news.
+// A slurmd that met a dying slurmctld tries again after 1, 2, 4 and 8 s, so one that is absent
+// after 15 s of Slurm's answers does not come by itself. Each restart in vain doubles the wait, up
+// to 8 minutes, because restarts do not help when the node table is full. A new slurmd is Ready
+// before it has registered, so the first second of absence means nothing.
 enum { NEWS_MS = 1000, WAIT_MS = 15000, TRIES_MAX = 5, KEEP_MS = 3600000 };
 
 enum td_pool_sight td_pool_sight_of(bool fresh, bool pod_ready, bool record)
@@ -317,15 +333,17 @@ enum td_pool_sight td_pool_sight_of(bool fresh, bool pod_ready, bool record)
 
 int64_t td_pool_absence_look(struct td_pool_absence *a, enum td_pool_sight sight, bool other_pod, int64_t now_ms)
 {
-	if (sight == TD_SIGHT_PRESENT) { // it came: all is forgiven
+	if (sight == TD_SIGHT_PRESENT) {
 		*a = (struct td_pool_absence){0};
 		return -1;
 	}
+
 	a->looked = now_ms;
 	if (sight != TD_SIGHT_ABSENT || other_pod)
 		a->since = now_ms;
 	if (sight != TD_SIGHT_ABSENT || now_ms - a->since < NEWS_MS)
 		return -1;
+
 	int64_t left = a->since + ((int64_t)WAIT_MS << a->tries) - now_ms;
 	return left > 0 ? left : 0;
 }
@@ -347,7 +365,7 @@ const char *td_pool_member_message(const struct td_pool_member *m, const struct 
 	return !m->why || !waiting ? NULL : td_pool_member_waits_turn(m) ? c->turn : m->why;
 }
 
-// As much of it as there is room for.
+// Appends as much of s as there is room for.
 static void add(char *buf, size_t len, const char *s)
 {
 	size_t n = strlen(buf);
@@ -372,6 +390,7 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 		if (!waits && td_pool_member_message(&v[i], ret))
 			waits = &v[i];
 	}
+
 	snprintf(ret->text, sizeof(ret->text), "%lld of %lld nodes are ready%s%s%s%s", k->ready, k->desired,
 		 waits ? "; " : "", waits ? waits->name : "", waits ? ": " : "",
 		 waits ? td_pool_member_message(waits, ret) : "");

@@ -1,11 +1,13 @@
-// The nodes of a NodeSet: what to do with each (docs/protocols.md 3). Level-triggered: every step is found again from
-// the pods and from Slurm's records, so a crash between two steps changes nothing.
+// The nodes of a NodeSet: what to do with each (docs/protocols.md 3). Decisions are
+// level-triggered: each step is found again from the pods and from Slurm's records, so a crash
+// between two steps changes nothing.
 //
-//   update: drain("tandem: update") → no job → delete pod → delete record → create pod → it registers; a record that
-//   somebody else has
-//           drained stays, and so does his reason. The same where Slurm drained a node for devices that an earlier
-//           configuration hid.
-//   leave:  drain("tandem: scale-in") → no job → delete pod → delete record
+//   update: drain ("tandem: update"), no job left, delete the pod, delete the record, create the
+//           pod; the new slurmd registers. A record that somebody else has drained stays, and so
+//           does his reason. The same steps follow where Slurm drained a node for devices that an
+//           earlier configuration hid.
+//   leave:  drain ("tandem: scale-in"), no job left, delete the pod, delete the record.
+//
 // Without a fresh answer from Slurm nothing is taken away: unknown is not idle.
 #pragma once
 
@@ -13,112 +15,124 @@
 
 enum td_pool_member_do {
 	TD_MEMBER_NOTHING,
-	TD_MEMBER_CREATE,        // the pod
-	TD_MEMBER_DELETE_POD,    // gracefully
-	TD_MEMBER_DRAIN,         // with `why`
-	TD_MEMBER_UNDRAIN,       // only while the reason is still ours
-	TD_MEMBER_SET_DOWN,      // with `why`: its jobs are requeued
-	TD_MEMBER_DELETE_RECORD, // Slurm's record of a node without slurmd; refused by Slurm while a job refers to it
+	TD_MEMBER_CREATE,     // the pod
+	TD_MEMBER_DELETE_POD, // gracefully
+	TD_MEMBER_DRAIN,      // with `why` as the reason
+	TD_MEMBER_UNDRAIN,    // only while the reason is still ours
+	TD_MEMBER_SET_DOWN,   // with `why`: its jobs are requeued
+	// Slurm's record of a node without a slurmd. Slurm refuses while a job refers to it.
+	TD_MEMBER_DELETE_RECORD,
 };
 const char *td_pool_member_do_name(enum td_pool_member_do d); // "delete-pod"
 
-struct td_pool_member { // a node, in
+struct td_pool_member { // one node
+	// in
 	const char *name;
-	bool exists, matched, ready; // the Kubernetes node
+	bool exists, matched, ready; // the Kubernetes node; matched: the NodeSet selects it
 	const char *refuse;          // why it cannot be a Slurm node now; NULL: it can
 	bool pod, pod_ready, pod_deleting, pod_ended;
 	bool pod_current;                    // its slurmd pod is the wanted one
-	int64_t pod_born_ms;                 // its creation, real time
-	const char *pod_ip;                  // "" when none
+	int64_t pod_born_ms;                 // when its slurmd pod was created, real time
+	const char *pod_ip;                  // "" when it has none
 	const struct td_pool_record *record; // NULL: none or unknown
-	bool record_differs;                 // its size is not what the pod would say now
-	bool missing;                        // slurmd runs, and Slurm answers without a record of the node
-	bool forgotten;                      // so long that it will stay so (td_pool_absence_look)
+	bool record_differs;                 // its size or features are not the wanted pod's
+	bool missing;                        // slurmd runs, but Slurm has no record of it
+	bool forgotten;                      // missing for too long (td_pool_absence_look)
 	// out
 	bool keep;
-	bool updated;   // its pod is the wanted one, and Slurm has taken over what it says
-	bool evictable; // no job is on it and none can start: whoever evicts its pod ends nothing
+	bool updated;   // its pod is the wanted one, and Slurm has taken over what that reports
+	bool evictable; // no job is on it and none can start: evicting its pod ends nothing
 	enum td_pool_member_do act;
 	const char *why; // static, or `refuse`: the reason to write, or what is waited for
 };
 struct td_pool_policy {
-	long long replicas; // -1: all that match
+	long long replicas; // -1: all nodes that match
 	bool rolling;       // false: OnDelete
 	long long max_unavailable;
-	int64_t update_force_s, scale_force_s; // jobs are ended when a drain of ours is this old; -1: never
-	bool view;                             // Slurm's answer is fresh; without it nothing is taken away
-	int64_t now_ms;                        // real time; Slurm's clock is taken to be ours
-	int64_t config_ms;                     // since when the configuration in force is run; 0: none is
+	int64_t update_force_s, scale_force_s; // jobs end when our drain is this old; -1: never
+	bool view;                             // Slurm's answer is fresh; else take nothing away
+	int64_t now_ms;                        // real time; Slurm's clock is assumed to agree
+	int64_t config_ms;                     // when the configuration in force began; 0: none
 };
 struct td_pool_set_counts {
 	long long desired, matched, assigned, ready, updated, running, idle, allocated, draining, drained, down;
 };
-// v: sorted by name. Fills the out fields and the counts.
+// Decides about all nodes of a NodeSet. v: sorted by name; its out fields are filled, and *ret.
 void td_pool_nodeset_decide(struct td_pool_member *v, size_t n, const struct td_pool_policy *p,
 			    struct td_pool_set_counts *ret);
-bool td_pool_member_available(
-	const struct td_pool_member *m); // takes part in the pool: slurmd runs, and Slurm would give it work
-bool td_pool_member_waits_turn(const struct td_pool_member *m); // for its update: as many as allowed are out of service
+// True when the node takes part in the pool: its slurmd runs, and Slurm would give it work.
+bool td_pool_member_available(const struct td_pool_member *m);
+// True when its update waits because as many nodes as allowed are out of service.
+bool td_pool_member_waits_turn(const struct td_pool_member *m);
 
-// A decided DRAIN, UNDRAIN or SET_DOWN, looked at again with the record as it is read right before the write (NULL:
-// there is none any more): nobody's reason is overwritten and nobody's drain is lifted.
 enum td_pool_write { TD_WRITE_NOTHING, TD_WRITE_DRAIN, TD_WRITE_UNDRAIN, TD_WRITE_DOWN };
+// Looks again at a decided DRAIN, UNDRAIN or SET_DOWN, with the record as read right before the
+// write (NULL: there is none any more), so that nobody's reason is overwritten and nobody's drain
+// is lifted. *ret_reason: write the reason too.
 enum td_pool_write td_pool_member_write(enum td_pool_member_do act, const struct td_pool_record *now, bool *ret_reason);
-// A record that carries the mark of a NodeSet which is gone: what to do with it.
+// What to do with a record that carries the mark of a NodeSet which is gone.
 enum td_pool_member_do td_pool_ghost(const struct td_pool_record *r);
-// When to look at a cluster's NodeSets again. quiet_ms: for how long Slurm's answer has been the same; cost_ms: what
-// one look costs.
+// When to look at a cluster's NodeSets again, in ms. quiet_ms: for how long Slurm's answer has been
+// the same; cost_ms: how long one look takes.
 int64_t td_pool_nodeset_again_ms(bool unsettled, bool fresh, int64_t quiet_ms, int64_t cost_ms);
 
-// Do pods outside Slurm fit beside what Slurm would give out? They were placed before the share was taken from the
-// node.
+// Do pods outside Slurm fit on a node beside what Slurm would give out? They were placed before the
+// share was taken from the node.
 struct td_pool_reserve {
-	int64_t cpu_milli, memory;                        // the node's allocatable
+	int64_t cpu_milli, memory;                        // the node's allocatable; memory in bytes
 	int64_t share_cpus, share_memory_mb, share_gpus;  // what Slurm would give out
-	int64_t others_milli, others_memory, others_gpus; // what those pods and slurmd ask for
+	int64_t others_milli, others_memory, others_gpus; // what those pods and slurmd request
 };
 enum td_pool_lack { TD_LACK_NOTHING, TD_LACK_CPU, TD_LACK_MEMORY, TD_LACK_DEVICES };
 enum td_pool_lack td_pool_reserve_lacks(const struct td_pool_reserve *r);
 
 // ---- slurmds that Slurm has forgotten ----
-// A dynamic node lives only in slurmctld's memory until the next save of its state (up to 5 s). A slurmctld that is
-// killed before forgets it, and the node's slurmd, which registered once, never does so again (24.11: slurmd.c,
-// _registration_engine; slurmctld asks only nodes that it knows). Nothing in Slurm 24.11 makes it: `scontrol create
-// nodename=` makes a CLOUD node that waits for power, a reconfigure goes to known nodes, REST has no way to create one.
-// A new slurmd process registers within 0.1 s, so its pod is replaced.
 //
-// Nothing is lost by that. Without the record slurmctld fails or requeues, when it loads its state, every job that was
-// on the node
-// ("invalid nodes"), and it would have a re-registering slurmd abort what it still runs: processes left in the old
-// container belong to no job. Pods' containers live beside slurmd and are not touched.
+// A dynamic node exists only in slurmctld's memory until the next save of its state (up to 5 s). A
+// slurmctld that is killed before that save forgets the node, and the node's slurmd, which
+// registered once, never does so again (24.11: slurmd.c, _registration_engine; slurmctld asks only
+// nodes that it knows). Nothing in Slurm 24.11 makes it: `scontrol create nodename=` makes a CLOUD
+// node that waits for power, a reconfigure goes to known nodes, and REST cannot create one. A new
+// slurmd process registers within 0.1 s, so the pod is replaced.
+//
+// Nothing is lost by that. When slurmctld loads its state without the record, it fails or requeues
+// every job that was on the node ("invalid nodes"), and it would have a re-registering slurmd abort
+// what it still runs. So processes left in the old container belong to no job. Containers of pods
+// run beside slurmd and are not touched.
 enum td_pool_sight {
-	TD_SIGHT_UNSEEN,  // Slurm gave no complete answer, or no slurmd pod is Ready there: nothing is known
+	TD_SIGHT_UNSEEN,  // unknown: no complete answer of Slurm, or no Ready slurmd pod there
 	TD_SIGHT_PRESENT, // Slurm has a record of the node
-	TD_SIGHT_ABSENT,  // a complete answer without it, while the slurmd pod is Ready
+	TD_SIGHT_ABSENT,  // a complete answer has no record, while the slurmd pod is Ready
 };
 enum td_pool_sight td_pool_sight_of(bool fresh, bool pod_ready, bool record);
-struct td_pool_absence { // zero: never looked at
-	int64_t since, looked;
-	int tries; // restarts in vain
-};
-// One look at a node that is or was absent. other_pod: its pod is not the one of the last look. Returns -1: nothing is
-// wrong (yet); 0: the pod must be replaced; else after how many ms of the same it must be.
-int64_t td_pool_absence_look(struct td_pool_absence *a, enum td_pool_sight sight, bool other_pod, int64_t now_ms);
-void td_pool_absence_restarted(struct td_pool_absence *a);                 // its pod is being replaced
-bool td_pool_absence_old(const struct td_pool_absence *a, int64_t now_ms); // nobody asks about it any more
 
-// ---- conditions of the NodeSet's status ----
+struct td_pool_absence {       // all zero: never looked at
+	int64_t since, looked; // ms
+	int tries;             // restarts in vain
+};
+// Notes one look at a node that is or was absent. other_pod: its pod is not the one of the last
+// look. Returns -1 when nothing is wrong (yet), 0 when the pod must be replaced, else the time in
+// ms after which it must be if nothing changes.
+int64_t td_pool_absence_look(struct td_pool_absence *a, enum td_pool_sight sight, bool other_pod, int64_t now_ms);
+// Notes that its pod is being replaced.
+void td_pool_absence_restarted(struct td_pool_absence *a);
+// True when nobody has looked at it for so long that it can be dropped.
+bool td_pool_absence_old(const struct td_pool_absence *a, int64_t now_ms);
+
+// ---- conditions in the NodeSet's status ----
+
 enum { TD_POOL_TEXT = 3072 };
 struct td_pool_set_facts {
 	const char *problem; // of the spec, in one line; NULL: none
-	bool cluster, fresh; // there is such a cluster; Slurm's answer is fresh
+	bool cluster, fresh; // its SlurmCluster exists; Slurm's answer is fresh
 };
 struct td_pool_set_conditions {
-	struct td_pool_condition v[3];
-	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // what messages may point into
+	struct td_pool_condition v[3];               // messages may point into the next two
+	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // turn: what a node waiting for its turn says
 };
-// v, k: as td_pool_nodeset_decide left them, with more words in v[].why where the caller knows better.
+// Fills *ret, which must not be moved or copied afterwards. v, k: as td_pool_nodeset_decide left
+// them; the caller may have put better words into v[].why.
 void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const struct td_pool_set_counts *k,
 				const struct td_pool_set_facts *f, struct td_pool_set_conditions *ret);
-// What a member's line in the status says, NULL: nothing. c->turn must be filled.
+// Returns what the member's line in the status says; NULL: nothing. c->turn must be filled.
 const char *td_pool_member_message(const struct td_pool_member *m, const struct td_pool_set_conditions *c);

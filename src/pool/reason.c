@@ -1,4 +1,4 @@
-// Whose the reason of a drain is: the one place that knows.
+// Who wrote the reason of a drain. No other file knows.
 #include "pool/pool.h"
 
 #include "base/names.h"

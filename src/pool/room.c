@@ -1,13 +1,15 @@
-// The fast path: is there room now, and does nobody wait before us?
+// The fast path: whether there is room now and nobody waits before us.
 #include "pool/steps.h"
 
-enum { FRESH_MS = 2000 }; // an older view of Slurm's nodes is no ground for a guess
+// An older view of Slurm's nodes says too little about them now.
+enum { FRESH_MS = 2000 };
 
 bool td_pool_fast_may(const struct td_pool_fast *f)
 {
 	if (!f->allowed || f->view_age_ms < 0 || f->view_age_ms > FRESH_MS || f->refused_here)
 		return false;
-	// One of ours waits: Slurm has reached something that it cannot start, and whoever comes now stands behind it.
+	// When one of ours waits, Slurm has reached a job that it cannot start, and a new one
+	// queues behind it.
 	return !f->pending && !td_pool_block_holds(&f->block, f->waiting, f->print);
 }
 
@@ -26,13 +28,14 @@ void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *he
 {
 	for (size_t i = 0; i < n_given; i++) {
 		int at = given[i].node;
-		if (at < 0 && (at = td_pool_fits_now(v, n, &given[i].want)) >=
-				      0) { // Slurm has not said where: the first that fits
+		// Slurm has not said which node: assume the first one where it fits.
+		if (at < 0 && (at = td_pool_fits_now(v, n, &given[i].want)) >= 0) {
 			held[at].cpus += given[i].want.cpus;
 			held[at].memory_mb += given[i].want.memory_mb;
 		}
 		if (at < 0)
 			continue;
+
 		v[at].used_cpus += given[i].want.cpus;
 		v[at].used_memory_mb += given[i].want.memory_mb;
 		for (int k = 0; k < TD_POOL_KINDS; k++)

@@ -1,17 +1,27 @@
+// The smaller decisions about an ask (steps.h).
 #include "pool/steps.h"
 
 #include "base/err.h"
 
 enum {
-	KNOCK_MS = 500, // a stand-in that runs and has not knocked by then is looked at all the same
-	PROLOG_MAX_S =
-		70, // PrologEpilogTimeout is 60: later the reason Prolog is a leftover (docs/facts/slurm.md S-P2)
+	// A stand-in that runs and has not knocked by then is looked at all the same.
+	KNOCK_MS = 500,
+	// PrologEpilogTimeout is 60. Later, Prolog as a reason is a leftover (docs/facts/slurm.md
+	// S-P2).
+	PROLOG_MAX_S = 70,
+	// An estimate above this is halved, not lowered by an eighth.
 	PROLOG_LONG_US = 100000,
-	LIMIT_NEAR_MS = 600000, // a warning before the time limit that is further away is somebody's own
-	SETTLED_MS = 3000,      // Slurm's nodes have not changed for that long
-	STANDIN_EXIT_MS = 2000, // a stand-in that was told to exit does so
-	PLUGIN_S =
-		15, // a device plugin is replaced within that; then the grant goes back, and the pod may run elsewhere
+	// A warning that comes earlier than this is not of the time limit.
+	LIMIT_NEAR_MS = 600000,
+	// Slurm's nodes are settled when they have not changed for that long.
+	SETTLED_MS = 3000,
+	// A stand-in that was told to exit does so within that.
+	STANDIN_EXIT_MS = 2000,
+	// A device plugin is replaced within that. Then the grant goes back, and the pod may run
+	// elsewhere.
+	PLUGIN_S = 15,
+	// A pending job is read again after READ_MS, or FIRST_MS while Slurm has not looked at it.
+	// Where many are pending, the wait is at least PER_PENDING_MS for each of them.
 	READ_MS = 10000,
 	FIRST_MS = 700,
 	PER_PENDING_MS = 20,
@@ -35,17 +45,20 @@ enum td_pool_look_do td_pool_look(struct td_pool_look *l)
 	bool need = l->know == TD_JOB_UNSURE || l->asked || l->changed;
 	if (!need && !l->warned)
 		return TD_LOOK_NOT;
+
 	if (l->know == TD_JOB_READ && !l->asked && !l->warned && l->named) {
-		// Its grant is over, and so it is if the id was another's by then. (A pod that still waits may be
-		// submitted again or not: that needs to be sure.)
+		// The grant is over, even if the id was another job's by then. A pod that still
+		// waits may have to be submitted again, which needs a read.
 		if (l->polled == TD_IS_ENDED && !l->pod_waits)
 			return TD_LOOK_POLL;
-		// It may be bound when its stand-in has knocked: a look before would only show the prolog.
+		// The pod may be bound when the stand-in has knocked. A look before that would only
+		// show the prolog.
 		if (l->polled == TD_IS_RUNNING && l->knocks && !l->knocked) {
 			l->knock_ms = l->knock_ms ? l->knock_ms : l->now_ms + KNOCK_MS;
 			l->not_before_ms = l->knock_ms;
 		}
 	}
+
 	l->wait_ms = l->not_before_ms - l->now_ms;
 	return l->wait_ms > 0 ? TD_LOOK_LATER : TD_LOOK_READ;
 }
@@ -77,7 +90,8 @@ int64_t td_pool_backoff_ms(int fails)
 
 int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
 {
-	// A look is 6 KB. A lone pod is looked at again soon; of many, each after as long again as it has waited.
+	// A look transfers 6 KB. Look at a lone pod again soon; when there are many, wait for each
+	// as long again as it has waited.
 	if (p->batch)
 		return KNOCK_MS;
 	if (p->burst)
@@ -87,8 +101,9 @@ int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
 
 int64_t td_pool_prolog_learn(int64_t est, int64_t took, bool burst, bool looked_in_vain)
 {
-	// Of many, few should need a second look: up quickly, down slowly. A lone pod should not wait longer than it
-	// must, and what the last pods of a burst took says little of the next one.
+	// In a burst few pods should need a second look: raise the estimate quickly, lower it
+	// slowly. A lone pod should not wait longer than it must, and the last pods of a burst say
+	// little about it.
 	int64_t less = est > PROLOG_LONG_US ? est / 2 : est * 7 / 8;
 	int64_t now = burst            ? (looked_in_vain ? (est + took) / 2 : est * 63 / 64)
 		      : looked_in_vain ? (est * 3 + took) / 4
@@ -107,7 +122,7 @@ int64_t td_pool_never_ms(enum td_pool_fit fit, int64_t nodes_same_ms)
 	return left > 0 ? left : fit == TD_FIT_NO_NODES ? 1000 : 0;
 }
 
-// ---- what answers mean ----
+// ---- what answers and devices mean ----
 enum td_pool_submitted td_pool_submitted(int code, bool immediate)
 {
 	if (!code)
@@ -145,25 +160,31 @@ enum td_pool_rebind td_pool_rebind(bool same_uid, bool ending, bool bound, bool 
 	return !same_uid || ending || bound ? TD_REBIND_OVER : same_epoch ? TD_REBIND_AGAIN : TD_REBIND_LOST;
 }
 
-// ---- the two ends ----
+// ---- the end of a pod and of its job ----
 enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms,
 				    bool *ret_fence)
 {
 	*ret_ms = 0;
 	*ret_fence = false;
-	// Slurm compares the name as it ends the job, and the name holds the ask's UID: no read could make that any
-	// surer. One is needed when its owner gave it another name, and when a leader before us could still bind the
-	// pod (is it running?).
+
+	// Slurm compares the name as it ends the job, and the name holds the ask's UID, so a read
+	// adds no certainty. A read is needed when the job's owner gave it another name, and when
+	// an earlier leader could still bind the pod: then it matters whether the job is running.
 	if (!e->read && (e->unbound || !e->named))
 		return TD_END_READ;
 	if (j->know != TD_JOB_READ || !j->ours || j->is == TD_IS_ENDED)
 		return !e->pod || j->know == TD_JOB_GONE || !j->ours ? TD_END_AGAIN : TD_END_FORGET;
+
 	*ret_fence = e->unbound && j->is == TD_IS_RUNNING;
 	if (e->unbound || !e->batch || j->is != TD_IS_RUNNING)
 		return TD_END_CANCEL;
 	if (e->told_ms < 0 && !e->tried)
 		return TD_END_TELL;
-	*ret_ms = e->told_ms < 0 ? e->settle_ms : STANDIN_EXIT_MS - e->told_ms; // its knock goes before that
+
+	// A knock of the stand-in ends this wait early.
+
+	*ret_ms = e->told_ms < 0 ? e->settle_ms : STANDIN_EXIT_MS - e->told_ms;
+
 	return *ret_ms > 0 ? TD_END_WAIT : TD_END_CANCEL;
 }
 

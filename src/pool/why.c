@@ -1,3 +1,4 @@
+// Slurm's reasons for a waiting job, in plain words.
 #include "pool/pool.h"
 
 #include <string.h>
@@ -41,7 +42,9 @@ const char *td_pool_reason_words(const char *r)
 		{"InvalidQOS", "its QOS does not exist in Slurm"},
 		{"Cleaning", "Slurm still cleans up after its last run"},
 	};
+
 	if (!r || !*r)
+
 		return "Slurm says no reason";
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (!strcmp(table[i].reason, r))

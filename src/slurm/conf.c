@@ -1,3 +1,4 @@
+// Writes slurm.conf and the other files of a SlurmCluster.
 #include "slurm/conf.h"
 
 #include "base/embedded.h"
@@ -55,17 +56,21 @@ bool td_slurm_is_time(const char *s)
 {
 	if (!s)
 		return false;
+
 	if (!strcasecmp(s, "INFINITE") || !strcasecmp(s, "UNLIMITED"))
 		return true;
+
 	const char *p = digits(s);
 	if (p == s)
 		return false;
+
 	const char *rest = p;
 	if (*p == '-') {
 		rest = digits(p + 1);
 		if (rest == p + 1)
 			return false;
 	}
+
 	for (int i = 0; i < 2 && *rest == ':'; i++) {
 		const char *q = digits(rest + 1);
 		if (q == rest + 1)
@@ -86,7 +91,8 @@ bool td_slurm_is_user(const char *s)
 }
 
 // ---- slurm.conf ----
-// Keys that Tandem writes and that an object may not change, and why. fix NULL: merged (a comma list).
+// Keys that Tandem writes. fix says why an object may not set them; NULL: the object's value is
+// merged with Tandem's (comma lists).
 static const struct {
 	const char *key, *value, *fix;
 } base[] = {
@@ -123,8 +129,9 @@ static const struct {
 	{"PreemptParameters", "send_user_signal", NULL},
 	{"InactiveLimit", "0", "a pod's allocation has no process that could be active"},
 	{"ReturnToService", "2", "a re-created slurmd pod must come back by itself"},
-	{"DebugFlags", "NO_CONF_HASH",
-	 NULL}, // slurmctld's own file has FirstJobId (slurmctld.sh): no reason to complain about each node
+	// slurmctld's own file differs from the nodes' by FirstJobId (slurmctld.sh): that is no
+	// reason to complain about each node.
+	{"DebugFlags", "NO_CONF_HASH", NULL},
 	{"TreeWidth", "65533", "pods' addresses are not in DNS under their node names"},
 	{"NodeName", "", "nodes register by themselves: use a NodeSet"},
 	{"NodeSet", "", "use a NodeSet object"},
@@ -139,7 +146,7 @@ static const struct {
 	{"BackupController", "", "Tandem names the controller's pod"},
 	{"ControlAddr", "", "Tandem names the controller's pod"},
 };
-// What an object may change.
+// Defaults, which an object may change.
 static const struct {
 	const char *key, *value;
 } defaults[] = {
@@ -155,6 +162,7 @@ static const struct {
 	{"MaxNodeCount", "1024"},
 };
 
+// The value of a key, whose case does not matter; NULL: absent.
 static const char *ci_get(yyjson_val *map, const char *key)
 {
 	yyjson_obj_iter it = yyjson_obj_iter_with(map);
@@ -164,7 +172,7 @@ static const char *ci_get(yyjson_val *map, const char *key)
 	return NULL;
 }
 
-// Does the comma list hold an option of this name ("bf_interval=1" is named "bf_interval")?
+// Has the comma list an option of this name? The name of "bf_interval=1" is "bf_interval".
 static bool list_has(const char *list, const char *option)
 {
 	size_t n = strcspn(option, "=,");
@@ -174,12 +182,13 @@ static bool list_has(const char *list, const char *option)
 	return false;
 }
 
-// The object's options first; of ours those that it does not name.
+// Writes the object's options, then those of Tandem's that the object does not name.
 static void merge_list(struct td_buf *b, const char *ours, const char *theirs)
 {
 	td_buf_puts(b, theirs ? theirs : "");
 	td_auto_strv struct td_strv l = {0};
 	td_strv_split(&l, ours, ',');
+
 	bool first = !theirs;
 	for (size_t i = 0; i < l.n; i++) {
 		if (theirs && list_has(theirs, l.v[i]))
@@ -194,6 +203,7 @@ static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
 	yyjson_obj_iter it = yyjson_obj_iter_with(map);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *key = yyjson_get_str(k), *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
+
 		if (!td_slurm_is_key(key)) {
 			td_strv_addf(
 				problems,
@@ -201,16 +211,19 @@ static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
 				key);
 			continue;
 		}
+
 		if (!td_slurm_is_value(value))
 			td_strv_addf(problems,
 				     "spec.config.slurmConf.%s: the value must be a string of printable characters "
 				     "without blanks, "
 				     "'\"', '#' and '\\'; write one key per line of the map",
 				     key);
+
 		for (size_t i = 0; i < TD_LEN(base); i++)
 			if (base[i].fix && !strcasecmp(base[i].key, key))
 				td_strv_addf(problems, "spec.config.slurmConf.%s: Tandem sets this key (%s); remove it",
 					     key, base[i].fix);
+
 		yyjson_obj_iter jt = yyjson_obj_iter_with(map);
 		for (yyjson_val *j; (j = yyjson_obj_iter_next(&jt)) && j != k;)
 			if (!strcasecmp(yyjson_get_str(j), key))
@@ -234,6 +247,7 @@ static bool in_list(const char *s, const char *const *v, size_t n)
 	return false;
 }
 
+// Is s one of the words of "A|B|C", whose case does not matter?
 static bool one_of(const char *s, const char *list)
 {
 	td_auto_strv struct td_strv l = {0};
@@ -244,7 +258,8 @@ static bool one_of(const char *s, const char *list)
 	return false;
 }
 
-// One option of a partition; the value has passed a grammar or is refused here.
+// Writes one option of a partition. ok: the value has passed its grammar; else it is a problem, and
+// `fix` says what to write.
 struct partition_option {
 	const char *field, *key; // in the spec, in slurm.conf
 	const char *value;       // NULL: not given
@@ -274,6 +289,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 			     at);
 		return;
 	}
+
 	td_buf_printf(b, "PartitionName=%s Nodes=", name);
 	yyjson_val *sets = td_jget(p, "nodeSets"), *x;
 	size_t i, n;
@@ -292,6 +308,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 		else
 			td_buf_printf(b, "%sset_%s", i ? "," : "", s);
 	}
+
 	td_buf_printf(b, " Default=%s", td_jbool(p, "default", false) ? "YES" : "NO");
 	const char *max = td_jstr_or(p, "maxTime", "INFINITE"), *usual = td_jstr(p, "defaultTime"),
 		   *state = td_jstr_or(p, "state", "UP"), *preempt = td_jstr(p, "preemptMode"),
@@ -307,6 +324,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 	};
 	for (i = 0; i < TD_LEN(options); i++)
 		partition_option(b, at, &options[i], problems);
+
 	const char *const numbers[][2] = {{"priorityTier", "PriorityTier"},
 					  {"priorityJobFactor", "PriorityJobFactor"},
 					  {"graceTime", "GraceTime"}};
@@ -315,6 +333,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 		if (k >= 0)
 			td_buf_printf(b, " %s=%lld", numbers[i][1], k);
 	}
+
 	yyjson_val *k, *groups = td_jget(p, "allowAccounts");
 	yyjson_arr_foreach (groups, i, n, k) {
 		const char *s = yyjson_get_str(k);
@@ -324,6 +343,7 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 			td_strv_addf(problems,
 				     "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
 	}
+
 	td_buf_putc(b, '\n');
 }
 
@@ -332,6 +352,7 @@ static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm
 	yyjson_val *p, *s;
 	size_t i, n, j, m, defaults_seen = 0;
 	td_auto_strv struct td_strv used = {0};
+
 	yyjson_arr_foreach (list, i, n, p) {
 		yyjson_arr_foreach (td_jget(p, "nodeSets"), j, m, s) {
 			const char *set = yyjson_get_str(s);
@@ -342,6 +363,7 @@ static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm
 			}
 		}
 	}
+
 	td_auto_strv struct td_strv names = {0};
 	yyjson_arr_foreach (list, i, n, p) {
 		const char *name = td_jstr(p, "name");
@@ -355,6 +377,7 @@ static void partitions(struct td_buf *b, yyjson_val *list, const struct td_slurm
 				     i);
 		partition(b, i, p, f, problems);
 	}
+
 	if (yyjson_arr_size(list) == 0)
 		td_buf_puts(b, "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n");
 }
@@ -364,12 +387,15 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 {
 	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
 	check_slurm_conf(user, problems);
+
 	struct td_buf b = {0};
 	td_buf_printf(&b,
 		      "# Written by Tandem from SlurmCluster %s/%s. Edit the object, not this file.\nClusterName=%s\n",
 		      ns, name, name);
+
 	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name,
 		      name, name, ns);
+
 	for (size_t i = 0; i < TD_LEN(base); i++) {
 		if (!*base[i].value)
 			continue;
@@ -378,11 +404,14 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		merge_list(&b, base[i].value, theirs);
 		td_buf_putc(&b, '\n');
 	}
+
 	for (size_t i = 0; i < TD_LEN(defaults); i++)
 		if (!ci_get(user, defaults[i].key))
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, defaults[i].value);
+
 	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
 		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);
+
 	yyjson_obj_iter it = yyjson_obj_iter_with(user);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		bool ours = false;
@@ -391,6 +420,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (!ours)
 			td_buf_printf(&b, "%s=%s\n", yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
 	}
+
 	partitions(&b, td_jget(o, "spec.partitions"), f, problems);
 	return td_buf_take(&b);
 }
@@ -415,6 +445,7 @@ static bool system_name(const char *s)
 	return in_list(s, names, TD_LEN(names));
 }
 
+// Writes passwd and group: the system's accounts, then spec.users.
 static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_strv *problems)
 {
 	td_buf_puts(
@@ -427,11 +458,14 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:"
 		    "\nsudo:x:27:\n"
 		    "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
+
 	td_auto_strv struct td_strv names = {0}, gids = {0}, uids = {0};
 	yyjson_val *u;
 	size_t i, n;
+
 	yyjson_arr_foreach (users, i, n, u) {
 		const char *name = td_jstr(u, "name"), *shell = td_jstr_or(u, "shell", "/bin/bash");
+
 		long long uid = td_jint(u, "uid", -1), gid = td_jint(u, "gid", uid);
 		if (!td_slurm_is_user(name) || system_name(name)) {
 			td_strv_addf(problems,
@@ -440,18 +474,22 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 				     i);
 			continue;
 		}
+
 		td_auto_free char *def_home = td_asprintf("/home/%s", name), *t_uid = td_asprintf("%lld", uid),
 				  *t_gid = td_asprintf("%lld", gid);
 		const char *home = td_jstr_or(u, "home", def_home);
+
 		if (uid < 1000 || uid > 4294967293 || uid == TD_SLURM_UID || uid == 65534 || td_strv_has(&uids, t_uid))
 			td_strv_addf(problems,
 				     "spec.users[%zu].uid: must be 1000 or more, not 64030 (slurm) or 65534 (nobody), "
 				     "and nobody else's",
 				     i);
+
 		if (gid < 100 || gid > 4294967293 || gid == TD_SLURM_UID || gid == 65534)
 			td_strv_addf(
 				problems,
 				"spec.users[%zu].gid: must be 100 or more and not 64030 (slurm) or 65534 (nogroup)", i);
+
 		if (!td_slurm_is_path(home))
 			td_strv_addf(
 				problems,
@@ -462,7 +500,9 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 				     "spec.users[%zu].shell: must be an absolute path of letters, digits, '.', '_', "
 				     "'-', '/'",
 				     i);
+
 		if (td_strv_has(&names, name))
+
 			td_strv_addf(problems, "spec.users[%zu].name: \"%s\" is there twice; names must differ", i,
 				     name);
 		td_strv_add(&names, name);
@@ -475,14 +515,17 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 	}
 }
 
-// Files of the object's own: fixed names, free text, bounded; an Include could read what is not the cluster's.
+// The object's own files: fixed names and free text of bounded size. Include is refused: it could
+// read files that are not the cluster's.
 static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_strv *problems)
 {
 	static const char *const allowed[] = {"topology.conf",      "topology.yaml", "acct_gather.conf",
 					      "job_container.conf", "mpi.conf",      "oci.conf"};
+
 	yyjson_obj_iter it = yyjson_obj_iter_with(map);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
 		const char *name = yyjson_get_str(k), *text = yyjson_get_str(yyjson_obj_iter_get_val(k));
+
 		if (!in_list(name, allowed, TD_LEN(allowed)) || ret->n == TD_LEN(ret->v)) {
 			td_strv_addf(problems,
 				     "spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, "
@@ -493,10 +536,12 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 				     name);
 			continue;
 		}
+
 		if (!text || strlen(text) > 256 << 10) {
 			td_strv_addf(problems, "spec.config.files.%s: must be text of at most 256 KiB", name);
 			continue;
 		}
+
 		for (const char *line = text; line && *line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
 			const char *p = line + strspn(line, " \t\r");
 			if (!strncasecmp(p, "include", 7) && isspace((unsigned char)p[7]))
@@ -504,6 +549,7 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 					     "spec.config.files.%s: Include is not allowed; write the lines themselves",
 					     name);
 		}
+
 		ret->v[ret->n].name = td_strdup(name);
 		ret->v[ret->n++].text = td_strdup(text);
 	}
@@ -521,9 +567,11 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_strv_addf(problems, "metadata.namespace: must be a DNS label");
 	if (!one_of(td_jstr_or(o, "spec.auth.type", "slurm"), "slurm"))
 		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
+
 	struct td_slurm_files out = {0};
 	struct td_buf passwd = {0}, group = {0};
 	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
+
 	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf", "cgroup.conf", "gate.sh",
 						   "slurmctld.sh", "passwd",    "group"};
 	char *const texts[TD_SLURM_FILES] = {
@@ -535,18 +583,24 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 	};
+
 	for (out.n = 0; out.n < TD_SLURM_FILES; out.n++) {
 		out.v[out.n].name = td_strdup(names[out.n]);
 		out.v[out.n].text = texts[out.n];
 	}
+
 	own_files(td_jget(o, "spec.config.files"), &out, problems);
-	for (size_t i = before; i < problems->n; i++) // they quote what they refuse
+
+	// Problems quote what they refuse: no control character may get through.
+	for (size_t i = before; i < problems->n; i++)
 		for (char *p = problems->v[i]; *p; p++)
 			*p = (unsigned char)*p < ' ' ? '?' : *p;
+
 	if (problems->n > before) {
 		td_slurm_files_done(&out);
 		return false;
 	}
+
 	*ret = out;
 	return true;
 }

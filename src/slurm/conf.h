@@ -1,35 +1,42 @@
-// What Slurm reads (slurm.conf, gres.conf, cgroup.conf, the Prolog, passwd, group), written from a SlurmCluster object.
-// Pure: no clock, no network, same input → same bytes.
+// Writes what Slurm reads (slurm.conf, gres.conf, cgroup.conf, the Prolog, passwd, group) from a
+// SlurmCluster object. Pure: no clock, no network; the same input gives the same bytes.
 //
-// Every string from outside passes a grammar before it reaches a file: Slurm's line format (slurm.conf(5)) puts several
-// `Key=value` pairs on one line, takes '#' as a comment, '"' as a quote and '\' as a continuation, so none of those and
-// no blank may be inside a value.
+// Every string from outside passes a grammar before it reaches a file. Slurm's line format
+// (slurm.conf(5)) puts several `Key=value` pairs on one line and takes '#' as a comment, '"' as a
+// quote and '\' as a continuation. So a value may hold none of those and no blank.
 #pragma once
 
 #include "base/mem.h"
 #include "json/json.h"
 
-// ---- grammar: the whole string, NULL is never valid ----
-bool td_slurm_is_name(
-	const char *s); // a partition, node set, feature, node, account or QOS: [A-Za-z0-9][A-Za-z0-9_.-]{0,62}
-bool td_slurm_is_key(const char *s); // a slurm.conf key: a letter, then letters, digits and '_'; at most 64
-bool td_slurm_is_value(
-	const char *s); // a slurm.conf value: 1 to 4096 of printable ASCII without blank, '"', '#' and '\'
-bool td_slurm_is_path(const char *s); // absolute, [A-Za-z0-9_./-], no "..", at most 255
-bool td_slurm_is_time(const char *s); // minutes, minutes:seconds, hours:…, days-hours[:…], INFINITE, UNLIMITED
-bool td_slurm_is_user(const char *s); // [a-z_][a-z0-9_-]{0,31}
+// ---- grammar: does the whole string match? NULL never does ----
+// The name of a partition, node set, feature, node, account or QOS:
+// [A-Za-z0-9][A-Za-z0-9_.-]{0,62}.
+bool td_slurm_is_name(const char *s);
+// A key of slurm.conf: a letter, then letters, digits and '_'; at most 64 characters.
+bool td_slurm_is_key(const char *s);
+// A value of slurm.conf: 1 to 4096 printable ASCII characters without blank, '"', '#' and '\'.
+bool td_slurm_is_value(const char *s);
+// An absolute path of [A-Za-z0-9_./-] without "..", at most 255 characters.
+bool td_slurm_is_path(const char *s);
+// minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]], INFINITE or
+// UNLIMITED.
+bool td_slurm_is_time(const char *s);
+// [a-z_][a-z0-9_-]{0,31}
+bool td_slurm_is_user(const char *s);
 
 // ---- files ----
 struct td_slurm_gres {
-	const char *nodes; // hostlist expression of the nodes it holds for; NULL: every node
+	const char *nodes; // hostlist of its nodes; NULL: every node
 	const char *name;  // "gpu"
 	const char *file;  // "/dev/tandem-gpu[0-7]"
 };
-struct td_slurm_facts {                   // what does not stand in the object
+// What is not in the SlurmCluster object.
+struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
 	size_t n_gres;
-	long long mem_per_cpu_mb;     // DefMemPerCPU: what a job that names no memory gets; 0: not set
-	const char *const *node_sets; // names of the NodeSets of this cluster: what partitions may refer to
+	long long mem_per_cpu_mb;     // DefMemPerCPU, for jobs that name no memory; 0: not set
+	const char *const *node_sets; // names of the NodeSets, for partitions
 	size_t n_node_sets;
 };
 enum td_slurm_file {
@@ -40,7 +47,7 @@ enum td_slurm_file {
 	TD_SLURMCTLD_SH,
 	TD_PASSWD,
 	TD_GROUP,
-	TD_SLURM_FILES, // the fixed ones; the object's own follow
+	TD_SLURM_FILES, // number of the fixed files; the object's own files follow them
 };
 struct td_slurm_files {
 	struct {
@@ -48,21 +55,22 @@ struct td_slurm_files {
 	} v[TD_SLURM_FILES + 8];
 	size_t n;
 };
-// cluster: a whole SlurmCluster object with defaults filled in. Adds one line "spec.field: what is wrong; what to
-// write" per problem and then leaves *ret empty. True when there was none.
+// Writes all files of a SlurmCluster, which is a whole object with its defaults filled in. False:
+// problems were found; each adds one line "spec.field: what is wrong; what to write", and *ret
+// stays empty.
 bool td_slurm_files_make(const yyjson_val *cluster, const struct td_slurm_facts *facts, struct td_slurm_files *ret,
 			 struct td_strv *problems);
 void td_slurm_files_done(struct td_slurm_files *f);
 #define td_auto_slurm_files __attribute__((cleanup(td_slurm_files_done)))
 
-// What the daemons' pods and their configuration agree on.
+// Names and numbers on which the daemons' pods and their configuration agree.
 #define TD_SLURM_UID 64030 // Debian's user slurm
 #define TD_SLURMCTLD_PORT 6817
 #define TD_SLURMD_PORT 6818
 #define TD_SLURMRESTD_PORT 6820
 #define TD_SLURM_ETC "/etc/slurm"       // ConfigMap
-#define TD_SLURM_KEYS "/etc/slurm-keys" // slurm.key; slurmctld also jwt_hs256.key below TD_SLURM_JWT
-#define TD_SLURM_JWT "/etc/slurm-jwt"
+#define TD_SLURM_KEYS "/etc/slurm-keys" // slurm.key
+#define TD_SLURM_JWT "/etc/slurm-jwt"   // jwt_hs256.key, for slurmctld only
 #define TD_SLURM_STATE "/var/lib/slurm/slurmctld"
 #define TD_SLURM_SPOOL "/var/spool/slurmd"
 // The feature that marks the nodes of a NodeSet: "set.<name>". Caller frees.

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NUMBER_DIGITS = 9 }; // in a bracket
+enum { NUMBER_DIGITS = 9 }; // of a number in brackets, at most
 
 struct hl {
 	struct td_strv *out;
@@ -17,7 +17,7 @@ static int bad(const struct hl *h, const char *why)
 	return td_fail(h->err, TD_INVALID, "hostlist \"%.100s\": %s", h->all, why);
 }
 
-// A number of at most NUMBER_DIGITS digits; its width too.
+// Parses a number of at most NUMBER_DIGITS digits, moves *p behind it and returns its width.
 static bool number(const char **p, const char *end, long *ret, int *ret_width)
 {
 	const char *s = *p;
@@ -33,7 +33,8 @@ static bool number(const char **p, const char *end, long *ret, int *ret_width)
 	return true;
 }
 
-// Expands [s, end) with `prefix` (len bytes) in front.
+// Adds the names of the text from s to end, each with the first len bytes of `prefix` in front.
+// `prefix` is also the buffer for them.
 static int expand(const struct hl *h, char *prefix, size_t len, const char *s, const char *end, int depth)
 {
 	while (s < end && *s != '[') {
@@ -43,6 +44,7 @@ static int expand(const struct hl *h, char *prefix, size_t len, const char *s, c
 			return bad(h, "a name is too long");
 		prefix[len++] = *s++;
 	}
+
 	if (s == end) {
 		if (!len)
 			return bad(h, "an empty name");
@@ -52,16 +54,19 @@ static int expand(const struct hl *h, char *prefix, size_t len, const char *s, c
 		td_strv_add(h->out, prefix);
 		return 0;
 	}
+
 	if (depth == 8)
 		return bad(h, "too many brackets in one name");
 	const char *close = memchr(s, ']', (size_t)(end - s));
 	if (!close)
 		return bad(h, "a bracket is not closed");
+
 	for (s++;;) {
 		long a, b;
 		int wa, wb;
 		if (!number(&s, close, &a, &wa))
 			return bad(h, "a number was expected in brackets");
+
 		b = a;
 		if (s < close && *s == '-') {
 			s++;
@@ -70,6 +75,7 @@ static int expand(const struct hl *h, char *prefix, size_t len, const char *s, c
 		}
 		if (b < a || b - a >= TD_HOSTLIST_MAX)
 			return bad(h, "a range that is backwards or too long");
+
 		for (long v = a; v <= b; v++) {
 			if (len + 12 > TD_HOST_LEN)
 				return bad(h, "a name is too long");
@@ -78,6 +84,7 @@ static int expand(const struct hl *h, char *prefix, size_t len, const char *s, c
 			if (r)
 				return r;
 		}
+
 		if (s == close)
 			return 0;
 		if (*s++ != ',')
@@ -103,13 +110,15 @@ int td_hostlist_parse(const char *s, struct td_strv *ret, struct td_error *err)
 			s = e + 1;
 		}
 	}
+
 	td_strv_done(ret);
 	*ret = l;
 	l = (struct td_strv){0};
 	return 0;
 }
 
-// The trailing number of a name, as the writer groups by it. False: no number that fits.
+// The number at the end of a name, by which the writer groups. False: there is none of a length
+// that fits.
 static bool tail(const char *s, size_t *ret_prefix, long *ret_v, int *ret_width)
 {
 	size_t n = strlen(s), p = n;
@@ -123,7 +132,8 @@ static bool tail(const char *s, size_t *ret_prefix, long *ret_v, int *ret_width)
 	return true;
 }
 
-// Two numbers may share a bracket when they are written alike: the same width, or both without leading zeros.
+// May two numbers share a bracket? They are written alike: with the same width, or both without
+// leading zeros.
 static bool alike(const char *a, int wa, const char *b, int wb)
 {
 	bool za = wa > 1 && *a == '0', zb = wb > 1 && *b == '0';
@@ -138,6 +148,7 @@ char *td_hostlist_write(const struct td_strv *names)
 		size_t p, q;
 		long v, w;
 		int wv, ww;
+
 		if (b.len)
 			td_buf_putc(&b, ',');
 		size_t j = i + 1;
@@ -146,16 +157,19 @@ char *td_hostlist_write(const struct td_strv *names)
 			i = j;
 			continue;
 		}
+
 		for (; j < names->n; j++) {
 			const char *t = names->v[j];
 			if (!tail(t, &q, &w, &ww) || q != p || strncmp(s, t, p) != 0 || !alike(s + p, wv, t + p, ww))
 				break;
 		}
+
 		if (j == i + 1) {
 			td_buf_puts(&b, s);
 			i = j;
 			continue;
 		}
+
 		td_buf_printf(&b, "%.*s[", (int)p, s);
 		for (size_t k = i; k < j;) {
 			const char *first = names->v[k] + p, *last = first;
@@ -170,6 +184,7 @@ char *td_hostlist_write(const struct td_strv *names)
 				td_buf_printf(&b, "-%s", last);
 			k = m;
 		}
+
 		td_buf_putc(&b, ']');
 		i = j;
 	}
@@ -180,11 +195,13 @@ int td_ranges_parse(const char *s, struct td_ranges *ret, struct td_error *err)
 {
 	struct td_ranges r = {0};
 	const char *p = s, *end = s + strlen(s);
+
 	while (p < end) {
 		long a, b;
 		int w;
 		if (!number(&p, end, &a, &w))
 			return td_fail(err, TD_INVALID, "index ranges \"%.100s\": a number was expected", s);
+
 		b = a;
 		if (p < end && *p == '-') {
 			p++;
@@ -192,24 +209,27 @@ int td_ranges_parse(const char *s, struct td_ranges *ret, struct td_error *err)
 				return td_fail(err, TD_INVALID,
 					       "index ranges \"%.100s\": a number was expected after \"-\"", s);
 		}
+
 		if (b < a || b >= TD_RANGE_MAX)
 			return td_fail(err, TD_INVALID, "index ranges \"%.100s\": backwards, or beyond %d", s,
 				       TD_RANGE_MAX - 1);
 		for (long v = a; v <= b; v++)
 			r.bits[v / 64] |= UINT64_C(1) << (v % 64);
+
 		if (p == end)
 			break;
 		if (*p++ != ',' || p == end)
 			return td_fail(err, TD_INVALID, "index ranges \"%.100s\": \",\" was expected", s);
 	}
+
 	*ret = r;
 	return 0;
 }
 
 static bool bit(const struct td_ranges *r, int i)
 {
-	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): a set that could not be parsed is not
-	// written
+	// A set that could not be parsed is not written.
+	// NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult)
 	return i < TD_RANGE_MAX && (r->bits[i / 64] >> (i % 64) & 1);
 }
 
@@ -238,7 +258,7 @@ int td_ranges_count(const struct td_ranges *r)
 	return n;
 }
 
-// One GRES: name[:type][:count][(…)].
+// Parses one GRES: name[:type][:count][(…)].
 static int gres_one(const char *s, const char *end, struct td_gres *ret, struct td_error *err, const char *all)
 {
 	struct td_gres g = {0};
@@ -253,11 +273,13 @@ static int gres_one(const char *s, const char *end, struct td_gres *ret, struct 
 			break;
 		p = c + 1;
 	}
+
 	size_t i = 0;
 	if (n > 1 && len[0] == 4 && !memcmp(part[0], "gres", 4))
 		i++;
 	if (i >= n || !len[i] || len[i] >= sizeof(g.name))
 		return td_fail(err, TD_INVALID, "GRES \"%.100s\": no name", all);
+
 	memcpy(g.name, part[i], len[i]);
 	g.count = -1;
 	for (i++; i < n; i++) {
@@ -275,6 +297,7 @@ static int gres_one(const char *s, const char *end, struct td_gres *ret, struct 
 			return td_fail(err, TD_INVALID, "GRES \"%.100s\": not name:type:count", all);
 		memcpy(g.type, part[i], len[i]);
 	}
+
 	if (paren) {
 		if (end[-1] != ')')
 			return td_fail(err, TD_INVALID, "GRES \"%.100s\": \")\" was expected", all);
@@ -289,6 +312,7 @@ static int gres_one(const char *s, const char *end, struct td_gres *ret, struct 
 			if (strlen(t) >= sizeof(g.index))
 				return td_fail(err, TD_INVALID, "GRES \"%.100s\": too many index ranges", all);
 			strcpy(g.index, t);
+
 			if (g.count < 0)
 				g.count = td_ranges_count(&r);
 		} else if (td_starts(in, "CNT:") && td_parse_i64(in + 4, &v) && v >= 0 && g.count < 0) {
@@ -309,10 +333,12 @@ int td_gres_parse(const char *s, struct td_gres *ret, size_t max, size_t *ret_n,
 		*ret_n = 0;
 		return 0;
 	}
+
 	for (;;) {
 		const char *e = s;
 		for (int in = 0; *e && (in || *e != ','); e++)
 			in = *e == '(' ? 1 : *e == ')' ? 0 : in;
+
 		if (n == max)
 			return td_fail(err, TD_INVALID, "GRES \"%.100s\": more than %zu kinds", all, max);
 		int r = gres_one(s, e, &ret[n], err, all);

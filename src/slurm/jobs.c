@@ -1,4 +1,4 @@
-// The verbs about jobs.
+// The operations on jobs.
 #include "slurm/rest_priv.h"
 
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 
 enum { STATES_PER_CALL = 400 }; // ids in one filter: about 6 KB of URL
 
+// Submits a job.
 static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, bool immediate, struct td_cancel *c,
 	       int64_t *ret_job, struct td_error *err)
 {
@@ -16,18 +17,23 @@ static int ask(struct td_slurm *s, const char *user, const struct td_slurm_ask *
 					.method = "POST",
 					.path = immediate ? "/job/allocate" : "/job/submit",
 					.body = body};
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int status = 0, r = td_slurm_call(s, &k, c, &status, &j, err);
 	if (r)
 		return r;
+
 	yyjson_val *id = td_jget(td_json_root(j), "job_id");
-	// A job id is a job, whatever else the reply says (docs/facts/slurm.md S-T3); 200 without one is none (S-T4).
+	// A reply with a job id means a job, whatever else it says (docs/facts/slurm.md S-T3).
+	// Status 200 without one means none (S-T4).
 	if (yyjson_is_int(id) && yyjson_get_sint(id) > 0) {
 		*ret_job = yyjson_get_sint(id);
 		return 0;
 	}
+
 	if (status != 200 || yyjson_arr_size(td_jget(td_json_root(j), "errors")))
 		return td_slurm_refused(&k, status, td_json_root(j), "", err);
+
 	const char *warn = td_jstr_or(yyjson_arr_get_first(td_jget(td_json_root(j), "warnings")), "description",
 				      "no reason given");
 	return td_fail(err, TD_INVALID, "Slurm took no job: %.300s", warn);
@@ -65,11 +71,13 @@ int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
+
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB, .method = "GET", .path = path};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
 		return td_wrap(err, "job %" PRId64, id);
+
 	yyjson_val *v, *list = td_jget(td_json_root(j), "jobs");
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, v) {
@@ -83,10 +91,11 @@ int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_
 		job = (struct td_slurm_job){0};
 		return 0;
 	}
+
 	return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %" PRId64, id);
 }
 
-struct each {
+struct each { // one listing
 	struct td_slurm *s;
 	int (*fn)(void *ctx, const struct td_slurm_job *j);
 	void *ctx;
@@ -116,23 +125,28 @@ int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, 
 {
 	struct each e = {.s = s, .fn = fn, .ctx = ctx, .split = {.list = "jobs", .each = each_element}};
 	e.split.ctx = &e;
+
 	const struct td_slurm_call k = {.op = TD_SLURM_JOBS,
 					.method = "GET",
 					.path = "/jobs/",
 					.on_data = each_data,
 					.ctx = &e,
 					.timeout_ms = 120000};
+
 	td_auto(td_json_unref) struct td_json *none = NULL, *rest = NULL;
 	int r = td_slurm_call(s, &k, c, NULL, &none, err);
 	if (r && e.err.code)
 		r = td_fail(err, e.err.code, "listing jobs: %.400s", e.err.msg);
-	// Only a list that came whole counts: the rest parses and holds no error.
+
+	// The list counts only when it arrived as a whole: what is left of the reply is JSON and
+	// lists no error.
 	if (!r)
 		r = td_json_parse(td_buf_str(&e.split.rest), e.split.rest.len, &rest, err);
 	if (r == TD_INVALID && !e.err.code)
 		r = td_fail(err, TD_TRANSIENT, "listing jobs: the reply was cut");
 	if (!r && yyjson_arr_size(td_jget(td_json_root(rest), "errors")))
 		r = td_slurm_refused(&k, 200, td_json_root(rest), "", err);
+
 	td_json_split_done(&e.split);
 	return r;
 }
@@ -160,9 +174,11 @@ static int states_once(struct td_slurm *s, const char *path, struct td_cancel *c
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
 		return td_wrap(err, "job states");
+
 	yyjson_val *v, *list = td_jget(td_json_root(j), "jobs");
 	if (!yyjson_is_arr(list))
 		return td_fail(err, TD_TRANSIENT, "job states: no list in the reply");
+
 	size_t i, n;
 	yyjson_arr_foreach (list, i, n, v) {
 		struct td_slurm_state st;
@@ -177,6 +193,7 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 {
 	td_auto_states struct td_slurm_states l = {0};
 	int r = 0;
+
 	if (!ids)
 		r = states_once(s, "/jobs/state/", c, &l, err);
 	for (size_t at = 0; ids && at < n && !r; at += STATES_PER_CALL) {
@@ -186,6 +203,7 @@ int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct
 			td_buf_printf(&path, "%cjob_id=%" PRId64, i == at ? '?' : '&', ids[i]);
 		r = states_once(s, td_buf_str(&path), c, &l, err);
 	}
+
 	if (r)
 		return r;
 	td_slurm_states_done(ret);
@@ -209,13 +227,16 @@ int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td
 {
 	if (id <= 0 || !name || !*name)
 		return td_fail(err, TD_INVALID, "job %" PRId64 " is not ended without its name", id);
+
 	td_auto_free char *body = s->a->job_end_body(id, name);
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB_END, .method = "DELETE", .path = "/jobs/", .body = body};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
 		return td_wrap(err, "ending job %" PRId64, id);
-	yyjson_val *v; // a refusal comes with HTTP 200 in status[]
+
+	// A refusal comes with HTTP 200, in status[] (S-T6).
+	yyjson_val *v;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(td_json_root(j), "status"), i, n, v) {
 		long long code = td_jint(v, "error.code", 0);

@@ -1,4 +1,4 @@
-// The verbs about nodes.
+// The operations on nodes.
 #include "slurm/rest_priv.h"
 
 #include <string.h>
@@ -21,6 +21,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct td_slurm_node *)a)->name, ((const struct td_slurm_node *)b)->name);
 }
 
+// Reads the list of a reply, sorted by name. On failure *ret stays untouched.
 static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slurm_nodes *ret, struct td_error *err)
 {
 	td_auto_nodes struct td_slurm_nodes l = {0};
@@ -28,11 +29,13 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 	size_t i, n;
 	l.cap = yyjson_arr_size(list);
 	l.v = td_calloc(l.cap ? l.cap : 1, sizeof(*l.v));
+
 	yyjson_arr_foreach (list, i, n, v) {
 		int r = s->a->read_node(v, &l.v[l.n++], err);
 		if (r)
 			return r;
 	}
+
 	qsort(l.v, l.n, sizeof(*l.v), by_name);
 	td_slurm_nodes_done(ret);
 	*ret = l;
@@ -44,16 +47,18 @@ int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_node
 {
 	const struct td_slurm_call k = {
 		.op = TD_SLURM_NODES, .method = "GET", .path = "/nodes/", .max_body = 512u << 20};
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_slurm_call_ok(s, &k, c, &j, err);
 	if (r)
 		return td_wrap(err, "listing nodes");
+
 	if (!yyjson_is_arr(td_jget(td_json_root(j), "nodes")))
 		return td_fail(err, TD_TRANSIENT, "listing nodes: no list in the reply");
 	return read_nodes(s, td_json_root(j), ret, err);
 }
 
-// An escaped "/node/<name>", or TD_INVALID.
+// Appends "/node/<name>", escaped. TD_INVALID when it is no name of one node.
 static int node_path(const char *name, struct td_buf *ret, struct td_error *err)
 {
 	if (!name || !*name || strlen(name) > 253 || strpbrk(name, "/,[]?# "))
@@ -70,23 +75,28 @@ int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, str
 	int r = node_path(name, &path, err);
 	if (r)
 		return r;
+
 	const struct td_slurm_call k = {.op = TD_SLURM_NODE, .method = "GET", .path = td_buf_str(&path)};
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int status = 0;
 	r = td_slurm_call(s, &k, c, &status, &j, err);
 	if (r)
 		return td_wrap(err, "node %s", name);
+
 	yyjson_val *list = td_jget(td_json_root(j), "nodes"),
 		   *e = yyjson_arr_get_first(td_jget(td_json_root(j), "errors"));
-	// An unknown node: HTTP 200, no list, an error without a number (docs/facts/slurm.md S-T6); by its real number
-	// on other versions.
+
+	// The answer for an unknown node is HTTP 200 without a list and with an error that has no
+	// number (docs/facts/slurm.md S-T6); other versions give the real number.
 	if (!yyjson_arr_size(list) && ((status == 200 && e && !td_jint(e, "error_number", 0)) ||
 				       td_jint(e, "error_number", 0) == TD_SLURM_ERR_NO_NODE))
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+
 	if (e || status != 200)
 		return td_slurm_refused(&k, status, td_json_root(j), "", err);
 	if (!yyjson_arr_size(list))
 		return td_fail(err, TD_TRANSIENT, "node %s: no node in the reply", name);
+
 	return read_nodes(s, td_json_root(j), ret, err);
 }
 
@@ -96,7 +106,7 @@ const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, c
 	return l->n ? bsearch(&key, l->v, l->n, sizeof(*l->v), by_name) : NULL;
 }
 
-// One write to a node.
+// Makes one write to a node. `doing` is for messages.
 static int change(struct td_slurm *s, const struct td_slurm_call *k, const char *doing, const char *name,
 		  struct td_cancel *c, struct td_error *err)
 {
@@ -104,8 +114,10 @@ static int change(struct td_slurm *s, const struct td_slurm_call *k, const char 
 	int r = td_slurm_call_ok(s, k, c, NULL, &e);
 	if (r == TD_INVALID && e.detail == TD_SLURM_ERR_NO_NODE)
 		return td_fail(err, TD_NOT_FOUND, "Slurm does not know node %s", name);
+
 	if (!r)
 		return 0;
+
 	td_wrap(&e, "%s node %s", doing, name);
 	if (err)
 		*err = e;
@@ -119,9 +131,11 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 	int r = node_path(name, &path, err);
 	if (r)
 		return r;
+
 	for (const char *p = reason; p && *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 127)
 			return td_fail(err, TD_INVALID, "the reason for node %s holds a control character", name);
+
 	td_auto_free char *body = s->a->node_change_body(state, reason);
 	const struct td_slurm_call k = {
 		.op = TD_SLURM_NODE_UPDATE, .method = "POST", .path = td_buf_str(&path), .body = body};

@@ -1,4 +1,4 @@
-// The client of slurmrestd: how it is reached, one call and what its refusals mean.
+// The client of slurmrestd: how it is reached, how one call is made, and what refusals mean.
 #include "slurm/rest.h"
 
 #include "base/fault.h"
@@ -15,12 +15,15 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 {
 	if (!o->key || !o->key_len)
 		return td_fail(err, TD_INVALID, "no jwt key for slurmrestd");
+
 	const char *user = o->user ? o->user : "root";
 	if (!td_slurm_user_ok(user))
 		return td_fail(err, TD_INVALID, "\"%.40s\" is no Slurm user name", user);
+
 	struct td_http_client_opts ho = {.base_url = o->url, .timeout_ms = o->timeout_ms ? o->timeout_ms : 15000};
-	// A socket's path may be longer than the 107 bytes of an address: it is reached through its directory, held
-	// open.
+
+	// A socket's path may be longer than the 107 bytes of a socket address. So its directory is
+	// held open, and the socket is reached through that.
 	td_auto_close int dir = -1;
 	td_auto_free char *sock = NULL;
 	if (o->url && td_starts(o->url, "unix:/")) {
@@ -32,10 +35,12 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 		ho.unix_socket = sock = td_asprintf("/proc/self/fd/%d%s", dir, base);
 		ho.base_url = "http://slurmrestd";
 	}
+
 	struct td_http_client *http;
 	int r = td_http_client_new(&ho, &http, err);
 	if (r)
 		return td_wrap(err, "slurmrestd at %s", o->url);
+
 	struct td_slurm *s = td_calloc(1, sizeof(*s));
 	s->http = http;
 	s->tokens = td_slurm_tokens_new(o->key, o->key_len, o->token_life_s, o->clock);
@@ -45,6 +50,7 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 	dir = -1;
 	s->user = td_strdup(user);
 	s->timeout_ms = ho.timeout_ms;
+
 	*ret = s;
 	return 0;
 }
@@ -77,7 +83,7 @@ const char *td_slurm_op_name(enum td_slurm_op op)
 }
 
 // ---- one call ----
-struct counter { // of a reply that is streamed
+struct counter { // counts the bytes of a streamed reply
 	const struct td_slurm_call *k;
 	size_t bytes;
 };
@@ -87,7 +93,7 @@ static bool is_read(const struct td_slurm_call *k)
 	return !strcmp(k->method, "GET");
 }
 
-// Numbers: slurm_errno.h of 24.11.
+// The numbers are those of slurm_errno.h of 24.11.
 int td_slurm_code(long long number, bool read)
 {
 	switch (number) {
@@ -108,7 +114,7 @@ int td_slurm_code(long long number, bool read)
 	case 2020: // ESLURM_TRANSITION_STATE_NO_UPDATE
 	case 2024: // ESLURM_JOB_PENDING
 	case 2073: // job is no longer pending execution
-	case 2172: // ESLURM_JOB_SIGNAL_FAILED: not the name that was said
+	case 2172: // ESLURM_JOB_SIGNAL_FAILED: the job has another name
 		return TD_CONFLICT;
 	case 1800: // SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR: nothing was sent
 	case 2027: // ESLURM_IN_STANDBY_MODE
@@ -125,6 +131,7 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 {
 	yyjson_val *e = yyjson_arr_get_first(td_jget(root, "errors"));
 	int code;
+
 	if (e) {
 		long long number = td_jint(e, "error_number", 0);
 		const char *words = td_jstr(e, "error"), *what = td_jstr_or(e, "description", "");
@@ -142,23 +149,28 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 		code = td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN, "slurmrestd: HTTP %d: %.200s", status,
 			       text);
 	}
+
 	if (status == 511)
 		code = td_fail(err, TD_UNAUTHENTICATED,
 			       "slurmctld refused our token (HTTP 511): wrong jwt key, or the clocks differ by more "
 			       "than a token's life");
+
 	if (err)
 		err->http = status;
 	return code;
 }
 
-// op is one of td_slurm_op_name's; code is HTTP's, which slurmrestd also uses for Slurm's refusals.
+// The label op is td_slurm_op_name()'s. The label code is the HTTP status, which slurmrestd also
+// uses for Slurm's refusals.
 static void measure(const struct td_slurm_call *k, int status, size_t received, int64_t took_ms)
 {
 	struct td_metrics *m = td_metrics_process();
 	const char *op = td_slurm_op_name(k->op);
+
 	char code[16] = "none";
 	if (status)
 		snprintf(code, sizeof(code), "%d", status);
+
 	td_metric_add(td_counter(m, "tandem_slurm_requests_total",
 				 "Requests to slurmrestd by operation and HTTP status; code \"none\": no reply came.",
 				 TD_LABELS("op", "code")),
@@ -188,8 +200,10 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 	int r = td_slurm_token(s->tokens, k->user ? k->user : s->user, &token, err);
 	if (r)
 		return r;
+
 	td_auto_free char *head = td_asprintf("X-SLURM-USER-TOKEN: %s", token);
 	td_auto_free char *path = td_asprintf("/slurm/%s%s", s->a->version, k->path);
+
 	const char *const headers[] = {head, NULL};
 	struct counter n = {k, 0};
 	const struct td_http_call hc = {
@@ -205,15 +219,17 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 		.ctx = &n,
 		.idle_ms = k->on_data ? 60000 : 0,
 	};
+
 	int64_t began = td_mono_ms(&td_clock_system);
 	r = td_http_do(s->http, &hc, c, ret, err);
 	measure(k, r ? 0 : ret->status, n.bytes + ret->body.len, td_mono_ms(&td_clock_system) - began);
+
 	if (r == TD_UNCERTAIN && is_read(k))
 		r = err ? (err->code = TD_TRANSIENT) : TD_TRANSIENT;
 	return r;
 }
 
-// A refused token is tried once more with a fresh one: nothing was done.
+// Sends the call. After a refused token nothing was done, so it is sent once more with a fresh one.
 static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret,
 		    struct td_error *err)
 {
@@ -222,10 +238,12 @@ static int exchange(struct td_slurm *s, const struct td_slurm_call *k, struct td
 		int r = send_once(s, k, c, &rep, err);
 		if (r)
 			return td_wrap(err, "slurmrestd");
+
 		if (rep.status == 511 && !tries) {
 			td_slurm_tokens_drop(s->tokens);
 			continue;
 		}
+
 		*ret = rep;
 		rep = (struct td_http_reply){0};
 		return 0;
@@ -239,19 +257,23 @@ int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_c
 	int r = write ? td_fault_at(err, "slurm.%s.before", td_slurm_op_name(k->op)) : 0;
 	if (r)
 		return r;
+
 	td_auto_reply struct td_http_reply rep = {0};
 	r = exchange(s, k, c, &rep, err);
 	if (!r && write)
 		r = td_fault_at(err, "slurm.%s.after", td_slurm_op_name(k->op));
 	if (r)
 		return r;
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	bool parsed = rep.body.len && td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, NULL) == 0;
+
 	if (rep.status != 200 && !(ret_status && parsed))
 		return td_slurm_refused(k, rep.status, td_json_root(j), td_buf_str(&rep.body), err);
 	if (!parsed && !k->on_data)
 		return td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN,
 			       "slurmrestd: a reply of %zu bytes that is no JSON", rep.body.len);
+
 	if (ret_status)
 		*ret_status = rep.status;
 	*ret = td_steal(j);
@@ -280,18 +302,20 @@ int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const
 	int r = exchange(s, &k, c, &rep, err);
 	if (r)
 		return r;
+
 	if (rep.status / 100 != 2) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, NULL);
 		return td_slurm_refused(&k, rep.status, td_json_root(j), td_buf_str(&rep.body), err);
 	}
+
 	td_buf_add(ret, td_buf_str(&rep.body), rep.body.len);
 	return 0;
 }
 
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err)
 {
-	// Refused without a valid token, and small: a filter that no job matches.
+	// This request needs a valid token, and its answer is small: no job matches the filter.
 	const struct td_slurm_call k = {.op = TD_SLURM_JOB_STATES,
 					.method = "GET",
 					.path = "/jobs/state/?job_id=4294967000",

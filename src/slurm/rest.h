@@ -1,14 +1,22 @@
-// Slurm's REST API: what we ask of it, in our words; one adapter (vtable) per parser version behind it (v0.0.42 first).
+// The client of slurmrestd, Slurm's REST API. An adapter (vtable) translates for one parser version
+// of it; the only one is v0.0.42. Thread-safe.
 //
-// Success is HTTP 200 *and* what the call promises: a submit that answers 200 without a job id failed, one that answers
-// 500 with a job id was done (docs/facts/slurm.md S-T3, S-T4). Codes: TD_NOT_FOUND (no such job or node), TD_DENIED,
-// TD_INVALID (Slurm refused it for good: its words in err), TD_THROTTLED (a limit: later), TD_CONFLICT (the state
-// changed under us: look again), TD_UNAUTHENTICATED (tokens are dropped and it was tried twice), TD_TRANSIENT (surely
-// not done), TD_UNCERTAIN (may be done: look before you repeat). Thread-safe.
+// A call succeeded when Slurm did what the call promises, not when HTTP says 200: a submit that
+// answers 200 without a job id failed, and one that answers 500 with a job id succeeded
+// (docs/facts/slurm.md S-T3, S-T4).
 //
-// err->detail: Slurm's error number where Slurm gave one (slurm_errno.h of 24.11).
+// Errors:
+//   TD_NOT_FOUND         there is no such job or node
+//   TD_DENIED            Slurm does not permit it
+//   TD_INVALID           Slurm refused it for good; err has Slurm's words
+//   TD_THROTTLED         a limit, or no room: try later
+//   TD_CONFLICT          the state changed meanwhile: read it again
+//   TD_UNAUTHENTICATED   the token was refused; after HTTP 511 a fresh one was refused, too
+//   TD_TRANSIENT         surely not done
+//   TD_UNCERTAIN         may be done: look before you repeat it
+// err->detail is Slurm's error number (slurm_errno.h of 24.11) where Slurm gave one.
 //
-// Strings in replies are owned by the reply and freed by its *_done.
+// A reply owns its strings; its *_done function frees them.
 #pragma once
 
 #include "base/cancel.h"
@@ -17,21 +25,23 @@
 #include "base/mem.h"
 #include "slurm/states.h"
 
-enum {                               // error numbers that callers tell apart
-	TD_SLURM_ERR_NOT_TOP = 2013, // ESLURM_NOT_TOP_PRIORITY: somebody waits before this job
+// Slurm's error numbers that callers tell apart.
+enum {
+	TD_SLURM_ERR_NOT_TOP = 2013, // ESLURM_NOT_TOP_PRIORITY: another job waits before this one
 	TD_SLURM_ERR_NO_NODE = 2018, // ESLURM_INVALID_NODE_NAME
 };
 
 struct td_slurm;
 struct td_slurm_opts {
 	const char *url; // "http://10.77.0.5:6820", or a socket: "unix:/var/lib/…/rest.sock"
-	const void *key; // jwt_hs256.key, raw bytes
+	const void *key; // jwt_hs256.key, raw bytes; copied
 	size_t key_len;
-	const char *user;             // acts as this user unless a call names one: root or SlurmUser. NULL: "root"
+	const char *user;             // root or SlurmUser, for calls without a user; NULL: "root"
 	int token_life_s;             // 0: 1200
-	int64_t timeout_ms;           // per call; 0: 15 s
+	int64_t timeout_ms;           // per call; 0: 15,000
 	const struct td_clock *clock; // NULL: the system's
 };
+// Does not connect yet, but opens the directory of a socket: TD_TRANSIENT when it does not exist.
 int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td_error *err);
 struct td_slurm *td_slurm_free(struct td_slurm *s);
 TD_DEFINE_AUTO(struct td_slurm *, td_slurm_free)
@@ -51,29 +61,36 @@ enum td_slurm_op {
 	TD_SLURM_NODE,
 	TD_SLURM_OPS,
 };
-const char *
-td_slurm_op_name(enum td_slurm_op op); // "job-allocate": the label of its metrics, and part of its fault points' names
-// 0: slurmctld answers and takes our token (a job's state is asked for: /ping lies, S-T2).
+// "job-allocate" and the like: the label of the operation's metrics, and part of the names of its
+// fault points.
+const char *td_slurm_op_name(enum td_slurm_op op);
+// 0 when slurmctld answers and accepts the token. It asks for the state of a job, because /ping
+// also answers 200 to a bad token (S-T2).
 int td_slurm_check(struct td_slurm *s, struct td_cancel *c, struct td_error *err);
 
 // ---- jobs ----
-struct td_slurm_ask {              // what a job wants; NULL and 0 are left out
-	const char *name, *script; // script: batch; allocate takes none
+// What a job asks for. NULL and 0 are not sent.
+struct td_slurm_ask {
+	const char *name, *script; // script: of a batch job; not sent by td_slurm_allocate()
 	const char *account, *partition, *qos, *constraints, *reservation, *licenses, *excluded_nodes, *required_nodes,
 		*dependency, *comment;
-	const char *admin_comment; // as SlurmUser or root only
-	int64_t cpus;              // per task; one task, one node
-	int64_t memory_mb;         // always sent: without it a job takes the whole node
+	const char *admin_comment; // only SlurmUser and root may set it
+	int64_t cpus;              // of the one task on the one node; 0: 1
+	// Per node. Always sent, because a job without it takes all memory (S-T10).
+	int64_t memory_mb;
 	const char *tres_per_node; // "gres/gpu:2"
 	int64_t time_limit_min;    // 0: the partition's default
 	int nice;
 	bool exclusive;
 	bool exclusive_user; // its nodes run no job of another user
-	bool warn_usr1;      // kill_warning_signal USR1 to the batch shell
-	int warn_delay_s;    // before the time limit
+	// Signal USR1 to the batch shell (kill_warning_signal) before time limit and preemption.
+	bool warn_usr1;
+	int warn_delay_s; // so long before the time limit
 };
-// An immediate allocation: RUNNING inside the call, or TD_THROTTLED (no room, or somebody waits before us; it leaves a
-// FAILED record: never try blindly). user NULL: our own.
+// Both submit a job. user: who owns it; NULL: the client's own user. td_slurm_allocate() makes an
+// immediate allocation, which is RUNNING when the call returns (S-I1; an exception is S-T15).
+// TD_THROTTLED: there is no room, or another job waits before it. A refused one leaves a FAILED job
+// record (S-I4): do not try blindly.
 int td_slurm_allocate(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
 		      int64_t *ret_job, struct td_error *err);
 int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_ask *a, struct td_cancel *c,
@@ -81,8 +98,8 @@ int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_
 
 struct td_slurm_job_node {
 	char *name;
-	char *gres;  // "gpu:2(IDX:0-1)" as Slurm says it; "" when none
-	char *cores; // core indexes on the node, "14-15"; "" when unknown
+	char *gres;  // as Slurm writes it, "gpu:2(IDX:0-1)"; "": none
+	char *cores; // core indexes on the node, "14-15"; "": unknown
 	int64_t cpus, memory_mb;
 };
 struct td_slurm_job {
@@ -90,18 +107,20 @@ struct td_slurm_job {
 	uint64_t states;
 	char *name, *user, *account, *partition, *qos, *admin_comment, *comment, *reason, *description, *excluded_nodes,
 		*nodes_text;
-	int64_t uid, start, end, submit, preempt;              // epoch seconds; 0: not set
-	int64_t restarts, priority, exit_code, time_limit_min; // time_limit 0: none
+	int64_t uid, start, end, submit, preempt;              // times: epoch seconds; 0: not set
+	int64_t restarts, priority, exit_code, time_limit_min; // time_limit_min 0: no limit
 	int64_t want_cpus, want_memory_mb;
 	bool batch, hold;
-	struct td_slurm_job_node *nodes; // in Slurm's order
+	struct td_slurm_job_node *nodes; // in Slurm's order; none before it was given nodes
 	size_t n_nodes;
 };
 void td_slurm_job_done(struct td_slurm_job *j);
 #define td_auto_job __attribute__((cleanup(td_slurm_job_done)))
 int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err);
-// Every job, one at a time (the list of 5,000 jobs is 38 MB: it is never held whole). `each` returns non-zero to stop
-// with that code. Expensive for slurmrestd (0.8 ms CPU per job): at start, after a gap, and as a slow safety net only.
+// Reads every job and hands them to `each` one at a time: the list of 5,000 jobs is 38 MB and is
+// never held whole. `each` returns non-zero to stop with that code. The call costs slurmrestd 0.8
+// ms of CPU a job, so use it only at the start, after a gap, and as a slow safety net. An error may
+// come after some jobs were handed out.
 int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*each)(void *ctx, const struct td_slurm_job *j),
 		  void *ctx, struct td_error *err);
 
@@ -115,28 +134,33 @@ struct td_slurm_states {
 };
 void td_slurm_states_done(struct td_slurm_states *l);
 #define td_auto_states __attribute__((cleanup(td_slurm_states_done)))
-// The cheap poll (80 bytes per job). ids NULL: all jobs. Ids that Slurm does not know are absent from the answer.
+// The cheap poll (80 bytes a job; S-W1). ids NULL: all jobs. Ids that Slurm does not know are
+// absent from the answer.
 int td_slurm_job_states(struct td_slurm *s, const int64_t *ids, size_t n, struct td_cancel *c,
 			struct td_slurm_states *ret, struct td_error *err);
 
-struct td_slurm_job_change { // NULL and 0 are left alone
+// A change of a job. NULL and false change nothing.
+struct td_slurm_job_change {
+	// excluded_nodes "" clears the list (S-J7).
 	const char *admin_comment, *excluded_nodes, *comment;
-	bool release; // hold: false
+	bool release; // a held job
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
 			struct td_error *err);
-// Ends the job of this id if its name is `name`: slurmctld compares it in the same breath, so that an id which went to
-// somebody else ends nothing (TD_CONFLICT). Always as SlurmUser or root: a DELETE that is refused for lack of rights
-// freezes slurmctld (S-T1). Already ended or unknown: TD_NOT_FOUND.
+// Ends the job with this id if its name is `name`. slurmctld itself compares the name as it ends
+// the job, so an id that went to another job ends nothing (TD_CONFLICT; S-J13). Always sent as
+// SlurmUser or root: a DELETE that is refused for lack of rights freezes slurmctld (S-T1).
+// TD_NOT_FOUND: the job has ended already, or is unknown.
 int td_slurm_job_end(struct td_slurm *s, int64_t id, const char *name, struct td_cancel *c, struct td_error *err);
 
 // ---- nodes ----
 struct td_slurm_node {
 	char *name, *reason, *reason_by, *comment, *features, *address, *gres, *gres_used;
 	uint64_t states;
-	int64_t reason_at;                                    // epoch seconds
-	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb; // alloc_* lag (S-T8): hints only
-	char *partitions;                                     // "all,debug"
+	int64_t reason_at; // epoch seconds
+	// alloc_* lag, so they are hints (S-T8).
+	int64_t cpus, alloc_cpus, memory_mb, alloc_memory_mb;
+	char *partitions; // "all,debug"
 };
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
@@ -144,20 +168,24 @@ struct td_slurm_nodes {
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))
+// Reads all nodes, sorted by name.
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err);
-int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret /* one */,
+// Reads one node into ret->v[0].
+int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret,
 		  struct td_error *err);
-const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name); // NULL when absent
-// state: "DRAIN", "DOWN", or NULL (only the reason). reason may be NULL: the old one stands; control characters are
-// refused.
+// Points into l, which is sorted by name. NULL: absent.
+const struct td_slurm_node *td_slurm_node_find(const struct td_slurm_nodes *l, const char *name);
+// state: "DRAIN" or "DOWN"; NULL: only the reason changes. reason NULL: the old one stays.
+// TD_INVALID for a reason with control characters.
 int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state, const char *reason,
 			 struct td_cancel *c, struct td_error *err);
-// Leaves TD_SLURM_NO_REASON, never the reason that is over: no version can clear one, and when Slurm drains a node
-// itself (by what its slurmd reported) it writes its reason over this one only.
+// Lifts the drain and sets the reason TD_SLURM_NO_REASON. 24.11 cannot clear a reason: it keeps the
+// text of a drain that is over and ignores an empty one (S-N2). When Slurm itself drains a node,
+// for what its slurmd reported, it keeps any reason that stands but this one (S-N3).
 #define TD_SLURM_NO_REASON "Not responding"
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
-// For what has no verb here: `method` on /slurm/<version><path>, body as JSON or NULL. Appends the whole reply to ret;
-// 2xx only.
+// For requests without a function of their own: `method` on /slurm/<version><path>, with a JSON
+// body or NULL. Appends the whole reply to ret when its status is 2xx.
 int td_slurm_raw(struct td_slurm *s, const char *method, const char *path, const char *body, struct td_cancel *c,
 		 struct td_buf *ret, struct td_error *err);

@@ -1,5 +1,5 @@
-// What the files of the REST client share: the client's inside and its one way to make a call (rest.c). jobs.c and
-// nodes.c say what is asked for.
+// What the files of the REST client share: the client's struct, and the one function that makes a
+// call (rest.c). jobs.c and nodes.c define the operations.
 #pragma once
 
 #include "http/client.h"
@@ -11,30 +11,32 @@ struct td_slurm {
 	struct td_slurm_tokens *tokens;
 	const struct td_slurm_adapter *a;
 	char *url, *user;
-	int dir; // of the socket; -1: reached over the network
+	int dir; // the directory of the socket, open; -1: reached over the network
 	int64_t timeout_ms;
 };
 
 struct td_slurm_call {
-	enum td_slurm_op op;                     // of the metrics; a write's name is that of its fault points too
-	const char *user, *method, *path, *body; // path below /slurm/<version>
-	size_t max_body;
-	int64_t timeout_ms;
+	enum td_slurm_op op;                     // names its metrics and fault points
+	const char *user, *method, *path, *body; // path: below /slurm/<version>
+	size_t max_body;                         // bytes of the reply; 0: 64 MiB
+	int64_t timeout_ms;                      // 0: the client's
+	// Streams the reply; NULL: it is parsed.
 	int (*on_data)(void *ctx, const char *p, size_t n);
 	void *ctx;
 };
 
-// Slurm's error number → what the caller decides. read: the call changes nothing.
+// The code for an error number of Slurm's. read: the call changes nothing.
 int td_slurm_code(long long number, bool read);
-// Puts Slurm's own words into err and returns the code. root: the reply's document, or NULL; text: its body, shown
-// where no error is in it.
+// Puts Slurm's own words into err and returns the code. root: the reply's document, or NULL. text:
+// the reply's body, which err quotes when root holds no error.
 int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val *root, const char *text,
 		     struct td_error *err);
-// The reply's document when the status is 200, whatever it holds; with ret_status any document, and its status, for
-// those who look further. A refused token is tried once more with a fresh one: nothing was done. *ret: NULL after a
-// streamed reply. Caller unrefs.
+// Makes a call and returns the document of a reply with status 200, whatever it holds. With
+// ret_status it returns the document of any reply, and its status. A call whose token was refused
+// has done nothing and is made once more with a fresh token. *ret is NULL after a streamed reply.
+// Caller unrefs it.
 int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, int *ret_status,
 		  struct td_json **ret, struct td_error *err);
-// The same, and HTTP 200 with errors inside is a failure as well. ret may be NULL.
+// The same, but a reply with status 200 that lists errors is a failure as well. ret may be NULL.
 int td_slurm_call_ok(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_json **ret,
 		     struct td_error *err);

@@ -1,5 +1,5 @@
-// A list of 5,000 jobs is 38 MB of text: it is cut into its elements while it comes, so that one element at a time is
-// in memory.
+// Splits a reply into the elements of its list while it arrives. A list of 5,000 jobs is 38 MB of
+// text; only one element at a time is in memory.
 #include "slurm/adapter.h"
 
 #include <string.h>
@@ -12,10 +12,12 @@ static int keep(struct td_buf *b, char ch, size_t max, struct td_error *err)
 	return 0;
 }
 
+// Takes one character.
 static int one(struct td_json_split *s, char ch, struct td_error *err)
 {
 	bool in_element = s->in_list && s->depth > 2;
 	bool was_string = s->in_string;
+
 	if (s->in_string) {
 		if (s->escaped)
 			s->escaped = false;
@@ -45,18 +47,24 @@ static int one(struct td_json_split *s, char ch, struct td_error *err)
 			td_buf_reset(&s->key);
 		}
 	}
+
 	if (!s->in_list)
 		return keep(&s->rest, ch, TD_SPLIT_REST_MAX, err);
+
 	if (!in_element)
-		return 0; // commas and blanks between elements
-	// Blanks outside strings are dropped: replies are pretty-printed, half of their bytes.
+		return 0; // a comma or a blank between elements
+
+	// Drop blanks outside of strings: replies are pretty-printed, and half of their bytes are
+	// blanks.
 	if (!was_string && (ch == ' ' || ch == '\n' || ch == '\t' || ch == '\r'))
 		return 0;
+
 	int r = keep(&s->element, ch, TD_SPLIT_ELEMENT_MAX, err);
 	if (!r && s->depth == 2 && !s->in_string) {
 		r = s->each(s->ctx, td_buf_str(&s->element), s->element.len);
 		td_buf_reset(&s->element);
 	}
+
 	return r;
 }
 

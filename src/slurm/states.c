@@ -29,8 +29,8 @@ uint64_t td_job_state_parse(const char *name)
 	return TD_JOB(OTHER);
 }
 
-// Ended beats ending beats lost beats starting beats running beats waiting: more caution wins. One exception: a
-// requeued job says PENDING+COMPLETING: it ends as a grant now, and waits afterwards.
+// Of several flags the first phase in this order wins: the more careful one. So a requeued job,
+// which is PENDING and COMPLETING, is ENDING: it ends as a grant now and waits afterwards.
 enum td_job_phase td_job_phase(uint64_t states)
 {
 	static const enum td_job_phase order[] = {TD_PHASE_ENDING,   TD_PHASE_ENDED,   TD_PHASE_LOST,

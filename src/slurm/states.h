@@ -1,8 +1,8 @@
-// One table of all Slurm job states and one of all node states (slurm.h of 26.05 and the enums of parser v0.0.42;
-// squeue(1), sinfo(1)).
+// All states of Slurm's jobs and nodes, each in one table (slurm.h of 26.05 and the enums of parser
+// v0.0.42; squeue(1), sinfo(1)), and what they mean.
 //
-// Both are lists of flags: a base state and any number of others. A flag that we do not know is kept as TD_JOB_OTHER /
-// TD_NODE_OTHER.
+// A state is a list of flags: a base state and any number of others. A flag that is not in the
+// table is kept as TD_JOB(OTHER) or TD_NODE(OTHER).
 #pragma once
 
 #include <stdbool.h>
@@ -40,17 +40,18 @@
 	X(STAGE_OUT, TD_PHASE_ENDING)                                                                                  \
 	X(EXPEDITING, TD_PHASE_FLAG)
 
-// What a job's states mean for the ask it stands for.
+// What a job's states mean for the ask that it stands for.
 enum td_job_phase {
-	TD_PHASE_UNKNOWN,  // empty list or only flags we do not know: decide nothing
+	TD_PHASE_UNKNOWN,  // no flags, or only unknown ones: decide nothing
 	TD_PHASE_WAITING,  // holds nothing yet
-	TD_PHASE_STARTING, // resources are given, the nodes are being prepared: not a grant yet
-	TD_PHASE_RUNNING,  // a grant (when the prolog has passed too)
-	TD_PHASE_LOST,   // runs no longer as granted (suspended, shrunk, stopped): the grant has ended, the job must be
-			 // ended
+	TD_PHASE_STARTING, // has resources, but its nodes are being prepared: not a grant yet
+	TD_PHASE_RUNNING,  // a grant, once the prolog has passed, too
+	// Runs no longer as granted (suspended, shrunk, stopped): the grant has ended, and the job
+	// must be ended.
+	TD_PHASE_LOST,
 	TD_PHASE_ENDING, // the grant has ended; Slurm still cleans up
 	TD_PHASE_ENDED,  // the grant has ended
-	TD_PHASE_FLAG,   // (in the table only) says nothing by itself
+	TD_PHASE_FLAG,   // only in the table: says nothing by itself
 };
 
 enum td_job_state_bit {
@@ -62,12 +63,14 @@ enum td_job_state_bit {
 };
 #define TD_JOB(name) (UINT64_C(1) << TD_JOB_BIT_##name)
 
-uint64_t td_job_state_parse(const char *name); // one flag; unknown ones are TD_JOB(OTHER)
+// One flag; TD_JOB(OTHER) for an unknown name and for NULL.
+uint64_t td_job_state_parse(const char *name);
 enum td_job_phase td_job_phase(uint64_t states);
-bool td_job_ended(uint64_t states); // ENDING or ENDED: nothing of it comes back (a requeued job says PENDING)
-// "RUNNING", "CANCELLED+COMPLETING": for people and for logs.
+// ENDING or ENDED: this run does not come back. A requeued job becomes PENDING.
+bool td_job_ended(uint64_t states);
+// "RUNNING", "CANCELLED+COMPLETING": for people and for logs. Returns buf, which has n bytes.
 const char *td_job_states_text(uint64_t states, char *buf, size_t n);
-// Why an ended job ended, in words: "cancelled", "time limit reached", …
+// Why an ended job has ended: "its time limit was reached" and the like. Static.
 const char *td_job_end_words(uint64_t states);
 
 #define TD_NODE_STATES(X)                                                                                              \
@@ -112,14 +115,15 @@ enum td_node_state_bit {
 };
 #define TD_NODE(name) (UINT64_C(1) << TD_NODE_BIT_##name)
 uint64_t td_node_state_parse(const char *name);
-// For people: sinfo's words, most important first: "down", "drained", "draining", "idle", "mixed", …
+// For people: the most important state in sinfo's words: "down", "drained", "draining", "idle",
+// "mixed", … Static.
 const char *td_node_words(uint64_t states);
-// Something is wrong with it, so that Slurm gives it no work; a drain is somebody's wish and no such thing. The only
-// place that says so.
+// Something is wrong with the node, so that Slurm gives it no jobs. A drain is not among these: it
+// is somebody's wish. No other place defines this.
 #define TD_NODE_BAD                                                                                                    \
 	(TD_NODE(INVALID) | TD_NODE(UNKNOWN) | TD_NODE(DOWN) | TD_NODE(ERROR) | TD_NODE(FAIL) |                        \
 	 TD_NODE(NOT_RESPONDING) | TD_NODE(INVALID_REG))
 bool td_node_bad(uint64_t states);
-bool td_node_busy(uint64_t states);    // a job is on it (COMPLETING counts)
-bool td_node_drained(uint64_t states); // DRAIN and no job on it (COMPLETING counts as a job)
-bool td_node_usable(uint64_t states);  // could start a job now, room given
+bool td_node_busy(uint64_t states);    // it has a job, which may be COMPLETING
+bool td_node_drained(uint64_t states); // DRAIN, and not busy
+bool td_node_usable(uint64_t states);  // it could start a job now, if it has room

@@ -1,3 +1,4 @@
+// Caches the tokens, one for each user.
 #include "slurm/token.h"
 
 #include "http/pki.h"
@@ -11,7 +12,7 @@ enum { USERS_MAX = 1024 };
 
 struct entry {
 	char *user, *token;
-	int64_t at_ms; // minted
+	int64_t at_ms; // epoch, ms: when it was minted
 };
 struct td_slurm_tokens {
 	void *key;
@@ -68,11 +69,13 @@ bool td_slurm_user_ok(const char *s)
 	size_t n = s ? strlen(s) : 0;
 	if (!n || n > 32 || (!islower((unsigned char)s[0]) && s[0] != '_' && !isdigit((unsigned char)s[0])))
 		return false;
+
 	bool digits = isdigit((unsigned char)s[0]);
 	for (size_t i = 0; i < n; i++)
 		if (digits ? !isdigit((unsigned char)s[i])
 			   : !islower((unsigned char)s[i]) && !isdigit((unsigned char)s[i]) && !strchr("_-.", s[i]))
 			return false;
+
 	return true;
 }
 
@@ -83,12 +86,15 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 			err, TD_INVALID,
 			"\"%.40s\" is no Slurm user name (lower case letters, digits, \"_\", \"-\", \".\"; at most 32)",
 			user ? user : "");
+
 	pthread_mutex_lock(&t->lock);
 	int64_t now = td_real_ms(t->clock);
+
 	struct entry *e = NULL;
 	for (size_t i = 0; i < t->n && !e; i++)
 		if (!strcmp(t->v[i].user, user))
 			e = &t->v[i];
+
 	if (!e && t->n == USERS_MAX)
 		drop_locked(t);
 	if (!e) {
@@ -96,7 +102,8 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 		e = &t->v[t->n++];
 		*e = (struct entry){.user = td_strdup(user)};
 	}
-	// A clock that was set back makes the age negative: mint again.
+
+	// After the clock was set back the age is negative: then mint a new token, too.
 	if (!e->token || now - e->at_ms >= t->life_s * 500 || now < e->at_ms) {
 		long long s = now / 1000;
 		td_auto_free char *claims =
@@ -105,6 +112,7 @@ int td_slurm_token(struct td_slurm_tokens *t, const char *user, char **ret, stru
 		e->token = td_jwt_sign(t->key, t->key_len, claims);
 		e->at_ms = now;
 	}
+
 	*ret = td_strdup(e->token);
 	pthread_mutex_unlock(&t->lock);
 	return 0;

@@ -1,13 +1,13 @@
-// Parser v0.0.42: the newest that 24.11 has and the oldest that 26.05 has. Numbers are {set, infinite, number}: unset
-// is not zero.
+// Parser v0.0.42: the only one that both 24.11 and 26.05 have (docs/facts/slurm.md S-R7). Its
+// numbers are objects {set, infinite, number}: a number that is not set is not zero.
 #include "slurm/adapter.h"
 #include "slurm/hostlist.h"
 
 #include <stdio.h>
 #include <string.h>
 
-// ---- writing
-// ------------------------------------------------------------------------------------------------------------
+// ---- writing ----
+
 static void number(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, long long n)
 {
 	yyjson_mut_val *v = td_jm_obj(d, o, key);
@@ -15,16 +15,19 @@ static void number(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, long l
 	td_jm_int(d, v, "number", n);
 }
 
-// "n1,n2" or a hostlist as a list of names; "" clears (a list that is empty is ignored by slurmctld).
+// Adds a hostlist as a list of names. NULL: nothing. "" stays a string, which clears the field:
+// slurmctld ignores an empty list (S-J7).
 static void names(yyjson_mut_doc *d, yyjson_mut_val *o, const char *key, const char *s)
 {
 	if (!s)
 		return;
+
 	td_auto_strv struct td_strv l = {0};
 	if (!*s || td_hostlist_parse(s, &l, NULL)) {
 		td_jm_str(d, o, key, s);
 		return;
 	}
+
 	yyjson_mut_val *a = td_jm_arr(d, o, key);
 	for (size_t i = 0; i < l.n; i++)
 		yyjson_mut_arr_append(a, yyjson_mut_strcpy(d, l.v[i]));
@@ -42,6 +45,7 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *j = td_jm_obj(d, root, "job");
 	if (!immediate)
 		td_jm_str(d, root, "script", a->script);
+
 	td_jm_str(d, j, "name", a->name);
 	td_jm_str(d, j, "account", a->account);
 	td_jm_str(d, j, "partition", a->partition);
@@ -53,34 +57,41 @@ static char *ask_body(const struct td_slurm_ask *a, bool immediate)
 	td_jm_str(d, j, "comment", a->comment);
 	td_jm_str(d, j, "admin_comment", a->admin_comment);
 	td_jm_str(d, j, "tres_per_node", a->tres_per_node);
+
 	if (a->excluded_nodes && *a->excluded_nodes)
 		names(d, j, "excluded_nodes", a->excluded_nodes);
 	names(d, j, "required_nodes", a->required_nodes);
+
 	td_jm_str(d, j, "nodes", "1");
 	td_jm_int(d, j, "tasks", 1);
 	td_jm_int(d, j, "cpus_per_task", a->cpus > 0 ? a->cpus : 1);
 	number(d, j, "memory_per_node", a->memory_mb > 0 ? a->memory_mb : 1);
+
 	if (a->time_limit_min > 0)
 		number(d, j, "time_limit", a->time_limit_min);
 	if (a->nice)
 		td_jm_int(d, j, "nice", a->nice);
 	if (a->exclusive || a->exclusive_user)
 		strings(d, j, "shared", a->exclusive ? "none" : "user");
+
 	if (immediate)
 		td_jm_bool(d, j, "immediate", true);
 	td_jm_bool(d, j, "requeue", false);
 	td_jm_str(d, j, "current_working_directory", "/");
 	strings(d, j, "environment", "PATH=/usr/local/bin:/usr/bin:/bin");
+
 	if (!immediate) {
 		td_jm_str(d, j, "standard_output", "/dev/null");
 		td_jm_str(d, j, "standard_error", "/dev/null");
 		td_jm_str(d, j, "standard_input", "/dev/null");
 	}
+
 	if (a->warn_usr1 && !immediate) {
 		td_jm_str(d, j, "kill_warning_signal", "USR1");
 		number(d, j, "kill_warning_delay", a->warn_delay_s > 0 ? a->warn_delay_s : 60);
 		strings(d, j, "kill_warning_flags", "BATCH_JOB");
 	}
+
 	return td_json_mut_text(root, NULL);
 }
 
@@ -102,7 +113,7 @@ static char *job_end_body(int64_t id, const char *name)
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	char text[24];
 	snprintf(text, sizeof(text), "%lld", (long long)id);
-	strings(d, root, "jobs", text); // never empty: that would be every job
+	strings(d, root, "jobs", text); // an empty list would mean every job
 	td_jm_str(d, root, "job_name", name);
 	return td_json_mut_text(root, NULL);
 }
@@ -117,9 +128,9 @@ static char *node_change_body(const char *state, const char *reason)
 	return td_json_mut_text(root, NULL);
 }
 
-// ---- reading
-// ------------------------------------------------------------------------------------------------------------ {set,
-// infinite, number} or a plain number; `def` when it is unset or infinite.
+// ---- reading ----
+
+// A number object {set, infinite, number}, or a plain number. def when it is not set or infinite.
 static long long num(const yyjson_val *v, const char *path, long long def)
 {
 	const yyjson_val *n = td_jget(v, path);
@@ -135,27 +146,32 @@ static char *str(const yyjson_val *v, const char *path)
 	return td_strdup(td_jstr_or(v, path, ""));
 }
 
-// A list of strings or a string, joined by commas.
+// A list of strings joined by commas, or a string as it is.
 static char *joined(const yyjson_val *v, const char *path)
 {
 	yyjson_val *l = td_jget(v, path), *e;
 	struct td_buf b = {0};
 	size_t i, n;
+
 	if (yyjson_is_str(l))
 		return td_strdup(yyjson_get_str(l));
+
 	yyjson_arr_foreach (l, i, n, e)
 		if (yyjson_is_str(e))
 			td_buf_printf(&b, "%s%s", b.len ? "," : "", yyjson_get_str(e));
 	return td_buf_take(&b);
 }
 
+// A list of flags, or one flag, as bits.
 static uint64_t flags(const yyjson_val *v, const char *path, uint64_t (*parse)(const char *))
 {
 	yyjson_val *l = td_jget(v, path), *e;
 	uint64_t s = 0;
 	size_t i, n;
+
 	if (yyjson_is_str(l))
 		return parse(yyjson_get_str(l));
+
 	yyjson_arr_foreach (l, i, n, e)
 		if (yyjson_is_str(e))
 			s |= parse(yyjson_get_str(e));
@@ -164,28 +180,32 @@ static uint64_t flags(const yyjson_val *v, const char *path, uint64_t (*parse)(c
 
 static bool read_state(const yyjson_val *v, struct td_slurm_state *ret)
 {
-	const char *s = td_jstr(v, "job_id"); // a string here, a number elsewhere
+	const char *s = td_jstr(v, "job_id"); // a string here, a number elsewhere (S-W1)
 	long long id = 0;
-	if (!s || !td_parse_i64(s, &id)) // array tasks say "12_3": never ours
+	if (!s || !td_parse_i64(s, &id)) // "12_3" is an array task, which is never a stand-in
 		id = td_jint(v, "job_id", 0);
 	if (id <= 0)
 		return false;
+
 	ret->id = id;
 	ret->states = flags(v, "state", td_job_state_parse);
 	return true;
 }
 
-// Core indexes on the node, as Slurm numbers them: socket · cores per socket + core.
+// The core indexes on the node, as Slurm numbers them: socket * cores a socket + core. Caller
+// frees.
 static char *cores(const yyjson_val *alloc)
 {
 	struct td_ranges r = {0};
 	yyjson_val *sockets = td_jget(alloc, "sockets"), *s, *c, *f;
 	size_t i, n, k, m, x, y;
 	long long per = 1;
+
 	yyjson_arr_foreach (sockets, i, n, s)
 		yyjson_arr_foreach (td_jget(s, "cores"), k, m, c)
 			if (td_jint(c, "index", 0) >= per)
 				per = td_jint(c, "index", 0) + 1;
+
 	yyjson_arr_foreach (sockets, i, n, s)
 		yyjson_arr_foreach (td_jget(s, "cores"), k, m, c) {
 			long long at = td_jint(s, "index", -1) * per + td_jint(c, "index", -1);
@@ -195,6 +215,7 @@ static char *cores(const yyjson_val *alloc)
 			if (ours && at >= 0 && at < TD_RANGE_MAX)
 				r.bits[at / 64] |= UINT64_C(1) << (at % 64);
 		}
+
 	return td_ranges_write(&r);
 }
 
@@ -203,6 +224,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->id = td_jint(v, "job_id", 0);
 	if (j->id <= 0)
 		return td_fail(err, TD_INVALID, "a job without a job_id in slurmrestd's reply");
+
 	j->states = flags(v, "job_state", td_job_state_parse);
 	j->name = str(v, "name");
 	j->user = str(v, "user_name");
@@ -215,6 +237,7 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->description = str(v, "state_description");
 	j->excluded_nodes = str(v, "excluded_nodes");
 	j->nodes_text = str(v, "nodes");
+
 	j->uid = td_jint(v, "user_id", -1);
 	j->start = num(v, "start_time", 0);
 	j->end = num(v, "end_time", 0);
@@ -226,20 +249,25 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->want_cpus = num(v, "cpus", 0);
 	j->want_memory_mb = num(v, "memory_per_node", 0);
 	j->exit_code = num(v, "exit_code.return_code", 0);
+
 	j->batch = td_jbool(v, "batch_flag", false);
 	j->hold = td_jbool(v, "hold", false);
+
 	td_auto_strv struct td_strv hosts = {0};
 	int r = td_hostlist_parse(j->nodes_text, &hosts, err);
 	if (r)
 		return td_wrap(err, "nodes of job %lld", (long long)j->id);
 	if (!hosts.n)
 		return 0;
+
 	j->nodes = td_calloc(hosts.n, sizeof(*j->nodes));
 	j->n_nodes = hosts.n;
+
 	yyjson_val *gres = td_jget(v, "gres_detail"), *alloc = td_jget(v, "job_resources.nodes.allocation"), *a;
 	for (size_t i = 0; i < hosts.n; i++) {
 		struct td_slurm_job_node *n = &j->nodes[i];
-		const char *g = yyjson_get_str(yyjson_arr_get(gres, i)); // in the order of `nodes`
+		// gres_detail has the order of `nodes` (S-D1).
+		const char *g = yyjson_get_str(yyjson_arr_get(gres, i));
 		n->name = td_strdup(hosts.v[i]);
 		n->gres = td_strdup(g && strcmp(g, "(null)") != 0 ? g : "");
 		size_t k, m;
@@ -262,6 +290,7 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->name = str(v, "name");
 	if (!*n->name)
 		return td_fail(err, TD_INVALID, "a node without a name in slurmrestd's reply");
+
 	n->states = flags(v, "state", td_node_state_parse);
 	n->reason = str(v, "reason");
 	n->reason_by = str(v, "reason_set_by_user");
@@ -269,9 +298,11 @@ static int read_node(const yyjson_val *v, struct td_slurm_node *n, struct td_err
 	n->address = str(v, "address");
 	n->gres = str(v, "gres");
 	n->gres_used = str(v, "gres_used");
+
 	n->features = joined(v, "features");
 	n->partitions = joined(v, "partitions");
 	n->reason_at = num(v, "reason_changed_at", 0);
+
 	n->cpus = num(v, "effective_cpus", num(v, "cpus", 0));
 	n->alloc_cpus = num(v, "alloc_cpus", 0);
 	n->memory_mb = num(v, "real_memory", 0) - num(v, "specialized_memory", 0);

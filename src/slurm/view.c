@@ -3,24 +3,26 @@
 #include <pthread.h>
 #include <string.h>
 
-enum {
-	UNWANTED_EVERY = 10
-}; // rounds: jobs that only a killed slurmctld could bring back are looked at that much more rarely
+// Jobs that nobody wants are polled every so many rounds: only a killed slurmctld could bring them
+// back.
+enum { UNWANTED_EVERY = 10 };
 
 struct watched {
 	int64_t job;
 	uint64_t states;
-	int64_t unwanted_ms; // since when nobody wants it; 0: somebody does
-	uint64_t since; // poll round at which watching began: a reply that was asked for earlier says nothing about it
-	bool asked;     // in the round that is under way
+	int64_t unwanted_ms; // since when nobody wants it; 0: it is wanted
+	// The round in which the watch began. The reply of that round may say nothing about the
+	// job.
+	uint64_t since;
+	bool asked; // polled in the present round
 };
 struct td_slurm_view {
 	pthread_mutex_t lock; // guards all below
 	struct watched *v;    // sorted by job
 	size_t n, cap;
-	uint64_t round;
+	uint64_t round; // of the polls of jobs
 	struct td_slurm_snapshot *snap;
-	size_t waiting;
+	size_t waiting; // other jobs that wait, and the fingerprint of their ids
 	uint64_t print;
 	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
 };
@@ -43,20 +45,24 @@ struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v)
 	return NULL;
 }
 
-enum { PACE_FIRST = 3 }; // answers of a Slurm that is just starting are slow, and say nothing of the next
+// The first answers of a Slurm that is just starting are slow and say nothing about the next ones.
+enum { PACE_FIRST = 3 };
 
 int64_t td_slurm_pace_wait(struct td_slurm_pace *p, int64_t took_ms, int64_t times, int64_t min_ms)
 {
 	int64_t least = took_ms;
 	p->took[p->n++ % TD_LEN(p->took)] = took_ms;
+
 	if (p->n < PACE_FIRST)
 		return min_ms;
+
 	for (size_t i = 0; i < TD_LEN(p->took) && i < p->n; i++)
 		least = p->took[i] < least ? p->took[i] : least;
+
 	return least * times > min_ms ? least * times : min_ms;
 }
 
-// First position whose job is >= id.
+// The first position whose job is not below id.
 static size_t find_locked(const struct td_slurm_view *v, int64_t id)
 {
 	size_t a = 0, b = v->n;
@@ -74,6 +80,7 @@ void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
 {
 	pthread_mutex_lock(&v->lock);
 	size_t at = find_locked(v, job);
+
 	if (at == v->n || v->v[at].job != job) {
 		if (v->n == v->cap) {
 			v->cap = v->cap ? v->cap * 2 : 64;
@@ -82,6 +89,7 @@ void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states)
 		memmove(&v->v[at + 1], &v->v[at], (v->n - at) * sizeof(*v->v));
 		v->n++;
 	}
+
 	v->v[at] = (struct watched){.job = job, .states = states, .since = v->round};
 	pthread_mutex_unlock(&v->lock);
 }
@@ -90,6 +98,7 @@ size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep
 			   bool (*wanted)(void *ctx, int64_t job), void *ctx)
 {
 	size_t n = 0, kept = 0;
+
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched w = v->v[i];
@@ -100,6 +109,7 @@ size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep
 		n += yes;
 		v->v[kept++] = w;
 	}
+
 	v->n = kept;
 	pthread_mutex_unlock(&v->lock);
 	return n;
@@ -117,10 +127,12 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 	pthread_mutex_lock(&v->lock);
 	size_t n = 0;
 	uint64_t round = ++v->round;
+
 	bool all = true;
 	for (size_t i = 0; i < v->n && all; i++)
 		all = v->v[i].unwanted_ms;
 	all = all || round % UNWANTED_EVERY == 0;
+
 	td_auto_free int64_t *ids = td_calloc(v->n ? v->n : 1, sizeof(*ids));
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
@@ -129,20 +141,24 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 			ids[n++] = w->job;
 	}
 	pthread_mutex_unlock(&v->lock);
+
 	td_auto_states struct td_slurm_states got = {0}, diff = {0}, gone = {0};
+
 	if (n) {
 		int r = td_slurm_job_states(s, ids, n, c, &got, err);
 		if (r)
 			return r;
 		qsort(got.v, got.n, sizeof(*got.v), by_id);
 	}
+
 	diff.v = td_calloc(n ? n : 1, sizeof(*diff.v));
 	gone.v = td_calloc(n ? n : 1, sizeof(*gone.v));
+
 	pthread_mutex_lock(&v->lock);
 	for (size_t i = 0; i < v->n; i++) {
 		struct watched *w = &v->v[i];
-		if (!w->asked ||
-		    w->since >= round) // watched since the request was made: the answer says nothing about it
+		// A job whose watch began after the request: the answer says nothing about it.
+		if (!w->asked || w->since >= round)
 			continue;
 		const struct td_slurm_state key = {.id = w->job};
 		const struct td_slurm_state *st = got.n ? bsearch(&key, got.v, got.n, sizeof(*got.v), by_id) : NULL;
@@ -154,6 +170,7 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 		w->states = now.states;
 	}
 	pthread_mutex_unlock(&v->lock);
+
 	td_slurm_states_done(ret_changed);
 	td_slurm_states_done(ret_gone);
 	*ret_changed = diff;
@@ -196,25 +213,30 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 	struct td_slurm_snapshot *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;
 	now->asked_ms = now_mono_ms;
+
 	int r = td_slurm_nodes(s, c, &now->nodes, err);
 	if (r) {
 		td_slurm_snapshot_unref(now);
 		return r;
 	}
+
 	pthread_mutex_lock(&v->lock);
 	struct td_slurm_snapshot *old = v->snap;
 	bool same = old && old->nodes.n == now->nodes.n;
 	for (size_t i = 0; same && i < now->nodes.n; i++)
 		same = same_node(&old->nodes.v[i], &now->nodes.v[i]);
+
 	now->seq = old ? old->seq + 1 : 1;
 	now->gen = old ? old->gen + !same : 1;
 	v->snap = now;
 	pthread_mutex_unlock(&v->lock);
+
 	td_slurm_snapshot_unref(old);
 	*ret_changed = !same;
 	return 0;
 }
 
+// Spreads the bits of an id, so that sums of ids differ (the last step of MurmurHash3).
 static uint64_t mix(uint64_t x)
 {
 	x ^= x >> 33;
@@ -230,10 +252,12 @@ int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, stru
 	int r = td_slurm_job_states(s, NULL, 0, c, &all, err);
 	if (r)
 		return r;
+
 	pthread_mutex_lock(&v->lock);
 	v->waiting = 0;
 	v->print = 0;
 	memset(v->others, 0, sizeof(v->others));
+
 	for (size_t i = 0; i < all.n; i++) {
 		enum td_job_phase p = td_job_phase(all.v[i].states);
 		size_t at = find_locked(v, all.v[i].id);
@@ -243,9 +267,10 @@ int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, stru
 		if (p != TD_PHASE_WAITING)
 			continue;
 		v->waiting++;
-		v->print += mix((uint64_t)all.v[i].id); // a sum: the order of the list does not matter
+		v->print += mix((uint64_t)all.v[i].id); // a sum, so that the order does not matter
 	}
 	pthread_mutex_unlock(&v->lock);
+
 	return 0;
 }
 
@@ -265,7 +290,7 @@ void td_slurm_view_counts(const struct td_slurm_view *v, struct td_slurm_job_cou
 	pthread_mutex_lock(l);
 	memcpy(ret->n[0], v->others, sizeof(v->others));
 	for (size_t i = 0; i < v->n; i++)
-		if (v->v[i].states) // 0: not polled yet, or unknown to Slurm
+		if (v->v[i].states) // 0: not polled yet, or Slurm does not know it
 			ret->n[1][td_job_phase(v->v[i].states)]++;
 	pthread_mutex_unlock(l);
 	ret->n[0][TD_PHASE_ENDED] = ret->n[1][TD_PHASE_ENDED] = 0;

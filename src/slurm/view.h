@@ -1,8 +1,11 @@
-// The cached view of Slurm: what small frequent polls tell, so that nobody asks per pod.
+// The cached view of Slurm, kept by small frequent polls, so that nothing asks Slurm once per pod.
 //
-// Jobs: only ids that somebody watches are polled (/jobs/state/ with a filter: 80 bytes each, however many others there
-// are). Nodes: /nodes/ at a modest rate. The number of other jobs that wait: all of /jobs/state/, rarely. Thread-safe;
-// polls are made by the caller's threads (td_slurm_view_poll_*), one thread per kind of poll.
+// Jobs: only watched ids are polled (/jobs/state/ with a filter; 80 bytes a job, however many other
+// jobs there are). Nodes: /nodes/ at a modest rate. Other jobs that wait: all of /jobs/state/,
+// rarely.
+//
+// Thread-safe. The caller's threads make the polls (td_slurm_view_poll_*), one thread for each kind
+// of poll.
 #pragma once
 
 #include "slurm/rest.h"
@@ -12,49 +15,55 @@ struct td_slurm_view *td_slurm_view_new(void);
 struct td_slurm_view *td_slurm_view_free(struct td_slurm_view *v);
 TD_DEFINE_AUTO(struct td_slurm_view *, td_slurm_view_free)
 
-// How long to wait for the next poll: `times` as long as one takes, so that Slurm has its time for others, and at least
-// min_ms. The quickest of the last few counts: one that was slow, because the machine was busy for a moment, must not
-// make us blind for seconds, nor must the very first.
-struct td_slurm_pace {
+// How long to wait before the next poll: `times` as long as a poll takes, so that Slurm has time
+// for others, and at least min_ms. The quickest of the last few polls counts: neither a poll that
+// was slow because the machine was busy for a moment nor the very first ones may blind the caller
+// for seconds. took_ms: the poll that has just ended.
+struct td_slurm_pace { // zero at first
 	int64_t took[8];
 	size_t n;
 };
 int64_t td_slurm_pace_wait(struct td_slurm_pace *p, int64_t took_ms, int64_t times, int64_t min_ms);
 
 // ---- jobs ----
-// Watching starts with the states the caller knows (0: none yet).
+// Starts to watch a job, with the states that the caller knows; 0: none.
 void td_slurm_view_watch(struct td_slurm_view *v, int64_t job, uint64_t states);
-// Jobs that nobody wants any more stay watched for keep_ms: a slurmctld that was killed brings cancelled jobs back.
-// `wanted` is called under the view's lock. Returns how many are wanted.
+// Ends the watch of jobs that nobody has wanted for keep_ms. Until then they stay watched, because
+// a slurmctld that was killed brings cancelled jobs back (S-C1). `wanted` is called under the
+// view's lock. Returns how many jobs are wanted.
 size_t td_slurm_view_sweep(struct td_slurm_view *v, int64_t now_ms, int64_t keep_ms,
 			   bool (*wanted)(void *ctx, int64_t job), void *ctx);
-// One poll of all watched jobs. *ret_changed: those whose states differ from the last poll; *ret_gone: all that were
-// absent from the answer (they are among the changed, with states 0, the first time). On an error nothing is changed.
+// Polls all watched jobs once. *ret_changed: the jobs whose states differ from the last poll.
+// *ret_gone: all jobs that are absent from the answer; the first time they are among the changed as
+// well, with states 0. Jobs that nobody wants any more are polled more rarely. On an error nothing
+// changes.
 int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c,
 			    struct td_slurm_states *ret_changed, struct td_slurm_states *ret_gone,
 			    struct td_error *err);
 
 // ---- nodes ----
-// A snapshot, immutable, reference-counted. `seq` grows with every poll, `gen` only when something differs from the one
-// before.
+// An immutable, reference-counted snapshot. `seq` grows with every poll, `gen` only when a snapshot
+// differs from the one before.
 struct td_slurm_snapshot {
 	struct td_slurm_nodes nodes; // sorted by name
 	uint64_t seq, gen;
-	int64_t asked_ms; // mono: the request was *sent* at this time: the data is newer
+	int64_t asked_ms; // mono: when the request was sent, so the data is newer
 	int refs;
 };
-struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v); // a reference; NULL before the first poll
+// Returns a reference; NULL before the first poll.
+struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v);
 struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s);
 TD_DEFINE_AUTO(struct td_slurm_snapshot *, td_slurm_snapshot_unref)
+// Polls all nodes once. *ret_changed: `gen` has grown. On an error nothing changes.
 int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c,
 			     bool *ret_changed, struct td_error *err);
 
-// ---- others that wait ----
-// Counts the jobs that wait and are not watched, and a fingerprint of which they are: "the same state of the pool" for
-// the fast path.
+// ---- other jobs that wait ----
+// Counts the waiting jobs that are not watched, and makes a fingerprint of their ids. Number and
+// fingerprint together tell the fast path whether the queue is still the same.
 int td_slurm_view_poll_waiting(struct td_slurm_view *v, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
-// All jobs that have not ended, by phase: n[1] the watched, n[0] the others. The watched are as fresh as their poll,
-// the others as the last td_slurm_view_poll_waiting().
+// Counts all jobs that have not ended, by phase: n[1] the watched ones, as of the last poll of
+// jobs; n[0] the others, as of the last td_slurm_view_poll_waiting().
 struct td_slurm_job_counts {
 	size_t n[2][TD_PHASE_FLAG];
 };

@@ -37,11 +37,13 @@ char *td_slurm_pod_url(const yyjson_val *pod, const char *empty_dirs, struct td_
 		td_auto_free char *dir = fill(empty_dirs, td_jstr_or(pod, "metadata.uid", ""), TD_SLURM_REST_VOLUME);
 		return td_asprintf("unix:%s/" TD_SLURM_REST_SOCKET, dir);
 	}
+
 	if (!*ip) {
 		td_fail(err, TD_TRANSIENT, "slurmrestd pod %s has no address yet",
 			td_jstr_or(pod, "metadata.name", ""));
 		return NULL;
 	}
+
 	return td_asprintf(strchr(ip, ':') ? "http://[%s]:%d" : "http://%s:%d", ip, TD_SLURMRESTD_PORT);
 }
 
@@ -56,19 +58,24 @@ char *td_slurm_rest_url(const struct td_slurm_where *w, struct td_error *err)
 {
 	td_auto_free char *best = NULL;
 	const char *best_name = NULL;
+
 	td_fail(err, TD_TRANSIENT, "no slurmrestd pod is Ready");
+
 	for (size_t i = 0; i < w->n; i++) {
 		const char *name = td_jstr_or(w->pods[i], "metadata.name", "");
 		if (!td_slurm_pod_usable(w->pods[i]))
 			continue;
+
 		td_auto_free char *url = td_slurm_pod_url(w->pods[i], w->empty_dirs, err);
 		if (url && td_streq(url, w->current))
 			return td_steal(url);
+
 		if (url && (!best || strcmp(name, best_name) < 0)) {
 			free(best);
 			best = td_steal(url);
 			best_name = name;
 		}
 	}
+
 	return td_steal(best);
 }

@@ -1,4 +1,4 @@
-// Slurm's commands, run with a deadline.
+// Runs commands of Slurm with a deadline.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 enum { TEXT_MAX = 8 << 20 };
 
-// All that comes until the end; NULL: it did not come in time, or is too long.
+// Reads fd to its end. NULL: the end did not come in time, or the text is too long.
 static char *whole(int fd, int64_t deadline)
 {
 	size_t len = 0, cap = 64 << 10;
@@ -27,7 +27,7 @@ static char *whole(int fd, int64_t deadline)
 		if (!p.revents)
 			continue;
 
-		if (len + 1 == cap) { // room for the NUL
+		if (len + 1 == cap) { // leaves room for the NUL
 			char *more = cap < TEXT_MAX ? realloc(buf, cap *= 2) : NULL;
 			if (!more)
 				break;
@@ -54,12 +54,14 @@ int standin_command(char *const argv[], bool errors, int64_t deadline, char **re
 		snprintf(why, n_why, "pipe: %s", strerror(errno));
 		return -1;
 	}
+
 	posix_spawn_file_actions_t fa;
 	posix_spawn_file_actions_init(&fa);
 	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&fa, fd[1], 1);
 	if (errors)
 		posix_spawn_file_actions_adddup2(&fa, fd[1], 2);
+
 	int e = posix_spawnp(&pid, argv[0], &fa, NULL, argv, environ);
 	posix_spawn_file_actions_destroy(&fa);
 	close(fd[1]);

@@ -1,5 +1,6 @@
-// `copy DIR`: this program into a directory, under the names that Slurm's configuration uses. An init container runs
-// it, so that any Slurm image will do. Each file is complete or absent; a second run replaces it.
+// `copy DIR`: copies this program into a directory, under the names that Slurm's configuration
+// uses. An init container runs it, so that any Slurm image will do. Each file is complete or
+// absent; a second run replaces it.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ static int copy_self(const char *to)
 	if (in >= 0 && out >= 0)
 		while ((n = sendfile(out, in, NULL, 1 << 20)) > 0)
 			;
+
 	bool ok = n == 0 && !fchmod(out, 0755); // whatever the umask
 	int why = errno;
 	if (in >= 0)

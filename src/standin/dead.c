@@ -1,14 +1,19 @@
-// `clear-dead`: what Slurm still counts on this node before its slurmd starts.
+// `clear-dead`: ends what Slurm still counts on this node before the node's slurmd starts.
 //
-// It ran in a container before this one, so its processes are gone (a container has its own PID
-// namespace); Slurm by itself sees that late (a batch job: after up to 5 minutes) or never (srun:
-// measured for 10 minutes). A node that nobody has marked is drained, so that nothing new starts
-// meanwhile; the operator resumes it when slurmd has registered. With no pod's stand-in there it is
-// then set DOWN: Slurm requeues what may be requeued and fails the rest, and takes the node back
-// when slurmd registers (ReturnToService=2). Else one by one: what may be requeued is, what srun or
-// salloc lost a step of is cancelled, and the batch script of a job that may not be requeued is
-// left to slurmctld, which ends it as NODE_FAIL. Stand-ins are never touched: their pods live
-// beside this container (a stand-in's mark is its comment until its admin comment is written).
+// Such jobs and steps ran in an earlier container. Their processes are gone, because a container
+// has its own PID namespace, but Slurm notices that late by itself (a batch job: after up to 5
+// minutes) or never (srun: measured for 10 minutes).
+//
+// If nobody has drained or downed the node, it is drained first, so that nothing new starts
+// meanwhile; the operator resumes it when slurmd has registered. If then no pod's stand-in is on
+// it, it is set DOWN: Slurm requeues the jobs that may be requeued, fails the rest, and takes the
+// node back when slurmd registers (ReturnToService=2).
+//
+// Otherwise the jobs are handled one by one. A job that may be requeued is requeued. One that lost
+// steps of srun or salloc, while no batch script of it ran here, is cancelled. One that may not be
+// requeued and whose batch script ran here is left to slurmctld, which ends it as NODE_FAIL.
+// Stand-ins are never touched: their pods live beside this container. (The mark of a stand-in is
+// its comment until its admin comment is written.)
 #include "standin/standin.h"
 
 #include <poll.h>
@@ -17,12 +22,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define SACK "/run/slurm/sack.socket" // without it no command can prove who it is
+#define SACK "/run/slurm/sack.socket" // without it no command can authenticate
 #define MARK "tandem/"                // how a stand-in's comment begins
 
 enum { COMMAND_MS = 10000, SACK_TRIES = 100, SACK_MS = 20 };
 
-// Columns of squeue have fixed widths: comments are their users', and a line break in one must not
+// The columns have fixed widths: users write the comments, and a line break in a comment must not
 // look like another job.
 #define COLUMNS "JobID:24,BatchFlag:8,Requeue:8,BatchHost:256,admin_comment:8,comment:8"
 enum { AT_BATCH = 24, AT_REQUEUE = 32, AT_HOST = 40, AT_ASK = 296 };
@@ -37,7 +42,7 @@ static void say(const char *text)
 		fprintf(stderr, "%s%s", text, text[strlen(text) - 1] == '\n' ? "" : "\n");
 }
 
-// A command whose answer does not matter; what it says is shown.
+// Runs a command whose answer does not matter, and shows what it says.
 static void act(char *const argv[])
 {
 	char *text = NULL, why[256] = "";
@@ -64,19 +69,21 @@ static void await_sack(const char *path)
 {
 	struct stat st;
 	for (int i = 0; i < SACK_TRIES && (stat(path, &st) || !S_ISSOCK(st.st_mode)); i++)
-		poll(NULL, 0, SACK_MS); // nothing to wake us
+		poll(NULL, 0, SACK_MS); // no event tells of it
 }
 
-// What runs or is stopped there, in squeue's columns; NULL: not known, or Slurm does not know the
-// node.
+// The jobs that run or are stopped on the node, in squeue's columns. NULL: unknown, or Slurm does
+// not know the node.
 static char *list(const struct clearing *c)
 {
 	char *argv[] = {"squeue", "-h", "-w", (char *)c->node, "-t", "R,S,ST", "-O", COLUMNS, NULL}, *text = NULL,
 	     why[256] = "";
 	await_sack(c->sack);
+
 	int r = standin_command(argv, true, now_ms() + COMMAND_MS, &text, why, sizeof(why));
 	if (!r)
 		return text;
+
 	if (!text || !strstr(text, "Invalid node name")) {
 		fputs("tandem: which jobs died here is not known: ", stderr);
 		say(text ? text : why);
@@ -93,15 +100,17 @@ static void set_node(const struct clearing *c, char *state)
 	act((char *[]){"scontrol", "update", name, state, reason, NULL});
 }
 
-// Nobody has marked the node: it may be set DOWN.
+// True when nobody has drained or downed the node, so that it may be set DOWN.
 static bool unmarked(const struct clearing *c)
 {
 	static const char *const states[] = {"idle", "mixed", "allocated", "completing"};
 	char *text = ask((char *[]){"sinfo", "-h", "-N", "-n", (char *)c->node, "-o", "%T", NULL});
 	size_t n = text ? strcspn(text, "\n") : 0;
 	bool found = false;
+
 	if (n && text[n - 1] == '*')
 		n--;
+
 	for (size_t i = 0; n && i < sizeof(states) / sizeof(states[0]); i++)
 		found |= strlen(states[i]) == n && !strncmp(text, states[i], n);
 	free(text);
@@ -147,7 +156,7 @@ static void clear(const struct clearing *c)
 {
 	char *lost = list(c);
 	if (lost && *lost && unmarked(c)) {
-		set_node(c, "state=DRAIN"); // nothing new starts between the look and the deed
+		set_node(c, "state=DRAIN"); // nothing new starts between the two looks
 		char *now = list(c);
 		if (now && !strstr(now, MARK)) {
 			set_node(c, "state=DOWN");
@@ -155,7 +164,7 @@ static void clear(const struct clearing *c)
 			free(lost);
 			return;
 		}
-		if (now) { // else what was seen before is all that is known
+		if (now) { // otherwise the first look is all that is known
 			free(lost);
 			lost = now;
 		}
@@ -179,10 +188,12 @@ int standin_clear_dead(int argc, char **argv)
 		}
 		*to = argv[i + 1];
 	}
+
 	if (argc % 2 == 0 || !c.node || !*c.node || !c.reason || !*c.reason) {
 		fputs("tandem-standin clear-dead: --node NAME and --reason TEXT are needed\n", stderr);
 		return 2;
 	}
+
 	clear(&c);
 	return 0;
 }

@@ -1,8 +1,9 @@
-// gate: Slurm's Prolog. Asks the node's agent to acquire the job's devices and waits for its word; fails closed.
+// `gate`: Slurm's Prolog. It asks the node's agent to acquire the job's devices and waits for the
+// answer. It fails closed.
 //
-// Exit 0: the devices are this job's and nobody else's process is left on them, or the job has none. Exit 1: Slurm
-// drains the node. An agent that cannot be reached is *unknown*, never free: the gate keeps trying until the deadline
-// (docs/protocols.md 1.6).
+// Exit 0: the devices are this job's and no other process is left on them, or the job has none.
+// Exit 1: Slurm drains the node. While the agent cannot be reached the devices count as unknown,
+// never as free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -23,7 +24,7 @@ static bool digits(const char *s)
 	return s && *s && strlen(s) < 20 && strspn(s, "0123456789") == strlen(s);
 }
 
-// "0,1,2,5" or "0-2,5" (either may appear) into ranges; false when it is not a list of indexes.
+// Rewrites a list of indexes such as "0,1,2,5" or "0-2,5" as ranges. False: it is no such list.
 static bool ranges(const char *s, char *out, size_t n)
 {
 	unsigned char on[DEVICES_MAX] = {0};
@@ -31,6 +32,7 @@ static bool ranges(const char *s, char *out, size_t n)
 		char *end;
 		if (!isdigit((unsigned char)*s))
 			return false;
+
 		unsigned long a = strtoul(s, &end, 10), b = a;
 		if (*end == '-') {
 			if (!isdigit((unsigned char)end[1]))
@@ -43,6 +45,7 @@ static bool ranges(const char *s, char *out, size_t n)
 			on[a] = 1;
 		s = *end ? end + 1 : end;
 	}
+
 	size_t len = 0;
 	for (int i = 0; i < DEVICES_MAX; i++) {
 		if (!on[i])
@@ -59,13 +62,15 @@ static bool ranges(const char *s, char *out, size_t n)
 	return len > 0;
 }
 
-// The job's device indexes on this node. 1: in out; 0: it has none; -1: something is set that we cannot read.
+// Finds the job's device indexes on this node. 1: they are in out; 0: it has none; -1: a variable
+// is set that cannot be read.
 static int devices(char *out, size_t n)
 {
-	// SLURM_JOB_GPUS holds the node's own indexes; the visible-devices lists hold the same in Prolog, where nothing
-	// is renumbered.
+	// SLURM_JOB_GPUS has the node's own indexes. The visible-devices lists have the same ones
+	// in Prolog, where nothing is renumbered.
 	static const char *const names[] = {"SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
 					    "ZE_AFFINITY_MASK"};
+
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		const char *v = getenv(names[i]);
 		if (!v || !*v || !strcmp(v, "NoDevFiles"))
@@ -75,7 +80,9 @@ static int devices(char *out, size_t n)
 		fprintf(stderr, "tandem gate: %s=\"%s\" is not a list of device indexes\n", names[i], v);
 		return -1;
 	}
-	const char *gres = getenv("SLURM_JOB_GRES"); // says that there are some, not which: never guess
+
+	// This says that there are GPUs, not which ones. Never guess.
+	const char *gres = getenv("SLURM_JOB_GRES");
 	if (gres && strstr(gres, "gpu")) {
 		fprintf(stderr,
 			"tandem gate: the job has GRES \"%s\" but Slurm did not say which devices (SLURM_JOB_GPUS is "
@@ -94,6 +101,7 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 		return 1;
 	}
 	strcpy(a.sun_path, path);
+
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || line_write(fd, request, deadline) < 0) {
 		snprintf(why, n_why, "%s: %s", path, strerror(errno));
@@ -101,13 +109,14 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 			close(fd);
 		return -1;
 	}
+
 	struct line_reader r = {.fd = fd};
 	int result;
 	for (;;) {
 		char *line;
 		int k = line_read(&r, deadline, &line);
 		if (k == 0) {
-			result = -1; // the last "wait" text is the reason
+			result = -1; // why has the last "wait" text
 			break;
 		}
 		if (k < 0) {
@@ -116,6 +125,7 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 			result = -1;
 			break;
 		}
+
 		if (!strcmp(line, "ok")) {
 			result = 0;
 			break;
@@ -124,25 +134,29 @@ int standin_ask(const char *path, const char *request, int64_t deadline, char *w
 			snprintf(why, n_why, "%s", line[4] ? line + 5 : "waiting");
 			continue;
 		}
+
 		bool again = !strncmp(line, "again ", 6);
 		snprintf(why, n_why, "%s", again ? line + 6 : !strncmp(line, "fail ", 5) ? line + 5 : line);
 		result = again ? 2 : 1;
 		break;
 	}
+
 	close(fd);
 	return result;
 }
 
-// The part of a path between its slashes: a name as Kubernetes has them, of at most max bytes. 0: it is none.
+// The length of the path part at s, when it is a Kubernetes name of at most max bytes that ends
+// with a slash; else 0.
 static size_t kube_name(const char *s, size_t max)
 {
 	size_t n = strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789.-");
 	return s[n] == '/' && n <= max ? n : 0;
 }
 
-// " ask=<pod uid> pod=<namespace>/<name>" when the job's comment says that it stands in for a pod ("tandem/<cluster
-// uid>/<namespace>/ <name>/<pod uid>", set with the submit, the name not by older bridges; the job's owner may write
-// there what he likes, so it is a hint); else "".
+// Returns " ask=<pod uid> pod=<namespace>/<name>" when the job's comment says that the job stands
+// in for a pod, else "". The comment is "tandem/<cluster uid>/<namespace>/<name>/<pod uid>" and is
+// set at the submit; older bridges leave the name out. It is a hint, because the job's owner may
+// write what he likes there.
 static const char *ask(char *out, size_t n)
 {
 	const char *comment = getenv("SLURM_JOB_COMMENT"), *uid = comment ? strrchr(comment, '/') : NULL;
@@ -150,7 +164,8 @@ static const char *ask(char *out, size_t n)
 	if (!uid || strncmp(comment, "tandem/", 7) != 0 || strlen(++uid) != 36 ||
 	    strspn(uid, "0123456789abcdef-") != 36)
 		return out;
-	const char *ns = strchr(comment + 7, '/'); // behind the cluster's uid
+
+	const char *ns = strchr(comment + 7, '/'); // after the cluster's uid
 	size_t n_ns = ns && ++ns < uid ? kube_name(ns, POD_NS_MAX) : 0,
 	       n_name = n_ns ? kube_name(ns + n_ns + 1, POD_NAME_MAX) : 0;
 	int at = snprintf(out, n, " ask=%s", uid);
@@ -173,10 +188,12 @@ int standin_gate(int argc, char **argv)
 			return 2;
 		}
 	}
+
 	char dev[DEVICES_MAX * 5];
 	int d = devices(dev, sizeof(dev));
 	if (d < 0)
 		return 1;
+
 	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
 		   *start = getenv("SLURM_JOB_START_TIME");
 	if (!digits(job) || !digits(uid) || !node || !*node || strpbrk(node, " \n")) {
@@ -185,28 +202,35 @@ int standin_gate(int argc, char **argv)
 		      stderr);
 		return 1;
 	}
+
 	int64_t deadline = now_ms() + timeout, back_off = 50;
 	char why[TD_WIRE_LINE] = "no answer";
 	for (;;) {
 		int64_t left = deadline - now_ms();
 		if (left <= 0)
 			break;
-		if (d == 0) { // none, or Slurm did not tell (job.c)
+
+		// Either the job has none, or Slurm did not tell: see job.c.
+		if (d == 0) {
 			char said[DEVICES_MAX * 5];
 			int k = standin_job_gpus(job, node, deadline, (struct standin_text){said, sizeof(said)}, why,
 						 sizeof(why));
 			if (k == 0)
-				return 0; // nothing to wait for: jobs without devices run even when the agent is away
+				// Jobs without devices run also when the agent is away.
+				return 0;
 			if (k > 0 && ranges(said, dev, sizeof(dev)))
 				d = 1;
 		}
+
 		if (d == 0) {
 			left = deadline - now_ms();
+			// slurmctld may be restarting.
 			if (left > 0)
-				poll(NULL, 0, (int)(back_off < left ? back_off : left)); // slurmctld may be restarting
+				poll(NULL, 0, (int)(back_off < left ? back_off : left));
 			back_off = back_off < 500 ? back_off * 2 : 1000;
 			continue;
 		}
+
 		char request[TD_WIRE_LINE], pod[sizeof(" ask= pod=/") + 36 + POD_NS_MAX + POD_NAME_MAX];
 		int n = snprintf(request, sizeof(request),
 				 "acquire job=%s start=%s uid=%s%s node=%s devices=%s timeout=%lld\n", job,
@@ -215,16 +239,17 @@ int standin_gate(int argc, char **argv)
 			fputs("tandem gate: the request is longer than a line\n", stderr);
 			return 1;
 		}
+
 		int r = standin_ask(path, request, deadline, why, sizeof(why));
 		if (r > 0)
 			fprintf(stderr, "tandem gate: %s\n", why);
 		if (r >= 0)
 			return r > 0;
+
 		left = deadline - now_ms();
+		// The agent's socket may not exist yet, and no event tells of it.
 		if (left > 0)
-			poll(NULL, 0,
-			     (int)(back_off < left ? back_off
-						   : left)); // nothing to wake us: the agent's socket may not exist yet
+			poll(NULL, 0, (int)(back_off < left ? back_off : left));
 		back_off = back_off < 500 ? back_off * 2 : 1000;
 	}
 	fprintf(stderr, "tandem gate: devices %s on %s are not free for job %s after %lld ms: %s\n",

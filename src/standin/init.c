@@ -1,12 +1,16 @@
-// init: PID 1 of a container. Reaps everything, forwards every signal to the one main child, and leaves a record on
-// descriptor 3, a file outside: "\n" as soon as no signal can be lost any more, then at the end
-// {"code":N,"signal":S,"at":MS}\n by one write(2). Nothing: it never came up. Only the first: init itself was killed.
+// `init`: PID 1 of a container. It reaps every process, forwards every signal to the one main
+// child, and keeps the exit record on descriptor 3, a file outside of the container. The record is
+// "\n" as soon as no signal can be lost any more, and at the end {"code":N,"signal":S,"at":MS}\n,
+// in one write(2). An empty record means that init never came up; "\n" alone means that init itself
+// was killed.
 //
-// With --log BYTES first, what the container writes to its stdout and stderr comes to us by pipes and goes to its log
-// (log.c); the pipes are our own stdout and stderr too, for programs that write to /proc/1/fd/1. Then, with --stdin, it
-// gets an input (input.c), and with
-// --tty the child gets a terminal of the container's own; what it writes counts as stdout. All signals stay blocked: a
-// blocked signal is queued even for PID 1, whose unhandled signals the kernel would drop.
+// With --log BYTES as the first argument, the container's stdout and stderr come through pipes and
+// go to its log (log.c). The pipes are also init's own stdout and stderr, for programs that write
+// to /proc/1/fd/1. With --stdin, the container gets an input (input.c). With --tty, the child gets
+// a terminal of the container's own, whose output counts as stdout.
+//
+// All signals stay blocked: a blocked signal is queued also for PID 1, while the kernel drops
+// unhandled signals of PID 1.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -50,11 +54,12 @@ static int fail(const char *what, bool recorded)
 	return 128;
 }
 
-// The child's side; does not return.
+// Runs in the child. Does not return.
 static void become(char **argv, const char *tty)
 {
 	sigset_t none;
 	sigemptyset(&none);
+
 	setsid();
 	if (tty) {
 		int fd = open(tty, O_RDWR);
@@ -65,6 +70,7 @@ static void become(char **argv, const char *tty)
 		if (fd > 2)
 			close(fd);
 	}
+
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	_exit(standin_exec(argv));
 }
@@ -72,8 +78,8 @@ static void become(char **argv, const char *tty)
 static bool logging;
 static int from[3] = {-1, -1, -1}; // the terminal, stdout's pipe, stderr's pipe
 
-// What is there, but no more than 1 MiB: who writes without end must not keep us from the signals. False at its end (no
-// process has it open).
+// Copies what is there, but at most 1 MiB, so that endless output cannot keep init from the
+// signals. False: at the end, because no process has it open.
 static bool copy(int which)
 {
 	for (int i = 0; i < 32; i++) {
@@ -112,7 +118,9 @@ static void reap(pid_t child, bool recorded)
 
 int standin_init(char **argv)
 {
-	bool recorded = fcntl(INIT_RECORD_FD, F_SETFD, FD_CLOEXEC) == 0; // the child must not hold it
+	// The child must not hold the record.
+	bool recorded = fcntl(INIT_RECORD_FD, F_SETFD, FD_CLOEXEC) == 0;
+
 	if (argv[0] && argv[1] && !strcmp(argv[0], "--log")) {
 		logging = log_open(atoll(argv[1]));
 		argv += 2;
@@ -121,36 +129,44 @@ int standin_init(char **argv)
 	argv += want_stdin;
 	bool want_tty = argv[0] && !strcmp(argv[0], "--tty");
 	argv += want_tty;
+
 	if (!argv[0]) {
 		errno = EINVAL;
 		return fail("no command", recorded);
 	}
-	prctl(PR_SET_CHILD_SUBREAPER, 1); // when it is not PID 1: tests
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1); // for tests, where it is not PID 1
 	sigset_t all;
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, NULL);
+
 	int sigfd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (sigfd < 0)
 		return fail("signalfd", recorded);
 	if (recorded)
 		while (write(INIT_RECORD_FD, "\n", 1) < 0 && errno == EINTR)
 			;
+
 	char tty[64];
 	if (want_tty) {
 		from[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
 		if (from[0] < 0 || unlockpt(from[0]) < 0 || ptsname_r(from[0], tty, sizeof(tty)))
 			return fail("open a terminal", recorded);
 	}
+
 	for (int i = 1; logging && i < 3; i++) {
 		int p[2];
-		// Not blocking on our side only: the container's side is a description of its own.
+		// Non-blocking on this side only: the container's end is an open file description
+		// of its own.
 		if (pipe2(p, O_CLOEXEC) < 0 || fcntl(p[0], F_SETFL, O_NONBLOCK) < 0 || dup2(p[1], i) < 0)
 			return fail("open the pipes of the log", recorded);
 		close(p[1]);
 		from[i] = p[0];
 	}
+
 	if (logging && (want_stdin || want_tty))
 		log_at_once();
+
 	if (want_stdin) {
 		int p[2] = {-1, from[0]};
 		if ((!want_tty && (pipe2(p, O_CLOEXEC) < 0 || dup2(p[0], 0) < 0)) || input_open(p[1], want_tty) < 0)
@@ -158,11 +174,13 @@ int standin_init(char **argv)
 		if (p[0] >= 0)
 			close(p[0]);
 	}
+
 	pid_t child = fork();
 	if (child < 0)
 		return fail("fork", recorded);
 	if (child == 0)
 		become(argv, want_tty ? tty : NULL);
+
 	for (bool reading = from[0] >= 0;;) {
 		struct pollfd f[6] = {{sigfd, POLLIN, 0},
 				      {reading ? from[0] : -1, POLLIN, 0},
@@ -172,14 +190,17 @@ int standin_init(char **argv)
 				      {input_blocked() ? input_to() : -1, input_blocked(), 0}};
 		if (poll(f, 6, -1) < 0)
 			continue;
+
 		if (f[4].revents || f[5].revents)
 			input_move();
 		if (f[1].revents)
-			reading = copy(0) ||
-				  !(f[1].revents & POLLHUP); // before the child has opened it there is no end either
+			// The end comes with POLLHUP. Without it, the child may not have opened the
+			// terminal yet.
+			reading = copy(0) || !(f[1].revents & POLLHUP);
 		for (int i = 1; i < 3; i++)
 			if (f[i + 1].revents)
 				copy(i);
+
 		struct signalfd_siginfo si;
 		while (read(sigfd, &si, sizeof(si)) == (ssize_t)sizeof(si)) {
 			if (si.ssi_signo == SIGCHLD)

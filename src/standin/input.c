@@ -1,4 +1,5 @@
-// The container's standard input, as the node agent's attach sessions send it: see standin.h for the messages.
+// The container's standard input, as the attach sessions of the node agent send it. standin.h
+// describes the messages.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -12,14 +13,15 @@
 static struct {
 	int to;
 	bool terminal, close;
-	unsigned char in[PIPE_BUF + 4096]; // messages, the first one perhaps half read
+	unsigned char in[PIPE_BUF + 4096]; // messages; the first may be incomplete
 	size_t n;
-	size_t at, left; // of the bytes of the first message: the next one, and how many
+	// Of the first message's data: where the next byte is, and how many are left.
+	size_t at, left;
 } s = {.to = -1};
 
 int input_open(int to, bool terminal)
 {
-	// The runtime between us and who opened the FIFO makes every descriptor that it hands on a blocking one.
+	// runc, which hands the descriptor on, makes every one a blocking one.
 	if (fcntl(INIT_INPUT_FD, F_SETFD, FD_CLOEXEC) < 0 || fcntl(INIT_INPUT_FD, F_SETFL, O_RDWR | O_NONBLOCK) < 0 ||
 	    fcntl(to, F_SETFL, fcntl(to, F_GETFL) | O_NONBLOCK) < 0)
 		return -1;
@@ -58,7 +60,7 @@ static void drop(size_t n)
 	s.n -= n;
 }
 
-// False: the reader takes no more for now.
+// Writes the data of the first message. False: the reader takes no more for now.
 static bool give(void)
 {
 	while (s.left) {
@@ -87,7 +89,8 @@ void input_move(void)
 	for (;;) {
 		if (s.to < 0 || !give())
 			return;
-		if (s.at) { // the message of those bytes is done
+
+		if (s.at) { // the message with these bytes is done
 			drop(s.at);
 			s.at = 0;
 		}
@@ -98,6 +101,7 @@ void input_move(void)
 			s.n += (size_t)k;
 			continue;
 		}
+
 		size_t len = two(s.in + 1);
 		if (s.in[0] == 'd') {
 			s.at = 3;
@@ -106,11 +110,13 @@ void input_move(void)
 				drop(3), s.at = 0;
 			continue;
 		}
+
 		if (s.in[0] == 'w' && len == 4 && s.terminal) {
 			struct winsize w = {.ws_row = (unsigned short)two(s.in + 3),
 					    .ws_col = (unsigned short)two(s.in + 5)};
 			ioctl(s.to, TIOCSWINSZ, &w);
 		}
+
 		bool end = s.in[0] == 'c';
 		drop(3 + len);
 		if (end && !s.terminal) {

@@ -1,8 +1,9 @@
-// What slurmctld says about a job's GPUs on this node: read in Prolog when its environment does not say it.
+// Asks slurmctld for a job's GPUs on this node, in Prolog, when the environment does not name them.
 //
-// Needed because Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a restarted slurmctld starts before
-// the nodes have registered again; their steps get the GPUs all the same. JSON, not the text form: names and comments
-// of jobs are the users', and in the text a line break in one of them forges any other field.
+// Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a restarted slurmctld starts
+// before the nodes have registered again; the steps of these jobs get the GPUs all the same. The
+// JSON form is read and not the text form, because users write the names and comments of jobs, and
+// a line break in one of them forges any other field of the text.
 #include "standin/standin.h"
 
 #include <stdio.h>
@@ -17,17 +18,17 @@ struct span {
 };
 struct reader {
 	const char *p, *end;
-	char path[256]; // "/jobs/#/job_id": '#' is any element of a list
-	// of the record being read
+	char path[256]; // "/jobs/#/job_id"; '#' is any element of a list
+	// Of the record that is being read.
 	long long id;
 	struct span gres[NODES_MAX];
 	size_t n_gres, n_names, at;
 	bool has_at;
-	// what is looked for
+	// What is looked for.
 	const char *node;
 	long long want;
 	bool found;
-	int result; // of the record: see standin_job_gpus_read
+	int result; // of the record: see standin_job_gpus_read()
 	char *out;
 	size_t n_out;
 };
@@ -38,7 +39,7 @@ static void blank(struct reader *r)
 		r->p++;
 }
 
-// A string's inside as it is written; the values used here have no escapes.
+// Reads a string without decoding it: the values that are used here have no escapes.
 static bool string(struct reader *r, struct span *ret)
 {
 	if (r->p >= r->end || *r->p != '"')
@@ -48,11 +49,12 @@ static bool string(struct reader *r, struct span *ret)
 		r->p += *r->p == '\\' ? 2 : 1;
 	if (r->p >= r->end)
 		return false;
+
 	*ret = (struct span){s, (size_t)(r->p++ - s)};
 	return true;
 }
 
-// The text is not NUL-terminated: a number may be its last bytes.
+// Copies the number first, because it may be the last bytes of a text without NUL.
 static long long number(struct span v)
 {
 	char b[24];
@@ -78,15 +80,18 @@ static void leaf(struct reader *r, struct span v)
 	}
 }
 
-// "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" → "0-1,4". 1; 0: no GPUs; -1: some, and it is not said which.
+// Turns "gpu:2(IDX:0-1),gpu:a100:1(IDX:4)" into "0-1,4". 1: done; 0: no GPUs; -1: GPUs, but it does
+// not say which.
 static int indexes(struct span g, char *out, size_t n)
 {
 	size_t len = 0;
 	const char *end = g.s + g.n;
 	for (const char *s = g.s; s < end;) {
-		const char *e = s; // commas inside of brackets are the list's own
+		// Commas inside of brackets belong to the list of indexes.
+		const char *e = s;
 		for (int depth = 0; e < end && (depth || *e != ','); e++)
 			depth += *e == '(' ? 1 : *e == ')' ? -1 : 0;
+
 		if (e - s > 4 && !strncmp(s, "gpu:", 4)) {
 			const char *idx = memmem(s, (size_t)(e - s), "(IDX:", 5);
 			size_t k = idx ? strspn(idx + 5, "0123456789,-") : 0;
@@ -98,6 +103,7 @@ static int indexes(struct span g, char *out, size_t n)
 			len += k;
 			out[len] = '\0';
 		}
+
 		s = e + 1;
 	}
 	return len > 0;
@@ -123,6 +129,7 @@ static bool value(struct reader *r, int depth)
 	blank(r);
 	if (r->p >= r->end || depth > DEPTH_MAX)
 		return false;
+
 	if (*r->p == '"') {
 		if (!string(r, &v))
 			return false;
@@ -137,12 +144,14 @@ static bool value(struct reader *r, int depth)
 		leaf(r, v);
 		return v.n > 0;
 	}
+
 	bool object = *r->p++ == '{', job = !strcmp(r->path, "/jobs/#");
 	if (job) {
 		r->id = -1;
 		r->n_gres = r->n_names = 0;
 		r->has_at = false;
 	}
+
 	for (bool first = true;; first = false) {
 		blank(r);
 		if (r->p < r->end && *r->p == (object ? '}' : ']')) {
@@ -152,6 +161,7 @@ static bool value(struct reader *r, int depth)
 		if (!first && (r->p >= r->end || *r->p++ != ','))
 			return false;
 		blank(r);
+
 		struct span key = {"#", 1};
 		if (object) {
 			if (!string(r, &key))
@@ -160,6 +170,7 @@ static bool value(struct reader *r, int depth)
 			if (r->p >= r->end || *r->p++ != ':')
 				return false;
 		}
+
 		if (len + key.n + 2 > sizeof(r->path))
 			return false;
 		snprintf(r->path + len, sizeof(r->path) - len, "/%.*s", (int)key.n, key.s);
@@ -167,6 +178,7 @@ static bool value(struct reader *r, int depth)
 			return false;
 		r->path[len] = '\0';
 	}
+
 	if (job)
 		record(r);
 	return true;
@@ -174,7 +186,7 @@ static bool value(struct reader *r, int depth)
 
 int standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n)
 {
-	static struct reader r; // too large for a stack; one thread
+	static struct reader r; // too large for a stack; there is one thread
 	memset(&r, 0, sizeof(r));
 	r.result = -1;
 	r.p = json;

@@ -1,10 +1,12 @@
-// `first-job-id`: from which id slurmctld may give ids, so that none is given twice.
+// `first-job-id`: prints the id from which slurmctld may give job ids, so that none is given twice.
 //
-// slurmctld saves the last id that it gave only every few seconds, so one that was killed gives ids
-// twice. slurmd runs no Prolog for an id that it still knows: nobody would ask the gate, and a pod
-// whose stand-in is an allocation has no task that asks once more. So after a slurmctld that was
-// killed (its pid file is still there: an orderly end takes it away when all is saved) ids go on
-// 10000 later than the last saved one. That is more than Slurm gives out between two saves.
+// slurmctld saves the last id that it gave only every few seconds, so after a kill it would give
+// some ids again. slurmd runs no Prolog for an id that it still knows: nobody would ask the gate,
+// and a pod whose stand-in is an allocation has no task that asks once more.
+//
+// So, after a slurmctld that was killed, ids go on 10000 above the last saved one, which is more
+// than Slurm gives out between two saves. It was killed when its pid file is still there: an
+// orderly end removes the file after everything is saved.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -16,7 +18,7 @@
 #include <unistd.h>
 
 // A job_state begins with a counted word of 17 bytes, 2 bytes of version and 8 of time; then comes
-// the last job id. Numbers have their highest byte first.
+// the last job id. Numbers are big-endian.
 enum { WORD = 17, ID_AT = 4 + WORD + 2 + 8, HEAD = ID_AT + 4, GAP = 10000 };
 #define MAX_DEFAULT 67043328u // Slurm's MaxJobId
 
@@ -33,7 +35,7 @@ bool standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret)
 	return true;
 }
 
-// The first bytes of a file: how many; -1: errno.
+// Reads the first bytes of a file and returns how many; -1: an error, with errno.
 static ssize_t read_head(const char *path, void *buf, size_t n)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -43,13 +45,14 @@ static ssize_t read_head(const char *path, void *buf, size_t n)
 	ssize_t k = 0;
 	while (len < n && (k = read(fd, (char *)buf + len, n - len)) > 0)
 		len += (size_t)k;
+
 	int e = errno;
 	close(fd);
 	errno = e;
 	return k < 0 ? -1 : (ssize_t)len;
 }
 
-// A whole number that an id can be; false: it is none.
+// Reads a decimal number of at most 32 bits. False: it is none.
 static bool number(const char *s, uint32_t *ret)
 {
 	size_t n = strspn(s, "0123456789");
@@ -68,7 +71,7 @@ static int failed(const char *what, const char *path)
 	return 1;
 }
 
-// What the last start wrote; 0: nothing that is known.
+// The id that the last start wrote; 0: none, or it cannot be read.
 static uint32_t noted(const char *path)
 {
 	char text[32];
@@ -95,7 +98,7 @@ static bool note(const char *state, const char *path, uint32_t id)
 	return ok && !rename(tmp, path);
 }
 
-// The highest of the last ids in what is saved, at least `least`.
+// The highest last id in the saved states, but at least `least`.
 static uint32_t last_saved(const char *state, uint32_t least)
 {
 	static const char *const files[] = {"job_state", "job_state.old"};
@@ -104,6 +107,7 @@ static uint32_t last_saved(const char *state, uint32_t least)
 		uint8_t head[HEAD];
 		uint32_t id;
 		snprintf(path, sizeof(path), "%s/%s", state, files[i]);
+
 		ssize_t n = read_head(path, head, sizeof(head));
 		if (n == 0 || (n < 0 && errno == ENOENT))
 			continue;
@@ -132,6 +136,7 @@ int standin_first_job_id(int argc, char **argv)
 		}
 		i++;
 	}
+
 	char path[4096], pid[4096];
 	if (!state || strlen(state) > sizeof(path) - 32) {
 		fputs("tandem-standin first-job-id: --state DIR is missing or too long\n", stderr);
@@ -143,6 +148,7 @@ int standin_first_job_id(int argc, char **argv)
 	uint32_t next = noted(path);
 	if (next < first)
 		next = first;
+
 	struct stat st;
 	if (!stat(pid, &st)) {
 		uint64_t id = (uint64_t)last_saved(state, next) + GAP;
@@ -152,6 +158,7 @@ int standin_first_job_id(int argc, char **argv)
 	} else if (errno != ENOENT) {
 		return failed("look at", pid);
 	}
+
 	if (!note(state, path, next))
 		return failed("write", path);
 	printf("%u\n", next);

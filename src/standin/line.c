@@ -1,4 +1,4 @@
-// Lines over a socket, with deadlines.
+// Lines of text over a socket, with deadlines.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -42,13 +42,16 @@ int line_read(struct line_reader *r, int64_t deadline_ms, char **ret_line)
 			*ret_line = line;
 			return 1;
 		}
+
 		if (r->len == sizeof(r->buf)) {
 			errno = EMSGSIZE;
 			return -1;
 		}
+
 		int w = wait_for(r->fd, POLLIN, deadline_ms);
 		if (w <= 0)
 			return w;
+
 		ssize_t n = recv(r->fd, r->buf + r->len, sizeof(r->buf) - r->len, MSG_DONTWAIT);
 		if (n == 0) {
 			errno = 0;

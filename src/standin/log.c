@@ -1,9 +1,9 @@
-// The container's log, written by PID 1 itself so that it goes on while the node agent is away. One line each, as
-// kubelets keep them:
+// The container's log. PID 1 writes it, so that logging goes on while the node agent is away. Lines
+// have the format of the kubelet:
 //   2006-01-02T15:04:05.000000000Z stdout F text
-// (F: the whole rest of a line, P: a part of one). Two files bound its size: when the newer one is full its content
-// moves to the older one. Nobody else writes them; a reader takes a shared lock (flock on the newer one) while it looks
-// at both.
+// F is the whole rest of a line, P a part of one. Two files bound the size: when the newer one is
+// full, its content moves to the older one. Nobody else writes them. A reader takes a shared lock
+// (flock on the newer file) while it looks at both.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -38,8 +38,8 @@ static void write_all(const char *p, size_t n)
 		}
 }
 
-// The newer file's content becomes the older file's. A reader that holds the lock is waited for until twice the size is
-// reached: it may have been stopped for ever.
+// Moves the newer file's content to the older file. While a reader holds the lock, this waits until
+// the file is twice its size; no longer, because the reader may be stopped for ever.
 static void rotate(void)
 {
 	if (flock(INIT_LOG_FD, LOCK_EX | LOCK_NB) < 0 && l.size < 2 * l.max)
@@ -115,11 +115,13 @@ void log_add(int stream, const char *p, size_t n)
 		l.n[stream] += k;
 		p += k + whole;
 		n -= k + whole;
+
 		if (whole || l.n[stream] == LINE_MAX_BYTES) {
 			put(stamp, stream, whole ? 'F' : 'P', l.part[stream], l.n[stream]);
 			l.n[stream] = 0;
 		}
 	}
+
 	if (l.at_once && l.n[stream]) {
 		put(stamp, stream, 'P', l.part[stream], l.n[stream]);
 		l.n[stream] = 0;

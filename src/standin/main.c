@@ -1,11 +1,12 @@
-// tandem-standin: one static program for the places where only libc is.
+// tandem-standin: one static program for places that have nothing but libc.
 //   init CMD [ARG…]   PID 1 of embedded containers (also when the program is called ".init")
 //   gate              Slurm's Prolog: waits until the node's devices are free for this job
-//   task-prolog       Slurm's TaskProlog (also when called by this name): has the gate let this job in?
+//   task-prolog       Slurm's TaskProlog (also under this name): checks that the gate let this job
+//                     in
 //   run …             the batch job that stands in for a pod
-//   copy DIR          puts itself into DIR, for Slurm's containers
-//   first-job-id …    slurmctld's start: the first job id that it may give
-//   clear-dead …      slurmd's start: ends what ran in the container before it
+//   copy DIR          copies the program into DIR, for Slurm's containers
+//   first-job-id …    at slurmctld's start: the first job id that it may give
+//   clear-dead …      at slurmd's start: ends what ran in the container before it
 #include "standin/standin.h"
 
 #include <stdio.h>
@@ -36,13 +37,16 @@ int main(int argc, char **argv)
 {
 	const char *slash = argc ? strrchr(argv[0], '/') : NULL;
 	const char *name = argc ? (slash ? slash + 1 : argv[0]) : "";
-	// Bind-mounted as /.init: PID 1 is the container's start, everything else is an exec into it.
+	// The program is bind-mounted as /.init: PID 1 is the container's start, every other
+	// process an exec into it.
 	if (!strcmp(name, ".init"))
 		return argc < 2 ? usage(stderr) : getpid() == 1 ? standin_init(argv + 1) : standin_exec(argv + 1);
+
 	if (!strcmp(name, "task-prolog"))
 		return standin_task(argc, argv);
 	if (argc >= 2 && !strcmp(argv[1], "task-prolog"))
 		return standin_task(argc - 1, argv + 1);
+
 	if (argc >= 3 && !strcmp(argv[1], "init"))
 		return standin_init(argv + 2);
 	if (argc >= 3 && !strcmp(argv[1], "exec"))
@@ -57,5 +61,6 @@ int main(int argc, char **argv)
 		return standin_first_job_id(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "clear-dead"))
 		return standin_clear_dead(argc - 1, argv + 1);
+
 	return usage(argc == 2 && !strcmp(argv[1], "--help") ? stdout : stderr);
 }

@@ -1,9 +1,12 @@
-// run: the batch job that stands in for a pod. It holds a connection to the bridge and exits when told to.
+// `run`: the batch job that stands in for a pod. It holds a connection to the bridge and exits when
+// told to.
 //
-// A lost connection is not an end: it connects again for ever (back-off 0.1 s … 5 s), where it was last heard, else to
-// whoever the name of TD_WIRE_NAME_ENV leads to: another replica of the bridge may lead by then, and only who leads
-// listens. TERM is reported and then obeyed at once with exit code 143, because a COMPLETING job blocks its whole node;
-// USR1 (preemption and time limit are near) is only reported.
+// A lost connection is no end: the stand-in connects again for ever (back-off 0.1 s to 5 s), first
+// to where it last heard the bridge, then to the addresses of the name in TD_WIRE_NAME_ENV. Another
+// replica of the bridge may lead by then, and only the leader listens.
+//
+// TERM is reported and then obeyed at once, with exit code 143, because a COMPLETING job blocks its
+// whole node. USR1 (preemption or the time limit is near) is only reported.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -26,19 +29,21 @@ enum {
 	BACKOFF_MIN = 100,
 	BACKOFF_MAX = 5000,
 	CONNECT_MS = 5000,
-	ONE_OF_MS = 1000, // to connect, when there are others to try
-	FIRST_MS = 5000,  // to the bridge's first word: one that is frozen is still connected to, by its kernel
+	// To connect, when there are other addresses to try.
+	ONE_OF_MS = 1000,
+	// To the bridge's first word. Also a frozen bridge is connected to, by its kernel.
+	FIRST_MS = 5000,
 	LOOKUP_MS = 5000,
 	TERM_MS = 1000,
 	ADDRS_MAX = 16
 };
 
 struct run {
-	struct standin_addr addr; // where the bridge was heard last; first that of --knock
-	const char *name;         // NULL: nobody else to ask
+	struct standin_addr addr; // last heard from here; at first that of --knock
+	const char *name;         // NULL: no name to look up
 	char hello[TD_WIRE_LINE];
-	int sigfd, fd; // fd: the connection, -1 without one
-	bool usr1;     // to be reported with the next connection
+	int sigfd, fd; // fd: the connection; -1: none
+	bool usr1;     // to be reported on the next connection
 	struct line_reader in;
 	int64_t heard, pinged;
 };
@@ -51,10 +56,12 @@ static bool parse_addr(const char *s, struct standin_addr *r)
 		return false;
 	memcpy(host, s, (size_t)(colon - s));
 	host[colon - s] = '\0';
+
 	char *end;
 	unsigned long port = strtoul(colon + 1, &end, 10);
 	if (*end || !colon[1] || port == 0 || port > 65535)
 		return false;
+
 	struct sockaddr_in *v4 = (struct sockaddr_in *)&r->sa;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)&r->sa;
 	size_t n = strlen(host);
@@ -64,6 +71,7 @@ static bool parse_addr(const char *s, struct standin_addr *r)
 		r->len = sizeof(*v4);
 		return true;
 	}
+
 	if (host[0] != '[' || host[n - 1] != ']')
 		return false;
 	host[n - 1] = '\0';
@@ -88,7 +96,7 @@ static void say(struct run *r, const char *line, int64_t ms)
 		drop(r);
 }
 
-// Signals that have come. Exits on TERM.
+// Handles the signals that have come. Exits on TERM.
 static void on_signals(struct run *r)
 {
 	struct signalfd_siginfo si;
@@ -116,7 +124,7 @@ static bool wait_any(struct run *r, int fd, short events, int64_t deadline)
 	return n > 0 && f[1].revents;
 }
 
-// The same for the connection, which a signal may have ended.
+// The same for the connection, which the handling of a signal may have closed.
 static bool wait_fd(struct run *r, int fd, short events, int64_t deadline)
 {
 	return wait_any(r, fd, events, deadline) && r->fd == fd;
@@ -131,6 +139,7 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 		drop(r);
 		return false;
 	}
+
 	int64_t deadline = now_ms() + (r->name ? ONE_OF_MS : CONNECT_MS);
 	int fd = r->fd, e = ETIMEDOUT;
 	while (r->fd == fd && now_ms() < deadline)
@@ -139,10 +148,12 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 			getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n);
 			break;
 		}
+
 	if (r->fd < 0 || e) {
 		drop(r);
 		return false;
 	}
+
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
 	r->in = (struct line_reader){.fd = fd};
 	r->heard = r->pinged = now_ms();
@@ -154,7 +165,7 @@ static bool connect_once(struct run *r, const struct standin_addr *a)
 	return r->fd >= 0;
 }
 
-// One line from the bridge. Exits on end and gone.
+// Handles one line from the bridge. Exits on end and gone.
 static void on_line(struct run *r, const char *line)
 {
 	r->heard = now_ms();
@@ -188,6 +199,7 @@ static bool hold(struct run *r)
 			say(r, "ping\n", TERM_MS);
 			continue;
 		}
+
 		if (!wait_fd(r, r->fd, POLLIN, ping < dead ? ping : dead))
 			continue;
 		char *line;
@@ -201,10 +213,12 @@ static bool hold(struct run *r)
 			}
 		}
 	}
+
 	return spoke;
 }
 
-// The addresses of the name, by a child: a resolver that waits must not keep a signal from being obeyed.
+// Looks up the name's addresses in a child, because a waiting resolver must not delay the answer to
+// a signal.
 static size_t look_up(struct run *r, struct standin_addr *v, size_t max)
 {
 	pid_t pid;
@@ -212,6 +226,7 @@ static size_t look_up(struct run *r, struct standin_addr *v, size_t max)
 	int fd = standin_lookup(r->name, &pid);
 	if (fd < 0)
 		return 0;
+
 	for (int64_t deadline = now_ms() + LOOKUP_MS; now_ms() < deadline && got < max * sizeof(*v);) {
 		if (!wait_any(r, fd, POLLIN, deadline))
 			continue;
@@ -220,6 +235,7 @@ static size_t look_up(struct run *r, struct standin_addr *v, size_t max)
 			break;
 		got += (size_t)n;
 	}
+
 	close(fd);
 	kill(pid, SIGKILL);
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
@@ -232,7 +248,7 @@ static bool same_addr(const struct standin_addr *a, const struct standin_addr *b
 	return a->len == b->len && !memcmp(&a->sa, &b->sa, a->len);
 }
 
-// Holds a connection to who leads, wherever it is. True when it was found.
+// Finds the leader and holds a connection to it until it is lost. True when a leader was found.
 static bool once(struct run *r)
 {
 	struct standin_addr others[ADDRS_MAX];
@@ -253,6 +269,7 @@ int standin_run(int argc, char **argv)
 	r.fd = -1;
 	const char *knock = NULL, *ask = NULL, *token = NULL, *job = getenv("SLURM_JOB_ID"),
 		   *node = getenv("SLURMD_NODENAME");
+
 	for (int i = 1; i < argc; i++) {
 		const char **v = !strcmp(argv[i], "--knock")   ? &knock
 				 : !strcmp(argv[i], "--ask")   ? &ask
@@ -264,6 +281,7 @@ int standin_run(int argc, char **argv)
 		}
 		*v = argv[++i];
 	}
+
 	if (!knock || !parse_addr(knock, &r.addr)) {
 		fprintf(stderr, "tandem stand-in: --knock \"%s\" is not ADDR:PORT with a numeric address\n",
 			knock ? knock : "");
@@ -274,6 +292,7 @@ int standin_run(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
+
 	const char *name = getenv(TD_WIRE_NAME_ENV);
 	r.name = name && *name ? name : NULL;
 	char host[256];
@@ -282,6 +301,7 @@ int standin_run(int argc, char **argv)
 		host[sizeof(host) - 1] = '\0';
 		node = host;
 	}
+
 	int n = snprintf(r.hello, sizeof(r.hello), "hello v=1 job=%s ask=%s token=%s node=%s\n", job, ask, token, node);
 	if (n < 0 || (size_t)n >= sizeof(r.hello) || strchr(r.hello, '\n') != r.hello + n - 1 || strpbrk(ask, " ") ||
 	    strpbrk(token, " ") || strpbrk(job, " ") || strpbrk(node, " ")) {
@@ -289,6 +309,7 @@ int standin_run(int argc, char **argv)
 		      stderr);
 		return 2;
 	}
+
 	sigset_t s;
 	sigemptyset(&s);
 	sigaddset(&s, SIGTERM);
@@ -301,12 +322,13 @@ int standin_run(int argc, char **argv)
 		fprintf(stderr, "tandem stand-in: signalfd: %s\n", strerror(errno));
 		return 1;
 	}
+
 	srandom((unsigned)getpid() ^ (unsigned)time(NULL));
 	for (int64_t back_off = BACKOFF_MIN;;) {
 		if (once(&r))
 			back_off = BACKOFF_MIN;
-		int64_t until = now_ms() + back_off / 2 +
-				random() % back_off; // jitter: a restarted bridge must not meet everybody at once
+		// Jitter, so that a restarted bridge does not meet all stand-ins at once.
+		int64_t until = now_ms() + back_off / 2 + random() % back_off;
 		while (now_ms() < until)
 			wait_fd(&r, -1, 0, until);
 		back_off = back_off * 2 > BACKOFF_MAX ? BACKOFF_MAX : back_off * 2;

@@ -1,5 +1,6 @@
-// The knock port: stand-ins connect here and hold on (standin/wire.h). One epoll thread; a knock is a hint to look, the
-// open connection is the wait for the end. Losing a connection means nothing.
+// The knock port: stand-ins connect here and keep the connection open (standin/wire.h). A knock is
+// a hint to look. The open connection is how a stand-in waits for its end; a lost connection means
+// nothing. One epoll thread serves all connections.
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/knocks/line.h"
 #include "bridge/scheduler/ask.h"
@@ -20,29 +21,29 @@
 
 enum {
 	CONNS_MAX = 20000,
-	HELLO_MS = 10000,
-	SETTLE_MS = 12000 // more than a stand-in's longest pause between two attempts, and the attempt
+	HELLO_MS = 10000, // a connection without a hello is dropped after this
+	SETTLE_MS = 12000 // longer than a stand-in's longest pause plus one attempt
 };
 
 struct conn {
 	int fd;
-	int64_t job; // 0: no hello yet
-	int64_t heard, pinged;
-	char line[512]; // a hello holds about 150 bytes
+	int64_t job;           // 0: no hello yet
+	int64_t heard, pinged; // mono, ms
+	char line[512];        // a hello holds about 150 bytes
 	size_t n;
 	struct conn *next, *prev;
 	UT_hash_handle hh; // by job, after the hello
 };
-struct word { // to be said by the thread
+struct word { // a line that the thread must send
 	int64_t job;
-	int code; // -1: gone
+	int code; // exit code; -1: "gone"
 	struct word *next;
 };
 struct td_knocks {
 	struct td_bridge *b;
-	int64_t opened; // mono
+	int64_t opened; // mono, ms
 	int listen_fd, epoll_fd, wake_fd;
-	struct conn *conns; // all, by list; touched by the thread only
+	struct conn *conns; // all connections; only the thread uses the list
 	size_t n;
 	pthread_mutex_t lock; // guards the next two
 	struct conn *by_job;
@@ -57,11 +58,14 @@ static int parse_addr(const char *s, struct sockaddr_storage *ret, socklen_t *re
 	if (!colon || (size_t)(colon - s) >= sizeof(host) || !td_parse_i64(colon + 1, &port) || port < 1 ||
 	    port > 65535)
 		return td_fail(err, TD_INVALID, "--knock \"%s\" is not ADDR:PORT", s);
+
 	memcpy(host, s, (size_t)(colon - s));
 	host[colon - s] = '\0';
+
 	struct sockaddr_in *v4 = (struct sockaddr_in *)ret;
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)ret;
 	memset(ret, 0, sizeof(*ret));
+
 	size_t n = strlen(host);
 	if (inet_pton(AF_INET, host, &v4->sin_addr) == 1) {
 		v4->sin_family = AF_INET;
@@ -69,6 +73,7 @@ static int parse_addr(const char *s, struct sockaddr_storage *ret, socklen_t *re
 		*ret_len = sizeof(*v4);
 		return 0;
 	}
+
 	if (n > 2 && host[0] == '[' && host[n - 1] == ']') {
 		host[n - 1] = '\0';
 		if (inet_pton(AF_INET6, host + 1, &v6->sin6_addr) == 1) {
@@ -78,6 +83,7 @@ static int parse_addr(const char *s, struct sockaddr_storage *ret, socklen_t *re
 			return 0;
 		}
 	}
+
 	return td_fail(err, TD_INVALID, "--knock \"%s\": a numeric address is needed, stand-ins have no names", s);
 }
 
@@ -87,29 +93,35 @@ struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen_at, stru
 	socklen_t len = 0;
 	if (parse_addr(listen_at, &a, &len, err))
 		return NULL;
+
 	td_auto_close int fd = socket(a.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0) {
 		td_fail_errno(err, TD_INTERNAL, errno, "knock port: socket");
 		return NULL;
 	}
+
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
 	if (bind(fd, (struct sockaddr *)&a, len) < 0 || listen(fd, 1024) < 0) {
 		td_fail_errno(err, TD_TRANSIENT, errno, "knock port %s", listen_at);
 		return NULL;
 	}
+
 	struct td_knocks *k = td_calloc(1, sizeof(*k));
 	k->b = b;
 	k->opened = td_now(b);
 	k->listen_fd = td_steal_fd(&fd);
 	k->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	k->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
 	pthread_mutex_init(&k->lock, NULL);
 	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, k->listen_fd, &(struct epoll_event){.events = EPOLLIN, .data.ptr = NULL});
 	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, k->wake_fd,
 		  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &k->wake_fd});
+
 	return k;
 }
 
+// Closes a connection and takes it out of both lists.
 static void drop(struct td_knocks *k, struct conn *c)
 {
 	pthread_mutex_lock(&k->lock);
@@ -119,12 +131,14 @@ static void drop(struct td_knocks *k, struct conn *c)
 	if (found == c)
 		HASH_DEL(k->by_job, c);
 	pthread_mutex_unlock(&k->lock);
+
 	if (c->prev)
 		c->prev->next = c->next;
 	else
 		k->conns = c->next;
 	if (c->next)
 		c->next->prev = c->prev;
+
 	k->n--;
 	close(c->fd);
 	free(c);
@@ -141,6 +155,7 @@ struct td_knocks *td_knocks_free(struct td_knocks *k)
 		k->words = w->next;
 		free(w);
 	}
+
 	close(k->listen_fd);
 	close(k->epoll_fd);
 	close(k->wake_fd);
@@ -149,7 +164,7 @@ struct td_knocks *td_knocks_free(struct td_knocks *k)
 	return NULL;
 }
 
-// Lines are short: what the socket does not take at once means a dead peer.
+// Sends a line. False: the peer is dead, since the socket does not take even a short line at once.
 static bool say(struct conn *c, const char *line)
 {
 	size_t n = strlen(line);
@@ -166,7 +181,9 @@ static void accept_all(struct td_knocks *k)
 			close(fd);
 			continue;
 		}
+
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+
 		struct conn *c = td_calloc(1, sizeof(*c));
 		c->fd = fd;
 		c->heard = c->pinged = td_now(k->b);
@@ -175,12 +192,14 @@ static void accept_all(struct td_knocks *k)
 			c->next->prev = c;
 		k->conns = c;
 		k->n++;
+
 		if (epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, fd,
 			      &(struct epoll_event){.events = EPOLLIN | EPOLLRDHUP, .data.ptr = c}) < 0)
 			drop(k, c);
 	}
 }
 
+// Compares in constant time.
 static bool same_token(const char *a, const char *b)
 {
 	unsigned char d = 0;
@@ -191,38 +210,44 @@ static bool same_token(const char *a, const char *b)
 	return d == 0;
 }
 
-// False: the connection is to be dropped.
+// Handles a hello. False: drop the connection.
 static bool hello(struct td_knocks *k, struct conn *c, const struct td_knock_line *line)
 {
 	struct td_bridge *b = k->b;
 	const char *uid = line->uid;
 	char want[33];
+
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, NULL);
 	if (!l)
-		return false; // it comes again
+		return false; // no secret to check the token with; the stand-in will connect again
+
 	td_knock_token(l, uid, want);
 	if (!same_token(line->token, want)) {
 		td_debug("knock of job %lld for ask %.40s with a wrong token", (long long)line->job, uid);
 		return false;
 	}
+
 	c->job = line->job;
+
 	pthread_mutex_lock(&k->lock);
 	struct conn *old = NULL;
 	HASH_FIND(hh, k->by_job, &c->job, sizeof(c->job), old);
 	if (old) {
 		HASH_DEL(k->by_job, old);
-		shutdown(old->fd, SHUT_RDWR); // a dead one that was not noticed yet
+		shutdown(old->fd, SHUT_RDWR); // a dead connection that was not noticed yet
 	}
 	HASH_ADD(hh, k->by_job, job, sizeof(c->job), c);
 	pthread_mutex_unlock(&k->lock);
+
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_get(b->asks, uid);
 	if (!a) {
-		// Before the first listing nothing is known; after it this is a job that nobody waits for: the listing
-		// ends it.
+		// Before the first listing no ask may be known. After it this is a job that nobody
+		// wants: a listing leads to its end.
 		if (atomic_load(&b->listed))
 			td_bridge_want_list(b, 1000);
 		return say(c, "run\n");
 	}
+
 	pthread_mutex_lock(&b->asks->lock);
 	bool its = a->job == c->job, other = a->job && a->job != c->job;
 	if (!other) {
@@ -233,13 +258,17 @@ static bool hello(struct td_knocks *k, struct conn *c, const struct td_knock_lin
 	}
 	td_auto_free char *key = td_strdup(a->key);
 	pthread_mutex_unlock(&b->asks->lock);
-	if (other) // an extra, which a lost reply made: the listing compares both and ends one
+
+	// Another job than the ask's: a lost reply made an extra one. A listing compares both and
+	// ends one.
+	if (other)
 		td_bridge_want_list(b, 0);
 	else
 		td_queue_add(b->pod_queue, key);
 	return say(c, "run\n");
 }
 
+// Handles one line. False: drop the connection.
 static bool on_line(struct td_knocks *k, struct conn *c, const char *line)
 {
 	struct td_bridge *b = k->b;
@@ -247,27 +276,32 @@ static bool on_line(struct td_knocks *k, struct conn *c, const char *line)
 	c->heard = td_now(b);
 	if (!td_knock_line_parse(line, &l))
 		return false;
+
 	if (l.what == TD_KNOCK_PING)
 		return say(c, "pong\n");
 	if (l.what == TD_KNOCK_PONG)
 		return true;
 	if (l.what == TD_KNOCK_HELLO)
 		return !c->job && hello(k, c, &l);
+
 	if (l.what == TD_KNOCK_SIGNAL && c->job) {
 		td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, c->job);
 		if (!a || !l.name[0])
 			return true;
+
 		pthread_mutex_lock(&b->asks->lock);
 		a->look = true;
 		if (!strcmp(l.name, "USR1"))
 			a->usr1 = true;
 		td_auto_free char *key = td_strdup(a->key);
 		pthread_mutex_unlock(&b->asks->lock);
+
 		td_queue_add(b->pod_queue, key);
 		td_bridge_poll_now(b);
 		return true;
 	}
-	return c->job != 0; // words of later versions
+
+	return c->job != 0; // a word of a later version is ignored, but only after a hello
 }
 
 static bool on_readable(struct td_knocks *k, struct conn *c)
@@ -278,6 +312,7 @@ static bool on_readable(struct td_knocks *k, struct conn *c)
 			return errno == EAGAIN || errno == EINTR;
 		if (r == 0)
 			return false;
+
 		c->n += (size_t)r;
 		char *nl;
 		while ((nl = memchr(c->line, '\n', c->n))) {
@@ -288,19 +323,23 @@ static bool on_readable(struct td_knocks *k, struct conn *c)
 			memmove(c->line, c->line + used, c->n - used);
 			c->n -= used;
 		}
+
 		if (c->n == sizeof(c->line))
-			return false; // no line of ours is that long
+			return false; // no line of the protocol is that long
 	}
 }
 
+// Sends the lines that other threads have left.
 static void speak(struct td_knocks *k)
 {
 	uint64_t n;
 	(void)!read(k->wake_fd, &n, sizeof(n));
+
 	pthread_mutex_lock(&k->lock);
 	struct word *w = k->words;
 	k->words = NULL;
 	pthread_mutex_unlock(&k->lock);
+
 	while (w) {
 		struct word *next = w->next;
 		struct conn *c = NULL;
@@ -310,21 +349,24 @@ static void speak(struct td_knocks *k)
 		char line[32];
 		snprintf(line, sizeof(line), w->code < 0 ? "gone\n" : "end code=%d\n", w->code);
 		if (c)
-			say(c, line); // one that is lost is seen by the next look at the job
+			say(c, line); // a lost one shows at the next read of the job
 		free(w);
 		w = next;
 	}
 }
 
+// Drops silent connections and pings the others.
 static void tick(struct td_knocks *k)
 {
 	int64_t now = td_now(k->b);
+
 	for (struct conn *c = k->conns, *next; c; c = next) {
 		next = c->next;
 		if (now - c->heard > TD_WIRE_DEAD_S * 1000 || (!c->job && now - c->heard > HELLO_MS)) {
 			drop(k, c);
 			continue;
 		}
+
 		if (c->job && now - c->pinged >= TD_WIRE_PING_S * 1000) {
 			c->pinged = now;
 			if (!say(c, "ping\n"))
@@ -338,10 +380,13 @@ int td_knocks_run(struct td_knocks *k, struct td_cancel *cancel, struct td_error
 	int tag = 0;
 	epoll_ctl(k->epoll_fd, EPOLL_CTL_ADD, td_cancel_fd(cancel),
 		  &(struct epoll_event){.events = EPOLLIN, .data.ptr = &tag});
+
 	int64_t ticked = td_now(k->b);
+
 	while (!td_cancelled(cancel)) {
 		struct epoll_event ev[64];
 		int n = epoll_wait(k->epoll_fd, ev, 64, 1000);
+
 		for (int i = 0; i < n; i++) {
 			void *p = ev[i].data.ptr;
 			if (!p)
@@ -351,22 +396,27 @@ int td_knocks_run(struct td_knocks *k, struct td_cancel *cancel, struct td_error
 			else if (p != &tag && !on_readable(k, p))
 				drop(k, p);
 		}
+
 		if (td_now(k->b) - ticked >= 1000) {
 			ticked = td_now(k->b);
 			tick(k);
 		}
 	}
+
 	return 0;
 }
 
+// Leaves a line for the thread to send. False: the stand-in is not connected.
 static bool tell(struct td_knocks *k, int64_t job, int code)
 {
 	struct conn *c = NULL;
 	if (!k)
 		return false;
+
 	struct word *w = td_calloc(1, sizeof(*w));
 	w->job = job;
 	w->code = code;
+
 	pthread_mutex_lock(&k->lock);
 	HASH_FIND(hh, k->by_job, &job, sizeof(job), c);
 	if (c) {
@@ -374,10 +424,12 @@ static bool tell(struct td_knocks *k, int64_t job, int code)
 		k->words = w;
 	}
 	pthread_mutex_unlock(&k->lock);
+
 	if (!c) {
 		free(w);
 		return false;
 	}
+
 	uint64_t one = 1;
 	(void)!write(k->wake_fd, &one, sizeof(one));
 	return true;

@@ -1,7 +1,10 @@
+// Parses the lines of stand-ins.
 #include "bridge/knocks/line.h"
 
 #include <string.h>
 
+// Copies the value of "key=value" in a line. False: the line has no such field, or its value does
+// not fit.
 static bool field(const char *line, const char *key, char *ret, size_t n)
 {
 	size_t len = strlen(key);
@@ -10,9 +13,11 @@ static bool field(const char *line, const char *key, char *ret, size_t n)
 		if (strncmp(p, key, len) != 0 || p[len] != '=')
 			continue;
 		p += len + 1;
+
 		size_t v = strcspn(p, " ");
 		if (v >= n)
 			return false;
+
 		memcpy(ret, p, v);
 		ret[v] = '\0';
 		return true;
@@ -35,6 +40,7 @@ static bool hello(const char *line, struct td_knock_line *l)
 bool td_knock_line_parse(const char *line, struct td_knock_line *ret)
 {
 	struct td_knock_line l = {.what = TD_KNOCK_OTHER};
+
 	if (!strcmp(line, "ping")) {
 		l.what = TD_KNOCK_PING;
 	} else if (!strcmp(line, "pong")) {
@@ -48,6 +54,7 @@ bool td_knock_line_parse(const char *line, struct td_knock_line *ret)
 		if (!field(line, "name", l.name, sizeof(l.name)))
 			l.name[0] = '\0';
 	}
+
 	*ret = l;
 	return true;
 }

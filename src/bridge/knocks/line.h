@@ -1,4 +1,5 @@
-// One line of a stand-in at the knock port (standin/wire.h), taken apart. Pure: fuzz/fuzz_knock.c.
+// Parses one line that a stand-in sends to the knock port (standin/wire.h). Pure; fuzzed by
+// fuzz/fuzz_knock.c.
 #pragma once
 
 #include "base/mem.h"
@@ -13,9 +14,9 @@ struct td_knock_line {
 		TD_KNOCK_SIGNAL,
 		TD_KNOCK_OTHER
 	} what;                  // OTHER: a word of a later version
-	int64_t job;             // hello: above 0
-	char uid[64], token[64]; // hello; neither is checked here
-	char name[16];           // signal: "TERM"; "" when not said
+	int64_t job;             // of a hello: above 0
+	char uid[64], token[64]; // of a hello: not verified here
+	char name[16];           // of a signal: "TERM"; "" when the line has none
 };
-// False: a hello that lacks a field, or has one that cannot be right.
+// False for a hello that lacks a field or has an impossible value; *ret is then untouched.
 bool td_knock_line_parse(const char *line, struct td_knock_line *ret);

@@ -1,4 +1,4 @@
-// Does what was decided about an ask.
+// Carries out what the pool decided about an ask.
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/run.h"
 
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { SWEEP_MS = 60000 }; // bound grants are read again at least that often
+enum { SWEEP_MS = 60000 }; // the job of a bound pod is read at least that often
 
 static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
 {
@@ -15,15 +15,18 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 	bool soon = r->l && now < a->retry_ms && !a->refused;
 	if (immediate && (!r->l || soon))
 		td_room_given(r->b, a, 0);
+
 	if (!r->l) {
 		td_run_again(r, 1000);
 		return td_run_show(r, "SlurmUnavailable",
 				   "Slurm cannot be asked now; it will be queued as soon as it answers.", err);
 	}
+
 	if (soon) {
 		td_run_again(r, a->retry_ms - now);
 		return 0;
 	}
+
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *text = NULL;
 	int k = td_run_submit(r, immediate, &e);
@@ -52,6 +55,7 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 	case TD_SUBMITTED_FAIL:
 		break;
 	}
+
 	return td_fail(err, k, "%.500s", e.msg);
 }
 
@@ -61,16 +65,20 @@ static int show_pending(struct td_run *r, struct td_error *err)
 	struct td_ask *a = r->a;
 	bool none = td_streq(a->reason, "None");
 	int64_t now = td_now(b);
+
 	pthread_mutex_lock(&b->asks->lock);
 	size_t pending = b->asks->pending;
 	pthread_mutex_unlock(&b->asks->lock);
+
 	int64_t every = td_pool_pending_ms(pending, false);
+
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
 		if (!a->queued_said) {
 			a->queued_said = true;
 			td_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Queued",
 				  "Slurm job %lld waits for user %s", (long long)a->job, a->user ? a->user : "?");
 		}
+
 		int64_t due = a->read_ms + td_pool_pending_ms(pending, none) - now;
 		if (due <= 0 && r->l) {
 			int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
@@ -78,10 +86,12 @@ static int show_pending(struct td_run *r, struct td_error *err)
 				return k;
 			due = every;
 		}
+
 		td_run_again(r, due > 0 ? due : every);
 		if (td_streq(a->reason, "None") && now - a->asked_ms < TD_SHOW_AFTER_MS)
-			return 0; // most start before there is anything to say
+			return 0; // most start before a condition would be of use
 	}
+
 	td_auto_free char *text = td_ask_waits_text(a, td_real_ms(b->clock) / 1000);
 	return td_run_show(r, "SlurmPending", text, err);
 }
@@ -91,17 +101,19 @@ static int update_excluded(struct td_run *r, struct td_error *err)
 	const struct td_slurm_job_change ch = {.excluded_nodes = r->want.ask.excluded_nodes};
 	struct td_error e = TD_ERROR_INIT;
 	int k = td_slurm_job_update(r->l->slurm, r->a->job, &ch, r->c, &e);
-	// "no longer pending" is a race with its start, not a failure: look again.
+
+	// "No longer pending" is a race with the job's start, not a failure: read the job again.
 	if (!k || k == TD_CONFLICT || k == TD_NOT_FOUND)
 		return td_ask_read(r->b, r->s, r->l->slurm, r->a, r->c, err);
 	if (k == TD_INVALID) {
-		// The job excludes a node that was deleted since: slurmctld then takes no new list at all (2018), and
-		// the job goes on well with the old one. A node that the new list would exclude is caught before the
-		// bind.
+		// The job excludes a node that was deleted since. slurmctld then takes no new list
+		// at all (error 2018), and the job runs on with the old one (docs/facts/slurm.md
+		// S-J7). A node that the new list would exclude is caught before the Binding.
 		td_debug("%s: %s", r->a->key, e.msg);
 		td_ask_str(r->b->asks, &r->a->excluded, r->want.ask.excluded_nodes);
 		return 0;
 	}
+
 	return td_fail(err, k, "%.500s", e.msg);
 }
 
@@ -117,8 +129,9 @@ static int refuse(struct td_run *r, struct td_error *err)
 	return td_run_show(r, "Refused", text, err);
 }
 
-// The pod's devices first: a kubelet that sees the pod before its claims are allocated does not start it, and one that
-// has not as many devices as it asks for fails it. *ret_bind: they are there.
+// Gives the pod its devices, before the Binding: a kubelet that sees a pod whose claims are not
+// allocated does not start it, and a kubelet that has fewer devices than the pod asks for fails it.
+// *ret_bind: the devices are there.
 static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
@@ -126,9 +139,11 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 	struct td_error e = TD_ERROR_INIT;
 	int k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)
 					    : td_ask_counted_room(b, r->s, a, r->pod, &e);
+
 	enum td_pool_devices d = td_pool_devices(k);
 	td_auto_free char *text = NULL;
 	*ret_bind = false;
+
 	switch (d) {
 	case TD_DEVICES_THERE:
 		*ret_bind = true;
@@ -147,14 +162,17 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 	case TD_DEVICES_FAIL:
 		return td_fail(err, k, "%.500s", e.msg);
 	}
-	// The grant is given back; what it lacks is found again before the next submit.
+
+	// The grant is given back. What it lacked is found again before the next submit.
 	td_warn("pod %s: Slurm job %lld: %s", a->key, (long long)a->job, e.msg);
 	td_ask_str(b->asks, &a->why, e.msg);
+
 	if (d == TD_DEVICES_REFUSE) {
 		a->retry_ms = td_now(b) + TD_REFUSED_AGAIN_MS;
 		a->feas_gen = atomic_load(&b->feas_gen);
 		td_ask_str(b->asks, &a->refused, e.msg);
 	}
+
 	int64_t wait = 0;
 	k = r->l ? td_run_end_job(r, &wait, err) : 0;
 	td_run_again(r, wait ? wait : TD_AGAIN_MS);
@@ -166,16 +184,20 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 	struct td_ask *a = r->a;
 	bool bind;
 	if (a->bound_sent)
-		return 0; // the watch will show it
+		return 0; // the watch will show the bound pod
+
 	int k = give_devices(r, &bind, err);
 	if (k || !bind)
 		return k;
+
 	if (a->queued_said)
 		td_record(r->b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Granted",
 			  "Slurm job %lld starts on %s", (long long)a->job, a->nodes);
+
 	k = td_run_bind(r, err);
 	if (k)
 		return k;
+
 	a->fails = 0;
 	td_run_mark(r);
 	td_run_again(r, 2000);
@@ -190,6 +212,7 @@ int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct
 	td_ask_str(b->asks, &a->why, st.why);
 	if (a->res_tag && st.what != TD_DO_ALLOCATE)
 		td_room_given(b, a, 0);
+
 	switch (st.what) {
 	case TD_DO_NOTHING:
 		if (r->pod && td_pod_state(r->pod) == TD_POD_BOUND && a->know == TD_JOB_READ && r->l) {

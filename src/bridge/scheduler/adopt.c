@@ -1,7 +1,8 @@
-// A complete listing of Slurm's jobs: at the start of leadership, after a gap, and after a submit whose reply was lost.
+// Reads a complete listing of Slurm's jobs into the asks: when this process begins to lead, after a
+// gap, and after a submit whose reply was lost (docs/protocols.md 1.9).
 //
-// What it gives: asks get their job, extras of one ask are ended, asks whose submit was in doubt learn that there is
-// none.
+// Each ask gets its job. Of two jobs of one ask one is ended. An ask whose submit was in doubt
+// learns when there is no such job.
 #include "bridge/scheduler/ask.h"
 
 #include "base/log.h"
@@ -12,13 +13,13 @@ struct extra {
 	int64_t job;
 	char uid[40];
 };
-struct list {
+struct list { // one listing
 	struct td_bridge *b;
 	struct td_settings *s;
-	int64_t began;
+	int64_t began; // mono, ms
 	struct extra *extras;
 	size_t n_extras;
-	size_t ours, all;
+	size_t ours, all; // jobs
 };
 
 void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job,
@@ -34,6 +35,7 @@ void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_sl
 		if (b->knocks)
 			td_knocks_gone(b->knocks, job);
 	}
+
 	if (r && r != TD_NOT_FOUND) {
 		td_warn("ending the extra job %lld of ask %s: %s", (long long)job, uid, e.msg);
 		td_bridge_want_list(b, 5000);
@@ -47,6 +49,8 @@ static void add_extra(struct list *l, int64_t job, const char *uid)
 	snprintf(l->extras[l->n_extras++].uid, sizeof(l->extras->uid), "%s", uid);
 }
 
+// The job that the pod of this UID was bound for; 0: none. *ret_key: the pod's key, owned by the
+// caller; NULL: no pod.
 static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 {
 	td_auto_objects struct td_objects pods = {0};
@@ -55,6 +59,7 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 	*ret_key = NULL;
 	if (!pods.n)
 		return 0;
+
 	*ret_key = td_key_of(pods.v[0]);
 	const char *s = td_object_annotation(pods.v[0], TD_ANN_JOB);
 	if (!td_jstr(pods.v[0]->root, "spec.nodeName") || !s || !td_parse_i64(s, &j))
@@ -67,19 +72,23 @@ static int each(void *ctx, const struct td_slurm_job *j)
 	struct list *l = ctx;
 	struct td_bridge *b = l->b;
 	l->all++;
+
 	const char *uid = td_job_uid(j, l->s->cluster_uid);
 	if (!uid || td_job_ended(j->states))
 		return 0;
+
 	l->ours++;
 	td_auto_free char *key = NULL, *orphan = td_asprintf("uid:%s", uid);
 	int64_t granted = granted_job(b, uid, &key);
 	bool is_new;
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(b->asks, uid, key ? key : orphan, &is_new);
+
 	pthread_mutex_lock(&b->asks->lock);
 	int64_t known = a->found ? a->found : a->job;
 	uint64_t states = a->found ? TD_JOB(PENDING) : a->states;
 	bool fresh = a->job == j->id && a->read_ms > l->began;
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (known && known != j->id) {
 		const struct td_pool_twin seen = {.job = j->id, .runs = td_ask_is(j->states) == TD_IS_RUNNING};
 		const struct td_pool_twin held = {.job = known,
@@ -92,10 +101,11 @@ static int each(void *ctx, const struct td_slurm_job *j)
 		if (!held.ended)
 			add_extra(l, known, uid);
 	}
-	if (!atomic_load(&b->listed)) { // no worker runs yet
+
+	if (!atomic_load(&b->listed)) { // no worker reconciles before the first listing
 		td_ask_set_job(b->asks, a, j->id);
 		td_ask_take(b, l->s, a, j);
-	} else if (!fresh) { // its worker reads it
+	} else if (!fresh) { // its worker will read the job
 		pthread_mutex_lock(&b->asks->lock);
 		a->found = j->id;
 		pthread_mutex_unlock(&b->asks->lock);
@@ -108,8 +118,10 @@ int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_can
 	struct list l = {.b = b, .s = td_bridge_settings(b), .began = td_now(b)};
 	if (!l.s)
 		return td_fail(err, TD_TRANSIENT, "the SlurmCluster was not read yet");
+
 	int r = td_slurm_jobs(slurm, c, each, &l, err);
 	atomic_fetch_add(&b->n_lists, 1);
+
 	if (!r) {
 		struct td_ask **v;
 		size_t n;
@@ -124,11 +136,13 @@ int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_can
 			td_ask_unref(v[i]);
 		}
 		free(v);
+
 		for (size_t i = 0; i < l.n_extras; i++)
 			td_end_extra(b, l.s, slurm, l.extras[i].job, l.extras[i].uid, c);
 		td_info("listed %zu jobs, %zu of them ours, %zu extras, in %lld ms", l.all, l.ours, l.n_extras,
 			(long long)(td_now(b) - l.began));
 	}
+
 	free(l.extras);
 	td_settings_unref(l.s);
 	return r;

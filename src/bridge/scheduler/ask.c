@@ -1,3 +1,4 @@
+// The table of asks, by UID, by key and by job id.
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/scheduler/ask.h"
 
@@ -54,6 +55,7 @@ struct td_ask *td_ask_get(struct td_asks *t, const char *uid)
 	return a;
 }
 
+// FNV-1a.
 static struct td_ask **key_bucket(struct td_asks *t, const char *key)
 {
 	uint64_t h = UINT64_C(1469598103934665603);
@@ -62,6 +64,7 @@ static struct td_ask **key_bucket(struct td_asks *t, const char *key)
 	return &t->keys[(h ^ h >> 32) % TD_LEN(t->keys)];
 }
 
+// Moves the ask to the bucket of another key. NULL: only out of its bucket.
 static void set_key_locked(struct td_asks *t, struct td_ask *a, const char *key)
 {
 	for (struct td_ask **p = a->key ? key_bucket(t, a->key) : NULL; p && *p; p = &(*p)->by_key)
@@ -69,9 +72,11 @@ static void set_key_locked(struct td_asks *t, struct td_ask *a, const char *key)
 			*p = a->by_key;
 			break;
 		}
+
 	a->by_key = NULL;
 	if (!key)
-		return; // leaves the buckets, keeps the text
+		return; // out of the buckets; the text stays
+
 	free(a->key);
 	a->key = td_strdup(key);
 	a->by_key = *key_bucket(t, key);
@@ -94,6 +99,7 @@ struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key
 	} else if (td_starts(a->key, "uid:") && strcmp(a->key, key) != 0) {
 		set_key_locked(t, a, key);
 	}
+
 	ref(a);
 	pthread_mutex_unlock(&t->lock);
 	return a;
@@ -128,7 +134,7 @@ void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_s
 	for (struct td_ask *a = *bucket(t, job); a; a = a->by_job) {
 		if (a->job != job)
 			continue;
-		a->polled = states; // what it means is the worker's to decide: not every change needs a read
+		a->polled = states; // the worker decides whether this change needs a read
 		td_strv_add(ret, a->key);
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -205,6 +211,7 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 	struct td_ask *found;
 	pthread_mutex_lock(&t->lock);
 	HASH_FIND_STR(t->by_uid, a->uid, found);
+
 	bool had = found == a;
 	if (had) {
 		unlink_job_locked(t, a);
@@ -214,8 +221,9 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 		a->counted = false;
 	}
 	pthread_mutex_unlock(&t->lock);
+
 	if (had)
-		td_ask_unref(a); // the table's
+		td_ask_unref(a); // the table's reference
 }
 
 void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending)

@@ -1,8 +1,11 @@
 // The asks that the bridge knows: one per pod UID, with what was last seen of its stand-in job.
 //
-// Fields under "worker" are written by the worker that processes the ask's key, under the table's lock; that worker
-// reads them without it. Fields under "inbox" are written by anybody under the lock. An ask lives as long as a
-// reference.
+// The worker that processes the ask's key writes the fields under "worker", and reads them without
+// a lock. Other threads read some of them (job, know, states, nodes, devices, …) under the table's
+// lock; the worker writes those under the lock, too. Anybody may write the fields under "inbox",
+// under the lock. Asks are reference-counted; the table holds one reference until td_ask_forget().
+//
+// Times: *_ms are milliseconds, "mono" of the monotonic clock, "epoch" since 1970.
 #pragma once
 
 #include "bridge/bridge.h"
@@ -14,153 +17,195 @@
 struct td_ask {
 	char uid[40];
 	int refs;
-	char *key;                      // "ns/name"; "uid:<uid>" while no pod with this UID was seen
+	char *key;                      // "ns/name"; "uid:<uid>" until a pod with this UID is seen
 	UT_hash_handle hh;              // by uid
 	struct td_ask *by_key, *by_job; // next in the same bucket
 
 	// ---- worker ----
 	enum td_job_know know;
-	int64_t job; // 0: none known
-	bool batch;
+	int64_t job;     // 0: none known
+	bool batch;      // a batch stand-in; else an immediate allocation
 	uint64_t states; // of the last read
-	bool named, started, prolog, passed,
-		warned; // named: the job carries this UID; passed: its stand-in knocked, so the prolog has passed
+	// named: the job's mark has this UID. started: it was given nodes once. prolog: its reason
+	// is Prolog. passed: its stand-in has knocked, so the prolog has passed. warned: its end
+	// was announced.
+	bool named, started, prolog, passed, warned;
+	// The job's record. start, end, preempt and expect (the start that Slurm expects) are epoch
+	// seconds; 0: not set.
 	int64_t start, restarts, end, preempt, expect, limit_min, has_cpus, has_memory_mb;
-	int64_t res_tag; // of its reservation; 0: none
+	int64_t res_tag; // tag of its entry in td_asks.res while a submit is under way; 0: none
 	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name;
-	char *user;           // that the mapping gives
-	int64_t read_ms;      // mono: when the job was read last
-	int64_t asked_ms;     // mono: when the last submit was sent (for listings: what was listed before says nothing)
-	int64_t not_before;   // mono: do not read before (a prolog takes its time); a knock goes before it
-	int64_t knock_ms;     // mono, of a batch job that a poll showed running: until then its knock is waited for
-	int64_t retry_ms;     // mono: do not submit again before
-	int64_t allocated_ms; // mono, of an allocation: to learn how long a prolog takes
-	bool burst;           // it was one of many then
-	int64_t seen_ms;      // epoch: when the pod was seen first
-	int64_t ended_ms;     // mono: when the stand-in was told to end
+	char *user;       // Slurm user that the namespace maps to
+	int64_t read_ms;  // mono: when the job was read last
+	int64_t asked_ms; // mono: when the last submit was sent; older listings say nothing of it
+	// Mono: the job is not read before, because a prolog takes its time. A knock overrides it.
+	int64_t not_before;
+	// Mono: a poll has shown the batch job running; until then the bridge waits for its knock
+	// instead of reading.
+	int64_t knock_ms;
+	int64_t retry_ms;     // mono: no submit before
+	int64_t allocated_ms; // mono: when Slurm made the allocation; 0: nothing to measure
+	bool burst;           // many keys were queued at that time
+	int64_t seen_ms;      // epoch: when the pod was first seen
+	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
+	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
 	bool admin_set, bound_sent, pod_end_sent, queued_said;
-	bool counted; // among t->pending
+	bool counted; // in td_asks.pending
+	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which
+	// Slurm refused an immediate allocation.
 	uint64_t feas_gen, no_fast_gen;
-	char read_rv[24]; // the pod's version that was read, and, where it is refused, found wrong
+	char read_rv[24]; // resourceVersion of the pod that facts.c translated last
 	int64_t taking;   // counted devices that its Binding takes from its node (counted.c)
 	char *refused;    // why it will never run; NULL: not refused
-	char *said;       // condition text on the pod
-	int64_t said_ms;
-	char *why; // for `tandem why`: the last decision's words
+	char *said;       // message of the condition that was written on the pod
+	int64_t said_ms;  // mono
+	char *why;        // the last decision in words, for `tandem why`
 
 	// ---- inbox ----
 	uint64_t polled; // states of the last poll
 	bool look;       // the job must be read
-	bool gone_seen;  // a poll showed it absent, and the mass-vanish rule has been applied
-	int64_t born_s;  // epoch: when its job was submitted or started
-	bool usr1;
-	int64_t knocked; // job id whose stand-in knocked: its prolog has passed
-	int exit_code;
-	int64_t found;     // job id that a listing found for it
-	int64_t listed_ms; // mono: the last complete listing that did not have it was asked for at this time
+	// A poll has shown the job absent, and the mass-vanish rule was applied to that.
+	bool gone_seen;
+	int64_t born_s;    // epoch seconds: when its job was submitted or started
+	bool usr1;         // its stand-in was signalled USR1
+	int64_t knocked;   // job id whose stand-in has knocked: its prolog has passed
+	int exit_code;     // what the stand-in exits with
+	int64_t found;     // job id that a listing or a knock found for it
+	int64_t listed_ms; // mono: when the last complete listing without it was asked for
 };
 
 struct td_asks {
-	pthread_mutex_t lock; // guards everything here and the asks' shared fields
+	pthread_mutex_t lock; // guards everything here and the shared fields of the asks
 	struct td_ask *by_uid;
 	struct td_ask *keys[4096], *jobs[4096]; // buckets by key and by job id
 	size_t pending;                         // asks whose job waits in Slurm's queue
-	// Resources that were given since the last look at the nodes (the fast path).
+	// Resources that Slurm gave, or was asked for, since the last look at the nodes (the fast
+	// path, room.c).
 	struct td_reservation {
-		int64_t at_ms, cpus, memory_mb;
+		int64_t at_ms, cpus, memory_mb; // at_ms: mono
 		int64_t gres[TD_POOL_KINDS];
 		char kinds[TD_POOL_KINDS][64];
-		char node[256]; // "": not known yet
-		int64_t job;    // negative: a tag, while the submit is on its way
+		char node[256]; // "": Slurm has not said where
+		int64_t job;    // negative: a tag, while the submit is under way
 	} *res;
 	size_t n_res, cap_res;
-	int64_t res_tag;
+	int64_t res_tag; // the last tag given out
 	struct td_pool_block block;
 };
 struct td_asks *td_asks_new(void);
 struct td_asks *td_asks_free(struct td_asks *t);
 
-struct td_ask *td_ask_get(struct td_asks *t, const char *uid); // a reference, or NULL
-struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key,
-			     bool *ret_new);    // a reference; a "uid:" key is replaced
-bool td_asks_want_job(void *asks, int64_t job); // for td_slurm_view_sweep
-// What a poll said of a job, to every ask that holds its id (after a rollback there may be two): their keys go to ret.
-// Absent: only when that is new.
+// Returns a reference, or NULL.
+struct td_ask *td_ask_get(struct td_asks *t, const char *uid);
+// Returns a reference to the ask of this UID, which is made when it does not exist. A key "uid:…"
+// is replaced by `key`.
+struct td_ask *td_ask_ensure(struct td_asks *t, const char *uid, const char *key, bool *ret_new);
+// An ask has this job. For td_slurm_view_sweep().
+bool td_asks_want_job(void *asks, int64_t job);
+// Both tell every ask that holds the job id what a poll said, and add the keys of these asks to
+// ret. Two asks may hold one id after a rollback of slurmctld. td_asks_gone() adds an ask only the
+// first time.
 void td_asks_polled(struct td_asks *t, int64_t job, uint64_t states, struct td_strv *ret);
 void td_asks_gone(struct td_asks *t, int64_t job, struct td_strv *ret);
-struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job);                               // a reference, or NULL
-size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max); // references
-void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n); // references; caller frees the array
+// Returns a reference, or NULL.
+struct td_ask *td_ask_by_job(struct td_asks *t, int64_t job);
+// Fills ret with references, at most max, and returns how many.
+size_t td_asks_of_key(struct td_asks *t, const char *key, struct td_ask **ret, size_t max);
+// References to all asks. Caller unrefs them and frees the array.
+void td_asks_all(struct td_asks *t, struct td_ask ***ret, size_t *ret_n);
+// Another job id resets what was known of the last one. 0: no job.
 void td_ask_set_job(struct td_asks *t, struct td_ask *a, int64_t job);
+// Takes the ask out of the table.
 void td_ask_forget(struct td_asks *t, struct td_ask *a);
 struct td_ask *td_ask_unref(struct td_ask *a);
 TD_DEFINE_AUTO(struct td_ask *, td_ask_unref)
-void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending); // counts it
-void td_ask_str(struct td_asks *t, char **field, const char *s);        // replaces under the lock
+// Counts the ask among td_asks.pending, or no longer.
+void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending);
+// Replaces a string of an ask by a copy of s, under the lock.
+void td_ask_str(struct td_asks *t, char **field, const char *s);
 
 // ---- reconcile.c ----
+// Reconciles the asks of one key. Called by the workers of pod_queue.
 int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
-// ---- adopt.c: one complete listing of Slurm's jobs ----
+// ---- adopt.c ----
+// Reads one complete listing of Slurm's jobs into the table.
 int td_scheduler_list(struct td_bridge *b, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
-// Ends a job that stands for this ask beside another one, after a fresh read.
+// Reads a job that stands for this ask beside another one, and ends it if it still does.
 void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job,
 		  const char *uid, struct td_cancel *c);
-// ---- job.c: reading the job of an ask ----
+// ---- job.c ----
+// Takes a job's record over into its ask.
 void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_slurm_job *j);
+// Reads the ask's job from Slurm. A job that Slurm does not know is no error: a->know becomes
+// TD_JOB_GONE.
 int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, struct td_ask *a,
 		struct td_cancel *c, struct td_error *err);
-enum td_job_is td_ask_is(uint64_t states); // what they mean to the pool, the prolog aside
-// What the pool's decision needs. The grant's strings point into a.
+// What states mean to the pool. The prolog is not considered.
+enum td_job_is td_ask_is(uint64_t states);
+// The job as the pool's decision needs it. Strings of the grant point into a.
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret);
 // ---- room.c: the fast path ----
-// Slurm could start it now and nobody waits before it; then the resources are reserved in our view (a->res_tag).
+// True when Slurm could start the ask now and no job waits before it. The resources are then
+// reserved in the bridge's view, under a->res_tag.
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		     const struct td_want *w);
-void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job); // the reservation is this job's; 0: nobody's
-void td_room_where(struct td_bridge *b, int64_t job, const char *node); // Slurm said where
-void td_room_refused(struct td_bridge *b, struct td_ask *a,
-		     const struct td_error *e); // not again for the same state of the pool
+// The ask's reservation belongs to this job now. 0: it is dropped.
+void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job);
+// Slurm has said on which node the job runs.
+void td_room_where(struct td_bridge *b, int64_t job, const char *node);
+// Slurm refused an immediate allocation: the ask is not tried again for the same state of the pool.
+void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_error *e);
+// For each node of l: may the pod run there? Caller frees.
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----
 // The batch script of a stand-in. Caller frees.
 char *td_standin_script(const struct td_bridge_opts *o, const char *uid, const char *token);
 // ---- end.c ----
-// Any write to the pod makes a stale leader's Binding fail; this one says why. rv NULL: whatever it is.
+// Raises the pod's epoch, so that a Binding that an earlier leader decided on fails
+// (docs/protocols.md 1.5). rv: the resourceVersion that the pod must have; NULL: any.
 int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const char *rv, struct td_cancel *c,
 		       struct td_error *err);
 // ---- claims_write.c: ResourceClaims (docs/design/0011-dra.md) ----
 struct td_claims;
-int td_claims_watch(struct td_bridge *b, struct td_cancel *c,
-		    struct td_error *err); // makes their informers, where the API serves them
-// What the pod's claims ask for, as td_claims_read; nothing for a pod without claims.
+// Makes the informers of claims, slices and classes, when the API server serves them.
+int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *err);
+// What the pod's claims ask for, as td_claims_read(); nothing for a pod without claims.
 int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod, struct td_claims *ret,
 		  struct td_error *err);
-long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s,
-			 const struct td_object *pod); // their devices, 0 when not known
-// Before the Binding: its claims hold exactly the devices of the grant, and are reserved for it. TD_THROTTLED: the
-// node's devices are not published now; TD_EXPIRED: decide again with what the watch tells; TD_NOT_FOUND, TD_INVALID:
-// the grant cannot be used, err says why.
+// How many devices they ask for; 0 when that is not known.
+long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod);
+// Before the Binding: allocates the pod's claims to exactly the devices of the grant and reserves
+// them for the pod. TD_THROTTLED: the node's devices are not published now. TD_EXPIRED: decide
+// again after the next watch event. TD_NOT_FOUND, TD_INVALID: the grant cannot be used; err says
+// why.
 int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 		       struct td_cancel *c, struct td_error *err);
-// A waiting pod without a grant: what a grant before left in its claims is taken out. TD_EXPIRED as above.
+// For a waiting pod without a grant: clears what an earlier grant left in its claims. TD_EXPIRED as
+// above.
 int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
 // ---- counted.c ----
-// Before the Binding of a pod whose devices are counted: its node's kubelet has as many as it asks for beside the other
-// pods there, or it would fail the pod. TD_THROTTLED: not now; TD_NOT_FOUND: not for a while, the grant is of no use.
+// Before the Binding of a pod with counted devices: has the kubelet of its node as many as the pod
+// asks for, beside the other pods there? A kubelet that has not would fail the pod. TD_THROTTLED:
+// not now. TD_NOT_FOUND: not for a while, so the grant is of no use.
 int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
 			struct td_error *err);
 // ---- show.c ----
-char *td_ask_waits_text(const struct td_ask *a, int64_t now_s); // caller frees
+// What a pod whose job is queued says about it. Caller frees.
+char *td_ask_waits_text(const struct td_ask *a, int64_t now_s);
 
 // ---- knocks ----
-struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen, struct td_error *err); // NULL on failure
+// Opens the knock port. NULL on failure.
+struct td_knocks *td_knocks_new(struct td_bridge *b, const char *listen, struct td_error *err);
+// Serves it until cancel.
 int td_knocks_run(struct td_knocks *k, struct td_cancel *c, struct td_error *err);
 struct td_knocks *td_knocks_free(struct td_knocks *k);
-// Tells the stand-in of `job` to exit with `code`; false: it is not connected.
+// Tells the stand-in of `job` to exit with `code`. False: it is not connected.
 bool td_knocks_end(struct td_knocks *k, int64_t job, int code);
+// Tells it that its job is not wanted any more. Nothing happens when it is not connected.
 void td_knocks_gone(struct td_knocks *k, int64_t job);
-// ms for which a stand-in that is not connected may still be on its way here from the bridge that led before.
+// For how many ms a stand-in that is not connected may still be on its way here from the previous
+// leader.
 int64_t td_knocks_settle(const struct td_knocks *k, int64_t now);
 // The token of an ask's stand-in: 32 hex digits.
 void td_knock_token(const struct td_link *l, const char *uid, char ret[33]);

@@ -1,3 +1,4 @@
+// Reads what the claims of a pod ask for, and plans their status from a grant.
 #include "bridge/scheduler/claims.h"
 
 #include "base/names.h"
@@ -20,8 +21,7 @@ bool td_claims_any(const yyjson_val *pod)
 	return yyjson_arr_size(td_jget(pod, "spec.resourceClaims")) > 0;
 }
 
-// ---- what a pod asks for
-// --------------------------------------------------------------------------------------------------------------
+// ---- what a pod asks for ----
 struct reader {
 	const struct td_settings *s;
 	const char *settings_name;
@@ -48,6 +48,7 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 				  "alternative as exactly",
 			       claim->name, at);
 	const char *cls = td_jstr_or(x, "deviceClassName", "");
+
 	bool known = false;
 	for (size_t i = 0; i < rd->s->devices.n_classes; i++)
 		known |= !strcmp(rd->s->devices.classes[i], cls);
@@ -57,6 +58,7 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 				  "%s: use one of those, or add it "
 				  "there if it holds all devices of driver %s",
 			       claim->name, at, cls, rd->settings_name, rd->s->devices.driver);
+
 	if (!is_empty(td_jkey(x, "selectors")))
 		return td_fail(err, TD_INVALID,
 			       AT ".exactly.selectors: Slurm chooses the devices and cannot read CEL: remove it and "
@@ -74,10 +76,12 @@ static int read_request(struct reader *rd, const struct td_object *claim, yyjson
 	if (!is_empty(td_jkey(x, "capacity")))
 		return td_fail(err, TD_INVALID, AT ".exactly.capacity: Slurm gives out whole devices: remove it",
 			       claim->name, at);
+
 	long long n = td_jint(x, "count", 1);
 	if (n < 1 || n > TD_DRA_DEVICES)
 		return td_fail(err, TD_INVALID, AT ".exactly.count: %lld is not a number from 1 to %d", claim->name, at,
 			       n, TD_DRA_DEVICES);
+
 	struct td_object *c = rd->from->cls(rd->from->ctx, cls);
 	if (!c)
 		return td_fail(err, TD_NOT_FOUND, "DeviceClass %s does not exist", cls);
@@ -94,6 +98,7 @@ static int read_claim(struct reader *rd, struct td_object *obj, struct td_claim 
 			       "ResourceClaim %s, spec.devices.constraints: Slurm chooses the devices and does not "
 			       "know them: remove it",
 			       obj->name);
+
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(obj->root, "spec.devices.requests"), i, n, x) {
@@ -108,7 +113,8 @@ static int read_claim(struct reader *rd, struct td_object *obj, struct td_claim 
 	return 0;
 }
 
-// Name of the claim behind spec.resourceClaims[i]; NULL with code 0: it needs none (the template's controller said so).
+// The name of the claim behind an entry of spec.resourceClaims. NULL with code 0: the entry needs
+// no claim, as the controller of templates has said.
 static int name_of(struct reader *rd, yyjson_val *entry, bool *ret_template, const char **ret)
 {
 	const char *own = td_jstr_or(entry, "name", "");
@@ -116,6 +122,7 @@ static int name_of(struct reader *rd, yyjson_val *entry, bool *ret_template, con
 	*ret_template = !*ret;
 	if (*ret)
 		return 0;
+
 	yyjson_val *x;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(rd->pod, "status.resourceClaimStatuses"), i, n, x) {
@@ -124,11 +131,12 @@ static int name_of(struct reader *rd, yyjson_val *entry, bool *ret_template, con
 			return 0;
 		}
 	}
+
 	return td_fail(rd->err, TD_NOT_FOUND, "its ResourceClaim \"%s\" is not made yet from ResourceClaimTemplate %s",
 		       own, td_jstr_or(entry, "resourceClaimTemplateName", "?"));
 }
 
-// The name of another pod that holds it; NULL: none.
+// The name of another pod that holds the claim; NULL: none does.
 static const char *held_by(const yyjson_val *claim, const char *uid)
 {
 	yyjson_val *x;
@@ -147,18 +155,21 @@ static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *re
 	int r = name_of(rd, entry, &template, &name);
 	if (r || !name)
 		return r;
+
 	td_auto(td_object_unref) struct td_object *obj = rd->from->claim(rd->from->ctx, ns, name);
 	if (!obj)
 		return td_fail(rd->err, TD_NOT_FOUND, "ResourceClaim %s/%s does not exist", ns, name);
 	for (size_t i = 0; i < ret->n; i++)
 		if (!strcmp(ret->v[i].obj->uid, obj->uid))
-			return 0; // under two names in the pod
+			return 0; // the pod names the claim twice
+
 	if (template && !td_streq(td_jstr(td_object_owner(obj), "uid"), uid))
 		return td_fail(rd->err, TD_NOT_FOUND,
 			       "ResourceClaim %s/%s is not this pod's: it was made for another pod of that name", ns,
 			       name);
 	if (td_object_deleting(obj))
 		return td_fail(rd->err, TD_NOT_FOUND, "ResourceClaim %s/%s is being deleted", ns, name);
+
 	const char *holder = held_by(obj->root, uid);
 	if (holder)
 		return td_fail(rd->err, TD_NOT_FOUND,
@@ -166,11 +177,13 @@ static int read_entry(struct reader *rd, yyjson_val *entry, struct td_claims *re
 			       "until that pod has ended (to "
 			       "run both at once name a resourceClaimTemplateName)",
 			       ns, name, holder);
+
 	if (ret->n == TD_CLAIMS)
 		return td_fail(rd->err, TD_INVALID, "spec.resourceClaims: more than %d", TD_CLAIMS);
 	r = read_claim(rd, obj, &ret->v[ret->n++]);
 	for (size_t i = 0; !r && i < ret->v[ret->n - 1].n; i++)
 		ret->count += ret->v[ret->n - 1].req[i].count;
+
 	return r;
 }
 
@@ -181,6 +194,7 @@ int td_claims_read(const struct td_settings *s, const char *settings_name, const
 	struct reader rd = {s, settings_name, pod, from, err};
 	yyjson_val *x;
 	size_t i, n;
+
 	if (td_claims_any(pod) && !s->devices.dra)
 		return td_fail(
 			err, TD_INVALID,
@@ -188,28 +202,33 @@ int td_claims_read(const struct td_settings *s, const char *settings_name, const
 			"resources.limits, or set "
 			"spec.devices[0].source there to DRA",
 			settings_name, s->devices.resource);
+
 	yyjson_arr_foreach (td_jget(pod, "spec.resourceClaims"), i, n, x) {
 		int r = read_entry(&rd, x, &c);
 		if (r)
 			return r;
 	}
+
 	if (c.count > TD_DRA_DEVICES)
 		return td_fail(err, TD_INVALID, "spec.resourceClaims: they ask for %lld devices, a node has at most %d",
 			       c.count, TD_DRA_DEVICES);
+
 	*ret = c;
 	c.n = 0;
 	return 0;
 }
 
-// ---- what a grant means for them
-// ------------------------------------------------------------------------------------------------------ "0-1,4" →
-// indexes, none twice. False: it is no such list, or names more than there are.
+// ---- what a grant means for the claims ----
+
+// The indexes of "0-1,4", each once, in order. False: the text is no such list, or has an index of
+// max or more.
 static bool indexes(const char *s, size_t max, size_t *ret, size_t *ret_n)
 {
 	struct td_ranges r;
 	*ret_n = 0;
 	if (s && td_ranges_parse(s, &r, NULL))
 		return false;
+
 	for (size_t i = 0; s && i < TD_RANGE_MAX; i++) {
 		if (!(r.bits[i / 64] >> (i % 64) & 1))
 			continue;
@@ -220,6 +239,8 @@ static bool indexes(const char *s, size_t max, size_t *ret, size_t *ret_n)
 	return true;
 }
 
+// Adds the opaque parameters in `from` to the configuration of an allocation. request NULL: for the
+// requests that each names.
 static void add_config(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val *from, const char *source,
 		       const char *request)
 {
@@ -239,12 +260,14 @@ static void add_config(yyjson_mut_doc *d, yyjson_mut_val *list, const yyjson_val
 	}
 }
 
+// The status of one claim. granted: indexes of its devices, as many as it asks for.
 static struct td_json *status_of(const struct td_claim *c, const char *driver, const yyjson_val *pod, const char *node,
 				 const struct td_dra_devices *on, const size_t *granted)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *results = td_jm_arr(d, root, "allocation.devices.results");
 	yyjson_mut_val *config = yyjson_mut_arr(d);
+
 	for (size_t i = 0; i < c->n; i++) {
 		for (long long k = 0; k < c->req[i].count; k++) {
 			const struct td_dra_device *dev = &on->v[*granted++];
@@ -255,22 +278,26 @@ static struct td_json *status_of(const struct td_claim *c, const char *driver, c
 			td_jm_str(d, o, "device", dev->name);
 			yyjson_mut_arr_append(results, o);
 		}
-		// The parameters of class and claim go with the allocation: the driver reads them there.
+		// The driver reads the parameters of class and claim from the allocation.
 		add_config(d, config, td_jget(c->req[i].cls->root, "spec.config"), "FromClass", c->req[i].name);
 	}
+
 	add_config(d, config, td_jget(c->obj->root, "spec.devices.config"), "FromClaim", NULL);
 	if (yyjson_mut_arr_size(config))
 		td_jm_set(d, root, "allocation.devices.config", config);
+
 	yyjson_mut_val *field = yyjson_mut_obj(d), *term = yyjson_mut_obj(d), *holder = yyjson_mut_obj(d);
 	td_jm_str(d, field, "key", "metadata.name");
 	td_jm_str(d, field, "operator", "In");
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, field, "values"), node);
 	yyjson_mut_arr_append(td_jm_arr(d, term, "matchFields"), field);
 	yyjson_mut_arr_append(td_jm_arr(d, root, "allocation.nodeSelector.nodeSelectorTerms"), term);
+
 	td_jm_str(d, holder, "resource", "pods");
 	td_jm_str(d, holder, "name", td_jstr(pod, "metadata.name"));
 	td_jm_str(d, holder, "uid", td_jstr(pod, "metadata.uid"));
 	yyjson_mut_arr_append(td_jm_arr(d, root, "reservedFor"), holder);
+
 	return td_json_from_mut(root);
 }
 
@@ -280,6 +307,7 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	td_auto_free size_t *granted = td_calloc(TD_DRA_DEVICES + 1, sizeof(*granted));
 	size_t n = 0, used = 0;
+
 	if (!g->devices || td_json_parse(g->devices, strlen(g->devices), &j, NULL) ||
 	    !indexes(td_jkey_str(td_json_root(j), s->devices.resource), g->on->n, granted, &n))
 		return td_fail(err, TD_INVALID, "Slurm granted %s, and driver %s publishes %zu devices on node %s",
@@ -287,11 +315,13 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 	if ((long long)n < c->count)
 		return td_fail(err, TD_INVALID, "Slurm granted %zu devices, the pod's claims ask for %lld", n,
 			       c->count);
+
 	for (size_t i = 0; i < c->n; i++) {
 		ret[i] = status_of(&c->v[i], s->devices.driver, pod, g->node, g->on, granted + used);
 		for (size_t k = 0; k < c->v[i].n; k++)
 			used += (size_t)c->v[i].req[k].count;
 	}
+
 	return 0;
 }
 
@@ -315,7 +345,8 @@ static bool has_finalizer(const yyjson_val *claim)
 	return false;
 }
 
-// The same devices for the same requests: what the API server added beside them does not count.
+// Do two allocations give the same devices to the same requests? What the API server adds does not
+// count.
 static bool same_devices(const yyjson_val *a, const yyjson_val *b)
 {
 	static const char *const keys[] = {"request", "driver", "pool", "device"};
@@ -333,10 +364,12 @@ static bool same_devices(const yyjson_val *a, const yyjson_val *b)
 struct td_claim_step td_claim_next(const yyjson_val *claim, const char *pod_uid, const yyjson_val *want)
 {
 	yyjson_val *now = td_jget(claim, "status.allocation");
+
 	if (held_by(claim, pod_uid))
 		return (struct td_claim_step){TD_CLAIM_WAIT, "another pod holds it"};
 	if (!is_empty(now) && (!want || !same_devices(now, td_jkey(want, "allocation"))))
 		return (struct td_claim_step){TD_CLAIM_CLEAR, "its devices are of a grant that has ended"};
+
 	if (!want)
 		return (struct td_claim_step){TD_CLAIM_DONE, "it holds nothing"};
 	if (td_jget(claim, "metadata.deletionTimestamp"))

@@ -1,39 +1,42 @@
-// Exact devices on a real Kubernetes: a pod's ResourceClaims ask Slurm for devices, and the claims are allocated to
-// what Slurm granted (docs/design/0011-dra.md). Pure; claims_write.c carries it out.
+// Exact devices on a real Kubernetes: a pod's ResourceClaims say how many devices to ask Slurm for,
+// and the claims are allocated to the devices that Slurm granted (docs/design/0011-dra.md). Pure;
+// claims_write.c carries it out.
 #pragma once
 
 #include "bridge/settings.h"
 #include "kube/slices.h"
 
-enum { TD_CLAIMS = 32, TD_CLAIM_REQUESTS = 32 }; // the API's own bounds; of a pod we take no more claims than that
+// The API's own bounds. A pod with more claims is refused.
+enum { TD_CLAIMS = 32, TD_CLAIM_REQUESTS = 32 };
 
 struct td_claim_request {
 	const char *name;      // points into the claim
 	long long count;       // devices
-	struct td_object *cls; // its DeviceClass
+	struct td_object *cls; // its DeviceClass; a reference
 };
 struct td_claim {
-	struct td_object *obj;
+	struct td_object *obj; // a reference
 	struct td_claim_request req[TD_CLAIM_REQUESTS];
 	size_t n;
 };
-struct td_claims { // of one pod, in its order; no claim twice
+struct td_claims { // of one pod, in its order; each claim once
 	struct td_claim v[TD_CLAIMS];
 	size_t n;
-	long long count; // of all
+	long long count; // devices of all claims
 };
 void td_claims_done(struct td_claims *c);
 #define td_auto_claims __attribute__((cleanup(td_claims_done)))
 
-struct td_claims_from { // where objects are looked up: a reference, or NULL
+struct td_claims_from { // where objects are looked up; both return a reference, or NULL
 	struct td_object *(*claim)(void *ctx, const char *ns, const char *name);
 	struct td_object *(*cls)(void *ctx, const char *name);
 	void *ctx;
 };
 // Does the pod name claims at all?
 bool td_claims_any(const yyjson_val *pod);
-// What they ask for. TD_NOT_FOUND: not now; err says what is waited for (a claim that is still to be made, that another
-// pod holds). TD_INVALID: never; err names the field and the fix.
+// Reads what the claims ask for. TD_NOT_FOUND: not now; err says what the pod waits for (a claim
+// that is not made yet, or that another pod holds). TD_INVALID: never; err names the field and the
+// fix.
 int td_claims_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod,
 		   const struct td_claims_from *from, struct td_claims *ret, struct td_error *err);
 
@@ -49,16 +52,18 @@ int td_claims_plan(const struct td_claims *c, const struct td_settings *s, const
 
 enum td_claim_do {
 	TD_CLAIM_DONE,
-	TD_CLAIM_FINALIZER, // so that the allocation ends with the pod and the claim cannot go before it
-	TD_CLAIM_ALLOCATE,  // allocation and reservedFor in one write
-	TD_CLAIM_CLEAR,     // both away in one write: they are of a grant that has ended. Only when the pod is surely
-			    // unbound
-	TD_CLAIM_WAIT,      // another pod holds it, or it is being deleted: the grant is given back
+	// So that the allocation ends with the pod and the claim cannot go before it.
+	TD_CLAIM_FINALIZER,
+	TD_CLAIM_ALLOCATE, // allocation and reservedFor in one write
+	// Remove both in one write: they are from a grant that has ended. Only when the pod is
+	// surely unbound.
+	TD_CLAIM_CLEAR,
+	TD_CLAIM_WAIT, // another pod holds it, or it is being deleted: the grant is given back
 };
 struct td_claim_step {
 	enum td_claim_do what;
 	const char *why; // static
 };
-// The next write to one claim, from what it is now. want: from td_claims_plan; NULL: the pod has no grant. Found again
-// after a crash at any point: it looks at nothing but the claim.
+// The next write to one claim, from the claim's present state alone: after a crash at any point the
+// same steps are found again. want: from td_claims_plan(); NULL: the pod has no grant.
 struct td_claim_step td_claim_next(const yyjson_val *claim, const char *pod_uid, const yyjson_val *want);

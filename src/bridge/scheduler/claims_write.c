@@ -1,6 +1,7 @@
-// ResourceClaims of a granted pod: written before its Binding, taken back when the grant ended before one. Every write
-// carries the claim's resourceVersion and uid, and what comes next is read from the claim itself (td_claim_next): after
-// a crash or a lost reply it is done again.
+// Writes the ResourceClaims of a granted pod before its Binding, and clears them when the grant has
+// ended without one. Every write carries the claim's uid and resourceVersion. The next write is
+// found from the claim itself (td_claim_next()), so it is found again after a crash or a lost
+// reply.
 #include "bridge/scheduler/ask.h"
 #include "bridge/scheduler/claims.h"
 
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-enum { TRIES = 8 };
+enum { TRIES = 8 }; // writes and reads of one claim, before it counts as changing all the time
 
 static struct td_object *get_claim(void *ctx, const char *ns, const char *name)
 {
@@ -25,8 +26,10 @@ int td_ask_claims(struct td_bridge *b, const struct td_settings *s, const struct
 {
 	if (!td_claims_any(pod->root))
 		return 0;
+
 	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", b->o.ns, b->o.cluster);
 	const struct td_claims_from from = {get_claim, get_class, b};
+
 	if (s->devices.dra && !b->claims)
 		return td_fail(err, TD_INVALID,
 			       "spec.resourceClaims: this API server does not serve resource.k8s.io/v1 (Kubernetes "
@@ -42,6 +45,7 @@ long long td_ask_claimed(struct td_bridge *b, const struct td_settings *s, const
 	return td_ask_claims(b, s, pod, &l, NULL) ? 0 : l.count;
 }
 
+// Puts the claim's uid and resourceVersion into a patch.
 static void names(yyjson_mut_doc *d, const struct td_object *claim)
 {
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.uid", claim->uid);
@@ -53,9 +57,11 @@ static int add_finalizer(struct td_bridge *b, const struct td_object *claim, str
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+
 	names(d, claim);
 	td_jm_copyval(d, root, "metadata.finalizers", td_jget(claim->root, "metadata.finalizers"));
 	yyjson_mut_arr_add_strcpy(d, td_jm_arr(d, root, "metadata.finalizers"), TD_DRA_FINALIZER);
+
 	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name), TD_PATCH_MERGE, root, c, ret,
 			     err);
 }
@@ -65,16 +71,20 @@ static int allocate(struct td_bridge *b, const struct td_object *claim, const yy
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+
 	names(d, claim);
-	if (!td_jget(claim->root, "status.allocation")) // else it is this one already, and may not be written again
+	// An allocation that is there is the wanted one, and the API does not let it be written
+	// again.
+	if (!td_jget(claim->root, "status.allocation"))
 		td_jm_copyval(d, root, "status.allocation", td_jkey(want, "allocation"));
 	td_jm_copyval(d, root, "status.reservedFor", td_jkey(want, "reservedFor"));
+
 	return td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root,
 			     c, ret, err);
 }
 
-// Only of a pod that is surely not bound: read now, and from this read on no Binding of an older grant can succeed (its
-// epoch is raised).
+// Clears the claim of a pod that is surely not bound: the pod is read now, and then its epoch is
+// raised, so that no Binding of an older grant can succeed.
 static int clear(struct td_bridge *b, const struct td_object *pod, const struct td_object *claim, struct td_cancel *c,
 		 struct td_object **ret, struct td_error *err)
 {
@@ -83,25 +93,29 @@ static int clear(struct td_bridge *b, const struct td_object *pod, const struct 
 	if (r)
 		return r;
 	if (strcmp(now->uid, pod->uid) != 0 || td_object_deleting(now) || td_jstr(now->root, "spec.nodeName"))
-		return td_fail(err, TD_EXPIRED, "the pod is bound or going by now"); // the watch tells the rest
+		return td_fail(err, TD_EXPIRED, "the pod is bound or going by now"); // the watch will tell the rest
+
 	r = td_ask_raise_epoch(b, now, now->rv, c, err);
 	if (r)
 		return r == TD_CONFLICT || r == TD_UNCERTAIN ? td_fail(err, TD_EXPIRED, "the pod changed meanwhile")
 							     : r;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	names(d, claim);
 	td_jm_set(d, root, "status.allocation", yyjson_mut_null(d));
 	td_jm_set(d, root, "status.reservedFor", yyjson_mut_null(d));
+
 	r = td_kube_patch(b->kube, TD_AT(&td_resourceclaims, claim->ns, claim->name, "status"), TD_PATCH_MERGE, root, c,
 			  ret, err);
 	if (!r)
 		td_info("ResourceClaim %s/%s: devices of pod %s's ended grant taken back", claim->ns, claim->name,
 			pod->name);
+
 	return r;
 }
 
-// Brings one claim to `want` (NULL: to nothing).
+// Brings one claim to the status `want`; NULL: to none.
 static int settle(struct td_bridge *b, const struct td_object *pod, struct td_object *claim, const yyjson_val *want,
 		  struct td_cancel *c, struct td_error *err)
 {
@@ -111,8 +125,10 @@ static int settle(struct td_bridge *b, const struct td_object *pod, struct td_ob
 		struct td_object *now = NULL;
 		struct td_error e = TD_ERROR_INIT;
 		int r = 0;
+
 		if (st.what != TD_CLAIM_DONE && !td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "ResourceClaim %s/%s: another leads now", o->ns, o->name);
+
 		switch (st.what) {
 		case TD_CLAIM_DONE:
 			return 0;
@@ -128,8 +144,11 @@ static int settle(struct td_bridge *b, const struct td_object *pod, struct td_ob
 			r = clear(b, pod, o, c, &now, &e);
 			break;
 		}
+
 		td_debug("ResourceClaim %s/%s: step %d (%s): %d", o->ns, o->name, (int)st.what, st.why, r);
-		if (r == TD_CONFLICT || r == TD_UNCERTAIN) // changed, or the reply was lost: what is it now?
+
+		// The claim changed, or the reply was lost: read what the claim is now.
+		if (r == TD_CONFLICT || r == TD_UNCERTAIN)
 			r = td_kube_get(b->kube, &td_resourceclaims, o->ns, o->name, c, &now, &e);
 		if (!r && strcmp(now->uid, claim->uid) != 0) {
 			td_object_unref(now);
@@ -137,9 +156,11 @@ static int settle(struct td_bridge *b, const struct td_object *pod, struct td_ob
 		}
 		if (r)
 			return td_fail(err, r, "ResourceClaim %s/%s: %.400s", o->ns, o->name, e.msg);
+
 		td_object_unref(o);
 		o = now;
 	}
+
 	return td_fail(err, TD_TRANSIENT, "ResourceClaim %s/%s changes all the time", o->ns, o->name);
 }
 
@@ -150,19 +171,23 @@ int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct 
 	td_auto_objects struct td_objects slices = {0};
 	td_auto_dra struct td_dra_devices on = {0};
 	struct td_json *want[TD_CLAIMS] = {0};
+
 	int r = td_ask_claims(b, s, pod, &l, err);
 	if (r || !l.n)
 		return r;
+
 	td_informer_by_index(b->slices, "node", a->nodes, &slices);
 	struct td_error e = TD_ERROR_INIT;
 	r = td_dra_devices(&slices, s->devices.driver, a->nodes, s->devices.attribute, &on, &e);
 	if (r)
 		return td_fail(err, r == TD_NOT_FOUND ? TD_THROTTLED : r, "%s", e.msg);
+
 	r = td_claims_plan(&l, s, pod->root, &(struct td_claims_grant){a->devices, a->nodes, &on}, want, err);
 	for (size_t i = 0; !r && i < l.n; i++)
 		r = settle(b, pod, l.v[i].obj, td_json_root(want[i]), c, err);
 	for (size_t i = 0; i < l.n; i++)
 		td_json_unref(want[i]);
+
 	return r;
 }
 
@@ -170,6 +195,7 @@ int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct 
 {
 	if (!b->claims || !td_claims_any(pod->root))
 		return 0;
+
 	td_auto_objects struct td_objects l = {0};
 	td_informer_by_index(b->claims, "pod", pod->uid, &l);
 	for (size_t i = 0; i < l.n; i++) {
@@ -180,8 +206,8 @@ int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct 
 	return 0;
 }
 
-// ---- caches
-// ---------------------------------------------------------------------------------------------------------------------------
+// ---- caches ----
+
 static void by_pod(const struct td_object *claim, struct td_strv *ret)
 {
 	yyjson_val *x;
@@ -205,7 +231,7 @@ static void by_claim(const struct td_object *pod, struct td_strv *ret)
 	}
 }
 
-// A claim that was made or let go: the pods that wait for it look again.
+// A claim changed: the unbound pods that name it are reconciled again.
 static void on_claim(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
@@ -233,14 +259,17 @@ int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *e
 				b->o.ns, b->o.cluster);
 		return r;
 	}
+
 	const struct td_informer_opts co = {.resource = &td_resourceclaims}, so = {.resource = &td_resourceslices},
 				      ko = {.resource = &td_deviceclasses};
 	b->claims = td_informer_new(b->kube, &co);
 	b->slices = td_informer_new(b->kube, &so);
 	b->classes = td_informer_new(b->kube, &ko);
+
 	td_informer_add_index(b->claims, "pod", by_pod);
 	td_informer_add_index(b->slices, "node", td_dra_index_node);
 	td_informer_add_index(b->pods, "claim", by_claim);
 	td_informer_on_change(b->claims, on_claim, b);
+
 	return 0;
 }

@@ -1,7 +1,7 @@
-// Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own. Its device plugin
-// chooses the devices of a pod, Slurm's grant only says how many (docs/design/0011-dra.md). So a grant that the kubelet
-// cannot honour now (a device is sick, the plugin is being replaced) must not be bound: the kubelet would fail the pod
-// for good.
+// Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own.
+// The kubelet's device plugin chooses the devices of a pod; Slurm's grant only says how many
+// (docs/design/0011-dra.md). A grant that the kubelet cannot honour now, because a device is sick
+// or the plugin is being replaced, must not be bound: the kubelet would fail the pod for good.
 #include "bridge/scheduler/ask.h"
 
 #include "api/quantity.h"
@@ -31,6 +31,7 @@ int64_t td_counted_gres(const struct td_settings *s, const char *gres)
 	int64_t sum = 0;
 	if (!gres || td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
 		return 0;
+
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < s->n_gres; k++)
 			if (!strcmp(s->gres[k].resource, s->devices.resource) && !strcmp(s->gres[k].name, g[i].name))
@@ -43,30 +44,38 @@ int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct
 {
 	if (!td_want_counted(s, pod->root) || !a->nodes)
 		return 0;
+
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, a->nodes);
 	int64_t offer = node ? td_counted_offer(s, node) : -1, used = 0,
 		want = td_pod_request(td_jget(pod->root, "spec"), s->devices.resource);
+
 	if (offer < 0)
 		return 0;
+
 	td_auto_objects struct td_objects there = {0};
 	td_informer_by_index(b->pods, "node", a->nodes, &there);
 	for (size_t i = 0; i < there.n; i++)
 		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_pod_ended(there.v[i]->root))
 			used += td_pod_request(td_jget(there.v[i]->root, "spec"), s->devices.resource);
+
 	struct td_ask *x, *tmp;
 	pthread_mutex_lock(&b->asks->lock);
-	HASH_ITER (hh, b->asks->by_uid, x, tmp) { // Bindings that the watch has not shown yet
+	// Add the Bindings that the watch has not shown yet.
+	HASH_ITER (hh, b->asks->by_uid, x, tmp) {
 		bool seen = x == a || !x->taking || !td_streq(x->nodes, a->nodes);
 		for (size_t i = 0; i < there.n && !seen; i++)
 			seen = !strcmp(there.v[i]->uid, x->uid);
 		used += seen ? 0 : x->taking;
 	}
+
 	const struct td_pool_counted counted = {offer, used, want, td_real_ms(b->clock) / 1000 - a->start};
 	int r = td_pool_counted(&counted);
 	a->taking = r ? 0 : want;
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (!r)
 		return 0;
+
 	return td_fail(err, r,
 		       "the kubelet of %s offers %lld of %s, other pods there hold %lld, and %lld are asked for: a "
 		       "device is sick, or its device "

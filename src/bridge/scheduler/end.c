@@ -1,4 +1,4 @@
-// Binding a pod to its grant, and the two ends: of the job, of the pod.
+// Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
 #include "bridge/scheduler/run.h"
 
 #include "base/log.h"
@@ -8,31 +8,38 @@
 
 enum { DEFAULT_GRACE_S = 30 };
 
+// The grant as annotations of the Binding.
 static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 {
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_auto_free char *job = td_asprintf("%lld", (long long)a->job),
 			  *start = td_asprintf("%lld", (long long)a->start),
 			  *restarts = td_asprintf("%lld", (long long)a->restarts);
+
 	td_jm_key_str(d, o, TD_ANN_JOB, job);
 	td_jm_key_str(d, o, TD_ANN_START, start);
 	td_jm_key_str(d, o, TD_ANN_RESTARTS, restarts);
 	td_jm_key_str(d, o, TD_ANN_DEVICES, a->devices);
 	td_jm_key_str(d, o, TD_ANN_CPUS, a->cpus);
+
 	return o;
 }
 
-// May this version of the pod be bound? A fence (kube/fence.h) makes every Binding with an older version fail; a
-// version that carries one may be newer than what we know of the job, so the job is read after it. For whose job the
-// fence was does not matter then: the next one hides the last, and a comment that its owner forged can bring one about.
+// May this version of the pod be bound? 0: yes. A fence (kube/fence.h) makes every Binding of an
+// older version fail. A fence for this very run of the job means that the grant has ended. Any
+// other fence only tells that this version of the pod may be newer than what is known of the job,
+// so the job is read after it. Which job it names does not count: the next fence hides the last
+// one, and the owner of a job can cause one by a forged comment.
 static int fence_passed(struct td_run *r, const struct td_object *pod, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	int64_t job, start;
 	struct td_pool_job j = {0};
+
 	if (!td_fence_read(pod->root, &job, &start))
 		return 0;
+
 	bool own = td_fence_is(pod->root, a->job, a->start);
 	td_auto_free char *nodes = td_strdup(a->nodes), *devices = td_strdup(a->devices);
 	const struct td_grant had = {.job = a->job,
@@ -41,6 +48,7 @@ static int fence_passed(struct td_run *r, const struct td_object *pod, struct td
 				     .restarts = a->restarts,
 				     .nodes = nodes,
 				     .devices = devices};
+
 	if (!own) {
 		if (!r->l)
 			return td_fail(err, TD_TRANSIENT,
@@ -50,8 +58,10 @@ static int fence_passed(struct td_run *r, const struct td_object *pod, struct td
 			return k;
 		td_ask_job(b, a, true, &j);
 	}
+
 	if (!td_pool_fence_ended(own, &had, &j))
 		return 0;
+
 	pthread_mutex_lock(&b->asks->lock);
 	a->look = true;
 	pthread_mutex_unlock(&b->asks->lock);
@@ -64,20 +74,25 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 	struct td_ask *a = run->a;
 	const struct td_object *pod = run->pod;
 	struct td_cancel *c = run->c;
+
 	if (!a->nodes || !*a->nodes || strpbrk(a->nodes, ",["))
 		return td_fail(err, TD_INTERNAL, "job %lld was given nodes \"%s\", one was asked for",
 			       (long long)a->job, a->nodes ? a->nodes : "");
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *notes = grant_notes(d, a);
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	const char *rv = pod->rv;
+
 	int r = fence_passed(run, pod, err);
 	if (r)
 		return r;
+
 	for (int tries = 0;; tries++) {
 		struct td_error e = TD_ERROR_INIT;
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
+
 		r = td_kube_bind(b->kube,
 				 &(struct td_binding){.ns = pod->ns,
 						      .pod = pod->name,
@@ -96,17 +111,20 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 				  "bound to %s by Slurm job %lld, devices %s", a->nodes, (long long)a->job, a->devices);
 			return 0;
 		}
+
 		if (r == TD_NOT_FOUND)
-			return 0; // the watch tells the rest
+			return 0; // the watch will tell the rest
 		if ((r != TD_CONFLICT && r != TD_UNCERTAIN) || tries == 5)
 			return td_fail(err, r, "binding pod %s to %s: %.400s", a->key, a->nodes, e.msg);
-		// The pod changed, or the reply was lost: what is it now?
+
+		// The pod changed, or the reply was lost: read what the pod is now.
 		fresh = td_object_unref(fresh);
 		r = td_kube_get(b->kube, &td_pods, pod->ns, pod->name, c, &fresh, &e);
 		if (r == TD_NOT_FOUND)
 			return 0;
 		if (r)
 			return td_fail(err, r, "binding pod %s: %.400s", a->key, e.msg);
+
 		bool bound = td_jstr(fresh->root, "spec.nodeName"),
 		     epoch = td_streq(td_object_annotation(fresh, TD_ANN_EPOCH),
 				      td_object_annotation(pod, TD_ANN_EPOCH));
@@ -114,11 +132,12 @@ int td_run_bind(struct td_run *run, struct td_error *err)
 		case TD_REBIND_AGAIN:
 			break;
 		case TD_REBIND_OVER:
-			a->bound_sent = true; // decided again when the watch has caught up
+			a->bound_sent = true; // decide again when the watch has caught up
 			return 0;
 		case TD_REBIND_LOST:
 			return td_fail(err, TD_CONFLICT, "binding pod %s: its grant was given back meanwhile", a->key);
 		}
+
 		if ((r = fence_passed(run, fresh, err)) != 0)
 			return r;
 		rv = fresh->rv;
@@ -132,16 +151,19 @@ int td_ask_raise_epoch(struct td_bridge *b, const struct td_object *pod, const c
 	const char *s = td_object_annotation(pod, TD_ANN_EPOCH);
 	if (s)
 		td_parse_i64(s, &epoch);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	td_auto_free char *text = td_asprintf("%lld", epoch + 1);
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_jm_str(d, root, "metadata.resourceVersion", rv);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_EPOCH, text);
+
 	int r = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, root, c, NULL, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
+// The ask has no job any more.
 static void forget_job(struct td_bridge *b, struct td_ask *a)
 {
 	td_ask_pending(b->asks, a, false);
@@ -154,7 +176,7 @@ static void forget_job(struct td_bridge *b, struct td_ask *a)
 	pthread_mutex_unlock(&b->asks->lock);
 }
 
-// Ends it in Slurm.
+// Ends the job by DELETE with its name.
 static int cancel_job(struct td_run *run, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
@@ -162,13 +184,17 @@ static int cancel_job(struct td_run *run, struct td_error *err)
 	struct td_error e = TD_ERROR_INIT;
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
+
 	int r = td_slurm_job_end(run->l->slurm, a->job, a->job_name, run->c, &e);
-	if (r == TD_CONFLICT) { // renamed, or the id is another's now: decided again with what a read shows
+	if (r == TD_CONFLICT) {
+		// The job was renamed, or its id is another job's now: read it and decide again.
 		td_ask_str(b->asks, &a->job_name, NULL);
 		return td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
 	}
+
 	if (r && r != TD_NOT_FOUND)
-		return td_fail(err, r, "%.500s", e.msg); // read again before it is repeated
+		return td_fail(err, r, "%.500s", e.msg); // the job is read before the next try
+
 	td_info("pod %s: Slurm job %lld ended: %s", a->key, (long long)a->job, a->why ? a->why : "nobody wants it");
 	atomic_fetch_add(&b->n_ended_jobs, 1);
 	forget_job(b, a);
@@ -184,15 +210,18 @@ int td_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *er
 				.unbound = pod && !td_jstr(pod->root, "spec.nodeName") && !td_object_deleting(pod),
 				.batch = a->batch,
 				.named = a->job_name && td_ends(a->job_name, a->uid)};
+
 	for (;;) {
 		struct td_pool_job j;
 		int64_t now = td_now(b), wait;
 		bool fence;
 		int r = 0;
+
 		td_ask_job(b, a, true, &j);
 		e.batch = a->batch;
 		e.told_ms = a->ended_ms ? now - a->ended_ms : -1;
 		e.settle_ms = e.tried && !a->ended_ms ? td_knocks_settle(b->knocks, now) : 0;
+
 		switch (td_pool_end_job(&e, &j, &wait, &fence)) {
 		case TD_END_READ:
 			r = td_ask_read(b, run->s, run->l->slurm, a, run->c, err);
@@ -223,6 +252,7 @@ int td_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *er
 	}
 }
 
+// The reason of the event on the pod, from how its job ended.
 static const char *event_of(uint64_t states)
 {
 	return states & TD_JOB(PREEMPTED)   ? "Preempted"
@@ -248,23 +278,28 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 	struct td_ask *a = run->a;
 	const struct td_object *pod = run->pod;
 	struct td_cancel *c = run->c;
+
 	if (a->pod_end_sent)
 		return 0;
+
 	int64_t own = td_jint(pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
 	bool bound = td_jstr(pod->root, "spec.nodeName");
 	struct td_delete del = {
 		.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
+
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	int r;
+
 	for (int tries = 0;; tries++) {
 		if (!td_lease_holds())
 			return td_fail(err, TD_CANCELLED, "deleting pod %s: another leads now", a->key);
 		r = td_kube_delete(b->kube, &td_pods, pod->ns, pod->name, &del, c, &e);
 		if (r != TD_CONFLICT || tries == 5)
 			break;
-		// It changed meanwhile. Is it still the grant that has ended? Another leader may have given it a new
-		// one.
+
+		// The pod changed meanwhile. Another leader may have given it a new grant: delete
+		// it only if it still carries the one that has ended.
 		fresh = td_object_unref(fresh);
 		r = td_kube_get(b->kube, &td_pods, pod->ns, pod->name, c, &fresh, &e);
 		if (r)
@@ -277,11 +312,14 @@ int td_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
 			return td_fail(err, TD_CONFLICT, "deleting pod %s: its grant changed meanwhile", a->key);
 		del.rv = fresh->rv;
 	}
+
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "deleting pod %s, whose grant ended: %.400s", a->key, e.msg);
+
 	a->pod_end_sent = true;
 	if (r)
 		return 0;
+
 	atomic_fetch_add(&b->n_ended_pods, 1);
 	const char *words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
 			    : td_job_ended(a->states) || (a->states & TD_JOB(PENDING)) ? td_job_end_words(a->states)

@@ -1,4 +1,5 @@
-// What the decision about an ask is made from: what the pod, its claims and nodes, and its job are now.
+// Reads what the decision about an ask needs: the present state of the pod, of its claims and
+// nodes, and of its job.
 #include "bridge/scheduler/claims.h"
 #include "bridge/scheduler/run.h"
 
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-enum { SHORT_S = 60 }; // how long a grant may lack devices: nodes register again long before
+enum { SHORT_S = 60 }; // how long a grant may lack devices; nodes register again long before
 
 enum td_pod_state td_pod_state(const struct td_object *pod)
 {
@@ -15,9 +16,10 @@ enum td_pod_state td_pod_state(const struct td_object *pod)
 		return TD_POD_GONE;
 	if (td_pod_ended(pod->root))
 		return TD_POD_DONE;
+
 	bool bound = td_jstr(pod->root, "spec.nodeName");
 	if (td_object_deleting(pod))
-		return bound ? TD_POD_LEAVING : TD_POD_GONE; // unbound: nothing of it runs
+		return bound ? TD_POD_LEAVING : TD_POD_GONE; // of an unbound pod nothing runs
 	return bound ? TD_POD_BOUND : TD_POD_WAITING;
 }
 
@@ -26,12 +28,15 @@ bool td_pod_grant(const struct td_object *pod, struct td_grant *ret)
 	const char *job = td_object_annotation(pod, TD_ANN_JOB), *start = td_object_annotation(pod, TD_ANN_START),
 		   *restarts = td_object_annotation(pod, TD_ANN_RESTARTS);
 	long long j, s = 0, n = 0;
+
 	if (!job || !td_parse_i64(job, &j) || j <= 0)
 		return false;
+
 	if (start)
 		td_parse_i64(start, &s);
 	if (restarts)
 		td_parse_i64(restarts, &n);
+
 	*ret = (struct td_grant){.job = j,
 				 .start = s,
 				 .restarts = n,
@@ -41,47 +46,57 @@ bool td_pod_grant(const struct td_object *pod, struct td_grant *ret)
 	return true;
 }
 
-// What the pod asks for, in Slurm's words; once per run. A refusal is kept in a->refused.
+// Translates the pod into r->want, once per run, and computes where it may run. A refusal is no
+// error: it goes to a->refused.
 static int want(struct td_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	uint64_t gen = atomic_load(&r->b->feas_gen);
 	if (r->wanted)
 		return 0;
+
 	int k = td_ask_claims_back(r->b, r->pod, r->c, err);
 	if (k) {
 		td_run_again(r, TD_AGAIN_MS);
 		return k;
 	}
-	// What somebody changed in the pod may be what was wrong with it.
+
+	// A refusal stands only for the version of the pod that was refused: a change may have
+	// cured it.
 	bool same = td_streq(a->read_rv, r->pod->rv) && a->feas_gen == gen;
 	if (a->refused && same && td_now(r->b) < a->retry_ms)
 		return 0;
+
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_free char *name = td_asprintf("SlurmCluster %s/%s", r->b->o.ns, r->b->o.cluster);
 	{
 		td_auto_claims struct td_claims claims = {0};
 		k = td_ask_claims(r->b, r->s, r->pod, &claims, &e);
-		if (k == TD_NOT_FOUND) { // they come, or are let go: the watch tells
+		if (k == TD_NOT_FOUND) { // the watch will tell when the claims come or are let go
 			td_run_again(r, TD_READ_PENDING_MS);
 			return td_fail(err, k, "%.400s", e.msg);
 		}
 		if (!k)
 			k = td_want_read(r->s, name, r->pod->root, claims.count, &r->want, &e);
 	}
+
 	if (!k) {
 		r->wanted = true;
 		td_auto_where struct td_where where = {0};
 		k = td_run_where(r, &where, &e);
 		if (k)
 			return td_fail(err, k, "%.500s", e.msg);
+
 		r->ever = where.fit == TD_FIT_SOME_DAY;
 		r->want.ask.excluded_nodes = td_arena_strdup(r->want.arena, where.excluded);
-		// A native job beside it could get from Slurm the very device that the kubelet gave the pod (0011).
+
+		// A native job beside the pod could get from Slurm the very device that the kubelet
+		// gave the pod (docs/design/0011-dra.md).
 		r->want.ask.exclusive_user =
 			atomic_load(&r->b->kubelets) && !r->s->devices.shared && td_want_counted(r->s, r->pod->root);
+
 		if (!r->ever) {
-			// Nodes that are just coming or going are no reason to refuse.
+			// Nodes that are just coming or going are no reason to refuse the pod.
 			pthread_mutex_lock(&r->b->lock);
 			int64_t wait = td_pool_never_ms(where.fit, td_now(r->b) - r->b->nodes_changed_ms);
 			pthread_mutex_unlock(&r->b->lock);
@@ -92,13 +107,16 @@ static int want(struct td_run *r, struct td_error *err)
 			snprintf(e.msg, sizeof(e.msg), "%s", where.why);
 		}
 	}
+
 	a->feas_gen = gen;
 	snprintf(a->read_rv, sizeof(a->read_rv), "%s", r->pod->rv ? r->pod->rv : "");
+
 	if (k || !r->ever) {
 		a->retry_ms = td_now(r->b) + TD_REFUSED_AGAIN_MS;
 		td_ask_str(r->b->asks, &a->refused, e.msg);
 		return 0;
 	}
+
 	td_ask_str(r->b->asks, &a->refused, NULL);
 	struct td_owner o;
 	if (td_settings_owner(r->s, r->pod->ns, &o))
@@ -117,14 +135,16 @@ static bool same_names(const char *x, const char *y)
 	return true;
 }
 
-// A poll costs 40 bytes a job, a read 6 KB.
+// Polls decide whether the job must be read: a poll costs 40 bytes a job, a read 6 KB.
 int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	*ret_wait = false;
+
 	if (!a->job || !r->l)
 		return 0;
+
 	pthread_mutex_lock(&b->asks->lock);
 	if (a->found && a->found == a->job)
 		a->found = 0;
@@ -132,6 +152,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 		a->passed = true;
 		a->not_before = 0;
 	}
+
 	bool usr1 = a->usr1;
 	struct td_pool_look l = {.know = a->know,
 				 .asked = a->look,
@@ -145,6 +166,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 				 .now_ms = td_now(b),
 				 .not_before_ms = a->not_before,
 				 .knock_ms = a->knock_ms};
+
 	enum td_pool_look_do what = td_pool_look(&l);
 	a->knock_ms = l.knock_ms;
 	a->not_before = l.not_before_ms;
@@ -153,6 +175,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 		a->has_cpus = a->has_memory_mb = 0;
 	}
 	pthread_mutex_unlock(&b->asks->lock);
+
 	switch (what) {
 	case TD_LOOK_NOT:
 		return 0;
@@ -166,6 +189,7 @@ int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 	case TD_LOOK_READ:
 		break;
 	}
+
 	int k = td_ask_read(b, r->s, r->l->slurm, a, r->c, err);
 	if (k || !usr1)
 		return k;
@@ -188,16 +212,20 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 	struct td_ask *a = r->a;
 	*pa = (struct td_pool_ask){
 		.uid = a->uid, .pod = td_pod_state(r->pod), .node_fits = true, .lost_state = atomic_load(&b->lost)};
+
 	if (r->pod) {
 		pa->has_grant = td_pod_grant(r->pod, &pa->grant);
 		pa->superseded =
 			pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
 	}
+
 	bool same_spec = true;
 	enum td_job_phase phase = a->know == TD_JOB_READ ? td_job_phase(a->states) : TD_PHASE_UNKNOWN;
+
 	td_ask_job(b, a, true, pj);
+
 	if (pa->pod == TD_POD_WAITING && a->know != TD_JOB_UNSURE) {
-		// Another's job under this id is none of ours: a submit follows.
+		// A job of somebody else under this id does not count: a submit follows.
 		bool waits = pj->ours && phase == TD_PHASE_WAITING,
 		     runs = pj->ours && (phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING);
 		if (!runs && (!waits || a->feas_gen != atomic_load(&b->feas_gen))) {
@@ -217,16 +245,20 @@ int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *p
 			pa->waited = td_real_ms(b->clock) / 1000 - a->start > SHORT_S;
 		}
 	}
+
 	td_ask_job(b, a, same_spec, pj);
 	pthread_mutex_lock(&b->asks->lock);
 	pj->unproven = a->know == TD_JOB_GONE && !a->gone_seen;
+
 	if (pj->unproven)
-		a->look = true; // its id may be another's by the next time
+		a->look = true; // by the next time the id may be another job's
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (pj->unproven) {
 		td_bridge_poll_now(b);
 		td_run_again(r, 250);
 	}
+
 	if (td_pool_fast_due(pa, pj) && r->wanted && r->l && !a->res_tag && td_now(b) >= a->retry_ms)
 		pa->fits_now = td_ask_fits_now(b, r->s, a, r->pod, &r->want);
 	return 0;

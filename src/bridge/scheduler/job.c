@@ -1,9 +1,9 @@
-// What a job's record says about its ask.
+// Takes a job's record over into its ask, and gives it to the pool's decision.
 #include "bridge/scheduler/ask.h"
 
 #include <string.h>
 
-// Learns how long a prolog takes, so that the one look that is needed comes just after it.
+// Learns how long a prolog takes, so that one read just after it is enough.
 static void learn(struct td_bridge *b, struct td_ask *a)
 {
 	atomic_int_fast64_t *at = &b->prolog_us[a->burst];
@@ -17,12 +17,15 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	td_auto_free char *devices = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	const char *cpus = NULL;
+
 	if (j->n_nodes) {
 		cpus = j->nodes[0].cores;
 		if (td_devices_text(s, &j->nodes[0], &devices, &err))
-			devices = td_strdup("?"); // differs from every grant, and is never bound
+			devices = td_strdup("?"); // equals no grant, so it is never bound
 	}
+
 	bool prolog = phase == TD_PHASE_RUNNING && td_streq(j->reason, "Prolog");
+
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_READ;
 	a->named = td_streq(td_job_uid(j, s->cluster_uid), a->uid);
@@ -44,18 +47,22 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->born_s = j->submit ? j->submit : j->start;
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
+
 	td_ask_str(b->asks, &a->reason, j->reason);
 	td_ask_str(b->asks, &a->job_user, j->user);
 	td_ask_str(b->asks, &a->job_name, j->name);
 	td_ask_str(b->asks, &a->excluded, j->excluded_nodes);
-	if (j->n_nodes && phase != TD_PHASE_ENDED &&
-	    phase != TD_PHASE_ENDING) { // an ended job's list of devices is empty
+
+	// The list of devices is empty as soon as the job is COMPLETING (docs/facts/slurm.md S-D1).
+	if (j->n_nodes && phase != TD_PHASE_ENDED && phase != TD_PHASE_ENDING) {
 		td_ask_str(b->asks, &a->nodes, j->nodes_text);
 		td_ask_str(b->asks, &a->devices, devices);
 		td_ask_str(b->asks, &a->cpus, cpus);
 		td_room_where(b, j->id, j->nodes[0].name);
 	}
+
 	td_ask_pending(b->asks, a, phase == TD_PHASE_WAITING);
+
 	if (a->allocated_ms && phase == TD_PHASE_RUNNING && !prolog) {
 		learn(b, a);
 		a->allocated_ms = 0;
@@ -71,10 +78,12 @@ int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slur
 	int r = td_slurm_job(slurm, a->job, c, &j, &e);
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg);
+
 	if (!r) {
 		td_ask_take(b, s, a, &j);
 		return 0;
 	}
+
 	td_ask_pending(b->asks, a, false);
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_GONE;
@@ -101,11 +110,12 @@ void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td
 	enum td_job_is is = td_ask_is(a->states);
 	if (is == TD_IS_RUNNING && td_pool_prolog_runs(a->prolog, a->passed, td_real_ms(b->clock) / 1000 - a->start))
 		is = TD_IS_STARTING;
+
 	*ret = (struct td_pool_job){
 		.know = a->know,
 		.is = is,
-		// A comment may be chosen by anybody: while the admin comment is not set, the owner must be the one
-		// that we submit as.
+		// Anybody may choose a comment. While the admin comment is not set, the job's owner
+		// must be the user that the bridge submits as.
 		.ours = a->named && (a->admin_set || !a->user || td_streq(a->user, a->job_user)),
 		.cancelled = a->states & TD_JOB(CANCELLED),
 		.started = a->started,

@@ -1,4 +1,4 @@
-// One ask at a time: read what is, let pool/ decide, do it, look again.
+// The loop of one ask: read what is, let pool/ decide, act, look again.
 #include "bridge/scheduler/run.h"
 
 #include "base/log.h"
@@ -15,38 +15,46 @@ void td_run_again(struct td_run *r, int64_t ms)
 		*r->again_ms = ms;
 }
 
+// The exit code of the pod for sacct: the first of its containers' that is not 0.
 static int exit_code(const struct td_object *pod)
 {
 	yyjson_val *c;
 	size_t i, n;
 	long long code = 0;
+
 	yyjson_arr_foreach (td_jget(pod->root, "status.containerStatuses"), i, n, c) {
 		code = td_jint(c, "state.terminated.exitCode", 0);
 		if (code)
 			break;
 	}
+
 	return (int)(code < 0 || code > 255 ? 1 : code);
 }
 
-// What others left for the worker: a listing's findings.
+// Takes what a listing has found for this ask.
 static void intake(struct td_run *r)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
+
 	pthread_mutex_lock(&b->asks->lock);
 	int64_t found = a->found;
 	bool none = a->know == TD_JOB_UNSURE && !a->job && a->listed_ms > a->asked_ms;
 	a->found = 0;
 	if (none && !found)
-		a->know = TD_JOB_NONE; // the list was asked for after the submit, and does not have it
+		// The listing was asked for after the submit and has no such job.
+		a->know = TD_JOB_NONE;
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (!found || found == a->job)
 		return;
+
 	int64_t extra = a->job;
 	td_ask_set_job(b->asks, a, found);
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_UNSURE;
 	pthread_mutex_unlock(&b->asks->lock);
+
 	if (extra && r->l)
 		td_end_extra(b, r->s, r->l->slurm, extra, a->uid, r->c);
 }
@@ -56,12 +64,15 @@ static int run_ask(struct td_run *r, struct td_error *err)
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_grant g;
+
 	intake(r);
 	if (r->pod) {
 		pthread_mutex_lock(&b->asks->lock);
 		a->exit_code = td_pod_state(r->pod) == TD_POD_DONE ? exit_code(r->pod) : 143;
 		pthread_mutex_unlock(&b->asks->lock);
-		// The pod carries the truth about its grant; another job of ours is an extra.
+
+		// The annotations of a bound pod are the truth about its grant. Another job is an
+		// extra.
 		if (td_jstr(r->pod->root, "spec.nodeName") && td_pod_grant(r->pod, &g) && g.job != a->job &&
 		    td_pod_state(r->pod) != TD_POD_DONE) {
 			int64_t extra = a->job;
@@ -73,20 +84,23 @@ static int run_ask(struct td_run *r, struct td_error *err)
 				td_end_extra(b, r->s, r->l->slurm, extra, a->uid, r->c);
 		}
 	}
+
 	for (int i = 0; i < STEPS_MAX; i++) {
 		bool go_on, wait;
 		struct td_pool_ask pa;
 		struct td_pool_job pj;
+
 		int k = td_run_look(r, &wait, err);
 		if (k || wait)
 			return k;
+
 		k = td_run_facts(r, &pa, &pj, err);
 		if (k == TD_EXPIRED)
 			return 0;
-		if (k == TD_NOT_FOUND) { // no nodes yet, a claim is missing or another pod's
+		if (k == TD_NOT_FOUND) { // no nodes yet, or a claim is missing or another pod's
 			int64_t now = td_now(b);
 			if (!a->said && !a->said_ms)
-				a->said_ms = now; // the claims of most are there in a moment
+				a->said_ms = now; // most claims are there a moment later
 			if (!a->said && now - a->said_ms < TD_SHOW_AFTER_MS) {
 				td_run_again(r, TD_SHOW_AFTER_MS);
 				return 0;
@@ -94,25 +108,31 @@ static int run_ask(struct td_run *r, struct td_error *err)
 			td_auto_free char *text = td_asprintf("It waits: %.300s.", err->msg);
 			return td_run_show(r, "SlurmPending", text, err);
 		}
+
 		if (k)
 			return k;
+
 		struct td_pool_step st = td_pool_reconcile_ask(&pa, &pj);
 		td_debug("%s: %s (%s)", a->key, td_pool_do_name(st.what), st.why);
+
 		k = td_run_act(r, st, &go_on, err);
 		if (k || !go_on)
 			return k;
 		td_want_done(&r->want);
 		r->wanted = false;
 	}
+
 	td_run_again(r, 100);
 	return 0;
 }
 
-// A job of ours without a pod in the cache: gone only when a list that was asked for now says so.
+// A job of Tandem's whose pod is not in the cache. The pod is gone only when a list that is asked
+// for now says so (docs/protocols.md 1.9); else *ret is the pod.
 static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, struct td_object **ret,
 		  struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects l = {0};
+
 	td_informer_by_index(b->pods, "uid", uid, &l);
 	if (!l.n) {
 		td_auto_free char *sel = td_asprintf("spec.schedulerName=%s", s->scheduler);
@@ -125,15 +145,18 @@ static int orphan(struct td_bridge *b, const char *uid, struct td_settings *s, s
 		if (r)
 			return r;
 	}
+
 	*ret = l.n ? td_object_ref(l.v[0]) : NULL;
 	return 0;
 }
 
+// A new ask of a bound pod starts with the job that the pod's grant names.
 static void ask_init(struct td_bridge *b, struct td_ask *a, const struct td_object *pod)
 {
 	struct td_grant g;
 	if (!td_jstr(pod->root, "spec.nodeName") || td_pod_state(pod) == TD_POD_DONE || !td_pod_grant(pod, &g))
 		return;
+
 	td_ask_set_job(b->asks, a, g.job);
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_UNSURE;
@@ -149,16 +172,19 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	struct td_error le = TD_ERROR_INIT;
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &le);
 	td_auto(td_object_unref) struct td_object *pod = NULL;
+
 	if (!s || !atomic_load(&b->listed)) {
-		*again_ms = 200; // what is in Slurm already is not known yet
+		*again_ms = 200; // which jobs Slurm has already is not known yet
 		return 0;
 	}
+
 	int r = 0;
 	if (td_starts(key, "uid:")) {
 		r = orphan(b, key + 4, s, &pod, c, err);
 		if (r)
 			return r;
-		if (pod) { // from now on under its own key
+
+		if (pod) { // the ask gets its pod's key
 			bool is_new;
 			td_auto_free char *own = td_key_of(pod);
 			td_ask_unref(td_ask_ensure(b->asks, pod->uid, own, &is_new));
@@ -172,6 +198,7 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 		free(ns);
 		free(name);
 	}
+
 	if (pod) {
 		bool is_new;
 		struct td_ask *a = td_ask_ensure(b->asks, pod->uid, key, &is_new);
@@ -179,6 +206,7 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 			ask_init(b, a, pod);
 		td_ask_unref(a);
 	}
+
 	struct td_ask *asks[KEY_ASKS];
 	size_t n = td_asks_of_key(b->asks, key, asks, KEY_ASKS);
 	for (size_t i = 0; i < n; i++) {
@@ -194,5 +222,6 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 		if (k && !r)
 			r = td_fail(err, k, "%.500s", e.msg);
 	}
+
 	return r;
 }

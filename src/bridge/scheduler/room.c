@@ -1,8 +1,9 @@
-// The fast path's view of free room: Slurm's nodes as last seen, what we were given since, and whether somebody waits
-// before us.
+// The fast path's view of free room: Slurm's nodes as last polled, what Slurm gave the bridge since
+// then, and whether another job waits before.
 //
-// All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and the way through the queue, so that a
-// guess is made only when the view says yes, and never twice for the same state of the pool (docs/protocols.md 1.3).
+// All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and then the way
+// through the queue. So the bridge tries only when the view says yes, and never twice for the same
+// state of the pool (docs/protocols.md 1.3).
 #include "bridge/scheduler/ask.h"
 
 #include <string.h>
@@ -15,13 +16,15 @@ static int find(const struct td_pool_node *v, size_t n, const char *name)
 	return -1;
 }
 
-// v: used_* as the snapshot says; what was given since then is added. Reservations that the snapshot shows already go.
+// Adds to v, whose used_* fields are as the snapshot says, what was given since then. Drops the
+// reservations that the snapshot shows already.
 static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v,
 			const struct td_want *w)
 {
 	size_t n = snap->nodes.n, n_given = 0;
 	td_auto_free struct td_pool_want *held = td_calloc(n ? n : 1, sizeof(*held));
 	td_auto_free struct td_pool_given *given = td_calloc(t->n_res ? t->n_res : 1, sizeof(*given));
+
 	struct td_ask *a, *tmp;
 	HASH_ITER (hh, t->by_uid, a, tmp) {
 		if (!a->has_cpus || !a->nodes || td_ask_is(a->states) != TD_IS_RUNNING)
@@ -32,12 +35,14 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 			held[x - snap->nodes.v].memory_mb += a->has_memory_mb;
 		}
 	}
+
 	for (size_t i = 0; i < t->n_res;) {
 		struct td_reservation *r = &t->res[i];
 		if (td_pool_given_seen(r->at_ms, r->job >= 0, snap->asked_ms)) {
 			*r = t->res[--t->n_res];
 			continue;
 		}
+
 		struct td_pool_given *g = &given[n_given++];
 		*g = (struct td_pool_given){.want = {.cpus = r->cpus, .memory_mb = r->memory_mb},
 					    .node = find(v, n, r->node)};
@@ -47,15 +52,18 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 					g->want.gres[k] = r->gres[m];
 		i++;
 	}
+
 	td_pool_room_take(v, n, held, given, n_given);
 }
 
+// Reserves what w wants, under a new tag.
 static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want *w, int64_t now)
 {
 	if (t->n_res == t->cap_res) {
 		t->cap_res = t->cap_res ? t->cap_res * 2 : 64;
 		t->res = td_realloc(t->res, t->cap_res * sizeof(*t->res));
 	}
+
 	struct td_reservation *r = &t->res[t->n_res++];
 	*r = (struct td_reservation){
 		.at_ms = now, .cpus = w->pool.cpus, .memory_mb = w->pool.memory_mb, .job = --t->res_tag};
@@ -63,6 +71,7 @@ static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want
 		r->gres[k] = w->pool.gres[k];
 		snprintf(r->kinds[k], sizeof(r->kinds[k]), "%s", w->kinds[k]);
 	}
+
 	a->res_tag = r->job;
 }
 
@@ -74,15 +83,20 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	struct td_pool_fast f = {.allowed = s->stand_in == TD_STANDIN_AUTO,
 				 .view_age_ms = snap ? td_now(b) - snap->asked_ms : -1,
 				 .refused_here = snap && a->no_fast_gen == snap->gen};
+
 	td_slurm_view_waiting(b->view, &f.waiting, &f.print);
-	if (!td_pool_fast_may(&f)) // nothing that a look at the nodes could change
+	// A cheap test first, before the nodes are looked at.
+	if (!td_pool_fast_may(&f))
 		return false;
+
 	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
+
 	pthread_mutex_lock(&t->lock);
 	f.pending = t->pending;
 	f.block = t->block;
+
 	bool may = td_pool_fast_may(&f);
 	if (may) {
 		t->block.blocked = false;
@@ -92,6 +106,7 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	if (may)
 		add_locked(t, a, w, td_now(b));
 	pthread_mutex_unlock(&t->lock);
+
 	return may;
 }
 
@@ -104,7 +119,8 @@ void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job)
 			continue;
 		if (job) {
 			t->res[i].job = job;
-			t->res[i].at_ms = td_now(b); // a snapshot that was asked for before this moment may not show it
+			// Only a snapshot that is asked for after this moment surely shows it.
+			t->res[i].at_ms = td_now(b);
 		} else {
 			t->res[i] = t->res[--t->n_res];
 		}
@@ -129,8 +145,10 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	atomic_fetch_add(&b->n_refused_fast, 1);
 	a->no_fast_gen = snap ? snap->gen : 0;
+
 	if (e->detail != TD_SLURM_ERR_NOT_TOP)
 		return;
+
 	struct td_pool_block block = {.blocked = true};
 	td_slurm_view_waiting(b->view, &block.waiting, &block.print);
 	pthread_mutex_lock(&b->asks->lock);

@@ -1,56 +1,65 @@
-// One pass over one ask, as its files hand it on: reconcile.c leads (facts, decision, deed, again), facts.c finds out,
-// act.c does.
+// One reconcile of one ask, as its files hand it on: reconcile.c runs the loop, facts.c reads,
+// act.c acts.
 #pragma once
 
 #include "bridge/scheduler/ask.h"
 
 enum {
 	TD_REFUSED_AGAIN_MS = 60000, // how long a refusal stands while nothing changes
-	TD_SHOW_AFTER_MS = 700,      // most have what they wait for before there is anything to say
+	TD_SHOW_AFTER_MS = 700,      // most pods start before a condition would be of use
 	TD_READ_PENDING_MS = 10000,
-	TD_AGAIN_MS = 50 // until the watch has told what a write met
+	TD_AGAIN_MS = 50 // time for the watch to deliver what a write has met
 };
 
-struct td_run { // everything but want is the caller's
+struct td_run { // the caller fills everything but want, wanted and ever
 	struct td_bridge *b;
 	struct td_settings *s;
 	struct td_link *l; // NULL: slurmrestd cannot be reached
 	struct td_ask *a;
 	const struct td_object *pod; // NULL: gone
-	struct td_want want;         // where wanted is set
-	bool wanted, ever;           // ever: some node could take it
+	struct td_want want;         // valid when wanted is set
+	bool wanted, ever;           // ever: some node could take the pod
 	int64_t *again_ms;
 	struct td_cancel *c;
 };
-void td_run_again(struct td_run *r, int64_t ms); // at the latest; the soonest counts
+// Reconcile the key again after ms at the latest. Of several calls the soonest counts.
+void td_run_again(struct td_run *r, int64_t ms);
 enum td_pod_state td_pod_state(const struct td_object *pod);
-bool td_pod_grant(const struct td_object *pod,
-		  struct td_grant *ret); // the grant that the pod carries, pointing into it; false: none
-// Reads the job when something says that it may have changed. *ret_wait: not yet.
+// The grant that the pod carries; strings point into the pod. False: it carries none.
+bool td_pod_grant(const struct td_object *pod, struct td_grant *ret);
+// Reads the job when something says that it may have changed. *ret_wait: it is too early;
+// td_run_again() was called.
 int td_run_look(struct td_run *r, bool *ret_wait, struct td_error *err);
-// Everything that the decision needs, pointing into the ask and the pod; on the way a waiting pod's claims lose what an
-// ended grant left in them. TD_NOT_FOUND: something is waited for, err says what. TD_EXPIRED: decide again with what
-// the watch tells.
+// Collects everything that the decision needs; strings point into the ask and the pod. On the way
+// it clears what an ended grant left in the claims of a waiting pod. TD_NOT_FOUND: the pod waits
+// for something that err names. TD_EXPIRED: decide again after the next watch event.
 int td_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
 // ---- submit.c ----
-// Where a pod may run, and whether it ever could.
+// Where a pod may run, and whether any node could ever take it.
 struct td_where {
-	char *excluded; // names of Slurm's nodes that it may not run on, as a list; "": none. Owned
+	char *excluded; // hostlist of Slurm's nodes on which it may not run; "": none. Owned
 	enum td_pool_fit fit;
-	char why[300]; // it never could
+	char why[300]; // when no node could ever take it
 };
 void td_where_done(struct td_where *w);
 #define td_auto_where __attribute__((cleanup(td_where_done)))
 int td_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err);
+// Submits r->want: as an immediate allocation, or as a batch job. A submit that may have happened
+// makes the ask's job TD_JOB_UNSURE and asks for listings (docs/protocols.md 1.3).
 int td_run_submit(struct td_run *r, bool immediate, struct td_error *err);
-void td_run_mark(const struct td_run *r); // puts our mark (admin_comment) on its job unless it is there
+// Writes the mark (admin_comment) on the ask's job unless it is there.
+void td_run_mark(const struct td_run *r);
 // ---- end.c ----
+// Sends the Binding (docs/protocols.md 1.7).
 int td_run_bind(struct td_run *r, struct td_error *err);
-int td_run_end_job(struct td_run *r, int64_t *ret_wait_ms,
-		   struct td_error *err); // 0: the job has ended, or it is decided again
+// Takes the next steps to end the job. 0 with *ret_wait_ms set: wait that long for its stand-in. 0
+// without: the job has ended, or the ask must be decided again.
+int td_run_end_job(struct td_run *r, int64_t *ret_wait_ms, struct td_error *err);
+// Deletes the pod with its grace, because its grant has ended.
 int td_run_end_pod(struct td_run *r, const char *why, struct td_error *err);
-// ---- show.c: condition PodScheduled=False ----
+// ---- show.c ----
+// Writes the condition PodScheduled=False.
 int td_run_show(struct td_run *r, const char *reason, const char *text, struct td_error *err);
 // ---- act.c ----
-// Does the step. *ret_go_on: look again at once.
+// Carries out the step. *ret_go_on: look and decide again at once.
 int td_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);

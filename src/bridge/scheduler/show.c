@@ -1,4 +1,5 @@
-// What a waiting pod says: condition PodScheduled=False with Slurm's reason in plain words.
+// Says on a waiting pod why it waits: condition PodScheduled=False with Slurm's reason in plain
+// words.
 #include "bridge/scheduler/run.h"
 
 #include "api/condition.h"
@@ -11,6 +12,7 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 {
 	td_auto_buf struct td_buf b = {0};
 	const char *words = td_pool_reason_words(a->reason), *r = a->reason ? a->reason : "";
+
 	td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
 	if (!*r || !strcmp(r, "None"))
 		td_buf_puts(&b, ".");
@@ -18,12 +20,15 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 		td_buf_printf(&b, ": %s (%s).", words, r);
 	else
 		td_buf_printf(&b, ": %s.", r);
-	if (a->expect > now_s &&
-	    a->expect - now_s < FAR_S) { // an endless job before it puts the start a year away: no expectation
+
+	// A job without a time limit before it puts the expected start a year away: that says
+	// nothing.
+	if (a->expect > now_s && a->expect - now_s < FAR_S) {
 		char t[TD_TIME_LEN];
 		td_buf_printf(&b, " Slurm expects to start it at %s.",
 			      td_time_format((a->expect + 59) / 60 * 60 * 1000, t));
 	}
+
 	return td_buf_take(&b);
 }
 
@@ -33,8 +38,10 @@ int td_run_show(struct td_run *r, const char *reason, const char *text, struct t
 	struct td_ask *a = r->a;
 	const struct td_object *pod = r->pod;
 	int64_t now = td_now(b);
+
 	if (td_streq(a->said, text) || (a->said && now - a->said_ms < AGAIN_MS && !a->refused))
 		return 0;
+
 	yyjson_val *cond = td_condition(pod->root, "PodScheduled");
 	a->said_ms = now;
 	td_ask_str(b->asks, &a->said, text);
@@ -44,13 +51,16 @@ int td_run_show(struct td_run *r, const char *reason, const char *text, struct t
 
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
+
 	const struct td_condition_want w = {
 		.type = "PodScheduled", .status = "False", .reason = reason, .message = text};
 	td_jm_str(d, root, "metadata.uid", pod->uid);
 	td_condition_add(d, list, td_jget(pod->root, "status.conditions"), &w, td_real_ms(b->clock));
+
 	int k = td_kube_patch(b->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_STRATEGIC, root, r->c,
 			      NULL, err);
-	if (k == TD_NOT_FOUND || k == TD_CONFLICT) // gone, or another pod of that name: the watch tells
+	// The pod is gone, or another one has its name: the watch will tell.
+	if (k == TD_NOT_FOUND || k == TD_CONFLICT)
 		return 0;
 	if (k)
 		a->said_ms = 0;

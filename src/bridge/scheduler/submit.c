@@ -1,4 +1,5 @@
-// From a waiting pod to a job: where it may run, whether it fits now, and the submit itself.
+// From a waiting pod to a job: on which nodes it may run, and the submit itself (docs/protocols.md
+// 1.3).
 #include "bridge/scheduler/run.h"
 
 #include "api/selector.h"
@@ -9,7 +10,7 @@
 
 #include <string.h>
 
-enum { BURST = 4 }; // keys in line
+enum { BURST = 4 }; // queued keys: above it a prolog counts as one of a burst
 
 bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const char **ret_why)
 {
@@ -18,13 +19,16 @@ bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const ch
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(node, "spec.taints"), i, n, t)
 		tainted |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
+
 	if (!tainted)
 		return td_pod_fits_node(spec, node, true, ret_why);
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(node);
 	yyjson_mut_val *taints = td_jm_get(yyjson_mut_doc_get_root(d), "spec.taints");
 	for (size_t k = yyjson_mut_arr_size(taints); k--;)
 		if (td_streq(td_jm_getstr(yyjson_mut_arr_get(taints, k), "key"), TD_TAINT_DRAIN))
 			yyjson_mut_arr_remove(taints, k);
+
 	td_auto(td_json_unref) struct td_json *copy = td_jm_done(td_steal(d));
 	return td_pod_fits_node(spec, td_json_root(copy), true, ret_why);
 }
@@ -51,25 +55,30 @@ int td_run_where(const struct td_run *r, struct td_where *ret, struct td_error *
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(r->b->view);
 	if (!snap)
 		return td_fail(err, TD_TRANSIENT, "Slurm's nodes are not known yet");
+
 	td_auto_free bool *ok = td_room_feasible(r->b, r->pod, &snap->nodes);
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_auto_strv struct td_strv no = {0};
+
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		if (!ok[i])
 			td_strv_add(&no, snap->nodes.v[i].name);
+
 	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
 	ret->fit = td_pool_fits_ever(nodes, snap->nodes.n, &w->pool, w->kinds, ret->why, sizeof(ret->why));
+
 	bool any = false;
 	for (size_t i = 0; i < snap->nodes.n; i++)
 		any |= nodes[i].feasible;
 	if (!any && no.n < snap->nodes.n && w->ask.partition)
 		snprintf(ret->why, sizeof(ret->why), "no node that it may use is in partition %s", w->ask.partition);
+
 	ret->excluded = td_hostlist_write(&no);
 	return 0;
 }
 
-// ---- submit
-// -----------------------------------------------------------------------------------------------------------------
+// ---- submit ----
+
 void td_knock_token(const struct td_link *l, const char *uid, char ret[33])
 {
 	char hex[65];
@@ -109,9 +118,11 @@ void td_run_mark(const struct td_run *r)
 		set_admin_comment(r->b, r->s, r->l, r->a, r->c);
 }
 
+// Slurm has accepted the submit: the ask has this job, as a read would show it.
 static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_t job, uint64_t states, bool batch)
 {
 	td_ask_set_job(b->asks, a, job);
+
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_READ;
 	a->states = a->polled = states;
@@ -128,14 +139,16 @@ static void took(struct td_bridge *b, struct td_ask *a, const char *name, int64_
 	a->born_s = td_real_ms(b->clock) / 1000;
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
+
 	td_ask_str(b->asks, &a->job_user, a->user);
 	td_ask_str(b->asks, &a->job_name, name);
 	td_ask_str(b->asks, &a->reason, batch ? "None" : "Prolog");
 	td_slurm_view_watch(b->view, job, states);
 }
 
-// We were frozen on the way: who leads now has looked at Slurm already, and would see this job only in its next
-// complete listing.
+// Ends a job that was submitted while another process began to lead. This process was frozen; the
+// new leader has listed Slurm's jobs already and would see this one only in its next complete
+// listing.
 static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *w, int64_t job, struct td_error *err)
 {
 	struct td_error e = TD_ERROR_INIT;
@@ -154,6 +167,7 @@ static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	int k = td_slurm_allocate(r->l->slurm, a->user, &r->want.ask, r->c, ret_job, err);
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, &r->want, *ret_job, err);
+
 	if (!k) {
 		atomic_fetch_add(&b->n_allocated, 1);
 		td_room_given(b, a, *ret_job);
@@ -164,10 +178,12 @@ static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
 		a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
 		return 0;
 	}
+
 	if (k != TD_UNCERTAIN)
 		td_room_given(b, a, 0);
-	if (td_pool_submitted(k, true) ==
-	    TD_SUBMITTED_QUEUE) { // 2014 too: in the queue it may wait for a node that is down now
+
+	// Error 2014, too, leads to the queue: there the job may wait for a node that is down now.
+	if (td_pool_submitted(k, true) == TD_SUBMITTED_QUEUE) {
 		td_debug("%s: no immediate allocation: %s", a->key, err->msg);
 		td_room_refused(b, a, err);
 	}
@@ -182,21 +198,26 @@ static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	char token[33];
 	td_knock_token(r->l, a->uid, token);
 	td_auto_free char *script = td_standin_script(&b->o, a->uid, token);
+
 	w->ask.script = script;
 	w->ask.warn_usr1 = true;
 	w->ask.warn_delay_s = r->s->end_grace_s + 60;
+
 	int k = td_slurm_submit(r->l->slurm, a->user, &w->ask, r->c, ret_job, err);
 	w->ask.script = NULL;
+
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, w, *ret_job, err);
 	if (k)
 		return k;
+
 	atomic_fetch_add(&b->n_submitted, 1);
 	td_info("pod %s: waits as Slurm job %lld", a->key, (long long)*ret_job);
 	took(b, a, w->ask.name, *ret_job, TD_JOB(PENDING), true);
 	td_ask_pending(b->asks, a, true);
 	td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
 	set_admin_comment(b, r->s, r->l, a, r->c);
+
 	return 0;
 }
 
@@ -209,19 +230,22 @@ int td_run_submit(struct td_run *r, bool immediate, struct td_error *err)
 		return td_fail(err, TD_INTERNAL, "pod %s: a submit without what it wants", a->key);
 	if (!td_lease_holds())
 		return td_fail(err, TD_CANCELLED, "pod %s: another leads now", a->key);
+
 	struct td_error e = TD_ERROR_INIT;
 	int64_t job = 0;
 	int k = immediate ? allocate(r, &job, &e) : queue(r, &job, &e);
 	if (!k)
 		return 0;
+
 	if (!job && (k == TD_UNCERTAIN || k == TD_CANCELLED)) {
-		// It may be in Slurm: found by its name before anything is repeated.
+		// Slurm may have the job: a listing must look for it before the submit is repeated.
 		pthread_mutex_lock(&b->asks->lock);
 		a->know = TD_JOB_UNSURE;
 		pthread_mutex_unlock(&b->asks->lock);
 		td_ask_set_job(b->asks, a, 0);
 		td_bridge_want_list(b, 0);
-		td_bridge_want_list(b, 5000); // a submit that was on its way may land after the first listing
+		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
 	}
+
 	return td_fail(err, k, "%.500s", e.msg);
 }

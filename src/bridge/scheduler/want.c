@@ -1,3 +1,4 @@
+// Translates a pod into the job of its stand-in, and a job back into an ask and its devices.
 #include "bridge/scheduler/want.h"
 
 #include "api/quantity.h"
@@ -16,6 +17,7 @@ char *td_job_name(const char *pod, const char *uid)
 	return td_asprintf("%.*s.%s", NAME_CUT, pod, uid);
 }
 
+// The form of a Kubernetes UID: 8-4-4-4-12 hex digits.
 static bool is_uid(const char *s)
 {
 	for (int i = 0; i < UID_LEN; i++)
@@ -34,14 +36,16 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 	return td_asprintf("tandem/%s/%s/%s/%s", cluster_uid, ns, name, uid);
 }
 
+// The UID at the end of a mark or a comment of this SlurmCluster; NULL: it is neither.
 static const char *mark_uid(const char *c, const char *cluster_uid)
 {
 	size_t n = strlen(cluster_uid);
 	if (!c || strncmp(c, "tandem/", 7) != 0 || strncmp(c + 7, cluster_uid, n) != 0 || c[7 + n] != '/')
 		return NULL;
+
 	c += 8 + n;
 	const char *ns = strchr(c, '/'), *name = ns ? strchr(ns + 1, '/') : NULL;
-	if (ns) // with the pod's name before it
+	if (ns) // a comment: namespace and name come before the UID
 		c = name ? name + 1 : "";
 	return is_uid(c) ? c : NULL;
 }
@@ -60,6 +64,7 @@ int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
 		*ret_min = 0;
 		return 0;
 	}
+
 	for (;;) {
 		char *end;
 		if (!isdigit((unsigned char)*s) || n == 3)
@@ -79,11 +84,13 @@ int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err)
 			goto bad;
 		s = end + 1;
 	}
+
 	int64_t sec;
 	if (days >= 0) // hours[:minutes[:seconds]]
 		sec = days * 86400 + part[0] * 3600 + (n > 1 ? part[1] * 60 : 0) + (n > 2 ? part[2] : 0);
 	else
 		sec = n == 1 ? part[0] * 60 : n == 2 ? part[0] * 60 + part[1] : part[0] * 3600 + part[1] * 60 + part[2];
+
 	if (sec <= 0)
 		goto bad;
 	*ret_min = (sec + 59) / 60;
@@ -93,7 +100,7 @@ bad:
 		       "\"%.40s\" is no time limit: write minutes, \"H:MM:SS\", \"D-HH\" or \"D-HH:MM:SS\"", all);
 }
 
-// Characters that a value of Slurm's may hold, whatever it is handed to later.
+// Only characters that are harmless in any value of Slurm's, wherever that value goes later.
 static bool plain(const char *s)
 {
 	size_t n = strlen(s);
@@ -110,12 +117,14 @@ struct reader {
 	int r;
 };
 
+// The annotation slurm.tandem.dev/<key>; NULL when it is absent, or not valid: then rd->r is set.
 static const char *note(struct reader *rd, const char *key)
 {
 	td_auto_free char *full = td_asprintf(TD_ANN_ASK_PREFIX "%s", key);
 	const char *s = td_jkey_str(rd->notes, full);
 	if (!s)
 		return NULL;
+
 	if (!plain(s)) {
 		if (!rd->r)
 			rd->r = td_fail(
@@ -128,20 +137,23 @@ static const char *note(struct reader *rd, const char *key)
 	return td_arena_strdup(rd->arena, s);
 }
 
-// GRES of every extended resource that the pod asks for, and of the devices that its claims ask for.
+// Translates every extended resource that the pod asks for, and the devices of its claims, to GRES.
 static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed,
 		     struct td_want *w, struct td_error *err)
 {
 	td_auto_strv struct td_strv names = {0};
 	td_auto_buf struct td_buf tres = {0};
 	int kinds = 0;
+
 	td_pod_request_names(spec, &names);
 	if (claimed > 0 && !td_strv_has(&names, s->devices.resource))
 		td_strv_add(&names, s->devices.resource);
+
 	for (size_t i = 0; i < names.n; i++) {
 		const char *r = names.v[i];
 		if (!strchr(r, '/') || td_starts(r, "kubernetes.io/"))
-			continue; // cpu, memory, ephemeral-storage, hugepages-…: native
+			continue; // a native resource: cpu, memory, ephemeral-storage, hugepages-…
+
 		int64_t n = td_pod_request(spec, r);
 		bool by_claim = s->devices.dra && !strcmp(r, s->devices.resource);
 		if (by_claim && n > 0)
@@ -153,6 +165,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		n = by_claim ? claimed : n;
 		if (n <= 0)
 			continue;
+
 		const struct td_gres_map *m = NULL;
 		for (size_t k = 0; k < s->n_gres; k++)
 			if (!strcmp(s->gres[k].resource, r))
@@ -162,6 +175,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 				       "Slurm does not know the resource %s: add it to spec.scheduler.gresMap of %s, "
 				       "or do not ask for it",
 				       r, name);
+
 		if (kinds == TD_POOL_KINDS)
 			return td_fail(err, TD_INVALID, "it asks for more than %d kinds of extended resources",
 				       TD_POOL_KINDS);
@@ -170,6 +184,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		w->pool.gres[kinds++] = n;
 		td_buf_printf(&tres, "%sgres/%s:%lld", tres.len ? "," : "", kind, (long long)n);
 	}
+
 	if (tres.len)
 		w->ask.tres_per_node = td_arena_strdup(w->arena, td_buf_str(&tres));
 	return 0;
@@ -188,13 +203,16 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       "namespace %s has no Slurm user: add it to spec.scheduler.namespaces of %s, or set "
 			       "defaultUser there",
 			       ns, settings_name);
+
 	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"), .arena = w.arena, .err = err};
 	struct td_slurm_ask *a = &w.ask;
 	const char *job_name = note(&rd, "job-name"), *limit = note(&rd, "time-limit"), *nice = note(&rd, "nice"),
 		   *exclusive = note(&rd, "exclusive");
 	const char *account = note(&rd, "account"), *partition = note(&rd, "partition"), *qos = note(&rd, "qos");
+
 	td_auto_free char *jn = td_job_name(job_name ? job_name : name, uid);
 	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);
+
 	a->name = td_arena_strdup(w.arena, jn);
 	a->comment = td_arena_strdup(w.arena, mark);
 	a->account = account ? account : td_arena_strdup(w.arena, o.account);
@@ -203,29 +221,39 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	a->constraints = note(&rd, "constraint");
 	a->reservation = note(&rd, "reservation");
 	a->licenses = note(&rd, "licenses");
+
 	if (rd.r)
 		return rd.r;
+
 	if (limit && td_time_limit(limit, &a->time_limit_min, err))
 		return td_wrap(err, "annotation " TD_ANN_ASK_PREFIX "time-limit");
+
 	long long deadline = td_jint(spec, "activeDeadlineSeconds", 0), n;
-	if (!limit && deadline > 0) // the pod's own deadline comes first; Slurm can plan with it
+	// Slurm can plan with a limit. It is above the pod's own deadline, so that the deadline
+	// comes first.
+	if (!limit && deadline > 0)
 		a->time_limit_min = deadline / 60 + 2;
+
 	if (nice) {
 		if (!td_parse_i64(nice, &n) || n < 0 || n > 2147483645)
 			return td_fail(err, TD_INVALID,
 				       "annotation " TD_ANN_ASK_PREFIX "nice: \"%s\" is no number from 0 up", nice);
 		a->nice = (int)n;
 	}
+
 	if (exclusive && strcmp(exclusive, "true") != 0 && strcmp(exclusive, "false") != 0)
 		return td_fail(err, TD_INVALID,
 			       "annotation " TD_ANN_ASK_PREFIX "exclusive: write \"true\" or \"false\"");
 	a->exclusive = w.pool.exclusive = td_streq(exclusive, "true");
+
 	int64_t milli = td_pod_request(spec, "cpu"), bytes = td_pod_request(spec, "memory");
 	a->cpus = w.pool.cpus = milli > 0 ? (milli + 999) / 1000 : 1;
 	a->memory_mb = w.pool.memory_mb = bytes > 0 ? (bytes + (1 << 20) - 1) >> 20 : 1;
+
 	int r = read_gres(s, settings_name, spec, claimed, &w, err);
 	if (r)
 		return r;
+
 	*ret = w;
 	w.arena = NULL;
 	return 0;
@@ -244,12 +272,13 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 	int r = td_gres_parse(n->gres, g, TD_LEN(g), &k, err);
 	if (r)
 		return r;
+
 	td_auto_buf struct td_buf b = {0};
 	td_buf_putc(&b, '{');
 	for (size_t i = 0; i < s->n_gres; i++)
 		for (size_t x = 0; x < k; x++) {
-			// A job that asked for "gpu" on a node with typed GPUs shows the type: the name decides unless
-			// the map names a type.
+			// A job that asked for "gpu" on a node with typed GPUs shows the type. So
+			// the name decides, unless the map names a type.
 			if (strcmp(g[x].name, s->gres[i].name) != 0 ||
 			    (*s->gres[i].type && strcmp(g[x].type, s->gres[i].type) != 0) || !g[x].count)
 				continue;
@@ -262,11 +291,12 @@ int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node 
 			break;
 		}
 	td_buf_putc(&b, '}');
+
 	*ret = td_buf_take(&b);
 	return 0;
 }
 
-// "0-1,4" → 3; what is no list counts nothing.
+// How many indexes a list has: "0-1,4" has 3. Text that is no list has 0.
 static int64_t count_list(const char *s)
 {
 	struct td_ranges r;
@@ -283,6 +313,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
 		return false;
+
 	for (size_t i = 0; i < s->n_gres; i++) {
 		const char *r = s->gres[i].resource;
 		int64_t want = td_pod_request(td_jget(pod, "spec"), r) + (strcmp(r, s->devices.resource) ? 0 : claimed);
@@ -292,6 +323,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 	return true;
 }
 
+// How many devices of a kind ("gpu" or "gpu:h100") a GRES text has; 0 when it cannot be parsed.
 static int64_t count_of(const char *gres, const char *kind)
 {
 	struct td_gres g[16];
@@ -299,6 +331,7 @@ static int64_t count_of(const char *gres, const char *kind)
 	int64_t sum = 0;
 	const char *colon = strchr(kind, ':');
 	size_t len = colon ? (size_t)(colon - kind) : strlen(kind);
+
 	if (td_gres_parse(gres, g, TD_LEN(g), &n, NULL))
 		return 0;
 	for (size_t i = 0; i < n; i++)
@@ -329,6 +362,7 @@ void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, 
 					     .memory_mb = n->memory_mb,
 					     .used_cpus = n->alloc_cpus,
 					     .used_memory_mb = n->alloc_memory_mb};
+
 		for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++) {
 			v[i].gres[k] = count_of(n->gres, kinds[k]);
 			v[i].used_gres[k] = count_of(n->gres_used, kinds[k]);

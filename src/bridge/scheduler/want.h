@@ -1,4 +1,5 @@
-// A pod in Slurm's words: what its stand-in job asks for. Pure.
+// Translates a pod into Slurm's terms: what its stand-in job asks for, whose job it is, and its
+// devices. Pure.
 #pragma once
 
 #include "bridge/settings.h"
@@ -6,37 +7,47 @@
 #include "slurm/rest.h"
 
 struct td_want {
-	struct td_slurm_ask ask; // its strings live in arena
+	struct td_slurm_ask ask; // strings live in arena
 	struct td_pool_want pool;
-	const char *kinds[TD_POOL_KINDS]; // the GRES kinds of pool.gres, "gpu" or "gpu:h100"
+	const char *kinds[TD_POOL_KINDS]; // of pool.gres: "gpu" or "gpu:h100"
 	struct td_arena *arena;
 };
-// Everything but excluded_nodes and the script. claimed: devices that its ResourceClaims ask for (claims.h).
-// TD_INVALID: refused; err says what and how to fix it, for the pod's owner.
+// Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for
+// messages. claimed: the number of devices that the pod's ResourceClaims ask for (claims.h).
+// TD_INVALID: the pod is refused; err tells its owner what is wrong and how to fix it.
 int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
 		 struct td_want *ret, struct td_error *err);
 void td_want_done(struct td_want *w);
 #define td_auto_want __attribute__((cleanup(td_want_done)))
-// "90", "1:30" (MM:SS), "2:00:00", "1-12", "1-12:30", "1-12:30:00" → minutes, rounded up; "UNLIMITED": 0. TD_INVALID.
+// Minutes, rounded up, of "90" (minutes), "1:30" (M:SS), "2:00:00", "1-12", "1-12:30" or
+// "1-12:30:00". "UNLIMITED" and "INFINITE" are 0. TD_INVALID for anything else, and for a limit of
+// 0.
 int td_time_limit(const char *s, int64_t *ret_min, struct td_error *err);
-// "<pod name cut to 40>.<uid>"; caller frees.
+// The job's name: "<pod name cut to 40 characters>.<uid>". Caller frees. The next two as well.
 char *td_job_name(const char *pod, const char *uid);
-// Our mark "tandem/<cluster uid>/<ask uid>": the admin_comment, which the owner cannot change.
+// The mark "tandem/<cluster uid>/<ask uid>": the job's admin_comment, which its owner cannot
+// change.
 char *td_mark(const char *cluster_uid, const char *uid);
-// The same with the pod's name, "tandem/<cluster uid>/<namespace>/<name>/<ask uid>": the comment of every submit (a
-// plain user may set only that; the admin_comment follows right after it), and what a Prolog is told.
+// The mark with the pod's name, "tandem/<cluster uid>/<namespace>/<name>/<ask uid>": the comment of
+// every submit. A plain user may set only the comment; the admin_comment follows right after the
+// submit. Prolog reads it, too.
 char *td_comment(const char *cluster_uid, const char *ns, const char *name, const char *uid);
-// The UID that a job stands for, by its admin_comment; while that is empty by its comment. NULL: not ours.
+// The UID of the ask that a job stands for, from its admin_comment, or from its comment while the
+// admin_comment is empty. Points into j. NULL: not a job of this SlurmCluster.
 const char *td_job_uid(const struct td_slurm_job *j, const char *cluster_uid);
 
-// The devices of a running job as in the annotation tandem.dev/devices: {"nvidia.com/gpu":"0-1"}; keys sorted.
-// TD_INVALID when Slurm does not say which (no File= in gres.conf). Caller frees.
+// The devices of a running job on its node, as in the annotation tandem.dev/devices:
+// {"nvidia.com/gpu":"0-1"}, sorted by key. TD_INVALID when Slurm does not say which devices (no
+// File= in gres.conf). Caller frees.
 int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err);
-// Its devices are counted and not exact: a kubelet chooses them, whatever Slurm granted.
+// The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
-// Do these devices (text of td_devices_text) hold as many of each kind as the pod and its claims ask for?
+// Do these devices (in the form of td_devices_text) hold as many of each kind as the pod and its
+// claims ask for?
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices);
 
-// Slurm's nodes as the pool sees them, in the snapshot's order. feasible[i] comes from the caller. Caller frees *ret.
+// Slurm's nodes as the pool sees them, in the order of l. feasible[i]: the pod may run on node i. A
+// node outside of `partition` (NULL: any) is not feasible. Caller frees *ret; its strings point
+// into l.
 void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, const char *const *kinds,
 			  const char *partition, struct td_pool_node **ret);

@@ -1,5 +1,5 @@
-// One node, both sides: what pool/ decides is carried out here. Writes only what differs; reads Slurm again right
-// before it writes there.
+// One node on both sides: carries out what pool/node.c decides (docs/protocols.md 2). It writes
+// only what differs, and reads Slurm's node again right before it writes there.
 #include "bridge/bridge.h"
 #include "pool/steps.h"
 
@@ -22,16 +22,16 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->bad = td_node_bad(n->states);
 }
 
-struct pass { // one look at one node
+struct pass { // one reconcile of one node
 	struct td_bridge *b;
 	const char *name;
 	struct td_pool_node_facts f;
 	struct td_pool_node_plan p;
-	struct td_slurm_nodes fresh; // read right before and after a write; empty: there was none
+	struct td_slurm_nodes fresh; // read right before and after a write; empty: no write
 	struct td_cancel *c;
 };
 
-// Slurm's side as it is now, and what follows. TD_NOT_FOUND: Slurm does not know the node.
+// Reads Slurm's node now and decides again. TD_NOT_FOUND: Slurm does not know the node.
 static int read_again(struct pass *x, struct td_slurm *slurm, struct td_error *err)
 {
 	td_slurm_nodes_done(&x->fresh);
@@ -43,15 +43,18 @@ static int read_again(struct pass *x, struct td_slurm *slurm, struct td_error *e
 	return r;
 }
 
+// Writes to Slurm's node what the plan says.
 static int act(struct pass *x, struct td_error *err)
 {
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(x->b, err);
 	if (!l)
 		return TD_TRANSIENT;
+
 	struct td_error e = TD_ERROR_INIT;
 	int r = read_again(x, l->slurm, &e);
 	if (r && r != TD_NOT_FOUND)
 		return td_fail(err, r, "%.500s", e.msg);
+
 	switch (x->p.slurm) {
 	case TD_NODE_LEAVE:
 		return 0;
@@ -65,19 +68,23 @@ static int act(struct pass *x, struct td_error *err)
 		r = td_slurm_node_undrain(l->slurm, x->name, x->c, err);
 		break;
 	}
+
 	if (r)
 		return r;
+
 	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained",
 		*x->p.reason ? ": " : "", x->p.reason);
 	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
 
+// Adds an annotation to the patch when it differs. want NULL: it is removed.
 static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_object *o, const char *key, const char *want,
 		 bool *changed)
 {
 	const char *have = td_object_annotation(o, key);
 	if (td_streq(have, want))
 		return;
+
 	*changed = true;
 	yyjson_mut_val *m = td_jm_obj(d, patch, "metadata.annotations");
 	if (want)
@@ -86,34 +93,40 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 		td_jm_key_set(d, m, key, yyjson_mut_null(d));
 }
 
-// Annotations and the taint of a Node, in one patch on the version that was read.
+// Writes the annotations and the taint of a Node, in one patch on the version that was read.
 static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
 		     struct td_cancel *c, struct td_error *err)
 {
 	bool changed = false, has = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+
 	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
 	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
+
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
 	size_t i, n;
 	yyjson_arr_foreach (taints, i, n, t)
 		has |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
-	if (has != p->foreign) { // taints are one atomic list
+
+	if (has != p->foreign) { // a patch replaces the whole list of taints
 		yyjson_mut_val *list = td_jm_arr(d, root, "spec.taints");
 		changed = true;
 		yyjson_arr_foreach (taints, i, n, t)
 			if (!td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN))
 				yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, t));
+
 		if (p->foreign) {
 			yyjson_mut_val *o = yyjson_mut_obj(d);
 			td_jm_str(d, o, "key", TD_TAINT_DRAIN);
 			td_jm_str(d, o, "effect", "NoSchedule");
 			yyjson_mut_arr_append(list, o);
 		}
+
 		if (!yyjson_mut_arr_size(list))
 			td_jm_set(d, root, "spec.taints", yyjson_mut_null(d));
 	}
+
 	if (!changed)
 		return 0;
 	td_jm_str(d, root, "metadata.uid", node->uid);
@@ -121,17 +134,21 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL, err);
 }
 
+// Writes or removes the condition SlurmDrain of a Node.
 static int show_condition(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
 			  struct td_cancel *c, struct td_error *err)
 {
 	yyjson_val *cond = td_condition(node->root, TD_COND_DRAIN);
 	const char *text = p->text ? p->text : "drained in Slurm, no reason given";
+
 	if (p->foreign ? cond && td_streq(td_jstr(cond, "message"), text) && td_streq(td_jstr(cond, "status"), "True")
 		       : !cond)
 		return 0;
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *list = td_jm_arr(d, root, "status.conditions");
 	td_jm_str(d, root, "metadata.uid", node->uid);
+
 	if (p->foreign) {
 		const struct td_condition_want w = {.type = TD_COND_DRAIN,
 						    .status = "True",
@@ -144,11 +161,12 @@ static int show_condition(struct td_bridge *b, const struct td_object *node, con
 		td_jm_str(d, o, "type", TD_COND_DRAIN);
 		td_jm_str(d, o, "$patch", "delete");
 	}
+
 	return td_kube_patch(b->kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, root, c, NULL,
 			     err);
 }
 
-// "not responding" → "not-responding": words as a label value.
+// Words as a label value: "not responding" becomes "not-responding". Caller frees.
 static char *label_of(const char *words)
 {
 	char *s = td_strdup(words);
@@ -158,10 +176,12 @@ static char *label_of(const char *words)
 	return s;
 }
 
+// Writes label and annotations of the slurmd pods on a node.
 static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm_node *sn,
 		    const struct td_pool_node_plan *p, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_objects struct td_objects pods = {0};
+
 	td_informer_by_index(b->slurmds, "node", name, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		const struct td_object *o = pods.v[i];
@@ -169,18 +189,23 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 		yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 		td_auto_free char *label = sn ? label_of(td_node_words(sn->states)) : NULL;
+
 		if (td_object_deleting(o) || !sn)
 			continue;
+
 		if (!td_streq(td_object_label(o, TD_LABEL_NODE_STATE), label)) {
 			changed = true;
 			td_jm_key_str(d, td_jm_obj(d, root, "metadata.labels"), TD_LABEL_NODE_STATE, label);
 		}
+
 		note(d, root, o, TD_ANN_NODE, name, &changed);
 		note(d, root, o, TD_ANN_SLURM_STATE, p->state, &changed);
 		note(d, root, o, TD_ANN_SLURM_REASON, p->text, &changed);
+
 		if (!changed)
 			continue;
 		td_jm_str(d, root, "metadata.uid", o->uid);
+
 		struct td_error e = TD_ERROR_INIT;
 		int r = td_kube_patch(b->kube, TD_AT(&td_pods, o->ns, o->name), TD_PATCH_MERGE, root, c, NULL, &e);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
@@ -189,25 +214,31 @@ static int show_pod(struct td_bridge *b, const char *name, const struct td_slurm
 	return 0;
 }
 
-// Slow ends of pods come one by one. When many gates are stuck at once, draining them all would only stop the pool.
+// Are so many gates held that something else must be wrong? Slow ends of pods come one by one. When
+// many gates are stuck at once, draining all these nodes would only stop the pool.
 static bool gate_alarm(struct td_bridge *b)
 {
 	td_auto_objects struct td_objects all = {0};
 	size_t held = 0;
+
 	td_informer_list(b->nodes, NULL, &all);
 	for (size_t i = 0; i < all.n; i++)
 		held += td_object_annotation(all.v[i], TD_ANN_GATE_HELD) != NULL;
+
 	bool alarm = td_pool_gate_alarm(held, all.n);
 	if (alarm && !atomic_exchange(&b->gate_alarm, true))
 		td_err("%zu of %zu nodes wait for devices that nobody lets go: no more of them are drained for it",
 		       held, all.n);
 	else if (!alarm)
 		atomic_store(&b->gate_alarm, false);
+
 	return alarm;
 }
 
-// Its kubelet offers fewer than Slurm counts: some are sick, or the device plugin is being replaced. Which ones is not
-// said, so nothing new starts there: a pod might find none, a native job a sick one.
+// The cause of a drain when the node's kubelet offers fewer devices than Slurm counts; NULL: it
+// does not. Some devices are sick, or the device plugin is being replaced. The kubelet does not say
+// which, so nothing new may start there: a pod might find no device, a native job a sick one.
+// Caller frees.
 static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
@@ -228,24 +259,30 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	struct td_bridge *b = bridge;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(b->nodes, NULL, name);
+
 	if (!snap || td_now(b) - snap->asked_ms > OLD_MS) {
-		*again_ms = LOOK_MS; // unknown: nothing is decided. The next poll brings it back only when Slurm's side
-				     // changed
+		// Slurm's side is unknown: decide nothing. A poll queues the node again only when
+		// Slurm's side has changed, so look again without one.
+		*again_ms = LOOK_MS;
 		return 0;
 	}
+
 	const struct td_slurm_node *sn = td_slurm_node_find(&snap->nodes, name);
 	__attribute__((cleanup(pass_done))) struct pass x = {
 		.b = b, .name = name, .f = {.k8s = node, .lost_state = atomic_load(&b->lost)}, .c = c};
+
 	if (node) {
 		x.f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
 		x.f.request = td_object_annotation(node, TD_ANN_DRAIN);
 		x.f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
 		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}
+
 	td_auto_free char *devices = node ? devices_missing(b, node, sn) : NULL;
 	x.f.devices = devices;
 	slurm_facts(sn, &x.f);
 	td_pool_node_causes(&x.f, &x.p);
+
 	int r = 0;
 	if (x.p.slurm != TD_NODE_LEAVE) {
 		r = act(&x, err);
@@ -254,25 +291,30 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		if (x.fresh.n)
 			sn = &x.fresh.v[0];
 	}
+
 	if (!node || !x.p.decided)
 		return 0;
+
 	struct td_error e = TD_ERROR_INIT;
 	r = show_node(b, node, &x.p, c, &e);
 	if (!r || r == TD_CONFLICT)
 		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
 		r = show_pod(b, name, sn, &x.p, c, &e);
+
 	if (r == TD_NOT_FOUND)
 		return 0;
 	return r ? td_fail(err, r, "showing Slurm's state of node %s: %.400s", name, e.msg) : 0;
 }
 
-// How soon both sides must show that Slurm's record of a node changed; -1: it did not, or not in what is shown.
+// In how many ms the Kubernetes side must show a change of Slurm's record. -1: nothing that is
+// shown has changed.
 static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_node *now)
 {
-	// These pass by themselves when slurmctld was restarted; so do idle, mixed, …, which are a label only. They may
-	// come a little later.
+	// The soft states pass by themselves after a restart of slurmctld, so they are shown a
+	// little later. So are idle, mixed and the like, which are only a label.
 	const uint64_t soft = TD_NODE(NOT_RESPONDING) | TD_NODE(UNKNOWN), hard = (TD_NODE_BAD & ~soft) | TD_NODE(DRAIN);
+
 	if (!old || ((old->states ^ now->states) & hard) || !td_streq(old->reason, now->reason))
 		return 0;
 	if (strcmp(td_node_words(old->states), td_node_words(now->states)) != 0)
@@ -292,6 +334,7 @@ void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot
 		else if (in > 0)
 			td_queue_add_after(b->node_queue, n->name, in);
 	}
+
 	for (size_t i = 0; old && i < old->nodes.n; i++)
 		if (!td_slurm_node_find(&now->nodes, old->nodes.v[i].name))
 			td_queue_add(b->node_queue, old->nodes.v[i].name);

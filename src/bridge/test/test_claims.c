@@ -1,5 +1,6 @@
-// ResourceClaims: what they ask for, what a grant makes of them, and the next write from any state that a crash can
-// leave. rows: A7.1
+// ResourceClaims: what they ask for, what a grant makes of them, and the next write from any state
+// that a crash can leave.
+// rows: A7.1
 #include "bridge/scheduler/claims.h"
 #include "bridge/test/given.h"
 
@@ -26,7 +27,7 @@ static struct td_settings *settings(const char *devices)
 	"gpu\",\"source\":\"DRA\",\"driver\":\"gpu.example.com\",\"indexAttribute\":\"index\","                        \
 	"\"deviceClasses\":[\"gpu.example.com\",\"big\"]}"
 
-// ---- a small world of claims ----
+// ---- an API of claims and classes ----
 struct world {
 	struct td_objects claims, classes;
 };
@@ -95,11 +96,13 @@ static long long reads(struct world *w, const char *devices, struct td_json *p, 
 	const struct td_claims_from from = {claim_of, class_of, w};
 	td_auto_claims struct td_claims c = {0};
 	struct td_error err = TD_ERROR_INIT;
+
 	int r = td_claims_read(s, "SlurmCluster slurm/main", td_json_root(own), &from, &c, &err);
 	if (r != want || (words && !strstr(err.msg, words)))
 		fail_msg("%d, not %d with \"%s\": %s", r, want, words, err.msg);
 	if (r)
 		assert_int_equal(c.n, 0);
+
 	return c.count;
 }
 
@@ -114,13 +117,16 @@ static void test_read(void **state)
 		  "\"requests\":[" REQUEST("a", "big", "") "," REQUEST("b", "gpu.example.com", ",\"count\":3") "]", "");
 	add_claim(&w, "made", ",\"ownerReferences\":[{\"kind\":\"Pod\",\"controller\":true,\"uid\":\"" UID "\"}]",
 		  GPUS(4), "");
+
 	assert_int_equal(reads(&w, DRA, pod("", ""), 0, NULL), 0);
 	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two"), ""), 0, NULL), 2);
 	assert_int_equal(
 		reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "one") "," DIRECT("z", "both"), ""), 0, NULL), 7);
-	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "two"), ""), 0, NULL),
-			 2); // one claim, two names
-	// From templates: not yet made, made, needless, and one that a pod of the same name left.
+	// One claim under two names counts once.
+	assert_int_equal(reads(&w, DRA, pod(DIRECT("x", "two") "," DIRECT("y", "two"), ""), 0, NULL), 2);
+
+	// Claims from templates: not made yet, made, not needed, and left by another pod of the
+	// same name.
 	reads(&w, DRA, pod(TEMPLATE("x"), ""), TD_NOT_FOUND, "\"x\" is not made yet from ResourceClaimTemplate t");
 	assert_int_equal(reads(&w, DRA, pod(TEMPLATE("x"), DIRECT("x", "made")), 0, NULL), 4);
 	assert_int_equal(reads(&w, DRA, pod(TEMPLATE("x"), "{\"name\":\"x\"}"), 0, NULL), 0);
@@ -144,6 +150,7 @@ static void test_refusals_name_the_field(void **state)
 		"requests[0].exactly.deviceClassName: \"nic\" is not among spec.devices[0].deviceClasses of "
 		"SlurmCluster slurm/main");
 	refuses("\"requests\":[" REQUEST("g", "big", "") "]", TD_NOT_FOUND, "DeviceClass big does not exist");
+
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com", ",\"allocationMode\":\"All\"") "]", TD_INVALID,
 		"write ExactCount");
 	refuses("\"requests\":[" REQUEST("g", "gpu.example.com",
@@ -159,6 +166,7 @@ static void test_refusals_name_the_field(void **state)
 	refuses("\"requests\":[{\"name\":\"g\",\"firstAvailable\":[{\"name\":\"a\",\"deviceClassName\":\"gpu.example."
 		"com\"}]}]",
 		TD_INVALID, "firstAvailable");
+
 	refuses(GPUS(2) ",\"constraints\":[{\"matchAttribute\":\"gpu.example.com/numa\"}]", TD_INVALID,
 		"spec.devices.constraints");
 	refuses(GPUS(2) ",\"constraints\":[]", 0, NULL);
@@ -219,23 +227,28 @@ static void test_plan(void **state)
 	add_claim(&w, "one", "", "\"requests\":[" REQUEST("x", "big", "") "]", "");
 	assert_int_equal(
 		plan(&w, DIRECT("x", "two") "," DIRECT("y", "one"), "{\"nvidia.com/gpu\":\"0,2-3\"}", want, &err), 0);
+
 	yyjson_val *first = td_json_root(want[0]), *second = td_json_root(want[1]);
 	td_auto_free char *a = devices_in(td_jkey(first, "allocation")), *b = devices_in(td_jkey(second, "allocation"));
-	assert_string_equal(a, "gpu=gpu-d gpu=gpu-b"); // by the attribute, not by name
+	assert_string_equal(a, "gpu=gpu-d gpu=gpu-b"); // by the index attribute, not by name
 	assert_string_equal(b, "x=gpu-a");
 	assert_string_equal(td_jstr(first, "allocation.nodeSelector.nodeSelectorTerms.[0].matchFields.[0].values.[0]"),
 			    "n0");
 	assert_string_equal(td_jstr(first, "allocation.devices.results.[1].driver"), "gpu.example.com");
 	assert_string_equal(td_jstr(first, "allocation.devices.results.[1].pool"), "n0");
+
 	assert_string_equal(td_jstr(first, "reservedFor.[0].uid"), UID);
 	assert_int_equal(yyjson_arr_size(td_jget(first, "reservedFor")), 1);
+
 	assert_string_equal(td_jstr(first, "allocation.devices.config.[0].source"), "FromClass");
 	assert_string_equal(td_jstr(first, "allocation.devices.config.[0].requests.[0]"), "gpu");
 	assert_string_equal(td_jstr(first, "allocation.devices.config.[1].source"), "FromClaim");
 	assert_int_equal(td_jint(first, "allocation.devices.config.[1].opaque.parameters.b", 0), 2);
 	assert_null(td_jget(second, "allocation.devices.config"));
+
 	td_json_unref(want[0]);
 	td_json_unref(want[1]);
+
 	static const char *const bad[] = {"{\"nvidia.com/gpu\":\"0\"}",
 					  "{\"nvidia.com/gpu\":\"3-4\"}",
 					  "{\"nvidia.com/gpu\":\"0-\"}",
@@ -250,7 +263,8 @@ static void test_plan(void **state)
 		assert_int_equal(plan(&w, DIRECT("x", "two"), bad[i], none, &e), TD_INVALID);
 		assert_null(none[0]);
 	}
-	// A whole node was granted, two devices are asked for.
+
+	// The grant is a whole node, the claim asks for two devices.
 	assert_int_equal(plan(&w, DIRECT("x", "two"), "{\"nvidia.com/gpu\":\"0-3\"}", want, &err), 0);
 	td_auto_free char *all = devices_in(td_jkey(td_json_root(want[0]), "allocation"));
 	assert_string_equal(all, "gpu=gpu-d gpu=gpu-c");
@@ -275,39 +289,43 @@ static enum td_claim_do next(const char *meta, const char *status, const char *w
 
 static void test_next(void **state)
 {
-	// With a grant, in the order of the writes: a crash leaves one of these.
+	// With a grant, in the order of the writes: a crash leaves one of these states.
 	assert_int_equal(next("", "", WANT), TD_CLAIM_FINALIZER);
 	assert_int_equal(next(FINALIZER, "", WANT), TD_CLAIM_ALLOCATE);
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," MINE, WANT), TD_CLAIM_DONE);
-	// What others may do in between.
+
+	// Others may change the claim in between.
 	assert_int_equal(next("", GIVEN("gpu-c") "," MINE, WANT), TD_CLAIM_FINALIZER); // the finalizer was taken off
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c"), WANT), TD_CLAIM_ALLOCATE);    // the reservation was
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," THEIRS, WANT), TD_CLAIM_WAIT);
 	assert_int_equal(next(FINALIZER, THEIRS, WANT), TD_CLAIM_WAIT);
-	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", "", WANT),
-			 TD_CLAIM_WAIT); // nothing is given to what goes
+	// A claim that is being deleted gets no devices.
+	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", "", WANT), TD_CLAIM_WAIT);
 	assert_int_equal(next(FINALIZER ",\"deletionTimestamp\":\"x\"", GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
-	// The grant changed, or the slices did and the same index is another device now.
+
+	// The grant changed, or the slices did, so that the same index is another device now.
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-b"), WANT), TD_CLAIM_CLEAR);
 	assert_int_equal(next("", GIVEN("gpu-b") "," MINE, WANT), TD_CLAIM_CLEAR);
 	assert_int_equal(
 		next(FINALIZER, "\"allocation\":{\"devices\":{\"results\":[" RESULT("gpu-d") "]}}," MINE, WANT),
 		TD_CLAIM_CLEAR);
-	// No grant any more.
+
+	// The pod has no grant any more.
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," MINE, NULL), TD_CLAIM_CLEAR);
 	assert_int_equal(next(FINALIZER, GIVEN("gpu-c") "," THEIRS, NULL), TD_CLAIM_WAIT);
 	assert_int_equal(next(FINALIZER, "", NULL), TD_CLAIM_DONE);
 	assert_int_equal(next("", "", NULL), TD_CLAIM_DONE);
 }
 
-// From every state that writes and crashes can leave, carrying out what comes next ends at the grant, within three
-// writes.
+// From every state that writes and crashes can leave, the next writes lead to the grant, in at most
+// three.
 static void test_converges(void **state)
 {
 	static const char *const meta[] = {"", FINALIZER},
 				 *const given[] = {"", GIVEN("gpu-b"), GIVEN("gpu-c"), GIVEN("gpu-a")},
 				 *const holder[] = {"", MINE};
+
 	for (int m = 0; m < 2; m++)
 		for (int g = 0; g < 4; g++)
 			for (int h = 0; h < 2; h++) {
@@ -324,6 +342,7 @@ static void test_converges(void **state)
 					gg = what == TD_CLAIM_ALLOCATE ? 2 : what == TD_CLAIM_CLEAR ? 0 : gg;
 					hh = what == TD_CLAIM_ALLOCATE ? 1 : what == TD_CLAIM_CLEAR ? 0 : hh;
 				}
+
 				assert_int_equal(what, TD_CLAIM_DONE);
 				assert_true(mm == 1 && gg == 2 && hh == 1);
 			}

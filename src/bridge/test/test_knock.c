@@ -1,4 +1,5 @@
-// The knock port as stand-ins see it: who is let in, what a hello leaves behind, how a stand-in is told to end.
+// The knock port as stand-ins see it: who is let in, what a hello leaves behind, how a stand-in is
+// told to end.
 // rows: A6.6 A12.1
 #define uthash_malloc(n) td_malloc(n)
 #include "bridge/scheduler/ask.h"
@@ -33,7 +34,7 @@ static void *serve(void *p)
 	return NULL;
 }
 
-// A port that is free now: the knock port takes no 0, stand-ins must know it.
+// A port that is free now. The knock port cannot be 0, because stand-ins must know the number.
 static int free_port(void)
 {
 	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -52,15 +53,18 @@ static int setup(void **state)
 	b.poll_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	b.asks = td_asks_new();
 	b.pod_queue = td_queue_new(b.clock);
+
 	link_.refs = 1;
 	snprintf(link_.secret, sizeof(link_.secret), "secret");
 	b.link = &link_;
+
 	cancel = b.cancel = td_cancel_new();
 	for (int i = 0; i < 20 && !b.knocks; i++) {
 		port = free_port();
 		snprintf(addr, sizeof(addr), "127.0.0.1:%d", port);
 		b.knocks = td_knocks_new(&b, addr, NULL);
 	}
+
 	return b.knocks ? pthread_create(&thread, NULL, serve, NULL) : -1;
 }
 
@@ -91,7 +95,7 @@ static int knock(const char *fmt, ...)
 	return fd;
 }
 
-// The next line, or "closed".
+// The next line that the bridge sends, or "closed".
 static const char *hear(int fd)
 {
 	static char line[256];
@@ -122,18 +126,22 @@ static void test_wrong_ones_are_dropped(void **state)
 		"hello v=1 job=-5 ask=" UID " token=x node=n0\n",
 		"signal name=USR1\n",
 	};
+
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		td_auto_close int fd = knock("%s", bad[i]);
 		if (strcmp(hear(fd), "closed") != 0)
 			fail_msg("%s", bad[i]);
 	}
+
 	char big[2000];
 	memset(big, 'a', sizeof(big) - 1);
 	big[sizeof(big) - 1] = '\0';
 	td_auto_close int fd = knock("%s", big);
 	assert_string_equal(hear(fd), "closed");
-	td_auto_close int other = knock("hello v=1 job=5 ask=5c7f65f6-fdda-46b5-a964-0787cf79ec1e token=%s node=n0\n",
-					token); // another ask's token
+
+	// Another ask's token.
+	td_auto_close int other =
+		knock("hello v=1 job=5 ask=5c7f65f6-fdda-46b5-a964-0787cf79ec1e token=%s node=n0\n", token);
 	assert_string_equal(hear(other), "closed");
 }
 
@@ -145,17 +153,20 @@ static void test_hello_is_a_hint_to_look(void **state)
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_ensure(b.asks, UID, "ns/p", &is_new);
 	assert_true(is_new);
 	td_ask_set_job(b.asks, a, 5);
+
 	td_auto_close int fd = knock("hello v=1 job=5 ask=" UID " token=%s node=n0\n", token);
 	assert_string_equal(hear(fd), "run");
 	assert_int_equal(td_queue_get(b.pod_queue, cancel, &key, NULL), 0);
 	assert_string_equal(key, "ns/p");
 	td_queue_done(b.pod_queue, key);
 	free(key);
+
 	pthread_mutex_lock(&b.asks->lock);
 	assert_true(a->look);
 	assert_int_equal(a->knocked, 5);
 	assert_false(a->usr1);
 	pthread_mutex_unlock(&b.asks->lock);
+
 	assert_int_equal(write(fd, "ping\nsignal name=USR1\n", 22), 22);
 	assert_string_equal(hear(fd), "pong");
 	assert_int_equal(td_queue_get(b.pod_queue, cancel, &key, NULL), 0);
@@ -165,7 +176,7 @@ static void test_hello_is_a_hint_to_look(void **state)
 	assert_true(a->usr1);
 	pthread_mutex_unlock(&b.asks->lock);
 
-	// A second job of the same ask is not believed: a listing is wanted.
+	// A second job of the same ask is not believed: the bridge wants a listing.
 	td_auto_close int extra = knock("hello v=1 job=6 ask=" UID " token=%s node=n0\n", token);
 	assert_string_equal(hear(extra), "run");
 	pthread_mutex_lock(&b.list_lock);
@@ -179,9 +190,9 @@ static void test_hello_is_a_hint_to_look(void **state)
 
 	assert_true(td_knocks_end(b.knocks, 5, 7));
 	assert_string_equal(hear(fd), "end code=7");
-	assert_false(td_knocks_end(b.knocks, 4, 7)); // nobody there
+	assert_false(td_knocks_end(b.knocks, 4, 7)); // not connected
 
-	// It connects again: the new connection is the one that is spoken to.
+	// The stand-in connects again: lines go to the new connection.
 	td_auto_close int again = knock("hello v=1 job=5 ask=" UID " token=%s node=n0\n", token);
 	assert_string_equal(hear(again), "run");
 	assert_string_equal(hear(fd), "closed");
@@ -189,7 +200,8 @@ static void test_hello_is_a_hint_to_look(void **state)
 	assert_string_equal(hear(again), "end code=0");
 }
 
-// The script of a job is also run by stand-ins of before, which know no more arguments.
+// Stand-ins of an earlier version run the script, too. They know no further arguments, so the name
+// is in the environment.
 static void test_the_script_names_all_replicas(void **state)
 {
 	const struct td_bridge_opts one = {.knock = "10.1.2.3:7411"},
@@ -202,11 +214,12 @@ static void test_the_script_names_all_replicas(void **state)
 	assert_string_equal(c, named);
 }
 
-// Just after a change of leader a stand-in that is not here may be on its way.
+// Just after a change of leader a stand-in that is not connected may be on its way.
 static void test_a_young_leader_waits(void **state)
 {
 	int64_t now = td_now(&b), left = td_knocks_settle(b.knocks, now);
-	assert_in_range(left, 7500 + 1000, 15000); // a stand-in's longest pause, and the time to connect
+	// A stand-in's longest pause, and the time to connect.
+	assert_in_range(left, 7500 + 1000, 15000);
 	assert_int_equal(td_knocks_settle(b.knocks, now + left), 0);
 	assert_int_equal(td_knocks_settle(NULL, now), 0);
 }

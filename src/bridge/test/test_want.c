@@ -1,4 +1,4 @@
-// A pod in Slurm's words, and the settings that it is read with.
+// A pod as a job of Slurm's, and the settings for that.
 // rows: A6.2 A18.2
 #include "bridge/bridge.h"
 #include "bridge/scheduler/want.h"
@@ -32,16 +32,19 @@ static void test_settings(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *d = settings("{}");
 	struct td_owner o;
+
 	assert_int_equal(s->end_grace_s, 60);
 	assert_true(td_settings_owner(s, "ml", &o));
 	assert_string_equal(o.user, "alice");
 	assert_string_equal(o.account, "acc");
 	assert_string_equal(o.partition, "p");
 	assert_string_equal(o.qos, "q");
+
 	assert_true(td_settings_owner(s, "other", &o));
 	assert_string_equal(o.user, "pods");
 	assert_null(o.account);
-	assert_false(td_settings_owner(d, "ml", &o)); // unmapped: nobody
+
+	assert_false(td_settings_owner(d, "ml", &o)); // an unmapped namespace has no user
 	assert_int_equal(d->end_grace_s, 30);
 	assert_string_equal(d->scheduler, "tandem");
 	assert_int_equal(d->n_gres, 1);
@@ -62,6 +65,7 @@ static void test_want(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED);
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		td_auto(td_json_unref) struct td_json *p =
 			pod("ml", "", "\"cpu\":\"1500m\",\"memory\":\"1Gi\",\"nvidia.com/gpu\":\"2\"", "");
@@ -78,6 +82,7 @@ static void test_want(void **state)
 		assert_int_equal(w.pool.gres[0], 2);
 		assert_string_equal(w.kinds[0], "gpu");
 	}
+
 	{
 		td_auto(td_json_unref) struct td_json *p =
 			pod("x",
@@ -96,8 +101,9 @@ static void test_want(void **state)
 		assert_true(w.ask.exclusive);
 		assert_string_equal(w.ask.tres_per_node, "gres/gpu:mi300:1");
 		assert_int_equal(w.ask.cpus, 1);
-		assert_int_equal(w.ask.memory_mb, 1); // never unset: that would be all memory of the node
+		assert_int_equal(w.ask.memory_mb, 1); // without it the job would take all memory
 	}
+
 	{
 		td_auto(td_json_unref) struct td_json *p = pod("x", "", "", "\"activeDeadlineSeconds\":90,");
 		td_auto_want struct td_want w = {0};
@@ -174,7 +180,7 @@ static void test_whose_job(void **state)
 	assert_null(uid_of("", "tandem/c1/ml/train-0/x/" UID));
 	assert_null(uid_of("", "tandem/c1/" UID "/"));
 	assert_null(uid_of("", "tandem/c2/ml/train-0/" UID));
-	assert_null(uid_of("somebody's", "tandem/c1/" UID)); // an administrator's word counts more than a comment
+	assert_null(uid_of("somebody's", "tandem/c1/" UID)); // the admin comment decides
 	assert_null(uid_of("tandem/c2/" UID, ""));
 	assert_null(uid_of("tandem/c1/" UID "x", ""));
 	assert_null(uid_of("tandem/c1/not-a-uid", ""));
@@ -198,7 +204,7 @@ static void test_devices(void **state)
 	devices(d, "gpu:2(IDX:1,0)", "{\"nvidia.com/gpu\":\"0-1\"}"); // canonical: grants are compared as text
 	devices(d, "gpu:h100:3(IDX:0,2-3)", "{\"nvidia.com/gpu\":\"0,2-3\"}");
 	devices(d, "", "{}");
-	devices(d, "gpu(CNT:2)", NULL); // which ones is not said: never bound
+	devices(d, "gpu(CNT:2)", NULL); // Slurm does not say which: never bound
 	devices(d, "gpu:0", "{}");
 	devices(s, "gpu:mi300:1(IDX:5)", "{\"amd.com/gpu\":\"5\",\"nvidia.com/gpu\":\"5\"}");
 	devices(d, "gpu:2(IDX:0-", NULL);
@@ -223,35 +229,40 @@ static void test_cover(void **state)
 	assert_false(cover(d, three, "{}"));
 	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-\"}"));
 	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"1,1,0-1\"}"));
-	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-9223372036854775807\"}")); // no sum of it fits
+	assert_false(cover(d, three, "{\"nvidia.com/gpu\":\"0-9223372036854775807\"}")); // too large to count
 	assert_false(cover(d, three, "?"));
 	assert_true(cover(d, "\"cpu\":\"1\"", "{}"));
 }
 
-// Devices by claims: the same GRES, and never by the resource as well.
+// Claims give the same GRES as the resource. A pod may not ask for the resource as well.
 static void test_claimed(void **state)
 {
 	td_auto(td_json_unref) struct td_json *sc =
 		given_json("{\"metadata\":{\"uid\":\"c1\"},\"spec\":{\"scheduler\":{\"defaultUser\":\"u\"},"
 			   "\"devices\":[{\"resource\":\"nvidia.com/gpu\",\"source\":\"DRA\",\"driver\":\"d\","
 			   "\"deviceClasses\":[\"k\"]}]}}");
+
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(sc));
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_json_unref) struct td_json *p = pod("ml", "", "\"cpu\":\"1\"", "");
+
 	{
 		td_auto_want struct td_want w = {0};
 		assert_int_equal(td_want_read(s, "x", td_json_root(p), 3, &w, &err), 0);
 		assert_string_equal(w.ask.tres_per_node, "gres/gpu:3");
 		assert_int_equal(w.pool.gres[0], 3);
 	}
+
 	td_auto(td_json_unref) struct td_json *both = pod("ml", "", "\"nvidia.com/gpu\":\"1\"", "");
 	td_auto_want struct td_want w = {0};
 	assert_int_equal(td_want_read(s, "SlurmCluster slurm/main", td_json_root(both), 0, &w, &err), TD_INVALID);
 	assert_non_null(strstr(err.msg, "name a claim of DeviceClass k in spec.resourceClaims"));
+
 	td_auto(td_settings_unref) struct td_settings *allocatable = settings("{\"defaultUser\":\"u\"}");
 	assert_true(td_want_counted(allocatable, td_json_root(both)));
 	assert_false(td_want_counted(allocatable, td_json_root(p)));
 	assert_false(td_want_counted(s, td_json_root(p)));
+
 	assert_true(td_devices_cover(s, td_json_root(p), 2, "{\"nvidia.com/gpu\":\"4-5\"}"));
 	assert_false(td_devices_cover(s, td_json_root(p), 3, "{\"nvidia.com/gpu\":\"4-5\"}"));
 }
@@ -265,7 +276,7 @@ static int64_t offer(const struct td_settings *s, const char *version, const cha
 	return td_counted_offer(s, &node);
 }
 
-// What a kubelet offers counts only where a kubelet chooses the devices.
+// The offer of a kubelet counts only where a kubelet chooses the devices.
 static void test_counted(void **state)
 {
 	td_auto(td_json_unref) struct td_json *counted = given_json(
@@ -275,14 +286,16 @@ static void test_counted(void **state)
 		given_json("{\"spec\":{\"devices\":[{\"resource\":\"example.com/gpu\",\"source\":\"DRA\"}]}}");
 	td_auto(td_settings_unref) struct td_settings *s = td_settings_read(td_json_root(counted)),
 						      *d = td_settings_read(td_json_root(dra));
+
 	const char *kubelet = "\"kubeletVersion\":\"v1.34.4\"";
 	assert_int_equal(offer(s, kubelet, "\"example.com/gpu\":\"5\",\"nvidia.com/gpu\":\"8\""), 5);
 	assert_int_equal(offer(s, kubelet, "\"example.com/gpu\":\"0\""), 0);
 	assert_int_equal(offer(s, kubelet, "\"cpu\":\"8\""), 0);
 	assert_int_equal(offer(d, kubelet, "\"cpu\":\"8\""), -1);
-	assert_int_equal(offer(s, "\"kubeletVersion\":\"v1.34.0-tandem.1\"", "\"example.com/gpu\":\"5\""),
-			 -1); // our agent gives what Slurm granted
+	// The embedded agent gives what Slurm granted.
+	assert_int_equal(offer(s, "\"kubeletVersion\":\"v1.34.0-tandem.1\"", "\"example.com/gpu\":\"5\""), -1);
 	assert_int_equal(offer(s, "", "\"example.com/gpu\":\"5\""), -1);
+
 	assert_int_equal(td_counted_gres(s, "gpu:8(S:0),nic:2"), 8);
 	assert_int_equal(td_counted_gres(s, "nic:2"), 0);
 	assert_int_equal(td_counted_gres(s, ""), 0);
@@ -309,6 +322,7 @@ static void test_pool_nodes(void **state)
 	const struct td_slurm_nodes l = {.v = v, .n = 2};
 	const bool ok[] = {true, true};
 	const char *const kinds[TD_POOL_KINDS] = {"gpu", "gpu:h100"};
+
 	td_auto_free struct td_pool_node *p = NULL;
 	td_bridge_pool_nodes(&l, ok, kinds, "fast", &p);
 	assert_true(p[0].feasible && p[0].usable);

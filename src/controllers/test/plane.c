@@ -30,6 +30,7 @@ int plane_setup(void **state)
 {
 	struct plane *p = &plane;
 	struct td_error err = TD_ERROR_INIT;
+
 	harness_start(&p->h, 0);
 	td_auto_free char *path = td_asprintf("%s/kubeconfig", p->h.dir);
 	td_auto_free char *text = td_asprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\n"
@@ -37,9 +38,11 @@ int plane_setup(void **state)
 					      "clusters: [{name: k, cluster: {server: 'http://127.0.0.1:%d'}}]\n"
 					      "users: [{name: u, user: {token: %s}}]\n",
 					      td_http_server_port(p->h.http), p->h.admin);
+
 	assert_int_equal(td_file_write(path, text, strlen(text), 0600, &err), 0);
 	if (td_kube_new(path, &p->kube, &err))
 		fail_msg("%s", err.msg);
+
 	p->cancel = td_cancel_new();
 	assert_int_equal(pthread_create(&p->thread, NULL, controllers, p), 0);
 	*state = &p->h;

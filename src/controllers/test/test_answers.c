@@ -1,5 +1,6 @@
-// All controllers against the embedded API server, both in this process; nobody runs pods, the test says what has
-// become of them. rows: F1.2 F1.3
+// All controllers against the embedded API server, both in this process. Nobody runs pods; the test
+// says what has become of them.
+// rows: F1.2 F1.3
 #include "controllers/test/plane.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@ static int64_t deadline(void)
 	return td_mono_ms(&td_clock_system) + 20000;
 }
 
-// Until it returns true; the test fails after 20 s.
+// Waits until the condition is true; the test fails after 20 s.
 #define EVENTUALLY(what, condition)                                                                                    \
 	for (int64_t end_ = deadline(); !(condition); td_cancel_wait(NULL, 5))                                         \
 		if (td_mono_ms(&td_clock_system) > end_)                                                               \
@@ -36,7 +37,7 @@ static bool gone(struct harness *h, const char *path)
 	return ask(h, "GET", path, NULL, NULL, NULL) == 404;
 }
 
-// Whether the field is there and is (want NULL: anything, "": not there) that JSON.
+// Does the field have that JSON? want NULL: any value; "": the field is absent.
 static bool is(struct harness *h, const char *path, const char *at, const char *want)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -47,7 +48,7 @@ static bool is(struct harness *h, const char *path, const char *at, const char *
 	return want ? !strcmp(have, want) : *have;
 }
 
-// The condition of that type: "True" with those words in its reason or message.
+// Is the condition of that type "True", with those words in its reason or message?
 static bool says(struct harness *h, const char *path, const char *type, const char *words)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -96,20 +97,25 @@ static void circles_of_owners_go(void **state)
 {
 	struct harness *h = *state;
 	static const char *const names[] = {"a", "b", "c"};
-	// How many are in the circle, and how many of them are deleted in the foreground.
+	// The number of objects in the circle, and how many of them are deleted in the foreground.
 	static const size_t cases[][2] = {{1, 1}, {2, 1}, {2, 2}, {3, 1}, {3, 3}};
+
 	for (size_t k = 0; k < TD_LEN(cases); k++) {
 		size_t n = cases[k][0];
 		for (size_t i = 0; i < n; i++) {
 			td_auto_free char *body = td_asprintf("{\"metadata\":{\"name\":\"%s\"}}", names[i]);
 			make(h, MAPS, body);
 		}
+
 		for (size_t i = 0; i < n; i++)
 			owned_by(h, names[i], names[(i + 1) % n]);
+
 		for (size_t i = 0; i < cases[k][1]; i++) {
 			td_auto_free char *path = td_asprintf(MAPS "/%s?propagationPolicy=Foreground", names[i]);
-			ask(h, "DELETE", path, NULL, NULL, NULL); // or it went with the others
+			// The answer may be 404: it may have been deleted with the others.
+			ask(h, "DELETE", path, NULL, NULL, NULL);
 		}
+
 		for (size_t i = 0; i < n; i++) {
 			td_auto_free char *path = td_asprintf(MAPS "/%s", names[i]);
 			EVENTUALLY(path, gone(h, path));
@@ -138,17 +144,21 @@ static void crds_that_come_and_go_leave_nothing(void **state)
 				  "\"gadgets\",\"kind\":\"Gadget\"},\"versions\":[{\"name\":\"v1\",\"served\":true,"
 				  "\"storage\":true,\"schema\":{"
 				  "\"openAPIV3Schema\":{\"type\":\"object\"}}}]}}";
-	size_t before = eventfds(); // the controllers run: the circles have gone
+	// The controllers run, and the circles have gone.
+	size_t before = eventfds();
+
 	for (int i = 0; i < 4; i++) {
 		make(h, CRDS, crd);
 		EVENTUALLY("its objects are watched", eventfds() > before);
 		make(h, GADGETS, "{\"apiVersion\":\"x.io/v1\",\"kind\":\"Gadget\",\"metadata\":{\"name\":\"g\"}}");
+
 		td_auto_free char *uid = uid_of(h, GADGETS "/g");
 		td_auto_free char *map =
 			td_asprintf("{\"metadata\":{\"name\":\"of-g\",\"ownerReferences\":[{\"apiVersion\":\"x.io/v1\","
 				    "\"kind\":\"Gadget\",\"name\":\"g\",\"uid\":%s}]}}",
 				    uid);
 		make(h, MAPS, map);
+
 		expect(h, "DELETE", CRDS "/gadgets.x.io", NULL, NULL, 200, NULL, NULL);
 		EVENTUALLY("what its object owned goes with it", gone(h, MAPS "/of-g"));
 		EVENTUALLY("nothing is left of the watch", eventfds() == before);
@@ -162,15 +172,18 @@ static void a_namespace_goes_after_its_pods(void **state)
 #define T "/api/v1/namespaces/t"
 	make(h, "/api/v1/namespaces", "{\"metadata\":{\"name\":\"t\"}}");
 	make(h, T "/configmaps", "{\"metadata\":{\"name\":\"needed\"}}");
+
 	EVENTUALLY("its account", !gone(h, T "/serviceaccounts/default"));
 	make(h, T "/pods",
 	     "{\"metadata\":{\"name\":\"p\",\"finalizers\":[\"x.io/"
 	     "hold\"]},\"spec\":{\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}");
+
 	expect(h, "DELETE", T, NULL, NULL, 200, NULL, NULL);
 	EVENTUALLY("it says what is left", says(h, T, "NamespaceContentRemaining", "pods. has 1 resource instances"));
 	EVENTUALLY("and why", says(h, T, "NamespaceFinalizersRemaining", "x.io/hold in 1 resource instances"));
 	assert_true(is(h, T "/pods/p", "metadata.deletionTimestamp", NULL));
 	assert_true(is(h, T "/configmaps/needed", "metadata.deletionTimestamp", ""));
+
 	patch(h, T "/pods/p", "{\"metadata\":{\"finalizers\":null}}");
 	EVENTUALLY("it goes", gone(h, T));
 }
@@ -196,24 +209,31 @@ static void a_sick_set_is_not_scaled_in(void **state)
 	     "\"db\"}},"
 	     "\"template\":{\"metadata\":{\"labels\":{\"app\":\"db\"}},\"spec\":{\"containers\":[{\"name\":\"c\","
 	     "\"image\":\"i\"}]}}}}");
+
 	for (size_t i = 0; i < TD_LEN(pods); i++) {
 		td_auto_free char *path = td_asprintf(PODS "/%s", pods[i]);
 		EVENTUALLY(path, !gone(h, path));
 		ready(h, pods[i], true);
 	}
+
 	EVENTUALLY("three are ready", is(h, SETS "/db", "status.readyReplicas", "3"));
+
 	for (size_t i = 0; i < TD_LEN(pods); i++)
 		ready(h, pods[i], false);
+
 	EVENTUALLY("none is", is(h, SETS "/db", "status.readyReplicas", "0"));
+
 	patch(h, SETS "/db", "{\"spec\":{\"replicas\":0}}");
 	EVENTUALLY("it has looked", is(h, SETS "/db", "status.observedGeneration", "2"));
 	assert_int_equal(count(h, PODS "?labelSelector=app%3Ddb"), 3);
-	// Those above the first sick one go when they are well; then it is its turn.
+
+	// Those above the first sick one are deleted when they are well; then it is its turn.
 	ready(h, "db-2", true);
 	EVENTUALLY("db-2 goes", gone(h, PODS "/db-2"));
 	EVENTUALLY("it is counted", is(h, SETS "/db", "status.replicas", "2"));
 	assert_false(gone(h, PODS "/db-1"));
 	ready(h, "db-1", true);
+
 	EVENTUALLY("all go", gone(h, PODS "/db-1") && gone(h, PODS "/db-0"));
 	expect(h, "DELETE", SETS "/db", NULL, NULL, 200, NULL, NULL);
 }
@@ -225,7 +245,7 @@ static void a_sick_set_is_not_scaled_in(void **state)
 	"\"}},\"spec\":{\"restartPolicy\":\"Never\",\"containers\":[{\"name\":\"c\",\"image\":\"i\"}]}}}}"
 #define BY_LABEL(name) "\"manualSelector\":true,\"selector\":{\"matchLabels\":{\"app\":\"" name "\"}},"
 
-// The name of a pod with that label; the caller frees. NULL: there is none.
+// The name of the i-th pod with that label; the caller frees. NULL: there is none.
 static char *pod_of(struct harness *h, const char *app, size_t i)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -237,9 +257,12 @@ static char *pod_of(struct harness *h, const char *app, size_t i)
 static void a_job_adopts_and_releases(void **state)
 {
 	struct harness *h = *state;
+
 	make(h, JOBS, JOB("rel", BY_LABEL("rel")));
+
 	EVENTUALLY("its pod", count(h, PODS "?labelSelector=app%3Drel") == 1);
 	td_auto_free char *name = pod_of(h, "rel", 0), *path = td_asprintf(PODS "/%s", name);
+
 	patch(h, path, "{\"metadata\":{\"labels\":{\"app\":\"other\"}}}");
 	EVENTUALLY("it is let go", is(h, path, "metadata.ownerReferences", ""));
 	EVENTUALLY("another takes its place", count(h, PODS "?labelSelector=app%3Drel") == 1);
@@ -260,15 +283,19 @@ static void a_job_says_first_that_it_will_fail(void **state)
 {
 	struct harness *h = *state;
 	make(h, JOBS, JOB("bad", "\"parallelism\":2,\"completions\":2,\"backoffLimit\":0,"));
+
 	EVENTUALLY("its pods", count(h, PODS "?labelSelector=app%3Dbad") == 2);
 	td_auto_free char *one = pod_of(h, "bad", 0), *two = pod_of(h, "bad", 1);
 	td_auto_free char *held = td_asprintf(PODS "/%s", one), *failed = td_asprintf(PODS "/%s/status", two);
+
 	patch(h, held, "{\"metadata\":{\"finalizers\":[\"x.io/hold\"]}}");
 	patch(h, failed, "{\"status\":{\"phase\":\"Failed\"}}");
+
 	EVENTUALLY("it will fail", says(h, JOBS "/bad", "FailureTarget", "BackoffLimitExceeded"));
 	EVENTUALLY("the other pod is ended", is(h, held, "metadata.deletionTimestamp", NULL));
 	EVENTUALLY("and is waited for", is(h, JOBS "/bad", "status.terminating", "1"));
 	assert_false(says(h, JOBS "/bad", "Failed", ""));
+
 	patch(h, held, "{\"metadata\":{\"finalizers\":null}}");
 	EVENTUALLY("it has failed", says(h, JOBS "/bad", "Failed", "BackoffLimitExceeded"));
 	assert_true(is(h, JOBS "/bad", "status.active", "0") || is(h, JOBS "/bad", "status.active", ""));

@@ -1,4 +1,4 @@
-// The embedded plane is frozen: what it serves is what docs/embedded-plane.txt says, no more and no less.
+// The embedded plane is frozen: it serves what docs/embedded-plane.txt says, no more and no less.
 // rows: F1.5
 #include "base/file.h"
 #include "controllers/ctl.h"
@@ -24,8 +24,10 @@ static char *words_of(yyjson_val *list, const char *key)
 	td_auto_buf struct td_buf b = {0};
 	size_t i, n;
 	yyjson_val *v;
+
 	yyjson_arr_foreach (list, i, n, v)
 		td_strv_add(&words, key ? td_jstr_or(v, key, "") : yyjson_get_str(v));
+
 	if (words.n)
 		qsort(words.v, words.n, sizeof(*words.v), by_text);
 	for (i = 0; i < words.n; i++)
@@ -33,7 +35,8 @@ static char *words_of(yyjson_val *list, const char *key)
 	return td_buf_take(&b);
 }
 
-// "resource apps/v1 deployments: create delete …" of every resource and subresource of a group version.
+// Adds "resource apps/v1 deployments: create delete …" for every resource and subresource of a
+// group version.
 static void add_resources(struct harness *h, const char *version, struct td_strv *ret)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -48,13 +51,16 @@ static void add_resources(struct harness *h, const char *version, struct td_strv
 	}
 }
 
-// "query list: allowWatchBookmarks …", as the API describes itself; the same for every kind.
+// Adds "query list: allowWatchBookmarks …", as the API describes itself. It is the same for every
+// kind.
 static void add_queries(struct harness *h, struct td_strv *ret)
 {
 	static const char *const paths[] = {"/api/v1/namespaces/{namespace}/configmaps",
 					    "/api/v1/namespaces/{namespace}/configmaps/{name}"};
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	assert_int_equal(ask(h, "GET", "/openapi/v3/api/v1", NULL, NULL, &j), 200);
+
 	for (size_t p = 0; p < TD_LEN(paths); p++) {
 		size_t i, n;
 		yyjson_val *method, *o;
@@ -67,7 +73,7 @@ static void add_queries(struct harness *h, struct td_strv *ret)
 	}
 }
 
-// Each controller measures its queue as soon as it runs.
+// Adds the controllers. Each controller measures its queue as soon as it runs.
 static void add_controllers(struct td_strv *ret)
 {
 	static const char head[] = "tandem_queue_depth{controller=\"";
@@ -106,13 +112,16 @@ static void the_plane_does_not_grow(void **state)
 		td_strv_done(&served);
 		add_controllers(&served);
 	}
+
 	add_resources(h, "v1", &served);
 	assert_int_equal(ask(h, "GET", "/apis", NULL, NULL, &groups), 200);
+
 	size_t i, n, k, m;
 	yyjson_val *g, *v;
 	yyjson_arr_foreach (td_jget(td_json_root(groups), "groups"), i, n, g)
 		yyjson_arr_foreach (td_jget(g, "versions"), k, m, v)
 			add_resources(h, td_jstr_or(v, "groupVersion", ""), &served);
+
 	add_queries(h, &served);
 
 	size_t bad = 0;
@@ -126,6 +135,7 @@ static void the_plane_does_not_grow(void **state)
 			 "add it to the list "
 			 "with "
 			 "that row");
+
 	for (i = 0; i < listed.n; i++)
 		if (!td_strv_has(&served, listed.v[i])) {
 			print_error("in docs/embedded-plane.txt, and not served: %s\n", listed.v[i]);

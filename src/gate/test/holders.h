@@ -1,4 +1,4 @@
-// Holders of devices, as the gate is told of them.
+// Holders of devices, for the tests of this room.
 #pragma once
 
 #include "gate/gate.h"

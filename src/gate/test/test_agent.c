@@ -1,5 +1,6 @@
-// The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and what a table says
-// after a reboot. rows: A7.4 F2.1
+// The gate beside a real kubelet: what its cgroups say, when a pod is done with its devices, and
+// what a table says after a reboot.
+// rows: A7.4 F2.1
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -65,7 +66,7 @@ static int job(const struct tree *t, int64_t id)
 static void test_v1_cgroupfs(void **state)
 {
 	struct tree *t = *state;
-	assert_int_equal(pod(t, UID), -1); // no cgroups there at all: unknown, never free
+	assert_int_equal(pod(t, UID), -1); // no cgroups at all: unknown, never free
 	put(t, "pids/kubepods/burstable", "cgroup.procs", "");
 	assert_int_equal(pod(t, UID), TD_CG_NONE);
 	put(t, "pids/kubepods/burstable/pod" UID "/c1", "cgroup.procs", "");
@@ -86,7 +87,7 @@ static void test_v1_jobs(void **state)
 	assert_int_equal(job(t, 7), -1); // no freezer hierarchy: Slurm's jobs cannot be seen
 	put(t, "freezer/kubepods/pod" UID "/c1/slurm_n0/uid_0/job_7", "cgroup.procs", "");
 	put(t, "freezer/kubepods/pod" UID "/c1/slurm_n0/uid_0/job_77/step_0", "cgroup.procs", "3\n");
-	put(t, "freezer/elsewhere/job_7", "cgroup.procs", "3\n"); // no pod's
+	put(t, "freezer/elsewhere/job_7", "cgroup.procs", "3\n"); // in no pod
 	assert_int_equal(job(t, 7), TD_CG_EMPTY);
 	assert_int_equal(job(t, 8), TD_CG_NONE);
 	put(t, "freezer/kubepods/pod" UID "/c1/slurm_n0/uid_0/job_7/step_batch/task_0", "cgroup.procs", "3\n");
@@ -119,7 +120,7 @@ static void test_v2_cgroupfs(void **state)
 	assert_int_equal(pod(t, UID), TD_CG_BUSY);
 }
 
-// ---- the decision: every combination, and the word where it is one of ours ----
+// ---- the decision: every combination, and the words of some ----
 
 static void test_decision(void **state)
 {
@@ -146,8 +147,9 @@ static void test_decision(void **state)
 					assert_true(!busy || strstr(why, "ml/x"));
 					free_ones += !busy;
 				}
-	// An ended pod, empty or gone, whatever the kubelet says; one that cannot come or has not come; and one that is
-	// gone everywhere.
+
+	// Free are: a pod that has ended, cannot come or has not come, with an empty cgroup or
+	// none, whatever the kubelet says; and a pod that is gone everywhere.
 	assert_int_equal(free_ones, 3 * 3 * 2 + 1);
 	char why[200];
 	struct td_sight s = {.seen = TD_SEEN_ABSENT, .coming = true, .pod = "u"};
@@ -193,13 +195,14 @@ static void test_fence(void **state)
 	assert_int_equal(named("{\"metadata\":{\"deletionTimestamp\":\"x\"}}", 9), TD_SEEN_NEVER);
 	assert_int_equal(named("{\"metadata\":{\"deletionTimestamp\":\"x\"},\"spec\":{\"nodeName\":\"n0\"}}", 9),
 			 TD_SEEN_ACTIVE);
-	// Once for each run of a job is enough. A fence for another run was written before this one started: it holds
-	// nothing off.
+
+	// One fence for each run of a job is enough. A fence for another run was written before
+	// this one started, so it stops nothing of this one.
 	assert_int_equal(named(FENCED("Slurm job 104 (start 9) ended"), 9), TD_SEEN_NEVER);
 	assert_int_equal(named(FENCED("Slurm job 104 (start 8) ended"), 9), TD_SEEN_WAITS);
 	assert_int_equal(named(FENCED("Slurm job 10 (start 9) ended"), 9), TD_SEEN_WAITS);
-	assert_int_equal(named(FENCED("Slurm job 104 (start 0) ended"), 0),
-			 TD_SEEN_WAITS); // which run that was nobody knows
+	// Nobody knows which run that was.
+	assert_int_equal(named(FENCED("Slurm job 104 (start 0) ended"), 0), TD_SEEN_WAITS);
 }
 
 // ---- the table ----
@@ -221,7 +224,9 @@ static void test_boots(void **state)
 	assert_memory_equal(&a, &b, sizeof(a));
 	assert_int_equal(td_gate_load(path, 4, "boot-2", &b, NULL), 0);
 	assert_false(b.dev[0].held || b.dev[1].held);
-	assert_int_equal(td_gate_save(path, &a, NULL, NULL), 0); // written by nobody who knows of boots
+
+	// A table without a boot id was written before this boot.
+	assert_int_equal(td_gate_save(path, &a, NULL, NULL), 0);
 	assert_int_equal(td_gate_load(path, 4, "boot-2", &b, NULL), 0);
 	assert_false(b.dev[0].held);
 }
@@ -232,22 +237,27 @@ static void test_tell(void **state)
 	struct td_holder out[8], a = native(7, 100), b = native(8, 200);
 	bool changed;
 	assert_int_equal(td_gate_claim(&t, 0x3, &a, &changed, NULL), 0);
-	// The node sees the pod of job 7: it is its pod from then on, also after the next one has claimed.
+
+	// The node sees the pod of job 7. From then on it is that job's pod, also after the next
+	// claim.
 	struct td_holder pa = with_pod(7, 100, UID);
 	assert_true(td_gate_tell(&t, 0x3, &pa));
 	assert_false(td_gate_tell(&t, 0x3, &pa));
 	assert_int_equal(td_gate_claim(&t, 0x2, &b, &changed, NULL), 0);
 	assert_int_equal(td_gate_pending(&t, 0x2, out, 8), 1);
 	assert_true(out[0].pod && !strcmp(out[0].uid, UID));
-	assert_false(td_gate_tell(&t, 0x3, &pa)); // told again: it takes nothing back
+	assert_false(td_gate_tell(&t, 0x3, &pa)); // to be told again takes nothing back
 	assert_true(td_gate_holds(&t, 0x2, &b));
-	// Learned only after it was superseded.
+
+	// The pod of job 8 is learned only after that job was superseded.
 	struct td_holder pb = with_pod(8, 200, NEXT), c = native(9, 300);
 	assert_int_equal(td_gate_claim(&t, 0x2, &c, &changed, NULL), 0);
 	assert_true(td_gate_tell(&t, 0, &pb));
 	assert_int_equal(td_gate_pending(&t, 0x2, out, 8), 2);
 	assert_true(out[1].pod && !strcmp(out[1].uid, NEXT));
-	// A pod that nobody let in: it holds what nobody holds, waits behind who is there, and never supersedes.
+
+	// A pod that nobody let in holds what nobody holds, counts as an earlier holder elsewhere,
+	// and never supersedes.
 	struct td_holder pd = with_pod(5, 50, "d");
 	assert_true(td_gate_tell(&t, 0xa, &pd));
 	assert_true(td_gate_holds(&t, 0x8, &pd));
@@ -269,13 +279,14 @@ static void test_pods_of_a_cgroup(void **state)
 		 UID, NULL},
 		{"0::/../../kubepods-pod" UID_ ".slice", UID, NULL},
 		{"4:pids:/kubepods/pod" NEXT "/x/kubepods/besteffort/pod" UID "\n", NEXT, UID},
-		{"4:pids:/kubepods/pod" UID "/pod" NEXT "/y\n", UID,
-		 NEXT}, // the second is what a pod made below itself
+		// The second is what a pod made below itself.
+		{"4:pids:/kubepods/pod" UID "/pod" NEXT "/y\n", UID, NEXT},
 		{"0::/system.slice/sshd.service\n1:name=systemd:/\n", NULL, NULL},
 		{"0::/podman/pod/pods-of-me/pod1111aaaa", NULL, NULL},
 		{"0::/xpod" UID "/pod" UID "x/", NULL, NULL},
 		{"", NULL, NULL},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		char uid[40] = "";
 		const char *at = t[i].text;

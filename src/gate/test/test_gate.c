@@ -1,5 +1,6 @@
-// The gate's table and its waiting: nobody gets a device before its last holder is gone, and no superseded holder comes
-// back. rows: A7.4
+// The gate's table and its waiting: nobody gets a device before its last holder is gone, and no
+// superseded holder comes back.
+// rows: A7.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -33,11 +34,13 @@ static void test_devices(void **state)
 	assert_int_equal(m, 0x13);
 	assert_int_equal(td_dev_parse("-", 8, &m, NULL), 0);
 	assert_int_equal(m, 0);
+
 	m = 99;
 	const char *bad[] = {"8", "1-", "-1", "a", "3-1", "0,", "0;1", "0-99999999999999999999"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_dev_parse(bad[i], 8, &m, NULL), TD_INVALID);
 	assert_int_equal(m, 99);
+
 	assert_int_equal(td_dev_parse("0-63", 64, &m, NULL), 0);
 	assert_true(m == ~(uint64_t)0 && m == td_dev_all(64));
 	td_auto_free char *s = td_dev_format(0x13), *none = td_dev_format(0), *all = td_dev_format(~(uint64_t)0);
@@ -53,16 +56,20 @@ static void test_table_supersede(void **state)
 	assert_int_equal(claim(&t, 0x3, a), 0);
 	assert_true(td_gate_holds(&t, 0x3, &a));
 	assert_int_equal(td_gate_pending(&t, 0x3, out, 8), 0);
+
 	assert_int_equal(claim(&t, 0x6, b), 0);
 	assert_int_equal(td_gate_pending(&t, 0x6, out, 8), 1);
 	assert_int_equal(out[0].job, 7);
 	assert_false(td_gate_holds(&t, 0x3, &a)); // device 1 went on
-	// The old holder does not get it back, now or when it is proven gone.
+
+	// The old holder does not get it back, neither now nor when it is proven gone.
 	assert_int_equal(claim(&t, 0x2, a), TD_CONFLICT);
 	assert_true(td_gate_forget(&t, &a));
 	assert_int_equal(td_gate_pending(&t, 0x6, out, 8), 0);
 	assert_int_equal(claim(&t, 0x2, a), TD_CONFLICT);
-	// The same job id with another start is another job: Slurm reuses ids after a crash.
+
+	// The same job id with another start is another job, because Slurm reuses ids after a
+	// crash.
 	assert_int_equal(claim(&t, 0x2, native(7, 300)), 0);
 	assert_int_equal(claim(&t, 1ull << 8, a), TD_INVALID);
 }
@@ -77,9 +84,12 @@ static void test_table_same_job(void **state)
 	assert_true(changed && t.dev[0].now.pod && t.dev[0].now.start == 100 && t.dev[0].n_prev == 0);
 	assert_int_equal(td_gate_claim(&t, 0x1, &p, &changed, NULL), 0);
 	assert_false(changed);
-	// A pod whose grant is older than what is there is late; Prolog of a job is never.
+
+	// A pod whose grant is older than the present one comes late. The Prolog of a job never
+	// does.
 	assert_int_equal(claim(&t, 0x1, with_pod(5, 50, "v")), TD_CONFLICT);
 	assert_int_equal(claim(&t, 0x1, native(5, 50)), 0);
+
 	// A refused claim changes nothing, not even the devices before the refused one.
 	struct td_gate_table before = t;
 	assert_int_equal(claim(&t, 0x3, p), TD_CONFLICT);
@@ -121,6 +131,7 @@ static void test_save(void **state)
 	assert_int_equal(td_gate_save(path, &t, NULL, NULL), 0);
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, NULL), 0);
 	assert_memory_equal(&t, &u, sizeof(t));
+
 	assert_int_equal(td_file_write(path, "{", 1, 0600, NULL), 0);
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_gate_load(path, 8, NULL, &u, &e), TD_INVALID);
@@ -136,22 +147,26 @@ static void test_parse(void **state)
 	assert_true(q.h.job == 7 && q.h.start == 100 && q.mask == 3 && q.timeout_ms == 45000 && !q.ping);
 	assert_int_equal(td_gate_parse("ping", "n0", 8, &q, NULL), 0);
 	assert_true(q.ping);
+
 	assert_int_equal(td_gate_parse("check start=100 node=n0 devices=4 timeout=10", "n0", 8, &q, NULL), 0);
 	assert_true(q.check && q.h.job == 0 && q.h.start == 100 && q.mask == 0x10);
 	assert_int_equal(td_gate_parse("check job=7 devices=-", "n0", 8, &q, NULL), 0);
-	assert_true(q.h.job == 0); // whose job it is, the kernel says
+	assert_true(q.h.job == 0); // the kernel says whose job it is
 	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 devices=0 new=x", "n0", 8, &q, NULL), 0);
-	assert_true(!strcmp(q.h.ask, "1-2") && !q.h.pod && !strcmp(q.h.uid, "1000")); // a hint makes no pod of it
+	// A hint does not make it a pod.
+	assert_true(!strcmp(q.h.ask, "1-2") && !q.h.pod && !strcmp(q.h.uid, "1000"));
 	assert_string_equal(q.h.ask_pod, "");
 	assert_int_equal(td_gate_parse("acquire job=7 uid=1000 ask=1-2 pod=ml/train-0 devices=0", "n0", 8, &q, NULL),
 			 0);
 	assert_string_equal(q.h.ask_pod, "ml/train-0");
-	{ // too long for any pod: no half of it
+	{
+		// A name too long for any pod is ignored, not cut.
 		char line[600];
 		snprintf(line, sizeof(line), "acquire job=7 uid=1000 ask=1-2 pod=ml/%0400d devices=0", 1);
 		assert_int_equal(td_gate_parse(line, "n0", 8, &q, NULL), 0);
 		assert_string_equal(q.h.ask_pod, "");
 	}
+
 	const char *bad[] = {"",
 			     "check start=1",
 			     "acquire",
@@ -254,14 +269,16 @@ static void test_wait_and_timeout(void **state)
 	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &b, &(struct td_gate_wait){30}, NULL, &e), TD_TRANSIENT);
 	assert_non_null(strstr(e.msg, "held by job 1"));
 	assert_int_equal(w->superseded, 1);
-	assert_int_equal(w->late, 1); // once a wait
+	assert_int_equal(w->late, 1); // once per wait
 	char text[64];
 	assert_true(td_gate_held_up(w->g, 0, text, sizeof(text)));
 	assert_string_equal(text, "held by job 1 (test)");
-	// The claim stands though the caller gave up: nothing of job 1 starts there any more.
+
+	// The claim stands although the caller gave up: nothing of job 1 starts there any more.
 	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
 	assert_true(td_gate_may_start(w->g, 0, 0x2, &a));
-	// Also after a restart of the agent.
+
+	// The same holds after a restart of the agent.
 	td_gate_free(w->g);
 	open_gate(w);
 	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
@@ -270,10 +287,11 @@ static void test_wait_and_timeout(void **state)
 	w->busy_job = 0;
 	assert_false(td_gate_held_up(w->g, 0, text, sizeof(text)));
 	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, &e), 0);
-	assert_int_equal(td_gate_try(w->g, 0, 0, &a, &e), 0); // nothing asked, nothing refused
+	assert_int_equal(td_gate_try(w->g, 0, 0, &a, &e), 0); // no devices: nothing to refuse
 }
 
-// Slurm gives an id out twice after a crash, and slurmd runs no Prolog for the second job: it may start nothing.
+// After a crash Slurm gives a job id out twice, and slurmd runs no Prolog for the second job, which
+// must start nothing.
 static void test_check(void **state)
 {
 	struct world *w = *state;
@@ -286,9 +304,10 @@ static void test_check(void **state)
 	assert_int_equal(td_gate_check(w->g, 0, 0x1, &again, &(struct td_gate_wait){100}, NULL, &e), TD_CONFLICT);
 	assert_non_null(strstr(e.msg, "job 5 was not let in to devices 0 of n0"));
 	assert_int_equal(td_gate_check(w->g, 0, 0, &again, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
-	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, &(struct td_gate_wait){100}, NULL, NULL),
-			 TD_CONFLICT); // device 2 is not its own
-	// A check claims nothing, and waits for who was there before.
+	// Device 2 is not its own.
+	assert_int_equal(td_gate_check(w->g, 0, 0x7, &old, &(struct td_gate_wait){100}, NULL, NULL), TD_CONFLICT);
+
+	// A check claims nothing, and waits for the earlier holder.
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &old, NULL), 0);
 	w->busy_job = 5;
 	assert_int_equal(td_gate_acquire(w->g, 0, 0x1, &next, &(struct td_gate_wait){10}, NULL, NULL), TD_TRANSIENT);
@@ -337,10 +356,12 @@ static void ask(const char *path, const char *line, char *reply, size_t n)
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	int64_t end = td_mono_ms(&td_clock_system) + 5000;
-	while (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0) // it listens as soon as its thread runs
+	// The gate listens as soon as its thread runs.
+	while (connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		assert_true(td_mono_ms(&td_clock_system) < end);
 	ssize_t sent = send(fd, line, strlen(line), MSG_NOSIGNAL);
-	assert_true(sent == (ssize_t)strlen(line) || errno == EPIPE); // a full gate closes: the reply is empty then
+	// A full gate closes the connection. Then the reply is empty.
+	assert_true(sent == (ssize_t)strlen(line) || errno == EPIPE);
 	size_t got = 0;
 	ssize_t k;
 	while (got < n - 1 && (k = read(fd, reply + got, n - 1 - got)) > 0)
@@ -356,7 +377,7 @@ static bool nobody(void *ctx, int node, const char *cgroups, char *why, size_t n
 	return false;
 }
 
-// Root is not enough: containers are root, and any pod may have the directory of the socket.
+// To be root is not enough: containers are root, and any pod may mount the directory of the socket.
 static void test_who_may_claim(void **state)
 {
 	struct world *w = *state;
@@ -368,6 +389,7 @@ static void test_who_may_claim(void **state)
 	td_auto_free char *path = td_asprintf("%s/gate.sock", w->dir);
 	char reply[512];
 	pthread_t t;
+
 	assert_int_equal(td_gate_try(w->g, 0, 0x3, &victim, NULL), 0);
 	pthread_create(&t, NULL, serve, &s);
 	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=0-1 timeout=1000\n", reply, sizeof(reply));
@@ -397,12 +419,15 @@ static void test_socket(void **state)
 	ask(path, "acquire job=2 start=20 uid=1000 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
 	assert_true(td_starts(reply, "wait devices 1 of n0: held by job 1"));
 	assert_non_null(strstr(reply, "\nfail devices 1 of n0: held by job 1"));
+
 	ask(path, "acquire job=2 devices=99\n", reply, sizeof(reply));
 	assert_true(td_starts(reply, "fail "));
+
 	td_auto_free char *tasks = td_asprintf("%s/task.sock", w->dir);
 	ask(tasks, "acquire job=2 start=20 node=n0 devices=1 timeout=20\n", reply, sizeof(reply));
 	assert_string_equal(reply, "fail this socket takes check only\n");
-	// Anybody may hold connections there, and Prolog still gets its word.
+
+	// Anybody may hold connections to the socket for tasks, but Prolog still gets its answer.
 	int held[300];
 	for (size_t i = 0; i < TD_LEN(held); i++) {
 		struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -410,18 +435,22 @@ static void test_socket(void **state)
 		held[i] = socket(AF_UNIX, SOCK_STREAM, 0);
 		assert_int_equal(connect(held[i], (struct sockaddr *)&to, sizeof(to)), 0);
 	}
+
 	ask(tasks, "ping\n", reply, sizeof(reply));
-	assert_string_equal(reply, ""); // all of them were taken, and there is no room
+	assert_string_equal(reply, ""); // no room
 	ask(path, "ping\n", reply, sizeof(reply));
 	assert_string_equal(reply, "ok\n");
 	for (size_t i = 0; i < TD_LEN(held); i++)
 		close(held[i]);
 	int64_t end = td_mono_ms(&td_clock_system) + 5000;
-	do // no room: no word, ask again
+	// While there is no room, there is no answer: ask again.
+	do
 		ask(tasks, "ping\n", reply, sizeof(reply));
 	while (!*reply && td_mono_ms(&td_clock_system) < end);
 	assert_string_equal(reply, "ok\n");
-	ask(tasks, "check start=10 node=n0 devices=0\n", reply, sizeof(reply)); // we are no task of a job
+
+	// This test is no task of a job.
+	ask(tasks, "check start=10 node=n0 devices=0\n", reply, sizeof(reply));
 	assert_string_equal(reply, "fail only tasks of Slurm jobs may ask here\n");
 	td_cancel_fire(s.c);
 	void *r;

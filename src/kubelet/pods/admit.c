@@ -33,24 +33,29 @@ const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, c
 		cpu -= share_of(node, "cpu", true);
 		mem -= share_of(node, "memory", false);
 	}
+
 	const char *of = x->granted ? "" : " beside Slurm's share";
+
 	if (x->used_pods + 1 > x->pods) {
 		*ret_message =
 			td_asprintf("Node didn't have enough resource: pods, requested: 1, used: %d, capacity: %d",
 				    x->used_pods, x->pods);
 		return "OutOfpods";
 	}
+
 	if (x->want_cpu_milli && x->used_cpu_milli + x->want_cpu_milli > cpu) {
 		*ret_message = td_asprintf(
 			"Node didn't have enough resource: cpu, requested: %lld, used: %lld, capacity%s: %lld",
 			(long long)x->want_cpu_milli, (long long)x->used_cpu_milli, of, (long long)(cpu > 0 ? cpu : 0));
 		return "OutOfcpu";
 	}
+
 	if (x->want_memory && x->used_memory + x->want_memory > mem) {
 		*ret_message = td_asprintf(
 			"Node didn't have enough resource: memory, requested: %lld, used: %lld, capacity%s: %lld",
 			(long long)x->want_memory, (long long)x->used_memory, of, (long long)(mem > 0 ? mem : 0));
 		return "OutOfmemory";
 	}
+
 	return NULL;
 }

@@ -1,4 +1,4 @@
-// Does a pod fit on its node? The kubelet's last check, whoever bound the pod. Pure.
+// The kubelet's last check, whoever bound the pod: does the pod fit on its node? Pure.
 #pragma once
 
 #include "json/json.h"
@@ -7,13 +7,17 @@
 #include <stdint.h>
 
 struct td_pod_admit {
-	bool granted; // by Slurm: counted against the node, else against what Slurm's share (annotation) leaves
-	int64_t cpu_milli, memory; // the node's
+	// Granted by Slurm? Then the pod counts against the whole node, otherwise against what
+	// Slurm's share (an annotation of the node) leaves.
+	bool granted;
+	int64_t cpu_milli, memory; // of the node
 	int pods;
-	int64_t used_cpu_milli, used_memory; // of the pods of the same sort that are there
-	int used_pods;                       // of all
+	// Sums over the admitted pods of the same sort (granted or not).
+	int64_t used_cpu_milli, used_memory;
+	int used_pods; // number of admitted pods of both sorts
 	int64_t want_cpu_milli, want_memory;
 };
-// NULL: it fits. Else the reason ("OutOfcpu") and a message (caller frees).
+// Returns NULL if the pod fits, otherwise the reason ("OutOfcpu") and a message (caller frees).
 const char *td_pod_admit(const struct td_pod_admit *x, const yyjson_val *node, char **ret_message);
-int td_slurm_gpus(const yyjson_val *node); // of the share annotation: devices 0 … n-1 are Slurm's
+// Number of GPUs in Slurm's share of the node: devices 0 … n-1 are Slurm's.
+int td_slurm_gpus(const yyjson_val *node);

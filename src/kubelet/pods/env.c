@@ -15,7 +15,7 @@ static void base64(const char *s, struct td_buf *ret)
 		const char *alpha = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 		const char *at = strchr(alpha, *s);
 		if (!at)
-			continue; // line breaks
+			continue; // skip line breaks
 		acc = acc << 6 | (unsigned)(at - alpha);
 		bits += 6;
 		if (bits >= 8) {
@@ -35,6 +35,7 @@ bool td_object_value(const struct td_object *o, bool secret, const char *key, st
 			td_buf_add(ret, yyjson_get_str(v), yyjson_get_len(v));
 		return true;
 	}
+
 	v = td_jkey(td_jget(o->root, secret ? "stringData" : "binaryData"), key);
 	if (!yyjson_is_str(v))
 		return false;
@@ -88,11 +89,13 @@ char *td_env_expand(const char *s, const struct td_strv *env)
 			s += 2;
 			continue;
 		}
+
 		const char *end = s[0] == '$' && s[1] == '(' ? strchr(s, ')') : NULL;
 		if (!end) {
 			td_buf_putc(&b, *s++);
 			continue;
 		}
+
 		const char *v = env_get(env, s + 2, (size_t)(end - s - 2));
 		if (v)
 			td_buf_puts(&b, v);
@@ -105,7 +108,8 @@ char *td_env_expand(const char *s, const struct td_strv *env)
 
 // ---- the pod's own fields ----
 
-static char *map_text(const yyjson_val *map) // as the kubelet: key="escaped value" lines
+// Formats a map as the kubelet does: one line key="escaped value" per entry.
+static char *map_text(const yyjson_val *map)
 {
 	struct td_buf b = {0};
 	yyjson_val *k, *v;
@@ -126,18 +130,22 @@ int td_env_field(const struct td_env_src *s, const char *path, char **ret, struc
 			*ret = td_strdup(td_jstr_or(s->pod, path, ""));
 			return 0;
 		}
+
 	if (td_streq(path, "status.podIP") || td_streq(path, "status.podIPs")) {
 		*ret = td_strdup(s->pod_ip);
 		return 0;
 	}
+
 	if (td_streq(path, "status.hostIP") || td_streq(path, "status.hostIPs")) {
 		*ret = td_strdup(s->host_ip);
 		return 0;
 	}
+
 	if (td_streq(path, "metadata.labels") || td_streq(path, "metadata.annotations")) {
 		*ret = map_text(td_jget(s->pod, path));
 		return 0;
 	}
+
 	const char *maps[] = {"metadata.labels", "metadata.annotations"};
 	for (size_t i = 0; path && i < TD_LEN(maps); i++) {
 		size_t n = strlen(maps[i]), len = strlen(path);
@@ -149,6 +157,7 @@ int td_env_field(const struct td_env_src *s, const char *path, char **ret, struc
 		*ret = td_strdup(v ? v : "");
 		return 0;
 	}
+
 	return td_fail(err, TD_INVALID, "fieldPath \"%.100s\" is not supported", path ? path : "");
 }
 
@@ -162,10 +171,12 @@ int td_env_resource(const struct td_env_src *s, const char *container, const cha
 			       "resourceFieldRef: container \"%.60s\", resource \"%.60s\": want limits.X or requests.X "
 			       "of a container",
 			       container ? container : "", resource ? resource : "");
+
 	const char *what = strchr(resource, '.') + 1;
 	yyjson_val *q = td_jkey(td_jget(c, limits ? "resources.limits" : "resources.requests"), what);
 	if (!q && !limits) // requests default to limits
 		q = td_jkey(td_jget(c, "resources.limits"), what);
+
 	int64_t milli = 0, div = 1000;
 	td_auto_free char *num = yyjson_is_num(q) ? td_json_text(q, NULL) : NULL;
 	int r = 0;
@@ -175,12 +186,15 @@ int td_env_resource(const struct td_env_src *s, const char *container, const cha
 		milli = s->node_cpu_milli;
 	else if (limits && td_streq(what, "memory"))
 		milli = s->node_memory * 1000;
+
 	if (!r && divisor && *divisor && strcmp(divisor, "0"))
 		r = td_quantity_milli(divisor, &div, err);
 	if (r)
 		return td_wrap(err, "resourceFieldRef %s", resource);
+
 	if (div <= 0)
 		div = 1000;
+
 	*ret = td_asprintf("%lld", (long long)((milli + div - 1) / div));
 	return 0;
 }
@@ -190,6 +204,7 @@ static int from_key(const struct td_env_src *s, const yyjson_val *ref, bool secr
 {
 	const char *name = td_jstr_or(ref, "name", ""), *key = td_jstr_or(ref, "key", "");
 	bool optional = td_jbool(ref, "optional", false);
+
 	td_auto(td_object_unref) struct td_object *o = s->get(s->ctx, secret, ns, name);
 	*ret_have = o && td_object_value(o, secret, key, ret);
 	if (*ret_have || optional)
@@ -211,6 +226,7 @@ static int env_from(const struct td_env_src *s, const yyjson_val *e, const char 
 		return td_jbool(ref, "optional", false) ? 0
 							: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found",
 								  secret ? "secret" : "configmap", name);
+
 	td_auto_strv struct td_strv keys = {0};
 	td_object_value_keys(o, &keys);
 	for (size_t i = 0; i < keys.n; i++) {
@@ -228,11 +244,13 @@ int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct
 	yyjson_val *e;
 	size_t i, n;
 	int r;
+
 	yyjson_arr_foreach (td_jget(container, "envFrom"), i, n, e) {
 		r = env_from(s, e, ns, ret, err);
 		if (r)
 			return r;
 	}
+
 	yyjson_arr_foreach (td_jget(container, "env"), i, n, e) {
 		const char *name = td_jstr_or(e, "name", "");
 		yyjson_val *from = td_jget(e, "valueFrom"), *f;
@@ -255,6 +273,7 @@ int td_env_build(const struct td_env_src *s, const yyjson_val *container, struct
 			if (!r)
 				v = td_buf_take(&b);
 		}
+
 		if (r)
 			return td_wrap(err, "env %s", name);
 		td_env_set(ret, name, v);

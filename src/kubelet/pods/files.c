@@ -19,7 +19,8 @@ static int open_in(int dir, const char *rel, int flags)
 	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
 			       .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS};
 	int fd;
-	int tries = 32; // EAGAIN: a rename raced with a ".."
+	// EAGAIN means that a rename raced with a ".." in the path.
+	int tries = 32;
 	do
 		fd = (int)syscall(SYS_openat2, dir, rel, &how, sizeof(how));
 	while (fd < 0 && errno == EAGAIN && --tries);
@@ -44,6 +45,7 @@ int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_e
 	td_auto_close int dir = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return td_fail_errno(err, TD_NOT_FOUND, errno, "open %s", root);
+
 	td_auto_strv struct td_strv parts = {0};
 	td_auto_buf struct td_buf at = {0};
 	td_strv_split(&parts, rel, '/');
@@ -54,10 +56,12 @@ int td_path_mkdir_in(const char *root, const char *rel, mode_t mode, struct td_e
 		td_buf_printf(&at, "%s%s", at.len ? "/" : "", parts.v[i]);
 		if (!strcmp(parts.v[i], "..") || !strcmp(parts.v[i], "."))
 			continue;
-		// What is there already (a link inside the root too) is resolved by the next round's open_in.
+		// What exists already, also a link inside the root, is resolved by open_in in the
+		// next round.
 		if (mkdirat(parent, parts.v[i], mode) < 0 && errno != EEXIST)
 			return td_fail_errno(err, TD_INVALID, errno, "make %s", rel);
 	}
+
 	td_auto_close int fd = open_in(dir, at.len ? at.s : ".", O_PATH | O_DIRECTORY);
 	return fd < 0 ? td_fail_errno(err, TD_INVALID, errno, "path %s", rel) : 0;
 }
@@ -70,7 +74,8 @@ int td_path_create_in(const char *root, const char *rel, mode_t mode, struct td_
 	int r = td_path_open_in(root, parent, &dir, err);
 	if (r)
 		return r;
-	// By the opened directory, not by its name: names may change hands meanwhile.
+
+	// Use the opened directory and not its name: names may change hands meanwhile.
 	td_auto_close int fd =
 		openat(dir, slash ? slash + 1 : rel, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 	return fd < 0 ? td_fail_errno(err, errno == EEXIST ? TD_EXISTS : TD_INVALID, errno, "make %s", rel) : 0;
@@ -89,6 +94,7 @@ int td_payload_add(struct td_payload *p, const char *path, const void *data, siz
 	if (bad)
 		return td_fail(err, TD_INVALID, "file path \"%.100s\" in a volume: want a relative path without \"..\"",
 			       path);
+
 	for (size_t i = 0; i < p->n; i++)
 		if (!strcmp(p->v[i].path, path)) { // a later source wins, as in projected volumes
 			td_buf_reset(&p->v[i].data);
@@ -96,10 +102,12 @@ int td_payload_add(struct td_payload *p, const char *path, const void *data, siz
 			p->v[i].mode = mode;
 			return 0;
 		}
+
 	if (p->n == p->cap) {
 		p->cap = p->cap ? p->cap * 2 : 8;
 		p->v = td_realloc(p->v, p->cap * sizeof(*p->v));
 	}
+
 	struct td_payload_file *f = &p->v[p->n++];
 	*f = (struct td_payload_file){.path = td_strdup(path), .mode = mode};
 	td_buf_add(&f->data, data, n);
@@ -123,7 +131,8 @@ static uint64_t fnv(uint64_t h, const void *p, size_t n)
 	return h;
 }
 
-// Order matters little: sources give files in a stable order, and a needless swap is harmless.
+// Names the payload's directory by a hash of its content. The order of files counts: sources give
+// files in a stable order, and a needless swap is harmless.
 static void payload_name(const struct td_payload *p, int64_t gid, char out[40])
 {
 	uint64_t h[2] = {0xcbf29ce484222325, 0x9e3779b97f4a7c15};
@@ -148,6 +157,7 @@ static int write_one(const char *dir, const struct td_payload_file *f, int64_t g
 	*slash = '/';
 	if (r)
 		return r;
+
 	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", path);
@@ -184,10 +194,12 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 	char name[40], now[64] = "";
 	payload_name(p, gid, name);
 	td_auto_free char *data = td_asprintf("%s/..data", dir), *fresh = td_asprintf("%s/%s", dir, name);
+
 	ssize_t n = readlink(data, now, sizeof(now) - 1);
 	now[n > 0 ? n : 0] = '\0';
 	if (!strcmp(now, name))
 		return 0;
+
 	int r = td_mkdir_p(dir, 0755, err);
 	if (!r)
 		r = td_rm_rf(fresh, err);
@@ -197,6 +209,7 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 		r = write_one(fresh, &p->v[i], gid, err);
 	if (!r)
 		r = swap_link(name, data, err);
+
 	for (size_t i = 0; !r && i < p->n; i++) {
 		td_auto_free char *top = td_strndup(p->v[i].path, strcspn(p->v[i].path, "/"));
 		td_auto_free char *link = td_asprintf("%s/%s", dir, top), *to = td_asprintf("..data/%s", top);
@@ -206,9 +219,11 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 		if (strcmp(was, to))
 			r = swap_link(to, link, err);
 	}
+
 	if (r)
 		return r;
-	// What the last payload had: its directory and the names that are no more.
+
+	// Remove what only the last payload had: its directory, and the names that are gone.
 	DIR *d = opendir(dir);
 	struct dirent *e;
 	while (d && (e = readdir(d))) {
@@ -221,6 +236,7 @@ int td_payload_write(const char *dir, const struct td_payload *p, int64_t gid, s
 		else if (!wanted(p, e->d_name))
 			unlink(path);
 	}
+
 	if (d)
 		closedir(d);
 	return 0;

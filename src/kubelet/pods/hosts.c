@@ -16,7 +16,7 @@
 struct td_hosts {
 	struct td_kubelet *a;
 	struct td_queue *queue; // one key: "all"
-	pthread_mutex_t mu;     // puts writers of one file in order; guards seen
+	pthread_mutex_t mu;     // orders the writers of one file; guards seen
 	struct td_strv seen;    // namespaces that have a file
 };
 
@@ -47,7 +47,8 @@ char *td_hosts_path(const struct td_kubelet *a, const char *ns)
 	return td_asprintf("%s/agent/hosts/%s", a->o.home, ns);
 }
 
-// Names and addresses come from objects: whoever may write a status must not be able to write a line.
+// Names and addresses come from API objects. They are checked, so that whoever may write a status
+// cannot write lines of the file.
 static bool address(const char *s)
 {
 	unsigned char to[16];
@@ -64,10 +65,12 @@ void td_hosts_pod_line(struct td_buf *b, const yyjson_val *pod, const char *ip, 
 	const char *name = td_jstr_or(pod, "metadata.name", ""), *ns = td_jstr_or(pod, "metadata.namespace", "");
 	const char *host = td_jstr_or(pod, "spec.hostname", name), *sub = td_jstr_or(pod, "spec.subdomain", "");
 	bool own = !strcmp(ns, in_ns);
+
 	if (!ip)
 		ip = td_jstr_or(pod, "status.podIP", "");
 	if (!address(ip) || (!own && !*sub) || !name_ok(name) || !name_ok(ns) || !name_ok(host) || !name_ok(sub))
 		return;
+
 	td_buf_puts(b, ip);
 	if (*sub)
 		td_buf_printf(b, " %s.%s.%s.svc.cluster.local %s.%s.%s", host, sub, ns, host, sub, ns);
@@ -100,11 +103,14 @@ int td_hosts_write(const char *path, const char *text, size_t n, struct td_error
 	int r = td_file_read(path, 16 << 20, &old, err);
 	if (r && r != TD_NOT_FOUND)
 		return r;
+
 	td_buf_add(&now, text, n);
 	while (now.len < old.len)
 		td_buf_putc(&now, '\n');
+
 	if (!r && old.len == now.len && !memcmp(td_buf_str(&old), td_buf_str(&now), now.len))
 		return 0;
+
 	td_auto_close int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", path);
@@ -112,7 +118,8 @@ int td_hosts_write(const char *path, const char *text, size_t n, struct td_error
 	return td_write_all(fd, td_buf_str(&now), now.len, err);
 }
 
-// An address of the pod that is right now: our own table knows it before the API does. Caller frees; NULL: none.
+// The pod's address right now. Our own table knows it before the API does. Caller frees; NULL:
+// none.
 static char *pod_ip(struct td_kubelet *a, const struct td_object *o)
 {
 	if (td_pod_ended(o->root))
@@ -134,8 +141,10 @@ static void service(struct td_kubelet *a, struct td_buf *b, const struct td_obje
 	yyjson_val *sel = td_jget(svc->root, "spec.selector");
 	bool early = td_jbool(svc->root, "spec.publishNotReadyAddresses", false);
 	td_auto_strv struct td_strv ips = {0};
+
 	if (!yyjson_obj_size(sel))
 		return;
+
 	for (size_t i = 0; i < pods->n; i++) {
 		if (strcmp(pods->v[i]->ns, svc->ns))
 			continue;
@@ -145,15 +154,18 @@ static void service(struct td_kubelet *a, struct td_buf *b, const struct td_obje
 		yyjson_obj_foreach (sel, at, max, k, v) {
 			match = match && td_streq(td_jkey_str(labels, yyjson_get_str(k)), yyjson_get_str(v));
 		}
+
 		match = match && (early || td_condition_true(pods->v[i]->root, "Ready"));
 		td_auto_free char *ip = match ? pod_ip(a, pods->v[i]) : NULL;
 		if (ip && !td_strv_has(&ips, ip))
 			td_strv_add(&ips, ip);
 	}
+
 	td_hosts_service_lines(b, svc->root, &ips, ns);
 }
 
-// The API itself, whose address is the switch's: pods are told so by KUBERNETES_SERVICE_HOST too.
+// Adds the API server, which listens on the switch's address. Pods also find it in
+// KUBERNETES_SERVICE_HOST.
 static void api_line(struct td_hosts *h, const char *ns, struct td_buf *b)
 {
 	td_buf_printf(b, "%s kubernetes.default.svc.cluster.local kubernetes.default.svc kubernetes.default%s\n",
@@ -164,12 +176,14 @@ static void text_of(struct td_hosts *h, const char *ns, const struct td_objects 
 		    const struct td_objects *services, struct td_buf *b)
 {
 	td_buf_printf(b, "127.0.0.1 localhost\n::1 localhost ip6-localhost\n%s tandem-host\n", h->a->gateway);
+
 	api_line(h, ns, b);
 	for (size_t i = 0; i < pods->n; i++) {
 		td_auto_free char *ip = pod_ip(h->a, pods->v[i]);
 		if (ip)
 			td_hosts_pod_line(b, pods->v[i]->root, ip, ns);
 	}
+
 	for (size_t i = 0; i < services->n; i++)
 		service(h->a, b, services->v[i], pods, ns);
 }
@@ -207,16 +221,19 @@ static int reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_ca
 	td_auto_objects struct td_objects pods = {0}, services = {0};
 	td_informer_list(h->a->pods, NULL, &pods);
 	td_informer_list(h->a->services, NULL, &services);
+
 	td_auto_strv struct td_strv all = {0};
 	pthread_mutex_lock(&h->mu);
 	for (size_t i = 0; i < h->seen.n; i++)
 		td_strv_add(&all, h->seen.v[i]);
 	pthread_mutex_unlock(&h->mu);
+
 	td_auto_pods struct td_pods mine = {0};
 	td_pod_table_all(h->a->table, &mine);
 	for (size_t i = 0; i < mine.n; i++)
 		if (!td_strv_has(&all, mine.v[i]->ns))
 			td_strv_add(&all, mine.v[i]->ns);
+
 	int r = 0;
 	for (size_t i = 0; i < all.n && !r; i++)
 		r = write_ns(h, all.v[i], &pods, &services, err);

@@ -38,12 +38,13 @@ static int64_t size_of(int fd)
 	return fd >= 0 && !fstat(fd, &st) ? st.st_size : 0;
 }
 
-// The container's init holds the lock while it moves the content. Somebody inside may hold it for ever: then we read
-// all the same.
+// Takes the lock for reading. The container's init holds it while it moves the content. Somebody
+// inside the container may hold it for ever; then the log is read all the same.
 static void lock(const struct td_logfile *f, struct td_cancel *c)
 {
 	for (int ms = 0; ms < LOCK_MS && flock(f->now, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK; ms += 5)
-		if (td_cancel_wait(c, 5)) // no event tells of a lock that is free
+		// No event tells that the lock is free, so ask again.
+		if (td_cancel_wait(c, 5))
 			return;
 }
 
@@ -57,7 +58,8 @@ static void remember(struct td_logfile *f)
 		f->n_seen = n;
 }
 
-// Were the files rotated since the last look? Then what was in the newer one is in the older one, at the same place.
+// Were the files rotated since the last look? Then what was in the newer one is in the older one,
+// at the same offset.
 static void follow_move(struct td_logfile *f)
 {
 	struct stat st;
@@ -67,11 +69,13 @@ static void follow_move(struct td_logfile *f)
 	if (moved == f->moved_ns)
 		return;
 	f->moved_ns = moved;
+
 	char is[sizeof(f->seen)];
 	bool once = !f->in_old && pread(f->old, is, f->n_seen, f->at - (off_t)f->n_seen) == (ssize_t)f->n_seen &&
 		    !memcmp(is, f->seen, f->n_seen);
-	if (!once) { // what was left to read is gone; the next bytes are those of a former newer file, which we have
-		     // not seen
+	if (!once) {
+		// What was left to read is gone. The next bytes are those of a former newer file
+		// that was never read.
 		f->at = 0;
 		f->lost = true;
 	}
@@ -82,18 +86,21 @@ ssize_t td_logfile_read(struct td_logfile *f, char *buf, size_t n, struct td_can
 {
 	lock(f, c);
 	follow_move(f);
+
 	if (f->in_old && f->at >= size_of(f->old)) {
 		f->in_old = false;
 		f->at = 0;
 	}
-	if (!f->in_old && f->at > size_of(f->now)) // somebody cut it
+	if (!f->in_old && f->at > size_of(f->now)) // somebody truncated it
 		f->at = 0;
+
 	ssize_t k;
 	do
 		k = pread(f->in_old ? f->old : f->now, buf, n, f->at);
 	while (k < 0 && errno == EINTR);
 	if (k > 0)
 		f->at += k;
+
 	remember(f);
 	flock(f->now, LOCK_UN);
 	return k > 0 ? k : 0;
@@ -106,6 +113,7 @@ int64_t td_log_tail_offset(int fd, int64_t size, int64_t lines)
 		return 0;
 	if (!lines)
 		return size;
+
 	int64_t at = size, seen = 0;
 	while (at > 0) {
 		size_t n = at < (int64_t)sizeof(buf) ? (size_t)at : sizeof(buf);
@@ -113,7 +121,8 @@ int64_t td_log_tail_offset(int fd, int64_t size, int64_t lines)
 		if (pread(fd, buf, n, at) != (ssize_t)n)
 			return 0;
 		for (size_t i = n; i-- > 0;) {
-			if (buf[i] != '\n' || at + (int64_t)i == size - 1) // the end of the last line starts no line
+			// The end of the last line starts no line.
+			if (buf[i] != '\n' || at + (int64_t)i == size - 1)
 				continue;
 			if (++seen == lines)
 				return at + (int64_t)i + 1;
@@ -145,6 +154,7 @@ void td_logfile_tail(struct td_logfile *f, int64_t lines)
 	f->in_old = lines < 0 || in_new < lines;
 	f->at = f->in_old ? td_log_tail_offset(f->old, size_of(f->old), lines < 0 ? -1 : lines - in_new)
 			  : td_log_tail_offset(f->now, size, lines);
+
 	f->lost = false;
 	remember(f);
 	flock(f->now, LOCK_UN);
@@ -157,10 +167,12 @@ bool td_logline_parse(const char *line, size_t n, struct td_logline *ret)
 	bool ok = n >= HEAD && line[4] == '-' && line[10] == 'T' && line[STAMP - 1] == 'Z' && line[STAMP] == ' ' &&
 		  line[HEAD - 3] == ' ' && line[HEAD - 1] == ' ' &&
 		  (!strncmp(line + STAMP + 1, "stdout", 6) || !strncmp(line + STAMP + 1, "stderr", 6));
+
 	if (!ok) {
 		*ret = (struct td_logline){.text = line, .len = n};
 		return false;
 	}
+
 	*ret = (struct td_logline){
 		.stamp = line,
 		.stamp_len = STAMP,
@@ -180,9 +192,11 @@ char *td_logfile_last(const char *path, size_t max)
 	char buf[8192];
 	if (td_logfile_open(path, &f, NULL))
 		return NULL;
+
 	td_logfile_tail(&f, LAST_LINES);
 	for (ssize_t k; raw.len < LAST_LINES * RECORD_MAX && (k = td_logfile_read(&f, buf, sizeof(buf), NULL)) > 0;)
 		td_buf_add(&raw, buf, (size_t)k);
+
 	for (size_t at = 0; at < raw.len;) {
 		struct td_logline l;
 		const char *end = memchr(raw.s + at, '\n', raw.len - at);
@@ -193,8 +207,10 @@ char *td_logfile_last(const char *path, size_t max)
 			td_buf_putc(&text, '\n');
 		at += n + 1;
 	}
+
 	if (!text.len)
 		return NULL;
+
 	td_auto_free char *all = td_buf_take(&text);
 	size_t n = strlen(all);
 	return td_strdup(all + (n > max ? n - max : 0));

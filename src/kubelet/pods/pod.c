@@ -25,6 +25,7 @@ struct td_pod *td_pod_unref(struct td_pod *p)
 {
 	if (!p || __atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL))
 		return NULL;
+
 	for (size_t i = 0; i < p->n_ctr; i++) {
 		struct td_ctr *c = &p->ctr[i];
 		free(c->name);
@@ -39,6 +40,7 @@ struct td_pod *td_pod_unref(struct td_pod *p)
 		if (c->pidfd >= 0)
 			close(c->pidfd);
 	}
+
 	free(p->ctr);
 	free(p->uid);
 	free(p->ns);
@@ -71,6 +73,7 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	int r = td_grant_read(o->root, a->o.gpus, &g, err);
 	if (r)
 		return r;
+
 	struct td_pod *p = td_calloc(1, sizeof(*p));
 	p->refs = 1;
 	pthread_mutex_init(&p->mu, NULL);
@@ -85,10 +88,12 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	p->grace_s = td_jint(spec, "terminationGracePeriodSeconds", 30);
 	p->req_cpu_milli = td_pod_request(spec, "cpu");
 	p->req_memory = td_pod_request(spec, "memory");
+
 	yyjson_val *inits = td_jget(spec, "initContainers"), *mains = td_jget(spec, "containers");
 	p->n_init = yyjson_arr_size(inits);
 	p->n_ctr = p->n_init + yyjson_arr_size(mains);
 	p->ctr = td_calloc(p->n_ctr ? p->n_ctr : 1, sizeof(*p->ctr));
+
 	size_t i, n;
 	yyjson_arr_foreach (inits, i, n, v) {
 		bool side = td_streq(td_jstr(v, "restartPolicy"), "Always");
@@ -97,6 +102,7 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	yyjson_arr_foreach (mains, i, n, v) {
 		ctr_init(&p->ctr[p->n_init + i], v, TD_CTR_MAIN, (int)i);
 	}
+
 	*ret = p;
 	return 0;
 }
@@ -151,7 +157,7 @@ struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name)
 bool td_pod_busy(const struct td_pod *p)
 {
 	bool busy = false;
-	struct td_pod *m = (struct td_pod *)p; // only for the lock
+	struct td_pod *m = (struct td_pod *)p; // cast only to take the lock
 	pthread_mutex_lock(&m->mu);
 	for (size_t i = 0; i < p->n_ctr; i++)
 		busy = busy || p->ctr[i].wanted;
@@ -164,7 +170,7 @@ bool td_pod_busy(const struct td_pod *p)
 struct td_pod_table {
 	pthread_mutex_t mu; // guards the list and the addresses
 	struct td_pod *head;
-	int last[64]; // per node: the address given out last
+	int last[64]; // per node: last byte of the address given out last
 };
 
 struct td_pod_table *td_pod_table_new(void)
@@ -261,6 +267,7 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 {
 	bool used[256] = {0};
 	int got = 0;
+
 	pthread_mutex_lock(&t->mu);
 	for (struct td_pod *q = t->head; q; q = q->next) {
 		int x, n, h;
@@ -270,18 +277,21 @@ int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, str
 			used[h] = true;
 		pthread_mutex_unlock(&q->mu);
 	}
+
 	int last = t->last[p->node] ? t->last[p->node] : 1;
 	for (int i = 1; i <= 253 && !got; i++) {
 		int h = 2 + (last - 2 + i + 253) % 253;
 		if (!used[h])
 			got = h;
 	}
+
 	if (got) {
 		t->last[p->node] = got;
 		pthread_mutex_lock(&p->mu);
 		snprintf(p->ip, sizeof(p->ip), "10.%d.%d.%d", a->subnet, p->node + 1, got);
 		pthread_mutex_unlock(&p->mu);
 	}
+
 	pthread_mutex_unlock(&t->mu);
 	return got ? 0
 		   : td_fail(err, TD_THROTTLED, "node n%d has no free pod address (10.%d.%d.2 to .254)", p->node,
@@ -293,6 +303,7 @@ int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int
 {
 	uint64_t used = 0, m = 0;
 	int left = n;
+
 	pthread_mutex_lock(&t->mu);
 	for (struct td_pod *q = t->head; q; q = q->next) {
 		pthread_mutex_lock(&q->mu);
@@ -300,17 +311,21 @@ int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int
 			used |= q->devices;
 		pthread_mutex_unlock(&q->mu);
 	}
+
 	for (int i = from; i < gpus && left; i++)
 		if (!(used >> i & 1)) {
 			m |= (uint64_t)1 << i;
 			left--;
 		}
-	if (!left) { // visible to the next caller before this lock is free
+
+	// Set the devices before this lock is released, so that the next caller sees them.
+	if (!left) {
 		pthread_mutex_lock(&p->mu);
 		p->devices = m;
 		pthread_mutex_unlock(&p->mu);
 		*ret = m;
 	}
+
 	pthread_mutex_unlock(&t->mu);
 	return left ? td_fail(err, TD_THROTTLED, "%d of %d devices are free", n - left, n) : 0;
 }

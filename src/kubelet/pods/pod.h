@@ -1,10 +1,13 @@
-// A pod as this agent runs it, and the table of all of them.
+// A pod as this kubelet runs it, and the table of all pods.
 //
-// Identity and plan (node, address, grant) are fixed before the pod enters the table. Everything else belongs to the
-// sync worker that has the pod's key (never two at once): it reads its own fields freely and writes fields that others
-// read (marked S) under `mu`; others read S fields under `mu`. What must survive the agent is in the record file
-// <home>/agent/pods/<uid>.json, written (by atomic rename, without fsync: when the machine dies the containers die too)
-// before the thing it speaks of is done.
+// Comments group the fields by who may use them. "fixed": set before the pod enters the table. "S"
+// (shared): written under `mu` by the sync worker that has the pod's key (two workers never have
+// the same key); probe workers and hook threads write the results of probes and hooks there, too.
+// The worker reads freely what it alone writes; everybody else reads under `mu`. "worker's own":
+// only that sync worker uses them.
+// What must survive this process is in the record file <home>/agent/pods/<uid>.json. It is written
+// before the thing that it speaks of is done. It is written by atomic rename and without fsync:
+// when the machine dies, the containers die too.
 #pragma once
 
 #include "gate/devices.h"
@@ -29,26 +32,31 @@ struct td_ctr_end {
 struct td_ctr {
 	char *name, *image;
 	enum td_ctr_kind kind;
-	int index; // among its kind of list: init containers or containers
+	int index; // index in its list: init containers or containers
 	// S:
 	enum td_ctr_state state;
-	int attempt; // of the current or last run, from 0: also restartCount. -1: never begun
-	bool wanted; // begun and not known to be over: the gate counts it as running
+	// Number of the current or last attempt, from 0; also restartCount. -1: never begun.
+	int attempt;
+	// Begun and not known to be over: the gate counts it as running.
+	bool wanted;
 	int64_t started_ms;
-	bool probe_started; // startup probe passed, or none
-	bool probe_ready;   // readiness probe passed, or none
-	bool unhealthy;     // liveness or startup probe gave up: to be restarted
+	bool probe_started; // startup probe passed, or there is none
+	bool probe_ready;   // readiness probe passed, or there is none
+	bool unhealthy;     // liveness or startup probe gave up: restart it
 	enum td_hook post_start, pre_stop;
 	char *unhealthy_why;
-	int64_t unhealthy_grace_s; // of the probe that gave up; -1: the pod's
+	// Grace period of the probe that gave up; -1: use the pod's.
+	int64_t unhealthy_grace_s;
 	// worker's own:
 	int pidfd;
-	char *id; // of the current attempt, once it ran
+	char *id; // of the current attempt, once it was begun
 	char *image_id;
 	char *wait_reason, *wait_message;
-	struct td_ctr_end end, last; // of the current attempt when TERMINATED; of the one before it
-	int64_t backoff_ms;          // length of the last back-off; 0: none yet
-	int64_t stop_begun, kill_at; // real ms; 0: not stopping
+	// `end`: of the current attempt when TERMINATED. `last`: of the attempt before it.
+	struct td_ctr_end end, last;
+	// Length of the last back-off; 0: none yet.
+	int64_t backoff_ms;
+	int64_t stop_begun, kill_at; // real time in ms; 0: not stopping
 	bool term_sent, killed;
 	int fails[3], passes[3]; // S: consecutive results per probe kind
 };
@@ -69,34 +77,38 @@ struct td_pod {
 	int node;
 	bool host_network;
 	struct td_grant grant;
-	uint64_t devices; // what it holds in the gate (grant, or own devices); all-devices pods hold none
+	// What it holds in the gate: the grant's devices, or own devices, which are set under `mu`
+	// at admission. A pod with all devices holds none.
+	uint64_t devices;
 	int64_t grace_s;
-	bool slurmd; // sees all devices: native jobs run in it
+	bool slurmd; // sees all devices; native Slurm jobs run in it
 	int64_t req_cpu_milli, req_memory;
-	struct td_ctr *ctr; // inits (in order), then mains
+	struct td_ctr *ctr; // init containers (in order), then main containers
 	size_t n_ctr, n_init;
 	pthread_mutex_t mu;
 	// S:
 	char ip[16];
 	bool net_up;
 	bool stopping; // nothing is started any more
-	bool terminal; // phase Succeeded or Failed was decided and nothing runs
-	bool cleaned;  // containers, network and volumes are gone
-	// worker's own:
+	// The phase Succeeded or Failed is decided, and nothing runs.
+	bool terminal;
+	bool cleaned; // containers, network and volumes are gone
+	// worker's own (but `admitted` is shared as S fields are):
 	bool admitted, volumes_ok, recorded;
 	char *fail_reason, *fail_message;      // the pod failed as a whole
 	char *wait_reason, *wait_message;      // why no container starts yet
-	int64_t start_ms, stop_begun, kill_at; // real ms
-	bool foreign;                          // was over before we knew it: its status is not ours to write
+	int64_t start_ms, stop_begun, kill_at; // real time in ms
+	// It was over before this process knew it: its status is not ours to write.
+	bool foreign;
 	int mount_tries;
-	bool disk_unlimited; // nothing of it is to be measured (usage.c)
-	int64_t disk_at;     // monotonic ms: when it is measured next
+	bool disk_unlimited; // it has no disk limit to measure (usage.c)
+	int64_t disk_at;     // monotonic ms of the next measurement
 	struct {
 		bool known, value;
 		int64_t since;
 	} cond[TD_CONDS];
 	struct td_json *written; // status as last written
-	struct td_pod *next;     // table
+	struct td_pod *next;     // the table's list
 };
 
 struct td_pod *td_pod_ref(struct td_pod *p);
@@ -106,24 +118,27 @@ TD_DEFINE_AUTO(struct td_pod *, td_pod_unref)
 // Builds the pod from its API object. TD_INVALID: the grant annotations are wrong.
 int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, int node, struct td_pod **ret,
 		       struct td_error *err);
-char *td_pod_container_id(const struct td_kubelet *a, const struct td_pod *p,
-			  const struct td_ctr *c); // of its current attempt
+// The container id of the current attempt. The caller frees this and the names below.
+char *td_pod_container_id(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c);
 char *td_pod_netns(const struct td_kubelet *a, const struct td_pod *p);
-char *td_pod_dir(const struct td_kubelet *a, const struct td_pod *p); // volumes
+char *td_pod_dir(const struct td_kubelet *a, const struct td_pod *p); // the volumes' directory
 char *td_pod_log_dir(const struct td_kubelet *a, const struct td_pod *p);
 char *td_pod_log_path(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c, int attempt);
 struct td_ctr *td_pod_ctr(const struct td_pod *p, const char *name); // NULL: none
-bool td_pod_busy(const struct td_pod *p); // any thread, takes mu: some container runs or is being started
+// Does some container run, or is one being started? Takes `mu`; any thread may call it.
+bool td_pod_busy(const struct td_pod *p);
 void td_ctr_end_clear(struct td_ctr_end *e);
 
-// ---- table: uid → pod; thread-safe ----
+// ---- table: UID → pod; thread-safe ----
 struct td_pod_table *td_pod_table_new(void);
 struct td_pod_table *td_pod_table_free(struct td_pod_table *t);
-void td_pod_table_add(struct td_pod_table *t, struct td_pod *p); // takes a reference of its own
+// Takes a reference of its own.
+void td_pod_table_add(struct td_pod_table *t, struct td_pod *p);
 void td_pod_table_remove(struct td_pod_table *t, const char *uid);
+// Both return a reference; NULL: none. If several pods had the name, the newest is found.
 struct td_pod *td_pod_table_get(struct td_pod_table *t, const char *uid);
-struct td_pod *td_pod_table_find(struct td_pod_table *t, const char *ns, const char *name); // the newest of that name
-// Every pod, as references.
+struct td_pod *td_pod_table_find(struct td_pod_table *t, const char *ns, const char *name);
+// A list of references.
 struct td_pods {
 	struct td_pod **v;
 	size_t n;
@@ -131,18 +146,20 @@ struct td_pods {
 void td_pod_table_all(struct td_pod_table *t, struct td_pods *ret);
 void td_pods_done(struct td_pods *l);
 #define td_auto_pods __attribute__((cleanup(td_pods_done)))
-// Gives the pod an address of its node, 10.x.<node+1>.2 … .254, least recently used first. TD_THROTTLED: all are in
-// use.
+// Gives the pod an address of its node, 10.x.<node+1>.2 … .254, the least recently used first.
+// TD_THROTTLED: all addresses are in use.
 int td_pod_table_address(struct td_pod_table *t, const struct td_kubelet *a, struct td_pod *p, struct td_error *err);
-// Devices of the node, from `from` on, that no pod in the table holds: n of them, lowest first. TD_THROTTLED: not
-// enough.
+// Gives the pod n devices of its node, numbered from `from` up to gpus-1, that no pod in the table
+// holds, the lowest first. TD_THROTTLED: not enough are free.
 int td_pod_table_devices(struct td_pod_table *t, struct td_pod *p, int from, int gpus, int n, uint64_t *ret,
 			 struct td_error *err);
 
 // ---- records ----
+// Writes the pod's record. TD_TRANSIENT: it could not be written.
 int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struct td_error *err);
+// Builds a pod from its record. TD_NOT_FOUND: there is none; TD_INVALID: it is wrong.
 int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_pod **ret, struct td_error *err);
 void td_pod_record_remove(const struct td_kubelet *a, const char *uid);
-// At start, before anything else runs: the table from records and what the runtime says; containers without a record
-// are removed.
+// Called at start, before anything else runs. Fills the table from the records and from what the
+// runtime says. Containers without a record are removed.
 int td_pods_restore(struct td_kubelet *a, struct td_error *err);

@@ -1,5 +1,5 @@
-// Probes and lifecycle hooks. A probe is a key in a queue of its own ("uid container attempt kind"), so that a slow one
-// never holds a pod's worker.
+// Probes and lifecycle hooks. A probe is a key in a queue of its own ("uid container attempt
+// kind"), so that a slow probe never holds up a pod's worker.
 #include "base/log.h"
 #include "kubelet/pods/sync.h"
 
@@ -17,7 +17,8 @@ static const char *const kinds[] = {"startupProbe", "livenessProbe", "readinessP
 enum {
 	OUT_MAX = 1024,
 	HOOK_MS = 600000,
-	FIRST_MS = 100 /* a server needs a moment: else every first probe is an event */
+	// A server needs a moment to start. Without this wait every first probe would be an event.
+	FIRST_MS = 100
 };
 
 // ---- actions ----
@@ -41,6 +42,7 @@ static int dial(const char *ip, int port, int64_t end, struct td_cancel *c, stru
 	if (inet_pton(AF_INET, ip, &sa.sin_addr) != 1)
 		return td_fail(err, TD_INVALID,
 			       "\"%s\" is not an IPv4 address: on embedded nodes a probe's host is the pod", ip);
+
 	td_auto_close int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int e = 0;
 	socklen_t len = sizeof(e);
@@ -74,9 +76,11 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 	if (!strcasecmp(td_jstr_or(get, "scheme", "HTTP"), "HTTPS"))
 		return td_fail(err, TD_UNSUPPORTED,
 			       "embedded nodes have httpGet probes over HTTP only: use scheme HTTP, tcpSocket or exec");
+
 	td_auto_close int fd = dial(ip, port, end, c, err);
 	if (fd < 0)
 		return fd;
+
 	td_auto_buf struct td_buf q = {0}, in = {0};
 	const char *path = td_jstr_or(get, "path", "/");
 	bool host = false;
@@ -93,6 +97,7 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 	if (!host)
 		td_buf_printf(&q, "Host: %s:%d\r\n", ip, port);
 	td_buf_puts(&q, "User-Agent: kube-probe/tandem\r\nAccept: */*\r\nConnection: close\r\n\r\n");
+
 	for (size_t at = 0; at < q.len;) {
 		ssize_t k = send(fd, q.s + at, q.len - at, MSG_NOSIGNAL);
 		if (k < 0 && errno == EAGAIN && !wait_fd(fd, POLLOUT, end, c))
@@ -101,6 +106,7 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 			return td_fail_errno(err, TD_TRANSIENT, errno, "Get \"http://%s:%d%s\"", ip, port, path);
 		at += (size_t)k;
 	}
+
 	while (in.len < OUT_MAX && !strchr(td_buf_str(&in), '\n')) {
 		char buf[512];
 		if (wait_fd(fd, POLLIN, end, c))
@@ -113,6 +119,7 @@ static int http_get(const char *ip, int port, const yyjson_val *get, int64_t end
 			break;
 		td_buf_add(&in, buf, (size_t)k);
 	}
+
 	int code = 0;
 	if (sscanf(td_buf_str(&in), "HTTP/%*d.%*d %d", &code) != 1)
 		return td_fail(err, TD_TRANSIENT, "Get \"http://%s:%d%s\": the reply is not HTTP", ip, port, path);
@@ -128,18 +135,22 @@ static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd,
 	yyjson_arr_foreach ((yyjson_val *)cmd, i, n, v) {
 		td_strv_add(&argv, yyjson_get_str(v) ? yyjson_get_str(v) : "");
 	}
+
 	if (!argv.n)
 		return td_fail(err, TD_INVALID, "exec: no command");
+
 	struct td_oci_exec e = {.args = (const char *const *)argv.v};
 	struct td_oci_proc *proc = NULL;
 	int r = td_oci_exec(a->oci, id, &e, &proc, err);
 	if (r)
 		return r;
-	// One cancel for all: the caller's, and the deadline.
+
+	// Fires at the deadline. The caller's cancel is looked at beside it.
 	td_auto(td_cancel_unref) struct td_cancel *stop = td_cancel_new();
 	td_auto(td_deadline_drop) struct td_deadline *d = td_watch_deadline(a->watch, stop, timeout_ms);
 	td_auto_buf struct td_buf out = {0};
 	int fds[2] = {td_oci_proc_out(proc), td_oci_proc_err(proc)};
+
 	while ((fds[0] >= 0 || fds[1] >= 0) && !td_cancelled(stop) && !td_cancelled(c)) {
 		struct pollfd p[4] = {{fds[0], POLLIN, 0},
 				      {fds[1], POLLIN, 0},
@@ -157,6 +168,7 @@ static int exec_cmd(struct td_kubelet *a, const char *id, const yyjson_val *cmd,
 				fds[k] = -1;
 		}
 	}
+
 	int code = 0;
 	r = td_cancelled(c) ? td_fail(err, TD_CANCELLED, "cancelled") : td_oci_proc_wait(proc, stop, &code, err);
 	bool late = td_cancelled(stop);
@@ -173,6 +185,7 @@ int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjs
 {
 	int64_t end = td_mono_ms(&td_clock_system) + timeout_ms;
 	yyjson_val *v;
+
 	if ((v = td_jget(action, "exec")))
 		return exec_cmd(a, id, td_jget(v, "command"), timeout_ms, c, err);
 	if ((v = td_jget(action, "httpGet")))
@@ -187,6 +200,7 @@ int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjs
 		td_cancel_wait(c, ms < timeout_ms ? ms : timeout_ms);
 		return 0;
 	}
+
 	return td_fail(err, TD_UNSUPPORTED, "embedded nodes have exec, httpGet and tcpSocket");
 }
 
@@ -204,16 +218,18 @@ void td_probes_begin(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 	}
 }
 
-// One result. True: the pod's worker has something to look at.
+// Counts one result. True: the pod's worker has something to look at.
 static bool result(struct td_pod *p, struct td_ctr *c, int kind, const yyjson_val *probe, int r, const char *text)
 {
 	int need_ok = kind == TD_PROBE_READINESS ? (int)td_jint(probe, "successThreshold", 1) : 1;
 	int need_bad = (int)td_jint(probe, "failureThreshold", 3);
 	bool changed = false;
+
 	pthread_mutex_lock(&p->mu);
 	c->fails[kind] = r ? c->fails[kind] + 1 : 0;
 	c->passes[kind] = r ? 0 : c->passes[kind] + 1;
 	bool good = c->passes[kind] >= need_ok, bad = c->fails[kind] >= need_bad;
+
 	if (kind == TD_PROBE_READINESS) {
 		bool now = good ? true : bad ? false : c->probe_ready;
 		changed = now != c->probe_ready;
@@ -221,12 +237,14 @@ static bool result(struct td_pod *p, struct td_ctr *c, int kind, const yyjson_va
 	} else if (kind == TD_PROBE_STARTUP && good && !c->probe_started) {
 		c->probe_started = changed = true;
 	}
+
 	if (kind != TD_PROBE_READINESS && bad && !c->unhealthy) {
 		c->unhealthy = changed = true;
 		free(c->unhealthy_why);
 		c->unhealthy_why = td_strdup(text);
 		c->unhealthy_grace_s = td_jint(probe, "terminationGracePeriodSeconds", -1);
 	}
+
 	pthread_mutex_unlock(&p->mu);
 	return changed;
 }
@@ -239,11 +257,13 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 	td_strv_split(&f, key, ' ');
 	if (f.n != 4 || !td_parse_i64(f.v[2], &attempt) || !td_parse_i64(f.v[3], &kind) || kind < 0 || kind > 2)
 		return 0;
+
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, f.v[0]);
 	struct td_ctr *c = p ? td_pod_ctr(p, f.v[1]) : NULL;
 	td_auto(td_object_unref) struct td_object *o = p ? td_pod_object(a, p) : NULL;
 	if (!c || !o)
 		return 0;
+
 	const yyjson_val *spec = td_ctr_spec(o->root, c->name), *probe = td_jget(spec, kinds[kind]);
 	char ip[16];
 	pthread_mutex_lock(&p->mu);
@@ -254,25 +274,31 @@ int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cance
 	pthread_mutex_unlock(&p->mu);
 	if (!live || !probe || (kind == TD_PROBE_STARTUP && begun))
 		return 0; // over; a new attempt has new keys
+
 	int64_t period = td_jint(probe, "periodSeconds", 10) * 1000;
 	if (period < 1000)
 		period = 1000;
+	// Until the startup probe has passed, the other probes only wait.
 	if (kind != TD_PROBE_STARTUP && !begun) {
 		*again_ms = period;
 		return 0;
 	}
+
 	struct td_error e = TD_ERROR_INIT;
 	int r = td_probe_do(a, id, ip, spec, probe, td_jint(probe, "timeoutSeconds", 1) * 1000, cancel, &e);
 	if (td_cancelled(cancel))
 		return 0;
+
 	if (r)
 		td_pod_event(a, o, "Warning", "Unhealthy", "%s probe failed: %s",
 			     kind == TD_PROBE_STARTUP    ? "Startup"
 			     : kind == TD_PROBE_LIVENESS ? "Liveness"
 							 : "Readiness",
 			     e.msg);
+
 	td_auto_free char *why = td_asprintf("Container %s failed %s probe, will be restarted", c->name,
 					     kind == TD_PROBE_STARTUP ? "startup" : "liveness");
+
 	if (result(p, c, (int)kind, probe, r, why))
 		td_queue_add(a->queue, p->uid);
 	*again_ms = period;
@@ -310,10 +336,12 @@ static void *hook_run(void *arg)
 	pthread_mutex_lock(&h->p->mu);
 	snprintf(ip, sizeof(ip), "%s", h->p->host_network ? h->a->gateway : h->p->ip);
 	pthread_mutex_unlock(&h->p->mu);
+
 	int r = td_probe_do(h->a, h->id, ip, spec, td_jget(life, h->which), h->timeout_ms, h->a->cancel, &e);
 	if (r && r != TD_CANCELLED)
 		td_pod_event(h->a, h->o, "Warning", pre ? "FailedPreStopHook" : "FailedPostStartHook", "%s failed: %s",
 			     pre ? "PreStopHook" : "PostStartHook", e.msg);
+
 	pthread_mutex_lock(&h->p->mu);
 	*h->state = r ? TD_HOOK_FAILED : TD_HOOK_DONE;
 	if (r && !pre && !h->c->unhealthy) {
@@ -323,9 +351,11 @@ static void *hook_run(void *arg)
 		h->c->unhealthy_grace_s = -1;
 	}
 	pthread_mutex_unlock(&h->p->mu);
+
 	td_queue_add(h->a->queue, h->p->uid);
 	td_object_unref(h->o);
 	free(h->id);
+
 	struct td_kubelet *a = h->a;
 	td_pod_unref(h->p);
 	free(h);
@@ -340,10 +370,12 @@ void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 	struct hook *h = td_calloc(1, sizeof(*h));
 	*h = (struct hook){a,     td_pod_ref(p),    td_object_ref((struct td_object *)o),  c,
 			   which, td_strdup(c->id), timeout_ms > 0 ? timeout_ms : HOOK_MS, state};
+
 	pthread_mutex_lock(&p->mu);
 	*state = TD_HOOK_RUNNING;
 	pthread_mutex_unlock(&p->mu);
 	hooks_add(a, 1);
+
 	pthread_t t;
 	pthread_attr_t at;
 	pthread_attr_init(&at);

@@ -1,4 +1,4 @@
-// Ends of containers: how, why, and what the container said itself.
+// The ends of containers: how and why they ended, and their own last message.
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 
 enum { MESSAGE_MAX = 4096, LOG_TAIL_MAX = 2048, DELETE_RETRY_MS = 500 };
 
-// Status must be UTF-8: what is not becomes '?'.
+// Replaces what is not UTF-8 by '?', because a status must be UTF-8.
 static void make_utf8(char *s)
 {
 	for (unsigned char *u = (unsigned char *)s; *u;) {
@@ -24,6 +24,7 @@ static void make_utf8(char *s)
 			  : *u >= 0xe0 && *u < 0xf0 ? 3
 			  : *u >= 0xf0 && *u < 0xf5 ? 4
 						    : 0;
+
 		bool ok = len > 0;
 		for (int i = 1; ok && i < len; i++)
 			ok = (u[i] & 0xc0) == 0x80;
@@ -38,13 +39,15 @@ static void make_utf8(char *s)
 	}
 }
 
-// The last bytes of a file; follows no link (the container may have made the file what it likes).
+// Returns the last bytes of a file. It follows no link and reads regular files only: the container
+// may have made the file what it likes. NULL: nothing to read.
 static char *tail(const char *path, size_t max)
 {
 	td_auto_close int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
 	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size)
 		return NULL;
+
 	size_t n = (size_t)st.st_size < max ? (size_t)st.st_size : max;
 	char *s = td_malloc(n + 1);
 	ssize_t k = pread(fd, s, n, st.st_size - (off_t)n);
@@ -52,6 +55,9 @@ static char *tail(const char *path, size_t max)
 	make_utf8(s);
 	return s;
 }
+
+// Returns the termination message: from the message file, or from the log's end where the policy
+// says so.
 static char *last_words(const struct td_kubelet *a, const struct td_pod *p, const struct td_ctr *c,
 			const yyjson_val *pod, int code)
 {
@@ -68,20 +74,23 @@ static char *last_words(const struct td_kubelet *a, const struct td_pod *p, cons
 	return s;
 }
 
-// c->end is known, and in the record.
+// Deletes the container. c->end must be known and in the record.
 static void put_away(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c)
 {
 	if (c->pidfd >= 0)
 		close(c->pidfd);
 	c->pidfd = -1;
-	// The container is deleted first: only then is nothing of it left in any cgroup.
+
+	// Delete the container first: only then is nothing of it left in any cgroup.
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
 	if (td_fault_at(&e, "kubelet.container-reap.before") || td_oci_delete(a->oci, id, true, &e)) {
 		td_warn("kubelet: %s/%s: delete container %s: %s", p->ns, p->name, id, e.msg);
-		td_queue_add_after(a->queue, p->uid, DELETE_RETRY_MS); // stays wanted: reap comes here again
+		// It stays wanted, so td_pod_reap comes here again.
+		td_queue_add_after(a->queue, p->uid, DELETE_RETRY_MS);
 		return;
 	}
+
 	pthread_mutex_lock(&p->mu);
 	c->state = TD_CTR_TERMINATED;
 	c->wanted = false;
@@ -99,8 +108,8 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 		.valid = true,
 		.exit_code = code,
 		.signal = st->signal,
-		.started_ms = c->state == TD_CTR_RUNNING && c->started_ms ? c->started_ms
-									  : st->started_ms, // what was told stays
+		// The start time that the API was told stays.
+		.started_ms = c->state == TD_CTR_RUNNING && c->started_ms ? c->started_ms : st->started_ms,
 		.finished_ms = st->finished_ms ? st->finished_ms : td_real_ms(a->clock),
 		.reason = td_strdup(st->state == TD_OCI_ABSENT ? TD_END_LOST
 				    : st->oom_killed           ? "OOMKilled"
@@ -112,40 +121,49 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 				   : last_words(a, p, c, pod, code),
 		.id = td_strdup(c->id),
 	};
+
 	if (st->state == TD_OCI_ABSENT)
 		c->backoff_ms = 0;
-	// The runtime forgets how it ended with the delete below: an agent that dies in between must not.
+
+	// Save the record before the delete below, with which the runtime forgets how the container
+	// ended: this process may die in between.
 	td_pod_record_save(a, p, NULL);
 	put_away(a, p, c);
 }
 
-// Found by a new agent: running, ended meanwhile, or never come to life.
+// Handles a container that a new process of this role finds: it runs, it ended meanwhile, or it
+// never started.
 static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, const struct td_object *o)
 {
 	struct td_oci_status st = {0};
-	if (c->end.valid) { // the last agent died while it put it away
+	if (c->end.valid) { // the last process died in put_away()
 		put_away(a, p, c);
 		return;
 	}
+
 	td_auto_free char *id = td_pod_container_id(a, p, c);
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_status(a->oci, id, &st, &e)) {
 		td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
-		td_queue_add_after(a->queue, p->uid, 500); // stays wanted until we know
+		td_queue_add_after(a->queue, p->uid, 500); // stays wanted until its state is known
 		return;
 	}
+
 	if (!c->id)
 		c->id = td_strdup(id);
+
 	if (st.state == TD_OCI_RUNNING && !td_oci_pidfd(a->oci, id, &c->pidfd, NULL)) {
 		const yyjson_val *spec = o ? td_ctr_spec(o->root, c->name) : NULL;
 		bool was = c->state == TD_CTR_RUNNING;
 		pthread_mutex_lock(&p->mu);
 		c->state = TD_CTR_RUNNING;
-		if (!was ||
-		    !c->started_ms) // else what the API was told stays true: the runtime's own time is a moment earlier
+		// What the API was told stays true: the runtime's own start time is a moment
+		// earlier.
+		if (!was || !c->started_ms)
 			c->started_ms = st.started_ms;
-		c->post_start =
-			TD_HOOK_NONE; // its hook ran, or died with the agent: as with a kubelet it is not repeated
+		// The hook ran, or died with the last process. As with a real kubelet it is not
+		// repeated.
+		c->post_start = TD_HOOK_NONE;
 		if (!was || !c->probe_started)
 			c->probe_started = !td_jget(spec, "startupProbe");
 		c->probe_ready = !td_jget(spec, "readinessProbe");
@@ -155,11 +173,13 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 			td_probes_begin(a, p, o, c);
 		return;
 	}
+
 	if (st.state == TD_OCI_RUNNING)
-		td_oci_status(a->oci, id, &st, NULL); // ended between the two looks
+		td_oci_status(a->oci, id, &st, NULL); // it ended between the two looks
+
 	if (st.state == TD_OCI_ABSENT && c->state == TD_CTR_WAITING) {
-		// The last agent died before it had started this one: the same attempt is made again, under the same
-		// name.
+		// The last process died before it had started this attempt. The same attempt is
+		// made again, under the same id.
 		td_oci_delete(a->oci, id, true, NULL);
 		pthread_mutex_lock(&p->mu);
 		c->wanted = false;
@@ -168,6 +188,7 @@ static void adopt(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 		free(td_steal(c->id));
 		return;
 	}
+
 	if (st.state != TD_OCI_RUNNING) {
 		if (st.state == TD_OCI_ABSENT)
 			st = (struct td_oci_status){.state = TD_OCI_ABSENT, .exit_code = 137};
@@ -185,17 +206,20 @@ void td_pod_reap(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 			adopt(a, p, c, o);
 			continue;
 		}
+
 		struct pollfd f = {c->pidfd, POLLIN, 0};
 		struct td_oci_status st = {0};
 		if (poll(&f, 1, 0) <= 0)
 			continue;
+
 		td_auto_free char *id = td_pod_container_id(a, p, c);
 		struct td_error e = TD_ERROR_INIT;
 		if (td_oci_status(a->oci, id, &st, &e)) {
 			td_warn("kubelet: %s/%s: container %s: %s", p->ns, p->name, id, e.msg);
 			td_queue_add_after(a->queue, p->uid, 100);
 		} else if (st.state == TD_OCI_RUNNING) {
-			td_queue_add_after(a->queue, p->uid, 10); // its init is dead but not yet collected
+			// Its init is dead but not yet collected.
+			td_queue_add_after(a->queue, p->uid, 10);
 		} else {
 			if (st.state == TD_OCI_ABSENT)
 				st.exit_code = 137;

@@ -1,4 +1,4 @@
-// Records on disk and their meeting with the runtime at start.
+// The pods' records on disk, and how they are compared with the runtime at start.
 #include "json/record.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -73,6 +73,7 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 	td_jm_bool(d, o, "cleaned", p->cleaned);
 	td_jm_str(d, o, "failReason", p->fail_reason);
 	td_jm_str(d, o, "failMessage", p->fail_message);
+
 	yyjson_mut_val *arr = td_jm_arr(d, o, "containers");
 	for (size_t i = 0; i < p->n_ctr; i++) {
 		const struct td_ctr *c = &p->ctr[i];
@@ -89,6 +90,7 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 		end_json(d, v, "end", &c->end);
 		end_json(d, v, "last", &c->last);
 	}
+
 	size_t len;
 	td_auto_free char *s = td_json_mut_text(o, &len);
 	td_auto_free char *path = record_path(a, p->uid);
@@ -96,11 +98,13 @@ int td_pod_record_save(const struct td_kubelet *a, const struct td_pod *p, struc
 	td_auto_close int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "write %s", tmp);
+
 	int r = td_fault_at(err, "kubelet.record-save.before");
 	if (!r)
 		r = td_write_all(fd, s, len, err);
 	if (r)
 		return td_wrap(err, "write %s", tmp);
+
 	if (rename(tmp, path) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "rename %s", tmp);
 	return td_fault_at(err, "kubelet.record-save.after");
@@ -117,7 +121,8 @@ static void ctr_read(const yyjson_val *v, struct td_ctr *c)
 	c->state = (enum td_ctr_state)td_jint(v, "state", TD_CTR_WAITING);
 	c->image_id = td_strdup(td_jstr(v, "imageID"));
 	c->started_ms = td_jint(v, "started", 0);
-	// The back-off is not kept, as in the kubelet: what a reboot or `tandem down` ended starts again at once.
+	// The back-off is not kept, as in the kubelet: a container that a reboot or `tandem down`
+	// ended starts again at once.
 	c->pidfd = -1;
 	end_read(td_jget(v, "end"), &c->end);
 	end_read(td_jget(v, "last"), &c->last);
@@ -130,11 +135,13 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	int r = td_record_read(path, &j, err);
 	if (r)
 		return r;
+
 	yyjson_val *o = td_json_root(j), *v;
 	int node = (int)td_jint(o, "node", -1);
 	if (!td_streq(td_jstr(o, "uid"), uid) || !td_jstr(o, "name") || !td_jstr(o, "namespace") || node < 0 ||
 	    node >= 64)
 		return td_fail(err, TD_INVALID, "record %s: uid, name, namespace or node is wrong", path);
+
 	struct td_pod *p = td_calloc(1, sizeof(*p));
 	p->refs = 1;
 	pthread_mutex_init(&p->mu, NULL);
@@ -151,9 +158,12 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	p->grace_s = td_jint(o, "grace", 30);
 	p->req_cpu_milli = td_jint(o, "requestCpuMilli", 0);
 	p->req_memory = td_jint(o, "requestMemory", 0);
-	int net, third, host; // `up` may have had to choose another subnet since: the pod keeps its place in it
+
+	// `tandem up` may have chosen another subnet since; the pod keeps its place in it.
+	int net, third, host;
 	if (sscanf(td_jstr_or(o, "ip", ""), "10.%d.%d.%d", &net, &third, &host) == 3)
 		snprintf(p->ip, sizeof(p->ip), "10.%d.%d.%d", a->subnet, third & 255, host & 255);
+
 	p->start_ms = td_jint(o, "started", 0);
 	p->stop_begun = td_jint(o, "stopBegun", 0);
 	p->kill_at = td_jint(o, "killAt", 0);
@@ -163,6 +173,7 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	p->fail_reason = td_strdup(td_jstr(o, "failReason"));
 	p->fail_message = td_strdup(td_jstr(o, "failMessage"));
 	p->admitted = p->recorded = true;
+
 	yyjson_val *arr = td_jget(o, "containers");
 	p->n_ctr = yyjson_arr_size(arr);
 	p->ctr = td_calloc(p->n_ctr ? p->n_ctr : 1, sizeof(*p->ctr));
@@ -174,6 +185,7 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 		if (p->ctr[i].attempt >= 0)
 			p->ctr[i].id = td_pod_container_id(a, p, &p->ctr[i]);
 	}
+
 	*ret = p;
 	return 0;
 }
@@ -184,7 +196,7 @@ void td_pod_record_remove(const struct td_kubelet *a, const char *uid)
 	unlink(path);
 }
 
-// Does the container id belong to a pod in the table, in its current attempt?
+// Is this the id of the current attempt of a container in the table?
 static bool known(struct td_kubelet *a, const struct td_pods *all, const char *id)
 {
 	for (size_t i = 0; i < all->n; i++)
@@ -204,24 +216,28 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 	int r = td_mkdir_p(dir, 0700, err);
 	if (r)
 		return r;
+
 	DIR *d = opendir(dir);
 	if (!d)
 		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", dir);
+
 	struct dirent *e;
 	while ((e = readdir(d))) {
 		size_t n = strlen(e->d_name);
 		if (n < 6 || strcmp(e->d_name + n - 5, ".json"))
 			continue;
 		td_auto_free char *uid = td_strndup(e->d_name, n - 5);
+
 		struct td_pod *p = NULL;
 		struct td_error e2 = TD_ERROR_INIT;
 		if (td_pod_record_load(a, uid, &p, &e2)) {
-			// A machine crash can leave an empty file; then nothing of the pod runs, or it is removed
-			// below.
+			// A machine crash can leave an empty file. Then nothing of the pod runs, or
+			// it is removed below as a stray container.
 			td_warn("kubelet: dropped the record of pod %s: %s", uid, e2.msg);
 			td_pod_record_remove(a, uid);
 			continue;
 		}
+
 		if (p->node >= a->o.nodes) {
 			td_warn("kubelet: pod %s/%s was on node n%d, which is no more: removed", p->ns, p->name,
 				p->node);
@@ -244,10 +260,12 @@ int td_pods_restore(struct td_kubelet *a, struct td_error *err)
 		if (!known(a, &all, ids.v[i]) && td_oci_delete(a->oci, ids.v[i], true, &e2))
 			return td_fail(err, TD_TRANSIENT, "remove stray container %s: %s", ids.v[i], e2.msg);
 	}
+
 	td_auto_free char *prefix = td_asprintf("td%s-", a->o.id);
 	r = td_net_list(prefix, &nets, err);
 	if (r)
 		return r;
+
 	for (size_t i = 0; i < nets.n; i++) {
 		bool mine = false;
 		for (size_t k = 0; k < all.n && !mine; k++) {

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// containerd's default set.
+// containerd's default set of capabilities.
 static const char *const default_caps[] = {
 	"CHOWN",  "DAC_OVERRIDE", "FSETID",  "FOWNER",           "MKNOD",      "NET_RAW", "SETGID",
 	"SETUID", "SETFCAP",      "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL",    "AUDIT_WRITE"};
@@ -92,7 +92,8 @@ static int caps(const yyjson_val *sc, struct td_ident *id, struct td_error *err)
 			return td_fail(err, TD_INVALID,
 				       "securityContext.capabilities.add: unknown capability \"%.40s\"", s);
 	}
-	// As runtimes do it: "drop ALL" first, then single drops, then what is added.
+
+	// As container runtimes do it: "drop ALL" first, then single drops, then what is added.
 	for (size_t k = 0; k < TD_LEN(all_caps); k++) {
 		bool on = id->privileged;
 		for (size_t d = 0; d < TD_LEN(default_caps) && !on; d++)
@@ -109,15 +110,16 @@ static int caps(const yyjson_val *sc, struct td_ident *id, struct td_error *err)
 	return 0;
 }
 
-// The lines of <rootfs>/etc/<file>.
+// Reads the lines of <rootfs>/etc/<file>. False: it cannot be read.
 static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret)
 {
 	td_auto_close int fd = -1;
 	td_auto_free char *rel = td_asprintf("etc/%s", file);
 	struct stat st;
-	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 ||
-	    !S_ISREG(st.st_mode)) // a pipe of an image's would keep us
+	// Read a regular file only: opening a pipe of the image's would wait for ever.
+	if (td_path_open_in(rootfs, rel, &fd, NULL) || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
 		return false;
+
 	char path[64];
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	td_auto_buf struct td_buf b = {0};
@@ -127,12 +129,14 @@ static bool read_lines(const char *rootfs, const char *file, struct td_strv *ret
 	return true;
 }
 
-// Finds name (or the decimal id) in <rootfs>/etc/<file>; fields are split at ':'.
+// Finds the line of `name`, or of the decimal id if name is NULL, in <rootfs>/etc/<file>. Returns
+// its fields, which ':' separates.
 static bool lookup(const char *rootfs, const char *file, const char *name, long long id, struct td_strv *ret)
 {
 	td_auto_strv struct td_strv lines = {0};
 	if (!read_lines(rootfs, file, &lines))
 		return false;
+
 	for (size_t i = 0; i < lines.n; i++) {
 		td_auto_strv struct td_strv f = {0};
 		long long have = -1;
@@ -148,14 +152,17 @@ static bool lookup(const char *rootfs, const char *file, const char *name, long 
 	return false;
 }
 
+// Sets uid and gid from the image's user: "name" or "uid", and ":group" or ":gid" if it has one.
 static int image_ids(const char *rootfs, const char *user, struct td_ident *id, struct td_error *err)
 {
 	if (!user || !*user)
 		return 0;
+
 	td_auto_strv struct td_strv f = {0};
 	long long n;
 	td_auto_free char *name = td_strndup(user, strcspn(user, ":"));
 	const char *group = strchr(user, ':');
+
 	if (td_parse_i64(name, &n)) {
 		id->uid = (uint32_t)n;
 		if (lookup(rootfs, "passwd", NULL, n, &f) && f.n > 3 && td_parse_i64(f.v[3], &n))
@@ -167,6 +174,7 @@ static int image_ids(const char *rootfs, const char *user, struct td_ident *id, 
 		if (td_parse_i64(f.v[3], &n))
 			id->gid = (uint32_t)n;
 	}
+
 	if (!group)
 		return 0;
 	if (!td_parse_i64(group + 1, &n)) {
@@ -174,6 +182,7 @@ static int image_ids(const char *rootfs, const char *user, struct td_ident *id, 
 		if (!lookup(rootfs, "group", group + 1, 0, &g) || !td_parse_i64(g.v[2], &n))
 			return td_fail(err, TD_INVALID, "the image's group \"%s\" is not in its /etc/group", group + 1);
 	}
+
 	id->gid = (uint32_t)n;
 	return 0;
 }
@@ -187,7 +196,7 @@ static void add_group(struct td_ident *id, int64_t gid)
 		id->groups[id->n_groups++] = (uint32_t)gid;
 }
 
-// Groups whose lines in the image's /etc/group name the user.
+// Adds the groups whose lines in the image's /etc/group name the user.
 static void image_groups(const char *rootfs, struct td_ident *id)
 {
 	td_auto_strv struct td_strv user = {0}, lines = {0};
@@ -205,6 +214,7 @@ static void image_groups(const char *rootfs, struct td_ident *id)
 	}
 }
 
+// Returns the container's own setting, or else the pod's.
 static const yyjson_val *either(const yyjson_val *c, const yyjson_val *p, const char *key)
 {
 	yyjson_val *v = td_jget(c, key);
@@ -218,6 +228,7 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 	td_auto_ident struct td_ident id = {0};
 	const yyjson_val *u = either(sc, psc, "runAsUser"), *g = either(sc, psc, "runAsGroup"), *v;
 	int r = 0;
+
 	if (u) {
 		td_auto_strv struct td_strv f = {0};
 		long long n = yyjson_get_sint((yyjson_val *)u), gid;
@@ -232,34 +243,42 @@ int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const cha
 		if (r)
 			return r;
 	}
+
 	if (g)
 		id.gid = (uint32_t)yyjson_get_sint((yyjson_val *)g);
+
 	v = either(sc, psc, "runAsNonRoot");
 	if (v && yyjson_get_bool((yyjson_val *)v) && !id.uid)
 		return td_fail(err, TD_INVALID,
 			       "container has runAsNonRoot and image will run as root (set securityContext.runAsUser)");
-	// As containerd: the first group is also among the others, and the image's own groups of the user count unless
-	// the policy is Strict.
+
+	// As in containerd: the first group is also among the others. The image's own groups of the
+	// user count unless the policy is Strict.
 	add_group(&id, id.gid);
 	v = td_jget(psc, "fsGroup");
 	if (v)
 		add_group(&id, yyjson_get_sint((yyjson_val *)v));
+
 	yyjson_val *e;
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(psc, "supplementalGroups"), i, n, e) {
 		add_group(&id, yyjson_get_sint(e));
 	}
+
 	if (!td_streq(td_jstr(psc, "supplementalGroupsPolicy"), "Strict"))
 		image_groups(rootfs, &id);
+
 	id.seccomp = td_streq(yyjson_get_str((yyjson_val *)either(td_jget(sc, "seccompProfile"),
 								  td_jget(psc, "seccompProfile"), "type")),
 			      "RuntimeDefault");
 	id.privileged = td_jbool(sc, "privileged", false);
 	id.read_only_root = td_jbool(sc, "readOnlyRootFilesystem", false);
 	id.no_new_privileges = !td_jbool(sc, "allowPrivilegeEscalation", true) && !id.privileged;
+
 	r = caps(sc, &id, err);
 	if (r)
 		return r;
+
 	*ret = id;
 	id.caps = (struct td_strv){0};
 	return 0;

@@ -1,4 +1,5 @@
-// Who a container runs as: securityContext of pod and container over the image's user.
+// The user, groups and capabilities of a container: the securityContext of pod and container, over
+// the image's user.
 #pragma once
 
 #include "json/json.h"
@@ -11,13 +12,13 @@ struct td_ident {
 	uint32_t groups[64];
 	size_t n_groups;
 	struct td_strv caps; // "CAP_CHOWN", …
-	bool seccomp;        // RuntimeDefault
+	bool seccomp;        // the profile RuntimeDefault
 	bool privileged, no_new_privileges, read_only_root;
-	bool sys_admin; // sees its own cgroup, writable
+	bool sys_admin; // sees its own cgroup, and may write to it
 };
 void td_ident_done(struct td_ident *i);
 #define td_auto_ident __attribute__((cleanup(td_ident_done)))
-// rootfs: for user names in its /etc/passwd and /etc/group. TD_INVALID: runAsNonRoot with uid 0, unknown user, unknown
-// capability.
+// Fills *ret. `rootfs`: where user names are looked up, in its /etc/passwd and /etc/group.
+// TD_INVALID: runAsNonRoot with uid 0, an unknown user, an unknown capability.
 int td_ident_build(const yyjson_val *pod, const yyjson_val *container, const char *rootfs, const char *image_user,
 		   struct td_ident *ret, struct td_error *err);

@@ -1,5 +1,5 @@
-// What volumes and environments read: informers first, the API itself for what they do not show (yet), tokens from the
-// API.
+// What volumes and environments read: objects from the informers, or from the API itself where the
+// informers do not show them (yet), and tokens from the API.
 #include "kubelet/pods/sync.h"
 #include "kubelet/pods/volumes.h"
 
@@ -10,7 +10,8 @@ static struct td_object *get(void *ctx, bool secret, const char *ns, const char 
 {
 	struct td_kubelet *a = ctx;
 	struct td_object *o = td_informer_get(secret ? a->secrets : a->configmaps, ns, name);
-	// A pod can be seen before what it refers to, though both were made in order: two watches.
+	// A pod can be seen before an object that it refers to, although the object was made first,
+	// because they come over two watches.
 	if (!o && *name)
 		td_kube_get(a->kube, secret ? &td_secrets : &td_configmaps, ns, name, a->cancel, &o, NULL);
 	return o;
@@ -21,6 +22,7 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 {
 	struct td_kubelet *a = ctx;
 	const char *sa = td_jstr_or(pod, "spec.serviceAccountName", "default");
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, o, "apiVersion", "authentication.k8s.io/v1");
@@ -32,18 +34,22 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	td_jm_str(d, o, "spec.boundObjectRef.apiVersion", "v1");
 	td_jm_str(d, o, "spec.boundObjectRef.name", td_jstr(pod, "metadata.name"));
 	td_jm_str(d, o, "spec.boundObjectRef.uid", td_jstr(pod, "metadata.uid"));
+
 	size_t len;
 	td_auto_free char *body = td_json_mut_text(o, &len);
 	td_auto_free char *path = td_asprintf("/api/v1/namespaces/%s/serviceaccounts/%s/token",
 					      td_jstr_or(pod, "metadata.namespace", ""), sa);
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	int r = td_kube_raw(a->kube, "POST", path, &(struct td_kube_body){"application/json", body, len}, a->cancel, &j,
 			    err);
 	if (r)
 		return td_wrap(err, "token of service account %s", sa);
+
 	const char *t = td_jstr(td_json_root(j), "status.token");
 	if (!t)
 		return td_fail(err, TD_INVALID, "token of service account %s: the reply has none", sa);
+
 	*ret = td_strdup(t);
 	return 0;
 }
@@ -62,6 +68,7 @@ void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_v
 		.get = get,
 		.ctx = a,
 	};
+
 	yyjson_val *fs = td_jget(pod, "spec.securityContext.fsGroup");
 	ret->vol = (struct td_vol_src){
 		.env = &ret->env,

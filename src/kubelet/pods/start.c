@@ -57,6 +57,7 @@ static void environment(const struct td_kubelet *a, const struct td_image *img, 
 		const char *v = strchr(img->env.v[i], '=');
 		td_env_set(env, key, v ? v + 1 : "");
 	}
+
 	const char *url = a->o.api_url ? strstr(a->o.api_url, "://") : NULL;
 	if (url) {
 		td_auto_free char *host = td_strndup(url + 3, strcspn(url + 3, ":/"));
@@ -76,6 +77,7 @@ static int arguments(const yyjson_val *spec, const struct td_image *img, const s
 	yyjson_arr_foreach (cmd, i, n, v) {
 		td_strv_steal(ret, td_env_expand(yyjson_get_str(v), env));
 	}
+
 	bool own = ret->n > 0;
 	for (size_t k = 0; !own && k < img->entrypoint.n; k++)
 		td_strv_add(ret, img->entrypoint.v[k]);
@@ -84,6 +86,7 @@ static int arguments(const yyjson_val *spec, const struct td_image *img, const s
 	}
 	for (size_t k = 0; !own && !yyjson_arr_size(args) && k < img->cmd.n; k++)
 		td_strv_add(ret, img->cmd.v[k]);
+
 	return ret->n ? 0 : td_fail(err, TD_INVALID, "no command: the image names none, set spec.containers[].command");
 }
 
@@ -98,7 +101,7 @@ static int limit(const yyjson_val *spec, const char *path, const char *what, boo
 	return milli ? td_quantity_milli(s, ret, err) : td_quantity_ceil(s, ret, err);
 }
 
-// What a start needs, freed as one.
+// Everything that one start needs, freed together.
 struct plan {
 	struct td_image img;
 	struct td_strv env, args;
@@ -131,7 +134,8 @@ static int touch(const char *path, mode_t mode, struct td_error *err)
 	return r;
 }
 
-// One for all containers of the pod, as a runtime makes it; they may write it, so it is made once.
+// Makes the pod's /etc/hostname: one file for all its containers, as a container runtime makes it.
+// They may write to it, so it is made once.
 static int hostname_file(const char *dir, const char *hostname, char **ret, struct td_error *err)
 {
 	td_auto_free char *path = td_asprintf("%s/hostname", dir), *line = td_asprintf("%s\n", hostname);
@@ -149,6 +153,7 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 	x->hosts = td_hosts_path(a, p->ns);
 	td_auto_free char *empty = td_asprintf("%s/agent/resolv.conf", a->o.home);
 	x->term = td_asprintf("%s/term/%s", x->dir, td_jstr_or(spec, "name", ""));
+
 	int r = touch(x->term, 0666, err);
 	if (!r)
 		r = touch(empty, 0644, err);
@@ -162,14 +167,17 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 		r = td_vol_mounts(vol, spec, &x->env, x->arena, &its, err);
 	if (r)
 		return r;
+
 	more = its.n;
+
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hosts, "/etc/hosts", "bind,ro"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->hostname, "/etc/hostname",
 					       x->id.read_only_root ? "bind,ro" : "bind,rw"};
 	x->mounts[n++] = (struct td_oci_mount){"bind", x->resolv, "/etc/resolv.conf", "bind,ro"};
 	x->mounts[n++] = (struct td_oci_mount){
 		"bind", x->term, td_jstr_or(spec, "terminationMessagePath", "/dev/termination-log"), "bind,rw"};
-	// A volume on a place of ours wins.
+
+	// A volume that is mounted on the place of one of our own files wins.
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = OWN; k < OWN + more; k++)
 			if (!strcmp(x->mounts[i].destination, x->mounts[k].destination)) {
@@ -178,6 +186,7 @@ static int plan_mounts(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 				more--;
 				break;
 			}
+
 	x->spec.mounts = x->mounts;
 	x->spec.n_mounts = n + more;
 	return 0;
@@ -195,7 +204,7 @@ static int plan_limits(const yyjson_val *spec, struct td_oci_spec *s, struct td_
 	return r ? td_wrap(err, "resources") : 0;
 }
 
-// TD_NOT_FOUND etc. from the image store come back with *ret_image true.
+// Fills the plan. An error of the image store (TD_NOT_FOUND etc.) comes back with *ret_image true.
 static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *spec,
 		     struct plan *x, bool *ret_image, struct td_error *err)
 {
@@ -203,14 +212,17 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 	x->arena = td_arena_new();
 	td_pod_sources(a, p, pod, &from);
 	x->dir = from.dir;
+
 	*ret_image = true;
 	int r = td_image_resolve(a->o.images, td_jstr_or(spec, "image", ""), &x->img, err);
 	if (r)
 		return r;
 	*ret_image = false;
+
 	// RFC 1123: a host name has at most 63 characters.
 	char *hostname =
 		td_arena_strndup(x->arena, p->host_network ? from.node : td_jstr_or(pod, "spec.hostname", p->name), 63);
+
 	const char *sub = td_jstr(pod, "spec.subdomain");
 	x->spec.hostname = hostname;
 	if (!p->host_network && td_jbool(pod, "spec.setHostnameAsFQDN", false) && sub && *sub) {
@@ -223,6 +235,7 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 				       hostname, HOST_NAME_MAX);
 		x->spec.hostname = hostname;
 	}
+
 	environment(a, &x->img, hostname, &x->env);
 	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
@@ -235,8 +248,10 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		r = plan_mounts(a, p, spec, &from.vol, x, err);
 	if (r)
 		return r;
+
 	const char *cwd = td_jstr_or(spec, "workingDir", "");
 	uint64_t mask = p->slurmd ? td_dev_all(a->o.gpus) : p->devices;
+
 	x->netns = td_pod_netns(a, p);
 	x->spec.rootfs = x->img.rootfs;
 	x->spec.netns = p->host_network ? NULL : x->netns;
@@ -268,6 +283,7 @@ static void start_failed(struct td_kubelet *a, struct td_pod *p, struct td_ctr *
 	c->wanted = false;
 	c->state = TD_CTR_TERMINATED;
 	pthread_mutex_unlock(&p->mu);
+
 	td_ctr_end_clear(&c->end);
 	c->end = (struct td_ctr_end){
 		.valid = true,
@@ -284,7 +300,8 @@ static void drop_old_logs(const struct td_kubelet *a, const struct td_pod *p, co
 {
 	if (c->attempt < 2)
 		return;
-	td_auto_free char *old = td_pod_log_path(a, p, c, c->attempt - 2); // --previous needs the last one only
+	// `kubectl logs --previous` needs the last attempt only.
+	td_auto_free char *old = td_pod_log_path(a, p, c, c->attempt - 2);
 	td_auto_free char *older = td_asprintf("%s.1", old);
 	unlink(old);
 	unlink(older);
@@ -296,12 +313,14 @@ static void begin_attempt(struct td_kubelet *a, struct td_pod *p, struct td_ctr 
 		td_ctr_end_clear(&c->last);
 		c->last = c->end;
 		c->end = (struct td_ctr_end){0};
-		// Lost with its machine (or with `tandem down`): that was not the container's fault.
+		// It was lost with its machine, or with `tandem down`: that was not the container's
+		// fault.
 		if (td_streq(c->last.reason, TD_END_LOST))
 			c->backoff_ms = 0;
 		else
 			td_backoff_next(&c->backoff_ms);
 	}
+
 	pthread_mutex_lock(&p->mu);
 	c->attempt++;
 	c->wanted = true;
@@ -312,6 +331,7 @@ static void begin_attempt(struct td_kubelet *a, struct td_pod *p, struct td_ctr 
 	memset(c->fails, 0, sizeof(c->fails));
 	memset(c->passes, 0, sizeof(c->passes));
 	pthread_mutex_unlock(&p->mu);
+
 	c->stop_begun = c->kill_at = 0;
 	c->term_sent = c->killed = false;
 }
@@ -331,35 +351,43 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		td_sooner(again_ms, IMAGE_RETRY_MS);
 		return;
 	}
+
 	if (r) {
 		td_ctr_wait(c, "CreateContainerConfigError", "%s", e.msg);
 		td_pod_event(a, o, "Warning", "Failed", "Error: %s", e.msg);
 		td_sooner(again_ms, RETRY_MS);
 		return;
 	}
+
 	free(c->image_id);
 	c->image_id = td_asprintf("%s@sha256:%s", x.img.name, x.img.key ? x.img.key : "");
 	td_pod_event(a, o, "Normal", "Pulled", "Container image \"%s\" already present on machine", c->image);
+
 	begin_attempt(a, p, c);
 	x.cid = td_pod_container_id(a, p, c);
 	x.log = td_pod_log_path(a, p, c, c->attempt);
 	x.spec.id = x.cid;
 	x.spec.log_path = x.log;
 	x.spec.log_max = LOG_MAX;
+
 	drop_old_logs(a, p, c);
 	free(c->id);
 	c->id = td_strdup(x.cid);
+
 	td_auto_free char *log_dir = td_strndup(x.log, (size_t)(strrchr(x.log, '/') - x.log));
 	r = td_mkdir_p(log_dir, 0750, &e);
 	if (!r)
 		r = td_pod_record_save(a, p, &e);
-	// `wanted` is visible by now: see gate.h for the order that makes this safe.
+
+	// `wanted` is visible by now. gate/gate.h describes the order that makes this safe.
 	struct td_holder h;
 	td_pod_holder(p, &h);
 	if (!r && !td_gate_may_start(a->gate, p->node, p->slurmd ? 0 : p->devices, &h))
 		r = td_fail(&e, TD_CONFLICT, "the grant of its devices has ended");
+
 	pid_t pid = 0;
-	int64_t began = td_real_ms(a->clock); // read before: its program may have ended when the runtime comes back
+	// Read the time before the start: the program may have ended when the runtime comes back.
+	int64_t began = td_real_ms(a->clock);
 	if (!r)
 		r = td_fault_at(&e, "kubelet.container-start.before");
 	if (!r)
@@ -368,11 +396,12 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		r = td_fault_at(&e, "kubelet.container-start.after");
 	if (!r)
 		r = td_oci_pidfd(a->oci, x.cid, &c->pidfd, &e);
-	if (r == TD_NOT_FOUND) // it ended at once: reap finds how
+	if (r == TD_NOT_FOUND) // it ended at once: td_pod_reap finds out how
 		r = 0;
-	if (r == TD_CANCELLED) { // the agent stops: the next one looks what came of it
+	if (r == TD_CANCELLED) { // this process stops; the next one looks what came of it
 		return;
 	}
+
 	if (r) {
 		td_oci_delete(a->oci, x.cid, true, NULL);
 		start_failed(a, p, c, "StartError", e.msg);
@@ -381,19 +410,25 @@ void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		td_sooner(again_ms, 1);
 		return;
 	}
+
 	td_ctr_wait(c, NULL, "%s", "");
 	bool hook = td_jget(spec, "lifecycle.postStart") != NULL;
+
 	pthread_mutex_lock(&p->mu);
 	c->state = TD_CTR_RUNNING;
 	c->started_ms = began;
 	c->probe_started = !td_jget(spec, "startupProbe");
 	c->probe_ready = !td_jget(spec, "readinessProbe");
 	pthread_mutex_unlock(&p->mu);
-	td_pod_record_save(a, p, NULL); // only the start time of a container that lives would be lost
+
+	// If this fails, only the start time of a container that lives can be lost.
+	td_pod_record_save(a, p, NULL);
 	td_pod_event(a, o, "Normal", "Created", "Created container: %s", c->name);
 	td_pod_event(a, o, "Normal", "Started", "Started container %s", c->name);
+
 	if (c->pidfd < 0 || td_watch_exit(a->watch, c->pidfd, p->uid, NULL))
 		td_sooner(again_ms, 50);
+
 	if (hook)
 		td_hook_begin(a, p, o, c, "postStart", 0);
 	td_probes_begin(a, p, o, c);

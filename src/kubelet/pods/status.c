@@ -13,7 +13,8 @@ int64_t td_backoff_wait(int64_t *backoff_ms, int64_t started_ms, int64_t finishe
 	if (started_ms && finished_ms - started_ms >= BACKOFF_RESET_MS)
 		*backoff_ms = 0;
 	int64_t left = finished_ms + *backoff_ms - now_ms;
-	return left > *backoff_ms ? *backoff_ms : left > 0 ? left : 0; // a clock set back does not make it longer
+	// The cap keeps a clock that was set back from making the wait longer.
+	return left > *backoff_ms ? *backoff_ms : left > 0 ? left : 0;
 }
 
 void td_backoff_next(int64_t *backoff_ms)
@@ -69,7 +70,9 @@ bool td_status_initialized(const struct td_pod *p)
 		if (i + 1 == p->n_init)
 			return true;
 	}
-	// Once a main container was begun the inits are history, whatever a sidecar does now.
+
+	// Once a main container has begun, the init containers are history, whatever a sidecar does
+	// now.
 	for (size_t i = p->n_init; i < p->n_ctr; i++)
 		if (p->ctr[i].attempt >= 0)
 			return true;
@@ -84,12 +87,14 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 		busy = busy || p->ctr[i].wanted;
 	if (p->fail_reason && !busy)
 		return "Failed";
+
 	for (size_t i = 0; i < p->n_init; i++) {
 		const struct td_ctr *c = &p->ctr[i];
 		if (c->kind == TD_CTR_INIT && c->state == TD_CTR_TERMINATED && c->end.exit_code &&
 		    !td_status_restarts(p, c, pod))
 			return "Failed";
 	}
+
 	for (size_t i = p->n_init; i < p->n_ctr; i++) {
 		const struct td_ctr *c = &p->ctr[i];
 		begun += c->attempt >= 0;
@@ -100,8 +105,10 @@ const char *td_status_outcome(const struct td_pod *p, const yyjson_val *pod)
 			over++, failed++; // never ran and never will
 		}
 	}
+
 	if (!begun && !p->stopping)
 		return "Pending";
+
 	if (over < mains)
 		return begun ? "Running" : "Pending";
 	return failed ? "Failed" : "Succeeded";
@@ -176,7 +183,9 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr), *st = td_jm_obj(d, o, "state"),
 		       *last = td_jm_obj(d, o, "lastState");
 	td_jm_str(d, o, "name", c->name);
-	// A terminated container that waits to run again shows that it waits; how it ended is its lastState.
+
+	// A terminated container that waits to run again shows that it waits. How it ended is its
+	// lastState.
 	bool waits = c->state == TD_CTR_WAITING || (c->state == TD_CTR_TERMINATED && c->wait_reason);
 	if (waits) {
 		yyjson_mut_val *w = td_jm_obj(d, st, "waiting");
@@ -190,6 +199,7 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 	} else {
 		put_end(d, st, &c->end);
 	}
+
 	const struct td_ctr_end *before = waits && c->end.valid ? &c->end : c->last.valid ? &c->last : NULL;
 	if (before)
 		put_end(d, last, before);
@@ -202,7 +212,7 @@ static void put_ctr(yyjson_mut_doc *d, yyjson_mut_val *arr, const struct td_pod 
 		td_jm_strf(d, o, "containerID", "tandem://%s", id);
 }
 
-// The generation that this status is about; 0: an object without one (of an older version).
+// Sets the generation that this status is about. An object of an older version has none.
 static void observed(yyjson_mut_doc *d, yyjson_mut_val *o, const yyjson_val *pod)
 {
 	int64_t generation = td_jint(pod, "metadata.generation", 0);
@@ -234,8 +244,10 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 	} else if (p->cond[c->which].value != c->value) {
 		p->cond[c->which].since = now_ms;
 	}
+
 	p->cond[c->which].known = true;
 	p->cond[c->which].value = c->value;
+
 	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr);
 	td_jm_str(d, o, "type", types[c->which]);
 	observed(d, o, live);
@@ -246,7 +258,8 @@ static void condition(yyjson_mut_doc *d, yyjson_mut_val *arr, struct td_pod *p, 
 		td_jm_str(d, o, "reason", c->reason);
 		if (c->message && *c->message)
 			td_jm_str(d, o, "message", c->message);
-	} else { // a merge would leave those of an earlier False
+	} else {
+		// A merge would leave those of an earlier False.
 		td_jm_set(d, o, "reason", yyjson_mut_null(d));
 		td_jm_set(d, o, "message", yyjson_mut_null(d));
 	}
@@ -268,6 +281,7 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 	yyjson_mut_val *arr = td_jm_arr(d, o, "conditions");
 	td_auto_buf struct td_buf unready = {0}, uninit = {0};
 	size_t n = 0;
+
 	for (size_t i = 0; i < p->n_ctr; i++) {
 		const struct td_ctr *c = &p->ctr[i];
 		if (c->kind != TD_CTR_INIT && !ready(c))
@@ -275,6 +289,7 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 		if (i < p->n_init && (c->kind == TD_CTR_INIT ? !ready(c) : !started(c)))
 			td_buf_printf(&uninit, "%s%s", uninit.len ? " " : "", c->name);
 	}
+
 	bool done = !strcmp(phase, "Succeeded"), failed = !strcmp(phase, "Failed"), init = td_status_initialized(p);
 	bool ok = !n && init && !done && !failed, gates = gates_open(pod);
 	td_auto_free char *why = td_asprintf("containers with unready status: [%s]", td_buf_str(&unready));
@@ -283,6 +298,7 @@ static void put_conditions(yyjson_mut_doc *d, yyjson_mut_val *o, struct td_pod *
 			     : failed ? "PodFailed"
 				      : "ContainersNotReady",
 		   *msg = done || failed ? NULL : why;
+
 	condition(d, arr, p, &(struct shown){TD_COND_READY_TO_START, p->net_up && !p->cleaned, NULL, NULL}, pod, now);
 	condition(d, arr, p, &(struct shown){TD_COND_INITIALIZED, init || done, "ContainersNotInitialized", why_init},
 		  pod, now);
@@ -298,6 +314,7 @@ struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const c
 	yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d), *arr;
 	const char *phase = td_status_phase(p, pod);
+
 	observed(d, o, pod);
 	td_jm_str(d, o, "phase", phase);
 	td_jm_str(d, o, "reason", p->fail_reason);
@@ -306,25 +323,29 @@ struct td_json *td_status_build(struct td_pod *p, const yyjson_val *pod, const c
 	td_jm_str(d, o, "hostIP", host_ip);
 	arr = td_jm_arr(d, o, "hostIPs");
 	td_jm_str(d, yyjson_mut_arr_add_obj(d, arr), "ip", host_ip);
+
 	const char *ip = p->host_network ? host_ip : p->ip;
 	if (*ip && p->admitted) {
 		td_jm_str(d, o, "podIP", ip);
 		arr = td_jm_arr(d, o, "podIPs");
 		td_jm_str(d, yyjson_mut_arr_add_obj(d, arr), "ip", ip);
 	}
+
 	when(d, o, "startTime", p->start_ms);
-	// A pod that was refused at the door never had containers.
+	// A pod that was refused at admission never had containers.
 	if (p->admitted) {
 		put_conditions(d, o, p, pod, phase, now_ms);
 		bool begun = false;
 		for (size_t i = 0; i < p->n_ctr; i++)
 			begun = begun || p->ctr[i].attempt >= 0;
-		// Containers of a pod that failed before its first one wait for nothing: the pod's reason says it all.
+		// Containers of a pod that failed before its first one started wait for nothing:
+		// the pod's reason says it all.
 		for (size_t i = 0; i < p->n_ctr && (begun || !p->fail_reason); i++) {
 			arr = td_jm_arr(d, o, i < p->n_init ? "initContainerStatuses" : "containerStatuses");
 			put_ctr(d, arr, p, &p->ctr[i], p->ctr[i].id);
 		}
 	}
+
 	return td_jm_done(d);
 }
 
@@ -338,6 +359,7 @@ bool td_status_shown(const yyjson_val *ours, const yyjson_val *live)
 				return false;
 			continue;
 		}
+
 		yyjson_arr_foreach (v, a, an, c) {
 			bool same = false;
 			yyjson_arr_foreach (td_jget(live, "conditions"), b, bn, x) {

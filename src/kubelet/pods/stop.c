@@ -1,4 +1,5 @@
-// Stopping: preStop, TERM, KILL when the grace is over; sidecars after the containers they serve, last one first.
+// Stops containers: preStop, TERM, and KILL when the grace period is over. Sidecars stop after the
+// containers that they serve, the last one first.
 #include "base/fault.h"
 #include "base/log.h"
 #include "gate/gate.h"
@@ -16,19 +17,27 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 	int64_t now = td_real_ms(a->clock);
 	if (!c->wanted)
 		return true;
+
 	const yyjson_val *spec = o ? td_ctr_spec(o->root, c->name) : NULL;
+
 	if (!c->stop_begun) {
 		c->stop_begun = now;
-		if (o && !c->unhealthy) // else its own reason was told
+		pthread_mutex_lock(&p->mu);
+		bool unhealthy = c->unhealthy;
+		pthread_mutex_unlock(&p->mu);
+		if (o && !unhealthy) // otherwise its own reason was told
 			td_pod_event(a, o, "Normal", "Killing", "Stopping container %s", c->name);
 		if (td_jget(spec, "lifecycle.preStop") && kill_at > now && c->state == TD_CTR_RUNNING)
 			td_hook_begin(a, p, o, c, "preStop", kill_at - now);
 	}
+
 	pthread_mutex_lock(&p->mu);
 	bool hook = c->pre_stop == TD_HOOK_RUNNING;
 	pthread_mutex_unlock(&p->mu);
+
 	int64_t left = kill_at - now;
 	struct td_error e = TD_ERROR_INIT;
+
 	if (left <= 0) {
 		c->killed = true;
 		if (td_oci_signal(a->oci, c->id, SIGKILL, &e) && e.code != TD_NOT_FOUND)
@@ -36,11 +45,13 @@ bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 		td_sooner(again_ms, KILL_AGAIN_MS);
 		return false;
 	}
+
 	if (!c->term_sent && !hook) {
 		c->term_sent = true;
 		if (!td_fault_at(NULL, "kubelet.container-term.before"))
 			td_oci_signal(a->oci, c->id, SIGTERM, NULL);
 	}
+
 	td_sooner(again_ms, left);
 	return false;
 }
@@ -53,11 +64,13 @@ bool td_pod_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 			mains = td_ctr_stop(a, p, o, &p->ctr[i], p->kill_at, again_ms) && mains;
 	if (!mains && td_real_ms(a->clock) < p->kill_at)
 		return false;
+
 	bool all = mains;
 	for (size_t i = p->n_init; i-- > 0;) {
 		if (p->ctr[i].kind != TD_CTR_SIDECAR)
 			continue;
-		// A sidecar whose service is over gets what is left of the grace, and 2 s at least.
+		// A sidecar that is no longer needed gets what is left of the grace period, and at
+		// least 2 s.
 		int64_t now = td_real_ms(a->clock), at = p->kill_at > now + 2000
 								 ? p->kill_at
 								 : (p->ctr[i].kill_at ? p->ctr[i].kill_at : now + 2000);
@@ -67,12 +80,14 @@ bool td_pod_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object 
 			break;
 		}
 	}
+
 	return all;
 }
 
 int td_pod_clean(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 {
 	td_auto_free char *netns = td_pod_netns(a, p), *dir = td_pod_dir(a, p);
+
 	for (size_t i = 0; i < p->n_ctr; i++) {
 		if (p->ctr[i].attempt < 0)
 			continue;
@@ -85,11 +100,13 @@ int td_pod_clean(struct td_kubelet *a, struct td_pod *p, struct td_error *err)
 		if (r)
 			return r;
 	}
+
 	int r = p->host_network ? 0 : td_net_pod_delete(netns, err);
 	if (!r)
 		r = td_vol_remove(dir, err);
 	if (r)
 		return r;
+
 	pthread_mutex_lock(&p->mu);
 	p->net_up = false;
 	p->cleaned = true;

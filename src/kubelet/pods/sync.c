@@ -1,5 +1,5 @@
-// One pod, one step: look what ended, decide what should be, do what can be done without waiting, write the status if
-// it changed.
+// Reconciles one pod: take note of what ended, decide what should be, do what can be done without
+// waiting, and write the status if it changed.
 #include "kubelet/pods/sync.h"
 
 #include "api/selector.h"
@@ -18,8 +18,8 @@ enum {
 	PODS_PER_NODE = 110,
 	DEVICE_WAIT_MS = 100,
 	FOLLOW_MS = 60000,
-	END_GRACE_MS = 30000,   // a pod whose grant has ended (docs/protocols.md 1.8)
-	FORCED_GRACE_MS = 2000, // as the kubelet
+	END_GRACE_MS = 30000,   // of a pod whose grant has ended (docs/protocols.md 1.8)
+	FORCED_GRACE_MS = 2000, // of a pod deleted by force; as the kubelet
 	MOUNT_RETRY_MS = 500,
 	MOUNT_RETRY_MAX_MS = 30000,
 };
@@ -75,14 +75,16 @@ static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 	td_info("kubelet: pod %s/%s failed: %s: %s", p->ns, p->name, reason, message);
 }
 
-// ---- the door ----
+// ---- admission ----
 
+// Gives a pod without a grant the devices that it requests, out of those that are not Slurm's.
 static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, const yyjson_val *node,
 		       struct td_error *err)
 {
 	int64_t want = td_pod_request(td_jget(pod, "spec"), "nvidia.com/gpu");
 	if (!want || p->grant.granted || p->slurmd || p->devices)
 		return 0;
+
 	int from = td_slurm_gpus(node);
 	uint64_t mask;
 	if (want > a->o.gpus - from)
@@ -91,6 +93,7 @@ static int own_devices(struct td_kubelet *a, struct td_pod *p, const yyjson_val 
 			       "this node: set "
 			       "spec.schedulerName to tandem",
 			       (long long)want, from < a->o.gpus ? from : a->o.gpus, a->o.gpus);
+
 	return td_pod_table_devices(a->table, p, from, a->o.gpus, (int)want, &mask, err);
 }
 
@@ -104,23 +107,26 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		.want_cpu_milli = p->req_cpu_milli,
 		.want_memory = p->req_memory,
 	};
+
 	char name[16];
 	snprintf(name, sizeof(name), "n%d", p->node);
 	td_auto(td_object_unref) struct td_object *node = td_informer_get(a->nodes, NULL, name);
 	td_auto_pods struct td_pods all = {0};
 	td_pod_table_all(a->table, &all);
+
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_pod *q = all.v[i];
 		pthread_mutex_lock(&q->mu);
 		bool counts = q != p && q->node == p->node && q->admitted && !q->cleaned;
-		// Slurm counts what it gave out, and may give out again what a stopping pod still has: only its own sum
-		// matters.
+		// Slurm counts what it gave out, and may give out again what a stopping pod still
+		// has. So among granted pods only Slurm's own sum matters.
 		bool sum = counts && q->grant.granted == p->grant.granted && !(q->grant.granted && q->stopping);
 		pthread_mutex_unlock(&q->mu);
 		x.used_pods += counts;
 		x.used_cpu_milli += sum ? q->req_cpu_milli : 0;
 		x.used_memory += sum ? q->req_memory : 0;
 	}
+
 	td_auto_free char *message = NULL;
 	const char *reason = td_pod_admit(&x, node ? node->root : NULL, &message);
 	struct td_error e = TD_ERROR_INIT;
@@ -128,7 +134,9 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		fail_pod(a, p, o, reason, message);
 	else if (own_devices(a, p, o->root, node ? node->root : NULL, &e))
 		fail_pod(a, p, o, "UnexpectedAdmissionError", e.msg);
+
 	p->start_ms = td_real_ms(a->clock);
+
 	pthread_mutex_lock(&p->mu);
 	p->admitted = !p->fail_reason;
 	pthread_mutex_unlock(&p->mu);
@@ -136,24 +144,28 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 
 // ---- before the first container ----
 
-// 0: go on; 1: waits (again_ms is set or the pod failed).
+// 0: go on. 1: wait; *again_ms is set, or the pod failed.
 static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
 {
 	struct td_holder h;
 	struct td_error e = TD_ERROR_INIT;
 	if (!p->devices)
 		return 0;
+
 	bool begun = false;
 	for (size_t i = 0; i < p->n_ctr; i++)
 		begun = begun || p->ctr[i].attempt >= 0;
+
 	td_pod_holder(p, &h);
 	int r = begun ? (td_gate_may_start(a->gate, p->node, p->devices, &h) ? 0 : TD_CONFLICT)
 		      : td_gate_try(a->gate, p->node, p->devices, &h, &e);
+
 	if (!r) {
 		if (td_streq(p->wait_reason, "WaitingForDevices"))
 			pod_wait(p, NULL, NULL);
 		return 0;
 	}
+
 	if (r == TD_CONFLICT) {
 		td_auto_free char *text =
 			td_asprintf("the grant of its devices has ended: Slurm gave them to another job%s%s%s",
@@ -161,6 +173,7 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 		fail_pod(a, p, o, "GrantEnded", text);
 		return 1;
 	}
+
 	pod_wait(p, "WaitingForDevices", e.msg);
 	td_sooner(again_ms, DEVICE_WAIT_MS);
 	return 1;
@@ -192,6 +205,7 @@ static int prepare(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 		p->recorded = true;
 		r = network(a, p, &e);
 	}
+
 	if (r) {
 		pod_wait(p, td_status_waiting(p), e.msg);
 		td_pod_event(a, o, "Warning", "FailedCreatePodSandBox", "%s", e.msg);
@@ -220,14 +234,17 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 			return 0;
 		}
 	}
-	if (p->volumes_ok) { // running pods keep what they have
+
+	if (p->volumes_ok) { // a running pod keeps what it has
 		td_debug("kubelet: %s/%s: %s", p->ns, p->name, e.msg);
 		td_sooner(again_ms, FOLLOW_MS);
 		return 0;
 	}
+
 	td_auto_free char *text = td_asprintf("MountVolume.SetUp failed: %s", e.msg);
 	pod_wait(p, td_status_waiting(p), text);
 	td_pod_event(a, o, "Warning", "FailedMount", "%s", text);
+
 	int64_t ms = MOUNT_RETRY_MS << (p->mount_tries < 6 ? p->mount_tries : 6);
 	p->mount_tries++;
 	td_sooner(again_ms, ms < MOUNT_RETRY_MAX_MS ? ms : MOUNT_RETRY_MAX_MS);
@@ -236,11 +253,12 @@ static int volumes(struct td_kubelet *a, struct td_pod *p, const struct td_objec
 
 // ---- containers ----
 
-// Brings one container that should run towards running.
+// Does the next step that brings a container that should run towards running.
 static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		  int64_t *again_ms, struct td_cancel *cancel)
 {
 	int64_t now = td_real_ms(a->clock);
+
 	if (c->wanted) {
 		pthread_mutex_lock(&p->mu);
 		bool bad = c->unhealthy;
@@ -256,6 +274,7 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		td_ctr_stop(a, p, o, c, c->kill_at, again_ms);
 		return;
 	}
+
 	if (c->state == TD_CTR_TERMINATED) {
 		if (!td_status_restarts(p, c, o->root))
 			return;
@@ -279,6 +298,7 @@ static void drive(struct td_kubelet *a, struct td_pod *p, const struct td_object
 			return;
 		}
 	}
+
 	td_ctr_start(a, p, o, c, again_ms, cancel);
 }
 
@@ -296,6 +316,7 @@ static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_o
 	bool mains_begun = false;
 	for (size_t i = p->n_init; i < p->n_ctr; i++)
 		mains_begun = mains_begun || p->ctr[i].attempt >= 0;
+
 	for (size_t i = 0; i < p->n_init; i++) {
 		struct td_ctr *c = &p->ctr[i];
 		if (c->kind == TD_CTR_SIDECAR) {
@@ -307,6 +328,7 @@ static void containers(struct td_kubelet *a, struct td_pod *p, const struct td_o
 			return;
 		}
 	}
+
 	for (size_t i = p->n_init; i < p->n_ctr; i++)
 		drive(a, p, o, &p->ctr[i], again_ms, cancel);
 }
@@ -319,6 +341,7 @@ static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *
 		if (p->fail_reason)
 			return;
 	}
+
 	int64_t limit = td_jint(o->root, "spec.activeDeadlineSeconds", 0) * 1000;
 	if (limit > 0) {
 		int64_t left = p->start_ms + limit - td_real_ms(a->clock);
@@ -329,13 +352,16 @@ static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *
 		}
 		td_sooner(again_ms, left);
 	}
+
 	if (devices_ready(a, p, o, again_ms) || prepare(a, p, o, again_ms) || volumes(a, p, o, again_ms))
 		return;
+
 	td_auto_free char *disk = td_pod_over_disk(a, p, o->root, again_ms);
 	if (disk) {
 		fail_pod(a, p, o, "Evicted", disk);
 		return;
 	}
+
 	containers(a, p, o, again_ms, cancel);
 }
 
@@ -346,24 +372,29 @@ static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_o
 	int64_t now = td_real_ms(a->clock), grace = p->grace_s * 1000;
 	if (o && td_object_deleting(o))
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
-	if (!o && grace > FORCED_GRACE_MS) // nobody waits for it any more: deleted by force
+	if (!o && grace > FORCED_GRACE_MS) // deleted by force: nobody waits for it any more
 		grace = FORCED_GRACE_MS;
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
 		grace = END_GRACE_MS;
-	if (td_streq(p->fail_reason, "Evicted")) // as the kubelet: what fills the disk is stopped at once
+	// As in the kubelet, what fills the disk is stopped at once.
+	if (td_streq(p->fail_reason, "Evicted"))
 		grace = 0;
+
 	// A second delete may shorten the grace, never lengthen it.
 	if (p->stop_begun && (p->kill_at <= p->stop_begun + grace))
 		return;
+
 	if (!p->stop_begun)
 		p->stop_begun = now;
 	p->kill_at = p->stop_begun + grace;
 	pthread_mutex_lock(&p->mu);
 	p->stopping = true;
 	pthread_mutex_unlock(&p->mu);
+
 	for (size_t i = 0; i < p->n_ctr; i++)
 		if (p->ctr[i].state == TD_CTR_TERMINATED)
 			td_ctr_wait(&p->ctr[i], NULL, "%s", "");
+
 	if (p->recorded)
 		td_pod_record_save(a, p, NULL);
 }
@@ -383,27 +414,32 @@ static int write_status(struct td_kubelet *a, struct td_pod *p, const struct td_
 	pthread_mutex_lock(&p->mu);
 	st = td_status_build(p, o->root, a->gateway, td_real_ms(a->clock));
 	pthread_mutex_unlock(&p->mu);
+
 	if (p->written ? td_jequal(td_json_root(p->written), td_json_root(st))
 		       : td_status_shown(td_json_root(st), td_jget(o->root, "status"))) {
 		if (!p->written)
 			p->written = td_json_ref(st);
 		return 0;
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *patch = yyjson_mut_doc_get_root(d);
 	td_jm_str(d, patch, "metadata.uid", p->uid);
 	td_jm_copyval(d, patch, "status", td_json_root(st));
+
 	int r = td_kube_patch(a->kube, TD_AT(&td_pods, p->ns, p->name, "status"), TD_PATCH_STRATEGIC, patch, cancel,
 			      NULL, err);
 	if (r)
 		return td_wrap(err, "status of pod %s/%s", p->ns, p->name);
+
 	td_json_unref(p->written);
 	p->written = td_json_ref(st);
 	td_hosts_changed(a->hosts);
 	return 0;
 }
 
-// The end of everything: runtime, record, logs, and the object when it waits for us.
+// Ends everything of the pod: the object if it waits for us, the logs, the record, the entry in the
+// table.
 static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_cancel *cancel,
 		  struct td_error *err)
 {
@@ -413,6 +449,7 @@ static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return td_wrap(err, "last delete of pod %s/%s", p->ns, p->name);
 	}
+
 	td_auto_free char *logs = td_pod_log_dir(a, p);
 	td_rm_rf(logs, NULL);
 	td_pod_record_remove(a, p->uid);
@@ -427,14 +464,19 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, uid);
 	if (!p)
 		return 0;
+
 	td_auto(td_object_unref) struct td_object *o = td_pod_object(a, p);
 	bool deleting = o && td_object_deleting(o);
+
 	*again_ms = 0;
 	td_pod_reap(a, p, o);
+
 	if (o && !deleting && !p->stop_begun && !p->fail_reason && !p->terminal && !done(p, o->root))
 		run(a, p, o, again_ms, cancel);
+
 	bool over = !o || deleting || p->fail_reason || (!p->terminal && done(p, o->root));
 	bool all_gone = false;
+
 	if ((over || p->stop_begun) && !p->terminal) {
 		begin_stop(a, p, o);
 		all_gone = td_pod_stop(a, p, o, again_ms);
@@ -453,6 +495,7 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 				td_pod_record_save(a, p, NULL);
 		}
 	}
+
 	if (o && !p->foreign) {
 		int r = write_status(a, p, o, cancel, err);
 		if (r == TD_NOT_FOUND || r == TD_CONFLICT)
@@ -460,6 +503,7 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 		if (r)
 			return r;
 	}
+
 	if (p->terminal && (!o || deleting))
 		return finish(a, p, o, cancel, err);
 	return 0;
@@ -472,7 +516,8 @@ static struct td_pod *meet(struct td_kubelet *a, const struct td_object *o, int 
 	struct td_pod *p = NULL;
 	struct td_error e = TD_ERROR_INIT;
 	if (td_pod_from_object(a, o, node, &p, &e)) {
-		// No grant can be read: it is known by name only, so that it can be told so.
+		// No grant can be read. Make the pod without its annotations, only to write a
+		// status that says so.
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(o->root);
 		td_jm_del(yyjson_mut_doc_get_root(d), "metadata.annotations");
 		td_auto(td_object_unref) struct td_object *bare =
@@ -482,9 +527,13 @@ static struct td_pod *meet(struct td_kubelet *a, const struct td_object *o, int 
 		p->fail_reason = td_strdup("InvalidGrant");
 		p->fail_message = td_strdup(e.msg);
 	}
-	if (td_pod_ended(o->root)) { // of an earlier life of this home: nothing to run, nothing to say
+
+	if (td_pod_ended(o->root)) {
+		// It is of an earlier life of this home: there is nothing to run and nothing to
+		// say.
 		p->terminal = p->cleaned = p->foreign = true;
 	}
+
 	td_pod_table_add(a->table, p);
 	return p;
 }
@@ -494,11 +543,14 @@ void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now
 	struct td_kubelet *a = agent;
 	const struct td_object *o = now ? now : old;
 	td_hosts_changed(a->hosts);
+
 	if (old && now && strcmp(old->uid, now->uid))
 		td_queue_add(a->queue, old->uid);
+
 	int node = td_kubelet_node_index(a, td_jstr(o->root, "spec.nodeName"));
 	if (node < 0)
 		return;
+
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, o->uid);
 	if (!p && now && !(td_pod_ended(now->root) && !td_object_deleting(now)))
 		p = meet(a, now, node);

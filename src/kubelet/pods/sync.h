@@ -1,4 +1,5 @@
-// The parts of a pod's worker. Everything here runs in the worker that holds the pod's key, unless it says otherwise.
+// The parts of a pod's worker. Every function here runs in the worker that holds the pod's key,
+// unless its comment says otherwise.
 #pragma once
 
 #include "kubelet/pods/env.h"
@@ -6,15 +7,19 @@
 
 #include <stdint.h>
 
-// The reconcile function of the pods' work queue; key: uid.
+// The reconcile function of the pods' work queue. The key is the pod's UID.
 int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
-// From an informer's thread: takes the pod into the table when it is new and ours; marks its key.
+// Called in an informer's thread. Takes the pod into the table if it is new and on one of our
+// nodes, and enqueues its key.
 void td_pods_on_change(void *agent, struct td_object *old, struct td_object *now);
-void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now); // a ConfigMap or Secret
-// The pod's object, a reference; NULL: gone, or another pod has the name now.
+// Called in an informer's thread for a ConfigMap or Secret: enqueues the pods of its namespace.
+void td_pods_on_config(void *agent, struct td_object *old, struct td_object *now);
+// Returns the pod's object as a reference. NULL: it is gone, or another pod has the name now.
 struct td_object *td_pod_object(const struct td_kubelet *a, const struct td_pod *p);
+// Records an event on the pod.
 void td_pod_event(const struct td_kubelet *a, const struct td_object *o, const char *type, const char *reason,
 		  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+// Lowers *again_ms to `ms`, at least 1; 0 counts as not set.
 static inline void td_sooner(int64_t *again_ms, int64_t ms)
 {
 	if (ms < 1)
@@ -22,8 +27,8 @@ static inline void td_sooner(int64_t *again_ms, int64_t ms)
 	if (!*again_ms || ms < *again_ms)
 		*again_ms = ms;
 }
-void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4))); // reason NULL: waits for nothing
+// Sets why the container waits; reason NULL: it waits for nothing.
+void td_ctr_wait(struct td_ctr *c, const char *reason, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 // ---- sources.c: what volumes and environments read ----
 struct td_sources; // volumes.h
@@ -31,47 +36,52 @@ struct td_sources; // volumes.h
 void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret);
 
 // ---- resolv.c ----
-// The file that the pod sees as /etc/resolv.conf (caller frees the path); dir: the pod's own, where one is made when it
-// is the pod's alone.
+// Returns the path of the file that the pod sees as /etc/resolv.conf (caller frees). If the file is
+// the pod's alone, it is made in `dir`, the pod's own directory.
 int td_resolv_conf(const struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, const char *dir,
 		   char **ret, struct td_error *err);
 
 // ---- start.c ----
-// Starts the next attempt of the container. Failures become its waiting reason or a StartError end, never an error.
-// Sets again_ms when it has to be tried again.
+// Starts the next attempt of the container. A failure becomes its waiting reason or a StartError
+// end, never an error. Sets *again_ms when the start has to be tried again.
 void td_ctr_start(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		  int64_t *again_ms, struct td_cancel *cancel);
+// The container's spec, from spec.containers or spec.initContainers; NULL: none.
 const yyjson_val *td_ctr_spec(const yyjson_val *pod, const char *name);
 struct td_holder;
+// Fills in the pod as a holder of devices for the gate.
 void td_pod_holder(const struct td_pod *p, struct td_holder *ret);
 
 // ---- reap.c ----
-// Takes note of containers that ended; after a restart of the agent: finds those that still run.
+// Takes note of containers that ended. After a restart of this process it finds those that still
+// run.
 void td_pod_reap(struct td_kubelet *a, struct td_pod *p, const struct td_object *o);
 
 // ---- usage.c ----
-// Why the pod is to be evicted for the disk it uses, in words; NULL: it is not. Caller frees.
+// Says in words why the pod is to be evicted for the disk that it uses. NULL: it is not. Caller
+// frees.
 char *td_pod_over_disk(const struct td_kubelet *a, struct td_pod *p, const yyjson_val *pod, int64_t *again_ms);
 
 // ---- stop.c ----
 // Brings every container to its end (preStop, TERM, KILL at p->kill_at). True: nothing is left.
 bool td_pod_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms);
-// The same for one container that is to be restarted. True: it is over.
+// Does the same for one container that is to be restarted. True: it is over.
 bool td_ctr_stop(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c, int64_t kill_at,
 		 int64_t *again_ms);
-int td_pod_clean(struct td_kubelet *a, struct td_pod *p,
-		 struct td_error *err); // containers, network, volumes; not logs
+// Removes containers, network and volumes, but not the logs.
+int td_pod_clean(struct td_kubelet *a, struct td_pod *p, struct td_error *err);
 
 // ---- probe.c ----
 enum td_probe { TD_PROBE_STARTUP, TD_PROBE_LIVENESS, TD_PROBE_READINESS };
-void td_probes_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o,
-		     struct td_ctr *c); // of a container that just began to run
-int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c,
-		  struct td_error *err); // reconcile of a->probes
-// One action of a probe or hook (exec, httpGet, tcpSocket, sleep). 0: success; else err says why. Any thread.
+// Begins the probes of a container that has just begun to run.
+void td_probes_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c);
+// The reconcile function of a->probes.
+int td_probe_sync(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// Does one action of a probe or hook (exec, httpGet, tcpSocket, sleep). 0: success; otherwise err
+// says why. Any thread may call it.
 int td_probe_do(struct td_kubelet *a, const char *id, const char *ip, const yyjson_val *container,
 		const yyjson_val *action, int64_t timeout_ms, struct td_cancel *c, struct td_error *err);
-// Runs a lifecycle hook ("postStart", "preStop") in a thread of its own and puts the result into
-// c->post_start or c->pre_stop under p->mu, then marks the pod. timeout_ms 0: the default.
+// Runs a lifecycle hook in a thread of its own. Puts the result into *state under p->mu, then
+// enqueues the pod.
 void td_hook_begin(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, struct td_ctr *c,
 		   const char *which, int64_t timeout_ms);

@@ -1,5 +1,6 @@
-// Disk that a pod uses: emptyDirs with a sizeLimit, and ephemeral-storage limits (writable layer, logs and emptyDirs).
-// As the kubelet's eviction manager without quotas: measured from time to time, and a pod over a limit is evicted.
+// Disk that a pod uses: emptyDirs with a sizeLimit, and ephemeral-storage limits (writable layer,
+// logs and emptyDirs). As the kubelet's eviction manager does without quotas, it measures from time
+// to time, and a pod over a limit is evicted.
 #include "api/quantity.h"
 #include "kubelet/pods/sync.h"
 
@@ -12,7 +13,7 @@
 
 enum { LOOK_MS = 5000, DEPTH_MAX = 64 };
 
-// What the tree on `dir`'s file system occupies. Takes over dir.
+// Returns the bytes that the tree below `dir` occupies on the file system `dev`. Takes over dir.
 static int64_t used_below(int dir, dev_t dev, int depth)
 {
 	DIR *d = dir >= 0 ? fdopendir(dir) : NULL;
@@ -21,6 +22,7 @@ static int64_t used_below(int dir, dev_t dev, int depth)
 	struct stat st;
 	if (!d && dir >= 0)
 		close(dir);
+
 	while (d && (e = readdir(d))) {
 		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") ||
 		    fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_dev != dev)
@@ -30,6 +32,7 @@ static int64_t used_below(int dir, dev_t dev, int depth)
 			sum += used_below(openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
 					  dev, depth + 1);
 	}
+
 	if (d)
 		closedir(d);
 	return sum;
@@ -47,7 +50,7 @@ static int64_t used(const char *path)
 	return used_below(fd, st.st_dev, 0);
 }
 
-// The amount as bytes, and as it was written. 0: not set.
+// Returns the amount in bytes (0: not set), and its text as it was written.
 static int64_t bytes_of(const yyjson_val *q, char **ret_text)
 {
 	int64_t n = 0;
@@ -55,6 +58,7 @@ static int64_t bytes_of(const yyjson_val *q, char **ret_text)
 	return *ret_text && !td_quantity_ceil(*ret_text, &n, NULL) ? n : 0;
 }
 
+// Says which limit the pod exceeds. NULL: none. Caller frees. *ret_limits: the pod has a limit.
 static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, bool *ret_limits)
 {
 	td_auto_free char *dir = td_pod_dir(a, p), *logs = td_pod_log_dir(a, p);
@@ -62,6 +66,7 @@ static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjs
 	bool all_limited = true;
 	yyjson_val *v, *e;
 	size_t i, n;
+
 	yyjson_arr_foreach (td_jget(pod, "spec.volumes"), i, n, v) {
 		if (!(e = td_jget(v, "emptyDir")) || td_streq(td_jstr(e, "medium"), "Memory"))
 			continue;
@@ -73,6 +78,7 @@ static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjs
 			return td_asprintf("Usage of EmptyDir volume \"%s\" exceeds the limit \"%s\".",
 					   td_jstr_or(v, "name", ""), text);
 	}
+
 	for (size_t k = p->n_init; k < p->n_ctr; k++) {
 		const struct td_ctr *c = &p->ctr[k];
 		td_auto_free char *text = NULL, *up = c->id ? td_asprintf("%s/pods/%s/upper", a->o.home, c->id) : NULL,
@@ -90,6 +96,7 @@ static char *over(const struct td_kubelet *a, const struct td_pod *p, const yyjs
 			return td_asprintf("Container %s exceeded its local ephemeral storage limit \"%s\".", c->name,
 					   text);
 	}
+
 	if (all_limited && total > limit_sum)
 		return td_asprintf("Pod ephemeral local storage usage exceeds the total limit of containers %lld.",
 				   (long long)limit_sum);
@@ -100,16 +107,19 @@ char *td_pod_over_disk(const struct td_kubelet *a, struct td_pod *p, const yyjso
 {
 	int64_t now = td_mono_ms(a->clock);
 	bool limits = false;
+
 	if (p->disk_unlimited)
 		return NULL;
 	if (now < p->disk_at) {
 		td_sooner(again_ms, p->disk_at - now);
 		return NULL;
 	}
+
 	char *why = over(a, p, pod, &limits);
-	p->disk_unlimited = !limits; // the specification does not change
+	p->disk_unlimited = !limits; // the spec does not change
 	p->disk_at = now + LOOK_MS;
 	if (limits)
 		td_sooner(again_ms, LOOK_MS);
+
 	return why;
 }

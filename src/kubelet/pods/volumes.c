@@ -50,6 +50,7 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 		return optional ? 0
 				: td_fail(err, TD_NOT_FOUND, "%s \"%s\" not found", secret ? "secret" : "configmap",
 					  name);
+
 	yyjson_val *items = td_jget(src, "items"), *it;
 	size_t i, n;
 	int r = 0;
@@ -68,6 +69,7 @@ static int add_object(const struct td_vol_src *s, const yyjson_val *src, bool se
 		}
 		return 0;
 	}
+
 	td_auto_strv struct td_strv keys = {0};
 	td_object_value_keys(o, &keys);
 	for (size_t k = 0; !r && k < keys.n; k++) {
@@ -83,6 +85,7 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 {
 	yyjson_val *it, *f;
 	size_t i, n;
+
 	yyjson_arr_foreach (td_jget(src, "items"), i, n, it) {
 		td_auto_free char *v = NULL;
 		int r;
@@ -101,8 +104,8 @@ static int add_downward(const struct td_vol_src *s, const yyjson_val *src, int64
 	return 0;
 }
 
-// When a token should be replaced, in seconds since the epoch: after four fifths of its life or a day, as kubelets do.
-// 0: at once.
+// When a token should be replaced, in seconds since the epoch: after four fifths of its life, at
+// most a day, as kubelets do. 0: at once.
 static int64_t token_due(const char *token)
 {
 	const char *dot = strchr(token, '.');
@@ -112,10 +115,12 @@ static int64_t token_due(const char *token)
 		td_buf_putc(&b64, dot[i] == '-' ? '+' : dot[i] == '_' ? '/' : dot[i]);
 	while (b64.len % 4)
 		td_buf_putc(&b64, '=');
+
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	if (!n || td_base64_decode(td_buf_str(&b64), &text, NULL) < 0 ||
 	    td_json_parse(td_buf_str(&text), text.len, &j, NULL) < 0)
 		return 0;
+
 	int64_t from = td_jint(td_json_root(j), "iat", 0), to = td_jint(td_json_root(j), "exp", 0);
 	if (from <= 0 || to <= from)
 		return 0;
@@ -133,11 +138,15 @@ static int add_token(const struct td_vol_src *s, const yyjson_val *src, const ch
 	if (!td_file_read(shown, 1 << 20, &old, NULL) &&
 	    token_due(td_buf_str(&old)) > td_real_ms(&td_clock_system) / 1000)
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
+
 	td_auto_free char *token = NULL;
 	struct td_error why = TD_ERROR_INIT;
 	int r = s->token(s->token_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, &why);
-	if (r && old.len) // the old one may be good for a while: the next look asks again
+
+	// The old token may be good for a while; the next look asks again.
+	if (r && old.len)
 		return td_payload_add(out, path, td_buf_str(&old), old.len, (mode_t)def_mode, err);
+
 	if (r && err)
 		*err = why;
 	return r ? r : td_payload_add(out, path, token, strlen(token), (mode_t)def_mode, err);
@@ -158,6 +167,7 @@ static int ensure_payload(const struct td_vol_src *s, const yyjson_val *vol, con
 		v = td_jget(vol, "projected");
 		int64_t mode = td_jint(v, "defaultMode", 0644);
 		size_t i, n;
+
 		yyjson_arr_foreach (td_jget(v, "sources"), i, n, e) {
 			if ((x = td_jget(e, "configMap")))
 				r = add_object(s, x, false, td_jstr_or(x, "name", ""), mode, &p, err);
@@ -174,9 +184,11 @@ static int ensure_payload(const struct td_vol_src *s, const yyjson_val *vol, con
 				break;
 		}
 	}
+
 	for (size_t i = 0, all = 0; !r && i < p.n; i++)
 		if ((all += p.v[i].data.len) > DATA_MAX)
 			r = td_fail(err, TD_INVALID, "more than %d bytes", DATA_MAX);
+
 	return r ? r : td_payload_write(dir, &p, s->fs_group, err);
 }
 
@@ -210,7 +222,8 @@ static bool is_secret(const yyjson_val *vol)
 	return td_jget(vol, "secret") != NULL;
 }
 
-// The directory in the tmpfs of the pod whose directory is dir: <…>/volumes/<uid>, <…>/secrets/<uid>. Caller frees.
+// The pod's directory in the tmpfs for secrets: <…>/secrets/<uid> for the `dir` <…>/volumes/<uid>.
+// Caller frees.
 static char *secrets_of(const char *dir)
 {
 	const char *uid = strrchr(dir, '/');
@@ -218,7 +231,7 @@ static char *secrets_of(const char *dir)
 	return td_asprintf("%.*s/secrets%s", (int)(strrchr(volumes, '/') - volumes), volumes, uid);
 }
 
-// Where a volume that is no hostPath lies. Caller frees.
+// Where a volume lies that is not a hostPath. Caller frees.
 static char *volume_dir(const struct td_vol_src *s, const yyjson_val *vol)
 {
 	const char *name = td_jstr_or(vol, "name", "");
@@ -230,7 +243,8 @@ static int ensure_secrets(const struct td_vol_src *s, struct td_error *err)
 {
 	td_auto_free char *mine = secrets_of(s->dir);
 	td_auto_free char *top = td_strndup(mine, (size_t)(strrchr(mine, '/') - mine));
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER; // a second mount would hide what lies in the first
+	// A second mount would hide what lies in the first.
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	pthread_mutex_lock(&once);
 	int r = ensure_tmpfs(top, "mode=755", err);
 	pthread_mutex_unlock(&once);
@@ -244,6 +258,7 @@ static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const c
 	int r = td_mkdir_p(dir, 0755, err);
 	if (r)
 		return r;
+
 	const char *medium = td_jstr_or(v, "medium", "");
 	if (!strcmp(medium, "Memory") && !is_mount_point(dir)) {
 		int64_t size = 0;
@@ -260,8 +275,10 @@ static int ensure_empty(const struct td_vol_src *s, const yyjson_val *v, const c
 	} else if (*medium && strcmp(medium, "Memory")) {
 		return td_fail(err, TD_UNSUPPORTED, "emptyDir medium \"%s\": want \"\" or \"Memory\"", medium);
 	}
+
 	if (!fresh)
 		return 0;
+
 	if (s->fs_group >= 0 && chown(dir, 0, (gid_t)s->fs_group) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "chown %s", dir);
 	if (chmod(dir, s->fs_group >= 0 ? 02777 : 0777) < 0)
@@ -294,7 +311,8 @@ void td_vol_host_path(const struct td_vol_src *s, const char *path, char **ret_r
 	*ret_rel = path;
 }
 
-// What Prolog believes and runs lies there: containers connect and read, they put nothing in its place.
+// Is the volume a directory of Tandem's own? Prolog believes and runs what lies there, so
+// containers may connect and read, but put nothing in its place.
 static bool is_tandems(const yyjson_val *vol)
 {
 	const char *path = td_jstr_or(vol, "hostPath.path", "");
@@ -308,11 +326,15 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	if (path[0] != '/')
 		return td_fail(err, TD_INVALID, "hostPath \"%s\" is not absolute", path);
 	td_vol_host_path(s, path, &root, &rel);
+
 	int r = td_mkdir_p(root, 0755, err);
 	if (r)
 		return r;
-	// "" makes nothing, but container runtimes make a missing bind source a directory: so do we.
+
+	// Type "" makes nothing in Kubernetes, but container runtimes make a missing bind source a
+	// directory. So does this function.
 	bool dir_make = !*type || !strcmp(type, "DirectoryOrCreate"), file_make = !strcmp(type, "FileOrCreate");
+
 	td_auto_close int fd = -1;
 	r = td_path_open_in(root, rel, &fd, err);
 	if (r == TD_NOT_FOUND && dir_make) {
@@ -326,23 +348,28 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 			       "hostPath %s (type %s) is not there; on this virtual node it would be %s/%s", path, type,
 			       root, rel);
 	}
+
 	if (r || !*type || fd < 0)
 		return r;
+
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "stat %s", path);
+
 	const struct {
 		const char *type;
 		mode_t fmt;
 	} kinds[] = {{"Directory", S_IFDIR},    {"DirectoryOrCreate", S_IFDIR}, {"File", S_IFREG},
 		     {"FileOrCreate", S_IFREG}, {"Socket", S_IFSOCK},           {"CharDevice", S_IFCHR},
 		     {"BlockDevice", S_IFBLK}};
+
 	for (size_t i = 0; i < TD_LEN(kinds); i++)
 		if (!strcmp(type, kinds[i].type))
 			return (st.st_mode & S_IFMT) == kinds[i].fmt
 				       ? 0
 				       : td_fail(err, TD_INVALID, "hostPath type check failed: %s is not a %s", path,
 						 type);
+
 	return td_fail(err, TD_INVALID, "hostPath type \"%s\" is unknown", type);
 }
 
@@ -354,6 +381,7 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 	int r = td_mkdir_p(top, 0755, err);
 	if (r)
 		return r;
+
 	yyjson_arr_foreach (td_jget(s->env->pod, "spec.volumes"), i, n, vol) {
 		const char *name = td_jstr_or(vol, "name", "");
 		td_auto_free char *dir = volume_dir(s, vol);
@@ -388,17 +416,19 @@ static const yyjson_val *volume_named(const yyjson_val *pod, const char *name)
 	return NULL;
 }
 
-// What is mounted must stay what was checked, whatever the containers do to the names meanwhile: a bind mount of the
-// opened file, on a name of ours.
+// Bind-mounts the opened file on a name of ours, so that what is mounted stays what was checked,
+// whatever the containers do to the names meanwhile.
 static int pin(const char *root, const char *rel, const char *at, struct td_error *err)
 {
 	td_auto_close int fd = -1;
 	int r = td_path_open_in(root, rel, &fd, err);
 	if (r)
 		return r;
+
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "stat %s", rel);
+
 	umount2(at, MNT_DETACH | UMOUNT_NOFOLLOW);
 	if (S_ISDIR(st.st_mode)) {
 		rmdir(at), unlink(at);
@@ -408,8 +438,10 @@ static int pin(const char *root, const char *rel, const char *at, struct td_erro
 		td_auto_close int f = open(at, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
 		r = f < 0 ? td_fail_errno(err, TD_TRANSIENT, errno, "make %s", at) : 0;
 	}
+
 	if (r)
 		return r;
+
 	char from[64];
 	snprintf(from, sizeof(from), "/proc/self/fd/%d", fd);
 	if (mount(from, at, NULL, MS_BIND, NULL) < 0)
@@ -422,28 +454,34 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 {
 	td_auto_free char *root = NULL, *path = NULL;
 	const char *rel = "";
+
 	yyjson_val *host = td_jget(vol, "hostPath");
 	if (host)
 		td_vol_host_path(s, td_jstr_or(host, "path", ""), &root, &rel);
 	else
 		root = volume_dir(s, vol);
+
 	if (!*rel && !*sub) {
 		*ret = td_steal(root);
 		return 0;
 	}
+
 	if (*sub == '/')
 		return td_fail(err, TD_INVALID, "subPath \"%s\" is absolute", sub);
 	td_auto_strv struct td_strv parts = {0};
 	td_strv_split(&parts, sub, '/');
 	if (td_strv_has(&parts, ".."))
 		return td_fail(err, TD_INVALID, "subPath \"%s\" has a \"..\"", sub);
+
 	path = *sub && *rel ? td_asprintf("%s/%s", rel, sub) : td_strdup(*sub ? sub : rel);
+
 	td_auto_close int fd = -1;
 	int r = td_path_open_in(root, path, &fd, err);
 	if (r == TD_NOT_FOUND && *sub && !is_payload(vol))
 		r = td_path_mkdir_in(root, path, 0777, err);
 	if (r)
 		return td_wrap(err, "subPath \"%s\"", sub);
+
 	td_auto_free char *dir = td_asprintf("%s/sub", s->dir);
 	char *at = td_asprintf("%s/%s-%zu", dir, container, index);
 	r = td_mkdir_p(dir, 0755, err);
@@ -453,6 +491,7 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 		free(at);
 		return r;
 	}
+
 	*ret = at;
 	return 0;
 }
@@ -463,6 +502,7 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 	const char *cname = td_jstr_or(container, "name", "");
 	yyjson_val *m;
 	size_t i, n, k = 0;
+
 	yyjson_arr_foreach (td_jget(container, "volumeMounts"), i, n, m) {
 		const char *name = td_jstr_or(m, "name", ""), *at = td_jstr_or(m, "mountPath", "");
 		const yyjson_val *vol = volume_named(s->env->pod, name);
@@ -471,12 +511,14 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 				       "volumeMount \"%s\" of container %s: the pod has no such volume", name, cname);
 		if (k == ret->max)
 			return td_fail(err, TD_INVALID, "container %s: more than %zu mounts", cname, ret->max);
+
 		const char *expr = td_jstr(m, "subPathExpr");
 		td_auto_free char *sub = expr ? td_env_expand(expr, env) : td_strdup(td_jstr_or(m, "subPath", ""));
 		td_auto_free char *src = NULL;
 		int r = source_of(s, vol, cname, i, sub, &src, err);
 		if (r)
 			return td_wrap(err, "volumeMount \"%s\"", name);
+
 		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol) || is_tandems(vol);
 		const char *prop = td_jstr_or(m, "mountPropagation", "None");
 		ret->v[k++] = (struct td_oci_mount){
@@ -498,6 +540,7 @@ int td_vol_remove(const char *dir, struct td_error *err)
 	int r = td_file_read("/proc/self/mountinfo", 64 << 20, &b, err);
 	if (r)
 		return r;
+
 	td_strv_split(&lines, td_buf_str(&b), '\n');
 	for (size_t i = 0; i < lines.n; i++) {
 		td_auto_strv struct td_strv f = {0};
@@ -505,8 +548,10 @@ int td_vol_remove(const char *dir, struct td_error *err)
 		if (f.n > 5 && below(f.v[4], dir))
 			td_strv_add(&points, f.v[4]);
 	}
+
 	for (size_t i = points.n; i-- > 0;)
 		umount2(points.v[i], MNT_DETACH | UMOUNT_NOFOLLOW);
+
 	td_auto_free char *secrets = secrets_of(dir);
 	r = td_rm_rf(secrets, err);
 	return r ? r : td_rm_rf(dir, err);

@@ -1,5 +1,6 @@
-// attach over WebSocket, channels as in exec.c: what the container writes from now on (out of its log: pods/logfile.h),
-// and its standard input when the pod asks for one (stdin: true). Several may be attached at once; all see everything.
+// attach over WebSocket, with the channels of exec.c. The client gets what the container writes
+// from now on, read from its log (pods/logfile.h), and may write to its standard input if the pod
+// asks for one (stdin: true). Several clients may be attached at once; all see everything.
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/stream/stream.h"
@@ -34,6 +35,7 @@ static int send_line(struct session *s, const char *line, size_t n)
 	td_buf_add(&b, l.text, l.len);
 	if (!l.part)
 		td_buf_putc(&b, '\n');
+
 	if (l.err ? !s->err : !s->out)
 		return 0;
 	return td_stream_channel(s->ws, l.err ? 2 : 1, b.s, b.len);
@@ -44,14 +46,17 @@ static int copy(struct session *s, struct td_buf *in)
 	td_auto_free char *buf = td_malloc(BLOCK);
 	for (ssize_t n; (n = td_logfile_read(&s->log, buf, BLOCK, s->gone)) > 0;) {
 		size_t at = 0;
+
 		if (s->log.lost) {
 			td_buf_reset(in);
 			s->log.lost = false;
 		}
+
 		td_buf_add(in, buf, (size_t)n);
 		for (const char *end; (end = memchr(in->s + at, '\n', in->len - at)); at = (size_t)(end - in->s) + 1)
 			if (send_line(s, in->s + at, (size_t)(end - in->s) - at))
 				return -1;
+
 		memmove(in->s, in->s + at, in->len - at);
 		in->len -= at;
 	}
@@ -73,28 +78,34 @@ static void *pump(void *arg)
 	td_auto_close int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (watch >= 0)
 		inotify_add_watch(watch, s->path, IN_MODIFY);
+
 	while (!td_cancelled(s->gone)) {
-		bool live = running(s); // before the read: what it wrote last is read after its end
+		// Ask before the read, so that what the container wrote last is read after its end.
+		bool live = running(s);
 		if (copy(s, &in)) {
 			td_cancel_fire(s->gone);
 			break;
 		}
+
 		if (!live) {
 			const char *ok = "{\"metadata\":{},\"status\":\"Success\"}";
 			td_stream_channel(s->ws, 3, ok, strlen(ok));
 			break;
 		}
+
 		struct pollfd f[2] = {{watch, POLLIN, 0}, {td_cancel_fd(s->gone), POLLIN, 0}};
 		poll(f, 2, LOOK_MS);
 		char drain[4096];
 		while (watch >= 0 && read(watch, drain, sizeof(drain)) > 0)
 			;
 	}
+
 	td_cancel_fire(s->done);
 	return NULL;
 }
 
-// One message: whole, as pipes do with up to PIPE_BUF bytes. The container may not read for ever: its end lets us go.
+// Writes one message whole, as pipes do with up to PIPE_BUF bytes. The container may never read, so
+// the wait also ends when the container ends.
 static void say(struct session *s, char type, const char *p, size_t n)
 {
 	char m[PIPE_BUF] = {type, (char)(n & 0xff), (char)(n >> 8)};
@@ -126,12 +137,14 @@ static void resize(struct session *s, const char *text, size_t n)
 static void receive(struct session *s, bool v5, bool once)
 {
 	td_auto_buf struct td_buf m = {0};
-	bool closed = s->input < 0 || s->tty || !once; // the end of the input is nobody's business then
+	// In these cases the end of the input is not passed on.
+	bool closed = s->input < 0 || s->tty || !once;
 	for (;;) {
 		bool binary;
 		td_buf_reset(&m);
 		if (td_ws_recv(s->ws, s->done, &m, &binary, NULL))
 			break;
+
 		bool end = v5 && m.len > 1 && (unsigned char)m.s[0] == 255 && m.s[1] == 0;
 		if (m.len && m.s[0] == 0)
 			for (size_t at = 1; at < m.len; at += DATA_MAX)
@@ -143,7 +156,8 @@ static void receive(struct session *s, bool v5, bool once)
 			closed = true;
 		}
 	}
-	// stdinOnce: the first session's end is the end of the input.
+
+	// With stdinOnce the first session's end is the end of the input.
 	if (!closed)
 		say(s, 'c', "", 0);
 	td_cancel_fire(s->gone);
@@ -154,15 +168,18 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 	static const char *const protocols[] = {"v5.channel.k8s.io", "v4.channel.k8s.io", NULL};
 	td_auto(td_object_unref) struct td_object *o = td_pod_object(a, p);
 	const yyjson_val *spec = o ? td_ctr_spec(o->root, c->name) : NULL;
+
 	pthread_mutex_lock(&p->mu);
 	bool runs = spec && c->state == TD_CTR_RUNNING && c->wanted;
 	td_auto_free char *id = runs ? td_pod_container_id(a, p, c) : NULL;
 	int attempt = c->attempt;
 	pthread_mutex_unlock(&p->mu);
+
 	if (!runs) {
 		td_stream_error(x, 409, "container %s of pod %s is not running", c->name, p->name);
 		return;
 	}
+
 	td_auto(td_cancel_unref) struct td_cancel *gone = td_cancel_new(), *done = td_cancel_new();
 	td_auto_close int input = -1;
 	td_auto_free char *path = td_pod_log_path(a, p, c, attempt);
@@ -179,6 +196,7 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 		.tty = td_jbool(spec, "tty", false),
 		.path = path,
 	};
+
 	struct td_error err = TD_ERROR_INIT;
 	if (td_stream_flag(x, "stdin")) {
 		if (!td_jbool(spec, "stdin", false) || td_oci_input(a->oci, id, &input, &err)) {
@@ -190,22 +208,27 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 		}
 		s.input = input;
 	}
+
 	if (td_logfile_open(path, &s.log, &err)) {
 		td_stream_error(x, 500, "%s", err.msg);
 		return;
 	}
+
 	const char *protocol = NULL;
 	if (td_ws_accept(x, protocols, &s.ws, &protocol, NULL)) {
 		td_logfile_close(&s.log);
 		return;
 	}
+
 	td_logfile_tail(&s.log, 0);
 	td_stream_hello(s.ws, s.out, s.err, td_mono_ms(&td_clock_system));
+
 	pthread_t t;
 	if (!pthread_create(&t, NULL, pump, &s)) {
 		receive(&s, !strcmp(protocol, protocols[0]), td_jbool(spec, "stdinOnce", false));
 		pthread_join(t, NULL);
 	}
+
 	td_logfile_close(&s.log);
 	td_ws_close(s.ws, 1000);
 }

@@ -1,6 +1,6 @@
-// exec over WebSocket. Every message's first byte is its channel:
-//   0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, last), 4 resize {"Width","Height"}, 255 close of the channel
-//   named next (v5)
+// exec over WebSocket. The first byte of every message is its channel:
+//   0 stdin, 1 stdout, 2 stderr, 3 status (metav1.Status, the last message),
+//   4 resize {"Width","Height"}, 255 close of the channel named next (v5)
 #include "api/status.h"
 #include "kubelet/pods/pod.h"
 #include "kubelet/stream/stream.h"
@@ -31,10 +31,12 @@ static void send_status(struct td_ws *ws, int r, int code, const struct td_error
 		td_stream_channel(ws, 3, ok, strlen(ok));
 		return;
 	}
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
 	td_jm_obj(d, o, "metadata");
 	td_jm_str(d, o, "status", "Failure");
+
 	if (r) {
 		td_jm_str(d, o, "message", e->msg);
 		td_jm_str(d, o, "reason", "InternalError");
@@ -48,6 +50,7 @@ static void send_status(struct td_ws *ws, int r, int code, const struct td_error
 		td_jm_str(d, c, "reason", "ExitCode");
 		td_jm_str(d, c, "message", num);
 	}
+
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(o, &n);
 	td_stream_channel(ws, 3, text, n);
@@ -58,6 +61,7 @@ static void *pump(void *arg)
 	struct session *s = arg;
 	int fd[2] = {td_oci_proc_out(s->proc), td_oci_proc_err(s->proc)};
 	td_auto_free char *buf = td_malloc(BLOCK);
+
 	while ((fd[0] >= 0 || fd[1] >= 0) && !td_cancelled(s->gone)) {
 		struct pollfd p[3] = {{fd[0], POLLIN, 0}, {fd[1], POLLIN, 0}, {td_cancel_fd(s->gone), POLLIN, 0}};
 		poll(p, 3, -1);
@@ -67,15 +71,17 @@ static void *pump(void *arg)
 			ssize_t n = read(fd[k], buf, BLOCK);
 			if (n < 0 && (errno == EAGAIN || errno == EINTR))
 				continue;
-			if (n <= 0) // a pty's end is EIO
+			if (n <= 0) // a pty reports its end as EIO
 				fd[k] = -1;
 			else if ((k ? s->err : s->out) && td_stream_channel(s->ws, (char)(k + 1), buf, (size_t)n))
 				td_cancel_fire(s->gone);
 		}
 	}
+
 	struct td_error e = TD_ERROR_INIT;
 	int code = 0;
 	int r = td_oci_proc_wait(s->proc, s->gone, &code, &e);
+
 	if (!td_cancelled(s->gone))
 		send_status(s->ws, r, code, &e);
 	td_cancel_fire(s->done);
@@ -105,8 +111,9 @@ static void receive(struct session *s, bool v5)
 		int in = td_oci_proc_in(s->proc);
 		if (!m.len)
 			continue;
+
 		if (m.s[0] == 0 && in >= 0 && m.len > 1) {
-			// The process may stop reading for ever: its end lets us go.
+			// The process may never read, so the wait also ends when the process ends.
 			for (size_t at = 1; at < m.len && !td_cancelled(s->done);) {
 				struct pollfd p[2] = {{in, POLLOUT, 0}, {td_cancel_fd(s->done), POLLIN, 0}};
 				poll(p, 2, -1);
@@ -131,10 +138,12 @@ void td_stream_exec(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 	static const char *const protocols[] = {"v5.channel.k8s.io", "v4.channel.k8s.io", NULL};
 	td_auto_strv struct td_strv argv = {0};
 	td_http_query_all(x, "command", &argv);
+
 	pthread_mutex_lock(&p->mu);
 	bool runs = c->state == TD_CTR_RUNNING && c->wanted;
 	td_auto_free char *id = runs ? td_pod_container_id(a, p, c) : NULL;
 	pthread_mutex_unlock(&p->mu);
+
 	if (!argv.n) {
 		td_stream_error(x, 400, "you must specify at least one command for the container");
 		return;
@@ -143,14 +152,17 @@ void td_stream_exec(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 		td_stream_error(x, 409, "container %s of pod %s is not running", c->name, p->name);
 		return;
 	}
+
 	struct session s = {0};
 	const char *protocol = NULL;
 	if (td_ws_accept(x, protocols, &s.ws, &protocol, NULL))
 		return;
+
 	int64_t accepted = td_mono_ms(&td_clock_system);
 	bool tty = td_stream_flag(x, "tty") || td_stream_flag(x, "TTY");
 	s.out = td_stream_flag(x, "stdout") || td_stream_flag(x, "output");
 	s.err = td_stream_flag(x, "stderr") || td_stream_flag(x, "error");
+
 	static const char *const term[] = {"TERM=xterm", NULL};
 	struct td_oci_exec e = {
 		.args = (const char *const *)argv.v,
@@ -160,17 +172,21 @@ void td_stream_exec(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 		.rows = 24,
 		.cols = 80,
 	};
+
 	struct td_error err = TD_ERROR_INIT;
 	int r = td_oci_exec(a->oci, id, &e, &s.proc, &err);
 	td_stream_hello(s.ws, s.out, s.err, accepted);
+
 	if (r) {
 		send_status(s.ws, -1, 0, &err);
 		td_ws_close(s.ws, 1000);
 		return;
 	}
+
 	td_auto(td_cancel_unref) struct td_cancel *gone = td_cancel_new(), *done = td_cancel_new();
 	s.gone = gone;
 	s.done = done;
+
 	pthread_t t;
 	if (pthread_create(&t, NULL, pump, &s)) {
 		err.msg[0] = '\0';
@@ -180,6 +196,7 @@ void td_stream_exec(struct td_kubelet *a, struct td_http_x *x, struct td_pod *p,
 		receive(&s, !strcmp(protocol, protocols[0]));
 		pthread_join(t, NULL);
 	}
+
 	td_oci_proc_free(s.proc);
 	td_ws_close(s.ws, 1000);
 }

@@ -1,7 +1,8 @@
-// port-forward, as kubectl speaks it: SPDY/3.1 (spdy.h) inside a WebSocket. Per connection of the user two streams with
-// one requestid: `error` (we say why it failed, or nothing, and close) and `data`. A data stream becomes a connection
-// to 127.0.0.1:PORT in the pod's own network namespace, as with a kubelet, and has a thread; the receiving thread hands
-// it what came.
+// port-forward as kubectl speaks it: SPDY/3.1 (spdy.h) inside a WebSocket. Each connection of the
+// user is two streams with one requestid: `data`, and `error`, on which we say why the connection
+// failed (or nothing) and which we then close. A data stream becomes a connection to 127.0.0.1:PORT
+// in the pod's own network namespace, as with a kubelet, and has a thread. The receiving thread
+// hands it what came.
 #include "kubelet/pods/pod.h"
 #include "kubelet/stream/spdy.h"
 #include "kubelet/stream/stream.h"
@@ -21,7 +22,7 @@ enum { BLOCK = 32768, STREAMS_MAX = 128, QUEUE_MAX = 1 << 20, DIAL_MS = 10000 };
 struct session;
 struct stream {
 	struct session *s;
-	uint32_t id, error_id; // data stream: of its error stream
+	uint32_t id, error_id; // error_id: of a data stream, the id of its error stream
 	int port;
 	char *request;
 	bool data;
@@ -45,7 +46,7 @@ struct session {
 	struct td_cancel *stop; // the session ends
 	pthread_mutex_t mu;     // guards the streams' marked fields
 	pthread_cond_t room;
-	struct stream *streams; // the receiving thread's own
+	struct stream *streams; // used by the receiving thread only
 	size_t n;
 };
 
@@ -65,13 +66,16 @@ static int dial(struct stream *t, struct td_error *err)
 	td_auto_close int fd = -1;
 	int r = td_net_pod_socket(t->s->netns, &fd, err), e = 0;
 	socklen_t n = sizeof(e);
+
 	if (r)
 		return r;
+
 	struct pollfd f[2] = {{fd, POLLOUT, 0}, {td_cancel_fd(t->s->stop), POLLIN, 0}};
 	if (connect(fd, (struct sockaddr *)&sa, sizeof(sa)) < 0 && errno != EINPROGRESS)
 		return td_fail_errno(err, TD_TRANSIENT, errno, "connect to port %d", t->port);
 	if (poll(f, 2, DIAL_MS) <= 0 || !f[0].revents)
 		return td_fail(err, TD_TRANSIENT, "connect to port %d: no answer", t->port);
+
 	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &n) < 0 || e)
 		return td_fail_errno(err, TD_TRANSIENT, e, "connect to port %d", t->port);
 	return td_steal_fd(&fd);
@@ -83,6 +87,7 @@ static bool write_in(struct stream *t, int fd, bool *shut)
 	struct session *s = t->s;
 	bool ok = true;
 	pthread_mutex_lock(&s->mu);
+
 	while (t->in.len && ok) {
 		ssize_t k = send(fd, t->in.s, t->in.len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (k < 0 && (errno == EAGAIN || errno == EINTR))
@@ -93,10 +98,12 @@ static bool write_in(struct stream *t, int fd, bool *shut)
 			t->in.len -= (size_t)k;
 		}
 	}
+
 	if (ok && t->in_end && !t->in.len && !*shut) {
 		shutdown(fd, SHUT_WR);
 		*shut = true;
 	}
+
 	pthread_cond_broadcast(&s->room);
 	pthread_mutex_unlock(&s->mu);
 	return ok;
@@ -112,17 +119,21 @@ static void pump(struct stream *t, int fd)
 		pthread_mutex_unlock(&t->s->mu);
 		if (dead)
 			return;
+
 		struct pollfd f[3] = {{fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
 				      {t->wake, POLLIN, 0},
 				      {td_cancel_fd(t->s->stop), POLLIN, 0}};
 		poll(f, 3, -1);
+
 		eventfd_t v;
 		if (f[1].revents)
 			eventfd_read(t->wake, &v);
 		if (f[2].revents || !write_in(t, fd, &shut))
 			return;
+
 		if (!(f[0].revents & ~POLLOUT))
 			continue;
+
 		ssize_t k = recv(fd, buf, BLOCK, MSG_DONTWAIT);
 		if (k < 0 && (errno == EAGAIN || errno == EINTR))
 			continue;
@@ -139,13 +150,16 @@ static void *run(void *arg)
 	struct td_error e = TD_ERROR_INIT;
 	td_auto_close int fd = dial(t, &e);
 	td_auto_free char *why = NULL;
+
 	if (fd >= 0)
 		pump(t, fd);
 	else
 		why = td_asprintf("error forwarding port %d to pod %s, uid %s: %s", t->port, s->p->name, s->p->uid,
 				  e.msg);
+
 	send_data(s, t->id, TD_SPDY_FIN, NULL, 0);
 	send_data(s, t->error_id, TD_SPDY_FIN, why, why ? strlen(why) : 0);
+
 	pthread_mutex_lock(&s->mu);
 	t->over = true;
 	pthread_cond_broadcast(&s->room);
@@ -176,7 +190,7 @@ static void forget(struct session *s, struct stream *t)
 	free(t);
 }
 
-// Those that have ended go, with their error streams.
+// Frees the connections that have ended (all: every connection), with their error streams.
 static void sweep(struct session *s, bool all)
 {
 	struct stream *t, *next;
@@ -188,6 +202,7 @@ static void sweep(struct session *s, bool all)
 		pthread_mutex_unlock(&s->mu);
 		if (!t->data || !(over || all))
 			continue;
+
 		eventfd_write(t->wake, 1);
 		struct stream *error = find(s, t->error_id);
 		if (error) {
@@ -197,6 +212,7 @@ static void sweep(struct session *s, bool all)
 		}
 		forget(s, t);
 	}
+
 	while (all && s->streams)
 		forget(s, s->streams);
 }
@@ -214,33 +230,42 @@ static int open_stream(struct session *s, const struct td_spdy_frame *f, struct 
 	td_auto_strv struct td_strv h = {0};
 	td_auto_buf struct td_buf reply = {0};
 	long long port = 0;
+
 	int r = td_spdy_headers_read(&s->headers, f->data, f->n, &h, err);
 	if (r)
 		return r;
+
 	const char *type = header(&h, "streamtype"), *request = header(&h, "requestid");
 	bool data = !strcmp(type, "data");
 	if ((!data && strcmp(type, "error")) || !td_parse_i64(header(&h, "port"), &port) || port < 1 || port > 65535 ||
 	    find(s, f->stream))
 		return td_fail(err, TD_INVALID, "port-forward: stream %u of type \"%.20s\", port \"%.20s\"", f->stream,
 			       type, header(&h, "port"));
+
 	sweep(s, false);
 	if (s->n >= STREAMS_MAX)
 		return td_fail(err, TD_THROTTLED, "port-forward: more than %d streams", STREAMS_MAX);
+
 	struct stream *t = td_calloc(1, sizeof(*t)), *e;
 	t->s = s;
 	t->id = f->stream;
 	t->port = (int)port;
 	t->request = td_strdup(request);
+
 	td_spdy_reply(&reply, f->stream, &s->reply_begun);
 	td_ws_send(s->ws, true, reply.s, reply.len, NULL);
+
 	DL_FOREACH (s->streams, e) {
 		if (data && !e->data && !strcmp(e->request, request))
 			t->error_id = e->id;
 	}
+
 	DL_APPEND(s->streams, t);
 	s->n++;
+
 	if (!data)
 		return 0;
+
 	t->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t->data = !pthread_create(&t->thread, NULL, run, t);
 	return t->data ? 0 : td_fail(err, TD_INTERNAL, "port-forward: no thread");
@@ -251,20 +276,24 @@ static void take(struct session *s, const struct td_spdy_frame *f)
 	struct stream *t = find(s, f->stream);
 	if (!t || !t->data)
 		return;
+
 	pthread_mutex_lock(&s->mu);
-	// A pod that does not read holds up its session, not the agent's memory.
+	// A pod that does not read holds up its own session, and does not fill this process's
+	// memory.
 	while (t->in.len > QUEUE_MAX && !t->over && !td_cancelled(s->peer)) {
 		struct timespec until;
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec++; // a cancel does not wake a condition
 		pthread_cond_timedwait(&s->room, &s->mu, &until);
 	}
+
 	if (f->type == TD_SPDY_RST_STREAM)
 		t->dead = true;
 	else if (f->n)
 		td_buf_add(&t->in, f->data, f->n);
 	t->in_end = t->in_end || f->flags & TD_SPDY_FIN;
 	pthread_mutex_unlock(&s->mu);
+
 	eventfd_write(t->wake, 1);
 }
 
@@ -291,6 +320,7 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 {
 	static const char *const protocols[] = {"SPDY/3.1+portforward.k8s.io", NULL};
 	td_auto_free char *netns = td_pod_netns(a, p);
+
 	pthread_mutex_lock(&p->mu);
 	bool up = p->host_network || p->net_up;
 	pthread_mutex_unlock(&p->mu);
@@ -298,6 +328,7 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 		td_stream_error(x, 409, "pod %s is not running", p->name);
 		return;
 	}
+
 	struct session s = {.a = a,
 			    .p = p,
 			    .netns = p->host_network ? NULL : netns,
@@ -309,8 +340,10 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 		td_cancel_unref(s.stop);
 		return;
 	}
+
 	pthread_mutex_init(&s.mu, NULL);
 	pthread_cond_init(&s.room, NULL);
+
 	int r = 0;
 	bool binary;
 	while (!r && !td_ws_recv(s.ws, td_http_cancel(x), &in, &binary, NULL)) {
@@ -322,6 +355,7 @@ void td_stream_forward(struct td_kubelet *a, struct td_http_x *x, struct td_pod 
 		memmove(in.s, in.s + at, in.len - at);
 		in.len -= at;
 	}
+
 	td_cancel_fire(s.stop);
 	sweep(&s, true);
 	td_spdy_headers_done(&s.headers);

@@ -24,14 +24,18 @@ int td_spdy_frame_read(const char *p, size_t n, struct td_spdy_frame *ret, size_
 	*ret_used = 0;
 	if (n < 8)
 		return 0;
+
 	uint32_t first = u32(p), second = u32(p + 4), len = second & 0xffffff;
 	struct td_spdy_frame f = {.flags = (uint8_t)(second >> 24)};
+
 	if (len > TD_SPDY_FRAME_MAX)
 		return td_fail(err, TD_INVALID, "spdy: a frame of %u bytes", len);
 	if (first >> 31 && (first >> 16 & 0x7fff) != VERSION)
 		return td_fail(err, TD_INVALID, "spdy: version %u", first >> 16 & 0x7fff);
+
 	if (n < 8 + (size_t)len)
 		return 0;
+
 	const char *body = p + 8;
 	if (!(first >> 31)) {
 		f.type = TD_SPDY_DATA;
@@ -50,13 +54,15 @@ int td_spdy_frame_read(const char *p, size_t n, struct td_spdy_frame *ret, size_
 			f.n = len - head;
 		}
 	}
+
 	*ret = f;
 	*ret_used = 8 + (size_t)len;
 	return 0;
 }
 
-// A zlib stream of stored blocks only: it needs no compressor. 78 01: no dictionary is used. An empty block ends it, as
-// a sync flush does: Go's reader hands out what came before only then.
+// Writes the empty headers as a zlib stream of stored blocks only, which needs no compressor. Its
+// first bytes, 78 01, say that no dictionary is used. An empty block ends it, as a sync flush does,
+// because Go's reader hands out what came before only then.
 void td_spdy_reply(struct td_buf *out, uint32_t stream, bool *begun)
 {
 	static const char block[] = {
@@ -87,7 +93,8 @@ void td_spdy_ping(struct td_buf *out, uint32_t id)
 
 // ---- header blocks ----
 
-// SPDY draft 3, section 2.6.10.1: names with their length in front, then common values.
+// The dictionary of SPDY draft 3, section 2.6.10.1: names with their length in front, then common
+// values.
 static void dictionary(struct td_buf *b)
 {
 	static const char names[] = "options head post put delete trace accept accept-charset accept-encoding "
@@ -115,6 +122,7 @@ static void dictionary(struct td_buf *b)
 		"GMTchunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/"
 		"plain,text/javascript,"
 		"publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0.";
+
 	for (const char *p = names; *p;) {
 		size_t n = strcspn(p, " ");
 		put32(b, (uint32_t)n);
@@ -142,7 +150,8 @@ static int pairs(const char *p, size_t n, struct td_strv *ret, struct td_error *
 	return 0;
 }
 
-// Decompresses one block; the compressor ended it with a sync flush. At most max bytes come out.
+// Decompresses one block, which the compressor ended with a sync flush. At most `max` bytes come
+// out.
 static int inflate_block(z_stream *z, const char *p, size_t n, struct td_buf *ret, size_t max, struct td_error *err)
 {
 	z->next_in = (unsigned char *)(uintptr_t)p; // zlib only reads it
@@ -158,10 +167,12 @@ static int inflate_block(z_stream *z, const char *p, size_t n, struct td_buf *re
 			if (inflateSetDictionary(z, (const unsigned char *)d.s, (unsigned)d.len) == Z_OK)
 				continue;
 		}
+
 		size_t got = sizeof(out) - z->avail_out;
-		if ((rc != Z_OK && rc != Z_BUF_ERROR) ||
-		    ret->len + got > max) // the stream has no end: Z_STREAM_END is an error too
+		// The stream has no end, so Z_STREAM_END is an error too.
+		if ((rc != Z_OK && rc != Z_BUF_ERROR) || ret->len + got > max)
 			return td_fail(err, TD_INVALID, "spdy: headers cannot be decompressed");
+
 		td_buf_add(ret, (const char *)out, got);
 		if (z->avail_out) // all that was there came out
 			return 0;

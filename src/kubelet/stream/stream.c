@@ -15,6 +15,7 @@ void td_stream_error(struct td_http_x *x, int status, const char *fmt, ...)
 	va_start(ap, fmt);
 	td_auto_free char *msg = td_vasprintf(fmt, ap);
 	va_end(ap);
+
 	struct td_status s = {.code = status, .reason = td_status_reason(status), .message = msg};
 	size_t n;
 	td_auto_free char *text = td_status_text(&s, &n);
@@ -50,6 +51,7 @@ static void list_pods(struct td_kubelet *a, struct td_http_x *x)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	yyjson_mut_val *arr = td_jm_arr(d, yyjson_mut_doc_get_root(d), "pods");
 	td_pod_table_all(a->table, &all);
+
 	for (size_t i = 0; i < all.n; i++) {
 		struct td_pod *p = all.v[i];
 		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, arr), *cs = td_jm_arr(d, o, "containers");
@@ -72,6 +74,7 @@ static void list_pods(struct td_kubelet *a, struct td_http_x *x)
 		}
 		pthread_mutex_unlock(&p->mu);
 	}
+
 	size_t n;
 	td_auto_free char *text = td_json_mut_text(yyjson_mut_doc_get_root(d), &n);
 	td_http_send(x, 200, "application/json", text, n);
@@ -83,33 +86,40 @@ static void handle(struct td_http_x *x, void *ctx)
 	td_auto_strv struct td_strv f = {0};
 	td_strv_split(&f, td_http_path(x), '/');
 	const char *what = f.n ? f.v[0] : "";
+
 	if (strcmp(td_http_method(x), "GET") && strcmp(td_http_method(x), "POST")) {
 		td_stream_error(x, 405, "the agent answers GET and POST only");
 		return;
 	}
+
 	if (f.n == 1 && !strcmp(what, "pods")) {
 		list_pods(a, x);
 		return;
 	}
+
 	bool forward = !strcmp(what, "portForward"), logs = !strcmp(what, "containerLogs"),
 	     exec = !strcmp(what, "exec");
 	if (!forward && !logs && !exec && strcmp(what, "attach")) {
 		td_stream_error(x, 404, "the agent has no %s", td_http_path(x));
 		return;
 	}
+
 	if (f.n != (forward ? 3 : 4)) {
 		td_stream_error(x, 400, "want /%s/<namespace>/<pod>%s", what, forward ? "" : "/<container>");
 		return;
 	}
+
 	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_find(a->table, f.v[1], f.v[2]);
 	if (!p) {
 		td_stream_error(x, 404, "pod %s/%s is not on this agent's nodes", f.v[1], f.v[2]);
 		return;
 	}
+
 	if (forward) {
 		td_stream_forward(a, x, p);
 		return;
 	}
+
 	struct td_ctr *c = td_pod_ctr(p, f.v[3]);
 	if (!c)
 		td_stream_error(x, 400, "container %s is not valid for pod %s", f.v[3], f.v[2]);
@@ -125,19 +135,23 @@ int td_stream_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *er
 {
 	td_auto_free char *path = td_asprintf("%s/agent.sock", a->o.run), *listen = td_asprintf("unix:%s", path);
 	const char *const addrs[] = {listen, NULL};
-	// A reader may pause as long as it likes (`kubectl logs -f | less`, a stopped terminal): only the container
-	// waits for it.
+
+	// A reader may pause as long as it likes (`kubectl logs -f | less`, a stopped terminal). It
+	// holds up only its own session.
 	struct td_http_server_opts o = {.listen = addrs,
 					.max_conns = 256,
 					.unix_mode = 0600,
 					.write_ms = PAUSE_MS,
 					.handler = handle,
 					.ctx = a};
+
 	struct td_http_server *s = NULL;
 	unlink(path);
+
 	int r = td_http_server_new(&o, &s, err);
 	if (r)
 		return r;
+
 	r = td_http_server_run(s, c, err);
 	td_http_server_free(s);
 	return r;

@@ -1,4 +1,5 @@
-// The pure parts of a pod: environment, files that containers cannot trick, hosts files, status, back-off, admission.
+// The pure parts of a pod: environment, files that containers cannot trick, hosts files, status,
+// back-off, admission.
 // rows: F1.4
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,11 +79,14 @@ static void test_env(void **state)
 		.pod = td_json_root(pod), .host_ip = "10.1.0.1", .pod_ip = "10.1.1.2", .node = "n0", .get = get};
 	td_auto_strv struct td_strv env = {0};
 	struct td_error e = TD_ERROR_INIT;
+
 	td_env_set(&env, "PATH", "/bin");
+
 	yyjson_val *c = td_jget(td_json_root(pod), "spec.containers.[0]");
 	assert_int_equal(td_env_build(&s, c, &env, &e), 0);
 	const char *want[] = {"PATH=/bin", "P_a=one", "P_b=two", "P_c=three", "A=again",   "B=one-$(MISSING)-$(A)-two",
 			      "C=hello",   "D=web",   "E=2",     "F=32",      "H=10.1.1.2"};
+
 	for (size_t i = 0; i < TD_LEN(want); i++)
 		if (!td_strv_has(&env, want[i]))
 			fail_msg("no %s", want[i]);
@@ -131,19 +135,23 @@ static void test_paths(void **state)
 	assert_int_equal(td_file_write(out, "secret", 6, 0600, NULL), 0);
 	td_auto_free char *abs = td_asprintf("%s/abs", root), *up = td_asprintf("%s/up", root),
 			  *magic = td_asprintf("%s/magic", root);
+
 	assert_int_equal(symlink(out, abs), 0);
 	assert_int_equal(symlink("../outside", up), 0);
 	assert_int_equal(symlink("/proc/self/root/etc/passwd", magic), 0);
+
 	int fd = -1;
 	assert_int_equal(td_path_open_in(root, "abs", &fd, NULL), TD_NOT_FOUND);
 	assert_int_equal(td_path_open_in(root, "up", &fd, NULL), TD_NOT_FOUND);
 	assert_int_equal(td_path_open_in(root, "magic", &fd, NULL), TD_NOT_FOUND);
 	assert_int_equal(td_path_open_in(root, "../outside", &fd, NULL), TD_NOT_FOUND);
 	assert_int_equal(fd, -1);
+
 	assert_int_equal(td_path_open_in(root, "../../etc", &fd, NULL), 0); // ".." of the root is the root
 	struct stat st, want;
 	assert_true(fstat(fd, &st) == 0 && stat(etc, &want) == 0 && st.st_ino == want.st_ino);
 	close(fd);
+
 	// A directory cannot be made outside either.
 	td_auto_free char *link = td_asprintf("%s/link", root), *made = td_asprintf("%s/made", dir),
 			  *inside = td_asprintf("%s/made/x", root);
@@ -172,21 +180,26 @@ static void test_payload(void **state)
 	const char *bad[] = {"/abs", "..", "../x", "a/../../b", "", "..data"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_int_equal(td_payload_add(&p, bad[i], "x", 1, 0644, &e), TD_INVALID);
+
 	assert_int_equal(td_payload_write(dir, &p, -1, &e), 0);
 	td_auto_free char *a = content(dir, "a"), *b = content(dir, "d/b");
 	assert_string_equal(a, "1");
 	assert_string_equal(b, "2");
+
 	td_auto_free char *path = td_asprintf("%s/..data", dir), *fa = td_asprintf("%s/a", dir),
 			  *fd = td_asprintf("%s/d", dir);
 	struct stat st, st2, none;
 	assert_int_equal(stat(fa, &st), 0);
 	assert_int_equal(st.st_mode & 0777, 0600);
-	// Again the same: nothing moves.
+
+	// Writing the same payload again moves nothing.
 	assert_int_equal(lstat(path, &st), 0);
 	assert_int_equal(td_payload_write(dir, &p, -1, &e), 0);
 	assert_int_equal(lstat(path, &st2), 0);
 	assert_int_equal(st.st_ino, st2.st_ino);
-	// Changed: one swap; what is no more goes, the old directory too.
+
+	// A changed payload is one swap. Names that are gone are removed, and so is the old
+	// directory.
 	assert_int_equal(td_payload_add(&q, "a", "new", 3, 0644, &e), 0);
 	char was[64] = "";
 	assert_true(readlink(path, was, sizeof(was) - 1) > 0);
@@ -216,22 +229,27 @@ static void test_volumes(void **state)
 		     "  - {name: h, hostPath: {path: /var/lib/x, type: DirectoryOrCreate}}\n"
 		     "  - {name: sh, hostPath: {path: /shared/y, type: DirectoryOrCreate}}\n"
 		     "  - {name: d, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}\n");
+
 	struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
 	struct td_vol_src s = {.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
 	struct td_error e = TD_ERROR_INIT;
 	if (td_vol_ensure(&s, &e))
 		fail_msg("%s", e.msg);
+
 	td_auto_free char *a = content(pod_dir, "v/cm/sub/a"), *b = content(dir, "secrets/pod/sec/key"),
 			  *d = content(pod_dir, "v/d/labels");
 	assert_string_equal(a, "one");
 	assert_string_equal(b, "hello");
 	assert_string_equal(d, "x=\"y\"");
+
 	td_auto_free char *x = td_asprintf("%s/nodes/n1/root/var/lib/x", home), *y = td_asprintf("%s/shared/y", home);
 	assert_true(td_path_exists(x) && td_path_exists(y));
+
 	env.ctx = "metadata: {name: m, namespace: ns}\ndata: {a: changed}\n";
 	assert_int_equal(td_vol_ensure(&s, &e), 0);
 	td_auto_free char *a2 = content(pod_dir, "v/cm/sub/a");
 	assert_string_equal(a2, "changed");
+
 	char *root;
 	const char *rel;
 	td_vol_host_path(&s, "/run/tandem", &root, &rel);
@@ -240,6 +258,7 @@ static void test_volumes(void **state)
 	td_vol_host_path(&s, "/run/tandemx", &root, &rel);
 	assert_true(td_ends(root, "/home/nodes/n1/root") && !strcmp(rel, "run/tandemx"));
 	free(root);
+
 	assert_int_equal(td_vol_remove(pod_dir, &e), 0);
 	assert_false(td_path_exists(pod_dir));
 	td_auto_free char *secrets = td_asprintf("%s/secrets", dir), *of_pod = td_asprintf("%s/pod", secrets);
@@ -252,7 +271,7 @@ static void test_volumes(void **state)
 	assert_string_equal(e.msg, "volume \"v\": configmap \"nope\" not found");
 }
 
-// Somebody turns a directory into a link that leads out, and back, as fast as it goes.
+// Somebody turns a directory into a link that leads out, and back, as fast as possible.
 struct turner {
 	const char *a, *b;
 	bool stop;
@@ -285,13 +304,16 @@ static void test_paths_that_change_meanwhile(void **state)
 			  *pod_dir = td_asprintf("%s/volumes/pod", dir), *a = td_asprintf("%s/shared/a", home),
 			  *b = td_asprintf("%s/shared/b", home), *out = td_asprintf("%s/out", dir),
 			  *sub = td_asprintf("%s/sub", a);
+
 	assert_int_equal(td_mkdir_p(sub, 0755, NULL), 0);
 	assert_int_equal(td_mkdir_p(out, 0755, NULL), 0);
 	assert_int_equal(symlink(out, b), 0);
+
 	struct turner t = {.a = a, .b = b};
 	pthread_t thread;
 	assert_int_equal(pthread_create(&thread, NULL, turn, &t), 0);
 	int made = 0;
+
 	for (int i = 0; i < TRIES; i++) {
 		td_auto_free char *text =
 			td_asprintf("metadata: {name: p, namespace: ns}\n"
@@ -306,6 +328,7 @@ static void test_paths_that_change_meanwhile(void **state)
 		td_auto_free char *root = td_asprintf("%s/shared", home), *deep = td_asprintf("a/d%d/e", i);
 		td_path_mkdir_in(root, deep, 0755, NULL);
 	}
+
 	__atomic_store_n(&t.stop, true, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
 	assert_true(made > 0 && made < TRIES);
@@ -326,11 +349,13 @@ static void test_mounts_of_tandems_own(void **state)
 			"  - {name: run, hostPath: {path: /run/tandem}}\n"
 			"  - {name: opt, hostPath: {path: /opt/tandem/}}\n"
 			"  - {name: other, hostPath: {path: /run/tandemx}}\n");
+
 	struct td_env_src env = {.pod = td_json_root(pod), .host_ip = "", .pod_ip = "", .node = "n1", .get = get};
 	struct td_vol_src s = {.env = &env, .home = home, .run = run, .node = "n1", .dir = pod_dir, .fs_group = -1};
 	struct td_error e = TD_ERROR_INIT;
 	if (td_vol_ensure(&s, &e))
 		fail_msg("%s", e.msg);
+
 	struct td_arena *arena = td_arena_new();
 	struct td_oci_mount m[8];
 	struct td_strv none = {0};
@@ -345,7 +370,7 @@ static void test_mounts_of_tandems_own(void **state)
 	assert_int_equal(td_vol_remove(pod_dir, &e), 0);
 }
 
-// Hands out tokens with these claims; counts.
+// Hands out tokens with these claims, and counts the requests.
 struct giver {
 	int64_t iat, exp;
 	int asked;
@@ -385,12 +410,14 @@ static void test_tokens(void **state)
 			       .token = give,
 			       .token_ctx = &g};
 	struct td_error e = TD_ERROR_INIT;
+
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
 	const struct {
 		int64_t age, life;
 		bool kept;
 	} v[] = {{0, 1000, true},     {790, 1000, true},       {810, 1000, false},
 		 {2000, 1000, false}, {80000, 31536000, true}, {86401, 31536000, false}};
+
 	for (size_t i = 0; i < TD_LEN(v); i++) {
 		g = (struct giver){.iat = now - v[i].age, .exp = now - v[i].age + v[i].life};
 		assert_int_equal(td_vol_ensure(&s, &e), 0);
@@ -400,13 +427,14 @@ static void test_tokens(void **state)
 		assert_int_equal(g.asked, v[i].kept ? 1 : 2);
 		td_auto_free char *second = content(dir, "secrets/pod/t/token");
 		assert_int_equal(strcmp(first, second) == 0, v[i].kept);
-		// While the API is away a pod keeps what it has.
+		// While the API is away, a pod keeps what it has.
 		g.broken = true;
 		assert_int_equal(td_vol_ensure(&s, &e), 0);
 		td_auto_free char *third = content(dir, "secrets/pod/t/token");
 		assert_string_equal(second, third);
 		assert_int_equal(td_vol_remove(pod_dir, &e), 0);
 	}
+
 	assert_int_equal(td_vol_ensure(&s, &e), TD_TRANSIENT); // none yet: it has to wait
 	td_auto_free char *secrets = td_asprintf("%s/secrets", dir);
 	assert_int_equal(umount2(secrets, MNT_DETACH), 0);
@@ -417,13 +445,17 @@ static void test_hosts(void **state)
 {
 	td_auto_buf struct td_buf b = {0};
 	JSON pod = yaml("metadata: {name: web-0, namespace: a}\nspec: {hostname: w0, subdomain: web}\nstatus: {podIP: "
+
 			"10.1.1.9}");
 	td_hosts_pod_line(&b, td_json_root(pod), "10.1.1.2", "a");
 	td_hosts_pod_line(&b, td_json_root(pod), NULL, "b");
+
 	JSON plain = yaml("metadata: {name: p, namespace: a}");
 	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "a");
-	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "b"); // no name of it reaches there
-	td_hosts_pod_line(&b, td_json_root(plain), NULL, "a");       // no address yet
+	// In another namespace none of its names is known.
+	td_hosts_pod_line(&b, td_json_root(plain), "10.1.1.3", "b");
+	td_hosts_pod_line(&b, td_json_root(plain), NULL, "a"); // it has no address yet
+
 	JSON svc = yaml("metadata: {name: web, namespace: a}");
 	td_auto_strv struct td_strv ips = {0};
 	td_strv_add(&ips, "10.1.1.2");
@@ -432,7 +464,9 @@ static void test_hosts(void **state)
 					    "10.1.1.9 w0.web.a.svc.cluster.local w0.web.a\n"
 					    "10.1.1.3 p\n"
 					    "10.1.1.2 web.a.svc.cluster.local web.a.svc web.a web\n");
-	// In place: the inode stays, and a shorter text leaves only empty lines.
+
+	// The file is written in place: the inode stays, and a shorter text leaves only empty
+	// lines.
 	const char *dir = *state;
 	td_auto_free char *path = td_asprintf("%s/hosts", dir);
 	struct stat st, st2;
@@ -484,23 +518,29 @@ static void test_phase(void **state)
 			  "initContainers: [{name: i}, {name: s, restartPolicy: Always}]}");
 	const yyjson_val *r = td_json_root(never);
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
+
 	assert_string_equal(td_status_outcome(p, r), "Pending");
 	assert_false(td_status_initialized(p));
 	ends(&p->ctr[0], 0);
 	runs(&p->ctr[1]);
 	assert_true(td_status_initialized(p));
 	assert_string_equal(td_status_outcome(p, r), "Pending");
+
 	runs(&p->ctr[2]);
 	runs(&p->ctr[3]);
 	assert_string_equal(td_status_outcome(p, r), "Running");
+
 	ends(&p->ctr[2], 0);
 	assert_string_equal(td_status_outcome(p, r), "Running");
+
 	ends(&p->ctr[3], 0);
 	assert_string_equal(td_status_outcome(p, r), "Succeeded"); // the sidecar does not count
+
 	ends(&p->ctr[3], 3);
 	assert_string_equal(td_status_outcome(p, r), "Failed");
 	assert_false(td_status_restarts(p, &p->ctr[3], r));
 	assert_true(td_status_restarts(p, &p->ctr[1], r) == false);
+
 	ends(&p->ctr[1], 0);
 	assert_true(td_status_restarts(p, &p->ctr[1], r)); // sidecars always
 
@@ -536,9 +576,11 @@ static void test_status(void **state)
 	JSON pod =
 		yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {containers: [{name: a, image: debian:13}]}");
 	const yyjson_val *r = td_json_root(pod);
+
 	td_auto(td_pod_unref) struct td_pod *p = make_pod(r);
 	strcpy(p->ip, "10.1.1.2");
 	p->start_ms = 1000;
+
 	JSON s1 = td_status_build(p, r, "10.1.0.1", 5000);
 	const yyjson_val *v = td_json_root(s1);
 	assert_string_equal(td_jstr(v, "phase"), "Pending");
@@ -546,6 +588,7 @@ static void test_status(void **state)
 	assert_string_equal(td_jstr(cond(v, "Ready"), "status"), "False");
 	assert_string_equal(td_jstr(cond(v, "Ready"), "message"), "containers with unready status: [a]");
 	assert_string_equal(td_jstr(v, "podIP"), "10.1.1.2");
+
 	runs(&p->ctr[0]);
 	JSON s2 = td_status_build(p, r, "10.1.0.1", 7000);
 	v = td_json_root(s2);
@@ -553,11 +596,13 @@ static void test_status(void **state)
 	assert_string_equal(td_jstr(cond(v, "Ready"), "status"), "True");
 	assert_string_equal(td_jstr(cond(v, "Ready"), "lastTransitionTime"), "1970-01-01T00:00:07Z");
 	assert_string_equal(td_jstr(cond(v, "PodScheduled"), "lastTransitionTime"), "1970-01-01T00:00:05Z");
-	// The same state later is the same document: nothing would be written.
+
+	// The same state later gives the same document, so nothing would be written.
 	JSON s3 = td_status_build(p, r, "10.1.0.1", 9000);
 	assert_true(td_jequal(td_json_root(s2), td_json_root(s3)));
 	assert_null(td_jget(td_json_root(s3), "observedGeneration"));
-	// Of a newer generation it is another one.
+
+	// A newer generation gives another document.
 	JSON newer = yaml("metadata: {name: p, namespace: ns, uid: u, generation: 2}\nspec: {containers: [{name: a, "
 			  "image: debian:13}]}");
 	JSON s5 = td_status_build(p, td_json_root(newer), "10.1.0.1", 9000);
@@ -567,7 +612,8 @@ static void test_status(void **state)
 	assert_false(td_status_shown(td_json_root(s5), td_json_root(s3)));
 	assert_true(td_status_shown(td_json_root(s2), td_json_root(s3)));
 	assert_false(td_status_shown(td_json_root(s1), td_json_root(s3)));
-	// Ended by a signal and waiting to run again: the end is its last state.
+
+	// It was ended by a signal and waits to run again: the end is its last state.
 	ends(&p->ctr[0], 137);
 	p->ctr[0].end.signal = 9;
 	p->ctr[0].end.reason = td_strdup("OOMKilled");
@@ -582,8 +628,8 @@ static void test_status(void **state)
 	assert_false(td_jbool(v, "containerStatuses.[0].ready", true));
 }
 
-// As kubelets say it: where there are init containers, whoever has not started waits for the pod's initialization, they
-// themselves too.
+// As kubelets say it: where there are init containers, every container that has not started waits
+// for the pod's initialization, the init containers too.
 static void test_waiting(void **state)
 {
 	JSON pod = yaml("metadata: {name: p, namespace: ns, uid: u}\nspec: {initContainers: [{name: i, image: x}, "
@@ -616,9 +662,11 @@ static void test_backoff(void **state)
 		assert_int_equal(td_backoff_wait(&b, now - 1000, now, now), want[i]);
 		td_backoff_next(&b);
 	}
-	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now - 5000000), 300000); // the clock went back
+	// The clock went back.
+	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now - 5000000), 300000);
 	assert_int_equal(td_backoff_wait(&b, now - 1000, now, now + 300000), 0);
-	assert_int_equal(td_backoff_wait(&b, now - 600000, now, now), 0); // ran well for ten minutes
+	// It ran well for ten minutes.
+	assert_int_equal(td_backoff_wait(&b, now - 600000, now, now), 0);
 	assert_int_equal(b, 0);
 }
 
@@ -629,18 +677,22 @@ static void test_admit(void **state)
 	struct td_pod_admit x = {.cpu_milli = 16000, .memory = 16ll << 30, .pods = 3, .want_cpu_milli = 4000};
 	char *msg = NULL;
 	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
+
 	x.used_cpu_milli = 1;
 	assert_string_equal(td_pod_admit(&x, td_json_root(node), &msg), "OutOfcpu");
 	assert_non_null(strstr(msg, "beside Slurm's share: 4000"));
 	free(msg);
+
 	x.granted = true;
 	assert_null(td_pod_admit(&x, td_json_root(node), &msg));
+
 	x.want_memory = 17ll << 30;
 	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfmemory");
 	free(msg);
 	x.used_pods = 3;
 	assert_string_equal(td_pod_admit(&x, NULL, &msg), "OutOfpods");
 	free(msg);
+
 	assert_int_equal(td_slurm_gpus(td_json_root(node)), 8);
 }
 
@@ -648,32 +700,38 @@ static void test_ident(void **state)
 {
 	const char *dir = *state;
 	td_auto_free char *etc = td_asprintf("%s/etc", dir), *pw = td_asprintf("%s/etc/passwd", dir);
+
 	td_mkdir_p(etc, 0755, NULL);
 	const char *text = "root:x:0:0::/:/bin/sh\nweb:x:33:34::/:/bin/sh\n";
 	td_file_write(pw, text, strlen(text), 0644, NULL);
 	td_auto_free char *gr = td_asprintf("%s/etc/group", dir);
 	const char *groups = "root:x:0:\nstaff:x:50:mail,web\nother:x:51:webber\n";
 	td_file_write(gr, groups, strlen(groups), 0644, NULL);
+
 	JSON pod = yaml("spec: {securityContext: {fsGroup: 7, supplementalGroups: [8]}}");
 	JSON ctr = yaml("securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL], add: "
 			"[SYS_ADMIN, CAP_NET_ADMIN]}}");
 	td_auto_ident struct td_ident id = {0};
 	struct td_error e = TD_ERROR_INIT;
+
 	assert_int_equal(td_ident_build(td_json_root(pod), td_json_root(ctr), dir, "web", &id, &e), 0);
 	assert_true(id.uid == 33 && id.gid == 34 && id.n_groups == 4 && id.groups[0] == 34 && id.groups[2] == 8 &&
 		    id.groups[3] == 50);
 	assert_true(id.no_new_privileges && id.sys_admin && !id.seccomp);
+
 	JSON strict = yaml(
 		"spec: {securityContext: {supplementalGroupsPolicy: Strict, seccompProfile: {type: RuntimeDefault}}}");
 	td_auto_ident struct td_ident few = {0};
 	assert_int_equal(td_ident_build(td_json_root(strict), NULL, dir, "web", &few, &e), 0);
 	assert_true(few.n_groups == 1 && few.groups[0] == 34 && few.seccomp);
 	assert_int_equal(id.caps.n, 2);
+
 	JSON root = yaml("securityContext: {runAsNonRoot: true}");
 	assert_int_equal(td_ident_build(td_json_root(pod), td_json_root(root), dir, "", &id, &e), TD_INVALID);
 	assert_int_equal(td_ident_build(td_json_root(pod), NULL, dir, "nobody", &id, &e), TD_INVALID);
 	JSON cap = yaml("securityContext: {capabilities: {add: [NO_SUCH]}}");
 	assert_int_equal(td_ident_build(td_json_root(pod), td_json_root(cap), dir, "", &id, &e), TD_INVALID);
+
 	td_auto_ident struct td_ident def = {0};
 	assert_int_equal(td_ident_build(td_json_root(pod), NULL, dir, "", &def, &e), 0);
 	assert_int_equal(def.caps.n, 14);
@@ -685,6 +743,7 @@ static void test_log_tail(void **state)
 	td_auto_free char *path = td_asprintf("%s/log", (char *)*state);
 	td_auto_close int fd = open(path, O_RDWR | O_CREAT, 0600);
 	const char *text = "one\ntwo\nthree\nfour"; // the last line is not finished
+
 	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
 	int64_t n = (int64_t)strlen(text);
 	assert_int_equal(td_log_tail_offset(fd, n, -1), 0);
@@ -692,6 +751,7 @@ static void test_log_tail(void **state)
 	assert_int_equal(td_log_tail_offset(fd, n, 1), 14);
 	assert_int_equal(td_log_tail_offset(fd, n, 2), 8);
 	assert_int_equal(td_log_tail_offset(fd, n, 9), 0);
+
 	assert_int_equal(write(fd, "\n", 1), 1);
 	assert_int_equal(td_log_tail_offset(fd, n + 1, 1), 14);
 }
@@ -708,6 +768,7 @@ static void test_log_file(void **state)
 	td_auto_free char *path = td_asprintf("%s/c.log", (char *)*state), *old = td_asprintf("%s.1", path);
 	struct td_logfile f;
 	char b[4096];
+
 	assert_int_equal(td_logfile_open(path, &f, NULL), TD_NOT_FOUND);
 	put(old, O_TRUNC, "");
 	put(path, O_TRUNC, ST "F one\n" ST "P tw");
@@ -715,8 +776,9 @@ static void test_log_file(void **state)
 	ssize_t n = td_logfile_read(&f, b, sizeof(b), NULL);
 	assert_int_equal(n, strlen(ST "F one\n" ST "P tw"));
 	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
-	// Rotated: the rest of what was in the newer file is read in the older one, then the newer one from its
-	// beginning.
+
+	// Rotated once: the rest of the newer file is read from the older one, then the newer one
+	// from its beginning.
 	td_cancel_wait(NULL, 20); // the file system's clock tells rotations apart
 	put(old, O_TRUNC, ST "F one\n" ST "P two\n" ST "F three\n");
 	put(path, O_TRUNC, ST "F four\n");
@@ -726,20 +788,24 @@ static void test_log_file(void **state)
 	assert_int_equal(n, strlen(ST "F four\n"));
 	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), 0);
 	assert_false(f.lost);
-	// Rotated twice between two looks: the rest is gone, reading goes on with a whole line.
+
+	// Rotated twice between two looks: the rest is gone, and reading goes on with a whole line.
 	td_cancel_wait(NULL, 20);
 	put(old, O_TRUNC, ST "F somewhat longer lines five\n" ST "F six\n");
 	put(path, O_TRUNC, ST "F seven\n");
 	n = td_logfile_read(&f, b, sizeof(b), NULL);
 	assert_true(f.lost && n == (ssize_t)strlen(ST "F somewhat longer lines five\n" ST "F six\n"));
 	assert_int_equal(td_logfile_read(&f, b, sizeof(b), NULL), strlen(ST "F seven\n"));
+
 	put(old, O_TRUNC, ST "F one\n" ST "P two\n" ST "F three\n");
 	put(path, O_TRUNC, ST "F four\n");
 	td_logfile_tail(&f, 2); // one of each file
 	assert_true(f.in_old && td_logfile_read(&f, b, sizeof(b), NULL) == (ssize_t)strlen(ST "F three\n"));
 	td_logfile_close(&f);
+
 	td_auto_free char *last = td_logfile_last(path, 10);
 	assert_string_equal(last, "hree\nfour\n");
+
 	struct td_logline l;
 	assert_true(td_logline_parse(ST "P a b", strlen(ST "P a b"), &l) && l.part && !l.err && l.len == 3 &&
 		    l.stamp_len == 30);

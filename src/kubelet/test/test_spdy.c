@@ -1,5 +1,6 @@
-// The SPDY part of port-forward: header blocks made by zlib with the draft's dictionary (python3's zlib), frames, and
-// bytes that are wrong. rows: F1.4
+// The SPDY part of port-forward: header blocks made by zlib with the draft's dictionary (python3's
+// zlib), frames, and bytes that are wrong.
+// rows: F1.4
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -54,14 +55,15 @@ static void test_headers(void **state)
 	assert_string_equal(a.v[4], "streamtype");
 	assert_string_equal(a.v[5], "error");
 	assert_int_equal(td_spdy_headers_read(&h, data_block, sizeof(data_block) - 1, &b, &e),
-			 0); // refers to the first block
+			 0); // it refers to the first block
+
 	assert_string_equal(b.v[5], "data");
 	assert_int_equal(td_spdy_headers_read(&h, long_block, sizeof(long_block) - 1, &c, &e), 0);
 	assert_int_equal(strlen(c.v[1]), 600);
 	td_spdy_headers_done(&h);
 }
 
-// Cut anywhere, or with any byte changed: an answer, never more than that.
+// Headers that are cut anywhere, or have any byte changed, give an answer and nothing worse.
 static void test_broken_headers(void **state)
 {
 	for (size_t i = 0; i < sizeof(long_block) - 1; i++)
@@ -85,26 +87,29 @@ static void test_frames(void **state)
 	struct td_error e = TD_ERROR_INIT;
 	size_t used;
 	bool begun = false;
+
 	td_spdy_data(&b, 3, TD_SPDY_FIN, "abc", 3);
 	td_spdy_ping(&b, 7);
 	for (size_t n = 0; n < 11; n++) {
 		assert_int_equal(td_spdy_frame_read(b.s, n, &f, &used, &e), 0);
 		assert_int_equal(used, 0);
 	}
+
 	assert_int_equal(td_spdy_frame_read(b.s, b.len, &f, &used, &e), 0);
 	assert_true(used == 11 && f.type == TD_SPDY_DATA && f.stream == 3 && f.flags == TD_SPDY_FIN && f.n == 3 &&
 		    !memcmp(f.data, "abc", 3));
 	assert_int_equal(td_spdy_frame_read(b.s + 11, b.len - 11, &f, &used, &e), 0);
 	assert_true(used == 12 && f.type == TD_SPDY_PING && f.stream == 7);
+
 	td_buf_reset(&b);
 	td_spdy_reply(&b, 1, &begun);
 	assert_int_equal(b.len, 8 + 4 + 16);
 	td_spdy_reply(&b, 3, &begun);
 	assert_int_equal(b.len, 28 + 26);
-	assert_int_equal(td_spdy_frame_read("\200\002\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID); // version 2
-	assert_int_equal(td_spdy_frame_read("\0\0\0\1\0\377\0\0", 8, &f, &used, &e), TD_INVALID);     // 16 MB
-	assert_int_equal(td_spdy_frame_read("\200\003\0\001\0\0\0\0", 8, &f, &used, &e),
-			 TD_INVALID); // SYN_STREAM of nothing
+	// Version 2; 16 MB; a SYN_STREAM of nothing.
+	assert_int_equal(td_spdy_frame_read("\200\002\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID);
+	assert_int_equal(td_spdy_frame_read("\0\0\0\1\0\377\0\0", 8, &f, &used, &e), TD_INVALID);
+	assert_int_equal(td_spdy_frame_read("\200\003\0\001\0\0\0\0", 8, &f, &used, &e), TD_INVALID);
 }
 
 int main(void)

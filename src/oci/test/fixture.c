@@ -50,23 +50,28 @@ int fx_setup(void **s)
 	td_random(&x, sizeof(x));
 	snprintf(fx.id, sizeof(fx.id), "%06x", x & 0xffffff);
 	snprintf(fx.dir, sizeof(fx.dir), "/tmp/td-oci-%s", fx.id);
+
 	fx.image = td_asprintf("%s/image", fx.dir);
 	fx.state = td_asprintf("%s/runc", fx.dir);
 	fx.pods = td_asprintf("%s/pods", fx.dir);
 	fx.cgroup = td_asprintf("/tandem-%s", fx.id);
 	fx.init = td_strdup(getenv("TD_STANDIN"));
 	assert_non_null(fx.init);
+
 	static const char *const dirs[] = {"bin", "etc", "tmp", "root", "data"};
 	for (size_t i = 0; i < TD_LEN(dirs); i++) {
 		td_auto_free char *d = td_asprintf("%s/%s", fx.image, dirs[i]);
 		assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
 	}
+
 	td_auto_free char *bin = td_asprintf("%s/bin", fx.image), *usr = td_asprintf("%s/usr", fx.image),
 			  *box = td_asprintf("%s/busybox", bin);
 	assert_int_equal(symlink(".", usr), 0);
 	ok((char *[]){"cp", "/bin/busybox", box, NULL});
-	ok((char *[]){box, "--install", bin,
-		      NULL}); // hard links: one process also where a process costs a tenth of a second
+	// Hard links: one process makes them all, also on machines where a process costs a tenth of
+	// a second.
+	ok((char *[]){box, "--install", bin, NULL});
+
 	td_auto_free char *me = self();
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_new(&(struct td_oci_opts){.state_dir = fx.state,
@@ -85,10 +90,12 @@ int fx_teardown(void **s)
 	td_auto_free char *sw = td_asprintf("td%s", fx.id);
 	if (!fx.r)
 		return 0; // setup failed and has said why
+
 	td_oci_purge(fx.r, prefix, NULL);
 	td_net_switch_delete(sw, NULL);
 	fx.r = td_oci_free(fx.r);
 	td_rm_rf(fx.dir, NULL);
+
 	free(fx.image);
 	free(fx.state);
 	free(fx.pods);

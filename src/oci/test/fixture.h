@@ -1,4 +1,5 @@
-// A runtime of its own for the tests: random home id, busybox as image, the test program itself as `tandem sandbox`.
+// A runtime for one test program: a random home id, busybox as the image, and the test program
+// itself as `tandem sandbox`.
 #pragma once
 
 #include <setjmp.h>
@@ -18,13 +19,17 @@ struct fx {
 extern struct fx fx;
 
 int fx_main(int argc, char **argv, int (*tests)(void));
-int fx_setup(void **s);        // group: builds the image, makes the runtime
+int fx_setup(void **s);        // of the group; builds the image, makes the runtime
 int fx_teardown(void **s);     // purges
 char *fx_id(const char *name); // "td<id>-<name>"; caller frees
-// A spec that runs `sh -c script`, host network. The strings live for the whole test program.
+// A spec that runs `sh -c script` in the host's network. Its strings live as long as the test
+// program.
 struct td_oci_spec fx_spec(const char *name, const char *script);
-void fx_start(const struct td_oci_spec *s);                                // asserts
-struct td_oci_status fx_wait(const char *id);                              // until it stopped, at most 15 s; asserts
-char *fx_log(const char *id);                                              // its log; caller frees
-char *fx_run(const char *name, const char *script, struct td_oci_spec *s); // starts, waits, deletes; returns the log
-char *fx_leftovers(void); // what the machine still has of this runtime, one line each; "" when nothing
+void fx_start(const struct td_oci_spec *s);
+// Waits until it has stopped, at most 15 s; asserts.
+struct td_oci_status fx_wait(const char *id);
+char *fx_log(const char *id); // its log; caller frees
+// Starts it, waits for its end, deletes it and returns its log.
+char *fx_run(const char *name, const char *script, struct td_oci_spec *s);
+// What the machine still has of this runtime, one line each; "" when nothing.
+char *fx_leftovers(void);

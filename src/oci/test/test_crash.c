@@ -1,4 +1,4 @@
-// What crashes leave, and that purge finds all of it. Needs root.
+// What crashes leave behind, and that purge finds all of it. Needs root.
 // rows: F1.4 F1.7
 #include "oci/test/fixture.h"
 
@@ -26,18 +26,21 @@ static struct td_oci_status status(const char *id)
 	return st;
 }
 
-// A starter process of its own (this program again), in a group, so that it and its sandbox and runc are killed at
-// once.
+// Starts this program again as a starter process in a process group of its own, so that it, its
+// sandbox and runc can be killed at once.
 static pid_t starter(const char *name)
 {
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	assert_true(n > 0);
 	self[n] = '\0';
+
 	char *argv[] = {self, "start", fx.id, (char *)name, NULL};
+
 	posix_spawnattr_t a;
 	posix_spawnattr_init(&a);
 	posix_spawnattr_setflags(&a, POSIX_SPAWN_SETSID);
+
 	pid_t pid;
 	assert_int_equal(posix_spawn(&pid, self, NULL, &a, argv, environ), 0);
 	posix_spawnattr_destroy(&a);
@@ -51,9 +54,11 @@ static int starter_main(const char *id, const char *name)
 	fx.image = td_asprintf("%s/image", fx.dir);
 	td_auto_free char *state = td_asprintf("%s/runc", fx.dir), *pods = td_asprintf("%s/pods", fx.dir),
 			  *cg = td_asprintf("/tandem-%s", id);
+
 	char self[4096] = "";
 	if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0)
 		return 1;
+
 	struct td_error e = TD_ERROR_INIT;
 	if (td_oci_new(&(struct td_oci_opts){.state_dir = state,
 					     .pods_dir = pods,
@@ -62,6 +67,7 @@ static int starter_main(const char *id, const char *name)
 					     .self_path = self},
 		       &fx.r, &e))
 		return 1;
+
 	struct td_oci_spec sp = fx_spec(name, "sleep 1000");
 	pid_t pid;
 	if (td_oci_start(fx.r, &sp, NULL, &pid, &e)) {
@@ -80,10 +86,13 @@ static void container_outlives_its_starter(void **s)
 		assert_true(td_mono_ms(&td_clock_system) < end);
 		td_cancel_wait(NULL, 2);
 	}
+
 	assert_int_equal(kill(p, SIGKILL), 0);
 	assert_int_equal(waitpid(p, NULL, 0), p);
 	assert_int_equal(status(id).state, TD_OCI_RUNNING);
-	// Its exit code is known although its starter is gone and it may be nobody's child that we know.
+
+	// Its exit code is known although its starter is gone and it may not be a child of this
+	// process.
 	assert_int_equal(td_oci_signal(fx.r, id, SIGTERM, NULL), 0);
 	struct td_oci_status st = fx_wait(id);
 	assert_int_equal(st.exit_code, 143);
@@ -91,7 +100,7 @@ static void container_outlives_its_starter(void **s)
 	assert_int_equal(td_oci_delete(fx.r, id, true, NULL), 0);
 }
 
-// Every descendant of ours that is a start in progress: the starter, its sandbox, runc and runc's stages.
+// Kills every process of a start in progress: the starter, its sandbox, runc and runc's stages.
 static void kill_tree(pid_t pid)
 {
 	td_auto_free char *p = td_asprintf("/proc/%d/task/%d/children", (int)pid, (int)pid);
@@ -102,7 +111,8 @@ static void kill_tree(pid_t pid)
 			long k = strtol(c, &c, 10);
 			td_auto_free char *cmd = td_asprintf("/proc/%ld/cmdline", k);
 			td_auto_buf struct td_buf text = {0};
-			// The container itself, once runc is gone, is the starter's child too: it must live.
+			// When runc is gone, the container itself is a child of the starter, too.
+			// It must live.
 			if (k > 0 && !td_file_read(cmd, 65536, &text, NULL) && !td_starts(td_buf_str(&text), "/.init"))
 				kill((pid_t)k, SIGKILL);
 			while (*c == ' ')
@@ -119,10 +129,13 @@ static void killed_at_any_instant_a_start_can_be_repeated(void **s)
 		td_cancel_wait(NULL, ms); // the instant is the parameter of the test
 		kill_tree(p);
 		assert_int_equal(waitpid(p, NULL, 0), p);
+
 		td_auto_free char *id = fx_id("mid");
 		enum td_oci_state st = status(id).state;
 		seen[st]++;
-		assert_int_not_equal(st, TD_OCI_STOPPED); // it never ended: it runs or it never was
+		// It runs or never was: it cannot have ended.
+		assert_int_not_equal(st, TD_OCI_STOPPED);
+
 		struct td_oci_spec sp = fx_spec("mid", "exit 3");
 		fx_start(&sp);
 		assert_int_equal(fx_wait(id).exit_code, 3);
@@ -153,8 +166,10 @@ static void purge_leaves_nothing(void **s)
 	struct td_error e = TD_ERROR_INIT;
 	if (td_net_switch_ensure(sw, "10.198.0.1/16", &e) || td_net_pod_add(a, sw, "10.198.1.2", 16, "10.198.0.1", &e))
 		fail_msg("%s", e.msg);
+
 	struct td_oci_spec run = fx_spec("p1", "sleep 1000 & sleep 1000"), dead = fx_spec("p2", "exit 1"),
 			   killed = fx_spec("p3", "sleep 1000");
+
 	run.netns = a;
 	run.memory_max = 64 << 20;
 	fx_start(&run);
@@ -162,22 +177,26 @@ static void purge_leaves_nothing(void **s)
 	fx_start(&killed);
 	fx_wait(dead.id);
 	assert_int_equal(td_oci_signal(fx.r, killed.id, SIGKILL, NULL), 0);
-	for (int ms = 5; ms < 40; ms += 9) { // half-made ones
+
+	for (int ms = 5; ms < 40; ms += 9) { // half-made containers
 		td_auto_free char *name = td_asprintf("h%d", ms);
 		pid_t p = starter(name);
 		td_cancel_wait(NULL, ms);
 		kill_tree(p);
 		assert_int_equal(waitpid(p, NULL, 0), p);
 	}
+
 	td_auto_free char *before = fx_leftovers();
-	assert_non_null(strstr(before, a)); // the look finds what is there
+	assert_non_null(strstr(before, a)); // fx_leftovers() finds what is there
 	assert_non_null(strstr(before, "cgroup"));
 	if (td_oci_purge(fx.r, prefix, &e) || td_net_switch_delete(sw, &e))
 		fail_msg("%s", e.msg);
+
 	td_auto_free char *after = fx_leftovers();
 	assert_string_equal(after, "");
 	assert_int_equal(td_oci_purge(fx.r, prefix, &e), 0);
-	// And the runtime works on.
+
+	// The runtime still works.
 	struct td_oci_spec again = fx_spec("p4", "exit 2");
 	fx_start(&again);
 	assert_int_equal(fx_wait(again.id).exit_code, 2);

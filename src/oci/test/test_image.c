@@ -1,5 +1,6 @@
-// The image store: names, import, list, remove, locks, mirrors. Needs root where a container runs from an image.
-//   test_oci_image build DIR NAME   builds a recipe for real (network, half a minute): by hand
+// The image store: names, import, list, remove, locks, mirrors. Needs root where a container runs
+// from an image.
+//   test_oci_image build DIR NAME   builds a recipe for real; run by hand (network, half a minute)
 // rows: F1.4
 #include "oci/image.h"
 #include "oci/image_internal.h"
@@ -36,11 +37,12 @@ static void put(const char *dir, const char *file, const char *text)
 	assert_int_equal(td_file_write(p, text, strlen(text), 0644, NULL), 0);
 }
 
-// What the filter's file says for containers with and without a capability.
+// What the default filter allows to containers with and without a capability.
 static void seccomp_rules(void **state)
 {
 	static const char *const none[] = {NULL}, *const admin[] = {"CAP_SYS_ADMIN", NULL};
 	const char *const *const caps[] = {none, admin};
+
 	for (size_t i = 0; i < TD_LEN(caps); i++) {
 		const struct td_oci_spec spec = {.caps = caps[i], .seccomp = true};
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -48,6 +50,7 @@ static void seccomp_rules(void **state)
 		td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
 		const yyjson_val *rules = td_jget(td_json_root(j), "seccomp.syscalls");
 		assert_string_equal(td_jstr(td_json_root(j), "seccomp.defaultAction"), "SCMP_ACT_ERRNO");
+
 		bool mounts = false, reads = false, masked = false, no_clone3 = false;
 		size_t k, n;
 		yyjson_val *r;
@@ -80,6 +83,7 @@ static void names(void **s)
 		assert_string_equal(n, good[i][1]);
 		assert_string_equal(t, good[i][2]);
 	}
+
 	static const char *const bad[] = {"",   "..", "../x:1", "a:..",  "/etc", "a b",
 					  "a:", ":1", "a\n:1",  ".lock", NULL};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
@@ -95,31 +99,37 @@ static void import_list_resolve_remove(void **s)
 	struct td_error e = TD_ERROR_INIT;
 	struct td_image *v = NULL, img;
 	size_t n = 9;
-	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0); // no store yet
+
+	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0); // there is no store yet
 	assert_int_equal(n, 0);
 	assert_int_equal(td_image_resolve(dir, "busybox:1", &img, &e), TD_NOT_FOUND);
 	assert_non_null(strstr(e.msg, "tandem image list"));
+
 	if (td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e))
 		fail_msg("%s", e.msg);
-	if (td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e)) // again: replaced
+	// A second import replaces the image.
+	if (td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e))
 		fail_msg("%s", e.msg);
+
 	assert_int_equal(td_image_resolve(dir, "docker.io/acme/busybox:1", &img, NULL), 0);
 	assert_string_equal(img.name, "acme/busybox:1");
 	assert_int_equal(strlen(img.key), 64);
 	assert_true(img.bytes > 1000000);
 	assert_true(img.created_ms > 0);
 	assert_string_equal(img.cmd.v[0], "/bin/sh");
+
 	td_auto_free char *sh = td_asprintf("%s/bin/sh", img.rootfs);
 	struct stat st;
 	assert_int_equal(lstat(sh, &st), 0);
 
-	// A container runs from it: neither removed nor replaced.
+	// While a container runs from it, it can neither be removed nor replaced.
 	struct td_oci_spec sp = fx_spec("img", "sleep 1000");
 	sp.rootfs = img.rootfs;
 	fx_start(&sp);
 	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), TD_CONFLICT);
 	assert_int_equal(td_image_import(dir, "acme/busybox:1", tar, NULL, NULL, NULL, NULL, &e), TD_CONFLICT);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+
 	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0);
 	assert_int_equal(n, 1);
 	td_image_done(&v[0]);
@@ -127,10 +137,12 @@ static void import_list_resolve_remove(void **s)
 	td_image_done(&img);
 	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), 0);
 	assert_int_equal(td_image_remove(dir, "acme/busybox:1", NULL), TD_NOT_FOUND);
-	// Nothing half-made stays, of ours or of one that crashed.
+
+	// No half-made image stays, neither of a failed import nor of one that crashed.
 	td_auto_free char *crashed = td_asprintf("%s/.new-dead/rootfs", dir);
 	assert_int_equal(td_mkdir_p(crashed, 0755, NULL), 0);
 	assert_int_equal(td_image_import(dir, "x:1", "/no/such.tar", NULL, NULL, NULL, NULL, NULL), TD_NOT_FOUND);
+
 	put(fx.dir, "not.tar", "this is no archive");
 	td_auto_free char *bad = td_asprintf("%s/not.tar", fx.dir);
 	assert_int_not_equal(td_image_import(dir, "x:1", bad, NULL, NULL, NULL, NULL, NULL), 0);
@@ -143,11 +155,13 @@ static void mirrors(void **s)
 	td_auto_free char *apt = td_asprintf("%s/apt", fx.dir), *parts = td_asprintf("%s/apt/sources.list.d", fx.dir);
 	assert_int_equal(td_mkdir_p(parts, 0755, NULL), 0);
 	assert_null(img_mirror(apt));
+
 	put(parts, "debian.sources",
 	    "Types: deb\n# comment\nURIs: http://mirror.example/debian-security\nSuites: x\n\nTypes: deb\nURIs:  "
 	    "http://deb822.example/debian/ \n");
 	td_auto_free char *deb822 = img_mirror(apt);
 	assert_string_equal(deb822, "http://deb822.example/debian");
+
 	put(apt, "sources.list",
 	    "# deb http://old.example/debian x main\ndeb http://security.example/debian-security x main\n"
 	    "deb [signed-by=/k arch=amd64] https://list.example/debian/ bookworm main\n");
@@ -176,6 +190,7 @@ static void two_builders_at_once(void **s)
 	td_auto_free char *dir = store(), *tar = image_tar();
 	pthread_t t[4];
 	static const char *const name[] = {"same:1", "same:1", "other:2", "other:2"};
+
 	for (size_t i = 0; i < TD_LEN(t); i++)
 		assert_int_equal(pthread_create(&t[i], NULL, import_one, (void *)name[i]), 0);
 	for (size_t i = 0; i < TD_LEN(t); i++) {
@@ -183,6 +198,7 @@ static void two_builders_at_once(void **s)
 		pthread_join(t[i], &r);
 		assert_null(r);
 	}
+
 	struct td_image *v;
 	size_t n;
 	assert_int_equal(td_image_list(dir, &v, &n, NULL), 0);
@@ -205,7 +221,7 @@ static void unknown_recipes_are_refused(void **s)
 	assert_int_equal(n, 2);
 }
 
-// A stand-in for mmdebstrap that says its version, makes a root, and counts its runs.
+// Uses a fake mmdebstrap that says its version, makes a root, and counts its runs.
 static void an_image_that_is_there_needs_no_tool(void **s)
 {
 	td_auto_free char *dir = store(), *bin = td_asprintf("%s/bin", fx.dir),
@@ -216,10 +232,12 @@ static void an_image_that_is_there_needs_no_tool(void **s)
 						"if [ \"$1\" = --version ]; then echo fake 1; exit 0; fi\n"
 						"for a; do case $a in /*) mkdir -p \"$a\";; esac; done\n",
 						runs);
+
 	struct td_error e = TD_ERROR_INIT;
 	struct td_image img;
 	assert_int_equal(td_mkdir_p(bin, 0755, NULL), 0);
 	assert_int_equal(td_file_write(tool, script, strlen(script), 0755, NULL), 0);
+
 	setenv("PATH", path, 1);
 	int r = td_image_build(dir, "debian:13", NULL, NULL, NULL, &e);
 	if (!r)
@@ -227,12 +245,15 @@ static void an_image_that_is_there_needs_no_tool(void **s)
 	setenv("PATH", before, 1);
 	if (r)
 		fail_msg("%s", e.msg);
+
 	assert_int_equal(td_image_resolve(dir, "debian:13", &img, NULL), 0);
 	assert_string_equal(img.tool, "fake 1\n");
 	td_image_done(&img);
+
 	td_auto_buf struct td_buf log = {0};
 	assert_int_equal(td_file_read(runs, 4096, &log, NULL), 0);
-	assert_string_equal(td_buf_str(&log), "run\nrun\n"); // the version and the build; nothing the second time
+	// One run for the version and one for the build; none the second time.
+	assert_string_equal(td_buf_str(&log), "run\nrun\n");
 }
 
 static void show(void *ctx, int percent, const char *what)

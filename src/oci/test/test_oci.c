@@ -33,11 +33,13 @@ static void exit_codes_and_times_are_true(void **s)
 	assert_int_equal(st.signal, 0);
 	assert_false(st.oom_killed);
 	assert_true(st.started_ms >= before - 1000 && st.finished_ms >= st.started_ms - 1000);
+
 	st = run_status("exit0", "true");
 	assert_int_equal(st.exit_code, 0);
 	st = run_status("sig", "kill -SEGV $$");
 	assert_int_equal(st.exit_code, 128 + SIGSEGV);
 	assert_int_equal(st.signal, SIGSEGV);
+
 	struct td_oci_spec sp = fx_spec("nocmd", "");
 	static const char *const args[] = {"no-such-command", NULL};
 	sp.args = args;
@@ -53,27 +55,31 @@ static void signals_reach_the_command(void **s)
 	struct td_oci_spec sp =
 		fx_spec("term", "trap 'echo got; exit 5' TERM; echo ready; while :; do sleep 0.05; done");
 	fx_start(&sp);
+
 	struct td_oci_status st;
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_RUNNING);
 	assert_true(st.pid > 1 && st.start_ticks > 0);
-	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // the trap must be set
+
+	for (int64_t end = td_mono_ms(&td_clock_system) + 60000;;) { // until the trap is set
 		td_auto_free char *log = fx_log(sp.id);
 		if (strstr(log, "ready"))
 			break;
 		assert_true(td_mono_ms(&td_clock_system) < end);
 		td_cancel_wait(NULL, 2);
 	}
+
 	assert_int_equal(td_oci_signal(fx.r, sp.id, SIGTERM, NULL), 0);
 	st = fx_wait(sp.id);
 	assert_int_equal(st.exit_code, 5);
 	assert_int_equal(td_oci_signal(fx.r, sp.id, SIGTERM, NULL), TD_NOT_FOUND);
 	int fd;
 	assert_int_equal(td_oci_pidfd(fx.r, sp.id, &fd, NULL), TD_NOT_FOUND);
+
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_oci_status(fx.r, sp.id, &st, NULL), 0);
 	assert_int_equal(st.state, TD_OCI_ABSENT);
-	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // absent is fine
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // absent is no error
 }
 
 static void a_signal_right_after_the_start_is_not_lost(void **s)
@@ -98,7 +104,8 @@ static void killed_init_is_137_and_stays_so(void **s)
 	assert_int_equal(a.signal, SIGKILL);
 	assert_false(a.oom_killed);
 	assert_int_equal(a.finished_ms, b.finished_ms);
-	// A start over it is a fresh container: new upper layer, no record.
+
+	// A new start of the same id is a fresh container: an empty upper layer, no record.
 	struct td_oci_spec again = fx_spec("kill", "test ! -e /mark && touch /mark");
 	fx_start(&again);
 	assert_int_equal(fx_wait(again.id).exit_code, 0);
@@ -116,7 +123,8 @@ static void out_of_memory_is_told(void **s)
 	assert_int_equal(st.exit_code, 137);
 	assert_true(st.oom_killed);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, false, NULL), 0);
-	// Killed inside, ended well: not the container's end.
+
+	// A process inside is killed but the container ends well: that is no end by lack of memory.
 	struct td_oci_spec in = fx_spec("oom", "tail /dev/zero; true");
 	in.memory_max = 24 << 20;
 	fx_start(&in);
@@ -124,6 +132,7 @@ static void out_of_memory_is_told(void **s)
 	assert_int_equal(st.exit_code, 0);
 	assert_false(st.oom_killed);
 	assert_int_equal(td_oci_delete(fx.r, in.id, true, NULL), 0);
+
 	in.memory_max = 1000;
 	pid_t pid;
 	assert_int_equal(td_oci_start(fx.r, &in, NULL, &pid, NULL), TD_INVALID);
@@ -151,12 +160,14 @@ static void devices_are_exactly_the_listed(void **s)
 						"/dev/tandem-gpu0; cat /dev/tandem-gpu3; "
 						"cat /dev/null && echo null ok) 2>&1",
 						major);
+
 	struct td_oci_spec sp = fx_spec("dev", script);
-	static const char *const caps[] = {"CAP_MKNOD",
-					   NULL}; // on purpose: the cgroup must refuse what mknod(2) allows
+	// The capability is given on purpose: the cgroup must refuse what mknod(2) allows.
+	static const char *const caps[] = {"CAP_MKNOD", NULL};
 	sp.caps = caps;
 	sp.devices = d;
 	sp.n_devices = 2;
+
 	td_auto_free char *log = fx_run("dev", NULL, &sp);
 	assert_string_equal(log, "tandem-gpu0\ntandem-gpu3\n"
 				 "cat: can't open '/dev/x1': Operation not permitted\n"
@@ -171,15 +182,18 @@ static void user_mounts_and_limits(void **s)
 	assert_int_equal(td_mkdir_p(vol, 0777, NULL), 0);
 	chmod(vol, 0777);
 	assert_int_equal(td_file_write(file, "hello\n", 6, 0644, NULL), 0);
+
 	struct td_oci_mount m[] = {{"bind", vol, "/data/deep/er", "rw"},
 				   {"tmpfs", NULL, "/scratch", "nosuid,mode=1777,size=1m"},
 				   {"bind", file, "/etc/one", "ro"}};
+
 	struct td_oci_spec sp =
 		fx_spec("user", "id -u; id -g; id -G; pwd; hostname; cat /data/deep/er/in /etc/one; echo x > "
 				"/data/deep/er/out && echo written; "
 				"echo x > /etc/one || echo read-only; dd if=/dev/zero of=/scratch/f bs=1k count=2000 "
 				"2>/dev/null || echo full; "
 				"grep NoNewPrivs /proc/self/status; grep CapEff /proc/self/status; echo $K");
+
 	static const char *const env[] = {"K=v w", "HOME=/", NULL};
 	uint32_t groups[] = {2000, 3000};
 	sp.uid = 1000;
@@ -193,15 +207,18 @@ static void user_mounts_and_limits(void **s)
 	sp.cpu_milli_max = 500;
 	sp.cpu_milli_request = 100;
 	sp.memory_max = 64 << 20;
+
 	td_auto_free char *log = fx_run("user", NULL, &sp);
 	assert_string_equal(log, "1000\n1001\n1001 2000 3000\n/tmp\nuser\nhello\nhello\nwritten\n"
 				 "/bin/sh: can't create /etc/one: Read-only file "
 				 "system\nread-only\nfull\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nv w\n");
+
 	m[0].source = "/no/such/dir";
 	pid_t pid;
 	struct td_error e = TD_ERROR_INIT;
 	assert_int_equal(td_oci_start(fx.r, &sp, NULL, &pid, &e), TD_INVALID);
 	assert_non_null(strstr(e.msg, "/no/such/dir"));
+
 	td_auto_strv struct td_strv ids = {0};
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
 	assert_int_equal(td_oci_list(fx.r, &ids, NULL), 0);
@@ -215,23 +232,28 @@ static void cgroups_inside(void **s)
 		td_asprintf("mkdir -p %1$s/uid_0/job_17; sleep 1000 & echo $! > %1$s/uid_0/job_17/cgroup.procs; echo "
 			    "ready; wait; echo end; sleep 1000",
 			    dir);
+
 	struct td_oci_spec sp = fx_spec("cg", script);
 	static const char *const caps[] = {"CAP_SYS_ADMIN", "CAP_DAC_OVERRIDE", NULL};
 	sp.caps = caps;
 	sp.writable_cgroup = true;
 	fx_start(&sp);
+
 	bool busy = false;
 	for (int64_t end = td_mono_ms(&td_clock_system) + 5000; !busy;) {
 		assert_int_equal(td_oci_busy(fx.r, sp.id, "job_17", &busy, NULL), 0);
 		assert_true(td_mono_ms(&td_clock_system) < end);
 	}
+
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "job_1", &busy, NULL), 0);
 	assert_false(busy);
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_true(busy);
-	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // with the nested directories
+
+	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0); // with nested directories
 	assert_int_equal(td_oci_busy(fx.r, sp.id, "", &busy, NULL), 0);
 	assert_false(busy);
+
 	td_auto_free char *ro = td_asprintf("mkdir %s/x", dir);
 	struct td_oci_spec plain = fx_spec("cgro", ro);
 	td_auto_free char *log = fx_run("cgro", NULL, &plain);
@@ -267,18 +289,21 @@ static void many_threads_start_at_once(void **s)
 	struct td_oci_spec sp[N];
 	pthread_t t[N];
 	int64_t t0 = td_mono_ms(&td_clock_system);
+
 	for (int i = 0; i < N; i++) {
 		char name[8];
 		snprintf(name, sizeof(name), "m%d", i);
 		sp[i] = fx_spec(name, "exit $(hostname | cut -c2-)");
 		assert_int_equal(pthread_create(&t[i], NULL, start_one, &sp[i]), 0);
 	}
+
 	for (int i = 0; i < N; i++) {
 		void *msg;
 		pthread_join(t[i], &msg);
 		if (msg)
 			fail_msg("%s", (char *)msg);
 	}
+
 	print_message("%d containers started in %lld ms\n", N, (long long)(td_mono_ms(&td_clock_system) - t0));
 	for (int i = 0; i < N; i++) {
 		assert_int_equal(fx_wait(sp[i].id).exit_code, i);
@@ -294,21 +319,24 @@ static void pods_reach_each_other(void **s)
 	struct td_error e = TD_ERROR_INIT;
 	if (td_net_switch_ensure(sw, "10.199.0.1/16", &e) || td_net_switch_ensure(sw, "10.199.0.1/16", &e))
 		fail_msg("%s", e.msg);
+
 	td_auto_free char *mac = td_asprintf("/sys/class/net/%s/address", sw);
 	td_auto_buf struct td_buf mac1 = {0}, mac2 = {0};
 	assert_int_equal(td_file_read(mac, 100, &mac1, NULL), 0);
 	char before[64] = "", after[64] = "";
 	assert_true(readlink("/proc/thread-self/ns/net", before, sizeof(before) - 1) > 0);
+
 	int64_t t0 = td_mono_ms(&td_clock_system);
-	for (int i = 0; i < 3; i++) // replaced each time
+	for (int i = 0; i < 3; i++) // each time replaces the one before
 		if (td_net_pod_add(a, sw, "10.199.1.2", 16, "10.199.0.1", &e) ||
 		    td_net_pod_add(b, sw, "10.199.2.2", 16, "10.199.0.1", &e))
 			fail_msg("%s", e.msg);
+
 	print_message("6 pod networks in %lld ms\n", (long long)(td_mono_ms(&td_clock_system) - t0));
 	assert_true(readlink("/proc/thread-self/ns/net", after, sizeof(after) - 1) > 0);
 	assert_string_equal(before, after);
 	assert_int_equal(td_file_read(mac, 100, &mac2, NULL), 0);
-	assert_string_equal(mac1.s, mac2.s); // the ports' addresses do not move it
+	assert_string_equal(mac1.s, mac2.s); // the ports' addresses do not change it
 	td_auto_strv struct td_strv l = {0};
 	assert_int_equal(td_net_list(prefix, &l, NULL), 0);
 	assert_int_equal(l.n, 2);
@@ -318,17 +346,21 @@ static void pods_reach_each_other(void **s)
 		cli = fx_spec("cli",
 			      "until nc -w 1 10.199.1.2 80 2>/dev/null; do sleep 0.1; done; ip -4 -o addr | grep -c .");
 	srv.netns = a;
-	srv.uid = 1000; // low ports are a pod's own
+	srv.uid = 1000; // may bind low ports: they are the pod's own
 	cli.netns = b;
+
 	fx_start(&srv);
 	td_auto_free char *log = fx_run("cli", NULL, &cli);
 	assert_string_equal(log, "from-a\n2\n");
 	assert_int_equal(fx_wait(srv.id).exit_code, 0);
 	assert_int_equal(td_oci_delete(fx.r, srv.id, true, NULL), 0);
+
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
 	assert_int_equal(td_net_pod_delete(a, NULL), 0);
+
 	assert_int_equal(td_net_pod_add(a, "td-no-such", "10.199.1.2", 16, NULL, NULL), TD_NOT_FOUND);
 	assert_int_equal(td_net_pod_add(a, sw, "10.199.1.x", 16, NULL, NULL), TD_INVALID);
+
 	assert_int_equal(td_net_pod_delete(b, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
 	assert_int_equal(td_net_switch_delete(sw, NULL), 0);
@@ -344,7 +376,7 @@ static char *slurp(int fd)
 		char buf[512];
 		ssize_t n = read(fd, buf, sizeof(buf));
 		if (n <= 0)
-			return td_buf_take(&b); // a pty's end is EIO
+			return td_buf_take(&b); // EIO is the end of a pty
 		td_buf_add(&b, buf, (size_t)n);
 	}
 }
@@ -364,9 +396,11 @@ static void exec_inside(void **s)
 {
 	struct td_oci_spec sp = fx_spec("ex", "sleep 1000");
 	fx_start(&sp);
+
 	const char *cat[] = {"sh", "-c", "echo err >&2; echo $A; cat; exit 3", NULL}, *const env[] = {"A=b c", NULL};
 	struct td_error e = TD_ERROR_INIT;
 	int code = -1;
+
 	{
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 		if (td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat, .env = env, .stdin_open = true}, &p,
@@ -382,9 +416,11 @@ static void exec_inside(void **s)
 		assert_int_equal(td_oci_proc_wait(p, NULL, &code, NULL), 0);
 		assert_int_equal(code, 3);
 	}
+
 	assert_int_equal(exec_code(sp.id, (const char *[]){"nothing-like-it", NULL}), 127);
 	assert_int_equal(exec_code(sp.id, (const char *[]){"/etc", NULL}), 126);
 	assert_int_equal(exec_code(sp.id, (const char *[]){"sh", "-c", "kill -9 $$", NULL}), 137);
+
 	{ // a terminal
 		const char *tty[] = {"sh", "-c", "tty; stty size; read x; stty size; echo got $x; exit 4", NULL};
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
@@ -403,6 +439,7 @@ static void exec_inside(void **s)
 		assert_int_equal(td_oci_proc_wait(p, NULL, &code, NULL), 0);
 		assert_int_equal(code, 4);
 	}
+
 	{ // cancelled, then freed while it runs: it is gone
 		td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 		assert_int_equal(
@@ -415,9 +452,11 @@ static void exec_inside(void **s)
 		td_cancel_fire(c);
 		assert_int_equal(td_oci_proc_wait(p, c, &code, NULL), TD_CANCELLED);
 	}
+
 	const char *ps[] = {"sh", "-c", "! ps | grep -v grep | grep -q 'sleep 77'", NULL};
 	assert_int_equal(exec_code(sp.id, ps), 0);
 	assert_int_equal(td_oci_delete(fx.r, sp.id, true, NULL), 0);
+
 	td_auto(td_oci_proc_free) struct td_oci_proc *p = NULL;
 	assert_int_equal(td_oci_exec(fx.r, sp.id, &(struct td_oci_exec){.args = cat}, &p, NULL), TD_NOT_FOUND);
 }

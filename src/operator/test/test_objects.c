@@ -1,7 +1,9 @@
-// The objects that the operator makes, to the byte: inputs and expected results are files in objects/.
+// The objects that the operator makes, to the byte. Inputs and expected results are files in
+// objects/.
 //
-// After a change that is meant, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with TD_SOURCE_ROOT)
-// writes them anew. rows: A1.8 A2.1 A2.8
+// After an intended change, `TD_WRITE_GOLDEN=1 build/src/operator/test_operator_objects` (with
+// TD_SOURCE_ROOT) writes the results anew.
+// rows: A1.8 A2.1 A2.8
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -19,7 +21,7 @@ static struct td_json_list documents(const char *file)
 	return l;
 }
 
-// A Secret's value is random.
+// Appends an object. A Secret's value is random, so it is replaced.
 static void show(struct td_buf *out, const struct td_gvr *gvr, const struct td_json *obj, const struct td_op_want *w)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(obj));
@@ -37,7 +39,7 @@ static void show(struct td_buf *out, const struct td_gvr *gvr, const struct td_j
 
 static void objects(struct td_buf *out, const yyjson_val *in)
 {
-	// Not the real ones: their text has tests of its own (src/slurm/test).
+	// The real files are not needed here: their text has tests of its own (src/slurm/test).
 	char conf[] = "slurm.conf", text[] = "ClusterName=x\n", gate[] = "gate.sh",
 	     gate_text[] = "#!/bin/sh\n\"a: b\"\n";
 	const struct td_slurm_files files = {.v = {{conf, text}, {gate, gate_text}}, .n = 2};
@@ -63,6 +65,7 @@ static void compare(const char *name, const yyjson_val *in)
 	td_auto_free char *path = td_asprintf("%s/src/operator/test/objects/%s.golden", getenv("TD_SOURCE_ROOT"), name);
 	struct td_error err = TD_ERROR_INIT;
 	objects(&have, in);
+
 	if (getenv("TD_WRITE_GOLDEN")) {
 		if (td_file_write(path, td_buf_str(&have), have.len, 0644, &err))
 			fail_msg("%s", err.msg);
@@ -98,6 +101,7 @@ static void test_embedded(void **state)
 		if (td_streq(td_jstr(v, "kind"), "NodeSet"))
 			td_jm_copyval(d, root, "nodeSet", v);
 	}
+
 	td_jm_str(d, root, "cluster.metadata.uid", "c1");
 	td_jm_str(d, root, "nodeSet.metadata.uid", "s1");
 	td_auto(td_json_unref) struct td_json *in = td_json_from_mut(root);

@@ -1,5 +1,6 @@
-// Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share and pod, and the
-// decision about nodes. rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
+// Unit tests of the operator's pure parts: the objects of the embedded manifests, a node's share
+// and pod, and the decision about nodes.
+// rows: A2.2 A2.3 A2.4 A2.6 A2.8 A3.1 A3.2 A3.6 A3.7 A4.1 A4.2 A4.3 B7.3
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
@@ -44,8 +45,8 @@ static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struc
 		fail_msg("%s", err.msg);
 }
 
-// What lets slurmctld start where every node is drained in Slurm stays when the site's template has tolerations of its
-// own.
+// The toleration that lets slurmctld start where every node is drained in Slurm stays when the
+// site's template has tolerations of its own.
 static void test_tolerations(void **state)
 {
 	td_auto(td_json_unref) struct td_json *usual = embedded("SlurmCluster"),
@@ -78,6 +79,7 @@ static void test_objects(void **state)
 					    "slurmctld.sh", "passwd",    "group"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
+
 	const yyjson_val *ctl = wanted(&w, &td_statefulsets, "main-slurmctld");
 	assert_string_equal(td_jstr(ctl, "spec.serviceName"), "main-slurmctld");
 	const yyjson_val *spec = td_jget(ctl, "spec.template.spec");
@@ -87,7 +89,8 @@ static void test_objects(void **state)
 	assert_string_equal(td_jstr(spec, "containers.[0].resources.requests.cpu"), "100m");
 	assert_int_equal(td_jint(spec, "volumes.[1].secret.defaultMode", 0), 0400);
 	assert_non_null(td_jkey_str(td_jget(ctl, "spec.template.metadata.annotations"), TD_ANN_CONFIG));
-	// The login template is merged by name: its mount comes on top of ours.
+
+	// The login template is merged by name, so its mount is added to ours.
 	const yyjson_val *login = td_jget(wanted(&w, &td_statefulsets, "main-login"), "spec.template.spec");
 	bool home = false, conf = false;
 	size_t i, n;
@@ -102,7 +105,8 @@ static void test_objects(void **state)
 	const yyjson_val *pdb = td_jget(wanted(&w, &td_pdbs, "main-drain-first"), "spec");
 	assert_true(td_jint(pdb, "minAvailable", 0) == INT32_MAX && !td_jget(pdb, "maxUnavailable"));
 	assert_string_equal(td_jstr(pdb, "selector.matchExpressions.[0].key"), TD_LABEL_EVICTABLE);
-	// slurmrestd has a socket in a volume of its own, and nothing to connect to from outside.
+
+	// slurmrestd has a socket in a volume of its own, and no port to connect to from outside.
 	const yyjson_val *rest = td_jget(wanted(&w, &td_deployments, "main-slurmrestd"), "spec.template");
 	assert_int_equal(yyjson_arr_size(td_jget(rest, "spec.containers.[0].ports")), 0);
 	assert_non_null(strstr(td_jstr(rest, "spec.containers.[0].command.[4]"), "/run/slurmrestd/private/api.sock"));
@@ -111,7 +115,9 @@ static void test_objects(void **state)
 	for (i = 0; i < w.n; i++)
 		assert_false(w.v[i].gvr == &td_services &&
 			     td_streq(td_jstr(td_json_root(w.v[i].obj), "metadata.name"), "main-slurmrestd"));
-	// slurmctld finds a login pod by the pod's name alone: as many Services as pods, and one of all.
+
+	// slurmctld finds a login pod by the pod's name alone, so there is a Service for each pod,
+	// and one for all.
 	assert_null(td_jkey_str(td_jget(wanted(&w, &td_services, "main-login"), "spec.selector"),
 				"statefulset.kubernetes.io/pod-name"));
 	const yyjson_val *own = td_jget(wanted(&w, &td_services, "main-login-0"), "spec");
@@ -125,6 +131,7 @@ static void test_objects(void **state)
 	assert_int_equal(td_op_cluster_objects(td_json_root(crowd), &f, NULL, &seventy, &err), 0);
 	wanted(&seventy, &td_services, "main-login-69");
 	assert_int_equal(seventy.n, w.n + 69);
+
 	// Two runs differ in nothing but the keys.
 	td_auto_wants struct td_op_wants again = {0};
 	assert_int_equal(td_op_cluster_objects(td_json_root(sc), &f, NULL, &again, &err), 0);
@@ -141,7 +148,7 @@ static void test_objects(void **state)
 	assert_string_equal(td_jkey_str(td_jget(rest, "metadata.annotations"), TD_ANN_REST_ACCESS), "network");
 }
 
-// Templates say paths and names as they are; programs and slurm.conf have them from constants.
+// Templates spell out paths and names; programs and slurm.conf take them from constants.
 static void test_templates_agree_with_constants(void **state)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *ctl = td_op_fill("slurmctld.yaml", NULL, 0),
@@ -158,6 +165,7 @@ static void test_templates_agree_with_constants(void **state)
 				    mounts[i][1]);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(spec, "securityContext.runAsUser")), TD_SLURM_UID);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMCTLD_PORT);
+
 	c = td_jm_get(yyjson_mut_doc_get_root(d), "spec.containers.[0]");
 	assert_string_equal(td_jm_getstr(td_op_named(c, "volumeMounts", "spool"), "mountPath"), TD_SLURM_SPOOL);
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "ports.[0].containerPort")), TD_SLURMD_PORT);
@@ -167,6 +175,7 @@ static void test_templates_agree_with_constants(void **state)
 	c = td_jm_get(yyjson_mut_doc_get_root(rest), "spec.template");
 	assert_int_equal(yyjson_mut_get_int(td_jm_get(c, "spec.containers.[0].ports.[0].containerPort")),
 			 TD_SLURMRESTD_PORT);
+
 	assert_non_null(strstr(td_op_program("slurmd.sh"), "/opt/tandem/tandem-standin clear-dead"));
 	td_auto_free char *path = td_asprintf("%s/src/slurm/programs/slurmctld.sh", getenv("TD_SOURCE_ROOT"));
 	td_auto_buf struct td_buf text = {0};
@@ -186,6 +195,7 @@ static void test_share(void **state)
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(node), -1, &s, &err));
 	td_auto_free char *text = td_op_share_text(&s, "nvidia.com/gpu");
 	assert_string_equal(text, "{\"cpu\":\"15\",\"memory\":\"31744Mi\",\"nvidia.com/gpu\":\"8\"}");
+
 	struct td_op_share back = {0};
 	assert_true(td_op_share_parse(text, "nvidia.com/gpu", &back) && back.cpus == 15 && back.memory_mb == 31744 &&
 		    back.gpus == 8);
@@ -198,6 +208,7 @@ static void test_share(void **state)
 	for (size_t i = 0; i < TD_LEN(bad); i++)
 		assert_false(td_op_share_parse(bad[i], "nvidia.com/gpu", &back));
 	assert_false(td_op_share_parse(text, "example.com/gpu", &back)); // of another resource
+
 	assert_false(td_op_share_of(td_json_root(sc), td_json_root(set), td_json_root(small), -1, &s, &err));
 	assert_non_null(strstr(err.msg, "spec.reserve"));
 	assert_true(td_op_share_of(td_json_root(sc), td_json_root(four), td_json_root(node), -1, &s, &err));
@@ -206,7 +217,7 @@ static void test_share(void **state)
 	assert_non_null(strstr(err.msg, "spec.slurm.gres"));
 }
 
-// Where a template adds volumes, their order is the merge's.
+// Finds a volume by name: where a template adds volumes, the merge decides their order.
 static yyjson_val *volume(const yyjson_val *pod, const char *name)
 {
 	yyjson_val *x;
@@ -235,12 +246,15 @@ static void test_slurmd(void **state)
 	assert_string_equal(td_jstr(p, "spec.containers.[0].env.[3].value"),
 			    "CPUs=15 Sockets=1 CoresPerSocket=15 ThreadsPerCore=1 RealMemory=31744 Gres=gpu:8 "
 			    "Feature=set.pool,b0,r0");
+
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, NULL, &again, &err);
 	td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s2, NULL, &other, &err);
 	const char *rev = td_jkey_str(td_jget(p, "metadata.annotations"), TD_ANN_REVISION);
 	assert_string_equal(rev, td_jkey_str(td_jget(td_json_root(again), "metadata.annotations"), TD_ANN_REVISION));
 	assert_string_not_equal(rev,
 				td_jkey_str(td_jget(td_json_root(other), "metadata.annotations"), TD_ANN_REVISION));
+
+	// For a pod on a kubelet, tandem-standin comes from Tandem's image.
 	td_auto(td_json_unref) struct td_json *real = NULL;
 	assert_int_equal(
 		td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &s, "tandem:1", &real, &err),
@@ -251,6 +265,7 @@ static void test_slurmd(void **state)
 	assert_non_null(td_jget(volume(k, "tandem-bin"), "emptyDir"));
 	assert_string_equal(td_jstr(volume(k, "tandem-run"), "hostPath.type"), "DirectoryOrCreate");
 	assert_string_equal(td_jstr(k, "spec.containers.[0].env.[5].name"), "TD_CGROUPS");
+
 	// A new version of Tandem drains no node.
 	td_auto(td_json_unref) struct td_json *next = NULL;
 	assert_int_equal(
@@ -267,7 +282,7 @@ static void test_slurmd(void **state)
 	"[gpu.example.com], file: "                                                                                    \
 	"/dev/fake}]}\n"
 
-// Devices by DRA: slurmd's claim is allocated by kube-scheduler, so its pod names the node by affinity.
+// With DRA, kube-scheduler allocates slurmd's claim, so the pod names its node by affinity.
 static void test_dra(void **state)
 {
 	td_auto(td_json_unref) struct td_json *sc = Y(DRA), *set = embedded("NodeSet"), *node = Y(NODE), *pod = NULL,
@@ -291,12 +306,15 @@ static void test_dra(void **state)
 			    td_jstr(p, "spec.resourceClaims.[0].name"));
 	struct td_object o = {.root = p};
 	assert_string_equal(td_op_pod_node(&o), "n0"); // known before it is scheduled
-	// A node without devices has no claim: one for all of none could not be allocated.
+
+	// A node without devices gets no claim: a claim for all devices could not be allocated
+	// there.
 	assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &cpu_only,
 					  "tandem:1", &none, &err),
 			 0);
 	assert_string_equal(td_jstr(td_json_root(none), "spec.nodeName"), "n0");
 	assert_null(td_jget(td_json_root(none), "spec.resourceClaims"));
+
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *made = td_op_claim_template_object(td_json_root(sc));
 	td_auto(td_json_unref) struct td_json *obj = td_json_from_mut(yyjson_mut_doc_get_root(made));
 	yyjson_val *x = td_jget(td_json_root(obj), "spec.spec.devices.requests.[0].exactly");
@@ -306,6 +324,7 @@ static void test_dra(void **state)
 			  *one = td_op_device_files(td_json_root(sc), true, 1);
 	assert_string_equal(files, "/dev/fake[0-7]");
 	assert_string_equal(one, "/dev/fake0");
+
 	td_auto(td_json_unref) struct td_json *bare = Y("spec: {devices: [{resource: nvidia.com/gpu, source: DRA}]}");
 	td_auto_strv struct td_strv problems = {0}, fine = {0};
 	td_op_devices_check(td_json_root(bare), false, &problems);
@@ -314,7 +333,8 @@ static void test_dra(void **state)
 	assert_int_equal(fine.n, 0);
 }
 
-// "" for a spec without problems.
+// Checks what is said about spec.devices. words: the beginning of the one problem; "": there is
+// none.
 static void devices_say(const char *spec, const char *words)
 {
 	td_auto_free char *text = td_asprintf("spec: %s", spec);
@@ -345,19 +365,20 @@ static void test_devices_check(void **state)
 		    "spec.devices[0].shared: with source DRA");
 }
 
-// What a node keeps while its kubelet offers nothing, and what it does not.
+// Which devices a node keeps while its kubelet offers none.
 static void test_offered(void **state)
 {
 	static const struct {
 		const char *share, *there, *image;
 		long long want;
 	} cases[] = {
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", "x",
-		 8}, // the plugin is being replaced
+		// The plugin is being replaced.
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", "x", 8},
 		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'6'", "x", 6},
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", NULL,
-		 -1},                                                                      // embedded: our agent's word
-		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"b.com/gpu\":\"8\"}", "'0'", "x", 0}, // of another resource
+		// Embedded: our own agent says it.
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"a.com/gpu\":\"8\"}", "'0'", NULL, -1},
+		// The share is of another resource.
+		{"{\"cpu\":\"1\",\"memory\":\"1Gi\",\"b.com/gpu\":\"8\"}", "'0'", "x", 0},
 		{"", "'0'", "x", 0},
 		{"", "'8'", "x", 8},
 	};
@@ -366,6 +387,7 @@ static void test_offered(void **state)
 			"scheduler: {gresMap: {a.com/gpu: gpu}}}"),
 		*slip = Y("metadata: {name: main}\nspec: {devices: [{resource: a.com/gqu, file: /dev/a}], "
 			  "scheduler: {gresMap: {a.com/gpu: gpu}}}");
+
 	for (size_t i = 0; i < TD_LEN(cases); i++) {
 		td_auto_free char *text =
 			td_asprintf("metadata: {name: n0, annotations: {tandem.dev/slurm-share: '%s'}}\n"
@@ -379,7 +401,8 @@ static void test_offered(void **state)
 		if (got != cases[i].want)
 			fail_msg("case %zu: %lld", i, got);
 		struct td_error why = TD_ERROR_INIT;
-		assert_false(td_op_gpus(&op, td_json_root(slip), node, &got, &why)); // the node goes on as it is
+		// With a wrong name the node goes on as it is.
+		assert_false(td_op_gpus(&op, td_json_root(slip), node, &got, &why));
 		assert_non_null(strstr(why.msg, "SlurmCluster main: spec.devices[0].resource: a.com/gqu"));
 	}
 }
@@ -403,6 +426,7 @@ static void test_nodeset_check(void **state)
 		if (p.n == 0 || !td_starts(p.v[0], bad[i][1]))
 			fail_msg("%s: %s", bad[i][0], p.n ? p.v[0] : "accepted");
 	}
+
 	td_auto(td_json_unref) struct td_json *o = embedded("NodeSet");
 	td_auto_strv struct td_strv p = {0};
 	td_op_nodeset_check(td_json_root(o), &p);
@@ -434,17 +458,21 @@ static void test_missing(void **state)
 {
 	struct td_op_missing m = {0};
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_PRESENT, 0), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 1000), -1); // just started
+	// It has just started.
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 1000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 2000), 14000);
 	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 9000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 15000), 1000);
 	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16000), 0);
-	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16500),
-			 0); // the pod could not be deleted: still due
+	// The pod could not be deleted, so that is still due.
+	assert_int_equal(td_op_missing_look(&m, "n0", "a", TD_SIGHT_ABSENT, 16500), 0);
+
+	// A restart in vain doubles the wait.
 	td_op_missing_restarted(&m, "n0");
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 17000), -1);
-	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 18000), 29000); // in vain: twice as long
-	// An unknown answer is no sign of absence: the time starts again, the tries are kept.
+	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 18000), 29000);
+
+	// An unknown answer is no sign of absence: the time starts again, and the tries are kept.
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_UNSEEN, 46000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 47000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "b", TD_SIGHT_ABSENT, 48000), 29000);
@@ -452,13 +480,19 @@ static void test_missing(void **state)
 		td_op_missing_restarted(&m, "n0");
 	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 50000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 51000), 479000);
-	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_PRESENT, 60000), -1); // it came: all is forgiven
+
+	// When it came, everything starts again.
+	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_PRESENT, 60000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 61000), -1);
 	assert_int_equal(td_op_missing_look(&m, "n0", "c", TD_SIGHT_ABSENT, 63000), 13000);
-	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 24000), 0);  // each node has its own time
-	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_SIGHT_ABSENT, 25000), -1); // another pod, another time
+
+	// Each node and each pod has a time of its own.
+	assert_int_equal(td_op_missing_look(&m, "n1", "x", TD_SIGHT_ABSENT, 24000), 0);
+	assert_int_equal(td_op_missing_look(&m, "n1", "y", TD_SIGHT_ABSENT, 25000), -1);
 	assert_int_equal(m.n, 2);
-	td_op_missing_look(&m, "n2", NULL, TD_SIGHT_UNSEEN, 4000000); // nodes that left do not stay for ever
+
+	// Nodes that left are dropped after a while.
+	td_op_missing_look(&m, "n2", NULL, TD_SIGHT_UNSEEN, 4000000);
 	assert_int_equal(m.n, 0);
 	td_op_missing_look(&m, "n2", "z", TD_SIGHT_ABSENT, 4000000);
 	td_op_missing_done(&m);

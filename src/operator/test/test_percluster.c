@@ -1,10 +1,10 @@
-// Unit tests of what a SlurmCluster gets besides Slurm: the template that is installed, filled in.
+// Unit tests of what a SlurmCluster gets besides Slurm: the installed template, filled in.
 // rows: A2.1
 #include "api/test/testlib.h"
 #include "base/file.h"
 #include "operator/operator.h"
 
-// The template of deploy/manifests, as it is mounted into the operator's pod.
+// Returns the template of deploy/manifests, which is mounted into the operator's pod.
 static char *installed(void)
 {
 	td_auto_free char *path = td_asprintf("%s/deploy/manifests/tandem.yaml", getenv("TD_SOURCE_ROOT"));
@@ -45,7 +45,8 @@ static void test_objects(void **state)
 	if (make(text, CLUSTER, KEY, "r/tandem:1", &w, &err))
 		fail_msg("%s", err.msg);
 	assert_int_equal(w.n, 6);
-	// The key first: the Deployment mounts it. The Deployment last: when it is in force, all are.
+	// The key comes first, because the Deployment mounts it. The Deployment comes last: when it
+	// is in force, all objects are.
 	assert_ptr_equal(w.v[0].gvr, &td_secrets);
 	assert_string_equal(td_jkey_str(td_jget(td_json_root(w.v[0].obj), "data"), "jwt_hs256.key"), "c2VjcmV0");
 	assert_ptr_equal(w.v[w.n - 1].gvr, &td_deployments);
@@ -61,18 +62,21 @@ static void test_objects(void **state)
 		bool own = td_streq(td_jstr(v, "metadata.namespace"), "tandem-system");
 		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_LABEL_CLUSTER), "main");
 		assert_string_equal(td_jkey_str(td_jget(v, "metadata.labels"), TD_LABEL_CLUSTER_NS), "slurm");
-		assert_true(own == !td_jget(v, "metadata.ownerReferences")); // owners do not reach across namespaces
+		// Owners do not reach across namespaces.
+		assert_true(own == !td_jget(v, "metadata.ownerReferences"));
 		assert_string_equal(revision(&w, i), revision(&w, 0));
 		td_auto_free char *all = td_json_text(v, NULL);
 		static const char *const left[] = {"{cluster}", "{namespace}", "{name}", "{own-namespace}", "{image}"};
 		for (size_t k = 0; k < TD_LEN(left); k++)
 			assert_null(strstr(all, left[k]));
 	}
-	// A value stays a value, whatever is in it.
+
+	// A value stays a value, whatever text it has.
 	assert_int_equal(make(text, CLUSTER, KEY, "a\"b: {name} [", &odd, &err), 0);
 	assert_string_equal(td_jstr(td_json_root(odd.v[odd.n - 1].obj), "spec.template.spec.containers.[0].image"),
 			    "a\"b: {name} [");
-	// One revision for all: it moves with the image and with the key.
+
+	// All have one revision, which changes with the image and with the key.
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:1", &again, &err), 0);
 	assert_int_equal(make(text, CLUSTER, KEY, "r/tandem:2", &image, &err), 0);
 	assert_int_equal(make(text, CLUSTER, "jwt_hs256.key: b3RoZXI=\n", "r/tandem:1", &key, &err), 0);
@@ -88,7 +92,8 @@ static void test_names(void **state)
 			  *e = td_op_bridge_name("z", "a-very-long-name-of-a-cluster-as-long-as-they-come");
 	assert_string_not_equal(a, b);
 	assert_string_not_equal(c, d);
-	assert_true(strlen(e) <= 63 - 16); // a pod of its Deployment is a label value and a host name
+	// The name of a pod of its Deployment is a label value and a host name.
+	assert_true(strlen(e) <= 63 - 16);
 }
 
 static void test_refused(void **state)

@@ -64,6 +64,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 

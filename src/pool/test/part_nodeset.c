@@ -1,6 +1,6 @@
-// NodeSets in scenarios. "given set …" is the policy and what is known of Slurm; "given member NAME …" a node with its
-// slurmd pod and its record in Slurm, again to change it; "want set …" names every node that something is done with or
-// waited for.
+// NodeSets in scenarios. "given set …" gives the policy and what is known of Slurm. "given member
+// NAME …" gives a node with its slurmd pod and its record in Slurm; given again, it replaces the
+// node. "want set …" names every node that something is done with or waited for.
 #include "pool/nodeset.h"
 #include "pool/test/scenario.h"
 
@@ -38,6 +38,7 @@ static struct td_pool_record record_of(const struct td_scenario_words *w)
 		      {"down", {.down = true, .bad = true}},
 		      {"failed", {.bad = true}},
 		      {"silent", {.bad = true, .silent = true}}};
+
 	struct td_pool_record r = {0};
 	for (size_t i = 0; i < TD_LEN(states); i++)
 		if (td_scenario_has(w, states[i].word))
@@ -59,6 +60,7 @@ static void member(const struct td_scenario_words *w)
 	if (at == n_members)
 		n_members++;
 	assert_true(n_members <= TD_LEN(members));
+
 	bool pod = !td_scenario_has(w, "no-pod");
 	records[at] = record_of(w);
 	members[at] = (struct td_pool_member){
@@ -111,6 +113,7 @@ static bool given(const struct td_scenario_words *w)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 
@@ -217,6 +220,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 

@@ -1,5 +1,5 @@
-// The smaller decisions about an ask in scenarios: each has its own "given" line, and a "want" line that begins with
-// the same word.
+// The smaller decisions about an ask, in scenarios. Each has its own "given" line, and a "want"
+// line that begins with the same word.
 #include "pool/steps.h"
 #include "pool/test/scenario.h"
 
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static struct td_scenario_words facts; // of the last "given" line; it points into what the runner keeps
+static struct td_scenario_words facts; // the last "given" line; points into the runner's copy
 static struct td_pool_node nodes[8];
 static struct td_pool_want held[8];
 static struct td_pool_given rooms[8];
@@ -51,6 +51,7 @@ static bool given(const struct td_scenario_words *w)
 							 .used_gres = {td_scenario_num(w, "gpu", 0)}};
 		return true;
 	}
+
 	if (!strcmp(what, "room-given")) {
 		assert_true(n_rooms < TD_LEN(rooms));
 		rooms[n_rooms++] = (struct td_pool_given){.want = {.cpus = td_scenario_num(w, "cpus", 1),
@@ -59,6 +60,7 @@ static bool given(const struct td_scenario_words *w)
 							  .node = (int)td_scenario_num(w, "at", -1)};
 		return true;
 	}
+
 	for (size_t i = 0; i < TD_LEN(subjects); i++)
 		if (!strcmp(what, subjects[i])) {
 			facts = *w;
@@ -112,6 +114,7 @@ static void look(struct td_buf *out)
 				 .now_ms = num("now", 1000),
 				 .not_before_ms = num("not-before", 0),
 				 .knock_ms = num("knock", 0)};
+
 	enum td_pool_look_do d = td_pool_look(&l);
 	td_buf_printf(out, "reading %s", dos[d]);
 	if (d == TD_LOOK_LATER)
@@ -231,6 +234,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else {
 		return false;
 	}
+
 	return true;
 }
 

@@ -14,6 +14,7 @@ void td_scenario_split(char *s, struct td_scenario_words *ret)
 			break;
 		struct td_scenario_word *w = &ret->w[ret->n++];
 		*w = (struct td_scenario_word){.key = s};
+
 		s += strcspn(s, " =");
 		if (*s == '=') {
 			*s++ = '\0';
@@ -56,7 +57,6 @@ int64_t td_scenario_num(const struct td_scenario_words *w, const char *key, int6
 	return v;
 }
 
-// The index of a word among `names` that is there as a flag; `def` when none is.
 int td_scenario_choose(const struct td_scenario_words *w, const char *const *names, int n, int def)
 {
 	for (int i = 0; i < n; i++)

@@ -1,4 +1,5 @@
-// The words of a scenario's line, as its parts read them: "flag", "key=value" or key="value with blanks".
+// The words of a line of a scenario, as the parts read them: "flag", "key=value" or
+// key="value with blanks".
 #pragma once
 
 #include "base/mem.h"
@@ -19,17 +20,20 @@ struct td_scenario_words {
 	const char *file;
 	int line;
 };
-void td_scenario_split(char *s, struct td_scenario_words *ret); // cuts s into pieces, which ret points to
+// Cuts s into words. *ret points into s.
+void td_scenario_split(char *s, struct td_scenario_words *ret);
 bool td_scenario_has(const struct td_scenario_words *w, const char *key);
 const char *td_scenario_val(const struct td_scenario_words *w, const char *key, const char *def);
 int64_t td_scenario_num(const struct td_scenario_words *w, const char *key, int64_t def);
-// The index of a word among `names` that is there as a flag; `def` when none is.
+// Returns the index of the first of `names` that is there as a flag; `def` when none is.
 int td_scenario_choose(const struct td_scenario_words *w, const char *const *names, int n, int def);
 
-// A group of decisions. A line that it does not know is another's: false.
+// A group of decisions. Its functions return false for a line that they do not know, which is then
+// another part's.
 struct td_scenario_part {
 	void (*reset)(void);
 	bool (*given)(const struct td_scenario_words *w);
-	bool (*decide)(const struct td_scenario_words *w, struct td_buf *out); // w: of the "want" line
+	// w: the words of the "want" line
+	bool (*decide)(const struct td_scenario_words *w, struct td_buf *out);
 };
 extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, td_scenario_steps;

@@ -1,11 +1,16 @@
-// A simulation of the decisions about asks: many nodes and pods, a Slurm of a few lines, faults from a seed, virtual
-// time.
+// A simulation of the decisions about asks: many nodes and pods, a Slurm of a few lines, faults
+// from a seed, and virtual time.
 //
-//   sim [SEED [NODES [ASKS]]]     (1, 1000, 20000): by hand; the test runs it small. A seed that fails fails again.
-// One round is one virtual second: Slurm starts what fits, in the order of the queue; then every ask is decided until
-// nothing is left to do at once; now and then one is seen late. Checked (docs/protocols.md 1.1): what is bound is a
-// grant as Slurm has it (I1); nothing is ended that should live (I4); only its own job is ended (I5); at the end
-// nothing is left on either side (I3). Prints decisions per second. rows: A6.6 F3.2
+//   sim [SEED [NODES [ASKS]]]     default 1, 1000, 20000
+//
+// These defaults are for runs by hand; the test runs it smaller. A seed that fails fails again.
+//
+// One round is one virtual second. Slurm starts what fits, in the order of the queue. Then each ask
+// is decided until nothing is left to do at once; now and then an ask is seen late. The simulation
+// checks (docs/protocols.md 1.1) that what is bound is a grant as Slurm has it (I1), that nothing
+// is ended that should live (I4), that an ask ends only its own job (I5), and that at the end
+// nothing is left on either side (I3). It prints decisions per second.
+// rows: A6.6 F3.2
 #include "base/clock.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -16,9 +21,9 @@
 enum {
 	GPUS = 8,
 	STEPS_MAX = 20,
-	LOST = 20,
-	FAULT = 400
-}; // one submit in LOST loses its reply; one job in FAULT and second meets something
+	LOST = 20,  // one submit in that many loses its reply
+	FAULT = 400 // in each second, one job in that many meets a fault
+};
 
 struct job {
 	enum td_job_is is;   // TD_IS_UNKNOWN: Slurm has forgotten it
@@ -44,7 +49,8 @@ static int n_nodes, n_pods, n_jobs, first_job = 1, now;
 static uint64_t decisions, counts[TD_DO_FORGET + 1], faults;
 static char (*names)[16];
 
-static uint32_t below(uint32_t n) // xorshift64*: the same everywhere
+// xorshift64*: gives the same numbers on every machine.
+static uint32_t below(uint32_t n)
 {
 	seed ^= seed >> 12;
 	seed ^= seed << 25;
@@ -86,7 +92,7 @@ static void chance(struct job *j)
 	case 0: // scancel, preemption, a time limit
 		finish(j, true);
 		break;
-	case 1: // requeued: it will start anew, or has done so already
+	case 1: // requeued; it has started anew already, or will
 		j->restarts++;
 		j->start = now;
 		if (below(2)) {
@@ -94,15 +100,15 @@ static void chance(struct job *j)
 			j->is = TD_IS_PENDING;
 		}
 		break;
-	case 2: // slurmctld was killed and does not know it any more
+	case 2: // slurmctld was killed and has forgotten it
 		leave_node(j);
 		j->is = TD_IS_UNKNOWN;
 		break;
-	case 3: // … and gave its id to somebody else
+	case 3: // the same, and its id went to somebody else's job
 		leave_node(j);
 		*j = (struct job){.is = TD_IS_PENDING, .ask = -1, .gpus = 1};
 		break;
-	default: // the bridge was killed: it does not know what it submitted
+	default: // the bridge was killed and does not know what it submitted
 		pods[j->ask].know = TD_JOB_UNSURE;
 		pods[j->ask].job = 0;
 	}
@@ -110,7 +116,7 @@ static void chance(struct job *j)
 
 static void slurm(void)
 {
-	int refused = 0; // what is larger than the smallest that did not fit will not fit either
+	int refused = 0; // GPUs of the smallest job that did not fit: a larger one does not either
 	while (first_job <= n_jobs && (jobs[first_job].is == TD_IS_ENDED || jobs[first_job].is == TD_IS_UNKNOWN))
 		first_job++;
 	for (int i = first_job; i <= n_jobs; i++) {
@@ -127,6 +133,7 @@ static void slurm(void)
 				nodes[at].used_gres[0] += j->gpus;
 			}
 		}
+
 		if (j->ask < 0 && j->is == TD_IS_RUNNING && !below(20))
 			finish(j, false);
 		if ((j->is == TD_IS_PENDING || j->is == TD_IS_RUNNING) && !below(FAULT))
@@ -142,7 +149,8 @@ static struct td_grant grant_of(const struct pod *p)
 		.job = p->job, .start = j->start, .restarts = j->restarts, .ask = p->uid, .nodes = names[j->node]};
 }
 
-static void look(struct pod *p, int me) // a complete listing: the granted job, else the first that lives; extras end
+// A complete listing: finds the granted job, else the first one that is alive, and ends extra jobs.
+static void look(struct pod *p, int me)
 {
 	int found = p->has_grant && jobs[p->grant.job].is != TD_IS_UNKNOWN ? (int)p->grant.job : 0;
 	for (int i = first_job; i <= n_jobs; i++) {
@@ -208,7 +216,7 @@ static bool act(struct pod *p, int me, enum td_pool_do what)
 	}
 }
 
-// Compared by hand: the code under test is not its own judge.
+// Compares field by field, because the code under test must not be its own judge.
 static void check(const struct pod *p, int me)
 {
 	const struct job *j = &jobs[p->job];
@@ -220,7 +228,8 @@ static void check(const struct pod *p, int me)
 
 static void ask(struct pod *p, int me)
 {
-	if (p->is == TD_POD_BOUND && !below(20)) // it is done, or somebody deletes it
+	// It is done, or somebody deletes it.
+	if (p->is == TD_POD_BOUND && !below(20))
 		p->is = below(2) ? TD_POD_DONE : TD_POD_GONE;
 	for (int i = 0; i < STEPS_MAX; i++) {
 		const struct job *j = p->job ? &jobs[p->job] : NULL;
@@ -244,6 +253,7 @@ static void ask(struct pod *p, int me)
 			return;
 		}
 	}
+
 	broken(p, "it is never done with");
 }
 
@@ -273,6 +283,7 @@ int main(int argc, char **argv)
 			fprintf(stderr, "usage: sim [SEED [NODES [ASKS]]]\n");
 			return 2;
 		}
+
 	seed = (uint64_t)v[0] * UINT64_C(0x9e3779b97f4a7c15);
 	n_nodes = (int)v[1];
 	n_pods = (int)v[2];
@@ -284,15 +295,18 @@ int main(int argc, char **argv)
 			broken(&pods[0], "the pool does not come to rest");
 		slurm();
 		for (int i = 0; i < n_pods && pods[i].arrives <= now; i++)
-			if (pods[i].arrives > 0 && below(4)) { // one in four changes is seen a second or more late
+			// One change in four is seen a second or more late.
+			if (pods[i].arrives > 0 && below(4)) {
 				ask(&pods[i], i);
 				left -= pods[i].arrives < 0;
 			}
 	}
+
 	int64_t took = td_mono_ms(&td_clock_system) - began;
 	for (int i = 1; i <= n_jobs; i++)
 		if (jobs[i].ask >= 0 && (jobs[i].is == TD_IS_PENDING || jobs[i].is == TD_IS_RUNNING))
 			broken(&pods[jobs[i].ask], "a job is left (I3)");
+
 	printf("seed %lld: %d nodes, %d asks, %d jobs, %llu faults: %d virtual seconds, %llu decisions in %lld ms, "
 	       "%.0f a second\n",
 	       v[0], n_nodes, n_pods, n_jobs, (unsigned long long)faults, now, (unsigned long long)decisions,

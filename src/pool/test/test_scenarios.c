@@ -1,6 +1,8 @@
-// Runs t/scenarios/*.txt: decisions of the pool as text. Lines: "= name" starts a scenario; "given
-// ask|job|node|want|machine|vanish word…" adds facts; "want …" is the decision. A word is "flag" or "key=value" or
-// key="value with blanks". Comments start with "#". rows: A5.6 A6.2 A6.6
+// Runs t/scenarios/*.txt: decisions of the pool as text. "= name" starts a scenario, "given
+// ask|job|node|want|machine|vanish word…" (or a subject of the other parts) adds facts, and "want
+// …" is the decision. A word is "flag", "key=value" or key="value with blanks". Comments start with
+// "#".
+// rows: A5.6 A6.2 A6.6
 #include "base/file.h"
 #include "base/mem.h"
 #include "pool/pool.h"
@@ -41,6 +43,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 				 *const know[] = {"none", "unsure", "gone", "read"},
 				 *const is[] = {"unknown", "pending", "starting", "running", "lost", "ended"};
 	const char *what = w->w[0].key;
+
 	if (!strcmp(what, "ask")) {
 		s->ask = (struct td_pool_ask){.uid = "u1",
 					      .pod = (enum td_pod_state)td_scenario_choose(w, pods, 5, TD_POD_WAITING),
@@ -108,12 +111,13 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 	}
 }
 
-// The decision as text; the scenario's "want" line must be equal.
+// Writes the decision as text. The scenario's "want" line must be equal.
 static void decide(const struct scenario *s, const char *what, const struct td_scenario_words *line, struct td_buf *out)
 {
 	for (size_t i = 0; i < TD_LEN(parts); i++)
 		if (parts[i]->decide(line, out))
 			return;
+
 	if (!strcmp(what, "node")) {
 		static const char *const dos[] = {"leave", "drain", "undrain", "reason"};
 		struct td_pool_node_plan p;
@@ -198,6 +202,7 @@ static int run_file(const char *path, const char *file)
 			fail_msg("%s:%d: what is \"%s\"?", file, line, p);
 		}
 	}
+
 	reset(&s);
 	return wanted;
 }
@@ -217,13 +222,14 @@ static void test_scenarios(void **state)
 		wanted += run_file(path, e->d_name);
 		files++;
 	}
+
 	closedir(d);
 	assert_true(files >= 3);
 	assert_true(wanted >= 40);
 }
 
-// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan again and again stops, and
-// never touches a foreign reason.
+// The fixed point of docs/protocols.md 2: from any state of both sides, applying the plan
+// repeatedly comes to rest, and never touches a foreign reason.
 static void test_nodes_settle(void **state)
 {
 	static const char *const reasons[] = {"",
@@ -234,6 +240,7 @@ static void test_nodes_settle(void **state)
 					      "tandem: gate n0, held by 7",
 					      "tandem: devices, none",
 					      "tandem"};
+
 	for (unsigned bits = 0; bits < 512; bits++)
 		for (size_t r = 0; r < TD_LEN(reasons); r++) {
 			char reason[TD_POOL_REASON_MAX];
@@ -291,6 +298,7 @@ static void test_grants(void **state)
 	const struct td_grant a = {.job = 1, .start = 10, .restarts = 0, .ask = "u", .nodes = "n0", .devices = "{}"};
 	struct td_grant b = a;
 	assert_null(td_grant_differs(&a, &b));
+
 	b.job = 2;
 	assert_string_equal(td_grant_differs(&a, &b), "job id");
 	b = a;

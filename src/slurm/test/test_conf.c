@@ -1,4 +1,5 @@
-// Unit tests of the conf writer: golden text, refusals, and that no outside string can add a line or a key.
+// The writer of slurm.conf and the other files: golden text, refusals, and that no string from
+// outside can add a line or a key.
 // rows: A1.6 A2.2 A2.3 A2.4 A2.5
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,15 +38,18 @@ static void test_golden(void **state)
 			  "priorityTier: 5}]\n"
 			  "  users: [{name: ann, uid: 1000}, {name: bob, uid: 1001, gid: 1000, shell: /bin/sh, home: "
 			  "/srv/bob}]\n");
+
 	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]"},
 					     {"x[0-1]", "gpu", "/dev/nvidia[0-3]"}};
 	const char *const sets[] = {"pool"};
 	const struct td_slurm_facts f = {gres, 2, 1024, sets, 1};
+
 	td_auto_slurm_files struct td_slurm_files r = {0};
 	td_auto_strv struct td_strv p = {0};
 	bool ok = td_slurm_files_make(td_json_root(o), &f, &r, &p);
 	if (!ok)
 		fail_msg("%s", p.v[0]);
+
 	const char *conf = r.v[TD_SLURM_CONF].text;
 	assert_string_equal(r.v[TD_SLURM_CONF].name, "slurm.conf");
 	static const char *const lines[] = {
@@ -63,11 +67,14 @@ static void test_golden(void **state)
 		"\nPartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
 		"\nPartitionName=big Nodes=set_pool Default=NO MaxTime=1-00:00:00 State=DRAIN PriorityTier=5\n",
 	};
+
 	for (size_t i = 0; i < TD_LEN(lines); i++)
 		if (!strstr(conf, lines[i]))
 			fail_msg("missing:%sin\n%s", lines[i], conf);
+
 	assert_null(strstr(conf, "KillWait=10"));
 	assert_null(strstr(conf, "bf_interval=1,"));
+
 	assert_string_equal(
 		r.v[TD_GRES_CONF].text,
 		"AutoDetect=off\nName=gpu File=/dev/tandem-gpu[0-7]\nNodeName=x[0-1] Name=gpu File=/dev/nvidia[0-3]\n");
@@ -75,13 +82,15 @@ static void test_golden(void **state)
 			       "\nann:x:1000:1000::/home/ann:/bin/bash\nbob:x:1001:1000::/srv/bob:/bin/sh\n"));
 	assert_non_null(strstr(r.v[TD_GROUP].text, "\nann:x:1000:\n"));
 	assert_null(strstr(r.v[TD_GROUP].text, "bob"));
+
 	assert_non_null(strstr(r.v[TD_CGROUP_CONF].text, "ConstrainDevices=yes"));
+
 	td_auto_slurm_files struct td_slurm_files again = {0};
 	assert_true(td_slurm_files_make(td_json_root(o), &f, &again, &p));
 	assert_string_equal(conf, again.v[TD_SLURM_CONF].text);
 }
 
-// Every spec here is refused, and the refusal names the field.
+// Each spec here is refused, and the refusal names the field.
 static void test_refused(void **state)
 {
 	static const char *const bad[][2] = {
@@ -118,15 +127,18 @@ static void test_refused(void **state)
 		{"users: [{name: a, uid: 1000, shell: \"/x\\nroot::0\"}]", "spec.users[0].shell"},
 		{"auth: {type: munge}", "spec.auth.type"},
 	};
+
 	const struct td_slurm_facts f = {0};
 	for (size_t i = 0; i < TD_LEN(bad); i++) {
 		td_auto_free char *text = td_asprintf(HEAD "spec: {%s}\n", bad[i][0]);
 		td_auto(td_json_unref) struct td_json *o = yaml(text);
 		td_auto_slurm_files struct td_slurm_files r = {0};
 		td_auto_strv struct td_strv p = {0};
+
 		if (td_slurm_files_make(td_json_root(o), &f, &r, &p))
 			fail_msg("accepted: %s", bad[i][0]);
 		assert_int_equal(r.n, 0);
+
 		bool named = false;
 		for (size_t k = 0; k < p.n; k++) {
 			named |= td_starts(p.v[k], bad[i][1]);
@@ -155,6 +167,7 @@ static void test_base64(void **state)
 {
 	static const char *const pairs[][2] = {
 		{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}};
+
 	for (size_t i = 0; i < TD_LEN(pairs); i++) {
 		td_auto_buf struct td_buf e = {0}, d = {0};
 		td_base64(&e, pairs[i][0], strlen(pairs[i][0]));
@@ -162,11 +175,13 @@ static void test_base64(void **state)
 		assert_int_equal(td_base64_decode(pairs[i][1], &d, NULL), 0);
 		assert_string_equal(td_buf_str(&d), pairs[i][0]);
 	}
+
 	td_auto_buf struct td_buf d = {0};
 	assert_int_equal(td_base64_decode("Zg=", &d, NULL), -8);
 	assert_int_equal(td_base64_decode("Z===", &d, NULL), -8);
 	assert_int_equal(td_base64_decode("Zg==Zg==", &d, NULL), -8);
 	assert_int_equal(td_base64_decode("Zm\n9", &d, NULL), -8);
+
 	td_auto_free char *a = td_slurm_key_new(32), *b = td_slurm_key_new(32);
 	assert_string_not_equal(a, b);
 	assert_int_equal(td_base64_decode(a, &d, NULL), 0);

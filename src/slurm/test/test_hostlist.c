@@ -1,5 +1,5 @@
+// Hostlists, index ranges and GRES strings: what they mean, and what is refused.
 // rows: A7.1
-
 #include "slurm/hostlist.h"
 
 #include <setjmp.h>
@@ -42,6 +42,7 @@ static void test_parse(void **state)
 	expands("n[08-11]", "n08 n09 n10 n11");
 	expands("r[0-1]n[1,3]", "r0n1 r0n3 r1n1 r1n3");
 	expands("a-b.c,d[2]-x", "a-b.c d2-x");
+
 	refused("n[");
 	refused("n[1");
 	refused("n[]");
@@ -55,6 +56,7 @@ static void test_parse(void **state)
 	refused("n[0-60000],m[0-60000]");
 	refused("[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9]");
 	refused("a b");
+
 	char longname[400];
 	memset(longname, 'a', sizeof(longname) - 1);
 	longname[sizeof(longname) - 1] = '\0';
@@ -93,14 +95,18 @@ static void test_ranges(void **state)
 	assert_int_equal(td_ranges_count(&r), 3);
 	td_auto_free char *s = td_ranges_write(&r);
 	assert_string_equal(s, "0-1,4");
+
 	assert_int_equal(td_ranges_parse("", &r, NULL), 0);
 	assert_int_equal(td_ranges_count(&r), 0);
+
 	assert_int_equal(td_ranges_parse("5,4,3,63-65", &r, NULL), 0);
 	td_auto_free char *t = td_ranges_write(&r);
 	assert_string_equal(t, "3-5,63-65");
+
 	assert_int_equal(td_ranges_parse("4095", &r, NULL), 0);
 	td_auto_free char *u = td_ranges_write(&r);
 	assert_string_equal(u, "4095");
+
 	assert_int_equal(td_ranges_parse("4096", &r, NULL), TD_INVALID);
 	assert_int_equal(td_ranges_parse("1,", &r, NULL), TD_INVALID);
 	assert_int_equal(td_ranges_parse("1-", &r, NULL), TD_INVALID);
@@ -129,6 +135,7 @@ static void test_gres(void **state)
 	gres("gres:gpu:2", "gpu", "", 2, "");
 	gres("gpu:0", "gpu", "", 0, "");
 	gres("gpu:0(IDX:N/A)", "gpu", "", 0, "");
+
 	struct td_gres g[2];
 	size_t n = 9;
 	assert_int_equal(td_gres_parse("gpu:2(IDX:0,2),shard:gpu:4(CNT:4)", g, 2, &n, NULL), 0);
@@ -136,8 +143,10 @@ static void test_gres(void **state)
 	assert_string_equal(g[0].index, "0,2");
 	assert_string_equal(g[1].name, "shard");
 	assert_int_equal(g[1].count, 4);
+
 	assert_int_equal(td_gres_parse("(null)", g, 2, &n, NULL), 0);
 	assert_int_equal(n, 0);
+
 	assert_int_equal(td_gres_parse("a,b,c", g, 2, &n, NULL), TD_INVALID);
 	assert_int_equal(td_gres_parse(":2", g, 2, &n, NULL), TD_INVALID);
 	assert_int_equal(td_gres_parse("gpu:2(IDX:0-", g, 2, &n, NULL), TD_INVALID);

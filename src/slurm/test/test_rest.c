@@ -1,5 +1,6 @@
-// The REST client against a slurmrestd of our own that answers what real ones answered (docs/facts/slurm.md T, A, R, W,
-// E, N). rows: A6.2 F2.2
+// The REST client against a fake slurmrestd that gives the answers of real ones
+// (docs/facts/slurm.md T, A, R, W, E, N).
+// rows: A6.2 F2.2
 #include "http/pki.h"
 #include "http/server.h"
 #include "slurm/adapter.h"
@@ -32,7 +33,7 @@ static struct fake {
 	struct td_http_server *server;
 	struct td_cancel *cancel;
 	pthread_t thread;
-	pthread_mutex_t lock; // guards below
+	pthread_mutex_t lock; // guards the fields below
 	const struct script *next;
 	size_t left, asked;
 	char method[16], target[4096], body[8192], user[64];
@@ -47,11 +48,13 @@ static void handler(struct td_http_x *x, void *ctx)
 		fake.left--;
 	}
 	fake.asked++;
+
 	size_t n;
 	const char *b = td_http_body(x, &n), *t = td_http_header(x, "X-SLURM-USER-TOKEN");
 	snprintf(fake.method, sizeof(fake.method), "%s", td_http_method(x));
 	snprintf(fake.target, sizeof(fake.target), "%s", td_http_target(x));
 	snprintf(fake.body, sizeof(fake.body), "%s", b ? b : "");
+
 	td_auto_free char *claims = NULL;
 	td_auto(td_json_unref) struct td_json *j = NULL;
 	fake.user[0] = '\0';
@@ -59,6 +62,7 @@ static void handler(struct td_http_x *x, void *ctx)
 	    td_json_parse(claims, strlen(claims), &j, NULL) == 0)
 		snprintf(fake.user, sizeof(fake.user), "%s", td_jstr_or(td_json_root(j), "sun", ""));
 	pthread_mutex_unlock(&fake.lock);
+
 	td_http_send(x, s->status, s->body[0] == '{' ? "application/json" : "text/plain", s->body, strlen(s->body));
 }
 
@@ -124,6 +128,7 @@ static void test_submit(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	int64_t job = 0;
+
 	{
 		ANSWER({200, "{\"job_id\":7,\"step_id\":\"batch\",\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err), 0);
@@ -142,23 +147,27 @@ static void test_submit(void **state)
 		assert_string_equal(td_jstr(v, "job.standard_output"), "/dev/null");
 		assert_null(td_jget(v, "job.immediate"));
 	}
-	{ // trap 0.4: 500 with a job id is a job
+
+	{ // 500 with a job id is a job (S-T3)
 		ANSWER({500, "{\"job_id\":8,\"errors\":[{\"error_number\":9207,\"error\":\"Unknown flag\"}]}"});
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), 0);
 		assert_int_equal(job, 8);
 		assert_string_equal(fake.user, "root");
 	}
-	{ // trap 0.5: 200 without one is none
+
+	{ // 200 without a job id is none (S-T4)
 		ANSWER({200, "{\"errors\":[],\"warnings\":[{\"description\":\"Expected integer\"}]}"});
 		job = 42;
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
 		assert_int_equal(job, 42);
 		assert_non_null(strstr(err.msg, "Expected integer"));
 	}
+
 	{
 		ANSWER({200, "{\"job_id\":0,\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_submit(slurm, NULL, &ask, NULL, &job, &err), TD_INVALID);
 	}
+
 	{
 		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"});
 		assert_int_equal(td_slurm_allocate(slurm, "alice", &ask, NULL, &job, &err), 0);
@@ -167,7 +176,8 @@ static void test_submit(void **state)
 		assert_null(strstr(fake.body, "script"));
 		assert_null(strstr(fake.body, "shared"));
 	}
-	{ // a node for one user; a whole node is more than that
+
+	{ // `exclusive`, a whole node, goes before `exclusive_user`
 		struct td_slurm_ask mine = ask;
 		mine.exclusive_user = true;
 		ANSWER({200, "{\"job_id\":9,\"errors\":[]}"}, {200, "{\"job_id\":10,\"errors\":[]}"});
@@ -177,19 +187,22 @@ static void test_submit(void **state)
 		assert_int_equal(td_slurm_allocate(slurm, "alice", &mine, NULL, &job, &err), 0);
 		assert_non_null(strstr(fake.body, "\"shared\":[\"none\"]"));
 	}
+
 	assert_int_equal(td_slurm_submit(slurm, "alice; rm", &ask, NULL, &job, &err), TD_INVALID);
 }
 
-// Returns the detail: Slurm's number.
+// A submit gets this answer and must fail with `code`. Returns the detail, Slurm's number.
 static int refusal(const char *body, int status, int code)
 {
 	const struct script s[] = {{status, body}};
 	struct td_error err = TD_ERROR_INIT;
 	int64_t job = 0;
+
 	answers(s, 1);
 	int r = td_slurm_submit(slurm, "alice", &ask, NULL, &job, &err);
 	if (r != code)
 		fail_msg("%s: %s, wanted %s: %s", body, td_code_name(r), td_code_name(code), err.msg);
+
 	assert_int_equal(job, 0);
 	return err.detail;
 }
@@ -198,7 +211,7 @@ static void test_refusals(void **state)
 {
 	assert_int_equal(refusal(ERR(2013, "Immediate execution impossible, insufficient priority"), 500, TD_THROTTLED),
 			 TD_SLURM_ERR_NOT_TOP);
-	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own words: no number
+	assert_int_equal(refusal("{}", 503, TD_UNCERTAIN), 0); // slurmrestd's own answer has no number
 	refusal(ERR(2016, "Requested nodes are busy"), 422, TD_THROTTLED);
 	refusal(ERR(11, "Resource temporarily unavailable"), 500, TD_THROTTLED);
 	refusal(ERR(2050, "Job violates accounting/QOS policy"), 500, TD_THROTTLED);
@@ -217,12 +230,14 @@ static void test_refusals(void **state)
 static void test_token_is_minted_again_after_511(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		ANSWER({511, ERR(1007, "Protocol authentication error")},
 		       {200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), 0);
 		assert_int_equal(fake.asked, 2);
 	}
+
 	{
 		ANSWER({511, ERR(1007, "Protocol authentication error")});
 		assert_int_equal(td_slurm_check(slurm, NULL, &err), TD_UNAUTHENTICATED);
@@ -259,7 +274,8 @@ static void check_job(const struct td_slurm_job *j)
 	assert_string_equal(j->nodes[0].name, "n1");
 	assert_string_equal(j->nodes[0].gres, "gpu:2(IDX:3-4)");
 	assert_int_equal(j->nodes[0].memory_mb, 50);
-	assert_string_equal(j->nodes[1].cores, "1-3"); // allocation is found by name, sockets in any order
+	// The allocation is found by the node's name; its sockets come in any order.
+	assert_string_equal(j->nodes[1].cores, "1-3");
 }
 
 static int one_job(void *ctx, const struct td_slurm_job *j)
@@ -278,29 +294,33 @@ static void test_jobs(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_job struct td_slurm_job j = {0};
+
 	{
 		ANSWER({200, "{\"jobs\":[" JOB "],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), 0);
 		check_job(&j);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/job/5");
 		td_auto_job struct td_slurm_job other = {0};
-		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err),
-				 TD_NOT_FOUND); // an answer about another job is none
+		// An answer about another job does not count.
+		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND);
 		int n = 0;
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 1);
 		assert_int_equal(td_slurm_jobs(slurm, NULL, stop, NULL, &err), TD_CONFLICT);
 	}
+
 	{
 		ANSWER({404, ERR(2017, "Invalid job id specified")});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
 	}
 	int n = 0;
-	{ // a list that was cut is no list, however many jobs came before
+
+	{ // a list that was cut off is a failure, however many jobs came before
 		ANSWER({200, "{\"jobs\":[" JOB "," JOB ",{\"job_id\""});
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
 		assert_int_equal(n, 2);
 	}
+
 	{
 		ANSWER({200, "{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB
 			     " ],\n\"errors\":[]}"});
@@ -308,6 +328,7 @@ static void test_jobs(void **state)
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
 		assert_int_equal(n, 2);
 	}
+
 	{
 		ANSWER({200, "{\"jobs\":[],\"errors\":[{\"error_number\":5004,\"error\":\"Socket timed out\"}]}"});
 		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
@@ -317,36 +338,41 @@ static void test_jobs(void **state)
 static void test_end(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
+
 	{
 		ANSWER({200, "{\"status\":[],\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 		assert_string_equal(fake.method, "DELETE");
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/");
-		assert_string_equal(fake.body,
-				    "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}"); // with a list, or it would be every job
+		// Without a list of jobs it would end every job.
+		assert_string_equal(fake.body, "{\"jobs\":[\"5\"],\"job_name\":\"a.b\"}");
 		assert_int_equal(fake.asked, 1);
 		assert_int_equal(td_slurm_job_end(slurm, 5, NULL, NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 5, "", NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_job_end(slurm, 0, "a.b", NULL, &err), TD_INVALID);
 	}
+
 	{
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Job/step already completing or "
 			     "completed\",\"code\":2021},\"step_id\":\"5\"}],"
 			     "\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_NOT_FOUND);
 	}
-	{ // the id is another's job now, or its owner gave it another name
+
+	{ // the id is another job's now, or the owner has renamed the job
 		ANSWER({200, "{\"status\":[{\"error\":{\"string\":\"Cannot signal "
 			     "job\",\"code\":2172,\"message\":\"Job name x != filter "
 			     "name a.b: Cannot signal job\"},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_CONFLICT);
 		assert_non_null(strstr(err.msg, "Job name x"));
 	}
+
 	{
 		ANSWER({200,
 			"{\"status\":[{\"error\":{\"string\":\"\",\"code\":0},\"step_id\":\"5\"}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), 0);
 	}
+
 	{
 		ANSWER({500, ERR(1, "Operation not permitted")});
 		assert_int_equal(td_slurm_job_end(slurm, 5, "a.b", NULL, &err), TD_UNCERTAIN);
@@ -357,6 +383,7 @@ static void test_nodes(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_nodes struct td_slurm_nodes l = {0};
+
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n2\",\"state\":[\"IDLE\",\"DRAIN\"],\"reason\":\"bad "
 			     "fan\",\"reason_changed_at\":{\"set\":true,\"number\":9},"
@@ -374,7 +401,8 @@ static void test_nodes(void **state)
 		assert_string_equal(n->partitions, "all,x");
 		assert_null(td_slurm_node_find(&l, "n3"));
 	}
-	{ // trap 0.8: an unknown node is HTTP 200; it must not read as a node without DRAIN
+
+	{ // an unknown node is HTTP 200 (S-T6); it must not look like a node without DRAIN
 		ANSWER({200,
 			"{\"errors\":[{\"description\":\"Failure to query node X\",\"error_number\":0,\"error\":\"No "
 			"error\"}],\"warnings\":[]}"});
@@ -382,15 +410,18 @@ static void test_nodes(void **state)
 		assert_int_equal(l.n, 2); // untouched
 		assert_int_not_equal(td_slurm_nodes(slurm, NULL, &l, &err), 0);
 	}
+
 	{
 		ANSWER({500, ERR(5004, "Socket timed out")});
 		assert_int_equal(td_slurm_node(slurm, "n1", NULL, &l, &err), TD_TRANSIENT);
 	}
+
 	{
 		ANSWER({500, ERR(2018, "Invalid node name specified")});
 		assert_int_equal(td_slurm_node_update(slurm, "n9", "DRAIN", "x", NULL, &err), TD_NOT_FOUND);
 		assert_int_equal(td_slurm_node_delete(slurm, "n9", NULL, &err), TD_NOT_FOUND);
 	}
+
 	{
 		ANSWER({200, "{\"errors\":[],\"warnings\":[]}"});
 		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "tandem: cordoned", NULL, &err), 0);
@@ -406,14 +437,17 @@ static void test_nodes(void **state)
 static void test_pace(void **state)
 {
 	struct td_slurm_pace p = {0}, young = {0};
-	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250),
-			 250); // slurmctld was just starting: not blind for two minutes
+
+	// slurmctld is just starting: the first slow answer must not blind the caller for two
+	// minutes.
+	assert_int_equal(td_slurm_pace_wait(&young, 6000, 20, 250), 250);
+
 	assert_int_equal(td_slurm_pace_wait(&p, 5, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 50, 10, 200), 200);
 	assert_int_equal(td_slurm_pace_wait(&p, 800, 10, 200), 200); // a hiccup
 	for (int i = 0; i < 7; i++)
 		td_slurm_pace_wait(&p, 50 + i, 10, 200);
-	assert_int_equal(td_slurm_pace_wait(&p, 60, 10, 200), 500); // always that slow: a tenth of the time
+	assert_int_equal(td_slurm_pace_wait(&p, 60, 10, 200), 500); // every poll is that slow
 }
 
 static bool wanted(void *ctx, int64_t job)
@@ -426,13 +460,14 @@ static void test_states_and_view(void **state)
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
 	td_auto_states struct td_slurm_states diff = {0}, gone = {0};
+
 	{
 		ANSWER({200, "{\"jobs\":[{\"job_id\":\"1\",\"state\":[\"RUNNING\"]},{\"job_id\":\"2\",\"state\":["
 			     "\"CANCELLED\","
 			     "\"COMPLETING\"]},{\"job_id\":\"12_3\","
 			     "\"state\":[\"PENDING\"]},{\"job_id\":\"77\",\"state\":[\"PENDING\"]}],\"errors\":[]}"});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
-		assert_int_equal(fake.asked, 0); // nothing to ask
+		assert_int_equal(fake.asked, 0); // no job is watched
 		td_slurm_view_watch(v, 2, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 1, TD_JOB(RUNNING));
 		td_slurm_view_watch(v, 3, TD_JOB(PENDING));
@@ -444,20 +479,21 @@ static void test_states_and_view(void **state)
 		assert_int_equal(diff.v[1].id, 3);
 		assert_int_equal(gone.n, 1);
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
-		assert_int_equal(diff.n, 0); // said once
+		assert_int_equal(diff.n, 0); // reported once
 		assert_int_equal(gone.n, 1); // but still absent
 		size_t n;
 		uint64_t print, other;
 		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &print);
-		assert_int_equal(n, 1); // 77; array tasks are counted by their array
+		assert_int_equal(n, 1); // 77; array tasks do not count
 		td_slurm_view_watch(v, 77, TD_JOB(PENDING));
 		assert_int_equal(td_slurm_view_poll_waiting(v, slurm, NULL, &err), 0);
 		td_slurm_view_waiting(v, &n, &other);
 		assert_int_equal(n, 0);
 		assert_true(print != other);
 	}
-	{ // what nobody wants any more is watched a little longer, and looked at less often
+
+	{ // a job that nobody wants any more is watched a little longer, and polled more rarely
 		assert_int_equal(td_slurm_view_sweep(v, 1000, 500, wanted, NULL), 1);
 		assert_int_equal(td_slurm_view_sweep(v, 1500, 500, wanted, NULL), 1);
 		int with = 0, without = 0;
@@ -472,7 +508,8 @@ static void test_states_and_view(void **state)
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 		assert_string_equal(fake.target, "/slurm/v0.0.42/jobs/state/?job_id=3");
 	}
-	{ // unless there is nothing else to look at: a gap in Slurm's answers must be noticed
+
+	{ // but not when there is nothing else to poll: a gap in Slurm's answers must be noticed
 		td_auto(td_slurm_view_free) struct td_slurm_view *u = td_slurm_view_new();
 		td_slurm_view_watch(u, 2, TD_JOB(CANCELLED));
 		assert_int_equal(td_slurm_view_sweep(u, 1000, 500, wanted, NULL), 0);
@@ -483,11 +520,13 @@ static void test_states_and_view(void **state)
 		}
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), 0);
 	}
+
 	{ // an error changes nothing
 		ANSWER({500, ERR(5004, "Socket timed out")});
 		assert_int_equal(td_slurm_view_poll_jobs(v, slurm, NULL, &diff, &gone, &err), TD_TRANSIENT);
 		assert_int_equal(gone.n, 1);
 	}
+
 	{
 		ANSWER({200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
 		       {200, "{\"nodes\":[{\"name\":\"n1\",\"state\":[\"IDLE\"]}],\"errors\":[]}"},
@@ -505,7 +544,8 @@ static void test_states_and_view(void **state)
 		assert_int_equal(a->seq, 2);
 		assert_int_equal(a->gen, 1);
 		assert_int_equal(b->gen, 2);
-		assert_int_equal(a->nodes.v[0].states, TD_NODE(IDLE)); // an old snapshot stays as it was
+		// An old snapshot stays as it was.
+		assert_int_equal(a->nodes.v[0].states, TD_NODE(IDLE));
 	}
 }
 
@@ -527,17 +567,21 @@ static void test_tokens(void **state)
 	td_clock_manual_init(&m, 1000000);
 	td_auto(td_slurm_tokens_free) struct td_slurm_tokens *t = td_slurm_tokens_new(key, strlen(key), 600, &m.clock);
 	td_auto_free char *a = NULL, *b = NULL, *c = NULL, *d = NULL, *claims = NULL;
+
 	assert_int_equal(td_slurm_token(t, "alice", &a, NULL), 0);
 	assert_int_equal(td_jwt_verify(key, strlen(key), a, &claims, NULL), 0);
 	assert_string_equal(claims, "{\"exp\":1600,\"iat\":1000,\"sun\":\"alice\"}");
+
 	td_clock_manual_add(&m, 299999);
 	assert_int_equal(td_slurm_token(t, "alice", &b, NULL), 0);
 	assert_string_equal(a, b);
-	td_clock_manual_add(&m, 1); // half of its life
+
+	td_clock_manual_add(&m, 1); // now half of the token's life is over
 	assert_int_equal(td_slurm_token(t, "alice", &c, NULL), 0);
 	assert_string_not_equal(a, c);
 	assert_int_equal(td_slurm_token(t, "bob", &d, NULL), 0);
 	assert_string_not_equal(c, d);
+
 	static const char *const bad[] = {
 		"", "Alice", "a\"b", "a b", "-a", "12x", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
 	for (size_t i = 0; i < TD_LEN(bad); i++)
@@ -566,21 +610,26 @@ static void test_a_socket_with_a_long_path(void **state)
 	struct td_slurm *s = NULL;
 	struct td_error err = TD_ERROR_INIT;
 	pthread_t t;
-	// The pod is just starting: surely nothing was sent.
+
+	// The pod is just starting, and its directory is not there: surely nothing was sent.
 	assert_int_equal(td_slurm_new(&so, &s, &err), TD_TRANSIENT);
+
 	assert_int_equal(mkdir(dir, 0700), 0);
 	assert_int_equal(td_slurm_new(&so, &s, &err), 0);
 	assert_int_equal(td_slurm_check(s, NULL, &err), TD_TRANSIENT);
+
 	assert_int_equal(td_http_server_new(&o, &server, &err), 0);
 	assert_int_equal(rename(at + strlen("unix:"), sock), 0);
 	pthread_create(&t, NULL, serve_socket, server);
 	ANSWER({200, "{\"jobs\":[],\"errors\":[],\"warnings\":[]}"});
 	assert_int_equal(td_slurm_check(s, NULL, &err), 0);
 	assert_string_equal(td_slurm_url(s), url);
+
 	td_slurm_free(s);
-	td_cancel_fire(fake.cancel); // the last test: both servers end
+	td_cancel_fire(fake.cancel); // ends both servers, so this is the last test
 	pthread_join(t, NULL);
 	td_http_server_free(server);
+
 	unlink(sock);
 	rmdir(dir);
 	rmdir(top);
@@ -601,12 +650,14 @@ static void test_where(void **state)
 		{"{\"metadata\":{\"uid\":\"u-1\",\"annotations\":{\"tandem.dev/rest-access\":\"socket\"}}}", NULL, NULL,
 		 TD_INVALID},
 	};
+
 	for (size_t i = 0; i < TD_LEN(t); i++) {
 		td_auto(td_json_unref) struct td_json *j = NULL;
 		struct td_error err = TD_ERROR_INIT;
 		assert_int_equal(td_json_parse(t[i].pod, strlen(t[i].pod), &j, NULL), 0);
 		td_auto_free char *url = td_slurm_pod_url(td_json_root(j), t[i].dirs, &err);
 		assert_int_equal(err.code, t[i].code);
+
 		if (t[i].url)
 			assert_string_equal(url, t[i].url);
 		else

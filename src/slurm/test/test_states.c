@@ -1,4 +1,5 @@
-// Every state of both tables by name: a state that is added to the table without a line here fails the count.
+// Checks every state of both tables by name. A state that is added to a table without a line here
+// fails the count.
 // rows: A3.4
 #include "base/mem.h"
 #include "slurm/states.h"
@@ -52,6 +53,7 @@ static void test_jobs(void **state)
 {
 	uint64_t all = 0;
 	char buf[64];
+
 	for (size_t i = 0; i < TD_LEN(table); i++) {
 		uint64_t s = td_job_state_parse(table[i].name);
 		assert_int_not_equal(s, TD_JOB(OTHER));
@@ -62,19 +64,22 @@ static void test_jobs(void **state)
 		    td_job_ended(s) != table[i].ended)
 			fail_msg("%s", table[i].name);
 	}
+
 	assert_int_equal(TD_LEN(table), TD_JOB_BIT_OTHER);
 	assert_int_equal(td_job_state_parse("SOMETHING_NEW"), TD_JOB(OTHER));
 	assert_int_equal(td_job_state_parse(NULL), TD_JOB(OTHER));
 	assert_int_equal(td_job_phase(TD_JOB(OTHER)), TD_PHASE_UNKNOWN);
 	assert_int_equal(td_job_phase(TD_JOB(OTHER) | TD_JOB(RUNNING)), TD_PHASE_RUNNING);
 	assert_int_equal(td_job_phase(0), TD_PHASE_UNKNOWN);
-	assert_int_equal(td_job_phase(TD_JOB(PENDING) | TD_JOB(COMPLETING)),
-			 TD_PHASE_ENDING); // requeued: the grant is over
+	// A requeued job: its grant is over.
+	assert_int_equal(td_job_phase(TD_JOB(PENDING) | TD_JOB(COMPLETING)), TD_PHASE_ENDING);
+
 	assert_string_equal(td_job_states_text(TD_JOB(CANCELLED) | TD_JOB(COMPLETING), buf, sizeof(buf)),
 			    "CANCELLED+COMPLETING");
 	assert_string_equal(td_job_end_words(TD_JOB(TIMEOUT) | TD_JOB(COMPLETING)), "its time limit was reached");
+
 	char tiny[8];
-	td_job_states_text(~UINT64_C(0), tiny, sizeof(tiny)); // bounded
+	td_job_states_text(~UINT64_C(0), tiny, sizeof(tiny)); // does not write beyond the buffer
 }
 
 static const struct {
@@ -124,6 +129,7 @@ static void test_nodes(void **state)
 	assert_false(td_node_bad(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(MAINTENANCE) | TD_NODE(COMPLETING)));
 	assert_true(td_node_busy(TD_NODE(COMPLETING)) && td_node_busy(TD_NODE(MIXED)) &&
 		    !td_node_busy(TD_NODE(IDLE) | TD_NODE(DRAIN)));
+
 	for (size_t i = 0; i < TD_LEN(nodes); i++) {
 		uint64_t s = td_node_state_parse(nodes[i].name);
 		assert_int_not_equal(s, TD_NODE(OTHER));
@@ -133,12 +139,14 @@ static void test_nodes(void **state)
 			fail_msg("%s: %s, %s, %d", nodes[i].name, td_node_words(s), td_node_words(s | TD_NODE(IDLE)),
 				 td_node_usable(s | TD_NODE(IDLE)));
 	}
+
 	assert_int_equal(TD_LEN(nodes), TD_NODE_BIT_OTHER);
 	assert_int_equal(td_node_state_parse("NEW"), TD_NODE(OTHER));
 	assert_true(td_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN)));
 	assert_true(td_node_drained(TD_NODE(DOWN) | TD_NODE(DRAIN)));
 	assert_false(td_node_drained(TD_NODE(MIXED) | TD_NODE(DRAIN)));
 	assert_false(td_node_drained(TD_NODE(IDLE) | TD_NODE(DRAIN) | TD_NODE(COMPLETING)));
+
 	assert_string_equal(td_node_words(TD_NODE(ALLOCATED) | TD_NODE(DRAIN)), "draining");
 	assert_string_equal(td_node_words(TD_NODE(DOWN) | TD_NODE(DRAIN) | TD_NODE(REBOOT_ISSUED)), "rebooting");
 }

@@ -1,5 +1,5 @@
+// Which slurmrestd pod is used.
 // rows: A6.2
-// Which slurmrestd is asked.
 #include "slurm/where.h"
 
 #include <setjmp.h>
@@ -47,21 +47,26 @@ static void test_choice(void **state)
 	const yyjson_val *pods[] = {td_json_root(sick), td_json_root(b), td_json_root(a)};
 	struct td_slurm_where w = {.pods = pods, .n = 3};
 	struct td_error err = TD_ERROR_INIT;
+
 	td_auto_free char *first = td_slurm_rest_url(&w, &err);
 	assert_string_equal(first, "http://10.0.0.1:6820");
-	w.current = "http://10.0.0.2:6820"; // in use: it stays while it is Ready
+
+	w.current = "http://10.0.0.2:6820"; // the pod in use stays while it is Ready
 	td_auto_free char *kept = td_slurm_rest_url(&w, &err);
 	assert_string_equal(kept, w.current);
-	w.current = "http://10.0.0.3:6820"; // not any more
+
+	w.current = "http://10.0.0.3:6820"; // this one is not Ready
 	td_auto_free char *other = td_slurm_rest_url(&w, &err);
 	assert_string_equal(other, "http://10.0.0.1:6820");
+
 	w.n = 1;
 	assert_null(td_slurm_rest_url(&w, &err));
 	assert_int_equal(err.code, TD_TRANSIENT);
+
 	td_auto(td_json_unref) struct td_json *sock =
 		pod("s", ",\"annotations\":{\"" TD_ANN_REST_ACCESS "\":\"socket\"}", "\"podIP\":\"10.0.0.4\"," READY);
 	pods[0] = td_json_root(sock);
-	assert_null(td_slurm_rest_url(&w, &err)); // where emptyDirs lie is not known
+	assert_null(td_slurm_rest_url(&w, &err)); // empty_dirs is not known
 	assert_int_equal(err.code, TD_INVALID);
 }
 

@@ -1,5 +1,6 @@
 # rows: A3 A6.6 A7.4 A12.3
-"""The modes of tandem-standin against scripted peers. Waits have deadlines; nothing sleeps to synchronise."""
+"""Tests the modes of tandem-standin against scripted peers. Waits have deadlines; no sleep
+synchronises anything."""
 import json
 import os
 import pathlib
@@ -56,14 +57,14 @@ class Init(unittest.TestCase):
 
         def place():  # the record is descriptor 3
             os.dup2(fd, 3)
-            os.set_inheritable(3, True)  # dup2 of 3 onto itself changes nothing
+            os.set_inheritable(3, True)  # dup2() of 3 onto itself changes nothing
 
         p = subprocess.Popen([EXE, "init", *args], preexec_fn=place, close_fds=False, **kw)
         return p, record
 
     def record(self, f):
         f.seek(0)
-        r = json.loads(f.read())  # after the newline that says "up"
+        r = json.loads(f.read())  # after the newline, which says "up"
         self.assertLess(abs(r.pop("at") / 1000 - time.time()), 20)
         return r
 
@@ -211,7 +212,7 @@ class Gate(unittest.TestCase):
                 for line in lines:
                     peer.say(line)
                 if lines and lines[-1].startswith("wait"):
-                    peer.read()  # silence until the other side goes
+                    peer.read()  # is silent until the other side goes
                 peer.close()
 
         threading.Thread(target=serve, daemon=True).start()
@@ -219,18 +220,18 @@ class Gate(unittest.TestCase):
     def task(self, **more):
         e = env(SLURMD_NODENAME="n0", SLURM_JOB_ID="17", SLURM_JOB_START_TIME="1790000000", PATH=self.dir.name + ":" + os.environ["PATH"], **more)
         p = subprocess.run([EXE, "task-prolog", "--socket", self.path], env=e, capture_output=True, text=True, timeout=30)
-        self.assertEqual(p.stderr, "")  # nobody would see it
+        self.assertEqual(p.stderr, "")  # Slurm shows it to nobody
         return p.returncode, p.stdout
 
     def test_task(self):
-        self.assertEqual(self.task(), (0, ""))  # no devices, nothing asked: nobody listens yet
+        self.assertEqual(self.task(), (0, ""))  # no devices: asks nothing, and nobody listens yet
         self.assertEqual(self.task(SLURM_GPUS_ON_NODE="0"), (0, ""))
         self.agent([], ["wait pod ml/x still runs", "ok"], ["ok"], ["ok"], ["fail held by pod ml/x"])
-        self.assertEqual(self.task(SLURM_STEP_GPUS="4", SLURM_JOB_GPUS="4,5"), (0, ""))  # once without an answer: it asks again
+        self.assertEqual(self.task(SLURM_STEP_GPUS="4", SLURM_JOB_GPUS="4,5"), (0, ""))  # asks again after no answer
         self.assertEqual(self.requests, ["check start=1790000000 node=n0 devices=4 timeout=45000"] * 2)
         self.assertEqual(self.task(SLURM_JOB_GPUS="4-5"), (0, ""))
         self.assertIn(" devices=4-5 ", self.requests[2])
-        self.assertEqual(self.task(SLURM_GPUS_ON_NODE="2"), (0, ""))  # some, not known which
+        self.assertEqual(self.task(SLURM_GPUS_ON_NODE="2"), (0, ""))  # has some, and it is not known which
         self.assertIn(" devices=- ", self.requests[3])
         self.assertEqual(self.task(SLURM_JOB_GPUS="0"), (1, "print tandem gate: held by pod ml/x\n"))
 
@@ -266,7 +267,8 @@ class Gate(unittest.TestCase):
         self.assertEqual(err, "tandem gate: held by pod ml/train-3\n")
 
     def scontrol(self, *answers):
-        """A scontrol that gives these answers in turn (None: it fails) and then the last again; the environment that finds it."""
+        """Makes a scontrol that gives these answers in turn (None: it fails), then the last one
+        again. Returns the environment that finds it."""
         for i, a in enumerate(answers):
             if a is not None:
                 pathlib.Path(self.dir.name, f"answer{i}").write_text(a if isinstance(a, str) else json.dumps(a))
@@ -283,7 +285,7 @@ cat answer$n
 
     @staticmethod
     def record(gres, nodes=("n0",), job=17, **more):
-        # The order of the keys is slurmctld's: what users named comes before and after.
+        # The keys are in slurmctld's order: what users named comes before and after.
         return {"comment": "x", "gres_detail": list(gres), "job_id": job, "job_resources": {
             "nodes": {"count": len(nodes), "list": "n[0-9]", "allocation": [{"index": i, "name": n, "cpus": {"count": 1}} for i, n in enumerate(nodes)]},
             "cpus": 2}, "name": "x", **more}
@@ -318,7 +320,7 @@ cat answer$n
                 self.assertIn("(unknown) on n0", err)
                 self.setUp()
                 self.agent(["ok"])
-                self.assertEqual(self.gate(**self.scontrol(bad, good))[0], 0)  # asked again
+                self.assertEqual(self.gate(**self.scontrol(bad, good))[0], 0)  # asks again
 
     def test_start_unknown_and_ranges(self):
         self.agent(["ok"])
@@ -474,7 +476,8 @@ class Run(unittest.TestCase):
             self.assertTrue(p.stderr)
 
 class Names(threading.Thread):
-    """A DNS server on an address of its own (port 53: resolv.conf has no other). `answers`: {name: [addresses]}; None: it never answers."""
+    """A DNS server on an address of its own (on port 53, because resolv.conf has no other).
+    `answers`: {name: [addresses]}; None: it never answers."""
 
     last = 50
 
@@ -507,7 +510,7 @@ class Names(threading.Thread):
 
 
 class Elsewhere(unittest.TestCase):
-    """Another bridge leads than the one that gave its address out: it is found by name."""
+    """Another bridge leads than the one whose address was given: it is found by name."""
 
     def setUp(self):
         if os.geteuid():
@@ -541,13 +544,14 @@ class Elsewhere(unittest.TestCase):
 
     def test_the_one_that_led_is_gone(self):
         self.old.close()
-        # 127.9.9.9: nobody listens there; the name is whole only with the last of the search list.
+        # Nobody listens at 127.9.9.9. The name is whole only with the last domain of the search
+        # list.
         p, names = self.start({"bridge.ns.svc.example": ["127.9.9.9", "127.0.0.1", self.there]})
         c = self.accept(self.new)
         c.say("run")
         asked = len(names.asked)
         self.assertIn("bridge.ns.svc.slurm.svc.example", names.asked)
-        c.close()  # who was heard last is asked first, without a name
+        c.close()  # the last heard bridge is asked first, not the name
         c = self.accept(self.new)
         c.say("end code=9")
         self.assertEqual(p.wait(10), 9)
@@ -555,7 +559,7 @@ class Elsewhere(unittest.TestCase):
 
     def test_it_is_found_while_the_old_one_is_frozen(self):
         p, _ = self.start({"bridge.ns.svc.example": ["127.0.0.1", self.there]})
-        self.accept(self.old)  # and says nothing
+        self.accept(self.old)  # this bridge says nothing
         c = self.accept(self.new)
         c.say("run")
         c.say("end code=4")
@@ -592,7 +596,8 @@ class Elsewhere(unittest.TestCase):
 
 
 class Stubs(unittest.TestCase):
-    """Slurm's commands as scripts that note their arguments in `calls` and answer with what a test wrote into files."""
+    """Slurm's commands as scripts that note their arguments in `calls` and answer with what a test
+    has written into files."""
 
     def setUp(self):
         d = tempfile.TemporaryDirectory()
@@ -634,7 +639,7 @@ class FirstJobId(Stubs):
     def test_a_new_cluster_and_an_orderly_end(self):
         self.assertEqual(self.first().stdout, "1\n")
         self.assertEqual(self.first("--first", "500", "--max", "").stdout, "500\n")
-        (self.dir / "job_state").write_bytes(job_state(7000))  # saved in an orderly end: slurmctld reads it itself
+        (self.dir / "job_state").write_bytes(job_state(7000))  # saved in an orderly end, so slurmctld reads it itself
         self.assertEqual(self.first("--first", "2").stdout, "500\n")
         self.assertEqual(self.noted(), "500")
 
@@ -643,7 +648,7 @@ class FirstJobId(Stubs):
         p = self.first()
         self.assertEqual(p.stdout, "10042\n")
         self.assertIn("killed", p.stderr)
-        self.assertEqual(self.first().stdout, "20042\n")  # killed once more before anything was saved
+        self.assertEqual(self.first().stdout, "20042\n")  # it was killed again before anything was saved
 
     def test_ids_begin_anew_at_the_end(self):
         self.killed(job_state=job_state(95000))
@@ -681,7 +686,8 @@ def row(job, batch, requeue, host, comment="", user=""):
 
 
 class ClearDead(Stubs):
-    """What squeue says first is in `jobs`, then in `later` when that is there; sinfo says `state`; jobs without a step are in `stepless`."""
+    """squeue first says what is in `jobs`, then what is in `later` when that exists. sinfo says
+    `state`. Jobs without a step are in `stepless`."""
 
     def clear(self, jobs, state="mixed", later=None, stepless=(), code=0):
         (self.dir / "calls").unlink(missing_ok=True)
@@ -753,7 +759,7 @@ esac""")
         self.clear([row(5, 1, 1, "n1")])
         (self.dir / "calls").unlink()
         self.stub("squeue", "echo 'slurm_load_jobs error: Invalid node name specified' >&2; exit 1")
-        self.assertEqual(self.go(), "")  # a node that Slurm has never seen
+        self.assertEqual(self.go(), "")  # Slurm has never seen the node
         self.stub("squeue", "echo 'Unable to contact slurm controller' >&2; exit 1")
         self.assertIn("which jobs died here is not known: Unable to contact", self.go())
         (self.dir / "bin/squeue").unlink()
