@@ -28,6 +28,7 @@
 //   selector.[ch] selector_priv.h    label and field selectors
 //   fit.c                       whether a pod fits a node, and what it requests
 //   quantity.[ch] quantity_priv.h    amounts: "500m", "2Gi"
+//   kubeconfig.[ch]             the kubeconfig of one user of an embedded plane
 //   condition.[ch]              conditions in the status of an object
 //   status.[ch]                 metav1.Status: refusals, with causes that name field and fix
 #pragma once

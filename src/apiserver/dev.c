@@ -1,6 +1,7 @@
 // The throw-away server (dev.h).
 #include "apiserver/dev.h"
 
+#include "api/kubeconfig.h"
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rand.h"
@@ -41,28 +42,14 @@ int td_srv_dev_pki(const char *dir, struct td_error *err)
 	return td_file_write(sa, key, sizeof(key), 0600, err);
 }
 
-static int kubeconfig(const char *dir, const char *user, int port, struct td_error *err)
-{
-	td_auto_buf struct td_buf b = {0};
-	td_auto_free char *path = td_asprintf("%s/kubeconfig/%s.conf", dir, user);
-	td_buf_printf(&b,
-		      "apiVersion: v1\nkind: Config\ncurrent-context: tandem\nclusters:\n- name: tandem\n  cluster:\n  "
-		      "  server: https://127.0.0.1:%d\n"
-		      "    certificate-authority: %s/pki/ca.crt\nusers:\n- name: %s\n  user:\n    client-certificate: "
-		      "%s/pki/%s.crt\n    client-key: %s/pki/%s.key\n"
-		      "contexts:\n- name: tandem\n  context: {cluster: tandem, user: %s, namespace: default}\n",
-		      port, dir, user, dir, user, dir, user, user);
-	return td_file_write(path, b.s, b.len, 0600, err);
-}
-
 int td_srv_dev_kubeconfigs(const char *dir, int port, struct td_error *err)
 {
 	td_auto_free char *d = td_asprintf("%s/kubeconfig", dir);
 	int rc = td_mkdir_p(d, 0700, err);
-	if (rc < 0 || (rc = kubeconfig(dir, "admin", port, err)) < 0)
+	if (rc < 0 || (rc = td_kubeconfig_write(dir, "admin", port, err)) < 0)
 		return rc;
 	for (size_t i = 0; i < TD_LEN(roles); i++)
-		if ((rc = kubeconfig(dir, roles[i], port, err)) < 0)
+		if ((rc = td_kubeconfig_write(dir, roles[i], port, err)) < 0)
 			return rc;
 	return 0;
 }

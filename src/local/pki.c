@@ -1,35 +1,12 @@
 // The certificates, the token key and the kubeconfigs of one home.
 #include "local/pki.h"
 
+#include "api/kubeconfig.h"
 #include "base/file.h"
 #include "base/rand.h"
 #include "http/pki.h"
 
 #include <string.h>
-
-static int kubeconfig(const struct td_instance *i, const char *user, struct td_error *err)
-{
-	td_auto_free char *path = td_instance_kubeconfig(i, user);
-	td_auto_free char *text =
-		td_asprintf("apiVersion: v1\n"
-			    "kind: Config\n"
-			    "current-context: tandem\n"
-			    "clusters:\n"
-			    "- name: tandem\n"
-			    "  cluster: {server: \"https://127.0.0.1:%d\", certificate-authority: %s/pki/ca.crt}\n"
-			    "users:\n"
-			    "- name: %s\n"
-			    "  user: {client-certificate: %s/pki/%s.crt, client-key: %s/pki/%s.key}\n"
-			    "contexts:\n"
-			    "- name: tandem\n"
-			    "  context: {cluster: tandem, user: %s, namespace: default}\n",
-			    i->api_port, i->home, user, i->home, user, i->home, user, user);
-
-	td_auto_buf struct td_buf old = {0};
-	if (!td_file_read(path, 1 << 20, &old, NULL) && td_streq(td_buf_str(&old), text))
-		return 0;
-	return td_file_write(path, text, strlen(text), 0600, err);
-}
 
 int td_local_pki(const struct td_instance *i, struct td_error *err)
 {
@@ -68,7 +45,7 @@ int td_local_pki(const struct td_instance *i, struct td_error *err)
 		static const char *const masters[] = {"system:masters", NULL}, *const roles[] = {"tandem:roles", NULL};
 		td_auto_free char *cn = k ? td_asprintf("system:tandem:%s", users[k]) : td_strdup("admin");
 		const struct td_pki_cert c = {.file = users[k], .cn = cn, .orgs = k ? roles : masters, .days = 3650};
-		if ((r = td_pki_issue(dir, &c, err)) || (r = kubeconfig(i, users[k], err)))
+		if ((r = td_pki_issue(dir, &c, err)) || (r = td_kubeconfig_write(i->home, users[k], i->api_port, err)))
 			return r;
 	}
 

@@ -1,9 +1,13 @@
 // Quantities, selectors, placement and Status: tables of small cases.
 // rows: F1.2
 #include "api/api.h"
+#include "api/kubeconfig.h"
 #include "api/test/testlib.h"
 
 #include "api/quantity_priv.h"
+#include "base/file.h"
+
+#include <stdlib.h>
 
 static void assert_fault(enum td_name_rule rule, const char *name, const char *part)
 {
@@ -381,6 +385,29 @@ static void test_conditions(void **state)
 		"00Z\",\"lastTransitionTime\":\"1970-01-01T00:00:00Z\",\"reason\":\"R\"}]}}");
 }
 
+static void test_kubeconfig(void **state)
+{
+	// The path of a home is a value, whatever stands in it.
+	char home[] = "/tmp/td-api: it's {user} #XXXXXX";
+	struct td_error err = TD_ERROR_INIT;
+	assert_non_null(mkdtemp(home));
+	td_auto_free char *dir = td_asprintf("%s/kubeconfig", home), *path = td_asprintf("%s/admin.conf", dir);
+	assert_int_equal(td_mkdir_p(dir, 0700, &err), 0);
+	assert_int_equal(td_kubeconfig_write(home, "admin", 6443, &err), 0);
+
+	td_auto_buf struct td_buf text = {0};
+	td_auto_json_list struct td_json_list l = {0};
+	assert_int_equal(td_file_read(path, 1 << 20, &text, &err), 0);
+	assert_int_equal(td_yaml_parse(td_buf_str(&text), text.len, &l, &err), 0);
+	yyjson_val *o = td_json_root(l.v[0]);
+	td_auto_free char *ca = td_asprintf("%s/pki/ca.crt", home), *key = td_asprintf("%s/pki/admin.key", home);
+	assert_string_equal(td_jstr(o, "clusters.[0].cluster.server"), "https://127.0.0.1:6443");
+	assert_string_equal(td_jstr(o, "clusters.[0].cluster.certificate-authority"), ca);
+	assert_string_equal(td_jstr(o, "users.[0].user.client-key"), key);
+	assert_string_equal(td_jstr(o, "contexts.[0].context.user"), "admin");
+	assert_int_equal(td_rm_rf(home, &err), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -388,7 +415,7 @@ int main(void)
 		cmocka_unit_test(test_label_selector), cmocka_unit_test(test_selector_object),
 		cmocka_unit_test(test_field_selector), cmocka_unit_test(test_fit),
 		cmocka_unit_test(test_request),        cmocka_unit_test(test_status),
-		cmocka_unit_test(test_conditions),
+		cmocka_unit_test(test_conditions),     cmocka_unit_test(test_kubeconfig),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
