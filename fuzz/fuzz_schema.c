@@ -19,8 +19,8 @@ static void engine(const struct td_schema *s, const yyjson_val *a, const yyjson_
 	td_auto(td_json_unref) struct td_json *now = td_jm_done(d), *r1 = NULL, *r2 = NULL, *r3 = NULL;
 	td_schema_validate(s, td_json_root(now), &c);
 	td_strategic_merge(s, a, b, &r1, NULL);
-	struct td_apply o = {.manager = "m1", .subresource = "", .api_version = "v1"},
-			p = {.manager = "m2", .subresource = "", .api_version = "v1", .force = true};
+	struct td_api_apply o = {.manager = "m1", .subresource = "", .api_version = "v1"},
+			    p = {.manager = "m2", .subresource = "", .api_version = "v1", .force = true};
 	if (!td_schema_apply(s, a, b, &o, &c, &r2, NULL))
 		td_schema_apply(s, td_json_root(r2), a, &p, NULL, &r3, NULL);
 	if (yyjson_is_obj(td_json_root(now))) {

@@ -168,7 +168,7 @@ static void unwrap(struct td_fields *f)
 }
 
 // Removes the fields that the server itself maintains, because they belong to no manager.
-static void strip(struct td_fields *f, const struct td_apply *o)
+static void strip(struct td_fields *f, const struct td_api_apply *o)
 {
 	static const char *const meta[] = {"f:name",
 					   "f:namespace",
@@ -277,7 +277,7 @@ static bool owned(const struct managers *m, const struct apply_entry *but, const
 // Before the first apply, all fields belong to a manager of this name, so that taking one is a
 // conflict.
 static void before_first(struct managers *m, const struct td_schema *s, const yyjson_val *live,
-			 const struct td_apply *o)
+			 const struct td_api_apply *o)
 {
 	struct apply_entry *e = add(m, "before-first-apply", "Update", o->api_version ? o->api_version : "", "", "");
 	td_typed_set(m->a, s, live, true, e->set);
@@ -303,7 +303,7 @@ static struct td_json *normal(const struct td_schema *s, const yyjson_val *v)
 }
 
 int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyjson_val *applied_raw,
-		    const struct td_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
+		    const struct td_api_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
 		    struct td_error *err)
 {
 	if (!yyjson_is_obj(td_unconst(applied_raw)))
@@ -403,7 +403,7 @@ static void drop_zero(struct td_fields *f, yyjson_val *v, bool root)
 }
 
 void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now,
-		     const struct td_apply *o)
+		     const struct td_api_apply *o)
 {
 	td_auto(td_json_unref) struct td_json *now_doc = td_json_from_mut(now);
 	__attribute__((cleanup(managers_done))) struct managers m = {.a = td_arena_new()};

@@ -44,7 +44,7 @@ int td_strategic_merge(const struct td_schema *s, const yyjson_val *target, cons
 // Server-side apply. live is NULL for a create. *ret is the merged object with
 // metadata.managedFields updated. Without force, fields of other managers give TD_CONFLICT and
 // causes (FieldManagerConflict).
-struct td_apply {
+struct td_api_apply {
 	const char *manager, *subresource; // subresource "" for the main one
 	const char *api_version;
 	// The version that conflicts with Update entries name; NULL: that of the entry.
@@ -60,9 +60,9 @@ struct td_apply {
 	bool disown;
 };
 int td_schema_apply(const struct td_schema *s, const yyjson_val *live, const yyjson_val *applied,
-		    const struct td_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
+		    const struct td_api_apply *o, struct td_causes *ret_conflicts, struct td_json **ret,
 		    struct td_error *err);
 // For a create, update or patch by o->manager: records in the managedFields of now, in place, what
 // changed between old (NULL: create) and now.
 void td_schema_track(const struct td_schema *s, const yyjson_val *old, yyjson_mut_doc *d, yyjson_mut_val *now,
-		     const struct td_apply *o);
+		     const struct td_api_apply *o);

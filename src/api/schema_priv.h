@@ -8,7 +8,7 @@
 #include <pcre2.h>
 
 enum td_stype { TD_S_ANY, TD_S_OBJECT, TD_S_ARRAY, TD_S_STRING, TD_S_INTEGER, TD_S_NUMBER, TD_S_BOOLEAN };
-enum td_list_type { TD_L_ATOMIC, TD_L_SET, TD_L_MAP };
+enum td_api_list_type { TD_L_ATOMIC, TD_L_SET, TD_L_MAP };
 struct td_prop {
 	const char *name;
 	struct td_schema *s;
@@ -36,7 +36,7 @@ struct td_logic {
 };
 struct td_schema {
 	uint8_t type;      // enum td_stype
-	uint8_t list_type; // enum td_list_type
+	uint8_t list_type; // enum td_api_list_type
 	bool nullable, int_or_string, preserve, embedded, map_atomic, quantity;
 	// The format is date-time or micro-time in a built-in kind: stored in UTC, with as many
 	// digits as the type has.

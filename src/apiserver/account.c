@@ -24,11 +24,11 @@ int td_account_ensure(struct td_srv *s, const char *ns, struct td_error *err)
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(td_real_ms(s->clock), t));
 	struct td_error e = TD_ERROR_INIT;
-	const struct td_write w = {.table = td_store_table(s->store, "", "serviceaccounts"),
-				   .ns = ns,
-				   .name = "default",
-				   .doc = d,
-				   .in_namespace = true};
+	const struct td_srv_write w = {.table = td_store_table(s->store, "", "serviceaccounts"),
+				       .ns = ns,
+				       .name = "default",
+				       .doc = d,
+				       .in_namespace = true};
 	int rc = td_store_write(s->store, &w, NULL, &e);
 	if (rc == 0 || rc == TD_EXISTS)
 		return 0;

@@ -14,7 +14,8 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 	td_jm_str(d, o, "metadata.uid", td_uuid(uid));
 	td_jm_str(d, o, "metadata.creationTimestamp", td_time_format(td_real_ms(s->clock), t));
 	struct td_error e = TD_ERROR_INIT;
-	const struct td_write w = {.table = td_store_table(s->store, group, plural), .ns = "", .name = name, .doc = d};
+	const struct td_srv_write w = {
+		.table = td_store_table(s->store, group, plural), .ns = "", .name = name, .doc = d};
 	int rc = td_store_write(s->store, &w, NULL, &e);
 	if (rc == 0 || rc == TD_EXISTS)
 		return 0;

@@ -78,7 +78,7 @@ static int ensure(struct td_srv *s, const char *group, const char *plural, const
 		td_jm_del(o, "metadata.resourceVersion");
 	}
 
-	const struct td_write w = {
+	const struct td_srv_write w = {
 		.table = t, .ns = "default", .name = "kubernetes", .base = old ? old->rv : 0, .doc = d};
 	struct td_error e = TD_ERROR_INIT;
 	int rc = td_store_write(s->store, &w, NULL, &e);

@@ -46,7 +46,7 @@ static const struct {
 static int write(struct td_srv *s, struct td_table *t, const char *ns, const char *name, uint64_t base,
 		 yyjson_mut_doc *d, struct td_error *err)
 {
-	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
+	const struct td_srv_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
 	int rc = td_store_write(s->store, &w, NULL, err);
 	return rc < 0 ? td_wrap(err, "%s %s", td_table_name(t), name) : 0;
 }

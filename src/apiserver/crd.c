@@ -108,7 +108,7 @@ static bool release(struct td_req *q, const char *name)
 			td_jm_set(d, yyjson_mut_doc_get_root(d), "metadata.finalizers", rest);
 		}
 
-		const struct td_write w = {
+		const struct td_srv_write w = {
 			.table = crds, .ns = "", .name = name, .base = crd->rv, .doc = others ? d : NULL};
 		if (td_store_write(q->s->store, &w, NULL, NULL) == 0) {
 			td_registry_reload(q->s->reg);

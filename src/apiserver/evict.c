@@ -141,7 +141,8 @@ static int ask_budget(struct eviction *e, const struct td_item *pod, struct td_r
 		if ((rc = take_one(e, b, d, r)) < 0 || e->q->dry_run)
 			return rc;
 
-		const struct td_write w = {.table = e->budgets, .ns = b->ns, .name = b->name, .base = b->rv, .doc = d};
+		const struct td_srv_write w = {
+			.table = e->budgets, .ns = b->ns, .name = b->name, .base = b->rv, .doc = d};
 		struct td_error err = TD_ERROR_INIT;
 		if ((rc = td_store_write(e->q->s->store, &w, NULL, &err)) == 0)
 			return 0;

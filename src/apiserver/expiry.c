@@ -85,7 +85,7 @@ size_t td_expiry_turn(struct td_expiry *e)
 		const struct td_item *x = l.v[i];
 		if (x->rv > old && (x->rv > e->start || td_real_ms(e->clock) - last_seen(x) < TTL_MS))
 			continue;
-		const struct td_write w = {.table = e->events, .ns = x->ns, .name = x->name, .base = x->rv};
+		const struct td_srv_write w = {.table = e->events, .ns = x->ns, .name = x->name, .base = x->rv};
 		// A conflict means that the Event was written again meanwhile: it stays.
 		gone += td_store_write(e->store, &w, NULL, NULL) == 0;
 	}

@@ -295,7 +295,7 @@ static bool any_replicas(const struct td_kind *k, yyjson_mut_val *o)
 static void track_change(struct td_req *q, const struct td_item *old, yyjson_mut_doc *d, enum td_via via)
 {
 	td_auto_free char *av = td_asprintf("%s%s%s", q->k->group, *q->k->group ? "/" : "", q->k->version);
-	const struct td_apply a = {
+	const struct td_api_apply a = {
 		.manager = q->manager,
 		.subresource = via == TD_VIA_STATUS  ? "status"
 			       : via == TD_VIA_SCALE ? "scale"
@@ -475,7 +475,7 @@ int td_srv_object_commit(struct td_req *q, struct td_item *old, yyjson_mut_doc *
 	}
 
 	td_jm_del(o, "metadata.resourceVersion");
-	const struct td_write w = {
+	const struct td_srv_write w = {
 		.table = q->res->table,
 		.ns = q->k->namespaced ? q->ns : "",
 		.name = name,
@@ -504,7 +504,7 @@ int td_srv_object_remove(struct td_req *q, struct td_item *old, struct td_item *
 		*ret = td_item_ref(old);
 		return 0;
 	}
-	const struct td_write w = {.table = q->res->table, .ns = old->ns, .name = old->name, .base = old->rv};
+	const struct td_srv_write w = {.table = q->res->table, .ns = old->ns, .name = old->name, .base = old->rv};
 	struct td_error err = TD_ERROR_INIT;
 	int rc = td_store_write(q->s->store, &w, ret, &err);
 	if (rc < 0)

@@ -98,7 +98,7 @@ static int apply(struct td_req *q, const struct td_item *old, yyjson_val *patch,
 	if (rc < 0)
 		return rc;
 	td_auto_free char *av = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
-	const struct td_apply a = {
+	const struct td_api_apply a = {
 		.manager = m,
 		.subresource = q->sub,
 		.api_version = av,

@@ -168,7 +168,7 @@ static int scale_apply(struct td_req *q, struct td_item *old, yyjson_val *body, 
 {
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_free char *av = td_asprintf("%s%s%s", q->group, *q->group ? "/" : "", q->version);
-	struct td_apply a = {
+	struct td_api_apply a = {
 		.subresource = "scale",
 		.api_version = av,
 		.shown_version = "autoscaling/v1",

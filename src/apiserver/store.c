@@ -79,7 +79,7 @@ static void rewind_locked(const struct td_table *t, const char *ns, uint64_t at,
 {
 	const struct td_ring *r = &t->ring;
 	for (size_t i = r->n; i-- > 0;) {
-		const struct td_event *e = td_ring_at(r, i);
+		const struct td_srv_event *e = td_ring_at(r, i);
 		if (e->item->rv <= at)
 			break;
 		if (ns && *ns && strcmp(e->item->ns, ns) != 0)
@@ -157,7 +157,7 @@ int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, stru
 	return 0;
 }
 
-void td_events_done(struct td_event *v, size_t n)
+void td_events_done(struct td_srv_event *v, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		td_item_unref(v[i].item);
@@ -244,7 +244,7 @@ static int load_row(void *ctx, struct td_db_row *r, struct td_error *err)
 		r->prev = t->v[at]->rv;
 		r->prev_len = t->v[at]->len;
 	}
-	enum td_event_type type = r->deleted ? TD_EVENT_DELETED : r->prev ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
+	enum td_srv_event_type type = r->deleted ? TD_EVENT_DELETED : r->prev ? TD_EVENT_MODIFIED : TD_EVENT_ADDED;
 	if (!r->prev && r->rv != r->crv && r->rv > t->ring.floor)
 		// The versions before this one are forgotten: a watch that has not seen it must
 		// list.

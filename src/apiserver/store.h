@@ -45,7 +45,7 @@ void td_store_page(struct td_store *s, struct td_table *t, const char *ns, const
 
 enum { TD_OBJECT_MAX = 1536 << 10 }; // bytes of one object; etcd's limit
 
-struct td_write {
+struct td_srv_write {
 	struct td_table *table;
 	const char *ns, *name;
 	uint64_t base;       // revision of the version that this one was made from; 0: create
@@ -58,17 +58,17 @@ struct td_write {
 // terminating: 403); TD_INVALID (too large: err->http 413; nested too deep, not UTF-8); TD_INTERNAL
 // (nothing was written; full disk: err->http 507); TD_THROTTLED (too many writes are queued);
 // TD_CANCELLED (the store is closing).
-int td_store_write(struct td_store *s, const struct td_write *w, struct td_item **ret, struct td_error *err);
+int td_store_write(struct td_store *s, const struct td_srv_write *w, struct td_item **ret, struct td_error *err);
 
 // ---- events ----
-enum td_event_type { TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED };
-struct td_event {
-	enum td_event_type type;
+enum td_srv_event_type { TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED };
+struct td_srv_event {
+	enum td_srv_event_type type;
 	struct td_item *item; // the new version; for DELETED the last one
 	struct td_item *prev; // the version before; NULL for ADDED
 };
 struct td_events {
-	struct td_event *v; // room for max; td_events_done drops the references of the first n
+	struct td_srv_event *v; // room for max; td_events_done drops the references of the first n
 	size_t max, n;
 	uint64_t at; // the revision up to which they are complete
 };
@@ -76,7 +76,7 @@ struct td_events {
 // the ring does not reach back to `after`.
 int td_store_events(struct td_store *s, struct td_table *t, uint64_t after, struct td_events *ret,
 		    struct td_error *err);
-void td_events_done(struct td_event *v, size_t n);
+void td_events_done(struct td_srv_event *v, size_t n);
 
 // A subscription. The writer thread calls wake(ctx) after every commit that touched the table: wake
 // must not block and must not call the store.

@@ -12,7 +12,7 @@
 struct td_pending; // a queued write
 
 struct td_ring {
-	struct td_event *v; // circular, cap entries
+	struct td_srv_event *v; // circular, cap entries
 	size_t cap, head, n;
 	size_t bytes;
 	uint64_t floor; // events with revision <= floor have been dropped
@@ -54,11 +54,11 @@ struct td_table *td_table_find(struct td_store *s, const char *name);
 // Returns the table, and creates it when absent.
 struct td_table *td_table_get(struct td_store *s, const char *name, uint64_t floor);
 // Applies the change to the table and adds it to the ring as the newest event. Takes the reference.
-void td_table_apply(struct td_store *s, struct td_table *t, enum td_event_type type, struct td_item *item);
+void td_table_apply(struct td_store *s, struct td_table *t, enum td_srv_event_type type, struct td_item *item);
 // Applies the change to the table only: for a version that watches know already. Takes the
 // reference.
-void td_table_set(struct td_table *t, enum td_event_type type, struct td_item *item);
-struct td_event *td_ring_at(const struct td_ring *r, size_t i);
+void td_table_set(struct td_table *t, enum td_srv_event_type type, struct td_item *item);
+struct td_srv_event *td_ring_at(const struct td_ring *r, size_t i);
 // Returns the index of the first event with revision > after.
 size_t td_ring_after(const struct td_ring *r, uint64_t after);
 void td_table_free(struct td_store *s, struct td_table *t);

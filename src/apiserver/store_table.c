@@ -6,14 +6,14 @@
 #include <utlist.h>
 
 // ---- ring ----
-struct td_event *td_ring_at(const struct td_ring *r, size_t i)
+struct td_srv_event *td_ring_at(const struct td_ring *r, size_t i)
 {
 	return &r->v[(r->head + i) % r->cap];
 }
 
 static void ring_drop(struct td_store *s, struct td_ring *r)
 {
-	struct td_event *e = td_ring_at(r, 0);
+	struct td_srv_event *e = td_ring_at(r, 0);
 	if (e->item->rv > r->floor)
 		r->floor = e->item->rv;
 	r->bytes -= td_item_cost(e->item);
@@ -24,14 +24,14 @@ static void ring_drop(struct td_store *s, struct td_ring *r)
 	r->n--;
 }
 
-static void ring_add(struct td_store *s, struct td_ring *r, struct td_event e)
+static void ring_add(struct td_store *s, struct td_ring *r, struct td_srv_event e)
 {
 	size_t max_n = s->ring_events;
 	if (r->n == r->cap && r->cap < max_n) {
 		size_t cap = r->cap ? r->cap * 2 : 64;
 		if (cap > max_n)
 			cap = max_n;
-		struct td_event *v = td_calloc(cap, sizeof(*v));
+		struct td_srv_event *v = td_calloc(cap, sizeof(*v));
 		for (size_t i = 0; i < r->n; i++)
 			v[i] = *td_ring_at(r, i);
 		free(r->v);
@@ -137,7 +137,7 @@ struct td_table *td_table_get(struct td_store *s, const char *name, uint64_t flo
 	return t;
 }
 
-void td_table_set(struct td_table *t, enum td_event_type type, struct td_item *item)
+void td_table_set(struct td_table *t, enum td_srv_event_type type, struct td_item *item)
 {
 	if (type != TD_EVENT_DELETED) {
 		table_put(t, item);
@@ -147,11 +147,11 @@ void td_table_set(struct td_table *t, enum td_event_type type, struct td_item *i
 	td_item_unref(item);
 }
 
-void td_table_apply(struct td_store *s, struct td_table *t, enum td_event_type type, struct td_item *item)
+void td_table_apply(struct td_store *s, struct td_table *t, enum td_srv_event_type type, struct td_item *item)
 {
 	size_t at;
 	struct td_item *prev = td_items_find(t->v, t->n, item->ns, item->name, &at) ? td_item_ref(t->v[at]) : NULL;
-	ring_add(s, &t->ring, (struct td_event){.type = type, .item = td_item_ref(item), .prev = prev});
+	ring_add(s, &t->ring, (struct td_srv_event){.type = type, .item = td_item_ref(item), .prev = prev});
 	td_table_set(t, type, item);
 }
 

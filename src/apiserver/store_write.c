@@ -10,9 +10,9 @@
 #define QUEUE_MAX 4096
 
 struct td_pending {
-	const struct td_write *w;
+	const struct td_srv_write *w;
 	struct td_item *item; // the result
-	enum td_event_type type;
+	enum td_srv_event_type type;
 	int rc;
 	struct td_error err;
 	bool done;
@@ -70,7 +70,7 @@ static int check_readable(struct td_pending *p)
 
 static int prepare(struct td_store *s, struct td_pending *group, struct td_pending *p, uint64_t rv)
 {
-	const struct td_write *w = p->w;
+	const struct td_srv_write *w = p->w;
 	const char *ns = w->ns ? w->ns : "";
 	int rc;
 
@@ -219,7 +219,7 @@ static void *writer(void *arg)
 	return NULL;
 }
 
-int td_store_write(struct td_store *s, const struct td_write *w, struct td_item **ret, struct td_error *err)
+int td_store_write(struct td_store *s, const struct td_srv_write *w, struct td_item **ret, struct td_error *err)
 {
 	struct td_pending p = {.w = w, .cond = PTHREAD_COND_INITIALIZER};
 	pthread_mutex_lock(&s->queue_lock);

@@ -103,7 +103,7 @@ static void put_expired(const struct td_error *err, struct td_buf *out)
 
 // An object that leaves the selection is reported as deleted: its old state, with the revision of
 // the change.
-static void put_left(struct watch *w, const struct td_event *e, struct td_buf *out)
+static void put_left(struct watch *w, const struct td_srv_event *e, struct td_buf *out)
 {
 	td_auto(td_json_unref) struct td_json *was = td_item_doc(e->prev ? e->prev : e->item);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(was));
@@ -111,7 +111,7 @@ static void put_left(struct watch *w, const struct td_event *e, struct td_buf *o
 	put_event(w, "DELETED", i, out);
 }
 
-static void put_change(struct watch *w, const struct td_event *e, struct td_buf *out)
+static void put_change(struct watch *w, const struct td_srv_event *e, struct td_buf *out)
 {
 	const struct td_filter *f = &w->filter;
 	if (f->ns && *f->ns && strcmp(e->item->ns, f->ns) != 0)
@@ -154,7 +154,7 @@ static int fill(void *ctx, struct td_buf *out)
 	}
 
 	while (out->len - start < FILL_BYTES) {
-		struct td_event v[FILL_EVENTS];
+		struct td_srv_event v[FILL_EVENTS];
 		struct td_error err = TD_ERROR_INIT;
 		struct td_events got = {.v = v, .max = FILL_EVENTS};
 		if (td_store_events(w->s->store, w->table, w->cursor, &got, &err) < 0) {

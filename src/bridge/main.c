@@ -378,7 +378,7 @@ int td_bridge_main(int argc, char **argv)
 
 	struct td_error err = TD_ERROR_INIT;
 	td_auto(td_kube_free) struct td_kube *k = NULL;
-	struct td_srv_health *health;
+	struct td_health *health;
 
 	int r = td_health_serve("bridge", o.metrics, &health, &err);
 	if (!r)

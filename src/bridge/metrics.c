@@ -23,7 +23,7 @@ static struct {
 static void make(void)
 {
 	static const double bind[] = {.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400};
-	struct td_srv_metrics *r = td_metrics_process();
+	struct td_metrics *r = td_metrics_process();
 
 	m.asks = td_gauge(r, "tandem_bridge_asks",
 			  "Pods of this scheduler that have not ended: new (no Slurm job yet), queued (the job waits), "

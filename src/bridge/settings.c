@@ -6,7 +6,8 @@
 
 static int by_resource(const void *a, const void *b)
 {
-	return strcmp(((const struct td_gres_map *)a)->resource, ((const struct td_gres_map *)b)->resource);
+	return strcmp(((const struct td_bridge_gres_map *)a)->resource,
+		      ((const struct td_bridge_gres_map *)b)->resource);
 }
 
 static void add_gres(struct td_settings *s, const char *resource, const char *gres)
@@ -15,9 +16,9 @@ static void add_gres(struct td_settings *s, const char *resource, const char *gr
 		return;
 	const char *colon = strchr(gres, ':');
 	s->gres[s->n_gres++] =
-		(struct td_gres_map){.resource = td_strdup(resource),
-				     .name = colon ? td_strndup(gres, (size_t)(colon - gres)) : td_strdup(gres),
-				     .type = td_strdup(colon ? colon + 1 : "")};
+		(struct td_bridge_gres_map){.resource = td_strdup(resource),
+					    .name = colon ? td_strndup(gres, (size_t)(colon - gres)) : td_strdup(gres),
+					    .type = td_strdup(colon ? colon + 1 : "")};
 }
 
 // Seconds of "30s" or "2m", at most a day; def for anything else.

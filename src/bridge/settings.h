@@ -4,7 +4,7 @@
 
 #include "json/json.h"
 
-struct td_gres_map {
+struct td_bridge_gres_map {
 	char *resource;    // "nvidia.com/gpu"
 	char *name, *type; // "gpu"; type "" when the map names none
 };
@@ -29,7 +29,7 @@ struct td_settings {
 	char *cluster_uid, *scheduler, *default_partition, *default_user;
 	enum td_stand_in stand_in;
 	int end_grace_s;
-	struct td_gres_map gres[32]; // sorted by resource
+	struct td_bridge_gres_map gres[32]; // sorted by resource
 	size_t n_gres;
 	struct td_device_source devices;
 	struct td_ns_map *maps;

@@ -12,7 +12,7 @@ extern const struct td_embedded td_cli_files[];
 
 static const char image_default[] = "tandem.dev/tandem:" TD_VERSION;
 
-void td_cli_manifests_done(struct td_manifests *m)
+void td_cli_manifests_done(struct td_cli_manifests *m)
 {
 	td_json_list_done(&m->docs);
 }
@@ -77,7 +77,7 @@ static bool only(const char *s, const char *more, size_t max)
 	return true;
 }
 
-static int parse(char *text, struct td_manifests *ret, struct td_error *err)
+static int parse(char *text, struct td_cli_manifests *ret, struct td_error *err)
 {
 	td_auto_free char *own = text;
 	struct td_json_list all = {0};
@@ -87,7 +87,7 @@ static int parse(char *text, struct td_manifests *ret, struct td_error *err)
 	return r;
 }
 
-int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, struct td_error *err)
+int td_cli_tandem(const char *ns, const char *image, struct td_cli_manifests *ret, struct td_error *err)
 {
 	// The values become part of YAML text, so only safe characters are allowed.
 	if (image && !only(image, "._-/:@", 255))
@@ -118,7 +118,7 @@ static bool good_url(const char *s)
 	return !*s;
 }
 
-int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
+int td_cli_kubelets(struct td_cli_manifests *m, const char *url, const char *ca_on_node, struct td_error *err)
 {
 	if (url && !good_url(url))
 		return td_fail_detail(err, TD_INVALID, TD_CLI_USAGE,
@@ -158,7 +158,7 @@ int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_n
 	return 0;
 }
 
-int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err)
+int td_cli_example(const char *node, struct td_cli_manifests *ret, struct td_error *err)
 {
 	td_auto_free char *line = td_asprintf("node: '%s'", node);
 	return parse(replaced(td_strdup(td_embedded(td_cli_files, "cluster.yaml")->text), "node: NODE", line), ret,

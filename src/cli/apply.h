@@ -11,20 +11,20 @@ enum { TD_CLI_USAGE = 1 };
 // The namespace where Tandem runs unless --namespace says otherwise.
 #define TD_CLI_NAMESPACE "tandem-system"
 
-struct td_manifests {
+struct td_cli_manifests {
 	struct td_json_list docs;
 };
-void td_cli_manifests_done(struct td_manifests *m);
+void td_cli_manifests_done(struct td_cli_manifests *m);
 #define td_auto_manifests __attribute__((cleanup(td_cli_manifests_done)))
 
 // Gives the objects of an installation. ns or image NULL: the default. TD_INVALID with detail
 // TD_CLI_USAGE names the argument that cannot be used.
-int td_cli_tandem(const char *ns, const char *image, struct td_manifests *ret, struct td_error *err);
+int td_cli_tandem(const char *ns, const char *image, struct td_cli_manifests *ret, struct td_error *err);
 // Sets how the agents in `m` reach their kubelets. url or ca_on_node NULL: left as it is.
 // TD_INVALID with detail TD_CLI_USAGE names the argument.
-int td_cli_kubelets(struct td_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);
+int td_cli_kubelets(struct td_cli_manifests *m, const char *url, const char *ca_on_node, struct td_error *err);
 // Gives the first example: a namespace, a SlurmCluster with its state on `node`, and a NodeSet.
-int td_cli_example(const char *node, struct td_manifests *ret, struct td_error *err);
+int td_cli_example(const char *node, struct td_cli_manifests *ret, struct td_error *err);
 
 #define TD_CLI_MANAGER "tandem-install"
 enum td_applied { TD_UNCHANGED, TD_CREATED, TD_CHANGED, TD_REMOVED };
@@ -35,13 +35,13 @@ const char *td_applied_text(enum td_applied a);
 int td_cli_apply(struct td_kube *k, const yyjson_val *obj, bool dry_run, struct td_cancel *c, enum td_applied *ret,
 		 struct td_error *err);
 // Applies every object of `m` and calls tell_one after each.
-int td_cli_install(struct td_kube *k, const struct td_manifests *m, bool dry_run,
+int td_cli_install(struct td_kube *k, const struct td_cli_manifests *m, bool dry_run,
 		   void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
 		   struct td_cancel *c, struct td_error *err);
 // Deletes what an older version installed and `m` does not name (prune.c says what counts as that).
 // Calls tell_one after each object. Call it after td_cli_install() and after the rollout, because
 // what still runs may need these objects.
-int td_cli_prune(struct td_kube *k, const struct td_manifests *m, bool dry_run,
+int td_cli_prune(struct td_kube *k, const struct td_cli_manifests *m, bool dry_run,
 		 void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
 		 struct td_cancel *c, struct td_error *err);
 // Returns TD_CONFLICT when helm manages the Tandem of that namespace.
@@ -55,7 +55,7 @@ char *td_cli_path(const struct td_gvr *g, const char *ns, const char *name);
 // Waits until every Deployment and DaemonSet of `m` runs its newest template. end_ms is monotonic.
 // `p` (may be NULL) shows which one is waited for. On a time-out (TD_TRANSIENT) err says which pod
 // does not get ready, and why.
-int td_cli_rollout(struct td_kube *k, const struct td_manifests *m, int64_t end_ms, struct td_progress *p,
+int td_cli_rollout(struct td_kube *k, const struct td_cli_manifests *m, int64_t end_ms, struct td_progress *p,
 		   struct td_cancel *c, struct td_error *err);
 // The same for one workload.
 int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns, const char *name, int64_t end_ms,

@@ -161,7 +161,7 @@ int td_cli_not_helm(struct td_kube *k, const char *ns, struct td_cancel *c, stru
 	return 0;
 }
 
-int td_cli_install(struct td_kube *k, const struct td_manifests *m, bool dry_run,
+int td_cli_install(struct td_kube *k, const struct td_cli_manifests *m, bool dry_run,
 		   void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
 		   struct td_cancel *c, struct td_error *err)
 {
@@ -204,7 +204,7 @@ static void next_steps(const struct install_opts *o)
 
 static int install(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_manifests struct td_manifests m = {0};
+	td_auto_manifests struct td_cli_manifests m = {0};
 	int r = td_cli_tandem(o->ns, o->image, &m, err);
 	if (r || (r = td_cli_kubelets(&m, o->kubelet, o->kubelet_ca, err)))
 		return r;
@@ -280,7 +280,7 @@ static int gone(struct td_kube *k, const struct td_gvr *g, const char *ns, const
 	if (r)
 		return r == TD_NOT_FOUND ? 0 : r;
 
-	const struct td_delete del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
+	const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
 	if (!dry_run && (r = td_kube_delete(k, g, ns, name, &del, c, err)) && r != TD_NOT_FOUND)
 		return td_wrap(err, "deleting %s %s", g->kind, name);
 
@@ -333,7 +333,7 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 {
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
 		   *bridges = "app.kubernetes.io/managed-by=tandem," TD_LABEL_CLUSTER_NS;
-	td_auto_manifests struct td_manifests m = {0};
+	td_auto_manifests struct td_cli_manifests m = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 
 	int r = td_cli_tandem(o->ns, NULL, &m, err);

@@ -12,7 +12,7 @@
 
 #define OURS "app.kubernetes.io/part-of=tandem"
 
-static bool named(const struct td_manifests *m, const struct td_gvr *g, const struct td_object *o)
+static bool named(const struct td_cli_manifests *m, const struct td_gvr *g, const struct td_object *o)
 {
 	for (size_t i = 0; i < m->docs.n; i++) {
 		yyjson_val *v = td_json_root(m->docs.v[i]);
@@ -23,7 +23,7 @@ static bool named(const struct td_manifests *m, const struct td_gvr *g, const st
 	return false;
 }
 
-static bool our_namespace(const struct td_manifests *m, const char *ns)
+static bool our_namespace(const struct td_cli_manifests *m, const char *ns)
 {
 	for (size_t i = 0; i < m->docs.n; i++)
 		if (td_streq(td_jstr(td_json_root(m->docs.v[i]), "metadata.namespace"), ns))
@@ -52,7 +52,7 @@ static int applied_by_us(struct td_kube *k, const struct td_gvr *g, const struct
 	return 0;
 }
 
-static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td_manifests *m, bool dry_run,
+static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td_cli_manifests *m, bool dry_run,
 		      void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
 		      struct td_cancel *c, struct td_error *err)
 {
@@ -72,7 +72,7 @@ static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td
 		if (!ours)
 			continue;
 
-		const struct td_delete del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
+		const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
 		if (!dry_run && (r = td_kube_delete(k, g, g->namespaced ? o->ns : NULL, o->name, &del, c, err)) &&
 		    r != TD_NOT_FOUND)
 			return td_wrap(err, "deleting %s %s of an older version", g->kind, o->name);
@@ -85,7 +85,7 @@ static int prune_kind(struct td_kube *k, const struct td_gvr *g, const struct td
 	return 0;
 }
 
-int td_cli_prune(struct td_kube *k, const struct td_manifests *m, bool dry_run,
+int td_cli_prune(struct td_kube *k, const struct td_cli_manifests *m, bool dry_run,
 		 void (*tell_one)(void *ctx, const yyjson_val *obj, enum td_applied what), void *ctx,
 		 struct td_cancel *c, struct td_error *err)
 {

@@ -95,7 +95,7 @@ int td_cli_rollout_one(struct td_kube *k, const struct td_gvr *g, const char *ns
 	}
 }
 
-int td_cli_rollout(struct td_kube *k, const struct td_manifests *m, int64_t end_ms, struct td_progress *p,
+int td_cli_rollout(struct td_kube *k, const struct td_cli_manifests *m, int64_t end_ms, struct td_progress *p,
 		   struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < m->docs.n; i++) {

@@ -58,7 +58,7 @@ static long long rss_kib(pid_t pid)
 static void roles(struct gather *g, const struct td_instance *i)
 {
 	yyjson_mut_val *arr = td_jm_arr(g->d, g->root, "roles");
-	struct td_role *v;
+	struct td_local_role *v;
 	size_t n = td_roles(i, "tandem", &v);
 	for (size_t k = 0; k <= n; k++) {
 		const char *name = k ? v[k - 1].name : "supervise";

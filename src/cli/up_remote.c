@@ -90,7 +90,7 @@ static void count(void *ctx, const yyjson_val *obj, enum td_applied what)
 	((size_t *)ctx)[what]++;
 }
 
-static int apply(struct td_kube *k, const struct td_manifests *m, const char *what, struct td_progress *p,
+static int apply(struct td_kube *k, const struct td_cli_manifests *m, const char *what, struct td_progress *p,
 		 struct td_cancel *c, struct td_error *err)
 {
 	size_t n[TD_APPLIED_N] = {0};
@@ -106,7 +106,7 @@ static int apply(struct td_kube *k, const struct td_manifests *m, const char *wh
 
 static int up(const struct td_cli_up_opts *o, struct td_cancel *c, struct td_error *err)
 {
-	td_auto_manifests struct td_manifests m = {0}, mine = {0};
+	td_auto_manifests struct td_cli_manifests m = {0}, mine = {0};
 	td_auto(td_kube_free) struct td_kube *k = NULL;
 	td_auto_free char *node = NULL, *at = td_cli_at(o->kubeconfig);
 	struct td_progress p;

@@ -177,7 +177,7 @@ int td_ctl_create_pod(struct td_ctl *c, struct ctl_expect *e, const struct td_ob
 int td_ctl_delete_pod(struct td_ctl *c, struct ctl_expect *e, const struct td_object *owner, const struct td_gvr *gvr,
 		      const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
 {
-	const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
+	const struct td_kube_delete_opts opts = {.uid = pod->uid, .grace_s = -1};
 	struct td_error why = TD_ERROR_INIT;
 
 	td_ctl_expect_delete(e, owner->uid, pod->uid);

@@ -495,7 +495,7 @@ static int trim_history(struct roll *x, struct td_error *err)
 
 	td_ctl_sort(&idle, by_revision);
 	for (size_t i = 0; (long long)(idle.n - i) > keep && i < idle.n; i++) {
-		const struct td_delete opts = {
+		const struct td_kube_delete_opts opts = {
 			.uid = idle.v[i]->uid, .rv = idle.v[i]->rv, .grace_s = -1, .propagation = "Background"};
 		int r = td_kube_delete(x->c->kube, &td_replicasets, idle.v[i]->ns, idle.v[i]->name, &opts, x->cancel,
 				       err);

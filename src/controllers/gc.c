@@ -241,7 +241,7 @@ static int drop_refs(struct td_ctl_gc *g, const struct monitor *m, const struct 
 static int delete_it(struct td_ctl_gc *g, const struct monitor *m, const struct td_object *o, const char *propagation,
 		     bool guard_rv, struct td_cancel *cancel, struct td_error *err)
 {
-	const struct td_delete opts = {
+	const struct td_kube_delete_opts opts = {
 		.uid = o->uid, .rv = guard_rv ? o->rv : NULL, .grace_s = -1, .propagation = propagation};
 	int r = td_kube_delete(g->c->kube, &m->gvr, o->ns, o->name, &opts, cancel, err);
 	td_debug("gc: deleting %s %s/%s (%s): %s", m->gvr.resource, o->ns, o->name, propagation, td_code_name(r));

@@ -459,7 +459,8 @@ static int finished(struct job *x, int64_t *again, struct td_error *err)
 		return 0;
 	}
 
-	const struct td_delete opts = {.uid = x->j->uid, .rv = x->j->rv, .grace_s = -1, .propagation = "Foreground"};
+	const struct td_kube_delete_opts opts = {
+		.uid = x->j->uid, .rv = x->j->rv, .grace_s = -1, .propagation = "Foreground"};
 	r = td_kube_delete(x->c->kube, &td_jobs, x->j->ns, x->j->name, &opts, x->cancel, err);
 	return r == TD_NOT_FOUND ? 0 : r;
 }

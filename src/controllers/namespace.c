@@ -45,7 +45,7 @@ static void sweep(void *ctx, const struct td_gvr *gvr)
 		s->left++;
 		if (td_object_deleting(o))
 			continue;
-		const struct td_delete opts = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
+		const struct td_kube_delete_opts opts = {.uid = o->uid, .grace_s = -1, .propagation = "Background"};
 		s->r = td_kube_delete(s->c->kube, gvr, s->ns, o->name, &opts, s->cancel, s->err);
 		if (s->r == TD_NOT_FOUND || s->r == TD_CONFLICT)
 			s->r = 0;

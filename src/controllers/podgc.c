@@ -22,7 +22,7 @@ void td_ctl_podgc_free(struct td_ctl_podgc *p)
 
 static int force_delete(struct td_ctl *c, const struct td_object *pod, struct td_cancel *cancel, struct td_error *err)
 {
-	const struct td_delete opts = {.uid = pod->uid, .grace_s = 0};
+	const struct td_kube_delete_opts opts = {.uid = pod->uid, .grace_s = 0};
 	int r = td_kube_delete(c->kube, &td_pods, pod->ns, pod->name, &opts, cancel, err);
 	return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 }
@@ -146,7 +146,7 @@ static int one_pod(struct td_ctl_podgc *g, const char *key, int64_t *again, stru
 
 		td_kube_record(c->rec, TD_ABOUT(pod, &td_pods), "Normal", "TaintManagerEviction",
 			       "Marking for deletion Pod %s/%s", ns, name);
-		const struct td_delete opts = {.uid = pod->uid, .grace_s = -1};
+		const struct td_kube_delete_opts opts = {.uid = pod->uid, .grace_s = -1};
 		int r = td_kube_delete(c->kube, &td_pods, ns, name, &opts, cancel, err);
 		return r == TD_NOT_FOUND || r == TD_CONFLICT ? 0 : r;
 	}

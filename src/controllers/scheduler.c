@@ -248,7 +248,7 @@ static int place(struct td_ctl_scheduler *s, struct td_object *pod, const char *
 	struct td_ctl *c = s->c;
 	struct td_error why = TD_ERROR_INIT;
 	int r = td_kube_bind(c->kube,
-			     &(struct td_binding){.ns = pod->ns, .pod = pod->name, .node = node, .uid = pod->uid},
+			     &(struct td_kube_binding){.ns = pod->ns, .pod = pod->name, .node = node, .uid = pod->uid},
 			     cancel, &why);
 	if (r == TD_UNCERTAIN) { // look
 		td_auto(td_object_unref) struct td_object *live = NULL;

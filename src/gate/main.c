@@ -214,7 +214,7 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_part parts[] = {{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
@@ -262,7 +262,7 @@ int td_agent_main(int argc, char **argv)
 	a.grants = td_queue_new(a.clock);
 	td_held_init(&a.held, a.clock);
 
-	struct td_srv_health *health = NULL;
+	struct td_health *health = NULL;
 	td_health_set("start", "it fills its caches");
 	int r = td_health_serve("agent", a.o.metrics, &health, &err);
 	if (!r)

@@ -13,7 +13,7 @@ static struct {
 
 static void collect(void *ctx)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	struct td_metric *nodes = td_gauge(m, "tandem_agent_nodes", "Nodes of this agent.", NULL),
 			 *held = td_gauge(
 				 m, "tandem_gate_held_nodes",

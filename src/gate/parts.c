@@ -5,7 +5,7 @@
 
 static void *run(void *arg)
 {
-	struct td_part *p = arg;
+	struct td_gate_part *p = arg;
 	struct td_error e = TD_ERROR_INIT;
 	int r = p->run(p->ctx, &e);
 	if (r && r != TD_CANCELLED && !td_cancelled(p->cancel)) {
@@ -15,7 +15,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int td_parts_start(struct td_part *v, size_t n, struct td_cancel *cancel, struct td_error *err)
+int td_parts_start(struct td_gate_part *v, size_t n, struct td_cancel *cancel, struct td_error *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		v[i].cancel = cancel;
@@ -28,7 +28,7 @@ int td_parts_start(struct td_part *v, size_t n, struct td_cancel *cancel, struct
 	return 0;
 }
 
-void td_parts_join(struct td_part *v, size_t n)
+void td_parts_join(struct td_gate_part *v, size_t n)
 {
 	if (n)
 		td_cancel_wait(v[0].cancel, -1);

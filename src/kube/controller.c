@@ -24,7 +24,7 @@ static void failed(const struct td_controller *c, int code, double by)
 
 static void measure(const struct td_controller *c, int code, int64_t took_ms)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	td_metric_observe(td_histogram(m, "tandem_reconcile_duration_seconds",
 				       "How long one look at one object took, in seconds; result: ok, or retry when it "
 				       "has to be tried again.",

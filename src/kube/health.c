@@ -150,7 +150,7 @@ bool td_health_ready(struct td_buf *why)
 
 // ---- metrics of every process ----
 
-static void collect_informers(struct td_srv_metrics *m)
+static void collect_informers(struct td_metrics *m)
 {
 	static const char *const label[] = {"resource", NULL};
 	struct td_metric *synced = td_gauge(m, "tandem_informer_synced",
@@ -187,7 +187,7 @@ static int open_files(void)
 }
 
 // The names are those of the Prometheus client libraries.
-static void collect_process(struct td_srv_metrics *m)
+static void collect_process(struct td_metrics *m)
 {
 	td_auto_buf struct td_buf b = {0};
 	unsigned long long user = 0, sys = 0, start = 0;
@@ -220,14 +220,14 @@ static void collect_process(struct td_srv_metrics *m)
 
 static void collect(void *ctx)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	collect_informers(m);
 	collect_process(m);
 }
 
 // ---- the server ----
 
-struct td_srv_health {
+struct td_health {
 	struct td_http_server *server;
 	struct td_cancel *stop;
 	pthread_t thread;
@@ -266,14 +266,14 @@ static void handle(struct td_http_x *x, void *ctx)
 
 static void *serve(void *arg)
 {
-	struct td_srv_health *h = arg;
+	struct td_health *h = arg;
 	struct td_error e = TD_ERROR_INIT;
 	if (td_http_server_run(h->server, h->stop, &e) && e.code != TD_CANCELLED)
 		td_err("/metrics: %s", e.msg);
 	return NULL;
 }
 
-int td_health_serve(const char *role, const char *listen, struct td_srv_health **ret, struct td_error *err)
+int td_health_serve(const char *role, const char *listen, struct td_health **ret, struct td_error *err)
 {
 	*ret = NULL;
 	if (!listen)
@@ -287,13 +287,13 @@ int td_health_serve(const char *role, const char *listen, struct td_srv_health *
 	if (r)
 		return td_wrap(err, "--metrics %s", listen);
 
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	td_metric_set(td_gauge(m, "tandem_build_info", "Always 1; the labels say which program this is.",
 			       TD_LABELS("role", "version")),
 		      1, TD_LABELS(role, TD_VERSION));
 	td_metrics_on_collect(m, collect, NULL);
 
-	struct td_srv_health *h = td_calloc(1, sizeof(*h));
+	struct td_health *h = td_calloc(1, sizeof(*h));
 	h->server = server;
 	h->stop = td_cancel_new();
 
@@ -310,7 +310,7 @@ int td_health_serve(const char *role, const char *listen, struct td_srv_health *
 	return 0;
 }
 
-struct td_srv_health *td_health_end(struct td_srv_health *h)
+struct td_health *td_health_end(struct td_health *h)
 {
 	if (!h)
 		return NULL;

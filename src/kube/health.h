@@ -37,8 +37,8 @@ bool td_health_live(int64_t now_mono_ms, struct td_buf *why);
 bool td_health_ready(struct td_buf *why);
 
 // ---- the server ----
-struct td_srv_health;
+struct td_health;
 // Serves the three paths from a thread of its own. listen is "ADDR:PORT" or "unix:/path"; with NULL
 // nothing is served and *ret is NULL.
-int td_health_serve(const char *role, const char *listen, struct td_srv_health **ret, struct td_error *err);
-struct td_srv_health *td_health_end(struct td_srv_health *h); // NULL ok
+int td_health_serve(const char *role, const char *listen, struct td_health **ret, struct td_error *err);
+struct td_health *td_health_end(struct td_health *h); // NULL ok

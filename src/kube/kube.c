@@ -380,8 +380,8 @@ int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	return object_call(k, "POST", p.s, &(struct td_kube_body){"application/json", body, len}, c, ret, err);
 }
 
-int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
-		  struct td_cancel *c, struct td_object **ret, struct td_error *err)
+int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_kube_patch type,
+		  const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret, struct td_error *err)
 {
 	static const char *const types[] = {"application/merge-patch+json", "application/json-patch+json",
 					    "application/strategic-merge-patch+json", "application/apply-patch+yaml"};
@@ -404,7 +404,7 @@ int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjs
 	return object_call(k, "PUT", p.s, &(struct td_kube_body){"application/json", body, len}, c, ret, err);
 }
 
-static void delete_options(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_delete *opts)
+static void delete_options(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td_kube_delete_opts *opts)
 {
 	if (!opts)
 		return;
@@ -416,7 +416,7 @@ static void delete_options(yyjson_mut_doc *d, yyjson_mut_val *o, const struct td
 }
 
 int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name,
-		   const struct td_delete *opts, struct td_cancel *c, struct td_error *err)
+		   const struct td_kube_delete_opts *opts, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, r, ns, name, NULL);
@@ -431,7 +431,7 @@ int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	return td_kube_raw(k, "DELETE", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);
 }
 
-int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel *c, struct td_error *err)
+int td_kube_bind(struct td_kube *k, const struct td_kube_binding *b, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};
 	td_kube_path(&p, &td_pods, b->ns, b->pod, "binding");

@@ -98,7 +98,7 @@ int td_kube_list(struct td_kube *k, const struct td_gvr *r, const char *ns, cons
 		 struct td_cancel *c, struct td_objects *ret, struct td_error *err);
 int td_kube_create(struct td_kube *k, const struct td_gvr *r, const char *ns, const yyjson_mut_val *obj,
 		   struct td_cancel *c, struct td_object **ret, struct td_error *err);
-enum td_patch { TD_PATCH_MERGE, TD_PATCH_JSON, TD_PATCH_STRATEGIC, TD_PATCH_APPLY };
+enum td_kube_patch { TD_PATCH_MERGE, TD_PATCH_JSON, TD_PATCH_STRATEGIC, TD_PATCH_APPLY };
 // Where one object is in the API, or a part of it.
 struct td_kube_place {
 	const struct td_gvr *resource;
@@ -107,24 +107,24 @@ struct td_kube_place {
 };
 #define TD_AT(...) (&(const struct td_kube_place){__VA_ARGS__})
 // For preconditions put metadata.uid and metadata.resourceVersion into the patch.
-int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_patch type, const yyjson_mut_val *patch,
-		  struct td_cancel *c, struct td_object **ret, struct td_error *err);
+int td_kube_patch(struct td_kube *k, const struct td_kube_place *at, enum td_kube_patch type,
+		  const yyjson_mut_val *patch, struct td_cancel *c, struct td_object **ret, struct td_error *err);
 int td_kube_update(struct td_kube *k, const struct td_kube_place *at, const yyjson_mut_val *obj, struct td_cancel *c,
 		   struct td_object **ret, struct td_error *err);
-struct td_delete {
+struct td_kube_delete_opts {
 	const char *uid, *rv;    // preconditions, or NULL
 	int grace_s;             // -1: the object's own
 	const char *propagation; // "Background", "Foreground", "Orphan", or NULL
 };
 int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, const char *name,
-		   const struct td_delete *opts, struct td_cancel *c, struct td_error *err);
+		   const struct td_kube_delete_opts *opts, struct td_cancel *c, struct td_error *err);
 // A pod and the node that it goes to.
-struct td_binding {
+struct td_kube_binding {
 	const char *ns, *pod, *node;
 	const char *uid, *rv;              // preconditions, or NULL
 	const yyjson_mut_val *annotations; // an object, set in the same write; NULL: none
 };
-int td_kube_bind(struct td_kube *k, const struct td_binding *b, struct td_cancel *c, struct td_error *err);
+int td_kube_bind(struct td_kube *k, const struct td_kube_binding *b, struct td_cancel *c, struct td_error *err);
 struct td_kube_body {
 	const char *type; // its Content-Type
 	const char *text; // len bytes

@@ -11,7 +11,7 @@ static struct td_metric *requests, *duration, *sent, *received;
 
 static void make(void)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	requests = td_counter(m, "tandem_kube_requests_total",
 			      "Requests to Kubernetes by verb, resource and HTTP status; code \"none\": no reply came.",
 			      TD_LABELS("verb", "resource", "code"));

@@ -442,9 +442,9 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
 
-	struct td_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a}, {"stream", run_stream, a},
-				  {"probes", run_probes, a}, {"pods", run_sync, a},   {"nodes", run_nodes, a},
-				  {"held", run_held, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a}, {"stream", run_stream, a},
+				       {"probes", run_probes, a}, {"pods", run_sync, a},   {"nodes", run_nodes, a},
+				       {"held", run_held, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
@@ -500,7 +500,7 @@ int td_kubelet_main(int argc, char **argv)
 	a.cancel = td_cancel_new();
 	td_cancel_on_signals(a.cancel);
 
-	struct td_srv_health *health;
+	struct td_health *health;
 	td_health_set("start", "it takes over what runs, and fills its caches");
 	// Health and metrics are shown under the name "agent", the same as on a cluster, so that
 	// alerts and the dashboard find every gate under one name.

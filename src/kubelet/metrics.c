@@ -31,7 +31,7 @@ static void count_pod(struct td_pod *p, size_t *pods, size_t *ctrs)
 
 static void collect(void *ctx)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	struct td_metric *pods = td_gauge(m, "tandem_agent_pods",
 					  "Pods on this agent's nodes: starting, running (a container runs), stopping, "
 					  "ended (not removed yet).",

@@ -41,7 +41,7 @@ static void end_process(pid_t pid, const char *what, int64_t grace_ms)
 static void stop_roles(const struct td_instance *i)
 {
 	end_process(td_instance_supervisor(i), "supervise", 60000);
-	struct td_role *roles;
+	struct td_local_role *roles;
 	size_t n = td_roles(i, "tandem", &roles);
 	// These roles were left over by a supervise that was killed.
 	for (size_t k = n; k-- > 0;) {

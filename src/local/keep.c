@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 struct child {
-	const struct td_role *role;
+	const struct td_local_role *role;
 	pid_t pid; // 0: not running
 	int pidfd;
 	int fails;
@@ -118,7 +118,7 @@ int td_supervise_keep(const char *tandem)
 	}
 
 	prctl(PR_SET_CHILD_SUBREAPER, 0);
-	struct td_role *roles = NULL;
+	struct td_local_role *roles = NULL;
 	size_t n = td_roles(&i, tandem, &roles);
 	struct child *c = td_calloc(n, sizeof(*c));
 	struct pollfd *p = td_calloc(n + 1, sizeof(*p));

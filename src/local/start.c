@@ -10,29 +10,29 @@
 
 enum { API_MS = 30000 };
 
-static bool runs(const struct td_start *s)
+static bool runs(const struct td_local_start *s)
 {
 	return td_instance_supervisor(s->instance) == s->supervise;
 }
 
-static bool late(const struct td_start *s)
+static bool late(const struct td_local_start *s)
 {
 	return td_mono_ms(&td_clock_system) > s->end_ms;
 }
 
-static int stopped(const struct td_start *s, struct td_error *err)
+static int stopped(const struct td_local_start *s, struct td_error *err)
 {
 	return td_fail(err, TD_TRANSIENT, "it was stopped meanwhile: see %s/log/supervise.log", s->instance->home);
 }
 
-int td_local_start_failed(const struct td_start *s, int r, struct td_error *err)
+int td_local_start_failed(const struct td_local_start *s, int r, struct td_error *err)
 {
 	return r == TD_CANCELLED || runs(s) ? r : stopped(s, err);
 }
 
 // Puts the role's last error since this start, taken from its log, into err: a role that does not
 // start has said there why.
-static void add_log_error(const struct td_start *s, const char *role, struct td_error *err)
+static void add_log_error(const struct td_local_start *s, const char *role, struct td_error *err)
 {
 	enum { TAIL = 64 << 10 };
 	td_auto_free char *path = td_instance_path(s->instance, "log/%s.log", role), *text = td_malloc(TAIL + 1);
@@ -61,7 +61,7 @@ static void add_log_error(const struct td_start *s, const char *role, struct td_
 			td_starts(last, role) ? last + strlen(role) + 2 : last);
 }
 
-int td_local_start_api(const struct td_start *s, struct td_error *err)
+int td_local_start_api(const struct td_local_start *s, struct td_error *err)
 {
 	int64_t end = td_mono_ms(&td_clock_system) + API_MS;
 	for (;;) {
@@ -95,7 +95,7 @@ static bool renewed(const struct td_objects *leases, const char *node, int64_t s
 	return false;
 }
 
-int td_local_start_nodes(const struct td_start *s, struct td_error *err)
+int td_local_start_nodes(const struct td_local_start *s, struct td_error *err)
 {
 	for (;;) {
 		bool last = !runs(s);
@@ -125,7 +125,7 @@ int td_local_start_nodes(const struct td_start *s, struct td_error *err)
 	}
 }
 
-int td_local_start_forget_slurm(const struct td_start *s, struct td_error *err)
+int td_local_start_forget_slurm(const struct td_local_start *s, struct td_error *err)
 {
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	static const char *const counts[] = {"ready", "idle", "allocated", "draining", "drained", "running"};
@@ -139,7 +139,7 @@ int td_local_start_forget_slurm(const struct td_start *s, struct td_error *err)
 	return r == TD_NOT_FOUND ? 0 : r;
 }
 
-int td_local_start_slurm(const struct td_start *s, struct td_error *err)
+int td_local_start_slurm(const struct td_local_start *s, struct td_error *err)
 {
 	for (;;) {
 		bool last = !runs(s);

@@ -6,7 +6,7 @@
 #include "kube/kube.h"
 #include "local/instance.h"
 
-struct td_start {
+struct td_local_start {
 	struct td_kube *kube;
 	const struct td_instance *instance;
 	// The supervise of this start. The API of another one may have other keys.
@@ -17,14 +17,14 @@ struct td_start {
 	struct td_cancel *cancel;
 };
 // Waits until the API server is ready. On failure err holds the server's last logged error.
-int td_local_start_api(const struct td_start *s, struct td_error *err);
+int td_local_start_api(const struct td_local_start *s, struct td_error *err);
 // Waits until as many nodes as the instance has are Ready and have renewed their Leases.
-int td_local_start_nodes(const struct td_start *s, struct td_error *err);
+int td_local_start_nodes(const struct td_local_start *s, struct td_error *err);
 // Resets the counts in the NodeSet's status, which are from before the last `down`, until the
 // operator has looked.
-int td_local_start_forget_slurm(const struct td_start *s, struct td_error *err);
+int td_local_start_forget_slurm(const struct td_local_start *s, struct td_error *err);
 // Waits until Slurm has all nodes, be they idle, allocated or drained.
-int td_local_start_slurm(const struct td_start *s, struct td_error *err);
+int td_local_start_slurm(const struct td_local_start *s, struct td_error *err);
 // For any other failure r: when the supervise has ended, that is the reason, and err says so.
 // Otherwise r and err stay as they are.
-int td_local_start_failed(const struct td_start *s, int r, struct td_error *err);
+int td_local_start_failed(const struct td_local_start *s, int r, struct td_error *err);

@@ -29,11 +29,11 @@ char *td_local_role_pidfile(const struct td_instance *i, const char *role)
 	return td_asprintf("%s/%s.pid", i->run, role);
 }
 
-static struct td_strv *role(struct td_role **v, size_t *n, const char *self, const char *name)
+static struct td_strv *role(struct td_local_role **v, size_t *n, const char *self, const char *name)
 {
 	*v = td_realloc(*v, (*n + 1) * sizeof(**v));
-	struct td_role *r = &(*v)[(*n)++];
-	*r = (struct td_role){.name = name};
+	struct td_local_role *r = &(*v)[(*n)++];
+	*r = (struct td_local_role){.name = name};
 	td_strv_add(&r->argv, self);
 	td_strv_add(&r->argv, name);
 	return &r->argv;
@@ -45,9 +45,9 @@ static void kubeconfig(struct td_strv *a, const struct td_instance *i, const cha
 	td_strv_steal(a, td_instance_kubeconfig(i, user));
 }
 
-size_t td_roles(const struct td_instance *i, const char *self, struct td_role **ret)
+size_t td_roles(const struct td_instance *i, const char *self, struct td_local_role **ret)
 {
-	struct td_role *v = NULL;
+	struct td_local_role *v = NULL;
 	size_t n = 0;
 
 	struct td_strv *a = role(&v, &n, self, "apiserver");
@@ -95,7 +95,7 @@ size_t td_roles(const struct td_instance *i, const char *self, struct td_role **
 	return n;
 }
 
-void td_roles_done(struct td_role *v, size_t n)
+void td_roles_done(struct td_local_role *v, size_t n)
 {
 	for (size_t k = 0; k < n; k++)
 		td_strv_done(&v[k].argv);

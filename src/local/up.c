@@ -220,7 +220,7 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	close(lock); // a `down` does not have to wait for the rest
 	lock = -1;
 
-	const struct td_start s = {
+	const struct td_local_start s = {
 		.kube = k, .instance = i, .supervise = by, .since_ms = since, .end_ms = end, .cancel = c};
 	if ((r = td_local_start_api(&s, err)))
 		return r;

@@ -16,7 +16,7 @@ struct series {
 };
 
 struct td_metric {
-	struct td_srv_metrics *m;
+	struct td_metrics *m;
 	char *name, *help;
 	enum metric_kind kind;
 	struct td_strv labels;
@@ -26,7 +26,7 @@ struct td_metric {
 	UT_hash_handle hh;
 };
 
-struct td_srv_metrics {
+struct td_metrics {
 	pthread_mutex_t lock; // guards all members, metrics and series
 	struct td_metric *metrics;
 	struct {
@@ -37,20 +37,20 @@ struct td_srv_metrics {
 	uint64_t dropped;
 };
 
-struct td_srv_metrics *td_metrics_new(void)
+struct td_metrics *td_metrics_new(void)
 {
-	struct td_srv_metrics *m = td_calloc(1, sizeof(*m));
+	struct td_metrics *m = td_calloc(1, sizeof(*m));
 	pthread_mutex_init(&m->lock, NULL);
 	return m;
 }
 
-static struct td_srv_metrics *process_registry;
+static struct td_metrics *process_registry;
 static void make_process_registry(void)
 {
 	process_registry = td_metrics_new();
 }
 
-struct td_srv_metrics *td_metrics_process(void)
+struct td_metrics *td_metrics_process(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	pthread_once(&once, make_process_registry);
@@ -65,7 +65,7 @@ static void drop(struct td_metric *f, struct series *s)
 	free(s);
 }
 
-struct td_srv_metrics *td_metrics_free(struct td_srv_metrics *m)
+struct td_metrics *td_metrics_free(struct td_metrics *m)
 {
 	if (!m)
 		return NULL;
@@ -101,7 +101,7 @@ struct bounds {
 	size_t n;
 };
 
-static struct td_metric *metric(struct td_srv_metrics *m, enum metric_kind kind, const char *name, const char *help,
+static struct td_metric *metric(struct td_metrics *m, enum metric_kind kind, const char *name, const char *help,
 				const char *const *labels, struct bounds b)
 {
 	if (!name_ok(name, true))
@@ -138,17 +138,17 @@ static struct td_metric *metric(struct td_srv_metrics *m, enum metric_kind kind,
 	return f;
 }
 
-struct td_metric *td_counter(struct td_srv_metrics *m, const char *name, const char *help, const char *const *labels)
+struct td_metric *td_counter(struct td_metrics *m, const char *name, const char *help, const char *const *labels)
 {
 	return metric(m, COUNTER, name, help, labels, (struct bounds){0});
 }
 
-struct td_metric *td_gauge(struct td_srv_metrics *m, const char *name, const char *help, const char *const *labels)
+struct td_metric *td_gauge(struct td_metrics *m, const char *name, const char *help, const char *const *labels)
 {
 	return metric(m, GAUGE, name, help, labels, (struct bounds){0});
 }
 
-struct td_metric *td_histogram(struct td_srv_metrics *m, const char *name, const char *help, const char *const *labels,
+struct td_metric *td_histogram(struct td_metrics *m, const char *name, const char *help, const char *const *labels,
 			       const double *bounds, size_t n)
 {
 	static const double seconds[] = {.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60};
@@ -286,7 +286,7 @@ double td_metric_get(struct td_metric *f, const char *const *values)
 	return v;
 }
 
-void td_metrics_on_collect(struct td_srv_metrics *m, void (*fn)(void *ctx), void *ctx)
+void td_metrics_on_collect(struct td_metrics *m, void (*fn)(void *ctx), void *ctx)
 {
 	pthread_mutex_lock(&m->lock);
 	if (m->n_collect == COLLECTORS_MAX)
@@ -350,7 +350,7 @@ static void put_series(struct td_buf *b, const struct td_metric *f, const struct
 	put_line(b, f, "_count", s->labels, NULL, (double)n);
 }
 
-void td_metrics_text(struct td_srv_metrics *m, struct td_buf *b)
+void td_metrics_text(struct td_metrics *m, struct td_buf *b)
 {
 	static const char *const type[] = {"counter", "gauge", "histogram"};
 	pthread_mutex_lock(&m->lock);

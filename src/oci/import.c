@@ -22,14 +22,14 @@ static int64_t size_of(int fd)
 }
 
 // Unpacks the file over the directory. ret_digest is the digest of the decompressed tar.
-static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts, struct td_stream_progress *p,
+static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts, struct td_oci_stream_progress *p,
 		       struct td_cancel *c, char ret_digest[65], struct td_error *err)
 {
 	td_auto_close int root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (root < 0)
 		return td_fail_errno(err, TD_INTERNAL, errno, "open %s", dir);
 
-	td_auto(td_oci_stream_close) struct td_stream *s = NULL;
+	td_auto(td_oci_stream_close) struct td_oci_stream *s = NULL;
 	p->what = what;
 	int r = td_oci_stream_open(fd, what, p, c, &s, err);
 	if (r)
@@ -45,7 +45,7 @@ static int unpack_file(int fd, const char *what, const char *dir, bool whiteouts
 	return 0;
 }
 
-static int one_layer(int in, const struct img_layer *l, size_t i, const char *rootfs, struct td_stream_progress *p,
+static int one_layer(int in, const struct img_layer *l, size_t i, const char *rootfs, struct td_oci_stream_progress *p,
 		     struct td_cancel *c, struct td_error *err)
 {
 	char is[65];
@@ -75,7 +75,7 @@ static int one_layer(int in, const struct img_layer *l, size_t i, const char *ro
 	return 0;
 }
 
-static int from_layout(int in, const struct img_source *s, const char *rootfs, struct td_stream_progress *p,
+static int from_layout(int in, const struct img_source *s, const char *rootfs, struct td_oci_stream_progress *p,
 		       struct td_cancel *c, struct td_error *err)
 {
 	for (size_t i = 0; i < s->n; i++) {
@@ -141,7 +141,7 @@ static int name_it(const char *want, const struct img_source *s, char **ret_name
 }
 
 // made: an empty directory of ours. fd: the layout's directory, or a tar.
-static int import(const char *dir, const char *made, const char *want, int fd, struct td_stream_progress *p,
+static int import(const char *dir, const char *made, const char *want, int fd, struct td_oci_stream_progress *p,
 		  struct td_cancel *c, char **ret_name, struct td_error *err)
 {
 	td_auto_free char *rootfs = td_asprintf("%s/rootfs", made), *archive = td_asprintf("%s/archive", made),
@@ -214,7 +214,7 @@ int td_image_import(const char *dir, const char *want, const char *path,
 	td_img_sweep(dir);
 
 	td_auto_free char *made = td_img_new_dir(dir);
-	struct td_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
+	struct td_oci_stream_progress p = {.f = progress, .ctx = ctx, .last = -1};
 	if (!(r = td_mkdir_p(made, 0700, err)))
 		r = import(dir, made, want, fd, &p, c, ret_name, err);
 

@@ -8,12 +8,12 @@
 #include <string.h>
 #include <unistd.h>
 
-struct td_stream {
+struct td_oci_stream {
 	int in; // the file; the caller's
 	char *what;
 	struct archive *unpack; // NULL: the file is not compressed
 	struct td_cancel *cancel;
-	struct td_stream_progress *p;
+	struct td_oci_stream_progress *p;
 	gnutls_hash_hd_t hash;
 	char buf[65536]; // bytes of the compressed file
 };
@@ -31,7 +31,7 @@ static const struct {
 	{"BZh", 3, archive_read_support_filter_bzip2},
 };
 
-static ssize_t file_read(const struct td_stream *s, void *buf, size_t n)
+static ssize_t file_read(const struct td_oci_stream *s, void *buf, size_t n)
 {
 	ssize_t got;
 	do
@@ -42,7 +42,7 @@ static ssize_t file_read(const struct td_stream *s, void *buf, size_t n)
 
 static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret)
 {
-	struct td_stream *s = ctx;
+	struct td_oci_stream *s = ctx;
 	ssize_t n = file_read(s, s->buf, sizeof(s->buf));
 	if (n < 0)
 		archive_set_error(a, errno, "read");
@@ -50,14 +50,14 @@ static la_ssize_t on_read(struct archive *a, void *ctx, const void **ret)
 	return n;
 }
 
-static int damaged(const struct td_stream *s, struct td_error *err)
+static int damaged(const struct td_oci_stream *s, struct td_error *err)
 {
 	const char *words = archive_error_string(s->unpack);
 	return td_fail(err, TD_INVALID, "%s is damaged or cut short (%s)", s->what, words ? words : "no reason given");
 }
 
 // Undoes one compression. What comes out is the content, also when that looks compressed.
-static int start(struct td_stream *s, int (*support)(struct archive *), struct td_error *err)
+static int start(struct td_oci_stream *s, int (*support)(struct archive *), struct td_error *err)
 {
 	struct archive_entry *all = NULL;
 	s->unpack = archive_read_new();
@@ -72,10 +72,10 @@ static int start(struct td_stream *s, int (*support)(struct archive *), struct t
 	return rc == ARCHIVE_OK || rc == ARCHIVE_EOF ? 0 : damaged(s, err);
 }
 
-int td_oci_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
-		       struct td_stream **ret, struct td_error *err)
+int td_oci_stream_open(int fd, const char *what, struct td_oci_stream_progress *progress, struct td_cancel *c,
+		       struct td_oci_stream **ret, struct td_error *err)
 {
-	td_auto(td_oci_stream_close) struct td_stream *s = td_calloc(1, sizeof(*s));
+	td_auto(td_oci_stream_close) struct td_oci_stream *s = td_calloc(1, sizeof(*s));
 	char head[6] = {0};
 
 	s->in = fd;
@@ -100,7 +100,7 @@ int td_oci_stream_open(int fd, const char *what, struct td_stream_progress *prog
 	return 0;
 }
 
-struct td_stream *td_oci_stream_close(struct td_stream *s)
+struct td_oci_stream *td_oci_stream_close(struct td_oci_stream *s)
 {
 	if (!s)
 		return NULL;
@@ -112,9 +112,9 @@ struct td_stream *td_oci_stream_close(struct td_stream *s)
 	return NULL;
 }
 
-static void tell(struct td_stream *s)
+static void tell(struct td_oci_stream *s)
 {
-	struct td_stream_progress *p = s->p;
+	struct td_oci_stream_progress *p = s->p;
 	off_t at = p && p->f ? lseek(s->in, 0, SEEK_CUR) : -1;
 	int percent = at < 0 || !p->total ? 0 : (int)((p->done + at) * 100 / p->total);
 	if (at < 0 || percent == p->last || percent > 100)
@@ -126,7 +126,7 @@ static void tell(struct td_stream *s)
 
 int td_oci_stream_read(void *stream, void *buf, size_t n, size_t *ret_n, struct td_error *err)
 {
-	struct td_stream *s = stream;
+	struct td_oci_stream *s = stream;
 	if (td_cancelled(s->cancel))
 		return td_fail(err, TD_CANCELLED, "cancelled");
 
@@ -146,7 +146,7 @@ static void hex(const unsigned char d[32], char ret[65])
 		snprintf(ret + 2 * i, 3, "%02x", d[i]);
 }
 
-void td_oci_stream_digest(struct td_stream *s, char ret[65])
+void td_oci_stream_digest(struct td_oci_stream *s, char ret[65])
 {
 	unsigned char d[32];
 	gnutls_hash_deinit(s->hash, d);

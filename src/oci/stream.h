@@ -7,7 +7,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-struct td_stream_progress { // shared by the streams of one import
+struct td_oci_stream_progress { // shared by the streams of one import
 	void (*f)(void *ctx, int percent, const char *what);
 	void *ctx;
 	const char *what;
@@ -15,17 +15,17 @@ struct td_stream_progress { // shared by the streams of one import
 	int last;
 };
 
-struct td_stream;
+struct td_oci_stream;
 // fd is a regular file at any offset and stays the caller's. `what` names it in messages. progress
 // may be NULL.
-int td_oci_stream_open(int fd, const char *what, struct td_stream_progress *progress, struct td_cancel *c,
-		       struct td_stream **ret, struct td_error *err);
-struct td_stream *td_oci_stream_close(struct td_stream *s); // NULL ok
-TD_DEFINE_AUTO(struct td_stream *, td_oci_stream_close)
+int td_oci_stream_open(int fd, const char *what, struct td_oci_stream_progress *progress, struct td_cancel *c,
+		       struct td_oci_stream **ret, struct td_error *err);
+struct td_oci_stream *td_oci_stream_close(struct td_oci_stream *s); // NULL ok
+TD_DEFINE_AUTO(struct td_oci_stream *, td_oci_stream_close)
 // *ret_n 0: the end; then compressed data was complete. The signature is that of td_tar_read_f.
 int td_oci_stream_read(void *s, void *buf, size_t n, size_t *ret_n, struct td_error *err);
 // The digest of all that was read so far. May be called once.
-void td_oci_stream_digest(struct td_stream *s, char ret[65]);
+void td_oci_stream_digest(struct td_oci_stream *s, char ret[65]);
 
 // The digest of the file as it is stored, without decompression.
 int td_oci_file_digest(int fd, const char *what, struct td_cancel *c, char ret[65], struct td_error *err);

@@ -288,7 +288,8 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		if (wanted)
 			continue;
 		td_info("SlurmCluster %s: %s %s is not wanted any more", v->key, gvr->kind, all.v[i]->name);
-		const struct td_delete del = {.uid = all.v[i]->uid, .grace_s = -1, .propagation = "Background"};
+		const struct td_kube_delete_opts del = {
+			.uid = all.v[i]->uid, .grace_s = -1, .propagation = "Background"};
 		int r = td_kube_delete(op->k, gvr, sc->ns, all.v[i]->name, &del, c, err);
 		if (r && r != TD_NOT_FOUND)
 			return r;

@@ -15,7 +15,7 @@ static struct td_metric *clusters, *ready, *sets, *nodes;
 
 static void make(void)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	clusters = td_gauge(m, "tandem_operator_slurmclusters", "SlurmClusters by phase; none: not looked at yet.",
 			    TD_LABELS("phase"));
 	sets = td_gauge(m, "tandem_operator_nodesets", "NodeSets by their condition Ready.", TD_LABELS("ready"));

@@ -175,7 +175,7 @@ int td_op_row_act(const struct td_op_pass *p, struct td_object *set, struct td_o
 	case TD_MEMBER_CREATE:
 		return create(p, set, x, err);
 	case TD_MEMBER_DELETE_POD: {
-		const struct td_delete del = {.uid = x->pod->uid, .grace_s = x->n.exists ? -1 : 0};
+		const struct td_kube_delete_opts del = {.uid = x->pod->uid, .grace_s = x->n.exists ? -1 : 0};
 		r = td_kube_delete(p->op->k, &td_pods, set->ns, x->pod->name, &del, p->c, &e);
 		r = r == TD_NOT_FOUND ? 0 : r;
 		if (!r && x->n.forgotten)

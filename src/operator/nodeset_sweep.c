@@ -17,7 +17,7 @@ static int pods_gone(const struct td_op_pass *p, const struct td_objects *pods, 
 			p->sc ? td_informer_get(p->op->nodesets, p->ns, td_object_label(o, TD_LABEL_NODESET)) : NULL;
 		if (owned || set)
 			continue;
-		const struct td_delete del = {.uid = o->uid, .grace_s = -1};
+		const struct td_kube_delete_opts del = {.uid = o->uid, .grace_s = -1};
 		td_info("slurmd pod %s/%s belongs to no NodeSet any more: ended", p->ns, o->name);
 		int r = td_kube_delete(p->op->k, &td_pods, p->ns, o->name, &del, p->c, err);
 		if (r && r != TD_NOT_FOUND)

@@ -317,7 +317,7 @@ int td_operator_main(int argc, char **argv)
 
 	if (!lease.identity)
 		lease.identity = host;
-	struct td_srv_health *health;
+	struct td_health *health;
 	int r = td_health_serve("operator", metrics, &health, &err);
 	if (!r)
 		r = td_kube_new(conf, &op.k, &err);

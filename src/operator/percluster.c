@@ -174,7 +174,8 @@ int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster
 			if (!td_streq(td_object_label(l.v[i], TD_LABEL_CLUSTER_NS), ns) ||
 			    !td_streq(td_object_label(l.v[i], TD_LABEL_CLUSTER), cluster) || td_object_deleting(l.v[i]))
 				continue;
-			const struct td_delete del = {.uid = l.v[i]->uid, .grace_s = -1, .propagation = "Background"};
+			const struct td_kube_delete_opts del = {
+				.uid = l.v[i]->uid, .grace_s = -1, .propagation = "Background"};
 			int r = td_kube_delete(op->k, kinds[k], l.v[i]->ns, l.v[i]->name, &del, c, err);
 			if (r && r != TD_NOT_FOUND)
 				return td_wrap(err, "deleting %s %s/%s", kinds[k]->kind, l.v[i]->ns, l.v[i]->name);

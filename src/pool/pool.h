@@ -25,7 +25,7 @@ struct td_grant {
 // "start time", "restart count", "nodes" or "devices".
 const char *td_grant_differs(const struct td_grant *a, const struct td_grant *b);
 
-enum td_pod_state {
+enum td_pool_pod_state {
 	TD_POD_GONE,    // no object has this UID; a quorum read or the watch said so
 	TD_POD_WAITING, // not bound
 	TD_POD_BOUND,
@@ -61,7 +61,7 @@ struct td_pool_job {
 };
 struct td_pool_ask {
 	const char *uid;
-	enum td_pod_state pod;
+	enum td_pool_pod_state pod;
 	bool refused;   // no node could ever take it, or nobody may submit it
 	bool has_grant; // the pod carries a grant in its annotations: the next field
 	struct td_grant grant;

@@ -164,7 +164,7 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 // uses for Slurm's refusals.
 static void measure(const struct td_slurm_call *k, int status, size_t received, int64_t took_ms)
 {
-	struct td_srv_metrics *m = td_metrics_process();
+	struct td_metrics *m = td_metrics_process();
 	const char *op = td_slurm_op_name(k->op);
 
 	char code[16] = "none";

@@ -89,12 +89,12 @@ static int apply(const struct td_schema *s, struct td_json **live, const char *m
 		 struct td_causes *causes, struct td_error *err)
 {
 	td_auto(td_json_unref) struct td_json *c = Y(config);
-	const struct td_apply o = {.manager = manager,
-				   .subresource = "",
-				   .api_version = "v1",
-				   .force = force,
-				   .now_ms = 1700000000000,
-				   .typed = true};
+	const struct td_api_apply o = {.manager = manager,
+				       .subresource = "",
+				       .api_version = "v1",
+				       .force = force,
+				       .now_ms = 1700000000000,
+				       .typed = true};
 
 	struct td_json *r = NULL;
 	int rc = td_schema_apply(s, td_json_root(*live), td_json_root(c), &o, causes, &r, err);
@@ -139,12 +139,12 @@ static void test_track_typed(void **state)
 		  "b}}, spec: {containers: [{name: c}]}}}, status: {replicas: 0}}");
 	yyjson_mut_doc_set_root(d, yyjson_val_mut_copy(d, td_json_root(sent)));
 
-	struct td_apply o = {.manager = "m",
-			     .subresource = "",
-			     .api_version = "apps/v1",
-			     .now_ms = 1,
-			     .typed = true,
-			     .no_status = true};
+	struct td_api_apply o = {.manager = "m",
+				 .subresource = "",
+				 .api_version = "apps/v1",
+				 .now_ms = 1,
+				 .typed = true,
+				 .no_status = true};
 
 	td_schema_track(of("apps", "Deployment"), NULL, d, yyjson_mut_doc_get_root(d), &o);
 	td_auto(td_json_unref) struct td_json *now = td_json_from_mut(yyjson_mut_doc_get_root(d));
@@ -300,7 +300,7 @@ static void track(const struct td_schema *s, struct td_json **live, const char *
 	td_auto(td_json_unref) struct td_json *n = Y(now);
 
 	yyjson_mut_doc *d = td_jm_copy(td_json_root(n));
-	const struct td_apply o = {
+	const struct td_api_apply o = {
 		.manager = manager, .subresource = sub, .api_version = "v1", .now_ms = 1700000000000, .typed = true};
 	td_schema_track(s, td_json_root(*live), d, yyjson_mut_doc_get_root(d), &o);
 	td_json_unref(*live);

@@ -55,14 +55,14 @@ static int put(struct td_store *s, struct td_table *t, const char *ns, const cha
 	if (*ns)
 		td_jm_str(d, o, "metadata.namespace", ns);
 	td_jm_int(d, o, "value", value);
-	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
+	const struct td_srv_write w = {.table = t, .ns = ns, .name = name, .base = base, .doc = d};
 	struct td_error err = TD_ERROR_INIT;
 	return td_store_write(s, &w, ret, &err);
 }
 
 static int del(struct td_store *s, struct td_table *t, const char *ns, const char *name, uint64_t base)
 {
-	const struct td_write w = {.table = t, .ns = ns, .name = name, .base = base};
+	const struct td_srv_write w = {.table = t, .ns = ns, .name = name, .base = base};
 	return td_store_write(s, &w, NULL, NULL);
 }
 
@@ -120,7 +120,7 @@ static void lists_at_a_revision(void **state)
 }
 
 // td_store_events into v, which has room for max.
-static int events(struct td_store *s, struct td_table *t, uint64_t after, struct td_event *v, size_t max, size_t *n,
+static int events(struct td_store *s, struct td_table *t, uint64_t after, struct td_srv_event *v, size_t max, size_t *n,
 		  uint64_t *at)
 {
 	struct td_events got = {.v = v, .max = max};
@@ -136,7 +136,7 @@ static void ring_expires(void **state)
 	td_auto(td_store_close) struct td_store *s = open_store(8);
 	struct td_table *t = td_store_table(s, "", "things"), *quiet = td_store_table(s, "", "quiet");
 	uint64_t start = td_store_revision(s), at;
-	struct td_event v[16];
+	struct td_srv_event v[16];
 	size_t n;
 	for (int i = 0; i < 8; i++) {
 		char name[16];
@@ -175,7 +175,7 @@ static void rings_are_bounded(void **state)
 	td_auto(td_store_close) struct td_store *s = made;
 	struct td_table *busy = td_store_table(s, "", "busy"), *quiet = td_store_table(s, "", "quiet");
 	uint64_t start = td_store_revision(s), at, rv = 0;
-	struct td_event v[8];
+	struct td_srv_event v[8];
 	size_t n;
 	put(s, quiet, "", "a", 0, 1, NULL);
 	put(s, quiet, "", "b", 0, 1, NULL);
@@ -234,7 +234,7 @@ static void survives_reopen(void **state)
 
 	// A watch that saw everything up to `before` continues without a gap: a changed, gone
 	// deleted, c added.
-	struct td_event v[16];
+	struct td_srv_event v[16];
 	size_t n;
 	uint64_t at;
 	assert_int_equal(events(s, t, before, v, 16, &n, &at), 0);
@@ -250,8 +250,8 @@ static void survives_reopen(void **state)
 	assert_int_equal(events(s, t, 1, v, 16, &n, &at), 0);
 	assert_int_equal(n, 5);
 	const char *names[] = {"gone", "a", "a", "gone", "c"};
-	const enum td_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED,
-					    TD_EVENT_ADDED};
+	const enum td_srv_event_type types[] = {TD_EVENT_ADDED, TD_EVENT_ADDED, TD_EVENT_MODIFIED, TD_EVENT_DELETED,
+						TD_EVENT_ADDED};
 	const int befores[] = {-1, -1, 1, 0, -1};
 	for (size_t i = 0; i < n; i++) {
 		assert_string_equal(v[i].item->name, names[i]);
@@ -314,7 +314,7 @@ static void the_past_is_bounded(void **state)
 	assert_true(ask(path, "SELECT rv FROM floors WHERE res='/busy'") > 4000);
 	s = open_store(0);
 	busy = td_store_table(s, "", "busy"), quiet = td_store_table(s, "", "quiet");
-	struct td_event v[16];
+	struct td_srv_event v[16];
 	size_t n;
 	assert_int_equal(events(s, busy, 100, v, 16, &n, &at), TD_EXPIRED);
 	assert_int_equal(events(s, busy, middle, v, 16, &n, &at), 0);
@@ -353,7 +353,7 @@ static void older_file(void **state)
 		assert_int_equal(td_jint(td_item_root(a), "value", 0), 7);
 		assert_int_equal(a->crv, 3);
 
-		struct td_event v[4];
+		struct td_srv_event v[4];
 		size_t n;
 		uint64_t at;
 		assert_int_equal(events(s, t, 8, v, 4, &n, &at), TD_EXPIRED);
@@ -376,7 +376,7 @@ static void namespaces_guard(void **state)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.name", "p");
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.namespace", "n");
-	const struct td_write w = {.table = t, .ns = "n", .name = "p", .doc = d, .in_namespace = true};
+	const struct td_srv_write w = {.table = t, .ns = "n", .name = "p", .doc = d, .in_namespace = true};
 	struct td_error err = TD_ERROR_INIT;
 	assert_int_equal(td_store_write(s, &w, NULL, &err), TD_DENIED);
 	assert_int_equal(err.http, 404);
@@ -385,10 +385,10 @@ static void namespaces_guard(void **state)
 	assert_int_equal(td_store_write(s, &w, NULL, &err), 0);
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *going = td_jm_copy(td_item_root(n));
 	td_jm_str(going, yyjson_mut_doc_get_root(going), "metadata.deletionTimestamp", "2026-01-01T00:00:00Z");
-	const struct td_write term = {.table = ns, .ns = "", .name = "n", .base = n->rv, .doc = going};
+	const struct td_srv_write term = {.table = ns, .ns = "", .name = "n", .base = n->rv, .doc = going};
 	assert_int_equal(td_store_write(s, &term, NULL, &err), 0);
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.name", "q");
-	const struct td_write w2 = {.table = t, .ns = "n", .name = "q", .doc = d, .in_namespace = true};
+	const struct td_srv_write w2 = {.table = t, .ns = "n", .name = "q", .doc = d, .in_namespace = true};
 	assert_int_equal(td_store_write(s, &w2, NULL, &err), TD_DENIED);
 	assert_int_equal(err.http, 403);
 }
@@ -440,7 +440,7 @@ static void many_writers(void **state)
 	uint64_t cursor = start;
 	int seen = 0;
 	for (;;) {
-		struct td_event v[64];
+		struct td_srv_event v[64];
 		size_t n;
 		assert_int_equal(events(s, t, cursor, v, 64, &n, &at), 0);
 		for (size_t i = 0; i < n; i++)
@@ -578,7 +578,7 @@ static void damaged_log(void **state)
 		}
 		// Watches that saw the lost writes must list again, and no revision is given out
 		// twice.
-		struct td_event ev[4];
+		struct td_srv_event ev[4];
 		uint64_t at;
 		assert_int_equal(events(c, things, acknowledged, ev, 4, &n, &at), TD_EXPIRED);
 		assert_true(td_store_revision(c) > acknowledged);
@@ -619,7 +619,7 @@ static void floor_never_falls(void **state)
 
 	td_store_close(s);
 	s = open_store(8);
-	struct td_event ev[4];
+	struct td_srv_event ev[4];
 	size_t n;
 	uint64_t at;
 	assert_int_equal(events(s, td_store_table(s, "", "things"), before, ev, 4, &n, &at), TD_EXPIRED);
@@ -637,7 +637,7 @@ static void event(struct td_store *s, const char *name, int64_t last_ms)
 	td_jm_str(d, o, "metadata.name", name);
 	td_jm_str(d, o, "metadata.namespace", "a");
 	td_jm_str(d, o, "lastTimestamp", td_time_format(last_ms, t));
-	const struct td_write w = {
+	const struct td_srv_write w = {
 		.table = td_store_table(s, "", "events"), .ns = "a", .name = name, .base = old ? old->rv : 0, .doc = d};
 	assert_int_equal(td_store_write(s, &w, NULL, NULL), 0);
 }

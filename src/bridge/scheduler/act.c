@@ -8,7 +8,7 @@
 
 enum { SWEEP_MS = 60000 }; // the job of a bound pod is read at least that often
 
-static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
+static int submit(struct td_bridge_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	int64_t now = td_now(r->b);
@@ -59,7 +59,7 @@ static int submit(struct td_run *r, bool immediate, bool *ret_go_on, struct td_e
 	return td_fail(err, k, "%.500s", e.msg);
 }
 
-static int show_pending(struct td_run *r, struct td_error *err)
+static int show_pending(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -96,7 +96,7 @@ static int show_pending(struct td_run *r, struct td_error *err)
 	return td_bridge_run_show(r, "SlurmPending", text, err);
 }
 
-static int update_excluded(struct td_run *r, struct td_error *err)
+static int update_excluded(struct td_bridge_run *r, struct td_error *err)
 {
 	const struct td_slurm_job_change ch = {.excluded_nodes = r->want.ask.excluded_nodes};
 	struct td_error e = TD_ERROR_INIT;
@@ -117,7 +117,7 @@ static int update_excluded(struct td_run *r, struct td_error *err)
 	return td_fail(err, k, "%.500s", e.msg);
 }
 
-static int refuse(struct td_run *r, struct td_error *err)
+static int refuse(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	td_auto_free char *text = td_asprintf("Refused: %s", a->refused);
@@ -132,7 +132,7 @@ static int refuse(struct td_run *r, struct td_error *err)
 // Gives the pod its devices, before the Binding: a kubelet that sees a pod whose claims are not
 // allocated does not start it, and a kubelet that has fewer devices than the pod asks for fails it.
 // *ret_bind: the devices are there.
-static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
+static int give_devices(struct td_bridge_run *r, bool *ret_bind, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -179,7 +179,7 @@ static int give_devices(struct td_run *r, bool *ret_bind, struct td_error *err)
 	return k;
 }
 
-static int bind_pod(struct td_run *r, struct td_error *err)
+static int bind_pod(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	bool bind;
@@ -204,7 +204,7 @@ static int bind_pod(struct td_run *r, struct td_error *err)
 	return 0;
 }
 
-int td_bridge_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
+int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;

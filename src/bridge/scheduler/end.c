@@ -30,7 +30,7 @@ static yyjson_mut_val *grant_notes(yyjson_mut_doc *d, const struct td_ask *a)
 // other fence only tells that this version of the pod may be newer than what is known of the job,
 // so the job is read after it. Which job it names does not count: the next fence hides the last
 // one, and the owner of a job can cause one by a forged comment.
-static int fence_passed(struct td_run *r, const struct td_object *pod, struct td_error *err)
+static int fence_passed(struct td_bridge_run *r, const struct td_object *pod, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -68,7 +68,7 @@ static int fence_passed(struct td_run *r, const struct td_object *pod, struct td
 	return td_fail(err, TD_CONFLICT, "binding pod %s: its grant has ended meanwhile", a->key);
 }
 
-int td_bridge_run_bind(struct td_run *run, struct td_error *err)
+int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -94,12 +94,12 @@ int td_bridge_run_bind(struct td_run *run, struct td_error *err)
 			return td_fail(err, TD_CANCELLED, "binding pod %s: another leads now", a->key);
 
 		r = td_kube_bind(b->kube,
-				 &(struct td_binding){.ns = pod->ns,
-						      .pod = pod->name,
-						      .node = a->nodes,
-						      .uid = pod->uid,
-						      .rv = rv,
-						      .annotations = notes},
+				 &(struct td_kube_binding){.ns = pod->ns,
+							   .pod = pod->name,
+							   .node = a->nodes,
+							   .uid = pod->uid,
+							   .rv = rv,
+							   .annotations = notes},
 				 c, &e);
 		if (!r) {
 			atomic_fetch_add(&b->n_bound, 1);
@@ -178,7 +178,7 @@ static void forget_job(struct td_bridge *b, struct td_ask *a)
 }
 
 // Ends the job by DELETE with its name.
-static int cancel_job(struct td_run *run, struct td_error *err)
+static int cancel_job(struct td_bridge_run *run, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -202,7 +202,7 @@ static int cancel_job(struct td_run *run, struct td_error *err)
 	return 0;
 }
 
-int td_bridge_run_end_job(struct td_run *run, int64_t *ret_wait_ms, struct td_error *err)
+int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -273,7 +273,7 @@ static bool same_grant(const struct td_object *x, const struct td_object *y)
 	return same;
 }
 
-int td_bridge_run_end_pod(struct td_run *run, const char *why, struct td_error *err)
+int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
@@ -285,7 +285,7 @@ int td_bridge_run_end_pod(struct td_run *run, const char *why, struct td_error *
 
 	int64_t own = td_jint(pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
 	bool bound = td_jstr(pod->root, "spec.nodeName");
-	struct td_delete del = {
+	struct td_kube_delete_opts del = {
 		.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
 
 	struct td_error e = TD_ERROR_INIT;

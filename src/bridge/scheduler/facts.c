@@ -10,7 +10,7 @@
 
 enum { SHORT_S = 60 }; // how long a grant may lack devices; nodes register again long before
 
-enum td_pod_state td_pod_state(const struct td_object *pod)
+enum td_pool_pod_state td_pod_state(const struct td_object *pod)
 {
 	if (!pod)
 		return TD_POD_GONE;
@@ -48,7 +48,7 @@ bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret)
 
 // Translates the pod into r->want, once per run, and computes where it may run. A refusal is no
 // error: it goes to a->refused.
-static int want(struct td_run *r, struct td_error *err)
+static int want(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_ask *a = r->a;
 	uint64_t gen = atomic_load(&r->b->feas_gen);
@@ -136,7 +136,7 @@ static bool same_names(const char *x, const char *y)
 }
 
 // Polls decide whether the job must be read: a poll costs 40 bytes a job, a read 6 KB.
-int td_bridge_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
+int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -206,7 +206,7 @@ int td_bridge_run_look(struct td_run *r, bool *ret_wait, struct td_error *err)
 	return 0;
 }
 
-int td_bridge_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
+int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;

@@ -7,7 +7,7 @@
 
 enum { STEPS_MAX = 8, KEY_ASKS = 16 };
 
-void td_bridge_run_again(struct td_run *r, int64_t ms)
+void td_bridge_run_again(struct td_bridge_run *r, int64_t ms)
 {
 	if (ms < 1)
 		ms = 1;
@@ -32,7 +32,7 @@ static int exit_code(const struct td_object *pod)
 }
 
 // Takes what a listing has found for this ask.
-static void intake(struct td_run *r)
+static void intake(struct td_bridge_run *r)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -59,7 +59,7 @@ static void intake(struct td_run *r)
 		td_end_extra(b, r->s, r->l->slurm, extra, a->uid, r->c);
 }
 
-static int run_ask(struct td_run *r, struct td_error *err)
+static int run_ask(struct td_bridge_run *r, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -212,7 +212,7 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	for (size_t i = 0; i < n; i++) {
 		struct td_error e = TD_ERROR_INIT;
 		bool its = pod && !strcmp(pod->uid, asks[i]->uid);
-		struct td_run run = {
+		struct td_bridge_run run = {
 			.b = b, .s = s, .l = l, .a = asks[i], .pod = its ? pod : NULL, .again_ms = again_ms, .c = c};
 		int k = run_ask(&run, &e);
 		td_want_done(&run.want);

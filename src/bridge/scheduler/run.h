@@ -11,7 +11,7 @@ enum {
 	TD_AGAIN_MS = 50 // time for the watch to deliver what a write has met
 };
 
-struct td_run { // the caller fills everything but want, wanted and ever
+struct td_bridge_run { // the caller fills everything but want, wanted and ever
 	struct td_bridge *b;
 	struct td_settings *s;
 	struct td_link *l; // NULL: slurmrestd cannot be reached
@@ -23,17 +23,17 @@ struct td_run { // the caller fills everything but want, wanted and ever
 	struct td_cancel *c;
 };
 // Reconcile the key again after ms at the latest. Of several calls the soonest counts.
-void td_bridge_run_again(struct td_run *r, int64_t ms);
-enum td_pod_state td_pod_state(const struct td_object *pod);
+void td_bridge_run_again(struct td_bridge_run *r, int64_t ms);
+enum td_pool_pod_state td_pod_state(const struct td_object *pod);
 // The grant that the pod carries; strings point into the pod. False: it carries none.
 bool td_bridge_pod_grant(const struct td_object *pod, struct td_grant *ret);
 // Reads the job when something says that it may have changed. *ret_wait: it is too early;
 // td_bridge_run_again() was called.
-int td_bridge_run_look(struct td_run *r, bool *ret_wait, struct td_error *err);
+int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error *err);
 // Collects everything that the decision needs; strings point into the ask and the pod. On the way
 // it clears what an ended grant left in the claims of a waiting pod. TD_NOT_FOUND: the pod waits
 // for something that err names. TD_EXPIRED: decide again after the next watch event.
-int td_bridge_run_facts(struct td_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
+int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct td_pool_job *pj, struct td_error *err);
 // ---- submit.c ----
 // Where a pod may run, and whether any node could ever take it.
 struct td_where {
@@ -43,23 +43,23 @@ struct td_where {
 };
 void td_where_done(struct td_where *w);
 #define td_auto_where __attribute__((cleanup(td_where_done)))
-int td_bridge_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err);
+int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, struct td_error *err);
 // Submits r->want: as an immediate allocation, or as a batch job. A submit that may have happened
 // makes the ask's job TD_JOB_UNSURE and asks for listings (docs/protocols.md 1.3).
-int td_bridge_run_submit(struct td_run *r, bool immediate, struct td_error *err);
+int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_error *err);
 // Writes the mark (admin_comment) on the ask's job unless it is there.
-void td_bridge_run_mark(const struct td_run *r);
+void td_bridge_run_mark(const struct td_bridge_run *r);
 // ---- end.c ----
 // Sends the Binding (docs/protocols.md 1.7).
-int td_bridge_run_bind(struct td_run *r, struct td_error *err);
+int td_bridge_run_bind(struct td_bridge_run *r, struct td_error *err);
 // Takes the next steps to end the job. 0 with *ret_wait_ms set: wait that long for its stand-in. 0
 // without: the job has ended, or the ask must be decided again.
-int td_bridge_run_end_job(struct td_run *r, int64_t *ret_wait_ms, struct td_error *err);
+int td_bridge_run_end_job(struct td_bridge_run *r, int64_t *ret_wait_ms, struct td_error *err);
 // Deletes the pod with its grace, because its grant has ended.
-int td_bridge_run_end_pod(struct td_run *r, const char *why, struct td_error *err);
+int td_bridge_run_end_pod(struct td_bridge_run *r, const char *why, struct td_error *err);
 // ---- show.c ----
 // Writes the condition PodScheduled=False.
-int td_bridge_run_show(struct td_run *r, const char *reason, const char *text, struct td_error *err);
+int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err);
 // ---- act.c ----
 // Carries out the step. *ret_go_on: look and decide again at once.
-int td_bridge_run_act(struct td_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);
+int td_bridge_run_act(struct td_bridge_run *r, struct td_pool_step st, bool *ret_go_on, struct td_error *err);

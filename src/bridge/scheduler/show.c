@@ -32,7 +32,7 @@ char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 	return td_buf_take(&b);
 }
 
-int td_bridge_run_show(struct td_run *r, const char *reason, const char *text, struct td_error *err)
+int td_bridge_run_show(struct td_bridge_run *r, const char *reason, const char *text, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;

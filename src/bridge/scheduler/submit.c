@@ -49,7 +49,7 @@ void td_where_done(struct td_where *w)
 	free(w->excluded);
 }
 
-int td_bridge_run_where(const struct td_run *r, struct td_where *ret, struct td_error *err)
+int td_bridge_run_where(const struct td_bridge_run *r, struct td_where *ret, struct td_error *err)
 {
 	const struct td_want *w = &r->want;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(r->b->view);
@@ -111,7 +111,7 @@ static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, 
 	a->admin_set = true;
 }
 
-void td_bridge_run_mark(const struct td_run *r)
+void td_bridge_run_mark(const struct td_bridge_run *r)
 {
 	const struct td_ask *a = r->a;
 	if (r->l && !a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
@@ -160,7 +160,7 @@ static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *
 		       (long long)job);
 }
 
-static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
+static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -190,7 +190,7 @@ static int allocate(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	return k;
 }
 
-static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
+static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
@@ -221,7 +221,7 @@ static int queue(struct td_run *r, int64_t *ret_job, struct td_error *err)
 	return 0;
 }
 
-int td_bridge_run_submit(struct td_run *r, bool immediate, struct td_error *err)
+int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;

@@ -164,7 +164,7 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 		if (n <= 0)
 			continue;
 
-		const struct td_gres_map *m = NULL;
+		const struct td_bridge_gres_map *m = NULL;
 		for (size_t k = 0; k < s->n_gres; k++)
 			if (!strcmp(s->gres[k].resource, r))
 				m = &s->gres[k];

@@ -78,7 +78,7 @@ static void server(void **s)
 {
 	td_auto_free char *sock = td_asprintf("/tmp/tandem-health-%d", (int)getpid()),
 			  *at = td_asprintf("unix:%s", sock);
-	struct td_srv_health *h;
+	struct td_health *h;
 	assert_int_equal(td_health_serve("test", NULL, &h, NULL), 0);
 	assert_null(h);
 

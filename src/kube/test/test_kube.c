@@ -198,7 +198,7 @@ static void verbs(void **s)
 
 	assert_int_equal(
 		td_kube_bind(k,
-			     &(struct td_binding){
+			     &(struct td_kube_binding){
 				     .ns = "a", .pod = "p", .node = "n1", .uid = "u", .rv = "7", .annotations = v},
 			     NULL, &err),
 		0);
@@ -207,7 +207,7 @@ static void verbs(void **s)
 		strstr(w.body, "\"uid\":\"u\",\"resourceVersion\":\"7\",\"annotations\":{\"spec\":{\"x\":\"y\"}}"));
 	assert_non_null(strstr(w.body, "\"target\":{\"kind\":\"Node\",\"name\":\"n1\"}"));
 
-	const struct td_delete opts = {.uid = "u", .grace_s = 0, .propagation = "Foreground"};
+	const struct td_kube_delete_opts opts = {.uid = "u", .grace_s = 0, .propagation = "Foreground"};
 	assert_int_equal(td_kube_delete(k, &td_pods, "a", "p", &opts, NULL, &err), 0);
 	assert_string_equal(w.method, "DELETE");
 	assert_non_null(strstr(

@@ -443,7 +443,7 @@ static int finish(struct td_kubelet *a, struct td_pod *p, const struct td_object
 		  struct td_error *err)
 {
 	if (o) {
-		struct td_delete del = {.uid = p->uid, .grace_s = 0};
+		struct td_kube_delete_opts del = {.uid = p->uid, .grace_s = 0};
 		int r = td_kube_delete(a->kube, &td_pods, p->ns, p->name, &del, cancel, err);
 		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
 			return td_wrap(err, "last delete of pod %s/%s", p->ns, p->name);

@@ -19,7 +19,7 @@ static void collect(void *ctx)
 
 static void test_text(void **state)
 {
-	td_auto(td_metrics_free) struct td_srv_metrics *m = td_metrics_new();
+	td_auto(td_metrics_free) struct td_metrics *m = td_metrics_new();
 	struct td_metric *req = td_counter(m, "req_total", "Requests\nby \\ code", TD_LABELS("code", "verb"));
 	struct td_metric *up = td_gauge(m, "up", "Is it up", NULL);
 	const double bounds[] = {0.1, 1};
@@ -55,7 +55,7 @@ static void test_text(void **state)
 
 static void test_bound(void **state)
 {
-	td_auto(td_metrics_free) struct td_srv_metrics *m = td_metrics_new();
+	td_auto(td_metrics_free) struct td_metrics *m = td_metrics_new();
 	struct td_metric *g = td_gauge(m, "g", "g", TD_LABELS("i"));
 	for (int i = 0; i < 10005; i++) {
 		char v[16];
@@ -79,7 +79,7 @@ static void *hammer(void *arg)
 
 static void test_threads(void **state)
 {
-	td_auto(td_metrics_free) struct td_srv_metrics *m = td_metrics_new();
+	td_auto(td_metrics_free) struct td_metrics *m = td_metrics_new();
 	struct td_metric *c = td_counter(m, "c_total", "c", TD_LABELS("p"));
 
 	pthread_t t[4];

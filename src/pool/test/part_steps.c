@@ -178,7 +178,7 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "due")) {
 		static const char *const pods[] = {"pod-gone", "waiting", "bound", "leaving", "done"};
 		const struct td_pool_ask a = {
-			.pod = (enum td_pod_state)td_scenario_choose(&facts, pods, 5, TD_POD_WAITING),
+			.pod = (enum td_pool_pod_state)td_scenario_choose(&facts, pods, 5, TD_POD_WAITING),
 			.refused = has("refused")};
 		td_buf_printf(out, "due %s", td_pool_fast_due(&a, &j) ? "yes" : "no");
 	} else if (!strcmp(what, "prolog")) {

@@ -32,7 +32,7 @@ struct job {
 	bool cancelled;
 };
 struct pod {
-	enum td_pod_state is;
+	enum td_pool_pod_state is;
 	int gpus, arrives;
 	bool started, has_grant;
 	struct td_grant grant;

@@ -45,17 +45,18 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 	const char *what = w->w[0].key;
 
 	if (!strcmp(what, "ask")) {
-		s->ask = (struct td_pool_ask){.uid = "u1",
-					      .pod = (enum td_pod_state)td_scenario_choose(w, pods, 5, TD_POD_WAITING),
-					      .refused = td_scenario_has(w, "refused"),
-					      .has_grant = td_scenario_has(w, "job"),
-					      .fits_now = td_scenario_has(w, "fits-now"),
-					      .node_fits = !td_scenario_has(w, "node-unfit"),
-					      .fenced = td_scenario_has(w, "fenced"),
-					      .superseded = td_scenario_has(w, "superseded"),
-					      .short_of = td_scenario_has(w, "short"),
-					      .waited = td_scenario_has(w, "waited"),
-					      .lost_state = td_scenario_has(w, "lost-state")};
+		s->ask = (struct td_pool_ask){
+			.uid = "u1",
+			.pod = (enum td_pool_pod_state)td_scenario_choose(w, pods, 5, TD_POD_WAITING),
+			.refused = td_scenario_has(w, "refused"),
+			.has_grant = td_scenario_has(w, "job"),
+			.fits_now = td_scenario_has(w, "fits-now"),
+			.node_fits = !td_scenario_has(w, "node-unfit"),
+			.fenced = td_scenario_has(w, "fenced"),
+			.superseded = td_scenario_has(w, "superseded"),
+			.short_of = td_scenario_has(w, "short"),
+			.waited = td_scenario_has(w, "waited"),
+			.lost_state = td_scenario_has(w, "lost-state")};
 		grant(w, &s->ask.grant, "u1");
 	} else if (!strcmp(what, "job")) {
 		s->job = (struct td_pool_job){.is = (enum td_job_is)td_scenario_choose(w, is, 6, TD_IS_UNKNOWN),
