@@ -135,7 +135,8 @@ static bool same_names(const char *x, const char *y)
 	return true;
 }
 
-// Polls decide whether the job must be read: a poll costs 40 bytes a job, a read 6 KB.
+// Polls decide whether the job must be read: a poll costs 80 bytes a job, a read 8 to 14 KB
+// (docs/facts/slurm.md S-W1, S-W2).
 int td_bridge_run_look(struct td_bridge_run *r, bool *ret_wait, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
