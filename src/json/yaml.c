@@ -25,7 +25,8 @@ static bool word(const char *s, const char *const list[])
 	return false;
 }
 
-// Returns 1 for an integer, 2 for a real, 0 for neither.
+// Returns 1 for an integer, 2 for a real, 3 for an integer that needs all 64 bits of *ret_i without a
+// sign, 0 for none of them.
 static int number(const char *s, long long *ret_i, double *ret_d)
 {
 	const char *p = s;
@@ -80,6 +81,12 @@ static int number(const char *s, long long *ret_i, double *ret_d)
 		*ret_i = strtoll(s, NULL, 10);
 		if (!errno)
 			return 1;
+		errno = 0;
+		unsigned long long u = strtoull(p, NULL, 10);
+		if (!errno && *s != '-') {
+			*ret_i = (long long)u;
+			return 3;
+		}
 	}
 as_real:
 	*ret_d = strtod(s, NULL);
@@ -110,6 +117,8 @@ static yyjson_mut_val *scalar(struct loader *l, const yaml_node_t *n)
 			return yyjson_mut_sint(l->doc, i);
 		case 2:
 			return yyjson_mut_real(l->doc, d);
+		case 3:
+			return yyjson_mut_uint(l->doc, (uint64_t)i);
 		}
 	}
 	return yyjson_mut_strncpy(l->doc, s, len);
@@ -151,7 +160,8 @@ static yyjson_mut_val *load(struct loader *l, int index, int depth)
 			return NULL;
 		const char *key = (const char *)k->data.scalar.value;
 		// A merge key: keys that are already in the mapping win.
-		if (strcmp(key, "<<") == 0 && yyjson_mut_is_obj(v)) {
+		bool merge = strcmp(key, "<<") == 0 && k->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+		if (merge && yyjson_mut_is_obj(v)) {
 			size_t i, max;
 			yyjson_mut_val *mk, *mv;
 			yyjson_mut_obj_foreach (v, i, max, mk, mv) {
@@ -227,6 +237,26 @@ int td_yaml_parse(const char *s, size_t len, struct td_json_list *ret, struct td
 
 // ---- out ----
 
+// The code point at p when readers of YAML refuse it or take it for the end of a line: DEL, the C1
+// control characters, the line and paragraph separators, the byte order mark and the two characters
+// that are none at the end of the first plane. Else 0. p is UTF-8.
+static unsigned unprintable(const char *p)
+{
+	const unsigned char *u = (const unsigned char *)p;
+	if (u[0] == 0x7f)
+		return 0x7f;
+	if (u[0] == 0xc2 && u[1] < 0xa0)
+		return u[1];
+	if (u[0] == 0xe2 && u[1] == 0x80 && (u[2] == 0xa8 || u[2] == 0xa9))
+		return 0x2000 + (u[2] - 0x80);
+	if (u[0] == 0xef && u[1] == 0xbb && u[2] == 0xbf)
+		return 0xfeff;
+	if (u[0] == 0xef && u[1] == 0xbf && u[2] >= 0xbe)
+		return 0xffc0 + (u[2] - 0x80);
+	return 0;
+}
+
+// Whether a text can stand without quotes and be read as this text. A text with a NUL cannot.
 static bool plain_ok(const char *s)
 {
 	static const char *const words[] = {"",     "~",     "null",  "Null",  "NULL", "true", "True",
@@ -241,41 +271,72 @@ static bool plain_ok(const char *s)
 	size_t n = strlen(s);
 	if (s[n - 1] == ' ' || s[n - 1] == ':' || strstr(s, ": ") || strstr(s, " #"))
 		return false;
+	for (const char *p = s; *p; p++)
+		if ((unsigned char)*p < 0x20 || unprintable(p))
+			return false;
 
 	// Dates, times, 1_000: quote what some reader takes for a number.
-	if (s[0] >= '0' && s[0] <= '9')
-		return strspn(s, "0123456789-:_. TZ+") != n;
-	for (; *s; s++)
-		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+	return s[0] < '0' || s[0] > '9' || strspn(s, "0123456789-:_. TZ+") != n;
+}
+
+// As JSON does; YAML's readers besides want what they cannot print, or take for the end of a line,
+// as escapes.
+static void quoted_text(struct td_buf *b, yyjson_val *v)
+{
+	td_auto_free char *text = td_json_text(v, NULL);
+	for (const char *p = text; *p;) {
+		unsigned code = unprintable(p);
+		if (!code) {
+			td_buf_putc(b, *p++);
+			continue;
+		}
+		td_buf_printf(b, "\\u%04x", code);
+		p += code < 0x80 ? 1 : code < 0x800 ? 2 : 3;
+	}
+}
+
+// Whether a text of several lines can stand as a block, line by line.
+static bool block_ok(const char *s, size_t len)
+{
+	if (!strchr(s, '\n') || strlen(s) != len || strchr(" \t\n", s[0]))
+		return false;
+	for (const char *p = s; *p; p++)
+		if (((unsigned char)*p < 0x20 && *p != '\n' && *p != '\t') || unprintable(p))
 			return false;
 	return true;
+}
+
+static void block_text(struct td_buf *b, const char *s, int indent)
+{
+	size_t n = strlen(s);
+	td_buf_puts(b, s[n - 1] != '\n' ? "|-" : n > 1 && s[n - 2] == '\n' ? "|+" : "|");
+	while (*s) {
+		const char *e = strchrnul(s, '\n');
+		td_buf_putc(b, '\n');
+		if (e > s)
+			td_buf_printf(b, "%*s%.*s", indent, "", (int)(e - s), s);
+		s = *e ? e + 1 : e;
+	}
+}
+
+static void key_text(struct td_buf *b, yyjson_val *key)
+{
+	const char *s = yyjson_get_str(key);
+	if (plain_ok(s))
+		td_buf_puts(b, s);
+	else
+		quoted_text(b, key);
 }
 
 static void scalar_text(struct td_buf *b, yyjson_val *v, int indent)
 {
 	const char *s = yyjson_get_str(v);
-	if (!s || !plain_ok(s)) {
-		size_t n = s ? strlen(s) : 0;
-		bool block = s && strchr(s, '\n') && n == yyjson_get_len(v) && s[0] != ' ' && s[0] != '\n';
-		for (const char *p = s; block && *p; p++)
-			block = (unsigned char)*p >= 0x20 || *p == '\n' || *p == '\t';
-		if (!block) {
-			td_auto_free char *t = td_json_text(v, NULL);
-			td_buf_puts(b, t);
-			return;
-		}
-
-		td_buf_puts(b, s[n - 1] != '\n' ? "|-" : n > 1 && s[n - 2] == '\n' ? "|+" : "|");
-		while (*s) {
-			const char *e = strchrnul(s, '\n');
-			td_buf_putc(b, '\n');
-			if (e > s)
-				td_buf_printf(b, "%*s%.*s", indent, "", (int)(e - s), s);
-			s = *e ? e + 1 : e;
-		}
-		return;
-	}
-	td_buf_puts(b, s);
+	if (s && plain_ok(s))
+		td_buf_puts(b, s);
+	else if (s && block_ok(s, yyjson_get_len(v)))
+		block_text(b, s, indent);
+	else
+		quoted_text(b, v);
 }
 
 static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
@@ -300,7 +361,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 		yyjson_obj_foreach (v, i, max, k, x) {
 			td_buf_printf(b, "%*s", first ? 0 : indent, "");
 			first = false;
-			scalar_text(b, k, indent + 2);
+			key_text(b, k);
 			td_buf_putc(b, ':');
 			if (yyjson_is_ctn(x) && yyjson_get_len(x)) {
 				td_buf_putc(b, '\n');
@@ -315,7 +376,7 @@ static void emit(struct td_buf *b, yyjson_val *v, int indent, bool inline_first)
 			}
 		}
 	} else {
-		scalar_text(b, v, indent);
+		scalar_text(b, v, indent ? indent : 2); // a block is indented, at the top too
 	}
 
 	if (yyjson_is_ctn(v) && !yyjson_get_len(v))

@@ -215,6 +215,12 @@ static void yaml_written_reads_back(void **s)
 		"\"x\\n\\n\"}",
 		"[1,\"a\",null,true,{\"a\":[]}]",
 		"\"s\"",
+		// A key of two lines, what only looks like a merge key or a number, and what readers of
+		// YAML cannot print or take for the end of a line.
+		"{\"key\\nof lines\":\"a\\nb\",\"<<\":{\"a\":1},\"1\\n2\":\"1\\t2\",\"nel\":\"x\\u0085y\"}",
+		"{\"ls\":\"a\\u2028b\\nc\",\"del\":\"\\u007f\",\"bom\":\"\\ufeff\",\"tab\":\"\\tfirst\\nsecond\"}",
+		"{\"big\":18446744073709551615,\"hex\":\"0x-5\",\"digits\":\"12\\nabc\"}",
+		"\"two\\nlines\"",
 	};
 	for (size_t i = 0; i < TD_LEN(docs); i++) {
 		td_auto(td_json_unref) struct td_json *j = parse(docs[i]);
