@@ -11,13 +11,10 @@ enum { HELP_WIDTH = 24 };
 
 int td_duration_parse(const char *text, int64_t *ret_ms, struct td_error *err)
 {
-	char *end;
-	double v = *text >= '0' && *text <= '9' ? strtod(text, &end) : -1;
-	double unit = v < 0               ? 0
-		      : !strcmp(end, "s") ? 1000
-		      : !strcmp(end, "m") ? 60000
-		      : !strcmp(end, "h") ? 3600000
-					  : 0;
+	char *end = NULL;
+	double unit = 0, v = *text >= '0' && *text <= '9' ? strtod(text, &end) : 0;
+	if (end)
+		unit = !strcmp(end, "s") ? 1000 : !strcmp(end, "m") ? 60000 : !strcmp(end, "h") ? 3600000 : 0;
 	if (unit == 0 || v > 1e6)
 		return td_fail(err, TD_INVALID, "\"%s\" is not a time such as 30s, 5m or 2h", text);
 
