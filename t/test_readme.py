@@ -54,6 +54,8 @@ def run(command, pool, build):
 def test_the_tour(pool, build):
     tour = steps(README.read_text())
     assert len(tour) > 10, "the README has no tour"
+    # A node that a test before has undrained does not respond until slurmctld's next ping.
+    wait_for("all nodes respond", lambda: "*" not in pool.shell("sinfo", "-h", "-o", "%T"), 300)
     for command, want in tour:
         got = run(command, pool, build)
         assert normal(got) == normal(want), f"$ {command}\n{got}\n--- README says\n{want}"
@@ -62,7 +64,7 @@ def test_the_tour(pool, build):
 def update(build):
     sys.path.insert(0, str(ROOT / "t"))
     import tempfile
-    from harness import Pool
+    from harness import Pool, wait_for
     pool = Pool(f"{build}/src/cmd/tandem", tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp"))
     pool.up()
     try:
