@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from harness import wait_for
+
 pytestmark = pytest.mark.feature("F1.1", "F1.6", "F1.7", "F1.8", "F1.10", "A5.2", "A18.2")
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,7 +66,7 @@ def test_the_tour(pool, build):
 def update(build):
     sys.path.insert(0, str(ROOT / "t"))
     import tempfile
-    from harness import Pool, wait_for
+    from harness import Pool
     pool = Pool(f"{build}/src/cmd/tandem", tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp"))
     pool.up()
     try:
