@@ -23,7 +23,7 @@ int td_wait_code(pid_t pid);
 // standard input (NULL: /dev/null). Output (stdout and stderr together, about 1 MiB of it at most)
 // is appended to *ret_out when that is not NULL, and goes to our stderr otherwise. *ret_status is
 // the exit code, or 128 + the signal's number. A child that still runs after timeout_ms is killed,
-// with its process group. Errors: TD_NOT_FOUND (no such program), TD_CANCELLED, TD_TRANSIENT (timed
+// with its process group. Errors: TD_NOT_FOUND (no such program), TD_CANCELLED, TD_UNCERTAIN (timed
 // out and killed).
 int td_run(char *const argv[], const char *in, int64_t timeout_ms, struct td_cancel *cancel, int *ret_status,
 	   struct td_buf *ret_out, struct td_error *err);

@@ -46,9 +46,11 @@ int td_shell_main(int argc, char **argv)
 	struct td_error err = TD_ERROR_INIT;
 	char **words;
 	int code;
-	bool dashes = false;
-	for (int i = 1; i < argc; i++)
-		dashes = dashes || !strcmp(argv[i], "--");
+	// Whether "--" stands before the first word of the command. Every option here takes a value.
+	int at = 1;
+	while (at < argc && td_starts(argv[at], "--") && argv[at][2])
+		at += strchr(argv[at], '=') ? 1 : 2;
+	bool dashes = at < argc && !strcmp(argv[at], "--");
 
 	const struct td_option options[] = {TD_REMOTE_OPTIONS(&remote)};
 	const struct td_command line = {

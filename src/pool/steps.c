@@ -90,8 +90,8 @@ int64_t td_pool_backoff_ms(int fails)
 
 int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
 {
-	// A look transfers 6 KB. Look at a lone pod again soon; when there are many, wait for each
-	// as long again as it has waited.
+	// A look transfers 8 to 14 KB (docs/facts/slurm.md S-W2). Look at a lone pod again soon;
+	// when there are many, wait for each as long again as it has waited.
 	if (p->batch)
 		return KNOCK_MS;
 	if (p->burst)
