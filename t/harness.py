@@ -11,6 +11,7 @@ import ssl
 import subprocess
 import threading
 import time
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 IMAGES = os.environ.get("TANDEM_IMAGES", "/var/cache/tandem/images")
@@ -231,6 +232,12 @@ class Pool:
             for n in expand_hosts(nodes):
                 got[n] = expand_ranges(idx)
         return got
+
+    def bridge_metric(self, name):
+        """The value of a metric without labels."""
+        where = self.metrics_address("bridge") if self.plane == "real" else f"127.0.0.1:{self.instance['metricsPort']}"
+        with urllib.request.urlopen(f"http://{where}/metrics", timeout=60) as r:
+            return next(float(line.split()[1]) for line in r.read().decode().splitlines() if line.startswith(f"{name} "))
 
     # ---- pods ----
     def pod(self, name, gpus=0, cpu="1", memory="64Mi", scheduler="tandem", command=None, image="debian:13", ns="default", **spec):

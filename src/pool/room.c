@@ -2,7 +2,7 @@
 #include "pool/steps.h"
 
 // An older view of Slurm's nodes says too little about them now.
-enum { FRESH_MS = 2000 };
+enum { FRESH_MS = 2000, BLOCK_MS = 2000 };
 
 bool td_pool_fast_may(const struct td_pool_fast *f)
 {
@@ -10,12 +10,14 @@ bool td_pool_fast_may(const struct td_pool_fast *f)
 		return false;
 	// When one of ours waits, Slurm has reached a job that it cannot start, and a new one
 	// queues behind it.
-	return !f->pending && !td_pool_block_holds(&f->block, f->waiting, f->print);
+	return !f->pending && !td_pool_block_holds(f);
 }
 
-bool td_pool_block_holds(const struct td_pool_block *b, size_t waiting, uint64_t print)
+bool td_pool_block_holds(const struct td_pool_fast *f)
 {
-	return b->blocked && b->waiting == waiting && b->print == print;
+	const struct td_pool_block *b = &f->block;
+	return b->blocked && f->now_ms - b->at_ms < BLOCK_MS && b->ours == f->ours && b->waiting == f->waiting &&
+	       b->print == f->print;
 }
 
 bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms)

@@ -10,25 +10,31 @@
 
 // ---- the fast path (room.c): all of it is a hint, Slurm decides ----
 
-// Slurm refused an immediate allocation because somebody of higher priority waits. No other one is
-// tried until the set of others that wait has changed. Their number and a fingerprint identify it.
+// Slurm refused an immediate allocation because somebody waits who comes first. No other one is
+// tried while the same jobs wait, ours and those of others, and for BLOCK_MS at most: what is known
+// of the others may be seconds old, and Slurm takes up to 2 s to see that a job is held or at a
+// limit, which then stops nobody (docs/facts/slurm.md S-I3).
 struct td_pool_block {
 	bool blocked;
-	size_t waiting;
+	int64_t at_ms;  // when the refused try was sent
+	size_t waiting; // others that waited then, and their fingerprint
 	uint64_t print;
+	uint64_t ours; // as in td_pool_fast
 };
-// True while the set of others that wait is the one of the refusal.
-bool td_pool_block_holds(const struct td_pool_block *b, size_t waiting, uint64_t print);
 
 struct td_pool_fast {
+	int64_t now_ms;
 	bool allowed;        // by spec.scheduler
 	int64_t view_age_ms; // age of what is known of Slurm's nodes; -1: nothing is known
 	bool refused_here;   // Slurm refused this ask for this same state of its nodes
 	size_t pending;      // asks of ours whose job waits in Slurm's queue
+	uint64_t ours;       // grows whenever one of ours begins or ends to wait there
 	struct td_pool_block block;
 	size_t waiting; // others that wait in Slurm's queue
 	uint64_t print; // their fingerprint
 };
+// True while the block stands.
+bool td_pool_block_holds(const struct td_pool_fast *f);
 // True when an ask may try an immediate allocation (docs/protocols.md 1.3).
 bool td_pool_fast_may(const struct td_pool_fast *f);
 

@@ -218,6 +218,7 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 		set_key_locked(t, a, NULL);
 		HASH_DEL(t->by_uid, a);
 		t->pending -= a->counted;
+		t->pending_gen += a->counted;
 		a->counted = false;
 	}
 	pthread_mutex_unlock(&t->lock);
@@ -231,6 +232,7 @@ void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending)
 	pthread_mutex_lock(&t->lock);
 	if (a->counted != pending) {
 		t->pending += pending ? 1 : (size_t)-1;
+		t->pending_gen++;
 		a->counted = pending;
 	}
 	pthread_mutex_unlock(&t->lock);

@@ -80,6 +80,7 @@ struct td_asks {
 	struct td_ask *by_uid;
 	struct td_ask *keys[4096], *jobs[4096]; // buckets by key and by job id
 	size_t pending;                         // asks whose job waits in Slurm's queue
+	uint64_t pending_gen;                   // grows with every change of that set
 	// Resources that Slurm gave, or was asked for, since the last look at the nodes (the fast
 	// path, room.c).
 	struct td_reservation {

@@ -80,7 +80,8 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 {
 	struct td_asks *t = b->asks;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
-	struct td_pool_fast f = {.allowed = s->stand_in == TD_STANDIN_AUTO,
+	struct td_pool_fast f = {.now_ms = td_now(b),
+				 .allowed = s->stand_in == TD_STANDIN_AUTO,
 				 .view_age_ms = snap ? td_now(b) - snap->asked_ms : -1,
 				 .refused_here = snap && a->no_fast_gen == snap->gen};
 
@@ -95,6 +96,7 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 
 	pthread_mutex_lock(&t->lock);
 	f.pending = t->pending;
+	f.ours = t->pending_gen;
 	f.block = t->block;
 
 	bool may = td_pool_fast_may(&f);
@@ -149,9 +151,10 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 	if (e->detail != TD_SLURM_ERR_NOT_TOP)
 		return;
 
-	struct td_pool_block block = {.blocked = true};
+	struct td_pool_block block = {.blocked = true, .at_ms = a->asked_ms};
 	td_slurm_view_waiting(b->view, &block.waiting, &block.print);
 	pthread_mutex_lock(&b->asks->lock);
+	block.ours = b->asks->pending_gen;
 	b->asks->block = block;
 	pthread_mutex_unlock(&b->asks->lock);
 }

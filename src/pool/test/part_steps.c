@@ -147,14 +147,19 @@ static void end(struct td_buf *out)
 
 static void fast(struct td_buf *out)
 {
-	const struct td_pool_fast f = {
-		.allowed = !has("forbidden"),
-		.view_age_ms = num("age", 100),
-		.refused_here = has("refused-here"),
-		.pending = (size_t)num("pending", 0),
-		.block = {has("blocked"), (size_t)num("block-waiting", 0), (uint64_t)num("block-print", 0)},
-		.waiting = (size_t)num("waiting", 0),
-		.print = (uint64_t)num("print", 0)};
+	const struct td_pool_fast f = {.allowed = !has("forbidden"),
+				       .view_age_ms = num("age", 100),
+				       .refused_here = has("refused-here"),
+				       .pending = (size_t)num("pending", 0),
+				       .ours = (uint64_t)num("ours", 0),
+				       .now_ms = num("now", 1000),
+				       .block = {.blocked = has("blocked"),
+						 .at_ms = num("block-at", 1000),
+						 .waiting = (size_t)num("block-waiting", 0),
+						 .print = (uint64_t)num("block-print", 0),
+						 .ours = (uint64_t)num("block-ours", 0)},
+				       .waiting = (size_t)num("waiting", 0),
+				       .print = (uint64_t)num("print", 0)};
 	td_buf_printf(out, "fast %s", td_pool_fast_may(&f) ? "yes" : "no");
 }
 
