@@ -219,6 +219,12 @@ CONDITIONS = [  # what only the operator can know
      ["spec.partitions[0].nodeSets", "nobody"]),
     ("slurmcluster", "main", "ConfigValid", {"users": [{"name": "a", "uid": 1001}, {"name": "b", "uid": 1001}]}, None, ["spec.users[1].uid", "nobody else's"]),
     ("slurmcluster", "main", "ConfigValid", {"login": [{"name": "login", "replicas": 2}, {"name": "login-1"}]}, None, ["spec.login[1].name", 'a pod of the group "login"']),
+    ("slurmcluster", "main", "ConfigValid", {"scheduler": {"defaultPartition": "fast", "defaultUser": "nobody-here"}}, None,
+     ["spec.scheduler.defaultPartition", '"fast"', "add it to spec.partitions", "spec.scheduler.defaultUser", '"nobody-here"']),
+    ("slurmcluster", "main", "ConfigValid", {"scheduler": {"namespaces": [{"namespace": "ml", "user": "ghost", "partition": "slow"}]}}, None,
+     ["spec.scheduler.namespaces[0].user", '"ghost"', "spec.scheduler.namespaces[0].partition", '"slow"']),
+    ("nodeset", "pool", "SpecValid", {"affinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": []}]}}}, {"affinity": None},
+     ["spec.affinity", "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"]),
     ("nodeset", "pool", "Ready", {"slurm": {"gres": "gpu:9"}}, {"slurm": {"gres": "auto"}}, ["spec.slurm.gres asks for 9 GPUs, the node has 8"]),
     ("slurmcluster", "main", "ConfigValid", {"restApi": {"template": {"spec": {"containers": [{"name": "slurmrestd", "env": "x"}]}}}}, {"restApi": {"template": None}},
      ["spec.restApi.template", "correct it", "env"]),
@@ -264,6 +270,25 @@ def test_wrong_fields_are_refused_or_become_conditions_that_name_the_fix(home):
     wait_for("all is well", lambda: home.cmd("status", check=False).returncode == 0)
     assert {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")} == pods
     assert home.squeue()[job]["state"] == "RUNNING"
+
+
+@pytest.mark.feature("A3.2")
+def test_a_nodeset_says_which_of_its_nodes_another_one_has(home):
+    home.up("--nodes", "2")
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    hostname = lambda name: {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]}}}
+
+    def owned(name):
+        return condition(home.get("nodeset", name, "-n", "slurm"), "NodesOwned")
+    home.apply({"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeSet", "metadata": {"name": "second", "namespace": "slurm"}, "spec": {"clusterName": "main", "affinity": hostname("n1")}})
+    wait_for("the later one says what it did not get", lambda: owned("second").get("status") == "False")
+    assert "n1 to pool" in owned("second")["message"] and "n0" not in owned("second")["message"] and "spec.affinity" in owned("second")["message"]
+    assert owned("pool")["status"] == "True"
+    assert {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")} == pods
+    home.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {"affinity": hostname("n0")}}))
+    wait_for("both have their own", lambda: owned("second").get("status") == owned("pool").get("status") == "True")
+    wait_for("the node has moved", lambda: home.shell("sinfo", "-h", "-N", "-n", "n1", "-o", "%f").strip().split(",")[0] == "set.second" and home.idle_nodes() == 2)
 
 
 def counts(pool):

@@ -222,6 +222,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_auto_strv struct td_strv problems = {0};
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	check(sc->root, &problems);
+	td_op_references_check(sc->root, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);

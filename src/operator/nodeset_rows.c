@@ -78,7 +78,7 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node)
 			if (td_op_is_slurmd(pods.v[k]) && td_streq(pods.v[k]->ns, s->ns) &&
 			    td_streq(td_object_label(pods.v[k], TD_LABEL_NODESET), s->name))
 				return td_object_ref(s);
-		if (!td_op_selects(s, node))
+		if (td_op_affinity_problem(s->root) || !td_op_selects(s, node))
 			continue;
 		int order = best ? strcmp(td_jstr_or(s->root, "metadata.creationTimestamp", ""),
 					  td_jstr_or(best->root, "metadata.creationTimestamp", ""))
@@ -100,6 +100,7 @@ void td_op_rows_done(struct td_op_rows *r)
 		free(r->v[i].name);
 	}
 	free(r->v);
+	td_buf_done(&r->taken);
 }
 
 // Returns the node's row, and makes one if there is none. Later calls may move the rows.
@@ -230,11 +231,24 @@ static void facts(const struct td_op_pass *p, const struct td_object *set, struc
 		pod_facts(p, x);
 }
 
+// Notes that the set selects a node which belongs to another set.
+static void note_taken(struct td_buf *b, const struct td_object *set, const struct td_object *owner, const char *node)
+{
+	enum { NAMED_MAX = 512 };
+	if (b->len > NAMED_MAX)
+		return;
+	bool same = td_streq(set->ns, owner->ns);
+	td_buf_printf(b, "%s%s to %s%s%s", b->len ? ", " : "", node, same ? "" : owner->ns, same ? "" : "/",
+		      owner->name);
+}
+
 void td_op_rows_collect(const struct td_op_pass *p, struct td_object *set, const struct td_objects *nodes,
 			struct td_op_rows *ret)
 {
 	for (size_t i = 0; i < nodes->n; i++) {
 		td_auto(td_object_unref) struct td_object *owner = td_op_claim(p->op, nodes->v[i]);
+		if (owner && !td_streq(owner->uid, set->uid) && td_op_selects(set, nodes->v[i]))
+			note_taken(&ret->taken, set, owner, nodes->v[i]->name);
 		if (!owner || !td_streq(owner->uid, set->uid))
 			continue;
 		struct td_op_row *x = row_of(ret, nodes->v[i]->name);

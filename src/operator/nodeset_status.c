@@ -45,7 +45,14 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	td_jm_int(d, root, "observedGeneration", gen);
 	counts(d, root, old, k, fresh);
 
-	const struct td_pool_set_facts facts = {.problem = problem, .cluster = p->sc, .fresh = fresh};
+	td_auto_buf struct td_buf taken = {0};
+	if (rows->taken.len)
+		td_buf_printf(&taken,
+			      "nodes that it selects belong to other NodeSets, which had them before (%s): change "
+			      "spec.nodeSelector or spec.affinity of one of them",
+			      td_buf_str(&rows->taken));
+	const struct td_pool_set_facts facts = {
+		.problem = problem, .cluster = p->sc, .fresh = fresh, .taken = taken.len ? td_buf_str(&taken) : NULL};
 	td_auto_free struct td_pool_set_conditions *c = td_calloc(1, sizeof(*c));
 	td_auto_free struct td_pool_member *flat = td_calloc(rows->n ? rows->n : 1, sizeof(*flat));
 	for (size_t i = 0; i < rows->n; i++)

@@ -15,6 +15,7 @@
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
+//   references.c             names in spec.scheduler that must lead somewhere
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
 #pragma once
@@ -96,8 +97,16 @@ bool td_op_share_parse(const char *s, const char *resource, struct td_op_share *
 int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const yyjson_val *node,
 		     const struct td_op_share *share, const char *image, struct td_json **ret, struct td_error *err);
 char *td_op_slurmd_name(const char *cluster, const char *nodeset, const char *node); // caller frees
+// Returns what is wrong with spec.affinity; NULL: nothing. One that says nothing would select every
+// node.
+const char *td_op_affinity_problem(const yyjson_val *nodeset);
 // Adds "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
+
+// ---- references.c: names in the spec that must lead somewhere (pure) ----
+
+// Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
+void td_op_references_check(const yyjson_val *sc, struct td_strv *problems);
 
 // ---- devices.c: spec.devices; pure but for td_op_gpus, which reads the caches ----
 

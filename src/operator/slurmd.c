@@ -116,6 +116,24 @@ static bool own_key(const char *k)
 	return false;
 }
 
+const char *td_op_affinity_problem(const yyjson_val *ns)
+{
+#define TERMS "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+	yyjson_val *affinity = td_jget(ns, "spec.affinity"), *terms = td_jget(affinity, TERMS), *t;
+	size_t i, n;
+	if (!affinity || yyjson_is_null(affinity) || (yyjson_is_obj(affinity) && yyjson_obj_size(affinity) == 0))
+		return NULL;
+	if (!yyjson_arr_size(terms))
+		return "spec.affinity: it chooses no nodes: only " TERMS
+		       " counts; write that, or remove the field to select by spec.nodeSelector alone";
+	yyjson_arr_foreach (terms, i, n, t)
+		if (!yyjson_arr_size(td_jget(t, "matchExpressions")) && !yyjson_arr_size(td_jget(t, "matchFields")))
+			return "spec.affinity." TERMS
+			       ": a term without matchExpressions and matchFields selects no node; fill or remove it";
+	return NULL;
+#undef TERMS
+}
+
 void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 {
 	const char *name = td_jstr_or(ns, "metadata.name", "");
@@ -151,8 +169,10 @@ void td_op_nodeset_check(const yyjson_val *ns, struct td_strv *problems)
 				     key);
 	}
 
-	const char *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
+	const char *affinity = td_op_affinity_problem(ns), *u = td_jstr(ns, "spec.updateStrategy.maxUnavailable");
 	long long v;
+	if (affinity)
+		td_strv_add(problems, affinity);
 	if (u && !td_ends(u, "%") && (!td_parse_i64(u, &v) || v < 1))
 		td_strv_addf(
 			problems,

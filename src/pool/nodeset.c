@@ -416,6 +416,9 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 					       outdated  ? "slurmd pods are being replaced"
 					       : scaling ? "slurmd pods come or go"
 							 : "nothing is changing"};
+	ret->v[3] = (struct td_pool_condition){"NodesOwned", f->taken ? TD_STATUS_FALSE : TD_STATUS_TRUE,
+					       f->taken ? "Taken" : "Owned",
+					       f->taken ? f->taken : "no other NodeSet has a node that it selects"};
 }
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)

@@ -125,9 +125,10 @@ enum { TD_POOL_TEXT = 3072 };
 struct td_pool_set_facts {
 	const char *problem; // of the spec, in one line; NULL: none
 	bool cluster, fresh; // its SlurmCluster exists; Slurm's answer is fresh
+	const char *taken;   // the nodes that it selects and another NodeSet has, in words; NULL: none
 };
 struct td_pool_set_conditions {
-	struct td_pool_condition v[3];               // messages may point into the next two
+	struct td_pool_condition v[4];               // messages may point into the next two
 	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // turn: what a node waiting for its turn says
 };
 // Fills *ret, which must not be moved or copied afterwards. v, k: as td_pool_nodeset_decide left

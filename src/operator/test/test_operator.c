@@ -364,6 +364,74 @@ static void test_devices_check(void **state)
 		    "spec.devices[0].shared: with source DRA");
 }
 
+// Checks what is said about spec.scheduler. words: the beginning of the one problem; "": there is
+// none.
+static void references_say(const char *spec, const char *words)
+{
+	td_auto_free char *text = td_asprintf("spec: %s", spec);
+	td_auto(td_json_unref) struct td_json *sc = Y(text);
+	td_auto_strv struct td_strv p = {0};
+	td_op_references_check(td_json_root(sc), &p);
+	if (p.n != (*words ? 1 : 0) || (p.n && !td_starts(p.v[0], words)))
+		fail_msg("%s: %zu problems, the first: %s", spec, p.n, p.n ? p.v[0] : "none");
+}
+
+static void test_references(void **state)
+{
+#define PARTS "partitions: [{name: gpu, allowAccounts: [ml]}, {name: cpu}], users: [{name: ann, uid: 1000}]"
+	references_say("{}", "");
+	references_say("{scheduler: {defaultPartition: all}}", "");
+	references_say("{scheduler: {defaultPartition: gpu}}", "spec.scheduler.defaultPartition: there is no partition "
+							       "\"gpu\" (without spec.partitions there is only");
+	references_say("{" PARTS ", scheduler: {defaultPartition: gpu, defaultUser: ann}}", "");
+	references_say("{" PARTS ", scheduler: {defaultPartition: all}}",
+		       "spec.scheduler.defaultPartition: there is no partition \"all\"; add it");
+	references_say("{" PARTS ", scheduler: {defaultUser: bob}}",
+		       "spec.scheduler.defaultUser: there is no user \"bob\"; add it to spec.users");
+	references_say("{" PARTS ", scheduler: {namespaces: [{namespace: a, user: ann}, {namespace: b, user: bob}]}}",
+		       "spec.scheduler.namespaces[1].user: ");
+	references_say("{" PARTS ", scheduler: {namespaces: [{namespace: a, partition: cpus}]}}",
+		       "spec.scheduler.namespaces[0].partition: ");
+	references_say("{" PARTS ", scheduler: {namespaces: [{namespace: a, partition: gpu, account: ml}]}}", "");
+	references_say("{" PARTS ", scheduler: {namespaces: [{namespace: a, partition: cpu, account: any}]}}", "");
+	references_say("{" PARTS ", scheduler: {defaultPartition: gpu, namespaces: [{namespace: a, account: bio}]}}",
+		       "spec.scheduler.namespaces[0].account: partition \"gpu\" does not take account \"bio\"");
+#undef PARTS
+}
+
+// An affinity that says nothing would select every node.
+static void test_affinity(void **state)
+{
+#define REQUIRED "requiredDuringSchedulingIgnoredDuringExecution: "
+#define TERMS(t) "spec: {affinity: {nodeAffinity: {" REQUIRED "{nodeSelectorTerms: " t "}}}}"
+	static const struct {
+		const char *set;
+		bool fine;
+	} cases[] = {
+		{"spec: {}", true},
+		{"spec: {affinity: {}}", true},
+		{TERMS("[{matchExpressions: [{key: a, operator: Exists}]}]"), true},
+		{TERMS("[{matchFields: [{key: metadata.name, operator: In, values: [n0]}]}]"), true},
+		{TERMS("[]"), false},
+		{TERMS("[{}]"), false},
+		{TERMS("[{matchExpressions: [{key: a, operator: Exists}]}, {matchExpression: [{key: b}]}]"), false},
+		{"spec: {affinity: {" REQUIRED "{nodeSelectorTerms: [{matchExpressions: [{key: a, operator: "
+		 "Exists}]}]}}}",
+		 false},
+		{"spec: {affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1}]}}}",
+		 false},
+		{"spec: {affinity: {podAffinity: {}}}", false},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *set = Y(cases[i].set);
+		const char *problem = td_op_affinity_problem(td_json_root(set));
+		if (cases[i].fine != !problem)
+			fail_msg("%s: %s", cases[i].set, problem ? problem : "no problem");
+	}
+#undef TERMS
+#undef REQUIRED
+}
+
 // Which devices a node keeps while its kubelet offers none.
 static void test_offered(void **state)
 {
@@ -510,7 +578,8 @@ int main(void)
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
 		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_offered),
 		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
 		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
 		cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),

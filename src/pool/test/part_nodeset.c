@@ -97,7 +97,8 @@ static bool given(const struct td_scenario_words *w)
 		policy.config_ms = config < 0 ? 0 : policy.now_ms - config * 1000;
 		facts = (struct td_pool_set_facts){.problem = td_scenario_val(w, "problem", NULL),
 						   .cluster = !td_scenario_has(w, "no-cluster"),
-						   .fresh = policy.view};
+						   .fresh = policy.view,
+						   .taken = td_scenario_val(w, "taken", NULL)};
 	} else if (!strcmp(what, "member")) {
 		member(w);
 	} else if (!strcmp(what, "record")) {
