@@ -107,7 +107,7 @@ class RealPool(Pool):
         tandem_archive(self.build, images / "tandem.tar")
         pathlib.Path(f"{self.home}/log").mkdir(exist_ok=True)
         self.cluster.up()
-        self.kubectl("apply", "-f", str(HERE.parent / "deploy/crds"))
+        self.kubectl("apply", "-f", str(HERE.parent / "deploy/crds"), "-f", str(HERE.parent / "deploy/kustomize/base/15-priority.yaml"))
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=90s")
         for i in range(self.nodes_count):
             self.kubectl("label", "node", f"n{i}", "tandem.dev/fake-gpus=true", f"topology.tandem.dev/block=b{i // 4}", f"topology.tandem.dev/rack=r{i // 2}")

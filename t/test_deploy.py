@@ -78,7 +78,7 @@ def test_kustomize_and_helm_give_the_plain_manifests(build):
     base = out(*template)
     other = {"image.repository": "r/t", "image.tag": "v9", "image.pullPolicy": "Always", "imagePullSecrets": '[{"name":"s"}]', "logLevel": "debug", "crds.install": "false",
              "createNamespace": "true", "agent.enabled": "false", "agent.namespace": "elsewhere", "agent.createNamespace": "false", "agent.devices": "8", "agent.nodesProxy": "true", "agent.kubelet": "none", "agent.kubeletCA": "/etc/ca.crt",
-             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
+             "networkPolicies.enabled": "false", "admissionPolicy.enabled": "false", "poolPolicy.enabled": "false", "networkPolicies.metricsFrom": '[{"podSelector":{}}]', "networkPolicies.apiServerFrom": '[{"podSelector":{}}]'}
     for role in ("operator", "bridge", "agent"):
         other |= {f"{role}.replicas": "5", f"{role}.priorityClassName": "p", f"{role}.nodeSelector": '{"a":"b"}', f"{role}.tolerations": '[{"operator":"Exists"}]',
                   f"{role}.resources": '{"requests":{"cpu":"7"}}'}
@@ -249,6 +249,20 @@ def test_nobody_else_writes_what_slurm_granted(site):
     refused("-n", "ml", "annotate", "pod", "honest", "tandem.dev/job-id-")
     site.kubectl("-n", "ml", "annotate", "pod", "honest", "mine=1")
     site.kubectl("-n", "ml", "delete", "pod", "honest", "--grace-period=1")
+
+
+@pytest.mark.feature("A7.4", "A16.4")
+def test_what_slurm_gives_out_goes_to_nobody_else(site):
+    """The policies are there by default and know what the operator says (t/test_policy.py shows what they refuse); ordinary pods cannot preempt Slurm's own."""
+    bindings = {b["metadata"]["name"]: b["spec"] for b in site.items("validatingadmissionpolicybindings")}
+    for name in ("tandem-pool-claims", "tandem-pool-pods"):
+        assert bindings[name]["validationActions"] == ["Deny"] and bindings[name]["paramRef"]["namespace"] == SYSTEM
+    given = lambda: json.loads(site.kubectl("-n", SYSTEM, "get", "configmap", "tandem-pools", "-o", "json")).get("data", {})
+    assert given() == {"schedulers": "tandem"}  # these nodes have no devices
+    site.kubectl("-n", SYSTEM, "patch", "configmap", "tandem-pools", "--type=merge", "-p", '{"data": {"schedulers": "mine"}}')
+    wait_for("the operator puts it right", lambda: given() == {"schedulers": "tandem"}, 60)
+    for p in site.items("pods", "-n", "slurm"):
+        assert (p["spec"]["priorityClassName"], p["spec"]["priority"], p["spec"]["preemptionPolicy"]) == ("tandem-slurm", 1000000000, "Never"), p["metadata"]["name"]
 
 
 @pytest.mark.feature("A7.1", "A16.4")

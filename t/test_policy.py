@@ -1,4 +1,5 @@
-"""deploy/policies/pool-devices.yaml on a real Kubernetes: devices that Slurm gives out go to nobody else, whatever way a pod asks for them."""
+"""deploy/kustomize/base/70-pool.yaml on a real Kubernetes: devices that Slurm gives out go to nobody else, whatever way a pod asks for them.
+What is given out the test writes as the operator does; t/test_deploy.py shows that it does."""
 import http.client
 import json
 import pathlib
@@ -21,7 +22,7 @@ import image  # noqa: E402
 
 pytestmark = pytest.mark.feature("A7.4")
 
-POLICIES = ROOT / "deploy/policies/pool-devices.yaml"
+POLICIES = ROOT / "deploy/manifests/tandem.yaml"
 BRIDGE = "system:serviceaccount:tandem-system:tandem-bridge"
 OURS = "only the bridge of Tandem allocates them"
 
@@ -108,11 +109,17 @@ def as_bridge(c, path, patch):
     return r.status
 
 
-def allocation(c, name):
-    """A status that gives one device of the pool, as a patch."""
+def allocation(c, name, which=-1):
+    """A status that gives one device of node n0, as a patch."""
     slices = items(c, "resourceslices")[0]["spec"]
-    result = {"request": "gpu", "driver": slices["driver"], "pool": slices["pool"]["name"], "device": slices["devices"][-1]["name"]}
-    return json.dumps({"status": {"allocation": {"devices": {"results": [result]}}}})
+    result = {"request": "gpu", "driver": slices["driver"], "pool": slices["pool"]["name"], "device": slices["devices"][which]["name"]}
+    where = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]}
+    return json.dumps({"status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": where}}})
+
+
+def pools(**kw):
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tandem-pools", "namespace": "tandem-system"},
+            "data": {"drivers": "gpu.example.com other.example.com", "nodes": "n0 n7", "resources": "nvidia.com/gpu", "schedulers": "tandem", **kw}}
 
 
 def test_without_it_kube_scheduler_gives_them_away(site):
@@ -124,7 +131,9 @@ def test_without_it_kube_scheduler_gives_them_away(site):
 
 
 def test_kube_scheduler_gives_no_device_of_the_pool(site):
-    site.kubectl("apply", "-f", str(POLICIES))
+    apply(site, *[d for d in yaml.safe_load_all(POLICIES.read_text()) if d and d["metadata"].get("labels", {}).get("app.kubernetes.io/name") == "tandem-pool-devices"])
+    assert may_create(site, pod("x", limits={"nvidia.com/gpu": 1})) == ""  # before the first SlurmCluster
+    apply(site, pools())
     apply(site, claim("probe"))
     patch = allocation(site, "probe")
 
@@ -149,8 +158,33 @@ def test_the_bridge_does_and_nobody_else(site):
         assert OURS in said or "forbidden: User" in said, said
     assert as_bridge(site, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/probe/status", allocation(site, "probe")) == 200
     assert len(devices(site, "probe")) == 1
-    # Others may still write the rest of such a status.
-    site.kubectl("patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", json.dumps({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}}))
+    # Nor does anybody else let a pod in on it: not kube-scheduler for one that names the same claim, not the controller for one that names its node.
+    reserve = json.dumps({"status": {"reservedFor": [{"resource": "pods", "name": "p", "uid": "1"}]}})
+    assert "reserves a claim" in refused(site, "patch", "resourceclaim", "probe", "--subresource=status", "--type=merge", "-p", reserve)
+    assert as_bridge(site, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/probe/status", reserve) == 200
+    # What is not given out there, the controller takes back, as always.
+    wait_for("the pod that does not exist is taken out", lambda: not get(site, "resourceclaim", "probe")["status"].get("reservedFor"), 60)
+
+
+def test_a_named_claim_is_no_way_in(site):
+    """The claim of a pod of the queue, named by pods of the default scheduler and by pods that name their node."""
+    apply(site, claim("named"))
+    assert as_bridge(site, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/named/status", allocation(site, "named", 0)) == 200
+    said = may_create(site, pod("second", claim="named", nodeName="n0"))
+    assert "spec.nodeName" in said and "passes it by" in said, said
+    apply(site, pod("second", claim="named"))
+    wait_for("the scheduler says why", lambda: [e for e in items(site, "events") if e["involvedObject"].get("name") == "second" and "reserves a claim" in e.get("message", "")], 60)
+    assert not get(site, "pod", "second")["spec"].get("nodeName")
+    site.kubectl("delete", "pod", "second")
+
+
+def test_nodes_of_nobody_are_kube_schedulers(site):
+    """The same driver may serve nodes that are not Slurm's."""
+    apply(site, pools(nodes="n7"), claim("free"), pod("free", claim="free"))
+    runs(site, "free")
+    site.kubectl("delete", "pod", "free")
+    wait_for("it is given back", lambda: devices(site, "free") == [], 60)
+    apply(site, pools())
 
 
 def test_slurmd_still_sees_them_all(site):

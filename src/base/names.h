@@ -44,6 +44,9 @@
 // On SlurmClusters: somebody confirms that Slurm's state is lost.
 #define TD_ANN_CONFIRM_LOST "tandem.dev/confirm-lost-state"
 
+// The PriorityClass of Slurm's pods on kubelets (deploy/kustomize/base/15-priority.yaml).
+#define TD_PRIORITY_SLURM "tandem-slurm"
+
 // ---- slurmd pods ----
 #define TD_ANN_NODE "tandem.dev/slurm-node" // the node that the pod serves
 // The pod sees every device of its node. Written by the operator alone.

@@ -30,10 +30,25 @@ static const struct td_gvr roles = {"rbac.authorization.k8s.io", "v1", "roles", 
 						false},
 			   policies = {"networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", true};
 
-const struct td_gvr *const td_cli_kinds[] = {
-	&td_namespaces,    &td_crds,       &td_serviceaccounts, &clusterroles,   &clusterrolebindings, &roles,
-	&rolebindings,     &td_configmaps, &td_services,        &td_deployments, &daemonsets,          &td_pdbs,
-	&td_slurmclusters, &td_nodesets,   &policies,           &admission,      &admissionbindings,   NULL};
+const struct td_gvr *const td_cli_kinds[] = {&td_priorityclasses,
+					     &td_namespaces,
+					     &td_crds,
+					     &td_serviceaccounts,
+					     &clusterroles,
+					     &clusterrolebindings,
+					     &roles,
+					     &rolebindings,
+					     &td_configmaps,
+					     &td_services,
+					     &td_deployments,
+					     &daemonsets,
+					     &td_pdbs,
+					     &td_slurmclusters,
+					     &td_nodesets,
+					     &policies,
+					     &admission,
+					     &admissionbindings,
+					     NULL};
 
 const struct td_gvr *td_cli_gvr(const yyjson_val *obj)
 {

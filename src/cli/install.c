@@ -348,7 +348,9 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 	for (size_t i = m.docs.n; i-- > 0;) { // in the reverse order
 		yyjson_val *v = td_json_root(m.docs.v[i]);
 		const struct td_gvr *g = td_cli_gvr(v);
-		if (!g || (!o->purge && (g == &td_crds || g == &td_namespaces)))
+		// Slurm goes on, and the pods that its controllers make name the PriorityClass.
+		bool stays = g == &td_crds || g == &td_namespaces || g == &td_priorityclasses;
+		if (!g || (!o->purge && stays))
 			continue;
 		if ((r = gone(k, g, td_jstr(v, "metadata.namespace"), td_jstr(v, "metadata.name"), o->dry_run, out, c,
 			      err)))

@@ -99,6 +99,8 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 		}
 	}
 
+	if (b->standin) // on kubelets: ordinary pods must not preempt it
+		td_jm_str(d, t, "spec.priorityClassName", TD_PRIORITY_SLURM);
 	td_auto_free char *f = td_asprintf("%s.template", field);
 	int r = td_op_merge_template(d, t, td_jget(part, "template"), f, err);
 	if (r)

@@ -162,6 +162,12 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		*again_ms = 0;
 	}
 
+	if (op->per_cluster && (r2 = td_op_pools_sync(op, c, &e)) && !r) {
+		r = r2;
+		if (err)
+			*err = e;
+	}
+
 	return r == TD_CANCELLED && !td_cancelled(c) ? TD_TRANSIENT : r;
 }
 

@@ -11,6 +11,7 @@
 //   operator.c metrics.c     the role; what it shows at /metrics
 //   cluster.c control.c      a SlurmCluster: its status; the objects of Slurm's daemons
 //   percluster.c             a SlurmCluster: its bridge and policies
+//   pools.c                  all SlurmClusters: what Slurm gives out, for the admission policies
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
@@ -270,3 +271,10 @@ int td_op_per_cluster_sync(struct td_op *op, const struct td_object *sc, struct 
 // Deletes what the SlurmCluster had, when it is gone.
 int td_op_per_cluster_gone(struct td_op *op, const char *ns, const char *cluster, struct td_cancel *c,
 			   struct td_error *err);
+
+// ---- pools.c ----
+
+// Builds the ConfigMap (pure). The caller unrefs it.
+struct td_json *td_op_pools_object(const char *own_ns, const struct td_objects *clusters,
+				   const struct td_objects *nodes);
+int td_op_pools_sync(struct td_op *op, struct td_cancel *c, struct td_error *err);

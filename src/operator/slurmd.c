@@ -253,6 +253,7 @@ static void for_kubelet(yyjson_mut_doc *d, yyjson_mut_val *root, const char *ima
 	td_op_put(d, td_op_named(spec, "volumes", "tandem-run"), "hostPath", td_jm_get(o, "run"));
 	td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "cgroups"));
 	td_op_put(d, c, "securityContext.appArmorProfile", td_jm_get(o, "appArmorProfile"));
+	td_jm_str(d, spec, "priorityClassName", TD_PRIORITY_SLURM);
 }
 
 // Returns a hash of everything but Tandem's own image, so that a new version of Tandem drains no

@@ -115,9 +115,44 @@ static void test_refused(void **state)
 	}
 }
 
+static void add(struct td_objects *l, const char *text)
+{
+	td_objects_add(l, td_object_new(Y(text)));
+}
+
+static char *pools(const struct td_objects *clusters, const struct td_objects *nodes)
+{
+	td_auto(td_json_unref) struct td_json *j = td_op_pools_object("tandem-system", clusters, nodes);
+	return td_json_text(td_jget(td_json_root(j), "data"), NULL);
+}
+
+// What the admission policies are told: nodes without devices and clusters that go do not count.
+static void test_pools(void **state)
+{
+	td_auto_objects struct td_objects none = {0}, going = {0}, clusters = {0}, nodes = {0};
+	add(&clusters, "{metadata: {name: b, namespace: s, uid: u1}, spec: {scheduler: {schedulerName: second}}}");
+	add(&clusters,
+	    "{metadata: {name: a, namespace: s, uid: u2}, spec: {devices: [{source: DRA, driver: gpu.example.com}]}}");
+	add(&going, "{metadata: {name: a, namespace: s, uid: u2, deletionTimestamp: x}, spec: {devices: [{source: DRA, "
+		    "driver: d}]}}");
+	add(&nodes, "{metadata: {name: n1, uid: u3, annotations: {" TD_ANN_SHARE
+		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"8\"}'}}}");
+	add(&nodes, "{metadata: {name: n0, uid: u4, annotations: {" TD_ANN_SHARE
+		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"1\"}'}}}");
+	add(&nodes, "{metadata: {name: n2, uid: u5, annotations: {" TD_ANN_SHARE
+		    ": '{\"cpu\":\"8\",\"memory\":\"1Mi\",\"nvidia.com/gpu\":\"0\"}'}}}");
+	add(&nodes, "{metadata: {name: n3, uid: u6}}");
+
+	td_auto_free char *all = pools(&clusters, &nodes), *gone = pools(&going, &nodes), *empty = pools(&none, &none);
+	assert_string_equal(all, "{\"drivers\":\"gpu.example.com\",\"nodes\":\"n0 n1\","
+				 "\"resources\":\"nvidia.com/gpu\",\"schedulers\":\"second tandem\"}");
+	assert_string_equal(gone, "{}");
+	assert_string_equal(empty, "{}");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_objects), cmocka_unit_test(test_names),
-					   cmocka_unit_test(test_refused)};
+					   cmocka_unit_test(test_refused), cmocka_unit_test(test_pools)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
