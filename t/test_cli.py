@@ -12,7 +12,7 @@ from harness import KEEP
 
 pytestmark = pytest.mark.feature("F1")
 
-COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate"]
+COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate", "annotations"]
 
 
 def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):

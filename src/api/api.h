@@ -30,6 +30,7 @@
 //   quantity.[ch] quantity_priv.h    amounts: "500m", "2Gi"
 //   kubeconfig.[ch]             the kubeconfig of one user of an embedded plane
 //   condition.[ch]              conditions in the status of an object
+//   annotations.[ch]            what a pod may say to Slurm, as one table
 //   status.[ch]                 metav1.Status: refusals, with causes that name field and fix
 #pragma once
 

@@ -1,6 +1,8 @@
-// Build tool: writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md from the kind files.
+// Build tool: writes deploy/crds/<plural>.yaml and docs/reference/<kind>.md from the kind files, and
+// docs/reference/annotations.md from annotations.c.
 // With --check it writes nothing and fails when a file differs.
 //   tandem-gen [--check] <root of the source tree>
+#include "api/annotations.h"
 #include "api/kinds_priv.h"
 #include "base/file.h"
 
@@ -20,7 +22,7 @@ static void put(const char *path, const char *text)
 	if (same)
 		return;
 	if (check_only) {
-		fprintf(stderr, "%s is not what src/api/kinds says: run make generate\n", path);
+		fprintf(stderr, "%s is not what src/api says: run make generate\n", path);
 		stale++;
 		return;
 	}
@@ -195,6 +197,11 @@ int main(int argc, char **argv)
 			crd(t[i], crds);
 			reference(t[i], ref);
 		}
+
+	td_auto_buf struct td_buf page = {0};
+	td_auto_free char *file = td_asprintf("%s/annotations.md", ref);
+	td_annotation_page(&page);
+	put(file, td_buf_str(&page));
 
 	if (check_only && !stale)
 		printf("generated files are up to date\n[  PASSED  ] 1 test(s).\n");

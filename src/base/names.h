@@ -10,8 +10,8 @@
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
 #define TD_ANN_EPOCH "tandem.dev/epoch"
-// Prefix of "slurm.tandem.dev/partition", "slurm.tandem.dev/qos", …: what a pod asks of Slurm.
-// bridge/scheduler/want.c reads them.
+// Prefix of what a pod asks of Slurm: api/annotations.c has all of them, bridge/scheduler/want.c
+// reads them.
 #define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"
 // Condition of a pod, written by the agent.
 #define TD_COND_FENCE "tandem.dev/GrantEnded"

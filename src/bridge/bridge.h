@@ -102,6 +102,9 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err);
 // Returns a reference; NULL before the SlurmCluster was read.
 struct td_settings *td_bridge_settings(struct td_bridge *b);
 
+// Where pods may run, or what they may ask for, has changed: every waiting pod is decided anew.
+void td_bridge_look_again(struct td_bridge *b);
+
 // ---- polls (poll.c) ----
 void *td_bridge_jobs_thread(void *bridge);
 void *td_bridge_nodes_thread(void *bridge);

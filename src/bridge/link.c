@@ -119,7 +119,7 @@ static int settle(struct td_bridge *b, struct td_error *err)
 	}
 
 	if (!same)
-		atomic_fetch_add(&b->feas_gen, 1);
+		td_bridge_look_again(b); // a pod that was refused may be accepted now
 	return 0;
 }
 

@@ -38,6 +38,20 @@ static void on_slurmd(void *ctx, struct td_object *old, struct td_object *now)
 		td_queue_add(b->node_queue, n);
 }
 
+void td_bridge_look_again(struct td_bridge *b)
+{
+	atomic_fetch_add(&b->feas_gen, 1);
+
+	td_auto_objects struct td_objects pods = {0};
+	if (b->pods)
+		td_informer_list(b->pods, NULL, &pods);
+	for (size_t i = 0; i < pods.n; i++)
+		if (!td_jstr(pods.v[i]->root, "spec.nodeName")) {
+			td_auto_free char *key = td_key_of(pods.v[i]);
+			td_queue_add_after(b->pod_queue, key, 300); // several changes become one
+		}
+}
+
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
@@ -51,15 +65,7 @@ static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 	    td_jequal(td_jget(old->root, "spec.taints"), td_jget(now->root, "spec.taints")))
 		return;
 
-	atomic_fetch_add(&b->feas_gen, 1);
-
-	td_auto_objects struct td_objects pods = {0};
-	td_informer_list(b->pods, NULL, &pods);
-	for (size_t i = 0; i < pods.n; i++)
-		if (!td_jstr(pods.v[i]->root, "spec.nodeName")) {
-			td_auto_free char *key = td_key_of(pods.v[i]);
-			td_queue_add_after(b->pod_queue, key, 300); // several changes become one
-		}
+	td_bridge_look_again(b);
 }
 
 struct thread {

@@ -131,7 +131,7 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret)
 {
-	struct td_owner o = {.user = s->default_user, .partition = s->default_partition};
+	struct td_owner o = {.user = s->default_user};
 
 	for (size_t i = 0; i < s->n_maps; i++) {
 		const struct td_ns_map *m = &s->maps[i];
@@ -139,7 +139,7 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 			continue;
 		o.user = m->user ? m->user : s->default_user;
 		o.account = m->account;
-		o.partition = m->partition ? m->partition : s->default_partition;
+		o.partition = m->partition;
 		o.qos = m->qos;
 		break;
 	}

@@ -42,7 +42,7 @@ struct td_settings *td_settings_ref(struct td_settings *s);
 struct td_settings *td_settings_unref(struct td_settings *s);
 TD_DEFINE_AUTO(struct td_settings *, td_settings_unref)
 // Who owns the jobs of a namespace's pods (docs/protocols.md 6). False: nobody may submit them.
-// Fields point into s; all but user may be NULL.
+// Fields point into s; all but user may be NULL: the namespace is given none.
 struct td_owner {
 	const char *user, *account, *partition, *qos;
 };

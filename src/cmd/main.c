@@ -65,6 +65,7 @@ int main(int argc, char **argv)
 		{"why", td_why_main, "why a pod or a job waits, or where it runs"},
 		{"image", td_image_main, "build, list or import container images"},
 		{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
+		{"annotations", td_annotations_main, "what a pod may say to Slurm"},
 		{"apiserver", td_apiserver_main, "role: the embedded Kubernetes API", true},
 		{"controllers", td_controllers_main, "role: the embedded workload controllers and scheduler", true},
 		{"kubelet", td_kubelet_main, "role: the embedded kubelet of virtual nodes, with their gates", true},

@@ -19,5 +19,6 @@ int td_shell_main(int argc, char **argv);
 int td_why_main(int argc, char **argv);
 int td_image_main(int argc, char **argv);
 int td_validate_main(int argc, char **argv);
+int td_annotations_main(int argc, char **argv);
 int td_install_main(int argc, char **argv);
 int td_uninstall_main(int argc, char **argv);

@@ -117,6 +117,8 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 		return 0;
 	}
 
+	if (a->refused)
+		a->retry_ms = 0; // the wait belongs to the refusal
 	td_ask_str(r->b->asks, &a->refused, NULL);
 	struct td_owner o;
 	if (td_settings_owner(r->s, r->pod->ns, &o))

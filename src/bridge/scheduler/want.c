@@ -1,6 +1,7 @@
 // Translates a pod into the job of its stand-in, and a job back into an ask and its devices.
 #include "bridge/scheduler/want.h"
 
+#include "api/annotations.h"
 #include "api/quantity.h"
 #include "api/selector.h"
 #include "base/names.h"
@@ -112,16 +113,16 @@ static bool plain(const char *s)
 
 struct reader {
 	const yyjson_val *notes;
+	const char *ns, *cluster; // for messages
 	struct td_arena *arena;
 	struct td_error *err;
 	int r;
 };
 
-// The annotation slurm.tandem.dev/<key>; NULL when it is absent, or not valid: then rd->r is set.
-static const char *note(struct reader *rd, const char *key)
+// The annotation of this key; NULL when it is absent, or not valid: then rd->r is set.
+static const char *note(struct reader *rd, enum td_annotation_key key)
 {
-	td_auto_free char *full = td_asprintf(TD_ANN_ASK_PREFIX "%s", key);
-	const char *s = td_jkey_str(rd->notes, full);
+	const char *full = td_annotations[key].name, *s = td_jkey_str(rd->notes, full);
 	if (!s)
 		return NULL;
 
@@ -134,6 +135,29 @@ static const char *note(struct reader *rd, const char *key)
 		return NULL;
 	}
 	return td_arena_strdup(rd->arena, s);
+}
+
+// What the pod's namespace gives, `own`, unless the pod names the same. own NULL: the namespace
+// gives none, and `any` says whether the pod may then name one.
+static const char *owned(struct reader *rd, enum td_annotation_key key, const char *own, bool any)
+{
+	const char *full = td_annotations[key].name, *what = full + strlen(TD_ANN_ASK_PREFIX), *said = note(rd, key);
+	if (rd->r || !said || td_streq(said, own) || (!own && any))
+		return said ? said : td_arena_strdup(rd->arena, own);
+
+	if (own)
+		rd->r = td_fail(
+			rd->err, TD_INVALID,
+			"annotation %s: \"%.60s\" is not what namespace %s is given (%s): leave it out, or change "
+			"spec.scheduler.namespaces of %s",
+			full, said, rd->ns, own, rd->cluster);
+	else
+		rd->r = td_fail(
+			rd->err, TD_INVALID,
+			"annotation %s: namespace %s is given no %s, so \"%.60s\" is refused: leave it out, or add "
+			"it to spec.scheduler.namespaces of %s",
+			full, rd->ns, what, said, rd->cluster);
+	return NULL;
 }
 
 // Translates every extended resource that the pod asks for, and the devices of its claims, to GRES.
@@ -202,23 +226,36 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 			       "defaultUser there",
 			       ns, settings_name);
 
-	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"), .arena = w.arena, .err = err};
+	struct reader rd = {.notes = td_jget(pod, "metadata.annotations"),
+			    .ns = ns,
+			    .cluster = settings_name,
+			    .arena = w.arena,
+			    .err = err};
+	const char *unknown = td_annotation_unknown(rd.notes);
+	if (unknown)
+		return td_fail(
+			err, TD_INVALID,
+			"annotation %.120s: there is no such key: `tandem annotations` lists those that there are",
+			unknown);
+
 	struct td_slurm_ask *a = &w.ask;
-	const char *job_name = note(&rd, "job-name"), *limit = note(&rd, "time-limit"), *nice = note(&rd, "nice"),
-		   *exclusive = note(&rd, "exclusive");
-	const char *account = note(&rd, "account"), *partition = note(&rd, "partition"), *qos = note(&rd, "qos");
+	const char *job_name = note(&rd, TD_ASKS_JOB_NAME), *limit = note(&rd, TD_ASKS_TIME_LIMIT),
+		   *nice = note(&rd, TD_ASKS_NICE), *exclusive = note(&rd, TD_ASKS_EXCLUSIVE);
 
 	td_auto_free char *jn = td_bridge_job_name(job_name ? job_name : name, uid);
 	td_auto_free char *mark = td_comment(s->cluster_uid, ns, name, uid);
 
 	a->name = td_arena_strdup(w.arena, jn);
 	a->comment = td_arena_strdup(w.arena, mark);
-	a->account = account ? account : td_arena_strdup(w.arena, o.account);
-	a->partition = partition ? partition : td_arena_strdup(w.arena, o.partition);
-	a->qos = qos ? qos : td_arena_strdup(w.arena, o.qos);
-	a->constraints = note(&rd, "constraint");
-	a->reservation = note(&rd, "reservation");
-	a->licenses = note(&rd, "licenses");
+	// Without associations Slurm takes any account that a job names.
+	a->account = owned(&rd, TD_ASKS_ACCOUNT, o.account, false);
+	a->partition = owned(&rd, TD_ASKS_PARTITION, o.partition, true);
+	if (!a->partition && !rd.r)
+		a->partition = td_arena_strdup(w.arena, s->default_partition);
+	a->qos = owned(&rd, TD_ASKS_QOS, o.qos, true);
+	a->constraints = note(&rd, TD_ASKS_CONSTRAINT);
+	a->reservation = note(&rd, TD_ASKS_RESERVATION);
+	a->licenses = note(&rd, TD_ASKS_LICENSES);
 
 	if (rd.r)
 		return rd.r;

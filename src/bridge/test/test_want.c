@@ -132,6 +132,17 @@ static void test_refusals_say_the_fix(void **state)
 	refused(s, pod("x", "\"slurm.tandem.dev/partition\":\"a\\nb\"", "", ""), "slurm.tandem.dev/partition");
 	refused(s, pod("x", "\"slurm.tandem.dev/qos\":\"\"", "", ""), "slurm.tandem.dev/qos");
 	refused(s, pod("x", "\"slurm.tandem.dev/nice\":\"-5\"", "", ""), "from 0 up");
+	refused(s, pod("x", "\"slurm.tandem.dev/priority\":\"5\"", "", ""),
+		"slurm.tandem.dev/priority: there is no such key");
+	refused(s, pod("x", "\"slurm.tandem.dev/user\":\"root\"", "", ""), "tandem annotations");
+	refused(s, pod("ml", "\"slurm.tandem.dev/account\":\"teamb\"", "", ""),
+		"\"teamb\" is not what namespace ml is given (acc)");
+	refused(s, pod("ml", "\"slurm.tandem.dev/partition\":\"fast\"", "", ""),
+		"is not what namespace ml is given (p)");
+	refused(s, pod("ml", "\"slurm.tandem.dev/qos\":\"high\"", "", ""), "is not what namespace ml is given (q)");
+	refused(s, pod("x", "\"slurm.tandem.dev/account\":\"teamb\"", "", ""),
+		"namespace x is given no account, so \"teamb\" is refused: leave it out, or add it to "
+		"spec.scheduler.namespaces of SlurmCluster slurm/main");
 	refused(s, pod("x", "\"slurm.tandem.dev/exclusive\":\"yes\"", "", ""), "\"true\" or \"false\"");
 	refused(s, pod("x", "\"slurm.tandem.dev/time-limit\":\"soon\"", "", ""), "D-HH");
 }

@@ -1,0 +1,87 @@
+#include "api/annotations.h"
+
+#include "base/names.h"
+
+#include <string.h>
+
+#define KEY(k) .name = TD_ANN_ASK_PREFIX k
+
+const struct td_annotation td_annotations[TD_ASKS_KEYS] = {
+	[TD_ASKS_PARTITION] = {KEY("partition"), TD_ANNOTATION_OWNED, "--partition", "the partition of its job",
+			       "the namespace's, else spec.scheduler.defaultPartition, else Slurm's default", "batch"},
+	[TD_ASKS_ACCOUNT] = {KEY("account"), TD_ANNOTATION_OWNED, "--account", "the account that is charged",
+			     "the namespace's", "physics"},
+	[TD_ASKS_QOS] = {KEY("qos"), TD_ANNOTATION_OWNED, "--qos", "the quality of service",
+			 "the namespace's, else Slurm's default", "high"},
+	[TD_ASKS_TIME_LIMIT] = {KEY("time-limit"), TD_ANNOTATION_TIME, "--time", "for how long it may run",
+				"activeDeadlineSeconds and a little more, else the partition's", "2:00:00"},
+	[TD_ASKS_CONSTRAINT] = {KEY("constraint"), TD_ANNOTATION_NAMES, "--constraint",
+				"features that its node must have", "none", "h100&nvlink"},
+	[TD_ASKS_RESERVATION] = {KEY("reservation"), TD_ANNOTATION_NAMES, "--reservation",
+				 "the reservation that it runs in", "none", "course"},
+	[TD_ASKS_LICENSES] = {KEY("licenses"), TD_ANNOTATION_NAMES, "--licenses",
+			      "licenses that it holds while it runs", "none", "matlab:2"},
+	[TD_ASKS_NICE] = {KEY("nice"), TD_ANNOTATION_COUNT, "--nice", "how far it steps back in the queue", "0", "100"},
+	[TD_ASKS_JOB_NAME] = {KEY("job-name"), TD_ANNOTATION_NAMES, "--job-name",
+			      "the name of its job, followed by the pod's UID", "the pod's name", "train"},
+	[TD_ASKS_EXCLUSIVE] = {KEY("exclusive"), TD_ANNOTATION_BOOL, "--exclusive", "it has its node for itself",
+			       "false", "true"},
+};
+
+const char *td_annotation_values(enum td_annotation_form form)
+{
+	switch (form) {
+	case TD_ANNOTATION_TIME:
+		return "minutes, H:MM:SS, D-HH, D-HH:MM:SS or UNLIMITED";
+	case TD_ANNOTATION_COUNT:
+		return "a number from 0 up";
+	case TD_ANNOTATION_BOOL:
+		return "true or false";
+	case TD_ANNOTATION_OWNED:
+		return "the namespace's own";
+	case TD_ANNOTATION_NAMES:
+		break;
+	}
+	return "text";
+}
+
+const char *td_annotation_unknown(const yyjson_val *notes)
+{
+	yyjson_val *k, *v;
+	size_t i, n;
+	yyjson_obj_foreach ((yyjson_val *)(uintptr_t)notes, i, n, k, v) {
+		bool known = !td_starts(yyjson_get_str(k), TD_ANN_ASK_PREFIX);
+		for (size_t j = 0; j < TD_ASKS_KEYS; j++)
+			known |= !strcmp(yyjson_get_str(k), td_annotations[j].name);
+		if (!known)
+			return yyjson_get_str(k);
+	}
+	return NULL;
+}
+
+void td_annotation_page(struct td_buf *b)
+{
+	td_buf_puts(
+		b, "# Annotations of pods for Slurm\n\n"
+		   "What a pod of a SlurmCluster's scheduler may say to Slurm: tandem.dev/v1alpha1. The same words:\n"
+		   "`tandem annotations`.\n\n"
+		   "- A key below `" TD_ANN_ASK_PREFIX "` that is not here is refused by name: event and condition of\n"
+		   "  the pod.\n"
+		   "- Partition, account and QOS are what the pod's namespace maps to\n"
+		   "  (`spec.scheduler.namespaces` of the SlurmCluster). A pod may name another partition or QOS only\n"
+		   "  where its namespace names none, and no account beside its namespace's. The user is always the\n"
+		   "  namespace's.\n"
+		   "- Text has letters, digits and ``_.,:&|()*[]=+@/-`` only, at most 256.\n"
+		   "- The pod is read when it is submitted. A change of a waiting pod counts for its next job.\n\n"
+		   "| annotation | as in sbatch | meaning | value | without it | example |\n"
+		   "| --- | --- | --- | --- | --- | --- |\n");
+	for (size_t i = 0; i < TD_ASKS_KEYS; i++) {
+		const struct td_annotation *a = &td_annotations[i];
+		td_buf_printf(b, "| `%s` | `%s` | %s | %s | %s | `%s` |\n", a->name, a->option, a->meaning,
+			      td_annotation_values(a->form), a->without, a->example);
+	}
+	td_buf_puts(b, "\nAll of them in one pod:\n\n```yaml\nmetadata:\n  annotations:\n");
+	for (size_t i = 0; i < TD_ASKS_KEYS; i++)
+		td_buf_printf(b, "    %s: \"%s\"\n", td_annotations[i].name, td_annotations[i].example);
+	td_buf_puts(b, "```\n\nWritten by `make generate` from `src/api/annotations.c`.\n");
+}
