@@ -54,12 +54,11 @@ int td_annotations_main(int argc, char **argv)
 		    "A key below slurm.tandem.dev/ that is not listed is refused by name. Known are:");
 	for (size_t i = 0; i < TD_ASKS_KEYS; i++)
 		td_buf_printf(&about, "\n  %s", td_annotations[i].name);
-	const struct td_command line = {
-		.name = "annotations",
-		.about = td_buf_str(&about),
-		.options = options,
-		.n = TD_LEN(options),
-		.exits = "0 done, 2 wrong usage."};
+	const struct td_command line = {.name = "annotations",
+					.about = td_buf_str(&about),
+					.options = options,
+					.n = TD_LEN(options),
+					.exits = "0 done, 2 wrong usage."};
 	int code;
 	if (!td_command_line(&line, argc, argv, NULL, &code))
 		return code;
