@@ -283,7 +283,7 @@ def numbers(text):
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
+    a = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS)
     a.add_argument("--build", default=str(ROOT / "build"))
     a.add_argument("--only", default=",".join(RUNS))
     a.add_argument("--held", type=numbers, default=[0, 1000, 5000])

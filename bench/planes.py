@@ -364,7 +364,7 @@ def table(results):
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--build", default=str(ROOT / "build"))
     a.add_argument("--only", default=",".join(RUNS))
     a.add_argument("--pods", type=int, default=60)

@@ -126,7 +126,7 @@ class Pool:
         return self.cmd("up", *argv, timeout=timeout).stdout
 
     def down(self, purge=False, timeout=180):
-        return self.cmd("down", *(["--purge"] if purge else []), timeout=timeout).stdout
+        return self.cmd("down", *(["--purge", "--yes"] if purge else []), timeout=timeout).stdout
 
     def kubectl(self, *argv, **kw):
         return self.run("kubectl", *argv, **kw).stdout

@@ -97,5 +97,5 @@ def test_installed_programs_work(build, tmp_path):
         r = run("kubectl", "--kubeconfig", str(conf), "get", "nodes", "-o", "name", env=env)
         assert r.stdout == "node/n0\n", r
     finally:
-        r = run("tandem", "down", "--purge", timeout=180, env=env)
+        r = run("tandem", "down", "--purge", "--yes", timeout=180, env=env)
     assert r.returncode == 0, r.stderr

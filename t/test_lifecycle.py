@@ -1,13 +1,15 @@
 """up and down: a second up, a repair after kill -9 of everything, nothing left behind."""
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import pytest
 
-from harness import ended, leftovers, machine_state, wait_for
+from harness import Pool, ended, leftovers, machine_state, wait_for
 
 pytestmark = pytest.mark.feature("F1.1")
 
@@ -107,7 +109,7 @@ def test_up_and_down_of_one_home_take_turns(home):
     assert supervises(home) == [home.role_pid("supervise")] and home.cmd("status").returncode == 0
     ident = home.id
     for round, purge in enumerate((False, True, False, True, False, True)):
-        ups, down = [start(*up)], start("down", *(["--purge"] if purge else []))
+        ups, down = [start(*up)], start("down", *(["--purge", "--yes"] if purge else []))
         time.sleep(round * 0.05)  # into another of its steps
         ups.append(start(*up))
         out = down.communicate(timeout=240)[0]
@@ -146,3 +148,68 @@ def test_up_says_why_the_api_server_does_not_start(home):
     assert r.returncode == 1
     assert "tandem up: apiserver does not start: state database" in r.stderr and "acknowledged writes are missing" in r.stderr, r.stderr
     assert "go on without those writes: mv " in r.stderr, r.stderr
+
+
+@pytest.mark.asan
+def test_a_purge_of_what_runs_is_meant(home):
+    """No abbreviation does it; it asks on a terminal, and wants --yes where there is none."""
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    home.kubectl("create", "configmap", "precious")
+    for word in ("--purg", "--p", "--pur=1"):
+        r = home.cmd("down", word, check=False)
+        assert r.returncode == 2 and "--purge" in r.stderr, r
+    r = home.cmd("down", "--purge", check=False)
+    assert r.returncode == 2 and "add --yes" in r.stderr and home.home in r.stderr, r
+    for answer in (b"n\n", b"\n", b"\x04"):
+        code, said = on_terminal(home, answer, "down", "--purge")
+        assert code == 1 and "[y/N]" in said and "nothing was done" in said, said
+    assert home.get("configmap", "precious") and home.cmd("status").returncode == 0
+    code, said = on_terminal(home, b"y\n", "down", "--purge")
+    assert code == 0 and not os.path.exists(home.home), said
+
+
+def on_terminal(home, types, *argv):
+    """Runs a command on a terminal of 80 columns where somebody types this. Returns its exit code and what it showed."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(home.tandem, [home.tandem, *argv], {**home.env, "TERM": "xterm"})
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.write(fd, types)
+    said = b""
+    try:
+        while chunk := os.read(fd, 65536):
+            said += chunk
+    except OSError:  # the other end is closed
+        pass
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
+
+
+def test_the_port_of_the_api_survives_down(home, tandem):
+    """Another home that comes up meanwhile does not take it, so a kubeconfig that was handed out stays true."""
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    port = home.instance["apiPort"]
+    home.down()
+    other = Pool(tandem, tempfile.mkdtemp(prefix="tandem-t-", dir="/var/tmp"))
+    try:
+        other.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+        assert other.instance["apiPort"] != port
+        home.up()
+        assert home.instance["apiPort"] == port
+        home.down()
+        with socket.socket() as door:
+            door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            door.bind(("127.0.0.1", port))
+            door.listen()
+            assert f"port {port} is in use" in home.up()
+    finally:
+        other.down(purge=True)
+        shutil.rmtree(other.home, ignore_errors=True)
+    kept = f"{home.run_dir}.port"
+    home.down()
+    assert os.path.exists(kept)
+    home.down(purge=True)
+    assert not os.path.exists(kept)

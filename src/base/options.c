@@ -103,6 +103,15 @@ static const struct td_option *find(const struct td_command *c, char *arg, char 
 	return NULL;
 }
 
+// An option's name that begins with what was typed; "": none does.
+static const char *begun(const struct td_command *c, const char *arg)
+{
+	for (size_t i = 0; i < c->n && td_starts(arg, "--") && arg[2]; i++)
+		if (td_starts(c->options[i].name, arg + 2))
+			return c->options[i].name;
+	return "";
+}
+
 static int check_words(const struct td_command *c, char **args, size_t n, struct td_error *err)
 {
 	if (n > c->max_args && !c->rest)
@@ -136,8 +145,11 @@ int td_options_parse(const struct td_command *c, int argc, char **argv, char ***
 		}
 
 		const struct td_option *o = find(c, arg, &value);
-		if (!o)
-			return td_fail(err, TD_INVALID, "there is no option %s", arg);
+		if (!o) {
+			const char *near = begun(c, arg);
+			return td_fail(err, TD_INVALID, "there is no option %s%s%s%s", arg,
+				       *near ? " (do you mean --" : "", near, *near ? "?)" : "");
+		}
 		if (!o->value && value)
 			return td_fail(err, TD_INVALID, "--%s takes no value", o->name);
 		if (o->value && !value) {

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/names.h"
 #include "base/options.h"
+#include "base/term.h"
 #include "cli/apply.h"
 #include "cli/common.h"
 #include "cli/remote.h"
@@ -16,7 +17,7 @@ enum { WAIT_MS = 180000, GONE_MS = 120000 };
 
 struct install_opts {
 	const char *kubeconfig, *image, *ns, *output, *kubelet, *kubelet_ca;
-	bool dry_run, purge;
+	bool dry_run, purge, yes;
 	int64_t wait_ms;
 };
 
@@ -98,6 +99,7 @@ static bool read_uninstall(int argc, char **argv, struct install_opts *o, int *r
 		 TD_OPT_SWITCH(&o->purge),
 		 .help = "also every SlurmCluster and NodeSet with all its jobs, the CRDs and the\nnamespaces of "
 			 "Tandem itself"},
+		{.name = "yes", .letter = 'y', .help = "do not ask before --purge", TD_OPT_SWITCH(&o->yes)},
 		{.name = "dry-run", .help = "changes nothing, only says what would go", TD_OPT_SWITCH(&o->dry_run)},
 		{.name = "output",
 		 .letter = 'o',
@@ -329,6 +331,22 @@ static int wait_clusters(struct td_kube *k, const char *kubeconfig, struct td_ca
 	}
 }
 
+// Before a purge: asks when there is a SlurmCluster to lose.
+static int agree(struct td_kube *k, struct td_cancel *c, struct td_error *err)
+{
+	td_auto_objects struct td_objects l = {0};
+	int r = td_kube_list(k, &td_slurmclusters, NULL, NULL, NULL, c, &l, err);
+	if (r || !l.n)
+		return r == TD_NOT_FOUND ? 0 : r;
+
+	td_auto_free char *question = td_asprintf(
+		"At %s, --purge ends Slurm and all its jobs: %zu SlurmCluster%s, %s/%s%s.", td_kube_server(k), l.n,
+		l.n > 1 ? "s" : "", l.v[0]->ns, l.v[0]->name, l.n > 1 ? " and others" : "");
+	if ((r = td_term_agree(question, err)) == TD_INVALID)
+		err->detail = TD_CLI_USAGE;
+	return r;
+}
+
 static int uninstall(const struct install_opts *o, struct install_out *out, struct td_cancel *c, struct td_error *err)
 {
 	const char *ns = o->ns ? o->ns : TD_CLI_NAMESPACE,
@@ -340,6 +358,8 @@ static int uninstall(const struct install_opts *o, struct install_out *out, stru
 	if (r || (r = td_kube_new(o->kubeconfig, &k, err)) || (r = td_cli_not_helm(k, ns, c, err)))
 		return r;
 
+	if (o->purge && !o->dry_run && !o->yes && (r = agree(k, c, err)))
+		return r;
 	if (o->purge && ((r = all_gone(k, &td_slurmclusters, NULL, NULL, o->dry_run, out, c, err)) ||
 			 (r = all_gone(k, &td_nodesets, NULL, NULL, o->dry_run, out, c, err)) ||
 			 (!o->dry_run && (r = wait_clusters(k, o->kubeconfig, c, err)))))

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "base/term.h"
 #include "cmd/roles.h"
 #include "local/instance.h"
 #include "local/progress.h"
@@ -126,7 +127,7 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	td_oci_free(oci);
 
 	if (r || (r = unmount_below(i->home, err)) || (r = td_net_switch_delete(sw, err)) ||
-	    (r = td_rm_rf(i->run, err)))
+	    (r = td_instance_keep_port(i, !purge, err)) || (r = td_rm_rf(i->run, err)))
 		return r;
 
 	rmdir("/run/tandem"); // succeeds when no other home is up
@@ -142,12 +143,25 @@ static int down(const struct td_instance *i, bool purge, struct td_progress *p, 
 	return 0;
 }
 
+static int agree(const struct td_instance *i, struct td_error *err)
+{
+	td_auto_free char *question = td_asprintf("The pool in %s runs. --purge ends its pods and jobs and deletes all "
+						  "its objects, Slurm's state, the files "
+						  "in its homes and its images.",
+						  i->home);
+	return td_term_agree(question, err);
+}
+
 int td_down_main(int argc, char **argv)
 {
-	bool purge = false;
+	bool purge = false, yes = false;
 	int code;
 	const struct td_option options[] = {
 		{.name = "purge", .help = "remove the state and the images too", TD_OPT_SWITCH(&purge)},
+		{.name = "yes",
+		 .letter = 'y',
+		 .help = "do not ask before --purge removes what runs",
+		 TD_OPT_SWITCH(&yes)},
 	};
 	const struct td_command line = {
 		.name = "down",
@@ -168,11 +182,19 @@ int td_down_main(int argc, char **argv)
 	td_log_init("down", TD_LOG_WARN);
 	td_auto_instance struct td_instance i = {0};
 	struct td_progress p;
-	td_progress_init(&p);
 	struct td_error err = TD_ERROR_INIT;
 	td_auto_close int lock = -1;
 
 	int r = td_instance_locate(&i, &err);
+	// Asked without the lock, which others need meanwhile.
+	if (!r && purge && !yes && td_instance_supervisor(&i) && (r = agree(&i, &err))) {
+		if (r == TD_INVALID)
+			return td_command_wrong("down", "%s", err.msg);
+		fprintf(stderr, "tandem down: %s\n", err.msg);
+		return 1;
+	}
+
+	td_progress_init(&p);
 	if (!r)
 		r = td_instance_lock(&i, NULL, &lock, &err);
 	// A missing home is no reason to leave running what runs.

@@ -215,7 +215,7 @@ static bool major_free(int major)
 
 // The claims of other homes: /run/tandem/<id>/claim holds "SUBNET API KNOCK METRICS MAJOR".
 struct claims {
-	int v[64][5];
+	int v[256][5];
 	size_t n;
 };
 
@@ -236,6 +236,41 @@ static void read_claims(const struct td_instance *i, struct claims *c)
 	}
 
 	globfree(&g);
+}
+
+// Reads /run/tandem/<id>.port of homes that are down: "PORT HOME". Such a file of a home that is gone
+// means nothing.
+static void read_kept(const struct td_instance *i, struct claims *c)
+{
+	glob_t g = {0};
+	if (glob("/run/tandem/*.port", 0, NULL, &g) == 0) {
+		for (size_t k = 0; k < g.gl_pathc && c->n < TD_LEN(c->v); k++) {
+			td_auto_buf struct td_buf b = {0};
+			td_auto_free char *conf = NULL;
+			int port, at = 0;
+			if (strncmp(g.gl_pathv[k], i->run, strlen(i->run)) == 0 ||
+			    td_file_read(g.gl_pathv[k], PATH_MAX, &b, NULL) ||
+			    sscanf(td_buf_str(&b), "%d %n", &port, &at) != 1 || !at)
+				continue;
+			conf = td_asprintf("%s/instance.json", b.s + at);
+			if (td_path_exists(conf))
+				c->v[c->n++][1] = port;
+			else
+				unlink(g.gl_pathv[k]);
+		}
+	}
+
+	globfree(&g);
+}
+
+int td_instance_keep_port(const struct td_instance *i, bool keep, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s.port", i->run), *text = td_asprintf("%d %s", i->api_port, i->home);
+	if (keep && i->api_port)
+		return td_file_write(path, text, strlen(text), 0644, err);
+	if (unlink(path) < 0 && errno != ENOENT)
+		return td_fail_errno(err, TD_INTERNAL, errno, "remove %s", path);
+	return 0;
 }
 
 static bool claimed(const struct claims *c, int field, int value)
@@ -308,6 +343,7 @@ int td_instance_choose(struct td_instance *i, struct td_error *err)
 
 	struct claims c = {0};
 	read_claims(i, &c);
+	read_kept(i, &c);
 
 	td_auto_free char *sw = td_instance_switch(i);
 	if (!i->subnet || claimed(&c, 0, i->subnet) || !subnet_free(i->subnet, sw)) {

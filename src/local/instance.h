@@ -35,6 +35,9 @@ int td_instance_save(const struct td_instance *i, struct td_error *err);
 // Chooses a subnet, ports and a device major that nobody else on this machine uses. Keeps values
 // that are set and still free. It takes a machine-wide lock.
 int td_instance_choose(struct td_instance *i, struct td_error *err);
+// After `down`: keeps the API port from the `up` of other homes on this machine (until it restarts), so
+// that kubeconfigs that were handed out stay true. keep false: gives it up.
+int td_instance_keep_port(const struct td_instance *i, bool keep, struct td_error *err);
 // Allows only one `up` or `down` of a home at a time. *ret_fd holds the lock until it is closed. A
 // caller that has to wait tells the user on stderr. Errors: TD_NOT_FOUND (no such directory),
 // TD_CANCELLED. `c` may be NULL.

@@ -195,6 +195,7 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	if ((r = merge_options(i, o, fresh, running, err)))
 		return r;
 
+	int port = i->api_port;
 	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms, since = running ? 0 : td_real_ms(&td_clock_system);
 	if (!running) {
 		if ((r = images(i, p, c, err)))
@@ -229,7 +230,9 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	    ((r = td_manifests_apply(k, c, err)) || (!running && (r = td_local_start_forget_slurm(&s, err)))))
 		return td_local_start_failed(&s, r, err);
 
-	if (!running)
+	if (!running && port && port != i->api_port)
+		td_progress_done(p, "control plane at %s: port %d is in use", td_kube_server(k), port);
+	else if (!running)
 		td_progress_done(p, "control plane at %s", td_kube_server(k));
 
 	td_progress_step(p, "%d nodes", i->nodes);

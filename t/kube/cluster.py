@@ -443,7 +443,7 @@ def reap(pid):
 
 
 def main():
-    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("what", choices=["up", "down", "status"])
     a.add_argument("--nodes", type=int, default=3)
     a.add_argument("--assets", help="directory of the binaries (default: what tools/kube-assets prints)")

@@ -136,6 +136,8 @@ static void errors_name_the_option_and_the_fix(void **state)
 		{"-n a --nodes 3", "there is no option --nodes"},
 		{"-n a --name b", "there is no option --name"},
 		{"-n a -x", "there is no option -x"},
+		{"-n a --purg", "there is no option --purg (do you mean --purge?)"},
+		{"-n a --p", "there is no option --p (do you mean --purge?)"},
 		{"-n a --purge=yes", "--purge takes no value"},
 		{"-n a -pq", "there is no option -pq"},
 		{"-n", "--namespace needs a value: NS"},
