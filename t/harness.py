@@ -141,7 +141,8 @@ class Pool:
         return self.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
 
     def shell(self, *argv, **kw):
-        return self.cmd("shell", "--", *argv, **kw).stdout
+        """A command in the login pod, as Slurm's administrator."""
+        return self.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
 
     @property
     def instance(self):
@@ -215,7 +216,7 @@ class Pool:
 
     def job(self, job_id):
         """The fields of scontrol show job, or {} when Slurm does not know it."""
-        r = self.cmd("shell", "--", "scontrol", "-d", "-o", "show", "job", job_id, check=False)
+        r = self.cmd("shell", "--user", "root", "--", "scontrol", "-d", "-o", "show", "job", job_id, check=False)
         if r.returncode:
             return {}
         fields = {}
@@ -296,8 +297,8 @@ class Pool:
 
     def describe(self):
         parts = []
-        for run, argv in ((self.run, ("kubectl", "get", "pods", "-A", "-o", "wide")), (self.run, ("kubectl", "get", "nodes")), (self.cmd, ("shell", "--", "squeue", "-a")),
-                          (self.cmd, ("shell", "--", "sinfo", "-N", "-l")), (self.cmd, ("status",))):
+        for run, argv in ((self.run, ("kubectl", "get", "pods", "-A", "-o", "wide")), (self.run, ("kubectl", "get", "nodes")), (self.cmd, ("shell", "--user", "root", "--", "squeue", "-a")),
+                          (self.cmd, ("shell", "--user", "root", "--", "sinfo", "-N", "-l")), (self.cmd, ("status",))):
             try:
                 r = run(*argv, check=False, timeout=30)
                 parts.append("$ " + " ".join(argv) + "\n" + r.stdout + r.stderr)

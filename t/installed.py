@@ -69,7 +69,7 @@ class Site:
         wait_for(f"namespace {name} has what pods need", lambda: self.kubectl("-n", name, "get", "serviceaccount/default", "configmap/kube-root-ca.crt", "-o", "name"))
 
     def slurm(self, *argv, **kw):
-        return self.cmd("shell", "--", *argv, **kw)
+        return self.cmd("shell", "--user", "root", "--", *argv, **kw)
 
     def jobs(self):
         """The jobs of Slurm: {job name: (id, state)}. The name of a pod's job has the pod's UID."""

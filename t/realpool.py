@@ -262,7 +262,7 @@ class RealPool(Pool):
 
     def cmd(self, *argv, **kw):
         if argv[0] == "shell":
-            return self.run("kubectl", "exec", "-i", "-n", "slurm", self.login(), "--", *argv[2:], **kw)
+            return self.run("kubectl", "exec", "-i", "-n", "slurm", self.login(), "--", *argv[argv.index("--") + 1:], **kw)
         if argv[0] == "why":
             return self.why(argv[1])
         return self.run(self.tandem, *argv, **kw)

@@ -120,7 +120,7 @@ class Queue(threading.Thread):
 
     def run(self):
         while not self.stop:
-            p = subprocess.Popen([self.pool.tandem, "shell", "--", "sh", "-c", self.LOOP], env=self.pool.env, stdin=subprocess.DEVNULL,
+            p = subprocess.Popen([self.pool.tandem, "shell", "--user", "root", "--", "sh", "-c", self.LOOP], env=self.pool.env, stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             jobs = []
             for line in p.stdout:

@@ -88,7 +88,7 @@ class Client(threading.Thread):
         self.start()
 
     def run(self):
-        self.code = self.pool.cmd("shell", "--", *self.argv, check=False, timeout=300).returncode
+        self.code = self.pool.cmd("shell", "--user", "root", "--", *self.argv, check=False, timeout=300).returncode
 
 
 def native_jobs(pool, node):

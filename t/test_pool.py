@@ -202,9 +202,9 @@ def test_a_foreign_drain_is_shown_and_left_alone(pool):
     pool.kubectl("uncordon", "n0")
     wait_for("n0 resumed", lambda: "n0" not in pool.shell("sinfo", "-h", "-N", "-t", "drain", "-o", "%N"))
     assert "bad fan" in pool.shell("sinfo", "-h", "-R", "-o", "%E %N")
-    resume = "shell -- scontrol update nodename=n2 state=resume"
+    resume = "shell --user root -- scontrol update nodename=n2 state=resume"
     if pool.plane == "embedded":
-        resume = wait_for("status says what to do", lambda: re.search(r"node n2: Slurm says drained: bad fan. To resume it: tandem (shell -- .*)", pool.cmd("status", check=False).stdout)).group(1)
+        resume = wait_for("status says what to do", lambda: re.search(r"node n2: Slurm says drained: bad fan. To resume it: tandem (shell --user root -- .*)", pool.cmd("status", check=False).stdout)).group(1)
     pool.cmd(*resume.split())
     wait_for("the taint is gone", lambda: not pool.get("node", "n2")["spec"].get("taints"))
 
@@ -266,6 +266,26 @@ def test_a_shell_with_a_terminal(pool):
     assert b"/dev/pts/" in got, got
     assert os.waitstatus_to_exitcode(status) == 5, got
     assert pool.cmd("shell", "--", "sh", "-c", "exit 7", check=False).returncode == 7
+
+
+@pytest.mark.feature("F1", "A13.2")
+@pytest.mark.embedded  # `tandem shell` of $TANDEM_HOME
+def test_a_shell_is_an_ordinary_users(pool):
+    """It lands in his home, which all nodes share and nobody else may enter; what his jobs print is there."""
+    mine = lambda *argv, **kw: pool.cmd("shell", *argv, **kw).stdout.strip()
+    assert mine("--", "sh", "-c", "id -un; id -gn; pwd; echo $HOME $USER $SHELL").split() == ["researcher", "researcher", "/home/researcher", "/home/researcher", "researcher", "/bin/bash"]
+    assert mine("--user", "pods", "--", "pwd") == "/home/pods" and mine("-u", "root", "--", "id", "-u") == "0"
+    assert pool.shell("stat", "-c", "%a %U", "/home/researcher", "/home/pods").split("\n")[:2] == ["700 researcher", "700 pods"]
+    for secret in ("/etc/slurm-keys/slurm.key", "/home/pods/."):
+        assert pool.cmd("shell", "--", "ls" if secret.endswith(".") else "cat", secret, check=False).returncode != 0, secret
+    job = mine("--", "sbatch", "--parsable", "--mem=100M", "--wait", "--wrap", "hostname; id -un")
+    with open(f"{pool.shared_dir}/researcher/slurm-{job}.out") as f:
+        node, who = f.read().split()
+    assert node in pool.nodes and who == "researcher" and mine("--", "cat", f"slurm-{job}.out") == f"{node}\nresearcher"
+    assert mine("--", "srun", "--mem=100M", "pwd") == "/home/researcher"
+    r = pool.cmd("shell", "--user", "nobody-knows", "--", "true", check=False)
+    assert r.returncode == 1 and "there is no user nobody-knows" in r.stderr
+    assert pool.cmd("shell", "--", "scontrol", "update", "nodename=n0", "state=drain", "reason=x", check=False).returncode != 0
 
 
 @pytest.mark.embedded  # the real plane's API server has an audit log: t/test_deploy.py

@@ -30,7 +30,7 @@ class Steps:
         return r.stdout
 
     def _shell(self, *argv):
-        return self.pool.cmd("shell", "--", *argv, check=False, timeout=60).stdout
+        return self.pool.cmd("shell", "--user", "root", "--", *argv, check=False, timeout=60).stdout
 
     def submit_pod(self):
         self.serial += 1

@@ -1,5 +1,6 @@
-// tandem shell: runs a shell or a command in the Slurm login pod, through kubectl exec. The exit
-// code is the command's own.
+// tandem shell: runs a shell or a command in the Slurm login pod as one of its users, through kubectl
+// exec (programs/shell.sh). The exit code is the command's own.
+#include "base/embedded.h"
 #include "base/mem.h"
 #include "base/names.h"
 #include "cli/common.h"
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+extern const struct td_embedded td_cli_files[];
 
 // Returns the name of a ready login pod; the caller frees it. NULL: there is none, as a message on
 // stderr says.
@@ -44,20 +47,31 @@ int td_shell_main(int argc, char **argv)
 {
 	struct td_remote remote = {0};
 	struct td_error err = TD_ERROR_INIT;
+	const char *user = "", *mine = getenv("SUDO_USER");
 	char **words;
 	int code;
 	// Whether "--" stands before the first word of the command. Every option here takes a value.
 	int at = 1;
-	while (at < argc && td_starts(argv[at], "--") && argv[at][2])
-		at += strchr(argv[at], '=') ? 1 : 2;
+	while (at < argc && argv[at][0] == '-' && strcmp(argv[at], "--"))
+		at += strchr(argv[at], '=') || (argv[at][1] != '-' && argv[at][1] && argv[at][2]) ? 1 : 2;
 	bool dashes = at < argc && !strcmp(argv[at], "--");
 
-	const struct td_option options[] = {TD_REMOTE_OPTIONS(&remote)};
+	const struct td_option options[] = {
+		{.name = "user",
+		 .letter = 'u',
+		 .value = "NAME",
+		 .help = "who to be there (default: you, if the cluster has a user of your name, else\n"
+			 "the first of spec.users); root is Slurm's administrator",
+		 TD_OPT_TEXT(&user)},
+		TD_REMOTE_OPTIONS(&remote),
+	};
 	const struct td_command line = {
 		.name = "shell",
 		.usage = "[OPTION…] [-- COMMAND [ARG…]]",
-		.about = "Opens a shell in the Slurm login pod, or runs a command there:\n"
+		.about = "Opens a shell in the Slurm login pod, or runs a command there, as an ordinary user in\n"
+			 "his home:\n"
 			 "  tandem shell -- srun -N2 hostname\n"
+			 "  tandem shell --user root -- scontrol update nodename=n0 state=resume\n"
 			 "Standard input is passed on.",
 		.options = options,
 		.n = TD_LEN(options),
@@ -69,8 +83,8 @@ int td_shell_main(int argc, char **argv)
 		return td_command_wrong("shell", "%s", err.msg);
 	if (words[0] && !dashes) {
 		td_auto_free char *flags = td_remote_words(&remote);
-		return td_command_wrong("shell", "write \"--\" before the command: tandem shell%s -- %s", flags,
-					words[0]);
+		return td_command_wrong("shell", "write \"--\" before the command: tandem shell%s%s%s -- %s",
+					*user ? " --user " : "", user, flags, words[0]);
 	}
 
 	td_auto_instance struct td_instance i = {0};
@@ -102,10 +116,11 @@ int td_shell_main(int argc, char **argv)
 	td_strv_add(&a, pod);
 	td_strv_add(&a, "--");
 
-	if (!words[0]) {
-		td_strv_add(&a, "bash");
-		td_strv_add(&a, "-l");
-	}
+	mine = mine ? mine : getenv("USER");
+	const char *const program[] = {"sh", "-c", td_embedded(td_cli_files, "shell.sh")->text,
+				       "sh", user, mine ? mine : ""};
+	for (size_t n = 0; n < TD_LEN(program); n++)
+		td_strv_add(&a, program[n]);
 	for (char **w = words; *w; w++)
 		td_strv_add(&a, *w);
 

@@ -138,7 +138,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 			td_auto_free char *flags =
 				to_cluster(g, set->ns, td_jstr_or(set->root, "spec.clusterName", ""));
 			wrong(g,
-			      "node %s: Slurm says %s: %s. To resume it: tandem shell%s -- scontrol update nodename=%s "
+			      "node %s: Slurm says %s: %s. To resume it: tandem shell%s --user root -- scontrol update "
+			      "nodename=%s "
 			      "state=undrain",
 			      l.v[n]->name, slurm, reason, flags, l.v[n]->name);
 		} else if (reason && *reason)

@@ -4,7 +4,7 @@
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 while IFS=: read -r _ _ uid gid _ home _; do
 	case $home in
-	/home/?*) [ "$uid" -lt 1000 ] || [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0755 "$home" ;;
+	/home/?*) [ "$uid" -lt 1000 ] || [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;;
 	esac
 done </etc/tandem/users/passwd
 mkdir -p /run/slurm
