@@ -2,6 +2,8 @@
 import http.server
 import json
 import os
+import re
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -12,7 +14,7 @@ from harness import KEEP
 
 pytestmark = pytest.mark.feature("F1")
 
-COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate", "annotations"]
+COMMANDS = ["up", "down", "status", "env", "shell", "why", "image", "validate", "annotations", "install", "uninstall", "completion"]
 
 
 def run(tandem, *argv, home="/var/tmp/tandem-t-none", uid=None):
@@ -39,6 +41,49 @@ def test_top_level_help_lists_every_command(tandem):
     assert r.returncode == 0
     for c in COMMANDS:
         assert f"\n  {c} " in r.stdout
+    assert max(map(len, r.stdout.splitlines())) <= 80
+    assert run(tandem, "-h").stdout == run(tandem, "help").stdout == r.stdout
+
+
+def test_help_of_a_command_and_the_version(tandem):
+    for c in COMMANDS:
+        assert run(tandem, "help", c).stdout == run(tandem, c, "--help").stdout != ""
+    r = run(tandem, "help", "frob")
+    assert r.returncode == 2 and 'unknown command "frob"' in r.stderr
+    assert re.fullmatch(r"tandem \d+\.\d+\.\d+\n", run(tandem, "-V").stdout)
+    assert run(tandem, "-V").stdout == run(tandem, "--version").stdout == run(tandem, "version").stdout
+
+
+# Prints what a shell would offer for the words, one in a line.
+OFFERS = {
+    "bash": """eval "$("$TANDEM" completion bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _tandem tandem "${@: -1}" "${@: -2:1}"; printf '%s\\n' "${COMPREPLY[@]}" """,
+    "zsh": """source <("$TANDEM" completion zsh); _describe() { print -l -- ${(P)2%%:*} }; _files() { print -l -- $words[CURRENT]*(N) }
+        local -a words; words=("$@"); local CURRENT=$#; _tandem | while read -r w; do [[ $w == $words[CURRENT]* ]] && print -r -- $w; done; true""",
+    "fish": """$TANDEM completion fish | source; complete -C "$argv" | string split -f 1 \\t; true""",
+}
+
+
+@pytest.mark.parametrize("shell", OFFERS)
+def test_completion_knows_the_option_tables(tandem, shell, tmp_path):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed (tools/setup --for test)")
+    (tmp_path / "it.yaml").touch()
+
+    def offers(line):
+        words = ["tandem", *line.split(" ")]
+        argv = {"bash": ["bash", "--norc", "-c", OFFERS["bash"], "bash", *words], "zsh": ["zsh", "-fc", OFFERS["zsh"], "zsh", *words],
+                "fish": ["fish", "--no-config", "-c", OFFERS["fish"], " ".join(words)]}[shell]
+        r = subprocess.run(argv, cwd=tmp_path, env={**KEEP, "HOME": str(tmp_path), "TANDEM": tandem}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+        assert r.stderr == "" and r.returncode == 0, r
+        return set(r.stdout.split())
+    assert offers("") == {*COMMANDS, "help"}
+    assert offers("sta") == {"status"} == offers("help sta")
+    assert offers("down --p") == {"--purge"} and offers("uninstall --p") == {"--purge"} and offers("status --p") == set()
+    assert offers("status -o ") == {"json"} and offers("up --nodes ") == set() and offers("completion z") == {"zsh"}
+    assert offers("image b") == {"build"} and offers("validate -f it") == {"it.yaml"}
+    assert offers("shell -- --") == set()
+    for c in COMMANDS:  # every option that the help names
+        assert set(re.findall(r"^  (?:-\w, )?(--[a-z-]+)", run(tandem, c, "--help").stdout, re.M)) == offers(f"{c} --") - {"--"}, c
 
 
 @pytest.mark.asan

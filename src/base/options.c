@@ -245,6 +245,15 @@ int td_command_wrong(const char *name, const char *fmt, ...)
 	return 2;
 }
 
+static void (*reveal)(const struct td_command *c, void *ctx);
+static void *reveal_ctx;
+
+void td_command_reveal(void (*f)(const struct td_command *c, void *ctx), void *ctx)
+{
+	reveal = f;
+	reveal_ctx = ctx;
+}
+
 bool td_command_line(const struct td_command *c, int argc, char **argv, char ***ret_args, int *ret_exit)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -252,6 +261,11 @@ bool td_command_line(const struct td_command *c, int argc, char **argv, char ***
 	size_t n;
 	bool help = false;
 
+	if (reveal) {
+		reveal(c, reveal_ctx);
+		*ret_exit = 0;
+		return false;
+	}
 	if (td_options_parse(c, argc, argv, &args, &n, &help, &err)) {
 		*ret_exit = td_command_wrong(c->name, "%s", err.msg);
 		return false;

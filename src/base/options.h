@@ -77,7 +77,8 @@ struct td_command {
 	// How many words it takes besides the options. An error says which one is missing or too
 	// many.
 	size_t min_args, max_args;
-	const char *args; // what the help calls these words, "POD"; NULL: none are taken
+	const char *args;    // what the help calls these words, "POD"; NULL: none are taken
+	const char *choices; // what the first of them may be, "list|build"; NULL: anything. For completion only
 	// The first word that is not an option ends the options. That word and all that follow are
 	// a command of the user's own.
 	bool rest;
@@ -102,6 +103,10 @@ void td_options_help(const struct td_command *c, struct td_buf *ret);
 // pointer to --help). *ret_args receives the words besides the options, NULL-terminated; ret_args
 // may be NULL where the command takes none.
 bool td_command_line(const struct td_command *c, int argc, char **argv, char ***ret_args, int *ret_exit);
+
+// From now on td_command_line() parses nothing: it hands its table to f and ends with exit code 0. So
+// one command can read the tables of the others.
+void td_command_reveal(void (*f)(const struct td_command *c, void *ctx), void *ctx);
 
 // Reports an error in the command line that only the command itself can see: prints "tandem NAME:
 // message" and a pointer to --help on stderr. Returns 2.

@@ -78,7 +78,8 @@ int td_image_main(int argc, char **argv)
 		.options = options,
 		.n = TD_LEN(options),
 		.max_args = 3,
-		.args = "VERB"};
+		.args = "VERB",
+		.choices = "list|build|import|remove"};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
 

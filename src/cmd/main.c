@@ -2,27 +2,52 @@
 #include "cmd/roles.h"
 
 #include <malloc.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
-struct command {
-	const char *name;
-	int (*main)(int, char **);
-	const char *help; // NULL: not in the help
-	bool serves;      // runs for long and holds many connections
-};
+static int completion_main(int argc, char **argv);
 
-static void usage(FILE *f, const struct command *roles, size_t n)
+static const struct td_cmd roles[] = {
+	{"up", td_up_main, "start everything on this machine, or on a cluster (--kubeconfig)"},
+	{"down", td_down_main, "stop it; --purge removes its state too"},
+	{"install", td_install_main, "install Tandem on a Kubernetes cluster, or update it"},
+	{"uninstall", td_uninstall_main, "remove it from there"},
+	{"status", td_status_main, "roles, nodes and Slurm, with what is wrong in words"},
+	{"env", td_env_main, "print shell lines that set KUBECONFIG and PATH"},
+	{"shell", td_shell_main, "a shell or a command in Slurm's login pod, as one of its users"},
+	{"why", td_why_main, "why a pod or a job waits, or where it runs"},
+	{"image", td_image_main, "build, list or import container images"},
+	{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
+	{"annotations", td_annotations_main, "what a pod may say to Slurm"},
+	{"completion", completion_main, "completion for bash, zsh or fish"},
+	{"apiserver", td_apiserver_main, "the embedded Kubernetes API", true},
+	{"controllers", td_controllers_main, "the embedded workload controllers and scheduler", true},
+	{"kubelet", td_kubelet_main, "the embedded kubelet of virtual nodes, with their gates", true},
+	{"agent", td_agent_main, "the gate on a cluster's node, beside its kubelet", true},
+	{"operator", td_operator_main, "SlurmCluster and NodeSet", true},
+	{"bridge", td_bridge_main, "pods to Slurm jobs and back, node state both ways", true},
+	{"supervise", td_supervise_main, "starts and restarts the embedded roles", true},
+	{"sandbox", td_sandbox_main, NULL},
+};
+enum { ROLES = sizeof(roles) / sizeof(roles[0]) };
+
+static void list(FILE *f, const char *title, bool serves)
 {
-	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at "
-	      "once.\n\nCommands\n",
-	      f);
-	for (size_t i = 0; i < n; i++)
-		if (roles[i].help)
+	fprintf(f, "\n%s\n", title);
+	for (size_t i = 0; i < ROLES; i++)
+		if (roles[i].help && roles[i].serves == serves)
 			fprintf(f, "  %-12s %s\n", roles[i].name, roles[i].help);
-	fputs("\n`tandem COMMAND --help` says more; exit codes: 0 done, 1 failed, 2 wrong usage.\n", f);
+}
+
+static void usage(FILE *f)
+{
+	fputs("usage: tandem COMMAND [OPTION…]\n\nOne pool of GPU compute under Slurm and Kubernetes at once.\n", f);
+	list(f, "Commands", false);
+	list(f, "Roles, which `up` and installations start", true);
+	fputs("\n`tandem help COMMAND` says more, `tandem --version` which one this is.\n"
+	      "Exit codes: 0 done, 1 failed, 2 wrong usage.\n",
+	      f);
 }
 
 // The usual soft limit of 1,024 descriptors exists for programs that use select(); a thousand
@@ -37,11 +62,30 @@ static void raise_file_limit(void)
 	setrlimit(RLIMIT_NOFILE, &l);
 }
 
-static int run(const struct command *r, int argc, char **argv)
+static int run(const struct td_cmd *r, int argc, char **argv)
 {
 	if (r->serves)
 		raise_file_limit();
 	return r->main(argc, argv);
+}
+
+static int completion_main(int argc, char **argv)
+{
+	return td_cli_completion(argc, argv, roles, ROLES);
+}
+
+static const struct td_cmd *find(const char *name)
+{
+	for (size_t i = 0; i < ROLES; i++)
+		if (!strcmp(roles[i].name, name))
+			return &roles[i];
+	fprintf(stderr, "tandem: unknown command \"%s\". `tandem --help` lists them.\n", name);
+	return NULL;
+}
+
+static bool is(const char *word, const char *letter, const char *option, const char *command)
+{
+	return !strcmp(word, letter) || !strcmp(word, option) || !strcmp(word, command);
 }
 
 int main(int argc, char **argv)
@@ -54,45 +98,21 @@ int main(int argc, char **argv)
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
 
-	const struct command roles[] = {
-		{"up", td_up_main, "start everything on this machine; with --kubeconfig: the tour on a cluster"},
-		{"down", td_down_main, "stop it; --purge removes its state too"},
-		{"install", td_install_main, "install Tandem on a Kubernetes cluster, or bring it to this version"},
-		{"uninstall", td_uninstall_main, "remove it from there"},
-		{"status", td_status_main, "roles, nodes and Slurm, with what is wrong in words"},
-		{"env", td_env_main, "print shell lines that set KUBECONFIG and PATH"},
-		{"shell", td_shell_main, "a shell or a command in the Slurm login pod"},
-		{"why", td_why_main, "why a pod or a job waits, or where it runs"},
-		{"image", td_image_main, "build, list or import container images"},
-		{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
-		{"annotations", td_annotations_main, "what a pod may say to Slurm"},
-		{"apiserver", td_apiserver_main, "role: the embedded Kubernetes API", true},
-		{"controllers", td_controllers_main, "role: the embedded workload controllers and scheduler", true},
-		{"kubelet", td_kubelet_main, "role: the embedded kubelet of virtual nodes, with their gates", true},
-		{"agent", td_agent_main, "role: the gate on a cluster's node, beside its kubelet", true},
-		{"operator", td_operator_main, "role: SlurmCluster and NodeSet", true},
-		{"bridge", td_bridge_main, "role: pods to Slurm jobs and back, node state both ways", true},
-		{"supervise", td_supervise_main, "role: starts and restarts the embedded roles"},
-		{"sandbox", td_sandbox_main, NULL},
-	};
-
-	size_t n = sizeof(roles) / sizeof(roles[0]);
 	if (argc < 2) {
-		usage(stderr, roles, n);
+		usage(stderr);
 		return 2;
 	}
-	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+	if (is(argv[1], "-V", "--version", "version")) {
 		puts("tandem " TD_VERSION);
 		return 0;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-		usage(stdout, roles, n);
+	bool help = is(argv[1], "-h", "--help", "help");
+	if (help && argc == 2) {
+		usage(stdout);
 		return 0;
 	}
 
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(roles[i].name, argv[1]))
-			return run(&roles[i], argc - 1, argv + 1);
-	fprintf(stderr, "tandem: unknown command \"%s\". `tandem --help` lists them.\n", argv[1]);
-	return 2;
+	const struct td_cmd *r = find(argv[help ? 2 : 1]);
+	char ask[] = "--help", *helped[] = {argv[1 + help], ask, NULL};
+	return !r ? 2 : help ? run(r, 2, helped) : run(r, argc - 1, argv + 1);
 }

@@ -2,6 +2,18 @@
 // code: 0 done, 1 failed, 2 wrong usage. A comment names the room where it differs from the name.
 #pragma once
 
+#include <stdbool.h>
+#include <stddef.h>
+
+struct td_cmd {
+	const char *name;
+	int (*main)(int, char **);
+	const char *help; // NULL: not in the help
+	// It runs for long and holds many connections: a role that `up` or an installation starts, not a
+	// command for people.
+	bool serves;
+};
+
 int td_apiserver_main(int argc, char **argv);
 int td_controllers_main(int argc, char **argv);
 int td_agent_main(int argc, char **argv); // room gate
@@ -22,3 +34,5 @@ int td_validate_main(int argc, char **argv);
 int td_annotations_main(int argc, char **argv);
 int td_install_main(int argc, char **argv);
 int td_uninstall_main(int argc, char **argv);
+// `tandem completion`, from the option tables of these commands. Returns the exit code.
+int td_cli_completion(int argc, char **argv, const struct td_cmd *roles, size_t n);
