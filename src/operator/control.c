@@ -168,6 +168,20 @@ static int slurmrestd(struct builder *b, struct td_error *err)
 	return workload(b, &td_deployments, d, td_jget(b->sc, "spec.restApi"), "spec.restApi", err);
 }
 
+// Does the container login see the processes of everybody who works in the pod? Else nothing can say
+// that an srun is gone.
+static bool sees_all(const yyjson_val *part)
+{
+	yyjson_val *spec = td_jget(part, "template.spec"), *c;
+	size_t i, n;
+	if (td_jbool(spec, "shareProcessNamespace", false))
+		return true;
+	yyjson_arr_foreach (td_jget(spec, "containers"), i, n, c)
+		if (!td_streq(td_jstr(c, "name"), "login"))
+			return false;
+	return true;
+}
+
 // A group of login pods: a StatefulSet, a Service for all pods, and one for each. slurmctld calls
 // back the srun of a step at the first label of its host's name (24.11: srun/launch.c,
 // stepmgr/srun_comm.c), and blocks for 10 s on a name that it cannot look up; the nodes of such a
@@ -189,9 +203,9 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		add(b, &td_services, one, false);
 	}
 
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("login.yaml", {"name", set}, {"cluster", b->name}, {"login", name},
-			       {"replicas", .number = replicas}, {"program", td_op_program("login.sh")});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"login.yaml", {"name", set}, {"cluster", b->name}, {"login", name}, {"replicas", .number = replicas},
+		{"program", td_op_program("login.sh")}, {"owners", sees_all(part) ? td_op_program("owners.sh") : ""});
 	return workload(b, &td_statefulsets, d, part, field, err);
 }
 

@@ -181,8 +181,9 @@ int td_slurm_node_update(struct td_slurm *s, const char *name, const char *state
 			 struct td_cancel *c, struct td_error *err);
 // Lifts the drain and sets the reason TD_SLURM_NO_REASON. 24.11 cannot clear a reason: it keeps the
 // text of a drain that is over and ignores an empty one (S-N2). When Slurm itself drains a node,
-// for what its slurmd reported, it keeps any reason that stands but this one (S-N3).
-#define TD_SLURM_NO_REASON "Not responding"
+// for what its slurmd reported, it keeps any reason that stands but one that begins like this (S-N3).
+// sinfo shows 20 characters of it until the next job starts there.
+#define TD_SLURM_NO_REASON "Not responding: over"
 int td_slurm_node_undrain(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 int td_slurm_node_delete(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_error *err);
 // For requests without a function of their own: `method` on /slurm/<version><path>, with a JSON

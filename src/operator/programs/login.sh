@@ -1,6 +1,6 @@
 #!/bin/sh
 # A login pod. Homes are made here because only here somebody logs in; sackd lets every user prove
-# who he is without seeing the key.
+# who he is without seeing the key. $1: owners.sh, or nothing.
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 while IFS=: read -r _ _ uid gid _ home _; do
 	case $home in
@@ -8,6 +8,12 @@ while IFS=: read -r _ _ uid gid _ home _; do
 	esac
 done </etc/tandem/users/passwd
 mkdir -p /run/slurm
-command -v sackd >/dev/null && exec sackd -D
-echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
-exec sleep infinity
+command -v sackd >/dev/null || {
+	echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
+	exec sleep infinity
+}
+sackd -D &
+sackd=$!
+[ -z "$1" ] || sh -c "$1" owners &
+trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"' TERM
+wait "$sackd"

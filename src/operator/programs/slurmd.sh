@@ -22,20 +22,35 @@ command -v sackd >/dev/null && {
 # A slurmd that finds no controller tries again only after 10 s, so look every 20 ms before one is started
 # (`read` on a pipe that nobody writes is a sleep without a process). A try that hangs, on the address of a
 # controller's pod that is gone, is given up after a second and the name is looked up again.
-exec 8<> <(:) 9<> <(:)
-while :; do
-	(
-		until : 3<>"/dev/tcp/$TD_CONTROLLER/6817"; do read -rt 0.02 -u 8; done
-		echo up >&9
-	) &
-	read -rt 1 -u 9 && break
-	kill $!
-done 2>/dev/null
+await_controller() {
+	exec 8<> <(:) 9<> <(:)
+	while :; do
+		(
+			until : 3<>"/dev/tcp/$TD_CONTROLLER/6817"; do read -rt 0.02 -u 8; done
+			echo up >&9
+		) &
+		read -rt 1 -u 9 && break
+		kill $!
+	done 2>/dev/null
+	exec 8>&- 9>&-
+}
 
+await_controller
 [ -z "$sack" ] || {
 	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON"
 	kill "$sack"
 	wait "$sack"
 } >&2
-exec 8>&- 9>&-
-exec slurmd -D -Z -N "$TD_NODE" --conf-server "$TD_CONTROLLER:6817" --conf "$TD_NODE_CONF"
+
+# The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
+# is started in this container. One that ends by itself ends the container.
+ended=
+trap 'ended=yes; kill "$slurmd"' TERM
+while :; do
+	slurmd -D -Z -N "$TD_NODE" --conf-server "$TD_CONTROLLER:6817" --conf "$TD_NODE_CONF" &
+	slurmd=$!
+	until wait "$slurmd"; code=$?; ! kill -0 "$slurmd" 2>/dev/null; do :; done
+	[ "$code" -gt 128 ] && [ -z "$ended" ] || exit "$code"
+	echo "tandem: slurmd was killed (signal $((code - 128))); the jobs go on, and it is started again" >&2
+	await_controller
+done

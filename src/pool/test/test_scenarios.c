@@ -270,7 +270,7 @@ static void test_nodes_settle(void **state)
 					assert_true(td_pool_reason_owner(f.reason) == TD_OWNER_BRIDGE);
 				f.drain = p.slurm != TD_NODE_UNDRAIN;
 				snprintf(reason, sizeof(reason), "%s",
-					 p.slurm == TD_NODE_UNDRAIN ? "Not responding" : p.reason);
+					 p.slurm == TD_NODE_UNDRAIN ? "Not responding: over" : p.reason);
 			}
 		}
 }

@@ -423,7 +423,7 @@ static void test_nodes(void **state)
 		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "tandem: cordoned", NULL, &err), 0);
 		assert_string_equal(fake.body, "{\"state\":[\"DRAIN\"],\"reason\":\"tandem: cordoned\"}");
 		assert_int_equal(td_slurm_node_undrain(slurm, "n1", NULL, &err), 0);
-		assert_string_equal(fake.body, "{\"state\":[\"UNDRAIN\"],\"reason\":\"Not responding\"}");
+		assert_string_equal(fake.body, "{\"state\":[\"UNDRAIN\"],\"reason\":\"Not responding: over\"}");
 		assert_int_equal(td_slurm_node_update(slurm, "n1", "DRAIN", "two\nlines", NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_node_update(slurm, "n1,n2", "DRAIN", "x", NULL, &err), TD_INVALID);
 		assert_int_equal(td_slurm_node_update(slurm, "../jobs", "DRAIN", "x", NULL, &err), TD_INVALID);
