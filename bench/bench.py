@@ -3,12 +3,15 @@
 """Benchmarks: numbers and ratios, never pass or fail. Run as root, best on a quiet machine.
 
 usage: bench/bench.py [--build DIR] [--only RUN,…] [--pods 200] [--held 0,1000,5000]
-                      [--singles 60] [-o table|json]
+                      [--singles 60] [--lone 20] [-o table|json]
 
 Runs (all by default). `up` and `single` use what `tandem up` makes: 4 nodes of 16 CPUs.
 The others use 4 nodes of 64 CPUs, so that 200 pods fit at once.
   up      empty home, images cached → 4 idle Slurm nodes; then a pod and a job done
   single  one pod at a time at random moments: created → bound
+  lone    LONE small pods one after the other, created → bound and how many were allocated at
+          once: on an idle pool, beside each kind of wait that they have nothing to do with, and
+          right after a burst of PODS / 4
   rss     memory of every role with PODS running pods
   other   scancel, cordon, drain → seen on the other side, with PODS bound pods
   burst   PODS pods at once, beside each number of HELD jobs that only wait in Slurm.
@@ -36,7 +39,7 @@ sys.path[:0] = [str(ROOT / "t"), str(ROOT / "bench")]
 from clients import Api, Slurm, Watch, cpu_s, memory_mb, pct, processes, rest_counters  # noqa: E402
 from harness import Pool, wait_for  # noqa: E402
 
-RUNS = ("up", "single", "rss", "other", "burst")
+RUNS = ("up", "single", "lone", "rss", "other", "burst")
 LARGE = ("--cpus", "64", "--gpus", "8")
 PEER = {"single_p50_ms": 1960.0, "pods_per_s": 3.35, "bridge_ms": {0: 120.0, 1000: 621.0, 5000: 5600.0}, "restd_ms": {0: 109.0, 1000: 894.0, 5000: 7400.0},
         "rest_kb": {0: 3100.0, 1000: 17900.0, 5000: 123000.0}}
@@ -148,6 +151,70 @@ class Bench:
         self.results["single"] = {"n": len(lat), "p50_ms": pct(lat, 50), "p99_ms": pct(lat, 99), "max_ms": max(lat), "all": [round(x) for x in lat]}
         self.empty()
 
+    def lone(self):
+        """The same pods beside each wait; the ratio is to the idle pool of this run."""
+        p = self.need(False)
+        pinned = {"nodeSelector": {"kubernetes.io/hostname": "n3"}}
+        hostname = lambda name, **kw: p.pod(name, **kw, **pinned)
+        waits = {
+            "idle": [],
+            "a job held by its user": [("sbatch", "-H")],
+            "a job that waits for GPUs": [("sbatch", "-N4", "--gres=gpu:8"), ("sbatch", "--gres=gpu:8")],
+            "a pod that waits for GPUs": [p.pod(f"gpus{i}", gpus=8) for i in range(5)],
+            "a pod pinned to a full node": [hostname("full0", cpu="14"), hostname("full1", cpu="14")],
+            "a pod pinned to a cordoned node": ["cordon", hostname("cordoned")],
+            "a pod's job held by an administrator": [hostname("full0", cpu="14"), hostname("full1", cpu="14"), "hold"],
+        }
+        got = self.results["lone"] = {}
+        for what, things in waits.items():
+            say.step(f"lone pods beside: {what}")
+            for t in things:
+                if t == "cordon":
+                    self.api.cordon("n3", True)
+                    wait_for("n3 is drained", lambda: "DRAIN" in self.slurm.node_states("n3"), 30)
+                elif t == "hold":
+                    for j, v in p.squeue().items():
+                        if v["state"] == "PENDING":
+                            p.shell("scontrol", "hold", j)
+                elif isinstance(t, tuple):
+                    p.sbatch(*t[1:])
+                else:
+                    self.api.create(t)
+                    time.sleep(0.3)  # in this order
+            time.sleep(2.5)  # the bridge and Slurm know who waits
+            got[what] = self.ones("lone", self.o.lone, (0.2, 1.2))
+            self.api.cordon("n3", False)
+            p.shell("scancel", "--state=PENDING", "--me", check=False)
+            p.shell("scancel", "--me", check=False)
+            self.empty()
+            wait_for("nobody waits", lambda: not p.squeue(), 60)
+        say.step("lone pods right after a burst")
+        all_ = []
+        for i in range(4):
+            w, names = Watch(self.api), [f"before{i}-{k}" for k in range(self.o.pods // 4)]
+            for name in names:
+                self.api.create(self.tiny(name, ("true",)))
+            w.wait(lambda: len(w.bound) >= len(names), 120)
+            w.close()
+            all_.append(self.ones(f"after{i}-", self.o.lone // 4, (0.0, 0.2)))
+            self.empty()
+        got["right after a burst"] = {"n": sum(x["n"] for x in all_), "at_once": sum(x["at_once"] for x in all_), "all": (v := [y for x in all_ for y in x["all"]]),
+                                      "p50_ms": pct(v, 50), "p99_ms": pct(v, 99)}
+
+    def ones(self, prefix, n, between):
+        """n small pods, one at a time: created → bound, and how many Slurm gave resources to in one call."""
+        w, lat, rng, count = Watch(self.api), [], random.Random(3), lambda: self.pool.bridge_metric("tandem_bridge_allocations_total")
+        before = count()
+        for i in range(n):
+            time.sleep(rng.uniform(*between))
+            name = f"{prefix}{i}"
+            start = self.api.create(self.tiny(name))
+            if w.wait(lambda: name in w.bound, 30):
+                lat.append((w.bound[name] - start) * 1000)
+            self.api.call("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+        w.close()
+        return {"n": len(lat), "at_once": int(count() - before), "p50_ms": pct(lat, 50), "p99_ms": pct(lat, 99), "all": [round(x) for x in lat]}
+
     def rss(self):
         p, n = self.need(True), self.o.pods
         self.fill("rss", n)
@@ -251,6 +318,10 @@ def table(r):
         s = r["single"]
         row(f"one pod, created → bound: p50 (n={s['n']})", f"{s['p50_ms']:.0f} ms", "50 ms", ratio(s["p50_ms"], PEER["single_p50_ms"]))
         row("  p99", f"{s['p99_ms']:.0f} ms", "250 ms")
+    for what, s in r.get("lone", {}).items():
+        idle = r["lone"]["idle"]
+        row(f"lone pods beside: {what}" if what != "idle" else "lone pods, idle pool", f"{s['p50_ms']:.0f} / {s['p99_ms']:.0f} ms", "30 / 100", f"{s['p50_ms'] / idle['p50_ms']:.1f} ×")
+        row(f"  allocated at once, of {s['n']}", f"{s['at_once']}")
     for held, b in r.get("burst", {}).items():
         cpu = b["cpu_ms_per_pod"]
         row(f"burst of {b['pods']} pods, {held} jobs held", f"{b['bound_per_s']:.1f} pods/s", "", ratio(PEER["pods_per_s"], b["bound_per_s"]) if not held else "")
@@ -289,6 +360,7 @@ def main():
     a.add_argument("--held", type=numbers, default=[0, 1000, 5000])
     a.add_argument("--pods", type=int, default=200)
     a.add_argument("--singles", type=int, default=60)
+    a.add_argument("--lone", type=int, default=20)
     a.add_argument("-o", dest="output", choices=("table", "json"), default="table")
     o = a.parse_args()
     runs = o.only.split(",")

@@ -45,3 +45,65 @@ def test_a_native_job_that_waited_once_slows_nobody_down(pool):
     wait_for("it is gone", lambda: job not in pool.squeue())
     assert way(pool, "behind") == "queue"
     ways.again()
+
+
+def at(node):
+    return {"nodeSelector": {"kubernetes.io/hostname": node}}
+
+
+def pending(pool, name):
+    return [j for j, v in pool.squeue().items() if v["name"].startswith(f"{name}.") and v["state"] == "PENDING"]
+
+
+@pytest.mark.feature("A6.1")
+@pytest.mark.parametrize("why", ["its node is cordoned", "it is held"])
+def test_a_pod_that_waits_and_that_slurm_passes_over_slows_nobody_down(pool, why):
+    node = pool.nodes[-1]
+    cordoned = why == "its node is cordoned"
+    try:
+        if cordoned:
+            pool.kubectl("cordon", node)
+            wait_for("drained", lambda: "DRAIN" in pool.shell("scontrol", "show", "node", node))
+        else:
+            pool.apply(pool.pod("full", cpu="14", **at(node)))
+            wait_for("the node is full", lambda: pool.phase("full") == "Running")
+        pool.apply(pool.pod("waits", cpu="14", **at(node)))
+        job = wait_for("it waits", lambda: pending(pool, "waits"))[0]
+        if not cordoned:
+            pool.shell("scontrol", "hold", job)
+        Ways(pool).again()
+        assert pending(pool, "waits") == [job]
+    finally:
+        pool.kubectl("uncordon", node)
+
+
+@pytest.mark.feature("A6.1", "A6.3")
+def test_a_pod_beside_one_that_waits_for_gpus_is_tried_and_slurm_decides(pool):
+    """It takes nothing from who waits. Slurm refuses all the same while an eligible job waits (S-I3), once, and then it stands in line."""
+    pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
+    wait_for("all GPUs are held", lambda: len(pool.running()) == len(pool.nodes))
+    pool.apply(pool.pod("waits", gpus=8))
+    wait_for("it waits", lambda: pending(pool, "waits"))
+    names = iter(range(1000))
+    refused = pool.bridge_metric("tandem_bridge_allocations_refused_total")
+
+    def tried():
+        name = f"small{next(names)}"
+        pool.apply(pool.pod(name))
+        assert way(pool, name) == "queue"
+        return pool.bridge_metric("tandem_bridge_allocations_refused_total") > refused
+    wait_for("one is tried", tried, 120)
+    assert pending(pool, "waits")
+
+
+@pytest.mark.feature("A6.3")
+def test_nobody_goes_before_a_pod_that_waits_for_the_same(pool):
+    pool.apply(*[pool.pod(f"hold{i}", gpus=8 if i else 7) for i in range(len(pool.nodes))])
+    wait_for("one GPU is free", lambda: len(pool.running()) == len(pool.nodes))
+    pool.apply(pool.pod("waits", gpus=8))
+    wait_for("it waits", lambda: pending(pool, "waits"))
+    tried = [pool.bridge_metric(f"tandem_bridge_allocations{x}_total") for x in ("", "_refused")]
+    submits = pool.bridge_metric("tandem_bridge_submits_total")
+    pool.apply(pool.pod("small", gpus=1))
+    wait_for("it stands in line", lambda: pool.bridge_metric("tandem_bridge_submits_total") > submits)
+    assert tried == [pool.bridge_metric(f"tandem_bridge_allocations{x}_total") for x in ("", "_refused")]

@@ -13,7 +13,8 @@
 //     one ask: read what is, let the room pool decide, act
 //   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c
 //     the table of asks, and what job records and listings say about them
-//   scheduler/want.[ch] scheduler/submit.c scheduler/room.c   from a pod to a job
+//   scheduler/want.[ch] scheduler/submit.c scheduler/room.c scheduler/waits.[ch]
+//     from a pod to a job, and whether at once
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/counted.c
 //     devices of real kubelets: exact by ResourceClaims, or counted

@@ -211,3 +211,7 @@ struct td_pool_condition {
 // Explains Slurm's reason for a waiting job ("Resources", "QOSMaxGRESPerUser", …) in plain words.
 // NULL: the reason is not known.
 const char *td_pool_reason_words(const char *slurm_reason);
+// True when Slurm passes over a job that waits for this reason, whatever is free: it is held, waits
+// for a moment or another job, is at a limit, or all its nodes are drained (docs/facts/slurm.md
+// S-I3). Such a job stops nobody.
+bool td_pool_reason_aside(const char *slurm_reason);

@@ -8,9 +8,7 @@ bool td_pool_fast_may(const struct td_pool_fast *f)
 {
 	if (!f->allowed || f->view_age_ms < 0 || f->view_age_ms > FRESH_MS || f->refused_here)
 		return false;
-	// When one of ours waits, Slurm has reached a job that it cannot start, and a new one
-	// queues behind it.
-	return !f->pending && !td_pool_block_holds(f);
+	return f->pending <= TD_POOL_WAITERS && !td_pool_block_holds(f);
 }
 
 bool td_pool_block_holds(const struct td_pool_fast *f)
@@ -48,4 +46,46 @@ void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *he
 		v[i].used_cpus = held[i].cpus > v[i].used_cpus ? held[i].cpus : v[i].used_cpus;
 		v[i].used_memory_mb = held[i].memory_mb > v[i].used_memory_mb ? held[i].memory_mb : v[i].used_memory_mb;
 	}
+}
+
+// How much is missing for `want` where `free` is free.
+static int64_t lack(int64_t want, int64_t free)
+{
+	return want > free ? want - (free > 0 ? free : 0) : 0;
+}
+
+static bool deepens(int64_t all, int64_t used, int64_t want, int64_t take)
+{
+	return want > 0 && take > 0 && lack(want, all - used - take) > lack(want, all - used);
+}
+
+static bool takes_from(const struct td_pool_node *x, const struct td_pool_want *take, const struct td_pool_want *want)
+{
+	bool yes = want->exclusive || deepens(x->cpus, x->used_cpus, want->cpus, take->cpus) ||
+		   deepens(x->memory_mb, x->used_memory_mb, want->memory_mb, take->memory_mb) ||
+		   (take->exclusive && want->cpus > 0);
+	for (int k = 0; k < TD_POOL_KINDS && !yes; k++)
+		yes = deepens(x->gres[k], x->used_gres[k], want->gres[k], take->gres[k]);
+	return yes;
+}
+
+bool td_pool_room_yield(struct td_pool_node *v, size_t n, const struct td_pool_want *take,
+			const struct td_pool_waiter *waiters, size_t n_waiters)
+{
+	for (size_t k = 0; k < n_waiters; k++) {
+		const struct td_pool_waiter *w = &waiters[k];
+		if (w->aside)
+			continue;
+		if (!w->known)
+			return false;
+		for (size_t i = 0; i < n; i++) {
+			struct td_pool_node x = v[i];
+			x.feasible = w->feasible[i];
+			if (td_pool_fits_now(&x, 1, &w->want) == 0)
+				return false;
+			if (x.feasible && takes_from(&x, take, &w->want))
+				v[i].feasible = false;
+		}
+	}
+	return true;
 }

@@ -9,8 +9,10 @@ enum {
 	// PrologEpilogTimeout is 60. Later, Prolog as a reason is a leftover (docs/facts/slurm.md
 	// S-P2).
 	PROLOG_MAX_S = 70,
-	// An estimate above this is halved, not lowered by an eighth.
-	PROLOG_LONG_US = 100000,
+	// A lone pod is looked at after this at the latest: a look is cheap, a wait is not.
+	PROLOG_LONE_US = 50000,
+	// So many granted asks whose nodes are being prepared are a burst.
+	BURST = 4,
 	// A warning that comes earlier than this is not of the time limit.
 	LIMIT_NEAR_MS = 600000,
 	// Slurm's nodes are settled when they have not changed for that long.
@@ -102,13 +104,18 @@ int64_t td_pool_prepare_ms(const struct td_pool_prepare *p)
 int64_t td_pool_prolog_learn(int64_t est, int64_t took, bool burst, bool looked_in_vain)
 {
 	// In a burst few pods should need a second look: raise the estimate quickly, lower it
-	// slowly. A lone pod should not wait longer than it must, and the last pods of a burst say
-	// little about it.
-	int64_t less = est > PROLOG_LONG_US ? est / 2 : est * 7 / 8;
-	int64_t now = burst            ? (looked_in_vain ? (est + took) / 2 : est * 63 / 64)
+	// slowly. A lone pod should not wait longer than it must, whatever the last pods of a burst
+	// have taken.
+	int64_t now = burst            ? (looked_in_vain ? (est + took) / 2 : est * 15 / 16)
 		      : looked_in_vain ? (est * 3 + took) / 4
-				       : less;
-	return now < 5000 ? 5000 : now > 1000000 ? 1000000 : now;
+				       : est * 7 / 8;
+	int64_t top = burst ? 1000000 : PROLOG_LONE_US;
+	return now < 5000 ? 5000 : now > top ? top : now;
+}
+
+bool td_pool_burst(size_t preparing)
+{
+	return preparing > BURST;
 }
 
 int64_t td_pool_pending_ms(size_t pending, bool no_reason)

@@ -27,7 +27,7 @@ struct td_pool_fast {
 	bool allowed;        // by spec.scheduler
 	int64_t view_age_ms; // age of what is known of Slurm's nodes; -1: nothing is known
 	bool refused_here;   // Slurm refused this ask for this same state of its nodes
-	size_t pending;      // asks of ours whose job waits in Slurm's queue
+	size_t pending;      // asks of ours whose job waits in Slurm's queue; see td_pool_room_yield
 	uint64_t ours;       // grows whenever one of ours begins or ends to wait there
 	struct td_pool_block block;
 	size_t waiting; // others that wait in Slurm's queue
@@ -37,6 +37,9 @@ struct td_pool_fast {
 bool td_pool_block_holds(const struct td_pool_fast *f);
 // True when an ask may try an immediate allocation (docs/protocols.md 1.3).
 bool td_pool_fast_may(const struct td_pool_fast *f);
+
+// Where more of ours wait, those who come stand in line.
+enum { TD_POOL_WAITERS = 32 };
 
 // Resources that Slurm gave one of our jobs since the last look at its nodes.
 struct td_pool_given {
@@ -51,6 +54,20 @@ bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms);
 // bound. held: what they hold, one entry per node; this function changes it.
 void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given,
 		       size_t n_given);
+// An ask of ours that waits in Slurm's queue, as seen by one that has just come.
+struct td_pool_waiter {
+	bool known; // what it asks for, and where it may run
+	bool aside; // td_pool_reason_aside: Slurm passes it over, whatever is free
+	struct td_pool_want want;
+	const bool *feasible; // per node: it may run there
+};
+// Leaves in v only the nodes where an immediate allocation takes nothing that somebody who waits
+// will need: it must not deepen what he lacks there, nor make him lack what he has. (A pod of one
+// CPU takes nothing from one that waits for GPUs, as long as there are CPUs for both.) v has its
+// used_* as now. take: what the allocation takes, under every name of a kind. False: it must stand
+// in line, because somebody could start himself, or is not known well enough.
+bool td_pool_room_yield(struct td_pool_node *v, size_t n, const struct td_pool_want *take,
+			const struct td_pool_waiter *waiters, size_t n_waiters);
 // True when the ask has no job, and nothing says that it must not try the fast path now.
 bool td_pool_fast_due(const struct td_pool_ask *a, const struct td_pool_job *j);
 
@@ -111,6 +128,8 @@ struct td_pool_prepare { // a granted ask whose node is being prepared
 int64_t td_pool_prepare_ms(const struct td_pool_prepare *p);
 // Returns the new estimate of how long a prolog takes, in µs, after one that took took_us.
 int64_t td_pool_prolog_learn(int64_t estimate_us, int64_t took_us, bool burst, bool looked_in_vain);
+// True when so many granted asks are being prepared at once that looks at each of them count.
+bool td_pool_burst(size_t preparing);
 // The wait before a pending job is read again: the more jobs are pending, the longer. no_reason:
 // Slurm has not looked at it yet.
 int64_t td_pool_pending_ms(size_t pending, bool no_reason);

@@ -55,3 +55,14 @@ const char *td_pool_reason_words(const char *r)
 		return "a limit of its account is reached";
 	return NULL;
 }
+
+bool td_pool_reason_aside(const char *r)
+{
+	static const char *const begins[] = {
+		"JobHeld",           "Dependency",      "BeginTime", "Reservation", "PartitionDown",
+		"PartitionInactive", "ReqNodeNotAvail", "Assoc",     "QOS",         "Max"};
+	for (size_t i = 0; r && i < sizeof(begins) / sizeof(begins[0]); i++)
+		if (!strncmp(r, begins[i], strlen(begins[i])))
+			return true;
+	return false;
+}

@@ -19,6 +19,7 @@ struct td_ask *td_ask_unref(struct td_ask *a)
 			   a->user, a->job_user, a->job_name, a->refused, a->said,   a->why};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(f[i]);
+	td_ask_wait_unref(a->wait);
 	free(a);
 	return NULL;
 }
@@ -229,13 +230,19 @@ void td_ask_forget(struct td_asks *t, struct td_ask *a)
 
 void td_ask_pending(struct td_asks *t, struct td_ask *a, bool pending)
 {
+	struct td_ask_wait *over = NULL;
 	pthread_mutex_lock(&t->lock);
 	if (a->counted != pending) {
 		t->pending += pending ? 1 : (size_t)-1;
 		t->pending_gen++;
 		a->counted = pending;
 	}
+	if (!pending) {
+		over = a->wait;
+		a->wait = NULL;
+	}
 	pthread_mutex_unlock(&t->lock);
+	td_ask_wait_unref(over);
 }
 
 void td_ask_str(struct td_asks *t, char **field, const char *s)

@@ -14,6 +14,7 @@
 
 #include <uthash.h>
 
+struct td_ask_wait;
 struct td_ask {
 	char uid[40];
 	int refs;
@@ -45,13 +46,14 @@ struct td_ask {
 	int64_t knock_ms;
 	int64_t retry_ms;     // mono: no submit before
 	int64_t allocated_ms; // mono: when Slurm made the allocation; 0: nothing to measure
-	bool burst;           // many keys were queued at that time
+	bool burst;           // many were being prepared at that time
 	int64_t seen_ms;      // epoch: when the pod was first seen
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
 	bool admin_set, bound_sent, pod_end_sent, queued_said;
-	bool counted; // in td_asks.pending
+	bool counted;             // in td_asks.pending
+	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
 	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which
 	// Slurm refused an immediate allocation.
 	uint64_t feas_gen, no_fast_gen;
@@ -146,11 +148,15 @@ int td_ask_read(struct td_bridge *b, const struct td_settings *s, struct td_slur
 enum td_job_is td_ask_is(uint64_t states);
 // The job as the pool's decision needs it. Strings of the grant point into a.
 void td_ask_job(struct td_bridge *b, struct td_ask *a, bool same_spec, struct td_pool_job *ret);
+// ---- waits.c ----
+// Notes what the ask asks for.
+void td_ask_waits_for(struct td_asks *t, struct td_ask *a, const struct td_want *w);
+struct td_ask_wait *td_ask_wait_unref(struct td_ask_wait *w);
 // ---- room.c: the fast path ----
-// True when Slurm could start the ask now and no job waits before it. The resources are then
-// reserved in the bridge's view, under a->res_tag.
+// True when Slurm could start the ask now without taking anything from an ask that waits. The
+// resources are then reserved in the bridge's view, under a->res_tag, and w->avoid is set.
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
-		     const struct td_want *w);
+		     struct td_want *w);
 // The ask's reservation belongs to this job now. 0: it is dropped.
 void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job);
 // Slurm has said on which node the job runs.

@@ -120,6 +120,7 @@ static int want(struct td_bridge_run *r, struct td_error *err)
 	if (a->refused)
 		a->retry_ms = 0; // the wait belongs to the refusal
 	td_ask_str(r->b->asks, &a->refused, NULL);
+	td_ask_waits_for(r->b->asks, a, &r->want);
 	struct td_owner o;
 	if (td_settings_owner(r->s, r->pod->ns, &o))
 		td_ask_str(r->b->asks, &a->user, o.user);

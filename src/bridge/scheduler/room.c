@@ -4,7 +4,9 @@
 // All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and then the way
 // through the queue. So the bridge tries only when the view says yes, and never twice for the same
 // state of the pool (docs/protocols.md 1.3).
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/waits.h"
+
+#include "slurm/hostlist.h"
 
 #include <string.h>
 
@@ -19,7 +21,7 @@ static int find(const struct td_pool_node *v, size_t n, const char *name)
 // Adds to v, whose used_* fields are as the snapshot says, what was given since then. Drops the
 // reservations that the snapshot shows already.
 static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap, struct td_pool_node *v,
-			const struct td_want *w)
+			const char *const *kinds)
 {
 	size_t n = snap->nodes.n, n_given = 0;
 	td_auto_free struct td_pool_want *held = td_calloc(n ? n : 1, sizeof(*held));
@@ -46,9 +48,9 @@ static void take_locked(struct td_asks *t, const struct td_slurm_snapshot *snap,
 		struct td_pool_given *g = &given[n_given++];
 		*g = (struct td_pool_given){.want = {.cpus = r->cpus, .memory_mb = r->memory_mb},
 					    .node = find(v, n, r->node)};
-		for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)
+		for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++)
 			for (int m = 0; m < TD_POOL_KINDS && r->kinds[m][0]; m++)
-				if (!strcmp(w->kinds[k], r->kinds[m]))
+				if (!strcmp(kinds[k], r->kinds[m]))
 					g->want.gres[k] = r->gres[m];
 		i++;
 	}
@@ -75,8 +77,24 @@ static void add_locked(struct td_asks *t, struct td_ask *a, const struct td_want
 	a->res_tag = r->job;
 }
 
+// The nodes that an immediate allocation may not use: NULL when these are the ask's own.
+static const char *avoid(const struct td_slurm_nodes *l, const bool *ok, const struct td_pool_node *was,
+			 const struct td_pool_node *v, struct td_arena *arena)
+{
+	bool more = false;
+	td_auto_strv struct td_strv no = {0};
+	for (size_t i = 0; i < l->n; i++) {
+		bool yields = was[i].feasible && !v[i].feasible;
+		more |= yields;
+		if (!ok[i] || yields)
+			td_strv_add(&no, l->v[i].name);
+	}
+	td_auto_free char *text = more ? td_hostlist_write(&no) : NULL;
+	return text ? td_arena_strdup(arena, text) : NULL;
+}
+
 bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,
-		     const struct td_want *w)
+		     struct td_want *w)
 {
 	struct td_asks *t = b->asks;
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
@@ -91,23 +109,33 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 		return false;
 
 	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
+	td_auto_queued struct td_queued waits = {0};
+	struct td_queued_seen seen;
+	td_queued_read(t, &waits);
+	td_queued_kinds(&waits, w, &seen);
 	td_auto_free struct td_pool_node *nodes = NULL;
-	td_bridge_pool_nodes(&snap->nodes, ok, w->kinds, w->ask.partition, &nodes);
+	td_bridge_pool_nodes(&snap->nodes, ok, seen.kinds, w->ask.partition, &nodes);
+	td_auto_free struct td_pool_node *was = td_calloc(snap->nodes.n + 1, sizeof(*was));
+	memcpy(was, nodes, snap->nodes.n * sizeof(*was));
 
 	pthread_mutex_lock(&t->lock);
 	f.pending = t->pending;
 	f.ours = t->pending_gen;
+	bool same = t->pending == waits.n || waits.more; // else one began to wait just now
 	f.block = t->block;
 
-	bool may = td_pool_fast_may(&f);
+	bool may = same && td_pool_fast_may(&f);
 	if (may) {
 		t->block.blocked = false;
-		take_locked(t, snap, nodes, w);
-		may = td_pool_fits_now(nodes, snap->nodes.n, &w->pool) >= 0;
+		take_locked(t, snap, nodes, seen.kinds);
+		may = td_queued_yield(&waits, &seen, &snap->nodes, nodes) &&
+		      td_pool_fits_now(nodes, snap->nodes.n, &w->pool) >= 0;
 	}
 	if (may)
 		add_locked(t, a, w, td_now(b));
 	pthread_mutex_unlock(&t->lock);
+
+	w->avoid = may ? avoid(&snap->nodes, ok, was, nodes, w->arena) : NULL;
 
 	return may;
 }

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-enum { BURST = 4 }; // queued keys: above it a prolog counts as one of a burst
-
 bool td_bridge_pod_fits(const yyjson_val *spec, const yyjson_val *node, const char **ret_why)
 {
 	bool tainted = false;
@@ -160,11 +158,27 @@ static int give_back(struct td_link *l, struct td_ask *a, const struct td_want *
 		       (long long)job);
 }
 
+// How many asks have an allocation whose prolog has not passed. The queue of keys says less: right
+// after a burst it is long, and nobody waits.
+static size_t preparing(struct td_asks *t)
+{
+	struct td_ask *a, *tmp;
+	size_t n = 0;
+	pthread_mutex_lock(&t->lock);
+	HASH_ITER (hh, t->by_uid, a, tmp)
+		n += a->know == TD_JOB_READ && a->prolog && !a->batch && td_ask_is(a->states) == TD_IS_RUNNING;
+	pthread_mutex_unlock(&t->lock);
+	return n;
+}
+
 static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err)
 {
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
-	int k = td_slurm_allocate(r->l->slurm, a->user, &r->want.ask, r->c, ret_job, err);
+	struct td_slurm_ask ask = r->want.ask;
+	if (r->want.avoid)
+		ask.excluded_nodes = r->want.avoid;
+	int k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, &r->want, *ret_job, err);
 
@@ -174,7 +188,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 		took(b, a, r->want.ask.name, *ret_job, TD_JOB(RUNNING), false);
 		td_ask_pending(b->asks, a, false);
 		a->allocated_ms = td_now(b);
-		a->burst = td_queue_len(b->pod_queue) > BURST;
+		a->burst = td_pool_burst(preparing(b->asks));
 		a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
 		return 0;
 	}

@@ -10,6 +10,9 @@ struct td_want {
 	struct td_slurm_ask ask; // strings live in arena
 	struct td_pool_want pool;
 	const char *kinds[TD_POOL_KINDS]; // of pool.gres: "gpu" or "gpu:h100"
+	// excluded_nodes of an immediate allocation: besides, the nodes where it would take
+	// something from one that waits. NULL: as in ask. Set by td_ask_fits_now().
+	const char *avoid;
 	struct td_arena *arena;
 };
 // Fills everything but excluded_nodes and the script. settings_name: the SlurmCluster, for

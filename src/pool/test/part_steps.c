@@ -11,12 +11,14 @@ static struct td_scenario_words facts; // the last "given" line; points into the
 static struct td_pool_node nodes[8];
 static struct td_pool_want held[8];
 static struct td_pool_given rooms[8];
-static size_t n_nodes, n_rooms;
+static struct td_pool_waiter waiters[8];
+static bool waits_at[8][8]; // per waiter and node
+static size_t n_nodes, n_rooms, n_waiters;
 
 static void reset(void)
 {
 	facts = (struct td_scenario_words){0};
-	n_nodes = n_rooms = 0;
+	n_nodes = n_rooms = n_waiters = 0;
 	memset(held, 0, sizeof(held));
 }
 
@@ -32,9 +34,9 @@ static int64_t num(const char *key, int64_t def)
 
 static bool given(const struct td_scenario_words *w)
 {
-	static const char *const subjects[] = {"fast",    "due",   "reading", "prolog", "warning", "twin",    "fails",
-					       "prepare", "learn", "pending", "never",  "code",    "counted", "fence",
-					       "rebind",  "end",   "grace",   "gates",  "loss"};
+	static const char *const subjects[] = {"fast",      "due",   "reading", "prolog", "warning", "twin",    "fails",
+					       "prepare",   "learn", "pending", "never",  "code",    "counted", "fence",
+					       "preparing", "new",   "rebind",  "end",    "grace",   "gates",   "loss"};
 	const char *what = w->w[0].key;
 	if (!strcmp(what, "room-node")) {
 		assert_true(n_nodes < TD_LEN(nodes));
@@ -42,7 +44,7 @@ static bool given(const struct td_scenario_words *w)
 		held[n_nodes].memory_mb = td_scenario_num(w, "held-memory", 0);
 		nodes[n_nodes++] = (struct td_pool_node){.name = td_scenario_val(w, "name", "?"),
 							 .feasible = true,
-							 .usable = true,
+							 .usable = !td_scenario_has(w, "drained"),
 							 .cpus = 16,
 							 .memory_mb = 1000,
 							 .gres = {8},
@@ -58,6 +60,23 @@ static bool given(const struct td_scenario_words *w)
 								   .memory_mb = td_scenario_num(w, "memory", 1),
 								   .gres = {td_scenario_num(w, "gpu", 0)}},
 							  .node = (int)td_scenario_num(w, "at", -1)};
+		return true;
+	}
+
+	if (!strcmp(what, "waiter")) { // after the nodes; at=NAME: only there
+		assert_true(n_waiters < TD_LEN(waiters));
+		const char *at = td_scenario_val(w, "at", NULL);
+		for (size_t i = 0; i < n_nodes; i++)
+			waits_at[n_waiters][i] = !at || !strcmp(at, nodes[i].name);
+		waiters[n_waiters] = (struct td_pool_waiter){
+			.known = !td_scenario_has(w, "unknown"),
+			.aside = td_pool_reason_aside(td_scenario_val(w, "reason", "Resources")),
+			.want = {.cpus = td_scenario_num(w, "cpus", 1),
+				 .memory_mb = td_scenario_num(w, "memory", 1),
+				 .gres = {td_scenario_num(w, "gpu", 0)},
+				 .exclusive = td_scenario_has(w, "exclusive")},
+			.feasible = waits_at[n_waiters]};
+		n_waiters++;
 		return true;
 	}
 
@@ -97,6 +116,24 @@ static void room(struct td_buf *out)
 		td_buf_printf(out, "%s %s cpus=%lld memory=%lld gpu=%lld", i ? "," : "", nodes[i].name,
 			      (long long)nodes[i].used_cpus, (long long)nodes[i].used_memory_mb,
 			      (long long)nodes[i].used_gres[0]);
+}
+
+static void yield(const struct td_scenario_words *w, struct td_buf *out)
+{
+	const struct td_pool_want take = {.cpus = num("cpus", 1),
+					  .memory_mb = num("memory", 1),
+					  .gres = {num("gpu", 0)},
+					  .exclusive = has("exclusive")};
+	(void)w;
+	bool may = td_pool_room_yield(nodes, n_nodes, &take, waiters, n_waiters);
+	bool any = false;
+	td_buf_puts(out, "yield");
+	for (size_t i = 0; i < n_nodes && may; i++)
+		if (td_pool_fits_now(&nodes[i], 1, &take) == 0) {
+			td_buf_printf(out, "%s%s", any ? "," : " try ", nodes[i].name);
+			any = true;
+		}
+	td_buf_puts(out, any ? "" : " queue");
 }
 
 static void look(struct td_buf *out)
@@ -174,6 +211,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	struct td_pool_job j = job();
 	if (!strcmp(what, "room")) {
 		room(out);
+	} else if (!strcmp(what, "yield")) {
+		yield(w, out);
 	} else if (!strcmp(what, "reading")) {
 		look(out);
 	} else if (!strcmp(what, "end")) {
@@ -205,6 +244,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 		td_buf_printf(
 			out, "learn %lld",
 			(long long)td_pool_prolog_learn(num("estimate", 0), num("took", 0), has("burst"), has("vain")));
+	} else if (!strcmp(what, "burst")) {
+		td_buf_printf(out, "burst %s", td_pool_burst((size_t)num("n", 0)) ? "yes" : "no");
 	} else if (!strcmp(what, "pending")) {
 		td_buf_printf(out, "pending %lld",
 			      (long long)td_pool_pending_ms((size_t)num("n", 0), has("no-reason")));

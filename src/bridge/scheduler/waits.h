@@ -1,0 +1,28 @@
+// Our own asks that wait in Slurm's queue, as one that has just come must see them (room.c).
+#pragma once
+
+#include "bridge/scheduler/ask.h"
+
+struct td_queued { // zero at first
+	struct {
+		struct td_ask_wait *wait; // a reference; NULL: what it asks for is not known
+		bool aside;
+	} v[TD_POOL_WAITERS];
+	size_t n;
+	bool more; // there are more than that
+};
+// Adds all that wait now.
+void td_queued_read(struct td_asks *t, struct td_queued *ret);
+void td_queued_done(struct td_queued *l);
+#define td_auto_queued __attribute__((cleanup(td_queued_done)))
+
+struct td_queued_seen { // l in the terms of one pod; strings point into l and the pod's want
+	// Of the pod first, as in its want, then those of who waits.
+	const char *kinds[TD_POOL_KINDS];
+	struct td_pool_want take; // what the pod takes
+	struct td_pool_waiter v[TD_POOL_WAITERS];
+};
+void td_queued_kinds(const struct td_queued *l, const struct td_want *w, struct td_queued_seen *ret);
+// Calls td_pool_room_yield() for the pod's nodes v, which are in the order of `nodes`.
+bool td_queued_yield(const struct td_queued *l, struct td_queued_seen *seen, const struct td_slurm_nodes *nodes,
+		     struct td_pool_node *v);
