@@ -177,6 +177,57 @@ def test_what_slurm_cannot_do_is_refused_in_words(pool):
     pool.kubectl("delete", "deviceclass", "other")
 
 
+# ---- others on the node ----
+def foreign(pool, name, claim=None, node=None, **kw):
+    """A pod of the default scheduler; with a node it passes that by, too."""
+    p = by_claim(pool, name, claim, **kw) if claim else pool.pod(name, **kw)
+    p["spec"]["schedulerName"] = "default-scheduler"
+    if node:
+        p["spec"]["nodeName"] = node
+    return p
+
+
+@pytest.mark.feature("A7.4")
+def test_who_gets_past_the_queue_is_seen(home_probe):
+    """Without the policies of the installation: a device that somebody else holds is not given, its node takes no more, Slurm says who; its jobs go on."""
+    pool = home_probe
+    first = job_on(pool, "n1", "--gres=gpu:1")
+    apply(pool, claim("known", 2), by_claim(pool, "owner", "known", **on("n1")))
+    runs(pool, "owner")
+    node, gpus = agree(pool, "owner")
+    assert node == "n1"
+    # Two ways in: the claim of a pod that runs, by name; and a claim of its own that kube-scheduler allocates.
+    apply(pool, foreign(pool, "thief", "known", **on("n1")))
+    runs(pool, "thief")
+    said = wait_for("Slurm says who", lambda: next((line for line in pool.shell("sinfo", "-h", "-R", "-o", "%E %N").splitlines() if "tandem: devices" in line), None))
+    assert "is held by pod default/thief, which Slurm did not place: delete it" in said and said.endswith("n1")
+    assert pool.squeue()[first]["state"] == "RUNNING" and pool.phase("owner") == "Running"
+    # Its owner goes: the device is not free.
+    pool.kubectl("delete", "pod", "owner", "--wait=false")
+    wait_for("Slurm took its job", lambda: list(pool.squeue()) == [first])
+    assert "thief" in pool.shell("sinfo", "-h", "-R", "-o", "%E")
+    pool.kubectl("delete", "pod", "thief")
+    wait_for("the node takes jobs again", lambda: "tandem" not in pool.shell("sinfo", "-h", "-R", "-o", "%E"))
+    apply(pool, pool.pod("next", gpus=GPUS - 1, **on("n1")))
+    runs(pool, "next")
+    assert agree(pool, "next")[1] >= gpus
+
+
+@pytest.mark.feature("A3", "A7")
+def test_what_others_took_is_seen_before_a_binding(pool):
+    """A kubelet fails a pod that does not fit, for good; the bridge looks first, and the pod waits and says why."""
+    cpus, name = pool.cluster.cpus, "n0"
+    apply(pool, foreign(pool, "filler", node=name, cpu=str(cpus - 2)))  # as a DaemonSet's or a static pod: nobody asks whether there is room
+    runs(pool, "filler")
+    apply(pool, *(pool.pod(f"p{i}", cpu="1", **on(name)) for i in range(4)))
+    wait_for("those that do not fit say why", lambda: sum("pods that Slurm did not place there request more than spec.reserve" in says(pool, f"p{i}") for i in range(4)) >= 3, 60)
+    pods = pool.items("pods", "-n", "default")
+    assert not [p for p in pods if p["status"].get("phase") == "Failed"], pods
+    pool.kubectl("delete", "pod", "filler")
+    for i in range(4):
+        runs(pool, f"p{i}", 120)
+
+
 # ---- the bridge dies ----
 
 

@@ -8,7 +8,7 @@
 //
 // Files
 //   main.c settings.[ch] metrics.c why.c   the role; spec.scheduler; /metrics; why a pod waits
-//   link.c poll.c   the connection to slurmrestd, and the polls of jobs and nodes
+//   link.c poll.c away.c   the connection to slurmrestd; the polls of jobs and nodes; slurmctld away
 //   scheduler/reconcile.c scheduler/run.h scheduler/facts.c scheduler/act.c
 //     one ask: read what is, let the room pool decide, act
 //   scheduler/ask.[ch] scheduler/adopt.c scheduler/job.c
@@ -16,8 +16,8 @@
 //   scheduler/want.[ch] scheduler/submit.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
-//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/counted.c
-//     devices of real kubelets: exact by ResourceClaims, or counted
+//   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
+//     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
 //   syncer/syncer.c   drain and cordon of a node, on both sides
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
@@ -48,8 +48,9 @@ struct td_bridge {
 	struct td_kube *kube;
 	struct td_cancel *cancel;
 	struct td_recorder *recorder;
-	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds;
+	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds, *ctlds;
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
+	struct td_informer *others;                    // bound pods of other schedulers; NULL: no kubelet
 	struct td_queue *pod_queue, *node_queue;
 	struct td_slurm_view *view;
 	struct td_asks *asks;
@@ -81,7 +82,10 @@ struct td_bridge {
 	// none is wanted.
 	int64_t list_at, list_last;
 	atomic_bool unauthenticated; // Slurm refused the tokens: the key must be read again
-	atomic_bool lost_over;       // the lost jobs stayed gone: their asks end now
+	// away: Slurm does not answer, or its slurmctld is gone. relink: there is another slurmctld:
+	// the calls to Slurm that are under way end, and a new link is made (away.c).
+	atomic_bool away, relink;
+	atomic_bool lost_over; // the lost jobs stayed gone: their asks end now
 };
 
 // ---- the connection to slurmrestd (link.c) ----
@@ -115,6 +119,12 @@ void td_bridge_poll_now(struct td_bridge *b);
 // Asks for a complete listing of Slurm's jobs, in_ms from now.
 void td_bridge_want_list(struct td_bridge *b, int64_t in_ms);
 
+// ---- away.c ----
+// Sets whether slurmctld is away. True: it was otherwise before.
+bool td_bridge_away(struct td_bridge *b, bool away);
+// The handler of slurmctld's pods.
+void td_bridge_on_ctld(void *bridge, struct td_object *old, struct td_object *now);
+
 // ---- counted devices (scheduler/counted.c): a kubelet chooses them, Slurm only counts ----
 // The node has a kubelet of its own instead of Tandem's embedded agent.
 bool td_bridge_kubelet(const struct td_object *node);
@@ -123,6 +133,11 @@ int64_t td_counted_gres(const struct td_settings *s, const char *gres);
 // How many of them the node's kubelet offers. -1: nothing to compare there, because the node has
 // the embedded agent or the source is DRA.
 int64_t td_counted_offer(const struct td_settings *s, const struct td_object *node);
+
+// ---- who holds devices by claims (scheduler/claims_held.c) ----
+// A pod on the node that holds a device of the pool and that Slurm did not place, in words. NULL:
+// none, or not known. Caller frees.
+char *td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c);
 
 // ---- syncer ----
 // Reconciles one node by its name. Called by the workers of node_queue.

@@ -141,7 +141,8 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 		return current ? 0 : td_fail(err, none.code, "%s", none.msg);
 	}
 
-	if (td_streq(url, current) && !atomic_exchange(&b->unauthenticated, false))
+	bool renew = atomic_exchange(&b->unauthenticated, false), relink = atomic_exchange(&b->relink, false);
+	if (td_streq(url, current) && !renew && !relink)
 		return 0;
 
 	td_auto_buf struct td_buf key = {0};
@@ -169,6 +170,8 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	b->link_problem[0] = '\0';
 	pthread_mutex_unlock(&b->lock);
 
+	if (old && relink)
+		td_slurm_stop(old->slurm);
 	td_link_unref(old);
 	if (!td_streq(url, current))
 		td_info("slurmrestd at %s", url);

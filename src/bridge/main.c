@@ -134,6 +134,16 @@ static int first_settings(struct td_bridge *b, struct td_error *err)
 	}
 }
 
+// On kubelets of their own others place pods, too: what those take there a grant cannot have
+// (counted.c).
+static void others(struct td_bridge *b, const char *scheduler)
+{
+	td_auto_free char *fields = td_asprintf("spec.schedulerName!=%s,spec.nodeName!=", scheduler);
+	const struct td_informer_opts o = {.resource = &td_pods, .fields = fields};
+	b->others = td_informer_new(b->kube, &o);
+	td_informer_add_index(b->others, "node", index_node);
+}
+
 // The informers that depend on the settings.
 static int start_informers(struct td_bridge *b, struct td_error *err)
 {
@@ -156,27 +166,41 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_on_change(b->slurmds, on_slurmd, b);
 
 	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
+	if (!r)
+		r = td_informer_start(b->nodes, b->cancel, err);
+	if (!r)
+		r = td_informers_fill(&b->nodes, 1, "the bridge waits", b->cancel, err);
+	if (!r && atomic_load(&b->kubelets))
+		others(b, s->scheduler);
 
-	struct td_informer *const all[] = {b->pods, b->nodes, b->slurmds, b->claims, b->slices, b->classes};
-	size_t n = b->claims ? TD_LEN(all) : 3;
+	struct td_informer *const all[] = {b->pods, b->slurmds, b->others, b->claims, b->slices, b->classes};
+	struct td_informer *some[TD_LEN(all)];
+	size_t n = 0;
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		if (all[i])
+			some[n++] = all[i];
 	for (size_t i = 0; i < n && !r; i++)
-		r = td_informer_start(all[i], b->cancel, err);
-	return r ? r : td_informers_fill(all, n, "the bridge waits", b->cancel, err);
+		r = td_informer_start(some[i], b->cancel, err);
+	return r ? r : td_informers_fill(some, n, "the bridge waits", b->cancel, err);
 }
 
 // The informers that the settings and the connection to slurmrestd need.
 static int start_first(struct td_bridge *b, struct td_error *err)
 {
 	td_auto_free char *fields = td_asprintf("metadata.name=%s", b->o.cluster),
-			  *restds = td_asprintf(TD_LABEL_NAME "=slurmrestd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
+			  *restds = td_asprintf(TD_LABEL_NAME "=slurmrestd," TD_LABEL_CLUSTER "=%s", b->o.cluster),
+			  *ctlds = td_asprintf(TD_LABEL_NAME "=slurmctld," TD_LABEL_CLUSTER "=%s", b->o.cluster);
 
 	const struct td_informer_opts co = {.resource = &td_slurmclusters, .ns = b->o.ns, .fields = fields},
-				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds};
+				      ro = {.resource = &td_pods, .ns = b->o.ns, .labels = restds},
+				      to = {.resource = &td_pods, .ns = b->o.ns, .labels = ctlds};
 
 	b->clusters = td_informer_new(b->kube, &co);
 	b->restds = td_informer_new(b->kube, &ro);
+	b->ctlds = td_informer_new(b->kube, &to);
+	td_informer_on_change(b->ctlds, td_bridge_on_ctld, b);
 
-	struct td_informer *const all[] = {b->clusters, b->restds};
+	struct td_informer *const all[] = {b->clusters, b->restds, b->ctlds};
 	for (size_t i = 0; i < TD_LEN(all); i++) {
 		int r = td_informer_start(all[i], b->cancel, err);
 		if (r)
@@ -258,8 +282,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
 
-		struct td_informer *const all[] = {b.claims, b.slices,  b.classes, b.pods,
-						   b.nodes,  b.slurmds, b.restds,  b.clusters};
+		struct td_informer *const all[] = {b.others, b.claims,  b.slices, b.classes, b.pods,
+						   b.nodes,  b.slurmds, b.ctlds,  b.restds,  b.clusters};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 

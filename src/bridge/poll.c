@@ -247,11 +247,15 @@ void *td_bridge_jobs_thread(void *bridge)
 
 		td_auto_states struct td_slurm_states diff = {0}, gone = {0};
 		int r = td_slurm_view_poll_jobs(b->view, l->slurm, b->cancel, &diff, &gone, &e);
+		if (!r && atomic_load(&b->away)) // a poll of no jobs asks nobody
+			r = td_slurm_check(l->slurm, b->cancel, &e);
 		if (r) {
 			if (r != TD_CANCELLED && !gap)
 				td_warn("%s", e.msg);
 			if (r == TD_UNAUTHENTICATED)
 				atomic_store(&b->unauthenticated, true);
+			if (r != TD_CANCELLED && r != TD_UNAUTHENTICATED)
+				td_bridge_away(b, true);
 			gap = gap ? gap : began;
 			wait = BACKOFF_MS;
 			continue;
@@ -262,6 +266,8 @@ void *td_bridge_jobs_thread(void *bridge)
 			td_bridge_want_list(b, 0);
 			gap = 0;
 		}
+		if (td_bridge_away(b, false))
+			enqueue_all(b);
 
 		vanish(b, old_ones(b, &gone), watched); // first: after absent() the workers act
 		absent(b, &gone);
@@ -316,6 +322,8 @@ void *td_bridge_nodes_thread(void *bridge)
 				atomic_store(&b->unauthenticated, true);
 			if (!failing && r != TD_CANCELLED)
 				td_warn("%s", e.msg);
+			if (r != TD_CANCELLED && r != TD_UNAUTHENTICATED)
+				td_bridge_away(b, true);
 			failing = true;
 			wait = BACKOFF_MS;
 			continue;

@@ -41,7 +41,8 @@ struct client_slot {
 struct td_http_client {
 	char *base_url, *unix_socket, *ca_file, *cert_file, *key_file, *token_file, *bearer;
 	int64_t timeout_ms;
-	pthread_mutex_t lock; // guards everything below
+	struct td_cancel *stop; // fired by td_http_client_stop()
+	pthread_mutex_t lock;   // guards everything below
 	struct client_slot *idle;
 	int n_idle;
 	char *token; // content of token_file at token_stat
@@ -102,6 +103,7 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 	c->bearer = td_strdup(o->bearer);
 	c->timeout_ms = o->timeout_ms > 0 ? o->timeout_ms : 30000;
 
+	c->stop = td_cancel_new();
 	pthread_mutex_init(&c->lock, NULL);
 	*ret = c;
 	return 0;
@@ -112,6 +114,11 @@ static void slot_free(struct client_slot *s)
 	curl_easy_cleanup(s->easy);
 	curl_multi_cleanup(s->multi);
 	free(s);
+}
+
+void td_http_client_stop(struct td_http_client *c)
+{
+	td_cancel_fire(c->stop);
 }
 
 struct td_http_client *td_http_client_free(struct td_http_client *c)
@@ -125,6 +132,7 @@ struct td_http_client *td_http_client_free(struct td_http_client *c)
 		slot_free(s);
 	}
 
+	td_cancel_unref(c->stop);
 	char *strs[] = {c->base_url, c->unix_socket, c->ca_file, c->cert_file, c->key_file, c->token_file, c->bearer};
 	for (size_t i = 0; i < TD_LEN(strs); i++)
 		free(strs[i]);
@@ -433,6 +441,8 @@ static int drive(struct td_http_client *c, struct client_slot *s, struct client_
 		if (td_cancelled(cancel))
 			return td_fail(err, TD_CANCELLED, "%s %s%.200s: cancelled", call->method, c->base_url,
 				       call->path);
+		if (td_cancelled(c->stop))
+			return give_up(c, r, err, "another server is there by now");
 
 		long status = r->began ? status_of(s->easy) : 0;
 		bool streaming = call->on_data && status >= 200 && status < 300;
@@ -446,8 +456,9 @@ static int drive(struct td_http_client *c, struct client_slot *s, struct client_
 			return give_up(c, r, err, why);
 		}
 
-		struct curl_waitfd w = {.fd = td_cancel_fd(cancel), .events = CURL_WAIT_POLLIN};
-		curl_multi_poll(s->multi, &w, cancel ? 1 : 0, end - now > 60000 ? 60000 : (int)(end - now), NULL);
+		struct curl_waitfd w[] = {{.fd = td_cancel_fd(c->stop), .events = CURL_WAIT_POLLIN},
+					  {.fd = td_cancel_fd(cancel), .events = CURL_WAIT_POLLIN}};
+		curl_multi_poll(s->multi, w, cancel ? 2 : 1, end - now > 60000 ? 60000 : (int)(end - now), NULL);
 	}
 
 	int left;

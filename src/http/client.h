@@ -25,6 +25,9 @@ int td_http_client_new(const struct td_http_client_opts *o, struct td_http_clien
 // NULL is fine. No request may run any more.
 struct td_http_client *td_http_client_free(struct td_http_client *c);
 TD_DEFINE_AUTO(struct td_http_client *, td_http_client_free)
+// Ends the requests that are under way, and every later one, as if the server had closed the
+// connection: TD_TRANSIENT, or TD_UNCERTAIN when it was sent.
+void td_http_client_stop(struct td_http_client *c);
 
 struct td_http_call {
 	const char *method; // "GET", …

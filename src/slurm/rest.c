@@ -55,6 +55,11 @@ int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td
 	return 0;
 }
 
+void td_slurm_stop(struct td_slurm *s)
+{
+	td_http_client_stop(s->http);
+}
+
 struct td_slurm *td_slurm_free(struct td_slurm *s)
 {
 	if (!s)

@@ -45,6 +45,9 @@ struct td_slurm_opts {
 int td_slurm_new(const struct td_slurm_opts *o, struct td_slurm **ret, struct td_error *err);
 struct td_slurm *td_slurm_free(struct td_slurm *s);
 TD_DEFINE_AUTO(struct td_slurm *, td_slurm_free)
+// Ends the calls that are under way, and every later one, as if slurmrestd had closed the
+// connection.
+void td_slurm_stop(struct td_slurm *s);
 const char *td_slurm_url(const struct td_slurm *s);
 enum td_slurm_op {
 	TD_SLURM_OTHER,

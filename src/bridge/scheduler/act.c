@@ -137,8 +137,11 @@ static int give_devices(struct td_bridge_run *r, bool *ret_bind, struct td_error
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_error e = TD_ERROR_INIT;
-	int k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)
-					    : td_ask_counted_room(b, r->s, a, r->pod, &e);
+	int k = td_ask_kubelet_room(b, a, r->pod, &e);
+	const char *reason = k ? "NodeFull" : "DevicesUnknown";
+	if (!k)
+		k = td_claims_any(r->pod->root) ? td_ask_claims_give(b, r->s, a, r->pod, r->c, &e)
+						: td_ask_counted_room(b, r->s, a, r->pod, &e);
 
 	enum td_pool_devices d = td_pool_devices(k);
 	td_auto_free char *text = NULL;
@@ -155,7 +158,7 @@ static int give_devices(struct td_bridge_run *r, bool *ret_bind, struct td_error
 		td_bridge_run_again(r, 1000);
 		td_ask_str(b->asks, &a->why, e.msg);
 		text = td_asprintf("Granted, and it waits: %.400s.", e.msg);
-		return td_bridge_run_show(r, "DevicesUnknown", text, err);
+		return td_bridge_run_show(r, reason, text, err);
 	case TD_DEVICES_GIVE_BACK:
 	case TD_DEVICES_REFUSE:
 		break;

@@ -58,11 +58,12 @@ struct td_ask {
 	// Slurm refused an immediate allocation.
 	uint64_t feas_gen, no_fast_gen;
 	char read_rv[24]; // resourceVersion of the pod that facts.c translated last
-	int64_t taking;   // counted devices that its Binding takes from its node (counted.c)
-	char *refused;    // why it will never run; NULL: not refused
-	char *said;       // message of the condition that was written on the pod
-	int64_t said_ms;  // mono
-	char *why;        // the last decision in words, for `tandem why`
+	// What its Binding takes from its node (counted.c): counted devices, CPU in m, bytes.
+	int64_t taking, taking_milli, taking_memory;
+	char *refused;   // why it will never run; NULL: not refused
+	char *said;      // message of the condition that was written on the pod
+	int64_t said_ms; // mono
+	char *why;       // the last decision in words, for `tandem why`
 
 	// ---- inbox ----
 	uint64_t polled; // states of the last poll
@@ -191,7 +192,18 @@ int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct 
 // For a waiting pod without a grant: clears what an earlier grant left in its claims. TD_EXPIRED as
 // above.
 int td_ask_claims_back(struct td_bridge *b, const struct td_object *pod, struct td_cancel *c, struct td_error *err);
+// ---- claims_held.c ----
+// An index function: "driver/pool/device" of what the claim has and takes.
+void td_claims_by_device(const struct td_object *claim, struct td_strv *ret);
+// TD_THROTTLED: a claim that has the device is reserved for another pod that still is there.
+struct td_dra_device;
+int td_claims_free(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
+		   const struct td_dra_device *d, struct td_cancel *c, struct td_error *err);
 // ---- counted.c ----
+// Before a Binding on a real kubelet: has the node CPUs, memory and a place for the pod, beside all
+// pods that are there? Slurm knows nothing of pods that others placed, and the kubelet would fail
+// ours for good. Codes as td_ask_counted_room().
+int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_error *err);
 // Before the Binding of a pod with counted devices: has the kubelet of its node as many as the pod
 // asks for, beside the other pods there? A kubelet that has not would fail the pod. TD_THROTTLED:
 // not now. TD_NOT_FOUND: not for a while, so the grant is of no use.

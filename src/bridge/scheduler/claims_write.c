@@ -51,6 +51,26 @@ static void names(yyjson_mut_doc *d, const struct td_object *claim)
 	td_jm_str(d, yyjson_mut_doc_get_root(d), "metadata.resourceVersion", claim->rv);
 }
 
+// No device of the grant is held by a pod that still is there (claims_held.c).
+static int devices_free(struct td_bridge *b, const struct td_settings *s, const struct td_object *pod,
+			const struct td_json *want, const struct td_dra_devices *on, struct td_cancel *c,
+			struct td_error *err)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(td_json_root(want), "allocation.devices.results"), i, n, x) {
+		for (size_t k = 0; k < on->n; k++) {
+			if (!td_streq(on->v[k].name, td_jstr(x, "device")) ||
+			    !td_streq(on->v[k].pool, td_jstr(x, "pool")))
+				continue;
+			int r = td_claims_free(b, s, pod, &on->v[k], c, err);
+			if (r)
+				return r;
+		}
+	}
+	return 0;
+}
+
 static int add_finalizer(struct td_bridge *b, const struct td_object *claim, struct td_cancel *c,
 			 struct td_object **ret, struct td_error *err)
 {
@@ -183,6 +203,8 @@ int td_ask_claims_give(struct td_bridge *b, const struct td_settings *s, struct 
 
 	r = td_claims_plan(&l, s, pod->root, &(struct td_claims_grant){a->devices, a->nodes, &on}, want, err);
 	for (size_t i = 0; !r && i < l.n; i++)
+		r = devices_free(b, s, pod, want[i], &on, c, err);
+	for (size_t i = 0; !r && i < l.n; i++)
 		r = settle(b, pod, l.v[i].obj, td_json_root(want[i]), c, err);
 	for (size_t i = 0; i < l.n; i++)
 		td_json_unref(want[i]);
@@ -230,12 +252,31 @@ static void by_claim(const struct td_object *pod, struct td_strv *ret)
 	}
 }
 
-// A claim changed: the unbound pods that name it are reconciled again.
+// The nodes of an allocation, by name.
+static void queue_nodes(struct td_bridge *b, const struct td_object *claim)
+{
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(claim->root, "status.allocation.nodeSelector.nodeSelectorTerms.[0]."
+						 "matchFields.[0].values"),
+			    i, n, x)
+		if (yyjson_is_str(x))
+			td_queue_add(b->node_queue, yyjson_get_str(x));
+}
+
+// A claim changed: the unbound pods that name it are reconciled again, and the nodes on which
+// somebody got a device, or let go of one.
 static void on_claim(void *ctx, struct td_object *old, struct td_object *now)
 {
 	struct td_bridge *b = ctx;
 	td_auto_objects struct td_objects pods = {0};
 	td_auto_free char *key = td_key_of(now ? now : old);
+	if (!old || !now || !td_jequal(td_jget(old->root, "status"), td_jget(now->root, "status"))) {
+		if (old)
+			queue_nodes(b, old);
+		if (now)
+			queue_nodes(b, now);
+	}
 	td_informer_by_index(b->pods, "claim", key, &pods);
 	for (size_t i = 0; i < pods.n; i++) {
 		if (td_jstr(pods.v[i]->root, "spec.nodeName"))
@@ -264,6 +305,7 @@ int td_claims_watch(struct td_bridge *b, struct td_cancel *c, struct td_error *e
 	b->classes = td_informer_new(b->kube, &ko);
 
 	td_informer_add_index(b->claims, "pod", by_pod);
+	td_informer_add_index(b->claims, "device", td_claims_by_device);
 	td_informer_add_index(b->slices, "node", td_dra_index_node);
 	td_informer_add_index(b->pods, "claim", by_claim);
 	td_informer_on_change(b->claims, on_claim, b);

@@ -1,3 +1,5 @@
+// What a kubelet has for a pod: CPUs, memory, and counted devices.
+//
 // Counted devices: spec.devices[0].source is Allocatable, and the node has a kubelet of its own.
 // The kubelet's device plugin chooses the devices of a pod; Slurm's grant only says how many
 // (docs/design/0011-dra.md). A grant that the kubelet cannot honour now, because a device is sick
@@ -37,6 +39,70 @@ int64_t td_counted_gres(const struct td_settings *s, const char *gres)
 			if (!strcmp(s->gres[k].resource, s->devices.resource) && !strcmp(s->gres[k].name, g[i].name))
 				sum += g[i].count;
 	return sum;
+}
+
+struct room { // of one node: CPU in m, memory in bytes, pods
+	int64_t milli, memory, pods;
+};
+
+static void room_add(struct room *r, const yyjson_val *pod)
+{
+	r->milli += td_api_pod_request(td_jget(pod, "spec"), "cpu");
+	r->memory += td_api_pod_request(td_jget(pod, "spec"), "memory");
+	r->pods++;
+}
+
+int td_ask_kubelet_room(struct td_bridge *b, struct td_ask *a, const struct td_object *pod, struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *node = a->nodes ? td_informer_get(b->nodes, NULL, a->nodes) : NULL;
+	if (!b->others || !node || !td_bridge_kubelet(node))
+		return 0;
+
+	struct room offer = {0}, used = {0}, want = {0};
+	yyjson_val *alloc = td_jget(node->root, "status.allocatable");
+	td_quantity_milli(td_jstr_or(alloc, "cpu", "0"), &offer.milli, NULL);
+	td_quantity_ceil(td_jstr_or(alloc, "memory", "0"), &offer.memory, NULL);
+	td_quantity_ceil(td_jstr_or(alloc, "pods", "0"), &offer.pods, NULL);
+	room_add(&want, pod->root);
+
+	td_auto_objects struct td_objects there = {0};
+	td_informer_by_index(b->others, "node", a->nodes, &there);
+	td_informer_by_index(b->pods, "node", a->nodes, &there);
+	for (size_t i = 0; i < there.n; i++)
+		if (strcmp(there.v[i]->uid, a->uid) != 0 && !td_kube_pod_ended(there.v[i]->root))
+			room_add(&used, there.v[i]->root);
+
+	struct td_ask *x, *tmp;
+	pthread_mutex_lock(&b->asks->lock);
+	// Add the Bindings that the watch has not shown yet.
+	HASH_ITER (hh, b->asks->by_uid, x, tmp) {
+		bool seen = x == a || !x->taking_memory || !td_streq(x->nodes, a->nodes);
+		for (size_t i = 0; i < there.n && !seen; i++)
+			seen = !strcmp(there.v[i]->uid, x->uid);
+		used.milli += seen ? 0 : x->taking_milli;
+		used.memory += seen ? 0 : x->taking_memory;
+		used.pods += !seen;
+	}
+
+	int64_t age = td_real_ms(b->clock) / 1000 - a->start;
+	const struct td_pool_counted kinds[] = {{offer.milli, used.milli, want.milli, age},
+						{offer.memory, used.memory, want.memory, age},
+						{offer.pods, used.pods, want.pods, age}};
+	int r = 0;
+	for (size_t i = 0; i < TD_LEN(kinds) && !r; i++)
+		r = td_pool_counted(&kinds[i]);
+	a->taking_milli = r ? 0 : want.milli;
+	a->taking_memory = r ? 0 : want.memory + 1; // never 0: it says that the ask takes something
+	pthread_mutex_unlock(&b->asks->lock);
+
+	if (!r)
+		return 0;
+	return td_fail(err, r,
+		       "the kubelet of %s has %lldm CPUs, %lld MiB and room for %lld pods left, and %lldm and %lld MiB "
+		       "are asked for: pods that Slurm did not place there request more than spec.reserve of the "
+		       "SlurmCluster; raise it, or move them",
+		       a->nodes, (long long)(offer.milli - used.milli), (long long)((offer.memory - used.memory) >> 20),
+		       (long long)(offer.pods - used.pods), (long long)want.milli, (long long)(want.memory >> 20));
 }
 
 int td_ask_counted_room(struct td_bridge *b, const struct td_settings *s, struct td_ask *a, const struct td_object *pod,

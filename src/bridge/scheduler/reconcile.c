@@ -170,7 +170,8 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 	struct td_bridge *b = bridge;
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	struct td_error le = TD_ERROR_INIT;
-	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &le);
+	// While slurmctld is away a call would wait for its time-out; its return queues the key.
+	td_auto(td_link_unref) struct td_link *l = atomic_load(&b->away) ? NULL : td_bridge_link(b, &le);
 	td_auto(td_object_unref) struct td_object *pod = NULL;
 
 	if (!s || !atomic_load(&b->listed)) {

@@ -235,13 +235,16 @@ static bool gate_alarm(struct td_bridge *b)
 	return alarm;
 }
 
-// The cause of a drain when the node's kubelet offers fewer devices than Slurm counts; NULL: it
-// does not. Some devices are sick, or the device plugin is being replaced. The kubelet does not say
+// The cause of a drain when somebody whom Slurm did not place holds a device of the node, or when
+// its kubelet offers fewer devices than Slurm counts; NULL: neither. Some devices are sick, or the device plugin is being replaced. The kubelet does not say
 // which, so nothing new may start there: a pod might find no device, a native job a sick one.
 // Caller frees.
-static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn)
+static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
+			     struct td_cancel *c)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	if (s && s->devices.dra)
+		return sn ? td_claims_intruder(b, s, node->name, c) : NULL;
 	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
 	if (offer < 0 || offer >= gres)
 		return NULL;
@@ -278,7 +281,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}
 
-	td_auto_free char *devices = node ? devices_missing(b, node, sn) : NULL;
+	td_auto_free char *devices = node ? devices_missing(b, node, sn, c) : NULL;
 	x.f.devices = devices;
 	slurm_facts(sn, &x.f);
 	td_pool_node_causes(&x.f, &x.p);

@@ -325,6 +325,35 @@ static void test_cancel(void **state)
 		td_cancel_unref(was[i]);
 }
 
+static void *stop_when_entered(void *client)
+{
+	td_cancel_wait(entered, 10000);
+	td_http_client_stop(client);
+	return NULL;
+}
+
+// A request that nobody will answer ends, and the client makes no other one.
+static void test_client_stop(void **state)
+{
+	struct served s = {0};
+	serve_start(&s, &tls_opts);
+	td_auto(td_http_client_free) struct td_http_client *c =
+		client(&(struct td_http_client_opts){.base_url = s.url, .ca_file = ca});
+	td_auto(td_cancel_unref) struct td_cancel *in = entered = td_cancel_new();
+	pthread_t t;
+	pthread_create(&t, NULL, stop_when_entered, c);
+
+	td_auto_reply struct td_http_reply r = {0};
+	struct td_error err = {0};
+	const struct td_http_call hangs = {.method = "GET", .path = "/hang"}, other = {.method = "GET", .path = "/"};
+	assert_int_equal(td_http_do(c, &hangs, NULL, &r, &err), TD_UNCERTAIN);
+	assert_non_null(strstr(err.msg, "another server is there by now"));
+	pthread_join(t, NULL);
+	assert_int_equal(td_http_do(c, &other, NULL, &r, &err), TD_TRANSIENT);
+	serve_stop(&s);
+	assert_true(td_cancelled(in));
+}
+
 static void test_timeouts(void **state)
 {
 	struct served s = {0};
@@ -681,11 +710,13 @@ int main(void)
 {
 	setup_files();
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_plain),       cmocka_unit_test(test_tls),     cmocka_unit_test(test_stranger),
-		cmocka_unit_test(test_unix),        cmocka_unit_test(test_cancel),  cmocka_unit_test(test_timeouts),
-		cmocka_unit_test(test_never_twice), cmocka_unit_test(test_refused), cmocka_unit_test(test_keep_alive),
-		cmocka_unit_test(test_slow),        cmocka_unit_test(test_threads), cmocka_unit_test(test_peer_gone),
-		cmocka_unit_test(test_stop),
+		cmocka_unit_test(test_plain),     cmocka_unit_test(test_tls),
+		cmocka_unit_test(test_stranger),  cmocka_unit_test(test_unix),
+		cmocka_unit_test(test_cancel),    cmocka_unit_test(test_client_stop),
+		cmocka_unit_test(test_timeouts),  cmocka_unit_test(test_never_twice),
+		cmocka_unit_test(test_refused),   cmocka_unit_test(test_keep_alive),
+		cmocka_unit_test(test_slow),      cmocka_unit_test(test_threads),
+		cmocka_unit_test(test_peer_gone), cmocka_unit_test(test_stop),
 	};
 	int rc = cmocka_run_group_tests(t, NULL, NULL);
 	td_rm_rf(dir, NULL);
