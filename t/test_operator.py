@@ -402,3 +402,49 @@ def test_a_job_id_is_given_once_even_by_a_slurmctld_that_was_killed(home):
     assert ids(1) == [first[1] + 1]
     another("slurmctld -D", lambda pid: os.kill(pid, signal.SIGKILL))
     assert ids(1)[0] > first[1] + 1
+
+
+def valid(pool):
+    """ConfigValid, if it is about the newest spec."""
+    o = pool.get("slurmcluster", "main", "-n", "slurm")
+    c = condition(o, "ConfigValid")
+    return c if c.get("observedGeneration", 0) >= o["metadata"]["generation"] else {}
+
+
+# What only slurmctld itself knows to be wrong, and what the condition must name.
+BAD_CONF = [
+    ({"config": {"slurmConf": {"Bogus": "1"}}}, ["spec.config.slurmConf.Bogus", "Parsing error at unrecognized key: Bogus", "remove it"]),
+    ({"config": {"slurmConf": {"PriorityWeightAge": "banana"}}}, ["spec.config.slurmConf.PriorityWeightAge", "(banana) is not a valid number"]),
+    ({"config": {"slurmConf": {"SchedulerType": "sched/nope"}}}, ["spec.config.slurmConf.SchedulerType", "cannot find sched plugin for sched/nope"]),
+    ({"slurm": {"image": "tandem/slurm:nope"}}, ["spec.slurm.image", '"tandem/slurm:nope" cannot be had']),
+    ({"slurm": {"version": "25.05"}}, ["spec.slurm.version", "24.11", "25.05"]),
+]
+
+
+@pytest.mark.asan
+@pytest.mark.feature("A2.10", "A4.2")
+def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):
+    home.up("--nodes", "2")
+    before = home.get("slurmcluster", "main", "-n", "slurm")["spec"]
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    job = home.sbatch("-N2")
+    wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING")
+
+    def write(spec):
+        home.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=json", "-p", json.dumps([{"op": "replace", "path": "/spec", "value": {**before, **spec}}]))
+    for spec, words in BAD_CONF:
+        write(spec)
+        last = []
+        try:
+            wait_for("ConfigValid is False and says why", lambda: last.append(valid(home)) or last[-1].get("status") == "False" and all(w in last[-1]["message"] for w in words))
+        except AssertionError as e:
+            raise AssertionError(f"{e}: {last[-1]}") from None
+        assert home.squeue()[job]["state"] == "RUNNING"
+        now = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
+        assert now == pods, "nothing that runs is replaced"
+    # The next good one recovers by itself, from wherever it was.
+    write({"config": {"slurmConf": {"PriorityWeightAge": "1000"}}})
+    wait_for("it is in force", lambda: home.shell("scontrol", "show", "config").split("PriorityWeightAge")[1].split()[1] == "1000")
+    wait_for("all is well", lambda: home.cmd("status", check=False).returncode == 0)
+    assert home.squeue()[job]["state"] == "RUNNING"
+    wait_for("nothing is left of the trials", lambda: not [o for o in home.items("pods,configmaps", "-n", "slurm") if "-trial-" in o["metadata"]["name"]])

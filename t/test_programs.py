@@ -10,7 +10,7 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLURMD, LOGIN, SLURMRESTD = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd"))
+SLURMD, LOGIN, SLURMRESTD, TRIAL = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial"))
 GATE, SLURMCTLD = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld"))
 pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib")
@@ -144,6 +144,46 @@ def test_slurmctld_with_the_real_standin(box, build):
         assert p.returncode == 0, p.err
         assert box.read("run/slurmctld/etc/slurm.conf").endswith(f"\nFirstJobId={first}\n")
         box.write("var/lib/slurm/slurmctld/slurmctld.pid", "7\n")
+
+
+# ---- trial.sh ------------------------------------------------------------------------------------------------------------
+def trial(box, conf, program, **env):
+    box.write("etc/slurm/slurm.conf", conf)
+    box.stub("slurmctld", f'[ "$1" != -V ] || {{ echo slurm-wlm 24.11.5; exit; }}\n{program}')
+    return box.run("sh", "-c", TRIAL.read_text(), "trial.sh", **env)
+
+
+def test_a_trial_ends_well_when_slurmctld_is_up_and_stops_it(box):
+    p = trial(box, "ClusterName=x\nSlurmctldHost=a(b)\nStateSaveLocation=/var/lib/slurm/slurmctld\n slurmctldprimaryonprog = /bin/page\nPriorityType=priority/multifactor\n",
+              f"echo $$ >{box.path}/pid; echo 'slurmctld: error: Configured MailProg is invalid'; echo 'slurmctld: Running as primary controller'; exec sleep 60", TD_VERSION="24.11")
+    assert p.returncode == 0, p.err
+    assert not os.path.exists(f"/proc/{box.read('pid').strip()}/exe"), "no second slurmctld stays"
+    conf = box.read("run/slurmctld/etc/slurm.conf").splitlines()
+    assert conf == ["ClusterName=x", "PriorityType=priority/multifactor", f"SlurmctldHost={os.uname().nodename}(127.0.0.1)", "StateSaveLocation=/run/slurmctld/state",
+                    "SlurmctldPidFile=/run/slurmctld/state/pid", "SlurmctldDebug=info"]
+    assert not os.listdir(box.path / "var/lib/slurm/slurmctld")
+
+
+def test_a_trial_says_why_slurmctld_does_not_start(box):
+    p = trial(box, "Bogus=1\n", "echo 'slurmctld: error: unrecognized key: Bogus'; echo 'slurmctld: debug'; echo 'slurmctld: fatal: no'; exit 1")
+    assert p.returncode == 1 and "slurmctld: debug" in p.out
+    assert box.read("run/trial-said") == "slurmctld: error: unrecognized key: Bogus\nslurmctld: fatal: no\n"
+
+
+def test_a_trial_reaches_no_database(box):
+    assert trial(box, "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=db\nPriorityType=priority/multifactor\n", "exit 1").returncode == 1
+    conf = box.read("run/slurmctld/etc/slurm.conf")
+    assert "Accounting" not in conf and "PriorityType" not in conf
+
+
+def test_a_trial_refuses_an_image_of_another_release(box):
+    assert trial(box, "", "exit 1", TD_VERSION="25.05").returncode == 3
+    assert box.read("run/trial-said") == "slurm-wlm 24.11.5\n"
+
+
+def test_a_trial_in_an_image_without_slurmctld(box):
+    p = box.run("sh", "-c", TRIAL.read_text(), "trial.sh", PATH=f"{box.path}/bin:/bin:/usr/bin")
+    assert p.returncode == 1 and "fatal: slurmctld -V" in box.read("run/trial-said")
 
 
 # ---- slurmrestd.sh -------------------------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
 #define TD_ANN_CONFIG "tandem.dev/config-hash" // on the daemons' pod templates
+// On the ConfigMap in use: the print of the trial that it passed, and the image that passed it.
+#define TD_ANN_TRIED "tandem.dev/tried"
+#define TD_ANN_IMAGE "tandem.dev/slurm-image"
 // On the objects that the operator made: a hash of the whole wanted object.
 #define TD_ANN_REVISION "tandem.dev/revision"
 // On slurmrestd pods: socket or network (slurm/where.h).

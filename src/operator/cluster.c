@@ -206,6 +206,70 @@ static bool too_early(struct td_op *op, struct td_object *sc, struct td_op_view 
 	return td_pool_config_waits(&facts);
 }
 
+// Makes the keys, which the trial's pod mounts.
+static int ensure_keys(struct td_op *op, const struct td_op_wants *w, struct td_op_view *v, struct td_cancel *c,
+		       struct td_error *err)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		int r = w->v[i].once ? td_op_ensure(op, &w->v[i], c, err) : 0;
+		if (r == TD_INVALID)
+			v->problem = td_strdup(err->msg);
+		if (r)
+			return r == TD_INVALID ? 0 : r;
+	}
+	return 0;
+}
+
+struct trial {
+	const struct td_slurm_facts *facts;
+	const struct td_slurm_files *files;
+	const struct td_op_wants *objects;
+};
+// Goes on with the trial of the configuration, unless it has passed one. *ret_print: its print.
+static int try_it(struct td_op *op, struct td_object *sc, const struct trial *t, struct td_op_view *v, char **ret_print,
+		  struct td_cancel *c, struct td_error *err)
+{
+	const struct td_slurm_facts plain = {.node_sets = t->facts->node_sets, .n_node_sets = t->facts->n_node_sets};
+	td_auto_slurm_files struct td_slurm_files files = {0};
+	td_auto_strv struct td_strv none = {0};
+	td_auto_free char *name = td_asprintf("%s-slurmctld", sc->name);
+	const yyjson_val *ctld = NULL;
+	for (size_t i = 0; i < t->objects->n; i++) {
+		const yyjson_val *o = td_json_root(t->objects->v[i].obj);
+		if (t->objects->v[i].gvr == &td_statefulsets && td_streq(td_jstr(o, "metadata.name"), name))
+			ctld = o;
+	}
+	td_slurm_files_make(sc->root, &plain, &files, &none);
+	*ret_print = td_op_trial_print(sc->root, &files, ctld);
+	return td_op_trial(op, sc, &(struct td_op_try){*ret_print, t->files, ctld}, v, c, err);
+}
+
+// Notes at the ConfigMap what has passed.
+static void note_passed(struct td_op_wants *w, struct td_object *sc, const char *print)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->v[i].gvr != &td_configmaps)
+			continue;
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(w->v[i].obj));
+		yyjson_mut_val *notes = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
+		td_jm_key_str(d, notes, TD_ANN_TRIED, print);
+		td_jm_key_str(d, notes, TD_ANN_IMAGE, td_jstr_or(sc->root, "spec.slurm.image", TD_OP_SLURM_IMAGE));
+		td_json_unref(w->v[i].obj);
+		w->v[i].obj = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	}
+}
+
+struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc)
+{
+	td_auto_free char *name = td_asprintf("%s-config", sc->name);
+	td_auto(td_object_unref) struct td_object *cm = td_informer_get(op->configmaps, sc->ns, name);
+	const char *image = cm ? td_object_annotation(cm, TD_ANN_IMAGE) : NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(sc->root);
+	if (image)
+		td_jm_str(d, yyjson_mut_doc_get_root(d), "spec.slurm.image", image);
+	return td_json_from_mut(yyjson_mut_doc_get_root(d));
+}
+
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err)
 {
@@ -226,9 +290,10 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
+	free(v->trying);
 	free(v->config_hash);
 	v->problem = ok ? NULL : join(&problems);
-	v->config_hash = NULL;
+	v->trying = v->config_hash = NULL;
 	if (!ok)
 		return 0; // what runs stays as it is
 
@@ -238,12 +303,19 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		v->problem = td_strdup(why.msg);
 		return 0;
 	}
+	td_auto_free char *print = NULL;
+	int r = ensure_keys(op, &w, v, c, err);
+	if (!r && !v->problem)
+		r = try_it(op, sc, &(struct trial){&facts, &files, &w}, v, &print, c, err);
+	if (r || v->problem || v->trying)
+		return r;
 	v->config_hash = td_op_files_hash(&files);
 	if (too_early(op, sc, v, &f, v->config_hash))
 		return 0;
 
+	note_passed(&w, sc, print);
 	for (size_t i = 0; i < w.n; i++) {
-		int r = td_op_ensure(op, &w.v[i], c, err);
+		r = td_op_ensure(op, &w.v[i], c, err);
 		if (r == TD_INVALID) {
 			// The server refused it, or it belongs to somebody else. The status says
 			// so, and the other objects are still ensured.
@@ -291,7 +363,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		td_info("SlurmCluster %s: %s %s is not wanted any more", v->key, gvr->kind, all.v[i]->name);
 		const struct td_kube_delete_opts del = {
 			.uid = all.v[i]->uid, .grace_s = -1, .propagation = "Background"};
-		int r = td_kube_delete(op->k, gvr, sc->ns, all.v[i]->name, &del, c, err);
+		r = td_kube_delete(op->k, gvr, sc->ns, all.v[i]->name, &del, c, err);
 		if (r && r != TD_NOT_FOUND)
 			return r;
 	}
@@ -396,6 +468,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes);
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
+		.trying = v->trying,
 		.answers = v->fresh,
 		.in_force = v->config_hash && td_streq(hash, v->config_hash),
 		.was_running =

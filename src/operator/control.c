@@ -217,7 +217,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	struct builder b = {sc,
 			    td_jstr(sc, "metadata.namespace"),
 			    td_jstr(sc, "metadata.name"),
-			    td_jstr_or(sc, "spec.slurm.image", "tandem/slurm:24.11"),
+			    td_jstr_or(sc, "spec.slurm.image", TD_OP_SLURM_IMAGE),
 			    hash,
 			    image,
 			    &out};

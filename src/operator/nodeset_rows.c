@@ -190,7 +190,7 @@ static void want(const struct td_op_pass *p, const struct td_object *set, struct
 	long long gpus;
 	if (!td_op_gpus(op, p->sc->root, x->node, &gpus, &err) ||
 	    !td_op_share_of(p->sc->root, set->root, x->node->root, gpus, &x->share, &err) ||
-	    td_op_slurmd_pod(p->sc->root, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
+	    td_op_slurmd_pod(p->in_force, set->root, x->node->root, &x->share, op->image, &x->want, &err) ||
 	    lacks_template(op, p->sc, &x->share, &err)) {
 		snprintf(x->why, sizeof(x->why), "%s", err.msg);
 		x->n.refuse = x->why;

@@ -144,7 +144,8 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		r = td_op_per_cluster_gone(op, ns, name, c, err);
 	}
 
-	const struct td_op_pass pass = {op, sc, ns, name, v, &sets, c};
+	td_auto(td_json_unref) struct td_json *in_force = sc ? td_op_in_force(op, sc) : NULL;
+	const struct td_op_pass pass = {op, sc, ns, name, v, &sets, c, td_json_root(in_force)};
 	r2 = td_op_nodesets_sync(&pass, again_ms, &e);
 	if (!r && r2) {
 		r = r2;

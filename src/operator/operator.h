@@ -16,6 +16,7 @@
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
+//   trial.c                  tries a configuration before it is written
 //   references.c             names in spec.scheduler that must lead somewhere
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
@@ -64,7 +65,8 @@ yyjson_mut_val *td_op_named(const yyjson_mut_val *o, const char *list, const cha
 // Puts a copy of v at that path of o, or (path NULL) at the end of the list o. v NULL: does
 // nothing.
 void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mut_val *v);
-#define TD_OP_STANDIN "tandem" // the init container with Tandem's own image
+#define TD_OP_SLURM_IMAGE "tandem/slurm:24.11" // where the spec names none
+#define TD_OP_STANDIN "tandem"                 // the init container with Tandem's own image
 // For pods on a kubelet: adds an init container that puts tandem-standin into the volume
 // tandem-bin.
 void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image);
@@ -136,6 +138,26 @@ const char *td_op_unscheduled(const struct td_object *pod);
 int td_op_name_cmp(const char *a, const char *b); // sorts n2 before n10
 void td_op_sort(struct td_objects *l);            // by name
 
+// ---- trial.c: a configuration is tried before it is written ----
+
+struct td_op;
+struct td_op_view;
+// Returns a hash of what decides whether slurmctld starts. plain: the files as if there were no
+// nodes. ctld: the StatefulSet of slurmctld. The caller frees it.
+char *td_op_trial_print(const yyjson_val *sc, const struct td_slurm_files *plain, const yyjson_val *ctld);
+// Builds the ConfigMap and the pod, both of that name (pure).
+void td_op_trial_objects(const yyjson_val *sc, const struct td_slurm_files *files, const yyjson_val *ctld,
+			 const char *name, struct td_op_wants *ret);
+struct td_op_try {
+	const char *print;
+	const struct td_slurm_files *files;
+	const yyjson_val *ctld;
+};
+// Goes on with the trial of a configuration. Afterwards v->problem says why it is refused,
+// v->trying that it is not known yet; neither: it may be written.
+int td_op_trial(struct td_op *op, struct td_object *sc, const struct td_op_try *t, struct td_op_view *v,
+		struct td_cancel *c, struct td_error *err);
+
 // ---- missing.c: slurmds that Slurm has forgotten (explained in pool/nodeset.h) ----
 
 struct td_op_missing {
@@ -174,6 +196,7 @@ struct td_op_view {
 	long long gpus, gpu_nodes; // GPUs of its nodes; nodes that have any
 	size_t n_nodes;
 	char *problem;                // of the SlurmCluster's spec, all in one line; NULL: none
+	char *trying;                 // a new configuration is being tried, in words; NULL: none is
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
@@ -208,6 +231,9 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 // Ensures the objects of a cluster. A wrong spec is no error: v->problem says what is wrong.
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err);
+// Returns the SlurmCluster with the image that passed its trial, which is what new slurmd pods get.
+// The caller unrefs it.
+struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc);
 // Returns when the slurmctld that runs the configuration in force was made, in ms of real time; 0:
 // none is in force.
 int64_t td_op_config_since(struct td_op *op, struct td_object *sc, const struct td_op_view *v);
@@ -222,6 +248,7 @@ struct td_op_pass {
 	struct td_op_view *v;
 	struct td_objects *sets;
 	struct td_cancel *c;
+	const yyjson_val *in_force; // the SlurmCluster as slurmd pods have it (td_op_in_force)
 };
 // *again_ms: when to look again at the latest.
 int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err);

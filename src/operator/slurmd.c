@@ -281,11 +281,10 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 		return td_fail(err, TD_INVALID,
 			       "metadata.name: \"%s-%s-%s\" is longer than the 253 characters a pod's name may have",
 			       sc, set, name);
-	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name},
-			       {"conf", conf}, {"dead-reason", TD_REASON_DEAD},
-			       {"image", td_jstr_or(cluster, "spec.slurm.image", "tandem/slurm:24.11")},
-			       {"program", td_op_program("slurmd.sh")});
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"slurmd.yaml", {"cluster", sc}, {"namespace", ns}, {"nodeset", set}, {"node", name}, {"conf", conf},
+		{"dead-reason", TD_REASON_DEAD}, {"image", td_jstr_or(cluster, "spec.slurm.image", TD_OP_SLURM_IMAGE)},
+		{"program", td_op_program("slurmd.sh")});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);

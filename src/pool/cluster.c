@@ -5,8 +5,9 @@
 #include <stdio.h>
 
 enum {
-	NODES_WAIT_MS = 1500,  // the first NodeSet usually comes together with the cluster
-	CTLD_STARTS_MS = 10000 // a younger slurmctld may lose a SIGTERM
+	NODES_WAIT_MS = 1500,   // the first NodeSet usually comes together with the cluster
+	CTLD_STARTS_MS = 10000, // a younger slurmctld may lose a SIGTERM
+	TRIAL_AGAIN_MS = 30000  // what was not answered in time may be answered later
 };
 
 static struct td_pool_condition yes_no(const char *type, bool yes, const char *const reasons[2],
@@ -42,6 +43,8 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 	snprintf(ret->logins, sizeof(ret->logins), "%lld of %lld login pods are ready", f->logins, f->logins_wanted);
 	ret->v[0] = yes_no("ConfigValid", valid, (const char *const[]){"Valid", "Invalid"},
 			   (const char *const[]){"the configuration is written", f->problem});
+	if (valid && f->trying)
+		ret->v[0] = (struct td_pool_condition){"ConfigValid", TD_STATUS_UNKNOWN, "Trying", f->trying};
 
 	ret->v[1] = devices(f);
 	ret->v[2] = yes_no("ControllerReady", f->answers, (const char *const[]){"Answers", "NoAnswer"},
@@ -69,6 +72,28 @@ bool td_pool_config_waits(const struct td_pool_config_facts *f)
 	if (!f->exists)
 		return f->nodes == 0 && f->seen_ms < NODES_WAIT_MS;
 	return !f->answered && !f->same && f->ctld_ms >= 0 && f->ctld_ms < CTLD_STARTS_MS;
+}
+
+enum td_pool_trial td_pool_trial_decide(const struct td_pool_trial_facts *f)
+{
+	if (f->tried)
+		return TD_TRIAL_PASSED;
+	if (!f->pod)
+		return TD_TRIAL_START;
+	if (f->deleting)
+		return TD_TRIAL_WAIT;
+	if (!f->ended)
+		return f->stuck ? TD_TRIAL_STUCK : TD_TRIAL_WAIT;
+	if (f->code == TD_TRIAL_STARTS)
+		return TD_TRIAL_PASSED;
+	bool sure = f->code == TD_TRIAL_FAILS || f->code == TD_TRIAL_OTHER_RELEASE;
+	return sure || f->ended_ms < TRIAL_AGAIN_MS ? TD_TRIAL_REFUSED : TD_TRIAL_AGAIN;
+}
+
+const char *td_pool_trial_name(enum td_pool_trial t)
+{
+	static const char *const names[] = {"passed", "start", "wait", "stuck", "refused", "again"};
+	return (size_t)t < sizeof(names) / sizeof(names[0]) ? names[t] : "?";
 }
 
 enum td_pool_force td_pool_config_force(bool answers, bool first, bool in_force, bool runs)

@@ -6,6 +6,7 @@
 
 struct td_pool_cluster_facts {
 	const char *problem; // of its spec, in one line; NULL: none
+	const char *trying;  // a new configuration is being tried, in words; NULL: none is
 	bool answers;        // slurmctld answered just now
 	bool in_force;       // the configuration that its spec asks for runs
 
@@ -37,6 +38,29 @@ struct td_pool_config_facts {
 };
 // True when the configuration must not be written yet.
 bool td_pool_config_waits(const struct td_pool_config_facts *f);
+
+// A configuration is tried before it is written: a pod starts the image's own slurmctld with it.
+// Not tried is what has passed before; nodes that come and go change no outcome.
+struct td_pool_trial_facts {
+	bool tried;        // the configuration that is written passed with the same print
+	bool pod;          // a pod tries it
+	bool deleting;     // and is about to go
+	bool ended;        // and its slurmctld has ended or was given up
+	int code;          // with this (trial.sh)
+	int64_t ended_ms;  // so long ago
+	const char *stuck; // why it cannot start (its image); NULL: nothing is known to be in the way
+};
+enum td_pool_trial {
+	TD_TRIAL_PASSED,  // write the configuration
+	TD_TRIAL_START,   // make the pod
+	TD_TRIAL_WAIT,    // for the pod
+	TD_TRIAL_STUCK,   // as WAIT; but somebody must be told why
+	TD_TRIAL_REFUSED, // the configuration is wrong, until it changes
+	TD_TRIAL_AGAIN,   // delete the pod: another try may end otherwise
+};
+enum { TD_TRIAL_STARTS, TD_TRIAL_FAILS, TD_TRIAL_TIMEOUT, TD_TRIAL_OTHER_RELEASE }; // codes of trial.sh
+enum td_pool_trial td_pool_trial_decide(const struct td_pool_trial_facts *f);
+const char *td_pool_trial_name(enum td_pool_trial t); // "refused"
 
 enum td_pool_force { TD_FORCE_NOTHING, TD_FORCE_FIRST, TD_FORCE_RECONFIGURE };
 // Says how running slurmds learn of a configuration that slurmctld runs (`runs`) and that is not in

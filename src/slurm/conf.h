@@ -63,6 +63,11 @@ bool td_slurm_files_make(const yyjson_val *cluster, const struct td_slurm_facts 
 void td_slurm_files_done(struct td_slurm_files *f);
 #define td_auto_slurm_files __attribute__((cleanup(td_slurm_files_done)))
 
+// Says why slurmctld does not start with a cluster's configuration: "spec.field: slurmctld's own
+// complaint; what to do". log: what it wrote, or the lines of it that have an error. The caller
+// frees it.
+char *td_slurm_refusal(const yyjson_val *cluster, const char *log);
+
 // Names and numbers on which the daemons' pods and their configuration agree.
 #define TD_SLURM_UID 64030 // Debian's user slurm
 #define TD_SLURMCTLD_PORT 6817

@@ -6,17 +6,20 @@
 
 static struct td_pool_cluster_facts facts;
 static struct td_pool_config_facts config;
+static struct td_pool_trial_facts trial;
 
 static void reset(void)
 {
 	facts = (struct td_pool_cluster_facts){0};
 	config = (struct td_pool_config_facts){0};
+	trial = (struct td_pool_trial_facts){0};
 }
 
 static bool given(const struct td_scenario_words *w)
 {
 	if (!strcmp(w->w[0].key, "cluster"))
 		facts = (struct td_pool_cluster_facts){.problem = td_scenario_val(w, "problem", NULL),
+						       .trying = td_scenario_val(w, "trying", NULL),
 						       .answers = td_scenario_has(w, "answers"),
 						       .in_force = td_scenario_has(w, "in-force"),
 						       .was_running = td_scenario_has(w, "was-running"),
@@ -34,6 +37,14 @@ static bool given(const struct td_scenario_words *w)
 						       .seen_ms = td_scenario_num(w, "seen", 0),
 						       .answered = td_scenario_has(w, "answered"),
 						       .ctld_ms = td_scenario_num(w, "ctld", -1)};
+	else if (!strcmp(w->w[0].key, "trial"))
+		trial = (struct td_pool_trial_facts){.tried = td_scenario_has(w, "tried"),
+						     .pod = td_scenario_has(w, "pod"),
+						     .deleting = td_scenario_has(w, "deleting"),
+						     .ended = td_scenario_has(w, "code"),
+						     .code = (int)td_scenario_num(w, "code", 0),
+						     .ended_ms = td_scenario_num(w, "ago", 0),
+						     .stuck = td_scenario_val(w, "stuck", NULL)};
 	else
 		return false;
 	return true;
@@ -54,6 +65,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 				      p.v[i].message);
 	} else if (!strcmp(what, "config")) {
 		td_buf_printf(out, "config %s", td_pool_config_waits(&config) ? "waits" : "now");
+	} else if (!strcmp(what, "trial")) {
+		td_buf_printf(out, "trial %s", td_pool_trial_name(td_pool_trial_decide(&trial)));
 	} else if (!strcmp(what, "force")) {
 		static const char *const forces[] = {"nothing", "first", "reconfigure"};
 		bool answers = td_scenario_has(w, "answers"), first = td_scenario_has(w, "new"),

@@ -185,13 +185,55 @@ static void test_base64(void **state)
 	assert_int_equal(d.len, 32);
 }
 
+static void refusal_says(const char *spec, const char *log, const char *want)
+{
+	td_auto(td_json_unref) struct td_json *sc = yaml(spec);
+	td_auto_free char *got = td_slurm_refusal(td_json_root(sc), log);
+	if (strcmp(got, want) != 0)
+		fail_msg("%s\n  got:  %s\n  want: %s", log, got, want);
+}
+
+// What slurmctld 24.11 writes, to the field that it is about.
+static void test_refusal(void **state)
+{
+#define CONF(c) "spec: {config: {slurmConf: {" c "}}}"
+	refusal_says(
+		CONF("Bogus: '1'"),
+		"slurmctld: error: _parse_next_key: Parsing error at unrecognized key: Bogus\n"
+		"slurmctld: fatal: Unable to process configuration file\n",
+		"spec.config.slurmConf.Bogus: slurmctld does not start with it: error: _parse_next_key: Parsing error "
+		"at unrecognized key: Bogus; correct it, or remove it");
+	// By its value, and the key of another one is no part of a longer word.
+	refusal_says(
+		CONF("Scheduler: '1', SchedulerType: sched/nope"),
+		"slurmctld: error: Configured MailProg is invalid\n"
+		"slurmctld: error: cannot find sched-x plugin for sched/nope\n"
+		"slurmctld: fatal: Failed to initialize the various schedulers",
+		"spec.config.slurmConf.SchedulerType: slurmctld does not start with it: error: cannot find sched-x "
+		"plugin for sched/nope; fatal: Failed to initialize the various schedulers; correct it, or remove it");
+	refusal_says(
+		"spec: {config: {files: {topology.conf: x}}}",
+		"slurmctld: error: s_p_parse_file: cannot read /etc/topology.conf",
+		"spec.config.files.topology.conf: slurmctld does not start with it: error: s_p_parse_file: cannot read "
+		"/etc/topology.conf; correct it, or remove it");
+	refusal_says(
+		"spec: {partitions: [{name: a}, {name: gpu}]}", "fatal: Partition gpu has invalid qos x",
+		"spec.partitions[1]: slurmctld does not start with it: fatal: Partition gpu has invalid qos x; correct "
+		"it, or remove it");
+	refusal_says(
+		"spec: {}", "slurmctld: fatal: open: Permission denied\x01",
+		"spec.config: slurmctld does not start with it: fatal: open: Permission denied?; correct what this "
+		"names");
+	refusal_says("spec: {}", "",
+		     "spec.config: slurmctld does not start with it: it gave no reason; correct what this names");
+#undef CONF
+}
+
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_golden), cmocka_unit_test(test_refused), cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64), cmocka_unit_test(test_refusal),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

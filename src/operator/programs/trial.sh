@@ -1,0 +1,54 @@
+#!/bin/sh
+# Tries a configuration: starts this image's slurmctld with it for a moment, beside the one that works and
+# with a state of its own. Environment: TD_VERSION (the release that the image must have; empty: any).
+# Ends with 0: it starts; 1: it does not, and the termination message has its errors; 2: it neither started
+# nor gave up in time; 3: the image holds another release.
+set -u
+say() { cat >/run/trial-said; } # the pod's terminationMessagePath
+log=/run/slurmctld/log etc=/run/slurmctld/etc state=/run/slurmctld/state
+mkdir -p "$etc" "$state"
+cp -L /etc/slurm/* "$etc/"
+
+version=$(slurmctld -V 2>&1) || {
+	echo "fatal: slurmctld -V: $version" | say
+	exit 1
+}
+case $version in
+*" ${TD_VERSION:-}"*) ;;
+*)
+	echo "$version" | say
+	exit 3
+	;;
+esac
+
+# Left out: what names the cluster's own place and log, and what would reach others.
+drop='SlurmctldHost|StateSaveLocation|SlurmctldPidFile|SlurmctldDebug|SlurmctldLogFile|SlurmctldPrimaryO[nf]+Prog'
+if grep -Eqi '^ *AccountingStorageType *= *accounting_storage/slurmdbd' "$etc/slurm.conf"; then
+	drop="$drop|AccountingStorage[A-Za-z]*|PriorityType" # a second slurmctld would register there
+fi
+sed -Ei "/^ *($drop) *=/Id" "$etc/slurm.conf"
+cat >>"$etc/slurm.conf" <<EOF
+SlurmctldHost=$(uname -n)(127.0.0.1)
+StateSaveLocation=$state
+SlurmctldPidFile=$state/pid
+SlurmctldDebug=info
+EOF
+
+slurmctld -D -c -f "$etc/slurm.conf" >"$log" 2>&1 &
+pid=$! code=2 tries=0
+while [ "$tries" -lt 200 ]; do # 10 s
+	if grep -q 'Running as primary controller' "$log"; then
+		code=0
+		break
+	fi
+	kill -0 "$pid" 2>/dev/null || {
+		code=1
+		break
+	}
+	tries=$((tries + 1))
+	sleep 0.05
+done
+kill -9 "$pid" 2>/dev/null
+cat "$log"
+grep -E 'error: |fatal: ' "$log" | tail -n 24 | cut -c 1-160 | say
+exit "$code"
