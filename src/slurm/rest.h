@@ -147,6 +147,7 @@ struct td_slurm_job_change {
 	// excluded_nodes "" clears the list (S-J7).
 	const char *admin_comment, *excluded_nodes, *comment;
 	bool release; // a held job
+	int nice;     // not 0; below 0 it raises the job (S-J5)
 };
 int td_slurm_job_update(struct td_slurm *s, int64_t id, const struct td_slurm_job_change *ch, struct td_cancel *c,
 			struct td_error *err);

@@ -73,6 +73,7 @@ static int show_pending(struct td_bridge_run *r, struct td_error *err)
 	int64_t every = td_pool_pending_ms(pending, false);
 
 	if (a->know == TD_JOB_READ && td_job_phase(a->states) == TD_PHASE_WAITING) {
+		td_bridge_run_mark(r); // unless the submit has done so
 		if (!a->queued_said) {
 			a->queued_said = true;
 			td_kube_record(b->recorder, TD_ABOUT(r->pod, &td_pods), "Normal", "Queued",

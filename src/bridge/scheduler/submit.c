@@ -95,13 +95,15 @@ char *td_bridge_standin_script(const struct td_bridge_opts *o, const char *uid, 
 			   name ? name : "", o->knock, uid, token);
 }
 
-static void set_admin_comment(struct td_bridge *b, const struct td_settings *s, struct td_link *l, struct td_ask *a,
-			      struct td_cancel *c)
+// Writes what takes an operator's rights: the mark, and the place in the queue.
+static void set_admin_comment(const struct td_bridge_run *r)
 {
-	td_auto_free char *text = td_bridge_mark(s->cluster_uid, a->uid);
-	const struct td_slurm_job_change ch = {.admin_comment = text};
+	struct td_ask *a = r->a;
+	td_auto_free char *text = td_bridge_mark(r->s->cluster_uid, a->uid);
+	int nice = r->pod && a->batch ? td_want_nice(r->pod->root) : 0;
+	const struct td_slurm_job_change ch = {.admin_comment = text, .nice = nice < 0 ? nice : 0};
 	struct td_error e = TD_ERROR_INIT;
-	if (td_slurm_job_update(l->slurm, a->job, &ch, c, &e)) {
+	if (td_slurm_job_update(r->l->slurm, a->job, &ch, r->c, &e)) {
 		if (e.code != TD_NOT_FOUND && e.code != TD_CANCELLED)
 			td_debug("marking job %lld: %s", (long long)a->job, e.msg);
 		return;
@@ -113,7 +115,7 @@ void td_bridge_run_mark(const struct td_bridge_run *r)
 {
 	const struct td_ask *a = r->a;
 	if (r->l && !a->admin_set && a->job && a->know == TD_JOB_READ && a->named)
-		set_admin_comment(r->b, r->s, r->l, r->a, r->c);
+		set_admin_comment(r);
 }
 
 // Slurm has accepted the submit: the ask has this job, as a read would show it.
@@ -230,7 +232,7 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	took(b, a, w->ask.name, *ret_job, TD_JOB(PENDING), true);
 	td_ask_pending(b->asks, a, true);
 	td_ask_str(b->asks, &a->excluded, w->ask.excluded_nodes);
-	set_admin_comment(b, r->s, r->l, a, r->c);
+	set_admin_comment(r);
 
 	return 0;
 }

@@ -11,7 +11,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { UID_LEN = 36, NAME_CUT = 40 };
+enum { UID_LEN = 36, NAME_CUT = 40, NICE_MAX = 2147483645 };
 
 char *td_bridge_job_name(const char *pod, const char *uid)
 {
@@ -212,6 +212,19 @@ static int read_gres(const struct td_settings *s, const char *name, const yyjson
 	return 0;
 }
 
+int td_want_nice(const yyjson_val *pod)
+{
+	// Classes of the system itself are above what a PriorityClass of a user may have.
+	const int64_t most = 1000000000;
+	const char *note = td_jkey_str(td_jget(pod, "metadata.annotations"), td_annotations[TD_ASKS_NICE].name);
+	int64_t priority = td_jint(pod, "spec.priority", 0);
+	long long nice = 0;
+	if (note && (!td_parse_i64(note, &nice) || nice < 0 || nice > NICE_MAX))
+		nice = 0;
+	nice -= priority > most ? most : priority < -most ? -most : priority;
+	return (int)(nice > NICE_MAX ? NICE_MAX : nice);
+}
+
 int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
 		 struct td_want *ret, struct td_error *err)
 {
@@ -270,11 +283,12 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 		a->time_limit_min = deadline / 60 + 2;
 
 	if (nice) {
-		if (!td_parse_i64(nice, &n) || n < 0 || n > 2147483645)
+		if (!td_parse_i64(nice, &n) || n < 0 || n > NICE_MAX)
 			return td_fail(err, TD_INVALID,
 				       "annotation " TD_ANN_ASK_PREFIX "nice: \"%s\" is no number from 0 up", nice);
-		a->nice = (int)n;
 	}
+	int own = td_want_nice(pod);
+	a->nice = own > 0 ? own : 0;
 
 	if (exclusive && strcmp(exclusive, "true") != 0 && strcmp(exclusive, "false") != 0)
 		return td_fail(err, TD_INVALID,

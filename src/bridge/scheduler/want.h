@@ -20,6 +20,9 @@ struct td_want {
 // TD_INVALID: the pod is refused; err tells its owner what is wrong and how to fix it.
 int td_want_read(const struct td_settings *s, const char *settings_name, const yyjson_val *pod, long long claimed,
 		 struct td_want *ret, struct td_error *err);
+// The nice of a pod's waiting job: what its annotation says, less a point for each point of its
+// priority. Below 0 it takes an operator's rights (S-J5); td_want.ask.nice is then 0.
+int td_want_nice(const yyjson_val *pod);
 void td_want_done(struct td_want *w);
 #define td_auto_want __attribute__((cleanup(td_want_done)))
 // Minutes, rounded up, of "90" (minutes), "1:30" (M:SS), "2:00:00", "1-12", "1-12:30" or

@@ -122,6 +122,29 @@ static void refused(const struct td_settings *s, struct td_json *p, const char *
 		fail_msg("\"%s\" does not say \"%s\"", err.msg, words);
 }
 
+static void test_priority_is_nice(void **state)
+{
+	static const struct {
+		const char *notes, *spec;
+		int nice;
+	} cases[] = {
+		{"", "", 0},
+		{"", "\"priority\":1000,", -1000},
+		{"", "\"priority\":-7,", 7},
+		{"\"slurm.tandem.dev/nice\":\"100\"", "\"priority\":30,", 70},
+		{"\"slurm.tandem.dev/nice\":\"2147483645\"", "\"priority\":-30,", 2147483645},
+		{"", "\"priority\":2000001000,", -1000000000},
+	};
+	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED);
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *p = pod("x", cases[i].notes, "", cases[i].spec);
+		td_auto_want struct td_want w = {0};
+		assert_int_equal(td_want_nice(td_json_root(p)), cases[i].nice);
+		assert_int_equal(td_want_read(s, "x", td_json_root(p), 0, &w, NULL), 0);
+		assert_int_equal(w.ask.nice, cases[i].nice > 0 ? cases[i].nice : 0); // a plain user asks for no less
+	}
+}
+
 static void test_refusals_say_the_fix(void **state)
 {
 	td_auto(td_settings_unref) struct td_settings *s = settings(MAPPED), *none = settings("{}");
@@ -346,11 +369,17 @@ static void test_pool_nodes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_claimed),     cmocka_unit_test(test_settings),
-		cmocka_unit_test(test_want),        cmocka_unit_test(test_refusals_say_the_fix),
-		cmocka_unit_test(test_time_limits), cmocka_unit_test(test_whose_job),
-		cmocka_unit_test(test_devices),     cmocka_unit_test(test_cover),
-		cmocka_unit_test(test_pool_nodes),  cmocka_unit_test(test_counted),
+		cmocka_unit_test(test_claimed),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_want),
+		cmocka_unit_test(test_priority_is_nice),
+		cmocka_unit_test(test_refusals_say_the_fix),
+		cmocka_unit_test(test_time_limits),
+		cmocka_unit_test(test_whose_job),
+		cmocka_unit_test(test_devices),
+		cmocka_unit_test(test_cover),
+		cmocka_unit_test(test_pool_nodes),
+		cmocka_unit_test(test_counted),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
