@@ -33,7 +33,7 @@ def saying(pod, **notes):
 
 # ---- annotations ----
 
-@pytest.mark.feature("A6.2", "A18.2")
+@pytest.mark.feature("A6.10", "A18.2")
 def test_each_annotation_reaches_its_job(pool):
     """The value of each is what scontrol shows; every key of the list is here, or says where it is shown."""
     elsewhere = {"account", "qos",  # test_what_the_namespace_does_not_give_is_refused_by_name
@@ -57,7 +57,7 @@ def test_each_annotation_reaches_its_job(pool):
         pool.shell("scontrol", "delete", "reservationname=course")
 
 
-@pytest.mark.feature("A18.2")
+@pytest.mark.feature("A6.10", "A18.2")
 def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     pool.apply(saying(pool.pod("typo"), patition="all"))
     assert told(pool, "typo", "Refused") == f"annotation {PREFIX}patition: there is no such key: `tandem annotations` lists those that there are"
@@ -67,7 +67,7 @@ def test_an_annotation_that_nobody_knows_is_refused_by_name(pool):
     wait_for("mended, it runs", lambda: pool.phase("typo") == "Running")
 
 
-@pytest.mark.feature("A6.2", "A18.2")
+@pytest.mark.feature("A6.10", "A18.2")
 def test_what_the_namespace_does_not_give_is_refused_by_name(pool):
     """An account of its own, another partition or another QOS than the mapping says: refused, and the message names the fix."""
     scheduler = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["scheduler"]
@@ -92,3 +92,106 @@ def test_what_the_namespace_does_not_give_is_refused_by_name(pool):
         pool.kubectl("delete", "namespace", "team-a", "--wait=false")
         patch(scheduler.get("namespaces"))
         wait_for("no pods are left", lambda: not pool.items("pods", "-n", "team-a"))
+
+
+# ---- the order ----
+
+@pytest.mark.feature("A6.3")
+def test_priority_classes_order_pods_in_slurm(pool):
+    """The last that came has the highest class and is the first to run; a native job stands where its priority says."""
+    classes = {"low": -10, "mid": 1000, "high": 100000}
+    pool.apply(*[{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": f"ends-{n}"}, "value": v} for n, v in classes.items()])
+    try:
+        native = [pool.sbatch("-N1", "--gres=gpu:8") for _ in pool.nodes]
+        wait_for("the pool is full", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in native))
+        job = lambda name: next((i for i, j in pool.squeue().items() if j["name"].startswith(f"{name}.")), None)
+        for name in classes:
+            pool.apply(pool.pod(name, gpus=8, priorityClassName=f"ends-{name}"))
+            wait_for(f"{name} waits in squeue", lambda: job(name))
+        between = pool.sbatch("-N1", "--gres=gpu:8", "--nice=-50000")
+        priority = lambda: {int(l.split()[0]): int(l.split()[1]) for l in pool.shell("squeue", "-h", "-t", "PD", "-o", "%A %Q").splitlines()}
+        wait_for("the order is Slurm's", lambda: priority() and sorted(priority(), key=lambda j: -priority()[j]) == [job("high"), between, job("mid"), job("low")])
+        assert priority()[job("high")] - priority()[job("mid")] == 99000
+        first, *rest = native
+        pool.shell("scancel", first)
+        wait_for("the highest runs first", lambda: pool.phase("high") == "Running")
+        assert {pool.phase("mid"), pool.phase("low"), pool.squeue()[between]["state"]} == {"Pending", "PENDING"}
+        pool.kubectl("delete", "pod", "high", "--wait=false")
+        wait_for("then the native job", lambda: pool.squeue()[between]["state"] == "RUNNING")
+        pool.shell("scancel", between)
+        wait_for("then the next", lambda: pool.phase("mid") == "Running")
+        assert pool.phase("low") == "Pending"
+    finally:
+        pool.kubectl("delete", "priorityclass", *[f"ends-{n}" for n in classes])
+
+
+# ---- how a pod ends ----
+
+def ended(pool, name, ns="default"):
+    """The status of a pod that is Failed and whose containers are gone."""
+    def over():
+        s = pool.get("pod", name, "-n", ns)["status"]
+        return s if s.get("phase") == "Failed" and all("terminated" in c["state"] for c in s.get("containerStatuses", [])) else None
+    return wait_for(f"{name} is Failed", over)
+
+
+TALKS = ["sh", "-c", "trap 'echo last words; exit 0' TERM; echo hello; while :; do sleep 0.1; done"]
+
+
+@pytest.mark.embedded  # on a kubelet the reason is DeadlineExceeded and the annotation tells the rest
+@pytest.mark.feature("A6.11", "A18.1")
+def test_a_cancelled_pod_is_failed_and_keeps_its_logs(pool):
+    pool.apply(pool.pod("talks", gpus=1, command=TALKS))
+    wait_for("it talks", lambda: "hello" in pool.kubectl("logs", "talks"))
+    uid, job = pool.get("pod", "talks")["metadata"]["uid"], pool.grant(pool.get("pod", "talks"))[0]
+    pool.shell("scancel", job)
+    s = ended(pool, "talks")
+    assert (s["reason"], s["message"]) == ("Cancelled", f"Slurm job {job} of user pods: cancelled (scancel)")
+    pod = pool.get("pod", "talks")
+    assert pod["metadata"]["uid"] == uid and json.loads(pod["metadata"]["annotations"]["tandem.dev/ended"])["reason"] == "Cancelled"
+    assert pool.kubectl("logs", "talks").split("\n")[:2] == ["hello", "last words"]
+    assert "Reason:           Cancelled" in pool.kubectl("describe", "pod", "talks")
+    told(pool, "talks", "Cancelled")
+    wait_for("its job is over", lambda: job not in pool.squeue())
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("A6.11")
+def test_a_waiting_pod_whose_job_is_cancelled_is_failed(pool):
+    native = pool.sbatch(f"-N{len(pool.nodes)}", "--gres=gpu:8")
+    wait_for("the pool is full", lambda: pool.squeue()[native]["state"] == "RUNNING")
+    pool.apply(pool.pod("waits", gpus=1))
+    job = wait_for("it waits in squeue", lambda: [j for j, v in pool.squeue().items() if v["name"].startswith("waits.")])[0]
+    pool.shell("scancel", job)
+    s = ended(pool, "waits")
+    assert s["reason"] == "Cancelled" and s["message"].startswith(f"Slurm job {job} of user pods: ")
+    assert "nodeName" not in pool.get("pod", "waits")["spec"]
+
+
+@pytest.mark.feature("A6.11")
+def test_a_job_that_may_try_once_is_tried_once(pool):
+    """Cancelled is failed: the Job counts it; with another try left there is a second pod."""
+    template = pool.pod("x", gpus=1)["spec"] | {"restartPolicy": "Never"}
+    for name, tries in (("once", 0), ("twice", 1)):
+        pool.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": {"backoffLimit": tries, "template": {"spec": template}}})
+    runs = lambda name: pool.running("-l", f"job-name={name}")
+    for name in ("once", "twice"):
+        pod = wait_for(f"{name} runs", lambda: runs(name))[0]
+        pool.shell("scancel", pool.grant(pod)[0])
+        ended(pool, pod["metadata"]["name"])
+    again = wait_for("the second try runs", lambda: runs("twice"))
+    pods = lambda name: pool.items("pods", "-l", f"job-name={name}")
+    assert len(again) == 1 and len(pods("twice")) == 2
+    failed = wait_for("the Job failed", lambda: next((c for c in pool.get("job", "once")["status"].get("conditions", []) if (c["type"], c["status"]) == ("Failed", "True")), None))
+    assert failed["reason"] == "BackoffLimitExceeded" and len(pods("once")) == 1
+
+
+@pytest.mark.feature("A6.11")
+def test_a_deployment_makes_the_next_pod(pool):
+    pool.apply(pool.deployment("web", 1, 2, command=TALKS))
+    first = wait_for("web runs", lambda: pool.running("-l", "app=web"))[0]
+    pool.shell("scancel", pool.grant(first)[0])
+    ended(pool, first["metadata"]["name"])
+    second = wait_for("another one runs", lambda: pool.running("-l", "app=web"))[0]
+    assert second["metadata"]["uid"] != first["metadata"]["uid"] and pool.grant(second)[0] != pool.grant(first)[0]
+    assert "hello" in pool.kubectl("logs", first["metadata"]["name"])

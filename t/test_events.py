@@ -116,7 +116,7 @@ def test_refused_says_what_and_how_to_fix_it_and_counts(pool):
     wait_for("told of the next thing", lambda: any("time-limit" in x["message"] for x in pool.items("events") if x["reason"] == "Refused"))
 
 
-@pytest.mark.feature("A6.9")
+@pytest.mark.feature("A6.9", "A6.11")
 def test_preempted(pool):
     _, job = batch_pod(pool, "victim", gpus=GPUS)
     node = pool.get("pod", "victim")["spec"]["nodeName"]
@@ -124,11 +124,13 @@ def test_preempted(pool):
     e = event(pool, "victim", "Preempted", seconds=60)
     assert e["type"] == "Warning" and e["message"].startswith(f"Slurm job {job}: ") and re.search(r"the pod gets \d+ s to end", e["message"])
     wait_for("the urgent one runs", lambda: pool.squeue()[urgent]["state"] == "RUNNING", 60)
+    wait_for("the pod is failed", lambda: pool.phase("victim") == "Failed")
+    assert pool.plane != "embedded" or pool.get("pod", "victim")["status"]["reason"] == "Preempted"
 
 
 @pytest.mark.slow  # Slurm's time limits are in minutes
 @pytest.mark.embedded  # takes two minutes, and what differs on a kubelet is not in it
-@pytest.mark.feature("A6.5")
+@pytest.mark.feature("A6.5", "A6.11")
 @pytest.mark.parametrize("kind", ["batch", "allocation"])
 def test_timed_out(pool, kind):
     name = f"late-{kind}"
@@ -144,7 +146,8 @@ def test_timed_out(pool, kind):
     assert e["type"] == "Warning" and e["message"].startswith(f"Slurm job {job}: ")
     assert "time limit" in e["message"]
     assert "Preempted" not in [r for _, r in told(pool, name)]
-    wait_for("the pod goes", lambda: name not in [p["metadata"]["name"] for p in pool.items("pods")], 60)
+    wait_for("the pod is failed", lambda: pool.phase(name) == "Failed")
+    assert pool.get("pod", name)["status"]["reason"] == "DeadlineExceeded"
 
 
 def test_requeued(pool):

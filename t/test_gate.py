@@ -38,11 +38,11 @@ def test_a_device_that_is_not_let_go_drains_the_node_in_our_words(pool):
     wait_for("the node says why", lambda: pool.get("node", node)["metadata"].get("annotations", {}).get("tandem.dev/slurm-reason") == reason)  # written after Slurm's
     if pool.plane == "real":  # there agents end no pod: the bridge does, when it sees that the grant has ended (docs/design/0010)
         pool.shell("scancel", job)
-        wait_for("its pod is told to end", lambda: "deletionTimestamp" in pool.get("pod", "hold")["metadata"])
+        wait_for("its pod is told to end", lambda: "tandem.dev/ended" in pool.get("pod", "hold")["metadata"]["annotations"])
     pool.kubectl("exec", "hold", "--", "touch", "/end")
     wait_for("the node is back", lambda: pool.idle_nodes() == len(pool.nodes) or pool.squeue())
     wait_for("nothing is left of it", lambda: "tandem.dev/gate-held" not in pool.get("node", node)["metadata"]["annotations"])
-    wait_for("its pod is gone, as after scancel", lambda: not pool.items("pods", "-n", "default"))
+    wait_for("its pod is failed, as after scancel", lambda: pool.phase("hold") == "Failed" and "tandem.dev/ended" in pool.get("pod", "hold")["metadata"]["annotations"])
     assert acquire(pool, node, devices, 60000) == "ok"
 
 

@@ -137,7 +137,7 @@ def test_scancel_ends_the_pod_and_its_next_one_queues(pool):
     job = pool.grant(p)[0]
     pool.shell("scancel", job)
     name = p["metadata"]["name"]
-    wait_for("the pod goes", lambda: name not in [x["metadata"]["name"] for x in pool.items("pods", "-l", "app=web")])
+    wait_for("the pod is failed", lambda: pool.phase(name) == "Failed")
     q = wait_for("another one runs", lambda: pool.running("-l", "app=web"))[0]
     assert q["metadata"]["uid"] != p["metadata"]["uid"]
     assert pool.grant(q)[0] != job

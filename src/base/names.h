@@ -10,6 +10,8 @@
 #define TD_ANN_DEVICES "tandem.dev/devices"
 #define TD_ANN_CPUS "tandem.dev/cpus"
 #define TD_ANN_EPOCH "tandem.dev/epoch"
+// JSON: why the grant ended and the pod with it. Keys reason, message, graceSeconds, at (epoch).
+#define TD_ANN_ENDED "tandem.dev/ended"
 // Prefix of what a pod asks of Slurm: api/annotations.c has all of them, bridge/scheduler/want.c
 // reads them.
 #define TD_ANN_ASK_PREFIX "slurm.tandem.dev/"

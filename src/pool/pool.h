@@ -68,7 +68,7 @@ struct td_pool_ask {
 	bool fits_now;   // Slurm could start it now and nobody waits before it: try the fast path
 	bool node_fits;  // (job RUNNING) the pod may still run on the granted node
 	bool fenced;     // (job RUNNING) the node says that its devices went on to another job
-	bool superseded; // (pod DONE) its agent ended it: its devices went on to another job
+	bool superseded; // (pod DONE) its agent ended it for that before it was told why
 	bool short_of;   // (job RUNNING) Slurm names fewer devices than the pod asks for
 	bool waited;     // `short_of` has lasted for a while
 	bool lost_state; // mass-vanish: Slurm may have lost its state, so GONE proves nothing

@@ -195,6 +195,28 @@ enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td
 	return *ret_ms > 0 ? TD_END_WAIT : TD_END_CANCEL;
 }
 
+enum td_pool_ending_do td_pool_ending(const struct td_pool_ending *e, int64_t *ret_ms)
+{
+	enum { SLACK_MS = 15000 }; // for a kubelet that is busy
+
+	*ret_ms = 0;
+	if (!e->bound)
+		return TD_ENDING_FAIL;
+	if (!e->node_ready)
+		return TD_ENDING_DELETE;
+	if (e->asked_ms < 0)
+		return TD_ENDING_ASK;
+	int64_t left = e->grace_s * 1000 + SLACK_MS - e->asked_ms;
+	*ret_ms = left > 0 ? left : 0;
+	return left > 0 ? TD_ENDING_WAIT : TD_ENDING_DELETE;
+}
+
+const char *td_pool_ending_name(enum td_pool_ending_do d)
+{
+	static const char *const names[] = {"fail", "ask", "wait", "delete"};
+	return (size_t)d < sizeof(names) / sizeof(names[0]) ? names[d] : "?";
+}
+
 int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t at_most)
 {
 	return !bound ? 0 : own < at_most ? own : at_most;

@@ -207,6 +207,22 @@ enum td_pool_end_do {
 // Says how to end the job of an ask that needs it no more. Sets both outputs.
 enum td_pool_end_do td_pool_end_job(const struct td_pool_end *e, const struct td_pool_job *j, int64_t *ret_ms,
 				    bool *ret_fence);
+// How a pod ends whose grant has ended. Its kubelet fails it, so that its logs stay and its controller
+// makes the next one. Only where no kubelet does so the object goes.
+struct td_pool_ending {
+	bool bound;       // else nothing of it runs
+	bool node_ready;  // its kubelet lives
+	int64_t asked_ms; // for how long the kubelet has known; -1: it was not told
+	int64_t grace_s;  // how long its containers may take
+};
+enum td_pool_ending_do {
+	TD_ENDING_FAIL, // write the phase Failed
+	TD_ENDING_ASK,  // tell its kubelet to fail it
+	TD_ENDING_WAIT, // *ret_ms
+	TD_ENDING_DELETE,
+};
+enum td_pool_ending_do td_pool_ending(const struct td_pool_ending *e, int64_t *ret_ms);
+const char *td_pool_ending_name(enum td_pool_ending_do d); // "ask"
 // Returns how many seconds a pod gets to end when its grant has ended. own: the grace in its spec.
 int64_t td_pool_end_grace_s(bool bound, int64_t own, int64_t most);
 

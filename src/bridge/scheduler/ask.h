@@ -51,7 +51,8 @@ struct td_ask {
 	int64_t ended_ms;     // mono: when the stand-in was told to end; 0: it was not
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
-	bool admin_set, bound_sent, pod_end_sent, queued_said;
+	bool admin_set, bound_sent, queued_said;
+	unsigned ending_sent;     // a bit for each enum td_pool_ending_do that was carried out
 	bool counted;             // in td_asks.pending
 	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
 	// td_bridge.feas_gen for which `excluded` was computed; td_slurm_snapshot.gen for which

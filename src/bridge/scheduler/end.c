@@ -1,6 +1,7 @@
 // Binds a pod to its grant, and ends its job or the pod (docs/protocols.md 1.7 and 1.8).
 #include "bridge/scheduler/run.h"
 
+#include "api/condition.h"
 #include "base/log.h"
 #include "kube/fence.h"
 
@@ -127,9 +128,10 @@ int td_bridge_run_bind(struct td_bridge_run *run, struct td_error *err)
 			return td_fail(err, r, "binding pod %s: %.400s", a->key, e.msg);
 
 		bool bound = td_jstr(fresh->root, "spec.nodeName"),
+		     over = td_object_deleting(fresh) || td_kube_pod_ended(fresh->root),
 		     epoch = td_streq(td_object_annotation(fresh, TD_ANN_EPOCH),
 				      td_object_annotation(pod, TD_ANN_EPOCH));
-		switch (td_pool_rebind(td_streq(fresh->uid, pod->uid), td_object_deleting(fresh), bound, epoch)) {
+		switch (td_pool_rebind(td_streq(fresh->uid, pod->uid), over, bound, epoch)) {
 		case TD_REBIND_AGAIN:
 			break;
 		case TD_REBIND_OVER:
@@ -253,15 +255,98 @@ int td_bridge_run_end_job(struct td_bridge_run *run, int64_t *ret_wait_ms, struc
 	}
 }
 
-// The reason of the event on the pod, from how its job ended.
-static const char *event_of(uint64_t states)
+// How a grant ended, in the words of the event and of the pod's status.
+struct ending {
+	const char *event, *reason, *words;
+	char message[400];
+	int64_t grace_s;
+};
+
+static void ending_read(const struct td_bridge_run *run, const char *why, struct ending *ret)
 {
-	return states & TD_JOB(PREEMPTED)   ? "Preempted"
-	       : states & TD_JOB(TIMEOUT)   ? "TimedOut"
-	       : states & TD_JOB(NODE_FAIL) ? "NodeFailed"
-	       : states & TD_JOB(PENDING)   ? "Requeued"
-	       : states & TD_JOB(CANCELLED) ? "Cancelled"
-					    : "GrantEnded";
+	static const struct {
+		uint64_t bit;
+		const char *event, *reason;
+	} table[] = {
+		{TD_JOB(PREEMPTED), "Preempted", "Preempted"},   {TD_JOB(TIMEOUT), "TimedOut", "DeadlineExceeded"},
+		{TD_JOB(NODE_FAIL), "NodeFailed", "NodeFailed"}, {TD_JOB(PENDING), "Requeued", "Requeued"},
+		{TD_JOB(CANCELLED), "Cancelled", "Cancelled"},
+	};
+	const struct td_ask *a = run->a;
+	uint64_t states = !a->warned ? a->states : a->preempt > 0 ? TD_JOB(PREEMPTED) : TD_JOB(TIMEOUT);
+	*ret = (struct ending){.event = "GrantEnded", .reason = "GrantEnded"};
+	for (size_t i = TD_LEN(table); i--;)
+		if (states & table[i].bit)
+			ret->event = table[i].event, ret->reason = table[i].reason;
+
+	ret->words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
+		     : td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING))
+			     ? td_slurm_job_end_words(a->states)
+		     : a->warned && a->preempt <= 0 ? "its time limit is near"
+						    : why;
+	snprintf(ret->message, sizeof(ret->message), "Slurm job %lld%s%s: %s", (long long)a->job,
+		 a->job_user ? " of user " : "", a->job_user ? a->job_user : "", ret->words);
+
+	bool bound = td_jstr(run->pod->root, "spec.nodeName");
+	int64_t own = td_jint(run->pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
+	ret->grace_s = td_pool_end_grace_s(bound, own, run->s->end_grace_s);
+}
+
+// For how long the pod's kubelet has known that the grant ended; -1: it was not told.
+static int64_t asked_ms(struct td_bridge *b, const struct td_object *pod)
+{
+	const char *text = td_object_annotation(pod, TD_ANN_ENDED);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return -1;
+	int64_t ms = td_real_ms(b->clock) - td_jint(td_json_root(j), "at", 0) * 1000;
+	return ms > 0 ? ms : 0;
+}
+
+// Tells the pod's kubelet to fail the pod: a kubelet does so when activeDeadlineSeconds is over,
+// which may only become shorter, and says "Failed" when the last container is gone. The annotation
+// tells Tandem's own kubelet reason and grace, and everybody why.
+static int ask_kubelet(struct td_bridge_run *run, const struct ending *x, const char *rv, struct td_error *err)
+{
+	const struct td_object *pod = run->pod;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *n = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *note = yyjson_mut_doc_get_root(n);
+
+	td_jm_str(n, note, "reason", x->reason);
+	td_jm_str(n, note, "message", x->message);
+	td_jm_int(n, note, "graceSeconds", x->grace_s);
+	td_jm_int(n, note, "at", td_real_ms(run->b->clock) / 1000);
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(note);
+	td_auto_free char *text = td_json_text(td_json_root(j), NULL);
+
+	td_jm_str(d, root, "metadata.uid", pod->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", rv);
+	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_ENDED, text);
+	td_jm_int(d, root, "spec.activeDeadlineSeconds", 1);
+	return td_kube_patch(run->b->kube, TD_AT(&td_pods, pod->ns, pod->name), TD_PATCH_MERGE, root, run->c, NULL,
+			     err);
+}
+
+// Fails a pod that no kubelet has seen.
+static int fail_unbound(struct td_bridge_run *run, const struct ending *x, const char *rv, struct td_error *err)
+{
+	const struct td_object *pod = run->pod;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "metadata.uid", pod->uid);
+	td_jm_str(d, root, "metadata.resourceVersion", rv);
+	td_jm_str(d, root, "status.phase", "Failed");
+	td_jm_str(d, root, "status.reason", x->reason);
+	td_jm_str(d, root, "status.message", x->message);
+	return td_kube_patch(run->b->kube, TD_AT(&td_pods, pod->ns, pod->name, "status"), TD_PATCH_MERGE, root, run->c,
+			     NULL, err);
+}
+
+static int delete_pod(struct td_bridge_run *run, const struct ending *x, const char *rv, struct td_error *err)
+{
+	const struct td_object *pod = run->pod;
+	const struct td_kube_delete_opts del = {.uid = pod->uid, .rv = rv, .grace_s = (int)x->grace_s};
+	return td_kube_delete(run->b->kube, &td_pods, pod->ns, pod->name, &del, run->c, err);
 }
 
 static bool same_grant(const struct td_object *x, const struct td_object *y)
@@ -273,36 +358,51 @@ static bool same_grant(const struct td_object *x, const struct td_object *y)
 	return same;
 }
 
+static bool node_ready(struct td_bridge *b, const char *name)
+{
+	td_auto(td_object_unref) struct td_object *node = name ? td_informer_get(b->nodes, NULL, name) : NULL;
+	return node && td_streq(td_jstr(td_condition(node->root, "Ready"), "status"), "True");
+}
+
 int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_error *err)
 {
 	struct td_bridge *b = run->b;
 	struct td_ask *a = run->a;
 	const struct td_object *pod = run->pod;
-	struct td_cancel *c = run->c;
+	const char *node = td_jstr(pod->root, "spec.nodeName"), *rv = pod->rv;
+	struct ending x;
 
-	if (a->pod_end_sent)
+	ending_read(run, why, &x);
+	struct td_pool_ending e = {.bound = node,
+				   .node_ready = td_kube_pod_ended(pod->root) || node_ready(b, node),
+				   .asked_ms = asked_ms(b, pod),
+				   .grace_s = x.grace_s};
+	int64_t wait;
+	enum td_pool_ending_do what = td_pool_ending(&e, &wait);
+	if (what == TD_ENDING_WAIT) {
+		td_bridge_run_again(run, wait);
 		return 0;
+	}
+	if (a->ending_sent & 1U << what)
+		return 0; // the watch will show it
 
-	int64_t own = td_jint(pod->root, "spec.terminationGracePeriodSeconds", DEFAULT_GRACE_S);
-	bool bound = td_jstr(pod->root, "spec.nodeName");
-	struct td_kube_delete_opts del = {
-		.uid = pod->uid, .rv = pod->rv, .grace_s = (int)td_pool_end_grace_s(bound, own, run->s->end_grace_s)};
-
-	struct td_error e = TD_ERROR_INIT;
+	struct td_error fault = TD_ERROR_INIT;
 	td_auto(td_object_unref) struct td_object *fresh = NULL;
 	int r;
 
 	for (int tries = 0;; tries++) {
 		if (!td_lease_holds())
-			return td_fail(err, TD_CANCELLED, "deleting pod %s: another leads now", a->key);
-		r = td_kube_delete(b->kube, &td_pods, pod->ns, pod->name, &del, c, &e);
+			return td_fail(err, TD_CANCELLED, "ending pod %s: another leads now", a->key);
+		r = (what == TD_ENDING_FAIL  ? fail_unbound
+		     : what == TD_ENDING_ASK ? ask_kubelet
+					     : delete_pod)(run, &x, rv, &fault);
 		if (r != TD_CONFLICT || tries == 5)
 			break;
 
-		// The pod changed meanwhile. Another leader may have given it a new grant: delete
-		// it only if it still carries the one that has ended.
+		// The pod changed meanwhile. Another leader may have given it a new grant: end it
+		// only if it still carries the one that has ended.
 		fresh = td_object_unref(fresh);
-		r = td_kube_get(b->kube, &td_pods, pod->ns, pod->name, c, &fresh, &e);
+		r = td_kube_get(b->kube, &td_pods, pod->ns, pod->name, run->c, &fresh, &fault);
 		if (r)
 			break;
 		if (strcmp(fresh->uid, pod->uid) != 0) {
@@ -310,28 +410,23 @@ int td_bridge_run_end_pod(struct td_bridge_run *run, const char *why, struct td_
 			break;
 		}
 		if (!same_grant(pod, fresh))
-			return td_fail(err, TD_CONFLICT, "deleting pod %s: its grant changed meanwhile", a->key);
-		del.rv = fresh->rv;
+			return td_fail(err, TD_CONFLICT, "ending pod %s: its grant changed meanwhile", a->key);
+		rv = fresh->rv;
 	}
 
 	if (r && r != TD_NOT_FOUND)
-		return td_fail(err, r, "deleting pod %s, whose grant ended: %.400s", a->key, e.msg);
+		return td_fail(err, r, "ending pod %s, whose grant ended: %.400s", a->key, fault.msg);
 
-	a->pod_end_sent = true;
+	a->ending_sent |= 1U << what;
 	if (r)
 		return 0;
 
+	td_info("pod %s: %s: %s (%s)", a->key, x.message,
+		what == TD_ENDING_DELETE ? "the pod is deleted" : "the pod ends", why);
+	if (e.asked_ms >= 0)
+		return 0; // it was told of before
 	atomic_fetch_add(&b->n_ended_pods, 1);
-	const char *words = a->know == TD_JOB_GONE ? "Slurm does not know it any more"
-			    : td_slurm_job_ended(a->states) || (a->states & TD_JOB(PENDING))
-				    ? td_slurm_job_end_words(a->states)
-			    : a->warned && a->preempt <= 0 ? "its time limit is near"
-							   : why;
-	td_info("pod %s: Slurm job %lld: %s: the pod ends (%s)", a->key, (long long)a->job, words, why);
-	td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Warning",
-		       !a->warned       ? event_of(a->states)
-		       : a->preempt > 0 ? "Preempted"
-					: "TimedOut",
-		       "Slurm job %lld: %s; the pod gets %d s to end", (long long)a->job, words, del.grace_s);
+	td_kube_record(b->recorder, TD_ABOUT(pod, &td_pods), "Warning", x.event,
+		       "Slurm job %lld: %s; the pod gets %d s to end", (long long)a->job, x.words, (int)x.grace_s);
 	return 0;
 }

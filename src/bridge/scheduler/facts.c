@@ -219,8 +219,9 @@ int td_bridge_run_facts(struct td_bridge_run *r, struct td_pool_ask *pa, struct 
 
 	if (r->pod) {
 		pa->has_grant = td_bridge_pod_grant(r->pod, &pa->grant);
-		pa->superseded =
-			pa->pod == TD_POD_DONE && td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded");
+		pa->superseded = pa->pod == TD_POD_DONE &&
+				 td_streq(td_jstr(r->pod->root, "status.reason"), "GrantEnded") &&
+				 !td_object_annotation(r->pod, TD_ANN_ENDED);
 	}
 
 	bool same_spec = true;

@@ -55,7 +55,7 @@ int td_bridge_run_bind(struct td_bridge_run *r, struct td_error *err);
 // Takes the next steps to end the job. 0 with *ret_wait_ms set: wait that long for its stand-in. 0
 // without: the job has ended, or the ask must be decided again.
 int td_bridge_run_end_job(struct td_bridge_run *r, int64_t *ret_wait_ms, struct td_error *err);
-// Deletes the pod with its grace, because its grant has ended.
+// Ends the pod, because its grant has ended: its kubelet fails it (docs/protocols.md 1.8).
 int td_bridge_run_end_pod(struct td_bridge_run *r, const char *why, struct td_error *err);
 // ---- show.c ----
 // Writes the condition PodScheduled=False.

@@ -86,6 +86,7 @@ int td_pod_from_object(const struct td_kubelet *a, const struct td_object *o, in
 	p->devices = g.all ? 0 : g.devices;
 	p->slurmd = g.all;
 	p->grace_s = td_jint(spec, "terminationGracePeriodSeconds", 30);
+	p->end_grace_s = -1;
 	p->req_cpu_milli = td_api_pod_request(spec, "cpu");
 	p->req_memory = td_api_pod_request(spec, "memory");
 

@@ -96,6 +96,7 @@ struct td_pod {
 	// worker's own (but `admitted` is shared as S fields are):
 	bool admitted, volumes_ok, recorded;
 	char *fail_reason, *fail_message;      // the pod failed as a whole
+	int64_t end_grace_s;                   // what the end of its grant leaves it; -1: not told of
 	char *wait_reason, *wait_message;      // why no container starts yet
 	int64_t start_ms, stop_begun, kill_at; // real time in ms
 	// It was over before this process knew it: its status is not ours to write.

@@ -156,6 +156,7 @@ int td_pod_record_load(const struct td_kubelet *a, const char *uid, struct td_po
 	p->grant.all = p->slurmd = td_jbool(o, "slurmd", false);
 	td_dev_parse(td_jstr(o, "devices"), TD_DEV_MAX, &p->devices, NULL);
 	p->grace_s = td_jint(o, "grace", 30);
+	p->end_grace_s = -1; // the annotation tells again
 	p->req_cpu_milli = td_jint(o, "requestCpuMilli", 0);
 	p->req_memory = td_jint(o, "requestMemory", 0);
 

@@ -75,6 +75,29 @@ static void fail_pod(struct td_kubelet *a, struct td_pod *p, const struct td_obj
 	td_info("kubelet: pod %s/%s failed: %s: %s", p->ns, p->name, reason, message);
 }
 
+// The bridge has ended the pod's grant: the annotation says why, and how long the pod gets. The gate
+// may have seen the end before.
+static void grant_ended(struct td_kubelet *a, struct td_pod *p, const struct td_object *o)
+{
+	const char *text = o ? td_object_annotation(o, TD_ANN_ENDED) : NULL;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!text || p->end_grace_s >= 0 || (p->fail_reason && !td_streq(p->fail_reason, "GrantEnded")) ||
+	    td_json_parse(text, strlen(text), &j, NULL))
+		return;
+
+	const yyjson_val *v = td_json_root(j);
+	int64_t grace = td_jint(v, "graceSeconds", 0);
+	p->end_grace_s = grace > 0 ? grace : 0;
+	if (p->terminal && !p->fail_reason)
+		return;
+	pthread_mutex_lock(&p->mu);
+	td_auto_free char *reason = p->fail_reason, *message = p->fail_message;
+	p->fail_reason = p->fail_message = NULL;
+	pthread_mutex_unlock(&p->mu);
+	// The bridge has told of it: no event.
+	fail_pod(a, p, NULL, td_jstr_or(v, "reason", "GrantEnded"), td_jstr_or(v, "message", ""));
+}
+
 // ---- admission ----
 
 // Gives a pod without a grant the devices that it requests, out of those that are not Slurm's.
@@ -373,6 +396,8 @@ static void begin_stop(struct td_kubelet *a, struct td_pod *p, const struct td_o
 		grace = td_jint(o->root, "metadata.deletionGracePeriodSeconds", p->grace_s) * 1000;
 	if (!o && grace > FORCED_GRACE_MS) // deleted by force: nobody waits for it any more
 		grace = FORCED_GRACE_MS;
+	if (p->end_grace_s >= 0 && grace > p->end_grace_s * 1000)
+		grace = p->end_grace_s * 1000;
 	if (td_streq(p->fail_reason, "GrantEnded") && grace > END_GRACE_MS)
 		grace = END_GRACE_MS;
 	// As in the kubelet, what fills the disk is stopped at once.
@@ -469,6 +494,8 @@ int td_pod_sync(void *ctx, const char *uid, int64_t *again_ms, struct td_cancel 
 
 	*again_ms = 0;
 	td_pod_reap(a, p, o);
+	if (!p->foreign)
+		grant_ended(a, p, o);
 
 	if (o && !deleting && !p->stop_begun && !p->fail_reason && !p->terminal && !done(p, o->root))
 		run(a, p, o, again_ms, cancel);

@@ -34,9 +34,10 @@ static int64_t num(const char *key, int64_t def)
 
 static bool given(const struct td_scenario_words *w)
 {
-	static const char *const subjects[] = {"fast",      "due",   "reading", "prolog", "warning", "twin",    "fails",
-					       "prepare",   "learn", "pending", "never",  "code",    "counted", "fence",
-					       "preparing", "new",   "rebind",  "end",    "grace",   "gates",   "loss"};
+	static const char *const subjects[] = {"fast",    "due",     "reading",   "prolog",  "warning", "twin",
+					       "fails",   "prepare", "learn",     "pending", "never",   "code",
+					       "counted", "fence",   "preparing", "new",     "rebind",  "end",
+					       "ending",  "grace",   "gates",     "loss"};
 	const char *what = w->w[0].key;
 	if (!strcmp(what, "room-node")) {
 		assert_true(n_nodes < TD_LEN(nodes));
@@ -270,6 +271,14 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "grace")) {
 		td_buf_printf(out, "grace %lld",
 			      (long long)td_pool_end_grace_s(has("bound"), num("own", 30), num("most", 20)));
+	} else if (!strcmp(what, "ending")) {
+		const struct td_pool_ending e = {has("bound"), !has("not-ready"), num("asked", -1), num("grace", 30)};
+		int64_t ms;
+		const char *name = td_pool_ending_name(td_pool_ending(&e, &ms));
+		if (ms)
+			td_buf_printf(out, "ending %s in=%lld", name, (long long)ms);
+		else
+			td_buf_printf(out, "ending %s", name);
 	} else if (!strcmp(what, "gates")) {
 		td_buf_printf(out, "gates %s",
 			      td_pool_gate_alarm((size_t)num("held", 0), (size_t)num("nodes", 0)) ? "alarm" : "fine");
