@@ -213,7 +213,7 @@ def test_login_makes_the_homes_of_people(box):
     assert box.calls() == ["sackd|-D"]
     assert sorted(x.name for x in (box.path / "home").iterdir()) == ["ann", "old"]
     st = (box.path / "home/ann").stat()
-    assert (st.st_uid, st.st_gid, st.st_mode & 0o777) == (1000, 1001, 0o755)
+    assert (st.st_uid, st.st_gid, st.st_mode & 0o777) == (1000, 1001, 0o700)
     assert (box.path / "home/old").stat().st_mode & 0o777 == 0o700
     assert os.readlink(box.path / "etc/passwd") == "/etc/tandem/users/passwd"
     assert (box.path / "run/slurm").is_dir()
