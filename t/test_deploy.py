@@ -399,6 +399,8 @@ UNUSED = {
     ("tandem-bridge", "resource.k8s.io", "resourceslices", "watch"): "t/test_dra.py",
     ("tandem-bridge", "resource.k8s.io", "deviceclasses", "list"): "t/test_dra.py",
     ("tandem-bridge", "resource.k8s.io", "deviceclasses", "watch"): "t/test_dra.py",
+    ("tandem-operator", "resource.k8s.io", "deviceclasses", "get"): "t/test_dra.py",
+    ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
     ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-bridge", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-agent", "", "nodes/pods", "get"): "asked of the kubelet, which the API server's audit log does not see; a pod deleted by force: t/test_kagent.py",

@@ -310,6 +310,27 @@ def test_a_driver_that_is_replaced_takes_no_node_away(home_probe):
     assert pool.get("pod", "main-pool-n1", "-n", "slurm")["metadata"]["uid"] == slurmd
 
 
+@pytest.mark.feature("A2.1", "A3.6")
+def test_a_device_class_that_is_not_there_changes_nothing(pool):
+    """A slip in deviceClasses: what runs stays, whether the API refuses the name or nobody has such a class; `tandem status` counts the devices all the while."""
+    uids = lambda: {p["metadata"]["name"]: p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd")}
+    name = lambda cls: pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=json", "-p", json.dumps([{"op": "replace", "path": "/spec/devices/0/deviceClasses", "value": [cls]}]))
+    valid = lambda: next((c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid"), {})
+    before = uids()
+    try:
+        name("nope.example.com")
+        wait_for("the condition says it", lambda: 'there is no DeviceClass "nope.example.com"' in valid().get("message", ""))
+        # Every node was looked at with the new words: they say why they stay.
+        wait_for("each node says it", lambda: all("ResourceClaimTemplate" in n.get("message", "") for n in pool.get("nodeset", "pool", "-n", "slurm")["status"]["nodes"]))
+        assert uids() == before and pool.idle_nodes() == len(pool.nodes)
+        shown = json.loads(pool.run(pool.tandem, "status", "--kubeconfig", pool.cluster.kubeconfig, "-o", "json", check=False).stdout)
+        assert [n["gpus"] for n in shown["nodes"]] == [str(GPUS)] * len(pool.nodes)
+    finally:
+        name(CLASS)
+    wait_for("all is well again", lambda: valid().get("status") == "True" and next(c for c in pool.get("nodeset", "pool", "-n", "slurm")["status"]["conditions"] if c["type"] == "Ready")["status"] == "True")
+    assert uids() == before
+
+
 @contextlib.contextmanager
 def stopped(c, node):
     """The driver of a node is killed; another one starts at the end."""

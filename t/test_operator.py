@@ -32,6 +32,32 @@ def node_status(pool, node, nodeset="pool"):
     return next((n for n in pool.get("nodeset", nodeset, "-n", "slurm")["status"].get("nodes", []) if n["name"] == node), {})
 
 
+@pytest.mark.feature("A3.6")
+def test_services_leave_a_node_that_is_to_be_updated(home):
+    """They never end by themselves: they are evicted as their budget allows, one at a time, and the queue places their successors; what ends by itself is waited for."""
+    home.up("--nodes", "3")
+    job = home.sbatch("-N1", "-w", "n0", "-c1")
+    web = home.deployment("web", 3, 0)
+    web["spec"]["template"]["metadata"] = {"labels": {"app": "web"}}
+    home.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [web, {
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "default"}, "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}}]}))
+    ready = lambda: [p["metadata"]["uid"] for p in home.running("-l", "app=web") if any((c["type"], c["status"]) == ("Ready", "True") for c in p["status"].get("conditions", []))]
+    wait_for("the service runs", lambda: len(ready()) == 3)
+    first, fewest = set(ready()), [3]
+    home.kubectl("patch", "nodeset", "pool", "-n", "slurm", "--type=merge", "-p", '{"spec": {"template": {"metadata": {"annotations": {"new": "1"}}}}}')
+
+    def all_but_one():
+        fewest[0] = min(fewest[0], len(ready()))
+        return home.get("nodeset", "pool", "-n", "slurm")["status"].get("updated") == 2
+    wait_for("all but the job's node are new", all_but_one, 180)
+    said = condition(home.get("nodeset", "pool", "-n", "slurm"), "Progressing")
+    assert said["message"] == "slurmd pods are being replaced: 2 of 3 are new"
+    wait_for("the service runs elsewhere", lambda: len(ready()) == 3 and not set(ready()) & first)
+    assert fewest[0] >= 2 and home.squeue()[job]["state"] == "RUNNING"
+    home.shell("scancel", job)
+    wait_for("all are new", lambda: home.get("nodeset", "pool", "-n", "slurm")["status"].get("updated") == 3, 180)
+
+
 def condition(obj, kind):
     return next((c for c in obj.get("status", {}).get("conditions", []) if c["type"] == kind), {})
 

@@ -18,7 +18,8 @@
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
-//   syncer/syncer.c   drain and cordon of a node, on both sides
+//   syncer/syncer.c syncer/leave.c
+//     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
 
@@ -142,6 +143,9 @@ char *td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const
 // ---- syncer ----
 // Reconciles one node by its name. Called by the workers of node_queue.
 int td_syncer_reconcile(void *bridge, const char *node, int64_t *again_ms, struct td_cancel *c, struct td_error *err);
+// Evicts the pods of services from a node that the operator has drained, as their budgets allow.
+int td_syncer_leave(struct td_bridge *b, const char *name, const struct td_slurm_node *n, int64_t *again_ms,
+		    struct td_cancel *c, struct td_error *err);
 // Queues the nodes that differ between two snapshots. old may be NULL.
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
 			     const struct td_slurm_snapshot *now);

@@ -2,6 +2,7 @@
 #include "api/condition.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/names.h"
 #include "cli/apply.h"
 #include "cli/common.h"
 #include "cli/remote.h"
@@ -98,6 +99,26 @@ static yyjson_val *in_nodesets(const struct td_objects *sets, const char *node, 
 	return NULL;
 }
 
+// How many devices Slurm gives out on a node, whatever publishes them there; where it gives out none,
+// how many GPUs its kubelet has. The caller frees it.
+static char *gpus_of(const struct td_object *node)
+{
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	long long sum = 0, n;
+	if (share && !td_json_parse(share, strlen(share), &j, NULL)) {
+		yyjson_obj_iter it = yyjson_obj_iter_with(td_json_root(j));
+		for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
+			const char *count = yyjson_get_str(yyjson_obj_iter_get_val(k));
+			if (!td_streq(yyjson_get_str(k), "cpu") && !td_streq(yyjson_get_str(k), "memory") && count &&
+			    td_parse_i64(count, &n))
+				sum += n;
+		}
+	}
+	return sum ? td_asprintf("%lld", sum)
+		   : td_strdup(td_jkey_str(td_jget(node->root, "status.allocatable"), "nvidia.com/gpu"));
+}
+
 static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *sets)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -126,7 +147,8 @@ static void nodes(struct gather *g, struct td_kube *k, const struct td_objects *
 		td_jm_bool(g->d, o, "ready", td_streq(ready, "True"));
 		td_jm_bool(g->d, o, "cordoned", cordoned);
 		td_jm_str(g->d, o, "cpus", td_jstr_or(root, "status.allocatable.cpu", "?"));
-		td_jm_str(g->d, o, "gpus", td_jkey_str(td_jget(root, "status.allocatable"), "nvidia.com/gpu"));
+		td_auto_free char *gpus = gpus_of(l.v[n]);
+		td_jm_str(g->d, o, "gpus", gpus);
 		td_jm_int(g->d, o, "pods", count);
 		td_jm_str(g->d, o, "slurmState", slurm);
 		td_jm_str(g->d, o, "slurmReason", reason);

@@ -431,6 +431,25 @@ int td_kube_delete(struct td_kube *k, const struct td_gvr *r, const char *ns, co
 	return td_kube_raw(k, "DELETE", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);
 }
 
+int td_kube_evict(struct td_kube *k, const char *ns, const char *pod, const char *uid, struct td_cancel *c,
+		  struct td_error *err)
+{
+	td_auto_buf struct td_buf p = {0};
+	td_kube_path(&p, &td_pods, ns, pod, "eviction");
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, o, "kind", "Eviction");
+	td_jm_str(d, o, "apiVersion", "policy/v1");
+	td_jm_str(d, o, "metadata.name", pod);
+	td_jm_str(d, o, "metadata.namespace", ns);
+	td_jm_str(d, o, "deleteOptions.preconditions.uid", uid);
+
+	size_t len;
+	td_auto_free char *body = td_json_mut_text(o, &len);
+	return td_kube_raw(k, "POST", p.s, &(struct td_kube_body){"application/json", body, len}, c, NULL, err);
+}
+
 int td_kube_bind(struct td_kube *k, const struct td_kube_binding *b, struct td_cancel *c, struct td_error *err)
 {
 	td_auto_buf struct td_buf p = {0};

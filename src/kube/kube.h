@@ -124,6 +124,9 @@ struct td_kube_binding {
 	const char *uid, *rv;              // preconditions, or NULL
 	const yyjson_mut_val *annotations; // an object, set in the same write; NULL: none
 };
+// Evicts a pod. TD_THROTTLED: its budget does not allow it now; err says so in the server's words.
+int td_kube_evict(struct td_kube *k, const char *ns, const char *pod, const char *uid, struct td_cancel *c,
+		  struct td_error *err);
 int td_kube_bind(struct td_kube *k, const struct td_kube_binding *b, struct td_cancel *c, struct td_error *err);
 struct td_kube_body {
 	const char *type; // its Content-Type

@@ -288,6 +288,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	check(sc->root, &problems);
 	td_op_references_check(sc->root, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
+	td_op_devices_class(op, sc, c, &problems);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);

@@ -82,6 +82,22 @@ void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *prob
 				       "(Kubernetes 1.34 and newer do); use Allocatable");
 }
 
+void td_op_devices_class(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_strv *problems)
+{
+	const char *cls = td_jstr(sc->root, FIRST "deviceClasses.[0]");
+	struct td_error e = TD_ERROR_INIT;
+	if (!td_op_dra(sc->root) || !cls || !op->templates)
+		return;
+	td_auto_free char *name = td_op_claim_template(sc->root);
+	td_auto(td_object_unref) struct td_object *t = td_informer_get(op->templates, sc->ns, name);
+	if (!t && td_kube_get(op->k, &td_deviceclasses, NULL, cls, c, NULL, &e) == TD_NOT_FOUND)
+		td_strv_addf(
+			problems,
+			"spec.devices[0].deviceClasses: there is no DeviceClass \"%.80s\": correct the name, or make "
+			"it (kubectl get deviceclasses)",
+			cls);
+}
+
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes)
 {
 	const char *resource = td_op_resource(sc);

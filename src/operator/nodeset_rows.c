@@ -194,6 +194,7 @@ static void want(const struct td_op_pass *p, const struct td_object *set, struct
 	    lacks_template(op, p->sc, &x->share, &err)) {
 		snprintf(x->why, sizeof(x->why), "%s", err.msg);
 		x->n.refuse = x->why;
+		x->want = td_json_unref(x->want); // there will be no such pod: the one that runs stays
 	}
 }
 

@@ -118,6 +118,9 @@ bool td_op_dra(const yyjson_val *sc);             // true with source DRA
 const char *td_op_resource(const yyjson_val *sc); // "nvidia.com/gpu"
 // Adds every problem of spec.devices. served: the API serves resource.k8s.io/v1.
 void td_op_devices_check(const yyjson_val *sc, bool served, struct td_strv *problems);
+// Adds a problem when the DeviceClass of spec.devices is not there. Nobody could place a slurmd pod
+// with a claim of it.
+void td_op_devices_class(struct td_op *op, const struct td_object *sc, struct td_cancel *c, struct td_strv *problems);
 // Returns what was found, in words. The caller frees it.
 char *td_op_devices_text(const yyjson_val *sc, long long gpus, long long nodes);
 // Returns File= of gres.conf. The caller frees it.

@@ -190,6 +190,8 @@ static void update(struct td_pool_member *v, size_t n, const struct td_pool_poli
 			bool current = m->updated && !outlived(m, p);
 			if (!m->keep || !m->pod || current || m->pod_deleting || m->act != TD_MEMBER_NOTHING)
 				continue;
+			if (m->refuse) // there would be no new pod
+				continue;
 			bool out = !td_pool_member_available(m), busy = td_pool_record_busy(m->record);
 			if (pass != (out ? 0 : busy ? 2 : 1))
 				continue;
@@ -395,6 +397,8 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 		 waits ? "; " : "", waits ? waits->name : "", waits ? ": " : "",
 		 waits ? td_pool_member_message(waits, ret) : "");
 
+	snprintf(ret->progress, sizeof(ret->progress), "slurmd pods are being replaced: %lld of %lld are new",
+		 k->updated, k->assigned);
 	bool ready = !f->problem && !refused && f->fresh && k->ready == k->desired && k->desired == k->assigned;
 	bool scaling = k->assigned != k->desired;
 	ret->v[0] = (struct td_pool_condition){"SpecValid", f->problem ? TD_STATUS_FALSE : TD_STATUS_TRUE,
@@ -413,7 +417,7 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 					       outdated  ? "Updating"
 					       : scaling ? "Scaling"
 							 : "Settled",
-					       outdated  ? "slurmd pods are being replaced"
+					       outdated  ? ret->progress
 					       : scaling ? "slurmd pods come or go"
 							 : "nothing is changing"};
 	ret->v[3] = (struct td_pool_condition){"NodesOwned", f->taken ? TD_STATUS_FALSE : TD_STATUS_TRUE,

@@ -128,8 +128,9 @@ struct td_pool_set_facts {
 	const char *taken;   // the nodes that it selects and another NodeSet has, in words; NULL: none
 };
 struct td_pool_set_conditions {
-	struct td_pool_condition v[4];               // messages may point into the next two
+	struct td_pool_condition v[4];               // messages may point into what follows
 	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // turn: what a node waiting for its turn says
+	char progress[80];                           // of an update
 };
 // Fills *ret, which must not be moved or copied afterwards. v, k: as td_pool_nodeset_decide left
 // them; the caller may have put better words into v[].why.

@@ -304,6 +304,8 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
 		r = show_pod(b, name, sn, &x.p, c, &e);
+	if (!r)
+		r = td_syncer_leave(b, name, sn, again_ms, c, &e);
 
 	if (r == TD_NOT_FOUND)
 		return 0;
