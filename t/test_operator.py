@@ -474,3 +474,37 @@ def test_what_slurmctld_would_not_start_with_never_replaces_what_works(home):
     wait_for("all is well", lambda: home.cmd("status", check=False).returncode == 0)
     assert home.squeue()[job]["state"] == "RUNNING"
     wait_for("nothing is left of the trials", lambda: not [o for o in home.items("pods,configmaps", "-n", "slurm") if "-trial-" in o["metadata"]["name"]])
+
+
+@pytest.mark.asan
+@pytest.mark.feature("A2.10")
+def test_a_new_user_costs_no_restart(home):
+    home.up("--nodes", "2")
+    before = home.get("slurmcluster", "main", "-n", "slurm")["spec"]["users"]
+
+    def alive():
+        pods = [p for p in home.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]]
+        return {p["metadata"]["uid"]: p["status"]["containerStatuses"][0]["restartCount"] for p in pods}
+
+    def users(*more):
+        assert patch(home, "slurmcluster", "main", {"users": [*before, *more]}).returncode == 0
+
+    def known(pod):
+        return home.run("kubectl", "-n", "slurm", "exec", pod, "--", "getent", "passwd", "ann", check=False).stdout.startswith("ann:x:3000:")
+    pods = alive()
+    names = [p["metadata"]["name"] for p in home.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]]
+    client = Client(home, "srun", "-J", "open", "--mem=100M", "sleep", "100000")
+    job = wait_for("an open srun", lambda: next((i for i, j in home.squeue().items() if j["name"] == "open" and j["state"] == "RUNNING"), 0))
+    users({"name": "ann", "uid": 3000, "gid": 3000})
+    for pod in names:
+        wait_for(f"{pod} knows her", lambda: known(pod))
+    wait_for("her home is there", lambda: home.run("kubectl", "-n", "slurm", "exec", "main-login-0", "--", "stat", "-c", "%u %a", "/home/ann").stdout.split() == ["3000", "700"])
+    assert home.cmd("shell", "--user", "ann", "--", "srun", "-N2", "--mem=10M", "id", "-un").stdout.split() == ["ann", "ann"]
+    # Her pods, too: slurmctld and slurmrestd know her.
+    assert patch(home, "slurmcluster", "main", {"scheduler": {"defaultUser": "ann", "namespaces": [{"namespace": "*", "user": "ann"}]}}).returncode == 0
+    wait_for("it is about that", lambda: valid(home).get("status") == "True")
+    home.apply(home.pod("hers", gpus=1))
+    wait_for("it runs", lambda: home.phase("hers") == "Running")
+    assert home.squeue()[home.grant(home.get("pod", "hers"))[0]]["user"] == "ann"
+    assert home.squeue()[job]["state"] == "RUNNING" and client.code is None
+    assert alive() == pods, "nothing was restarted"

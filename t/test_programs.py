@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLURMD, LOGIN, SLURMRESTD, TRIAL = (ROOT / f"src/operator/programs/{n}.sh" for n in ("slurmd", "login", "slurmrestd", "trial"))
-GATE, SLURMCTLD = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld"))
+GATE, SLURMCTLD, ACCOUNTS = (ROOT / f"src/slurm/programs/{n}.sh" for n in ("gate", "slurmctld", "accounts"))
 pytestmark = pytest.mark.feature("A1")
 OWN = ("etc", "run", "opt", "home", "var/lib")
 DEADLINE = 60
@@ -224,6 +224,46 @@ def test_login_with_an_image_that_has_no_sackd_says_so_and_stays(box):
     p = box.run("sh", "-c", LOGIN.read_text(), PATH=f"{box.path}/bin:/bin")  # Slurm's commands are in /usr/sbin
     assert "has no sackd" in p.err
     assert box.calls() == ["sleep|infinity"]
+
+
+def eventually(what, true):
+    deadline = time.monotonic() + DEADLINE
+    while not true():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def test_login_makes_the_home_of_a_user_who_comes_later(box):
+    box.stub("sackd", "exec sleep 600")
+    passwd = box.read("etc/tandem/users/passwd")
+    p = box.start("sh", "-c", LOGIN.read_text())
+    try:
+        eventually("sackd runs", lambda: box.calls())
+        box.write("etc/tandem/users/passwd", passwd + "ann:x:1000:1001::/home/ann:/bin/bash\n")
+        eventually("her home is there", lambda: (box.path / "home/ann").is_dir())
+    finally:
+        kill(p)
+
+
+# ---- accounts.sh ---------------------------------------------------------------------------------------------------------
+def test_users_reach_a_container_that_runs_and_files_stay_the_same_ones(box):
+    ann, bob = "ann:x:1000:1000::/home/ann:/bin/sh\n", "bob:x:1001:1001::/home/bob:/bin/sh\n"
+    for f in ("passwd", "group"):
+        box.write(f"etc/slurm/{f}", ann)
+    (box.path / "run/accounts").mkdir()
+    assert box.run("sh", ACCOUNTS, "once", "/run/accounts").returncode == 0
+    assert box.read("run/accounts/passwd") == box.read("run/accounts/group") == ann
+    for f in ("passwd", "group"):
+        box.write(f"etc/{f}", ann)
+    inode = os.stat(box.path / "etc/passwd").st_ino
+    p = box.start("sh", ACCOUNTS)
+    try:
+        for text in (ann + bob, bob):  # one comes, one goes
+            box.write("etc/slurm/passwd", text)
+            eventually("it is followed", lambda: box.read("etc/passwd") == text)
+        assert os.stat(box.path / "etc/passwd").st_ino == inode and box.read("etc/group") == ann
+    finally:
+        kill(p)
 
 
 # ---- slurmd.sh -----------------------------------------------------------------------------------------------------------

@@ -83,7 +83,10 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	yyjson_mut_val *labels = td_jm_obj(d, t, "metadata.labels");
 	td_jm_key_str(d, labels, TD_LABEL_CLUSTER, b->name);
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
-	td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
+	// Slurm's commands read the mounted files each time, so nobody who works in a login pod is
+	// thrown out for them.
+	if (!td_starts(field, "spec.login"))
+		td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
 	static const char *const lists[] = {"spec.initContainers", "spec.containers"};

@@ -51,8 +51,10 @@ void td_op_wants_done(struct td_op_wants *w);
 // template does not merge; err names the field.
 int td_op_cluster_objects(const yyjson_val *cluster, const struct td_slurm_files *files, const char *image,
 			  struct td_op_wants *ret, struct td_error *err);
-char *td_op_hash(const char *s, size_t n);              // 16 hex digits; caller frees
-char *td_op_files_hash(const struct td_slurm_files *f); // of names and texts; caller frees
+char *td_op_hash(const char *s, size_t n); // 16 hex digits; caller frees
+// Returns a hash of the configuration that daemons must be told about: all but the users. The caller
+// frees it.
+char *td_op_files_hash(const struct td_slurm_files *f);
 // Returns templates/<file> with its words filled in: td_op_template("config.yaml", {"cluster",
 // name}). The caller frees it. Aborts when the file is malformed.
 yyjson_mut_doc *td_op_fill(const char *file, const struct td_json_word *words, size_t n);

@@ -17,7 +17,7 @@
 // Files that decide nothing about slurmctld's start.
 static bool counts(const char *file)
 {
-	static const char *const others[] = {"gres.conf", "gate.sh", "slurmctld.sh", "passwd", "group"};
+	static const char *const others[] = {"gres.conf", "gate.sh", "slurmctld.sh", "accounts.sh", "passwd", "group"};
 	for (size_t i = 0; i < TD_LEN(others); i++)
 		if (td_streq(others[i], file))
 			return false;
@@ -78,8 +78,12 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 	td_op_put(d, td_jm_arr(d, c, "env"), NULL, td_jm_get(o, "env"));
 	empty_volume(d, spec, "state");
 	empty_volume(d, spec, "tandem-bin");
-	if ((v = td_op_named(spec, "volumes", "config")))
-		td_jm_str(d, v, "configMap.name", name);
+	static const char *const files[] = {"config", "accounts"};
+	for (size_t i = 0; i < TD_LEN(files); i++)
+		if ((v = td_op_named(spec, "volumes", files[i]))) {
+			td_jm_del(v, "emptyDir");
+			td_jm_str(d, v, "configMap.name", name);
+		}
 	return d;
 }
 

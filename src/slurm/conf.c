@@ -570,14 +570,15 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_buf passwd = {0}, group = {0};
 	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
 
-	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf", "cgroup.conf", "gate.sh",
-						   "slurmctld.sh", "passwd",    "group"};
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf",   "cgroup.conf", "gate.sh",
+						   "slurmctld.sh", "accounts.sh", "passwd",      "group"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
 		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
 		td_strdup(td_embedded(td_slurm_programs, "gate.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),
+		td_strdup(td_embedded(td_slurm_programs, "accounts.sh")->text),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 	};

@@ -45,6 +45,7 @@ enum td_slurm_file {
 	TD_CGROUP_CONF,
 	TD_GATE_SH,
 	TD_SLURMCTLD_SH,
+	TD_ACCOUNTS_SH,
 	TD_PASSWD,
 	TD_GROUP,
 	TD_SLURM_FILES, // number of the fixed files; the object's own files follow them

@@ -2,11 +2,14 @@
 # A login pod. Homes are made here because only here somebody logs in; sackd lets every user prove
 # who he is without seeing the key. $1: owners.sh, or nothing.
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
-while IFS=: read -r _ _ uid gid _ home _; do
-	case $home in
-	/home/?*) [ "$uid" -lt 1000 ] || [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;;
-	esac
-done </etc/tandem/users/passwd
+homes() {
+	while IFS=: read -r _ _ uid gid _ home _; do
+		case $home in
+		/home/?*) [ "$uid" -lt 1000 ] || [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;;
+		esac
+	done </etc/tandem/users/passwd
+}
+homes
 mkdir -p /run/slurm
 command -v sackd >/dev/null || {
 	echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
@@ -15,5 +18,17 @@ command -v sackd >/dev/null || {
 sackd -D &
 sackd=$!
 [ -z "$1" ] || sh -c "$1" owners &
+# Users come and go while somebody works here: the mounted passwd changes, and homes follow.
+: >/run/slurm/homes
+while sleep 2; do
+	# shellcheck disable=SC3013 # -ot is in POSIX since 2024, and in every sh before
+	[ /etc/tandem/users/passwd -ot /run/slurm/homes ] && continue
+	: >/run/slurm/homes
+	homes
+done >/dev/null 2>&1 &
+follow=$!
 trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"' TERM
 wait "$sackd"
+code=$?
+kill "$follow"
+exit "$code"

@@ -3,4 +3,5 @@
 set -eu
 umask 077
 mkdir -p "$(dirname "$1")"
+sh /etc/slurm/accounts.sh &
 exec slurmrestd -a rest_auth/jwt -s slurmctld "unix:$1"

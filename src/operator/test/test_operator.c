@@ -75,8 +75,8 @@ static void test_objects(void **state)
 	const yyjson_val *key = wanted(&w, &td_secrets, "main-slurm-key");
 	assert_non_null(td_jkey_str(td_jget(key, "data"), "slurm.key"));
 	assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_secrets, "main-jwt-key"), "data"), "jwt_hs256.key"));
-	static const char *const files[] = {"slurm.conf",   "gres.conf", "cgroup.conf", "gate.sh",
-					    "slurmctld.sh", "passwd",    "group"};
+	static const char *const files[] = {"slurm.conf",   "gres.conf",   "cgroup.conf", "gate.sh",
+					    "slurmctld.sh", "accounts.sh", "passwd",      "group"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		assert_non_null(td_jkey_str(td_jget(wanted(&w, &td_configmaps, "main-config"), "data"), files[i]));
 
@@ -432,6 +432,86 @@ static void test_affinity(void **state)
 #undef REQUIRED
 }
 
+// Appends what a change replaces: the pods whose template it changes.
+static void replaced(const struct td_op_wants *a, const struct td_op_wants *b, struct td_buf *out)
+{
+	static const struct {
+		const struct td_gvr *gvr;
+		const char *name;
+	} parts[] = {{&td_statefulsets, "slurmctld"}, {&td_deployments, "slurmrestd"}, {&td_statefulsets, "login"}};
+	for (size_t i = 0; i < TD_LEN(parts); i++) {
+		td_auto_free char *name = td_asprintf("main-%s", parts[i].name);
+		if (!td_jequal(td_jget(wanted(a, parts[i].gvr, name), "spec.template"),
+			       td_jget(wanted(b, parts[i].gvr, name), "spec.template")))
+			td_buf_printf(out, "%s%s", out->len ? ", " : "", parts[i].name);
+	}
+}
+
+static struct td_json *patched(const struct td_json *o, const char *over)
+{
+	td_auto_free char *text = td_asprintf("spec: %s", over);
+	td_auto(td_json_unref) struct td_json *p = Y(text), *ret = NULL;
+	assert_int_equal(td_json_merge_patch(td_json_root(o), td_json_root(p), &ret, NULL), 0);
+	return td_steal(ret);
+}
+
+// The table "What a change costs" of docs/api.md, held against the objects that a change makes.
+static void test_costs(void **state)
+{
+	static const struct {
+		const char *field, *over; // JSON merge patch of the spec
+		bool set;                 // of the NodeSet; else of the SlurmCluster
+		const char *cost;
+	} rows[] = {
+		{"spec.users", "{users: [{name: pods, uid: 2000}, {name: ann, uid: 3000}]}", false, "nothing"},
+		{"spec.scheduler", "{scheduler: {defaultUser: researcher, endGrace: 1m}}", false, "nothing"},
+		{"spec.slurm.version", "{slurm: {version: '24.05'}}", false, "nothing"},
+		{"spec.partitions", "{partitions: [{name: all, maxTime: '60'}]}", false, "slurmctld, slurmrestd"},
+		{"spec.config", "{config: {slurmConf: {KillWait: '20'}}}", false, "slurmctld, slurmrestd"},
+		{"spec.controller", "{controller: {resources: {requests: {cpu: '1'}}}}", false, "slurmctld"},
+		{"spec.restApi", "{restApi: {resources: {requests: {cpu: '1'}}}}", false, "slurmrestd"},
+		{"spec.login", "{login: [{name: login, resources: {requests: {cpu: '1'}}}]}", false, "login"},
+		{"spec.slurm.image", "{slurm: {image: other}}", false, "slurmctld, slurmrestd, login, slurmd"},
+		{"spec.slurm.features", "{slurm: {features: [big]}}", true, "slurmd"},
+		{"spec.slurm.weight", "{slurm: {weight: 7}}", true, "slurmd"},
+		{"spec.slurm.extraConf", "{slurm: {extraConf: {TmpDisk: '1'}}}", true, "slurmd"},
+		{"spec.template", "{template: {spec: {priorityClassName: high}}}", true, "slurmd"},
+		{"spec.replicas", "{replicas: 1}", true, "nothing"},
+		{"spec.updateStrategy", "{updateStrategy: {maxUnavailable: 2}}", true, "nothing"},
+	};
+	const struct td_op_share share = {15, 31744, 8};
+	td_auto_free char *path = td_asprintf("%s/docs/api.md", getenv("TD_SOURCE_ROOT"));
+	td_auto_buf struct td_buf doc = {0};
+	assert_int_equal(td_file_read(path, 1 << 20, &doc, NULL), 0);
+	td_auto(td_json_unref) struct td_json *sc = embedded("SlurmCluster"), *set = embedded("NodeSet"),
+					      *node = Y(NODE);
+	for (size_t i = 0; i < TD_LEN(rows); i++) {
+		td_auto(td_json_unref) struct td_json *other = patched(rows[i].set ? set : sc, rows[i].over),
+						      *pod = NULL, *pod_then = NULL;
+		const struct td_json *sc_then = rows[i].set ? sc : other, *set_then = rows[i].set ? other : set;
+		td_auto_slurm_files struct td_slurm_files f0 = {0}, f1 = {0};
+		td_auto_wants struct td_op_wants w0 = {0}, w1 = {0};
+		td_auto_buf struct td_buf cost = {0};
+		objects_of(sc, &f0, &w0);
+		objects_of(sc_then, &f1, &w1);
+		replaced(&w0, &w1, &cost);
+		assert_int_equal(td_op_slurmd_pod(td_json_root(sc), td_json_root(set), td_json_root(node), &share, NULL,
+						  &pod, NULL),
+				 0);
+		assert_int_equal(td_op_slurmd_pod(td_json_root(sc_then), td_json_root(set_then), td_json_root(node),
+						  &share, NULL, &pod_then, NULL),
+				 0);
+		if (!td_jequal(td_json_root(pod), td_json_root(pod_then)))
+			td_buf_printf(&cost, "%sslurmd", cost.len ? ", " : "");
+		if (strcmp(cost.len ? td_buf_str(&cost) : "nothing", rows[i].cost) != 0)
+			fail_msg("%s: %s", rows[i].field, td_buf_str(&cost));
+		td_auto_free char *row = td_asprintf("| %s `%s` | %s |", rows[i].set ? "NodeSet" : "SlurmCluster",
+						     rows[i].field, rows[i].cost);
+		if (!strstr(td_buf_str(&doc), row))
+			fail_msg("docs/api.md has no row \"%s\"", row);
+	}
+}
+
 // Which devices a node keeps while its kubelet offers none.
 static void test_offered(void **state)
 {
@@ -576,13 +656,21 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
-		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check),
+		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),
+		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),
+		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

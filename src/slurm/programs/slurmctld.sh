@@ -14,4 +14,5 @@ next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld 
 
 sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
 echo "FirstJobId=$next" >>"$etc/slurm.conf"
+sh /etc/slurm/accounts.sh &
 exec "$@" -f "$etc/slurm.conf"
