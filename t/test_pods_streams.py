@@ -320,6 +320,18 @@ def test_attach(plane):
         assert plane.output(name) == "500000\nclosed\n"
 
 
+def test_run_with_input_shows_all_output(plane):
+    """kubectl attaches a moment after the container has started, and what was written by then is not lost."""
+    run = ("kubectl", "run", "all", "--rm", "-i", "--quiet", "--restart=Never", f"--image={IMAGE}", "--command", "--", "sh", "-c")
+    for _ in range(3):
+        r = plane.run(*run, "echo first; echo second >&2; read l; echo got $l; echo last; exit 3", input="line\n", check=False)
+        assert r.returncode == 3 and r.stdout == "first\ngot line\nlast\n" and "second\n" in r.stderr, (r.stdout, r.stderr)
+        plane.gone("all")
+    for _ in range(3):  # it is over before anybody can attach, or while somebody does
+        assert plane.run(*run, "echo first; echo last", input="").stdout == "first\nlast\n"
+        plane.gone("all")
+
+
 def test_run_with_a_terminal(plane):
     pid, fd = pty.fork()
     if pid == 0:

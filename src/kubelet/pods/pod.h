@@ -37,6 +37,8 @@ struct td_ctr {
 	enum td_ctr_state state;
 	// Number of the current or last attempt, from 0; also restartCount. -1: never begun.
 	int attempt;
+	// 1 + the attempt whose standard input somebody was given by attach; 0: none.
+	int attached;
 	// Begun and not known to be over: the gate counts it as running.
 	bool wanted;
 	int64_t started_ms;

@@ -1,6 +1,8 @@
 // attach over WebSocket, with the channels of exec.c. The client gets what the container writes
 // from now on, read from its log (pods/logfile.h), and may write to its standard input if the pod
-// asks for one (stdin: true). Several clients may be attached at once; all see everything.
+// asks for one (stdin: true). Several clients may be attached at once; all see everything. Whoever is
+// the first at an input that is given once (stdinOnce: `kubectl run -i`) also gets what the container
+// wrote before: it was started for this client, who only came a moment later.
 #include "kubelet/pods/logfile.h"
 #include "kubelet/pods/sync.h"
 #include "kubelet/stream/stream.h"
@@ -173,6 +175,10 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 	bool runs = spec && c->state == TD_CTR_RUNNING && c->wanted;
 	td_auto_free char *id = runs ? td_pod_container_id(a, p, c) : NULL;
 	int attempt = c->attempt;
+	bool once = td_jbool(spec, "stdinOnce", false),
+	     first = once && td_stream_flag(x, "stdin") && c->attached <= attempt;
+	if (runs && first)
+		c->attached = attempt + 1;
 	pthread_mutex_unlock(&p->mu);
 
 	if (!runs) {
@@ -220,12 +226,13 @@ void td_stream_attach(struct td_kubelet *a, struct td_http_x *x, struct td_pod *
 		return;
 	}
 
-	td_logfile_tail(&s.log, 0);
+	if (!first)
+		td_logfile_tail(&s.log, 0);
 	td_stream_hello(s.ws, s.out, s.err, td_mono_ms(&td_clock_system));
 
 	pthread_t t;
 	if (!pthread_create(&t, NULL, pump, &s)) {
-		receive(&s, !strcmp(protocol, protocols[0]), td_jbool(spec, "stdinOnce", false));
+		receive(&s, !strcmp(protocol, protocols[0]), once);
 		pthread_join(t, NULL);
 	}
 
