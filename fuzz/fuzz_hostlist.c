@@ -1,6 +1,7 @@
-// Hostlists, index ranges and GRES strings. What the writers write must parse to the same value.
+// Hostlists, index ranges, tasks of arrays and GRES strings. What the writers write must parse to the same value.
 // rows: A7.1
 #include "slurm/hostlist.h"
+#include "slurm/rest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	struct td_gres g[8];
 	size_t n;
+	td_slurm_tasks_has(s, 3);
 	td_gres_parse(s, g, 8, &n, NULL);
 	return 0;
 }

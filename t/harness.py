@@ -1,14 +1,18 @@
 """What every system test uses: one pool, its commands, waiting for a state, and what a pool leaves
 on the machine."""
+import fcntl
 import glob
 import http.client
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import ssl
+import struct
 import subprocess
+import termios
 import threading
 import time
 import urllib.request
@@ -118,6 +122,22 @@ class Pool:
 
     def cmd(self, *argv, **kw):
         return self.run(self.tandem, *argv, **kw)
+
+    def on_terminal(self, *argv, types=b"", env=()):
+        """Runs a command of tandem on a terminal of 80 columns where somebody types this. Returns its
+        exit code and what it showed."""
+        pid, fd = pty.fork()
+        if pid == 0:
+            os.execve(self.tandem, [self.tandem, *argv], {**self.env, "TERM": "xterm", **dict(env)})
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        os.write(fd, types)
+        said = b""
+        try:
+            while chunk := os.read(fd, 65536):
+                said += chunk
+        except OSError:  # the other end is closed
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
 
     def up(self, *argv, timeout=600):
         os.makedirs(IMAGES, exist_ok=True)

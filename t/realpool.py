@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import urllib.parse
 
 import pytest
 
@@ -273,7 +274,7 @@ class RealPool(Pool):
             with socket.socket(socket.AF_UNIX) as s:
                 s.settimeout(30)
                 s.connect(f"{self.home}/bridge.sock")
-                s.sendall(f"GET /why?{'job=' if str(what).isdigit() else 'pod=default%2F'}{what} HTTP/1.1\r\nHost: bridge\r\nConnection: close\r\n\r\n".encode())
+                s.sendall(f"GET /why?{'job=' if str(what)[0].isdigit() else 'pod=default%2F'}{urllib.parse.quote(str(what))} HTTP/1.1\r\nHost: bridge\r\nConnection: close\r\n\r\n".encode())
                 head, _, body = s.makefile("rb").read().partition(b"\r\n\r\n")
         except OSError as e:  # it has just been started
             return subprocess.CompletedProcess(["why", what], 1, "", str(e))

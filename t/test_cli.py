@@ -161,3 +161,40 @@ def test_dry_run_prints_the_objects(tandem):
     kinds = {d["kind"]: d for d in yaml.safe_load_all(r.stdout) if d}
     assert kinds["SlurmCluster"]["metadata"]["namespace"] == "slurm"
     assert kinds["NodeSet"]["metadata"]["namespace"] == "slurm"
+
+
+CLUSTER = """apiVersion: tandem.dev/v1alpha1
+kind: SlurmCluster
+metadata: {name: main, namespace: slurm}
+spec:
+  slurm: {image: "tandem/slurm:24.11", version: "24.11"}
+  controller: {storage: {hostPath: {path: /var/lib/slurm-main, node: n0}}}
+  partitions: [{name: all, default: true}]
+"""
+OTHERS = "apiVersion: v1\nkind: Namespace\nmetadata: {name: slurm}\n---\napiVersion: slinky.slurm.net/v1beta1\nkind: NodeSet\nmetadata: {name: n}\n"
+
+
+@pytest.mark.feature("A16")
+def test_validate_says_what_it_checked(tandem, tmp_path):
+    def validate(text):
+        (tmp_path / "f.yaml").write_text(text)
+        r = run(tandem, "validate", "-f", str(tmp_path / "f.yaml"))
+        assert r.stderr == ""
+        return r.returncode, r.stdout
+    code, out = validate(CLUSTER)
+    assert code == 0 and "SlurmCluster main: valid" in out and out.endswith("1 object checked, 0 problems\n"), out
+    code, out = validate(CLUSTER + "---\n" + OTHERS)
+    assert code == 0 and "1 object checked, 0 problems; 2 of other kinds passed over: v1 Namespace, slinky.slurm.net/v1beta1 NodeSet" in out, out
+    code, out = validate(OTHERS)
+    assert code == 0 and "0 objects checked" in out, out
+    code, out = validate(CLUSTER.replace("kind: SlurmCluster", "kind: SlurmClusters"))
+    assert code == 1 and "SlurmClusters main: kind: tandem.dev has no such kind: write SlurmCluster or NodeSet" in out and "1 problem\n" in out, out
+    code, out = validate(CLUSTER.replace("kind: SlurmCluster\n", ""))
+    assert code == 1 and "an object main without kind" in out, out
+    code, out = validate(CLUSTER.replace("v1alpha1", "v1"))
+    assert code == 1 and "write tandem.dev/v1alpha1" in out, out
+    code, out = validate(CLUSTER.replace("partitions:", "partition:"))
+    assert code == 1 and "spec.partition: there is no such field" in out, out
+    inside = json.dumps({"apiVersion": "v1", "kind": "List", "items": [{"apiVersion": "tandem.dev/v1alpha1", "kind": "Nodes", "metadata": {"name": "x"}}]})
+    code, out = validate(inside)
+    assert code == 1 and "Nodes x: kind:" in out, out

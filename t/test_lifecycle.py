@@ -1,4 +1,5 @@
 """up and down: a second up, a repair after kill -9 of everything, nothing left behind."""
+import json
 import os
 import shutil
 import signal
@@ -161,31 +162,11 @@ def test_a_purge_of_what_runs_is_meant(home):
     r = home.cmd("down", "--purge", check=False)
     assert r.returncode == 2 and "add --yes" in r.stderr and home.home in r.stderr, r
     for answer in (b"n\n", b"\n", b"\x04"):
-        code, said = on_terminal(home, answer, "down", "--purge")
+        code, said = home.on_terminal("down", "--purge", types=answer)
         assert code == 1 and "[y/N]" in said and "nothing was done" in said, said
     assert home.get("configmap", "precious") and home.cmd("status").returncode == 0
-    code, said = on_terminal(home, b"y\n", "down", "--purge")
+    code, said = home.on_terminal("down", "--purge", types=b"y\n")
     assert code == 0 and not os.path.exists(home.home), said
-
-
-def on_terminal(home, types, *argv):
-    """Runs a command on a terminal of 80 columns where somebody types this. Returns its exit code and what it showed."""
-    import fcntl
-    import pty
-    import struct
-    import termios
-    pid, fd = pty.fork()
-    if pid == 0:
-        os.execve(home.tandem, [home.tandem, *argv], {**home.env, "TERM": "xterm"})
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    os.write(fd, types)
-    said = b""
-    try:
-        while chunk := os.read(fd, 65536):
-            said += chunk
-    except OSError:  # the other end is closed
-        pass
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), said.decode()
 
 
 def test_the_port_of_the_api_survives_down(home, tandem):
@@ -213,3 +194,33 @@ def test_the_port_of_the_api_survives_down(home, tandem):
     assert os.path.exists(kept)
     home.down(purge=True)
     assert not os.path.exists(kept)
+
+
+@pytest.mark.feature("F1.8", "F1.10")
+def test_the_hints_of_up_work_when_pasted(home):
+    """As they stand, all at once, in a shell that does not know tandem yet; their pod goes through the queue."""
+    hints = home.up("--nodes", "2").partition("Try it")[2].partition("\n")[2].partition("\n\n")[0]
+    env = {k: v for k, v in home.env.items() if k != "KUBECONFIG"}
+    script = "".join(line.strip() + "\n" for line in hints.splitlines())
+    assert "#" not in script and "srun -N2" in script
+    r = subprocess.run(["bash", "-ec", script], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert r.returncode == 0, script + r.stdout
+    assert "Pod default/hello" in r.stdout and "All is well." in r.stdout, r.stdout
+    wait_for("it runs", lambda: home.phase("hello") == "Running")
+    job, node, _ = home.grant(home.get("pod", "hello"))
+    assert home.job(job)["NodeList"] == node
+
+
+def test_status_fits_a_terminal(home):
+    """80 columns; colours on a terminal only, and not where somebody wants none."""
+    home.up("--nodes", "1", "--gpus", "0", "--no-slurm")
+    plain = home.cmd("status").stdout
+    assert "\033" not in plain and max(map(len, plain.splitlines())) <= 80
+    code, said = home.on_terminal("status")
+    assert code == 0 and "\033[32mAll is well.\033[0m" in said and "\033[32mReady" in said, said
+    for env in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\033" not in home.on_terminal("status", env=env)[1]
+    long = "ip-10-0-1-23.eu-central-1.compute.internal"
+    home.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": long}}))
+    out = home.cmd("status", check=False).stdout.partition("Wrong:")[0]
+    assert "ip-10-0-1-23.eu-central-1." in out and max(map(len, out.splitlines())) <= 80, out

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from devices import GPUS, allowed, node_index, probe, with_home  # noqa: F401 (probe is a fixture)
-from harness import wait_for
+from harness import expand_hosts, wait_for
 
 
 
@@ -294,6 +294,53 @@ def test_a_shell_with_a_terminal(pool):
     assert b"/dev/pts/" in got, got
     assert os.waitstatus_to_exitcode(status) == 5, got
     assert pool.cmd("shell", "--", "sh", "-c", "exit 7", check=False).returncode == 7
+
+
+@pytest.mark.feature("A18.1", "A18.2")
+def test_why_knows_arrays_and_jobs_of_several_nodes(pool):
+    def why(what, code=0):
+        r = pool.cmd("why", what, check=False)
+        assert r.returncode == code, r
+        return (r.stdout + r.stderr).strip()
+    both = pool.sbatch("-N2", "--gres=gpu:3", "-J", "both")
+    array = pool.sbatch("--array=0-5%2", "-J", "many")
+    nodes = wait_for("it runs", lambda: pool.job(both).get("JobState") == "RUNNING" and expand_hosts(pool.job(both)["NodeList"]))
+    start = f"Job {both} (both, user root) runs on "  # in Slurm's order
+    assert why(both).startswith(start) and sorted(why(both)[len(start):-1].split("; ")) == [f"{n} (gpu:3(IDX:0-2))" for n in nodes], why(both)
+    wait_for("two tasks run", lambda: "2 tasks run" in why(array))
+    assert why(array) == (f"Job {array} (many, user root) is an array: tasks [2-5%2]: it waits: its array runs as many tasks at once as it may (JobArrayTaskLimit);"
+                          " 2 tasks run.")
+    assert f"Job {array}_1 (many, user root) runs on" in why(f"{array}_1")
+    for waiting in (f"{array}_3", f"{array}_[2-5%2]", f"{array}_[2-5]"):
+        assert why(waiting).startswith(f"Job {waiting} (many, user root) waits: its array runs"), waiting
+    wide = pool.sbatch(f"-N{len(pool.nodes)}", "--exclusive", "-J", "wide")
+    wait_for("it waits for all nodes", lambda: "on all the nodes that it wants at once (Resources)" in why(wide))
+    assert why(f"{array}_77", 1) == f"Job {array} has no task 77, or it ended a while ago."
+    assert "is not an array" in why(f"{both}_1", 1)
+    assert why(999999, 1) == "Slurm does not know job 999999: it never was, or ended a while ago."
+    assert "is no job: give its id, such as 12, or of an array 12_3" in why(f"{array}_x", 1)
+
+
+@pytest.mark.feature("A18.1", "A18.2")
+@pytest.mark.embedded  # `tandem why` of $TANDEM_HOME asks Kubernetes, too
+def test_why_of_a_deployment_asks_for_its_pods(pool):
+    why = lambda *argv: pool.cmd("why", *argv, check=False)
+    pool.apply(pool.deployment("web", 3, gpus=5))
+    pool.kubectl("rollout", "status", "deployment/web")
+    r = why("deployment/web")
+    assert r.returncode == 0 and r.stdout.startswith("Deployment default/web wants 3 pods: 3 run, 0 wait.\n") and r.stdout.count(" as Slurm job ") == 3, r
+    pool.kubectl("scale", "deployment/web", "--replicas", len(pool.nodes) + 12)
+    said = wait_for("it says that pods wait", lambda: next((o for o in [why("deploy/web").stdout] if f"{len(pool.nodes)} run, 12 wait." in o and "(Resources)" in o), None))
+    assert "waits. It waits in Slurm's queue" in said.splitlines()[1] and said.endswith("more.\n") and len(said.splitlines()) == 12, said
+    name = pool.running("-l", "app=web")[0]["metadata"]["name"]
+    assert why(name).stdout == why(f"pod/{name}").stdout == why(f"pods/{name}", "-n", "default").stdout != ""
+    got = json.loads(why("deployments.apps/web", "-o", "json").stdout)
+    assert len(got["pods"]) == 10 and got["text"].startswith("Deployment")
+    assert why("replicaset/" + name.rpartition("-")[0]).stdout.startswith("ReplicaSet default/web-")
+    for words, code, says in ((["deployment/no"], 1, "there is no Deployment default/no"), (["service/web"], 2, "give pod, deployment"), (["a_b"], 2, "neither a pod nor a job"),
+                              (["web", "-n", "other"], 1, "There is no pod other/web")):
+        r = why(*words)
+        assert r.returncode == code and says in r.stderr, r
 
 
 @pytest.mark.feature("F1", "A13.2")

@@ -63,6 +63,21 @@ def test_the_tour(pool, build):
         assert normal(got) == normal(want), f"$ {command}\n{got}\n--- README says\n{want}"
 
 
+@pytest.mark.embedded  # its API
+@pytest.mark.feature("F1.2", "F1.5")
+def test_the_table_of_what_is_served_is_true(pool):
+    """Every resource that it names, of the running API, and of the list in docs/."""
+    rows = re.search(r"\| served \| refused \|\n\|---.*?\n(.*?)\n\n", README.read_text(), re.S)[1].splitlines()
+    served, refused = (set(re.findall(r"`([a-z]+s)`", "".join(r.split("|")[n] for r in rows))) for n in (2, 3))
+    assert {"pods", "jobs"} < served and {"daemonsets", "persistentvolumes"} < refused
+    there = {r.partition(".")[0] for r in pool.kubectl("api-resources", "-o", "name").split()}
+    listed = set(re.findall(r"^resource \S+ ([a-z]+):", (ROOT / "docs/embedded-plane.txt").read_text(), re.M))
+    assert served <= there and served <= listed and not refused & (there | listed), (served - there, refused & there)
+    for name in refused:
+        r = pool.run("kubectl", "get", name, check=False)
+        assert r.returncode and "doesn't have a resource type" in r.stderr, r
+
+
 def update(build):
     sys.path.insert(0, str(ROOT / "t"))
     import tempfile

@@ -1,5 +1,5 @@
 // Answers why a pod or a job waits, or where it runs: GET /why?pod=NAMESPACE/NAME and GET
-// /why?job=ID. The answer is JSON: {"text": "…", …}.
+// /why?job=ID, also of an array's tasks (12_3, 12_[4-7]). The answer is JSON: {"text": "…", …}.
 #include "bridge/scheduler/ask.h"
 
 #include "http/server.h"
@@ -136,12 +136,102 @@ static void by_pod(struct td_bridge *b, struct td_http_x *x, const char *key)
 		say(x, 503, "The API server did not answer: %s", e.msg);
 }
 
-static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
+enum { NODES_NAMED = 4, WAITING_NAMED = 3 };
+
+// "waits: …", "runs on …" or "is over: …".
+static void job_words(const struct td_slurm_job *j, struct td_buf *t)
+{
+	char states[128];
+	const char *words = td_pool_reason_words(j->reason, j->want_nodes);
+	switch (td_job_phase(j->states)) {
+	case TD_PHASE_WAITING:
+		td_buf_printf(t, "waits: %s (%s)", words ? words : j->reason, j->reason);
+		break;
+	case TD_PHASE_RUNNING:
+	case TD_PHASE_STARTING:
+		if (j->n_nodes > NODES_NAMED)
+			td_buf_printf(t, "runs on %zu nodes, %s", j->n_nodes, j->nodes_text);
+		else
+			td_buf_puts(t, "runs on ");
+		for (size_t i = 0; i < j->n_nodes && j->n_nodes <= NODES_NAMED; i++)
+			td_buf_printf(t, "%s%s%s%s%s", i ? "; " : "", j->nodes[i].name, *j->nodes[i].gres ? " (" : "",
+				      j->nodes[i].gres, *j->nodes[i].gres ? ")" : "");
+		if (td_streq(j->reason, "Prolog"))
+			td_buf_puts(t, "; its nodes are being prepared");
+		break;
+	default:
+		td_slurm_job_states_text(j->states, states, sizeof(states));
+		td_buf_printf(t, "is over: %s (%s)", td_slurm_job_end_words(j->states), states);
+	}
+}
+
+// One job, or one record of an array: label is how a person calls it.
+static void say_job(struct td_http_x *x, const char *label, const struct td_slurm_job *j)
+{
+	td_auto_buf struct td_buf t = {0};
+	job_words(j, &t);
+	say(x, 200, "Job %s (%s, user %s) %s.", label, j->name, j->user, td_buf_str(&t));
+}
+
+static void say_array(struct td_http_x *x, int64_t id, const struct td_slurm_job_list *l)
+{
+	size_t run = 0, over = 0, waits = 0;
+	td_auto_buf struct td_buf t = {0};
+	for (size_t i = 0; i < l->n; i++) {
+		const struct td_slurm_job *j = &l->v[i];
+		enum td_job_phase phase = td_job_phase(j->states);
+		run += phase == TD_PHASE_RUNNING || phase == TD_PHASE_STARTING;
+		over += phase == TD_PHASE_ENDED || phase == TD_PHASE_ENDING;
+		if (phase != TD_PHASE_WAITING || ++waits > WAITING_NAMED)
+			continue;
+		if (j->task < 0)
+			td_buf_printf(&t, "%s tasks [%s]: it ", t.len ? ";" : "", j->tasks);
+		else
+			td_buf_printf(&t, "%s task %lld ", t.len ? ";" : "", (long long)j->task);
+		job_words(j, &t);
+	}
+	if (waits > WAITING_NAMED)
+		td_buf_printf(&t, "; %zu more tasks wait", waits - WAITING_NAMED);
+	if (run)
+		td_buf_printf(&t, "%s %zu task%s", t.len ? ";" : "", run, run > 1 ? "s run" : " runs");
+	if (over)
+		td_buf_printf(&t, "%s %zu %s over", t.len ? ";" : "", over, over > 1 ? "are" : "is");
+	say(x, 200, "Job %lld (%s, user %s) is an array:%s.", (long long)id, l->v[0].name, l->v[0].user,
+	    td_buf_str(&t));
+}
+
+// Tasks of an array: one by its number, or with "[…]" those that wait.
+static void say_task(struct td_http_x *x, const char *label, const char *task, const struct td_slurm_job_list *l)
+{
+	const struct td_slurm_job *j = NULL;
+	long long n = -1;
+	if (*task != '[')
+		td_parse_i64(task, &n);
+	for (size_t i = 0; i < l->n; i++)
+		if (l->v[i].array && l->v[i].task == n)
+			j = &l->v[i];
+	for (size_t i = 0; i < l->n && !j; i++)
+		if (l->v[i].array && l->v[i].task < 0 && td_slurm_tasks_has(l->v[i].tasks, n))
+			j = &l->v[i];
+
+	if (j)
+		say_job(x, label, j);
+	else if (!l->v[0].array)
+		say(x, 404, "Job %lld is not an array: ask for it without \"_%s\".", (long long)l->v[0].id, task);
+	else if (*task == '[')
+		say(x, 404, "No task of job %lld waits any more: ask for one of them, such as %lld_%lld.",
+		    (long long)l->v[0].array, (long long)l->v[0].array, (long long)l->v[0].task);
+	else
+		say(x, 404, "Job %lld has no task %s, or it ended a while ago.", (long long)l->v[0].array, task);
+}
+
+// label: as it was asked for; task: what stands behind "_" in it, or NULL.
+static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id, const char *label, const char *task)
 {
 	struct td_error e = TD_ERROR_INIT;
 	td_auto(td_ask_unref) struct td_ask *a = td_ask_by_job(b->asks, id);
 
-	if (a) {
+	if (a && !task) {
 		td_auto_objects struct td_objects pods = {0};
 		td_informer_by_index(b->pods, "uid", a->uid, &pods);
 		if (pods.n) {
@@ -151,45 +241,39 @@ static void by_job(struct td_bridge *b, struct td_http_x *x, int64_t id)
 	}
 
 	td_auto(td_link_unref) struct td_link *l = td_bridge_link(b, &e);
-	td_auto_job struct td_slurm_job j = {0};
-	int r = l ? td_slurm_job(l->slurm, id, td_http_cancel(x), &j, &e) : e.code;
-	if (r) {
-		if (r == TD_NOT_FOUND)
-			say(x, 404, "Slurm does not know job %lld.", (long long)id);
-		else
-			say(x, 503, "Slurm did not answer: %s", e.msg);
-		return;
-	}
+	td_auto_job_list struct td_slurm_job_list all = {0};
+	int r = l ? td_slurm_job_records(l->slurm, id, td_http_cancel(x), &all, &e) : e.code;
+	if (r == TD_NOT_FOUND)
+		say(x, 404, "Slurm does not know job %s: it never was, or ended a while ago.", label);
+	else if (r)
+		say(x, 503, "Slurm did not answer: %s", e.msg);
+	else if (task)
+		say_task(x, label, task, &all);
+	else if (all.v[0].array == id)
+		say_array(x, id, &all);
+	else
+		say_job(x, label, &all.v[0]);
+}
 
-	char states[128];
-	const char *words = td_pool_reason_words(j.reason);
-	td_slurm_job_states_text(j.states, states, sizeof(states));
-
-	switch (td_job_phase(j.states)) {
-	case TD_PHASE_WAITING:
-		say(x, 200, "Job %lld (%s, user %s) waits: %s (%s).", (long long)id, j.name, j.user,
-		    words ? words : j.reason, j.reason);
-		break;
-	case TD_PHASE_RUNNING:
-	case TD_PHASE_STARTING: {
-		td_auto_buf struct td_buf t = {0};
-		for (size_t i = 0; i < j.n_nodes; i++)
-			td_buf_printf(&t, "%s%s%s%s%s", i ? "; " : "", j.nodes[i].name, *j.nodes[i].gres ? " (" : "",
-				      j.nodes[i].gres, *j.nodes[i].gres ? ")" : "");
-		say(x, 200, "Job %lld (%s, user %s) runs on %s.%s", (long long)id, j.name, j.user, td_buf_str(&t),
-		    td_streq(j.reason, "Prolog") ? " Its nodes are being prepared." : "");
-		break;
-	}
-	default:
-		say(x, 200, "Job %lld (%s, user %s) is over: %s (%s).", (long long)id, j.name, j.user,
-		    td_slurm_job_end_words(j.states), states);
-	}
+// Splits "12", "12_3" and "12_[4-7%2]". *ret_task: NULL, or what stands behind the "_".
+static bool read_job_id(const char *text, long long *ret_id, const char **ret_task)
+{
+	size_t digits = strspn(text, "0123456789");
+	td_auto_free char *id = td_strndup(text, digits);
+	const char *task = text[digits] == '_' ? text + digits + 1 : NULL;
+	size_t n = task ? strlen(task) : 0;
+	long long number;
+	if (!td_parse_i64(id, ret_id) || *ret_id <= 0 || (text[digits] && !task))
+		return false;
+	*ret_task = task;
+	return !task || (n && strspn(task, "0123456789") == n && td_parse_i64(task, &number)) ||
+	       (n > 2 && task[0] == '[' && task[n - 1] == ']');
 }
 
 static void handle(struct td_http_x *x, void *ctx)
 {
 	struct td_bridge *b = ctx;
-	const char *path = td_http_path(x), *pod = td_http_query(x, "pod"), *job = td_http_query(x, "job");
+	const char *path = td_http_path(x), *pod = td_http_query(x, "pod"), *job = td_http_query(x, "job"), *task;
 	long long id;
 	if (strcmp(td_http_method(x), "GET") != 0)
 		say(x, 405, "only GET");
@@ -197,8 +281,10 @@ static void handle(struct td_http_x *x, void *ctx)
 		say(x, 404, "GET /why?pod=NAMESPACE/NAME or /why?job=ID");
 	else if (pod && *pod)
 		by_pod(b, x, pod);
-	else if (job && td_parse_i64(job, &id) && id > 0)
-		by_job(b, x, id);
+	else if (job && read_job_id(job, &id, &task))
+		by_job(b, x, id, job, task);
+	else if (job)
+		say(x, 400, "\"%s\" is no job: give its id, such as 12, or of an array 12_3 or 12_[4-7]", job);
 	else
 		say(x, 400, "name a pod (?pod=NAMESPACE/NAME) or a job (?job=ID)");
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/term.h"
 #include "cli/apply.h"
 #include "cli/common.h"
 #include "cli/remote.h"
@@ -195,55 +196,131 @@ static void slurm(struct gather *g, yyjson_mut_val *o, const struct td_object *s
 		      td_jint(ns->root, "status.down", 0), flags);
 }
 
-static void table(yyjson_val *v)
+// ---- the table: at most COLUMNS wide ----
+
+enum { COLUMNS = 80 };
+
+// The width that the names of a list need, from `least` to `most`.
+static int name_width(yyjson_val *list, int least, int most)
 {
 	size_t k, max;
 	yyjson_val *x;
-	if (td_jget(v, "workloads")) {
-		printf("API     %s\n\n%-44s %s\n", td_jstr_or(v, "api", "-"), "WORKLOAD", "READY");
-		yyjson_arr_foreach (td_jget(v, "workloads"), k, max, x) {
-			td_auto_free char *name = td_asprintf("%s/%s", td_jstr(x, "namespace"), td_jstr(x, "name"));
-			printf("%-44s %lld of %lld\n", name, td_jint(x, "ready", 0), td_jint(x, "want", 0));
-		}
-	} else {
-		printf("home    %s\nAPI     %s\n\n%-14s %8s %10s\n", td_jstr_or(v, "home", ""),
-		       td_jstr_or(v, "api", "-"), "ROLE", "PID", "MEMORY");
+	yyjson_arr_foreach (list, k, max, x) {
+		const char *ns = td_jstr(x, "namespace");
+		int n = (int)strlen(td_jstr(x, "name")) + (ns ? (int)strlen(ns) + 1 : 0);
+		least = n > least ? n : least;
 	}
+	return least < most ? least : most;
+}
 
-	yyjson_arr_foreach (td_jget(v, "roles"), k, max, x) {
+// Prints a name in a column; what is too long ends in "…".
+static void name(const char *text, int width)
+{
+	if ((int)strlen(text) > width)
+		printf("%.*s… ", width - 1, text);
+	else
+		printf("%-*s ", width, text);
+}
+
+static void coloured(bool on, enum td_term_color c, const char *text, int width)
+{
+	printf("%s%-*s%s", td_term_color(on, c), width, text, td_term_color(on, TD_TERM_PLAIN));
+}
+
+static void roles_table(yyjson_val *v, bool color)
+{
+	size_t k, max;
+	yyjson_val *x;
+	printf("%-14s %8s %10s\n", "ROLE", "PID", "MEMORY");
+	yyjson_arr_foreach (v, k, max, x) {
+		printf("%-14s ", td_jstr(x, "name"));
 		if (td_jint(x, "pid", 0))
-			printf("%-14s %8lld %7.1f MB\n", td_jstr(x, "name"), td_jint(x, "pid", 0),
-			       (double)td_jint(x, "rssKiB", 0) / 1024);
+			printf("%8lld %7.1f MB\n", td_jint(x, "pid", 0), (double)td_jint(x, "rssKiB", 0) / 1024);
 		else
-			printf("%-14s %8s\n", td_jstr(x, "name"), "-");
+			printf("%s%8s%s\n", td_term_color(color, TD_TERM_BAD), "-",
+			       td_term_color(color, TD_TERM_PLAIN));
+	}
+}
+
+static void workloads_table(yyjson_val *v, bool color)
+{
+	size_t k, max;
+	yyjson_val *x;
+	int width = name_width(v, 44, COLUMNS - 18);
+	name("WORKLOAD", width);
+	puts("READY");
+	yyjson_arr_foreach (v, k, max, x) {
+		td_auto_free char *full = td_asprintf("%s/%s", td_jstr(x, "namespace"), td_jstr(x, "name"));
+		long long ready = td_jint(x, "ready", 0), want = td_jint(x, "want", 0);
+		name(full, width);
+		printf("%s%lld of %lld%s\n", td_term_color(color && ready < want, TD_TERM_BAD), ready, want,
+		       td_term_color(color && ready < want, TD_TERM_PLAIN));
+	}
+}
+
+static void nodes_table(yyjson_val *v, bool color)
+{
+	size_t k, max;
+	yyjson_val *x;
+	// Slurm's longest states, such as "allocated+drain", take 15 columns.
+	int width = name_width(v, 10, COLUMNS - 1 - 11 - 3 * 6 - 2 - 15);
+	putchar('\n');
+	name("NODE", width);
+	printf("%-10s %5s %5s %5s  %s\n", "STATE", "CPUS", "GPUS", "PODS", "SLURM");
+	yyjson_arr_foreach (v, k, max, x) {
+		bool ready = td_jbool(x, "ready", false), cordoned = td_jbool(x, "cordoned", false);
+		const char *slurm = td_jstr_or(x, "slurmState", "-");
+		bool off = td_starts(slurm, "d"); // down, drained, draining
+		name(td_jstr(x, "name"), width);
+		coloured(color,
+			 !ready     ? TD_TERM_BAD
+			 : cordoned ? TD_TERM_WARN
+				    : TD_TERM_GOOD,
+			 !ready     ? "NotReady"
+			 : cordoned ? "Cordoned"
+				    : "Ready",
+			 10);
+		printf(" %5s %5s %5lld  ", td_jstr_or(x, "cpus", "?"), td_jstr_or(x, "gpus", "0"),
+		       td_jint(x, "pods", 0));
+		coloured(color && off, TD_TERM_WARN, slurm, 0);
+		putchar('\n');
+	}
+}
+
+static void slurm_line(yyjson_val *x)
+{
+	const char *name = td_jstr(x, "name");
+	printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n", name ? name : " ",
+	       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0), td_jint(x, "allocated", 0),
+	       td_jint(x, "drained", 0) + td_jint(x, "draining", 0), td_jint(x, "down", 0));
+}
+
+static void table(yyjson_val *v)
+{
+	bool color = td_term_colors(1);
+	size_t k, max;
+	yyjson_val *x;
+
+	if (td_jget(v, "workloads")) {
+		printf("API     %s\n\n", td_jstr_or(v, "api", "-"));
+		workloads_table(td_jget(v, "workloads"), color);
+	} else {
+		printf("home    %s\nAPI     %s\n\n", td_jstr_or(v, "home", ""), td_jstr_or(v, "api", "-"));
+		roles_table(td_jget(v, "roles"), color);
 	}
 
-	if (td_jget(v, "nodes")) {
-		printf("\n%-10s %-10s %5s %5s %5s  %s\n", "NODE", "STATE", "CPUS", "GPUS", "PODS", "SLURM");
-		yyjson_arr_foreach (td_jget(v, "nodes"), k, max, x) {
-			printf("%-10s %-10s %5s %5s %5lld  %s\n", td_jstr(x, "name"),
-			       !td_jbool(x, "ready", false)     ? "NotReady"
-			       : td_jbool(x, "cordoned", false) ? "Cordoned"
-								: "Ready",
-			       td_jstr_or(x, "cpus", "?"), td_jstr_or(x, "gpus", "0"), td_jint(x, "pods", 0),
-			       td_jstr_or(x, "slurmState", "-"));
-		}
-	}
-
+	if (td_jget(v, "nodes"))
+		nodes_table(td_jget(v, "nodes"), color);
 	if ((x = td_jget(v, "slurm")))
-		printf("\nSlurm   %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
-		       td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
-		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
-		       td_jint(x, "down", 0));
-
+		slurm_line(x);
 	yyjson_arr_foreach (td_jget(v, "clusters"), k, max, x)
-		printf("\nSlurm %s %s: %lld nodes, %lld idle, %lld in use, %lld drained, %lld down\n",
-		       td_jstr(x, "name"), td_jstr_or(x, "phase", "?"), td_jint(x, "desired", 0), td_jint(x, "idle", 0),
-		       td_jint(x, "allocated", 0), td_jint(x, "drained", 0) + td_jint(x, "draining", 0),
-		       td_jint(x, "down", 0));
+		slurm_line(x);
 
 	yyjson_val *bad = td_jget(v, "wrong");
-	puts(yyjson_arr_size(bad) ? "\nWrong:" : "\nAll is well.");
+	bool any = yyjson_arr_size(bad) > 0;
+	putchar('\n');
+	coloured(color, any ? TD_TERM_BAD : TD_TERM_GOOD, any ? "Wrong:" : "All is well.", 0);
+	putchar('\n');
 	yyjson_arr_foreach (bad, k, max, x)
 		printf("  %s\n", yyjson_get_str(x));
 }

@@ -37,13 +37,44 @@ static void node_sets(const struct td_json_list *docs, const yyjson_val *sc, str
 	}
 }
 
-static size_t one(const struct td_json_list *docs, const yyjson_val *o, const char *path)
+struct seen {
+	size_t checked, passed;
+	struct td_strv other; // the kinds that were passed over
+};
+
+// Returns how many problems it printed.
+static size_t one(const struct td_json_list *docs, const yyjson_val *o, const char *path, struct seen *seen)
 {
-	const char *kind = td_jstr_or(o, "kind", ""), *name = td_jstr_or(o, "metadata.name", "");
+	const char *kind = td_jstr_or(o, "kind", ""), *name = td_jstr_or(o, "metadata.name", ""),
+		   *group = td_jstr_or(o, "apiVersion", "");
 	const struct td_kind *k = td_kind_builtin("tandem.dev", kind);
 	td_auto_free char *api = k ? td_asprintf("%s/%s", k->group, k->version) : NULL;
-	if (!k || !td_starts(td_jstr_or(o, "apiVersion", ""), "tandem.dev/"))
+
+	if (td_streq(kind, "List")) {
+		size_t bad = 0, i, n;
+		yyjson_val *x;
+		yyjson_arr_foreach (td_jget(o, "items"), i, n, x)
+			bad += one(docs, x, path, seen);
+		return bad;
+	}
+	if (!td_starts(group, "tandem.dev/") && *kind && *group) {
+		td_auto_free char *other = td_asprintf("%s %s", group, kind);
+		if (!td_strv_has(&seen->other, other))
+			td_strv_add(&seen->other, other);
+		seen->passed++;
 		return 0;
+	}
+
+	seen->checked++;
+	if (!k) {
+		if (!*kind || !*group)
+			printf("%s: an object%s%s without %s\n", path, *name ? " " : "", name,
+			       *kind ? "apiVersion" : "kind");
+		else
+			printf("%s: %s %s: kind: tandem.dev has no such kind: write SlurmCluster or NodeSet\n", path,
+			       kind, name);
+		return 1;
+	}
 
 	td_auto_causes struct td_causes causes = {0};
 	td_auto_strv struct td_strv unknown = {0}, problems = {0}, sets = {0};
@@ -83,6 +114,7 @@ static size_t one(const struct td_json_list *docs, const yyjson_val *o, const ch
 int td_validate_main(int argc, char **argv)
 {
 	td_auto_strv struct td_strv paths = {0};
+	struct seen seen = {0};
 	const struct td_option options[] = {
 		{.name = "filename",
 		 .letter = 'f',
@@ -94,7 +126,8 @@ int td_validate_main(int argc, char **argv)
 	const struct td_command line = {
 		.name = "validate",
 		.about = "Checks the SlurmCluster and NodeSet objects of YAML or JSON files and says what to write\n"
-			 "instead. Other kinds are passed over.",
+			 "instead: their fields, and what Slurm's files would be made of. Other kinds are passed\n"
+			 "over. What only a cluster knows, such as nodes and images, is not checked.",
 		.options = options,
 		.n = TD_LEN(options),
 		.exits = "0 all valid, 1 something is not, 2 wrong usage."};
@@ -113,7 +146,16 @@ int td_validate_main(int argc, char **argv)
 			continue;
 		}
 		for (size_t k = 0; k < docs.n; k++)
-			bad += one(&docs, td_json_root(docs.v[k]), paths.v[i]);
+			bad += one(&docs, td_json_root(docs.v[k]), paths.v[i], &seen);
 	}
+
+	printf("%zu object%s checked, %zu problem%s", seen.checked, seen.checked == 1 ? "" : "s", bad,
+	       bad == 1 ? "" : "s");
+	if (seen.passed)
+		printf("; %zu of other kinds passed over:", seen.passed);
+	for (size_t i = 0; i < seen.other.n; i++)
+		printf("%s %s", i ? "," : "", seen.other.v[i]);
+	putchar('\n');
+	td_strv_done(&seen.other);
 	return bad ? 1 : 0;
 }

@@ -1,4 +1,7 @@
-// tandem why: asks the bridge why a pod or a job waits, or where it runs.
+// tandem why: asks the bridge why a pod or a job waits, or where it runs; of a Deployment and the
+// like it asks for each pod.
+#include "api/condition.h"
+#include "api/selector.h"
 #include "base/mem.h"
 #include "cli/common.h"
 #include "cli/remote.h"
@@ -9,110 +12,300 @@
 #include <stdio.h>
 #include <string.h>
 
-static int answer(struct td_json *j, bool json, bool good)
+enum { PODS_NAMED = 10 };
+
+struct asker {
+	const char *ns;
+	bool json;
+	struct td_remote remote;
+	// Of the home; of a cluster kube alone.
+	struct td_instance instance;
+	struct td_http_client *bridge;
+	struct td_kube *kube; // NULL until needed
+};
+
+static void asker_done(struct asker *a)
+{
+	td_http_client_free(a->bridge);
+	td_kube_free(a->kube);
+	td_instance_done(&a->instance);
+}
+
+static int connect_kube(struct asker *a, struct td_error *err)
+{
+	if (a->kube)
+		return 0;
+	td_auto_free char *conf =
+		a->remote.kubeconfig ? td_strdup(a->remote.kubeconfig) : td_instance_kubeconfig(&a->instance, "admin");
+	return td_kube_new(conf, &a->kube, err);
+}
+
+// Asks the bridge. *ret_good: it knows what was asked for; else its text says what is wrong.
+static int ask(struct asker *a, const char *path, bool *ret_good, struct td_json **ret, struct td_error *err)
+{
+	int r;
+	if (a->remote.kubeconfig) {
+		*ret_good = true;
+		return (r = connect_kube(a, err)) ? r : td_remote_ask_bridge(a->kube, &a->remote, path, NULL, ret, err);
+	}
+
+	td_auto_free char *sock = td_asprintf("%s/bridge.sock", a->instance.run);
+	const struct td_http_client_opts o = {.base_url = "http://bridge", .unix_socket = sock, .timeout_ms = 10000};
+	const struct td_http_call call = {.method = "GET", .path = path};
+	td_auto_reply struct td_http_reply rep = {0};
+
+	r = a->bridge ? 0 : td_http_client_new(&o, &a->bridge, err);
+	if (r || (r = td_http_do(a->bridge, &call, NULL, &rep, err)))
+		return td_wrap(err, "the bridge does not answer (see `tandem status`)");
+	if ((r = td_json_parse(td_buf_str(&rep.body), rep.body.len, ret, err)))
+		return td_wrap(err, "the bridge's answer is not readable");
+	*ret_good = rep.status == 200;
+	return 0;
+}
+
+static int failed(const struct td_error *err)
+{
+	fprintf(stderr, "tandem why: %s\n", err->msg);
+	return 1;
+}
+
+static void print(bool json, yyjson_val *v, bool good)
 {
 	if (json) {
-		td_auto_free char *text = td_json_pretty(td_json_root(j));
+		td_auto_free char *text = td_json_pretty(v);
 		puts(text);
 	} else {
-		fprintf(good ? stdout : stderr, "%s\n", td_jstr_or(td_json_root(j), "text", "no answer"));
+		fprintf(good ? stdout : stderr, "%s\n", td_jstr_or(v, "text", "no answer"));
 	}
+}
+
+static int one(struct asker *a, const char *path)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	bool good;
+	if (ask(a, path, &good, &j, &err))
+		return failed(&err);
+	print(a->json, td_json_root(j), good);
 	return good ? 0 : 1;
 }
 
-static int ask_remote(const struct td_remote *remote, const char *path, bool json)
+static char *pod_path(const char *ns, const char *name)
+{
+	struct td_buf b = {0};
+	td_buf_puts(&b, "/why?pod=");
+	td_url_escape(&b, ns);
+	td_buf_puts(&b, "%2F");
+	td_url_escape(&b, name);
+	return td_buf_take(&b);
+}
+
+// ---- what has pods ----
+
+static const struct {
+	const char *word; // as kubectl takes it, without the plural's "s" and without a group
+	const struct td_gvr *gvr;
+} kinds[] = {
+	{"deployment", &td_deployments},
+	{"deploy", &td_deployments},
+	{"replicaset", &td_replicasets},
+	{"rs", &td_replicasets},
+	{"statefulset", &td_statefulsets},
+	{"sts", &td_statefulsets},
+	{"job", &td_jobs},
+};
+
+// What "deployment.apps/web" names; NULL: no kind that has pods.
+static const struct td_gvr *kind_of(const char *what)
+{
+	size_t n = strcspn(what, "./");
+	for (size_t i = 0; i < TD_LEN(kinds); i++) {
+		size_t len = strlen(kinds[i].word);
+		if (!strncmp(what, kinds[i].word, len) && (n == len || (n == len + 1 && what[len] == 's')))
+			return kinds[i].gvr;
+	}
+	return NULL;
+}
+
+static bool over(const struct td_object *pod)
+{
+	const char *phase = td_jstr_or(pod->root, "status.phase", "");
+	return !strcmp(phase, "Succeeded") || !strcmp(phase, "Failed");
+}
+
+static bool runs(const struct td_object *pod)
+{
+	return td_streq(td_jstr(pod->root, "status.phase"), "Running");
+}
+
+// Why it has no pods: the condition that says so.
+static void no_pods(const struct td_object *o, struct td_buf *t)
+{
+	static const char *const bad[] = {"ReplicaFailure", "Failed", "Suspended"};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		yyjson_val *c = td_condition(o->root, bad[i]);
+		if (td_streq(td_jstr(c, "status"), "True")) {
+			td_buf_printf(t, " %s: %s.", bad[i], td_jstr_or(c, "message", td_jstr_or(c, "reason", "?")));
+			return;
+		}
+	}
+}
+
+// Appends the bridge's answers to the pods: first those that wait.
+static int answers(struct asker *a, const struct td_objects *pods, yyjson_mut_doc *d, yyjson_mut_val *list,
+		   struct td_buf *t, struct td_error *err)
+{
+	size_t named = 0;
+	for (int round = 0; round < 2; round++)
+		for (size_t i = 0; i < pods->n && named < PODS_NAMED; i++) {
+			if (over(pods->v[i]) || runs(pods->v[i]) != (round == 1))
+				continue;
+			td_auto_free char *path = pod_path(pods->v[i]->ns, pods->v[i]->name);
+			td_auto(td_json_unref) struct td_json *j = NULL;
+			bool good;
+			int r = ask(a, path, &good, &j, err);
+			if (r)
+				return r;
+			td_buf_printf(t, "\n%s", td_jstr_or(td_json_root(j), "text", "no answer"));
+			yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, td_json_root(j)));
+			named++;
+		}
+
+	size_t live = 0;
+	for (size_t i = 0; i < pods->n; i++)
+		live += !over(pods->v[i]);
+	if (live > named)
+		td_buf_printf(t, "\n… and %zu more.", live - named);
+	return 0;
+}
+
+static int of_workload(struct asker *a, const struct td_gvr *g, const char *name, yyjson_mut_doc *d, struct td_buf *t,
+		       struct td_error *err)
+{
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	td_auto(td_selector_free) struct td_selector *sel = NULL;
+	td_auto_objects struct td_objects pods = {0};
+
+	int r = connect_kube(a, err);
+	if (r)
+		return r;
+	if ((r = td_kube_get(a->kube, g, a->ns, name, NULL, &o, err)))
+		return r == TD_NOT_FOUND ? td_fail(err, r, "there is no %s %s/%s", g->kind, a->ns, name) : r;
+	if ((r = td_selector_from_object(td_jget(o->root, "spec.selector"), &sel, err)))
+		return r;
+	td_auto_free char *labels = td_selector_text(sel);
+	if ((r = td_kube_list(a->kube, &td_pods, a->ns, labels, NULL, NULL, &pods, err)))
+		return r;
+
+	size_t run = 0, end = 0;
+	for (size_t i = 0; i < pods.n; i++) {
+		run += runs(pods.v[i]);
+		end += over(pods.v[i]);
+	}
+	long long want = td_jint(o->root, g == &td_jobs ? "spec.completions" : "spec.replicas", 1);
+	td_buf_printf(t, "%s %s/%s wants %lld pod%s: %zu run%s", g->kind, o->ns, o->name, want, want == 1 ? "" : "s",
+		      run, run == 1 ? "s" : "");
+	if (end)
+		td_buf_printf(t, ", %zu ended", end);
+	td_buf_printf(t, ", %zu wait%s.", pods.n - run - end, pods.n - run - end == 1 ? "s" : "");
+	if ((long long)pods.n < want)
+		no_pods(o, t);
+	return answers(a, &pods, d, td_jm_arr(d, yyjson_mut_doc_get_root(d), "pods"), t, err);
+}
+
+static int workload(struct asker *a, const struct td_gvr *g, const char *name)
 {
 	struct td_error err = TD_ERROR_INIT;
-	td_auto(td_kube_free) struct td_kube *k = NULL;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	int r = td_kube_new(remote->kubeconfig, &k, &err);
-	if (!r)
-		r = td_remote_ask_bridge(k, remote, path, NULL, &j, &err);
-	if (!r)
-		return answer(j, json, true);
-	fprintf(stderr, "tandem why: %s\n", err.msg);
-	return 1;
+	td_auto_buf struct td_buf t = {0};
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	if (of_workload(a, g, name, d, &t, &err))
+		return failed(&err);
+	td_jm_str(d, yyjson_mut_doc_get_root(d), "text", td_buf_str(&t));
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(yyjson_mut_doc_get_root(d));
+	print(a->json, td_json_root(j), true);
+	return 0;
+}
+
+// ---- the command ----
+
+// A number, or one with "_" and what follows: a job.
+static bool is_job(const char *what)
+{
+	size_t digits = strspn(what, "0123456789");
+	return digits && (!what[digits] || what[digits] == '_');
+}
+
+static int of_words(struct asker *a, const char *what)
+{
+	const char *slash = strchr(what, '/'), *name = slash ? slash + 1 : what;
+	if (slash && (td_starts(what, "pod/") || td_starts(what, "pods/") || td_starts(what, "po/")))
+		slash = NULL;
+	else if (!slash && is_job(what)) {
+		td_auto_buf struct td_buf path = {0};
+		td_buf_puts(&path, "/why?job=");
+		td_url_escape(&path, what);
+		return one(a, td_buf_str(&path));
+	}
+
+	const struct td_gvr *g = slash ? kind_of(what) : NULL;
+	if (slash && !g)
+		return td_command_wrong(
+			"why",
+			"\"%.*s\" has no pods that it knows: give pod, deployment, replicaset, statefulset "
+			"or job (of Kubernetes)",
+			(int)(slash - what), what);
+	if (!*name || strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(name))
+		return td_command_wrong(
+			"why",
+			"\"%s\" is neither a pod nor a job: give a pod's name, deployment/NAME, or a job's id "
+			"such as 12, 12_3 or 12_[4-7]",
+			what);
+	if (g)
+		return workload(a, g, name);
+	td_auto_free char *path = pod_path(a->ns, name);
+	return one(a, path);
 }
 
 int td_why_main(int argc, char **argv)
 {
-	const char *ns = "default", *output = NULL;
+	__attribute__((cleanup(asker_done))) struct asker a = {.ns = "default"};
+	const char *output = NULL;
 	char **words;
-	struct td_remote remote = {0};
 	struct td_error err = TD_ERROR_INIT;
 	int code;
 	const struct td_option options[] = {
 		{.name = "namespace",
 		 .letter = 'n',
 		 .value = "NS",
-		 .help = "the pod's namespace (default: default)",
-		 TD_OPT_TEXT(&ns)},
+		 .help = "of the pod or of what has pods (default: default)",
+		 TD_OPT_TEXT(&a.ns)},
 		{.name = "output",
 		 .letter = 'o',
 		 .value = "FORMAT",
 		 .help = "json: the answer for machines",
 		 TD_OPT_TEXT(&output),
 		 .choices = "json"},
-		TD_REMOTE_OPTIONS(&remote),
+		TD_REMOTE_OPTIONS(&a.remote),
 	};
-	const struct td_command line = {.name = "why",
-					.about =
-						"Says in plain words why a pod or a Slurm job waits, or where it runs.",
-					.options = options,
-					.n = TD_LEN(options),
-					.min_args = 1,
-					.max_args = 1,
-					.args = "POD | JOBID",
-					.exits = "0 answered, 1 no such pod or job, or no answer, 2 wrong usage."};
+	const struct td_command line = {
+		.name = "why",
+		.about = "Says in plain words why a pod or a Slurm job waits, or where it runs:\n"
+			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME\n"
+			 "  tandem why deployment/web           each pod; also of replicaset, statefulset, job\n"
+			 "  tandem why 12                       a job; of an array also 12_3 and 12_[4-7]",
+		.options = options,
+		.n = TD_LEN(options),
+		.min_args = 1,
+		.max_args = 1,
+		.args = "POD | KIND/NAME | JOBID",
+		.exits = "0 answered, 1 no such pod or job, or no answer, 2 wrong usage."};
 	if (!td_command_line(&line, argc, argv, &words, &code))
 		return code;
-	if (td_remote_check(&remote, &err))
+	if (td_remote_check(&a.remote, &err))
 		return td_command_wrong("why", "%s", err.msg);
 
-	bool json = output != NULL;
-	const char *what = words[0];
-	if (td_starts(what, "pod/"))
-		what += 4;
-
-	long long job;
-	td_auto_buf struct td_buf path = {0};
-	if (td_parse_i64(what, &job) && job > 0) {
-		td_buf_printf(&path, "/why?job=%lld", job);
-	} else {
-		td_buf_puts(&path, "/why?pod=");
-		td_url_escape(&path, ns);
-		td_buf_puts(&path, "%2F");
-		td_url_escape(&path, what);
-	}
-
-	if (remote.kubeconfig)
-		return ask_remote(&remote, td_buf_str(&path), json);
-
-	td_auto_instance struct td_instance i = {0};
-	if (td_instance_load(&i, &err)) {
-		fprintf(stderr, "tandem why: %s\n", err.msg);
-		return 1;
-	}
-
-	td_auto_free char *sock = td_asprintf("%s/bridge.sock", i.run);
-	const struct td_http_client_opts o = {.base_url = "http://bridge", .unix_socket = sock, .timeout_ms = 10000};
-	td_auto(td_http_client_free) struct td_http_client *c = NULL;
-	const struct td_http_call call = {.method = "GET", .path = td_buf_str(&path)};
-	td_auto_reply struct td_http_reply rep = {0};
-	td_auto(td_json_unref) struct td_json *j = NULL;
-
-	int r = td_http_client_new(&o, &c, &err);
-	if (!r)
-		r = td_http_do(c, &call, NULL, &rep, &err);
-
-	if (r) {
-		fprintf(stderr, "tandem why: the bridge does not answer (%s). See `tandem status`.\n", err.msg);
-		return 1;
-	}
-
-	if (td_json_parse(td_buf_str(&rep.body), rep.body.len, &j, &err)) {
-		fprintf(stderr, "tandem why: the bridge's answer is not readable: %s\n", err.msg);
-		return 1;
-	}
-	return answer(j, json, rep.status == 200);
+	a.json = output != NULL;
+	if (!a.remote.kubeconfig && td_instance_load(&a.instance, &err))
+		return failed(&err);
+	return of_words(&a, words[0]);
 }

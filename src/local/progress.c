@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/term.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,7 +69,8 @@ void td_progress_fail(struct td_progress *p)
 	if (p->open)
 		fputs("\r\033[K", stdout);
 	p->open = 0;
-	printf(" failed    %s\n", p->what);
+	bool color = td_term_colors(1);
+	printf(" %sfailed%s    %s\n", td_term_color(color, TD_TERM_BAD), td_term_color(color, TD_TERM_PLAIN), p->what);
 	fflush(stdout);
 }
 

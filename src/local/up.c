@@ -130,18 +130,41 @@ static int lock_home(const struct td_instance *i, struct td_cancel *c, int *ret_
 	return r;
 }
 
+// The path by which a shell calls this program: its bare name where PATH leads to it.
+static char *called(void)
+{
+	td_auto_free char *self = td_self_path();
+	td_auto_strv struct td_strv dirs = {0};
+	td_strv_split(&dirs, getenv("PATH"), ':');
+	for (size_t k = 0; k < dirs.n; k++) {
+		td_auto_free char *there = td_asprintf("%s/tandem", dirs.v[k]);
+		if (access(there, X_OK) == 0) {
+			td_auto_free char *real = realpath(there, NULL);
+			return td_strdup(td_streq(real, self) ? "tandem" : self);
+		}
+	}
+	return td_strdup(self);
+}
+
+// Lines to paste into a shell, one by one or all at once. Comments are no part of them: not every
+// shell takes those from its terminal.
 static void tour(const struct td_instance *i)
 {
-	printf("\nTry it:\n"
-	       "  eval \"$(tandem env)\"                          # kubectl talks to this pool\n"
-	       "  kubectl get nodes\n");
+	td_auto_free char *self = called();
+	bool sudo = getenv("SUDO_USER") && geteuid() == 0;
+	printf("\nTry it%s:\n"
+	       "  eval \"$(%s env)\"\n"
+	       "  kubectl get nodes\n",
+	       sudo ? " in a shell of root's (sudo -s)" : "", self);
 	if (i->slurm)
 		printf("  tandem shell -- sinfo\n"
 		       "  tandem shell -- srun -N%d%s hostname\n",
 		       i->nodes, i->gpus >= 2 ? " --gres=gpu:2" : "");
-	printf("  kubectl create deployment web --image=debian:13 -- sleep infinity\n"
-	       "  tandem status                                 # and: tandem %sdown\n",
-	       i->slurm ? "why POD|JOBID, tandem " : "");
+	printf("  kubectl run hello --image=debian:13%s -- sleep infinity\n",
+	       i->slurm ? " --overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}'" : "");
+	if (i->slurm)
+		puts("  tandem why hello");
+	puts("  tandem status\n\n`tandem down` stops it all.");
 }
 
 static int merge_options(struct td_instance *i, const struct td_up_opts *o, bool fresh, bool running,

@@ -209,8 +209,8 @@ struct td_pool_condition {
 // ---- words ----
 
 // Explains Slurm's reason for a waiting job ("Resources", "QOSMaxGRESPerUser", …) in plain words.
-// NULL: the reason is not known.
-const char *td_pool_reason_words(const char *slurm_reason);
+// nodes: on how many it wants to run. NULL: the reason is not known.
+const char *td_pool_reason_words(const char *slurm_reason, int64_t nodes);
 // True when Slurm passes over a job that waits for this reason, whatever is free: it is held, waits
 // for a moment or another job, is at a limit, or all its nodes are drained (docs/facts/slurm.md
 // S-I3). Such a job stops nobody.

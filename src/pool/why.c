@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const char *td_pool_reason_words(const char *r)
+const char *td_pool_reason_words(const char *r, int64_t nodes)
 {
 	static const struct {
 		const char *reason, *words;
@@ -12,6 +12,9 @@ const char *td_pool_reason_words(const char *r)
 		{"Priority", "jobs of higher priority wait before it"},
 		{"Resources", "it is next, and waits until enough CPUs, memory or GPUs are free on one node"},
 		{"Dependency", "it waits for another job"},
+		{"DependencyNeverSatisfied",
+		 "the job that it waits for did not end as it should have: it will never start"},
+		{"JobArrayTaskLimit", "its array runs as many tasks at once as it may"},
 		{"BeginTime", "its begin time has not come"},
 		{"Prolog", "its node is being prepared"},
 		{"Licenses", "it waits for a licence"},
@@ -46,6 +49,10 @@ const char *td_pool_reason_words(const char *r)
 	if (!r || !*r)
 
 		return "Slurm says no reason";
+	if (nodes > 1 && !strcmp(r, "Resources"))
+		return "it is next, and waits until enough CPUs, memory or GPUs are free on all the nodes that it "
+		       "wants at "
+		       "once";
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
 		if (!strcmp(table[i].reason, r))
 			return table[i].words;

@@ -53,9 +53,9 @@ int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_
 
 void td_slurm_job_done(struct td_slurm_job *j)
 {
-	char **const f[] = {&j->name,        &j->user,           &j->account,   &j->partition,
-			    &j->qos,         &j->admin_comment,  &j->comment,   &j->reason,
-			    &j->description, &j->excluded_nodes, &j->nodes_text};
+	char **const f[] = {&j->name,        &j->user,           &j->account,    &j->partition,
+			    &j->qos,         &j->admin_comment,  &j->comment,    &j->reason,
+			    &j->description, &j->excluded_nodes, &j->nodes_text, &j->tasks};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(*f[i]);
 	for (size_t i = 0; i < j->n_nodes; i++) {
@@ -67,7 +67,16 @@ void td_slurm_job_done(struct td_slurm_job *j)
 	*j = (struct td_slurm_job){0};
 }
 
-int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err)
+void td_slurm_job_list_done(struct td_slurm_job_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		td_slurm_job_done(&l->v[i]);
+	free(l->v);
+	*l = (struct td_slurm_job_list){0};
+}
+
+int td_slurm_job_records(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job_list *ret,
+			 struct td_error *err)
 {
 	char path[64];
 	snprintf(path, sizeof(path), "/job/%" PRId64, id);
@@ -78,21 +87,57 @@ int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_
 	if (r)
 		return td_wrap(err, "job %" PRId64, id);
 
+	td_auto_job_list struct td_slurm_job_list all = {0};
 	yyjson_val *v, *list = td_jget(td_json_root(j), "jobs");
 	size_t i, n;
+	all.v = td_calloc(yyjson_arr_size(list) + 1, sizeof(*all.v));
 	yyjson_arr_foreach (list, i, n, v) {
-		if (td_jint(v, "job_id", 0) != id)
-			continue;
 		td_auto_job struct td_slurm_job job = {0};
-		r = s->a->read_job(v, &job, err);
-		if (r)
+		if ((r = s->a->read_job(v, &job, err)))
 			return r;
-		*ret = job;
+		if (job.id != id && job.array != id)
+			continue;
+		all.v[all.n++] = job;
 		job = (struct td_slurm_job){0};
-		return 0;
 	}
+	if (!all.n)
+		return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %" PRId64, id);
 
+	*ret = all;
+	all = (struct td_slurm_job_list){0};
+	return 0;
+}
+
+int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err)
+{
+	td_auto_job_list struct td_slurm_job_list all = {0};
+	int r = td_slurm_job_records(s, id, c, &all, err);
+	if (r)
+		return r;
+
+	for (size_t i = 0; i < all.n; i++)
+		if (all.v[i].id == id) {
+			*ret = all.v[i];
+			all.v[i] = (struct td_slurm_job){0};
+			return 0;
+		}
 	return td_fail(err, TD_NOT_FOUND, "Slurm does not know job %" PRId64, id);
+}
+
+bool td_slurm_tasks_has(const char *tasks, int64_t task)
+{
+	for (const char *p = tasks ? tasks : ""; *p >= '0' && *p <= '9';) {
+		char *end;
+		long long from = strtoll(p, &end, 10), to = from, step = 1;
+		if (*end == '-')
+			to = strtoll(end + 1, &end, 10);
+		if (*end == ':')
+			step = strtoll(end + 1, &end, 10);
+		if (task >= from && task <= to && step > 0 && (task - from) % step == 0)
+			return true;
+		p = *end == ',' ? end + 1 : "";
+	}
+	return false;
 }
 
 struct each { // one listing

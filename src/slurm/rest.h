@@ -112,7 +112,11 @@ struct td_slurm_job {
 		*nodes_text;
 	int64_t uid, start, end, submit, preempt;              // times: epoch seconds; 0: not set
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit_min 0: no limit
-	int64_t want_cpus, want_memory_mb;
+	int64_t want_cpus, want_memory_mb, want_nodes;
+	// array: the id of its array; 0: it is in none. task: its index there; -1: this record stands for
+	// all tasks that wait, which `tasks` lists ("2-5%2").
+	int64_t array, task;
+	char *tasks;
 	bool batch, hold;
 	struct td_slurm_job_node *nodes; // in Slurm's order; none before it was given nodes
 	size_t n_nodes;
@@ -120,6 +124,17 @@ struct td_slurm_job {
 void td_slurm_job_done(struct td_slurm_job *j);
 #define td_auto_job __attribute__((cleanup(td_slurm_job_done)))
 int td_slurm_job(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job *ret, struct td_error *err);
+// The records of a job: one; or of an array each task that has begun, and one for all that wait.
+struct td_slurm_job_list {
+	struct td_slurm_job *v;
+	size_t n;
+};
+void td_slurm_job_list_done(struct td_slurm_job_list *l);
+#define td_auto_job_list __attribute__((cleanup(td_slurm_job_list_done)))
+int td_slurm_job_records(struct td_slurm *s, int64_t id, struct td_cancel *c, struct td_slurm_job_list *ret,
+			 struct td_error *err);
+// Whether a list of tasks, as Slurm writes it ("0-3,7,10-20:2%4"), has this one.
+bool td_slurm_tasks_has(const char *tasks, int64_t task);
 // Reads every job and hands them to `each` one at a time: the list of 5,000 jobs is 38 MB and is
 // never held whole. `each` returns non-zero to stop with that code. The call costs slurmrestd 0.8
 // ms of CPU a job, so use it only at the start, after a gap, and as a slow safety net. An error may

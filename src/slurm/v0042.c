@@ -250,6 +250,10 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->time_limit_min = num(v, "time_limit", 0);
 	j->want_cpus = num(v, "cpus", 0);
 	j->want_memory_mb = num(v, "memory_per_node", 0);
+	j->want_nodes = num(v, "node_count", 1);
+	j->array = num(v, "array_job_id", 0);
+	j->task = num(v, "array_task_id", -1);
+	j->tasks = str(v, "array_task_string");
 	j->exit_code = num(v, "exit_code.return_code", 0);
 
 	j->batch = td_jbool(v, "batch_flag", false);

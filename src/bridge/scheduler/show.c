@@ -11,7 +11,7 @@ enum { AGAIN_MS = 10000, FAR_S = 300 * 86400 };
 char *td_ask_waits_text(const struct td_ask *a, int64_t now_s)
 {
 	td_auto_buf struct td_buf b = {0};
-	const char *words = td_pool_reason_words(a->reason), *r = a->reason ? a->reason : "";
+	const char *words = td_pool_reason_words(a->reason, 1), *r = a->reason ? a->reason : "";
 
 	td_buf_printf(&b, "It waits in Slurm's queue as job %lld", (long long)a->job);
 	if (!*r || !strcmp(r, "None"))

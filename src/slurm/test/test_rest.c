@@ -660,6 +660,19 @@ static void test_where(void **state)
 	}
 }
 
+static void test_tasks_of_an_array(void **state)
+{
+	static const struct {
+		const char *tasks;
+		int64_t task;
+		bool has;
+	} t[] = {{"2-5%2", 2, true},  {"2-5%2", 5, true},     {"2-5%2", 6, false},    {"7", 7, true},
+		 {"7", 8, false},     {"1,3,9-11", 10, true}, {"1,3,9-11", 2, false}, {"0-8:4", 4, true},
+		 {"0-8:4", 5, false}, {"", 0, false},         {NULL, 0, false},       {"x", 0, false}};
+	for (size_t i = 0; i < TD_LEN(t); i++)
+		assert_int_equal(td_slurm_tasks_has(t[i].tasks, t[i].task), t[i].has);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -674,6 +687,7 @@ int main(void)
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_where),
+		cmocka_unit_test(test_tasks_of_an_array),
 		cmocka_unit_test(test_a_socket_with_a_long_path),
 	};
 	return cmocka_run_group_tests(tests, setup, teardown);
