@@ -296,7 +296,7 @@ def test_a_shell_with_a_terminal(pool):
     assert pool.cmd("shell", "--", "sh", "-c", "exit 7", check=False).returncode == 7
 
 
-@pytest.mark.feature("A18.1", "A18.2")
+@pytest.mark.feature("A18.1", "A18.2", "E1.6")
 def test_why_knows_arrays_and_jobs_of_several_nodes(pool):
     def why(what, code=0):
         r = pool.cmd("why", what, check=False)
