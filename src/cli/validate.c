@@ -37,13 +37,13 @@ static void node_sets(const struct td_json_list *docs, const yyjson_val *sc, str
 	}
 }
 
-struct seen {
+struct tally {
 	size_t checked, passed;
 	struct td_strv other; // the kinds that were passed over
 };
 
 // Returns how many problems it printed.
-static size_t one(const struct td_json_list *docs, const yyjson_val *o, const char *path, struct seen *seen)
+static size_t one(const struct td_json_list *docs, const yyjson_val *o, const char *path, struct tally *seen)
 {
 	const char *kind = td_jstr_or(o, "kind", ""), *name = td_jstr_or(o, "metadata.name", ""),
 		   *group = td_jstr_or(o, "apiVersion", "");
@@ -114,7 +114,7 @@ static size_t one(const struct td_json_list *docs, const yyjson_val *o, const ch
 int td_validate_main(int argc, char **argv)
 {
 	td_auto_strv struct td_strv paths = {0};
-	struct seen seen = {0};
+	struct tally seen = {0};
 	const struct td_option options[] = {
 		{.name = "filename",
 		 .letter = 'f',
