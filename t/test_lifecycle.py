@@ -1,6 +1,7 @@
 """up and down: a second up, a repair after kill -9 of everything, nothing left behind."""
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -10,7 +11,7 @@ import time
 
 import pytest
 
-from harness import Pool, ended, leftovers, machine_state, wait_for
+from harness import KEEP, Pool, ended, leftovers, machine_state, wait_for
 
 pytestmark = pytest.mark.feature("F1.1")
 
@@ -224,3 +225,23 @@ def test_status_fits_a_terminal(home):
     home.kubectl("create", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": long}}))
     out = home.cmd("status", check=False).stdout.partition("Wrong:")[0]
     assert "ip-10-0-1-23.eu-central-1." in out and max(map(len, out.splitlines())) <= 80, out
+
+
+def test_a_full_disk_is_said_before_anything_is_built(tandem):
+    """How much is needed, where, and what to do; nothing is begun."""
+    with tempfile.TemporaryDirectory(prefix="tandem-t-", dir="/var/tmp") as disk:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], check=True)
+        try:
+            def fails(*argv, home):
+                env = {**KEEP, "TANDEM_HOME": home, "TANDEM_IMAGES": f"{disk}/images"}
+                r = subprocess.run([tandem, *argv], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60)
+                assert r.returncode == 1, r
+                assert not [f for _, dirs, files in os.walk(disk) for f in dirs + files if f in ("rootfs", "state.db", "instance.json")]
+                return r.stderr
+            said = re.search(r"needs about (\d+) MB in (\S+), and (\d+) MB are free there: make room, or set TANDEM_IMAGES", fails("image", "build", "debian:13", home=f"{disk}/home"))
+            assert said and int(said[1]) > int(said[3]) and said[2] == f"{disk}/images"
+            assert "needs about" in fails("up", "--nodes", "1", home=f"{disk}.home")
+            assert f"MB in {disk}/home, and" in fails("up", "--nodes", "1", home=f"{disk}/home")
+        finally:
+            subprocess.run(["umount", disk], check=True)
+            shutil.rmtree(f"{disk}.home", ignore_errors=True)

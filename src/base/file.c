@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 int td_file_read(const char *path, size_t max, struct td_buf *ret, struct td_error *err)
@@ -144,4 +145,22 @@ bool td_path_exists(const char *path)
 {
 	struct stat st;
 	return lstat(path, &st) == 0;
+}
+
+int td_room_check(const char *dir, int64_t megabytes, const char *what, const char *fix, struct td_error *err)
+{
+	struct statvfs fs;
+	td_auto_free char *at = td_strdup(dir);
+	while (statvfs(at, &fs) < 0) {
+		char *slash = strrchr(at, '/');
+		if (errno != ENOENT || !slash || slash == at)
+			return 0; // whoever writes there will say what is wrong
+		*slash = '\0';
+	}
+
+	int64_t left = (int64_t)(fs.f_bavail * fs.f_frsize >> 20);
+	if (left >= megabytes)
+		return 0;
+	return td_fail(err, TD_THROTTLED, "%s needs about %lld MB in %s, and %lld MB are free there: %s", what,
+		       (long long)megabytes, dir, (long long)left, fix);
 }

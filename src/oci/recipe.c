@@ -27,14 +27,16 @@ struct recipe {
 	const char *name, *suite, *packages;
 	// About how many lines mmdebstrap and dpkg print; for the progress.
 	int lines;
+	// The most that its making takes on the disk, with what is downloaded.
+	int megabytes;
 };
 
 static const struct recipe recipes[] = {
-	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420},
+	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 400},
 	{"tandem/slurm:24.11", "trixie",
 	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,"
 	 "ca-certificates",
-	 760},
+	 760, 600},
 };
 
 const char *const *td_image_recipes(void)
@@ -339,6 +341,9 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 		return td_wrap(err, "build image %s", ref);
 
 	td_img_sweep(dir);
+	if ((r = td_room_check(dir, rc->megabytes, "it", "make room, or set TANDEM_IMAGES to a directory elsewhere",
+			       err)))
+		return td_wrap(err, "build image %s", ref);
 	td_auto_free char *made = td_img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
 	if ((r = td_mkdir_p(made, 0755, err)))
 		return r;
