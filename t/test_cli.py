@@ -33,7 +33,7 @@ def test_help_is_documentation(tandem, command):
     assert r.returncode == 0 and r.stderr == ""
     assert r.stdout.startswith("usage: ")
     assert "Exit codes" in r.stdout or command == "env"
-    assert max(len(line) for line in r.stdout.splitlines()) <= 100
+    assert max(len(line) for line in r.stdout.splitlines()) <= 80
 
 
 def test_top_level_help_lists_every_command(tandem):

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-// The columns for names in the help. The text of a longer name starts on the next line.
-enum { HELP_WIDTH = 24 };
+// The columns for names in the help, where the text of a longer name starts on the next line; and all
+// columns, which are those of a terminal that nobody has widened.
+enum { HELP_WIDTH = 24, COLUMNS = 80 };
 
 // ---- values ----
 
@@ -202,6 +203,48 @@ static void synopsis(const struct td_command *c, struct td_buf *ret)
 	td_buf_putc(ret, '\n');
 }
 
+// Appends words, broken at COLUMNS; the cursor is at column `at`, further lines begin at `indent`.
+static void words(struct td_buf *ret, const char *text, size_t at, size_t indent)
+{
+	td_auto_strv struct td_strv all = {0};
+	td_strv_split(&all, text, ' ');
+	for (size_t i = 0; i < all.n; i++) {
+		size_t len = strlen(all.v[i]);
+		if (i && at + 1 + len > COLUMNS) {
+			td_buf_printf(ret, "\n%*s", (int)indent, "");
+			at = indent;
+		} else if (i) {
+			td_buf_putc(ret, ' ');
+			at++;
+		}
+		td_buf_puts(ret, all.v[i]);
+		at += len;
+	}
+	td_buf_putc(ret, '\n');
+}
+
+// Appends paragraphs. Lines that begin with a space stand for themselves, such as examples.
+static void paragraphs(struct td_buf *ret, const char *text)
+{
+	td_auto_buf struct td_buf p = {0};
+	for (const char *line = text; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
+		size_t n = strcspn(line, "\n");
+		bool plain = n && *line != ' ';
+		if (plain) {
+			td_buf_puts(&p, p.len ? " " : "");
+			td_buf_add(&p, line, n);
+		}
+		if (p.len && (!plain || !line[n])) {
+			words(ret, td_buf_str(&p), 0, 0);
+			td_buf_reset(&p);
+		}
+		if (!plain) {
+			td_buf_add(ret, line, n);
+			td_buf_putc(ret, '\n');
+		}
+	}
+}
+
 static void describe(const struct td_option *o, struct td_buf *ret)
 {
 	size_t start = ret->len;
@@ -210,28 +253,32 @@ static void describe(const struct td_option *o, struct td_buf *ret)
 		td_buf_printf(ret, "-%c, ", o->letter);
 	td_buf_printf(ret, "--%s%s%s", o->name, o->value ? " " : "", o->value ? o->value : "");
 
-	td_auto_strv struct td_strv lines = {0};
-	td_strv_split(&lines, o->help ? o->help : "", '\n');
 	size_t used = ret->len - start;
-	if (used + 2 > HELP_WIDTH && lines.n) {
+	if (o->help && used + 2 > HELP_WIDTH) {
 		td_buf_putc(ret, '\n');
 		used = 0;
 	}
-	for (size_t i = 0; i < lines.n; i++) {
-		td_buf_printf(ret, "%*s%s\n", (int)(HELP_WIDTH - (i ? 0 : used)), "", lines.v[i]);
-	}
-	if (!lines.n)
-		td_buf_putc(ret, '\n');
+	if (o->help)
+		td_buf_printf(ret, "%*s", (int)(HELP_WIDTH - used), "");
+
+	td_auto_free char *text = td_strdup(o->help ? o->help : "");
+	for (char *c = text; *c; c++)
+		*c = *c == '\n' ? ' ' : *c;
+	words(ret, text, HELP_WIDTH, HELP_WIDTH);
 }
 
 void td_options_help(const struct td_command *c, struct td_buf *ret)
 {
 	synopsis(c, ret);
-	td_buf_printf(ret, "\n%s\n\n", c->about);
+	td_buf_putc(ret, '\n');
+	paragraphs(ret, c->about);
+	td_buf_putc(ret, '\n');
 	for (size_t i = 0; i < c->n; i++)
 		describe(&c->options[i], ret);
-	td_buf_printf(ret, "%sExit codes: %s\n", c->n ? "\n" : "",
-		      c->exits ? c->exits : "0 done, 1 failed, 2 wrong usage.");
+	td_auto_free char *exits =
+		td_asprintf("Exit codes: %s", c->exits ? c->exits : "0 done, 1 failed, 2 wrong usage.");
+	td_buf_puts(ret, c->n ? "\n" : "");
+	words(ret, exits, 0, 0);
 }
 
 int td_command_wrong(const char *name, const char *fmt, ...)

@@ -39,7 +39,7 @@ struct td_option {
 	const char *name;  // without the dashes
 	char letter;       // 0: none
 	const char *value; // what the help calls its value; NULL for a switch
-	const char *help;  // one or more lines; "\n" starts the next one, aligned
+	const char *help;  // words, which the help breaks into lines
 	enum td_option_kind kind;
 	// Where the value goes; its type depends on the kind. It keeps its content when the option
 	// is not given.
@@ -70,7 +70,8 @@ struct td_command {
 	const char *name; // as typed after `tandem`: for messages and the help
 	// The words after the name in the first line of the help. NULL: made from the options.
 	const char *usage;
-	// What it does: whole lines of at most 100 columns, the last one without "\n".
+	// What it does: paragraphs, which the help breaks into lines; lines that begin with a space stay
+	// as they are. The last one is without "\n".
 	const char *about;
 	const struct td_option *options;
 	size_t n;
@@ -94,8 +95,7 @@ struct td_command {
 int td_options_parse(const struct td_command *c, int argc, char **argv, char ***ret_args, size_t *ret_n, bool *ret_help,
 		     struct td_error *err);
 
-// Appends the text of `tandem NAME --help`, at most 100 columns wide where names are of usual
-// length.
+// Appends the text of `tandem NAME --help`, at most 80 columns wide where words are of usual length.
 void td_options_help(const struct td_command *c, struct td_buf *ret);
 
 // Parses the command line for a main function. Returns true to go on. Returns false to end with

@@ -180,23 +180,33 @@ static void help_is_made_from_the_table(void **state)
 		 .help = "first line\nsecond line",
 		 TD_OPT_TEXT(&text)},
 		{.name = "purge", .help = "removes the state too", TD_OPT_SWITCH(&flag)},
+		{.name = "wide",
+		 .help = "words that are more than what fits into the columns which a terminal has",
+		 TD_OPT_SWITCH(&flag)},
 	};
-	const struct td_command c = {
-		.name = "down", .about = "Stops everything.", .options = options, .n = TD_LEN(options)};
+	const struct td_command c = {.name = "down",
+				     .about = "Stops\neverything.\n  an example\n\nMore.",
+				     .options = options,
+				     .n = TD_LEN(options)};
 
 	td_auto_buf struct td_buf b = {0};
 	td_options_help(&c, &b);
-	assert_string_equal(td_buf_str(&b), "usage: tandem down --namespace NS [OPTION…]\n"
-					    "\n"
-					    "Stops everything.\n"
-					    "\n"
-					    "  -n, --namespace NS    where it runs\n"
-					    "  --a-name-that-is-long VALUE\n"
-					    "                        first line\n"
-					    "                        second line\n"
-					    "  --purge               removes the state too\n"
-					    "\n"
-					    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+	assert_string_equal(td_buf_str(&b),
+			    "usage: tandem down --namespace NS [OPTION…]\n"
+			    "\n"
+			    "Stops everything.\n"
+			    "  an example\n"
+			    "\n"
+			    "More.\n"
+			    "\n"
+			    "  -n, --namespace NS    where it runs\n"
+			    "  --a-name-that-is-long VALUE\n"
+			    "                        first line second line\n"
+			    "  --purge               removes the state too\n"
+			    "  --wide                words that are more than what fits into the columns\n"
+			    "                        which a terminal has\n"
+			    "\n"
+			    "Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
 
 int main(void)
