@@ -155,8 +155,8 @@ static void tour(const struct td_cli_up_opts *o)
 	printf("\nTry it:\n"
 	       "  tandem shell%s -- sinfo\n"
 	       "  tandem shell%s -- srun hostname\n"
-	       "  kubectl%s -n default run hello --image=debian:13 "
-	       "--overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}' -- sleep 60\n"
+	       "  kubectl%s -n default run hello --image=debian:13 \\\n"
+	       "    --overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}' -- sleep 60\n"
 	       "  tandem why%s hello\n"
 	       "  tandem status%s\n",
 	       at, at, at, why, at);

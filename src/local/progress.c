@@ -44,7 +44,7 @@ void td_progress_bar(struct td_progress *p, int percent, const char *note)
 		bar[k] = k < percent / 5 ? '#' : '-';
 	bar[20] = '\0';
 
-	printf("\r\033[K          %.30s [%s] %3d%% %.12s", p->what, bar, percent, note ? note : "");
+	printf("\r\033[K          %.30s [%s] %3d%% %.14s", p->what, bar, percent, note ? note : "");
 	fflush(stdout);
 	p->open = 1;
 }

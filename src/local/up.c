@@ -164,7 +164,7 @@ static void tour(const struct td_instance *i)
 		       "  tandem shell -- srun -N%d%s hostname\n",
 		       i->nodes, i->gpus >= 2 ? " --gres=gpu:2" : "");
 	printf("  kubectl run hello --image=debian:13%s -- sleep infinity\n",
-	       i->slurm ? " --overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}'" : "");
+	       i->slurm ? " \\\n    --overrides='{\"spec\":{\"schedulerName\":\"tandem\"}}'" : "");
 	if (i->slurm)
 		puts("  tandem why hello");
 	puts("  tandem status\n\n`tandem down` stops it all.");
