@@ -147,7 +147,7 @@ bool td_path_exists(const char *path)
 	return lstat(path, &st) == 0;
 }
 
-int td_room_check(const char *dir, int64_t megabytes, const char *what, const char *fix, struct td_error *err)
+int td_file_room(const char *dir, int64_t megabytes, const char *what, const char *fix, struct td_error *err)
 {
 	struct statvfs fs;
 	td_auto_free char *at = td_strdup(dir);

@@ -23,4 +23,4 @@ int td_write_all(int fd, const void *p, size_t n, struct td_error *err);
 // TD_THROTTLED when the file system of `dir` has less than `megabytes` free: err says that `what` needs
 // so much, where and how much there is, and the fix. A directory that does not exist yet counts as its
 // parent.
-int td_room_check(const char *dir, int64_t megabytes, const char *what, const char *fix, struct td_error *err);
+int td_file_room(const char *dir, int64_t megabytes, const char *what, const char *fix, struct td_error *err);

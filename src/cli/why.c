@@ -291,7 +291,7 @@ int td_why_main(int argc, char **argv)
 		.name = "why",
 		.about = "Says in plain words why a pod or a Slurm job waits, or where it runs:\n"
 			 "  tandem why web-6c5f9d4b7-x2x7k      a pod; also pod/NAME\n"
-			 "  tandem why deployment/web           each pod; also of replicaset, statefulset, job\n"
+			 "  tandem why deployment/web           each of its pods; also rs, sts, job\n"
 			 "  tandem why 12                       a job; of an array also 12_3 and 12_[4-7]",
 		.options = options,
 		.n = TD_LEN(options),

@@ -224,8 +224,8 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	int port = i->api_port;
 	int64_t end = td_mono_ms(&td_clock_system) + o->wait_ms, since = running ? 0 : td_real_ms(&td_clock_system);
 	if (!running) {
-		if ((r = td_room_check(i->home, HOME_MB, "the pool's state",
-				       "make room, or set TANDEM_HOME to a directory elsewhere", err)) ||
+		if ((r = td_file_room(i->home, HOME_MB, "the pool's state",
+				      "make room, or set TANDEM_HOME to a directory elsewhere", err)) ||
 		    (r = images(i, p, c, err)))
 			return r;
 		end = td_mono_ms(&td_clock_system) + o->wait_ms;

@@ -32,11 +32,11 @@ struct recipe {
 };
 
 static const struct recipe recipes[] = {
-	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 400},
+	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 300},
 	{"tandem/slurm:24.11", "trixie",
 	 "slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps,"
 	 "ca-certificates",
-	 760, 600},
+	 760, 350},
 };
 
 const char *const *td_image_recipes(void)
@@ -341,8 +341,8 @@ int td_image_build(const char *dir, const char *ref, void (*progress)(void *ctx,
 		return td_wrap(err, "build image %s", ref);
 
 	td_img_sweep(dir);
-	if ((r = td_room_check(dir, rc->megabytes, "it", "make room, or set TANDEM_IMAGES to a directory elsewhere",
-			       err)))
+	if ((r = td_file_room(dir, rc->megabytes, "it", "make room, or set TANDEM_IMAGES to a directory elsewhere",
+			      err)))
 		return td_wrap(err, "build image %s", ref);
 	td_auto_free char *made = td_img_new_dir(dir), *rootfs = td_asprintf("%s/rootfs", made);
 	if ((r = td_mkdir_p(made, 0755, err)))
