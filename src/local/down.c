@@ -187,7 +187,7 @@ int td_down_main(int argc, char **argv)
 
 	int r = td_instance_locate(&i, &err);
 	// Asked without the lock, which others need meanwhile.
-	if (!r && purge && !yes && td_instance_supervisor(&i) && (r = agree(&i, &err))) {
+	if (!r && purge && !yes && td_path_exists(i.run) && (r = agree(&i, &err))) {
 		if (r == TD_INVALID)
 			return td_command_wrong("down", "%s", err.msg);
 		fprintf(stderr, "tandem down: %s\n", err.msg);
