@@ -1,5 +1,7 @@
 """The gate on live pods and jobs (I2 of docs/protocols.md 1.1): who comes late to a device, who waits for one in vain, who was never let in."""
+import os
 import re
+import signal
 import socket
 import time
 
@@ -58,3 +60,19 @@ def test_a_task_of_a_job_that_was_never_let_in_does_not_start(pool):
     assert r.stdout.startswith(f"tandem gate: job {job} was not let in to devices") and node not in r.stdout.splitlines(), r.stdout
     free = pool.cmd(*srun[:-1], "--gres=none", "hostname")  # a step without devices is nobody's business
     assert free.stdout.strip() == node
+
+
+@pytest.mark.feature("A7.1")
+def test_a_job_that_a_killed_slurmctld_starts_at_once_is_let_in_with_its_devices(pool):
+    """Then Slurm may not tell Prolog the devices (S-P10). A job whose Prolog did not claim them would be sent back to the queue by TaskProlog."""
+    begin = int(time.time()) + 15
+    jobs = [pool.sbatch(f"--begin={time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(begin))}", "--gres=gpu:2", "-w", node, "-o", "/dev/null") for node in pool.nodes]
+    wait_for("they begin soon", lambda: time.time() > begin - 0.5)  # by then slurmctld has saved them
+    pid, = pool.daemons("slurmctld").values()
+    os.kill(pid, signal.SIGKILL)
+    known = wait_for("slurmctld answers", lambda: [j for j in jobs if pool.job(j)])
+    wait_for("they run", lambda: all(pool.job(j)["JobState"] == "RUNNING" for j in known), 120)
+    for j in known:
+        assert pool.job(j)["Restarts"] == "0"
+        (node, devices), = pool.job_devices(j).items()
+        assert acquire(pool, node, devices, 1000).startswith(f"fail devices {min(devices)}-{max(devices)} of {node}: held by job {j} ")

@@ -51,9 +51,10 @@ bit native[STARTS + 1];    /* that start was the native job's */
 bit ended[STARTS + 1];     /* that grant has ended, in slurmctld's eyes */
 bit gave_back[STARTS + 1]; /* the bridge ended that job of an unbound pod */
 
-byte prolog[STARTS + 1]; /* of a start: 0, 1: claimed at the gate, 2: passed, 3: refused */
+byte prolog[STARTS + 1]; /* of a start: 0, 1: claimed at the gate, 2: passed, 3: refused, 4: there is none, it is a pod's allocation */
 byte hold = 0;           /* the agent's durable table: the start that holds the device; 0: nobody */
 bit prev[STARTS + 1];    /* earlier holders that are not known to be gone */
+bit past[STARTS + 1];    /* all earlier holders: none of them is let in again */
 byte process = 0;        /* of the native job: its start; 0: none */
 
 byte pod[2], gjob[2], gstart[2], epoch[2]; /* the API's: state, the grant it carries, its epoch (resourceVersion) */
@@ -116,7 +117,7 @@ inline stop_here()
 #ifdef KUBELET
 		whose[i] = 0;
 #endif
-		native[i] = 0; ended[i] = 0; gave_back[i] = 0; prolog[i] = 0; prev[i] = 0
+		native[i] = 0; ended[i] = 0; gave_back[i] = 0; prolog[i] = 0; prev[i] = 0; past[i] = 0
 	}
 	next = 1; saved_next = 1; clock = 0; hold = 0; process = 0; faults = 0; users = 0; rolled = 0; snapped = 0;
 	i = 0; k = 0;
@@ -166,12 +167,27 @@ inline run_job(n)
 }
 
 #define CAN_START (!ANY(RUN) && ANY(PEND))
-#define CAN_CLAIM (ANY(RUN) && prolog[RUNNING_START] == 0)
+#ifdef KUBELET
+#define CAN_CLAIM (ANY(RUN) && prolog[RUNNING_START] == 0) /* PrologFlags=Alloc: for every job */
+#define CAN_CLAIM_TOO (false)
+#else
+#define CAN_CLAIM (ANY(RUN) && prolog[RUNNING_START] == 0 && native[RUNNING_START]) /* at its first launch */
+#define CAN_CLAIM_TOO (ANY(RUN) && prolog[RUNNING_START] == 0 && !native[RUNNING_START]) /* a stand-in that is a batch job; an allocation has none */
+#endif
 #define CAN_PASS (hold != 0 && prolog[hold] == 1 && !EARLIER_LEFT)
 #define CAN_REFUSE (ANY(RUN) && prolog[RUNNING_START] == 1 && hold != RUNNING_START)
 #define CAN_EXEC (process == 0 && hold != 0 && native[hold] && prolog[hold] == 2 && !ended[hold])
 #define CAN_FINISH (process != 0 && !ended[process])
 #define CAN_KILL (process != 0 && ended[process])
+inline supersede(s) /* the agent's table: s is the holder now */
+{
+	if
+	:: hold != 0 && hold != s -> prev[hold] = 1; past[hold] = 1
+	:: else
+	fi;
+	hold = s
+}
+
 proctype Slurm()
 {
 end:	do
@@ -183,13 +199,14 @@ end:	do
 	:: d_step { CAN_START && job[3].st == PEND -> run_job(3) }
 	:: d_step { CAN_START && job[4].st == PEND -> run_job(4) }
 #endif
-	:: d_step { CAN_CLAIM -> /* Prolog acquires: it claims … */
+	:: d_step { CAN_CLAIM || CAN_CLAIM_TOO -> /* Prolog acquires: it claims … */
 		k = RUNNING_START;
+		prolog[k] = 1;
 		if
-		:: hold != 0 && hold != k -> prev[hold] = 1
-		:: else
+		:: past[k] /* … in vain */
+		:: else -> supersede(k)
 		fi;
-		hold = k; prolog[k] = 1; k = 0 }
+		k = 0 }
 	:: d_step { CAN_PASS -> /* … and waits until nobody earlier is left */
 		prolog[hold] = 2;
 		prev[1] = 0; prev[2] = 0; prev[3] = 0; prev[4] = 0 }
@@ -212,13 +229,28 @@ end:	do
 #define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && hold == gstart[a] && !EARLIER_LEFT && !checked[a])
 #define CAN_RUN(a) (checked[a])
 #else
+#ifdef BUG_NO_ACQUIRE
+#define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && !past[gstart[a]] && hold <= gstart[a])
+#elif defined(BUG_NO_WAIT)
+#define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && hold == gstart[a])
+#else
 #define CAN_WANT(a) (ctr[a] == OFF && pod[a] == BOUND && hold == gstart[a] && !EARLIER_LEFT)
+#endif
 #define CAN_RUN(a) (ctr[a] == WANTED)
+#endif
+/* Nobody asked for a pod's devices before it was bound: the agent acquires them, unless it comes late: its start was superseded, or the holder's
+ * is a later one. */
+#ifdef BUG_LET_IN_LATE
+#define LATE(a) (past[gstart[a]])
+#else
+#define LATE(a) (past[gstart[a]] || hold > gstart[a])
 #endif
 #ifdef KUBELET
 #define CAN_FAIL(a) (false)
+#define CAN_ACQUIRE(a) (false)
 #else
-#define CAN_FAIL(a) (pod[a] == BOUND && hold != gstart[a] && ctr[a] != WANTED && !checked[a])
+#define CAN_FAIL(a) (pod[a] == BOUND && hold != gstart[a] && LATE(a) && ctr[a] != WANTED && !checked[a])
+#define CAN_ACQUIRE(a) (pod[a] == BOUND && hold != gstart[a] && !LATE(a) && ctr[a] == OFF && !checked[a])
 #endif
 #define CAN_STOP(a) ((pod[a] == LEAVING || pod[a] == GONE) && ctr[a] != OFF)
 #define CAN_GO(a) (pod[a] == LEAVING && ctr[a] == OFF && !checked[a])
@@ -251,11 +283,18 @@ inline container(a)
 	:: d_step { CAN_WANT(a) -> ctr[a] = WANTED; cstart[a] = gstart[a] }
 	:: d_step { CAN_RUN(a) ->
 		if
-		:: hold == cstart[a] -> assert(DEVICE_FREE); /* I2 */ ctr[a] = ON
+#ifdef BUG_NO_ACQUIRE
+		:: !past[cstart[a]] && hold <= cstart[a] ->
+#else
+		:: hold == cstart[a] ->
+#endif
+			assert(DEVICE_FREE); /* I2 */
+			ctr[a] = ON
 		:: else -> ctr[a] = OFF; cstart[a] = 0
 		fi }
 #endif
 #ifndef KUBELET
+	:: d_step { CAN_ACQUIRE(a) -> supersede(gstart[a]) } /* then it waits until nobody earlier is left */
 	/* its devices went on to somebody else: nothing is started any more, what runs is stopped, the pod is Failed */
 	:: d_step { CAN_FAIL(a) -> assert(ended[gstart[a]]); /* I4: nothing is killed that should live */
 		ctr[a] = OFF; cstart[a] = 0; pod[a] = LEAVING }
@@ -330,7 +369,12 @@ end:	do
 #endif
 #define CAN_SUBMIT(a) (pod[a] == WAIT && !waits[a] && know[a] == NONE)
 #define CAN_FORGET(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && JOB_ENDED(a))
-#define CAN_BIND(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && bstart[a] == 0 && !unfit[a] && !FENCED(a) && GRANTED(a) && prolog[job[jid[a]].start] == 2)
+#ifdef KUBELET
+#define PASSED(a) (prolog[job[jid[a]].start] == 2)
+#else
+#define PASSED(a) (prolog[job[jid[a]].start] != 1 && prolog[job[jid[a]].start] != 3) /* a batch job has knocked; an allocation has no prolog */
+#endif
+#define CAN_BIND(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && bstart[a] == 0 && !unfit[a] && !FENCED(a) && GRANTED(a) && PASSED(a))
 #define CAN_GIVE_BACK(a) (pod[a] == WAIT && !waits[a] && know[a] == READ && (unfit[a] || FENCED(a)) && GRANTED(a))
 #define CAN_ADOPT(a) (pod[a] == BOUND && !waits[a] && know[a] != UNSURE && (know[a] != READ || jid[a] != gjob[a]))
 #define CAN_END_POD(a) (pod[a] == BOUND && !waits[a] && know[a] == READ && jid[a] == gjob[a] && !GRANT_HOLDS(a))
@@ -365,7 +409,14 @@ inline one(a)
 		:: else -> know[a] = NONE
 		fi;
 		jid[a] = 0 }
-	:: d_step { CAN_BIND(a) -> waits[a] = 1; bstart[a] = job[jid[a]].start; bjob[a] = jid[a]; bepoch[a] = epoch[a] }
+	:: d_step { CAN_BIND(a) ->
+#ifndef KUBELET
+		if
+		:: prolog[job[jid[a]].start] == 0 -> prolog[job[jid[a]].start] = 4
+		:: else
+		fi;
+#endif
+		waits[a] = 1; bstart[a] = job[jid[a]].start; bjob[a] = jid[a]; bepoch[a] = epoch[a] }
 	/* granted, and given back: first the epoch, so that a Binding on its way fails; then the job */
 	:: d_step { CAN_GIVE_BACK(a) ->
 		unfit[a] = 0;
@@ -449,7 +500,7 @@ end:	do
 		}
 #ifdef BUG_TABLE_IN_MEMORY
 		for (i : 1 .. STARTS) {
-			prev[i] = 0
+			prev[i] = 0; past[i] = 0
 		}
 		hold = 0;
 #endif
@@ -475,7 +526,7 @@ end:	do
 }
 
 /* ---- nobody can do anything any more: everything is as it should be ---- */
-#define IDLE(a) !(CAN_WANT(a) || CAN_RUN(a) || CAN_FAIL(a) || CAN_STOP(a) || CAN_GO(a) || CAN_LAND(a) || CAN_LIST(a) || CAN_SUBMIT(a) || \
+#define IDLE(a) !(CAN_WANT(a) || CAN_RUN(a) || CAN_FAIL(a) || CAN_ACQUIRE(a) || CAN_STOP(a) || CAN_GO(a) || CAN_LAND(a) || CAN_LIST(a) || CAN_SUBMIT(a) || \
 		  CAN_FORGET(a) || CAN_BIND(a) || CAN_GIVE_BACK(a) || CAN_ADOPT(a) || CAN_END_POD(a) || CAN_RELEASE(a))
 #ifdef KUBELET
 #define PROVEN (!CAN_PROVE(1) && !CAN_PROVE(2) && !CAN_PROVE(3) && !CAN_PROVE(4))

@@ -35,6 +35,7 @@ struct td_bridge_opts {
 	const char *kubeconfig, *ns, *cluster, *knock, *why, *metrics;
 	const char *knock_name; // a DNS name of all replicas; NULL: there is only this one
 	const char *empty_dirs; // as in struct td_slurm_where; NULL: not known
+	bool own_kubelet;       // tandem kubelet acquires a pod's devices: allocations have no prolog
 	// For tests: the URL of slurmrestd and a file with the jwt key, instead of the cluster's
 	// objects.
 	const char *slurmrestd, *jwt_key;

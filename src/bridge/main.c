@@ -352,6 +352,11 @@ static bool parse(int argc, char **argv, struct td_bridge_opts *o, int *ret_exit
 		 .help = "answers `tandem why` there; ADDR:PORT: on the network, whoever reaches it"},
 		TD_METRICS_OPTION(&o->metrics),
 		TD_EMPTY_DIRS_OPTION(&o->empty_dirs),
+		{.name = "own-kubelet",
+		 TD_OPT_SWITCH(&o->own_kubelet),
+		 .help = "the nodes' kubelet is Tandem's own, which acquires a pod's devices itself:\nallocations have "
+			 "no "
+			 "prolog (as the operator without --image sets it up)"},
 		{.name = "slurmrestd",
 		 .value = "URL",
 		 TD_OPT_TEXT(&o->slurmrestd),

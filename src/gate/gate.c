@@ -124,6 +124,23 @@ static int claim(struct td_gate *g, int node, uint64_t mask, const struct td_hol
 	return r;
 }
 
+// As long as a holder of the same second is busy, h does not claim (td_gate_tied).
+static int yield(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
+{
+	struct td_holder now[64];
+	struct td_gate_node *n = &g->node[node];
+	pthread_mutex_lock(&n->mu);
+	int k = td_gate_tied(&n->table, mask, h, now, 64);
+	pthread_mutex_unlock(&n->mu);
+	for (int i = 0; i < k; i++) {
+		char why[160] = "";
+		if (now[i].job < h->job && g->o.busy(g->o.ctx, node, &now[i], why, sizeof(why)))
+			return td_fail(err, TD_THROTTLED, "devices of %s: held by job %lld (%s)",
+				       td_gate_node_name(g, node), (long long)now[i].job, why);
+	}
+	return 0;
+}
+
 int td_gate_learn(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
 	struct td_gate_node *n = &g->node[node];
@@ -201,7 +218,9 @@ int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_hold
 {
 	if (!mask)
 		return 0;
-	int r = claim(g, node, mask, h, err);
+	int r = yield(g, node, mask, h, err);
+	if (!r)
+		r = claim(g, node, mask, h, err);
 	return r ? r : look(g, node, mask, h, err);
 }
 

@@ -25,6 +25,21 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b)
 	return same(a->job, a->start, b->job, b->start);
 }
 
+static bool tied(const struct td_gate_dev *d, const struct td_holder *h)
+{
+	return h->pod && h->start && d->held && d->now.start == h->start && !td_holder_same(&d->now, h);
+}
+
+int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h, struct td_holder *out,
+		 int max)
+{
+	int n = 0;
+	for (int i = 0; i < t->n && n < max; i++)
+		if (mask >> i & 1 && tied(&t->dev[i], h))
+			out[n++] = t->dev[i].now;
+	return n;
+}
+
 // Says whether h may take device i.
 static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, struct td_error *err)
 {
@@ -36,8 +51,10 @@ static int check(const struct td_gate_dev *d, int i, const struct td_holder *h, 
 		past = past || td_holder_same(&d->prev[k], h);
 	for (int k = 0; k < d->n_past; k++)
 		past = past || (h->job && same(d->past[k].job, d->past[k].start, h->job, h->start));
-	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now.
-	if (!past && h->pod && h->start && d->now.start && h->start < d->now.start)
+	// Only a pod can come late with an old grant. Prolog speaks for a job that starts now. An
+	// allocation gets its id as it starts, so in one second the lower id is the earlier one.
+	if (!past && h->pod && h->start && d->now.start &&
+	    (h->start < d->now.start || (tied(d, h) && h->job < d->now.job)))
 		past = true;
 	if (past)
 		return td_fail(err, TD_CONFLICT, "device %d went on to job %lld: the grant of job %lld has ended", i,

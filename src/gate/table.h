@@ -49,6 +49,12 @@ bool td_holder_same(const struct td_holder *a, const struct td_holder *b);
 // changes.
 int td_gate_claim(struct td_gate_table *t, uint64_t mask, const struct td_holder *h, bool *ret_changed,
 		  struct td_error *err);
+// Copies the holders of devices in the mask that began in the same second as the pod's grant h to
+// out, at most max, and returns how many. Such a holder may be the later one, because a job that
+// waited has a lower id than an allocation that ended before it. So while it is busy, h must wait
+// and not claim.
+int td_gate_tied(const struct td_gate_table *t, uint64_t mask, const struct td_holder *h, struct td_holder *out,
+		 int max);
 // Records what the node itself says: the pod of h has a grant of these devices and has not ended.
 // Never supersedes anybody. h becomes the holder of devices that nobody holds, is marked as the
 // job's pod where its job is known, and is else added to the unproven earlier holders. True when

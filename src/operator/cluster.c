@@ -282,7 +282,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		v->gpu_nodes += f.group[i].gpus ? (long long)f.group[i].names.n : 0;
 	}
 
-	struct td_slurm_facts facts = {f.gres, gres_lines(&f), f.mem_per_cpu, (const char *const *)f.sets.v, f.sets.n};
+	struct td_slurm_facts facts = {.gres = f.gres,
+				       .n_gres = gres_lines(&f),
+				       .mem_per_cpu_mb = f.mem_per_cpu,
+				       .node_sets = (const char *const *)f.sets.v,
+				       .n_node_sets = f.sets.n,
+				       .own_kubelet = !op->image};
 	td_auto_strv struct td_strv problems = {0};
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	check(sc->root, &problems);

@@ -91,6 +91,7 @@ bool td_slurm_is_user(const char *s)
 }
 
 // ---- slurm.conf ----
+#define PROLOG_FLAGS "PrologFlags" // where the kubelet is Tandem's own it stays empty
 // Keys that Tandem writes. fix says why an object may not set them; NULL: the object's value is
 // merged with Tandem's (comma lists).
 static const struct {
@@ -114,7 +115,7 @@ static const struct {
 	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
 	{"TaskProlog", "/opt/tandem/task-prolog",
 	 "the gate looks once more before a task starts; users have srun --task-prolog"},
-	{"PrologFlags", "Alloc", "the gate must pass on every node before any step"},
+	{PROLOG_FLAGS, "Alloc", "it belongs to the gate"},
 	{"PrologEpilogTimeout", "60", "the gate has its own deadline below it"},
 	{"BatchStartTimeout", "75", "it must exceed the gate's deadline"},
 	{"ProctrackType", "proctrack/cgroup", "jobs are confined to their devices"},
@@ -396,7 +397,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		      name, name, ns);
 
 	for (size_t i = 0; i < TD_LEN(base); i++) {
-		if (!*base[i].value)
+		if (!*base[i].value || (f->own_kubelet && td_streq(base[i].key, PROLOG_FLAGS)))
 			continue;
 		const char *theirs = base[i].fix ? NULL : ci_get(user, base[i].key);
 		td_buf_printf(&b, "%s=", base[i].key);
@@ -576,7 +577,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
 		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
-		td_strdup(td_embedded(td_slurm_programs, "gate.sh")->text),
+		td_strdup(td_embedded(td_slurm_programs, f->own_kubelet ? "gate-launch.sh" : "gate.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "accounts.sh")->text),
 		td_buf_take(&passwd),

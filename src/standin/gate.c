@@ -4,6 +4,10 @@
 // Exit 0: the devices are this job's and no other process is left on them, or the job has none.
 // Exit 1: Slurm drains the node. While the agent cannot be reached the devices count as unknown,
 // never as free: the gate keeps trying until the deadline (docs/protocols.md 1.6).
+//
+// --launch: slurmd runs it at the job's first launch on the node (no PrologFlags=Alloc). Then the
+// environment is made of the credential that the step's own devices come from, so a job whose
+// devices it does not name has none.
 #include "standin/standin.h"
 #include "standin/wire.h"
 
@@ -179,11 +183,14 @@ int td_standin_gate(int argc, char **argv)
 {
 	const char *path = TD_WIRE_GATE;
 	int64_t timeout = GATE_MS;
+	bool launch = false;
 	for (int i = 1; i < argc; i++) {
 		if (i + 1 < argc && !strcmp(argv[i], "--socket")) {
 			path = argv[++i];
 		} else if (i + 1 < argc && !strcmp(argv[i], "--timeout") && digits(argv[i + 1])) {
 			timeout = atoll(argv[++i]);
+		} else if (!strcmp(argv[i], "--launch")) {
+			launch = true;
 		} else {
 			fprintf(stderr, "tandem gate: unknown argument \"%s\"\n", argv[i]);
 			return 2;
@@ -194,6 +201,8 @@ int td_standin_gate(int argc, char **argv)
 	int d = devices(dev, sizeof(dev));
 	if (d < 0)
 		return 1;
+	if (!d && launch)
+		return 0;
 
 	const char *job = getenv("SLURM_JOB_ID"), *uid = getenv("SLURM_JOB_UID"), *node = getenv("SLURMD_NODENAME"),
 		   *start = getenv("SLURM_JOB_START_TIME");

@@ -24,7 +24,8 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 			devices = td_strdup("?"); // equals no grant, so it is never bound
 	}
 
-	bool prolog = phase == TD_PHASE_RUNNING && td_streq(j->reason, "Prolog");
+	// Without PrologFlags=Alloc nothing shows the prolog of a batch job: its stand-in knocks after it.
+	bool prolog = phase == TD_PHASE_RUNNING && (b->o.own_kubelet ? j->batch : td_streq(j->reason, "Prolog"));
 
 	pthread_mutex_lock(&b->asks->lock);
 	a->know = TD_JOB_READ;

@@ -190,8 +190,11 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 		took(b, a, r->want.ask.name, *ret_job, TD_JOB(RUNNING), false);
 		td_ask_pending(b->asks, a, false);
 		a->allocated_ms = td_now(b);
-		a->burst = td_pool_burst(preparing(b->asks));
-		a->not_before = a->allocated_ms + (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
+		a->not_before = a->allocated_ms;
+		if (!b->o.own_kubelet) { // else there is no prolog to wait for
+			a->burst = td_pool_burst(preparing(b->asks));
+			a->not_before += (atomic_load(&b->prolog_us[a->burst]) + 500) / 1000;
+		}
 		return 0;
 	}
 

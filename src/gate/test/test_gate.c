@@ -90,6 +90,17 @@ static void test_table_same_job(void **state)
 	assert_int_equal(claim(&t, 0x1, with_pod(5, 50, "v")), TD_CONFLICT);
 	assert_int_equal(claim(&t, 0x1, native(5, 50)), 0);
 
+	// In one second allocations get their ids in order, so the lower one is late. Nothing says
+	// so of a higher one: there the gate looks who is busy.
+	struct td_holder now[8], second = with_pod(6, 50, "w");
+	assert_int_equal(claim(&t, 0x1, with_pod(4, 50, "x")), TD_CONFLICT);
+	assert_int_equal(td_gate_tied(&t, 0x3, &second, now, 8), 1);
+	assert_int_equal(now[0].job, 5);
+	struct td_holder other = with_pod(6, 51, "w"), prolog = native(6, 50), known = native(5, 50);
+	assert_int_equal(td_gate_tied(&t, 0x3, &other, now, 8), 0);
+	assert_int_equal(td_gate_tied(&t, 0x3, &prolog, now, 8), 0);
+	assert_int_equal(td_gate_tied(&t, 0x3, &known, now, 8), 0);
+
 	// A refused claim changes nothing, not even the devices before the refused one.
 	struct td_gate_table before = t;
 	assert_int_equal(claim(&t, 0x3, p), TD_CONFLICT);
@@ -339,6 +350,21 @@ static void test_released(void **state)
 	pthread_join(t, NULL);
 }
 
+// Job 2 waited and got a lower id than pod 3, whose grant ended in the second in which job 2 began.
+static void test_a_pod_of_the_same_second_does_not_supersede_who_runs(void **state)
+{
+	struct world *w = *state;
+	struct td_holder a = native(2, 10), b = with_pod(3, 10, "u");
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &a, NULL), 0);
+	w->busy_job = 2;
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, NULL), TD_THROTTLED);
+	assert_true(td_gate_may_start(w->g, 0, 0x1, &a));
+	assert_int_equal(w->superseded, 0);
+	w->busy_job = 0;
+	assert_int_equal(td_gate_try(w->g, 0, 0x1, &b, NULL), 0);
+	assert_false(td_gate_may_start(w->g, 0, 0x1, &a));
+}
+
 struct served {
 	struct world *w;
 	struct td_cancel *c;
@@ -494,6 +520,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_wait_and_timeout, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_check, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_released, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_pod_of_the_same_second_does_not_supersede_who_runs, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_socket, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_who_may_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_table_that_cannot_be_written_is_tried_again, setup, teardown),

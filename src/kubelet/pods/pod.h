@@ -104,8 +104,9 @@ struct td_pod {
 	// It was over before this process knew it: its status is not ours to write.
 	bool foreign;
 	int mount_tries;
-	bool disk_unlimited; // it has no disk limit to measure (usage.c)
-	int64_t disk_at;     // monotonic ms of the next measurement
+	int64_t devices_since; // monotonic ms since when it waits for its devices; 0: it did not
+	bool disk_unlimited;   // it has no disk limit to measure (usage.c)
+	int64_t disk_at;       // monotonic ms of the next measurement
 	struct {
 		bool known, value;
 		int64_t since;

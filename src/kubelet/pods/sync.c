@@ -16,7 +16,9 @@
 
 enum {
 	PODS_PER_NODE = 110,
-	DEVICE_WAIT_MS = 100,
+	DEVICE_WAIT_MS = 5, // between the first looks at a device; then longer and longer, up to
+	DEVICE_WAIT_MAX_MS = 100,
+	DEVICE_LATE_MS = 40000, // then the node says that a device is not let go; as for Prolog
 	FOLLOW_MS = 60000,
 	END_GRACE_MS = 30000,   // of a pod whose grant has ended (docs/protocols.md 1.8)
 	FORCED_GRACE_MS = 2000, // of a pod deleted by force; as the kubelet
@@ -166,6 +168,8 @@ static void admit(struct td_kubelet *a, struct td_pod *p, const struct td_object
 
 // ---- before the first container ----
 
+// Acquires the pod's devices at the gate. Slurm runs no Prolog for a pod's allocation here
+// (docs/design/0013-acquire.md), so this claim is the only one.
 // 0: go on. 1: wait; *again_ms is set, or the pod failed.
 static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td_object *o, int64_t *again_ms)
 {
@@ -197,7 +201,15 @@ static int devices_ready(struct td_kubelet *a, struct td_pod *p, const struct td
 	}
 
 	pod_wait(p, "WaitingForDevices", e.msg);
-	td_sooner(again_ms, DEVICE_WAIT_MS);
+
+	int64_t now = td_mono_ms(a->clock), waited;
+	p->devices_since = p->devices_since ? p->devices_since : now;
+	waited = now - p->devices_since;
+	if (waited >= DEVICE_LATE_MS)
+		td_held_late(&a->held, p->node);
+	td_sooner(again_ms, waited < DEVICE_WAIT_MS       ? DEVICE_WAIT_MS
+			    : waited < DEVICE_WAIT_MAX_MS ? waited
+							  : DEVICE_WAIT_MAX_MS);
 	return 1;
 }
 

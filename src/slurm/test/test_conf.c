@@ -41,7 +41,8 @@ static void test_golden(void **state)
 	const struct td_slurm_gres gres[] = {{NULL, "gpu", "/dev/tandem-gpu[0-7]"},
 					     {"x[0-1]", "gpu", "/dev/nvidia[0-3]"}};
 	const char *const sets[] = {"pool"};
-	const struct td_slurm_facts f = {gres, 2, 1024, sets, 1};
+	const struct td_slurm_facts f = {
+		.gres = gres, .n_gres = 2, .mem_per_cpu_mb = 1024, .node_sets = sets, .n_node_sets = 1};
 
 	td_auto_slurm_files struct td_slurm_files r = {0};
 	td_auto_strv struct td_strv p = {0};
@@ -85,6 +86,24 @@ static void test_golden(void **state)
 	td_auto_slurm_files struct td_slurm_files again = {0};
 	assert_true(td_slurm_files_make(td_json_root(o), &f, &again, &p));
 	assert_string_equal(conf, again.v[TD_SLURM_CONF].text);
+}
+
+// Prolog runs at the allocation where foreign kubelets start pods, and at the first launch where the
+// kubelet acquires a pod's devices itself.
+static void test_when_prolog_runs(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o = yaml(HEAD "spec: {}\n");
+	for (int own = 0; own < 2; own++) {
+		const struct td_slurm_facts f = {.own_kubelet = own};
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		assert_true(td_slurm_files_make(td_json_root(o), &f, &r, &p));
+		const char *conf = r.v[TD_SLURM_CONF].text, *gate = r.v[TD_GATE_SH].text;
+		assert_non_null(strstr(conf, "\nProlog=gate.sh\n"));
+		assert_int_equal(!strstr(conf, "PrologFlags"), own);
+		assert_int_equal(strstr(conf, "\nPrologFlags=Alloc\n") != NULL, !own);
+		assert_int_equal(strstr(gate, "gate --launch\n") != NULL, own);
+	}
 }
 
 // Each spec here is refused, and the refusal names the field.
@@ -232,8 +251,8 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden), cmocka_unit_test(test_refused), cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64), cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_golden),  cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -247,9 +247,9 @@ class Gate(unittest.TestCase):
         pathlib.Path(self.dir.name, "refuse").touch()
         self.assertIn("could not be requeued: submit it again", self.task(SLURM_JOB_GPUS="0")[1])
 
-    def gate(self, timeout=5000, **more):
+    def gate(self, timeout=5000, options=(), **more):
         t = time.monotonic()
-        p = subprocess.run([EXE, "gate", "--socket", self.path, "--timeout", str(timeout)], env=env(**{**self.JOB, **more}),
+        p = subprocess.run([EXE, "gate", "--socket", self.path, "--timeout", str(timeout), *options], env=env(**{**self.JOB, **more}),
                            capture_output=True, text=True, timeout=30)
         return p.returncode, p.stderr, time.monotonic() - t
 
@@ -293,6 +293,14 @@ cat answer$n
     def test_no_devices_needs_no_agent(self):
         for answer in ({"jobs": [self.record([])]}, {"jobs": [self.record(["", "gpu:1(IDX:3)"], ["n0", "n1"])]}, {"jobs": [self.record(["shard:4(0/4,4/4)"])]}):
             self.assertEqual(self.gate(**self.scontrol(answer))[:2], (0, ""), answer)
+
+    def test_at_a_launch_the_environment_is_whole(self):
+        # There is no scontrol here, and no agent.
+        self.assertEqual(self.gate(options=["--launch"], SLURM_JOB_GPUS="")[:2], (0, ""))
+        self.assertEqual(self.gate(options=["--launch"], SLURM_JOB_GPUS="", SLURM_JOB_GRES="gpu:2")[0], 1)
+        self.agent(["fail held by pod ml/train-3"])
+        self.assertEqual(self.gate(options=["--launch"])[0], 1)
+        self.assertIn(" devices=0-2,5 ", self.requests[0])
 
     def test_devices_that_prolog_was_not_told(self):
         # Slurm 24.11 leaves SLURM_JOB_GPUS out after a restart of slurmctld.
