@@ -95,10 +95,15 @@ static void decide(const struct td_op_pass *p, const struct td_object *set, stru
 	for (size_t i = 0; i < rows->n; i++) {
 		struct td_op_row *x = &rows->v[i];
 		x->n = flat[i];
+		bool image = false;
 		const char *waits =
-			x->pod && x->n.act == TD_MEMBER_NOTHING && !x->n.why ? td_op_unscheduled(x->pod) : NULL;
+			x->pod && x->n.act == TD_MEMBER_NOTHING && !x->n.why ? td_op_stuck(x->pod, &image) : NULL;
 		if (waits) {
-			snprintf(x->why, sizeof(x->why), "its slurmd pod waits for kube-scheduler: %s", waits);
+			snprintf(x->why, sizeof(x->why), "its slurmd pod %s: %s",
+				 image                       ? "cannot have its image"
+				 : td_op_unscheduled(x->pod) ? "waits for kube-scheduler"
+							     : "does not start",
+				 waits);
 			x->n.why = x->why;
 		}
 	}

@@ -260,8 +260,11 @@ int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td
 
 // ---- view.c ----
 
-bool td_op_ready(const struct td_object *o);     // condition Ready of any object
-int64_t td_op_born(const struct td_object *o);   // its creation, ms of real time; 0: not known
+bool td_op_ready(const struct td_object *o);   // condition Ready of any object
+int64_t td_op_born(const struct td_object *o); // its creation, ms of real time; 0: not known
+// Returns why the pod's first container does not run, in the kubelet's or kube-scheduler's words;
+// NULL: nothing is known. *ret_image: its image cannot be had.
+const char *td_op_stuck(const struct td_object *pod, bool *ret_image);
 bool td_op_pod_ready(const struct td_object *p); // runs, is ready and is not ending
 // Reduces Slurm's node to what decisions need. The result points into n.
 struct td_pool_record td_op_record(const struct td_slurm_node *n);

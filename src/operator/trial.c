@@ -125,17 +125,6 @@ void td_op_trial_objects(const yyjson_val *sc, const struct td_slurm_files *file
 			(struct td_op_want){.gvr = &td_pods, .obj = td_json_from_mut(yyjson_mut_doc_get_root(pod))});
 }
 
-// Returns why the pod's container does not run, as the kubelet says it; NULL: nothing is known.
-static const char *waits_for(const struct td_object *pod, bool *ret_image)
-{
-	yyjson_val *w = td_jget(pod->root, "status.containerStatuses.[0].state.waiting");
-	const char *reason = td_jstr_or(w, "reason", "");
-	*ret_image = strstr(reason, "Image") != NULL;
-	if (!*reason || td_streq(reason, "ContainerCreating") || td_streq(reason, "PodInitializing"))
-		return td_op_unscheduled(pod);
-	return td_jstr_or(w, "message", reason);
-}
-
 static void facts_of(const struct td_object *pod, struct td_pool_trial_facts *f)
 {
 	yyjson_val *end = td_jget(pod->root, "status.containerStatuses.[0].state.terminated");
@@ -144,7 +133,7 @@ static void facts_of(const struct td_object *pod, struct td_pool_trial_facts *f)
 	bool image;
 	f->pod = true;
 	f->deleting = td_object_deleting(pod);
-	f->stuck = waits_for(pod, &image);
+	f->stuck = td_op_stuck(pod, &image);
 	f->ended = end || td_streq(phase, "Failed") || td_streq(phase, "Succeeded");
 	f->code = (int)td_jint(end, "exitCode", -1);
 	if (td_time_parse(td_jstr_or(end, "finishedAt", td_jstr_or(pod->root, "metadata.creationTimestamp", "")), &at))
@@ -155,7 +144,7 @@ static void facts_of(const struct td_object *pod, struct td_pool_trial_facts *f)
 static char *stuck_text(const yyjson_val *sc, const struct td_object *pod)
 {
 	bool image;
-	const char *why = waits_for(pod, &image), *name = td_jstr_or(pod->root, "spec.containers.[0].image", "?");
+	const char *why = td_op_stuck(pod, &image), *name = td_jstr_or(pod->root, "spec.containers.[0].image", "?");
 	if (image)
 		return td_asprintf(
 			"spec.slurm.image: \"%s\" cannot be had: %s; correct it, or bring the image to where "

@@ -70,6 +70,16 @@ bool td_op_pod_ready(const struct td_object *p)
 	return !td_object_deleting(p) && td_streq(td_jstr(p->root, "status.phase"), "Running") && td_op_ready(p);
 }
 
+const char *td_op_stuck(const struct td_object *pod, bool *ret_image)
+{
+	yyjson_val *w = td_jget(pod->root, "status.containerStatuses.[0].state.waiting");
+	const char *reason = td_jstr_or(w, "reason", "");
+	*ret_image = strstr(reason, "Image") != NULL;
+	if (!*reason || td_streq(reason, "ContainerCreating") || td_streq(reason, "PodInitializing"))
+		return td_op_unscheduled(pod);
+	return td_jstr_or(w, "message", reason);
+}
+
 // Forgets everything that belongs to this slurmrestd.
 static void disconnect(struct td_op_view *v)
 {

@@ -432,6 +432,30 @@ static void test_affinity(void **state)
 #undef REQUIRED
 }
 
+static void stuck_says(const char *status, const char *want, bool image)
+{
+	td_auto_free char *text = td_asprintf("metadata: {name: p}\nstatus: %s", status);
+	td_auto(td_json_unref) struct td_json *j = Y(text);
+	td_auto(td_object_unref) struct td_object *pod = td_object_new(td_json_ref(j));
+	bool of_image = !image;
+	const char *got = td_op_stuck(pod, &of_image);
+	if (!td_streq(got, want) || of_image != image)
+		fail_msg("%s: %s", status, got ? got : "nothing");
+}
+
+static void test_stuck(void **state)
+{
+#define WAITS(w) "{containerStatuses: [{state: {waiting: {" w "}}}]}"
+	stuck_says("{}", NULL, false);
+	stuck_says(WAITS("reason: ContainerCreating"), NULL, false);
+	stuck_says(WAITS("reason: ErrImagePull, message: not there"), "not there", true);
+	stuck_says(WAITS("reason: InvalidImageName"), "InvalidImageName", true);
+	stuck_says(WAITS("reason: CrashLoopBackOff, message: back-off 10s"), "back-off 10s", false);
+	stuck_says("{containerStatuses: [{state: {running: {}}}]}", NULL, false);
+	stuck_says("{conditions: [{type: PodScheduled, status: 'False', message: no node}]}", "no node", false);
+#undef WAITS
+}
+
 // Appends what a change replaces: the pods whose template it changes.
 static void replaced(const struct td_op_wants *a, const struct td_op_wants *b, struct td_buf *out)
 {
@@ -656,21 +680,14 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),
-		cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),
-		cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check),
-		cmocka_unit_test(test_references),
-		cmocka_unit_test(test_affinity),
-		cmocka_unit_test(test_costs),
-		cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),
-		cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),
-		cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_stuck),         cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
