@@ -502,9 +502,13 @@ def test_a_new_user_costs_no_restart(home):
     assert home.cmd("shell", "--user", "ann", "--", "srun", "-N2", "--mem=10M", "id", "-un").stdout.split() == ["ann", "ann"]
     # Her pods, too: slurmctld and slurmrestd know her.
     assert patch(home, "slurmcluster", "main", {"scheduler": {"defaultUser": "ann", "namespaces": [{"namespace": "*", "user": "ann"}]}}).returncode == 0
-    wait_for("it is about that", lambda: valid(home).get("status") == "True")
-    home.apply(home.pod("hers", gpus=1))
-    wait_for("it runs", lambda: home.phase("hers") == "Running")
-    assert home.squeue()[home.grant(home.get("pod", "hers"))[0]]["user"] == "ann"
+    made = []
+
+    def a_pod_is_hers():  # from when on the bridge knows, nothing says
+        made.append(f"p{len(made)}")
+        home.apply(home.pod(made[-1], cpu="100m"))
+        wait_for("it runs", lambda: home.phase(made[-1]) == "Running")
+        return home.squeue()[home.grant(home.get("pod", made[-1]))[0]]["user"] == "ann"
+    wait_for("her pods run", a_pod_is_hers)
     assert home.squeue()[job]["state"] == "RUNNING" and client.code is None
     assert alive() == pods, "nothing was restarted"
