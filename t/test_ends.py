@@ -195,3 +195,28 @@ def test_a_deployment_makes_the_next_pod(pool):
     second = wait_for("another one runs", lambda: pool.running("-l", "app=web"))[0]
     assert second["metadata"]["uid"] != first["metadata"]["uid"] and pool.grant(second)[0] != pool.grant(first)[0]
     assert "hello" in pool.kubectl("logs", first["metadata"]["name"])
+
+
+# ---- what Kubernetes users see of native jobs ----
+
+@pytest.mark.feature("A5.9")
+def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
+    """In CPUs and devices, without what pods hold, and gone when they are."""
+    use = lambda node: json.loads(pool.get("node", node)["metadata"].get("annotations", {}).get("tandem.dev/slurm-use", "{}"))
+    pool.apply(pool.pod("beside", gpus=2, cpu="2", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    wait_for("the pod runs", lambda: pool.phase("beside") == "Running")
+    job = pool.sbatch("-N1", "-w", "n1", "-c3", "--gres=gpu:5")
+    wait_for("shown", lambda: use("n1") == {"cpu": 3, "nvidia.com/gpu": 5})
+    assert 'tandem.dev/slurm-use: {"cpu":3,"nvidia.com/gpu":5}' in pool.kubectl("describe", "node", "n1") and use("n0") == {}
+    pool.kubectl("delete", "pod", "beside", "--wait=false")
+    more = pool.sbatch("-N1", "-w", "n1", "-c1")
+    wait_for("the next one is added", lambda: use("n1") == {"cpu": 4, "nvidia.com/gpu": 5})
+    pool.shell("scancel", job, more)
+    wait_for("nothing is left", lambda: use("n1") == {})
+
+
+@pytest.mark.feature("A5.9", "A18.1")
+def test_a_pod_that_asks_for_devices_without_slurm_is_told_which_scheduler_has_them(pool):
+    pool.apply(pool.pod("plain", gpus=1, scheduler="default-scheduler"))
+    assert told(pool, "plain", "NotThroughSlurm") == "it asks for nvidia.com/gpu, and Slurm gives that out in this pool: set spec.schedulerName to tandem"
+    assert not pool.get("pod", "plain")["spec"].get("nodeName")

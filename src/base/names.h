@@ -26,6 +26,8 @@
 #define TD_ANN_SHARE "tandem.dev/slurm-share"         // by the operator: what Slurm gives out there
 #define TD_ANN_SLURM_STATE "tandem.dev/slurm-state"   // by the bridge, on slurmd pods too
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
+// By the bridge, JSON: what native jobs hold there.
+#define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
 #define TD_TAINT_DRAIN "tandem.dev/slurm-drain"       // by the bridge: drained in Slurm by somebody
 #define TD_COND_DRAIN "SlurmDrain"                    // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"

@@ -18,8 +18,9 @@
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
-//   syncer/syncer.c syncer/leave.c
-//     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs
+//   syncer/syncer.c syncer/leave.c syncer/use.c
+//     drain and cordon of a node, on both sides; services go from a node that is to be free of jobs;
+//     what native jobs hold
 //   knocks/knock.c knocks/line.[ch]   the connections of stand-ins
 #pragma once
 
@@ -51,6 +52,7 @@ struct td_bridge {
 	struct td_cancel *cancel;
 	struct td_recorder *recorder;
 	struct td_informer *clusters, *pods, *nodes, *slurmds, *restds, *ctlds;
+	struct td_informer *unplaced;                  // waiting pods of the default scheduler
 	struct td_informer *claims, *slices, *classes; // NULL: not by DRA, or not served
 	struct td_informer *others;                    // bound pods of other schedulers; NULL: no kubelet
 	struct td_queue *pod_queue, *node_queue;
@@ -150,6 +152,14 @@ int td_syncer_leave(struct td_bridge *b, const char *name, const struct td_slurm
 // Queues the nodes that differ between two snapshots. old may be NULL.
 void td_syncer_nodes_changed(struct td_bridge *b, const struct td_slurm_snapshot *old,
 			     const struct td_slurm_snapshot *now);
+
+// ---- use.c ----
+// What native jobs hold on a node, as the annotation tandem.dev/slurm-use: {"cpu":8,"nvidia.com/gpu":6}.
+// NULL: nothing. Caller frees.
+char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n);
+// Handler of the informer of waiting pods of the default scheduler: tells one that asks for the
+// pool's devices which scheduler gives them out.
+void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *now);
 
 // ---- metrics ----
 // /metrics shows this bridge from now on; NULL: none.

@@ -151,12 +151,17 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_auto_free char *fields = td_asprintf("spec.schedulerName=%s", s->scheduler),
 			  *slurmds = td_asprintf(TD_LABEL_NAME "=slurmd," TD_LABEL_CLUSTER "=%s", b->o.cluster);
 
+	const struct td_informer_opts uo = {.resource = &td_pods,
+					    .fields = "spec.schedulerName=default-scheduler,spec.nodeName=,"
+						      "status.phase=Pending",
+					    .name = "unplaced"};
 	const struct td_informer_opts po = {.resource = &td_pods, .fields = fields}, no = {.resource = &td_nodes},
 				      so = {.resource = &td_pods, .ns = b->o.ns, .labels = slurmds};
 
 	b->pods = td_informer_new(b->kube, &po);
 	b->nodes = td_informer_new(b->kube, &no);
 	b->slurmds = td_informer_new(b->kube, &so);
+	b->unplaced = td_informer_new(b->kube, &uo);
 
 	td_informer_add_index(b->pods, "uid", index_uid);
 	td_informer_add_index(b->pods, "node", index_node);
@@ -164,6 +169,7 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	td_informer_on_change(b->pods, td_enqueue_self, b->pod_queue);
 	td_informer_on_change(b->nodes, on_node, b);
 	td_informer_on_change(b->slurmds, on_slurmd, b);
+	td_informer_on_change(b->unplaced, td_syncer_unplaced, b);
 
 	int r = s->devices.dra ? td_claims_watch(b, b->cancel, err) : 0;
 	if (!r)
@@ -173,7 +179,8 @@ static int start_informers(struct td_bridge *b, struct td_error *err)
 	if (!r && atomic_load(&b->kubelets))
 		others(b, s->scheduler);
 
-	struct td_informer *const all[] = {b->pods, b->slurmds, b->others, b->claims, b->slices, b->classes};
+	struct td_informer *const all[] = {b->pods,   b->slurmds, b->unplaced, b->others,
+					   b->claims, b->slices,  b->classes};
 	struct td_informer *some[TD_LEN(all)];
 	size_t n = 0;
 	for (size_t i = 0; i < TD_LEN(all); i++)
@@ -282,8 +289,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_bridge_measure(NULL);
 		td_cancel_fire(c);
 
-		struct td_informer *const all[] = {b.others, b.claims,  b.slices, b.classes, b.pods,
-						   b.nodes,  b.slurmds, b.ctlds,  b.restds,  b.clusters};
+		struct td_informer *const all[] = {b.others, b.unplaced, b.claims, b.slices, b.classes, b.pods,
+						   b.nodes,  b.slurmds,  b.ctlds,  b.restds, b.clusters};
 		for (size_t i = 0; i < TD_LEN(all); i++)
 			td_informer_free(all[i]);
 

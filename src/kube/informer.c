@@ -33,6 +33,7 @@
 struct td_informer {
 	struct td_kube *kube;
 	const struct td_gvr *gvr;
+	const char *name;
 	char *ns, *labels, *fields;
 	struct td_kstore *store;
 	struct {
@@ -60,6 +61,7 @@ struct td_informer *td_informer_new(struct td_kube *k, const struct td_informer_
 	struct td_informer *i = td_calloc(1, sizeof(*i));
 	i->kube = k;
 	i->gvr = o->resource;
+	i->name = o->name ? o->name : o->resource->resource;
 	i->ns = td_strdup(o->ns);
 	i->labels = td_strdup(o->labels);
 	i->fields = td_strdup(o->fields);
@@ -113,7 +115,7 @@ bool td_informer_synced(const struct td_informer *i)
 
 const char *td_informer_resource(const struct td_informer *i)
 {
-	return i->gvr->resource;
+	return i->name;
 }
 
 size_t td_informer_count(const struct td_informer *i)
@@ -138,8 +140,7 @@ void td_informer_by_index(const struct td_informer *i, const char *index, const 
 
 static void count(const struct td_informer *i, const char *name, const char *help)
 {
-	td_metric_add(td_counter(td_metrics_process(), name, help, TD_LABELS("resource")), 1,
-		      TD_LABELS(i->gvr->resource));
+	td_metric_add(td_counter(td_metrics_process(), name, help, TD_LABELS("resource")), 1, TD_LABELS(i->name));
 }
 
 // ---- changes ----

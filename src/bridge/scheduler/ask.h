@@ -34,7 +34,8 @@ struct td_ask {
 	// The job's record. start, end, preempt and expect (the start that Slurm expects) are epoch
 	// seconds; 0: not set.
 	int64_t start, restarts, end, preempt, expect, limit_min, has_cpus, has_memory_mb;
-	int64_t res_tag; // tag of its entry in td_asks.res while a submit is under way; 0: none
+	int64_t got_cpus; // of its node
+	int64_t res_tag;  // tag of its entry in td_asks.res while a submit is under way; 0: none
 	char *nodes, *devices, *cpus, *reason, *excluded, *job_user, *job_name;
 	char *user;       // Slurm user that the namespace maps to
 	int64_t read_ms;  // mono: when the job was read last

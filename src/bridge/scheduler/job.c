@@ -42,6 +42,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->preempt = j->preempt;
 	a->has_cpus = phase == TD_PHASE_ENDED ? 0 : j->want_cpus;
 	a->has_memory_mb = phase == TD_PHASE_ENDED ? 0 : j->want_memory_mb;
+	a->got_cpus = j->n_nodes ? j->nodes[0].cpus : 0;
 	a->expect = phase == TD_PHASE_WAITING ? j->start : 0;
 	a->look = a->gone_seen = false;
 	a->knock_ms = 0;

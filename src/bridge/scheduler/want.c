@@ -357,6 +357,14 @@ bool td_want_counted(const struct td_settings *s, const yyjson_val *pod)
 	return !s->devices.dra && td_api_pod_request(td_jget(pod, "spec"), s->devices.resource) > 0;
 }
 
+int64_t td_devices_count(const char *devices, const char *resource)
+{
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	if (!devices || td_json_parse(devices, strlen(devices), &j, NULL))
+		return 0;
+	return count_list(td_jkey_str(td_json_root(j), resource));
+}
+
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices)
 {
 	td_auto(td_json_unref) struct td_json *j = NULL;
@@ -373,8 +381,7 @@ bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long l
 	return true;
 }
 
-// How many devices of a kind ("gpu" or "gpu:h100") a GRES text has; 0 when it cannot be parsed.
-static int64_t count_of(const char *gres, const char *kind)
+int64_t td_devices_of_gres(const char *gres, const char *kind)
 {
 	struct td_gres g[16];
 	size_t n = 0;
@@ -414,8 +421,8 @@ void td_bridge_pool_nodes(const struct td_slurm_nodes *l, const bool *feasible, 
 					     .used_memory_mb = n->alloc_memory_mb};
 
 		for (int k = 0; k < TD_POOL_KINDS && kinds[k]; k++) {
-			v[i].gres[k] = count_of(n->gres, kinds[k]);
-			v[i].used_gres[k] = count_of(n->gres_used, kinds[k]);
+			v[i].gres[k] = td_devices_of_gres(n->gres, kinds[k]);
+			v[i].used_gres[k] = td_devices_of_gres(n->gres_used, kinds[k]);
 		}
 	}
 	*ret = v;

@@ -48,6 +48,11 @@ const char *td_bridge_job_uid(const struct td_slurm_job *j, const char *cluster_
 int td_devices_text(const struct td_settings *s, const struct td_slurm_job_node *n, char **ret, struct td_error *err);
 // The pod's devices are counted, not exact: a kubelet chooses them, whatever indexes Slurm granted.
 bool td_want_counted(const struct td_settings *s, const yyjson_val *pod);
+// How many of a resource these devices (in the form of td_devices_text) are; NULL and text in
+// another form have 0.
+int64_t td_devices_count(const char *devices, const char *resource);
+// How many devices of a kind ("gpu" or "gpu:h100") a GRES text of Slurm's has.
+int64_t td_devices_of_gres(const char *gres, const char *kind);
 // Do these devices (in the form of td_devices_text) hold as many of each kind as the pod and its
 // claims ask for?
 bool td_devices_cover(const struct td_settings *s, const yyjson_val *pod, long long claimed, const char *devices);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250 };
+enum { POD_LABEL_MS = 1000, OLD_MS = 5000, LOOK_MS = 250, USE_MS = 2000 };
 
 static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts *f)
 {
@@ -95,7 +95,7 @@ static void note(yyjson_mut_doc *d, yyjson_mut_val *patch, const struct td_objec
 
 // Writes the annotations and the taint of a Node, in one patch on the version that was read.
 static int show_node(struct td_bridge *b, const struct td_object *node, const struct td_pool_node_plan *p,
-		     struct td_cancel *c, struct td_error *err)
+		     const char *use, struct td_cancel *c, struct td_error *err)
 {
 	bool changed = false, has = false;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
@@ -103,6 +103,7 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 
 	note(d, root, node, TD_ANN_SLURM_STATE, p->state, &changed);
 	note(d, root, node, TD_ANN_SLURM_REASON, p->text, &changed);
+	note(d, root, node, TD_ANN_SLURM_USE, use, &changed);
 
 	yyjson_val *t, *taints = td_jget(node->root, "spec.taints");
 	size_t i, n;
@@ -299,7 +300,13 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		return 0;
 
 	struct td_error e = TD_ERROR_INIT;
-	r = show_node(b, node, &x.p, c, &e);
+	// Before the asks know their jobs nobody can tell which are native. What has just changed may be
+	// half of a change: Slurm's sums and the asks are not read at one time.
+	const char *said = td_object_annotation(node, TD_ANN_SLURM_USE);
+	td_auto_free char *use = atomic_load(&b->listed) ? td_syncer_use(b, sn) : td_strdup(said);
+	if (!td_streq(use, said) || !atomic_load(&b->listed))
+		*again_ms = USE_MS;
+	r = show_node(b, node, &x.p, use, c, &e);
 	if (!r || r == TD_CONFLICT)
 		r = show_condition(b, node, &x.p, c, &e);
 	if (!r)
@@ -324,6 +331,9 @@ static int64_t show_in(const struct td_slurm_node *old, const struct td_slurm_no
 		return 0;
 	if (strcmp(td_slurm_node_words(old->states), td_slurm_node_words(now->states)) != 0)
 		return now->states & TD_NODE(DRAIN) ? 0 : POD_LABEL_MS;
+	// What pods and native jobs hold is told apart when both sides of it are known.
+	if (old->alloc_cpus != now->alloc_cpus || !td_streq(old->gres_used, now->gres_used))
+		return POD_LABEL_MS;
 	return (old->states ^ now->states) & soft ? POD_LABEL_MS : -1;
 }
 

@@ -1,0 +1,74 @@
+// What Kubernetes users are told of Slurm beside a node's state: what native jobs hold there, and which
+// scheduler gives out the devices that a pod waits for.
+#include "bridge/scheduler/ask.h"
+
+#include "api/condition.h"
+#include "api/selector.h"
+
+#include <string.h>
+
+enum { KINDS = 33 }; // CPUs, and each entry of gresMap
+
+// Slurm's sums, less what the stand-ins of pods hold. Both lag by a moment (S-T8).
+static void native(struct td_bridge *b, const struct td_settings *s, const struct td_slurm_node *n, int64_t use[KINDS])
+{
+	use[0] = n->alloc_cpus;
+	for (size_t i = 0; i < s->n_gres; i++) {
+		const struct td_bridge_gres_map *m = &s->gres[i];
+		td_auto_free char *kind = td_asprintf(*m->type ? "%s:%s" : "%s", m->name, m->type);
+		use[i + 1] = td_devices_of_gres(n->gres_used, kind);
+	}
+
+	struct td_ask *a, *tmp;
+	pthread_mutex_lock(&b->asks->lock);
+	HASH_ITER (hh, b->asks->by_uid, a, tmp) {
+		enum td_job_is is = td_ask_is(a->states);
+		if (!td_streq(a->nodes, n->name) || (is != TD_IS_RUNNING && is != TD_IS_STARTING))
+			continue;
+		use[0] -= a->got_cpus;
+		for (size_t i = 0; i < s->n_gres; i++)
+			use[i + 1] -= td_devices_count(a->devices, s->gres[i].resource);
+	}
+	pthread_mutex_unlock(&b->asks->lock);
+}
+
+char *td_syncer_use(struct td_bridge *b, const struct td_slurm_node *n)
+{
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	int64_t use[KINDS] = {0};
+	if (!s || !n)
+		return NULL;
+
+	native(b, s, n, use);
+	td_auto_buf struct td_buf text = {0};
+	for (size_t i = 0; i <= s->n_gres; i++)
+		if (use[i] > 0)
+			td_buf_printf(&text, "%s\"%s\":%lld", text.len ? "," : "{", i ? s->gres[i - 1].resource : "cpu",
+				      (long long)use[i]);
+	if (!text.len)
+		return NULL;
+	td_buf_putc(&text, '}');
+	return td_buf_take(&text);
+}
+
+static bool unschedulable(const struct td_object *pod)
+{
+	return pod && td_streq(td_jstr(td_condition(pod->root, "PodScheduled"), "status"), "False");
+}
+
+void td_syncer_unplaced(void *bridge, struct td_object *old, struct td_object *now)
+{
+	struct td_bridge *b = bridge;
+	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
+	if (!s || !unschedulable(now) || unschedulable(old) || td_object_deleting(now))
+		return;
+
+	for (size_t i = 0; i < s->n_gres; i++)
+		if (td_api_pod_request(td_jget(now->root, "spec"), s->gres[i].resource) > 0) {
+			td_kube_record(
+				b->recorder, TD_ABOUT(now, &td_pods), "Warning", "NotThroughSlurm",
+				"it asks for %s, and Slurm gives that out in this pool: set spec.schedulerName to %s",
+				s->gres[i].resource, s->scheduler);
+			return;
+		}
+}
