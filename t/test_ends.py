@@ -220,3 +220,34 @@ def test_a_pod_that_asks_for_devices_without_slurm_is_told_which_scheduler_has_t
     pool.apply(pool.pod("plain", gpus=1, scheduler="default-scheduler"))
     assert told(pool, "plain", "NotThroughSlurm") == "it asks for nvidia.com/gpu, and Slurm gives that out in this pool: set spec.schedulerName to tandem"
     assert not pool.get("pod", "plain")["spec"].get("nodeName")
+
+
+# ---- the devices of a container ----
+
+SHOW = "ls /dev | sed -n s/^tandem-gpu//p | sort -n | tr '\\n' ','; echo; echo $CUDA_VISIBLE_DEVICES; echo $NVIDIA_VISIBLE_DEVICES"
+
+
+@pytest.mark.embedded  # on a kubelet the device plugin or the DRA driver gives each container its own
+@pytest.mark.feature("A7.5")
+def test_a_container_has_the_devices_that_it_asked_for(pool):
+    """And the variables that CUDA programs read; a container that asked for none has none."""
+    pod = pool.pod("three", gpus=2, command=["sh", "-c", f"{SHOW}; sleep 100000"])
+    first = pod["spec"]["containers"][0]
+    one = json.loads(json.dumps(first)) | {"name": "one"}
+    one["resources"] = {k: {**v, "nvidia.com/gpu": "1"} for k, v in one["resources"].items()}
+    none = {**first, "name": "none", "resources": {}}
+    pod["spec"]["containers"] = [first, none, one]
+    pod["spec"]["initContainers"] = [{**one, "name": "init", "command": ["sh", "-c", SHOW]}]
+    pool.apply(pod)
+    wait_for("it runs", lambda: pool.phase("three") == "Running")
+    held = sorted(pool.grant(pool.get("pod", "three"))[2])
+    assert len(held) == 3
+
+    def seen(container):
+        lines = wait_for(f"{container} has said", lambda: (lambda l: l if len(l) >= 3 else None)(pool.kubectl("logs", "three", "-c", container).split("\n")[:3]))
+        return [int(x) for x in lines[0].split(",") if x], lines[1], lines[2]
+    text = lambda v: ",".join(map(str, v))
+    assert seen("main") == (held[:2], "0,1", text(held[:2]))
+    assert seen("one") == (held[2:], "0", text(held[2:]))
+    assert seen("none") == ([], "", "")
+    assert seen("init") == (held[:1], "0", text(held[:1]))

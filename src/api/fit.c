@@ -142,7 +142,7 @@ static int64_t sat_add(int64_t a, int64_t b)
 	return __builtin_add_overflow(a, b, &r) ? INT64_MAX : r;
 }
 
-static int64_t of_container(const yyjson_val *c, const char *resource)
+int64_t td_api_container_request(const yyjson_val *c, const char *resource)
 {
 	int64_t n = of_resources(td_jkey(c, "resources"), resource);
 	return n < 0 ? 0 : n;
@@ -155,9 +155,9 @@ int64_t td_api_pod_request(const yyjson_val *spec, const char *resource)
 	yyjson_val *c;
 
 	yyjson_arr_foreach (td_jkey(spec, "containers"), i, max, c)
-		sum = sat_add(sum, of_container(c, resource));
+		sum = sat_add(sum, td_api_container_request(c, resource));
 	yyjson_arr_foreach (td_jkey(spec, "initContainers"), i, max, c) {
-		int64_t n = of_container(c, resource), now;
+		int64_t n = td_api_container_request(c, resource), now;
 		if (!strcmp(td_jstr_or(c, "restartPolicy", ""), "Always"))
 			now = sidecars = sat_add(sidecars, n);
 		else

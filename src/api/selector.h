@@ -40,5 +40,7 @@ bool td_api_pod_fits_node(const yyjson_val *pod_spec, const yyjson_val *node, bo
 // of init containers, sidecars, overhead. For resource "cpu" the unit is 1/1000, for everything
 // else whole units. 0 when absent.
 int64_t td_api_pod_request(const yyjson_val *pod_spec, const char *resource);
+// What one container requests; 0: nothing.
+int64_t td_api_container_request(const yyjson_val *container, const char *resource);
 // Appends every resource name that any container requests.
 void td_api_pod_request_names(const yyjson_val *pod_spec, struct td_strv *ret);

@@ -235,7 +235,11 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		x->spec.hostname = hostname;
 	}
 
+	const char *name = td_jstr_or(spec, "name", "");
+	uint64_t mask = p->slurmd ? td_dev_all(a->o.gpus) : td_fakegpu_share(p->devices, td_jget(pod, "spec"), name);
 	environment(a, &x->img, hostname, &x->env);
+	if (!p->slurmd) // in its jobs Slurm sets them
+		td_fakegpu_env(mask, &x->env);
 	r = td_env_build(&from.env, spec, &x->env, err);
 	if (!r)
 		r = arguments(spec, &x->img, &x->env, &x->args, err);
@@ -249,7 +253,6 @@ static int plan_make(struct td_kubelet *a, struct td_pod *p, const yyjson_val *p
 		return r;
 
 	const char *cwd = td_jstr_or(spec, "workingDir", "");
-	uint64_t mask = p->slurmd ? td_dev_all(a->o.gpus) : p->devices;
 
 	x->netns = td_pod_netns(a, p);
 	x->spec.rootfs = x->img.rootfs;

@@ -817,6 +817,35 @@ static void test_fake_gpus(void **state)
 	assert_int_equal(dev[1].minor, 2 * 64 + 4);
 }
 
+#define ASKS(name, n, more) "{name: " name ", resources: {limits: {nvidia.com/gpu: " n "}}" more "}"
+
+static void test_each_container_gets_its_own_devices(void **state)
+{
+	JSON pod = yaml("initContainers: [" ASKS("before", "\"1\"", "") ", " ASKS(
+		"side", "1",
+		", restartPolicy: Always") ", " ASKS("after", "2",
+						     "") "]\n"
+							 "containers: [" ASKS("a", "2", "") ", {name: none}, " ASKS(
+								 "b", "1", "") "]");
+	static const struct {
+		const char *name;
+		uint64_t mask;
+	} want[] = {{"before", 0x02}, {"side", 0x02}, {"after", 0x14}, {"a", 0x14}, {"none", 0}, {"b", 0x80}, {"x", 0}};
+	for (size_t i = 0; i < TD_LEN(want); i++)
+		assert_int_equal(td_fakegpu_share(0x96, td_json_root(pod), want[i].name), want[i].mask);
+	assert_int_equal(td_fakegpu_share(0x16, td_json_root(pod), "b"), 0); // never more than there are
+
+	td_auto_strv struct td_strv env = {0}, plain = {0};
+	td_env_set(&env, "NVIDIA_VISIBLE_DEVICES", "all"); // as images of CUDA have it
+	td_fakegpu_env(0x14, &env);
+	assert_true(td_strv_has(&env, "CUDA_VISIBLE_DEVICES=0,1") && td_strv_has(&env, "NVIDIA_VISIBLE_DEVICES=2,4"));
+	td_fakegpu_env(0, &plain);
+	assert_int_equal(plain.n, 0);
+	td_env_set(&plain, "NVIDIA_VISIBLE_DEVICES", "all");
+	td_fakegpu_env(0, &plain);
+	assert_true(plain.n == 1 && td_strv_has(&plain, "NVIDIA_VISIBLE_DEVICES=void"));
+}
+
 static void test_grant(void **state)
 {
 	struct td_gate_grant g;
@@ -856,6 +885,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_log_tail, tmp_setup, tmp_teardown),
 		cmocka_unit_test_setup_teardown(test_log_file, tmp_setup, tmp_teardown),
 		cmocka_unit_test(test_fake_gpus),
+		cmocka_unit_test(test_each_container_gets_its_own_devices),
 		cmocka_unit_test(test_grant),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
