@@ -28,8 +28,8 @@
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
-#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"       // by the bridge: drained in Slurm by somebody
-#define TD_COND_DRAIN "SlurmDrain"                    // the same fact as a condition
+#define TD_TAINT_DRAIN "tandem.dev/slurm-drain" // by the bridge: drained in Slurm by somebody
+#define TD_COND_DRAIN "SlurmDrain"              // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
