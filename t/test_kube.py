@@ -74,6 +74,20 @@ def test_another_kubernetes_is_taken_from_its_directory(tmp_path):
     assert (r.returncode, r.stderr) == (1, "not available, because kubelet is not built (run tools/kube-assets)\n")
 
 
+def test_what_the_machine_lacks_is_named(tmp_path):
+    """On a machine where only `make build` ran: --check and kube-up name the program and its package; nothing is a traceback."""
+    for name in "bash env sed cut sha256sum head cat dirname awk grep mktemp mkdir flock readlink ln openssl ip nsenter unshare".split():
+        os.symlink(shutil.which(name), tmp_path / name)
+    os.symlink(sys.executable, tmp_path / "python3")
+    for command in ([HERE.parent / "tools/kube-assets", "--check"], [HERE.parent / "tools/kube-up"]):
+        r = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": str(tmp_path), "TANDEM_KUBE_HOME": str(tmp_path / "home")})
+        assert r.returncode == 1 and "the machine has no busybox (apt-get install busybox-static" in r.stderr and "Traceback" not in r.stderr, r.stderr
+    (tmp_path / "busybox").write_text("#!/bin/sh\n")
+    (tmp_path / "busybox").chmod(0o755)
+    r = subprocess.run([HERE.parent / "tools/kube-assets", "--check"], capture_output=True, text=True, timeout=60, env={**os.environ, "PATH": str(tmp_path)})
+    assert "the machine has no" not in r.stderr, r.stderr
+
+
 def test_pods_on_three_real_nodes(real):
     """Pods on every node run, log, take exec, find each other and the API by name, across nodes."""
     real.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": [

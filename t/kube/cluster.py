@@ -2,7 +2,11 @@
 """A real Kubernetes of three nodes on one machine, for tests and for people: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, CoreDNS
 in a hub network namespace, and one process tree a node (containerd, kubelet) in namespaces of its own. Nothing listens on the machine itself.
 
-usage: cluster.py up [--nodes N] | down | status        state: $TANDEM_KUBE_HOME (default /var/lib/tandem-kube)
+usage: cluster.py up [--nodes N] [--gpus] [--image FILE]… | down [--purge] | status | enter NODE [COMMAND…] | load FILE…
+state: $TANDEM_KUBE_HOME (default /var/lib/tandem-kube)
+
+--gpus: a DRA driver on every node publishes 8 fake GPUs (gpu.example.com), and the namespace slurm gets the label with which slurmd may see them.
+--image, load: archives of images (deploy/images/build) onto every node, as a registry would. enter: a shell, or COMMAND, in a node's namespaces.
 
 The machine's own namespace has one link into the hub, so that it reaches the API (https://10.B.0.1), nodes (10.B.0.1i) and pods (10.B+1.i.0/24).
 The Service address of the API is routed to the hub, so that pods reach it without kube-proxy; other ClusterIPs lead nowhere."""
@@ -355,6 +359,19 @@ class Cluster:
         self._spawn(f"dra-{name}", self.inside(name) + [binary or self.assets / "dra-driver", "--node", name, "--kubeconfig", self.dir / f"conf/{name}.conf",
                                                         f"--devices={devices}", f"--scramble={str(scramble).lower()}"])
 
+    def load(self, archive):
+        """Imports an image's archive on every node."""
+        for i in range(self.n):
+            sh(*self.inside(self.name(i)), "ctr", "-n", "k8s.io", "images", "import", pathlib.Path(archive).resolve(), timeout=600)
+
+    def gpus(self):
+        """Fake GPUs for a person: the driver on every node, and slurmd's namespace with the label without which it could not see them all."""
+        self.start_dra()
+        self.kubectl("apply", "-f", "-", input=json.dumps({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "slurm", "labels": {
+                "resource.kubernetes.io/admin-access": "true", "pod-security.kubernetes.io/enforce": "privileged"}}}))
+        wait_for("every node's devices are published", lambda: len(json.loads(self.kubectl("get", "resourceslices", "-o", "json"))["items"]) == self.n, 60)
+
     def start_netpol(self):
         """NetworkPolicies are enforced from now on (netpol.py; needs the asset nft)."""
         self._spawn("netpol", [sys.executable, HERE / "netpol.py", self.dir])
@@ -444,24 +461,51 @@ def reap(pid):
 
 def main():
     a = argparse.ArgumentParser(allow_abbrev=False, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("what", choices=["up", "down", "status"])
+    a.add_argument("what", choices=["up", "down", "status", "enter", "load"])
     a.add_argument("--nodes", type=int, default=3)
     a.add_argument("--assets", help="directory of the binaries (default: what tools/kube-assets prints)")
+    a.add_argument("--gpus", action="store_true", help="up: 8 fake GPUs on every node, by DRA")
+    a.add_argument("--image", action="append", default=[], metavar="FILE", help="up: an image's archive for every node (repeat)")
     a.add_argument("--purge", action="store_true", help="down: remove imported images too")
-    o = a.parse_args()
+    words = sys.argv[2:] if sys.argv[1:2] in (["enter"], ["load"]) else []  # all of them: --help there is the command's
+    o = a.parse_args(sys.argv[1:2] if words else sys.argv[1:])
     if os.geteuid():
         sys.exit("cluster.py: namespaces and cgroups need root. Run: sudo tools/kube-up")
     c = Cluster(assets=o.assets, nodes=o.nodes, owner=None)
     if o.what == "up":
         if c.assets is None:
-            c.assets = pathlib.Path(sh(HERE.parent.parent / "tools/kube-assets", timeout=3600).strip().splitlines()[-1])
+            r = subprocess.run([HERE.parent.parent / "tools/kube-assets"], stdout=subprocess.PIPE, text=True, timeout=3600)
+            if r.returncode:
+                sys.exit("cluster.py: tools/kube-assets could not give the programs; see above")
+            c.assets = pathlib.Path(r.stdout.strip().splitlines()[-1])
+        for f in [f for f in o.image if not os.path.isfile(f)]:
+            sys.exit(f"cluster.py: --image {f}: there is no such file (deploy/images/build makes one)")
         start = time.monotonic()
-        c.up(lambda text: print(f"{time.monotonic() - start:5.1f} s  {text}", file=sys.stderr, flush=True))
-        print(f"export KUBECONFIG={c.kubeconfig}")
+
+        def say(text):
+            print(f"{time.monotonic() - start:5.1f} s  {text}", file=sys.stderr, flush=True)
+        c.up(say)
+        for f in o.image:
+            c.load(f)
+            say(f"{f} is on every node")
+        if o.gpus:
+            c.gpus()
+            say("8 fake GPUs on every node: driver gpu.example.com, attribute index, files /dev/tandem-gpu0 to 7; namespace slurm may see them all")
+        print(f"export KUBECONFIG={c.kubeconfig} PATH={c.assets}:$PATH")
     elif o.what == "down":
         c.down(keep_images=not o.purge)
-    else:
+    elif o.what == "status":
         print(c.kubectl("get", "nodes") if c.file.exists() else "no cluster")
+    elif not c.file.exists():
+        sys.exit("cluster.py: there is no cluster: tools/kube-up makes one")
+    elif o.what == "load":
+        for f in words:
+            c.load(f)
+    elif not words or words[0] not in [c.name(i) for i in range(c.n)]:
+        sys.exit(f"cluster.py: enter which node? {' '.join(c.name(i) for i in range(c.n))}")
+    else:
+        inside = c.inside(words[0]) + (words[1:] or ["bash"])
+        os.execvp(inside[0], inside)
 
 
 if __name__ == "__main__":
