@@ -195,6 +195,7 @@ def test_up_gives_the_tour(site):
     assert sorted(site.slurm("srun", "-N3", "hostname").split()) == ["n0", "n1", "n2"]
     job = site.slurm("sbatch", "--parsable", "-c17", "-w", "n0", "--wrap", "sleep 1000", "-o", "/dev/null").strip()
     wait_for("the job runs", lambda: site.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() == "RUNNING", 60)
+    assert "Permission denied" in site.cmd("shell", "--", "cat", "/etc/slurm-keys/slurm.key", code=1)  # a user's shell
     site.namespace("ml")
     site.kubectl("apply", "-f", "-", input=pod("through", 17, nodeSelector={"kubernetes.io/hostname": "n0"}))
     wait_for("why", lambda: "waits" in site.cmd("why", "-n", "ml", "through"), 60)
@@ -402,6 +403,7 @@ UNUSED = {
     ("tandem-operator", "resource.k8s.io", "deviceclasses", "get"): "t/test_dra.py",
     ("tandem-bridge", "", "pods/eviction", "create"): "t/test_operator.py: services on a node whose slurmd is replaced",
     ("tandem-operator", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
+    ("tandem-bridge", "", "pods", "delete"): "a grant that ends where no kubelet answers: t/test_ends.py",
     ("tandem-bridge", "", "events", "patch"): "the same event about the same object again within 10 minutes: src/kube/test",
     ("tandem-agent", "", "nodes/pods", "get"): "asked of the kubelet, which the API server's audit log does not see; a pod deleted by force: t/test_kagent.py",
     ("tandem-agent", "", "nodes", "patch"): "a device that is not let go in time: t/test_kagent.py",
@@ -432,11 +434,12 @@ def change_everything(site):
     wait_for("evictable", lambda: site.items("pods", "-n", "slurm", "-l", "tandem.dev/evictable"), 90)
     site.kubectl("uncordon", "n2")
     wait_for("all are back", lambda: site.slurm("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * 3, 120)
-    # The pod of a job that somebody cancels is ended by the bridge.
+    # The pod of a job that somebody cancels is failed, because the bridge asks its kubelet.
     site.kubectl("apply", "-f", "-", input=pod("cancelled", 1))
     wait_for("it runs", lambda: phase(site, "cancelled") == "Running", 90)
     site.slurm("scancel", "-u", "pods")
-    wait_for("it is gone", lambda: not site.items("pods", "-n", "ml"), 90)
+    wait_for("it has failed", lambda: phase(site, "cancelled") == "Failed", 90)
+    site.kubectl("-n", "ml", "delete", "pod", "cancelled")
     # Of a pod that is not Slurm's the bridge knows nothing: it asks.
     assert "main-slurmctld-0" in site.cmd("why", "-n", "slurm", "main-slurmctld-0")
     # A second cluster in another namespace has a bridge of its own, which goes with it.
