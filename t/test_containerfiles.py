@@ -65,10 +65,12 @@ def test_tandem():
         assert {m for m in re.findall(r"project_source_root\(\) / '(\w+)", f.read_text())} <= roots, f
 
 
-def test_slurm():
-    build, (image,) = recipe(), stages("Containerfile.slurm")
-    text = (ROOT / "src/oci/recipe.c").read_text()
-    suite, names = re.search(r'"tandem/slurm:24\.11", "(\w+)",\s*((?:"[^"]*"\s*)+),', text).groups()
+@pytest.mark.parametrize("name", ["slurm", "work"])
+def test_slurm(name):
+    build, (image,) = recipe(), stages(f"Containerfile.{name}")
+    text = re.sub(r"\\\n", " ", (ROOT / "src/oci/recipe.c").read_text())
+    shared = re.search(r'#define SLURM((?:\s*"[^"]*")+)', text)[1]
+    suite, names = re.search(rf'"tandem/{name}:24\.11", "(\w+)",\s*SLURM((?:\s*"[^"]*")*),', text).groups()
     assert suite == "trixie" and dict(image)["FROM"] == "docker.io/library/debian:13-slim"
-    assert packages(image) == set("".join(re.findall(r'"([^"]*)"', names)).split(","))
+    assert packages(image) == set("".join(re.findall(r'"([^"]*)"', shared + names)).split(","))
     assert config(image) == build.SLURM

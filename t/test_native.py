@@ -88,3 +88,41 @@ def test_a_node_that_is_back_does_not_say_that_it_is_not_responding(pool):
     assert says().split("|")[1].strip() in ("Not responding: over", "none")
     pool.shell("srun", "-w", node, "--mem=50M", "true")
     assert says().split("|")[1].strip() == "none"
+
+
+def tried(pool, *argv):
+    return pool.cmd("shell", "--", *argv, check=False)
+
+
+@pytest.mark.feature("A1.4")
+def test_a_job_over_its_memory_is_killed_and_says_so(pool):
+    eat = "head -c 200M /dev/zero | tail -c 200M | wc -c"  # tail keeps what it may have to print
+    job = pool.sbatch("--mem=60M", "--no-requeue", "-o", "/dev/null", script=f"#!/bin/sh\n{eat}\n")
+    wait_for("it has ended", lambda: pool.job(job)["JobState"] not in ("PENDING", "RUNNING", "COMPLETING"))
+    assert (pool.job(job)["JobState"], pool.job(job)["Reason"]) == ("OUT_OF_MEMORY", "OutOfMemory")
+    r = tried(pool, "srun", "--mem=60M", "sh", "-c", eat)
+    assert r.returncode and "oom_kill event" in r.stderr and "Out Of Memory" in r.stderr, r
+    assert pool.shell("srun", "--mem=400M", "sh", "-c", eat).split() == [str(200 << 20)]
+
+
+@pytest.mark.embedded  # there cgroup.conf says something else, because virtual nodes share the machine's CPUs
+@pytest.mark.feature("A1.4")
+def test_a_job_has_its_cores_and_no_others(pool):
+    """And cgroup.conf is set in the object."""
+    def set_to(text):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", '{"spec":{"config":{"files":{"cgroup.conf":"%s"}}}}' % text)
+    cpus = lambda *argv: tried(pool, "srun", "--mem=50M", *argv, "sh", "-c", "grep Cpus_allowed_list /proc/self/status").stdout.split()[1:]
+    everywhere = cpus()
+    try:
+        set_to("ConstrainCores=yes")
+        wait_for("a job of one CPU has one", lambda: cpus() and set(",".join(cpus())) <= set("0123456789"))
+    finally:
+        set_to("ConstrainCores=no")
+        wait_for("the pool is as it was", lambda: cpus() == everywhere and pool.idle_nodes() == len(pool.nodes))
+
+
+@pytest.mark.feature("A1.4")
+def test_mail_that_nobody_would_send_is_refused(pool):
+    for argv in (["sbatch", "--mem=50M", "--mail-type=END", "--wrap", "true"], ["srun", "--mem=50M", "--mail-type=ALL", "true"]):
+        r = tried(pool, *argv)
+        assert r.returncode and "tandem: this cluster sends no mail: remove --mail-type." in r.stderr, r

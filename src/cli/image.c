@@ -72,9 +72,9 @@ int td_image_main(int argc, char **argv)
 			 "       tandem image import [NAME] FILE\n"
 			 "       tandem image remove NAME",
 		.about = "Container images of $TANDEM_HOME. Pods use what is here; nothing is pulled.\n"
-			 "`build` knows debian:13 and tandem/slurm:24.11. `import` takes an OCI layout (its\n"
-			 "directory or an archive of it), a `docker save` archive, or the tar of a root file\n"
-			 "system, which needs a NAME.",
+			 "`build` knows debian:13, tandem/slurm:24.11 and, for logins and jobs,\n"
+			 "tandem/work:24.11. `import` takes an OCI layout (its directory or an archive of\n"
+			 "it), a `docker save` archive, or the tar of a root file system, which needs a NAME.",
 		.options = options,
 		.n = TD_LEN(options),
 		.max_args = 3,

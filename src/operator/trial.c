@@ -17,7 +17,8 @@
 // Files that decide nothing about slurmctld's start.
 static bool counts(const char *file)
 {
-	static const char *const others[] = {"gres.conf", "gate.sh", "slurmctld.sh", "accounts.sh", "passwd", "group"};
+	static const char *const others[] = {"gres.conf",      "gate.sh", "slurmctld.sh", "accounts.sh",
+					     "job_submit.lua", "passwd",  "group"};
 	for (size_t i = 0; i < TD_LEN(others); i++)
 		if (td_streq(others[i], file))
 			return false;

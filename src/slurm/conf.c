@@ -152,7 +152,7 @@ static const struct {
 	const char *key, *value;
 } defaults[] = {
 	{"MpiDefault", "none"},
-	{"MailProg", "/bin/true"},
+	{"MailProg", "/bin/false"},
 	{"JobAcctGatherType", "jobacct_gather/none"},
 	{"SchedulerType", "sched/backfill"},
 	{"SlurmctldTimeout", "120"},
@@ -437,6 +437,47 @@ static char *gres_conf(const struct td_slurm_facts *f)
 	return td_buf_take(&b);
 }
 
+// The object's own lines of cgroup.conf stand behind Tandem's.
+static char *cgroup_conf(const char *own, struct td_strv *problems)
+{
+	static const struct {
+		const char *key, *value, *fix; // fix NULL: the object may change it
+	} keys[] = {
+		{"CgroupPlugin", "autodetect", "nodes may differ"},
+		{"IgnoreSystemd", "yes", "there is none in slurmd's pods"},
+		{"ConstrainDevices", "yes", "jobs are confined to their devices"},
+		{"ConstrainCores", "yes", NULL},
+		{"ConstrainRAMSpace", "yes", NULL},
+		{"CgroupMountpoint", NULL, "it is where slurmd's pods have it"},
+	};
+	bool theirs[TD_LEN(keys)] = {0};
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, own ? own : "", '\n');
+
+	for (size_t i = 0; i < lines.n; i++) {
+		const char *line = lines.v[i] + strspn(lines.v[i], " \t\r");
+		size_t n = strcspn(line, "= \t");
+		for (size_t k = 0; k < TD_LEN(keys); k++) {
+			if (strlen(keys[k].key) != n || strncasecmp(line, keys[k].key, n) != 0)
+				continue;
+			theirs[k] = true;
+			if (keys[k].fix)
+				td_strv_addf(problems,
+					     "spec.config.files.cgroup.conf: Tandem sets %s (%s); remove the line",
+					     keys[k].key, keys[k].fix);
+		}
+	}
+
+	struct td_buf b = {0};
+	for (size_t k = 0; k < TD_LEN(keys); k++)
+		if (keys[k].value && !theirs[k])
+			td_buf_printf(&b, "%s=%s\n", keys[k].key, keys[k].value);
+	td_buf_puts(&b, own ? own : "");
+	if (own && *own && !td_ends(own, "\n"))
+		td_buf_putc(&b, '\n');
+	return td_buf_take(&b);
+}
+
 static bool system_name(const char *s)
 {
 	static const char *const names[] = {"root",  "daemon", "bin",      "sys",    "adm",     "tty",
@@ -520,7 +561,8 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_strv *problems)
 {
 	static const char *const allowed[] = {"topology.conf",      "topology.yaml", "acct_gather.conf",
-					      "job_container.conf", "mpi.conf",      "oci.conf"};
+					      "job_container.conf", "mpi.conf",      "oci.conf",
+					      "cgroup.conf"};
 
 	yyjson_obj_iter it = yyjson_obj_iter_with(map);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
@@ -530,8 +572,8 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 			td_strv_addf(
 				problems,
 				"spec.config.files: \"%.40s\" cannot be set; the names are topology.conf, "
-				"topology.yaml, acct_gather.conf, job_container.conf, mpi.conf, oci.conf (slurm.conf: "
-				"use slurmConf and partitions; gres.conf and cgroup.conf are Tandem's)",
+				"topology.yaml, acct_gather.conf, job_container.conf, mpi.conf, oci.conf, cgroup.conf "
+				"(slurm.conf: use slurmConf and partitions; gres.conf is Tandem's)",
 				name);
 			continue;
 		}
@@ -549,6 +591,8 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 					     name);
 		}
 
+		if (td_streq(name, "cgroup.conf")) // Tandem's own has its lines
+			continue;
 		ret->v[ret->n].name = td_strdup(name);
 		ret->v[ret->n++].text = td_strdup(text);
 	}
@@ -571,15 +615,17 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_buf passwd = {0}, group = {0};
 	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
 
-	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf",   "cgroup.conf", "gate.sh",
-						   "slurmctld.sh", "accounts.sh", "passwd",      "group"};
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf",     "gres.conf",    "cgroup.conf",
+						   "gate.sh",        "slurmctld.sh", "accounts.sh",
+						   "job_submit.lua", "passwd",       "group"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
-		td_strdup("CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"),
+		cgroup_conf(td_jkey_str(td_jget(o, "spec.config.files"), "cgroup.conf"), problems),
 		td_strdup(td_embedded(td_slurm_programs, f->own_kubelet ? "gate-launch.sh" : "gate.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "accounts.sh")->text),
+		td_strdup(td_embedded(td_slurm_programs, "job_submit.lua")->text),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 	};

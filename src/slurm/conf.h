@@ -1,4 +1,4 @@
-// Writes what Slurm reads (slurm.conf, gres.conf, cgroup.conf, the Prolog, passwd, group) from a
+// Writes what Slurm reads (slurm.conf, gres.conf, cgroup.conf, programs, passwd, group) from a
 // SlurmCluster object. Pure: no clock, no network; the same input gives the same bytes.
 //
 // Every string from outside passes a grammar before it reaches a file. Slurm's line format
@@ -49,6 +49,7 @@ enum td_slurm_file {
 	TD_GATE_SH,
 	TD_SLURMCTLD_SH,
 	TD_ACCOUNTS_SH,
+	TD_JOB_SUBMIT_LUA,
 	TD_PASSWD,
 	TD_GROUP,
 	TD_SLURM_FILES, // number of the fixed files; the object's own files follow them

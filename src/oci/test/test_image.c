@@ -218,7 +218,7 @@ static void unknown_recipes_are_refused(void **s)
 	size_t n = 0;
 	for (const char *const *r = td_image_recipes(); *r; r++)
 		n++;
-	assert_int_equal(n, 2);
+	assert_int_equal(n, 3);
 }
 
 // Uses a fake mmdebstrap that says its version, makes a root, and counts its runs.

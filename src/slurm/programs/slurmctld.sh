@@ -14,5 +14,12 @@ next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld 
 
 sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
 echo "FirstJobId=$next" >>"$etc/slurm.conf"
+
+# Without a program that sends mail, jobs that ask for mail are refused, if the image has the plug-in for it.
+if grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" && ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
+	for plugin in /usr/lib/*/slurm*/job_submit_lua.so /usr/lib*/slurm*/job_submit_lua.so /usr/local/lib*/slurm*/job_submit_lua.so; do
+		[ ! -e "$plugin" ] || { echo 'JobSubmitPlugins=lua' >>"$etc/slurm.conf" && break; }
+	done
+fi
 sh /etc/slurm/accounts.sh &
 exec "$@" -f "$etc/slurm.conf"

@@ -81,7 +81,9 @@ static void test_golden(void **state)
 	assert_non_null(strstr(r.v[TD_GROUP].text, "\nann:x:1000:\n"));
 	assert_null(strstr(r.v[TD_GROUP].text, "bob"));
 
-	assert_non_null(strstr(r.v[TD_CGROUP_CONF].text, "ConstrainDevices=yes"));
+	assert_string_equal(r.v[TD_CGROUP_CONF].text,
+			    "CgroupPlugin=autodetect\nIgnoreSystemd=yes\nConstrainDevices=yes\n"
+			    "ConstrainCores=yes\nConstrainRAMSpace=yes\n");
 
 	td_auto_slurm_files struct td_slurm_files again = {0};
 	assert_true(td_slurm_files_make(td_json_root(o), &f, &again, &p));
@@ -122,7 +124,9 @@ static void test_refused(void **state)
 		{"config: {slurmConf: {'KillWait=1 X': '5'}}", "spec.config.slurmConf"},
 		{"config: {slurmConf: {KillWait: '1', killwait: '2'}}", "spec.config.slurmConf.killwait"},
 		{"config: {slurmConf: {Include: /etc/shadow}}", "spec.config.slurmConf.Include"},
-		{"config: {files: {cgroup.conf: x}}", "spec.config.files"},
+		{"config: {files: {gres.conf: x}}", "spec.config.files"},
+		{"config: {files: {cgroup.conf: \"AllowedRAMSpace=90\\n constraindevices = no\"}}",
+		 "spec.config.files.cgroup.conf"},
 		{"config: {files: {mpi.conf: \"a=1\\n  include /etc/shadow\"}}", "spec.config.files.mpi.conf"},
 		{"partitions: [{name: 'a b'}]", "spec.partitions[0].name"},
 		{"partitions: [{name: DEFAULT}]", "spec.partitions[0].name"},
