@@ -3,7 +3,7 @@
 """Benchmarks: numbers and ratios, never pass or fail. Run as root, best on a quiet machine.
 
 usage: bench/bench.py [--build DIR] [--only RUN,…] [--pods 200] [--held 0,1000,5000]
-                      [--singles 60] [--lone 20] [-o table|json]
+                      [--singles 60] [--lone 20] [--nodes 64] [-o table|json]
 
 Runs (all by default). `up` and `single` use what `tandem up` makes: 4 nodes of 16 CPUs.
 The others use 4 nodes of 64 CPUs, so that 200 pods fit at once.
@@ -17,6 +17,8 @@ The others use 4 nodes of 64 CPUs, so that 200 pods fit at once.
   burst   PODS pods at once, beside each number of HELD jobs that only wait in Slurm.
           Latency is created → bound. CPU and REST are of whole lives: from the first
           pod's creation until the last job is over, polls in between included.
+
+  idle    what the bridge reads of an idle Slurm, with 4 nodes and with NODES (64)
 
 Times of `other` start before the request that makes the change, and end when the other
 API's watch (or a look every 5 ms) shows it. REST bytes are those of the replies' bodies.
@@ -39,7 +41,7 @@ sys.path[:0] = [str(ROOT / "t"), str(ROOT / "bench")]
 from clients import Api, Slurm, Watch, cpu_s, memory_mb, pct, processes, rest_counters  # noqa: E402
 from harness import Pool, wait_for  # noqa: E402
 
-RUNS = ("up", "single", "lone", "rss", "other", "burst")
+RUNS = ("up", "single", "lone", "rss", "other", "burst", "idle")
 LARGE = ("--cpus", "64", "--gpus", "8")
 PEER = {"single_p50_ms": 1960.0, "pods_per_s": 3.35, "bridge_ms": {0: 120.0, 1000: 621.0, 5000: 5600.0}, "restd_ms": {0: 109.0, 1000: 894.0, 5000: 7400.0},
         "rest_kb": {0: 3100.0, 1000: 17900.0, 5000: 123000.0}}
@@ -74,16 +76,17 @@ class Bench:
         self.results = {"load_before": os.getloadavg()[0]}
 
     def need(self, large):
-        """A pool of that shape, with nothing on it."""
+        """A pool of that shape, with nothing on it. large: options for `tandem up`, or whether these are LARGE."""
         if self.pool and self.large == large:
             return self.pool
         self.close()
         self.pool, self.large = Pool(self.tandem, tempfile.mkdtemp(prefix="tandem-bench-", dir="/var/tmp")), large
         for image in ("debian:13", "tandem/slurm:24.11"):  # built once, cached
             self.pool.run(self.tandem, "image", "build", image, timeout=900)
-        say.step("tandem up " + " ".join(LARGE if large else ()))
+        options = large if isinstance(large, tuple) else LARGE if large else ()
+        say.step("tandem up " + " ".join(options))
         start = time.monotonic()
-        self.pool.up(*(LARGE if large else ()))
+        self.pool.up(*options)
         self.up_s = time.monotonic() - start
         self.api, self.slurm = Api(self.pool), Slurm(self.pool)
         self.slurm.held = 0
@@ -92,7 +95,7 @@ class Bench:
 
     def leads(self):
         try:  # and its two listings at the start are behind it: they belong to no pod
-            return rest_counters(self.pool)["requests"].get("jobs", 0) >= 2
+            return self.pool.bridge_metric("tandem_bridge_job_listings_total") >= 2
         except OSError:
             return None
 
@@ -221,6 +224,21 @@ class Bench:
         self.results["rss"] = {"pods": n, "mb": {r: memory_mb(pid) for r, pid in processes(p).items()}}
         self.empty()
 
+    def idle(self):
+        """Bytes of slurmrestd's replies over a minute in which nothing happens; it has pinged its nodes six times by then."""
+        for n in (4, self.o.nodes):
+            p = self.need(("--nodes", str(n), "--cpus", "2", "--gpus", "0") if n != 4 else False)
+            wait_for("all nodes are idle", lambda: p.idle_nodes() == n, 300)
+            time.sleep(20)  # the second listing and the last changes of the start
+            a, cpu = rest_counters(p), {r: cpu_s(pid) for r, pid in processes(p).items()}
+            time.sleep(60)
+            b, after = rest_counters(p), {r: cpu_s(pid) for r, pid in processes(p).items()}
+            self.results.setdefault("idle", {})[n] = {
+                "kb_per_s": sum(b["bytes"].values()) / 60e3 - sum(a["bytes"].values()) / 60e3,
+                "nodes_kb_per_s": (b["bytes"].get("nodes", 0) - a["bytes"].get("nodes", 0)) / 60e3,
+                "node_polls": b["requests"].get("nodes", 0) - a["requests"].get("nodes", 0),
+                "cpu_pct": {r: (after[r] - cpu[r]) / 0.6 for r in cpu if r in after}}
+
     def other(self):
         """Each change on one side, with PODS bound pods: milliseconds until the other side shows it."""
         self.need(True)
@@ -338,6 +356,10 @@ def table(r):
         for what, v in o["ms"].items():
             row(f"{what}: p50", f"{v['p50']:.0f} ms")
             row(f"  p99 ({o['pods']} bound pods, n={o['n']})", f"{v['p99']:.0f} ms", "500 ms")
+    for n, i in r.get("idle", {}).items():
+        row(f"idle, {n} nodes: replies of slurmrestd", f"{i['kb_per_s']:.1f} kB/s", "20 kB/s", f"{i['kb_per_s'] / r['idle'][4]['kb_per_s']:.1f} ×")
+        row(f"  of node polls ({i['node_polls']} in a minute)", f"{i['nodes_kb_per_s']:.1f} kB/s")
+        row("  CPU of slurmctld / slurmrestd / bridge", " / ".join(f"{i['cpu_pct'].get(x, 0):.1f}" for x in ("slurmctld", "slurmrestd", "bridge")) + " %")
     if "rss" in r:
         m = r["rss"]["mb"]
         tandem = {k: v for k, v in m.items() if not k.startswith("slurm")}
@@ -361,6 +383,7 @@ def main():
     a.add_argument("--pods", type=int, default=200)
     a.add_argument("--singles", type=int, default=60)
     a.add_argument("--lone", type=int, default=20)
+    a.add_argument("--nodes", type=int, default=64)
     a.add_argument("-o", dest="output", choices=("table", "json"), default="table")
     o = a.parse_args()
     runs = o.only.split(",")

@@ -45,6 +45,7 @@ struct td_bridge_opts {
 
 struct td_asks;
 struct td_knocks;
+struct td_ask_foreign;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -76,6 +77,8 @@ struct td_bridge {
 	atomic_bool lost;               // Slurm lost its state (docs/protocols.md 1.9)
 	atomic_int_fast64_t lost_since; // mono, ms
 	atomic_bool listed;             // a complete listing was read: now absence means something
+	struct td_ask_foreign *foreign; // of the listing thread (scheduler/adopt.c)
+	atomic_bool foreign_old;        // Slurm was away: `foreign` may be wrong
 	// How long a prolog takes, smoothed: [0] on a quiet pool, [1] in a burst.
 	atomic_int_fast64_t prolog_us[2];
 	atomic_uint_fast64_t n_allocated, n_submitted, n_refused_fast, n_bound, n_ended_pods, n_ended_jobs, n_lists;

@@ -299,6 +299,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_queue_free(b.pod_queue);
 		td_queue_free(b.node_queue);
 		td_asks_free(b.asks);
+		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);
 	}
 

@@ -263,6 +263,7 @@ void *td_bridge_jobs_thread(void *bridge)
 
 		if (gap) {
 			td_info("Slurm answers again after %lld ms", (long long)(began - gap));
+			atomic_store(&b->foreign_old, true);
 			td_bridge_want_list(b, 0);
 			gap = 0;
 		}

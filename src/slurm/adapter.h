@@ -20,21 +20,3 @@ struct td_slurm_adapter {
 	bool (*read_state)(const yyjson_val *v, struct td_slurm_state *ret);
 };
 extern const struct td_slurm_adapter td_slurm_v0042;
-
-// Splits {"jobs": [ {…}, {…} ], …} while it arrives. Each element of the list is handed to `each`,
-// everything else is kept in `rest`. Both are bounded.
-struct td_slurm_json_split {
-	const char *list; // the key of the list, at the top level
-	// Gets the text of one element. Non-zero stops with that code.
-	int (*each)(void *ctx, const char *s, size_t n);
-	void *ctx;
-	// Internal; zero at first.
-	int depth;
-	bool in_string, escaped, in_list, is_key;
-	struct td_buf key, element, rest;
-};
-#define TD_SPLIT_ELEMENT_MAX (16u << 20)
-#define TD_SPLIT_REST_MAX (1u << 20)
-// Takes the next n bytes. TD_INVALID when something is too large or nested too deep.
-int td_slurm_json_split(struct td_slurm_json_split *s, const char *p, size_t n, struct td_error *err);
-void td_slurm_json_split_done(struct td_slurm_json_split *s);

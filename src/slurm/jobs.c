@@ -140,62 +140,6 @@ bool td_slurm_tasks_has(const char *tasks, int64_t task)
 	return false;
 }
 
-struct each { // one listing
-	struct td_slurm *s;
-	int (*fn)(void *ctx, const struct td_slurm_job *j);
-	void *ctx;
-	struct td_slurm_json_split split;
-	struct td_error err;
-};
-
-static int each_element(void *ctx, const char *p, size_t n)
-{
-	struct each *e = ctx;
-	td_auto(td_json_unref) struct td_json *j = NULL;
-	td_auto_job struct td_slurm_job job = {0};
-	int r = td_json_parse(p, n, &j, &e->err);
-	if (!r)
-		r = e->s->a->read_job(td_json_root(j), &job, &e->err);
-	return r ? r : e->fn(e->ctx, &job);
-}
-
-static int each_data(void *ctx, const char *p, size_t n)
-{
-	struct each *e = ctx;
-	return td_slurm_json_split(&e->split, p, n, &e->err);
-}
-
-int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*fn)(void *ctx, const struct td_slurm_job *j),
-		  void *ctx, struct td_error *err)
-{
-	struct each e = {.s = s, .fn = fn, .ctx = ctx, .split = {.list = "jobs", .each = each_element}};
-	e.split.ctx = &e;
-
-	const struct td_slurm_call k = {.op = TD_SLURM_JOBS,
-					.method = "GET",
-					.path = "/jobs/",
-					.on_data = each_data,
-					.ctx = &e,
-					.timeout_ms = 120000};
-
-	td_auto(td_json_unref) struct td_json *none = NULL, *rest = NULL;
-	int r = td_slurm_call(s, &k, c, NULL, &none, err);
-	if (r && e.err.code)
-		r = td_fail(err, e.err.code, "listing jobs: %.400s", e.err.msg);
-
-	// The list counts only when it arrived as a whole: what is left of the reply is JSON and
-	// lists no error.
-	if (!r)
-		r = td_json_parse(td_buf_str(&e.split.rest), e.split.rest.len, &rest, err);
-	if (r == TD_INVALID && !e.err.code)
-		r = td_fail(err, TD_TRANSIENT, "listing jobs: the reply was cut");
-	if (!r && yyjson_arr_size(td_jget(td_json_root(rest), "errors")))
-		r = td_slurm_refused(&k, 200, td_json_root(rest), "", err);
-
-	td_slurm_json_split_done(&e.split);
-	return r;
-}
-
 void td_slurm_states_done(struct td_slurm_states *l)
 {
 	free(l->v);

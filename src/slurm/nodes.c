@@ -1,6 +1,8 @@
 // The operations on nodes.
 #include "slurm/rest_priv.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 void td_slurm_nodes_done(struct td_slurm_nodes *l)
@@ -37,6 +39,7 @@ static int read_nodes(struct td_slurm *s, const yyjson_val *root, struct td_slur
 	}
 
 	qsort(l.v, l.n, sizeof(*l.v), by_name);
+	l.at = td_jint(root, "last_update.number", 0);
 	td_slurm_nodes_done(ret);
 	*ret = l;
 	l = (struct td_slurm_nodes){0};
@@ -56,6 +59,22 @@ int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_node
 	if (!yyjson_is_arr(td_jget(td_json_root(j), "nodes")))
 		return td_fail(err, TD_TRANSIENT, "listing nodes: no list in the reply");
 	return read_nodes(s, td_json_root(j), ret, err);
+}
+
+int td_slurm_nodes_changed(struct td_slurm *s, int64_t since, struct td_cancel *c, bool *ret, struct td_error *err)
+{
+	char path[64];
+	snprintf(path, sizeof(path), "/nodes/?update_time=%" PRId64, since);
+	const struct td_slurm_call k = {.op = TD_SLURM_NODES, .method = "GET", .path = path, .max_body = 512u << 20};
+	struct td_error e = TD_ERROR_INIT;
+	int r = td_slurm_call_ok(s, &k, c, NULL, &e);
+	// 24.11 answers a change with an error of its own: it looks for changed partitions, too, and
+	// finds none (S-W4).
+	bool news = !r || (e.http == 500 && e.detail == -1);
+	if (!news && e.http != 304)
+		return td_fail(err, r, "asking for changed nodes: %.400s", e.msg);
+	*ret = news;
+	return 0;
 }
 
 // Appends "/node/<name>", escaped. TD_INVALID when it is no name of one node.

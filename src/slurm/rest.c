@@ -81,18 +81,13 @@ const char *td_slurm_url(const struct td_slurm *s)
 
 const char *td_slurm_op_name(enum td_slurm_op op)
 {
-	static const char *const names[TD_SLURM_OPS] = {"other",   "job-allocate", "job-submit",  "job-update",
-							"job-end", "node-update",  "node-delete", "job",
-							"jobs",    "job-states",   "nodes",       "node"};
+	static const char *const names[TD_SLURM_OPS] = {"other",      "job-allocate", "job-submit",  "job-update",
+							"job-end",    "node-update",  "node-delete", "job",
+							"job-states", "nodes",        "node"};
 	return op < TD_SLURM_OPS ? names[op] : "?";
 }
 
 // ---- one call ----
-struct counter { // counts the bytes of a streamed reply
-	const struct td_slurm_call *k;
-	size_t bytes;
-};
-
 static bool is_read(const struct td_slurm_call *k)
 {
 	return !strcmp(k->method, "GET");
@@ -191,13 +186,6 @@ static void measure(const struct td_slurm_call *k, int status, size_t received, 
 			  (double)took_ms / 1000, TD_LABELS(op));
 }
 
-static int count_data(void *ctx, const char *p, size_t n)
-{
-	struct counter *c = ctx;
-	c->bytes += n;
-	return c->k->on_data(c->k->ctx, p, n);
-}
-
 static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, struct td_http_reply *ret,
 		     struct td_error *err)
 {
@@ -210,7 +198,6 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 	td_auto_free char *path = td_asprintf("/slurm/%s%s", s->a->version, k->path);
 
 	const char *const headers[] = {head, NULL};
-	struct counter n = {k, 0};
 	const struct td_http_call hc = {
 		.method = k->method,
 		.path = path,
@@ -220,14 +207,11 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 		.headers = headers,
 		.timeout_ms = k->timeout_ms,
 		.max_body = k->max_body ? k->max_body : 64u << 20,
-		.on_data = k->on_data ? count_data : NULL,
-		.ctx = &n,
-		.idle_ms = k->on_data ? 60000 : 0,
 	};
 
 	int64_t began = td_mono_ms(&td_clock_system);
 	r = td_http_do(s->http, &hc, c, ret, err);
-	measure(k, r ? 0 : ret->status, n.bytes + ret->body.len, td_mono_ms(&td_clock_system) - began);
+	measure(k, r ? 0 : ret->status, ret->body.len, td_mono_ms(&td_clock_system) - began);
 
 	if (r == TD_UNCERTAIN && is_read(k))
 		r = err ? (err->code = TD_TRANSIENT) : TD_TRANSIENT;
@@ -275,7 +259,7 @@ int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_c
 
 	if (rep.status != 200 && !(ret_status && parsed))
 		return td_slurm_refused(k, rep.status, td_json_root(j), td_buf_str(&rep.body), err);
-	if (!parsed && !k->on_data)
+	if (!parsed)
 		return td_fail(err, is_read(k) ? TD_TRANSIENT : TD_UNCERTAIN,
 			       "slurmrestd: a reply of %zu bytes that is no JSON", rep.body.len);
 

@@ -58,7 +58,6 @@ enum td_slurm_op {
 	TD_SLURM_NODE_UPDATE,
 	TD_SLURM_NODE_DELETE,
 	TD_SLURM_JOB,
-	TD_SLURM_JOBS,
 	TD_SLURM_JOB_STATES,
 	TD_SLURM_NODES,
 	TD_SLURM_NODE,
@@ -135,13 +134,6 @@ int td_slurm_job_records(struct td_slurm *s, int64_t id, struct td_cancel *c, st
 			 struct td_error *err);
 // Whether a list of tasks, as Slurm writes it ("0-3,7,10-20:2%4"), has this one.
 bool td_slurm_tasks_has(const char *tasks, int64_t task);
-// Reads every job and hands them to `each` one at a time: the list of 5,000 jobs is 38 MB and is
-// never held whole. `each` returns non-zero to stop with that code. The call costs slurmrestd 0.8
-// ms of CPU a job, so use it only at the start, after a gap, and as a slow safety net. An error may
-// come after some jobs were handed out.
-int td_slurm_jobs(struct td_slurm *s, struct td_cancel *c, int (*each)(void *ctx, const struct td_slurm_job *j),
-		  void *ctx, struct td_error *err);
-
 struct td_slurm_state {
 	int64_t id;
 	uint64_t states;
@@ -184,11 +176,14 @@ struct td_slurm_node {
 struct td_slurm_nodes {
 	struct td_slurm_node *v;
 	size_t n, cap;
+	int64_t at; // slurmctld's clock as it made the list, epoch seconds; 0: not known
 };
 void td_slurm_nodes_done(struct td_slurm_nodes *l);
 #define td_auto_nodes __attribute__((cleanup(td_slurm_nodes_done)))
 // Reads all nodes, sorted by name.
 int td_slurm_nodes(struct td_slurm *s, struct td_cancel *c, struct td_slurm_nodes *ret, struct td_error *err);
+// Has any node changed at or after `since` (slurmctld's clock, epoch seconds)? Costs no list (S-W4).
+int td_slurm_nodes_changed(struct td_slurm *s, int64_t since, struct td_cancel *c, bool *ret, struct td_error *err);
 // Reads one node into ret->v[0].
 int td_slurm_node(struct td_slurm *s, const char *name, struct td_cancel *c, struct td_slurm_nodes *ret,
 		  struct td_error *err);

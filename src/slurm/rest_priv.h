@@ -20,9 +20,6 @@ struct td_slurm_call {
 	const char *user, *method, *path, *body; // path: below /slurm/<version>
 	size_t max_body;                         // bytes of the reply; 0: 64 MiB
 	int64_t timeout_ms;                      // 0: the client's
-	// Streams the reply; NULL: it is parsed.
-	int (*on_data)(void *ctx, const char *p, size_t n);
-	void *ctx;
 };
 
 // The code for an error number of Slurm's. read: the call changes nothing.
@@ -33,8 +30,7 @@ int td_slurm_refused(const struct td_slurm_call *k, int status, const yyjson_val
 		     struct td_error *err);
 // Makes a call and returns the document of a reply with status 200, whatever it holds. With
 // ret_status it returns the document of any reply, and its status. A call whose token was refused
-// has done nothing and is made once more with a fresh token. *ret is NULL after a streamed reply.
-// Caller unrefs it.
+// has done nothing and is made once more with a fresh token. Caller unrefs *ret.
 int td_slurm_call(struct td_slurm *s, const struct td_slurm_call *k, struct td_cancel *c, int *ret_status,
 		  struct td_json **ret, struct td_error *err);
 // The same, but a reply with status 200 that lists errors is a failure as well. ret may be NULL.

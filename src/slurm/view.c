@@ -22,7 +22,8 @@ struct td_slurm_view {
 	size_t n, cap;
 	uint64_t round; // of the polls of jobs
 	struct td_slurm_snapshot *snap;
-	size_t waiting; // other jobs that wait, and the fingerprint of their ids
+	struct td_slurm_nodes_pace nodes; // of the thread that polls them
+	size_t waiting;                   // other jobs that wait, and the fingerprint of their ids
 	uint64_t print;
 	size_t others[TD_PHASE_FLAG]; // jobs that are not watched, by phase
 };
@@ -207,14 +208,67 @@ static bool same_node(const struct td_slurm_node *a, const struct td_slurm_node 
 	       td_streq(a->features, b->features);
 }
 
+enum { SECOND_MS = 1000, ANYWAY_MS = 60000 };
+
+enum td_slurm_nodes_do td_slurm_nodes_next(const struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t *ret_since)
+{
+	int64_t age = now_ms - p->read_ms;
+	*ret_since = p->again ? p->since + 1 : p->since;
+	return !p->since || p->news || age >= ANYWAY_MS || (p->again && age >= SECOND_MS) ? TD_NODES_READ
+											  : TD_NODES_ASK;
+}
+
+bool td_slurm_nodes_answer(struct td_slurm_nodes_pace *p, int64_t now_ms, bool changed)
+{
+	if (!changed)
+		return false;
+	// slurmctld notes a change whenever it has pinged the nodes: most mean nothing.
+	if (p->again || now_ms - p->read_ms >= SECOND_MS)
+		return true;
+	p->again = true;
+	return false;
+}
+
+void td_slurm_nodes_read(struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t at, bool differs)
+{
+	*p = (struct td_slurm_nodes_pace){.since = at, .read_ms = now_ms, .news = differs};
+}
+
+// True in *ret when the list must be read.
+static int must_read(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c, bool *ret,
+		     struct td_error *err)
+{
+	int64_t since;
+	*ret = td_slurm_nodes_next(&v->nodes, now_mono_ms, &since) == TD_NODES_READ;
+	if (*ret)
+		return 0;
+
+	bool changed = false;
+	int r = td_slurm_nodes_changed(s, since, c, &changed, err);
+	if (r)
+		return r;
+	*ret = td_slurm_nodes_answer(&v->nodes, now_mono_ms, changed);
+	pthread_mutex_lock(&v->lock);
+	if (v->snap && !changed && !v->nodes.again)
+		atomic_store(&v->snap->asked_ms, now_mono_ms);
+	pthread_mutex_unlock(&v->lock);
+	return 0;
+}
+
 int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c,
 			     bool *ret_changed, struct td_error *err)
 {
+	bool read;
+	*ret_changed = false;
+	int r = must_read(v, s, now_mono_ms, c, &read, err);
+	if (r || !read)
+		return r;
+
 	struct td_slurm_snapshot *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;
 	now->asked_ms = now_mono_ms;
 
-	int r = td_slurm_nodes(s, c, &now->nodes, err);
+	r = td_slurm_nodes(s, c, &now->nodes, err);
 	if (r) {
 		td_slurm_snapshot_unref(now);
 		return r;
@@ -229,6 +283,7 @@ int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_
 	now->seq = old ? old->seq + 1 : 1;
 	now->gen = old ? old->gen + !same : 1;
 	v->snap = now;
+	td_slurm_nodes_read(&v->nodes, now_mono_ms, now->nodes.at, !same);
 	pthread_mutex_unlock(&v->lock);
 
 	td_slurm_snapshot_unref(old);

@@ -1,14 +1,16 @@
 // The cached view of Slurm, kept by small frequent polls, so that nothing asks Slurm once per pod.
 //
 // Jobs: only watched ids are polled (/jobs/state/ with a filter; 80 bytes a job, however many other
-// jobs there are). Nodes: /nodes/ at a modest rate. Other jobs that wait: all of /jobs/state/,
-// rarely.
+// jobs there are). Nodes: whether any has changed, and /nodes/ then. Other jobs that wait: all of
+// /jobs/state/, rarely.
 //
 // Thread-safe. The caller's threads make the polls (td_slurm_view_poll_*), one thread for each kind
 // of poll.
 #pragma once
 
 #include "slurm/rest.h"
+
+#include <stdatomic.h>
 
 struct td_slurm_view;
 struct td_slurm_view *td_slurm_view_new(void);
@@ -47,16 +49,37 @@ int td_slurm_view_poll_jobs(struct td_slurm_view *v, struct td_slurm *s, struct 
 struct td_slurm_snapshot {
 	struct td_slurm_nodes nodes; // sorted by name
 	uint64_t seq, gen;
-	int64_t asked_ms; // mono: when the request was sent, so the data is newer
+	// Mono: when the last request was sent that showed this state, so the data is newer.
+	atomic_int_fast64_t asked_ms;
 	int refs;
 };
 // Returns a reference; NULL before the first poll.
 struct td_slurm_snapshot *td_slurm_view_nodes(struct td_slurm_view *v);
 struct td_slurm_snapshot *td_slurm_snapshot_unref(struct td_slurm_snapshot *s);
 TD_DEFINE_AUTO(struct td_slurm_snapshot *, td_slurm_snapshot_unref)
-// Polls all nodes once. *ret_changed: `gen` has grown. On an error nothing changes.
+// Polls all nodes once: asks whether any has changed, and reads the list when one has, when changes
+// follow each other, and every minute. Slurm counts in whole seconds: whether a change came before
+// or after the list of its own second is not to be told, so another list follows when that second
+// is over. *ret_changed: `gen` has grown. On an error nothing changes.
 int td_slurm_view_poll_nodes(struct td_slurm_view *v, struct td_slurm *s, int64_t now_mono_ms, struct td_cancel *c,
 			     bool *ret_changed, struct td_error *err);
+
+// When the list must be read. Zero at first.
+struct td_slurm_nodes_pace {
+	int64_t since;   // slurmctld's second of the last list; 0: none
+	int64_t read_ms; // mono: when it was asked for
+	bool news;       // it differed from the one before
+	bool again;      // something changed in its second, maybe after it was made
+};
+enum td_slurm_nodes_do {
+	TD_NODES_READ,
+	TD_NODES_ASK, // whether anything changed since *ret_since
+};
+enum td_slurm_nodes_do td_slurm_nodes_next(const struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t *ret_since);
+// The answer. True: read the list now.
+bool td_slurm_nodes_answer(struct td_slurm_nodes_pace *p, int64_t now_ms, bool changed);
+// The list was read.
+void td_slurm_nodes_read(struct td_slurm_nodes_pace *p, int64_t now_ms, int64_t at, bool differs);
 
 // ---- other jobs that wait ----
 // Counts the waiting jobs that are not watched, and makes a fingerprint of their ids. Number and

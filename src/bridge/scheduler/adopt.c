@@ -1,6 +1,9 @@
 // Reads a complete listing of Slurm's jobs into the asks: when this process begins to lead, after a
 // gap, and after a submit whose reply was lost (docs/protocols.md 1.9).
 //
+// Only ids and states are listed; what is not known to be somebody else's is then read one by one. A
+// listing of whole records makes slurmrestd keep gigabytes (docs/facts/slurm.md S-W3).
+//
 // Each ask gets its job. Of two jobs of one ask one is ended. An ask whose submit was in doubt
 // learns when there is no such job.
 #include "bridge/scheduler/ask.h"
@@ -9,12 +12,27 @@
 
 #include <string.h>
 
+enum { READERS = 4 };
+
 struct extra {
 	int64_t job;
 	char uid[40];
 };
+// Jobs that are not ours, from the listings so far; they are not read again. No id is given to a
+// second job (docs/design/0004). Sorted; used by the listing thread only.
+struct td_ask_foreign {
+	int64_t *v;
+	size_t n;
+};
 struct adopt_list { // one listing
 	struct td_bridge *b;
+	struct td_slurm *slurm;
+	struct td_cancel *c;
+	const struct td_slurm_states *states;
+	pthread_mutex_t lock; // guards all below
+	size_t next;          // index of the state that is read next
+	struct td_ask_foreign others;
+	struct td_error err;
 	struct td_settings *s;
 	int64_t began; // mono, ms
 	struct extra *extras;
@@ -67,15 +85,17 @@ static int64_t granted_job(struct td_bridge *b, const char *uid, char **ret_key)
 	return j;
 }
 
-static int each(void *ctx, const struct td_slurm_job *j)
+static void take_locked(struct adopt_list *l, const struct td_slurm_job *j)
 {
-	struct adopt_list *l = ctx;
 	struct td_bridge *b = l->b;
-	l->all++;
 
 	const char *uid = td_bridge_job_uid(j, l->s->cluster_uid);
-	if (!uid || td_slurm_job_ended(j->states))
-		return 0;
+	if (!uid) {
+		l->others.v[l->others.n++] = j->id;
+		return;
+	}
+	if (td_slurm_job_ended(j->states))
+		return;
 
 	l->ours++;
 	td_auto_free char *key = NULL, *orphan = td_asprintf("uid:%s", uid);
@@ -96,7 +116,7 @@ static int each(void *ctx, const struct td_slurm_job *j)
 						  .runs = td_ask_is(states) == TD_IS_RUNNING};
 		if (!td_pool_twin_better(&seen, &held, granted)) {
 			add_extra(l, j->id, uid);
-			return 0;
+			return;
 		}
 		if (!held.ended)
 			add_extra(l, known, uid);
@@ -110,19 +130,110 @@ static int each(void *ctx, const struct td_slurm_job *j)
 		a->found = j->id;
 		pthread_mutex_unlock(&b->asks->lock);
 	}
-	return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return x < y ? -1 : x > y;
+}
+
+// The next job that must be read. False: there is none.
+static bool next_locked(struct adopt_list *l, int64_t *ret)
+{
+	const struct td_ask_foreign *known = l->b->foreign;
+	while (!l->err.code && l->next < l->states->n) {
+		const struct td_slurm_state *st = &l->states->v[l->next++];
+		if (td_slurm_job_ended(st->states))
+			continue;
+		l->all++;
+		if (!known || !bsearch(&st->id, known->v, known->n, sizeof(*known->v), by_id)) {
+			*ret = st->id;
+			return true;
+		}
+		l->others.v[l->others.n++] = st->id;
+	}
+	return false;
+}
+
+static void *read_thread(void *ctx)
+{
+	struct adopt_list *l = ctx;
+	int64_t id;
+	pthread_mutex_lock(&l->lock);
+	while (next_locked(l, &id)) {
+		pthread_mutex_unlock(&l->lock);
+		td_auto_job struct td_slurm_job j = {0};
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_slurm_job(l->slurm, id, l->c, &j, &e);
+		pthread_mutex_lock(&l->lock);
+		if (!r)
+			take_locked(l, &j);
+		else if (r != TD_NOT_FOUND && !l->err.code)
+			l->err = e;
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+static void read_all(struct adopt_list *l)
+{
+	pthread_t t[READERS];
+	bool runs[READERS];
+	for (size_t i = 0; i < READERS; i++)
+		runs[i] = !pthread_create(&t[i], NULL, read_thread, l);
+	if (!runs[0])
+		read_thread(l);
+	for (size_t i = 0; i < READERS; i++)
+		if (runs[i])
+			pthread_join(t[i], NULL);
+}
+
+void td_ask_foreign_free(struct td_ask_foreign *o)
+{
+	if (o)
+		free(o->v);
+	free(o);
+}
+
+// The jobs of others, as this listing has them.
+static void keep(struct td_bridge *b, struct td_ask_foreign *now)
+{
+	struct td_ask_foreign *o = td_calloc(1, sizeof(*o));
+	*o = *now;
+	*now = (struct td_ask_foreign){0};
+	qsort(o->v, o->n, sizeof(*o->v), by_id);
+	td_ask_foreign_free(b->foreign);
+	b->foreign = o;
 }
 
 int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_cancel *c, struct td_error *err)
 {
-	struct adopt_list l = {.b = b, .s = td_bridge_settings(b), .began = td_now(b)};
+	struct adopt_list l = {
+		.b = b, .slurm = slurm, .c = c, .err = TD_ERROR_INIT, .s = td_bridge_settings(b), .began = td_now(b)};
 	if (!l.s)
 		return td_fail(err, TD_TRANSIENT, "the SlurmCluster was not read yet");
 
-	int r = td_slurm_jobs(slurm, c, each, &l, err);
+	// After a gap slurmctld may be another one, with an older state.
+	if (atomic_exchange(&b->foreign_old, false)) {
+		td_ask_foreign_free(b->foreign);
+		b->foreign = NULL;
+	}
+
+	td_auto_states struct td_slurm_states states = {0};
+	int r = td_slurm_job_states(slurm, NULL, 0, c, &states, err);
+	if (!r) {
+		l.states = &states;
+		l.others.v = td_calloc(states.n + 1, sizeof(*l.others.v));
+		pthread_mutex_init(&l.lock, NULL);
+		read_all(&l);
+		pthread_mutex_destroy(&l.lock);
+		r = l.err.code ? td_fail(err, l.err.code, "%.500s", l.err.msg) : 0;
+	}
 	atomic_fetch_add(&b->n_lists, 1);
 
 	if (!r) {
+		keep(b, &l.others);
 		struct td_ask **v;
 		size_t n;
 		td_asks_all(b->asks, &v, &n);
@@ -143,6 +254,7 @@ int td_scheduler_list(struct td_bridge *b, struct td_slurm *slurm, struct td_can
 			(long long)(td_now(b) - l.began));
 	}
 
+	free(l.others.v);
 	free(l.extras);
 	td_settings_unref(l.s);
 	return r;

@@ -137,6 +137,7 @@ int td_scheduler_reconcile(void *bridge, const char *key, int64_t *again_ms, str
 // ---- adopt.c ----
 // Reads one complete listing of Slurm's jobs into the table.
 int td_scheduler_list(struct td_bridge *b, struct td_slurm *s, struct td_cancel *c, struct td_error *err);
+void td_ask_foreign_free(struct td_ask_foreign *o);
 // Reads a job that stands for this ask beside another one, and ends it if it still does.
 void td_end_extra(struct td_bridge *b, const struct td_settings *s, struct td_slurm *slurm, int64_t job,
 		  const char *uid, struct td_cancel *c);

@@ -278,18 +278,6 @@ static void check_job(const struct td_slurm_job *j)
 	assert_string_equal(j->nodes[1].cores, "1-3");
 }
 
-static int one_job(void *ctx, const struct td_slurm_job *j)
-{
-	check_job(j);
-	++*(int *)ctx;
-	return 0;
-}
-
-static int stop(void *ctx, const struct td_slurm_job *j)
-{
-	return TD_CONFLICT;
-}
-
 static void test_jobs(void **state)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -303,35 +291,11 @@ static void test_jobs(void **state)
 		td_auto_job struct td_slurm_job other = {0};
 		// An answer about another job does not count.
 		assert_int_equal(td_slurm_job(slurm, 6, NULL, &other, &err), TD_NOT_FOUND);
-		int n = 0;
-		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
-		assert_int_equal(n, 1);
-		assert_int_equal(td_slurm_jobs(slurm, NULL, stop, NULL, &err), TD_CONFLICT);
 	}
 
 	{
 		ANSWER({404, ERR(2017, "Invalid job id specified")});
 		assert_int_equal(td_slurm_job(slurm, 5, NULL, &j, &err), TD_NOT_FOUND);
-	}
-	int n = 0;
-
-	{ // a list that was cut off is a failure, however many jobs came before
-		ANSWER({200, "{\"jobs\":[" JOB "," JOB ",{\"job_id\""});
-		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
-		assert_int_equal(n, 2);
-	}
-
-	{
-		ANSWER({200, "{\"last_update\":{\"jobs\":[1]},\"x\":\"\\\"jobs\\\":[\",\"jobs\": [\n " JOB ",\n " JOB
-			     " ],\n\"errors\":[]}"});
-		n = 0;
-		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), 0);
-		assert_int_equal(n, 2);
-	}
-
-	{
-		ANSWER({200, "{\"jobs\":[],\"errors\":[{\"error_number\":5004,\"error\":\"Socket timed out\"}]}"});
-		assert_int_equal(td_slurm_jobs(slurm, NULL, one_job, &n, &err), TD_TRANSIENT);
 	}
 }
 
@@ -544,6 +508,71 @@ static void test_states_and_view(void **state)
 	}
 }
 
+#define NODE_LIST(at, state)                                                                                           \
+	"{\"nodes\":[{\"name\":\"n1\",\"state\":[\"" state "\"]}],\"last_update\":{\"set\":true,\"number\":" #at       \
+	"},\"errors\":[]}"
+#define UNCHANGED {304, ""}
+#define CHANGED {500, ERR(-1, "Unspecified error")}
+
+// Polls the nodes at now_ms. Returns how many requests that took; *ret: they differ.
+static size_t poll_nodes(struct td_slurm_view *v, int64_t now_ms, bool *ret)
+{
+	size_t before = fake.asked;
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(td_slurm_view_poll_nodes(v, slurm, now_ms, NULL, ret, &err), 0);
+	return fake.asked - before;
+}
+
+static int64_t age_of(struct td_slurm_view *v)
+{
+	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *s = td_slurm_view_nodes(v);
+	return s->asked_ms;
+}
+
+static void test_nodes_are_listed_when_they_change(void **state)
+{
+	td_auto(td_slurm_view_free) struct td_slurm_view *v = td_slurm_view_new();
+	bool diff;
+	ANSWER({200, NODE_LIST(100, "IDLE")}, {200, NODE_LIST(100, "IDLE")}, UNCHANGED, UNCHANGED,
+	       // a change that means nothing: one list, and one more when its second is over
+	       CHANGED, {200, NODE_LIST(110, "IDLE")}, CHANGED, UNCHANGED, {200, NODE_LIST(111, "IDLE")}, UNCHANGED,
+	       // one that means something: lists until two are the same
+	       CHANGED, {200, NODE_LIST(120, "DOWN")}, {200, NODE_LIST(120, "DOWN")},
+	       // another one in the next second is not waited for
+	       CHANGED, CHANGED, {200, NODE_LIST(121, "IDLE")}, {500, ERR(5004, "Socket timed out")});
+	assert_int_equal(poll_nodes(v, 1000, &diff), 1);
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 1250, &diff), 1);
+	assert_false(diff);
+	assert_int_equal(poll_nodes(v, 1500, &diff), 1);
+	assert_int_equal(age_of(v), 1500); // as fresh as a list
+	assert_int_equal(poll_nodes(v, 11000, &diff), 1);
+	assert_int_equal(age_of(v), 11000);
+
+	assert_int_equal(poll_nodes(v, 11250, &diff), 2);
+	assert_false(diff);
+	assert_int_equal(poll_nodes(v, 11500, &diff), 1);
+	assert_int_equal(poll_nodes(v, 11750, &diff), 1);
+	assert_int_equal(age_of(v), 11250); // what came after the list in its second is not known
+	assert_int_equal(poll_nodes(v, 12250, &diff), 1);
+	assert_int_equal(poll_nodes(v, 12500, &diff), 1);
+	assert_int_equal(age_of(v), 12500);
+
+	assert_int_equal(poll_nodes(v, 20000, &diff), 2);
+	assert_true(diff);
+	assert_int_equal(poll_nodes(v, 20250, &diff), 1);
+	assert_false(diff);
+	assert_int_equal(poll_nodes(v, 20500, &diff), 1);
+	assert_int_equal(poll_nodes(v, 20750, &diff), 2);
+	assert_true(diff);
+
+	struct td_slurm_nodes_pace p = {.since = 5, .read_ms = 100};
+	int64_t since;
+	assert_int_equal(td_slurm_nodes_next(&p, 60099, &since), TD_NODES_ASK);
+	assert_int_equal(td_slurm_nodes_next(&p, 60100, &since), TD_NODES_READ); // to be sure
+	assert_int_equal(td_slurm_nodes_changed(slurm, 5, NULL, &diff, NULL), TD_TRANSIENT);
+}
+
 static void test_many_ids_are_asked_in_pieces(void **state)
 {
 	int64_t ids[900];
@@ -684,6 +713,7 @@ int main(void)
 		cmocka_unit_test(test_nodes),
 		cmocka_unit_test(test_pace),
 		cmocka_unit_test(test_states_and_view),
+		cmocka_unit_test(test_nodes_are_listed_when_they_change),
 		cmocka_unit_test(test_many_ids_are_asked_in_pieces),
 		cmocka_unit_test(test_tokens),
 		cmocka_unit_test(test_where),
