@@ -251,3 +251,20 @@ def test_a_container_has_the_devices_that_it_asked_for(pool):
     assert seen("one") == (held[2:], "0", text(held[2:]))
     assert seen("none") == ([], "", "")
     assert seen("init") == (held[:1], "0", text(held[:1]))
+
+
+@pytest.mark.real  # how the embedded kubelet does it: test_a_cancelled_pod_is_failed_and_keeps_its_logs
+@pytest.mark.feature("A6.11")
+def test_a_kubelet_fails_a_cancelled_pod_and_keeps_its_logs(pool):
+    pool.apply(pool.pod("talks", gpus=1, command=TALKS))
+    wait_for("it talks", lambda: "hello" in pool.kubectl("logs", "talks"))
+    uid, job = pool.get("pod", "talks")["metadata"]["uid"], pool.grant(pool.get("pod", "talks"))[0]
+    pool.shell("scancel", job)
+    s = ended(pool, "talks")
+    pod = pool.get("pod", "talks")
+    assert s["reason"] == "DeadlineExceeded" and pod["metadata"]["uid"] == uid
+    why = json.loads(pod["metadata"]["annotations"]["tandem.dev/ended"])
+    assert why["reason"] == "Cancelled" and str(job) in why["message"]
+    assert pool.kubectl("logs", "talks").split("\n")[:2] == ["hello", "last words"]
+    told(pool, "talks", "Cancelled")
+    wait_for("its job is over", lambda: job not in pool.squeue())
