@@ -239,7 +239,7 @@ REFUSED = [  # by the API, before it is stored
     ("nodeset", "pool", {"slurm": {"extraConf": {"TmpDisk": "1 CPUs=99"}}}, ["spec.slurm.extraConf"]),
 ]
 CONDITIONS = [  # what only the operator can know
-    ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"Prolog": "/bin/true"}}}, {"config": None},
+    ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"Prolog": "/bin/true"}}}, {"config": {"slurmConf": None}},
      ["spec.config.slurmConf.Prolog", "the gate", "remove it"]),
     ("slurmcluster", "main", "ConfigValid", {"partitions": [{"name": "all", "nodeSets": ["nobody"]}]}, {"partitions": [{"name": "all", "default": True, "maxTime": "INFINITE"}]},
      ["spec.partitions[0].nodeSets", "nobody"]),

@@ -2,8 +2,9 @@
 //
 // With PrologFlags=Alloc Slurm (24.11.5) starts Prolog without SLURM_JOB_GPUS for jobs that a killed
 // slurmctld starts before the nodes have registered again; the steps of these jobs get the GPUs all
-// the same. A Prolog at launch has them (docs/facts/slurm.md S-P10), and does not ask. The JSON form is read and not the text form, because users write the names and comments of jobs, and
-// a line break in one of them forges any other field of the text.
+// the same. A Prolog at launch has them (docs/facts/slurm.md S-P10), and does not ask. The JSON form is
+// read and not the text form, because users write the names and comments of jobs, and a line break in
+// one of them forges any other field of the text.
 #include "standin/standin.h"
 
 #include <stdio.h>

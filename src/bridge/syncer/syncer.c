@@ -237,9 +237,9 @@ static bool gate_alarm(struct td_bridge *b)
 }
 
 // The cause of a drain when somebody whom Slurm did not place holds a device of the node, or when
-// its kubelet offers fewer devices than Slurm counts; NULL: neither. Some devices are sick, or the device plugin is being replaced. The kubelet does not say
-// which, so nothing new may start there: a pod might find no device, a native job a sick one.
-// Caller frees.
+// its kubelet offers fewer devices than Slurm counts; NULL: neither. Some devices are sick, or the
+// device plugin is being replaced. The kubelet does not say which, so nothing new may start there: a
+// pod might find no device, a native job a sick one. Caller frees.
 static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
 			     struct td_cancel *c)
 {
