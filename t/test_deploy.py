@@ -186,7 +186,7 @@ def test_what_an_older_version_had_goes(site):
 def test_up_gives_the_tour(site):
     out = site.cmd("up", "--image", OLD, "--wait", "5m")
     assert "Slurm: 3 nodes" in out and "Try it" in out
-    tour = out.partition("Try it:")[2].strip().splitlines()
+    tour = out.partition("Try it:")[2].strip().replace("\\\n", " ").splitlines()
     assert site.kubectl("get", "slurmc", "-A", "-o", "name").split() == ["slurmcluster.tandem.dev/main"]
     assert "slurmcluster" not in site.kubectl("get", "sc", "-A", "-o", "name")  # StorageClass has that short name
     assert len(tour) == 5 and all(f" --kubeconfig {site.c.kubeconfig} " in f"{line} " for line in tour)

@@ -215,6 +215,7 @@ def test_what_native_jobs_hold_is_shown_at_their_nodes(pool):
     wait_for("nothing is left", lambda: use("n1") == {})
 
 
+@pytest.mark.embedded  # on a cluster the installation's policy refuses it and says the same (t/test_policy.py); without the policy it is placed
 @pytest.mark.feature("A5.9", "A18.1")
 def test_a_pod_that_asks_for_devices_without_slurm_is_told_which_scheduler_has_them(pool):
     pool.apply(pool.pod("plain", gpus=1, scheduler="default-scheduler"))
