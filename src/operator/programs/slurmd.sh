@@ -35,6 +35,11 @@ await_controller() {
 	exec 8>&- 9>&-
 }
 
+# A kubelet makes all that runs here what is killed first when memory is short, and Slurm puts its tasks
+# back to 0 where it may: a job over its memory would then lose slurmstepd first, and run for ever. So
+# slurmd's own value is that of the tasks. Where this is refused, Slurm is refused too.
+[ -z "$TD_CGROUPS" ] || { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
+
 await_controller
 [ -z "$sack" ] || {
 	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON"
