@@ -62,7 +62,7 @@ def test_a_job_ends_with_its_login_pod(pool):
 def test_a_killed_slurmd_loses_no_job(pool):
     node = pool.nodes[0]
     pod, = (p["metadata"]["name"] for p in pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmd") if p["spec"].get("nodeName") == node)
-    slurmd = lambda: pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "pgrep", "-o", "-x", "slurmd").strip()
+    slurmd = lambda: pool.kubectl("exec", "-n", "slurm", pod, "-c", "slurmd", "--", "pgrep", "-o", "-f", "^slurmd ").strip()
     batch = pool.sbatch("-w", node, "--gres=gpu:2", "--no-requeue", "-o", "/dev/null", script="#!/bin/sh\nuntil [ -e /tmp/end ]; do sleep 0.1; done; rm /tmp/end; exit 7\n")
     step, _ = started(pool, "srun", "-w", node, "--mem=50M", "sleep", "100000")
     wait_for("both run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in (batch, step)))
