@@ -34,7 +34,7 @@ def test_a_job_ends_when_its_client_was_killed(pool):
     batch = pool.sbatch("--mem=50M")
     lost = [started(pool, "srun", "--gres=gpu:8", "--mem=50M", "sleep", "100000"), started(pool, "salloc", "--mem=50M", "sleep", "100000")]
     pool.shell("pkill", "-KILL", "-s", ",".join(sid for _, sid in lost))
-    wait_for("their jobs end", lambda: not {job for job, _ in lost} & set(pool.squeue()))
+    wait_for("their jobs end", lambda: not {job for job, _ in lost} & set(pool.squeue()), 180)  # a minute later if it was not seen alive
     assert {stays, alone, batch} <= set(pool.squeue())
 
 
@@ -49,13 +49,13 @@ def test_a_job_ends_with_its_login_pod(pool):
     old = pod_of(pool, LOGIN)
     pool.kubectl("delete", "pod", LOGIN, "-n", "slurm", "--wait=false")
     wait_for("the login pod is back", lambda: again(old), 120)
-    wait_for("the job has ended", lambda: job not in pool.squeue())
+    wait_for("the job has ended", lambda: job not in pool.squeue(), 180)
     if pool.plane == "embedded":  # there a test can kill a container's first process
         job, _ = started(pool, "salloc", "--mem=50M", "sleep", "100000")
         count = restarts(pool, LOGIN)
         os.kill(pool.daemons("sackd")[LOGIN], signal.SIGKILL)
         wait_for("its container is started again", lambda: restarts(pool, LOGIN) > count)
-        wait_for("the job has ended", lambda: job not in pool.squeue())
+        wait_for("the job has ended", lambda: job not in pool.squeue(), 180)
 
 
 @pytest.mark.feature("A1.4")
