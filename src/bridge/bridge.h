@@ -142,9 +142,11 @@ int64_t td_counted_gres(const struct td_settings *s, const char *gres);
 int64_t td_counted_offer(const struct td_settings *s, const struct td_object *node);
 
 // ---- who holds devices by claims (scheduler/claims_held.c) ----
-// A pod on the node that holds a device of the pool and that Slurm did not place, in words. NULL:
-// none, or not known. Caller frees.
-char *td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c);
+// A pod on the node that holds a device of the pool and that Slurm did not place, in words. *ret NULL:
+// none, or the node's devices are not known. An error: whether a holder still is there could not be
+// asked. Caller frees.
+int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c,
+		       char **ret, struct td_error *err);
 
 // ---- syncer ----
 // Reconciles one node by its name. Called by the workers of node_queue.

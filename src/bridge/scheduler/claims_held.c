@@ -85,21 +85,28 @@ int td_claims_free(struct td_bridge *b, const struct td_settings *s, const struc
 		       other->name);
 }
 
-char *td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c)
+int td_claims_intruder(struct td_bridge *b, const struct td_settings *s, const char *node, struct td_cancel *c,
+		       char **ret, struct td_error *err)
 {
+	*ret = NULL;
 	td_auto_objects struct td_objects slices = {0};
 	td_auto_dra struct td_dra_devices on = {0};
 	if (!b->claims || !s->devices.dra)
-		return NULL;
+		return 0;
 
 	td_informer_by_index(b->slices, "node", node, &slices);
 	if (td_dra_devices(&slices, s->devices.driver, node, s->devices.attribute, &on, NULL))
-		return NULL;
+		return 0;
 	for (size_t i = 0; i < on.n; i++) {
 		td_auto(td_object_unref) struct td_object *pod = NULL;
-		if (!first(b, s, &on.v[i], NULL, c, &pod, NULL) && pod)
-			return td_asprintf("%s is held by pod %s/%s, which Slurm did not place: delete it",
+		int r = first(b, s, &on.v[i], NULL, c, &pod, err);
+		if (r)
+			return r;
+		if (pod) {
+			*ret = td_asprintf("%s is held by pod %s/%s, which Slurm did not place: delete it",
 					   on.v[i].name, pod->ns, pod->name);
+			return 0;
+		}
 	}
-	return NULL;
+	return 0;
 }

@@ -239,18 +239,19 @@ static bool gate_alarm(struct td_bridge *b)
 // The cause of a drain when somebody whom Slurm did not place holds a device of the node, or when
 // its kubelet offers fewer devices than Slurm counts; NULL: neither. Some devices are sick, or the
 // device plugin is being replaced. The kubelet does not say which, so nothing new may start there: a
-// pod might find no device, a native job a sick one. Caller frees.
-static char *devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
-			     struct td_cancel *c)
+// pod might find no device, a native job a sick one. Caller frees. An error: not known, so a drain must
+// stay as it is.
+static int devices_missing(struct td_bridge *b, const struct td_object *node, const struct td_slurm_node *sn,
+			   struct td_cancel *c, char **ret, struct td_error *err)
 {
 	td_auto(td_settings_unref) struct td_settings *s = td_bridge_settings(b);
 	if (s && s->devices.dra)
-		return sn ? td_claims_intruder(b, s, node->name, c) : NULL;
+		return sn ? td_claims_intruder(b, s, node->name, c, ret, err) : 0;
 	int64_t offer = s ? td_counted_offer(s, node) : -1, gres = s && sn ? td_counted_gres(s, sn->gres) : 0;
-	if (offer < 0 || offer >= gres)
-		return NULL;
-	return td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
-			   s->devices.resource);
+	if (offer >= 0 && offer < gres)
+		*ret = td_asprintf("its kubelet offers %lld of %lld %s", (long long)offer, (long long)gres,
+				   s->devices.resource);
+	return 0;
 }
 
 static void pass_done(struct pass *x)
@@ -282,12 +283,14 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}
 
-	td_auto_free char *devices = node ? devices_missing(b, node, sn, c) : NULL;
+	td_auto_free char *devices = NULL;
+	int r = node ? devices_missing(b, node, sn, c, &devices, err) : 0;
+	if (r)
+		return td_wrap(err, "node %s", name);
 	x.f.devices = devices;
 	slurm_facts(sn, &x.f);
 	td_pool_node_causes(&x.f, &x.p);
 
-	int r = 0;
 	if (x.p.slurm != TD_NODE_LEAVE) {
 		r = act(&x, err);
 		if (r)
