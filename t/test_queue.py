@@ -1,0 +1,137 @@
+"""Pods and native jobs in Slurm's one queue: backfill, reservations, whole nodes, expected starts (rows C3 A6 A18)."""
+import re
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.planes
+PREFIX = "slurm.tandem.dev/"
+
+
+@pytest.fixture
+def pool(own_pool):
+    own_pool.clean()
+    return own_pool
+
+
+def saying(pod, **notes):
+    pod["metadata"]["annotations"] = {PREFIX + k.replace("_", "-"): v for k, v in notes.items()}
+    return pod
+
+
+def job_of(pool, name):
+    """The job of a pod, waiting or running."""
+    return wait_for(f"{name} is in the queue", lambda: next((i for i, j in pool.squeue().items() if j["name"].startswith(f"{name}.")), None))
+
+
+def runs(pool, *names):
+    wait_for(f"{', '.join(names)} run", lambda: all(pool.phase(n) == "Running" for n in names))
+
+
+def waits_through(pool, *jobs):
+    """Slurm's backfill looked at the whole queue twice, and these jobs still wait."""
+    def cycles():
+        return int(re.search(r"Backfilling stats.*?Total cycles: (\d+)", pool.cmd("shell", "--user", "root", "--", "sdiag").stdout, re.S)[1])
+    first = cycles()
+    wait_for("two looks of backfill", lambda: cycles() >= first + 2)
+    assert {j: pool.squeue()[j]["state"] for j in jobs} == {j: "PENDING" for j in jobs}
+
+
+@pytest.mark.feature("C3.1", "A6.3")
+def test_who_needs_more_than_is_free_stops_nobody_behind_him(pool):
+    """Nothing that runs has an end, so the large ones have no start that a small one could delay."""
+    pool.apply(*[pool.pod(f"hold{i}", gpus=5) for i in range(len(pool.nodes))])
+    runs(pool, *[f"hold{i}" for i in range(len(pool.nodes))])
+    native = pool.sbatch("-N1", "--gres=gpu:8")
+    pool.apply(pool.pod("large", gpus=8))
+    large = job_of(pool, "large")
+    wait_for("both wait", lambda: [pool.squeue()[j]["state"] for j in (native, large)] == ["PENDING"] * 2)
+    pool.apply(pool.pod("small", gpus=1))
+    behind = pool.sbatch("-N1", "--gres=gpu:1")
+    runs(pool, "small")
+    wait_for("the native one runs too", lambda: pool.squeue()[behind]["state"] == "RUNNING")
+    waits_through(pool, native, large)
+
+
+@pytest.mark.feature("C3.2", "A18.3")
+def test_a_pod_is_backfilled_when_it_ends_before_the_next_job_starts(pool):
+    """A job that wants all nodes starts when the one before it ends. Until then a pod may use the node that is free, but only for so long."""
+    nodes = len(pool.nodes)
+    first = pool.sbatch(f"-N{nodes - 1}", "--exclusive", "--time=60")
+    wait_for("the first runs", lambda: pool.squeue()[first]["state"] == "RUNNING")
+    whole = pool.sbatch(f"-N{nodes}", "--exclusive", "--time=60")
+    wait_for("Slurm knows when the second starts", lambda: pool.job(whole)["StartTime"] == pool.job(first)["EndTime"])
+    pool.apply(saying(pool.pod("long", gpus=1), time_limit="10:00:00"))
+    long = job_of(pool, "long")
+    pool.apply(saying(pool.pod("short", gpus=1), time_limit="30"))
+    runs(pool, "short")
+    waits_through(pool, whole, long)
+    end = pool.job(first)["EndTime"]
+    wait_for("why says when it starts", lambda: "expects to start it at" in pool.cmd("why", "long").stdout)
+    wait_for("and the second still starts as soon as the first ends", lambda: pool.job(whole)["StartTime"] == end)
+
+
+@pytest.mark.feature("C3.2", "A18.3")
+def test_a_native_job_is_backfilled_before_a_pod_that_waits(pool):
+    """The same the other way round. The start that `why` tells is Slurm's, to the minute."""
+    pool.apply(*[saying(pool.pod(f"hold{i}", gpus=5), time_limit="60") for i in range(len(pool.nodes))])
+    runs(pool, *[f"hold{i}" for i in range(len(pool.nodes))])
+    pool.apply(saying(pool.pod("large", gpus=8), time_limit="60"))
+    large = job_of(pool, "large")
+    wait_for("Slurm knows when it starts", lambda: pool.job(large)["StartTime"] != "Unknown")
+    short = pool.sbatch("-N1", "--gres=gpu:1", "--time=10")
+    wait_for("the short one runs", lambda: pool.squeue()[short]["state"] == "RUNNING")
+
+    def told():
+        """`why` and the pod's condition say the start of scontrol, rounded up to a minute, in UTC."""
+        start = pool.shell("date", "-u", "-d", f"@{int(pool.shell('date', '-d', pool.job(large)['StartTime'], '+%s')) + 59}", "+%Y-%m-%dT%H:%M:00Z").strip()
+        c = next(c for c in pool.get("pod", "large")["status"]["conditions"] if c["type"] == "PodScheduled")
+        return start in pool.cmd("why", "large").stdout and start in c["message"]
+    wait_for("it is told", told)
+    waits_through(pool, large)
+
+
+@pytest.mark.feature("C3.3")
+def test_reservations_hold_for_pods_as_for_jobs(pool):
+    """Nodes that are reserved are for those who name the reservation and may use it."""
+    pool.shell("scontrol", "create", "reservation", "reservationname=course", "users=pods", "nodes=ALL", "starttime=now", "duration=60")
+    try:
+        pool.apply(pool.pod("outside"))
+        native = pool.sbatch("-N1")
+        outside = job_of(pool, "outside")
+        pool.apply(saying(pool.pod("inside", gpus=1), reservation="course"))
+        runs(pool, "inside")
+        waits_through(pool, outside, native)
+    finally:
+        pool.kubectl("delete", "pod", "inside", "--wait=true")
+        pool.shell("scontrol", "delete", "reservationname=course")
+    runs(pool, "outside")
+
+
+@pytest.mark.feature("C3.3")
+def test_a_pod_that_would_run_into_a_reservation_waits_for_its_end(pool):
+    pool.shell("scontrol", "create", "reservation", "reservationname=service", "users=root", "nodes=ALL", "starttime=now+60minutes", "duration=60", "flags=maint")
+    try:
+        pool.apply(saying(pool.pod("long"), time_limit="2:00:00"))
+        long = job_of(pool, "long")
+        pool.apply(saying(pool.pod("short"), time_limit="20"))
+        runs(pool, "short")
+        waits_through(pool, long)
+    finally:
+        pool.shell("scontrol", "delete", "reservationname=service")
+    runs(pool, "long")
+
+
+@pytest.mark.feature("C3.4")
+def test_a_pod_has_a_node_for_itself(pool):
+    pool.apply(saying(pool.pod("alone"), exclusive="true"))
+    runs(pool, "alone")
+    its = pool.get("pod", "alone")["spec"]["nodeName"]
+    pool.apply(pool.pod("beside", nodeSelector={"kubernetes.io/hostname": its}))
+    native = pool.sbatch(f"--nodelist={its}")
+    beside = job_of(pool, "beside")
+    waits_through(pool, beside, native)
+    pool.kubectl("delete", "pod", "alone", "--wait=false")
+    runs(pool, "beside")
+    wait_for("the native one runs too", lambda: pool.squeue()[native]["state"] == "RUNNING")
