@@ -241,6 +241,10 @@ REFUSED = [  # by the API, before it is stored
 CONDITIONS = [  # what only the operator can know
     ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"Prolog": "/bin/true"}}}, {"config": {"slurmConf": None}},
      ["spec.config.slurmConf.Prolog", "the gate", "remove it"]),
+    ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"AccountingStorageHost": "other"}}}, {"config": {"slurmConf": None}},
+     ["spec.config.slurmConf.AccountingStorageHost", "set spec.accounting", "remove it"]),
+    ("slurmcluster", "main", "ConfigValid", {"accounting": {"slurmdbdConf": {"StoragePass": "x", "PurgeJobAfter": "12 months"}}}, {"accounting": {"slurmdbdConf": None}},
+     ["spec.accounting.slurmdbdConf.StoragePass", "remove it", "spec.accounting.slurmdbdConf.PurgeJobAfter", "without blanks"]),
     ("slurmcluster", "main", "ConfigValid", {"partitions": [{"name": "all", "nodeSets": ["nobody"]}]}, {"partitions": [{"name": "all", "default": True, "maxTime": "INFINITE"}]},
      ["spec.partitions[0].nodeSets", "nobody"]),
     ("slurmcluster", "main", "ConfigValid", {"users": [{"name": "a", "uid": 1001}, {"name": "b", "uid": 1001}]}, None, ["spec.users[1].uid", "nobody else's"]),

@@ -33,12 +33,12 @@ struct recipe {
 
 // What Slurm's pods need, and no more.
 #define SLURM                                                                                                          \
-	"slurmctld,slurmd,slurmrestd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-basic-plugins,iproute2,procps," \
-	"ca-certificates"
+	"slurmctld,slurmd,slurmrestd,slurmdbd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-mysql-plugin,"         \
+	"slurm-wlm-basic-plugins,mariadb-server-core,mariadb-client-core,iproute2,procps,ca-certificates"
 
 static const struct recipe recipes[] = {
 	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 300},
-	{"tandem/slurm:24.11", "trixie", SLURM, 760, 350},
+	{"tandem/slurm:24.11", "trixie", SLURM, 900, 700},
 	// The same with what people work with.
 	{"tandem/work:24.11", "trixie",
 	 SLURM ",python3,python3-venv,python3-pip,less,nano,vim-tiny,git,curl,rsync,openssh-client,gcc,libc6-dev,make,"

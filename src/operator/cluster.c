@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "kube/slices.h"
 #include "pool/cluster.h"
+#include "slurm/accounting.h"
 #include "slurm/hostlist.h"
 
 #include <string.h>
@@ -486,6 +487,8 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.gpus = v->gpus,
 		.devices_asked = td_op_dra(sc->root) || !td_streq(td_op_resource(sc->root), "nvidia.com/gpu"),
 		.devices = devices,
+		.accounting = td_slurm_accounting(sc->root),
+		.dbds = ready_pods(op, sc, "slurmdbd"),
 	};
 	struct td_pool_cluster_plan plan;
 	td_pool_cluster_decide(&facts, &plan);
@@ -500,6 +503,6 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	td_jm_str(d, root, "restUrl", v->url);
 	if (v->known)
 		node_counts(d, root, &v->nodes);
-	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, TD_LEN(plan.v), gen);
+	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, plan.v, plan.n, gen);
 	return td_op_status_write(op, &td_slurmclusters, sc, d, c, err);
 }

@@ -2,6 +2,7 @@
 // docs/ARCHITECTURE.md lists their names and keys.
 #include "operator/operator.h"
 
+#include "slurm/accounting.h"
 #include "slurm/keys.h"
 #include "slurm/where.h"
 
@@ -85,7 +86,8 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 	td_jm_key_str(d, labels, "app.kubernetes.io/managed-by", "tandem");
 	// Slurm's commands read the mounted files each time, so nobody who works in a login pod is
 	// thrown out for them.
-	if (!td_starts(field, "spec.login"))
+	// slurmdbd reads nothing of them but users, who come by themselves.
+	if (!td_starts(field, "spec.login") && !td_streq(field, "spec.accounting"))
 		td_jm_key_str(d, td_jm_obj(d, t, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	td_jm_bool(d, t, "spec.enableServiceLinks", false);
 	td_jm_bool(d, t, "spec.automountServiceAccountToken", false);
@@ -97,7 +99,7 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 				td_jm_str(d, c, "image", b->image);
 				td_jm_str(d, c, "imagePullPolicy", "IfNotPresent");
 			}
-			if (k == 1)
+			if (k == 1 && i == 0)
 				td_jm_copyval(d, c, "resources", td_jget(part, "resources"));
 		}
 	}
@@ -130,6 +132,58 @@ static int slurmctld(struct builder *b, struct td_error *err)
 	if (b->standin)
 		td_op_bring_standin(d, spec, b->standin);
 	return workload(b, &td_statefulsets, d, part, "spec.controller", err);
+}
+
+// MariaDB in slurmdbd's pod.
+static void database(struct builder *b, yyjson_mut_doc *d, yyjson_mut_val *spec)
+{
+	yyjson_val *storage = td_jget(b->sc, "spec.accounting.database.embedded.storage"),
+		   *host = td_jget(storage, "hostPath"), *claim = td_jget(storage, "claim");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
+		td_op_template("slurmdbd-embedded.yaml", {"program", td_op_program("mariadb.sh")});
+	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *x;
+	td_op_put(d, td_jm_get(spec, "initContainers"), NULL, td_jm_get(o, "initContainer"));
+	td_op_put(d, td_jm_get(spec, "containers.[0].volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
+	td_op_put(d, td_jm_get(spec, "containers"), NULL, td_jm_get(o, "container"));
+	size_t i, n;
+	yyjson_mut_arr_foreach (td_jm_get(o, "volumes"), i, n, x)
+		td_op_put(d, td_jm_get(spec, "volumes"), NULL, x);
+	if (!host && !claim)
+		return;
+
+	yyjson_mut_val *v = td_op_named(spec, "volumes", "database");
+	td_jm_del(v, "emptyDir");
+	if (claim) {
+		td_jm_str(d, v, "persistentVolumeClaim.claimName", yyjson_get_str(claim));
+		return;
+	}
+	td_jm_str(d, v, "hostPath.path", td_jstr_or(host, "path", ""));
+	td_jm_str(d, v, "hostPath.type", "DirectoryOrCreate");
+	td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname", td_jstr_or(host, "node", ""));
+}
+
+static int slurmdbd(struct builder *b, struct td_error *err)
+{
+	yyjson_val *part = td_jget(b->sc, "spec.accounting"), *external = td_jget(part, "database.external");
+	td_auto_strv struct td_strv none = {0}; // the configuration was checked before
+	td_auto_free char *conf = td_slurm_dbd_conf(b->sc, &none);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
+		"slurmdbd.yaml", {"cluster", b->name}, {"program", td_op_program("slurmdbd.sh")}, {"conf", conf});
+	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec"), *x;
+	if (external) {
+		td_auto_free char *port = td_asprintf("%lld", td_jint(external, "port", 3306));
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
+			td_op_template("slurmdbd-external.yaml", {"host", td_jstr_or(external, "host", "")},
+				       {"port", port}, {"name", td_jstr_or(external, "name", "slurm_acct_db")},
+				       {"secret", td_jstr_or(external, "userSecret", "")});
+		size_t i, n;
+		yyjson_mut_arr_foreach (td_jm_get(yyjson_mut_doc_get_root(over), "env"), i, n, x)
+			td_op_put(d, td_jm_get(spec, "containers.[0].env"), NULL, x);
+	} else {
+		database(b, d, spec);
+	}
+	service(b, "slurmdbd", TD_SLURMDBD_PORT);
+	return workload(b, &td_statefulsets, d, part, "spec.accounting", err);
 }
 
 static void claim_template(struct builder *b)
@@ -236,6 +290,9 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	budget(&b);
 
 	int r;
+	// slurmdbd first: slurmctld's first start needs it.
+	if (td_slurm_accounting(sc) && (r = slurmdbd(&b, err)))
+		return r;
 	if ((r = slurmctld(&b, err)) || (r = slurmrestd(&b, err)))
 		return r;
 	yyjson_val *x;

@@ -52,19 +52,26 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 	ret->v[3] = yes_no("RestApiReady", rest, running,
 			   (const char *const[]){"slurmrestd runs", "no slurmrestd pod is ready"});
 	ret->v[4] = yes_no("LoginReady", login, running, (const char *const[]){ret->logins, ret->logins});
-	ret->v[5] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
-					       ready          ? "Ready"
-					       : !valid       ? "ConfigInvalid"
-					       : !f->answers  ? "ControllerNotReady"
-					       : !f->in_force ? "ConfigRollingOut"
-					       : !rest        ? "RestApiNotReady"
-							      : "LoginNotReady",
-					       ready          ? "the cluster is ready"
-					       : !valid       ? f->problem
-					       : !f->answers  ? "slurmctld does not answer yet"
-					       : !f->in_force ? "the new configuration is being rolled out"
-					       : !rest        ? "no slurmrestd pod is ready"
-							      : ret->logins};
+	ret->n = 5;
+	if (f->accounting)
+		ret->v[ret->n++] = yes_no(
+			"AccountingReady", f->dbds > 0, running,
+			(const char *const[]){"slurmdbd has its database",
+					      "slurmdbd or its database is away: jobs go on, and slurmctld keeps what "
+					      "is to be recorded"});
+	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
+						      ready          ? "Ready"
+						      : !valid       ? "ConfigInvalid"
+						      : !f->answers  ? "ControllerNotReady"
+						      : !f->in_force ? "ConfigRollingOut"
+						      : !rest        ? "RestApiNotReady"
+								     : "LoginNotReady",
+						      ready          ? "the cluster is ready"
+						      : !valid       ? f->problem
+						      : !f->answers  ? "slurmctld does not answer yet"
+						      : !f->in_force ? "the new configuration is being rolled out"
+						      : !rest        ? "no slurmrestd pod is ready"
+								     : ret->logins};
 }
 
 bool td_pool_config_waits(const struct td_pool_config_facts *f)

@@ -16,10 +16,13 @@ struct td_pool_cluster_facts {
 	long long gpus;                        // of those nodes
 	bool devices_asked;                    // spec.devices does not name the default
 	const char *devices;                   // the devices that were found, in words
+	bool accounting;                       // its spec turns it on
+	long long dbds;                        // slurmdbd pods that are Ready
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[6]; // messages point into the facts and into `logins`
+	struct td_pool_condition v[7]; // messages point into the facts and into `logins`
+	size_t n;                      // the last one is Ready
 	char logins[80];
 };
 // Fills *ret, which must not be moved or copied afterwards.

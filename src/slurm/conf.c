@@ -2,6 +2,7 @@
 #include "slurm/conf.h"
 
 #include "base/embedded.h"
+#include "slurm/accounting.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -123,6 +124,7 @@ static const struct {
 	{"SelectType", "select/cons_tres", "GPUs are granted one by one"},
 	{"SelectTypeParameters", "CR_Core_Memory", "pods ask for cores and memory"},
 	{"GresTypes", "gpu", NULL},
+	{"AccountingStorageTRES", "gres/gpu", NULL},
 	{"SlurmctldParameters", "enable_configless", NULL},
 	{"SlurmdParameters", "config_overrides", NULL},
 	{"SchedulerParameters",
@@ -149,18 +151,19 @@ static const struct {
 };
 // Defaults, which an object may change.
 static const struct {
-	const char *key, *value;
+	const char *key, *value, *with_dbd; // with_dbd: with accounting, NULL: the same
 } defaults[] = {
-	{"MpiDefault", "none"},
-	{"MailProg", "/bin/false"},
-	{"JobAcctGatherType", "jobacct_gather/none"},
-	{"SchedulerType", "sched/backfill"},
-	{"SlurmctldTimeout", "120"},
-	{"SlurmdTimeout", "30"},
-	{"KillWait", "10"},
-	{"MinJobAge", "300"},
-	{"MaxJobCount", "50000"},
-	{"MaxNodeCount", "1024"},
+	{"MpiDefault", "none", NULL},
+	{"MailProg", "/bin/false", NULL},
+	{"JobAcctGatherType", "jobacct_gather/none", "jobacct_gather/linux"},
+	{"AccountingStoreFlags", NULL, "job_comment"}, // whose pod a job was
+	{"SchedulerType", "sched/backfill", NULL},
+	{"SlurmctldTimeout", "120", NULL},
+	{"SlurmdTimeout", "30", NULL},
+	{"KillWait", "10", NULL},
+	{"MinJobAge", "300", NULL},
+	{"MaxJobCount", "50000", NULL},
+	{"MaxNodeCount", "1024", NULL},
 };
 
 // The value of a key, whose case does not matter; NULL: absent.
@@ -199,7 +202,7 @@ static void merge_list(struct td_buf *b, const char *ours, const char *theirs)
 	}
 }
 
-static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
+static void check_slurm_conf(const yyjson_val *o, yyjson_val *map, struct td_strv *problems)
 {
 	yyjson_obj_iter it = yyjson_obj_iter_with(map);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));) {
@@ -223,6 +226,10 @@ static void check_slurm_conf(yyjson_val *map, struct td_strv *problems)
 			if (base[i].fix && !strcasecmp(base[i].key, key))
 				td_strv_addf(problems, "spec.config.slurmConf.%s: Tandem sets this key (%s); remove it",
 					     key, base[i].fix);
+		if (td_slurm_accounting_key(o, key))
+			td_strv_addf(problems,
+				     "spec.config.slurmConf.%s: Tandem sets this key (set spec.accounting); remove it",
+				     key);
 
 		yyjson_obj_iter jt = yyjson_obj_iter_with(map);
 		for (yyjson_val *j; (j = yyjson_obj_iter_next(&jt)) && j != k;)
@@ -386,7 +393,8 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			struct td_strv *problems)
 {
 	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
-	check_slurm_conf(user, problems);
+	check_slurm_conf(o, user, problems);
+	td_slurm_accounting_check(o, problems);
 
 	struct td_buf b = {0};
 	td_buf_printf(&b,
@@ -405,9 +413,13 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		td_buf_putc(&b, '\n');
 	}
 
-	for (size_t i = 0; i < TD_LEN(defaults); i++)
-		if (!ci_get(user, defaults[i].key))
-			td_buf_printf(&b, "%s=%s\n", defaults[i].key, defaults[i].value);
+	bool dbd = td_slurm_accounting(o);
+	for (size_t i = 0; i < TD_LEN(defaults); i++) {
+		const char *value = dbd && defaults[i].with_dbd ? defaults[i].with_dbd : defaults[i].value;
+		if (value && !ci_get(user, defaults[i].key))
+			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);
+	}
+	td_slurm_accounting_lines(o, &b);
 
 	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
 		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);

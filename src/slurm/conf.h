@@ -68,6 +68,11 @@ bool td_slurm_files_make(const yyjson_val *cluster, const struct td_slurm_facts 
 void td_slurm_files_done(struct td_slurm_files *f);
 #define td_auto_slurm_files __attribute__((cleanup(td_slurm_files_done)))
 
+// Writes slurmdbd.conf of a cluster whose spec.accounting is enabled, but for the lines that tell
+// where the database is and who may use it (slurmdbd.sh). Problems are added as above. The caller
+// frees it.
+char *td_slurm_dbd_conf(const yyjson_val *cluster, struct td_strv *problems);
+
 // Says why slurmctld does not start with a cluster's configuration: "spec.field: slurmctld's own
 // complaint; what to do". log: what it wrote, or the lines of it that have an error. The caller
 // frees it.
@@ -77,6 +82,7 @@ char *td_slurm_refusal(const yyjson_val *cluster, const char *log);
 #define TD_SLURM_UID 64030 // Debian's user slurm
 #define TD_SLURMCTLD_PORT 6817
 #define TD_SLURMD_PORT 6818
+#define TD_SLURMDBD_PORT 6819
 #define TD_SLURMRESTD_PORT 6820
 #define TD_SLURM_ETC "/etc/slurm"       // ConfigMap
 #define TD_SLURM_KEYS "/etc/slurm-keys" // slurm.key

@@ -28,6 +28,8 @@ static bool given(const struct td_scenario_words *w)
 						       .logins_wanted = td_scenario_num(w, "logins-wanted", 1),
 						       .nodes = (size_t)td_scenario_num(w, "nodes", 4),
 						       .gpus = td_scenario_num(w, "gpus", 32),
+						       .accounting = td_scenario_has(w, "accounting"),
+						       .dbds = td_scenario_num(w, "dbds", 0),
 						       .devices_asked = td_scenario_has(w, "devices-asked"),
 						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
 	else if (!strcmp(w->w[0].key, "config"))
@@ -56,11 +58,11 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	struct td_pool_cluster_plan p;
 	td_pool_cluster_decide(&facts, &p);
 	if (!strcmp(what, "phase")) {
-		const struct td_pool_condition *c = &p.v[TD_LEN(p.v) - 1];
+		const struct td_pool_condition *c = &p.v[p.n - 1];
 		td_buf_printf(out, "phase %s %s=%s/%s \"%s\"", p.phase, c->type, c->status, c->reason, c->message);
 	} else if (!strcmp(what, "conditions")) {
 		td_buf_puts(out, "conditions");
-		for (size_t i = 0; i + 1 < TD_LEN(p.v); i++)
+		for (size_t i = 0; i + 1 < p.n; i++)
 			td_buf_printf(out, " %s=%s/%s \"%s\"", p.v[i].type, p.v[i].status, p.v[i].reason,
 				      p.v[i].message);
 	} else if (!strcmp(what, "config")) {

@@ -1,0 +1,223 @@
+"""Accounting: slurmdbd with MariaDB in a pod, and what follows from accounts, limits and shares (rows A1 A2 A6 C3)."""
+import json
+import os
+import re
+import signal
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.planes
+
+
+@pytest.fixture(scope="module")
+def up(own_pool):
+    """A pool in which associations and limits count, with the accounts physics and chem; pods are chem's."""
+    spec = own_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
+    if own_pool.plane == "real":
+        accounting(own_pool, {"enabled": True})
+    root(own_pool, "sacctmgr", "-i", "add", "account", "physics,chem")
+    root(own_pool, "sacctmgr", "-i", "add", "user", "researcher", "account=physics")
+    root(own_pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")
+    configure(own_pool, {"AccountingStorageEnforce": "associations,limits", "PriorityWeightAge": "100000000", "PriorityMaxAge": "1-0",
+                         "PriorityCalcPeriod": "00:01:00", "PriorityWeightFairshare": "100000"})
+    yield own_pool
+    if own_pool.plane == "real":  # others use it after us
+        own_pool.clean()
+        configure(own_pool, None)
+        accounting(own_pool, spec.get("accounting"))
+
+
+@pytest.fixture
+def pool(up):
+    up.clean()
+    return up
+
+
+def mine(pool, *argv, **kw):
+    """As the researcher; root() as root."""
+    return pool.cmd("shell", "--", *argv, **kw).stdout
+
+
+def sbatch(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
+    return int(mine(pool, "sbatch", "--parsable", "--mem=100M", *argv, input=script))
+
+
+def root(pool, *argv, **kw):
+    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+
+
+def change(pool, spec):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
+
+    def in_force():
+        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
+        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
+    wait_for("in force", in_force, 200)
+
+
+def configure(pool, keys):
+    """Puts these keys of slurm.conf in force; None: those of the tests go."""
+    change(pool, {"config": {"slurmConf": keys}})
+    wait_for("slurmctld has it", lambda: all(re.search(rf"^{k}\s*= {re.escape(v)}\b", root(pool, "scontrol", "show", "config"), re.M | re.I)
+                                             for k, v in (keys or {}).items() if not k.startswith("Priority")))
+
+
+def ready(pool):
+    return next((c["status"] for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "AccountingReady"), None)
+
+
+def accounting(pool, spec):
+    change(pool, {"accounting": {"enabled": False, "database": None} | (spec or {})})
+    wait_for("it is as asked", lambda: ready(pool) == ("True" if (spec or {}).get("enabled") else None), 120)
+
+
+def sacct(pool, *argv):
+    """Jobs of everybody, without their steps: {id: fields}."""
+    fields = ["JobIDRaw", "JobName", "User", "Account", "State", "ExitCode", "AllocTRES", "Comment", "End"]
+    out = root(pool, "sacct", "-a", "-X", "-n", "-P", "-S", "now-1day", "-o", ",".join(fields), *argv)
+    return {int(line.split("|")[0]): dict(zip(fields, line.split("|"))) for line in out.splitlines()}
+
+
+def job_of(pool, name):
+    return wait_for(f"{name} is in the queue", lambda: next((i for i, j in pool.squeue().items() if j["name"].startswith(f"{name}.")), None))
+
+
+@pytest.mark.feature("A1.2", "A6.6")
+def test_jobs_and_pods_are_in_the_history(pool):
+    batch = sbatch(pool, "-N1", "--gres=gpu:2", script="#!/bin/sh\nsrun true\nexit 4\n")
+    pool.apply(pool.pod("trained", gpus=3))
+    wait_for("it runs", lambda: pool.phase("trained") == "Running")
+    job, uid = pool.grant(pool.get("pod", "trained"))[0], pool.get("pod", "trained")["metadata"]["uid"]
+    pool.kubectl("delete", "pod", "trained")
+    wait_for("both are over", lambda: all(sacct(pool).get(j, {}).get("End", "Unknown") != "Unknown" for j in (batch, job)))
+    seen = sacct(pool)
+    b, p = seen[batch], seen[job]
+    assert (b["User"], b["Account"], b["State"], b["ExitCode"]) == ("researcher", "physics", "FAILED", "4:0")
+    assert "gres/gpu=2" in b["AllocTRES"] and "gres/gpu=3" in p["AllocTRES"]
+    assert (p["User"], p["Account"]) == ("pods", "chem") and p["Comment"].endswith(f"/default/trained/{uid}")
+    # A user sees his own, with his own rights.
+    assert f"{batch}.0|true|COMPLETED" in mine(pool, "sacct", "-n", "-P", "-o", "JobID,JobName,State")
+    assert "physics" in mine(pool, "sacctmgr", "-n", "-P", "show", "associations", "user=researcher", "format=account,user")
+    r = pool.cmd("shell", "--", "sacctmgr", "-i", "add", "account", "mine", check=False)
+    assert r.returncode and "Only admins/operators/coordinators can add accounts" in r.stdout + r.stderr
+
+
+@pytest.mark.feature("A6.5", "A18.2")
+def test_a_limit_is_said_and_its_cure_lets_the_pod_go_on(pool):
+    root(pool, "sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=2")
+    try:
+        pool.apply(pool.pod("within", gpus=2))
+        wait_for("it runs", lambda: pool.phase("within") == "Running")
+        pool.apply(pool.pod("beyond", gpus=1))
+        wait_for("why says which limit", lambda: "AssocGrpGRES" in pool.cmd("why", "beyond").stdout)
+        wait_for("and its condition", lambda: any("AssocGrpGRES" in c.get("message", "") for c in pool.get("pod", "beyond")["status"]["conditions"]))
+        native = sbatch(pool, "--gres=gpu:1")  # of another account
+        wait_for("the other account runs", lambda: pool.squeue()[native]["state"] == "RUNNING")
+    finally:
+        root(pool, "sacctmgr", "-i", "modify", "account", "chem", "set", "GrpTRES=gres/gpu=-1")
+    wait_for("it goes on by itself", lambda: pool.phase("beyond") == "Running")
+
+
+@pytest.mark.feature("A6.5", "A18.2")
+def test_who_has_no_account_is_refused_by_name_and_goes_on_when_he_has_one(pool):
+    root(pool, "sacctmgr", "-i", "remove", "user", "pods", "account=chem")
+    try:
+        pool.apply(pool.pod("nobodys"))
+        wait_for("it is told", lambda: "account" in pool.cmd("why", "nobodys").stdout and "Invalid account" in pool.cmd("why", "nobodys").stdout)
+        r = pool.cmd("shell", "--", "sbatch", "--account=chem", "--wrap=true", check=False)
+        assert r.returncode and "Invalid account or account/partition combination" in r.stderr
+    finally:
+        root(pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")
+    wait_for("it goes on by itself", lambda: pool.phase("nobodys") == "Running")
+
+
+@pytest.mark.feature("A6.4")
+def test_who_had_less_goes_first(pool):
+    """Fair share: pods' account has used the pool, the other has not, so its job gets the node although it came later."""
+    pool.apply(*[pool.pod(f"used{i}", gpus=8) for i in range(len(pool.nodes))])
+    wait_for("the pool is full", lambda: all(pool.phase(f"used{i}") == "Running" for i in range(len(pool.nodes))))
+    shares = lambda: {f[0]: float(f[1]) for f in (l.strip().split("|") for l in root(pool, "sshare", "-n", "-P", "-o", "Account,RawUsage").splitlines())}
+    wait_for("its use is counted", lambda: shares()["chem"] > shares()["physics"] + 30, 200)
+    pool.apply(pool.pod("more", gpus=8))
+    more = job_of(pool, "more")
+    native = sbatch(pool, "-N1", "--gres=gpu:8")
+    share = lambda job: float(root(pool, "sprio", "-h", "-j", str(job), "-o", "%f").strip() or 0)
+    wait_for("Slurm has weighed them", lambda: share(native) > share(more), 200)
+
+
+@pytest.mark.slow  # Slurm computes ages once a minute
+@pytest.mark.feature("C3.5")
+def test_who_waits_for_long_comes_before_who_came_later(pool):
+    """Age counts for pods as for jobs."""
+    priority = lambda job: int(pool.job(job)["Priority"])
+    native = [pool.sbatch("-N1", "--exclusive") for _ in pool.nodes]
+    wait_for("the pool is full", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in native))
+    pod = pool.pod("old", gpus=8)
+    pod["metadata"]["annotations"] = {"slurm.tandem.dev/nice": "2000"}
+    pool.apply(pod)
+    old = job_of(pool, "old")
+    first = priority(old)
+    wait_for("it has aged", lambda: priority(old) > first + 10000, 200)
+
+
+def database(pool):
+    """Pids of mariadbd and slurmdbd."""
+    return [pid for name in ("mariadbd", "slurmdbd") for pid in pool.daemons(name)]
+
+
+@pytest.mark.embedded  # it kills processes of a pod
+@pytest.mark.feature("A1.2")
+def test_no_record_is_lost_when_the_database_dies(pool):
+    """Killed in the midst of writes, both; jobs start and end meanwhile."""
+    def stream(n):
+        out = mine(pool, "sh", "-c", f"for i in $(seq {n}); do sbatch --parsable --mem=50M --wrap true; done")
+        return [int(x) for x in out.split()]
+    jobs = stream(5)
+    for pid in database(pool):
+        os.kill(int(pid), signal.SIGKILL)
+    jobs += stream(5)
+    wait_for("jobs go on", lambda: not set(jobs) & set(pool.squeue()))
+    wait_for("it is back", lambda: ready(pool) == "True" and len(database(pool)) == 2)
+    for pid in pool.daemons("slurmdbd"):
+        os.kill(int(pid), signal.SIGKILL)
+    jobs += stream(5)
+    wait_for("every record is there", lambda: all(sacct(pool).get(j, {}).get("State") == "COMPLETED" for j in jobs), 120)
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("A2.9")
+def test_nobody_but_slurmdbd_reaches_the_database(pool):
+    """It has no port, and its socket is in the pod of slurmdbd. slurmdbd's own port wants Slurm's key."""
+    address = pool.get("pod", "main-slurmdbd-0", "-n", "slurm")["status"]["podIP"]
+    ports = pool.shell("bash", "-c", f"for p in 3306 6819; do (exec 3<>/dev/tcp/{address}/$p) 2>/dev/null && echo $p; done; true").split()
+    assert ports == ["6819"]
+    listens = pool.kubectl("exec", "-n", "slurm", "main-slurmdbd-0", "-c", "mariadb", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+    assert f"{3306:04X}" not in listens
+
+
+@pytest.mark.embedded
+@pytest.mark.feature("A1.2", "A2.10")
+def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):
+    """Jobs go on through both, and the history of before is there again."""
+    before = pool.sbatch(script="#!/bin/sh\ntrue\n")
+    wait_for("a job is in the history", lambda: sacct(pool).get(before, {}).get("State") == "COMPLETED")
+    runs = pool.sbatch("-N1", "--gres=gpu:1")
+    wait_for("it runs", lambda: pool.squeue()[runs]["state"] == "RUNNING")
+
+    def turn(on):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {
+            "accounting": {"enabled": on}, "config": {"slurmConf": None if not on else {"AccountingStorageEnforce": "associations,limits"}}}}))
+        kind = "slurmdbd" if on else r"\(null\)"
+        wait_for("slurmctld has it", lambda: re.search(rf"AccountingStorageType\s*= \S*{kind}", pool.cmd("shell", "--", "scontrol", "show", "config", check=False).stdout), 200)
+        wait_for("the pod is as asked", lambda: ready(pool) == ("True" if on else None), 120)
+    turn(False)
+    assert pool.items("pods", "-n", "slurm", "-l", "app.kubernetes.io/name=slurmdbd") == []
+    between = pool.sbatch(script="#!/bin/sh\ntrue\n")
+    wait_for("jobs run without it", lambda: between not in pool.squeue())
+    turn(True)
+    after = pool.sbatch(script="#!/bin/sh\ntrue\n")
+    wait_for("the history goes on", lambda: sacct(pool).get(after, {}).get("State") == "COMPLETED")
+    assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
