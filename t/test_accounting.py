@@ -71,7 +71,10 @@ def ready(pool):
 
 def accounting(pool, spec):
     change(pool, {"accounting": {"enabled": False, "database": None} | (spec or {})})
-    wait_for("it is as asked", lambda: ready(pool) == ("True" if (spec or {}).get("enabled") else None), 120)
+    on = (spec or {}).get("enabled")
+    wait_for("the pod is as asked", lambda: ready(pool) == ("True" if on else None), 200)
+    if on:
+        wait_for("slurmctld is registered", lambda: root(pool, "sacctmgr", "-n", "-P", "show", "cluster", "format=cluster,controlport", check=False).startswith("main|68"), 200)
 
 
 def sacct(pool, *argv):
@@ -164,8 +167,8 @@ def test_who_waits_for_long_comes_before_who_came_later(pool):
 
 
 def database(pool):
-    """Pids of mariadbd and slurmdbd."""
-    return [pid for name in ("mariadbd", "slurmdbd") for pid in pool.daemons(name)]
+    """The first processes of the containers of MariaDB and slurmdbd."""
+    return [pid for name in ("mariadbd", "slurmdbd") for pid in pool.daemons(name).values()]
 
 
 @pytest.mark.embedded  # it kills processes of a pod
@@ -177,12 +180,12 @@ def test_no_record_is_lost_when_the_database_dies(pool):
         return [int(x) for x in out.split()]
     jobs = stream(5)
     for pid in database(pool):
-        os.kill(int(pid), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     jobs += stream(5)
     wait_for("jobs go on", lambda: not set(jobs) & set(pool.squeue()))
     wait_for("it is back", lambda: ready(pool) == "True" and len(database(pool)) == 2)
-    for pid in pool.daemons("slurmdbd"):
-        os.kill(int(pid), signal.SIGKILL)
+    for pid in pool.daemons("slurmdbd").values():
+        os.kill(pid, signal.SIGKILL)
     jobs += stream(5)
     wait_for("every record is there", lambda: all(sacct(pool).get(j, {}).get("State") == "COMPLETED" for j in jobs), 120)
 

@@ -92,7 +92,8 @@ bool td_slurm_is_user(const char *s)
 }
 
 // ---- slurm.conf ----
-#define PROLOG_FLAGS "PrologFlags" // where the kubelet is Tandem's own it stays empty
+#define TRES "AccountingStorageTRES" // slurmctld wants slurmdbd for any of its own
+#define PROLOG_FLAGS "PrologFlags"   // where the kubelet is Tandem's own it stays empty
 // Keys that Tandem writes. fix says why an object may not set them; NULL: the object's value is
 // merged with Tandem's (comma lists).
 static const struct {
@@ -124,7 +125,7 @@ static const struct {
 	{"SelectType", "select/cons_tres", "GPUs are granted one by one"},
 	{"SelectTypeParameters", "CR_Core_Memory", "pods ask for cores and memory"},
 	{"GresTypes", "gpu", NULL},
-	{"AccountingStorageTRES", "gres/gpu", NULL},
+	{TRES, "gres/gpu", NULL},
 	{"SlurmctldParameters", "enable_configless", NULL},
 	{"SlurmdParameters", "config_overrides", NULL},
 	{"SchedulerParameters",
@@ -404,16 +405,18 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	td_buf_printf(&b, "SlurmctldHost=%s-slurmctld-0(%s-slurmctld-0.%s-slurmctld.%s.svc.cluster.local)\n", name,
 		      name, name, ns);
 
+	bool dbd = td_slurm_accounting(o);
 	for (size_t i = 0; i < TD_LEN(base); i++) {
-		if (!*base[i].value || (f->own_kubelet && td_streq(base[i].key, PROLOG_FLAGS)))
-			continue;
 		const char *theirs = base[i].fix ? NULL : ci_get(user, base[i].key);
+		bool not_now = (f->own_kubelet && td_streq(base[i].key, PROLOG_FLAGS)) ||
+			       (!dbd && !theirs && td_streq(base[i].key, TRES));
+		if (!*base[i].value || not_now)
+			continue;
 		td_buf_printf(&b, "%s=", base[i].key);
 		merge_list(&b, base[i].value, theirs);
 		td_buf_putc(&b, '\n');
 	}
 
-	bool dbd = td_slurm_accounting(o);
 	for (size_t i = 0; i < TD_LEN(defaults); i++) {
 		const char *value = dbd && defaults[i].with_dbd ? defaults[i].with_dbd : defaults[i].value;
 		if (value && !ci_get(user, defaults[i].key))

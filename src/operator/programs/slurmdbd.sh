@@ -9,7 +9,7 @@ rm -f "$conf"
 	printf '%s' "$1"
 	if [ -n "${TD_DB_HOST:-}" ]; then
 		printf 'StorageHost=%s\nStoragePort=%s\nStorageLoc=%s\nStorageUser=%s\nStoragePass=%s\n' \
-			"$TD_DB_HOST" "$TD_DB_PORT" "$TD_DB_NAME" "$TD_DB_USER" "$TD_DB_PASS"
+			"$TD_DB_HOST" "${TD_DB_PORT:-3306}" "$TD_DB_NAME" "$TD_DB_USER" "$TD_DB_PASS"
 	else
 		printf 'StorageHost=localhost\nStorageLoc=slurm_acct_db\nStorageUser=slurm\n'
 	fi

@@ -26,13 +26,21 @@ static struct td_json *embedded(const char *kind)
 	"tandem.dev/fake-gpus: 'true'}}\n"                                                                             \
 	"status: {allocatable: {cpu: '16', memory: 32Gi, nvidia.com/gpu: '8'}}\n"
 
-static const yyjson_val *wanted(const struct td_op_wants *w, const struct td_gvr *gvr, const char *name)
+// NULL: it is not wanted.
+static const yyjson_val *among(const struct td_op_wants *w, const struct td_gvr *gvr, const char *name)
 {
 	for (size_t i = 0; i < w->n; i++)
 		if (w->v[i].gvr == gvr && td_streq(td_jstr(td_json_root(w->v[i].obj), "metadata.name"), name))
 			return td_json_root(w->v[i].obj);
-	fail_msg("no %s %s", gvr->kind, name);
 	return NULL;
+}
+
+static const yyjson_val *wanted(const struct td_op_wants *w, const struct td_gvr *gvr, const char *name)
+{
+	const yyjson_val *o = among(w, gvr, name);
+	if (!o)
+		fail_msg("no %s %s", gvr->kind, name);
+	return o;
 }
 
 static void objects_of(const struct td_json *sc, struct td_slurm_files *f, struct td_op_wants *ret)
@@ -462,11 +470,14 @@ static void replaced(const struct td_op_wants *a, const struct td_op_wants *b, s
 	static const struct {
 		const struct td_gvr *gvr;
 		const char *name;
-	} parts[] = {{&td_statefulsets, "slurmctld"}, {&td_deployments, "slurmrestd"}, {&td_statefulsets, "login"}};
+	} parts[] = {{&td_statefulsets, "slurmdbd"},
+		     {&td_statefulsets, "slurmctld"},
+		     {&td_deployments, "slurmrestd"},
+		     {&td_statefulsets, "login"}};
 	for (size_t i = 0; i < TD_LEN(parts); i++) {
 		td_auto_free char *name = td_asprintf("main-%s", parts[i].name);
-		if (!td_jequal(td_jget(wanted(a, parts[i].gvr, name), "spec.template"),
-			       td_jget(wanted(b, parts[i].gvr, name), "spec.template")))
+		if (!td_jequal(td_jget(among(a, parts[i].gvr, name), "spec.template"),
+			       td_jget(among(b, parts[i].gvr, name), "spec.template")))
 			td_buf_printf(out, "%s%s", out->len ? ", " : "", parts[i].name);
 	}
 }
@@ -495,7 +506,11 @@ static void test_costs(void **state)
 		{"spec.controller", "{controller: {resources: {requests: {cpu: '1'}}}}", false, "slurmctld"},
 		{"spec.restApi", "{restApi: {resources: {requests: {cpu: '1'}}}}", false, "slurmrestd"},
 		{"spec.login", "{login: [{name: login, resources: {requests: {cpu: '1'}}}]}", false, "login"},
-		{"spec.slurm.image", "{slurm: {image: other}}", false, "slurmctld, slurmrestd, login, slurmd"},
+		{"spec.accounting.enabled", "{accounting: {enabled: false}}", false, "slurmdbd, slurmctld, slurmrestd"},
+		{"spec.accounting.slurmdbdConf", "{accounting: {slurmdbdConf: {PurgeJobAfter: 12months}}}", false,
+		 "slurmdbd"},
+		{"spec.slurm.image", "{slurm: {image: other}}", false,
+		 "slurmdbd, slurmctld, slurmrestd, login, slurmd"},
 		{"spec.slurm.features", "{slurm: {features: [big]}}", true, "slurmd"},
 		{"spec.slurm.weight", "{slurm: {weight: 7}}", true, "slurmd"},
 		{"spec.slurm.extraConf", "{slurm: {extraConf: {TmpDisk: '1'}}}", true, "slurmd"},
