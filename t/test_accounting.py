@@ -14,9 +14,6 @@ pytestmark = pytest.mark.planes
 @pytest.fixture(scope="module")
 def up(own_pool):
     """A pool in which associations and limits count, with the accounts physics and chem; pods are chem's."""
-    spec = own_pool.get("slurmcluster", "main", "-n", "slurm")["spec"]
-    if own_pool.plane == "real":
-        accounting(own_pool, {"enabled": True})
     root(own_pool, "sacctmgr", "-i", "add", "account", "physics,chem")
     root(own_pool, "sacctmgr", "-i", "add", "user", "researcher", "account=physics")
     root(own_pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")
@@ -26,7 +23,6 @@ def up(own_pool):
     if own_pool.plane == "real":  # others use it after us
         own_pool.clean()
         configure(own_pool, None)
-        accounting(own_pool, spec.get("accounting"))
 
 
 @pytest.fixture
@@ -67,14 +63,6 @@ def configure(pool, keys):
 
 def ready(pool):
     return next((c["status"] for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "AccountingReady"), None)
-
-
-def accounting(pool, spec):
-    change(pool, {"accounting": {"enabled": False, "database": None} | (spec or {})})
-    on = (spec or {}).get("enabled")
-    wait_for("the pod is as asked", lambda: ready(pool) == ("True" if on else None), 200)
-    if on:
-        wait_for("slurmctld is registered", lambda: root(pool, "sacctmgr", "-n", "-P", "show", "cluster", "format=cluster,controlport", check=False).startswith("main|68"), 200)
 
 
 def sacct(pool, *argv):
@@ -223,4 +211,27 @@ def test_accounting_is_turned_off_and_on_again_while_jobs_run(pool):
     turn(True)
     after = pool.sbatch(script="#!/bin/sh\ntrue\n")
     wait_for("the history goes on", lambda: sacct(pool).get(after, {}).get("State") == "COMPLETED")
+    assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
+
+
+@pytest.mark.embedded  # it looks at the directories of a node
+@pytest.mark.feature("A1.2", "A2.10")
+def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
+    """Without a CLUSTER ID MISMATCH, which would keep slurmctld from starting."""
+    storage = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["accounting"]["database"]["embedded"]["storage"]["hostPath"]
+    before = sbatch(pool, script="#!/bin/sh\ntrue\n")
+    wait_for("a job is in the history", lambda: sacct(pool).get(before, {}).get("State") == "COMPLETED")
+    runs = sbatch(pool, "-N1", "--gres=gpu:1")
+
+    def move(path):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {
+            "accounting": {"database": {"embedded": {"storage": {"hostPath": {"path": path}}}}},
+            "config": {"slurmConf": {"AccountingStorageEnforce": None if path != storage["path"] else "associations,limits"}}}}))
+        asked = lambda *what: root(pool, "sacctmgr", "-n", "-P", "show", *what, check=False)
+        wait_for("slurmctld is registered there", lambda: asked("cluster", "format=cluster,controlport").startswith("main|68") and
+                 ("physics" in asked("account", "format=account")) == (path == storage["path"]), 200)
+    move(storage["path"] + "-other")
+    there = sbatch(pool, script="#!/bin/sh\ntrue\n")
+    wait_for("jobs are recorded there", lambda: sacct(pool).get(there, {}).get("State") == "COMPLETED")
+    move(storage["path"])
     assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"

@@ -243,6 +243,8 @@ CONDITIONS = [  # what only the operator can know
      ["spec.config.slurmConf.Prolog", "the gate", "remove it"]),
     ("slurmcluster", "main", "ConfigValid", {"config": {"slurmConf": {"AccountingStorageHost": "other"}}}, {"config": {"slurmConf": None}},
      ["spec.config.slurmConf.AccountingStorageHost", "set spec.accounting", "remove it"]),
+    ("slurmcluster", "main", "ConfigValid", {"accounting": {"database": None}}, {"accounting": {"database": {"embedded": {"storage": {"hostPath": {
+        "path": "/var/lib/slurm-main-database", "node": "n0"}}}}}}, ["spec.accounting.database", "embedded.storage.claim"]),
     ("slurmcluster", "main", "ConfigValid", {"accounting": {"slurmdbdConf": {"StoragePass": "x", "PurgeJobAfter": "12 months"}}}, {"accounting": {"slurmdbdConf": None}},
      ["spec.accounting.slurmdbdConf.StoragePass", "remove it", "spec.accounting.slurmdbdConf.PurgeJobAfter", "without blanks"]),
     ("slurmcluster", "main", "ConfigValid", {"partitions": [{"name": "all", "nodeSets": ["nobody"]}]}, {"partitions": [{"name": "all", "default": True, "maxTime": "INFINITE"}]},
@@ -445,6 +447,7 @@ def valid(pool):
 BAD_CONF = [
     ({"config": {"slurmConf": {"Bogus": "1"}}}, ["spec.config.slurmConf.Bogus", "Parsing error at unrecognized key: Bogus", "remove it"]),
     ({"config": {"slurmConf": {"PriorityWeightAge": "banana"}}}, ["spec.config.slurmConf.PriorityWeightAge", "(banana) is not a valid number"]),
+    ({"config": {"slurmConf": {"AccountingStorageEnforce": "none"}}}, ["spec.config.slurmConf.AccountingStorageEnforce", "AccountingStorageEnforce invalid: none"]),
     ({"config": {"slurmConf": {"SchedulerType": "sched/nope"}}}, ["spec.config.slurmConf.SchedulerType", "cannot find sched plugin for sched/nope"]),
     ({"slurm": {"image": "tandem/slurm:nope"}}, ["spec.slurm.image", '"tandem/slurm:nope" cannot be had']),
     ({"slurm": {"version": "25.05"}}, ["spec.slurm.version", "24.11", "25.05"]),

@@ -129,6 +129,14 @@ static int slurmctld(struct builder *b, struct td_error *err)
 		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname",
 			      td_jstr_or(host, "node", ""));
 	}
+	if (td_slurm_accounting(b->sc)) { // slurmctld registers at another database only when it starts
+		yyjson_val *db = td_jget(b->sc, "spec.accounting.database");
+		td_auto_free char *text = td_json_text(db, NULL), *hash = td_op_hash(text, strlen(text));
+		yyjson_mut_val *env = yyjson_mut_obj(d);
+		td_jm_str(d, env, "name", "TD_DATABASE");
+		td_jm_strf(d, env, "value", "%s-%s", td_jget(db, "external") ? "external" : "own", hash);
+		yyjson_mut_arr_append(td_jm_get(spec, "containers.[0].env"), env);
+	}
 	if (b->standin)
 		td_op_bring_standin(d, spec, b->standin);
 	return workload(b, &td_statefulsets, d, part, "spec.controller", err);

@@ -123,6 +123,12 @@ int64_t td_pool_pending_ms(size_t pending, bool no_reason)
 	return most((int64_t)pending * PER_PENDING_MS, no_reason ? FIRST_MS : READ_MS);
 }
 
+int64_t td_pool_refused_ms(bool outside, size_t refused)
+{
+	enum { STANDS_MS = 60000, OUTSIDE_MS = 4000, PER_REFUSED_MS = 50 };
+	return outside ? most((int64_t)refused * PER_REFUSED_MS, OUTSIDE_MS) : STANDS_MS;
+}
+
 int64_t td_pool_never_ms(enum td_pool_fit fit, int64_t nodes_same_ms)
 {
 	int64_t left = SETTLED_MS - nodes_same_ms;

@@ -133,6 +133,10 @@ bool td_pool_burst(size_t preparing);
 // The wait before a pending job is read again: the more jobs are pending, the longer. no_reason:
 // Slurm has not looked at it yet.
 int64_t td_pool_pending_ms(size_t pending, bool no_reason);
+// How long a refusal by Slurm stands while nothing of the pod changes. outside: what it lacks (an
+// account, a QOS) is given in Slurm, where no watch tells of it; the more asks are refused, the
+// longer.
+int64_t td_pool_refused_ms(bool outside, size_t refused);
 // No node could ever take an ask. Returns 0 when that is final, else how long to wait before the
 // answer counts, because nodes come or go. nodes_same_ms: for how long they have not changed.
 int64_t td_pool_never_ms(enum td_pool_fit fit, int64_t nodes_same_ms);

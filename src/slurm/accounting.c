@@ -84,6 +84,11 @@ void td_slurm_accounting_check(const yyjson_val *cluster, struct td_strv *proble
 	yyjson_val *db = td_jget(cluster, "spec.accounting.database"), *storage = td_jget(db, "embedded.storage");
 	if (td_jget(db, "embedded") && td_jget(db, "external"))
 		td_strv_addf(problems, "spec.accounting.database: embedded and external are both there; keep one");
+	if (!td_jget(db, "external") && !td_jget(storage, "hostPath") && !td_jget(storage, "claim"))
+		td_strv_addf(problems,
+			     "spec.accounting.database: must say where the records are kept; name a claim in "
+			     "embedded.storage.claim, a directory in embedded.storage.hostPath, or a server in "
+			     "external");
 	if (td_jget(storage, "hostPath") && td_jget(storage, "claim"))
 		td_strv_addf(problems, "spec.accounting.database.embedded.storage: hostPath and claim are both there; "
 				       "keep one");

@@ -29,6 +29,8 @@
 enum {
 	TD_SLURM_ERR_NOT_TOP = 2013, // ESLURM_NOT_TOP_PRIORITY: another job waits before this one
 	TD_SLURM_ERR_NO_NODE = 2018, // ESLURM_INVALID_NODE_NAME
+	TD_SLURM_ERR_ACCOUNT = 2045, // ESLURM_INVALID_ACCOUNT: the user is not in it
+	TD_SLURM_ERR_QOS = 2066,     // ESLURM_INVALID_QOS
 };
 
 struct td_slurm;

@@ -8,6 +8,18 @@
 
 enum { SWEEP_MS = 60000 }; // the job of a bound pod is read at least that often
 
+// How long Slurm's refusal of this ask stands.
+static int64_t stands_ms(struct td_asks *t, const struct td_error *e)
+{
+	struct td_ask *a, *tmp;
+	size_t n = 1;
+	pthread_mutex_lock(&t->lock);
+	HASH_ITER (hh, t->by_uid, a, tmp)
+		n += a->refused != NULL;
+	pthread_mutex_unlock(&t->lock);
+	return td_pool_refused_ms(e->detail == TD_SLURM_ERR_ACCOUNT || e->detail == TD_SLURM_ERR_QOS, n);
+}
+
 static int submit(struct td_bridge_run *r, bool immediate, bool *ret_go_on, struct td_error *err)
 {
 	struct td_ask *a = r->a;
@@ -42,7 +54,7 @@ static int submit(struct td_bridge_run *r, bool immediate, bool *ret_go_on, stru
 		*ret_go_on = true;
 		return 0;
 	case TD_SUBMITTED_NEVER:
-		a->retry_ms = now + TD_REFUSED_AGAIN_MS;
+		a->retry_ms = now + stands_ms(r->b->asks, &e);
 		text = td_asprintf("%.400s", e.msg);
 		td_ask_str(r->b->asks, &a->refused, text);
 		*ret_go_on = true;

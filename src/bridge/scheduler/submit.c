@@ -266,5 +266,5 @@ int td_bridge_run_submit(struct td_bridge_run *r, bool immediate, struct td_erro
 		td_bridge_want_list(b, 5000); // finds a submit that lands after the first listing
 	}
 
-	return td_fail(err, k, "%.500s", e.msg);
+	return td_fail_detail(err, k, e.detail, "%.500s", e.msg);
 }

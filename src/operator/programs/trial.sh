@@ -21,6 +21,16 @@ case $version in
 	;;
 esac
 
+# A client reads all of it, also what is left out below. That it cannot prove who it is comes later.
+whole=$(SLURM_CONF=/etc/slurm/slurm.conf timeout 5 scontrol ping 2>&1)
+case $whole in
+*'Unable to process configuration file'*)
+	echo "$whole"
+	echo "$whole" | tail -n 24 | cut -c 1-160 | say
+	exit 1
+	;;
+esac
+
 # Left out: what names the cluster's own place and log, and what would reach others.
 drop='SlurmctldHost|StateSaveLocation|SlurmctldPidFile|SlurmctldDebug|SlurmctldLogFile|SlurmctldPrimaryO[nf]+Prog'
 if grep -Eqi '^ *AccountingStorageType *= *accounting_storage/slurmdbd' "$etc/slurm.conf"; then

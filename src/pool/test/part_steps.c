@@ -37,7 +37,7 @@ static bool given(const struct td_scenario_words *w)
 	static const char *const subjects[] = {"fast",    "due",     "reading",   "prolog",  "warning", "twin",
 					       "fails",   "prepare", "learn",     "pending", "never",   "code",
 					       "counted", "fence",   "preparing", "new",     "rebind",  "end",
-					       "ending",  "grace",   "gates",     "loss"};
+					       "ending",  "grace",   "gates",     "loss",    "refused"};
 	const char *what = w->w[0].key;
 	if (!strcmp(what, "room-node")) {
 		assert_true(n_nodes < TD_LEN(nodes));
@@ -250,6 +250,8 @@ static bool decide(const struct td_scenario_words *w, struct td_buf *out)
 	} else if (!strcmp(what, "pending")) {
 		td_buf_printf(out, "pending %lld",
 			      (long long)td_pool_pending_ms((size_t)num("n", 0), has("no-reason")));
+	} else if (!strcmp(what, "refused")) {
+		td_buf_printf(out, "refused %lld", (long long)td_pool_refused_ms(has("outside"), (size_t)num("n", 1)));
 	} else if (!strcmp(what, "never")) {
 		td_buf_printf(
 			out, "never %lld",

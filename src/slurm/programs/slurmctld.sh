@@ -15,6 +15,13 @@ next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld 
 sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
 echo "FirstJobId=$next" >>"$etc/slurm.conf"
 
+# slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). One that is
+# the cluster's own may be new; then its number counts.
+state=/var/lib/slurm/slurmctld/clustername
+case ${TD_DATABASE:-} in
+own-*) [ ! -e "$state" ] || sed -i 's/|.*//' "$state" ;;
+esac
+
 # Without a program that sends mail, jobs that ask for mail are refused, if the image has the plug-in for it.
 if grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" && ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
 	for plugin in /usr/lib/*/slurm*/job_submit_lua.so /usr/lib*/slurm*/job_submit_lua.so /usr/local/lib*/slurm*/job_submit_lua.so; do
