@@ -37,6 +37,7 @@
 // ---- a SlurmCluster's objects ----
 #define TD_LABEL_NAME "app.kubernetes.io/name"
 #define TD_LABEL_CLUSTER "tandem.dev/cluster"
+#define TD_LABEL_LOGIN "tandem.dev/login"
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"

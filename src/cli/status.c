@@ -313,6 +313,8 @@ static void table(yyjson_val *v)
 		nodes_table(td_jget(v, "nodes"), color);
 	if ((x = td_jget(v, "slurm")))
 		slurm_line(x);
+	if (td_jget(v, "ssh"))
+		printf("Login   ssh USER@%s\n", td_jstr(v, "ssh"));
 	yyjson_arr_foreach (td_jget(v, "clusters"), k, max, x)
 		slurm_line(x);
 
@@ -402,6 +404,22 @@ static void elsewhere(struct gather *g, const struct td_remote *remote)
 		}
 }
 
+// Where people come in by ssh on this machine: the address of a login pod whose sshd is not turned off.
+static void ssh(struct gather *g, struct td_kube *k, const struct td_object *sc)
+{
+	td_auto_objects struct td_objects l = {0};
+	if (!td_jbool(sc->root, "spec.login.[0].ssh", true) ||
+	    td_kube_list(k, &td_pods, sc->ns, TD_LABEL_NAME "=login", NULL, NULL, &l, NULL))
+		return;
+	for (size_t i = 0; i < l.n; i++) {
+		const char *ip = td_jstr(l.v[i]->root, "status.podIP");
+		if (ip && td_streq(td_object_label(l.v[i], TD_LABEL_LOGIN), td_jstr(sc->root, "spec.login.[0].name"))) {
+			td_jm_str(g->d, g->root, "ssh", ip);
+			return;
+		}
+	}
+}
+
 static void here(struct gather *g, const struct td_instance *i)
 {
 	struct td_error err = TD_ERROR_INIT;
@@ -433,6 +451,8 @@ static void here(struct gather *g, const struct td_instance *i)
 	nodes(g, k, &(struct td_objects){.v = &set, .n = set ? 1 : 0});
 	if (sc && set)
 		slurm(g, td_jm_obj(g->d, g->root, "slurm"), sc, set);
+	if (sc)
+		ssh(g, k, sc);
 }
 
 int td_status_main(int argc, char **argv)

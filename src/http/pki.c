@@ -84,6 +84,18 @@ static gnutls_x509_privkey_t new_key(void)
 	return k;
 }
 
+char *td_pki_key_new(void)
+{
+	td_auto(key_free) gnutls_x509_privkey_t k = new_key();
+	gnutls_datum_t pem;
+	if (gnutls_x509_privkey_export2_pkcs8(k, GNUTLS_X509_FMT_PEM, NULL, GNUTLS_PKCS_PLAIN, &pem) < 0)
+		abort();
+	char *text = td_strndup((const char *)pem.data, pem.size);
+	explicit_bzero(pem.data, pem.size);
+	gnutls_free(pem.data);
+	return text;
+}
+
 static int store(const char *key_path, gnutls_x509_privkey_t key, const char *crt_path, gnutls_x509_crt_t crt,
 		 struct td_error *err)
 {

@@ -21,6 +21,9 @@ struct td_pki_cert {
 // cn, orgs, sans and the use.
 int td_pki_issue(const char *dir, const struct td_pki_cert *c, struct td_error *err);
 
+// Returns a new private key (EC P-256, PKCS #8) as PEM. The caller wipes and frees it.
+char *td_pki_key_new(void);
+
 // Signs an HS256 JSON Web Token. The claims are a JSON object as text. The caller frees the token.
 char *td_jwt_sign(const void *key, size_t key_len, const char *claims_json);
 // Checks only the signature of an HS256 token. *ret_claims is the JSON text. TD_UNAUTHENTICATED

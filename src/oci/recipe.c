@@ -34,7 +34,8 @@ struct recipe {
 // What Slurm's pods need, and no more.
 #define SLURM                                                                                                          \
 	"slurmctld,slurmd,slurmrestd,slurmdbd,slurm-client,sackd,slurm-wlm-jwt-plugin,slurm-wlm-mysql-plugin,"         \
-	"slurm-wlm-basic-plugins,mariadb-server-core,mariadb-client-core,iproute2,procps,ca-certificates"
+	"slurm-wlm-basic-plugins,mariadb-server-core,mariadb-client-core,openssh-server,iproute2,procps,"              \
+	"ca-certificates"
 
 static const struct recipe recipes[] = {
 	{"debian:13", "trixie", "procps,iproute2,ca-certificates", 420, 300},
@@ -274,7 +275,7 @@ static int build(const struct recipe *rc, const char *rootfs, struct progress *p
 				    "--dpkgopt=path-exclude=/usr/share/locale/*",
 				    // Munge's key is random and unused: Slurm's own
 				    // key is mounted. The name resolution is the pod's.
-				    "--customize-hook=rm -f \"$1/etc/munge/munge.key\"",
+				    "--customize-hook=rm -f \"$1/etc/munge/munge.key\" \"$1\"/etc/ssh/ssh_host_*",
 				    "--customize-hook=rm -f \"$1/etc/hostname\" \"$1/etc/resolv.conf\""};
 
 	for (size_t i = 0; i < TD_LEN(head); i++)

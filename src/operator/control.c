@@ -42,9 +42,9 @@ static void add(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc *d, 
 	td_op_wants_add(b->out, (struct td_op_want){.gvr = gvr, .obj = td_json_from_mut(root), .once = once});
 }
 
-static void secret(struct builder *b, const char *suffix, const char *key, size_t bytes)
+static void secret(struct builder *b, const char *suffix, const char *key, char *its_value)
 {
-	td_auto_free char *value = td_slurm_key_new(bytes);
+	td_auto_free char *value = its_value;
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
 		td_op_template("secret.yaml", {"cluster", b->name}, {"suffix", suffix});
 	td_jm_key_str(d, td_jm_obj(d, yyjson_mut_doc_get_root(d), "data"), key, value);
@@ -271,6 +271,24 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template(
 		"login.yaml", {"name", set}, {"cluster", b->name}, {"login", name}, {"replicas", .number = replicas},
 		{"program", td_op_program("login.sh")}, {"owners", sees_all(part) ? td_op_program("owners.sh") : ""});
+	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
+	if (td_jbool(part, "ssh", true)) {
+		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(
+			"login-ssh.yaml", {"cluster", b->name}, {"name", set}, {"login", name},
+			{"program", td_op_program("sshd.sh")}, {"type", td_jstr_or(part, "service.type", "ClusterIP")});
+		yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *c = td_jm_get(spec, "containers.[0]");
+		td_op_put(d, td_jm_get(c, "env"), NULL, td_jm_get(o, "env"));
+		td_op_put(d, c, "ports", td_jm_get(o, "ports"));
+		td_op_put(d, td_jm_get(c, "volumeMounts"), NULL, td_jm_get(o, "volumeMount"));
+		td_op_put(d, td_jm_get(spec, "volumes"), NULL, td_jm_get(o, "volume"));
+		if (td_jget(part, "service")) {
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *s = td_jm_new();
+			yyjson_mut_doc_set_root(s, yyjson_mut_val_mut_copy(s, td_jm_get(o, "service")));
+			td_jm_copyval(s, yyjson_mut_doc_get_root(s), "metadata.annotations",
+				      td_jget(part, "service.annotations"));
+			add(b, &td_services, s, false);
+		}
+	}
 	return workload(b, &td_statefulsets, d, part, field, err);
 }
 
@@ -286,8 +304,9 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 			    hash,
 			    image,
 			    &out};
-	secret(&b, "slurm-key", "slurm.key", TD_SLURM_KEY_BYTES);
-	secret(&b, "jwt-key", "jwt_hs256.key", TD_SLURM_JWT_KEY_BYTES);
+	secret(&b, "slurm-key", "slurm.key", td_slurm_key_new(TD_SLURM_KEY_BYTES));
+	secret(&b, "jwt-key", "jwt_hs256.key", td_slurm_key_new(TD_SLURM_JWT_KEY_BYTES));
+	secret(&b, "ssh-host-key", "ssh_host_key", td_slurm_host_key_new());
 	config_map(&b, files);
 	service(&b, "slurmctld", TD_SLURMCTLD_PORT);
 	if (!by_socket(&b))

@@ -18,7 +18,7 @@
 static bool counts(const char *file)
 {
 	static const char *const others[] = {"gres.conf",      "gate.sh", "slurmctld.sh", "accounts.sh",
-					     "job_submit.lua", "passwd",  "group"};
+					     "job_submit.lua", "passwd",  "group",        "ssh_keys"};
 	for (size_t i = 0; i < TD_LEN(others); i++)
 		if (td_streq(others[i], file))
 			return false;

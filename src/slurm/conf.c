@@ -495,21 +495,57 @@ static char *cgroup_conf(const char *own, struct td_strv *problems)
 
 static bool system_name(const char *s)
 {
-	static const char *const names[] = {"root",  "daemon", "bin",      "sys",    "adm",     "tty",
-					    "disk",  "mail",   "www-data", "nobody", "nogroup", "slurm",
-					    "munge", "users",  "sudo",     "shadow", "utmp",    "kmem"};
+	static const char *const names[] = {"root", "daemon",   "bin",    "sys",     "adm",   "tty",   "disk",
+					    "mail", "www-data", "nobody", "nogroup", "slurm", "munge", "users",
+					    "sudo", "shadow",   "utmp",   "kmem",    "sshd"};
 	return in_list(s, names, TD_LEN(names));
 }
 
-// Writes passwd and group: the system's accounts, then spec.users.
-static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_strv *problems)
+// An ssh public key on one line, with its comment and without options.
+static bool is_public_key(const char *s)
 {
-	td_buf_puts(
-		passwd,
-		"root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
-		"bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
-		"_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\nslurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
-		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
+	static const char types[] = "ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp256|ecdsa-sha2-nistp384|ecdsa-sha2-nistp521|"
+				    "sk-ssh-ed25519@openssh.com|sk-ecdsa-sha2-nistp256@openssh.com";
+	size_t n = s ? strcspn(s, " ") : 0;
+	td_auto_free char *type = td_strndup(s ? s : "", n);
+	if (!n || s[n] != ' ' || !one_of(type, types))
+		return false;
+	const char *key = s + n + 1;
+	n = strspn(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=");
+	if (n < 16 || n > 4096 || (key[n] && key[n] != ' '))
+		return false;
+	for (const char *p = key + n; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 127 || p - key - n > 200)
+			return false;
+	return true;
+}
+
+// Writes a line "NAME KEY" for each key of a user.
+static void ssh_keys(size_t at, yyjson_val *user, struct td_buf *keys, struct td_strv *problems)
+{
+	yyjson_val *k;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(user, "sshKeys"), i, n, k) {
+		if (is_public_key(yyjson_get_str(k)))
+			td_buf_printf(keys, "%s %s\n", td_jstr_or(user, "name", ""), yyjson_get_str(k));
+		else
+			td_strv_addf(problems,
+				     "spec.users[%zu].sshKeys[%zu]: must be one line as in a .pub file, such as "
+				     "\"ssh-ed25519 AAAA… name\", without options",
+				     at, i);
+	}
+}
+
+// Writes passwd, group and ssh_keys: the system's accounts, then spec.users.
+static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_buf *keys,
+		     struct td_strv *problems)
+{
+	td_buf_puts(passwd,
+		    "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
+		    "bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
+		    "_apt:x:42:65534::/nonexistent:/usr/sbin/nologin\nsshd:x:122:65534::/run/sshd:/usr/sbin/nologin\n"
+		    "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
+		    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
 	td_buf_puts(group,
 		    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:"
 		    "\nsudo:x:27:\n"
@@ -564,6 +600,7 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		td_strv_add(&names, name);
 		td_strv_add(&uids, t_uid);
 		td_buf_printf(passwd, "%s:x:%lld:%lld::%s:%s\n", name, uid, gid, home, shell);
+		ssh_keys(i, u, keys, problems);
 		if (gid != 100 && !td_strv_has(&gids, t_gid)) {
 			td_buf_printf(group, "%s:x:%lld:\n", name, gid);
 			td_strv_add(&gids, t_gid);
@@ -627,12 +664,12 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
 
 	struct td_slurm_files out = {0};
-	struct td_buf passwd = {0}, group = {0};
-	accounts(td_jget(o, "spec.users"), &passwd, &group, problems);
+	struct td_buf passwd = {0}, group = {0}, keys = {0};
+	accounts(td_jget(o, "spec.users"), &passwd, &group, &keys, problems);
 
-	const char *const names[TD_SLURM_FILES] = {"slurm.conf",     "gres.conf",    "cgroup.conf",
-						   "gate.sh",        "slurmctld.sh", "accounts.sh",
-						   "job_submit.lua", "passwd",       "group"};
+	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf",   "cgroup.conf",    "gate.sh",
+						   "slurmctld.sh", "accounts.sh", "job_submit.lua", "passwd",
+						   "group",        "ssh_keys"};
 	char *const texts[TD_SLURM_FILES] = {
 		slurm_conf(o, ns, name, f, problems),
 		gres_conf(f),
@@ -643,6 +680,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_strdup(td_embedded(td_slurm_programs, "job_submit.lua")->text),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
+		td_buf_take(&keys),
 	};
 
 	for (out.n = 0; out.n < TD_SLURM_FILES; out.n++) {

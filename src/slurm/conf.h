@@ -52,6 +52,7 @@ enum td_slurm_file {
 	TD_JOB_SUBMIT_LUA,
 	TD_PASSWD,
 	TD_GROUP,
+	TD_SSH_KEYS,
 	TD_SLURM_FILES, // number of the fixed files; the object's own files follow them
 };
 struct td_slurm_files {

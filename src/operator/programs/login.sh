@@ -10,6 +10,10 @@ homes() {
 	done </etc/tandem/users/passwd
 }
 homes
+if [ -n "${TD_SSHD:-}" ]; then
+	sh -c "$TD_SSHD" sshd.sh keys
+	sh -c "$TD_SSHD" sshd.sh &
+fi
 mkdir -p /run/slurm
 command -v sackd >/dev/null || {
 	echo 'tandem: this image has no sackd: only slurmd pods can talk to Slurm' >&2
@@ -25,6 +29,7 @@ while sleep 2; do
 	[ /etc/tandem/users/passwd -ot /run/slurm/homes ] && continue
 	: >/run/slurm/homes
 	homes
+	[ -z "${TD_SSHD:-}" ] || sh -c "$TD_SSHD" sshd.sh keys
 done >/dev/null 2>&1 &
 follow=$!
 trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"' TERM
