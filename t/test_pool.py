@@ -330,7 +330,7 @@ def test_why_of_a_deployment_asks_for_its_pods(pool):
     r = why("deployment/web")
     assert r.returncode == 0 and r.stdout.startswith("Deployment default/web wants 3 pods: 3 run, 0 wait.\n") and r.stdout.count(" as Slurm job ") == 3, r
     pool.kubectl("scale", "deployment/web", "--replicas", len(pool.nodes) + 12)
-    said = wait_for("it says that pods wait", lambda: next((o for o in [why("deploy/web").stdout] if f"{len(pool.nodes)} run, 12 wait." in o and "(Resources)" in o), None))
+    said = wait_for("it says that pods wait", lambda: next((o for o in [why("deploy/web").stdout] if f"{len(pool.nodes)} run, 12 wait." in o and ("(Resources)" in o or "(Priority)" in o)), None))
     assert "waits. It waits in Slurm's queue" in said.splitlines()[1] and said.endswith("more.\n") and len(said.splitlines()) == 12, said
     name = pool.running("-l", "app=web")[0]["metadata"]["name"]
     assert why(name).stdout == why(f"pod/{name}").stdout == why(f"pods/{name}", "-n", "default").stdout != ""

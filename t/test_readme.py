@@ -40,6 +40,7 @@ def normal(text):
     text = re.sub(r"(?m)^(supervise|apiserver|kubelet|controllers|operator|bridge) +\d+", r"\1 PID", text)
     text = re.sub(r"(?m)^(n\d +\w+ +\d+ +\d+) +\d+", r"\1 PODS", text)
     text = re.sub(r"127\.0\.0\.1:\d+|/var/[a-z]+/[\w./-]+", "PLACE", text)
+    text = re.sub(r"\b10(?:\.\d+){3}\b", "ADDRESS", text)
     text = re.sub(r"(job |^ *)\d+\b", r"\1N", text, flags=re.M)
     return sorted(re.sub(r"[ \t]+", " ", line).strip() for line in text.splitlines() if line.strip())
 

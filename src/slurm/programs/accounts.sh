@@ -9,11 +9,10 @@ if [ "${1:-}" = once ]; then
 fi
 
 # Written in place, without emptying it first: a reader meets a whole line at every moment when users are
-# only added.
+# only added. From a copy: the mounted file may change meanwhile.
 follow() {
-	# shellcheck disable=SC3013 # -ot is in POSIX since 2024, and in every sh before
-	[ "/etc/slurm/$1" -ot "/etc/$1" ] && return # of one second: written once more
-	cat "/etc/slurm/$1" 1<>"/etc/$1" && truncate -r "/etc/slurm/$1" "/etc/$1"
+	cmp -s "/etc/slurm/$1" "/etc/$1" && return
+	cp -L "/etc/slurm/$1" "/tmp/tandem-$1" && cat "/tmp/tandem-$1" 1<>"/etc/$1" && truncate -r "/tmp/tandem-$1" "/etc/$1"
 }
 
 while sleep 2; do
