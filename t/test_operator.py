@@ -379,6 +379,25 @@ def test_a_nodeset_is_deleted_and_made_again_and_labels_become_features(home):
     counts_agree(home, idle=3)
 
 
+@pytest.mark.feature("A3.7", "A3.4", "A4.3")
+def test_a_node_that_leaves_a_smaller_nodeset_keeps_its_job_to_the_end(home):
+    home.up("--nodes", "2")
+    jobs = {n: home.sbatch("-w", n) for n in ("n0", "n1")}
+    counts_agree(home, allocated=2)
+    home.kubectl("scale", "nodeset", "pool", "-n", "slurm", "--replicas=1")
+    counts_agree(home, allocated=1, draining=1)
+    leaves = next(w.split()[0] for w in home.shell("sinfo", "-h", "-N", "-o", "%N %T").splitlines() if w.split()[1] == "draining")
+    stays = ({"n0", "n1"} - {leaves}).pop()
+    pods = {p["metadata"]["name"]: p["metadata"]["uid"] for p in home.items("pods", "-n", "slurm")}
+    assert f"main-pool-{leaves}" in pods and {home.squeue()[j]["state"] for j in jobs.values()} == {"RUNNING"}
+    home.shell("scancel", jobs[leaves])
+    wait_for("its record is gone", lambda: slurm_nodes(home) == {stays})
+    wait_for("and its pod", lambda: not any(p["metadata"]["name"] == f"main-pool-{leaves}" for p in home.items("pods", "-n", "slurm")))
+    counts_agree(home, allocated=1, draining=0)
+    assert home.squeue()[jobs[stays]]["state"] == "RUNNING"
+    assert home.get("pod", f"main-pool-{stays}", "-n", "slurm")["metadata"]["uid"] == pods[f"main-pool-{stays}"]
+
+
 def evict(pool, pod):
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "slurm"}}
     return pool.run("kubectl", "create", "--raw", f"/api/v1/namespaces/slurm/pods/{pod}/eviction", "-f", "-", input=json.dumps(body), check=False)
