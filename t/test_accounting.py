@@ -235,3 +235,40 @@ def test_another_database_is_joined_and_the_first_one_is_there_again(pool):
     wait_for("jobs are recorded there", lambda: sacct(pool).get(there, {}).get("State") == "COMPLETED")
     move(storage["path"])
     assert sacct(pool)[before]["State"] == "COMPLETED" and pool.squeue()[runs]["state"] == "RUNNING"
+
+
+SERVER = """set -e
+mariadb-install-db --no-defaults --datadir=/tmp/db --auth-root-authentication-method=normal --skip-test-db --force >/dev/null
+echo "create user 'slurmdbd'@'%' identified by 'a-password';" >/tmp/init.sql
+echo "grant all on slurm_acct_db.* to 'slurmdbd'@'%';" >>/tmp/init.sql
+exec mariadbd --no-defaults --user=root --datadir=/tmp/db --socket=/tmp/db.sock --pid-file=/tmp/db.pid --bind-address=0.0.0.0 --init-file=/tmp/init.sql
+"""
+
+
+@pytest.mark.embedded  # it starts a server at an address of its own
+@pytest.mark.feature("A2.9", "A1.2")
+def test_a_database_of_somebody_else(pool):
+    """Its password is in a Secret, which slurmdbd's pod alone reads; it is in no configuration that others see."""
+    spec = pool.get("slurmcluster", "main", "-n", "slurm")["spec"]["accounting"]
+    server = pool.pod("db", scheduler="default-scheduler", cpu="100m", image="tandem/slurm:24.11", command=["sh", "-c", SERVER], memory="512Mi")
+    pool.apply(server, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db-user", "namespace": "slurm"},
+                        "stringData": {"username": "slurmdbd", "password": "a-password"}})
+    wait_for("the server listens", lambda: pool.phase("db") == "Running" and ":0CEA" in pool.kubectl("exec", "db", "--", "cat", "/proc/net/tcp"))
+    address = pool.get("pod", "db")["status"]["podIP"]
+
+    def move(database, account):
+        pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": {
+            "accounting": {"database": database}, "config": {"slurmConf": {"AccountingStorageEnforce": None if not account else "associations,limits"}}}}))
+        asked = lambda *what: root(pool, "sacctmgr", "-n", "-P", "show", *what, check=False)
+        wait_for("slurmctld is registered there", lambda: asked("cluster", "format=cluster,controlport").startswith("main|68") and
+                 ("physics" in asked("account", "format=account")) == account, 200)
+    move({"embedded": None, "external": {"host": address, "userSecret": "db-user"}}, False)
+    try:
+        job = sbatch(pool, script="#!/bin/sh\ntrue\n")
+        wait_for("its record is there", lambda: sacct(pool).get(job, {}).get("State") == "COMPLETED")
+        rows = pool.kubectl("exec", "db", "--", "mariadb", "--no-defaults", "-S", "/tmp/db.sock", "-N", "-e", f"select id_job from slurm_acct_db.main_job_table where id_job={job}")
+        assert rows.split() == [str(job)]
+        for kind in ("configmaps", "pods", "statefulsets"):
+            assert "a-password" not in pool.kubectl("get", kind, "-n", "slurm", "-o", "yaml")
+    finally:
+        move({"embedded": spec["database"]["embedded"], "external": None}, True)

@@ -169,6 +169,27 @@ static void check(const yyjson_val *sc, struct td_strv *problems)
 	}
 }
 
+// Two clusters of one name must not share a database: slurmdbd would take them for one.
+static void check_database(struct td_op *op, const struct td_object *sc, struct td_strv *problems)
+{
+	yyjson_val *mine = td_jget(sc->root, "spec.accounting.database.external");
+	if (!mine || !td_slurm_accounting(sc->root))
+		return;
+	td_auto_objects struct td_objects all = {0};
+	td_informer_list(op->clusters, NULL, &all);
+	for (size_t i = 0; i < all.n; i++) {
+		yyjson_val *its = td_jget(all.v[i]->root, "spec.accounting.database.external");
+		if (its && !td_streq(all.v[i]->uid, sc->uid) && td_streq(all.v[i]->name, sc->name) &&
+		    td_slurm_accounting(all.v[i]->root) && td_streq(td_jstr(its, "host"), td_jstr(mine, "host")) &&
+		    td_jint(its, "port", 3306) == td_jint(mine, "port", 3306) &&
+		    td_streq(td_jstr(its, "name"), td_jstr(mine, "name")))
+			td_strv_addf(problems,
+				     "spec.accounting.database.external.name: SlurmCluster %s/%s has the same name and "
+				     "uses this database: give one of them another database",
+				     all.v[i]->ns, all.v[i]->name);
+	}
+}
+
 static char *join(const struct td_strv *l)
 {
 	struct td_buf b = {0};
@@ -293,6 +314,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	check(sc->root, &problems);
 	td_op_references_check(sc->root, &problems);
+	check_database(op, sc, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	td_op_devices_class(op, sc, c, &problems);
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;

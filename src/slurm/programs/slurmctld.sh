@@ -15,12 +15,19 @@ next=$(/opt/tandem/tandem-standin first-job-id --state /var/lib/slurm/slurmctld 
 sed -i '/^ *FirstJobId *=/Id' "$etc/slurm.conf"
 echo "FirstJobId=$next" >>"$etc/slurm.conf"
 
-# slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). One that is
-# the cluster's own may be new; then its number counts.
-state=/var/lib/slurm/slurmctld/clustername
-case ${TD_DATABASE:-} in
-own-*) [ ! -e "$state" ] || sed -i 's/|.*//' "$state" ;;
-esac
+# slurmctld refuses a database that knows its cluster by another number (CLUSTER ID MISMATCH). After a move to
+# another database that one's number counts, and one in its own pod may always be new. The operator sees to it
+# that no two clusters of one name meet in a database.
+state=/var/lib/slurm/slurmctld
+last=$(cat "$state/tandem-database" 2>/dev/null) || last=
+if [ -e "$state/clustername" ]; then
+	case ${TD_DATABASE:-} in
+	own-*) sed -i 's/|.*//' "$state/clustername" ;;
+	"$last") ;;
+	*) sed -i 's/|.*//' "$state/clustername" ;;
+	esac
+fi
+echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
 # Without a program that sends mail, jobs that ask for mail are refused, if the image has the plug-in for it.
 if grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" && ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
