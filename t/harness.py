@@ -306,6 +306,11 @@ class Pool:
         wait_for("no jobs left", lambda: not self.shell("sh", "-c", sweep).strip(), 120)
         wait_for("all nodes idle", lambda: self.shell("sh", "-c", sweep) is not None and self.idle_nodes() == self.instance["nodes"], 90)
 
+    def as_user(self, user, *argv, **kw):
+        """Runs a command in the login pod as one of its users, in his home; on both planes."""
+        inside = ("sh", "-c", 'cd "$HOME" && exec "$@"', "sh")
+        return self.cmd("shell", "--user", "root", "--", "runuser", "-u", user, "--", "env", f"HOME=/home/{user}", *inside, *argv, **kw)
+
     def idle_nodes(self):
         return len({l for l in self.shell("sinfo", "-h", "-N", "-t", "idle", "-o", "%N").split()})
 

@@ -33,7 +33,7 @@ def pool(up):
 
 def mine(pool, *argv, **kw):
     """As the researcher; root() as root."""
-    return pool.cmd("shell", "--", *argv, **kw).stdout
+    return pool.as_user("researcher", *argv, **kw).stdout
 
 
 def sbatch(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
@@ -92,7 +92,7 @@ def test_jobs_and_pods_are_in_the_history(pool):
     # A user sees his own, with his own rights.
     assert f"{batch}.0|true|COMPLETED" in mine(pool, "sacct", "-n", "-P", "-o", "JobID,JobName,State")
     assert "physics" in mine(pool, "sacctmgr", "-n", "-P", "show", "associations", "user=researcher", "format=account,user")
-    r = pool.cmd("shell", "--", "sacctmgr", "-i", "add", "account", "mine", check=False)
+    r = pool.as_user("researcher", "sacctmgr", "-i", "add", "account", "mine", check=False)
     assert r.returncode and "Only admins/operators/coordinators can add accounts" in r.stdout + r.stderr
 
 
@@ -118,7 +118,7 @@ def test_who_has_no_account_is_refused_by_name_and_goes_on_when_he_has_one(pool)
     try:
         pool.apply(pool.pod("nobodys"))
         wait_for("it is told", lambda: "account" in pool.cmd("why", "nobodys").stdout and "Invalid account" in pool.cmd("why", "nobodys").stdout)
-        r = pool.cmd("shell", "--", "sbatch", "--account=chem", "--wrap=true", check=False)
+        r = pool.as_user("researcher", "sbatch", "--account=chem", "--wrap=true", check=False)
         assert r.returncode and "Invalid account or account/partition combination" in r.stderr
     finally:
         root(pool, "sacctmgr", "-i", "add", "user", "pods", "account=chem")

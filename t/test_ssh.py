@@ -142,5 +142,5 @@ def test_sshd_answers_in_every_login_pod(pool):
     """From inside, so that it can be asked on a real Kubernetes too."""
     script = ("umask 77; mkdir -p .ssh; rm -f .ssh/t; ssh-keygen -q -t ed25519 -N '' -f .ssh/t; cat .ssh/t.pub > .ssh/authorized_keys;"
               " ssh -F /dev/null -i .ssh/t -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null 127.0.0.1 'id -un; env; sinfo -h -o %D'")
-    out = wait_for("sshd answers", lambda: pool.cmd("shell", "--", "sh", "-c", script, check=False).stdout).split()
+    out = wait_for("sshd answers", lambda: pool.as_user("researcher", "sh", "-c", script, check=False).stdout).split()
     assert out[0] == "researcher" and out[-1] == str(len(pool.nodes)) and not [w for w in out if "KUBERNETES" in w]
