@@ -23,6 +23,10 @@ def up(own_pool):
     if own_pool.plane == "real":  # others use it after us
         own_pool.clean()
         configure(own_pool, None)
+        # Slurm puts a job of an account that is not there into its user's default account.
+        wait_for("they are gone", lambda: root(own_pool, "sacctmgr", "-i", "delete", "user", "researcher,pods", check=False) is not None and
+                 root(own_pool, "sacctmgr", "-i", "delete", "account", "physics,chem", check=False) is not None and
+                 not {"physics", "chem"} & set(root(own_pool, "sacctmgr", "-n", "-P", "show", "account", "format=account").split()))
 
 
 @pytest.fixture
