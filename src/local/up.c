@@ -25,9 +25,31 @@ enum { HOME_MB = 128 };
 
 // ---- steps ----
 
-static int check_tools(struct td_error *err)
+static const char *const image_names[] = {"debian:13", "tandem/slurm:24.11"};
+
+static size_t images_wanted(const struct td_instance *i)
 {
-	static const char *const need[] = {"runc", "mmdebstrap"};
+	return i->slurm ? TD_LEN(image_names) : 1;
+}
+
+// An image that was imported under the name of a recipe is somebody's choice, or came with a bundle
+// to a machine without a network: it stays.
+static bool imported(const struct td_instance *i, const char *name)
+{
+	struct td_image image = {0};
+	if (td_image_resolve(i->images, name, &image, NULL))
+		return false;
+	bool yes = !*image.tool;
+	td_image_done(&image);
+	return yes;
+}
+
+static int check_tools(const struct td_instance *i, struct td_error *err)
+{
+	bool build = false;
+	for (size_t k = 0; k < images_wanted(i); k++)
+		build = build || !imported(i, image_names[k]);
+	const char *const need[] = {"runc", build ? "mmdebstrap" : "runc"};
 	td_auto_strv struct td_strv dirs = {0};
 	td_strv_split(&dirs, getenv("PATH"), ':');
 	for (size_t k = 0; k < TD_LEN(need); k++) {
@@ -51,12 +73,13 @@ static void image_progress(void *ctx, int percent, const char *what)
 
 static int images(const struct td_instance *i, struct td_progress *p, struct td_cancel *c, struct td_error *err)
 {
-	static const char *const names[] = {"debian:13", "tandem/slurm:24.11"};
-	for (size_t k = 0; k < TD_LEN(names) && (k == 0 || i->slurm); k++) {
-		td_progress_step(p, "image %s", names[k]);
-		int r = td_image_build(i->images, names[k], image_progress, p, c, err);
+	for (size_t k = 0; k < images_wanted(i); k++) {
+		td_progress_step(p, "image %s", image_names[k]);
+		int r = imported(i, image_names[k])
+				? 0
+				: td_image_build(i->images, image_names[k], image_progress, p, c, err);
 		if (r)
-			return td_wrap(err, "image %s", names[k]);
+			return td_wrap(err, "image %s", image_names[k]);
 		td_progress_done(p, "%s", "");
 	}
 	return 0;
@@ -208,7 +231,7 @@ static int once(struct td_instance *i, const struct td_up_opts *o, struct td_pro
 	*ret_ran = 0;
 	td_auto_close int lock = -1;
 	int r = td_instance_locate(i, err);
-	if (r || (r = check_tools(err)) || (r = lock_home(i, c, &lock, err)))
+	if (r || (r = check_tools(i, err)) || (r = lock_home(i, c, &lock, err)))
 		return r;
 
 	r = td_instance_load(i, err);
