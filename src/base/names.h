@@ -41,6 +41,8 @@
 // On the objects that a SlurmCluster has in the operator's namespace.
 #define TD_LABEL_CLUSTER_NS "tandem.dev/cluster-namespace"
 #define TD_LABEL_NODESET "tandem.dev/nodeset"
+// By the operator, on ConfigMaps of the site that a SlurmCluster refers to.
+#define TD_LABEL_SITE "tandem.dev/site"
 #define TD_ANN_CONFIG "tandem.dev/config-hash" // on the daemons' pod templates
 // On the ConfigMap in use: the print of the trial that it passed, and the image that passed it.
 #define TD_ANN_TRIED "tandem.dev/tried"

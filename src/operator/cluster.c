@@ -251,7 +251,10 @@ struct trial {
 static int try_it(struct td_op *op, struct td_object *sc, const struct trial *t, struct td_op_view *v, char **ret_print,
 		  struct td_cancel *c, struct td_error *err)
 {
-	const struct td_slurm_facts plain = {.node_sets = t->facts->node_sets, .n_node_sets = t->facts->n_node_sets};
+	const struct td_slurm_facts plain = {.node_sets = t->facts->node_sets,
+					     .n_node_sets = t->facts->n_node_sets,
+					     .texts = t->facts->texts,
+					     .n_texts = t->facts->n_texts};
 	td_auto_slurm_files struct td_slurm_files files = {0};
 	td_auto_strv struct td_strv none = {0};
 	td_auto_free char *name = td_asprintf("%s-slurmctld", sc->name);
@@ -270,8 +273,8 @@ static int try_it(struct td_op *op, struct td_object *sc, const struct trial *t,
 static void note_passed(struct td_op_wants *w, struct td_object *sc, const char *print)
 {
 	for (size_t i = 0; i < w->n; i++) {
-		if (w->v[i].gvr != &td_configmaps)
-			continue;
+		if (w->v[i].gvr != &td_configmaps || !td_jget(td_json_root(w->v[i].obj), "metadata.annotations"))
+			continue; // that of the site's programs is in force when it is written
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(w->v[i].obj));
 		yyjson_mut_val *notes = td_jm_obj(d, yyjson_mut_doc_get_root(d), "metadata.annotations");
 		td_jm_key_str(d, notes, TD_ANN_TRIED, print);
@@ -317,6 +320,12 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 	check_database(op, sc, &problems);
 	td_op_devices_check(sc->root, op->slices != NULL, &problems);
 	td_op_devices_class(op, sc, c, &problems);
+	td_auto_texts struct td_op_texts texts = {0};
+	int r = td_op_texts_gather(op, sc, &texts, &problems, c, err);
+	if (r)
+		return r;
+	facts.texts = texts.v;
+	facts.n_texts = texts.n;
 	bool ok = td_slurm_files_make(sc->root, &facts, &files, &problems) && problems.n == 0;
 	free(v->problem);
 	free(v->trying);
@@ -333,7 +342,7 @@ int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view
 		return 0;
 	}
 	td_auto_free char *print = NULL;
-	int r = ensure_keys(op, &w, v, c, err);
+	r = ensure_keys(op, &w, v, c, err);
 	if (!r && !v->problem)
 		r = try_it(op, sc, &(struct trial){&facts, &files, &w}, v, &print, c, err);
 	if (r || v->problem || v->trying)

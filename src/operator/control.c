@@ -57,8 +57,20 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template("config.yaml", {"cluster", b->name});
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *data = td_jm_obj(d, root, "data");
 	for (size_t i = 0; i < f->n; i++)
-		td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
+		if (!f->v[i].site)
+			td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
+	add(b, &td_configmaps, d, false);
+}
+
+// The site's own programs.
+static void site_map(struct builder *b, const struct td_slurm_files *f)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template("site.yaml", {"cluster", b->name});
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *data = td_jm_obj(d, root, "data");
+	for (size_t i = 0; i < f->n; i++)
+		if (f->v[i].site)
+			td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
 	add(b, &td_configmaps, d, false);
 }
 
@@ -308,6 +320,7 @@ int td_op_cluster_objects(const yyjson_val *sc, const struct td_slurm_files *fil
 	secret(&b, "jwt-key", "jwt_hs256.key", td_slurm_key_new(TD_SLURM_JWT_KEY_BYTES));
 	secret(&b, "ssh-host-key", "ssh_host_key", td_slurm_host_key_new());
 	config_map(&b, files);
+	site_map(&b, files);
 	service(&b, "slurmctld", TD_SLURMCTLD_PORT);
 	if (!by_socket(&b))
 		service(&b, "slurmrestd", TD_SLURMRESTD_PORT);

@@ -207,6 +207,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
 		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->site, {&td_configmaps, NULL, TD_LABEL_SITE, NULL}, td_op_on_site},
 		{&op->secrets, {&td_secrets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->services, {&td_services, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},

@@ -18,6 +18,7 @@
 //   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
 //   trial.c                  tries a configuration before it is written
 //   references.c             names in spec.scheduler that must lead somewhere
+//   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
 #pragma once
@@ -108,14 +109,28 @@ const char *td_op_affinity_problem(const yyjson_val *nodeset);
 // Adds "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
 
+struct td_op;
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 
 // Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
 void td_op_references_check(const yyjson_val *sc, struct td_strv *problems);
 
+// ---- scripts.c: what a SlurmCluster refers to in ConfigMaps of the site ----
+
+struct td_op_texts {
+	struct td_slurm_text *v; // point into the SlurmCluster and into `held`
+	size_t n, bytes;
+	struct td_objects held;
+};
+void td_op_texts_done(struct td_op_texts *t);
+#define td_auto_texts __attribute__((cleanup(td_op_texts_done)))
+// Finds every text; a problem for each that is not there.
+int td_op_texts_gather(struct td_op *op, struct td_object *sc, struct td_op_texts *ret, struct td_strv *problems,
+		       struct td_cancel *c, struct td_error *err);
+void td_op_on_site(void *ctx, struct td_object *old, struct td_object *now); // one of them changed
+
 // ---- devices.c: spec.devices; pure but for td_op_gpus, which reads the caches ----
 
-struct td_op;
 bool td_op_dra(const yyjson_val *sc);             // true with source DRA
 const char *td_op_resource(const yyjson_val *sc); // "nvidia.com/gpu"
 // Adds every problem of spec.devices. served: the API serves resource.k8s.io/v1.
@@ -216,6 +231,7 @@ struct td_op {
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
 		*deployments, *budgets;
+	struct td_informer *site;               // ConfigMaps of the site that SlurmClusters refer to
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
 	bool stopping;                          // guarded by lock: no new calls to Slurm

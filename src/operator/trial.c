@@ -9,14 +9,18 @@
 #include "api/condition.h"
 #include "base/log.h"
 #include "pool/cluster.h"
+#include "slurm/scripts.h"
 
 #include <string.h>
 
 #define APP "slurmctld-trial"
 
 // Files that decide nothing about slurmctld's start.
-static bool counts(const char *file)
+static bool counts(const char *file, bool site)
 {
+	if (site) // slurmctld loads this one
+		return td_streq(file, TD_SLURM_SITE_LUA);
+
 	static const char *const others[] = {"gres.conf",      "gate.sh", "slurmctld.sh", "accounts.sh",
 					     "job_submit.lua", "passwd",  "group",        "ssh_keys"};
 	for (size_t i = 0; i < TD_LEN(others); i++)
@@ -79,7 +83,7 @@ static yyjson_mut_doc *pod_of(const yyjson_val *sc, const yyjson_val *ctld, cons
 	td_op_put(d, td_jm_arr(d, c, "env"), NULL, td_jm_get(o, "env"));
 	empty_volume(d, spec, "state");
 	empty_volume(d, spec, "tandem-bin");
-	static const char *const files[] = {"config", "accounts"};
+	static const char *const files[] = {"config", "accounts", "site"};
 	for (size_t i = 0; i < TD_LEN(files); i++)
 		if ((v = td_op_named(spec, "volumes", files[i]))) {
 			td_jm_del(v, "emptyDir");
@@ -105,7 +109,7 @@ char *td_op_trial_print(const yyjson_val *sc, const struct td_slurm_files *plain
 	td_auto_free char *pod = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
 	td_buf_puts(&b, pod);
 	for (size_t i = 0; i < plain->n; i++)
-		if (counts(plain->v[i].name))
+		if (counts(plain->v[i].name, plain->v[i].site))
 			td_buf_printf(&b, "\n%s\n%s", plain->v[i].name, plain->v[i].text);
 	return td_op_hash(td_buf_str(&b), b.len);
 }

@@ -3,6 +3,7 @@
 
 #include "base/embedded.h"
 #include "slurm/accounting.h"
+#include "slurm/scripts.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -114,9 +115,10 @@ static const struct {
 	{"SlurmdSpoolDir", TD_SLURM_SPOOL, "it is a volume of the slurmd pods"},
 	{"SlurmctldPidFile", TD_SLURM_STATE "/slurmctld.pid", "it says beside the state whether that is whole"},
 	{"SlurmdPidFile", "/run/slurmd.pid", "pods are made for it"},
-	{"Prolog", "gate.sh", "the gate keeps two holders off one device"},
+	{"Prolog", "gate.sh", "the gate keeps two holders off one device; a site's own is spec.scripts.prolog"},
 	{"TaskProlog", "/opt/tandem/task-prolog",
-	 "the gate looks once more before a task starts; users have srun --task-prolog"},
+	 "the gate looks once more before a task starts; a site's own is spec.scripts.taskProlog, users have srun "
+	 "--task-prolog"},
 	{PROLOG_FLAGS, "Alloc", "it belongs to the gate"},
 	{"PrologEpilogTimeout", "60", "the gate has its own deadline below it"},
 	{"BatchStartTimeout", "75", "it must exceed the gate's deadline"},
@@ -144,7 +146,7 @@ static const struct {
 	{"FrontendName", "", "front ends are not supported"},
 	{"Include", "", "write the keys themselves"},
 	{"PluginDir", "", "plugins come with the image"},
-	{"PlugStackConfig", "", "plugins come with the image"},
+	{"PlugStackConfig", "", "use spec.scripts.plugstack; plugins come with the image"},
 	{"SlurmctldAddr", "", "Tandem names the controller's pod"},
 	{"ControlMachine", "", "Tandem names the controller's pod"},
 	{"BackupController", "", "Tandem names the controller's pod"},
@@ -396,6 +398,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
 	check_slurm_conf(o, user, problems);
 	td_slurm_accounting_check(o, problems);
+	td_slurm_scripts_check(o, problems);
 
 	struct td_buf b = {0};
 	td_buf_printf(&b,
@@ -413,16 +416,18 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		if (!*base[i].value || not_now)
 			continue;
 		td_buf_printf(&b, "%s=", base[i].key);
-		merge_list(&b, base[i].value, theirs);
+		merge_list(&b, td_slurm_scripts_value(o, base[i].key, base[i].value), theirs);
 		td_buf_putc(&b, '\n');
 	}
 
 	for (size_t i = 0; i < TD_LEN(defaults); i++) {
 		const char *value = dbd && defaults[i].with_dbd ? defaults[i].with_dbd : defaults[i].value;
-		if (value && !ci_get(user, defaults[i].key))
+		bool mail = td_streq(defaults[i].key, "MailProg") && td_jget(o, "spec.scripts.mail");
+		if (value && !mail && !ci_get(user, defaults[i].key))
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);
 	}
 	td_slurm_accounting_lines(o, &b);
+	td_slurm_scripts_lines(o, &b);
 
 	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
 		td_buf_printf(&b, "DefMemPerCPU=%lld\n", f->mem_per_cpu_mb);
@@ -432,8 +437,13 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 		bool ours = false;
 		for (size_t i = 0; i < TD_LEN(base); i++)
 			ours |= !strcasecmp(base[i].key, yyjson_get_str(k));
-		if (!ours)
-			td_buf_printf(&b, "%s=%s\n", yyjson_get_str(k), yyjson_get_str(yyjson_obj_iter_get_val(k)));
+		if (ours)
+			continue;
+		const char *plugin = td_slurm_scripts_plugin(o, yyjson_get_str(k)),
+			   *value = yyjson_get_str(yyjson_obj_iter_get_val(k));
+		td_buf_printf(&b, "%s=%s%s%s\n", yyjson_get_str(k), value,
+			      plugin && !list_has(value, plugin) ? "," : "",
+			      plugin && !list_has(value, plugin) ? plugin : "");
 	}
 
 	partitions(&b, td_jget(o, "spec.partitions"), f, problems);
@@ -645,8 +655,7 @@ static void own_files(yyjson_val *map, struct td_slurm_files *ret, struct td_str
 
 		if (td_streq(name, "cgroup.conf")) // Tandem's own has its lines
 			continue;
-		ret->v[ret->n].name = td_strdup(name);
-		ret->v[ret->n++].text = td_strdup(text);
+		td_slurm_files_add(ret, name, text, false);
 	}
 }
 
@@ -689,6 +698,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	}
 
 	own_files(td_jget(o, "spec.config.files"), &out, problems);
+	td_slurm_scripts_files(o, f, &out, problems);
 
 	// Problems quote what they refuse: no control character may get through.
 	for (size_t i = before; i < problems->n; i++)

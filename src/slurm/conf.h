@@ -31,6 +31,10 @@ struct td_slurm_gres {
 	const char *name;  // "gpu"
 	const char *file;  // "/dev/tandem-gpu[0-7]"
 };
+// A key of a ConfigMap of the site's.
+struct td_slurm_text {
+	const char *map, *key, *text;
+};
 // What is not in the SlurmCluster object.
 struct td_slurm_facts {
 	const struct td_slurm_gres *gres; // lines of gres.conf, in order
@@ -41,7 +45,11 @@ struct td_slurm_facts {
 	// The kubelet acquires a pod's devices itself: no Prolog for allocations
 	// (docs/design/0013-acquire.md).
 	bool own_kubelet;
+	const struct td_slurm_text *texts; // what spec.scripts refers to, as far as it is known
+	size_t n_texts;
 };
+// Returns the text that a reference {configMap, key} leads to; NULL: it is not known.
+const char *td_slurm_text(const struct td_slurm_facts *f, const yyjson_val *ref);
 enum td_slurm_file {
 	TD_SLURM_CONF,
 	TD_GRES_CONF,
@@ -58,9 +66,11 @@ enum td_slurm_file {
 struct td_slurm_files {
 	struct {
 		char *name, *text;
-	} v[TD_SLURM_FILES + 8];
+		bool site; // in the ConfigMap CLUSTER-site (slurm/scripts.h)
+	} v[TD_SLURM_FILES + 96];
 	size_t n;
 };
+void td_slurm_files_add(struct td_slurm_files *f, const char *name, const char *text, bool site);
 // Writes all files of a SlurmCluster, which is a whole object with its defaults filled in. False:
 // problems were found; each adds one line "spec.field: what is wrong; what to write", and *ret
 // stays empty.

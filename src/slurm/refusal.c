@@ -1,5 +1,6 @@
 // Says in a SlurmCluster's own words why slurmctld does not start with a configuration.
 #include "slurm/conf.h"
+#include "slurm/scripts.h"
 
 #include <string.h>
 #include <strings.h>
@@ -49,6 +50,9 @@ static char *field_of(const yyjson_val *cluster, const char *text)
 				return td_asprintf("spec.config.slurmConf.%s", key);
 		}
 	}
+
+	if (strstr(text, TD_SLURM_SITE_LUA) && td_jget(cluster, "spec.scripts.jobSubmitLua"))
+		return td_strdup("spec.scripts.jobSubmitLua");
 
 	yyjson_obj_iter it = yyjson_obj_iter_with(files);
 	for (yyjson_val *k; (k = yyjson_obj_iter_next(&it));)

@@ -60,5 +60,7 @@ while [ "$tries" -lt 200 ]; do # 10 s
 done
 kill -9 "$pid" 2>/dev/null
 cat "$log"
+# slurmctld starts without a site's job_submit.lua that does not load, and refuses every job.
+! grep -q "tandem: the site's job-submit.lua is not used" "$log" || code=1
 grep -E 'error: |fatal: ' "$log" | tail -n 24 | cut -c 1-160 | say
 exit "$code"

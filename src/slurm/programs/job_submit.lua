@@ -1,8 +1,65 @@
--- Refuses mail that nobody would send. slurmctld.sh says when this is used.
+-- Runs the site's own job_submit.lua (spec.scripts.jobSubmitLua), and then refuses mail that nobody would
+-- send. slurmctld.sh says when this is used.
+local etc = "/run/slurmctld/etc/"
+local path, good = "/etc/tandem/site/job-submit.lua", "/run/slurmctld/job-submit-good.lua"
+
+local function text_of(name)
+	local f = io.open(name)
+	if not f then
+		return nil
+	end
+	local text = f:read("*a")
+	f:close()
+	return text
+end
+
+-- Returns the site's two functions of that file; nil and the error: it is no good.
+local function functions_of(name)
+	slurm_job_submit, slurm_job_modify = nil, nil
+	local ok, err = pcall(dofile, name)
+	local submit, modify = slurm_job_submit, slurm_job_modify
+	slurm_job_submit, slurm_job_modify = nil, nil
+	if ok and not (submit and modify) then
+		ok, err = false, name .. ": slurm_job_submit and slurm_job_modify must both be there"
+	end
+	return ok and submit or nil, ok and modify or err
+end
+
+-- A version that does not load replaces none that did; before the first, nobody may submit, because what the
+-- site forbids is not known.
+local submit, modify
+local text = text_of(path)
+if text then
+	submit, modify = functions_of(path)
+	if submit then
+		local f = io.open(good, "w")
+		if f then
+			f:write(text)
+			f:close()
+		end
+	else
+		slurm.log_error("tandem: the site's job-submit.lua is not used: " .. tostring(modify))
+		submit, modify = functions_of(good)
+		if not submit then
+			submit = function()
+				slurm.log_user("tandem: the site's job_submit.lua does not load; tell the administrator "
+					.. "(slurmctld's log has the line)")
+				return slurm.ERROR
+			end
+			modify = submit
+		end
+	end
+end
+
+local sends = io.open(etc .. "tandem-mail")
+if sends then
+	sends:close()
+end
+
 local function check(job)
 	-- The commands send 0 when no mail is asked for, REST's allocate sends NO_VAL16 (65534).
 	local mail = job.mail_type or 0
-	if mail == 0 or mail == 65534 then
+	if sends or mail == 0 or mail == 65534 then
 		return slurm.SUCCESS
 	end
 	slurm.log_user("tandem: this cluster sends no mail: remove --mail-type. (spec.config.slurmConf.MailProg of the "
@@ -10,10 +67,13 @@ local function check(job)
 	return slurm.ERROR
 end
 
+-- The site's comes first: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
-	return check(job)
+	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
+	return rc ~= slurm.SUCCESS and rc or check(job)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
-	return check(job)
+	local rc = modify and modify(job, record, partitions, uid) or slurm.SUCCESS
+	return rc ~= slurm.SUCCESS and rc or check(job)
 end

@@ -35,5 +35,13 @@ if grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" && ! grep -qi '^ *JobSubmitP
 		[ ! -e "$plugin" ] || { echo 'JobSubmitPlugins=lua' >>"$etc/slurm.conf" && break; }
 	done
 fi
+grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" || : >"$etc/tandem-mail"
+
+# slurmctld reads job_submit.lua again when that file is newer; the site's part of it is another file.
+lua=/etc/tandem/site/job-submit.lua
+[ ! -e "$lua" ] || cp -L "$lua" "$etc/tandem-site.lua"
+while sleep 2; do
+	[ ! -e "$lua" ] || cmp -s "$lua" "$etc/tandem-site.lua" || { cp -L "$lua" "$etc/tandem-site.lua" && touch "$etc/job_submit.lua"; }
+done &
 sh /etc/slurm/accounts.sh &
 exec "$@" -f "$etc/slurm.conf"

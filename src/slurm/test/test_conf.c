@@ -1,6 +1,6 @@
 // The writer of slurm.conf and the other files: golden text, refusals, and that no string from
 // outside can add a line or a key.
-// rows: A1.6 A2.2 A2.3 A2.4 A2.5
+// rows: A1.6 A2.2 A2.3 A2.4 A2.5 A2.6 A2.7
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -105,6 +105,80 @@ static void test_when_prolog_runs(void **state)
 		assert_int_equal(!strstr(conf, "PrologFlags"), own);
 		assert_int_equal(strstr(conf, "\nPrologFlags=Alloc\n") != NULL, !own);
 		assert_int_equal(strstr(gate, "gate --launch\n") != NULL, own);
+	}
+}
+
+// What a site's programs add: their lines, and their files in the ConfigMap of the site.
+static void test_scripts(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec:\n"
+			  "  config: {slurmConf: {jobsubmitplugins: 'all_partitions', CliFilterPlugins: lua}}\n"
+			  "  scripts:\n"
+			  "    prolog: {configMap: ours, key: p}\n"
+			  "    epilog: {configMap: ours, key: e}\n"
+			  "    taskProlog: {configMap: ours, key: p}\n"
+			  "    mail: {configMap: ours, key: e}\n"
+			  "    healthCheck: {configMap: ours, key: p}\n"
+			  "    jobSubmitLua: {configMap: ours, key: l}\n"
+			  "    cliFilterLua: {configMap: ours, key: l}\n");
+	const struct td_slurm_text texts[] = {
+		{"ours", "p", "#!/bin/sh\n"}, {"ours", "e", "#!/bin/bash\n"}, {"ours", "l", "-- Lua"}};
+	const struct td_slurm_facts f = {.texts = texts, .n_texts = 3};
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+		fail_msg("%s", p.v[0]);
+	static const char *const lines[] = {
+		"\nProlog=gate.sh\n",
+		"\nTaskProlog=/etc/tandem/site/task-prolog.sh\n",
+		"\nEpilog=/etc/tandem/site/epilog\n",
+		"\nMailProg=/etc/tandem/site/mail\n",
+		"\nHealthCheckProgram=/etc/tandem/site/health-check\n",
+		"\nHealthCheckInterval=60\n",
+		"\njobsubmitplugins=all_partitions,lua\n",
+		"\nCliFilterPlugins=lua\n",
+	};
+	for (size_t i = 0; i < TD_LEN(lines); i++)
+		if (!strstr(r.v[TD_SLURM_CONF].text, lines[i]))
+			fail_msg("missing:%sin\n%s", lines[i], r.v[TD_SLURM_CONF].text);
+	assert_null(strstr(r.v[TD_SLURM_CONF].text, "/bin/false"));
+
+	static const struct {
+		const char *name, *text;
+		bool site;
+	} files[] = {{"prolog", "#!/bin/sh\n", true},      {"epilog", "#!/bin/bash\n", true},
+		     {"task-prolog", "#!/bin/sh\n", true}, {"mail", "#!/bin/bash\n", true},
+		     {"job-submit.lua", "-- Lua", true},   {"cli_filter.lua", "-- Lua", false}};
+	for (size_t i = 0; i < TD_LEN(files); i++) {
+		size_t k = 0;
+		while (k < r.n && strcmp(r.v[k].name, files[i].name) != 0)
+			k++;
+		if (k == r.n)
+			fail_msg("no file %s", files[i].name);
+		assert_string_equal(r.v[k].text, files[i].text);
+		assert_int_equal(r.v[k].site, files[i].site);
+	}
+}
+
+static void test_scripts_refused(void **state)
+{
+	static const char *const bad[][2] = {
+		{"scripts: {epilog: {configMap: ours, key: x}}, config: {slurmConf: {epilog: /e}}",
+		 "spec.config.slurmConf.epilog: spec.scripts.epilog is there too"},
+		{"scripts: {prolog: {configMap: ours, key: x}}", "spec.scripts.prolog: key x of ConfigMap ours"},
+		{"scripts: {plugstack: {configMap: ours, key: i}}", "spec.scripts.plugstack: include"},
+	};
+	const struct td_slurm_text texts[] = {{"ours", "x", "echo"}, {"ours", "i", "a\n include /etc/shadow"}};
+	const struct td_slurm_facts f = {.texts = texts, .n_texts = 2};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		td_auto_free char *text = td_asprintf(HEAD "spec: {%s}\n", bad[i][0]);
+		td_auto(td_json_unref) struct td_json *o = yaml(text);
+		td_auto_slurm_files struct td_slurm_files r = {0};
+		td_auto_strv struct td_strv p = {0};
+		assert_false(td_slurm_files_make(td_json_root(o), &f, &r, &p));
+		if (!td_starts(p.v[0], bad[i][1]))
+			fail_msg("%s: %s", bad[i][0], p.v[0]);
 	}
 }
 
@@ -255,8 +329,10 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),  cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_golden),  cmocka_unit_test(test_when_prolog_runs),
+		cmocka_unit_test(test_scripts), cmocka_unit_test(test_scripts_refused),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),  cmocka_unit_test(test_refusal),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

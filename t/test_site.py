@@ -1,0 +1,97 @@
+"""What a site brings along: its own programs beside Tandem's."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+PROGRAMS = {
+    "prolog": '#!/bin/sh\n[ ! -e /tmp/broken ] || exit 3\necho "prolog $SLURM_JOB_ID $(id -un) $CUDA_VISIBLE_DEVICES" >>/tmp/site.log\n',
+    "epilog": '#!/bin/sh\necho "epilog $SLURM_JOB_ID $(id -un)" >>/tmp/site.log\n',
+    "task": '#!/bin/sh\necho "export SITE=$(id -un)"\n',
+    "taskend": '#!/bin/sh\necho "task epilog $SLURM_JOB_ID $(id -un)" >>/tmp/task.log\n',
+    "ctld": '#!/bin/sh\necho "slurmctld prolog $SLURM_JOB_ID $(id -un)" >>/tmp/site.log\n',
+    "health": '#!/bin/sh\necho "health $SLURMD_NODENAME" >>/tmp/health.log\n',
+    "submit": "function slurm_job_submit(job, parts, uid)\n  if job.name == 'NO' then slurm.log_user('the site says no'); return slurm.ERROR end\n  return slurm.SUCCESS\nend\n"
+              "function slurm_job_modify(job, rec, parts, uid) return slurm.SUCCESS end\n",
+    "filter": "function slurm_cli_setup_defaults(o, early) return slurm.SUCCESS end\nfunction slurm_cli_pre_submit(o, pack)\n"
+              "  if o['job-name'] == 'filtered' then slurm.log_error('the filter says no'); return slurm.ERROR end\n  return slurm.SUCCESS\nend\n"
+              "function slurm_cli_post_submit(offset, job, step) return slurm.SUCCESS end\n",
+}
+SCRIPTS = {"prolog": "prolog", "epilog": "epilog", "taskProlog": "task", "taskEpilog": "taskend", "slurmctldProlog": "ctld", "healthCheck": "health", "jobSubmitLua": "submit", "cliFilterLua": "filter"}
+
+
+def patch(pool, spec):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def condition(pool, kind="ConfigValid"):
+    """It, if it is about the newest spec."""
+    o = pool.get("slurmcluster", "main", "-n", "slurm")
+    c = next((c for c in o.get("status", {}).get("conditions", []) if c["type"] == kind), {})
+    return c if c.get("observedGeneration", 0) >= o["metadata"]["generation"] else {}
+
+
+def in_force(pool):
+    return condition(pool, "Ready").get("status") == "True" and condition(pool).get("status") == "True"
+
+
+def programs(pool, data):
+    pool.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ours", "namespace": "slurm"}, "data": data})
+
+
+def inside(pool, pod, *argv):
+    return pool.run("kubectl", "-n", "slurm", "exec", pod, "-c", "login" if "login" in pod else "slurmctld" if "ctld" in pod else "slurmd", "--", *argv, check=False).stdout
+
+
+def alive(pool):
+    return {p["metadata"]["uid"]: p["status"]["containerStatuses"][0]["restartCount"] for p in pool.items("pods", "-n", "slurm") if "-trial-" not in p["metadata"]["name"]}
+
+
+def ref(key):
+    return {"configMap": "ours", "key": key}
+
+
+@pytest.mark.feature("A2.6", "A2.7")
+def test_a_sites_programs_run_beside_tandems(home):
+    home.up("--nodes", "1")
+    patch(home, {"scripts": {k: ref(v) for k, v in SCRIPTS.items()}, "config": {"slurmConf": {"HealthCheckInterval": "1"}}})
+    wait_for("what is not there is named", lambda: condition(home).get("status") == "False" and "there is no ConfigMap ours" in condition(home)["message"])
+    programs(home, {k: v for k, v in PROGRAMS.items() if k != "submit"})
+    wait_for("so is a key", lambda: "spec.scripts.jobSubmitLua.key" in condition(home).get("message", ""))
+    programs(home, PROGRAMS)
+    wait_for("they are in force", lambda: in_force(home) and "task-prolog.sh" in home.shell("scontrol", "show", "config"), 120)
+
+    assert home.cmd("shell", "--", "srun", "--gres=gpu:2", "printenv", "SITE").stdout == "researcher\n"
+    job = max(map(int, home.shell("sacct", "-nX", "-o", "JobID").split()))
+    wait_for("the job's programs have run", lambda: inside(home, "main-pool-n0", "cat", "/tmp/site.log") == f"prolog {job} root 0,1\nepilog {job} root\n")
+    assert inside(home, "main-pool-n0", "cat", "/tmp/task.log") == f"task epilog {job} researcher\n"
+    assert inside(home, "main-slurmctld-0", "cat", "/tmp/site.log") == f"slurmctld prolog {job} slurm\n"
+    wait_for("the health program runs", lambda: "health n0" in inside(home, "main-pool-n0", "cat", "/tmp/health.log"))
+    for name, said in (("NO", "the site says no"), ("filtered", "the filter says no")):
+        assert said in home.cmd("shell", "--", "srun", "-J", name, "true", check=False).stderr
+
+    # A program that changes restarts nothing, and one that Lua cannot read replaces none that works.
+    pods = alive(home)
+    programs(home, {**PROGRAMS, "task": "#!/bin/sh\necho export SITE=two\n", "submit": PROGRAMS["submit"].replace("site says no", "site still says no")})
+    wait_for("the new ones run", lambda: home.cmd("shell", "--", "srun", "printenv", "SITE").stdout == "two\n")
+    wait_for("Lua's too", lambda: "the site still says no" in home.cmd("shell", "--", "srun", "-J", "NO", "true", check=False).stderr)
+    programs(home, {**PROGRAMS, "submit": "function nope("})
+    wait_for("the broken one is refused", lambda: condition(home).get("status") == "False" and "spec.scripts.jobSubmitLua: " in condition(home)["message"])
+    assert "job-submit.lua:1:" in condition(home)["message"]
+    assert "the site still says no" in home.cmd("shell", "--", "srun", "-J", "NO", "true", check=False).stderr
+    programs(home, {**PROGRAMS, "prolog": "echo no program\n"})
+    wait_for("what cannot be executed is refused", lambda: 'does not begin with "#!"' in condition(home).get("message", ""))
+    programs(home, PROGRAMS)
+    wait_for("all is well", lambda: in_force(home))
+    assert alive(home) == pods
+
+    # A prolog that fails does what Slurm says: the node is drained, the job waits.
+    inside(home, "main-pool-n0", "touch", "/tmp/broken")
+    job = home.sbatch("--gres=gpu:1")
+    wait_for("the node is drained", lambda: "Prolog error" in home.shell("sinfo", "-h", "-R"))
+    assert home.squeue()[job]["state"] == "PENDING"
+    inside(home, "main-pool-n0", "rm", "/tmp/broken")
+    home.shell("scontrol", "update", "nodename=n0", "state=resume")
+    home.shell("scontrol", "update", f"jobid={job}", "starttime=now")
+    wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING", 120)
