@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <string.h>
+#include <strings.h>
 
 static int by_resource(const void *a, const void *b)
 {
@@ -46,6 +47,23 @@ static void read_devices(const yyjson_val *v, struct td_device_source *ret)
 			ret->classes[ret->n_classes++] = td_strdup(yyjson_get_str(x));
 }
 
+static void read_classes(yyjson_val *list, struct td_settings *s)
+{
+	yyjson_val *x, *y;
+	size_t i, n, k, m;
+	s->classes = td_calloc(yyjson_arr_size(list) + 1, sizeof(*s->classes));
+	yyjson_arr_foreach (list, i, n, x) {
+		yyjson_val *in = td_jget(x, "namespaces");
+		struct td_class_map *c = &s->classes[s->n_classes++];
+		*c = (struct td_class_map){.cls = td_strdup(td_jstr_or(x, "priorityClass", "")),
+					   .qos = td_strdup(td_jstr_or(x, "qos", "")),
+					   .namespaces = td_calloc(yyjson_arr_size(in) + 1, sizeof(char *))};
+		yyjson_arr_foreach (in, k, m, y)
+			if (yyjson_is_str(y))
+				c->namespaces[c->n_namespaces++] = td_strdup(yyjson_get_str(y));
+	}
+}
+
 struct td_settings *td_settings_read(const yyjson_val *cluster)
 {
 	struct td_settings *s = td_calloc(1, sizeof(*s));
@@ -83,6 +101,7 @@ struct td_settings *td_settings_read(const yyjson_val *cluster)
 							  .partition = td_strdup(td_jstr(x, "partition")),
 							  .qos = td_strdup(td_jstr(x, "qos"))};
 
+	read_classes(td_jget(v, "priorityClassMap"), s);
 	return s;
 }
 
@@ -111,6 +130,15 @@ struct td_settings *td_settings_unref(struct td_settings *s)
 		free(s->maps[i].partition);
 		free(s->maps[i].qos);
 	}
+
+	for (size_t i = 0; i < s->n_classes; i++) {
+		for (size_t k = 0; k < s->classes[i].n_namespaces; k++)
+			free(s->classes[i].namespaces[k]);
+		free(s->classes[i].namespaces);
+		free(s->classes[i].cls);
+		free(s->classes[i].qos);
+	}
+	free(s->classes);
 
 	for (size_t i = 0; i < s->devices.n_classes; i++)
 		free(s->devices.classes[i]);
@@ -148,4 +176,29 @@ bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_ow
 		return false;
 	*ret = o;
 	return true;
+}
+
+const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class)
+{
+	for (size_t i = 0; i < s->n_classes; i++)
+		if (td_streq(s->classes[i].cls, priority_class))
+			return &s->classes[i];
+	return NULL;
+}
+
+bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char *qos)
+{
+	bool mapped = false;
+	for (size_t i = 0; i < s->n_classes; i++) {
+		const struct td_class_map *c = &s->classes[i];
+		if (strcasecmp(c->qos, qos) != 0)
+			continue;
+		mapped = true;
+		for (size_t k = 0; k < c->n_namespaces; k++)
+			if (!strcmp(c->namespaces[k], ns))
+				return true;
+		if (!c->n_namespaces)
+			return true;
+	}
+	return !mapped;
 }

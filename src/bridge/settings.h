@@ -12,6 +12,12 @@ struct td_ns_map {
 	// ns "*" is every namespace. The other fields are NULL when they are not set.
 	char *ns, *user, *account, *partition, *qos;
 };
+// spec.scheduler.priorityClassMap: the QOS of a PriorityClass. namespaces: who may have it; none:
+// everybody.
+struct td_class_map {
+	char *cls, *qos, **namespaces;
+	size_t n_namespaces;
+};
 // spec.devices[0]: where the devices of `resource` come from.
 struct td_device_source {
 	char *resource, *driver;
@@ -34,6 +40,8 @@ struct td_settings {
 	struct td_device_source devices;
 	struct td_ns_map *maps;
 	size_t n_maps;
+	struct td_class_map *classes;
+	size_t n_classes;
 };
 // Reads a whole SlurmCluster object. Never fails: the API has checked the schema, and what is
 // absent gets its default.
@@ -47,3 +55,7 @@ struct td_owner {
 	const char *user, *account, *partition, *qos;
 };
 bool td_settings_owner(const struct td_settings *s, const char *ns, struct td_owner *ret);
+// The entry of a pod's PriorityClass; NULL: none.
+const struct td_class_map *td_settings_class(const struct td_settings *s, const char *priority_class);
+// May pods of this namespace have the QOS? It may be nobody's in the map: then they may.
+bool td_settings_may_qos(const struct td_settings *s, const char *ns, const char *qos);

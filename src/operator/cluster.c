@@ -8,6 +8,7 @@
 #include "pool/cluster.h"
 #include "slurm/accounting.h"
 #include "slurm/hostlist.h"
+#include "slurm/preempt.h"
 
 #include <string.h>
 
@@ -520,6 +521,9 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.devices = devices,
 		.accounting = td_slurm_accounting(sc->root),
 		.dbds = ready_pods(op, sc, "slurmdbd"),
+		.preempts = td_slurm_preempts(sc->root),
+		.qos_known = v->qos.known,
+		.qos_problem = v->qos.problem,
 	};
 	struct td_pool_cluster_plan plan;
 	td_pool_cluster_decide(&facts, &plan);

@@ -225,15 +225,16 @@ static bool by_socket(const struct builder *b)
 
 static int slurmrestd(struct builder *b, struct td_error *err)
 {
+	const char *serves = td_slurm_accounting(b->sc) ? "slurmctld,slurmdbd" : "slurmctld";
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
-		td_op_template("slurmrestd.yaml", {"cluster", b->name},
+		td_op_template("slurmrestd.yaml", {"cluster", b->name}, {"serves", serves},
 			       {"replicas", .number = td_jint(b->sc, "spec.restApi.replicas", 1)});
 	yyjson_mut_val *t = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template"),
 		       *c = td_jm_get(t, "spec.containers.[0]");
 	if (by_socket(b)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
 			td_op_template("slurmrestd-socket.yaml", {"program", td_op_program("slurmrestd.sh")},
-				       {"socket", "/run/slurmrestd/" TD_SLURM_REST_SOCKET});
+				       {"socket", "/run/slurmrestd/" TD_SLURM_REST_SOCKET}, {"serves", serves});
 		yyjson_mut_val *o = yyjson_mut_doc_get_root(over);
 		td_jm_key_str(d, td_jm_get(t, "metadata.annotations"), TD_ANN_REST_ACCESS, td_jm_getstr(o, "access"));
 		td_op_put(d, c, "command", td_jm_get(o, "command"));

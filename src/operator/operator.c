@@ -130,6 +130,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 		free(v->active);
 		v->active = NULL;
 		v->first_seen = 0;
+		v->qos.gen = 0;
 		v->known = false;
 	}
 
@@ -153,6 +154,7 @@ int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_can
 			*err = e;
 	}
 	if (sc) {
+		td_op_qos_sync(v, sc, again_ms);
 		r2 = td_op_cluster_status(op, sc, v, c, &e);
 		if (!r && r2) {
 			r = r2;

@@ -18,6 +18,7 @@
 //   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
 //   trial.c                  tries a configuration before it is written
 //   references.c             names in spec.scheduler that must lead somewhere
+//   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
 //   build.c ensure.c view.c  helpers of builders; create or patch objects; a cluster's Slurm as
 //                            last seen
@@ -220,6 +221,12 @@ struct td_op_view {
 	char *config_hash;            // of the configuration it asks for; NULL: none that is valid
 	char *active;                 // hash of the one last put in force; NULL: as the status says
 	struct td_op_missing missing; // a new leader starts to count anew
+	struct td_op_qos {            // the QOS of spec.preemption
+		int64_t gen;          // of the SlurmCluster as which they were written; 0: not
+		int64_t due_ms;       // mono: when to look again
+		bool known, failed;   // known: they were looked at. failed: at the last time
+		char *problem;        // NULL: they are as declared
+	} qos;
 	struct td_op_view *next;
 };
 struct td_op {
@@ -273,6 +280,11 @@ struct td_op_pass {
 };
 // *again_ms: when to look again at the latest.
 int td_op_nodesets_sync(const struct td_op_pass *p, int64_t *again_ms, struct td_error *err);
+
+// ---- qos.c ----
+
+// Keeps the QOS of spec.preemption as they are declared. Never fails: v->qos says how it is.
+void td_op_qos_sync(struct td_op_view *v, struct td_object *sc, int64_t *again_ms);
 
 // ---- view.c ----
 

@@ -102,6 +102,7 @@ void td_op_views_free(struct td_op *op)
 		td_op_missing_done(&v->missing);
 		free(v->version);
 		free(v->problem);
+		free(v->qos.problem);
 		free(v->trying);
 		free(v->active);
 		free(v->uid);

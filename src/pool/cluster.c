@@ -59,6 +59,14 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 			(const char *const[]){"slurmdbd has its database",
 					      "slurmdbd or its database is away: jobs go on, and slurmctld keeps what "
 					      "is to be recorded"});
+	if (f->preempts)
+		ret->v[ret->n++] =
+			!f->qos_known ? (struct td_pool_condition){"PreemptionReady", TD_STATUS_UNKNOWN, "NotKnown",
+								   "slurmdbd was not asked yet"}
+				      : yes_no("PreemptionReady", !f->qos_problem,
+					       (const char *const[]){"Declared", "NotDeclared"},
+					       (const char *const[]){"the QOS in slurmdbd are as spec.preemption says",
+								     f->qos_problem});
 	ret->v[ret->n++] = (struct td_pool_condition){"Ready", ready ? TD_STATUS_TRUE : TD_STATUS_FALSE,
 						      ready          ? "Ready"
 						      : !valid       ? "ConfigInvalid"

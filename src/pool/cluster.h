@@ -18,10 +18,13 @@ struct td_pool_cluster_facts {
 	const char *devices;                   // the devices that were found, in words
 	bool accounting;                       // its spec turns it on
 	long long dbds;                        // slurmdbd pods that are Ready
+	bool preempts;                         // its spec declares QOS that preempt
+	bool qos_known;                        // they were looked at in slurmdbd
+	const char *qos_problem;               // why they are not as declared; NULL: they are
 };
 struct td_pool_cluster_plan {
 	const char *phase;
-	struct td_pool_condition v[7]; // messages point into the facts and into `logins`
+	struct td_pool_condition v[8]; // messages point into the facts and into `logins`
 	size_t n;                      // the last one is Ready
 	char logins[80];
 };

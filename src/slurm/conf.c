@@ -3,6 +3,7 @@
 
 #include "base/embedded.h"
 #include "slurm/accounting.h"
+#include "slurm/preempt.h"
 #include "slurm/scripts.h"
 
 #include <ctype.h>
@@ -233,6 +234,10 @@ static void check_slurm_conf(const yyjson_val *o, yyjson_val *map, struct td_str
 			td_strv_addf(problems,
 				     "spec.config.slurmConf.%s: Tandem sets this key (set spec.accounting); remove it",
 				     key);
+		if (td_slurm_preempt_key(o, key))
+			td_strv_addf(problems,
+				     "spec.config.slurmConf.%s: Tandem sets this key (set spec.preemption); remove it",
+				     key);
 
 		yyjson_obj_iter jt = yyjson_obj_iter_with(map);
 		for (yyjson_val *j; (j = yyjson_obj_iter_next(&jt)) && j != k;)
@@ -398,6 +403,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 	yyjson_val *user = td_jget(o, "spec.config.slurmConf");
 	check_slurm_conf(o, user, problems);
 	td_slurm_accounting_check(o, problems);
+	td_slurm_preempt_check(o, problems);
 	td_slurm_scripts_check(o, problems);
 
 	struct td_buf b = {0};
@@ -427,6 +433,7 @@ static char *slurm_conf(const yyjson_val *o, const char *ns, const char *name, c
 			td_buf_printf(&b, "%s=%s\n", defaults[i].key, value);
 	}
 	td_slurm_accounting_lines(o, &b);
+	td_slurm_preempt_lines(o, ci_get(user, "PriorityWeightQOS"), &b);
 	td_slurm_scripts_lines(o, &b);
 
 	if (f->mem_per_cpu_mb > 0 && !ci_get(user, "DefMemPerCPU") && !ci_get(user, "DefMemPerNode"))
@@ -673,7 +680,9 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_strv_addf(problems, "spec.auth.type: only \"slurm\" is supported");
 
 	struct td_slurm_files out = {0};
-	struct td_buf passwd = {0}, group = {0}, keys = {0};
+	struct td_buf passwd = {0}, group = {0}, keys = {0}, lua = {0};
+	td_slurm_preempt_lua(o, &lua);
+	td_buf_puts(&lua, td_embedded(td_slurm_programs, "job_submit.lua")->text);
 	accounts(td_jget(o, "spec.users"), &passwd, &group, &keys, problems);
 
 	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf",   "cgroup.conf",    "gate.sh",
@@ -686,7 +695,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 		td_strdup(td_embedded(td_slurm_programs, f->own_kubelet ? "gate-launch.sh" : "gate.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "slurmctld.sh")->text),
 		td_strdup(td_embedded(td_slurm_programs, "accounts.sh")->text),
-		td_strdup(td_embedded(td_slurm_programs, "job_submit.lua")->text),
+		td_buf_take(&lua),
 		td_buf_take(&passwd),
 		td_buf_take(&group),
 		td_buf_take(&keys),

@@ -195,7 +195,7 @@ static int send_once(struct td_slurm *s, const struct td_slurm_call *k, struct t
 		return r;
 
 	td_auto_free char *head = td_asprintf("X-SLURM-USER-TOKEN: %s", token);
-	td_auto_free char *path = td_asprintf("/slurm/%s%s", s->a->version, k->path);
+	td_auto_free char *path = td_asprintf("/%s/%s%s", k->db ? "slurmdb" : "slurm", s->a->version, k->path);
 
 	const char *const headers[] = {head, NULL};
 	const struct td_http_call hc = {

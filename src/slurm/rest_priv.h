@@ -18,6 +18,7 @@ struct td_slurm {
 struct td_slurm_call {
 	enum td_slurm_op op;                     // names its metrics and fault points
 	const char *user, *method, *path, *body; // path: below /slurm/<version>
+	bool db;                                 // path is below /slurmdb/<version>
 	size_t max_body;                         // bytes of the reply; 0: 64 MiB
 	int64_t timeout_ms;                      // 0: the client's
 };

@@ -160,6 +160,20 @@ static const char *owned(struct reader *rd, enum td_annotation_key key, const ch
 	return NULL;
 }
 
+// The QOS of a pod whose namespace is given none: the one that it names, else that of its class.
+static const char *class_qos(struct reader *rd, const struct td_settings *s, const char *cls, const char *named)
+{
+	const struct td_class_map *c = named ? NULL : td_settings_class(s, cls);
+	const char *qos = c ? c->qos : named;
+	if (!qos || td_settings_may_qos(s, rd->ns, qos))
+		return qos ? td_arena_strdup(rd->arena, qos) : NULL;
+	rd->r = td_fail(rd->err, TD_INVALID,
+			"%s: pods of namespace %s may not have the QOS %.60s: name another one, or add the namespace "
+			"to spec.scheduler.priorityClassMap of %s",
+			c ? "spec.priorityClassName" : "annotation " TD_ANN_ASK_PREFIX "qos", rd->ns, qos, rd->cluster);
+	return NULL;
+}
+
 // Translates every extended resource that the pod asks for, and the devices of its claims, to GRES.
 static int read_gres(const struct td_settings *s, const char *name, const yyjson_val *spec, long long claimed,
 		     struct td_want *w, struct td_error *err)
@@ -266,6 +280,8 @@ int td_want_read(const struct td_settings *s, const char *settings_name, const y
 	if (!a->partition && !rd.r)
 		a->partition = td_arena_strdup(w.arena, s->default_partition);
 	a->qos = owned(&rd, TD_ASKS_QOS, o.qos, true);
+	if (!o.qos && !rd.r)
+		a->qos = class_qos(&rd, s, td_jstr(spec, "priorityClassName"), a->qos);
 	a->constraints = note(&rd, TD_ASKS_CONSTRAINT);
 	a->reservation = note(&rd, TD_ASKS_RESERVATION);
 	a->licenses = note(&rd, TD_ASKS_LICENSES);

@@ -122,6 +122,40 @@ static void refused(const struct td_settings *s, struct td_json *p, const char *
 		fail_msg("\"%s\" does not say \"%s\"", err.msg, words);
 }
 
+// A PriorityClass gives a QOS where neither namespace nor pod says one, and only to its namespaces.
+static void test_class_is_qos(void **state)
+{
+	td_auto(td_settings_unref) struct td_settings *s = settings(
+		"{\"namespaces\":[{\"namespace\":\"own\",\"user\":\"u\",\"qos\":\"theirs\"},{\"namespace\":\"*\","
+		"\"user\":\"pods\"}],\"priorityClassMap\":[{\"priorityClass\":\"hot\",\"qos\":\"urgent\","
+		"\"namespaces\":[\"a\",\"own\"]},{\"priorityClass\":\"cold\",\"qos\":\"patient\"}]}");
+	static const char hot[] = "\"priorityClassName\":\"hot\",", cold[] = "\"priorityClassName\":\"cold\",",
+			  other[] = "\"priorityClassName\":\"other\",";
+	static const struct {
+		const char *ns, *notes, *more, *qos; // qos NULL: refused
+	} cases[] = {
+		{"a", "", hot, "urgent"},
+		{"b", "", hot, NULL},
+		{"b", "", cold, "patient"},
+		{"b", "", other, ""},
+		{"b", "\"slurm.tandem.dev/qos\":\"URGENT\"", "", NULL},
+		{"a", "\"slurm.tandem.dev/qos\":\"patient\"", hot, "patient"},
+		{"b", "\"slurm.tandem.dev/qos\":\"some\"", hot, "some"},
+		{"own", "", hot, "theirs"},
+	};
+	for (size_t i = 0; i < TD_LEN(cases); i++) {
+		td_auto(td_json_unref) struct td_json *p = pod(cases[i].ns, cases[i].notes, "", cases[i].more);
+		td_auto_want struct td_want w = {0};
+		struct td_error e = TD_ERROR_INIT;
+		int r = td_want_read(s, "s", td_json_root(p), 0, &w, &e);
+		assert_int_equal(r, cases[i].qos ? 0 : TD_INVALID);
+		if (cases[i].qos)
+			assert_string_equal(w.ask.qos ? w.ask.qos : "", cases[i].qos);
+		else
+			assert_non_null(strstr(e.msg, "pods of namespace b may not have the QOS"));
+	}
+}
+
 static void test_priority_is_nice(void **state)
 {
 	static const struct {
@@ -372,6 +406,7 @@ int main(void)
 		cmocka_unit_test(test_claimed),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_want),
+		cmocka_unit_test(test_class_is_qos),
 		cmocka_unit_test(test_priority_is_nice),
 		cmocka_unit_test(test_refusals_say_the_fix),
 		cmocka_unit_test(test_time_limits),

@@ -30,6 +30,9 @@ static bool given(const struct td_scenario_words *w)
 						       .gpus = td_scenario_num(w, "gpus", 32),
 						       .accounting = td_scenario_has(w, "accounting"),
 						       .dbds = td_scenario_num(w, "dbds", 0),
+						       .preempts = td_scenario_has(w, "preempts"),
+						       .qos_known = td_scenario_has(w, "qos"),
+						       .qos_problem = td_scenario_val(w, "qos-problem", NULL),
 						       .devices_asked = td_scenario_has(w, "devices-asked"),
 						       .devices = td_scenario_val(w, "devices", "32 GPUs on 4 nodes")};
 	else if (!strcmp(w->w[0].key, "config"))

@@ -36,4 +36,4 @@ struct td_scenario_part {
 	// w: the words of the "want" line
 	bool (*decide)(const struct td_scenario_words *w, struct td_buf *out);
 };
-extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, td_scenario_steps;
+extern const struct td_scenario_part td_scenario_nodeset, td_scenario_cluster, td_scenario_steps, td_scenario_preempt;

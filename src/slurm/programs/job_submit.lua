@@ -1,5 +1,6 @@
--- Runs the site's own job_submit.lua (spec.scripts.jobSubmitLua), and then refuses mail that nobody would
--- send. slurmctld.sh says when this is used.
+-- Refuses a QOS of spec.preemption to who may not name it, runs the site's own job_submit.lua
+-- (spec.scripts.jobSubmitLua), and then refuses mail that nobody would send. slurmctld.sh says when this is
+-- used. In front of it stands the table tandem_qos (src/slurm/preempt.h).
 local etc = "/run/slurmctld/etc/"
 local path, good = "/etc/tandem/site/job-submit.lua", "/run/slurmctld/job-submit-good.lua"
 
@@ -67,13 +68,33 @@ local function check(job)
 	return slurm.ERROR
 end
 
--- The site's comes first: Tandem's own looks at what it has made of the job.
+-- What the user himself has said of his QOS; what the site's script makes of it is the site's. Slurm takes a
+-- list of QOS, and their names in any case.
+local function may(job, user, uid)
+	for name in string.gmatch(string.lower(job.qos or ""), "[^,]+") do
+		local users = tandem_qos[name]
+		if uid ~= 0 and users and not users["*"] and not users[user or ""] then
+			slurm.log_user("tandem: the QOS " .. name .. " is not for you: leave --qos out. (spec.preemption.qos of the "
+				.. "SlurmCluster says for whom it is.)")
+			return false
+		end
+	end
+	return true
+end
+
+-- The site's comes before mail: Tandem's own looks at what it has made of the job.
 function slurm_job_submit(job, partitions, uid)
+	if not may(job, job.user_name, uid) then
+		return slurm.ERROR
+	end
 	local rc = submit and submit(job, partitions, uid) or slurm.SUCCESS
 	return rc ~= slurm.SUCCESS and rc or check(job)
 end
 
 function slurm_job_modify(job, record, partitions, uid)
+	if not may(job, record.user_name, uid) then
+		return slurm.ERROR
+	end
 	local rc = modify and modify(job, record, partitions, uid) or slurm.SUCCESS
 	return rc ~= slurm.SUCCESS and rc or check(job)
 end

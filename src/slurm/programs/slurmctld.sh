@@ -29,12 +29,13 @@ if [ -e "$state/clustername" ]; then
 fi
 echo "${TD_DATABASE:-}" >"$state/tandem-database"
 
-# Without a program that sends mail, jobs that ask for mail are refused, if the image has the plug-in for it.
-if grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" && ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
+# The script that looks at each submit, if the image has the plug-in for it and the object names no other one.
+if ! grep -qi '^ *JobSubmitPlugins *=' "$etc/slurm.conf"; then
 	for plugin in /usr/lib/*/slurm*/job_submit_lua.so /usr/lib*/slurm*/job_submit_lua.so /usr/local/lib*/slurm*/job_submit_lua.so; do
 		[ ! -e "$plugin" ] || { echo 'JobSubmitPlugins=lua' >>"$etc/slurm.conf" && break; }
 	done
 fi
+# Without a program that sends mail it refuses jobs that ask for mail.
 grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" || : >"$etc/tandem-mail"
 
 # slurmctld reads job_submit.lua again when that file is newer; the site's part of it is another file.

@@ -11,6 +11,7 @@
 #include "http/pki.h"
 #include "slurm/conf.h"
 #include "slurm/keys.h"
+#include "slurm/preempt.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -182,6 +183,32 @@ static void test_scripts_refused(void **state)
 	}
 }
 
+#define DBD "accounting: {enabled: true, database: {embedded: {storage: {claim: c}}}}, "
+
+static void test_preemption(void **state)
+{
+	const struct td_slurm_facts f = {0};
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec: {" DBD "preemption: {mode: Cancel, qos: [{name: urgent, preempts: [normal], users: "
+			  "[alice]}, {name: low}]}, scheduler: {defaultUser: pods, namespaces: [{namespace: a, user: "
+			  "bob}]}}\n");
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	assert_true(td_slurm_files_make(td_json_root(o), &f, &r, &p));
+	assert_non_null(strstr(r.v[TD_SLURM_CONF].text, "\nPreemptType=preempt/qos\nPreemptMode=CANCEL\n"
+							"PriorityWeightQOS=1000000\n"));
+	const char *lua = r.v[TD_JOB_SUBMIT_LUA].text;
+	assert_non_null(strstr(lua, "\t[\"urgent\"] = { [\"pods\"] = true, [\"bob\"] = true, [\"alice\"] = true, },"));
+	assert_non_null(strstr(lua, "\t[\"low\"] = { [\"pods\"] = true, [\"bob\"] = true, },"));
+
+	assert_int_equal(td_slurm_preempt_s("30s"), 30);
+	assert_int_equal(td_slurm_preempt_s("2m"), 120);
+	assert_int_equal(td_slurm_preempt_s("1h"), 3600);
+	assert_int_equal(td_slurm_preempt_s("s"), 0);
+	assert_int_equal(td_slurm_preempt_s("1d"), 0);
+	assert_int_equal(td_slurm_preempt_s(NULL), 0);
+}
+
 // Each spec here is refused, and the refusal names the field.
 static void test_refused(void **state)
 {
@@ -220,6 +247,15 @@ static void test_refused(void **state)
 		{"users: [{name: a, uid: 1000, home: '/x:y'}]", "spec.users[0].home"},
 		{"users: [{name: a, uid: 1000, shell: \"/x\\nroot::0\"}]", "spec.users[0].shell"},
 		{"auth: {type: munge}", "spec.auth.type"},
+		{"preemption: {qos: [{name: a}]}", "spec.preemption: QOS are kept by slurmdbd"},
+		{DBD "preemption: {qos: [{name: a, preempts: [b]}]}", "spec.preemption.qos[0].preempts[0]"},
+		{DBD "preemption: {qos: [{name: a, preempts: [normal, a]}]}", "spec.preemption.qos[0].preempts[1]"},
+		{DBD "preemption: {qos: [{name: a, preempts: [b]}, {name: b, preempts: [a]}]}",
+		 "spec.preemption.qos[1].preempts[0]"},
+		{DBD "preemption: {qos: [{name: a}]}, config: {slurmConf: {preemptmode: CANCEL}}",
+		 "spec.config.slurmConf.preemptmode"},
+		{"scheduler: {priorityClassMap: [{priorityClass: c, qos: a}]}",
+		 "spec.scheduler.priorityClassMap[0].qos"},
 	};
 
 	const struct td_slurm_facts f = {0};
@@ -294,33 +330,34 @@ static void refusal_says(const char *spec, const char *log, const char *want)
 static void test_refusal(void **state)
 {
 #define CONF(c) "spec: {config: {slurmConf: {" c "}}}"
-	refusal_says(
-		CONF("Bogus: '1'"),
-		"slurmctld: error: _parse_next_key: Parsing error at unrecognized key: Bogus\n"
-		"slurmctld: fatal: Unable to process configuration file\n",
-		"spec.config.slurmConf.Bogus: slurmctld does not start with it: error: _parse_next_key: Parsing error "
-		"at unrecognized key: Bogus; correct it, or remove it");
+	refusal_says(CONF("Bogus: '1'"),
+		     "slurmctld: error: _parse_next_key: Parsing error at unrecognized key: Bogus\n"
+		     "slurmctld: fatal: Unable to process configuration file\n",
+		     "spec.config.slurmConf.Bogus: slurmctld does not start with it: error: _parse_next_key: "
+		     "Parsing error "
+		     "at unrecognized key: Bogus; correct it, or remove it");
 	// By its value, and the key of another one is no part of a longer word.
-	refusal_says(
-		CONF("Scheduler: '1', SchedulerType: sched/nope"),
-		"slurmctld: error: Configured MailProg is invalid\n"
-		"slurmctld: error: cannot find sched-x plugin for sched/nope\n"
-		"slurmctld: fatal: Failed to initialize the various schedulers",
-		"spec.config.slurmConf.SchedulerType: slurmctld does not start with it: error: cannot find sched-x "
-		"plugin for sched/nope; fatal: Failed to initialize the various schedulers; correct it, or remove it");
-	refusal_says(
-		"spec: {config: {files: {topology.conf: x}}}",
-		"slurmctld: error: s_p_parse_file: cannot read /etc/topology.conf",
-		"spec.config.files.topology.conf: slurmctld does not start with it: error: s_p_parse_file: cannot read "
-		"/etc/topology.conf; correct it, or remove it");
-	refusal_says(
-		"spec: {partitions: [{name: a}, {name: gpu}]}", "fatal: Partition gpu has invalid qos x",
-		"spec.partitions[1]: slurmctld does not start with it: fatal: Partition gpu has invalid qos x; correct "
-		"it, or remove it");
-	refusal_says(
-		"spec: {}", "slurmctld: fatal: open: Permission denied\x01",
-		"spec.config: slurmctld does not start with it: fatal: open: Permission denied?; correct what this "
-		"names");
+	refusal_says(CONF("Scheduler: '1', SchedulerType: sched/nope"),
+		     "slurmctld: error: Configured MailProg is invalid\n"
+		     "slurmctld: error: cannot find sched-x plugin for sched/nope\n"
+		     "slurmctld: fatal: Failed to initialize the various schedulers",
+		     "spec.config.slurmConf.SchedulerType: slurmctld does not start with it: error: cannot "
+		     "find sched-x "
+		     "plugin for sched/nope; fatal: Failed to initialize the various schedulers; correct it, "
+		     "or remove it");
+	refusal_says("spec: {config: {files: {topology.conf: x}}}",
+		     "slurmctld: error: s_p_parse_file: cannot read /etc/topology.conf",
+		     "spec.config.files.topology.conf: slurmctld does not start with it: error: "
+		     "s_p_parse_file: cannot read "
+		     "/etc/topology.conf; correct it, or remove it");
+	refusal_says("spec: {partitions: [{name: a}, {name: gpu}]}", "fatal: Partition gpu has invalid qos x",
+		     "spec.partitions[1]: slurmctld does not start with it: fatal: Partition gpu has invalid "
+		     "qos x; correct "
+		     "it, or remove it");
+	refusal_says("spec: {}", "slurmctld: fatal: open: Permission denied\x01",
+		     "spec.config: slurmctld does not start with it: fatal: open: Permission denied?; correct "
+		     "what this "
+		     "names");
 	refusal_says("spec: {}", "",
 		     "spec.config: slurmctld does not start with it: it gave no reason; correct what this names");
 #undef CONF
@@ -331,8 +368,9 @@ int main(void)
 	const struct CMUnitTest t[] = {
 		cmocka_unit_test(test_golden),  cmocka_unit_test(test_when_prolog_runs),
 		cmocka_unit_test(test_scripts), cmocka_unit_test(test_scripts_refused),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_grammar),
-		cmocka_unit_test(test_base64),  cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_refused), cmocka_unit_test(test_preemption),
+		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),
+		cmocka_unit_test(test_refusal),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,170 @@
+"""Preemption both ways: urgent pods take devices from native jobs and pods, urgent native jobs from pods (rows A6, C4, A19)."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.planes
+CLASSES = {"urgent": 1000, "patient": 10, "reserved": 2000}
+QOS = [{"name": "urgent", "priority": 1000, "preempts": ["normal", "patient"], "users": ["researcher"]}, {"name": "patient", "graceTime": "5s"},
+       {"name": "reserved", "preempts": ["normal"]}]
+
+
+@pytest.fixture(scope="module")
+def up(own_pool):
+    """A pool in which urgent preempts everybody else; the researcher may say so in native jobs."""
+    own_pool.apply(*[{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": n}, "value": v} for n, v in CLASSES.items()])
+    classes = [{"priorityClass": c, "qos": c, **({"namespaces": ["elsewhere"]} if c == "reserved" else {})} for c in CLASSES]
+    change(own_pool, {"preemption": {"qos": QOS}, "scheduler": {"priorityClassMap": classes}})
+    wait_for("slurmctld preempts", lambda: "preempt/qos" in own_pool.shell("scontrol", "show", "config"))
+    wait_for("the QOS are there", lambda: condition(own_pool, "PreemptionReady")["status"] == "True")
+    yield own_pool
+    if own_pool.plane == "real":  # others use it after us
+        own_pool.clean()
+        change(own_pool, {"preemption": None, "scheduler": {"priorityClassMap": None}})
+        own_pool.kubectl("delete", "priorityclass", *CLASSES)
+
+
+@pytest.fixture
+def pool(up):
+    up.clean()
+    up.kubectl("delete", "events", "--all", "-n", "default")  # of pods with the same names
+    return up
+
+
+def root(pool, *argv, **kw):
+    return pool.cmd("shell", "--user", "root", "--", *argv, **kw).stdout
+
+
+def condition(pool, kind):
+    return next((c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == kind), {"status": None, "message": ""})
+
+
+def change(pool, spec):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+    want = pool.get("slurmcluster", "main", "-n", "slurm")["metadata"]["generation"]
+
+    def in_force():
+        s = pool.get("slurmcluster", "main", "-n", "slurm")["status"]
+        return s.get("observedGeneration", 0) >= want and s["phase"] == "Running" and pool.idle_nodes() == len(pool.nodes)
+    wait_for("in force", in_force, 200)
+
+
+def sbatch(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
+    return int(pool.as_user("researcher", "sbatch", "--parsable", "--mem=100M", *argv, input=script).stdout)
+
+
+def fill(pool, *argv, script="#!/bin/sh\nexec sleep 100000\n"):
+    """A native job that holds every device of each node."""
+    jobs = [sbatch(pool, "--gres=gpu:8", f"--nodelist={n}", *argv, script=script) for n in pool.nodes]
+    wait_for("they run", lambda: all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs))
+    return jobs
+
+
+def told(pool, name, reason):
+    return wait_for(f"event {reason} about {name}", lambda: [e["message"] for e in pool.items("events", "-n", "default")
+                                                             if (e["reason"], e["involvedObject"]["name"]) == (reason, name)])
+
+
+@pytest.mark.feature("A6.7")
+def test_an_urgent_pod_takes_devices_from_a_native_job_which_runs_again(pool):
+    """The job is signalled and goes back into the queue; when the pod is over, it runs again."""
+    script = "#!/bin/sh\ntrap 'echo told >>/home/researcher/told-$SLURM_JOB_ID; exit 0' TERM\necho begun >>/home/researcher/told-$SLURM_JOB_ID\nsleep 100000 &\nwait\n"
+    jobs = fill(pool, script=script)
+    pool.apply(pool.pod("now", gpus=8, priorityClassName="urgent"))
+    wait_for("it runs", lambda: pool.phase("now") == "Running")
+    node = pool.get("pod", "now")["spec"]["nodeName"]
+    victim = jobs[pool.nodes.index(node)]
+    assert pool.grant(pool.get("pod", "now"))[2] == set(range(8))
+    job = pool.job(victim)
+    assert (job["JobState"], job["Restarts"]) == ("PENDING", "1")
+    others = [j for j in jobs if j != victim]
+    assert all(pool.squeue()[j]["state"] == "RUNNING" for j in others), "one victim was enough"
+
+    pool.kubectl("delete", "pod", "now")
+    root(pool, "scontrol", "update", f"jobid={victim}", "starttime=now")  # Slurm would wait for two minutes
+    wait_for("it runs again", lambda: pool.squeue()[victim]["state"] == "RUNNING")
+    log = f"/home/researcher/told-{victim}"
+    wait_for("it was told, and has begun twice", lambda: root(pool, "cat", log).split() == ["begun", "told", "begun"])
+
+
+@pytest.mark.feature("A6.7")
+def test_a_job_that_said_no_requeue_is_cancelled(pool):
+    jobs = fill(pool, "--no-requeue")
+    pool.apply(pool.pod("now", gpus=8, priorityClassName="urgent"))
+    wait_for("it runs", lambda: pool.phase("now") == "Running")
+    victim = jobs[pool.nodes.index(pool.get("pod", "now")["spec"]["nodeName"])]
+    assert victim not in pool.squeue() and pool.job(victim)["JobState"] == "PREEMPTED"
+
+
+@pytest.mark.feature("A6.9", "A6.11")
+def test_an_urgent_job_takes_devices_from_a_pod_whose_deployment_makes_the_next(pool):
+    pool.apply(pool.deployment("serve", len(pool.nodes), 8))
+    before = wait_for("it serves", lambda: len(r := pool.running("-l", "app=serve")) == len(pool.nodes) and r)
+    names = {p["metadata"]["name"] for p in before}
+    job = sbatch(pool, "--gres=gpu:8", "--qos=urgent")
+    wait_for("the job runs", lambda: pool.squeue()[job]["state"] == "RUNNING")
+    node = pool.squeue()[job]["nodes"]
+    victim = next(p["metadata"]["name"] for p in before if p["spec"]["nodeName"] == node)
+    ended = wait_for("it has failed", lambda: pool.phase(victim) == "Failed" and pool.get("pod", victim))
+    if pool.plane != "real":  # a real kubelet says DeadlineExceeded for all
+        assert ended["status"]["reason"] == "Preempted"
+    assert "preempted" in told(pool, victim, "Preempted")[0]
+    assert all(pool.phase(n) == "Running" for n in names - {victim}), "one victim was enough"
+
+    def next_one():
+        return [p for p in pool.items("pods", "-l", "app=serve") if p["metadata"]["name"] not in names]
+    waiting = wait_for("its next one waits", next_one)[0]["metadata"]["name"]
+    wait_for("in the queue", lambda: any(j["name"].startswith(waiting[:40]) and j["state"] == "PENDING" for j in pool.squeue().values()))
+    pool.as_user("researcher", "scancel", job)
+    wait_for("it comes back", lambda: pool.phase(waiting) == "Running")
+
+
+@pytest.mark.feature("A6.7", "A6.9")
+def test_an_urgent_pod_takes_devices_from_a_patient_pod(pool):
+    pool.apply(*[pool.pod(f"train-{i}", gpus=8, priorityClassName="patient") for i in range(len(pool.nodes))])
+    wait_for("they train", lambda: len(pool.running()) == len(pool.nodes))
+    pool.apply(pool.pod("now", gpus=2, priorityClassName="urgent"))
+    wait_for("it runs", lambda: pool.phase("now") == "Running")
+    node = pool.get("pod", "now")["spec"]["nodeName"]
+    failed = wait_for("one was preempted", lambda: [p for p in pool.items("pods") if p["status"]["phase"] == "Failed"])
+    assert [p["spec"]["nodeName"] for p in failed] == [node]
+    assert len(pool.running()) == len(pool.nodes)
+
+
+@pytest.mark.feature("A6.7", "A18.2")
+def test_nobody_preempts_who_may_not(pool):
+    """Neither by a class or an annotation in a namespace that may not have the QOS, nor by naming it in a native job, nor by changing one."""
+    jobs = fill(pool)
+    named = pool.pod("by-name", gpus=8)
+    named["metadata"]["annotations"] = {"slurm.tandem.dev/qos": "RESERVED"}
+    pool.apply(named, pool.pod("by-class", gpus=8, priorityClassName="reserved"))
+    for name in ("by-name", "by-class"):
+        assert "pods of namespace default may not have the QOS" in told(pool, name, "Refused")[0]
+    for qos in ("reserved", "ReServed", "normal,reserved"):
+        r = pool.as_user("researcher", "sbatch", f"--qos={qos}", "--gres=gpu:8", "--mem=10M", "--wrap", "true", check=False)
+        assert r.returncode and "the QOS reserved is not for you" in r.stdout + r.stderr, (qos, r.stdout, r.stderr)
+    waits = sbatch(pool, "--hold")
+    r = pool.as_user("researcher", "scontrol", "update", f"jobid={waits}", "qos=reserved", check=False)
+    assert r.returncode and "QOS=normal" in root(pool, "scontrol", "show", "job", waits)
+    assert all(pool.squeue()[j]["state"] == "RUNNING" for j in jobs)
+
+
+@pytest.mark.feature("A6.7")
+def test_the_qos_stay_as_declared_and_those_of_others_as_they_are(pool):
+    root(pool, "sacctmgr", "-i", "add", "qos", "theirs", "set", "Priority=7")
+    root(pool, "sacctmgr", "-i", "modify", "qos", "patient", "set", "Priority=7", "MaxTRESPU=gres/gpu=4")
+    change(pool, {"preemption": {"qos": [{**q, "priority": 5} if q["name"] == "patient" else q for q in QOS] + [{"name": "theirs", "preempts": ["patient"]}]}})
+    try:
+        assert "theirs" in wait_for("whose it is is said", lambda: (c := condition(pool, "PreemptionReady"))["status"] == "False" and c["message"])
+        def show():
+            return {line.split("|")[0]: line.split("|")[1:] for line in root(pool, "sacctmgr", "-n", "-P", "show", "qos", "format=name,priority,preempt,maxtrespu").split()}
+        seen = wait_for("the object counts", lambda: (q := show())["patient"][0] == "5" and q)
+        assert seen["patient"] == ["5", "", "gres/gpu=4"], "what the object does not say stays"
+        assert seen["theirs"] == ["7", "", ""] and seen["urgent"] == ["1000", "normal,patient", ""]
+    finally:
+        change(pool, {"preemption": {"qos": QOS}})
+        root(pool, "sacctmgr", "-i", "delete", "qos", "theirs")
+        root(pool, "sacctmgr", "-i", "modify", "qos", "patient", "set", "MaxTRESPU=gres/gpu=-1")
+    wait_for("all is as declared", lambda: condition(pool, "PreemptionReady")["status"] == "True")
