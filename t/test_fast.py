@@ -77,23 +77,50 @@ def test_a_pod_that_waits_and_that_slurm_passes_over_slows_nobody_down(pool, why
         pool.kubectl("uncordon", node)
 
 
-@pytest.mark.feature("A6.1", "A6.3")
-def test_a_pod_beside_one_that_waits_for_gpus_is_tried_and_slurm_decides(pool):
-    """It takes nothing from who waits. Slurm refuses all the same while an eligible job waits (S-I3), once, and then it stands in line."""
+def all_gpus_held(pool):
     pool.apply(*[pool.pod(f"hold{i}", gpus=8) for i in range(len(pool.nodes))])
     wait_for("all GPUs are held", lambda: len(pool.running()) == len(pool.nodes))
-    pool.apply(pool.pod("waits", gpus=8))
-    wait_for("it waits", lambda: pending(pool, "waits"))
-    names = iter(range(1000))
-    refused = pool.bridge_metric("tandem_bridge_allocations_refused_total")
 
-    def tried():
-        name = f"small{next(names)}"
-        pool.apply(pool.pod(name))
-        assert way(pool, name) == "queue"
-        return pool.bridge_metric("tandem_bridge_allocations_refused_total") > refused
-    wait_for("one is tried", tried, 120)
-    assert pending(pool, "waits")
+
+@pytest.mark.feature("A6.1", "A6.3")
+@pytest.mark.parametrize("who", ["a pod", "a native job", "a native job of all nodes"])
+def test_whoever_waits_for_gpus_slows_no_pod_down_that_needs_none(pool, who):
+    """Slurm would refuse it while an eligible job waits (S-I3), although it takes nothing from who waits."""
+    all_gpus_held(pool)
+    if who == "a pod":
+        pool.apply(pool.pod("waits", gpus=8))
+        job = wait_for("it waits", lambda: pending(pool, "waits"))[0]
+    else:
+        job = pool.sbatch("--gres=gpu:8", *(["-N", str(len(pool.nodes)), "--ntasks-per-node=1"] if "all" in who else []))
+        wait_for("it waits", lambda: pool.squeue()[job]["reason"] in ("Resources", "Priority"))
+    Ways(pool).again()
+    assert pool.squeue()[job]["state"] == "PENDING"
+    assert not [r for r in pool.shell("squeue", "-h", "-a", "-o", "%k").split("\n") if r.startswith("?") or " tandem/" in r], "the word is in no record"
+
+
+@pytest.mark.feature("A6.3")
+def test_a_native_job_that_waits_for_the_same_comes_first(pool):
+    """It lacks one GPU of those that a pod would take: nothing goes past it, whatever Slurm is told."""
+    pool.apply(*[pool.pod(f"hold{i}", gpus=8 if i else 7) for i in range(len(pool.nodes))])
+    wait_for("one GPU is free", lambda: len(pool.running()) == len(pool.nodes))
+    Ways(pool).again()
+    job = pool.sbatch("--gres=gpu:8")
+    wait_for("it waits", lambda: pool.squeue()[job]["reason"] in ("Resources", "Priority"))
+    pool.apply(pool.pod("small", gpus=1))
+    wait_for("it stands in line", lambda: pending(pool, "small"))
+    assert pool.squeue()[job]["state"] == "PENDING"
+
+
+@pytest.mark.feature("A6.3", "A18.2")
+def test_who_guesses_the_word_is_not_served(pool):
+    """The word with which the bridge says that an allocation goes past those who wait is nobody else's; the question whether the script runs raises nobody."""
+    all_gpus_held(pool)
+    mark = "tandem/a/b/c/d"
+    for said in ("?", "0" * 64, ""):
+        r = pool.as_user("researcher", "salloc", "-Q", "--no-shell", "--mem=10M", "--immediate=5", f"--comment={said} {mark}", check=False)
+        assert not r.returncode, r.stderr
+    seen = [line.split("|") for line in pool.shell("squeue", "-h", "-u", "researcher", "-o", "%Q|%k").splitlines()]
+    assert sorted(c for _, c in seen) == sorted([mark, f"{'0' * 64} {mark}", f" {mark}"]) and all(int(p) < 1000 for p, _ in seen)
 
 
 @pytest.mark.feature("A6.3")

@@ -15,6 +15,7 @@
 //     the table of asks, and what job records and listings say about them
 //   scheduler/want.[ch] scheduler/submit.c scheduler/room.c scheduler/waits.[ch]
 //     from a pod to a job, and whether at once
+//   scheduler/passes.[ch]   past those who wait for what a pod does not need
 //   scheduler/end.c scheduler/show.c   Binding and ends; the condition of a waiting pod
 //   scheduler/claims.[ch] scheduler/claims_write.c scheduler/claims_held.c scheduler/counted.c
 //     real kubelets: devices exact by ResourceClaims, or counted; room for a pod
@@ -46,6 +47,7 @@ struct td_bridge_opts {
 struct td_asks;
 struct td_knocks;
 struct td_ask_foreign;
+struct td_others;
 struct td_bridge {
 	struct td_bridge_opts o;
 	const struct td_clock *clock;
@@ -92,7 +94,9 @@ struct td_bridge {
 	// away: Slurm does not answer, or its slurmctld is gone. relink: there is another slurmctld:
 	// the calls to Slurm that are under way end, and a new link is made (away.c).
 	atomic_bool away, relink;
-	atomic_bool lost_over; // the lost jobs stayed gone: their asks end now
+	atomic_int passes;                // what is known of slurmctld's plug-in (scheduler/passes.h)
+	struct td_others *waiting_others; // who waits in Slurm besides our asks
+	atomic_bool lost_over;            // the lost jobs stayed gone: their asks end now
 };
 
 // ---- the connection to slurmrestd (link.c) ----
@@ -101,6 +105,7 @@ struct td_link { // reference-counted, immutable
 	struct td_slurm *slurm;
 	char *url;
 	char secret[65]; // derived from the jwt key; signs knock tokens
+	char word[65];   // the same that slurmctld.sh derives from it (scheduler/passes.h)
 };
 // Returns a reference, or NULL with the reason in err (TD_TRANSIENT).
 struct td_link *td_bridge_link(struct td_bridge *b, struct td_error *err);

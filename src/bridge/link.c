@@ -18,6 +18,7 @@ struct td_link *td_link_unref(struct td_link *l)
 		td_slurm_free(l->slurm);
 		free(l->url);
 		explicit_bzero(l->secret, sizeof(l->secret));
+		explicit_bzero(l->word, sizeof(l->word));
 		free(l);
 	}
 	return NULL;
@@ -144,6 +145,7 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	bool renew = atomic_exchange(&b->unauthenticated, false), relink = atomic_exchange(&b->relink, false);
 	if (td_streq(url, current) && !renew && !relink)
 		return 0;
+	atomic_store(&b->passes, 0); // it may be another slurmctld
 
 	td_auto_buf struct td_buf key = {0};
 	r = read_key(b, &key, err);
@@ -154,6 +156,11 @@ int td_bridge_connect(struct td_bridge *b, struct td_error *err)
 	l->refs = 1;
 	l->url = td_strdup(url);
 	td_sha256_hex(key.s, key.len, l->secret);
+	td_auto_buf struct td_buf word = {0};
+	td_buf_puts(&word, "tandem word ");
+	td_buf_add(&word, key.s, key.len);
+	td_sha256_hex(word.s, word.len, l->word);
+	explicit_bzero(word.s, word.len);
 	const struct td_slurm_opts o = {
 		.url = url, .key = key.s, .key_len = key.len, .token_life_s = TOKEN_LIFE_S, .clock = b->clock};
 

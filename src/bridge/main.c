@@ -1,6 +1,6 @@
 // The role bridge. It leads by a Lease, fills its caches, and then runs the scheduler, the syncer,
 // the knock port and the why server until it leads no longer.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/passes.h"
 
 #include "base/log.h"
 #include "base/rand.h"
@@ -283,6 +283,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		b.node_queue = td_queue_new(b.clock);
 		b.view = td_slurm_view_new();
 		b.asks = td_asks_new();
+		b.waiting_others = td_others_new();
 
 		r = run(&b, err);
 
@@ -298,6 +299,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		td_recorder_free(b.recorder);
 		td_queue_free(b.pod_queue);
 		td_queue_free(b.node_queue);
+		b.waiting_others = td_others_free(b.waiting_others);
 		td_asks_free(b.asks);
 		td_ask_foreign_free(b.foreign);
 		td_slurm_view_free(b.view);

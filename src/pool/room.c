@@ -2,13 +2,18 @@
 #include "pool/steps.h"
 
 // An older view of Slurm's nodes says too little about them now.
-enum { FRESH_MS = 2000, BLOCK_MS = 2000 };
+enum { FRESH_MS = 2000, BLOCK_MS = 2000, VAIN_MS = 10000 };
 
-bool td_pool_fast_may(const struct td_pool_fast *f)
+enum td_pool_fast_do td_pool_fast(const struct td_pool_fast *f)
 {
-	if (!f->allowed || f->view_age_ms < 0 || f->view_age_ms > FRESH_MS || f->refused_here)
-		return false;
-	return f->pending <= TD_POOL_WAITERS && !td_pool_block_holds(f);
+	if (!f->allowed || f->view_age_ms < 0 || f->view_age_ms > FRESH_MS || f->refused_here ||
+	    f->pending > TD_POOL_WAITERS)
+		return TD_FAST_NO;
+	bool blocked = td_pool_block_holds(f), raises = f->raises && (!f->vain_ms || f->now_ms - f->vain_ms > VAIN_MS);
+	// Slurm refuses for jobs of ours as well.
+	if (raises && (blocked || f->pending))
+		return TD_FAST_RAISE;
+	return blocked ? TD_FAST_NO : TD_FAST_TRY;
 }
 
 bool td_pool_block_holds(const struct td_pool_fast *f)
@@ -78,10 +83,12 @@ bool td_pool_room_yield(struct td_pool_node *v, size_t n, const struct td_pool_w
 			continue;
 		if (!w->known)
 			return false;
+		size_t fits = 0;
 		for (size_t i = 0; i < n; i++) {
 			struct td_pool_node x = v[i];
 			x.feasible = w->feasible[i];
-			if (td_pool_fits_now(&x, 1, &w->want) == 0)
+			fits += td_pool_fits_now(&x, 1, &w->least) == 0;
+			if (fits >= (w->nodes ? w->nodes : 1))
 				return false;
 			if (x.feasible && takes_from(&x, take, &w->want))
 				v[i].feasible = false;

@@ -32,14 +32,23 @@ struct td_pool_fast {
 	struct td_pool_block block;
 	size_t waiting; // others that wait in Slurm's queue
 	uint64_t print; // their fingerprint
+	// An allocation can be raised above all that wait, which is only right where nobody of them
+	// could use this very room. vain_ms: when one was refused all the same; 0: none was.
+	bool raises;
+	int64_t vain_ms;
 };
 // True while the block stands.
 bool td_pool_block_holds(const struct td_pool_fast *f);
-// True when an ask may try an immediate allocation (docs/protocols.md 1.3).
-bool td_pool_fast_may(const struct td_pool_fast *f);
+enum td_pool_fast_do {
+	TD_FAST_NO,
+	TD_FAST_TRY,   // Slurm decides who comes first
+	TD_FAST_RAISE, // Slurm would refuse it for those who wait: show of all of them that they need not this room
+};
+// Says whether an ask may try an immediate allocation (docs/protocols.md 1.3).
+enum td_pool_fast_do td_pool_fast(const struct td_pool_fast *f);
 
 // Where more of ours wait, those who come stand in line.
-enum { TD_POOL_WAITERS = 32 };
+enum { TD_POOL_WAITERS = 32, TD_POOL_OTHERS = 16 }; // ours; and others that are read for a raise
 
 // Resources that Slurm gave one of our jobs since the last look at its nodes.
 struct td_pool_given {
@@ -54,12 +63,14 @@ bool td_pool_given_seen(int64_t given_ms, bool answered, int64_t view_asked_ms);
 // bound. held: what they hold, one entry per node; this function changes it.
 void td_pool_room_take(struct td_pool_node *v, size_t n, struct td_pool_want *held, const struct td_pool_given *given,
 		       size_t n_given);
-// An ask of ours that waits in Slurm's queue, as seen by one that has just come.
+// An ask of ours, or somebody's job, that waits in Slurm's queue, as seen by one that has just come.
 struct td_pool_waiter {
-	bool known; // what it asks for, and where it may run
-	bool aside; // td_pool_reason_aside: Slurm passes it over, whatever is free
-	struct td_pool_want want;
-	const bool *feasible; // per node: it may run there
+	bool known;                // what it asks for, and where it may run
+	bool aside;                // td_pool_reason_aside: Slurm passes it over, whatever is free
+	struct td_pool_want want;  // the most that it may take on one node
+	struct td_pool_want least; // what it takes there at least
+	size_t nodes;              // on so many it starts at once; 0: on one
+	const bool *feasible;      // per node: it may run there
 };
 // Leaves in v only the nodes where an immediate allocation takes nothing that somebody who waits
 // will need: it must not deepen what he lacks there, nor make him lack what he has. (A pod of one

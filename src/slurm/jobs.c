@@ -53,9 +53,24 @@ int td_slurm_submit(struct td_slurm *s, const char *user, const struct td_slurm_
 
 void td_slurm_job_done(struct td_slurm_job *j)
 {
-	char **const f[] = {&j->name,        &j->user,           &j->account,    &j->partition,
-			    &j->qos,         &j->admin_comment,  &j->comment,    &j->reason,
-			    &j->description, &j->excluded_nodes, &j->nodes_text, &j->tasks};
+	char **const f[] = {&j->name,
+			    &j->user,
+			    &j->account,
+			    &j->partition,
+			    &j->qos,
+			    &j->admin_comment,
+			    &j->comment,
+			    &j->reason,
+			    &j->description,
+			    &j->excluded_nodes,
+			    &j->nodes_text,
+			    &j->tasks,
+			    &j->required_nodes,
+			    &j->tres_per_node,
+			    &j->tres_per_job,
+			    &j->tres_per_task,
+			    &j->tres_per_socket,
+			    &j->shared};
 	for (size_t i = 0; i < TD_LEN(f); i++)
 		free(*f[i]);
 	for (size_t i = 0; i < j->n_nodes; i++) {

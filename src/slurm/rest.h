@@ -114,6 +114,10 @@ struct td_slurm_job {
 	int64_t uid, start, end, submit, preempt;              // times: epoch seconds; 0: not set
 	int64_t restarts, priority, exit_code, time_limit_min; // time_limit_min 0: no limit
 	int64_t want_cpus, want_memory_mb, want_nodes;
+	// What else it asks for, as a look at who waits needs it; 0 and "": not said.
+	int64_t want_tasks, want_tasks_per_node, want_cpus_per_task, want_memory_per_cpu_mb;
+	char *required_nodes, *tres_per_node, *tres_per_job, *tres_per_task, *tres_per_socket;
+	char *shared; // "none": whole nodes
 	// array: the id of its array; 0: it is in none. task: its index there; -1: this record stands for
 	// all tasks that wait, which `tasks` lists ("2-5%2").
 	int64_t array, task;

@@ -251,6 +251,16 @@ static int read_job(const yyjson_val *v, struct td_slurm_job *j, struct td_error
 	j->want_cpus = num(v, "cpus", 0);
 	j->want_memory_mb = num(v, "memory_per_node", 0);
 	j->want_nodes = num(v, "node_count", 1);
+	j->want_tasks = num(v, "tasks", 0);
+	j->want_tasks_per_node = num(v, "tasks_per_node", 0);
+	j->want_cpus_per_task = num(v, "cpus_per_task", 0);
+	j->want_memory_per_cpu_mb = num(v, "memory_per_cpu", 0);
+	j->required_nodes = str(v, "required_nodes");
+	j->tres_per_node = str(v, "tres_per_node");
+	j->tres_per_job = str(v, "tres_per_job");
+	j->tres_per_task = str(v, "tres_per_task");
+	j->tres_per_socket = str(v, "tres_per_socket");
+	j->shared = joined(v, "shared");
 	j->array = num(v, "array_job_id", 0);
 	j->task = num(v, "array_task_id", -1);
 	j->tasks = str(v, "array_task_string");

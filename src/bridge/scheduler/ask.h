@@ -53,6 +53,7 @@ struct td_ask {
 	// waits: reads that still showed the prolog. fails: submits since the last Binding.
 	int waits, fails;
 	bool admin_set, bound_sent, queued_said;
+	bool prefixed;            // its comment was submitted with a prefix for our plug-in (passes.h)
 	unsigned ending_sent;     // a bit for each enum td_pool_ending_do that was carried out
 	bool counted;             // in td_asks.pending
 	struct td_ask_wait *wait; // what it asks for, while it waits; NULL: not known (waits.c)
@@ -98,6 +99,7 @@ struct td_asks {
 	size_t n_res, cap_res;
 	int64_t res_tag; // the last tag given out
 	struct td_pool_block block;
+	int64_t vain_ms; // mono: when an allocation was raised in vain; 0: none was
 };
 struct td_asks *td_asks_new(void);
 struct td_asks *td_asks_free(struct td_asks *t);
@@ -166,7 +168,8 @@ void td_room_given(struct td_bridge *b, struct td_ask *a, int64_t job);
 // Slurm has said on which node the job runs.
 void td_room_where(struct td_bridge *b, int64_t job, const char *node);
 // Slurm refused an immediate allocation: the ask is not tried again for the same state of the pool.
-void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_error *e);
+// raised: although it should have gone past those who wait.
+void td_room_refused(struct td_bridge *b, struct td_ask *a, bool raised, const struct td_error *e);
 // For each node of l: may the pod run there? Caller frees.
 bool *td_room_feasible(struct td_bridge *b, const struct td_object *pod, const struct td_slurm_nodes *l);
 // ---- submit.c ----

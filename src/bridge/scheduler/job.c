@@ -1,5 +1,5 @@
 // Takes a job's record over into its ask, and gives it to the pool's decision.
-#include "bridge/scheduler/ask.h"
+#include "bridge/scheduler/passes.h"
 
 #include <string.h>
 
@@ -50,6 +50,7 @@ void td_ask_take(struct td_bridge *b, const struct td_settings *s, struct td_ask
 	a->read_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 
+	td_passes_seen(b, a, j->comment);
 	td_ask_str(b->asks, &a->reason, j->reason);
 	td_ask_str(b->asks, &a->job_user, j->user);
 	td_ask_str(b->asks, &a->job_name, j->name);

@@ -4,7 +4,7 @@
 // All of it is a hint: Slurm decides. A wrong guess costs a FAILED job record and then the way
 // through the queue. So the bridge tries only when the view says yes, and never twice for the same
 // state of the pool (docs/protocols.md 1.3).
-#include "bridge/scheduler/waits.h"
+#include "bridge/scheduler/passes.h"
 
 #include "slurm/hostlist.h"
 
@@ -104,14 +104,24 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 				 .refused_here = snap && a->no_fast_gen == snap->gen};
 
 	td_slurm_view_waiting(b->view, &f.waiting, &f.print);
+	f.raises = td_passes(b);
+	pthread_mutex_lock(&t->lock);
+	f.pending = t->pending;
+	f.ours = t->pending_gen;
+	f.block = t->block;
+	f.vain_ms = t->vain_ms;
+	pthread_mutex_unlock(&t->lock);
 	// A cheap test first, before the nodes are looked at.
-	if (!td_pool_fast_may(&f))
+	enum td_pool_fast_do how = td_pool_fast(&f);
+	if (how == TD_FAST_NO)
 		return false;
 
 	td_auto_free bool *ok = td_room_feasible(b, pod, &snap->nodes);
 	td_auto_queued struct td_queued waits = {0};
 	struct td_queued_seen seen;
 	td_queued_read(t, &waits);
+	if (how == TD_FAST_RAISE && !td_others_read(b, &waits))
+		return false;
 	td_queued_kinds(&waits, w, &seen);
 	td_auto_free struct td_pool_node *nodes = NULL;
 	td_bridge_pool_nodes(&snap->nodes, ok, seen.kinds, w->ask.partition, &nodes);
@@ -121,12 +131,12 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 	pthread_mutex_lock(&t->lock);
 	f.pending = t->pending;
 	f.ours = t->pending_gen;
-	bool same = t->pending == waits.n || waits.more; // else one began to wait just now
+	bool same = t->pending == waits.own || waits.more; // else one began to wait just now
 	f.block = t->block;
 
-	bool may = same && td_pool_fast_may(&f);
+	bool may = same && (how == TD_FAST_RAISE || td_pool_fast(&f) == how);
 	if (may) {
-		t->block.blocked = false;
+		t->block.blocked &= how == TD_FAST_RAISE;
 		take_locked(t, snap, nodes, seen.kinds);
 		may = td_queued_yield(&waits, &seen, &snap->nodes, nodes) &&
 		      td_pool_fits_now(nodes, snap->nodes.n, &w->pool) >= 0;
@@ -135,6 +145,7 @@ bool td_ask_fits_now(struct td_bridge *b, const struct td_settings *s, struct td
 		add_locked(t, a, w, td_now(b));
 	pthread_mutex_unlock(&t->lock);
 
+	w->raise = may && how == TD_FAST_RAISE;
 	w->avoid = may ? avoid(&snap->nodes, ok, was, nodes, w->arena) : NULL;
 
 	return may;
@@ -170,13 +181,15 @@ void td_room_where(struct td_bridge *b, int64_t job, const char *node)
 	pthread_mutex_unlock(&t->lock);
 }
 
-void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_error *e)
+void td_room_refused(struct td_bridge *b, struct td_ask *a, bool raised, const struct td_error *e)
 {
 	td_auto(td_slurm_snapshot_unref) struct td_slurm_snapshot *snap = td_slurm_view_nodes(b->view);
 	atomic_fetch_add(&b->n_refused_fast, 1);
-	a->no_fast_gen = snap ? snap->gen : 0;
-
-	if (e->detail != TD_SLURM_ERR_NOT_TOP)
+	bool not_top = e->detail == TD_SLURM_ERR_NOT_TOP;
+	// It may be raised above those who wait.
+	if (!not_top || raised || !td_passes(b))
+		a->no_fast_gen = snap ? snap->gen : 0;
+	if (!not_top)
 		return;
 
 	struct td_pool_block block = {.blocked = true, .at_ms = a->asked_ms};
@@ -184,5 +197,7 @@ void td_room_refused(struct td_bridge *b, struct td_ask *a, const struct td_erro
 	pthread_mutex_lock(&b->asks->lock);
 	block.ours = b->asks->pending_gen;
 	b->asks->block = block;
+	if (raised)
+		b->asks->vain_ms = td_now(b);
 	pthread_mutex_unlock(&b->asks->lock);
 }

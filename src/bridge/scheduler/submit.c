@@ -2,6 +2,8 @@
 // 1.3).
 #include "bridge/scheduler/run.h"
 
+#include "bridge/scheduler/passes.h"
+
 #include "api/selector.h"
 #include "base/log.h"
 #include "http/pki.h"
@@ -178,6 +180,8 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	struct td_bridge *b = r->b;
 	struct td_ask *a = r->a;
 	struct td_slurm_ask ask = r->want.ask;
+	td_auto_free char *comment = td_passes_comment(b, r->l, a, ask.comment, r->want.raise);
+	ask.comment = comment;
 	if (r->want.avoid)
 		ask.excluded_nodes = r->want.avoid;
 	int k = td_slurm_allocate(r->l->slurm, a->user, &ask, r->c, ret_job, err);
@@ -204,7 +208,7 @@ static int allocate(struct td_bridge_run *r, int64_t *ret_job, struct td_error *
 	// Error 2014, too, leads to the queue: there the job may wait for a node that is down now.
 	if (td_pool_submitted(k, true) == TD_SUBMITTED_QUEUE) {
 		td_debug("%s: no immediate allocation: %s", a->key, err->msg);
-		td_room_refused(b, a, err);
+		td_room_refused(b, a, r->want.raise, err);
 	}
 	return k;
 }
@@ -218,12 +222,16 @@ static int queue(struct td_bridge_run *r, int64_t *ret_job, struct td_error *err
 	td_knock_token(r->l, a->uid, token);
 	td_auto_free char *script = td_bridge_standin_script(&b->o, a->uid, token);
 
+	const char *comment = w->ask.comment;
+	td_auto_free char *probe = td_passes_comment(b, r->l, a, comment, false);
+	w->ask.comment = probe;
 	w->ask.script = script;
 	w->ask.warn_usr1 = true;
 	w->ask.warn_delay_s = r->s->end_grace_s + 60;
 
 	int k = td_slurm_submit(r->l->slurm, a->user, &w->ask, r->c, ret_job, err);
 	w->ask.script = NULL;
+	w->ask.comment = comment;
 
 	if (!k && !td_lease_holds())
 		return give_back(r->l, a, w, *ret_job, err);

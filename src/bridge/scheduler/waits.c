@@ -8,10 +8,12 @@
 
 struct td_ask_wait { // immutable, reference-counted
 	int refs;
-	struct td_pool_want want;
+	struct td_pool_want want, least; // as in td_pool_waiter
+	size_t nodes;
 	char kinds[TD_POOL_KINDS][64]; // of want.gres
 	char *partition;               // NULL: the default one, so any
 	struct td_strv excluded;       // sorted
+	struct td_strv only;           // its one node is among these; empty: it may be any
 };
 
 struct td_ask_wait *td_ask_wait_unref(struct td_ask_wait *w)
@@ -20,6 +22,7 @@ struct td_ask_wait *td_ask_wait_unref(struct td_ask_wait *w)
 		return NULL;
 	free(w->partition);
 	td_strv_done(&w->excluded);
+	td_strv_done(&w->only);
 	free(w);
 	return NULL;
 }
@@ -28,7 +31,7 @@ void td_ask_waits_for(struct td_asks *t, struct td_ask *a, const struct td_want 
 {
 	struct td_ask_wait *now = td_calloc(1, sizeof(*now));
 	now->refs = 1;
-	now->want = w->pool;
+	now->want = now->least = w->pool;
 	now->partition = w->ask.partition ? td_strdup(w->ask.partition) : NULL;
 	for (int k = 0; k < TD_POOL_KINDS && w->kinds[k]; k++)
 		snprintf(now->kinds[k], sizeof(now->kinds[k]), "%s", w->kinds[k]);
@@ -49,6 +52,17 @@ void td_queued_done(struct td_queued *l)
 	*l = (struct td_queued){0};
 }
 
+void td_queued_add(struct td_queued *l, const struct td_queued_job *j)
+{
+	if (l->n == TD_LEN(l->v)) {
+		l->more = true;
+		return;
+	}
+	if (j->wait)
+		__atomic_add_fetch(&j->wait->refs, 1, __ATOMIC_RELAXED);
+	l->v[l->n++] = *j;
+}
+
 void td_queued_read(struct td_asks *t, struct td_queued *ret)
 {
 	struct td_ask *a, *tmp;
@@ -57,16 +71,80 @@ void td_queued_read(struct td_asks *t, struct td_queued *ret)
 		HASH_ITER (hh, t->by_uid, a, tmp) {
 			if (!a->counted)
 				continue;
-			if (ret->n == TD_LEN(ret->v)) {
+			if (ret->n == TD_POOL_WAITERS) {
 				ret->more = true;
 				break;
 			}
-			if (a->wait)
-				__atomic_add_fetch(&a->wait->refs, 1, __ATOMIC_RELAXED);
-			ret->v[ret->n].wait = a->wait;
-			ret->v[ret->n++].aside = td_pool_reason_aside(a->reason);
+			td_queued_add(ret, &(struct td_queued_job){a->wait, td_pool_reason_aside(a->reason)});
 		}
+	ret->own = ret->n;
 	pthread_mutex_unlock(&t->lock);
+}
+
+// Notes n of a kind of GRES ("gpu", "gpu:h100"), and at least `least`. False: there are too many kinds.
+static bool note_gres(struct td_ask_wait *w, const char *kind, int64_t n, int64_t least)
+{
+	for (int k = 0; k < TD_POOL_KINDS; k++) {
+		if (w->kinds[k][0] && strcmp(w->kinds[k], kind) != 0)
+			continue;
+		snprintf(w->kinds[k], sizeof(w->kinds[k]), "%s", kind);
+		w->want.gres[k] = n > w->want.gres[k] ? n : w->want.gres[k];
+		w->least.gres[k] = least > w->least.gres[k] ? least : w->least.gres[k];
+		return true;
+	}
+	return false;
+}
+
+// Reads the GRES of "cpu=2,gres/gpu:h100:4": `times` as many at most, at least `least` times as many,
+// or one where least is 0.
+static bool note_tres(struct td_ask_wait *w, const char *text, int64_t times, int64_t least)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, text ? text : "", ',');
+	for (size_t i = 0; i < l.n; i++) {
+		if (!td_starts(l.v[i], "gres/") && !td_starts(l.v[i], "gres:"))
+			continue;
+		char *kind = l.v[i] + strlen("gres/"), *eq = strrchr(kind, '='), *colon = strrchr(kind, ':');
+		char *end = eq ? eq : colon;
+		long long n = 1;
+		if (end && td_parse_i64(end + 1, &n))
+			*end = '\0';
+		else if (eq)
+			return false;
+		if (n < 0 || n > 1000000 || strlen(kind) >= sizeof(w->kinds[0]) ||
+		    !note_gres(w, kind, n * times, least ? n * least : n > 0))
+			return false;
+	}
+	return true;
+}
+
+struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j)
+{
+	enum { ALL_MB = 1 << 30 };
+	int64_t tasks = j->want_tasks > 1 ? j->want_tasks : 1, each = j->want_tasks_per_node,
+		cpus = j->want_cpus_per_task > 1 ? j->want_cpus_per_task : 1;
+	bool one = tasks == 1 && j->want_nodes <= 1, exclusive = td_streq(j->shared, "none");
+	struct td_ask_wait *w = td_calloc(1, sizeof(*w));
+	w->refs = 1;
+	w->nodes = j->want_nodes > 0 ? (size_t)j->want_nodes : 1;
+
+	w->want.cpus = each ? each * cpus : j->want_cpus > cpus ? j->want_cpus : cpus;
+	w->least.cpus = each || one ? w->want.cpus : cpus;
+	int64_t per_cpu = j->want_memory_per_cpu_mb;
+	w->want.memory_mb = j->want_memory_mb ? j->want_memory_mb : per_cpu ? per_cpu * w->want.cpus : ALL_MB;
+	w->least.memory_mb = j->want_memory_mb ? j->want_memory_mb : per_cpu ? per_cpu * w->least.cpus : 1;
+	w->want.exclusive = w->least.exclusive = exclusive;
+
+	// A list of partitions: any of them. Who names nodes and wants several may get others besides.
+	if (j->partition && *j->partition && !strchr(j->partition, ','))
+		w->partition = td_strdup(j->partition);
+	bool ok = (exclusive || !j->shared || !*j->shared) && (!j->tres_per_socket || !*j->tres_per_socket) &&
+		  note_tres(w, j->tres_per_node, 1, 1) && note_tres(w, j->tres_per_job, 1, one) &&
+		  note_tres(w, j->tres_per_task, each ? each : tasks, each ? each : 1) &&
+		  (!j->excluded_nodes || !td_hostlist_parse(j->excluded_nodes, &w->excluded, NULL));
+	if (ok && one && j->required_nodes && *j->required_nodes)
+		ok = !td_hostlist_parse(j->required_nodes, &w->only, NULL);
+	return ok ? w : td_ask_wait_unref(w);
 }
 
 static bool same_base(const char *a, const char *b)
@@ -114,13 +192,16 @@ void td_queued_kinds(const struct td_queued *l, const struct td_want *w, struct 
 		if (!x)
 			continue;
 		p->want = x->want;
+		p->least = x->least;
+		p->nodes = x->nodes;
 		memset(p->want.gres, 0, sizeof(p->want.gres));
+		memset(p->least.gres, 0, sizeof(p->least.gres));
 		for (int k = 0; k < TD_POOL_KINDS && x->kinds[k][0]; k++) {
 			int at = number(ret->kinds, x->kinds[k]);
 			if (at < 0)
 				p->known = false;
 			else
-				p->want.gres[at] = x->want.gres[k];
+				p->want.gres[at] = x->want.gres[k], p->least.gres[at] = x->least.gres[k];
 		}
 	}
 	ret->take = takes(w, ret->kinds);
@@ -143,7 +224,8 @@ bool td_queued_yield(const struct td_queued *l, struct td_queued_seen *seen, con
 		if (!x)
 			continue;
 		for (size_t k = 0; k < n; k++)
-			f[k] = !td_strv_has(&x->excluded, nodes->v[k].name);
+			f[k] = !td_strv_has(&x->excluded, nodes->v[k].name) &&
+			       (!x->only.n || td_strv_has(&x->only, nodes->v[k].name));
 		td_auto_free struct td_pool_node *in = NULL;
 		td_bridge_pool_nodes(nodes, f, none, x->partition, &in);
 		for (size_t k = 0; k < n; k++)

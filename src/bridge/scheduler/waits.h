@@ -3,16 +3,22 @@
 
 #include "bridge/scheduler/ask.h"
 
+struct td_queued_job {
+	struct td_ask_wait *wait; // a reference; NULL: what it asks for is not known
+	bool aside;
+};
+enum { TD_QUEUED_MAX = TD_POOL_WAITERS + TD_POOL_OTHERS };
 struct td_queued { // zero at first
-	struct {
-		struct td_ask_wait *wait; // a reference; NULL: what it asks for is not known
-		bool aside;
-	} v[TD_POOL_WAITERS];
-	size_t n;
-	bool more; // there are more than that
+	struct td_queued_job v[TD_QUEUED_MAX];
+	size_t n, own; // own: the first are asks of ours
+	bool more;     // there are more than that
 };
 // Adds all that wait now.
 void td_queued_read(struct td_asks *t, struct td_queued *ret);
+// Adds a job, with a reference of its own.
+void td_queued_add(struct td_queued *l, const struct td_queued_job *j);
+// What a job that waits asks for. NULL: it is not known well enough.
+struct td_ask_wait *td_ask_wait_of_job(const struct td_slurm_job *j);
 void td_queued_done(struct td_queued *l);
 #define td_auto_queued __attribute__((cleanup(td_queued_done)))
 
@@ -20,7 +26,7 @@ struct td_queued_seen { // l in the terms of one pod; strings point into l and t
 	// Of the pod first, as in its want, then those of who waits.
 	const char *kinds[TD_POOL_KINDS];
 	struct td_pool_want take; // what the pod takes
-	struct td_pool_waiter v[TD_POOL_WAITERS];
+	struct td_pool_waiter v[TD_QUEUED_MAX];
 };
 void td_queued_kinds(const struct td_queued *l, const struct td_want *w, struct td_queued_seen *ret);
 // Calls td_pool_room_yield() for the pod's nodes v, which are in the order of `nodes`.

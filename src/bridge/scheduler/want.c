@@ -41,6 +41,8 @@ char *td_comment(const char *cluster_uid, const char *ns, const char *name, cons
 static const char *mark_uid(const char *c, const char *cluster_uid)
 {
 	size_t n = strlen(cluster_uid);
+	if (c && !td_starts(c, "tandem/") && strchr(c, ' ')) // slurmctld does not run our plug-in (passes.h)
+		c = strchr(c, ' ') + 1;
 	if (!c || strncmp(c, "tandem/", 7) != 0 || strncmp(c + 7, cluster_uid, n) != 0 || c[7 + n] != '/')
 		return NULL;
 

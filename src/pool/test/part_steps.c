@@ -76,7 +76,12 @@ static bool given(const struct td_scenario_words *w)
 				 .memory_mb = td_scenario_num(w, "memory", 1),
 				 .gres = {td_scenario_num(w, "gpu", 0)},
 				 .exclusive = td_scenario_has(w, "exclusive")},
+			.nodes = (size_t)td_scenario_num(w, "nodes", 1),
 			.feasible = waits_at[n_waiters]};
+		struct td_pool_want *least = &waiters[n_waiters].least;
+		*least = waiters[n_waiters].want;
+		least->cpus = td_scenario_num(w, "least-cpus", least->cpus);
+		least->gres[0] = td_scenario_num(w, "least-gpu", least->gres[0]);
 		n_waiters++;
 		return true;
 	}
@@ -197,8 +202,11 @@ static void fast(struct td_buf *out)
 						 .print = (uint64_t)num("block-print", 0),
 						 .ours = (uint64_t)num("block-ours", 0)},
 				       .waiting = (size_t)num("waiting", 0),
-				       .print = (uint64_t)num("print", 0)};
-	td_buf_printf(out, "fast %s", td_pool_fast_may(&f) ? "yes" : "no");
+				       .print = (uint64_t)num("print", 0),
+				       .raises = has("raises"),
+				       .vain_ms = num("vain", 0)};
+	static const char *const dos[] = {"no", "yes", "raise"};
+	td_buf_printf(out, "fast %s", dos[td_pool_fast(&f)]);
 }
 
 static bool decide(const struct td_scenario_words *w, struct td_buf *out)

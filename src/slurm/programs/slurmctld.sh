@@ -38,6 +38,10 @@ fi
 # Without a program that sends mail it refuses jobs that ask for mail.
 grep -qx 'MailProg=/bin/false' "$etc/slurm.conf" || : >"$etc/tandem-mail"
 
+# The word with which Tandem's bridge says that an allocation goes past those who wait: job_submit.lua knows it,
+# and nobody else. The bridge derives the same from the key (src/bridge/scheduler/passes.h).
+(umask 077 && { printf 'tandem word ' && cat /etc/slurm-jwt/jwt_hs256.key; } | sha256sum | cut -c1-64 >"$etc/tandem-word")
+
 # slurmctld reads job_submit.lua again when that file is newer; the site's part of it is another file.
 lua=/etc/tandem/site/job-submit.lua
 [ ! -e "$lua" ] || cp -L "$lua" "$etc/tandem-site.lua"
