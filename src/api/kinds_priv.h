@@ -53,6 +53,9 @@ size_t td_statefulset_check(const yyjson_val *obj, const yyjson_val *old, struct
 void td_statefulset_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 size_t td_api_job_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 void td_api_job_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
+// claimcheck.c
+size_t td_api_claim_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
+void td_api_claim_defaults(yyjson_mut_doc *d, yyjson_mut_val *obj);
 // datacheck.c
 size_t td_configmap_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);
 size_t td_secret_check(const yyjson_val *obj, const yyjson_val *old, struct td_causes *ret);

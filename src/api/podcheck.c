@@ -336,6 +336,9 @@ static void check_volumes(const yyjson_val *spec, const char *path, struct td_ca
 		if (td_jkey(v, "configMap") && !*td_jstr_or(v, "configMap.name", ""))
 			td_cause_at(ret, "FieldValueRequired", f, ".configMap.name", "Required value");
 
+		if (td_jkey(v, "persistentVolumeClaim") && !*td_jstr_or(v, "persistentVolumeClaim.claimName", ""))
+			td_cause_at(ret, "FieldValueRequired", f, ".persistentVolumeClaim.claimName", "Required value");
+
 		check_payload(v, f, ret);
 		const char *host = td_jstr_or(v, "hostPath.path", "");
 		for (const char *p = host; *p; p = strchrnul(p, '/') + (*strchrnul(p, '/') == '/'))

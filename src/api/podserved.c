@@ -19,7 +19,9 @@ struct rule {
 
 #define SCHED "the embedded scheduler places by requests, nodeSelector, required nodeAffinity, taints and tolerations"
 #define DRA "device claims need a real Kubernetes with DRA; here ask for nvidia.com/gpu under resources.limits"
-#define VOL "embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath volumes"
+#define VOL                                                                                                            \
+	"embedded nodes have configMap, secret, downwardAPI, projected, emptyDir, hostPath and persistentVolumeClaim " \
+	"volumes"
 #define PROBE "embedded nodes have exec, httpGet (HTTP) and tcpSocket probes"
 #define SC "securityContext."
 
@@ -74,7 +76,6 @@ static const struct rule pod_rules[] = {
 	{"volumes[].emptyDir.medium", NOT_IN, "Memory", "use \"\" or Memory"},
 	{"volumes[].projected.sources[].clusterTrustBundle", SET, NULL, "use a configMap source"},
 	{"volumes[].projected.sources[].podCertificate", SET, NULL, "use a secret source"},
-	{"volumes[].persistentVolumeClaim", SET, NULL, VOL},
 	{"volumes[].ephemeral", SET, NULL, VOL},
 	{"volumes[].image", SET, NULL, VOL},
 	{"volumes[].csi", SET, NULL, VOL},
@@ -111,8 +112,8 @@ static const struct rule job_rules[] = {
 };
 static const struct rule set_rules[] = {
 	{"volumeClaimTemplates", SET, NULL,
-	 "there are no PersistentVolumes; use a hostPath volume below /shared (the same on every node) or an emptyDir "
-	 "in spec.template.spec.volumes"},
+	 "claims are not made for each pod; name a PersistentVolumeClaim, or an emptyDir, in "
+	 "spec.template.spec.volumes"},
 	{"updateStrategy.rollingUpdate.partition", NOT_ZERO, NULL,
 	 "old templates are not kept; use updateStrategy OnDelete"},
 	{0},
@@ -136,6 +137,17 @@ static const struct rule service_rules[] = {
 	{"loadBalancerSourceRanges", SET, NULL, HEADLESS},
 	{0},
 };
+#define CLAIMS "every claim is a directory of the one shared tree"
+static const struct rule claim_rules[] = {
+	{"storageClassName", NOT_IN, "shared", CLAIMS ": leave the field out, or write shared"},
+	{"volumeMode", NOT_IN, "Filesystem", CLAIMS},
+	{"volumeName", SET, NULL, "there are no PersistentVolumes: " CLAIMS},
+	{"selector", SET, NULL, "there are no PersistentVolumes: " CLAIMS},
+	{"dataSource", SET, NULL, "a new claim is empty: copy into it from a pod"},
+	{"dataSourceRef", SET, NULL, "a new claim is empty: copy into it from a pod"},
+	{"volumeAttributesClassName", SET, NULL, CLAIMS},
+	{0},
+};
 static const struct rule lease_rules[] = {
 	{"strategy", SET, NULL, "there is no coordinator; whoever takes the Lease holds it"},
 	{"preferredHolder", SET, NULL, "there is no coordinator; whoever takes the Lease holds it"},
@@ -156,6 +168,7 @@ static const struct {
 	{"apps", "StatefulSet", set_rules, true},
 	{"batch", "Job", job_rules, true},
 	{"", "Service", service_rules, false},
+	{"", "PersistentVolumeClaim", claim_rules, false},
 	{"coordination.k8s.io", "Lease", lease_rules, false},
 	{"apiextensions.k8s.io", "CustomResourceDefinition", crd_rules, false},
 };

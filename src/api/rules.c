@@ -153,6 +153,7 @@ const struct td_kind_rules *td_kind_rules(const char *group, const char *kind)
 		{"", "ConfigMap", td_configmap_check, NULL},
 		{"", "Secret", td_secret_check, td_secret_defaults},
 		{"", "Service", service_check, service_defaults},
+		{"", "PersistentVolumeClaim", td_api_claim_check, td_api_claim_defaults},
 		{"", "Namespace", NULL, namespace_defaults},
 		{"", "Event", td_event_check, NULL},
 		{"", "Node", td_api_node_check, td_api_node_defaults},

@@ -229,6 +229,25 @@ static void event_count(const struct td_cellspec *c, const yyjson_val *o, int64_
 	td_buf_printf(out, "\"%lld\"", td_jint(o, "series.count", td_jint(o, "count", 1)));
 }
 
+// "RWO,RWX"
+static void claim_modes(const struct td_cellspec *c, const yyjson_val *o, int64_t now, struct td_buf *out)
+{
+	static const char *const words[][2] = {{"ReadWriteOnce", "RWO"},
+					       {"ReadOnlyMany", "ROX"},
+					       {"ReadWriteMany", "RWX"},
+					       {"ReadWriteOncePod", "RWOP"}};
+	td_auto_buf struct td_buf b = {0};
+	yyjson_val *list = td_jget(o, c->path), *m;
+	size_t i, n;
+	for (size_t k = 0; k < TD_LEN(words); k++)
+		yyjson_arr_foreach (list, i, n, m)
+			if (td_streq(yyjson_get_str(m), words[k][0])) {
+				td_buf_printf(&b, "%s%s", b.len ? "," : "", words[k][1]);
+				break;
+			}
+	td_cell_str(out, td_buf_str(&b));
+}
+
 // ---- the columns ----
 #define NAME TD_CELL_NAME
 #define AGE TD_CELL_AGE
@@ -307,6 +326,19 @@ static const struct td_cellspec namespaces[] = {
 	{"Status", "string", "", "The status of the namespace.", 0, td_cell_text, "status.phase", "Active"},
 	AGE, {0}
 };
+static const struct td_cellspec claims[] = {
+	NAME,
+	{"Status", "string", "", "Whether it is bound.", 0, td_cell_text, "status.phase", NULL},
+	{"Volume", "string", "", "What it is bound to.", 0, td_cell_text, "spec.volumeName", NULL},
+	{"Capacity", "string", "", "How much it holds.", 0, td_cell_text, "status.capacity.storage", NULL},
+	{"Access Modes", "string", "", "From where it can be used.", 0, claim_modes, "status.accessModes", NULL},
+	{"StorageClass", "string", "", "Class of the storage.", 0, td_cell_text, "spec.storageClassName", NULL},
+	{"VolumeAttributesClass", "string", "", "Class of attributes.", 0, td_cell_text,
+	 "spec.volumeAttributesClassName", "<unset>"},
+	AGE,
+	{"VolumeMode", "string", "", "Directory or block device.", 1, td_cell_text, "spec.volumeMode", NULL},
+	{0},
+};
 static const struct td_cellspec leases[] = {
 	NAME,
 	{"Holder", "string", "", "Who holds it.", 0, td_cell_text, "spec.holderIdentity", NULL},
@@ -362,6 +394,7 @@ static const struct td_celltable tables[] = {
 	{"", "secrets", secrets},
 	{"", "serviceaccounts", serviceaccounts},
 	{"", "namespaces", namespaces},
+	{"", "persistentvolumeclaims", claims},
 	{"", "events", events},
 	{"coordination.k8s.io", "leases", leases},
 	{"scheduling.k8s.io", "priorityclasses", priorityclasses},

@@ -17,7 +17,8 @@ static bool has_generation(const struct td_kind *k)
 {
 	if (!k->builtin)
 		return true;
-	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services")) ||
+	return (k->status && !is_core(k, "nodes") && !is_core(k, "namespaces") && !is_core(k, "services") &&
+		!is_core(k, "persistentvolumeclaims")) ||
 	       td_srv_is_crd(k) || !strcmp(k->plural, "priorityclasses");
 }
 

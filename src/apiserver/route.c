@@ -81,7 +81,7 @@ static bool elsewhere(const char *group, const char *plural)
 	static const struct {
 		const char *group, *plurals; // "": the whole group
 	} real[] = {
-		{"", " componentstatuses limitranges persistentvolumeclaims persistentvolumes podtemplates "
+		{"", " componentstatuses limitranges persistentvolumes podtemplates "
 		     "replicationcontrollers resourcequotas "},
 		{"apps", " daemonsets controllerrevisions "},
 		{"batch", " cronjobs "},

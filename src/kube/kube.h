@@ -45,11 +45,11 @@ struct td_gvr {
 	const char *kind;
 	bool namespaced;
 };
-extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_secrets, td_services, td_serviceaccounts,
-	td_events, td_leases, td_deployments, td_replicasets, td_statefulsets, td_jobs, td_priorityclasses, td_pdbs,
-	td_crds, td_slurmclusters, td_nodesets, td_resourceclaims, td_resourceclaimtemplates, td_resourceslices,
-	td_deviceclasses, td_roles_gvr, td_rolebindings, td_clusterroles, td_clusterrolebindings, td_endpoints,
-	td_endpointslices;
+extern const struct td_gvr td_pods, td_nodes, td_namespaces, td_configmaps, td_secrets, td_pvcs, td_services,
+	td_serviceaccounts, td_events, td_leases, td_deployments, td_replicasets, td_statefulsets, td_jobs,
+	td_priorityclasses, td_pdbs, td_crds, td_slurmclusters, td_nodesets, td_resourceclaims,
+	td_resourceclaimtemplates, td_resourceslices, td_deviceclasses, td_roles_gvr, td_rolebindings, td_clusterroles,
+	td_clusterrolebindings, td_endpoints, td_endpointslices;
 
 // ---- objects ----
 //

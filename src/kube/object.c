@@ -8,6 +8,7 @@ const struct td_gvr td_nodes = {"", "v1", "nodes", "Node", false};
 const struct td_gvr td_namespaces = {"", "v1", "namespaces", "Namespace", false};
 const struct td_gvr td_configmaps = {"", "v1", "configmaps", "ConfigMap", true};
 const struct td_gvr td_secrets = {"", "v1", "secrets", "Secret", true};
+const struct td_gvr td_pvcs = {"", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true};
 const struct td_gvr td_services = {"", "v1", "services", "Service", true};
 const struct td_gvr td_serviceaccounts = {"", "v1", "serviceaccounts", "ServiceAccount", true};
 const struct td_gvr td_events = {"", "v1", "events", "Event", true};

@@ -54,6 +54,13 @@ static int token(void *ctx, const yyjson_val *pod, const char *audience, int64_t
 	return 0;
 }
 
+static int claim(void *ctx, const char *ns, const char *name, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	td_auto(td_object_unref) struct td_object *o = NULL;
+	return td_kube_get(a->kube, &td_pvcs, ns, name, a->cancel, &o, err);
+}
+
 void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_val *pod, struct td_sources *ret)
 {
 	snprintf(ret->node, sizeof(ret->node), "n%d", p->node);
@@ -78,6 +85,7 @@ void td_pod_sources(struct td_kubelet *a, const struct td_pod *p, const yyjson_v
 		.dir = ret->dir,
 		.fs_group = fs ? yyjson_get_sint(fs) : -1,
 		.token = token,
-		.token_ctx = a,
+		.claim = claim,
+		.api_ctx = a,
 	};
 }

@@ -1,5 +1,6 @@
 #include "kubelet/pods/volumes.h"
 
+#include "api/kinds.h"
 #include "api/quantity.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -141,7 +142,7 @@ static int add_token(const struct td_vol_src *s, const yyjson_val *src, const ch
 
 	td_auto_free char *token = NULL;
 	struct td_error why = TD_ERROR_INIT;
-	int r = s->token(s->token_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, &why);
+	int r = s->token(s->api_ctx, s->env->pod, td_jstr(src, "audience"), life, &token, &why);
 
 	// The old token may be good for a while; the next look asks again.
 	if (r && old.len)
@@ -373,6 +374,36 @@ static int check_host_path(const struct td_vol_src *s, const yyjson_val *v, stru
 	return td_fail(err, TD_INVALID, "hostPath type \"%s\" is unknown", type);
 }
 
+// The directory of a claim, below shared/. It stays when the claim is deleted, and a claim of the
+// same name finds it again: nobody loses data by a slip, and `tandem down --purge` removes all.
+// Caller frees.
+static char *claim_dir(const struct td_vol_src *s, const char *name)
+{
+	return td_asprintf("%s/shared/claims/%s/%s", s->home, td_jstr_or(s->env->pod, "metadata.namespace", ""), name);
+}
+
+// mark: a directory that says that the claim was there once. A pod that has it keeps it, whatever
+// becomes of the claim, as in Kubernetes, where a claim in use is not deleted.
+static int ensure_claim(const struct td_vol_src *s, const char *name, const char *mark, struct td_error *err)
+{
+	struct stat st;
+	if (!stat(mark, &st))
+		return 0;
+	if (!td_is_dns_subdomain(name))
+		return td_fail(err, TD_INVALID, "\"%s\" is no name of a persistentvolumeclaim", name);
+	int r = s->claim(s->api_ctx, td_jstr_or(s->env->pod, "metadata.namespace", ""), name, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r, "persistentvolumeclaim \"%s\" not found: create it", name);
+
+	td_auto_free char *dir = claim_dir(s, name);
+	bool fresh = stat(dir, &st) != 0;
+	if (r || (r = td_mkdir_p(dir, 0755, err)))
+		return r;
+	if (fresh && s->fs_group >= 0 && (chown(dir, 0, (gid_t)s->fs_group) < 0 || chmod(dir, 02775) < 0))
+		return td_fail_errno(err, TD_TRANSIENT, errno, "chown %s", dir);
+	return td_mkdir_p(mark, 0755, err);
+}
+
 int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 {
 	yyjson_val *vol, *v;
@@ -392,10 +423,13 @@ int td_vol_ensure(const struct td_vol_src *s, struct td_error *err)
 			r = ensure_empty(s, v, dir, err);
 		} else if ((v = td_jget(vol, "hostPath"))) {
 			r = check_host_path(s, v, err);
+		} else if ((v = td_jget(vol, "persistentVolumeClaim"))) {
+			r = ensure_claim(s, td_jstr_or(v, "claimName", ""), dir, err);
 		} else {
 			r = td_fail(
 				err, TD_UNSUPPORTED,
-				"embedded nodes have configMap, secret, downwardAPI, projected, emptyDir and hostPath");
+				"embedded nodes have configMap, secret, downwardAPI, projected, emptyDir, hostPath and "
+				"persistentVolumeClaim");
 		}
 		if (r)
 			return td_wrap(err, "volume \"%s\"", name);
@@ -458,6 +492,8 @@ static int source_of(const struct td_vol_src *s, const yyjson_val *vol, const ch
 	yyjson_val *host = td_jget(vol, "hostPath");
 	if (host)
 		td_vol_host_path(s, td_jstr_or(host, "path", ""), &root, &rel);
+	else if (td_jget(vol, "persistentVolumeClaim"))
+		root = claim_dir(s, td_jstr_or(vol, "persistentVolumeClaim.claimName", ""));
 	else
 		root = volume_dir(s, vol);
 
@@ -519,7 +555,8 @@ int td_vol_mounts(const struct td_vol_src *s, const yyjson_val *container, const
 		if (r)
 			return td_wrap(err, "volumeMount \"%s\"", name);
 
-		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol) || is_tandems(vol);
+		bool ro = td_jbool(m, "readOnly", false) || is_payload(vol) || is_tandems(vol) ||
+			  td_jbool(vol, "persistentVolumeClaim.readOnly", false);
 		const char *prop = td_jstr_or(m, "mountPropagation", "None");
 		ret->v[k++] = (struct td_oci_mount){
 			.type = "bind",

@@ -1,6 +1,6 @@
 // A pod's volumes on this machine, and what a container mounts of them. They lie below
 // <home>/agent/volumes/<uid>/: v/<volume> (emptyDir, payload), sub/<container>-<i> (pinned
-// subPath), term/. A hostPath is mapped as docs/ARCHITECTURE.md says. Secrets and tokens never
+// subPath), term/. A hostPath and a claim are mapped as docs/ARCHITECTURE.md says. Secrets and tokens never
 // reach a disk: their volumes are directories of one tmpfs for all pods, because a tmpfs for each
 // would cost every pod a mount and an unmount.
 #pragma once
@@ -17,7 +17,9 @@ struct td_vol_src {
 	// Gets a token of the pod's service account. Caller frees it.
 	int (*token)(void *ctx, const yyjson_val *pod, const char *audience, int64_t expires_s, char **ret,
 		     struct td_error *err);
-	void *token_ctx;
+	// Is the pod's PersistentVolumeClaim there? TD_NOT_FOUND: no.
+	int (*claim)(void *ctx, const char *ns, const char *name, struct td_error *err);
+	void *api_ctx; // of token and claim
 };
 // Makes every volume. When called again, it brings payload volumes up to date. The error
 // (TD_NOT_FOUND, TD_INVALID) names the volume.

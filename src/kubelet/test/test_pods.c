@@ -405,7 +405,7 @@ static void test_tokens(void **state)
 			       .dir = pod_dir,
 			       .fs_group = -1,
 			       .token = give,
-			       .token_ctx = &g};
+			       .api_ctx = &g};
 	struct td_error e = TD_ERROR_INIT;
 
 	int64_t now = td_real_ms(&td_clock_system) / 1000;
