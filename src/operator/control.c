@@ -59,6 +59,10 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	for (size_t i = 0; i < f->n; i++)
 		if (!f->v[i].site)
 			td_jm_key_str(d, data, f->v[i].name, f->v[i].text);
+	// These reach running pods by themselves, and Slurm does not read them.
+	td_auto_free char *directories = td_op_storage_list(b->sc);
+	td_jm_key_str(d, data, "directories", directories);
+	td_jm_key_str(d, data, "homes.sh", td_op_program("homes.sh"));
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	add(b, &td_configmaps, d, false);
 }
@@ -130,17 +134,10 @@ static int workload(struct builder *b, const struct td_gvr *gvr, yyjson_mut_doc 
 
 static int slurmctld(struct builder *b, struct td_error *err)
 {
-	yyjson_val *part = td_jget(b->sc, "spec.controller"), *host = td_jget(part, "storage.hostPath");
+	yyjson_val *part = td_jget(b->sc, "spec.controller");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_op_template("slurmctld.yaml", {"cluster", b->name});
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
-	if (host) {
-		yyjson_mut_val *state = td_op_named(spec, "volumes", "state");
-		td_jm_del(state, "emptyDir");
-		td_jm_str(d, state, "hostPath.path", td_jstr_or(host, "path", ""));
-		td_jm_str(d, state, "hostPath.type", "DirectoryOrCreate");
-		td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname",
-			      td_jstr_or(host, "node", ""));
-	}
+	td_op_storage_own(d, spec, "state", td_jget(part, "storage"));
 	if (td_slurm_accounting(b->sc)) { // slurmctld registers at another database only when it starts
 		yyjson_val *db = td_jget(b->sc, "spec.accounting.database");
 		td_auto_free char *text = td_json_text(db, NULL), *hash = td_op_hash(text, strlen(text));
@@ -157,8 +154,6 @@ static int slurmctld(struct builder *b, struct td_error *err)
 // MariaDB in slurmdbd's pod.
 static void database(struct builder *b, yyjson_mut_doc *d, yyjson_mut_val *spec)
 {
-	yyjson_val *storage = td_jget(b->sc, "spec.accounting.database.embedded.storage"),
-		   *host = td_jget(storage, "hostPath"), *claim = td_jget(storage, "claim");
 	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over =
 		td_op_template("slurmdbd-embedded.yaml", {"program", td_op_program("mariadb.sh")});
 	yyjson_mut_val *o = yyjson_mut_doc_get_root(over), *x;
@@ -168,18 +163,7 @@ static void database(struct builder *b, yyjson_mut_doc *d, yyjson_mut_val *spec)
 	size_t i, n;
 	yyjson_mut_arr_foreach (td_jm_get(o, "volumes"), i, n, x)
 		td_op_put(d, td_jm_get(spec, "volumes"), NULL, x);
-	if (!host && !claim)
-		return;
-
-	yyjson_mut_val *v = td_op_named(spec, "volumes", "database");
-	td_jm_del(v, "emptyDir");
-	if (claim) {
-		td_jm_str(d, v, "persistentVolumeClaim.claimName", yyjson_get_str(claim));
-		return;
-	}
-	td_jm_str(d, v, "hostPath.path", td_jstr_or(host, "path", ""));
-	td_jm_str(d, v, "hostPath.type", "DirectoryOrCreate");
-	td_jm_key_str(d, td_jm_obj(d, spec, "nodeSelector"), "kubernetes.io/hostname", td_jstr_or(host, "node", ""));
+	td_op_storage_own(d, spec, "database", td_jget(b->sc, "spec.accounting.database.embedded.storage"));
 }
 
 static int slurmdbd(struct builder *b, struct td_error *err)
@@ -285,6 +269,7 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		"login.yaml", {"name", set}, {"cluster", b->name}, {"login", name}, {"replicas", .number = replicas},
 		{"program", td_op_program("login.sh")}, {"owners", sees_all(part) ? td_op_program("owners.sh") : ""});
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
+	td_op_storage_mount(d, spec, b->sc, "login");
 	if (td_jbool(part, "ssh", true)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(
 			"login-ssh.yaml", {"cluster", b->name}, {"name", set}, {"login", name},

@@ -99,6 +99,18 @@ static void on_slice(void *ctx, struct td_object *old, struct td_object *now)
 	all_clusters(ctx);
 }
 
+// A claim that comes or goes decides whether the spec that names it can be used.
+static void on_claim(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_op *op = ctx;
+	td_auto_objects struct td_objects l = {0};
+	if (old && now)
+		return;
+	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
+	for (size_t i = 0; i < l.n; i++)
+		enqueue(op->q, l.v[i]->ns, l.v[i]->name);
+}
+
 static void index_node(const struct td_object *o, struct td_strv *ret)
 {
 	const char *n = td_op_pod_node(o);
@@ -215,6 +227,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
+		{&op->claims, {&td_pvcs, NULL, NULL, NULL}, on_claim},
 		// These two only where the API serves resource.k8s.io/v1.
 		{&op->templates, {&td_resourceclaimtemplates, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->slices, {&td_resourceslices, NULL, NULL, NULL}, on_slice},

@@ -110,7 +110,24 @@ const char *td_op_affinity_problem(const yyjson_val *nodeset);
 // Adds "spec.…: what; fix" for every problem of a NodeSet's own fields.
 void td_op_nodeset_check(const yyjson_val *nodeset, struct td_strv *problems);
 
+// ---- storage.c: file systems that pods share (pure but for td_op_storage_claims) ----
+
+// Adds every problem of spec.storage and spec.controller.storage.
+void td_op_storage_check(const yyjson_val *sc, struct td_strv *problems);
+// Adds a problem for every PersistentVolumeClaim that the spec names and that is not there: a pod
+// with it would wait for ever.
 struct td_op;
+void td_op_storage_claims(struct td_op *op, const struct td_object *sc, struct td_strv *problems);
+// Adds the volumes of spec.storage to a pod's spec, and mounts them in its first container. where:
+// "login" or "compute".
+void td_op_storage_mount(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *sc, const char *where);
+// Makes the volume what storage ({hostPath: {path, node}} or {claim}) says, instead of an emptyDir.
+// With hostPath the pod runs on that node.
+void td_op_storage_own(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *volume, const yyjson_val *storage);
+// Returns what homes.sh reads: a line "home|user|group PATH" for each directory below which it
+// makes some. The caller frees it.
+char *td_op_storage_list(const yyjson_val *sc);
+
 // ---- references.c: names in the spec that must lead somewhere (pure) ----
 
 // Adds a problem for every partition, user and account in spec.scheduler that cannot be there.
@@ -237,7 +254,7 @@ struct td_op {
 	struct td_queue *q;
 	struct td_recorder *events;
 	struct td_informer *clusters, *nodesets, *nodes, *pods, *configmaps, *secrets, *services, *statefulsets,
-		*deployments, *budgets;
+		*deployments, *budgets, *claims;
 	struct td_informer *site;               // ConfigMaps of the site that SlurmClusters refer to
 	struct td_informer *slices, *templates; // NULL: the API does not serve resource.k8s.io/v1
 	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
@@ -259,7 +276,8 @@ struct td_object *td_op_claim(struct td_op *op, const struct td_object *node);
 // Ensures the objects of a cluster. A wrong spec is no error: v->problem says what is wrong.
 int td_op_cluster_sync(struct td_op *op, struct td_object *sc, struct td_op_view *v, struct td_objects *sets,
 		       struct td_cancel *c, struct td_error *err);
-// Returns the SlurmCluster with the image that passed its trial, which is what new slurmd pods get.
+// Returns the SlurmCluster with the image that passed its trial and the storage that passed its checks,
+// which is what new slurmd pods get.
 // The caller unrefs it.
 struct td_json *td_op_in_force(struct td_op *op, struct td_object *sc);
 // Returns when the slurmctld that runs the configuration in force was made, in ms of real time; 0:

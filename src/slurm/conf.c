@@ -3,6 +3,7 @@
 
 #include "base/embedded.h"
 #include "slurm/accounting.h"
+#include "slurm/groups.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
 
@@ -161,6 +162,7 @@ static const struct {
 	{"MailProg", "/bin/false", NULL},
 	{"JobAcctGatherType", "jobacct_gather/none", "jobacct_gather/linux"},
 	{"AccountingStoreFlags", NULL, "job_comment"}, // whose pod a job was
+	{"GroupUpdateTime", "10", NULL},               // who joins a group may use its partitions soon
 	{"SchedulerType", "sched/backfill", NULL},
 	{"SlurmctldTimeout", "120", NULL},
 	{"SlurmdTimeout", "30", NULL},
@@ -359,6 +361,15 @@ static void partition(struct td_buf *b, size_t at, yyjson_val *p, const struct t
 				     "spec.partitions[%zu].allowAccounts[%zu]: must be the name of an account", at, i);
 	}
 
+	yyjson_arr_foreach (td_jget(p, "allowGroups"), i, n, k) {
+		const char *s = yyjson_get_str(k);
+		if (td_slurm_is_name(s))
+			td_buf_printf(b, "%s%s", i ? "," : " AllowGroups=", s);
+		else
+			td_strv_addf(problems, "spec.partitions[%zu].allowGroups[%zu]: must be the name of a group", at,
+				     i);
+	}
+
 	td_buf_putc(b, '\n');
 }
 
@@ -510,7 +521,7 @@ static char *cgroup_conf(const char *own, struct td_strv *problems)
 	return td_buf_take(&b);
 }
 
-static bool system_name(const char *s)
+bool td_slurm_is_system_name(const char *s)
 {
 	static const char *const names[] = {"root", "daemon",   "bin",    "sys",     "adm",   "tty",   "disk",
 					    "mail", "www-data", "nobody", "nogroup", "slurm", "munge", "users",
@@ -554,9 +565,10 @@ static void ssh_keys(size_t at, yyjson_val *user, struct td_buf *keys, struct td
 }
 
 // Writes passwd, group and ssh_keys: the system's accounts, then spec.users.
-static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *group, struct td_buf *keys,
+static void accounts(const yyjson_val *o, struct td_buf *passwd, struct td_buf *group, struct td_buf *keys,
 		     struct td_strv *problems)
 {
+	yyjson_val *users = td_jget(o, "spec.users");
 	td_buf_puts(passwd,
 		    "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n"
 		    "bin:x:2:2:bin:/bin:/usr/sbin/nologin\nsys:x:3:3:sys:/dev:/usr/sbin/nologin\n"
@@ -565,8 +577,9 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n");
 	td_buf_puts(group,
 		    "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4:\ntty:x:5:\ndisk:x:6:\nmail:x:8:\nkmem:x:15:"
-		    "\nsudo:x:27:\n"
-		    "www-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
+		    "\nwww-data:x:33:\nshadow:x:42:\nutmp:x:43:\nusers:x:100:\nslurm:x:64030:\nnogroup:x:65534:\n");
+	td_auto_strv struct td_strv named = {0};
+	td_slurm_groups(o, group, &named, problems);
 
 	td_auto_strv struct td_strv names = {0}, gids = {0}, uids = {0};
 	yyjson_val *u;
@@ -576,7 +589,7 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		const char *name = td_jstr(u, "name"), *shell = td_jstr_or(u, "shell", "/bin/bash");
 
 		long long uid = td_jint(u, "uid", -1), gid = td_jint(u, "gid", uid);
-		if (!td_slurm_is_user(name) || system_name(name)) {
+		if (!td_slurm_is_user(name) || td_slurm_is_system_name(name)) {
 			td_strv_addf(problems,
 				     "spec.users[%zu].name: must be lower-case letters, digits, '_', '-', at most 32, "
 				     "and no system account",
@@ -618,7 +631,7 @@ static void accounts(yyjson_val *users, struct td_buf *passwd, struct td_buf *gr
 		td_strv_add(&uids, t_uid);
 		td_buf_printf(passwd, "%s:x:%lld:%lld::%s:%s\n", name, uid, gid, home, shell);
 		ssh_keys(i, u, keys, problems);
-		if (gid != 100 && !td_strv_has(&gids, t_gid)) {
+		if (gid != 100 && !td_strv_has(&gids, t_gid) && !td_strv_has(&named, t_gid)) {
 			td_buf_printf(group, "%s:x:%lld:\n", name, gid);
 			td_strv_add(&gids, t_gid);
 		}
@@ -683,7 +696,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	struct td_buf passwd = {0}, group = {0}, keys = {0}, lua = {0};
 	td_slurm_preempt_lua(o, &lua);
 	td_buf_puts(&lua, td_embedded(td_slurm_programs, "job_submit.lua")->text);
-	accounts(td_jget(o, "spec.users"), &passwd, &group, &keys, problems);
+	accounts(o, &passwd, &group, &keys, problems);
 
 	const char *const names[TD_SLURM_FILES] = {"slurm.conf",   "gres.conf",   "cgroup.conf",    "gate.sh",
 						   "slurmctld.sh", "accounts.sh", "job_submit.lua", "passwd",

@@ -24,6 +24,8 @@ bool td_slurm_is_path(const char *s);
 bool td_slurm_is_time(const char *s);
 // [a-z_][a-z0-9_-]{0,31}
 bool td_slurm_is_user(const char *s);
+// The name of a user or group that Debian itself has, or Slurm.
+bool td_slurm_is_system_name(const char *s);
 
 // ---- files ----
 struct td_slurm_gres {

@@ -17,7 +17,13 @@ END
 	echo "tandem shell: there is no user $user: spec.users of the SlurmCluster lists them" >&2
 	exit 1
 }
-case $home in /home/?*) [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;; esac
+if [ -e /etc/tandem/users/homes.sh ]; then
+	sh /etc/tandem/users/homes.sh "$user"
+else
+	case $home in /home/?*) [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;; esac
+fi
+# As sshd does it: what the members of a group make in its directory is writable for the others.
+if grep -qs '^group ' /etc/tandem/users/directories && [ "$(id -gn -- "$user")" = "$user" ]; then umask 0002; fi
 tty=$(tty) && chown "$uid" "$tty" # programs open it by its name
 [ $# != 0 ] || set -- "$shell" -l
 cd / || exit

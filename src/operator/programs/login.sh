@@ -3,10 +3,8 @@
 # who he is without seeing the key. $1: owners.sh, or nothing.
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 homes() {
-	while IFS=: read -r _ _ uid gid _ home _; do
-		case $home in
-		/home/?*) [ "$uid" -lt 1000 ] || [ -e "$home" ] || install -d -o "$uid" -g "$gid" -m 0700 "$home" ;;
-		esac
+	while IFS=: read -r user _ _ _ _ home _; do
+		[ -e "$home" ] || sh /etc/tandem/users/homes.sh "$user"
 	done </etc/tandem/users/passwd
 }
 homes

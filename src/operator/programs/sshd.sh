@@ -27,6 +27,10 @@ command -v sshd >/dev/null || {
 }
 # It writes a file of the kernel's that only the first login of a session may write.
 sed -i 's/required\( *pam_loginuid\)/optional\1/' /etc/pam.d/sshd 2>/dev/null
+# Homes are made at the first login, whoever knows the user.
+grep -q homes.sh /etc/pam.d/sshd || echo 'session optional pam_exec.so quiet /bin/sh /etc/tandem/users/homes.sh' >>/etc/pam.d/sshd
+# What the members of a group make in its directory must be writable for the others.
+! grep -q '^group ' /etc/tandem/users/directories || sed -i 's/\(pam_umask.so\).*/\1 usergroups/' /etc/pam.d/common-session
 cat >"$run/sshd_config" <<-END
 	HostKey /etc/tandem/ssh/ssh_host_key
 	PidFile $run/sshd.pid

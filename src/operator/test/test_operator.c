@@ -407,6 +407,66 @@ static void test_references(void **state)
 #undef PARTS
 }
 
+// Checks what is said about spec.storage. words: the beginning of the one problem; "": there is
+// none.
+static void storage_says(const char *spec, const char *words)
+{
+	td_auto_free char *text = td_asprintf("spec: %s", spec);
+	td_auto(td_json_unref) struct td_json *sc = Y(text);
+	td_auto_strv struct td_strv p = {0};
+	td_op_storage_check(td_json_root(sc), &p);
+	if (p.n != (*words ? 1 : 0) || (p.n && !td_starts(p.v[0], words)))
+		fail_msg("%s: %zu problems, the first: %s", spec, p.n, p.n ? p.v[0] : "none");
+}
+
+static void test_storage(void **state)
+{
+#define HOME "{name: home, mountPath: /home, claim: home}"
+	storage_says("{}", "");
+	storage_says("{storage: [" HOME ", {name: s, mountPath: /scratch, hostPath: /mnt, where: compute}]}", "");
+	storage_says("{storage: [{name: x, mountPath: /x}]}",
+		     "spec.storage[0]: nothing says what is mounted; write one");
+	storage_says("{storage: [{name: x, mountPath: /x, claim: a, hostPath: /b}]}",
+		     "spec.storage[0]: claim and hostPath are both there");
+	storage_says("{storage: [" HOME ", {name: x, mountPath: /etc/slurm, claim: a}]}",
+		     "spec.storage[1].mountPath: /etc/slurm lies in or over /etc");
+	storage_says("{storage: [{name: x, mountPath: /opt, claim: a}]}",
+		     "spec.storage[0].mountPath: /opt lies in or over /opt/tandem");
+	storage_says("{storage: [{name: x, mountPath: /optional, claim: a}]}", "");
+	storage_says("{storage: [" HOME ", {name: y, mountPath: /home, claim: b, where: login}]}",
+		     "spec.storage[1].mountPath: /home is the path of \"home\" too");
+	storage_says("{storage: [{name: x, mountPath: /s, claim: a, where: login}, {name: y, mountPath: /s, claim: b, "
+		     "where: compute}]}",
+		     "");
+	storage_says("{storage: [{name: x, mountPath: /x/../etc, claim: a}]}",
+		     "spec.storage[0].mountPath: must have no");
+	storage_says("{storage: [{name: x, mountPath: /x, claim: a, subPath: ../b}]}", "spec.storage[0].subPath: must");
+	storage_says("{storage: [{name: x, mountPath: /x, claim: a, perUser: true, perGroup: true}]}",
+		     "spec.storage[0]: perUser and perGroup are both true");
+	storage_says("{storage: [{name: x, mountPath: /x, claim: a, perUser: true, readOnly: true}]}",
+		     "spec.storage[0].readOnly: ");
+	storage_says("{controller: {storage: {claim: a, hostPath: {path: /x, node: n}}}}",
+		     "spec.controller.storage: hostPath and claim are both there");
+#undef HOME
+
+	td_auto(td_json_unref) struct td_json *sc = Y("spec: {storage: [{name: deep, mountPath: /home/data, claim: d, "
+						      "readOnly: true}, {name: home, mountPath: /home, "
+						      "hostPath: /h, subPath: x}, {name: p, mountPath: /p, claim: c, "
+						      "perGroup: true}, {name: s, mountPath: /s, claim: c, "
+						      "where: compute, perUser: true}]}");
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *spec = yyjson_mut_doc_get_root(d);
+	yyjson_mut_arr_append(td_jm_arr(d, spec, "containers"), yyjson_mut_obj(d));
+	td_op_storage_mount(d, spec, td_json_root(sc), "login");
+	td_auto_free char *text = td_json_mut_text(td_jm_get(spec, "containers.[0].volumeMounts"), NULL),
+			  *list = td_op_storage_list(td_json_root(sc));
+	// A directory comes before what lies inside of it.
+	assert_string_equal(text, "[{\"name\":\"storage-home\",\"mountPath\":\"/home\",\"subPath\":\"x\"},"
+				  "{\"name\":\"storage-deep\",\"mountPath\":\"/home/data\",\"readOnly\":true},"
+				  "{\"name\":\"storage-p\",\"mountPath\":\"/p\"}]");
+	assert_string_equal(list, "home /home\ngroup /p\nuser /s\nhome /home\n");
+}
+
 // An affinity that says nothing would select every node.
 static void test_affinity(void **state)
 {
@@ -699,14 +759,23 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_objects),       cmocka_unit_test(test_tolerations),
-		cmocka_unit_test(test_share),         cmocka_unit_test(test_slurmd),
-		cmocka_unit_test(test_devices_check), cmocka_unit_test(test_references),
-		cmocka_unit_test(test_affinity),      cmocka_unit_test(test_costs),
-		cmocka_unit_test(test_stuck),         cmocka_unit_test(test_offered),
-		cmocka_unit_test(test_dra),           cmocka_unit_test(test_nodeset_check),
-		cmocka_unit_test(test_covers),        cmocka_unit_test(test_missing),
-		cmocka_unit_test(test_names),         cmocka_unit_test(test_templates_agree_with_constants),
+		cmocka_unit_test(test_objects),
+		cmocka_unit_test(test_tolerations),
+		cmocka_unit_test(test_share),
+		cmocka_unit_test(test_slurmd),
+		cmocka_unit_test(test_devices_check),
+		cmocka_unit_test(test_references),
+		cmocka_unit_test(test_affinity),
+		cmocka_unit_test(test_costs),
+		cmocka_unit_test(test_stuck),
+		cmocka_unit_test(test_offered),
+		cmocka_unit_test(test_dra),
+		cmocka_unit_test(test_nodeset_check),
+		cmocka_unit_test(test_covers),
+		cmocka_unit_test(test_missing),
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_storage),
+		cmocka_unit_test(test_templates_agree_with_constants),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

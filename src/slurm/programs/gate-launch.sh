@@ -1,6 +1,9 @@
 #!/bin/sh
 # Slurm's Prolog where slurmd runs it at a job's first launch on the node: what Slurm then says of its devices is whole.
 # The site's own program follows.
+[ -e "/run/slurm/home-$SLURM_JOB_UID" ] || {
+	timeout 20 sh /etc/tandem/users/homes.sh "$SLURM_JOB_USER" && : >"/run/slurm/home-$SLURM_JOB_UID"
+} </dev/null >/dev/null 2>&1
 [ -e /etc/tandem/site/prolog ] || exec /opt/tandem/tandem-standin gate --launch
 /opt/tandem/tandem-standin gate --launch || exit
 exec /etc/tandem/site/prolog

@@ -91,6 +91,24 @@ static void test_golden(void **state)
 	assert_string_equal(conf, again.v[TD_SLURM_CONF].text);
 }
 
+static void test_groups(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec: {groups: [{name: physics, gid: 5000}, {name: empty, gid: 5001}], users: ["
+			  "{name: ann, uid: 1000, groups: [physics, sudo]}, {name: bob, uid: 1001, gid: 5000, groups: "
+			  "[physics]}], "
+			  "partitions: [{name: p, allowGroups: [physics, empty]}]}\n");
+	const struct td_slurm_facts f = {0};
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+		fail_msg("%s", p.v[0]);
+	const char *group = r.v[TD_GROUP].text;
+	assert_non_null(strstr(group, "\nsudo:x:27:ann\nphysics:x:5000:ann,bob\nempty:x:5001:\nann:x:1000:\n"));
+	assert_null(strstr(group, "bob:x")); // his own group has a name
+	assert_non_null(strstr(r.v[TD_SLURM_CONF].text, " AllowGroups=physics,empty\n"));
+}
+
 // Prolog runs at the allocation where foreign kubelets start pods, and at the first launch where the
 // kubelet acquires a pod's devices itself.
 static void test_when_prolog_runs(void **state)
@@ -240,6 +258,13 @@ static void test_refused(void **state)
 		{"partitions: [{name: a, default: true}, {name: b, default: true}]", "spec.partitions[1].default"},
 		{"users: [{name: 'x:0:0', uid: 1000}]", "spec.users[0].name"},
 		{"users: [{name: root, uid: 1000}]", "spec.users[0].name"},
+		{"users: [{name: a, uid: 1000, groups: [physics]}]", "spec.users[0].groups[0]: there is no group"},
+		{"groups: [{name: a, gid: 5000}], users: [{name: a, uid: 1000}]", "spec.groups[0].name"},
+		{"groups: [{name: sudo, gid: 5000}]", "spec.groups[0].name"},
+		{"groups: [{name: \"x\\nroot\", gid: 5000}]", "spec.groups[0].name"},
+		{"groups: [{name: a, gid: 27}]", "spec.groups[0].gid"},
+		{"groups: [{name: a, gid: 5000}, {name: b, gid: 5000}]", "spec.groups[1].gid"},
+		{"partitions: [{name: p, allowGroups: ['a b']}]", "spec.partitions[0].allowGroups[0]"},
 		{"users: [{name: a, uid: 0}]", "spec.users[0].uid"},
 		{"users: [{name: a, uid: 64030}]", "spec.users[0].uid"},
 		{"users: [{name: a, uid: 1000}, {name: b, uid: 1000}]", "spec.users[1].uid"},
@@ -366,11 +391,11 @@ static void test_refusal(void **state)
 int main(void)
 {
 	const struct CMUnitTest t[] = {
-		cmocka_unit_test(test_golden),  cmocka_unit_test(test_when_prolog_runs),
-		cmocka_unit_test(test_scripts), cmocka_unit_test(test_scripts_refused),
-		cmocka_unit_test(test_refused), cmocka_unit_test(test_preemption),
-		cmocka_unit_test(test_grammar), cmocka_unit_test(test_base64),
-		cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_golden),           cmocka_unit_test(test_groups),
+		cmocka_unit_test(test_when_prolog_runs), cmocka_unit_test(test_scripts),
+		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
+		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,132 @@
+"""Shared storage of login and compute pods, by the fields of the SlurmCluster alone (docs/storage.md): homes, the directories of users and
+groups, slurmctld's own state on a claim (rows A13 A15)."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+USERS = [{"name": "researcher", "uid": 1000}, {"name": "pods", "uid": 2000}, {"name": "ann", "uid": 3000, "groups": ["physics"]},
+         {"name": "bob", "uid": 3001, "groups": ["physics"]}, {"name": "eve", "uid": 3002}]
+STORAGE = [{"name": "home", "mountPath": "/home", "claim": "home"}, {"name": "projects", "mountPath": "/projects", "claim": "projects", "perGroup": True},
+           {"name": "scratch", "mountPath": "/scratch", "hostPath": "/var/scratch", "where": "compute", "perUser": True},
+           {"name": "data", "mountPath": "/data/sets", "claim": "projects", "subPath": "sets", "readOnly": True, "where": "login"}]
+
+
+def change(pool, **spec):
+    pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge", "-p", json.dumps({"spec": spec}))
+
+
+def config(pool):
+    return next(c for c in pool.get("slurmcluster", "main", "-n", "slurm")["status"]["conditions"] if c["type"] == "ConfigValid")
+
+
+def has_storage(pod):
+    return any(v["name"] == "storage-projects" for v in pod["spec"]["volumes"])
+
+
+@pytest.fixture(scope="module")
+def pool(own_pool):
+    """A pool whose storage lies on claims; the state of slurmctld too."""
+    def claims(*names):
+        own_pool.apply(*[{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": n, "namespace": "slurm"},
+                          "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "10Gi"}}}} for n in names])
+
+    def all_have_it():
+        pods = own_pool.items("pods", "-n", "slurm")
+        return all(has_storage(p) for p in pods if p["metadata"]["labels"]["app.kubernetes.io/name"] in ("login", "slurmd")) and \
+            own_pool.get("slurmcluster", "main", "-n", "slurm")["status"]["phase"] == "Running" and own_pool.idle_nodes() == len(own_pool.nodes)
+    claims("home", "state")
+    uids = [p["metadata"]["uid"] for p in own_pool.items("pods", "-n", "slurm")]
+    change(own_pool, storage=STORAGE, users=USERS, groups=[{"name": "physics", "gid": 5000}], controller={"storage": {"claim": "state", "hostPath": None}},
+           partitions=[{"name": "all", "default": True}, {"name": "fast", "allowGroups": ["physics"]}])
+    # A claim that is not there: nothing changes until it is.
+    wait_for("the missing claim is named", lambda: 'spec.storage[1].claim: there is no PersistentVolumeClaim "projects" in namespace slurm; create it' in config(own_pool)["message"])
+    assert uids == [p["metadata"]["uid"] for p in own_pool.items("pods", "-n", "slurm")]
+    claims("projects")
+    wait_for("all pods have the storage", all_have_it, 180)
+    return own_pool
+
+
+def as_(pool, user, script):
+    return pool.cmd("shell", "--user", user, "--", "sh", "-c", script, check=False)
+
+
+def srun(pool, user, script, *options):
+    return pool.as_user(user, "srun", *options, "sh", "-c", script).stdout
+
+
+@pytest.mark.feature("A13.1", "A13.2", "A13.3")
+def test_a_home_is_made_by_whoever_comes_first(pool):
+    # A job of somebody who never came in; its home is there on all nodes and at the login pod.
+    pool.shell("sh", "-c", "rm -rf /home/eve")
+    script = "cd; pwd; stat -c '%a %U' .; ls -A | head -1; echo from a job > f"
+    assert pool.shell("runuser", "-u", "eve", "--", "env", "HOME=/home/eve", "srun", "-D", "/", "-w", "n1", "sh", "-c", script) == "/home/eve\n700 eve\n.bash_logout\n"
+    assert as_(pool, "eve", "cat ~/f").stdout == "from a job\n"
+    # Nobody else sees into it.
+    r = as_(pool, "bob", "ls /home/eve")
+    assert r.returncode and "Permission denied" in r.stderr
+    assert pool.run("stat", "-c", "%a %u", f"{pool.home}/shared/claims/slurm/home/eve").stdout == "700 3002\n"
+
+
+@pytest.mark.feature("A13.4")
+def test_members_of_a_group_share_a_directory(pool):
+    assert as_(pool, "ann", "umask; mkdir /projects/physics/run; echo ann > /projects/physics/run/f").stdout == "0002\n"
+    job = srun(pool, "bob", "id -Gn; echo bob >> /projects/physics/run/f; cat /projects/physics/run/f; stat -c %G /projects/physics/run/f", "-w", "n1")
+    assert job == "bob physics\nann\nbob\nphysics\n"
+    for user in ("eve", "researcher"):
+        r = as_(pool, user, "ls /projects/physics")
+        assert r.returncode and "Permission denied" in r.stderr
+    # A part of it, read-only, in login pods.
+    with open(f"{pool.home}/shared/claims/slurm/projects/sets/f", "w") as f:
+        f.write("one\n")
+    r = pool.cmd("shell", "--user", "root", "--", "sh", "-c", "cat /data/sets/f; touch /data/sets/x", check=False)
+    assert r.stdout == "one\n" and "Read-only file system" in r.stderr
+
+
+@pytest.mark.feature("A13.3", "D8.3")
+def test_each_user_has_a_scratch_directory_of_his_own_on_each_node(pool):
+    for node in pool.nodes:
+        assert srun(pool, "ann", "cd /scratch/ann && stat -c '%a %U' . && ls && hostname > on", "-w", node) == "700 ann\n"
+        assert srun(pool, "ann", "cat /scratch/ann/on", "-w", node) == f"{node}\n"
+        assert "Permission denied" in srun(pool, "bob", "ls /scratch/ann 2>&1 || :", "-w", node)
+    assert as_(pool, "ann", "ls /scratch").returncode  # login pods have none
+
+
+@pytest.mark.feature("A2.1", "A13.3")
+def test_a_partition_is_for_the_members_of_a_group(pool):
+    assert srun(pool, "ann", "id -un", "-p", "fast") == "ann\n"
+    job = pool.as_user("eve", "sbatch", "--parsable", "-p", "fast", "--wrap", "sleep 1000").stdout.strip()
+    state = lambda: pool.as_user("eve", "squeue", "-h", "-j", job, "-o", "%T %r").stdout.strip()
+    wait_for("it waits", lambda: state().startswith("PENDING") and state() != "PENDING None")
+    # Who joins the group may, without a restart.
+    uids = {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm")}
+    change(pool, users=[{**u, "groups": ["physics"]} for u in USERS])
+    wait_for("eve may", lambda: state() == "RUNNING None", 120)
+    pool.as_user("eve", "scancel", job)
+    change(pool, users=USERS)
+    assert uids == {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm")}
+
+
+@pytest.mark.feature("A12.1", "A13.1")
+def test_the_queue_on_a_claim_outlives_the_pod_of_slurmctld(pool):
+    job = pool.as_user("ann", "sbatch", "--parsable", "--hold", "--wrap", "true").stdout.strip()
+    pod = pool.get("pod", "main-slurmctld-0", "-n", "slurm")
+    assert {"name": "state", "persistentVolumeClaim": {"claimName": "state"}} in pod["spec"]["volumes"]
+    pool.kubectl("delete", "pod", "main-slurmctld-0", "-n", "slurm")
+    wait_for("another one runs", lambda: pool.get("pod", "main-slurmctld-0", "-n", "slurm", )["metadata"]["uid"] != pod["metadata"]["uid"])
+    wait_for("the job is there", lambda: pool.as_user("ann", "squeue", "-h", "-j", job, "-o", "%r", check=False).stdout == "JobHeldUser\n")
+    pool.as_user("ann", "scancel", job)
+
+
+@pytest.mark.feature("A2.1")
+def test_storage_that_cannot_be_is_named_and_changes_nothing(pool):
+    uids = {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm")}
+    change(pool, storage=[*STORAGE, {"name": "bad", "mountPath": "/etc/slurm", "claim": "home"}])
+    try:
+        wait_for("it is named", lambda: "spec.storage[4].mountPath: /etc/slurm lies in or over /etc" in config(pool)["message"])
+        assert config(pool)["status"] == "False"
+    finally:
+        change(pool, storage=STORAGE)
+    wait_for("all is well", lambda: config(pool)["status"] == "True")
+    assert uids == {p["metadata"]["uid"] for p in pool.items("pods", "-n", "slurm")}
