@@ -16,6 +16,7 @@
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
 //   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
+//   storage.c                file systems that pods share; spec.storage
 //   trial.c                  tries a configuration before it is written
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
