@@ -85,30 +85,26 @@ static int images(const struct td_instance *i, struct td_progress *p, struct td_
 	return 0;
 }
 
-// Copies tandem-standin, which is installed beside our binary (build tree: ../standin/), into the
-// home's runtime directory.
-static int install_standin(const struct td_instance *i, struct td_error *err)
+// Copies a program that is installed beside our binary, or in ../lib/tandem, into the home's runtime
+// directory. room: where it is in the build tree.
+static int install_one(const struct td_instance *i, const char *name, const char *room, struct td_error *err)
 {
-	td_auto_free char *self = td_self_path(), *dest = td_asprintf("%s/opt/tandem-standin", i->run),
-			  *opt = td_asprintf("%s/opt", i->run), *task = td_asprintf("%s/opt/task-prolog", i->run);
-
+	td_auto_free char *self = td_self_path(), *dest = td_asprintf("%s/opt/%s", i->run, name),
+			  *opt = td_asprintf("%s/opt", i->run);
 	char *slash = strrchr(self, '/');
 	if (slash)
 		*slash = '\0';
-	static const char *const places[] = {"%s/tandem-standin", "%s/../standin/tandem-standin",
-					     "%s/../lib/tandem/tandem-standin"};
+	td_auto_strv struct td_strv places = {0};
+	td_strv_addf(&places, "%s/%s", self, name);
+	td_strv_addf(&places, "%s/../%s/%s", self, room, name);
+	td_strv_addf(&places, "%s/../lib/tandem/%s", self, name);
 
 	td_auto_buf struct td_buf b = {0};
 	int r = TD_NOT_FOUND;
-	for (size_t k = 0; k < TD_LEN(places) && r == TD_NOT_FOUND; k++) {
-		td_auto_buf struct td_buf path = {0};
-		td_buf_puts(&path, slash ? self : ".");
-		td_buf_puts(&path, places[k] + 2);
-		r = td_file_read(td_buf_str(&path), 64 << 20, &b, err);
-	}
-
+	for (size_t k = 0; k < places.n && r == TD_NOT_FOUND; k++)
+		r = td_file_read(places.v[k], 64 << 20, &b, err);
 	if (r)
-		return td_wrap(err, "tandem-standin beside the tandem binary");
+		return td_wrap(err, "%s beside the tandem binary", name);
 
 	td_auto_buf struct td_buf old = {0};
 	if (td_file_read(dest, 64 << 20, &old, NULL) || old.len != b.len || memcmp(old.s, b.s, b.len)) {
@@ -116,6 +112,18 @@ static int install_standin(const struct td_instance *i, struct td_error *err)
 		if (!r)
 			r = td_file_write(dest, b.s, b.len, 0755, err);
 	}
+	return r;
+}
+
+// What Slurm's pods find in /opt/tandem.
+static int install_standin(const struct td_instance *i, struct td_error *err)
+{
+	td_auto_free char *task = td_asprintf("%s/opt/task-prolog", i->run);
+	int r = install_one(i, "tandem-standin", "standin", err);
+	if (!r)
+		r = install_one(i, "tandem-container", "spank", err);
+	if (!r)
+		r = install_one(i, "tandem-spank.so", "spank", err);
 
 	// Slurm's TaskProlog takes no arguments. The program recognises by this name what to do
 	// (standin/wire.h).

@@ -67,9 +67,10 @@ char *td_op_files_hash(const struct td_slurm_files *f)
 {
 	td_auto_buf struct td_buf b = {0};
 	for (size_t i = 0; i < f->n; i++) {
-		// Users reach running pods by themselves (accounts.sh), the site's programs are mounted.
+		// Users reach running pods by themselves (accounts.sh), the site's programs are mounted, and
+		// nodes read what they know of images.
 		if (f->v[i].site || td_streq(f->v[i].name, "passwd") || td_streq(f->v[i].name, "group") ||
-		    td_streq(f->v[i].name, "ssh_keys"))
+		    td_streq(f->v[i].name, "ssh_keys") || td_streq(f->v[i].name, "containers.conf"))
 			continue;
 		td_buf_add(&b, f->v[i].name, strlen(f->v[i].name) + 1);
 		td_buf_add(&b, f->v[i].text, strlen(f->v[i].text) + 1);

@@ -270,6 +270,7 @@ static int login(struct builder *b, const yyjson_val *part, size_t at, struct td
 		{"program", td_op_program("login.sh")}, {"owners", sees_all(part) ? td_op_program("owners.sh") : ""});
 	yyjson_mut_val *spec = td_jm_get(yyjson_mut_doc_get_root(d), "spec.template.spec");
 	td_op_storage_mount(d, spec, b->sc, "login");
+	td_op_containers_login(d, spec, b->sc, b->standin);
 	if (td_jbool(part, "ssh", true)) {
 		td_auto(yyjson_mut_doc_free) yyjson_mut_doc *over = td_op_template(
 			"login-ssh.yaml", {"cluster", b->name}, {"name", set}, {"login", name},

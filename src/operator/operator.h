@@ -15,7 +15,8 @@
 //   nodeset.[ch] nodeset_rows.c nodeset_act.c nodeset_status.c nodeset_sweep.c
 //                            a NodeSet; nodeset.h says how its files work together
 //   missing.c                slurmds that Slurm has forgotten, and since when
-//   slurmd.c devices.c       a node's share and its slurmd pod; spec.devices
+//   slurmd.c devices.c containers.c
+//                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c                file systems that pods share; spec.storage
 //   trial.c                  tries a configuration before it is written
 //   references.c             names in spec.scheduler that must lead somewhere
@@ -75,6 +76,10 @@ void td_op_put(yyjson_mut_doc *d, yyjson_mut_val *o, const char *path, yyjson_mu
 // For pods on a kubelet: adds an init container that puts tandem-standin into the volume
 // tandem-bin.
 void td_op_bring_standin(yyjson_mut_doc *d, yyjson_mut_val *spec, const char *image);
+// Adds what containers in jobs need (spec.containers) to the spec of a slurmd pod, or of a login pod. Nothing where
+// they are turned off. image: as above; NULL: embedded.
+void td_op_containers_slurmd(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster);
+void td_op_containers_login(yyjson_mut_doc *d, yyjson_mut_val *spec, const yyjson_val *cluster, const char *image);
 // Adds metadata.ownerReferences with controller=true.
 void td_op_own(yyjson_mut_doc *d, yyjson_mut_val *obj, const yyjson_val *owner, const struct td_gvr *gvr);
 // Merges a pod template ({metadata, spec}) over the generated one at `at` of d. The generated

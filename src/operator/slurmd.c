@@ -288,6 +288,7 @@ int td_op_slurmd_pod(const yyjson_val *cluster, const yyjson_val *nodeset, const
 	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
 	if (image)
 		for_kubelet(d, root, image);
+	td_op_containers_slurmd(d, td_jm_get(root, "spec"), cluster);
 	// A name with dots cannot be a hostname. slurmd is told its name in any case.
 	if (td_is_dns_label(name)) {
 		td_jm_str(d, root, "spec.hostname", name);

@@ -3,6 +3,7 @@
 
 #include "base/embedded.h"
 #include "slurm/accounting.h"
+#include "slurm/containers.h"
 #include "slurm/groups.h"
 #include "slurm/preempt.h"
 #include "slurm/scripts.h"
@@ -721,6 +722,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 
 	own_files(td_jget(o, "spec.config.files"), &out, problems);
 	td_slurm_scripts_files(o, f, &out, problems);
+	td_slurm_containers_files(o, &out, problems);
 
 	// Problems quote what they refuse: no control character may get through.
 	for (size_t i = before; i < problems->n; i++)

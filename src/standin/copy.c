@@ -1,6 +1,6 @@
 // `copy DIR`: copies this program into a directory, under the names that Slurm's configuration
-// uses. An init container runs it, so that any Slurm image will do. Each file is complete or
-// absent; a second run replaces it.
+// uses, and the two files of containers in jobs (../lib/tandem). An init container runs it, so that
+// any Slurm image will do. Each file is complete or absent; a second run replaces it.
 #include "standin/standin.h"
 
 #include <errno.h>
@@ -17,10 +17,9 @@ static int failed(const char *what, const char *path)
 	return 1;
 }
 
-static int copy_self(const char *to)
+static int copy_file(const char *from, const char *to)
 {
-	int in = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
-	    out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
+	int in = open(from, O_RDONLY | O_CLOEXEC), out = open(to, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0755);
 	ssize_t n = -1;
 	if (in >= 0 && out >= 0)
 		while ((n = sendfile(out, in, NULL, 1 << 20)) > 0)
@@ -45,8 +44,23 @@ int td_standin_copy(const char *dir)
 	}
 	snprintf(to, sizeof(to), "%s/tandem-standin", dir);
 	snprintf(link, sizeof(link), "%s/task-prolog", dir);
-	if (copy_self(tmp) || rename(tmp, to))
+	if (copy_file("/proc/self/exe", tmp) || rename(tmp, to))
 		return failed("write", to);
+
+	static const char *const others[] = {"tandem-container", "tandem-spank.so"};
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	self[n > 0 ? n : 0] = '\0';
+	char *name = strrchr(self, '/');
+	for (size_t i = 0; name && i < sizeof(others) / sizeof(*others); i++) {
+		char from[8192];
+		snprintf(from, sizeof(from), "%.*s/../lib/tandem/%s", (int)(name - self), self, others[i]);
+		if (access(from, F_OK) && errno == ENOENT)
+			continue; // a build tree
+		snprintf(to, sizeof(to), "%s/%s", dir, others[i]);
+		if (copy_file(from, tmp) || rename(tmp, to))
+			return failed("write", to);
+	}
 	if ((unlink(tmp) && errno != ENOENT) || symlink("tandem-standin", tmp) || rename(tmp, link))
 		return failed("write", link);
 	return 0;

@@ -40,6 +40,12 @@ await_controller() {
 # slurmd's own value is that of the tasks. Where this is refused, Slurm is refused too.
 [ -z "$TD_CGROUPS" ] || { echo 0 >/proc/self/oom_score_adj; } 2>/dev/null
 
+# The service for images (src/spank/keep.h). What jobs of an earlier container of this pod left is removed.
+[ -z "${TD_CONTAINERS:-}" ] || {
+	/opt/tandem/tandem-container fresh
+	while sleep 1; do /opt/tandem/tandem-container keep; done &
+}
+
 await_controller
 [ -z "$sack" ] || {
 	SLURM_CONF=$conf /opt/tandem/tandem-standin clear-dead --node "$TD_NODE" --reason "$TD_DEAD_REASON"

@@ -1,0 +1,10 @@
+// Writes what turns on containers in jobs (spec.containers): plugstack.conf, by which Slurm loads the plug-in,
+// and containers.conf, which the nodes read (src/spank/settings.h). Pure.
+#pragma once
+
+#include "slurm/conf.h"
+
+bool td_slurm_containers(const yyjson_val *cluster);
+// Adds both files, where containers are turned on. The site's own plugstack.conf, if it was added before, keeps
+// its lines behind ours. Problems are added as "spec.containers.field: what is wrong; what to write".
+void td_slurm_containers_files(const yyjson_val *cluster, struct td_slurm_files *ret, struct td_strv *problems);

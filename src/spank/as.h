@@ -1,0 +1,16 @@
+// Doing something with another's rights, and coming back: in a child, because rights that a process
+// gave up are gone.
+#pragma once
+
+#include "spank/container.h"
+
+// Runs f in a child that is nobody but the owner: his user, groups, and no capability. Returns what f
+// returned, with its error.
+int td_ct_as(const struct td_ct_owner *who, int (*f)(void *ctx, struct td_error *err), void *ctx, struct td_error *err);
+// Gives up everything for the owner's rights, in the calling process.
+int td_ct_become(const struct td_ct_owner *who, struct td_error *err);
+// Reads a file as the owner: *ret gets its text. A file that the owner may not read is TD_DENIED.
+int td_ct_read_as(const struct td_ct_owner *who, const char *path, size_t max, struct td_buf *ret,
+		  struct td_error *err);
+// Copies a file that the owner may read to the descriptor `to`.
+int td_ct_copy_as(const struct td_ct_owner *who, const char *path, int to, struct td_error *err);

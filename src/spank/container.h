@@ -1,0 +1,37 @@
+// tandem-container: prepares the container of a step on its node, and keeps the node's images.
+//
+//   prepare   (the plug-in, as root, once for each task): makes the container unless it is there
+//   enter     (the plug-in, as the user, before his program): goes inside and becomes the program
+//   release   (the plug-in at a step's end): removes it
+//   keep      (slurmd.sh): the service. It pulls images, outside of any job's limits, removes what
+//             jobs left behind, and keeps the cache within its limit
+//   pull, list  (an administrator in a slurmd pod)
+//
+// Files
+//   main.c                     the modes
+//   reference.[ch]             names of images, and the patterns that allow them
+//   mounts.[ch]                the words of --container-mounts
+//   settings.[ch]              containers.conf
+//   logins.[ch]                credentials for registries, from the files that users already have
+//   pull.[ch]                  from a registry or an archive to a tree
+//   store.[ch]                 the cache: who uses what, and what goes when it is full
+//   enter.[ch] enter_internal.h root.c  makes the namespaces, and what is mounted in them
+//   inside.[ch]                entering them
+//   keep.[ch]                  the service, and how prepare talks to it
+//   as.[ch]                    doing something with another's rights
+//   layout.h spank_api.h plugin.c  the plug-in, a program of its own
+#pragma once
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <sys/types.h>
+
+// Who a container is for.
+struct td_ct_owner {
+	uid_t uid;
+	gid_t gid;
+	gid_t groups[1024];
+	size_t n_groups;
+	const char *name, *home; // "": not known
+};

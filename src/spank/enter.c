@@ -1,0 +1,234 @@
+// The namespaces of a container: who makes them, and for whom.
+#include "spank/enter.h"
+
+#include "base/file.h"
+#include "spank/as.h"
+#include "spank/enter_internal.h"
+#include "spank/layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+bool td_ct_enter_made(const char *dir)
+{
+	td_auto_free char *path = td_asprintf("%s/alive", dir);
+	td_auto_close int fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0;
+}
+
+void td_ct_enter_end(const char *dir)
+{
+	td_auto_free char *alive = td_asprintf("%s/alive", dir), *pid_file = td_asprintf("%s/pid", dir);
+	td_auto_close int fd = open(alive, O_RDONLY | O_CLOEXEC);
+	td_auto_buf struct td_buf b = {0};
+	long long pid;
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0 || td_file_read(pid_file, 32, &b, NULL) ||
+	    !td_parse_i64(td_buf_str(&b), &pid) || pid <= 1)
+		return;
+	kill((pid_t)pid, SIGKILL);
+	flock(fd, LOCK_EX); // its end
+}
+
+static int write_proc(pid_t pid, const char *file, const char *text, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("/proc/%d/%s", pid, file);
+	td_auto_close int fd = open(path, O_WRONLY | O_CLOEXEC);
+	size_t n = strlen(text);
+	if (fd < 0 || write(fd, text, n) != (ssize_t)n)
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s of the user namespace", file);
+	return 0;
+}
+
+// ---- the tree, as the user's ----
+// A user namespace that maps the keeper of the trees to the owner. It lives as long as its descriptor.
+static int mapping(const struct td_ct_owner *who, int *ret_fd, struct td_error *err)
+{
+	int p[2];
+	if (pipe2(p, O_CLOEXEC) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "pipe");
+	td_auto_close int in = p[0];
+	pid_t pid = fork();
+	if (pid == 0) {
+		char why = unshare(CLONE_NEWUSER) ? (char)errno : 0;
+		_exit(write(p[1], &why, 1) == 1 && !why ? pause() : 1);
+	}
+	close(p[1]);
+	char why = ECHILD;
+	int r = 0;
+	if (pid < 0 || read(in, &why, 1) != 1 || why)
+		r = td_fail_errno(err, TD_UNSUPPORTED, why, "this node does not allow user namespaces");
+
+	char line[64];
+	snprintf(line, sizeof(line), "%u %u 1\n", TD_CT_UID, who->uid);
+	if (!r)
+		r = write_proc(pid, "uid_map", line, err);
+	snprintf(line, sizeof(line), "%u %u 1\n", TD_CT_UID, who->gid);
+	if (!r)
+		r = write_proc(pid, "gid_map", line, err);
+	snprintf(line, sizeof(line), "/proc/%d/ns/user", pid);
+	int fd = r ? -1 : open(line, O_RDONLY | O_CLOEXEC);
+	if (!r && fd < 0)
+		r = td_fail_errno(err, TD_INTERNAL, errno, "%s", line);
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	if (!r)
+		*ret_fd = fd;
+	return r;
+}
+
+// A mount of the tree that is nowhere yet, in which every file is the owner's.
+static int tree_for(const char *dir, const struct td_ct_owner *who, int *ret_fd, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/tree/rootfs", dir);
+	td_auto_close int ns = -1, fd = -1;
+	int r = mapping(who, &ns, err);
+	if (r)
+		return r;
+	fd = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+	if (fd < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
+	struct mount_attr a = {.attr_set = MOUNT_ATTR_IDMAP | MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+			       .userns_fd = (uint64_t)ns,
+			       .propagation = MS_PRIVATE};
+	if (syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &a, sizeof(a)))
+		return td_fail_errno(
+			err, TD_UNSUPPORTED, errno,
+			"the file system of the image cache (%s) cannot map owners, as ext4, xfs and btrfs can; choose "
+			"another directory for it (spec.containers.cache.path)",
+			TD_CT_CACHE);
+	*ret_fd = td_steal_fd(&fd);
+	return 0;
+}
+
+// ---- the container's process ----
+// Becomes the owner, and keeps the one capability without which some hosts (AppArmor of Ubuntu 24.04) make
+// user namespaces that may do nothing. It is gone with the new namespace.
+static int become(const struct td_ct_owner *who, struct td_error *err)
+{
+	prctl(PR_SET_KEEPCAPS, 1);
+	int r = td_ct_become(who, err);
+	if (r)
+		return r;
+	struct __user_cap_header_struct h = {_LINUX_CAPABILITY_VERSION_3, 0};
+	struct __user_cap_data_struct d[2] = {{.permitted = 1u << CAP_SYS_ADMIN, .effective = 1u << CAP_SYS_ADMIN}};
+	syscall(SYS_capset, &h, d);
+	return 0;
+}
+
+static void answer(int fd, int r, struct td_error *e)
+{
+	e->code = r;
+	send(fd, e, sizeof(*e), MSG_NOSIGNAL);
+}
+
+static int hear(int fd, struct td_error *err)
+{
+	struct td_error e;
+	if (recv(fd, &e, sizeof(e), 0) != sizeof(e))
+		return td_fail(err, TD_INTERNAL, "the process that makes the container ended early");
+	if (e.code && err)
+		*err = e;
+	return e.code;
+}
+
+// The holder shares no descriptor with whoever asked for the container: they would wait for it.
+static void close_others(int a, int b, int c)
+{
+	int null = open("/dev/null", O_RDWR);
+	for (int i = 0; i < 3; i++)
+		dup2(null, i);
+	for (int i = 3, max = (int)sysconf(_SC_OPEN_MAX); i < max && i < 4096; i++)
+		if (i != a && i != b && i != c)
+			close(i);
+}
+
+// The holder: makes the container, and then is what its namespaces live by. (Bound to files they would
+// need no process. But Linux 6.18 refuses to bind about every second mount namespace where it has several
+// CPUs, as if it were older than ours.) Never returns.
+static void child(const struct td_ct_enter *e, int tree, int alive, int fd)
+{
+	struct td_error err = TD_ERROR_INIT;
+	char c;
+	close_others(tree, alive, fd);
+	setsid();
+	int r = become(e->owner, &err);
+	if (!r && unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		r = td_fail_errno(&err, TD_UNSUPPORTED, errno, "this node does not allow user namespaces");
+	answer(fd, r, &err);
+	if (r || read(fd, &c, 1) != 1)
+		_exit(1);
+	r = td_ct_root_make(e, tree, &err);
+	close(tree);
+	prctl(PR_SET_NAME, "tandem-holder");
+	prctl(PR_SET_DUMPABLE, 1); // its user may open its namespaces
+	answer(fd, r, &err);
+	close(fd);
+	while (!r)
+		pause();
+	_exit(1);
+}
+
+static int maps(const struct td_ct_enter *e, pid_t pid, struct td_error *err)
+{
+	td_auto_buf struct td_buf g = {0};
+	char line[64];
+	snprintf(line, sizeof(line), "%u %u 1\n", e->root ? 0 : e->owner->uid, e->owner->uid);
+	td_buf_printf(&g, "%u %u 1\n", e->root ? 0 : e->owner->gid, e->owner->gid);
+	// At most 340 lines; a group that is not mapped still counts, but has no name inside.
+	for (size_t i = 0; i < e->owner->n_groups && i < 300; i++)
+		if (e->owner->groups[i] != e->owner->gid && e->owner->groups[i] != 0)
+			td_buf_printf(&g, "%u %u 1\n", e->owner->groups[i], e->owner->groups[i]);
+	int r = write_proc(pid, "setgroups", "deny", err); // nobody may leave a group that shuts him out
+	if (!r)
+		r = write_proc(pid, "gid_map", td_buf_str(&g), err);
+	return r ? r : write_proc(pid, "uid_map", line, err);
+}
+
+int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err)
+{
+	td_auto_free char *path = td_asprintf("%s/alive", e->dir), *pid_file = td_asprintf("%s/pid", e->dir);
+	td_auto_close int tree = -1, alive = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0444);
+	if (alive < 0 || flock(alive, LOCK_EX | LOCK_NB))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", path);
+	int p[2], r = tree_for(e->dir, e->owner, &tree, err);
+	if (r)
+		return r;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, p) < 0)
+		return td_fail_errno(err, TD_INTERNAL, errno, "socketpair");
+	td_auto_close int ours = p[0];
+	pid_t pid = fork();
+	if (pid == 0)
+		child(e, tree, alive, p[1]);
+	close(p[1]);
+	if (pid < 0)
+		return td_fail_errno(err, TD_TRANSIENT, errno, "fork");
+
+	td_auto_free char *text = td_asprintf("%d", pid);
+	r = hear(ours, err);
+	if (!r)
+		r = maps(e, pid, err);
+	if (!r && send(ours, "g", 1, MSG_NOSIGNAL) == 1)
+		r = hear(ours, err);
+	if (!r)
+		r = td_file_write(pid_file, text, strlen(text), 0444, err);
+	if (r) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+	return r;
+}

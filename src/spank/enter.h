@@ -1,0 +1,25 @@
+// The namespaces of a container and what is mounted there.
+//
+// Everything is done in a user namespace of the user's own, by a process with his rights and no others:
+// whatever he could not open outside, he cannot mount. Only two things need root before: to map the
+// user's groups, and the tree, which belongs to nobody's user (TD_CT_UID) and appears as his (an
+// idmapped mount). The root is an overlay of the tree and of what he changes.
+#pragma once
+
+#include "spank/container.h"
+#include "spank/mounts.h"
+
+struct td_ct_enter {
+	const char *dir; // of the container; it has the link "tree"
+	const struct td_ct_owner *owner;
+	const char *cwd; // where a relative source of a mount begins
+	const struct td_ct_mounts *mounts;
+	bool home, root, read_only;
+};
+// Makes the namespaces, with a process that holds them: dir/pid is its number, and while it lives it has
+// dir/alive locked.
+int td_ct_enter_make(const struct td_ct_enter *e, struct td_error *err);
+// Are they there?
+bool td_ct_enter_made(const char *dir);
+// Ends the holder, and waits for its end.
+void td_ct_enter_end(const char *dir);

@@ -1,0 +1,292 @@
+// tandem-container: its modes. See container.h.
+#include "base/file.h"
+#include "base/log.h"
+#include "base/options.h"
+#include "spank/as.h"
+#include "spank/enter.h"
+#include "spank/inside.h"
+#include "spank/keep.h"
+#include "spank/layout.h"
+#include "spank/pull.h"
+#include "spank/store.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int fail(const struct td_error *err)
+{
+	printf("error %s\n", err->msg);
+	return 1;
+}
+
+static void tell(int fd, const char *word, const char *text)
+{
+	td_auto_free char *line = td_asprintf("%s %s", word, text);
+	td_info("%s", line);
+	send(fd, line, strlen(line), MSG_NOSIGNAL);
+}
+
+static void say(void *ctx, const char *text)
+{
+	tell(*(int *)ctx, "say", text);
+}
+
+static void groups(const char *text, struct td_ct_owner *ret)
+{
+	td_auto_strv struct td_strv l = {0};
+	td_strv_split(&l, text, ',');
+	ret->n_groups = 0;
+	for (size_t i = 0; i < l.n && i < TD_LEN(ret->groups); i++) {
+		long long n;
+		if (td_parse_i64(l.v[i], &n) && n >= 0)
+			ret->groups[ret->n_groups++] = (gid_t)n;
+	}
+}
+
+struct ask {
+	const char *job, *step, *uid, *gid, *groups, *user, *home, *image, *mounts, *name, *cwd, *save;
+	const char *mount_home, *remap_root, *writable, *entrypoint;
+};
+
+static bool is_name(const char *s)
+{
+	size_t n = strlen(s);
+	return n && n <= 64 && s[0] != '.' &&
+	       strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+}
+
+static bool chosen(const char *said, bool usual)
+{
+	return said ? !strcmp(said, "yes") : usual;
+}
+
+// The cache may have grown beyond its limit.
+static void trim(void)
+{
+	td_auto_settings struct td_ct_settings s = {0};
+	if (!td_ct_settings_read(TD_CT_CONF, &s, NULL))
+		td_ct_store_trim(s.limit, &s.pull, NULL);
+}
+
+// The container's own files belong to its user; the directory around them is root's.
+static int own_directory(const char *dir, const struct td_ct_owner *who, struct td_error *err)
+{
+	td_auto_free char *own = td_asprintf("%s/own", dir);
+	if ((mkdir(own, 0700) && errno != EEXIST) || lchown(own, who->uid, who->gid))
+		return td_fail_errno(err, TD_INTERNAL, errno, "%s", own);
+	return 0;
+}
+
+// The image's environment and directory, for the plug-in, which reads them as the user.
+static int describe(const char *dir, const struct td_ct_owner *who, struct td_error *err)
+{
+	static const char *const files[] = {"env", "workdir"};
+	for (size_t i = 0; i < TD_LEN(files); i++) {
+		td_auto_free char *from = td_asprintf("%s/tree/%s", dir, files[i]),
+				  *to = td_asprintf("%s/%s", dir, files[i]);
+		td_auto_buf struct td_buf b = {0};
+		int r = td_file_read(from, 256 << 10, &b, err);
+		if (!r)
+			r = td_file_write(to, td_buf_str(&b), b.len, 0400, err);
+		if (r)
+			return r;
+		if (lchown(to, who->uid, who->gid))
+			return td_fail_errno(err, TD_INTERNAL, errno, "%s", to);
+	}
+	return 0;
+}
+
+static int make(const struct ask *a, const struct td_ct_owner *who, const char *id, int fd, struct td_error *err)
+{
+	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id);
+	td_auto_settings struct td_ct_settings s = {0};
+	td_auto_mounts struct td_ct_mounts mounts = {0};
+	td_auto_close int lock = -1;
+	td_auto_free char *lock_name = td_asprintf("run.%s", id);
+	int r = td_ct_settings_read(TD_CT_CONF, &s, err);
+	if (r || (r = td_ct_mounts_parse(a->mounts ? a->mounts : "", &mounts, err)) ||
+	    (r = td_ct_store_lock(lock_name, &lock, err)))
+		return r;
+	if (td_ct_enter_made(dir)) // another task of the step, or another step of the job, made it
+		return 0;
+	if (!a->image)
+		return td_fail(err, TD_NOT_FOUND,
+			       "there is no container with the name %s in this job on this node, and no "
+			       "--container-image to make it from",
+			       a->name);
+	td_auto_free char *key = NULL;
+	if ((r = td_ct_pull(&(struct td_ct_pull){who, a->image, id, &s, say, &fd}, &key, err)))
+		return r;
+
+	const struct td_ct_enter e = {.dir = dir,
+				      .owner = who,
+				      .cwd = a->cwd ? a->cwd : "/",
+				      .mounts = &mounts,
+				      .home = chosen(a->mount_home, s.home),
+				      .root = chosen(a->remap_root, s.root),
+				      .read_only = !chosen(a->writable, !s.read_only)};
+	if ((r = own_directory(dir, who, err)) || (r = describe(dir, who, err)) || (r = td_ct_enter_make(&e, err))) {
+		td_ct_store_release(id, NULL);
+		return r;
+	}
+	return 0;
+}
+
+static int checked(const struct ask *a, struct td_ct_owner *who, char **ret_id, struct td_error *err)
+{
+	long long uid, gid, job, step;
+	if (!td_parse_i64(a->uid, &uid) || !td_parse_i64(a->gid, &gid) || !td_parse_i64(a->job, &job) ||
+	    !td_parse_i64(a->step, &step))
+		return td_fail(err, TD_INVALID, "a number is none");
+	who->uid = (uid_t)uid;
+	who->gid = (gid_t)gid;
+	who->name = a->user ? a->user : "";
+	who->home = a->home && a->home[0] == '/' && a->home[1] ? a->home : "";
+	groups(a->groups ? a->groups : "", who);
+
+	// "NAME:create" and the like say what Pyxis does with a running container; the name is before it.
+	td_auto_free char *name = a->name ? td_strndup(a->name, strcspn(a->name, ":")) : NULL;
+	if (uid == 0)
+		return td_fail(err, TD_DENIED, "root has no containers here; run the job as a user");
+	if (name && !is_name(name))
+		return td_fail(err, TD_INVALID,
+			       "--container-name=%.80s: a name has letters, digits, '_', '.' and '-' (not '.' first), "
+			       "at most 64",
+			       a->name);
+	if (a->save)
+		return td_fail(err, TD_UNSUPPORTED,
+			       "--container-save is not supported; build the image outside and push it to a registry");
+	if (a->entrypoint && !strcmp(a->entrypoint, "yes"))
+		return td_fail(
+			err, TD_UNSUPPORTED,
+			"--container-entrypoint is not supported; write the entry point's program before your command");
+	*ret_id = name ? td_asprintf("%lld-%s", job, name) : td_asprintf("%lld.%lld", job, step);
+	return 0;
+}
+
+// In the service, in a child of its own.
+static void prepare(int argc, char **argv, int fd)
+{
+	struct ask a = {0};
+	const struct td_option options[] = {
+		{.name = "job", .value = "ID", .help = "the job", TD_OPT_TEXT(&a.job), .required = true},
+		{.name = "step", .value = "ID", .help = "its step", TD_OPT_TEXT(&a.step), .required = true},
+		{.name = "uid", .value = "N", .help = "its user", TD_OPT_TEXT(&a.uid), .required = true},
+		{.name = "gid", .value = "N", .help = "his group", TD_OPT_TEXT(&a.gid), .required = true},
+		{.name = "groups", .value = "N,…", .help = "all his groups", TD_OPT_TEXT(&a.groups)},
+		{.name = "user", .value = "NAME", .help = "his name", TD_OPT_TEXT(&a.user)},
+		{.name = "home", .value = "PATH", .help = "his home directory", TD_OPT_TEXT(&a.home)},
+		{.name = "cwd", .value = "PATH", .help = "the job's directory", TD_OPT_TEXT(&a.cwd)},
+		{.name = "image", .value = "IMAGE", .help = "--container-image", TD_OPT_TEXT(&a.image)},
+		{.name = "mounts", .value = "LIST", .help = "--container-mounts", TD_OPT_TEXT(&a.mounts)},
+		{.name = "name", .value = "NAME", .help = "--container-name", TD_OPT_TEXT(&a.name)},
+		{.name = "save", .value = "PATH", .help = "--container-save", TD_OPT_TEXT(&a.save)},
+		{.name = "mount-home", .value = "yes|no", .help = "--container-mount-home", TD_OPT_TEXT(&a.mount_home)},
+		{.name = "remap-root", .value = "yes|no", .help = "--container-remap-root", TD_OPT_TEXT(&a.remap_root)},
+		{.name = "writable", .value = "yes|no", .help = "--container-writable", TD_OPT_TEXT(&a.writable)},
+		{.name = "entrypoint", .value = "yes|no", .help = "--container-entrypoint", TD_OPT_TEXT(&a.entrypoint)},
+	};
+	const struct td_command c = {.name = "container prepare",
+				     .about = "Makes the container of a step; the plug-in calls it.",
+				     .options = options,
+				     .n = TD_LEN(options)};
+	int code;
+	static struct td_ct_owner who;
+	td_auto_free char *id = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (!td_command_line(&c, argc, argv, NULL, &code))
+		return tell(fd, "error", "the plug-in and tandem-container are of different versions");
+	if (checked(&a, &who, &id, &err) || make(&a, &who, id, fd, &err))
+		return tell(fd, "error", err.msg);
+	td_auto_free char *dir = td_asprintf(TD_CT_RUN "/%s", id);
+	tell(fd, "ready", dir);
+	trim();
+}
+
+// enter DIRECTORY WORKDIR KEPT-VARIABLES PROGRAM ARGUMENT…: what a step starts.
+static int enter(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	if (argc < 5)
+		return td_command_wrong("container enter",
+					"it takes a container, a directory, names of variables and a program");
+	int r = td_ct_inside(argv[1], argv[2], argv[3], argv + 4, &err);
+	fprintf(stderr, "container: %s\n", err.msg);
+	return r == TD_NOT_FOUND ? 127 : 126; // as shells say it
+}
+
+static bool is_id(const char *s)
+{
+	size_t n = strspn(s, "0123456789");
+	return n && (s[n] == '.' || s[n] == '-') && is_name(s + n + 1);
+}
+
+static int release(int argc, char **argv)
+{
+	struct td_error err = TD_ERROR_INIT;
+	if (argc != 2 || !is_id(argv[1]))
+		return td_command_wrong("container release", "it takes the id of a container");
+	return td_ct_store_release(argv[1], &err) ? fail(&err) : 0;
+}
+
+static void plain(void *ctx, const char *text)
+{
+	(void)ctx;
+	fprintf(stderr, "%s\n", text);
+}
+
+static int pull(int argc, char **argv)
+{
+	td_auto_settings struct td_ct_settings s = {0};
+	td_auto_free char *key = NULL;
+	struct td_error err = TD_ERROR_INIT;
+	if (argc != 2)
+		return td_command_wrong("container pull", "it takes an image");
+	if (td_ct_settings_read(TD_CT_CONF, &s, &err) ||
+	    td_ct_pull(&(struct td_ct_pull){NULL, argv[1], NULL, &s, plain, NULL}, &key, &err)) {
+		fprintf(stderr, "tandem-container: %s\n", err.msg);
+		return 1;
+	}
+	printf("%s\n", key);
+	return 0;
+}
+
+static int list(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	td_ct_store_print();
+	return 0;
+}
+
+static int keep(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	return td_ct_keep(prepare);
+}
+
+static int fresh(int argc, char **argv)
+{
+	(void)argc, (void)argv;
+	struct td_error err = TD_ERROR_INIT;
+	if (td_ct_store_make(true, &err))
+		return fprintf(stderr, "tandem-container: %s\n", err.msg), 1;
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*f)(int argc, char **argv);
+	} modes[] = {{"prepare", td_ct_ask}, {"enter", enter}, {"release", release}, {"pull", pull},
+		     {"list", list},         {"keep", keep},   {"fresh", fresh}};
+	for (size_t i = 0; argc > 1 && i < TD_LEN(modes); i++)
+		if (!strcmp(modes[i].name, argv[1]))
+			return modes[i].f(argc - 1, argv + 1);
+	fprintf(stderr, "usage: tandem-container prepare|release|pull|list|keep|fresh …\n");
+	return 2;
+}

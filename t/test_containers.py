@@ -1,0 +1,231 @@
+"""Containers in jobs: srun --container-image and its like, with a registry that wants a password."""
+import json
+import re
+import subprocess
+
+import pytest
+
+import ociforge
+from harness import wait_for
+from registry import Registry
+
+OS = 'NAME="Forged"\nPRETTY_NAME="Forged 1"\n'
+TOOLS = ("sh", "id", "cat", "ls", "pwd", "touch", "rm", "stat", "mkdir", "dd", "chown", "sleep", "env", "true", "hostname", "umount", "wc", "readlink")
+CACHE = "/var/lib/tandem/containers"
+
+pytestmark = pytest.mark.embedded  # the registry must be where pods reach it
+
+
+def image(extra="", pack="+gzip", **config):
+    """A root that can run, and says what it is."""
+    layout = ociforge.Layout()
+    e = ociforge.entry
+    files = [e("etc", kind="dir"), e("etc/os-release", OS + extra), e("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n"), e("etc/group", "root:x:0:\n"),
+             e("etc/shadow", "hidden\n", mode=0o600), e("work", kind="dir"), e("tmp", kind="dir", mode=0o1777), e("suid", "x", mode=0o4755)]
+    layout.image([ociforge.busybox(*TOOLS), ociforge.layer(*files)], pack=["+gzip", pack],
+                 **{"Env": ["PATH=/bin", "COLOUR=image blue", "TD_KEPT=image"], "WorkingDir": "/work", **config})
+    return layout
+
+
+class Site:
+    """A pool whose nodes reach a registry, and its commands as users."""
+
+    def __init__(self, pool, registry):
+        self.pool, self.registry, self.host = pool, registry, registry.host
+        self.set(insecureRegistries=[self.host])
+        self.login("researcher", registry.docker_config())
+
+    def set(self, cache=None, **images):
+        """Sets spec.containers.images (and cache), and waits until every node knows it. None: the field goes."""
+        self.pool.kubectl("patch", "slurmcluster", "main", "-n", "slurm", "--type=merge",
+                          "-p", json.dumps({"spec": {"containers": {"images": images, **({"cache": cache} if cache is not None else {})}}}))
+        words = {"allowed": "allow", "prePull": "pull", "insecureRegistries": "insecure"}
+        want = {f"{words[k]} {x}" for k, v in images.items() for x in v or []}
+        gone = tuple(f"{words[k]} " for k, v in images.items() if v is None)
+
+        def known(node):
+            lines = self.node(node, "cat", "/etc/tandem/users/containers.conf").splitlines()
+            return want <= set(lines) and not (gone and any(l.startswith(gone) for l in lines)) and (cache is None or not cache.get("limit") or "limit 0" not in lines)
+        for node in self.pool.nodes:
+            wait_for(f"{node} knows the settings", lambda: known(node))
+
+    def node(self, node, *argv, **kw):
+        return self.pool.kubectl("exec", "-i", "-n", "slurm", f"main-pool-{node}", "-c", "slurmd", "--", *argv, **kw)
+
+    def login(self, user, text, path=".docker/config.json"):
+        self.do(user, "sh", "-c", f"mkdir -p $(dirname ~/{path}); cat >~/{path}; chmod 600 ~/{path}", input=text)
+
+    def do(self, user, *argv, **kw):
+        return self.pool.cmd("shell", "--user", user, "--", *argv, **kw)
+
+    def srun(self, *argv, user="researcher", node="n0"):
+        return self.do(user, "srun", "-Q", "-D", "/tmp", "-w", node, "--mem=50M", *argv).stdout
+
+    def refused(self, *argv, **kw):
+        """A step that must fail: what it says."""
+        with pytest.raises(subprocess.CalledProcessError) as e:
+            self.srun(*argv, **kw)
+        return e.value.stderr
+
+    def trees(self, node="n0"):
+        return self.node(node, "ls", f"{CACHE}/trees").split()
+
+
+@pytest.fixture(scope="module")
+def site(own_pool):
+    registry = Registry(f"10.{own_pool.instance['subnet']}.0.1")
+    try:
+        yield Site(own_pool, registry)
+    finally:
+        registry.stop()
+
+
+@pytest.fixture(scope="module")
+def small(site):
+    return site.registry.push(image(), "lab/small", "1")
+
+
+@pytest.mark.feature("A11.1", "A11.3")
+def test_a_step_runs_in_an_image(site, small):
+    """As its user, in the image's directory and environment, and TaskProlog does not get in the way. Fetched once per node."""
+    show = 'cat /etc/os-release; id -u; id -un; pwd; echo $COLOUR; cat /etc/shadow; echo mine >/etc/new; cat /etc/new; hostname'
+    out = site.srun(f"--container-image={small}", "sh", "-c", show).split("\n")
+    assert out == [*OS.strip().split("\n"), "1000", "researcher", "/work", "image blue", "hidden", "mine", "n0", ""]
+
+    # REGISTRY#IMAGE is how enroot writes it. What the first container changed is gone.
+    fetched = site.registry.fetched()
+    again = site.srun(f"--container-image={small.replace('/', '#', 1)}", "--container-workdir=/tmp", "--container-env=TD_KEPT", "sh", "-c", "pwd; echo $TD_KEPT; ls /etc/new || echo gone")
+    assert again.split() == ["/tmp", "image", "gone"] and site.registry.fetched() == fetched
+    assert "TD_KEPT" not in site.do("researcher", "env").stdout
+    kept = site.do("researcher", "env", "TD_KEPT=outside", "srun", "-Q", "--mem=50M", "-w", "n0", f"--container-image={small}", "--container-env=TD_KEPT", "sh", "-c", "echo $TD_KEPT $COLOUR").stdout
+    assert kept == "outside image blue\n"
+
+    # Tasks of a step share one container on each node.
+    spaces = site.do("researcher", "srun", "-Q", "-N2", "-n4", "--mem=50M", f"--container-image={small}", "sh", "-c", "echo $(hostname) $(readlink /proc/self/ns/mnt)").stdout.split("\n")[:-1]
+    assert len(spaces) == 4 and len(set(spaces)) == 2 and {s.split()[0] for s in spaces} == {"n0", "n1"}
+
+    script = f"#!/bin/sh\n#SBATCH --container-image={small.replace('/', chr(92) + '#', 1)} --mem=50M -w n0 -o /home/researcher/out-%j\ncat /etc/os-release\n"
+    job = site.do("researcher", "sh", "-c", "cd; cat >job.sh; sbatch -W --parsable job.sh", input=script).stdout.strip()
+    assert site.do("researcher", "cat", f"/home/researcher/out-{job}").stdout == OS
+    # A step that asks for none has none.
+    assert "Debian" in site.srun("cat", "/etc/os-release")
+
+
+@pytest.mark.feature("A11.1")
+def test_mounts_and_names(site, small):
+    img = f"--container-image={small}"
+    site.do("researcher", "sh", "-c", "mkdir -p ~/data; echo outside >~/data/file")
+    mounts = "--container-mounts=/home/researcher/data:/data,/home/researcher/data:/fixed:ro,tmpfs:/scratch,/home/researcher/data/file"
+    out = site.srun(img, mounts, "sh", "-c", "cat /data/file /home/researcher/data/file; touch /scratch/x /data/made; touch /fixed/y 2>&1; true")
+    assert out.startswith("outside\noutside\n") and "Read-only file system" in out
+    assert site.do("researcher", "stat", "-c%U", "/home/researcher/data/made").stdout == "researcher\n"
+    assert "data" in site.srun(img, "--container-mount-home", "ls", "/home/researcher")
+    assert "Read-only file system" in site.refused(img, "--container-readonly", "touch", "/etc/x")
+    assert "/nowhere" in site.refused(img, "--container-mounts=/nowhere:/x", "true")
+    assert "SRC:DST" in site.refused(img, "--container-mounts=nowhere", "true")
+    assert "--container-workdir" in site.refused(img, "--container-workdir=/nowhere", "true")
+    assert "Exited with exit code 127" in site.refused(img, "no-such-program")
+    assert "not supported" in site.refused(img, "--container-save=/tmp/x", "true")
+
+    # A name lasts until the job ends.
+    lines = [f"srun -Q {img} --container-name=kept touch /mine", "srun -Q --container-name=kept ls /mine", f"srun -Q {img} ls /mine || echo fresh", "echo job=$SLURM_JOB_ID"]
+    out = site.do("researcher", "salloc", "-Q", "-w", "n0", "--mem=50M", "sh", "-c", "; ".join(lines)).stdout
+    assert out.split("\n")[:2] == ["/mine", "fresh"]
+    job = re.search(r"job=(\d+)", out).group(1)
+    assert "no container with the name kept" in site.refused("--container-name=kept", "true")
+    site.named = f"{job}-kept"
+
+
+@pytest.mark.feature("A11.1", "D8.1")
+def test_nobody_gets_more_rights(site, small):
+    """Root inside is not root outside; what a user may not read, he cannot mount; and nobody sees the trees or another's container."""
+    img = f"--container-image={small}"
+    site.do("researcher", "mkdir", "-p", "/home/researcher/rights")
+    out = site.srun(img, "--container-remap-root", "--container-mounts=/home/researcher/rights:/r,/etc/slurm-keys:/k,/var/lib/tandem:/t", "sh", "-c",
+                    "id -u; touch /r/file; cat /k/slurm.key 2>&1; ls /t/containers 2>&1; ls /t/containers/trees 2>&1; chown 0:5 /r/file 2>&1; true")
+    assert out.startswith("0\n") and out.count("ermission denied") == 3 and "nvalid argument" in out
+    assert site.do("researcher", "stat", "-c%u:%g", "/home/researcher/rights/file").stdout == "1000:1000\n"
+    assert "ermission denied" in site.refused(img, "--container-mounts=/etc/slurm-keys/slurm.key:/k", "cat", "/k")
+    # Set-user-id programs of an image count nothing.
+    assert "nosuid" in site.srun(img, "sh", "-c", "cat /proc/self/mountinfo").split("\n")[0]
+
+    # One who knows where another's container lies.
+    out = site.do("researcher", "sh", "-c", f"srun -Q --mem=50M -w n0 {img} sleep 1000 >/dev/null 2>&1 & echo $!").stdout
+    ident, = wait_for("it runs", lambda: site.node("n0", "sh", "-c", f"cd {CACHE}/run; ls -d *.*/pid").replace("/pid", "").split())
+    pid = site.node("n0", "cat", f"{CACHE}/run/{ident}/pid").strip()
+    site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
+    peek = f"ls {CACHE}/run/{ident}/own; cat {CACHE}/run/{ident}/env; ls /proc/{pid}/root/etc; readlink /proc/{pid}/ns/mnt; /opt/tandem/tandem-container enter {CACHE}/run/{ident} '' '' id"
+    said = site.do("pods", "srun", "-Q", "-D", "/tmp", "-w", "n0", "--mem=50M", "sh", "-c", f"({peek}) 2>&1; true").stdout
+    assert len(said.strip().split("\n")) == said.count("denied") >= 4, said
+    site.do("researcher", "scancel", "-u", "researcher")
+    wait_for("it is gone", lambda: ident not in site.node("n0", "ls", f"{CACHE}/run"))
+
+
+@pytest.mark.feature("A11.1")
+def test_gpus_as_granted(site, small):
+    show = "for i in 0 1 2 3 4 5 6 7; do dd if=/dev/tandem-gpu$i count=0 2>&1; done; echo $CUDA_VISIBLE_DEVICES"
+    argv = ["--gres=gpu:2", "sh", "-c", show]
+    native, inside = site.srun(*argv), site.srun(f"--container-image={small}", *argv)
+    count = lambda text: (text.count("No such device or address"), text.count("Operation not permitted"), text.strip().split("\n")[-1])
+    assert count(native) == count(inside) == (2, 6, "0,1")  # opened and without a driver; forbidden
+
+
+@pytest.mark.feature("A11.2")
+def test_a_registry_with_a_password(site, small):
+    """Whoever may not fetch an image may not run it, although it is on the node."""
+    img = f"--container-image={small}"
+    site.do("root", "install", "-d", "-o", "2000", "-g", "2000", "-m", "700", "/home/pods")
+    assert site.srun(img, "id", "-u") == "1000\n"
+    said = site.refused(img, "true", user="pods")
+    assert f"image {small} cannot be read without credentials" in said and "~/.docker/config.json" in said
+    site.login("pods", site.registry.docker_config("wrong"))
+    assert "with the credentials in ~/.docker/config.json" in site.refused(img, "true", user="pods")
+    site.login("pods", site.registry.netrc(), ".config/enroot/.credentials")
+    assert site.srun(img, "id", "-u", user="pods") == "2000\n"
+    site.do("pods", "rm", "-r", "/home/pods/.config", "/home/pods/.docker")
+    said = site.refused(f"--container-image={site.host}/lab/nothing:1", "true")
+    assert f"image {site.host}/lab/nothing:1 cannot be read with the credentials in ~/.docker/config.json" in said and "manifest unknown" in said
+    assert "write [REGISTRY#]IMAGE[:TAG]" in site.refused("--container-image=No:Such:Name", "true")
+    assert not [l for l in site.node("n0", "ls", f"{CACHE}/staging").split() if l.startswith("pull")]  # no credentials are left
+
+
+@pytest.mark.feature("A11.5")
+def test_the_catalogue(site, small):
+    """Refused in plain words, with what there is."""
+    other = site.registry.push(image("OTHER=1\n", pack="+zstd"), "elsewhere/tool", "1")
+    assert "OTHER=1" in site.srun(f"--container-image={other}", "cat", "/etc/os-release")  # layers packed by zstd, which umoci does not know
+    site.set(allowed=[f"{site.host}/lab/*"])
+    try:
+        said = site.refused(f"--container-image={other}", "true")
+        assert f"image {other} is not in this cluster's catalogue ({site.host}/lab/*)" in said and "spec.containers.images.allowed" in said
+        assert "catalogue" in site.refused("--container-image=/home/researcher/image.tar", "true")
+        assert site.srun(f"--container-image={small}", "id", "-u") == "1000\n"
+    finally:
+        site.set(allowed=None)
+
+
+@pytest.mark.feature("A11.3", "A11.4")
+def test_ready_images_and_the_limit(site, small):
+    """An image that every node has ready is everybody's, and no registry is asked. Of the others those go that nobody uses, while jobs run on in theirs."""
+    ready, gone = site.registry.push(image("READY=1\n"), "lab/ready", "1"), site.registry.push(image("GONE=1\n"), "lab/gone", "1")
+    img = f"--container-image={ready}"
+    site.do("pods", "rm", "-rf", "/home/pods/.docker", "/home/pods/.config")
+    assert "without credentials" in site.refused(img, "true", user="pods")
+    site.set(prePull=[ready])
+    site.pool.kubectl("create", "secret", "docker-registry", "main-image-pull", "-n", "slurm", "--from-file=.dockerconfigjson=/dev/stdin", input=site.registry.docker_config())
+    key = wait_for("n1 has it", lambda: site.node("n1", "sh", "-c", f"cat {CACHE}/ready/*"))
+    assert site.trees("n1").count(key) == 1
+    assert "READY=1" in site.srun(img, "cat", "/etc/os-release", user="pods", node="n1")
+
+    site.srun(f"--container-image={gone}", "true", node="n1")
+    job = site.do("researcher", "sbatch", "--parsable", "-w", "n1", "--mem=50M", f"--container-image={small}", "-o", "/home/researcher/lasts", input="#!/bin/sh\ncat /etc/os-release; until [ -e /tmp/end ]; do sleep 0.1; done; cat /etc/os-release\n").stdout.strip()
+    wait_for("the job runs", lambda: site.do("researcher", "cat", "/home/researcher/lasts").stdout == OS)
+    assert len(site.trees("n1")) >= 3
+    site.set(cache={"limit": "1Ki"})
+    wait_for("what nobody uses is gone", lambda: len(site.trees("n1")) == 2)
+    assert key in site.trees("n1")
+    assert "READY=1" in site.srun(img, "cat", "/etc/os-release", node="n1")
+    site.set(cache={"limit": None}, prePull=None)
+    site.node("n1", "sh", "-c", f"cd {CACHE}/run/{job}.*; setpriv --reuid 1000 --regid 1000 --clear-groups /opt/tandem/tandem-container enter $PWD / '' touch /tmp/end")
+    wait_for("it has read its image to the end", lambda: site.do("researcher", "cat", "/home/researcher/lasts").stdout == OS * 2)
+    wait_for("nothing is left of the job with a name", lambda: site.named not in site.node("n0", "ls", f"{CACHE}/run"))
