@@ -28,8 +28,22 @@
 #define TD_ANN_SLURM_REASON "tandem.dev/slurm-reason" // by the bridge, on slurmd pods too
 // By the bridge, JSON: what native jobs hold there.
 #define TD_ANN_SLURM_USE "tandem.dev/slurm-use"
-#define TD_TAINT_DRAIN "tandem.dev/slurm-drain" // by the bridge: drained in Slurm by somebody
-#define TD_COND_DRAIN "SlurmDrain"              // the same fact as a condition
+// By the bridge: drained in Slurm by somebody, or held out of service (the next).
+#define TD_TAINT_DRAIN "tandem.dev/slurm-drain"
+// By the operator: the node is out of service for its health. Value: what follows "tandem: " in
+// the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
+#define TD_ANN_HOLD "tandem.dev/hold"
+#define TD_ANN_PERSON "tandem.dev/needs-person"       // by the operator: nothing helped; why
+#define TD_ANN_ACTION "tandem.dev/action"             // by anybody: asks for a NodeAction; value: which
+#define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken" // by the operator: "ID ACTION", being made
+#define TD_ANN_FAULTS "tandem.dev/faults"             // by the agent, JSON: what its checks found
+// By the operator, JSON: what the node's agent shall do now. Keys id, action, device, boot.
+#define TD_ANN_OPERATION "tandem.dev/operation"
+// By the agent, JSON: how that went. Keys id, result (done, failed, unknown), message.
+#define TD_ANN_OPERATION_RESULT "tandem.dev/operation-result"
+#define TD_ANN_TESTED "tandem.dev/tested"      // by the operator: which machine with which devices passed its test
+#define TD_LABEL_ACTION_NODE "tandem.dev/node" // on test pods: the node
+#define TD_COND_DRAIN "SlurmDrain"             // the same fact as a condition
 #define TD_LABEL_FAKE_GPUS "tandem.dev/fake-gpus"
 #define TD_LABEL_BLOCK "topology.tandem.dev/block"
 #define TD_LABEL_RACK "topology.tandem.dev/rack"
@@ -74,8 +88,10 @@
 // The node's kubelet offers fewer devices than the node's record says.
 #define TD_REASON_DEVICES "tandem: devices"
 #define TD_REASON_LOST "tandem: slurm state lost"
-#define TD_REASON_UPDATE "tandem: update"     // the slurmd pod is replaced
-#define TD_REASON_SCALE_IN "tandem: scale-in" // the node leaves its NodeSet
-#define TD_REASON_GONE "tandem: node gone"    // the Kubernetes node is gone
+#define TD_REASON_CONDITION "tandem: condition" // the node is not healthy
+#define TD_REASON_ACTION "tandem: action"       // a NodeAction works on the node, or left it so
+#define TD_REASON_UPDATE "tandem: update"       // the slurmd pod is replaced
+#define TD_REASON_SCALE_IN "tandem: scale-in"   // the node leaves its NodeSet
+#define TD_REASON_GONE "tandem: node gone"      // the Kubernetes node is gone
 // The slurmd container died. The next one cleans up its jobs (the script of slurmd pods).
 #define TD_REASON_DEAD "tandem: slurmd died"

@@ -35,6 +35,8 @@ const struct td_gvr td_resourceslices = {"resource.k8s.io", "v1", "resourceslice
 const struct td_gvr td_deviceclasses = {"resource.k8s.io", "v1", "deviceclasses", "DeviceClass", false};
 const struct td_gvr td_slurmclusters = {"tandem.dev", "v1alpha1", "slurmclusters", "SlurmCluster", true};
 const struct td_gvr td_nodesets = {"tandem.dev", "v1alpha1", "nodesets", "NodeSet", true};
+const struct td_gvr td_nodeactions = {"tandem.dev", "v1alpha1", "nodeactions", "NodeAction", false};
+const struct td_gvr td_healthpolicies = {"tandem.dev", "v1alpha1", "healthpolicies", "HealthPolicy", false};
 
 struct td_object *td_object_new(struct td_json *json)
 {

@@ -31,6 +31,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 
 	bool ours = f->drain && td_pool_reason_owner(f->reason) == TD_OWNER_BRIDGE;
 	ret->foreign = f->drain && !td_pool_reason_tandem(f->reason);
+	ret->taint = ret->foreign || (f->k8s && f->hold);
 	if (f->drain || f->bad) {
 		ret->state = f->words;
 		ret->text = f->reason && *f->reason ? f->reason : NULL;
@@ -48,6 +49,11 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 			add(ret->reason, ": ");
 			add(ret->reason, f->request);
 		}
+	} else if (f->hold) {
+		// The operator says which of the two it is; anything else is a condition.
+		bool said = !strncmp(f->hold, "condition", 9) || !strncmp(f->hold, "action", 6);
+		add(ret->reason, said ? TD_REASON_PREFIX " " : TD_REASON_CONDITION " ");
+		add(ret->reason, f->hold);
 	} else if (f->gate && (ours || !f->gate_alarm)) {
 		add(ret->reason, TD_REASON_GATE ", ");
 		add(ret->reason, f->gate);

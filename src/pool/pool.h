@@ -130,6 +130,7 @@ struct td_pool_node_facts {
 	bool k8s;            // there is a Node object
 	bool cordoned;       // spec.unschedulable
 	const char *request; // annotation tandem.dev/drain, which asks for a drain; NULL: none
+	const char *hold;    // annotation tandem.dev/hold: out of service for its health; NULL: it is not
 	const char *gate;    // a device was not released in time: the agent's words; NULL: none
 	const char *devices; // its kubelet offers fewer than Slurm counts, in words; NULL: as many
 	bool gate_alarm;     // td_pool_gate_alarm: no more nodes are drained for `gate`
@@ -150,7 +151,8 @@ struct td_pool_node_plan {
 
 	// What the Kubernetes side should show
 	bool decided; // false: leave it as it is
-	bool foreign; // taint and condition SlurmDrain=True
+	bool foreign; // condition SlurmDrain=True
+	bool taint;   // nothing that Slurm does not place goes there either: `foreign`, or a hold
 	// Annotations slurm-state and slurm-reason; NULL: removed. They point into the facts.
 	const char *state, *text;
 };
@@ -161,7 +163,7 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 
 enum td_pool_owner {
 	TD_OWNER_OTHERS,   // a person, or nobody
-	TD_OWNER_BRIDGE,   // cordons, requests, gates, devices, a lost state
+	TD_OWNER_BRIDGE,   // cordons, requests, holds, gates, devices, a lost state
 	TD_OWNER_OPERATOR, // updates, nodes that leave or are gone, slurmds that died
 	TD_OWNER_TANDEM,   // "tandem: …" of some other part
 	TD_OWNER_SLURM,    // Slurm itself: slurmd reported fewer devices than the record says

@@ -110,14 +110,14 @@ static int show_node(struct td_bridge *b, const struct td_object *node, const st
 	yyjson_arr_foreach (taints, i, n, t)
 		has |= td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN);
 
-	if (has != p->foreign) { // a patch replaces the whole list of taints
+	if (has != p->taint) { // a patch replaces the whole list of taints
 		yyjson_mut_val *list = td_jm_arr(d, root, "spec.taints");
 		changed = true;
 		yyjson_arr_foreach (taints, i, n, t)
 			if (!td_streq(td_jstr(t, "key"), TD_TAINT_DRAIN))
 				yyjson_mut_arr_append(list, yyjson_val_mut_copy(d, t));
 
-		if (p->foreign) {
+		if (p->taint) {
 			yyjson_mut_val *o = yyjson_mut_obj(d);
 			td_jm_str(d, o, "key", TD_TAINT_DRAIN);
 			td_jm_str(d, o, "effect", "NoSchedule");
@@ -279,6 +279,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 	if (node) {
 		x.f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
 		x.f.request = td_object_annotation(node, TD_ANN_DRAIN);
+		x.f.hold = td_object_annotation(node, TD_ANN_HOLD);
 		x.f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
 		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}

@@ -25,7 +25,7 @@ struct scenario {
 	bool vanish, wants;
 };
 static const struct td_scenario_part *const parts[] = {&td_scenario_nodeset, &td_scenario_cluster, &td_scenario_steps,
-						       &td_scenario_preempt};
+						       &td_scenario_preempt, &td_scenario_health};
 static const char *const kinds[TD_POOL_KINDS] = {"gpu", "shard"};
 
 static void grant(const struct td_scenario_words *w, struct td_grant *g, const char *uid)
@@ -73,6 +73,7 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 		s->node = (struct td_pool_node_facts){.k8s = !td_scenario_has(w, "no-object"),
 						      .cordoned = td_scenario_has(w, "cordoned"),
 						      .request = td_scenario_val(w, "request", NULL),
+						      .hold = td_scenario_val(w, "hold", NULL),
 						      .gate = td_scenario_val(w, "gate", NULL),
 						      .gate_alarm = td_scenario_has(w, "gate-alarm"),
 						      .devices = td_scenario_val(w, "devices", NULL),
@@ -129,8 +130,8 @@ static void decide(const struct scenario *s, const char *what, const struct td_s
 			td_buf_printf(out, " \"%s\"", p.reason);
 		if (!p.decided)
 			td_buf_puts(out, " undecided");
-		if (p.foreign)
-			td_buf_puts(out, " taint");
+		if (p.taint)
+			td_buf_puts(out, p.foreign ? " taint" : " hold-taint");
 		if (p.state)
 			td_buf_printf(out, " state=\"%s\"", p.state);
 		if (p.text)
@@ -239,11 +240,13 @@ static void test_nodes_settle(void **state)
 					      "tandem: cordoned in Kubernetes",
 					      "tandem: requested: x",
 					      "tandem: update",
+					      "tandem: condition GpuUnhealthy: gpu3",
+					      "tandem: action reboot by root",
 					      "tandem: gate n0, held by 7",
 					      "tandem: devices, none",
 					      "tandem"};
 
-	for (unsigned bits = 0; bits < 512; bits++)
+	for (unsigned bits = 0; bits < 1024; bits++)
 		for (size_t r = 0; r < TD_LEN(reasons); r++) {
 			char reason[TD_POOL_REASON_MAX];
 			snprintf(reason, sizeof(reason), "%s", reasons[r]);
@@ -258,6 +261,7 @@ static void test_nodes_settle(void **state)
 						       .bad = bits & 16,
 						       .gate = bits & 32 ? "held by job 7" : NULL,
 						       .gate_alarm = bits & 64,
+						       .hold = bits & 512 ? "condition x" : NULL,
 						       .devices = bits & 256 ? "none of gpu" : NULL,
 						       .reason = reason};
 			int steps = 0;
@@ -322,7 +326,8 @@ static void test_grants(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(test_nodes_settle),
-					   cmocka_unit_test(test_long_reason), cmocka_unit_test(test_grants)};
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios), cmocka_unit_test(td_scenario_health_storm),
+					   cmocka_unit_test(test_nodes_settle), cmocka_unit_test(test_long_reason),
+					   cmocka_unit_test(test_grants)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

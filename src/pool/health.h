@@ -1,0 +1,117 @@
+// What is done about nodes' faults, and how an act on a node goes on (docs/health.md). Pure: the
+// facts are borrowed for the call, outputs point to static text or into the facts.
+//
+// Two decisions. td_pool_health_decide() looks at a node's faults and at what was done before:
+// must it be out of service, and which act comes next? td_pool_act_decide() carries an act (a
+// NodeAction) on by one step. The acts are the memory of the first: nothing else is remembered.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// ---- what a policy says about a fault ----
+
+// From mild to severe. PERSON stands for "nothing that a program can do".
+enum td_remedy { TD_REMEDY_NONE, TD_REMEDY_DRAIN, TD_REMEDY_RESET, TD_REMEDY_REBOOT, TD_REMEDY_PERSON };
+// The names in tables, policies and the API: "none", "drain", "reset-gpu", "reboot", "person".
+const char *td_pool_remedy_name(enum td_remedy r);
+// False: no such name.
+bool td_pool_remedy_parse(const char *name, enum td_remedy *ret);
+
+struct td_pool_rule {
+	const char *check, *condition; // NULL: not about one
+	const int64_t *codes;
+	size_t n_codes; // 0: any
+	enum td_remedy remedy;
+};
+struct td_pool_fault {
+	const char *check;     // "xid"; NULL: a condition that somebody else set
+	const char *condition; // "GpuUnhealthy"
+	const char *device;    // "gpu3"; NULL: the node
+	int64_t code;
+	enum td_remedy remedy; // by the table of checks; td_pool_rule_of() overrules it
+};
+// The first rule that matches decides, else the table; a condition of somebody else without a rule is
+// nothing.
+enum td_remedy td_pool_rule_of(const struct td_pool_fault *f, const struct td_pool_rule *rules, size_t n);
+
+// ---- acts ----
+
+enum td_act { TD_ACT_DRAIN, TD_ACT_RESET, TD_ACT_REBOOT, TD_ACT_RUN, TD_ACT_TEST, TD_ACT_RETURN, TD_ACT_NONE };
+const char *td_pool_act_name(enum td_act a); // "reset-gpu"; NONE: ""
+enum td_act td_pool_act_parse(const char *name);
+// The step that follows `after` in an act; after NONE: the first. NONE: the act is done.
+enum td_act td_pool_act_step(enum td_act act, enum td_act after, bool test);
+
+// What is known of a node and of the act's present step.
+struct td_pool_act_facts {
+	enum td_act step;
+	bool late; // its deadline is over
+	// Slurm
+	bool slurm;   // the node is, or shall be, a Slurm node
+	bool drained; // it takes no work and has none
+	// The agent
+	bool told; // the operation stands on the Node
+	enum td_act_did { TD_DID_NOTHING, TD_DID_DONE, TD_DID_FAILED, TD_DID_UNKNOWN } did;
+	bool booted; // its boot is another than before the act
+	bool ready;  // the node is Ready, and so is its slurmd
+	bool faulty; // a fault is left that keeps it out
+	// The test
+	enum td_act_test {
+		TD_TEST_NONE,     // not begun
+		TD_TEST_RESERVES, // it makes sure that nobody else gets the node
+		TD_TEST_RESERVED, // nobody else gets it: it may take jobs
+		TD_TEST_PASSED,
+		TD_TEST_FAILED,
+		TD_TEST_LOST, // it ended without a result
+	} test;
+	bool begun; // the record says that the test was begun
+	bool held;  // the hold stands on the Node
+};
+enum td_act_do {
+	TD_ACT_WAIT, // why says for what
+	TD_ACT_NEXT, // the step is done
+	TD_ACT_FAIL,
+	TD_ACT_UNKNOWN, // begun, and nobody knows whether it was done
+	TD_ACT_HOLD,    // take the node out of service
+	TD_ACT_TELL,    // write the operation for the agent
+	TD_ACT_BEGIN_TEST,
+	TD_ACT_RELEASE, // lift the hold
+};
+struct td_pool_act_step_plan {
+	enum td_act_do what;
+	const char *why; // static text
+};
+struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *f);
+
+// ---- a node's health ----
+
+struct td_pool_health_facts {
+	enum td_remedy worst; // of its faults, by the policy
+	bool testing_new;     // it is new and the policy wants it tested
+	bool held;            // it is out of service now
+	// Its acts, in short
+	bool active; // one is not over yet
+	// The last act that is over and was about more than a test
+	enum td_act last; // NONE: there is none
+	bool last_failed; // or ended as unknown
+	bool last_policy; // a policy asked for it
+	// Of a policy, in the window of attempts
+	size_t resets, reboots;
+	// The policy
+	bool dry_run, breaker;
+	size_t attempts; // most resets and reboots in the window
+};
+struct td_pool_health_plan {
+	bool hold;         // it must be out of service (also when it is already)
+	enum td_act act;   // to begin; NONE: nothing
+	bool person;       // nothing more is done by itself
+	bool waiting;      // out of service it should be, but the breaker or a dry run stops that
+	const char *why;   // static text; NULL: nothing to say
+	enum td_remedy as; // what would be done in a dry run
+};
+void td_pool_health_decide(const struct td_pool_health_facts *f, struct td_pool_health_plan *ret);
+
+// True when no more nodes may be taken out: `out` of `nodes` are out for their health.
+bool td_pool_health_breaker(size_t out, size_t nodes, size_t percent, size_t least);
