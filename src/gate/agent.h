@@ -6,11 +6,13 @@
 #include "gate/busy.h"
 #include "gate/gate.h"
 #include "gate/held.h"
+#include "gate/nodehealth.h"
 #include "http/client.h"
 #include "kube/controller.h"
 
 struct td_gate_agent_opts {
 	const char *node, *kubeconfig, *state, *run, *cgroups, *url, *ca, *metrics;
+	const char *checks, *actions, *reboot, *reset_program; // agenthealth.c
 	int devices;
 };
 #define TD_GONE 128
@@ -31,6 +33,8 @@ struct td_gate_agent {
 	struct td_informer *pods, *nodes; // pods of this node; this node alone
 	struct td_gate *gate;
 	struct td_held held;
+	struct td_nodehealth *health;
+	struct td_checkup_backend backend;
 	struct td_cancel *cancel;
 	int lock;                // file descriptor of <state>/lock; -1: none
 	struct td_queue *grants; // keys of pods; pods.c
@@ -59,6 +63,12 @@ void td_gate_agent_job_index(const struct td_object *o, struct td_strv *ret);
 bool td_gate_agent_busy(void *agent, int node, const struct td_holder *h, char *why, size_t n);
 void td_gate_agent_superseded(void *agent, int node, uint64_t mask);
 bool td_gate_agent_may_claim(void *agent, int node, const char *cgroups, char *why, size_t n);
+
+// ---- agenthealth.c ----
+
+// Makes a->health, when kube and the informer of nodes are there.
+void td_gate_agent_health_open(struct td_gate_agent *a);
+void td_gate_agent_health_close(struct td_gate_agent *a);
 
 // ---- ask.c: each call takes some seconds at most ----
 

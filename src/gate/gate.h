@@ -13,6 +13,8 @@
 //   table.[ch]                   the durable table of a node's holders
 //   devices.[ch]                 sets of devices, and what a pod's annotations grant of them
 //   held.[ch]                    what the Node object says while a gate is stuck
+//   nodehealth.[ch]              what an agent does for its nodes' health
+//   agenthealth.c                the same for the node of the role `agent`
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
 //   pods.c busy.[ch]             whether a holder is done; busy.[ch] is the pure decision

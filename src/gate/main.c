@@ -57,6 +57,23 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 		 .value = "FILE",
 		 TD_OPT_TEXT(&o->ca),
 		 .help = "its certificates (default: the API server's)"},
+		{.name = "checks",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->checks),
+		 .help = "a site's own checks of the node: programs"},
+		{.name = "actions",
+		 .value = "DIR",
+		 TD_OPT_TEXT(&o->actions),
+		 .help = "programs that a NodeAction may run here"},
+		{.name = "reboot",
+		 .value = "HOW",
+		 TD_OPT_TEXT(&o->reboot),
+		 .help = "how the node is rebooted when a NodeAction says so:\nnone (default), systemd, or a program's "
+			 "path"},
+		{.name = "reset-program",
+		 .value = "PATH",
+		 TD_OPT_TEXT(&o->reset_program),
+		 .help = "resets a GPU; it gets the GPU's index, or nothing: all"},
 		TD_METRICS_OPTION(&o->metrics),
 		TD_OPT_LOG_LEVEL(&level),
 	};
@@ -69,6 +86,11 @@ static bool parse(int argc, char **argv, struct td_gate_agent_opts *o, int *ret_
 				     .n = TD_LEN(options)};
 	if (!td_command_line(&c, argc, argv, NULL, ret_exit))
 		return false;
+	if (strcmp(o->reboot, "none") != 0 && strcmp(o->reboot, "systemd") != 0 && o->reboot[0] != '/') {
+		*ret_exit = td_command_wrong("agent", "--reboot is \"%s\": give none, systemd or a program's path",
+					     o->reboot);
+		return false;
+	}
 	if (!*o->node || strlen(o->node) > 253 || strpbrk(o->node, "/, ")) {
 		*ret_exit =
 			td_command_wrong("agent", "--node is \"%s\": give the name of this Kubernetes node", o->node);
@@ -83,6 +105,13 @@ static void late(void *ctx, int node)
 {
 	struct td_gate_agent *a = ctx;
 	td_held_late(&a->held, node);
+}
+
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_gate_agent *a = ctx;
+	td_held_on_node(&a->held, old, now);
+	td_nodehealth_on_node(a->health, old, now);
 }
 
 // Waits until no other agent of this node runs: one that is being replaced may still answer for a
@@ -158,7 +187,8 @@ static int start_informers(struct td_gate_agent *a, struct td_error *err)
 	td_informer_add_index(a->pods, "uid", td_gate_agent_uid_index);
 	td_informer_add_index(a->pods, "job", td_gate_agent_job_index);
 	td_informer_on_change(a->pods, td_gate_agent_on_pod, a);
-	td_informer_on_change(a->nodes, td_held_on_node, &a->held);
+	td_informer_on_change(a->nodes, on_node, a);
+	td_gate_agent_health_open(a);
 	a->held.gate = a->gate;
 	a->held.kube = a->kube;
 	a->held.nodes = a->nodes;
@@ -205,6 +235,11 @@ static int run_held(void *ctx, struct td_error *err)
 	struct td_gate_agent *a = ctx;
 	return td_held_run(&a->held, a->cancel, err);
 }
+static int run_health(void *ctx, struct td_error *err)
+{
+	struct td_gate_agent *a = ctx;
+	return td_nodehealth_run(a->health, a->cancel, err);
+}
 
 static int serve(struct td_gate_agent *a, struct td_error *err)
 {
@@ -214,7 +249,8 @@ static int serve(struct td_gate_agent *a, struct td_error *err)
 	if (r)
 		return r;
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}};
+	struct td_gate_part parts[] = {
+		{"gate", run_gate, a}, {"grants", run_grants, a}, {"held", run_held, a}, {"health", run_health, a}};
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_gate_measure(a->gate); // not before: it reads the informers
@@ -231,6 +267,7 @@ static void teardown(struct td_gate_agent *a)
 	td_cancel_fire(a->cancel);
 	td_informer_free(a->pods);
 	td_informer_free(a->nodes);
+	td_gate_agent_health_close(a);
 	td_gate_free(a->gate);
 	td_queue_free(a->grants);
 	td_held_done(&a->held);
@@ -244,12 +281,14 @@ static void teardown(struct td_gate_agent *a)
 
 int td_agent_main(int argc, char **argv)
 {
-	struct td_gate_agent a = {
-		.clock = &td_clock_system,
-		.o = {.state = "/var/lib/tandem-agent", .run = "/run/tandem", .cgroups = "/sys/fs/cgroup"},
-		.lock = -1,
-		.mu = PTHREAD_MUTEX_INITIALIZER,
-		.ask = PTHREAD_MUTEX_INITIALIZER};
+	struct td_gate_agent a = {.clock = &td_clock_system,
+				  .o = {.state = "/var/lib/tandem-agent",
+					.run = "/run/tandem",
+					.cgroups = "/sys/fs/cgroup",
+					.reboot = "none"},
+				  .lock = -1,
+				  .mu = PTHREAD_MUTEX_INITIALIZER,
+				  .ask = PTHREAD_MUTEX_INITIALIZER};
 	struct td_error err = TD_ERROR_INIT;
 	int code;
 	if (!parse(argc, argv, &a.o, &code))

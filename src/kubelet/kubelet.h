@@ -8,6 +8,7 @@
 //
 // Files
 //   main.c nodes.c                the role `kubelet`; the Node objects and their heartbeats
+//   health.c                      the nodes' health: boots, reboots, faults of virtual nodes
 //   metrics.[ch]                  the role's metrics
 //   watch.[ch]                    process exits and deadlines, in one thread
 //   fakegpu.[ch]                  device nodes of fake GPUs
@@ -29,11 +30,13 @@
 
 #include "base/names.h"
 #include "gate/held.h"
+#include "gate/nodehealth.h"
 #include "kube/controller.h"
 #include "kubelet/watch.h"
 #include "oci/oci.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 // The flags of `tandem kubelet`; tandem-kubelet(8) says what each is.
 struct td_kubelet_opts {
@@ -67,9 +70,23 @@ struct td_kubelet {
 	pthread_mutex_t hooks_mu; // guards hooks
 	pthread_cond_t hooks_idle;
 	int hooks; // running hook threads
+	struct td_nodehealth *health;
+	atomic_ullong down; // nodes that reboot now: no container of theirs starts
 };
 
 // nodes.c: registers the nodes n0 … and sends heartbeats until `c` is cancelled.
 int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err);
+// Writes the Node's labels and status now.
+int td_kubelet_node_write(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err);
+
+// ---- health.c ----
+
+// The id of a virtual node's boot: the machine's, until it was rebooted by itself. Caller frees.
+char *td_kubelet_boot(const struct td_kubelet *a, int node);
+// Serves the nodes' health until cancel. td_kubelet_health_open() must have been called before the
+// informers start.
+void td_kubelet_health_open(struct td_kubelet *a);
+int td_kubelet_health_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err);
+void td_kubelet_health_close(struct td_kubelet *a);
 // Returns 3 for "n3", and -1 if no node of this process has the name. Thread-safe.
 int td_kubelet_node_index(const struct td_kubelet *a, const char *name);

@@ -237,6 +237,13 @@ static void on_service(void *ctx, struct td_object *old, struct td_object *now)
 	td_hosts_changed(a->hosts);
 }
 
+static void on_node(void *ctx, struct td_object *old, struct td_object *now)
+{
+	struct td_kubelet *a = ctx;
+	td_held_on_node(&a->held, old, now);
+	td_nodehealth_on_node(a->health, old, now);
+}
+
 static int parse_cidr(struct td_kubelet *a, struct td_error *err)
 {
 	int x, b, c, d, n = 0;
@@ -379,11 +386,12 @@ static int start_informers(struct td_kubelet *a, struct td_error *err)
 			td_informer_on_change(v[i], all[i].fn, a);
 	}
 
-	td_informer_on_change(a->nodes, td_held_on_node, &a->held);
+	td_informer_on_change(a->nodes, on_node, a);
 	a->held.gate = a->gate;
 	a->held.kube = a->kube;
 	a->held.nodes = a->nodes;
 
+	td_kubelet_health_open(a);
 	int r = 0;
 	for (size_t i = 0; i < TD_LEN(all) && !r; i++)
 		r = td_informer_start(v[i], a->cancel, err);
@@ -422,6 +430,11 @@ static int run_held(void *ctx, struct td_error *err)
 	struct td_kubelet *a = ctx;
 	return td_held_run(&a->held, a->cancel, err);
 }
+static int run_health(void *ctx, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	return td_kubelet_health_run(a, a->cancel, err);
+}
 static int run_probes(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
@@ -442,9 +455,9 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 	for (size_t i = 0; i < all.n; i++)
 		td_queue_add(a->queue, all.v[i]->uid);
 
-	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a}, {"stream", run_stream, a},
-				       {"probes", run_probes, a}, {"pods", run_sync, a},   {"nodes", run_nodes, a},
-				       {"held", run_held, a}};
+	struct td_gate_part parts[] = {{"gate", run_gate, a},     {"hosts", run_hosts, a},  {"stream", run_stream, a},
+				       {"probes", run_probes, a}, {"pods", run_sync, a},    {"nodes", run_nodes, a},
+				       {"held", run_held, a},     {"health", run_health, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
@@ -466,6 +479,7 @@ static void teardown(struct td_kubelet *a)
 		pthread_cond_wait(&a->hooks_idle, &a->hooks_mu);
 	pthread_mutex_unlock(&a->hooks_mu);
 
+	td_kubelet_health_close(a);
 	if (a->watch)
 		td_watch_free(a->watch);
 	td_recorder_free(a->recorder);

@@ -134,14 +134,11 @@ static void status(struct td_kubelet *a, yyjson_mut_doc *d, yyjson_mut_val *o, c
 	td_jm_str(d, v, "machineID", a->o.id);
 	td_jm_str(d, v, "systemUUID", name);
 
-	td_auto_buf struct td_buf boot = {0};
-	td_file_read("/proc/sys/kernel/random/boot_id", 128, &boot, NULL);
-	while (boot.len && boot.s[boot.len - 1] == '\n')
-		boot.s[--boot.len] = '\0';
-	td_jm_str(d, v, "bootID", td_buf_str(&boot));
+	td_auto_free char *boot = td_kubelet_boot(a, td_kubelet_node_index(a, name));
+	td_jm_str(d, v, "bootID", boot);
 }
 
-static int ensure_node(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err)
+int td_kubelet_node_write(struct td_kubelet *a, int i, struct td_cancel *c, struct td_error *err)
 {
 	char name[16];
 	snprintf(name, sizeof(name), "n%d", i);
@@ -236,7 +233,7 @@ int td_kubelet_nodes_run(struct td_kubelet *a, struct td_cancel *c, struct td_er
 			// overrule the status.
 			int r = beat(a, i, c, &e);
 			if (!r && (!next[i] || now >= next[i])) {
-				r = ensure_node(a, i, c, &e);
+				r = td_kubelet_node_write(a, i, c, &e);
 				if (!r)
 					next[i] = now + STATUS_MS;
 			}

@@ -6,6 +6,7 @@
 //   run …             the batch job that stands in for a pod
 //   copy DIR          copies the program into DIR, for Slurm's containers
 //   first-job-id …    at slurmctld's start: the first job id that it may give
+//   selftest …        the job that tests a node: computes on every device
 //   clear-dead …      at slurmd's start: ends what ran in the container before it
 #include "standin/standin.h"
 
@@ -22,6 +23,7 @@ static int usage(FILE *f)
 	      "       tandem-standin run --knock ADDR:PORT --ask UID --token HEX\n"
 	      "       tandem-standin copy DIR\n"
 	      "       tandem-standin first-job-id --state DIR [--first N] [--max N]\n"
+	      "       tandem-standin selftest --ms N --devices N [--faults FILE]\n"
 	      "       tandem-standin clear-dead --node NAME --reason TEXT [--sack PATH]\n"
 	      "\n"
 	      "What runs inside Slurm's jobs and embedded containers; tandem-standin(8) says more.\n"
@@ -53,6 +55,8 @@ int main(int argc, char **argv)
 		return td_standin_exec(argv + 2);
 	if (argc >= 2 && !strcmp(argv[1], "gate"))
 		return td_standin_gate(argc - 1, argv + 1);
+	if (argc >= 2 && !strcmp(argv[1], "selftest"))
+		return td_standin_selftest(argc - 1, argv + 1);
 	if (argc >= 2 && !strcmp(argv[1], "run"))
 		return td_standin_run(argc - 1, argv + 1);
 	if (argc == 3 && !strcmp(argv[1], "copy"))

@@ -90,5 +90,7 @@ int td_standin_job_gpus(const char *job, const char *node, int64_t deadline_ms, 
 // The same from the text of `scontrol show job --json`, which need not end with NUL.
 int td_standin_job_gpus_read(const char *json, size_t len, long long job, const char *node, char *out, size_t n);
 
+// selftest.c. The job that tests a node.
+int td_standin_selftest(int argc, char **argv);
 // jobid.c. Reads the last job id from the first bytes of a job_state. False: the form is unknown.
 bool td_standin_job_state_id(const uint8_t *head, size_t n, uint32_t *ret);

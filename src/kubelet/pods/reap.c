@@ -121,7 +121,8 @@ static void ended(struct td_kubelet *a, struct td_pod *p, struct td_ctr *c, cons
 		.id = td_strdup(c->id),
 	};
 
-	if (st->state == TD_OCI_ABSENT)
+	// It did not fail: its machine was restarted, or its node is being.
+	if (st->state == TD_OCI_ABSENT || (atomic_load(&a->down) >> p->node & 1))
 		c->backoff_ms = 0;
 
 	// Save the record before the delete below, with which the runtime forgets how the container

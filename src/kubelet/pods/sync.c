@@ -19,6 +19,7 @@ enum {
 	DEVICE_WAIT_MS = 5, // between the first looks at a device; then longer and longer, up to
 	DEVICE_WAIT_MAX_MS = 100,
 	DEVICE_LATE_MS = 40000, // then the node says that a device is not let go; as for Prolog
+	DOWN_MS = 100,          // between looks whether the node has rebooted
 	FOLLOW_MS = 60000,
 	END_GRACE_MS = 30000,   // of a pod whose grant has ended (docs/protocols.md 1.8)
 	FORCED_GRACE_MS = 2000, // of a pod deleted by force; as the kubelet
@@ -387,6 +388,10 @@ static void run(struct td_kubelet *a, struct td_pod *p, const struct td_object *
 		td_sooner(again_ms, left);
 	}
 
+	if (atomic_load(&a->down) >> p->node & 1) { // its node reboots
+		td_sooner(again_ms, DOWN_MS);
+		return;
+	}
 	if (devices_ready(a, p, o, again_ms) || prepare(a, p, o, again_ms) || volumes(a, p, o, again_ms))
 		return;
 

@@ -1,0 +1,23 @@
+// The file of injected faults, and lines of the kernel's log.
+// rows: B3.2
+#include "checkup/checkup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size > 4096)
+		return 0;
+	td_auto_free char *s = td_strndup((const char *)data, size);
+	td_checkup_fake_check(s, strlen(s), NULL);
+	char pci[16];
+	int xid = td_checkup_xid_line(s, pci);
+	if (xid < 0 || (xid && strlen(pci) > 15))
+		abort();
+	const char *words;
+	if (!td_checkup_xid_action(xid, &words))
+		abort();
+	return 0;
+}

@@ -1,0 +1,137 @@
+// The table of checks, and the judgement of facts by it. docs/health.md shows the same table.
+#include "checkup/checkup.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define GPU "GpuUnhealthy"
+const struct td_checkup_check td_checkup_checks[] = {
+	{"xid", GPU, "NVML's events, the kernel's log", "any XID that is no application's fault", "by number",
+	 "gpu3 xid=79"},
+	{"recovery", GPU, "NVML's own recovery action", "not none", "by number", "gpu3 recovery=1"},
+	{"gpu-lost", GPU, "NVML", "the GPU does not answer", "reboot", "gpu3 lost=1"},
+	{"ecc", GPU, "NVML", "an uncorrected error", "reset-gpu", "gpu3 ecc=1"},
+	{"remap", GPU, "NVML", "rows to be remapped; that failed", "reset-gpu", "gpu3 remap=pending"},
+	{"thermal", GPU, "NVML", "90 C, or slowed by heat", "drain", "gpu3 temp=95"},
+	{"pcie", GPU, "NVML", "fewer lanes than it can have", "reboot", "gpu3 pcie-width=4"},
+	{"nvlink", GPU, "NVML", "a link is down", "reset-gpu", "gpu3 nvlink-down=1"},
+	{"infiniband", "NetworkUnhealthy", "/sys/class/infiniband", "a port that was active is not", "drain",
+	 "node ib-down=mlx5_0/1"},
+	{"disk-full", "DiskUnhealthy", "statvfs", "97 % of a file system", "drain", "node disk-full=98"},
+	{"disk-readonly", "DiskUnhealthy", "/proc/mounts", "a file system of a disk became read-only", "reboot",
+	 "node disk-readonly=/var"},
+	{"memory", "MemoryUnhealthy", "EDAC", "an uncorrected error", "reboot", "node memory=1"},
+	{"clock", "ClockUnhealthy", "adjtimex", "off by 500 ms", "drain", "node clock-ms=900"},
+	{"stuck", "KernelUnhealthy", "/proc", "a process in state D for 120 s", "reboot", "node stuck=2"},
+};
+const size_t td_checkup_n_checks = TD_LEN(td_checkup_checks);
+
+const struct td_checkup_check *td_checkup_check_named(const char *name)
+{
+	for (size_t i = 0; i < td_checkup_n_checks; i++)
+		if (!strcmp(td_checkup_checks[i].name, name))
+			return &td_checkup_checks[i];
+	return NULL;
+}
+
+struct found {
+	int gpu; // -1: the node
+	int64_t code;
+	const char *action; // NULL: the table's
+};
+
+static void found(struct td_checkup_findings *l, const char *check, struct found x, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+static void found(struct td_checkup_findings *l, const char *check, struct found x, const char *fmt, ...)
+{
+	const struct td_checkup_check *c = td_checkup_check_named(check);
+	if (!c || l->n >= TD_HEALTH_FINDINGS)
+		return;
+	struct td_checkup_finding *f = &l->v[l->n++];
+	*f = (struct td_checkup_finding){.code = x.code, .action = x.action ? x.action : c->action};
+	snprintf(f->check, sizeof(f->check), "%s", check);
+	snprintf(f->condition, sizeof(f->condition), "%s", c->condition);
+	int at = 0;
+	if (x.gpu >= 0) {
+		snprintf(f->device, sizeof(f->device), "gpu%d", x.gpu);
+		at = snprintf(f->message, sizeof(f->message), "gpu%d: ", x.gpu);
+	}
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(f->message + at, sizeof(f->message) - (size_t)at, fmt, ap);
+	va_end(ap);
+}
+
+// NVML's recovery actions (nvmlDeviceGpuRecoveryAction_t).
+static const char *recovery(int action, const char **ret_words)
+{
+	static const struct {
+		const char *action, *words;
+	} table[] = {
+		{"none", "nothing"},          {"reset-gpu", "reset the GPU"},           {"reboot", "reboot the node"},
+		{"drain", "drain its peers"}, {"reset-gpu", "drain and reset the GPU"},
+	};
+	bool known = action >= 0 && (size_t)action < TD_LEN(table);
+	*ret_words = known ? table[action].words : "something new";
+	return known ? table[action].action : "reboot";
+}
+
+static void judge_gpu(const struct td_checkup_gpu *g, int i, struct td_checkup_findings *l)
+{
+	const char *words, *action;
+	if (g->lost)
+		found(l, "gpu-lost", (struct found){.gpu = i}, "it does not answer");
+	// NVML's own word first; the table where it says nothing.
+	if (g->recovery && strcmp(action = recovery(g->recovery, &words), "none") != 0)
+		found(l, "recovery", (struct found){i, g->recovery, action}, "NVML says: %s", words);
+	if (g->xid && strcmp(action = td_checkup_xid_action(g->xid, &words), "none") != 0)
+		found(l, "xid", (struct found){i, g->xid, action}, "XID %d%s%s", g->xid, words ? ", " : "",
+		      words ? words : "");
+	if (g->ecc_uncorrected > 0)
+		found(l, "ecc", (struct found){i, g->ecc_uncorrected, NULL}, "%lld uncorrected ECC errors",
+		      (long long)g->ecc_uncorrected);
+	if (g->remap_failed)
+		found(l, "remap", (struct found){i, 2, "drain"},
+		      "a row of its memory could not be remapped: replace it");
+	else if (g->remap_pending)
+		found(l, "remap", (struct found){i, 1, NULL}, "a row of its memory waits to be remapped");
+	if (g->temp_c >= TD_HEALTH_HOT_C || g->slowed)
+		found(l, "thermal", (struct found){i, (int64_t)g->temp_c, NULL}, "%.0f C%s", g->temp_c,
+		      g->slowed ? ", slowed by heat" : "");
+	if (g->pcie_width && g->pcie_width < g->pcie_width_max)
+		found(l, "pcie", (struct found){i, g->pcie_width, NULL}, "PCIe x%d of x%d", g->pcie_width,
+		      g->pcie_width_max);
+	if (g->links_down)
+		found(l, "nvlink", (struct found){i, g->links_down, NULL}, "%d of %d NVLinks are down", g->links_down,
+		      g->links);
+}
+
+void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *l)
+{
+	const struct found node = {.gpu = -1};
+	for (int i = 0; i < f->gpus && i < TD_HEALTH_GPUS; i++)
+		judge_gpu(&f->gpu[i], i, l);
+	if (*f->port_down)
+		found(l, "infiniband", node, "port %s is not active", f->port_down);
+	if (f->disk_percent >= TD_HEALTH_DISK_PERCENT)
+		found(l, "disk-full", (struct found){-1, (int64_t)f->disk_percent, NULL}, "%s is full to %.0f %%",
+		      f->disk, f->disk_percent);
+	if (*f->disk_readonly)
+		found(l, "disk-readonly", node, "%s is read-only", f->disk_readonly);
+	if (f->memory_uncorrected > 0)
+		found(l, "memory", (struct found){-1, f->memory_uncorrected, NULL}, "%lld uncorrected errors of memory",
+		      (long long)f->memory_uncorrected);
+	if (f->clock_ms >= TD_HEALTH_CLOCK_MS)
+		found(l, "clock", (struct found){-1, f->clock_ms, NULL}, "the clock is off by %lld ms",
+		      (long long)f->clock_ms);
+	if (f->stuck >= TD_HEALTH_STUCK)
+		found(l, "stuck", (struct found){-1, f->stuck, NULL}, "%d processes are stuck in the kernel", f->stuck);
+}
+
+void td_checkup_backend_done(struct td_checkup_backend *b)
+{
+	if (b->free)
+		b->free(b->ctx);
+	*b = (struct td_checkup_backend){0};
+}

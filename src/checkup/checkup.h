@@ -1,0 +1,122 @@
+// What is wrong with a node: facts from a backend, judged by one table of checks. It knows no
+// Kubernetes. The same code judges a real machine (NVML, the kernel's log, sysfs) and a virtual node,
+// whose faults a file names.
+//
+// Threads: a backend is used by one thread at a time.
+//
+// Files
+//   checks.c          the table of checks and the judgement
+//   xid.c xid.txt     NVIDIA's XIDs: what is done about each; versioned data
+//   fake.c            the backend of virtual nodes, driven by a file of faults
+//   machine.c         the backend of a real machine: sysfs, /proc, the kernel's log
+//   nvml.[ch]         its GPUs, by NVML, which is loaded where it is there
+//   site.c            a site's own checks: programs
+#pragma once
+
+#include "base/cancel.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+enum { TD_HEALTH_GPUS = 64, TD_HEALTH_FINDINGS = 64, TD_HEALTH_TEXT = 160 };
+
+struct td_checkup_gpu {
+	char model[64], serial[32], firmware[32]; // "": not known
+	bool lost;                                // it does not answer
+	double temp_c, power_w, use_percent;      // below 0: not known
+	int64_t memory_used_mb, memory_mb;
+	int64_t ecc_corrected, ecc_uncorrected; // since its driver was loaded
+	bool remap_pending, remap_failed;       // rows of its memory
+	bool slowed;                            // by its temperature
+	int pcie_width, pcie_width_max;         // 0: not known
+	int links, links_down;                  // NVLink
+	int xid;                                // the last one since it was last reset; 0: none
+	int recovery;                           // what NVML says must be done; 0: nothing
+};
+struct td_checkup_facts {
+	struct td_checkup_gpu gpu[TD_HEALTH_GPUS];
+	int gpus;
+	char port_down[64]; // an InfiniBand port that is not active; "": none
+	double disk_percent;
+	char disk[96];          // the fullest file system, of disk_percent
+	char disk_readonly[96]; // one that became read-only; "": none
+	int64_t memory_uncorrected;
+	int64_t clock_ms; // how far the clock is off, as far as the kernel knows
+	int stuck;        // processes that cannot be interrupted and have been so for minutes
+};
+
+// ---- the table of checks ----
+
+struct td_checkup_check {
+	const char *name, *condition, *source, *threshold;
+	const char *action; // "drain", "reset-gpu", "reboot"; "by number": xid.txt, NVML
+	const char *inject; // for `tandem fault NODE …`
+};
+extern const struct td_checkup_check td_checkup_checks[];
+extern const size_t td_checkup_n_checks;
+const struct td_checkup_check *td_checkup_check_named(const char *name); // NULL: none
+enum {
+	TD_HEALTH_HOT_C = 90,        // from this temperature on
+	TD_HEALTH_DISK_PERCENT = 97, // from this use on
+	TD_HEALTH_CLOCK_MS = 500,
+	TD_HEALTH_STUCK = 1,
+	TD_HEALTH_STUCK_S = 120,
+};
+
+struct td_checkup_finding {
+	char check[32], condition[64];
+	char device[8]; // "gpu3"; "": the node
+	int64_t code;
+	const char *action; // static; as in the table
+	char message[TD_HEALTH_TEXT];
+};
+struct td_checkup_findings {
+	struct td_checkup_finding v[TD_HEALTH_FINDINGS];
+	size_t n;
+};
+// Appends to ret; what is too much is left out.
+void td_checkup_judge(const struct td_checkup_facts *f, struct td_checkup_findings *ret);
+
+// ---- XIDs ----
+
+// "none", "drain", "reset-gpu" or "reboot"; *ret_words: what the XID says, or NULL. An XID that is not
+// in the table calls for a drain.
+const char *td_checkup_xid_action(int xid, const char **ret_words);
+// The XID and the PCI address ("0000:3b:00") in a line of the kernel's log; 0: there is none.
+int td_checkup_xid_line(const char *line, char pci[16]);
+
+// ---- backends ----
+
+enum { TD_HEALTH_ALL = -1 }; // all devices
+struct td_checkup_backend {
+	int (*read)(void *ctx, struct td_checkup_facts *ret, struct td_error *err);
+	// Resets a GPU, or all. TD_UNSUPPORTED: there is no way to do that here.
+	int (*reset)(void *ctx, int gpu, struct td_cancel *c, struct td_error *err);
+	// The node was rebooted (virtual nodes only; NULL: nothing is to be done).
+	int (*rebooted)(void *ctx, struct td_error *err);
+	void (*free)(void *ctx);
+	void *ctx;
+};
+// The backend of a virtual node. path: its file of faults; absent: it has none. Each line is a device
+// ("gpu3", "node"), faults as KEY=VALUE, and perhaps cure=reset|reboot|clear: what ends them. Lines that
+// begin with # are comments. A reset or a reboot takes lines out of the file.
+struct td_checkup_backend td_checkup_fake(const char *path, int gpus);
+// Checks the text of such a file. TD_INVALID names line and word.
+int td_checkup_fake_check(const char *text, size_t n, struct td_error *err);
+// The keys of one kind of device, for messages and help: "xid, ecc, …".
+const char *td_checkup_fake_keys(bool gpu);
+
+struct td_checkup_machine_opts {
+	const char *root;  // where /proc and /sys are, "" for the machine's own
+	const char *nvml;  // the library; NULL: libnvidia-ml.so.1
+	const char *kmsg;  // the kernel's log; NULL: /dev/kmsg
+	const char *reset; // program that resets a GPU, called with its index; NULL: none
+};
+struct td_checkup_backend td_checkup_machine(const struct td_checkup_machine_opts *o);
+void td_checkup_backend_done(struct td_checkup_backend *b);
+
+// ---- a site's own checks ----
+
+// Runs every program of the directory (absent: none), each for at most 10 s. Exit code 0: all is well.
+// Else it is a finding: its last line may be JSON with "device", "code", "action" and "message" (all may
+// be left out), else it is the message, as NHC prints it.
+void td_checkup_site(const char *dir, struct td_cancel *c, struct td_checkup_findings *ret);

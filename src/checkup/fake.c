@@ -1,0 +1,271 @@
+// The backend of a virtual node. Its hardware is well unless the file of faults says otherwise.
+#include "checkup/checkup.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_MAX = 64 << 10 };
+
+struct fake {
+	char *path;
+	int gpus;
+};
+
+// What ends a fault: the mildest of these, or all above it.
+enum cure { CURE_RESET, CURE_REBOOT, CURE_CLEAR };
+static const char *const cures[] = {"reset", "reboot", "clear"};
+
+static const struct {
+	const char *key;
+	bool gpu;
+	enum cure cure;
+} keys[] = {
+	{"xid", true, CURE_RESET}, // by its number
+	{"recovery", true, CURE_RESET},
+	{"lost", true, CURE_REBOOT},
+	{"ecc", true, CURE_RESET},
+	{"ecc-corrected", true, CURE_RESET},
+	{"remap", true, CURE_RESET},
+	{"temp", true, CURE_CLEAR},
+	{"pcie-width", true, CURE_REBOOT},
+	{"nvlink-down", true, CURE_RESET},
+	{"burn", true, CURE_RESET}, // only the test finds it
+	{"ib-down", false, CURE_CLEAR},
+	{"disk-full", false, CURE_CLEAR},
+	{"disk-readonly", false, CURE_REBOOT},
+	{"memory", false, CURE_REBOOT},
+	{"clock-ms", false, CURE_CLEAR},
+	{"stuck", false, CURE_REBOOT},
+};
+
+const char *td_checkup_fake_keys(bool gpu)
+{
+	return gpu ? "xid, recovery, lost, ecc, ecc-corrected, remap, temp, pcie-width, nvlink-down, burn"
+		   : "ib-down, disk-full, disk-readonly, memory, clock-ms, stuck";
+}
+
+struct fault {
+	int gpu; // -1: the node
+	int key; // index in keys
+	enum cure cure;
+	char value[64];
+};
+
+static int key_of(const char *key, size_t n, bool gpu)
+{
+	for (size_t i = 0; i < TD_LEN(keys); i++)
+		if (keys[i].gpu == gpu && strlen(keys[i].key) == n && !strncmp(keys[i].key, key, n))
+			return (int)i;
+	return -1;
+}
+
+static enum cure cure_of(const struct fault *f)
+{
+	if (!strcmp(keys[f->key].key, "xid")) {
+		const char *a = td_checkup_xid_action(atoi(f->value), NULL);
+		return !strcmp(a, "reboot") ? CURE_REBOOT : !strcmp(a, "drain") ? CURE_CLEAR : CURE_RESET;
+	}
+	if (!strcmp(keys[f->key].key, "remap") && !strcmp(f->value, "failed"))
+		return CURE_CLEAR;
+	return keys[f->key].cure;
+}
+
+// Reads one line. Calls `each` for every fault of it. ret_cured: whether `by` ends one of them.
+static int parse_line(const char *line, int number, void (*each)(void *ctx, const struct fault *f), void *ctx,
+		      struct td_error *err)
+{
+	td_auto_strv struct td_strv words = {0};
+	td_strv_split(&words, line, ' ');
+	if (!words.n || words.v[0][0] == '#')
+		return 0;
+
+	struct fault v[16];
+	size_t n = 0;
+	int gpu = -1, cure = -1;
+	long long index;
+	if (td_starts(words.v[0], "gpu") && td_parse_i64(words.v[0] + 3, &index) && index >= 0 &&
+	    index < TD_HEALTH_GPUS)
+		gpu = (int)index;
+	else if (strcmp(words.v[0], "node") != 0)
+		return td_fail(err, TD_INVALID, "line %d: \"%.40s\" is no device: write gpu0 … or node", number,
+			       words.v[0]);
+	for (size_t i = 1; i < words.n; i++) {
+		const char *w = words.v[i], *eq = strchr(w, '=');
+		size_t len = eq ? (size_t)(eq - w) : strlen(w);
+		if (len == 4 && !strncmp(w, "cure", 4) && eq) {
+			for (size_t k = 0; k < TD_LEN(cures); k++)
+				if (!strcmp(eq + 1, cures[k]))
+					cure = (int)k;
+			if (cure < 0)
+				return td_fail(err, TD_INVALID, "line %d: cure=%.40s: write reset, reboot or clear",
+					       number, eq + 1);
+			continue;
+		}
+		int key = key_of(w, len, gpu >= 0);
+		if (key < 0 || !eq || !eq[1] || n == TD_LEN(v))
+			return td_fail(err, TD_INVALID,
+				       "line %d: \"%.40s\" is no fault of it: write KEY=VALUE with one of %s", number,
+				       w, td_checkup_fake_keys(gpu >= 0));
+		v[n] = (struct fault){.gpu = gpu, .key = key};
+		snprintf(v[n].value, sizeof(v[n].value), "%.63s", eq + 1);
+		n++;
+	}
+	for (size_t i = 0; i < n; i++) {
+		v[i].cure = cure >= 0 ? (enum cure)cure : cure_of(&v[i]);
+		if (each)
+			each(ctx, &v[i]);
+	}
+	return 0;
+}
+
+static int parse(const char *text, void (*each)(void *ctx, const struct fault *f), void *ctx, struct td_error *err)
+{
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, text, '\n');
+	for (size_t i = 0; i < lines.n; i++) {
+		int r = parse_line(lines.v[i], (int)i + 1, each, ctx, err);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+int td_checkup_fake_check(const char *text, size_t n, struct td_error *err)
+{
+	td_auto_free char *s = td_strndup(text, n);
+	return parse(s, NULL, NULL, err);
+}
+
+static void set(void *ctx, const struct fault *f)
+{
+	struct td_checkup_facts *x = ctx;
+	const char *k = keys[f->key].key, *v = f->value;
+	if (f->gpu >= x->gpus)
+		return;
+	if (f->gpu >= 0) {
+		struct td_checkup_gpu *g = &x->gpu[f->gpu];
+		if (!strcmp(k, "xid"))
+			g->xid = atoi(v);
+		else if (!strcmp(k, "recovery"))
+			g->recovery = atoi(v);
+		else if (!strcmp(k, "lost"))
+			g->lost = true;
+		else if (!strcmp(k, "ecc"))
+			g->ecc_uncorrected = atoll(v);
+		else if (!strcmp(k, "ecc-corrected"))
+			g->ecc_corrected = atoll(v);
+		else if (!strcmp(k, "remap"))
+			*(!strcmp(v, "failed") ? &g->remap_failed : &g->remap_pending) = true;
+		else if (!strcmp(k, "temp"))
+			g->temp_c = atof(v);
+		else if (!strcmp(k, "pcie-width"))
+			g->pcie_width = atoi(v);
+		else if (!strcmp(k, "nvlink-down"))
+			g->links_down = atoi(v);
+		return;
+	}
+	if (!strcmp(k, "ib-down"))
+		snprintf(x->port_down, sizeof(x->port_down), "%s", v);
+	else if (!strcmp(k, "disk-full"))
+		x->disk_percent = atof(v);
+	else if (!strcmp(k, "disk-readonly"))
+		snprintf(x->disk_readonly, sizeof(x->disk_readonly), "%s", v);
+	else if (!strcmp(k, "memory"))
+		x->memory_uncorrected = atoll(v);
+	else if (!strcmp(k, "clock-ms"))
+		x->clock_ms = atoll(v);
+	else if (!strcmp(k, "stuck"))
+		x->stuck = atoi(v);
+}
+
+static int read_file(const struct fake *k, struct td_buf *ret, struct td_error *err)
+{
+	int r = td_file_read(k->path, FILE_MAX, ret, err);
+	return r == TD_NOT_FOUND ? 0 : r;
+}
+
+static int fake_read(void *ctx, struct td_checkup_facts *ret, struct td_error *err)
+{
+	const struct fake *k = ctx;
+	td_auto_buf struct td_buf text = {0};
+	int r = read_file(k, &text, err);
+	if (r)
+		return r;
+	struct td_checkup_facts f = {.gpus = k->gpus, .disk_percent = 10, .disk = "/"};
+	for (int i = 0; i < k->gpus; i++) {
+		struct td_checkup_gpu *g = &f.gpu[i];
+		*g = (struct td_checkup_gpu){.temp_c = 35 + i,
+					     .power_w = 70,
+					     .memory_mb = 81920,
+					     .pcie_width = 16,
+					     .pcie_width_max = 16,
+					     .links = 18};
+		snprintf(g->model, sizeof(g->model), "Tandem fake GPU");
+		snprintf(g->serial, sizeof(g->serial), "fake-%d", i);
+		snprintf(g->firmware, sizeof(g->firmware), "1.0");
+	}
+	r = parse(td_buf_str(&text), set, &f, err);
+	if (r)
+		return td_wrap(err, "%s", k->path);
+	*ret = f;
+	return 0;
+}
+
+struct cured {
+	int gpu; // TD_HEALTH_ALL: all, and the node
+	enum cure by;
+	bool left, any;
+};
+static void look(void *ctx, const struct fault *f)
+{
+	struct cured *c = ctx;
+	bool it = c->gpu == TD_HEALTH_ALL || c->gpu == f->gpu;
+	if (it && f->cure <= c->by)
+		c->any = true;
+	else
+		c->left = true;
+}
+
+// Takes the lines out of the file whose faults all end by this.
+static int cure(struct fake *k, int gpu, enum cure by, struct td_error *err)
+{
+	td_auto_buf struct td_buf text = {0}, keep = {0};
+	int r = read_file(k, &text, err);
+	if (r || !text.len)
+		return r;
+	td_auto_strv struct td_strv lines = {0};
+	td_strv_split(&lines, td_buf_str(&text), '\n');
+	for (size_t i = 0; i < lines.n; i++) {
+		struct cured c = {.gpu = gpu, .by = by};
+		if (parse_line(lines.v[i], (int)i + 1, look, &c, NULL) || c.left || !c.any)
+			td_buf_printf(&keep, "%s\n", lines.v[i]);
+	}
+	return td_file_write(k->path, td_buf_str(&keep), keep.len, 0644, err);
+}
+
+static int fake_reset(void *ctx, int gpu, struct td_cancel *c, struct td_error *err)
+{
+	return cure(ctx, gpu, CURE_RESET, err);
+}
+
+static int fake_rebooted(void *ctx, struct td_error *err)
+{
+	return cure(ctx, TD_HEALTH_ALL, CURE_REBOOT, err);
+}
+
+static void fake_free(void *ctx)
+{
+	struct fake *k = ctx;
+	free(k->path);
+	free(k);
+}
+
+struct td_checkup_backend td_checkup_fake(const char *path, int gpus)
+{
+	struct fake *k = td_calloc(1, sizeof(*k));
+	*k = (struct fake){td_strdup(path), gpus < TD_HEALTH_GPUS ? gpus : TD_HEALTH_GPUS};
+	return (struct td_checkup_backend){fake_read, fake_reset, fake_rebooted, fake_free, k};
+}

@@ -1,0 +1,233 @@
+// NVML by dlopen. The declarations below are the part of nvml.h that is used; NVIDIA keeps their layout.
+#include "checkup/nvml.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct nvml_device *nvml_device;
+typedef struct nvml_events *nvml_events;
+struct nvml_memory {
+	unsigned long long total, free, used;
+};
+struct nvml_use {
+	unsigned gpu, memory;
+};
+struct nvml_pci {
+	char legacy[16];
+	unsigned domain, bus, device, id, subsystem;
+	char address[32];
+};
+struct nvml_event {
+	nvml_device device;
+	unsigned long long type, data;
+	unsigned instance, compute;
+};
+struct nvml_field {
+	unsigned id, scope;
+	long long at, latency;
+	int type, code; // type of the value, result
+	union {
+		double d;
+		int si;
+		unsigned ui;
+		unsigned long ul;
+		unsigned long long ull;
+		long long sll;
+	} value;
+};
+
+enum {
+	OK = 0,
+	TEMPERATURE_GPU = 0,
+	ECC_CORRECTED = 0,
+	ECC_UNCORRECTED = 1,
+	ECC_VOLATILE = 0,
+	LINKS = 18,
+	FIELD_RECOVERY = 221 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+};
+#define EVENT_XID 8ULL
+// Slowed by heat: the hardware's and the software's thermal slowdown.
+#define SLOW_HEAT (0x40ULL | 0x20ULL)
+
+#define CALLS(X)                                                                                                       \
+	X(init, "nvmlInit_v2", (void))                                                                                 \
+	X(shutdown, "nvmlShutdown", (void))                                                                            \
+	X(count, "nvmlDeviceGetCount_v2", (unsigned *))                                                                \
+	X(handle, "nvmlDeviceGetHandleByIndex_v2", (unsigned, nvml_device *))                                          \
+	X(name, "nvmlDeviceGetName", (nvml_device, char *, unsigned))                                                  \
+	X(serial, "nvmlDeviceGetSerial", (nvml_device, char *, unsigned))                                              \
+	X(vbios, "nvmlDeviceGetVbiosVersion", (nvml_device, char *, unsigned))                                         \
+	X(pci, "nvmlDeviceGetPciInfo_v3", (nvml_device, struct nvml_pci *))                                            \
+	X(temperature, "nvmlDeviceGetTemperature", (nvml_device, int, unsigned *))                                     \
+	X(power, "nvmlDeviceGetPowerUsage", (nvml_device, unsigned *))                                                 \
+	X(use, "nvmlDeviceGetUtilizationRates", (nvml_device, struct nvml_use *))                                      \
+	X(memory, "nvmlDeviceGetMemoryInfo", (nvml_device, struct nvml_memory *))                                      \
+	X(ecc, "nvmlDeviceGetTotalEccErrors", (nvml_device, int, int, unsigned long long *))                           \
+	X(remapped, "nvmlDeviceGetRemappedRows", (nvml_device, unsigned *, unsigned *, unsigned *, unsigned *))        \
+	X(slow, "nvmlDeviceGetCurrentClocksThrottleReasons", (nvml_device, unsigned long long *))                      \
+	X(width, "nvmlDeviceGetCurrPcieLinkWidth", (nvml_device, unsigned *))                                          \
+	X(width_max, "nvmlDeviceGetMaxPcieLinkWidth", (nvml_device, unsigned *))                                       \
+	X(link, "nvmlDeviceGetNvLinkState", (nvml_device, unsigned, int *))                                            \
+	X(fields, "nvmlDeviceGetFieldValues", (nvml_device, int, struct nvml_field *))                                 \
+	X(events_new, "nvmlEventSetCreate", (nvml_events *))                                                           \
+	X(events_of, "nvmlDeviceRegisterEvents", (nvml_device, unsigned long long, nvml_events))                       \
+	X(events_wait, "nvmlEventSetWait_v2", (nvml_events, struct nvml_event *, unsigned))                            \
+	X(events_free, "nvmlEventSetFree", (nvml_events))
+
+#define DECLARE(field, symbol, args) int(*field) args;
+struct td_nvml {
+	void *lib;
+	CALLS(DECLARE)
+	unsigned n;
+	nvml_device gpu[TD_HEALTH_GPUS];
+	char pci_of[TD_HEALTH_GPUS][32];
+	int xid[TD_HEALTH_GPUS];
+	nvml_events events;
+};
+
+struct td_nvml *td_nvml_close(struct td_nvml *n)
+{
+	if (!n)
+		return NULL;
+	if (n->events)
+		n->events_free(n->events);
+	if (n->shutdown)
+		n->shutdown();
+	if (n->lib)
+		dlclose(n->lib);
+	free(n);
+	return NULL;
+}
+
+struct td_nvml *td_nvml_open(const char *path, struct td_error *err)
+{
+	void *lib = dlopen(path ? path : "libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		td_fail(err, TD_NOT_FOUND, "%s", dlerror());
+		return NULL;
+	}
+	struct td_nvml *n = td_calloc(1, sizeof(*n));
+	n->lib = lib;
+	// Older drivers lack some calls: what they would tell is then not known. The first four are needed.
+#define LOAD(field, symbol, args) n->field = (int(*) args)dlsym(lib, symbol);
+	CALLS(LOAD)
+	int r;
+	if (!n->init || !n->shutdown || !n->count || !n->handle || (r = n->init()) != OK) {
+		td_fail(err, TD_NOT_FOUND, "NVML finds no driver");
+		n->shutdown = NULL;
+		return td_nvml_close(n);
+	}
+	unsigned count = 0;
+	n->count(&count);
+	bool events =
+		n->events_new && n->events_of && n->events_wait && n->events_free && n->events_new(&n->events) == OK;
+	if (!events)
+		n->events = NULL;
+	for (unsigned i = 0; i < count && n->n < TD_HEALTH_GPUS; i++) {
+		nvml_device d = NULL;
+		n->handle(i, &d); // one that is lost has no handle, and keeps its index
+		struct nvml_pci pci = {0};
+		if (d && n->pci && n->pci(d, &pci) == OK)
+			snprintf(n->pci_of[n->n], sizeof(n->pci_of[0]), "%s", pci.address);
+		if (d && events)
+			n->events_of(d, EVENT_XID, n->events);
+		n->gpu[n->n++] = d;
+	}
+	return n;
+}
+
+static void take_events(struct td_nvml *n)
+{
+	struct nvml_event e;
+	for (int k = 0; n->events && k < 1000 && n->events_wait(n->events, &e, 0) == OK; k++)
+		for (unsigned i = 0; i < n->n; i++)
+			if (n->gpu[i] == e.device && (e.type & EVENT_XID))
+				n->xid[i] = (int)e.data;
+}
+
+static void links_of(struct td_nvml *n, nvml_device d, struct td_checkup_gpu *g)
+{
+	for (unsigned k = 0; n->link && k < LINKS; k++) {
+		int active;
+		if (n->link(d, k, &active) != OK)
+			continue;
+		g->links++;
+		g->links_down += !active;
+	}
+	// A GPU without any link that is up has no peers, or a fabric that is not there.
+	if (g->links_down == g->links)
+		g->links_down = 0;
+}
+
+static void read_gpu(struct td_nvml *n, unsigned i, struct td_checkup_gpu *g)
+{
+	nvml_device d = n->gpu[i];
+	unsigned u = 0, a, b, pending, failed;
+	unsigned long long ull;
+	struct nvml_use use;
+	struct nvml_memory mem;
+	*g = (struct td_checkup_gpu){.temp_c = -1, .power_w = -1, .use_percent = -1, .xid = n->xid[i]};
+	if (!d || !n->temperature || n->temperature(d, TEMPERATURE_GPU, &u) != OK) {
+		struct nvml_memory alive;
+		g->lost = !d || !n->memory || n->memory(d, &alive) != OK;
+	} else {
+		g->temp_c = u;
+	}
+	if (!d)
+		return;
+	if (n->name)
+		n->name(d, g->model, sizeof(g->model));
+	if (n->serial)
+		n->serial(d, g->serial, sizeof(g->serial));
+	if (n->vbios)
+		n->vbios(d, g->firmware, sizeof(g->firmware));
+	if (n->power && n->power(d, &u) == OK)
+		g->power_w = u / 1000.0;
+	if (n->use && n->use(d, &use) == OK)
+		g->use_percent = use.gpu;
+	if (n->memory && n->memory(d, &mem) == OK) {
+		g->memory_mb = (int64_t)(mem.total >> 20);
+		g->memory_used_mb = (int64_t)(mem.used >> 20);
+	}
+	if (n->ecc && n->ecc(d, ECC_CORRECTED, ECC_VOLATILE, &ull) == OK)
+		g->ecc_corrected = (int64_t)ull;
+	if (n->ecc && n->ecc(d, ECC_UNCORRECTED, ECC_VOLATILE, &ull) == OK)
+		g->ecc_uncorrected = (int64_t)ull;
+	if (n->remapped && n->remapped(d, &a, &b, &pending, &failed) == OK) {
+		g->remap_pending = pending;
+		g->remap_failed = failed;
+	}
+	if (n->slow && n->slow(d, &ull) == OK)
+		g->slowed = ull & SLOW_HEAT;
+	if (n->width && n->width(d, &u) == OK)
+		g->pcie_width = (int)u;
+	if (n->width_max && n->width_max(d, &u) == OK)
+		g->pcie_width_max = (int)u;
+	links_of(n, d, g);
+	struct nvml_field f = {.id = FIELD_RECOVERY};
+	if (n->fields && n->fields(d, 1, &f) == OK && f.code == OK)
+		g->recovery = (int)f.value.ui;
+}
+
+void td_nvml_read(struct td_nvml *n, struct td_checkup_facts *ret)
+{
+	take_events(n);
+	ret->gpus = (int)n->n;
+	for (unsigned i = 0; i < n->n; i++)
+		read_gpu(n, i, &ret->gpu[i]);
+}
+
+int td_nvml_index(struct td_nvml *n, const char *pci)
+{
+	// The kernel writes "0000:3b:00", NVML "00000000:3B:00.0".
+	for (unsigned i = 0; i < n->n; i++) {
+		const char *have = n->pci_of[i];
+		size_t l = strlen(pci), h = strlen(have);
+		if (h > 2 && td_ends(have, ".0"))
+			h -= 2;
+		if (l <= h && !strncasecmp(have + h - l, pci, l))
+			return (int)i;
+	}
+	return -1;
+}

@@ -1,0 +1,161 @@
+// The checks: what the file of faults says is found, and what ends a fault.
+// rows: B3.1 B3.2 B3.3 B3.4 B3.5
+#include "checkup/checkup.h"
+
+#include "base/file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[64], path[96];
+
+static int setup(void **state)
+{
+	snprintf(dir, sizeof(dir), "/tmp/td-health-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/faults", dir);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	td_rm_rf(dir, NULL);
+	return 0;
+}
+
+static void put(const char *text)
+{
+	assert_int_equal(td_file_write(path, text, strlen(text), 0644, NULL), 0);
+}
+
+static struct td_checkup_findings look(struct td_checkup_backend *b)
+{
+	static struct td_checkup_facts f;
+	struct td_checkup_findings l = {0};
+	struct td_error err = TD_ERROR_INIT;
+	assert_int_equal(b->read(b->ctx, &f, &err), 0);
+	td_checkup_judge(&f, &l);
+	return l;
+}
+
+static void a_node_without_a_file_is_well(void **state)
+{
+	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	assert_int_equal(look(&b).n, 0);
+	td_checkup_backend_done(&b);
+}
+
+// Every check of the table has an injection, which it finds, with the action that the table says.
+static void every_check_finds_its_injection(void **state)
+{
+	for (size_t i = 0; i < td_checkup_n_checks; i++) {
+		const struct td_checkup_check *c = &td_checkup_checks[i];
+		put(c->inject);
+		struct td_checkup_backend b = td_checkup_fake(path, 8);
+		struct td_checkup_findings l = look(&b);
+		assert_int_equal(l.n, 1);
+		assert_string_equal(l.v[0].check, c->name);
+		assert_string_equal(l.v[0].condition, c->condition);
+		if (strcmp(c->action, "by number") != 0)
+			assert_string_equal(l.v[0].action, c->action);
+		assert_string_equal(l.v[0].device, td_starts(c->inject, "gpu3") ? "gpu3" : "");
+		td_checkup_backend_done(&b);
+	}
+}
+
+static void xids_are_judged_by_number(void **state)
+{
+	static const struct {
+		int xid;
+		const char *action;
+	} want[] = {{79, "reboot"}, {95, "reset-gpu"}, {31, "none"}, {54, "drain"}, {200, "drain"}, {9999, "drain"}};
+	for (size_t i = 0; i < TD_LEN(want); i++)
+		assert_string_equal(td_checkup_xid_action(want[i].xid, NULL), want[i].action);
+	put("gpu1 xid=31\n"); // an application's fault is no fault of the node
+	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	assert_int_equal(look(&b).n, 0);
+	td_checkup_backend_done(&b);
+}
+
+static void the_kernels_line_is_read(void **state)
+{
+	char pci[16];
+	assert_int_equal(td_checkup_xid_line("3,12,1,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen", pci),
+			 79);
+	assert_string_equal(pci, "0000:3b:00");
+	static const char *const bad[] = {"NVRM: Xid (PCI:", "NVRM: Xid (PCI:0000:3b:00): x", "Xid 79",
+					  "NVRM: Xid (PCI:00000000000000000000000000:3b:00): 79", ""};
+	for (size_t i = 0; i < TD_LEN(bad); i++)
+		assert_int_equal(td_checkup_xid_line(bad[i], pci), 0);
+}
+
+static void what_ends_a_fault(void **state)
+{
+	put("gpu0 ecc=1\ngpu1 ecc=2\ngpu2 xid=79\nnode disk-full=99\n# a word\ngpu3 ecc=1 cure=clear\n");
+	struct td_checkup_backend b = td_checkup_fake(path, 8);
+	assert_int_equal(look(&b).n, 5);
+	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), 0);
+	assert_int_equal(look(&b).n, 4);
+	assert_int_equal(b.rebooted(b.ctx, NULL), 0); // gpu0 and gpu2
+	struct td_checkup_findings l = look(&b);
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.v[0].device, "gpu3");
+	assert_string_equal(l.v[1].check, "disk-full");
+	td_checkup_backend_done(&b);
+}
+
+static void what_is_no_fault_is_refused(void **state)
+{
+	static const char *const bad[] = {"disk0 xid=79", "gpu99 xid=1", "gpu1 heat=9",
+					  "gpu1 xid",     "node xid=79", "gpu1 xid=79 cure=beer"};
+	for (size_t i = 0; i < TD_LEN(bad); i++) {
+		struct td_error err = TD_ERROR_INIT;
+		assert_int_equal(td_checkup_fake_check(bad[i], strlen(bad[i]), &err), TD_INVALID);
+		assert_non_null(strstr(err.msg, "line 1"));
+	}
+}
+
+static void a_sites_checks(void **state)
+{
+	static const struct {
+		const char *name, *text;
+	} programs[] = {{"a-good", "#!/bin/sh\necho fine\n"},
+			{"b-plain", "#!/bin/sh\necho 'ERROR: nhc: no /scratch'\nexit 1\n"},
+			{"c-json", "#!/bin/sh\necho noise\necho '{\"device\":\"gpu2\",\"code\":7,\"action\":\"reboot\","
+				   "\"message\":\"hot\"}'\nexit 3\n"}};
+	for (size_t i = 0; i < TD_LEN(programs); i++) {
+		td_auto_free char *p = td_asprintf("%s/%s", dir, programs[i].name);
+		assert_int_equal(td_file_write(p, programs[i].text, strlen(programs[i].text), 0755, NULL), 0);
+	}
+	struct td_checkup_findings l = {0};
+	td_auto(td_cancel_unref) struct td_cancel *c = td_cancel_new();
+	td_checkup_site(dir, c, &l);
+	assert_int_equal(l.n, 2);
+	assert_string_equal(l.v[0].check, "b-plain");
+	assert_string_equal(l.v[0].message, "b-plain: ERROR: nhc: no /scratch");
+	assert_string_equal(l.v[0].action, "drain");
+	assert_string_equal(l.v[1].device, "gpu2");
+	assert_string_equal(l.v[1].action, "reboot");
+	assert_int_equal(l.v[1].code, 7);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_node_without_a_file_is_well, setup, teardown),
+		cmocka_unit_test_setup_teardown(every_check_finds_its_injection, setup, teardown),
+		cmocka_unit_test_setup_teardown(xids_are_judged_by_number, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_kernels_line_is_read, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_ends_a_fault, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,65 @@
+// The health of the one node of the role `agent`: which checks and which ways to act it has.
+#include "base/file.h"
+#include "base/log.h"
+#include "base/proc.h"
+#include "gate/agent.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+enum { LOOK_MS = 10000, PROGRAM_MS = 120000 };
+
+static char *boot(void *ctx, int node)
+{
+	td_auto_buf struct td_buf b = {0};
+	td_file_read("/proc/sys/kernel/random/boot_id", 128, &b, NULL);
+	while (b.len && b.s[b.len - 1] == '\n')
+		b.s[--b.len] = '\0';
+	return td_strdup(td_buf_str(&b));
+}
+
+static int reboot_machine(void *ctx, int node, struct td_cancel *c, struct td_error *err)
+{
+	const struct td_gate_agent *a = ctx;
+	if (td_streq(a->o.reboot, "none"))
+		return td_fail(err, TD_UNSUPPORTED,
+			       "this agent may not reboot its node: --reboot systemd, or a program, lets it");
+	if (td_streq(a->o.reboot, "systemd")) {
+		// systemd(1): SIGRTMIN+5 starts reboot.target. Process 1 must be the machine's, in whose PID
+		// namespace the agent is (hostPID).
+		if (kill(1, SIGRTMIN + 5) < 0)
+			return td_fail_errno(err, TD_DENIED, errno,
+					     "telling systemd to reboot (the capability KILL is needed)");
+		return TD_UNCERTAIN; // this process ends with the machine
+	}
+	td_auto_free char *program = td_strdup(a->o.reboot), *name = td_strdup(a->o.node);
+	char *argv[] = {program, name, NULL};
+	int r = td_run_ok(argv, PROGRAM_MS, c, err);
+	return r ? r : TD_UNCERTAIN;
+}
+
+void td_gate_agent_health_open(struct td_gate_agent *a)
+{
+	const struct td_checkup_machine_opts m = {.reset = a->o.reset_program};
+	a->backend = td_checkup_machine(&m);
+	a->health = td_nodehealth_new(&(struct td_nodehealth_opts){.kube = a->kube,
+								   .nodes = a->nodes,
+								   .clock = a->clock,
+								   .state = a->o.state,
+								   .checks = a->o.checks,
+								   .actions = a->o.actions,
+								   .names = &a->o.node,
+								   .backends = &a->backend,
+								   .n = 1,
+								   .interval_ms = LOOK_MS,
+								   .reboot = reboot_machine,
+								   .boot = boot,
+								   .ctx = a});
+}
+
+void td_gate_agent_health_close(struct td_gate_agent *a)
+{
+	a->health = td_nodehealth_free(a->health);
+	td_checkup_backend_done(&a->backend);
+}

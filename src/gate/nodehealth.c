@@ -1,0 +1,385 @@
+// Checks and operations of an agent's nodes: one key per node.
+#include "gate/nodehealth.h"
+
+#include "api/condition.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/names.h"
+#include "base/proc.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WORKERS = 2, RECORD_MAX = 16 << 10, PROGRAM_MS = 20 * 60 * 1000, ASKED_MS = 10 * 60 * 1000 };
+
+struct one {
+	struct td_checkup_facts facts;
+	bool known;
+	char asked[64]; // the operation whose reboot this process asked for
+	int64_t asked_ms;
+};
+struct td_nodehealth {
+	struct td_nodehealth_opts o;
+	struct td_queue *queue;
+	pthread_mutex_t mu; // guards facts and known of all
+	struct one *v;
+};
+
+struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o)
+{
+	struct td_nodehealth *h = td_calloc(1, sizeof(*h));
+	*h = (struct td_nodehealth){.o = *o, .queue = td_queue_new(o->clock)};
+	h->v = td_calloc((size_t)o->n, sizeof(*h->v));
+	pthread_mutex_init(&h->mu, NULL);
+	return h;
+}
+
+struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h)
+{
+	if (!h)
+		return NULL;
+	td_queue_free(h->queue);
+	pthread_mutex_destroy(&h->mu);
+	free(h->v);
+	free(h);
+	return NULL;
+}
+
+static int index_of(const struct td_nodehealth *h, const char *name)
+{
+	for (int i = 0; i < h->o.n; i++)
+		if (!strcmp(h->o.names[i], name))
+			return i;
+	return -1;
+}
+
+void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object *now)
+{
+	struct td_nodehealth *h = health;
+	if (now &&
+	    !td_streq(old ? td_object_annotation(old, TD_ANN_OPERATION) : NULL,
+		      td_object_annotation(now, TD_ANN_OPERATION)) &&
+	    index_of(h, now->name) >= 0)
+		td_queue_add(h->queue, now->name);
+}
+
+bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret)
+{
+	pthread_mutex_lock(&h->mu);
+	bool known = h->v[node].known;
+	if (known)
+		*ret = h->v[node].facts;
+	pthread_mutex_unlock(&h->mu);
+	return known;
+}
+
+// ---- checks ----
+
+static int look(struct td_nodehealth *h, int i, struct td_cancel *c, struct td_checkup_findings *ret,
+		struct td_error *err)
+{
+	td_auto_free struct td_checkup_facts *f = td_calloc(1, sizeof(*f));
+	struct td_checkup_backend *b = &h->o.backends[i];
+	int r = b->read(b->ctx, f, err);
+	if (r)
+		return r;
+	ret->n = 0;
+	td_checkup_judge(f, ret);
+	td_checkup_site(h->o.checks, c, ret);
+	pthread_mutex_lock(&h->mu);
+	h->v[i].facts = *f;
+	h->v[i].known = true;
+	pthread_mutex_unlock(&h->mu);
+	return 0;
+}
+
+// The annotation; NULL: no finding.
+static char *faults_text(const struct td_checkup_findings *l)
+{
+	if (!l->n)
+		return NULL;
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = yyjson_mut_doc_new(NULL);
+	yyjson_mut_val *list = yyjson_mut_arr(d);
+	yyjson_mut_doc_set_root(d, list);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct td_checkup_finding *f = &l->v[i];
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "check", f->check);
+		td_jm_str(d, o, "condition", f->condition);
+		td_jm_str(d, o, "device", *f->device ? f->device : NULL);
+		td_jm_int(d, o, "code", f->code);
+		td_jm_str(d, o, "action", f->action);
+		td_jm_str(d, o, "message", f->message);
+	}
+	return td_json_mut_text(list, NULL);
+}
+
+static void note(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_object *o, const char *key, const char *want,
+		 bool *differs)
+{
+	if (td_streq(td_object_annotation(o, key), want))
+		return;
+	*differs = true;
+	yyjson_mut_val *a = td_jm_obj(d, root, "metadata.annotations");
+	if (want)
+		td_jm_key_str(d, a, key, want);
+	else
+		td_jm_key_set(d, a, key, yyjson_mut_null(d));
+}
+
+// The findings of one type of condition in one text; the first one's check is its reason.
+static const char *summary(const struct td_checkup_findings *l, const char *type, struct td_buf *text)
+{
+	const char *reason = NULL;
+	for (size_t i = 0; i < l->n; i++)
+		if (!strcmp(l->v[i].condition, type)) {
+			td_buf_printf(text, "%s%s", text->len ? "; " : "", l->v[i].message);
+			reason = reason ? reason : l->v[i].check;
+		}
+	return reason;
+}
+
+static bool has(yyjson_mut_doc *d, yyjson_mut_val *list, const char *type)
+{
+	yyjson_mut_val *x;
+	size_t i, n;
+	yyjson_mut_arr_foreach (list, i, n, x)
+		if (td_streq(td_jm_getstr(x, "type"), type))
+			return true;
+	return false;
+}
+
+static void condition(struct td_nodehealth *h, const struct td_object *node, const struct td_checkup_findings *l,
+		      const char *type, yyjson_mut_doc *d, yyjson_mut_val *list)
+{
+	yyjson_val *was = td_condition(node->root, type);
+	td_auto_buf struct td_buf text = {0};
+	const char *check = summary(l, type, &text);
+	const char *status = check ? "True" : "False", *message = check ? td_buf_str(&text) : "the checks find nothing";
+	if (has(d, list, type) || (!was && !check) ||
+	    (was && td_streq(td_jstr(was, "status"), status) && td_streq(td_jstr(was, "message"), message)))
+		return;
+	// A reason is one word in capitals: "xid" → "Xid", "disk-full" → "DiskFull".
+	char reason[64] = "Healthy";
+	size_t n = 0;
+	bool up = true;
+	for (const char *p = check; p && *p && n + 1 < sizeof(reason); p++) {
+		if (*p == '-' || *p == '_' || *p == '.') {
+			up = true;
+			continue;
+		}
+		reason[n++] = up && *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
+		up = false;
+	}
+	if (check)
+		reason[n] = '\0';
+	const struct td_condition_want w = {
+		.type = type, .status = status, .reason = reason, .message = message, .heartbeat = true};
+	td_condition_add(d, list, td_jget(node->root, "status.conditions"), &w, td_real_ms(h->o.clock));
+}
+
+// result: the annotation that goes into the same write; NULL: as it is.
+static int show(struct td_nodehealth *h, const struct td_object *node, const struct td_checkup_findings *l,
+		const char *result, struct td_cancel *c, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new(), *s = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *status = yyjson_mut_doc_get_root(s),
+		       *list = td_jm_arr(s, status, "status.conditions");
+	td_auto_free char *text = faults_text(l);
+	bool differs = false;
+	note(d, root, node, TD_ANN_FAULTS, text, &differs);
+	if (result)
+		note(d, root, node, TD_ANN_OPERATION_RESULT, result, &differs);
+
+	for (size_t i = 0; i < l->n; i++)
+		condition(h, node, l, l->v[i].condition, s, list);
+	for (size_t i = 0; i < td_checkup_n_checks; i++)
+		condition(h, node, l, td_checkup_checks[i].condition, s, list);
+	condition(h, node, l, "SiteUnhealthy", s, list);
+
+	int r = 0;
+	if (differs) {
+		td_jm_str(d, root, "metadata.uid", node->uid);
+		r = td_fault_at(err, "health.show.before");
+		if (!r)
+			r = td_kube_patch(h->o.kube, TD_AT(&td_nodes, NULL, node->name), TD_PATCH_MERGE, root, c, NULL,
+					  err);
+		if (!r)
+			r = td_fault_at(err, "health.show.after");
+		if (!r && text)
+			td_warn("node %s: %s", node->name, text);
+	}
+	if (!r && yyjson_mut_arr_size(list)) {
+		td_jm_str(s, status, "metadata.uid", node->uid);
+		r = td_kube_patch(h->o.kube, TD_AT(&td_nodes, NULL, node->name, "status"), TD_PATCH_STRATEGIC, status,
+				  c, NULL, err);
+	}
+	return r;
+}
+
+// ---- operations ----
+
+struct op {
+	const char *id, *action, *device, *program; // point into the annotation's document
+	int node;
+	const char *name;
+};
+
+static char *record_path(const struct td_nodehealth *h, const char *node)
+{
+	return td_asprintf("%s/operation-%s.json", h->o.state, node);
+}
+
+// The record of an operation. result NULL: it begins.
+static int record(struct td_nodehealth *h, const struct op *x, const char *result, const char *message,
+		  struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_auto_free char *boot = h->o.boot(h->o.ctx, x->node), *path = record_path(h, x->name);
+	td_jm_str(d, root, "id", x->id);
+	td_jm_str(d, root, "boot", boot);
+	td_jm_str(d, root, "result", result);
+	td_jm_str(d, root, "message", message);
+	td_auto_free char *text = td_json_mut_text(root, NULL);
+	return td_file_write(path, text, strlen(text), 0600, err);
+}
+
+static int device_of(const struct op *x)
+{
+	long long n;
+	return x->device && td_parse_i64(x->device + 3, &n) ? (int)n : TD_HEALTH_ALL;
+}
+
+static int run_program(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
+{
+	// The API's schema keeps slashes out of the name.
+	if (!h->o.actions || !x->program || strchr(x->program, '/') || x->program[0] == '.')
+		return td_fail(err, TD_INVALID, "this agent has no directory of actions, or the name is none of them");
+	td_auto_free char *path = td_asprintf("%s/%s", h->o.actions, x->program), *node = td_strdup(x->name);
+	if (access(path, X_OK) < 0)
+		return td_fail(err, TD_NOT_FOUND, "%s is no program on this node", path);
+	char *argv[] = {path, node, NULL};
+	return td_run_ok(argv, PROGRAM_MS, c, err);
+}
+
+static int act(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
+{
+	struct td_checkup_backend *b = &h->o.backends[x->node];
+	if (td_streq(x->action, "reset-gpu"))
+		return b->reset(b->ctx, device_of(x), c, err);
+	if (td_streq(x->action, "run"))
+		return run_program(h, x, c, err);
+	if (!td_streq(x->action, "reboot"))
+		return td_fail(err, TD_INVALID, "\"%s\" is no operation of this agent", x->action);
+	int r = h->o.reboot(h->o.ctx, x->node, c, err);
+	return r || !b->rebooted ? r : b->rebooted(b->ctx, err);
+}
+
+// What a record without a result means.
+static int found_begun(struct td_nodehealth *h, const struct op *x, const yyjson_val *rec, struct td_error *err)
+{
+	td_auto_free char *boot = h->o.boot(h->o.ctx, x->node);
+	if (td_streq(x->action, "reboot") && !td_streq(boot, td_jstr(rec, "boot"))) {
+		struct td_checkup_backend *b = &h->o.backends[x->node];
+		int r = b->rebooted ? b->rebooted(b->ctx, err) : 0;
+		return r ? r : record(h, x, "done", "", err);
+	}
+	struct one *v = &h->v[x->node];
+	if (!strcmp(v->asked, x->id) && td_mono_ms(h->o.clock) - v->asked_ms < ASKED_MS)
+		return 0; // the machine goes down
+	return record(h, x, "unknown", "the agent was stopped in the middle of it", err);
+}
+
+static int do_once(struct td_nodehealth *h, const struct op *x, struct td_cancel *c, struct td_error *err)
+{
+	int r = record(h, x, NULL, NULL, err);
+	if (r || (r = td_fault_at(err, "health.operation.begun")))
+		return r;
+	td_info("node %s: %s begins (operation %s)", x->name, x->action, x->id);
+	struct td_error e = TD_ERROR_INIT;
+	r = act(h, x, c, &e);
+	if (r == TD_UNCERTAIN && td_streq(x->action, "reboot")) {
+		snprintf(h->v[x->node].asked, sizeof(h->v[0].asked), "%s", x->id);
+		h->v[x->node].asked_ms = td_mono_ms(h->o.clock);
+		return 0;
+	}
+	if (r == TD_CANCELLED) // this process ends: the next one says "unknown"
+		return td_fail(err, r, "%s", e.msg);
+	td_info("node %s: %s %s%s", x->name, x->action, r ? "failed: " : "is done", r ? e.msg : "");
+	return record(h, x, r ? "failed" : "done", r ? e.msg : "", err);
+}
+
+// *ret: the result to show, or NULL.
+static int operate(struct td_nodehealth *h, const struct td_object *node, int i, char **ret, struct td_cancel *c,
+		   struct td_error *err)
+{
+	const char *text = td_object_annotation(node, TD_ANN_OPERATION),
+		   *said = td_object_annotation(node, TD_ANN_OPERATION_RESULT);
+	td_auto(td_json_unref) struct td_json *j = NULL, *k = NULL, *rec = NULL;
+	if (!text || td_json_parse(text, strlen(text), &j, NULL))
+		return 0;
+	yyjson_val *o = td_json_root(j);
+	struct op x = {td_jstr(o, "id"), td_jstr(o, "action"), td_jstr(o, "device"), td_jstr(o, "program"), i,
+		       node->name};
+	if (!x.id || !*x.id || strlen(x.id) >= sizeof(h->v[0].asked) || !x.action)
+		return 0;
+	if (said && !td_json_parse(said, strlen(said), &k, NULL) && td_streq(td_jstr(td_json_root(k), "id"), x.id))
+		return 0;
+
+	td_auto_free char *path = record_path(h, x.name);
+	for (int round = 0; round < 2; round++) {
+		td_auto_buf struct td_buf b = {0};
+		int r = td_file_read(path, RECORD_MAX, &b, err);
+		if (r && r != TD_NOT_FOUND)
+			return r;
+		rec = td_json_unref(rec);
+		if (!r && td_json_parse(td_buf_str(&b), b.len, &rec, NULL))
+			return td_fail(err, TD_INTERNAL, "%s is not readable: remove it", path);
+		bool begun = td_streq(td_jstr(td_json_root(rec), "id"), x.id);
+		const char *result = begun ? td_jstr(td_json_root(rec), "result") : NULL;
+		if (result) {
+			td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_copy(td_json_root(rec));
+			td_jm_del(yyjson_mut_doc_get_root(d), "boot");
+			*ret = td_json_mut_text(yyjson_mut_doc_get_root(d), NULL);
+			return 0;
+		}
+		if (round)
+			return 0; // the machine goes down
+		r = begun ? found_begun(h, &x, td_json_root(rec), err) : do_once(h, &x, c, err);
+		if (r)
+			return r;
+	}
+	return 0;
+}
+
+static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_cancel *c, struct td_error *err)
+{
+	struct td_nodehealth *h = ctx;
+	int i = index_of(h, name);
+	td_auto(td_object_unref) struct td_object *node = td_informer_get(h->o.nodes, NULL, name);
+	*again_ms = h->o.interval_ms;
+	if (i < 0 || !node)
+		return 0;
+
+	td_auto_free char *result = NULL;
+	int r = operate(h, node, i, &result, c, err);
+	struct td_checkup_findings l;
+	if (!r)
+		r = look(h, i, c, &l, err);
+	if (!r)
+		r = show(h, node, &l, result, c, err);
+	return r ? td_wrap(err, "health of node %s", name) : 0;
+}
+
+int td_nodehealth_run(struct td_nodehealth *h, struct td_cancel *c, struct td_error *err)
+{
+	for (int i = 0; i < h->o.n; i++)
+		td_queue_add(h->queue, h->o.names[i]);
+	const struct td_controller ctl = {
+		.name = "health", .workers = WORKERS, .queue = h->queue, .reconcile = reconcile, .ctx = h};
+	return td_controller_run(&ctl, c, err);
+}

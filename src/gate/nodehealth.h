@@ -1,0 +1,37 @@
+// What an agent does for its nodes' health: it runs the checks, says on the Node what they find, and
+// carries out the operations that the operator writes there (docs/health.md). Both agents have it: the
+// one beside a real kubelet for its node, the embedded kubelet for its virtual nodes.
+//
+// An operation is done at most once. Its id is on disk before it begins. An agent that finds an id
+// without a result was stopped in the middle: a reboot was done if the boot is another one now; of
+// everything else it says "unknown".
+#pragma once
+
+#include "checkup/checkup.h"
+#include "kube/controller.h"
+#include "kube/informer.h"
+
+struct td_nodehealth_opts {
+	struct td_kube *kube;
+	struct td_informer *nodes;
+	const struct td_clock *clock;
+	const char *state;            // directory of the operations' records
+	const char *checks, *actions; // directories of a site's programs; NULL: none
+	const char *const *names;     // of the nodes; they and the rest outlive the td_nodehealth
+	struct td_checkup_backend *backends;
+	int n;
+	int64_t interval_ms; // between two looks
+	// Reboots the node. 0: all its processes have ended and the boot is a new one. TD_UNCERTAIN: the
+	// machine was told, and this process ends with it.
+	int (*reboot)(void *ctx, int node, struct td_cancel *c, struct td_error *err);
+	char *(*boot)(void *ctx, int node); // the id of its boot; the caller frees it
+	void *ctx;
+};
+struct td_nodehealth;
+struct td_nodehealth *td_nodehealth_new(const struct td_nodehealth_opts *o);
+struct td_nodehealth *td_nodehealth_free(struct td_nodehealth *h);
+// Handler for the informer of nodes.
+void td_nodehealth_on_node(void *health, struct td_object *old, struct td_object *now);
+int td_nodehealth_run(struct td_nodehealth *h, struct td_cancel *c, struct td_error *err);
+// A copy of the last facts of a node; false: there are none.
+bool td_nodehealth_facts(struct td_nodehealth *h, int node, struct td_checkup_facts *ret);

@@ -1,0 +1,148 @@
+// The health of virtual nodes: their faults come from a file each, and a reboot ends all processes of
+// the node, gives it another boot id, and lets its pods start again, as a machine's would.
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rand.h"
+#include "kubelet/kubelet.h"
+#include "kubelet/pods/pod.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOK_MS = 300, KILL_MS = 50, KILLED_MS = 60000 };
+
+struct health {
+	struct td_nodehealth_opts o;
+	struct td_strv names;
+	char *state, *checks, *actions;
+};
+static struct health its; // one kubelet per process
+
+static void machine_boot(struct td_buf *ret)
+{
+	td_file_read("/proc/sys/kernel/random/boot_id", 128, ret, NULL);
+	while (ret->len && ret->s[ret->len - 1] == '\n')
+		ret->s[--ret->len] = '\0';
+}
+
+// The file holds the machine's boot and the node's: after a reboot of the machine it counts no more.
+static char *boot_file(const struct td_kubelet *a, int node)
+{
+	return td_asprintf("%s/agent/boot-n%d", a->o.home, node);
+}
+
+char *td_kubelet_boot(const struct td_kubelet *a, int node)
+{
+	td_auto_free char *path = boot_file(a, node);
+	td_auto_buf struct td_buf machine = {0}, text = {0};
+	machine_boot(&machine);
+	if (!td_file_read(path, 256, &text, NULL) && td_starts(td_buf_str(&text), td_buf_str(&machine)) &&
+	    text.len > machine.len + 1)
+		return td_strdup(td_buf_str(&text) + machine.len + 1);
+	return td_strdup(td_buf_str(&machine));
+}
+
+static char *boot(void *ctx, int node)
+{
+	return td_kubelet_boot(ctx, node);
+}
+
+// Kills what still runs on the node. *ret_left: how many containers are not over.
+static void kill_all(struct td_kubelet *a, int node, int *ret_left)
+{
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	*ret_left = 0;
+	for (size_t i = 0; i < all.n; i++) {
+		struct td_pod *p = all.v[i];
+		for (size_t k = 0; p->node == node && k < p->n_ctr; k++) {
+			pthread_mutex_lock(&p->mu);
+			td_auto_free char *id = p->ctr[k].wanted ? td_pod_container_id(a, p, &p->ctr[k]) : NULL;
+			pthread_mutex_unlock(&p->mu);
+			if (!id)
+				continue;
+			++*ret_left;
+			td_oci_signal(a->oci, id, SIGKILL, NULL); // one that is gone is reaped by its worker
+			td_queue_add(a->queue, p->uid);
+		}
+	}
+}
+
+static int reboot(void *ctx, int node, struct td_cancel *c, struct td_error *err)
+{
+	struct td_kubelet *a = ctx;
+	const unsigned long long bit = 1ULL << node;
+	atomic_fetch_or(&a->down, bit);
+	int left = 1, r = 0;
+	// A worker that was about to start a container may do so after the first look that finds none.
+	for (int64_t end = td_mono_ms(a->clock) + KILLED_MS, calm = 0; calm < 2 && !r;) {
+		kill_all(a, node, &left);
+		calm = left ? 0 : calm + 1;
+		if (left && td_mono_ms(a->clock) > end)
+			r = td_fail(err, TD_INTERNAL, "%d containers cannot be killed", left);
+		else if (td_cancel_wait(c, KILL_MS))
+			r = td_fail(err, TD_CANCELLED, "stopped");
+	}
+
+	char uuid[TD_UUID_LEN];
+	td_auto_buf struct td_buf text = {0};
+	td_auto_free char *path = boot_file(a, node);
+	machine_boot(&text);
+	td_buf_printf(&text, " %s", td_uuid(uuid));
+	if (!r)
+		r = td_file_write(path, td_buf_str(&text), text.len, 0600, err);
+	atomic_fetch_and(&a->down, ~bit);
+
+	td_auto_pods struct td_pods all = {0};
+	td_pod_table_all(a->table, &all);
+	for (size_t i = 0; i < all.n; i++)
+		if (all.v[i]->node == node)
+			td_queue_add(a->queue, all.v[i]->uid);
+	return r ? r : td_kubelet_node_write(a, node, c, err);
+}
+
+void td_kubelet_health_open(struct td_kubelet *a)
+{
+	its.state = td_asprintf("%s/agent", a->o.home);
+	its.checks = td_asprintf("%s/checks", a->o.home);
+	its.actions = td_asprintf("%s/actions", a->o.home);
+	struct td_checkup_backend *b = td_calloc((size_t)a->o.nodes, sizeof(*b));
+	for (int i = 0; i < a->o.nodes; i++) {
+		td_auto_free char *faults = td_asprintf("%s/nodes/n%d/faults", a->o.run, i);
+		td_strv_addf(&its.names, "n%d", i);
+		b[i] = td_checkup_fake(faults, a->o.gpus);
+	}
+	its.o = (struct td_nodehealth_opts){.kube = a->kube,
+					    .nodes = a->nodes,
+					    .clock = a->clock,
+					    .state = its.state,
+					    .checks = its.checks,
+					    .actions = its.actions,
+					    .names = (const char *const *)its.names.v,
+					    .backends = b,
+					    .n = a->o.nodes,
+					    .interval_ms = LOOK_MS,
+					    .reboot = reboot,
+					    .boot = boot,
+					    .ctx = a};
+	a->health = td_nodehealth_new(&its.o);
+}
+
+int td_kubelet_health_run(struct td_kubelet *a, struct td_cancel *c, struct td_error *err)
+{
+	return td_nodehealth_run(a->health, c, err);
+}
+
+void td_kubelet_health_close(struct td_kubelet *a)
+{
+	a->health = td_nodehealth_free(a->health);
+	for (int i = 0; i < its.o.n; i++)
+		td_checkup_backend_done(&its.o.backends[i]);
+	free(its.o.backends);
+	td_strv_done(&its.names);
+	free(its.state);
+	free(its.checks);
+	free(its.actions);
+	its = (struct health){0};
+}

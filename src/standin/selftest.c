@@ -1,0 +1,135 @@
+// The job that tests a node before it takes work: it computes on every device that the job was given,
+// compares each result with the one that it must be, and prints one line of JSON.
+//
+// The fake GPUs of virtual nodes compute on the CPU. What the node's file of faults says of a device
+// (burn=fail) makes its results wrong, as a sick device's are. On a machine with real GPUs a site names
+// a program for them (docs/health.md); CPU and memory are tested here all the same.
+#include "standin/standin.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SIZE = 96, DEVICES = 64, FILE_MAX = 65536, MEMORY = 1 << 20 };
+
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+// One product of two matrices of small whole numbers, whose sum is exact in any order.
+static double multiply(unsigned seed)
+{
+	static double a[SIZE][SIZE], b[SIZE][SIZE], c[SIZE][SIZE];
+	double sum = 0;
+	for (int i = 0; i < SIZE; i++)
+		for (int j = 0; j < SIZE; j++) {
+			a[i][j] = (double)((i * 7 + j * 3 + (int)seed) % 11);
+			b[i][j] = (double)((i * 5 + j * 13 + (int)seed) % 7);
+			c[i][j] = 0;
+		}
+	for (int i = 0; i < SIZE; i++)
+		for (int k = 0; k < SIZE; k++)
+			for (int j = 0; j < SIZE; j++)
+				c[i][j] += a[i][k] * b[k][j];
+	for (int i = 0; i < SIZE; i++)
+		for (int j = 0; j < SIZE; j++)
+			sum += c[i][j];
+	return sum;
+}
+
+// The same sum by another way: row sums and column sums.
+static double expected(unsigned seed)
+{
+	double sum = 0;
+	for (int k = 0; k < SIZE; k++) {
+		double column = 0, row = 0;
+		for (int i = 0; i < SIZE; i++) {
+			column += (double)((i * 7 + k * 3 + (int)seed) % 11);
+			row += (double)((k * 5 + i * 13 + (int)seed) % 7);
+		}
+		sum += column * row;
+	}
+	return sum;
+}
+
+static int memory_wrong(unsigned seed)
+{
+	uint64_t *v = malloc(MEMORY * sizeof(*v));
+	int wrong = 0;
+	if (!v)
+		return 1;
+	for (size_t i = 0; i < MEMORY; i++)
+		v[i] = i * 0x9E3779B97F4A7C15ULL + seed;
+	for (size_t i = 0; i < MEMORY; i++)
+		wrong += v[i] != i * 0x9E3779B97F4A7C15ULL + seed;
+	free(v);
+	return wrong;
+}
+
+// Which devices the file of faults says compute wrongly.
+static uint64_t sick(const char *path)
+{
+	static char line[FILE_MAX];
+	uint64_t mask = 0;
+	FILE *f = path ? fopen(path, "re") : NULL;
+	while (f && fgets(line, sizeof(line), f)) {
+		int gpu;
+		if (sscanf(line, "gpu%d ", &gpu) == 1 && gpu >= 0 && gpu < DEVICES && strstr(line, " burn=fail"))
+			mask |= UINT64_C(1) << gpu;
+	}
+	if (f)
+		fclose(f);
+	return mask;
+}
+
+int td_standin_selftest(int argc, char **argv)
+{
+	long ms = 200, devices = 0;
+	const char *faults = NULL;
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--ms"))
+			ms = strtol(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--devices"))
+			devices = strtol(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--faults"))
+			faults = argv[i + 1];
+		else
+			return 2;
+	}
+	if (devices < 0 || devices > DEVICES || ms < 1)
+		return 2;
+
+	uint64_t bad = sick(faults), wrong = 0;
+	double begin = seconds(), operations = 0;
+	long rounds = devices ? devices : 1;
+	for (long d = 0; d < rounds; d++) {
+		double end = begin + (double)ms / 1000 * (double)(d + 1) / (double)rounds;
+		unsigned seed = (unsigned)d;
+		do {
+			double got = multiply(seed) + (bad >> d & 1 ? 1 : 0);
+			if (got != expected(seed))
+				wrong |= UINT64_C(1) << d;
+			operations += 2.0 * SIZE * SIZE * SIZE;
+			seed++;
+		} while (seconds() < end);
+	}
+	int cells = memory_wrong((unsigned)getpid());
+	double took = seconds() - begin;
+
+	printf("{\"devices\":%ld,\"gflops\":%.2f,\"seconds\":%.2f,\"memoryErrors\":%d,\"wrong\":[", devices,
+	       operations / took / 1e9, took, cells);
+	const char *comma = "";
+	for (int d = 0; d < DEVICES; d++)
+		if (wrong >> d & 1) {
+			printf("%s\"gpu%d\"", comma, d);
+			comma = ",";
+		}
+	printf("]}\n");
+	return wrong || cells ? 1 : 0;
+}
