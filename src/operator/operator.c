@@ -1,5 +1,6 @@
 // The role: caches, one queue keyed by SlurmCluster, leader election.
 #include "operator/operator.h"
+#include "operator/health.h"
 
 #include "base/log.h"
 #include "cmd/roles.h"
@@ -63,6 +64,14 @@ static void on_owned(void *ctx, struct td_object *old, struct td_object *now)
 	enqueue(op->q, at ? at : o->ns, cluster);
 }
 
+static void on_pod(void *ctx, struct td_object *old, struct td_object *now)
+{
+	td_op_health_on_pod(ctx, old, now);
+	// What a node's test does is no part of its cluster.
+	if (!td_object_label(now ? now : old, TD_LABEL_ACTION_NODE))
+		on_owned(ctx, old, now);
+}
+
 static void on_budget(void *ctx, struct td_object *old, struct td_object *now)
 {
 	// Its status changes with every pod that comes or goes, and does not matter here.
@@ -82,6 +91,7 @@ static void all_clusters(struct td_op *op)
 
 static void on_node(void *ctx, struct td_object *old, struct td_object *now)
 {
+	td_op_health_on_node(ctx, old, now);
 	// Heartbeats change nothing of interest.
 	if (old && now && td_jequal(td_jget(old->root, "metadata.labels"), td_jget(now->root, "metadata.labels")) &&
 	    td_jequal(td_jget(old->root, "status.allocatable"), td_jget(now->root, "status.allocatable")) &&
@@ -109,6 +119,13 @@ static void on_claim(void *ctx, struct td_object *old, struct td_object *now)
 	td_informer_list(op->clusters, (now ? now : old)->ns, &l);
 	for (size_t i = 0; i < l.n; i++)
 		enqueue(op->q, l.v[i]->ns, l.v[i]->name);
+}
+
+static void index_tested(const struct td_object *o, struct td_strv *ret)
+{
+	const char *n = td_object_label(o, TD_LABEL_ACTION_NODE);
+	if (n)
+		td_strv_add(ret, n);
 }
 
 static void index_node(const struct td_object *o, struct td_strv *ret)
@@ -201,6 +218,16 @@ static void *pass_on(void *arg)
 	return NULL;
 }
 
+static void *run_health(void *arg)
+{
+	struct stopper *s = arg;
+	struct td_error err = TD_ERROR_INIT;
+	int r = td_op_health_run(s->op, s->c, &err);
+	if (r && r != TD_CANCELLED)
+		td_err("health: %s", err.msg);
+	return NULL;
+}
+
 static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 {
 	struct td_op *op = ctx;
@@ -211,6 +238,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		return r;
 	op->stopping = false;
 	op->q = td_queue_new(&td_clock_system);
+	op->health = td_queue_new(&td_clock_system);
 	const struct {
 		struct td_informer **slot;
 		struct td_informer_opts o;
@@ -219,13 +247,15 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		{&op->clusters, {&td_slurmclusters, NULL, NULL, NULL}, on_cluster},
 		{&op->nodesets, {&td_nodesets, NULL, NULL, NULL}, on_nodeset},
 		{&op->nodes, {&td_nodes, NULL, NULL, NULL}, on_node},
-		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->pods, {&td_pods, NULL, TD_LABEL_CLUSTER, NULL}, on_pod},
 		{&op->configmaps, {&td_configmaps, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->site, {&td_configmaps, NULL, TD_LABEL_SITE, NULL}, td_op_on_site},
 		{&op->secrets, {&td_secrets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->services, {&td_services, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->statefulsets, {&td_statefulsets, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
 		{&op->deployments, {&td_deployments, NULL, TD_LABEL_CLUSTER, NULL}, on_owned},
+		{&op->actions, {&td_nodeactions, NULL, NULL, NULL}, td_op_health_on_action},
+		{&op->policies, {&td_healthpolicies, NULL, NULL, NULL}, td_op_health_on_policy},
 		{&op->budgets, {&td_pdbs, NULL, TD_LABEL_CLUSTER, NULL}, on_budget},
 		{&op->claims, {&td_pvcs, NULL, NULL, NULL}, on_claim},
 		// These two only where the API serves resource.k8s.io/v1.
@@ -239,6 +269,8 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	for (size_t i = 0; i < n; i++)
 		informers[i] = *table[i].slot = td_informer_new(op->k, &table[i].o);
 	td_informer_add_index(op->pods, "node", index_node);
+	td_informer_add_index(op->pods, "tested", index_tested);
+	td_informer_add_index(op->actions, "node", td_op_health_index);
 	if (served)
 		td_informer_add_index(op->slices, "node", td_dra_index_node);
 	for (size_t i = 0; i < n; i++) {
@@ -258,14 +290,17 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 		all_clusters(op);
 		const struct td_controller ctl = {"slurmcluster", 2, op->q, td_op_reconcile, op};
 		struct stopper s = {op, c, stop};
-		pthread_t t;
-		bool passed = !pthread_create(&t, NULL, pass_on, &s);
+		pthread_t t, h;
+		bool passed = !pthread_create(&t, NULL, pass_on, &s),
+		     health = !pthread_create(&h, NULL, run_health, &s);
 		td_op_measure(op);
 		r = td_controller_run(&ctl, c, err);
 		td_op_measure(NULL);
 		td_cancel_fire(stop);
 		if (passed)
 			pthread_join(t, NULL);
+		if (health)
+			pthread_join(h, NULL);
 	}
 
 	td_cancel_fire(stop);
@@ -275,6 +310,7 @@ static int lead(void *ctx, struct td_cancel *c, struct td_error *err)
 	td_op_views_free(op);
 	op->events = td_recorder_free(op->events);
 	op->q = td_queue_free(op->q);
+	op->health = td_queue_free(op->health);
 	return r;
 }
 

@@ -19,6 +19,8 @@
 //                            a node's share and its slurmd pod; spec.devices; spec.containers
 //   storage.c                file systems that pods share; spec.storage
 //   trial.c                  tries a configuration before it is written
+//   health.[ch] nodeaction.c nodetest.c healthpolicy.c
+//                            nodes' health, and acts on nodes; health.h says how they work together
 //   references.c             names in spec.scheduler that must lead somewhere
 //   qos.c                    the QOS of spec.preemption, in slurmdbd
 //   scripts.c                the site's ConfigMaps that a SlurmCluster refers to
@@ -266,6 +268,9 @@ struct td_op {
 	struct td_op_view *views;               // guarded by lock, an entry by its key's worker
 	bool stopping;                          // guarded by lock: no new calls to Slurm
 	pthread_mutex_t lock;
+	// health.h: names of nodes; NodeActions, HealthPolicies.
+	struct td_queue *health;
+	struct td_informer *actions, *policies;
 };
 // The reconciler of the role's one controller.
 int td_op_reconcile(void *ctx, const char *key, int64_t *again_ms, struct td_cancel *c, struct td_error *err);

@@ -1,0 +1,99 @@
+// Nodes' health: what is done about faults, and NodeActions (docs/health.md). A controller of its own
+// beside that of the SlurmClusters, with a queue of nodes' names.
+//
+// One reconcile of a node: an annotation that asks for an act becomes a NodeAction; the oldest
+// NodeAction that is not over goes on by one step; when none is left, pool/ decides what the node's
+// faults call for. What is known of the past is in the NodeActions, what shall be on the Node's
+// annotations. An act is reserved before it is done: its operation's id, the NodeAction's uid, is in
+// its status first, and names what is done: the operation on the Node, which its agent does at most
+// once, and the test's pod.
+//
+// Its files:
+//   health.c          the controller: facts, the decision of pool/health.h, what follows from it
+//   nodeaction.c      one NodeAction, carried on
+//   nodetest.c        the pod that tests a node
+//   healthpolicy.c    HealthPolicy, and the one that comes with Tandem
+#pragma once
+
+#include "operator/operator.h"
+#include "pool/health.h"
+
+// ---- healthpolicy.c ----
+
+struct td_op_policy {
+	struct td_object *object; // NULL: the one that comes with Tandem
+	struct td_json *json;
+	struct td_pool_rule *rules;
+	size_t n_rules;
+	bool dry_run, test_return, test_new;
+	size_t attempts, percent, least;
+	int64_t window_ms, keep_ms;
+	long long test_ms;
+};
+void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
+void td_op_policy_done(struct td_op_policy *p);
+#define td_auto_policy __attribute__((cleanup(td_op_policy_done)))
+#define TD_OP_POLICY "default" // the name of the one that counts
+
+// A node's faults, as the agent and others say, each with its remedy by the policy. Texts point
+// into the node.
+struct td_op_faults {
+	struct td_pool_fault *v;
+	const char **said; // of each, in words
+	size_t n;
+	struct td_json *json;
+	enum td_remedy worst;
+};
+void td_op_faults_read(const struct td_object *node, const struct td_op_policy *p, struct td_op_faults *ret);
+void td_op_faults_done(struct td_op_faults *f);
+#define td_auto_faults __attribute__((cleanup(td_op_faults_done)))
+// "GpuUnhealthy: gpu3: XID 79 …", of those that call for something. The caller frees it.
+char *td_op_faults_text(const struct td_op_faults *f);
+
+// ---- health.c ----
+
+// One reconcile of one node, as its steps share it.
+struct td_op_node {
+	struct td_op *op;
+	const char *name;
+	struct td_object *node; // NULL: it is gone
+	struct td_objects acts; // NodeActions of it, the oldest first
+	struct td_op_policy policy;
+	struct td_op_faults faults;
+	struct td_cancel *c;
+};
+// Handlers of the informers.
+void td_op_health_on_node(struct td_op *op, struct td_object *old, struct td_object *now);
+void td_op_health_on_pod(struct td_op *op, struct td_object *old, struct td_object *now);
+void td_op_health_on_action(void *op, struct td_object *old, struct td_object *now);
+void td_op_health_on_policy(void *op, struct td_object *old, struct td_object *now);
+void td_op_health_index(const struct td_object *action, struct td_strv *ret);
+// The controller's thread: until cancel.
+int td_op_health_run(struct td_op *op, struct td_cancel *c, struct td_error *err);
+// Sets annotations of the Node: pairs of key and value (NULL: removed), ended by a NULL key. Writes
+// nothing when nothing differs.
+int td_op_health_note(struct td_op_node *n, const char *const (*pairs)[2], struct td_error *err);
+// Which machine it is and what it has: a node with another print is a new one. Caller frees.
+char *td_op_health_print(const struct td_object *node);
+// True when the NodeAction is over.
+bool td_op_act_over(const struct td_object *action);
+// The slurmd pod of the node; NULL: none. The caller unrefs it.
+struct td_object *td_op_health_slurmd(struct td_op *op, const char *node);
+
+// ---- nodeaction.c ----
+
+int td_op_act_run(struct td_op_node *n, struct td_object *action, int64_t *again_ms, struct td_error *err);
+// Says of one that waits for another one what it waits for.
+int td_op_act_wait(struct td_op_node *n, struct td_object *action, const struct td_object *first, struct td_error *err);
+
+// ---- nodetest.c ----
+
+// The name of the test's pod of an action. The caller frees it.
+char *td_op_test_name(const struct td_object *slurmd, const char *action_uid);
+// Makes the pod. TD_NOT_FOUND: its cluster has no slurmctld.
+int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *action_uid,
+		     struct td_error *err);
+// How far it is. *ret_said: its result, in its own words; points into the pod. NULL: none.
+enum td_act_test td_op_test_state(const struct td_object *pod, const char **ret_said);
+// Deletes pods of tests of this node that have ended and whose action is over.
+int td_op_test_sweep(struct td_op_node *n, struct td_error *err);

@@ -1,0 +1,331 @@
+// One NodeAction: its step is found again from its status, the Node, the slurmd pod and the test's pod,
+// and carried on as pool/health.h decides.
+#include "operator/health.h"
+
+#include "api/condition.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { STEP_S = 1800, LOOK_MS = 5000 };
+
+struct run {
+	struct td_op_node *n;
+	struct td_object *o;
+	enum td_act act, step;
+	bool test;
+	struct td_object *slurmd, *pod; // pod: of its test
+	const char *said;               // result of the test
+	char *agent_said;
+	struct td_json *result;
+	yyjson_mut_doc *d; // the status that is to be
+	yyjson_mut_val *status;
+	int64_t now;
+	int64_t *again_ms;
+};
+
+static void run_done(struct run *x)
+{
+	td_object_unref(x->slurmd);
+	td_object_unref(x->pod);
+	td_json_unref(x->result);
+	free(x->agent_said);
+	yyjson_mut_doc_free(x->d);
+}
+
+static const char *now_text(const struct run *x, char buf[TD_TIME_LEN])
+{
+	return td_time_format(x->now, buf);
+}
+
+static int write_status(struct run *x, struct td_error *err)
+{
+	return td_op_status_write(x->n->op, &td_nodeactions, x->o, x->d, x->n->c, err);
+}
+
+static yyjson_mut_val *step_entry(struct run *x, enum td_act step)
+{
+	char buf[TD_TIME_LEN];
+	yyjson_mut_val *l = td_jm_arr(x->d, x->status, "steps"), *e;
+	size_t i, n;
+	yyjson_mut_arr_foreach (l, i, n, e)
+		if (td_streq(td_jm_getstr(e, "name"), td_pool_act_name(step)))
+			return e;
+	e = yyjson_mut_arr_add_obj(x->d, l);
+	td_jm_str(x->d, e, "name", td_pool_act_name(step));
+	td_jm_str(x->d, e, "startedAt", now_text(x, buf));
+	return e;
+}
+
+static void enter(struct run *x, enum td_act step)
+{
+	x->step = step;
+	td_jm_str(x->d, x->status, "step", td_pool_act_name(step));
+	step_entry(x, step);
+}
+
+static void finish_step(struct run *x, const char *message)
+{
+	char buf[TD_TIME_LEN];
+	yyjson_mut_val *e = step_entry(x, x->step);
+	td_jm_str(x->d, e, "finishedAt", now_text(x, buf));
+	if (message && *message)
+		td_jm_strf(x->d, e, "message", "%.500s", message);
+}
+
+static int over(struct run *x, const char *phase, const char *message, struct td_error *err)
+{
+	char buf[TD_TIME_LEN];
+	finish_step(x, message);
+	td_jm_str(x->d, x->status, "phase", phase);
+	td_jm_str(x->d, x->status, "finishedAt", now_text(x, buf));
+	td_jm_strf(x->d, x->status, "message", "%.1000s", message);
+	int r = write_status(x, err);
+	if (r)
+		return r;
+	bool good = td_streq(phase, "Succeeded");
+	td_info("node %s: %s %s: %s", x->n->name, td_pool_act_name(x->act), phase, message);
+	if (x->n->node)
+		td_kube_record(x->n->op->events, TD_ABOUT(x->n->node, &td_nodes), good ? "Normal" : "Warning",
+			       good ? "ActionSucceeded" : "ActionFailed", "%s (NodeAction %s): %s",
+			       td_pool_act_name(x->act), x->o->name, message);
+	return 0;
+}
+
+// ---- facts ----
+
+// When the present step is late: the act's own deadline counts from its start.
+static bool late(struct run *x)
+{
+	int64_t begun = x->now, step = x->now;
+	td_time_parse(td_jstr_or(x->o->root, "status.startedAt", ""), &begun);
+	yyjson_mut_val *e = step_entry(x, x->step);
+	td_time_parse(td_jm_getstr(e, "startedAt"), &step);
+	long long own = td_jint(x->o->root, "spec.deadlineSeconds", 0);
+	int64_t end = own ? begun + own * 1000 : x->step == TD_ACT_DRAIN ? INT64_MAX : step + STEP_S * 1000;
+	if (end == INT64_MAX)
+		return false;
+	if (end > x->now && (!*x->again_ms || end - x->now < *x->again_ms))
+		*x->again_ms = end - x->now + 10;
+	return x->now >= end;
+}
+
+// The annotation that tells the agent.
+static char *operation(const struct run *x)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "id", x->o->uid);
+	td_jm_str(d, root, "action", td_pool_act_name(x->step));
+	td_jm_str(d, root, "device", td_jstr(x->o->root, "spec.device"));
+	td_jm_str(d, root, "program", td_jstr(x->o->root, "spec.program"));
+	return td_json_mut_text(root, NULL);
+}
+
+static enum td_act_did result_of(struct run *x)
+{
+	const char *text = td_object_annotation(x->n->node, TD_ANN_OPERATION_RESULT);
+	if (!text || td_json_parse(text, strlen(text), &x->result, NULL))
+		return TD_DID_NOTHING;
+	yyjson_val *r = td_json_root(x->result);
+	const char *is = td_jstr_or(r, "result", "");
+	if (!td_streq(td_jstr(r, "id"), x->o->uid))
+		return TD_DID_NOTHING;
+	x->agent_said = td_strdup(td_jstr_or(r, "message", ""));
+	return td_streq(is, "done") ? TD_DID_DONE : td_streq(is, "failed") ? TD_DID_FAILED : TD_DID_UNKNOWN;
+}
+
+static void facts(struct run *x, struct td_pool_act_facts *f)
+{
+	struct td_op_node *n = x->n;
+	const char *state = td_object_annotation(n->node, TD_ANN_SLURM_STATE),
+		   *boot = td_jstr(x->o->root, "status.bootID"),
+		   *now_boot = td_jstr(n->node->root, "status.nodeInfo.bootID");
+	td_object_unref(x->slurmd);
+	x->slurmd = td_op_health_slurmd(n->op, n->name);
+	*f = (struct td_pool_act_facts){
+		.step = x->step,
+		.late = late(x),
+		.slurm = x->slurmd || td_object_annotation(n->node, TD_ANN_SHARE),
+		.drained = state && (td_streq(state, "drained") || td_streq(state, "down")),
+		.booted = boot && now_boot && !td_streq(boot, now_boot),
+		.ready = td_op_ready(n->node) && (!x->slurmd || td_op_pod_ready(x->slurmd)),
+		.faulty = n->faults.worst != TD_REMEDY_NONE,
+		.held = td_object_annotation(n->node, TD_ANN_HOLD),
+	};
+	if (x->step == TD_ACT_RESET || x->step == TD_ACT_REBOOT || x->step == TD_ACT_RUN) {
+		td_auto_free char *want = operation(x);
+		f->told = td_streq(td_object_annotation(n->node, TD_ANN_OPERATION), want);
+		f->did = result_of(x);
+	}
+	if (x->step == TD_ACT_TEST) {
+		const char *pod = td_jm_getstr(x->status, "testPod");
+		f->begun = pod;
+		if (pod) {
+			td_auto_free char *ns = NULL, *name = NULL;
+			td_key_split(pod, &ns, &name);
+			td_object_unref(x->pod);
+			x->pod = td_informer_get(n->op->pods, ns, name);
+			// The cache may not have it yet.
+			if (!x->pod)
+				td_kube_get(n->op->k, &td_pods, ns, name, n->c, &x->pod, NULL);
+		}
+		if (x->pod)
+			f->test = td_op_test_state(x->pod, &x->said);
+	}
+}
+
+// ---- what is done ----
+
+static int hold(struct run *x, struct td_error *err)
+{
+	const char *reason = td_jstr_or(x->o->root, "spec.reason", ""), *by = td_jstr(x->o->root, "spec.requestedBy");
+	td_auto_free char *text = td_asprintf("action %s%s%.60s%s%.120s", td_pool_act_name(x->act), by ? " by " : "",
+					      by ? by : "", *reason ? ": " : "", reason);
+	const char *const notes[][2] = {{TD_ANN_HOLD, text}, {0}};
+	return td_op_health_note(x->n, notes, err);
+}
+
+static int release(struct run *x, struct td_error *err)
+{
+	const char *const notes[][2] = {{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {0}};
+	return td_op_health_note(x->n, notes, err);
+}
+
+static int tell(struct run *x, struct td_error *err)
+{
+	// The status already has the operation's id and the boot before it.
+	td_auto_free char *text = operation(x);
+	const char *const notes[][2] = {{TD_ANN_OPERATION, text}, {0}};
+	return td_op_health_note(x->n, notes, err);
+}
+
+static int begin_test(struct run *x, struct td_error *err)
+{
+	if (!x->slurmd)
+		return td_fail(err, TD_TRANSIENT, "node %s has no slurmd pod yet", x->n->name);
+	td_auto_free char *name = td_op_test_name(x->slurmd, x->o->uid);
+	int r = td_op_test_begin(x->n, x->slurmd, x->o->uid, err);
+	if (!r)
+		td_jm_strf(x->d, x->status, "testPod", "%s/%s", x->slurmd->ns, name);
+	return r;
+}
+
+static const char *words(const struct run *x, const struct td_pool_act_step_plan *p, char *buf, size_t n)
+{
+	const char *more = x->step == TD_ACT_TEST ? x->said : x->agent_said;
+	td_auto_free char *faults = td_op_faults_text(&x->n->faults);
+	if (more && *more)
+		snprintf(buf, n, "%s: %.300s", p->why, more);
+	else if (*faults && x->step != TD_ACT_DRAIN)
+		snprintf(buf, n, "%s: %.300s", p->why, faults);
+	else
+		snprintf(buf, n, "%s", p->why);
+	return buf;
+}
+
+// Goes to the step after this one, or ends the act. True: it is over.
+static bool next(struct run *x, const char *message)
+{
+	finish_step(x, message);
+	enum td_act step = td_pool_act_step(x->act, x->step, x->test);
+	if (x->step == TD_ACT_TEST && x->said)
+		td_jm_strf(x->d, x->status, "measured", "%.1000s", x->said);
+	if (step == TD_ACT_NONE)
+		return true;
+	enter(x, step);
+	return false;
+}
+
+static int begin(struct run *x, struct td_error *err)
+{
+	char buf[TD_TIME_LEN];
+	td_jm_str(x->d, x->status, "phase", "Running");
+	td_jm_str(x->d, x->status, "operationId", x->o->uid);
+	td_jm_str(x->d, x->status, "startedAt", now_text(x, buf));
+	td_jm_str(x->d, x->status, "bootID", td_jstr(x->n->node->root, "status.nodeInfo.bootID"));
+	enter(x, TD_ACT_DRAIN);
+	return write_status(x, err);
+}
+
+static int ended_well(struct run *x, struct td_error *err)
+{
+	if (td_jm_getstr(x->status, "measured")) { // it passed a test, so it is not new any more
+		td_auto_free char *print = td_op_health_print(x->n->node);
+		const char *const notes[][2] = {{TD_ANN_TESTED, print}, {0}};
+		int r = td_op_health_note(x->n, notes, err);
+		if (r)
+			return r;
+	}
+	return over(x, "Succeeded",
+		    x->act == TD_ACT_DRAIN ? "the node takes no work and has none" : "the node is back in service",
+		    err);
+}
+
+int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, struct td_error *err)
+{
+	__attribute__((cleanup(run_done))) struct run x = {.n = n,
+							   .o = o,
+							   .act = td_pool_act_parse(td_jstr(o->root, "spec.action")),
+							   .step = td_pool_act_parse(td_jstr(o->root, "status.step")),
+							   .test = !td_jbool(o->root, "spec.skipTest", false),
+							   .now = td_real_ms(&td_clock_system),
+							   .again_ms = again_ms};
+	yyjson_val *was = td_jget(o->root, "status");
+	x.d = was ? td_jm_copy(was) : td_jm_new();
+	x.status = yyjson_mut_doc_get_root(x.d);
+	if (!n->node)
+		return over(&x, "Failed", "there is no such node", err);
+	if (td_jint(o->root, "metadata.generation", 1) != 1)
+		return over(&x, "Failed", "its spec was changed: make another NodeAction", err);
+	if (x.act == TD_ACT_RUN && !td_jstr(o->root, "spec.program"))
+		return over(&x, "Failed", "spec.program: name the program of the site's that is to run", err);
+	// The write comes back as an event, and the first step follows then: it is reserved now.
+	if (x.step == TD_ACT_NONE)
+		return begin(&x, err);
+
+	char text[700] = "";
+	struct td_pool_act_facts f;
+	facts(&x, &f);
+	struct td_pool_act_step_plan p = td_pool_act_decide(&f);
+	int r = 0;
+	switch (p.what) {
+	case TD_ACT_WAIT:
+		td_jm_str(x.d, x.status, "message", words(&x, &p, text, sizeof(text)));
+		break;
+	case TD_ACT_NEXT:
+		if (next(&x, x.step == TD_ACT_TEST ? x.said ? x.said : p.why : x.agent_said))
+			return ended_well(&x, err);
+		break;
+	case TD_ACT_FAIL:
+		return over(&x, "Failed", words(&x, &p, text, sizeof(text)), err);
+	case TD_ACT_UNKNOWN:
+		return over(&x, "Unknown", words(&x, &p, text, sizeof(text)), err);
+	case TD_ACT_HOLD:
+		r = hold(&x, err);
+		break;
+	case TD_ACT_RELEASE:
+		r = release(&x, err);
+		break;
+	case TD_ACT_TELL:
+		r = tell(&x, err);
+		break;
+	case TD_ACT_BEGIN_TEST:
+		r = begin_test(&x, err);
+		break;
+	}
+	if (!*again_ms || *again_ms > LOOK_MS)
+		*again_ms = LOOK_MS;
+	// What was done shows in the Node or a pod; their events bring the next step.
+	return r ? r : write_status(&x, err);
+}
+
+int td_op_act_wait(struct td_op_node *n, struct td_object *o, const struct td_object *first, struct td_error *err)
+{
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "phase", "Pending");
+	td_jm_strf(d, root, "message", "after NodeAction %s", first->name);
+	return td_op_status_write(n->op, &td_nodeactions, o, d, n->c, err);
+}

@@ -1,0 +1,113 @@
+// The pod that tests a node (programs/nodetest.sh): reserves it in Slurm, runs a job there, gives it back.
+#include "operator/health.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+char *td_op_test_name(const struct td_object *slurmd, const char *uid)
+{
+	return td_asprintf("%s-test-%.8s", td_object_label(slurmd, TD_LABEL_CLUSTER), uid);
+}
+
+// slurmctld's pod of the cluster, which has Slurm's image on its node.
+static struct td_object *controller(struct td_op *op, const char *ns, const char *cluster)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(op->pods, ns, &l);
+	for (size_t i = 0; i < l.n; i++)
+		if (td_streq(td_object_label(l.v[i], TD_LABEL_NAME), "slurmctld") &&
+		    td_streq(td_object_label(l.v[i], TD_LABEL_CLUSTER), cluster) && !td_object_deleting(l.v[i]))
+			return td_object_ref(l.v[i]);
+	return NULL;
+}
+
+static long long gpus_of(const struct td_object *node, const yyjson_val *sc)
+{
+	const char *share = td_object_annotation(node, TD_ANN_SHARE);
+	struct td_op_share s;
+	return share && td_op_share_parse(share, td_op_resource(sc), &s) ? s.gpus : 0;
+}
+
+int td_op_test_begin(struct td_op_node *n, const struct td_object *slurmd, const char *uid, struct td_error *err)
+{
+	const char *cluster = td_object_label(slurmd, TD_LABEL_CLUSTER);
+	td_auto(td_object_unref) struct td_object *ctld = controller(n->op, slurmd->ns, cluster),
+						  *sc = td_informer_get(n->op->clusters, slurmd->ns, cluster);
+	if (!ctld || !sc)
+		return td_fail(err, TD_TRANSIENT, "SlurmCluster %s/%s has no slurmctld now", slurmd->ns, cluster);
+	td_auto_free char *name = td_op_test_name(slurmd, uid), *gpus = td_asprintf("%lld", gpus_of(n->node, sc->root)),
+			  *ms = td_asprintf("%lld", n->policy.test_ms);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d =
+		td_op_template("nodetest.yaml", {"name", name}, {"namespace", slurmd->ns}, {"cluster", cluster},
+			       {"node", n->name}, {"program", td_op_program("nodetest.sh")}, {"gpus", gpus}, {"ms", ms},
+			       {"image", td_jstr_or(ctld->root, "spec.containers.[0].image", TD_OP_SLURM_IMAGE)});
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d), *each = td_jm_get(root, "each"), *c, *key, *v;
+	static const char *const lists[] = {"spec.initContainers", "spec.containers"};
+	for (size_t l = 0; l < TD_LEN(lists); l++) {
+		size_t i, m, k, o;
+		yyjson_mut_arr_foreach (td_jm_get(root, lists[l]), i, m, c)
+			yyjson_mut_obj_foreach (each, k, o, key, v)
+				td_jm_key_set(d, c, yyjson_mut_get_str(key), yyjson_mut_val_mut_copy(d, v));
+	}
+	td_jm_del(root, "each");
+	td_jm_str(d, root, "spec.nodeName", td_jstr(ctld->root, "spec.nodeName"));
+	td_op_own(d, root, sc->root, &td_slurmclusters);
+	int r = td_kube_create(n->op->k, &td_pods, slurmd->ns, root, n->c, NULL, err);
+	if (r == TD_EXISTS)
+		return 0;
+	if (!r)
+		td_info("node %s: pod %s/%s tests it", n->name, slurmd->ns, name);
+	return r ? td_wrap(err, "creating pod %s/%s", slurmd->ns, name) : 0;
+}
+
+// The end of the i-th init container; NULL: it has not ended.
+static const yyjson_val *init_end(const struct td_object *pod, const char *name)
+{
+	return td_jget(td_jfind(td_jget(pod->root, "status.initContainerStatuses"), "name", name), "state.terminated");
+}
+
+static bool pod_ended(const struct td_object *pod)
+{
+	return td_kube_pod_ended(pod->root);
+}
+
+enum td_act_test td_op_test_state(const struct td_object *pod, const char **ret_said)
+{
+	const yyjson_val *reserve = init_end(pod, "reserve"), *test = init_end(pod, "test");
+	const char *said = td_jstr(test, "message");
+	if (said && td_starts(said, "failed: ")) {
+		*ret_said = said + strlen("failed: ");
+		return TD_TEST_FAILED;
+	}
+	if (said && td_starts(said, "passed: ")) {
+		*ret_said = said + strlen("passed: ");
+		// It is everybody's when the reservation is gone.
+		return pod_ended(pod) ? TD_TEST_PASSED : TD_TEST_RESERVED;
+	}
+	if (pod_ended(pod) || td_object_deleting(pod)) {
+		*ret_said = td_jstr(reserve, "message");
+		return *ret_said ? TD_TEST_FAILED : TD_TEST_LOST;
+	}
+	return reserve && !td_jint(reserve, "exitCode", 1) ? TD_TEST_RESERVED : TD_TEST_RESERVES;
+}
+
+int td_op_test_sweep(struct td_op_node *n, struct td_error *err)
+{
+	td_auto_objects struct td_objects l = {0};
+	td_informer_by_index(n->op->pods, "tested", n->name, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		bool wanted = false;
+		for (size_t k = 0; k < n->acts.n; k++) {
+			td_auto_free char *of = td_asprintf("-test-%.8s", n->acts.v[k]->uid);
+			wanted |= !td_op_act_over(n->acts.v[k]) && td_ends(l.v[i]->name, of);
+		}
+		if (wanted || !pod_ended(l.v[i]) || td_object_deleting(l.v[i]))
+			continue;
+		const struct td_kube_delete_opts del = {.uid = l.v[i]->uid, .grace_s = 0, .propagation = "Background"};
+		int r = td_kube_delete(n->op->k, &td_pods, l.v[i]->ns, l.v[i]->name, &del, n->c, err);
+		if (r && r != TD_NOT_FOUND && r != TD_CONFLICT)
+			return r;
+	}
+	return 0;
+}
