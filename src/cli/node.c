@@ -1,0 +1,214 @@
+// tandem node: one node in full, or an act on it.
+#include "cli/nodeview.h"
+
+#include "base/clock.h"
+#include "cmd/roles.h"
+
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test", "return"};
+
+struct node_request {
+	struct td_remote remote;
+	const char *reason, *device, *program, *output;
+	int deadline_s;
+	bool no_test, wait;
+};
+
+static int failed(const struct td_error *err)
+{
+	fprintf(stderr, "tandem node: %s\n", err->msg);
+	return 1;
+}
+
+static const char *me(void)
+{
+	const char *sudo = getenv("SUDO_USER");
+	struct passwd *p = sudo && *sudo ? NULL : getpwuid(getuid());
+	return sudo && *sudo ? sudo : p ? p->pw_name : "unknown";
+}
+
+static int show(const struct node_request *q, const char *name)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_nodeview struct td_nodeview v = {0};
+	if (td_cli_nodes_open(&q->remote, &v, &err) || td_cli_nodes_list(&v, name, &err))
+		return failed(&err);
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *list = td_jm_arr(d, yyjson_mut_doc_get_root(d), "l");
+	td_cli_nodes_view(&v, v.nodes.v[0], d, list);
+	yyjson_mut_val *o = yyjson_mut_arr_get(list, 0);
+	td_cli_nodes_history(&v, name, d, td_jm_arr(d, o, "history"));
+	td_auto(td_json_unref) struct td_json *j = td_json_from_mut(o);
+	yyjson_val *x = td_json_root(j), *f;
+	if (q->output) {
+		td_auto_free char *text = td_json_pretty(x);
+		puts(text);
+		return 0;
+	}
+
+	const char *hold = td_jstr(x, "hold"), *person = td_jstr(x, "needsPerson");
+	printf("Node      %s, %s, %s\n", name, td_jbool(x, "ready", false) ? "ready" : "not ready",
+	       td_jbool(x, "inService", false) ? "in service" : "out of service");
+	printf("Boot      %s\n", td_jstr_or(x, "bootID", "-"));
+	if (td_jstr(x, "slurmState"))
+		printf("Slurm     %s\n", td_jstr(x, "slurmState"));
+	if (hold)
+		printf("Why       %s\n", hold);
+	if (person)
+		printf("Needed    a person: %s\n          then: tandem node return %s\n", person, name);
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(x, "faults"), i, n, f)
+		printf("Fault     %s (%s)\n", td_jstr_or(f, "message", "?"), td_jstr_or(f, "check", "?"));
+	if (!yyjson_arr_size(td_jget(x, "faults")))
+		puts("Faults    none");
+	yyjson_val *history = td_jget(x, "history");
+	size_t skip = yyjson_arr_size(history) > 5 ? yyjson_arr_size(history) - 5 : 0;
+	if (yyjson_arr_size(history))
+		printf("\nHistory%s\n", skip ? " (the last five; `tandem history` has all)" : "");
+	yyjson_arr_foreach (history, i, n, f)
+		if (i >= skip)
+			td_cli_nodes_story(f);
+	return 0;
+}
+
+// Waits until the act is over, and tells its steps on the way.
+static int follow(struct td_kube *k, const char *name)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_free char *said = td_strdup("");
+	for (;;) {
+		td_auto(td_object_unref) struct td_object *o = NULL;
+		int r = td_kube_get(k, &td_nodeactions, NULL, name, NULL, &o, &err);
+		if (r && r != TD_TRANSIENT)
+			return failed(&err);
+		const char *phase = o ? td_jstr_or(o->root, "status.phase", "") : "";
+		td_auto_free char *now = td_asprintf("%s%s%s", o ? td_jstr_or(o->root, "status.step", "waits") : "",
+						     o && td_jstr(o->root, "status.message") ? ": " : "",
+						     o ? td_jstr_or(o->root, "status.message", "") : "");
+		if (o && strcmp(now, said) != 0) {
+			printf("%s\n", now);
+			fflush(stdout);
+			free(said);
+			said = td_steal(now);
+		}
+		if (td_streq(phase, "Succeeded"))
+			return 0;
+		if (td_streq(phase, "Failed") || td_streq(phase, "Unknown"))
+			return 1;
+		nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL); // between two looks
+	}
+}
+
+static int act(const struct node_request *q, const char *action, const char *node)
+{
+	struct td_error err = TD_ERROR_INIT;
+	td_auto_nodeview struct td_nodeview v = {0};
+	td_auto(td_object_unref) struct td_object *there = NULL, *made = NULL;
+	int r = td_cli_nodes_open(&q->remote, &v, &err);
+	if (r)
+		return failed(&err);
+	if ((r = td_kube_get(v.kube, &td_nodes, NULL, node, NULL, &there, &err))) {
+		if (r == TD_NOT_FOUND)
+			td_fail(&err, r, "there is no node \"%s\": `tandem nodes` lists them", node);
+		return failed(&err);
+	}
+
+	td_auto(yyjson_mut_doc_free) yyjson_mut_doc *d = td_jm_new();
+	yyjson_mut_val *root = yyjson_mut_doc_get_root(d);
+	td_jm_str(d, root, "apiVersion", "tandem.dev/v1alpha1");
+	td_jm_str(d, root, "kind", "NodeAction");
+	td_jm_strf(d, root, "metadata.generateName", "%.200s-%s-", node, action);
+	td_jm_str(d, root, "spec.node", node);
+	td_jm_str(d, root, "spec.action", action);
+	td_jm_str(d, root, "spec.reason", q->reason);
+	td_jm_str(d, root, "spec.device", q->device);
+	td_jm_str(d, root, "spec.program", q->program);
+	td_jm_strf(d, root, "spec.requestedBy", "%.120s", me());
+	if (q->deadline_s)
+		td_jm_int(d, root, "spec.deadlineSeconds", q->deadline_s);
+	if (q->no_test)
+		td_jm_bool(d, root, "spec.skipTest", true);
+	if ((r = td_kube_create(v.kube, &td_nodeactions, NULL, root, NULL, &made, &err)))
+		return failed(&err);
+	if (q->output) {
+		td_auto_free char *text = td_json_pretty(made->root);
+		puts(text);
+	} else {
+		printf("NodeAction %s: %s of node %s. `tandem history %s` tells how it goes.\n", made->name, action,
+		       node, node);
+	}
+	fflush(stdout);
+	return q->wait ? follow(v.kube, made->name) : 0;
+}
+
+int td_node_main(int argc, char **argv)
+{
+	struct node_request q = {0};
+	char **words;
+	struct td_error err = TD_ERROR_INIT;
+	int code;
+	const struct td_option options[] = {
+		{.name = "reason",
+		 .value = "TEXT",
+		 TD_OPT_TEXT(&q.reason),
+		 .help = "why; it is kept in the record and shown in Slurm"},
+		{.name = "device", .value = "gpuN", TD_OPT_TEXT(&q.device), .help = "of reset-gpu (default: all)"},
+		{.name = "program",
+		 .value = "NAME",
+		 TD_OPT_TEXT(&q.program),
+		 .help = "of run: a program in the agent's directory of actions"},
+		{.name = "deadline",
+		 .value = "TIME",
+		 .kind = TD_OPTION_SECONDS,
+		 .to = &q.deadline_s,
+		 .min = 1,
+		 .max = 2592000,
+		 .help = "fail when it has not ended by then (default: jobs are waited for)"},
+		{.name = "no-test", TD_OPT_SWITCH(&q.no_test), .help = "return the node without a test"},
+		{.name = "wait", TD_OPT_SWITCH(&q.wait), .help = "wait until it is over, and fail when it fails"},
+		{.name = "output",
+		 .letter = 'o',
+		 .value = "FORMAT",
+		 .help = "json: the answer for machines",
+		 TD_OPT_TEXT(&q.output),
+		 .choices = "json"},
+		TD_REMOTE_OPTIONS(&q.remote),
+	};
+	const struct td_command line = {
+		.name = "node",
+		.about = "Shows a node in full, or makes a NodeAction, which the operator carries out:\n"
+			 "  tandem node NAME             its health, what is done on it, its history\n"
+			 "  tandem node drain NAME       no new work; it stays out until it is returned\n"
+			 "  tandem node reset-gpu NAME   drain, reset --device or all, test, return\n"
+			 "  tandem node reboot NAME      drain, reboot, test, return\n"
+			 "  tandem node run NAME         drain, run a site's --program there, test, return\n"
+			 "  tandem node test NAME        drain, test, return\n"
+			 "  tandem node return NAME      test, and take it into service again",
+		.options = options,
+		.n = TD_LEN(options),
+		.min_args = 1,
+		.max_args = 2,
+		.args = "[ACTION] NODE",
+		.choices = "drain|reset-gpu|reboot|run|test|return",
+		.exits = "0 shown, begun or (--wait) done, 1 failed, 2 wrong usage."};
+	if (!td_command_line(&line, argc, argv, &words, &code))
+		return code;
+	if (td_remote_check(&q.remote, &err))
+		return td_command_wrong("node", "%s", err.msg);
+	if (!words[1])
+		return show(&q, words[0]);
+	for (size_t i = 0; i < TD_LEN(acts); i++)
+		if (!strcmp(words[0], acts[i])) {
+			if (!strcmp(words[0], "run") && !q.program)
+				return td_command_wrong("node", "run needs --program NAME");
+			return act(&q, words[0], words[1]);
+		}
+	return td_command_wrong("node", "\"%s\" is no action: give drain, reset-gpu, reboot, run, test or return",
+				words[0]);
+}

@@ -1,0 +1,158 @@
+// The view of nodes that `tandem nodes`, `node` and `history` print.
+#include "cli/nodeview.h"
+
+#include "api/condition.h"
+#include "base/clock.h"
+#include "base/names.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void td_nodeview_done(struct td_nodeview *v)
+{
+	td_objects_done(&v->nodes);
+	td_objects_done(&v->acts);
+	td_kube_free(v->kube);
+	*v = (struct td_nodeview){0};
+}
+
+int td_cli_nodes_open(const struct td_remote *r, struct td_nodeview *ret, struct td_error *err)
+{
+	if (r->kubeconfig)
+		return td_kube_new(r->kubeconfig, &ret->kube, err);
+	td_auto_instance struct td_instance i = {0};
+	int rc = td_instance_load(&i, err);
+	if (rc)
+		return rc;
+	td_auto_free char *conf = td_instance_kubeconfig(&i, "admin");
+	if (access(conf, R_OK) < 0)
+		return td_fail(err, TD_DENIED,
+			       "%s is not readable for you: use sudo, or --kubeconfig with a file that is yours", conf);
+	return td_kube_new(conf, &ret->kube, err);
+}
+
+static int by_age(const void *a, const void *b)
+{
+	const struct td_object *x = *(struct td_object *const *)a, *y = *(struct td_object *const *)b;
+	int d = strcmp(td_jstr_or(x->root, "metadata.creationTimestamp", ""),
+		       td_jstr_or(y->root, "metadata.creationTimestamp", ""));
+	int e = strcmp(td_jstr_or(x->root, "status.startedAt", "9"), td_jstr_or(y->root, "status.startedAt", "9"));
+	return d ? d : e ? e : strcmp(x->name, y->name);
+}
+
+int td_cli_nodes_list(struct td_nodeview *v, const char *node, struct td_error *err)
+{
+	struct td_object *o = NULL;
+	int r = node ? td_kube_get(v->kube, &td_nodes, NULL, node, NULL, &o, err)
+		     : td_kube_list(v->kube, &td_nodes, NULL, NULL, NULL, NULL, &v->nodes, err);
+	if (r == TD_NOT_FOUND)
+		return td_fail(err, r, "there is no node \"%s\": `tandem nodes` lists them", node);
+	if (r)
+		return r;
+	if (node)
+		td_objects_add(&v->nodes, o);
+	if ((r = td_kube_list(v->kube, &td_nodeactions, NULL, NULL, NULL, NULL, &v->acts, err)))
+		return r;
+	if (v->acts.n)
+		qsort(v->acts.v, v->acts.n, sizeof(struct td_object *), by_age);
+	return 0;
+}
+
+static bool over(const struct td_object *act)
+{
+	const char *p = td_jstr_or(act->root, "status.phase", "");
+	return td_streq(p, "Succeeded") || td_streq(p, "Failed") || td_streq(p, "Unknown");
+}
+
+static bool of(const struct td_object *act, const char *node)
+{
+	return td_streq(td_jstr(act->root, "spec.node"), node);
+}
+
+// The act that works on the node, else the last one that did.
+static const struct td_object *act_of(const struct td_nodeview *v, const char *node)
+{
+	const struct td_object *last = NULL;
+	for (size_t i = 0; i < v->acts.n; i++) {
+		if (!of(v->acts.v[i], node))
+			continue;
+		if (!over(v->acts.v[i]))
+			return v->acts.v[i];
+		last = v->acts.v[i];
+	}
+	return last;
+}
+
+void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node, yyjson_mut_doc *d,
+		       yyjson_mut_val *list)
+{
+	const char *hold = td_object_annotation(node, TD_ANN_HOLD), *person = td_object_annotation(node, TD_ANN_PERSON),
+		   *slurm = td_object_annotation(node, TD_ANN_SLURM_STATE),
+		   *faults = td_object_annotation(node, TD_ANN_FAULTS);
+	const struct td_object *act = act_of(v, node->name);
+	bool ready = td_condition_true(node->root, "Ready"), busy = act && !over(act);
+	yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+	td_jm_str(d, o, "name", node->name);
+	td_jm_bool(d, o, "ready", ready);
+	td_jm_bool(d, o, "cordoned", td_jbool(node->root, "spec.unschedulable", false));
+	td_jm_bool(d, o, "inService", ready && !hold && !td_jbool(node->root, "spec.unschedulable", false));
+	td_jm_str(d, o, "slurmState", slurm);
+	td_jm_str(d, o, "hold", hold);
+	td_jm_str(d, o, "needsPerson", person);
+	td_jm_str(d, o, "bootID", td_jstr(node->root, "status.nodeInfo.bootID"));
+
+	td_auto(td_json_unref) struct td_json *j = NULL;
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_mut_val *l = td_jm_arr(d, o, "faults");
+	if (faults && !td_json_parse(faults, strlen(faults), &j, NULL))
+		yyjson_arr_foreach (td_json_root(j), i, n, x)
+			yyjson_mut_arr_append(l, yyjson_val_mut_copy(d, x));
+	if (act && (busy || hold)) {
+		td_jm_str(d, o, "action", td_jstr(act->root, "spec.action"));
+		td_jm_str(d, o, "step", busy ? td_jstr(act->root, "status.step") : NULL);
+		td_jm_str(d, o, "phase", td_jstr_or(act->root, "status.phase", "Pending"));
+		td_jm_str(d, o, "who", td_jstr(act->root, "spec.requestedBy"));
+		td_jm_str(d, o, "since",
+			  td_jstr_or(act->root, busy ? "status.startedAt" : "status.finishedAt",
+				     td_jstr_or(act->root, "metadata.creationTimestamp", "")));
+		td_jm_str(d, o, "next", td_jstr(act->root, "status.message"));
+	}
+}
+
+void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_mut_doc *d, yyjson_mut_val *list)
+{
+	for (size_t i = 0; i < v->acts.n; i++) {
+		const struct td_object *a = v->acts.v[i];
+		if (!of(a, node))
+			continue;
+		yyjson_mut_val *o = yyjson_mut_arr_add_obj(d, list);
+		td_jm_str(d, o, "name", a->name);
+		td_jm_str(d, o, "createdAt", td_jstr(a->root, "metadata.creationTimestamp"));
+		td_jm_copyval(d, o, "spec", td_jget(a->root, "spec"));
+		td_jm_copyval(d, o, "status", td_jget(a->root, "status"));
+	}
+}
+
+void td_cli_nodes_story(yyjson_val *act)
+{
+	const char *phase = td_jstr_or(act, "status.phase", "Pending"),
+		   *by = td_jstr_or(act, "spec.requestedBy", "somebody"), *reason = td_jstr(act, "spec.reason"),
+		   *device = td_jstr(act, "spec.device");
+	printf("%s  %s%s%s, asked for by %s%s%s\n", td_jstr_or(act, "createdAt", "?"),
+	       td_jstr_or(act, "spec.action", "?"), device ? " " : "", device ? device : "", by, reason ? ": " : "",
+	       reason ? reason : "");
+	yyjson_val *s;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(act, "status.steps"), i, n, s) {
+		const char *end = td_jstr(s, "finishedAt"), *said = td_jstr(s, "message");
+		printf("  %s  %-9s %s%s%s\n", td_jstr_or(s, "startedAt", "?"), td_jstr_or(s, "name", "?"),
+		       end ? "ended " : "goes on", end ? end : "", "");
+		if (said && *said)
+			printf("  %22s%s\n", "", said);
+	}
+	const char *message = td_jstr(act, "status.message");
+	printf("  %s%s%s\n", phase, message ? ": " : "", message ? message : "");
+}

@@ -1,0 +1,24 @@
+// What the commands about nodes share: nodes, their NodeActions, and one JSON view of both.
+#pragma once
+
+#include "cli/remote.h"
+#include "local/instance.h"
+#include "json/json.h"
+
+struct td_nodeview {
+	struct td_kube *kube;
+	struct td_objects nodes, acts; // acts: all NodeActions, the oldest first
+};
+void td_nodeview_done(struct td_nodeview *v);
+#define td_auto_nodeview __attribute__((cleanup(td_nodeview_done)))
+// Connects to the home's API or to the cluster of the flags.
+int td_cli_nodes_open(const struct td_remote *r, struct td_nodeview *ret, struct td_error *err);
+// Lists nodes and acts. node: only this one, TD_NOT_FOUND when there is none; NULL: all.
+int td_cli_nodes_list(struct td_nodeview *v, const char *node, struct td_error *err);
+// Adds the view of a node to list: name, ready, inService, health, since, who, next, faults, devices.
+void td_cli_nodes_view(const struct td_nodeview *v, const struct td_object *node, yyjson_mut_doc *d,
+		       yyjson_mut_val *list);
+// Adds the node's acts to list, the oldest first, each as its record says it.
+void td_cli_nodes_history(const struct td_nodeview *v, const char *node, yyjson_mut_doc *d, yyjson_mut_val *list);
+// Prints a record as a story.
+void td_cli_nodes_story(yyjson_val *act);

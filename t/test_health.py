@@ -1,0 +1,203 @@
+"""Nodes' health: a fault is found, the node drained, mended, tested and returned; acts that people ask
+for; what becomes of all that when the operator or the node's agent is killed."""
+import json
+
+import pytest
+
+from harness import wait_for
+
+pytestmark = pytest.mark.feature("B3.8", "B4.1")
+NODE = "n1"
+
+
+@pytest.fixture
+def pool(own_pool):
+    """The pool, with all nodes in service and no fault left."""
+    own_pool.cmd("fault", NODE, "--clear", check=False)
+    if held(own_pool):
+        own_pool.cmd("node", "return", NODE, "--no-test", "--wait", check=False)
+    own_pool.clean()
+    yield own_pool
+    own_pool.kubectl("delete", "healthpolicies", "--all")
+
+
+def annotation(pool, key):
+    return pool.get("node", NODE)["metadata"].get("annotations", {}).get(f"tandem.dev/{key}")
+
+
+def held(pool):
+    return annotation(pool, "hold")
+
+
+def actions(pool, **spec):
+    """NodeActions of the node with these fields, the oldest first."""
+    all = [a for a in pool.items("nodeactions") if a["spec"]["node"] == NODE and all_of(a["spec"], spec)]
+    return sorted(all, key=lambda a: (a["metadata"]["creationTimestamp"], a.get("status", {}).get("startedAt", "9")))
+
+
+def all_of(have, want):
+    return all(have.get(k) == v for k, v in want.items())
+
+
+def phase(action):
+    return action.get("status", {}).get("phase")
+
+
+def new_action(pool, before, **spec):
+    """The one action that is not among `before`, when it is over."""
+    def over():
+        got = [a for a in actions(pool, **spec) if a["metadata"]["uid"] not in before]
+        return got and phase(got[0]) in ("Succeeded", "Failed", "Unknown") and got[0]
+    return wait_for(f"an action {spec} is over", over, 120)
+
+
+def uids(pool):
+    return {a["metadata"]["uid"] for a in actions(pool)}
+
+
+def boot(pool):
+    return pool.get("node", NODE)["status"]["nodeInfo"]["bootID"]
+
+
+def in_service(pool):
+    return not held(pool) and not pool.shell("sinfo", "-h", "-N", "-n", NODE, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+
+
+def steps(action):
+    return [s["name"] for s in action["status"]["steps"]]
+
+
+@pytest.mark.feature("B2.1", "B2.2", "B2.3", "B3.2", "B3.5", "B6.1", "A5.5")
+def test_a_gpu_that_fell_off_the_bus(pool):
+    before, old_boot = uids(pool), boot(pool)
+    job = pool.sbatch("-w", NODE, "--gres=gpu:1", script="#!/bin/sh\nexec sleep 100000\n")
+    wait_for("the job runs", lambda: pool.job(job).get("JobState") == "RUNNING")
+    pool.cmd("fault", NODE, "gpu3", "xid=79")
+    reason = wait_for("the node is drained in Slurm", lambda: (r := annotation(pool, "slurm-reason")) and r.startswith("tandem: condition GpuUnhealthy") and r)
+    assert "gpu3: XID 79" in reason
+    node = pool.get("node", NODE)
+    assert "tandem.dev/slurm-drain" in [t["key"] for t in node["spec"].get("taints", [])], "pods that Slurm does not place go elsewhere, too"
+    assert [c["status"] for c in node["status"]["conditions"] if c["type"] == "GpuUnhealthy"] == ["True"]
+    # The job goes on, and so the node is not rebooted.
+    action = wait_for("a policy's action waits for the job", lambda: [a for a in actions(pool, action="reboot") if a["metadata"]["uid"] not in before and a.get("status", {}).get("step") == "drain"])[0]
+    assert action["spec"]["requestedBy"] == "policy default" and action["status"]["operationId"] == action["metadata"]["uid"]
+    assert boot(pool) == old_boot and pool.job(job)["JobState"] == "RUNNING"
+    shown = next(n for n in json.loads(pool.cmd("nodes", "-o", "json").stdout)["nodes"] if n["name"] == NODE)
+    assert shown["step"] == "drain" and not shown["inService"] and "jobs" in shown["next"]
+
+    pool.shell("scancel", job)
+    done = new_action(pool, before, action="reboot")
+    assert phase(done) == "Succeeded", done["status"]
+    assert steps(done) == ["drain", "reboot", "test", "return"]
+    assert boot(pool) != old_boot
+    measured = json.loads(done["status"]["measured"])
+    assert measured["devices"] == 8 and measured["wrong"] == [] and measured["gflops"] > 0, "the test computed on every GPU"
+    wait_for("the node takes work", lambda: in_service(pool))
+    assert len([a for a in actions(pool) if a["metadata"]["uid"] not in before]) == 1, "one fault is one act"
+    story = pool.cmd("history", NODE).stdout
+    assert "policy default: GpuUnhealthy: gpu3: XID 79" in story and "test" in story
+    pool.shell("srun", "-w", NODE, "--gres=gpu:8", "true")
+
+
+@pytest.mark.feature("B3.2", "B3.3", "B3.4", "B3.5", "B6.5")
+@pytest.mark.parametrize("fault,action", [("gpu2 ecc=1", "reset-gpu"), ("node memory=1", "reboot")])
+def test_other_faults_are_mended(pool, fault, action):
+    before = uids(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(attempts=50))
+    pool.cmd("fault", NODE, *fault.split())
+    done = new_action(pool, before)
+    assert (done["spec"]["action"], phase(done)) == (action, "Succeeded"), done
+    assert done["spec"].get("device") == ("gpu2" if action == "reset-gpu" else None)
+    wait_for("the node takes work", lambda: in_service(pool))
+
+
+def policy(**spec):
+    return json.dumps({"apiVersion": "tandem.dev/v1alpha1", "kind": "HealthPolicy", "metadata": {"name": "default"}, "spec": spec})
+
+
+@pytest.mark.feature("B3.2", "B4.1")
+def test_a_fault_that_time_ends_drains_and_returns(pool):
+    before = uids(pool)
+    pool.cmd("fault", NODE, "gpu0", "temp=95")
+    done = new_action(pool, before, action="drain")
+    assert phase(done) == "Succeeded" and held(pool)
+    pool.cmd("fault", NODE, "--clear")
+    back = new_action(pool, before | {done["metadata"]["uid"]}, action="return")
+    assert phase(back) == "Succeeded" and steps(back) == ["drain", "test", "return"]
+    wait_for("the node takes work", lambda: in_service(pool))
+
+
+@pytest.mark.feature("A5.5")
+def test_a_condition_that_somebody_else_sets(pool):
+    pool.kubectl("apply", "-f", "-", input=policy(rules=[{"condition": "FanBroken", "action": "drain"}]))
+    cond = {"type": "FanBroken", "status": "True", "reason": "Test", "message": "fan 2 stands still"}
+    put = lambda status: pool.kubectl("patch", "node", NODE, "--subresource=status", "--type=strategic", "-p", json.dumps({"status": {"conditions": [{**cond, "status": status}]}}))
+    put("True")
+    wait_for("it is drained", lambda: (annotation(pool, "slurm-reason") or "").startswith("tandem: condition FanBroken: fan 2"))
+    put("False")
+    wait_for("it returns", lambda: in_service(pool))
+
+
+@pytest.mark.feature("B2.1")
+def test_an_annotation_asks_for_a_reboot(pool):
+    before, old_boot = uids(pool), boot(pool)
+    pool.kubectl("annotate", "node", NODE, "tandem.dev/action=reboot")
+    done = new_action(pool, before)
+    assert (done["spec"]["action"], phase(done)) == ("reboot", "Succeeded")
+    assert boot(pool) != old_boot
+    assert len(uids(pool) - before) == 1 and not annotation(pool, "action") and not annotation(pool, "action-taken")
+
+
+@pytest.mark.feature("B2.2", "B2.3")
+def test_the_operator_and_the_agent_die_in_the_middle(pool):
+    """Wherever they die, each act is done once and the record says how it ended."""
+    before, old_boot = uids(pool), boot(pool)
+    pool.cmd("fault", NODE, "gpu1", "xid=79")
+    wait_for("an act is reserved", lambda: [a for a in actions(pool) if a["metadata"]["uid"] not in before and a.get("status", {}).get("operationId")])
+    pool.kill_role("operator")
+    wait_for("the agent is told, or done", lambda: annotation(pool, "operation") and boot(pool) != old_boot)
+    pool.kill_role("operator")
+    pool.kill_role("kubelet")
+    done = new_action(pool, before)
+    assert phase(done) == "Succeeded", done["status"]
+    assert len(uids(pool) - before) == 1
+    wait_for("the node takes work", lambda: in_service(pool))
+
+
+@pytest.mark.feature("B4.2", "B4.3")
+def test_what_does_not_help_needs_a_person(pool):
+    before = uids(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(attempts=len(actions(pool, policy="default", action="reboot")) + len(actions(pool, policy="default", action="reset-gpu")) + 1))
+    pool.cmd("fault", NODE, "gpu4", "burn=fail", "--cure", "clear")  # the checks find nothing: only the test does
+    pool.cmd("fault", NODE, "gpu4", "ecc=1")
+    person = wait_for("a person is needed", lambda: annotation(pool, "needs-person"), 180)
+    assert "gpu4" in person and "test failed" in person
+    new = [a for a in actions(pool) if a["metadata"]["uid"] not in before]
+    assert [phase(a) for a in new] == ["Failed"], new
+    r = pool.cmd("node", NODE).stdout
+    assert "a person" in r and f"tandem node return {NODE}" in r
+    pool.cmd("fault", NODE, "--clear")
+    pool.cmd("node", "return", NODE, "--reason", "replaced gpu4", "--wait")
+    wait_for("the node takes work", lambda: in_service(pool))
+
+
+@pytest.mark.feature("B4.4", "B4.5")
+def test_dry_run_and_breaker(pool):
+    before = uids(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(dryRun=True))
+    pool.cmd("fault", NODE, "gpu1", "xid=79")
+    wait_for("an event says what would be done", lambda: [e for e in pool.items("events", "-A") if e["reason"] == "HealthWaits" and e["involvedObject"]["name"] == NODE and "dry run" in e["message"]])
+    assert not held(pool) and uids(pool) == before
+    pool.kubectl("apply", "-f", "-", input=policy(dryRun=False, breaker={"percent": 0, "nodes": 0}))
+    wait_for("the breaker stops it", lambda: pool.get("healthpolicy", "default").get("status", {}).get("waiting") == [NODE])
+    assert not held(pool) and uids(pool) == before
+    pool.cmd("fault", NODE, "--clear")
+
+
+@pytest.mark.feature("B2.1")
+def test_wrong_words_are_refused(pool):
+    for argv, words in [(("node", "reboot", "n99"), "there is no node"), (("node", "mend", NODE), "is no action"), (("fault", NODE, "gpu1", "heat=1"), "is no fault of it"), (("fault", "n99", "gpu1", "xid=1"), "there is no virtual node")]:
+        r = pool.cmd(*argv, check=False)
+        assert r.returncode and words in r.stderr, r
+    bad = {"apiVersion": "tandem.dev/v1alpha1", "kind": "NodeAction", "metadata": {"name": "x"}, "spec": {"node": NODE, "action": "explode"}}
+    assert "spec.action" in pool.run("kubectl", "create", "-f", "-", input=json.dumps(bad), check=False).stderr
