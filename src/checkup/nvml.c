@@ -44,7 +44,7 @@ enum {
 	ECC_UNCORRECTED = 1,
 	ECC_VOLATILE = 0,
 	LINKS = 18,
-	FIELD_RECOVERY = 221 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+	FIELD_RECOVERY = 230 // NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 };
 #define EVENT_XID 8ULL
 // Slowed by heat: the hardware's and the software's thermal slowdown.

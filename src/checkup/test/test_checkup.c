@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 static char dir[64], path[96];
+static const char *library; // with NVML's calls
 
 static int setup(void **state)
 {
@@ -146,8 +147,68 @@ static void a_sites_checks(void **state)
 	assert_int_equal(l.v[1].code, 7);
 }
 
-int main(void)
+// NVML itself is loaded at run time; here a library of the test's stands for it.
+static void gpus_by_nvml(void **state)
 {
+	const struct td_checkup_machine_opts o = {.root = dir, .nvml = library, .kmsg = "/nonexistent"};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	struct td_checkup_findings l = {0};
+	for (int round = 0; round < 2; round++) { // an XID stays until the GPU was reset
+		assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+		assert_int_equal(f.gpus, 2);
+		assert_string_equal(f.gpu[0].model, "Test GPU");
+		assert_true(f.gpu[0].temp_c == 41 && f.gpu[0].power_w == 250.5 && f.gpu[0].ecc_corrected == 0);
+		assert_int_equal(f.gpu[0].memory_mb, 81920);
+		l.n = 0;
+		td_checkup_judge(&f, &l);
+		const char *const want[] = {"recovery", "xid", "pcie"};
+		assert_true(l.n >= 3);
+		for (size_t i = 0; i < 3; i++) {
+			assert_string_equal(l.v[i].check, want[i]);
+			assert_string_equal(l.v[i].device, "gpu1");
+		}
+		assert_string_equal(l.v[0].action, "reset-gpu");
+	}
+	assert_int_equal(b.reset(b.ctx, 1, NULL, NULL), TD_UNSUPPORTED);
+	td_checkup_backend_done(&b);
+}
+
+// Another machine below `root`: an InfiniBand port goes down, memory has an error, a process is stuck.
+static void a_machines_files(void **state)
+{
+	static const char *const files[][2] = {
+		{"sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n"},
+		{"sys/class/infiniband/mlx5_1/ports/1/state", "1: DOWN\n"},
+		{"sys/devices/system/edac/mc/mc0/ue_count", "2\n"},
+		{"proc/77/stat", "77 (a) b) D 1 1\n"},
+		{"proc/1/mounts", "/dev/sda1 / ext4 ro,relatime,errors=remount-ro 0 0\ntmpfs /run tmpfs ro 0 0\n"},
+	};
+	for (size_t i = 0; i < TD_LEN(files); i++) {
+		td_auto_free char *p = td_asprintf("%s/%s", dir, files[i][0]);
+		td_auto_free char *d = td_strndup(p, (size_t)(strrchr(p, '/') - p));
+		assert_int_equal(td_mkdir_p(d, 0755, NULL), 0);
+		assert_int_equal(td_file_write(p, files[i][1], strlen(files[i][1]), 0644, NULL), 0);
+	}
+	const struct td_checkup_machine_opts o = {.root = dir, .nvml = "/nonexistent", .kmsg = "/nonexistent"};
+	struct td_checkup_backend b = td_checkup_machine(&o);
+	static struct td_checkup_facts f;
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	assert_int_equal(f.gpus, 0);
+	assert_int_equal(f.memory_uncorrected, 2);
+	assert_string_equal(f.disk_readonly, "/");
+	assert_string_equal(f.port_down, ""); // one that never was active has no cable
+	assert_int_equal(f.stuck, 0);         // not for long yet
+	td_auto_free char *port = td_asprintf("%s/%s", dir, files[0][0]);
+	assert_int_equal(td_file_write(port, "1: DOWN\n", 8, 0644, NULL), 0);
+	assert_int_equal(b.read(b.ctx, &f, NULL), 0);
+	assert_string_equal(f.port_down, "mlx5_0/1");
+	td_checkup_backend_done(&b);
+}
+
+int main(int argc, char **argv)
+{
+	library = argc > 1 ? argv[1] : "";
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_node_without_a_file_is_well, setup, teardown),
 		cmocka_unit_test_setup_teardown(every_check_finds_its_injection, setup, teardown),
@@ -156,6 +217,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_ends_a_fault, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_no_fault_is_refused, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_sites_checks, setup, teardown),
+		cmocka_unit_test_setup_teardown(gpus_by_nvml, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_machines_files, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
