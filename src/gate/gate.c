@@ -214,6 +214,18 @@ bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n)
 	return false;
 }
 
+bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret)
+{
+	char why[160];
+	pthread_mutex_lock(&g->node[node].mu);
+	const struct td_gate_table *t = &g->node[node].table;
+	bool held = device < t->n && t->dev[device].held;
+	if (held)
+		*ret = t->dev[device].now;
+	pthread_mutex_unlock(&g->node[node].mu);
+	return held && g->o.busy(g->o.ctx, node, ret, why, sizeof(why));
+}
+
 int td_gate_try(struct td_gate *g, int node, uint64_t mask, const struct td_holder *h, struct td_error *err)
 {
 	if (!mask)

@@ -15,6 +15,7 @@
 //   held.[ch]                    what the Node object says while a gate is stuck
 //   nodehealth.[ch]              what an agent does for its nodes' health
 //   agenthealth.c                the same for the node of the role `agent`
+//   telemetry.[ch]               devices at /metrics: what the checks read, and who holds them
 //   metrics.[ch] parts.[ch]      what a gate shows; the threads of an agent
 //   main.c agent.h               the role `agent`, beside a real kubelet
 //   pods.c busy.[ch]             whether a holder is done; busy.[ch] is the pure decision
@@ -85,6 +86,8 @@ bool td_gate_may_start(struct td_gate *g, int node, uint64_t mask, const struct 
 // True when an earlier holder is left on any device of the node. ret says who: "held by job 7 (pod
 // ml/x still runs)".
 bool td_gate_held_up(struct td_gate *g, int node, char *ret, size_t n);
+// Who holds a device now; false: nobody whose processes live.
+bool td_gate_holder(struct td_gate *g, int node, int device, struct td_holder *ret);
 // Something has ended: those who wait look again.
 void td_gate_kick(struct td_gate *g);
 // Listens on every node's sockets and answers until cancel. The tables must be right by then.

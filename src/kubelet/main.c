@@ -9,6 +9,7 @@
 #include "gate/gate.h"
 #include "gate/metrics.h"
 #include "gate/parts.h"
+#include "gate/telemetry.h"
 #include "kube/health.h"
 #include "kube/options.h"
 #include "kubelet/kubelet.h"
@@ -430,6 +431,13 @@ static int run_held(void *ctx, struct td_error *err)
 	struct td_kubelet *a = ctx;
 	return td_held_run(&a->held, a->cancel, err);
 }
+static char *pod_name(void *ctx, const char *uid)
+{
+	struct td_kubelet *a = ctx;
+	td_auto(td_pod_unref) struct td_pod *p = td_pod_table_get(a->table, uid);
+	return p ? td_asprintf("%s/%s", p->ns, p->name) : NULL;
+}
+
 static int run_health(void *ctx, struct td_error *err)
 {
 	struct td_kubelet *a = ctx;
@@ -460,9 +468,11 @@ static int serve(struct td_kubelet *a, struct td_error *err)
 				       {"held", run_held, a},     {"health", run_health, a}};
 
 	r = td_parts_start(parts, TD_LEN(parts), a->cancel, err);
+	td_gate_telemetry(&(struct td_telemetry){a->health, a->gate, pod_name, a});
 	td_info("kubelet: %d nodes, %zu pods taken over", a->o.nodes, all.n);
 	td_health_set("start", r ? "a part could not start" : NULL);
 	td_parts_join(parts, TD_LEN(parts));
+	td_gate_telemetry(NULL);
 	return r;
 }
 

@@ -1,0 +1,124 @@
+// Telemetry of devices, read on demand: the agent's last look, at most its interval old.
+#include "gate/telemetry.h"
+
+#include "metrics/metrics.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static struct {
+	pthread_mutex_t lock;  // guards t; held while it is read
+	struct td_telemetry t; // health NULL: nothing is shown
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+#define MIB 1048576.0
+
+struct gauges {
+	struct td_metric *temperature, *power, *use, *memory, *memory_used, *ecc, *width, *links_down, *info, *held,
+		*faults;
+};
+
+static struct gauges gauges(void)
+{
+	struct td_metrics *m = td_metrics_process();
+	const char *const *of = TD_LABELS("node", "device");
+	return (struct gauges){
+		td_gauge(m, "tandem_device_temperature_celsius", "Temperature of a device.", of),
+		td_gauge(m, "tandem_device_power_watts", "Power that a device draws.", of),
+		td_gauge(m, "tandem_device_use_ratio", "How much of the last moment a device computed, 0 to 1.", of),
+		td_gauge(m, "tandem_device_memory_bytes", "Memory of a device.", of),
+		td_gauge(m, "tandem_device_memory_used_bytes", "Memory of a device that is in use.", of),
+		td_gauge(m, "tandem_device_ecc_errors", "ECC errors since the driver was loaded.",
+			 TD_LABELS("node", "device", "kind")),
+		td_gauge(m, "tandem_device_pcie_lanes", "PCIe lanes of a device that are in use.", of),
+		td_gauge(m, "tandem_device_nvlinks_down", "NVLinks of a device that are down.", of),
+		td_gauge(m, "tandem_device_info", "Inventory: 1 for each device.",
+			 TD_LABELS("node", "device", "model", "serial", "firmware")),
+		td_gauge(m, "tandem_device_holder",
+			 "1 for each device that a job holds: which, its pod if it has one, else the id of its user. "
+			 "0: idle.",
+			 TD_LABELS("node", "device", "job", "pod", "user")),
+		td_gauge(m, "tandem_node_faults", "Faults that the checks find now, by check.",
+			 TD_LABELS("node", "check")),
+	};
+}
+
+static void known(struct td_metric *f, double v, double scale, const char *const *labels)
+{
+	if (v >= 0)
+		td_metric_set(f, v * scale, labels);
+}
+
+static void device(const struct gauges *m, const struct td_checkup_gpu *x, const char *node, const char *name)
+{
+	const char *const *of = TD_LABELS(node, name);
+	if (x->lost)
+		return; // what it was before it was lost says nothing
+	known(m->temperature, x->temp_c, 1, of);
+	known(m->power, x->power_w, 1, of);
+	known(m->use, x->use_percent, 0.01, of);
+	known(m->memory, (double)x->memory_mb, MIB, of);
+	known(m->memory_used, (double)x->memory_used_mb, MIB, of);
+	known(m->width, x->pcie_width, 1, of);
+	known(m->links_down, x->links_down, 1, of);
+	td_metric_set(m->ecc, (double)x->ecc_corrected, TD_LABELS(node, name, "corrected"));
+	td_metric_set(m->ecc, (double)x->ecc_uncorrected, TD_LABELS(node, name, "uncorrected"));
+	td_metric_set(m->info, 1, TD_LABELS(node, name, x->model, x->serial, x->firmware));
+}
+
+static void holder(const struct gauges *m, int node, int i, const char *node_name, const char *name)
+{
+	struct td_holder h;
+	char job[24];
+	if (!td_gate_holder(live.t.gate, node, i, &h)) {
+		td_metric_set(m->held, 0, TD_LABELS(node_name, name, "", "", ""));
+		return;
+	}
+	snprintf(job, sizeof(job), "%lld", (long long)h.job);
+	td_auto_free char *pod = h.pod ? live.t.pod(live.t.ctx, h.uid) : NULL;
+	// A stand-in's job whose pod is not here yet has no name; a native job has a user.
+	td_metric_set(m->held, 1, TD_LABELS(node_name, name, job, pod ? pod : "", h.pod ? "" : h.uid));
+}
+
+static void collect(void *ctx)
+{
+	const struct gauges m = gauges();
+	struct td_metric *const all[] = {m.temperature, m.power, m.use,        m.memory, m.memory_used, m.ecc,
+					 m.width,       m.info,  m.links_down, m.held,   m.faults};
+	// What is gone is not shown as it was.
+	for (size_t i = 0; i < TD_LEN(all); i++)
+		td_metric_forget(all[i], NULL);
+
+	pthread_mutex_lock(&live.lock);
+	struct td_checkup_facts *f = live.t.health ? td_calloc(1, sizeof(*f)) : NULL;
+	struct td_checkup_findings *l = live.t.health ? td_calloc(1, sizeof(*l)) : NULL;
+	for (int n = 0; live.t.health && n < td_gate_nodes(live.t.gate); n++) {
+		const char *node = td_gate_node_name(live.t.gate, n);
+		if (!td_nodehealth_facts(live.t.health, n, f))
+			continue;
+		for (int i = 0; i < f->gpus; i++) {
+			char name[16];
+			snprintf(name, sizeof(name), "gpu%d", i);
+			device(&m, &f->gpu[i], node, name);
+			holder(&m, n, i, node, name);
+		}
+		l->n = 0;
+		for (size_t i = 0; i < td_checkup_n_checks; i++)
+			td_metric_set(m.faults, 0, TD_LABELS(node, td_checkup_checks[i].name));
+		td_checkup_judge(f, l);
+		for (size_t i = 0; i < l->n; i++)
+			td_metric_add(m.faults, 1, TD_LABELS(node, l->v[i].check));
+	}
+	free(f);
+	free(l);
+	pthread_mutex_unlock(&live.lock);
+}
+
+void td_gate_telemetry(const struct td_telemetry *t)
+{
+	if (t)
+		td_metrics_on_collect(td_metrics_process(), collect, NULL);
+	pthread_mutex_lock(&live.lock);
+	live.t = t ? *t : (struct td_telemetry){0};
+	pthread_mutex_unlock(&live.lock);
+}

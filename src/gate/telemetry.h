@@ -1,0 +1,15 @@
+// What an agent shows of its nodes' devices at /metrics: what the checks read, and who holds each device.
+#pragma once
+
+#include "gate/gate.h"
+#include "gate/nodehealth.h"
+
+struct td_telemetry {
+	struct td_nodehealth *health;
+	struct td_gate *gate;
+	// "namespace/name" of a pod; NULL: it is not known. The caller frees it.
+	char *(*pod)(void *ctx, const char *uid);
+	void *ctx;
+};
+// /metrics shows these from now on; t NULL: no more. Copies t.
+void td_gate_telemetry(const struct td_telemetry *t);
