@@ -1,6 +1,8 @@
 """Nodes' health: a fault is found, the node drained, mended, tested and returned; acts that people ask
 for; what becomes of all that when the operator or the node's agent is killed."""
 import json
+import re
+import urllib.request
 
 import pytest
 
@@ -8,6 +10,7 @@ from harness import wait_for
 
 pytestmark = pytest.mark.feature("B3.8", "B4.1")
 NODE = "n1"
+OVER = ("Succeeded", "Failed", "Unknown")
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ def new_action(pool, before, **spec):
     """The one action that is not among `before`, when it is over."""
     def over():
         got = [a for a in actions(pool, **spec) if a["metadata"]["uid"] not in before]
-        return got and phase(got[0]) in ("Succeeded", "Failed", "Unknown") and got[0]
+        return got and phase(got[0]) in OVER and got[0]
     return wait_for(f"an action {spec} is over", over, 120)
 
 
@@ -60,7 +63,8 @@ def boot(pool):
 
 
 def in_service(pool):
-    return not held(pool) and not pool.shell("sinfo", "-h", "-N", "-n", NODE, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
+    """It takes work: while it is tested it is not drained, but nobody else gets it."""
+    return all(phase(a) in OVER for a in actions(pool)) and not held(pool) and not pool.shell("sinfo", "-h", "-N", "-n", NODE, "-t", "drain,draining,drained,down,maint,reserved", "-o", "%N").strip()
 
 
 def steps(action):
@@ -150,18 +154,49 @@ def test_an_annotation_asks_for_a_reboot(pool):
 
 @pytest.mark.feature("B2.2", "B2.3")
 def test_the_operator_and_the_agent_die_in_the_middle(pool):
-    """Wherever they die, each act is done once and the record says how it ended."""
+    """Wherever they die, no operation is done twice, every record says how it ended, and the node
+    returns. (A test that the agent's death cut off fails, and another act follows.)"""
     before, old_boot = uids(pool), boot(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(attempts=50))
     pool.cmd("fault", NODE, "gpu1", "xid=79")
     wait_for("an act is reserved", lambda: [a for a in actions(pool) if a["metadata"]["uid"] not in before and a.get("status", {}).get("operationId")])
     pool.kill_role("operator")
-    wait_for("the agent is told, or done", lambda: annotation(pool, "operation") and boot(pool) != old_boot)
+    wait_for("the node boots", lambda: boot(pool) != old_boot)
     pool.kill_role("operator")
     pool.kill_role("kubelet")
-    done = new_action(pool, before)
-    assert phase(done) == "Succeeded", done["status"]
-    assert len(uids(pool) - before) == 1
+    wait_for("the node takes work", lambda: not annotation(pool, "faults") and in_service(pool), 180)
+    new = [a for a in actions(pool) if a["metadata"]["uid"] not in before]
+    assert new and all(phase(a) in OVER for a in new)
+    log = open(f"{pool.home}/log/kubelet.log").read()
+    for a in new:
+        assert log.count(f"begins (operation {a['metadata']['uid']})") <= 1
+
+
+@pytest.mark.feature("B4.1", "B6.2", "B5.7")
+def test_jobs_on_a_sick_node_start_elsewhere(pool):
+    """With jobsEndAfterSeconds nobody waits for a job that hangs on a dead GPU: it is requeued, and
+    goes on on another node from where it saved itself."""
+    before = uids(pool)
+    pool.kubectl("apply", "-f", "-", input=policy(attempts=50, jobsEndAfterSeconds=0))
+    script = "#!/bin/sh\ncd /home; n=$(cat saved 2>/dev/null || echo 0)\nwhile :; do n=$((n + 1)); echo $n >saved.new; mv saved.new saved; echo $n $SLURMD_NODENAME >>steps; sleep 0.2; done\n"
+    filler = pool.sbatch("--gres=gpu:8", "-w", "n0")  # so that the job begins on the other node
+    wait_for("it is there", lambda: pool.job(filler).get("JobState") == "RUNNING")
+    job = pool.sbatch("--requeue", "--gres=gpu:1", script=script)
+    read = lambda: [l.split() for l in pool.shell("cat", "/home/steps").splitlines() if len(l.split()) == 2]
+    wait_for("it computes", lambda: len(read()) > 3)
+    assert {node for n, node in read()} == {NODE}
+    pool.shell("scancel", filler)
+    pool.cmd("fault", NODE, "gpu1", "xid=79")
+    wait_for("it is requeued", lambda: pool.job(job)["JobState"] == "PENDING" and pool.job(job)["Restarts"] == "1")
+    # Slurm lets a requeued job wait until its old credential is void (cred_expire, two minutes).
+    wait_for("it may start", lambda: pool.shell("scontrol", "update", f"jobid={job}", "starttime=now") is not None)
+    wait_for("it computes on the other node", lambda: any(node != NODE for n, node in read()))
+    done = [int(n) for n, node in read()]
+    assert done == sorted(set(done)), "it went on from where it saved itself"
+    pool.shell("scancel", job)
+    assert phase(new_action(pool, before, action="reboot")) == "Succeeded"
     wait_for("the node takes work", lambda: in_service(pool))
+    pool.shell("rm", "-f", "/home/steps", "/home/saved")
 
 
 @pytest.mark.feature("B4.2", "B4.3")
@@ -192,6 +227,30 @@ def test_dry_run_and_breaker(pool):
     wait_for("the breaker stops it", lambda: pool.get("healthpolicy", "default").get("status", {}).get("waiting") == [NODE])
     assert not held(pool) and uids(pool) == before
     pool.cmd("fault", NODE, "--clear")
+
+
+@pytest.mark.feature("A14.4", "A14.6", "A14.8")
+def test_devices_at_metrics(pool):
+    """Each device with what it measures and who holds it."""
+    def series(name, **labels):
+        with urllib.request.urlopen(f"http://127.0.0.1:{pool.instance['metricsPort'] + 2}/metrics", timeout=60) as r:
+            found = [(dict(re.findall(r'(\w+)="([^"]*)"', line)), float(line.split()[-1])) for line in r.read().decode().splitlines() if line.startswith(name + "{")]
+        return [(have, v) for have, v in found if all_of(have, labels)]
+    pool.apply(pool.pod("trains", gpus=2, nodeSelector={"kubernetes.io/hostname": NODE}))
+    wait_for("the pod runs", lambda: pool.phase("trains") == "Running")
+    job, node, gpus = pool.grant(pool.get("pod", "trains"))
+    native = pool.sbatch("--gres=gpu:3", "-w", NODE)
+    wait_for("the native job holds its devices", lambda: len(series("tandem_device_holder", node=NODE, job=str(native))) == 3)
+    assert {(have["device"], have["pod"]) for have, v in series("tandem_device_holder", job=str(job)) if v == 1} == {(f"gpu{i}", "default/trains") for i in gpus}
+    assert {have["user"] for have, v in series("tandem_device_holder", job=str(native))} == {"0"}
+    assert len(series("tandem_device_info", node=NODE, model="Tandem fake GPU")) == 8
+    assert [v for have, v in series("tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [38]
+    pool.kubectl("apply", "-f", "-", input=policy(dryRun=True))
+    pool.cmd("fault", NODE, "gpu3", "temp=95")
+    wait_for("it is hot", lambda: [v for have, v in series("tandem_device_temperature_celsius", node=NODE, device="gpu3")] == [95])
+    assert [v for have, v in series("tandem_node_faults", node=NODE, check="thermal")] == [1]
+    pool.cmd("fault", NODE, "--clear")
+    wait_for("the fault is gone", lambda: not annotation(pool, "faults"))
 
 
 @pytest.mark.feature("B2.1")

@@ -34,6 +34,7 @@
 // the reason of its drain, "condition GpuUnhealthy: …" or "action reboot: …".
 #define TD_ANN_HOLD "tandem.dev/hold"
 #define TD_ANN_PERSON "tandem.dev/needs-person"       // by the operator: nothing helped; why
+#define TD_ANN_END_JOBS "tandem.dev/end-jobs"         // by the operator: the jobs of a node that is held shall end
 #define TD_ANN_ACTION "tandem.dev/action"             // by anybody: asks for a NodeAction; value: which
 #define TD_ANN_ACTION_TAKEN "tandem.dev/action-taken" // by the operator: "ID ACTION", being made
 #define TD_ANN_FAULTS "tandem.dev/faults"             // by the agent, JSON: what its checks found

@@ -16,7 +16,7 @@ static const char *const acts[] = {"drain", "reset-gpu", "reboot", "run", "test"
 struct node_request {
 	struct td_remote remote;
 	const char *reason, *device, *program, *output;
-	int deadline_s;
+	int deadline_s, jobs_s;
 	bool no_test, wait;
 };
 
@@ -132,6 +132,8 @@ static int act(const struct node_request *q, const char *action, const char *nod
 	td_jm_strf(d, root, "spec.requestedBy", "%.120s", me());
 	if (q->deadline_s)
 		td_jm_int(d, root, "spec.deadlineSeconds", q->deadline_s);
+	if (q->jobs_s >= 0)
+		td_jm_int(d, root, "spec.jobsEndAfterSeconds", q->jobs_s);
 	if (q->no_test)
 		td_jm_bool(d, root, "spec.skipTest", true);
 	if ((r = td_kube_create(v.kube, &td_nodeactions, NULL, root, NULL, &made, &err)))
@@ -149,7 +151,7 @@ static int act(const struct node_request *q, const char *action, const char *nod
 
 int td_node_main(int argc, char **argv)
 {
-	struct node_request q = {0};
+	struct node_request q = {.jobs_s = -1};
 	char **words;
 	struct td_error err = TD_ERROR_INIT;
 	int code;
@@ -170,6 +172,13 @@ int td_node_main(int argc, char **argv)
 		 .min = 1,
 		 .max = 2592000,
 		 .help = "fail when it has not ended by then (default: jobs are waited for)"},
+		{.name = "end-jobs-after",
+		 .value = "TIME",
+		 .kind = TD_OPTION_SECONDS,
+		 .to = &q.jobs_s,
+		 .min = 0,
+		 .max = 2592000,
+		 .help = "then batch jobs are requeued and others cancelled (default: they are waited for)"},
 		{.name = "no-test", TD_OPT_SWITCH(&q.no_test), .help = "return the node without a test"},
 		{.name = "wait", TD_OPT_SWITCH(&q.wait), .help = "wait until it is over, and fail when it fails"},
 		{.name = "output",

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POLICY_MS = 1000 };
+enum { POLICY_MS = 1000, IDLE_MS = 30000 };
 
 // The key that writes the policy's status; no node has a name like that.
 #define POLICY_KEY "/policy"
@@ -202,6 +202,35 @@ static void count(struct td_op *op, size_t *ret_out, size_t *ret_all, struct td_
 	}
 }
 
+// Is the node idle, and was its last test so long ago that the policy wants another one? Few nodes are
+// tested at once. *again_ms: when it is due.
+static bool test_due(const struct td_op_node *n, int64_t *again_ms)
+{
+	td_auto(td_object_unref) struct td_object *slurmd = td_op_health_slurmd(n->op, n->name);
+	if (!n->policy.idle_ms || !slurmd)
+		return false;
+	int64_t now = td_real_ms(&td_clock_system), at = td_op_born(n->node), end;
+	for (size_t i = 0; i < n->acts.n; i++)
+		if (td_jstr(n->acts.v[i]->root, "status.measured") &&
+		    !td_time_parse(td_jstr_or(n->acts.v[i]->root, "status.finishedAt", ""), &end) && end > at)
+			at = end;
+	if (at + n->policy.idle_ms > now) {
+		*again_ms = at + n->policy.idle_ms - now + 10;
+		return false;
+	}
+	if (!td_streq(td_object_label(slurmd, TD_LABEL_NODE_STATE), "idle"))
+		return false; // its label changes when it is
+
+	size_t held = 0, most;
+	td_auto_objects struct td_objects l = {0};
+	td_informer_list(n->op->nodes, NULL, &l);
+	for (size_t i = 0; i < l.n; i++)
+		held += td_object_annotation(l.v[i], TD_ANN_HOLD) != NULL;
+	most = l.n * n->policy.percent / 100;
+	*again_ms = IDLE_MS;
+	return held < (most ? most : 1);
+}
+
 static bool breaker(const struct td_op_node *n)
 {
 	size_t out, all;
@@ -235,6 +264,8 @@ static int begin(struct td_op_node *n, enum td_act act, const char *why, struct 
 			td_jm_str(d, root, "spec.device", n->faults.v[i].device);
 			break;
 		}
+	if (n->policy.jobs_end_s >= 0 && (act == TD_ACT_RESET || act == TD_ACT_REBOOT))
+		td_jm_int(d, root, "spec.jobsEndAfterSeconds", n->policy.jobs_end_s);
 	if (!n->policy.test_return && act != TD_ACT_TEST)
 		td_jm_bool(d, root, "spec.skipTest", true);
 	int r = td_kube_create(n->op->k, &td_nodeactions, NULL, root, n->c, NULL, err);
@@ -245,7 +276,7 @@ static int begin(struct td_op_node *n, enum td_act act, const char *why, struct 
 	return r ? td_wrap(err, "creating a NodeAction for node %s", n->name) : 0;
 }
 
-static void decide(struct td_op_node *n, bool sure, struct td_pool_health_plan *ret)
+static void decide(struct td_op_node *n, bool sure, int64_t *again_ms, struct td_pool_health_plan *ret)
 {
 	struct td_pool_health_facts f = {.worst = n->faults.worst,
 					 .dry_run = n->policy.dry_run,
@@ -254,6 +285,7 @@ static void decide(struct td_op_node *n, bool sure, struct td_pool_health_plan *
 	past(n, &f);
 	td_auto_free char *print = td_op_health_print(n->node);
 	f.testing_new = n->policy.test_new && !td_streq(td_object_annotation(n->node, TD_ANN_TESTED), print);
+	f.testing_idle = test_due(n, again_ms);
 	f.breaker = sure && breaker(n);
 	td_pool_health_decide(&f, ret);
 }
@@ -458,11 +490,11 @@ static int reconcile(void *ctx, const char *name, int64_t *again_ms, struct td_c
 		return r;
 
 	struct td_pool_health_plan p;
-	decide(&n, false, &p);
+	decide(&n, false, again_ms, &p);
 	if (!first && !settled(&n, &p)) {
 		if ((r = read_again(&n, err)))
 			return r == TD_NOT_FOUND ? 0 : r;
-		decide(&n, true, &p);
+		decide(&n, true, again_ms, &p);
 		if (!settled(&n, &p))
 			r = carry_out(&n, &p, err);
 		if (!r && p.waiting)

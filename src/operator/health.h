@@ -28,7 +28,8 @@ struct td_op_policy {
 	bool dry_run, test_return, test_new;
 	size_t attempts, percent, least;
 	int64_t window_ms, keep_ms;
-	long long test_ms;
+	long long test_ms, jobs_end_s; // jobs_end_s: -1: jobs are waited for
+	int64_t idle_ms;               // 0: idle nodes are not tested
 };
 void td_op_policy_load(struct td_op *op, struct td_op_policy *ret);
 void td_op_policy_done(struct td_op_policy *p);

@@ -41,6 +41,8 @@ void td_op_policy_load(struct td_op *op, struct td_op_policy *ret)
 	ret->test_return = td_jbool(s, "testBeforeReturn", true);
 	ret->test_new = td_jbool(s, "testNewNodes", false);
 	ret->test_ms = td_jint(s, "testMilliseconds", 0);
+	ret->jobs_end_s = td_jint(s, "jobsEndAfterSeconds", -1);
+	ret->idle_ms = td_jint(s, "testIdleHours", 0) * 3600 * 1000;
 	ret->attempts = (size_t)td_jint(s, "attempts", 0);
 	ret->window_ms = td_jint(s, "attemptWindowHours", 0) * 3600 * 1000;
 	ret->keep_ms = td_jint(s, "keepDays", 90) * 24 * 3600 * 1000;

@@ -77,12 +77,15 @@ static void finish_step(struct run *x, const char *message)
 static int over(struct run *x, const char *phase, const char *message, struct td_error *err)
 {
 	char buf[TD_TIME_LEN];
+	const char *const notes[][2] = {{TD_ANN_END_JOBS, NULL}, {0}};
+	int r = x->n->node ? td_op_health_note(x->n, notes, err) : 0;
+	if (r)
+		return r;
 	finish_step(x, message);
 	td_jm_str(x->d, x->status, "phase", phase);
 	td_jm_str(x->d, x->status, "finishedAt", now_text(x, buf));
 	td_jm_strf(x->d, x->status, "message", "%.1000s", message);
-	int r = write_status(x, err);
-	if (r)
+	if ((r = write_status(x, err)))
 		return r;
 	bool good = td_streq(phase, "Succeeded");
 	td_info("node %s: %s %s: %s", x->n->name, td_pool_act_name(x->act), phase, message);
@@ -109,6 +112,20 @@ static bool late(struct run *x)
 	if (end > x->now && (!*x->again_ms || end - x->now < *x->again_ms))
 		*x->again_ms = end - x->now + 10;
 	return x->now >= end;
+}
+
+// Whether the node's jobs had as long as they may have.
+static bool jobs_over(struct run *x)
+{
+	long long s = td_jint(x->o->root, "spec.jobsEndAfterSeconds", -1);
+	int64_t begun = x->now;
+	if (s < 0)
+		return false;
+	td_time_parse(td_jstr_or(x->o->root, "status.startedAt", ""), &begun);
+	int64_t left = begun + s * 1000 - x->now;
+	if (left > 0 && (!*x->again_ms || left < *x->again_ms))
+		*x->again_ms = left + 10;
+	return left <= 0;
 }
 
 // The annotation that tells the agent.
@@ -151,6 +168,8 @@ static void facts(struct run *x, struct td_pool_act_facts *f)
 		.drained = state && (td_streq(state, "drained") || td_streq(state, "down")),
 		.booted = boot && now_boot && !td_streq(boot, now_boot),
 		.ready = td_op_ready(n->node) && (!x->slurmd || td_op_pod_ready(x->slurmd)),
+		.ending = td_object_annotation(n->node, TD_ANN_END_JOBS),
+		.end_jobs = x->step == TD_ACT_DRAIN && jobs_over(x),
 		.faulty = n->faults.worst != TD_REMEDY_NONE,
 		.held = td_object_annotation(n->node, TD_ANN_HOLD),
 	};
@@ -189,7 +208,7 @@ static int hold(struct run *x, struct td_error *err)
 
 static int release(struct run *x, struct td_error *err)
 {
-	const char *const notes[][2] = {{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {0}};
+	const char *const notes[][2] = {{TD_ANN_HOLD, NULL}, {TD_ANN_PERSON, NULL}, {TD_ANN_END_JOBS, NULL}, {0}};
 	return td_op_health_note(x->n, notes, err);
 }
 
@@ -198,6 +217,12 @@ static int tell(struct run *x, struct td_error *err)
 	// The status already has the operation's id and the boot before it.
 	td_auto_free char *text = operation(x);
 	const char *const notes[][2] = {{TD_ANN_OPERATION, text}, {0}};
+	return td_op_health_note(x->n, notes, err);
+}
+
+static int end_jobs(struct run *x, struct td_error *err)
+{
+	const char *const notes[][2] = {{TD_ANN_END_JOBS, x->o->name}, {0}};
 	return td_op_health_note(x->n, notes, err);
 }
 
@@ -310,6 +335,9 @@ int td_op_act_run(struct td_op_node *n, struct td_object *o, int64_t *again_ms, 
 		break;
 	case TD_ACT_TELL:
 		r = tell(&x, err);
+		break;
+	case TD_ACT_END_JOBS:
+		r = end_jobs(&x, err);
 		break;
 	case TD_ACT_BEGIN_TEST:
 		r = begin_test(&x, err);

@@ -49,8 +49,10 @@ struct td_pool_act_facts {
 	enum td_act step;
 	bool late; // its deadline is over
 	// Slurm
-	bool slurm;   // the node is, or shall be, a Slurm node
-	bool drained; // it takes no work and has none
+	bool slurm;    // the node is, or shall be, a Slurm node
+	bool drained;  // it takes no work and has none
+	bool end_jobs; // its jobs had as long as they may have
+	bool ending;   // they are being ended
 	// The agent
 	bool told; // the operation stands on the Node
 	enum td_act_did { TD_DID_NOTHING, TD_DID_DONE, TD_DID_FAILED, TD_DID_UNKNOWN } did;
@@ -78,6 +80,7 @@ enum td_act_do {
 	TD_ACT_TELL,    // write the operation for the agent
 	TD_ACT_BEGIN_TEST,
 	TD_ACT_RELEASE, // lift the hold
+	TD_ACT_END_JOBS,
 };
 struct td_pool_act_step_plan {
 	enum td_act_do what;
@@ -90,6 +93,7 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 struct td_pool_health_facts {
 	enum td_remedy worst; // of its faults, by the policy
 	bool testing_new;     // it is new and the policy wants it tested
+	bool testing_idle;    // it is idle, and its last test is long ago
 	bool held;            // it is out of service now
 	// Its acts, in short
 	bool active; // one is not over yet

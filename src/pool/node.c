@@ -64,6 +64,8 @@ void td_pool_node_causes(const struct td_pool_node_facts *f, struct td_pool_node
 
 	if (*ret->reason && !f->drain)
 		ret->slurm = TD_NODE_DRAIN;
+	else if (ours && f->hold && f->end_jobs && f->busy && !f->down)
+		ret->slurm = TD_NODE_DOWN; // requeues batch jobs, and ends the others
 	else if (*ret->reason && ours && strcmp(ret->reason, f->reason) != 0)
 		ret->slurm = TD_NODE_REASON;
 	else if (!*ret->reason && ours)

@@ -131,6 +131,7 @@ struct td_pool_node_facts {
 	bool cordoned;       // spec.unschedulable
 	const char *request; // annotation tandem.dev/drain, which asks for a drain; NULL: none
 	const char *hold;    // annotation tandem.dev/hold: out of service for its health; NULL: it is not
+	bool end_jobs;       // annotation tandem.dev/end-jobs: its jobs shall end
 	const char *gate;    // a device was not released in time: the agent's words; NULL: none
 	const char *devices; // its kubelet offers fewer than Slurm counts, in words; NULL: as many
 	bool gate_alarm;     // td_pool_gate_alarm: no more nodes are drained for `gate`
@@ -141,13 +142,15 @@ struct td_pool_node_facts {
 	bool slurm;                 // Slurm has the node
 	bool drain;                 // its flag DRAIN
 	const char *reason, *words; // words: "draining", "down", …
+	bool busy;                  // it has a job
+	bool down;                  // its flag DOWN
 	bool bad;                   // down, failed, not responding, …: worth showing
 };
-enum td_node_do { TD_NODE_LEAVE, TD_NODE_DRAIN, TD_NODE_UNDRAIN, TD_NODE_REASON };
+enum td_node_do { TD_NODE_LEAVE, TD_NODE_DRAIN, TD_NODE_UNDRAIN, TD_NODE_REASON, TD_NODE_DOWN };
 enum { TD_POOL_REASON_MAX = 256 };
 struct td_pool_node_plan {
 	enum td_node_do slurm;
-	char reason[TD_POOL_REASON_MAX]; // for DRAIN and REASON
+	char reason[TD_POOL_REASON_MAX]; // for DRAIN, REASON and DOWN
 
 	// What the Kubernetes side should show
 	bool decided; // false: leave it as it is

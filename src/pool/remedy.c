@@ -156,8 +156,12 @@ struct td_pool_act_step_plan td_pool_act_decide(const struct td_pool_act_facts *
 			return plan(TD_ACT_HOLD, "the node is drained");
 		if (!f->slurm || f->drained)
 			return plan(TD_ACT_NEXT, NULL);
-		return f->late ? plan(TD_ACT_FAIL, "jobs were left when the deadline was over")
-			       : plan(TD_ACT_WAIT, "jobs of the node are to end");
+		if (f->late)
+			return plan(TD_ACT_FAIL, "jobs were left when the deadline was over");
+		if (f->end_jobs && !f->ending)
+			return plan(TD_ACT_END_JOBS, "jobs of the node are ended");
+		return plan(TD_ACT_WAIT,
+			    f->ending ? "jobs of the node are being ended" : "jobs of the node are to end");
 	case TD_ACT_RESET:
 	case TD_ACT_REBOOT:
 	case TD_ACT_RUN:
@@ -213,6 +217,8 @@ void td_pool_health_decide(const struct td_pool_health_facts *f, struct td_pool_
 	enum td_remedy r = escalate(f);
 	if (r == TD_REMEDY_NONE && !left_out(f)) {
 		if (f->testing_new)
+			ret->act = TD_ACT_TEST;
+		else if (f->testing_idle && !f->held && !f->dry_run && !f->breaker)
 			ret->act = TD_ACT_TEST;
 		else if (f->held) // its fault went by itself; what was out of service returns by a test
 			ret->act = TD_ACT_RETURN;

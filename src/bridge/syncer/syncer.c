@@ -19,6 +19,8 @@ static void slurm_facts(const struct td_slurm_node *n, struct td_pool_node_facts
 	f->drain = n->states & TD_NODE(DRAIN);
 	f->reason = n->reason;
 	f->words = td_slurm_node_words(n->states);
+	f->busy = td_slurm_node_busy(n->states);
+	f->down = n->states & TD_NODE(DOWN);
 	f->bad = td_slurm_node_bad(n->states);
 }
 
@@ -64,6 +66,9 @@ static int act(struct pass *x, struct td_error *err)
 	case TD_NODE_REASON:
 		r = td_slurm_node_update(l->slurm, x->name, NULL, x->p.reason, x->c, err);
 		break;
+	case TD_NODE_DOWN:
+		r = td_slurm_node_update(l->slurm, x->name, "DOWN", x->p.reason, x->c, err);
+		break;
 	case TD_NODE_UNDRAIN:
 		r = td_slurm_node_undrain(l->slurm, x->name, x->c, err);
 		break;
@@ -72,7 +77,10 @@ static int act(struct pass *x, struct td_error *err)
 	if (r)
 		return r;
 
-	td_info("node %s: %s%s%s", x->name, x->p.slurm == TD_NODE_UNDRAIN ? "undrained" : "drained",
+	td_info("node %s: %s%s%s", x->name,
+		x->p.slurm == TD_NODE_UNDRAIN ? "undrained"
+		: x->p.slurm == TD_NODE_DOWN  ? "its jobs end"
+					      : "drained",
 		*x->p.reason ? ": " : "", x->p.reason);
 	return read_again(x, l->slurm, err); // so that both sides show the new state at once
 }
@@ -280,6 +288,7 @@ int td_syncer_reconcile(void *bridge, const char *name, int64_t *again_ms, struc
 		x.f.cordoned = td_jbool(node->root, "spec.unschedulable", false);
 		x.f.request = td_object_annotation(node, TD_ANN_DRAIN);
 		x.f.hold = td_object_annotation(node, TD_ANN_HOLD);
+		x.f.end_jobs = td_object_annotation(node, TD_ANN_END_JOBS);
 		x.f.gate = td_object_annotation(node, TD_ANN_GATE_HELD);
 		x.f.gate_alarm = x.f.gate && gate_alarm(b);
 	}

@@ -57,6 +57,7 @@ static void health(struct td_buf *out)
 	const char *last = td_scenario_val(&facts, "last", NULL);
 	const struct td_pool_health_facts f = {.worst = remedy("worst"),
 					       .testing_new = has("new"),
+					       .testing_idle = has("idle"),
 					       .held = has("held"),
 					       .active = has("active"),
 					       .last = td_pool_act_parse(last),
@@ -83,12 +84,15 @@ static void act(struct td_buf *out)
 {
 	static const char *const dids[] = {"did-nothing", "did-it", "did-fail", "did-unknown"},
 				 *const tests[] = {"no-test", "reserves", "reserved", "passed", "test-failed", "lost"},
-				 *const dos[] = {"wait", "next", "fail", "unknown", "hold", "tell", "begin", "release"};
+				 *const dos[] = {"wait", "next",  "fail",    "unknown", "hold",
+						 "tell", "begin", "release", "end-jobs"};
 	const struct td_pool_act_facts f = {
 		.step = td_pool_act_parse(td_scenario_val(&facts, "step", NULL)),
 		.late = has("late"),
 		.slurm = !has("not-in-slurm"),
 		.drained = has("drained"),
+		.end_jobs = has("end-jobs"),
+		.ending = has("ending"),
 		.told = has("told"),
 		.did = (enum td_act_did)td_scenario_choose(&facts, dids, 4, TD_DID_NOTHING),
 		.booted = has("booted"),

@@ -74,6 +74,9 @@ static void given(struct scenario *s, const struct td_scenario_words *w)
 						      .cordoned = td_scenario_has(w, "cordoned"),
 						      .request = td_scenario_val(w, "request", NULL),
 						      .hold = td_scenario_val(w, "hold", NULL),
+						      .end_jobs = td_scenario_has(w, "end-jobs"),
+						      .busy = td_scenario_has(w, "busy"),
+						      .down = td_scenario_has(w, "down"),
 						      .gate = td_scenario_val(w, "gate", NULL),
 						      .gate_alarm = td_scenario_has(w, "gate-alarm"),
 						      .devices = td_scenario_val(w, "devices", NULL),
@@ -122,11 +125,11 @@ static void decide(const struct scenario *s, const char *what, const struct td_s
 			return;
 
 	if (!strcmp(what, "node")) {
-		static const char *const dos[] = {"leave", "drain", "undrain", "reason"};
+		static const char *const dos[] = {"leave", "drain", "undrain", "reason", "down"};
 		struct td_pool_node_plan p;
 		td_pool_node_causes(&s->node, &p);
 		td_buf_printf(out, "node %s", dos[p.slurm]);
-		if (p.slurm == TD_NODE_DRAIN || p.slurm == TD_NODE_REASON)
+		if (p.slurm == TD_NODE_DRAIN || p.slurm == TD_NODE_REASON || p.slurm == TD_NODE_DOWN)
 			td_buf_printf(out, " \"%s\"", p.reason);
 		if (!p.decided)
 			td_buf_puts(out, " undecided");
