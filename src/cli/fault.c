@@ -2,9 +2,9 @@
 // node's checks find it as they would find it on a machine.
 #include "base/file.h"
 #include "base/options.h"
+#include "checkup/checkup.h"
 #include "cli/common.h"
 #include "cmd/roles.h"
-#include "checkup/checkup.h"
 #include "local/instance.h"
 
 #include <stdio.h>
