@@ -95,3 +95,68 @@ def test_a_sites_programs_run_beside_tandems(home):
     home.shell("scontrol", "update", "nodename=n0", "state=resume")
     home.shell("scontrol", "update", f"jobid={job}", "starttime=now")
     wait_for("it runs", lambda: home.squeue()[job]["state"] == "RUNNING", 120)
+
+
+SERVICES = {
+    "first": "#!/bin/sh\nsleep 0.5\necho first >>/tmp/order\n",
+    "second": "#!/bin/sh\necho second >>/tmp/order\n",
+    "daemon": "#!/bin/sh\necho daemon >>/tmp/order\nexec sleep 54321\n",
+    "slow": "#!/bin/sh\necho working\nexec sleep 100\n",
+}
+
+
+def service(name, **kw):
+    return {"name": name, "configMap": "ours", "key": name, **kw}
+
+
+@pytest.mark.feature("A2.12", "A2.13", "A2.14", "A2.15", "A2.16")
+def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
+    home.up("--nodes", "1")
+
+    def nodeset():
+        return home.get("nodeset", "pool", "-n", "slurm")["status"]
+
+    def said():
+        return next((c["message"] for c in nodeset()["conditions"] if c["type"] == "ServicesRunning" and c["status"] == "False"), "")
+
+    def services(*l):
+        patch(home, {"services": list(l)})
+
+    # In pods that run, without a restart.
+    pods = alive(home)
+    programs(home, SERVICES)
+    services(service("second", after=["first", "daemon"]), service("daemon", type="service", where="all", after=["first"]), service("first"))
+    for pod in ("main-pool-n0", "main-login-0"):
+        wait_for(f"they have run in {pod}", lambda: inside(home, pod, "cat", "/tmp/order").split() == ["first", "daemon", "second"])
+    services(service("first"), service("daemon", type="service"))
+    programs(home, {**SERVICES, "first": "#!/bin/sh\necho cannot do it\nexit 3\n"})
+    wait_for("a failure on a node is shown", lambda: said() == "n0: service first: exit 3: cannot do it")
+    assert [n["services"] for n in nodeset()["nodes"]] == ["service first: exit 3: cannot do it"]
+    wait_for("and is an event", lambda: any(e["reason"] == "ServiceFailed" and "cannot do it" in e["message"] for e in home.items("events", "-n", "slurm")))
+    services(service("slow", timeout="1s"), service("daemon", type="service"))
+    programs(home, SERVICES)
+    wait_for("so is one that takes too long", lambda: said() == "n0: service slow: not done within 1s: working")
+    daemon = inside(home, "main-pool-n0", "pgrep", "-f", "sleep 54321").split()
+    inside(home, "main-pool-n0", "kill", *daemon)
+    wait_for("a service that ends is started again", lambda: inside(home, "main-pool-n0", "pgrep", "-f", "sleep 54321").split() not in (daemon, []))
+    services()
+    wait_for("what is not wanted any more ends", lambda: not said() and not inside(home, "main-pool-n0", "pgrep", "-f", "sleep 54321"))
+    assert alive(home) == pods
+
+    # A pod that starts waits for them. What fails there keeps it from starting, and is said where people look.
+    programs(home, {**SERVICES, "first": "#!/bin/sh\necho cannot do it\nexit 3\n"})
+    services(service("first", where="login"))
+    wait_for("it has failed there", lambda: "exit 3" in inside(home, "main-login-0", "cat", "/run/tandem-services/first.state"))
+    home.kubectl("delete", "pod", "main-login-0", "-n", "slurm")
+    wait_for("LoginReady says why", lambda: "main-login-0: service first: exit 3: cannot do it" in condition(home, "LoginReady").get("message", ""))
+    programs(home, SERVICES)
+    wait_for("it starts when that is mended", lambda: condition(home, "LoginReady").get("status") == "True", 120)
+    wait_for("with its service", lambda: inside(home, "main-login-0", "cat", "/tmp/order") == "first\n")
+
+    # Each node says which configuration its slurmd has.
+    revision = lambda: home.get("slurmcluster", "main", "-n", "slurm")["status"]["configHash"]
+    wait_for("it is the newest", lambda: [n.get("config") for n in nodeset()["nodes"]] == [revision()])
+    old = revision()
+    patch(home, {"config": {"slurmConf": {"KillWait": "11"}}})
+    wait_for("it is the new one", lambda: revision() != old and [n.get("config") for n in nodeset()["nodes"]] == [revision()])
+    assert "KillWait=11\n" in inside(home, "main-pool-n0", "cat", "/run/slurm/conf/slurm.conf")

@@ -459,6 +459,21 @@ static long long ready_pods(struct td_op *op, struct td_object *sc, const char *
 	return k;
 }
 
+// Returns why one of the login pods does not start; NULL: nothing is known. The caller frees it.
+static char *login_why(struct td_op *op, struct td_object *sc)
+{
+	td_auto_objects struct td_objects pods = {0};
+	td_informer_list(op->pods, sc->ns, &pods);
+	td_op_sort(&pods);
+	for (size_t i = 0; i < pods.n; i++) {
+		bool image, login = is_of(pods.v[i], "login", sc->name) && !td_op_pod_ready(pods.v[i]);
+		const char *why = login ? td_op_stuck(pods.v[i], &image) : NULL;
+		if (why)
+			return td_asprintf("%s: %s", pods.v[i]->name, why);
+	}
+	return NULL;
+}
+
 static void node_counts(yyjson_mut_doc *d, yyjson_mut_val *root, const struct td_slurm_nodes *l)
 {
 	static const char *const words[] = {
@@ -512,7 +527,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 	size_t i, n;
 	yyjson_arr_foreach (td_jget(sc->root, "spec.login"), i, n, x)
 		logins_wanted += td_jint(x, "replicas", 1);
-	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes);
+	td_auto_free char *devices = td_op_devices_text(sc->root, v->gpus, v->gpu_nodes), *why = login_why(op, sc);
 	const struct td_pool_cluster_facts facts = {
 		.problem = v->problem,
 		.trying = v->trying,
@@ -523,6 +538,7 @@ int td_op_cluster_status(struct td_op *op, struct td_object *sc, struct td_op_vi
 		.rest = ready_pods(op, sc, "slurmrestd"),
 		.logins = ready_pods(op, sc, "login"),
 		.logins_wanted = logins_wanted,
+		.login_why = why,
 		.nodes = v->n_nodes,
 		.gpus = v->gpus,
 		.devices_asked = td_op_dra(sc->root) || !td_streq(td_op_resource(sc->root), "nvidia.com/gpu"),

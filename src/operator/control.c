@@ -63,6 +63,10 @@ static void config_map(struct builder *b, const struct td_slurm_files *f)
 	td_auto_free char *directories = td_op_storage_list(b->sc);
 	td_jm_key_str(d, data, "directories", directories);
 	td_jm_key_str(d, data, "homes.sh", td_op_program("homes.sh"));
+	// slurmds get this line too, and say which one they have (services.sh).
+	td_auto_free char *conf = td_asprintf("%s# Revision: %s\n", f->v[TD_SLURM_CONF].text, b->hash);
+	td_jm_del(data, "slurm.conf");
+	td_jm_key_str(d, data, f->v[TD_SLURM_CONF].name, conf);
 	td_jm_key_str(d, td_jm_obj(d, root, "metadata.annotations"), TD_ANN_CONFIG, b->hash);
 	add(b, &td_configmaps, d, false);
 }

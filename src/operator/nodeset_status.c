@@ -20,6 +20,34 @@ static void counts(yyjson_mut_doc *d, yyjson_mut_val *root, const yyjson_val *ol
 		td_jm_int(d, root, v[i].name, v[i].slurm && !fresh ? td_jint(old, v[i].name, 0) : v[i].n);
 }
 
+// What a node says of itself in its comment (slurm/programs/services.sh). *ret_services: the failed ones; "": none.
+// False: it says nothing.
+static bool says(const struct td_op_row *x, char config[32], const char **ret_services)
+{
+	static const char head[] = "tandem: config=";
+	const char *s = x->slurm ? x->slurm->comment : NULL;
+	if (!s || !td_starts(s, head))
+		return false;
+	s += sizeof(head) - 1;
+	size_t n = strcspn(s, "; ");
+	if (!n || n >= 32)
+		return false;
+	memcpy(config, s, n);
+	config[n] = '\0';
+	*ret_services = td_starts(s + n, "; service ") ? s + n + 2 : "";
+	return true;
+}
+
+// Returns which services have failed on which nodes.
+static void failures(const struct td_op_rows *rows, struct td_buf *ret)
+{
+	char config[32];
+	const char *services;
+	for (size_t i = 0; i < rows->n && ret->len < 1024; i++)
+		if (says(&rows->v[i], config, &services) && *services)
+			td_buf_printf(ret, "%s%s: %.300s", ret->len ? "; " : "", rows->v[i].name, services);
+}
+
 static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, bool fresh, const char *message)
 {
 	yyjson_mut_val *o = yyjson_mut_obj(d);
@@ -30,6 +58,12 @@ static yyjson_mut_val *node_line(yyjson_mut_doc *d, const struct td_op_row *x, b
 	if (x->slurm && x->slurm->reason && *x->slurm->reason && (x->record.drain || x->record.bad))
 		td_jm_str(d, o, "reason", x->slurm->reason);
 	td_jm_bool(d, o, "updated", x->n.pod && x->n.updated);
+	char config[32];
+	const char *services;
+	if (says(x, config, &services)) {
+		td_jm_str(d, o, "config", config);
+		td_jm_str(d, o, "services", *services ? services : NULL);
+	}
 	td_jm_str(d, o, "message", message);
 	return o;
 }
@@ -51,8 +85,13 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 			      "nodes that it selects belong to other NodeSets, which had them before (%s): change "
 			      "spec.nodeSelector or spec.affinity of one of them",
 			      td_buf_str(&rows->taken));
-	const struct td_pool_set_facts facts = {
-		.problem = problem, .cluster = p->sc, .fresh = fresh, .taken = taken.len ? td_buf_str(&taken) : NULL};
+	td_auto_buf struct td_buf failed = {0};
+	failures(rows, &failed);
+	const struct td_pool_set_facts facts = {.problem = problem,
+						.cluster = p->sc,
+						.fresh = fresh,
+						.taken = taken.len ? td_buf_str(&taken) : NULL,
+						.failed = failed.len ? td_buf_str(&failed) : NULL};
 	td_auto_free struct td_pool_set_conditions *c = td_calloc(1, sizeof(*c));
 	td_auto_free struct td_pool_member *flat = td_calloc(rows->n ? rows->n : 1, sizeof(*flat));
 	for (size_t i = 0; i < rows->n; i++)
@@ -63,5 +102,9 @@ int td_op_nodeset_status(const struct td_op_pass *p, struct td_object *set, cons
 	for (size_t i = 0; i < rows->n; i++)
 		yyjson_mut_arr_append(nodes, node_line(d, &rows->v[i], fresh, td_pool_member_message(&flat[i], c)));
 	td_op_conditions(d, td_jm_arr(d, root, "conditions"), old, c->v, TD_LEN(c->v), gen);
+	yyjson_val *before = td_jfind(td_jget(old, "conditions"), "type", "ServicesRunning");
+	if (failed.len && !td_streq(td_jstr(before, "message"), td_buf_str(&failed)))
+		td_kube_record(p->op->events, TD_ABOUT(set, &td_nodesets), "Warning", "ServiceFailed", "%s",
+			       td_buf_str(&failed));
 	return td_op_status_write(p->op, &td_nodesets, set, d, p->c, err);
 }

@@ -87,6 +87,14 @@ int td_op_texts_gather(struct td_op *op, struct td_object *sc, struct td_op_text
 		if (r)
 			return r;
 	}
+	yyjson_val *x;
+	size_t i, n;
+	yyjson_arr_foreach (td_jget(sc->root, "spec.services"), i, n, x) {
+		td_auto_free char *field = td_asprintf("spec.services[%zu]", i);
+		int r = td_jget(x, "configMap") ? add(op, sc, field, x, &t, problems, c, err) : 0;
+		if (r)
+			return r;
+	}
 	*ret = t;
 	t = (struct td_op_texts){0};
 	return 0;

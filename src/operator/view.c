@@ -77,6 +77,10 @@ const char *td_op_stuck(const struct td_object *pod, bool *ret_image)
 	*ret_image = strstr(reason, "Image") != NULL;
 	if (!*reason || td_streq(reason, "ContainerCreating") || td_streq(reason, "PodInitializing"))
 		return td_op_unscheduled(pod);
+	// Why it ended says more than for how long it is not started again.
+	const char *said = td_jstr(pod->root, "status.containerStatuses.[0].lastState.terminated.message");
+	if (td_streq(reason, "CrashLoopBackOff") && said && *said)
+		return said;
 	return td_jstr_or(w, "message", reason);
 }
 

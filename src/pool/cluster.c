@@ -40,7 +40,9 @@ void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_poo
 		     : f->was_running            ? "Degraded"
 						 : "Starting";
 
-	snprintf(ret->logins, sizeof(ret->logins), "%lld of %lld login pods are ready", f->logins, f->logins_wanted);
+	bool why = !login && f->login_why;
+	snprintf(ret->logins, sizeof(ret->logins), "%lld of %lld login pods are ready%s%.300s", f->logins,
+		 f->logins_wanted, why ? "; " : "", why ? f->login_why : "");
 	ret->v[0] = yes_no("ConfigValid", valid, (const char *const[]){"Valid", "Invalid"},
 			   (const char *const[]){"the configuration is written", f->problem});
 	if (valid && f->trying)

@@ -12,6 +12,7 @@ struct td_pool_cluster_facts {
 
 	bool was_running;                      // its last phase was Running or Degraded
 	long long rest, logins, logins_wanted; // slurmrestd and login pods that are Ready
+	const char *login_why;                 // why a login pod does not start; NULL: nothing is known
 	size_t nodes;                          // in its NodeSets
 	long long gpus;                        // of those nodes
 	bool devices_asked;                    // spec.devices does not name the default
@@ -26,7 +27,7 @@ struct td_pool_cluster_plan {
 	const char *phase;
 	struct td_pool_condition v[8]; // messages point into the facts and into `logins`
 	size_t n;                      // the last one is Ready
-	char logins[80];
+	char logins[480];
 };
 // Fills *ret, which must not be moved or copied afterwards.
 void td_pool_cluster_decide(const struct td_pool_cluster_facts *f, struct td_pool_cluster_plan *ret);

@@ -423,6 +423,9 @@ void td_pool_nodeset_conditions(const struct td_pool_member *v, size_t n, const 
 	ret->v[3] = (struct td_pool_condition){"NodesOwned", f->taken ? TD_STATUS_FALSE : TD_STATUS_TRUE,
 					       f->taken ? "Taken" : "Owned",
 					       f->taken ? f->taken : "no other NodeSet has a node that it selects"};
+	ret->v[4] = (struct td_pool_condition){"ServicesRunning", f->failed ? TD_STATUS_FALSE : TD_STATUS_TRUE,
+					       f->failed ? "Failed" : "Running",
+					       f->failed ? f->failed : "no service of the site has failed"};
 }
 
 const char *td_pool_member_do_name(enum td_pool_member_do d)

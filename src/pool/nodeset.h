@@ -126,9 +126,10 @@ struct td_pool_set_facts {
 	const char *problem; // of the spec, in one line; NULL: none
 	bool cluster, fresh; // its SlurmCluster exists; Slurm's answer is fresh
 	const char *taken;   // the nodes that it selects and another NodeSet has, in words; NULL: none
+	const char *failed;  // services of the site that have failed, with their nodes; NULL: none
 };
 struct td_pool_set_conditions {
-	struct td_pool_condition v[4];               // messages may point into what follows
+	struct td_pool_condition v[5];               // messages may point into what follows
 	char turn[TD_POOL_TEXT], text[TD_POOL_TEXT]; // turn: what a node waiting for its turn says
 	char progress[80];                           // of an update
 };

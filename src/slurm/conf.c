@@ -723,6 +723,7 @@ bool td_slurm_files_make(const yyjson_val *o, const struct td_slurm_facts *f, st
 	own_files(td_jget(o, "spec.config.files"), &out, problems);
 	td_slurm_scripts_files(o, f, &out, problems);
 	td_slurm_containers_files(o, &out, problems);
+	td_slurm_services_files(o, f, &out, problems);
 
 	// Problems quote what they refuse: no control character may get through.
 	for (size_t i = before; i < problems->n; i++)

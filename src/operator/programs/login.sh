@@ -8,6 +8,9 @@ homes() {
 	done </etc/tandem/users/passwd
 }
 homes
+services=/etc/tandem/site/services.sh
+[ ! -e $services ] || sh $services start login || exit
+[ ! -e $services ] || { sh $services follow login & }
 if [ -n "${TD_SSHD:-}" ]; then
 	sh -c "$TD_SSHD" sshd.sh keys
 	sh -c "$TD_SSHD" sshd.sh &
@@ -30,7 +33,7 @@ while sleep 2; do
 	[ -z "${TD_SSHD:-}" ] || sh -c "$TD_SSHD" sshd.sh keys
 done >/dev/null 2>&1 &
 follow=$!
-trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"' TERM
+trap '[ -z "$1" ] || sh -c "$1" owners all; kill "$sackd"; sh $services stop' TERM
 wait "$sackd"
 code=$?
 kill "$follow"

@@ -11,6 +11,11 @@
 done
 for f in passwd group; do ln -sf "/etc/tandem/users/$f" "/etc/$f"; done
 
+# The site's services come first: a node that they have not prepared takes no jobs.
+services=/etc/tandem/site/services.sh
+[ ! -e $services ] || sh $services start compute || exit
+[ ! -e $services ] || { bash $services follow compute & }
+
 # Clients need sackd's socket until slurmd has its own.
 conf=/etc/tandem/users/slurm.conf sack=
 mkdir -p /run/slurm
@@ -56,7 +61,7 @@ await_controller
 # The steps outlive a slurmd that somebody killed, as on every Slurm node: the next one finds them, if it
 # is started in this container. One that ends by itself ends the container.
 ended=
-trap 'ended=yes; kill "$slurmd"' TERM
+trap 'ended=yes; kill "$slurmd"; sh $services stop' TERM
 while :; do
 	slurmd -D -Z -N "$TD_NODE" --conf-server "$TD_CONTROLLER:6817" --conf "$TD_NODE_CONF" &
 	slurmd=$!

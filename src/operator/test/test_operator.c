@@ -564,6 +564,7 @@ static void test_costs(void **state)
 		{"spec.partitions", "{partitions: [{name: all, maxTime: '60'}]}", false, "slurmctld, slurmrestd"},
 		{"spec.config", "{config: {slurmConf: {KillWait: '20'}}}", false, "slurmctld, slurmrestd"},
 		{"spec.scripts", "{scripts: {epilog: {configMap: ours, key: e}}}", false, "slurmctld, slurmrestd"},
+		{"spec.services", "{services: [{name: a, command: [id]}]}", false, "nothing"},
 		{"spec.controller", "{controller: {resources: {requests: {cpu: '1'}}}}", false, "slurmctld"},
 		{"spec.restApi", "{restApi: {resources: {requests: {cpu: '1'}}}}", false, "slurmrestd"},
 		{"spec.login", "{login: [{name: login, resources: {requests: {cpu: '1'}}}]}", false, "login"},

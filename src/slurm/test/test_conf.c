@@ -187,6 +187,14 @@ static void test_scripts_refused(void **state)
 		 "spec.config.slurmConf.epilog: spec.scripts.epilog is there too"},
 		{"scripts: {prolog: {configMap: ours, key: x}}", "spec.scripts.prolog: key x of ConfigMap ours"},
 		{"scripts: {plugstack: {configMap: ours, key: i}}", "spec.scripts.plugstack: include"},
+		{"services: [{name: a}]", "spec.services[0]: must say what to run"},
+		{"services: [{name: a, command: [x], key: k}]", "spec.services[0]: must say what to run"},
+		{"services: [{name: a, configMap: ours, key: x}]", "spec.services[0]: key x of ConfigMap ours"},
+		{"services: [{name: a, command: [x], after: [b]}]", "spec.services[0].after[0]: there is no service"},
+		{"services: [{name: a, command: [x], after: [b]}, {name: b, command: [x], where: login}]",
+		 "spec.services[0].after[0]: \"b\" does not run everywhere"},
+		{"services: [{name: a, command: [x], after: [b]}, {name: b, command: [x], after: [a]}]",
+		 "spec.services[0].after: \"a\" comes after itself"},
 	};
 	const struct td_slurm_text texts[] = {{"ours", "x", "echo"}, {"ours", "i", "a\n include /etc/shadow"}};
 	const struct td_slurm_facts f = {.texts = texts, .n_texts = 2};
@@ -225,6 +233,32 @@ static void test_preemption(void **state)
 	assert_int_equal(td_slurm_preempt_s("s"), 0);
 	assert_int_equal(td_slurm_preempt_s("1d"), 0);
 	assert_int_equal(td_slurm_preempt_s(NULL), 0);
+}
+
+// The table of services is in the order of their dependencies, and a command is quoted for a shell.
+static void test_services(void **state)
+{
+	td_auto(td_json_unref) struct td_json *o =
+		yaml(HEAD "spec:\n"
+			  "  services:\n"
+			  "  - {name: c, configMap: ours, key: p, after: [b, a], where: login, timeout: 5m, onFailure: "
+			  "ignore}\n"
+			  "  - {name: b, type: service, command: [echo, \"it's\", \"a $b\"], after: [a]}\n"
+			  "  - {name: a, configMap: ours, key: p}\n");
+	const struct td_slurm_text texts[] = {{"ours", "p", "#!/bin/sh\n"}};
+	const struct td_slurm_facts f = {.texts = texts, .n_texts = 1};
+	td_auto_slurm_files struct td_slurm_files r = {0};
+	td_auto_strv struct td_strv p = {0};
+	if (!td_slurm_files_make(td_json_root(o), &f, &r, &p))
+		fail_msg("%s", p.v[0]);
+	assert_string_equal(r.v[r.n - 1].name, "services");
+	assert_string_equal(r.v[r.n - 1].text,
+			    "a oneshot all 60s block -\nb service all 60s block a\nc oneshot login 5m ignore b,a\n");
+	size_t i = 0;
+	while (i < r.n && strcmp(r.v[i].name, "service-b") != 0)
+		i++;
+	assert_true(i < r.n);
+	assert_string_equal(r.v[i].text, "#!/bin/sh\nexec 'echo' 'it'\\''s' 'a $b'\n");
 }
 
 // Each spec here is refused, and the refusal names the field.
@@ -396,6 +430,7 @@ int main(void)
 		cmocka_unit_test(test_scripts_refused),  cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_preemption),       cmocka_unit_test(test_grammar),
 		cmocka_unit_test(test_base64),           cmocka_unit_test(test_refusal),
+		cmocka_unit_test(test_services),
 	};
 	return cmocka_run_group_tests(t, NULL, NULL);
 }
