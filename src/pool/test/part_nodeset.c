@@ -98,7 +98,8 @@ static bool given(const struct td_scenario_words *w)
 		facts = (struct td_pool_set_facts){.problem = td_scenario_val(w, "problem", NULL),
 						   .cluster = !td_scenario_has(w, "no-cluster"),
 						   .fresh = policy.view,
-						   .taken = td_scenario_val(w, "taken", NULL)};
+						   .taken = td_scenario_val(w, "taken", NULL),
+						   .failed = td_scenario_val(w, "failed", NULL)};
 	} else if (!strcmp(what, "member")) {
 		member(w);
 	} else if (!strcmp(what, "record")) {
