@@ -1,7 +1,9 @@
 """What a site brings along: its own programs beside Tandem's."""
 import json
+import subprocess
 
 import pytest
+import yaml
 
 from harness import wait_for
 
@@ -160,3 +162,54 @@ def test_a_sites_services_run_in_order_and_say_when_they_fail(home):
     patch(home, {"config": {"slurmConf": {"KillWait": "11"}}})
     wait_for("it is the new one", lambda: revision() != old and [n.get("config") for n in nodeset()["nodes"]] == [revision()])
     assert "KillWait=11\n" in inside(home, "main-pool-n0", "cat", "/run/slurm/conf/slurm.conf")
+    origins = {l["line"]: l["origin"] for l in json.loads(home.cmd("config", "show", "slurm.conf", "-o", "json").stdout)["files"]["slurm.conf"]}
+    assert origins["KillWait=11"] == "spec.config.slurmConf.KillWait" and origins["MinJobAge=300"] == "default" and origins["ClusterName=main"] == "metadata.name"
+    assert origins["SlurmUser=slurm"].startswith("Tandem (") and next(o for l, o in origins.items() if l.startswith("PartitionName=")) == "spec.partitions[0]"
+    assert "KillWait=11 " in home.cmd("config", "show").stdout
+    assert json.loads(home.cmd("config", "nodes", "-o", "json").stdout) == {"config": revision(), "nodes": [{"name": "n0", "nodeSet": "pool", "state": "idle", "config": revision(), "newest": True}]}
+    assert "there is no file" in home.cmd("config", "show", "nope", check=False).stderr
+
+
+OLD = {
+    "slurm.conf": """ClusterName=HPC_one
+SlurmctldHost=ctl1
+SchedulerParameters=bf_continue,\\
+bf_window=10080
+KillWait=30 MinJobAge=600   # two on a line
+Prolog=/etc/slurm/prolog.sh
+Epilog=/etc/slurm/epilog.sh
+NodeName=gpu[01-04] CPUs=64 Gres=gpu:h100:8 Feature=h100,ib Weight=10
+NodeName=cpu[001-100] CPUs=64 TmpDisk=1000000
+PartitionName=DEFAULT MaxTime=7-00:00:00
+PartitionName=batch Nodes=cpu[001-100] Default=YES
+PartitionName=gpu Nodes=gpu[01-04] PriorityTier=10 OverSubscribe=NO
+PartitionName=part Nodes=gpu[01-02]
+""",
+    "prolog.sh": "#!/bin/sh\nexit 0\n",
+    "cgroup.conf": "ConstrainDevices=yes\nAllowedRAMSpace=95\n",
+}
+
+
+@pytest.mark.feature("A2.1")
+def test_a_slurm_conf_becomes_objects(tandem, tmp_path):
+    """What it asks for is asked for, what cannot be is listed with what to do, and the objects are valid."""
+    for name, text in OLD.items():
+        (tmp_path / name).write_text(text)
+    run = lambda *argv: subprocess.run([tandem, *argv], capture_output=True, text=True, timeout=60)
+    r = run("config", "import", *(tmp_path / name for name in OLD))
+    assert r.returncode == 0, r.stderr
+    (tmp_path / "out.yaml").write_text(r.stdout)
+    docs = {(d["kind"], d["metadata"]["name"]): d for d in yaml.safe_load_all(r.stdout)}
+    spec = docs["SlurmCluster", "hpc-one"]["spec"]
+    assert spec["config"]["slurmConf"] == {"SchedulerParameters": "bf_continue,bf_window=10080", "KillWait": "30", "MinJobAge": "600"}
+    assert spec["config"]["files"] == {"cgroup.conf": "AllowedRAMSpace=95\n"}
+    assert spec["partitions"] == [{"name": "batch", "maxTime": "7-00:00:00", "nodeSets": ["cpu"], "default": True}, {"name": "gpu", "maxTime": "7-00:00:00", "nodeSets": ["gpu"], "priorityTier": 10}]
+    assert docs["ConfigMap", "hpc-one-programs"]["data"][spec["scripts"]["prolog"]["key"]] == OLD["prolog.sh"]
+    gpu = docs["NodeSet", "gpu"]["spec"]
+    assert gpu["slurm"] == {"gres": "gpu:8", "features": ["h100", "ib"], "weight": 10} and gpu["clusterName"] == "hpc-one"
+    assert docs["NodeSet", "cpu"]["spec"]["slurm"] == {"extraConf": {"TmpDisk": "1000000"}}
+    for words in ("slurm.conf:2: SlurmctldHost=ctl1: ", "slurm.conf:7: Epilog=/etc/slurm/epilog.sh: give that file here", "PartitionName=gpu OverSubscribe=NO: has no field", "slurm.conf:13: Nodes=gpu[01-02]: the partition is left out"):
+        assert words in r.stderr, r.stderr
+    assert run("validate", "-f", tmp_path / "out.yaml").returncode == 0
+    r = run("config", "import", tmp_path / "prolog.sh")
+    assert r.returncode == 1 and "there is no slurm.conf among the files" in r.stderr

@@ -23,6 +23,7 @@ static const struct td_cmd roles[] = {
 	{"fault", td_fault_main, "inject a fault into a virtual node"},
 	{"image", td_image_main, "build, list or import container images"},
 	{"validate", td_validate_main, "check SlurmCluster and NodeSet files"},
+	{"config", td_config_main, "what Slurm's files say and why; a slurm.conf as objects"},
 	{"annotations", td_annotations_main, "what a pod may say to Slurm"},
 	{"completion", completion_main, "completion for bash, zsh or fish"},
 	{"apiserver", td_apiserver_main, "the embedded Kubernetes API", true},

@@ -36,6 +36,7 @@ int td_fault_main(int argc, char **argv);
 int td_image_main(int argc, char **argv);
 int td_validate_main(int argc, char **argv);
 int td_annotations_main(int argc, char **argv);
+int td_config_main(int argc, char **argv);
 int td_install_main(int argc, char **argv);
 int td_uninstall_main(int argc, char **argv);
 // `tandem completion`, from the option tables of these commands. Returns the exit code.

@@ -173,6 +173,22 @@ static const struct {
 	{"MaxNodeCount", "1024", NULL},
 };
 
+enum td_slurm_key td_slurm_key(const char *key, const char **ret_value, const char **ret_why)
+{
+	for (size_t i = 0; i < TD_LEN(base); i++)
+		if (!strcasecmp(base[i].key, key)) {
+			*ret_value = base[i].value;
+			*ret_why = base[i].fix ? base[i].fix : "";
+			return base[i].fix ? TD_KEY_OURS : TD_KEY_MERGED;
+		}
+	for (size_t i = 0; i < TD_LEN(defaults); i++)
+		if (!strcasecmp(defaults[i].key, key)) {
+			*ret_value = defaults[i].value ? defaults[i].value : "";
+			return TD_KEY_DEFAULT;
+		}
+	return TD_KEY_FREE;
+}
+
 // The value of a key, whose case does not matter; NULL: absent.
 static const char *ci_get(yyjson_val *map, const char *key)
 {

@@ -81,6 +81,15 @@ bool td_slurm_files_make(const yyjson_val *cluster, const struct td_slurm_facts 
 void td_slurm_files_done(struct td_slurm_files *f);
 #define td_auto_slurm_files __attribute__((cleanup(td_slurm_files_done)))
 
+// Whose a key of slurm.conf is: Tandem's alone, a list that Tandem's options are merged into, a default that
+// an object may change, or free.
+enum td_slurm_key { TD_KEY_FREE, TD_KEY_OURS, TD_KEY_MERGED, TD_KEY_DEFAULT };
+// *ret_value: Tandem's ("": it depends). *ret_why: why it is Tandem's alone.
+enum td_slurm_key td_slurm_key(const char *key, const char **ret_value, const char **ret_why);
+// Says where a line of one of these files comes from: the field of the SlurmCluster, "default", or
+// "Tandem". The caller frees it.
+char *td_slurm_origin(const yyjson_val *cluster, const char *file, const char *line);
+
 // Writes slurmdbd.conf of a cluster whose spec.accounting is enabled, but for the lines that tell
 // where the database is and who may use it (slurmdbd.sh). Problems are added as above. The caller
 // frees it.
