@@ -13,6 +13,7 @@
 //   pump.[ch]                  connections that became watches
 //   relay.c                    an exchange that goes on to a unix socket
 //   ws.c ws_frame.[ch]         WebSockets
+//   password.[ch]             passwords of people
 //   pki.[ch]                   certificates
 //   token.c                    base64, SHA-256 and signed tokens
 #pragma once

@@ -17,6 +17,7 @@
 //   slices.[ch]                 devices that DRA drivers publish
 //   fence.[ch]                  the condition that keeps a late Binding from landing
 //   health.[ch]                 /metrics, /livez and /readyz of a role
+//   people.[ch]                 keys and passwords of people: one Secret
 //   options.h                   command-line options that several roles have
 #pragma once
 
